@@ -1,0 +1,72 @@
+"""Seeded inputs for a case, with values that bite.
+
+Default draws: standard normal for floats with a sprinkling of exact zeros; every bit pattern with
+equal chance for integers, so that sign bits and top codes appear. A `Case` replaces them per input
+with ``fill={"x": late_maximum}``; a fill is any function ``(shape, dtype, generator) -> tensor``.
+"""
+
+import zlib
+
+import torch
+
+from puzzles_lib.puzzle import Case, Puzzle
+
+
+def make_inputs(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
+    """The case's input tensors by parameter name: contiguous, on the CPU, the same at every call."""
+    tensors = {}
+    for argument in puzzle.inputs:
+        generator = torch.Generator().manual_seed(zlib.crc32(f"{puzzle.name}/{case}/{argument.name}".encode()))
+        fill = case.fill.get(argument.name, random)
+        shape = argument.shape(case.numbers)
+        tensor = fill(shape, argument.dtype, generator)
+        if tuple(tensor.shape) != shape or tensor.dtype != argument.dtype:
+            raise ValueError(
+                f"{puzzle.name}: fill {fill.__name__} made {tensor.dtype} {tuple(tensor.shape)} for "
+                f"{argument.name}, which is {argument.dtype} {shape}"
+            )
+        tensors[argument.name] = tensor.contiguous()
+    return tensors
+
+
+def random(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """The default: normal floats with about 1 in 16 exactly zero, or integers of random bits."""
+    if dtype.is_floating_point:
+        values = torch.randn(shape, generator=generator)
+        values[torch.rand(shape, generator=generator) < 1 / 16] = 0.0
+        return values.to(dtype)
+    if dtype == torch.bool:
+        return torch.rand(shape, generator=generator) < 0.5
+    limits = torch.iinfo(dtype)
+    return torch.randint(limits.min, limits.max + 1, shape, dtype=dtype, generator=generator)
+
+
+def zeros(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """All zero."""
+    return torch.zeros(shape, dtype=dtype)
+
+
+def all_bits_set(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Integers with every bit set: each packed field holds its top code, and the sign bit is on."""
+    return torch.full(shape, -1, dtype=dtype)
+
+
+def large(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Normal values around 1000: exp() of them overflows float32."""
+    return (1000 + 10 * torch.randn(shape, generator=generator)).to(dtype)
+
+
+def very_negative(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Normal values around -1000: exp() of them is 0, and a maximum that starts at 0 stays there."""
+    return (-1000 + 10 * torch.randn(shape, generator=generator)).to(dtype)
+
+
+def late_maximum(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Rows that rise along the last axis, so that every block brings a new maximum."""
+    steps = torch.linspace(-20.0, 20.0, shape[-1]) if shape[-1] > 1 else torch.zeros(shape[-1])
+    return (steps + torch.randn(shape, generator=generator)).to(dtype)
+
+
+def early_maximum(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Rows that fall along the last axis, so that the first block holds the maximum."""
+    return late_maximum(shape, dtype, generator).flip(-1)

@@ -1,0 +1,88 @@
+"""What a guarded run reports: accesses, conflicts, the reason why it stopped."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+Program = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A line of the learner's: its number in the cell or file, and its text."""
+
+    line: int
+    source: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.source}"
+
+
+@dataclass(frozen=True)
+class Access:
+    """One load, store or atomic of one program, lane by lane.
+
+    kind: ``"load"``, ``"store"`` or ``"atomic"``.
+    argument: name of the tensor, without ``_ptr``.
+    elements: int64 index into the flattened tensor, one per lane, in the tile's shape.
+    mask: lanes switched on, same shape.
+    bad: lanes switched on whose element lies outside the tensor, same shape.
+    """
+
+    kind: str
+    argument: str
+    program: Program
+    elements: np.ndarray
+    mask: np.ndarray
+    bad: np.ndarray
+    site: Site
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Why a run ended early.
+
+    kind: ``"error"`` (the kernel raised), ``"out of bounds"``, ``"time limit"`` or ``"memory limit"``.
+    """
+
+    kind: str
+    message: str
+    site: Site | None = None
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """An element that got two different values, and who wrote them."""
+
+    argument: str
+    element: int
+    programs: tuple[Program, Program]
+    site: Site
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one guarded run of a kernel did.
+
+    outputs: result tensors by name, as the kernel left them.
+    changed: for inputs that the kernel wrote to, by name, where.
+    written: for each output, bool per element.
+    holes: lines that load under a mask without ``other``, by argument name, where lanes were off.
+    early_reads: lines that load output elements which nothing had written yet, by output name.
+    loads: elements loaded, lane by lane, by argument name.
+    bytes_moved: bytes loaded and stored by lanes that were on.
+    accesses: every access, where recording was asked for.
+    """
+
+    programs: int
+    outputs: dict[str, torch.Tensor]
+    stop: Stop | None = None
+    written: dict[str, np.ndarray] = field(default_factory=dict)
+    changed: dict[str, Site] = field(default_factory=dict)
+    conflict: Conflict | None = None
+    holes: dict[str, Site] = field(default_factory=dict)
+    early_reads: dict[str, Site] = field(default_factory=dict)
+    loads: dict[str, int] = field(default_factory=dict)
+    bytes_moved: int = 0
+    accesses: tuple[Access, ...] = ()

@@ -1,0 +1,255 @@
+"""A puzzle as data: a typed spec, a grid, and the cases to try it on.
+
+The spec is a plain PyTorch function. Its jaxtyping annotations *are* the puzzle's contract: they
+name every tensor, its dtype and its sizes. Everything else here only reads them.
+
+    def outer_add(x: Float32[Tensor, " N"], y: Float32[Tensor, " M"]) -> Float32[Tensor, "M N"]:
+        return x[None, :] + y[:, None]
+
+A size in an annotation is a name (``N``), a number (``4``) or an expression of names (``K//8``),
+see https://docs.kidger.site/jaxtyping/api/array/.
+"""
+
+import ast
+import inspect
+import math
+import operator
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+DTYPES = {
+    "bool": torch.bool,
+    "uint8": torch.uint8,
+    "int8": torch.int8,
+    "int16": torch.int16,
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float32": torch.float32,
+    "float64": torch.float64,
+}
+
+
+class Case:
+    """One set of sizes and block sizes to try a kernel on.
+
+    ``Case(M=90, N=100, BLOCK_M=32, BLOCK_N=16)``: every number is a keyword. Those that the spec's
+    annotations name are sizes, the others are compile-time constants offered to the kernel. Numbers
+    read back as attributes: ``case.M``.
+
+    ``fill`` says which inputs are not drawn from the default distribution:
+    ``fill={"x": inputs.large}``, a function of ``(shape, dtype, generator)`` that returns a tensor.
+    """
+
+    def __init__(self, *, fill: Mapping[str, Callable] | None = None, **numbers: int):
+        for name, value in numbers.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ValueError(f"Case: {name} is {value!r}, allowed are integers from 0 up")
+        self.__dict__["numbers"] = dict(numbers)
+        self.__dict__["fill"] = dict(fill or {})
+
+    def __getattr__(self, name: str) -> int:
+        if name.startswith("__") or name not in self.__dict__["numbers"]:
+            raise AttributeError(f"this case has no {name!r}; it has {', '.join(self.numbers)}")
+        return self.numbers[name]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Case is frozen")
+
+    def __str__(self) -> str:
+        parts = [f"{name}={value}" for name, value in self.numbers.items()]
+        parts += [f"{name}:{fill.__name__}" for name, fill in self.fill.items()]
+        return "  ".join(parts)
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A tensor of a puzzle: ``name``, torch ``dtype``, and its sizes as written in the annotation."""
+
+    name: str
+    dtype: torch.dtype
+    dims: tuple[str, ...]
+
+    def shape(self, numbers: Mapping[str, int]) -> tuple[int, ...]:
+        """The sizes as integers, for a case's numbers."""
+        return tuple(evaluate(dim, numbers) for dim in self.dims)
+
+    def annotation(self) -> str:
+        dtype = str(self.dtype).removeprefix("torch.").capitalize()
+        return f"{dtype.replace('Bfloat', 'BFloat').replace('Uint', 'UInt')}[{', '.join(self.dims)}]"
+
+
+@dataclass(frozen=True)
+class Puzzle:
+    """What to compute (``spec``), how it is launched (``grid``) and what it is tried on (``cases``).
+
+    number: place in the syllabus, such as ``"9b"``.
+    spec: PyTorch function with jaxtyping annotations on its parameters and result; it must also be
+        right in float64, because the checker takes its reference from there.
+    grid: case -> number of programs along one to three axes.
+    cases: what `check` tries, the easiest first.
+    formula: the mathematics in LaTeX, shown in the notebook.
+    outputs: names of the results, so that the kernel's pointers are ``z_ptr`` and so on.
+    most_loads: for an input's name, case -> the most elements of it that all programs together may
+        load. For puzzles whose point is to read something only once.
+
+    Raises ValueError where the parts do not fit together.
+    """
+
+    number: str
+    spec: Callable
+    grid: Callable[[Case], tuple[int, ...]]
+    cases: tuple[Case, ...]
+    formula: str = ""
+    outputs: tuple[str, ...] = ("z",)
+    most_loads: Mapping[str, Callable[[Case], int]] | None = None
+
+    def __post_init__(self):
+        if not self.cases:
+            raise ValueError(f"{self.name}: cases is empty, at least one is needed")
+        returned = _annotations(self.spec).get("return")
+        results = typing.get_args(returned) if typing.get_origin(returned) is tuple else (returned,)
+        if len(results) != len(self.outputs):
+            raise ValueError(
+                f"{self.name}: outputs names {len(self.outputs)}, the spec returns {len(results)}"
+            )
+        if twice := {a.name for a in self.inputs} & set(self.outputs):
+            raise ValueError(f"{self.name}: {sorted(twice)} names both an input and an output")
+        for case in self.cases:
+            for argument in self.inputs + self.results:
+                argument.shape(case.numbers)
+            if unknown := set(case.fill) - {a.name for a in self.inputs}:
+                raise ValueError(f"{self.name}: fill names {sorted(unknown)}, which are not inputs")
+            if not 1 <= len(self.grid(case)) <= 3:
+                raise ValueError(f"{self.name}: the grid of case {case} must have 1 to 3 axes")
+
+    @property
+    def name(self) -> str:
+        return self.spec.__name__
+
+    @property
+    def title(self) -> str:
+        return self.name.replace("_", " ")
+
+    @cached_property
+    def inputs(self) -> tuple[Argument, ...]:
+        """The spec's tensor parameters, in order."""
+        hints = _annotations(self.spec)
+        return tuple(_argument(name, hints.get(name)) for name in inspect.signature(self.spec).parameters)
+
+    @cached_property
+    def results(self) -> tuple[Argument, ...]:
+        """The spec's results under their names from ``outputs``."""
+        returned = _annotations(self.spec)["return"]
+        hints = typing.get_args(returned) if typing.get_origin(returned) is tuple else (returned,)
+        return tuple(_argument(name, hint) for name, hint in zip(self.outputs, hints, strict=True))
+
+    def programs(self, case: Case) -> tuple[int, int, int]:
+        """The grid for a case, padded to three axes."""
+        grid = tuple(int(n) for n in self.grid(case))
+        return grid + (1,) * (3 - len(grid))
+
+    def offers(self, case: Case) -> dict[str, object]:
+        """All that a kernel may take, by parameter name: pointers, numbers of the case, strides.
+
+        Pointers map to their `Argument`, the rest to integers. Strides are those of contiguous
+        tensors, in elements, named by the axis (``stride_xm`` for axis ``M`` of ``x``) where it is
+        a plain size, and always by its position (``stride_x0``).
+        """
+        offers: dict[str, object] = {}
+        for argument in self.inputs + self.results:
+            offers[f"{argument.name}_ptr"] = argument
+        offers.update(case.numbers)
+        for argument in self.inputs + self.results:
+            shape = argument.shape(case.numbers)
+            for axis, dim in enumerate(argument.dims):
+                stride = math.prod(shape[axis + 1 :])
+                offers[f"stride_{argument.name}{axis}"] = stride
+                if dim.isidentifier():
+                    offers.setdefault(f"stride_{argument.name}{dim.lower()}", stride)
+        return offers
+
+    def source(self) -> str:
+        """The spec's source text."""
+        return inspect.getsource(self.spec).rstrip()
+
+    def __str__(self) -> str:
+        cases = "\n".join(f"    {case}" for case in self.cases)
+        return f"Puzzle {self.number}: {self.title}\n\n{self.source()}\n\ncases\n{cases}"
+
+    def __repr__(self) -> str:
+        return f"<Puzzle {self.number}: {self.name}>"
+
+    def _repr_markdown_(self) -> str:
+        formula = f"\n$$ {self.formula} $$\n" if self.formula else ""
+        names = list(dict.fromkeys(name for case in self.cases for name in case.numbers))
+        rows = [f"| {' | '.join([*names, 'inputs'])} |", f"|{' --- |' * (len(names) + 1)}"]
+        for case in self.cases:
+            numbers = [str(case.numbers.get(name, "")) for name in names]
+            fills = ", ".join(f"{n}: {f.__name__.replace('_', ' ')}" for n, f in case.fill.items())
+            rows.append(f"| {' | '.join([*numbers, fills or 'random'])} |")
+        pointers = ", ".join(f"`{a.name}_ptr`" for a in self.inputs + self.results)
+        table = "\n".join(rows)
+        return (
+            f"**Puzzle {self.number}: {self.title}**\n{formula}\n```python\n{self.source()}\n```\n\n"
+            f"Your kernel may take {pointers}, and any number of the cases by its name:\n\n{table}\n"
+        )
+
+
+def _annotations(spec: Callable) -> dict[str, object]:
+    return typing.get_type_hints(spec, include_extras=True)
+
+
+def _argument(name: str, hint: object) -> Argument:
+    """Read a jaxtyping annotation such as ``Float32[Tensor, "M N"]``."""
+    dims, dtypes = getattr(hint, "dim_str", None), getattr(hint, "dtypes", ())
+    if dims is None or len(dtypes) != 1 or dtypes[0] not in DTYPES:
+        raise ValueError(
+            f'{name} is annotated {hint!r}, allowed is one dtype and its sizes, as in Float32[Tensor, "M N"]'
+        )
+    return Argument(name, DTYPES[dtypes[0]], tuple(dims.split()))
+
+
+_OPERATORS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.USub: operator.neg,
+}
+
+
+def evaluate(dim: str, numbers: Mapping[str, int]) -> int:
+    """The value of one size of an annotation, such as ``"K//8"``, for a case's numbers.
+
+    Raises ValueError for a name that the case lacks, anything but integer arithmetic, or a result
+    below zero.
+    """
+
+    def value(node: ast.expr) -> int:
+        match node:
+            case ast.Constant(value=int()):
+                return node.value
+            case ast.Name() if node.id in numbers:
+                return numbers[node.id]
+            case ast.Name():
+                raise ValueError(f"size {dim!r} needs {node.id}, the case has {', '.join(numbers)}")
+            case ast.BinOp() if type(node.op) in _OPERATORS:
+                return _OPERATORS[type(node.op)](value(node.left), value(node.right))
+            case ast.UnaryOp() if type(node.op) in _OPERATORS:
+                return _OPERATORS[type(node.op)](value(node.operand))
+        raise ValueError(f"size {dim!r} is not integer arithmetic on names and numbers")
+
+    size = value(ast.parse(re.sub(r"\s", "", dim), mode="eval").body)
+    if size < 0:
+        raise ValueError(f"size {dim!r} is {size} for this case, allowed are integers from 0 up")
+    return size
