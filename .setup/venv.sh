@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Bring .venv in line with pyproject.toml; every make target runs this first.
+# PYTHON names the interpreter; without it, that of .venv or the first one found that fits.
+#
+# .venv/.stamp says what .venv is: "KEY VERSION" (complete, for these inputs), "stale" (pip refused,
+# nothing half-done), "incomplete" (interrupted: start over). It is written last.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+stamp=.venv/.stamp
+triton_pin=$(sed -n 's/^ *"triton==\([^"]*\)".*/\1/p' pyproject.toml)
+read -r low high < <(sed -n 's/^requires-python = ">=3\.\([0-9]*\),<3\.\([0-9]*\)"$/\1 \2/p' pyproject.toml)
+key=$({ cat pyproject.toml .setup/*.json; pwd -P; } | sha256sum | cut -c1-16)  # a moved .venv is broken
+
+fail() {
+    echo "error: $*" >&2
+    exit 1
+}
+
+version_of() {
+    "$1" -S -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || true
+}
+
+fits() {
+    "$1" -S -c "import sys; sys.exit(not (3, $low) <= sys.version_info[:2] < (3, $high))" 2>/dev/null
+}
+
+is_current() {
+    local version
+    version=$(version_of .venv/bin/python)
+    [[ -n $version && -f $stamp && $(<"$stamp") == "$key $version" ]] &&
+        [[ -z ${PYTHON:-} || $(version_of "$PYTHON") == "$version" ]]
+}
+
+# Prints the path of the interpreter to build .venv with: never one inside a virtual environment.
+choose_python() {
+    local needs="the course needs Python 3.$low to 3.$((high - 1))" candidates=(.venv/bin/python python3)
+    for ((minor = high - 1; minor >= low; minor--)); do candidates+=("python3.$minor"); done
+    if [[ -n ${PYTHON:-} ]]; then
+        command -v "$PYTHON" >/dev/null || fail "PYTHON=$PYTHON is not found; $needs"
+        candidates=("$PYTHON")
+    fi
+    for python in "${candidates[@]}"; do
+        if fits "$python"; then
+            "$python" -c 'import sys; print(getattr(sys, "_base_executable", sys.executable))'
+            return
+        fi
+    done
+    python=${PYTHON:-python3}
+    found=$(version_of "$python")
+    fail "$needs, and $python is ${found:-missing}: install one that fits, or name it: make PYTHON=/path/to/python"
+}
+
+install() {
+    local python version
+    python=$(choose_python)
+    version=$(version_of "$python")
+    "$python" -c 'import ensurepip, venv' 2>/dev/null ||
+        fail "$python has no venv module: sudo apt install python$version-venv (or your system's like), then make again"
+    if [[ $(cat "$stamp" 2>/dev/null) == incomplete || $(version_of .venv/bin/python) != "$version" ]] ||
+        ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+        rm -rf .venv
+    fi
+    echo "Setting up .venv with Python $version (the first time takes some minutes)"
+    trap 'exit 130' INT  # leaves "incomplete"
+    mkdir -p .venv
+    echo incomplete >"$stamp"
+    [[ -x .venv/bin/python ]] || "$python" -m venv .venv || fail "$python could not make .venv"
+    if ! .venv/bin/python -m pip install $([[ -t 1 ]] || echo --quiet) --editable '.[dev]'; then
+        echo stale >"$stamp"
+        fail "pip could not install the packages, for the reason above; then make again"
+    fi
+    echo "$key $version" >"$stamp"
+}
+
+system="$(uname -s) $(uname -m)"
+case $system in
+    "Linux x86_64" | "Linux aarch64") ;;
+    *) fail "triton runs on Linux x86-64 and aarch64 only, this is $system: use WSL2, a container or a hosted Jupyter" ;;
+esac
+
+if ! is_current; then
+    exec 9<.
+    flock --nonblock 9 || { echo "Another make is setting up .venv: waiting for it" && flock 9; }
+    is_current || install
+fi
+
+shopt -s nullglob
+found=(.venv/lib/python3*/site-packages/triton-[0-9]*.dist-info)
+found=${found[*]##*/triton-}
+[[ $found == "$triton_pin.dist-info" ]] ||
+    fail ".venv has triton ${found%.dist-info}, the course needs $triton_pin: run 'make clean', then make again"

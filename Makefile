@@ -1,0 +1,39 @@
+# The course's commands. Each sets up .venv itself: slow once, and when pyproject.toml changes.
+#   make lab PYTHON=python3.12 JUPYTER_ARGS=--no-browser
+#   make test PYTEST_ARGS="-k outer_add"
+
+PYTHON ?=
+JUPYTER_ARGS ?=
+PYTEST_ARGS ?=
+RELEASE_ARGS ?=
+
+unexport TRITON_INTERPRET  # the course never sets it: it would keep kernels from compiling
+
+.PHONY: help venv lab test lint notebooks clean
+
+help:
+	@echo "make lab        open the course in JupyterLab (JUPYTER_ARGS=--no-browser)"
+	@echo "make test       run the tests (PYTEST_ARGS=...)"
+	@echo "make lint       check style with ruff"
+	@echo "make notebooks  execute solutions/, write notebooks/ from them (RELEASE_ARGS=--check)"
+	@echo "make clean      remove .venv and caches"
+
+venv:
+	@PYTHON="$(PYTHON)" bash .setup/venv.sh
+
+lab: venv
+	.venv/bin/jupyter lab $(JUPYTER_ARGS) notebooks/00_welcome.ipynb
+
+test: venv
+	.venv/bin/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+
+lint: venv
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+
+notebooks: venv
+	.venv/bin/python -m puzzles_lib.release $(RELEASE_ARGS)
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache *.egg-info build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
