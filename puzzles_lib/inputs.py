@@ -16,7 +16,9 @@ def make_inputs(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
     """The case's input tensors by parameter name: contiguous, on the CPU, the same at every call."""
     tensors = {}
     for argument in puzzle.inputs:
-        generator = torch.Generator().manual_seed(zlib.crc32(f"{puzzle.name}/{case}/{argument.name}".encode()))
+        generator = torch.Generator().manual_seed(
+            zlib.crc32(f"{puzzle.name}/{case}/{argument.name}".encode())
+        )
         fill = case.fill.get(argument.name, random)
         shape = argument.shape(case.numbers)
         tensor = fill(shape, argument.dtype, generator)

@@ -53,12 +53,17 @@ class Stop:
 
 @dataclass(frozen=True)
 class Conflict:
-    """An element that got two different values, and who wrote them."""
+    """A race: two programs disagree about an element of an output.
+
+    kind: ``"write"``: both stored there, different values (one program twice: two lanes of one store);
+    ``"read"``: the second loaded what the first had stored, with nothing to order them.
+    """
 
     argument: str
     element: int
     programs: tuple[Program, Program]
     site: Site
+    kind: str
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,203 @@
+"""Runs a kernel on the CPU, every memory access checked before it happens.
+
+The only package that touches Triton's private interpreter. A run cannot crash the process, outlives
+neither its time limit nor its memory limit, and leaves Triton as it found it.
+"""
+
+import contextlib
+import linecache
+import sys
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+
+import numpy as np
+import torch
+from triton.runtime.errors import InterpreterError
+from triton.runtime.interpreter import InterpretedFunction, _implicit_cvt
+from triton.runtime.jit import JITFunction
+
+from puzzles_lib.interpreter.language import LEARNER, builder, executing, twin
+from puzzles_lib.interpreter.limits import TimeLimitReached, memory_limit, time_limit
+from puzzles_lib.interpreter.memory import HUGE, NAN, ZERO, Halt, Memory, Poison
+from puzzles_lib.interpreter.records import Access, Conflict, Program, Run, Site, Stop
+
+__all__ = [
+    "HUGE",
+    "NAN",
+    "ZERO",
+    "Access",
+    "Conflict",
+    "InterpretedFunction",
+    "Poison",
+    "Program",
+    "Run",
+    "Site",
+    "Stop",
+    "TimeLimitReached",
+    "run",
+    "time_limit",
+]
+
+MEMORY_LIMIT = 4 << 30  # bytes a run may map on top of what the process has
+
+
+def run(
+    kernel: JITFunction,
+    arguments: Mapping[str, object],
+    grid: tuple[int, int, int],
+    outputs: Collection[str],
+    *,
+    reverse: bool = False,
+    poison: Poison = NAN,
+    poison_only: Site | None = None,
+    record: bool = False,
+    quiet: bool = False,
+    seconds: float = 10.0,
+) -> Run:
+    """Run all programs of the grid, one after the other, and report.
+
+    arguments: value for each parameter of the kernel, by its name. CPU tensors become pointers,
+        integers and floats scalars, parameters annotated ``tl.constexpr`` keep their value.
+    outputs: names of the pointer parameters that the kernel may store to.
+    reverse: from the last program to the first.
+    poison: what masked-off lanes of loads without ``other=`` hold (``poison_only``: at one line alone).
+    record: keep every access, and go on after an out-of-bounds one, which is noted and not carried out.
+    quiet: suppress what the kernel prints.
+
+    What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
+    """
+    memory = Memory(poison, record, _learner_site)
+    memory.poison_only = poison_only
+    constants = {p.name for p in kernel.params if p.is_constexpr}
+    values = {
+        name: _argument(memory, name, value, name in constants, outputs) for name, value in arguments.items()
+    }
+    programs = _programs(grid, reverse)
+    stop = None
+    builder.memory, builder.quiet, builder.printed = memory, quiet, 0
+    builder.set_grid_dim(*grid)
+    memory.programs = _Lazily(grid, reverse)
+    with executing(), _calm():
+        try:
+            with time_limit(seconds), memory_limit(MEMORY_LIMIT):
+                body = twin(kernel)
+                for number, program in enumerate(programs):
+                    memory.enter(program, number)
+                    builder.grid_idx = program
+                    body(**values)
+        except Halt as halt:
+            stop = halt.stop
+        except TimeLimitReached as error:
+            text = f"time limit: still running after {seconds:g} s, in program {memory.program}"
+            stop = Stop("time limit", text, _raised_at(error))
+        except MemoryError as error:
+            text = f"memory limit: more than {MEMORY_LIMIT >> 30} GB, in program {memory.program}"
+            stop = Stop("memory limit", text, _raised_at(error))
+        except Exception as error:
+            stop = Stop("error", _cause(error), _raised_at(error))
+    return Run(
+        programs=grid[0] * grid[1] * grid[2],
+        outputs={b.name: b.tensor for b in memory.buffers if b.is_output},
+        stop=stop or memory.first_bad,
+        written={b.name: _of_tensor(b) for b in memory.buffers if b.is_output},
+        changed=memory.changed,
+        conflict=memory.conflict,
+        holes=memory.holes,
+        early_reads=memory.early_reads,
+        loads=memory.loads,
+        bytes_moved=memory.bytes_moved,
+        accesses=tuple(memory.accesses),
+    )
+
+
+def _argument(
+    memory: Memory, name: str, value: object, is_constant: bool, outputs: Collection[str]
+) -> object:
+    """What the kernel gets for a parameter: a constant as it is, a tensor as an invented address."""
+    if is_constant or value is None:
+        return value
+    if isinstance(value, torch.Tensor):
+        address = memory.add(name.removesuffix("_ptr"), value, name in outputs)
+        return _implicit_cvt(_Pointer(address, value.dtype))
+    return _implicit_cvt(value)
+
+
+class _Pointer:
+    """Looks to Triton like a tensor that lives at an address of our choice."""
+
+    def __init__(self, address: int, dtype: torch.dtype):
+        self.address, self.dtype = address, dtype
+
+    def data_ptr(self) -> int:
+        return self.address
+
+
+def _programs(grid: tuple[int, int, int], reverse: bool) -> Iterator[Program]:
+    """Program ids, the last axis fastest; without a list, since a grid may be huge."""
+    nx, ny, nz = grid
+    total = nx * ny * nz
+    for i in reversed(range(total)) if reverse else range(total):
+        yield (i // (ny * nz), i // nz % ny, i % nz)
+
+
+class _Lazily:
+    """Program ids by launch order, computed when asked for."""
+
+    def __init__(self, grid: tuple[int, int, int], reverse: bool):
+        self.grid, self.reverse = grid, reverse
+
+    def __getitem__(self, number: int) -> Program:
+        nx, ny, nz = self.grid
+        i = nx * ny * nz - 1 - number if self.reverse else number
+        return (i // (ny * nz), i // nz % ny, i % nz)
+
+
+@contextlib.contextmanager
+def _calm() -> Iterator[None]:
+    """NumPy's warnings about NaN and overflow say nothing about a kernel."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _of_tensor(buffer) -> np.ndarray:
+    """`written` in the order of the tensor's own elements."""
+    return buffer.written if buffer.inside is None else buffer.written[buffer.inside]
+
+
+# ---- the learner's line
+
+
+def _learner_site() -> Site:
+    """Where the running kernel is now."""
+    frame = sys._getframe(1)
+    while frame is not None and not frame.f_globals.get(LEARNER):
+        frame = frame.f_back
+    return _site(frame.f_code.co_filename, frame.f_lineno) if frame else Site(0, "")
+
+
+def _raised_at(error: BaseException) -> Site | None:
+    """The innermost line of the learner's on an exception's way up."""
+    site = None
+    while error is not None:
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_globals.get(LEARNER):
+                site = _site(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+            trace = trace.tb_next
+        error = error.__cause__
+    return site
+
+
+def _site(file: str, line: int) -> Site:
+    return Site(line, linecache.getline(file, line).strip())
+
+
+def _cause(error: BaseException) -> str:
+    """An exception in one line, without Triton's wrapping."""
+    while isinstance(error, InterpreterError) and error.__cause__ is not None:
+        error = error.__cause__
+    text = " ".join(str(error).split())
+    if len(text) > 200:
+        text = text[:197] + "..."
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,32 @@
+"""The syllabus as data: a module per chapter, in order."""
+
+from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.puzzles import (
+    blocks,
+    broadcasting,
+    convolution,
+    flash_attention,
+    fusion,
+    matmul,
+    quantized_matmul,
+    reductions,
+    welcome,
+)
+from puzzles_lib.puzzles.chapter import Chapter
+
+CHAPTERS: tuple[Chapter, ...] = (
+    welcome.CHAPTER,
+    blocks.CHAPTER,
+    broadcasting.CHAPTER,
+    fusion.CHAPTER,
+    reductions.CHAPTER,
+    flash_attention.CHAPTER,
+    convolution.CHAPTER,
+    matmul.CHAPTER,
+    quantized_matmul.CHAPTER,
+)
+PUZZLES: tuple[Puzzle, ...] = tuple(puzzle for chapter in CHAPTERS for puzzle in chapter.puzzles)
+
+# Every puzzle by its name in capitals: OUTER_ADD.
+globals().update({puzzle.name.upper(): puzzle for puzzle in PUZZLES})
+DOUBLE = welcome.DOUBLE

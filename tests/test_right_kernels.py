@@ -1,0 +1,29 @@
+"""Right kernels written in other ways pass: a false alarm is as bad as a miss."""
+
+from collections import Counter
+
+import pytest
+
+from puzzles_lib.checker import check
+from puzzles_lib.puzzles import PUZZLES
+from tests import kernels
+from tests.solutions import solutions
+
+RIGHT = kernels.right()
+
+
+@pytest.mark.parametrize("puzzle, kernel", RIGHT, ids=[k.__name__ for _, k in RIGHT])
+def test_right_kernel_passes(puzzle, kernel):
+    report = check(kernel, puzzle)
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("puzzle", PUZZLES, ids=lambda p: p.name)
+def test_the_course_solution_passes(puzzle):
+    report = check(solutions()[puzzle.name], puzzle)
+    assert report.ok, str(report)
+
+
+def test_there_are_two_alternatives_from_puzzle_5_on():
+    count = Counter(puzzle.name for puzzle, _ in RIGHT)
+    assert {p.name: count[p.name] for p in PUZZLES[4:] if count[p.name] < 2} == {}

@@ -1,0 +1,30 @@
+"""Every known wrong kernel is rejected, and for its reason."""
+
+from collections import Counter
+
+import pytest
+
+from puzzles_lib.checker import check
+from puzzles_lib.puzzles import PUZZLES
+from tests import kernels
+
+WRONG = kernels.wrong()
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda w: w.kernel.__name__)
+def test_wrong_kernel_is_rejected_for_its_reason(wrong):
+    report = check(wrong.kernel, wrong.puzzle)
+    assert not report.ok
+    text = str(report)
+    assert wrong.reason in text, text
+    assert len(text.splitlines()) <= 12 and "Traceback" not in text and "site-packages" not in text
+
+
+def test_every_wrong_kernel_says_what_is_wrong_with_it():
+    assert [w.kernel.__name__ for w in WRONG if not w.kernel.__doc__] == []
+
+
+def test_there_are_enough_of_them():
+    count = Counter(w.puzzle.name for w in WRONG)
+    assert sum(count.values()) >= 60
+    assert {p.name: count[p.name] for p in PUZZLES if count[p.name] < 4} == {}
