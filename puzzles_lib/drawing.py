@@ -190,7 +190,8 @@ def cells(
             x - 0.15, y + (row + 0.5) * height, text, ha="right", va="center", fontsize=small, color=FAINT
         )
     if title:
-        gap = 0.25 if row_index is False else 0.9
+        longest = max((len(text) for text in _labels(row_index, shape[0])), default=0)
+        gap = 0.25 + (0.1 + 0.2 * longest if longest else 0.0)
         ax.text(x - gap, y + height / 2, title, ha="right", va="center", fontsize=fontsize + 1, color=INK)
     return Cells(x, y, *shape, width, height)
 
