@@ -6,8 +6,8 @@ import pytest
 
 from puzzles_lib.checker import check
 from puzzles_lib.puzzles import PUZZLES
+from puzzles_lib.solutions import solutions
 from tests import kernels
-from tests.solutions import solutions
 
 RIGHT = kernels.right()
 

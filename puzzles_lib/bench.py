@@ -1,0 +1,140 @@
+"""Measurements that the course's figures come from.
+
+``python -m puzzles_lib.bench checks``: CPU seconds per puzzle for `check` on its solution, and what
+guarding costs over Triton's plain interpreter for the same programs.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+REPEATS = 5
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m puzzles_lib.bench", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    checks = commands.add_parser("checks", help="CPU seconds per puzzle for check and for guarding")
+    checks.add_argument("--json", action="store_true", help="print one JSON object per puzzle")
+    commands.add_parser("plain")  # run by `checks` in a process of its own
+    chosen = parser.parse_args(arguments)
+    if chosen.command == "plain":
+        print(json.dumps(plain_seconds()))
+    else:
+        print_checks(chosen.json)
+
+
+def print_checks(as_json: bool) -> None:
+    """One row per puzzle, and the first check of a fresh process."""
+    plain = _plain_in_its_own_process()
+    rows = []
+    for name, check_s, guarded_s in check_seconds():
+        row = {"puzzle": name, "check_cpu_s": check_s, "plain_cpu_s": plain[name], "guarded_cpu_s": guarded_s}
+        rows.append(row)
+        if as_json:
+            print(json.dumps(row), flush=True)
+    if as_json:
+        return
+    print(f"{'puzzle':<24} {'check':>8} {'plain':>8} {'guarded':>8}  guarded / plain   (CPU seconds)")
+    for row in rows:
+        ratio = row["guarded_cpu_s"] / row["plain_cpu_s"]
+        numbers = f"{row['check_cpu_s']:8.3f} {row['plain_cpu_s']:8.3f} {row['guarded_cpu_s']:8.3f}"
+        print(f"{row['puzzle']:<24} {numbers}  {ratio:15.2f}")
+    median = statistics.median(row["check_cpu_s"] for row in rows)
+    print(f"median check {median:.3f} s; first check of a process, imports included: {_first_check():.2f} s")
+
+
+def check_seconds():
+    """Per puzzle: name, CPU seconds of `check`, CPU seconds of the forward guarded runs alone."""
+    from puzzles_lib import checker, compiler
+    from puzzles_lib.inputs import make_inputs
+    from puzzles_lib.puzzles import PUZZLES
+    from puzzles_lib.solutions import solutions
+
+    for puzzle in PUZZLES:
+        kernel = solutions()[puzzle.name]
+        assert checker.check(kernel, puzzle).ok and compiler.vet(kernel) is None
+        prepared = [
+            (case, checker._bind(kernel, puzzle, case), make_inputs(puzzle, case)) for case in puzzle.cases
+        ]
+
+        def guarded(kernel=kernel, puzzle=puzzle, prepared=prepared) -> None:
+            for case, bound, tensors in prepared:
+                checker._run(kernel, puzzle, case, bound, inputs=tensors)
+
+        def checked(kernel=kernel, puzzle=puzzle) -> None:
+            checker.check(kernel, puzzle)
+
+        yield puzzle.name, _median_cpu(checked), _median_cpu(guarded)
+
+
+def plain_seconds() -> dict[str, float]:
+    """Per puzzle: CPU seconds of the solution's programs on all cases under Triton's own interpreter.
+
+    Needs TRITON_INTERPRET=1 from the start of the process.
+    """
+    import torch
+
+    from puzzles_lib.inputs import make_inputs
+    from puzzles_lib.puzzle import Argument
+    from puzzles_lib.puzzles import PUZZLES
+    from puzzles_lib.solutions import solutions
+
+    seconds = {}
+    for puzzle in PUZZLES:
+        kernel = solutions()[puzzle.name]
+        launches = []
+        for case in puzzle.cases:
+            offers, tensors = puzzle.offers(case), make_inputs(puzzle, case)
+            arguments = {}
+            for name in kernel.arg_names:
+                value = offers[name]
+                if isinstance(value, Argument):
+                    blank = torch.empty(value.shape(case.numbers), dtype=value.dtype)
+                    value = tensors.get(value.name, blank)
+                arguments[name] = value
+            launches.append((puzzle.programs(case), arguments))
+
+        def launch(kernel=kernel, launches=launches) -> None:
+            for grid, arguments in launches:
+                kernel[grid](**arguments)
+
+        launch()
+        seconds[puzzle.name] = _median_cpu(launch)
+    return seconds
+
+
+def _plain_in_its_own_process() -> dict[str, float]:
+    """The course never sets TRITON_INTERPRET; this comparison alone needs it."""
+    command = [sys.executable, "-m", "puzzles_lib.bench", "plain"]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _first_check() -> float:
+    """CPU seconds from the start of Python to the end of a first check."""
+    code = (
+        "import time; from puzzles_lib import CONSTANT_ADD, check; from puzzles_lib.solutions import solutions; "
+        "assert check(solutions()['constant_add'], CONSTANT_ADD).ok; print(time.process_time())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def _median_cpu(action: Callable[[], None]) -> float:
+    times = []
+    for _ in range(REPEATS):
+        started = time.process_time()
+        action()
+        times.append(time.process_time() - started)
+    return statistics.median(times)
+
+
+if __name__ == "__main__":
+    main()
