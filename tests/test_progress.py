@@ -1,0 +1,238 @@
+"""`puzzles_lib.progress`: what is kept, and that nothing wrong with the file stops a check."""
+
+import fcntl
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from puzzles_lib.progress import LOCK_TIMEOUT_S, ChapterProgress, Progress, PuzzleProgress, record, show
+
+FILE = "progress.json"
+
+
+def states(state_dir):
+    return json.loads((state_dir / FILE).read_text())["puzzles"]
+
+
+def write(state_dir, text):
+    state_dir.mkdir(parents=True, exist_ok=True)
+    (state_dir / FILE).write_text(text)
+
+
+def test_tried_becomes_solved_and_stays_solved(state_dir):
+    assert record("outer_add", False) is None
+    assert states(state_dir) == {"outer_add": "tried"}
+    assert record("outer_add", True) is None
+    assert record("outer_add", False) is None
+    assert record("long_sum", False) is None
+    assert states(state_dir) == {"outer_add": "solved", "long_sum": "tried"}
+
+
+def test_file_has_a_schema_and_no_leftovers_beside_it(state_dir):
+    record("outer_add", True)
+    assert json.loads((state_dir / FILE).read_text())["schema"] == 1
+    assert sorted(path.name for path in state_dir.iterdir()) == [FILE, "progress.lock"]
+
+
+def test_recording_what_is_known_writes_nothing(state_dir):
+    record("outer_add", True)
+    before = (state_dir / FILE).stat().st_ino
+    record("outer_add", True)
+    record("outer_add", False)
+    assert (state_dir / FILE).stat().st_ino == before
+
+
+def test_default_is_the_users_state_directory(monkeypatch, tmp_path):
+    monkeypatch.delenv("PUZZLES_STATE_DIR")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    record("outer_add", True)
+    assert states(tmp_path / "state" / "triton-bit-by-bit") == {"outer_add": "solved"}
+
+
+def test_lists_every_puzzle_in_syllabus_order(state_dir):
+    from puzzles_lib.puzzles import CHAPTERS
+
+    record("masked_add", False)
+    record("outer_add", True)
+    record("of_an_older_course", True)
+    shown = show()
+    expected = [(c.number, p.number, p.name) for c in CHAPTERS for p in c.puzzles]
+    assert [(c.number, p.number, p.name) for c in shown.chapters for p in c.puzzles] == expected
+    assert shown.summary == f"1 of {len(expected)} puzzles solved, 1 tried, {len(expected) - 2} open"
+    by_name = {p.name: p.state for c in shown.chapters for p in c.puzzles}
+    assert (by_name.pop("outer_add"), by_name.pop("masked_add")) == ("solved", "tried")
+    assert set(by_name.values()) == {"open"}
+    assert shown.note is None
+
+
+def test_reading_creates_nothing(state_dir):
+    show()
+    assert not state_dir.exists()
+
+
+SMALL = Progress(
+    (
+        ChapterProgress("01", "Loads & <stores>", (PuzzleProgress("1", "constant_add", "solved"),)),
+        ChapterProgress(
+            "05", "Dots", (PuzzleProgress("9", "scalar", "tried"), PuzzleProgress("9b", "full", "open"))
+        ),
+    ),
+    note="progress file <damaged>",
+)
+
+
+def test_text():
+    assert str(SMALL).splitlines() == [
+        "1 of 3 puzzles solved, 1 tried, 1 open",
+        "progress file <damaged>",
+        "01 Loads & <stores>",
+        "   solved   1   constant_add",
+        "05 Dots",
+        "   tried    9   scalar",
+        "   open     9b  full",
+    ]
+    assert repr(SMALL) == str(SMALL)
+
+
+def test_html_has_words_beside_theme_colours_and_escapes():
+    page = SMALL._repr_html_()
+    assert 'role="status"' in page and SMALL.summary in page
+    assert "Loads &amp; &lt;stores&gt;" in page and "progress file &lt;damaged&gt;" in page
+    assert "<stores>" not in page and "<damaged>" not in page
+    for word, variable in {"solved": "success", "tried": "warn", "open": "ui-font"}.items():
+        assert f"</span> {word}</td>" in page and f"var(--jp-{variable}" in page
+    assert page.count("<tr>") == 3 and page.count('rowspan="2"') == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"schema": 1}',
+        '{"schema": 1, "puzzles": ["outer_add"]}',
+        '{"schema": 1, "puzzles": {"outer_add": "perfect"}}',
+        '{"schema": 1, "puzzles": {"outer_add": []}}',
+        '{"schema": "one", "puzzles": {}}',
+        "\x00" * 100,
+        "[" * 100_000,
+    ],
+)
+def test_damaged_file_is_set_aside_and_told_in_a_line(state_dir, text):
+    write(state_dir, text)
+    assert "damaged" in show().note and "\n" not in show().note
+    assert (state_dir / FILE).read_text() == text  # looking mends nothing
+    line = record("outer_add", False)
+    assert "damaged" in line and f"{FILE}.damaged" in line and "\n" not in line
+    assert (state_dir / f"{FILE}.damaged").read_text() == text
+    assert states(state_dir) == {"outer_add": "tried"}
+    assert record("outer_add", True) is None
+
+
+def test_file_of_a_newer_course_is_left_alone(state_dir):
+    text = '{"schema": 2, "puzzles": {"outer_add": "solved"}}'
+    write(state_dir, text)
+    assert "newer" in record("outer_add", True) and "newer" in show().note
+    assert (state_dir / FILE).read_text() == text
+
+
+def test_state_dir_that_cannot_be_made_is_told_in_a_line(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("PUZZLES_STATE_DIR", str(tmp_path / "file" / "state"))
+    line = record("outer_add", True)
+    assert line.startswith("progress not kept: Not a directory") and "\n" not in line
+    assert show().note.startswith("progress not read: Not a directory")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_read_only_state_dir(state_dir):
+    state_dir.mkdir()
+    state_dir.chmod(0o555)
+    assert record("outer_add", True).startswith("progress not kept: Permission denied")
+
+
+def test_read_only_file_system(monkeypatch, state_dir):
+    def refuse(*args, **kwargs):
+        raise OSError(30, "Read-only file system", str(state_dir))
+
+    write(state_dir, '{"schema": 1, "puzzles": {"long_sum": "solved"}}')
+    monkeypatch.setattr("puzzles_lib.progress.tempfile.mkstemp", refuse)
+    assert record("outer_add", True) == f"progress not kept: Read-only file system: {state_dir}"
+    assert states(state_dir) == {"long_sum": "solved"}
+
+
+def test_failed_write_leaves_the_old_file_and_no_temporary(monkeypatch, state_dir):
+    record("long_sum", True)
+    monkeypatch.setattr(
+        "puzzles_lib.progress.os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left"))
+    )
+    assert "No space left" in record("outer_add", True)
+    assert states(state_dir) == {"long_sum": "solved"}
+    assert not list(state_dir.glob(".progress-*"))
+
+
+def test_anything_that_goes_wrong_is_one_line(monkeypatch):
+    monkeypatch.setattr("puzzles_lib.progress._record", lambda *_: 1 / 0)
+    assert record("outer_add", True) == "progress not kept: division by zero"
+
+
+def test_held_lock_is_given_up_on(state_dir):
+    record("long_sum", True)
+    with open(state_dir / "progress.lock") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        start = time.monotonic()
+        line = record("outer_add", True)
+        waited = time.monotonic() - start
+    assert "another process holds" in line and "\n" not in line
+    assert waited < LOCK_TIMEOUT_S + 1
+    assert states(state_dir) == {"long_sum": "solved"}
+    assert record("outer_add", True) is None
+
+
+def _record_many(names):
+    for name in names:
+        assert record(name, True) is None
+
+
+def test_writers_at_the_same_time_lose_nothing(state_dir):
+    names = [[f"puzzle_{writer}_{i}" for i in range(20)] for writer in range(4)]
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_record_many, args=(part,)) for part in names]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+        assert writer.exitcode == 0
+    assert states(state_dir) == {name: "solved" for part in names for name in part}
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "from puzzles_lib import check, progress",
+        "from puzzles_lib import progress, check",
+        "import puzzles_lib.progress",
+    ],
+)
+def test_progress_can_be_called_whatever_is_imported_first(first):
+    code = (
+        f"{first}\n"
+        "from puzzles_lib import OUTER_ADD, check, progress\n"
+        "check(None, OUTER_ADD)\n"
+        "print(progress().summary)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.stderr == "" and " puzzles solved, 1 tried, " in ran.stdout
+
+
+def test_importing_progress_imports_no_torch():
+    code = "import sys, puzzles_lib.progress; print('torch' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
