@@ -1,0 +1,81 @@
+"""Chapter 04: loops along a row, sums and maxima, a softmax of rows longer than a block."""
+
+import torch
+import triton
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib import inputs
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.puzzles.chapter import Chapter
+
+
+def steep_rows(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Rows that climb 300 (even rows) or fall 300 (odd rows), each row 400 above the one before.
+
+    exp() of a difference of 100 overflows float32, so the maximum of another row, or of one block
+    of the row, will not do in place of the row's own.
+    """
+    *rows, columns = shape
+    climb = torch.linspace(-150.0, 150.0, columns) + torch.randn(shape, generator=generator)
+    row = torch.arange(torch.Size(rows).numel()).reshape(*rows, 1)
+    return (torch.where(row % 2 == 0, climb, climb.flip(-1)) + 400.0 * row).to(dtype)
+
+
+def masked_start(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Normal values behind a first half of -inf, as an attention mask leaves them."""
+    values = torch.randn(shape, generator=generator)
+    values[..., : shape[-1] // 2] = float("-inf")
+    return values.to(dtype)
+
+
+def long_sum(x: Float32[Tensor, "M N"]) -> Float32[Tensor, " M"]:
+    """z[m] = Σ_n x[m, n], rows of any length"""
+    return x.sum(dim=1)
+
+
+LONG_SUM = Puzzle(
+    number="7",
+    spec=long_sum,
+    formula=r"z_m = \sum_{n=0}^{N-1} x_{m,n}",
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
+    cases=(
+        Case(M=1, N=32, BLOCK_M=1, BLOCK_N=32),  # one program, one row, one block
+        Case(M=8, N=256, BLOCK_M=2, BLOCK_N=64),  # several programs, rows and blocks
+        Case(M=5, N=200, BLOCK_M=4, BLOCK_N=64),  # ragged on both axes
+        Case(M=3, N=20, BLOCK_M=8, BLOCK_N=32),  # fewer rows, and columns, than a block
+        Case(M=10, N=300, BLOCK_M=8, BLOCK_N=128, fill={"x": inputs.large}),
+    ),
+)
+
+
+def long_softmax(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
+    """z[m, n] = exp(x[m, n]) / Σ_k exp(x[m, k]), rows of any length
+
+    x may be large, and may hold -inf; no row is -inf throughout.
+    """
+    exp = (x - x.amax(dim=1, keepdim=True)).exp()
+    return exp / exp.sum(dim=1, keepdim=True)
+
+
+LONG_SOFTMAX = Puzzle(
+    number="8",
+    spec=long_softmax,
+    formula=(
+        r"z_{m,n} = \frac{e^{x_{m,n}}}{\sum_k e^{x_{m,k}}}"
+        r" = \frac{e^{x_{m,n} - \mu_m}}{\sum_k e^{x_{m,k} - \mu_m}}, \qquad \mu_m = \max_k x_{m,k}"
+    ),
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
+    cases=(
+        Case(M=1, N=32, BLOCK_M=1, BLOCK_N=32),  # one program, one row, one block
+        Case(M=4, N=256, BLOCK_M=2, BLOCK_N=64),  # several programs, rows and blocks
+        Case(M=5, N=200, BLOCK_M=4, BLOCK_N=64),  # ragged on both axes
+        Case(M=3, N=150, BLOCK_M=4, BLOCK_N=128, fill={"x": inputs.large}),
+        Case(M=3, N=150, BLOCK_M=4, BLOCK_N=128, fill={"x": inputs.very_negative}),
+        Case(M=3, N=150, BLOCK_M=4, BLOCK_N=64, fill={"x": inputs.late_maximum}),
+        Case(M=3, N=150, BLOCK_M=4, BLOCK_N=64, fill={"x": steep_rows}),
+        Case(M=3, N=150, BLOCK_M=4, BLOCK_N=64, fill={"x": masked_start}),
+    ),
+)
+
+CHAPTER = Chapter("04", "Reductions: loops and running values", (LONG_SUM, LONG_SOFTMAX))
