@@ -4,7 +4,8 @@ The only module that knows all the others. Nothing that a learner types into a k
 the answer is always a `Report`.
 """
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 
 import torch
 from triton.runtime.jit import JITFunction, KernelInterface
@@ -30,17 +31,25 @@ def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE) 
     """
     __tracebackhide__ = True
     if not isinstance(puzzle, Puzzle):
-        raise TypeError(f"check(kernel, puzzle): puzzle is a {type(puzzle).__name__}, it must be a Puzzle")
+        raise TypeError(f"check(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
     if not seconds > 0:
-        raise ValueError(f"check: seconds is {seconds!r}, it must be above 0")
-    report = _check(kernel, puzzle, seconds)
+        raise ValueError(f"check: seconds is {seconds!r}, allowed is any number above 0")
+    report = examine(kernel, puzzle, seconds=seconds)
     note = progress.record(puzzle.name, report.ok)
-    if note:
-        report = Report(report.title, report.cases, report.verdict, (*report.notes, note))
-    return report
+    return dataclasses.replace(report, notes=(*report.notes, note)) if note else report
 
 
-def _check(kernel: object, puzzle: Puzzle, seconds: float) -> Report:
+def examine(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE) -> Report:
+    """`check` without a trace in the learner's progress."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the tensors are small: more threads only spin
+    try:
+        return _examine(kernel, puzzle, seconds)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _examine(kernel: object, puzzle: Puzzle, seconds: float) -> Report:
     refused = _refuse(kernel, puzzle)
     if refused:
         return Report(puzzle.name, verdict=refused)
@@ -48,12 +57,9 @@ def _check(kernel: object, puzzle: Puzzle, seconds: float) -> Report:
     results = []
     for case in puzzle.cases:
         bound = _bind(kernel, puzzle, case)
-        refusal = compiler.front_end(kernel, bound)
-        if refusal:
-            verdict = Verdict(
-                "compiler", f"the compiler refuses this kernel: {refusal.message}", refusal.site
-            )
-            return Report(puzzle.name, verdict=verdict)
+        refused = _compiler_verdict(compiler.front_end(kernel, bound))
+        if refused:
+            return Report(puzzle.name, verdict=refused)
         slow = any(r.verdict and r.verdict.kind == "time limit" for r in results)
         results.append(
             CaseResult(str(case), ran=False) if slow else _check_case(kernel, puzzle, case, bound, seconds)
@@ -71,10 +77,9 @@ def guarded(kernel: object, puzzle: Puzzle, case: Case, *, record: bool = True) 
         return Report(puzzle.name, verdict=refused)
     kernel = _as_jit(kernel)
     bound = _bind(kernel, puzzle, case)
-    refusal = compiler.front_end(kernel, bound)
-    if refusal:
-        verdict = Verdict("compiler", f"the compiler refuses this kernel: {refusal.message}", refusal.site)
-        return Report(puzzle.name, verdict=verdict)
+    refused = _compiler_verdict(compiler.front_end(kernel, bound))
+    if refused:
+        return Report(puzzle.name, verdict=refused)
     return _run(kernel, puzzle, case, bound, record=record)
 
 
@@ -98,7 +103,7 @@ def _refuse(kernel: object, puzzle: Puzzle) -> Verdict | None:
         elif callable(kernel):
             text = f"{name} is a Python function: put @triton.jit on the line above its def"
         else:
-            text = f"check(kernel, puzzle): kernel is {kernel!r:.60}, it must be a @triton.jit function"
+            text = f"check(kernel, puzzle): kernel is {kernel!r:.60}, allowed is a @triton.jit function"
         return Verdict("signature", text)
     kernel = _as_jit(kernel)
     offers = puzzle.offers(puzzle.cases[0])
@@ -113,12 +118,13 @@ def _refuse(kernel: object, puzzle: Puzzle) -> Verdict | None:
             return Verdict(
                 "signature", text, diagnosis=f"it offers {', '.join(names)}, and strides (stride_x0)"
             )
-    refusal = compiler.vet(kernel)
-    return (
-        Verdict("compiler", f"the compiler refuses this kernel: {refusal.message}", refusal.site)
-        if refusal
-        else None
-    )
+    return _compiler_verdict(compiler.vet(kernel))
+
+
+def _compiler_verdict(refusal: compiler.Refusal | None) -> Verdict | None:
+    if refusal is None:
+        return None
+    return Verdict("compiler", f"the compiler refuses this kernel: {refusal.message}", refusal.site)
 
 
 def _bind(kernel: JITFunction, puzzle: Puzzle, case: Case) -> dict[str, object]:
@@ -275,7 +281,9 @@ def _depends_on_order(verdict: Verdict) -> Verdict:
     return Verdict("race", text, verdict.site)
 
 
-def _uninitialised(attempt, ran: Run, poison: Poison, options: Mapping[str, object]) -> Verdict | None:
+def _uninitialised(
+    attempt: Callable[..., Run], ran: Run, poison: Poison, options: Mapping[str, object]
+) -> Verdict | None:
     """Do the results depend on what masked-off lanes hold? Then say which load leaves them open."""
     clean = attempt(poison=ZERO, quiet=True, **options)
     if _same(ran, clean):

@@ -147,8 +147,12 @@ def _diagnose(
     if wrong.all() and _constant(difference):
         return f"it is off by {_number(difference.flatten()[0])} everywhere"
     ratio = (got.double() / value.double())[value != 0]
-    if wrong.sum() > 1 and _constant(ratio):
+    if bool((got[value == 0] == 0).all()) and _constant(ratio):
         return f"it is {_number(ratio.flatten()[0])} times what it should be, everywhere"
+    if not value[wrong].any():
+        return "the wrong ones are those that should be zero"
+    if not got[wrong].any():
+        return "the wrong ones are zero"
     return _one_block(expected, got, puzzle, case, inputs) or _where(expected, wrong)
 
 

@@ -13,6 +13,7 @@ import functools
 import io
 import linecache
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -30,6 +31,7 @@ from puzzles_lib.interpreter import Site, TimeLimitReached, time_limit
 
 TARGET = GPUTarget("cuda", 90, 32)
 FRONT_END_SECONDS = 10.0
+RECURSION = "the kernel calls itself; a GPU kernel cannot recurse"
 
 _TYPES = {
     torch.bool: "i1",
@@ -94,11 +96,17 @@ def _complain(callee: ast.expr, scope: Mapping[str, object], local: set[str]) ->
 
 
 def _complain_about_value(name: str, value: object) -> str | None:
+    """What is wrong with calling a global, if anything.
+
+    Not all of ``triton.*`` is harmless: ``triton.testing.do_bench`` calls what it is given.
+    """
     module = getattr(value, "__module__", None) or ""
-    if isinstance(value, JITCallable) or module == "triton" or module.startswith("triton."):
+    if isinstance(value, JITFunction) or module in ("triton", "math") or module.startswith("triton.language"):
         return None
-    if module == "math" or tl.core.is_builtin(value):
-        return None
+    if isinstance(value, JITCallable):
+        return (
+            f"{name} runs Python at compile time: the course checks tl.*, triton.* and @triton.jit functions"
+        )
     what = "a lambda" if getattr(value, "__name__", "") == "<lambda>" else "a Python function"
     return f"the kernel calls {name}, {what}: it may call tl.*, triton.* and @triton.jit functions only"
 
@@ -162,16 +170,20 @@ def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal |
     ir.load_dialects(context)
     backend.load_dialects(context)
     try:
-        with _silent(), time_limit(FRONT_END_SECONDS):
+        with _silent() as warned, time_limit(FRONT_END_SECONDS):
             source.make_ir(TARGET, options, codegen_fns, module_map, context)
     except CompilationError as error:
         return _refusal(kernel, error)
     except TimeLimitReached:
         return Refusal(f"compiling takes more than {FRONT_END_SECONDS:g} s: is a tl.static_range very long?")
     except RecursionError:
-        return Refusal("the kernel calls itself; a GPU kernel cannot recurse")
+        return Refusal(RECURSION)
     except Exception as error:
         return Refusal(_first_lines(f"{type(error).__name__}: {error}"))
+    for warning in warned:  # a warning to the compiler, but other semantics to Python
+        if "Logical operators" in str(warning.message):
+            line = linecache.getline(warning.filename, warning.lineno).strip()
+            return Refusal("between blocks it is & and |, not `and` and `or`", Site(warning.lineno, line))
     return None
 
 
@@ -183,10 +195,11 @@ def _backend():
 
 
 @contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """tl.static_print also prints at compile time; once, while running, is enough."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        yield
+def _silent() -> Iterator[list[warnings.WarningMessage]]:
+    """Collect warnings, and drop what tl.static_print prints: once, while running, is enough."""
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        yield warned
 
 
 def _refusal(kernel: JITFunction, error: CompilationError) -> Refusal:
@@ -200,23 +213,27 @@ def _refusal(kernel: JITFunction, error: CompilationError) -> Refusal:
             if owner is not None and hasattr(current.node, "lineno"):
                 site = _site(owner, current.node.lineno)
             message = current.error_message or message
-        elif not isinstance(current, RecursionError):
-            message = str(current) or type(current).__name__
         else:
-            message = "the kernel calls itself; a GPU kernel cannot recurse"
+            message = str(current) or type(current).__name__
         current = current.__cause__
-    return Refusal(_explained(_first_lines(message)), site)
+    return Refusal(_first_lines(_explained(message)), site)
 
 
 def _explained(message: str) -> str:
     """Triton's words, without the exception's name around them, some said more plainly."""
-    wrapped = re.fullmatch(r"\w+(?:Error|Exception)?\((['\"])(.*)\1\)", message)
-    message = wrapped[2] if wrapped else message
+    wrapped = re.fullmatch(r"(\w+)\((['\"])(.*)\2,?\)", message, re.DOTALL)
+    error, message = (wrapped[1], wrapped[3]) if wrapped else ("", message)
+    if error == "KeyError" and "__" in message or error == "RecursionError":
+        return RECURSION  # the callee that is not there yet is the caller
     if message.startswith("Cannot access global variable"):
         name = message.split("variable ")[1].split(" ")[0]
-        return f"global variable {name}: a kernel sees only its parameters and tl.constexpr globals"
+        return f"{name} is a global: pass it as a parameter, or define it as {name} = tl.constexpr(...)"
     if message.startswith("arange's arguments must be of type tl.constexpr"):
         return "tl.arange needs sizes known at compile time, such as a tl.constexpr parameter"
+    if message == "'constexpr' object has no attribute 'handle'":
+        return "the condition of a while must be computed by the kernel, such as i < N"
+    if message.endswith("is not string"):
+        return 'print in a kernel is tl.device_print("a name", value); shapes cannot be printed'
     return message
 
 

@@ -5,6 +5,7 @@ equal chance for integers, so that sign bits and top codes appear. A `Case` repl
 with ``fill={"x": late_maximum}``; a fill is any function ``(shape, dtype, generator) -> tensor``.
 """
 
+import math
 import zlib
 
 import torch
@@ -39,8 +40,8 @@ def random(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generato
         return values.to(dtype)
     if dtype == torch.bool:
         return torch.rand(shape, generator=generator) < 0.5
-    limits = torch.iinfo(dtype)
-    return torch.randint(limits.min, limits.max + 1, shape, dtype=dtype, generator=generator)
+    size = math.prod(shape) * dtype.itemsize
+    return torch.randint(256, (size,), dtype=torch.uint8, generator=generator).view(dtype).reshape(shape)
 
 
 def zeros(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:

@@ -119,7 +119,8 @@ class Report:
                 told = True
         body = _verdict_html(self.verdict) if self.verdict else ""
         if rows:
-            body += f'<table style="margin:0.3em 0;font-family:var(--jp-code-font-family, monospace)">{"".join(rows)}</table>'
+            style = "margin:0.3em 0;font-family:var(--jp-code-font-family, monospace)"
+            body += f'<table style="{style}">{"".join(rows)}</table>'
         notes = [*self.notes]
         if self.ok:
             notes.insert(0, "1.00x is the least possible: each input read once, each output written once.")

@@ -1,0 +1,300 @@
+"""`check` gives the most basic fault first, always answers, and leaves no trace of a run behind."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib import checker
+from puzzles_lib.checker import check, examine
+from puzzles_lib.puzzle import Case, Puzzle
+
+
+def scale_rows(x: Float32[Tensor, "M N"], s: Float32[Tensor, " M"]) -> Float32[Tensor, "M N"]:
+    """z[m, n] = x[m, n] * s[m]"""
+    return x * s[:, None]
+
+
+SCALE_ROWS = Puzzle(
+    number="0",
+    spec=scale_rows,
+    formula="z_{mn} = x_{mn} s_m",
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
+    cases=(Case(M=4, N=16, BLOCK_M=4, BLOCK_N=16), Case(M=10, N=13, BLOCK_M=4, BLOCK_N=16)),
+    most_loads={"s": lambda s: s.M},
+)
+
+
+@triton.jit
+def right(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.arange(0, BLOCK_N)
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    x = tl.load(x_ptr + offs_m[:, None] * N + offs_n[None, :], mask=mask)
+    s = tl.load(s_ptr + offs_m, mask=offs_m < M)
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], x * s[:, None], mask=mask)
+
+
+@triton.jit
+def unmasked(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.arange(0, BLOCK_N)
+    s = tl.load(s_ptr + offs_m)
+    x = tl.load(x_ptr + offs_m[:, None] * N + offs_n[None, :])
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], x * s[:, None])
+
+
+@triton.jit
+def empty(x_ptr, s_ptr, z_ptr):
+    pass
+
+
+@triton.jit
+def no_result(x_ptr, s_ptr):
+    tl.load(x_ptr)
+
+
+@triton.jit
+def first_rows_only(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.arange(0, BLOCK_M)
+    offs_n = tl.arange(0, BLOCK_N)
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    x = tl.load(x_ptr + offs_m[:, None] * N + offs_n[None, :], mask=mask)
+    s = tl.load(s_ptr + offs_m, mask=offs_m < M)
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], x * s[:, None], mask=mask)
+
+
+@triton.jit
+def all_rows_by_all(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_n = tl.arange(0, BLOCK_N)
+    for m in range(M):
+        x = tl.load(x_ptr + m * N + offs_n, mask=offs_n < N)
+        s = tl.load(s_ptr + m)
+        tl.store(z_ptr + m * N + offs_n, x * s + tl.program_id(0), mask=offs_n < N)
+
+
+@triton.jit
+def last_one_wins(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs = tl.arange(0, BLOCK_N)
+    for m in range(M):
+        tl.store(z_ptr + m * N + offs * 0, offs.to(tl.float32))
+
+
+@triton.jit
+def in_place(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.arange(0, BLOCK_N)
+    offs = offs_m[:, None] * N + offs_n[None, :]
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    s = tl.load(s_ptr + offs_m, mask=offs_m < M)
+    tl.store(x_ptr + offs, tl.load(x_ptr + offs, mask=mask) * s[:, None], mask=mask)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=mask), mask=mask)
+
+
+@triton.jit
+def accumulates_into_garbage(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.arange(0, BLOCK_N)
+    offs = offs_m[:, None] * N + offs_n[None, :]
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    s = tl.load(s_ptr + offs_m, mask=offs_m < M)
+    tl.atomic_add(z_ptr + offs, tl.load(x_ptr + offs, mask=mask) * s[:, None], mask=mask)
+
+
+@triton.jit
+def leaks_padding(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.arange(0, BLOCK_N)
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    x = tl.load(x_ptr + offs_m[:, None] * N + offs_n[None, :], mask=mask)
+    s = tl.load(s_ptr + offs_m, mask=offs_m < M)
+    x = x + 0 * tl.sum(x, axis=1)[:, None]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], x * s[:, None], mask=mask)
+
+
+@triton.jit
+def reads_scales_twice(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.arange(0, BLOCK_N)
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    x = tl.load(x_ptr + offs_m[:, None] * N + offs_n[None, :], mask=mask)
+    s = tl.load(s_ptr + offs_m, mask=offs_m < M) + tl.load(s_ptr + offs_m, mask=offs_m < M)
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], x * s[:, None] / 2, mask=mask)
+
+
+@triton.jit
+def never_ends(x_ptr, z_ptr):
+    i = 0
+    while i < 1:
+        tl.store(z_ptr, 0.0)
+
+
+@triton.jit
+def adds(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.arange(0, BLOCK_N)
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    x = tl.load(x_ptr + offs_m[:, None] * N + offs_n[None, :], mask=mask)
+    s = tl.load(s_ptr + offs_m, mask=offs_m < M)
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], x + s[:, None], mask=mask)
+
+
+FAULTS = [
+    (
+        unmasked,
+        "out of bounds",
+        "out-of-bounds load of s_ptr in program (2, 0, 0): elements 10..11, it has 10",
+    ),
+    (empty, "never written", "the kernel stores nothing there"),
+    (no_result, "never written", "does not take z_ptr"),
+    (first_rows_only, "never written", "78 of 130 elements of z_ptr, the first is z[4, 0]"),
+    (all_rows_by_all, "race", "two programs, (0, 0, 0) and (1, 0, 0), write different values to z[0, 0]"),
+    (last_one_wins, "never written", "60 of 64"),
+    (in_place, "input changed", "x was changed"),
+    (accumulates_into_garbage, "uninitialised", "z_ptr is read before anything is stored there"),
+    (leaks_padding, "uninitialised", "uninitialised lanes of x_ptr are used"),
+    (reads_scales_twice, "loads", "too many loads of s_ptr: 8 elements, 4 are enough"),
+    (adds, "values", "wrong values in z"),
+]
+
+
+def test_a_right_kernel_passes():
+    report = examine(right, SCALE_ROWS)
+    assert report.ok, str(report)
+    assert [c.programs for c in report.cases] == [1, 3]
+    assert [c.bytes_moved == c.bytes_least for c in report.cases] == [True, True]
+
+
+@pytest.mark.parametrize("kernel, kind, words", FAULTS, ids=[k.__name__ for k, _, _ in FAULTS])
+def test_the_fault_is_named(kernel, kind, words):
+    report = examine(kernel, SCALE_ROWS)
+    verdict = report.verdicts[0]
+    assert (verdict.kind, words in verdict.message) == (kind, True), str(report)
+    assert len(str(report).splitlines()) <= 12
+
+
+def test_the_learners_line_is_the_one_in_the_file():
+    verdict = examine(unmasked, SCALE_ROWS).verdicts[0]
+    with open(__file__) as file:
+        assert file.read().splitlines()[verdict.site.line - 1].strip() == verdict.site.source
+    assert verdict.site.source == "s = tl.load(s_ptr + offs_m)"
+
+
+def test_two_lanes_of_one_store_are_a_race():
+    puzzle = Puzzle(
+        number="0", spec=scale_rows, grid=lambda s: (1,), cases=(Case(M=1, N=1, BLOCK_N=16, BLOCK_M=1),)
+    )
+    verdict = examine(last_one_wins, puzzle).verdicts[0]
+    assert verdict.kind == "race" and "two lanes of one store" in verdict.message
+
+
+def test_after_a_time_limit_the_other_cases_are_not_tried():
+    report = examine(never_ends, SCALE_ROWS, seconds=0.3)
+    assert [c.status for c in report.cases] == ["FAIL", "skip"]
+    assert "time limit: still running after 0.3 s" in str(report)
+
+
+def test_what_is_no_kernel_is_answered_in_a_line():
+    def plain(x_ptr):
+        pass
+
+    @triton.autotune(configs=[triton.Config({})], key=[])
+    @triton.jit
+    def tuned(x_ptr, z_ptr):
+        pass
+
+    @triton.jit
+    def greedy(x_ptr, z_ptr, eps):
+        pass
+
+    @triton.jit
+    def constant_pointer(x_ptr: tl.constexpr, z_ptr):
+        pass
+
+    for kernel, words in [
+        (plain, "plain is a Python function: put @triton.jit"),
+        (3, "kernel is 3"),
+        (None, "kernel is None"),
+        (tuned, "Autotuner wraps the kernel"),
+        (greedy, "takes 'eps', which scale_rows does not offer"),
+        (constant_pointer, "x_ptr is a pointer, it cannot be a tl.constexpr"),
+    ]:
+        report = examine(kernel, SCALE_ROWS)
+        assert not report.ok and words in str(report)
+
+
+def test_a_parameter_with_a_default_needs_no_offer():
+    @triton.jit
+    def with_default(
+        x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, ONE: tl.constexpr = 1
+    ):
+        right(x_ptr, s_ptr, z_ptr, M * ONE, N, BLOCK_M, BLOCK_N)
+
+    assert examine(with_default, SCALE_ROWS).ok
+
+
+def test_misuse_of_check_itself_raises_and_names_the_parameter():
+    with pytest.raises(TypeError, match="puzzle is a function"):
+        check(SCALE_ROWS, scale_rows)
+    with pytest.raises(ValueError, match="seconds is 0"):
+        check(right, SCALE_ROWS, seconds=0)
+
+
+def test_progress_is_noted_by_check_and_not_by_examine(monkeypatch):
+    noted = []
+    monkeypatch.setattr(checker.progress, "record", lambda name, solved: noted.append((name, solved)))
+    examine(right, SCALE_ROWS)
+    check(right, SCALE_ROWS)
+    check(adds, SCALE_ROWS)
+    assert noted == [("scale_rows", True), ("scale_rows", False)]
+
+
+def test_trouble_with_the_progress_file_is_a_line_in_the_report(monkeypatch):
+    monkeypatch.setattr(checker.progress, "record", lambda name, solved: "progress: cannot write")
+    report = check(right, SCALE_ROWS)
+    assert report.ok and str(report).splitlines()[-1] == "progress: cannot write"
+
+
+def test_reports_repeat_to_the_letter():
+    for kernel in (right, unmasked, adds):
+        assert str(examine(kernel, SCALE_ROWS)) == str(examine(kernel, SCALE_ROWS))
+
+
+def test_the_spec_sees_untouched_inputs():
+    from puzzles_lib.inputs import make_inputs
+
+    case = SCALE_ROWS.cases[0]
+    before = {n: t.clone() for n, t in make_inputs(SCALE_ROWS, case).items()}
+    examine(in_place, SCALE_ROWS)
+    assert all(torch.equal(t, before[n]) for n, t in make_inputs(SCALE_ROWS, case).items())
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_triton_interpret_in_the_environment(moment, tmp_path):
+    """Set before Triton is imported, check says what to do; set later, it does no harm."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os\n"
+        + ("os.environ['TRITON_INTERPRET'] = '1'\n" if moment == "before" else "")
+        + "import triton, triton.language as tl\n"
+        + "os.environ['TRITON_INTERPRET'] = '1'\n"
+        + "from puzzles_lib.checker import examine\n"
+        + "from tests.test_checker import SCALE_ROWS, right\n"
+        + "print(examine(right, SCALE_ROWS))\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=_environment())
+    assert done.stderr == ""
+    words = "unset it and restart" if moment == "before" else "all 2 cases pass"
+    assert words in done.stdout
+
+
+def _environment() -> dict[str, str]:
+    import os
+    from pathlib import Path
+
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}

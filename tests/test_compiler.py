@@ -1,0 +1,249 @@
+"""What a compiler would refuse is refused here, with the learner's line, on a machine with no GPU."""
+
+import math
+import os
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from puzzles_lib.checker import examine
+from puzzles_lib.compiler import front_end, vet
+from puzzles_lib.puzzles import OUTER_ADD_BLOCKS
+
+ten = 10
+TEN = tl.constexpr(10)
+plus_ten = lambda x: x + 10  # noqa: E731
+
+
+def spec(x):
+    return x + 10
+
+
+@triton.jit
+def helper(x):
+    return x + TEN
+
+
+@triton.jit
+def bad_helper(x):
+    return torch.relu(x)
+
+
+# One kernel per refusal: what it does wrong, and words that the refusal must hold.
+
+
+@triton.jit
+def calls_torch(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, torch.relu(tl.load(x_ptr + offs)))
+
+
+@triton.jit
+def calls_the_spec(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, spec(tl.load(x_ptr + offs)))
+
+
+@triton.jit
+def calls_a_lambda(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, plus_ten(tl.load(x_ptr + offs)))
+
+
+@triton.jit
+def calls_a_bad_helper(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, bad_helper(tl.load(x_ptr + offs)))
+
+
+@triton.jit
+def exits(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    os._exit(1)
+
+
+@triton.jit
+def exits_by_builtin(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    exit()
+
+
+@triton.jit
+def exits_by_alias(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    leave = os._exit
+    leave(0)
+
+
+@triton.jit
+def hands_a_function_to_triton(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    triton.testing.do_bench(os.abort)
+
+
+@triton.jit
+def reaches_into_the_interpreter(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    x = tl.arange(0, BLOCK)
+    x.handle.data.fill(0)
+
+
+@triton.jit
+def climbs_the_class_tree(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    x = ().__class__.__base__.__subclasses__()
+    tl.store(z_ptr, x)
+
+
+@triton.jit
+def run_time_block(x_ptr, z_ptr, BLOCK):
+    offs = tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs))
+
+
+@triton.jit
+def reads_a_global(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + ten)
+
+
+@triton.jit
+def says_and(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    mask = (offs < 10) and (offs > 5)
+    tl.store(z_ptr + offs, 1.0, mask=mask)
+
+
+@triton.jit
+def forgets_parentheses(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, 1.0, mask=offs < 10 & offs < 20)
+
+
+@triton.jit
+def branches_on_a_block(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    if offs > 3:
+        tl.store(z_ptr + offs, 1.0)
+
+
+@triton.jit
+def changes_a_type(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    acc = 0
+    for _ in range(4):
+        acc += tl.load(x_ptr + tl.arange(0, BLOCK))
+    tl.store(z_ptr + tl.arange(0, BLOCK), acc)
+
+
+@triton.jit
+def prints_a_shape(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    print(tl.arange(0, BLOCK).shape)
+
+
+@triton.jit
+def multiplies_small_tiles(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    tile = tl.zeros((8, 8), tl.float32)
+    tl.store(z_ptr + tl.arange(0, 8)[:, None] * 8 + tl.arange(0, 8)[None, :], tl.dot(tile, tile))
+
+
+@triton.jit
+def calls_itself(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    calls_itself(x_ptr, z_ptr, BLOCK)
+
+
+@triton.jit
+def loops_for_ever(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    while True:
+        tl.store(z_ptr, 1.0)
+
+
+@triton.jit
+def imports(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    import os
+
+    os.getpid()
+
+
+REFUSED = [
+    (calls_torch, "torch.relu", "torch.relu("),
+    (calls_the_spec, "spec, a Python function", "spec("),
+    (calls_a_lambda, "plus_ten, a lambda", "plus_ten("),
+    (calls_a_bad_helper, "torch.relu", "return torch.relu(x)"),
+    (exits, "os._exit", "os._exit(1)"),
+    (exits_by_builtin, "exit() is Python's", "exit()"),
+    (exits_by_alias, "internals", "leave = os._exit"),
+    (hands_a_function_to_triton, "triton.testing.do_bench", "do_bench"),
+    (reaches_into_the_interpreter, "x.handle reaches into Triton's internals", "x.handle"),
+    (climbs_the_class_tree, "internals", "__subclasses__"),
+    (run_time_block, "known at compile time", "tl.arange(0, BLOCK)"),
+    (reads_a_global, "global variable ten", "+ ten"),
+    (says_and, "it is & and |", "(offs < 10) and (offs > 5)"),
+    (forgets_parentheses, "multiple comparison", "offs < 10 & offs < 20"),
+    (branches_on_a_block, "", "if offs > 3"),
+    (changes_a_type, "Loop-carried variable acc", "for _ in range(4)"),
+    (prints_a_shape, "", "print("),
+    (multiplies_small_tiles, "", "tl.dot"),
+    (loops_for_ever, "the condition of a while", "while True"),
+    (imports, "", ""),
+]
+ARGUMENTS = {"x_ptr": torch.empty(0), "z_ptr": torch.empty(0), "BLOCK": 16}
+
+
+def refusal_of(kernel):
+    return vet(kernel) or front_end(kernel, ARGUMENTS)
+
+
+@pytest.mark.parametrize("kernel, words, line", REFUSED, ids=[k.__name__ for k, _, _ in REFUSED])
+def test_refused_with_reason_and_line(kernel, words, line):
+    refusal = refusal_of(kernel)
+    assert refusal is not None
+    assert words in refusal.message and len(refusal.message) <= 250 and "\n" not in refusal.message
+    assert line in refusal.site.source
+    assert "Error(" not in refusal.message
+
+
+def test_recursion_is_refused():
+    assert "recurse" in refusal_of(calls_itself).message
+
+
+def test_lines_are_those_of_the_file():
+    with open(__file__) as file:
+        lines = file.read().splitlines()
+    refusal = refusal_of(run_time_block)
+    assert lines[refusal.site.line - 1].strip() == refusal.site.source
+
+
+@triton.jit
+def uses_much_of_the_language(x_ptr, z_ptr, BLOCK: tl.constexpr, SCALE: tl.constexpr = math.pi):
+    offs = tl.arange(0, BLOCK)
+    tl.static_assert(BLOCK >= 16)
+    tl.device_assert(offs >= 0, "message")
+    x = helper(tl.load(x_ptr + offs))
+    half: tl.constexpr = BLOCK // 2
+    for i in tl.static_range(2):
+        x = tl.maximum(x, tl.exp(-x) * SCALE * i).to(tl.float32)
+    total = x.sum(0) + tl.sum(x, axis=0) + min(BLOCK, 4) + math.log2(BLOCK) + triton.next_power_of_2(half)
+    if total > 0:
+        x = tl.where(x > 0, x, 0.0)
+    tl.store(z_ptr + offs, x + total)
+
+
+def test_what_a_compiler_accepts_is_accepted():
+    assert vet(uses_much_of_the_language) is None
+    assert front_end(uses_much_of_the_language, {**ARGUMENTS, "SCALE": math.pi}) is None
+
+
+def test_a_compile_without_end_is_stopped(monkeypatch):
+    @triton.jit
+    def unrolls(x_ptr, z_ptr, BLOCK: tl.constexpr):
+        for i in tl.static_range(10**9):
+            tl.store(z_ptr, i)
+
+    monkeypatch.setattr("puzzles_lib.compiler.FRONT_END_SECONDS", 0.3)
+    assert "compiling takes more than" in refusal_of(unrolls).message
+
+
+def test_a_refused_kernel_is_reported_by_check():
+    @triton.jit
+    def wrong(z_ptr, BLOCK_M):
+        tl.store(z_ptr + tl.arange(0, BLOCK_M), 0.0)
+
+    report = examine(wrong, OUTER_ADD_BLOCKS)
+    assert report.verdict.kind == "compiler" and "the compiler refuses this kernel" in str(report)
+    assert len(str(report).splitlines()) == 3

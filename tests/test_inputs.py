@@ -1,0 +1,59 @@
+"""Inputs are seeded, and bite."""
+
+import pytest
+import torch
+
+from puzzles_lib import inputs
+from puzzles_lib.puzzle import Case
+from puzzles_lib.puzzles import PUZZLES
+from tests.test_puzzle import make
+
+
+@pytest.mark.parametrize("puzzle", PUZZLES, ids=lambda p: p.name)
+def test_inputs_have_the_annotated_shape_and_repeat(puzzle):
+    for case in puzzle.cases:
+        first, second = inputs.make_inputs(puzzle, case), inputs.make_inputs(puzzle, case)
+        for argument in puzzle.inputs:
+            tensor = first[argument.name]
+            assert tensor.shape == argument.shape(case.numbers) and tensor.dtype == argument.dtype
+            assert torch.equal(tensor, second[argument.name])
+
+
+def test_two_inputs_and_two_cases_differ():
+    puzzle = make(cases=(Case(M=9, N=9), Case(M=9, N=9, BLOCK=3)))
+    one, two = (inputs.make_inputs(puzzle, case) for case in puzzle.cases)
+    assert not torch.equal(one["x"], one["y"]) and not torch.equal(one["x"], two["x"])
+
+
+def test_random_floats_hold_exact_zeros_of_their_own():
+    values = inputs.random((1000,), torch.float32, torch.Generator().manual_seed(0))
+    assert 30 < int((values == 0).sum()) < 100
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8])
+def test_random_integers_reach_every_bit(dtype):
+    values = inputs.random((2000,), dtype, torch.Generator().manual_seed(0)).long()
+    for bit in range(dtype.itemsize * 8):
+        assert 0.4 < float(((values >> bit) & 1).float().mean()) < 0.6
+
+
+def test_large_overflows_and_very_negative_underflows_exp():
+    generator = torch.Generator().manual_seed(0)
+    assert inputs.large((50,), torch.float32, generator).exp().isinf().all()
+    assert not inputs.very_negative((50,), torch.float32, generator).exp().any()
+
+
+def test_late_maximum_rises_and_early_maximum_falls():
+    generator = torch.Generator().manual_seed(0)
+    late = inputs.late_maximum((4, 100), torch.float32, generator)
+    early = inputs.early_maximum((4, 100), torch.float32, generator)
+    assert (late.argmax(1) > 80).all() and (early.argmax(1) < 20).all()
+
+
+def test_a_fill_of_the_wrong_dtype_is_refused():
+    def halves(shape, dtype, generator):
+        return torch.zeros(shape, dtype=torch.float16)
+
+    puzzle = make(cases=(Case(M=3, N=5, fill={"x": halves}),))
+    with pytest.raises(ValueError, match="halves made torch.float16"):
+        inputs.make_inputs(puzzle, puzzle.cases[0])

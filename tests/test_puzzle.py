@@ -1,0 +1,145 @@
+"""Puzzles read their contract from annotations, and refuse what does not fit together."""
+
+import pytest
+import torch
+from jaxtyping import Float32, Int32
+from torch import Tensor
+
+from puzzles_lib.puzzle import Case, Puzzle, evaluate
+from puzzles_lib.puzzles import CHAPTERS, PUZZLES
+
+
+def outer(x: Float32[Tensor, " N"], y: Float32[Tensor, " M"]) -> Float32[Tensor, "M N"]:
+    return x[None, :] + y[:, None]
+
+
+def packed(w: Int32[Tensor, "M (K+7)//8"]) -> tuple[Float32[Tensor, " M"], Int32[Tensor, " K"]]:
+    return w.sum(1).float(), w[0]
+
+
+def make(spec=outer, **changes) -> Puzzle:
+    parts = {"number": "0", "spec": spec, "grid": lambda s: (s.M, 2), "cases": (Case(M=3, N=5, BLOCK=8),)}
+    return Puzzle(**{**parts, **changes})
+
+
+def test_shapes_and_dtypes_come_from_the_annotations():
+    puzzle = make()
+    case = puzzle.cases[0]
+    assert [(a.name, a.dtype, a.shape(case.numbers)) for a in puzzle.inputs] == [
+        ("x", torch.float32, (5,)),
+        ("y", torch.float32, (3,)),
+    ]
+    assert puzzle.results[0].shape(case.numbers) == (3, 5)
+    assert puzzle.programs(case) == (3, 2, 1)
+
+
+def test_sizes_may_be_expressions_and_results_several():
+    puzzle = make(packed, cases=(Case(M=2, K=17),), outputs=("s", "r"))
+    assert puzzle.inputs[0].shape({"M": 2, "K": 17}) == (2, 3)
+    assert [(r.name, r.dtype) for r in puzzle.results] == [("s", torch.float32), ("r", torch.int32)]
+
+
+def test_a_kernel_is_offered_pointers_numbers_and_strides():
+    offers = make().offers(make().cases[0])
+    assert offers["stride_zm"] == offers["stride_z0"] == 5
+    assert offers["stride_zn"] == offers["stride_xn"] == 1
+    assert {"x_ptr", "y_ptr", "z_ptr", "M", "N", "BLOCK"} <= set(offers)
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"cases": ()}, "cases is empty"),
+        ({"cases": (Case(M=3),)}, "'N' needs N"),
+        ({"outputs": ("z", "t")}, "outputs names 2, the spec returns 1"),
+        ({"outputs": ("x",)}, "both an input and an output"),
+        ({"grid": lambda s: (1, 1, 1, 1)}, "1 to 3 axes"),
+        ({"cases": (Case(M=3, N=5, fill={"q": torch.zeros}),)}, "not inputs"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused_by_name(changes, words):
+    with pytest.raises(ValueError, match=words):
+        make(**changes)
+
+
+def test_an_annotation_without_shape_or_dtype_is_refused():
+    def bare(x: Tensor) -> Float32[Tensor, " N"]:
+        return x
+
+    with pytest.raises(ValueError, match="x is annotated"):
+        make(bare).inputs  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "dim, value", [("K//8", 3), ("(K+7)//8", 4), ("2*K-1", 49), ("-(-K//8)", 4), ("7", 7)]
+)
+def test_evaluate(dim, value):
+    assert evaluate(dim, {"K": 25}) == value
+
+
+@pytest.mark.parametrize("dim", ["K.real", "print(K)", "K/2", "Q", "3-K", "..."])
+def test_evaluate_refuses_all_but_integer_arithmetic(dim):
+    with pytest.raises(ValueError, match="size"):
+        evaluate(dim, {"K": 25})
+
+
+def test_a_case_is_frozen_and_names_what_it_has():
+    case = Case(M=3)
+    with pytest.raises(AttributeError, match="frozen"):
+        case.M = 4
+    with pytest.raises(AttributeError, match="it has M"):
+        case.N  # noqa: B018
+    with pytest.raises(ValueError, match="N is 2.5"):
+        Case(N=2.5)
+
+
+def test_the_syllabus_is_numbered_in_order_with_unique_names():
+    assert [p.number for p in PUZZLES] == [
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+        "6",
+        "7",
+        "8",
+        "9",
+        "9b",
+        "10",
+        "11",
+        "12",
+    ]
+    assert len({p.name for p in PUZZLES}) == len(PUZZLES)
+    assert [c.number for c in CHAPTERS] == [f"{n:02}" for n in range(9)]
+
+
+@pytest.mark.parametrize("puzzle", PUZZLES, ids=lambda p: p.name)
+def test_every_puzzle_has_cases_of_each_kind(puzzle):
+    cases = puzzle.cases
+    assert len(cases) >= 4
+    assert any(puzzle.programs(c) == (1, 1, 1) for c in cases), "no case with one program"
+    assert any(c.fill for c in cases), "no case with values that bite"
+    assert puzzle.formula and puzzle.spec.__doc__
+
+
+# Puzzles 1 and 3 come before masks and before the grid; every other one has them.
+@pytest.mark.parametrize("puzzle", [p for p in PUZZLES if p.number != "1"], ids=lambda p: p.name)
+def test_every_block_size_fails_to_divide_in_some_case(puzzle):
+    blocks = {n for c in puzzle.cases for n in c.numbers if n.startswith("BLOCK_")}
+    axes = {"BLOCK_Q": "T", "BLOCK_K": "K" if "K" in puzzle.cases[0].numbers else "T"}
+    for block in blocks:
+        axis = axes.get(block, block.removeprefix("BLOCK_"))
+        assert any(c.numbers[axis] % c.numbers[block] for c in puzzle.cases), f"{block} always divides {axis}"
+
+
+@pytest.mark.parametrize("puzzle", [p for p in PUZZLES if p.number != "3"], ids=lambda p: p.name)
+def test_every_grid_axis_has_several_programs_in_some_case(puzzle):
+    for axis in range(len(puzzle.grid(puzzle.cases[0]))):
+        assert any(puzzle.programs(c)[axis] > 1 for c in puzzle.cases)
+
+
+@pytest.mark.parametrize("puzzle", PUZZLES, ids=lambda p: p.name)
+def test_every_puzzle_shows_itself(puzzle):
+    shown = puzzle._repr_markdown_()
+    assert puzzle.formula in shown and puzzle.source() in shown
+    assert all(f"`{a.name}_ptr`" in shown for a in puzzle.inputs + puzzle.results)
