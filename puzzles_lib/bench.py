@@ -58,7 +58,7 @@ def check_seconds():
 
     for puzzle in PUZZLES:
         kernel = solutions()[puzzle.name]
-        assert checker.check(kernel, puzzle).ok and compiler.vet(kernel) is None
+        assert checker.examine(kernel, puzzle).ok and compiler.vet(kernel) is None
         prepared = [
             (case, checker._bind(kernel, puzzle, case), make_inputs(puzzle, case)) for case in puzzle.cases
         ]
@@ -68,7 +68,7 @@ def check_seconds():
                 checker._run(kernel, puzzle, case, bound, inputs=tensors)
 
         def checked(kernel=kernel, puzzle=puzzle) -> None:
-            checker.check(kernel, puzzle)
+            checker.examine(kernel, puzzle)
 
         yield puzzle.name, _median_cpu(checked), _median_cpu(guarded)
 
@@ -120,8 +120,9 @@ def _plain_in_its_own_process() -> dict[str, float]:
 def _first_check() -> float:
     """CPU seconds from the start of Python to the end of a first check."""
     code = (
-        "import time; from puzzles_lib import CONSTANT_ADD, check; from puzzles_lib.solutions import solutions; "
-        "assert check(solutions()['constant_add'], CONSTANT_ADD).ok; print(time.process_time())"
+        "import time; from puzzles_lib import CONSTANT_ADD; from puzzles_lib.checker import examine; "
+        "from puzzles_lib.solutions import solutions; "
+        "assert examine(solutions()['constant_add'], CONSTANT_ADD).ok; print(time.process_time())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return float(done.stdout)

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from puzzles_lib.checker import check
+from puzzles_lib.checker import examine
 from puzzles_lib.puzzles import PUZZLES
 from puzzles_lib.solutions import solutions
 from tests import kernels
@@ -14,13 +14,13 @@ RIGHT = kernels.right()
 
 @pytest.mark.parametrize("puzzle, kernel", RIGHT, ids=[k.__name__ for _, k in RIGHT])
 def test_right_kernel_passes(puzzle, kernel):
-    report = check(kernel, puzzle)
+    report = examine(kernel, puzzle)
     assert report.ok, str(report)
 
 
 @pytest.mark.parametrize("puzzle", PUZZLES, ids=lambda p: p.name)
 def test_the_course_solution_passes(puzzle):
-    report = check(solutions()[puzzle.name], puzzle)
+    report = examine(solutions()[puzzle.name], puzzle)
     assert report.ok, str(report)
 
 

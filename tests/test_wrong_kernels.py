@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from puzzles_lib.checker import check
+from puzzles_lib.checker import examine
 from puzzles_lib.puzzles import PUZZLES
 from tests import kernels
 
@@ -13,7 +13,7 @@ WRONG = kernels.wrong()
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda w: w.kernel.__name__)
 def test_wrong_kernel_is_rejected_for_its_reason(wrong):
-    report = check(wrong.kernel, wrong.puzzle)
+    report = examine(wrong.kernel, wrong.puzzle)
     assert not report.ok
     text = str(report)
     assert wrong.reason in text, text
