@@ -2,15 +2,16 @@
 # Bring .venv in line with pyproject.toml; every make target runs this first.
 # PYTHON names the interpreter; without it, that of .venv or the first one found that fits.
 #
-# .venv/.stamp says what .venv is: "KEY VERSION" (complete, for these inputs), "stale" (pip refused,
-# nothing half-done), "incomplete" (interrupted: start over). It is written last.
+# .venv/.stamp, written last, says what .venv is: "KEY VERSION FOLDER" (complete, for these inputs, here),
+# "stale" (pip refused, nothing half-done) or "incomplete" (interrupted: start over).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 stamp=.venv/.stamp
 triton_pin=$(sed -n 's/^ *"triton==\([^"]*\)".*/\1/p' pyproject.toml)
 read -r low high < <(sed -n 's/^requires-python = ">=3\.\([0-9]*\),<3\.\([0-9]*\)"$/\1 \2/p' pyproject.toml)
-key=$({ cat pyproject.toml .setup/*.json; pwd -P; } | sha256sum | cut -c1-16)  # a moved .venv is broken
+key=$(cat pyproject.toml .setup/*.json | sha256sum | cut -c1-16)
+folder=$(pwd -P)
 
 fail() {
     echo "error: $*" >&2
@@ -28,8 +29,16 @@ fits() {
 is_current() {
     local version
     version=$(version_of .venv/bin/python)
-    [[ -n $version && -f $stamp && $(<"$stamp") == "$key $version" ]] &&
+    [[ -n $version && -f $stamp && $(<"$stamp") == "$key $version $folder" ]] &&
         [[ -z ${PYTHON:-} || $(version_of "$PYTHON") == "$version" ]]
+}
+
+# Whether pip can bring .venv up to date in place: not interrupted, not moved, of Python $1.
+is_sound() {
+    local state="" old_version="" old_folder=""
+    [[ ! -f $stamp ]] || read -r state old_version old_folder <"$stamp"
+    [[ $state != incomplete && ${old_folder:-$folder} == "$folder" && $(version_of .venv/bin/python) == "$1" ]] &&
+        .venv/bin/python -m pip --version >/dev/null 2>&1
 }
 
 # Prints the path of the interpreter to build .venv with: never one inside a virtual environment.
@@ -57,10 +66,7 @@ install() {
     version=$(version_of "$python")
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
         fail "$python has no venv module: sudo apt install python$version-venv (or your system's like), then make again"
-    if [[ $(cat "$stamp" 2>/dev/null) == incomplete || $(version_of .venv/bin/python) != "$version" ]] ||
-        ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
-        rm -rf .venv
-    fi
+    is_sound "$version" || rm -rf .venv
     echo "Setting up .venv with Python $version (the first time takes some minutes)"
     trap 'exit 130' INT  # leaves "incomplete"
     mkdir -p .venv
@@ -70,7 +76,7 @@ install() {
         echo stale >"$stamp"
         fail "pip could not install the packages, for the reason above; then make again"
     fi
-    echo "$key $version" >"$stamp"
+    echo "$key $version $folder" >"$stamp"
 }
 
 system="$(uname -s) $(uname -m)"
@@ -88,5 +94,7 @@ fi
 shopt -s nullglob
 found=(.venv/lib/python3*/site-packages/triton-[0-9]*.dist-info)
 found=${found[*]##*/triton-}
-[[ $found == "$triton_pin.dist-info" ]] ||
-    fail ".venv has triton ${found%.dist-info}, the course needs $triton_pin: run 'make clean', then make again"
+[[ $found == "$triton_pin.dist-info" ]] || {
+    found=${found%.dist-info}
+    fail ".venv has triton ${found:-(none)}, the course needs $triton_pin: run .venv/bin/pip install triton==$triton_pin"
+}

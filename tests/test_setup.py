@@ -1,0 +1,449 @@
+"""Set-up: what `make` does before anything else, and that the files it reads agree with each other.
+
+`.setup/venv.sh` runs here on a copy of its inputs, with a Python, a pip and a uname that only pretend.
+"""
+
+import ast
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from tests.conftest import REPO
+
+PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
+RUNTIME = [Requirement(line) for line in PROJECT["dependencies"]]
+DEV = [Requirement(line) for line in PROJECT["optional-dependencies"]["dev"]]
+TRITON_PIN = next(str(r.specifier).removeprefix("==") for r in RUNTIME if r.name == "triton")
+TOOLS = (
+    "bash",
+    "cat",
+    "cut",
+    "dirname",
+    "env",
+    "flock",
+    "make",
+    "mkdir",
+    "rm",
+    "sed",
+    "sh",
+    "sha256sum",
+    "sleep",
+)
+
+# A Python of any version: runs -c, copies itself for -m venv, and logs -m pip install instead of installing.
+FAKE_PYTHON = """\
+#!{real} -SE
+import os, pathlib, signal, sys, time
+VERSION, ENSUREPIP, BASE = {version!r}, {ensurepip!r}, {path!r}
+args = [arg for arg in sys.argv[1:] if arg != "-S"]
+if args[0] == "-c":
+    sys.version_info = (*VERSION, 0, "final", 0)
+    sys._base_executable = BASE
+    if not ENSUREPIP:
+        sys.modules["ensurepip"] = None
+    try:
+        exec(args[1])
+    except ImportError as error:
+        sys.exit(str(error))
+elif args[:2] == ["-m", "venv"]:
+    folder = pathlib.Path(args[2])
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").write_text(pathlib.Path(__file__).read_text())
+    (folder / "bin" / "python").chmod(0o755)
+elif args[:3] == ["-m", "pip", "install"]:
+    with open("pip.log", "a") as log:
+        log.write(" ".join(args[3:]) + "\\n")
+    behaviour = os.environ.get("FAKE_PIP", "")
+    if behaviour == "slow":
+        time.sleep(1)
+    elif behaviour == "refuse":
+        sys.exit("no network")
+    elif behaviour:
+        os.kill(os.getppid(), getattr(signal, behaviour))
+        time.sleep(0.1)
+        sys.exit(1)
+    lib = pathlib.Path(".venv/lib/python%d.%d/site-packages" % VERSION)
+    (lib / "triton-{pin}.dist-info").mkdir(parents=True, exist_ok=True)
+"""
+
+
+class Checkout:
+    """A copy of the set-up's inputs in `folder`, and a PATH of pretenders and of the tools it needs."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder / "checkout"
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        shutil.copytree(REPO / ".setup", self.folder / ".setup")
+        for name in ("pyproject.toml", "Makefile"):
+            shutil.copy(REPO / name, self.folder)
+        for tool in TOOLS:
+            (self.bin / tool).symlink_to(shutil.which(tool))
+        self.uname("Linux", "x86_64")
+
+    def uname(self, system: str, machine: str) -> None:
+        path = self.bin / "uname"
+        path.write_text(f'#!/bin/sh\n[ "$1" = -s ] && echo {system} || echo {machine}\n')
+        path.chmod(0o755)
+
+    def python(self, name: str, version: tuple[int, int], ensurepip: bool = True) -> None:
+        path = self.bin / name
+        path.write_text(
+            FAKE_PYTHON.format(
+                real=sys.executable, version=version, ensurepip=ensurepip, path=str(path), pin=TRITON_PIN
+            )
+        )
+        path.chmod(0o755)
+
+    def start(self, *command: str, **environment: str) -> subprocess.Popen:
+        return subprocess.Popen(
+            command or ("bash", ".setup/venv.sh"),
+            cwd=self.folder,
+            env={"PATH": str(self.bin), "HOME": str(self.folder), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess:
+        process = self.start(*command, **environment)
+        out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    @property
+    def installs(self) -> int:
+        log = self.folder / "pip.log"
+        return len(log.read_text().splitlines()) if log.exists() else 0
+
+    @property
+    def stamp(self) -> str:
+        return (self.folder / ".venv" / ".stamp").read_text().strip()
+
+    @property
+    def mark(self) -> Path:
+        """A file that is there as long as .venv is not made anew."""
+        return self.folder / ".venv" / "mark"
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    return Checkout(tmp_path)
+
+
+@pytest.fixture
+def installed(checkout):
+    checkout.python("python3", (3, 12))
+    ran = checkout.run()
+    assert (ran.returncode, ran.stderr, checkout.installs) == (0, "", 1)
+    checkout.mark.touch()
+    return checkout
+
+
+def assert_one_line_error(ran, *texts):
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("error: ") and ran.stderr.count("\n") == 1
+    for text in texts:
+        assert text in ran.stderr
+
+
+# Errors, one line each.
+
+
+def test_wrong_python(checkout):
+    checkout.python("python3", (3, 10))
+    assert_one_line_error(checkout.run(), "needs Python 3.11 to 3.13, and python3 is 3.10", "make PYTHON=")
+    assert not (checkout.folder / ".venv").exists()
+
+
+@pytest.mark.parametrize("version", [(2, 7), (3, 10), (3, 14)])
+def test_wrong_python_asked_for(checkout, version):
+    checkout.python("python3", (3, 12))
+    checkout.python("mine", version)
+    assert_one_line_error(checkout.run(PYTHON="mine"), f"and mine is {version[0]}.{version[1]}")
+
+
+def test_python_asked_for_is_not_there(checkout):
+    checkout.python("python3", (3, 12))
+    assert_one_line_error(checkout.run(PYTHON="python3.99"), "PYTHON=python3.99 is not found", "3.11 to 3.13")
+
+
+def test_no_python_at_all(checkout):
+    assert_one_line_error(checkout.run(), "and python3 is missing")
+
+
+def test_no_venv_module(checkout):
+    checkout.python("python3", (3, 12), ensurepip=False)
+    assert_one_line_error(checkout.run(), "has no venv module: sudo apt install python3.12-venv")
+    assert not (checkout.folder / ".venv").exists()
+
+
+@pytest.mark.parametrize(
+    "system, machine", [("Darwin", "arm64"), ("MINGW64_NT-10.0", "x86_64"), ("Linux", "armv7l")]
+)
+def test_system_without_triton(checkout, system, machine):
+    checkout.python("python3", (3, 12))
+    checkout.uname(system, machine)
+    assert_one_line_error(
+        checkout.run(), f"this is {system} {machine}", "WSL2, a container or a hosted Jupyter"
+    )
+
+
+@pytest.mark.parametrize("version", ["3.8.0", None])
+def test_another_triton(installed, version):
+    lib = installed.folder / ".venv/lib/python3.12/site-packages"
+    pinned = lib / f"triton-{TRITON_PIN}.dist-info"
+    pinned.rename(lib / f"triton-{version}.dist-info") if version else pinned.rmdir()
+    (lib / "triton_viz-3.0.dist-info").mkdir()
+    says = f".venv has triton {version or '(none)'}, the course needs {TRITON_PIN}: "
+    assert_one_line_error(installed.run(), says, f"run .venv/bin/pip install triton=={TRITON_PIN}")
+
+
+def test_make_passes_the_error_on(checkout):
+    checkout.python("python3", (3, 10))
+    ran = checkout.run("make", "test")
+    assert ran.returncode == 2 and ran.stdout == ""
+    assert ran.stderr.startswith("error: the course needs Python") and len(ran.stderr.splitlines()) == 2
+
+
+# What is installed when.
+
+
+def test_installs_the_course_and_its_tools_once(installed):
+    assert (installed.folder / "pip.log").read_text() == "--quiet --editable .[dev]\n"
+    ran = installed.run()
+    assert (ran.returncode, ran.stdout, ran.stderr, installed.installs) == (0, "", "", 1)
+
+
+def test_a_fitting_python_is_looked_for(checkout):
+    checkout.python("python3", (3, 14))
+    checkout.python("python3.12", (3, 12))
+    assert checkout.run().returncode == 0
+    assert checkout.stamp.split()[1] == "3.12"
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", ".setup/jupyterlab.json"])
+def test_changed_inputs_are_installed_in_place(installed, name):
+    with open(installed.folder / name, "a") as file:
+        file.write("\n")
+    assert installed.run().returncode == 0
+    assert installed.installs == 2 and installed.mark.exists()
+    assert installed.run().stdout == "" and installed.installs == 2
+
+
+@pytest.mark.parametrize("stop", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_interrupted_install_starts_over(installed, stop):
+    with open(installed.folder / "pyproject.toml", "a") as file:
+        file.write("\n")
+    assert installed.run(FAKE_PIP=stop).returncode in (130, -signal.Signals[stop])
+    assert installed.stamp == "incomplete"
+    assert installed.run().returncode == 0
+    assert not installed.mark.exists()
+    assert installed.run().stdout == ""
+
+
+def test_refusing_pip_is_one_more_line_and_leaves_venv_alone(installed):
+    with open(installed.folder / "pyproject.toml", "a") as file:
+        file.write("\n")
+    ran = installed.run(FAKE_PIP="refuse")
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[0] == "no network"
+    assert ran.stderr.splitlines()[1:] == [
+        "error: pip could not install the packages, for the reason above; then make again"
+    ]
+    assert installed.run().returncode == 0
+    assert installed.mark.exists() and installed.installs == 3
+
+
+def test_half_made_venv_is_made_anew(installed):
+    (installed.folder / ".venv/bin/python").unlink()
+    assert installed.run().returncode == 0
+    assert not installed.mark.exists()
+
+
+def test_venv_made_by_hand_is_completed_not_removed(installed):
+    (installed.folder / ".venv/.stamp").unlink()
+    assert installed.run().returncode == 0
+    assert installed.mark.exists() and installed.installs == 2
+
+
+def test_moved_checkout_is_set_up_anew(installed):
+    moved = installed.folder.with_name("a new place")
+    installed.folder.rename(moved)
+    installed.folder = moved
+    assert installed.run().returncode == 0
+    assert not installed.mark.exists()
+
+
+def test_another_python_is_kept_until_yet_another_is_asked_for(installed):
+    installed.python("python3.13", (3, 13))
+    assert installed.run(PYTHON="python3.13").returncode == 0
+    assert installed.stamp.split()[1] == "3.13" and not installed.mark.exists()
+    assert installed.run().stdout == "" and installed.run(PYTHON="python3.13").stdout == ""
+    assert installed.run(PYTHON="python3").returncode == 0
+    assert installed.stamp.split()[1] == "3.12"
+
+
+def test_python_of_the_activated_venv_is_not_built_upon(installed):
+    shutil.copy(installed.folder / ".venv/bin/python", installed.folder / ".venv/bin/python3")
+    (installed.folder / ".venv/.stamp").write_text("incomplete\n")
+    ran = installed.run(PATH=f"{installed.folder}/.venv/bin:{installed.bin}")
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_two_makes_at_once_install_once(checkout):
+    checkout.python("python3", (3, 12))
+    both = [checkout.start(FAKE_PIP="slow") for _ in range(2)]
+    outputs = [process.communicate(timeout=60) for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert checkout.installs == 1
+    assert sum("waiting for it" in out for out, _ in outputs) == 1
+
+
+# The Makefile.
+
+
+def make(*args, **environment):
+    ran = subprocess.run(
+        ["make", "--no-print-directory", *args],
+        cwd=REPO,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return ran.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    "args, commands",
+    [
+        (
+            ["lab", "JUPYTER_ARGS=--no-browser --port 9999"],
+            [".venv/bin/jupyter lab --no-browser --port 9999 notebooks/00_welcome.ipynb"],
+        ),
+        (["test"], [".venv/bin/python -m pytest -n 2 --dist loadfile"]),
+        (["lint"], [".venv/bin/ruff check .", ".venv/bin/ruff format --check ."]),
+        (["notebooks"], [".venv/bin/python -m puzzles_lib.release"]),
+    ],
+)
+def test_targets_set_up_first_and_run_their_command_last(args, commands):
+    lines = [line.rstrip() for line in make("--dry-run", *args)]
+    assert lines[0].endswith("bash .setup/venv.sh")
+    assert lines[1:] == commands
+
+
+def test_triton_interpret_does_not_reach_the_commands():
+    lines = make("--eval", 'show: ; @echo "[$$TRITON_INTERPRET]"', "show", TRITON_INTERPRET="1")
+    assert lines == ["[]"]
+
+
+# The files agree.
+
+
+def test_every_dependency_has_one_exact_pin():
+    for requirement in RUNTIME + DEV:
+        assert re.fullmatch(r"==[0-9.]+", str(requirement.specifier)), requirement
+    names = [requirement.name for requirement in RUNTIME + DEV]
+    assert len(names) == len(set(names))
+
+
+def test_installed_versions_are_the_pinned_ones():
+    for requirement in RUNTIME + DEV:
+        installed_version = Version(importlib.metadata.version(requirement.name))
+        assert f"=={installed_version.public}" == str(requirement.specifier), requirement.name
+
+
+def test_environment_yml_installs_this_package_and_pins_nothing_else():
+    environment = yaml.safe_load((REPO / "environment.yml").read_text())
+    assert environment["name"] == PROJECT["name"]
+    python, pip, pip_installs = environment["dependencies"]
+    assert pip == "pip" and pip_installs == {"pip": ["-e ."]}
+    version = re.fullmatch(r"python=(3\.\d+)", python).group(1)
+    assert SpecifierSet(PROJECT["requires-python"]).contains(version)
+
+
+def test_what_the_course_imports_it_depends_on():
+    home = importlib.metadata.packages_distributions()
+    declared = {requirement.name for requirement in RUNTIME}
+    for path in sorted((REPO / "puzzles_lib").rglob("*.py")):
+        for name in _imports(path) - sys.stdlib_module_names - {"puzzles_lib"}:
+            assert declared & set(home.get(name, [])), f"{path.relative_to(REPO)} imports {name}"
+
+
+def _imports(path):
+    """The top-level names that a file imports."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+def test_jupyterlab_asks_for_no_news(tmp_path):
+    from jupyterlab.commands import get_app_dir
+    from jupyterlab_server.settings_utils import get_settings
+
+    wanted = json.loads((REPO / ".setup/jupyterlab.json").read_text())
+    (plugin,) = wanted
+    share = Path(get_app_dir())
+    settings, _ = get_settings(share / "settings", share / "schemas", tmp_path, schema_name=plugin)
+    defaults = {key: value["default"] for key, value in settings["schema"]["properties"].items()}
+    assert wanted[plugin] == {"fetchNews": "false", "checkForUpdates": False}
+    assert defaults.items() >= wanted[plugin].items()
+
+
+def _tracked_texts():
+    """(name, text) of every tracked text file."""
+    if not (REPO / ".git").exists():
+        pytest.skip("not a git checkout")
+    listing = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=REPO, capture_output=True, text=True, check=True
+    ).stdout
+    for name in listing.split("\0"):
+        path = REPO / name
+        if name and path.is_file():
+            try:
+                yield name, path.read_text("utf-8")
+            except UnicodeDecodeError:
+                continue
+
+
+REGISTRIES = re.compile(
+    r"(?<![\w.])(pypi|files\.pythonhosted|pythonhosted|conda\.anaconda|anaconda|registry\.npmjs|download\.pytorch)"
+    r"\.(org|com|io)\b"
+)
+MACHINE_PATHS = re.compile(r"(?<![\w.:/~-])/(root|home|work|farm|Users)/\w|(?<![\w.:/~-])/tmp/[a-z]")
+
+
+@pytest.mark.parametrize("pattern", [REGISTRIES, MACHINE_PATHS], ids=["registry", "path of a machine"])
+def test_no_tracked_file_names_a(pattern):
+    found = [f"{name}: {match.group()}" for name, text in _tracked_texts() if (match := pattern.search(text))]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "pattern, text",
+    [
+        (REGISTRIES, "//pypi" + ".org/simple"),
+        (REGISTRIES, "--index-url download." + "pytorch.org/whl"),
+        (MACHINE_PATHS, 'File "/' + 'home/ann/x.py"'),
+        (MACHINE_PATHS, " /" + "tmp/ipykernel_1/2.py"),
+    ],
+)
+def test_the_patterns_find_what_they_should(pattern, text):
+    assert pattern.search(text)
