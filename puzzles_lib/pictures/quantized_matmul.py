@@ -1,0 +1,258 @@
+"""Pictures for chapter 08."""
+
+import inspect
+import re
+
+from matplotlib.axes import Axes
+
+from puzzles_lib.drawing import FAINT, INK, PALE, PALETTE, Picture, cells, new_sheet
+
+CODES = (3, 1, 4, 1, 5, 9, 2, 12)  # field 0 first; the top field is above 7, so the sign bit is on
+BITS = 0.27  # inches per bit
+FIELDS = (PALETTE[2], PALETTE[4])  # sky blue and yellow, in turns
+SIGN = PALETTE[6]
+GROUPS = (PALETTE[2], PALETTE[1], PALETTE[3], PALETTE[4])
+
+
+def pack(codes: tuple[int, ...]) -> int:
+    """Eight 4-bit codes as a signed 32-bit word, field 0 in the lowest bits."""
+    word = sum(code << 4 * i for i, code in enumerate(codes))
+    return word - (1 << 32) if word >> 31 else word
+
+
+def word(codes: tuple[int, ...] = CODES) -> Picture:
+    """The 32 bits of a word, its eight fields and what they hold."""
+    value = pack(codes)
+    figure, ax = new_sheet(33, 5.6, unit=BITS)
+    bits = f"{value & 0xFFFFFFFF:032b}"
+    row = cells(
+        ax,
+        bits,
+        x=0.5,
+        y=1.8,
+        height=1.3,
+        colors=[FIELDS[bit // 4 % 2] for bit in range(31, -1, -1)],
+        fontsize=10,
+    )
+    for field, code in enumerate(codes):
+        left, right = row.x + 32 - 4 * field - 4, row.x + 32 - 4 * field
+        ax.text(left + 0.5, 1.65, str(4 * field + 3), ha="center", va="bottom", fontsize=9, color=FAINT)
+        ax.text(right - 0.5, 1.65, str(4 * field), ha="center", va="bottom", fontsize=9, color=FAINT)
+        ax.plot(
+            [left + 0.15, left + 0.15, right - 0.15, right - 0.15],
+            [3.3, 3.55, 3.55, 3.3],
+            color=INK,
+            linewidth=1,
+        )
+        middle = (left + right) / 2
+        ax.text(middle, 4.15, f"field {field}", ha="center", va="center", fontsize=9, color=INK)
+        ax.text(middle, 5.0, str(code), ha="center", va="center", fontsize=12, color=INK)
+    ax.text(0.5, 0.5, f"one int32 word: {value}", ha="left", va="center", fontsize=11, color=INK)
+    ax.text(32.5, 0.5, "bit numbers above the cells", ha="right", va="center", fontsize=9, color=FAINT)
+    fields = ", ".join(f"field {i} = {code}" for i, code in enumerate(codes))
+    return Picture(
+        figure,
+        f"The int32 word {value} as 32 bits, bit 31 on the left: {bits}. Each run of four bits is a field: "
+        f"field i is bits 4i to 4i + 3, so field 0 is on the right. {fields}.",
+    )
+
+
+def sign(codes: tuple[int, ...] = CODES) -> Picture:
+    """What >> does to the top field of a negative word, and how & 15 repairs it."""
+    value = pack(codes)
+    lines = [("word", value), ("word >> 28", value >> 28), ("(word >> 28) & 15", value >> 28 & 15)]
+    figure, ax = new_sheet(46, 8, unit=BITS * 0.82)
+    left = 8.2
+    for number, (name, result) in enumerate(lines):
+        bits = f"{result & 0xFFFFFFFF:032b}"
+        kept = range(0, 4) if number == 0 else range(28, 32)
+        copies = range(0, 28) if number == 1 else ()
+        colors = [FIELDS[0] if i in kept else SIGN if i in copies else PALE for i in range(32)]
+        row = cells(ax, bits, x=left, y=0.6 + 2.6 * number, height=1.4, colors=colors, fontsize=9)
+        middle = row.y + 0.7
+        ax.text(left - 0.5, middle, name, ha="right", va="center", fontsize=10, color=INK, family="monospace")
+        ax.text(row.right + 0.5, middle, f"= {result}", ha="left", va="center", fontsize=11, color=INK)
+    ax.text(left + 14, 5.2, "28 copies of the sign bit", ha="center", va="center", fontsize=9, color=INK)
+    ax.text(left + 30, 7.75, "& 15 keeps four bits", ha="center", va="center", fontsize=9, color=INK)
+    return Picture(
+        figure,
+        f"The top field of the word {value} holds {codes[7]}, bits {codes[7]:04b}. Shifting right by 28 "
+        f"brings it down, but fills the 28 places above with copies of the sign bit: it is {value >> 28}. "
+        f"With & 15 only the lowest four bits stay: {value >> 28 & 15}.",
+    )
+
+
+def dequantise(codes: tuple[int, ...] = CODES) -> Picture:
+    """Codes, minus offset, times scale: one word with GROUP = 4."""
+    group, offsets, scales = 4, (3, 7), (0.5, 0.25)
+    figure, ax = new_sheet(17, 7.4)
+    offset = [offsets[k // group] for k in range(8)]
+    scale = [scales[k // group] for k in range(8)]
+    result = [s * (w - o) for s, w, o in zip(scale, codes, offset, strict=True)]
+    colors = [GROUPS[k // group] for k in range(8)]
+    rows = [
+        ("w[m, k]", list(codes), "4 bits each, 0 to 15"),
+        ("− o[m, g]", offset, "4 bits a group"),
+        ("× s[m, g]", scale, "a float32 a group"),
+        ("=", result, "the weight that is used"),
+    ]
+    left = 3.0
+    for number, (name, values, words) in enumerate(rows):
+        row = cells(
+            ax,
+            values,
+            x=left,
+            y=1.0 + 1.4 * number + 0.3 * (number == 3),
+            width=1.15,
+            colors=colors,
+            title=name,
+            index=[f"k={k}" for k in range(8)] if number == 0 else False,
+            fontsize=10,
+        )
+        ax.text(row.right + 0.4, row.y + 0.5, words, ha="left", va="center", fontsize=9, color=INK)
+    for g in range(2):
+        middle = left + (g * group + group / 2) * 1.15
+        ax.text(middle, 6.95, f"group {g}", ha="center", va="center", fontsize=10, color=INK)
+    parts = "; ".join(
+        f"group {g}: offset {offsets[g]}, scale {scales[g]:g}, "
+        f"codes {list(codes[g * group : (g + 1) * group])} become {result[g * group : (g + 1) * group]}"
+        for g in range(2)
+    )
+    return Picture(
+        figure,
+        f"Eight codes with GROUP = {group}: subtract the group's offset, multiply by its scale. {parts}.",
+    )
+
+
+def groups() -> Picture:
+    """Three rulers along k: words of 8, groups of 12, steps of 32; and where the offsets are."""
+    K, group, block = 48, 12, 32
+    count, steps = K // group, -(-K // block)
+    figure, ax = new_sheet(78, 22, unit=0.125)
+    left = 13.5
+    for k in range(steps * block):
+        real = k < K
+        cells(
+            ax,
+            [""],
+            x=left + k,
+            y=6,
+            height=2.6,
+            colors=[GROUPS[k // group] if real else None],
+            hatch=[None if real else "xxx"],
+        )
+    _label(ax, left - 1, 2.7, "words of 8")
+    _label(ax, left - 1, 7.3, "k")
+    _label(ax, left - 1, 11.0, f"groups of {group}")
+    _label(ax, left - 1, 15.0, f"steps of {block}")
+    for i in range(K // 8):
+        _span(ax, left + 8 * i, left + 8 * i + 8, 4.4, f"word {i}", above=True)
+    for g in range(count):
+        _span(ax, left + group * g, left + group * (g + 1), 9.6, f"g = {g}")
+    for step in range(steps):
+        _span(ax, left + block * step, left + block * (step + 1), 13.6, f"step {step + 1}")
+    ax.text(left + (K + steps * block) / 2, 2.7, "past K: masked", ha="center", va="center", fontsize=9)
+    _label(ax, left - 1, 20.3, "offset word 0")
+    row = cells(
+        ax,
+        [f"o[m, {i}]" if i < count else "" for i in range(7, -1, -1)],
+        x=left,
+        y=19,
+        width=8,
+        height=2.6,
+        colors=[GROUPS[i] if i < count else None for i in range(7, -1, -1)],
+        hatch=[None if i < count else "..." for i in range(7, -1, -1)],
+        edge=FAINT,
+        fontsize=9,
+        index=[f"field {i}" for i in range(7, -1, -1)],
+    )
+    for i, text in enumerate(["unused"] * (8 - count)):
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+        ax.text(*row.center(i), text, ha="center", va="center", fontsize=9, color=INK, bbox=box)
+    return Picture(
+        figure,
+        f"The columns k of one row of weights, K = {K}, under three rulers. Words: eight columns each, word "
+        f"0 to word {K // 8 - 1}. Groups of {group}: g = k // {group}, 0 to {count - 1}; group 0 ends in the "
+        f"middle of word 1. Steps of {block}: the first ends inside group 2, the second has "
+        f"{steps * block - K} lanes past K, masked. Below, offset word 0: fields 0 to {count - 1} hold "
+        f"o[m, 0] to o[m, {count - 1}], the other fields are unused.",
+    )
+
+
+def _label(ax: Axes, x: float, y: float, text: str) -> None:
+    ax.text(x, y, text, ha="right", va="center", fontsize=10, color=INK)
+
+
+def _span(ax: Axes, left: float, right: float, y: float, text: str, above: bool = False) -> None:
+    """A bracket from left to right, its text on the far side."""
+    tick = 0.7 if above else -0.7
+    ax.plot([left + 0.2] * 2 + [right - 0.2] * 2, [y + tick, y, y, y + tick], color=INK, linewidth=1)
+    ax.text(
+        (left + right) / 2,
+        y - 2 * tick,
+        text,
+        ha="center",
+        va="center",
+        fontsize=9,
+        color=INK,
+    )
+
+
+# ---- the road's end
+
+_CHAPTERS = (
+    ("01", "blocks", r"tl\.(load|store|arange)\("),
+    ("02", "broadcasting", r"None"),
+    ("03", "fusion", r"\w - \w"),
+    ("04", "loops", r"^\s*for "),
+    ("05", "dot", r"tl\.dot\("),
+    ("06", "padding", r"other="),
+    ("07", "accumulator", r"\bacc\b"),
+    ("08", "bits", r">>|% 8|// 8"),
+)
+_WIDEST = 96  # characters of a line that are shown
+
+
+def road(kernel: object) -> Picture:
+    """A kernel line by line, and which chapters each line comes from."""
+    source = inspect.getsource(kernel.fn)
+    lines = [
+        line.rstrip() for line in source.splitlines() if line.strip() and not line.lstrip().startswith("#")
+    ]
+    lines = [re.sub(r"\s+# .*$", "", line) for line in lines if not line.startswith("@")]
+    body = next((i for i, line in enumerate(lines) if line.rstrip().endswith(":")), 0) + 1
+    marks = {number: [] for number, _, _ in _CHAPTERS}
+    widest = min(_WIDEST, max(len(line) for line in lines))
+    unit, high = 0.078, 2.7
+    start = widest + 3
+    columns, rows = start + 4 * len(_CHAPTERS) + 2, high * len(lines) + 15
+    figure, ax = new_sheet(columns, rows, unit=unit)
+    colors = (*PALETTE[1:8], PALETTE[0])
+    for c, (number, name, _) in enumerate(_CHAPTERS):
+        x = start + 4 * c + 2
+        ax.text(x, 13.2, f"{number} {name}", ha="center", va="bottom", rotation=90, fontsize=9, color=INK)
+        ax.plot([x, x], [14, rows - 0.5], color=PALE, linewidth=1, zorder=0)
+    for i, line in enumerate(lines):
+        y = 15 + high * i
+        shown = line if len(line) <= _WIDEST else line[: _WIDEST - 1] + "…"
+        ax.text(0.5, y, shown, ha="left", va="center", fontsize=9, family="monospace", color=INK)
+        for c, (number, _, pattern) in enumerate(_CHAPTERS):
+            if i >= body and re.search(pattern, line):
+                marks[number].append(line.strip())
+                ax.plot(
+                    start + 4 * c + 2,
+                    y,
+                    "o",
+                    color=colors[c],
+                    markersize=7,
+                    markeredgecolor=INK,
+                    markeredgewidth=0.5,
+                )
+    told = "; ".join(f"{number} {name}: {len(marks[number])}" for number, name, _ in _CHAPTERS)
+    return Picture(
+        figure,
+        f"{kernel.__name__}, {len(lines)} lines, and how many of them use what a chapter taught: {told}.",
+    )
+
+
+__all__ = ["dequantise", "groups", "pack", "road", "sign", "word"]
