@@ -51,14 +51,14 @@ def print_checks(as_json: bool) -> None:
 
 def check_seconds():
     """Per puzzle: name, CPU seconds of `check`, CPU seconds of the forward guarded runs alone."""
-    from puzzles_lib import checker, compiler
+    from puzzles_lib import checker
     from puzzles_lib.inputs import make_inputs
     from puzzles_lib.puzzles import PUZZLES
     from puzzles_lib.solutions import solutions
 
     for puzzle in PUZZLES:
         kernel = solutions()[puzzle.name]
-        assert checker.examine(kernel, puzzle).ok and compiler.vet(kernel) is None
+        assert checker.examine(kernel, puzzle).ok
         prepared = [
             (case, checker._bind(kernel, puzzle, case), make_inputs(puzzle, case)) for case in puzzle.cases
         ]

@@ -16,6 +16,7 @@ from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import HUGE, NAN, ZERO, InterpretedFunction, Poison, Run, Site, run
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.report import CaseResult, Report, Verdict
+from puzzles_lib.vetting import Refusal, vet
 
 SECONDS_PER_CASE = 10.0
 
@@ -118,10 +119,10 @@ def _refuse(kernel: object, puzzle: Puzzle) -> Verdict | None:
             return Verdict(
                 "signature", text, diagnosis=f"it offers {', '.join(names)}, and strides (stride_x0)"
             )
-    return _compiler_verdict(compiler.vet(kernel))
+    return _compiler_verdict(vet(kernel))
 
 
-def _compiler_verdict(refusal: compiler.Refusal | None) -> Verdict | None:
+def _compiler_verdict(refusal: Refusal | None) -> Verdict | None:
     if refusal is None:
         return None
     return Verdict("compiler", f"the compiler refuses this kernel: {refusal.message}", refusal.site)

@@ -112,16 +112,17 @@ def compare(
     wrong = ~right
     first = tuple(int(i) for i in wrong.nonzero()[0])
     name, place = expected.argument.name, ", ".join(map(str, first))
+    digits = 6 if _number(got[first]) != _number(expected.value[first]) else 9
     message = (
         f"wrong values in {name}: {int(wrong.sum())} of {got.numel()}, the first is {name}[{place}]: "
-        f"got {_number(got[first])}, want {_number(expected.value[first])}"
+        f"got {_number(got[first], digits)}, want {_number(expected.value[first], digits)}"
     )
     return Mismatch(message, _diagnose(expected, got, wrong, puzzle, case, inputs))
 
 
-def _number(value: torch.Tensor) -> str:
+def _number(value: torch.Tensor, digits: int = 6) -> str:
     number = value.item()
-    return f"{number:.6g}" if isinstance(number, float) else str(number)
+    return f"{number:.{digits}g}" if isinstance(number, float) else str(number)
 
 
 # ---- diagnosis: what single slip would explain all of it?
@@ -143,12 +144,17 @@ def _diagnose(
         return "it is right when transposed: rows and columns are swapped"
     if not value.any() or not got.any():
         return "it is zero everywhere" if not got.any() else ""
-    difference = got.double() - value.double()
-    if wrong.all() and _constant(difference):
-        return f"it is off by {_number(difference.flatten()[0])} everywhere"
-    ratio = (got.double() / value.double())[value != 0]
-    if bool((got[value == 0] == 0).all()) and _constant(ratio):
-        return f"it is {_number(ratio.flatten()[0])} times what it should be, everywhere"
+    exact, got = value.double(), got.double()
+    slack = 4 * UNIT_ROUNDOFF.get(expected.argument.dtype, 0.0) * (exact.abs() + got.abs())
+    if expected.tolerance is not None:
+        slack = slack + expected.tolerance
+    difference = got - exact
+    if wrong.all() and _constant(difference, slack):
+        return f"it is off by {_number(difference.median(), 4)} everywhere"
+    some = exact != 0
+    ratio = got[some] / exact[some]
+    if bool((got[~some] == 0).all()) and _constant(ratio, (slack[some] / exact[some]).abs()):
+        return f"it is {_number(ratio.median(), 4)} times what it should be, everywhere"
     if not value[wrong].any():
         return "the wrong ones are those that should be zero"
     if not got[wrong].any():
@@ -160,12 +166,11 @@ def _fits(expected: Expected, got: torch.Tensor) -> bool:
     return got.shape == expected.value.shape and bool(expected.accepts(got).all())
 
 
-def _constant(values: torch.Tensor) -> bool:
-    return (
-        values.numel() > 1
-        and bool(values.isfinite().all())
-        and bool((values - values.flatten()[0]).abs().max() <= 1e-4 * values.abs().max())
-    )
+def _constant(values: torch.Tensor, slack: torch.Tensor) -> bool:
+    """Whether all values are one, give or take a slack of each."""
+    if values.numel() < 2 or not values.isfinite().all():
+        return False
+    return bool(((values - values.median()).abs() <= slack).all())
 
 
 def _one_block(
@@ -187,7 +192,7 @@ def _one_block(
         last = (size - 1) // block * block
         for words, lanes in (("first", slice(0, block)), ("last", slice(last, size))):
             part = {a.name: _only(inputs[a.name], a, axis, lanes) for a in puzzle.inputs}
-            if _fits(expected_like(expected, _evaluate(puzzle, part)[expected.argument.name]), got):
+            if _fits(_around(expected, _evaluate(puzzle, part)[expected.argument.name]), got):
                 return f"only the {words} block of {axis} counts"
     return ""
 
@@ -203,9 +208,10 @@ def _only(tensor: torch.Tensor, argument: Argument, axis: str, lanes: slice) -> 
     return kept
 
 
-def expected_like(expected: Expected, value: torch.Tensor) -> Expected:
-    """The same tolerance around another value."""
-    return Expected(expected.argument, value, expected.tolerance)
+def _around(expected: Expected, value: torch.Tensor) -> Expected:
+    """The same tolerance around another value, which may be larger and so be rounded more."""
+    rounding = 2 * UNIT_ROUNDOFF[expected.argument.dtype] * value.abs()
+    return Expected(expected.argument, value, expected.tolerance.maximum(rounding))
 
 
 def _where(expected: Expected, wrong: torch.Tensor) -> str:

@@ -1,13 +1,11 @@
 """What a real compiler would refuse, found on a machine with no GPU.
 
 The interpreter runs a kernel as Python, and so forgives much that no GPU would run: ``and`` between
-tensors, a block size that is only known at run time, a call of a torch function. Two checks close the
-gap: `vet` looks at what the kernel calls, before any of it runs, and `front_end` lets Triton's own
-front end translate the kernel for a real target.
+blocks, a block size that is only known at run time, a loop variable that changes its type. Triton's own
+front end, asked to translate the kernel for a real target, does not. What it would execute itself
+(`puzzles_lib.vetting`) must have been refused before.
 """
 
-import ast
-import builtins
 import contextlib
 import functools
 import io
@@ -15,19 +13,17 @@ import linecache
 import re
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from types import ModuleType
 
 import torch
 import triton.language as tl
 from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
-from triton.compiler.code_generator import CodeGenerator
 from triton.compiler.compiler import ASTSource, make_backend
 from triton.compiler.errors import CompilationError
-from triton.runtime.jit import JITCallable, JITFunction, get_jit_fn_file_line
+from triton.runtime.jit import JITFunction
 
 from puzzles_lib.interpreter import Site, TimeLimitReached, time_limit
+from puzzles_lib.vetting import Refusal, site_in, with_helpers
 
 TARGET = GPUTarget("cuda", 90, 32)
 FRONT_END_SECONDS = 10.0
@@ -45,106 +41,6 @@ _TYPES = {
     torch.float32: "fp32",
     torch.float64: "fp64",
 }
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why a kernel would not compile: one line, and the learner's line it is about."""
-
-    message: str
-    site: Site | None = None
-
-
-# ---- what a kernel calls
-
-
-def vet(kernel: JITFunction) -> Refusal | None:
-    """Refuse calls of anything but Triton's language, builtins it knows, and ``@triton.jit`` helpers.
-
-    A compiler can translate nothing else; an interpreter, though, would simply run it, be it
-    ``torch.relu`` or ``os._exit``. Looks into helpers as well. Nothing of the kernel is executed.
-    """
-    for function in _with_helpers(kernel):
-        scope = function.get_capture_scope()
-        tree = function.parse()
-        local = _local_names(tree)
-        for node in ast.walk(tree):
-            complaint = None
-            if isinstance(node, ast.Attribute) and (node.attr.startswith("_") or node.attr == "handle"):
-                complaint = f"{ast.unparse(node)} reaches into Triton's internals"
-            elif isinstance(node, ast.Call):
-                complaint = _complain(node.func, scope, local)
-            if complaint:
-                return Refusal(complaint, _site(function, node.lineno))
-    return None
-
-
-def _complain(callee: ast.expr, scope: Mapping[str, object], local: set[str]) -> str | None:
-    """What is wrong with calling this, if anything."""
-    if isinstance(callee, ast.Name):
-        if callee.id in local:
-            return f"{callee.id} is a value of the kernel, it cannot be called"
-        if callee.id in scope:
-            return _complain_about_value(callee.id, scope[callee.id])
-        if callee.id not in CodeGenerator.builtin_namespace and hasattr(builtins, callee.id):
-            return f"{callee.id}() is Python's, a kernel cannot call it"
-        return None  # unknown names are the front end's to explain
-    if isinstance(callee, ast.Attribute):
-        value = _resolve(callee, scope, local)
-        return None if value is None else _complain_about_value(ast.unparse(callee), value)
-    return f"{ast.unparse(callee)} is not something that a kernel can call"
-
-
-def _complain_about_value(name: str, value: object) -> str | None:
-    """What is wrong with calling a global, if anything.
-
-    Not all of ``triton.*`` is harmless: ``triton.testing.do_bench`` calls what it is given.
-    """
-    module = getattr(value, "__module__", None) or ""
-    if isinstance(value, JITFunction) or module in ("triton", "math") or module.startswith("triton.language"):
-        return None
-    if isinstance(value, JITCallable):
-        return (
-            f"{name} runs Python at compile time: the course checks tl.*, triton.* and @triton.jit functions"
-        )
-    what = "a lambda" if getattr(value, "__name__", "") == "<lambda>" else "a Python function"
-    return f"the kernel calls {name}, {what}: it may call tl.*, triton.* and @triton.jit functions only"
-
-
-def _resolve(node: ast.expr, scope: Mapping[str, object], local: set[str]) -> object | None:
-    """The value of ``module.attribute``, or None where it hangs on a value of the kernel."""
-    if isinstance(node, ast.Name):
-        return None if node.id in local else scope.get(node.id)
-    if isinstance(node, ast.Attribute):
-        owner = _resolve(node.value, scope, local)
-        if isinstance(owner, ModuleType) or (owner is not None and not isinstance(owner, tl.constexpr)):
-            return getattr(owner, node.attr, None)
-    return None
-
-
-def _local_names(tree: ast.AST) -> set[str]:
-    names = {a.arg for node in ast.walk(tree) if isinstance(node, ast.arguments) for a in node.args}
-    return names | {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-
-
-def _with_helpers(kernel: JITFunction) -> list[JITFunction]:
-    """The kernel and every ``@triton.jit`` function of the learner's that it can reach."""
-    found, todo = [], [kernel]
-    while todo:
-        function = todo.pop(0)
-        if any(function is f for f in found) or function.__module__.startswith("triton."):
-            continue
-        found.append(function)
-        scope = function.get_capture_scope()
-        for node in ast.walk(function.parse()):
-            if isinstance(node, ast.Name | ast.Attribute):
-                value = _resolve(node, scope, set())
-                if isinstance(value, JITFunction):
-                    todo.append(value)
-    return found
-
-
-# ---- what the front end says
 
 
 def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal | None:
@@ -204,14 +100,14 @@ def _silent() -> Iterator[list[warnings.WarningMessage]]:
 
 def _refusal(kernel: JITFunction, error: CompilationError) -> Refusal:
     """The innermost message and the innermost line of the learner's own."""
-    functions = _with_helpers(kernel)
+    functions = with_helpers(kernel)
     message, site = "", None
     current: BaseException | None = error
     while current is not None:
         if isinstance(current, CompilationError):
             owner = next((f for f in functions if f.src == current.src), None)
             if owner is not None and hasattr(current.node, "lineno"):
-                site = _site(owner, current.node.lineno)
+                site = site_in(owner, current.node.lineno)
             message = current.error_message or message
         else:
             message = str(current) or type(current).__name__
@@ -240,12 +136,6 @@ def _explained(message: str) -> str:
 def _first_lines(text: str, limit: int = 220) -> str:
     text = " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 3] + "..."
-
-
-def _site(function: JITFunction, line_in_source: int) -> Site:
-    file, first = get_jit_fn_file_line(function)
-    line = first + line_in_source - 1
-    return Site(line, linecache.getline(file, line).strip())
 
 
 def interpret_was_on() -> bool:

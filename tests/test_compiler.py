@@ -9,8 +9,9 @@ import triton
 import triton.language as tl
 
 from puzzles_lib.checker import examine
-from puzzles_lib.compiler import front_end, vet
+from puzzles_lib.compiler import front_end
 from puzzles_lib.puzzles import OUTER_ADD_BLOCKS
+from puzzles_lib.vetting import vet
 
 ten = 10
 TEN = tl.constexpr(10)
@@ -169,10 +170,10 @@ REFUSED = [
     (exits_by_builtin, "exit() is Python's", "exit()"),
     (exits_by_alias, "internals", "leave = os._exit"),
     (hands_a_function_to_triton, "triton.testing.do_bench", "do_bench"),
-    (reaches_into_the_interpreter, "x.handle reaches into Triton's internals", "x.handle"),
+    (reaches_into_the_interpreter, "x.handle", "x.handle"),
     (climbs_the_class_tree, "internals", "__subclasses__"),
     (run_time_block, "known at compile time", "tl.arange(0, BLOCK)"),
-    (reads_a_global, "global variable ten", "+ ten"),
+    (reads_a_global, "ten is a global", "+ ten"),
     (says_and, "it is & and |", "(offs < 10) and (offs > 5)"),
     (forgets_parentheses, "multiple comparison", "offs < 10 & offs < 20"),
     (branches_on_a_block, "", "if offs > 3"),

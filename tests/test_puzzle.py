@@ -13,7 +13,7 @@ def outer(x: Float32[Tensor, " N"], y: Float32[Tensor, " M"]) -> Float32[Tensor,
     return x[None, :] + y[:, None]
 
 
-def packed(w: Int32[Tensor, "M (K+7)//8"]) -> tuple[Float32[Tensor, " M"], Int32[Tensor, " K"]]:
+def packed(w: Int32[Tensor, "M (K+7)//8"]) -> tuple[Float32[Tensor, " M"], Int32[Tensor, " K"]]:  # noqa: F821
     return w.sum(1).float(), w[0]
 
 
