@@ -1,0 +1,76 @@
+"""That nbval, as the course runs it, notices what it should and overlooks what it should."""
+
+import nbformat
+import pytest
+
+from puzzles_lib.release import normalise
+from tests import notebook_run
+from tests.notebook_run import run_under_nbval
+
+
+@pytest.fixture
+def notebook(tmp_path):
+    """Writes a notebook of one cell: its source, the output kept in the file."""
+
+    def write(source, *outputs):
+        cell = nbformat.v4.new_code_cell(source, id="cell", execution_count=1, outputs=list(outputs))
+        nb = normalise(nbformat.v4.new_notebook(cells=[cell]))
+        path = tmp_path / "00_small.ipynb"
+        nbformat.write(nb, path)
+        return path
+
+    return write
+
+
+def stdout(text):
+    return nbformat.v4.new_output("stream", name="stdout", text=text)
+
+
+def picture(base64):
+    data = {
+        "text/plain": "[picture]",
+        "text/html": f'<img alt="two blocks" src="data:image/png;base64,{base64}">',
+    }
+    return nbformat.v4.new_output("display_data", data=data)
+
+
+SHOW = """\
+from IPython.display import display
+data = {"text/plain": "[picture]", "text/html": '<img alt="%s" src="data:image/png;base64,%s">'}
+display(data, raw=True)"""
+
+
+def test_same_output_passes(notebook):
+    run_under_nbval(notebook("print(6 * 7)", stdout("42\n")), "--nbval")
+
+
+@pytest.mark.parametrize(
+    "source, said",
+    [
+        ("print(6 * 8)", "42"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("import sys\nprint(42)\nprint('hm', file=sys.stderr)", "stderr"),
+    ],
+)
+def test_other_output_fails(notebook, source, said):
+    with pytest.raises(pytest.fail.Exception, match=said):
+        run_under_nbval(notebook(source, stdout("42\n")), "--nbval")
+
+
+def test_bytes_of_a_picture_are_not_compared_but_its_alt_text_is(notebook):
+    path = notebook(SHOW % ("two blocks", "AAAA+/=="), picture("BBBBCCCC"))
+    run_under_nbval(path, "--nbval")
+    with pytest.raises(pytest.fail.Exception, match="three blocks"):
+        run_under_nbval(notebook(SHOW % ("three blocks", "AAAA"), picture("AAAA")), "--nbval")
+
+
+def test_lax_wants_no_output_but_no_error_either(notebook):
+    run_under_nbval(notebook("print(1)"), "--nbval-lax")
+    with pytest.raises(pytest.fail.Exception, match="ZeroDivisionError"):
+        run_under_nbval(notebook("1 / 0"), "--nbval-lax")
+
+
+def test_dead_kernel_is_noticed(notebook, monkeypatch):
+    monkeypatch.setattr(notebook_run, "CELL_TIMEOUT_S", 4)
+    with pytest.raises(pytest.fail.Exception, match="died|[Tt]imed? ?out"):
+        run_under_nbval(notebook("import os\nos._exit(1)"), "--nbval-lax")
