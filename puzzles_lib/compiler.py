@@ -128,6 +128,8 @@ def _explained(message: str) -> str:
         return "tl.arange needs sizes known at compile time, such as a tl.constexpr parameter"
     if message == "'constexpr' object has no attribute 'handle'":
         return "the condition of a while must be computed by the kernel, such as i < N"
+    if message == "simultaneous multiple comparison is not supported":
+        return "a < b < c is a chain of comparisons: put brackets around each comparison that & or | joins"
     if message.endswith("is not string"):
         return 'print in a kernel is tl.device_print("a name", value); shapes cannot be printed'
     return message

@@ -175,7 +175,7 @@ REFUSED = [
     (run_time_block, "known at compile time", "tl.arange(0, BLOCK)"),
     (reads_a_global, "ten is a global", "+ ten"),
     (says_and, "it is & and |", "(offs < 10) and (offs > 5)"),
-    (forgets_parentheses, "multiple comparison", "offs < 10 & offs < 20"),
+    (forgets_parentheses, "put brackets around each comparison", "offs < 10 & offs < 20"),
     (branches_on_a_block, "", "if offs > 3"),
     (changes_a_type, "Loop-carried variable acc", "for _ in range(4)"),
     (prints_a_shape, "", "print("),
