@@ -63,7 +63,7 @@ SCALAR_FLASH_ATTENTION = Puzzle(
         Case(T=128, BLOCK_Q=32, BLOCK_K=64),  # 4 programs, 2 blocks of keys
         Case(T=200, BLOCK_Q=128, BLOCK_K=64),  # ragged on both sides
         Case(T=90, BLOCK_Q=64, BLOCK_K=32, fill={"q": around_ten, "k": around_ten}),
-        Case(T=70, BLOCK_Q=32, BLOCK_K=64, fill={"q": around_ten, "k": around_minus_ten}),
+        Case(T=70, BLOCK_Q=64, BLOCK_K=16, fill={"q": around_ten, "k": around_minus_ten}),
         Case(T=100, BLOCK_Q=128, BLOCK_K=16, fill={"k": inputs.late_maximum}),
     ),
 )
@@ -98,7 +98,7 @@ FLASH_ATTENTION = Puzzle(
         Case(T=128, D=32, BLOCK_Q=64, BLOCK_K=32, BLOCK_D=32),  # 2 programs, 4 blocks of keys
         Case(T=100, D=24, BLOCK_Q=32, BLOCK_K=64, BLOCK_D=32),  # ragged on every axis
         Case(T=90, D=4, BLOCK_Q=64, BLOCK_K=32, BLOCK_D=16, fill={"q": around_five, "k": around_ten}),
-        Case(T=70, D=4, BLOCK_Q=32, BLOCK_K=64, BLOCK_D=16, fill={"q": around_five, "k": around_minus_ten}),
+        Case(T=70, D=4, BLOCK_Q=32, BLOCK_K=16, BLOCK_D=16, fill={"q": around_five, "k": around_minus_ten}),
         Case(T=75, D=16, BLOCK_Q=64, BLOCK_K=16, BLOCK_D=16, fill={"k": late_keys}),
     ),
 )

@@ -38,6 +38,32 @@ def columns_wrap_around(
 
 
 @triton.jit
+def flat_mask(
+    x_ptr,
+    w_ptr,
+    z_ptr,
+    N,
+    H,
+    W,
+    KH,
+    KW,
+    BLOCK_N: tl.constexpr,
+    BLOCK_H: tl.constexpr,
+    BLOCK_W: tl.constexpr,
+):
+    """Tests the flat offset only: never out of bounds, and the wrong pixel at every edge."""
+    n = (tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N))[:, None, None]
+    i = (tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H))[None, :, None]
+    j = (tl.program_id(2) * BLOCK_W + tl.arange(0, BLOCK_W))[None, None, :]
+    acc = tl.zeros((BLOCK_N, BLOCK_H, BLOCK_W), tl.float32)
+    for a in range(0, KH):
+        for b in range(0, KW):
+            offs_x = (n * H + i + a) * W + j + b
+            acc += tl.load(w_ptr + a * KW + b) * tl.load(x_ptr + offs_x, mask=offs_x < N * H * W, other=0.0)
+    tl.store(z_ptr + (n * H + i) * W + j, acc, mask=(n < N) & (i < H) & (j < W))
+
+
+@triton.jit
 def rows_run_into_the_next_image(
     x_ptr,
     w_ptr,
@@ -762,6 +788,7 @@ def flat_pixels_and_a_row_of_taps(
 
 WRONG = [
     Wrong(CONV2D, columns_wrap_around, "wrong values"),
+    Wrong(CONV2D, flat_mask, "all wrong ones lie at"),
     Wrong(CONV2D, rows_run_into_the_next_image, "out-of-bounds load of x_ptr"),
     Wrong(CONV2D, no_mask_on_the_load, "out-of-bounds load of x_ptr"),
     Wrong(CONV2D, no_mask_on_the_store, "out-of-bounds store of z_ptr"),

@@ -1,0 +1,190 @@
+"""Pictures of chapter 06: the window, shifted tiles, the halo, and where a row goes on in memory."""
+
+import numpy as np
+from matplotlib.patches import Rectangle
+
+from puzzles_lib.drawing import FAINT, INK, PALE, PALETTE, Picture, arrow, cells, new_sheet
+
+TILE, HALO, WINDOW = PALETTE[2], PALETTE[1], PALETTE[6]  # sky blue, orange, vermilion
+PADDING = "////"
+
+
+def window(H: int = 4, W: int = 6, KH: int = 2, KW: int = 3) -> Picture:
+    """Two places of a filter on an image of 0, 1, 2 ...: one inside, one over the padding."""
+    x = np.arange(H * W).reshape(H, W)
+    w = np.arange(1, KH * KW + 1).reshape(KH, KW)
+    padded = np.pad(x, ((0, KH - 1), (0, KW - 1)))
+    places = ((1, 1), (H - 1, W - 2))
+    z = {(i, j): int((padded[i : i + KH, j : j + KW] * w).sum()) for i, j in places}
+    figure, ax = new_sheet(2 * W + 2 * KW + 5, H + KH + 1.6)
+    top = 2.0
+    inside = np.indices(padded.shape)
+    real = (inside[0] < H) & (inside[1] < W)
+    image = cells(
+        ax,
+        padded.tolist(),
+        x=1.0,
+        y=top,
+        colors=[[PALE if r else None for r in row] for row in real],
+        hatch=[[None if r else PADDING for r in row] for row in real],
+    )
+    ax.text(image.x, 0.9, "x, and zeros right and below", ha="left", fontsize=11, color=INK)
+    taps = cells(ax, w.tolist(), x=image.right + 2.2, y=top + 1, colors=PALETTE[4])
+    ax.text(taps.x + KW / 2, top + 0.6, "w", ha="center", fontsize=11, color=INK)
+    ax.text(
+        (image.right + taps.x) / 2,
+        top + 1 + KH / 2,
+        "\u2217",
+        ha="center",
+        va="center",
+        fontsize=16,
+        color=INK,
+    )
+    texts = [[str(z.get((i, j), "")) for j in range(W)] for i in range(H)]
+    colors = [[(TILE if z.get((i, j)) is not None else PALE) for j in range(W)] for i in range(H)]
+    result = cells(ax, texts, x=taps.right + 2.2, y=top, colors=colors)
+    ax.text(result.x, 0.9, "z, as large as x", ha="left", fontsize=11, color=INK)
+    ax.text(
+        (taps.right + result.x) / 2, top + 1 + KH / 2, "=", ha="center", va="center", fontsize=16, color=INK
+    )
+    for i, j in places:
+        ax.add_patch(Rectangle((image.x + j, image.y + i), KW, KH, fill=False, edgecolor=WINDOW, linewidth=3))
+    one, two = places
+    return Picture(
+        figure,
+        f"""An image of {H} x {W}, zeros to the right of it and below, and a filter of {KH} x {KW}. The window
+        at {one} lies inside the image and gives z = {z[one]}; the one at {two} covers zeros too and gives
+        {z[two]}. The result z is as large as the image.""",
+    )
+
+
+def shifts(KH: int = 2, KW: int = 3, BLOCK_H: int = 3, BLOCK_W: int = 4) -> Picture:
+    """One step per element of the filter: the tile of x moves, the tile of z stays."""
+    H, W = BLOCK_H + KH + 1, BLOCK_W + KW + 1
+    figure, ax = new_sheet(KW * (W + 1.6) + 0.6, KH * (H + 2.4) + 0.2, unit=0.27)
+    for a in range(KH):
+        for b in range(KW):
+            left, top = 1.0 + b * (W + 1.6), 2.0 + a * (H + 2.4)
+            rows, columns = range(1 + a, 1 + a + BLOCK_H), range(1 + b, 1 + b + BLOCK_W)
+            colors = [[TILE if i in rows and j in columns else PALE for j in range(W)] for i in range(H)]
+            cells(ax, [[""] * W] * H, x=left, y=top, colors=colors)
+            ax.add_patch(
+                Rectangle(
+                    (left + 1, top + 1), BLOCK_W, BLOCK_H, fill=False, edgecolor=INK, linewidth=1.8, ls="--"
+                )
+            )
+            text = f"acc += w[{a}, {b}] \u00d7 tile"
+            ax.text(left + W / 2, top - 0.4, text, ha="center", va="bottom", fontsize=10, color=INK)
+    return Picture(
+        figure,
+        f"""{KH} x {KW} small images, one per element of the filter. In each, the tile of z is a dashed box
+        of {BLOCK_H} x {BLOCK_W} that stays where it is, and the tile of x that is loaded, in blue, lies a
+        rows lower and b columns further right. Each is multiplied by w[a, b] and added to acc.""",
+    )
+
+
+def halo(H: int = 7, W: int = 12, KH: int = 3, KW: int = 3, BLOCK_H: int = 4, BLOCK_W: int = 8) -> Picture:
+    """What two programs read: their own tile, the halo around it, and zeros where the image ends."""
+    rows, columns = max(H, BLOCK_H + KH - 1), W + KW - 1
+    figure, ax = new_sheet(2 * columns + 4, rows + 5.2, unit=0.33)
+    for panel, (p, q) in enumerate(((0, 0), (0, 1))):
+        left, top = 1.0 + panel * (columns + 2.4), 2.0
+        fills = [[None] * columns for _ in range(rows)]
+        hatches = [[None] * columns for _ in range(rows)]
+        texts = [[""] * columns for _ in range(rows)]
+        counts = {"tile": 0, "halo": 0, "zero": 0}
+        for i in range(rows):
+            for j in range(columns):
+                image = i < H and j < W
+                own_row, own_column = i // BLOCK_H == p, j // BLOCK_W == q
+                last_i, last_j = min((p + 1) * BLOCK_H, H), min((q + 1) * BLOCK_W, W)
+                read = p * BLOCK_H <= i < last_i + KH - 1 and q * BLOCK_W <= j < last_j + KW - 1
+                fills[i][j] = PALE if image else None
+                if read and image:
+                    own = own_row and own_column
+                    fills[i][j] = TILE if own else HALO
+                    counts["tile" if own else "halo"] += 1
+                elif read:
+                    hatches[i][j], texts[i][j] = PADDING, ""
+                    counts["zero"] += 1
+        edges = [
+            [INK if hatches[i][j] else "#b0b0b0" if fills[i][j] else "none" for j in range(columns)]
+            for i in range(rows)
+        ]
+        cells(ax, texts, x=left, y=top, colors=fills, hatch=hatches, edge=edges)
+        ax.add_patch(Rectangle((left, top), W, H, fill=False, edgecolor=INK, linewidth=1.8))
+        ax.text(left, 1.2, f"program (0, {p}, {q})", ha="left", va="center", fontsize=11, color=INK)
+        legend = f"tile {counts['tile']}, halo {counts['halo']}, zeros {counts['zero']}"
+        ax.text(left, top + rows + 0.7, legend, ha="left", va="center", fontsize=10, color=INK)
+    for n, (color, hatch, text) in enumerate(
+        (
+            (TILE, None, "its own tile"),
+            (HALO, None, "halo: the neighbours' pixels"),
+            (None, PADDING, "outside: zero"),
+        )
+    ):
+        x, y = 1.0 + (0, 7, 18)[n], top + rows + 1.5
+        cells(ax, [""], x=x, y=y, colors=color, hatch=hatch)
+        ax.text(x + 1.3, y + 0.5, text, ha="left", va="center", fontsize=10, color=INK)
+    return Picture(
+        figure,
+        f"""An image of {H} x {W} in tiles of {BLOCK_H} x {BLOCK_W}, filter {KH} x {KW}. Program (0, 0, 0)
+        reads its tile and a halo {KH - 1} rows below and {KW - 1} columns to the right of it, which belong to
+        its neighbours' tiles. Program (0, 0, 1) has the rest of the rows: below its tile lies a halo, to the
+        right of it the image ends, and what the filter finds there counts as zero.""",
+    )
+
+
+def images(
+    N: int = 3, H: int = 5, W: int = 10, BLOCK_N: int = 2, BLOCK_H: int = 4, BLOCK_W: int = 8
+) -> Picture:
+    """A tile with three axes: the same rows and columns of several images."""
+    figure, ax = new_sheet(W + 12.4, H + 4.2)
+    for n in reversed(range(N)):
+        left, top = 2.2 + 1.3 * n, 3.6 - 1.3 * n
+        inside = n < BLOCK_N
+        colors = [
+            [TILE if inside and i < BLOCK_H and j < BLOCK_W else PALE for j in range(W)] for i in range(H)
+        ]
+        cells(ax, [[""] * W] * H, x=left, y=top, colors=colors)
+        ax.text(left - 0.2, top + 0.5, f"n = {n}", ha="right", va="center", fontsize=10, color=INK)
+    lines = (
+        ("n", f"[{BLOCK_N}, 1, 1]"),
+        ("row", f"[1, {BLOCK_H}, 1]"),
+        ("column", f"[1, 1, {BLOCK_W}]"),
+        ("together", f"[{BLOCK_N}, {BLOCK_H}, {BLOCK_W}]"),
+    )
+    for k, (name, shape) in enumerate(lines):
+        y = 2.2 + 1.1 * k
+        ax.text(W + 6.6, y, name, ha="left", va="center", fontsize=11, color=INK)
+        ax.text(W + 9.6, y, shape, ha="left", va="center", fontsize=11, color=INK)
+    return Picture(
+        figure,
+        f"""{N} images of {H} x {W}, one behind the other. A tile covers the first {BLOCK_H} rows and
+        {BLOCK_W} columns of the first {BLOCK_N}: n has shape [{BLOCK_N}, 1, 1], row [1, {BLOCK_H}, 1],
+        column [1, 1, {BLOCK_W}], together [{BLOCK_N}, {BLOCK_H}, {BLOCK_W}].""",
+    )
+
+
+def next_row(W: int = 5, KW: int = 3) -> Picture:
+    """Two rows of an image as memory holds them, and a window that runs past the end of the first."""
+    figure, ax = new_sheet(2 * W + 7.4, 5.3)
+    start = W - KW + 1
+    texts = [f"{i},{j}" for i in range(2) for j in range(W)]
+    colors = [TILE] * W + [HALO] * W
+    strip = cells(ax, texts, x=3.6, y=1.6, width=1.15, colors=colors, title="memory", fontsize=10)
+    for row in range(2):
+        x = strip.x + 1.15 * W * (row + 0.5)
+        ax.text(x, 1.25, f"row {row}", ha="center", va="bottom", fontsize=10, color=FAINT)
+    ax.add_patch(
+        Rectangle((strip.x + 1.15 * start, 1.6), 1.15 * KW, 1.0, fill=False, edgecolor=WINDOW, linewidth=3)
+    )
+    end = strip.x + 1.15 * (start + KW - 0.5)
+    arrow(ax, (end, 3.75), (end, 2.65), color=WINDOW)
+    text = f"column {W} of row 0 is not there: this is column 0 of row 1"
+    ax.text(end, 3.95, text, ha="center", va="top", fontsize=10, color=INK)
+    return Picture(
+        figure,
+        f"""Memory holds row 0 of the image and right behind it row 1, {W} columns each. A window of {KW}
+        columns that starts at column {start} of row 0 runs past its end and lands on column 0 of row 1.""",
+    )

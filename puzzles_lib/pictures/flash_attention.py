@@ -1,0 +1,258 @@
+"""Pictures of chapter 05: a strip of scores, the online softmax, padded keys, dots, the causal mask."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.patches import Rectangle
+
+from puzzles_lib.drawing import FAINT, INK, PALE, PALETTE, Picture, arrow, cells, new_figure, new_sheet
+
+STEPS = (PALETTE[1], PALETTE[2], PALETTE[4], PALETTE[7])  # orange, sky blue, yellow, pink
+OLD, NEW = PALETTE[2], PALETTE[1]
+
+
+def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> Picture:
+    """The T x T scores, and the part of them that one program makes, a block of keys at a time."""
+    figure, ax = new_sheet(T + 8.5, T + 5.0)
+    left, top = 3.4, 3.9
+    rows = range(program * BLOCK_Q, (program + 1) * BLOCK_Q)
+    steps = [STEPS[j // BLOCK_K % len(STEPS)] for j in range(T)]
+    cells(ax, [""] * T, x=left, y=0.9, title="k", index=True, colors=steps)
+    cells(ax, [""] * T, x=left, y=2.1, title="v", colors=steps)
+    fills = [[steps[j] if i in rows else None for j in range(T)] for i in range(T)]
+    cells(ax, [[""] * T] * T, x=left, y=top, colors=fills, edge="#cccccc")
+    mine = [PALETTE[3] if i in rows else PALE for i in range(T)]
+    cells(ax, [[""]] * T, x=1.6, y=top, colors=[[c] for c in mine], row_index=True)
+    cells(ax, [[""]] * T, x=left + T + 2.0, y=top, colors=[[c] for c in mine])
+    ax.text(2.1, top - 0.25, "q", ha="center", va="bottom", fontsize=11, color=INK)
+    ax.text(left + T + 2.5, top - 0.25, "z", ha="center", va="bottom", fontsize=11, color=INK)
+    for step in range(math.ceil(T / BLOCK_K)):
+        x = left + step * BLOCK_K
+        wide = min(BLOCK_K, T - step * BLOCK_K)
+        ax.add_patch(Rectangle((x, top + rows[0]), wide, BLOCK_Q, fill=False, edgecolor=INK, linewidth=1.6))
+        ax.text(
+            x + wide / 2,
+            top + rows[0] + (BLOCK_Q - 1) / 2,
+            f"step {step}",
+            ha="center",
+            va="center",
+            fontsize=11,
+            color=INK,
+        )
+    middle = top + rows[0] + BLOCK_Q / 2
+    arrow(ax, (left + T + 0.15, middle), (left + T + 1.9, middle))
+    ax.text(
+        left + T / 2,
+        top + T + 0.2,
+        f"{T} x {T} scores, never stored",
+        ha="center",
+        va="top",
+        fontsize=11,
+        color=FAINT,
+    )
+    ax.text(
+        left + T + 3.2,
+        middle,
+        f"program {program}",
+        ha="left",
+        va="center",
+        fontsize=11,
+        color=INK,
+    )
+    return Picture(
+        figure,
+        f"""A grid of {T} x {T} scores, a row per query and a column per key. Program {program} holds the
+        queries {rows[0]} to {rows[-1]} and walks its strip of the grid in {math.ceil(T / BLOCK_K)} steps,
+        {BLOCK_K} keys and values each. At the end it writes z for its queries. The grid is never stored.""",
+    )
+
+
+def online_softmax(blocks: Sequence[Sequence[float]] = ((1.0, 2.0), (4.0, 2.0), (3.0, 0.0))) -> Picture:
+    """One query's scores, block by block: the running maximum, and what becomes of the sum."""
+    maximum, total, steps = -math.inf, 0.0, []
+    for block in blocks:
+        new = max(maximum, *block)
+        factor = math.exp(maximum - new)
+        added = sum(math.exp(score - new) for score in block)
+        steps.append((new, factor, total * factor, added))
+        maximum, total = new, total * factor + added
+    figure = new_figure(8.2, 5.4)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.0, 1.1))
+    size = len(blocks[0])
+    for step, (block, (new, _, _, _)) in enumerate(zip(blocks, steps, strict=True)):
+        for lane, score in enumerate(block):
+            x = step + (lane + 0.5) / size
+            above.bar(x, score, width=0.8 / size, color=PALE, edgecolor=FAINT)
+            above.text(x, score + 0.12, f"{score:g}", ha="center", va="bottom", fontsize=10, color=INK)
+        above.plot([step + 0.02, step + 0.98], [new, new], color=PALETTE[6], linewidth=2.5)
+        above.text(
+            step + 0.5,
+            new + 0.75,
+            f"maximum {new:g}",
+            ha="center",
+            va="bottom",
+            fontsize=10,
+            color=PALETTE[6],
+        )
+        above.text(step + 0.5, -0.35, f"block {step}", ha="center", va="top", fontsize=10, color=INK)
+    highest = max(map(max, blocks))
+    above.set(xlim=(-0.05, len(blocks) + 0.05), ylim=(-1.2, highest + 2.0))
+    above.set_title("scores of one query, and the maximum so far", loc="left", fontsize=11)
+    for step, (new, factor, kept, added) in enumerate(steps):
+        below.bar(step + 0.5, kept, width=0.36, color=OLD, edgecolor=INK)
+        below.bar(step + 0.5, added, width=0.36, bottom=kept, color=NEW, edgecolor=INK)
+        if kept > 0:
+            below.text(
+                step + 0.29, max(kept / 2, 0.19), f"kept\n{kept:.3f}", ha="right", va="center", fontsize=10
+            )
+        below.text(step + 0.71, kept + added / 2, f"added\n{added:.3f}", ha="left", va="center", fontsize=10)
+        below.text(
+            step + 0.5,
+            kept + added + 0.06,
+            f"sum {kept + added:.3f}",
+            ha="center",
+            va="bottom",
+            fontsize=10,
+            fontweight="bold",
+        )
+        before = f"{steps[step - 1][0]:g}" if step else "\u2212inf"
+        text = f"factor exp({before} \u2212 {new:g}) = {factor:.3f}"
+        below.text(step + 0.5, -0.08, text, ha="center", va="top", fontsize=10)
+    below.set(ylim=(-0.35, max(kept + added for _, _, kept, added in steps) + 0.45))
+    below.set_title(
+        "the sum so far: old sum \u00d7 factor (kept) + this block (added)", loc="left", fontsize=11
+    )
+    for ax in (above, below):
+        ax.set_axis_off()
+        ax.axhline(0, color=FAINT, linewidth=0.8)
+        for border in range(1, len(blocks)):
+            ax.axvline(border, color=FAINT, linewidth=0.8, linestyle=":")
+    story = "; ".join(
+        f"block {i} with scores {', '.join(f'{s:g}' for s in block)}: maximum {new:g}, factor {factor:.3f}, "
+        f"kept {kept:.3f}, added {added:.3f}, sum {kept + added:.3f}"
+        for i, (block, (new, factor, kept, added)) in enumerate(zip(blocks, steps, strict=True))
+    )
+    return Picture(figure, f"An online softmax, block by block. {story[0].upper()}{story[1:]}.")
+
+
+def padding(q: float = 1.0, keys: Sequence[float] = (-3.0, -1.0), block: int = 4) -> Picture:
+    """What padded keys do to the weights: a score of 0 counts, a score of -inf does not."""
+    pad = block - len(keys)
+    k = [*keys, *[0.0] * pad]
+    zero = q * np.array(k)
+    hidden = np.array([*(q * np.array(keys)), *[-np.inf] * pad])
+    figure, ax = new_sheet(2.6 * block + 8.7, 5.9)
+
+    def softmax(scores: np.ndarray) -> list[float]:
+        weights = np.exp(scores - scores.max())
+        return [round(float(w), 2) for w in weights / weights.sum()]
+
+    def block_of(x: float, title: str, scores: np.ndarray, color: object) -> None:
+        texts = ["\u2212inf" if np.isneginf(s) else float(s) for s in scores]
+        fills = [PALE] * len(keys) + [color] * pad
+        strip = cells(ax, k, x=x, y=1.6, width=1.3, colors=[PALE] * len(keys) + [None] * pad, title="k")
+        ax.text(strip.x + 0.65 * block, 0.75, title, ha="center", va="center", fontsize=11, color=INK)
+        cells(ax, texts, x=x, y=3.0, width=1.3, colors=fills, title="scores")
+        cells(ax, softmax(scores), x=x, y=4.4, width=1.3, colors=fills, title="weights")
+
+    block_of(3.2, "padding counted", zero, PALETTE[6])
+    block_of(3.2 + 1.3 * block + 5.0, "padding hidden", hidden, PALETTE[3])
+    return Picture(
+        figure,
+        f"""A query of {q:g}, keys {", ".join(f"{key:g}" for key in keys)} and {pad} padded lanes that were
+        loaded as 0. Left, their scores are 0 and the weights come out as
+        {", ".join(f"{w:g}" for w in softmax(zero))}: the padding has most of the weight. Right, their scores
+        are minus infinity and the weights are {", ".join(f"{w:g}" for w in softmax(hidden))}.""",
+    )
+
+
+def dots(BLOCK_Q: int = 32, BLOCK_K: int = 64, BLOCK_D: int = 16) -> Picture:
+    """The two dots of a step: queries by keys, then weights by values."""
+    figure, ax = new_sheet(18.5, 13.8)
+    q, k, d = BLOCK_Q / 11, BLOCK_K / 11, BLOCK_D / 11  # all to one scale
+    score, key, query, value = PALETTE[4], PALETTE[1], PALETTE[3], PALETTE[2]
+
+    def product(y: float, title: str, tiles: Sequence[tuple]) -> None:
+        ax.text(0.3, y, title, ha="left", va="center", fontsize=11, color=INK)
+        middle = y + 0.8 + max(height for _, height, _, _ in tiles) / 2
+        x = 1.0
+        for (width, height, color, name), sign in zip(tiles, ("@", "=", ""), strict=True):
+            corner = (x, middle - height / 2)
+            ax.add_patch(Rectangle(corner, width, height, facecolor=color, edgecolor=INK, linewidth=1))
+            ax.text(x + width / 2, middle, name, ha="center", va="center", fontsize=11, color=INK)
+            shape = f"{round(height * 11)} x {round(width * 11)}"
+            below = middle + height / 2 + 0.15
+            ax.text(x + width / 2, below, shape, ha="center", va="top", fontsize=9, color=FAINT)
+            ax.text(x + width + 0.9, middle, sign, ha="center", va="center", fontsize=14, color=INK)
+            x += width + 1.8
+
+    product(
+        0.6,
+        "first dot: how well does each key fit each query?",
+        ((d, q, query, "q"), (k, d, key, "k.T"), (k, q, score, "scores")),
+    )
+    product(
+        6.1,
+        "second dot: the values, weighted and summed over the keys",
+        ((k, q, score, "p"), (d, k, value, "v"), (d, q, query, "added")),
+    )
+    return Picture(
+        figure,
+        f"""Two matrix products of tiles. First q, {BLOCK_Q} x {BLOCK_D}, times the transposed keys,
+        {BLOCK_D} x {BLOCK_K}, gives scores of {BLOCK_Q} x {BLOCK_K}. Then the weights p, {BLOCK_Q} x
+        {BLOCK_K}, times the values v, {BLOCK_K} x {BLOCK_D}, gives {BLOCK_Q} x {BLOCK_D} to add to acc.""",
+    )
+
+
+def causal(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 2) -> Picture:
+    """Which tiles of scores a causal kernel needs: all of them, some of their lanes, or not at all."""
+    figure, ax = new_sheet(T + 10.6, T + 2.2)
+    left, top = 2.2, 1.9
+    allowed = np.tril(np.ones((T, T), bool))
+    kinds = {"full": 0, "diagonal": 0, "skipped": 0}
+    fills = [[None] * T for _ in range(T)]
+    hatches = [[None] * T for _ in range(T)]
+    for i0 in range(0, T, BLOCK_Q):
+        for j0 in range(0, T, BLOCK_K):
+            part = allowed[i0 : i0 + BLOCK_Q, j0 : j0 + BLOCK_K]
+            kind = "full" if part.all() else "diagonal" if part.any() else "skipped"
+            kinds[kind] += 1
+            color = {"full": PALETTE[3], "diagonal": PALETTE[4], "skipped": None}[kind]
+            for i in range(i0, min(i0 + BLOCK_Q, T)):
+                for j in range(j0, min(j0 + BLOCK_K, T)):
+                    fills[i][j] = color if allowed[i, j] else None
+                    hatches[i][j] = "////" if kind == "diagonal" and not allowed[i, j] else None
+    cells(
+        ax,
+        [[""] * T] * T,
+        x=left,
+        y=top,
+        colors=fills,
+        hatch=hatches,
+        edge="#c4c4c4",
+        index=True,
+        row_index=True,
+    )
+    for i0 in range(0, T, BLOCK_Q):
+        for j0 in range(0, T, BLOCK_K):
+            size = (min(BLOCK_K, T - j0), min(BLOCK_Q, T - i0))
+            ax.add_patch(Rectangle((left + j0, top + i0), *size, fill=False, edgecolor=INK, linewidth=1.6))
+    ax.text(left + T / 2, 0.55, "key j", ha="center", va="center", fontsize=11, color=INK)
+    ax.text(0.5, top + T / 2, "query i", ha="center", va="center", fontsize=11, color=INK, rotation=90)
+    legend = (
+        (PALETTE[3], None, f"full: {kinds['full']} tiles, no mask needed"),
+        (PALETTE[4], None, f"on the diagonal: {kinds['diagonal']} tiles"),
+        (None, "////", "of these, masked: score \u2212inf"),
+        (None, None, f"in the future: {kinds['skipped']} tiles, skipped"),
+    )
+    for line, (color, hatch, text) in enumerate(legend):
+        y = top + 1.5 + 1.6 * line
+        cells(ax, [""], x=left + T + 0.8, y=y, colors=color, hatch=hatch)
+        ax.text(left + T + 2.1, y + 0.5, text, ha="left", va="center", fontsize=10, color=INK)
+    return Picture(
+        figure,
+        f"""The {T} x {T} scores in tiles of {BLOCK_Q} queries by {BLOCK_K} keys. Only j up to i counts, the
+        lower triangle. {kinds["full"]} tiles lie wholly inside it, {kinds["diagonal"]} are cut by the
+        diagonal and need a mask, {kinds["skipped"]} lie in the future and can be skipped.""",
+    )
