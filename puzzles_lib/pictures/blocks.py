@@ -1,10 +1,8 @@
 """Pictures of chapter 01: the offsets of a block, and the mask of the last one."""
 
-from puzzles_lib.drawing import INK, PALE, PALETTE, Picture, arrow, cells, new_sheet
+from puzzles_lib.drawing import INK, PALE, PALETTE, PROGRAM_COLORS, Picture, arrow, cells, new_sheet
 from puzzles_lib.puzzle import Case
 from puzzles_lib.puzzles.blocks import MASKED_ADD
-
-COLORS = (PALETTE[1], PALETTE[2], PALETTE[3], PALETTE[7])
 
 
 def offsets(block: int = 4, count: int = 3) -> Picture:
@@ -17,7 +15,7 @@ def offsets(block: int = 4, count: int = 3) -> Picture:
         x=6,
         y=6.1,
         title="elements of x",
-        colors=[COLORS[i // block % len(COLORS)] for i in elements],
+        colors=[PROGRAM_COLORS[i // block % len(PROGRAM_COLORS)] for i in elements],
     )
     for label, y in (("tl.arange(0, BLOCK)", 1.6), ("+ pid * BLOCK", 2.65), ("= offs", 3.7)):
         ax.text(5.75, y, label, ha="right", va="center", fontsize=11, color=INK)
@@ -28,7 +26,7 @@ def offsets(block: int = 4, count: int = 3) -> Picture:
         cells(ax, range(block), x=left, y=1.1, width=width, colors=PALE)
         ax.text(middle, 2.65, f"+ {pid} * {block}", ha="center", va="center", fontsize=11, color=INK)
         part = elements[pid * block : (pid + 1) * block]
-        offs = cells(ax, part, x=left, y=3.2, width=width, colors=COLORS[pid % len(COLORS)])
+        offs = cells(ax, part, x=left, y=3.2, width=width, colors=PROGRAM_COLORS[pid % len(PROGRAM_COLORS)])
         for lane in range(block):
             arrow(ax, offs.foot(lane), tensor.top(pid * block + lane), color=INK)
     return Picture(

@@ -1,10 +1,8 @@
 """Pictures of chapter 00: what a program is, and what each line of a kernel holds."""
 
-from puzzles_lib.drawing import FAINT, LINE, PALE, PALETTE, Picture, arrow, cells, new_sheet
+from puzzles_lib.drawing import FAINT, LINE, PALE, PALETTE, PROGRAM_COLORS, Picture, arrow, cells, new_sheet
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzles.welcome import DOUBLE
-
-COLORS = (PALETTE[1], PALETTE[2], PALETTE[3], PALETTE[7])
 
 
 def programs(case: int = 2) -> Picture:
@@ -13,13 +11,13 @@ def programs(case: int = 2) -> Picture:
     count, lanes = DOUBLE.programs(case)[0], DOUBLE.programs(case)[0] * case.BLOCK
     figure, ax = new_sheet(lanes + 4.6, 6.0, unit=0.265)
     inside = [lane < case.N for lane in range(lanes)]
-    owner = [lane // case.BLOCK % len(COLORS) for lane in range(lanes)]
+    owner = [lane // case.BLOCK % len(PROGRAM_COLORS) for lane in range(lanes)]
     tensor = cells(
         ax,
         [lane if inside[lane] else "" for lane in range(lanes)],
         x=4,
         y=4,
-        colors=[COLORS[owner[lane]] if inside[lane] else None for lane in range(lanes)],
+        colors=[PROGRAM_COLORS[owner[lane]] if inside[lane] else None for lane in range(lanes)],
         hatch=[None if inside[lane] else "////" for lane in range(lanes)],
         title="x",
         fontsize=9,
@@ -28,7 +26,13 @@ def programs(case: int = 2) -> Picture:
     for pid in range(count):
         left = tensor.x + pid * case.BLOCK + 0.4
         box = cells(
-            ax, [f"program_id = {pid}"], x=left, y=0.5, width=case.BLOCK - 0.8, height=1.2, colors=COLORS[pid]
+            ax,
+            [f"program_id = {pid}"],
+            x=left,
+            y=0.5,
+            width=case.BLOCK - 0.8,
+            height=1.2,
+            colors=PROGRAM_COLORS[pid],
         )
         for lane in (pid * case.BLOCK, (pid + 1) * case.BLOCK - 1):
             end = tensor.top(lane)
@@ -69,7 +73,7 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
         )
 
     row(1.2, "tl.arange(0, BLOCK)", list(range(case.BLOCK)), PALE)
-    row(2.7, "offs", offs, COLORS[program % len(COLORS)])
+    row(2.7, "offs", offs, PROGRAM_COLORS[program % len(PROGRAM_COLORS)])
     row(4.2, "mask", mask, [PALETTE[3] if m else None for m in mask])
     row(5.7, "x", [_signed(v) for v in loaded], on, off)
     row(7.2, "2 * x", [_signed(v) for v in results], on, off)
