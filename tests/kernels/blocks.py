@@ -408,7 +408,7 @@ WRONG = [
     Wrong(CONSTANT_ADD, block_is_no_constexpr, "tl.arange needs sizes known at compile time"),
     Wrong(CONSTANT_ADD, plain_global, "PLAIN_TEN is a global"),
     Wrong(CONSTANT_ADD, global_block, "PLAIN_BLOCK is a global"),
-    Wrong(CONSTANT_ADD, torch_inside, "the kernel calls torch.add"),
+    Wrong(CONSTANT_ADD, torch_inside, "torch.add is Python's"),
     Wrong(CONSTANT_ADD, spec_inside, "the kernel calls constant_add_spec"),
     Wrong(CONSTANT_ADD, lambda_inside, "a lambda"),
     Wrong(CONSTANT_ADD, leftover_print, "the compiler refuses this kernel:"),
