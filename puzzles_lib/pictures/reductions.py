@@ -24,7 +24,7 @@ def walk(case: Case = LONG_SUM.cases[2]) -> Picture:
         ax.text(middle, 1.05, f"start = {step * case.BLOCK_N}", ha="center", fontsize=10, color=INK)
         ax.text(middle, 0.45, f"turn {step + 1}", ha="center", fontsize=10, color=FAINT)
     for program in range(programs):
-        color = (ORANGE, BLUE)[program % 2]
+        color = (BLUE, ORANGE)[program % 2]
         first = program * case.BLOCK_M
         y = top + per_row * first
         ax.text(

@@ -821,6 +821,29 @@ def half_precision_input(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.
 
 
 @triton.jit
+def half_precision_exponentials(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """The exponentials are rounded to float16 before they are summed."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    row_max = tl.full((BLOCK_M,), -1e30, tl.float32)
+    denominator = tl.zeros((BLOCK_M,), tl.float32)
+    for start in range(0, N, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        offs = offs_m[:, None] * N + offs_n[None, :]
+        mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+        x = tl.load(x_ptr + offs, mask=mask, other=float("-inf"))
+        new_max = tl.maximum(row_max, tl.max(x, axis=1))
+        denominator = denominator * tl.exp(row_max - new_max)
+        denominator += tl.sum(tl.exp(x - new_max[:, None]).to(tl.float16), axis=1)
+        row_max = new_max
+    for start in range(0, N, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        offs = offs_m[:, None] * N + offs_n[None, :]
+        mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+        x = tl.load(x_ptr + offs, mask=mask, other=float("-inf"))
+        tl.store(z_ptr + offs, tl.exp(x - row_max[:, None]) / denominator[:, None], mask=mask)
+
+
+@triton.jit
 def tail_into_the_next_row(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
     """The last store is masked by rows only: a ragged tail lands in the next row, and past the end."""
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -963,6 +986,7 @@ WRONG = [
     Wrong(LONG_SOFTMAX, rescale_in_powers_of_two, "wrong values in z"),
     Wrong(LONG_SOFTMAX, half_precision_denominator, "wrong values in z"),
     Wrong(LONG_SOFTMAX, half_precision_input, "wrong values in z"),
+    Wrong(LONG_SOFTMAX, half_precision_exponentials, "wrong values in z"),
     Wrong(LONG_SOFTMAX, tail_into_the_next_row, "out-of-bounds store of z_ptr"),
     Wrong(LONG_SOFTMAX, shifted_in_place, "x was changed"),
     Wrong(LONG_SOFTMAX, plain_global, "the compiler refuses this kernel"),
