@@ -22,7 +22,7 @@ venv:
 	@PYTHON="$(PYTHON)" bash .setup/venv.sh
 
 lab: venv
-	.venv/bin/jupyter lab $(JUPYTER_ARGS) notebooks/00_welcome.ipynb
+	.venv/bin/jupyter lab --LabApp.default_url=/lab/tree/notebooks/00_welcome.ipynb $(JUPYTER_ARGS)
 
 test: venv
 	.venv/bin/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
