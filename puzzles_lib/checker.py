@@ -289,12 +289,12 @@ def _uninitialised(
     clean = attempt(poison=ZERO, quiet=True, **options)
     if _same(ran, clean):
         return None
-    guilty = next(iter(ran.holes.items()))
-    for name, site in ran.holes.items():
-        if not _same(attempt(poison=poison, poison_only=site, quiet=True, **options), clean):
-            guilty = (name, site)
+    site = next(iter(ran.holes))
+    for each in ran.holes:
+        if not _same(attempt(poison=poison, poison_only=each, quiet=True, **options), clean):
+            site = each
             break
-    return _hole_verdict(*guilty)
+    return _hole_verdict(ran.holes[site], site)
 
 
 def _hole_verdict(name: str, site: Site) -> Verdict:

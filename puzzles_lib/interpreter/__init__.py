@@ -8,17 +8,19 @@ import contextlib
 import linecache
 import sys
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
+import triton.language as tl
 from triton.runtime.errors import InterpreterError
 from triton.runtime.interpreter import InterpretedFunction, _implicit_cvt
 from triton.runtime.jit import JITFunction
 
+from puzzles_lib.interpreter.buffer import HUGE, NAN, ZERO, Poison
 from puzzles_lib.interpreter.language import LEARNER, builder, executing, twin
-from puzzles_lib.interpreter.limits import TimeLimitReached, memory_limit, time_limit
-from puzzles_lib.interpreter.memory import HUGE, NAN, ZERO, Halt, Memory, Poison
+from puzzles_lib.interpreter.limits import TimeLimitReached, interrupts_held, memory_limit, time_limit
+from puzzles_lib.interpreter.memory import Halt, Memory
 from puzzles_lib.interpreter.records import Access, Conflict, Program, Run, Site, Stop
 
 __all__ = [
@@ -66,25 +68,27 @@ def run(
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
-    memory = Memory(poison, record, _learner_site)
+    programs = _Programs(grid, reverse)
+    memory = Memory(poison, record, _learner_site, programs)
     memory.poison_only = poison_only
     constants = {p.name for p in kernel.params if p.is_constexpr}
-    values = {
-        name: _argument(memory, name, value, name in constants, outputs) for name, value in arguments.items()
-    }
-    programs = _programs(grid, reverse)
     stop = None
-    builder.memory, builder.quiet, builder.printed = memory, quiet, 0
-    builder.set_grid_dim(*grid)
-    memory.programs = _Lazily(grid, reverse)
-    with executing(), _calm():
+
+    def launch() -> None:
+        body = twin(kernel)
+        for number, program in enumerate(programs):
+            memory.enter(program, number)
+            body(**values)
+
+    with interrupts_held(inside=launch), executing(), _calm():
+        builder.start(memory, grid, quiet)
+        values = {
+            name: _argument(memory, name, value, name in constants, outputs)
+            for name, value in arguments.items()
+        }
         try:
-            with time_limit(seconds), memory_limit(MEMORY_LIMIT):
-                body = twin(kernel)
-                for number, program in enumerate(programs):
-                    memory.enter(program, number)
-                    builder.grid_idx = program
-                    body(**values)
+            with memory_limit(MEMORY_LIMIT), time_limit(seconds, inside=launch):
+                launch()
         except Halt as halt:
             stop = halt.stop
         except TimeLimitReached as error:
@@ -93,13 +97,13 @@ def run(
         except MemoryError as error:
             text = f"memory limit: more than {MEMORY_LIMIT >> 30} GB, in program {memory.program}"
             stop = Stop("memory limit", text, _raised_at(error))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             stop = Stop("error", _cause(error), _raised_at(error))
     return Run(
-        programs=grid[0] * grid[1] * grid[2],
+        programs=len(programs),
         outputs={b.name: b.tensor for b in memory.buffers if b.is_output},
         stop=stop or memory.first_bad,
-        written={b.name: _of_tensor(b) for b in memory.buffers if b.is_output},
+        written={b.name: b.written_elements() for b in memory.buffers if b.is_output},
         changed=memory.changed,
         conflict=memory.conflict,
         holes=memory.holes,
@@ -119,6 +123,10 @@ def _argument(
     if isinstance(value, torch.Tensor):
         address = memory.add(name.removesuffix("_ptr"), value, name in outputs)
         return _implicit_cvt(_Pointer(address, value.dtype))
+    if isinstance(value, bool):
+        return tl.tensor(builder.get_int1(value), tl.int1)
+    if isinstance(value, float):
+        return tl.tensor(builder.get_fp32(value), tl.float32)
     return _implicit_cvt(value)
 
 
@@ -132,23 +140,20 @@ class _Pointer:
         return self.address
 
 
-def _programs(grid: tuple[int, int, int], reverse: bool) -> Iterator[Program]:
-    """Program ids, the last axis fastest; without a list, since a grid may be huge."""
-    nx, ny, nz = grid
-    total = nx * ny * nz
-    for i in reversed(range(total)) if reverse else range(total):
-        yield (i // (ny * nz), i // nz % ny, i % nz)
-
-
-class _Lazily:
-    """Program ids by launch order, computed when asked for."""
+class _Programs(Sequence):
+    """Program ids in launch order, the last axis fastest. No list, since a grid may be huge."""
 
     def __init__(self, grid: tuple[int, int, int], reverse: bool):
         self.grid, self.reverse = grid, reverse
 
+    def __len__(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
     def __getitem__(self, number: int) -> Program:
-        nx, ny, nz = self.grid
-        i = nx * ny * nz - 1 - number if self.reverse else number
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        _, ny, nz = self.grid
+        i = len(self) - 1 - number if self.reverse else number
         return (i // (ny * nz), i // nz % ny, i % nz)
 
 
@@ -158,11 +163,6 @@ def _calm() -> Iterator[None]:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
-
-
-def _of_tensor(buffer) -> np.ndarray:
-    """`written` in the order of the tensor's own elements."""
-    return buffer.written if buffer.inside is None else buffer.written[buffer.inside]
 
 
 # ---- the learner's line

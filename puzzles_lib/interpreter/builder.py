@@ -5,13 +5,17 @@ would have it emit IR. Subclassing that builder changes what an operation does w
 the learner wrote.
 """
 
+import sys
+
 import numpy as np
 import triton.language as tl
 from triton._C.libtriton import ir
 from triton.runtime import interpreter as stock
 from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions, TensorHandle
 
+from puzzles_lib.interpreter import libdevice
 from puzzles_lib.interpreter.memory import Memory
+from puzzles_lib.interpreter.records import Program
 
 PRINT_LIMIT = 100  # lines that a run may print
 
@@ -60,8 +64,24 @@ class GuardedBuilder(InterpreterBuilder):
         super().__init__()
         # debug turns tl.device_assert on; overflow checks would double a run's time
         self.options = InterpreterOptions(debug=True, sanitize_overflow=False)
-        self.quiet = False
-        self.printed = 0
+
+    def start(self, memory: Memory, grid: Program, quiet: bool) -> None:
+        """What follows belongs to a new run."""
+        self.memory, self.grid, self.quiet, self.printed = memory, grid, quiet, 0
+
+    def create_get_program_id(self, axis):
+        return TensorHandle(np.array([self.memory.program[axis]], np.int32), tl.int32)
+
+    def create_get_num_programs(self, axis):
+        return TensorHandle(np.array([self.grid[axis]], np.int32), tl.int32)
+
+    def __getattr__(self, name: str):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        what = name.removeprefix("create_").replace("_", " ")
+        raise NotImplementedError(
+            f"{what}: runs on a GPU only, the course's interpreter has no such operation"
+        )
 
     # ---- memory
 
@@ -94,26 +114,53 @@ class GuardedBuilder(InterpreterBuilder):
             def operation(old, new):
                 return float32_to_bfloat16(plain(bfloat16_to_float32(old), bfloat16_to_float32(new)))
 
-        reads = rmwOp is not ir.ATOMIC_OP.XCHG
-        old = self.memory.atomic(operation, ptr.data, val.data, _mask_array(mask), val.data.dtype, reads)
+        dtype, reads = val.data.dtype, rmwOp is not ir.ATOMIC_OP.XCHG
+        old = self.memory.atomic(operation, ptr.data, [val.data], _mask_array(mask), dtype, reads)
         return TensorHandle(old, val.dtype.scalar)
 
     def create_atomic_cas(self, ptr, cmp, val, sem, scope):
-        expected = np.broadcast_to(cmp.data, ptr.data.shape)
-        # Lanes of a tile may meet on one element, so they go one after the other.
-        old = np.zeros(ptr.data.shape, val.data.dtype)
-        new = np.broadcast_to(val.data, ptr.data.shape)
-        for lane in np.ndindex(ptr.data.shape):
-            one = (slice(None),) if not lane else tuple(slice(i, i + 1) for i in lane)
-            want = expected[one]
-            old[one] = self.memory.atomic(
-                lambda now, value, want=want: np.where(now == want.ravel(), value, now),
-                ptr.data[one],
-                new[one],
-                None,
-                val.data.dtype,
-            )
+        def operation(old, expected, new):
+            return np.where(_bits(old) == _bits(expected), new, old)
+
+        old = self.memory.atomic(operation, ptr.data, [cmp.data, val.data], None, val.data.dtype)
         return TensorHandle(old, cmp.dtype.scalar)
+
+    def create_bitcast(self, src, dst_type):
+        self.memory.casts |= isinstance(dst_type.scalar, tl.pointer_type)
+        return super().create_bitcast(src, dst_type)
+
+    create_int_to_ptr = create_ptr_to_int = create_bitcast
+
+    # ---- where Triton's own differs from a GPU
+
+    def create_add(self, lhs, rhs):
+        return self.binary_op(lhs, rhs, np.bitwise_xor if lhs.data.dtype == bool else np.add)  # modulo 2
+
+    def create_sub(self, lhs, rhs):
+        return self.binary_op(lhs, rhs, np.bitwise_xor if lhs.data.dtype == bool else np.subtract)
+
+    def create_maxnumf(self, lhs, rhs):
+        return self.binary_op(lhs, rhs, np.fmax)  # NaN loses; np.maximum lets it win
+
+    def create_minnumf(self, lhs, rhs):
+        return self.binary_op(lhs, rhs, np.fmin)
+
+    def create_clampf(self, arg, lo, hi, propagate_nans):
+        if propagate_nans == ir.PROPAGATE_NAN.ALL:
+            return self.create_minimumf(self.create_maximumf(arg, lo), hi)
+        return self.create_minnumf(self.create_maxnumf(arg, lo), hi)
+
+    def create_umulhi(self, lhs, rhs):
+        unsigned = [TensorHandle(_bits(h.data), h.dtype) for h in (lhs, rhs)]
+        product = super().create_umulhi(*unsigned)
+        return TensorHandle(product.data.view(lhs.data.dtype), lhs.dtype.scalar)
+
+    def create_extern_elementwise(self, libName, libPath, symbol, argList, retType, isPure):
+        result = libdevice.call(symbol, [argument.data for argument in argList])
+        return TensorHandle(result.astype(stock._get_np_dtype(retType.scalar)), retType.scalar)
+
+    def create_inline_asm(self, inlineAsm, constraints, values, type, isPure, pack):
+        raise NotImplementedError("inline assembly runs on a GPU only")
 
     # ---- bfloat16, which stock Triton computes on its raw bits: compute in float32, round once
 
@@ -121,24 +168,23 @@ class GuardedBuilder(InterpreterBuilder):
         return TensorHandle(float32_to_bfloat16(np.array([value])), tl.bfloat16)
 
     def _rounded(self, output: np.ndarray, dtype: tl.dtype) -> TensorHandle:
-        if output.dtype == np.bool_:
-            return TensorHandle(output, tl.int1)
         return TensorHandle(float32_to_bfloat16(output), dtype.scalar)
 
     def binary_op(self, lhs, rhs, op):
-        if _is_bfloat16(lhs) and op not in (np.bitwise_and, np.bitwise_or, np.bitwise_xor):
-            return self._rounded(op(_widened(lhs), _widened(rhs)), lhs.dtype)
-        return super().binary_op(lhs, rhs, op)
+        if not _is_bfloat16(lhs) or op in (np.bitwise_and, np.bitwise_or, np.bitwise_xor):
+            result = super().binary_op(lhs, rhs, op)
+        else:
+            result = TensorHandle(op(_widened(lhs), _widened(rhs)), tl.float32)
+            if result.data.dtype != bool:
+                return self._rounded(result.data, lhs.dtype)
+        if result.data.dtype == bool:
+            result.dtype = tl.int1  # Triton leaves a comparison the dtype of what it compared
+        return result
 
     def unary_op(self, arg, op):
         if _is_bfloat16(arg):
             return self._rounded(op(_widened(arg)), arg.dtype)
         return super().unary_op(arg, op)
-
-    def ternary_op(self, lhs, rhs, other, op):
-        if op is np.clip and _is_bfloat16(other):
-            return self._rounded(op(_widened(lhs), _widened(rhs), _widened(other)), other.dtype)
-        return super().ternary_op(lhs, rhs, other, op)
 
     def create_fma(self, x, y, z):
         if _is_bfloat16(z):
@@ -181,19 +227,29 @@ class GuardedBuilder(InterpreterBuilder):
 
     # ---- printing
 
-    def may_print(self) -> bool:
-        """Whether another line may be printed; says so once when the limit is reached."""
-        self.printed += 1
-        if self.printed == PRINT_LIMIT + 1 and not self.quiet:
-            print(f"... (only the first {PRINT_LIMIT} lines are shown)")
-        return not self.quiet and self.printed <= PRINT_LIMIT
+    def print(self, text: str) -> None:
+        """Show text, unless the run is quiet or has printed enough."""
+        for line in text.splitlines(keepends=True) if not self.quiet else ():
+            self.printed += 1
+            if self.printed > PRINT_LIMIT:
+                self.quiet = True
+                line = f"... (only the first {PRINT_LIMIT} lines are shown)\n"
+            sys.stdout.write(line)
+            if self.quiet:
+                break
 
     def create_print(self, prefix, hex, values, isSigned):
-        if self.may_print():
-            shown = [TensorHandle(_widened(v), tl.float32) if _is_bfloat16(v) else v for v in values]
-            super().create_print(prefix, hex, shown, isSigned)
+        shown = {"formatter": {"int": lambda n: f"{n:#04x}"}} if hex else {}
+        for value in values:
+            text = np.array2string(_widened(value), **shown)
+            self.print(f"{self.memory.program} {prefix.strip()} {text}\n".replace("  ", " "))
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
 
 
 def _mask_array(mask: TensorHandle | np.ndarray | None) -> np.ndarray | None:
     """Block pointers bring their mask as a bare array."""
-    return mask.data if isinstance(mask, TensorHandle) else mask
+    mask = mask.data if isinstance(mask, TensorHandle) else mask
+    return None if mask is None else mask.astype(bool, copy=False)

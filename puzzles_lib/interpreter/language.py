@@ -4,17 +4,19 @@ Triton does this at every launch, and again at every call of a helper; here it i
 with a fixed list of replacements that is undone in full afterwards.
 """
 
-import ast
 import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator
 
 import triton.language as tl
+from triton.language.extra import cuda, libdevice
+from triton.language.extra.cuda import libdevice as cuda_libdevice
 from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter as stock
 from triton.runtime.jit import JITFunction, get_jit_fn_file_line
 
+from puzzles_lib.interpreter import reductions, rewrite
 from puzzles_lib.interpreter.builder import GuardedBuilder
 
 builder = GuardedBuilder()
@@ -22,60 +24,69 @@ semantic = TritonSemantic(builder)
 
 LEARNER = "__learner_code__"  # marks the globals of functions that are not Triton's own
 _MISSING = object()
-_twins: dict[int, tuple[JITFunction, Callable]] = {}  # by id: hashing a JITFunction in mid-run raises
+_NONE = inspect.Signature()
+
+# ---- functions that execute
 
 
-class _Transformer(stock.ASTTransformer):
-    """As Triton's: assignments make tensors. And a loop variable with attributes becomes a tensor."""
-
-    def visit_For(self, node: ast.For) -> ast.For:
-        self.generic_visit(node)
-        if isinstance(node.target, ast.Name) and _has_attribute(node.body, node.target.id):
-            name = node.target.id
-            convert = ast.parse(f"{name} = interpreter_semantic.to_tensor({name}, False)").body[0]
-            node.body.insert(0, ast.copy_location(convert, node.body[0]))
-        return node
-
-
-def _has_attribute(body: list[ast.stmt], name: str) -> bool:
-    return any(
-        isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name
-        for statement in body
-        for node in ast.walk(statement)
-    )
+_of_triton: dict[int, Callable] = {}  # by id: hashing a JITFunction in mid-run raises
+_of_learner: dict[int, Callable] = {}  # for the time of a run: a learner's globals change between runs
 
 
 def twin(function: JITFunction) -> Callable:
     """A Python function that executes the ``@triton.jit`` function's source, line numbers kept."""
-    known = _twins.get(id(function))
-    if known is not None and known[0] is function:
-        return known[1]
-    plain = function.fn
-    file, first_line = get_jit_fn_file_line(function)
-    tree = _Transformer().visit(function.parse())
-    ast.fix_missing_locations(ast.increment_lineno(tree, first_line - 1))
-    scope = {**function.get_capture_scope(), "interpreter_semantic": semantic}
-    if not plain.__module__.startswith("triton."):
+    made = _of_triton.get(id(function)) or _of_learner.get(id(function))
+    return made or _make_twin(function)
+
+
+def _make_twin(function: JITFunction) -> Callable:
+    scope = {**function.get_capture_scope(), rewrite.NAME: rewrite.AsCompiled(semantic)}
+    twins = _of_triton
+    if not function.__module__.startswith("triton."):
+        twins = _of_learner
         scope[LEARNER] = True
-        scope.update({name: _bound(v) for name, v in scope.items() if _is_builtin_function(v)})
+        scope.update({name: _as_in_a_kernel(v) for name, v in scope.items() if callable(v)})
+        scope = {**_python_names(), **scope}
     local: dict[str, Callable] = {}
-    exec(compile(tree, file, "exec"), scope, local)
-    made = local[plain.__name__]
-    if not scope.get(LEARNER):  # Triton's own never change; a learner's globals may, between runs
-        _twins[id(function)] = (function, made)
-    return made
+    file, first_line = get_jit_fn_file_line(function)
+    exec(rewrite.compiled(function.src, file, first_line), scope, local)
+    twins[id(function)] = local[function.fn.__name__]
+    return local[function.fn.__name__]
 
 
-def _is_builtin_function(value: object) -> bool:
-    return callable(value) and tl.core.is_builtin(value)
+def _as_in_a_kernel(value: Callable) -> Callable:
+    """What stands in for a global of the learner's, such as after ``from triton.language import load``."""
+    if tl.core.is_builtin(value):
+        return _bound(value)
+    if getattr(value, "__module__", None) == libdevice.__name__:
+        return getattr(libdevice, value.__name__)
+    return value
+
+
+def _python_names() -> dict[str, Callable]:
+    """Builtins of Python's that mean something else in a kernel."""
+    return {"print": _print, "min": _bound(tl.core.builtin_min), "max": _bound(tl.core.builtin_max)}
+
+
+def _print(*values, sep: str = " ", end: str = "\n", **_) -> None:
+    builder.print(sep.join(str(value) for value in values) + end)
+
+
+def _static_print(*values, sep: str = " ", end: str = "\n", **_) -> None:
+    if builder.memory.number == 0:  # a compiler says it once, not once per program
+        _print(*values, sep=sep, end=end)
+
+
+# ---- the replacements
 
 
 def _bound(member: Callable) -> Callable:
     """The builtin with our semantic filled in, as the compiler fills in its own."""
+    plain = inspect.unwrap(member, stop=lambda f: not tl.core.is_builtin(f))
 
     def call(*args, **kwargs):
-        kwargs.pop("_semantic", None)
-        return member(*args, **kwargs, _semantic=semantic)
+        kwargs["_semantic"] = semantic
+        return plain(*args, **kwargs)
 
     return call
 
@@ -90,26 +101,27 @@ class _Collector:
         self.patches.append((owner, name, value))
 
 
-def _static_print(*values, sep: str = " ", end: str = "\n", file=None, flush=False) -> None:
-    if builder.may_print():
-        print(*values, sep=sep, end=end)
-
-
 @functools.cache
 def _patches() -> list[tuple[object, str, object]]:
     collector = _Collector()
-    for owner in (tl, tl.core, tl.math, tl.tensor, tl.core.tensor_descriptor_base):
-        for name, member in inspect.getmembers(owner):
-            if tl.core.is_builtin(member):
-                collector.set_attr(owner, name, _bound(member))
-            elif owner is tl.tensor and isinstance(member, JITFunction):
+    for owner in (tl, tl.core, tl.math, tl.tensor, tl.core.tensor_descriptor_base, cuda, cuda_libdevice):
+        for name, member in inspect.getmembers(owner, callable):
+            if isinstance(member, JITFunction) and owner is tl.tensor:
                 # x.sum(0): a JITFunction does not bind to x by itself
                 method = lambda self, *args, _function=member, **kw: twin(_function)(self, *args, **kw)  # noqa: E731
                 collector.set_attr(owner, name, method)
+            elif tl.core.is_builtin(member) or "_semantic" in getattr(member, "signature", _NONE).parameters:
+                collector.set_attr(owner, name, _bound(member))
     stock._patch_lang_tensor(tl.tensor, collector)
-    for module in (tl, tl.core):
-        stock._patch_lang_core(module, collector)
-        collector.set_attr(module, "static_print", _static_print)
+    for owner in (tl, tl.core):
+        stock._patch_lang_core(owner, collector)
+        collector.set_attr(owner, "static_print", _static_print)
+    for owner in (tl, tl.core, tl.tensor):
+        collector.set_attr(owner, "reduce", lambda *args, **kw: reductions.reduce(twin, *args, **kw))
+        collector.set_attr(owner, "associative_scan", lambda *args, **kw: reductions.scan(twin, *args, **kw))
+    for name, _ in inspect.getmembers(libdevice, inspect.isfunction):  # empty functions, filled per target
+        if hasattr(cuda_libdevice, name):
+            collector.set_attr(libdevice, name, _bound(getattr(cuda_libdevice, name)))
     collector.set_attr(JITFunction, "__call__", lambda self, *args, **kw: twin(self)(*args, **kw))
     return collector.patches
 
@@ -138,3 +150,4 @@ def executing() -> Iterator[None]:
                 delattr(owner, name)
             else:
                 setattr(owner, name, original)
+        _of_learner.clear()

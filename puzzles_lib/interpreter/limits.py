@@ -1,12 +1,19 @@
-"""Limits on time and memory for code that may never end: set around a run, restored after it."""
+"""Limits on time and memory for code that may never end: set around a run, restored after it.
+
+A limit, or the learner's Ctrl-C, must strike in the learner's code and nowhere else: an exception in the
+midst of restoring things would leave them half restored. So each of these takes ``inside``: the
+function that may be interrupted. While it is not on the stack, a signal waits or has no effect.
+"""
 
 import contextlib
 import ctypes
 import resource
 import signal
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import FrameType
 
 
 class TimeLimitReached(BaseException):
@@ -14,30 +21,33 @@ class TimeLimitReached(BaseException):
 
 
 @contextlib.contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise `TimeLimitReached` inside the block once it has run for ``seconds`` (wall clock).
+def time_limit(seconds: float, inside: Callable | None = None) -> Iterator[None]:
+    """Raise `TimeLimitReached` in the block, or only in the function ``inside``, after ``seconds``.
 
-    On the main thread by SIGALRM, whose handler and timer are restored (pytest-timeout and others use
-    it too); on other threads by an exception that a watchdog sets, which arrives between bytecodes.
+    Wall clock. On the main thread by SIGALRM, whose handler and timer are restored (pytest-timeout and
+    others use it too); on other threads by an exception that a watchdog sets, which arrives between
+    bytecodes.
     """
-    limit = _alarm(seconds) if threading.current_thread() is threading.main_thread() else _watchdog(seconds)
-    with limit:
+    limit = _alarm if threading.current_thread() is threading.main_thread() else _watchdog
+    with limit(seconds, inside):
         yield
 
 
 @contextlib.contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
+def _alarm(seconds: float, inside: Callable | None) -> Iterator[None]:
     armed = True
 
     def stop(signum, frame):
-        if armed:
+        if armed and _is_running(inside, frame):
             raise TimeLimitReached
 
     started = time.monotonic()
-    outer_handler = signal.signal(signal.SIGALRM, stop)
-    # The repeat is for an exception lost where Python ignores them, such as in a __del__.
-    outer_left, outer_interval = signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
+    outer_handler = signal.getsignal(signal.SIGALRM)
+    outer_left, outer_interval = signal.getitimer(signal.ITIMER_REAL)
     try:
+        signal.signal(signal.SIGALRM, stop)
+        # The repeat is for an exception lost where Python ignores them, such as in a __del__.
+        signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
         yield
     finally:
         armed = False
@@ -49,24 +59,64 @@ def _alarm(seconds: float) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _watchdog(seconds: float) -> Iterator[None]:
-    thread = ctypes.c_ulong(threading.get_ident())
-    lock, armed = threading.Lock(), True
+def _watchdog(seconds: float, inside: Callable | None) -> Iterator[None]:
+    thread = threading.get_ident()
+    done = threading.Event()
+    lock = threading.Lock()
 
-    def stop():
-        with lock:
-            if armed:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(TimeLimitReached))
+    def watch():
+        wait = seconds
+        while not done.wait(wait):
+            with lock:
+                if not done.is_set() and _is_running(inside, sys._current_frames().get(thread)):
+                    _throw(thread, TimeLimitReached)
+            wait = 0.5
 
-    timer = threading.Timer(seconds, stop)
-    timer.daemon = True
-    timer.start()
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
     try:
         yield
     finally:
         with lock:
-            armed = False
-        timer.cancel()
+            done.set()
+        _throw(thread, None)  # one that was thrown but has not arrived
+
+
+def _throw(thread: int, error: type[BaseException] | None) -> None:
+    what = ctypes.py_object(error) if error else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)
+
+
+@contextlib.contextmanager
+def interrupts_held(inside: Callable) -> Iterator[None]:
+    """Let Ctrl-C raise in the function ``inside`` only; elsewhere in the block it waits for the end."""
+    outer = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(outer):
+        yield
+        return
+    waiting = False
+
+    def interrupt(signum, frame):
+        nonlocal waiting
+        if _is_running(inside, frame):
+            outer(signum, frame)
+        else:
+            waiting = True
+
+    try:
+        signal.signal(signal.SIGINT, interrupt)
+        yield
+    finally:
+        signal.signal(signal.SIGINT, outer)
+        if waiting:
+            raise KeyboardInterrupt
+
+
+def _is_running(function: Callable | None, frame: FrameType | None) -> bool:
+    """Whether a call of the function is on a stack; without a function, always."""
+    while frame is not None and function is not None and frame.f_code is not function.__code__:
+        frame = frame.f_back
+    return frame is not None
 
 
 @contextlib.contextmanager

@@ -6,18 +6,16 @@ checked before memory is touched. The same hook notes what is worth knowing: who
 what was read before it was written, how many bytes moved.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
+from puzzles_lib.interpreter.buffer import ATOMIC, NOBODY, ZERO, Buffer, Poison
 from puzzles_lib.interpreter.records import Access, Conflict, Program, Site, Stop
 
-REGION_BITS = 44  # each argument owns 2**44 bytes of addresses, and starts in their middle
-
-NOBODY = -1  # nothing has stored to this element
-ATOMIC = -2  # the last writer was an atomic, which any number of programs may do
+REGION_BITS = 52  # each argument owns 2**52 bytes of addresses, and starts in their middle
 
 
 class Halt(BaseException):
@@ -28,100 +26,45 @@ class Halt(BaseException):
         self.stop = stop
 
 
-@dataclass(frozen=True)
-class Poison:
-    """What lanes hold that a load's mask switched off and no ``other=`` fills.
-
-    A GPU leaves them undefined. ``name``: ``"nan"`` (and a bit pattern for integers), ``"huge"`` (large
-    values of both signs and another pattern, for code in which NaN gets lost), or ``"zero"``.
-    """
-
-    name: str
-
-    def values(self, shape: tuple[int, ...], dtype: np.dtype, is_bfloat16: bool) -> np.ndarray:
-        if self.name == "zero":
-            return np.zeros(shape, dtype)
-        if is_bfloat16:
-            bits = np.uint16(0x7FC0) if self.name == "nan" else np.array([0x7149, 0xF149], np.uint16)
-            return self._alternate(shape, bits)
-        if dtype.kind == "f":
-            huge = {2: 6e4, 4: 1e30, 8: 1e300}[dtype.itemsize]
-            return self._alternate(shape, np.array([np.nan] if self.name == "nan" else [huge, -huge], dtype))
-        if dtype.kind == "b":
-            return np.full(shape, self.name == "nan")
-        byte = 0xA5 if self.name == "nan" else 0x5A
-        return np.full(shape, np.frombuffer(bytes([byte]) * dtype.itemsize, dtype)[0])
-
-    @staticmethod
-    def _alternate(shape: tuple[int, ...], values: np.ndarray) -> np.ndarray:
-        values = np.atleast_1d(values)
-        size = int(np.prod(shape))
-        return np.resize(values, size).reshape(shape) if size else np.zeros(shape, values.dtype)
-
-
-NAN, HUGE, ZERO = Poison("nan"), Poison("huge"), Poison("zero")
-
-
-@dataclass
-class Buffer:
-    """One tensor argument as the kernel sees it: elements of storage from its first to its last."""
-
-    name: str
-    tensor: torch.Tensor
-    base: int
-    is_output: bool
-    data: np.ndarray = field(init=False)  # flat view of the storage, shared with the tensor
-    inside: np.ndarray | None = field(init=False)  # which elements belong to the tensor, if not all
-    written: np.ndarray = field(init=False)
-    writer: np.ndarray = field(init=False)
-
-    def __post_init__(self):
-        tensor = self.tensor.detach()
-        span = 0
-        if tensor.numel():
-            span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-        flat = torch.as_strided(tensor, (span,), (1,), tensor.storage_offset())
-        if tensor.dtype == torch.bfloat16:
-            self.data = flat.view(torch.int16).numpy().view(np.uint16)
-        else:
-            self.data = flat.numpy()
-        self.inside = None
-        if tensor.numel() != span:
-            index = torch.as_strided(torch.arange(span), tensor.shape, tensor.stride(), 0)
-            self.inside = np.zeros(span, bool)
-            self.inside[index.numpy()] = True
-        self.written = np.zeros(span, bool)
-        self.writer = np.full(span, NOBODY, np.int32)
-
-    def view(self, dtype: np.dtype) -> np.ndarray:
-        """The elements as ``dtype``, for a pointer that was cast to another type."""
-        if dtype == self.data.dtype:
-            return self.data
-        size = self.data.nbytes // dtype.itemsize * dtype.itemsize
-        return self.data.view(np.uint8)[:size].view(dtype)
-
-
 def _bits(array: np.ndarray) -> np.ndarray:
     """The same memory as unsigned integers, so that NaN equals NaN."""
     return array.view(f"u{array.dtype.itemsize}")
 
 
-class Memory:
-    """All buffers of a run, and the notes taken while it accesses them."""
+class Part(NamedTuple):
+    """Lanes that point into one buffer: ``index`` of its elements, ``on`` the lanes (None: all)."""
 
-    def __init__(self, poison: Poison, record: bool, site: Callable[[], Site]):
+    buffer: Buffer
+    index: np.ndarray
+    on: np.ndarray | None
+
+
+class Memory:
+    """All buffers of a run, and the notes taken while it accesses them.
+
+    programs: program ids by launch order; site: where the kernel is now.
+    """
+
+    def __init__(
+        self,
+        poison: Poison,
+        record: bool,
+        site: Callable[[], Site],
+        programs: Sequence[Program] = ((0, 0, 0),),
+    ):
         self.poison = poison
         self.poison_only: Site | None = None  # poison holes at this line alone, zero elsewhere
         self.record = record
         self.site = site
+        self.programs = programs
         self.program: Program = (0, 0, 0)
         self.number = 0  # of the program, in launch order
-        self.programs: list[Program] = []
+        self.casts = False  # whether the kernel has cast a pointer: then alignment is checked too
         self.buffers: list[Buffer] = []
         self.accesses: list[Access] = []
         self.changed: dict[str, Site] = {}
         self.conflict: Conflict | None = None
-        self.holes: dict[str, Site] = {}
+        self.holes: dict[Site, str] = {}
         self.early_reads: dict[str, Site] = {}
         self.loads: dict[str, int] = {}
         self.bytes_moved = 0
@@ -157,16 +100,17 @@ class Memory:
         if mask is not None and not mask.any():
             self._note_off("load", pointers, mask, dtype)
             return np.array(np.broadcast_to(fill, shape), dtype)
-        buffer, elements, mask, bad = self._locate("load", pointers, mask, dtype)
-        if bad is not None and fill is None:
-            fill = self.poison.values(shape, dtype, is_bfloat16)
-        if buffer is None:
-            values = self._gather_mixed(pointers, mask, dtype)
+        parts = self._locate("load", pointers, mask, dtype)
+        if len(parts) == 1 and parts[0].on is None:
+            values = parts[0].buffer.view(dtype)[parts[0].index]
         else:
-            data = buffer.view(dtype)
-            values = data[elements] if data.size else np.zeros(shape, dtype)
-            self._count_load(buffer, elements, mask, dtype)
-        return values if mask is None else np.where(mask, values, fill).astype(dtype, copy=False)
+            fill = self.poison.values(shape, dtype, is_bfloat16) if fill is None else fill
+            values = np.array(np.broadcast_to(fill, shape), dtype)
+            for buffer, index, on in parts:
+                values[on] = buffer.view(dtype)[index]
+        for buffer, index, _ in parts:
+            self._count_load(buffer, index.ravel(), dtype)
+        return values
 
     def store(
         self, pointers: np.ndarray, values: np.ndarray, mask: np.ndarray | None, dtype: np.dtype
@@ -175,58 +119,34 @@ class Memory:
         mask = self._tidy(mask, shape)
         if mask is not None and not mask.any():
             return self._note_off("store", pointers, mask, dtype)
-        values = np.broadcast_to(values, shape)
-        if values.dtype != dtype:
-            values = values.astype(dtype)
-        buffer, elements, mask, _ = self._locate("store", pointers, mask, dtype)
-        if buffer is not None:
-            return self._scatter(buffer, elements, values, mask, dtype)
-        on = np.ones(shape, bool) if mask is None else mask
-        for each in self.buffers:
-            part = on & (pointers >> np.uint64(REGION_BITS) == each.base >> REGION_BITS)
-            if part.any():
-                self._scatter(each, self._elements(each, pointers, dtype), values, part, dtype)
+        values = np.broadcast_to(values, shape).astype(dtype, copy=False)
+        for buffer, index, on in self._locate("store", pointers, mask, dtype):
+            self._scatter(buffer, index.ravel(), values.ravel() if on is None else values[on], dtype)
         return None
 
     def atomic(
         self,
-        operation: Callable[[np.ndarray, np.ndarray], np.ndarray],
+        operation: Callable[..., np.ndarray],
         pointers: np.ndarray,
-        values: np.ndarray,
+        operands: Sequence[np.ndarray],
         mask: np.ndarray | None,
         dtype: np.dtype,
         reads: bool = True,
     ) -> np.ndarray:
-        """Replace each element by ``operation(element, value)``, lane after lane; returns the old ones."""
+        """Replace each element by ``operation(element, *operands)``, lane by lane; returns the old ones."""
         shape = pointers.shape
-        self._used_atomics = True
         old = np.zeros(shape, dtype)
         mask = self._tidy(mask, shape)
         if mask is not None and not mask.any():
             self._note_off("atomic", pointers, mask, dtype)
             return old
-        buffer, elements, mask, _ = self._locate("atomic", pointers, mask, dtype)
-        on = np.ones(shape, bool) if mask is None else mask
-        if buffer is None:
-            raise Halt(Stop("error", "atomics on pointers into several tensors at once", self.site()))
-        index, new = elements[on], np.broadcast_to(values, shape)[on].astype(dtype, copy=False)
-        data = buffer.view(dtype)
-        if reads:
-            self._note_early(buffer, index)
-        if len(np.unique(index)) == len(index):
-            old[on] = data[index]
-            data[index] = operation(data[index], new)
-        else:
-            before = np.zeros(len(index), dtype)
-            for lane, element in enumerate(index):
-                before[lane] = data[element]
-                data[element] = operation(data[element : element + 1], new[lane : lane + 1])[0]
-            old[on] = before
-        self.bytes_moved += 2 * index.size * dtype.itemsize
-        if buffer.is_output:
-            self._own(buffer, index, dtype, ATOMIC)
-        else:
-            self.changed.setdefault(buffer.name, self.site())
+        for buffer, index, on in self._locate("atomic", pointers, mask, dtype):
+            every = ... if on is None else on
+            lanes = [np.broadcast_to(o, shape)[every].astype(dtype, copy=False).ravel() for o in operands]
+            old[every] = self._update(operation, buffer, index.ravel(), lanes, dtype, reads).reshape(
+                index.shape
+            )
+        self._used_atomics = True
         return old
 
     # ---- finding the elements behind addresses
@@ -235,7 +155,8 @@ class Memory:
     def _tidy(mask: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray | None:
         if mask is None:
             return None
-        mask = np.broadcast_to(mask, shape)
+        if mask.shape != shape:
+            mask = np.broadcast_to(mask, shape)
         return None if mask.all() else mask
 
     @staticmethod
@@ -249,84 +170,69 @@ class Memory:
 
     def _locate(
         self, kind: str, pointers: np.ndarray, mask: np.ndarray | None, dtype: np.dtype
-    ) -> tuple[Buffer | None, np.ndarray, np.ndarray | None, np.ndarray | None]:
-        """The buffer and element of each lane that is on; lanes that are off get element 0.
+    ) -> list[Part]:
+        """The elements that the lanes that are on point to, by buffer.
 
-        The buffer is None where lanes point into several. Lanes outside their tensor end the run; while
-        recording they are noted, switched off in the returned mask, and returned as the last value.
+        Lanes outside of their tensor end the run; while recording they are noted and left out.
         """
         first = pointers.flat[0] if mask is None else pointers.flat[int(mask.argmax())]
         buffer = self._region(first)
-        if buffer is not None:
-            elements = self._elements(buffer, pointers, dtype)
-            safe = elements if mask is None else np.where(mask, elements, 0)
-            size = buffer.data.nbytes // dtype.itemsize
-            if (
-                size
-                and safe.min() >= 0
-                and safe.max() < size
-                and buffer.inside is None
-                and dtype.itemsize == buffer.data.itemsize
-            ):
-                if self.record:
-                    self._note(kind, buffer.name, elements, mask, None)
-                return buffer, safe, mask, None
-        return self._locate_slowly(kind, pointers, mask, dtype)
+        if buffer is None or self.casts or buffer.inside is not None:
+            return self._locate_slowly(kind, pointers, mask, dtype)
+        elements = self._elements(buffer, pointers, dtype)
+        index = elements if mask is None else elements[mask]
+        if index.min() < 0 or index.max() >= buffer.data.nbytes // dtype.itemsize:
+            return self._locate_slowly(kind, pointers, mask, dtype)
+        if self.record:
+            self._note(kind, buffer.name, elements, mask, None)
+        return [Part(buffer, index, mask)]
 
     def _locate_slowly(
         self, kind: str, pointers: np.ndarray, mask: np.ndarray | None, dtype: np.dtype
-    ) -> tuple[Buffer | None, np.ndarray, np.ndarray | None, np.ndarray | None]:
-        on = np.ones(pointers.shape, bool) if mask is None else mask
-        bad = np.zeros(pointers.shape, bool)
-        elements = np.zeros(pointers.shape, np.int64)
-        touched = []
-        for buffer in self.buffers:
-            mine = on & (pointers >> np.uint64(REGION_BITS) == np.uint64(buffer.base >> REGION_BITS))
+    ) -> list[Part]:
+        """The same for pointers into several buffers, outside of them, cast, or into strided tensors."""
+        left = np.ones(pointers.shape, bool) if mask is None else mask.copy()
+        numbers = (pointers >> np.uint64(REGION_BITS)).astype(np.int64) - 1
+        parts = []
+        for number, buffer in enumerate(self.buffers):
+            mine = left & (numbers == number)
             if not mine.any():
                 continue
-            touched.append(buffer)
-            index = self._elements(buffer, pointers, dtype)
-            elements = np.where(mine, index, elements)
-            wrong = mine & ((index < 0) | (index >= buffer.data.nbytes // dtype.itemsize))
-            if buffer.inside is not None and dtype.itemsize == buffer.data.itemsize:
-                within = np.where(mine & ~wrong, index, 0)
-                wrong |= mine & ~buffer.inside[within]
-            if dtype.itemsize > buffer.data.itemsize:
-                offsets = (pointers - np.uint64(buffer.base)).view(np.int64)
-                if (misaligned := mine & (offsets % dtype.itemsize != 0)).any():
-                    lane = int(offsets[misaligned].flat[0])
-                    text = f"misaligned {kind} of {buffer.name}_ptr in program {self.program}: byte {lane}"
-                    raise Halt(Stop("out of bounds", text, self.site()))
-            if wrong.any():
-                self._refuse(kind, buffer, index[wrong], dtype)
-                bad |= wrong
+            left &= ~mine
+            elements = self._elements(buffer, pointers, dtype)
+            bad = mine & ((elements < 0) | (elements >= buffer.data.nbytes // dtype.itemsize))
+            crooked = mine & (pointers % np.uint64(dtype.itemsize) != 0)
+            if bad.any():
+                self._refuse(kind, buffer, elements[bad], dtype)
+            elif crooked.any():
+                offset = int(pointers[crooked][0]) - buffer.base
+                self._refuse_access(f"misaligned {kind} of {buffer.name}_ptr", f"at byte {offset}")
+            elif buffer.inside is not None and dtype.itemsize == buffer.data.itemsize:
+                bad = mine & ~buffer.inside[np.where(mine, elements, 0)]
+                if bad.any():
+                    self._refuse(kind, buffer, elements[bad], dtype)
+            bad |= crooked
+            good = mine & ~bad
             if self.record:
-                self._note(kind, buffer.name, index, mine, wrong)
-        wild = on & ~bad
-        for buffer in touched:
-            wild &= pointers >> np.uint64(REGION_BITS) != np.uint64(buffer.base >> REGION_BITS)
-        if wild.any():
-            text = f"{kind} in program {self.program} through a pointer that is no argument of the kernel"
-            raise Halt(Stop("out of bounds", text, self.site()))
-        if bad.any():
-            mask = on & ~bad
-            elements = np.where(mask, elements, 0)
-        else:
-            bad = None
-            elements = np.where(on, elements, 0)
-        return (touched[0] if len(touched) == 1 else None), elements, mask, bad
+                self._note(kind, buffer.name, elements, mine, bad)
+            if good.any():
+                parts.append(Part(buffer, elements[good], good))
+        if left.any():
+            self._refuse_access(kind, "through a pointer that is no argument of the kernel")
+        return parts
 
     def _refuse(self, kind: str, buffer: Buffer, elements: np.ndarray, dtype: np.dtype) -> None:
-        """Lanes are outside of the buffer: end the run, or remember it and go on while recording."""
         low, high = int(elements.min()), int(elements.max())
         which = f"element {low}" if low == high else f"elements {low}..{high}"
         size = buffer.data.nbytes // dtype.itemsize
-        if buffer.inside is not None and low >= 0 and high < size:
-            which += " lie between its elements,"
-        text = (
-            f"out-of-bounds {kind} of {buffer.name}_ptr in program {self.program}: {which}, "
-            f"it has {size if buffer.inside is None else buffer.tensor.numel()}"
-        )
+        if buffer.inside is not None and 0 <= low and high < size:
+            which += f" {'lies' if low == high else 'lie'} between its elements"
+        has = f"it has {size if buffer.inside is None else buffer.tensor.numel()}"
+        self._refuse_access(f"out-of-bounds {kind} of {buffer.name}_ptr", f"{which}, {has}", colon=True)
+
+    def _refuse_access(self, what: str, why: str, colon: bool = False) -> None:
+        """End the run, or remember why it should have ended and go on while recording."""
+        text = f"{what} in program {self.program}{':' if colon else ''} {why}"
         stop = Stop("out of bounds", text, self.site())
         if not self.record:
             raise Halt(stop)
@@ -334,99 +240,106 @@ class Memory:
 
     # ---- doing it, and taking notes
 
-    def _gather_mixed(self, pointers: np.ndarray, mask: np.ndarray | None, dtype: np.dtype) -> np.ndarray:
-        """Load through pointers into several buffers (``tl.where`` of two pointers, say)."""
-        on = np.ones(pointers.shape, bool) if mask is None else mask
-        values = np.zeros(pointers.shape, dtype)
-        for buffer in self.buffers:
-            mine = on & (pointers >> np.uint64(REGION_BITS) == np.uint64(buffer.base >> REGION_BITS))
-            if mine.any():
-                elements = np.where(mine, self._elements(buffer, pointers, dtype), 0)
-                values = np.where(mine, buffer.view(dtype)[elements], values)
-                self._count_load(buffer, elements, mine, dtype)
-        return values
+    def _count_load(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> None:
+        self.loads[buffer.name] = self.loads.get(buffer.name, 0) + index.size
+        self.bytes_moved += index.size * dtype.itemsize
+        if not buffer.is_output:
+            return
+        self._note_early(buffer, index, dtype)
+        self._note_conflict("read", buffer, index, self._foreign(buffer, index, dtype))
 
-    def _count_load(
-        self, buffer: Buffer, elements: np.ndarray, mask: np.ndarray | None, dtype: np.dtype
-    ) -> None:
-        count = elements.size if mask is None else int(np.count_nonzero(mask))
-        self.loads[buffer.name] = self.loads.get(buffer.name, 0) + count
-        self.bytes_moved += count * dtype.itemsize
-        if buffer.is_output and dtype.itemsize == buffer.data.itemsize:
-            index = elements.ravel() if mask is None else elements[mask]
-            self._note_early(buffer, index)
-            owner = buffer.writer[index]
-            foreign = (owner >= 0) & (owner != self.number)
-            if self.conflict is None and not self._used_atomics and foreign.any():
-                lane = int(foreign.argmax())
-                programs = (self.programs[int(owner[lane])], self.program)
-                self.conflict = Conflict(buffer.name, int(index[lane]), programs, self.site(), "read")
-
-    def _scatter(
-        self,
-        buffer: Buffer,
-        elements: np.ndarray,
-        values: np.ndarray,
-        mask: np.ndarray | None,
-        dtype: np.dtype,
-    ) -> None:
-        index, new = (elements.ravel(), values.ravel()) if mask is None else (elements[mask], values[mask])
+    def _scatter(self, buffer: Buffer, index: np.ndarray, new: np.ndarray, dtype: np.dtype) -> None:
         new = np.ascontiguousarray(new)
         self.bytes_moved += index.size * dtype.itemsize
         data = buffer.view(dtype)
         before = data[index]
         data[index] = new
         if not buffer.is_output:
-            if (_bits(before) != _bits(new)).any():
-                self.changed.setdefault(buffer.name, self.site())
+            self._note_change(buffer, before, new)
             return
-        if self.conflict is None:
-            self._look_for_conflict(buffer, index, before, new, data[index], dtype)
+        lost = _bits(data[index]) != _bits(new)
+        differs = _bits(before) != _bits(new)
+        self._note_conflict("write", buffer, index, lost, by_itself=True)
+        self._note_conflict("write", buffer, index, differs & self._foreign(buffer, index, dtype))
         self._own(buffer, index, dtype, self.number)
 
-    def _look_for_conflict(
+    def _update(
         self,
+        operation: Callable[..., np.ndarray],
         buffer: Buffer,
         index: np.ndarray,
-        before: np.ndarray,
-        new: np.ndarray,
-        after: np.ndarray,
+        operands: list[np.ndarray],
         dtype: np.dtype,
-    ) -> None:
-        """Two lanes of this store, or this program and an earlier one, disagree about an element."""
-        twice = _bits(after) != _bits(new)
-        if twice.any():
-            lane = int(twice.argmax())
-            both = (self.program, self.program)
-        elif dtype.itemsize == buffer.data.itemsize:
-            owner = buffer.writer[index]
-            clash = (owner >= 0) & (owner != self.number) & (_bits(before) != _bits(new))
-            if not clash.any():
-                return
-            lane = int(clash.argmax())
-            both = (self.programs[int(owner[lane])], self.program)
+        reads: bool,
+    ) -> np.ndarray:
+        """An atomic's work on one buffer; returns the elements as each lane found them."""
+        data = buffer.view(dtype)
+        before = data[index]
+        if reads and buffer.is_output:
+            self._note_early(buffer, index, dtype)
+        if len(np.unique(index)) == len(index):
+            found = before
+            data[index] = operation(before, *operands)
         else:
+            found = np.empty_like(before)
+            for lane, element in enumerate(index):
+                one = slice(lane, lane + 1)
+                found[lane] = data[element]
+                data[element] = operation(found[one], *(o[one] for o in operands))[0]
+        self.bytes_moved += 2 * index.size * dtype.itemsize
+        if not buffer.is_output:
+            self._note_change(buffer, before, data[index])
+            return found
+        stored = buffer.writer[index] >= 0  # atomics of several programs are no race
+        self._note_conflict("write", buffer, index, stored & self._foreign(buffer, index, dtype))
+        self._own(buffer, index, dtype, ATOMIC - self.number)
+        return found
+
+    def _foreign(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        """Which elements another program wrote, with nothing to order the two.
+
+        A program that has used an atomic before may have waited for the other: a lock, a counter.
+        """
+        if self._used_atomics or dtype.itemsize != buffer.data.itemsize:
+            return np.zeros(index.shape, bool)
+        owner = buffer.writer[index]
+        return (owner != NOBODY) & (owner != self.number) & (owner != ATOMIC - self.number)
+
+    def _note_conflict(
+        self, kind: str, buffer: Buffer, index: np.ndarray, where: np.ndarray, by_itself: bool = False
+    ) -> None:
+        """Keep the first race: this program and an earlier one, or two lanes of one store."""
+        if self.conflict is not None or not where.any():
             return
-        self.conflict = Conflict(buffer.name, int(index[lane]), both, self.site(), "write")
+        place = int(index[int(where.argmax())])
+        other = self.number
+        if not by_itself:
+            owner = int(buffer.writer[place])
+            other = owner if owner >= 0 else ATOMIC - owner
+        programs = (self.programs[other], self.program)
+        self.conflict = Conflict(buffer.name, buffer.element(place), programs, self.site(), kind)
+
+    def _note_change(self, buffer: Buffer, before: np.ndarray, after: np.ndarray) -> None:
+        if buffer.name not in self.changed and (_bits(before) != _bits(after)).any():
+            self.changed[buffer.name] = self.site()
+
+    def _note_early(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> None:
+        if (
+            buffer.name not in self.early_reads
+            and not buffer.written[_own_places(buffer, index, dtype)].all()
+        ):
+            self.early_reads[buffer.name] = self.site()
 
     def _own(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype, writer: int) -> None:
-        size = buffer.data.itemsize
-        if dtype.itemsize != size:  # through a cast pointer: translate to the buffer's own elements
-            first = index * dtype.itemsize // size
-            index = (first[:, None] + np.arange(max(1, dtype.itemsize // size))).ravel()
-        buffer.written[index] = True
-        buffer.writer[index] = writer
-
-    def _note_early(self, buffer: Buffer, index: np.ndarray) -> None:
-        if buffer.is_output and buffer.name not in self.early_reads and not buffer.written[index].all():
-            self.early_reads[buffer.name] = self.site()
+        places = _own_places(buffer, index, dtype)
+        buffer.written[places] = True
+        buffer.writer[places] = writer
 
     def _hole(self, pointers: np.ndarray, mask: np.ndarray, dtype: np.dtype, is_bfloat16: bool) -> np.ndarray:
         """The content of lanes that a mask switched off and nothing fills."""
-        lane = pointers.flat[int(mask.argmax())]
-        buffer = self._region(lane)
+        buffer = self._region(pointers.flat[int(mask.argmax())])
         site = self.site()
-        self.holes.setdefault(buffer.name if buffer else "?", site)
+        self.holes.setdefault(site, buffer.name if buffer else "?")
         poison = self.poison if self.poison_only in (None, site) else ZERO
         return poison.values(pointers.shape, dtype, is_bfloat16)
 
@@ -447,3 +360,12 @@ class Memory:
         buffer = self._region(pointers.flat[0]) if pointers.size else None
         if self.record and buffer is not None:
             self._note(kind, buffer.name, self._elements(buffer, pointers, dtype), mask, None)
+
+
+def _own_places(buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The buffer's own elements under those that a pointer cast to another type touches."""
+    size = buffer.data.itemsize
+    if dtype.itemsize == size:
+        return index
+    first = index * dtype.itemsize // size
+    return (first[:, None] + np.arange(max(1, dtype.itemsize // size))).ravel()

@@ -25,7 +25,8 @@ class Access:
 
     kind: ``"load"``, ``"store"`` or ``"atomic"``.
     argument: name of the tensor, without ``_ptr``.
-    elements: int64 index into the flattened tensor, one per lane, in the tile's shape.
+    elements: int64 index into the flattened tensor (into its storage, if it is not contiguous), one per
+        lane, in the tile's shape.
     mask: lanes switched on, same shape.
     bad: lanes switched on whose element lies outside the tensor, same shape.
     """
@@ -73,7 +74,7 @@ class Run:
     outputs: result tensors by name, as the kernel left them.
     changed: for inputs that the kernel wrote to, by name, where.
     written: for each output, bool per element.
-    holes: lines that load under a mask without ``other``, by argument name, where lanes were off.
+    holes: lines that load under a mask without ``other``, where lanes were off, to the argument's name.
     early_reads: lines that load output elements which nothing had written yet, by output name.
     loads: elements loaded, lane by lane, by argument name.
     bytes_moved: bytes loaded and stored by lanes that were on.
@@ -86,7 +87,7 @@ class Run:
     written: dict[str, np.ndarray] = field(default_factory=dict)
     changed: dict[str, Site] = field(default_factory=dict)
     conflict: Conflict | None = None
-    holes: dict[str, Site] = field(default_factory=dict)
+    holes: dict[Site, str] = field(default_factory=dict)
     early_reads: dict[str, Site] = field(default_factory=dict)
     loads: dict[str, int] = field(default_factory=dict)
     bytes_moved: int = 0

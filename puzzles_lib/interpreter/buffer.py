@@ -1,0 +1,86 @@
+"""A tensor argument as the kernel sees it, and what undefined values look like."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+NOBODY = -1  # nothing has stored to this element
+ATOMIC = -2  # the last writer was an atomic, which any number of programs may do
+
+
+@dataclass(frozen=True)
+class Poison:
+    """What lanes hold that a load's mask switched off and no ``other=`` fills.
+
+    A GPU leaves them undefined. ``name``: ``"nan"`` (and a bit pattern for integers), ``"huge"`` (large
+    values of both signs and another pattern, for code in which NaN gets lost), or ``"zero"``.
+    """
+
+    name: str
+
+    def values(self, shape: tuple[int, ...], dtype: np.dtype, is_bfloat16: bool) -> np.ndarray:
+        if self.name == "zero":
+            return np.zeros(shape, dtype)
+        if is_bfloat16:
+            pattern = np.array([0x7FC0] if self.name == "nan" else [0x7149, 0xF149], np.uint16)
+        elif dtype.kind == "f":
+            huge = {2: 6e4, 4: 1e30, 8: 1e300}[dtype.itemsize]
+            pattern = np.array([np.nan] if self.name == "nan" else [huge, -huge], dtype)
+        elif dtype.kind == "b":
+            pattern = np.array([self.name == "nan"])
+        else:
+            pattern = np.frombuffer(bytes([0xA5 if self.name == "nan" else 0x5A]) * dtype.itemsize, dtype)
+        return np.resize(pattern, shape)
+
+
+NAN, HUGE, ZERO = Poison("nan"), Poison("huge"), Poison("zero")
+
+
+@dataclass
+class Buffer:
+    """One tensor argument: elements of storage from its first to its last, at an invented address."""
+
+    name: str
+    tensor: torch.Tensor
+    base: int
+    is_output: bool
+    data: np.ndarray = field(init=False)  # flat view of the storage, shared with the tensor
+    order: np.ndarray | None = field(init=False)  # places of the tensor's elements in it, unless 0, 1, 2...
+    inside: np.ndarray | None = field(init=False)  # which places belong to the tensor, likewise
+    written: np.ndarray = field(init=False)
+    writer: np.ndarray = field(init=False)
+
+    def __post_init__(self):
+        tensor = self.tensor.detach()
+        span = 0
+        if tensor.numel():
+            span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+        flat = torch.as_strided(tensor, (span,), (1,), tensor.storage_offset())
+        if tensor.dtype == torch.bfloat16:
+            self.data = flat.view(torch.int16).numpy().view(np.uint16)
+        else:
+            self.data = flat.numpy()
+        self.order = self.inside = None
+        if not tensor.is_contiguous():
+            places = torch.as_strided(torch.arange(span), tensor.shape, tensor.stride(), 0)
+            self.order = places.reshape(-1).numpy()
+            self.inside = np.zeros(span, bool)
+            self.inside[self.order] = True
+        self.written = np.zeros(span, bool)
+        self.writer = np.full(span, NOBODY, np.int32)
+
+    def view(self, dtype: np.dtype) -> np.ndarray:
+        """The elements as ``dtype``, for a pointer that was cast to another type."""
+        if dtype == self.data.dtype:
+            return self.data
+        size = self.data.nbytes // dtype.itemsize * dtype.itemsize
+        return self.data.view(np.uint8)[:size].view(dtype)
+
+    def written_elements(self) -> np.ndarray:
+        """`written` by the tensor's own flat index."""
+        return self.written if self.order is None else self.written[self.order]
+
+    def element(self, place: int) -> int:
+        """The tensor's own flat index of a place in storage."""
+        return place if self.order is None else int((self.order == place).argmax())

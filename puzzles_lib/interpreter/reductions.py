@@ -1,0 +1,156 @@
+"""``tl.reduce`` and ``tl.associative_scan``, in a tree as on a GPU.
+
+Triton's interpreter sums bfloat16 by its raw bits, rounds float16 once where a GPU rounds at every step,
+and calls a combine function once per element. Here the function is called on whole halves: each call
+combines all neighbouring pairs, so 1024 elements take ten calls.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import triton.language as tl
+from triton.language import standard
+from triton.runtime.interpreter import TensorHandle
+from triton.runtime.jit import JITFunction
+
+from puzzles_lib.interpreter.rewrite import NotOneValue
+
+Arrays = list[np.ndarray]
+Combine = Callable[[Arrays, Arrays], Arrays]
+
+# NumPy's own, where it computes the same. tl.max and tl.min ignore NaN.
+_REDUCE = {
+    "_sum_combine": np.add,
+    "_elementwise_max": np.fmax,
+    "_elementwise_min": np.fmin,
+    "_xor_combine": np.bitwise_xor,
+    "_or_combine": np.bitwise_or,
+}
+_SCAN = {"_sum_combine": np.add, "_prod_combine": np.multiply}
+_ARG = {"_argmax_combine_tie_break_left": np.max, "_argmin_combine_tie_break_left": np.min}
+
+
+def reduce(twin: Callable, input, axis, combine_fn, keep_dims=False, **_):
+    """As ``tl.reduce``; ``twin`` turns a ``@triton.jit`` function into one that executes."""
+    inputs = input if isinstance(input, tuple | tl.tuple) else (input,)
+    axis, keep_dims = _plain(axis), _plain(keep_dims)
+    arrays = [t.handle.data for t in inputs]
+    rank = arrays[0].ndim
+    _check_axis(axis, rank)
+    arrays = [a.reshape(-1) if axis is None else np.moveaxis(a, axis, -1) for a in arrays]
+    if ufunc := _numpy(_REDUCE, combine_fn, inputs):
+        results = [ufunc.reduce(arrays[0], axis=-1, dtype=arrays[0].dtype)]
+    elif best := _numpy(_ARG, combine_fn, inputs):
+        values, index = arrays
+        value = best(values, -1)
+        last = np.iinfo(index.dtype).max
+        results = [value, np.where(values == value[..., None], index, last).min(-1)]
+    else:
+        results = _by_blocks_or_elements(_fold, _combine(twin, combine_fn, inputs), arrays)
+    if keep_dims:
+        places = tuple(range(rank)) if axis is None else axis
+        results = [np.expand_dims(r, places) for r in results]
+    return _tensors(results, inputs, input)
+
+
+def scan(twin: Callable, input, axis, combine_fn, reverse=False, **_):
+    """As ``tl.associative_scan``."""
+    inputs = input if isinstance(input, tuple | tl.tuple) else (input,)
+    axis, step = _plain(axis), -1 if _plain(reverse) else 1
+    _check_axis(axis, inputs[0].handle.data.ndim)
+    arrays = [np.moveaxis(t.handle.data, axis, -1)[..., ::step] for t in inputs]
+    if ufunc := _numpy(_SCAN, combine_fn, inputs):
+        results = [ufunc.accumulate(arrays[0], axis=-1, dtype=arrays[0].dtype)]
+    else:
+        results = _by_blocks_or_elements(_prefixes, _combine(twin, combine_fn, inputs), arrays)
+    return _tensors([np.moveaxis(r[..., ::step], -1, axis) for r in results], inputs, input)
+
+
+def _fold(combine: Combine, arrays: Arrays) -> Arrays:
+    """All elements of the last axis in one, neighbours first."""
+    while arrays[0].shape[-1] > 1:
+        arrays = combine([a[..., 0::2] for a in arrays], [a[..., 1::2] for a in arrays])
+    return [a[..., 0] for a in arrays]
+
+
+def _prefixes(combine: Combine, arrays: Arrays) -> Arrays:
+    """Each element combined with all before it (Hillis and Steele, CACM 29(12), 1986)."""
+    step = 1
+    while step < arrays[0].shape[-1]:
+        # The first lanes have nobody at that distance; what they compute is thrown away.
+        left = [np.concatenate([a[..., :step], a[..., :-step]], -1) for a in arrays]
+        new = combine(left, arrays)
+        arrays = [
+            np.concatenate([a[..., :step], n[..., step:]], -1) for a, n in zip(arrays, new, strict=True)
+        ]
+        step *= 2
+    return arrays
+
+
+def _by_blocks_or_elements(method: Callable, combine: Combine, arrays: Arrays) -> Arrays:
+    """A combine function may branch on its values; then it is called element by element."""
+    try:
+        return method(combine, arrays)
+    except NotOneValue:
+
+        def one_by_one(left: Arrays, right: Arrays) -> Arrays:
+            results = [np.empty_like(a) for a in left]
+            for place in np.ndindex(left[0].shape):
+                one = combine([a[place][None] for a in left], [a[place][None] for a in right])
+                for result, value in zip(results, one, strict=True):
+                    result[place] = value.item()
+            return results
+
+        return method(one_by_one, arrays)
+
+
+def _combine(twin: Callable, function: JITFunction, inputs: tuple[tl.tensor, ...]) -> Combine:
+    run = twin(function)
+
+    def combine(left: Arrays, right: Arrays) -> Arrays:
+        results = run(
+            *(_tensor(a, t.dtype) for side in (left, right) for a, t in zip(side, inputs, strict=True))
+        )
+        results = results if isinstance(results, tuple | tl.tuple) else (results,)
+        shape = left[0].shape
+        return [
+            np.broadcast_to(r.handle.data, shape).astype(a.dtype) for r, a in zip(results, left, strict=True)
+        ]
+
+    return combine
+
+
+def _numpy(
+    table: dict[str, Callable], function: JITFunction, inputs: tuple[tl.tensor, ...]
+) -> Callable | None:
+    """NumPy's equivalent of a combine function, where the dtype and the values allow it."""
+    name = function.__name__
+    if name not in table or getattr(standard, name, None) is not function:
+        return None
+    dtype = inputs[0].dtype
+    if dtype.is_bf16() or dtype.is_fp8() or (name == "_sum_combine" and (dtype.is_fp16() or dtype.is_bool())):
+        return None
+    if table is _ARG and dtype.is_floating() and np.isnan(inputs[0].handle.data).any():
+        return None
+    return table[name]
+
+
+def _tensor(data: np.ndarray, dtype: tl.dtype) -> tl.tensor:
+    if data.ndim == 0:
+        return tl.tensor(TensorHandle(data.reshape(1), dtype), dtype)
+    return tl.tensor(TensorHandle(data, dtype), tl.block_type(dtype, list(data.shape)))
+
+
+def _tensors(results: Arrays, inputs: tuple[tl.tensor, ...], like: object) -> object:
+    made = tuple(_tensor(np.asarray(r), t.dtype) for r, t in zip(results, inputs, strict=True))
+    return made if isinstance(like, tuple | tl.tuple) else made[0]
+
+
+def _plain(value: object) -> object:
+    value = value.value if isinstance(value, tl.constexpr) else value
+    return int(value) if isinstance(value, tl.tensor) else value
+
+
+def _check_axis(axis: int | None, rank: int) -> None:
+    if axis is not None and not -rank <= axis < rank:
+        raise ValueError(f"axis {axis} of a block that has {rank}")
