@@ -82,6 +82,51 @@ def sign(codes: tuple[int, ...] = CODES) -> Picture:
     )
 
 
+def fold(codes: tuple[int, ...] = CODES) -> Picture:
+    """Two words, their fields along a new axis, and that axis folded into the row."""
+    second = tuple(range(8))
+    figure, ax = new_sheet(21, 7.4)
+    pair = (codes, second)
+    colors = (GROUPS[0], GROUPS[1])
+    left = 4.4
+    words = cells(ax, [pack(c) for c in pair], x=left, y=0.6, width=3.6, colors=colors, title="words")
+    ax.text(words.right + 0.4, 1.1, "[1, 2]", ha="left", va="center", fontsize=10, color=INK)
+    fields = cells(
+        ax,
+        [list(c) for c in pair],
+        x=left,
+        y=2.7,
+        colors=[[color] * 8 for color in colors],
+        title="fields",
+        index=[f"{i}" for i in range(8)],
+    )
+    ax.text(
+        fields.right + 0.4,
+        3.7,
+        "[1, 2, 8]: a new axis, field i",
+        ha="left",
+        va="center",
+        fontsize=10,
+        color=INK,
+    )
+    flat = cells(
+        ax,
+        [*codes, *second],
+        x=left,
+        y=6.0,
+        colors=[color for color in colors for _ in range(8)],
+        title="w",
+        index=[f"{k}" for k in range(16)],
+    )
+    ax.text(flat.right, 5.2, "[1, 16], k above", ha="right", va="bottom", fontsize=10, color=INK)
+    return Picture(
+        figure,
+        f"Two words, {pack(codes)} and {pack(second)}, of shape [1, 2]. Shifted by 0, 4, ... 28 along a new "
+        f"last axis they are the fields {list(codes)} and {list(second)}, shape [1, 2, 8]. Reshaped to [1, "
+        f"16] these stand in the order of k: field i of word j lands at 8j + i.",
+    )
+
+
 def dequantise(codes: tuple[int, ...] = CODES) -> Picture:
     """Codes, minus offset, times scale: one word with GROUP = 4."""
     group, offsets, scales = 4, (3, 7), (0.5, 0.25)
@@ -201,14 +246,14 @@ def _span(ax: Axes, left: float, right: float, y: float, text: str, above: bool 
 # ---- the road's end
 
 _CHAPTERS = (
-    ("01", "blocks", r"tl\.(load|store|arange)\("),
-    ("02", "broadcasting", r"None"),
+    ("01", "blocks", r"tl\.(load|store|arange)\(|\bmask\w* ="),
+    ("02", "broadcasting", r"None|\boffs_\w+ \*|\) & \("),
     ("03", "fusion", r"\w - \w"),
     ("04", "loops", r"^\s*for "),
     ("05", "dot", r"tl\.dot\("),
     ("06", "padding", r"other="),
     ("07", "accumulator", r"\bacc\b"),
-    ("08", "bits", r">>|% 8|// 8"),
+    ("08", "words, groups", r">>|% 8|// 8|GROUP|\bgroups\b"),
 )
 _WIDEST = 96  # characters of a line that are shown
 
@@ -255,4 +300,4 @@ def road(kernel: object) -> Picture:
     )
 
 
-__all__ = ["dequantise", "groups", "pack", "road", "sign", "word"]
+__all__ = ["dequantise", "fold", "groups", "pack", "road", "sign", "word"]

@@ -55,7 +55,7 @@ QUANTIZED_MATMUL = Puzzle(
             fill={"weight": all_bits_set, "offset": zeros},
         ),
         # a layer and one token
-        Case(M=64, N=1, K=512, GROUP=32, BLOCK_M=64, BLOCK_N=16, BLOCK_K=256),
+        Case(M=64, N=1, K=256, GROUP=32, BLOCK_M=64, BLOCK_N=16, BLOCK_K=64),
     ),
 )  # fmt: skip
 

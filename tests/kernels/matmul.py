@@ -795,9 +795,7 @@ WRONG = [
     Wrong(BATCHED_MATMUL, stores_to_all_batches, "race: two programs"),
     Wrong(BATCHED_MATMUL, hard_coded_k, "wrong values in z"),
     Wrong(BATCHED_MATMUL, arange_over_k, "the compiler refuses this kernel:"),
-    Wrong(
-        BATCHED_MATMUL, torch_in_the_kernel, "the compiler refuses this kernel: the kernel calls torch.matmul"
-    ),
+    Wrong(BATCHED_MATMUL, torch_in_the_kernel, "the compiler refuses this kernel: torch.matmul"),
     Wrong(BATCHED_MATMUL, spec_in_the_kernel, "the compiler refuses this kernel: the kernel calls spec"),
     Wrong(BATCHED_MATMUL, leftover_print, "the compiler refuses this kernel:"),
 ]
