@@ -338,10 +338,12 @@ def access_map(
     count = math.prod(grid)
     colors = _program_colors(count)
     panels = [_MapPanel(tensor, grid, colors) for tensor in tensors]
-    scale = _common_cell(panels)
+    strips = [panel.own_cell() for panel in panels if panel.is_strip]
+    grids = [panel.own_cell() for panel in panels if not panel.is_strip]
+    if len(grids) > 2:  # so that three fit beside each other
+        grids += [2.1 / p.codes.shape[1] for p in panels if not p.is_strip and len(p.canvas.slices) == 1]
     for panel in panels:
-        panel.measure(scale)
-    legend = _Legend(panels, grid, program, colors)
+        panel.measure(min(strips if panel.is_strip else grids), beside=not panel.is_strip and len(grids) > 1)
     programs = f"{count} program{'s' * (count != 1)}"
     if len(grid) > 1:
         programs = f"{' × '.join(str(n) for n in grid)} = {programs}"
@@ -443,9 +445,30 @@ class _Canvas:
         )
         self.slices = sorted(ranked[:most_slices])
         self.hidden = len(slices) - len(self.slices)
-        self.gap = 1 + self.slice_columns // 16
-        self.columns = len(self.slices) * (self.slice_columns + self.gap) - self.gap
+        self.gap = 1 + self.slice_columns // 16  # between slices beside each other
         self.step = max(self.steps)
+        self._arrange(self.rows, self.gap + 2)
+
+    def _arrange(self, slice_rows: int, gap: int) -> None:
+        """As many slices beside each other as make the cells largest."""
+
+        def cell(across: int) -> float:
+            down = math.ceil(len(self.slices) / across)
+            return min(
+                WIDEST / (across * (self.slice_columns + self.gap)), TALLEST / (down * (slice_rows + gap))
+            )
+
+        self.across = max(range(1, len(self.slices) + 1), key=lambda n: (cell(n), n))
+        down = math.ceil(len(self.slices) / self.across)
+        # Between lines of slices there is room for their names and column numbers: 0.4 inches.
+        gap = max(gap, math.ceil(0.45 / min(0.2, cell(self.across)))) if down > 1 else gap
+        self.corners = []  # row and column of each slice
+        for number in range(len(self.slices)):
+            line, position = divmod(number, self.across)
+            self.corners.append((line * (slice_rows + gap), position * (self.slice_columns + self.gap)))
+        self.slice_rows = slice_rows
+        self.rows = down * (slice_rows + gap) - gap
+        self.columns = self.across * (self.slice_columns + self.gap) - self.gap
 
     def place(self, coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Canvas row and column of [n, axes] coordinates, and which of them are on the canvas."""
@@ -457,11 +480,14 @@ class _Canvas:
         row = (coordinates[:, -2] - self.row_low) // self.steps[0]
         inner = (coordinates[:, -1] - self.column_low) // self.steps[1]
         which = self._slice_of(coordinates)
-        position = np.full(len(coordinates), -1)
-        for number, index in enumerate(self.slices):
-            position[which == index] = number
-        shown = (position >= 0) & (row >= 0) & (row < self.rows) & (inner >= 0) & (inner < self.slice_columns)
-        return row, position * (self.slice_columns + self.gap) + inner, shown
+        shown = (row >= 0) & (row < self.slice_rows) & (inner >= 0) & (inner < self.slice_columns)
+        known = np.zeros(len(coordinates), bool)
+        for index, (corner_row, corner_column) in zip(self.slices, self.corners, strict=True):
+            here = which == index
+            known |= here
+            row[here] += corner_row
+            inner[here] += corner_column
+        return row, inner, shown & known
 
     def _slice_of(self, coordinates: np.ndarray) -> np.ndarray:
         which = np.zeros(len(coordinates), int)
@@ -500,6 +526,8 @@ class _MapPanel:
         self.tensor, self.grid, self.colors = tensor, grid, colors
         axes = max(len(tensor.shape), 1)
         masked, bad = tensor.masked.reshape(-1, axes), tensor.bad.reshape(-1, axes)
+        if len(tensor.shape) > 2:  # no slices for lanes that are merely masked off
+            masked = masked[((masked[:, :-2] >= 0) & (masked[:, :-2] < tensor.shape[:-2])).all(1)]
         near = _near(np.concatenate([masked, bad]), tensor.shape)
         prefer = tensor.outlined.reshape(math.prod(tensor.shape[:-2]), -1).any(1)
         self.canvas = _Canvas(tensor.shape, near, prefer)
@@ -517,15 +545,23 @@ class _MapPanel:
     def is_strip(self) -> bool:
         return self.canvas.wrapped
 
-    def measure(self, scale: float) -> None:
-        """Sizes in inches, for cells of a grid of ``scale`` inches."""
+    def own_cell(self) -> float:
+        """Width of a cell in inches, were this panel alone."""
         rows, columns = self.codes.shape
         if self.is_strip:
-            self.cell = np.array([min(0.3, WIDEST / columns), min(0.3, 2.4 / rows)])
-        else:
-            self.cell = np.array([scale, scale])
+            return min(0.3, WIDEST / columns)
+        return min(0.2, (WIDEST if len(self.canvas.slices) > 1 else 3.4) / columns, TALLEST / rows)
+
+    def measure(self, common: float, beside: bool) -> None:
+        """Sizes in inches. Panels of a kind share the ``common`` width of a cell, so that their sizes
+        compare, except those that would be tiny. ``beside``: leave room for a panel to the right.
+        """
+        rows, columns = self.codes.shape
+        enough = (1.5 if self.is_strip else 0.8) / max(rows, columns)
+        width = min(self.own_cell(), max(common, enough))
+        self.cell = np.array([width, min(0.3, 2.4 / rows) if self.is_strip else width])
         self.width, self.height = columns * self.cell[0], rows * self.cell[1]
-        self.lines = self._lines(max(self.width, 2.5))
+        self.lines = self._lines(max(self.width, 2.5 if beside else 5.0))
         texts = [_text_width(text, bold=alarm) for text, alarm in self.lines]
         self.text_width = max([*texts, _text_width(self.heading, 11, bold=True)])
         has_slices = not self.is_strip and len(self.tensor.shape) > 2
@@ -618,11 +654,13 @@ class _MapPanel:
         """A cross on each bad cell, or where they are small, on every so many of them."""
         every = np.maximum(1, np.ceil(0.09 / self.cell).astype(int))
         row, column = np.nonzero(self.bad)
-        on_lattice = (row - row.min()) % every[1] == (every[1] - 1) // 2
-        on_lattice &= (column - column.min()) % every[0] == (every[0] - 1) // 2
+        on_lattice = (row - row.min()) % every[1] == 0
+        on_lattice &= (column - column.min()) % every[0] == 0
         if not on_lattice.any():
             on_lattice[len(row) // 2] = True
-        points = self.corner + np.stack([column, row], 1)[on_lattice] * self.cell + self.cell / 2
+        extent = np.array([column.max() - column.min() + 1, row.max() - row.min() + 1])
+        middle = np.minimum(every, extent) / 2
+        points = self.corner + (np.stack([column, row], 1)[on_lattice] + middle) * self.cell
         size = min(7.0, 0.62 * 72 * min(self.cell * every))
         ax.plot(*points.T, "x", color="white", ms=size, mew=1.5, zorder=5.2)
 
@@ -644,7 +682,7 @@ class _MapPanel:
                 ax.text(*point, text, ha="center", va="center", fontsize=9, color=ink, zorder=6)
 
 
-WIDEST = 7.0  # inches, of a panel
+WIDEST, TALLEST = 7.0, 3.2  # inches, of a panel
 
 
 def _near(coordinates: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -663,19 +701,6 @@ def _near(coordinates: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         )
         near &= (coordinates[:, axis] >= -room) & (coordinates[:, axis] < size + room)
     return coordinates[near]
-
-
-def _common_cell(panels: Sequence[_MapPanel]) -> float:
-    """Inches per cell of all grids alike, so that their sizes compare."""
-    grids = [p.codes.shape for p in panels if not p.is_strip]
-    if not grids:
-        return 0.2
-    widest = 3.4 if len(grids) < 3 else 2.1
-    single = [p.codes.shape[1] for p in panels if not p.is_strip and len(p.canvas.slices) == 1]
-    several = [p.codes.shape[1] for p in panels if not p.is_strip and len(p.canvas.slices) > 1]
-    bounds = [0.2, 3.2 / max(rows for rows, _ in grids)]
-    bounds += [widest / n for n in single] + [WIDEST / n for n in several]
-    return min(bounds)
 
 
 class _Legend:
@@ -944,19 +969,19 @@ def _ticks(ax: Axes, corner, cell, shape: tuple[int, ...], dims: Sequence[str], 
             number = (canvas.start + row * canvas.columns) * canvas.step
             ax.text(left, corner[1] + (row + 0.5) * cell[1], str(number), ha="right", va="center", **small)
         return
-    for index in _round_numbers(math.ceil(shape[-2] / canvas.steps[0]), cell[1], 0.3):
-        down = corner[1] + (index + 0.5 - canvas.row_low / canvas.steps[0]) * cell[1]
-        ax.text(left, down, str(index * canvas.steps[0]), ha="right", va="center", **small)
     for number, which in enumerate(canvas.slices):
-        offset = number * (canvas.slice_columns + canvas.gap)
+        row, column = canvas.corners[number]
+        x, y = corner[0] + column * cell[0], corner[1] + row * cell[1]
+        if column == 0:
+            for index in _round_numbers(math.ceil(shape[-2] / canvas.steps[0]), cell[1], 0.3):
+                down = y + (index + 0.5 - canvas.row_low / canvas.steps[0]) * cell[1]
+                ax.text(left, down, str(index * canvas.steps[0]), ha="right", va="center", **small)
         for index in _round_numbers(math.ceil(shape[-1] / canvas.steps[1]), cell[0], 0.4):
-            column = offset + index + 0.5 - canvas.column_low / canvas.steps[1]
-            text = str(index * canvas.steps[1])
-            ax.text(corner[0] + column * cell[0], above, text, ha="center", va="bottom", **small)
+            right = x + (index + 0.5 - canvas.column_low / canvas.steps[1]) * cell[0]
+            ax.text(right, y - 0.06, str(index * canvas.steps[1]), ha="center", va="bottom", **small)
         if len(shape) > 2:
-            name = dims[0] if len(shape) == 3 and dims else "slice"
-            place = (corner[0] + offset * cell[0], above - 0.17)
-            ax.text(*place, f"{name} {which}", ha="left", va="bottom", fontsize=9, color=INK)
+            name = f"{dims[0]}={which}" if len(shape) == 3 and dims else f"slice {which}"
+            ax.text(x, y - 0.23, name, ha="left", va="bottom", fontsize=9, color=INK)
 
 
 def _round_numbers(count: int, cell: float, apart: float) -> list[int]:

@@ -235,7 +235,7 @@ def tensor_map(
     numbers = set()
     for access in drawn:
         number = int(np.ravel_multi_index(access.program[: len(grid)], grid))
-        on = access.mask & ~access.bad
+        on = access.mask & ~access.bad & (access.elements >= 0) & (access.elements < size)
         elements = access.elements[on]
         lanes += int(on.sum())
         masked_off += int((~access.mask).sum())
