@@ -333,7 +333,7 @@ def access_map(
     program: the outlined one, None for none.
     title: what was run. note: a line of small print below it.
 
-    An axis longer than 128 is shown at a reduced resolution, which its panel says.
+    An axis longer than 256 is shown at a reduced resolution, which its panel says.
     """
     count = math.prod(grid)
     colors = _program_colors(count)
@@ -344,7 +344,7 @@ def access_map(
         grids += [2.1 / p.codes.shape[1] for p in panels if not p.is_strip and len(p.canvas.slices) == 1]
     for panel in panels:
         panel.measure(min(strips if panel.is_strip else grids), beside=not panel.is_strip and len(grids) > 1)
-    programs = f"{count} program{'s' * (count != 1)}"
+    programs = plural(count, "program")
     if len(grid) > 1:
         programs = f"{' × '.join(str(n) for n in grid)} = {programs}"
     sizes = [(panel.total_width, panel.total_height) for panel in panels]
@@ -357,7 +357,8 @@ def access_map(
 
 
 MOST_COLORS = 8  # so many programs get a color each; more get an ordered scale
-LONGEST = 128  # cells along an axis of a panel
+LONGEST = 256  # cells along an axis of a panel
+LINE_LENGTH = 128  # cells in a line of a strip, at most
 # Without vermilion, black and grey: those mark lanes out of bounds, the outline and shared elements.
 PROGRAM_COLORS = (
     PALETTE[2],
@@ -370,6 +371,11 @@ PROGRAM_COLORS = (
     "#8c6239",
 )
 BAD = PALETTE[6]
+
+
+def plural(number: int, thing: str) -> str:
+    """``1 lane``, ``2 lanes``."""
+    return f"{number} {thing}{'s' * (number != 1)}"
 
 
 def program_name(program: Sequence[int], axes: int) -> str:
@@ -413,17 +419,16 @@ class _Canvas:
         end = max([size, *(around[:, 0] + 1)]) if len(around) else size
         span = end - min(first, 0)
         self.step = 1
-        if span <= LONGEST:
+        if span <= LINE_LENGTH:
             self.columns = max(span, 1)
         else:
-            self.columns = 64 if span <= 8 * 64 else LONGEST
+            self.columns = 64 if span <= 8 * 64 else LINE_LENGTH
             while span > 16 * self.columns * self.step:
                 self.step *= 2
         self.steps = (1, self.step)
-        start = 0 if first >= 0 else (first if span <= LONGEST else first // self.columns * self.columns)
+        start = min(first, 0) if span <= LINE_LENGTH else min(first, 0) // self.columns * self.columns
         self.start = start // self.step
-        self.rows = math.ceil((end // self.step + (end % self.step > 0) - self.start) / self.columns)
-        self.rows = max(self.rows, 1)
+        self.rows = max(1, math.ceil((math.ceil(end / self.step) - self.start) / self.columns))
         self.slices, self.hidden, self.row_low, self.column_low = [0], 0, 0, 0
 
     def _lay_grid(self, around: np.ndarray, prefer: np.ndarray, most_slices: int) -> None:
@@ -529,6 +534,11 @@ class _MapPanel:
         if len(tensor.shape) > 2:  # no slices for lanes that are merely masked off
             masked = masked[((masked[:, :-2] >= 0) & (masked[:, :-2] < tensor.shape[:-2])).all(1)]
         near = _near(np.concatenate([masked, bad]), tensor.shape)
+        self.too_far = [
+            kind
+            for kind, places in (("masked-off lanes", masked), ("lanes out of bounds", bad))
+            if len(_near(places, tensor.shape)) < len(places)
+        ]
         prefer = tensor.outlined.reshape(math.prod(tensor.shape[:-2]), -1).any(1)
         self.canvas = _Canvas(tensor.shape, near, prefer)
         codes = np.where(tensor.sharers > 1, SHARED + tensor.sharers, tensor.owner).astype(np.int64)
@@ -550,7 +560,8 @@ class _MapPanel:
         rows, columns = self.codes.shape
         if self.is_strip:
             return min(0.3, WIDEST / columns)
-        return min(0.2, (WIDEST if len(self.canvas.slices) > 1 else 3.4) / columns, TALLEST / rows)
+        alone = len(self.canvas.slices) > 1 or columns > 3 * rows
+        return min(0.2, (WIDEST if alone else 3.4) / columns, TALLEST / rows)
 
     def measure(self, common: float, beside: bool) -> None:
         """Sizes in inches. Panels of a kind share the ``common`` width of a cell, so that their sizes
@@ -559,9 +570,12 @@ class _MapPanel:
         rows, columns = self.codes.shape
         enough = (1.5 if self.is_strip else 0.8) / max(rows, columns)
         width = min(self.own_cell(), max(common, enough))
-        self.cell = np.array([width, min(0.3, 2.4 / rows) if self.is_strip else width])
+        if self.is_strip:
+            self.cell = np.array([width, min(0.3, 2.4 / rows)])
+        else:  # squares, but drawn out where a side would be thin
+            self.cell = np.array([max(width, min(0.2, 0.5 / columns)), max(width, min(0.2, 0.7 / rows))])
         self.width, self.height = columns * self.cell[0], rows * self.cell[1]
-        self.lines = self._lines(max(self.width, 2.5 if beside else 5.0))
+        self.lines = self._lines(max(self.width, 3.0 if beside else 5.0))
         texts = [_text_width(text, bold=alarm) for text, alarm in self.lines]
         self.text_width = max([*texts, _text_width(self.heading, 11, bold=True)])
         has_slices = not self.is_strip and len(self.tensor.shape) > 2
@@ -574,7 +588,8 @@ class _MapPanel:
     def heading(self) -> str:
         tensor = self.tensor
         sizes = [
-            dim if dim == str(n) else f"{dim}={n}" for dim, n in zip(tensor.dims, tensor.shape, strict=True)
+            f"{dim}={n}" if len(dim) <= 8 and dim != str(n) else str(n)
+            for dim, n in zip(tensor.dims, tensor.shape, strict=True)
         ]
         return f"{tensor.name}  [{', '.join(sizes)}]  {tensor.verb}"
 
@@ -586,7 +601,8 @@ class _MapPanel:
             each = f"{steps[1]}" if self.is_strip else " × ".join(str(s) for s in steps)
             facts.append(f"reduced: each square is {each} elements")
         if self.canvas.hidden:
-            facts.append(f"{self.canvas.hidden} more slices are not shown")
+            facts.append(f"not shown: {plural(self.canvas.hidden, 'more slice')}")
+        facts += [f"some {kind} are too far out to be drawn" for kind in self.too_far]
         lines = [(line, False) for fact in facts for line in _wrap(fact, width)]
         if self.tensor.alarm:
             lines += [(line, True) for line in _wrap(f"✕ {self.tensor.alarm}", width, bold=True)]
@@ -753,7 +769,7 @@ class _Legend:
             _write(ax, x + 0.28, y + 0.12, text)
         if self.has_scale:
             y = ax.get_ylim()[0] - self.ROW - 0.08
-            x = left + _text_width(self.ends[0]) + 0.05
+            x = left + _text_width(self.ends[0]) + 0.15
             _write(ax, left, y + 0.12, self.ends[0])
             colors = np.array([[to_rgb(c) for c in self.colors]])
             _image(ax, colors, (x, y), (self.SCALE / len(self.colors), 0.14))
@@ -762,7 +778,7 @@ class _Legend:
 
 def _map_alt(tensors: Sequence[TensorMap], grid, program, title: str, note: str) -> str:
     count = math.prod(grid)
-    parts = [f"Access map of {title}, {count} program{'s' * (count != 1)}."]
+    parts = [f"Access map of {title}, {plural(count, 'program')}."]
     for tensor in tensors:
         sizes = " by ".join(str(n) for n in tensor.shape) or "one number"
         parts.append(f"{tensor.name}, {sizes}, {tensor.verb}: {'; '.join(tensor.facts)}.")
@@ -770,9 +786,9 @@ def _map_alt(tensors: Sequence[TensorMap], grid, program, title: str, note: str)
             parts.append(f"Marked in red with crosses: {tensor.alarm}.")
         if program is not None:
             name = program_name(program, len(grid))
-            text = f"Outlined: program {name} touches {int(tensor.outlined.sum())} elements"
+            text = f"Outlined: program {name} touches {plural(int(tensor.outlined.sum()), 'element')}"
             if len(tensor.masked):
-                text += f", {len(tensor.masked)} lanes are hatched as masked off"
+                text += f", {plural(len(tensor.masked), 'lane')} hatched as masked off"
             parts.append(f"{text}.")
     return " ".join([*parts, note])
 
@@ -784,7 +800,7 @@ def error_map(got: object, want: object, name: str, wrong: object = None) -> Pic
     """Where a result is wrong: too high, too low, or not a number.
 
     got, want: tensors or arrays of one shape. name: of the result, such as ``"z"``.
-    wrong: bool per element; by default where the two differ by more than 16 roundings of got's dtype.
+    wrong: bool per element; by default where the two differ by more than 8 roundings of got's dtype.
 
     Raises ValueError for different shapes.
     """
@@ -794,9 +810,8 @@ def error_map(got: object, want: object, name: str, wrong: object = None) -> Pic
     exact_got, exact_want = got.astype(np.float64), want.astype(np.float64)
     if wrong is None:
         eps = np.finfo(got.dtype).eps if got.dtype.kind == "f" else 0.0
-        close = np.isclose(
-            exact_got, exact_want, rtol=16 * eps, atol=16 * eps * _scale(exact_want), equal_nan=True
-        )
+        near_zero = 2 * eps * _scale(exact_want)
+        close = np.isclose(exact_got, exact_want, rtol=8 * eps, atol=near_zero, equal_nan=True)
         wrong = ~close
     wrong = _as_array(wrong).astype(bool)
     nan = wrong & np.isnan(exact_got)
@@ -840,7 +855,7 @@ class _ErrorPanel:
             widest = 4.6 if len(self.shape) < 3 else WIDEST
             self.cell = np.full(2, min(0.26, widest / columns, 3.6 / rows))
         if self.canvas.hidden:
-            facts = [*facts, f"{self.canvas.hidden} more slices are not shown"]
+            facts = [*facts, f"not shown: {plural(self.canvas.hidden, 'more slice')}"]
         if self.canvas.step > 1:
             facts = [*facts, f"reduced: each square is up to {self.canvas.step} elements a side"]
         self.lines = facts

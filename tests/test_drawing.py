@@ -1,0 +1,267 @@
+"""Pictures say what they show: in their cells, in words beside them, and in their alt text."""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.colors import to_rgb
+from matplotlib.image import imread
+from matplotlib.patches import PathPatch, Rectangle
+
+from puzzles_lib.drawing import (
+    BAD,
+    PALETTE,
+    Picture,
+    TensorMap,
+    access_map,
+    arrow,
+    cells,
+    error_map,
+    new_figure,
+    new_sheet,
+    text_color,
+)
+
+
+def texts(figure) -> list[str]:
+    return [text.get_text() for ax in figure.axes for text in ax.texts]
+
+
+def pixels(picture: Picture) -> np.ndarray:
+    """The rendered picture, [rows, columns, 3] as bytes."""
+    return (imread(io.BytesIO(picture.png()))[..., :3] * 255).round().astype(int)
+
+
+def share(picture: Picture, color) -> float:
+    """How much of the picture has that color."""
+    wanted = (np.array(to_rgb(color)) * 255).round()
+    return float((np.abs(pixels(picture) - wanted).max(-1) <= 1).mean())
+
+
+def a_map(owner, sharers=None, masked=(), bad=(), outlined=None, **more) -> TensorMap:
+    owner = np.asarray(owner)
+    axes = max(owner.ndim, 1)
+    fields = {
+        "name": "x",
+        "dims": ("B", "M", "N")[-owner.ndim :],
+        "shape": owner.shape,
+        "verb": "loaded",
+        "owner": owner,
+        "sharers": (owner >= 0).astype(int) if sharers is None else np.asarray(sharers),
+        "outlined": np.zeros(owner.shape, bool) if outlined is None else np.asarray(outlined),
+        "masked": np.array(masked, int).reshape(-1, axes),
+        "bad": np.array(bad, int).reshape(-1, axes),
+    }
+    return TensorMap(**{**fields, **more})
+
+
+# ---- pictures and cells
+
+
+def test_a_picture_needs_alt_text_and_keeps_a_white_card():
+    with pytest.raises(ValueError, match="alt is empty"):
+        Picture(new_figure(1, 1), "")
+    html = Picture(new_figure(1, 1), 'a "b" <c>')._repr_html_()
+    assert 'alt="a &quot;b&quot; &lt;c&gt;"' in html and "background:white" in html
+
+
+def test_the_same_picture_has_the_same_bytes():
+    def make() -> bytes:
+        return access_map([a_map([0, 0, 1, -1], masked=[[4]])], (2,), (1,), "t").png()
+
+    assert make() == make()
+
+
+def test_cells_draw_each_value_where_they_say():
+    _, ax = new_sheet(8, 4)
+    made = cells(ax, [[1, 2.5], ["a", None]], x=2, y=1, width=1.5)
+    assert [text.get_text() for text in ax.texts] == ["1", "2.5", "a"]
+    assert [tuple(text.get_position()) for text in ax.texts] == [(2.75, 1.5), (4.25, 1.5), (2.75, 2.5)]
+    assert made.center(1, 0) == (2.75, 2.5)
+    assert made.top(0, 1) == (4.25, 1.0) and made.foot(0, 1) == (4.25, 2.0)
+    assert (made.right, made.bottom) == (5.0, 3.0)
+    assert ax.get_ylim()[0] > ax.get_ylim()[1], "y runs down"
+
+
+def test_cells_take_tensors_colors_hatches_and_labels():
+    _, ax = new_sheet(8, 3)
+    cells(
+        ax,
+        torch.tensor([1, -2]),
+        x=3,
+        y=1,
+        title="x",
+        index=True,
+        row_index=["m=0"],
+        colors=[PALETTE[5], None],
+        hatch=[None, "///"],
+    )
+    assert [text.get_text() for text in ax.texts] == ["1", "-2", "0", "1", "m=0", "x"]
+    first, second = (patch for patch in ax.patches if isinstance(patch, Rectangle))
+    assert first.get_facecolor()[:3] == PALETTE[5] and not first.get_hatch()
+    assert second.get_facecolor()[3] == 0 and second.get_hatch() == "///"
+    assert ax.texts[0].get_color() == "white"
+
+
+@pytest.mark.parametrize("values", [[[1, 2], [3]], [[[1]]], np.zeros((2, 2, 2))])
+def test_cells_refuse_what_is_no_grid(values):
+    with pytest.raises(ValueError, match="cells: "):
+        cells(new_sheet(2, 2)[1], values)
+
+
+def test_cells_refuse_colors_of_another_shape():
+    with pytest.raises(ValueError, match="one value or 1 x 3"):
+        cells(new_sheet(3, 1)[1], [1, 2, 3], colors=["red", "blue"])
+
+
+def test_an_arrow_carries_a_text():
+    figure, ax = new_sheet(3, 3)
+    arrow(ax, (0, 0), (2, 2), "copies")
+    assert texts(figure) == ["copies"] and len(ax.patches) == 1
+
+
+@pytest.mark.parametrize("fill", [*PALETTE, "white", "black", "#808080"])
+def test_text_reads_on_every_color(fill):
+    def luminance(color) -> float:
+        c = np.array(to_rgb(color))
+        linear = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+        return float(linear @ (0.2126, 0.7152, 0.0722))
+
+    light, dark = sorted((luminance(fill), luminance(text_color(fill))), reverse=True)
+    assert (light + 0.05) / (dark + 0.05) >= 4.0
+
+
+# ---- access maps
+
+
+def test_each_program_has_its_color_its_number_and_its_words():
+    picture = access_map([a_map([0] * 8 + [1] * 8)], (2,), (1,), "copy, N=16")
+    found = texts(picture.figure)
+    assert {"0", "1", "program 0", "program 1", "outlined: program 1", "copy, N=16"} <= set(found)
+    assert "x  [N=16]  loaded" in found
+    assert share(picture, PALETTE[2]) > 0.02 and share(picture, PALETTE[1]) > 0.02
+
+
+def test_untouched_and_shared_elements_are_told_apart():
+    picture = access_map([a_map([0] * 6 + [-1] * 6, sharers=[3] * 6 + [0] * 6)], (3,), None, "t")
+    found = texts(picture.figure)
+    assert "×3" in found and "×n: touched by n programs" in found and "not touched" in found
+    assert not any(text.startswith("outlined") for text in found)
+
+
+def test_lanes_out_of_bounds_are_marked_by_color_cross_and_words():
+    alarm = "4 lanes out of bounds: elements 8..11; it has 8"
+    clean = access_map([a_map([0] * 8)], (1,), (0,), "t")
+    picture = access_map([a_map([0] * 8, bad=[[8], [9], [10], [11]], alarm=alarm)], (1,), (0,), "t")
+    (ax,) = picture.figure.axes
+    assert share(clean, BAD) == 0 < share(picture, BAD)
+    crosses = [line for line in ax.lines if line.get_marker() == "x"]
+    assert sum(len(line.get_xdata()) for line in crosses) == 4 + 1  # and one in the legend
+    assert f"✕ {alarm}" in texts(picture.figure) and alarm in picture.alt
+
+
+def test_masked_lanes_are_hatched_inside_and_outside_the_tensor():
+    def hatched(picture: Picture) -> PathPatch:
+        (ax,) = picture.figure.axes
+        (patch,) = (p for p in ax.patches if isinstance(p, PathPatch) and p.get_hatch())
+        return patch
+
+    owner = np.zeros((2, 4), int)
+    inside = access_map([a_map(owner, masked=[[0, 3]])], (1,), (0,), "t")
+    beyond = access_map([a_map(owner, masked=[[0, 4], [0, 5]])], (1,), (0,), "t")
+    assert "masked-off lane of 0" in texts(inside.figure)
+    box, wide = hatched(inside).get_path().get_extents(), hatched(beyond).get_path().get_extents()
+    assert wide.width == pytest.approx(2 * box.width) and wide.x0 == pytest.approx(box.x1)
+
+
+def test_more_programs_than_colors_get_a_scale():
+    picture = access_map([a_map(np.arange(40))], (40,), (39,), "t")
+    found = texts(picture.figure)
+    assert "program 0" in found and "program 39, in launch order" in found
+    assert "40 programs" in found
+
+
+def test_slices_are_drawn_beside_each_other_and_capped():
+    owner = np.zeros((9, 3, 4), int)
+    outlined = np.zeros((9, 3, 4), bool)
+    outlined[7] = True
+    found = texts(access_map([a_map(owner, outlined=outlined)], (1,), (0,), "t").figure)
+    assert [text for text in found if text.startswith("B=")] == [f"B={i}" for i in (0, 1, 2, 3, 4, 7)]
+    assert "not shown: 3 more slices" in found
+
+
+@pytest.mark.parametrize("shape", [(5000,), (600, 40), (40, 600)])
+def test_large_tensors_are_reduced_and_say_so(shape):
+    owner = np.zeros(shape, int)
+    picture = access_map([a_map(owner)], (1,), (0,), "t")
+    assert any(text.startswith("reduced: each square is") for text in texts(picture.figure))
+    assert picture.figure.get_size_inches().max() < 10
+
+
+def test_a_reduced_map_still_shows_a_single_bad_lane():
+    picture = access_map([a_map(np.zeros((600, 600), int), bad=[[600, 0]], alarm="one")], (1,), (0,), "t")
+    assert share(picture, BAD) > 0
+
+
+def test_lanes_far_out_are_told_and_not_drawn():
+    picture = access_map([a_map([0] * 8, bad=[[10**12]], alarm="far")], (1,), (0,), "t")
+    assert "some lanes out of bounds are too far out to be drawn" in texts(picture.figure)
+    assert "✕ far" in texts(picture.figure)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0,), (1, 1), (2, 0), (3, 1, 1), (2, 2, 3, 4)])
+def test_every_shape_can_be_drawn(shape):
+    owner = np.zeros(shape, int)
+    tensor = a_map(owner, dims=tuple("ABCD"[: len(shape)]))
+    assert access_map([tensor], (1,), (0,), "t").png()
+
+
+def test_every_text_is_at_least_nine_points():
+    alarm = "4 lanes out of bounds: elements 8..11; it has 8"
+    tensor = a_map([0] * 8, bad=[[8], [9]], masked=[[10]], alarm=alarm, facts=("8 of 8 elements",))
+    big = a_map(np.arange(60).reshape(3, 4, 5) % 7)
+    figure = access_map([tensor, big], (9, 9), (8, 8), "a title", "a note").figure
+    assert min(text.get_fontsize() for ax in figure.axes for text in ax.texts) >= 9
+
+
+def test_nothing_is_left_in_pyplot():
+    import matplotlib.pyplot as plt
+
+    access_map([a_map([0] * 8)], (1,), (0,), "t").png()
+    assert plt.get_fignums() == []
+
+
+# ---- error maps
+
+
+def test_an_error_map_counts_places_and_names_what_is_wrong():
+    want = torch.arange(12.0).reshape(3, 4)
+    got = want.clone()
+    got[1, 2], got[2, 0], got[2, 1] = 99.0, -99.0, float("nan")
+    picture = error_map(got, want, "z")
+    assert picture.alt == (
+        "Error map of z, 3 by 4: 3 of 12 values are wrong; the first is z[1, 2]: got 99, want 6. "
+        "9 right, 1 too high, 1 too low, 1 not a number."
+    )
+    found = texts(picture.figure)
+    assert {"too high", "too low", "not a number", "right"} <= set(found)
+
+
+def test_an_error_map_forgives_rounding_and_equal_nans():
+    want = torch.tensor([1.0, float("nan"), float("inf")])
+    assert "0 of 3 values are wrong" in error_map(want + 1e-7, want, "z").alt
+    half = torch.tensor([1.0, 1000.0], dtype=torch.bfloat16)
+    assert "0 of 2 values are wrong" in error_map(half, half, "z").alt
+
+
+def test_an_error_map_is_exact_for_integers_and_takes_a_verdict():
+    want = torch.tensor([1, 2, 3], dtype=torch.int32)
+    got = torch.tensor([1, 2, 4], dtype=torch.int32)
+    assert "the first is z[2]: got 4, want 3" in error_map(got, want, "z").alt
+    assert "1 of 3" in error_map(got, want, "z", wrong=torch.tensor([True, False, False])).alt
+
+
+def test_an_error_map_needs_equal_shapes():
+    with pytest.raises(ValueError, match=r"got has shape \(2,\), want has \(3,\)"):
+        error_map(torch.zeros(2), torch.zeros(3), "z")
