@@ -64,7 +64,8 @@ SCALAR_FLASH_ATTENTION = Puzzle(
         Case(T=200, BLOCK_Q=128, BLOCK_K=64),  # ragged on both sides
         Case(T=90, BLOCK_Q=64, BLOCK_K=32, fill={"q": around_ten, "k": around_ten}),
         Case(T=70, BLOCK_Q=64, BLOCK_K=16, fill={"q": around_ten, "k": around_minus_ten}),
-        Case(T=100, BLOCK_Q=128, BLOCK_K=16, fill={"k": inputs.late_maximum}),
+        # a last block of one key, the largest; scores of a block that differ by more than 100
+        Case(T=97, BLOCK_Q=128, BLOCK_K=32, fill={"q": around_ten, "k": inputs.late_maximum}),
     ),
 )
 
@@ -99,7 +100,8 @@ FLASH_ATTENTION = Puzzle(
         Case(T=100, D=24, BLOCK_Q=32, BLOCK_K=64, BLOCK_D=32),  # ragged on every axis
         Case(T=90, D=4, BLOCK_Q=64, BLOCK_K=32, BLOCK_D=16, fill={"q": around_five, "k": around_ten}),
         Case(T=70, D=4, BLOCK_Q=32, BLOCK_K=16, BLOCK_D=16, fill={"q": around_five, "k": around_minus_ten}),
-        Case(T=75, D=16, BLOCK_Q=64, BLOCK_K=16, BLOCK_D=16, fill={"k": late_keys}),
+        # a last block of one key, the largest
+        Case(T=81, D=16, BLOCK_Q=64, BLOCK_K=16, BLOCK_D=16, fill={"k": late_keys}),
     ),
 )
 

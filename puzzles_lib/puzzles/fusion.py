@@ -10,6 +10,16 @@ from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.puzzles.chapter import Chapter
 
 
+def tiny(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Normal values times 1e-25: their products with `huge` ones are about 1, their quotients vanish."""
+    return (1e-25 * torch.randn(shape, generator=generator)).to(dtype)
+
+
+def huge(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Normal values times 1e25."""
+    return (1e25 * torch.randn(shape, generator=generator)).to(dtype)
+
+
 def mul_relu(x: Float32[Tensor, " N"], y: Float32[Tensor, " M"]) -> Float32[Tensor, "M N"]:
     """z[m, n] = max(x[n] * y[m], 0)"""
     return torch.relu(x[None, :] * y[:, None])
@@ -49,7 +59,7 @@ MUL_RELU_BACKWARD = Puzzle(
         Case(M=32, N=32, BLOCK_M=32, BLOCK_N=32),  # one program
         Case(M=64, N=96, BLOCK_M=32, BLOCK_N=16),  # several blocks on both axes
         Case(M=90, N=100, BLOCK_M=16, BLOCK_N=64),  # ragged on both axes
-        Case(M=9, N=70, BLOCK_M=16, BLOCK_N=32),  # fewer rows than a block
+        Case(M=9, N=70, BLOCK_M=16, BLOCK_N=32, fill={"x": tiny, "y": huge}),  # fewer rows than a block
         Case(M=40, N=33, BLOCK_M=32, BLOCK_N=32, fill={"x": inputs.zeros}),  # relu'(0) = 0 everywhere
     ),
     outputs=("dx",),
