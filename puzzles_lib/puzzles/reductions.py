@@ -10,16 +10,18 @@ from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.puzzles.chapter import Chapter
 
 
-def steep_rows(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Rows that climb 300 (even rows) or fall 300 (odd rows), each row 400 above the one before.
+def lone_peaks(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Rows in which one element stands 200 above the rest: the first, the last or an inner one, in turn.
 
-    exp() of a difference of 100 overflows float32, so the maximum of another row, or of one block
-    of the row, will not do in place of the row's own.
+    Each row lies 400 above the one before. exp() of a difference of 100 overflows float32, so neither
+    another row's maximum nor that of a part of the row will do in place of the row's own.
     """
-    *rows, columns = shape
-    climb = torch.linspace(-150.0, 150.0, columns) + torch.randn(shape, generator=generator)
-    row = torch.arange(torch.Size(rows).numel()).reshape(*rows, 1)
-    return (torch.where(row % 2 == 0, climb, climb.flip(-1)) + 400.0 * row).to(dtype)
+    columns = shape[-1]
+    values = torch.randn(shape, generator=generator)
+    for i, row in enumerate(values.view(-1, columns)):
+        row += 400.0 * i
+        row[(0, columns - 1, columns * 3 // 4)[i % 3]] += 200.0
+    return values.to(dtype)
 
 
 def masked_start(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
@@ -44,7 +46,7 @@ LONG_SUM = Puzzle(
         Case(M=8, N=256, BLOCK_M=2, BLOCK_N=64),  # several programs, rows and blocks
         Case(M=5, N=200, BLOCK_M=4, BLOCK_N=64),  # ragged on both axes
         Case(M=3, N=20, BLOCK_M=8, BLOCK_N=32),  # fewer rows, and columns, than a block
-        Case(M=10, N=300, BLOCK_M=8, BLOCK_N=128, fill={"x": inputs.large}),
+        Case(M=10, N=257, BLOCK_M=8, BLOCK_N=128, fill={"x": inputs.large}),  # a last block of one column
     ),
 )
 
@@ -68,12 +70,12 @@ LONG_SOFTMAX = Puzzle(
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
     cases=(
         Case(M=1, N=32, BLOCK_M=1, BLOCK_N=32),  # one program, one row, one block
-        Case(M=4, N=256, BLOCK_M=2, BLOCK_N=64),  # several programs, rows and blocks
+        Case(M=64, N=48, BLOCK_M=32, BLOCK_N=16),  # several programs, rows and blocks
         Case(M=5, N=200, BLOCK_M=4, BLOCK_N=64),  # ragged on both axes
         Case(M=3, N=150, BLOCK_M=4, BLOCK_N=128, fill={"x": inputs.large}),
         Case(M=3, N=150, BLOCK_M=4, BLOCK_N=128, fill={"x": inputs.very_negative}),
         Case(M=3, N=150, BLOCK_M=4, BLOCK_N=64, fill={"x": inputs.late_maximum}),
-        Case(M=3, N=150, BLOCK_M=4, BLOCK_N=64, fill={"x": steep_rows}),
+        Case(M=3, N=129, BLOCK_M=4, BLOCK_N=64, fill={"x": lone_peaks}),
         Case(M=3, N=150, BLOCK_M=4, BLOCK_N=64, fill={"x": masked_start}),
     ),
 )
