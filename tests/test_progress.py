@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -31,6 +32,19 @@ def test_tried_becomes_solved_and_stays_solved(state_dir):
     assert record("outer_add", False) is None
     assert record("long_sum", False) is None
     assert states(state_dir) == {"outer_add": "solved", "long_sum": "tried"}
+
+
+def test_what_another_process_solved_meanwhile_stays_solved(state_dir, monkeypatch):
+    @contextmanager
+    def lock_after_another(path):
+        with lock(path):
+            write(state_dir, '{"schema": 1, "puzzles": {"outer_add": "solved"}}')
+            yield
+
+    lock = sys.modules["puzzles_lib.progress"]._lock
+    monkeypatch.setattr("puzzles_lib.progress._lock", lock_after_another)
+    assert record("outer_add", False) is None
+    assert states(state_dir) == {"outer_add": "solved"}
 
 
 def test_file_has_a_schema_and_no_leftovers_beside_it(state_dir):

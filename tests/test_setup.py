@@ -51,7 +51,7 @@ VERSION, ENSUREPIP, BASE = {version!r}, {ensurepip!r}, {path!r}
 args = [arg for arg in sys.argv[1:] if arg != "-S"]
 if args[0] == "-c":
     sys.version_info = (*VERSION, 0, "final", 0)
-    sys._base_executable = BASE
+    sys.executable, sys._base_executable = __file__, BASE
     if not ENSUREPIP:
         sys.modules["ensurepip"] = None
     try:
@@ -120,7 +120,10 @@ class Checkout:
 
     def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess:
         process = self.start(*command, **environment)
-        out, err = process.communicate(timeout=60)
+        try:
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     @property
