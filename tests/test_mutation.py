@@ -50,6 +50,7 @@ def sample() -> list[mutation.Mutant]:
     return mutants(SOFTMAX_LIKE, "long_sum")
 
 
+OFFS_N = "offs_n = start + tl.arange(0, BLOCK_N)"
 FOR = "for start in range(0, N, BLOCK_N):"
 LOAD = "x = tl.load(x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :], mask=mask, other=0.0)"
 SUM = "acc += tl.sum(tl.where(mask, tl.exp2(-x), 0.0), axis=1)"
@@ -91,6 +92,7 @@ TO = "acc = acc.to(tl.float16) / 3 % 2"
         (SUM, SUM, "pass"),
         (SUM, "exp2", "exp"),
         (SUM, "-x", "x"),
+        (OFFS_N, "start", "-start"),
         (SUM, "tl.sum", "tl.max"),
         (SUM, "axis=1", "axis=0"),
         (SUM, ", axis=1", ""),
