@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.checker import SECONDS_PER_CASE, guarded
-from puzzles_lib.drawing import Picture, TensorMap, access_map, program_name
+from puzzles_lib.drawing import Picture, TensorMap, access_map, plural, program_name
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import Access, Program, Run, Site, Stop, TimeLimitReached, time_limit
 from puzzles_lib.interpreter.language import stock
@@ -109,7 +109,7 @@ class Trace:
         for access in self.accesses:
             by_name[access.argument].append(access)
         return tuple(
-            tensor_map(name, dims, shape, by_name[name], self.grid, self.program)
+            tensor_map(name, dims, shape, by_name[name], self.grid, self.program, counted=not self._cut_off)
             for name, (dims, shape) in self.tensors.items()
         )
 
@@ -132,20 +132,24 @@ class Trace:
         return f"The kernel did not finish: {self.stop.message}" if self.stop and self._broke_off else ""
 
     @property
+    def _cut_off(self) -> bool:
+        """Whether it depends on the machine how far the run came."""
+        return self.stop is not None and self.stop.kind in ("time limit", "memory limit")
+
+    @property
     def _broke_off(self) -> bool:
         return self.stop is not None and self.stop.kind != "out of bounds"
 
     def __repr__(self) -> str:
         if self.refusal:
             return str(self.refusal)
-        count = math.prod(self.grid)
-        lines = [f"{self.title}: {count} program{'s' * (count != 1)}"]
+        lines = [f"{self.title}: {plural(math.prod(self.grid), 'program')}"]
         width = max((len(name) for name in self.tensors), default=0)
         for each in self.maps:
             lines.append(f"{each.name:{width}}  {each.verb}: {'; '.join(each.facts)}")
             if each.alarm:
                 lines.append(f"{'':{width}}  {each.alarm}")
-        if self.stop and self.stop.site and self.stop.site.source:
+        if self.stop and self.stop.site and self.stop.site.source and not self._cut_off:
             lines.append(str(self.stop.site))
         lines += [text for text in (self._ending(), self.note) if text]
         return "\n".join(lines)
@@ -221,9 +225,11 @@ def tensor_map(
     accesses: Sequence[Access],
     grid: tuple[int, ...],
     program: Program | None,
+    counted: bool = True,
 ) -> TensorMap:
     """What these accesses, all of one tensor, did to its elements; ``program`` is the outlined one.
 
+    ``counted``: tell how many lanes there were; not for a run whose length is a matter of time.
     A tensor that is stored to is owned by those who store; loads of it are only told in words.
     """
     size = math.prod(shape)
@@ -261,7 +267,7 @@ def tensor_map(
         outlined=outlined.reshape(shape),
         masked=np.concatenate(masked) if masked else np.zeros((0, axes), np.int64),
         bad=_places(bad, shape),
-        facts=_facts(sharers, lanes, masked_off, len(numbers), accesses, drawn),
+        facts=_facts(sharers, lanes * counted, masked_off * counted, len(numbers), accesses, drawn),
         alarm=_alarm(bad_lanes, bad, size),
     )
 
@@ -286,21 +292,17 @@ def _facts(
         if programs == 1:
             facts[0] += ", by 1 program"
         elif most == least:
-            facts[0] += f", each by {_count(most, 'program')}"
+            facts[0] += f", each by {plural(most, 'program')}"
         else:
-            facts[0] += f", each by {least} to {_count(most, 'program')}"
+            facts[0] += f", each by {least} to {plural(most, 'program')}"
         if lanes > int(sharers.sum()):
-            facts.append(f"{lanes} times in all")
+            facts.append(f"{lanes} {'loads' if drawn[0].kind == 'load' else 'stores'} in all")
     if len(drawn) < len(accesses):
         loaded = [a.elements[a.mask & ~a.bad] for a in accesses if a.kind == "load"]
         facts.append(f"{len(np.unique(np.concatenate(loaded)))} elements also loaded")
     if masked_off:
-        facts.append(f"{_count(masked_off, 'lane')} masked off")
+        facts.append(f"{plural(masked_off, 'lane')} masked off")
     return tuple(facts)
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}{'s' * (number != 1)}"
 
 
 def _alarm(bad_lanes: Sequence[tuple[Access, np.ndarray]], bad: np.ndarray, size: int) -> str:
@@ -313,8 +315,8 @@ def _alarm(bad_lanes: Sequence[tuple[Access, np.ndarray]], bad: np.ndarray, size
     runs = [f"{a}" if a == b else f"{a}..{b}" for a, b in zip(firsts[:2], lasts[:2], strict=True)]
     where = f"element{'s' * (len(bad) != 1)} {', '.join(runs)}"
     if len(firsts) > 2:
-        where += f" and {_count(len(firsts) - 2, 'more run')} up to {lasts[-1]}"
-    return f"{_count(lanes, 'lane')} out of bounds: {where}; it has {size}"
+        where += f" and {plural(len(firsts) - 2, 'more run')} up to {lasts[-1]}"
+    return f"{plural(lanes, 'lane')} out of bounds: {where}; it has {size}"
 
 
 def _places(elements: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
