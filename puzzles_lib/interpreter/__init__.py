@@ -5,6 +5,7 @@ neither its time limit nor its memory limit, and leaves Triton as it found it.
 """
 
 import contextlib
+import functools
 import linecache
 import sys
 import warnings
@@ -40,7 +41,7 @@ __all__ = [
     "time_limit",
 ]
 
-MEMORY_LIMIT = 4 << 30  # bytes a run may map on top of what the process has
+MEMORY_LIMIT = 2 << 30  # bytes a run may map on top of what the process has
 
 
 def run(
@@ -80,6 +81,7 @@ def run(
             memory.enter(program, number)
             body(**values)
 
+    _wake_blas()
     with interrupts_held(inside=launch), executing(), _calm():
         builder.start(memory, grid, quiet)
         values = {
@@ -95,7 +97,7 @@ def run(
             text = f"time limit: still running after {seconds:g} s, in program {memory.program}"
             stop = Stop("time limit", text, _raised_at(error))
         except MemoryError as error:
-            text = f"memory limit: more than {MEMORY_LIMIT >> 30} GB, in program {memory.program}"
+            text = f"memory limit: more than {MEMORY_LIMIT / 2**30:g} GB, in program {memory.program}"
             stop = Stop("memory limit", text, _raised_at(error))
         except (Exception, SystemExit) as error:
             stop = Stop("error", _cause(error), _raised_at(error))
@@ -127,7 +129,12 @@ def _argument(
         return tl.tensor(builder.get_int1(value), tl.int1)
     if isinstance(value, float):
         return tl.tensor(builder.get_fp32(value), tl.float32)
-    return _implicit_cvt(value)
+    if isinstance(value, int):
+        kind, make = (
+            (tl.int32, builder.get_int32) if -(2**31) <= value < 2**31 else (tl.int64, builder.get_int64)
+        )
+        return tl.tensor(make(value), kind)
+    return value
 
 
 class _Pointer:
@@ -155,6 +162,12 @@ class _Programs(Sequence):
         _, ny, nz = self.grid
         i = len(self) - 1 - number if self.reverse else number
         return (i // (ny * nz), i // nz % ny, i % nz)
+
+
+@functools.cache
+def _wake_blas() -> None:
+    """Let NumPy's matrix library take its buffers now: under a memory limit it would end the process."""
+    np.matmul(*np.ones((2, 512, 512), np.float32))
 
 
 @contextlib.contextmanager

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-NOBODY = -1  # nothing has stored to this element
-ATOMIC = -2  # the last writer was an atomic, which any number of programs may do
+NOBODY = -1  # no program has done so
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,8 @@ class Buffer:
     order: np.ndarray | None = field(init=False)  # places of the tensor's elements in it, unless 0, 1, 2...
     inside: np.ndarray | None = field(init=False)  # which places belong to the tensor, likewise
     written: np.ndarray = field(init=False)
-    writer: np.ndarray = field(init=False)
+    storer: np.ndarray = field(init=False)  # number of the program that stored last, by element
+    updater: np.ndarray | None = field(init=False, default=None)  # likewise for atomics, once there are any
 
     def __post_init__(self):
         tensor = self.tensor.detach()
@@ -68,7 +68,7 @@ class Buffer:
             self.inside = np.zeros(span, bool)
             self.inside[self.order] = True
         self.written = np.zeros(span, bool)
-        self.writer = np.full(span, NOBODY, np.int32)
+        self.storer = np.full(span, NOBODY, np.int32)
 
     def view(self, dtype: np.dtype) -> np.ndarray:
         """The elements as ``dtype``, for a pointer that was cast to another type."""

@@ -221,6 +221,7 @@ class GuardedBuilder(InterpreterBuilder):
         if _is_bfloat16(src) or dst_type.scalar == tl.bfloat16:
             if rounding_mode == ir.ROUNDING_MODE.RTZ and dst_type.scalar == tl.bfloat16:
                 bits = np.ascontiguousarray(src.data, np.float32).view(np.uint32) >> 16
+                bits = np.where(np.isnan(src.data), 0x7FC0, bits)
                 return TensorHandle(bits.astype(np.uint16), tl.bfloat16)
             return self.cast_impl(src, dst_type)
         return super().create_fp_to_fp(src, dst_type, rounding_mode)
@@ -239,10 +240,20 @@ class GuardedBuilder(InterpreterBuilder):
                 break
 
     def create_print(self, prefix, hex, values, isSigned):
-        shown = {"formatter": {"int": lambda n: f"{n:#04x}"}} if hex else {}
         for value in values:
-            text = np.array2string(_widened(value), **shown)
-            self.print(f"{self.memory.program} {prefix.strip()} {text}\n".replace("  ", " "))
+            words = [str(self.memory.program), prefix.strip(), shown(value, hex)]
+            self.print(" ".join(word for word in words if word) + "\n")
+
+
+def shown(value: TensorHandle, hex: bool = False) -> str:
+    """A block's values, or the one of a scalar."""
+    data = _widened(value)
+    one = (lambda n: f"{n:#04x}") if hex and data.dtype.kind in "iu" else str
+    return (
+        one(data.flat[0])
+        if data.size == 1
+        else np.array2string(data, formatter={"int": one} if hex else None)
+    )
 
 
 def _bits(array: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from triton.runtime import interpreter as stock
 from triton.runtime.jit import JITFunction, get_jit_fn_file_line
 
 from puzzles_lib.interpreter import reductions, rewrite
-from puzzles_lib.interpreter.builder import GuardedBuilder
+from puzzles_lib.interpreter.builder import GuardedBuilder, shown
 
 builder = GuardedBuilder()
 semantic = TritonSemantic(builder)
@@ -113,6 +113,8 @@ def _patches() -> list[tuple[object, str, object]]:
             elif tl.core.is_builtin(member) or "_semantic" in getattr(member, "signature", _NONE).parameters:
                 collector.set_attr(owner, name, _bound(member))
     stock._patch_lang_tensor(tl.tensor, collector)
+    collector.set_attr(tl.tensor, "__str__", lambda self: shown(self.handle))
+    collector.set_attr(tl.tensor, "__repr__", lambda self: shown(self.handle))
     for owner in (tl, tl.core):
         stock._patch_lang_core(owner, collector)
         collector.set_attr(owner, "static_print", _static_print)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from puzzles_lib.interpreter.buffer import ATOMIC, NOBODY, ZERO, Buffer, Poison
+from puzzles_lib.interpreter.buffer import NOBODY, ZERO, Buffer, Poison
 from puzzles_lib.interpreter.records import Access, Conflict, Program, Site, Stop
 
 REGION_BITS = 52  # each argument owns 2**52 bytes of addresses, and starts in their middle
@@ -246,7 +246,7 @@ class Memory:
         if not buffer.is_output:
             return
         self._note_early(buffer, index, dtype)
-        self._note_conflict("read", buffer, index, self._foreign(buffer, index, dtype))
+        self._note_conflict("read", buffer, index, self._others(buffer, index, dtype))
 
     def _scatter(self, buffer: Buffer, index: np.ndarray, new: np.ndarray, dtype: np.dtype) -> None:
         new = np.ascontiguousarray(new)
@@ -257,11 +257,15 @@ class Memory:
         if not buffer.is_output:
             self._note_change(buffer, before, new)
             return
-        lost = _bits(data[index]) != _bits(new)
-        differs = _bits(before) != _bits(new)
-        self._note_conflict("write", buffer, index, lost, by_itself=True)
-        self._note_conflict("write", buffer, index, differs & self._foreign(buffer, index, dtype))
-        self._own(buffer, index, dtype, self.number)
+        if self.conflict is None:
+            lost = _bits(data[index]) != _bits(new)  # to another lane of this store
+            self._note_conflict("write", buffer, index, np.where(lost, self.number, NOBODY))
+            differs = _bits(before) != _bits(new)
+            others = self._others(buffer, index, dtype)
+            self._note_conflict("write", buffer, index, np.where(differs, others, NOBODY))
+        places = _own_places(buffer, index, dtype)
+        buffer.written[places] = True
+        buffer.storer[places] = self.number
 
     def _update(
         self,
@@ -290,34 +294,37 @@ class Memory:
         if not buffer.is_output:
             self._note_change(buffer, before, data[index])
             return found
-        stored = buffer.writer[index] >= 0  # atomics of several programs are no race
-        self._note_conflict("write", buffer, index, stored & self._foreign(buffer, index, dtype))
-        self._own(buffer, index, dtype, ATOMIC - self.number)
+        self._note_conflict("write", buffer, index, self._others(buffer, index, dtype, atomics=False))
+        places = _own_places(buffer, index, dtype)
+        buffer.written[places] = True
+        if buffer.updater is None:
+            buffer.updater = np.full_like(buffer.storer, NOBODY)
+        buffer.updater[places] = self.number
         return found
 
-    def _foreign(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> np.ndarray:
-        """Which elements another program wrote, with nothing to order the two.
+    def _others(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype, atomics: bool = True) -> np.ndarray:
+        """Which other program wrote each element, with nothing to order the two; NOBODY where none did.
 
         A program that has used an atomic before may have waited for the other: a lock, a counter.
         """
         if self._used_atomics or dtype.itemsize != buffer.data.itemsize:
-            return np.zeros(index.shape, bool)
-        owner = buffer.writer[index]
-        return (owner != NOBODY) & (owner != self.number) & (owner != ATOMIC - self.number)
+            return np.full(index.shape, NOBODY)
+        others = buffer.storer[index]
+        others[others == self.number] = NOBODY
+        if atomics and buffer.updater is not None:
+            updater = buffer.updater[index]
+            others = np.where((others == NOBODY) & (updater != self.number), updater, others)
+        return others
 
-    def _note_conflict(
-        self, kind: str, buffer: Buffer, index: np.ndarray, where: np.ndarray, by_itself: bool = False
-    ) -> None:
-        """Keep the first race: this program and an earlier one, or two lanes of one store."""
-        if self.conflict is not None or not where.any():
-            return
-        place = int(index[int(where.argmax())])
-        other = self.number
-        if not by_itself:
-            owner = int(buffer.writer[place])
-            other = owner if owner >= 0 else ATOMIC - owner
-        programs = (self.programs[other], self.program)
-        self.conflict = Conflict(buffer.name, buffer.element(place), programs, self.site(), kind)
+    def _note_conflict(self, kind: str, buffer: Buffer, index: np.ndarray, others: np.ndarray) -> None:
+        """Keep the first race: this program and another, or two lanes of one store."""
+        clash = others != NOBODY
+        if self.conflict is None and clash.any():
+            lane = int(clash.argmax())
+            programs = (self.programs[int(others[lane])], self.program)
+            self.conflict = Conflict(
+                buffer.name, buffer.element(int(index[lane])), programs, self.site(), kind
+            )
 
     def _note_change(self, buffer: Buffer, before: np.ndarray, after: np.ndarray) -> None:
         if buffer.name not in self.changed and (_bits(before) != _bits(after)).any():
@@ -329,11 +336,6 @@ class Memory:
             and not buffer.written[_own_places(buffer, index, dtype)].all()
         ):
             self.early_reads[buffer.name] = self.site()
-
-    def _own(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype, writer: int) -> None:
-        places = _own_places(buffer, index, dtype)
-        buffer.written[places] = True
-        buffer.writer[places] = writer
 
     def _hole(self, pointers: np.ndarray, mask: np.ndarray, dtype: np.dtype, is_bfloat16: bool) -> np.ndarray:
         """The content of lanes that a mask switched off and nothing fills."""

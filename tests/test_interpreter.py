@@ -1,0 +1,1149 @@
+"""The guarded interpreter: every access checked, operations as on a GPU, Triton left as it was."""
+
+import re
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import ASTSource
+from triton.language.extra import cuda, libdevice
+from triton.language.extra.cuda import libdevice as cuda_libdevice
+from triton.runtime import interpreter as stock
+from triton.runtime.jit import JITFunction
+
+from puzzles_lib import interpreter
+from puzzles_lib.interpreter import HUGE, NAN, ZERO
+from tests.kernel_lab import execute, kernel_of
+
+NO_NUMBER = float("nan")
+
+# ---- out of bounds
+
+
+@triton.jit
+def copy(x_ptr, z_ptr, x_shift, z_shift, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)  # [BLOCK]
+    x = tl.load(x_ptr + offs + x_shift)  # [BLOCK]
+    tl.store(z_ptr + offs + z_shift, x)
+
+
+@triton.jit
+def copy_one(x_ptr, z_ptr, x_shift, z_shift, BLOCK: tl.constexpr):
+    tl.store(z_ptr + z_shift, tl.load(x_ptr + x_shift))
+
+
+@triton.jit
+def copy_atomically(x_ptr, z_ptr, x_shift, z_shift, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)  # [BLOCK]
+    tl.atomic_xchg(z_ptr + offs + z_shift, tl.load(x_ptr + offs + x_shift))
+
+
+def copied(kernel, x_shift=0, z_shift=0, **options):
+    x, z = torch.arange(8.0), torch.full((8,), -1.0)
+    guard = torch.full((4096,), 7.0)  # allocated next to the others: a stray store might end up here
+    done = execute(kernel, x_ptr=x, z_ptr=z, x_shift=x_shift, z_shift=z_shift, BLOCK=8, **options)
+    assert (guard == 7).all() and x.tolist() == list(range(8))
+    return done, z
+
+
+@pytest.mark.parametrize("shift", [1, -1, 8, -8, 1000, -1000, 10**12, -(10**12), 10**14])
+def test_loads_out_of_bounds_are_refused_near_and_far(shift):
+    done, z = copied(copy, x_shift=shift)
+    low, high = (
+        (shift, shift + 7) if not 0 < abs(shift) < 8 else ((8, 7 + shift) if shift > 0 else (shift, -1))
+    )
+    which = f"element {low}" if low == high else f"elements {low}..{high}"
+    assert done.stop.kind == "out of bounds"
+    assert done.stop.message == f"out-of-bounds load of x_ptr in program (0, 0, 0): {which}, it has 8"
+    assert done.stop.site.source == "x = tl.load(x_ptr + offs + x_shift)  # [BLOCK]"
+    assert (z == -1).all()
+
+
+@pytest.mark.parametrize("shift", [1, -1, 8, -1000, 10**12, -(10**12)])
+@pytest.mark.parametrize("kernel, kind", [(copy, "store"), (copy_atomically, "atomic")])
+def test_stores_out_of_bounds_touch_nothing(kernel, kind, shift):
+    done, z = copied(kernel, z_shift=shift)
+    assert done.stop.message.startswith(f"out-of-bounds {kind} of z_ptr in program (0, 0, 0): element")
+    assert (z == -1).all() and not done.written["z"].any()
+
+
+@pytest.mark.parametrize("shift", [8, -1, 10**12])
+def test_scalar_accesses_are_checked_too(shift):
+    done, _ = copied(copy_one, x_shift=shift)
+    assert done.stop.message == f"out-of-bounds load of x_ptr in program (0, 0, 0): element {shift}, it has 8"
+    done, _ = copied(copy_one, z_shift=shift)
+    assert "out-of-bounds store of z_ptr" in done.stop.message
+    done, z = copied(copy_one, x_shift=7, z_shift=3)
+    assert done.stop is None and z[3] == 7
+
+
+def test_no_slip_of_an_index_reaches_another_argument():
+    """Whatever the distance between two tensors in real memory, the one is not reached from the other."""
+    x, z = torch.arange(8.0), torch.zeros(8)
+    between = (z.data_ptr() - x.data_ptr()) // 4
+    done = execute(copy, x_ptr=x, z_ptr=z, x_shift=between, z_shift=0, BLOCK=8)
+    assert "out-of-bounds load of x_ptr" in done.stop.message
+
+
+@triton.jit
+def masked_copy(x_ptr, z_ptr, N, LIMIT, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)  # [BLOCK]
+    x = tl.load(x_ptr + offs, mask=offs < LIMIT, other=5.0)  # [BLOCK]
+    tl.store(z_ptr + offs, x, mask=offs < N)
+
+
+def test_masked_off_lanes_may_point_anywhere():
+    z = torch.zeros(8)
+    done = execute(masked_copy, x_ptr=torch.arange(3.0), z_ptr=z, N=8, LIMIT=3, BLOCK=8)
+    assert done.stop is None and z.tolist() == [0, 1, 2, 5, 5, 5, 5, 5]
+
+
+def test_one_lane_too_many_is_named():
+    done = execute(masked_copy, x_ptr=torch.arange(3.0), z_ptr=torch.zeros(8), N=8, LIMIT=4, BLOCK=8)
+    assert done.stop.message.endswith("load of x_ptr in program (0, 0, 0): element 3, it has 3")
+    done = execute(masked_copy, x_ptr=torch.arange(3.0), z_ptr=torch.zeros(5), N=6, LIMIT=3, BLOCK=8)
+    assert done.stop.message.endswith("store of z_ptr in program (0, 0, 0): element 5, it has 5")
+
+
+def test_a_mask_that_is_off_everywhere_touches_nothing():
+    done = execute(masked_copy, x_ptr=torch.empty(0), z_ptr=torch.empty(0), N=0, LIMIT=0, BLOCK=8)
+    assert done.stop is None and done.bytes_moved == 0
+
+
+def test_an_empty_tensor_has_no_element():
+    done, _ = copied(copy)
+    assert done.stop is None
+    done = execute(copy, x_ptr=torch.empty(0), z_ptr=torch.empty(8), x_shift=0, z_shift=0, BLOCK=8)
+    assert done.stop.message.endswith("elements 0..7, it has 0")
+
+
+def test_a_program_is_named_by_its_three_axes():
+    @triton.jit
+    def kernel(z_ptr):
+        tl.store(z_ptr + tl.program_id(0) * 6 + tl.program_id(1) * 2 + tl.program_id(2), 1.0)
+
+    done = execute(kernel, (2, 3, 2), z_ptr=torch.zeros(11))
+    assert "in program (1, 2, 1): element 11, it has 11" in done.stop.message
+
+
+@triton.jit
+def null_pointer(z_ptr, ADDRESS: tl.constexpr):
+    pointer = tl.full((), ADDRESS, tl.int64).to(tl.pointer_type(tl.float32))
+    tl.store(z_ptr, tl.load(pointer))
+
+
+@pytest.mark.parametrize("address", [0, 64, 2**50, -1])
+def test_a_forged_pointer_is_refused(address):
+    done = execute(null_pointer, z_ptr=torch.zeros(1), ADDRESS=address)
+    assert done.stop.kind == "out of bounds"
+    assert "through a pointer that is no argument of the kernel" in done.stop.message
+
+
+# ---- recording: what a picture needs
+
+
+def test_recording_notes_bad_accesses_and_goes_on():
+    done, z = copied(copy, x_shift=3, record=True)
+    assert done.stop.message.endswith("elements 8..10, it has 8")
+    load, store = done.accesses
+    assert (load.kind, load.argument, store.kind, store.argument) == ("load", "x", "store", "z")
+    assert load.elements.tolist() == [3, 4, 5, 6, 7, 8, 9, 10]
+    assert load.bad.tolist() == [False] * 5 + [True] * 3 and load.mask.all()
+    assert load.site.source.startswith("x = tl.load") and store.program == (0, 0, 0)
+    assert z[:5].tolist() == [3, 4, 5, 6, 7] and z[5:].isnan().all()
+
+
+def test_recording_a_bad_store_leaves_memory_alone():
+    done, z = copied(copy, z_shift=-2, record=True)
+    assert z.tolist() == [2, 3, 4, 5, 6, 7, -1, -1]
+    assert done.accesses[1].bad.tolist() == [True] * 2 + [False] * 6
+    done, z = copied(copy_atomically, z_shift=6, record=True)
+    assert z.tolist() == [-1] * 6 + [0, 1] and "atomic of z_ptr" in done.stop.message
+
+
+def test_recording_keeps_masks_apart():
+    done = execute(
+        masked_copy, x_ptr=torch.arange(3.0), z_ptr=torch.zeros(8), N=8, LIMIT=3, BLOCK=8, record=True
+    )
+    load, store = done.accesses
+    assert load.mask.tolist() == [True] * 3 + [False] * 5 and store.mask.all() and not load.bad.any()
+    done = execute(
+        masked_copy, x_ptr=torch.arange(3.0), z_ptr=torch.zeros(8), N=0, LIMIT=0, BLOCK=8, record=True
+    )
+    assert [a.kind for a in done.accesses] == ["load", "store"]
+    assert not any(a.mask.any() for a in done.accesses)
+
+
+# ---- other ways to reach memory
+
+
+@triton.jit
+def block_pointers(x_ptr, z_ptr, M, N, m, n, BLOCK: tl.constexpr, CHECK: tl.constexpr, PAD: tl.constexpr):
+    x = tl.make_block_ptr(x_ptr, (M, N), (N, 1), (m, n), (BLOCK, BLOCK), (1, 0))
+    z = tl.make_block_ptr(z_ptr, (BLOCK, BLOCK), (BLOCK, 1), (0, 0), (BLOCK, BLOCK), (1, 0))
+    tl.store(z, tl.load(x, boundary_check=CHECK, padding_option=PAD))
+
+
+def by_block_pointers(m=0, n=0, check=(), pad="", shape=(4, 4)):
+    x, z = torch.arange(16.0).reshape(4, 4), torch.zeros(4, 4)
+    constants = {"BLOCK": 4, "CHECK": check, "PAD": pad}
+    done = execute(block_pointers, x_ptr=x, z_ptr=z, M=shape[0], N=shape[1], m=m, n=n, **constants)
+    return done, z, x
+
+
+def test_block_pointers():
+    done, z, x = by_block_pointers()
+    assert done.stop is None and torch.equal(z, x) and not done.holes
+
+
+def test_block_pointers_out_of_bounds():
+    done, _, _ = by_block_pointers(m=2)
+    assert "out-of-bounds load of x_ptr" in done.stop.message and "elements 16..23" in done.stop.message
+    done, _, _ = by_block_pointers(m=-1, check=(1,))
+    assert "elements -4..-1" in done.stop.message
+    done, _, _ = by_block_pointers(check=(0, 1), shape=(5, 4), m=1, pad="zero")
+    assert "elements 16..19" in done.stop.message  # the shape it was told is wrong
+
+
+def test_block_pointers_with_boundary_check_and_padding():
+    done, z, x = by_block_pointers(m=2, n=-1, check=(0, 1), pad="zero")
+    want = torch.zeros(4, 4)
+    want[:2, 1:] = x[2:, :3]
+    assert done.stop is None and torch.equal(z, want) and not done.holes
+    done, z, _ = by_block_pointers(m=2, n=-1, check=(0, 1), pad="nan")
+    assert z[2:].isnan().all() and z[:2, 0].isnan().all() and not z[:2, 1:].isnan().any()
+
+
+def test_block_pointers_without_padding_leave_holes():
+    done, z, _ = by_block_pointers(m=2, check=(0,))
+    assert list(done.holes.values()) == ["x"] and z[2:].isnan().all()
+
+
+@triton.jit
+def walking_block_pointer(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    x = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (BLOCK,), (0,))
+    total = tl.zeros((BLOCK,), tl.float32)
+    for _ in range(0, N, BLOCK):
+        total += tl.load(x, boundary_check=(0,), padding_option="zero")
+        x = tl.advance(x, (BLOCK,))
+    tl.store(z_ptr, tl.sum(total))
+
+
+def test_a_block_pointer_advances():
+    z = torch.zeros(1)
+    done = execute(walking_block_pointer, x_ptr=torch.arange(10.0), z_ptr=z, N=10, BLOCK=4)
+    assert done.stop is None and z.item() == 45
+
+
+@triton.jit
+def descriptors(x_ptr, z_ptr, M, N, m, n, BLOCK: tl.constexpr):
+    x = tl.make_tensor_descriptor(x_ptr, (M, N), (N, 1), (BLOCK, BLOCK))
+    z = tl.make_tensor_descriptor(z_ptr, (BLOCK, BLOCK), (BLOCK, 1), (BLOCK, BLOCK))
+    z.store([0, 0], x.load([m, n]))
+
+
+def test_tensor_descriptors_fill_with_zero_outside_of_their_shape():
+    x, z = torch.arange(16.0).reshape(4, 4), torch.ones(4, 4)
+    done = execute(descriptors, x_ptr=x, z_ptr=z, M=4, N=4, m=2, n=0, BLOCK=4)
+    assert done.stop is None and torch.equal(z[:2], x[2:]) and (z[2:] == 0).all() and not done.holes
+
+
+def test_a_tensor_descriptor_with_a_wrong_shape_is_caught():
+    x = torch.arange(16.0).reshape(4, 4)
+    done = execute(descriptors, x_ptr=x, z_ptr=torch.ones(4, 4), M=6, N=4, m=2, n=0, BLOCK=4)
+    assert "out-of-bounds load of x_ptr in program (0, 0, 0): elements 16..23, it has 16" == done.stop.message
+
+
+@triton.jit
+def through_bytes(x_ptr, z_ptr, shift, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr.to(tl.pointer_type(tl.int8), bitcast=True) + offs + shift)
+    tl.store(z_ptr.to(tl.pointer_type(tl.int8), bitcast=True) + offs, x)
+
+
+def test_pointers_cast_to_bytes():
+    x, z = torch.randn(4), torch.zeros(4)
+    done = execute(through_bytes, x_ptr=x, z_ptr=z, shift=0, BLOCK=16)
+    assert done.stop is None and torch.equal(x, z) and done.written["z"].all()
+    assert done.bytes_moved == 32 and not done.early_reads and done.conflict is None
+    done = execute(through_bytes, x_ptr=x, z_ptr=z, shift=1, BLOCK=16)
+    assert "load of x_ptr in program (0, 0, 0): element 16, it has 16" in done.stop.message
+
+
+@triton.jit
+def through_words(x_ptr, z_ptr, shift, BLOCK: tl.constexpr):
+    words = (x_ptr + shift).to(tl.pointer_type(tl.int32), bitcast=True)
+    tl.store(z_ptr + tl.arange(0, BLOCK), tl.load(words + tl.arange(0, BLOCK)))
+
+
+def test_pointers_cast_to_a_wider_type():
+    x, z = torch.arange(16, dtype=torch.int8), torch.zeros(4, dtype=torch.int32)
+    done = execute(through_words, x_ptr=x, z_ptr=z, shift=0, BLOCK=4)
+    assert done.stop is None and torch.equal(z.view(torch.int8), x)
+    done = execute(through_words, x_ptr=x, z_ptr=z, shift=4, BLOCK=4)
+    assert "element 4, it has 4" in done.stop.message
+    done = execute(through_words, x_ptr=x, z_ptr=z, shift=2, BLOCK=2)
+    assert done.stop.message == "misaligned load of x_ptr in program (0, 0, 0) at byte 2"
+
+
+@triton.jit
+def either(x_ptr, y_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    odd = (offs & 1) == 1
+    value = tl.load(tl.where(odd, x_ptr + offs, y_ptr + offs), mask=offs < N, other=-1.0)
+    tl.store(tl.where(odd, z_ptr + offs, z_ptr + (BLOCK - 2) - offs), value)
+
+
+def test_one_load_from_two_tensors():
+    x, y, z = torch.arange(8.0), torch.arange(8.0) * 10, torch.zeros(8)
+    done = execute(either, x_ptr=x, y_ptr=y, z_ptr=z, N=8, BLOCK=8)
+    assert done.stop is None and z.tolist() == [60, 1, 40, 3, 20, 5, 0, 7]
+    assert done.loads == {"x": 4, "y": 4} and done.bytes_moved == 8 * 4 * 2
+    done = execute(either, x_ptr=x, y_ptr=y[:6], z_ptr=z, N=8, BLOCK=8)
+    assert "out-of-bounds load of y_ptr in program (0, 0, 0): element 6, it has 6" == done.stop.message
+
+
+@triton.jit
+def store_either(x_ptr, y_ptr, z_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    odd = (offs & 1) == 1
+    tl.store(tl.where(odd, y_ptr + offs, z_ptr + offs), tl.load(x_ptr + offs))
+    tl.atomic_add(tl.where(odd, y_ptr + offs, z_ptr + offs), 100.0, mask=offs < 2)
+
+
+def test_one_store_to_two_tensors():
+    y, z = torch.zeros(4), torch.zeros(4)
+    done = execute(
+        store_either, outputs={"y_ptr", "z_ptr"}, x_ptr=torch.arange(4.0), y_ptr=y, z_ptr=z, BLOCK=4
+    )
+    assert done.stop is None and y.tolist() == [0, 101, 0, 3] and z.tolist() == [100, 0, 2, 0]
+    assert done.written["y"].tolist() == [False, True, False, True]
+
+
+@triton.jit
+def strided(x_ptr, z_ptr, stride_m, stride_n, M: tl.constexpr, N: tl.constexpr):
+    m, n = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :]
+    tl.store(z_ptr + m * stride_m + n * stride_n, tl.load(x_ptr + m * stride_m + n * stride_n))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.t(),
+        lambda x: x[:, ::2],
+        lambda x: x[1:5, 3:7],
+        lambda x: x[::3].mT,
+        lambda x: x[:1].expand(4, 8),
+    ],
+)
+def test_strided_tensors(view):
+    x = view(torch.arange(128.0).reshape(16, 8))[:4, :4]
+    z = torch.zeros(200).as_strided(x.shape, x.stride())
+    done = execute(strided, x_ptr=x, z_ptr=z, stride_m=x.stride(0), stride_n=x.stride(1), M=4, N=4)
+    assert done.stop is None and torch.equal(x, z)
+    assert done.written["z"].shape == (16,) and done.written["z"].all()
+    done = execute(strided, x_ptr=x, z_ptr=z, stride_m=x.stride(0), stride_n=x.stride(1) + 1, M=4, N=4)
+    assert done.stop.kind == "out of bounds"
+
+
+def test_between_a_strided_tensors_elements_is_outside_of_it():
+    x, z = torch.arange(8.0)[::2], torch.zeros(4)
+    done = execute(copy_one, x_ptr=x, z_ptr=z, x_shift=4, z_shift=0, BLOCK=1)
+    assert done.stop is None and z[0] == 4
+    done = execute(copy_one, x_ptr=x, z_ptr=z, x_shift=3, z_shift=0, BLOCK=1)
+    assert done.stop.message.endswith("element 3 lies between its elements, it has 4")
+    done = execute(copy_one, x_ptr=x, z_ptr=z, x_shift=7, z_shift=0, BLOCK=1)
+    assert done.stop.message.endswith("element 7, it has 4")
+
+
+def test_what_was_written_follows_the_tensors_own_order():
+    z = torch.zeros(2, 4).t()  # [4, 2], its storage the other way round
+    done = execute(copy_one, x_ptr=torch.ones(1), z_ptr=z, x_shift=0, z_shift=1, BLOCK=1)
+    assert z[1, 0] == 1 and done.written["z"].reshape(4, 2)[1, 0] and done.written["z"].sum() == 1
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.bool,
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+    ],
+)
+def test_every_dtype_is_copied_bit_by_bit(dtype):
+    torch.manual_seed(0)
+    size = dtype.itemsize
+    if dtype == torch.bool:
+        x = torch.rand(8) < 0.5
+    else:
+        x = torch.randint(0, 256, (8 * size,), dtype=torch.uint8).view(dtype)
+    z = torch.zeros(8, dtype=dtype)
+    done = execute(copy, x_ptr=x, z_ptr=z, x_shift=0, z_shift=0, BLOCK=8)
+    assert done.stop is None and torch.equal(x.view(torch.uint8), z.view(torch.uint8))
+    assert done.bytes_moved == 16 * size
+    done = execute(copy, x_ptr=x, z_ptr=z, x_shift=1, z_shift=0, BLOCK=8)
+    assert "element 8, it has 8" in done.stop.message
+
+
+@triton.jit
+def show_type(n, z_ptr):
+    tl.static_print(n.dtype)
+    tl.store(z_ptr, n)
+
+
+@pytest.mark.parametrize(
+    "value, dtype", [(3, "int32"), (2**31, "int64"), (2**40, "int64"), (True, "int1"), (0.1, "fp32")]
+)
+def test_numbers_arrive_with_the_type_a_launch_gives_them(value, dtype, capsys):
+    z = torch.zeros(1, dtype=torch.float64)
+    done = execute(show_type, n=value, z_ptr=z)
+    assert (
+        done.stop is None
+        and z.item() == pytest.approx(float(value))
+        and capsys.readouterr().out == dtype + "\n"
+    )
+
+
+def test_a_float_parameter_is_a_float32_not_a_literal():
+    """A literal would leave x * s in float16."""
+
+    @triton.jit
+    def kernel(x_ptr, s, z_ptr):
+        tl.store(z_ptr, (tl.load(x_ptr) * s).to(tl.float32))
+
+    z = torch.zeros(1)
+    execute(kernel, x_ptr=torch.tensor([3.0], dtype=torch.float16), s=0.1, z_ptr=z)
+    assert z.item() == (torch.tensor(3.0) * torch.tensor(0.1)).item()
+
+
+# ---- atomics
+
+
+@triton.jit
+def atomics(z_ptr, index_ptr, x_ptr, old_ptr, N, OP: tl.constexpr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    mask = offs < N
+    place = z_ptr + tl.load(index_ptr + offs)
+    x = tl.load(x_ptr + offs)
+    if OP == "add":
+        old = tl.atomic_add(place, x, mask=mask)
+    elif OP == "max":
+        old = tl.atomic_max(place, x, mask=mask)
+    elif OP == "min":
+        old = tl.atomic_min(place, x, mask=mask)
+    elif OP == "and":
+        old = tl.atomic_and(place, x, mask=mask)
+    elif OP == "or":
+        old = tl.atomic_or(place, x, mask=mask)
+    elif OP == "xor":
+        old = tl.atomic_xor(place, x, mask=mask)
+    elif OP == "xchg":
+        old = tl.atomic_xchg(place, x, mask=mask)
+    else:
+        old = tl.atomic_cas(place, tl.zeros_like(x) + 3, x)
+    tl.store(old_ptr + offs, old, mask=mask)
+
+
+PYTHON_OPERATIONS = {
+    "add": lambda old, x: old + x,
+    "max": max,
+    "min": min,
+    "and": lambda old, x: old & x,
+    "or": lambda old, x: old | x,
+    "xor": lambda old, x: old ^ x,
+    "xchg": lambda old, x: x,
+    "cas": lambda old, x: x if old == 3 else old,
+}
+
+
+@pytest.mark.parametrize(
+    "index", [[3, 1, 0, 2, 5, 4, 7, 6], [0, 1, 0, 1, 0, 0, 2, 2]], ids=["apart", "meeting"]
+)
+@pytest.mark.parametrize(
+    "operation, dtype",
+    [(op, torch.int32) for op in PYTHON_OPERATIONS]
+    + [(op, torch.float32) for op in ("add", "max", "min", "xchg", "cas")]
+    + [("add", torch.float16), ("add", torch.bfloat16), ("add", torch.float64), ("max", torch.int64)],
+)
+@pytest.mark.parametrize("lanes", [8, 5])
+def test_atomics_work_lane_by_lane_and_return_what_was_there(operation, dtype, index, lanes):
+    lanes = 8 if operation == "cas" else lanes  # tl.atomic_cas has no mask
+    z = torch.tensor([3, -5, 2, 3, 7, 0, -1, 3], dtype=dtype)
+    x = torch.tensor([1, -2, 9, 4, -7, 3, 2, -9], dtype=dtype)
+    want, old = z.clone(), torch.zeros_like(x)
+    for lane in range(lanes):
+        place = index[lane]
+        old[lane] = want[place]
+        want[place] = PYTHON_OPERATIONS[operation](want[place].item(), x[lane].item())
+    got = torch.zeros_like(x)
+    arguments = {"z_ptr": z, "index_ptr": torch.tensor(index), "x_ptr": x, "old_ptr": got, "N": lanes}
+    done = execute(atomics, outputs={"z_ptr", "old_ptr"}, **arguments, OP=operation, BLOCK=8)
+    assert done.stop is None and done.conflict is None
+    assert torch.equal(z, want)
+    if not (dtype.is_floating_point and operation in ("max", "min") and index[0] == index[2]):
+        assert torch.equal(got, old)  # (those are done in two steps: positive numbers, then negative ones)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float32])
+def test_float_atomics_order_negative_numbers_right(dtype):
+    for operation in ("max", "min"):
+        z = torch.tensor([-1, -1, 1, 1], dtype=dtype)
+        x = torch.tensor([-2, 2, -2, 2], dtype=dtype)
+        got = torch.zeros_like(x)
+        arguments = {"z_ptr": z, "index_ptr": torch.arange(4), "x_ptr": x, "old_ptr": got, "N": 4}
+        execute(atomics, outputs={"z_ptr", "old_ptr"}, **arguments, OP=operation, BLOCK=4)
+        assert z.tolist() == [
+            PYTHON_OPERATIONS[operation](a, b) for a, b in zip([-1, -1, 1, 1], x.tolist(), strict=False)
+        ]
+        assert got.tolist() == [-1, -1, 1, 1]
+
+
+@triton.jit
+def count_programs(z_ptr, ticket_ptr):
+    ticket = tl.atomic_add(ticket_ptr, 1)
+    tl.store(z_ptr + ticket, tl.program_id(0))
+
+
+def test_a_scalar_atomic_hands_out_tickets():
+    z, ticket = torch.full((5,), -1), torch.zeros(1, dtype=torch.int32)
+    done = execute(
+        count_programs, 5, outputs={"z_ptr", "ticket_ptr"}, z_ptr=z, ticket_ptr=ticket, reverse=True
+    )
+    assert (
+        done.stop is None and done.conflict is None and z.tolist() == [4, 3, 2, 1, 0] and ticket.item() == 5
+    )
+
+
+@triton.jit
+def locked_sum(x_ptr, z_ptr, lock_ptr):
+    x = tl.load(x_ptr + tl.program_id(0))
+    while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+        pass
+    tl.store(z_ptr, tl.load(z_ptr) + x)
+    tl.atomic_xchg(lock_ptr, 0)
+
+
+def test_programs_that_take_turns_by_a_lock_do_not_race():
+    z, lock = torch.zeros(1), torch.zeros(1, dtype=torch.int32)
+    arguments = {"x_ptr": torch.arange(5.0), "z_ptr": z, "lock_ptr": lock}
+    done = execute(locked_sum, 5, outputs={"z_ptr", "lock_ptr"}, **arguments)
+    assert done.stop is None and done.conflict is None and z.item() == 10
+
+
+# ---- races
+
+
+@triton.jit
+def write(x_ptr, z_ptr, stride, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    offs = tl.arange(0, BLOCK)
+    tl.store(z_ptr + pid * stride + offs, tl.load(x_ptr + pid * BLOCK + offs))
+
+
+def test_two_programs_that_store_different_values_race():
+    done = execute(write, 3, x_ptr=torch.arange(12.0), z_ptr=torch.zeros(10), stride=3, BLOCK=4)
+    race = done.conflict
+    assert (race.kind, race.argument, race.element, race.programs) == (
+        "write",
+        "z",
+        3,
+        ((0, 0, 0), (1, 0, 0)),
+    )
+    assert race.site.source.startswith("tl.store(z_ptr + pid * stride")
+    done = execute(write, 3, x_ptr=torch.arange(12.0), z_ptr=torch.zeros(10), stride=3, BLOCK=4, reverse=True)
+    assert done.conflict.programs == ((2, 0, 0), (1, 0, 0)) and done.conflict.element == 6
+
+
+@pytest.mark.parametrize("value", [0.0, 1.5, NO_NUMBER])
+def test_two_programs_that_store_the_same_value_do_not(value):
+    done = execute(write, 3, x_ptr=torch.full((12,), value), z_ptr=torch.zeros(10), stride=3, BLOCK=4)
+    assert done.stop is None and done.conflict is None
+
+
+@triton.jit
+def write_twice(z_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, 0.0)
+    tl.store(z_ptr + offs, offs + tl.load(z_ptr + offs))
+
+
+def test_one_program_may_store_and_load_again():
+    z = torch.ones(4)
+    done = execute(write_twice, z_ptr=z, BLOCK=4)
+    assert done.conflict is None and not done.early_reads and z.tolist() == [0, 1, 2, 3]
+
+
+@triton.jit
+def fold(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(z_ptr + (offs >> 1), tl.load(x_ptr + offs))
+
+
+def test_two_lanes_of_one_store():
+    done = execute(fold, x_ptr=torch.arange(8.0), z_ptr=torch.zeros(4), BLOCK=8)
+    assert done.conflict.programs == ((0, 0, 0), (0, 0, 0)) and done.conflict.element == 0
+    done = execute(fold, x_ptr=torch.ones(8), z_ptr=torch.zeros(4), BLOCK=8)
+    assert done.conflict is None
+
+
+@triton.jit
+def pass_on(x_ptr, z_ptr):
+    pid = tl.program_id(0)
+    if pid == 0:
+        tl.store(z_ptr, tl.load(x_ptr))
+    else:
+        tl.store(z_ptr + pid, tl.load(z_ptr + pid - 1) + 1)
+
+
+def test_reading_what_another_program_stored_is_a_race():
+    z = torch.zeros(4)
+    done = execute(pass_on, 4, x_ptr=torch.ones(1), z_ptr=z)
+    race = done.conflict
+    assert (race.kind, race.element, race.programs) == ("read", 0, ((0, 0, 0), (1, 0, 0)))
+    assert z.tolist() == [1, 2, 3, 4]
+    done = execute(pass_on, 4, x_ptr=torch.ones(1), z_ptr=torch.zeros(4), reverse=True)
+    assert done.early_reads["z"].source.startswith("tl.store(z_ptr + pid, tl.load")
+
+
+@triton.jit
+def clear_and_add(x_ptr, z_ptr, CLEAR: tl.constexpr):
+    pid = tl.program_id(0)
+    if CLEAR == "each" or (CLEAR == "first" and pid == 0):
+        tl.store(z_ptr, 0.0)
+    tl.atomic_add(z_ptr, tl.load(x_ptr + pid))
+
+
+@pytest.mark.parametrize("clear", ["each", "first"])
+def test_a_plain_store_and_the_atomics_of_others_race(clear):
+    done = execute(clear_and_add, 3, x_ptr=torch.ones(3), z_ptr=torch.zeros(1), CLEAR=clear)
+    assert done.conflict.programs == ((0, 0, 0), (1, 0, 0)) and done.conflict.kind == "write"
+
+
+def test_atomics_of_many_programs_do_not_race():
+    z = torch.zeros(1)
+    done = execute(clear_and_add, 3, x_ptr=torch.ones(3), z_ptr=z, CLEAR="never")
+    assert done.conflict is None and z.item() == 3
+    assert done.early_reads  # but somebody must have cleared z
+
+
+# ---- what was not written, what should not have been
+
+
+def test_unwritten_elements_are_known_by_address_not_by_value():
+    z = torch.zeros(10)
+    done = execute(write, 2, x_ptr=torch.zeros(8), z_ptr=z, stride=5, BLOCK=4)
+    assert done.written["z"].tolist() == ([True] * 4 + [False]) * 2
+
+
+def test_a_changed_input_is_named_with_its_line():
+    x = torch.arange(8.0)
+    done = execute(copy, outputs=(), x_ptr=torch.ones(8), z_ptr=x, x_shift=0, z_shift=0, BLOCK=8)
+    assert done.changed["z"].source == "tl.store(z_ptr + offs + z_shift, x)" and not done.written
+    done = execute(copy, outputs=(), x_ptr=x, z_ptr=x.clone(), x_shift=0, z_shift=0, BLOCK=8)
+    assert not done.changed  # the same values: nobody can tell
+
+
+def test_an_atomic_that_changes_an_input_too():
+    for amount, changed in ((1, True), (0, False)):
+        arguments = {"z_ptr": torch.zeros(4, dtype=torch.int32), "index_ptr": torch.arange(4)}
+        arguments |= {"x_ptr": torch.full((4,), amount, dtype=torch.int32), "old_ptr": torch.zeros(4), "N": 4}
+        done = execute(atomics, outputs={"old_ptr"}, **arguments, OP="add", BLOCK=4)
+        assert bool(done.changed) == changed
+
+
+@triton.jit
+def read_first(z_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(z_ptr + offs, mask=offs > 0, other=0.0) + 1)
+
+
+def test_reading_an_output_before_it_is_written_is_noted():
+    done = execute(read_first, z_ptr=torch.zeros(4), BLOCK=4)
+    assert list(done.early_reads) == ["z"]
+    done = execute(read_first, z_ptr=torch.zeros(1), BLOCK=1)
+    assert not done.early_reads
+
+
+# ---- masked-off lanes
+
+
+@triton.jit
+def leave_open(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N)
+    tl.store(z_ptr + offs, x)
+
+
+@pytest.mark.parametrize(
+    "dtype, poison, want",
+    [
+        (torch.float32, NAN, [NO_NUMBER] * 4),
+        (torch.float32, HUGE, [1e30, -1e30, 1e30, -1e30]),
+        (torch.float32, ZERO, [0.0] * 4),
+        (torch.float64, HUGE, [1e300, -1e300, 1e300, -1e300]),
+        (torch.float16, HUGE, [6e4, -6e4, 6e4, -6e4]),
+        (torch.bfloat16, NAN, [NO_NUMBER] * 4),
+        (torch.bfloat16, HUGE, [1e30, -1e30, 1e30, -1e30]),
+        (torch.int32, NAN, [0xA5A5A5A5 - 2**32] * 4),
+        (torch.int32, HUGE, [0x5A5A5A5A] * 4),
+        (torch.uint8, NAN, [0xA5] * 4),
+        (torch.int64, ZERO, [0] * 4),
+        (torch.bool, NAN, [True] * 4),
+    ],
+)
+def test_lanes_that_nothing_fills_hold_poison(dtype, poison, want):
+    z = torch.zeros(8, dtype=dtype)
+    done = execute(leave_open, x_ptr=torch.ones(4, dtype=dtype), z_ptr=z, N=4, BLOCK=8, poison=poison)
+    assert (z[:4] == 1).all()
+    torch.testing.assert_close(
+        z[4:].double(), torch.tensor(want, dtype=torch.float64), equal_nan=True, rtol=1e-2, atol=0
+    )
+    ((site, argument),) = done.holes.items()
+    assert argument == "x" and site.source == "x = tl.load(x_ptr + offs, mask=offs < N)"
+
+
+def test_a_load_with_nothing_masked_off_or_with_other_has_no_holes():
+    done = execute(leave_open, x_ptr=torch.ones(8), z_ptr=torch.zeros(8), N=8, BLOCK=8)
+    assert not done.holes
+    done = execute(masked_copy, x_ptr=torch.arange(3.0), z_ptr=torch.zeros(8), N=8, LIMIT=3, BLOCK=8)
+    assert not done.holes
+
+
+@triton.jit
+def two_holes(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    harmless = tl.load(x_ptr + offs, mask=offs < N)
+    guilty = tl.load(x_ptr + offs, mask=offs < N - 1)
+    tl.store(z_ptr + offs, guilty, mask=offs < N)
+    tl.store(z_ptr + offs, harmless, mask=offs < N - 1)
+
+
+def test_every_hole_is_noted_and_can_be_poisoned_alone():
+    arguments = {"x_ptr": torch.ones(4), "N": 4, "BLOCK": 8}
+    done = execute(two_holes, z_ptr=torch.zeros(4), **arguments)
+    harmless, guilty = done.holes
+    assert harmless.source.startswith("harmless =") and guilty.source.startswith("guilty =")
+    for site, last in ((harmless, 0.0), (guilty, NO_NUMBER)):
+        z = torch.zeros(4)
+        execute(two_holes, z_ptr=z, **arguments, poison_only=site)
+        torch.testing.assert_close(z, torch.tensor([1, 1, 1, last]), equal_nan=True)
+
+
+# ---- counting
+
+
+def test_bytes_and_loads_are_counted_by_lanes_that_are_on():
+    done = execute(masked_copy, x_ptr=torch.arange(3.0), z_ptr=torch.zeros(6), N=6, LIMIT=3, BLOCK=8)
+    assert done.loads == {"x": 3} and done.bytes_moved == 4 * (3 + 6) and done.programs == 1
+    done = execute(write, (2, 3, 2), x_ptr=torch.zeros(8), z_ptr=torch.zeros(8), stride=4, BLOCK=4)
+    assert done.programs == 12 and done.loads == {"x": 48} and done.bytes_moved == 12 * 32
+
+
+@triton.jit
+def show_order(z_ptr):
+    tl.device_print("at", tl.program_id(2) + 10 * tl.program_id(1) + 100 * tl.program_id(0))
+
+
+def test_programs_run_one_after_the_other_and_in_reverse(capsys):
+    execute(show_order, (2, 2, 2), z_ptr=torch.zeros(1))
+    forwards = capsys.readouterr().out.splitlines()
+    assert forwards[0] == "(0, 0, 0) at: 0" and len(forwards) == 8
+    assert [line.split()[-1] for line in forwards] == ["0", "1", "10", "11", "100", "101", "110", "111"]
+    execute(show_order, (2, 2, 2), z_ptr=torch.zeros(1), reverse=True)
+    assert capsys.readouterr().out.splitlines() == forwards[::-1]
+
+
+# ---- which line
+
+
+@triton.jit
+def helper_load(x_ptr, offs):
+    first = offs + 0
+    return tl.load(
+        x_ptr + first,
+    )
+
+
+@triton.jit
+def through_a_helper(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, helper_load(x_ptr, offs))
+
+
+def test_a_fault_in_a_helper_names_the_helpers_line():
+    done = execute(through_a_helper, x_ptr=torch.zeros(3), z_ptr=torch.zeros(4), BLOCK=4)
+    assert done.stop.site.source == "return tl.load("
+    first = helper_load.fn.__code__.co_firstlineno
+    assert done.stop.site.line == first + 3
+
+
+@triton.jit
+def in_triton_itself(x_ptr, z_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 4))
+    tl.store(
+        z_ptr + tl.arange(0, 4),
+        tl.zeros((4,), tl.float32)
+        + tl.softmax(
+            tl.reshape(x, (3, 2)),
+        ),
+    )
+
+
+def test_an_error_inside_triton_names_the_learners_line():
+    done = execute(in_triton_itself, x_ptr=torch.zeros(4), z_ptr=torch.zeros(4))
+    assert done.stop.kind == "error" and done.stop.site.source == "tl.reshape(x, (3, 2)),"
+    assert "InterpreterError" not in done.stop.message and len(done.stop.message) < 210
+
+
+@triton.jit
+def bad_combine(a, b):
+    c = a + b
+    return c.undefined
+
+
+@triton.jit
+def reduce_badly(z_ptr):
+    tl.store(z_ptr, tl.reduce(tl.arange(0, 4), 0, bad_combine))
+
+
+def test_an_error_in_a_combine_function_names_its_line():
+    done = execute(reduce_badly, z_ptr=torch.zeros(1))
+    assert done.stop.message.startswith("AttributeError") and done.stop.site.source == "return c.undefined"
+
+
+@triton.jit
+def many_lines(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    # a comment
+    x = (
+        tl.load(x_ptr + offs, mask=offs < N)
+        + tl.load(x_ptr + offs, mask=offs < N - 1)
+    )  # fmt: skip
+    tl.store(z_ptr + offs, x, mask=offs < N); tl.store(z_ptr + offs, x)  # fmt: skip # noqa: E702
+
+
+def test_statements_of_many_lines():
+    done = execute(many_lines, x_ptr=torch.zeros(3), z_ptr=torch.zeros(3), N=3, BLOCK=4)
+    assert [site.source for site in done.holes] == [
+        "tl.load(x_ptr + offs, mask=offs < N)",
+        "+ tl.load(x_ptr + offs, mask=offs < N - 1)",
+    ]
+    assert "store of z_ptr" in done.stop.message and done.stop.site.source.startswith(
+        "tl.store(z_ptr + offs, x, mask"
+    )
+
+
+@triton.jit
+def divide(a, b):
+    return a // b.undefined
+
+
+@triton.jit
+def undefined(z_ptr):
+    tl.store(z_ptr, divide(1, tl.program_id(0)))
+
+
+def test_an_exception_of_the_learners_code_is_one_line():
+    done = execute(undefined, z_ptr=torch.zeros(1))
+    assert done.stop.message.startswith("AttributeError: 'tensor' object has no attribute 'undefined'")
+    assert done.stop.site.source == "return a // b.undefined"
+
+
+# ---- printing and assertions
+
+
+@triton.jit
+def talk(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, BLOCK))
+    tl.static_print("block", BLOCK)
+    tl.device_print("x ", x)
+    print("sum", tl.sum(x))
+    tl.store(z_ptr + tl.arange(0, BLOCK), x)
+
+
+@pytest.mark.parametrize(
+    "dtype, values", [(torch.float32, "[0.5 1.5]"), (torch.bfloat16, "[0.5 1.5]"), (torch.int8, "[0 1]")]
+)
+def test_kernels_can_print(dtype, values, capsys):
+    x = torch.tensor([0.5, 1.5]).to(dtype)
+    execute(talk, 2, x_ptr=x, z_ptr=torch.zeros(2), BLOCK=2)
+    total = "2.0" if dtype.is_floating_point else "1"
+    assert capsys.readouterr().out.splitlines() == [
+        "block 2",  # once, not once per program
+        f"(0, 0, 0) x: {values}",
+        f"sum {total}",
+        f"(1, 0, 0) x: {values}",
+        f"sum {total}",
+    ]
+
+
+def test_a_quiet_run_prints_nothing(capsys):
+    execute(talk, 2, x_ptr=torch.ones(2), z_ptr=torch.zeros(2), BLOCK=2, quiet=True)
+    assert capsys.readouterr().out == ""
+
+
+@triton.jit
+def talk_without_end(z_ptr):
+    i = 0
+    while i < 1000:
+        print(tl.arange(0, 512))
+        i += 1
+
+
+def test_a_run_prints_so_many_lines_and_no_more(capsys):
+    done = execute(talk_without_end, z_ptr=torch.zeros(1))
+    lines = capsys.readouterr().out.splitlines()
+    assert done.stop is None and len(lines) == 101 and lines[-1] == "... (only the first 100 lines are shown)"
+    execute(talk_without_end, z_ptr=torch.zeros(1), seconds=5)
+    assert len(capsys.readouterr().out.splitlines()) == 101  # the count starts again
+
+
+@triton.jit
+def print_hex(x_ptr):
+    tl.device_print("x", tl.load(x_ptr), hex=True)
+
+
+def test_hexadecimal(capsys):
+    execute(print_hex, x_ptr=torch.tensor([255], dtype=torch.int32))
+    assert capsys.readouterr().out == "(0, 0, 0) x: 0xff\n"
+    print(np.array([16]))
+    assert capsys.readouterr().out == "[16]\n"  # NumPy's own way to print is left alone
+
+
+@triton.jit
+def asserts(x_ptr, KIND: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, 4))
+    if KIND == "device":
+        tl.device_assert(x > 0, "x must be positive")
+    elif KIND == "static":
+        tl.static_assert(KIND == "device", "KIND must be device")
+    elif KIND == "plain":
+        assert tl.sum(x) > 10, "the sum must be large"
+
+
+@pytest.mark.parametrize(
+    "kind, message",
+    [("device", "x must be positive"), ("static", "KIND must be device"), ("plain", "the sum must be large")],
+)
+def test_assertions_stop_a_run(kind, message):
+    done = execute(asserts, x_ptr=torch.tensor([1.0, 2, -3, 4]), KIND=kind)
+    assert done.stop.message == f"AssertionError: {message}" and message in done.stop.site.source
+    assert execute(asserts, x_ptr=torch.ones(4) * 9, KIND="plain" if kind == "static" else kind).stop is None
+
+
+# ---- everything as before
+
+
+def triton_as_it_is() -> dict[str, object]:
+    owners = (tl, tl.core, tl.math, tl.standard, tl.random, tl.tensor, tl.dtype, JITFunction, libdevice)
+    owners += (tl.core.tensor_descriptor_base, tl.core.tensor_descriptor, cuda, cuda_libdevice, stock, np)
+    state = {f"{o.__name__}.{name}": value for o in owners for name, value in vars(o).items()}
+    state["alarm"], state["interrupt"] = signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGINT)
+    state["timer"], state["memory"] = (
+        signal.getitimer(signal.ITIMER_REAL),
+        resource.getrlimit(resource.RLIMIT_AS),
+    )
+    state["numpy"], state["warnings"] = str(np.geterr()), list(warnings.filters)
+    return state
+
+
+@triton.jit
+def fails(x_ptr, z_ptr, HOW: tl.constexpr):
+    if HOW == "loop":
+        while tl.program_id(0) == 0:
+            pass
+    elif HOW == "loop with loads":
+        i = 0
+        while tl.load(x_ptr) == 0:
+            i += 1
+    elif HOW == "bounds":
+        tl.store(z_ptr + 5, 1.0)
+    elif HOW == "error":
+        tl.store(z_ptr, tl.undefined)
+    elif HOW == "memory":
+        kept = (tl.zeros((2048, 512), tl.float64),)
+        while tl.program_id(0) == 0:
+            kept = kept + (tl.zeros((2048, 512), tl.float64),)
+    elif HOW == "race":
+        tl.store(z_ptr + tl.zeros((2,), tl.int32), tl.arange(0, 2))
+    elif HOW == "reduce":
+        tl.reduce(tl.arange(0, 4), 0, bad_combine)
+    elif HOW == "exit":
+        sys.exit()
+
+
+@triton.jit
+def sound(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs)
+    tl.store(z_ptr + offs, x + tl.sum(x, 0) + tl.zeros((BLOCK,), tl.float32) + tl.cdiv(BLOCK, 3))
+
+
+def assert_all_is_well():
+    z = torch.zeros(4)
+    done = execute(sound, x_ptr=torch.ones(4), z_ptr=z, BLOCK=4)
+    assert done.stop is None and z.tolist() == [7] * 4
+
+
+@pytest.mark.parametrize(
+    "how, kind",
+    [
+        ("loop", "time limit"),
+        ("loop with loads", "time limit"),
+        ("bounds", "out of bounds"),
+        ("error", "error"),
+        ("memory", "memory limit"),
+        ("race", None),
+        ("reduce", "error"),
+        ("exit", "error"),
+    ],
+)
+def test_after_any_failure_triton_is_as_before(how, kind, monkeypatch):
+    monkeypatch.setattr(interpreter, "MEMORY_LIMIT", 256 << 20)
+    assert_all_is_well()
+    before = triton_as_it_is()
+    seconds = 0.3 if kind == "time limit" else 10
+    done = execute(fails, x_ptr=torch.zeros(1), z_ptr=torch.zeros(1), HOW=how, seconds=seconds)
+    assert (done.stop.kind if done.stop else None) == kind
+    after = triton_as_it_is()
+    assert before.keys() == after.keys()
+    assert [name for name in before if before[name] is not after[name] and before[name] != after[name]] == []
+    assert_all_is_well()
+
+
+def test_a_real_compiler_still_works_between_runs():
+    """No GPU needed: compile to PTX what the interpreter has run, and what it has failed on."""
+    execute(fails, x_ptr=torch.zeros(1), z_ptr=torch.zeros(1), HOW="bounds")
+    assert_all_is_well()
+    signature = {"x_ptr": "*fp32", "z_ptr": "*fp32", "BLOCK": "constexpr"}
+    compiled = triton.compile(ASTSource(sound, signature, {"BLOCK": 4}), target=GPUTarget("cuda", 80, 32))
+    assert ".visible .entry sound" in compiled.asm["ptx"]
+    assert_all_is_well()
+
+
+def test_the_learners_globals_stay_clean():
+    before = dict(globals())
+    assert_all_is_well()
+    execute(talk, x_ptr=torch.ones(2), z_ptr=torch.zeros(2), BLOCK=2, quiet=True)
+    assert {n: v for n, v in globals().items() if before.get(n) is not v and not n.startswith("@")} == {}
+
+
+LIMIT = tl.constexpr(3)
+
+
+@triton.jit
+def uses_a_global(z_ptr):
+    tl.store(z_ptr, LIMIT + scale_by_global(1))
+
+
+@triton.jit
+def scale_by_global(x):
+    return x * LIMIT
+
+
+def test_globals_and_helpers_are_read_anew_at_each_run(monkeypatch):
+    z = torch.zeros(1)
+    execute(uses_a_global, z_ptr=z)
+    assert z.item() == 6
+    monkeypatch.setitem(globals(), "LIMIT", tl.constexpr(5))
+    execute(uses_a_global, z_ptr=z)
+    assert z.item() == 10
+    monkeypatch.setitem(
+        globals(), "scale_by_global", kernel_of("@triton.jit\ndef other(x):\n    return x + 100\n")
+    )
+    execute(uses_a_global, z_ptr=z)
+    assert z.item() == 106
+
+
+def test_names_imported_from_triton_work():
+    kernel = kernel_of(
+        """from triton.language import arange, load, store, sum, program_id
+from triton.language.math import exp
+from triton.language.extra.libdevice import tanh
+@triton.jit
+def kernel(x_ptr, z_ptr):
+    x = load(x_ptr + arange(0, 4))
+    store(z_ptr + program_id(0), sum(exp(tanh(x)), 0))
+"""
+    )
+    z = torch.zeros(1)
+    done = execute(kernel, x_ptr=torch.zeros(4), z_ptr=z)
+    assert done.stop is None and z.item() == 4
+
+
+def test_a_second_run_at_the_same_time_is_refused_and_harms_nobody():
+    """Triton's language is global, so two threads cannot share it."""
+    running, refused = threading.Event(), []
+
+    def second():
+        running.wait(5)
+        time.sleep(0.05)
+        try:
+            execute(sound, x_ptr=torch.ones(4), z_ptr=torch.zeros(4), BLOCK=4)
+        except RuntimeError as error:
+            refused.append(str(error))
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    running.set()
+    z = torch.zeros(1)
+    done = execute(fails, x_ptr=torch.zeros(1), z_ptr=z, HOW="loop with loads", seconds=0.5)
+    thread.join()
+    assert refused == ["another kernel is being run in this process; wait until it is done"]
+    assert done.stop.kind == "time limit" and done.loads["x"] > 100
+    assert_all_is_well()
+
+
+@pytest.mark.parametrize("how, kind", [("bounds", "out of bounds"), ("loop", "time limit")])
+def test_runs_on_other_threads(how, kind):
+    results = []
+
+    def work():
+        assert_all_is_well()
+        done = execute(fails, x_ptr=torch.zeros(1), z_ptr=torch.zeros(1), HOW=how, seconds=0.3)
+        results.append(done.stop.kind)
+        assert_all_is_well()
+        results.append("well")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(20)
+    assert results == [kind, "well"]
+    assert_all_is_well()
+
+
+def test_a_million_programs_need_no_list():
+    done = execute(
+        fails, (1000, 1000, 1), x_ptr=torch.zeros(1), z_ptr=torch.zeros(1), HOW="none", seconds=0.3
+    )
+    assert done.stop.kind == "time limit" and done.programs == 10**6
+    assert re.search(r"in program \(\d+, \d+, 0\)$", done.stop.message)
+
+
+def test_an_empty_grid_runs_nothing():
+    done = execute(fails, (3, 0, 2), x_ptr=torch.zeros(1), z_ptr=torch.zeros(1), HOW="bounds")
+    assert done.stop is None and done.programs == 0
+
+
+def test_triton_viz_may_be_imported():
+    """On import it puts properties on Triton's interpreter."""
+    code = "import triton_viz; import tests.test_interpreter as t; t.assert_all_is_well()"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parent.parent)
