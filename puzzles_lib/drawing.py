@@ -575,7 +575,7 @@ class _MapPanel:
         else:  # squares, but drawn out where a side would be thin
             self.cell = np.array([max(width, min(0.2, 0.5 / columns)), max(width, min(0.2, 0.7 / rows))])
         self.width, self.height = columns * self.cell[0], rows * self.cell[1]
-        self.lines = self._lines(max(self.width, 3.0 if beside else 5.0))
+        self.lines = self._lines(max(self.width, 3.3 if beside else 5.0))
         texts = [_text_width(text, bold=alarm) for text, alarm in self.lines]
         self.text_width = max([*texts, _text_width(self.heading, 11, bold=True)])
         has_slices = not self.is_strip and len(self.tensor.shape) > 2
@@ -693,9 +693,10 @@ class _MapPanel:
             room = (_text_width(text) / self.cell[0], 0.14 / self.cell[1])
             area = (self.codes == code) & (self.owner == owner) & free
             for spot in _spots(area, *room, most=1 if self.is_strip else 6):
-                ink = text_color(self._color(int(code)))
-                point = self.corner + spot * self.cell
-                ax.text(*point, text, ha="center", va="center", fontsize=9, color=ink, zorder=6)
+                fill = self._color(int(code))
+                card = {"facecolor": fill, "edgecolor": "none", "pad": 0.6}  # hides the lines between cells
+                style = {"fontsize": 9, "color": text_color(fill), "bbox": card, "zorder": 3.9}
+                ax.text(*(self.corner + spot * self.cell), text, ha="center", va="center", **style)
 
 
 WIDEST, TALLEST = 7.0, 3.2  # inches, of a panel
@@ -930,7 +931,7 @@ def _flow(
     x, y, row_height = 0.0, 0.14 + 0.24 * len(titles) + 0.18 * len(notes), 0.0
     places = []
     for panel_width, panel_height in sizes:
-        if x and x + panel_width > 8.2:
+        if x and x + panel_width > 8.3:
             x, y, row_height = 0.0, y + row_height, 0.0
         places.append((x, y))
         x, row_height = x + panel_width, max(row_height, panel_height)
