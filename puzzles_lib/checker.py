@@ -4,6 +4,7 @@ The only module that knows all the others. Nothing that a learner types into a k
 the answer is always a `Report`.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
 
@@ -35,7 +36,11 @@ def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE) 
         raise TypeError(f"check(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
     if not seconds > 0:
         raise ValueError(f"check: seconds is {seconds!r}, allowed is any number above 0")
-    report = examine(kernel, puzzle, seconds=seconds)
+    report = None
+    with contextlib.suppress(KeyboardInterrupt):
+        report = examine(kernel, puzzle, seconds=seconds)
+    if report is None:  # raised from here, so that a notebook shows two frames and not thirty
+        raise KeyboardInterrupt("the check was interrupted")
     note = progress.record(puzzle.name, report.ok)
     return dataclasses.replace(report, notes=(*report.notes, note)) if note else report
 
@@ -149,6 +154,7 @@ def _run(
     *,
     inputs: Mapping[str, torch.Tensor] | None = None,
     poison: Poison = NAN,
+    output_poison: Poison | None = None,
     **options,
 ) -> Run:
     """A guarded run on fresh tensors: copies of the inputs, poisoned outputs."""
@@ -159,7 +165,7 @@ def _run(
             arguments[f"{name}_ptr"] = tensor.clone()
     for result in puzzle.results:
         if f"{result.name}_ptr" in arguments:
-            arguments[f"{result.name}_ptr"] = _poisoned(result, case, poison)
+            arguments[f"{result.name}_ptr"] = _poisoned(result, case, output_poison or poison)
     outputs = {f"{result.name}_ptr" for result in puzzle.results}
     return run(kernel, arguments, puzzle.programs(case), outputs, poison=poison, **options)
 
@@ -180,7 +186,7 @@ def _check_case(
 ) -> CaseResult:
     """Run a case forwards, and backwards where that may tell; name the most basic fault."""
     inputs = make_inputs(puzzle, case)
-    expected = expect(puzzle, inputs)
+    expected = expect(puzzle, case, inputs)
 
     def attempt(**options) -> Run:
         return _run(kernel, puzzle, case, bound, inputs=inputs, seconds=seconds, **options)
@@ -286,7 +292,7 @@ def _uninitialised(
     attempt: Callable[..., Run], ran: Run, poison: Poison, options: Mapping[str, object]
 ) -> Verdict | None:
     """Do the results depend on what masked-off lanes hold? Then say which load leaves them open."""
-    clean = attempt(poison=ZERO, quiet=True, **options)
+    clean = attempt(poison=ZERO, output_poison=poison, quiet=True, **options)
     if _same(ran, clean):
         return None
     site = next(iter(ran.holes))
@@ -298,9 +304,13 @@ def _uninitialised(
 
 
 def _hole_verdict(name: str, site: Site) -> Verdict:
-    text = f"uninitialised lanes of {name}_ptr are used: the load has a mask but no other="
+    if "boundary_check" in site.source:
+        left, cure = "a boundary_check but no padding_option", "padding_option="
+    else:
+        left, cure = "a mask but no other=", "other="
+    text = f"uninitialised lanes of {name}_ptr are used: the load has {left}"
     return Verdict(
-        "uninitialised", text, site, "on a GPU these lanes hold garbage; give them a value with other="
+        "uninitialised", text, site, f"on a GPU these lanes hold garbage; give them a value with {cure}"
     )
 
 

@@ -52,13 +52,13 @@ class Mismatch:
     diagnosis: str = ""
 
 
-def expect(puzzle: Puzzle, inputs: Mapping[str, torch.Tensor]) -> dict[str, Expected]:
+def expect(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) -> dict[str, Expected]:
     """The spec's results in float64 by output name, with tolerances."""
-    exact = _evaluate(puzzle, inputs)
+    exact = _evaluate(puzzle, case, inputs)
     moved = []
     if any(t.is_floating_point() for t in inputs.values()):
         for draw in range(DRAWS):
-            moved.append(_evaluate(puzzle, _perturbed(inputs, draw)))
+            moved.append(_evaluate(puzzle, case, _perturbed(inputs, draw)))
     expected = {}
     for argument in puzzle.results:
         value = exact[argument.name]
@@ -79,9 +79,9 @@ def expect(puzzle: Puzzle, inputs: Mapping[str, torch.Tensor]) -> dict[str, Expe
     return expected
 
 
-def _evaluate(puzzle: Puzzle, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _evaluate(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     wide = {n: t.double() if t.is_floating_point() else t for n, t in inputs.items()}
-    results = puzzle.spec(**wide)
+    results = puzzle.spec(**wide, **{n: case.numbers[n] for n in puzzle.spec_numbers})
     results = results if isinstance(results, tuple) else (results,)
     return {
         a.name: r.double() if a.dtype.is_floating_point else r
@@ -192,7 +192,7 @@ def _one_block(
         last = (size - 1) // block * block
         for words, lanes in (("first", slice(0, block)), ("last", slice(last, size))):
             part = {a.name: _only(inputs[a.name], a, axis, lanes) for a in puzzle.inputs}
-            if _fits(_around(expected, _evaluate(puzzle, part)[expected.argument.name]), got):
+            if _fits(_around(expected, _evaluate(puzzle, case, part)[expected.argument.name]), got):
                 return f"only the {words} block of {axis} counts"
     return ""
 

@@ -10,7 +10,10 @@ import contextlib
 import functools
 import io
 import linecache
+import os
 import re
+import sys
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 
@@ -65,8 +68,9 @@ def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal |
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
+    spoken = []
     try:
-        with _silent() as warned, time_limit(FRONT_END_SECONDS):
+        with _silent() as warned, _verifier(spoken), time_limit(FRONT_END_SECONDS):
             source.make_ir(TARGET, options, codegen_fns, module_map, context)
     except CompilationError as error:
         return _refusal(kernel, error)
@@ -75,6 +79,8 @@ def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal |
     except RecursionError:
         return Refusal(RECURSION)
     except Exception as error:
+        if spoken:
+            return spoken[0]
         return Refusal(_first_lines(f"{type(error).__name__}: {error}"))
     for warning in warned:  # a warning to the compiler, but other semantics to Python
         if "Logical operators" in str(warning.message):
@@ -96,6 +102,24 @@ def _silent() -> Iterator[list[warnings.WarningMessage]]:
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         yield warned
+
+
+@contextlib.contextmanager
+def _verifier(spoken: list[Refusal]) -> Iterator[None]:
+    """Collect what MLIR's verifier writes to the process's stderr: ``file:line:column: error: words``."""
+    with tempfile.TemporaryFile() as file:
+        sys.stderr.flush()
+        kept = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            file.seek(0)
+            for found in re.finditer(r"^(.*):(\d+):\d+: error: (.*)$", file.read().decode(), re.MULTILINE):
+                line = linecache.getline(found[1], int(found[2])).strip()
+                spoken.append(Refusal(_first_lines(found[3]), Site(int(found[2]), line)))
 
 
 def _refusal(kernel: JITFunction, error: CompilationError) -> Refusal:

@@ -93,7 +93,8 @@ class Puzzle:
 
     number: place in the syllabus, such as ``"9b"``.
     spec: PyTorch function with jaxtyping annotations on its parameters and result; it must also be
-        right in float64, because the checker takes its reference from there.
+        right in float64, because the checker takes its reference from there. A parameter annotated
+        ``int`` is a number of the case, such as ``BITS``, and no input.
     grid: case -> number of programs along one to three axes.
     cases: what `check` tries, the easiest first.
     formula: the mathematics in LaTeX, shown in the notebook.
@@ -124,6 +125,10 @@ class Puzzle:
         if twice := {a.name for a in self.inputs} & set(self.outputs):
             raise ValueError(f"{self.name}: {sorted(twice)} names both an input and an output")
         for case in self.cases:
+            if missing := set(self.spec_numbers) - set(case.numbers):
+                raise ValueError(
+                    f"{self.name}: the spec takes {sorted(missing)}, case {case} has no such number"
+                )
             for argument in self.inputs + self.results:
                 argument.shape(case.numbers)
             if unknown := set(case.fill) - {a.name for a in self.inputs}:
@@ -142,8 +147,14 @@ class Puzzle:
     @cached_property
     def inputs(self) -> tuple[Argument, ...]:
         """The spec's tensor parameters, in order."""
+        hints = {n: _annotations(self.spec).get(n) for n in inspect.signature(self.spec).parameters}
+        return tuple(_argument(name, hint) for name, hint in hints.items() if hint is not int)
+
+    @cached_property
+    def spec_numbers(self) -> tuple[str, ...]:
+        """The spec's parameters annotated ``int``: numbers of the case that it is told."""
         hints = _annotations(self.spec)
-        return tuple(_argument(name, hints.get(name)) for name in inspect.signature(self.spec).parameters)
+        return tuple(n for n in inspect.signature(self.spec).parameters if hints.get(n) is int)
 
     @cached_property
     def results(self) -> tuple[Argument, ...]:

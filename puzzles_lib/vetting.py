@@ -43,7 +43,7 @@ _MEMBERS = {
     for owner in (tl.tensor, tl.core.tensor_descriptor, tl.tuple, tl.dtype, tl.core.slice)
     for name in dir(owner)
     if not name.startswith("_")
-} | {"value", "type", "shape", "numel", "T", "strides", "start", "stop", "step"}
+} | {"value", "type", "shape", "numel", "T", "strides", "start", "stop", "step", "ALL", "NONE"}
 
 
 def vet(kernel: JITFunction) -> Refusal | None:
@@ -97,7 +97,7 @@ def _complain_about_attribute(node: ast.Attribute, scope: Scope, local: set[str]
         value = getattr(owner, node.attr)
     except Exception:
         return None  # the front end explains
-    if inner and isinstance(value, ModuleType):
+    if inner and (isinstance(value, ModuleType) or value is tl.PropagateNan):
         return None
     return None if _is_plain(value) or _may_call(value) else f"{text} is Python's, a kernel cannot use it"
 

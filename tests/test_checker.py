@@ -245,6 +245,17 @@ def test_misuse_of_check_itself_raises_and_names_the_parameter():
         check(right, SCALE_ROWS, seconds=0)
 
 
+def test_an_interrupt_shows_few_frames(monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checker, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="the check was interrupted") as caught:
+        check(right, SCALE_ROWS)
+    assert caught.value.__cause__ is None and caught.value.__context__ is None
+    assert len(caught.traceback) == 2
+
+
 def test_progress_is_noted_by_check_and_not_by_examine(monkeypatch):
     noted = []
     monkeypatch.setattr(checker.progress, "record", lambda name, solved: noted.append((name, solved)))

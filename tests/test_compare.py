@@ -29,7 +29,7 @@ def judge(spec, got_from, x, **numbers):
     """Compare ``got_from(x)`` with what the spec says."""
     puzzle = puzzle_of(spec, **numbers)
     inputs = {"x": x}
-    return compare(expect(puzzle, inputs)["z"], got_from(x), puzzle, puzzle.cases[0], inputs)
+    return compare(expect(puzzle, puzzle.cases[0], inputs)["z"], got_from(x), puzzle, puzzle.cases[0], inputs)
 
 
 X = torch.randn(4, 1000, generator=torch.Generator().manual_seed(1))

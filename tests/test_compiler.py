@@ -149,6 +149,12 @@ def calls_itself(x_ptr, z_ptr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def masks_with_numbers(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=offs))
+
+
+@triton.jit
 def loops_for_ever(x_ptr, z_ptr, BLOCK: tl.constexpr):
     while True:
         tl.store(z_ptr, 1.0)
@@ -180,6 +186,7 @@ REFUSED = [
     (changes_a_type, "Loop-carried variable acc", "for _ in range(4)"),
     (prints_a_shape, "", "print("),
     (multiplies_small_tiles, "", "tl.dot"),
+    (masks_with_numbers, "must be 1-bit signless integer", "mask=offs"),
     (loops_for_ever, "the condition of a while", "while True"),
     (imports, "", ""),
 ]
@@ -191,8 +198,9 @@ def refusal_of(kernel):
 
 
 @pytest.mark.parametrize("kernel, words, line", REFUSED, ids=[k.__name__ for k, _, _ in REFUSED])
-def test_refused_with_reason_and_line(kernel, words, line):
+def test_refused_with_reason_and_line(kernel, words, line, capfd):
     refusal = refusal_of(kernel)
+    assert capfd.readouterr() == ("", "")
     assert refusal is not None
     assert words in refusal.message and len(refusal.message) <= 250 and "\n" not in refusal.message
     assert line in refusal.site.source
@@ -216,6 +224,7 @@ def uses_much_of_the_language(x_ptr, z_ptr, BLOCK: tl.constexpr, SCALE: tl.const
     tl.static_assert(BLOCK >= 16)
     tl.device_assert(offs >= 0, "message")
     x = helper(tl.load(x_ptr + offs))
+    x = tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
     half: tl.constexpr = BLOCK // 2
     for i in tl.static_range(2):
         x = tl.maximum(x, tl.exp(-x) * SCALE * i).to(tl.float32)

@@ -39,6 +39,16 @@ def test_sizes_may_be_expressions_and_results_several():
     assert [(r.name, r.dtype) for r in puzzle.results] == [("s", torch.float32), ("r", torch.int32)]
 
 
+def test_a_spec_may_take_numbers_of_the_case():
+    def repeat(x: Float32[Tensor, " N"], TIMES: int) -> Float32[Tensor, "TIMES N"]:
+        return x.expand(TIMES, -1)
+
+    puzzle = make(repeat, grid=lambda s: (1,), cases=(Case(N=5, TIMES=3),))
+    assert [a.name for a in puzzle.inputs] == ["x"] and puzzle.spec_numbers == ("TIMES",)
+    with pytest.raises(ValueError, match="takes \\['TIMES'\\]"):
+        make(repeat, grid=lambda s: (1,), cases=(Case(N=5),)).inputs  # noqa: B018
+
+
 def test_a_kernel_is_offered_pointers_numbers_and_strides():
     offers = make().offers(make().cases[0])
     assert offers["stride_zm"] == offers["stride_z0"] == 5
