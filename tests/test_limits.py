@@ -1,0 +1,401 @@
+"""Limits on time and memory, and Ctrl-C: they strike where they should, and everything is put back."""
+
+import os
+import random
+import resource
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from puzzles_lib.interpreter import TimeLimitReached, limits, time_limit
+from tests.kernel_lab import execute
+
+
+def spin(seconds: float = 5.0) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+def state() -> tuple:
+    return (
+        signal.getsignal(signal.SIGALRM),
+        signal.getsignal(signal.SIGINT),
+        signal.getitimer(signal.ITIMER_REAL),
+        resource.getrlimit(resource.RLIMIT_AS),
+    )
+
+
+@pytest.fixture(autouse=True)
+def everything_is_put_back():
+    before = state()
+    yield
+    assert state() == before
+
+
+@pytest.fixture
+def elapsed():
+    start = time.monotonic()
+    return lambda: time.monotonic() - start
+
+
+# ---- time, on the main thread
+
+
+def test_the_time_limit_ends_a_loop(elapsed):
+    with pytest.raises(TimeLimitReached), time_limit(0.2):
+        spin()
+    assert 0.2 <= elapsed() < 2
+
+
+def test_a_block_that_is_fast_enough_is_left_alone():
+    with time_limit(0.2):
+        spin(0.01)
+    spin(0.4)
+
+
+def test_no_except_exception_swallows_it():
+    def stubborn():
+        while True:
+            try:
+                spin()
+            except Exception:
+                pass
+
+    with pytest.raises(TimeLimitReached), time_limit(0.1):
+        stubborn()
+
+
+def test_lost_once_it_comes_again(elapsed):
+    """An exception in a __del__ is printed and forgotten."""
+    with pytest.raises(TimeLimitReached), time_limit(0.1):
+        try:
+            spin()
+        except TimeLimitReached:
+            spin()
+    assert elapsed() > 0.5
+
+
+def test_only_the_function_named_is_interrupted(elapsed):
+    def body():
+        spin(5)
+
+    with pytest.raises(TimeLimitReached), time_limit(0.1, inside=body):
+        spin(0.3)  # not body: runs to its end
+        assert elapsed() >= 0.3
+        body()
+    assert elapsed() < 3
+
+
+def test_after_the_named_function_ends_nothing_strikes():
+    def body():
+        pass
+
+    with time_limit(0.1, inside=body):
+        body()
+        spin(0.3)
+
+
+def test_an_inner_limit_within_an_outer_one(elapsed):
+    with pytest.raises(TimeLimitReached), time_limit(0.6):
+        with pytest.raises(TimeLimitReached), time_limit(0.1):
+            spin()
+        assert elapsed() < 0.5
+        spin()
+    assert 0.6 <= elapsed() < 3
+
+
+def test_anothers_alarm_still_rings(elapsed):
+    """pytest-timeout lives by this."""
+    rung = []
+
+    def ring(signum, frame):
+        rung.append(elapsed())
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.4, 7.0)
+        with pytest.raises(TimeLimitReached), time_limit(0.1):
+            spin()
+        assert signal.getsignal(signal.SIGALRM) is ring
+        left, interval = signal.getitimer(signal.ITIMER_REAL)
+        assert 0 < left < 0.35 and interval == 7.0
+        spin(0.5)
+        assert len(rung) == 1 and rung[0] >= 0.35
+        signal.setitimer(signal.ITIMER_REAL, 0.05)  # due while an inner block runs: rings after it
+        with time_limit(5):
+            spin(0.2)
+        spin(0.1)
+        assert len(rung) == 2
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+# ---- time, on other threads
+
+
+def on_a_thread(work) -> object:
+    """What the function returned or raised on a thread of its own."""
+    result = []
+
+    def body():
+        try:
+            result.append(work())
+        except BaseException as error:
+            result.append(error)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join(10)
+    assert result, "the thread is still running"
+    return result[0]
+
+
+def test_the_time_limit_ends_a_loop_on_another_thread(elapsed):
+    def work():
+        with time_limit(0.2):
+            spin()
+
+    assert isinstance(on_a_thread(work), TimeLimitReached) and 0.2 <= elapsed() < 3
+
+
+def test_a_thread_that_is_fast_enough_is_left_alone():
+    def work():
+        with time_limit(0.1):
+            spin(0.01)
+        spin(0.4)
+        return "done"
+
+    assert on_a_thread(work) == "done"
+
+
+def test_only_the_function_named_is_interrupted_on_a_thread():
+    def body():
+        spin()
+
+    def work():
+        with time_limit(0.1, inside=body):
+            spin(0.3)
+            body()
+
+    assert isinstance(on_a_thread(work), TimeLimitReached)
+
+
+def test_lost_once_it_comes_again_on_a_thread():
+    def work():
+        with time_limit(0.1):
+            try:
+                spin()
+            except TimeLimitReached:
+                spin()
+
+    assert isinstance(on_a_thread(work), TimeLimitReached)
+
+
+def test_no_watcher_stays_behind():
+    threads = threading.active_count()
+    for _ in range(20):
+        on_a_thread(work_briefly)
+    spin(0.05)
+    assert threading.active_count() <= threads
+
+
+def work_briefly():
+    with time_limit(100):
+        pass
+
+
+# ---- memory
+
+
+def test_the_memory_limit_refuses_what_is_too_much():
+    with limits.memory_limit(200 << 20):
+        np.zeros(50 << 20, np.uint8)
+        with pytest.raises(MemoryError):
+            np.zeros(50 << 30, np.uint8)
+        with pytest.raises(MemoryError):
+            bytearray(1 << 30)
+    np.zeros(1 << 30, np.uint8)
+
+
+def test_a_stricter_limit_that_is_set_already_stays():
+    with limits.memory_limit(300 << 20), limits.memory_limit(100 << 30):
+        with pytest.raises(MemoryError):
+            np.zeros(1 << 30, np.uint8)
+
+
+def test_the_memory_limit_is_lifted_after_an_error():
+    with pytest.raises(ZeroDivisionError), limits.memory_limit(100 << 20):
+        1 / 0  # noqa: B018
+    np.zeros(1 << 30, np.uint8)
+
+
+# ---- Ctrl-C
+
+
+def press_ctrl_c() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_waits_until_the_block_ends():
+    steps = []
+    with pytest.raises(KeyboardInterrupt), limits.interrupts_held(inside=spin):
+        press_ctrl_c()
+        steps.append("went on")
+    assert steps == ["went on"]
+
+
+def test_ctrl_c_strikes_in_the_function_named():
+    def body():
+        press_ctrl_c()
+        spin()
+        raise AssertionError("not reached")
+
+    with pytest.raises(KeyboardInterrupt), limits.interrupts_held(inside=body):
+        body()
+
+
+def test_ctrl_c_on_another_thread_is_the_main_threads_business():
+    def work():
+        with limits.interrupts_held(inside=spin):
+            return signal.getsignal(signal.SIGINT)
+
+    assert on_a_thread(work) is signal.getsignal(signal.SIGINT)
+
+
+def test_a_process_that_ignores_ctrl_c_goes_on_doing_so():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with limits.interrupts_held(inside=spin):
+            press_ctrl_c()
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# ---- in a run
+
+
+@triton.jit
+def endless(x_ptr, z_ptr, LOADS: tl.constexpr):
+    total = 0.0
+    while total == 0:
+        if LOADS:
+            total += tl.load(x_ptr)
+        else:
+            total += 0.0
+    tl.store(z_ptr, total)
+
+
+@triton.jit
+def sound(x_ptr, z_ptr):
+    tl.store(z_ptr + tl.arange(0, 4), tl.load(x_ptr + tl.arange(0, 4)) + tl.zeros((4,), tl.float32))
+
+
+def run_endlessly(**options):
+    loads = options.pop("LOADS", True)
+    return execute(endless, x_ptr=torch.zeros(1), z_ptr=torch.zeros(1), LOADS=loads, **options)
+
+
+def run_soundly() -> None:
+    z = torch.zeros(4)
+    done = execute(sound, x_ptr=torch.ones(4), z_ptr=z)
+    assert done.stop is None and z.tolist() == [1] * 4
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_a_run_ends_at_its_time_limit_and_names_the_line(loads, elapsed):
+    done = run_endlessly(seconds=0.3, LOADS=loads)
+    assert 0.3 <= elapsed() < 2
+    assert done.stop.kind == "time limit"
+    assert done.stop.message == "time limit: still running after 0.3 s, in program (0, 0, 0)"
+    assert done.stop.site.source in (
+        "while total == 0:",
+        "total += tl.load(x_ptr)",
+        "total += 0.0",
+        "if LOADS:",
+    )
+    run_soundly()
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_ctrl_c_ends_a_run_within_a_second(loads):
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run_endlessly(seconds=30, LOADS=loads)
+    assert 0.25 < time.monotonic() - start < 1.3
+    run_soundly()
+
+
+class PressesCtrlC:
+    """Traces our own code and contextlib's, and presses Ctrl-C before the line of a given number."""
+
+    def __init__(self, at: int | None = None):
+        self.at, self.lines = at, 0
+
+    def __call__(self, frame, event, argument):
+        if "puzzles_lib" not in frame.f_code.co_filename and not frame.f_code.co_filename.endswith(
+            "contextlib.py"
+        ):
+            return None
+        if event == "line":
+            self.lines += 1
+            if self.lines == self.at:
+                press_ctrl_c()
+        return self
+
+    def __enter__(self):
+        sys.settrace(self)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(None)
+
+
+def test_ctrl_c_at_any_moment_leaves_triton_whole():
+    """Within set-up, kernel and clean-up; afterwards a compiler finds Triton's own functions again."""
+    plain = tl.load, tl.tensor.__add__, tl.core.dtype.to_ir, tl.reduce, state()
+    run_soundly()
+    with PressesCtrlC() as press:
+        run_soundly()
+    places = {*range(1, 60), *range(press.lines - 60, press.lines)}
+    places.update(random.Random(0).sample(range(60, press.lines - 60), 60))
+    struck = 0
+    for place in places:
+        with PressesCtrlC(place):
+            try:
+                run_soundly()
+            except KeyboardInterrupt:
+                struck += 1
+        assert (tl.load, tl.tensor.__add__, tl.core.dtype.to_ir, tl.reduce, state()) == plain, place
+    assert struck == len(places)
+    run_soundly()
+
+
+@triton.jit
+def hoard(z_ptr):
+    block = tl.zeros((1024, 1024), tl.float64)
+    hoard_more(block, z_ptr)
+
+
+@triton.jit
+def hoard_more(block, z_ptr):
+    hoard_more(block + 1, z_ptr)
+
+
+def test_a_run_ends_at_its_memory_limit(monkeypatch):
+    monkeypatch.setattr("puzzles_lib.interpreter.MEMORY_LIMIT", 256 << 20)
+    done = execute(hoard, z_ptr=torch.zeros(1))
+    assert done.stop.kind == "memory limit"
+    assert done.stop.message == "memory limit: more than 0.25 GB, in program (0, 0, 0)"
+    assert done.stop.site.source == "hoard_more(block + 1, z_ptr)"
+    run_soundly()
