@@ -52,7 +52,7 @@ def identical(got: torch.Tensor, want: torch.Tensor) -> None:
         ("tl.where(x < y, x, y)", lambda x, y: torch.where(x < y, x, y)),
         ("tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)", torch.maximum),
         ("tl.minimum(x, y, propagate_nan=tl.PropagateNan.ALL)", torch.minimum),
-        ("tl.fma(x, y, x)", lambda x, y: (x.float() * y.float() + x.float()).to(B16)),
+        ("tl.fma(x, y, x)", lambda x, y: (x.double() * y.double() + x.double()).to(B16)),
         ("tl.abs(x)", lambda x, _: x.abs()),
         ("x.abs()", lambda x, _: x.abs()),
         ("x * 0.1", lambda x, _: x * torch.tensor(0.1, dtype=B16)),

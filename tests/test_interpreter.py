@@ -281,6 +281,11 @@ def test_pointers_cast_to_bytes():
     assert "load of x_ptr in program (0, 0, 0): element 16, it has 16" in done.stop.message
 
 
+def test_recording_counts_in_the_tensors_own_elements():
+    done = execute(through_bytes, x_ptr=torch.zeros(4), z_ptr=torch.zeros(4), shift=0, BLOCK=8, record=True)
+    assert done.accesses[0].elements.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
 @triton.jit
 def through_words(x_ptr, z_ptr, shift, BLOCK: tl.constexpr):
     words = (x_ptr + shift).to(tl.pointer_type(tl.int32), bitcast=True)

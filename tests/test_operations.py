@@ -34,7 +34,7 @@ def same(got: torch.Tensor, want: torch.Tensor, tolerance: float = 0.0) -> None:
         ("x - y", torch.sub),
         ("x * y", torch.mul),
         ("x / y", torch.div),
-        ("tl.fma(x, y, x)", lambda x, y: torch.addcmul(x, x, y)),
+        ("tl.fma(x, y, x)", lambda x, y: (x.double() * y.double() + x.double()).to(x.dtype)),
         ("tl.where(x > y, x, y)", lambda x, y: torch.where(x > y, x, y)),
         ("tl.maximum(x, y)", torch.fmax),
         ("tl.minimum(x, y)", torch.fmin),
@@ -257,8 +257,31 @@ def test_dots(operand, result, tolerance, shape):
     x = (torch.randn(shape) * 50).to(operand)
     y = (torch.randn(*shape[:-2], 32, 16) * 50).to(operand)
     w = torch.randn(*shape[:-1], 16).to(result)
-    got = evaluate("tl.dot(x, y, acc=w, out_dtype=w.dtype)", x, y, w, shape=w.shape, dtype=result)
+    dot = "tl.dot(x, y, acc=w, input_precision='ieee', out_dtype=w.dtype)"
+    got = evaluate(dot, x, y, w, shape=w.shape, dtype=result)
     torch.testing.assert_close(got, x.to(result) @ y.to(result) + w, rtol=tolerance, atol=tolerance * 1e4)
+
+
+def test_a_dot_of_float32_rounds_to_tf32_unless_told_otherwise():
+    x = torch.eye(16)
+    y = torch.tensor([1.0, 1 + 2**-10, 1 + 2**-12, 1 + 2**-11, -3.14159265, 1e30, 1e-30, INF] * 2).repeat(
+        16, 1
+    )
+    y[:8, :] = 1.5  # no infinity times zero in the first rows
+    want = torch.tensor([1.0, 1 + 2**-10, 1.0, 1 + 2**-10, -3.140625, 1e30, 1e-30])
+    for precision, exact in (
+        ("", False),
+        (", input_precision='tf32'", False),
+        (", input_precision='ieee'", True),
+    ):
+        got = evaluate(
+            f"tl.dot(x, y{precision})", x[:, :], y.nan_to_num(posinf=0), shape=(16, 16), dtype=F32
+        )[9, :7]
+        if exact:
+            same(got, y[9, :7])
+        else:
+            torch.testing.assert_close(got, want, rtol=2**-11, atol=0)
+            same(got[:5], want[:5])
 
 
 def test_integer_sums_widen():
@@ -487,6 +510,19 @@ def test_and_of_constants_stops_early(x, has, want):
     z = torch.zeros(1)
     done = execute(constants_decide_early, x_ptr=x, z_ptr=z, HAS_X=has)
     assert done.stop is None and z.item() == want
+
+
+@triton.jit
+def scalar_loads(x_ptr, z_ptr, N, ON, BLOCK: tl.constexpr):
+    tl.store(z_ptr, tl.load(x_ptr + N, mask=N < ON, other=0.0))
+    offs = tl.arange(0, BLOCK) + N
+    tl.store(z_ptr + 1 + tl.arange(0, BLOCK), tl.load(x_ptr + offs, mask=offs < ON, other=0))
+
+
+def test_other_may_be_zero_where_there_is_one_lane():
+    z = torch.ones(2)
+    done = execute(scalar_loads, x_ptr=X, z_ptr=z, N=9, ON=8, BLOCK=1)
+    assert done.stop is None and not done.holes and z.tolist() == [0, 0]
 
 
 @triton.jit

@@ -33,6 +33,13 @@ def float32_to_bfloat16(values: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(values), np.uint16(0x7FC0), rounded)
 
 
+def float32_to_tf32(values: np.ndarray) -> np.ndarray:
+    """Round to the 10 bits that a tensor core takes of a float32; NaN and infinities stay."""
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    rounded = ((bits + 0x1000) & np.uint32(0xFFFFE000)).view(np.float32)
+    return np.where(np.isfinite(values), rounded, values)
+
+
 def _is_bfloat16(handle: TensorHandle) -> bool:
     return handle.dtype.scalar == tl.bfloat16 and handle.data.dtype == np.uint16
 
@@ -187,9 +194,11 @@ class GuardedBuilder(InterpreterBuilder):
         return super().unary_op(arg, op)
 
     def create_fma(self, x, y, z):
+        wide = [_widened(h).astype(np.float64) for h in (x, y, z)]
+        result = wide[0] * wide[1] + wide[2]  # the product of two float32 is exact
         if _is_bfloat16(z):
-            return self._rounded(_widened(x) * _widened(y) + _widened(z), z.dtype)
-        return super().create_fma(x, y, z)
+            return self._rounded(result, z.dtype)
+        return TensorHandle(result.astype(z.data.dtype), z.dtype.scalar)
 
     def create_rsqrt(self, arg):
         return self.unary_op(arg, lambda values: 1 / np.sqrt(values))
@@ -200,6 +209,8 @@ class GuardedBuilder(InterpreterBuilder):
         return super().create_erf(arg)
 
     def create_dot(self, a, b, d, input_precision, max_num_imprecise_acc):
+        if input_precision == ir.INPUT_PRECISION.TF32 and a.data.dtype == b.data.dtype == np.float32:
+            a, b = (TensorHandle(float32_to_tf32(x.data), x.dtype.scalar) for x in (a, b))
         if _is_bfloat16(a) or _is_bfloat16(b):
             product = np.matmul(_widened(a), _widened(b)) + _widened(d)
             return (

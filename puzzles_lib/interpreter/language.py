@@ -113,6 +113,7 @@ def _patches() -> list[tuple[object, str, object]]:
             elif tl.core.is_builtin(member) or "_semantic" in getattr(member, "signature", _NONE).parameters:
                 collector.set_attr(owner, name, _bound(member))
     stock._patch_lang_tensor(tl.tensor, collector)
+    collector.set_attr(tl.tensor, "__bool__", lambda self: True)  # `if other:` means "if there is one"
     collector.set_attr(tl.tensor, "__str__", lambda self: shown(self.handle))
     collector.set_attr(tl.tensor, "__repr__", lambda self: shown(self.handle))
     for owner in (tl, tl.core):

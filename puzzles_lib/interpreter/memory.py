@@ -184,7 +184,7 @@ class Memory:
         if index.min() < 0 or index.max() >= buffer.data.nbytes // dtype.itemsize:
             return self._locate_slowly(kind, pointers, mask, dtype)
         if self.record:
-            self._note(kind, buffer.name, elements, mask, None)
+            self._note(kind, buffer, elements, mask, None, dtype)
         return [Part(buffer, index, mask)]
 
     def _locate_slowly(
@@ -214,7 +214,7 @@ class Memory:
             bad |= crooked
             good = mine & ~bad
             if self.record:
-                self._note(kind, buffer.name, elements, mine, bad)
+                self._note(kind, buffer, elements, mine, bad, dtype)
             if good.any():
                 parts.append(Part(buffer, elements[good], good))
         if left.any():
@@ -348,20 +348,22 @@ class Memory:
     def _note(
         self,
         kind: str,
-        argument: str,
+        buffer: Buffer,
         elements: np.ndarray,
         mask: np.ndarray | None,
         bad: np.ndarray | None,
+        dtype: np.dtype,
     ) -> None:
+        elements = elements * dtype.itemsize // buffer.data.itemsize  # a cast pointer counts in its own units
         mask = np.ones(elements.shape, bool) if mask is None else mask.copy()
         bad = np.zeros(elements.shape, bool) if bad is None else bad.copy()
-        self.accesses.append(Access(kind, argument, self.program, elements.copy(), mask, bad, self.site()))
+        self.accesses.append(Access(kind, buffer.name, self.program, elements, mask, bad, self.site()))
 
     def _note_off(self, kind: str, pointers: np.ndarray, mask: np.ndarray, dtype: np.dtype) -> None:
         """An access with no lane on touches nothing, but a picture shows it."""
         buffer = self._region(pointers.flat[0]) if pointers.size else None
         if self.record and buffer is not None:
-            self._note(kind, buffer.name, self._elements(buffer, pointers, dtype), mask, None)
+            self._note(kind, buffer, self._elements(buffer, pointers, dtype), mask, None, dtype)
 
 
 def _own_places(buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -4,7 +4,7 @@ The two agree on most of the language. Where they do not, the source is rewritte
 
 - an assignment makes a tensor, also of each number in a tuple;
 - ``and``, ``or``, ``not`` combine tensors, and both sides of ``and`` are computed;
-- a condition is one value, not a block;
+- a condition is one value, not a block, and an ``assert`` holds everywhere;
 - the variable of a ``range`` loop is a tensor (where the kernel could tell, since tensors cost time).
 """
 
@@ -39,9 +39,14 @@ class AsCompiled:
         return self.semantic.to_tensor(value, False)
 
     def condition(self, value: object) -> bool:
-        if isinstance(value, tl.tensor) and value.handle.data.size > 1:
+        if not isinstance(value, tl.tensor):
+            return bool(value)
+        if value.handle.data.size > 1:
             raise NotOneValue(f"a condition must be one value, this is a block of shape {_shape(value)}")
-        return bool(value)
+        return bool(value.handle.data.item())
+
+    def everywhere(self, value: object) -> bool:
+        return bool(value.handle.data.all()) if isinstance(value, tl.tensor) else bool(value)
 
     def negated(self, value: object) -> object:
         return value.__not__() if isinstance(value, tl.tensor) else not value
@@ -91,6 +96,16 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     visit_While = visit_IfExp = visit_If
+
+    def visit_Assert(self, node: ast.Assert) -> ast.Assert:
+        self.generic_visit(node)
+        node.test = _call("everywhere", node.test)
+        return node
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
+        self.generic_visit(node)
+        node.ifs = [_call("condition", test) for test in node.ifs]
+        return node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         self.generic_visit(node)

@@ -38,7 +38,7 @@ def sign_left_in_weights(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -69,7 +69,7 @@ def sign_left_in_offsets(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -100,7 +100,7 @@ def fields_with_a_sign(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -131,7 +131,7 @@ def mask_before_shift(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -162,7 +162,7 @@ def division_for_shift(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -193,7 +193,7 @@ def fields_from_the_top(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -222,7 +222,7 @@ def scale_ignored(
         o = (word >> (offs_g % 8 * 4)[None, :]) & 15
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot((w - o).to(tl.float32), a, acc)
+        acc = tl.dot((w - o).to(tl.float32), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -250,7 +250,7 @@ def offset_ignored(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * w, a, acc)
+        acc = tl.dot(s * w, a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -281,7 +281,7 @@ def first_offset_word_only(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -312,7 +312,7 @@ def one_offset_word_a_row(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -343,7 +343,7 @@ def offset_words_rounded_down(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -374,7 +374,7 @@ def offset_field_of_k(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -405,7 +405,7 @@ def group_of_eight(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -436,7 +436,7 @@ def one_group_a_step(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -467,7 +467,7 @@ def first_step_only(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -498,7 +498,7 @@ def full_steps_only(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -529,7 +529,7 @@ def activation_row_is_k(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * K + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -560,7 +560,7 @@ def axes_swapped(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -591,7 +591,7 @@ def no_k_mask_on_words(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -622,7 +622,7 @@ def no_k_mask_on_activation(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -653,7 +653,7 @@ def no_other_on_scale(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -684,7 +684,7 @@ def no_mask_on_store(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc)
 
@@ -746,7 +746,7 @@ def half_precision_sum(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc += tl.dot(s * (w - o), a).to(tl.float16)
+        acc += tl.dot(s * (w - o), a, input_precision="ieee").to(tl.float16)
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -778,7 +778,7 @@ def scale_overwritten(
         tl.store(scale_rows + offs_g[None, :], -s, mask=mask)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -807,7 +807,7 @@ def dot_of_integers(
         o = (word >> (offs_g % 8 * 4)[None, :]) & 15
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(w - o, a, acc)
+        acc = tl.dot(w - o, a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -838,7 +838,7 @@ def dot_too_short(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -869,7 +869,7 @@ def global_group(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -900,7 +900,7 @@ def lambda_unpacks(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -976,7 +976,7 @@ def each_word_once(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -1005,7 +1005,7 @@ def helper_for_fields(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -1038,7 +1038,7 @@ def unsigned_words(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -1069,7 +1069,7 @@ def shift_up_then_down(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -1100,7 +1100,7 @@ def last_step_first(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -1131,7 +1131,7 @@ def transposed_weights(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.trans(tl.dot(tl.trans(a), tl.trans(s * (w - o)), tl.trans(acc)))
+        acc = tl.trans(tl.dot(tl.trans(a), tl.trans(s * (w - o)), tl.trans(acc), input_precision="ieee"))
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -1162,7 +1162,7 @@ def scale_and_offset_multiplied_out(
         s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
         mask = mask_k[:, None] & mask_n[None, :]
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc = tl.dot(s * w - s * o, a, acc)
+        acc = tl.dot(s * w - s * o, a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -1226,7 +1226,7 @@ def constant_sizes(
         a = tl.load(
             activation_ptr + offs_k[:, None] * stride_activationk + offs_n[None, :], mask=mask, other=0.0
         )
-        acc = tl.dot(s * (w - o), a, acc)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * stride_zm + offs_n[None, :], acc, mask=mask)
 
@@ -1255,7 +1255,7 @@ def group_by_group(
             w = (word >> (offs_k % 8 * 4)[None, :]) & 15
             mask = mask_k[:, None] & mask_n[None, :]
             a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-            part = tl.dot((w - o[:, None]).to(tl.float32), a, part)
+            part = tl.dot((w - o[:, None]).to(tl.float32), a, part, input_precision="ieee")
         acc += s[:, None] * part
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
