@@ -1,32 +1,20 @@
-"""Measurements that the course's figures come from.
+"""CPU seconds per puzzle for `check` on its solution, and what guarding costs.
 
-``python -m puzzles_lib.bench checks``: CPU seconds per puzzle for `check` on its solution, and what
-guarding costs over Triton's plain interpreter for the same programs.
+The comparison is with Triton's plain interpreter, for the same programs on the same inputs.
 """
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 
+from puzzles_lib.solutions import ROOT
+
 REPEATS = 5
-
-
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m puzzles_lib.bench", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    checks = commands.add_parser("checks", help="CPU seconds per puzzle for check and for guarding")
-    checks.add_argument("--json", action="store_true", help="print one JSON object per puzzle")
-    commands.add_parser("plain")  # run by `checks` in a process of its own
-    chosen = parser.parse_args(arguments)
-    if chosen.command == "plain":
-        print(json.dumps(plain_seconds()))
-    else:
-        print_checks(chosen.json)
 
 
 def print_checks(as_json: bool) -> None:
@@ -111,7 +99,7 @@ def plain_seconds() -> dict[str, float]:
 
 def _plain_in_its_own_process() -> dict[str, float]:
     """The course never sets TRITON_INTERPRET; this comparison alone needs it."""
-    command = [sys.executable, "-m", "puzzles_lib.bench", "plain"]
+    command = [sys.executable, "-m", "puzzles_lib.bench", "plain-interpreter"]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -119,12 +107,22 @@ def _plain_in_its_own_process() -> dict[str, float]:
 
 def _first_check() -> float:
     """CPU seconds from the start of Python to the end of a first check."""
-    code = (
-        "import time; from puzzles_lib import CONSTANT_ADD; from puzzles_lib.checker import examine; "
-        "from puzzles_lib.solutions import solutions; "
-        "assert examine(solutions()['constant_add'], CONSTANT_ADD).ok; print(time.process_time())"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    from puzzles_lib.solutions import kernel_cells
+
+    script = [
+        "import time, triton, triton.language as tl",
+        "from puzzles_lib import CONSTANT_ADD",
+        "from puzzles_lib.checker import examine",
+        kernel_cells()["constant_add"],
+        "assert examine(constant_add_kernel, CONSTANT_ADD).ok",
+        "print(time.process_time())",
+    ]
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write("\n".join(script))
+        file.flush()
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, file.name]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return float(done.stdout)
 
 
@@ -135,7 +133,3 @@ def _median_cpu(action: Callable[[], None]) -> float:
         action()
         times.append(time.process_time() - started)
     return statistics.median(times)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,40 @@
+"""``python -m puzzles_lib.bench``: runs one of the measurements."""
+
+import argparse
+import json
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m puzzles_lib.bench")
+    commands = parser.add_subparsers(dest="command", required=True)
+    checks = commands.add_parser("checks", help="CPU seconds per puzzle for check, and what guarding costs")
+    checks.add_argument("--json", action="store_true", help="print one JSON object per puzzle")
+    memory = commands.add_parser("memory", help="bandwidth of the memory-bound kernels (needs a GPU)")
+    memory.add_argument("--json", metavar="FILE", help="write the rows there as well")
+    commands.add_parser("report", help="the recorded figures as tables")
+    commands.add_parser("plain-interpreter", help="used by checks, in a process of its own")
+    chosen = parser.parse_args(arguments)
+    if chosen.command == "checks":
+        from puzzles_lib.bench.checks import print_checks
+
+        print_checks(chosen.json)
+    elif chosen.command == "plain-interpreter":
+        from puzzles_lib.bench.checks import plain_seconds
+
+        print(json.dumps(plain_seconds()))
+    elif chosen.command == "memory":
+        from puzzles_lib.bench.memory import measure
+        from puzzles_lib.recorded import save, table
+
+        rows = measure()
+        print(table(rows))
+        if chosen.json:
+            save(rows, chosen.json)
+    else:
+        from puzzles_lib.recorded import report
+
+        print(report())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Bandwidth of the memory-bound kernels, as a share of what a plain copy reaches in the same run.
+
+A kernel that only moves bytes can be no faster than a device-to-device copy of as many: the least
+possible bytes (each input read once, each output written once) over its time, against the copy's.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+from puzzles_lib.bench.timing import interleaved
+from puzzles_lib.kernels.bitpack import WORD_BITS, WORD_ROWS, block_rows
+from puzzles_lib.kernels.packed_relu import (
+    relu_pack,
+    relu_pack_ref,
+    relu_unpack_backward,
+    relu_unpack_backward_ref,
+)
+from puzzles_lib.kernels.quantize import dequantize, dequantize_ref, quantize_pack, quantize_pack_ref
+
+SHAPES = ((100864, 768), (403456, 768))  # a ViT-B at batch 512, and four times as much
+FORMATS = tuple((bits, group) for bits in (1, 2, 4, 8) for group in (256, 128))
+SETS = 3  # of inputs, taken in turn
+COPY_BYTES = 2 << 30
+
+
+def measure() -> list[dict[str, object]]:
+    """All rows. Raises RuntimeError without a GPU."""
+    if not torch.cuda.is_available():
+        raise RuntimeError("bench memory needs a CUDA device")
+    found = []
+    for shape in SHAPES:
+        torch.manual_seed(0)
+        xs = [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(SETS)]
+        name = f"{shape[0]}x{shape[1]}"
+        for bits, group in FORMATS:
+            found += _rows(f"{bits} bits, groups of {group}, {name}", *_quantize_paths(xs, bits, group))
+            found += _rows(f"{bits} bits, groups of {group}, {name}", *_dequantize_paths(xs, bits, group))
+        found += _rows(name, *_relu_paths(xs))
+        found += _rows(name, *_relu_backward_paths(xs))
+        torch.cuda.empty_cache()
+    return found
+
+
+Calls = list[Callable[[], object]]
+
+
+def _rows(
+    case: str, path: str, moved: int, error: float, ours: Calls, others: dict[str, Calls]
+) -> Iterator[dict[str, object]]:
+    """Time a path beside a copy and its other baselines."""
+    source = torch.empty(COPY_BYTES // 2, device="cuda", dtype=torch.uint8).random_()
+    target = torch.empty_like(source)
+    times = interleaved({path: ours, "copy": [lambda: target.copy_(source)], **others})
+    us = times[path]
+    copy_us = times["copy"] * moved / COPY_BYTES
+    baselines = {"copy of as many bytes": copy_us, **{name: times[name] for name in others}}
+    for name, baseline_us in baselines.items():
+        row = {"bench": "memory", "case": case, "path": path, "us": round(us, 2), "baseline": name}
+        yield {
+            **row, "baseline_us": round(baseline_us, 2), "ratio": round(baseline_us / us, 4), "error": error
+        }  # fmt: skip
+
+
+# ---- quantise and dequantise, and what one would write in plain torch
+
+
+def plain_quantize(x: torch.Tensor, bits: int, group: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The same words in plain torch, float32 arithmetic, for torch.compile."""
+    rows, columns = x.shape
+    levels = 2**bits - 1
+    by_group = x.view(rows, columns // group, group).float()
+    low, high = by_group.aminmax(dim=2)
+    scale = ((high - low) / levels).bfloat16()
+    scale = torch.where(scale == 0, 1.0, scale)
+    codes = ((by_group - low[:, :, None]) / scale.float()[:, :, None]).round().clamp(0, levels)
+    fields = codes.to(torch.int32).view(-1, WORD_BITS // bits, WORD_ROWS, columns)
+    shifts = bits * torch.arange(WORD_BITS // bits, device=x.device, dtype=torch.int32)
+    return (fields << shifts[:, None, None]).sum(1, dtype=torch.int32).to(torch.int16), scale, low.bfloat16()
+
+
+def plain_dequantize(
+    words: torch.Tensor, scale: torch.Tensor, low: torch.Tensor, bits: int, group: int
+) -> torch.Tensor:
+    """The matrix from words and row-wise scales and minima, in plain torch."""
+    blocks, _, columns = words.shape
+    shifts = bits * torch.arange(WORD_BITS // bits, device=words.device, dtype=torch.int32)
+    codes = (words.int()[:, None] >> shifts[:, None, None]) & (2**bits - 1)
+    codes = codes.view(blocks * block_rows(bits), columns // group, group)
+    return (codes * scale.float()[:, :, None] + low.float()[:, :, None]).bfloat16().view(-1, columns)
+
+
+def _moved(packed, x: torch.Tensor) -> int:
+    return x.nbytes + packed.nbytes
+
+
+def _quantize_paths(xs: list[torch.Tensor], bits: int, group: int):
+    packed = quantize_pack(xs[0], bits, group)
+    words, params = quantize_pack_ref(xs[0], bits, group)
+    wrong = (packed.words != words).sum() + (packed.params != params).sum()
+    compiled = torch.compile(plain_quantize)
+    ours = [lambda x=x: quantize_pack(x, bits, group) for x in xs]
+    plain = [lambda x=x: compiled(x, bits, group) for x in xs]
+    error = float(wrong) / (words.numel() + params.numel())
+    return "quantize_pack", _moved(packed, xs[0]), error, ours, {"torch.compile": plain}
+
+
+def _dequantize_paths(xs: list[torch.Tensor], bits: int, group: int):
+    packed = [quantize_pack(x, bits, group) for x in xs]
+    got = dequantize(packed[0])
+    want = dequantize_ref(packed[0].words, packed[0].params, bits, group, xs[0].shape[0])
+    compiled = torch.compile(plain_dequantize)
+    row_wise = [plain_quantize(x, bits, group) for x in xs]
+    ours = [lambda p=p: dequantize(p) for p in packed]
+    plain = [lambda p=p: compiled(*p, bits, group) for p in row_wise]
+    return "dequantize", _moved(packed[0], xs[0]), _error(got, want), ours, {"torch.compile": plain}
+
+
+# ---- relu
+
+
+def plain_relu_pack(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Relu and its mask in plain torch."""
+    weights = 1 << torch.arange(8, device=x.device, dtype=torch.int32)
+    return x.relu(), ((x > 0).view(-1, 8) * weights).sum(1, dtype=torch.int32).to(torch.uint8)
+
+
+def plain_relu_unpack_backward(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    bits = (mask[:, None] >> torch.arange(8, device=mask.device, dtype=torch.uint8)) & 1
+    return torch.where(bits.view(dy.shape) == 1, dy, 0)
+
+
+def _relu_paths(xs: list[torch.Tensor]):
+    y, mask = relu_pack(xs[0])
+    want_y, want_mask = relu_pack_ref(xs[0])
+    error = _error(y, want_y) + float((mask != want_mask).float().mean())
+    compiled = torch.compile(plain_relu_pack)
+    ours = [lambda x=x: relu_pack(x) for x in xs]
+    others = {
+        "torch.compile": [lambda x=x: compiled(x) for x in xs],
+        "torch relu, no mask": [lambda x=x: x.relu() for x in xs],
+    }
+    return "relu_pack", 2 * xs[0].nbytes + mask.nbytes, error, ours, others
+
+
+def _relu_backward_paths(xs: list[torch.Tensor]):
+    masks = [relu_pack(x)[1] for x in xs]
+    dys = [torch.randn_like(x) for x in xs]
+    got = relu_unpack_backward(dys[0], masks[0])
+    error = _error(got, relu_unpack_backward_ref(dys[0], masks[0]))
+    compiled = torch.compile(plain_relu_unpack_backward)
+    threshold_backward = torch.ops.aten.threshold_backward
+    ours = [lambda d=d, m=m: relu_unpack_backward(d, m) for d, m in zip(dys, masks, strict=True)]
+    others = {
+        "torch.compile": [lambda d=d, m=m: compiled(d, m) for d, m in zip(dys, masks, strict=True)],
+        "torch threshold_backward": [
+            lambda d=d, x=x: threshold_backward(d, x, 0) for d, x in zip(dys, xs, strict=True)
+        ],
+    }
+    return "relu_unpack_backward", 2 * dys[0].nbytes + masks[0].nbytes, error, ours, others
+
+
+def _error(got: torch.Tensor, want: torch.Tensor) -> float:
+    """Norm of the difference over the norm."""
+    got, want = got.float(), want.float()
+    return float((got - want).norm() / want.norm())

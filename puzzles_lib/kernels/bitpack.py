@@ -1,0 +1,177 @@
+"""Codes of 1, 2, 4 or 8 bits, packed along rows into 16-bit words.
+
+The format. A matrix of codes [K, C] is cut into blocks of ``16 · (16 / bits)`` rows. In a block, word
+``[r, c]`` of 16 holds column ``c`` of the rows ``r, r + 16, r + 32, ...``: bits ``j·bits`` and up are
+row ``16·j + r``.
+
+    bits   rows a block   fields a word
+    1      256            16
+    2      128            8
+    4      64             4
+    8      32             2
+
+A matrix multiplication that walks K can so load a word and own several k of one column, with no value
+passed between threads. Rows past K are zero fields.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+BITS = (1, 2, 4, 8)
+WORD_BITS = 16
+WORD_ROWS = 16  # rows of words in a block
+
+
+def block_rows(bits: int) -> int:
+    """Rows of codes in a block of words."""
+    return WORD_ROWS * (WORD_BITS // bits)
+
+
+def check_bits(bits: int) -> None:
+    if isinstance(bits, bool) or bits not in BITS:
+        raise ValueError(f"bits is {bits!r}, allowed are 1, 2, 4 and 8")
+
+
+def pack_bits(codes: torch.Tensor, bits: int) -> torch.Tensor:
+    """Pack codes [..., C] (uint8, each below 2^bits) into words [blocks, 16, C] (int16).
+
+    Leading axes are flattened to K rows; any K and C, empty ones too; non-contiguous is accepted. Bits
+    above the lowest ``bits`` of a code are ignored.
+
+    Raises ValueError for other bits or a scalar, TypeError for a dtype other than uint8.
+    """
+    check_bits(bits)
+    if not isinstance(codes, torch.Tensor) or codes.dtype != torch.uint8:
+        raise TypeError(f"codes is {getattr(codes, 'dtype', type(codes).__name__)}, allowed is torch.uint8")
+    if codes.dim() == 0:
+        raise ValueError("codes is a scalar, allowed are tensors of one axis or more")
+    return _pack_bits(codes, bits)
+
+
+def unpack_bits(words: torch.Tensor, bits: int, shape: tuple[int, ...]) -> torch.Tensor:
+    """The codes (uint8, of ``shape``) that `pack_bits` made ``words`` of.
+
+    Raises ValueError where the words do not fit bits and shape, TypeError for a dtype other than int16.
+    """
+    check_bits(bits)
+    if not isinstance(words, torch.Tensor) or words.dtype != torch.int16:
+        raise TypeError(f"words is {getattr(words, 'dtype', type(words).__name__)}, allowed is torch.int16")
+    rows, columns = matrix_shape(shape)
+    expected = (triton.cdiv(rows, block_rows(bits)), WORD_ROWS, columns)
+    if tuple(words.shape) != expected:
+        text = f"words has shape {tuple(words.shape)}, allowed for shape {tuple(shape)} is {expected}"
+        raise ValueError(text)
+    return _unpack_bits(words, bits, list(shape))
+
+
+def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
+    """A shape as (K, C): the last axis, and all others flattened."""
+    if len(shape) == 0:
+        raise ValueError("shape is (), allowed are shapes of one axis or more")
+    rows = 1
+    for size in shape[:-1]:
+        rows *= size
+    return rows, shape[-1]
+
+
+# ---- torch, the reference
+
+
+def pack_rows_ref(codes: torch.Tensor, bits: int) -> torch.Tensor:
+    """Codes [K, C] to words [blocks, 16, C]."""
+    rows, columns = codes.shape
+    fields = WORD_BITS // bits
+    blocks = triton.cdiv(rows, block_rows(bits))
+    padded = codes.new_zeros(blocks * block_rows(bits), columns)
+    padded[:rows] = codes & (2**bits - 1)
+    shifts = bits * torch.arange(fields, device=codes.device, dtype=torch.int32)
+    by_field = padded.view(blocks, fields, WORD_ROWS, columns).int()  # [blocks, j, r, C]
+    words = (by_field << shifts[None, :, None, None]).sum(1, dtype=torch.int32)
+    return words.to(torch.int16)  # keeps the low 16 bits, the top field reaches the sign
+
+
+def unpack_rows_ref(words: torch.Tensor, bits: int, rows: int) -> torch.Tensor:
+    """Words [blocks, 16, C] to codes [K, C]."""
+    blocks, _, columns = words.shape
+    shifts = bits * torch.arange(WORD_BITS // bits, device=words.device, dtype=torch.int32)
+    fields = (words.int()[:, None] >> shifts[None, :, None, None]) & (2**bits - 1)  # [blocks, j, r, C]
+    return fields.reshape(blocks * block_rows(bits), columns)[:rows].to(torch.uint8)
+
+
+# ---- Triton
+
+
+@triton.jit
+def _pack_bits_kernel(codes_ptr, words_ptr, K, C, BITS: tl.constexpr, BLOCK_C: tl.constexpr):
+    """Words of one row ``r`` of a block: program (block·16 + r, columns)."""
+    FIELDS: tl.constexpr = 16 // BITS
+    word_row = tl.program_id(0)
+    offs_c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)  # [BLOCK_C]
+    offs_j = tl.arange(0, FIELDS)  # [FIELDS]
+    rows = (word_row // 16) * (16 * FIELDS) + offs_j * 16 + word_row % 16  # [FIELDS]
+    mask = (rows[:, None] < K) & (offs_c[None, :] < C)  # [FIELDS, BLOCK_C]
+    where = rows[:, None].to(tl.int64) * C + offs_c[None, :]
+    codes = tl.load(codes_ptr + where, mask=mask, other=0).to(tl.int32)
+    words = tl.sum((codes & ((1 << BITS) - 1)) << (BITS * offs_j)[:, None], axis=0)  # [BLOCK_C]
+    tl.store(words_ptr + word_row.to(tl.int64) * C + offs_c, words.to(tl.int16), mask=offs_c < C)
+
+
+@triton.jit
+def _unpack_bits_kernel(words_ptr, codes_ptr, K, C, BITS: tl.constexpr, BLOCK_C: tl.constexpr):
+    """The rows whose fields share one row of words: program (block·16 + r, columns)."""
+    FIELDS: tl.constexpr = 16 // BITS
+    word_row = tl.program_id(0)
+    offs_c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)  # [BLOCK_C]
+    offs_j = tl.arange(0, FIELDS)  # [FIELDS]
+    words = tl.load(words_ptr + word_row.to(tl.int64) * C + offs_c, mask=offs_c < C, other=0).to(tl.int32)
+    codes = (words[None, :] >> (BITS * offs_j)[:, None]) & ((1 << BITS) - 1)  # [FIELDS, BLOCK_C]
+    rows = (word_row // 16) * (16 * FIELDS) + offs_j * 16 + word_row % 16  # [FIELDS]
+    mask = (rows[:, None] < K) & (offs_c[None, :] < C)
+    tl.store(codes_ptr + rows[:, None].to(tl.int64) * C + offs_c[None, :], codes.to(tl.uint8), mask=mask)
+
+
+# ---- the operators that torch knows
+
+
+@torch.library.custom_op("bit_by_bit::pack_bits", mutates_args=())
+def _pack_bits(codes: torch.Tensor, bits: int) -> torch.Tensor:
+    rows, columns = matrix_shape(codes.shape)
+    matrix = codes.reshape(rows, columns).contiguous()
+    if not codes.is_cuda:
+        return pack_rows_ref(matrix, bits)
+    words = _empty_words(codes, bits)
+    if words.numel():
+        grid = (words.shape[0] * WORD_ROWS, triton.cdiv(columns, 256))
+        with torch.cuda.device(codes.device):
+            _pack_bits_kernel[grid](matrix, words, rows, columns, BITS=bits, BLOCK_C=256, num_warps=1)
+    return words
+
+
+@_pack_bits.register_fake
+def _(codes: torch.Tensor, bits: int) -> torch.Tensor:
+    return _empty_words(codes, bits)
+
+
+def _empty_words(codes: torch.Tensor, bits: int) -> torch.Tensor:
+    rows, columns = matrix_shape(codes.shape)
+    return codes.new_empty(triton.cdiv(rows, block_rows(bits)), WORD_ROWS, columns, dtype=torch.int16)
+
+
+@torch.library.custom_op("bit_by_bit::unpack_bits", mutates_args=())
+def _unpack_bits(words: torch.Tensor, bits: int, shape: list[int]) -> torch.Tensor:
+    rows, columns = matrix_shape(shape)
+    words = words.contiguous()
+    if not words.is_cuda:
+        return unpack_rows_ref(words, bits, rows).view(shape)
+    codes = words.new_empty(shape, dtype=torch.uint8)
+    if codes.numel():
+        grid = (words.shape[0] * WORD_ROWS, triton.cdiv(columns, 256))
+        with torch.cuda.device(words.device):
+            _unpack_bits_kernel[grid](words, codes, rows, columns, BITS=bits, BLOCK_C=256, num_warps=1)
+    return codes
+
+
+@_unpack_bits.register_fake
+def _(words: torch.Tensor, bits: int, shape: list[int]) -> torch.Tensor:
+    return words.new_empty(shape, dtype=torch.uint8)

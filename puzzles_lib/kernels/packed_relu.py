@@ -1,0 +1,144 @@
+"""ReLU that remembers one bit per element instead of the element.
+
+The backward pass of ReLU asks a single question of the forward pass: was x above zero? `relu_pack`
+keeps just that answer, 16 times less than x in bfloat16; `relu_unpack_backward` reads it back.
+
+The mask has one byte for 8 elements in row-major order, element ``8·i + b`` in bit ``b`` of byte ``i``;
+its last byte is filled up with zeros.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+FORWARD_BLOCK, BACKWARD_BLOCK = 2048, 1024  # elements a program
+
+
+def relu_pack(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """ReLU of x and the mask for its backward.
+
+    x: any shape, float32, float16 or bfloat16; non-contiguous and empty ones are accepted.
+    Returns y (shape and dtype of x, contiguous) and the mask (uint8, one bit an element).
+    As in torch, NaN stays NaN and lets the gradient pass; the gradient at 0 is 0.
+
+    Raises TypeError for another dtype.
+    """
+    _check_dtype("x", x)
+    return _relu_pack(x)
+
+
+def relu_unpack_backward(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The gradient of x: dy where the mask has a one, else 0. Shape and dtype of dy, contiguous.
+
+    Raises TypeError for another dtype, ValueError where mask and dy do not fit or live on two devices.
+    """
+    _check_dtype("dy", dy)
+    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.uint8:
+        raise TypeError(f"mask is {getattr(mask, 'dtype', type(mask).__name__)}, allowed is torch.uint8")
+    if tuple(mask.shape) != (triton.cdiv(dy.numel(), 8),):
+        expected = (triton.cdiv(dy.numel(), 8),)
+        raise ValueError(
+            f"mask has shape {tuple(mask.shape)}, allowed for {dy.numel()} elements is {expected}"
+        )
+    if mask.device != dy.device:
+        raise ValueError(f"mask is on {mask.device}, allowed is the device of dy, {dy.device}")
+    return _relu_unpack_backward(dy, mask)
+
+
+def _check_dtype(name: str, value: torch.Tensor) -> None:
+    if not isinstance(value, torch.Tensor) or value.dtype not in DTYPES:
+        what = getattr(value, "dtype", type(value).__name__)
+        raise TypeError(f"{name} is {what}, allowed are float32, float16 and bfloat16")
+
+
+# ---- torch, the reference
+
+
+def relu_pack_ref(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    keep = ~(x <= 0).flatten()
+    bits = keep.new_zeros(triton.cdiv(keep.numel(), 8) * 8)
+    bits[: keep.numel()] = keep
+    weights = 1 << torch.arange(8, device=x.device)
+    mask = (bits.view(-1, 8) * weights).sum(1).to(torch.uint8)
+    return torch.where(x <= 0, 0, x).contiguous(), mask
+
+
+def relu_unpack_backward_ref(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    bits = (mask[:, None] >> torch.arange(8, device=mask.device, dtype=torch.uint8)) & 1
+    keep = bits.flatten()[: dy.numel()].view(dy.shape).bool()
+    return torch.where(keep, dy, 0).contiguous()
+
+
+# ---- Triton
+
+
+@triton.jit
+def _relu_pack_kernel(x_ptr, y_ptr, mask_ptr, N, BLOCK: tl.constexpr):
+    """8 neighbouring elements belong to one thread, so that its mask byte is a sum within the thread."""
+    start = tl.program_id(0).to(tl.int64) * BLOCK
+    byte = tl.arange(0, BLOCK // 8)  # [BLOCK / 8]
+    bit = tl.arange(0, 8)
+    offs = start + byte[:, None] * 8 + bit[None, :]  # [BLOCK / 8, 8]
+    x = tl.load(x_ptr + offs, mask=offs < N, other=0.0)
+    off = x <= 0
+    tl.store(y_ptr + offs, tl.where(off, 0.0, x), mask=offs < N)
+    ones = tl.where(off, 0, 1) << bit[None, :]
+    where = start // 8 + byte  # [BLOCK / 8]
+    tl.store(mask_ptr + where, tl.sum(ones, axis=1).to(tl.uint8), mask=where * 8 < N)
+
+
+@triton.jit
+def _relu_unpack_backward_kernel(dy_ptr, mask_ptr, dx_ptr, N, BLOCK: tl.constexpr):
+    start = tl.program_id(0).to(tl.int64) * BLOCK
+    byte = tl.arange(0, BLOCK // 8)  # [BLOCK / 8]
+    bit = tl.arange(0, 8)
+    offs = start + byte[:, None] * 8 + bit[None, :]  # [BLOCK / 8, 8]
+    where = start // 8 + byte
+    ones = tl.load(mask_ptr + where, mask=where * 8 < N, other=0).to(tl.int32)
+    keep = ((ones[:, None] >> bit[None, :]) & 1) == 1
+    dy = tl.load(dy_ptr + offs, mask=offs < N, other=0.0)
+    tl.store(dx_ptr + offs, tl.where(keep, dy, 0.0), mask=offs < N)
+
+
+# ---- the operators that torch knows
+
+
+@torch.library.custom_op("bit_by_bit::relu_pack", mutates_args=())
+def _relu_pack(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    if not x.is_cuda:
+        return relu_pack_ref(x)
+    x = x.contiguous()
+    y, mask = torch.empty_like(x), _empty_mask(x)
+    if x.numel():
+        with torch.cuda.device(x.device):
+            grid = (triton.cdiv(x.numel(), FORWARD_BLOCK),)
+            _relu_pack_kernel[grid](x, y, mask, x.numel(), BLOCK=FORWARD_BLOCK)
+    return y, mask
+
+
+@_relu_pack.register_fake
+def _(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.new_empty(x.shape), _empty_mask(x)
+
+
+def _empty_mask(x: torch.Tensor) -> torch.Tensor:
+    return x.new_empty((x.numel() + 7) // 8, dtype=torch.uint8)
+
+
+@torch.library.custom_op("bit_by_bit::relu_unpack_backward", mutates_args=())
+def _relu_unpack_backward(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    if not dy.is_cuda:
+        return relu_unpack_backward_ref(dy, mask)
+    dy, mask = dy.contiguous(), mask.contiguous()
+    dx = torch.empty_like(dy)
+    if dy.numel():
+        with torch.cuda.device(dy.device):
+            grid = (triton.cdiv(dy.numel(), BACKWARD_BLOCK),)
+            _relu_unpack_backward_kernel[grid](dy, mask, dx, dy.numel(), BLOCK=BACKWARD_BLOCK)
+    return dx
+
+
+@_relu_unpack_backward.register_fake
+def _(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return dy.new_empty(dy.shape)

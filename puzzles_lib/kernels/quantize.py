@@ -1,0 +1,349 @@
+"""Group-wise affine quantisation of activations to 1, 2, 4 or 8 bits, packed along rows.
+
+A matrix x [K, C] is quantised in groups of ``group_size`` neighbouring columns of one row. A group
+keeps its minimum and a scale, and for each element a code:
+
+    scale   = (max - min) · 1 / (2^bits - 1), rounded to x's dtype; 1 where the group is constant
+    code    = round((x - min) / scale), ties to even, clamped to 0 .. 2^bits - 1
+    x^      = min + code · scale, rounded once
+
+Codes are computed from the *stored* minimum and scale. Words are those of `puzzles_lib.kernels.bitpack`:
+blocks of 16 · (16 / bits) rows, packed along the rows, so that a matrix multiplication that walks K
+unpacks them without passing a value between threads.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+from puzzles_lib.kernels.bitpack import (
+    WORD_BITS,
+    WORD_ROWS,
+    block_rows,
+    check_bits,
+    matrix_shape,
+    pack_rows_ref,
+    unpack_rows_ref,
+)
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+MAGIC = tl.constexpr(12582912.0)  # 1.5 · 2^23: adding it rounds |x| < 2^22 to an integer, ties to even
+TINY = tl.constexpr(1.1754943508222875e-38)  # the least normal float32; 1 / TINY is finite
+
+
+@dataclass(frozen=True)
+class PackedTensor:
+    """A quantised tensor.
+
+    words: int16 [blocks, 16, C], see `puzzles_lib.kernels.bitpack`.
+    params: dtype of the tensor, [groups, blocks, 2, rows of a block]; scales at 0 and minima at 1. Rows
+        past K have scale 1 and minimum 0.
+    bits, group_size: of the quantisation; the last group of a row may be shorter.
+    shape, dtype: of the tensor that was quantised.
+    """
+
+    words: torch.Tensor
+    params: torch.Tensor
+    bits: int
+    group_size: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def scale(self) -> torch.Tensor:
+        """[groups, blocks, rows of a block]: row ``k`` is ``[k // rows, k % rows]``."""
+        return self.params[:, :, 0]
+
+    @property
+    def minimum(self) -> torch.Tensor:
+        """[groups, blocks, rows of a block], as `scale`."""
+        return self.params[:, :, 1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the packed tensor holds."""
+        return self.words.nbytes + self.params.nbytes
+
+
+def quantize_pack(x: torch.Tensor, bits: int, group_size: int = 256) -> PackedTensor:
+    """Quantise x in groups of ``group_size`` along its last axis, and pack the codes.
+
+    x: float32, float16 or bfloat16, one axis or more, of any size; non-contiguous is accepted.
+    A NaN or an infinity makes every element of its own group NaN when dequantised, and no other.
+    A group whose scale would be below 2^-126 counts as constant. In float16 a scale above 65504, which
+    takes a range wider than 65504 · (2^bits - 1), is infinite and makes its group NaN as well.
+
+    Raises ValueError for other bits, a group size below 1 or a scalar, TypeError for another dtype.
+    """
+    check_bits(bits)
+    if isinstance(group_size, bool) or not isinstance(group_size, int) or group_size < 1:
+        raise ValueError(f"group_size is {group_size!r}, allowed are integers from 1 up")
+    if not isinstance(x, torch.Tensor) or x.dtype not in DTYPES:
+        what = getattr(x, "dtype", type(x).__name__)
+        raise TypeError(f"x is {what}, allowed are float32, float16 and bfloat16")
+    if x.dim() == 0:
+        raise ValueError("x is a scalar, allowed are tensors of one axis or more")
+    words, params = _quantize_pack(x, bits, group_size)
+    return PackedTensor(words, params, bits, group_size, tuple(x.shape), x.dtype)
+
+
+def dequantize(packed: PackedTensor) -> torch.Tensor:
+    """The tensor that the codes stand for: shape and dtype of the original, contiguous.
+
+    Raises TypeError where ``packed`` is not a `PackedTensor`, ValueError where its parts do not fit.
+    """
+    check_packed("packed", packed)
+    return _dequantize(packed.words, packed.params, packed.bits, packed.group_size, list(packed.shape))
+
+
+def check_packed(name: str, packed: PackedTensor) -> None:
+    """Raise where the parts of a packed tensor do not fit together."""
+    if not isinstance(packed, PackedTensor):
+        raise TypeError(f"{name} is a {type(packed).__name__}, allowed is a PackedTensor")
+    check_bits(packed.bits)
+    rows, columns = matrix_shape(packed.shape)
+    words, params = storage_shapes(rows, columns, packed.bits, packed.group_size)
+    for part, value, expected in (("words", packed.words, words), ("params", packed.params, params)):
+        if tuple(value.shape) != expected:
+            raise ValueError(f"{name}.{part} has shape {tuple(value.shape)}, allowed is {expected}")
+    if packed.words.device != packed.params.device:
+        where = packed.words.device
+        raise ValueError(
+            f"{name}.params is on {packed.params.device}, allowed is the device of words, {where}"
+        )
+    if packed.words.dtype != torch.int16 or packed.params.dtype != packed.dtype:
+        text = f"{name} holds {packed.words.dtype} and {packed.params.dtype}"
+        raise TypeError(f"{text}, allowed are torch.int16 words and {packed.dtype} params")
+
+
+def storage_shapes(
+    rows: int, columns: int, bits: int, group_size: int
+) -> tuple[tuple[int, int, int], tuple[int, int, int, int]]:
+    """Shapes of words and params for a matrix [rows, columns]."""
+    blocks = (rows + block_rows(bits) - 1) // block_rows(bits)
+    groups = (columns + group_size - 1) // group_size
+    return (blocks, WORD_ROWS, columns), (groups, blocks, 2, block_rows(bits))
+
+
+# ---- torch, the reference
+
+
+def quantize_pack_ref(x: torch.Tensor, bits: int, group_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Words and params of a matrix x [K, C]."""
+    rows, columns = x.shape
+    words_shape, params_shape = storage_shapes(rows, columns, bits, group_size)
+    if not x.numel():
+        return x.new_zeros(words_shape, dtype=torch.int16), x.new_zeros(params_shape)
+    levels = 2**bits - 1
+    groups, blocks = params_shape[:2]
+    rows = blocks * block_rows(bits)
+    x = torch.cat([x, x.new_zeros(rows - x.shape[0], columns)])
+    short = groups * group_size - columns  # columns that the last group lacks: repeat its last one
+    padded = torch.cat([x, x[:, -1:].expand(rows, short)], 1).float().view(rows, groups, group_size)
+    low, high = padded.amin(2), padded.amax(2)  # [K, groups]
+    scale = ((high - low) * (1 / levels)).to(x.dtype)
+    scale = torch.where(scale.float() < TINY.value, 1.0, scale)
+    inverse = torch.ones((), device=x.device) / scale.float()
+    # In float64 the product is exact, so that it is rounded once, as by a fused multiply-add.
+    exact = (padded - low[:, :, None]).double() * inverse.double()[:, :, None]
+    codes = exact.round().nan_to_num(0.0, levels, 0.0).clamp(0, levels).to(torch.uint8)
+    codes = codes.view(rows, groups * group_size)[:, :columns]
+    params = torch.stack([scale, low]).to(x.dtype).view(2, blocks, block_rows(bits), groups)
+    params = params.permute(3, 1, 0, 2).contiguous()
+    return pack_rows_ref(codes, bits), params
+
+
+def dequantize_ref(
+    words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int, rows: int
+) -> torch.Tensor:
+    """The matrix [K, C] that words and params stand for, rounded once to the dtype of params."""
+    columns = words.shape[2]
+    codes = unpack_rows_ref(words, bits, rows)
+    scale, low = params.permute(2, 1, 3, 0).flatten(1, 2)[:, :rows].double()  # [K, groups]
+    group = torch.arange(columns, device=words.device) // group_size
+    exact = codes.double() * scale[:, group] + low[:, group]
+    return exact.float().to(params.dtype)
+
+
+# ---- Triton
+
+
+@triton.jit
+def _maximum_with_nan(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def _minimum_with_nan(a, b):
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def _load_tile(x_ptr, rows, offs_c, rows_left, C, in_group, EVEN: tl.constexpr):
+    """Rows [STEP, ROWS, 1] and columns [1, 1, W] of a block of rows, [STEP, ROWS, W]; 0 past the end."""
+    if EVEN:
+        return tl.load(x_ptr + (rows * C + offs_c))
+    else:
+        return tl.load(x_ptr + (rows * C + offs_c), mask=(rows < rows_left) & in_group, other=0.0)
+
+
+@triton.jit
+def _quantize_pack_kernel(
+    x_ptr, words_ptr, params_ptr, K, C, blocks,
+    BITS: tl.constexpr, GROUP: tl.constexpr, WIDTH: tl.constexpr, GROUPS: tl.constexpr,
+    ROWS: tl.constexpr, STEP: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    """ROWS rows of words, GROUPS groups of GROUP columns (WIDTH: that, up to a power of two).
+
+    A thread holds the same 8 columns of all rows that share its words, STEP fields at a time: packing
+    is a sum within the thread, and only minimum and maximum pass between threads. The next rows are
+    loaded before this step's scales are stored, since no load may be moved over a store.
+    """
+    FIELDS: tl.constexpr = 16 // BITS
+    LEVELS: tl.constexpr = (1 << BITS) - 1
+    SPLIT: tl.constexpr = [STEP, ROWS, GROUPS, WIDTH]
+    first = tl.program_id(0) * ROWS  # a row of words, counted over all blocks
+    block = first // 16
+    first_row = block.to(tl.int64) * (16 * FIELDS)
+    rows = tl.arange(0, STEP)[:, None, None] * 16 + (first % 16 + tl.arange(0, ROWS))[None, :, None]
+    lane = tl.arange(0, GROUPS * WIDTH)[None, None, :]  # [1, 1, GROUPS * WIDTH]
+    offs_c = (tl.program_id(1) * GROUPS + lane // WIDTH) * GROUP + lane % WIDTH
+    in_group = (lane % WIDTH < GROUP) & (offs_c < C)
+    offs_g = tl.program_id(1) * GROUPS + tl.arange(0, GROUPS)[None, None, :]  # [1, 1, GROUPS]
+    exists = EVEN or offs_g * GROUP < C
+    param = params_ptr + (offs_g.to(tl.int64) * blocks + block) * (2 * 16 * FIELDS) + rows
+    x_ptr += first_row * C
+    words = tl.zeros([ROWS, GROUPS, WIDTH], tl.int32)
+    ahead = _load_tile(x_ptr, rows, offs_c, K - first_row, C, in_group, EVEN)
+    for step in tl.static_range(0, FIELDS, STEP):
+        x = ahead.to(tl.float32)
+        if step + STEP < FIELDS:
+            ahead = _load_tile(x_ptr, rows + (step + STEP) * 16, offs_c, K - first_row, C, in_group, EVEN)
+        low_x, high_x = x, x
+        if not EVEN:
+            low_x, high_x = tl.where(in_group, x, float("inf")), tl.where(in_group, x, float("-inf"))
+        low = tl.reduce(tl.reshape(low_x, SPLIT), 3, _minimum_with_nan)  # [STEP, ROWS, GROUPS]
+        high = tl.reduce(tl.reshape(high_x, SPLIT), 3, _maximum_with_nan)
+        scale = ((high - low) * (1.0 / LEVELS)).to(params_ptr.dtype.element_ty)
+        scale = tl.where(scale.to(tl.float32) < TINY, 1.0, scale.to(tl.float32))
+        tl.store(param + step * 16, scale, mask=exists)
+        tl.store(param + step * 16 + 16 * FIELDS, low, mask=exists)
+
+        inverse = tl.div_rn(1.0, scale)[:, :, :, None]
+        code = tl.fma(tl.reshape(x, SPLIT) - low[:, :, :, None], tl.broadcast_to(inverse, SPLIT), MAGIC)
+        if BITS == 8 or not EVEN:  # a scale rounded down may lead one past the top
+            code = tl.minimum(tl.maximum(code, MAGIC), MAGIC + LEVELS)
+        # The low 16 bits of MAGIC's pattern are 0: what is left there is the code.
+        shift = BITS * (step + tl.arange(0, STEP))[:, None, None, None]
+        words += tl.sum(code.to(tl.int32, bitcast=True) << shift, axis=0)
+    place = words_ptr + first.to(tl.int64) * C + (tl.arange(0, ROWS)[None, :, None] * C + offs_c)
+    tl.store(place, tl.reshape(words, [1, ROWS, GROUPS * WIDTH]).to(tl.int16), mask=EVEN or in_group)
+
+
+@triton.jit
+def _dequantize_kernel(
+    words_ptr, params_ptr, x_ptr, K, C, blocks,
+    BITS: tl.constexpr, GROUP: tl.constexpr, BLOCK_C: tl.constexpr, ROWS: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    """The rows whose fields share ROWS rows of words: program (rows of words, columns)."""
+    FIELDS: tl.constexpr = 16 // BITS
+    first = tl.program_id(0) * ROWS  # a row of words, counted over all blocks
+    block = first // 16
+    first_row = block.to(tl.int64) * (16 * FIELDS)
+    offs_j = tl.arange(0, FIELDS)[:, None, None]  # [FIELDS, 1, 1]
+    offs_r = tl.arange(0, ROWS)[None, :, None]  # [1, ROWS, 1]
+    offs_c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)[None, None, :]  # [1, 1, BLOCK_C]
+    rows = offs_j * 16 + first % 16 + offs_r  # [FIELDS, ROWS, 1]
+    inside = offs_c < C
+    source = words_ptr + first.to(tl.int64) * C + (offs_r * C + offs_c)  # [1, ROWS, BLOCK_C]
+    param = params_ptr + ((offs_c // GROUP).to(tl.int64) * blocks + block) * (2 * 16 * FIELDS) + rows
+    if EVEN:
+        words, scale, low = tl.load(source), tl.load(param), tl.load(param + 16 * FIELDS)
+    else:
+        words = tl.load(source, mask=inside, other=0)
+        scale = tl.load(param, mask=inside, other=0.0)
+        low = tl.load(param + 16 * FIELDS, mask=inside, other=0.0)
+    code = (words.to(tl.int32) >> (BITS * offs_j)) & ((1 << BITS) - 1)  # [FIELDS, ROWS, BLOCK_C]
+    x = tl.fma(code.to(tl.float32), scale.to(tl.float32), low.to(tl.float32))
+    where = x_ptr + first_row * C + (rows * C + offs_c)
+    tl.store(where, x, mask=EVEN or (inside & (rows < K - first_row)))
+
+
+# ---- the operators that torch knows
+
+
+@torch.library.custom_op("bit_by_bit::quantize_pack", mutates_args=())
+def _quantize_pack(x: torch.Tensor, bits: int, group_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    rows, columns = matrix_shape(x.shape)
+    group_size = min(group_size, max(columns, 1))
+    x = x.reshape(rows, columns).contiguous()
+    if not x.is_cuda:
+        return quantize_pack_ref(x, bits, group_size)
+    words_shape, params_shape = storage_shapes(rows, columns, bits, group_size)
+    words, params = x.new_empty(words_shape, dtype=torch.int16), x.new_empty(params_shape)
+    if x.numel():
+        with torch.cuda.device(x.device):
+            launch_quantize_pack(x, words, params, bits, group_size)
+    return words, params
+
+
+def launch_quantize_pack(
+    x: torch.Tensor, words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int
+) -> None:
+    """Fill words and params from a matrix x."""
+    (rows, columns), blocks = x.shape, words.shape[0]
+    width = triton.next_power_of_2(group_size)
+    groups = max(1, (128 if bits == 1 else 256) // width)
+    word_rows = max(1, bits // 4)
+    even = rows % block_rows(bits) == 0 and columns % (groups * group_size) == 0 and width == group_size
+    grid = (blocks * WORD_ROWS // word_rows, triton.cdiv(columns, groups * group_size))
+    _quantize_pack_kernel[grid](
+        x, words, params, rows, columns, blocks,
+        BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, ROWS=word_rows,
+        STEP=min(8, WORD_BITS // bits), EVEN=even, num_warps=max(1, width // 256),
+    )  # fmt: skip
+
+
+@_quantize_pack.register_fake
+def _(x: torch.Tensor, bits: int, group_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    rows, columns = matrix_shape(x.shape)
+    words_shape, params_shape = storage_shapes(rows, columns, bits, min(group_size, max(columns, 1)))
+    return x.new_empty(words_shape, dtype=torch.int16), x.new_empty(params_shape)
+
+
+@torch.library.custom_op("bit_by_bit::dequantize", mutates_args=())
+def _dequantize(
+    words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int, shape: list[int]
+) -> torch.Tensor:
+    rows, columns = matrix_shape(shape)
+    words, params = words.contiguous(), params.contiguous()
+    if not words.is_cuda:
+        return dequantize_ref(words, params, bits, group_size, rows).view(shape)
+    x = params.new_empty(shape)
+    if x.numel():
+        with torch.cuda.device(x.device):
+            launch_dequantize(words, params, x.view(rows, columns), bits, group_size)
+    return x
+
+
+def launch_dequantize(
+    words: torch.Tensor, params: torch.Tensor, x: torch.Tensor, bits: int, group_size: int
+) -> None:
+    """Fill a matrix x from words and params."""
+    (rows, columns), blocks = x.shape, words.shape[0]
+    word_rows = max(1, bits // 4)
+    even = rows % block_rows(bits) == 0 and columns % 256 == 0
+    grid = (blocks * WORD_ROWS // word_rows, triton.cdiv(columns, 256))
+    _dequantize_kernel[grid](
+        words, params, x, rows, columns, blocks,
+        BITS=bits, GROUP=group_size, BLOCK_C=256, ROWS=word_rows, EVEN=even, num_warps=1,
+    )  # fmt: skip
+
+
+@_dequantize.register_fake
+def _(
+    words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int, shape: list[int]
+) -> torch.Tensor:
+    return params.new_empty(shape)
