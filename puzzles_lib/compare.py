@@ -139,7 +139,7 @@ def _diagnose(
     value = expected.value
     if got.is_floating_point() and (got.isnan() & ~value.isnan()).any():
         count = int((got.isnan() & ~value.isnan()).sum())
-        return f"{count} of them are NaN: look for -inf - (-inf), 0 / 0, or values no one loaded"
+        return f"{count} of them are NaN: look for -inf - (-inf), 0 / 0 or 0 * inf"
     if got.dim() >= 2 and _fits(expected, got.reshape(*value.shape[:-2], *value.shape[:-3:-1]).mT):
         return "it is right when transposed: rows and columns are swapped"
     if not value.any() or not got.any():

@@ -20,6 +20,7 @@ from types import ModuleType
 from platformdirs import user_state_path
 
 SCHEMA = 1
+MOST_BYTES = 16_384  # of a progress file; a whole course takes about 1000
 LOCK_TIMEOUT_S = 1.0
 
 SOLVED, TRIED, OPEN = "solved", "tried", "open"
@@ -161,6 +162,8 @@ def _load(path: Path) -> dict[str, str]:
         text = path.read_bytes()
     except FileNotFoundError:
         return {}
+    if len(text) > MOST_BYTES:  # so deep a nesting could overflow the stack of json's parser
+        raise Damaged(str(path))
     try:
         data = json.loads(text)
         schema, states = data["schema"], data["puzzles"]

@@ -512,10 +512,12 @@ def _triton_kept(kernel: JITFunction) -> Iterator[None]:
     """Whatever happens inside, Triton is afterwards as it was before, and so are the kernel's globals."""
     kept = [(owner, dict(vars(owner))) for owner in (*_owners(), kernel)]
     rewritten = dict(stock.InterpretedFunction.rewritten_fn)
+    depth = sys.getrecursionlimit()  # triton-viz sets one so high that endless recursion would crash
     stock.InterpretedFunction.rewritten_fn.clear()
     try:
         yield
     finally:
+        sys.setrecursionlimit(depth)
         for owner, attributes in kept:
             _put_back(owner, attributes)
         stock.InterpretedFunction.rewritten_fn.clear()
