@@ -200,6 +200,22 @@ def test_lost_once_it_comes_again_on_a_thread():
     assert isinstance(on_a_thread(work), TimeLimitReached)
 
 
+def test_a_limit_reached_as_the_block_ends_is_forgotten():
+    """The exception may be on its way when the block is over."""
+
+    def work():
+        for _ in range(100):
+            try:
+                with time_limit(0.001):
+                    spin(0.00099)
+            except TimeLimitReached:
+                pass
+        spin(0.2)
+        return "done"
+
+    assert on_a_thread(work) == "done"
+
+
 def test_no_watcher_stays_behind():
     threads = threading.active_count()
     for _ in range(20):

@@ -8,6 +8,7 @@ the learner wrote.
 import sys
 
 import numpy as np
+import torch
 import triton.language as tl
 from triton._C.libtriton import ir
 from triton.runtime import interpreter as stock
@@ -209,14 +210,19 @@ class GuardedBuilder(InterpreterBuilder):
         return super().create_erf(arg)
 
     def create_dot(self, a, b, d, input_precision, max_num_imprecise_acc):
-        if input_precision == ir.INPUT_PRECISION.TF32 and a.data.dtype == b.data.dtype == np.float32:
-            a, b = (TensorHandle(float32_to_tf32(x.data), x.dtype.scalar) for x in (a, b))
-        if _is_bfloat16(a) or _is_bfloat16(b):
-            product = np.matmul(_widened(a), _widened(b)) + _widened(d)
-            return (
-                self._rounded(product, d.dtype) if _is_bfloat16(d) else TensorHandle(product, d.dtype.scalar)
-            )
-        return super().create_dot(a, b, d, input_precision, max_num_imprecise_acc)
+        if a.dtype.scalar.is_fp8() or b.dtype.scalar.is_fp8():
+            return super().create_dot(a, b, d, input_precision, max_num_imprecise_acc)
+        left, right = _widened(a), _widened(b)
+        if input_precision == ir.INPUT_PRECISION.TF32 and left.dtype == right.dtype == np.float32:
+            left, right = float32_to_tf32(left), float32_to_tf32(right)
+        dtype = d.data.dtype
+        if _is_bfloat16(d):
+            return self._rounded(_product(left, right, np.float32) + _widened(d), d.dtype)
+        if dtype.kind in "iu":  # sums of products of int8 are exact in float64
+            product = _product(left, right, np.float64).astype(np.int64)
+        else:
+            product = _product(left, right, np.float64 if dtype == np.float64 else np.float32).astype(dtype)
+        return TensorHandle((product + d.data).astype(dtype, copy=False), d.dtype.scalar)
 
     def cast_impl(self, src, dst_type):
         target = dst_type.scalar
@@ -254,6 +260,12 @@ class GuardedBuilder(InterpreterBuilder):
         for value in values:
             words = [str(self.memory.program), prefix.strip(), shown(value, hex)]
             self.print(" ".join(word for word in words if word) + "\n")
+
+
+def _product(left: np.ndarray, right: np.ndarray, dtype: type) -> np.ndarray:
+    """By torch, because its number of threads can be set: NumPy's wait for each other on busy machines."""
+    tensors = (torch.from_numpy(np.ascontiguousarray(x, dtype)) for x in (left, right))
+    return torch.matmul(*tensors).numpy()
 
 
 def shown(value: TensorHandle, hex: bool = False) -> str:

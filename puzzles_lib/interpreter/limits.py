@@ -72,19 +72,20 @@ def _watchdog(seconds: float, inside: Callable | None) -> Iterator[None]:
                     _throw(thread, TimeLimitReached)
             wait = 0.5
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
     try:
+        threading.Thread(target=watch, daemon=True).start()
         yield
     finally:
-        with lock:
+        try:
+            with lock:
+                done.set()
+            time.sleep(0)  # one that was thrown and has not arrived yet does so here
+        except TimeLimitReached:
             done.set()
-        _throw(thread, None)  # one that was thrown but has not arrived
 
 
-def _throw(thread: int, error: type[BaseException] | None) -> None:
-    what = ctypes.py_object(error) if error else None
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)
+def _throw(thread: int, error: type[BaseException]) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 
 
 @contextlib.contextmanager
