@@ -217,7 +217,7 @@ from os import abort
 __import__("os").abort()
 eval("os.abort()")
 exec("os.abort()")
-open("/tmp/never", "w")
+open("never", "w")
 breakpoint()
 globals()["os"].abort()
 getattr(os, "abort")()
@@ -277,7 +277,7 @@ tl.map_elementwise(die, tl.arange(0, 4))
 tl.load.__globals__["os"].abort()
 tl.load.__wrapped__.__globals__["builtins"].exec("os.abort()")
 x_ptr.__class__.__init__.__globals__["builtins"].exec("os.abort()")
-x_ptr.handle.data.tofile("/tmp/never")
+x_ptr.handle.data.tofile("never")
 getattr(x_ptr, "handle").data.ctypes
 x_ptr.abort()
 tl.load = os.abort
