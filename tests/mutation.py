@@ -15,6 +15,7 @@ import argparse
 import ast
 import copy
 import dataclasses
+import itertools
 import json
 import linecache
 import multiprocessing
@@ -320,17 +321,8 @@ _ATTRIBUTES = {
 
 def _index(node: ast.Subscript) -> Iterator[Change]:
     """``[:, None]`` to ``[None, :]``, and every other order where there are more."""
-    axes = node.slice.elts
-    for order in _orders(axes):
-        yield "index", ast.Subscript(node.value, ast.Tuple(order, ast.Load()), node.ctx)
-
-
-def _orders(items: list[ast.expr]) -> Iterator[list[ast.expr]]:
-    if not items:
-        yield []
-    for first in dict.fromkeys(range(len(items))):
-        for rest in _orders(items[:first] + items[first + 1 :]):
-            yield [items[first], *rest]
+    for order in itertools.permutations(node.slice.elts):
+        yield "index", ast.Subscript(node.value, ast.Tuple(list(order), ast.Load()), node.ctx)
 
 
 def _call(node: ast.Call) -> Iterator[Change]:
