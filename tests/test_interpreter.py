@@ -642,6 +642,23 @@ def test_a_plain_store_and_the_atomics_of_others_race(clear):
     assert done.conflict.programs == ((0, 0, 0), (1, 0, 0)) and done.conflict.kind == "write"
 
 
+@triton.jit
+def add_then_access(x_ptr, z_ptr, ACCESS: tl.constexpr):
+    pid = tl.program_id(0)
+    if pid == 0:
+        tl.atomic_add(z_ptr, tl.load(x_ptr))
+    elif ACCESS == "load":
+        tl.store(z_ptr + pid, tl.load(z_ptr))
+    elif ACCESS == "store":
+        tl.store(z_ptr, tl.load(x_ptr + pid))
+
+
+@pytest.mark.parametrize("access, kind", [("load", "read"), ("store", "write")])
+def test_a_plain_access_to_what_others_update_atomically_is_a_race(access, kind):
+    done = execute(add_then_access, 2, x_ptr=torch.ones(2), z_ptr=torch.full((2,), 5.0), ACCESS=access)
+    assert done.conflict.programs == ((0, 0, 0), (1, 0, 0)) and done.conflict.kind == kind
+
+
 def test_atomics_of_many_programs_do_not_race():
     z = torch.zeros(1)
     done = execute(clear_and_add, 3, x_ptr=torch.ones(3), z_ptr=z, CLEAR="never")
@@ -959,15 +976,25 @@ def test_assertions_stop_a_run(kind, message):
 
 def triton_as_it_is() -> dict[str, object]:
     owners = (tl, tl.core, tl.math, tl.standard, tl.random, tl.tensor, tl.dtype, JITFunction, libdevice)
-    owners += (tl.core.tensor_descriptor_base, tl.core.tensor_descriptor, cuda, cuda_libdevice, stock, np)
-    state = {f"{o.__name__}.{name}": value for o in owners for name, value in vars(o).items()}
-    state["alarm"], state["interrupt"] = signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGINT)
-    state["timer"], state["memory"] = (
+    owners += (tl.core.tensor_descriptor_base, tl.core.tensor_descriptor, cuda, cuda_libdevice, stock)
+    passing = ("__annotations__", "__warningregistry__")  # Python makes them when it needs them
+    return {f"{o.__name__}.{n}": v for o in owners for n, v in vars(o).items() if n not in passing}
+
+
+def process_as_it_is() -> tuple:
+    return (
+        signal.getsignal(signal.SIGALRM),
+        signal.getsignal(signal.SIGINT),
         signal.getitimer(signal.ITIMER_REAL),
         resource.getrlimit(resource.RLIMIT_AS),
+        np.geterr(),
+        np.get_printoptions(),
+        list(warnings.filters),
+        torch.get_num_threads(),
     )
-    state["numpy"], state["warnings"] = str(np.geterr()), list(warnings.filters)
-    return state
+
+
+AT_FIRST = triton_as_it_is()
 
 
 @triton.jit
@@ -1024,13 +1051,14 @@ def assert_all_is_well():
 def test_after_any_failure_triton_is_as_before(how, kind, monkeypatch):
     monkeypatch.setattr(interpreter, "MEMORY_LIMIT", 256 << 20)
     assert_all_is_well()
-    before = triton_as_it_is()
+    before = process_as_it_is()
     seconds = 0.3 if kind == "time limit" else 10
     done = execute(fails, x_ptr=torch.zeros(1), z_ptr=torch.zeros(1), HOW=how, seconds=seconds)
     assert (done.stop.kind if done.stop else None) == kind
+    assert process_as_it_is() == before
     after = triton_as_it_is()
-    assert before.keys() == after.keys()
-    assert [name for name in before if before[name] is not after[name] and before[name] != after[name]] == []
+    assert after.keys() == AT_FIRST.keys()
+    assert [n for n in after if AT_FIRST[n] is not after[n] and AT_FIRST[n] != after[n]] == []
     assert_all_is_well()
 
 

@@ -137,6 +137,8 @@ def test_relu_of_nan_is_zero_on_a_gpu():
         ("(x > 0).to(tl.int32)", lambda x, _: (x > 0).int()),
         ("(x > 0) & (y > 0)", lambda x, y: (x > 0) & (y > 0)),
         ("~(x > 0)", lambda x, _: x <= 0),
+        ("~((tl.program_id(0) < 1) & (x > 0))", lambda x, _: x <= 0),
+        ("((tl.program_id(0) < 1) + (x > 0)).to(tl.int32)", lambda x, _: (x <= 0).int()),
         ("not (x > 0)", lambda x, _: x <= 0),
         ("(x > 0) + (y > 0)", lambda x, y: (x > 0) ^ (y > 0)),  # int1 counts modulo 2
         ("(x > 0) - (y > 0)", lambda x, y: (x > 0) ^ (y > 0)),
