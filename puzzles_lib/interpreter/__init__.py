@@ -19,7 +19,13 @@ from triton.runtime.jit import JITFunction
 
 from puzzles_lib.interpreter.buffer import HUGE, NAN, ZERO, Poison
 from puzzles_lib.interpreter.language import LEARNER, builder, executing, twin
-from puzzles_lib.interpreter.limits import TimeLimitReached, interrupts_held, memory_limit, time_limit
+from puzzles_lib.interpreter.limits import (
+    TimeLimitReached,
+    interrupts_held,
+    memory_limit,
+    recursion_limit,
+    time_limit,
+)
 from puzzles_lib.interpreter.memory import Halt, Memory
 from puzzles_lib.interpreter.records import Access, Conflict, Program, Run, Site, Stop
 
@@ -41,6 +47,7 @@ __all__ = [
 ]
 
 MEMORY_LIMIT = 2 << 30  # bytes a run may map on top of what the process has
+DEEPEST = 1000  # nested calls a run may make
 
 
 def run(
@@ -87,7 +94,7 @@ def run(
             for name, value in arguments.items()
         }
         try:
-            with memory_limit(MEMORY_LIMIT), time_limit(seconds, inside=launch):
+            with recursion_limit(DEEPEST), memory_limit(MEMORY_LIMIT), time_limit(seconds, inside=launch):
                 launch()
         except Halt as halt:
             stop = halt.stop

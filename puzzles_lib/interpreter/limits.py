@@ -1,4 +1,4 @@
-"""Limits on time and memory for code that may never end: set around a run, restored after it.
+"""Limits on time, memory and depth for code that may never end: set around a run, restored after it.
 
 A limit, or the learner's Ctrl-C, must strike in the learner's code and nowhere else: an exception in the
 midst of restoring things would leave them half restored. So each of these takes ``inside``: the
@@ -118,6 +118,20 @@ def _is_running(function: Callable | None, frame: FrameType | None) -> bool:
     while frame is not None and function is not None and frame.f_code is not function.__code__:
         frame = frame.f_back
     return frame is not None
+
+
+@contextlib.contextmanager
+def recursion_limit(deeper: int) -> Iterator[None]:
+    """Allow that many more nested calls than now, not what somebody else has set: deep ones crash Python."""
+    depth, frame = 0, sys._getframe()
+    while frame is not None:
+        depth, frame = depth + 1, frame.f_back
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(min(before, depth + deeper))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 @contextlib.contextmanager
