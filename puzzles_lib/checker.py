@@ -40,7 +40,7 @@ def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE) 
     with contextlib.suppress(KeyboardInterrupt):
         report = examine(kernel, puzzle, seconds=seconds)
     if report is None:  # raised from here, so that a notebook shows two frames and not thirty
-        raise KeyboardInterrupt("the check was interrupted")
+        raise KeyboardInterrupt("the check was interrupted") from None
     note = progress.record(puzzle.name, report.ok)
     return dataclasses.replace(report, notes=(*report.notes, note)) if note else report
 

@@ -252,7 +252,7 @@ def test_an_interrupt_shows_few_frames(monkeypatch):
     monkeypatch.setattr(checker, "run", interrupted)
     with pytest.raises(KeyboardInterrupt, match="the check was interrupted") as caught:
         check(right, SCALE_ROWS)
-    assert caught.value.__cause__ is None and caught.value.__context__ is None
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
     assert len(caught.traceback) == 2
 
 

@@ -11,6 +11,8 @@ def main(arguments: list[str] | None = None) -> None:
     checks.add_argument("--json", action="store_true", help="print one JSON object per puzzle")
     memory = commands.add_parser("memory", help="bandwidth of the memory-bound kernels (needs a GPU)")
     memory.add_argument("--json", metavar="FILE", help="write the rows there as well")
+    row_wise = commands.add_parser("row-wise", help="chapter 10's kernels in several blocks (needs a GPU)")
+    row_wise.add_argument("--json", metavar="FILE", help="write the rows there as well")
     commands.add_parser("report", help="the recorded figures as tables")
     commands.add_parser("plain-interpreter", help="used by checks, in a process of its own")
     chosen = parser.parse_args(arguments)
@@ -22,11 +24,11 @@ def main(arguments: list[str] | None = None) -> None:
         from puzzles_lib.bench.checks import plain_seconds
 
         print(json.dumps(plain_seconds()))
-    elif chosen.command == "memory":
-        from puzzles_lib.bench.memory import measure
+    elif chosen.command in ("memory", "row-wise"):
+        from puzzles_lib.bench import memory, row_wise
         from puzzles_lib.recorded import save, table
 
-        rows = measure()
+        rows = memory.measure() if chosen.command == "memory" else list(row_wise.measure())
         print(table(rows))
         if chosen.json:
             save(rows, chosen.json)

@@ -134,7 +134,9 @@ class GuardedBuilder(InterpreterBuilder):
         return TensorHandle(old, cmp.dtype.scalar)
 
     def create_bitcast(self, src, dst_type):
-        self.memory.casts |= isinstance(dst_type.scalar, tl.pointer_type)
+        source, target = src.dtype.scalar, dst_type.scalar
+        if target.is_ptr():
+            self.memory.casts |= not source.is_ptr() or _size(source) != _size(target)
         return super().create_bitcast(src, dst_type)
 
     create_int_to_ptr = create_ptr_to_int = create_bitcast
@@ -277,6 +279,10 @@ def shown(value: TensorHandle, hex: bool = False) -> str:
         if data.size == 1
         else np.array2string(data, formatter={"int": one} if hex else None)
     )
+
+
+def _size(pointer: tl.dtype) -> int:
+    return stock._get_np_dtype(pointer.element_ty).itemsize
 
 
 def _bits(array: np.ndarray) -> np.ndarray:

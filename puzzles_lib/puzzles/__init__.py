@@ -2,14 +2,17 @@
 
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.puzzles import (
+    bit_packing,
     blocks,
     broadcasting,
     convolution,
     flash_attention,
     fusion,
     matmul,
+    quantize,
     quantized_matmul,
     reductions,
+    relu_masks,
     welcome,
 )
 from puzzles_lib.puzzles.chapter import Chapter
@@ -24,6 +27,9 @@ CHAPTERS: tuple[Chapter, ...] = (
     convolution.CHAPTER,
     matmul.CHAPTER,
     quantized_matmul.CHAPTER,
+    bit_packing.CHAPTER,
+    quantize.CHAPTER,
+    relu_masks.CHAPTER,
 )
 PUZZLES: tuple[Puzzle, ...] = tuple(puzzle for chapter in CHAPTERS for puzzle in chapter.puzzles)
 
