@@ -19,7 +19,6 @@ import triton
 import triton.language as tl
 
 from puzzles_lib.kernels.bitpack import (
-    WORD_BITS,
     WORD_ROWS,
     block_rows,
     check_bits,
@@ -256,7 +255,8 @@ def _quantize_rows(
         code = tl.fma(tl.reshape(x, SPLIT) - low[:, :, :, None], tl.broadcast_to(inverse, SPLIT), MAGIC)
         if CAREFUL:
             code = tl.maximum(code, MAGIC)  # 0 for NaN
-        if param.dtype.element_ty == tl.float16:  # a subnormal scale rounded down leads past the top
+        # A scale rounded down leads past the top: in bfloat16 at 8 bits, in float16 where it is subnormal.
+        if BITS == 8 or param.dtype.element_ty == tl.float16:
             code = tl.minimum(code, MAGIC + LEVELS)
         # The low 16 bits of MAGIC's pattern are 0: what is left there is the code.
         shift = BITS * (step + tl.arange(0, STEP))[:, None, None, None]
