@@ -51,6 +51,11 @@ def examine(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE
     torch.set_num_threads(1)  # the tensors are small: more threads only spin
     try:
         return _examine(kernel, puzzle, seconds)
+    except Exception as error:  # a fault of ours must not be a page of traceback for a learner
+        text = (
+            f"the checker cannot read this kernel ({type(error).__name__}: {error}); try to write it plainly"
+        )
+        return Report(puzzle.name, verdict=Verdict("error", " ".join(text.split())[:250]))
     finally:
         torch.set_num_threads(threads)
 

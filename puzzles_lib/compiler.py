@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 import triton.language as tl
@@ -23,6 +23,7 @@ from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import ASTSource, make_backend
 from triton.compiler.errors import CompilationError
+from triton.language.semantic import TritonSemantic
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.interpreter import Site, TimeLimitReached, time_limit
@@ -70,7 +71,7 @@ def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal |
     backend.load_dialects(context)
     spoken = []
     try:
-        with _silent() as warned, _verifier(spoken), time_limit(FRONT_END_SECONDS):
+        with _silent() as warned, _verifier(spoken), _no_aborts(), time_limit(FRONT_END_SECONDS):
             source.make_ir(TARGET, options, codegen_fns, module_map, context)
     except CompilationError as error:
         return _refusal(kernel, error)
@@ -102,6 +103,56 @@ def _silent() -> Iterator[list[warnings.WarningMessage]]:
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         yield warned
+
+
+def _is_block_pointer(value: object) -> bool:
+    kind = getattr(value, "type", None)
+    return isinstance(kind, tl.pointer_type) and kind.element_ty.is_block()
+
+
+def _fussy(name: str, method: Callable) -> Callable:
+    """A method of Triton's semantic that raises where MLIR would end the process (SIGABRT)."""
+
+    @functools.wraps(method)
+    def checked(self, *args, **kwargs):
+        if name == "advance":
+            if not _is_block_pointer(args[0]):
+                raise TypeError("tl.advance moves block pointers only, made by tl.make_block_ptr")
+        elif any(_is_block_pointer(a) for a in (*args, *kwargs.values())):
+            raise TypeError("a block pointer is moved by tl.advance, and used by tl.load and tl.store alone")
+        if name == "atom_red_typechecking_impl" and not args[0].type.is_block() and args[1].type.is_block():
+            raise TypeError("this atomic has a pointer to one element, and a block of values")
+        return method(self, *args, **kwargs)
+
+    return checked
+
+
+_ABORTING = (
+    "advance",
+    "atom_red_typechecking_impl",
+    "binary_op_type_checking_impl",
+    "broadcast_impl_shape",
+    "broadcast_impl_value",
+    "expand_dims",
+    "join",
+    "logical_and",
+    "logical_or",
+    "not_",
+    "where",
+)
+
+
+@contextlib.contextmanager
+def _no_aborts() -> Iterator[None]:
+    """What MLIR answers with abort() is an exception while the block runs."""
+    originals = {name: getattr(TritonSemantic, name) for name in _ABORTING}
+    try:
+        for name, method in originals.items():
+            setattr(TritonSemantic, name, _fussy(name, method))
+        yield
+    finally:
+        for name, method in originals.items():
+            setattr(TritonSemantic, name, method)
 
 
 @contextlib.contextmanager

@@ -245,6 +245,20 @@ def test_misuse_of_check_itself_raises_and_names_the_parameter():
         check(right, SCALE_ROWS, seconds=0)
 
 
+def test_a_kernel_that_cannot_be_read_is_a_line_and_no_traceback():
+    def outer():
+        @triton.jit
+        def empty_cell(z_ptr):
+            tl.store(z_ptr, later)
+
+        report = examine(empty_cell, SCALE_ROWS)
+        later = 1
+        return report
+
+    report = outer()
+    assert not report.ok and "cannot read this kernel (ValueError" in str(report)
+
+
 def test_an_interrupt_shows_few_frames(monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt

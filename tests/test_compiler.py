@@ -155,6 +155,18 @@ def masks_with_numbers(x_ptr, z_ptr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def adds_to_a_block_pointer(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    tile = tl.make_block_ptr(x_ptr, (BLOCK,), (1,), (0,), (BLOCK,), (0,))
+    tile += BLOCK
+    tl.store(z_ptr + tl.arange(0, BLOCK), tl.load(tile))
+
+
+@triton.jit
+def advances_a_pointer(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    tl.store(z_ptr, tl.load(tl.advance(x_ptr, (BLOCK,))))
+
+
+@triton.jit
 def loops_for_ever(x_ptr, z_ptr, BLOCK: tl.constexpr):
     while True:
         tl.store(z_ptr, 1.0)
@@ -187,6 +199,8 @@ REFUSED = [
     (prints_a_shape, "", "print("),
     (multiplies_small_tiles, "", "tl.dot"),
     (masks_with_numbers, "must be 1-bit signless integer", "mask=offs"),
+    (adds_to_a_block_pointer, "a block pointer is moved by tl.advance", "tile += BLOCK"),
+    (advances_a_pointer, "tl.advance moves block pointers only", "tl.advance"),
     (loops_for_ever, "the condition of a while", "while True"),
     (imports, "", ""),
 ]

@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -14,6 +15,7 @@ import triton
 import triton.language as tl
 
 from puzzles_lib.interpreter import TimeLimitReached, limits, time_limit
+from tests.conftest import REPO
 from tests.kernel_lab import execute
 
 
@@ -403,10 +405,18 @@ def hoard_more(block, z_ptr):
     hoard_more(block + 1, z_ptr)
 
 
-def test_a_run_ends_at_its_memory_limit(monkeypatch):
-    monkeypatch.setattr("puzzles_lib.interpreter.MEMORY_LIMIT", 256 << 20)
-    done = execute(hoard, z_ptr=torch.zeros(1))
-    assert done.stop.kind == "memory limit"
-    assert done.stop.message == "memory limit: more than 0.25 GB, in program (0, 0, 0)"
-    assert done.stop.site.source == "hoard_more(block + 1, z_ptr)"
-    run_soundly()
+def test_a_run_ends_at_its_memory_limit():
+    """In a fresh process: this one may have freed memory at hand, which no limit counts."""
+    script = (
+        "import torch, puzzles_lib.interpreter as i; from tests.test_limits import execute, hoard; "
+        "i.MEMORY_LIMIT = 256 << 20; stop = execute(hoard, z_ptr=torch.zeros(1)).stop; "
+        "print(stop.kind, stop.message, stop.site.source, sep='\\n')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=REPO, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [
+        "memory limit",
+        "memory limit: more than 0.25 GB, in program (0, 0, 0)",
+        "hoard_more(block + 1, z_ptr)",
+    ]
