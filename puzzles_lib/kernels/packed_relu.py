@@ -48,7 +48,7 @@ def relu_unpack_backward(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 def _check_dtype(name: str, value: torch.Tensor) -> None:
     if not isinstance(value, torch.Tensor) or value.dtype not in DTYPES:
-        what = getattr(value, "dtype", type(value).__name__)
+        what = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
         raise TypeError(f"{name} is {what}, allowed are float32, float16 and bfloat16")
 
 

@@ -71,8 +71,9 @@ def quantize_pack(x: torch.Tensor, bits: int, group_size: int = 256) -> PackedTe
 
     x: float32, float16 or bfloat16, one axis or more, of any size; non-contiguous is accepted.
     A NaN or an infinity makes every element of its own group NaN when dequantised, and no other.
-    A group whose scale would be below 2^-126 counts as constant. In float16 a scale above 65504, which
-    takes a range wider than 65504 · (2^bits - 1), is infinite and makes its group NaN as well.
+    A group whose scale rounds to 0 or is below 2^-126 counts as constant. In float16 a scale above 65504,
+    which takes a range wider than 65504 · (2^bits - 1), is infinite and makes its group NaN as well, and
+    values next to the ends of float16's range may come back as infinities.
 
     Raises ValueError for other bits, a group size below 1 or a scalar, TypeError for another dtype.
     """
@@ -80,7 +81,7 @@ def quantize_pack(x: torch.Tensor, bits: int, group_size: int = 256) -> PackedTe
     if isinstance(group_size, bool) or not isinstance(group_size, int) or group_size < 1:
         raise ValueError(f"group_size is {group_size!r}, allowed are integers from 1 up")
     if not isinstance(x, torch.Tensor) or x.dtype not in DTYPES:
-        what = getattr(x, "dtype", type(x).__name__)
+        what = x.dtype if isinstance(x, torch.Tensor) else type(x).__name__
         raise TypeError(f"x is {what}, allowed are float32, float16 and bfloat16")
     if x.dim() == 0:
         raise ValueError("x is a scalar, allowed are tensors of one axis or more")
