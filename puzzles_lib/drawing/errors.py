@@ -1,0 +1,132 @@
+"""Error maps: where a result is wrong."""
+
+import math
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgb
+from matplotlib.patches import Rectangle
+
+from puzzles_lib.drawing.canvas import WIDEST, Canvas, draw_ticks
+from puzzles_lib.drawing.layout import borders, contour, draw_image, flow, plural, text_width, write_line
+from puzzles_lib.drawing.sheet import PALETTE, Picture
+
+
+def error_map(got: object, want: object, name: str, wrong: object = None) -> Picture:
+    """Where a result is wrong: too high, too low, or not a number.
+
+    got, want: tensors or arrays of one shape. name: of the result, such as ``"z"``.
+    wrong: bool per element; by default where the two differ by more than 8 roundings of got's dtype.
+
+    Raises ValueError for different shapes.
+    """
+    got, want = _as_array(got), _as_array(want)
+    if got.shape != want.shape:
+        raise ValueError(f"error_map: got has shape {got.shape}, want has {want.shape}, allowed is one shape")
+    exact_got, exact_want = got.astype(np.float64), want.astype(np.float64)
+    if wrong is None:
+        eps = np.finfo(got.dtype).eps if got.dtype.kind == "f" else 0.0
+        near_zero = 2 * eps * _scale(exact_want)
+        close = np.isclose(exact_got, exact_want, rtol=8 * eps, atol=near_zero, equal_nan=True)
+        wrong = ~close
+    wrong = _as_array(wrong).astype(bool)
+    nan = wrong & np.isnan(exact_got)
+    high, low = wrong & ~nan & (exact_got >= exact_want), wrong & ~nan & ~(exact_got >= exact_want)
+    kinds = np.select([nan, high, low], [3, 1, 2], 0)
+    panel = _ErrorPanel(name, got.shape, kinds)
+    total = int(wrong.sum())
+    facts = [f"{total} of {wrong.size} values are wrong"]
+    if total:
+        first = tuple(int(i) for i in np.argwhere(wrong)[0])
+        place = f"{name}[{', '.join(map(str, first))}]" if first else name
+        facts.append(f"the first is {place}: got {_number(got[first])}, want {_number(want[first])}")
+    panel.measure(facts)
+    size = (panel.total_width, panel.total_height)
+    figure, ax, places = flow([size], f"Where {name} is wrong", panel.lines, 0.35)
+    panel.draw(ax, *places[0])
+    words = ("right", "too high", "too low", "not a number")
+    counted = ", ".join(f"{int((kinds == k).sum())} {words[k]}" for k in range(4) if (kinds == k).any())
+    alt = f"Error map of {name}, {_sizes(got.shape)}: {'; '.join(facts)}. {counted}."
+    return Picture(figure, alt, crop=False)
+
+
+class _ErrorPanel:
+    """The one panel of an error map."""
+
+    COLORS = ("#dfeee6", PALETTE[6], PALETTE[5], "#1a1a1a")
+    MARKS = ("", "^", "v", "x")
+    NAMES = ("right", "too high", "too low", "not a number")
+
+    def __init__(self, name: str, shape: tuple[int, ...], kinds: np.ndarray):
+        self.name, self.shape = name, shape
+        prefer = kinds.reshape(math.prod(shape[:-2]), -1).any(1)
+        self.canvas = Canvas(shape, np.zeros((0, max(len(shape), 1)), int), prefer)
+        self.kinds = self.canvas.spread(kinds, -1)
+
+    def measure(self, facts: list[str]) -> None:
+        rows, columns = self.kinds.shape
+        if self.canvas.wrapped:
+            self.cell = np.array([min(0.3, WIDEST / columns), min(0.3, 2.4 / rows)])
+        else:
+            widest = 4.6 if len(self.shape) < 3 else WIDEST
+            self.cell = np.full(2, min(0.26, widest / columns, 3.6 / rows))
+        if self.canvas.hidden:
+            facts = [*facts, f"not shown: {plural(self.canvas.hidden, 'more slice')}"]
+        if self.canvas.step > 1:
+            facts = [*facts, f"reduced: each square is up to {self.canvas.step} elements a side"]
+        self.lines = facts
+        self.above = 0.25 if not self.canvas.wrapped or rows == 1 else 0.1
+        self.above += 0.2 * (len(self.shape) > 2)
+        self.total_width = 0.55 + columns * self.cell[0] + 0.25
+        self.total_height = self.above + rows * self.cell[1] + 0.15
+
+    def draw(self, ax: Axes, left: float, top: float) -> None:
+        corner = np.array([left + 0.55, top + self.above])
+        image = np.ones((*self.kinds.shape, 4))
+        image[self.kinds < 0] = (1, 1, 1, 0)
+        for kind, color in enumerate(self.COLORS):
+            image[self.kinds == kind] = (*to_rgb(color), 1)
+        draw_image(ax, image, corner, self.cell)
+        inside = self.kinds >= 0
+        if min(self.cell) >= 0.05:
+            lines = corner + borders(inside) * self.cell
+            ax.add_collection(LineCollection(lines, colors="white", linewidths=0.6, zorder=2), autolim=False)
+        lines = corner + contour(inside) * self.cell
+        ax.add_collection(LineCollection(lines, colors="#777777", linewidths=0.9, zorder=2.2), autolim=False)
+        draw_ticks(ax, corner, self.cell, self.shape, (), self.canvas)
+        x, y = 0.3, ax.get_ylim()[0] - 0.25
+        for kind, (color, mark, word) in enumerate(zip(self.COLORS, self.MARKS, self.NAMES, strict=True)):
+            row, column = np.nonzero(self.kinds == kind)
+            if not len(row):
+                continue
+            ax.add_patch(Rectangle((x, y), 0.2, 0.14, facecolor=color, edgecolor="#777777", lw=0.6))
+            write_line(ax, x + 0.28, y + 0.12, word)
+            if mark:
+                ax.plot([x + 0.1], [y + 0.07], mark, color="white", ms=5)
+            if mark and min(self.cell) >= 0.09:
+                points = corner + (np.stack([column, row], 1) + 0.5) * self.cell
+                ax.plot(*points.T, mark, color="white", ms=0.45 * 72 * min(self.cell), zorder=3)
+            x += 0.6 + text_width(word)
+
+
+def _as_array(values: object) -> np.ndarray:
+    """A NumPy array of a tensor of any dtype; bfloat16 becomes float32."""
+    if hasattr(values, "detach"):
+        values = values.detach()
+        values = values.float() if str(values.dtype) == "torch.bfloat16" else values
+        return values.numpy()
+    return np.asarray(values)
+
+
+def _scale(values: np.ndarray) -> float:
+    finite = np.abs(values[np.isfinite(values)])
+    return float(finite.max(initial=0.0))
+
+
+def _number(value: object) -> str:
+    return f"{float(value):.6g}" if np.asarray(value).dtype.kind == "f" else str(value)
+
+
+def _sizes(shape: tuple[int, ...]) -> str:
+    return " by ".join(str(n) for n in shape) or "one number"

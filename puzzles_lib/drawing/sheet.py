@@ -1,0 +1,274 @@
+"""What a picture is drawn on and with: a figure with alt text, sheets ruled in cells, arrows, colors."""
+
+import base64
+import html
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, Rectangle
+
+# Okabe & Ito's palette, told apart by readers with any common colour blindness.
+# In order: black, orange, sky blue, green, yellow, blue, vermilion, pink.
+PALETTE = tuple(matplotlib.color_sequences["okabe_ito"])
+INK = "#1a1a1a"  # text and outlines
+FAINT = "#555555"  # lesser labels
+PALE = "#eeeeee"  # cells without a meaning of their own
+LINE = "#8c8c8c"  # cell borders
+UNIT = 0.42  # inches per unit of a sheet: a cell that holds three digits at size 10
+
+
+class Picture:
+    """A figure that shows itself in a notebook as a PNG with alt text.
+
+    The figure keeps a white card behind it, so that it reads the same in Jupyter's dark theme. As
+    text a picture is its alt text, which must say what the figure shows, numbers included.
+
+    crop: cut or extend the figure to what is drawn; twice the work, so not for figures laid out exactly.
+    """
+
+    def __init__(self, figure: Figure, alt: str, crop: bool = True):
+        if not alt:
+            raise ValueError("Picture: alt is empty, it must say what the figure shows")
+        self.figure = figure
+        self.crop = crop
+        self.alt = " ".join(alt.split())
+
+    def png(self) -> bytes:
+        """The figure as PNG bytes, the same for the same figure (no date, no version inside)."""
+        buffer = io.BytesIO()
+        box = "tight" if self.crop else None
+        self.figure.savefig(
+            buffer, format="png", dpi=110, bbox_inches=box, facecolor="white", metadata={"Software": None}
+        )
+        return buffer.getvalue()
+
+    def _repr_html_(self) -> str:
+        data = base64.b64encode(self.png()).decode()
+        style = "max-width:100%;background:white;padding:6px;border-radius:4px"
+        return f'<img alt="{html.escape(self.alt)}" style="{style}" src="data:image/png;base64,{data}"/>'
+
+    def __repr__(self) -> str:
+        return f"[picture] {self.alt}"
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of that many inches that is no part of pyplot's global state."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def new_sheet(columns: float, rows: float, unit: float = UNIT) -> tuple[Figure, Axes]:
+    """A figure with one bare, square-ruled axes to put `cells` on: x to the right, y *down*.
+
+    columns, rows: size in cells; leave room for labels (a row label needs 2 to 4 columns).
+    unit: inches per cell. Font sizes are in points and do not scale with it.
+
+        figure, ax = new_sheet(10, 3)
+        block = cells(ax, [3, 1, 4, 1, 5], x=2, y=1, title="x", index=True, colors=PALETTE[2])
+        return Picture(figure, "Five cells, x = 3, 1, 4, 1, 5.")
+    """
+    figure = new_figure(columns * unit, rows * unit)
+    figure.set_layout_engine("none")
+    ax = figure.add_axes((0, 0, 1, 1))
+    ax.set(xlim=(0, columns), ylim=(rows, 0), aspect="equal")
+    ax.set_axis_off()
+    return figure, ax
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Where a grid of `cells` lies on its axes, to hang arrows and labels on.
+
+    x, y: upper left corner. rows, columns: how many cells. width, height: of one cell.
+    """
+
+    x: float
+    y: float
+    rows: int
+    columns: int
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        return self.x + self.columns * self.width
+
+    @property
+    def bottom(self) -> float:
+        return self.y + self.rows * self.height
+
+    def _place(self, at: tuple[int, ...], right: float, down: float) -> tuple[float, float]:
+        row, column = at if len(at) == 2 else (0, at[0])
+        return self.x + (column + right) * self.width, self.y + (row + down) * self.height
+
+    def center(self, *at: int) -> tuple[float, float]:
+        """The middle of cell ``(column)`` of a strip or ``(row, column)`` of a grid."""
+        return self._place(at, 0.5, 0.5)
+
+    def top(self, *at: int) -> tuple[float, float]:
+        """The middle of that cell's upper edge."""
+        return self._place(at, 0.5, 0.0)
+
+    def foot(self, *at: int) -> tuple[float, float]:
+        """The middle of that cell's lower edge."""
+        return self._place(at, 0.5, 1.0)
+
+
+def cells(
+    ax: Axes,
+    values: object,
+    *,
+    x: float = 0.0,
+    y: float = 0.0,
+    width: float = 1.0,
+    height: float = 1.0,
+    colors: object = PALE,
+    hatch: object = None,
+    edge: object = LINE,
+    title: str | None = None,
+    index: bool | Sequence = False,
+    row_index: bool | Sequence = False,
+    fontsize: float = 10,
+) -> Cells:
+    """Draw a strip or grid of labelled cells: a block, a tensor, the bits of a word.
+
+    ax: axes whose y runs down, as from `new_sheet`.
+    values: one- or two-dimensional list, array or tensor of numbers or texts; ``None`` and ``""``
+        leave a cell empty, floats are written with up to three digits.
+    x, y: upper left corner. width, height: of one cell.
+    colors, hatch, edge: one for all cells, or nested like ``values``. A color of ``None`` draws no
+        fill, a hatch of ``"///"`` marks a cell as switched off. Texts turn white on dark colors.
+    title: text to the left of the cells, on the height of the first row.
+    index: small numbers above the columns: True for 0, 1, 2 ..., or the labels themselves.
+    row_index: the same, to the left of the rows.
+    fontsize: of the values in points; labels are one smaller, but at least 9.
+
+    Returns where the cells lie. Raises ValueError for values with more than two dimensions or rows
+    of different lengths.
+    """
+    texts, strip = _grid(values)
+    shape = (len(texts), len(texts[0]) if texts else 0)
+    fills, hatches, edges = (_spread(v, shape, strip) for v in (colors, hatch, edge))
+    for row in range(shape[0]):
+        for column in range(shape[1]):
+            fill = fills[row][column]
+            left, top = x + column * width, y + row * height
+            ax.add_patch(
+                Rectangle(
+                    (left, top),
+                    width,
+                    height,
+                    facecolor="none" if fill is None else fill,
+                    edgecolor=edges[row][column],
+                    hatch=hatches[row][column],
+                    linewidth=0.8,
+                )
+            )
+            if text := texts[row][column]:
+                ink = text_color(fill) if fill is not None else INK
+                middle = (left + width / 2, top + height / 2)
+                ax.text(*middle, text, ha="center", va="center", fontsize=fontsize, color=ink)
+    small = max(9, fontsize - 1)
+    for column, text in enumerate(_labels(index, shape[1])):
+        ax.text(
+            x + (column + 0.5) * width,
+            y - 0.12,
+            text,
+            ha="center",
+            va="bottom",
+            fontsize=small,
+            color=FAINT,
+        )
+    for row, text in enumerate(_labels(row_index, shape[0])):
+        ax.text(
+            x - 0.15, y + (row + 0.5) * height, text, ha="right", va="center", fontsize=small, color=FAINT
+        )
+    if title:
+        longest = max((len(text) for text in _labels(row_index, shape[0])), default=0)
+        gap = 0.25 + (0.1 + 0.2 * longest if longest else 0.0)
+        ax.text(x - gap, y + height / 2, title, ha="right", va="center", fontsize=fontsize + 1, color=INK)
+    return Cells(x, y, *shape, width, height)
+
+
+def arrow(
+    ax: Axes,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    text: str = "",
+    *,
+    color: object = INK,
+    bend: float = 0.0,
+    fontsize: float = 10,
+) -> None:
+    """An arrow from one point to another, with a text beside its middle.
+
+    bend: 0 is straight; 0.3 curves to one side, -0.3 to the other.
+    """
+    style = f"arc3,rad={bend}"
+    patch = FancyArrowPatch(
+        start,
+        end,
+        arrowstyle="-|>",
+        mutation_scale=11,
+        connectionstyle=style,
+        color=color,
+        shrinkA=2,
+        shrinkB=2,
+    )
+    ax.add_patch(patch)
+    if text:
+        middle = ((start[0] + end[0]) / 2 + 0.2, (start[1] + end[1]) / 2)
+        ax.text(*middle, text, ha="left", va="center", fontsize=fontsize, color=color)
+
+
+def text_color(fill: object) -> str:
+    """Black or white, whichever reads better on a fill color (WCAG relative luminance)."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(fill)]
+    luminance = float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+    return INK if luminance > 0.18 else "white"
+
+
+def _grid(values: object) -> tuple[list[list[str]], bool]:
+    """Nested texts, and whether the values were one-dimensional."""
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    rows = list(values) if isinstance(values, (list, tuple, range, str)) else [values]
+    strip = not any(isinstance(row, (list, tuple)) for row in rows)
+    nested = [rows] if strip else [list(row) for row in rows]
+    if any(isinstance(v, (list, tuple)) for row in nested for v in row):
+        raise ValueError("cells: values have more than two dimensions, allowed are one or two")
+    if len({len(row) for row in nested}) > 1:
+        raise ValueError(f"cells: rows of lengths {[len(row) for row in nested]}, allowed is one length")
+    return [[_text(v) for v in row] for row in nested], strip
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3g}".replace("-", "\u2212") if isinstance(value, float) else str(value)
+
+
+def _spread(value: object, shape: tuple[int, int], strip: bool) -> list[list]:
+    """One value for all cells, or nested values, as nested values of that shape."""
+    single = value is None or isinstance(value, str) or _is_color(value)
+    if single:
+        return [[value] * shape[1] for _ in range(shape[0])]
+    nested = [list(value)] if strip else [list(row) for row in value]
+    if len(nested) != shape[0] or any(len(row) != shape[1] for row in nested):
+        raise ValueError(f"cells: colors, hatch and edge are one value or {shape[0]} x {shape[1]} of them")
+    return nested
+
+
+def _is_color(value: object) -> bool:
+    return (
+        isinstance(value, tuple) and len(value) in (3, 4) and all(isinstance(c, (int, float)) for c in value)
+    )
+
+
+def _labels(index: bool | Sequence, count: int) -> Sequence[str]:
+    return [str(i) for i in (range(count) if index is True else index or ())]
