@@ -3,8 +3,8 @@
     from puzzles_lib import OUTER_ADD, check, trace
 
 ``check(kernel, PUZZLE)`` says whether a kernel is right, ``trace(kernel, PUZZLE)`` shows what it
-touches, ``progress()`` what is solved. Names are looked up when first used, so that importing the
-package alone costs nothing.
+touches, ``run(kernel, PUZZLE, **tensors)`` uses it, ``progress()`` says what is solved. Names are
+looked up when first used, so that importing the package alone costs nothing.
 """
 
 import importlib
@@ -12,6 +12,7 @@ import importlib
 _HOME = {
     "check": "puzzles_lib.checker",
     "trace": "puzzles_lib.tracer",
+    "run": "puzzles_lib.runner",
     "progress": "puzzles_lib.progress",
     "Case": "puzzles_lib.puzzle",
     "Puzzle": "puzzles_lib.puzzle",

@@ -94,6 +94,36 @@ def guarded(kernel: object, puzzle: Puzzle, case: Case, *, record: bool = True) 
     return _run(kernel, puzzle, case, bound, record=record)
 
 
+def outputs(
+    kernel: object, puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor], *, seconds: float
+) -> dict[str, torch.Tensor] | Report:
+    """A kernel's results on given inputs, by name; a `Report` where the run is not clean.
+
+    Clean: what `check` asks of a run, but for the values, which are compared with nothing.
+    """
+    refused = _refuse(kernel, puzzle)
+    if refused:
+        return Report(puzzle.name, verdict=refused)
+    kernel = _as_jit(kernel)
+    bound = _bind(kernel, puzzle, case)
+    refused = _compiler_verdict(compiler.front_end(kernel, bound))
+    if refused:
+        return Report(puzzle.name, verdict=refused)
+
+    def attempt(**options) -> Run:
+        return _run(kernel, puzzle, case, bound, inputs=inputs, seconds=seconds, **options)
+
+    ran = attempt()
+    verdict = _misconduct(puzzle, case, ran)
+    if verdict is None and ran.early_reads:
+        verdict = _early_read(ran)
+    if verdict is None and ran.holes:
+        verdict = _uninitialised(attempt, ran, NAN, {})
+    if verdict:
+        return Report(puzzle.name, (CaseResult(str(case), verdict),))
+    return {result.name: ran.outputs[result.name] for result in puzzle.results}
+
+
 # ---- binding
 
 
@@ -229,22 +259,13 @@ def _judge(
     ran: Run,
 ) -> Verdict | None:
     """The most basic fault of a run."""
-    if ran.stop:
-        return Verdict(ran.stop.kind, ran.stop.message, ran.stop.site)
-    early = next(iter(ran.early_reads), None)
-    for result in puzzle.results:
-        verdict = _never_written(result, case, ran)
-        if verdict:
-            return verdict
-    if ran.conflict:
-        return _race(puzzle, case, ran)
-    for name, site in ran.changed.items():
-        return Verdict("input changed", f"{name} was changed; a kernel may only write its outputs", site)
+    verdict = _misconduct(puzzle, case, ran)
+    if verdict:
+        return verdict
     for result in puzzle.results:
         mismatch = compare(expected[result.name], ran.outputs[result.name], puzzle, case, inputs)
-        if mismatch and early:
-            text = f"{early}_ptr is read before anything is stored there: a GPU finds garbage"
-            return Verdict("uninitialised", text, ran.early_reads[early])
+        if mismatch and ran.early_reads:
+            return _early_read(ran)
         if mismatch:
             return Verdict("values", mismatch.message, diagnosis=mismatch.diagnosis)
     for name, most in (puzzle.most_loads or {}).items():
@@ -255,6 +276,27 @@ def _judge(
                 "loads", text, diagnosis=f"keep what you need of {name} instead of reading it again"
             )
     return None
+
+
+def _misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
+    """The most basic fault of a run that shows without looking at any value."""
+    if ran.stop:
+        return Verdict(ran.stop.kind, ran.stop.message, ran.stop.site)
+    for result in puzzle.results:
+        verdict = _never_written(result, case, ran)
+        if verdict:
+            return verdict
+    if ran.conflict:
+        return _race(puzzle, case, ran)
+    for name, site in ran.changed.items():
+        return Verdict("input changed", f"{name} was changed; a kernel may only write its outputs", site)
+    return None
+
+
+def _early_read(ran: Run) -> Verdict:
+    name, site = next(iter(ran.early_reads.items()))
+    text = f"{name}_ptr is read before anything is stored there: a GPU finds garbage"
+    return Verdict("uninitialised", text, site)
 
 
 def _never_written(result: Argument, case: Case, ran: Run) -> Verdict | None:
