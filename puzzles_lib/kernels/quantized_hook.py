@@ -1,0 +1,140 @@
+"""Our kernel behind ``torch.ops.quantized.linear_dynamic`` on CPU, for as long as a ``with`` lasts.
+
+A model made by ``torch.ao.quantization.quantize_dynamic`` then runs through it unchanged.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from puzzles_lib.kernels.q8_linear import q8_linear
+
+OPERATOR = "quantized::linear_dynamic"
+MAX_K = (2**31 - 1) // (127 * 128)  # torch's own weights may hold -128
+
+Linear = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
+
+
+@dataclass(eq=False)
+class Override:
+    """What `override_linear_dynamic` yields.
+
+    hits: calls that ``linear`` answered. refused: calls that were left to torch's own kernel.
+    """
+
+    linear: Linear
+    hits: int = 0
+    refused: int = 0
+
+
+_lock = threading.RLock()
+_overrides: list[Override] = []  # the innermost is last
+_library: torch.library.Library | None = None
+
+
+@contextmanager
+def override_linear_dynamic(linear: Linear | None = None) -> Iterator[Override]:
+    """Put ``linear`` in the place of ``torch.ops.quantized.linear_dynamic`` on CPU.
+
+    linear: called as ``linear(x, wq, w_scale, bias)`` with x float32 [M, K], contiguous; wq int8 [N, K],
+        contiguous; w_scale float32 [N]; bias float32 [N] or None. Returns y, float32 [M, N]. The default is
+        `puzzles_lib.kernels.q8_linear.q8_linear`.
+    Weights with one scale or one a channel, with or without zero points, bias, and x of any strides and
+    number of axes are taken. For weights with zero points ``linear`` gets one more output channel: weights
+    1, scale 1 and no bias, from which the zero points are subtracted.
+    Torch's own kernel still answers where x is not float32, has no axis, or its rows do not fit the
+    weights, where M, N or K is 0, where K is over 132104, and where the weights are not 8-bit integers.
+
+    Contexts nest: the innermost answers. When the outermost ends, by an exception too, torch's own kernel
+    is back. The weights are unpacked at every call, since nothing here remembers a weight.
+
+    Raises RuntimeError where this torch has no such operator, TypeError where ``linear`` is not callable,
+    and within, where ``linear`` returns anything but a float32 tensor [M, N].
+    """
+    if linear is not None and not callable(linear):
+        raise TypeError(f"linear is {type(linear).__name__}, allowed is a function of (x, wq, w_scale, bias)")
+    override = Override(q8_linear if linear is None else linear)
+    _enter(override)
+    try:
+        yield override
+    finally:
+        _leave(override)
+
+
+def _enter(override: Override) -> None:
+    global _library
+    with _lock:
+        if not _overrides:
+            if not torch._C._dispatch_has_kernel_for_dispatch_key(OPERATOR, "CPU"):
+                raise RuntimeError(f"{OPERATOR} has no CPU kernel in torch {torch.__version__}")
+            stock = torch.library.get_kernel(OPERATOR, "CPU")
+            _library = torch.library.Library("quantized", "IMPL")
+            _library.impl("linear_dynamic", _dispatch_to(stock), "CPU", allow_override=True, with_keyset=True)
+        _overrides.append(override)
+
+
+def _leave(override: Override) -> None:
+    global _library
+    with _lock:
+        _overrides.remove(override)
+        if not _overrides:
+            _library._destroy()
+            _library = None
+
+
+def _dispatch_to(stock):
+    """The kernel to register: the innermost override's, or stock for what that does not take."""
+
+    def linear_dynamic(keyset, x, packed, reduce_range=False):
+        override = _overrides[-1]
+        weights = _weights(x, packed)
+        if weights is None:
+            override.refused += 1
+            return stock.call_boxed(keyset, x, packed, reduce_range)
+        y = _call(override.linear, x, *weights)
+        override.hits += 1
+        return y
+
+    return linear_dynamic
+
+
+def _weights(x: torch.Tensor, packed):
+    """(wq, scale, zero points or None, bias), or None where the call is torch's own business."""
+    if x.dtype != torch.float32 or x.dim() == 0 or not x.numel():
+        return None
+    weight, bias = packed.unpack()
+    if not weight.is_quantized or weight.dtype != torch.qint8 or weight.dim() != 2:
+        return None
+    if weight.shape[1] != x.shape[-1] or not weight.numel() or weight.shape[1] > MAX_K:
+        return None
+    if weight.qscheme() == torch.per_tensor_affine:
+        scale = torch.full(weight.shape[:1], weight.q_scale())
+        zero = torch.full(weight.shape[:1], weight.q_zero_point())
+    elif weight.qscheme() == torch.per_channel_affine and weight.q_per_channel_axis() == 0:
+        scale, zero = weight.q_per_channel_scales().float(), weight.q_per_channel_zero_points()
+    else:
+        return None
+    bias = None if bias is None else bias.detach().float().contiguous()
+    return weight.int_repr().contiguous(), scale, zero if zero.any() else None, bias
+
+
+def _call(linear: Linear, x, wq, scale, zero, bias) -> torch.Tensor:
+    rows = x.reshape(-1, x.shape[-1]).contiguous()
+    if zero is None:
+        y = _checked(linear(rows, wq, scale, bias), len(rows), len(wq))
+    else:
+        wq = torch.cat([wq, wq.new_ones(1, wq.shape[1])])
+        y = _checked(linear(rows, wq, torch.cat([scale, scale.new_ones(1)]), None), len(rows), len(wq))
+        y = y[:, :-1] - y[:, -1:] * (zero.float() * scale)
+        y = y if bias is None else y + bias
+    return y.reshape(*x.shape[:-1], y.shape[-1])
+
+
+def _checked(y: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
+    if not isinstance(y, torch.Tensor) or y.dtype != torch.float32 or y.shape != (rows, columns):
+        what = f"{y.dtype} {tuple(y.shape)}" if isinstance(y, torch.Tensor) else type(y).__name__
+        raise TypeError(f"linear returned {what}, allowed is torch.float32 ({rows}, {columns})")
+    return y
