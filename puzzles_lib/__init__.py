@@ -12,6 +12,8 @@ import importlib
 _HOME = {
     "check": "puzzles_lib.checker",
     "trace": "puzzles_lib.tracer",
+    "stages": "puzzles_lib.compilation",
+    "answer": "puzzles_lib.answers",
     "run": "puzzles_lib.runner",
     "progress": "puzzles_lib.progress",
     "Case": "puzzles_lib.puzzle",

@@ -83,11 +83,10 @@ def guarded(kernel: object, puzzle: Puzzle, case: Case, *, record: bool = True) 
 
     With ``record``, accesses are kept and an out-of-bounds one does not end the run.
     """
-    refused = _refuse(kernel, puzzle)
-    if refused:
-        return Report(puzzle.name, verdict=refused)
-    kernel = _as_jit(kernel)
-    bound = _bind(kernel, puzzle, case)
+    ready = prepared(kernel, puzzle, case)
+    if isinstance(ready, Report):
+        return ready
+    kernel, bound = ready
     refused = _compiler_verdict(compiler.front_end(kernel, bound))
     if refused:
         return Report(puzzle.name, verdict=refused)
@@ -101,11 +100,10 @@ def outputs(
 
     Clean: what `check` asks of a run, but for the values, which are compared with nothing.
     """
-    refused = _refuse(kernel, puzzle)
-    if refused:
-        return Report(puzzle.name, verdict=refused)
-    kernel = _as_jit(kernel)
-    bound = _bind(kernel, puzzle, case)
+    ready = prepared(kernel, puzzle, case)
+    if isinstance(ready, Report):
+        return ready
+    kernel, bound = ready
     refused = _compiler_verdict(compiler.front_end(kernel, bound))
     if refused:
         return Report(puzzle.name, verdict=refused)
@@ -122,6 +120,18 @@ def outputs(
     if verdict:
         return Report(puzzle.name, (CaseResult(str(case), verdict),))
     return {result.name: ran.outputs[result.name] for result in puzzle.results}
+
+
+def prepared(kernel: object, puzzle: Puzzle, case: Case) -> tuple[JITFunction, dict[str, object]] | Report:
+    """A kernel that has been vetted, and a value for each of its parameters; or why there is none.
+
+    Tensors are empty stand-ins of the right dtype.
+    """
+    refused = _refuse(kernel, puzzle)
+    if refused:
+        return Report(puzzle.name, verdict=refused)
+    kernel = _as_jit(kernel)
+    return kernel, _bind(kernel, puzzle, case)
 
 
 # ---- binding

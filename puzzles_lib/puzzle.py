@@ -215,6 +215,26 @@ class Puzzle:
         )
 
 
+def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:
+    """A puzzle's case by its number, or one of the reader's own.
+
+    Raises ValueError, in the name of the public function ``caller``, for one that there is not or that
+    does not fit the puzzle.
+    """
+    if isinstance(case, Case):
+        try:
+            for argument in puzzle.inputs + puzzle.results:
+                argument.shape(case.numbers)
+            puzzle.grid(case)
+        except (ValueError, AttributeError) as error:
+            raise ValueError(f"{caller}: case is {case}, which does not fit {puzzle.name}: {error}") from None
+        return case
+    count = len(puzzle.cases)
+    if isinstance(case, bool) or not isinstance(case, int) or not 0 <= case < count:
+        raise ValueError(f"{caller}: case is {case!r}, allowed are 0 to {count - 1}, or a Case")
+    return puzzle.cases[case]
+
+
 def _annotations(spec: Callable) -> dict[str, object]:
     return typing.get_type_hints(spec, include_extras=True)
 

@@ -30,7 +30,7 @@ from puzzles_lib.drawing import Picture, TensorMap, access_map, plural, program_
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import Access, Program, Run, Site, Stop, TimeLimitReached, time_limit
 from puzzles_lib.interpreter.language import stock
-from puzzles_lib.puzzle import Argument, Case, Puzzle
+from puzzles_lib.puzzle import Argument, Case, Puzzle, pick_case
 from puzzles_lib.report import Report
 
 
@@ -55,7 +55,7 @@ def trace(
     __tracebackhide__ = True
     if not isinstance(puzzle, Puzzle):
         raise TypeError(f"trace(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
-    case = _case(puzzle, case)
+    case = pick_case(puzzle, case, "trace")
     grid = tuple(int(n) for n in puzzle.grid(case))
     outlined = _program(program, grid)
     title = f"{puzzle.name}, {case}"
@@ -159,21 +159,6 @@ class Trace:
 
 
 # ---- what was asked for
-
-
-def _case(puzzle: Puzzle, case: int | Case) -> Case:
-    if isinstance(case, Case):
-        try:
-            for argument in puzzle.inputs + puzzle.results:
-                argument.shape(case.numbers)
-            puzzle.grid(case)
-        except (ValueError, AttributeError) as error:
-            raise ValueError(f"trace: case is {case}, which does not fit {puzzle.name}: {error}") from None
-        return case
-    count = len(puzzle.cases)
-    if isinstance(case, bool) or not isinstance(case, int) or not 0 <= case < count:
-        raise ValueError(f"trace: case is {case!r}, allowed are 0 to {count - 1}, or a Case")
-    return puzzle.cases[case]
 
 
 def _program(program: int | tuple[int, ...] | None, grid: tuple[int, ...]) -> Program | None:

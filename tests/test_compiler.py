@@ -259,7 +259,7 @@ def test_a_compile_without_end_is_stopped(monkeypatch):
         for i in tl.static_range(10**9):
             tl.store(z_ptr, i)
 
-    monkeypatch.setattr("puzzles_lib.compiler.FRONT_END_SECONDS", 0.3)
+    monkeypatch.setattr("puzzles_lib.compiler.frontend.FRONT_END_SECONDS", 0.3)
     assert "compiling takes more than" in refusal_of(unrolls).message
 
 

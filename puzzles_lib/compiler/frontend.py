@@ -16,20 +16,21 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import torch
 import triton.language as tl
 from triton._C.libtriton import ir
-from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import ASTSource, make_backend
 from triton.compiler.errors import CompilationError
 from triton.language.semantic import TritonSemantic
-from triton.runtime.jit import JITFunction
+from triton.runtime.jit import JITFunction, create_function_from_signature
 
+from puzzles_lib.compiler.targets import Target, find_target
 from puzzles_lib.interpreter import Site, TimeLimitReached, time_limit
 from puzzles_lib.vetting import Refusal, site_in, with_helpers
 
-TARGET = GPUTarget("cuda", 90, 32)
+DEFAULT = find_target("sm_90")
 FRONT_END_SECONDS = 10.0
 RECURSION = "the kernel calls itself; a GPU kernel cannot recurse"
 
@@ -47,8 +48,24 @@ _TYPES = {
 }
 
 
+@dataclass(frozen=True)
+class Translation:
+    """A kernel as Triton's front end has translated it: IR that no pass has touched yet.
+
+    ir: MLIR text. File names in its locations are short and the same on every machine.
+    files: the real file, or cell, of each of these names.
+    options: what the backend compiles with, such as ``num_warps``.
+    """
+
+    kernel: str
+    target: Target
+    ir: str
+    files: Mapping[str, str]
+    options: Mapping[str, object]
+
+
 def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal | None:
-    """Translate the kernel to Triton IR for a real target, without a GPU.
+    """Translate the kernel to Triton IR for a real target, without a GPU; say why where it cannot be.
 
     arguments: a value for each parameter by name, as for `puzzles_lib.interpreter.run`.
     """
@@ -64,15 +81,46 @@ def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal |
             signature[parameter.name] = "fp32"
         else:
             signature[parameter.name] = "i32" if -(2**31) <= value < 2**31 else "i64"
-    source = ASTSource(kernel, signature, constants)
-    backend, options, codegen_fns, module_map = _backend()
+    backend, options = _backend(DEFAULT, ())
+    found = _make_ir(kernel, ASTSource(kernel, signature, constants), backend, options)
+    return found if isinstance(found, Refusal) else None
+
+
+def translate(
+    kernel: JITFunction, arguments: Mapping[str, object], target: Target, **options: int
+) -> Translation | Refusal:
+    """Translate the kernel for a target as a launch with these arguments would.
+
+    So a size of 1 becomes a constant, and pointers and sizes that 16 divides are known to be so.
+    options: ``num_warps``, ``num_stages``; the target's own where left out.
+    """
+    backend, parsed = _backend(target, tuple(options.items()))
+    try:
+        bound, specialization, _ = create_function_from_signature(kernel.signature, kernel.params, backend)(
+            **arguments
+        )
+        _, signature, constants, attributes = kernel._pack_args(backend, {}, bound, specialization, {})
+    except (TypeError, OverflowError) as error:
+        return Refusal(_first_lines(str(error)))
+    source = ASTSource(kernel, signature, constants, attributes)
+    found = _make_ir(kernel, source, backend, parsed)
+    if isinstance(found, Refusal):
+        return found
+    text, files = _with_short_names(found, kernel)
+    return Translation(kernel.__name__, target, text, files, options)
+
+
+def _make_ir(kernel: JITFunction, source: ASTSource, backend, options) -> str | Refusal:
+    """The module's text as the front end leaves it."""
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
+    codegen_fns, module_map = backend.get_codegen_implementation(options), backend.get_module_map()
     spoken = []
+    text = ""
     try:
         with _silent() as warned, _verifier(spoken), _no_aborts(), time_limit(FRONT_END_SECONDS):
-            source.make_ir(TARGET, options, codegen_fns, module_map, context)
+            text = str(source.make_ir(backend.target, options, codegen_fns, module_map, context))
     except CompilationError as error:
         return _refusal(kernel, error)
     except TimeLimitReached:
@@ -87,14 +135,36 @@ def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal |
         if "Logical operators" in str(warning.message):
             line = linecache.getline(warning.filename, warning.lineno).strip()
             return Refusal("between blocks it is & and |, not `and` and `or`", Site(warning.lineno, line))
-    return None
+    return text
 
 
 @functools.cache
-def _backend():
-    backend = make_backend(TARGET)
-    options = backend.parse_options({})
-    return backend, options, backend.get_codegen_implementation(options), backend.get_module_map()
+def _backend(target: Target, options: tuple[tuple[str, int], ...]):
+    """Triton's backend for a target, and its options."""
+    backend = make_backend(target.gpu)
+    return backend, backend.parse_options(dict(options))
+
+
+_LOCATION = re.compile(r'loc\("((?:[^"\\]|\\.)+)":(?=\d)')
+
+
+def _with_short_names(text: str, kernel: JITFunction) -> tuple[str, dict[str, str]]:
+    """The IR with short file names in its locations, and which file each of them stands for.
+
+    A cell's own name differs from one session to the next, and a path from one machine to the next.
+    """
+    short = {}
+    for function in with_helpers(kernel):
+        short.setdefault(function.fn.__code__.co_filename, f"{function.__name__}.py")
+
+    def name_of(match: re.Match) -> str:
+        file = match[1]
+        if file not in short:
+            short[file] = "triton/" + file.rpartition("/triton/")[2]
+        return f'loc("{short[file]}":'
+
+    text = _LOCATION.sub(name_of, text)
+    return text, {name: file for file, name in short.items()}
 
 
 @contextlib.contextmanager

@@ -1,0 +1,113 @@
+"""`answer`: checks a reading exercise, with a nudge where it is wrong and never the solution."""
+
+import html
+import math
+import operator
+from dataclasses import dataclass
+
+from puzzles_lib import progress
+from puzzles_lib.questions import QUESTIONS, Question
+
+RIGHT, WRONG, OPEN, UNCLEAR = "right", "WRONG", "open", "not checked"
+_NAMES = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+    set: "a set, such as {'a', 'b'}",
+    tuple: "a tuple, such as (1, 2)",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How an answer was: ``"right"``, ``"WRONG"``, ``"open"`` (none given yet) or ``"not checked"``."""
+
+    id: str
+    status: str
+    words: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return self.status == RIGHT
+
+    def __repr__(self) -> str:
+        lines = [f"{self.id}: {self.status}"] + (["       " + self.words] if self.words else [])
+        return "\n".join([*lines, *self.notes])
+
+    def _repr_html_(self) -> str:
+        shade = {RIGHT: "--jp-success-color1, #2e7d32", WRONG: "--jp-error-color1, #c62828"}
+        colour = f"var({shade.get(self.status, '--jp-warn-color1, #f57c00')})"
+        body = "".join(f"<div>{html.escape(line)}</div>" for line in (self.words, *self.notes) if line)
+        return (
+            f'<div role="status" style="border-left:4px solid {colour};padding:0.2em 0 0.2em 0.8em">'
+            f'<div style="font-weight:bold">{html.escape(f"{self.id}: {self.status}")}</div>{body}</div>'
+        )
+
+
+def answer(id: str, value: object = ...) -> Answer:
+    """Check the answer to a reading exercise, such as ``answer("ch13-q1", 128)``.
+
+    The right answer is computed from a compilation at the time of asking. Raises nothing for what a
+    learner may type: an id that there is not, and a value of another kind, are answered in a line.
+    ``...`` or None for the value is an exercise still open.
+    """
+    question = QUESTIONS.get(id) if isinstance(id, str) else None
+    if question is None:
+        known = ", ".join(q for q in QUESTIONS if isinstance(id, str) and q[:4] == id[:4]) or ", ".join(
+            dict.fromkeys(f"{q[:4]}-..." for q in QUESTIONS)
+        )
+        return Answer(f"{id!r:.40}", UNCLEAR, f"there is no such question; there are {known or 'none'}")
+    if value is ... or value is None:
+        return Answer(id, OPEN, question.asks)
+    given, complaint = _as_kind(value, question.kind)
+    if complaint:
+        return Answer(id, UNCLEAR, complaint)
+    try:
+        right = question.right()
+        ok = _same(question, given, right)
+        words = "" if ok else _nudge(question, given, right)
+    except Exception as error:
+        text = " ".join(str(error).split())
+        return Answer(id, UNCLEAR, f"the answer cannot be computed here: {type(error).__name__}: {text:.200}")
+    note = progress.record(id, ok)
+    return Answer(id, RIGHT if ok else WRONG, words, (note,) if note else ())
+
+
+def _same(question: Question, given: object, right: object) -> bool:
+    if question.same:
+        return bool(question.same(given, right))
+    if question.kind is float:
+        return math.isclose(given, right, rel_tol=1e-3)
+    return given == _as_kind(right, question.kind)[0]
+
+
+def _nudge(question: Question, given: object, right: object) -> str:
+    return next((n.words for n in question.nudges if n.when(given, right)), question.nudge)
+
+
+def _as_kind(value: object, kind: type) -> tuple[object, str]:
+    """The value in the kind's plain form, or a line that says what is wrong with it."""
+    wrong = f"the answer is {_NAMES[kind]}; this is {value!r:.40} ({type(value).__name__})"
+    try:
+        if kind is bool:
+            return (value, "") if isinstance(value, bool) else (None, wrong)
+        if isinstance(value, bool):
+            return None, wrong
+        if kind is int:
+            return operator.index(value), ""
+        if kind is float:
+            return float(value) if not isinstance(value, str) else None, wrong * isinstance(value, str)
+        if kind is str:
+            return (_plain(value), "") if isinstance(value, str) else (None, wrong)
+        if isinstance(value, list | tuple | set | frozenset):
+            items = [_plain(v) if isinstance(v, str) else v for v in value]
+            return (set(items) if kind is set else tuple(items)), ""
+    except (TypeError, ValueError, OverflowError):
+        pass
+    return None, wrong
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()

@@ -1,0 +1,22 @@
+"""What Triton's compiler makes of a kernel, and what it refuses, on a machine with no GPU.
+
+`front_end` and `translate` run Triton's front end here, on what `puzzles_lib.vetting` has passed. All
+that comes after, in `build`, runs in processes of its own: LLVM may crash, hang or eat the memory.
+"""
+
+from puzzles_lib.compiler.build import Build, build
+from puzzles_lib.compiler.frontend import Translation, front_end, interpret_was_on, translate
+from puzzles_lib.compiler.machine_code import disassemble
+from puzzles_lib.compiler.targets import Target, find_target
+
+__all__ = [
+    "Build",
+    "Target",
+    "Translation",
+    "build",
+    "disassemble",
+    "find_target",
+    "front_end",
+    "interpret_was_on",
+    "translate",
+]

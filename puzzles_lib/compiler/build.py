@@ -1,0 +1,202 @@
+"""Compiles a translated kernel, stage by stage, in a process of its own.
+
+LLVM and ptxas may crash, loop for hours or take all memory over IR that a learner's kernel led to. So
+they run in `puzzles_lib.compiler.worker`, under limits, and what comes back is data. Results are kept
+in Triton's own cache directory (``TRITON_CACHE_DIR``), keyed by the IR, the target and the versions.
+"""
+
+import base64
+import contextlib
+import functools
+import hashlib
+import json
+import linecache
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import triton
+from triton import knobs
+from triton.runtime.cache import get_cache_manager
+
+from puzzles_lib.compiler.frontend import Translation
+from puzzles_lib.interpreter import Site
+from puzzles_lib.vetting import Refusal
+
+SECONDS = 60  # wall clock for one compilation, and CPU time of each of its processes
+MEMORY = 4 << 30  # bytes of address space, for each of its processes
+TEXTS = ("ttir", "ttgir", "llir", "ptx", "amdgcn")
+BINARIES = ("cubin", "hsaco")
+_SCHEMA = 1  # of what is cached: count up when it changes
+_WORKER = Path(__file__).with_name("worker.py")
+
+
+@dataclass(frozen=True)
+class Build:
+    """What the compiler made of a kernel.
+
+    texts: MLIR, LLVM IR and assembly by stage, as Triton writes them, locations included.
+    binary: the cubin or hsaco, empty where the kernel did not come so far.
+    metadata: ``shared`` (bytes), ``num_warps``, ``num_stages``.
+    log: what ptxas said.
+    refusal: why it stopped early, None if it did not.
+    """
+
+    translation: Translation
+    texts: Mapping[str, str]
+    binary: bytes = b""
+    metadata: Mapping[str, object] = field(default_factory=dict)
+    log: str = ""
+    refusal: Refusal | None = None
+
+
+def build(translation: Translation) -> Build:
+    """All stages of a kernel; from the cache where they have been made before.
+
+    A kernel that does not compile, or not within the limits, is in the result's ``refusal``. Raises
+    KeyboardInterrupt when interrupted, the compiler's process ended.
+    """
+    key = _key(translation, "build")
+    kept = _read(key)
+    if kept:
+        binary = base64.b64decode(kept["binary"])
+        return Build(translation, kept["texts"], binary, kept["metadata"], kept["log"])
+    with tempfile.TemporaryDirectory(prefix="stages-") as name:
+        folder = Path(name)
+        ending = run_worker(translation, folder)
+        texts = {s: (folder / s).read_text() for s in TEXTS if (folder / s).exists()}
+        binary = next(((folder / s).read_bytes() for s in BINARIES if (folder / s).exists()), b"")
+        done = json.loads((folder / "done.json").read_text()) if (folder / "done.json").exists() else {}
+        log, said = ((folder / f).read_text(errors="replace") for f in ("stdout", "stderr"))
+        reached = (folder / "reached").read_text() if (folder / "reached").exists() else ""
+    refusal = None
+    if ending or done.get("error"):
+        refusal = _why(translation, reached, ending, done.get("error"), said)
+    built = Build(translation, texts, binary, done.get("metadata", {}), log, refusal)
+    if not refusal:
+        kept = {"texts": texts, "metadata": built.metadata, "log": log}
+        _write(key, kept | {"binary": base64.b64encode(binary).decode()})
+    return built
+
+
+def run_worker(
+    translation: Translation, folder: Path, *, until: str = "", extra: Mapping[str, str] | None = None
+) -> str:
+    """Run the worker in a folder, to which it writes the stages, ``stdout`` and ``stderr``.
+
+    Returns "" where it came to its end, else how it ended, in words. It leaves no process behind.
+    """
+    gpu = translation.target.gpu
+    request = {"backend": gpu.backend, "arch": gpu.arch, "warp_size": gpu.warp_size}
+    request |= {"options": dict(translation.options), "until": until, "seconds": SECONDS, "bytes": MEMORY}
+    (folder / "request.json").write_text(json.dumps(request))
+    (folder / "source.ttir").write_text(translation.ir)
+    environment = variables() | {"TMPDIR": str(folder)} | dict(extra or {})
+    return run_limited([sys.executable, "-P", str(_WORKER), str(folder)], folder, environment)
+
+
+def run_limited(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:
+    """Run a command for at most `SECONDS`, what it says going to ``stdout`` and ``stderr`` in the folder.
+
+    Returns "" for exit status 0, else how it ended. Ends it, and what it started, when interrupted.
+    """
+    with open(folder / "stdout", "wb") as out, open(folder / "stderr", "wb") as err:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=folder,
+            env=dict(environment),
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"it takes more than {SECONDS} s"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if status == -signal.SIGXCPU:
+        return f"it takes more than {SECONDS} s"
+    if status < 0:
+        return f"the compiler crashed ({signal.Signals(-status).name})"
+    return f"the compiler ended with status {status}" if status else ""
+
+
+def variables() -> dict[str, str]:
+    """This process's variables, less those that change what the compiler does."""
+    kept = ("TRITON_HOME", "TRITON_CACHE_DIR")
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in kept or name.endswith("_PATH") or not name.startswith(("TRITON_", "MLIR_", "LLVM_"))
+    }
+
+
+# ---- what went wrong
+
+_DIAGNOSTIC = re.compile(r'^(?:loc\()?"?([^"\n]*?)"?:(\d+):\d+\)?: error: (.*)$', re.MULTILINE)
+
+
+def _why(
+    translation: Translation, stage: str, ending: str, error: Mapping[str, str] | None, said: str
+) -> Refusal:
+    """The compiler's own words where it has some, at the learner's line where it names one."""
+    site, words = None, []
+    for file, line, message in _DIAGNOSTIC.findall(said):
+        if file in translation.files and site is None:
+            source = linecache.getline(translation.files[file], int(line)).strip()
+            site = Site(int(line), source)
+        words.append(message)
+    if not words and error:
+        words = [line for line in error["message"].splitlines() if line.strip()][:3]
+    if not words and "std::bad_alloc" in said:
+        words = [f"the compiler needs more than {MEMORY / 2**30:g} GB"]
+    elif not words and not ending:
+        words = [error["type"] if error else "no reason given"]
+    text = "; ".join(dict.fromkeys([*([ending] if ending else []), *words]))
+    text = " ".join(text.split())
+    text = text if len(text) <= 400 else text[:397] + "..."
+    return Refusal(f"{stage}: {text}" if stage else text, site)
+
+
+# ---- the cache
+
+
+def _key(translation: Translation, what: str) -> str:
+    parts = [_SCHEMA, what, triton.__version__, _tools(), translation.target.gpu, translation.ir]
+    parts += sorted(translation.options.items())
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+@functools.cache
+def _tools() -> str:
+    """Which ptxas compiles: part of the key, since it can be replaced by another."""
+    found = []
+    for tool in (knobs.nvidia.ptxas, knobs.nvidia.ptxas_blackwell):
+        with contextlib.suppress(Exception):
+            found.append(f"{tool.path} {tool.version}")
+    return " ".join(found)
+
+
+def _read(key: str) -> dict | None:
+    """What was kept under a key; None where there is nothing, or nothing that can be read."""
+    try:
+        path = get_cache_manager(key).get_file("stages.json")
+        return json.loads(Path(path).read_text()) if path else None
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
+def _write(key: str, value: dict) -> None:
+    """Keep it; a cache that cannot be written to is done without."""
+    with contextlib.suppress(OSError, RuntimeError):
+        get_cache_manager(key).put(json.dumps(value), "stages.json", binary=False)

@@ -1,0 +1,61 @@
+"""The compiler proper, run as a program of its own: ``python worker.py FOLDER``.
+
+Reads FOLDER/request.json and FOLDER/source.ttir, limits its own memory and time, and writes every stage
+to FOLDER as it is reached: whatever LLVM or ptxas then do, what was made until then is there. It sees
+IR alone, never a learner's Python. Imports nothing of puzzles_lib.
+
+request.json: ``{"backend", "arch", "warp_size", "options", "until", "seconds", "bytes"}``; ``until`` is the
+last stage wanted. Written: ``<stage>`` for each stage, ``ptxas.log``, and at the end done.json:
+``{"metadata", "error"}``.
+"""
+
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+
+
+def main(folder: Path) -> None:
+    request = json.loads((folder / "request.json").read_text())
+    resource.setrlimit(resource.RLIMIT_AS, (request["bytes"],) * 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (request["seconds"],) * 2)  # also for ptxas, a child of this
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    from triton import knobs
+    from triton._C.libtriton import ir
+    from triton.backends.compiler import GPUTarget, Language
+    from triton.compiler.compiler import make_backend
+
+    knobs.nvidia.dump_ptxas_log = True  # to stdout: registers, spills, advice
+    target = GPUTarget(request["backend"], request["arch"], request["warp_size"])
+    backend = make_backend(target)
+    options = backend.parse_options(request["options"])
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    module = ir.parse_mlir_module(str(folder / "source.ttir"), context)
+    module.context = context
+    stages: dict = {}
+    backend.add_stages(stages, options, Language.TRITON)
+    metadata = dict(options.__dict__)
+    error = None
+    for name, lower in stages.items():
+        (folder / "reached").write_text(name)
+        try:
+            module = lower(module, metadata)
+        except BaseException as failure:
+            error = {"stage": name, "type": type(failure).__name__, "message": str(failure)}
+            break
+        data = module if isinstance(module, bytes) else str(module).encode()
+        unfinished = folder / "unfinished"
+        unfinished.write_bytes(data)
+        os.replace(unfinished, folder / name)
+        if name == request["until"]:
+            break
+    known = {k: metadata.get(k) for k in ("name", "shared", "num_warps", "num_stages", "tmem_size")}
+    (folder / "done.json").write_text(json.dumps({"metadata": known, "error": error}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

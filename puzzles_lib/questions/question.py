@@ -1,0 +1,52 @@
+"""A checked reading exercise as data."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_KINDS = (bool, int, float, str, set, tuple)
+
+
+@dataclass(frozen=True)
+class Nudge:
+    """Words for one kind of mistake: said where ``when(value, right)`` holds."""
+
+    when: Callable[[object, object], bool]
+    words: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked about a compiled kernel, and how its answer is found out.
+
+    id: ``"ch13-q1"``: the chapter, and a number in it.
+    asks: the question, in a sentence.
+    right: computes the answer from a compilation, when it is first wanted; nothing is stored.
+    kind: what an answer is: ``bool``, ``int``, ``float`` (0.1% off is right), ``str`` (capitals and
+        spaces do not count), ``set`` (of str or int, in any order) or ``tuple``.
+    nudges: tried in order on a wrong answer; the first that fits is said.
+    nudge: said where none fits: where to look. None of these may contain the answer.
+    same: for a question with several right answers, ``same(value, right)`` instead of equality.
+
+    Raises ValueError where the parts do not fit together.
+    """
+
+    id: str
+    asks: str
+    right: Callable[[], object]
+    kind: type
+    nudge: str
+    nudges: tuple[Nudge, ...] = ()
+    same: Callable[[object, object], bool] | None = None
+
+    def __post_init__(self):
+        if not re.fullmatch(r"ch\d\d-q\d+", self.id):
+            raise ValueError(f"Question: id is {self.id!r}, allowed is a form such as 'ch13-q1'")
+        if self.kind not in _KINDS:
+            allowed = ", ".join(k.__name__ for k in _KINDS)
+            raise ValueError(f"{self.id}: kind is {self.kind!r}, allowed are {allowed}")
+
+    @property
+    def chapter(self) -> str:
+        """``"13"`` for ``"ch13-q1"``."""
+        return self.id[2:4]
