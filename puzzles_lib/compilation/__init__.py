@@ -1,5 +1,6 @@
 """`stages`: what the compiler makes of a kernel, from Triton IR to machine code, with no GPU."""
 
+import html
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,15 +9,28 @@ from functools import cached_property
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.checker import prepared
+from puzzles_lib.compilation import page
+from puzzles_lib.compilation.diff import Diff
+from puzzles_lib.compilation.listing import History, Listing
 from puzzles_lib.compilation.locations import Line, inlined_lines, read
-from puzzles_lib.compiler import Build, Target, build, disassemble, find_target, translate
+from puzzles_lib.compilation.passes import Passes, read_passes
+from puzzles_lib.compiler import Build, Target, build, disassemble, dump_passes, find_target, translate
 from puzzles_lib.puzzle import Case, Puzzle, pick_case
 from puzzles_lib.report import Report
 from puzzles_lib.vetting import Refusal, with_helpers
 
+__all__ = ["Diff", "History", "Line", "Listing", "Passes", "Stages", "diff", "stages"]
+
 NVIDIA = ("ttir", "ttgir", "llir", "ptx", "sass")
 AMD = ("ttir", "ttgir", "llir", "amdgcn")
-_OPTIONS = ("num_warps", "num_stages")
+_MEANING = {
+    "ttir": "Triton IR: operations on blocks",
+    "ttgir": "TritonGPU IR: blocks with layouts",
+    "llir": "LLVM IR: what one thread does",
+    "ptx": "PTX: virtual assembly",
+    "sass": "SASS: machine code",
+    "amdgcn": "AMD assembly",
+}
 
 
 def stages(
@@ -174,26 +188,150 @@ class Stages:
             return ()
         home = f"{self.built.translation.kernel}.py"
         if stage == "sass":
-            sass = disassemble(self.built.binary) if self.built.binary else ""
+            sass = self._disassembled
+            if isinstance(sass, Refusal):
+                return ()
             return read(stage, sass, home, inlined_lines(self.built.texts["ptx"], home))
         return read(stage, self.built.texts.get(stage, ""), home)
 
-    def __repr__(self) -> str:
-        lines = [self.title]
-        if self.refusal:
-            lines.append(f"does not compile: {self.refusal.message}")
-            if self.refusal.site:
-                lines.append(str(self.refusal.site))
-        for stage in self.names:
-            if count := len(self.read(stage)):
-                lines.append(f"{stage:6}  {count:5} lines")
-        if self.ok:
-            lines.append(
-                f"{self.registers} registers a thread, {self.spills} bytes spilled, "
-                f"{self.shared_bytes} bytes of shared memory"
+    # ---- looking
+
+    def show(self, stage: str, around: str = "", context: int = 6) -> Listing:
+        """A stage by itself; with ``around``, only the lines that hold this text, and some before and after.
+
+        Raises ValueError for a stage that the target has not.
+        """
+        entries = self.read(stage)
+        title = f"{stage} of {self.title}"
+        if around:
+            near = {
+                n
+                for at, line in enumerate(entries)
+                if around in line.text
+                for n in range(at - context, at + context + 1)
+            }
+            entries = tuple(line for at, line in enumerate(entries) if at in near)
+            title = f"{stage} around {around!r}, of {self.title}"
+        return Listing(title, stage, entries)
+
+    def lines(self, stage: str, source: int | str) -> Listing:
+        """What became of a line of the kernel in a stage.
+
+        source: its number in the file or cell, as `check` names it, or some text in it, such as
+            ``"tl.load"``: then of all lines that hold the text.
+        Raises ValueError for a stage or a line that there is not.
+        """
+        numbers = self._numbers(source)
+        entries = tuple(line for line in self.read(stage) if line.source in numbers)
+        return Listing(f"{stage} of {_named(numbers)}", stage, entries)
+
+    def line(self, source: int | str) -> History:
+        """What became of a line of the kernel, from stage to stage; ``source`` as for `lines`."""
+        numbers = self._numbers(source)
+        listings = tuple(self.lines(stage, source) for stage in self.names)
+        listings = tuple(
+            Listing(f"{each.stage}: {_count(len(each))}", each.stage, each.entries) for each in listings
+        )
+        return History(f"{_named(numbers)} of {self.title}", {n: self.source[n] for n in numbers}, listings)
+
+    def _numbers(self, source: int | str) -> list[int]:
+        if isinstance(source, str):
+            found = [number for number, text in self.source.items() if source in text]
+        else:
+            found = [source] if source in self.source else []
+        if not found:
+            numbers = f"{min(self.source)} to {max(self.source)}" if self.source else "none"
+            raise ValueError(
+                f"source is {source!r}, the kernel has lines {numbers}, and none holds that text"
             )
-            lines.append(f"tensor core: {self.tensor_core or 'not used'}")
-        return "\n".join(lines)
+        return found
+
+    def diff(self, other: "Stages", stage: str = "ttgir") -> Diff:
+        """What a stage of another compilation has less and more than this one.
+
+        Renumbered values, registers and labels are no difference. Raises ValueError for a stage that
+        one of the two has not.
+        """
+        before, after = (tuple(line.text for line in each.read(stage)) for each in (self, other))
+        return Diff(f"{stage}, {_difference(self, other)}", stage, before, after)
+
+    @cached_property
+    def passes(self) -> Passes:
+        """The passes from Triton IR to LLVM's dialect, and what each of them changed."""
+        if self.built is None:
+            return Passes(self.title, ())
+        translation = self.built.translation
+        return read_passes(self.title, dump_passes(translation), f"{translation.kernel}.py")
+
+    def _facts(self) -> list[str]:
+        if self.refusal:
+            site = [str(self.refusal.site)] if self.refusal.site else []
+            return [f"does not compile: {self.refusal.message}", *site]
+        facts = [
+            f"{self.registers} registers a thread, {self.spills} bytes spilled, "
+            f"{self.shared_bytes} bytes of shared memory",
+            f"tensor core: {self.tensor_core or 'not used'}",
+        ]
+        if isinstance(self._disassembled, Refusal):
+            facts.append(f"no sass: {self._disassembled.message}")
+        return facts
+
+    @cached_property
+    def _disassembled(self) -> str | Refusal:
+        binary = self.cubin if self.target.is_nvidia else b""
+        return disassemble(binary) if binary else ""
+
+    def __repr__(self) -> str:
+        counts = ((stage, len(self.read(stage))) for stage in self.names)
+        rows = [f"{stage:6} {count:5} lines" for stage, count in counts if count]
+        return "\n".join([self.title, *rows, *self._facts()])
+
+    def _repr_html_(self) -> str:
+        reads = {stage: self.read(stage) for stage in self.names}
+        reached = {line.source for lines in reads.values() for line in lines} & set(self.source)
+        name = page.identifier(self.title, self.source, reads, self._facts())
+        facts = "".join(f"<div>{html.escape(fact)}</div>" for fact in self._facts())
+        parts = [page.bold(self.title), f'<div role="status">{facts}</div>']
+        if reached:
+            parts.append(
+                page.section("the kernel: choose a line", page.source(name, self.source, reached), True, "py")
+            )
+            parts.append(
+                '<label><input type="checkbox" class="only"> only what became of the chosen line</label>'
+            )
+        for stage, lines in reads.items():
+            if lines:
+                title = f"<code>{stage}</code> {html.escape(_MEANING[stage])}, {len(lines)} lines"
+                parts.append(page.section(title, page.listing(lines, stage, what=f"show({stage!r}).text")))
+        sheet = page.style(name, page.linked(name, reached))
+        return page.frame(name, sheet, "".join(parts), self.ok)
+
+
+def diff(before: Stages, after: Stages, stage: str = "ttgir") -> Diff:
+    """What a stage has less and more in the second compilation than in the first."""
+    return before.diff(after, stage)
+
+
+def _named(numbers: list[int]) -> str:
+    return f"line{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+
+
+def _count(number: int) -> str:
+    return "1 line" if number == 1 else f"{number} lines"
+
+
+def _difference(one: Stages, two: Stages) -> str:
+    """Two titles, the second without what both say."""
+    if one.title == two.title:
+        return one.title
+    (name, settings), (other, others) = (each.title.split(", ", 1) for each in (one, two))
+    same = set(settings.split("  ")) & set(others.split("  "))
+    shorter = (
+        ", ".join([n] * (name != other) + [" ".join(p for p in s.split("  ") if p not in same)])
+        for n, s in ((name, settings), (other, others))
+    )
+    first, second = (text.strip(", ") or "default" for text in shorter)
+    return f"{first} → {second}"
 
 
 def _source(kernel: JITFunction) -> dict[int, str]:

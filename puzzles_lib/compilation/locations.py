@@ -83,6 +83,8 @@ def _mlir(text: str, home: str) -> list[Line]:
 
 def _without_locations(line: str) -> tuple[str, list[tuple[str, bool]]]:
     """A line of MLIR without its ``loc(...)``, and what they hold; True for one at the line's end."""
+    if line.count(" loc(") == 1 and (match := re.search(r" loc\((#loc\d*)\)$", line)):  # nearly all
+        return line[: match.start()], [(match[1], True)]
     pieces, found, at = [], [], 0
     for match in re.finditer(r" loc\(", line):
         if match.start() < at:
@@ -156,8 +158,16 @@ def _assembly(text: str, home: str) -> list[Line]:
             continue
         else:
             is_code = word and not word.startswith((".", "//", ";", "{", "}")) and not word.endswith(":")
-            lines.append(Line(raw.expandtabs(8), current if is_code else None))
+            lines.append(Line(_in_columns(raw), current if is_code else None))
     return lines
+
+
+def _in_columns(line: str) -> str:
+    """An instruction with its operands in a column of their own, where the compiler has set tabs."""
+    if not line.startswith("\t"):
+        return line.expandtabs(8)
+    operation, tab, operands = line[1:].partition("\t")
+    return "    " + (f"{operation:<15} {operands.expandtabs(8)}" if tab else operation)
 
 
 def _program_only(text: str) -> str:

@@ -7,8 +7,6 @@ in Triton's own cache directory (``TRITON_CACHE_DIR``), keyed by the IR, the tar
 
 import base64
 import contextlib
-import functools
-import hashlib
 import json
 import linecache
 import os
@@ -17,23 +15,21 @@ import signal
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import triton
-from triton import knobs
-from triton.runtime.cache import get_cache_manager
-
+from puzzles_lib.compiler import cache
 from puzzles_lib.compiler.frontend import Translation
 from puzzles_lib.interpreter import Site
 from puzzles_lib.vetting import Refusal
 
 SECONDS = 60  # wall clock for one compilation, and CPU time of each of its processes
 MEMORY = 4 << 30  # bytes of address space, for each of its processes
+LARGEST_FILE = 256 << 20  # bytes that one of them may write to a file
 TEXTS = ("ttir", "ttgir", "llir", "ptx", "amdgcn")
 BINARIES = ("cubin", "hsaco")
-_SCHEMA = 1  # of what is cached: count up when it changes
 _WORKER = Path(__file__).with_name("worker.py")
 
 
@@ -62,9 +58,8 @@ def build(translation: Translation) -> Build:
     A kernel that does not compile, or not within the limits, is in the result's ``refusal``. Raises
     KeyboardInterrupt when interrupted, the compiler's process ended.
     """
-    key = _key(translation, "build")
-    kept = _read(key)
-    if kept:
+    key = _key("build", translation)
+    if kept := cache.read(key, "texts", "binary", "metadata", "log"):
         binary = base64.b64decode(kept["binary"])
         return Build(translation, kept["texts"], binary, kept["metadata"], kept["log"])
     with tempfile.TemporaryDirectory(prefix="stages-") as name:
@@ -81,8 +76,23 @@ def build(translation: Translation) -> Build:
     built = Build(translation, texts, binary, done.get("metadata", {}), log, refusal)
     if not refusal:
         kept = {"texts": texts, "metadata": built.metadata, "log": log}
-        _write(key, kept | {"binary": base64.b64encode(binary).decode()})
+        cache.write(key, kept | {"binary": base64.b64encode(binary).decode()})
     return built
+
+
+def dump_passes(translation: Translation) -> str:
+    """What MLIR writes before each pass, up to LLVM IR; what there is of it, where one fails."""
+    key = _key("passes", translation)
+    if kept := cache.read(key, "dumps"):
+        return zlib.decompress(base64.b64decode(kept["dumps"])).decode()
+    with tempfile.TemporaryDirectory(prefix="stages-") as name:
+        folder = Path(name)
+        ending = run_worker(translation, folder, until="llir", extra={"MLIR_ENABLE_DUMP": "1"})
+        dumps = (folder / "stderr").read_text(errors="replace")
+        done = json.loads((folder / "done.json").read_text()) if (folder / "done.json").exists() else {}
+    if not ending and not done.get("error"):
+        cache.write(key, {"dumps": base64.b64encode(zlib.compress(dumps.encode())).decode()})
+    return dumps
 
 
 def run_worker(
@@ -94,7 +104,13 @@ def run_worker(
     """
     gpu = translation.target.gpu
     request = {"backend": gpu.backend, "arch": gpu.arch, "warp_size": gpu.warp_size}
-    request |= {"options": dict(translation.options), "until": until, "seconds": SECONDS, "bytes": MEMORY}
+    request |= {
+        "options": dict(translation.options),
+        "until": until,
+        "seconds": SECONDS,
+        "bytes": MEMORY,
+        "file_bytes": LARGEST_FILE,
+    }
     (folder / "request.json").write_text(json.dumps(request))
     (folder / "source.ttir").write_text(translation.ir)
     environment = variables() | {"TMPDIR": str(folder)} | dict(extra or {})
@@ -141,6 +157,11 @@ def variables() -> dict[str, str]:
     }
 
 
+def _key(what: str, translation: Translation) -> str:
+    options = sorted(translation.options.items())
+    return cache.key_of(what, translation.target.gpu, translation.ir, options)
+
+
 # ---- what went wrong
 
 _DIAGNOSTIC = re.compile(r'^(?:loc\()?"?([^"\n]*?)"?:(\d+):\d+\)?: error: (.*)$', re.MULTILINE)
@@ -166,37 +187,3 @@ def _why(
     text = " ".join(text.split())
     text = text if len(text) <= 400 else text[:397] + "..."
     return Refusal(f"{stage}: {text}" if stage else text, site)
-
-
-# ---- the cache
-
-
-def _key(translation: Translation, what: str) -> str:
-    parts = [_SCHEMA, what, triton.__version__, _tools(), translation.target.gpu, translation.ir]
-    parts += sorted(translation.options.items())
-    return hashlib.sha256(repr(parts).encode()).hexdigest()
-
-
-@functools.cache
-def _tools() -> str:
-    """Which ptxas compiles: part of the key, since it can be replaced by another."""
-    found = []
-    for tool in (knobs.nvidia.ptxas, knobs.nvidia.ptxas_blackwell):
-        with contextlib.suppress(Exception):
-            found.append(f"{tool.path} {tool.version}")
-    return " ".join(found)
-
-
-def _read(key: str) -> dict | None:
-    """What was kept under a key; None where there is nothing, or nothing that can be read."""
-    try:
-        path = get_cache_manager(key).get_file("stages.json")
-        return json.loads(Path(path).read_text()) if path else None
-    except (OSError, ValueError, RuntimeError):
-        return None
-
-
-def _write(key: str, value: dict) -> None:
-    """Keep it; a cache that cannot be written to is done without."""
-    with contextlib.suppress(OSError, RuntimeError):
-        get_cache_manager(key).put(json.dumps(value), "stages.json", binary=False)

@@ -1,20 +1,31 @@
-"""Machine code as text: the cubin through nvdisasm, which comes with Triton."""
+"""Machine code as text, by nvdisasm, which comes with Triton."""
 
-import functools
 import tempfile
 from pathlib import Path
 
 from triton import knobs
 
+from puzzles_lib.compiler import cache
 from puzzles_lib.compiler.build import run_limited, variables
+from puzzles_lib.compiler.targets import tools
+from puzzles_lib.vetting import Refusal
 
 
-@functools.lru_cache(32)
-def disassemble(cubin: bytes) -> str:
-    """NVIDIA's machine code with the source line of each instruction in comments; ``""`` if it fails."""
+def disassemble(cubin: bytes) -> str | Refusal:
+    """NVIDIA's machine code with the source line of each instruction in comments; or why there is none."""
+    try:
+        tool = knobs.nvidia.nvdisasm.path
+    except RuntimeError as error:
+        return Refusal(f"{error}; there are {', '.join(tools()) or 'none'}")
+    key = cache.key_of("sass", cubin)
+    if kept := cache.read(key, "sass"):
+        return kept["sass"]
     with tempfile.TemporaryDirectory(prefix="stages-") as name:
         folder = Path(name)
         (folder / "kernel.cubin").write_bytes(cubin)
-        command = [knobs.nvidia.nvdisasm.path, "-c", "-g", "kernel.cubin"]
-        ending = run_limited(command, folder, variables())
-        return "" if ending else (folder / "stdout").read_text()
+        ending = run_limited([tool, "-c", "-g", "kernel.cubin"], folder, variables())
+        said, sass = (folder / "stderr").read_text(), (folder / "stdout").read_text()
+    if ending:
+        return Refusal(f"nvdisasm: {ending}; {said.strip()[:200]}")
+    cache.write(key, {"sass": sass})
+    return sass

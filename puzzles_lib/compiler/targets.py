@@ -1,7 +1,9 @@
 """The GPUs that a kernel is compiled for; none of them needs to be there."""
 
+import contextlib
 from dataclasses import dataclass
 
+from triton import knobs
 from triton.backends.compiler import GPUTarget
 
 LOCAL = "local"
@@ -56,3 +58,13 @@ def _local() -> GPUTarget | None:
         arch = properties.gcnArchName.split(":")[0]
         return GPUTarget("hip", arch, properties.warp_size)
     return GPUTarget("cuda", properties.major * 10 + properties.minor, 32)
+
+
+def tools() -> tuple[str, ...]:
+    """NVIDIA's programs that are there; Triton's wheels bring them along."""
+    found = []
+    for name in ("ptxas", "ptxas_blackwell", "nvdisasm", "cuobjdump"):
+        with contextlib.suppress(RuntimeError):
+            getattr(knobs.nvidia, name)
+            found.append(name.replace("_", "-"))
+    return tuple(found)

@@ -4,9 +4,9 @@ Reads FOLDER/request.json and FOLDER/source.ttir, limits its own memory and time
 to FOLDER as it is reached: whatever LLVM or ptxas then do, what was made until then is there. It sees
 IR alone, never a learner's Python. Imports nothing of puzzles_lib.
 
-request.json: ``{"backend", "arch", "warp_size", "options", "until", "seconds", "bytes"}``; ``until`` is the
-last stage wanted. Written: ``<stage>`` for each stage, ``ptxas.log``, and at the end done.json:
-``{"metadata", "error"}``.
+request.json: ``{"backend", "arch", "warp_size", "options", "until", "seconds", "bytes", "file_bytes"}``;
+``until`` is the last stage wanted. Written: ``<stage>`` for each stage, ``reached``, the one being made,
+and at the end done.json: ``{"metadata", "error"}``. What ptxas says goes to stdout.
 """
 
 import json
@@ -20,6 +20,7 @@ def main(folder: Path) -> None:
     request = json.loads((folder / "request.json").read_text())
     resource.setrlimit(resource.RLIMIT_AS, (request["bytes"],) * 2)
     resource.setrlimit(resource.RLIMIT_CPU, (request["seconds"],) * 2)  # also for ptxas, a child of this
+    resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"],) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     from triton import knobs

@@ -1,0 +1,106 @@
+"""The HTML of compiled kernels: folded stages beside the kernel's lines, and diffs.
+
+No scripts, since JupyterLab runs none in an output that is not trusted yet. Choosing a line of the
+kernel is a radio button, so that arrow keys do it as well as a mouse; a rule of CSS per line then marks
+what became of it. Colours are the theme's. Ids come from the content: the same output is the same HTML.
+"""
+
+import hashlib
+import html
+from collections.abc import Iterable, Mapping, Sequence
+
+from puzzles_lib.compilation.lexers import highlight
+from puzzles_lib.compilation.locations import Line
+
+MOST_LINES = 120  # of a stage in one output: notebooks keep them
+MOST_WIDTH = 240  # characters of a line
+_MARK = "color-mix(in srgb,var(--jp-warn-color1,#f57c00) 28%,transparent)"
+_ADDED = "color-mix(in srgb,var(--jp-success-color1,#388e3c) 22%,transparent)"
+_REMOVED = "color-mix(in srgb,var(--jp-error-color1,#d32f2f) 22%,transparent)"
+
+
+def identifier(*parts: object) -> str:
+    """An id for an element, the same whenever the content is."""
+    return "c" + hashlib.sha256(repr(parts).encode()).hexdigest()[:10]
+
+
+def style(name: str, rules: str = "") -> str:
+    """The style sheet of one output."""
+    return (
+        f"<style>#{name}{{color:var(--jp-content-font-color1,inherit)}}"
+        f"#{name} pre{{margin:.2em 0;max-height:32em;overflow:auto;line-height:1.35;"
+        "font-size:var(--jp-code-font-size,13px);background:none}"
+        f"#{name} pre>*{{display:block;text-decoration:none;min-height:1.35em}}"
+        f"#{name} pre b{{font-weight:normal;color:var(--jp-mirror-editor-keyword-color,#008000)}}"
+        f"#{name} pre i{{color:var(--jp-mirror-editor-comment-color,#408080)}}"
+        f"#{name} pre u{{text-decoration:none;color:var(--jp-mirror-editor-number-color,#a0522d)}}"
+        f"#{name} pre em{{font-style:normal;color:var(--jp-mirror-editor-string-color,#ba2121)}}"
+        f"#{name} summary{{cursor:pointer}}#{name} ins{{background:{_ADDED}}}"
+        f"#{name} del{{background:{_REMOVED}}}{rules}</style>"
+    )
+
+
+def listing(lines: Sequence[Line], language: str, most: int = MOST_LINES, what: str = "") -> str:
+    """Lines in a ``<pre>``, each marked with the kernel's line it comes from; the first ``most`` of them."""
+    shown = lines[:most]
+    coloured = highlight([clipped(line.text) for line in shown], language)
+    rows = [
+        f"<span{f' class=l{line.source}' if line.source else ''}>{text}\n</span>"
+        for line, text in zip(shown, coloured, strict=True)
+    ]
+    more = ""
+    if len(lines) > most:
+        where = f"; all of them: {what}" if what else ""
+        more = f"<div><i>the first {most} of {len(lines)} lines{where}</i></div>"
+    return f'<pre tabindex="0">{"".join(rows)}</pre>{more}'
+
+
+def source(name: str, lines: Mapping[int, str], reached: Iterable[int]) -> str:
+    """The kernel's lines, those that became something with a radio button."""
+    reached = set(reached)
+    coloured = highlight(list(lines.values()), "python")
+    width = len(str(max(lines, default=0)))
+    rows = []
+    for number, text in zip(lines, coloured, strict=True):
+        label = f"{number:>{width}}  {text}\n"
+        if number in reached:
+            button = f'<input type="radio" name="{name}" aria-label="line {number}">'
+            rows.append(f"<label class=s{number}>{button}{label}</label>")
+        else:
+            rows.append(f'<span class="none">{label}</span>')
+    return f"<pre>{''.join(rows)}</pre>"
+
+
+def linked(name: str, reached: Iterable[int]) -> str:
+    """Rules that mark what became of the line under the mouse, and of the chosen one."""
+    rules = [
+        f"#{name} label:has(input){{cursor:pointer}}#{name} .none{{padding-left:1.6em}}"
+        f"#{name} label input{{margin:0 .4em 0 0;width:1.2em;height:.9em;vertical-align:middle}}"
+    ]
+    for n in sorted(reached):
+        rules.append(
+            f"#{name}:has(.s{n}:hover) .l{n},#{name}:has(.s{n} :checked) .l{n},"
+            f"#{name}:has(.l{n}:hover) .s{n},#{name} .s{n}:has(:checked){{background:{_MARK}}}"
+            f"#{name}:has(.only:checked):has(.s{n} :checked) .ir pre>:not(.l{n}){{display:none}}"
+        )
+    return "".join(rules)
+
+
+def clipped(text: str) -> str:
+    return text if len(text) <= MOST_WIDTH else text[: MOST_WIDTH - 1] + "…"
+
+
+def section(title: str, body: str, opened: bool = False, kind: str = "ir") -> str:
+    """A part that folds, without scripts."""
+    return f"<details class={kind}{' open' if opened else ''}><summary>{title}</summary>{body}</details>"
+
+
+def frame(name: str, sheet: str, body: str, ok: bool = True) -> str:
+    """The element around an output."""
+    colour = "var(--jp-brand-color1, #1976d2)" if ok else "var(--jp-error-color1, #c62828)"
+    border = f"border-left:4px solid {colour};padding:0.2em 0 0.2em 0.8em"
+    return f'<div id="{name}" style="{border}">{sheet}{body}</div>'
+
+
+def bold(text: str) -> str:
+    return f'<div style="font-weight:bold">{html.escape(text)}</div>'

@@ -1,0 +1,46 @@
+"""What has been compiled once, kept in Triton's own cache directory (``TRITON_CACHE_DIR``)."""
+
+import contextlib
+import functools
+import hashlib
+import json
+from pathlib import Path
+
+import triton
+from triton import knobs
+from triton.runtime.cache import get_cache_manager
+
+_SCHEMA = 1  # of what is kept: count up when it changes
+_FILE = "stages.json"
+
+
+def key_of(*parts: object) -> str:
+    """A key for what follows from these parts, this Triton and its tools."""
+    return hashlib.sha256(repr((_SCHEMA, triton.__version__, _tools(), *parts)).encode()).hexdigest()
+
+
+@functools.cache
+def _tools() -> tuple[str, ...]:
+    """Which ptxas compiles, since it can be replaced by another."""
+    found = []
+    for name in ("ptxas", "ptxas_blackwell"):
+        with contextlib.suppress(Exception):  # missing: whoever needs it will say so
+            tool = getattr(knobs.nvidia, name)
+            found.append(f"{tool.path} {tool.version}")
+    return tuple(found)
+
+
+def read(key: str, *fields: str) -> dict[str, object] | None:
+    """What was kept under a key; None where there is nothing, or nothing that has these fields."""
+    try:
+        path = get_cache_manager(key).get_file(_FILE)
+        value = json.loads(Path(path).read_text()) if path else None
+    except (OSError, ValueError, RuntimeError):
+        return None
+    return value if isinstance(value, dict) and set(fields) <= set(value) else None
+
+
+def write(key: str, value: dict[str, object]) -> None:
+    """Keep a dictionary; a cache that cannot be written to is done without."""
+    with contextlib.suppress(OSError, RuntimeError):
+        get_cache_manager(key).put(json.dumps(value), _FILE, binary=False)
