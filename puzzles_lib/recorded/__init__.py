@@ -7,11 +7,14 @@ with, in the same run), ``ratio`` (baseline_us / us) and ``error`` (of the resul
 
 import datetime
 import json
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 FILE = Path(__file__).parent / "h200.json"
+NAMES = ("bench", "case", "path", "us", "baseline", "baseline_us", "ratio", "error")  # of a row's entries
+NUMBERS = ("us", "baseline_us", "ratio", "error")
 Row = dict[str, object]
 
 
@@ -33,34 +36,58 @@ def about() -> str:
 
 
 def save(new: Sequence[Row], path: str | Path = FILE) -> None:
-    """Replace the rows of the same benches in a record, and say what they were measured on."""
+    """Replace the rows of the same benches in a record, and say what they were measured on.
+
+    The file is replaced as a whole or not at all. Raises ValueError for a row without exactly the names
+    above, or with a number that is not finite, and where rows of other benches come from another device
+    or other versions: a record has one of each.
+    """
     import torch
     import triton
 
     path = Path(path)
-    old = load(path)["rows"] if path.exists() else []
-    benches = {row["bench"] for row in new}
-    record = {
+    for row in new:
+        _verify(row)
+    origin = {
         "device": torch.cuda.get_device_name(),
         "versions": {"torch": torch.__version__.split("+")[0], "triton": triton.__version__},
-        "date": datetime.date.today().isoformat(),
-        "rows": [row for row in old if row["bench"] not in benches] + list(new),
     }
-    lines = ",\n".join("    " + json.dumps(row) for row in record.pop("rows"))
-    head = json.dumps(record, indent=2).rstrip("}\n")
+    old = load(path) if path.exists() else {**origin, "rows": []}
+    benches = {row["bench"] for row in new}
+    kept = [row for row in old["rows"] if row["bench"] not in benches]
+    if kept and (origin["device"], origin["versions"]) != (old["device"], old["versions"]):
+        was, now = f"{old['device']}, {old['versions']}", f"{origin['device']}, {origin['versions']}"
+        raise ValueError(f"{path} keeps rows recorded on {was}; these are of {now}: write another file")
+    lines = ",\n".join("    " + json.dumps(row) for row in [*kept, *new])
+    head = json.dumps({**origin, "date": datetime.date.today().isoformat()}, indent=2).rstrip("}\n")
     temporary = path.with_name(path.name + ".new")
-    temporary.write_text(f'{head},\n  "rows": [\n{lines}\n  ]\n}}\n')
-    os.replace(temporary, path)
+    try:
+        temporary.write_text(f'{head},\n  "rows": [\n{lines}\n  ]\n}}\n')
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _verify(row: Row) -> None:
+    """Raises ValueError for what is no row."""
+    if tuple(row) != NAMES:
+        raise ValueError(f"a row has {', '.join(row)}, it needs {', '.join(NAMES)}")
+    for name in NUMBERS:
+        if not math.isfinite(row[name]):
+            raise ValueError(f"{name} is {row[name]} in {row['bench']}, {row['case']}, {row['path']}")
 
 
 def table(some: Sequence[Row]) -> str:
-    """Rows as a table in text."""
-    lines = [f"{'case':<34} {'path':<22} {'us':>9}  {'baseline':<24} {'us':>9}  {'ratio':>6}  {'error':>8}"]
+    """Rows as a table in text, under one line of headings."""
+    wide = {
+        name: max([len(name), *(len(row[name]) for row in some)]) for name in ("case", "path", "baseline")
+    }
+    case, path, baseline = (f"{name:<{width}}" for name, width in wide.items())
+    lines = [f"{case} {path} {'us':>9}  {baseline} {'us':>9}  {'ratio':>6}  {'error':>8}"]
     for row in some:
-        lines.append(
-            f"{row['case']:<34} {row['path']:<22} {row['us']:9.1f}  {row['baseline']:<24} "
-            f"{row['baseline_us']:9.1f}  {row['ratio']:6.3f}  {row['error']:8.1e}"
-        )
+        case, path, baseline = (f"{row[name]:<{width}}" for name, width in wide.items())
+        times = f"{path} {row['us']:9.1f}  {baseline} {row['baseline_us']:9.1f}"
+        lines.append(f"{case} {times}  {row['ratio']:6.3f}  {row['error']:8.1e}")
     return "\n".join(lines)
 
 
