@@ -78,8 +78,7 @@ def quantize_pack(x: torch.Tensor, bits: int, group_size: int = 256) -> PackedTe
     Raises ValueError for other bits, a group size below 1 or a scalar, TypeError for another dtype.
     """
     check_bits(bits)
-    if isinstance(group_size, bool) or not isinstance(group_size, int) or group_size < 1:
-        raise ValueError(f"group_size is {group_size!r}, allowed are integers from 1 up")
+    check_group_size(group_size)
     if not isinstance(x, torch.Tensor) or x.dtype not in DTYPES:
         what = x.dtype if isinstance(x, torch.Tensor) else type(x).__name__
         raise TypeError(f"x is {what}, allowed are float32, float16 and bfloat16")
@@ -96,6 +95,11 @@ def dequantize(packed: PackedTensor) -> torch.Tensor:
     """
     check_packed("packed", packed)
     return _dequantize(packed.words, packed.params, packed.bits, packed.group_size, list(packed.shape))
+
+
+def check_group_size(group_size: int) -> None:
+    if isinstance(group_size, bool) or not isinstance(group_size, int) or group_size < 1:
+        raise ValueError(f"group_size is {group_size!r}, allowed are integers from 1 up")
 
 
 def check_packed(name: str, packed: PackedTensor) -> None:
