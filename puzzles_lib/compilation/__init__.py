@@ -191,7 +191,7 @@ class Stages:
             sass = self._disassembled
             if isinstance(sass, Refusal):
                 return ()
-            return read(stage, sass, home, inlined_lines(self.built.texts["ptx"], home))
+            return read(stage, sass, home, inlined_lines(self.built.texts.get("ptx", ""), home))
         return read(stage, self.built.texts.get(stage, ""), home)
 
     # ---- looking

@@ -44,13 +44,13 @@ class AssemblyLexer(RegexLexer):
             (r"//.*|;[ \t].*", Comment),
             (r'"(?:[^"\\\n]|\\.)*"', String),
             (r"^[$.\w]+:", Name.Label),
-            (r"^(\s*)(\.\w+)", bygroups(Text, Name.Decorator)),
+            (r"^([ \t]*)(\.\w+)", bygroups(Text, Name.Decorator)),
             (  # SASS: an address before it; all: a predicate; then the instruction
                 r"^([0-9a-f]{4,}[ ]+)?([ ]*)(@!?%?\w+[ ]+)?([A-Za-z][\w.:]*)",
                 bygroups(Comment, Text, Name.Decorator, Keyword),
             ),
             (r"\.(?:param|reg|b|u|s|f|global|shared|align|ptr|pred)(?:8|16|32|64)?\b", Keyword.Type),
-            (r"\w+|\s+|.", Text),
+            (r"\w+|[ \t]+|\n|.", Text),
         ]
     }
 

@@ -8,6 +8,7 @@ front end, asked to translate the kernel for a real target, does not. What it wo
 
 import contextlib
 import functools
+import gc
 import io
 import linecache
 import os
@@ -28,10 +29,13 @@ from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from puzzles_lib.compiler.targets import Target, find_target
 from puzzles_lib.interpreter import Site, TimeLimitReached, time_limit
+from puzzles_lib.interpreter.limits import memory_limit
 from puzzles_lib.vetting import Refusal, site_in, with_helpers
 
 DEFAULT = find_target("sm_90")
 FRONT_END_SECONDS = 10.0
+FRONT_END_MEMORY = 1 << 30  # bytes that may be mapped for it on top of what the process has
+TOO_LARGE = f"a value known at compile time takes more than {FRONT_END_MEMORY / 2**30:g} GB"
 RECURSION = "the kernel calls itself; a GPU kernel cannot recurse"
 
 _TYPES = {
@@ -112,6 +116,13 @@ def translate(
 
 def _make_ir(kernel: JITFunction, source: ASTSource, backend, options) -> str | Refusal:
     """The module's text as the front end leaves it."""
+    found = _try_to_make_ir(kernel, source, backend, options)
+    if isinstance(found, Refusal) and found.message == TOO_LARGE:
+        gc.collect()  # the translator is full of cycles: its values would stay for long
+    return found
+
+
+def _try_to_make_ir(kernel: JITFunction, source: ASTSource, backend, options) -> str | Refusal:
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
@@ -119,8 +130,16 @@ def _make_ir(kernel: JITFunction, source: ASTSource, backend, options) -> str | 
     spoken = []
     text = ""
     try:
-        with _silent() as warned, _verifier(spoken), _no_aborts(), time_limit(FRONT_END_SECONDS):
+        with (
+            _silent() as warned,
+            _verifier(spoken),
+            _no_aborts(),
+            memory_limit(FRONT_END_MEMORY),
+            time_limit(FRONT_END_SECONDS),
+        ):
             text = str(source.make_ir(backend.target, options, codegen_fns, module_map, context))
+    except MemoryError:
+        return Refusal(TOO_LARGE)
     except CompilationError as error:
         return _refusal(kernel, error)
     except TimeLimitReached:
@@ -257,11 +276,18 @@ def _refusal(kernel: JITFunction, error: CompilationError) -> Refusal:
         else:
             message = str(current) or type(current).__name__
         current = current.__cause__
-    return Refusal(_first_lines(_explained(message)), site)
+    return Refusal(_first_lines(_explained(message, site)), site)
 
 
-def _explained(message: str) -> str:
+def _explained(message: str, site: Site | None) -> str:
     """Triton's words, without the exception's name around them, some said more plainly."""
+    if message.startswith("MemoryError"):
+        return TOO_LARGE
+    if message.startswith("AssertionError") and site and "dot(" in site.source:
+        return (
+            "tl.dot's accumulator is of another dtype than its result, which is float32 by default: "
+            "give out_dtype=, or write acc += tl.dot(...)"
+        )
     wrapped = re.fullmatch(r"(\w+)\((['\"])(.*)\2,?\)", message, re.DOTALL)
     error, message = (wrapped[1], wrapped[3]) if wrapped else ("", message)
     if error == "KeyError" and "__" in message or error == "RecursionError":
