@@ -115,8 +115,10 @@ def swap_linears(model: nn.Module) -> nn.Module:
     def swap(module: nn.Module) -> nn.Module:
         if module not in swapped:
             swapped[module] = Q8Linear.from_linear(module) if type(module) is nn.Linear else module
-            for name, child in module.named_children():
-                setattr(module, name, swap(child))
+            for name, child in module._modules.items():  # named_children() gives a shared one once
+                module._modules[name] = None if child is None else swap(child)
+            if isinstance(module, nn.TransformerEncoderLayer):
+                module.activation_relu_or_gelu = 0  # no fast path: it multiplies by weights as they are
         return swapped[module]
 
     return swap(model)
@@ -479,7 +481,7 @@ def launch_fused(x, wq, w_scale, bias, y, config) -> None:
 
 @torch.library.custom_op("bit_by_bit::quantize_rows", mutates_args=())
 def _quantize_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    codes, scale = quantize_rows_ref(x.reshape(-1, x.shape[-1]) if x.numel() else x.new_empty(_rows(x), 0))
+    codes, scale = quantize_rows_ref(x.reshape(_rows(x), x.shape[-1]).contiguous())
     return codes.reshape(x.shape), scale.reshape(x.shape[:-1])
 
 
@@ -496,7 +498,7 @@ def _rows(x: torch.Tensor) -> int:
 def _q8_linear(
     x: torch.Tensor, wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | None
 ) -> torch.Tensor:
-    y = q8_linear_ref(x.reshape(_rows(x), x.shape[-1]), wq, w_scale, bias)
+    y = q8_linear_ref(x.reshape(_rows(x), x.shape[-1]).contiguous(), wq, w_scale, bias)
     return y.view(*x.shape[:-1], wq.shape[0])
 
 

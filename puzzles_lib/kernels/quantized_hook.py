@@ -68,9 +68,10 @@ def _enter(override: Override) -> None:
     global _library
     with _lock:
         if not _overrides:
-            if not torch._C._dispatch_has_kernel_for_dispatch_key(OPERATOR, "CPU"):
-                raise RuntimeError(f"{OPERATOR} has no CPU kernel in torch {torch.__version__}")
-            stock = torch.library.get_kernel(OPERATOR, "CPU")
+            try:
+                stock = torch.library.get_kernel(OPERATOR, "CPU")
+            except RuntimeError as error:
+                raise RuntimeError(f"torch {torch.__version__} has no {OPERATOR} on CPU") from error
             _library = torch.library.Library("quantized", "IMPL")
             _library.impl("linear_dynamic", _dispatch_to(stock), "CPU", allow_override=True, with_keyset=True)
         _overrides.append(override)
