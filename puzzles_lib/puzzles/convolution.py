@@ -34,8 +34,9 @@ CONV2D = Puzzle(
         Case(N=1, H=8, W=8, KH=3, KW=3, BLOCK_N=1, BLOCK_H=8, BLOCK_W=8),  # one program
         Case(N=4, H=8, W=16, KH=2, KW=3, BLOCK_N=2, BLOCK_H=4, BLOCK_W=8),  # 8 programs
         Case(N=7, H=11, W=28, KH=2, KW=3, BLOCK_N=4, BLOCK_H=8, BLOCK_W=16),  # ragged on every axis
-        Case(N=3, H=3, W=7, KH=5, KW=2, BLOCK_N=4, BLOCK_H=2, BLOCK_W=8),  # filter taller than the image
-        Case(N=2, H=9, W=6, KH=1, KW=4, BLOCK_N=4, BLOCK_H=16, BLOCK_W=8, fill={"x": inputs.large}),
+        Case(N=3, H=3, W=7, KH=4, KW=3, BLOCK_N=4, BLOCK_H=2, BLOCK_W=8),  # filter taller than the image
+        # filter wider than the image
+        Case(N=2, H=9, W=3, KH=1, KW=5, BLOCK_N=4, BLOCK_H=16, BLOCK_W=4, fill={"x": inputs.large}),
     ),
 )
 

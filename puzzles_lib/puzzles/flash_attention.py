@@ -101,7 +101,8 @@ FLASH_ATTENTION = Puzzle(
         # a last block of one key, and scores of about 100
         Case(T=97, D=4, BLOCK_Q=64, BLOCK_K=32, BLOCK_D=16, fill={"q": around_five, "k": around_ten}),
         Case(T=70, D=4, BLOCK_Q=32, BLOCK_K=16, BLOCK_D=16, fill={"q": around_five, "k": around_minus_ten}),
-        Case(T=75, D=16, BLOCK_Q=64, BLOCK_K=16, BLOCK_D=16, fill={"k": late_keys}),
+        # some queries see the largest score first, some last
+        Case(T=75, D=24, BLOCK_Q=64, BLOCK_K=16, BLOCK_D=32, fill={"q": late_keys, "k": late_keys}),
     ),
 )
 

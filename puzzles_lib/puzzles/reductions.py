@@ -24,10 +24,12 @@ def lone_peaks(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gene
     return values.to(dtype)
 
 
-def masked_start(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Rows as of `lone_peaks` with a first half of -inf, as an attention mask leaves them."""
+def masked_half(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Rows as of `lone_peaks` whose first or last half, in turn, is -inf, as an attention mask leaves it."""
     values = lone_peaks(shape, dtype, generator)
-    values[..., : shape[-1] // 2] = float("-inf")
+    rows = values.view(-1, shape[-1])
+    rows[0::2, : shape[-1] // 2] = float("-inf")
+    rows[1::2, shape[-1] // 2 :] = float("-inf")
     return values
 
 
@@ -43,10 +45,10 @@ LONG_SUM = Puzzle(
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
     cases=(
         Case(M=1, N=32, BLOCK_M=1, BLOCK_N=32),  # one program, one row, one block
-        Case(M=8, N=256, BLOCK_M=2, BLOCK_N=64),  # several programs, rows and blocks
+        Case(M=8, N=320, BLOCK_M=2, BLOCK_N=64),  # several programs, rows and blocks
         Case(M=5, N=200, BLOCK_M=4, BLOCK_N=64),  # ragged on both axes
         Case(M=3, N=20, BLOCK_M=8, BLOCK_N=32),  # fewer rows, and columns, than a block
-        Case(M=10, N=257, BLOCK_M=8, BLOCK_N=128, fill={"x": inputs.large}),  # a last block of one column
+        Case(M=40, N=65, BLOCK_M=32, BLOCK_N=16, fill={"x": inputs.large}),  # a last block of one column
     ),
 )
 
@@ -76,7 +78,7 @@ LONG_SOFTMAX = Puzzle(
         Case(M=3, N=150, BLOCK_M=4, BLOCK_N=128, fill={"x": inputs.very_negative}),
         Case(M=3, N=150, BLOCK_M=4, BLOCK_N=64, fill={"x": inputs.late_maximum}),
         Case(M=3, N=129, BLOCK_M=4, BLOCK_N=64, fill={"x": lone_peaks}),
-        Case(M=40, N=97, BLOCK_M=64, BLOCK_N=32, fill={"x": masked_start}),
+        Case(M=40, N=97, BLOCK_M=64, BLOCK_N=32, fill={"x": masked_half}),
     ),
 )
 
