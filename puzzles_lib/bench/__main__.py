@@ -1,7 +1,15 @@
 """``python -m puzzles_lib.bench``: runs one of the measurements."""
 
 import argparse
+import importlib
 import json
+
+MEASURED = {
+    "memory": "bandwidth of the memory-bound kernels (needs a GPU)",
+    "row-wise": "chapter 10's kernels in several blocks (needs a GPU)",
+    "dw": "the fused dW against dequantise + cuBLAS (needs a GPU)",
+}
+"""Benches whose module, of the same name, has a ``measure()`` that gives rows."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -9,10 +17,9 @@ def main(arguments: list[str] | None = None) -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     checks = commands.add_parser("checks", help="CPU seconds per puzzle for check, and what guarding costs")
     checks.add_argument("--json", action="store_true", help="print one JSON object per puzzle")
-    memory = commands.add_parser("memory", help="bandwidth of the memory-bound kernels (needs a GPU)")
-    memory.add_argument("--json", metavar="FILE", help="write the rows there as well")
-    row_wise = commands.add_parser("row-wise", help="chapter 10's kernels in several blocks (needs a GPU)")
-    row_wise.add_argument("--json", metavar="FILE", help="write the rows there as well")
+    for name, text in MEASURED.items():
+        measured = commands.add_parser(name, help=text)
+        measured.add_argument("--json", metavar="FILE", help="write the rows there as well")
     commands.add_parser("report", help="the recorded figures as tables")
     commands.add_parser("plain-interpreter", help="used by checks, in a process of its own")
     chosen = parser.parse_args(arguments)
@@ -24,11 +31,11 @@ def main(arguments: list[str] | None = None) -> None:
         from puzzles_lib.bench.checks import plain_seconds
 
         print(json.dumps(plain_seconds()))
-    elif chosen.command in ("memory", "row-wise"):
-        from puzzles_lib.bench import memory, row_wise
+    elif chosen.command in MEASURED:
         from puzzles_lib.recorded import save, table
 
-        rows = memory.measure() if chosen.command == "memory" else list(row_wise.measure())
+        module = importlib.import_module(f"puzzles_lib.bench.{chosen.command.replace('-', '_')}")
+        rows = list(module.measure())
         print(table(rows))
         if chosen.json:
             save(rows, chosen.json)

@@ -14,6 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
+from puzzles_lib.kernels import dequant_gemm_hopper
 from puzzles_lib.kernels.bitpack import matrix_shape
 from puzzles_lib.kernels.quantize import PackedTensor, _dequantize, check_packed, dequantize_ref
 
@@ -179,6 +180,8 @@ def _dw_cuda(
     dy: torch.Tensor, words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int
 ) -> torch.Tensor:
     """dW of contiguous tensors on a GPU, dy [K, COUT]; no size is 0."""
+    if dequant_gemm_hopper.fits(dy, words, params, group_size):
+        return dequant_gemm_hopper.launch(dy, words, params, bits, group_size)
     dw = dy.new_empty(dy.shape[1], words.shape[2])
     launch_dequant_gemm_dw(dy, words, params, dw, bits, group_size, _multiprocessors(dy))
     return dw

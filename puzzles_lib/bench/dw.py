@@ -1,0 +1,121 @@
+"""The fused dW against the best unfused path: our dequantise, then cuBLAS.
+
+Rows of bench "dw": the product, cuBLAS alone on a ready x^, and the floor; then the round trip, quantising
+included. The error of a path is the norm of its distance from the exact product of the dequantised values
+(in float64) over the norm of that product.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+from puzzles_lib.bench.timing import interleaved
+from puzzles_lib.kernels.dequant_gemm import dequant_gemm_dw
+from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
+
+GROUP = 256
+LONG, SHORT = (100864, 768, 768), (8192, 768, 768)  # K, COUT, CIN: a ViT-B at batch 512, and a short K
+SHAPES = (LONG, SHORT, (100864, 1024, 1024), (8192, 1024, 1024), (16384, 11008, 4096))
+FLOPS = 780e12  # a second: bfloat16 products of random values, where an H200's power limit stops it
+BYTES = 3.95e12  # a second: a large copy
+CACHE = 50 << 20  # bytes of L2
+
+Calls = list[Callable[[], object]]
+UNFUSED = "dequantize + cuBLAS"
+
+
+def measure() -> Iterator[dict[str, object]]:
+    """All rows. Raises RuntimeError without a GPU."""
+    if not torch.cuda.is_available():
+        raise RuntimeError("bench dw needs a CUDA device")
+    for shape in SHAPES:
+        for bits in (2, 1, 4, 8):
+            torch.manual_seed(0)
+            yield from _product(shape, bits)
+            if bits == 2 and shape in (LONG, SHORT):
+                yield from _round_trip(shape, bits)
+            torch.cuda.empty_cache()
+
+
+def _inputs(shape: tuple[int, int, int]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Pairs dy, x; more of them than the cache holds."""
+    rows, cout, cin = shape
+    count = max(3, -(-3 * CACHE // (2 * rows * cout)))
+    options = {"device": "cuda", "dtype": torch.bfloat16}
+    return [(torch.randn(rows, cout, **options), torch.randn(rows, cin, **options)) for _ in range(count)]
+
+
+def exact(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
+    """dy^T @ x^ in float64, x^ not rounded."""
+    parts = packed.words, packed.params.float(), packed.bits, packed.group_size, packed.shape
+    return dy.double().t() @ dequantize(PackedTensor(*parts, torch.float32)).double()
+
+
+def _error(got: torch.Tensor, want: torch.Tensor) -> float:
+    return float((got.double() - want).norm() / want.norm())
+
+
+def floor(shape: tuple[int, int, int], bits: int) -> float:
+    """Microseconds that arithmetic or bytes take at least, whichever is more."""
+    rows, cout, cin = shape
+    flops = 2 * rows * cout * cin
+    params = 2 * 2 * rows * cin // GROUP
+    moved = 2 * rows * cout + rows * cin * bits // 8 + params + 2 * cout * cin
+    return max(flops / FLOPS, moved / BYTES) * 1e6
+
+
+def _rows(
+    case: str, paths: dict[str, Calls], errors: dict[str, float], baseline: str
+) -> Iterator[dict[str, object]]:
+    times = interleaved(paths, rounds=30)
+    for path, us in times.items():
+        yield _row(case, path, us, baseline, times[baseline], errors[path])
+
+
+def _row(
+    case: str, path: str, us: float, baseline: str, baseline_us: float, error: float
+) -> dict[str, object]:
+    row = {"bench": "dw", "case": case, "path": path, "us": round(us, 2), "baseline": baseline}
+    ratio = round(baseline_us / us, 4)
+    return {**row, "baseline_us": round(baseline_us, 2), "ratio": ratio, "error": error}
+
+
+def _product(shape: tuple[int, int, int], bits: int) -> Iterator[dict[str, object]]:
+    pairs = [(dy, quantize_pack(x, bits, GROUP)) for dy, x in _inputs(shape)]
+    ready = [(dy, dequantize(packed)) for dy, packed in pairs]
+    want = exact(*pairs[0])
+    unfused = _error(ready[0][0].t() @ ready[0][1], want)
+    paths = {
+        UNFUSED: [lambda d=d, p=p: d.t() @ dequantize(p) for d, p in pairs],
+        "dequant_gemm_dw": [lambda d=d, p=p: dequant_gemm_dw(d, p) for d, p in pairs],
+        "cuBLAS alone, x^ ready": [lambda d=d, x=x: d.t() @ x for d, x in ready],
+    }
+    errors = {
+        UNFUSED: unfused,
+        "dequant_gemm_dw": _error(dequant_gemm_dw(*pairs[0]), want),
+        "cuBLAS alone, x^ ready": unfused,
+    }
+    case = _case(shape, bits)
+    rows = list(_rows(case, paths, errors, UNFUSED))
+    yield from rows
+    yield _row(case, "floor", floor(shape, bits), UNFUSED, rows[0]["us"], 0.0)
+
+
+def _round_trip(shape: tuple[int, int, int], bits: int) -> Iterator[dict[str, object]]:
+    """Forward's quantising and backward's product; no row-wise quantiser here is faster than the baseline's."""
+    pairs = _inputs(shape)
+    baseline = f"quantize_pack + {UNFUSED}"
+    paths = {
+        baseline: [lambda d=d, x=x: d.t() @ dequantize(quantize_pack(x, bits, GROUP)) for d, x in pairs],
+        "quantize_pack + dequant_gemm_dw": [
+            lambda d=d, x=x: dequant_gemm_dw(d, quantize_pack(x, bits, GROUP)) for d, x in pairs
+        ],
+    }
+    dy, x = pairs[0]
+    want = exact(dy, quantize_pack(x, bits, GROUP))
+    errors = {path: _error(calls[0](), want) for path, calls in paths.items()}
+    yield from _rows(_case(shape, bits), paths, errors, baseline)
+
+
+def _case(shape: tuple[int, int, int], bits: int) -> str:
+    return f"{bits} bits, {shape[0]}x{shape[1]}x{shape[2]}"
