@@ -6,7 +6,10 @@ import copy
 import io
 import itertools
 import re
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ from puzzles_lib.kernels import q8_linear as module
 from puzzles_lib.kernels.q8_linear import MAX_K, Q8Linear, q8_linear, quantize_rows, swap_linears
 from puzzles_lib.kernels.quantized_hook import override_linear_dynamic
 
+ROOT = Path(__file__).parent.parent
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 ROWS = (0, 1, 2, 3, 4, 8, 63, 64, 65, 84)
 OUTPUTS = (1, 48, 64, 65, 200)
@@ -673,6 +677,16 @@ def test_every_engine(engine, monkeypatch):
         assert (ours - exact).norm() < 0.03 * exact.norm()
     finally:
         torch.backends.quantized.engine = before
+
+
+def test_the_first_override_of_a_process_is_silent():
+    code = (
+        "import torch; from puzzles_lib.kernels.quantized_hook import override_linear_dynamic\n"
+        "with override_linear_dynamic(): pass"
+    )
+    command = [sys.executable, "-W", "always", "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_a_torch_without_the_operator(monkeypatch):
