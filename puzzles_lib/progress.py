@@ -112,6 +112,7 @@ def record(name: str, solved: bool) -> str | None:
 def show() -> Progress:
     """All puzzles with their state. Changes nothing; a file that cannot be read is told in `note`."""
     from puzzles_lib.puzzles import CHAPTERS
+    from puzzles_lib.questions import QUESTIONS
 
     states: Mapping[str, str] = {}
     note = None
@@ -124,6 +125,11 @@ def show() -> Progress:
     chapters = []
     for chapter in CHAPTERS:
         puzzles = tuple(PuzzleProgress(p.number, p.name, states.get(p.name, OPEN)) for p in chapter.puzzles)
+        puzzles += tuple(
+            PuzzleProgress(q.id.partition("-")[2], "reading exercise", states.get(q.id, OPEN))
+            for q in QUESTIONS.values()
+            if q.chapter == chapter.number
+        )
         if puzzles:
             chapters.append(ChapterProgress(chapter.number, chapter.title, puzzles))
     return Progress(tuple(chapters), note)

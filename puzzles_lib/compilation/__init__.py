@@ -272,6 +272,9 @@ class Stages:
             f"{self.shared_bytes} bytes of shared memory",
             f"tensor core: {self.tensor_core or 'not used'}",
         ]
+        limit = self.target.shared_limit
+        if limit is not None and self.shared_bytes > limit:
+            facts.append(f"a launch would fail: {self.target.name} has {limit} bytes of shared memory")
         if isinstance(self._disassembled, Refusal):
             facts.append(f"no sass: {self._disassembled.message}")
         return facts
@@ -294,10 +297,10 @@ class Stages:
         parts = [page.bold(self.title), f'<div role="status">{facts}</div>']
         if reached:
             parts.append(
-                page.section("the kernel: choose a line", page.source(name, self.source, reached), True, "py")
+                page.section("the kernel: choose lines", page.source(self.source, reached), True, "py")
             )
             parts.append(
-                '<label><input type="checkbox" class="only"> only what became of the chosen line</label>'
+                '<label><input type="checkbox" class="only"> only what became of the chosen lines</label>'
             )
         for stage, lines in reads.items():
             if lines:

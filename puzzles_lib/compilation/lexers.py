@@ -68,8 +68,8 @@ _LEXERS: dict[str, type[Lexer]] = {
 # should be small.
 _TAGS: tuple[tuple[_TokenType, str, str], ...] = (
     (Comment, "<i>", "</i>"),
-    (Keyword.Type, "<u>", "</u>"),
-    (Name.Decorator, "<u>", "</u>"),
+    (Keyword.Type, "<bdi>", "</bdi>"),
+    (Name.Decorator, "<bdi>", "</bdi>"),
     (Keyword, "<b>", "</b>"),
     (Operator.Word, "<b>", "</b>"),
     (String, "<em>", "</em>"),

@@ -58,7 +58,7 @@ class History:
 
     def _repr_html_(self) -> str:
         name = page.identifier(self.title, self.listings)
-        parts = [page.bold(self.title), page.source(name, self.source, ())]
+        parts = [page.bold(self.title), page.source(self.source, ())]
         for each in self.listings:
             shown = page.listing(each.entries, each.stage, 40)
             parts.append(page.section(html.escape(each.title), shown, opened=0 < len(each) <= 12))

@@ -154,7 +154,7 @@ def _assembly(text: str, home: str) -> list[Line]:
             current = _here(raw.partition(";" if ";" in raw else "//")[2], home)
         elif word in (".file", ".section", ".text") or word.startswith(".cfi_"):
             continue
-        elif re.match(r"(\$L__|\.L)(tmp|func_)", word):
+        elif re.match(r"(\$L__|\.L)(tmp|func_)", word) or _REMARK.match(raw):
             continue
         else:
             is_code = word and not word.startswith((".", "//", ";", "{", "}")) and not word.endswith(":")
@@ -168,6 +168,9 @@ def _in_columns(line: str) -> str:
         return line.expandtabs(8)
     operation, tab, operands = line[1:].partition("\t")
     return "    " + (f"{operation:<15} {operands.expandtabs(8)}" if tab else operation)
+
+
+_REMARK = re.compile(r"\s*(//|;)(?! %bb)")  # a whole line of comment, but for the blocks' names
 
 
 def _program_only(text: str) -> str:
@@ -200,6 +203,8 @@ def _sass(text: str, home: str, inlined: Mapping[str, int]) -> list[Line]:
             lines.append(Line(f"{match[1]}  {match[2]}", current))
         elif in_code and (match := re.match(r"(\.L_\w+):", raw)):
             lines.append(Line(f"{match[1]}:"))
+    while lines and lines[-1].text.endswith("  NOP"):  # they only fill up the last cache line
+        lines.pop()
     return lines
 
 

@@ -1,8 +1,9 @@
 """The HTML of compiled kernels: folded stages beside the kernel's lines, and diffs.
 
 No scripts, since JupyterLab runs none in an output that is not trusted yet. Choosing a line of the
-kernel is a radio button, so that arrow keys do it as well as a mouse; a rule of CSS per line then marks
-what became of it. Colours are the theme's. Ids come from the content: the same output is the same HTML.
+kernel is ticking a box, by mouse or by keyboard (JupyterLab keeps the arrow keys that radio buttons
+want); a rule of CSS per line then marks what became of it. Colours are the theme's. Ids come from the
+content: the same output is the same HTML.
 """
 
 import hashlib
@@ -33,7 +34,7 @@ def style(name: str, rules: str = "") -> str:
         f"#{name} pre>*{{display:block;text-decoration:none;min-height:1.35em}}"
         f"#{name} pre b{{font-weight:normal;color:var(--jp-mirror-editor-keyword-color,#008000)}}"
         f"#{name} pre i{{color:var(--jp-mirror-editor-comment-color,#408080)}}"
-        f"#{name} pre u{{text-decoration:none;color:var(--jp-mirror-editor-number-color,#a0522d)}}"
+        f"#{name} pre bdi{{color:var(--jp-mirror-editor-number-color,#a0522d)}}"
         f"#{name} pre em{{font-style:normal;color:var(--jp-mirror-editor-string-color,#ba2121)}}"
         f"#{name} summary{{cursor:pointer}}#{name} ins{{background:{_ADDED}}}"
         f"#{name} del{{background:{_REMOVED}}}{rules}</style>"
@@ -55,8 +56,8 @@ def listing(lines: Sequence[Line], language: str, most: int = MOST_LINES, what: 
     return f'<pre tabindex="0">{"".join(rows)}</pre>{more}'
 
 
-def source(name: str, lines: Mapping[int, str], reached: Iterable[int]) -> str:
-    """The kernel's lines, those that became something with a radio button."""
+def source(lines: Mapping[int, str], reached: Iterable[int]) -> str:
+    """The kernel's lines, those that became something with a box to tick."""
     reached = set(reached)
     coloured = highlight(list(lines.values()), "python")
     width = len(str(max(lines, default=0)))
@@ -64,24 +65,26 @@ def source(name: str, lines: Mapping[int, str], reached: Iterable[int]) -> str:
     for number, text in zip(lines, coloured, strict=True):
         label = f"{number:>{width}}  {text}\n"
         if number in reached:
-            button = f'<input type="radio" name="{name}" aria-label="line {number}">'
-            rows.append(f"<label class=s{number}>{button}{label}</label>")
+            rows.append(
+                f'<label class=s{number}><input type="checkbox" aria-label="line {number}">{label}</label>'
+            )
         else:
-            rows.append(f'<span class="none">{label}</span>')
+            rows.append(f"<span>{label}</span>")
     return f"<pre>{''.join(rows)}</pre>"
 
 
 def linked(name: str, reached: Iterable[int]) -> str:
-    """Rules that mark what became of the line under the mouse, and of the chosen one."""
+    """Rules that mark what became of the line under the mouse and of the ticked ones, or show only that."""
     rules = [
-        f"#{name} label:has(input){{cursor:pointer}}#{name} .none{{padding-left:1.6em}}"
-        f"#{name} label input{{margin:0 .4em 0 0;width:1.2em;height:.9em;vertical-align:middle}}"
+        f"#{name} label:has(input){{cursor:pointer}}#{name} .py pre>span{{padding-left:1.6em}}"
+        f"#{name} .py input{{margin:0 .4em 0 0;width:1.2em;height:.9em;vertical-align:middle}}"
+        f"#{name}:has(.only:checked):has(.py :checked) .ir pre>*{{display:none}}"
     ]
     for n in sorted(reached):
         rules.append(
             f"#{name}:has(.s{n}:hover) .l{n},#{name}:has(.s{n} :checked) .l{n},"
             f"#{name}:has(.l{n}:hover) .s{n},#{name} .s{n}:has(:checked){{background:{_MARK}}}"
-            f"#{name}:has(.only:checked):has(.s{n} :checked) .ir pre>:not(.l{n}){{display:none}}"
+            f"#{name}:has(.only:checked):has(.s{n} :checked) .ir pre>.l{n}{{display:block}}"
         )
     return "".join(rules)
 

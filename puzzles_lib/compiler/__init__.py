@@ -4,8 +4,8 @@
 that comes after, in `build`, runs in processes of its own: LLVM may crash, hang or eat the memory.
 """
 
-from puzzles_lib.compiler.build import Build, build, dump_passes
 from puzzles_lib.compiler.frontend import Translation, front_end, interpret_was_on, translate
+from puzzles_lib.compiler.lowering import Build, build, dump_passes
 from puzzles_lib.compiler.machine_code import disassemble
 from puzzles_lib.compiler.targets import Target, find_target
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from triton import knobs
 
 from puzzles_lib.compiler import cache
-from puzzles_lib.compiler.build import run_limited, variables
+from puzzles_lib.compiler.lowering import run_limited, variables
 from puzzles_lib.compiler.targets import tools
 from puzzles_lib.vetting import Refusal
 

@@ -27,7 +27,7 @@ from puzzles_lib.vetting import Refusal
 
 SECONDS = 30  # wall clock for one compilation, and CPU time of each of its processes
 MEMORY = 4 << 30  # bytes of address space, for each of its processes
-LARGEST_FILE = 256 << 20  # bytes that one of them may write to a file
+LARGEST_FILE = 128 << 20  # bytes that one of them may write to a file
 TEXTS = ("ttir", "ttgir", "llir", "ptx", "amdgcn")
 BINARIES = ("cubin", "hsaco")
 _WORKER = Path(__file__).with_name("worker.py")
