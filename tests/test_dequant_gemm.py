@@ -1,0 +1,363 @@
+"""Products with a packed factor, on the CPU: references, refusals, operators, and the plain Triton kernels.
+
+What needs a GPU is in test_dequant_gemm_gpu.py.
+"""
+
+import dataclasses
+import itertools
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from puzzles_lib.interpreter import run
+from puzzles_lib.kernels import dequant_gemm as module
+from puzzles_lib.kernels.bitpack import BITS, block_rows, matrix_shape
+from puzzles_lib.kernels.dequant_gemm import dequant_gemm, dequant_gemm_dw
+from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
+
+FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+HALF_STEP = {torch.float32: 2e-6, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+bits_of_a_code = pytest.mark.parametrize("bits", BITS)
+dtypes = pytest.mark.parametrize("dtype", FLOATS, ids=str)
+
+
+def draw(shape, dtype=torch.float32, seed=0, scale=1.0, offset=0.0):
+    return (torch.randn(shape, generator=torch.Generator().manual_seed(seed)) * scale + offset).to(dtype)
+
+
+def element(packed, row, column):
+    """One element of x^ in exact arithmetic, by the letter of the format."""
+    height = block_rows(packed.bits)
+    word = int(packed.words[row // height, row % 16, column]) % 2**16
+    code = word >> (row % height // 16 * packed.bits) & (2**packed.bits - 1)
+    scale, low = packed.params[column // packed.group_size, row // height, :, row % height].tolist()
+    return low + code * scale
+
+
+def exact_dw(dy, packed):
+    """dW in float64, from the dequantised matrix."""
+    matrix = dequantize(packed).double().reshape(matrix_shape(packed.shape))
+    return dy.double().reshape(matrix_shape(dy.shape)).t() @ matrix
+
+
+def close(got, want, dtype):
+    """Within what one rounding to the dtype and float32 sums leave."""
+    scale = want.abs().amax() if want.numel() else 0.0
+    return ((got.double() - want).abs() <= HALF_STEP[dtype] * want.abs() + 2e-6 * scale).all()
+
+
+# ---- the references
+
+
+def test_dw_from_the_letter_of_the_format():
+    for bits, dtype in itertools.product(BITS, FLOATS):
+        x, dy = draw((300, 5), dtype, bits), draw((300, 2), dtype, bits + 1)
+        packed = quantize_pack(x, bits, 3)
+        x_hat = torch.tensor([[element(packed, k, n) for n in range(5)] for k in range(300)]).to(dtype)
+        want = dy.double().t() @ x_hat.double()
+        assert close(dequant_gemm_dw(dy, packed), want, dtype)
+
+
+def test_forward_from_the_letter_of_the_format():
+    for bits, dtype in itertools.product(BITS, FLOATS):
+        w, x = draw((70, 9), dtype, bits), draw((3, 9), dtype, bits + 1)
+        packed = quantize_pack(w, bits, 4)
+        w_hat = torch.tensor([[element(packed, n, k) for k in range(9)] for n in range(70)]).to(dtype)
+        assert close(dequant_gemm(x, packed), x.double() @ w_hat.double().t(), dtype)
+
+
+SHAPES = (
+    # x, columns of dy
+    ((1, 1), 1), ((3, 5), 2), ((128, 256), 64), ((257, 40), 33), ((2, 3, 70), 5), ((70,), 3),
+    ((0, 8), 4), ((8, 0), 4), ((8, 4), 0), ((2, 0, 4), 3),
+)  # fmt: skip
+
+
+@bits_of_a_code
+@dtypes
+@pytest.mark.parametrize("shape, cout", SHAPES, ids=str)
+def test_every_shape(shape, cout, dtype, bits):
+    packed, dy = quantize_pack(draw(shape, dtype), bits, 32), draw((*shape[:-1], cout), dtype, 1)
+    dw = dequant_gemm_dw(dy, packed)
+    assert dw.shape == (cout, shape[-1]) and dw.dtype == dtype and dw.is_contiguous()
+    assert close(dw, exact_dw(dy, packed), dtype)
+    weight = quantize_pack(draw((cout, shape[-1]), dtype, 2), bits, 32)
+    x = draw(shape, dtype, 3)
+    y = dequant_gemm(x, weight)
+    assert y.shape == dy.shape and y.dtype == dtype and y.is_contiguous()
+    want = x.double().reshape(matrix_shape(shape)) @ dequantize(weight).double().t()
+    assert close(y, want.view(y.shape), dtype)
+
+
+def test_no_rows_give_zero():
+    assert (dequant_gemm_dw(draw((0, 3)), quantize_pack(draw((0, 8)), 2)) == 0).all()
+    assert (dequant_gemm(draw((2, 0)), quantize_pack(draw((5, 0)), 2)) == 0).all()
+
+
+@pytest.mark.parametrize("group", [1, 7, 32, 256, 1000])
+def test_groups_of_any_size(group):
+    packed, dy = quantize_pack(draw((40, 300)), 4, group), draw((40, 6), seed=1)
+    assert close(dequant_gemm_dw(dy, packed), exact_dw(dy, packed), torch.float32)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_poisoned_group_spoils_its_own_columns_alone(bad):
+    x, dy = draw((40, 64)), draw((40, 6), seed=1)
+    clean = dequant_gemm_dw(dy, quantize_pack(x, 2, 16))
+    x[7, 20] = bad
+    got = dequant_gemm_dw(dy, quantize_pack(x, 2, 16))
+    assert got[:, 16:32].isnan().all()
+    got[:, 16:32] = clean[:, 16:32]
+    assert torch.equal(got, clean)
+
+
+def test_non_contiguous_inputs():
+    x, dy = draw((40, 30), seed=1), draw((6, 40), seed=2).t()
+    packed = quantize_pack(x, 2, 8)
+    assert torch.equal(dequant_gemm_dw(dy, packed), dequant_gemm_dw(dy.contiguous(), packed))
+    turned = dataclasses.replace(
+        packed,
+        words=packed.words.transpose(0, 2).contiguous().transpose(0, 2),
+        params=packed.params.transpose(0, 3).contiguous().transpose(0, 3),
+    )
+    assert torch.equal(dequant_gemm_dw(dy, turned), dequant_gemm_dw(dy, packed))
+    rows = draw((30, 6), seed=3).t()
+    assert torch.equal(dequant_gemm(rows, turned), dequant_gemm(rows.contiguous(), packed))
+
+
+# ---- what is refused
+
+PACKED = quantize_pack(draw((20, 30)), 4, 8)
+REFUSED = {
+    "dy has shape (21, 6), allowed for packed of shape (20, 30) is (20, COUT)": lambda: dequant_gemm_dw(
+        draw((21, 6)), PACKED
+    ),
+    "dy has shape (4, 5, 6), allowed for packed of shape (20, 30) is (20, COUT)": lambda: dequant_gemm_dw(
+        draw((4, 5, 6)), PACKED
+    ),
+    "dy has shape (20, 6), allowed for packed of shape (4, 5, 30) is (4, 5, COUT)": lambda: dequant_gemm_dw(
+        draw((20, 6)), quantize_pack(draw((4, 5, 30)), 4)
+    ),
+    "dy is a scalar, allowed are tensors of one axis or more": lambda: dequant_gemm_dw(draw(()), PACKED),
+    "dy is on meta, allowed is the device of packed, cpu": lambda: dequant_gemm_dw(
+        torch.empty(20, 6, device="meta"), PACKED
+    ),
+    "x has shape (4, 31), allowed for packed_weight of shape (20, 30) is (..., 30)": lambda: dequant_gemm(
+        draw((4, 31)), PACKED
+    ),
+    "x is a scalar, allowed are": lambda: dequant_gemm(draw(()), PACKED),
+    "x is on meta, allowed is the device of packed_weight, cpu": lambda: dequant_gemm(
+        torch.empty(4, 30, device="meta"), PACKED
+    ),
+    "packed_weight has shape (4, 5, 30), allowed are two axes, [N, K]": lambda: dequant_gemm(
+        draw((4, 30)), quantize_pack(draw((4, 5, 30)), 4)
+    ),
+    "packed.words has shape (1, 16, 30), allowed is (1, 16, 31)": lambda: dequant_gemm_dw(
+        draw((20, 6)), dataclasses.replace(PACKED, shape=(20, 31))
+    ),
+    "packed_weight.params has shape (4, 1, 2, 64), allowed is (2, 1, 2, 64)": lambda: dequant_gemm(
+        draw((4, 30)), dataclasses.replace(PACKED, group_size=16)
+    ),
+    "bits is 3, allowed are 1, 2, 4 and 8": lambda: dequant_gemm_dw(
+        draw((20, 6)), dataclasses.replace(PACKED, bits=3)
+    ),
+}
+REFUSED_TYPES = {
+    "packed is a Tensor, allowed is a PackedTensor": lambda: dequant_gemm_dw(draw((20, 6)), draw((20, 30))),
+    "packed_weight is a Tensor, allowed is a PackedTensor": lambda: dequant_gemm(
+        draw((4, 30)), draw((20, 30))
+    ),
+    "dy is torch.bfloat16, allowed is the dtype of packed, torch.float32": lambda: dequant_gemm_dw(
+        draw((20, 6), torch.bfloat16), PACKED
+    ),
+    "dy is ndarray, allowed is the dtype of packed, torch.float32": lambda: dequant_gemm_dw(
+        np.zeros((20, 6), np.float32), PACKED
+    ),
+    "x is torch.float64, allowed is the dtype of packed_weight, torch.float32": lambda: dequant_gemm(
+        draw((4, 30)).double(), PACKED
+    ),
+}
+
+
+@pytest.mark.parametrize("kind, table", [(ValueError, REFUSED), (TypeError, REFUSED_TYPES)])
+def test_bad_input_is_refused_by_name_value_and_what_is_allowed(kind, table):
+    for text, call in table.items():
+        with pytest.raises(kind, match="^" + re.escape(text)):
+            call()
+
+
+# ---- the operators that torch knows
+
+
+@bits_of_a_code
+def test_opcheck(bits):
+    quick = ("test_schema", "test_faketensor", "test_autograd_registration")
+    for shape, cout, dtype in (
+        ((20, 30), 7, torch.float32),
+        ((2, 3, 5), 4, torch.bfloat16),
+        ((0, 4), 2, FLOATS[1]),
+    ):
+        packed, dy = quantize_pack(draw(shape, dtype), bits, 8), draw((*shape[:-1], cout), dtype)
+        weight = quantize_pack(draw((cout, shape[-1]), dtype), bits, 8)
+        arguments = (dy, packed.words, packed.params, bits, 8)
+        torch.library.opcheck(module._dequant_gemm_dw, arguments, test_utils=quick)
+        arguments = (draw(shape, dtype).requires_grad_(), weight.words, weight.params, bits, 8, cout)
+        torch.library.opcheck(module._dequant_gemm, arguments, test_utils=quick)
+
+
+def test_opcheck_of_what_is_left():
+    """The checks above are the quick ones; all of them once."""
+    packed, dy = quantize_pack(draw((20, 30)), 4, 8), draw((20, 7))
+    torch.library.opcheck(module._dequant_gemm_dw, (dy, packed.words, packed.params, 4, 8))
+    x = draw((3, 30)).requires_grad_()
+    torch.library.opcheck(module._dequant_gemm, (x, packed.words, packed.params, 4, 8, 20))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiles_as_one_graph(backend):
+    def both(x, dy, weight):
+        return dequant_gemm_dw(dy, quantize_pack(x, 4, 16)), dequant_gemm(x, quantize_pack(weight, 2, 16))
+
+    torch.compiler.reset()
+    compiled = torch.compile(both, fullgraph=True, backend=backend)
+    inputs = draw((2, 20, 30)), draw((2, 20, 9), seed=1), draw((9, 30), seed=2)
+    for got, want in zip(compiled(*inputs), both(*inputs), strict=True):
+        assert got.dtype == want.dtype and torch.equal(got, want)
+    torch.compiler.reset()
+
+
+def test_the_gradient_of_x_is_that_of_the_dequantised_weight():
+    packed, x = quantize_pack(draw((9, 30)), 4, 8), draw((2, 5, 30), seed=1).requires_grad_()
+    dy = draw((2, 5, 9), seed=2)
+    dequant_gemm(x, packed).backward(dy)
+    assert torch.allclose(x.grad, dy @ dequantize(packed), rtol=1e-5, atol=1e-5)
+
+
+# ---- the Triton kernels against the references
+
+
+class Recorded:
+    """Stands for a kernel in a launcher: runs it under guard, and keeps what it was launched with."""
+
+    def __init__(self, kernel, outputs):
+        self.kernel, self.outputs, self.launches = kernel, outputs, []
+
+    def __getitem__(self, grid):
+        def launch(*values, num_warps=4, num_stages=None, **constants):
+            named = {**dict(zip(self.kernel.arg_names, values, strict=False)), **constants}
+            grid_3d = (tuple(grid) + (1, 1))[:3]
+            done = run(self.kernel, named, grid_3d, self.outputs)
+            assert done.stop is None, done.stop
+            assert done.conflict is None and not done.early_reads and not done.changed and not done.holes
+            for name, output in zip(self.outputs, done.outputs.values(), strict=True):
+                named[name].copy_(output)
+            assert all(written.all() for written in done.written.values())
+            self.launches.append((grid_3d, named))
+
+        return launch
+
+
+@pytest.fixture
+def guarded(monkeypatch):
+    """The module's kernels, run under guard where the launchers launch them."""
+    kernels = {}
+    for name in ("_dequant_gemm_dw_kernel", "_dequant_gemm_kernel", "_sum_splits_kernel"):
+        kernels[name] = Recorded(getattr(module, name), ["out_ptr"])
+        monkeypatch.setattr(module, name, kernels[name])
+    return kernels
+
+
+def blank(shape, dtype):
+    return torch.full(tuple(shape), float("nan"), dtype=dtype)
+
+
+def dw_by_the_kernels(dy, packed, multiprocessors):
+    dw = blank((dy.shape[1], packed.shape[-1]), dy.dtype)
+    module.launch_dequant_gemm_dw(
+        dy, packed.words, packed.params, dw, packed.bits, packed.group_size, multiprocessors
+    )
+    return dw
+
+
+# rows, COUT, CIN, group, multiprocessors, splits
+DW_CASES = [
+    (1, 1, 1, 1, 4, 1),
+    (64, 128, 128, 128, 4, 1),
+    (300, 33, 70, 32, 1, 1),
+    (300, 140, 135, 50, 2, 1),
+    (1030, 20, 40, 40, 2, 4),
+    (700, 5, 9, 256, 4, 2),
+]
+
+
+@bits_of_a_code
+@pytest.mark.parametrize("rows, cout, cin, group, multiprocessors, splits", DW_CASES)
+def test_kernels_of_dw(guarded, rows, cout, cin, group, multiprocessors, splits, bits):
+    for seed, dtype in enumerate(FLOATS[1:]):
+        x, dy = draw((rows, cin), dtype, seed, 2.0, 0.5), draw((rows, cout), dtype, seed + 3)
+        packed = quantize_pack(x, bits, group)
+        dw = dw_by_the_kernels(dy, packed, multiprocessors)
+        grid, _ = guarded["_dequant_gemm_dw_kernel"].launches[-1]
+        assert grid[0] == splits and len(guarded["_sum_splits_kernel"].launches) == (splits > 1) * (seed + 1)
+        assert close(dw, exact_dw(dy, packed), dtype)
+
+
+@bits_of_a_code
+def test_kernels_of_dw_in_float32(guarded, bits):
+    packed, dy = quantize_pack(draw((150, 70)), bits, 32), draw((150, 65), seed=1)
+    assert close(dw_by_the_kernels(dy, packed, 4), exact_dw(dy, packed), torch.float32)
+
+
+@bits_of_a_code
+@pytest.mark.parametrize(
+    "rows, features, columns, group", [(1, 1, 1, 1), (5, 70, 40, 16), (130, 131, 96, 96)]
+)
+def test_kernel_of_the_forward(guarded, rows, features, columns, group, bits):
+    for seed, dtype in enumerate(FLOATS):
+        weight, x = draw((features, columns), dtype, seed, 0.1, 0.2), draw((rows, columns), dtype, seed + 3)
+        packed = quantize_pack(weight, bits, group)
+        y = blank((rows, features), dtype)
+        module.launch_dequant_gemm(x, packed.words, packed.params, y, bits, group)
+        assert close(y, x.double() @ dequantize(packed).double().t(), dtype)
+
+
+def test_kernels_of_dw_keep_a_poisoned_group_to_itself(guarded):
+    x, dy = draw((600, 64), torch.bfloat16), draw((600, 16), torch.bfloat16, 1)
+    clean = dw_by_the_kernels(dy, quantize_pack(x, 2, 16), 2)
+    x[300, 20] = float("nan")
+    got = dw_by_the_kernels(dy, quantize_pack(x, 2, 16), 2)
+    assert got[:, 16:32].isnan().all()
+    got[:, 16:32] = clean[:, 16:32]
+    assert torch.equal(got, clean)
+
+
+def test_what_rows_past_the_end_hold_is_not_read(guarded):
+    """Words and params of a block's missing rows may be anything."""
+    x, dy = draw((70, 20), torch.bfloat16), draw((70, 8), torch.bfloat16, 1)
+    packed = quantize_pack(x, 4, 8)
+    words, params = packed.words.clone(), packed.params.clone()
+    params[:, 1, :, 6:] = float("nan")  # rows 70 and up of 128
+    words[1, 6:] = -1
+    spoilt = dataclasses.replace(packed, words=words, params=params)
+    assert torch.equal(dw_by_the_kernels(dy, spoilt, 4), dw_by_the_kernels(dy, packed, 4))
+
+
+def test_splits_are_never_empty_and_cover_every_row():
+    for rows, block_k, tiles, programs in itertools.product(
+        (1, 31, 32, 33, 255, 257, 1000, 8192, 100864), (16, 32, 128), (1, 3, 36, 500), (1, 8, 132, 264)
+    ):
+        rows_a_split, splits = module.split_rows(rows, block_k, tiles, programs)
+        assert rows_a_split % block_k == 0 and splits >= 1
+        assert (splits - 1) * rows_a_split < rows <= splits * rows_a_split
+        assert splits == 1 or splits * tiles <= programs
+
+
+def test_the_packed_tensor_is_read_as_it_is(guarded):
+    """No conversion before the kernel: the very words and params are its arguments."""
+    packed = quantize_pack(draw((64, 32), torch.bfloat16), 2, 32)
+    assert isinstance(packed, PackedTensor)
+    dw_by_the_kernels(draw((64, 16), torch.bfloat16), packed, 4)
+    _, named = guarded["_dequant_gemm_dw_kernel"].launches[-1]
+    assert named["words_ptr"] is packed.words and named["params_ptr"] is packed.params
