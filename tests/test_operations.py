@@ -165,6 +165,28 @@ def test_float_to_integer_truncates():
     same(evaluate("x.to(tl.int64)", x.double() * 100, shape=(8,), dtype=I64), (x.double() * 100).to(I64))
 
 
+OUT_OF_RANGE = [300.5, -300.5, 7e4, -7e4, 12582912.0 + 5, INF, -INF, NAN]
+
+
+@pytest.mark.parametrize(
+    "source, target, want",
+    [
+        (F32, torch.int8, [44, -44, -1, 0, -1, -1, 0, 0]),  # the lower half of an int16
+        (F32, torch.uint8, [44, 0, 255, 0, 255, 255, 0, 0]),
+        (F32, torch.int16, [300, -300, 32767, -32768, 32767, 32767, -32768, 0]),
+        (F32, I32, [300, -300, 70000, -70000, 12582917, 2**31 - 1, -(2**31), 0]),
+        (F32, I64, [300, -300, 70000, -70000, 12582917, 2**63 - 1, -(2**63), -(2**63)]),
+        (F64, I32, [300, -300, 70000, -70000, 12582917, 2**31 - 1, -(2**31), -(2**31)]),
+        (torch.bfloat16, torch.int8, [44, -44, -1, 0, -1, -1, 0, 0]),
+    ],
+)
+def test_float_to_integer_out_of_range_is_clamped_as_by_ptx(source, target, want):
+    """Triton compiles these casts to cvt.rzi; LLVM and NumPy leave what they do out of range open."""
+    name = str(target).replace("torch.", "tl.")
+    x = torch.tensor(OUT_OF_RANGE, dtype=F64).to(source)
+    assert evaluate(f"x.to({name})", x, shape=(8,), dtype=target).tolist() == want
+
+
 @pytest.mark.parametrize(
     "source, target, by_torch", [(F32, "tl.float16", F16), (F64, "tl.float32", F32), (F16, "tl.float32", F32)]
 )

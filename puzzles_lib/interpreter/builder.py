@@ -41,6 +41,23 @@ def float32_to_tf32(values: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(values), rounded, values)
 
 
+def float_to_integer(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Cut the fraction off, as PTX's ``cvt.rzi`` does: what is out of range becomes the nearest that is not.
+
+    There are no conversions to 8 bits: Triton keeps the lower half of a 16-bit integer. NaN becomes 0, or
+    the sign bit alone where either side has 64 bits.
+    """
+    wide = np.dtype(f"{np.dtype(dtype).kind}{max(np.dtype(dtype).itemsize, 2)}")
+    limits = np.iinfo(wide)
+    nan = 0 if wide.itemsize < 8 and values.dtype.itemsize < 8 else 1 << 8 * wide.itemsize - 1
+    whole = np.trunc(values.astype(np.float64, copy=False))
+    integers = np.where(whole >= float(limits.max), limits.max, whole.astype(wide))
+    integers = np.where(whole <= float(limits.min), limits.min, integers)
+    if np.isnan(whole).any():
+        integers = np.where(np.isnan(whole), np.array(nan, f"u{wide.itemsize}").view(wide), integers)
+    return integers.astype(wide).astype(dtype)
+
+
 def _is_bfloat16(handle: TensorHandle) -> bool:
     return handle.dtype.scalar == tl.bfloat16 and handle.data.dtype == np.uint16
 
@@ -234,6 +251,8 @@ class GuardedBuilder(InterpreterBuilder):
             return super().cast_impl(TensorHandle(_widened(src), tl.float32), dst_type)
         if target == tl.bfloat16:
             return TensorHandle(float32_to_bfloat16(src.data.astype(np.float32)), target)
+        if target.is_int() and target.primitive_bitwidth > 1 and src.data.dtype.kind == "f":
+            return TensorHandle(float_to_integer(src.data, stock._get_np_dtype(target)), target)
         return super().cast_impl(src, dst_type)
 
     def create_fp_to_fp(self, src, dst_type, rounding_mode):
