@@ -99,9 +99,7 @@ def dequant_gemm_ref(
 
 
 @triton.jit
-def _load_dequantized(
-    words_ptr, params_ptr, rows, columns, K, C, blocks, BITS: tl.constexpr, GROUP: tl.constexpr
-):
+def _load_dequantized(words_ptr, params_ptr, rows, columns, K, C, blocks, group_size, BITS: tl.constexpr):
     """Rows and columns of x^, as a tile [rows, columns] of its dtype; 0 outside of [K, C]."""
     FIELDS: tl.constexpr = 16 // BITS
     block = (rows // (16 * FIELDS)).to(tl.int64)[:, None]  # [rows, 1]
@@ -109,7 +107,7 @@ def _load_dequantized(
     words = tl.load(
         words_ptr + (block * 16 + (rows % 16)[:, None]) * C + columns[None, :], mask=mask, other=0
     )
-    group = (columns // GROUP).to(tl.int64)[None, :]
+    group = (columns // group_size).to(tl.int64)[None, :]
     param = params_ptr + (group * blocks + block) * (2 * 16 * FIELDS) + (rows % (16 * FIELDS))[:, None]
     scale = tl.load(param, mask=mask, other=0.0).to(tl.float32)
     low = tl.load(param + 16 * FIELDS, mask=mask, other=0.0).to(tl.float32)
@@ -120,9 +118,8 @@ def _load_dequantized(
 
 @triton.jit
 def _dequant_gemm_dw_kernel(
-    dy_ptr, words_ptr, params_ptr, out_ptr, K, COUT, CIN, blocks, rows_a_split,
-    BITS: tl.constexpr, GROUP: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    dy_ptr, words_ptr, params_ptr, out_ptr, K, COUT, CIN, blocks, group_size, rows_a_split,
+    BITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A tile of dW from the rows of one split: program (split, along COUT, along CIN)."""
     split = tl.program_id(0)
@@ -132,7 +129,7 @@ def _dequant_gemm_dw_kernel(
     first = split * rows_a_split
     for start in range(first, min(first + rows_a_split, K), BLOCK_K):
         rows = start + tl.arange(0, BLOCK_K)  # [BLOCK_K]
-        x = _load_dequantized(words_ptr, params_ptr, rows, offs_n, K, CIN, blocks, BITS, GROUP)
+        x = _load_dequantized(words_ptr, params_ptr, rows, offs_n, K, CIN, blocks, group_size, BITS)
         mask = (rows < K)[:, None] & (offs_m < COUT)[None, :]
         where = rows.to(tl.int64)[:, None] * COUT + offs_m[None, :]
         dy = tl.load(dy_ptr + where, mask=mask, other=0.0)  # [BLOCK_K, BLOCK_M]
@@ -144,9 +141,8 @@ def _dequant_gemm_dw_kernel(
 
 @triton.jit
 def _dequant_gemm_kernel(
-    x_ptr, words_ptr, params_ptr, out_ptr, M, N, K, blocks,
-    BITS: tl.constexpr, GROUP: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    x_ptr, words_ptr, params_ptr, out_ptr, M, N, K, blocks, group_size,
+    BITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A tile of x @ w^^T: program (along M, along N)."""
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M]
@@ -154,7 +150,7 @@ def _dequant_gemm_kernel(
     acc = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
     for start in range(0, K, BLOCK_K):
         offs_k = start + tl.arange(0, BLOCK_K)  # [BLOCK_K]
-        w = _load_dequantized(words_ptr, params_ptr, offs_n, offs_k, N, K, blocks, BITS, GROUP)
+        w = _load_dequantized(words_ptr, params_ptr, offs_n, offs_k, N, K, blocks, group_size, BITS)
         mask = (offs_m < M)[:, None] & (offs_k < K)[None, :]
         where = offs_m.to(tl.int64)[:, None] * K + offs_k[None, :]
         x = tl.load(x_ptr + where, mask=mask, other=0.0)  # [BLOCK_M, BLOCK_K]
@@ -207,8 +203,8 @@ def launch_dequant_gemm_dw(
     rows_a_split, splits = split_rows(rows, block_k, tiles[0] * tiles[1], 2 * multiprocessors)
     parts = dw if splits == 1 else dy.new_empty(splits, cout, cin, dtype=torch.float32)
     _dequant_gemm_dw_kernel[(splits, *tiles)](
-        dy, words, params, parts, rows, cout, cin, words.shape[0], rows_a_split,
-        BITS=bits, GROUP=min(group_size, cin), BLOCK_M=block, BLOCK_N=block, BLOCK_K=block_k, num_warps=8,
+        dy, words, params, parts, rows, cout, cin, words.shape[0], group_size, rows_a_split,
+        BITS=bits, BLOCK_M=block, BLOCK_N=block, BLOCK_K=block_k, num_warps=8,
     )  # fmt: skip
     if splits > 1:
         sum_splits(parts, dw)
@@ -240,8 +236,8 @@ def launch_dequant_gemm(
     block_m = min(block_m, max(16, triton.next_power_of_2(rows)))
     grid = (triton.cdiv(rows, block_m), triton.cdiv(features, block_n))
     _dequant_gemm_kernel[grid](
-        x, words, params, y, rows, features, columns, words.shape[0],
-        BITS=bits, GROUP=min(group_size, columns), BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k,
+        x, words, params, y, rows, features, columns, words.shape[0], group_size,
+        BITS=bits, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k,
         num_warps=8,
     )  # fmt: skip
 
