@@ -1,0 +1,307 @@
+"""Products with a packed factor on a GPU: as accurate as dequantise + cuBLAS, the same bits each time.
+
+Imports neither the harness nor triton-viz, so that it runs where only torch and triton are installed.
+"""
+
+import itertools
+
+import pytest
+import torch
+
+from puzzles_lib.kernels import dequant_gemm as module
+from puzzles_lib.kernels.bitpack import BITS, matrix_shape
+from puzzles_lib.kernels.dequant_gemm import dequant_gemm, dequant_gemm_dw
+from puzzles_lib.kernels.quantize import dequantize, quantize_pack
+
+pytestmark = pytest.mark.gpu
+
+HALVES = (torch.float16, torch.bfloat16)
+FLOATS = (torch.float32, *HALVES)
+REPEATS = 300
+bits_of_a_code = pytest.mark.parametrize("bits", BITS)
+dtypes = pytest.mark.parametrize("dtype", FLOATS, ids=str)
+
+
+@pytest.fixture(autouse=True)
+def _poisoned(monkeypatch):
+    """Memory that a kernel does not write is NaN; cuBLAS keeps to float32 sums."""
+
+    def poisoned(make):
+        def empty(*arguments, **options):
+            made = make(*arguments, **options)
+            return made.fill_(float("nan")) if made.is_floating_point() else made
+
+        return empty
+
+    monkeypatch.setattr(torch, "empty", poisoned(torch.empty))
+    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned(torch.Tensor.new_empty))
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_fp16_reduced_precision_reduction", False)
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction", False)
+
+
+def draw(shape, dtype=torch.bfloat16, seed=0, scale=1.0, offset=0.0):
+    generator = torch.Generator("cuda").manual_seed(seed)
+    return (torch.randn(shape, device="cuda", generator=generator) * scale + offset).to(dtype)
+
+
+def plain_dw(dy, packed):
+    """dW by the plain Triton path, where `dequant_gemm_dw` takes another for these."""
+    dw = dy.new_empty(dy.shape[1], packed.shape[-1])
+    count = module._multiprocessors(dy)
+    words, params = packed.words, packed.params
+    module.launch_dequant_gemm_dw(dy, words, params, dw, packed.bits, packed.group_size, count)
+    return dw
+
+
+PATHS = {"product": dequant_gemm_dw, "plain": plain_dw}
+paths = pytest.mark.parametrize("path", PATHS)
+
+
+def check_accuracy(got, unfused, want):
+    """No worse than 1.05 times the error of dequantise + cuBLAS; few elements: one rounding, and sums."""
+    assert got.shape == want.shape and got.isfinite().all()
+    size = want.norm()
+    error, allowed = (got.double() - want).norm() / size, (unfused.double() - want).norm() / size
+    allowed_error = 1.05 * allowed
+    if got.dtype == torch.float32:
+        allowed_error = max(allowed_error, 1e-6)  # either has float32's sums, in another order
+    elif want.numel() < 4096:
+        allowed_error = max(
+            allowed_error, torch.finfo(got.dtype).eps / 2
+        )  # one rounding each: luck of the draw
+    assert error <= allowed_error, f"relative error {error:.3e}, of dequantise + cuBLAS {allowed:.3e}"
+
+
+def check_dw(dy, packed, path="product"):
+    x, dy_rows = dequantize(packed), dy.reshape(matrix_shape(dy.shape))
+    x = x.reshape(matrix_shape(packed.shape))
+    got = PATHS[path](dy, packed)
+    assert got.dtype == dy.dtype
+    check_accuracy(got, dy_rows.t() @ x, dy_rows.double().t() @ x.double())
+
+
+# ---- dW
+
+
+@bits_of_a_code
+@dtypes
+@pytest.mark.parametrize("group", [32, 64, 128, 256, 328])
+@paths
+def test_dw_in_every_format(path, group, dtype, bits):
+    check_dw(draw((1000, 200), dtype, 1), quantize_pack(draw((1000, 328), dtype), bits, group), path)
+
+
+# K, COUT, CIN
+DW_SHAPES = [
+    (1, 8, 8), (7, 8, 264), (31, 40, 136), (127, 128, 128), (129, 256, 128), (257, 264, 136),
+    (1023, 768, 256), (8192, 768, 768), (4097, 96, 1000), (20000, 72, 64), (1, 1, 1), (130, 33, 70),
+    (300, 257, 129), (3000, 5, 1001),
+]  # fmt: skip
+
+
+@bits_of_a_code
+@paths
+@pytest.mark.parametrize("shape", DW_SHAPES, ids=str)
+def test_dw_in_every_shape(shape, path, bits):
+    rows, cout, cin = shape
+    check_dw(draw((rows, cout), seed=1), quantize_pack(draw((rows, cin)), bits, 256), path)
+
+
+@bits_of_a_code
+@paths
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_dw_over_scales_and_offsets(dtype, path, bits):
+    for scale, offset in itertools.product((1e-6, 1e-3, 1.0, 1e2, 1e4), (0.0, 3.0)):
+        if dtype == torch.float16 and scale == 1e-6:
+            offset *= 1e-6  # beside 3, float16 has no step as small
+        x = draw((2000, 512), dtype, 2, scale, scale * offset)
+        dy = draw((2000, 384), dtype, 3, min(1e3, 1e-2 / scale))
+        check_dw(dy, quantize_pack(x, bits, 256), path)
+
+
+def test_dw_of_leading_axes_and_strides():
+    x, dy = draw((4, 50, 128)), draw((50, 4, 72), seed=1).transpose(0, 1)
+    check_dw(dy, quantize_pack(x, 2, 128))
+    assert torch.equal(
+        dequant_gemm_dw(dy, quantize_pack(x, 2)), dequant_gemm_dw(dy.contiguous(), quantize_pack(x, 2))
+    )
+
+
+def test_dw_of_tensors_without_alignment():
+    """Views whose first element is at no multiple of 16 bytes."""
+    dy = draw((300 * 72 + 1,), seed=1)[1:].view(300, 72)
+    packed = quantize_pack(draw((300, 128)), 2, 128)
+    assert dy.data_ptr() % 16 and dy.is_contiguous()
+    check_dw(dy, packed)
+
+
+def test_dw_of_nothing():
+    for x_shape, cout in (((0, 8), 4), ((8, 0), 4), ((8, 4), 0)):
+        dw = dequant_gemm_dw(draw((x_shape[0], cout)), quantize_pack(draw(x_shape), 2))
+        assert dw.shape == (cout, x_shape[1]) and (dw == 0).all()
+
+
+@paths
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_poisoned_group_spoils_its_own_columns_alone(bad, path):
+    x, dy = draw((3000, 512)), draw((3000, 136), seed=1)
+    clean = PATHS[path](dy, quantize_pack(x, 2, 128))
+    x[1700, 200] = bad
+    got = PATHS[path](dy, quantize_pack(x, 2, 128))
+    assert got[:, 128:256].isnan().all()
+    got[:, 128:256] = clean[:, 128:256]
+    assert torch.equal(got, clean)
+
+
+def check_repeats(call):
+    """The same bits, REPEATS times."""
+    first = call()
+    differ = torch.zeros((), dtype=torch.int64, device="cuda")
+    for _ in range(REPEATS):
+        differ += (call() != first).any()
+    assert first.isfinite().all() and differ == 0, f"{int(differ)} of {REPEATS} runs differ"
+
+
+# K, COUT, CIN, group: tiles of 128 and less, ragged ones, many and few splits
+REPEATED = [(8192, 768, 768, 256), (2500, 200, 136, 136), (300, 264, 512, 128)]
+
+
+@bits_of_a_code
+@paths
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("shape", REPEATED, ids=str)
+def test_dw_is_bitwise_repeatable(shape, dtype, path, bits):
+    rows, cout, cin, group = shape
+    for scale in (1e-3, 1.0, 1e2):
+        dy, x = draw((rows, cout), dtype, 1, 1e-1), draw((rows, cin), dtype, 2, scale, scale)
+        packed = quantize_pack(x, bits, group)
+        check_repeats(lambda dy=dy, packed=packed: PATHS[path](dy, packed))
+
+
+def test_dw_in_float32_is_bitwise_repeatable():
+    dy, packed = draw((2500, 200), torch.float32, 1), quantize_pack(draw((2500, 136), torch.float32), 4, 64)
+    check_repeats(lambda: dequant_gemm_dw(dy, packed))
+
+
+@bits_of_a_code
+@paths
+def test_dw_makes_no_dequantised_copy(path, bits):
+    dy, packed = draw((100864, 768), seed=1), quantize_pack(draw((100864, 768)), bits, 256)
+    PATHS[path](dy, packed)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    PATHS[path](dy, packed)
+    extra = torch.cuda.max_memory_allocated() - before
+    assert extra < dy.nbytes // 3, f"{extra / 1e6:.1f} MB beside x^'s {dy.nbytes / 1e6:.1f} MB"
+
+
+# ---- the forward
+
+
+def check_forward(x, packed):
+    weight = dequantize(packed)
+    got = dequant_gemm(x, packed)
+    assert got.dtype == x.dtype
+    check_accuracy(got, x @ weight.t(), x.double() @ weight.double().t())
+
+
+# M, N, K, group
+FORWARD_SHAPES = [
+    (1, 4096, 4096, 256), (3, 4096, 4096, 64), (16, 4096, 4096, 128), (17, 4096, 4096, 256),
+    (5, 1000, 1000, 32), (16, 130, 520, 520), (1, 1, 1, 1), (2, 33, 4100, 100), (9, 64, 8192, 8192),
+    (128, 512, 768, 256), (300, 257, 130, 64),
+]  # fmt: skip
+
+
+@bits_of_a_code
+@dtypes
+@pytest.mark.parametrize("shape", FORWARD_SHAPES, ids=str)
+def test_forward_in_every_shape(shape, dtype, bits):
+    rows, features, columns, group = shape
+    weight = draw((features, columns), dtype, 1, 0.02, 0.01)
+    check_forward(draw((rows, columns), dtype, 2), quantize_pack(weight, bits, group))
+
+
+@bits_of_a_code
+@pytest.mark.parametrize("rows", [4, 40])
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_forward_over_scales_and_offsets(dtype, rows, bits):
+    for scale, offset in itertools.product((1e-6, 1e-3, 1.0, 1e2, 1e4), (0.0, 3.0)):
+        weight = draw((1024, 1024), dtype, 1, scale, scale * offset)
+        check_forward(draw((rows, 1024), dtype, 2, min(1e3, 1e-2 / scale)), quantize_pack(weight, bits, 128))
+
+
+@bits_of_a_code
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("rows", [1, 16, 64])
+def test_forward_is_bitwise_repeatable(rows, dtype, bits):
+    for scale in (1e-3, 1.0, 1e2):
+        packed = quantize_pack(draw((4096, 4096), dtype, 1, scale), bits, 256)
+        x = draw((rows, 4096), dtype, 2, 1e-1)
+        check_repeats(lambda x=x, packed=packed: dequant_gemm(x, packed))
+
+
+@pytest.mark.parametrize("rows", [4, 40])
+def test_a_poisoned_row_of_the_weight_spoils_its_own_feature_alone(rows):
+    weight, x = draw((200, 512)), draw((rows, 512), seed=1)
+    clean = dequant_gemm(x, quantize_pack(weight, 4, 128))
+    weight[70, 300] = float("nan")
+    got = dequant_gemm(x, quantize_pack(weight, 4, 128))
+    assert got[:, 70].isnan().all()
+    got[:, 70] = clean[:, 70]
+    assert torch.equal(got, clean)
+
+
+def test_forward_makes_no_dequantised_copy():
+    packed = quantize_pack(draw((4096, 4096)), 4, 256)
+    for rows in (1, 16, 64):
+        x = draw((rows, 4096), seed=1)
+        dequant_gemm(x, packed)
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        dequant_gemm(x, packed)
+        assert torch.cuda.max_memory_allocated() - before < 4096 * 4096 * 2 // 3
+
+
+# ---- the operators that torch knows
+
+
+def test_opcheck_of_every_operator():
+    packed, dy = quantize_pack(draw((100, 304)), 2, 128), draw((100, 40), seed=1)
+    torch.library.opcheck(module._dequant_gemm_dw, (dy, packed.words, packed.params, 2, 128))
+    x = draw((3, 304), seed=2).requires_grad_()
+    torch.library.opcheck(module._dequant_gemm, (x, packed.words, packed.params, 2, 128, 100))
+
+
+def test_compiles_as_one_graph():
+    def both(x, dy, weight):
+        return dequant_gemm_dw(dy, quantize_pack(x, 4, 128)), dequant_gemm(x, quantize_pack(weight, 4, 128))
+
+    inputs = draw((2, 128, 256)), draw((2, 128, 136), seed=1), draw((136, 256), seed=2)
+    compiled = torch.compile(both, fullgraph=True)
+    for got, want in zip(compiled(*inputs), both(*inputs), strict=True):
+        assert torch.equal(got, want)
+
+
+def test_in_a_cuda_graph():
+    packed, dy = quantize_pack(draw((2000, 256)), 2, 256), draw((2000, 136), seed=1)
+    weight, x = quantize_pack(draw((512, 256)), 4, 256), draw((4, 256), seed=2)
+    want = dequant_gemm_dw(dy, packed), dequant_gemm(x, weight)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        got = dequant_gemm_dw(dy, packed), dequant_gemm(x, weight)
+    for _ in range(3):
+        graph.replay()
+        assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+
+
+def test_two_devices_are_refused():
+    packed = quantize_pack(draw((8, 8)), 2)
+    with pytest.raises(ValueError, match="dy is on cpu, allowed is the device of packed, cuda:0"):
+        dequant_gemm_dw(draw((8, 8)).cpu(), packed)
+    with pytest.raises(ValueError, match="x is on cpu, allowed is the device of packed_weight, cuda:0"):
+        dequant_gemm(draw((8, 8)).cpu(), packed)
