@@ -1,4 +1,4 @@
-"""Codes of 1, 2, 4 or 8 bits, packed along rows into 16-bit words.
+"""Codes of 1, 2, 4 or 8 bits, packed down the columns into 16-bit words.
 
 The format. A matrix of codes [K, C] is cut into blocks of ``16 · (16 / bits)`` rows. In a block, word
 ``[r, c]`` of 16 holds column ``c`` of the rows ``r, r + 16, r + 32, ...``: bits ``j·bits`` and up are

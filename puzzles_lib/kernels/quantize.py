@@ -1,4 +1,4 @@
-"""Group-wise affine quantisation of activations to 1, 2, 4 or 8 bits, packed along rows.
+"""Group-wise affine quantisation of activations to 1, 2, 4 or 8 bits, packed down the columns.
 
 A matrix x [K, C] is quantised in groups of ``group_size`` neighbouring columns of one row. A group
 keeps its minimum and a scale, and for each element a code:
@@ -8,7 +8,7 @@ keeps its minimum and a scale, and for each element a code:
     x^      = min + code · scale, rounded once
 
 Codes are computed from the *stored* minimum and scale. Words are those of `puzzles_lib.kernels.bitpack`:
-blocks of 16 · (16 / bits) rows, packed along the rows, so that a matrix multiplication that walks K
+blocks of 16 · (16 / bits) rows, packed down the columns, so that a matrix multiplication that walks K
 unpacks them without passing a value between threads.
 """
 

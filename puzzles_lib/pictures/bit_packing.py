@@ -147,7 +147,7 @@ def spread(codes: tuple[int, ...] = (5, 0, 15, 9, 2, 7, 1, 12), BITS: int = 4) -
     )
 
 
-def along_rows(bits: int = 2) -> Picture:
+def down_a_column(bits: int = 2) -> Picture:
     """The production format: one 16-bit word from eight rows of one column."""
     fields = 16 // bits
     figure, ax = new_sheet(24, fields + 3.0)
@@ -172,7 +172,7 @@ def along_rows(bits: int = 2) -> Picture:
     rows = ", ".join(str(16 * j + r) for j in range(fields))
     return Picture(
         figure,
-        f"Packing along rows, {bits} bits a code. Column {column} of the rows {rows}, each 16 below the "
+        f"Packing down a column, {bits} bits a code. Column {column} of the rows {rows}, each 16 below the "
         f"last, becomes one 16-bit word: row 16 j + {r} is field j, bits {bits} j and up; the last reaches "
         f"the sign bit. So a block of {16 * fields} rows becomes 16 rows of words, as wide as before.",
     )
@@ -182,4 +182,4 @@ def _name(ax, x: float, y: float, text: str) -> None:
     ax.text(x, y, text, ha="right", va="center", fontsize=10, color=INK, family="monospace")
 
 
-__all__ = ["along_rows", "pack", "rulers", "spread", "sum_of_fields", "tile"]
+__all__ = ["down_a_column", "pack", "rulers", "spread", "sum_of_fields", "tile"]

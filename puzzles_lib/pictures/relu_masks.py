@@ -109,13 +109,15 @@ def bandwidth(rows: Sequence[Mapping[str, object]], about: str) -> Picture:
             y += 1
             color = PALETTE[2] if name == path else PALETTE[4]
             ax.barh(y, share, color=color, edgecolor=INK, linewidth=0.8, height=0.8)
-            ax.text(share - 1, y, f"{share:.0f}%", ha="right", va="center", fontsize=9, color=INK)
+            right = max(share, 100.0) if share > 90 else share  # clear of the dashed line
+            ax.text(right + 1, y, f"{share:.0f}%", ha="left", va="center", fontsize=9, color=INK)
             places.append(y)
             names.append("this kernel" if name == path else name)
         y += 1.3
         told.append(f"{path}, {case}: " + ", ".join(f"{name} {share:.0f}%" for name, share in shares.items()))
     ax.axvline(100, color=INK, linestyle="--", linewidth=1)
     ax.set_yticks(places, names, fontsize=9)
+    ax.set_xlim(0, 112)
     ax.set_ylim(y - 0.6, -0.8)
     ax.set_xlabel("speed, in % of a copy of as many bytes (dashed)\n" + about, fontsize=9)
     ax.spines[["top", "right"]].set_visible(False)

@@ -37,14 +37,19 @@ def no_sign_bit(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
     return torch.randint(2**31, shape, generator=generator).to(dtype)
 
 
-def pack_bits(codes: UInt8[Tensor, "M N"], BITS: int) -> Int32[Tensor, " M (N*BITS+31)//32"]:
-    """words[m, w] = sum over i of codes[m, w · F + i] · 2^(BITS · i), F = 32 // BITS, as an int32
+def pack_bits(
+    codes: UInt8[Tensor, "M N"],
+    BITS: int,
+) -> Int32[Tensor, " M (N*BITS+31)//32"]:
+    """words[m, w] = sum over i of codes[m, w · F + i] · 2^(BITS · i), as an int32
 
-    Field i of a word is its bits BITS · i to BITS · (i + 1) - 1. BITS is 1, 2, 4 or 8, and every
-    code is below 2^BITS. Where a row ends within a word, the fields past its end are 0.
+    F is 32 // BITS. Field i of a word is its bits BITS · i to BITS · (i + 1) - 1.
+    BITS is 1, 2, 4 or 8, and every code is below 2^BITS. Where a row ends within a word,
+    the fields past its end are 0.
     """
     fields = 32 // BITS
-    padded = torch.nn.functional.pad(codes, (0, -codes.shape[1] % fields)).int()  # [M, W · F]
+    spare = -codes.shape[1] % fields
+    padded = torch.nn.functional.pad(codes, (0, spare)).int()  # [M, W · F]
     shifts = BITS * torch.arange(fields, dtype=torch.int32)
     return (padded.unflatten(1, (-1, fields)) << shifts).sum(2, dtype=torch.int32)
 
@@ -75,7 +80,11 @@ PACK_BITS = Puzzle(
 )
 
 
-def unpack_bits(words: Int32[Tensor, " M (N*BITS+31)//32"], N: int, BITS: int) -> UInt8[Tensor, "M N"]:
+def unpack_bits(
+    words: Int32[Tensor, " M (N*BITS+31)//32"],
+    N: int,
+    BITS: int,
+) -> UInt8[Tensor, "M N"]:
     """codes[m, n] = field n % F of words[m, n // F], F = 32 // BITS
 
     The words of puzzle 13, but the fields past the end of a row may hold anything.

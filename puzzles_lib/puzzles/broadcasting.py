@@ -9,8 +9,11 @@ from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.puzzles.chapter import Chapter
 
 
-def outer_add(x: Float32[Tensor, " N"], y: Float32[Tensor, " M"]) -> Float32[Tensor, "M N"]:
-    """z[m, n] = x[n] + y[m], where one block holds everything: M <= BLOCK_M, N <= BLOCK_N"""
+def outer_add(
+    x: Float32[Tensor, " N"],
+    y: Float32[Tensor, " M"],
+) -> Float32[Tensor, "M N"]:
+    """z[m, n] = x[n] + y[m]; one block holds everything: M <= BLOCK_M, N <= BLOCK_N"""
     return x[None, :] + y[:, None]
 
 
@@ -29,7 +32,10 @@ OUTER_ADD = Puzzle(
 )
 
 
-def outer_add_blocks(x: Float32[Tensor, " N"], y: Float32[Tensor, " M"]) -> Float32[Tensor, "M N"]:
+def outer_add_blocks(
+    x: Float32[Tensor, " N"],
+    y: Float32[Tensor, " M"],
+) -> Float32[Tensor, "M N"]:
     """z[m, n] = x[n] + y[m], for any M and N"""
     return x[None, :] + y[:, None]
 

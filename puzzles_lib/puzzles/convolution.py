@@ -10,13 +10,17 @@ from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.puzzles.chapter import Chapter
 
 
-def conv2d(x: Float32[Tensor, "N H W"], w: Float32[Tensor, "KH KW"]) -> Float32[Tensor, "N H W"]:
+def conv2d(
+    x: Float32[Tensor, "N H W"],
+    w: Float32[Tensor, "KH KW"],
+) -> Float32[Tensor, "N H W"]:
     """z[n, i, j] = Σ_{a, b} w[a, b] · x[n, i + a, j + b]
 
     x is zero right of its last column and below its last row.
     """
     KH, KW = w.shape
-    padded = torch.nn.functional.pad(x, (0, KW - 1, 0, KH - 1))  # [N, H + KH - 1, W + KW - 1]
+    # [N, H + KH - 1, W + KW - 1]
+    padded = torch.nn.functional.pad(x, (0, KW - 1, 0, KH - 1))
     windows = padded.unfold(1, KH, 1).unfold(2, KW, 1)  # [N, H, W, KH, KW]
     return (windows * w).sum(dim=(3, 4))
 

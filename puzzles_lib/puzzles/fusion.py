@@ -20,7 +20,10 @@ def huge(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator)
     return (1e25 * torch.randn(shape, generator=generator)).to(dtype)
 
 
-def mul_relu(x: Float32[Tensor, " N"], y: Float32[Tensor, " M"]) -> Float32[Tensor, "M N"]:
+def mul_relu(
+    x: Float32[Tensor, " N"],
+    y: Float32[Tensor, " M"],
+) -> Float32[Tensor, "M N"]:
     """z[m, n] = max(x[n] * y[m], 0)"""
     return torch.relu(x[None, :] * y[:, None])
 
@@ -43,7 +46,10 @@ MUL_RELU = Puzzle(
 def mul_relu_backward(
     x: Float32[Tensor, "M N"], y: Float32[Tensor, " M"], dz: Float32[Tensor, "M N"]
 ) -> Float32[Tensor, "M N"]:
-    """dx[m, n] = dz[m, n] * y[m] where x[m, n] * y[m] > 0, else 0: the gradient of relu(x * y)"""
+    """dx[m, n] = dz[m, n] * y[m] where x[m, n] * y[m] > 0, else 0
+
+    The gradient of relu(x * y).
+    """
     return torch.where(x * y[:, None] > 0, dz * y[:, None], 0)
 
 

@@ -21,7 +21,10 @@ def ones(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator)
     return torch.ones(shape, dtype=dtype)
 
 
-def batched_matmul(x: Float16[Tensor, "B M K"], y: Float16[Tensor, "B K N"]) -> Float16[Tensor, "B M N"]:
+def batched_matmul(
+    x: Float16[Tensor, "B M K"],
+    y: Float16[Tensor, "B K N"],
+) -> Float16[Tensor, "B M N"]:
     """z[b, m, n] = sum over k of x[b, m, k] · y[b, k, n]
 
     Sums run in float32 and are rounded to float16 once, at the end.

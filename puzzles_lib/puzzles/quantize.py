@@ -22,15 +22,15 @@ def quantize_pack(
     BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
     BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
 ]:
-    """words, scale, minimum: per row, group g holds n = g · GROUP to g · GROUP + GROUP - 1
+    """words, scale, minimum; group g of a row holds its n with n // GROUP = g
 
     scale[m, g] = (max - min) / (2^BITS - 1) rounded to bfloat16, or 1 where max = min.
-    code[m, n] = (x[m, n] - minimum[m, g]) / scale[m, g] with the scale as stored, rounded half to
-    even, at most 2^BITS - 1. The words are those of puzzle 13.
-    GROUP is a power of two and a multiple of 32 // BITS; the last group of a row may be shorter.
+    code[m, n] = (x[m, n] - minimum[m, g]) / scale[m, g] with the scale as stored,
+    rounded half to even, at most 2^BITS - 1. The words are those of puzzle 13.
+    GROUP is a power of two and a multiple of 32 // BITS. A row's last group may be short.
     """
     x = x.bfloat16().double()  # bfloat16 values, exact arithmetic
-    last = x[:, -1:].expand(-1, -x.shape[1] % GROUP)  # a value again: same minimum, same maximum
+    last = x[:, -1:].expand(-1, -x.shape[1] % GROUP)  # changes no minimum, no maximum
     groups = torch.cat([x, last], 1).unflatten(1, (-1, GROUP))  # [M, G, GROUP]
     minimum, maximum = groups.aminmax(dim=2)  # [M, G]
     scale = ((maximum - minimum) / (2**BITS - 1)).bfloat16()

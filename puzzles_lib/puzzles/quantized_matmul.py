@@ -16,9 +16,10 @@ def quantized_matmul(
     offset: Int32[Tensor, " M (K//GROUP+7)//8"],
     activation: Float32[Tensor, "K N"],
 ) -> Float32[Tensor, "M N"]:
-    """z[m, n] = sum over k of scale[m, g] · (w[m, k] - o[m, g]) · activation[k, n], g = k // GROUP
+    """z[m, n] = sum over k of scale[m, g] · (w[m, k] - o[m, g]) · activation[k, n]
 
-    w[m, k] is field k % 8 of weight[m, k // 8], o[m, g] is field g % 8 of offset[m, g // 8].
+    g is k // GROUP; w[m, k] is field k % 8 of weight[m, k // 8], and o[m, g] is field
+    g % 8 of offset[m, g // 8].
     Field i of an int32 word is its bits 4i to 4i + 3, read as a number from 0 to 15.
     K is a multiple of 8 and of GROUP.
     """

@@ -27,13 +27,14 @@ def positive(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Genera
 def relu_pack(
     x: BFloat16[Tensor, "M N"],
 ) -> tuple[BFloat16[Tensor, "M N"], Int32[Tensor, " M (N+31)//32"]]:
-    """y[m, n] = relu(x[m, n]); bit n % 32 of mask[m, n // 32] says whether its gradient passes
+    """y[m, n] = relu(x[m, n]); bit n % 32 of mask[m, n // 32]: does its gradient pass?
 
-    It passes where x > 0 and, as in torch, where x is NaN; relu(NaN) is NaN. Bits past the end of a
-    row are 0.
+    It passes where x > 0 and, as in torch, where x is NaN; relu(NaN) is NaN. Bits past
+    the end of a row are 0.
     """
     passes = ~(x <= 0)
-    bits = torch.nn.functional.pad(passes.int(), (0, -x.shape[1] % 32)).unflatten(1, (-1, 32))
+    padded = torch.nn.functional.pad(passes.int(), (0, -x.shape[1] % 32))
+    bits = padded.unflatten(1, (-1, 32))  # [M, W, 32]
     mask = (bits << torch.arange(32, dtype=torch.int32)).sum(2, dtype=torch.int32)
     return torch.relu(x), mask
 
