@@ -1,4 +1,4 @@
-"""dW = dy^T @ x^ on Hopper GPUs, x^ unpacked in registers: faster than cuBLAS on a ready x^.
+"""dW = dy^T @ x^ on Hopper GPUs, x^ unpacked in registers: about as fast as cuBLAS on a ready x^.
 
 Written in Gluon, the language under Triton, where layouts, copies and waits are the author's. What makes
 it fast:
@@ -10,11 +10,13 @@ it fast:
 - Two codes are unpacked in three instructions, exactly (`_unpack_asm`), and scaled with one rounding.
 - wgmma runs behind: while it multiplies two operands, the threads unpack a third. A wgmma reads its operand's
   registers while it runs, so an operand is kept alive until `warpgroup_mma_wait` says that it is done.
-- Copies by TMA run STAGES - 1 steps ahead. Each of the four copies of a step asks for a barrier of all
-  threads: they are spread over four operands, so that the matrix unit has work meanwhile.
+- Copies by TMA run ahead: two steps for dy, one for words and params, which is what shared memory holds.
+  Each of them asks for barriers of all threads. They are spread over the operands of a step, so that the
+  matrix unit has work meanwhile.
 
-A step is 128 rows of K. Tiles are 128 columns of x by 256 of dy; K is split among programs until the
-multiprocessors are filled, and a second kernel adds the float32 sums of the splits, in order.
+A step is 128 rows of K: half a block of words, or several blocks. Tiles are 128 columns of x by
+256 of dy; K is split among programs until the multiprocessors are filled, and a second kernel adds the
+float32 sums of the splits, in order.
 """
 
 import torch
@@ -31,8 +33,12 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from puzzles_lib.kernels.bitpack import block_rows
+
 BLOCK_M, BLOCK_N, STEP = 128, 256, 128  # columns of x, columns of dy, rows of both
-SWIZZLED, PLAIN = gl.NVMMASharedLayout(128, 16), gl.NVMMASharedLayout(0, 16)
+DY_STAGES = tl.constexpr(3)  # steps of dy that shared memory holds
+WORD_STAGES = tl.constexpr(2)  # and of words and params
+SWIZZLED, PLAIN = gl.NVMMASharedLayout(128, 16), gl.NVMMASharedLayout(0, 16, rank=3)
 
 _barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier  # renamed in Triton 3.7
 
@@ -57,15 +63,16 @@ def launch(
     splits = choose_splits(tiles, steps, cin * cout, _multiprocessors(dy.device))
     out = torch.empty(cout, cin, device=dy.device, dtype=dy.dtype)
     sums = out if splits == 1 else torch.empty(splits, cout, cin, device=dy.device)
-    word_rows = max(16, 8 * bits)
-    stages = 2 if bits == 8 else 3  # as many as shared memory holds
+    parts = max(block_rows(bits) // STEP, 1)  # steps a block
+    blocks = max(STEP // block_rows(bits), 1)  # blocks a step
+    params = params.view(params.shape[0], -1, block_rows(bits))  # [groups, blocks · 2, rows of a block]
     with torch.cuda.device(dy.device):
         _dequant_gemm_dw_hopper_kernel[(tiles * splits,)](
             TensorDescriptor.from_tensor(dy, [STEP, BLOCK_N], SWIZZLED),
-            TensorDescriptor.from_tensor(words.view(-1, cin), [word_rows, BLOCK_M], SWIZZLED),
-            TensorDescriptor.from_tensor(params.view(params.shape[0], -1), [1, STEP], PLAIN),
+            TensorDescriptor.from_tensor(words.view(-1, cin), [blocks * 16, BLOCK_M], SWIZZLED),
+            TensorDescriptor.from_tensor(params, [1, blocks * 2, block_rows(bits) // parts], PLAIN),
             sums, steps, cin, cout, splits, group_size,
-            BITS=bits, STAGES=stages, num_warps=8,
+            BITS=bits, num_warps=8,
         )  # fmt: skip
         if splits > 1:
             _add_splits_kernel[(triton.cdiv(out.numel(), 512),)](
@@ -75,16 +82,16 @@ def launch(
 
 
 def choose_splits(tiles: int, steps: int, size: int, multiprocessors: int) -> int:
-    """Into how many parts to split K: at most one a step, none is empty.
+    """Into how many parts to split K: at most one a step, so that none is empty.
 
-    The unit is a step, 1.3 us on an H200. A program costs its steps and 4 more to begin and end; sums of
-    ``size`` floats are written and read at 4 TB/s, by a kernel that costs 2 steps to launch.
+    The estimate, in microseconds, is an H200's: a step takes a program 1.3, its beginning and end 5;
+    sums of ``size`` floats are written and read at 4 TB/s, by a kernel that takes 2.5 to launch.
     """
 
     def cost(splits: int) -> float:
         waves = -(-tiles * splits // multiprocessors)
-        adding = 2 + splits * size * 8 / 4e6 / 1.3 if splits > 1 else 0
-        return waves * (-(-steps // splits) + 4) + adding
+        adding = 2.5 + splits * size * 8 / 4e6 if splits > 1 else 0
+        return waves * (-(-steps // splits) * 1.3 + 5) + adding
 
     return min(range(1, min(steps, 64) + 1), key=cost)
 
@@ -124,46 +131,48 @@ def _unpack_asm(bits, field, half):
 
 @gluon.jit
 def _fetch(
-    part: gl.constexpr, dy, words, params, s_dy, s_words, s_params, ready, turn, step, m, n, group, wanted,
-    BITS: gl.constexpr, STAGES: gl.constexpr,
+    part: gl.constexpr, dy, words, params, s_dy, s_words, s_params, ready, turn, first, count, m, n, group,
+    BITS: gl.constexpr,
 ):  # fmt: skip
-    """Start the first, second, third or fourth copy of a step, if wanted."""
-    stage = turn % STAGES
-    bar = ready.index(stage)
+    """Start one of the three copies of a step, if there is such a step."""
+    PARTS: gl.constexpr = 256 // BITS // params.block_shape[2]  # of a block
+    step = first + turn
+    wanted = turn < count
+    bar = ready.index(turn % ready.shape[0])
     if part == 0:
-        mbarrier.expect(
-            bar, dy.block_type.nbytes + words.block_type.nbytes + 2 * params.block_type.nbytes, pred=wanted
-        )
-        tma.async_copy_global_to_shared(dy, [step * 128, n], bar, s_dy.index(stage), pred=wanted)
+        nbytes: gl.constexpr = dy.block_type.nbytes + words.block_type.nbytes + params.block_type.nbytes
+        mbarrier.expect(bar, nbytes, pred=wanted)
+        place = [step * dy.block_shape[0], n]
+        tma.async_copy_global_to_shared(dy, place, bar, s_dy.index(turn % s_dy.shape[0]), pred=wanted)
     elif part == 1:
-        row = step // 2 * 16 if BITS == 1 else step * (8 * BITS)
-        tma.async_copy_global_to_shared(words, [row, m], bar, s_words.index(stage), pred=wanted)
-    else:  # 128 params, and 128 more: scales and minima, in turn as the blocks have them
-        start = step // 2 * 512 + step % 2 * 128 if BITS == 1 else step * 256
-        start += (part - 2) * (256 if BITS == 1 else 128)
-        target = s_params.index(2 * stage + part - 2)
-        tma.async_copy_global_to_shared(params, [group, start], bar, target, pred=wanted)
+        place = [step // PARTS * words.block_shape[0], m]
+        tma.async_copy_global_to_shared(
+            words, place, bar, s_words.index(turn % s_words.shape[0]), pred=wanted
+        )
+    elif part == 2:
+        place = [group, step // PARTS * params.block_shape[1], step % PARTS * params.block_shape[2]]
+        tma.async_copy_global_to_shared(
+            params, place, bar, s_params.index(turn % s_params.shape[0]), pred=wanted
+        )
 
 
 @gluon.jit
-def _load_param(
-    s_params, stage, j: gl.constexpr, which: gl.constexpr, FIELDS: gl.constexpr, layout: gl.constexpr
-):
-    """Scales (which 0) or minima (1) of operand j, [1, 16]. A block has all of its scales, then all minima."""
-    place: gl.constexpr = 16 * (FIELDS * (j // FIELDS * 2 + which) + j % FIELDS)
-    half = s_params.index(2 * stage + place // 128).reshape([128])
-    return half.slice(place % 128, 16).load(layout).expand_dims(0)
+def _load_param(params, place: gl.constexpr, layout: gl.constexpr):
+    """Sixteen params, [1, 16]."""
+    return params.slice(place, 16).load(layout).expand_dims(0)
 
 
 @gluon.jit
 def _dequant_gemm_dw_hopper_kernel(
     dy, words, params_desc, out_ptr, steps, CIN, COUT, splits, group_size,
-    BITS: gl.constexpr, STAGES: gl.constexpr,
+    BITS: gl.constexpr,
 ):  # fmt: skip
     """A tile of dW^T from the steps of one split."""
     BLOCK_M: gl.constexpr = words.block_shape[1]
     BLOCK_N: gl.constexpr = dy.block_shape[1]
-    FIELDS: gl.constexpr = min(16 // BITS, 8)  # of a word, in one step
+    OPERANDS: gl.constexpr = dy.block_shape[0] // 16  # of a step
+    FIELDS: gl.constexpr = min(16 // BITS, OPERANDS)  # of a word, in a step
+    PARTS: gl.constexpr = 16 // BITS // FIELDS  # steps a block
     HALF: gl.constexpr = dy.dtype == gl.float16
     mma: gl.constexpr = gl.NVMMADistributedLayout(
         version=[3, 0], warps_per_cta=[gl.num_warps(), 1], instr_shape=[16, BLOCK_N, 16]
@@ -171,11 +180,13 @@ def _dequant_gemm_dw_hopper_kernel(
     operand: gl.constexpr = gl.DotOperandLayout(0, mma, k_width=2)
     along_k: gl.constexpr = gl.SliceLayout(0, operand)
 
-    s_dy = gl.allocate_shared_memory(dy.dtype, [STAGES] + dy.block_shape, dy.layout)
-    s_words = gl.allocate_shared_memory(words.dtype, [STAGES] + words.block_shape, words.layout)
-    s_params = gl.allocate_shared_memory(dy.dtype, [2 * STAGES] + params_desc.block_shape, params_desc.layout)
-    ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    for i in gl.static_range(STAGES):
+    s_dy = gl.allocate_shared_memory(dy.dtype, [DY_STAGES] + dy.block_shape, dy.layout)
+    s_words = gl.allocate_shared_memory(words.dtype, [WORD_STAGES] + words.block_shape, words.layout)
+    s_params = gl.allocate_shared_memory(
+        dy.dtype, [WORD_STAGES] + params_desc.block_shape, params_desc.layout
+    )
+    ready = gl.allocate_shared_memory(gl.int64, [DY_STAGES, 1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(DY_STAGES):
         mbarrier.init(ready.index(i), count=1)
 
     tiles_m = gl.cdiv(CIN, BLOCK_M)
@@ -187,42 +198,47 @@ def _dequant_gemm_dw_hopper_kernel(
     first = steps * split // splits
     count = gl.maximum(steps * (split + 1) // splits - first, 1)  # where ptxas sees none, wgmma has to wait
 
-    for i in gl.static_range(STAGES - 1):
-        for part in gl.static_range(4):
-            _fetch(
-                part, dy, words, params_desc, s_dy, s_words, s_params, ready, i, first + i, m, n,
-                group, i < count, BITS, STAGES,
-            )  # fmt: skip
+    copies = (dy, words, params_desc, s_dy, s_words, s_params, ready)
+    for i in gl.static_range(DY_STAGES - 1):
+        _fetch(0, *copies, i, first, count, m, n, group, BITS)
+        if i < WORD_STAGES - 1:
+            _fetch(1, *copies, i, first, count, m, n, group, BITS)
+            _fetch(2, *copies, i, first, count, m, n, group, BITS)
     acc = warpgroup_mma_init(gl.full([BLOCK_M, BLOCK_N], 0.0, gl.float32, mma))
     last = gl.full([BLOCK_M, 16], 0.0, dy.dtype, operand)
     last_but_one = last
     for turn in range(count):
         step = first + turn
-        stage = turn % STAGES
-        mbarrier.wait(ready.index(stage), turn // STAGES & 1)
-        for j in gl.static_range(8):
+        mbarrier.wait(ready.index(turn % DY_STAGES), turn // DY_STAGES & 1)
+        dy_rows = s_dy.index(turn % DY_STAGES)
+        words_blocks = s_words.index(turn % WORD_STAGES)
+        params = s_params.index(turn % WORD_STAGES).reshape([32 * OPERANDS])
+        for j in gl.static_range(OPERANDS):
             if j % FIELDS == 0:  # [BLOCK_M, 16] words, transposed as they are loaded
-                word = s_words.index(stage).slice(16 * (j // FIELDS), 16).permute([1, 0]).load(operand)
-                if BITS == 1:  # a block is two steps: the second one wants the upper half of the fields
-                    word = _shift_right(word, step % 2 * 8)
-            scale = _load_param(s_params, stage, j, 0, FIELDS, along_k)
-            minimum = _load_param(s_params, stage, j, 1, FIELDS, along_k)
+                word = words_blocks.slice(16 * (j // FIELDS), 16).permute([1, 0]).load(operand)
+                if PARTS > 1:
+                    word = _shift_right(word, step % PARTS * (FIELDS * BITS))
+            # of a block, FIELDS times 16 scales and as many minima
+            scale = _load_param(params, 16 * (j // FIELDS * 2 * FIELDS + j % FIELDS), along_k)
+            minimum = _load_param(params, 16 * ((j // FIELDS * 2 + 1) * FIELDS + j % FIELDS), along_k)
             x = gl.inline_asm_elementwise(
                 _unpack_asm(BITS, j % FIELDS, HALF), "=r,r,r,r",
                 [word, gl.broadcast(scale, word)[0], gl.broadcast(minimum, word)[0]],
                 dtype=dy.dtype, is_pure=True, pack=2,
             )  # fmt: skip
-            acc = warpgroup_mma(x, s_dy.index(stage).slice(16 * j, 16), acc, is_async=True)
+            acc = warpgroup_mma(x, dy_rows.slice(16 * j, 16), acc, is_async=True)
             warpgroup_mma_wait(2, deps=[last_but_one])
             last_but_one = last
             last = x
-            if j >= 4:
-                if j == 4:  # the step before is multiplied by now, in all warps: its stage is free
-                    _barrier()
-                _fetch(
-                    j - 4, dy, words, params_desc, s_dy, s_words, s_params, ready, turn + STAGES - 1,
-                    step + STAGES - 1, m, n, group, turn + STAGES - 1 < count, BITS, STAGES,
-                )  # fmt: skip
+            # At j = 0 every warp has unpacked the step before, at j = 2 multiplied it: its place is free.
+            if j == 0:
+                _barrier()
+                _fetch(1, *copies, turn + WORD_STAGES - 1, first, count, m, n, group, BITS)
+            if j == 1:
+                _fetch(2, *copies, turn + WORD_STAGES - 1, first, count, m, n, group, BITS)
+            if j == 4:
+                _barrier()
+                _fetch(0, *copies, turn + DY_STAGES - 1, first, count, m, n, group, BITS)
     acc, last, last_but_one = warpgroup_mma_wait(0, deps=[acc, last, last_but_one])
 
     offs_m = m + gl.arange(0, BLOCK_M, gl.SliceLayout(1, mma))[:, None]
