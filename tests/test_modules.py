@@ -1,0 +1,428 @@
+"""PackedLinear and PackedReLU on the CPU: what they compute, what they keep, where they work.
+
+On a GPU: test_modules_gpu.py.
+"""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint
+
+from puzzles_lib.kernels.bitpack import BITS
+from puzzles_lib.kernels.modules import PackedLinear, PackedReLU
+from puzzles_lib.kernels.quantize import dequantize, quantize_pack
+
+FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+bits_of_a_code = pytest.mark.parametrize("bits", BITS)
+dtypes = pytest.mark.parametrize("dtype", FLOATS, ids=str)
+
+
+def draw(shape, dtype=torch.float32, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def linear(columns=70, features=9, bits=4, group_size=32, dtype=torch.float32, bias=True):
+    torch.manual_seed(0)
+    return PackedLinear(columns, features, bias, dtype=dtype, bits=bits, group_size=group_size)
+
+
+def network(bits=4):
+    torch.manual_seed(0)
+    return nn.Sequential(
+        PackedLinear(70, 50, bits=bits, group_size=32), PackedReLU(), PackedLinear(50, 9, bits=bits)
+    )
+
+
+def gradients(call, x, parameters, seed=9):
+    """y, and the gradients of x and the parameters for a drawn gradient of y."""
+    wanted = [x.detach().requires_grad_(), *parameters]
+    for tensor in wanted:
+        tensor.grad = None
+    y = call(wanted[0])
+    y.backward(draw(y.shape, y.dtype, seed))
+    return y.detach(), *(tensor.grad for tensor in wanted)
+
+
+def through_the_dequantised(layer, x, seed=9):
+    """The same in float64, by formula: dW from x^, all else from x."""
+    weight = layer.weight.detach().double()
+    bias = None if layer.bias is None else layer.bias.detach().double()
+    x_hat = dequantize(quantize_pack(x, layer.bits, layer.group_size)).double()
+    dy = draw((*x.shape[:-1], layer.out_features), x.dtype, seed).double()
+    rows = dy.reshape(-1, layer.out_features)
+    found = [F.linear(x.double(), weight, bias), dy @ weight, rows.t() @ x_hat.reshape(-1, x.shape[-1])]
+    return found if bias is None else [*found, rows.sum(0)]
+
+
+def saved_by(call):
+    """What autograd keeps while a call runs: shapes and dtypes."""
+    kept = []
+
+    def pack(tensor):
+        kept.append(tensor)
+        return tensor
+
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        call()
+    return [(tuple(t.shape), t.dtype) for t in kept]
+
+
+def near(got, want, dtype):
+    eps = torch.finfo(dtype).eps
+    return torch.allclose(got.double(), want, rtol=2 * eps, atol=4 * eps * float(want.abs().max()))
+
+
+# ---- what is computed
+
+
+@bits_of_a_code
+@dtypes
+@pytest.mark.parametrize("shape", [(33, 70), (2, 3, 70), (70,), (1, 70)], ids=str)
+@pytest.mark.parametrize("bias", [True, False])
+def test_gradients_are_those_of_the_dequantised_input(bias, shape, dtype, bits):
+    layer, x = linear(bits=bits, dtype=dtype, bias=bias), draw(shape, dtype)
+    got = gradients(layer, x, layer.parameters())
+    for value, want in zip(got, through_the_dequantised(layer, x), strict=True):
+        assert value.dtype == dtype and value.shape == want.shape and near(value, want, dtype)
+
+
+@bits_of_a_code
+def test_gradients_by_finite_differences(bits):
+    """Of the loss <y, dy>, with x on levels that the codes hold exactly, so that x^ is x.
+
+    The loss is linear in the weight, in the bias and in x: a difference over a step of 1 is exact.
+    """
+    levels = torch.randint(0, 2**bits, (6, 8), generator=torch.Generator().manual_seed(1)).float()
+    levels[:, 0], levels[:, 1] = 0, 2**bits - 1
+    x, layer = levels - 1, linear(8, 3, bits, 8)
+    dy = draw((6, 3), seed=9).double()
+    _, *found = gradients(layer, x, layer.parameters())
+    points = [x.double(), *(p.detach().double() for p in layer.parameters())]
+
+    def loss():
+        return float((F.linear(*points) * dy).sum())
+
+    base = loss()
+    for point, gradient in zip(points, found, strict=True):
+        for place in range(point.numel()):
+            point.view(-1)[place] += 1
+            assert loss() - base == pytest.approx(float(gradient.view(-1)[place]), rel=1e-4, abs=1e-4)
+            point.view(-1)[place] -= 1
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_the_forward_is_that_of_nn_linear_to_the_bit(dtype):
+    layer, x = linear(dtype=dtype), draw((33, 70), dtype)
+    assert torch.equal(layer(x), F.linear(x, layer.weight, layer.bias))
+
+
+def test_dx_and_db_are_exact_and_dw_is_not():
+    """Only the weight's gradient pays for the codes, the less the more bits there are."""
+    errors = []
+    for bits in BITS:
+        layer, x = linear(bits=bits), draw((200, 70))
+        got = gradients(layer, x, layer.parameters())
+        want = gradients(lambda x, layer=layer: F.linear(x, layer.weight, layer.bias), x, layer.parameters())
+        for value, exact in zip(got[:2] + got[3:], want[:2] + want[3:], strict=True):
+            assert torch.allclose(value, exact, rtol=1e-5, atol=1e-5)
+        errors.append(float((got[2] - want[2]).norm() / want[2].norm()))
+    assert errors == sorted(errors, reverse=True) and errors[0] > 0.1 and 0 < errors[-1] < 0.01
+
+
+@dtypes
+@pytest.mark.parametrize("shape", [(33, 70), (2, 3, 5), (7,), (0, 4)], ids=str)
+def test_relu_is_that_of_torch_to_the_bit(shape, dtype):
+    x = draw(shape, dtype)
+    x.view(-1)[::3] = 0.0
+    got, want = gradients(PackedReLU(), x, []), gradients(F.relu, x, [])
+    assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+
+
+def test_nan_reaches_what_it_reaches_in_torch():
+    x = draw((20, 64))
+    x[3, 40] = float("nan")
+    layer = linear(64, 9)
+    _, dx, dw, _ = gradients(layer, x, layer.parameters())
+    assert dx.isfinite().all() and dw[:, 32:].isnan().all() and dw[:, :32].isfinite().all()
+
+
+@pytest.mark.parametrize("shape, features", [((0, 70), 9), ((4, 0), 9), ((4, 70), 0)])
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+def test_empty_sizes(shape, features):
+    layer = linear(shape[-1], features)
+    for value, want in zip(
+        gradients(layer, draw(shape), layer.parameters()),
+        gradients(lambda x: F.linear(x, layer.weight, layer.bias), draw(shape), layer.parameters()),
+        strict=True,
+    ):
+        assert torch.equal(value, want)
+
+
+def test_non_contiguous_inputs_and_gradients():
+    layer, x = linear(), draw((70, 5, 4)).permute(2, 1, 0)
+    dy = draw((9, 5, 4), seed=1).permute(2, 1, 0)
+    for call in (layer, lambda x: PackedReLU()(layer(x))):
+        found = []
+        for a, b in ((x, dy), (x.contiguous(), dy.contiguous())):
+            a = a.detach().requires_grad_()
+            found.append(torch.autograd.grad(call(a), [a, *layer.parameters()], b))
+        assert all(torch.allclose(a, b, rtol=1e-6, atol=1e-6) for a, b in zip(*found, strict=True))
+    expanded = torch.autograd.grad(layer(x).sum(), layer.weight)  # dy of strides 0
+    assert torch.allclose(expanded[0], torch.autograd.grad(layer(x), layer.weight, torch.ones(4, 5, 9))[0])
+
+
+def test_training_learns():
+    """A task that two layers can do, with 2 bits kept: the loss falls by more than ten times."""
+    net, x = network(bits=2), draw((128, 70))
+    target = torch.tanh(x @ draw((70, 9), seed=5) / 8)
+    optimiser = torch.optim.Adam(net.parameters(), lr=0.01)
+    losses = []
+    for _ in range(60):
+        loss = F.mse_loss(net(x), target)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 10
+
+
+# ---- what is kept
+
+
+@bits_of_a_code
+@dtypes
+def test_what_is_saved(dtype, bits):
+    """The codes, 2 numbers a group, and the weight itself, which is there anyway."""
+    layer, x = linear(512, 9, bits, 128, dtype), draw((256, 512), dtype).requires_grad_()
+    kept = []
+    with saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        y = layer(x)
+    words, params, weight = kept
+    assert weight is layer.weight
+    assert words.nbytes == 256 * 512 * bits // 8
+    assert params.nbytes == 256 * 4 * 2 * x.element_size()
+    assert words.untyped_storage().nbytes() == words.nbytes
+    assert params.untyped_storage().nbytes() == params.nbytes
+    y.sum().backward()
+
+
+def test_two_bits_save_as_promised():
+    x = draw((1024, 768), torch.bfloat16)
+    layer = linear(768, 8, 2, 256, torch.bfloat16)
+    kept = []
+    with saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        layer(x)
+    bits_an_element = 8 * sum(t.nbytes for t in kept if t is not layer.weight) / x.numel()
+    assert bits_an_element == 2.125
+
+
+@dtypes
+def test_relu_saves_one_bit_an_element(dtype):
+    x = draw((33, 70), dtype).requires_grad_()
+    assert saved_by(lambda: PackedReLU()(x)) == [((math.ceil(33 * 70 / 8),), torch.uint8)]
+
+
+def test_a_network_saves_no_activation():
+    net, x = network(), draw((128, 70))
+    shapes = [shape for shape, dtype in saved_by(lambda: net(x)) if dtype == torch.float32 and len(shape) < 4]
+    assert shapes == [(50, 70), (9, 50)]  # the weights
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_frozen_weight_saves_no_input(wanted):
+    layer, x = linear(), draw((33, 70)).requires_grad_(wanted)
+    layer.weight.requires_grad_(False)
+    assert (33, 70) not in [shape for shape, _ in saved_by(lambda: layer(x))]
+    assert not any(dtype == torch.int16 for _, dtype in saved_by(lambda: layer(x)))
+    dy = draw((33, 9), seed=1)
+    layer(x).backward(dy)
+    assert torch.allclose(layer.bias.grad, dy.sum(0), rtol=1e-5, atol=1e-5)
+    assert not wanted or torch.allclose(x.grad, dy @ layer.weight, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients_nothing_is_saved(mode):
+    net, x = network(), draw((33, 70))
+    with mode():
+        assert saved_by(lambda: net(x)) == []
+        y = net(x)
+    assert not y.requires_grad
+    assert saved_by(lambda: PackedReLU()(x)) == []
+    assert torch.equal(y, network()(x))
+
+
+# ---- where they work
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_autocast(dtype):
+    """As nn.Linear: computed and kept in the dtype of autocast, gradients in that of the parameters."""
+    layer, x = linear(), draw((33, 70)).requires_grad_()
+    kept = []
+    with torch.autocast("cpu", dtype), saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        y = layer(x)
+    with torch.autocast("cpu", dtype):
+        assert torch.equal(y, F.linear(x, layer.weight, layer.bias))
+    assert y.dtype == dtype
+    assert [t.dtype for t in kept] == [torch.int16, dtype, torch.float32] and kept[2] is layer.weight
+    dy = draw(y.shape, dtype, 9)
+    got = torch.autograd.grad(y, [x, *layer.parameters()], dy)
+    assert all(gradient.dtype == torch.float32 for gradient in got)
+    low = linear(dtype=dtype)
+    low.load_state_dict(layer.state_dict())
+    for value, want in zip(got, through_the_dequantised(low, x.detach().to(dtype))[1:], strict=True):
+        assert near(value, want, dtype)
+
+
+def test_autocast_around_backward_changes_nothing():
+    """A float32 forward has a float32 backward, whatever surrounds `backward`."""
+    layer, x = linear(), draw((33, 70)).requires_grad_()
+    dy = draw((33, 9), seed=1)
+    want = torch.autograd.grad(layer(x), [x, *layer.parameters()], dy)
+    y = layer(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = torch.autograd.grad(y, [x, *layer.parameters()], dy)
+    assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+
+
+def test_autocast_disabled_inside_autocast():
+    layer, x = linear(), draw((33, 70))
+    with torch.autocast("cpu", torch.bfloat16), torch.autocast("cpu", enabled=False):
+        assert torch.equal(layer(x), F.linear(x, layer.weight, layer.bias))
+
+
+def test_relu_under_autocast_keeps_the_dtype():
+    with torch.autocast("cpu", torch.bfloat16):
+        assert PackedReLU()(draw((4, 4)).requires_grad_()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiles_as_one_graph(dynamic, autocast, backend):
+    net = network()
+    torch.compiler.reset()
+    compiled = torch.compile(net, fullgraph=True, backend=backend, dynamic=dynamic)
+    for rows in (40, 41, 130) if dynamic else (40,):
+        x = draw((3, rows, 70))
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            got, want = (gradients(call, x, net.parameters()) for call in (compiled, net))
+        assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+    torch.compiler.reset()
+
+
+def test_compiled_it_saves_no_activation_either():
+    net, x = network(), draw((128, 70)).requires_grad_()
+    torch.compiler.reset()
+    compiled = torch.compile(net, fullgraph=True, backend="aot_eager")
+    shapes = [shape for shape, dtype in saved_by(lambda: compiled(x)) if dtype == torch.float32]
+    assert sorted(s for s in shapes if len(s) == 2) == [(9, 50), (50, 70)]
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_gradient_checkpointing(use_reentrant):
+    net, x = network(), draw((40, 70))
+    got = gradients(lambda x: checkpoint(net, x, use_reentrant=use_reentrant), x, net.parameters())
+    assert all(torch.equal(a, b) for a, b in zip(got, gradients(net, x, net.parameters()), strict=True))
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_checkpointing_keeps_the_input_alone(use_reentrant):
+    net, x = network(), draw((40, 70)).requires_grad_()
+    kept = saved_by(lambda: checkpoint(net, x, use_reentrant=use_reentrant))
+    assert not any(dtype in (torch.int16, torch.uint8) for _, dtype in kept)
+
+
+def test_checkpointing_under_autocast_and_compile():
+    net, x = network(), draw((40, 70))
+    with torch.autocast("cpu", torch.bfloat16):
+        want = gradients(net, x, net.parameters())
+        got = gradients(lambda x: checkpoint(net, x, use_reentrant=False), x, net.parameters())
+    assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+    torch.compiler.reset()
+    compiled = torch.compile(
+        lambda x: checkpoint(net, x, use_reentrant=False), fullgraph=True, backend="aot_eager"
+    )
+    got, want = (gradients(call, x, net.parameters()) for call in (compiled, net))
+    assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+    torch.compiler.reset()
+
+
+def test_gradients_accumulate_and_parameters_are_shared():
+    """One layer called twice, and one step after another."""
+    layer, a, b = linear(bits=8), draw((5, 70)), draw((6, 70), seed=1)
+    (layer(a).sum() + layer(b).sum()).backward()
+    want = sum(torch.autograd.grad(layer(x).sum(), layer.weight)[0] for x in (a, b))
+    assert torch.allclose(layer.weight.grad, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("module", [linear(), PackedReLU()], ids=["linear", "relu"])
+def test_gradients_of_gradients_are_refused(module):
+    x = draw((5, 70)).requires_grad_()
+    [dx] = torch.autograd.grad(module(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        dx.sum().backward()
+
+
+def test_a_weight_changed_before_backward_is_refused():
+    layer, x = linear(), draw((5, 70)).requires_grad_()
+    y = layer(x).sum()
+    with torch.no_grad():
+        layer.weight += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()
+
+
+# ---- in place of torch's
+
+
+def test_the_state_is_that_of_nn_linear():
+    layer, plain = linear(), nn.Linear(70, 9)
+    assert list(layer.state_dict()) == list(plain.state_dict()) == ["weight", "bias"]
+    plain.load_state_dict(layer.state_dict())
+    layer.load_state_dict(nn.Linear(70, 9).state_dict())
+    assert isinstance(layer, nn.Linear) and isinstance(PackedReLU(), nn.ReLU)
+    torch.manual_seed(3)
+    a = nn.Linear(70, 9).weight
+    torch.manual_seed(3)
+    assert torch.equal(PackedLinear(70, 9).weight, a)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_from_linear_takes_over_the_parameters(bias):
+    plain = nn.Linear(70, 9, bias, dtype=torch.bfloat16).eval()
+    plain.weight.requires_grad_(False)
+    layer = PackedLinear.from_linear(plain, bits=8, group_size=64)
+    assert layer.weight is plain.weight and layer.bias is plain.bias and not layer.training
+    assert (layer.bits, layer.group_size) == (8, 64) and not layer.weight.requires_grad
+    assert (layer.in_features, layer.out_features) == (70, 9)
+    assert dict(layer.named_parameters()).keys() == dict(plain.named_parameters()).keys()
+
+
+def test_how_they_show_themselves():
+    assert repr(linear()) == (
+        "PackedLinear(in_features=70, out_features=9, bias=True, bits=4, group_size=32)"
+    )
+    assert repr(PackedReLU()) == "PackedReLU()"
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match="^bits is 3, allowed are 1, 2, 4 and 8$"):
+        PackedLinear(4, 4, bits=3)
+    with pytest.raises(ValueError, match="^group_size is 0, allowed are integers from 1 up$"):
+        PackedLinear(4, 4, group_size=0)
+    with pytest.raises(TypeError, match="^linear is a ReLU, allowed is torch.nn.Linear$"):
+        PackedLinear.from_linear(nn.ReLU())
+    with pytest.raises(TypeError, match="^x is torch.float64, allowed are float32, float16 and bfloat16$"):
+        linear(dtype=torch.float64)(draw((4, 70), torch.float64))
+    with pytest.raises(TypeError, match="^x is torch.float64, allowed are"):
+        PackedReLU()(draw((4, 70), torch.float64).requires_grad_())
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied|size mismatch"):
+        linear()(draw((4, 71)))
+    with pytest.raises(RuntimeError, match="dtype"):
+        linear()(draw((4, 70), torch.bfloat16))
