@@ -14,8 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import triton
 from torch import nn
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
 
+from puzzles_lib.interpreter import run
 from puzzles_lib.kernels import q8_linear as module
 from puzzles_lib.kernels.q8_linear import MAX_K, Q8Linear, q8_linear, quantize_rows, swap_linears
 from puzzles_lib.kernels.quantized_hook import override_linear_dynamic
@@ -697,3 +701,206 @@ def test_a_torch_without_the_operator(monkeypatch):
         with override_linear_dynamic():
             pass
     assert not quantized_hook._overrides
+
+
+# ---- the Triton kernels, guarded
+
+
+def guarded(kernel, grid, outputs, **arguments):
+    """The outputs of a run without a fault. They start as 77, so that an element that stays is noticed."""
+    done = run(kernel, arguments, tuple(grid) + (1,) * (3 - len(grid)), outputs)
+    assert done.stop is None, done.stop
+    assert done.conflict is None and not done.changed and not done.holes
+    assert all(done.written[name.removesuffix("_ptr")].all() for name in outputs if name != "sums_ptr")
+    return done.outputs
+
+
+def blank(shape, dtype):
+    return torch.full(shape, 77, dtype=dtype)
+
+
+class Recorded:
+    """Stands for a kernel in a launcher: keeps what it is launched with."""
+
+    def __getitem__(self, grid):
+        return lambda *values, **options: self.__dict__.update(grid=grid, values=values, options=options)
+
+
+def launched(monkeypatch, name, launch, *arguments, **options):
+    """Kernel, grid and arguments by name of a launcher's launch."""
+    kernel, seen = getattr(module, name), Recorded()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, seen)
+        launch(*arguments, **options)
+    values = dict(zip(kernel.arg_names, seen.values, strict=False)) | seen.options
+    return kernel, seen.grid, {k: v for k, v in values.items() if k in kernel.arg_names}
+
+
+def quantized_by_the_kernel(monkeypatch, x, sums=None):
+    codes, scale = blank(x.shape, torch.int8), blank(x.shape[:1], torch.float32)
+    kernel, grid, arguments = launched(
+        monkeypatch, "_quantize_rows_kernel", module.launch_quantize_rows, x, codes, scale, sums
+    )
+    outputs = ["codes_ptr", "scale_ptr"] + (["sums_ptr"] if sums is not None else [])
+    done = guarded(kernel, grid, outputs, **arguments)
+    return done["codes"], done["scale"], done.get("sums")
+
+
+@pytest.mark.parametrize(
+    "rows, columns", [(1, 1), (3, 31), (4, 33), (65, 60), (9, 256), (2, 8192), (3, 9001)]
+)
+def test_kernel_quantizes_rows(monkeypatch, rows, columns):
+    for seed, dtype in enumerate(FLOATS):
+        x = draw((rows, columns), dtype, seed)
+        x[-1] = 0
+        codes, scale, _ = quantized_by_the_kernel(monkeypatch, x)
+        want_codes, want_scale = oracle_codes(x)
+        assert torch.equal(codes, want_codes) and torch.equal(scale, want_scale)
+
+
+@pytest.mark.parametrize("columns", [40, 8200])
+def test_kernel_quantizes_what_bites(monkeypatch, columns):
+    x = draw((12, columns))
+    x[0], x[1], x[2], x[3] = x[0] * 1e-40, x[1] * 3e-38, x[2] * 1e-25, x[3] * 3e37
+    x[4, 5], x[5, 6], x[6, 7], x[7] = float("nan"), float("inf"), float("-inf"), 0
+    x[8, :9] = torch.tensor([127.0, 0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 125.5, 126.5]) / 16
+    x[8, 9:] = 0
+    x[9] *= 2.0**-70
+    codes, scale, _ = quantized_by_the_kernel(monkeypatch, x)
+    want_codes, want_scale = oracle_codes(x)
+    assert torch.equal(codes, want_codes) and same(scale, want_scale)
+
+
+def test_kernel_divides(monkeypatch):
+    """Values beside a tie, at magnitudes where the remainder of the division would be subnormal."""
+    for power in (0, -60, -90, -110, -119, 60, 120):
+        base = torch.tensor(3.7) * 2.0**power
+        scale = base / 127
+        tie = (torch.arange(-126, 126) + 0.5) * scale
+        x = torch.cat([tie, torch.nextafter(tie, 2 * tie), torch.nextafter(tie, 0 * tie), base[None]])[None]
+        codes, got, _ = quantized_by_the_kernel(monkeypatch, x)
+        assert got == scale and torch.equal(codes, oracle_codes(x)[0])
+
+
+def test_kernel_clears_the_sums(monkeypatch):
+    for count in (1, 1023, 1024, 5000):
+        sums = quantized_by_the_kernel(monkeypatch, draw((3, 8200)), blank((count,), torch.int32))[2]
+        assert not sums.any()
+
+
+def multiplied_by_the_kernel(monkeypatch, x, wq, w_scale, bias, tiles):
+    codes, x_scale = oracle_codes(x)
+    y = blank((len(x), len(wq)), x.dtype)
+    grid = module.grid_of(tiles, *y.shape)
+    sums = torch.zeros(y.numel() + grid[0], dtype=torch.int32) if tiles.split > 1 else None
+    kernel, grid, arguments = launched(
+        monkeypatch, "_matmul_kernel", module.launch_matmul,
+        codes, x_scale, wq, w_scale, bias, y, sums, tiles, tma=False, pdl=False,
+    )  # fmt: skip
+    arguments["codes"], arguments["wq"] = codes, wq
+    arguments["y_ptr"] = y
+    outputs = ["y_ptr"] + (["sums_ptr"] if sums is not None else [])
+    if sums is None:
+        del arguments["sums_ptr"]
+        arguments["sums_ptr"] = torch.zeros(1, dtype=torch.int32)
+    return guarded(kernel, grid, outputs, **arguments)["y"]
+
+
+SHAPES = [
+    (1, 1, 1),
+    (2, 48, 31),
+    (3, 64, 32),
+    (4, 65, 33),
+    (8, 200, 60),
+    (16, 48, 256),
+    (17, 65, 256),
+    (63, 64, 60),
+]
+SHAPES += [(64, 65, 33), (65, 200, 31), (84, 48, 256), (84, 200, 60)]
+
+
+@pytest.mark.parametrize("rows, outputs, columns", SHAPES)
+def test_kernel_multiplies(monkeypatch, rows, outputs, columns):
+    wq, w_scale, bias = draw_weights(outputs, columns)
+    for dtype, b in ((torch.float32, bias), (torch.bfloat16, None), (torch.float16, bias.half())):
+        x = draw((rows, columns), dtype)
+        tiles = module.choose_tiles(rows, outputs, columns, 132, False)
+        y = multiplied_by_the_kernel(monkeypatch, x, wq, w_scale, b, tiles)
+        assert same(y, oracle(x, wq, w_scale, b)), dtype
+
+
+@pytest.mark.parametrize("split", [1, 2, 3, 5, 9])
+@pytest.mark.parametrize("group", [1, 2, 8])
+def test_kernel_multiplies_in_shares(monkeypatch, split, group):
+    """Shares that divide K, that do not, and that are empty; tiles ragged on every side."""
+    x, (wq, w_scale, bias) = draw((50, 200)), draw_weights(70, 200)
+    x[3, 5], x[7] = float("nan"), 0
+    tiles = module.Tiles(16, 32, 32, group=group, split=split)
+    y = multiplied_by_the_kernel(monkeypatch, x, wq, w_scale, bias, tiles)
+    assert same(y, oracle(x, wq, w_scale, bias)) and y[3].isnan().all() and torch.equal(y[7], bias)
+
+
+@pytest.mark.parametrize("outputs, columns", [(1, 1), (48, 31), (17, 60), (64, 512), (65, 1000), (3, 5000)])
+def test_kernel_multiplies_one_row(monkeypatch, outputs, columns):
+    wq, w_scale, bias = draw_weights(outputs, columns)
+    for dtype, b in ((torch.float32, bias), (torch.bfloat16, None), (torch.float16, bias.half())):
+        for x in (draw((1, columns), dtype), torch.full((1, columns), float("inf"), dtype=dtype)):
+            y = blank((1, outputs), dtype)
+            kernel, grid, arguments = launched(
+                monkeypatch, "_one_row_kernel", module.launch_one_row, x, wq, w_scale, b, y
+            )
+            assert same(guarded(kernel, grid, ["y_ptr"], **arguments)["y"], oracle(x, wq, w_scale, b))
+
+
+# ---- the Triton kernels, compiled for a Hopper GPU
+
+
+@pytest.mark.parametrize(
+    "rows, outputs", [(64, 4096), (128, 4096), (256, 4096), (512, 4096), (4096, 4096), (64, 256)]
+)
+def test_tiles_compile_for_hopper(rows, outputs):
+    tiles = module.choose_tiles(rows, outputs, 4096, 132, True)
+    assert (tiles.split > 1) == (outputs == 256)
+    constants = {
+        "BLOCK_M": tiles.m, "BLOCK_N": tiles.n, "BLOCK_K": tiles.k, "GROUP_M": tiles.group,
+        "SPLIT": tiles.split, "HAS_BIAS": True, "TMA": True, "PDL": True,
+    }  # fmt: skip
+    types = {"codes": f"tensordesc<i8[{tiles.m}, {tiles.k}]>", "wq": f"tensordesc<i8[{tiles.n}, {tiles.k}]>"}
+    types |= {"x_scale_ptr": "*fp32", "w_scale_ptr": "*fp32", "bias_ptr": "*bf16", "y_ptr": "*bf16"}
+    types |= {"sums_ptr": "*i32", "M": "i32", "N": "i32", "K": "i32"} | dict.fromkeys(constants, "constexpr")
+    names = module._matmul_kernel.arg_names
+    attributes = {(names.index(n),): [["tt.divisibility", 16]] for n in ("y_ptr", "sums_ptr", "N", "K")}
+    source = ASTSource(
+        module._matmul_kernel, {name: types[name] for name in names},
+        {(names.index(name),): value for name, value in constants.items()}, attributes,
+    )  # fmt: skip
+    options = {"num_warps": tiles.warps, "num_stages": tiles.stages, **module.EXACT_STEPS}
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    assert re.search(r"wgmma\.mma_async\.\S+\.s32\.s8\.s8", compiled.asm["ptx"])
+    assert compiled.metadata.shared <= 227 * 1024
+    assert ".local" not in compiled.asm["ptx"] and "fma.rn.f32" not in compiled.asm["ptx"]
+
+
+# ---- the benchmark
+
+
+def test_the_benchmark_of_the_cpu(monkeypatch):
+    from puzzles_lib.bench import int8
+    from puzzles_lib.recorded import NAMES
+
+    monkeypatch.setattr(int8, "CPU_ROWS", (1, 3))
+    monkeypatch.setattr(int8, "CPU_SIZE", 64)
+    threads = torch.get_num_threads()
+    rows = list(int8.on_cpu())
+    assert torch.get_num_threads() == threads
+    assert len(rows) == 4 and all(tuple(row) == NAMES and row["bench"] == "int8" for row in rows)
+    assert all(row["error"] < 1e-6 and row["us"] > 0 for row in rows)
+    assert {row["baseline"] for row in rows} == {"fbgemm linear_dynamic", "nn.Linear float32"}
+
+
+def test_the_plain_path_of_the_benchmark_is_ours():
+    from puzzles_lib.bench import int8
+
+    x, (wq, w_scale, bias) = draw((9, 40), torch.bfloat16), draw_weights(16, 40)
+    got = int8.plain_q8_linear(x, wq, w_scale, bias)
+    assert got.shape == (9, 16) and torch.equal(got, q8_linear(x, wq, w_scale, bias))

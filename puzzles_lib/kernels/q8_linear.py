@@ -9,6 +9,8 @@ The sums are integers, so that neither the order of summation, nor the tile, nor
 changes a bit of a row's result, on a CPU or on a GPU.
 """
 
+from dataclasses import dataclass, replace
+
 import torch
 import triton
 import triton.language as tl
@@ -241,238 +243,281 @@ def _scale_of(amax):
 
 @triton.jit
 def _codes_of(x, scale):
-    """round(x / scale), ties to even, as the low byte of an integer. scale broadcasts against x.
+    """round(x / scale), ties to even, as int8; scale [ROWS, 1], 0 where it is NaN.
 
-    A quotient by multiplying with the reciprocal is off by an ulp; one step of Newton's, with the exact
-    remainder from a fused multiply-add, rounds it as a division does (Markstein 1990), in 3 instructions.
-    The remainder must not be subnormal: small rows are scaled up first, by a power of two.
+    Multiplying by the reciprocal gives a quotient that is off by an ulp; one more step, with the exact
+    remainder from a fused multiply-add, rounds it as a division does (P. Markstein, 1990), for a third of
+    the instructions. The remainder must not be subnormal: small rows are scaled up before.
     """
     up = tl.where(scale < SMALL, LARGE, 1.0)
     divisor = tl.where(scale > 0, scale * up, 1.0)
     inverse = tl.div_rn(tl.full(scale.shape, 1.0, tl.float32), divisor)
     x = x * up
     quotient = x * inverse
-    remainder = tl.fma(-quotient, divisor + tl.zeros_like(x), x)
-    quotient = tl.fma(remainder, inverse + tl.zeros_like(x), quotient)
-    return (quotient + MAGIC).to(tl.int32, bitcast=True)
+    remainder = tl.fma(-quotient, tl.broadcast_to(divisor, x.shape), x)
+    quotient = tl.fma(remainder, tl.broadcast_to(inverse, x.shape), quotient)
+    # The low byte of MAGIC's pattern is 0: what is left there is the code.
+    code = (quotient + MAGIC).to(tl.int32, bitcast=True)
+    return tl.where(scale == scale, code, 0).to(tl.int8)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "zeros"])
 def _quantize_rows_kernel(
-    x_ptr, codes_ptr, scale_ptr, sums_ptr, w_ptr, M, K, zeros, w_bytes,
-    ROWS: tl.constexpr, BLOCK_K: tl.constexpr, ONE_BLOCK: tl.constexpr, FETCH: tl.constexpr,
-    PDL: tl.constexpr,
+    x_ptr, codes_ptr, scale_ptr, sums_ptr, M, K, zeros,
+    ROWS: tl.constexpr, BLOCK_K: tl.constexpr, ONE_BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """ROWS rows. On the side, what the matrix multiplication after it needs: sums_ptr[:zeros] = 0."""
-    pid = tl.program_id(0)
+    """ROWS rows, and on the side sums_ptr[:zeros] = 0 for the matrix multiplication that comes next.
+
+    PDL: that one may start before this one ends, and waits where it needs the codes.
+    """
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
-    if FETCH:
-        _fetch(w_ptr, w_bytes, pid, tl.num_programs(0), FETCH)
+    pid = tl.program_id(0)
     offs_m = pid * ROWS + tl.arange(0, ROWS)
     offs_k = tl.arange(0, BLOCK_K)
-    start = x_ptr + offs_m.to(tl.int64)[:, None] * K + offs_k[None, :]
-    inside = (offs_m < M)[:, None]
+    mask_m = (offs_m < M)[:, None]
+    place = offs_m.to(tl.int64)[:, None] * K + offs_k[None, :]  # [ROWS, BLOCK_K]
     if ONE_BLOCK:
-        x = tl.load(start, mask=inside & (offs_k < K)[None, :], other=0.0).to(tl.float32)
-        amax = tl.reduce(tl.abs(x), 1, _maximum_with_nan)
+        mask = mask_m & (offs_k < K)[None, :]
+        x = tl.load(x_ptr + place, mask=mask, other=0.0).to(tl.float32)
+        scale = _scale_of(tl.reduce(tl.abs(x), 1, _maximum_with_nan))
+        tl.store(codes_ptr + place, _codes_of(x, scale[:, None]), mask=mask)
     else:
         most = tl.zeros([ROWS, BLOCK_K], tl.float32)
         for k in range(0, K, BLOCK_K):
-            x = tl.load(start + k, mask=inside & (offs_k < K - k)[None, :], other=0.0)
+            mask = mask_m & (offs_k < K - k)[None, :]
+            x = tl.load(x_ptr + place + k, mask=mask, other=0.0)
             most = _maximum_with_nan(most, tl.abs(x.to(tl.float32)))
-        amax = tl.reduce(most, 1, _maximum_with_nan)
-    scale = _scale_of(amax)
-    tl.store(scale_ptr + offs_m, scale, mask=offs_m < M)
-    finite = (scale == scale)[:, None]
-    place = codes_ptr + offs_m.to(tl.int64)[:, None] * K + offs_k[None, :]
-    if ONE_BLOCK:
-        codes = tl.where(finite, _codes_of(x, scale[:, None]), 0)
-        tl.store(place, codes.to(tl.int8), mask=inside & (offs_k < K)[None, :])
-    else:
+        scale = _scale_of(tl.reduce(most, 1, _maximum_with_nan))
         for k in range(0, K, BLOCK_K):
-            mask = inside & (offs_k < K - k)[None, :]
-            x = tl.load(start + k, mask=mask, other=0.0).to(tl.float32)
-            codes = tl.where(finite, _codes_of(x, scale[:, None]), 0)
-            tl.store(place + k, codes.to(tl.int8), mask=mask)
+            mask = mask_m & (offs_k < K - k)[None, :]
+            x = tl.load(x_ptr + place + k, mask=mask, other=0.0).to(tl.float32)
+            tl.store(codes_ptr + place + k, _codes_of(x, scale[:, None]), mask=mask)
+    tl.store(scale_ptr + offs_m, scale, mask=offs_m < M)
     for first in range(pid * 1024, zeros, tl.num_programs(0) * 1024):
         offs = first + tl.arange(0, 1024)
         tl.store(sums_ptr + offs, tl.zeros([1024], tl.int32), mask=offs < zeros)
 
 
 @triton.jit
-def _fetch(w_ptr, w_bytes, pid, programs, LINES: tl.constexpr):
-    """Ask for this program's share of the weights to be brought into the L2 cache, without waiting."""
-    share = tl.cdiv(tl.cdiv(w_bytes, 128), programs)
-    first = pid * share
-    for line in range(0, share, LINES):
-        offs = line + tl.arange(0, LINES)
-        byte = tl.minimum((first + tl.minimum(offs, share - 1)).to(tl.int64) * 128, w_bytes - 1)
-        tl.inline_asm_elementwise(
-            "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [w_ptr + byte],
-            dtype=tl.int32, is_pure=False, pack=1,
-        )  # fmt: skip
-
-
-@triton.jit
-def _store_y(
-    sums, x_scale, offs_m, offs_n, w_scale_ptr, bias_ptr, y_ptr, M, N, mask_m,
-    HAS_BIAS: tl.constexpr,
+def _finish(
+    sums, x_scale_ptr, w_scale_ptr, bias_ptr, y_ptr, sums_ptr, offs_m, offs_n, tile, M, N,
+    SPLIT: tl.constexpr, HAS_BIAS: tl.constexpr,
 ):  # fmt: skip
-    w_scale = tl.load(w_scale_ptr + offs_n, mask=offs_n < N, other=0.0)
-    y = sums.to(tl.float32) * (x_scale[:, None] * w_scale[None, :])
-    if HAS_BIAS:
-        y += tl.load(bias_ptr + offs_n, mask=offs_n < N, other=0.0).to(tl.float32)[None, :]
-    place = y_ptr + offs_m.to(tl.int64)[:, None] * N + offs_n[None, :]
-    tl.store(place, y, mask=mask_m[:, None] & (offs_n < N)[None, :])
+    """A tile of y from its sums. With SPLIT > 1 they are shares: the last program to add its own finishes.
 
-
-@triton.jit
-def _matmul_kernel(
-    xq, x_scale_ptr, wq, w_ptr, w_scale_ptr, bias_ptr, y_ptr, sums_ptr, M, N, K,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SPLIT: tl.constexpr,
-    GROUP_M: tl.constexpr, TMA: tl.constexpr, HAS_BIAS: tl.constexpr, PDL: tl.constexpr,
-    FETCH: tl.constexpr,
-):  # fmt: skip
-    """A tile of y, or with SPLIT > 1 a share of K for it: the last program to add its sums finishes.
-
-    Integer sums come out the same in whatever order they are added. sums_ptr: int32, M * N sums, then a
-    counter for each tile, all zero.
+    Integer sums are the same in whatever order they are added. sums_ptr: int32, M · N sums, then a counter
+    for each tile, all zero at first.
     """
-    pid, split = tl.program_id(0), tl.program_id(1)
-    tiles_m, tiles_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
-    # Tiles in groups of GROUP_M rows of tiles: neighbours in time share rows and columns in the cache.
+    mask_m, mask_n = offs_m < M, offs_n < N
+    mask = mask_m[:, None] & mask_n[None, :]
+    place = offs_m.to(tl.int64)[:, None] * N + offs_n[None, :]
+    last = SPLIT == 1
+    if SPLIT > 1:
+        tl.atomic_add(sums_ptr + place, sums, mask=mask, sem="relaxed")
+        tl.debug_barrier()  # all threads' sums are under way before one of them counts
+        arrived = tl.atomic_add(sums_ptr + tl.cast(M, tl.int64) * N + tile, 1, sem="acq_rel")
+        last = arrived == SPLIT - 1
+    if last:
+        if SPLIT > 1:
+            sums = tl.load(sums_ptr + place, mask=mask, other=0, cache_modifier=".cg")
+        x_scale = tl.load(x_scale_ptr + offs_m, mask=mask_m, other=0.0)
+        w_scale = tl.load(w_scale_ptr + offs_n, mask=mask_n, other=0.0)
+        y = sums.to(tl.float32) * (x_scale[:, None] * w_scale[None, :])  # [BLOCK_M, BLOCK_N]
+        if HAS_BIAS:
+            y += tl.load(bias_ptr + offs_n, mask=mask_n, other=0.0).to(tl.float32)[None, :]
+        tl.store(y_ptr + place, y, mask=mask)
+
+
+@triton.jit(do_not_specialize=["M"])
+def _matmul_kernel(
+    codes, x_scale_ptr, wq, w_scale_ptr, bias_ptr, y_ptr, sums_ptr, M, N, K,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+    SPLIT: tl.constexpr, HAS_BIAS: tl.constexpr, TMA: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """A tile of y, from one of SPLIT shares of K. With TMA codes and wq are descriptors, else pointers.
+
+    PDL: the program may start before the codes are there, and waits for them.
+    """
+    pid, tiles_n = tl.program_id(0), tl.cdiv(N, BLOCK_N)
+    # GROUP_M rows of tiles at a time: neighbours in time share rows and columns in the cache.
     group = pid // (GROUP_M * tiles_n)
-    height = tl.minimum(tiles_m - group * GROUP_M, GROUP_M)
-    tile_m = group * GROUP_M + pid % (GROUP_M * tiles_n) % height
-    tile_n = pid % (GROUP_M * tiles_n) // height
-    offs_m = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    offs_k = tl.arange(0, BLOCK_K)
+    height = tl.minimum(tl.cdiv(M, BLOCK_M) - group * GROUP_M, GROUP_M)
+    first_m = (group * GROUP_M + pid % (GROUP_M * tiles_n) % height) * BLOCK_M
+    first_n = pid % (GROUP_M * tiles_n) // height * BLOCK_N
+    offs_m = first_m + tl.arange(0, BLOCK_M)
+    offs_n = first_n + tl.arange(0, BLOCK_N)
     steps = tl.cdiv(tl.cdiv(K, BLOCK_K), SPLIT)
-    first = split * steps * BLOCK_K
+    first_k = tl.program_id(1) * steps * BLOCK_K  # past K in a share without a step: zeros
     sums = tl.zeros([BLOCK_M, BLOCK_N], tl.int32)
-    if FETCH:
-        programs = tl.num_programs(0) * tl.num_programs(1)
-        _fetch(w_ptr, tl.cast(N, tl.int64) * K, split * tl.num_programs(0) + pid, programs, FETCH)
     if PDL:
         tl.extra.cuda.gdc_wait()
     for step in range(0, steps):
-        k = first + step * BLOCK_K
+        k = first_k + step * BLOCK_K
         if TMA:
-            x = xq.load([tile_m * BLOCK_M, k])
-            w = wq.load([tile_n * BLOCK_N, k])
+            x = codes.load([first_m, k])  # [BLOCK_M, BLOCK_K]
+            w = wq.load([first_n, k])  # [BLOCK_N, BLOCK_K]
         else:
-            inside = (k + offs_k < K)[None, :]
-            x = tl.load(
-                xq + offs_m.to(tl.int64)[:, None] * K + (k + offs_k)[None, :],
-                mask=(offs_m < M)[:, None] & inside, other=0,
-            )  # fmt: skip
-            w = tl.load(
-                wq + offs_n.to(tl.int64)[:, None] * K + (k + offs_k)[None, :],
-                mask=(offs_n < N)[:, None] & inside, other=0,
-            )  # fmt: skip
+            offs_k = k + tl.arange(0, BLOCK_K)
+            mask_x = (offs_m < M)[:, None] & (offs_k < K)[None, :]
+            mask_w = (offs_n < N)[:, None] & (offs_k < K)[None, :]
+            x = tl.load(codes + offs_m.to(tl.int64)[:, None] * K + offs_k[None, :], mask=mask_x, other=0)
+            w = tl.load(wq + offs_n.to(tl.int64)[:, None] * K + offs_k[None, :], mask=mask_w, other=0)
         sums = tl.dot(x, w.T, sums, out_dtype=tl.int32)
-    mask_m = offs_m < M
-    x_scale = tl.load(x_scale_ptr + offs_m, mask=mask_m, other=0.0)
-    if SPLIT == 1:
-        _store_y(sums, x_scale, offs_m, offs_n, w_scale_ptr, bias_ptr, y_ptr, M, N, mask_m, HAS_BIAS)
-    else:
-        place = sums_ptr + offs_m.to(tl.int64)[:, None] * N + offs_n[None, :]
-        mask = mask_m[:, None] & (offs_n < N)[None, :]
-        tl.atomic_add(place, sums, mask=mask, sem="relaxed")
-        tl.debug_barrier()
-        counter = sums_ptr + tl.cast(M, tl.int64) * N + pid
-        if tl.atomic_add(counter, 1, sem="acq_rel") == SPLIT - 1:
-            sums = tl.load(place, mask=mask, other=0, cache_modifier=".cg")
-            _store_y(sums, x_scale, offs_m, offs_n, w_scale_ptr, bias_ptr, y_ptr, M, N, mask_m, HAS_BIAS)
+    _finish(
+        sums, x_scale_ptr, w_scale_ptr, bias_ptr, y_ptr, sums_ptr, offs_m, offs_n, pid, M, N, SPLIT, HAS_BIAS
+    )
 
 
 @triton.jit
-def _fused_kernel(
-    x_ptr, wq_ptr, w_scale_ptr, bias_ptr, y_ptr, M, N, K,
-    ROWS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, PASS: tl.constexpr,
-    HAS_BIAS: tl.constexpr, FETCH: tl.constexpr,
+def _one_row_kernel(
+    x_ptr, wq_ptr, w_scale_ptr, bias_ptr, y_ptr, N, K,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SCAN: tl.constexpr, HAS_BIAS: tl.constexpr,
 ):  # fmt: skip
-    """BLOCK_N columns of y for M <= ROWS <= 16 rows, which every program quantises for itself."""
-    pid = tl.program_id(0)
-    offs_n = pid * BLOCK_N + tl.arange(0, BLOCK_N)
-    offs_k = tl.arange(0, BLOCK_K)
-    offs_r = tl.arange(0, ROWS)
-    if FETCH:
-        _fetch(wq_ptr, tl.cast(N, tl.int64) * K, pid, tl.num_programs(0), FETCH)
-    x_rows = x_ptr + offs_r.to(tl.int64)[:, None] * K
-    offs_p = tl.arange(0, PASS)
-    most = tl.zeros([ROWS, PASS], tl.float32)
-    for k in range(0, K, PASS):
-        mask = (offs_r < M)[:, None] & (offs_p < K - k)[None, :]
-        x = tl.load(x_rows + (k + offs_p)[None, :], mask=mask, other=0.0)
+    """BLOCK_N columns of y for M = 1, in a single launch: every program quantises the row for itself."""
+    offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    offs_s, offs_k = tl.arange(0, SCAN)[None, :], tl.arange(0, BLOCK_K)[None, :]
+    most = tl.zeros([1, SCAN], tl.float32)
+    for k in range(0, K, SCAN):
+        x = tl.load(x_ptr + k + offs_s, mask=offs_s < K - k, other=0.0)
         most = _maximum_with_nan(most, tl.abs(x.to(tl.float32)))
-    scale = _scale_of(tl.reduce(most, 1, _maximum_with_nan))
-    sums = tl.zeros([16, BLOCK_N], tl.int32)
+    scale = _scale_of(tl.reduce(most, 1, _maximum_with_nan))[:, None]  # [1, 1]
+    rows = wq_ptr + offs_n.to(tl.int64)[:, None] * K
+    sums = tl.zeros([16, BLOCK_N], tl.int32)  # the tensor cores take no fewer than 16 rows: all the same
     for k in range(0, K, BLOCK_K):
-        inside = (offs_k < K - k)[None, :]
-        w = tl.load(
-            wq_ptr + offs_n.to(tl.int64)[:, None] * K + (k + offs_k)[None, :],
-            mask=(offs_n < N)[:, None] & inside, other=0,
-        )  # fmt: skip
-        x = tl.load(x_rows + (k + offs_k)[None, :], mask=(offs_r < M)[:, None] & inside, other=0.0)
-        codes = _codes_of(x.to(tl.float32), scale[:, None]).to(tl.int8)
-        sums = tl.dot(_sixteen(codes, ROWS, BLOCK_K), w.T, sums, out_dtype=tl.int32)
-    rows = tl.arange(0, 16)
-    offs_m = rows // (16 // ROWS)
-    mask_m = (rows % (16 // ROWS) == 0) & (offs_m < M)
-    x_scale = tl.reshape(_sixteen(scale[:, None], ROWS, 1), [16])
-    _store_y(sums, x_scale, offs_m, offs_n, w_scale_ptr, bias_ptr, y_ptr, M, N, mask_m, HAS_BIAS)
+        mask = offs_k < K - k
+        w = tl.load(rows + k + offs_k, mask=(offs_n < N)[:, None] & mask, other=0)  # [BLOCK_N, BLOCK_K]
+        x = tl.load(x_ptr + k + offs_k, mask=mask, other=0.0).to(tl.float32)
+        codes = tl.broadcast_to(_codes_of(x, scale), [16, BLOCK_K])
+        sums = tl.dot(codes, w.T, sums, out_dtype=tl.int32)
+    w_scale = tl.load(w_scale_ptr + offs_n, mask=offs_n < N, other=0.0)
+    y = sums.to(tl.float32) * (scale * w_scale[None, :])  # [16, BLOCK_N]
+    if HAS_BIAS:
+        y += tl.load(bias_ptr + offs_n, mask=offs_n < N, other=0.0).to(tl.float32)[None, :]
+    first = (tl.arange(0, 16) == 0)[:, None]
+    tl.store(tl.broadcast_to(y_ptr + offs_n[None, :], [16, BLOCK_N]), y, mask=first & (offs_n < N)[None, :])
 
 
-@triton.jit
-def _sixteen(rows, ROWS: tl.constexpr, WIDTH: tl.constexpr):
-    """Each row 16 / ROWS times: the tensor cores take no fewer than 16."""
-    spread = tl.broadcast_to(rows[:, None, :], [ROWS, 16 // ROWS, WIDTH])
-    return tl.reshape(spread, [16, WIDTH])
-
-
-def launch_quantize_rows(x, codes, scale, sums=None, wq=None, fetch=0, pdl=False, num_warps=None) -> None:
-    """Fill codes and scale from a matrix x, and sums, if given, with zeros."""
+def launch_quantize_rows(
+    x: torch.Tensor, codes: torch.Tensor, scale: torch.Tensor, sums: torch.Tensor | None = None, pdl=False
+) -> None:
+    """Fill codes and scale from a matrix x, and sums, where there are any, with zeros."""
     rows, columns = x.shape
     block = min(triton.next_power_of_2(columns), 8192)
-    height = max(1, min(2048 // block, triton.next_power_of_2(rows)))
-    programs = triton.cdiv(rows, height)
-    _quantize_rows_kernel[(max(programs, fetch),)](
-        x, codes, scale, scale if sums is None else sums, wq, rows, columns,
-        0 if sums is None else sums.numel(), 0 if wq is None else wq.numel(),
-        ROWS=height, BLOCK_K=block, ONE_BLOCK=columns <= block, FETCH=128 if fetch else 0, PDL=pdl,
-        num_warps=num_warps or max(1, min(8, height * block // 512)), enable_fp_fusion=False,
+    height = max(1, 2048 // block)
+    _quantize_rows_kernel[(triton.cdiv(rows, height),)](
+        x, codes, scale, scale if sums is None else sums, rows, columns, 0 if sums is None else sums.numel(),
+        ROWS=height, BLOCK_K=block, ONE_BLOCK=columns <= block, PDL=pdl,
+        num_warps=max(1, min(4, height * block // 512)), **EXACT_STEPS,
     )  # fmt: skip
 
 
-def launch_matmul(xq, x_scale, wq, w_scale, bias, y, sums, config) -> None:
-    """Fill y from codes and scales; sums as the kernel needs them, or None where config has no split."""
-    (rows, columns), outputs = xq.shape, wq.shape[0]
-    block_m, block_n, block_k, split, group, tma, pdl, fetch, warps, stages = config
-    weights = wq
-    grid = (triton.cdiv(rows, block_m) * triton.cdiv(outputs, block_n), split)
-    if tma:
-        xq = TensorDescriptor(xq, [rows, columns], [columns, 1], [block_m, block_k])
-        wq = TensorDescriptor(wq, [outputs, columns], [columns, 1], [block_n, block_k])
-    _matmul_kernel[grid](
-        xq, x_scale, wq, weights, w_scale, w_scale if bias is None else bias, y, y if sums is None else sums,
-        rows, outputs, columns, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, SPLIT=split,
-        GROUP_M=group, TMA=tma, HAS_BIAS=bias is not None, PDL=pdl, FETCH=fetch,
-        num_warps=warps, num_stages=stages, enable_fp_fusion=False, **({"launch_pdl": True} if pdl else {}),
-    )  # fmt: skip
+EXACT_STEPS = {"enable_fp_fusion": False}  # a product and a sum are rounded one by one, as on a CPU
 
 
-def launch_fused(x, wq, w_scale, bias, y, config) -> None:
-    """Fill y from at most 16 rows x."""
+@dataclass(frozen=True)
+class Tiles:
+    """How a matrix multiplication is cut: tile sizes, tiles a group, shares of K, warps, stages."""
+
+    m: int
+    n: int
+    k: int
+    group: int = 8
+    split: int = 1
+    warps: int = 4
+    stages: int = 4
+
+
+def choose_tiles(rows: int, outputs: int, columns: int, programs: int, tma: bool) -> Tiles:
+    """Tiles for a shape, from measurements on an H200 at K = N = 4096.
+
+    programs: how many the GPU runs at once. tma: whether the tiles come by its bulk copies.
+    """
+    if not tma and rows <= 64:
+        tiles = Tiles(16 if rows <= 16 else 64, 32, 256, stages=3)
+    elif not tma:
+        tiles = Tiles(64, 64, 128, stages=3)
+    elif rows <= 64:
+        tiles = Tiles(64, 32, 512)
+    elif rows <= 128:
+        tiles = Tiles(64, 64, 256, group=2, stages=5)
+    elif rows <= 256:
+        tiles = Tiles(128, 64, 256, group=2)
+    elif rows <= 512:
+        tiles = Tiles(128, 64, 128, group=4)  # two programs a multiprocessor, from here on
+    else:
+        tiles = Tiles(128, 128, 128, group=16, stages=3)
+    # Few tiles do not keep the GPU busy, unless several programs take a share of K each for one of them.
+    split = min(programs // grid_of(tiles, rows, outputs)[0], columns // 1024)
+    return replace(tiles, split=split) if split > 1 else tiles
+
+
+def grid_of(tiles: Tiles, rows: int, outputs: int) -> tuple[int, int]:
+    """Tiles of y, and shares of K."""
+    return triton.cdiv(rows, tiles.m) * triton.cdiv(outputs, tiles.n), tiles.split
+
+
+def launch_q8_linear(
+    x: torch.Tensor, wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | None, y: torch.Tensor
+) -> None:
+    """Fill y [M, N] from x [M, K], all contiguous, no size 0."""
     (rows, columns), outputs = x.shape, wq.shape[0]
-    block_n, block_k, width, fetch, warps, stages = config
-    height = triton.next_power_of_2(rows)
-    _fused_kernel[(triton.cdiv(outputs, block_n),)](
-        x, wq, w_scale, w_scale if bias is None else bias, y, rows, outputs, columns,
-        ROWS=height, BLOCK_N=block_n, BLOCK_K=block_k, PASS=width, HAS_BIAS=bias is not None, FETCH=fetch,
-        num_warps=warps, num_stages=stages, enable_fp_fusion=False,
+    gpu = torch.cuda.get_device_properties(x.device)
+    hopper = gpu.major >= 9 and gpu.shared_memory_per_block_optin >= 200 * 1024
+    tma = hopper and columns % 16 == 0 and wq.data_ptr() % 16 == 0
+    tiles = choose_tiles(rows, outputs, columns, gpu.multi_processor_count, tma)
+    if rows == 1 and tiles.split == 1:
+        launch_one_row(x, wq, w_scale, bias, y)
+        return
+    # Room for whole tiles: a bulk copy that reaches past the end is slow. What is there is not used.
+    codes = x.new_empty(triton.cdiv(rows, tiles.m) * tiles.m, columns, dtype=torch.int8)
+    x_scale = x.new_empty(rows, dtype=torch.float32)
+    sums = None
+    if tiles.split > 1:
+        sums = x.new_empty(rows * outputs + grid_of(tiles, rows, outputs)[0], dtype=torch.int32)
+    launch_quantize_rows(x, codes, x_scale, sums, pdl=hopper)
+    launch_matmul(codes, x_scale, wq, w_scale, bias, y, sums, tiles, tma, pdl=hopper)
+
+
+def launch_one_row(
+    x: torch.Tensor, wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | None, y: torch.Tensor
+) -> None:
+    """Fill y [1, N] from x [1, K]."""
+    outputs, columns = wq.shape
+    _one_row_kernel[(triton.cdiv(outputs, 16),)](
+        x, wq, w_scale, w_scale if bias is None else bias, y, outputs, columns,
+        BLOCK_N=16, BLOCK_K=512, SCAN=4096, HAS_BIAS=bias is not None,
+        num_warps=2, num_stages=4, **EXACT_STEPS,
+    )  # fmt: skip
+
+
+def launch_matmul(
+    codes: torch.Tensor,
+    x_scale: torch.Tensor,
+    wq: torch.Tensor,
+    w_scale: torch.Tensor,
+    bias: torch.Tensor | None,
+    y: torch.Tensor,
+    sums: torch.Tensor | None,
+    tiles: Tiles,
+    tma: bool,
+    pdl: bool,
+) -> None:
+    """Fill y [M, N] from codes, M rows or more, and scales; sums are zeros where there are shares.
+
+    pdl: the launch before this one is `launch_quantize_rows` with the same.
+    """
+    (rows, outputs), columns = y.shape, wq.shape[1]
+    codes_in, weights_in = codes, wq
+    if tma:
+        codes_in = TensorDescriptor(codes, list(codes.shape), [columns, 1], [tiles.m, tiles.k])
+        weights_in = TensorDescriptor(wq, [outputs, columns], [columns, 1], [tiles.n, tiles.k])
+    _matmul_kernel[grid_of(tiles, rows, outputs)](
+        codes_in, x_scale, weights_in, w_scale, w_scale if bias is None else bias, y,
+        y if sums is None else sums, rows, outputs, columns,
+        BLOCK_M=tiles.m, BLOCK_N=tiles.n, BLOCK_K=tiles.k, GROUP_M=tiles.group, SPLIT=tiles.split,
+        HAS_BIAS=bias is not None, TMA=tma, PDL=pdl,
+        num_warps=tiles.warps, num_stages=tiles.stages, **EXACT_STEPS, **({"launch_pdl": True} if pdl else {})
     )  # fmt: skip
 
 
@@ -481,7 +526,13 @@ def launch_fused(x, wq, w_scale, bias, y, config) -> None:
 
 @torch.library.custom_op("bit_by_bit::quantize_rows", mutates_args=())
 def _quantize_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    codes, scale = quantize_rows_ref(x.reshape(_rows(x), x.shape[-1]).contiguous())
+    matrix = x.reshape(_rows(x), x.shape[-1]).contiguous()
+    if x.is_cuda and x.numel():
+        codes, scale = torch.empty_like(matrix, dtype=torch.int8), x.new_empty(_rows(x), dtype=torch.float32)
+        with torch.cuda.device(x.device):
+            launch_quantize_rows(matrix, codes, scale)
+    else:
+        codes, scale = quantize_rows_ref(matrix)
     return codes.reshape(x.shape), scale.reshape(x.shape[:-1])
 
 
@@ -498,7 +549,14 @@ def _rows(x: torch.Tensor) -> int:
 def _q8_linear(
     x: torch.Tensor, wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | None
 ) -> torch.Tensor:
-    y = q8_linear_ref(x.reshape(_rows(x), x.shape[-1]).contiguous(), wq, w_scale, bias)
+    matrix = x.reshape(_rows(x), x.shape[-1]).contiguous()
+    if x.is_cuda and x.numel() and wq.numel():
+        wq, w_scale = wq.contiguous(), w_scale.contiguous()
+        y = x.new_empty(_rows(x), wq.shape[0])
+        with torch.cuda.device(x.device):
+            launch_q8_linear(matrix, wq, w_scale, None if bias is None else bias.contiguous(), y)
+    else:
+        y = q8_linear_ref(matrix, wq, w_scale, bias)
     return y.view(*x.shape[:-1], wq.shape[0])
 
 
