@@ -58,7 +58,7 @@ def answer(id: str, value: object = ...) -> Answer:
         known = ", ".join(q for q in QUESTIONS if isinstance(id, str) and q[:4] == id[:4]) or ", ".join(
             dict.fromkeys(f"{q[:4]}-..." for q in QUESTIONS)
         )
-        return Answer(f"{id!r:.40}", UNCLEAR, f"there is no such question; there are {known or 'none'}")
+        return Answer(_shown(id), UNCLEAR, f"there is no such question; there are {known or 'none'}")
     if value is ... or value is None:
         return Answer(id, OPEN, question.asks)
     given, complaint = _as_kind(value, question.kind)
@@ -89,7 +89,7 @@ def _nudge(question: Question, given: object, right: object) -> str:
 
 def _as_kind(value: object, kind: type) -> tuple[object, str]:
     """The value in the kind's plain form, or a line that says what is wrong with it."""
-    wrong = f"the answer is {_NAMES[kind]}; this is {value!r:.40} ({type(value).__name__})"
+    wrong = f"the answer is {_NAMES[kind]}; this is {_shown(value)} ({type(value).__name__})"
     try:
         if kind is bool:
             return (value, "") if isinstance(value, bool) else (None, wrong)
@@ -107,6 +107,13 @@ def _as_kind(value: object, kind: type) -> tuple[object, str]:
     except (TypeError, ValueError, OverflowError):
         pass
     return None, wrong
+
+
+def _shown(value: object) -> str:
+    try:
+        return f"{value!r:.40}"
+    except Exception:  # somebody else's __repr__
+        return "an object"
 
 
 def _plain(text: str) -> str:

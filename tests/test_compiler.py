@@ -2,6 +2,7 @@
 
 import math
 import os
+import resource
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ import triton.language as tl
 from puzzles_lib.checker import examine
 from puzzles_lib.compiler import front_end
 from puzzles_lib.puzzles import OUTER_ADD_BLOCKS
+from puzzles_lib.solutions import define
 from puzzles_lib.vetting import vet
 
 ten = 10
@@ -261,6 +263,65 @@ def test_a_compile_without_end_is_stopped(monkeypatch):
 
     monkeypatch.setattr("puzzles_lib.compiler.frontend.FRONT_END_SECONDS", 0.3)
     assert "compiling takes more than" in refusal_of(unrolls).message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a: tl.constexpr = 'a' * (6 * 10**9)",
+        "a: tl.constexpr = 1 << (64 * 10**9)",
+        "a = (1,) * 10**9",
+    ],
+)
+def test_values_too_large_for_memory_are_refused(line):
+    kernel = define(f"@triton.jit\ndef kernel(z_ptr):\n    {line}\n    tl.store(z_ptr, 1.0)\n", f"<{line}>")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    refusal = front_end(kernel, {"z_ptr": torch.empty(0)})
+    assert "takes more than 1 GB" in refusal.message and refusal.site.source == line
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20  # KB
+    assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
+
+
+def test_values_of_a_refused_kernel_do_not_stay():
+    lines = "a: tl.constexpr = 'a' * 900 * 2**20", "b: tl.constexpr = a + a"
+    kernel = define("\n    ".join(["@triton.jit\ndef kernel(z_ptr):", *lines, ""]), "<adds>")
+    assert "takes more than 1 GB" in front_end(kernel, {"z_ptr": torch.empty(0)}).message
+    with open("/proc/self/statm") as statm:
+        resident = int(statm.read().split()[1]) * resource.getpagesize()
+    assert resident < 900 * 2**20
+
+
+def test_an_accumulator_of_another_dtype_is_explained():
+    @triton.jit
+    def kernel(x_ptr, z_ptr):
+        i = tl.arange(0, 32)
+        x = tl.load(x_ptr + i[:, None] * 32 + i[None, :])
+        acc = tl.zeros((32, 32), tl.int32)
+        acc = tl.dot(x, x, acc)
+        tl.store(z_ptr + i[:, None] * 32 + i[None, :], acc)
+
+    refusal = front_end(kernel, {"x_ptr": torch.empty(0, dtype=torch.int8), "z_ptr": torch.empty(0)})
+    assert "accumulator is of another dtype" in refusal.message and "tl.dot(x, x, acc)" in refusal.site.source
+
+
+HABITS = {  # of who comes from NumPy, with words of the answer
+    "x = x_ptr[0]": "a pointer is not indexed: tl.load",
+    "x = x_ptr[i]": "a pointer is not indexed: tl.load",
+    "z_ptr[0] = 1.0": "a kernel cannot set elements: tl.store",
+    "i[0] = 1": "a kernel cannot set elements: tl.store",
+    "x = i[0]": "its elements cannot be picked",
+    "x = i ** 2": "blocks have no **",
+    "x = 2 ** i": "blocks have no **",
+    "if i < 3: tl.store(z_ptr + i, 1.0)": "an if cannot decide lane by lane",
+}
+
+
+@pytest.mark.parametrize("line", HABITS)
+def test_habits_from_numpy_are_answered_in_plain_words(line):
+    source = f"@triton.jit\ndef kernel(x_ptr, z_ptr):\n    i = tl.arange(0, 32)\n    {line}\n"
+    x = torch.empty(32)
+    refusal = front_end(define(source, "<habit>"), {"x_ptr": x, "z_ptr": x})
+    assert HABITS[line] in refusal.message and refusal.site.line == 4
 
 
 def test_a_refused_kernel_is_reported_by_check():

@@ -83,6 +83,8 @@ def _lexer(language: str) -> Lexer:
 
 def highlight(lines: list[str], language: str) -> list[str]:
     """Each line as HTML; ``language`` is ``"python"`` or the name of a stage."""
+    if not lines:
+        return []
     done, current = [], []
     for kind, text in _merged(_lexer(language).get_tokens("\n".join(lines))):
         opening, closing = next(((o, c) for t, o, c in _TAGS if kind in t), ("", ""))

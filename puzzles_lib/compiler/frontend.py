@@ -301,6 +301,16 @@ def _explained(message: str, site: Site | None) -> str:
         return "the condition of a while must be computed by the kernel, such as i < N"
     if message == "simultaneous multiple comparison is not supported":
         return "a < b < c is a chain of comparisons: put brackets around each comparison that & or | joins"
+    if "`_semantic` argument" in message and site and re.search(r"\w\[", site.source):
+        return "a pointer is not indexed: tl.load(x_ptr + offsets) reads, tl.store(z_ptr + offsets, z) writes"
+    if message.startswith("__setitem__"):
+        return "a kernel cannot set elements: tl.store writes to memory, tl.where makes a new block"
+    if message.startswith("unsupported tensor index"):
+        return "a block is indexed by : and None alone, to give it more axes; its elements cannot be picked"
+    if message.endswith(("attribute '__pow__'", "attribute '__rpow__'")):
+        return "blocks have no **: write x * x, 1 << n, or tl.exp2(x)"
+    if message.startswith("Boolean value of Tensor"):
+        return "an if cannot decide lane by lane: use a mask, or tl.where"
     if message.endswith("is not string"):
         return 'print in a kernel is tl.device_print("a name", value); shapes cannot be printed'
     return message
