@@ -301,7 +301,8 @@ def _explained(message: str, site: Site | None) -> str:
         return "the condition of a while must be computed by the kernel, such as i < N"
     if message == "simultaneous multiple comparison is not supported":
         return "a < b < c is a chain of comparisons: put brackets around each comparison that & or | joins"
-    if "`_semantic` argument" in message and site and re.search(r"\w\[", site.source):
+    reads_element = message.startswith("unsupported tensor index") or "`_semantic` argument" in message
+    if reads_element and site and re.search(r"_ptr\s*\[", site.source):
         return "a pointer is not indexed: tl.load(x_ptr + offsets) reads, tl.store(z_ptr + offsets, z) writes"
     if message.startswith("__setitem__"):
         return "a kernel cannot set elements: tl.store writes to memory, tl.where makes a new block"
