@@ -212,6 +212,22 @@ def test_a_row_is_the_same_alone_and_in_a_batch(both_products):
     assert torch.equal(q8_linear(x[20:37], wq, w_scale, bias), y[20:37])
 
 
+def test_modes_that_round_products_change_nothing(both_products):
+    """Rows of ones and weights of 127: the longest sums, which nothing but float32 or an integer holds."""
+    x, wq, w_scale = torch.ones(3, 4000), torch.full((5, 4000), 127, dtype=torch.int8), torch.ones(5)
+    want = oracle(x, wq, w_scale)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(q8_linear(x, wq, w_scale), want)
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        assert torch.equal(q8_linear(x, wq, w_scale), want)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    with torch.inference_mode():
+        assert torch.equal(q8_linear(x, wq, w_scale), want)
+
+
 def test_shapes_of_x():
     wq, w_scale, bias = draw_weights(20, 12)
     x = draw((2, 3, 12))

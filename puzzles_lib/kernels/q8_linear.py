@@ -187,6 +187,7 @@ EXACT = 2**24 // 128  # a sum of codes times weights is exact in float32 if its 
 BLOCK = 256  # rows of weights turned into float32 at a time, to stay within a cache
 
 
+@torch.autocast("cpu", enabled=False)  # which would round the sums to 16 bits
 def int8_matmul_ref(xq: torch.Tensor, wq: torch.Tensor) -> torch.Tensor:
     """xq [M, K] @ wq [N, K]ᵀ as float32, rounded once from the exact sums.
 
