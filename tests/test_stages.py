@@ -678,7 +678,21 @@ def test_html_is_well_formed_small_and_has_no_scripts():
         assert len(page) < 80_000
     checker = checked(s._repr_html_())
     assert checker.labels and all(checker.labels)
-    assert "the first 120 of" in s._repr_html_() and "show('ptx').text" in s._repr_html_()
+    assert f"of {len(s.read('ptx'))} lines, the first of each" in s._repr_html_()
+    assert "all of them: show('ptx').text" in s._repr_html_()
+
+
+def test_html_of_a_long_stage_has_something_of_every_line():
+    s = compiled()
+    page = s._repr_html_()
+    for stage in s.names:
+        start = page.index(f"<code>{stage}</code>")
+        section = page[start : page.index("</details>", start)]
+        lines = s.read(stage)
+        for number in {line.source for line in lines if line.source}:
+            assert f"<span class=l{number}>" in section, (stage, number)
+        assert section.count("<span") <= 200
+        assert ("<span>…\n</span>" in section) == (len(lines) > 120)
 
 
 def test_html_links_lines_by_rules_of_css():

@@ -40,6 +40,17 @@ def test_only_the_interpreter_touches_tritons_interpreter():
     assert users and all(user.startswith("interpreter/") for user in users)
 
 
+@pytest.mark.parametrize("private", ["triton._C", "triton.backends", "triton.runtime.cache", "triton.knobs"])
+def test_only_the_compiler_package_touches_tritons_compiler(private):
+    users = {u for u in importers(private) if not u.startswith("kernels/")}
+    assert users and all(user.startswith("compiler/") for user in users)
+
+
+def test_the_compilers_process_imports_nothing_of_ours():
+    names = imports_of(LIBRARY / "compiler/worker.py")
+    assert not any(name.startswith(("puzzles_lib", "torch")) for name in names)
+
+
 def test_only_the_tracer_imports_triton_viz():
     assert importers("triton_viz") == {"tracer.py"}
 
@@ -58,7 +69,15 @@ def test_production_kernels_import_torch_and_triton_only():
 
 @pytest.mark.parametrize(
     "stage",
-    ["puzzle", "inputs", "interpreter/__init__", "compiler/frontend", "compiler/lowering", "compare", "report"],
+    [
+        "puzzle",
+        "inputs",
+        "interpreter/__init__",
+        "compiler/frontend",
+        "compiler/lowering",
+        "compare",
+        "report",
+    ],
 )
 def test_no_stage_knows_the_checker(stage):
     assert not {n for n in imports_of(LIBRARY / f"{stage}.py") if n.startswith("puzzles_lib.checker")}

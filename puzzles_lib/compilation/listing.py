@@ -60,7 +60,7 @@ class History:
         name = page.identifier(self.title, self.listings)
         parts = [page.bold(self.title), page.source(self.source, ())]
         for each in self.listings:
-            shown = page.listing(each.entries, each.stage, 40)
+            shown = page.listing(each.entries, each.stage, most=40)
             parts.append(page.section(html.escape(each.title), shown, opened=0 < len(each) <= 12))
         return page.frame(name, page.style(name), "".join(parts))
 

@@ -8,6 +8,7 @@ content: the same output is the same HTML.
 
 import hashlib
 import html
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from puzzles_lib.compilation.lexers import highlight
@@ -41,19 +42,43 @@ def style(name: str, rules: str = "") -> str:
     )
 
 
-def listing(lines: Sequence[Line], language: str, most: int = MOST_LINES, what: str = "") -> str:
-    """Lines in a ``<pre>``, each marked with the kernel's line it comes from; the first ``most`` of them."""
-    shown = lines[:most]
-    coloured = highlight([clipped(line.text) for line in shown], language)
+def listing(lines: Sequence[Line], language: str, what: str = "", most: int = MOST_LINES) -> str:
+    """Lines in a ``<pre>``, each marked with the kernel's line it comes from.
+
+    Of more than ``most`` lines the first; with ``what``, which says where all of them are, the first of
+    each line of the kernel.
+    """
+    shown: Sequence[Line | None] = lines[:most]
+    note = f"the first {most} of {len(lines)} lines" if len(lines) > most else ""
+    if note and what:
+        shown = first_of_each(lines, most)
+        count = sum(line is not None for line in shown)
+        note = f"{count} of {len(lines)} lines, the first of each line of the kernel; all of them: {what}"
+    coloured = highlight([clipped(line.text) if line else "…" for line in shown], language)
     rows = [
-        f"<span{f' class=l{line.source}' if line.source else ''}>{text}\n</span>"
+        f"<span{f' class=l{line.source}' if line and line.source else ''}>{text}\n</span>"
         for line, text in zip(shown, coloured, strict=True)
     ]
-    more = ""
-    if len(lines) > most:
-        where = f"; all of them: {what}" if what else ""
-        more = f"<div><i>the first {most} of {len(lines)} lines{where}</i></div>"
-    return f'<pre tabindex="0">{"".join(rows)}</pre>{more}'
+    note = f"<div><i>{html.escape(note, quote=False)}</i></div>" if note else ""
+    return f'<pre tabindex="0">{"".join(rows)}</pre>{note}'
+
+
+def first_of_each(lines: Sequence[Line], most: int) -> list[Line | None]:
+    """About ``most`` lines, as many for each line of the kernel; None where some are left out."""
+    ranks, seen = [], Counter()
+    for line in lines:
+        seen[line.source] += 1
+        ranks.append(seen[line.source])
+    each = 1
+    while sum(rank <= each + 1 for rank in ranks) <= most:
+        each += 1
+    kept: list[Line | None] = []
+    for line, rank in zip(lines, ranks, strict=True):
+        if rank <= each:
+            kept.append(line)
+        elif kept and kept[-1] is not None:
+            kept.append(None)
+    return kept
 
 
 def source(lines: Mapping[int, str], reached: Iterable[int]) -> str:
