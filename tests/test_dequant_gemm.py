@@ -263,7 +263,8 @@ class Recorded:
 def guarded(monkeypatch):
     """The module's kernels, run under guard where the launchers launch them."""
     kernels = {}
-    for name in ("_dequant_gemm_dw_kernel", "_dequant_gemm_kernel", "_sum_splits_kernel"):
+    for part in ("dequant_gemm_dw", "dequant_gemm", "dequant_gemm_few_rows", "sum_splits"):
+        name = f"_{part}_kernel"
         kernels[name] = Recorded(getattr(module, name), ["out_ptr"])
         monkeypatch.setattr(module, name, kernels[name])
     return kernels
@@ -321,6 +322,48 @@ def test_kernel_of_the_forward(guarded, rows, features, columns, group, bits):
         y = blank((rows, features), dtype)
         module.launch_dequant_gemm(x, packed.words, packed.params, y, bits, group)
         assert close(y, x.double() @ dequantize(packed).double().t(), dtype)
+
+
+# rows, features, columns, group: slices of 128, 64 and 32 columns; one step and several, ragged in all
+FEW_ROWS = [(1, 16, 512, 128), (3, 70, 130, 64), (8, 33, 1030, 32), (9, 100, 200, 200), (20, 20, 64, 256)]
+
+
+@bits_of_a_code
+@pytest.mark.parametrize("rows, features, columns, group", FEW_ROWS)
+def test_kernel_of_few_rows(guarded, rows, features, columns, group, bits):
+    for seed, dtype in enumerate(FLOATS[1:]):
+        weight, x = draw((features, columns), dtype, seed, 0.1, 0.2), draw((rows, columns), dtype, seed + 3)
+        packed = quantize_pack(weight, bits, group)
+        y = blank((rows, features), dtype)
+        module.launch_dequant_gemm_few_rows(x, packed.words, packed.params, y, bits, group, "")
+        assert close(y, x.double() @ dequantize(packed).double().t(), dtype)
+    (_, named), _ = guarded["_dequant_gemm_few_rows_kernel"].launches
+    assert group >= columns or group % named["BLOCK_K"] == 0
+
+
+def test_few_rows_keep_a_poisoned_feature_to_itself(guarded):
+    weight, x = draw((40, 300), torch.bfloat16), draw((2, 300), torch.bfloat16, 1)
+    weight[17, 200] = float("nan")
+    packed, y = quantize_pack(weight, 2, 32), blank((2, 40), torch.bfloat16)
+    module.launch_dequant_gemm_few_rows(x, packed.words, packed.params, y, 2, 32, "")
+    assert y[:, 17].isnan().all() and y.isnan().sum() == 2
+
+
+def test_the_text_that_unpacks():
+    """What it says, done by hand: every code of every field comes out, for both halves of a register."""
+    for bits, (dtype, hidden) in itertools.product((1, 2, 4), ((torch.float16, 1024), (torch.bfloat16, 128))):
+        text = module.unpack_asm(bits, dtype)
+        mask, power = (int(number, 16) for number in re.findall(r"0x[0-9a-f]+", text)[:2])
+        assert text.endswith("0xEA; }") and "shr.b32 w, $1, $2" in text  # (w & mask) | power
+        low = torch.arange(2**16)
+        registers = low | ((2**16 - 1 - low) << 16)  # another word in the other half
+        for shift in range(0, 16, bits):
+            out = (registers >> shift) & mask | power
+            for position in (0, 16):
+                halves = (out >> position).to(torch.int16).view(dtype)
+                codes = (registers >> position >> shift) & (2**bits - 1)
+                assert torch.equal(halves.float() - hidden, codes.float())
+    assert module.unpack_asm(8, torch.float16) == module.unpack_asm(8, torch.bfloat16) == ""
 
 
 def test_kernels_of_dw_keep_a_poisoned_group_to_itself(guarded):

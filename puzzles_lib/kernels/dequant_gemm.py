@@ -18,6 +18,8 @@ from puzzles_lib.kernels import dequant_gemm_hopper
 from puzzles_lib.kernels.bitpack import matrix_shape
 from puzzles_lib.kernels.quantize import PackedTensor, _dequantize, check_packed, dequantize_ref
 
+FEW_ROWS = 64  # up to as many rows of x, dequant_gemm takes the kernel for few
+
 
 def dequant_gemm_dw(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
     """The gradient [COUT, CIN] of a linear layer's weight, from its packed input.
@@ -160,6 +162,69 @@ def _dequant_gemm_kernel(
 
 
 @triton.jit
+def _dequant_gemm_few_rows_kernel(
+    x_ptr, words_ptr, params_ptr, out_ptr, M, N, K, blocks, group_size,
+    BITS: tl.constexpr, UNPACK: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, SLICES: tl.constexpr,
+):  # fmt: skip
+    """16 features of y, those of one field of a block: program (field, along M).
+
+    The dot is one of SLICES independent ones, a warp each, with its own BLOCK_K columns a step: K is split
+    within the program. The words go to the matrix unit's layout first and are unpacked there, in the thread
+    that uses them. Params of the next step are asked for before this step's dot.
+    """
+    FIELDS: tl.constexpr = 16 // BITS
+    block, field = tl.program_id(0) // FIELDS, tl.program_id(0) % FIELDS
+    offs_r = tl.arange(0, 16)
+    offs_m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M]
+    words_ptr += block.to(tl.int64) * 16 * K
+    params_ptr += (block.to(tl.int64) * 2 * FIELDS + field) * 16
+    slices = tl.arange(0, SLICES) * BLOCK_K  # [SLICES]
+    lane = tl.arange(0, BLOCK_K)
+    acc = tl.zeros([SLICES, 16, BLOCK_M], tl.float32)
+    scale, low = _load_params(params_ptr, slices, offs_r, K, blocks, group_size, FIELDS)
+    for start in tl.range(0, K, SLICES * BLOCK_K, num_stages=3):
+        offs_k = start + slices[:, None] + lane[None, :]  # [SLICES, BLOCK_K]
+        where = offs_r[None, :, None] * K + offs_k[:, None, :]
+        words = tl.load(words_ptr + where, mask=offs_k[:, None, :] < K, other=0)  # [SLICES, 16, BLOCK_K]
+        where = offs_m[None, None, :] * K + offs_k[:, :, None]
+        mask = (offs_m[None, None, :] < M) & (offs_k[:, :, None] < K)
+        x = tl.load(x_ptr + where, mask=mask, other=0.0)  # [SLICES, BLOCK_K, BLOCK_M]
+        w = _unpack(words, BITS * field, scale[:, :, None], low[:, :, None], BITS, UNPACK)
+        ahead = start + SLICES * BLOCK_K + slices
+        scale, low = _load_params(params_ptr, ahead, offs_r, K, blocks, group_size, FIELDS)
+        acc = tl.dot(w, x, acc)
+    y = tl.sum(acc, axis=0)  # [16, BLOCK_M]
+    offs_n = tl.program_id(0) * 16 + offs_r
+    mask = (offs_n < N)[:, None] & (offs_m < M)[None, :]
+    tl.store(out_ptr + offs_m.to(tl.int64)[None, :] * N + offs_n[:, None], y, mask=mask)
+
+
+@triton.jit
+def _load_params(params_ptr, columns, offs_r, K, blocks, group_size, FIELDS: tl.constexpr):
+    """Scales and minima [columns, 16] of 16 rows for some columns; 0 past the last column."""
+    group = (columns // group_size).to(tl.int64)
+    where = params_ptr + (group * blocks * (32 * FIELDS))[:, None] + offs_r[None, :]
+    mask = (columns < K)[:, None]
+    return tl.load(where, mask=mask, other=0.0), tl.load(where + 16 * FIELDS, mask=mask, other=0.0)
+
+
+@triton.jit
+def _unpack(words, shift, scale, low, BITS: tl.constexpr, UNPACK: tl.constexpr):
+    """The floats of the codes at ``shift`` in words: two at once by UNPACK, in float32 where it is empty."""
+    shift = tl.zeros(words.shape, tl.int32) + shift
+    if UNPACK == "":
+        code = ((words.to(tl.int32) >> shift) & ((1 << BITS) - 1)).to(tl.float32)
+        return tl.fma(code, scale.to(tl.float32), low.to(tl.float32)).to(scale.dtype)
+    HIDDEN: tl.constexpr = 1024.0 if scale.dtype == tl.float16 else 128.0
+    words = tl.inline_asm_elementwise(
+        UNPACK, "=r,r,r,r", [words, shift], dtype=tl.int16, is_pure=True, pack=2
+    )
+    code = words.to(scale.dtype, bitcast=True) - HIDDEN
+    return tl.fma(code, tl.broadcast_to(scale, words.shape), tl.broadcast_to(low, words.shape))
+
+
+@triton.jit
 def _sum_splits_kernel(parts_ptr, out_ptr, splits, N, BLOCK: tl.constexpr):
     """out[i], the sum of parts[s, i] over the splits in their order, float32."""
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # [BLOCK]
@@ -227,6 +292,19 @@ def sum_splits(parts: torch.Tensor, out: torch.Tensor) -> None:
     _sum_splits_kernel[grid](parts, out, parts.shape[0], out.numel(), BLOCK=1024)
 
 
+def _forward_cuda(
+    x: torch.Tensor, words: torch.Tensor, params: torch.Tensor, y: torch.Tensor, bits: int, group_size: int
+) -> None:
+    """Fill y [M, N] on a GPU, from contiguous tensors; no size is 0."""
+    slices_fit = group_size % 32 == 0 or group_size >= x.shape[1]
+    if x.shape[0] <= FEW_ROWS and x.dtype != torch.float32 and slices_fit:
+        capable = torch.cuda.get_device_capability(x.device) >= (9, 0)
+        unpack = unpack_asm(bits, x.dtype) if capable else ""
+        launch_dequant_gemm_few_rows(x, words, params, y, bits, group_size, unpack)
+    else:
+        launch_dequant_gemm(x, words, params, y, bits, group_size)
+
+
 def launch_dequant_gemm(
     x: torch.Tensor, words: torch.Tensor, params: torch.Tensor, y: torch.Tensor, bits: int, group_size: int
 ) -> None:
@@ -240,6 +318,45 @@ def launch_dequant_gemm(
         BITS=bits, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k,
         num_warps=8,
     )  # fmt: skip
+
+
+def launch_dequant_gemm_few_rows(
+    x: torch.Tensor,
+    words: torch.Tensor,
+    params: torch.Tensor,
+    y: torch.Tensor,
+    bits: int,
+    group_size: int,
+    unpack: str,
+) -> None:
+    """Fill y [M, N] for a small M and 16-bit floats; a group is 32 columns or a multiple of that, or all.
+
+    unpack: what `unpack_asm` gives, or "" for a GPU that has no bfloat16 arithmetic, or the interpreter.
+    """
+    (rows, columns), features = x.shape, y.shape[1]
+    block_m = 8 if rows <= 8 else 16
+    block_k = 128
+    while block_k > 32 and group_size % block_k and group_size < columns:
+        block_k //= 2
+    grid = (triton.cdiv(features, 16), triton.cdiv(rows, block_m))
+    _dequant_gemm_few_rows_kernel[grid](
+        x, words, params, y, rows, features, columns, words.shape[0], group_size,
+        BITS=bits, UNPACK=unpack, BLOCK_M=block_m, BLOCK_K=block_k, SLICES=4, num_warps=4,
+    )  # fmt: skip
+
+
+def unpack_asm(bits: int, dtype: torch.dtype) -> str:
+    """PTX for `_unpack`: two codes from the halves of a register, each beside the bits of a power of two.
+
+    In the low bits of 1024, a float16, a code below 1024 reads as 1024 + code, exactly; so does one below 128
+    in the low bits of 128, a bfloat16. For codes of 8 bits, which are more than that, the text is empty.
+    """
+    if bits == 8:
+        return ""
+    power = 0x6400 if dtype == torch.float16 else 0x4300
+    both = 0x10001  # times this: the same in both halves
+    mask = f"{both * (2**bits - 1):#x}, {both * power:#x}"
+    return f"{{ .reg .b32 w; shr.b32 w, $1, $2; lop3.b32 $0, w, {mask}, 0xEA; }}"  # (w & codes) | power
 
 
 # ---- the operators that torch knows
@@ -279,7 +396,7 @@ def _dequant_gemm(
         return x.new_zeros(shape)
     y = x.new_empty(shape)
     with torch.cuda.device(x.device):
-        launch_dequant_gemm(x, words, params, y.view(-1, features), bits, group_size)
+        _forward_cuda(x, words, params, y.view(-1, features), bits, group_size)
     return y
 
 
