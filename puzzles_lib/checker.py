@@ -319,7 +319,8 @@ def _never_written(result: Argument, case: Case, ran: Run) -> Verdict | None:
     if not missing:
         return None
     if missing == written.size:
-        text = f"never written: all {missing} elements of {result.name}_ptr; the kernel stores nothing there"
+        all_of_it = f"all {missing} elements" if missing > 1 else "the one element"
+        text = f"never written: {all_of_it} of {result.name}_ptr; the kernel stores nothing there"
         return Verdict("never written", text)
     place = _index(int(written.argmin()), shape)
     text = f"never written: {missing} of {written.size} elements of {result.name}_ptr"

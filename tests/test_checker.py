@@ -13,6 +13,7 @@ from torch import Tensor
 from puzzles_lib import checker
 from puzzles_lib.checker import check, examine
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.puzzles import LONG_SUM
 
 
 def scale_rows(x: Float32[Tensor, "M N"], s: Float32[Tensor, " M"]) -> Float32[Tensor, "M N"]:
@@ -323,3 +324,12 @@ def _environment() -> dict[str, str]:
     from pathlib import Path
 
     return {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+
+
+@triton.jit
+def writes_nothing(z_ptr):
+    pass
+
+
+def test_a_result_of_one_element_is_told_in_the_singular():
+    assert "never written: the one element of z_ptr;" in str(examine(writes_nothing, LONG_SUM))

@@ -313,6 +313,7 @@ HABITS = {  # of who comes from NumPy, with words of the answer
     "x = i ** 2": "blocks have no **",
     "x = 2 ** i": "blocks have no **",
     "if i < 3: tl.store(z_ptr + i, 1.0)": "an if cannot decide lane by lane",
+    "x = i if i < 3 else 0.0": "use tl.where(c, a, b)",
 }
 
 

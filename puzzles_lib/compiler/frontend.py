@@ -312,6 +312,8 @@ def _explained(message: str, site: Site | None) -> str:
         return "blocks have no **: write x * x, 1 << n, or tl.exp2(x)"
     if message.startswith("Boolean value of Tensor"):
         return "an if cannot decide lane by lane: use a mask, or tl.where"
+    if message.startswith("Ternary expression") and "<[" in message:
+        return "a if c else b cannot choose lane by lane: use tl.where(c, a, b)"
     if message.endswith("is not string"):
         return 'print in a kernel is tl.device_print("a name", value); shapes cannot be printed'
     return message
