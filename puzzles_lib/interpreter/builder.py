@@ -192,7 +192,9 @@ class GuardedBuilder(InterpreterBuilder):
     # ---- bfloat16, which stock Triton computes on its raw bits: compute in float32, round once
 
     def get_bf16(self, value):
-        return TensorHandle(float32_to_bfloat16(np.array([value])), tl.bfloat16)
+        # The compiler's goes through std::to_string, which keeps six decimals: 2**-32 is 0 there.
+        as_compiled = float(f"{np.float32(value):f}")
+        return TensorHandle(float32_to_bfloat16(np.array([as_compiled])), tl.bfloat16)
 
     def _rounded(self, output: np.ndarray, dtype: tl.dtype) -> TensorHandle:
         return TensorHandle(float32_to_bfloat16(output), dtype.scalar)
