@@ -68,14 +68,19 @@ def test_default_is_the_users_state_directory(monkeypatch, tmp_path):
     assert states(tmp_path / "state" / "triton-bit-by-bit") == {"outer_add": "solved"}
 
 
-def test_lists_every_puzzle_in_syllabus_order(state_dir):
+def test_lists_every_puzzle_and_reading_exercise_in_syllabus_order(state_dir):
     from puzzles_lib.puzzles import CHAPTERS
+    from puzzles_lib.questions import QUESTIONS
 
     record("masked_add", False)
     record("outer_add", True)
     record("of_an_older_course", True)
     shown = show()
-    expected = [(c.number, p.number, p.name) for c in CHAPTERS for p in c.puzzles]
+    expected = []
+    for c in CHAPTERS:
+        expected += [(c.number, p.number, p.name) for p in c.puzzles]
+        asked = [q.id for q in QUESTIONS.values() if q.chapter == c.number]
+        expected += [(c.number, i.partition("-")[2], "reading exercise") for i in asked]
     assert [(c.number, p.number, p.name) for c in shown.chapters for p in c.puzzles] == expected
     assert shown.summary == f"1 of {len(expected)} puzzles solved, 1 tried, {len(expected) - 2} open"
     by_name = {p.name: p.state for c in shown.chapters for p in c.puzzles}

@@ -8,6 +8,8 @@ from puzzles_lib.puzzles import (
     convolution,
     flash_attention,
     fusion,
+    int8_linear,
+    machine_code,
     matmul,
     quantize,
     quantized_matmul,
@@ -30,9 +32,12 @@ CHAPTERS: tuple[Chapter, ...] = (
     bit_packing.CHAPTER,
     quantize.CHAPTER,
     relu_masks.CHAPTER,
+    machine_code.CHAPTER,
+    int8_linear.CHAPTER,
 )
 PUZZLES: tuple[Puzzle, ...] = tuple(puzzle for chapter in CHAPTERS for puzzle in chapter.puzzles)
 
 # Every puzzle by its name in capitals: OUTER_ADD.
 globals().update({puzzle.name.upper(): puzzle for puzzle in PUZZLES})
 DOUBLE = welcome.DOUBLE
+INT8_MATMUL = machine_code.INT8_MATMUL

@@ -1,0 +1,326 @@
+"""Layouts of Triton's GPU dialect: which thread holds which element of a tensor, and in which register.
+
+A layout is read from TTGIR, where it stands as an attribute:
+
+    layout = read_layout(ttgir, "#blocked", shape=(1024,))
+    layout.holders((700,))  # ((warp, lane, register), ...)
+
+All sizes being powers of two, a layout is linear over bits: each bit of the register's, the lane's and the
+warp's number moves the element by a fixed step along one axis (or, where several threads hold the same
+element, by none), and the steps of all bits that are set add up. Triton computes with its layouts in the
+same way, see https://arxiv.org/abs/2505.23819.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+Step = tuple[int, ...]
+Holder = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the elements of a tensor are kept: bit i of a number moves along ``shape`` by step i.
+
+    name: what it was read from, such as ``"#blocked"``.
+    register, lane, warp: a step for each bit, the lowest first.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    register: tuple[Step, ...]
+    lane: tuple[Step, ...]
+    warp: tuple[Step, ...]
+
+    @property
+    def registers(self) -> int:
+        """Elements that each thread holds."""
+        return 1 << len(self.register)
+
+    @property
+    def lanes(self) -> int:
+        """Threads of a warp."""
+        return 1 << len(self.lane)
+
+    @property
+    def warps(self) -> int:
+        return 1 << len(self.warp)
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """int [warps, lanes, registers, axes]: the element that each thread holds in each register."""
+        parts = [_sums(steps, len(self.shape)) for steps in (self.warp, self.lane, self.register)]
+        return parts[0][:, None, None] ^ parts[1][None, :, None] ^ parts[2][None, None, :]
+
+    def element(self, warp: int, lane: int, register: int) -> tuple[int, ...]:
+        """What a thread holds in one of its registers."""
+        return tuple(int(i) for i in self.table[warp, lane, register])
+
+    def holders(self, element: Sequence[int]) -> tuple[Holder, ...]:
+        """Every (warp, lane, register) that holds an element, the lowest first.
+
+        Raises ValueError for an element outside the tensor.
+        """
+        if len(element) != len(self.shape) or any(
+            not 0 <= i < n for i, n in zip(element, self.shape, strict=True)
+        ):
+            raise ValueError(f"element {tuple(element)} is not in a tensor of shape {self.shape}")
+        found = np.argwhere((self.table == np.array(element)).all(-1))
+        return tuple((int(w), int(t), int(r)) for w, t, r in found)
+
+
+def _sums(steps: Sequence[Step], axes: int) -> np.ndarray:
+    """int [2 ** bits, axes]: where each number leads."""
+    places = np.zeros((1, axes), int)
+    for step in steps:
+        places = np.concatenate([places, places ^ np.array(step)])
+    return places
+
+
+@dataclass(frozen=True)
+class SharedLayout:
+    """Where the elements of a tile lie in shared memory: each row is kept, its chunks change places.
+
+    Element (r, c) lies in row r, in chunk ``c // vec ^ phase`` of ``vec`` elements, where
+    ``phase = r // per_phase % max_phase``.
+    """
+
+    name: str
+    vec: int
+    per_phase: int
+    max_phase: int
+
+    def column(self, row: int, column: int) -> int:
+        """The place in its row where an element is kept."""
+        phase = row // self.per_phase % self.max_phase
+        return (column // self.vec ^ phase) * self.vec + column % self.vec
+
+
+def read_layout(ir: str, name: str, shape: Sequence[int]) -> Layout:
+    """The layout called ``name`` in TTGIR, of a tensor of that shape.
+
+    name: ``"#blocked"``, or a whole attribute: ``"#ttg.slice<{dim = 1, parent = #blocked}>"``.
+    Raises ValueError for a name that the text does not define, for a layout of another kind than blocked,
+    slice, linear, nvidia_mma (2 and 3), amd_mfma, or dot_op of an nvidia_mma 2, and for sizes that are
+    no powers of two.
+    """
+    shape = tuple(int(n) for n in shape)
+    if any(n < 1 or n & (n - 1) for n in shape):
+        raise ValueError(f"shape is {shape}, allowed are powers of two")
+    kind, fields = _attribute(ir, name)
+    if kind not in _KINDS:
+        raise ValueError(f"{name} is of kind {kind}, allowed are {', '.join(_KINDS)}")
+    built = _KINDS[kind](ir, fields, shape)
+    return Layout(name, shape, *built)
+
+
+def read_shared(ir: str, name: str) -> SharedLayout:
+    """The ``swizzled_shared`` layout called ``name`` in TTGIR. Raises ValueError for any other."""
+    kind, fields = _attribute(ir, name)
+    if kind != "swizzled_shared":
+        raise ValueError(f"{name} is of kind {kind}, allowed is swizzled_shared")
+    return SharedLayout(name, fields["vec"], fields["perPhase"], fields["maxPhase"])
+
+
+# ---- reading attributes
+
+
+def _attribute(ir: str, name: str) -> tuple[str, Mapping[str, object]]:
+    """Kind and fields of an attribute, ``#ttg.kind<{field = value, ...}>``, or of what a name stands for."""
+    text = name.strip()
+    if "<" not in text:
+        found = re.search(rf"^{re.escape(text)} = (#.*)$", ir, re.MULTILINE)
+        if not found:
+            known = ", ".join(re.findall(r"^(#\w+) = #ttn?g\.", ir, re.MULTILINE)) or "none"
+            raise ValueError(f"no layout is called {name!r}; there are: {known}")
+        text = found[1].strip()
+    parsed = re.fullmatch(r"#ttn?g\.(\w+)<\{(.*)\}>", text)
+    if not parsed:
+        raise ValueError(f"{text!r} is no layout")
+    return parsed[1], {key: _value(value) for key, value in _fields(parsed[2])}
+
+
+def _fields(text: str) -> list[tuple[str, str]]:
+    """``a = 1, b = [2, 3]`` as pairs; commas within brackets do not part."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "[<{(") - (character in "]>})")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [tuple(half.strip() for half in part.split("=", 1)) for part in parts]
+
+
+def _value(text: str) -> object:
+    if text.startswith("["):
+        inner = text[1:-1].strip()
+        return [_value(part) for part in _list(inner)] if inner else []
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    return {"true": True, "false": False}.get(text, text)
+
+
+def _list(text: str) -> list[str]:
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character == "[") - (character == "]")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
+
+
+# ---- from fields to steps
+
+
+class _Steps:
+    """Hands out bits to registers, lanes and warps, axis by axis, until the tensor is covered."""
+
+    def __init__(self, shape: tuple[int, ...]):
+        self.shape = shape
+        self.reached = [1] * len(shape)
+        self.register: list[Step] = []
+        self.lane: list[Step] = []
+        self.warp: list[Step] = []
+
+    def give(self, to: list[Step], count: int, axis: int | None) -> None:
+        """``count`` neighbours along an axis; what lies past the tensor's end holds what others hold."""
+        for _ in range(count.bit_length() - 1):
+            step = [0] * len(self.shape)
+            if axis is not None and self.reached[axis] < self.shape[axis]:
+                step[axis] = self.reached[axis]
+                self.reached[axis] *= 2
+            to.append(tuple(step))
+
+    def repeat(self, order: Sequence[int]) -> tuple[tuple[Step, ...], ...]:
+        """Cover the rest of the tensor with more registers of every thread."""
+        for axis in order:
+            self.give(self.register, self.shape[axis] // self.reached[axis], axis)
+        return tuple(self.register), tuple(self.lane), tuple(self.warp)
+
+
+def _blocked(ir: str, fields: Mapping, shape: tuple[int, ...]) -> tuple:
+    steps = _Steps(shape)
+    for to, key in (
+        (steps.register, "sizePerThread"),
+        (steps.lane, "threadsPerWarp"),
+        (steps.warp, "warpsPerCTA"),
+    ):
+        for axis in fields["order"]:
+            steps.give(to, fields[key][axis], axis)
+    return steps.repeat(fields["order"])
+
+
+def _slice(ir: str, fields: Mapping, shape: tuple[int, ...]) -> tuple:
+    """One axis of the parent is dropped: threads that differ along it hold the same element."""
+    axis = fields["dim"]
+    parent = read_layout(ir, fields["parent"], shape[:axis] + (1,) + shape[axis:])
+    drop = [
+        tuple(step[:axis] + step[axis + 1 :] for step in steps)
+        for steps in (parent.register, parent.lane, parent.warp)
+    ]
+    return tuple(step for step in drop[0] if any(step)), drop[1], drop[2]
+
+
+def _linear(ir: str, fields: Mapping, shape: tuple[int, ...]) -> tuple:
+    return tuple(tuple(tuple(step) for step in fields[key]) for key in ("register", "lane", "warp"))
+
+
+def _nvidia_mma(ir: str, fields: Mapping, shape: tuple[int, ...]) -> tuple:
+    """Accumulators of mma.sync (2) and wgmma (3): PTX ISA, "Matrix Fragments for mma.m16n8k16"."""
+    m, n = 0, 1
+    steps = _Steps(shape)
+    steps.give(steps.register, 2, n)
+    steps.give(steps.lane, 4, n)
+    steps.give(steps.lane, 8, m)
+    steps.give(steps.register, 2, m)
+    across, down = fields["warpsPerCTA"][n], fields["warpsPerCTA"][m]
+    if fields["versionMajor"] == 2:
+        steps.give(steps.warp, across, n)
+        steps.give(steps.warp, down, m)
+    elif fields["versionMajor"] == 3:
+        steps.give(steps.register, fields["instrShape"][n] // 8, n)
+        steps.give(steps.warp, down, m)
+        steps.give(steps.warp, across, n)
+    else:
+        raise ValueError(f"nvidia_mma of version {fields['versionMajor']}, allowed are 2 and 3")
+    return steps.repeat((n, m))
+
+
+def _dot_op(ir: str, fields: Mapping, shape: tuple[int, ...]) -> tuple:
+    """Operands of mma.sync, from registers. Warps side by side need the same rows of x, and so on."""
+    kind, parent = _attribute(ir, fields["parent"])
+    if kind != "nvidia_mma" or parent["versionMajor"] != 2:
+        raise ValueError("dot_op is read for an nvidia_mma of version 2 alone")
+    down, across = parent["warpsPerCTA"]
+    steps = _Steps(shape)
+    if fields["opIdx"] == 0:  # [m, k]
+        other, k = 0, 1
+    else:  # [k, n]
+        k, other = 0, 1
+    steps.give(steps.register, fields["kWidth"], k)
+    steps.give(steps.lane, 4, k)
+    steps.give(steps.lane, 8, other)
+    if fields["opIdx"] == 0:
+        steps.give(steps.register, 2, other)
+        steps.give(steps.register, 2, k)
+        steps.give(steps.warp, across, None)
+        steps.give(steps.warp, down, other)
+    else:
+        steps.give(steps.register, 2, k)
+        steps.give(steps.warp, across, other)
+        steps.give(steps.warp, down, None)
+    return steps.repeat((k, other))
+
+
+def _amd_mfma(ir: str, fields: Mapping, shape: tuple[int, ...]) -> tuple:
+    """Accumulators of v_mfma: a thread holds groups of 4 along one side, lanes lie along the other."""
+    side = fields["instrShape"][0]
+    along, lanes = (1, 0) if fields["isTransposed"] else (0, 1)
+    steps = _Steps(shape)
+    steps.give(steps.register, 4, along)
+    steps.give(steps.lane, side, lanes)
+    steps.give(steps.lane, 64 // side, along)
+    steps.give(steps.register, side // (4 * (64 // side)), along)
+    for axis in (1, 0):
+        steps.give(steps.warp, fields["warpsPerCTA"][axis], axis)
+    return steps.repeat((1, 0))
+
+
+_KINDS = {
+    "blocked": _blocked,
+    "slice": _slice,
+    "linear": _linear,
+    "nvidia_mma": _nvidia_mma,
+    "dot_op": _dot_op,
+    "amd_mfma": _amd_mfma,
+}
+
+
+def bank_conflicts(shared: SharedLayout | None, rows: int, columns: int, element_bytes: int) -> int:
+    """How many turns shared memory takes for 16 bytes from each of 8 rows, all from the same columns.
+
+    It has 32 banks of 4 bytes; in a turn each bank serves one address. 1 is the least. ``shared`` None is
+    a tile whose rows lie as they are, one after the other; ``rows`` must be at least 8.
+    """
+    if rows < 8:
+        raise ValueError(f"rows is {rows}, at least 8 are read at once")
+    turns = 1
+    for first in range(0, columns, 16 // element_bytes):
+        use = [0] * 32
+        for row in range(8):
+            column = shared.column(row, first) if shared else first
+            start = (row * columns + column) * element_bytes // 4
+            for word in range(start, start + 4):
+                use[word % 32] += 1
+        turns = max(turns, max(use))
+    return turns
+
+
+__all__ = ["Layout", "SharedLayout", "bank_conflicts", "read_layout", "read_shared"]
