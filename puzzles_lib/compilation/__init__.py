@@ -12,7 +12,7 @@ from puzzles_lib.checker import prepared
 from puzzles_lib.compilation import page
 from puzzles_lib.compilation.diff import Diff
 from puzzles_lib.compilation.listing import History, Listing
-from puzzles_lib.compilation.locations import Line, inlined_lines, read
+from puzzles_lib.compilation.locations import Line, read
 from puzzles_lib.compilation.passes import Passes, read_passes
 from puzzles_lib.compiler import Build, Target, build, disassemble, dump_passes, find_target, translate
 from puzzles_lib.puzzle import Case, Puzzle, pick_case
@@ -186,13 +186,10 @@ class Stages:
             raise ValueError(f"stage is {stage!r}, {self.target.name} has {', '.join(self.names)}")
         if self.built is None:
             return ()
-        home = f"{self.built.translation.kernel}.py"
         if stage == "sass":
             sass = self._disassembled
-            if isinstance(sass, Refusal):
-                return ()
-            return read(stage, sass, home, inlined_lines(self.built.texts.get("ptx", ""), home))
-        return read(stage, self.built.texts.get(stage, ""), home)
+            return () if isinstance(sass, Refusal) else read(stage, sass)
+        return read(stage, self.built.texts.get(stage, ""))
 
     # ---- looking
 
@@ -260,8 +257,7 @@ class Stages:
         """The passes from Triton IR to LLVM's dialect, and what each of them changed."""
         if self.built is None:
             return Passes(self.title, ())
-        translation = self.built.translation
-        return read_passes(self.title, dump_passes(translation), f"{translation.kernel}.py")
+        return read_passes(self.title, dump_passes(self.built.translation))
 
     def _facts(self) -> list[str]:
         if self.refusal:

@@ -2,13 +2,12 @@
 
 Every stage writes them in its own way: MLIR as ``loc(#loc7)``, LLVM IR as ``!dbg !7``, PTX and AMD's
 assembly as ``.loc 1 7 20`` lines, nvdisasm as comments. `read` takes them off, which leaves text that
-is about the program, and returns the two side by side. ``home`` is the file of the kernel, under the
-short name that `puzzles_lib.compiler` gave it: code inlined from elsewhere counts as the line of the
-kernel that called it.
+is about the program, and returns the two side by side. All locations are in the kernel's own file:
+`puzzles_lib.compiler` has seen to that.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -20,15 +19,9 @@ class Line:
     source: int | None = None
 
 
-def read(stage: str, text: str, home: str, inlined: Mapping[str, int] | None = None) -> tuple[Line, ...]:
-    """The lines of a stage's text, locations taken off and resolved.
-
-    inlined: for ``"sass"``, which line of the kernel a line of another file was inlined into
-        (``"standard.py:191"``), as `inlined_lines` finds them in the PTX.
-    """
-    if stage == "sass":
-        return tuple(_sass(text, home, inlined or {}))
-    return tuple(_trimmed(_READERS[stage](text, home)))
+def read(stage: str, text: str) -> tuple[Line, ...]:
+    """The lines of a stage's text, locations taken off and resolved."""
+    return tuple(_trimmed(_READERS[stage](text)))
 
 
 def _trimmed(lines: list[Line]) -> list[Line]:
@@ -47,18 +40,18 @@ def _trimmed(lines: list[Line]) -> list[Line]:
 _DEFINITION = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
 
 
-def _mlir(text: str, home: str) -> list[Line]:
+def _mlir(text: str) -> list[Line]:
     definitions = dict(m.groups() for m in map(_DEFINITION.match, text.splitlines()) if m)
     resolved: dict[str, int | None] = {}
 
     def resolve(location: str) -> int | None:
-        """The first line of the kernel's file in a location: callees before callers."""
+        """The line of a location; of a call that was inlined, the callee's, if it has one."""
         if location not in resolved:
             resolved[location] = None
             if location.startswith("#loc"):
                 resolved[location] = resolve(definitions.get(location, ""))
-            elif match := re.match(r'"((?:[^"\\]|\\.)*)":(\d+):', location):
-                resolved[location] = int(match[2]) if match[1] == home else None
+            elif match := re.match(r'"(?:[^"\\]|\\.)*":(\d+):', location):
+                resolved[location] = int(match[1])
             else:
                 for part in re.findall(r'#loc\d*|"(?:[^"\\]|\\.)*":\d+:\d+', location):
                     resolved[location] = resolved[location] or resolve(part)
@@ -103,55 +96,30 @@ def _without_locations(line: str) -> tuple[str, list[tuple[str, bool]]]:
 # ---- LLVM IR
 
 
-def _llvm(text: str, home: str) -> list[Line]:
-    nodes = {}
-    for match in re.finditer(r"^(!\d+) = (?:distinct )?!(DI\w+)\((.*)\)$", text, re.MULTILINE):
-        fields = dict(re.findall(r'(\w+): ("(?:[^"\\]|\\.)*"|[^,]+)', match[3]))
-        nodes[match[1]] = (match[2], fields)
-
-    def file_of(scope: str) -> str:
-        while scope in nodes:
-            _, fields = nodes[scope]
-            if "file" in fields:
-                return nodes.get(fields["file"], ("", {}))[1].get("filename", "").strip('"')
-            scope = fields.get("scope", "")
-        return ""
-
-    def resolve(node: str) -> int | None:
-        while node in nodes:
-            _, fields = nodes[node]
-            if file_of(fields.get("scope", "")) == home:
-                return int(fields.get("line", 0)) or None
-            node = fields.get("inlinedAt", "")
-        return None
-
+def _llvm(text: str) -> list[Line]:
+    found = re.finditer(r"^(!\d+) = (?:distinct )?!DILocation\(line: (\d+)", text, re.MULTILINE)
+    numbers = {match[1]: int(match[2]) for match in found}
     lines = []
     for raw in text.splitlines():
         if raw.startswith(("!", "source_filename", "; ModuleID")) or "@llvm.dbg" in raw:
             continue
         match = re.search(r", !dbg (!\d+)", raw)
-        source = resolve(match[1]) if match and not raw.startswith("define") else None
-        lines.append(Line(re.sub(r",? !dbg !\d+", "", raw), source))
+        source = numbers.get(match[1]) if match else None  # a function's own !dbg is no location
+        lines.append(Line(re.sub(r",? !dbg !\d+", "", raw), source or None))
     return lines
 
 
 # ---- assembly
 
 
-def _here(comment: str, home: str) -> int | None:
-    """The line of the kernel in a comment such as ``standard.py:191:40 @[ kernel.py:16:45 ]``."""
-    match = re.search(rf"(?:^|\s){re.escape(home)}:(\d+):", comment)
-    return int(match[1]) or None if match else None
-
-
-def _assembly(text: str, home: str) -> list[Line]:
+def _assembly(text: str) -> list[Line]:
     """PTX or AMD's assembly: ``.loc`` is about the instructions that follow it."""
     lines: list[Line] = []
     current = None
     for raw in _program_only(text).splitlines():
         word = raw.split(None, 1)[0] if raw.strip() else ""
         if word == ".loc":
-            current = _here(raw.partition(";" if ";" in raw else "//")[2], home)
+            current = int(raw.split()[2]) or None  # .loc FILE LINE COLUMN
         elif word in (".file", ".section", ".text") or word.startswith(".cfi_"):
             continue
         elif re.match(r"(\$L__|\.L)(tmp|func_)", word) or _REMARK.match(raw):
@@ -181,37 +149,26 @@ def _program_only(text: str) -> str:
     return text
 
 
-def inlined_lines(ptx: str, home: str) -> dict[str, int]:
-    """For lines of other files that the PTX has inlined into one line of the kernel only: that line."""
-    found: dict[str, set[int]] = {}
-    for match in re.finditer(r"^\t\.loc\t.*// (\S+:\d+):\d+ (@\[.*)$", ptx, re.MULTILINE):
-        if line := _here(match[2], home):
-            found.setdefault(match[1], set()).add(line)
-    return {place: lines.pop() for place, lines in found.items() if len(lines) == 1}
-
-
-def _sass(text: str, home: str, inlined: Mapping[str, int]) -> list[Line]:
+def _sass(text: str) -> list[Line]:
     lines: list[Line] = []
     current = None
-    in_code = False
     for raw in text.splitlines():
-        if match := re.match(r'\s*//## File "([^"]*)", line (\d+)', raw):
-            file = match[1].rpartition("/")[2]
-            current = int(match[2]) if match[1] == home else inlined.get(f"{file}:{match[2]}")
+        if match := re.match(r'\s*//## File "[^"]*", line (\d+)', raw):
+            current = int(match[1]) or None
         elif match := re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;?\s*$", raw):
-            in_code = True
             lines.append(Line(f"{match[1]}  {match[2]}", current))
-        elif in_code and (match := re.match(r"(\.L_\w+):", raw)):
+        elif lines and (match := re.match(r"(\.L_\w+):", raw)):
             lines.append(Line(f"{match[1]}:"))
     while lines and lines[-1].text.endswith("  NOP"):  # they only fill up the last cache line
         lines.pop()
     return lines
 
 
-_READERS: dict[str, Callable[[str, str], list[Line]]] = {
+_READERS: dict[str, Callable[[str], list[Line]]] = {
     "ttir": _mlir,
     "ttgir": _mlir,
     "llir": _llvm,
     "ptx": _assembly,
     "amdgcn": _assembly,
+    "sass": _sass,
 }

@@ -93,7 +93,7 @@ class Passes(Sequence[Pass]):
         return page.frame(name, page.style(name), page.bold(self._headline) + table)
 
 
-def read_passes(title: str, dumps: str, home: str) -> Passes:
+def read_passes(title: str, dumps: str) -> Passes:
     """Passes from what MLIR writes before each of them (``MLIR_ENABLE_DUMP``).
 
     The last one is left out, since nothing is written after it. Dumps of a single function, from passes
@@ -105,6 +105,6 @@ def read_passes(title: str, dumps: str, home: str) -> Passes:
         if match := _BEFORE.match(header[0]):
             end = headers[at + 1].start() if at + 1 < len(headers) else len(dumps)
             text = dumps[header.end() : end]
-            found.append((match[1], tuple(line.text for line in read("ttgir", text, home))))
+            found.append((match[1], tuple(line.text for line in read("ttgir", text))))
     pairs = zip(found, found[1:], strict=False)
     return Passes(title, tuple(Pass(p[0], n, p[1], q[1]) for n, (p, q) in enumerate(pairs)))

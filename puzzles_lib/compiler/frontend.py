@@ -54,17 +54,15 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Translation:
-    """A kernel as Triton's front end has translated it: IR that no pass has touched yet.
+    """A kernel as Triton's front end has translated it.
 
-    ir: MLIR text. File names in its locations are short and the same on every machine.
-    files: the real file, or cell, of each of these names.
+    ir: MLIR text that no pass has touched yet. Its locations are lines of the kernel's file.
     options: what the backend compiles with, such as ``num_warps``.
     """
 
-    kernel: str
+    kernel: JITFunction
     target: Target
     ir: str
-    files: Mapping[str, str]
     options: Mapping[str, object]
 
 
@@ -110,8 +108,7 @@ def translate(
     found = _make_ir(kernel, source, backend, parsed)
     if isinstance(found, Refusal):
         return found
-    text, files = _with_short_names(found, kernel)
-    return Translation(kernel.__name__, target, text, files, options)
+    return Translation(kernel, target, _with_own_lines(found, kernel), options)
 
 
 def _make_ir(kernel: JITFunction, source: ASTSource, backend, options) -> str | Refusal:
@@ -164,26 +161,21 @@ def _backend(target: Target, options: tuple[tuple[str, int], ...]):
     return backend, backend.parse_options(dict(options))
 
 
-_LOCATION = re.compile(r'loc\("((?:[^"\\]|\\.)+)":(?=\d)')
+_LOCATION = re.compile(r'loc\("((?:[^"\\]|\\.)+)":(\d+:\d+)\)')
 
 
-def _with_short_names(text: str, kernel: JITFunction) -> tuple[str, dict[str, str]]:
-    """The IR with short file names in its locations, and which file each of them stands for.
+def _with_own_lines(text: str, kernel: JITFunction) -> str:
+    """The IR with locations in the kernel's own file alone, under the kernel's name.
 
     A cell's own name differs from one session to the next, and a path from one machine to the next.
+    Other files become unknown: then every stage gives what is inlined from them to the line that calls.
     """
-    short = {}
-    for function in with_helpers(kernel):
-        short.setdefault(function.fn.__code__.co_filename, f"{function.__name__}.py")
+    own = kernel.fn.__code__.co_filename
 
-    def name_of(match: re.Match) -> str:
-        file = match[1]
-        if file not in short:
-            short[file] = "triton/" + file.rpartition("/triton/")[2]
-        return f'loc("{short[file]}":'
+    def located(match: re.Match) -> str:
+        return f'loc("{kernel.__name__}.py":{match[2]})' if match[1] == own else "loc(unknown)"
 
-    text = _LOCATION.sub(name_of, text)
-    return text, {name: file for file, name in short.items()}
+    return _LOCATION.sub(located, text)
 
 
 @contextlib.contextmanager

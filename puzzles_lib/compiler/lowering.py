@@ -165,7 +165,7 @@ def _key(what: str, translation: Translation) -> str:
 
 # ---- what went wrong
 
-_DIAGNOSTIC = re.compile(r'^(?:loc\()?"?([^"\n]*?)"?:(\d+):\d+\)?: error: (.*)$', re.MULTILINE)
+_DIAGNOSTIC = re.compile(r'^(?:loc\()?"?[^"\n]*?\.py"?:(\d+):\d+\)?: error: (.*)$', re.MULTILINE)
 
 
 def _why(
@@ -173,10 +173,10 @@ def _why(
 ) -> Refusal:
     """The compiler's own words where it has some, at the learner's line where it names one."""
     site, words = None, []
-    for file, line, message in _DIAGNOSTIC.findall(said):
-        if file in translation.files and site is None:
-            source = linecache.getline(translation.files[file], int(line)).strip()
-            site = Site(int(line), source)
+    for line, message in _DIAGNOSTIC.findall(said):
+        if site is None and int(line):
+            file = translation.kernel.fn.__code__.co_filename
+            site = Site(int(line), linecache.getline(file, int(line)).strip())
         words.append(message)
     message = error["message"] if error else ""
     if re.search(r"bad_alloc|out of memory|Allocation failed|MemoryError", said + message):

@@ -19,7 +19,8 @@ from pathlib import Path
 def main(folder: Path) -> None:
     request = json.loads((folder / "request.json").read_text())
     resource.setrlimit(resource.RLIMIT_AS, (request["bytes"],) * 2)
-    resource.setrlimit(resource.RLIMIT_CPU, (request["seconds"],) * 2)  # also for ptxas, a child of this
+    # Also for ptxas, a child of this. SIGXCPU comes at the first, SIGKILL at the second.
+    resource.setrlimit(resource.RLIMIT_CPU, (request["seconds"], request["seconds"] + 1))
     resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"],) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
