@@ -235,6 +235,17 @@ def test_the_gradient_of_x_is_that_of_the_dequantised_weight():
     assert torch.allclose(x.grad, dy @ dequantize(packed), rtol=1e-5, atol=1e-5)
 
 
+def test_autocast_changes_nothing():
+    packed, x = quantize_pack(draw((40, 30)), 4, 8), draw((5, 30)).requires_grad_()
+    dy, dy_rows = draw((5, 40), seed=1), draw((40, 7), seed=2)
+    want = dequant_gemm_dw(dy_rows, packed), dequant_gemm(x, packed)
+    gradient = torch.autograd.grad(want[1], x, dy)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        got = dequant_gemm_dw(dy_rows, packed), dequant_gemm(x, packed)
+        assert torch.equal(torch.autograd.grad(got[1], x, dy)[0], gradient)
+    assert all(a.dtype == torch.float32 and torch.equal(a, b) for a, b in zip(got, want, strict=True))
+
+
 # ---- the Triton kernels against the references
 
 
@@ -263,7 +274,7 @@ class Recorded:
 def guarded(monkeypatch):
     """The module's kernels, run under guard where the launchers launch them."""
     kernels = {}
-    for part in ("dequant_gemm_dw", "dequant_gemm", "dequant_gemm_few_rows", "sum_splits"):
+    for part in ("dequant_gemm_dw", "dequant_gemm_few_rows", "sum_splits"):
         name = f"_{part}_kernel"
         kernels[name] = Recorded(getattr(module, name), ["out_ptr"])
         monkeypatch.setattr(module, name, kernels[name])
@@ -309,19 +320,6 @@ def test_kernels_of_dw(guarded, rows, cout, cin, group, multiprocessors, splits,
 def test_kernels_of_dw_in_float32(guarded, bits):
     packed, dy = quantize_pack(draw((150, 70)), bits, 32), draw((150, 65), seed=1)
     assert close(dw_by_the_kernels(dy, packed, 4), exact_dw(dy, packed), torch.float32)
-
-
-@bits_of_a_code
-@pytest.mark.parametrize(
-    "rows, features, columns, group", [(1, 1, 1, 1), (5, 70, 40, 16), (130, 131, 96, 96)]
-)
-def test_kernel_of_the_forward(guarded, rows, features, columns, group, bits):
-    for seed, dtype in enumerate(FLOATS):
-        weight, x = draw((features, columns), dtype, seed, 0.1, 0.2), draw((rows, columns), dtype, seed + 3)
-        packed = quantize_pack(weight, bits, group)
-        y = blank((rows, features), dtype)
-        module.launch_dequant_gemm(x, packed.words, packed.params, y, bits, group)
-        assert close(y, x.double() @ dequantize(packed).double().t(), dtype)
 
 
 # rows, features, columns, group: slices of 128, 64 and 32 columns; one step and several, ragged in all

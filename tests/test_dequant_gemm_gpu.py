@@ -45,6 +45,11 @@ def draw(shape, dtype=torch.bfloat16, seed=0, scale=1.0, offset=0.0):
     return (torch.randn(shape, device="cuda", generator=generator) * scale + offset).to(dtype)
 
 
+def in_range(x, dtype):
+    """x in the dtype; a group of float16 may span 65504 at most."""
+    return (x.clamp(-30000, 30000) if dtype == torch.float16 else x).to(dtype)
+
+
 def plain_dw(dy, packed):
     """dW by the plain Triton path, where `dequant_gemm_dw` takes another for these."""
     dw = dy.new_empty(dy.shape[1], packed.shape[-1])
@@ -113,9 +118,7 @@ def test_dw_in_every_shape(shape, path, bits):
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_dw_over_scales_and_offsets(dtype, path, bits):
     for scale, offset in itertools.product((1e-6, 1e-3, 1.0, 1e2, 1e4), (0.0, 3.0)):
-        if dtype == torch.float16 and scale == 1e-6:
-            offset *= 1e-6  # beside 3, float16 has no step as small
-        x = draw((2000, 512), dtype, 2, scale, scale * offset)
+        x = in_range(draw((2000, 512), torch.float32, 2, scale, scale * offset), dtype)
         dy = draw((2000, 384), dtype, 3, min(1e3, 1e-2 / scale))
         check_dw(dy, quantize_pack(x, bits, 256), path)
 
@@ -211,7 +214,7 @@ def check_forward(x, packed):
 FORWARD_SHAPES = [
     (1, 4096, 4096, 256), (3, 4096, 4096, 64), (16, 4096, 4096, 128), (17, 4096, 4096, 256),
     (5, 1000, 1000, 32), (16, 130, 520, 520), (1, 1, 1, 1), (2, 33, 4100, 100), (9, 64, 8192, 8192),
-    (128, 512, 768, 256), (300, 257, 130, 64),
+    (128, 512, 768, 256), (300, 257, 130, 64), (2, 64, 20000, 20000),
 ]  # fmt: skip
 
 
@@ -229,7 +232,7 @@ def test_forward_in_every_shape(shape, dtype, bits):
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_forward_over_scales_and_offsets(dtype, rows, bits):
     for scale, offset in itertools.product((1e-6, 1e-3, 1.0, 1e2, 1e4), (0.0, 3.0)):
-        weight = draw((1024, 1024), dtype, 1, scale, scale * offset)
+        weight = in_range(draw((1024, 1024), torch.float32, 1, scale, scale * offset), dtype)
         check_forward(draw((rows, 1024), dtype, 2, min(1e3, 1e-2 / scale)), quantize_pack(weight, bits, 128))
 
 
@@ -276,7 +279,9 @@ def test_opcheck_of_every_operator():
     torch.library.opcheck(module._dequant_gemm, (x, packed.words, packed.params, 2, 128, 100))
 
 
-def test_compiles_as_one_graph():
+def test_compiles_as_one_graph(monkeypatch):
+    monkeypatch.undo()  # the compiler has a use for torch.empty of its own
+
     def both(x, dy, weight):
         return dequant_gemm_dw(dy, quantize_pack(x, 4, 128)), dequant_gemm(x, quantize_pack(weight, 4, 128))
 

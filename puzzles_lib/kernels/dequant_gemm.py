@@ -1,4 +1,4 @@
-"""Matrix products with one factor packed, dequantised inside the product.
+"""Matrix products with one factor packed, which is dequantised inside the product.
 
 Two of them, both on `puzzles_lib.kernels.quantize.PackedTensor` as it is, with no conversion before:
 
@@ -18,7 +18,7 @@ from puzzles_lib.kernels import dequant_gemm_hopper
 from puzzles_lib.kernels.bitpack import matrix_shape
 from puzzles_lib.kernels.quantize import PackedTensor, _dequantize, check_packed, dequantize_ref
 
-FEW_ROWS = 64  # up to as many rows of x, dequant_gemm takes the kernel for few
+FEW_ROWS = 64  # of x: up to here `dequant_gemm` reads the packed weight itself
 
 
 def dequant_gemm_dw(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
@@ -45,8 +45,11 @@ def dequant_gemm(x: torch.Tensor, packed_weight: PackedTensor) -> torch.Tensor:
 
     x: [..., K], dtype (float32, float16 or bfloat16) and device those of ``packed_weight``, which holds a
         weight [N, K] in groups along K. Any size, empty ones too; non-contiguous is accepted.
-    Returns [..., N] in that dtype. Its gradient with respect to x is that of the dequantised weight, which
-    the backward pass makes for the while; the packed weight is a constant.
+    Returns [..., N] in that dtype. The gradient of x is dy @ w^; the packed weight is a constant.
+
+    With few rows the time is that of reading the weight: on a GPU, up to 64 rows of 16-bit floats and groups
+    of a multiple of 32 (or whole rows) are multiplied by the packed weight as it is read, which takes no
+    memory besides. Otherwise, and in backward, w^ is made for the while: then arithmetic is what takes time.
 
     Raises TypeError where ``packed_weight`` is no `PackedTensor` or the dtypes differ, ValueError where
     shapes or devices do.
@@ -139,26 +142,6 @@ def _dequant_gemm_dw_kernel(
     out_ptr += split.to(tl.int64) * COUT * CIN
     mask = (offs_m < COUT)[:, None] & (offs_n < CIN)[None, :]
     tl.store(out_ptr + offs_m.to(tl.int64)[:, None] * CIN + offs_n[None, :], acc, mask=mask)
-
-
-@triton.jit
-def _dequant_gemm_kernel(
-    x_ptr, words_ptr, params_ptr, out_ptr, M, N, K, blocks, group_size,
-    BITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    """A tile of x @ w^^T: program (along M, along N)."""
-    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M]
-    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)  # [BLOCK_N]
-    acc = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
-    for start in range(0, K, BLOCK_K):
-        offs_k = start + tl.arange(0, BLOCK_K)  # [BLOCK_K]
-        w = _load_dequantized(words_ptr, params_ptr, offs_n, offs_k, N, K, blocks, group_size, BITS)
-        mask = (offs_m < M)[:, None] & (offs_k < K)[None, :]
-        where = offs_m.to(tl.int64)[:, None] * K + offs_k[None, :]
-        x = tl.load(x_ptr + where, mask=mask, other=0.0)  # [BLOCK_M, BLOCK_K]
-        acc = tl.dot(x, tl.trans(w), acc, input_precision="ieee")
-    mask = (offs_m < M)[:, None] & (offs_n < N)[None, :]
-    tl.store(out_ptr + offs_m.to(tl.int64)[:, None] * N + offs_n[None, :], acc, mask=mask)
 
 
 @triton.jit
@@ -293,31 +276,18 @@ def sum_splits(parts: torch.Tensor, out: torch.Tensor) -> None:
 
 
 def _forward_cuda(
-    x: torch.Tensor, words: torch.Tensor, params: torch.Tensor, y: torch.Tensor, bits: int, group_size: int
-) -> None:
-    """Fill y [M, N] on a GPU, from contiguous tensors; no size is 0."""
-    slices_fit = group_size % 32 == 0 or group_size >= x.shape[1]
-    if x.shape[0] <= FEW_ROWS and x.dtype != torch.float32 and slices_fit:
-        capable = torch.cuda.get_device_capability(x.device) >= (9, 0)
-        unpack = unpack_asm(bits, x.dtype) if capable else ""
-        launch_dequant_gemm_few_rows(x, words, params, y, bits, group_size, unpack)
-    else:
-        launch_dequant_gemm(x, words, params, y, bits, group_size)
-
-
-def launch_dequant_gemm(
-    x: torch.Tensor, words: torch.Tensor, params: torch.Tensor, y: torch.Tensor, bits: int, group_size: int
-) -> None:
-    """Fill y [M, N]: the plain path, for every shape and dtype."""
-    (rows, columns), features = x.shape, y.shape[1]
-    block_m, block_n, block_k = (64, 64, 16) if x.dtype == torch.float32 else (128, 128, 32)
-    block_m = min(block_m, max(16, triton.next_power_of_2(rows)))
-    grid = (triton.cdiv(rows, block_m), triton.cdiv(features, block_n))
-    _dequant_gemm_kernel[grid](
-        x, words, params, y, rows, features, columns, words.shape[0], group_size,
-        BITS=bits, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k,
-        num_warps=8,
-    )  # fmt: skip
+    x: torch.Tensor, words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int, features: int
+) -> torch.Tensor:
+    """y [M, N] of contiguous tensors on a GPU; no size is 0."""
+    rows, columns = x.shape
+    slices_fit = group_size % 32 == 0 or group_size >= columns
+    if rows > FEW_ROWS or x.dtype == torch.float32 or not slices_fit:
+        return x @ _dequantize(words, params, bits, group_size, [features, columns]).t()
+    y = x.new_empty(rows, features)
+    capable = torch.cuda.get_device_capability(x.device) >= (9, 0)
+    unpack = unpack_asm(bits, x.dtype) if capable else ""
+    launch_dequant_gemm_few_rows(x, words, params, y, bits, group_size, unpack)
+    return y
 
 
 def launch_dequant_gemm_few_rows(
@@ -369,7 +339,8 @@ def _dequant_gemm_dw(
     dy = dy.reshape(matrix_shape(dy.shape)).contiguous()
     words, params = words.contiguous(), params.contiguous()
     if not dy.is_cuda:
-        return dequant_gemm_dw_ref(dy, words, params, bits, group_size)
+        with torch.autocast(dy.device.type, enabled=False):
+            return dequant_gemm_dw_ref(dy, words, params, bits, group_size)
     if not dy.numel() or not words.numel():
         return dy.new_zeros(dy.shape[1], words.shape[2])
     with torch.cuda.device(dy.device):
@@ -390,14 +361,13 @@ def _dequant_gemm(
     shape = (*x.shape[:-1], features)
     x = x.reshape(matrix_shape(x.shape)).contiguous()
     words, params = words.contiguous(), params.contiguous()
-    if not x.is_cuda:
-        return dequant_gemm_ref(x, words, params, bits, group_size, features).view(shape)
     if not x.numel() or not features:
         return x.new_zeros(shape)
-    y = x.new_empty(shape)
-    with torch.cuda.device(x.device):
-        _forward_cuda(x, words, params, y.view(-1, features), bits, group_size)
-    return y
+    if not x.is_cuda:
+        with torch.autocast(x.device.type, enabled=False):
+            return dequant_gemm_ref(x, words, params, bits, group_size, features).view(shape)
+    with torch.cuda.device(x.device), torch.autocast("cuda", enabled=False):
+        return _forward_cuda(x, words, params, bits, group_size, features).view(shape)
 
 
 @_dequant_gemm.register_fake
@@ -415,7 +385,9 @@ def _keep_the_weight(ctx, inputs: tuple, output: torch.Tensor) -> None:
 def _gradient_of_x(ctx, dy: torch.Tensor) -> tuple:
     words, params = ctx.saved_tensors
     weight = _dequantize(words, params, ctx.bits, ctx.group_size, [ctx.features, words.shape[2]])
-    return dy @ weight, None, None, None, None, None
+    with torch.autocast(dy.device.type, enabled=False):
+        dx = dy @ weight
+    return dx, None, None, None, None, None
 
 
 _dequant_gemm.register_autograd(_gradient_of_x, setup_context=_keep_the_weight)

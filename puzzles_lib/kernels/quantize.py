@@ -239,7 +239,7 @@ def _quantize_rows(
     words = tl.zeros(SPLIT[1:], tl.int32)
     zero = tl.zeros(SPLIT[1:3], tl.float32)  # the sum of 0 · scale: NaN with a scale that is no number
     # Not unrolled: that would take twice the registers.
-    for step in tl.range(0, FIELDS, STEP, num_stages=1 if CAREFUL else 3):
+    for step in tl.range(0, FIELDS, STEP, num_stages=1 if CAREFUL or SPLIT[3] > 4096 else 3):
         row = rows + step * 16
         if EVEN:
             x = tl.load(x_ptr + (row * C + offs_c)).to(tl.float32)  # [STEP, ROWS, GROUPS * WIDTH]
@@ -330,12 +330,13 @@ def launch_quantize_pack(
     (rows, columns), blocks = x.shape, words.shape[0]
     width = triton.next_power_of_2(group_size)
     groups = max(1, 256 // width)
+    at_once = 2 if width <= 4096 else 1  # rows of words, and fields: long groups are held in few
     even = rows % block_rows(bits) == 0 and columns % (groups * group_size) == 0 and width == group_size
-    grid = (blocks * WORD_ROWS // 2, triton.cdiv(columns, groups * group_size))
+    grid = (blocks * WORD_ROWS // at_once, triton.cdiv(columns, groups * group_size))
     _quantize_pack_kernel[grid](
         x, words, params, rows, columns, blocks,
-        BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, ROWS=2, STEP=2, EVEN=even,
-        num_warps=max(1, width // 256),
+        BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, ROWS=at_once, STEP=at_once, EVEN=even,
+        num_warps=min(max(1, width // 256), 32),
     )  # fmt: skip
 
 
