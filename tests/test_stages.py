@@ -448,12 +448,13 @@ def test_an_interrupt_ends_the_worker(worker):
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, 1.0)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt) as error:
             stages(fresh_kernel("interrupted", ONE), ADD)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert started and not any_left(started)
+    assert len(error.traceback) == 2 and error.value.__context__ is None
 
 
 def test_the_worker_sees_no_python_of_the_learners(worker, tmp_path):

@@ -1,5 +1,6 @@
 """`stages`: what the compiler makes of a kernel, from Triton IR to machine code, with no GPU."""
 
+import contextlib
 import html
 import re
 from collections.abc import Mapping
@@ -66,17 +67,27 @@ def stages(
     _check_options(options)
     settings = "  ".join([str(case), *(f"{name}={value}" for name, value in options.items())])
     title = f"{getattr(kernel, '__name__', puzzle.name)} for {chosen.name}, {settings}"
+    made = None
+    with contextlib.suppress(KeyboardInterrupt):
+        made = _compile(kernel, puzzle, case, title, chosen, options)
+    if made is None:  # raised from here, so that a notebook shows two frames and not ten
+        raise KeyboardInterrupt("the compilation was interrupted") from None
+    return made
+
+
+def _compile(
+    kernel: object, puzzle: Puzzle, case: Case, title: str, target: Target, options: Mapping[str, int]
+) -> "Stages":
     ready = prepared(kernel, puzzle, case)
     if isinstance(ready, Report):
-        verdict = ready.verdict
-        return Stages(title, chosen, refusal=Refusal(verdict.message, verdict.site))
+        return Stages(title, target, refusal=Refusal(ready.verdict.message, ready.verdict.site))
     kernel, bound = ready
-    translation = translate(kernel, bound, chosen, **options)
+    translation = translate(kernel, bound, target, **options)
     source = _source(kernel)
     if isinstance(translation, Refusal):
-        return Stages(title, chosen, source, refusal=translation)
+        return Stages(title, target, source, refusal=translation)
     built = build(translation)
-    return Stages(title, chosen, source, built, built.refusal)
+    return Stages(title, target, source, built, built.refusal)
 
 
 @dataclass(frozen=True, repr=False)

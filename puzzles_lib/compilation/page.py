@@ -69,9 +69,11 @@ def first_of_each(lines: Sequence[Line], most: int) -> list[Line | None]:
     for line in lines:
         seen[line.source] += 1
         ranks.append(seen[line.source])
-    each = 1
-    while sum(rank <= each + 1 for rank in ranks) <= most:
+    sizes, each = Counter(ranks), 1
+    total = sizes[1]
+    while sizes[each + 1] and total + sizes[each + 1] <= most:
         each += 1
+        total += sizes[each]
     kept: list[Line | None] = []
     for line, rank in zip(lines, ranks, strict=True):
         if rank <= each:
