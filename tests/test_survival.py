@@ -367,6 +367,41 @@ def test_an_interrupt_ends_a_check_at_once(session, body):
     assert_all_is_well(session)
 
 
+# ---- stages
+
+SLOW_TO_COMPILE = """
+offs = tl.arange(0, 1048576)
+x = tl.load(x_ptr + offs, mask=offs < N)
+tl.store(z_ptr + offs, tl.sin(x) * tl.exp(x), mask=offs < N)
+"""
+
+
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        (SLOW_TO_COMPILE, "it takes more than 2 s"),
+        ("x: tl.constexpr = 'a' * (6 * 10 ** 9)\ntl.store(z_ptr, 1.0)", "more than 1 GB"),
+        ("os.abort()", "os.abort"),
+        ("tl.store(z_ptr, tl.dot(tl.zeros((4, 4), tl.int8), tl.zeros((4, 4), tl.int8)))", "K >= 32"),
+    ],
+    ids=["LLVM without end", "a string that fits", "abort", "too small a dot"],
+)
+def test_compiling_ends_no_session(session, body, words):
+    limit = "import puzzles_lib.compiler.lowering as lowering\nlowering.SECONDS = 2\n"
+    answer = session.run(f"{limit}from puzzles_lib import stages\n{kernel(body)}\nstages(kernel, MASKED_ADD)")
+    assert not answer.traceback and not answer.err, answer
+    assert "does not compile: " in answer.out and words in answer.out
+    assert len(answer.out.splitlines()) <= 8
+    assert_all_is_well(session)
+
+
+def test_an_interrupt_ends_a_compilation_at_once(session):
+    code = f"{kernel(SLOW_TO_COMPILE)}\nstages(kernel, MASKED_ADD, num_warps=2)"
+    answer = session.run(f"lowering.SECONDS = 30\n{code}", interrupt_after=2)
+    assert answer.seconds < 1 and "KeyboardInterrupt" in str(answer.traceback) and not answer.err
+    assert_all_is_well(session)
+
+
 # ---- TRITON_INTERPRET
 
 
