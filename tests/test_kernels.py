@@ -497,6 +497,15 @@ def test_kernel_quantizes(monkeypatch, blocks, more, columns, group, bits):
         check_words(words, want_words, bits, x, params, group)
 
 
+def test_kernel_quantizes_a_long_group(monkeypatch):
+    """Beyond 4096 columns a program holds fewer rows at once."""
+    x = draw((2, 4100), torch.bfloat16)
+    _, words, params = quantized_by_the_kernel(monkeypatch, x, 8, 4100)
+    want_words, want_params = quantize.quantize_pack_ref(x, 8, 4100)
+    assert torch.equal(params, want_params)
+    check_words(words, want_words, 8, x, params, 4100)
+
+
 def seed_of(bits):
     return {1: 2, 2: 0, 4: 1, 8: 2}[bits]
 
