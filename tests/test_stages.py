@@ -303,7 +303,7 @@ def no_kernel(x_ptr):
     [
         (calls_torch, "torch.relu", "line {}: tl.store(z_ptr + offs, torch.relu("),
         (branches_on_a_block, "", "line {}: if offs > 3"),
-        (takes_weights, "'w_ptr', which add_ten does not offer", ""),
+        (takes_weights, "'w_ptr', which add_ten does not offer; it offers x_ptr, z_ptr, N", ""),
         (no_kernel, "put @triton.jit on the line above its def", ""),
         (None, "", ""),
     ],
@@ -312,7 +312,7 @@ def test_refused_in_a_few_lines(kernel, words, line):
     s = stages(kernel, ADD)
     text = repr(s)
     assert not s.ok and len(text.splitlines()) <= 8
-    assert "does not compile: " in text and words in text
+    assert "does not compile: " in text and words in text and "refuses" not in text
     if line:
         number = line_of(line.partition(": ")[2], kernel)
         assert line.format(number) in text
@@ -320,6 +320,14 @@ def test_refused_in_a_few_lines(kernel, words, line):
     assert (s.registers, s.spills, s.shared_bytes, s.tensor_core) == (None,) * 4
     assert "role=" in s._repr_html_() and "<details" not in s._repr_html_()
     assert len(s.passes) == 0 and not s.diff(s)
+
+
+def test_a_fault_of_ours_is_a_line(monkeypatch):
+    def fails(*args):
+        raise RuntimeError("no\nway")
+
+    monkeypatch.setattr("puzzles_lib.compilation.prepared", fails)
+    assert stages(add_kernel, ADD).refusal.message == "it cannot be read (RuntimeError: no way)"
 
 
 def test_a_dot_over_4_of_int8_is_refused_at_its_line():

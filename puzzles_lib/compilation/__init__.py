@@ -17,7 +17,7 @@ from puzzles_lib.compilation.locations import Line, read
 from puzzles_lib.compilation.passes import Passes, read_passes
 from puzzles_lib.compiler import Build, Target, build, disassemble, dump_passes, find_target, translate
 from puzzles_lib.puzzle import Case, Puzzle, pick_case
-from puzzles_lib.report import Report
+from puzzles_lib.report import Report, Verdict
 from puzzles_lib.vetting import Refusal, with_helpers
 
 __all__ = ["Diff", "History", "Line", "Listing", "Passes", "Stages", "diff", "stages"]
@@ -66,7 +66,8 @@ def stages(
     options = {name: value for name, value in options.items() if value is not None}
     _check_options(options)
     settings = "  ".join([str(case), *(f"{name}={value}" for name, value in options.items())])
-    title = f"{getattr(kernel, '__name__', puzzle.name)} for {chosen.name}, {settings}"
+    name = kernel.__name__ if isinstance(kernel, JITFunction) else puzzle.name
+    title = f"{name} for {chosen.name}, {settings}"
     made = None
     with contextlib.suppress(KeyboardInterrupt):
         made = _compile(kernel, puzzle, case, title, chosen, options)
@@ -78,16 +79,26 @@ def stages(
 def _compile(
     kernel: object, puzzle: Puzzle, case: Case, title: str, target: Target, options: Mapping[str, int]
 ) -> "Stages":
-    ready = prepared(kernel, puzzle, case)
-    if isinstance(ready, Report):
-        return Stages(title, target, refusal=Refusal(ready.verdict.message, ready.verdict.site))
-    kernel, bound = ready
-    translation = translate(kernel, bound, target, **options)
-    source = _source(kernel)
+    try:
+        ready = prepared(kernel, puzzle, case)
+        if isinstance(ready, Report):
+            return Stages(title, target, refusal=_refused(ready.verdict))
+        kernel, bound = ready
+        source = _source(kernel)
+        translation = translate(kernel, bound, target, **options)
+    except Exception as error:  # a fault of ours must not be a page of traceback for a learner
+        words = " ".join(f"it cannot be read ({type(error).__name__}: {error})".split())[:250]
+        return Stages(title, target, refusal=Refusal(words))
     if isinstance(translation, Refusal):
         return Stages(title, target, source, refusal=translation)
     built = build(translation)
     return Stages(title, target, source, built, built.refusal)
+
+
+def _refused(verdict: Verdict) -> Refusal:
+    """What the checker has against a kernel, in a line."""
+    words = verdict.message.removeprefix("the compiler refuses this kernel: ")
+    return Refusal("; ".join(part for part in (words, verdict.diagnosis) if part), verdict.site)
 
 
 @dataclass(frozen=True, repr=False)
