@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import html
 import html.parser
 import os
 import re
@@ -21,6 +22,7 @@ from triton.backends.compiler import GPUTarget
 
 from puzzles_lib import Case, Puzzle, compiler
 from puzzles_lib.compilation import diff, stages
+from puzzles_lib.compilation.lexers import highlight
 from puzzles_lib.compiler import lowering, machine_code, targets
 from puzzles_lib.solutions import define
 
@@ -702,6 +704,17 @@ def test_html_of_a_long_stage_has_something_of_every_line():
             assert f"<span class=l{number}>" in section, (stage, number)
         assert section.count("<span") <= 200
         assert ("<span>…\n</span>" in section) == (len(lines) > 120)
+
+
+@pytest.mark.parametrize("target, stage", [*(("sm_90", s) for s in LOADS), ("gfx942", "amdgcn")])
+def test_highlighting_changes_no_character(target, stage):
+    lines = compiled(target).text(stage).split("\n")
+    coloured = highlight(lines, stage)
+    assert [html.unescape(re.sub(r"</?(?:b|i|em|bdi)>", "", line)) for line in coloured] == lines
+    assert sum("<b>" in line for line in coloured) > len(lines) / 2  # operations
+    for line in coloured:
+        assert len(re.findall(r"<\w+>", line)) == len(re.findall(r"</\w+>", line))
+    assert highlight([], stage) == []
 
 
 def test_html_links_lines_by_rules_of_css():
