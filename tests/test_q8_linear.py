@@ -423,7 +423,8 @@ def test_the_scale_stays_float32_in_a_cast_model():
     assert ours.bias.dtype == torch.bfloat16 and ours.weight.dtype == torch.int8
     assert torch.equal(model(x), want)
     assert model.half().float()[0] is ours and torch.equal(ours.scale, scale)
-    assert nn.Sequential(ours).to("meta")[0].scale.device.type == "meta"
+    ours.to("meta", torch.bfloat16)
+    assert ours.scale.device.type == "meta" and ours.scale.dtype == torch.float32
 
 
 def test_swap_linears():
@@ -547,6 +548,9 @@ def test_what_the_function_is_given():
     assert w_scale.dtype == torch.float32 and w_scale.tolist() == [float(torch.tensor(0.02))] * 5
     assert torch.equal(got_bias, bias)
     assert y.shape == (3, 2, 5) and one.shape == (5,) and torch.equal(one, y[1, 1])
+    with override_linear_dynamic(linear):
+        flat = torch.ops.quantized.linear_dynamic(x.reshape(6, 8).t().contiguous().t(), weights)
+    assert seen[2][0].is_contiguous() and torch.equal(flat, y.view(6, 5))
 
 
 @pytest.mark.parametrize("bias", [None, draw((5,), seed=3)], ids=["no bias", "bias"])
@@ -601,12 +605,19 @@ def test_what_is_left_to_torch():
 
 def test_rows_too_long_for_int32_are_left_to_torch():
     columns = 132105
-    x = torch.ones(1, columns)
-    for width, hits in ((columns - 1, 1), (columns, 0)):
-        weights, _ = packed(torch.ones(1, width), 0.01, 0)
+    x, weight = draw((2, columns)), draw((3, columns), seed=1)
+    linear_dynamic = torch.ops.quantized.linear_dynamic
+    for width, hits in ((columns - 1, 2), (columns, 0)):
+        weights, _ = packed(weight[:, :width], 0.02, 0)
+        stock = [linear_dynamic(x[:, :width], weights, reduce_range) for reduce_range in (False, True)]
+        assert not torch.equal(*stock)
         with override_linear_dynamic() as override:
-            torch.ops.quantized.linear_dynamic(x[:, :width], weights)
-        assert (override.hits, override.refused) == (hits, 1 - hits)
+            got = [linear_dynamic(x[:, :width], weights, reduce_range) for reduce_range in (False, True)]
+        assert (override.hits, override.refused) == (hits, 2 - hits)
+        if hits:
+            assert torch.equal(*got)
+        else:
+            assert all(torch.equal(*pair) for pair in zip(got, stock, strict=True))
 
 
 def test_contexts_nest_and_survive_exceptions():
@@ -854,18 +865,6 @@ def test_kernel_multiplies_in_shares(monkeypatch, split, group):
     tiles = module.Tiles(16, 32, 32, group=group, split=split)
     y = multiplied_by_the_kernel(monkeypatch, x, wq, w_scale, bias, tiles)
     assert same(y, oracle(x, wq, w_scale, bias)) and y[3].isnan().all() and torch.equal(y[7], bias)
-
-
-@pytest.mark.parametrize("outputs, columns", [(1, 1), (48, 31), (17, 60), (64, 512), (65, 1000), (3, 5000)])
-def test_kernel_multiplies_one_row(monkeypatch, outputs, columns):
-    wq, w_scale, bias = draw_weights(outputs, columns)
-    for dtype, b in ((torch.float32, bias), (torch.bfloat16, None), (torch.float16, bias.half())):
-        for x in (draw((1, columns), dtype), torch.full((1, columns), float("inf"), dtype=dtype)):
-            y = blank((1, outputs), dtype)
-            kernel, grid, arguments = launched(
-                monkeypatch, "_one_row_kernel", module.launch_one_row, x, wq, w_scale, b, y
-            )
-            assert same(guarded(kernel, grid, ["y_ptr"], **arguments)["y"], oracle(x, wq, w_scale, b))
 
 
 # ---- the Triton kernels, compiled for a Hopper GPU

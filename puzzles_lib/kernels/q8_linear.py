@@ -194,7 +194,8 @@ def int8_matmul_ref(xq: torch.Tensor, wq: torch.Tensor) -> torch.Tensor:
     `torch._int_mm` is quick on CPUs whose AVX-512 multiplies int8 (VNNI). On others oneDNN's int8 kernels
     saturate or are a plain loop, some 30 times slower than float32, which is exact for short enough sums.
     """
-    if torch.cpu._is_vnni_supported():
+    if torch.cpu._is_vnni_supported() and wq.shape[1] > 1:
+        # With K = 1 the strides of wq.t(), (1, 1), are taken for those of rows, and nothing is written.
         return torch._int_mm(xq, wq.t()).float()
     x, columns = xq.float(), xq.shape[1]
     chunk = columns if x.abs().sum(1).max() <= EXACT else EXACT // TOP
@@ -370,35 +371,6 @@ def _matmul_kernel(
     )
 
 
-@triton.jit
-def _one_row_kernel(
-    x_ptr, wq_ptr, w_scale_ptr, bias_ptr, y_ptr, N, K,
-    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SCAN: tl.constexpr, HAS_BIAS: tl.constexpr,
-):  # fmt: skip
-    """BLOCK_N columns of y for M = 1, in a single launch: every program quantises the row for itself."""
-    offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    offs_s, offs_k = tl.arange(0, SCAN)[None, :], tl.arange(0, BLOCK_K)[None, :]
-    most = tl.zeros([1, SCAN], tl.float32)
-    for k in range(0, K, SCAN):
-        x = tl.load(x_ptr + k + offs_s, mask=offs_s < K - k, other=0.0)
-        most = _maximum_with_nan(most, tl.abs(x.to(tl.float32)))
-    scale = _scale_of(tl.reduce(most, 1, _maximum_with_nan))[:, None]  # [1, 1]
-    rows = wq_ptr + offs_n.to(tl.int64)[:, None] * K
-    sums = tl.zeros([16, BLOCK_N], tl.int32)  # the tensor cores take no fewer than 16 rows: all the same
-    for k in range(0, K, BLOCK_K):
-        mask = offs_k < K - k
-        w = tl.load(rows + k + offs_k, mask=(offs_n < N)[:, None] & mask, other=0)  # [BLOCK_N, BLOCK_K]
-        x = tl.load(x_ptr + k + offs_k, mask=mask, other=0.0).to(tl.float32)
-        codes = tl.broadcast_to(_codes_of(x, scale), [16, BLOCK_K])
-        sums = tl.dot(codes, w.T, sums, out_dtype=tl.int32)
-    w_scale = tl.load(w_scale_ptr + offs_n, mask=offs_n < N, other=0.0)
-    y = sums.to(tl.float32) * (scale * w_scale[None, :])  # [16, BLOCK_N]
-    if HAS_BIAS:
-        y += tl.load(bias_ptr + offs_n, mask=offs_n < N, other=0.0).to(tl.float32)[None, :]
-    first = (tl.arange(0, 16) == 0)[:, None]
-    tl.store(tl.broadcast_to(y_ptr + offs_n[None, :], [16, BLOCK_N]), y, mask=first & (offs_n < N)[None, :])
-
-
 def launch_quantize_rows(
     x: torch.Tensor, codes: torch.Tensor, scale: torch.Tensor, sums: torch.Tensor | None = None, pdl=False
 ) -> None:
@@ -449,7 +421,8 @@ def choose_tiles(rows: int, outputs: int, columns: int, programs: int, tma: bool
     else:
         tiles = Tiles(128, 128, 128, group=16, stages=3)
     # Few tiles do not keep the GPU busy, unless several programs take a share of K each for one of them.
-    split = min(programs // grid_of(tiles, rows, outputs)[0], columns // 1024)
+    share = 1024 if rows <= 64 else 4096  # at least: the sums have to be added
+    split = min(programs // grid_of(tiles, rows, outputs)[0], columns // share)
     return replace(tiles, split=split) if split > 1 else tiles
 
 
@@ -467,9 +440,6 @@ def launch_q8_linear(
     hopper = gpu.major >= 9 and gpu.shared_memory_per_block_optin >= 200 * 1024
     tma = hopper and columns % 16 == 0 and wq.data_ptr() % 16 == 0
     tiles = choose_tiles(rows, outputs, columns, gpu.multi_processor_count, tma)
-    if rows == 1 and tiles.split == 1:
-        launch_one_row(x, wq, w_scale, bias, y)
-        return
     # Room for whole tiles: a bulk copy that reaches past the end is slow. What is there is not used.
     codes = x.new_empty(triton.cdiv(rows, tiles.m) * tiles.m, columns, dtype=torch.int8)
     x_scale = x.new_empty(rows, dtype=torch.float32)
@@ -478,18 +448,6 @@ def launch_q8_linear(
         sums = x.new_empty(rows * outputs + grid_of(tiles, rows, outputs)[0], dtype=torch.int32)
     launch_quantize_rows(x, codes, x_scale, sums, pdl=hopper)
     launch_matmul(codes, x_scale, wq, w_scale, bias, y, sums, tiles, tma, pdl=hopper)
-
-
-def launch_one_row(
-    x: torch.Tensor, wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | None, y: torch.Tensor
-) -> None:
-    """Fill y [1, N] from x [1, K]."""
-    outputs, columns = wq.shape
-    _one_row_kernel[(triton.cdiv(outputs, 16),)](
-        x, wq, w_scale, w_scale if bias is None else bias, y, outputs, columns,
-        BLOCK_N=16, BLOCK_K=512, SCAN=4096, HAS_BIAS=bias is not None,
-        num_warps=2, num_stages=4, **EXACT_STEPS,
-    )  # fmt: skip
 
 
 def launch_matmul(
