@@ -30,6 +30,7 @@ from puzzles_lib.drawing import Picture, TensorMap, access_map, plural, program_
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import Access, Program, Run, Site, Stop, TimeLimitReached, time_limit
 from puzzles_lib.interpreter.language import stock
+from puzzles_lib.interpreter.limits import interrupts_held
 from puzzles_lib.puzzle import Argument, Case, Puzzle, pick_case
 from puzzles_lib.report import Report
 
@@ -381,7 +382,13 @@ def _by_triton_viz(kernel: object, puzzle: Puzzle, case: Case, ran: Run) -> list
 def _run_traced(kernel: JITFunction, bound: Mapping[str, object], grid: tuple[int, ...]) -> list[Access]:
     """One launch under a fresh Tracer. Raises _NotTraced where triton-viz cannot."""
     quiet = io.StringIO()
+    tracer = traced = None
+
+    def launch() -> None:
+        traced[grid](**bound)
+
     with (
+        interrupts_held(inside=launch),
         contextlib.redirect_stdout(quiet),
         contextlib.redirect_stderr(quiet),
         warnings.catch_warnings(),
@@ -392,9 +399,9 @@ def _run_traced(kernel: JITFunction, bound: Mapping[str, object], grid: tuple[in
         try:
             viz = _triton_viz()
             tracer = _tracer(viz)
-            with time_limit(SECONDS_PER_CASE):
-                traced = viz.TritonTrace(kernel, tracer)
-                traced[grid](**bound)
+            traced = viz.TritonTrace(kernel, tracer)
+            with time_limit(SECONDS_PER_CASE, inside=launch):
+                launch()
         except TimeLimitReached:
             raise _NotTraced("it takes too long") from None
         except Exception as error:

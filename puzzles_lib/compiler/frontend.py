@@ -29,7 +29,7 @@ from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from puzzles_lib.compiler.targets import Target, find_target
 from puzzles_lib.interpreter import Site, TimeLimitReached, time_limit
-from puzzles_lib.interpreter.limits import memory_limit
+from puzzles_lib.interpreter.limits import interrupts_held, memory_limit
 from puzzles_lib.vetting import Refusal, site_in, with_helpers
 
 DEFAULT = find_target("sm_90")
@@ -126,15 +126,20 @@ def _try_to_make_ir(kernel: JITFunction, source: ASTSource, backend, options) ->
     codegen_fns, module_map = backend.get_codegen_implementation(options), backend.get_module_map()
     spoken = []
     text = ""
+
+    def translated() -> str:
+        return str(source.make_ir(backend.target, options, codegen_fns, module_map, context))
+
     try:
         with (
+            interrupts_held(inside=translated),
             _silent() as warned,
             _verifier(spoken),
             _no_aborts(),
             memory_limit(FRONT_END_MEMORY),
-            time_limit(FRONT_END_SECONDS),
+            time_limit(FRONT_END_SECONDS, inside=translated),
         ):
-            text = str(source.make_ir(backend.target, options, codegen_fns, module_map, context))
+            text = translated()
     except MemoryError:
         return Refusal(TOO_LARGE)
     except CompilationError as error:

@@ -1,0 +1,137 @@
+"""Run by tests/test_interrupts.py in a process of its own: a Ctrl-C at every line of a piece of work.
+
+    python -m tests.interrupted run | front_end | trace
+
+Notes the lines that the work executes in the course's own code. Then does the work once more for the
+first and for the last time that each line is reached, with a SIGINT sent there, and says what is not as
+it was before. What it prints last is the number of interrupts.
+"""
+
+import os
+import resource
+import signal
+import sys
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import triton.language as tl
+from triton.compiler.code_generator import CodeGenerator
+from triton.language.extra import cuda, libdevice
+from triton.language.semantic import TritonSemantic
+from triton.runtime.jit import JITFunction
+
+from puzzles_lib import interpreter
+from puzzles_lib.compiler import front_end
+from puzzles_lib.interpreter import language
+from puzzles_lib.puzzles import CONSTANT_ADD
+from puzzles_lib.solutions import define
+from puzzles_lib.tracer import trace
+
+OURS = os.path.dirname(os.path.dirname(interpreter.__file__))
+OWNERS = (tl, tl.core, tl.math, tl.tensor, cuda, libdevice, JITFunction, TritonSemantic, CodeGenerator)
+SOURCE = """@triton.jit
+def kernel(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i)
+    tl.store(z_ptr + i, x + 1 / tl.sum(x, axis=0))
+"""
+KERNEL = define(SOURCE, "<interrupted>")
+TRACED = """@triton.jit
+def kernel(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + i, tl.load(x_ptr + i) + 10)
+"""
+TRACED_KERNEL = define(TRACED, "<interrupted, traced>")
+
+
+def state() -> dict[str, object]:
+    """What a run changes for its time, or might."""
+    found = {f"{o.__name__}.{n}": v for o in OWNERS for n, v in vars(o).items() if n != "__warningregistry__"}
+    return found | {
+        "SIGINT": signal.getsignal(signal.SIGINT),
+        "SIGALRM": signal.getsignal(signal.SIGALRM),
+        "timer": signal.getitimer(signal.ITIMER_REAL)[0] > 0,
+        "depth": sys.getrecursionlimit(),
+        "memory": resource.getrlimit(resource.RLIMIT_AS),
+        "threads": torch.get_num_threads(),
+        "numpy": np.geterr(),
+        "warnings": list(warnings.filters),
+        "showwarning": warnings.showwarning,
+        "stdout": sys.stdout,
+        "stderr": (os.fstat(2).st_dev, os.fstat(2).st_ino),
+        "files": len(os.listdir("/proc/self/fd")),
+        "patches": list(language._active),
+        "twins": dict(language._of_learner),
+    }
+
+
+def arguments() -> dict[str, object]:
+    return {"x_ptr": torch.ones(32), "z_ptr": torch.zeros(32), "BLOCK": 32}
+
+
+WORK = {  # and where its lines are
+    "run": (lambda: interpreter.run(KERNEL, arguments(), (1, 1, 1), ["z_ptr"]), "interpreter"),
+    "front_end": (lambda: front_end(KERNEL, arguments()), "compiler"),
+    "trace": (lambda: trace(TRACED_KERNEL, CONSTANT_ADD), "tracer.py"),
+}
+
+
+def traced(work: Callable[[], object], where: str, at_line: Callable[[int, tuple[str, int]], None]) -> None:
+    """Do the work, calling ``at_line`` with a running number and the place for each line of those files."""
+    files, number = os.path.join(OURS, where), 0
+
+    def trace(frame, event, _):
+        nonlocal number
+        if not frame.f_code.co_filename.startswith(files):
+            return None
+        if event == "line":
+            number += 1
+            at_line(number, (frame.f_code.co_filename, frame.f_lineno))
+        return trace
+
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(None)
+
+
+def say(*words: object) -> None:
+    print(*words, file=sys.__stdout__, flush=True)
+
+
+def main(work: Callable[[], object], where: str) -> None:
+    work()  # caches are filled
+    first, last = {}, {}
+
+    def note(number: int, place: tuple[str, int]) -> None:
+        first.setdefault(place, number)
+        last[place] = number
+
+    traced(work, where, note)
+    before = state()
+    chosen = {number: place for times in (first, last) for place, number in times.items()}
+    for chosen_number, (file, line) in sorted(chosen.items()):
+
+        def interrupt(number: int, _, chosen_number: int = chosen_number) -> None:
+            if number == chosen_number:
+                signal.raise_signal(signal.SIGINT)
+
+        try:
+            traced(work, where, interrupt)
+            say(f"{os.path.relpath(file, OURS)}:{line}: the interrupt is lost")
+        except KeyboardInterrupt:
+            pass
+        after = state()
+        for name in before.keys() | after.keys():
+            if before.get(name) != after.get(name):
+                say(f"{os.path.relpath(file, OURS)}:{line}: {name} is {after.get(name)!r}"[:300])
+                return
+    work()
+    say(len(chosen))
+
+
+if __name__ == "__main__":
+    main(*WORK[sys.argv[1]])
