@@ -404,6 +404,12 @@ def test_from_linear_takes_over_the_parameters(bias):
     assert dict(layer.named_parameters()).keys() == dict(plain.named_parameters()).keys()
 
 
+def test_shapes_without_data():
+    layer = PackedLinear(70, 9, device="meta")
+    y = PackedReLU()(layer(torch.empty(2, 5, 70, device="meta")))
+    assert y.shape == (2, 5, 9) and y.is_meta
+
+
 def test_how_they_show_themselves():
     assert repr(linear()) == (
         "PackedLinear(in_features=70, out_features=9, bias=True, bits=4, group_size=32)"

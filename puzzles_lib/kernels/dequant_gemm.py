@@ -282,7 +282,9 @@ def _forward_cuda(
     rows, columns = x.shape
     slices_fit = group_size % 32 == 0 or group_size >= columns
     if rows > FEW_ROWS or x.dtype == torch.float32 or not slices_fit:
-        return x @ _dequantize(words, params, bits, group_size, [features, columns]).t()
+        weight = _dequantize(words, params, bits, group_size, [features, columns])
+        with torch.autocast("cuda", enabled=False):
+            return x @ weight.t()
     y = x.new_empty(rows, features)
     capable = torch.cuda.get_device_capability(x.device) >= (9, 0)
     unpack = unpack_asm(bits, x.dtype) if capable else ""
@@ -366,7 +368,7 @@ def _dequant_gemm(
     if not x.is_cuda:
         with torch.autocast(x.device.type, enabled=False):
             return dequant_gemm_ref(x, words, params, bits, group_size, features).view(shape)
-    with torch.cuda.device(x.device), torch.autocast("cuda", enabled=False):
+    with torch.cuda.device(x.device):
         return _forward_cuda(x, words, params, bits, group_size, features).view(shape)
 
 

@@ -70,9 +70,13 @@ class PackedLinear(nn.Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not torch.is_grad_enabled() or not self.weight.requires_grad:
             return F.linear(x, self.weight, self.bias)  # keeps nothing of x
-        dtype = self.weight.dtype
-        if torch.is_autocast_enabled(x.device.type) and x.dtype in DTYPES:
-            dtype = torch.get_autocast_dtype(x.device.type)
+        dtype, device = self.weight.dtype, x.device.type
+        if (
+            torch.amp.is_autocast_available(device)
+            and torch.is_autocast_enabled(device)
+            and x.dtype in DTYPES
+        ):
+            dtype = torch.get_autocast_dtype(device)
             x = x.to(dtype)
         return _Linear.apply(x, self.weight, self.bias, dtype, self.bits, self.group_size)
 
