@@ -18,7 +18,7 @@ from puzzles_lib.kernels import dequant_gemm_hopper
 from puzzles_lib.kernels.bitpack import matrix_shape
 from puzzles_lib.kernels.quantize import PackedTensor, _dequantize, check_packed, dequantize_ref
 
-FEW_ROWS = 64  # of x: up to here `dequant_gemm` reads the packed weight itself
+FEW_ROWS = 32  # of x: up to here `dequant_gemm` reads the packed weight itself
 
 
 def dequant_gemm_dw(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
@@ -47,7 +47,7 @@ def dequant_gemm(x: torch.Tensor, packed_weight: PackedTensor) -> torch.Tensor:
         weight [N, K] in groups along K. Any size, empty ones too; non-contiguous is accepted.
     Returns [..., N] in that dtype. The gradient of x is dy @ w^; the packed weight is a constant.
 
-    With few rows the time is that of reading the weight: on a GPU, up to 64 rows of 16-bit floats and groups
+    With few rows the time is that of reading the weight: on a GPU, up to 32 rows of 16-bit floats and groups
     of a multiple of 32 (or whole rows) are multiplied by the packed weight as it is read, which takes no
     memory besides. Otherwise, and in backward, w^ is made for the while: then arithmetic is what takes time.
 
