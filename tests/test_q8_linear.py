@@ -580,6 +580,7 @@ def test_what_is_left_to_torch():
     cases = [
         (torch.empty(0, 8), weights),
         (torch.empty(2, 0, 8), weights),
+        (draw((3, 8)), packed(torch.empty(0, 8), 0.02, 0)[0]),
         (draw((3, 7)), weights),
         (draw((3, 8)).double(), weights),
         (draw(()), weights),
