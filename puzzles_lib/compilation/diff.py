@@ -59,7 +59,8 @@ class Diff:
     def headline(self) -> str:
         if not self:
             return f"{self.title}: no difference"
-        return f"{self.title}: {len(self.removed)} lines removed, {len(self.added)} added"
+        removed = "1 line" if len(self.removed) == 1 else f"{len(self.removed)} lines"
+        return f"{self.title}: {removed} removed, {len(self.added)} added"
 
     @cached_property
     def _hunks(self) -> list[tuple[str, str]]:

@@ -34,11 +34,12 @@ class Listing(Sequence[str]):
         return "\n".join(line.text for line in self.entries)
 
     def __repr__(self) -> str:
-        return "\n".join([self.title, *_some(self.entries)])
+        return "\n".join([self.title if self.entries else f"{self.title}: no lines", *_some(self.entries)])
 
     def _repr_html_(self) -> str:
         name = page.identifier(self.title, self.entries)
-        body = page.bold(self.title) + page.listing(self.entries, self.stage)
+        body = page.bold(self.title if self.entries else f"{self.title}: no lines")
+        body += page.listing(self.entries, self.stage) if self.entries else ""
         return page.frame(name, page.style(name), body)
 
 
