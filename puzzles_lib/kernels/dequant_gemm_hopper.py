@@ -124,7 +124,7 @@ def _unpack_asm(bits, field, half):
     else:
         text += f"and.b32 w, w, {fields:#x}; mov.b32 b, {both * 0x8000:#x}; "  # -0
         power = 133 - position
-        for part in [min(power, 127), max(power - 127, 0)]:
+        for part in [power] if power <= 127 else [127, power - 127]:
             text += f"mov.b32 a, {both * ((127 + part) << 7):#x}; {fma} w, w, a, b; "
     return text + f"{fma} $0, w, $2, $3; }}"  # code · scale + minimum, rounded once
 
