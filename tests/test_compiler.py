@@ -227,6 +227,11 @@ def test_recursion_is_refused():
     assert "recurse" in refusal_of(calls_itself).message
 
 
+def test_a_name_that_is_no_name_to_the_compiler():
+    kernel = define("@triton.jit\ndef käse(z_ptr):\n    tl.store(z_ptr, 1.0)\n", "<käse>")
+    assert front_end(kernel, {"z_ptr": torch.empty(0)}).message == "invalid function identifier: käse"
+
+
 def test_lines_are_those_of_the_file():
     with open(__file__) as file:
         lines = file.read().splitlines()

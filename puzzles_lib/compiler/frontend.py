@@ -273,7 +273,7 @@ def _refusal(kernel: JITFunction, error: CompilationError) -> Refusal:
         else:
             message = str(current) or type(current).__name__
         current = current.__cause__
-    return Refusal(_first_lines(_explained(message, site)), site)
+    return Refusal(_first_lines(_explained(message or str(error), site)), site)
 
 
 def _explained(message: str, site: Site | None) -> str:
