@@ -7,6 +7,7 @@ from puzzles_lib.puzzles import (
     broadcasting,
     convolution,
     flash_attention,
+    fused_dw,
     fusion,
     int8_linear,
     machine_code,
@@ -32,6 +33,7 @@ CHAPTERS: tuple[Chapter, ...] = (
     bit_packing.CHAPTER,
     quantize.CHAPTER,
     relu_masks.CHAPTER,
+    fused_dw.CHAPTER,
     machine_code.CHAPTER,
     int8_linear.CHAPTER,
 )
