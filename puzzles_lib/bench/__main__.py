@@ -22,7 +22,8 @@ def main(arguments: list[str] | None = None) -> None:
     for name, text in MEASURED.items():
         measured = commands.add_parser(name, help=text)
         measured.add_argument("--json", metavar="FILE", help="write the rows there as well")
-    commands.add_parser("report", help="the recorded figures as tables")
+    report = commands.add_parser("report", help="the recorded figures as tables")
+    report.add_argument("--readme", action="store_true", help="the tables of the README, in Markdown")
     commands.add_parser("plain-interpreter", help="used by checks, in a process of its own")
     chosen = parser.parse_args(arguments)
     if chosen.command == "checks":
@@ -41,6 +42,10 @@ def main(arguments: list[str] | None = None) -> None:
         print(table(rows))
         if chosen.json:
             save(rows, chosen.json)
+    elif chosen.readme:
+        from puzzles_lib.recorded.tables import readme
+
+        print(readme())
     else:
         from puzzles_lib.recorded import report
 

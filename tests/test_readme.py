@@ -1,0 +1,25 @@
+"""The README says what is recorded, and names what is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from puzzles_lib.puzzles import CHAPTERS
+from puzzles_lib.recorded import tables
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+@pytest.mark.parametrize("table", tables.readme().split("\n\n"), ids=["memory", "dw", "int8"])
+def test_its_tables_are_the_recorded_figures(table):
+    assert table in README, "run python -m puzzles_lib.bench report --readme"
+
+
+def test_its_syllabus_lists_every_chapter_in_order():
+    assert re.findall(r"^\| (\d\d) ", README, re.MULTILINE) == [chapter.number for chapter in CHAPTERS]
+
+
+def test_a_missing_figure_is_named():
+    with pytest.raises(ValueError, match=r"0 recorded rows of nothing against copy for x"):
+        tables._ratio([], "x", "nothing", "copy")
