@@ -322,28 +322,32 @@ def test_kernels_of_dw_in_float32(guarded, bits):
     assert close(dw_by_the_kernels(dy, packed, 4), exact_dw(dy, packed), torch.float32)
 
 
-# rows, features, columns, group: slices of 128, 64 and 32 columns; one step and several, ragged in all
-FEW_ROWS = [(1, 16, 512, 128), (3, 70, 130, 64), (8, 33, 1030, 32), (9, 100, 200, 200), (20, 20, 64, 256)]
+# rows, features, columns, group, multiprocessors: 8 and 4 slices of 64 and 32 columns, several steps, ragged
+FEW_ROWS = [(1, 16, 512, 128, 1), (3, 70, 530, 64, 1), (8, 33, 530, 32, 132), (9, 100, 200, 200, 1)]
+FEW_ROWS += [(20, 20, 64, 256, 132)]
 
 
 @bits_of_a_code
-@pytest.mark.parametrize("rows, features, columns, group", FEW_ROWS)
-def test_kernel_of_few_rows(guarded, rows, features, columns, group, bits):
+@pytest.mark.parametrize("rows, features, columns, group, multiprocessors", FEW_ROWS)
+def test_kernel_of_few_rows(guarded, rows, features, columns, group, multiprocessors, bits):
     for seed, dtype in enumerate(FLOATS[1:]):
         weight, x = draw((features, columns), dtype, seed, 0.1, 0.2), draw((rows, columns), dtype, seed + 3)
         packed = quantize_pack(weight, bits, group)
         y = blank((rows, features), dtype)
-        module.launch_dequant_gemm_few_rows(x, packed.words, packed.params, y, bits, group, "")
+        module.launch_dequant_gemm_few_rows(
+            x, packed.words, packed.params, y, bits, group, "", multiprocessors
+        )
         assert close(y, x.double() @ dequantize(packed).double().t(), dtype)
     (_, named), _ = guarded["_dequant_gemm_few_rows_kernel"].launches
     assert group >= columns or group % named["BLOCK_K"] == 0
+    assert named["SLICES"] == (4 if features > 64 * multiprocessors else 8)
 
 
 def test_few_rows_keep_a_poisoned_feature_to_itself(guarded):
     weight, x = draw((40, 300), torch.bfloat16), draw((2, 300), torch.bfloat16, 1)
     weight[17, 200] = float("nan")
     packed, y = quantize_pack(weight, 2, 32), blank((2, 40), torch.bfloat16)
-    module.launch_dequant_gemm_few_rows(x, packed.words, packed.params, y, 2, 32, "")
+    module.launch_dequant_gemm_few_rows(x, packed.words, packed.params, y, 2, 32, "", 132)
     assert y[:, 17].isnan().all() and y.isnan().sum() == 2
 
 

@@ -93,18 +93,25 @@ def test_gradient_checkpointing(use_reentrant):
 
 
 def test_non_contiguous_inputs():
-    net, x = network(), draw((512, 40, 25)).permute(2, 1, 0)
-    got, want = gradients(net, x, net.parameters()), gradients(net, x.contiguous(), net.parameters())
+    layer, x = network()[0], draw((512, 40, 25)).permute(2, 1, 0)
+    got, want = gradients(layer, x, layer.parameters()), gradients(layer, x.contiguous(), layer.parameters())
     assert all(close(a, b, torch.bfloat16) for a, b in zip(got, want, strict=True))
+    relu = PackedReLU()
+    assert torch.equal(gradients(relu, x, [])[1], gradients(relu, x.contiguous(), [])[1])
 
 
 def memory_held(net, x):
     """Bytes that a forward pass leaves allocated for backward, besides its result."""
     net(x)
     torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated()
+    before = requested_bytes()
     y = net(x)
-    return torch.cuda.memory_allocated() - before - y.nbytes
+    return requested_bytes() - before - y.nbytes
+
+
+def requested_bytes():
+    """What tensors hold, without what the allocator rounds up."""
+    return torch.cuda.memory_stats()["requested_bytes.all.current"]
 
 
 @pytest.mark.parametrize("autocast", [False, True])
@@ -118,7 +125,7 @@ def test_memory_held_for_backward(autocast):
         held, plain_held = memory_held(net, x), memory_held(plain, x)
     inputs = rows * (512 + 768)
     expected = inputs * 2 / 8 + inputs / 256 * 4 + rows * 768 / 8
-    assert expected <= held <= expected * 1.02 + 4096
+    assert expected <= held <= expected + 4096
     assert plain_held + 2 * x.numel() > 5 * held  # torch's layers keep x as well
 
 

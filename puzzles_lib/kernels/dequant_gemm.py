@@ -147,25 +147,28 @@ def _dequant_gemm_dw_kernel(
 @triton.jit
 def _dequant_gemm_few_rows_kernel(
     x_ptr, words_ptr, params_ptr, out_ptr, M, N, K, blocks, group_size,
-    BITS: tl.constexpr, UNPACK: tl.constexpr,
+    BITS: tl.constexpr, UNPACK: tl.constexpr, PARTS: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, SLICES: tl.constexpr,
 ):  # fmt: skip
-    """16 features of y, those of one field of a block: program (field, along M).
+    """Features of y from PARTS fields of a block, 16 a field: program (fields, along M).
 
-    The dot is one of SLICES independent ones, a warp each, with its own BLOCK_K columns a step: K is split
+    A dot is one of SLICES independent ones, a warp each, with its own BLOCK_K columns a step: K is split
     within the program. The words go to the matrix unit's layout first and are unpacked there, in the thread
-    that uses them. Params of the next step are asked for before this step's dot.
+    that uses them. Params of the next step are asked for before this step's dots.
     """
     FIELDS: tl.constexpr = 16 // BITS
-    block, field = tl.program_id(0) // FIELDS, tl.program_id(0) % FIELDS
+    first = tl.program_id(0) * PARTS  # a field, counted over all blocks
+    block = (first // FIELDS).to(tl.int64)
     offs_r = tl.arange(0, 16)
     offs_m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M]
-    words_ptr += block.to(tl.int64) * 16 * K
-    params_ptr += (block.to(tl.int64) * 2 * FIELDS + field) * 16
+    words_ptr += block * 16 * K
+    params_ptr += (block * 2 * FIELDS + first % FIELDS) * 16
     slices = tl.arange(0, SLICES) * BLOCK_K  # [SLICES]
     lane = tl.arange(0, BLOCK_K)
-    acc = tl.zeros([SLICES, 16, BLOCK_M], tl.float32)
-    scale, low = _load_params(params_ptr, slices, offs_r, K, blocks, group_size, FIELDS)
+    accs, params = (), ()
+    for part in tl.static_range(PARTS):
+        accs = accs + (tl.zeros([SLICES, 16, BLOCK_M], tl.float32),)
+        params = params + _load_params(params_ptr + 16 * part, slices, offs_r, K, blocks, group_size, FIELDS)
     for start in tl.range(0, K, SLICES * BLOCK_K, num_stages=3):
         offs_k = start + slices[:, None] + lane[None, :]  # [SLICES, BLOCK_K]
         where = offs_r[None, :, None] * K + offs_k[:, None, :]
@@ -173,14 +176,23 @@ def _dequant_gemm_few_rows_kernel(
         where = offs_m[None, None, :] * K + offs_k[:, :, None]
         mask = (offs_m[None, None, :] < M) & (offs_k[:, :, None] < K)
         x = tl.load(x_ptr + where, mask=mask, other=0.0)  # [SLICES, BLOCK_K, BLOCK_M]
-        w = _unpack(words, BITS * field, scale[:, :, None], low[:, :, None], BITS, UNPACK)
+        now, sums = params, ()
         ahead = start + SLICES * BLOCK_K + slices
-        scale, low = _load_params(params_ptr, ahead, offs_r, K, blocks, group_size, FIELDS)
-        acc = tl.dot(w, x, acc)
-    y = tl.sum(acc, axis=0)  # [16, BLOCK_M]
-    offs_n = tl.program_id(0) * 16 + offs_r
-    mask = (offs_n < N)[:, None] & (offs_m < M)[None, :]
-    tl.store(out_ptr + offs_m.to(tl.int64)[None, :] * N + offs_n[:, None], y, mask=mask)
+        params = ()
+        for part in tl.static_range(PARTS):
+            params = params + _load_params(
+                params_ptr + 16 * part, ahead, offs_r, K, blocks, group_size, FIELDS
+            )
+        for part in tl.static_range(PARTS):
+            scale, low = now[2 * part][:, :, None], now[2 * part + 1][:, :, None]  # [SLICES, 16, 1]
+            w = _unpack(words, BITS * (first % FIELDS + part), scale, low, BITS, UNPACK)
+            sums = sums + (tl.dot(w, x, accs[part]),)
+        accs = sums
+    for part in tl.static_range(PARTS):
+        y = tl.sum(accs[part], axis=0)  # [16, BLOCK_M]
+        offs_n = (first + part) * 16 + offs_r
+        mask = (offs_n < N)[:, None] & (offs_m < M)[None, :]
+        tl.store(out_ptr + offs_m.to(tl.int64)[None, :] * N + offs_n[:, None], y, mask=mask)
 
 
 @triton.jit
@@ -288,7 +300,7 @@ def _forward_cuda(
     y = x.new_empty(rows, features)
     capable = torch.cuda.get_device_capability(x.device) >= (9, 0)
     unpack = unpack_asm(bits, x.dtype) if capable else ""
-    launch_dequant_gemm_few_rows(x, words, params, y, bits, group_size, unpack)
+    launch_dequant_gemm_few_rows(x, words, params, y, bits, group_size, unpack, _multiprocessors(x))
     return y
 
 
@@ -300,6 +312,7 @@ def launch_dequant_gemm_few_rows(
     bits: int,
     group_size: int,
     unpack: str,
+    multiprocessors: int,
 ) -> None:
     """Fill y [M, N] for a small M and 16-bit floats; a group is 32 columns or a multiple of that, or all.
 
@@ -307,13 +320,12 @@ def launch_dequant_gemm_few_rows(
     """
     (rows, columns), features = x.shape, y.shape[1]
     block_m = 8 if rows <= 8 else 16
-    block_k = 128
-    while block_k > 32 and group_size % block_k and group_size < columns:
-        block_k //= 2
-    grid = (triton.cdiv(features, 16), triton.cdiv(rows, block_m))
+    block_k = 64 if group_size % 64 == 0 or group_size >= columns else 32
+    grid = (triton.cdiv(features, 32), triton.cdiv(rows, block_m))
+    slices = 8 if grid[0] <= 2 * multiprocessors else 4  # with fewer programs, more warps to each
     _dequant_gemm_few_rows_kernel[grid](
         x, words, params, y, rows, features, columns, words.shape[0], group_size,
-        BITS=bits, UNPACK=unpack, BLOCK_M=block_m, BLOCK_K=block_k, SLICES=4, num_warps=4,
+        BITS=bits, UNPACK=unpack, PARTS=2, BLOCK_M=block_m, BLOCK_K=block_k, SLICES=slices, num_warps=slices,
     )  # fmt: skip
 
 
