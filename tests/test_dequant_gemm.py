@@ -13,6 +13,7 @@ import torch
 
 from puzzles_lib.interpreter import run
 from puzzles_lib.kernels import dequant_gemm as module
+from puzzles_lib.kernels import split_k
 from puzzles_lib.kernels.bitpack import BITS, block_rows, matrix_shape
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm, dequant_gemm_dw
 from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
@@ -274,10 +275,14 @@ class Recorded:
 def guarded(monkeypatch):
     """The module's kernels, run under guard where the launchers launch them."""
     kernels = {}
-    for part in ("dequant_gemm_dw", "dequant_gemm_few_rows", "sum_splits"):
+    for home, part in (
+        (module, "dequant_gemm_dw"),
+        (module, "dequant_gemm_few_rows"),
+        (split_k, "add_splits"),
+    ):
         name = f"_{part}_kernel"
-        kernels[name] = Recorded(getattr(module, name), ["out_ptr"])
-        monkeypatch.setattr(module, name, kernels[name])
+        kernels[name] = Recorded(getattr(home, name), ["out_ptr"])
+        monkeypatch.setattr(home, name, kernels[name])
     return kernels
 
 
@@ -312,7 +317,7 @@ def test_kernels_of_dw(guarded, rows, cout, cin, group, multiprocessors, splits,
         packed = quantize_pack(x, bits, group)
         dw = dw_by_the_kernels(dy, packed, multiprocessors)
         grid, _ = guarded["_dequant_gemm_dw_kernel"].launches[-1]
-        assert grid[0] == splits and len(guarded["_sum_splits_kernel"].launches) == (splits > 1) * (seed + 1)
+        assert grid[0] == splits and len(guarded["_add_splits_kernel"].launches) == (splits > 1) * (seed + 1)
         assert close(dw, exact_dw(dy, packed), dtype)
 
 

@@ -53,7 +53,7 @@ def in_range(x, dtype):
 def plain_dw(dy, packed):
     """dW by the plain Triton path, where `dequant_gemm_dw` takes another for these."""
     dw = dy.new_empty(dy.shape[1], packed.shape[-1])
-    count = module._multiprocessors(dy)
+    count = module.multiprocessors(dy.device)
     words, params = packed.words, packed.params
     module.launch_dequant_gemm_dw(dy, words, params, dw, packed.bits, packed.group_size, count)
     return dw

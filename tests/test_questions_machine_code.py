@@ -111,7 +111,11 @@ def test_the_masters_answer_is_right(id):
     assert answer(id).status == "open" and answer(id, None).status == "open"
 
 
-@pytest.mark.parametrize("id, value, words", MISTAKES, ids=[f"{i}-{v}" for i, v, _ in MISTAKES])
+@pytest.mark.parametrize(
+    "id, value, words",
+    MISTAKES,
+    ids=[f"{i}-{sorted(v) if isinstance(v, set) else v}" for i, v, _ in MISTAKES],
+)
 def test_a_mistake_is_answered_by_its_nudge(id, value, words):
     given = answer(id, value)
     assert given.status == "WRONG" and words in given.words

@@ -17,6 +17,7 @@ import triton.language as tl
 from puzzles_lib.kernels import dequant_gemm_hopper
 from puzzles_lib.kernels.bitpack import matrix_shape
 from puzzles_lib.kernels.quantize import PackedTensor, _dequantize, check_packed, dequantize_ref
+from puzzles_lib.kernels.split_k import add_splits, multiprocessors
 
 FEW_ROWS = 32  # of x: up to here `dequant_gemm` reads the packed weight itself
 
@@ -219,16 +220,6 @@ def _unpack(words, shift, scale, low, BITS: tl.constexpr, UNPACK: tl.constexpr):
     return tl.fma(code, tl.broadcast_to(scale, words.shape), tl.broadcast_to(low, words.shape))
 
 
-@triton.jit
-def _sum_splits_kernel(parts_ptr, out_ptr, splits, N, BLOCK: tl.constexpr):
-    """out[i], the sum of parts[s, i] over the splits in their order, float32."""
-    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # [BLOCK]
-    acc = tl.zeros([BLOCK], tl.float32)
-    for split in range(splits):
-        acc += tl.load(parts_ptr + split.to(tl.int64) * N + offs, mask=offs < N, other=0.0)
-    tl.store(out_ptr + offs, acc, mask=offs < N)
-
-
 # ---- launching them
 
 
@@ -239,12 +230,8 @@ def _dw_cuda(
     if dequant_gemm_hopper.fits(dy, words, params, group_size):
         return dequant_gemm_hopper.launch(dy, words, params, bits, group_size)
     dw = dy.new_empty(dy.shape[1], words.shape[2])
-    launch_dequant_gemm_dw(dy, words, params, dw, bits, group_size, _multiprocessors(dy))
+    launch_dequant_gemm_dw(dy, words, params, dw, bits, group_size, multiprocessors(dy.device))
     return dw
-
-
-def _multiprocessors(tensor: torch.Tensor) -> int:
-    return torch.cuda.get_device_properties(tensor.device).multi_processor_count
 
 
 def launch_dequant_gemm_dw(
@@ -267,7 +254,7 @@ def launch_dequant_gemm_dw(
         BITS=bits, BLOCK_M=block, BLOCK_N=block, BLOCK_K=block_k, num_warps=8,
     )  # fmt: skip
     if splits > 1:
-        sum_splits(parts, dw)
+        add_splits(parts, dw)
 
 
 def split_rows(rows: int, block_k: int, tiles: int, programs: int) -> tuple[int, int]:
@@ -279,12 +266,6 @@ def split_rows(rows: int, block_k: int, tiles: int, programs: int) -> tuple[int,
     wanted = max(1, min(programs // tiles, steps // 8))
     steps_a_split = triton.cdiv(steps, wanted)
     return steps_a_split * block_k, triton.cdiv(steps, steps_a_split)
-
-
-def sum_splits(parts: torch.Tensor, out: torch.Tensor) -> None:
-    """Fill out from parts [splits, ...], float32."""
-    grid = (triton.cdiv(out.numel(), 1024),)
-    _sum_splits_kernel[grid](parts, out, parts.shape[0], out.numel(), BLOCK=1024)
 
 
 def _forward_cuda(
@@ -300,7 +281,7 @@ def _forward_cuda(
     y = x.new_empty(rows, features)
     capable = torch.cuda.get_device_capability(x.device) >= (9, 0)
     unpack = unpack_asm(bits, x.dtype) if capable else ""
-    launch_dequant_gemm_few_rows(x, words, params, y, bits, group_size, unpack, _multiprocessors(x))
+    launch_dequant_gemm_few_rows(x, words, params, y, bits, group_size, unpack, multiprocessors(x.device))
     return y
 
 

@@ -34,6 +34,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from puzzles_lib.kernels.bitpack import block_rows
+from puzzles_lib.kernels.split_k import add_splits, multiprocessors
 
 BLOCK_M, BLOCK_N, STEP = 128, 256, 128  # columns of x, columns of dy, rows of both
 DY_STAGES = tl.constexpr(3)  # steps of dy that shared memory holds
@@ -60,7 +61,7 @@ def launch(
     (rows, cout), cin = dy.shape, words.shape[2]
     steps = triton.cdiv(rows, STEP)
     tiles = triton.cdiv(cin, BLOCK_M) * triton.cdiv(cout, BLOCK_N)
-    splits = choose_splits(tiles, steps, cin * cout, _multiprocessors(dy.device))
+    splits = choose_splits(tiles, steps, cin * cout, multiprocessors(dy.device))
     out = torch.empty(cout, cin, device=dy.device, dtype=dy.dtype)
     sums = out if splits == 1 else torch.empty(splits, cout, cin, device=dy.device)
     parts = max(block_rows(bits) // STEP, 1)  # steps a block
@@ -75,9 +76,7 @@ def launch(
             BITS=bits, num_warps=8,
         )  # fmt: skip
         if splits > 1:
-            _add_splits_kernel[(triton.cdiv(out.numel(), 512),)](
-                sums, out, out.numel(), SPLITS=splits, BLOCK=512, num_warps=4
-            )
+            add_splits(sums, out)
     return out
 
 
@@ -94,10 +93,6 @@ def choose_splits(tiles: int, steps: int, size: int, multiprocessors: int) -> in
         return waves * (-(-steps // splits) * 1.3 + 5) + adding
 
     return min(range(1, min(steps, 64) + 1), key=cost)
-
-
-def _multiprocessors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 @gluon.constexpr_function
@@ -254,13 +249,3 @@ def _shift_right(word, distance):
     distance = gl.full(word.shape, 1, gl.int16, word.type.layout) * distance.to(gl.int16)
     text: gl.constexpr = "{ .reg .b32 d; and.b32 d, $2, 255; shr.u32 $0, $1, d; }"
     return gl.inline_asm_elementwise(text, "=r,r,r", [word, distance], dtype=gl.int16, is_pure=True, pack=2)
-
-
-@triton.jit
-def _add_splits_kernel(sums_ptr, out_ptr, size, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
-    """The sum over splits, first to last."""
-    offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)  # [BLOCK]
-    total = tl.zeros([BLOCK], tl.float32)
-    for split in tl.static_range(SPLITS):
-        total += tl.load(sums_ptr + split * size.to(tl.int64) + offs, mask=offs < size)
-    tl.store(out_ptr + offs, total, mask=offs < size)
