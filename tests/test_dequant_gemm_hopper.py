@@ -11,7 +11,7 @@ from triton.experimental.gluon._runtime import GluonASTSource
 
 from puzzles_lib.kernels import dequant_gemm_hopper as hopper
 from puzzles_lib.kernels.bitpack import block_rows
-from tests.sass import instructions, overwritten_operands
+from puzzles_lib.wgmma import instructions, overwritten_operands
 
 
 def compiled(bits: int, dtype: str):

@@ -9,6 +9,7 @@ MEASURED = {
     "row-wise": "chapter 10's kernels in several blocks (needs a GPU)",
     "int8": "int8 dynamic linear on this CPU, and on the GPU where there is one",
     "dw": "the fused dW against dequantise + cuBLAS (needs a GPU)",
+    "ladder": "chapter 15's versions of the fused dW (needs a GPU)",
     "packed-weight": "a packed weight times few rows against cuBLAS (needs a GPU)",
 }
 """Benches whose module, of the same name, has a ``measure()`` that gives rows."""

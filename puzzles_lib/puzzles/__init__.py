@@ -14,6 +14,7 @@ from puzzles_lib.puzzles import (
     matmul,
     quantize,
     quantized_matmul,
+    racing,
     reductions,
     relu_masks,
     welcome,
@@ -36,6 +37,7 @@ CHAPTERS: tuple[Chapter, ...] = (
     fused_dw.CHAPTER,
     machine_code.CHAPTER,
     int8_linear.CHAPTER,
+    racing.CHAPTER,
 )
 PUZZLES: tuple[Puzzle, ...] = tuple(puzzle for chapter in CHAPTERS for puzzle in chapter.puzzles)
 
