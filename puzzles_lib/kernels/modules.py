@@ -71,11 +71,8 @@ class PackedLinear(nn.Linear):
         if not torch.is_grad_enabled() or not self.weight.requires_grad:
             return F.linear(x, self.weight, self.bias)  # keeps nothing of x
         dtype, device = self.weight.dtype, x.device.type
-        if (
-            torch.amp.is_autocast_available(device)
-            and torch.is_autocast_enabled(device)
-            and x.dtype in DTYPES
-        ):
+        # A meta tensor has no autocast, and to ask whether it has is more than torch.compile understands.
+        if device != "meta" and torch.is_autocast_enabled(device) and x.dtype in DTYPES:
             dtype = torch.get_autocast_dtype(device)
             x = x.to(dtype)
         return _Linear.apply(x, self.weight, self.bias, dtype, self.bits, self.group_size)
