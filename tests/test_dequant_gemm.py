@@ -327,7 +327,7 @@ def test_kernels_of_dw_in_float32(guarded, bits):
     assert close(dw_by_the_kernels(dy, packed, 4), exact_dw(dy, packed), torch.float32)
 
 
-# rows, features, columns, group, multiprocessors: 8 and 4 slices of 64 and 32 columns, several steps, ragged
+# rows, features, columns, group, multiprocessors: one field and two, slices of 128, 64, 32 columns, ragged
 FEW_ROWS = [(1, 16, 512, 128, 1), (3, 70, 530, 64, 1), (8, 33, 530, 32, 132), (9, 100, 200, 200, 1)]
 FEW_ROWS += [(20, 20, 64, 256, 132)]
 
@@ -345,7 +345,7 @@ def test_kernel_of_few_rows(guarded, rows, features, columns, group, multiproces
         assert close(y, x.double() @ dequantize(packed).double().t(), dtype)
     (_, named), _ = guarded["_dequant_gemm_few_rows_kernel"].launches
     assert group >= columns or group % named["BLOCK_K"] == 0
-    assert named["SLICES"] == (4 if features > 64 * multiprocessors else 8)
+    assert named["PARTS"] == (2 if features > 64 * multiprocessors else 1)
 
 
 def test_few_rows_keep_a_poisoned_feature_to_itself(guarded):

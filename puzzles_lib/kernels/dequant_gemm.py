@@ -301,12 +301,15 @@ def launch_dequant_gemm_few_rows(
     """
     (rows, columns), features = x.shape, y.shape[1]
     block_m = 8 if rows <= 8 else 16
-    block_k = 64 if group_size % 64 == 0 or group_size >= columns else 32
-    grid = (triton.cdiv(features, 32), triton.cdiv(rows, block_m))
-    slices = 8 if grid[0] <= 2 * multiprocessors else 4  # with fewer programs, more warps to each
+    parts, block_k = 1, 128
+    if triton.cdiv(features, 32) > 2 * multiprocessors:  # enough programs: two fields each, and fewer bytes
+        parts, block_k = 2, 64
+    while block_k > 32 and group_size % block_k and group_size < columns:
+        block_k //= 2
+    grid = (triton.cdiv(features, 16 * parts), triton.cdiv(rows, block_m))
     _dequant_gemm_few_rows_kernel[grid](
         x, words, params, y, rows, features, columns, words.shape[0], group_size,
-        BITS=bits, UNPACK=unpack, PARTS=2, BLOCK_M=block_m, BLOCK_K=block_k, SLICES=slices, num_warps=slices,
+        BITS=bits, UNPACK=unpack, PARTS=parts, BLOCK_M=block_m, BLOCK_K=block_k, SLICES=4, num_warps=4,
     )  # fmt: skip
 
 
