@@ -148,8 +148,8 @@ def run(rung: Rung, problem: Problem, parts: torch.Tensor, dw: torch.Tensor) -> 
     problem = problem.of(rung)
     triton.set_allocator(_scratch)  # for kernels that make tensor descriptors
     rung.kernel[rung.grid(problem.rows, *problem.shape)](**rung.arguments(problem, parts), **rung.options)
-    block = 1024
-    scope()["sum_splits_kernel"][(dw.numel() // block,)](parts, dw, len(parts), dw.numel(), BLOCK=block)
+    block, add = 512, scope()["sum_splits_kernel"]
+    add[(dw.numel() // block,)](parts, dw, dw.numel(), SPLITS=len(parts), BLOCK=block)
 
 
 def _scratch(size: int, alignment: int, stream: int | None) -> torch.Tensor:
