@@ -68,8 +68,3 @@ def late_maximum(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Ge
     """Rows that rise along the last axis, so that every block brings a new maximum."""
     steps = torch.linspace(-20.0, 20.0, shape[-1]) if shape[-1] > 1 else torch.zeros(shape[-1])
     return (steps + torch.randn(shape, generator=generator)).to(dtype)
-
-
-def early_maximum(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Rows that fall along the last axis, so that the first block holds the maximum."""
-    return late_maximum(shape, dtype, generator).flip(-1)

@@ -6,7 +6,7 @@ Without a GPU the times are the recorded ones, and said to be; a version that ha
 import html
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -231,30 +231,6 @@ def product() -> str:
     """The library's kernel against the same baseline, as recorded."""
     wanted = [f"2 bits, {count}x{COUT}x{CIN}" for count in ROWS]
     return f"{table([row for row in rows('dw') if row['case'] in wanted])}\n{about()}"
-
-
-def summary_table() -> str:
-    """The README's table, in Markdown: from the first attempt to the floor, as recorded."""
-    lines = ["| dW, 2 bits | " + " | ".join(f"K = {count}" for count in ROWS) + " |"]
-    lines.append("|---|" + "---|" * len(ROWS))
-    ladder = {(row["path"], _sizes(row)[0]): row for row in rows("ladder")}
-    dw = {(row["path"], row["case"]): row for row in rows("dw")}
-    first, last = rungs()[0].name, rungs()[-1].name
-
-    def line(name: str, found: Sequence[Mapping[str, object]]) -> None:
-        cells = [f"{row['us']:.0f} µs, {row['ratio']:.2f}x" for row in found]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-
-    line("first fused kernel (chapter 15, rung 1)", [ladder[first, count] for count in ROWS])
-    line("unfused: our dequantise + cuBLAS", [ladder[UNFUSED, count] for count in ROWS])
-    line("plain Triton (chapter 15, last rung)", [ladder[last, count] for count in ROWS])
-    for path, name in (
-        ("dequant_gemm_dw", "`dequant_gemm_dw`"),
-        (CUBLAS, "cuBLAS alone"),
-        ("floor", "floor"),
-    ):
-        line(name, [dw[path, f"2 bits, {count}x{COUT}x{CIN}"] for count in ROWS])
-    return "\n".join([*lines, "", f"{about()}; x: times as fast as unfused, in the same run."])
 
 
 @dataclass(frozen=True, repr=False)

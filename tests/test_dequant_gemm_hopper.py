@@ -4,6 +4,7 @@ import re
 import subprocess
 
 import pytest
+import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.experimental.gluon import language as gl
@@ -73,6 +74,52 @@ def test_ptxas_keeps_wgmma_asynchronous_and_spills_nothing(kernel, tmp_path):
 
 def test_shared_memory_fits_a_hopper_multiprocessor(kernel):
     assert kernel.metadata.shared <= 227 * 1024
+
+
+def executed(text: str, words: torch.Tensor, scale: int, minimum: int) -> torch.Tensor:
+    """What PTX of `_unpack_asm` leaves in $0, for registers as int64 of 32 bits."""
+    registers = {"$1": words, "$2": torch.full_like(words, scale), "$3": torch.full_like(words, minimum)}
+
+    def value(name: str) -> torch.Tensor:
+        return registers[name] if name in registers else torch.full_like(words, int(name, 0))
+
+    def halves(register: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        bits = torch.stack([register & 0xFFFF, register >> 16])
+        return torch.where(bits < 2**15, bits, bits - 2**16).to(torch.int16).view(dtype).double()
+
+    for line in text.strip("{} ").rstrip(";").split("; "):
+        name, _, rest = line.partition(" ")
+        target, *sources = [part.strip() for part in rest.split(",")]
+        if name.startswith("fma.rn."):
+            dtype = torch.bfloat16 if "bf16" in name else torch.float16
+            a, b, c = (halves(value(source), dtype) for source in sources)
+            low, high = (a * b + c).to(dtype).view(torch.int16).long() & 0xFFFF
+            registers[target] = low | high << 16
+        elif name == "lop3.b32":
+            assert sources.pop() == "0xEA"
+            registers[target] = value(sources[0]) & value(sources[1]) | value(sources[2])
+        elif name in ("and.b32", "shr.u32"):
+            a, b = map(value, sources)
+            registers[target] = a & b if name == "and.b32" else a >> b
+        elif name == "mov.b32":
+            registers[target] = value(sources[0])
+        else:
+            assert name == ".reg", line
+    return halves(registers["$0"], dtype)
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["bf16", "fp16"])
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_every_code_of_every_word_is_unpacked_exactly(bits, half):
+    low = torch.arange(2**16)
+    words = low | low.flip(0) << 16
+    one, half_minimum = (0x3C00, 0xC200) if half else (0x3F80, 0xC040)  # 1 and -3
+    for field in range(min(16 // bits, 8)):
+        text = hopper._unpack_asm.fn(bits, field, half)
+        codes = torch.stack([words & 0xFFFF, words >> 16]) >> bits * field & (1 << bits) - 1
+        got = executed(text, words, 0x10001 * one, 0x10001 * half_minimum)
+        want = (codes - 3).to(torch.float16 if half else torch.bfloat16).double()
+        assert torch.equal(got, want), field
 
 
 LOOP = """

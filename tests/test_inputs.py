@@ -43,11 +43,9 @@ def test_large_overflows_and_very_negative_underflows_exp():
     assert not inputs.very_negative((50,), torch.float32, generator).exp().any()
 
 
-def test_late_maximum_rises_and_early_maximum_falls():
+def test_late_maximum_rises():
     generator = torch.Generator().manual_seed(0)
-    late = inputs.late_maximum((4, 100), torch.float32, generator)
-    early = inputs.early_maximum((4, 100), torch.float32, generator)
-    assert (late.argmax(1) > 80).all() and (early.argmax(1) < 20).all()
+    assert (inputs.late_maximum((4, 100), torch.float32, generator).argmax(1) > 80).all()
 
 
 def test_a_fill_of_the_wrong_dtype_is_refused():
