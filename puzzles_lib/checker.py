@@ -15,7 +15,7 @@ from puzzles_lib import compiler, progress
 from puzzles_lib.compare import Expected, compare, expect
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import HUGE, NAN, ZERO, InterpretedFunction, Poison, Run, Site, run
-from puzzles_lib.puzzle import Argument, Case, Puzzle
+from puzzles_lib.puzzle import Argument, Case, Puzzle, Tiled
 from puzzles_lib.report import CaseResult, Report, Verdict
 from puzzles_lib.vetting import Refusal, vet
 
@@ -160,8 +160,9 @@ def _refuse(kernel: object, puzzle: Puzzle) -> Verdict | None:
     offers = puzzle.offers(puzzle.cases[0])
     for parameter in kernel.params:
         if parameter.name in offers:
-            if parameter.is_constexpr and isinstance(offers[parameter.name], Argument):
-                text = f"{parameter.name} is a pointer, it cannot be a tl.constexpr"
+            if parameter.is_constexpr and isinstance(offers[parameter.name], Argument | Tiled):
+                what = "pointer" if isinstance(offers[parameter.name], Argument) else "descriptor"
+                text = f"{parameter.name} is a {what}, it cannot be a tl.constexpr"
                 return Verdict("signature", text)
         elif not parameter.has_default:
             names = [n for n in offers if not n.startswith("stride_")]
@@ -184,7 +185,11 @@ def _bind(kernel: JITFunction, puzzle: Puzzle, case: Case) -> dict[str, object]:
     bound = {}
     for parameter in kernel.params:
         value = offers[parameter.name] if parameter.name in offers else parameter.default
-        bound[parameter.name] = torch.empty(0, dtype=value.dtype) if isinstance(value, Argument) else value
+        if isinstance(value, Argument):
+            value = torch.empty(0, dtype=value.dtype)
+        elif isinstance(value, Tiled):
+            value = value.descriptor(case.numbers, torch.empty(0, dtype=value.argument.dtype))
+        bound[parameter.name] = value
     return bound
 
 
@@ -208,6 +213,8 @@ def _run(
     for name, tensor in inputs.items():
         if f"{name}_ptr" in arguments:
             arguments[f"{name}_ptr"] = tensor.clone()
+        if f"{name}_desc" in arguments:
+            arguments[f"{name}_desc"] = dataclasses.replace(arguments[f"{name}_desc"], base=tensor.clone())
     for result in puzzle.results:
         if f"{result.name}_ptr" in arguments:
             arguments[f"{result.name}_ptr"] = _poisoned(result, case, output_poison or poison)

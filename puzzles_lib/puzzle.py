@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 DTYPES = {
     "bool": torch.bool,
@@ -88,6 +89,23 @@ class Argument:
 
 
 @dataclass(frozen=True)
+class Tiled:
+    """A tensor of a puzzle as a kernel gets it through a descriptor made by the host.
+
+    It is seen as a matrix whose rows are the tensor's last axis; ``block`` is the tile, rows by columns.
+    """
+
+    argument: Argument
+    block: tuple[int, int]
+
+    def descriptor(self, numbers: Mapping[str, int], base: torch.Tensor) -> TensorDescriptor:
+        """The descriptor of ``base``, for a case's numbers."""
+        shape = self.argument.shape(numbers)
+        columns = shape[-1]
+        return TensorDescriptor(base, [math.prod(shape[:-1]), columns], [columns, 1], list(self.block))
+
+
+@dataclass(frozen=True)
 class Puzzle:
     """What to compute (``spec``), how it is launched (``grid``) and what it is tried on (``cases``).
 
@@ -101,6 +119,8 @@ class Puzzle:
     outputs: names of the results, so that the kernel's pointers are ``z_ptr`` and so on.
     most_loads: for an input's name, case -> the most elements of it that all programs together may
         load. For puzzles whose point is to read something only once.
+    descriptors: for an input's name, case -> the tile that its descriptor ``<name>_desc`` loads, see
+        `Tiled`. The kernel may take it beside or instead of the pointer.
 
     Raises ValueError where the parts do not fit together.
     """
@@ -112,6 +132,7 @@ class Puzzle:
     formula: str = ""
     outputs: tuple[str, ...] = ("z",)
     most_loads: Mapping[str, Callable[[Case], int]] | None = None
+    descriptors: Mapping[str, Callable[[Case], tuple[int, int]]] | None = None
 
     def __post_init__(self):
         if not self.cases:
@@ -124,6 +145,8 @@ class Puzzle:
             )
         if twice := {a.name for a in self.inputs} & set(self.outputs):
             raise ValueError(f"{self.name}: {sorted(twice)} names both an input and an output")
+        if unknown := set(self.descriptors or {}) - {a.name for a in self.inputs}:
+            raise ValueError(f"{self.name}: descriptors names {sorted(unknown)}, which are not inputs")
         for case in self.cases:
             if missing := set(self.spec_numbers) - set(case.numbers):
                 raise ValueError(
@@ -133,6 +156,12 @@ class Puzzle:
                 argument.shape(case.numbers)
             if unknown := set(case.fill) - {a.name for a in self.inputs}:
                 raise ValueError(f"{self.name}: fill names {sorted(unknown)}, which are not inputs")
+            for name, offered in self.offers(case).items():
+                if isinstance(offered, Tiled):
+                    try:
+                        offered.descriptor(case.numbers, torch.empty(0, dtype=offered.argument.dtype))
+                    except (AssertionError, TypeError, ValueError) as error:
+                        raise ValueError(f"{self.name}: no {name} for case {case}: {error}") from None
             if not 1 <= len(self.grid(case)) <= 3:
                 raise ValueError(f"{self.name}: the grid of case {case} must have 1 to 3 axes")
 
@@ -169,15 +198,17 @@ class Puzzle:
         return grid + (1,) * (3 - len(grid))
 
     def offers(self, case: Case) -> dict[str, object]:
-        """All that a kernel may take, by parameter name: pointers, numbers of the case, strides.
+        """All that a kernel may take, by parameter name: pointers, descriptors, numbers, strides.
 
-        Pointers map to their `Argument`, the rest to integers. Strides are those of contiguous
+        Pointers map to their `Argument`, descriptors to a `Tiled`, the rest to integers. Strides are those of contiguous
         tensors, in elements, named by the axis (``stride_xm`` for axis ``M`` of ``x``) where it is
         a plain size, and always by its position (``stride_x0``).
         """
         offers: dict[str, object] = {}
         for argument in self.inputs + self.results:
             offers[f"{argument.name}_ptr"] = argument
+            if block := (self.descriptors or {}).get(argument.name):
+                offers[f"{argument.name}_desc"] = Tiled(argument, block(case))
         offers.update(case.numbers)
         for argument in self.inputs + self.results:
             shape = argument.shape(case.numbers)

@@ -111,7 +111,8 @@ def race(rung: Rung) -> Race:
 def small_puzzle(rung: Rung) -> Puzzle:
     """The problem in small, with the tiles of this version."""
     row_words = "scale_ptr" in rung.kernel.arg_names
-    return race_puzzle(row_words, **{n: rung.constants[n] for n in ("BLOCK_M", "BLOCK_N", "BLOCK_K")})
+    tiles = {name: rung.constants[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K")}
+    return race_puzzle(row_words, rung.descriptors, **tiles)
 
 
 def compile_rung(rung: Rung, rows: int = ROWS[0]) -> Stages:

@@ -24,6 +24,7 @@ import triton
 import triton.language as tl
 from matplotlib.figure import Figure
 from triton.runtime.jit import JITFunction
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.checker import SECONDS_PER_CASE, guarded
 from puzzles_lib.drawing import Picture, TensorMap, access_map, plural, program_name
@@ -31,7 +32,7 @@ from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import Access, Program, Run, Site, Stop, TimeLimitReached, time_limit
 from puzzles_lib.interpreter.language import stock
 from puzzles_lib.interpreter.limits import interrupts_held
-from puzzles_lib.puzzle import Argument, Case, Puzzle, pick_case
+from puzzles_lib.puzzle import Argument, Case, Puzzle, Tiled, pick_case
 from puzzles_lib.report import Report
 
 
@@ -65,7 +66,7 @@ def trace(
     if isinstance(ran, Report):
         return Trace(title, grid, refusal=ran)
     accesses, note = ran.accesses, ""
-    taken = {name.removesuffix("_ptr") for name in _parameters(kernel)}
+    taken = {name.removesuffix("_ptr").removesuffix("_desc") for name in _parameters(kernel)}
     tensors = {name: tensor for name, tensor in tensors.items() if name in taken}
     if ran.stop is None:
         try:
@@ -368,6 +369,8 @@ def _by_triton_viz(kernel: object, puzzle: Puzzle, case: Case, ran: Run) -> list
         if isinstance(value, Argument):
             fresh = inputs.get(value.name)
             value = torch.zeros(value.shape(case.numbers), dtype=value.dtype) if fresh is None else fresh
+        elif isinstance(value, Tiled):
+            value = value.descriptor(case.numbers, inputs[value.argument.name])
         bound[parameter.name] = value
     found = _run_traced(kernel, bound, tuple(puzzle.grid(case)))
     atomics = [access for access in ran.accesses if access.kind == "atomic"]
@@ -440,6 +443,8 @@ def _tracer(viz: ModuleType):
             super().arg_callback(name, arg, arg_cvt)
             if isinstance(arg, torch.Tensor):
                 self.arguments[name.removesuffix("_ptr")] = arg
+            elif isinstance(arg, TensorDescriptor):
+                self.arguments[name.removesuffix("_desc")] = arg.base
 
         def grid_idx_callback(self, grid_idx):
             super().grid_idx_callback(grid_idx)

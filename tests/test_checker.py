@@ -1,5 +1,6 @@
 """`check` gives the most basic fault first, always answers, and leaves no trace of a run behind."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ import triton.language as tl
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib import checker
+from puzzles_lib import checker, stages, trace
 from puzzles_lib.checker import check, examine
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.puzzles import LONG_SUM
@@ -237,6 +238,68 @@ def test_a_parameter_with_a_default_needs_no_offer():
         right(x_ptr, s_ptr, z_ptr, M * ONE, N, BLOCK_M, BLOCK_N)
 
     assert examine(with_default, SCALE_ROWS).ok
+
+
+TILED = dataclasses.replace(
+    SCALE_ROWS,
+    cases=(Case(M=4, N=16, BLOCK_M=4, BLOCK_N=16), Case(M=10, N=12, BLOCK_M=4, BLOCK_N=16)),
+    most_loads=None,
+    descriptors={"x": lambda s: (s.BLOCK_M, s.BLOCK_N)},
+)
+
+
+def test_a_kernel_may_take_a_descriptor_from_the_host():
+    @triton.jit
+    def tiled(x_desc, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+        offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+        offs_n = tl.arange(0, BLOCK_N)
+        x = x_desc.load([tl.program_id(0) * BLOCK_M, 0])
+        s = tl.load(s_ptr + offs_m, mask=offs_m < M, other=0.0)
+        place = z_ptr + offs_m[:, None] * N + offs_n[None, :]
+        tl.store(place, x * s[:, None], mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
+
+    report = examine(tiled, TILED)
+    assert report.ok and "1.00x" in str(report)
+    shown = str(trace(tiled, TILED, case=1))
+    assert "x  loaded: 120 of 120 elements" in shown and "cannot trace" not in shown
+    assert "cp.async.bulk.tensor" in stages(tiled, TILED).ptx
+
+
+def test_what_goes_wrong_with_a_descriptor_is_said():
+    @triton.jit
+    def one_place(x_desc, z_ptr, N):
+        tl.store(z_ptr, tl.sum(x_desc.load([0])))
+
+    @triton.jit
+    def into_an_input(x_desc, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+        offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+        offs_n = tl.arange(0, BLOCK_N)
+        x = x_desc.load([tl.program_id(0) * BLOCK_M, 0])
+        s = tl.load(s_ptr + offs_m, mask=offs_m < M, other=0.0)
+        place = z_ptr + offs_m[:, None] * N + offs_n[None, :]
+        tl.store(place, x * s[:, None], mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
+        x_desc.store([tl.program_id(0) * BLOCK_M, 0], x + 1)
+
+    @triton.jit
+    def next_tile(x_desc, z_ptr, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+        m = tl.program_id(0) * BLOCK_M
+        offs_m, offs_n = m + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
+        tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], x_desc.load([m + BLOCK_M, 0]))
+
+    @triton.jit
+    def constant(x_desc: tl.constexpr, z_ptr):
+        pass
+
+    for kernel, words in [
+        (one_place, "the compiler refuses this kernel: "),
+        (into_an_input, "x was changed; a kernel may only write its outputs"),
+        (next_tile, "wrong values in z"),
+        (constant, "x_desc is a descriptor, it cannot be a tl.constexpr"),
+    ]:
+        report = examine(kernel, TILED)
+        assert not report.ok and words in str(report), report
+    report = examine(next_tile, SCALE_ROWS)
+    assert "takes 'x_desc', which scale_rows does not offer" in str(report)
 
 
 def test_misuse_of_check_itself_raises_and_names_the_parameter():

@@ -50,7 +50,7 @@ def test_every_rung_is_as_exact_as_float32_sums_are(name, size, offset):
     x = (size * torch.randn(256, 256) + offset).bfloat16()
     problem = ladder.Problem(x, torch.randn(256, 256).bfloat16(), group_size=128)
     rung = RUNGS[name]
-    rung = ladder.Rung(name, rung.kernel, splits=2, **rung.constants)
+    rung = ladder.Rung(name, rung.kernel, splits=2, descriptors=rung.descriptors, **rung.constants)
     assert ladder.relative_error(small_run(rung, problem), problem.exact()) < 1e-6
 
 
@@ -93,12 +93,14 @@ def test_what_the_chapter_says_of_each_rung(compiled):
         ("registers", True, 16 * 128 * 2),
         ("registers", True, 0),
         ("registers", True, 0),
+        ("registers", True, 0),
+        ("registers", True, 0),
     ]
 
 
-def test_the_last_rung_alone_has_a_place_for_every_program(compiled):
+def test_from_rung_7_on_there_is_a_place_for_every_program(compiled):
     fills = [racing.waves(rung, compiled(rung)) for rung in RUNGS.values()]
-    assert [programs <= places for programs, places in fills] == [False] * 6 + [True]
+    assert [programs <= places for programs, places in fills] == [False] * 6 + [True] * 3
 
 
 @pytest.mark.parametrize(

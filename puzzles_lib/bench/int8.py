@@ -1,8 +1,8 @@
 """Int8 dynamic linear against what one would use instead.
 
 On the CPU, one thread: fbgemm's ``linear_dynamic`` and float32 `nn.Linear`. On a GPU: a bfloat16 matrix
-multiplication, and the same int8 arithmetic around ``torch._int_mm``, compiled, where the rows are
-quantised by torch or by our kernel.
+multiplication, and the same int8 arithmetic around ``torch._int_mm``: in plain torch, and compiled, where
+the rows are quantised by torch or by our kernel.
 """
 
 import statistics
@@ -112,6 +112,7 @@ def on_gpu() -> Iterator[dict[str, object]]:
         paths = {
             "q8_linear": [partial(q8_linear, x, *q, b) for x, _, q, b in sets],
             "bf16 cuBLAS": [partial(linear, x, w, b) for x, w, _, b in sets],
+            "torch._int_mm, eager": [partial(plain_q8_linear, x, *q, b) for x, _, q, b in sets],
             "torch._int_mm, all compiled": [partial(whole, x, *q, b) for x, _, q, b in sets],
             "quantize_rows, torch._int_mm, compiled scales": [
                 partial(_with_our_rows, x, *q, b, scales) for x, _, q, b in sets

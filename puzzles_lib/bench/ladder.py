@@ -1,4 +1,4 @@
-"""Chapter 15's ladder: fused dW = dy^T @ x^ in six versions, against the best unfused path.
+"""Chapter 15's ladder: fused dW = dy^T @ x^ in nine versions, against the best unfused path.
 
 The kernels and how they are launched are the chapter's own cells. They are written for one problem, with
 no masks: K a multiple of 128, COUT and CIN of the tiles, 2 bits, groups no narrower than a tile.
@@ -14,10 +14,12 @@ import torch
 import triton
 import triton.language as tl
 from triton.runtime.jit import KernelInterface
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.bitpack import unpack_bits
 from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
+from puzzles_lib.vetting import with_helpers
 
 NOTEBOOK = Path(__file__).parents[2] / "solutions" / "15_racing_cublas.ipynb"
 COUT, CIN = 768, 768  # the layers of a ViT-B
@@ -37,6 +39,9 @@ class Rung:
         ``params_ptr`` (words along K, as the production kernels have them), ``dy_ptr``, ``numbers_ptr``
         (`NUMBERS`), ``K``, and constants.
     splits: parts that K is cut into; a mapping from K where it depends on it.
+    descriptors: for the name of a tensor, the tile that its descriptor loads, made by the host: the kernel
+        takes ``dy_desc`` for ``dy_ptr`` where this has ``dy``. Tensors are seen as matrices, their last
+        axis a row; a row of ``params`` is the 256 parameters of a block.
     constants: BLOCK_M (of COUT), BLOCK_N (of CIN) and what else the kernel has.
     """
 
@@ -48,9 +53,11 @@ class Rung:
         splits: int | Mapping[int, int],
         num_warps: int = 4,
         num_stages: int = 3,
+        descriptors: Mapping[str, tuple[int, int]] | None = None,
         **constants: int,
     ):
         self.name, self.kernel, self.splits, self.constants = name, kernel, splits, constants
+        self.descriptors = dict(descriptors or {})
         self.options = {"num_warps": num_warps, "num_stages": num_stages}
 
     def splits_of(self, rows: int) -> int:
@@ -59,8 +66,11 @@ class Rung:
 
     def same_as(self, other: "Rung") -> bool:
         """Whether it is the same kernel, launched in the same way."""
-        mine, others = ((r.kernel.src.strip(), r.splits, r.constants, r.options) for r in (self, other))
-        return mine == others
+        return self._identity() == other._identity()
+
+    def _identity(self) -> tuple[object, ...]:
+        sources = [function.src.strip() for function in with_helpers(self.kernel)]
+        return sources, self.splits, self.constants, self.options, self.descriptors
 
     def grid(self, rows: int, cout: int = COUT, cin: int = CIN) -> tuple[int, int, int]:
         """Programs: tiles along COUT, along CIN, parts of K."""
@@ -69,6 +79,9 @@ class Rung:
     def arguments(self, problem: "Problem", parts: torch.Tensor) -> dict[str, object]:
         """What the kernel's parameters are bound to."""
         offered = problem.offers | self.constants | {"parts_ptr": parts}
+        for name, tile in self.descriptors.items():
+            tensor = problem.offers[f"{name}_ptr"]
+            offered[f"{name}_desc"] = TensorDescriptor.from_tensor(tensor.view(-1, tensor.shape[-1]), [*tile])
         missing = [name for name in self.kernel.arg_names if name not in offered]
         if missing:
             raise TypeError(f"{missing[0]} is no parameter of the ladder; it offers {', '.join(offered)}")
@@ -85,7 +98,7 @@ class Problem:
         self._row_wise = {"words_ptr": words, "scale_ptr": scale, "minimum_ptr": minimum}
         numbers = torch.tensor(NUMBERS, dtype=torch.int16, device=x.device)
         self.offers = {
-            "words_ptr": self.packed.words, "params_ptr": self.packed.params, "numbers_ptr": numbers,
+            "words_ptr": self.packed.words, "params_ptr": self.packed.params.flatten(-2), "numbers_ptr": numbers,
             "dy_ptr": dy, "K": self.rows, "COUT": dy.shape[1], "CIN": x.shape[1], "GROUP": group_size,
         }  # fmt: skip
 

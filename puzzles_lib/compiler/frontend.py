@@ -26,6 +26,7 @@ from triton.compiler.compiler import ASTSource, make_backend
 from triton.compiler.errors import CompilationError
 from triton.language.semantic import TritonSemantic
 from triton.runtime.jit import JITFunction, create_function_from_signature
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.compiler.targets import Target, find_target
 from puzzles_lib.interpreter import Site, TimeLimitReached, time_limit
@@ -79,6 +80,8 @@ def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal |
             constants[parameter.name] = value
         elif isinstance(value, torch.Tensor):
             signature[parameter.name] = "*" + _TYPES[value.dtype]
+        elif isinstance(value, TensorDescriptor):
+            signature[parameter.name] = f"tensordesc<{_TYPES[value.base.dtype]}{list(value.block_shape)}>"
         elif isinstance(value, float):
             signature[parameter.name] = "fp32"
         else:

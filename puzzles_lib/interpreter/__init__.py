@@ -9,6 +9,7 @@ import linecache
 import sys
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ import triton.language as tl
 from triton.runtime.errors import InterpreterError
 from triton.runtime.interpreter import InterpretedFunction, _implicit_cvt
 from triton.runtime.jit import JITFunction
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.interpreter.buffer import HUGE, NAN, ZERO, Poison
 from puzzles_lib.interpreter.language import LEARNER, builder, executing, twin
@@ -66,7 +68,7 @@ def run(
     """Run all programs of the grid, one after the other, and report.
 
     arguments: value for each parameter of the kernel, by its name. CPU tensors become pointers,
-        integers and floats scalars, parameters annotated ``tl.constexpr`` keep their value.
+        descriptors of CPU tensors descriptors, integers and floats scalars, parameters annotated ``tl.constexpr`` keep their value.
     outputs: names of the pointer parameters that the kernel may store to.
     reverse: from the last program to the first.
     poison: what masked-off lanes of loads without ``other=`` hold (``poison_only``: at one line alone).
@@ -130,6 +132,9 @@ def _argument(
     if isinstance(value, torch.Tensor):
         address = memory.add(name.removesuffix("_ptr"), value, name in outputs)
         return _implicit_cvt(_Pointer(address, value.dtype))
+    if isinstance(value, TensorDescriptor):
+        address = memory.add(name.removesuffix("_desc"), value.base, False)
+        return _implicit_cvt(replace(value, base=_Pointer(address, value.base.dtype)))
     if isinstance(value, bool):
         return tl.tensor(builder.get_int1(value), tl.int1)
     if isinstance(value, float):

@@ -379,10 +379,11 @@ def launch_quantize_rows(
     rows, columns = x.shape
     block = min(triton.next_power_of_2(columns), 8192)
     height = max(1, 2048 // block)
+    most_warps = 8 if rows <= 128 else 4  # with a row for each multiprocessor, it has all its threads
     _quantize_rows_kernel[(triton.cdiv(rows, height),)](
         x, codes, scale, scale if sums is None else sums, rows, columns, 0 if sums is None else sums.numel(),
         ROWS=height, BLOCK_K=block, ONE_BLOCK=columns <= block, PDL=pdl,
-        num_warps=max(1, min(4, height * block // 512)), **EXACT_STEPS,
+        num_warps=max(1, min(most_warps, height * block // 512)), **EXACT_STEPS,
     )  # fmt: skip
 
 
@@ -414,7 +415,7 @@ def choose_tiles(rows: int, outputs: int, columns: int, programs: int, tma: bool
     elif rows <= 64:
         tiles = Tiles(64, 32, 512)
     elif rows <= 128:
-        tiles = Tiles(64, 64, 256, group=2, stages=5)
+        tiles = Tiles(64, 64, 256, group=2, stages=6)
     elif rows <= 256:
         tiles = Tiles(128, 64, 256, group=2)
     elif rows <= 512:

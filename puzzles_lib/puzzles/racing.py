@@ -1,5 +1,7 @@
 """Chapter 15: one problem, to be made fast. Its puzzles check each version; they count for nothing."""
 
+from collections.abc import Mapping
+
 import torch
 from jaxtyping import BFloat16, Float32, Int16, Int32
 from torch import Tensor
@@ -31,7 +33,7 @@ def fused_dw_row_words(
 
 def fused_dw_along_k(
     words: Int16[Tensor, "K//128 16 CIN"],
-    params: BFloat16[Tensor, "CIN//GROUP K//128 2 128"],
+    params: BFloat16[Tensor, "CIN//GROUP K//128 256"],
     numbers: Int16[Tensor, "4"],
     dy: BFloat16[Tensor, "K COUT"],
     SPLITS: int,
@@ -40,13 +42,15 @@ def fused_dw_along_k(
     """parts[s, m, n] = sum over the k of split s of dy[k, m] · x^[k, n]
 
     x^[k, n] = minimum + scale · code, rounded to bfloat16. Row k = 128 b + 16 j + r: its code of column n
-    is field j of words[b, r, n], scale and minimum are params[n // GROUP, b, 0 and 1, 16 j + r].
+    is field j of words[b, r, n], scale and minimum are params[n // GROUP, b, p] for p = 16 j + r and
+    p = 128 + 16 j + r.
     Splits as before, where they are of whole blocks; numbers are `NUMBERS`.
     """
     blocks, _, columns = words.shape
     fields = words.int()[:, None] >> 2 * torch.arange(8)[None, :, None, None] & 3  # [b, j, r, CIN]
     group = torch.arange(columns) * params.shape[0] // columns
-    scale, minimum = params.permute(2, 1, 3, 0).flatten(1, 2)[:, :, group]  # [K, CIN] each
+    params = params.unflatten(2, (2, 128)).permute(2, 1, 3, 0).flatten(1, 2)  # [2, K, CIN // GROUP]
+    scale, minimum = params[:, :, group]  # [K, CIN] each
     return _parts(dy, minimum + scale * fields.reshape(128 * blocks, columns), SPLITS, BLOCK_K)
 
 
@@ -62,10 +66,13 @@ def the_numbers(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
     return torch.tensor(NUMBERS, dtype=dtype)
 
 
-def race_puzzle(row_words: bool, BLOCK_M: int, BLOCK_N: int, BLOCK_K: int) -> Puzzle:
+def race_puzzle(
+    row_words: bool, descriptors: Mapping[str, tuple[int, int]], BLOCK_M: int, BLOCK_N: int, BLOCK_K: int
+) -> Puzzle:
     """The problem with cases of these tiles: one tile in one step, and several on every axis.
 
     row_words: whether the kernel reads chapter 10's words along a row, not those along K.
+    descriptors: tiles of the tensors that it may read through descriptors.
     """
     tiles = {"GROUP": BLOCK_N, "BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N, "BLOCK_K": BLOCK_K}
     fill = {} if row_words else {"numbers": the_numbers}
@@ -75,6 +82,7 @@ def race_puzzle(row_words: bool, BLOCK_M: int, BLOCK_N: int, BLOCK_K: int) -> Pu
         formula=r"\mathrm{dW}_{m, n} = \sum_s \sum_{k \in s} \mathrm{dy}_{k, m}\,\hat{x}_{k, n}",
         grid=lambda s: (s.COUT // s.BLOCK_M, s.CIN // s.BLOCK_N, s.SPLITS),
         outputs=("parts",),
+        descriptors={name: lambda case, tile=tile: tile for name, tile in descriptors.items()},
         cases=(
             Case(K=128, COUT=BLOCK_M, CIN=BLOCK_N, SPLITS=1, fill=fill, **tiles),
             Case(K=512, COUT=2 * BLOCK_M, CIN=3 * BLOCK_N, SPLITS=2, fill=fill, **tiles),
