@@ -200,9 +200,9 @@ class Puzzle:
     def offers(self, case: Case) -> dict[str, object]:
         """All that a kernel may take, by parameter name: pointers, descriptors, numbers, strides.
 
-        Pointers map to their `Argument`, descriptors to a `Tiled`, the rest to integers. Strides are those of contiguous
-        tensors, in elements, named by the axis (``stride_xm`` for axis ``M`` of ``x``) where it is
-        a plain size, and always by its position (``stride_x0``).
+        Pointers map to their `Argument`, descriptors to a `Tiled`, the rest to integers. Strides are
+        those of contiguous tensors, in elements, named by the axis (``stride_xm`` for axis ``M`` of
+        ``x``) where it is a plain size, and always by its position (``stride_x0``).
         """
         offers: dict[str, object] = {}
         for argument in self.inputs + self.results:

@@ -98,8 +98,9 @@ class Problem:
         self._row_wise = {"words_ptr": words, "scale_ptr": scale, "minimum_ptr": minimum}
         numbers = torch.tensor(NUMBERS, dtype=torch.int16, device=x.device)
         self.offers = {
-            "words_ptr": self.packed.words, "params_ptr": self.packed.params.flatten(-2), "numbers_ptr": numbers,
-            "dy_ptr": dy, "K": self.rows, "COUT": dy.shape[1], "CIN": x.shape[1], "GROUP": group_size,
+            "words_ptr": self.packed.words, "params_ptr": self.packed.params.flatten(-2),
+            "numbers_ptr": numbers, "dy_ptr": dy,
+            "K": self.rows, "COUT": dy.shape[1], "CIN": x.shape[1], "GROUP": group_size,
         }  # fmt: skip
 
     def of(self, rung: Rung) -> "Problem":

@@ -68,7 +68,8 @@ def run(
     """Run all programs of the grid, one after the other, and report.
 
     arguments: value for each parameter of the kernel, by its name. CPU tensors become pointers,
-        descriptors of CPU tensors descriptors, integers and floats scalars, parameters annotated ``tl.constexpr`` keep their value.
+        descriptors of them descriptors, integers and floats scalars; parameters annotated
+        ``tl.constexpr`` keep their value.
     outputs: names of the pointer parameters that the kernel may store to.
     reverse: from the last program to the first.
     poison: what masked-off lanes of loads without ``other=`` hold (``poison_only``: at one line alone).

@@ -7,7 +7,7 @@ it fast:
   memory. Unpacked values so never leave the thread that unpacked them.
 - The packed format suits it: word [r, n] holds rows r, r + 16, ... of column n, so that field j of 16 rows
   of words is one 16-deep operand, in any thread whatever that thread holds of the words.
-- Two codes are unpacked in three instructions, exactly (`_unpack_asm`), and scaled with one rounding.
+- Two codes are unpacked in three instructions, exactly (`unpack_asm`), and scaled with one rounding.
 - wgmma runs behind: while it multiplies two operands, the threads unpack a third. A wgmma reads its operand's
   registers while it runs, so an operand is kept alive until `warpgroup_mma_wait` says that it is done.
 - Copies by TMA run ahead: two steps for dy, one for words and params, which is what shared memory holds.
@@ -96,8 +96,11 @@ def choose_splits(tiles: int, steps: int, size: int, multiprocessors: int) -> in
 
 
 @gluon.constexpr_function
-def _unpack_asm(bits, field, half):
-    """PTX that makes two codes of a field, in the halves of a word, two floats, and scales them.
+def unpack_asm(bits, field, half):
+    """PTX that makes two codes of a field, in the halves of a register, two floats, and scales them.
+
+    bits: of a code. field: which one of the int16 word in each half. half: float16, else bfloat16.
+    $1: the words, $2 and $3: scales and minima, $0: code · scale + minimum.
 
     A code's bits in the mantissa of a constant 2^m read as 2^m + code · 2^position: fma takes that apart to
     the code, exactly, as there are bits enough. Where there are not (a bfloat16 has seven), the bits alone
@@ -217,7 +220,7 @@ def _dequant_gemm_dw_hopper_kernel(
             scale = _load_param(params, 16 * (j // FIELDS * 2 * FIELDS + j % FIELDS), along_k)
             minimum = _load_param(params, 16 * ((j // FIELDS * 2 + 1) * FIELDS + j % FIELDS), along_k)
             x = gl.inline_asm_elementwise(
-                _unpack_asm(BITS, j % FIELDS, HALF), "=r,r,r,r",
+                unpack_asm(BITS, j % FIELDS, HALF), "=r,r,r,r",
                 [word, gl.broadcast(scale, word)[0], gl.broadcast(minimum, word)[0]],
                 dtype=dy.dtype, is_pure=True, pack=2,
             )  # fmt: skip

@@ -70,10 +70,10 @@ def fused_dw(
 ) -> Float32[Tensor, "COUT CIN"]:
     """dw[m, n] = sum over k of dy[k, m] · x[k, n]
 
-    x[k, n] = minimum[k, g] + scale[k, g] · code[k, n] with g = n // GROUP, and code[k, n] is
-    field n % F of words[k, n // F], F = 32 // BITS, as in puzzle 16. GROUP and BLOCK_N are
-    multiples of F. Sums run in float32. The checker's x are bfloat16 numbers: to hold them
-    in bfloat16 changes nothing.
+    x[k, n] = minimum[k, g] + scale[k, g] · code[k, n] with g = n // GROUP, and code[k, n]
+    is field n % F of words[k, n // F], F = 32 // BITS, as in puzzle 16. GROUP and BLOCK_N
+    are multiples of F. Sums run in float32. The checker's x are bfloat16 numbers: to hold
+    them in bfloat16 changes nothing.
     """
     codes = unpack_bits(words, CIN, BITS)  # [K, CIN]
     g = torch.arange(CIN) // GROUP  # [CIN]
@@ -123,15 +123,17 @@ def split_k(
 ) -> Float32[Tensor, "SPLITS COUT CIN"]:
     """parts[s, m, n] = sum over the rows k of split s of dy[k, m] · x[k, n]
 
-    x as in puzzle 19. K has cdiv(K, BLOCK_K) blocks of rows. A split takes as many as that
-    over SPLITS, rounded up, one split after the other; the last splits may be short, or
-    empty: their sums are 0. The sum of all parts is dW.
+    x as in puzzle 19. K has cdiv(K, BLOCK_K) blocks of rows. A split takes as many as
+    that over SPLITS, rounded up, one split after the other; the last splits may be short,
+    or empty: their sums are 0. The sum of all parts is dW.
     """
     K = dy.shape[0]
     rows = BLOCK_K * triton.cdiv(triton.cdiv(K, BLOCK_K), SPLITS)  # a split
-    chosen = [torch.arange(K) // rows == split for split in range(SPLITS)]
-    packed = (words, scale, minimum)
-    return torch.stack([fused_dw(dy[k], *(t[k] for t in packed), CIN, BITS, GROUP) for k in chosen])
+    parts = []
+    for split in range(SPLITS):
+        k = torch.arange(K) // rows == split  # [K]
+        parts.append(fused_dw(dy[k], words[k], scale[k], minimum[k], CIN, BITS, GROUP))
+    return torch.stack(parts)
 
 
 SPLIT_K = Puzzle(
@@ -173,11 +175,11 @@ def packed_along_k(
 ) -> Float32[Tensor, "COUT CIN"]:
     """dw[m, n] = sum over k of dy[k, m] · x[k, n]
 
-    x[k, n] = minimum[g, k] + scale[g, k] · code[k, n] with g = n // GROUP, and code[k, n] is
-    field j of words[b, r, n] where k = 16 · F · b + 16 · j + r, F = 16 // BITS, r < 16: the
-    format of puzzles_lib.kernels. Past row K, words, scales and minima may hold any numbers.
-    GROUP is a multiple of BLOCK_N. Sums run in float32, and the checker's x are bfloat16
-    numbers.
+    x[k, n] = minimum[g, k] + scale[g, k] · code[k, n] with g = n // GROUP, and code[k, n]
+    is field j of words[b, r, n] where k = 16 · F · b + 16 · j + r, F = 16 // BITS, r < 16:
+    the format of puzzles_lib.kernels. Past row K, words, scales and minima may hold any
+    numbers. GROUP is a multiple of BLOCK_N. Sums run in float32, and the checker's x are
+    bfloat16 numbers.
     """
     K, CIN = dy.shape[0], words.shape[2]
     shifts = BITS * torch.arange(16 // BITS, dtype=torch.int32)[:, None, None]

@@ -197,9 +197,10 @@ def tiled_linear(
     """y[m, n] = x_scale[m] · w_scale[n] · (sum over k of xq[m, k] · wq[n, k]) + bias[n]
 
     wq[n, k] is tiles[n // TILE_N, k // TILE_K, n % TILE_N, k % TILE_K].
-    The last tiles reach past N and K. What they hold there is padding, and may be anything.
+    The last tiles reach past N and K. What they hold there is padding, and may be
+    anything.
     """
-    padded = tiles.transpose(1, 2).flatten(0, 1).flatten(1, 2)  # [tiles · TILE_N, tiles · TILE_K]
+    padded = tiles.transpose(1, 2).flatten(0, 1).flatten(1, 2)  # [N or more, K or more]
     return int8_linear(xq, x_scale, padded[: len(bias), : xq.shape[1]], w_scale, bias)
 
 
