@@ -91,7 +91,7 @@ def check_dw(dy, packed, path="product"):
 
 @bits_of_a_code
 @dtypes
-@pytest.mark.parametrize("group", [32, 64, 128, 256, 328])
+@pytest.mark.parametrize("group", [16, 32, 64, 128, 256, 328])
 @paths
 def test_dw_in_every_format(path, group, dtype, bits):
     check_dw(draw((1000, 200), dtype, 1), quantize_pack(draw((1000, 328), dtype), bits, group), path)
@@ -107,10 +107,11 @@ DW_SHAPES = [
 
 @bits_of_a_code
 @paths
+@pytest.mark.parametrize("group", [32, 64, 256])
 @pytest.mark.parametrize("shape", DW_SHAPES, ids=str)
-def test_dw_in_every_shape(shape, path, bits):
+def test_dw_in_every_shape(shape, group, path, bits):
     rows, cout, cin = shape
-    check_dw(draw((rows, cout), seed=1), quantize_pack(draw((rows, cin)), bits, 256), path)
+    check_dw(draw((rows, cout), seed=1), quantize_pack(draw((rows, cin)), bits, group), path)
 
 
 @bits_of_a_code
@@ -167,7 +168,8 @@ def check_repeats(call):
 
 
 # K, COUT, CIN, group: tiles of 128 and less, ragged ones, many and few splits
-REPEATED = [(8192, 768, 768, 256), (2500, 200, 136, 136), (300, 264, 512, 128)]
+REPEATED = [(8192, 768, 768, 256), (2500, 200, 136, 136), (300, 264, 512, 128), (4000, 264, 520, 64)]
+REPEATED += [(2500, 768, 328, 32)]
 
 
 @bits_of_a_code

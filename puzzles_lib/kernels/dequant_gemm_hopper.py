@@ -45,13 +45,18 @@ _barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier  # rename
 
 
 def fits(dy: torch.Tensor, words: torch.Tensor, params: torch.Tensor, group_size: int) -> bool:
-    """Whether `launch` takes these: a Hopper GPU, 16-bit floats, a scale per row and tile, aligned rows."""
+    """Whether `launch` takes these: a Hopper GPU, 16-bit floats, whole groups in a tile, aligned rows.
+
+    Or whole tiles in a group: for a warp's 16 columns, a row has one scale.
+    """
     (_, cout), cin = dy.shape, words.shape[2]
     aligned = cin % 8 == 0 and cout % 8 == 0  # TMA wants strides of 16 bytes
     aligned = aligned and all(t.data_ptr() % 16 == 0 for t in (dy, words, params))
-    one_scale = group_size % BLOCK_M == 0 or params.shape[0] == 1
+    grouped = group_size % BLOCK_M == 0 or params.shape[0] == 1 or group_size == 64
+    eight_bits = params.shape[3] == block_rows(8)  # whose words leave no room for more groups' params
+    grouped = grouped or (group_size in (16, 32) and not eight_bits)
     small = dy.dtype in (torch.float16, torch.bfloat16) and cin * cout < 2**31
-    return aligned and one_scale and small and torch.cuda.get_device_capability(dy.device) == (9, 0)
+    return aligned and grouped and small and torch.cuda.get_device_capability(dy.device) == (9, 0)
 
 
 def launch(
@@ -66,12 +71,13 @@ def launch(
     sums = out if splits == 1 else torch.empty(splits, cout, cin, device=dy.device)
     parts = max(block_rows(bits) // STEP, 1)  # steps a block
     blocks = max(STEP // block_rows(bits), 1)  # blocks a step
+    groups = 1 if params.shape[0] == 1 else max(BLOCK_M // group_size, 1)  # a tile
     params = params.view(params.shape[0], -1, block_rows(bits))  # [groups, blocks · 2, rows of a block]
     with torch.cuda.device(dy.device):
         _dequant_gemm_dw_hopper_kernel[(tiles * splits,)](
             TensorDescriptor.from_tensor(dy, [STEP, BLOCK_N], SWIZZLED),
             TensorDescriptor.from_tensor(words.view(-1, cin), [blocks * 16, BLOCK_M], SWIZZLED),
-            TensorDescriptor.from_tensor(params, [1, blocks * 2, block_rows(bits) // parts], PLAIN),
+            TensorDescriptor.from_tensor(params, [groups, blocks * 2, block_rows(bits) // parts], PLAIN),
             sums, steps, cin, cout, splits, group_size,
             BITS=bits, num_warps=8,
         )  # fmt: skip
@@ -154,10 +160,35 @@ def _fetch(
         )
 
 
+@gluon.constexpr_function
+def _by_group(groups, rows):
+    """The layout of an operand [rows, 16], its rows seen as groups: [groups, rows / groups, 16].
+
+    A linear layout: where in the block each bit of a register's, a lane's and a warp's number leads.
+    """
+
+    def place(row, k):
+        return [row // (rows // groups), row % (rows // groups), k]
+
+    registers, lanes = [(0, 1), (8, 0), (0, 8)], [(0, 2), (0, 4), (1, 0), (2, 0), (4, 0)]
+    warps = [(row, 0) for row in (16, 32, 64) if row < rows]
+    bases = [[place(*base) for base in some] for some in (registers, lanes, warps)]
+    return gl.DistributedLinearLayout(*bases, [], [groups, rows // groups, 16])
+
+
 @gluon.jit
-def _load_param(params, place: gl.constexpr, layout: gl.constexpr):
-    """Sixteen params, [1, 16]."""
-    return params.slice(place, 16).load(layout).expand_dims(0)
+def _load_param(params, place: gl.constexpr, word):
+    """Sixteen scales or minima of each group, for the rows of an operand like ``word``, [BLOCK_M, 16]."""
+    GROUPS: gl.constexpr = params.shape[0]
+    if GROUPS == 1:  # the same for all rows
+        along_k: gl.constexpr = gl.SliceLayout(0, word.type.layout)
+        some = params.reshape([params.shape[1]]).slice(place, 16).load(along_k).expand_dims(0)
+        return gl.broadcast(some, word)[0]
+    rows: gl.constexpr = word.shape[0]
+    by_group: gl.constexpr = _by_group(GROUPS, rows)
+    some = params.slice(place, 16, dim=1).load(gl.SliceLayout(1, by_group)).expand_dims(1)
+    some = gl.broadcast(some, gl.full([GROUPS, rows // GROUPS, 16], 0, gl.int16, by_group))[0]
+    return gl.convert_layout(gl.reshape(some, [rows, 16]), word.type.layout, assert_trivial=True)
 
 
 @gluon.jit
@@ -176,7 +207,6 @@ def _dequant_gemm_dw_hopper_kernel(
         version=[3, 0], warps_per_cta=[gl.num_warps(), 1], instr_shape=[16, BLOCK_N, 16]
     )
     operand: gl.constexpr = gl.DotOperandLayout(0, mma, k_width=2)
-    along_k: gl.constexpr = gl.SliceLayout(0, operand)
 
     s_dy = gl.allocate_shared_memory(dy.dtype, [DY_STAGES] + dy.block_shape, dy.layout)
     s_words = gl.allocate_shared_memory(words.dtype, [WORD_STAGES] + words.block_shape, words.layout)
@@ -210,19 +240,18 @@ def _dequant_gemm_dw_hopper_kernel(
         mbarrier.wait(ready.index(turn % DY_STAGES), turn // DY_STAGES & 1)
         dy_rows = s_dy.index(turn % DY_STAGES)
         words_blocks = s_words.index(turn % WORD_STAGES)
-        params = s_params.index(turn % WORD_STAGES).reshape([32 * OPERANDS])
+        params = s_params.index(turn % WORD_STAGES).reshape([params_desc.block_shape[0], 32 * OPERANDS])
         for j in gl.static_range(OPERANDS):
             if j % FIELDS == 0:  # [BLOCK_M, 16] words, transposed as they are loaded
                 word = words_blocks.slice(16 * (j // FIELDS), 16).permute([1, 0]).load(operand)
                 if PARTS > 1:
                     word = _shift_right(word, step % PARTS * (FIELDS * BITS))
             # of a block, FIELDS times 16 scales and as many minima
-            scale = _load_param(params, 16 * (j // FIELDS * 2 * FIELDS + j % FIELDS), along_k)
-            minimum = _load_param(params, 16 * ((j // FIELDS * 2 + 1) * FIELDS + j % FIELDS), along_k)
+            scale = _load_param(params, 16 * (j // FIELDS * 2 * FIELDS + j % FIELDS), word)
+            minimum = _load_param(params, 16 * ((j // FIELDS * 2 + 1) * FIELDS + j % FIELDS), word)
             x = gl.inline_asm_elementwise(
                 unpack_asm(BITS, j % FIELDS, HALF), "=r,r,r,r",
-                [word, gl.broadcast(scale, word)[0], gl.broadcast(minimum, word)[0]],
-                dtype=dy.dtype, is_pure=True, pack=2,
+                [word, scale, minimum], dtype=dy.dtype, is_pure=True, pack=2,
             )  # fmt: skip
             acc = warpgroup_mma(x, dy_rows.slice(16 * j, 16), acc, is_async=True)
             warpgroup_mma_wait(2, deps=[last_but_one])
