@@ -16,7 +16,7 @@ from puzzles_lib.kernels import dequant_gemm as module
 from puzzles_lib.kernels import split_k
 from puzzles_lib.kernels.bitpack import BITS, block_rows, matrix_shape
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm, dequant_gemm_dw
-from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
+from puzzles_lib.kernels.quantize import dequantize, quantize_pack
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 HALF_STEP = {torch.float32: 2e-6, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
@@ -275,11 +275,7 @@ class Recorded:
 def guarded(monkeypatch):
     """The module's kernels, run under guard where the launchers launch them."""
     kernels = {}
-    for home, part in (
-        (module, "dequant_gemm_dw"),
-        (module, "dequant_gemm_few_rows"),
-        (split_k, "add_splits"),
-    ):
+    for home, part in ((module, "dequant_gemm_few_rows"), (split_k, "add_splits")):
         name = f"_{part}_kernel"
         kernels[name] = Recorded(getattr(home, name), ["out_ptr"])
         monkeypatch.setattr(home, name, kernels[name])
@@ -290,41 +286,14 @@ def blank(shape, dtype):
     return torch.full(tuple(shape), float("nan"), dtype=dtype)
 
 
-def dw_by_the_kernels(dy, packed, multiprocessors):
-    dw = blank((dy.shape[1], packed.shape[-1]), dy.dtype)
-    module.launch_dequant_gemm_dw(
-        dy, packed.words, packed.params, dw, packed.bits, packed.group_size, multiprocessors
-    )
-    return dw
-
-
-# rows, COUT, CIN, group, multiprocessors, splits
-DW_CASES = [
-    (1, 1, 1, 1, 4, 1),
-    (64, 128, 128, 128, 4, 1),
-    (300, 33, 70, 32, 1, 1),
-    (300, 140, 135, 50, 2, 1),
-    (1030, 20, 40, 40, 2, 4),
-    (700, 5, 9, 256, 4, 2),
-]
-
-
-@bits_of_a_code
-@pytest.mark.parametrize("rows, cout, cin, group, multiprocessors, splits", DW_CASES)
-def test_kernels_of_dw(guarded, rows, cout, cin, group, multiprocessors, splits, bits):
-    for seed, dtype in enumerate(FLOATS[1:]):
-        x, dy = draw((rows, cin), dtype, seed, 2.0, 0.5), draw((rows, cout), dtype, seed + 3)
-        packed = quantize_pack(x, bits, group)
-        dw = dw_by_the_kernels(dy, packed, multiprocessors)
-        grid, _ = guarded["_dequant_gemm_dw_kernel"].launches[-1]
-        assert grid[0] == splits and len(guarded["_add_splits_kernel"].launches) == (splits > 1) * (seed + 1)
-        assert close(dw, exact_dw(dy, packed), dtype)
-
-
-@bits_of_a_code
-def test_kernels_of_dw_in_float32(guarded, bits):
-    packed, dy = quantize_pack(draw((150, 70)), bits, 32), draw((150, 65), seed=1)
-    assert close(dw_by_the_kernels(dy, packed, 4), exact_dw(dy, packed), torch.float32)
+@pytest.mark.parametrize("splits, size", [(1, 5), (2, 512), (7, 1300)])
+def test_splits_are_added_in_order(guarded, splits, size):
+    sums, out = 10.0 ** torch.arange(splits)[:, None] * draw((splits, size)), blank((size,), torch.float32)
+    split_k.add_splits(sums, out)
+    want = torch.zeros(size)
+    for part in sums:
+        want += part
+    assert torch.equal(out, want)
 
 
 # rows, features, columns, group, multiprocessors: one field and two, slices of 128, 64, 32 columns, ragged
@@ -373,41 +342,55 @@ def test_the_text_that_unpacks():
     assert module.unpack_asm(8, torch.float16) == module.unpack_asm(8, torch.bfloat16) == ""
 
 
-def test_kernels_of_dw_keep_a_poisoned_group_to_itself(guarded):
-    x, dy = draw((600, 64), torch.bfloat16), draw((600, 16), torch.bfloat16, 1)
-    clean = dw_by_the_kernels(dy, quantize_pack(x, 2, 16), 2)
+# ---- dW in chunks of rows, where it is not fused
+
+
+def chunked(monkeypatch, dy, packed, blocks):
+    """`dw_by_chunks` in float32, so many blocks of rows at a time."""
+    monkeypatch.setattr(module, "CHUNK", blocks * block_rows(packed.bits) * packed.shape[-1] * 4)
+    return module.dw_by_chunks(dy, packed.words, packed.params, packed.bits, packed.group_size)
+
+
+@bits_of_a_code
+@pytest.mark.parametrize("rows, cout, cin, group", [(1, 1, 1, 1), (300, 33, 70, 32), (1030, 20, 40, 40)])
+@pytest.mark.parametrize("blocks", [1, 2, 100])
+def test_dw_in_chunks(monkeypatch, blocks, rows, cout, cin, group, bits):
+    packed, dy = (
+        quantize_pack(draw((rows, cin), scale=2.0, offset=0.5), bits, group),
+        draw((rows, cout), seed=1),
+    )
+    assert close(chunked(monkeypatch, dy, packed, blocks), exact_dw(dy, packed), torch.float32)
+
+
+def test_a_chunk_is_no_larger_than_it_says(monkeypatch):
+    made = []
+
+    def dequantized(words, params, bits, group_size, shape):
+        made.append(shape)
+        return torch.zeros(shape)
+
+    monkeypatch.setattr(module, "_dequantize", dequantized)
+    packed = quantize_pack(draw((1030, 40)), 4, 40)
+    chunked(monkeypatch, draw((1030, 8), seed=1), packed, 3)
+    assert made == [[192, 40]] * 5 + [[70, 40]]
+
+
+def test_chunks_keep_a_poisoned_group_to_itself(monkeypatch):
+    x, dy = draw((600, 64)), draw((600, 16), seed=1)
+    clean = chunked(monkeypatch, dy, quantize_pack(x, 2, 16), 2)
     x[300, 20] = float("nan")
-    got = dw_by_the_kernels(dy, quantize_pack(x, 2, 16), 2)
+    got = chunked(monkeypatch, dy, quantize_pack(x, 2, 16), 2)
     assert got[:, 16:32].isnan().all()
     got[:, 16:32] = clean[:, 16:32]
     assert torch.equal(got, clean)
 
 
-def test_what_rows_past_the_end_hold_is_not_read(guarded):
+def test_what_rows_past_the_end_hold_is_not_read(monkeypatch):
     """Words and params of a block's missing rows may be anything."""
-    x, dy = draw((70, 20), torch.bfloat16), draw((70, 8), torch.bfloat16, 1)
+    x, dy = draw((70, 20)), draw((70, 8), seed=1)
     packed = quantize_pack(x, 4, 8)
     words, params = packed.words.clone(), packed.params.clone()
     params[:, 1, :, 6:] = float("nan")  # rows 70 and up of 128
     words[1, 6:] = -1
     spoilt = dataclasses.replace(packed, words=words, params=params)
-    assert torch.equal(dw_by_the_kernels(dy, spoilt, 4), dw_by_the_kernels(dy, packed, 4))
-
-
-def test_splits_are_never_empty_and_cover_every_row():
-    for rows, block_k, tiles, programs in itertools.product(
-        (1, 31, 32, 33, 255, 257, 1000, 8192, 100864), (16, 32, 128), (1, 3, 36, 500), (1, 8, 132, 264)
-    ):
-        rows_a_split, splits = module.split_rows(rows, block_k, tiles, programs)
-        assert rows_a_split % block_k == 0 and splits >= 1
-        assert (splits - 1) * rows_a_split < rows <= splits * rows_a_split
-        assert splits == 1 or splits * tiles <= programs
-
-
-def test_the_packed_tensor_is_read_as_it_is(guarded):
-    """No conversion before the kernel: the very words and params are its arguments."""
-    packed = quantize_pack(draw((64, 32), torch.bfloat16), 2, 32)
-    assert isinstance(packed, PackedTensor)
-    dw_by_the_kernels(draw((64, 16), torch.bfloat16), packed, 4)
-    _, named = guarded["_dequant_gemm_dw_kernel"].launches[-1]
-    assert named["words_ptr"] is packed.words and named["params_ptr"] is packed.params
+    assert torch.equal(chunked(monkeypatch, dy, spoilt, 1), chunked(monkeypatch, dy, packed, 1))

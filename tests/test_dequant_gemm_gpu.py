@@ -50,16 +50,12 @@ def in_range(x, dtype):
     return (x.clamp(-30000, 30000) if dtype == torch.float16 else x).to(dtype)
 
 
-def plain_dw(dy, packed):
-    """dW by the plain Triton path, where `dequant_gemm_dw` takes another for these."""
-    dw = dy.new_empty(dy.shape[1], packed.shape[-1])
-    count = module.multiprocessors(dy.device)
-    words, params = packed.words, packed.params
-    module.launch_dequant_gemm_dw(dy, words, params, dw, packed.bits, packed.group_size, count)
-    return dw
+def chunked_dw(dy, packed):
+    """dW by chunks of rows, where `dequant_gemm_dw` takes another way for these."""
+    return module.dw_by_chunks(dy, packed.words, packed.params, packed.bits, packed.group_size)
 
 
-PATHS = {"product": dequant_gemm_dw, "plain": plain_dw}
+PATHS = {"product": dequant_gemm_dw, "chunks": chunked_dw}
 paths = pytest.mark.parametrize("path", PATHS)
 
 

@@ -6,8 +6,8 @@ Two of them, both on `puzzles_lib.kernels.quantize.PackedTensor` as it is, with 
     dequant_gemm(x, packed_weight)   y[M, N] = x[M, K] @ w^[N, K]^T                a layer's forward
 
 x^ and w^ are what `dequantize` gives, rounded once to the dtype; sums are float32, rounded once at the
-end. A large K is split among programs, whose partial sums are added in a fixed order: the same inputs
-give the same bits.
+end. Partial sums, of programs or of chunks of rows, are added in a fixed order: the same inputs give the
+same bits.
 """
 
 import torch
@@ -15,10 +15,11 @@ import triton
 import triton.language as tl
 
 from puzzles_lib.kernels import dequant_gemm_hopper
-from puzzles_lib.kernels.bitpack import matrix_shape
+from puzzles_lib.kernels.bitpack import block_rows, matrix_shape
 from puzzles_lib.kernels.quantize import PackedTensor, _dequantize, check_packed, dequantize_ref
-from puzzles_lib.kernels.split_k import add_splits, multiprocessors
+from puzzles_lib.kernels.split_k import multiprocessors
 
+CHUNK = 32 << 20  # bytes of x^ that `dequant_gemm_dw` makes at a time, where it makes any
 FEW_ROWS = 32  # of x: up to here `dequant_gemm` reads the packed weight itself
 
 
@@ -29,6 +30,11 @@ def dequant_gemm_dw(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
         leading axes are those of ``packed``, which holds the layer's input [..., CIN]. Any size, empty
         ones too; non-contiguous is accepted.
     Returns dy^T @ x^ in that dtype. With no rows it is 0.
+
+    On Hopper GPUs a fused kernel dequantises inside the product: for 16-bit floats, COUT and CIN multiples
+    of 8, and groups of 64 or a multiple of 128, or all of a row; with up to 4 bits also 16 and 32.
+    Otherwise x^ is made for some rows at a time, at most 32 MiB of it, and multiplied by cuBLAS; float32
+    then follows torch's setting for TF32.
 
     Raises TypeError where ``packed`` is no `PackedTensor` or the dtypes differ, ValueError where shapes or
     devices do.
@@ -102,47 +108,6 @@ def dequant_gemm_ref(
 
 
 # ---- Triton
-
-
-@triton.jit
-def _load_dequantized(words_ptr, params_ptr, rows, columns, K, C, blocks, group_size, BITS: tl.constexpr):
-    """Rows and columns of x^, as a tile [rows, columns] of its dtype; 0 outside of [K, C]."""
-    FIELDS: tl.constexpr = 16 // BITS
-    block = (rows // (16 * FIELDS)).to(tl.int64)[:, None]  # [rows, 1]
-    mask = (rows < K)[:, None] & (columns < C)[None, :]
-    words = tl.load(
-        words_ptr + (block * 16 + (rows % 16)[:, None]) * C + columns[None, :], mask=mask, other=0
-    )
-    group = (columns // group_size).to(tl.int64)[None, :]
-    param = params_ptr + (group * blocks + block) * (2 * 16 * FIELDS) + (rows % (16 * FIELDS))[:, None]
-    scale = tl.load(param, mask=mask, other=0.0).to(tl.float32)
-    low = tl.load(param + 16 * FIELDS, mask=mask, other=0.0).to(tl.float32)
-    field = (rows // 16 % FIELDS)[:, None]
-    code = (words.to(tl.int32) >> (BITS * field)) & ((1 << BITS) - 1)
-    return tl.fma(code.to(tl.float32), scale, low).to(params_ptr.dtype.element_ty)
-
-
-@triton.jit
-def _dequant_gemm_dw_kernel(
-    dy_ptr, words_ptr, params_ptr, out_ptr, K, COUT, CIN, blocks, group_size, rows_a_split,
-    BITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    """A tile of dW from the rows of one split: program (split, along COUT, along CIN)."""
-    split = tl.program_id(0)
-    offs_m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M]
-    offs_n = tl.program_id(2) * BLOCK_N + tl.arange(0, BLOCK_N)  # [BLOCK_N]
-    acc = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
-    first = split * rows_a_split
-    for start in range(first, min(first + rows_a_split, K), BLOCK_K):
-        rows = start + tl.arange(0, BLOCK_K)  # [BLOCK_K]
-        x = _load_dequantized(words_ptr, params_ptr, rows, offs_n, K, CIN, blocks, group_size, BITS)
-        mask = (rows < K)[:, None] & (offs_m < COUT)[None, :]
-        where = rows.to(tl.int64)[:, None] * COUT + offs_m[None, :]
-        dy = tl.load(dy_ptr + where, mask=mask, other=0.0)  # [BLOCK_K, BLOCK_M]
-        acc = tl.dot(tl.trans(dy), x, acc, input_precision="ieee")
-    out_ptr += split.to(tl.int64) * COUT * CIN
-    mask = (offs_m < COUT)[:, None] & (offs_n < CIN)[None, :]
-    tl.store(out_ptr + offs_m.to(tl.int64)[:, None] * CIN + offs_n[None, :], acc, mask=mask)
 
 
 @triton.jit
@@ -229,43 +194,28 @@ def _dw_cuda(
     """dW of contiguous tensors on a GPU, dy [K, COUT]; no size is 0."""
     if dequant_gemm_hopper.fits(dy, words, params, group_size):
         return dequant_gemm_hopper.launch(dy, words, params, bits, group_size)
-    dw = dy.new_empty(dy.shape[1], words.shape[2])
-    launch_dequant_gemm_dw(dy, words, params, dw, bits, group_size, multiprocessors(dy.device))
-    return dw
+    return dw_by_chunks(dy, words, params, bits, group_size)
 
 
-def launch_dequant_gemm_dw(
-    dy: torch.Tensor,
-    words: torch.Tensor,
-    params: torch.Tensor,
-    dw: torch.Tensor,
-    bits: int,
-    group_size: int,
-    multiprocessors: int,
-) -> None:
-    """Fill dw [COUT, CIN]: the plain path, for every shape and dtype."""
-    (rows, cout), cin = dy.shape, words.shape[2]
-    block, block_k = (64, 16) if dy.dtype == torch.float32 else (128, 32)
-    tiles = (triton.cdiv(cout, block), triton.cdiv(cin, block))
-    rows_a_split, splits = split_rows(rows, block_k, tiles[0] * tiles[1], 2 * multiprocessors)
-    parts = dw if splits == 1 else dy.new_empty(splits, cout, cin, dtype=torch.float32)
-    _dequant_gemm_dw_kernel[(splits, *tiles)](
-        dy, words, params, parts, rows, cout, cin, words.shape[0], group_size, rows_a_split,
-        BITS=bits, BLOCK_M=block, BLOCK_N=block, BLOCK_K=block_k, num_warps=8,
-    )  # fmt: skip
-    if splits > 1:
-        add_splits(parts, dw)
-
-
-def split_rows(rows: int, block_k: int, tiles: int, programs: int) -> tuple[int, int]:
-    """Rows of a split and how many splits there are: about ``programs`` in all, and none of them empty.
-
-    A split has at least 8 steps of ``block_k`` rows, since adding it up costs as much as a few of them.
-    """
-    steps = triton.cdiv(rows, block_k)
-    wanted = max(1, min(programs // tiles, steps // 8))
-    steps_a_split = triton.cdiv(steps, wanted)
-    return steps_a_split * block_k, triton.cdiv(steps, steps_a_split)
+def dw_by_chunks(
+    dy: torch.Tensor, words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int
+) -> torch.Tensor:
+    """dW of contiguous tensors where the fused kernel does not fit: x^ is made for some rows at a time."""
+    rows, columns = block_rows(bits), words.shape[2]
+    blocks = max(CHUNK // (rows * columns * dy.element_size()), 1)  # at a time
+    options = {} if dy.dtype == torch.float32 else {"out_dtype": torch.float32}
+    total = None
+    with torch.autocast(dy.device.type, enabled=False):
+        for first in range(0, words.shape[0], blocks):
+            some = slice(first, first + blocks)
+            dy_rows = dy[first * rows : (first + blocks) * rows]
+            x = _dequantize(words[some], params[:, some], bits, group_size, [len(dy_rows), columns])
+            if total is None:
+                total = torch.mm(dy_rows.t(), x, **options)
+            else:
+                total = torch.addmm(total, dy_rows.t(), x, **options)
+            del x  # before the next is made
+    return total.to(dy.dtype)
 
 
 def _forward_cuda(
