@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from puzzles_lib.puzzles import CHAPTERS
-from puzzles_lib.recorded import tables
+from puzzles_lib.recorded import rows, tables
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -14,6 +14,12 @@ README = (Path(__file__).parents[1] / "README.md").read_text()
 @pytest.mark.parametrize("table", tables.readme().split("\n\n"), ids=["memory", "dw", "int8"])
 def test_its_tables_are_the_recorded_figures(table):
     assert table in README, "run python -m puzzles_lib.bench report --readme"
+
+
+def test_nothing_recorded_of_the_fused_product_is_below_what_it_says():
+    ratios = {row["case"]: row["ratio"] for row in rows("dw") if row["path"] == "dequant_gemm_dw"}
+    assert len(ratios) == 26 and "nothing there is below 0.9x" in README
+    assert min(ratios.values()) >= 0.9
 
 
 def test_its_syllabus_lists_every_chapter_in_order():

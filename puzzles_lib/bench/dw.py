@@ -34,6 +34,8 @@ def measure() -> Iterator[dict[str, object]]:
             yield from _product(shape, bits)
             if bits == 2 and shape in (LONG, SHORT):
                 yield from _round_trip(shape, bits)
+                for group in (128, 64, 32):
+                    yield from _product(shape, bits, group)
             torch.cuda.empty_cache()
 
 
@@ -55,11 +57,11 @@ def _error(got: torch.Tensor, want: torch.Tensor) -> float:
     return float((got.double() - want).norm() / want.norm())
 
 
-def floor(shape: tuple[int, int, int], bits: int) -> float:
+def floor(shape: tuple[int, int, int], bits: int, group: int = GROUP) -> float:
     """Microseconds that arithmetic or bytes take at least, whichever is more."""
     rows, cout, cin = shape
     flops = 2 * rows * cout * cin
-    params = 2 * 2 * rows * cin // GROUP
+    params = 2 * 2 * rows * cin // group
     moved = 2 * rows * cout + rows * cin * bits // 8 + params + 2 * cout * cin
     return max(flops / FLOPS, moved / BYTES) * 1e6
 
@@ -80,8 +82,8 @@ def _row(
     return {**row, "baseline_us": round(baseline_us, 2), "ratio": ratio, "error": error}
 
 
-def _product(shape: tuple[int, int, int], bits: int) -> Iterator[dict[str, object]]:
-    pairs = [(dy, quantize_pack(x, bits, GROUP)) for dy, x in _inputs(shape)]
+def _product(shape: tuple[int, int, int], bits: int, group: int = GROUP) -> Iterator[dict[str, object]]:
+    pairs = [(dy, quantize_pack(x, bits, group)) for dy, x in _inputs(shape)]
     ready = [(dy, dequantize(packed)) for dy, packed in pairs]
     want = exact(*pairs[0])
     unfused = _error(ready[0][0].t() @ ready[0][1], want)
@@ -95,10 +97,10 @@ def _product(shape: tuple[int, int, int], bits: int) -> Iterator[dict[str, objec
         "dequant_gemm_dw": _error(dequant_gemm_dw(*pairs[0]), want),
         "cuBLAS alone, x^ ready": unfused,
     }
-    case = _case(shape, bits)
+    case = _case(shape, bits, group)
     rows = list(_rows(case, paths, errors, UNFUSED))
     yield from rows
-    yield _row(case, "floor", floor(shape, bits), UNFUSED, rows[0]["us"], 0.0)
+    yield _row(case, "floor", floor(shape, bits, group), UNFUSED, rows[0]["us"], 0.0)
 
 
 def _round_trip(shape: tuple[int, int, int], bits: int) -> Iterator[dict[str, object]]:
@@ -117,5 +119,6 @@ def _round_trip(shape: tuple[int, int, int], bits: int) -> Iterator[dict[str, ob
     yield from _rows(_case(shape, bits), paths, errors, baseline)
 
 
-def _case(shape: tuple[int, int, int], bits: int) -> str:
-    return f"{bits} bits, {shape[0]}x{shape[1]}x{shape[2]}"
+def _case(shape: tuple[int, int, int], bits: int, group: int = GROUP) -> str:
+    groups = "" if group == GROUP else f"groups of {group}, "
+    return f"{bits} bits, {groups}{shape[0]}x{shape[1]}x{shape[2]}"
