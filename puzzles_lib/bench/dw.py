@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
+from puzzles_lib.bench.results import CACHE, relative_error, row
 from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm_dw
 from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
@@ -18,7 +19,6 @@ LONG, SHORT = (100864, 768, 768), (8192, 768, 768)  # K, COUT, CIN: a ViT-B at b
 SHAPES = (LONG, SHORT, (100864, 1024, 1024), (8192, 1024, 1024), (16384, 11008, 4096))
 FLOPS = 989e12  # a second: an H200's data sheet, dense bfloat16; its power limit allows about 0.8 of it
 BYTES = 3.95e12  # a second: a large copy
-CACHE = 50 << 20  # bytes of L2
 
 Calls = list[Callable[[], object]]
 UNFUSED = "dequantize + cuBLAS"
@@ -53,10 +53,6 @@ def exact(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
     return dy.double().t() @ dequantize(PackedTensor(*parts, torch.float32)).double()
 
 
-def _error(got: torch.Tensor, want: torch.Tensor) -> float:
-    return float((got.double() - want).norm() / want.norm())
-
-
 def floor(shape: tuple[int, int, int], bits: int, group: int = GROUP) -> float:
     """Microseconds that arithmetic or bytes take at least, whichever is more."""
     rows, cout, cin = shape
@@ -71,22 +67,14 @@ def _rows(
 ) -> Iterator[dict[str, object]]:
     times = interleaved(paths, rounds=30)
     for path, us in times.items():
-        yield _row(case, path, us, baseline, times[baseline], errors[path])
-
-
-def _row(
-    case: str, path: str, us: float, baseline: str, baseline_us: float, error: float
-) -> dict[str, object]:
-    row = {"bench": "dw", "case": case, "path": path, "us": round(us, 2), "baseline": baseline}
-    ratio = round(baseline_us / us, 4)
-    return {**row, "baseline_us": round(baseline_us, 2), "ratio": ratio, "error": error}
+        yield row("dw", case, path, us, baseline, times[baseline], errors[path])
 
 
 def _product(shape: tuple[int, int, int], bits: int, group: int = GROUP) -> Iterator[dict[str, object]]:
     pairs = [(dy, quantize_pack(x, bits, group)) for dy, x in _inputs(shape)]
     ready = [(dy, dequantize(packed)) for dy, packed in pairs]
     want = exact(*pairs[0])
-    unfused = _error(ready[0][0].t() @ ready[0][1], want)
+    unfused = relative_error(ready[0][0].t() @ ready[0][1], want)
     paths = {
         UNFUSED: [lambda d=d, p=p: d.t() @ dequantize(p) for d, p in pairs],
         "dequant_gemm_dw": [lambda d=d, p=p: dequant_gemm_dw(d, p) for d, p in pairs],
@@ -94,13 +82,13 @@ def _product(shape: tuple[int, int, int], bits: int, group: int = GROUP) -> Iter
     }
     errors = {
         UNFUSED: unfused,
-        "dequant_gemm_dw": _error(dequant_gemm_dw(*pairs[0]), want),
+        "dequant_gemm_dw": relative_error(dequant_gemm_dw(*pairs[0]), want),
         "cuBLAS alone, x^ ready": unfused,
     }
     case = _case(shape, bits, group)
     rows = list(_rows(case, paths, errors, UNFUSED))
     yield from rows
-    yield _row(case, "floor", floor(shape, bits, group), UNFUSED, rows[0]["us"], 0.0)
+    yield row("dw", case, "floor", floor(shape, bits, group), UNFUSED, rows[0]["us"], 0.0)
 
 
 def _round_trip(shape: tuple[int, int, int], bits: int) -> Iterator[dict[str, object]]:
@@ -115,7 +103,7 @@ def _round_trip(shape: tuple[int, int, int], bits: int) -> Iterator[dict[str, ob
     }
     dy, x = pairs[0]
     want = exact(dy, quantize_pack(x, bits, GROUP))
-    errors = {path: _error(calls[0](), want) for path, calls in paths.items()}
+    errors = {path: relative_error(calls[0](), want) for path, calls in paths.items()}
     yield from _rows(_case(shape, bits), paths, errors, baseline)
 
 

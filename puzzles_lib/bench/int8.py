@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn.functional import linear, pad
 
+from puzzles_lib.bench.results import relative_error, row
 from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.q8_linear import Q8Linear, q8_linear, quantize_rows
 
@@ -33,11 +34,6 @@ def measure() -> list[dict[str, object]]:
     return rows + list(on_gpu()) if torch.cuda.is_available() else rows
 
 
-def _row(case: str, path: str, us: float, baseline: str, baseline_us: float, error: float):
-    row = {"bench": "int8", "case": case, "path": path, "us": round(us, 2), "baseline": baseline}
-    return {**row, "baseline_us": round(baseline_us, 2), "ratio": round(baseline_us / us, 4), "error": error}
-
-
 # ---- CPU
 
 
@@ -54,12 +50,12 @@ def on_cpu() -> Iterator[dict[str, object]]:
         ours = Q8Linear.from_linear(plain)
         for rows in CPU_ROWS:
             x = torch.randn(rows, CPU_SIZE)
-            error = _error(ours(x), _exact(x, ours))
+            error = relative_error(ours(x), _exact(x, ours))
             paths = {"q8_linear": ours, "fbgemm linear_dynamic": fbgemm, "nn.Linear float32": plain}
             times = _in_turns({name: partial(path, x) for name, path in paths.items()})
             us = times.pop("q8_linear")
             for name, baseline_us in times.items():
-                yield _row(f"{cpu_name()}, M = {rows}", "q8_linear", us, name, baseline_us, error)
+                yield row("int8", f"{cpu_name()}, M = {rows}", "q8_linear", us, name, baseline_us, error)
     finally:
         torch.set_num_threads(threads)
 
@@ -89,11 +85,6 @@ def _exact(x: torch.Tensor, module: Q8Linear) -> torch.Tensor:
     return sums * scale.double()[:, None] * module.scale.double() + module.bias.double()
 
 
-def _error(got: torch.Tensor, want: torch.Tensor) -> float:
-    """Norm of the difference over the norm."""
-    return float((got.double() - want.double()).norm() / want.double().norm())
-
-
 # ---- GPU
 
 
@@ -120,11 +111,11 @@ def on_gpu() -> Iterator[dict[str, object]]:
         }
         x, _, (wq, w_scale), bias = sets[0]
         want = q8_linear(x.cpu(), wq.cpu(), w_scale.cpu(), bias.cpu())
-        error = _error(q8_linear(x, wq, w_scale, bias).cpu(), want)
+        error = relative_error(q8_linear(x, wq, w_scale, bias).cpu(), want)
         times = interleaved(paths)
         us = times.pop("q8_linear")
         for name, baseline_us in times.items():
-            yield _row(f"M = {rows}, K = N = {GPU_SIZE}", "q8_linear", us, name, baseline_us, error)
+            yield row("int8", f"M = {rows}, K = N = {GPU_SIZE}", "q8_linear", us, name, baseline_us, error)
 
 
 def plain_q8_linear(

@@ -16,6 +16,7 @@ import triton.language as tl
 from triton.runtime.jit import KernelInterface
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from puzzles_lib.bench.results import relative_error, row
 from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.bitpack import unpack_bits
 from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
@@ -175,11 +176,6 @@ def unfused(problem: Problem) -> torch.Tensor:
     return torch.matmul(problem.dy.t(), dequantize(problem.packed))
 
 
-def relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
-    """Size of the difference (root of the sum of squares) over the size of ``want``."""
-    return float((got.double() - want).norm() / want.norm())
-
-
 def measure(some: Sequence[Rung] | None = None, rows: Sequence[int] = ROWS) -> Iterator[dict[str, object]]:
     """Rows of bench "ladder": each rung against `UNFUSED`, taking turns in one run.
 
@@ -233,9 +229,7 @@ def _measure(some: Sequence[Rung], problems: Sequence[Problem]) -> Iterator[dict
 
 
 def _row(bench: str, rows: int, path: str, us: float, baseline_us: float, error: float) -> dict[str, object]:
-    row = {"bench": bench, "case": f"2 bits, {rows}x{COUT}x{CIN}", "path": path, "us": round(us, 2)}
-    row |= {"baseline": UNFUSED, "baseline_us": round(baseline_us, 2)}
-    return row | {"ratio": round(baseline_us / us, 4), "error": error}
+    return row(bench, f"2 bits, {rows}x{COUT}x{CIN}", path, us, UNFUSED, baseline_us, error)
 
 
 def _repeated(rung: Rung, problems: Sequence[Problem]) -> dict[str, object]:

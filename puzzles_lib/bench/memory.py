@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
+from puzzles_lib.bench.results import relative_error, row
 from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.bitpack import WORD_BITS, WORD_ROWS, block_rows
 from puzzles_lib.kernels.packed_relu import (
@@ -56,10 +57,7 @@ def _rows(
     times = interleaved({path: ours, "copy of as many bytes": copies, **others})
     us = times.pop(path)
     for name, baseline_us in times.items():
-        row = {"bench": "memory", "case": case, "path": path, "us": round(us, 2), "baseline": name}
-        yield {
-            **row, "baseline_us": round(baseline_us, 2), "ratio": round(baseline_us / us, 4), "error": error
-        }  # fmt: skip
+        yield row("memory", case, path, us, name, baseline_us, error)
 
 
 # ---- quantise and dequantise, and what one would write in plain torch
@@ -121,7 +119,7 @@ def _dequantize_paths(xs: list[torch.Tensor], bits: int, group: int):
     row_wise = [plain_quantize(x, bits, group) for x in xs]
     ours = [lambda p=p: dequantize(p) for p in packed]
     plain = [lambda p=p: compiled(*p) for p in row_wise]
-    return "dequantize", _moved(packed[0], xs[0]), _error(got, want), ours, {"torch.compile": plain}
+    return "dequantize", _moved(packed[0], xs[0]), relative_error(got, want), ours, {"torch.compile": plain}
 
 
 # ---- relu
@@ -144,7 +142,7 @@ def plain_relu_unpack_backward(dy: torch.Tensor, mask: torch.Tensor) -> torch.Te
 def _relu_paths(xs: list[torch.Tensor]):
     y, mask = relu_pack(xs[0])
     want_y, want_mask = relu_pack_ref(xs[0])
-    error = _error(y, want_y) + float((mask != want_mask).float().mean())
+    error = relative_error(y, want_y) + float((mask != want_mask).float().mean())
     compiled = _compiled(plain_relu_pack)
     ours = [lambda x=x: relu_pack(x) for x in xs]
     others = {
@@ -158,7 +156,7 @@ def _relu_backward_paths(xs: list[torch.Tensor]):
     masks = [relu_pack(x)[1] for x in xs]
     dys = [torch.randn_like(x) for x in xs]
     got = relu_unpack_backward(dys[0], masks[0])
-    error = _error(got, relu_unpack_backward_ref(dys[0], masks[0]))
+    error = relative_error(got, relu_unpack_backward_ref(dys[0], masks[0]))
     compiled = _compiled(plain_relu_unpack_backward)
     threshold_backward = torch.ops.aten.threshold_backward
     ours = [lambda d=d, m=m: relu_unpack_backward(d, m) for d, m in zip(dys, masks, strict=True)]
@@ -169,9 +167,3 @@ def _relu_backward_paths(xs: list[torch.Tensor]):
         ],
     }
     return "relu_unpack_backward", 2 * dys[0].nbytes + masks[0].nbytes, error, ours, others
-
-
-def _error(got: torch.Tensor, want: torch.Tensor) -> float:
-    """Norm of the difference over the norm."""
-    got, want = got.float(), want.float()
-    return float((got - want).norm() / want.norm())

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import torch
 
+from puzzles_lib.bench.results import CACHE, relative_error, row
 from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
@@ -20,7 +21,6 @@ CASES = (
     *((rows, 11008, 4096, 4, 256) for rows in (1, 16)),
     *((rows, 4096, 11008, 4, 256) for rows in (1, 16)),
 )
-CACHE = 50 << 20  # bytes of an H200's L2: the weights taken in turn are more than twice that
 
 
 def measure() -> Iterator[dict[str, object]]:
@@ -49,23 +49,21 @@ def _rows(rows: int, features: int, columns: int, bits: int, group: int) -> Iter
     }
     ready = dequantize(packed)
     errors = {
-        "dequant_gemm": _error(dequant_gemm(x, packed), x, ready),
-        "cuBLAS, bfloat16 weight": _error(x @ weight.t(), x, weight),
-        "dequantize + cuBLAS": _error(x @ ready.t(), x, ready),
+        "dequant_gemm": relative_error(dequant_gemm(x, packed), _exact(x, ready)),
+        "cuBLAS, bfloat16 weight": relative_error(x @ weight.t(), _exact(x, weight)),
+        "dequantize + cuBLAS": relative_error(x @ ready.t(), _exact(x, ready)),
     }
     times = interleaved(paths)
     name = f"{bits} bits, groups of {group}, {rows} x {features}x{columns}"
     baseline = "cuBLAS, bfloat16 weight"
     for path, us in times.items():
-        row = {"bench": "packed-weight", "case": name, "path": path, "us": round(us, 2), "baseline": baseline}
-        ratio = round(times[baseline] / us, 4)
-        yield {**row, "baseline_us": round(times[baseline], 2), "ratio": ratio, "error": errors[path]}
+        yield row("packed-weight", name, path, us, baseline, times[baseline], errors[path])
 
 
 def _copies(nbytes: int) -> int:
+    """How many weights to take in turn: more than twice what the cache holds."""
     return max(3, -(-5 * CACHE // (2 * nbytes)))
 
 
-def _error(got: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> float:
-    want = x.double() @ weight.double().t()
-    return float((got.double() - want).norm() / want.norm())
+def _exact(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return x.double() @ weight.double().t()

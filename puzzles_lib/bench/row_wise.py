@@ -10,6 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
+from puzzles_lib.bench.results import row
 from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
 
@@ -132,8 +133,7 @@ def measure() -> Iterator[dict[str, object]]:
     paths["dequantize, production"] = [lambda p=p: dequantize(p) for p in packed]
     times = interleaved(paths)
     copy_us = times.pop("copy") * sets[0].nbytes / (2 * sets[0].x.nbytes)
+    case = f"{BITS} bits, groups of {GROUP}, {SHAPE[0]}x{SHAPE[1]}"
     for path, us in times.items():
-        row = {"bench": "row-wise", "case": f"{BITS} bits, groups of {GROUP}, {SHAPE[0]}x{SHAPE[1]}"}
-        row |= {"path": path, "us": round(us, 2), "baseline": "copy of as many bytes"}
-        row |= {"baseline_us": round(copy_us, 2), "ratio": round(copy_us / us, 4)}
-        yield row | {"error": errors[path.split(", ", 1)[1]]}
+        error = errors[path.split(", ", 1)[1]]
+        yield row("row-wise", case, path, us, "copy of as many bytes", copy_us, error)

@@ -1,0 +1,20 @@
+"""What the benches share: the row that each of them yields, and the error in it."""
+
+import torch
+
+CACHE = 50 << 20  # bytes of an H200's L2
+
+
+def row(
+    bench: str, case: str, path: str, us: float, baseline: str, baseline_us: float, error: float
+) -> dict[str, object]:
+    """One result: median microseconds of a path and of its baseline in the same run."""
+    times = {"us": round(us, 2), "baseline": baseline, "baseline_us": round(baseline_us, 2)}
+    ratio = round(baseline_us / us, 4)
+    return {"bench": bench, "case": case, "path": path, **times, "ratio": ratio, "error": error}
+
+
+def relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
+    """Size of the difference (root of the sum of squares) over the size of ``want``, in float64."""
+    want = want.double()
+    return float((got.double() - want).norm() / want.norm())
