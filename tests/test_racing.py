@@ -1,5 +1,6 @@
 """Chapter 15's tools: versions checked and compiled, and what is read from their machine code."""
 
+import json
 import re
 
 import pytest
@@ -68,6 +69,31 @@ def test_the_unsound_example_does_and_race_says_so(compiled):
     found = racing.race(hasty)
     assert not found.ok and str(found).startswith("hasty: right here, and UNSOUND on a GPU")
     assert re.search(r"\d+ instructions overwrite what a wgmma may still read", str(found))
+
+
+def test_the_draft_of_rung_8_that_the_chapter_warns_of_is_unsound():
+    (cell,) = [c for c in json.loads(ladder.NOTEBOOK.read_text())["cells"] if c["id"] == "r8-kernel"]
+    source = "".join(cell["source"])
+    for old, new in (
+        ("    minimum = (minimum[None, :].to(tl.float32) * 2.0**-32).to(tl.bfloat16)\n", ""),
+        ("tl.reshape(params, (2, 128))", "tl.reshape(params * unit, (2, 128))"),
+        ("tl.fma(code, scale[None, :] * unit, minimum)", "tl.fma(code, scale[None, :], minimum[None, :])"),
+        ("field = tl.load(numbers_ptr + tl.arange(0, BLOCK_K) // 16 % 4)[None, :]",
+         "place = tl.arange(0, 256)\n    field = tl.load(numbers_ptr + place // 16 % 4)"),
+        ("unit = ((228 - 2 * field) << 7).to(tl.bfloat16, bitcast=True)",
+         "power = tl.where(place < 128, 101 - 2 * field, -32)\n"
+         "    unit = ((127 + power) << 7).to(tl.int16).to(tl.bfloat16, bitcast=True)[None, :]"),
+    ):  # fmt: skip
+        assert old in source
+        source = source.replace(old, new)
+    rung = RUNGS["8 a whole block"]
+    descriptors = {"descriptors": rung.descriptors}
+    draft = ladder.Rung(
+        "draft", define(source, "<draft>"), splits=7, **descriptors, **rung.constants, **rung.options
+    )
+    found = racing.race(draft)
+    assert str(found).startswith("draft: right here, and UNSOUND on a GPU")
+    assert len(overwritten_operands(found.compiled.sass)) >= 24
 
 
 def test_without_the_assumption_every_wgmma_waits(compiled):
