@@ -13,6 +13,7 @@ from puzzles_lib.bench.results import CACHE, relative_error, row
 from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm_dw
 from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
+from puzzles_lib.recorded import bits_text
 
 GROUP = 256
 LONG, SHORT = (100864, 768, 768), (8192, 768, 768)  # K, COUT, CIN: a ViT-B at batch 512, and a short K
@@ -109,4 +110,4 @@ def _round_trip(shape: tuple[int, int, int], bits: int) -> Iterator[dict[str, ob
 
 def _case(shape: tuple[int, int, int], bits: int, group: int = GROUP) -> str:
     groups = "" if group == GROUP else f"groups of {group}, "
-    return f"{bits} bits, {groups}{shape[0]}x{shape[1]}x{shape[2]}"
+    return f"{bits_text(bits)}, {groups}{shape[0]}x{shape[1]}x{shape[2]}"

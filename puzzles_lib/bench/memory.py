@@ -19,6 +19,7 @@ from puzzles_lib.kernels.packed_relu import (
     relu_unpack_backward_ref,
 )
 from puzzles_lib.kernels.quantize import dequantize, dequantize_ref, quantize_pack, quantize_pack_ref
+from puzzles_lib.recorded import bits_text
 
 SHAPES = ((100864, 768), (403456, 768))  # a ViT-B at batch 512, and four times as much
 FORMATS = tuple((bits, group) for bits in (1, 2, 4, 8) for group in (256, 128))
@@ -35,8 +36,9 @@ def measure() -> list[dict[str, object]]:
         xs = [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(SETS)]
         name = f"{shape[0]}x{shape[1]}"
         for bits, group in FORMATS:
-            found += _rows(f"{bits} bits, groups of {group}, {name}", *_quantize_paths(xs, bits, group))
-            found += _rows(f"{bits} bits, groups of {group}, {name}", *_dequantize_paths(xs, bits, group))
+            case = f"{bits_text(bits)}, groups of {group}, {name}"
+            found += _rows(case, *_quantize_paths(xs, bits, group))
+            found += _rows(case, *_dequantize_paths(xs, bits, group))
         found += _rows(name, *_relu_paths(xs))
         found += _rows(name, *_relu_backward_paths(xs))
         torch.cuda.empty_cache()

@@ -13,6 +13,7 @@ from puzzles_lib.bench.results import CACHE, relative_error, row
 from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
+from puzzles_lib.recorded import bits_text
 
 CASES = (
     *((rows, 4096, 4096, 4, 256) for rows in (1, 2, 4, 8, 16, 32, 64)),  # M, N, K, bits, group size
@@ -54,7 +55,7 @@ def _rows(rows: int, features: int, columns: int, bits: int, group: int) -> Iter
         "dequantize + cuBLAS": relative_error(x @ ready.t(), _exact(x, ready)),
     }
     times = interleaved(paths)
-    name = f"{bits} bits, groups of {group}, {rows} x {features}x{columns}"
+    name = f"{bits_text(bits)}, groups of {group}, {rows} x {features}x{columns}"
     baseline = "cuBLAS, bfloat16 weight"
     for path, us in times.items():
         yield row("packed-weight", name, path, us, baseline, times[baseline], errors[path])

@@ -356,7 +356,6 @@ def bandwidth(rows: Sequence[dict], about: str) -> Picture:
     for row in rows:
         if row["path"] in ("quantize_pack", "dequantize") and row["case"].endswith("100864x768"):
             bits, group = row["case"].split(", ")[:2]
-            bits = "1 bit" if bits == "1 bits" else bits
             key = (row["path"], bits, group.removeprefix("groups of "))
             name = "torch.compile" if row["baseline"] == "torch.compile" else "ours"
             kept.setdefault(key, {})[name] = row

@@ -91,6 +91,11 @@ def table(some: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def bits_text(bits: int) -> str:
+    """How cases name a format: "1 bit", "2 bits"."""
+    return f"{bits} bit{'s' * (bits != 1)}"
+
+
 def report() -> str:
     """All recorded figures, bench by bench."""
     record = load()

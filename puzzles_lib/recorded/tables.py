@@ -1,6 +1,6 @@
 """The README's tables, from the recorded figures: ``python -m puzzles_lib.bench report --readme``."""
 
-from puzzles_lib.recorded import Row, rows
+from puzzles_lib.recorded import Row, bits_text, rows
 
 VIT_B = "100864x768"
 LONG, SHORT = "2 bits, 100864x768x768", "2 bits, 8192x768x768"
@@ -30,7 +30,7 @@ def _memory() -> list[str]:
     lines = ["| kernel | share of a copy | against torch.compile |", "|---|---|---|"]
     for path, name, digits in (("quantize_pack", "quantise + pack", 1), ("dequantize", "dequantise", 2)):
         for group in (256, 128):
-            cases = [f"{bits} bits, groups of {group}, {VIT_B}" for bits in (1, 2, 4, 8)]
+            cases = [f"{bits_text(bits)}, groups of {group}, {VIT_B}" for bits in (1, 2, 4, 8)]
             lines.append(line(f"{name}, groups of {group}, 1 / 2 / 4 / 8 bits", path, cases, digits))
     lines.append(line("ReLU with a 1-bit mask", "relu_pack", [VIT_B], 2))
     lines.append(line("ReLU backward from the mask", "relu_unpack_backward", [VIT_B], 2))
