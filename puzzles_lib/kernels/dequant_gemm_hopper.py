@@ -45,9 +45,9 @@ _barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier  # rename
 
 
 def fits(dy: torch.Tensor, words: torch.Tensor, params: torch.Tensor, group_size: int) -> bool:
-    """Whether `launch` takes these: a Hopper GPU, 16-bit floats, whole groups in a tile, aligned rows.
+    """Whether `launch` takes these: a Hopper GPU, 16-bit floats, aligned rows, groups that fit the tiles.
 
-    Or whole tiles in a group: for a warp's 16 columns, a row has one scale.
+    A tile is in one group, or has whole groups: for the 16 columns of a warp, a row has one scale.
     """
     (_, cout), cin = dy.shape, words.shape[2]
     aligned = cin % 8 == 0 and cout % 8 == 0  # TMA wants strides of 16 bytes
