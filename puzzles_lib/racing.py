@@ -55,7 +55,8 @@ class Race:
     def ok(self) -> bool:
         """Whether it is right, compiles, and keeps its hands off what a wgmma still reads."""
         compiles = self.report.ok and self.compiled is not None and self.compiled.ok
-        return compiles and not overwritten_operands(self.compiled.sass)
+        fits = compiles and waves(self.rung, self.compiled)[1] > 0
+        return fits and not overwritten_operands(self.compiled.sass)
 
     def lines(self) -> list[str]:
         """What it shows, as text."""
@@ -63,6 +64,11 @@ class Race:
             return [f"{self.rung.name}: wrong", *str(self.report).splitlines()[1:]]
         if not self.compiled.ok:
             return [f"{self.rung.name}: does not compile: {self.compiled.refusal.message}"]
+        if not waves(self.rung, self.compiled)[1]:
+            needs = f"{self.compiled.registers} registers a thread and {self.compiled.shared_bytes} bytes"
+            most = SHARED - RESERVED
+            text = f"right here, but no H200 can hold a program: {needs} of shared memory, {most} at most"
+            return [f"{self.rung.name}: {text}"]
         lines = [f"{self.rung.name}: right" + ("" if self.ok else " here, and UNSOUND on a GPU")]
         lines.append(waves_text(self.rung, self.compiled))
         lines += evidence(self.rung, self.compiled)
@@ -103,7 +109,7 @@ def race(rung: Rung) -> Race:
     if not report.ok:
         return Race(rung, report)
     compiled = compile_rung(rung)
-    if not compiled.ok:
+    if not compiled.ok or not waves(rung, compiled)[1]:
         return Race(rung, report, compiled)
     return Race(rung, report, compiled, *_times(rung))
 
@@ -115,9 +121,9 @@ def small_puzzle(rung: Rung) -> Puzzle:
     return race_puzzle(row_words, rung.descriptors, **tiles)
 
 
-def compile_rung(rung: Rung, rows: int = ROWS[0]) -> Stages:
+def compile_rung(rung: Rung) -> Stages:
     """`stages` of a version in its real size, for an H200."""
-    sizes = {"K": rows, "COUT": COUT, "CIN": CIN, "GROUP": GROUP, "SPLITS": rung.splits_of(rows)}
+    sizes = {"K": ROWS[0], "COUT": COUT, "CIN": CIN, "GROUP": GROUP, "SPLITS": rung.splits}
     return stages(rung.kernel, small_puzzle(rung), "sm_90", **sizes, **rung.options)
 
 
@@ -151,10 +157,10 @@ def resident(registers: int, shared: int, warps: int) -> int:
     return min(by_registers, WARPS // warps, SHARED // (shared + RESERVED), PROGRAMS)
 
 
-def waves(rung: Rung, compiled: Stages, rows: int = ROWS[0]) -> tuple[int, int]:
+def waves(rung: Rung, compiled: Stages) -> tuple[int, int]:
     """Programs in all, and how many the whole GPU holds at a time."""
     warps = rung.options["num_warps"]
-    across, down, splits = rung.grid(rows)
+    across, down, splits = rung.grid()
     held = resident(compiled.registers, compiled.shared_bytes, warps)
     return across * down * splits, MULTIPROCESSORS * held
 

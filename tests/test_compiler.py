@@ -296,6 +296,25 @@ def test_values_of_a_refused_kernel_do_not_stay():
     assert resident < 900 * 2**20
 
 
+def test_an_assertion_that_fails_is_said_in_a_line_also_from_a_helper():
+    @triton.jit
+    def asserts(x_ptr, z_ptr, BLOCK: tl.constexpr):
+        tl.static_assert(BLOCK == 3)
+
+    @triton.jit
+    def asserts_with_words(x_ptr, z_ptr, BLOCK: tl.constexpr):
+        tl.static_assert(BLOCK == 3, "BLOCK must be 3")
+
+    @triton.jit
+    def calls(x_ptr, z_ptr, BLOCK: tl.constexpr):
+        asserts(x_ptr, z_ptr, BLOCK)
+
+    for kernel, words in ((asserts, ""), (calls, ""), (asserts_with_words, ": BLOCK must be 3")):
+        refusal = refusal_of(kernel)
+        assert refusal.message == f"tl.static_assert fails{words}"
+        assert refusal.site.source.startswith("tl.static_assert(BLOCK == 3")
+
+
 def test_an_accumulator_of_another_dtype_is_explained():
     @triton.jit
     def kernel(x_ptr, z_ptr):

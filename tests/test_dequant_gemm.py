@@ -355,10 +355,8 @@ def chunked(monkeypatch, dy, packed, blocks):
 @pytest.mark.parametrize("rows, cout, cin, group", [(1, 1, 1, 1), (300, 33, 70, 32), (1030, 20, 40, 40)])
 @pytest.mark.parametrize("blocks", [1, 2, 100])
 def test_dw_in_chunks(monkeypatch, blocks, rows, cout, cin, group, bits):
-    packed, dy = (
-        quantize_pack(draw((rows, cin), scale=2.0, offset=0.5), bits, group),
-        draw((rows, cout), seed=1),
-    )
+    x, dy = draw((rows, cin), scale=2.0, offset=0.5), draw((rows, cout), seed=1)
+    packed = quantize_pack(x, bits, group)
     assert close(chunked(monkeypatch, dy, packed, blocks), exact_dw(dy, packed), torch.float32)
 
 

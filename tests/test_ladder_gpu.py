@@ -18,7 +18,7 @@ def test_every_run_gives_the_same_bits_and_no_larger_error_than_unfused(name, si
     x = (size * torch.randn(shape, device="cuda") + offset).bfloat16()
     problem = ladder.Problem(x, torch.randn(8192, ladder.COUT, device="cuda", dtype=torch.bfloat16))
     rung = RUNGS[name]
-    parts = torch.empty(rung.splits_of(8192), ladder.COUT, ladder.CIN, device="cuda")
+    parts = torch.empty(rung.splits, ladder.COUT, ladder.CIN, device="cuda")
     dw = torch.empty(ladder.COUT, ladder.CIN, device="cuda", dtype=torch.bfloat16)
     want = problem.exact()
     most = 1.05 * ladder.relative_error(ladder.unfused(problem), want)

@@ -38,7 +38,7 @@ def small_run(rung: ladder.Rung, problem: ladder.Problem) -> torch.Tensor:
     from puzzles_lib.interpreter import run
 
     parts = torch.full((rung.splits, *problem.shape), float("nan"))
-    grid = rung.grid(problem.rows, *problem.shape)
+    grid = rung.grid(*problem.shape)
     done = run(rung.kernel, rung.arguments(problem.of(rung), parts), grid, ("parts_ptr",))
     assert done.stop is None and all(written.all() for written in done.written.values())
     return done.outputs["parts"].double().sum(0)
@@ -200,6 +200,49 @@ def test_a_changed_version_has_no_recorded_times(monkeypatch):
         (),
         "no times: there is no GPU here, and this version is not the recorded one",
     )
+
+
+def test_a_changed_helper_makes_another_version():
+    rung = RUNGS["9 stored in pieces"]
+    (cell,) = [c for c in json.loads(ladder.NOTEBOOK.read_text())["cells"] if c["id"] == "r8-kernel"]
+    source, was = "".join(cell["source"]), RUNGS["8 a whole block"]
+
+    def made(text):
+        settings = {"splits": was.splits, "descriptors": was.descriptors, **was.constants, **was.options}
+        return ladder.Rung(was.name, define(text, "<helpers>"), **settings)
+
+    assert made(source).same_as(was) and not made(source).same_as(rung)
+    changed = source.replace("(high.to(tl.int32) << 16) |", "(high.to(tl.int32) << 16) +")
+    assert changed != source and not made(changed).same_as(was)
+
+
+def test_a_version_that_no_multiprocessor_holds_is_said_to_be_so(monkeypatch):
+    monkeypatch.setattr(racing, "_times", lambda rung: pytest.fail("it cannot run"))
+    rung = RUNGS["8 a whole block"]
+    options = {**rung.options, "num_stages": 9}
+    large = ladder.Rung(
+        "mine", rung.kernel, splits=7, descriptors=rung.descriptors, **rung.constants, **options
+    )
+    found = racing.race(large)
+    assert not found.ok and len(found.lines()) == 1
+    assert re.search(
+        r"no H200 can hold a program: \d+ registers .* \d{6} bytes .*, 232448 at most", str(found)
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"splits": 0}, "splits is 0, allowed are 1 to 128: none may be empty"),
+        ({"splits": 129}, "splits is 129, allowed are 1 to 128"),
+        ({"descriptors": {"x": (1, 8)}}, "descriptors names 'x', allowed are words, params, dy"),
+        ({"descriptors": {"dy": (3, 8)}}, r"the tile of 'dy' is \(3, 8\), allowed are two powers of 2"),
+        ({"descriptors": {"dy": 128}}, "the tile of 'dy' is 128, allowed are two powers of 2"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(changes, words):
+    with pytest.raises(ValueError, match=words):
+        ladder.Rung("mine", RUNGS["1 first"].kernel, **{"splits": 8, "BLOCK_K": 64, **changes})
 
 
 def test_race_wants_a_rung():

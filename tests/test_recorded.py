@@ -9,6 +9,7 @@ import torch
 import triton
 
 from puzzles_lib import recorded
+from puzzles_lib.bench import results
 from puzzles_lib.bench.__main__ import main
 
 
@@ -144,3 +145,13 @@ def test_report_prints_every_recorded_row_under_its_bench(capsys):
     benches = list(dict.fromkeys(row["bench"] for row in record["rows"]))
     assert [line for line in lines if line in benches] == benches
     assert len(lines) == 1 + sum(3 for _ in benches) + len(record["rows"])
+
+
+def test_a_bench_makes_rows_that_can_be_recorded(tmp_path, on_a_gpu):
+    error = results.relative_error(torch.tensor([3.0, 4.5]), torch.tensor([3.0, 4.0]))
+    made = results.row(
+        "dw", f"{recorded.bits_text(1)}, {recorded.bits_text(2)}", "ours", 2.0, "theirs", 5.0, error
+    )
+    assert made["case"] == "1 bit, 2 bits" and made["ratio"] == 2.5 and made["error"] == pytest.approx(0.1)
+    recorded.save([made], tmp_path / "record.json")
+    assert recorded.load(tmp_path / "record.json")["rows"] == [made]

@@ -28,6 +28,7 @@ ROWS = (100864, 8192)  # K: a ViT-B at batch 512, and a small batch
 BITS, GROUP = 2, 256
 UNFUSED, CUBLAS = "dequantize + cuBLAS", "cuBLAS alone, x^ ready"
 NUMBERS = (0, 1, 2, 3)
+TILED = ("words", "params", "dy")  # what a kernel may take by descriptor
 REPEATS = 20  # runs that must give the same bits
 RUNS = 300  # of a version that may not
 
@@ -39,11 +40,13 @@ class Rung:
         bound by name: ``words_ptr`` with ``scale_ptr`` and ``minimum_ptr`` (row-wise words), or with
         ``params_ptr`` (words along K, as the production kernels have them), ``dy_ptr``, ``numbers_ptr``
         (`NUMBERS`), ``K``, and constants.
-    splits: parts that K is cut into; a mapping from K where it depends on it.
+    splits: parts that K is cut into, none of them empty.
     descriptors: for the name of a tensor, the tile that its descriptor loads, made by the host: the kernel
         takes ``dy_desc`` for ``dy_ptr`` where this has ``dy``. Tensors are seen as matrices, their last
         axis a row; a row of ``params`` is the 256 parameters of a block.
-    constants: BLOCK_M (of COUT), BLOCK_N (of CIN) and what else the kernel has.
+    constants: BLOCK_M (of COUT), BLOCK_N (of CIN), BLOCK_K (rows a step), and what else the kernel has.
+
+    Raises ValueError for numbers of splits and tiles that cannot be.
     """
 
     def __init__(
@@ -51,19 +54,24 @@ class Rung:
         name: str,
         kernel: KernelInterface,
         *,
-        splits: int | Mapping[int, int],
+        splits: int,
         num_warps: int = 4,
         num_stages: int = 3,
         descriptors: Mapping[str, tuple[int, int]] | None = None,
         **constants: int,
     ):
+        most = min(ROWS) // max(constants.get("BLOCK_K", 1), 1)
+        if not isinstance(splits, int) or not 1 <= splits <= most:
+            raise ValueError(f"Rung: splits is {splits!r}, allowed are 1 to {most}: none may be empty")
+        for tensor, tile in (descriptors or {}).items():
+            if tensor not in TILED:
+                raise ValueError(f"Rung: descriptors names {tensor!r}, allowed are {', '.join(TILED)}")
+            if not isinstance(tile, tuple) or len(tile) != 2 or not all(map(_is_power_of_two, tile)):
+                allowed = "allowed are two powers of 2, rows by columns"
+                raise ValueError(f"Rung: the tile of {tensor!r} is {tile!r}, {allowed}")
         self.name, self.kernel, self.splits, self.constants = name, kernel, splits, constants
         self.descriptors = dict(descriptors or {})
         self.options = {"num_warps": num_warps, "num_stages": num_stages}
-
-    def splits_of(self, rows: int) -> int:
-        """How many parts K = rows is cut into."""
-        return self.splits if isinstance(self.splits, int) else self.splits[rows]
 
     def same_as(self, other: "Rung") -> bool:
         """Whether it is the same kernel, launched in the same way."""
@@ -73,9 +81,9 @@ class Rung:
         sources = [function.src.strip() for function in with_helpers(self.kernel)]
         return sources, self.splits, self.constants, self.options, self.descriptors
 
-    def grid(self, rows: int, cout: int = COUT, cin: int = CIN) -> tuple[int, int, int]:
+    def grid(self, cout: int = COUT, cin: int = CIN) -> tuple[int, int, int]:
         """Programs: tiles along COUT, along CIN, parts of K."""
-        return cout // self.constants["BLOCK_M"], cin // self.constants["BLOCK_N"], self.splits_of(rows)
+        return cout // self.constants["BLOCK_M"], cin // self.constants["BLOCK_N"], self.splits
 
     def arguments(self, problem: "Problem", parts: torch.Tensor) -> dict[str, object]:
         """What the kernel's parameters are bound to."""
@@ -128,6 +136,10 @@ def row_wise(packed: PackedTensor) -> tuple[torch.Tensor, torch.Tensor, torch.Te
     return words, scale, minimum
 
 
+def _is_power_of_two(size: object) -> bool:
+    return isinstance(size, int) and size > 0 and size & (size - 1) == 0
+
+
 # ---- the chapter's cells
 
 
@@ -162,7 +174,7 @@ def run(rung: Rung, problem: Problem, parts: torch.Tensor, dw: torch.Tensor) -> 
     """Fill dw [COUT, CIN] on a GPU; parts [splits, COUT, CIN] float32 is overwritten."""
     problem = problem.of(rung)
     triton.set_allocator(_scratch)  # for kernels that make tensor descriptors
-    rung.kernel[rung.grid(problem.rows, *problem.shape)](**rung.arguments(problem, parts), **rung.options)
+    rung.kernel[rung.grid(*problem.shape)](**rung.arguments(problem, parts), **rung.options)
     block, add = 512, scope()["sum_splits_kernel"]
     add[(dw.numel() // block,)](parts, dw, dw.numel(), SPLITS=len(parts), BLOCK=block)
 
@@ -206,9 +218,9 @@ def _problems(rows: int) -> list[Problem]:
     return [Problem(normal(CIN), normal(COUT)) for _ in range(3 if rows > 50000 else 8)]
 
 
-def _buffers(rung: Rung, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _buffers(rung: Rung) -> tuple[torch.Tensor, torch.Tensor]:
     """For partial sums, and for dW."""
-    parts = torch.empty(rung.splits_of(rows), COUT, CIN, device="cuda")
+    parts = torch.empty(rung.splits, COUT, CIN, device="cuda")
     return parts, torch.empty(COUT, CIN, device="cuda", dtype=torch.bfloat16)
 
 
@@ -220,7 +232,7 @@ def _measure(some: Sequence[Rung], problems: Sequence[Problem]) -> Iterator[dict
     paths[CUBLAS] = [lambda p=p, x=x: torch.matmul(p.dy.t(), x) for p, x in zip(problems, x, strict=True)]
     errors = {name: relative_error(calls[0](), want) for name, calls in paths.items()}
     for rung in some:
-        buffers = _buffers(rung, rows)
+        buffers = _buffers(rung)
         paths[rung.name] = [lambda p=p, r=rung, b=buffers: run(r, p, *b) for p in problems]
         errors[rung.name] = _checked(rung, problems[0], *buffers, want, 1.05 * errors[UNFUSED])
     times = interleaved(paths)
@@ -235,7 +247,7 @@ def _row(bench: str, rows: int, path: str, us: float, baseline_us: float, error:
 def _repeated(rung: Rung, problems: Sequence[Problem]) -> dict[str, object]:
     """How many runs on the same inputs differ from the first."""
     rows = problems[0].rows
-    parts, dw = _buffers(rung, rows)
+    parts, dw = _buffers(rung)
     run(rung, problems[0], parts, dw)
     first, differing = dw.clone(), 0
     for _ in range(RUNS):

@@ -23,7 +23,7 @@ import torch
 import triton.language as tl
 from triton._C.libtriton import ir
 from triton.compiler.compiler import ASTSource, make_backend
-from triton.compiler.errors import CompilationError
+from triton.compiler.errors import CompilationError, CompileTimeAssertionFailure
 from triton.language.semantic import TritonSemantic
 from triton.runtime.jit import JITFunction, create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -273,6 +273,8 @@ def _refusal(kernel: JITFunction, error: CompilationError) -> Refusal:
             if owner is not None and hasattr(current.node, "lineno"):
                 site = site_in(owner, current.node.lineno)
             message = current.error_message or message
+            if isinstance(current, CompileTimeAssertionFailure):
+                message = f"tl.static_assert fails{': ' * bool(message)}{message}"
         else:
             message = str(current) or type(current).__name__
         current = current.__cause__

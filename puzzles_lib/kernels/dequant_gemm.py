@@ -1,4 +1,4 @@
-"""Matrix products with one factor packed, which is dequantised inside the product.
+"""Matrix products with one factor packed: fused, where that is faster, else in chunks or whole.
 
 Two of them, both on `puzzles_lib.kernels.quantize.PackedTensor` as it is, with no conversion before:
 

@@ -26,12 +26,12 @@ def _exponent() -> int:
 
 
 def _most_parts() -> int:
-    from puzzles_lib.bench.ladder import ROWS, rungs
+    from puzzles_lib.bench.ladder import rungs
     from puzzles_lib.racing import compile_rung, waves
 
     last = rungs()[-1]
     programs, places = waves(last, compile_rung(last))
-    return places // (programs // last.splits_of(ROWS[0]))
+    return places // (programs // last.splits)
 
 
 QUESTIONS = (
