@@ -145,30 +145,24 @@ def _attribute(ir: str, name: str) -> tuple[str, Mapping[str, object]]:
 
 
 def _fields(text: str) -> list[tuple[str, str]]:
-    """``a = 1, b = [2, 3]`` as pairs; commas within brackets do not part."""
-    parts, depth = [""], 0
-    for character in text:
-        depth += (character in "[<{(") - (character in "]>})")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [tuple(half.strip() for half in part.split("=", 1)) for part in parts]
+    """``a = 1, b = [2, 3]`` as pairs."""
+    return [tuple(half.strip() for half in part.split("=", 1)) for part in _parts(text)]
 
 
 def _value(text: str) -> object:
     if text.startswith("["):
         inner = text[1:-1].strip()
-        return [_value(part) for part in _list(inner)] if inner else []
+        return [_value(part) for part in _parts(inner)] if inner else []
     if re.fullmatch(r"-?\d+", text):
         return int(text)
     return {"true": True, "false": False}.get(text, text)
 
 
-def _list(text: str) -> list[str]:
+def _parts(text: str) -> list[str]:
+    """What commas part, but for those within brackets."""
     parts, depth = [""], 0
     for character in text:
-        depth += (character == "[") - (character == "]")
+        depth += (character in "[<{(") - (character in "]>})")
         if character == "," and depth == 0:
             parts.append("")
         else:

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from puzzles_lib.compilation import Stages
 
 SCHEDULERS = 4  # of a multiprocessor
-PRODUCTS = (
-    2048  # of bfloat16 or float16 a clock and multiprocessor, dense (NVIDIA, *H100 architecture*, 2022)
-)
+PRODUCTS = 2048  # of 16-bit floats a clock and multiprocessor (NVIDIA, *H100 architecture*, 2022)
 
 _LABEL = re.compile(r"^(\.L\w+):$")
 _BRANCH = re.compile(r"\bBRA\S* `\((\.L\w+)\)")
