@@ -134,8 +134,8 @@ def _times(rung: Rung) -> tuple[tuple[dict[str, object], ...], str]:
     if torch.cuda.is_available():
         try:
             measured = tuple(row for row in measure([rung]) if row["path"] == rung.name)
-        except RuntimeError as error:  # wrong, or never the same, on this GPU
-            return (), f"not timed: {error}"
+        except Exception as error:  # wrong or never the same on this GPU, or too large for it, or too new
+            return (), f"not timed on this GPU: {' '.join(str(error).split()):.200}"
         return measured, f"measured now on {torch.cuda.get_device_name()}"
     if not any(rung.same_as(other) for other in [*rungs(), *unsound()]):
         return (), "no times: there is no GPU here, and this version is not the recorded one"

@@ -164,7 +164,7 @@ def test_a_kernel_with_an_unknown_parameter_is_refused():
         tl.store(weight_ptr, 0)
 
     problem = ladder.Problem(torch.randn(128, 64).bfloat16(), torch.randn(128, 64).bfloat16(), 64)
-    rung = ladder.Rung("odd", odd_kernel, splits=1, BLOCK_M=64, BLOCK_N=64)
+    rung = ladder.Rung("odd", odd_kernel, splits=1, BLOCK_M=64, BLOCK_N=64, BLOCK_K=64)
     with pytest.raises(TypeError, match="weight_ptr .* it offers words_ptr"):
         rung.arguments(problem, torch.empty(1))
 
@@ -235,14 +235,28 @@ def test_a_version_that_no_multiprocessor_holds_is_said_to_be_so(monkeypatch):
     [
         ({"splits": 0}, "splits is 0, allowed are 1 to 128: none may be empty"),
         ({"splits": 129}, "splits is 129, allowed are 1 to 128"),
+        ({"BLOCK_N": None}, "BLOCK_N is None, allowed are powers of 2"),
+        ({"BLOCK_K": 48}, "BLOCK_K is 48, allowed are powers of 2"),
         ({"descriptors": {"x": (1, 8)}}, "descriptors names 'x', allowed are words, params, dy"),
         ({"descriptors": {"dy": (3, 8)}}, r"the tile of 'dy' is \(3, 8\), allowed are two powers of 2"),
         ({"descriptors": {"dy": 128}}, "the tile of 'dy' is 128, allowed are two powers of 2"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(changes, words):
+    blocks = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
     with pytest.raises(ValueError, match=words):
-        ladder.Rung("mine", RUNGS["1 first"].kernel, **{"splits": 8, "BLOCK_K": 64, **changes})
+        ladder.Rung("mine", RUNGS["1 first"].kernel, **{"splits": 8, **blocks, **changes})
+
+
+def test_what_a_gpu_cannot_run_is_no_page_of_traceback(monkeypatch):
+    def measure(some):
+        raise triton.runtime.errors.OutOfResources(205888, 101376, "shared memory")
+        yield
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(racing, "measure", measure)
+    times, source = racing._times(RUNGS["1 first"])
+    assert times == () and source.startswith("not timed on this GPU: out of resource: shared memory")
 
 
 def test_race_wants_a_rung():

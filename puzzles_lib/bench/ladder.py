@@ -60,7 +60,10 @@ class Rung:
         descriptors: Mapping[str, tuple[int, int]] | None = None,
         **constants: int,
     ):
-        most = min(ROWS) // max(constants.get("BLOCK_K", 1), 1)
+        for block in ("BLOCK_M", "BLOCK_N", "BLOCK_K"):
+            if not _is_power_of_two(constants.get(block)):
+                raise ValueError(f"Rung: {block} is {constants.get(block)!r}, allowed are powers of 2")
+        most = min(ROWS) // constants["BLOCK_K"]
         if not isinstance(splits, int) or not 1 <= splits <= most:
             raise ValueError(f"Rung: splits is {splits!r}, allowed are 1 to {most}: none may be empty")
         for tensor, tile in (descriptors or {}).items():
