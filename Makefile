@@ -32,7 +32,7 @@ lint: venv
 	.venv/bin/ruff format --check .
 
 notebooks: venv
-	.venv/bin/python -m puzzles_lib.release $(RELEASE_ARGS)
+	.venv/bin/python -m puzzles_lib.authoring.release $(RELEASE_ARGS)
 
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache *.egg-info build dist

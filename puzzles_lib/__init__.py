@@ -3,8 +3,9 @@
     from puzzles_lib import OUTER_ADD, check, trace
 
 ``check(kernel, PUZZLE)`` says whether a kernel is right, ``trace(kernel, PUZZLE)`` shows what it
-touches, ``run(kernel, PUZZLE, **tensors)`` uses it, ``progress()`` says what is solved. Names are
-looked up when first used, so that importing the package alone costs nothing.
+touches, ``run(kernel, PUZZLE, **tensors)`` uses it, ``progress()`` says what is solved. Besides these,
+every puzzle by its name in capitals, and every chapter by its number (``ch02``). Names are looked up
+when first used, so that importing the package alone costs nothing.
 """
 
 import importlib
@@ -12,9 +13,9 @@ import importlib
 _HOME = {
     "check": "puzzles_lib.checker",
     "trace": "puzzles_lib.tracer",
-    "stages": "puzzles_lib.compilation",
+    "stages": "puzzles_lib.inspector",
     "answer": "puzzles_lib.answers",
-    "run": "puzzles_lib.runner",
+    "run": "puzzles_lib.checker.runner",
     "progress": "puzzles_lib.progress",
     "Case": "puzzles_lib.puzzle",
     "Puzzle": "puzzles_lib.puzzle",
@@ -22,15 +23,21 @@ _HOME = {
 
 
 def __getattr__(name: str):
-    if name.isupper() and not name.startswith("_"):
-        return getattr(importlib.import_module("puzzles_lib.puzzles"), name)
     if name in _HOME:
         value = getattr(importlib.import_module(_HOME[name]), name)
-        globals()[name] = value  # `progress` names a module too: the function wins from now on
-        return value
-    raise AttributeError(f"module 'puzzles_lib' has no attribute {name!r}")
+    elif name.startswith("_"):
+        value = None
+    else:
+        value = _chapters().get(name)
+    if value is None:
+        raise AttributeError(f"module 'puzzles_lib' has no attribute {name!r}")
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    puzzles = importlib.import_module("puzzles_lib.puzzles")
-    return sorted([*_HOME, *(name for name in vars(puzzles) if name.isupper())])
+    return sorted([*_HOME, *_chapters()])
+
+
+def _chapters() -> dict[str, object]:
+    return importlib.import_module("puzzles_lib.chapters").named()

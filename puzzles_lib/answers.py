@@ -6,7 +6,8 @@ import operator
 from dataclasses import dataclass
 
 from puzzles_lib import progress
-from puzzles_lib.questions import QUESTIONS, Question
+from puzzles_lib.chapters import questions
+from puzzles_lib.question import Question
 
 RIGHT, WRONG, OPEN, UNCLEAR = "right", "WRONG", "open", "not checked"
 _NAMES = {
@@ -53,10 +54,10 @@ def answer(id: str, value: object = ...) -> Answer:
     learner may type: an id that there is not, and a value of another kind, are answered in a line.
     ``...`` or None for the value is an exercise still open.
     """
-    question = QUESTIONS.get(id) if isinstance(id, str) else None
+    question = questions().get(id) if isinstance(id, str) else None
     if question is None:
-        known = ", ".join(q for q in QUESTIONS if isinstance(id, str) and q[:4] == id[:4]) or ", ".join(
-            dict.fromkeys(f"{q[:4]}-..." for q in QUESTIONS)
+        known = ", ".join(q for q in questions() if isinstance(id, str) and q[:4] == id[:4]) or ", ".join(
+            dict.fromkeys(f"{q[:4]}-..." for q in questions())
         )
         return Answer(_shown(id), UNCLEAR, f"there is no such question; there are {known or 'none'}")
     if value is ... or value is None:

@@ -111,8 +111,7 @@ def record(name: str, solved: bool) -> str | None:
 
 def show() -> Progress:
     """All puzzles with their state. Changes nothing; a file that cannot be read is told in `note`."""
-    from puzzles_lib.puzzles import CHAPTERS
-    from puzzles_lib.questions import QUESTIONS
+    from puzzles_lib.chapters import CHAPTERS
 
     states: Mapping[str, str] = {}
     note = None
@@ -127,8 +126,7 @@ def show() -> Progress:
         puzzles = tuple(PuzzleProgress(p.number, p.name, states.get(p.name, OPEN)) for p in chapter.puzzles)
         puzzles += tuple(
             PuzzleProgress(q.id.partition("-")[2], "reading exercise", states.get(q.id, OPEN))
-            for q in QUESTIONS.values()
-            if q.chapter == chapter.number
+            for q in chapter.questions
         )
         if puzzles:
             chapters.append(ChapterProgress(chapter.number, chapter.title, puzzles))

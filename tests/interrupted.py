@@ -22,11 +22,10 @@ from triton.language.extra import cuda, libdevice
 from triton.language.semantic import TritonSemantic
 from triton.runtime.jit import JITFunction
 
-from puzzles_lib import interpreter
+from puzzles_lib import CONSTANT_ADD, interpreter
+from puzzles_lib.authoring.solutions import define
 from puzzles_lib.compiler import front_end
 from puzzles_lib.interpreter import language
-from puzzles_lib.puzzles import CONSTANT_ADD
-from puzzles_lib.solutions import define
 from puzzles_lib.tracer import trace
 
 OURS = os.path.dirname(os.path.dirname(interpreter.__file__))

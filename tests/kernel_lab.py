@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import torch
 
+from puzzles_lib.authoring.solutions import define
 from puzzles_lib.compiler import front_end
 from puzzles_lib.interpreter import Run, run
-from puzzles_lib.solutions import define
 
 _numbers = itertools.count()
 ONE = (1, 1, 1)

@@ -26,7 +26,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from puzzles_lib.solutions import define, kernel_cells
+from puzzles_lib.authoring.solutions import define, kernel_cells
 
 EQUIVALENTS = Path(__file__).with_name("mutation_equivalents.txt")
 SECONDS = 2.0  # time limit for a mutant's run of a case
@@ -452,9 +452,10 @@ def judge(mutant: Mutant) -> str | None:
 
 def _by_case(name: str) -> list:
     """The puzzle once for each of its cases, with that case alone; ragged cases first, they tell most."""
-    from puzzles_lib.puzzles import DOUBLE, PUZZLES
+    from puzzles_lib.chapters import puzzles
+    from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 
-    puzzle = next(p for p in (DOUBLE, *PUZZLES) if p.name == name)
+    puzzle = next(p for p in (DOUBLE, *puzzles()) if p.name == name)
     cases = sorted(puzzle.cases, key=_ragged_axes, reverse=True)
     return [dataclasses.replace(puzzle, cases=(case,)) for case in cases]
 

@@ -47,7 +47,7 @@ def run_under_nbval(notebook: Path, *options: str) -> None:
 
 def states_of_chapter(notebook: Path, state_dir: Path) -> dict[str, str]:
     """What the run left in the progress file for each puzzle of the notebook's chapter."""
-    from puzzles_lib.puzzles import CHAPTERS
+    from puzzles_lib.chapters import CHAPTERS
 
     path = state_dir / "progress.json"
     known = json.loads(path.read_text())["puzzles"] if path.exists() else {}

@@ -1,12 +1,14 @@
 """`answer`: right, wrong with a nudge, and never the solution; nothing that is typed raises."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from puzzles_lib import answer, progress
-from puzzles_lib.questions import QUESTIONS, Nudge, Question
+from puzzles_lib.chapters import questions
+from puzzles_lib.question import Nudge, Question
 
 SECRET = 12345
 
@@ -42,10 +44,10 @@ QUESTIONS_HERE = [
 
 @pytest.fixture(autouse=True)
 def _questions(monkeypatch):
-    for name in list(QUESTIONS):
-        monkeypatch.delitem(QUESTIONS, name)
+    for name in list(questions()):
+        monkeypatch.delitem(questions(), name)
     for question in QUESTIONS_HERE:
-        monkeypatch.setitem(QUESTIONS, question.id, question)
+        monkeypatch.setitem(questions(), question.id, question)
 
 
 @pytest.mark.parametrize(
@@ -149,22 +151,20 @@ def test_what_is_right_is_kept_and_shown(state_dir, monkeypatch):
     answer("ch98-q2", "wgmma.mma_async")
     kept = json.loads((state_dir / "progress.json").read_text())["puzzles"]
     assert kept == {"ch98-q1": "tried", "ch98-q2": "solved"}
-    monkeypatch.setattr("puzzles_lib.puzzles.CHAPTERS", (_chapter(),))
+    monkeypatch.setattr("puzzles_lib.chapters.CHAPTERS", (_chapter(),))
     shown = str(progress())
     assert "98 Reading" in shown
     assert "tried    q1  reading exercise" in shown and "solved   q2  reading exercise" in shown
 
 
 def _chapter():
-    from puzzles_lib.puzzles.chapter import Chapter
-
-    return Chapter("98", "Reading", ())
+    return SimpleNamespace(number="98", title="Reading", puzzles=(), questions=QUESTIONS_HERE)
 
 
 def test_the_right_answer_is_computed_only_when_asked(monkeypatch):
     asked = []
     question = Question("ch98-q8", "?", lambda: asked.append(1) or 3, int, nudge="look")
-    monkeypatch.setitem(QUESTIONS, "ch98-q8", question)
+    monkeypatch.setitem(questions(), "ch98-q8", question)
     answer("ch98-q8")
     answer("ch98-q8", "three")
     assert not asked

@@ -11,10 +11,9 @@ import triton.language as tl
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib import checker, stages, trace
+from puzzles_lib import LONG_SUM, checker, stages, trace
 from puzzles_lib.checker import check, examine
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.puzzles import LONG_SUM
 
 
 def scale_rows(x: Float32[Tensor, "M N"], s: Float32[Tensor, " M"]) -> Float32[Tensor, "M N"]:

@@ -9,11 +9,11 @@ import torch
 import triton
 import triton.language as tl
 
+from puzzles_lib import OUTER_ADD_BLOCKS
+from puzzles_lib.authoring.solutions import define
 from puzzles_lib.checker import examine
 from puzzles_lib.compiler import front_end
-from puzzles_lib.puzzles import OUTER_ADD_BLOCKS
-from puzzles_lib.solutions import define
-from puzzles_lib.vetting import vet
+from puzzles_lib.compiler.vetting import vet
 
 ten = 10
 TEN = tl.constexpr(10)

@@ -10,9 +10,9 @@ from triton.backends.compiler import GPUTarget
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon._runtime import GluonASTSource
 
+from puzzles_lib.inspector.sass import instructions, overwritten_operands
 from puzzles_lib.kernels import dequant_gemm_hopper as hopper
 from puzzles_lib.kernels.bitpack import block_rows
-from puzzles_lib.wgmma import instructions, overwritten_operands
 
 
 def compiled(bits: int, dtype: str, groups: int):

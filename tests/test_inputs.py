@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from puzzles_lib import inputs
+from puzzles_lib.chapters import puzzles
 from puzzles_lib.puzzle import Case
-from puzzles_lib.puzzles import PUZZLES
 from tests.test_puzzle import make
 
 
-@pytest.mark.parametrize("puzzle", PUZZLES, ids=lambda p: p.name)
+@pytest.mark.parametrize("puzzle", puzzles(), ids=lambda p: p.name)
 def test_inputs_have_the_annotated_shape_and_repeat(puzzle):
     for case in puzzle.cases:
         first, second = inputs.make_inputs(puzzle, case), inputs.make_inputs(puzzle, case)

@@ -3,7 +3,7 @@
 import nbformat
 import pytest
 
-from puzzles_lib.release import normalise
+from puzzles_lib.authoring.release import normalise
 from tests import notebook_run
 from tests.notebook_run import run_under_nbval
 

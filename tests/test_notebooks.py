@@ -3,7 +3,7 @@
 import nbformat
 import pytest
 
-from puzzles_lib.release import find_stale
+from puzzles_lib.authoring.release import find_stale
 from tests.conftest import REPO
 from tests.notebook_run import chapters, run_under_nbval, states_of_chapter
 

@@ -5,8 +5,8 @@ import torch
 from jaxtyping import Float32, Int32
 from torch import Tensor
 
+from puzzles_lib.chapters import CHAPTERS, puzzles
 from puzzles_lib.puzzle import Case, Puzzle, evaluate
-from puzzles_lib.puzzles import CHAPTERS, PUZZLES
 
 
 def outer(x: Float32[Tensor, " N"], y: Float32[Tensor, " M"]) -> Float32[Tensor, "M N"]:
@@ -107,12 +107,12 @@ def test_a_case_is_frozen_and_names_what_it_has():
 
 def test_the_syllabus_is_numbered_in_order_with_unique_names():
     first = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "9b"]
-    assert [p.number for p in PUZZLES] == first + [str(n) for n in range(10, 25)]
-    assert len({p.name for p in PUZZLES}) == len(PUZZLES)
+    assert [p.number for p in puzzles()] == first + [str(n) for n in range(10, 25)]
+    assert len({p.name for p in puzzles()}) == len(puzzles())
     assert [c.number for c in CHAPTERS] == [f"{n:02}" for n in range(16)]
 
 
-@pytest.mark.parametrize("puzzle", PUZZLES, ids=lambda p: p.name)
+@pytest.mark.parametrize("puzzle", puzzles(), ids=lambda p: p.name)
 def test_every_puzzle_has_cases_of_each_kind(puzzle):
     cases = puzzle.cases
     assert len(cases) >= 4
@@ -122,7 +122,7 @@ def test_every_puzzle_has_cases_of_each_kind(puzzle):
 
 
 # Puzzles 1 and 3 come before masks and before the grid; every other one has them.
-@pytest.mark.parametrize("puzzle", [p for p in PUZZLES if p.number != "1"], ids=lambda p: p.name)
+@pytest.mark.parametrize("puzzle", [p for p in puzzles() if p.number != "1"], ids=lambda p: p.name)
 def test_every_block_size_fails_to_divide_in_some_case(puzzle):
     blocks = {n for c in puzzle.cases for n in c.numbers if n.startswith("BLOCK_")}
     for block in blocks:
@@ -142,13 +142,13 @@ def blocked_size(numbers: dict[str, int], block: str) -> int:
     return numbers[block.removeprefix("BLOCK_")]
 
 
-@pytest.mark.parametrize("puzzle", [p for p in PUZZLES if p.number != "3"], ids=lambda p: p.name)
+@pytest.mark.parametrize("puzzle", [p for p in puzzles() if p.number != "3"], ids=lambda p: p.name)
 def test_every_grid_axis_has_several_programs_in_some_case(puzzle):
     for axis in range(len(puzzle.grid(puzzle.cases[0]))):
         assert any(puzzle.programs(c)[axis] > 1 for c in puzzle.cases)
 
 
-@pytest.mark.parametrize("puzzle", PUZZLES, ids=lambda p: p.name)
+@pytest.mark.parametrize("puzzle", puzzles(), ids=lambda p: p.name)
 def test_every_puzzle_shows_itself(puzzle):
     shown = puzzle._repr_markdown_()
     assert puzzle.formula in shown and puzzle.source() in shown

@@ -902,7 +902,7 @@ def test_tiles_compile_for_hopper(rows, outputs):
 
 def test_the_benchmark_of_the_cpu(monkeypatch):
     from puzzles_lib.bench import int8
-    from puzzles_lib.recorded import NAMES
+    from puzzles_lib.bench.recorded import NAMES
 
     monkeypatch.setattr(int8, "CPU_ROWS", (1, 3))
     monkeypatch.setattr(int8, "CPU_SIZE", 64)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from puzzles_lib.puzzles import CHAPTERS
-from puzzles_lib.recorded import rows, tables
+from puzzles_lib.bench.recorded import rows, tables
+from puzzles_lib.chapters import CHAPTERS
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 

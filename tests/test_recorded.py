@@ -8,8 +8,7 @@ import pytest
 import torch
 import triton
 
-from puzzles_lib import recorded
-from puzzles_lib.bench import results
+from puzzles_lib.bench import recorded, results
 from puzzles_lib.bench.__main__ import main
 
 

@@ -1,4 +1,4 @@
-"""`puzzles_lib.release`: what is cut, what stays, and that nothing is half-written."""
+"""`puzzles_lib.authoring.release`: what is cut, what stays, and that nothing is half-written."""
 
 import json
 import os
@@ -7,8 +7,16 @@ import stat
 import nbformat
 import pytest
 
-from puzzles_lib import release as module
-from puzzles_lib.release import ExecutionFailed, execute, find_stale, hole_sizes, main, release, strip
+from puzzles_lib.authoring import release as module
+from puzzles_lib.authoring.release import (
+    ExecutionFailed,
+    execute,
+    find_stale,
+    hole_sizes,
+    main,
+    release,
+    strip,
+)
 
 KERNEL = """\
 @triton.jit
@@ -290,7 +298,7 @@ def test_written_whole_or_not_at_all(course, monkeypatch):
     def refuse(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("puzzles_lib.release.os.replace", refuse)
+    monkeypatch.setattr("puzzles_lib.authoring.release.os.replace", refuse)
     with pytest.raises(OSError, match="disk full"):
         release(root / "solutions", root / "notebooks", execute=False)
     assert path.read_bytes() == before

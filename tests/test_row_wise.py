@@ -4,8 +4,8 @@ import ast
 
 import pytest
 
+from puzzles_lib.authoring.solutions import kernel_cells
 from puzzles_lib.bench import row_wise
-from puzzles_lib.solutions import kernel_cells
 
 
 @pytest.mark.parametrize("puzzle", ["quantize_pack", "unpack_dequantize"])

@@ -8,8 +8,8 @@ from jaxtyping import Float32, Int32
 from torch import Tensor
 
 import puzzles_lib
+from puzzles_lib.checker.runner import run
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.runner import run
 
 
 def scale_rows(

@@ -348,7 +348,7 @@ def make(*args, **environment):
         ),
         (["test"], [".venv/bin/python -m pytest -n 2 --dist loadfile"]),
         (["lint"], [".venv/bin/ruff check .", ".venv/bin/ruff format --check ."]),
-        (["notebooks"], [".venv/bin/python -m puzzles_lib.release"]),
+        (["notebooks"], [".venv/bin/python -m puzzles_lib.authoring.release"]),
     ],
 )
 def test_targets_set_up_first_and_run_their_command_last(args, commands):

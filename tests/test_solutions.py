@@ -5,8 +5,8 @@ import re
 import nbformat
 import pytest
 
-from puzzles_lib.puzzles import CHAPTERS
-from puzzles_lib.release import hole_sizes
+from puzzles_lib.authoring.release import hole_sizes
+from puzzles_lib.chapters import CHAPTERS
 from tests.notebook_run import chapters, run_under_nbval, states_of_chapter
 
 masters = pytest.mark.parametrize("notebook", chapters("solutions"), ids=lambda path: path.stem)

@@ -21,10 +21,10 @@ from triton import knobs
 from triton.backends.compiler import GPUTarget
 
 from puzzles_lib import Case, Puzzle, compiler
-from puzzles_lib.compilation import diff, stages
-from puzzles_lib.compilation.lexers import highlight
+from puzzles_lib.authoring.solutions import define
 from puzzles_lib.compiler import lowering, machine_code, targets
-from puzzles_lib.solutions import define
+from puzzles_lib.inspector import diff, stages
+from puzzles_lib.inspector.lexers import highlight
 
 TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
 
@@ -328,7 +328,7 @@ def test_a_fault_of_ours_is_a_line(monkeypatch):
     def fails(*args):
         raise RuntimeError("no\nway")
 
-    monkeypatch.setattr("puzzles_lib.compilation.prepared", fails)
+    monkeypatch.setattr("puzzles_lib.inspector.prepared", fails)
     assert stages(add_kernel, ADD).refusal.message == "it cannot be read (RuntimeError: no way)"
 
 
@@ -777,7 +777,7 @@ def test_one_more_line_is_one_more_line():
 
 
 def test_layouts_under_other_numbers_are_the_same():
-    from puzzles_lib.compilation.diff import Diff
+    from puzzles_lib.inspector.diff import Diff
 
     before = ("#blocked = #ttg.blocked<{a = 1}>", "#blocked1 = #ttg.blocked<{a = 2}>", "%0 = x : #blocked1")
     after = ("#blocked = #ttg.blocked<{a = 2}>", "#blocked1 = #ttg.blocked<{a = 1}>", "%4 = x : #blocked")

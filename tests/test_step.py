@@ -3,9 +3,9 @@
 import pytest
 
 from puzzles_lib import BATCHED_MATMUL, FUSED_DW, PACKED_ALONG_K, Case, stages
-from puzzles_lib.compilation.step import PRODUCTS, matrix_loop, step
-from puzzles_lib.solutions import solutions
-from tests.kernels.fused_dw import float32_operands, tf32_operands
+from puzzles_lib.authoring.solutions import solutions
+from puzzles_lib.inspector.step import PRODUCTS, matrix_loop, step
+from tests.kernels.ch12_fused_dequant_gemm import float32_operands, tf32_operands
 
 SASS = """\
 0000  LDC R1, c[0x0][0x28]

@@ -12,11 +12,11 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from puzzles_lib import tracer
+from puzzles_lib.authoring.solutions import define
 from puzzles_lib.checker import check
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import Access, Run, Site, Stop
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.solutions import define
 from puzzles_lib.tracer import Trace, tensor_map, trace
 
 

@@ -28,27 +28,28 @@ def main(arguments: list[str] | None = None) -> None:
     commands.add_parser("plain-interpreter", help="used by checks, in a process of its own")
     chosen = parser.parse_args(arguments)
     if chosen.command == "checks":
-        from puzzles_lib.bench.checks import print_checks
+        from puzzles_lib.authoring.checks import print_checks
 
         print_checks(chosen.json)
     elif chosen.command == "plain-interpreter":
-        from puzzles_lib.bench.checks import plain_seconds
+        from puzzles_lib.authoring.checks import plain_seconds
 
         print(json.dumps(plain_seconds()))
     elif chosen.command in MEASURED:
-        from puzzles_lib.recorded import save, table
+        from puzzles_lib.bench.recorded import save, table
 
-        module = importlib.import_module(f"puzzles_lib.bench.{chosen.command.replace('-', '_')}")
+        home = "chapters.ch15_racing_cublas" if chosen.command == "ladder" else "bench"
+        module = importlib.import_module(f"puzzles_lib.{home}.{chosen.command.replace('-', '_')}")
         rows = list(module.measure())
         print(table(rows))
         if chosen.json:
             save(rows, chosen.json)
     elif chosen.readme:
-        from puzzles_lib.recorded.tables import readme
+        from puzzles_lib.bench.recorded.tables import readme
 
         print(readme())
     else:
-        from puzzles_lib.recorded import report
+        from puzzles_lib.bench.recorded import report
 
         print(report())
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 
 import torch
 
+from puzzles_lib.bench.recorded import bits_text
 from puzzles_lib.bench.results import CACHE, relative_error, row
 from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm_dw
 from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
-from puzzles_lib.recorded import bits_text
 
 GROUP = 256
 LONG, SHORT = (100864, 768, 768), (8192, 768, 768)  # K, COUT, CIN: a ViT-B at batch 512, and a short K

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import torch
 
+from puzzles_lib.bench.recorded import bits_text
 from puzzles_lib.bench.results import CACHE, relative_error, row
 from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
-from puzzles_lib.recorded import bits_text
 
 CASES = (
     *((rows, 4096, 4096, 4, 256) for rows in (1, 2, 4, 8, 16, 32, 64)),  # M, N, K, bits, group size

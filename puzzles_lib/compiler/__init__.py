@@ -1,7 +1,7 @@
 """What Triton's compiler makes of a kernel, and what it refuses, on a machine with no GPU.
 
-`front_end` and `translate` run Triton's front end here, on what `puzzles_lib.vetting` has passed. All
-that comes after, in `build`, runs in processes of its own: LLVM may crash, hang or eat the memory.
+`front_end` and `translate` run Triton's front end here, on what `vetting` has passed. All that comes
+after, in `build`, runs in processes of its own: LLVM may crash, hang or eat the memory.
 """
 
 from puzzles_lib.compiler.frontend import Translation, front_end, interpret_was_on, translate

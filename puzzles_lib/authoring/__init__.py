@@ -1,0 +1,1 @@
+"""What authors and maintainers run; nothing that a learner imports leads here."""

@@ -1,0 +1,135 @@
+"""CPU seconds per puzzle for `check` on its solution, and what guarding costs.
+
+The comparison is with Triton's plain interpreter, for the same programs on the same inputs.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+from puzzles_lib.authoring.solutions import ROOT
+
+REPEATS = 5
+
+
+def print_checks(as_json: bool) -> None:
+    """One row per puzzle, and the first check of a fresh process."""
+    plain = _plain_in_its_own_process()
+    rows = []
+    for name, check_s, guarded_s in check_seconds():
+        row = {"puzzle": name, "check_cpu_s": check_s, "plain_cpu_s": plain[name], "guarded_cpu_s": guarded_s}
+        rows.append(row)
+        if as_json:
+            print(json.dumps(row), flush=True)
+    if as_json:
+        return
+    print(f"{'puzzle':<24} {'check':>8} {'plain':>8} {'guarded':>8}  guarded / plain   (CPU seconds)")
+    for row in rows:
+        ratio = row["guarded_cpu_s"] / row["plain_cpu_s"]
+        numbers = f"{row['check_cpu_s']:8.3f} {row['plain_cpu_s']:8.3f} {row['guarded_cpu_s']:8.3f}"
+        print(f"{row['puzzle']:<24} {numbers}  {ratio:15.2f}")
+    median = statistics.median(row["check_cpu_s"] for row in rows)
+    print(f"median check {median:.3f} s; first check of a process, imports included: {_first_check():.2f} s")
+
+
+def check_seconds():
+    """Per puzzle: name, CPU seconds of `check`, CPU seconds of the forward guarded runs alone."""
+    from puzzles_lib import checker
+    from puzzles_lib.authoring.solutions import solutions
+    from puzzles_lib.chapters import puzzles
+    from puzzles_lib.inputs import make_inputs
+
+    for puzzle in puzzles():
+        kernel = solutions()[puzzle.name]
+        assert checker.examine(kernel, puzzle).ok
+        prepared = [
+            (case, checker._bind(kernel, puzzle, case), make_inputs(puzzle, case)) for case in puzzle.cases
+        ]
+
+        def guarded(kernel=kernel, puzzle=puzzle, prepared=prepared) -> None:
+            for case, bound, tensors in prepared:
+                checker._run(kernel, puzzle, case, bound, inputs=tensors)
+
+        def checked(kernel=kernel, puzzle=puzzle) -> None:
+            checker.examine(kernel, puzzle)
+
+        yield puzzle.name, _median_cpu(checked), _median_cpu(guarded)
+
+
+def plain_seconds() -> dict[str, float]:
+    """Per puzzle: CPU seconds of the solution's programs on all cases under Triton's own interpreter.
+
+    Needs TRITON_INTERPRET=1 from the start of the process.
+    """
+    import torch
+
+    from puzzles_lib.authoring.solutions import solutions
+    from puzzles_lib.chapters import puzzles
+    from puzzles_lib.inputs import make_inputs
+    from puzzles_lib.puzzle import Argument
+
+    seconds = {}
+    for puzzle in puzzles():
+        kernel = solutions()[puzzle.name]
+        launches = []
+        for case in puzzle.cases:
+            offers, tensors = puzzle.offers(case), make_inputs(puzzle, case)
+            arguments = {}
+            for name in kernel.arg_names:
+                value = offers[name]
+                if isinstance(value, Argument):
+                    blank = torch.empty(value.shape(case.numbers), dtype=value.dtype)
+                    value = tensors.get(value.name, blank)
+                arguments[name] = value
+            launches.append((puzzle.programs(case), arguments))
+
+        def launch(kernel=kernel, launches=launches) -> None:
+            for grid, arguments in launches:
+                kernel[grid](**arguments)
+
+        launch()
+        seconds[puzzle.name] = _median_cpu(launch)
+    return seconds
+
+
+def _plain_in_its_own_process() -> dict[str, float]:
+    """The course never sets TRITON_INTERPRET; this comparison alone needs it."""
+    command = [sys.executable, "-m", "puzzles_lib.bench", "plain-interpreter"]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _first_check() -> float:
+    """CPU seconds from the start of Python to the end of a first check."""
+    from puzzles_lib.authoring.solutions import kernel_cells
+
+    script = [
+        "import time, triton, triton.language as tl",
+        "from puzzles_lib import CONSTANT_ADD",
+        "from puzzles_lib.checker import examine",
+        kernel_cells()["constant_add"],
+        "assert examine(constant_add_kernel, CONSTANT_ADD).ok",
+        "print(time.process_time())",
+    ]
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write("\n".join(script))
+        file.flush()
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, file.name]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def _median_cpu(action: Callable[[], None]) -> float:
+    times = []
+    for _ in range(REPEATS):
+        started = time.process_time()
+        action()
+        times.append(time.process_time() - started)
+    return statistics.median(times)

@@ -1,0 +1,355 @@
+"""From solutions/ to notebooks/: `python -m puzzles_lib.authoring.release`, or `make notebooks`.
+
+The master of a chapter is `solutions/NN_topic.ipynb`, with the answers between marker lines:
+
+    ### BEGIN SOLUTION about 3 lines
+    ...
+    ### END SOLUTION
+
+A release executes the master in place, then writes `notebooks/NN_topic.ipynb` from it: a comment where each
+answer was, no outputs. Both files depend on their sources alone, so a second release changes no byte.
+"""
+
+import argparse
+import ast
+import json
+import os
+import re
+import stat
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+CELL_TIMEOUT_S = 120
+REPO = Path(__file__).resolve().parents[2]
+
+_BEGIN, _END = "### BEGIN SOLUTION", "### END SOLUTION"
+_LOOKS_LIKE_A_MARKER = re.compile(r"\s*#+\s*(begin|end)[\s_-]*solution", re.IGNORECASE)
+_READABLE_ID = re.compile(r"[a-z0-9]+([-_][a-z0-9]+)*")
+_RANDOM_ID_PART = re.compile(r"(?=.*[0-9])[0-9a-f]{8,}")  # of the ids that Jupyter and nbformat make
+_MASTERS = "[0-9][0-9]_*.ipynb"
+_METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},  # no version: it would be this machine's
+}
+_KEPT_CELL_METADATA = ("tags", "jupyter")
+
+
+class ExecutionFailed(RuntimeError):
+    """A cell of a master raised, hung, or killed its kernel."""
+
+
+def strip(nb: NotebookNode, name: str = "notebook") -> NotebookNode:
+    """The exercise made from a master: holes cut, outputs cleared. `nb` itself is left alone.
+
+    A hole keeps its indentation and says `# your code here (SIZE)`; SIZE is the text after the BEGIN marker,
+    or the number of lines cut. A block of which nothing is left gets a `pass`, which Triton compiles too.
+    Raises ValueError, with `name`, cell id and line, for markers that are unpaired, nested or misspelt.
+    """
+    exercise = normalise(nb)
+    for cell in exercise.cells:
+        if cell.cell_type == "code":
+            cell.source = _cut_holes(cell.source, f"{name}, cell {cell.id}")
+            cell.outputs = []
+            cell.execution_count = None
+    return exercise
+
+
+def normalise(nb: NotebookNode) -> NotebookNode:
+    """A copy of `nb` without what a machine, a version or an editor leaves in its metadata."""
+    copy = nbformat.from_dict(nb)
+    copy.metadata = nbformat.from_dict(_METADATA)
+    for cell in copy.cells:
+        cell.metadata = {key: cell.metadata[key] for key in _KEPT_CELL_METADATA if key in cell.metadata}
+    return copy
+
+
+def hole_sizes(source: str) -> list[tuple[str, int]]:
+    """For each hole of a cell: the size it states (may be empty), and the lines of code in it."""
+    lines = source.splitlines()
+    return [(_stated_size(lines[b]), _count_code(lines[b + 1 : e])) for b, e in _find_holes(source, "cell")]
+
+
+def _cut_holes(source: str, where: str) -> str:
+    """`source` with a comment, and a `pass` where Python needs one, in place of each hole."""
+    holes = _find_holes(source, where)
+    if holes and not _parses(source):
+        raise ValueError(f"{where}: a cell with a hole must be plain Python")
+    lines = source.splitlines()
+    done: list[str] = []
+    start = 0
+    for begin, end in holes:
+        done += lines[start:begin]
+        indent = lines[begin][: -len(lines[begin].lstrip())]
+        stated = _stated_size(lines[begin]) or _size(_count_code(lines[begin + 1 : end]))
+        done.append(f"{indent}# your code here ({stated})")
+        if not _parses("\n".join(done + lines[end + 1 :])):
+            done.append(f"{indent}pass")
+            if not _parses("\n".join(done + lines[end + 1 :])):
+                raise ValueError(f"{where}, line {begin + 1}: without the answer the cell is not Python")
+        start = end + 1
+    return "\n".join(done + lines[start:])
+
+
+def _find_holes(source: str, where: str) -> list[tuple[int, int]]:
+    """The (first, last) line index of each hole, its markers included."""
+    holes = []
+    begin = None
+    for i, line in enumerate(source.splitlines()):
+        if not _LOOKS_LIKE_A_MARKER.match(line):
+            continue
+        here = f"{where}, line {i + 1}"
+        text = line.strip()
+        if text == _BEGIN or text.startswith(_BEGIN + " "):
+            if begin is not None:
+                raise ValueError(f"{here}: {_BEGIN} inside the hole that line {begin + 1} begins")
+            begin = i
+        elif text == _END:
+            if begin is None:
+                raise ValueError(f"{here}: {_END} without a {_BEGIN} before it")
+            holes.append((begin, i))
+            begin = None
+        else:
+            raise ValueError(f"{here}: {text!r} is neither '{_BEGIN} [size]' nor '{_END}'")
+    if begin is not None:
+        raise ValueError(f"{where}, line {begin + 1}: {_BEGIN} without an {_END} after it")
+    return holes
+
+
+def _stated_size(begin_line: str) -> str:
+    return begin_line.strip().removeprefix(_BEGIN).strip()
+
+
+def _count_code(lines: Iterable[str]) -> int:
+    return sum(bool(line.strip()) and not line.strip().startswith("#") for line in lines)
+
+
+def _size(count: int) -> str:
+    return "1 line" if count == 1 else f"about {count} lines"
+
+
+def _parses(source: str) -> bool:
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        return False
+    return True
+
+
+def _check_ids(nb: NotebookNode, name: str) -> None:
+    """Raises ValueError if a cell has no id, a random-looking one, or another cell's."""
+    seen: set[str] = set()
+    for number, cell in enumerate(nb.cells, start=1):
+        cell_id = cell.get("id", "")
+        parts = cell_id.split("-")
+        if not _READABLE_ID.fullmatch(cell_id) or any(_RANDOM_ID_PART.fullmatch(part) for part in parts):
+            raise ValueError(
+                f"{name}, cell {number}: id {cell_id!r} is not readable; name it like 'add-stub'"
+            )
+        if cell_id in seen:
+            raise ValueError(f"{name}, cell {number}: id {cell_id!r} is taken by an earlier cell")
+        seen.add(cell_id)
+
+
+def execute(path: Path) -> None:
+    """Run a master from top to bottom, in its folder, and keep its outputs in the file.
+
+    Raises ValueError for a file that is no master (format, cell ids), ExecutionFailed if a cell raises, takes
+    more than CELL_TIMEOUT_S or kills the kernel; the file is left as it was.
+    """
+    _write(path, _executed(path))
+
+
+def release(
+    solutions_dir: Path,
+    notebooks_dir: Path,
+    execute: bool = True,
+    only: Iterable[str] | None = None,
+    force: bool = False,
+) -> list[Path]:
+    """Execute the masters in `solutions_dir` and write their exercises to `notebooks_dir`.
+
+    `only` names chapters, "01" or "01_blocks". Returns the files whose bytes changed.
+    Raises what `execute` and `strip` raise, and ValueError for an unknown chapter or, unless `force`, for an
+    exercise with outputs in it: somebody is solving that one.
+    """
+    masters = _masters(solutions_dir, only)
+    for master in masters:
+        if not force and _is_in_use(notebooks_dir / master.name):
+            raise ValueError(
+                f"{_short(notebooks_dir / master.name)} has outputs, so somebody may be solving it: "
+                "move it away, or give --force"
+            )
+    changed = []
+    for master in masters:
+        solved = _executed(master) if execute else normalise(_read(master))
+        exercise = strip(solved, _short(master))
+        notebooks_dir.mkdir(parents=True, exist_ok=True)
+        for path, nb in ((master, solved), (notebooks_dir / master.name, exercise)):
+            if _write(path, nb):
+                changed.append(path)
+    return changed
+
+
+def find_stale(solutions_dir: Path, notebooks_dir: Path, only: Iterable[str] | None = None) -> list[str]:
+    """One line for each file that a release would change, outputs aside; runs and writes nothing."""
+    problems = []
+    masters = _masters(solutions_dir, only)
+    for master in masters:
+        exercise = notebooks_dir / master.name
+        try:
+            solved = _read(master)
+            wanted = _dumps(strip(solved, _short(master)))
+        except ValueError as error:
+            problems.append(str(error))
+            continue
+        if master.read_text("utf-8") != _dumps(normalise(solved)):
+            problems.append(f"{_short(master)}: an editor left its marks; run make notebooks")
+        if not exercise.exists():
+            problems.append(f"{_short(exercise)}: missing; run make notebooks")
+        elif exercise.read_text("utf-8") != wanted:
+            problems.append(
+                f"{_short(exercise)}: differs from what {_short(master)} gives; run make notebooks"
+            )
+    if only is None:
+        orphans = {path.name for path in notebooks_dir.glob(_MASTERS)} - {path.name for path in masters}
+        problems += [
+            f"{_short(notebooks_dir / name)}: no master in solutions; remove it" for name in sorted(orphans)
+        ]
+    return problems
+
+
+def _masters(solutions_dir: Path, only: Iterable[str] | None) -> list[Path]:
+    masters = sorted(solutions_dir.glob(_MASTERS))
+    if only is None:
+        return masters
+    chosen = []
+    for name in only:
+        matches = [path for path in masters if name in (path.stem, path.stem[:2], path.name)]
+        if not matches:
+            known = ", ".join(path.stem for path in masters) or "none"
+            raise ValueError(f"no chapter {name!r} in {_short(solutions_dir)}; there are: {known}")
+        chosen += matches
+    return chosen
+
+
+def _read(path: Path) -> NotebookNode:
+    """The master at `path`. Raises ValueError if it is no notebook of format 4.5, or has bad cell ids."""
+    name = _short(path)
+    try:
+        raw = json.loads(path.read_text("utf-8"))
+        version = (raw["nbformat"], raw["nbformat_minor"])
+        cells = raw["cells"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{name}: not a notebook ({error})") from None
+    if version != (4, 5):
+        raise ValueError(
+            f"{name}: notebook format {version[0]}.{version[1]}, which should be 4.5, with cell ids"
+        )
+    _check_ids(nbformat.from_dict({"cells": cells}), name)  # first: nbformat makes up ids that are missing
+    try:
+        nb = nbformat.reads(json.dumps(raw), as_version=4)
+        nbformat.validate(nb)
+    except nbformat.ValidationError as error:
+        raise ValueError(f"{name}: {error.message}") from None
+    return nb
+
+
+def _executed(path: Path) -> NotebookNode:
+    """The master at `path`, run in its folder, with no trace of the user's own settings and progress."""
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    nb = normalise(_read(path))
+    running = {"id": "(none)"}
+    client = NotebookClient(
+        nb,
+        kernel_name="python3",
+        timeout=CELL_TIMEOUT_S,
+        allow_errors=False,
+        record_timing=False,
+        coalesce_streams=True,
+        extra_arguments=["--log-level=ERROR"],
+        resources={"metadata": {"path": str(path.parent)}},
+        on_cell_start=lambda cell, cell_index: running.update(id=cell.id),
+    )
+    with tempfile.TemporaryDirectory(prefix="puzzles-release-") as scratch:
+        environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+        environment |= {"PUZZLES_STATE_DIR": f"{scratch}/state", "IPYTHONDIR": f"{scratch}/ipython"}
+        try:
+            client.execute(env=environment)
+        except CellExecutionError as error:
+            reason = f"{error.ename}: {error.evalue}".splitlines()[0]
+        except CellTimeoutError:
+            reason = f"took more than {CELL_TIMEOUT_S} s"
+        except DeadKernelError:
+            reason = "the kernel died"
+        else:
+            return normalise(nb)
+    raise ExecutionFailed(f"{_short(path)}, cell {running['id']}: {reason}")
+
+
+def _is_in_use(path: Path) -> bool:
+    """Whether `path` is a notebook with outputs, which no released exercise has."""
+    if not path.exists():
+        return False
+    return any(cell.get("outputs") for cell in nbformat.read(path, as_version=4).cells)
+
+
+def _dumps(nb: NotebookNode) -> str:
+    return nbformat.writes(nb, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _write(path: Path, nb: NotebookNode) -> bool:
+    """Replace `path` as a whole, if it would change; says whether it did."""
+    text = _dumps(nb)
+    if path.exists() and path.read_text("utf-8") == text:
+        return False
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=".tmp")
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return True
+
+
+def _short(path: Path) -> str:
+    """`solutions/01_blocks.ipynb` rather than the whole path: messages are the same on every machine."""
+    return "/".join(path.resolve().parts[-2:]) if path.suffix else path.name
+
+
+def main(argv: list[str] | None = None, root: Path = REPO) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m puzzles_lib.authoring.release", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "chapters", nargs="*", help="chapters to release, like 01 or 01_blocks (default: all)"
+    )
+    parser.add_argument("--no-execute", action="store_true", help="keep the outputs that the solutions have")
+    parser.add_argument("--check", action="store_true", help="list stale files, write nothing; exit 1 if any")
+    parser.add_argument("--force", action="store_true", help="overwrite exercises that have outputs")
+    args = parser.parse_args(argv)
+    folders = root / "solutions", root / "notebooks"
+    try:
+        if args.check:
+            problems = find_stale(*folders, only=args.chapters or None)
+            print("\n".join(problems) or "notebooks/ is what solutions/ gives")
+            return 1 if problems else 0
+        for path in release(*folders, not args.no_execute, args.chapters or None, args.force):
+            print(f"wrote {_short(path)}")
+    except (ValueError, ExecutionFailed, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

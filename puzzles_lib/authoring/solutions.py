@@ -1,0 +1,59 @@
+"""The kernels of the notebooks as functions: the solutions, and the stubs that learners start from."""
+
+import functools
+import linecache
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_CHECK = re.compile(r"^check\((\w+), (\w+)\)", re.MULTILINE)
+
+
+@functools.cache
+def solutions() -> dict[str, object]:
+    """The kernel that each chapter's master hands to `check`, by the puzzle's name."""
+    return {name: define(source, f"<solution of {name}>") for name, source in kernel_cells().items()}
+
+
+@functools.cache
+def stubs() -> dict[str, object]:
+    """The same from ``notebooks/``, with their holes."""
+    return {name: define(source, f"<stub of {name}>") for name, source in kernel_cells("notebooks").items()}
+
+
+def kernel_cells(folder: str = "solutions") -> dict[str, str]:
+    """Source of the cell that defines each puzzle's kernel, by the puzzle's name.
+
+    A puzzle's cells are ``pN-kernel`` and ``pN-check``; the latter says which kernel and puzzle.
+    Raises ValueError where a check has no kernel cell.
+    """
+    import nbformat
+
+    found = {}
+    for path in sorted((ROOT / folder).glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        sources = {cell.id: cell.source for cell in notebook.cells if cell.cell_type == "code"}
+        for cell_id, source in sources.items():
+            if not (cell_id.endswith("-check") and (match := _CHECK.search(source))):
+                continue
+            kernel, puzzle = match.groups()
+            defining = [s for i, s in sources.items() if i.endswith("-kernel") and f"def {kernel}(" in s]
+            if len(defining) != 1:
+                raise ValueError(f"{path.name}: {cell_id} checks {kernel}, defined in {len(defining)} cells")
+            found[puzzle.lower()] = defining[0]
+    return found
+
+
+def define(source: str, name: str) -> object:
+    """Run a cell's source and return the last ``@triton.jit`` function in it.
+
+    Triton reads a function's source from its file; ``linecache`` stands in for one, as in Jupyter.
+    """
+    import triton
+    import triton.language as tl
+    from triton.runtime.jit import KernelInterface
+
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    scope = {"triton": triton, "tl": tl, "__name__": "notebook"}
+    exec(compile(source, name, "exec"), scope)
+    return [value for value in scope.values() if isinstance(value, KernelInterface)][-1]

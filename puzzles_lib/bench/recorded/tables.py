@@ -1,0 +1,72 @@
+"""The README's tables, from the recorded figures: ``python -m puzzles_lib.bench report --readme``."""
+
+from puzzles_lib.bench.recorded import Row, bits_text, rows
+
+VIT_B = "100864x768"
+LONG, SHORT = "2 bits, 100864x768x768", "2 bits, 8192x768x768"
+
+
+def readme() -> str:
+    """The three tables, in Markdown."""
+    return "\n\n".join(["\n".join(lines) for lines in (_memory(), _dw(), _int8())])
+
+
+def _ratio(some: list[Row], case: str, path: str, baseline: str) -> float:
+    found = [r["ratio"] for r in some if (r["case"], r["path"], r["baseline"]) == (case, path, baseline)]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} recorded rows of {path} against {baseline} for {case}, one is wanted")
+    return found[0]
+
+
+def _memory() -> list[str]:
+    some = rows("memory")
+
+    def line(name: str, path: str, cases: list[str], digits: int) -> str:
+        shares = [100 * _ratio(some, case, path, "copy of as many bytes") for case in cases]
+        faster = [_ratio(some, case, path, "torch.compile") for case in cases]
+        percent = " / ".join(f"{share:.0f}" for share in shares)
+        return f"| {name} | {percent}% | {' / '.join(f'{ratio:.{digits}f}' for ratio in faster)}x |"
+
+    lines = ["| kernel | share of a copy | against torch.compile |", "|---|---|---|"]
+    for path, name, digits in (("quantize_pack", "quantise + pack", 1), ("dequantize", "dequantise", 2)):
+        for group in (256, 128):
+            cases = [f"{bits_text(bits)}, groups of {group}, {VIT_B}" for bits in (1, 2, 4, 8)]
+            lines.append(line(f"{name}, groups of {group}, 1 / 2 / 4 / 8 bits", path, cases, digits))
+    lines.append(line("ReLU with a 1-bit mask", "relu_pack", [VIT_B], 2))
+    lines.append(line("ReLU backward from the mask", "relu_unpack_backward", [VIT_B], 2))
+    return lines
+
+
+def _dw() -> list[str]:
+    found = {(row["case"], row["path"]): row for row in rows("ladder") + rows("dw")}
+    lines = ["| dW = dyᵀ x̂, 768 x 768 | K = 100864 | K = 8192 |", "|---|---|---|"]
+    for name, path in (
+        ("first fused attempt, plain Triton", "1 first"),
+        ("dequantise, then cuBLAS: the baseline", "dequantize + cuBLAS"),
+        ("fused, the best in plain Triton", "9 stored in pieces"),
+        ("**fused, `dequant_gemm_dw`**", "dequant_gemm_dw"),
+        ("cuBLAS alone, x̂ ready", "cuBLAS alone, x^ ready"),
+        ("floor: arithmetic at the data sheet's rate", "floor"),
+    ):
+        cells = [found[case, path] for case in (LONG, SHORT)]
+        lines.append(
+            f"| {name} | " + " | ".join(f"{c['us']:.0f} µs, {c['ratio']:.2f}x" for c in cells) + " |"
+        )
+    path = "quantize_pack + dequant_gemm_dw"
+    cells = " | ".join(f"{found[case, path]['ratio']:.2f}x" for case in (LONG, SHORT))
+    return [*lines, f"| quantising included, against the same unfused | {cells} |"]
+
+
+def _int8() -> list[str]:
+    some = rows("int8")
+    sizes = (1, 16, 64, 512, 4096)
+    lines = ["| int8 linear, 4096 x 4096 | " + " | ".join(f"M = {m}" for m in sizes) + " |"]
+    lines.append("|---" * (len(sizes) + 1) + "|")
+    for name, baseline in (
+        ("against bfloat16 cuBLAS", "bf16 cuBLAS"),
+        ("against `torch._int_mm` in plain torch", "torch._int_mm, eager"),
+        ("against `torch._int_mm`, the rest compiled", "torch._int_mm, all compiled"),
+    ):
+        cells = [_ratio(some, f"M = {m}, K = N = 4096", "q8_linear", baseline) for m in sizes]
+        lines.append(f"| {name} | " + " | ".join(f"{ratio:.2f}x" for ratio in cells) + " |")
+    return lines

@@ -1,0 +1,89 @@
+"""The syllabus: a folder per chapter, found by its number.
+
+    ch04_reductions/
+        __init__.py    TITLE
+        puzzles.py     its puzzles; PUZZLES are those that count, in order
+        pictures.py    what its notebook draws
+        questions.py   QUESTIONS: its reading exercises
+        mistakes.py    wrong kernels, as edits of the right one
+
+All but the first may be missing, and what else only that chapter needs lies beside them. Nothing of a
+chapter is imported before it is asked for.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+
+from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.question import Question
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A chapter by the name of its folder, such as ``"ch04_reductions"``."""
+
+    folder: str
+
+    @property
+    def number(self) -> str:
+        """``"04"``"""
+        return self.folder[2:4]
+
+    @property
+    def title(self) -> str:
+        return self._module("").TITLE
+
+    @property
+    def puzzles(self) -> tuple[Puzzle, ...]:
+        """Those that count, in order."""
+        return getattr(self._part("puzzles"), "PUZZLES", ())
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """Its reading exercises, in order."""
+        return getattr(self._part("questions"), "QUESTIONS", ())
+
+    @property
+    def pictures(self) -> ModuleType | None:
+        """What its notebook draws."""
+        return self._part("pictures")
+
+    def _part(self, name: str) -> ModuleType | None:
+        folder = self._module("").__path__
+        return self._module(f".{name}") if any(m.name == name for m in pkgutil.iter_modules(folder)) else None
+
+    def _module(self, name: str) -> ModuleType:
+        return importlib.import_module(f"{__name__}.{self.folder}{name}")
+
+
+CHAPTERS = tuple(Chapter(module.name) for module in pkgutil.iter_modules(__path__))
+"""All chapters, in order."""
+
+
+@cache
+def puzzles() -> tuple[Puzzle, ...]:
+    """All puzzles that count, in order."""
+    return tuple(puzzle for chapter in CHAPTERS for puzzle in chapter.puzzles)
+
+
+@cache
+def questions() -> dict[str, Question]:
+    """All reading exercises by id, in order."""
+    return {question.id: question for chapter in CHAPTERS for question in chapter.questions}
+
+
+@cache
+def named() -> dict[str, object]:
+    """What `puzzles_lib` offers: chapters as ``ch04``, puzzles by their names in capitals."""
+    offered: dict[str, object] = {f"ch{chapter.number}": chapter for chapter in CHAPTERS}
+    return offered | {name: puzzle for chapter in CHAPTERS for name, puzzle in _puzzles_in(chapter)}
+
+
+def _puzzles_in(chapter: Chapter) -> Iterator[tuple[str, Puzzle]]:
+    for name, value in vars(chapter._part("puzzles") or chapter).items():
+        if isinstance(value, Puzzle):
+            yield name, value

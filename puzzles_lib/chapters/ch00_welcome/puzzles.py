@@ -1,0 +1,27 @@
+"""Chapter 00: the demonstration puzzle. It is solved in the text and counts for nothing."""
+
+import triton
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib import inputs
+from puzzles_lib.puzzle import Case, Puzzle
+
+
+def double(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+    """z[n] = 2 x[n]"""
+    return 2 * x
+
+
+DOUBLE = Puzzle(
+    number="0",
+    spec=double,
+    formula=r"z_n = 2\,x_n",
+    grid=lambda s: (triton.cdiv(s.N, s.BLOCK),),
+    cases=(
+        Case(N=8, BLOCK=8),  # one program
+        Case(N=32, BLOCK=8),  # four programs, full blocks
+        Case(N=30, BLOCK=8),  # the last block is ragged
+        Case(N=100, BLOCK=64, fill={"x": inputs.large}),
+    ),
+)

@@ -1,0 +1,1 @@
+TITLE = "Blocks: load, store, mask"

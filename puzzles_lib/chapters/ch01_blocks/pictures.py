@@ -1,0 +1,64 @@
+"""Pictures of chapter 01: the offsets of a block, and the mask of the last one."""
+
+from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
+from puzzles_lib.drawing import INK, PALE, PALETTE, PROGRAM_COLORS, Picture, arrow, cells, new_sheet
+from puzzles_lib.puzzle import Case
+
+
+def offsets(block: int = 4, count: int = 3) -> Picture:
+    """How each program makes its offsets: the same arange, shifted by ``program_id * BLOCK``."""
+    figure, ax = new_sheet(6 + block * count + 0.3, 7.3)
+    elements = list(range(block * count))
+    tensor = cells(
+        ax,
+        elements,
+        x=6,
+        y=6.1,
+        title="elements of x",
+        colors=[PROGRAM_COLORS[i // block % len(PROGRAM_COLORS)] for i in elements],
+    )
+    for label, y in (("tl.arange(0, BLOCK)", 1.6), ("+ pid * BLOCK", 2.65), ("= offs", 3.7)):
+        ax.text(5.75, y, label, ha="right", va="center", fontsize=11, color=INK)
+    for pid in range(count):
+        left, width = 6.2 + pid * block, (block - 0.4) / block
+        middle = left + block * width / 2
+        ax.text(middle, 0.55, f"pid = {pid}", ha="center", va="center", fontsize=11, color=INK)
+        cells(ax, range(block), x=left, y=1.1, width=width, colors=PALE)
+        ax.text(middle, 2.65, f"+ {pid} * {block}", ha="center", va="center", fontsize=11, color=INK)
+        part = elements[pid * block : (pid + 1) * block]
+        offs = cells(ax, part, x=left, y=3.2, width=width, colors=PROGRAM_COLORS[pid % len(PROGRAM_COLORS)])
+        for lane in range(block):
+            arrow(ax, offs.foot(lane), tensor.top(pid * block + lane), color=INK)
+    return Picture(
+        figure,
+        f"""Each of {count} programs starts from the same tl.arange(0, BLOCK), the numbers 0 to {block - 1},
+        and adds pid * BLOCK with BLOCK = {block}. Program 0 gets the offsets 0 to {block - 1}, program
+        1 gets {block} to {2 * block - 1} and so on: together they point at every element of x once.""",
+    )
+
+
+def last_block(case: Case = MASKED_ADD.cases[3], lanes: int = 14) -> Picture:
+    """The first lanes of a ragged tensor's last block, with the place where the tensor ends."""
+    pid = MASKED_ADD.programs(case)[0] - 1
+    offs = list(range(pid * case.BLOCK, pid * case.BLOCK + lanes))
+    inside = [off < case.N for off in offs]
+    figure, ax = new_sheet(5.2 + 1.25 * lanes + 1.3, 5.3)
+
+    def row(y: float, title: str, values: list, colors: object, hatch: object = None) -> None:
+        strip = cells(ax, values, x=5.2, y=y, width=1.25, title=title, colors=colors, hatch=hatch)
+        ax.text(strip.right + 0.25, y + 0.5, "...", va="center", fontsize=11, color=INK)
+
+    row(1.1, f"offs of program {pid}", offs, PALETTE[2])
+    row(2.5, f"mask = offs < {case.N}", inside, [PALETTE[3] if i else None for i in inside])
+    known = [off if i else "" for off, i in zip(offs, inside, strict=True)]
+    hatch = [None if i else "////" for i in inside]
+    row(3.9, "elements of x", known, [PALE if i else None for i in inside], hatch)
+    end = 5.2 + 1.25 * sum(inside)
+    ax.plot([end, end], [0.85, 5.15], color=PALETTE[6], linewidth=3)
+    ax.text(end, 0.5, f"x ends here: N = {case.N}", ha="center", va="center", fontsize=11, color=INK)
+    return Picture(
+        figure,
+        f"""The last block of a tensor with N = {case.N} and BLOCK = {case.BLOCK}. Program {pid} has the
+        offsets {pid * case.BLOCK} to {(pid + 1) * case.BLOCK - 1}. Up to {case.N - 1} the mask offs <
+        {case.N} is True; from {case.N} on it is False, where x has no elements (hatched).""",
+    )

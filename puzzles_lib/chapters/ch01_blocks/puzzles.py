@@ -1,0 +1,50 @@
+"""Chapter 01: one axis, cut into blocks."""
+
+import triton
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib import inputs
+from puzzles_lib.puzzle import Case, Puzzle
+
+
+def constant_add(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+    """z[n] = x[n] + 10, where N is a multiple of BLOCK"""
+    return x + 10
+
+
+CONSTANT_ADD = Puzzle(
+    number="1",
+    spec=constant_add,
+    formula=r"z_n = x_n + 10",
+    grid=lambda s: (s.N // s.BLOCK,),
+    cases=(
+        Case(N=32, BLOCK=32),  # one program
+        Case(N=128, BLOCK=32),  # four programs
+        Case(N=896, BLOCK=128),  # seven programs, another block size
+        Case(N=192, BLOCK=64, fill={"x": inputs.large}),
+    ),
+)
+
+
+def masked_add(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+    """z[n] = x[n] + 10, for any N"""
+    return x + 10
+
+
+MASKED_ADD = Puzzle(
+    number="2",
+    spec=masked_add,
+    formula=r"z_n = x_n + 10",
+    grid=lambda s: (triton.cdiv(s.N, s.BLOCK),),
+    cases=(
+        Case(N=32, BLOCK=32),  # one full block
+        Case(N=20, BLOCK=32),  # one block, not full
+        Case(N=128, BLOCK=32),  # four full blocks
+        Case(N=200, BLOCK=32),  # six full blocks and a ragged one
+        Case(N=1000, BLOCK=256, fill={"x": inputs.large}),
+        Case(N=65, BLOCK=64),  # a last block of one element
+    ),
+)
+
+PUZZLES = (CONSTANT_ADD, MASKED_ADD)

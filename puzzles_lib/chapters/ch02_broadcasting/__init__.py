@@ -1,0 +1,1 @@
+TITLE = "Broadcasting: two axes, a grid"

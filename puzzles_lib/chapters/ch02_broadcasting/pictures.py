@@ -1,0 +1,142 @@
+"""Pictures of chapter 02: broadcasting, addresses in two dimensions, tiles."""
+
+from matplotlib.patches import Rectangle
+
+from puzzles_lib.chapters.ch02_broadcasting.puzzles import OUTER_ADD_BLOCKS
+from puzzles_lib.drawing import FAINT, INK, LINE, PALE, PALETTE, Picture, arrow, cells, new_sheet
+from puzzles_lib.puzzle import Case
+
+ORANGE, BLUE, GREEN, RED = PALETTE[1], PALETTE[2], PALETTE[3], PALETTE[6]
+PALE_ORANGE, PALE_BLUE = "#f8e6c4", "#d9eefa"
+
+
+def broadcast(x: tuple[int, ...] = (1, 2, 3, 4), y: tuple[int, ...] = (10, 20, 30)) -> Picture:
+    """A row plus a column: both are stretched to the shape of the result."""
+    rows, columns = len(y), len(x)
+    figure, ax = new_sheet(3 * columns + 3.6, rows + 3.2)
+    left = [0.3 + i * (columns + 1.5) for i in range(3)]
+    row_colors = [[BLUE if r == 0 else PALE_BLUE] * columns for r in range(rows)]
+    column_colors = [[ORANGE if c == 0 else PALE_ORANGE for c in range(columns)]] * rows
+    for at, name, shape, values, colors in (
+        (left[0], "x[None, :]", f"1 x {columns}", [list(x)] * rows, row_colors),
+        (left[1], "y[:, None]", f"{rows} x 1", [[b] * columns for b in y], column_colors),
+        (left[2], "z", f"{rows} x {columns}", [[a + b for a in x] for b in y], PALE),
+    ):
+        cells(ax, values, x=at, y=1.9, colors=colors, edge="white")
+        ax.text(at + columns / 2, 0.6, name, ha="center", va="center", fontsize=11, color=INK)
+        ax.text(at + columns / 2, 1.4, shape, ha="center", va="center", fontsize=10, color=FAINT)
+    for at, sign in ((left[1], "+"), (left[2], "=")):
+        ax.text(at - 0.75, 1.9 + rows / 2, sign, ha="center", va="center", fontsize=15, color=INK)
+    note = "strong colours: the values themselves; pale: the same values, repeated"
+    ax.text(left[0], 2.5 + rows, note, ha="left", va="center", fontsize=10, color=FAINT)
+    return Picture(
+        figure,
+        f"""x[None, :] is a row of {columns} numbers, {", ".join(map(str, x))}, repeated in {rows} rows.
+        y[:, None] is a column of {rows} numbers, {", ".join(map(str, y))}, repeated in {columns}
+        columns. Their sum z is {rows} x {columns}; its corners are {x[0] + y[0]}, {x[-1] + y[0]},
+        {x[0] + y[-1]} and {x[-1] + y[-1]}.""",
+    )
+
+
+def addresses(rows: int = 3, columns: int = 5, at: tuple[int, int] = (1, 3)) -> Picture:
+    """A matrix, the flat memory that holds it row after row, and where one element goes."""
+    figure, ax = new_sheet(rows * columns + 4.4, rows + 5.5)
+    colors, left, top = (ORANGE, BLUE, GREEN), 4.1, 2.0
+    index = [[m * columns + n for n in range(columns)] for m in range(rows)]
+    cells(ax, range(columns), x=left, y=0.6, colors=PALE, title="offs_n[None, :]")
+    cells(ax, [[m * columns] for m in range(rows)], x=left - 1.4, y=top, width=1.0, colors=PALE)
+    for text, y in (("offs_m[:, None]", top + 0.5), (f"* N, N = {columns}", top + 1.4)):
+        ax.text(left - 1.65, y, text, ha="right", va="center", fontsize=11, color=INK)
+    matrix = cells(ax, index, x=left, y=top, colors=[[colors[m % 3]] * columns for m in range(rows)])
+    flat = [v for row in index for v in row]
+    memory = cells(
+        ax, flat, x=left, y=rows + 4.0, colors=[colors[v // columns % 3] for v in flat], title="memory of z"
+    )
+    m, n = at
+    words = f"z[{m}, {n}] is at {m} * {columns} + {n} = {index[m][n]}"
+    end = memory.top(index[m][n])
+    ax.text(end[0], top + m + 0.5, words, ha="center", va="center", fontsize=11, color=INK)
+    arrow(ax, (end[0], top + m + 0.9), end)
+    for place in (matrix.center(m, n), memory.center(index[m][n])):
+        corner = (place[0] - 0.5, place[1] - 0.5)
+        ax.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=INK, linewidth=2.2))
+    return Picture(
+        figure,
+        f"""A matrix z of {rows} rows and {columns} columns, and its memory: {rows * columns} places in one
+        line, row after row. Adding the column offs_m[:, None] * N, which is
+        {", ".join(str(r[0]) for r in index)}, to the row offs_n[None, :], which is 0 to {columns - 1},
+        gives each element's place: z[{m}, {n}] is at {m} * {columns} + {n} = {index[m][n]}.""",
+    )
+
+
+def tiles(case: Case = OUTER_ADD_BLOCKS.cases[2]) -> Picture:
+    """The grid of programs on a ragged matrix: a tile each, some hanging over the edges."""
+    rows, columns, _ = OUTER_ADD_BLOCKS.programs(case)
+    scale = 1.3 / case.BLOCK_N
+    width, height = case.BLOCK_N * scale, case.BLOCK_M * scale
+    figure, ax = new_sheet(columns * width + 5.2, rows * height + 3.0)
+    left, top = 2.6, 1.8
+    grid = cells(
+        ax,
+        [[""] * columns] * rows,
+        x=left,
+        y=top,
+        width=width,
+        height=height,
+        colors=[[PALE_BLUE if (m + n) % 2 else PALE_ORANGE for n in range(columns)] for m in range(rows)],
+        index=True,
+        row_index=True,
+    )
+    right, bottom = left + case.N * scale, top + case.M * scale
+    for x, y, w, h in (
+        (right, top, grid.right - right, grid.bottom - top),
+        (left, bottom, right - left, grid.bottom - bottom),
+    ):
+        ax.add_patch(Rectangle((x, y), w, h, facecolor="white", edgecolor=LINE, hatch="////", linewidth=0))
+    ax.add_patch(Rectangle((left, top), right - left, bottom - top, fill=False, edgecolor=RED, linewidth=3))
+    for m in range(rows):
+        for n in range(columns):
+            x, y = grid.center(m, n)
+            hangs_over = (n + 1) * case.BLOCK_N > case.N
+            card = {"facecolor": "white", "edgecolor": "none", "pad": 1} if hangs_over else None
+            shift = 0.2 if hangs_over else 0.0
+            ax.text(x + shift, y, f"{m}, {n}", ha="center", va="center", fontsize=10, color=INK, bbox=card)
+    ax.text(
+        (left + grid.right) / 2, 0.6, "tl.program_id(1)", ha="center", va="center", fontsize=11, color=INK
+    )
+    ax.text(
+        1.2,
+        (top + grid.bottom) / 2,
+        "tl.program_id(0)",
+        ha="center",
+        va="center",
+        rotation=90,
+        fontsize=11,
+        color=INK,
+    )
+    ax.text(
+        left,
+        grid.bottom + 0.55,
+        f"N = {case.N}, BLOCK_N = {case.BLOCK_N}",
+        va="center",
+        fontsize=10,
+        color=INK,
+    )
+    ax.text(
+        grid.right + 0.35,
+        (top + grid.bottom) / 2,
+        f"M = {case.M}, BLOCK_M = {case.BLOCK_M}",
+        ha="center",
+        va="center",
+        rotation=90,
+        fontsize=10,
+        color=INK,
+    )
+    return Picture(
+        figure,
+        f"""A matrix of M = {case.M} rows and N = {case.N} columns under {rows} x {columns} tiles of
+        {case.BLOCK_M} x {case.BLOCK_N}, each marked with its two program ids, 0, 0 to {rows - 1},
+        {columns - 1}. The last row of tiles hangs over the lower edge by {rows * case.BLOCK_M - case.M}
+        rows, the last column over the right edge by {columns * case.BLOCK_N - case.N} columns; those
+        parts are hatched.""",
+    )

@@ -1,0 +1,1 @@
+TITLE = "Fusion: one pass over memory"

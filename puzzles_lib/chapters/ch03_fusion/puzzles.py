@@ -1,0 +1,73 @@
+"""Chapter 03: several operations in one pass over memory, and a gradient."""
+
+import torch
+import triton
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib import inputs
+from puzzles_lib.puzzle import Case, Puzzle
+
+
+def tiny(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Normal values times 1e-25: their products with `huge` ones are about 1, their quotients vanish."""
+    return (1e-25 * torch.randn(shape, generator=generator)).to(dtype)
+
+
+def huge(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Normal values times 1e25."""
+    return (1e25 * torch.randn(shape, generator=generator)).to(dtype)
+
+
+def mul_relu(
+    x: Float32[Tensor, " N"],
+    y: Float32[Tensor, " M"],
+) -> Float32[Tensor, "M N"]:
+    """z[m, n] = max(x[n] * y[m], 0)"""
+    return torch.relu(x[None, :] * y[:, None])
+
+
+MUL_RELU = Puzzle(
+    number="5",
+    spec=mul_relu,
+    formula=r"z_{m,n} = \operatorname{relu}(x_n \, y_m), \qquad \operatorname{relu}(t) = \max(t, 0)",
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
+    cases=(
+        Case(M=32, N=32, BLOCK_M=32, BLOCK_N=32),  # one program
+        Case(M=64, N=96, BLOCK_M=32, BLOCK_N=16),  # several blocks on both axes
+        Case(M=90, N=100, BLOCK_M=16, BLOCK_N=64),  # ragged on both axes
+        Case(M=9, N=70, BLOCK_M=16, BLOCK_N=32),  # fewer rows than a block
+        Case(M=40, N=33, BLOCK_M=32, BLOCK_N=32, fill={"x": inputs.very_negative, "y": inputs.large}),
+    ),
+)
+
+
+def mul_relu_backward(
+    x: Float32[Tensor, "M N"], y: Float32[Tensor, " M"], dz: Float32[Tensor, "M N"]
+) -> Float32[Tensor, "M N"]:
+    """dx[m, n] = dz[m, n] * y[m] where x[m, n] * y[m] > 0, else 0
+
+    The gradient of relu(x * y).
+    """
+    return torch.where(x * y[:, None] > 0, dz * y[:, None], 0)
+
+
+MUL_RELU_BACKWARD = Puzzle(
+    number="6",
+    spec=mul_relu_backward,
+    formula=(
+        r"z_{m,n} = \operatorname{relu}(x_{m,n} \, y_m), \qquad "
+        r"dx_{m,n} = \begin{cases} dz_{m,n} \, y_m & x_{m,n} \, y_m > 0 \\ 0 & \text{otherwise} \end{cases}"
+    ),
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
+    cases=(
+        Case(M=32, N=32, BLOCK_M=32, BLOCK_N=32),  # one program
+        Case(M=64, N=96, BLOCK_M=32, BLOCK_N=16),  # several blocks on both axes
+        Case(M=90, N=100, BLOCK_M=16, BLOCK_N=64),  # ragged on both axes
+        Case(M=9, N=70, BLOCK_M=16, BLOCK_N=32, fill={"x": tiny, "y": huge}),  # fewer rows than a block
+        Case(M=40, N=33, BLOCK_M=32, BLOCK_N=32, fill={"x": inputs.zeros}),  # relu'(0) = 0 everywhere
+    ),
+    outputs=("dx",),
+)
+
+PUZZLES = (MUL_RELU, MUL_RELU_BACKWARD)

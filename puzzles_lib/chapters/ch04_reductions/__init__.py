@@ -1,0 +1,1 @@
+TITLE = "Reductions: loops and running values"

@@ -1,0 +1,204 @@
+"""Pictures of chapter 04: walking a row in blocks, folding an axis, and a softmax that keeps its head."""
+
+import torch
+from matplotlib.axes import Axes
+
+from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM
+from puzzles_lib.drawing import FAINT, INK, PALE, PALETTE, Picture, arrow, cells, new_figure, new_sheet
+from puzzles_lib.inputs import make_inputs
+from puzzles_lib.puzzle import Case
+
+ORANGE, BLUE, GREEN, RED = PALETTE[1], PALETTE[2], PALETTE[3], PALETTE[6]
+MINUS = "\u2212"
+
+
+def walk(case: Case = LONG_SUM.cases[2]) -> Picture:
+    """Rows by program, columns by turn of the loop, and the lanes that lie outside."""
+    programs, steps = LONG_SUM.programs(case)[0], -(-case.N // case.BLOCK_N)
+    width, height = 3.6, 0.75
+    per_column, per_row = width / case.BLOCK_N, height
+    left, top = 3.4, 1.6
+    figure, ax = new_sheet(left + width * steps + 2.2, 3.0 + height * case.BLOCK_M * programs)
+    for step in range(steps):
+        middle = left + width * (step + 0.5)
+        ax.text(middle, 1.05, f"start = {step * case.BLOCK_N}", ha="center", fontsize=10, color=INK)
+        ax.text(middle, 0.45, f"turn {step + 1}", ha="center", fontsize=10, color=FAINT)
+    for program in range(programs):
+        color = (BLUE, ORANGE)[program % 2]
+        first = program * case.BLOCK_M
+        y = top + per_row * first
+        ax.text(
+            0.1, y + per_row * case.BLOCK_M / 2, f"program {program}", va="center", fontsize=11, color=INK
+        )
+        for row in range(first, first + case.BLOCK_M):
+            at = top + per_row * row
+            inside = row < case.M
+            label = f"row {row}" if inside else ""
+            ax.text(left + width * steps + 0.3, at + per_row / 2, label, va="center", fontsize=9, color=INK)
+            for step in range(steps):
+                real = max(0, min(case.BLOCK_N, case.N - step * case.BLOCK_N)) if inside else 0
+                x = left + width * step
+                if real:
+                    cells(ax, [""], x=x, y=at, width=per_column * real, height=per_row, colors=color)
+                if real < case.BLOCK_N:
+                    rest = per_column * (case.BLOCK_N - real)
+                    cells(
+                        ax,
+                        [""],
+                        x=x + per_column * real,
+                        y=at,
+                        width=rest,
+                        height=per_row,
+                        colors=None,
+                        hatch="////",
+                    )
+    bottom = top + per_row * case.BLOCK_M * programs
+    note = "hatched: lanes past the end of the row or past the last row, masked off and filled with 0"
+    ax.text(left, bottom + 0.75, note, va="center", fontsize=10, color=INK)
+    lanes = programs * steps * case.BLOCK_M * case.BLOCK_N
+    return Picture(
+        figure,
+        f"""x is {case.M} x {case.N}; BLOCK_M = {case.BLOCK_M}, BLOCK_N = {case.BLOCK_N}. Each of {programs}
+        programs owns {case.BLOCK_M} rows and walks them in {steps} turns, start = 0, {case.BLOCK_N} and so
+        on. The last turn covers {case.N - (steps - 1) * case.BLOCK_N} columns that exist, and program
+        {programs - 1} has {case.M - (programs - 1) * case.BLOCK_M} row that exists: {case.M * case.N} of
+        {lanes} lanes are real, the rest is masked off.""",
+    )
+
+
+def fold() -> Picture:
+    """What is left of a block after a sum along an axis, and how the accumulator takes it in."""
+    block = torch.tensor([[1, 5, 2, 0], [3, 1, 1, 4], [2, 2, 6, 1]])
+    rows, columns = block.sum(1), block.sum(0)
+    acc = torch.tensor([10, 20, 30])
+    figure, ax = new_sheet(18.4, 6.6)
+    tile = cells(ax, block, x=0.4, y=1.4, width=1.1, colors=BLUE)
+    ax.text(tile.x + 2.2, 0.75, "block x", ha="center", fontsize=11, color=INK)
+    under = cells(ax, columns, x=0.4, y=5.2, width=1.1, colors=PALE)
+    arrow(ax, (tile.x + 2.2, 4.4), (tile.x + 2.2, 5.2))
+    ax.text(tile.x + 2.5, 4.8, "tl.sum(x, axis=0)", va="center", fontsize=10, color=INK)
+    ax.text(under.right + 0.3, 5.7, "one number per column", va="center", fontsize=10, color=FAINT)
+    beside = cells(ax, rows[:, None], x=9.4, y=1.4, width=1.1, colors=GREEN)
+    arrow(ax, (tile.right, 2.9), (9.4, 2.9))
+    ax.text(7.1, 2.4, "tl.sum(x, axis=1)", ha="center", va="center", fontsize=10, color=INK)
+    ax.text(7.1, 3.4, "one number per row", ha="center", va="center", fontsize=10, color=FAINT)
+    old = cells(ax, acc[:, None], x=12.4, y=1.4, width=1.1, colors=ORANGE)
+    new = cells(ax, (acc + rows)[:, None], x=16.4, y=1.4, width=1.1, colors=ORANGE)
+    for x, text in ((beside.right + 0.95, "+"), (old.right + 1.45, "=")):
+        ax.text(x, 2.9, text, ha="center", va="center", fontsize=15, color=INK)
+    for at, text in ((old, "acc before"), (new, "acc after")):
+        ax.text(at.x + 0.55, 0.75, text, ha="center", fontsize=11, color=INK)
+    return Picture(
+        figure,
+        f"""A block of 3 rows and 4 columns. tl.sum along axis=1 leaves one number per row,
+        {rows.tolist()}; added to the accumulator {acc.tolist()} it gives {(acc + rows).tolist()}. tl.sum
+        along axis=0 would leave one number per column, {columns.tolist()}.""",
+    )
+
+
+def shift(case: Case = LONG_SOFTMAX.cases[3], lanes: int = 7) -> Picture:
+    """exp of a large row overflows; exp of the same row less its maximum does not."""
+    row = make_inputs(LONG_SOFTMAX, case)["x"][0]
+    peak = int(row.argmax())
+    start = max(0, min(peak - lanes // 2, len(row) - lanes))
+    some = row[start : start + lanes]
+    less = some - row.max()
+    figure, ax = new_sheet(4.6 + 2.1 * lanes + 0.3, 6.0)
+    lines = (
+        ("x", [f"{v:.1f}" for v in some.tolist()], PALE),
+        ("exp(x)", [str(v) for v in some.exp().tolist()], RED),
+        ("x - max", [f"{v:.1f}".replace("-", MINUS) for v in less.tolist()], PALE),
+        ("exp(x - max)", [f"{v:.2g}" for v in less.exp().tolist()], GREEN),
+    )
+    for y, (title, texts, color) in zip((0.9, 2.0, 3.6, 4.7), lines, strict=True):
+        index = range(start, start + lanes) if y < 1 else False
+        cells(ax, texts, x=4.6, y=y, width=2.1, title=title, colors=color, index=index)
+    ax.text(4.4, 0.62, "column", ha="right", fontsize=9, color=FAINT)
+    return Picture(
+        figure,
+        f"""{lanes} columns of a row around 1000: exp(x) is inf for each of them. With the row's maximum,
+        {row.max():.1f} in column {peak}, subtracted first, the differences are 0 or below and exp of them
+        lies between 0 and 1.""",
+    )
+
+
+def padding(case: Case = LONG_SOFTMAX.cases[2], lanes: int = 13) -> Picture:
+    """The last block of a row, with 0 and with -inf in the lanes past its end."""
+    row = make_inputs(LONG_SOFTMAX, case)["x"][0]
+    start = case.N // case.BLOCK_N * case.BLOCK_N
+    count = case.BLOCK_N - (case.N - start)
+    first = case.N - 5
+    real = row[first:]
+    each = float((0 - row.max()).exp())
+    right = float((row - row.max()).exp().sum())
+    figure, ax = new_sheet(5.4 + 1.55 * lanes + 1.0, 9.3)
+    for y, other, color in ((1.6, "0", RED), (6.0, "-inf", GREEN)):
+        pad = 0.0 if other == "0" else each * 0
+        values = [*real.tolist(), *[float(other)] * (lanes - len(real))]
+        exps = [*(real - row.max()).exp().tolist(), *[each if other == "0" else pad] * (lanes - len(real))]
+        fills = [PALE] * len(real) + [color] * (lanes - len(real))
+        index = range(first, first + lanes)
+        texts = [_short(v) for v in values]
+        cells(ax, texts, x=5.2, y=y, width=1.55, title=f"x, other={other}", colors=fills, index=index)
+        low = cells(
+            ax, [_short(v) for v in exps], x=5.2, y=y + 1.0, width=1.55, title="exp(x - max)", colors=fills
+        )
+        for level in (y, y + 1.0):
+            ax.text(low.right + 0.2, level + 0.5, "...", va="center", fontsize=11, color=INK)
+        total = right + (count * each if other == "0" else 0)
+        ratio = f", {100 * count * each / right:.0f}% too much" if other == "0" else ", right"
+        text = f"denominator of the row: {total:.2f}{ratio}"
+        ax.text(5.2, y + 2.55, text, va="center", fontsize=11, color=INK)
+    ax.text(5.2, 0.45, f"the row ends at column {case.N - 1}", va="center", fontsize=11, color=INK)
+    return Picture(
+        figure,
+        f"""The end of a row of N = {case.N} in blocks of {case.BLOCK_N}: {count} lanes of the last block
+        lie past it. Filled with 0, each of them adds exp(0 - max) = {each:.3f}, and the denominator becomes
+        {right + count * each:.2f} where {right:.2f} is right. Filled with -inf each adds 0.""",
+    )
+
+
+def _short(value: float) -> str:
+    text = f"{value:.2f}" if abs(value) < 100 else f"{value}"
+    return text.replace("-", MINUS) if value else "0"
+
+
+def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
+    """A row that rises: the maximum so far after each block, and what the sum is multiplied by."""
+    row = make_inputs(LONG_SOFTMAX, case)["x"][0]
+    figure = new_figure(8.6, 3.9)
+    ax = figure.subplots()
+    _plain(ax)
+    ax.plot(range(case.N), row, ".", color=PALETTE[5], markersize=5, label="x")
+    so_far, peaks = float("-inf"), []
+    for step, start in enumerate(range(0, case.N, case.BLOCK_N)):
+        end = min(start + case.BLOCK_N, case.N)
+        new = max(so_far, float(row[start:end].max()))
+        ax.hlines(new, start, end, color=RED, linewidth=2.5, label=None if step else "maximum so far")
+        last = end == case.N
+        if not last:
+            ax.axvline(end - 0.5, color=FAINT, linewidth=0.8, linestyle=":")
+        if step:
+            factor = f"{torch.tensor(so_far - new).exp():.2g}"
+            text = f"sum so far times\nexp({so_far:.1f} - {new:.1f}) = {factor}"
+            place, side = (end, "right") if last else (start + 2, "left")
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+            ax.text(place, new + 2.5, text, fontsize=10, color=INK, va="bottom", ha=side, bbox=box)
+        so_far = new
+        peaks.append(new)
+    ax.set(xlim=(-1, case.N + 1), ylim=(float(row.min()) - 3, max(peaks) + 14))
+    ax.set_xlabel(f"column of the row, blocks of {case.BLOCK_N}", fontsize=10)
+    ax.legend(loc="upper left", fontsize=10, frameon=False)
+    words = ", ".join(f"{p:.1f}" for p in peaks)
+    return Picture(
+        figure,
+        f"""A row of {case.N} values that rises from {row.min():.1f} to {row.max():.1f}, in blocks of
+        {case.BLOCK_N}. The maximum so far is {words} after blocks 1 to {len(peaks)}. At each new block the
+        sum so far is multiplied by e to the power of old maximum minus new maximum.""",
+    )
+
+
+def _plain(ax: Axes) -> None:
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    ax.tick_params(labelsize=9)

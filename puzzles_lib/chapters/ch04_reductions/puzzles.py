@@ -1,0 +1,84 @@
+"""Chapter 04: loops along a row, sums and maxima, a softmax of rows longer than a block."""
+
+import torch
+import triton
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib import inputs
+from puzzles_lib.puzzle import Case, Puzzle
+
+
+def lone_peaks(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Rows in which one element stands 200 above the rest: the first, the last or an inner one, in turn.
+
+    Each row lies 400 above the one before. exp() of a difference of 100 overflows float32, so neither
+    another row's maximum nor that of a part of the row will do in place of the row's own.
+    """
+    columns = shape[-1]
+    values = torch.randn(shape, generator=generator)
+    for i, row in enumerate(values.view(-1, columns)):
+        row += 400.0 * i
+        row[(0, columns - 1, columns * 3 // 4)[i % 3]] += 200.0
+    return values.to(dtype)
+
+
+def masked_half(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Rows as of `lone_peaks` whose first or last half, in turn, is -inf, as an attention mask leaves it."""
+    values = lone_peaks(shape, dtype, generator)
+    rows = values.view(-1, shape[-1])
+    rows[0::2, : shape[-1] // 2] = float("-inf")
+    rows[1::2, shape[-1] // 2 :] = float("-inf")
+    return values
+
+
+def long_sum(x: Float32[Tensor, "M N"]) -> Float32[Tensor, " M"]:
+    """z[m] = Σ_n x[m, n], rows of any length"""
+    return x.sum(dim=1)
+
+
+LONG_SUM = Puzzle(
+    number="7",
+    spec=long_sum,
+    formula=r"z_m = \sum_{n=0}^{N-1} x_{m,n}",
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
+    cases=(
+        Case(M=1, N=32, BLOCK_M=1, BLOCK_N=32),  # one program, one row, one block
+        Case(M=8, N=320, BLOCK_M=2, BLOCK_N=64),  # several programs, rows and blocks
+        Case(M=5, N=200, BLOCK_M=4, BLOCK_N=64),  # ragged on both axes
+        Case(M=3, N=20, BLOCK_M=8, BLOCK_N=32),  # fewer rows, and columns, than a block
+        Case(M=40, N=65, BLOCK_M=32, BLOCK_N=16, fill={"x": inputs.large}),  # a last block of one column
+    ),
+)
+
+
+def long_softmax(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
+    """z[m, n] = exp(x[m, n]) / Σ_k exp(x[m, k]), rows of any length
+
+    x may be large, and may hold -inf; no row is -inf throughout.
+    """
+    exp = (x - x.amax(dim=1, keepdim=True)).exp()
+    return exp / exp.sum(dim=1, keepdim=True)
+
+
+LONG_SOFTMAX = Puzzle(
+    number="8",
+    spec=long_softmax,
+    formula=(
+        r"z_{m,n} = \frac{e^{x_{m,n}}}{\sum_k e^{x_{m,k}}}"
+        r" = \frac{e^{x_{m,n} - \mu_m}}{\sum_k e^{x_{m,k} - \mu_m}}, \qquad \mu_m = \max_k x_{m,k}"
+    ),
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
+    cases=(
+        Case(M=1, N=32, BLOCK_M=1, BLOCK_N=32),  # one program, one row, one block
+        Case(M=64, N=48, BLOCK_M=32, BLOCK_N=16),  # several programs, rows and blocks
+        Case(M=5, N=200, BLOCK_M=4, BLOCK_N=64),  # ragged on both axes
+        Case(M=3, N=150, BLOCK_M=4, BLOCK_N=128, fill={"x": inputs.large}),
+        Case(M=3, N=150, BLOCK_M=4, BLOCK_N=128, fill={"x": inputs.very_negative}),
+        Case(M=3, N=150, BLOCK_M=4, BLOCK_N=64, fill={"x": inputs.late_maximum}),
+        Case(M=3, N=129, BLOCK_M=4, BLOCK_N=64, fill={"x": lone_peaks}),
+        Case(M=40, N=97, BLOCK_M=64, BLOCK_N=32, fill={"x": masked_half}),
+    ),
+)
+
+PUZZLES = (LONG_SUM, LONG_SOFTMAX)

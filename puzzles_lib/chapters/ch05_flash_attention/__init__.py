@@ -1,0 +1,1 @@
+TITLE = "Flash attention: online softmax, dot"

@@ -1,0 +1,108 @@
+"""Chapter 05: attention that never stores its scores."""
+
+import torch
+import triton
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib import inputs
+from puzzles_lib.puzzle import Case, Puzzle
+
+
+def _around(center: float, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Values near a center in steps of 1/16: a sum of a few products of such is exact in float32."""
+    steps = 16 * center + 8 * torch.randn(shape, generator=generator)
+    return (steps.round() / 16).to(dtype)
+
+
+def around_five(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Values of 5 plus or minus 0.5 or so."""
+    return _around(5.0, shape, dtype, generator)
+
+
+def around_ten(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Values of 10 plus or minus 0.5 or so: scores of about 100, whose exp() overflows float32."""
+    return _around(10.0, shape, dtype, generator)
+
+
+def around_minus_ten(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Values of -10 plus or minus 0.5 or so: scores of about -100, whose exp() vanishes in float32."""
+    return _around(-10.0, shape, dtype, generator)
+
+
+def late_keys(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Rows that rise along the first axis: every block of keys brings a new maximum."""
+    return inputs.late_maximum(shape[::-1], dtype, generator).mT
+
+
+def scalar_flash_attention(
+    q: Float32[Tensor, " T"], k: Float32[Tensor, " T"], v: Float32[Tensor, " T"]
+) -> Float32[Tensor, " T"]:
+    """z[i] = Σ_j softmax_j(q[i] · k[j]) · v[j]
+
+    A block of queries reads each key and each value once.
+    """
+    scores = q[:, None] * k[None, :]
+    return scores.softmax(dim=1) @ v
+
+
+def _scalar_loads(case: Case) -> int:
+    """Every key once per block of queries."""
+    return triton.cdiv(case.T, case.BLOCK_Q) * case.T
+
+
+SCALAR_FLASH_ATTENTION = Puzzle(
+    number="9",
+    spec=scalar_flash_attention,
+    formula=r"z_i = \sum_j \frac{e^{q_i k_j}}{\sum_{j'} e^{q_i k_{j'}}} \, v_j",
+    grid=lambda s: (triton.cdiv(s.T, s.BLOCK_Q),),
+    most_loads={"k": _scalar_loads, "v": _scalar_loads},
+    cases=(
+        Case(T=16, BLOCK_Q=16, BLOCK_K=16),  # one program, one block of keys
+        Case(T=128, BLOCK_Q=32, BLOCK_K=64),  # 4 programs, 2 blocks of keys
+        Case(T=200, BLOCK_Q=128, BLOCK_K=64),  # ragged on both sides
+        Case(T=90, BLOCK_Q=64, BLOCK_K=32, fill={"q": around_ten, "k": around_ten}),
+        Case(T=70, BLOCK_Q=64, BLOCK_K=16, fill={"q": around_ten, "k": around_minus_ten}),
+        # a last block of one key; scores from -400 to 400, some queries see the largest first, some last
+        Case(T=97, BLOCK_Q=128, BLOCK_K=32, fill={"q": inputs.late_maximum, "k": inputs.late_maximum}),
+    ),
+)
+
+
+def flash_attention(
+    q: Float32[Tensor, "T D"], k: Float32[Tensor, "T D"], v: Float32[Tensor, "T D"]
+) -> Float32[Tensor, "T D"]:
+    """z[i, d] = Σ_{j ≤ i} softmax_{j ≤ i}(Σ_e q[i, e] · k[j, e] / √D) · v[j, d]
+
+    A block of queries reads each key and each value at most once.
+    """
+    scores = q @ k.T / q.shape[1] ** 0.5
+    future = torch.ones_like(scores, dtype=torch.bool).triu(1)
+    return scores.masked_fill(future, float("-inf")).softmax(dim=1) @ v
+
+
+def _loads(case: Case) -> int:
+    """Every key once per block of queries, all its components."""
+    return triton.cdiv(case.T, case.BLOCK_Q) * case.T * case.D
+
+
+FLASH_ATTENTION = Puzzle(
+    number="9b",
+    spec=flash_attention,
+    formula=r"""z_{id} = \sum_{j \le i} \frac{e^{s_{ij}}}{\sum_{j' \le i} e^{s_{ij'}}} \, v_{jd},
+\qquad s_{ij} = \frac{1}{\sqrt D} \sum_e q_{ie} \, k_{je}""",
+    grid=lambda s: (triton.cdiv(s.T, s.BLOCK_Q),),
+    most_loads={"k": _loads, "v": _loads},
+    cases=(
+        Case(T=16, D=16, BLOCK_Q=16, BLOCK_K=16, BLOCK_D=16),  # one program, one block of keys
+        Case(T=128, D=32, BLOCK_Q=64, BLOCK_K=32, BLOCK_D=32),  # 2 programs, 4 blocks of keys
+        Case(T=100, D=24, BLOCK_Q=32, BLOCK_K=64, BLOCK_D=32),  # ragged on every axis
+        # a last block of one key, and scores of about 100
+        Case(T=97, D=4, BLOCK_Q=64, BLOCK_K=32, BLOCK_D=16, fill={"q": around_five, "k": around_ten}),
+        Case(T=70, D=4, BLOCK_Q=32, BLOCK_K=16, BLOCK_D=16, fill={"q": around_five, "k": around_minus_ten}),
+        # some queries see the largest score first, some last
+        Case(T=75, D=24, BLOCK_Q=64, BLOCK_K=16, BLOCK_D=32, fill={"q": late_keys, "k": late_keys}),
+    ),
+)
+
+PUZZLES = (SCALAR_FLASH_ATTENTION, FLASH_ATTENTION)

@@ -1,0 +1,1 @@
+TITLE = "Convolution: halo, zero padding"

@@ -1,0 +1,46 @@
+"""Chapter 06: a sliding window over images."""
+
+import torch
+import triton
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib import inputs
+from puzzles_lib.puzzle import Case, Puzzle
+
+
+def conv2d(
+    x: Float32[Tensor, "N H W"],
+    w: Float32[Tensor, "KH KW"],
+) -> Float32[Tensor, "N H W"]:
+    """z[n, i, j] = Σ_{a, b} w[a, b] · x[n, i + a, j + b]
+
+    x is zero right of its last column and below its last row.
+    """
+    KH, KW = w.shape
+    # [N, H + KH - 1, W + KW - 1]
+    padded = torch.nn.functional.pad(x, (0, KW - 1, 0, KH - 1))
+    windows = padded.unfold(1, KH, 1).unfold(2, KW, 1)  # [N, H, W, KH, KW]
+    return (windows * w).sum(dim=(3, 4))
+
+
+CONV2D = Puzzle(
+    number="10",
+    spec=conv2d,
+    formula=r"z_{nij} = \sum_{a=0}^{KH-1} \sum_{b=0}^{KW-1} w_{ab} \; x_{n,\,i+a,\,j+b}",
+    grid=lambda s: (
+        triton.cdiv(s.N, s.BLOCK_N),
+        triton.cdiv(s.H, s.BLOCK_H),
+        triton.cdiv(s.W, s.BLOCK_W),
+    ),
+    cases=(
+        Case(N=1, H=8, W=8, KH=3, KW=3, BLOCK_N=1, BLOCK_H=8, BLOCK_W=8),  # one program
+        Case(N=4, H=8, W=16, KH=2, KW=3, BLOCK_N=2, BLOCK_H=4, BLOCK_W=8),  # 8 programs
+        Case(N=7, H=11, W=28, KH=2, KW=3, BLOCK_N=4, BLOCK_H=8, BLOCK_W=16),  # ragged on every axis
+        Case(N=3, H=3, W=7, KH=4, KW=3, BLOCK_N=4, BLOCK_H=2, BLOCK_W=8),  # filter taller than the image
+        # filter wider than the image
+        Case(N=2, H=9, W=3, KH=1, KW=5, BLOCK_N=4, BLOCK_H=16, BLOCK_W=4, fill={"x": inputs.large}),
+    ),
+)
+
+PUZZLES = (CONV2D,)

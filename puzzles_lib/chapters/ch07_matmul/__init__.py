@@ -1,0 +1,1 @@
+TITLE = "Matmul: tl.dot and the accumulator"

@@ -1,0 +1,206 @@
+"""Pictures for chapter 07."""
+
+import torch
+import triton
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
+from puzzles_lib.drawing import INK, LINE, PALE, PALETTE, Picture, cells, new_figure, new_sheet
+from puzzles_lib.inputs import make_inputs
+
+X, Y, Z = PALETTE[2], PALETTE[1], PALETTE[3]  # sky blue, orange, green
+PADDING = "xxx"
+
+
+def tiles() -> Picture:
+    """What one program reads and writes: a band of x, a band of y, a tile of z."""
+    case = BATCHED_MATMUL.cases[2]
+    i, j = 1, 0
+    M, N, K = case.M, case.N, case.K
+    steps = triton.cdiv(K, case.BLOCK_K)
+    gap = 14
+    figure = new_figure(6.4, 5.4)
+    ax = figure.add_subplot()
+    ax.set(xlim=(-24, K + gap + N + 4), ylim=(K + gap + M + 12, -12), aspect="equal")
+    ax.set_axis_off()
+    left, top = K + gap, K + gap
+    _matrix(ax, 0, top, K, M)
+    _matrix(ax, left, 0, N, K)
+    _matrix(ax, left, top, N, M)
+    row, column = i * case.BLOCK_M, j * case.BLOCK_N
+    for step in range(steps):
+        start, stop = step * case.BLOCK_K, min((step + 1) * case.BLOCK_K, K)
+        _matrix(ax, start, top + row, stop - start, case.BLOCK_M, X, f"step {step + 1}")
+        _matrix(ax, left + column, start, case.BLOCK_N, stop - start, Y, f"step {step + 1}")
+    _matrix(ax, left + column, top + row, case.BLOCK_N, case.BLOCK_M, Z, "acc")
+    words = [
+        (K / 2, top + M + 7, f"x[b]: M = {M} rows, K = {K} columns"),
+        (left + N / 2, -6, f"y[b]: K = {K} rows, N = {N} columns"),
+        (left + N / 2, top + M + 7, f"z[b]: {M} x {N}"),
+    ]
+    for x, y, text in words:
+        ax.text(x, y, text, ha="center", va="center", fontsize=10, color=INK)
+    ax.text(-2, top + row + case.BLOCK_M / 2, f"{case.BLOCK_M} rows", ha="right", va="center", fontsize=9)
+    middle = left + column + case.BLOCK_N / 2
+    ax.text(middle, K + gap / 2, f"{case.BLOCK_N} columns", ha="center", va="center", fontsize=9)
+    return Picture(
+        figure,
+        f"Program ({i}, {j}, b) of the case M={M}, N={N}, K={K}, BLOCK_M={case.BLOCK_M}, "
+        f"BLOCK_N={case.BLOCK_N}, BLOCK_K={case.BLOCK_K}. It owns the tile of z with rows {row} to "
+        f"{row + case.BLOCK_M - 1} and columns {column} to {column + case.BLOCK_N - 1}, named acc. It walks "
+        f"along K in {steps} steps: each takes a block of the same rows of x and a block of the same columns "
+        f"of y. The second step is narrower: {K - (steps - 1) * case.BLOCK_K} of {case.BLOCK_K} are left.",
+    )
+
+
+def _matrix(
+    ax: Axes, x: float, y: float, width: float, height: float, color: object = PALE, text: str = ""
+) -> None:
+    edge = LINE if color is PALE else INK
+    ax.add_patch(Rectangle((x, y), width, height, facecolor=color, edgecolor=edge, linewidth=0.9))
+    if text:
+        ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9, color=INK)
+
+
+def ragged_k() -> Picture:
+    """The last step along K: lanes past the end hold 0 in both blocks, so the dot does not see them."""
+    row, column, block = [3, 1, 4, 1, 5, 9], [2, 7, 1, 8, 2, 8], 4
+    steps = triton.cdiv(len(row), block)
+    pad = steps * block - len(row)
+    figure, ax = new_sheet(17.5, 5.6)
+    left = 4.2
+    fills = {"x": X, "y": Y}
+    strips = {}
+    for line, (name, values) in enumerate({"x": row, "y": column}.items()):
+        for step in range(steps):
+            part = (values + [0] * pad)[step * block : (step + 1) * block]
+            ks = range(step * block, (step + 1) * block)
+            strips[name, step] = cells(
+                ax,
+                part,
+                x=left + step * (block + 1.4),
+                y=1.0 + 1.6 * line,
+                colors=[fills[name] if k < len(row) else None for k in ks],
+                hatch=[None if k < len(row) else PADDING for k in ks],
+                index=[f"k={k}" for k in ks] if line == 0 else False,
+                title=("x[m, :]" if name == "x" else "y[:, n]") if step == 0 else None,
+                fontsize=11,
+            )
+            for i, k in enumerate(ks):
+                if k >= len(row):  # a readable 0 on the hatching
+                    centre = strips[name, step].center(i)
+                    ax.text(*centre, "0", ha="center", va="center", fontsize=11, bbox=_card())
+    total = 0
+    for step in range(steps):
+        pairs = list(zip(row, column, strict=True))[step * block : (step + 1) * block]
+        total += sum(a * b for a, b in pairs)
+        strip = strips["y", step]
+        terms = " + ".join([f"{a}·{b}" for a, b in pairs] + ["0·0"] * (block - len(pairs)))
+        ax.text(strip.x + 2, strip.bottom + 0.7, terms, ha="center", va="center", fontsize=10, color=INK)
+        ax.text(
+            strip.x + 2,
+            strip.bottom + 1.6,
+            f"acc = {total}",
+            ha="center",
+            va="center",
+            fontsize=11,
+            color=INK,
+        )
+    last = strips["x", steps - 1]
+    ax.text(
+        last.right + 0.3, 2.3, "hatched: past K,\nloaded as 0\n(other=0)", ha="left", va="center", fontsize=9
+    )
+    return Picture(
+        figure,
+        f"One row of x and one column of y with K = {len(row)}, walked by BLOCK_K = {block}. Step 1 brings "
+        f"acc to {sum(a * b for a, b in zip(row[:block], column[:block], strict=True))}. Step 2 has "
+        f"{block - pad} real pairs; the {pad} lanes past K hold 0 in both blocks and add 0·0, so acc ends at "
+        f"{total}.",
+    )
+
+
+def _card() -> dict:
+    return {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+
+
+def running_sums() -> Picture:
+    """The accumulator of one element of z in the puzzle's last case, in float32 and in float16."""
+    case = BATCHED_MATMUL.cases[-1]
+    inputs = make_inputs(BATCHED_MATMUL, case)
+    terms = inputs["x"][0, 0].float() * inputs["y"][0, :, 0].float()  # [K]
+    steps = terms.view(-1, case.BLOCK_K).sum(1)  # [K / BLOCK_K]
+    half, sums = torch.zeros((), dtype=torch.float16), []
+    for step in steps:
+        half = half + step.half()
+        sums.append(half.item())
+    full = steps.cumsum(0)
+    figure = new_figure(6.4, 3.2)
+    ax = figure.add_subplot()
+    count = range(1, len(steps) + 1)
+    ax.plot(count, full, "o-", color=PALETTE[5], markersize=4)
+    ax.plot(count, sums, "s--", color=PALETTE[6], markersize=4)
+    ax.annotate(
+        "acc in float32", (11, full[10]), (-8, 8), textcoords="offset points", ha="right", color=PALETTE[5]
+    )
+    ax.annotate(
+        "acc in float16", (13, sums[12]), (0, 8), textcoords="offset points", ha="center", color=PALETTE[6]
+    )
+    ax.set_xlabel(f"step of {case.BLOCK_K} along K")
+    ax.set_ylabel("acc")
+    ax.ticklabel_format(useOffset=False)
+    ax.spines[["top", "right"]].set_visible(False)
+    return Picture(
+        figure,
+        f"The accumulator of z[0, 0, 0] in the case K={case.K} over its {len(steps)} steps. In float32 it "
+        f"climbs from {full[0]:.2f} to {full[-1]:.2f}. In float16 it stands at {sums[-1]:.0f} from the first "
+        f"step to the last: each step adds about {steps[1:].mean():.1f}, and float16 has no number between "
+        f"2048 and 2050.",
+    )
+
+
+def reads() -> Picture:
+    """How often each input is read, for three sizes of block."""
+    size, blocks = 64, (16, 32, 64)
+    figure, ax = new_sheet(18.2, 6.3)
+    told = []
+    for panel, block in enumerate(blocks):
+        left, count = 0.7 + panel * 6.1, triton.cdiv(size, block)
+        side, gap = 4.4 / 2, 0.35
+        top = 1.2
+        rule = side / count
+        corner = (left + side + gap, top + side + gap)
+        for name, color, x, y in (("x", X, left, corner[1]), ("y", Y, corner[0], top)):
+            _matrix(ax, x, y, side, side, color)
+            ax.text(
+                x + side / 2, y + side / 2, f"{name}\nread {count}x", ha="center", va="center", fontsize=10
+            )
+        _matrix(ax, *corner, side, side, Z)
+        for i in range(1, count):
+            ax.plot([corner[0] + i * rule] * 2, [corner[1], corner[1] + side], color=INK, linewidth=0.7)
+            ax.plot([corner[0], corner[0] + side], [corner[1] + i * rule] * 2, color=INK, linewidth=0.7)
+        ax.text(corner[0] + side + 0.25, corner[1] + side / 2, "z", ha="left", va="center", fontsize=10)
+        ratio = (2 * count + 1) / 3
+        programs = count * count
+        middle = left + side + gap / 2
+        words = f"blocks of {block}: {programs} program{'s' * (programs > 1)}"
+        ax.text(middle, 0.5, words, ha="center", va="center", fontsize=10, color=INK)
+        ax.text(
+            middle,
+            corner[1] + side + 0.5,
+            f"{ratio:.2f}x the least possible",
+            ha="center",
+            va="center",
+            fontsize=10,
+            color=INK,
+        )
+        told.append(f"blocks of {block}: {programs} program{'s' * (programs > 1)}, {count}x, {ratio:.2f}x")
+    return Picture(
+        figure,
+        f"x, y and z of {size} x {size} with z cut into tiles, one program each. A row of tiles of z reads "
+        f"the same rows of x, a column of tiles the same columns of y. How often x and y are each read, and "
+        f"bytes moved against the least possible: {'; '.join(told)}.",
+    )
+
+
+__all__ = ["ragged_k", "reads", "running_sums", "tiles"]

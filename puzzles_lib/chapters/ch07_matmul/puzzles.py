@@ -1,0 +1,55 @@
+"""Chapter 07: tl.dot, a float32 accumulator, and how often each input is read."""
+
+import torch
+import triton
+from jaxtyping import Float16
+from torch import Tensor
+
+from puzzles_lib.puzzle import Case, Puzzle
+
+
+def big_then_small(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Rows that start with 2048 and go on with values in [0, 1/64): float16 sums forget the rest."""
+    values = torch.rand(shape, generator=generator) / 64
+    values[..., 0] = 2048.0
+    return values.to(dtype)
+
+
+def ones(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """All one."""
+    return torch.ones(shape, dtype=dtype)
+
+
+def batched_matmul(
+    x: Float16[Tensor, "B M K"],
+    y: Float16[Tensor, "B K N"],
+) -> Float16[Tensor, "B M N"]:
+    """z[b, m, n] = sum over k of x[b, m, k] · y[b, k, n]
+
+    Sums run in float32 and are rounded to float16 once, at the end.
+    """
+    return x @ y
+
+
+BATCHED_MATMUL = Puzzle(
+    number="11",
+    spec=batched_matmul,
+    formula=r"z_{b, m, n} = \sum_{k=1}^{K} x_{b, m, k} \, y_{b, k, n}",
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N), s.B),
+    cases=(
+        # one program, one step
+        Case(B=1, M=16, N=16, K=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),
+        # several blocks on every axis, all full
+        Case(B=2, M=64, N=32, K=96, BLOCK_M=32, BLOCK_N=16, BLOCK_K=32),
+        # ragged on every axis
+        Case(B=2, M=45, N=50, K=100, BLOCK_M=16, BLOCK_N=32, BLOCK_K=64),
+        # fewer rows and columns than a block, one element in the last block of K
+        Case(B=2, M=5, N=20, K=81, BLOCK_M=16, BLOCK_N=64, BLOCK_K=16),
+        # a sum that float16 cannot keep
+        Case(
+            B=1, M=16, N=16, K=1024, BLOCK_M=16, BLOCK_N=16, BLOCK_K=64, fill={"x": big_then_small, "y": ones}
+        ),
+    ),
+)
+
+PUZZLES = (BATCHED_MATMUL,)

@@ -1,0 +1,1 @@
+TITLE = "Quantised matmul: 4-bit weights"

@@ -1,0 +1,1 @@
+TITLE = "Bit-packing: shift, sum, sign"

@@ -1,0 +1,1 @@
+TITLE = "Quantise and pack: scale, minimum, rounding"

@@ -1,0 +1,415 @@
+"""Pictures for chapter 10."""
+
+from collections.abc import Sequence
+
+import torch
+from matplotlib.ticker import PercentFormatter
+
+from puzzles_lib.chapters.ch09_bit_packing.pictures import pack
+from puzzles_lib.drawing import FAINT, INK, LINE, PALE, PALETTE, Picture, arrow, cells, new_figure, new_sheet
+
+GROUPS = (PALETTE[2], PALETTE[4])  # sky blue and yellow, in turns
+BLUE, ORANGE, GREEN, RED = PALETTE[5], PALETTE[1], PALETTE[3], PALETTE[6]
+
+
+def _normal(count: int) -> torch.Tensor:
+    return torch.randn(count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def quantise(x: torch.Tensor, bits: int, round_scale: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
+    """Codes of one group, and what they stand for; the stored scale is a bfloat16."""
+    low, high = x.min(), x.max()
+    exact = (high - low) / (2**bits - 1)
+    stored = exact.bfloat16().double()
+    codes = ((x - low) / (stored if round_scale else exact)).round().clamp(0, 2**bits - 1)
+    return codes, low + codes * stored
+
+
+# ---- the levels
+
+
+def levels(count: int = 4096) -> Picture:
+    """The histogram of x against its 4, 16 and 256 levels."""
+    x = _normal(count)
+    low, high = float(x.min()), float(x.max())
+    figure = new_figure(7.6, 4.6)
+    axes = figure.subplots(3, 1, sharex=True)
+    told = []
+    for ax, bits in zip(axes, (2, 4, 8), strict=True):
+        number = 2**bits
+        step = (high - low) / (number - 1)
+        ax.hist(x.numpy(), bins=96, range=(low, high), color=PALE, edgecolor=LINE, linewidth=0.5)
+        lines = [low + step * code for code in range(number)]
+        top = ax.get_ylim()[1]
+        ax.vlines(lines, 0, top, color=BLUE, linewidth=(2.2, 1.4, 0.5)[int(bits > 2) + int(bits > 4)])
+        ax.set_ylim(0, top)
+        ax.set_yticks([])
+        ax.spines[["top", "right", "left"]].set_visible(False)
+        ax.tick_params(labelsize=9)
+        ax.set_title(
+            f"{bits} bits: {number} levels, {step:.2g} apart", fontsize=10, loc="left", color=INK, pad=3
+        )
+        told.append(f"{bits} bits, {number} levels {step:.2g} apart")
+    axes[-1].set_xlabel("x", fontsize=10)
+    return Picture(
+        figure,
+        f"Three copies of the histogram of {count} normal values from {low:.2f} to {high:.2f}, with the "
+        f"levels that x may be rounded to as lines: {'; '.join(told)}. The first level is the minimum, the "
+        f"last the maximum. Four levels are far coarser than the hump; 256 cover it like a comb.",
+    )
+
+
+# ---- from values to words
+
+
+def steps(values: Sequence[float] = (-1.5, 0.3, 2.25, -0.4, 0.7, -0.95, 1.6, 0.05), bits: int = 4) -> Picture:
+    """One group: values, steps above the minimum, codes, and the word."""
+    low, high = min(values), max(values)
+    scale = (high - low) / (2**bits - 1)
+    above = [(v - low) / scale for v in values]
+    codes = [round(a) for a in above]
+    figure, ax = new_sheet(21.5, 7.6)
+    left, width = 3.4, 1.3
+    rows = [
+        ("x", [f"{v:g}" for v in values], f"min {low:g}, max {high:g}"),
+        ("steps", [f"{a:.1f}" for a in above], f"(x − min) / scale, scale = {high - low:g} / {2**bits - 1}"),
+        ("codes", codes, "rounded"),
+    ]
+    for number, (name, shown, words) in enumerate(rows):
+        row = cells(
+            ax,
+            shown,
+            x=left,
+            y=0.9 + 1.6 * number,
+            width=width,
+            colors=GROUPS[0] if number < 2 else [GROUPS[i % 2] for i in range(len(values))],
+            title=name,
+            index=[f"n={i}" for i in range(len(values))] if number == 0 else False,
+            fontsize=10,
+        )
+        ax.text(row.right + 0.4, row.y + 0.5, words, ha="left", va="center", fontsize=9, color=INK)
+    order = range(len(codes) - 1, -1, -1)
+    row = cells(
+        ax,
+        [f"{codes[i]:0{bits}b}" for i in order],
+        x=left,
+        y=6.0,
+        width=width,
+        colors=[GROUPS[i % 2] for i in order],
+        title="word",
+        index=[f"field {i}" for i in order],
+    )
+    word = pack(tuple(codes), bits)
+    ax.text(row.right + 0.4, row.y + 0.5, f"= {word}, field 0 right", ha="left", va="center", fontsize=9)
+    return Picture(
+        figure,
+        f"A group of {len(values)} values, {', '.join(f'{v:g}' for v in values)}. Minimum {low:g}, maximum "
+        f"{high:g}, scale ({high:g} − {low:g}) / {2**bits - 1} = {scale:g}. Steps above the minimum: "
+        f"{', '.join(f'{a:.1f}' for a in above)}. Rounded, the codes are {codes}, packed into {word}.",
+    )
+
+
+# ---- errors
+
+
+def error(count: int = 1 << 15, groups: tuple[int, ...] = (32, 128, 1024)) -> Picture:
+    """Relative error against bits a code, for several group sizes."""
+    x = _normal(count)
+    figure = new_figure(6.4, 3.6)
+    ax = figure.subplots()
+    widths, told = (1, 2, 4, 8), []
+    for group, color, mark in zip(groups, (BLUE, ORANGE, GREEN), ("o", "s", "^"), strict=True):
+        errors = []
+        for bits in widths:
+            got = torch.cat([quantise(part, bits)[1] for part in x.split(group)])
+            errors.append(float((got - x).norm() / x.norm()))
+        ax.plot(widths, errors, marker=mark, color=color, linewidth=1.6, label=f"groups of {group}")
+        told.append(f"groups of {group}: {', '.join(f'{e:.2%}' for e in errors)}")
+    ax.set_yscale("log")
+    ax.set_xticks(widths)
+    ax.set_yticks([1, 0.1, 0.01], ["100%", "10%", "1%"], fontsize=9)
+    ax.tick_params(axis="x", labelsize=9)
+    ax.set_xlabel("bits a code", fontsize=10)
+    ax.set_ylabel("error / size of x", fontsize=10)
+    ax.grid(axis="y", color=PALE)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(fontsize=9, frameon=False)
+    return Picture(
+        figure,
+        f"Relative error of {count} normal values, quantised to 1, 2, 4 and 8 bits a code, on a logarithmic "
+        f"scale. {'. '.join(told)}. It falls as the steps from minimum to "
+        f"maximum grow: 1, 3, 15, 255. Smaller groups have less.",
+    )
+
+
+def stored_scale(bits: int = 8, count: int = 2001) -> Picture:
+    """What is off, in steps, where codes come from the stored scale and where from the exact one."""
+    top = 2**bits - 1
+    low, high = -2.0, 2.0
+    x = torch.linspace(low, high, count, dtype=torch.float64)
+    scale = (high - low) / top
+    stored = float(torch.tensor(scale, dtype=torch.float64).bfloat16())
+    figure = new_figure(7.4, 3.4)
+    ax = figure.subplots()
+    worst = {}
+    for name, round_scale, color, style in (
+        ("codes from the exact scale", False, RED, "^"),
+        ("codes from the stored scale", True, BLUE, "o"),
+    ):
+        got = quantise(x, bits, round_scale)[1]
+        off = (got - x) / stored
+        worst[name] = float(off.abs().max())
+        ax.plot(x, off, style, color=color, markersize=2, label=f"{name}: up to {worst[name]:.2f}")
+    for half in (-0.5, 0.5):
+        ax.axhline(half, color=LINE, linewidth=0.8, zorder=0)
+    ax.set_xlabel(f"x, from minimum to maximum of a group, {bits} bits", fontsize=10)
+    ax.set_ylabel("error in steps", fontsize=10)
+    ax.tick_params(labelsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(fontsize=9, frameon=False, loc="upper left", markerscale=3)
+    return Picture(
+        figure,
+        f"The error of dequantised values, in steps, along a group from {low:g} to {high:g} at {bits} bits. "
+        f"The exact scale is {scale:.6f}, the stored one {stored:.6f}. With codes from the stored scale it "
+        f"stays within {worst['codes from the stored scale']:.2f} of a step; with codes from the exact scale "
+        f"it drifts away, up to {worst['codes from the exact scale']:.2f} steps near the maximum.",
+    )
+
+
+def ties() -> Picture:
+    """Where 0.5, 1.5 and 2.5 go under three rules."""
+    halves = (0.5, 1.5, 2.5)
+    rules = (
+        ("half to even", [0, 2, 2], "down and up in turn"),
+        ("floor(s + 0.5)", [1, 2, 3], "always up"),
+        ("floor(s + 0.5 − 1e-6)", [0, 1, 2], "always down"),
+    )
+    figure, ax = new_sheet(20, 6.2)
+    left, told = 6.4, []
+    cells(ax, [f"{h:g}" for h in halves], x=left, y=0.4, width=1.4, colors=PALE, title="steps")
+    for number, (name, codes, words) in enumerate(rules):
+        color = [GROUPS[0] if code % 2 == 0 else ORANGE for code in codes]
+        row = cells(ax, codes, x=left, y=1.7 + 1.2 * number, width=1.4, colors=color, title=name)
+        ax.text(row.right + 0.4, row.y + 0.5, words, ha="left", va="center", fontsize=10, color=INK)
+        told.append(f"{name}: {codes}, {words}")
+    foot = "blue: even codes, orange: odd codes"
+    ax.text(left, 5.7, foot, ha="left", va="center", fontsize=9, color=FAINT)
+    return Picture(figure, f"Where the steps 0.5, 1.5 and 2.5 are rounded to. {'; '.join(told)}.")
+
+
+# ---- a row of groups
+
+
+def tile(N: int = 19, GROUP: int = 8, BITS: int = 4, BLOCK_G: int = 4) -> Picture:
+    """The tile of one program: a line per group; from each line a scale, a minimum and words."""
+    F = 32 // BITS
+    G, W, words = -(-N // GROUP), -(-N // F), GROUP // F
+    figure, ax = new_sheet(23, BLOCK_G + 3.6)
+    left, top, width = 3.2, 1.9, 1.0
+    n = [[g * GROUP + i for i in range(GROUP)] for g in range(BLOCK_G)]
+    grid = cells(
+        ax,
+        n,
+        x=left,
+        y=top,
+        width=width,
+        colors=[[GROUPS[g % 2] if v < N else None for v in row] for g, row in enumerate(n)],
+        hatch=[[None if v < N else ".." for v in row] for row in n],
+        row_index=[f"g={g}" for g in range(BLOCK_G)],
+    )
+    ax.text(left + GROUP * width / 2, top - 0.5, "n = g · GROUP + i", ha="center", va="center", fontsize=11)
+    places = (("scale", 1.6), ("minimum", 2.2), ("words", 2.6))
+    x = grid.right + 1.4
+    for name, size in places:
+        for g in range(BLOCK_G):
+            real = g < G
+            text = f"[{g}]" if name != "words" else (f"word {g * words}" if words == 1 else f"{words} words")
+            color, hatch = (GROUPS[g % 2], None) if real else (None, "..")
+            cells(ax, [text if real else ""], x=x, y=top + g, width=size, colors=color, hatch=hatch)
+        ax.text(x + size / 2, top - 0.5, name, ha="center", va="center", fontsize=11, color=INK)
+        x += size + 0.5
+    for g in range(BLOCK_G):
+        arrow(ax, (grid.right + 0.15, top + g + 0.5), (grid.right + 1.25, top + g + 0.5))
+    foot = f"dotted: n ≥ {N}, in no minimum, no maximum, and 0 in the words"
+    ax.text(11.5, top + BLOCK_G + 0.8, foot, ha="center", va="center", fontsize=10, color=INK)
+    return Picture(
+        figure,
+        f"A row of N = {N} values in groups of {GROUP}: {G} groups, {W} words of {BITS}-bit codes. The "
+        f"program's tile has BLOCK_G = {BLOCK_G} lines, one a group; each line gives a scale, a minimum and "
+        f"{words} word. Lanes from n = {N} on are past the row: they take part in no minimum and no maximum, "
+        f"and are 0 in the words.",
+    )
+
+
+def shared(GROUP: int = 24, BITS: int = 4, W: int = 7) -> Picture:
+    """Words of a row, and the group that each belongs to."""
+    F = 32 // BITS
+    figure, ax = new_sheet(22, 5.0)
+    left, width = 4.6, 2.3
+    g = [w * F // GROUP for w in range(W)]
+    colors = [GROUPS[each % 2] for each in g]
+    row = cells(
+        ax, [f"{w * F}..{w * F + F - 1}" for w in range(W)], x=left, y=1.2, width=width, colors=colors,
+        title="n of the word", index=[f"w={w}" for w in range(W)],
+    )  # fmt: skip
+    low = cells(ax, g, x=left, y=3.0, width=width, colors=colors, title="g = w · F // GROUP")
+    for w in range(W):
+        arrow(ax, (row.center(w)[0], row.bottom + 0.1), (low.center(w)[0], low.y - 0.1))
+    foot = f"F = {F}, GROUP = {GROUP}: a group is {GROUP // F} words, a word never lies in two groups"
+    ax.text(12, 4.6, foot, ha="center", va="center", fontsize=10, color=INK)
+    return Picture(
+        figure,
+        f"{W} words of a row, {F} codes each, with groups of {GROUP}. Word w holds n from {F} w and lies in "
+        f"group w * {F} // {GROUP}: {g}. A group is {GROUP // F} whole words, so a scale a word is enough.",
+    )
+
+
+# ---- what it saves
+
+TOKENS = 512 * 197  # images, and patches of each with the class token
+WIDTH = 768
+
+
+def layer_bytes(bits: int | None, group: int = 256) -> float:
+    """Bytes that the linear layers of a ViT-B block keep for backward; bits None: bfloat16."""
+    columns = 3 * WIDTH + 4 * WIDTH  # inputs of qkv, of the projection, of fc1 and of fc2
+    return TOKENS * columns * (16 if bits is None else bits + 32 / group) / 8
+
+
+def memory(group: int = 256) -> Picture:
+    """Memory for the inputs of one block's linear layers, ViT-B at batch 512."""
+    figure = new_figure(7.2, 2.8)
+    ax = figure.subplots()
+    names, sizes = [], []
+    for bits in (None, 8, 4, 2, 1):
+        names.append("bf16" if bits is None else f"{bits} bit{'s' * (bits > 1)}")
+        sizes.append(layer_bytes(bits, group) / 1e9)
+    ax.barh(names, sizes, color=[LINE, *[BLUE] * 4], height=0.66)
+    for place, size in enumerate(sizes):
+        ax.text(size + 0.012, place, f"{size:.3f} GB", va="center", fontsize=10, color=INK)
+    ax.invert_yaxis()
+    ax.set_xlim(0, 1.25 * sizes[0])
+    ax.set_xlabel("GB a block, kept until backward", fontsize=10)
+    ax.tick_params(labelsize=10)
+    ax.spines[["top", "right"]].set_visible(False)
+    told = ", ".join(f"{name} {size:.3f} GB" for name, size in zip(names, sizes, strict=True))
+    return Picture(
+        figure,
+        f"Memory for the inputs of the four linear layers of one ViT-B block at batch 512, {TOKENS} tokens, "
+        f"in groups of {group} with scale and minimum in bfloat16: {told}.",
+    )
+
+
+# ---- the GPU's word
+
+
+def programs(rows: Sequence[dict], about: str) -> Picture:
+    """Recorded times of this chapter's kernels, launched in several ways, beside production and a copy.
+
+    rows: of `puzzles_lib.bench.recorded`, bench "row-wise".
+    """
+    figure = new_figure(7.6, 3.4)
+    axes = figure.subplots(1, 2, sharey=True, sharex=True)
+    copy_us = rows[0]["baseline_us"]
+    widest = max(row["us"] for row in rows)
+    told = []
+    for ax, path in zip(axes, ("quantize_pack", "dequantize"), strict=True):
+        kept = [row for row in rows if row["path"].startswith(f"{path}, ")]
+        names = [row["path"].removeprefix(f"{path}, ") for row in kept]
+        colors = [GREEN if name == "production" else BLUE for name in names]
+        ax.barh(names, [row["us"] for row in kept], color=colors, height=0.66)
+        for place, row in enumerate(kept):
+            times = f"{row['us']:.0f} µs, {row['us'] / row['baseline_us']:.1f}× a copy"
+            inside = row["us"] > 0.6 * widest
+            ax.text(
+                row["us"] + (-3 if inside else 3),
+                place,
+                times,
+                ha="right" if inside else "left",
+                va="center",
+                fontsize=9,
+                color="white" if inside else INK,
+            )
+        ax.axvline(copy_us, color=INK, linewidth=1)
+        ax.set_title(path, fontsize=11, color=INK)
+        ax.tick_params(labelsize=9)
+        ax.set_xlim(0, 1.04 * widest)
+        ax.spines[["top", "right"]].set_visible(False)
+        parts = [f"{name} {row['us']:.1f} µs" for name, row in zip(names, kept, strict=True)]
+        told.append(f"{path}: {', '.join(parts)}")
+    axes[0].invert_yaxis()
+    axes[0].set_xlabel(f"µs; line: a copy of as many bytes, {copy_us:.0f} µs", fontsize=9)
+    figure.supxlabel(f"{rows[0]['case']}\n{about}", fontsize=9, color=FAINT)
+    return Picture(
+        figure,
+        f"Times for {rows[0]['case']}, {about}. {'. '.join(told)}. A copy of as many bytes takes "
+        f"{copy_us:.1f} µs.",
+    )
+
+
+def bandwidth(rows: Sequence[dict], about: str) -> Picture:
+    """Recorded bandwidth of quantise and dequantise, as a share of a copy's.
+
+    rows: of `puzzles_lib.bench.recorded`, bench "memory".
+    """
+    kept = {}
+    for row in rows:
+        if row["path"] in ("quantize_pack", "dequantize") and row["case"].endswith("100864x768"):
+            bits, group = row["case"].split(", ")[:2]
+            key = (row["path"], bits, group.removeprefix("groups of "))
+            name = "torch.compile" if row["baseline"] == "torch.compile" else "ours"
+            kept.setdefault(key, {})[name] = row
+    figure = new_figure(7.6, 3.9)
+    axes = figure.subplots(1, 2, sharey=True)
+    told = []
+    for ax, path in zip(axes, ("quantize_pack", "dequantize"), strict=True):
+        keys = [key for key in kept if key[0] == path and key[2] == "256"]
+        for place, key in enumerate(keys):
+            ours, compiled = kept[key]["ours"], kept[key].get("torch.compile")
+            share = ours["ratio"]
+            ax.barh(place - 0.18, share, height=0.34, color=BLUE, label="ours" if not place else None)
+            inside = {"ha": "right", "va": "center", "fontsize": 9}
+            ax.text(share - 0.02, place - 0.18, f"{share:.0%}", color="white", **inside)
+            told.append(f"{path} {key[1]}: {share:.0%}")
+            if compiled:
+                # Of the same bytes: ours takes baseline_us / ratio of the copy's time.
+                other = share * compiled["us"] / compiled["baseline_us"]
+                ax.barh(
+                    place + 0.18,
+                    other,
+                    height=0.34,
+                    color=ORANGE,
+                    label="torch.compile" if not place else None,
+                )
+                ax.text(other - 0.02, place + 0.18, f"{other:.0%}", color=INK, **inside)
+                told[-1] += f", torch.compile {other:.0%}"
+        ax.set_yticks(range(len(keys)), [key[1] for key in keys], fontsize=10)
+        ax.set_title(path, fontsize=11, color=INK)
+        ax.set_xlim(0, 1.05)
+        ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        ax.tick_params(labelsize=9)
+        ax.axvline(1.0, color=INK, linewidth=1)
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].invert_yaxis()
+    axes[0].legend(fontsize=9, frameon=False, loc="lower center", bbox_to_anchor=(0.5, -0.3), ncols=2)
+    figure.supxlabel(f"share of a copy's bandwidth; {about}", fontsize=9, color=FAINT)
+    return Picture(
+        figure,
+        f"Bytes a second as a share of a copy's, 100864 by 768 bfloat16, groups of 256, {about}. "
+        f"{'; '.join(told)}.",
+    )
+
+
+__all__ = [
+    "bandwidth",
+    "error",
+    "layer_bytes",
+    "levels",
+    "memory",
+    "programs",
+    "shared",
+    "steps",
+    "stored_scale",
+    "ties",
+    "tile",
+]

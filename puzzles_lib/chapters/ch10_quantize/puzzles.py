@@ -1,0 +1,211 @@
+"""Chapter 10: groups of values to scale, minimum and packed codes, and back."""
+
+from collections.abc import Callable
+
+import torch
+import triton
+from jaxtyping import BFloat16, Int32
+from torch import Tensor
+
+from puzzles_lib.chapters.ch09_bit_packing.puzzles import pack_bits, unpack_bits
+from puzzles_lib.inputs import all_bits_set
+from puzzles_lib.puzzle import Case, Puzzle
+
+MARGIN = 1 / 64  # of a code step: far more than float32 arithmetic on codes up to 255 is off
+
+
+def quantize_pack(
+    x: BFloat16[Tensor, "M N"], BITS: int, GROUP: int
+) -> tuple[
+    Int32[Tensor, " M (N*BITS+31)//32"],
+    BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
+    BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
+]:
+    """words, scale, minimum; group g of a row holds its n with n // GROUP = g
+
+    scale[m, g] = (max - min) / (2^BITS - 1) rounded to bfloat16, or 1 where max = min.
+    code[m, n] = (x[m, n] - minimum[m, g]) / scale[m, g] with the scale as stored,
+    rounded half to even, at most 2^BITS - 1. The words are those of puzzle 13.
+    GROUP is a power of two and a multiple of 32 // BITS. A row's last group may be short.
+    """
+    x = x.bfloat16().double()  # bfloat16 values, exact arithmetic
+    last = x[:, -1:].expand(-1, -x.shape[1] % GROUP)  # changes no minimum, no maximum
+    groups = torch.cat([x, last], 1).unflatten(1, (-1, GROUP))  # [M, G, GROUP]
+    minimum, maximum = groups.aminmax(dim=2)  # [M, G]
+    scale = ((maximum - minimum) / (2**BITS - 1)).bfloat16()
+    scale = torch.where(maximum == minimum, 1.0, scale)
+    codes = (groups - minimum[:, :, None]) / scale[:, :, None]
+    codes = codes.round().clamp(0, 2**BITS - 1).to(torch.uint8)
+    return pack_bits(codes.flatten(1)[:, : x.shape[1]], BITS), scale, minimum
+
+
+# ---- data whose codes do not depend on how a right kernel orders its float32 operations
+#
+# The words are compared exactly, so what may be rounded either way must not occur. `off_ties` keeps
+# every code MARGIN away from a tie, and every scale away from the middle of two bfloat16 numbers. In
+# `on_ties` and `past_the_top` scales are powers of two and values on a grid of halves or quarters of
+# them: differences, quotients and products are exact in float32, however they are computed.
+
+
+def off_ties(BITS: int, GROUP: int) -> Callable:
+    """A fill with normal values around a value of each group; no code is within `MARGIN` of a tie."""
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        around = 4 * torch.randn(shape[0], triton.cdiv(shape[1], GROUP), generator=generator)
+        x = torch.randn(shape, generator=generator) + around[:, torch.arange(shape[1]) // GROUP]
+        return _moved_off_ties(x.to(dtype), BITS, GROUP)
+
+    fill.__name__ = "off_ties"
+    return fill
+
+
+def some_constant(BITS: int, GROUP: int) -> Callable:
+    """A fill like `off_ties`, but in every other group all values are equal, in some of them 0."""
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        x = torch.randn(shape, generator=generator).to(dtype)
+        rows, groups = torch.arange(shape[0])[:, None], torch.arange(shape[1])[None, :] // GROUP
+        x = torch.where((rows + groups) % 2 == 0, x[:, :1] + groups, x)
+        return _moved_off_ties(torch.where((rows + groups) % 4 == 0, 0.0, x).to(dtype), BITS, GROUP)
+
+    fill.__name__ = "some_constant"
+    return fill
+
+
+def on_ties(BITS: int, GROUP: int) -> Callable:
+    """A fill with whole and half codes, as many of each; scales are powers of two. BITS is at most 4."""
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        halves = torch.randint(2 ** (BITS + 1) - 1, shape, generator=generator)  # twice the code
+        halves[:, ::GROUP] = 0
+        halves[:, GROUP - 1 :: GROUP] = halves[:, -1] = 2 * (2**BITS - 1)
+        groups = (shape[0], triton.cdiv(shape[1], GROUP))
+        scale = 2.0 ** torch.randint(-20, 21, groups, generator=generator)
+        offset = torch.randint(-16, 17, groups, generator=generator)
+        group = torch.arange(shape[1]) // GROUP
+        return (scale[:, group] * (offset[:, group] + halves / 2)).to(dtype)
+
+    fill.__name__ = "on_ties"
+    return fill
+
+
+def past_the_top(GROUP: int) -> Callable:
+    """A fill for 8 bits whose scales are rounded down so far that the top value's code would be 256."""
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        x = torch.randint(256, shape, generator=generator).double()
+        x[:, ::GROUP] = -0.75
+        x[:, GROUP - 1 :: GROUP] = x[:, -1] = 255.0  # 255.75 / 255 is 1 in bfloat16
+        groups = (shape[0], triton.cdiv(shape[1], GROUP))
+        scale = 2.0 ** torch.randint(-20, 21, groups, generator=generator)
+        return (scale[:, torch.arange(shape[1]) // GROUP] * x).to(dtype)
+
+    fill.__name__ = "past_the_top"
+    return fill
+
+
+def wide(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Normal values times powers of two from 2^-20 to 2^20."""
+    exponents = torch.randint(-20, 21, shape, generator=generator)
+    return (torch.randn(shape, generator=generator) * 2.0**exponents).to(dtype)
+
+
+def _moved_off_ties(x: Tensor, BITS: int, GROUP: int) -> Tensor:
+    """x with the values too near a tie replaced by their group's minimum, until there are none."""
+    group = torch.arange(x.shape[1]) // GROUP
+    while True:
+        padded = torch.cat([x, x[:, -1:].expand(-1, -x.shape[1] % GROUP)], 1).double()
+        minimum, maximum = padded.unflatten(1, (-1, GROUP)).aminmax(dim=2)  # [M, G]
+        exact = (maximum - minimum) / (2**BITS - 1)
+        scale = torch.where(maximum == minimum, 1.0, exact.bfloat16().double())
+        beyond_bfloat16 = exact.float().view(torch.int32) & 0xFFFF
+        unsure = ((beyond_bfloat16 - 0x8000).abs() < 16) & (maximum != minimum)
+        codes = (x.double() - minimum[:, group]) / scale[:, group]
+        near = (codes % 1 - 0.5).abs() < MARGIN
+        near |= unsure[:, group] & (x == maximum[:, group])
+        if not near.any():
+            return x
+        x = torch.where(near, minimum[:, group].to(x.dtype), x)
+
+
+QUANTIZE_PACK = Puzzle(
+    number="15",
+    spec=quantize_pack,
+    formula=(
+        r"\mathrm{scale}_{m, g} = \mathrm{bf16}\!\left("
+        r"\frac{\max_g x_{m, n} - \min_g x_{m, n}}{2^{\mathrm{BITS}} - 1}\right) \qquad "
+        r"\mathrm{code}_{m, n} = \mathrm{round}\!\left("
+        r"\frac{x_{m, n} - \min_g x_{m, n}}{\mathrm{scale}_{m, g}}\right)"
+        r"\qquad g = \lfloor n / \mathrm{GROUP} \rfloor"
+    ),
+    grid=lambda s: (s.M, triton.cdiv(triton.cdiv(s.N, s.GROUP), s.BLOCK_G)),
+    cases=(
+        # one program, one group, four words
+        Case(M=1, N=32, BITS=4, GROUP=32, BLOCK_G=1, fill={"x": off_ties(4, 32)}),
+        # several rows, two blocks each, all full; one word a group
+        Case(M=3, N=128, BITS=2, GROUP=16, BLOCK_G=4, fill={"x": off_ties(2, 16)}),
+        # ragged: the last block has two groups, the last group 11 codes, the last word three
+        Case(M=3, N=91, BITS=8, GROUP=16, BLOCK_G=4, fill={"x": off_ties(8, 16)}),
+        # one bit a code
+        Case(M=2, N=150, BITS=1, GROUP=64, BLOCK_G=2, fill={"x": off_ties(1, 64)}),
+        # codes like 0.5, 1.5 and 2.5
+        Case(M=3, N=72, BITS=2, GROUP=32, BLOCK_G=2, fill={"x": on_ties(2, 32)}),
+        # top codes that would be 256
+        Case(M=2, N=48, BITS=8, GROUP=16, BLOCK_G=2, fill={"x": past_the_top(16)}),
+        # groups without any spread
+        Case(M=3, N=64, BITS=4, GROUP=8, BLOCK_G=8, fill={"x": some_constant(4, 8)}),
+        # rows shorter than a group
+        Case(M=4, N=5, BITS=4, GROUP=16, BLOCK_G=2, fill={"x": off_ties(4, 16)}),
+    ),
+    outputs=("words", "scale", "minimum"),
+)  # fmt: skip
+
+
+def unpack_dequantize(
+    words: Int32[Tensor, " M (N*BITS+31)//32"],
+    scale: BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
+    minimum: BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
+    N: int,
+    BITS: int,
+    GROUP: int,
+) -> BFloat16[Tensor, "M N"]:
+    """x[m, n] = minimum[m, g] + scale[m, g] · code[m, n], g = n // GROUP, rounded once
+
+    code[m, n] is field n % F of words[m, n // F], F = 32 // BITS, as in puzzle 14.
+    GROUP is a multiple of F.
+    """
+    codes = unpack_bits(words, N, BITS)  # [M, N]
+    g = torch.arange(N) // GROUP  # [N]
+    return minimum[:, g] + scale[:, g] * codes
+
+
+UNPACK_DEQUANTIZE = Puzzle(
+    number="16",
+    spec=unpack_dequantize,
+    formula=(
+        r"x_{m, n} = \mathrm{bf16}\!\left(\mathrm{minimum}_{m, g}"
+        r"+ \mathrm{scale}_{m, g} \cdot \mathrm{code}_{m, n}\right)"
+        r"\qquad g = \lfloor n / \mathrm{GROUP} \rfloor"
+    ),
+    grid=lambda s: (s.M, triton.cdiv(s.N * s.BITS, 32 * s.BLOCK_W)),
+    cases=(
+        # one program, four words, one group
+        Case(M=1, N=32, BITS=4, GROUP=32, BLOCK_W=4),
+        # several rows, two blocks each, all full; a group a word
+        Case(M=3, N=128, BITS=2, GROUP=16, BLOCK_W=4),
+        # ragged: the last block has seven words, the last group 11 codes, the last word three
+        Case(M=3, N=91, BITS=8, GROUP=16, BLOCK_W=16),
+        # one bit a code: the sign bit is one; numbers that float16 cannot hold
+        Case(M=2, N=150, BITS=1, GROUP=64, BLOCK_W=2, fill={"scale": wide, "minimum": wide}),
+        # groups of three words
+        Case(M=2, N=100, BITS=4, GROUP=24, BLOCK_W=4),
+        # every code at its top; the last group of a row is full of words
+        Case(M=2, N=90, BITS=2, GROUP=32, BLOCK_W=4, fill={"words": all_bits_set}),
+        # rows shorter than a group
+        Case(M=4, N=5, BITS=4, GROUP=16, BLOCK_W=2),
+    ),
+    outputs=("x",),
+    most_loads={"words": lambda s: s.M * triton.cdiv(s.N * s.BITS, 32)},
+)
+
+PUZZLES = (QUANTIZE_PACK, UNPACK_DEQUANTIZE)

@@ -1,0 +1,1 @@
+TITLE = "ReLU masks: one bit for backward"

@@ -1,0 +1,1 @@
+TITLE = "Fused dequant-GEMM: unpack inside the matmul"

@@ -1,0 +1,218 @@
+"""Chapter 12: the weight gradient from packed activations, unpacked inside the matmul."""
+
+from collections.abc import Callable
+
+import torch
+import triton
+from jaxtyping import BFloat16, Float32, Int16, Int32
+from torch import Tensor
+
+from puzzles_lib.chapters.ch09_bit_packing.puzzles import unpack_bits
+from puzzles_lib.puzzle import Case, Puzzle
+
+# ---- scales and minima whose values are bfloat16 numbers
+#
+# minimum + scale · code is a power of two times an integer from -255 to 255, so that a kernel may hold it
+# in bfloat16, TF32 or float32 alike: only slips are wrong. The products scale · code go up to 510, which
+# bfloat16 cannot hold: rounding them as well is a slip. Scale and minimum of a group belong together, and
+# their fills are called one by one: both draw the scales from the same seed.
+
+
+def _steps(shape: tuple[int, ...], BITS: int, most: int) -> tuple[Tensor, Tensor]:
+    """Scale of each group as an integer, and the power of two that it is multiplied by."""
+    generator = torch.Generator().manual_seed(BITS)
+    step = torch.randint(1, min(510 // (2**BITS - 1), 255) + 1, shape, generator=generator)
+    return step, 2.0 ** torch.randint(-most, most + 1, shape, generator=generator)
+
+
+def scales(BITS: int, most: int = 3) -> Callable:
+    """A fill: integers times powers of two from 2^-most to 2^most."""
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        step, power = _steps(shape, BITS, most)
+        return (step * power).to(dtype)
+
+    fill.__name__ = "exact" if most < 8 else "exact_wide"
+    return fill
+
+
+def minima(BITS: int, most: int = 3) -> Callable:
+    """A fill: minima that go with `scales`."""
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        step, power = _steps(shape, BITS, most)
+        room = 511 - step * (2**BITS - 1)  # minima from -255 on whose group ends at 255 or below
+        low = (torch.rand(shape, generator=generator) * room).floor() - 255
+        return (low * power).to(dtype)
+
+    fill.__name__ = "exact" if most < 8 else "exact_wide"
+    return fill
+
+
+def _case(*, most: int = 3, **numbers: int) -> Case:
+    """A case with scales and minima for its BITS."""
+    BITS = numbers["BITS"]
+    return Case(**numbers, fill={"scale": scales(BITS, most), "minimum": minima(BITS, most)})
+
+
+# ---- puzzle 19
+
+
+def fused_dw(
+    dy: BFloat16[Tensor, "K COUT"],
+    words: Int32[Tensor, " K (CIN*BITS+31)//32"],
+    scale: BFloat16[Tensor, " K (CIN+GROUP-1)//GROUP"],
+    minimum: BFloat16[Tensor, " K (CIN+GROUP-1)//GROUP"],
+    CIN: int,
+    BITS: int,
+    GROUP: int,
+) -> Float32[Tensor, "COUT CIN"]:
+    """dw[m, n] = sum over k of dy[k, m] · x[k, n]
+
+    x[k, n] = minimum[k, g] + scale[k, g] · code[k, n] with g = n // GROUP, and code[k, n]
+    is field n % F of words[k, n // F], F = 32 // BITS, as in puzzle 16. GROUP and BLOCK_N
+    are multiples of F. Sums run in float32. The checker's x are bfloat16 numbers: to hold
+    them in bfloat16 changes nothing.
+    """
+    codes = unpack_bits(words, CIN, BITS)  # [K, CIN]
+    g = torch.arange(CIN) // GROUP  # [CIN]
+    x = minimum[:, g] + scale[:, g] * codes  # [K, CIN]
+    return dy.mT @ x
+
+
+FUSED_DW = Puzzle(
+    number="19",
+    spec=fused_dw,
+    formula=(
+        r"dW_{m, n} = \sum_{k=0}^{K-1} dy_{k, m} \, \hat x_{k, n} \qquad "
+        r"\hat x_{k, n} = \mathrm{minimum}_{k, g} + \mathrm{scale}_{k, g} \cdot \mathrm{code}_{k, n}"
+        r"\qquad g = \lfloor n / \mathrm{GROUP} \rfloor"
+    ),
+    grid=lambda s: (triton.cdiv(s.COUT, s.BLOCK_M), triton.cdiv(s.CIN, s.BLOCK_N)),
+    cases=(
+        # one program, one step, one group
+        _case(K=16, COUT=16, CIN=32, BITS=4, GROUP=32, BLOCK_M=16, BLOCK_N=32, BLOCK_K=16),
+        # several blocks on every axis, all full; four groups a block
+        _case(K=64, COUT=64, CIN=128, BITS=2, GROUP=16, BLOCK_M=32, BLOCK_N=64, BLOCK_K=32),
+        # ragged on every axis; the last word holds three codes
+        _case(K=83, COUT=45, CIN=91, BITS=8, GROUP=16, BLOCK_M=16, BLOCK_N=64, BLOCK_K=32),
+        # one bit a code; groups that straddle blocks
+        _case(K=40, COUT=20, CIN=150, BITS=1, GROUP=96, BLOCK_M=32, BLOCK_N=64, BLOCK_K=16),
+        # numbers that float16 cannot hold; one row in the last block of K
+        _case(K=65, COUT=18, CIN=40, BITS=2, GROUP=16, BLOCK_M=32, BLOCK_N=64, BLOCK_K=32, most=20),
+        # fewer rows and columns than a block, and than a word
+        _case(K=5, COUT=3, CIN=5, BITS=4, GROUP=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),
+    ),
+    outputs=("dw",),
+)  # fmt: skip
+
+# ---- puzzle 20
+
+
+def split_k(
+    dy: BFloat16[Tensor, "K COUT"],
+    words: Int32[Tensor, " K (CIN*BITS+31)//32"],
+    scale: BFloat16[Tensor, " K (CIN+GROUP-1)//GROUP"],
+    minimum: BFloat16[Tensor, " K (CIN+GROUP-1)//GROUP"],
+    CIN: int,
+    BITS: int,
+    GROUP: int,
+    SPLITS: int,
+    BLOCK_K: int,
+) -> Float32[Tensor, "SPLITS COUT CIN"]:
+    """parts[s, m, n] = sum over the rows k of split s of dy[k, m] · x[k, n]
+
+    x as in puzzle 19. K has cdiv(K, BLOCK_K) blocks of rows. A split takes as many as
+    that over SPLITS, rounded up, one split after the other; the last splits may be short,
+    or empty: their sums are 0. The sum of all parts is dW.
+    """
+    K = dy.shape[0]
+    rows = BLOCK_K * triton.cdiv(triton.cdiv(K, BLOCK_K), SPLITS)  # a split
+    parts = []
+    for split in range(SPLITS):
+        k = torch.arange(K) // rows == split  # [K]
+        parts.append(fused_dw(dy[k], words[k], scale[k], minimum[k], CIN, BITS, GROUP))
+    return torch.stack(parts)
+
+
+SPLIT_K = Puzzle(
+    number="20",
+    spec=split_k,
+    formula=(
+        r"\mathrm{parts}_{s, m, n} = \sum_{k = sR}^{\min(sR + R, K) - 1} dy_{k, m} \, \hat x_{k, n} \qquad "
+        r"R = \mathrm{BLOCK\_K} \left\lceil"
+        r"\frac{\lceil K / \mathrm{BLOCK\_K} \rceil}{\mathrm{SPLITS}} \right\rceil"
+    ),
+    grid=lambda s: (triton.cdiv(s.COUT, s.BLOCK_M), triton.cdiv(s.CIN, s.BLOCK_N), s.SPLITS),
+    cases=(
+        # one program, three blocks
+        _case(K=48, COUT=16, CIN=32, BITS=4, GROUP=32, SPLITS=1, BLOCK_M=16, BLOCK_N=32, BLOCK_K=16),
+        # several blocks on every axis, all full; two blocks a split
+        _case(K=128, COUT=32, CIN=64, BITS=2, GROUP=32, SPLITS=2, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32),
+        # ragged on every axis: 6 blocks in 4 splits of two, the third short, the last empty
+        _case(K=83, COUT=45, CIN=91, BITS=8, GROUP=16, SPLITS=4, BLOCK_M=32, BLOCK_N=64, BLOCK_K=16),
+        # one bit a code; groups that straddle blocks
+        _case(K=40, COUT=20, CIN=150, BITS=1, GROUP=96, SPLITS=2, BLOCK_M=32, BLOCK_N=64, BLOCK_K=16),
+        # numbers that float16 cannot hold; three splits of two blocks, one row in the last
+        _case(K=65, COUT=18, CIN=40, BITS=2, GROUP=16, SPLITS=3, BLOCK_M=32, BLOCK_N=64, BLOCK_K=16, most=20),
+        # fewer rows than a block: all splits but one are empty
+        _case(K=5, COUT=3, CIN=5, BITS=4, GROUP=16, SPLITS=3, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),
+    ),
+    outputs=("parts",),
+)  # fmt: skip
+
+# ---- puzzle 21
+
+
+def packed_along_k(
+    dy: BFloat16[Tensor, "K COUT"],
+    words: Int16[Tensor, " (K*BITS+255)//256 16 CIN"],
+    scale: BFloat16[Tensor, " (CIN+GROUP-1)//GROUP (K*BITS+255)//256*(256//BITS)"],
+    minimum: BFloat16[Tensor, " (CIN+GROUP-1)//GROUP (K*BITS+255)//256*(256//BITS)"],
+    BITS: int,
+    GROUP: int,
+) -> Float32[Tensor, "COUT CIN"]:
+    """dw[m, n] = sum over k of dy[k, m] · x[k, n]
+
+    x[k, n] = minimum[g, k] + scale[g, k] · code[k, n] with g = n // GROUP, and code[k, n]
+    is field j of words[b, r, n] where k = 16 · F · b + 16 · j + r, F = 16 // BITS, r < 16:
+    the format of puzzles_lib.kernels. Past row K, words, scales and minima may hold any
+    numbers. GROUP is a multiple of BLOCK_N. Sums run in float32, and the checker's x are
+    bfloat16 numbers.
+    """
+    K, CIN = dy.shape[0], words.shape[2]
+    shifts = BITS * torch.arange(16 // BITS, dtype=torch.int32)[:, None, None]
+    fields = words.int()[:, None] >> shifts & 2**BITS - 1  # [blocks, F, 16, CIN]
+    codes = fields.reshape(-1, CIN)[:K]  # [K, CIN]
+    g = torch.arange(CIN) // GROUP  # [CIN]
+    x = minimum.mT[:K, g] + scale.mT[:K, g] * codes  # [K, CIN]
+    return dy.mT @ x
+
+
+PACKED_ALONG_K = Puzzle(
+    number="21",
+    spec=packed_along_k,
+    formula=(
+        r"dW_{m, n} = \sum_{b} \sum_{j=0}^{F-1} \sum_{r=0}^{15} dy_{k, m} \, \hat x_{k, n} \qquad "
+        r"k = 16 F b + 16 j + r \qquad "
+        r"\mathrm{code}_{k, n} = \text{field } j \text{ of } \mathrm{words}_{b, r, n}"
+    ),
+    grid=lambda s: (triton.cdiv(s.COUT, s.BLOCK_M), triton.cdiv(s.CIN, s.BLOCK_N)),
+    cases=(
+        # one program, one block of words
+        _case(K=64, COUT=16, CIN=32, BITS=4, GROUP=32, BLOCK_M=16, BLOCK_N=32),
+        # several blocks on every axis, all full; two tiles a group
+        _case(K=128, COUT=32, CIN=96, BITS=4, GROUP=64, BLOCK_M=16, BLOCK_N=32),
+        # ragged on every axis
+        _case(K=83, COUT=45, CIN=91, BITS=8, GROUP=64, BLOCK_M=32, BLOCK_N=64),
+        # one bit a code; a last group shorter than a tile
+        _case(K=40, COUT=20, CIN=75, BITS=1, GROUP=64, BLOCK_M=32, BLOCK_N=64),
+        # numbers that float16 cannot hold; one row in the last block of words
+        _case(K=129, COUT=18, CIN=40, BITS=2, GROUP=32, BLOCK_M=32, BLOCK_N=32, most=20),
+        # fewer rows and columns than a block
+        _case(K=5, COUT=3, CIN=5, BITS=4, GROUP=16, BLOCK_M=16, BLOCK_N=16),
+    ),
+    outputs=("dw",),
+)  # fmt: skip
+
+PUZZLES = (FUSED_DW, SPLIT_K, PACKED_ALONG_K)

@@ -1,0 +1,1 @@
+TITLE = "From Python to machine code"

@@ -1,0 +1,373 @@
+"""Pictures for chapter 13. Those of layouts show what `puzzles_lib.inspector.layouts` reads in TTGIR."""
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Polygon, Rectangle
+
+from puzzles_lib.drawing import (
+    FAINT,
+    INK,
+    LINE,
+    PALE,
+    PALETTE,
+    PROGRAM_COLORS,
+    Picture,
+    arrow,
+    cells,
+    new_sheet,
+    text_color,
+)
+from puzzles_lib.inspector.layouts import Layout, SharedLayout, bank_conflicts, read_layout
+
+MARK = PALETTE[6]  # vermilion: the thread or chunk to look at
+
+
+def stations() -> Picture:
+    """The stages of a compilation, and what each of them settles."""
+    figure, ax = new_sheet(24.2, 8.4)
+    common = [
+        ("Python", "the kernel's\nsource and its tree"),
+        ("TTIR", "types and shapes;\nblocks as wholes"),
+        ("TTGIR", "layouts: which thread\nholds which element"),
+        ("LLVM IR", "what one thread does,\nin endless registers"),
+    ]
+    width, height, gap = 4.6, 3.0, 1.6
+    for i, (name, what) in enumerate(common):
+        _station(ax, i * (width + gap) + 0.1, 0.6, width, height, name, what, PALETTE[2])
+        if i:
+            arrow(ax, (i * (width + gap) + 0.1 - gap, 2.1), (i * (width + gap) + 0.1, 2.1))
+    last = 3 * (width + gap) + 0.1
+    below = [
+        ("PTX", "NVIDIA's assembly,\nvirtual registers", 2, PALETTE[3]),
+        ("SASS", "what an NVIDIA GPU\nruns; real registers", 1, PALETTE[3]),
+        ("AMDGCN", "what an AMD GPU\nruns; real registers", 3, PALETTE[1]),
+    ]
+    for name, what, column, color in below:
+        _station(ax, column * (width + gap) + 0.1, 5.2, width, height, name, what, color)
+    arrow(ax, (last + 0.2, 3.6), (last - gap, 5.3))
+    arrow(ax, (last + width / 2, 3.6), (last + width / 2, 5.2))
+    arrow(ax, (2 * (width + gap) + 0.1, 6.7), (width + 0.1 + width + gap, 6.7))
+    ax.text(0.2, 6.7, "for the target\nthat was asked for", va="center", fontsize=10, color=FAINT)
+    ax.text(0.2, 4.35, "hardly a word about the target up to TTIR", va="center", fontsize=10, color=FAINT)
+    return Picture(
+        figure,
+        "The stages. Python: the kernel's source and its tree. TTIR: types and shapes, blocks as wholes, "
+        "with hardly a word about the target. TTGIR: layouts, which thread holds which element. LLVM IR: "
+        "what one thread does, in endless registers. From there for NVIDIA to PTX, an assembly with virtual "
+        "registers, and SASS, what the GPU runs; for AMD to AMDGCN.",
+    )
+
+
+def _station(
+    ax: Axes, x: float, y: float, width: float, height: float, name: str, what: str, color: object
+) -> None:
+    ax.add_patch(Rectangle((x, y), width, height, facecolor="white", edgecolor=INK, linewidth=0.9))
+    ax.add_patch(Rectangle((x, y), width, 1.1, facecolor=color, edgecolor=INK, linewidth=0.9))
+    ax.text(
+        x + width / 2,
+        y + 0.58,
+        name,
+        ha="center",
+        va="center",
+        fontsize=11,
+        weight="bold",
+        color=text_color(color),
+    )
+    ax.text(x + width / 2, y + 2.05, what, ha="center", va="center", fontsize=9, color=INK)
+
+
+def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
+    """Who holds a block: cut into warps, one warp's share into lanes, one lane's into registers.
+
+    layout: of a tensor with one axis, in which neighbours belong to one thread's registers.
+    warp, lane: which ones to look into; their first share is drawn.
+
+    Raises ValueError for a warp that has no share of its own.
+    """
+    (n,) = layout.shape
+    order = [layout.holders((i,)) for i in range(n)]
+    runs = _runs(order)
+    shares = [(begin, length) for begin, length, holder in runs if holder == warp]
+    if not shares:
+        raise ValueError(f"warp is {warp}, which holds nothing that a lower warp does not hold, or is none")
+    start, span = shares[0]
+    own = [i for i in range(start, start + span) if any(h[:2] == (warp, lane) for h in order[i])]
+    figure, ax = new_sheet(22, 8.5)
+    left, width = 0.6, 20.8
+    tops = (1.3, 4.3, 7.3)
+
+    def box(x: float, y: float, w: float, text: str, number: int, color: object) -> None:
+        ax.add_patch(Rectangle((x, y), w, 1, facecolor=color, edgecolor=INK, linewidth=0.8))
+        ax.text(x + w / 2, y + 0.5, text, ha="center", va="center", fontsize=9, color=text_color(color))
+        ax.text(x + 0.1, y - 0.1, str(number), va="bottom", fontsize=9, color=FAINT)
+
+    scale = width / n
+    for begin, length, holder in runs:
+        color = PROGRAM_COLORS[holder % len(PROGRAM_COLORS)]
+        box(left + begin * scale, tops[0], length * scale, f"warp {holder}", begin, color)
+    ax.text(left, 0.3, f"the block, {n} elements", va="center", fontsize=10, color=INK)
+
+    shown = min(9, layout.lanes)
+    each = width / (shown + 1)
+    _enlarge(ax, left + start * scale, span * scale, tops[0] + 1, left, width, tops[1])
+    for i in range(shown):
+        box(left + each * i, tops[1], each, f"lane {i}", start + i * len(own), MARK if i == lane else PALE)
+    rest = f"... lane {layout.lanes - 1}"
+    ax.text(left + each * (shown + 0.5), tops[1] + 0.5, rest, ha="center", va="center", fontsize=9)
+
+    wide = 2.4
+    x = left + max(0.0, each * (lane + 0.5) - wide * len(own) / 2)
+    _enlarge(ax, left + each * lane, each, tops[1] + 1, x, wide * len(own), tops[2])
+    for i, element in enumerate(own):
+        register = next(r for w, t, r in order[element] if (w, t) == (warp, lane))
+        box(x + wide * i, tops[2], wide, f"register {register}", element, PALETTE[4])
+    words = f"lane {lane} of warp {warp} holds {len(own)} neighbours:\nit can load them at once"
+    ax.text(x + wide * len(own) + 0.4, tops[2] + 0.5, words, va="center", fontsize=10, color=INK)
+    told = ", ".join(f"{b} to {b + length - 1} warp {w}" for b, length, w in runs)
+    return Picture(
+        figure,
+        f"A block of {n} elements in the layout {layout.name}. By warps: {told}. Of warp {warp}'s elements "
+        f"{start} to {start + span - 1}, each lane holds {len(own)} neighbours: lane {lane} the elements "
+        f"{own[0]} to {own[-1]}, in its registers 0 to {len(own) - 1}.",
+    )
+
+
+def _runs(order: list) -> list[tuple[int, int, int]]:
+    """Runs of elements that one warp holds: start, length, the first warp that holds them."""
+    runs: list[tuple[int, int, int]] = []
+    for i, holders in enumerate(order):
+        warp = holders[0][0]
+        if runs and runs[-1][2] == warp:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1, warp)
+        else:
+            runs.append((i, 1, warp))
+    return runs
+
+
+def _enlarge(
+    ax: Axes, x: float, width: float, y: float, x_below: float, width_below: float, y_below: float
+) -> None:
+    """A faint funnel from the foot of a cell to the strip that shows it larger."""
+    corners = [(x, y), (x + width, y), (x_below + width_below, y_below), (x_below, y_below)]
+    ax.add_patch(Polygon(corners, closed=True, facecolor="#f4f4f4", edgecolor="none", zorder=0))
+
+
+def tile(layout: Layout, rows: Layout, columns: Layout) -> Picture:
+    """One pass of a blocked layout over a tile, and who holds the offsets of its rows and columns.
+
+    layout: of a tile with two axes. rows, columns: its slices, the layouts of ``offs[:, None]``'s and
+    ``offs[None, :]``'s vectors before they became two-dimensional.
+
+    Raises ValueError for a layout whose threads take anything but runs along a row.
+    """
+    m, n = layout.shape
+    first = layout.table[:, :, 0]  # [warps, lanes, 2]: where each thread's first register lies
+    height = int(first[..., 0].max()) + 1  # of one pass
+    run = int((layout.table[0, 0, :, 0] == 0).sum())  # neighbours of one thread along a row
+    if layout.warps * layout.lanes * run != height * n:
+        raise ValueError(f"{layout.name} does not deal out whole rows in runs, which is what can be drawn")
+    figure, ax = new_sheet(23.4, 14.6)
+    left, top, wide, tall = 6.2, 2.6, 2.0, 0.66
+    for warp in range(layout.warps):
+        color = PROGRAM_COLORS[warp % len(PROGRAM_COLORS)]
+        for lane in range(layout.lanes):
+            row, column = first[warp, lane]
+            x, y = left + wide * column / run, top + tall * row
+            ax.add_patch(Rectangle((x, y), wide, tall, facecolor=color, edgecolor=INK, linewidth=0.6))
+            ax.text(
+                x + wide / 2,
+                y + tall / 2,
+                str(lane),
+                ha="center",
+                va="center",
+                fontsize=9,
+                color=text_color(color),
+            )
+        row = first[warp, :, 0].min()
+        middle = top + tall * (row + (first[warp, :, 0].max() + 1 - row) / 2)
+        ax.text(left + wide * n / run + 0.2, middle, f"warp {warp}", va="center", fontsize=10, color=INK)
+    for row in range(height):
+        holders = rows.holders((row,))
+        y = top + tall * row
+        ax.add_patch(Rectangle((left - 3.2, y), 2.8, tall, facecolor=PALE, edgecolor=LINE, linewidth=0.6))
+        words = _spans([lane for _, lane, _ in holders])
+        ax.text(left - 1.8, y + tall / 2, words, ha="center", va="center", fontsize=9, color=INK)
+        ax.text(left - 3.4, y + tall / 2, f"row {row}", ha="right", va="center", fontsize=9, color=FAINT)
+    ax.text(left - 1.8, top - 0.25, f"rows {m}:\nheld by lanes", ha="center", va="bottom", fontsize=9)
+    for column in range(0, n, run):
+        lanes = sorted({lane for warp, lane, _ in columns.holders((column,)) if warp == 0})
+        x = left + wide * column / run
+        ax.add_patch(Rectangle((x, top - 1.15), wide, 0.75, facecolor=PALE, edgecolor=LINE, linewidth=0.6))
+        words = ",".join(map(str, lanes))
+        ax.text(x + wide / 2, top - 0.78, words, ha="center", va="center", fontsize=9, color=INK)
+        ends = f"{column}..{column + run - 1}"
+        ax.text(x + wide / 2, top - 1.3, ends, ha="center", va="bottom", fontsize=9, color=FAINT)
+    ax.text(
+        left + wide * n / run / 2,
+        0.4,
+        f"columns {n}: held by these lanes of every warp",
+        ha="center",
+        va="center",
+        fontsize=9,
+    )
+    words = (
+        f"lane numbers; each cell is {run} neighbours, registers 0 to {run - 1}.\n"
+        f"Rows {height} to {2 * height - 1}: the same threads, registers {run} to {2 * run - 1}, and so on: "
+        f"{m // height} passes, {layout.registers} registers."
+    )
+    ax.text(left, top + tall * height + 0.9, words, va="center", fontsize=10, color=INK)
+    per_row = len(rows.holders((0,)))
+    return Picture(
+        figure,
+        f"The layout {layout.name} of a {m} x {n} tile. One pass covers {height} rows: warp 0 rows 0 to "
+        f"{int(first[0, :, 0].max())}, and so on. In a row {n // run} lanes hold {run} neighbours each. The "
+        f"offset of a row is held by {per_row} lanes, that of row 0 by lanes "
+        f"{_spans([lane for _, lane, _ in rows.holders((0,))])}; the offset of a column by every thread "
+        f"below it. {m // height} passes make {layout.registers} registers a thread.",
+    )
+
+
+def _spans(numbers: list[int]) -> str:
+    """``0-7`` for 0 to 7; numbers that are no run are written one by one."""
+    numbers = sorted(set(numbers))
+    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]}\u2013{numbers[-1]}"
+    return ",".join(map(str, numbers))
+
+
+def fragments(ttgir: str, lane: int = 9) -> Picture:
+    """The three tiles of one mma.sync.m16n8k16, and who holds which element; one lane picked out.
+
+    ttgir: of a matmul compiled for sm_80, with its ``#mma``.
+    """
+    operand = "#ttg.dot_op<{{opIdx = {}, parent = #mma, kWidth = 2}}>"
+    tiles = {
+        "x": read_layout(ttgir, operand.format(0), (16, 16)),
+        "y": read_layout(ttgir, operand.format(1), (16, 8)),
+        "acc": read_layout(ttgir, "#mma", (16, 8)),
+    }
+    wide, tall, gap = 0.82, 0.56, 0.9
+    corner = (2.0 + 16 * wide + gap, 1.1 + 16 * tall + gap)
+    places = {"x": (2.0, corner[1]), "y": (corner[0], 1.1), "acc": corner}
+    figure, ax = new_sheet(corner[0] + 8 * wide + 0.4, corner[1] + 16 * tall + 0.4)
+    axes = {"x": ("m", "k"), "y": ("k", "n"), "acc": ("m", "n")}
+    told = []
+    for name, layout in tiles.items():
+        x, y = places[name]
+        mine = []
+        texts, colors = [], []
+        for row in range(layout.shape[0]):
+            texts.append([])
+            colors.append([])
+            for column in range(layout.shape[1]):
+                holder = next(h for h in layout.holders((row, column)) if h[0] == 0)
+                picked = holder[1] == lane
+                texts[-1].append(f"r{holder[2]}" if picked else str(holder[1]))
+                colors[-1].append(MARK if picked else _TINTS[holder[1] // 4])
+                if picked:
+                    mine.append(f"[{row}, {column}] in register {holder[2]}")
+        cells(ax, texts, x=x, y=y, width=wide, height=tall, colors=colors, fontsize=9)
+        m, k = layout.shape
+        label = f"{name}: {m} x {k}, {layout.registers} registers a lane"
+        ax.text(x, y - 0.35, label, va="center", fontsize=10, color=INK)
+        ax.text(x - 0.3, y + tall * m / 2, axes[name][0], ha="center", va="center", fontsize=10, color=FAINT)
+        told.append(f"{name} {', '.join(mine)}")
+    words = (
+        "one warp, one mma.sync.m16n8k16:\n\n"
+        "  acc += x @ y\n\n"
+        "numbers are lanes;\n"
+        f"lane {lane} is picked out, with\nits registers r0, r1, ..."
+    )
+    ax.text(2.0, 1.1 + 8 * tall, words, va="center", fontsize=11, color=INK)
+    return Picture(
+        figure,
+        f"One mma.sync.m16n8k16 of a warp: acc, 16 x 8, grows by x, 16 x 16, times y, 16 x 8. Each cell "
+        f"names the lane that holds it. Lane {lane} holds {'; '.join(told)}. A row of acc belongs to four "
+        f"lanes, a pair of neighbours each.",
+    )
+
+
+# Eight pale colors for groups of four lanes.
+_TINTS = ("#dbeefb", "#fdebc8", "#cdeee2", "#f3dcea", "#fbf7c4", "#cfe3f2", "#e6defa", "#e8dccb")
+
+
+def swizzle(shared: SharedLayout, columns: int, element_bytes: int, chunk: int = 2) -> Picture:
+    """Eight rows of a tile in shared memory, as they are and swizzled; which banks a column of chunks hits.
+
+    columns: of the tile. chunk: which one is read from all eight rows, as ldmatrix does.
+    """
+    chunks = columns // shared.vec
+    banks = shared.vec * element_bytes // 4
+    figure, ax = new_sheet(24.4, 9.5)
+    ways = []
+    for panel, layout in enumerate((None, shared)):
+        x, y, wide = 1.7 + panel * 12.0, 2.3, 1.24
+        texts = [[0] * chunks for _ in range(8)]
+        for row in range(8):
+            for c in range(chunks):
+                place = (layout.column(row, c * shared.vec) if layout else c * shared.vec) // shared.vec
+                texts[row][place] = c
+        colors = [[MARK if c == chunk else PALE for c in line] for line in texts]
+        grid = cells(ax, texts, x=x, y=y, width=wide, height=0.75, colors=colors, fontsize=10)
+        for row in range(8):
+            if panel == 0:
+                place = grid.center(row, 0)[1]
+                ax.text(x - 0.2, place, f"row {row}", ha="right", va="center", fontsize=9, color=FAINT)
+        for c in range(chunks):
+            first = c * banks % 32
+            words = f"{first}\u2013{first + banks - 1}"
+            ax.text(x + wide * (c + 0.5), y - 0.15, words, ha="center", va="bottom", fontsize=9, color=FAINT)
+        ax.text(x, y - 0.95, "banks", va="bottom", fontsize=9, color=FAINT)
+        turns = bank_conflicts(layout, 8, columns, element_bytes)
+        ways.append(turns)
+        title = "rows as they are" if layout is None else f"{shared.name}: swizzled"
+        ax.text(x, 0.3, title, va="center", fontsize=11, color=INK)
+        words = f"chunk {chunk} of 8 rows: {turns} {'turn' if turns == 1 else 'turns'}"
+        ax.text(x, y + 6.75, words, va="center", fontsize=10, color=INK)
+    return Picture(
+        figure,
+        f"Eight rows of a tile with {columns} columns of {element_bytes} bytes in shared memory, in chunks "
+        f"of {shared.vec}. As they are, chunk {chunk} of every row lies in the same {banks} banks, and "
+        f"reading it from 8 rows takes {ways[0]} turns. In {shared.name}, chunk c of row r lies at place "
+        f"c xor r, all eight in different banks: {ways[1]} turn.",
+    )
+
+
+def pipelined(steps: int = 4) -> Picture:
+    """Copies and dots of a loop, one after the other and overlapped; a copy as long as two dots."""
+    figure, ax = new_sheet(24.4, 8.0)
+    left, wide, tall = 4.3, 1.62, 0.9
+    ends = []
+    for y, num_stages in ((1.1, 1), (5.0, 3)):
+        copies, dots, free = [], [], 0.0
+        for step in range(steps):
+            if num_stages == 1:
+                start = free
+            else:  # so many copies ahead of the dots, no more
+                start = float(step) if step < num_stages - 1 else dots[step - num_stages + 1][0]
+            copies.append((start, start + 2))
+            begin = max(copies[-1][1], dots[-1][1] if dots else 0.0)
+            dots.append((begin, begin + 1))
+            free = dots[-1][1]
+        ends.append(free)
+        ax.text(0.2, y - 0.6, f"num_stages={num_stages}", va="center", fontsize=11, color=INK)
+        lanes = max(1, num_stages - 1)
+        for step in range(steps):
+            for (start, end), name, color, row in (
+                (copies[step], "copy", PALETTE[2], step % lanes),
+                (dots[step], "dot", PALETTE[1], lanes),
+            ):
+                x, w = left + wide * start, wide * (end - start)
+                top = y + row * tall
+                ax.add_patch(Rectangle((x, top), w, tall, facecolor=color, edgecolor=INK, linewidth=0.8))
+                ax.text(x + w / 2, top + tall / 2, f"{name} {step}", ha="center", va="center", fontsize=9)
+        if num_stages == 1:
+            words = "to the right: time; a copy is drawn as long as two dots"
+            ax.text(left, y - 0.6, words, va="center", fontsize=9, color=FAINT)
+        ax.text(left - 0.3, y + tall * lanes / 2, "copies", ha="right", va="center", fontsize=10)
+        ax.text(left - 0.3, y + tall * (lanes + 0.5), "tensor cores", ha="right", va="center", fontsize=10)
+    return Picture(
+        figure,
+        f"{steps} steps of a matmul's loop, drawn for a copy that takes as long as two dots. num_stages=1: "
+        f"copy, dot, copy, dot; done after {ends[0]:g} dots' time. num_stages=3: two copies are on their way "
+        f"while a dot runs, and the tensor cores wait for the first copy only; done after {ends[1]:g}.",
+    )

@@ -1,0 +1,1 @@
+TITLE = "Int8 dynamic linear: a real model through your kernel"

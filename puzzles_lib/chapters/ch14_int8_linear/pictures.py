@@ -1,0 +1,327 @@
+"""Pictures for chapter 14."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from puzzles_lib.chapters.ch14_int8_linear.puzzles import INT8_LINEAR
+from puzzles_lib.drawing import FAINT, INK, LINE, PALE, PALETTE, Picture, arrow, cells, new_figure, new_sheet
+from puzzles_lib.puzzle import Case
+
+SKY, YELLOW, PINK = PALETTE[2], PALETTE[4], PALETTE[7]
+BLUE, ORANGE, GREEN, RED = PALETTE[5], PALETTE[1], PALETTE[3], PALETTE[6]
+
+Cut = Callable[[torch.Tensor], torch.Tensor]
+
+
+def quantised(x: torch.Tensor, cut: Cut = torch.round, per_tensor: bool = False) -> torch.Tensor:
+    """What is left of x after int8 codes: a scale for each row, or one for all."""
+    peak = x.abs().amax() if per_tensor else x.abs().amax(1, keepdim=True)
+    return cut(x / (peak / 127)) * (peak / 127)
+
+
+def _normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+# ---- a row and its codes
+
+
+def rows() -> Picture:
+    """Rows of values, the peak of each, its scale and its codes."""
+    x = torch.tensor(
+        [[0.5, -1.27, 0.204, 1.0], [25.4, 3.0, -8.1, 0.09], [0.0, 0.0, 0.0, 0.0]], dtype=torch.float64
+    )
+    peak = x.abs().amax(1)
+    scale = torch.where(peak > 0, peak / 127, 1.0)
+    codes = (x / scale[:, None]).round().int().tolist()
+    at = x.abs().argmax(1).tolist()
+    fills = [[YELLOW if peak[m] and k == at[m] else SKY for k in range(4)] for m in range(3)]
+    figure, ax = new_sheet(24, 5.6)
+    left, top, width = 1.6, 1.5, 1.7
+    names = [f"m={m}" for m in range(3)]
+    grid = cells(
+        ax, [[f"{v:g}" for v in row] for row in x.tolist()], x=left, y=top, width=width, colors=fills,
+        row_index=names,
+    )  # fmt: skip
+    middle = grid.right + 1.6
+    cells(ax, [[f"{s:g}"] for s in scale.tolist()], x=middle, y=top, width=2.0, colors=PALE)
+    right = middle + 2.0 + 1.6
+    cells(ax, codes, x=right, y=top, width=width, colors=fills)
+    for m in range(3):
+        y = top + m + 0.5
+        arrow(ax, (grid.right + 0.1, y), (middle - 0.1, y))
+        arrow(ax, (middle + 2.1, y), (right - 0.1, y))
+    for x0, name in ((left + 2 * width, "x"), (middle + 1.0, "scale"), (right + 2 * width, "codes")):
+        ax.text(x0, top - 0.5, name, ha="center", va="center", fontsize=11, color=INK)
+    foot = "yellow: the largest magnitude of the row, which becomes 127 or −127"
+    ax.text(12, top + 3.8, foot, ha="center", va="center", fontsize=10, color=INK)
+    told = "; ".join(
+        f"row {m}: {[float(f'{v:g}') for v in x[m].tolist()]}, scale {scale[m]:g}, codes {codes[m]}"
+        for m in range(3)
+    )
+    return Picture(
+        figure,
+        f"Three rows of four values, each with a scale of its own: its largest magnitude over 127. {told}. A "
+        f"row of zeros has scale 1.",
+    )
+
+
+def cuts() -> Picture:
+    """What truncation and rounding make of x / scale."""
+    x = torch.linspace(-3.2, 3.2, 1281, dtype=torch.float64)
+    figure = new_figure(7.4, 3.5)
+    axes = figure.subplots(1, 2, sharey=True)
+    told = []
+    for ax, name, cut, color in (
+        (axes[0], "truncated", torch.trunc, RED),
+        (axes[1], "rounded half to even", torch.round, BLUE),
+    ):
+        codes = cut(x)
+        ax.plot(x, x, color=LINE, linewidth=1)
+        for code in codes.unique():
+            part = x[codes == code]
+            ax.plot([part.min(), part.max()], [code, code], color=color, linewidth=3, solid_capstyle="butt")
+        size = float(x[codes == 0].max() - x[codes == 0].min())
+        ax.set_title(f"{name}: step 0 is {size:.0f} wide", fontsize=10, color=INK)
+        ax.set_xlabel("x / scale", fontsize=10)
+        ax.set_xticks(range(-3, 4))
+        ax.set_yticks(range(-3, 4))
+        ax.tick_params(labelsize=9)
+        ax.set_aspect("equal")
+        ax.spines[["top", "right"]].set_visible(False)
+        told.append(f"{name}, step 0 is {size:.0f} wide")
+    axes[0].set_ylabel("code", fontsize=10)
+    return Picture(
+        figure,
+        f"Two staircases of code against x / scale from -3 to 3. {'; '.join(told)}. The truncated staircase "
+        f"lies between the diagonal and zero everywhere; the rounded one lies on both sides of it.",
+    )
+
+
+# ---- what a bias and an outlier do
+
+
+def gains(layers: int = 12, tokens: int = 84, width: int = 256) -> dict[str, list[float]]:
+    """Per layer, how much of the exact output's length is left along it, by way of quantising the input."""
+    x = _normal(tokens, width)
+    weights = [_normal(width, width, seed=1 + layer) * (2 / width) ** 0.5 for layer in range(layers)]
+    found = {}
+    for name, cut, per_tensor in (
+        ("rounded, per row", torch.round, False),
+        ("truncated, per row", torch.trunc, False),
+        ("truncated, per tensor", torch.trunc, True),
+    ):
+        exact = made = x
+        found[name] = []
+        for weight in weights:
+            exact, made = (exact @ weight.T).relu(), (quantised(made, cut, per_tensor) @ weight.T).relu()
+            found[name].append(float((made * exact).sum() / (exact * exact).sum()))
+    return found
+
+
+def layers() -> Picture:
+    """The gain that is left, layer by layer."""
+    found = gains()
+    figure = new_figure(7.0, 3.3)
+    ax = figure.subplots()
+    for (name, values), color, mark in zip(found.items(), (BLUE, ORANGE, RED), ("o", "s", "^"), strict=True):
+        ax.plot(range(1, len(values) + 1), values, marker=mark, color=color, linewidth=1.6, markersize=5)
+        ax.text(len(values) + 0.25, values[-1], f"{name}: {values[-1]:.2f}", va="center", fontsize=10)
+    ax.set_xlim(0.5, len(values) + 5.5)
+    ax.set_xticks(range(1, len(values) + 1))
+    ax.set_xlabel("layer", fontsize=10)
+    ax.set_ylabel("gain", fontsize=10)
+    ax.tick_params(labelsize=9)
+    ax.grid(axis="y", color=PALE)
+    ax.spines[["top", "right"]].set_visible(False)
+    told = "; ".join(f"{n}: {v[0]:.3f} after one layer, {v[-1]:.3f} after {len(v)}" for n, v in found.items())
+    return Picture(
+        figure,
+        f"Gain against depth: how much of the exact output is left along itself, in a chain of 12 linear "
+        f"layers of 256 with ReLU, 84 tokens, the input of each quantised to int8. {told}.",
+    )
+
+
+def outlier(tokens: int = 84, width: int = 256, where: int = 7, factor: float = 50.0) -> Picture:
+    """The error of each token of a linear layer, where one token is 50 times as large."""
+    x, weight = _normal(tokens, width), _normal(192, width, seed=1)
+    x[where] *= factor
+    exact = x @ weight.T
+    figure = new_figure(7.2, 3.4)
+    ax = figure.subplots()
+    others = torch.arange(tokens) != where
+    told = []
+    for name, per_tensor, color, mark in (
+        ("one scale for the tensor", True, RED, "^"),
+        ("a scale for each row", False, BLUE, "o"),
+    ):
+        off = (quantised(x, per_tensor=per_tensor) @ weight.T - exact).norm(dim=1) / exact.norm(dim=1)
+        ax.plot(range(tokens), off, mark, color=color, markersize=4, label=name)
+        told.append(f"{name}: {off[others].mean():.1%} on the others, {off[where]:.1%} on the large one")
+    ax.axvline(where, color=LINE, linewidth=0.8, zorder=0)
+    ax.text(where + 0.8, 0.022, f"token {where},\n{factor:.0f} times as large", fontsize=9, va="bottom")
+    ax.set_yscale("log")
+    ax.set_yticks([0.01, 0.1, 1], ["1%", "10%", "100%"])
+    ax.set_ylim(0.003, 1)
+    ax.set_xlabel("token", fontsize=10)
+    ax.set_ylabel("error of its outputs", fontsize=10)
+    ax.tick_params(labelsize=9)
+    ax.grid(axis="y", color=PALE)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.62, 0.62))
+    return Picture(
+        figure,
+        f"The relative error of each of {tokens} tokens behind a linear layer of {width}, inputs in int8. "
+        f"{'; '.join(told)}.",
+    )
+
+
+# ---- the fused layer
+
+
+def fused(K: int = 8) -> Picture:
+    """One element: a row of codes, a row of weights, an exact sum, two scales and a bias."""
+    xq = [127, -3, 40, 0, -90, 12, 7, 65]
+    wq = [-20, 110, 31, 5, -127, 8, 64, 2]
+    total = sum(a * b for a, b in zip(xq, wq, strict=True))
+    x_scale, w_scale, bias = 0.02, 0.005, -1.25
+    y = total * x_scale * w_scale + bias
+    figure, ax = new_sheet(25, 6.6)
+    left, width = 4.4, 1.35
+    k = [f"k={i}" for i in range(K)]
+    top = cells(ax, xq, x=left, y=0.9, width=width, colors=SKY, title="xq[m, :]", index=k)
+    low = cells(ax, wq, x=left, y=2.5, width=width, colors=ORANGE, title="wq[n, :]")
+    for row, words in ((top, "int8"), (low, "int8")):
+        ax.text(row.right + 0.3, row.y + 0.5, words, ha="left", va="center", fontsize=10, color=FAINT)
+    acc = cells(ax, [str(total)], x=low.center(2)[0] - 1.5, y=4.6, width=3.0, colors=YELLOW, title="acc")
+    arrow(ax, (low.center(2)[0], low.bottom + 0.1), (acc.center(0)[0], acc.y - 0.1), "multiply, sum: exact")
+    out = cells(ax, [f"{y:.4f}"], x=acc.right + 9.2, y=4.6, width=2.6, colors=GREEN)
+    words = f"× {x_scale:g} × {w_scale:g} + ({bias:g})"
+    arrow(ax, (acc.right + 0.15, 5.1), (out.x - 0.15, 5.1))
+    ax.text((acc.right + out.x) / 2, 4.75, words, ha="center", va="bottom", fontsize=10, color=INK)
+    ax.text(
+        (acc.right + out.x) / 2, 5.45, "x_scale[m] · w_scale[n], bias[n]",
+        ha="center", va="top", fontsize=9, color=FAINT,
+    )  # fmt: skip
+    ax.text(acc.center(0)[0], 6.1, "int32", ha="center", va="center", fontsize=10, color=FAINT)
+    ax.text(out.center(0)[0], 6.1, "y[m, n], float32", ha="center", va="center", fontsize=10, color=FAINT)
+    return Picture(
+        figure,
+        f"One element of the result. Codes {xq} times weights {wq}, summed in int32: {total}, exact. Times "
+        f"x_scale {x_scale:g}, times w_scale {w_scale:g}, plus bias {bias:g}: {y:.4f}, in float32.",
+    )
+
+
+def tokens(
+    counts: Sequence[int] = (1, 2, 4, 64, 65, 84), blocks: Sequence[int] = (16, 64), N: int = 256
+) -> Picture:
+    """Rows that programs work on, and rows that are there, for several numbers of tokens."""
+    figure = new_figure(7.6, 3.3)
+    axes = figure.subplots(1, len(blocks), sharey=True, sharex=True)
+    told = []
+    for ax, block in zip(axes, blocks, strict=True):
+        parts = []
+        for place, M in enumerate(counts):
+            case = Case(M=M, N=N, K=256, BLOCK_M=block, BLOCK_N=64, BLOCK_K=64)
+            rows_, columns, _ = INT8_LINEAR.programs(case)
+            wasted = rows_ * block - M
+            ax.barh(place, M, color=BLUE, height=0.66, label=None if place else "tokens")
+            ax.barh(
+                place, wasted, left=M, color=PALE, edgecolor=LINE, hatch="///", height=0.66,
+                label=None if place else "wasted rows",
+            )  # fmt: skip
+            words = f"{rows_ * columns} programs, {wasted} wasted"
+            ax.text(rows_ * block + 3, place, words, va="center", fontsize=9, color=INK)
+            parts.append(f"M = {M} {words}")
+        ax.set_yticks(range(len(counts)), [f"M = {M}" for M in counts], fontsize=10)
+        ax.set_title(f"BLOCK_M = {block}", fontsize=11, color=INK)
+        ax.set_xlim(0, 250)
+        ax.set_xticks([0, 64, 128])
+        ax.set_xlabel("rows of the tiles", fontsize=10)
+        ax.tick_params(labelsize=9)
+        ax.spines[["top", "right"]].set_visible(False)
+        told.append(f"BLOCK_M = {block}: {'; '.join(parts)}")
+    axes[0].invert_yaxis()
+    shown = axes[0].get_legend_handles_labels()
+    figure.legend(*shown, fontsize=9, frameon=False, loc="outside lower center", ncols=2)
+    return Picture(
+        figure,
+        f"Rows that the tiles of INT8_LINEAR have, split into tokens and wasted rows, for N = {N}, "
+        f"BLOCK_N = 64. {'. '.join(told)}.",
+    )
+
+
+# ---- layouts
+
+
+def orders(N: int = 4, K: int = 8, TILE_N: int = 2, TILE_K: int = 4) -> Picture:
+    """Where wq[n, k] lies in memory, in three layouts, and what one tile reads."""
+
+    def in_tiles(n: int, k: int) -> int:
+        tile = n // TILE_N * (K // TILE_K) + k // TILE_K
+        return (tile * TILE_N + n % TILE_N) * TILE_K + k % TILE_K
+
+    layouts = (
+        ("[K, N]: n first", lambda n, k: k * N + n),
+        ("[N, K]: k first", lambda n, k: n * K + k),
+        ("tiles, k first", in_tiles),
+    )
+    figure, ax = new_sheet(32, 10.0)
+    told, width = [], 1.0
+    for number, (name, place) in enumerate(layouts):
+        left = 2.2 + 10.4 * number
+        address = [[place(n, k) for k in range(K)] for n in range(N)]
+        mine = [[n < TILE_N and k < TILE_K for k in range(K)] for n in range(N)]
+        cells(
+            ax, address, x=left, y=2.2, width=width,
+            colors=[[YELLOW if hit else PALE for hit in row] for row in mine],
+            index=[f"k={k}" for k in range(K)] if number == 0 else [str(k) for k in range(K)],
+            row_index=[f"n={n}" for n in range(N)] if number == 0 else [str(n) for n in range(N)],
+        )  # fmt: skip
+        ax.text(left + K / 2, 0.7, name, ha="center", va="center", fontsize=12, color=INK)
+        tile = sorted(address[n][k] for n in range(TILE_N) for k in range(TILE_K))
+        runs = 1 + sum(b - a != 1 for a, b in zip(tile, tile[1:], strict=False))
+        for line in range(2):
+            addresses = range(line * N * K // 2, (line + 1) * N * K // 2)
+            cells(
+                ax, [""] * len(addresses), x=left, y=7.2 + 0.9 * line, width=K * width / len(addresses),
+                height=0.6, colors=[YELLOW if a in tile else PALE for a in addresses],
+            )  # fmt: skip
+        words = f"memory: {runs} run{'s' * (runs != 1)} of {len(tile) // runs} bytes"
+        ax.text(left + K / 2, 9.4, words, ha="center", va="center", fontsize=10, color=INK)
+        told.append(f"{name}: the tile n = 0..{TILE_N - 1}, k = 0..{TILE_K - 1} lies at {tile}, {words[8:]}")
+    return Picture(
+        figure,
+        f"Addresses of the bytes of a {N} by {K} weight matrix in three layouts, one tile marked. "
+        f"{'. '.join(told)}.",
+    )
+
+
+# ---- the model
+
+
+def digit(image: torch.Tensor, label: int) -> Picture:
+    """An image as the model reads it: a row of pixels is a token."""
+    rows_, columns = image.shape
+    shades = [[(1 - 0.85 * v,) * 3 for v in row] for row in image.double().tolist()]
+    figure, ax = new_sheet(22, rows_ + 1.6)
+    cells(ax, [[""] * columns] * rows_, x=1.0, y=0.8, colors=shades)
+    for row in range(rows_):
+        y = 0.8 + row
+        arrow(ax, (columns + 1.2, y + 0.5), (columns + 3.4, y + 0.5))
+        texts = [f"{v:.2g}".lstrip("0") or "0" for v in image[row].double().tolist()]
+        cells(
+            ax, texts, x=columns + 3.7, y=y + 0.06, width=1.05, height=0.88, colors=SKY, fontsize=9,
+        )  # fmt: skip
+    ax.text(1.0 + columns / 2, 0.4, f"a {label}", ha="center", va="center", fontsize=11, color=INK)
+    title = f"{rows_} tokens of {columns} values"
+    ax.text(columns + 3.7 + columns * 0.525, 0.4, title, ha="center", va="center", fontsize=11, color=INK)
+    return Picture(
+        figure,
+        f"A handwritten {label} of {rows_} by {columns} pixels; each row of pixels is one token, so "
+        f"the model reads {rows_} tokens of {columns} values between 0 and 1.",
+    )
+
+
+__all__ = ["cuts", "digit", "fused", "gains", "layers", "orders", "outlier", "quantised", "rows", "tokens"]

@@ -1,0 +1,240 @@
+"""Chapter 14: a linear layer in int8: rows quantised as they come, weights once, exact sums."""
+
+import torch
+import triton
+from jaxtyping import Float32, Int8
+from torch import Tensor
+
+from puzzles_lib.puzzle import Case, Puzzle
+
+TOP = 127
+MARGIN = 1 / 64  # of a code: far more than float32 arithmetic on codes up to 127 is off
+
+
+def quantize_rows(
+    x: Float32[Tensor, "M K"],
+) -> tuple[Int8[Tensor, "M K"], Float32[Tensor, " M"]]:
+    """codes, scale: a scale for each row, codes from -127 to 127
+
+    scale[m] = max over k of |x[m, k]|, divided by 127, or 1 where the row is all zeros.
+    codes[m, k] = x[m, k] / scale[m], rounded half to even.
+    """
+    peak = x.abs().amax(dim=1)  # [M]
+    scale = torch.where(peak > 0, peak / TOP, 1.0)
+    codes = (x / scale[:, None]).round()
+    return codes.to(torch.int8), scale
+
+
+# ---- data whose codes do not depend on how a right kernel orders its float32 operations
+#
+# Codes are compared exactly, so what may be rounded either way must not occur. `off_ties` keeps every
+# quotient MARGIN away from a tie. In `on_ties` scales are powers of two and values whole or half
+# multiples of them: every way to compute the quotient is exact in float32.
+
+
+def off_ties(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Normal rows of several sizes, every other peak negative; no quotient is near a tie."""
+    x = torch.randn(shape, generator=generator)
+    x[torch.rand(shape, generator=generator) < 1 / 16] = 0.0
+    x *= 2.0 ** torch.randint(-3, 4, (shape[0], 1), generator=generator)
+    return _moved_off_ties(_with_peaks(x))
+
+
+def on_ties(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Whole and half codes of either sign, as many of each; scales are powers of two."""
+    x = torch.randint(-2 * TOP, 2 * TOP + 1, shape, generator=generator) / 2
+    x[:, shape[1] // 2] = TOP * (-1.0) ** torch.arange(shape[0])
+    return x * 2.0 ** torch.randint(-3, 4, (shape[0], 1), generator=generator)
+
+
+def tiny(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Like `off_ties`, but 2^40 times as small."""
+    return off_ties(shape, dtype, generator) * 2.0**-40
+
+
+def one_outlier(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Rows of one size, but for one that is 50 times as large."""
+    x = torch.randn(shape, generator=generator)
+    x[shape[0] // 3] *= 50
+    return _moved_off_ties(_with_peaks(x))
+
+
+def some_zero_rows(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Like `off_ties`, but every third row is zero, and the next one rises towards its last value."""
+    x = off_ties(shape, dtype, generator)
+    x[::3] = 0.0
+    x[1::3] = x[1::3].gather(1, x[1::3].abs().argsort(dim=1))
+    return x
+
+
+def _with_peaks(x: Tensor) -> Tensor:
+    """x with the largest magnitude of each row negative in the even rows, positive in the odd ones."""
+    column = x.abs().argmax(dim=1, keepdim=True)  # [M, 1]
+    sign = (-1.0) ** (1 + torch.arange(x.shape[0]))[:, None]
+    return x.scatter(1, column, sign * x.gather(1, column).abs())
+
+
+def _moved_off_ties(x: Tensor) -> Tensor:
+    """x with zeros for the values whose quotient is too near a tie. No peak is."""
+    steps = x.double() / (x.abs().amax(dim=1, keepdim=True).double() / TOP).clamp(min=1e-30)
+    return torch.where((steps % 1 - 0.5).abs() < MARGIN, 0.0, x)
+
+
+QUANTIZE_ROWS = Puzzle(
+    number="22",
+    spec=quantize_rows,
+    formula=(
+        r"\mathrm{scale}_m = \frac{\max_k |x_{m, k}|}{127} \qquad "
+        r"\mathrm{codes}_{m, k} = \mathrm{round}\!\left(\frac{x_{m, k}}{\mathrm{scale}_m}\right)"
+    ),
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
+    cases=(
+        # one program, one step
+        Case(M=8, K=64, BLOCK_M=8, BLOCK_K=64, fill={"x": off_ties}),
+        # several programs and steps, all full
+        Case(M=16, K=128, BLOCK_M=4, BLOCK_K=32, fill={"x": off_ties}),
+        # ragged on both axes
+        Case(M=13, K=100, BLOCK_M=4, BLOCK_K=64, fill={"x": off_ties}),
+        # quotients like 0.5, -1.5 and 126.5
+        Case(M=6, K=300, BLOCK_M=4, BLOCK_K=128, fill={"x": on_ties}),
+        # one row 50 times as large as its neighbours
+        Case(M=9, K=50, BLOCK_M=16, BLOCK_K=32, fill={"x": one_outlier}),
+        # rows without anything to scale
+        Case(M=7, K=33, BLOCK_M=2, BLOCK_K=32, fill={"x": some_zero_rows}),
+        # one token, of values far below 1
+        Case(M=1, K=200, BLOCK_M=1, BLOCK_K=64, fill={"x": tiny}),
+    ),
+    outputs=("codes", "scale"),
+    most_loads={"x": lambda s: 2 * s.M * s.K},  # once for the peak, once for the codes
+)  # fmt: skip
+
+
+def int8_linear(
+    xq: Int8[Tensor, "M K"],
+    x_scale: Float32[Tensor, " M"],
+    wq: Int8[Tensor, "N K"],
+    w_scale: Float32[Tensor, " N"],
+    bias: Float32[Tensor, " N"],
+) -> Float32[Tensor, "M N"]:
+    """y[m, n] = x_scale[m] · w_scale[n] · (sum over k of xq[m, k] · wq[n, k]) + bias[n]
+
+    The sum is of integers, and exact. K is at most 131071, so that it fits into an int32.
+    """
+    acc = (xq.double() @ wq.double().T).to(torch.int32)  # float64 holds such sums exactly
+    return x_scale[:, None] * w_scale * acc + bias
+
+
+def scales(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Positive scales around 2^-7, as those of int8 rows are."""
+    return (0.5 + torch.rand(shape, generator=generator)) / 128
+
+
+def top_codes(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """127 everywhere."""
+    return torch.full(shape, TOP, dtype=dtype)
+
+
+def lowest_codes(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """-128 everywhere: `quantize_rows` makes no such code, other quantisers do."""
+    return torch.full(shape, -TOP - 1, dtype=dtype)
+
+
+def there_and_back(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Rows that are 127 up to the middle, then -127, with small steps among them.
+
+    Against `top_codes` the sum climbs beyond 2^24, where float32 has even numbers alone, and returns.
+    """
+    codes = torch.full(shape, TOP)
+    codes[:, shape[1] // 2 :] = -TOP
+    codes -= codes.sign() * torch.randint(0, 2, shape, generator=generator)
+    return codes.to(dtype)
+
+
+INT8_LINEAR = Puzzle(
+    number="23",
+    spec=int8_linear,
+    formula=(
+        r"y_{m, n} = s^x_m \, s^w_n \sum_{k=0}^{K-1} x^q_{m, k} \, w^q_{n, k} \; + \; b_n"
+    ),
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
+    cases=(
+        # one program, one step
+        Case(M=16, N=16, K=32, BLOCK_M=16, BLOCK_N=16, BLOCK_K=32),
+        # several blocks on every axis, all full
+        Case(M=64, N=96, K=128, BLOCK_M=16, BLOCK_N=32, BLOCK_K=64),
+        # ragged on every axis
+        Case(M=45, N=50, K=100, BLOCK_M=16, BLOCK_N=32, BLOCK_K=64),
+        # one more than a block, one more than a step
+        Case(M=3, N=65, K=33, BLOCK_M=16, BLOCK_N=64, BLOCK_K=32),
+        # one token
+        Case(
+            M=1, N=80, K=200, BLOCK_M=16, BLOCK_N=32, BLOCK_K=64,
+            fill={"x_scale": scales, "w_scale": scales},
+        ),
+        # the largest sums that codes can make
+        Case(
+            M=8, N=24, K=600, BLOCK_M=16, BLOCK_N=32, BLOCK_K=128,
+            fill={"xq": top_codes, "wq": lowest_codes},
+        ),
+        # sums that pass 2^24 on their way to small ones
+        Case(
+            M=8, N=24, K=4200, BLOCK_M=16, BLOCK_N=32, BLOCK_K=512,
+            fill={"xq": top_codes, "wq": there_and_back},
+        ),
+    ),
+    outputs=("y",),
+)  # fmt: skip
+
+
+def tiled_linear(
+    xq: Int8[Tensor, "M K"],
+    x_scale: Float32[Tensor, " M"],
+    tiles: Int8[Tensor, "(N+TILE_N-1)//TILE_N (K+TILE_K-1)//TILE_K TILE_N TILE_K"],
+    w_scale: Float32[Tensor, " N"],
+    bias: Float32[Tensor, " N"],
+) -> Float32[Tensor, "M N"]:
+    """y[m, n] = x_scale[m] · w_scale[n] · (sum over k of xq[m, k] · wq[n, k]) + bias[n]
+
+    wq[n, k] is tiles[n // TILE_N, k // TILE_K, n % TILE_N, k % TILE_K].
+    The last tiles reach past N and K. What they hold there is padding, and may be
+    anything.
+    """
+    padded = tiles.transpose(1, 2).flatten(0, 1).flatten(1, 2)  # [N or more, K or more]
+    return int8_linear(xq, x_scale, padded[: len(bias), : xq.shape[1]], w_scale, bias)
+
+
+def _tile_elements(s: Case) -> int:
+    return triton.cdiv(s.N, s.TILE_N) * triton.cdiv(s.K, s.TILE_K) * s.TILE_N * s.TILE_K
+
+
+TILED_LINEAR = Puzzle(
+    number="24",
+    spec=tiled_linear,
+    formula=(
+        r"y_{m, n} = s^x_m \, s^w_n \sum_{k=0}^{K-1} x^q_{m, k} \, w^q_{n, k} \; + \; b_n \qquad "
+        r"w^q_{n, k} = \mathrm{tiles}\!\left[\lfloor n / T_N \rfloor,\; \lfloor k / T_K \rfloor,\;"
+        r" n \bmod T_N,\; k \bmod T_K\right]"
+    ),
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.TILE_N)),
+    cases=(
+        # one tile
+        Case(M=16, N=16, K=32, BLOCK_M=16, TILE_N=16, TILE_K=32),
+        # several tiles on every axis, all full
+        Case(M=64, N=96, K=128, BLOCK_M=16, TILE_N=32, TILE_K=64),
+        # ragged on every axis
+        Case(M=45, N=50, K=100, BLOCK_M=16, TILE_N=16, TILE_K=64),
+        # one more than a tile on both axes, tiles taller than wide
+        Case(M=3, N=65, K=33, BLOCK_M=16, TILE_N=64, TILE_K=32),
+        # one token
+        Case(M=1, N=40, K=200, BLOCK_M=16, TILE_N=32, TILE_K=64, fill={"x_scale": scales, "w_scale": scales}),
+        # sums that pass 2^24 on their way to small ones
+        Case(
+            M=8, N=24, K=4096, BLOCK_M=16, TILE_N=32, TILE_K=512,
+            fill={"xq": top_codes, "tiles": there_and_back},
+        ),
+    ),
+    outputs=("y",),
+    most_loads={"tiles": lambda s: triton.cdiv(s.M, s.BLOCK_M) * _tile_elements(s)},
+)  # fmt: skip
+
+PUZZLES = (QUANTIZE_ROWS, INT8_LINEAR, TILED_LINEAR)

@@ -1,0 +1,318 @@
+"""Pictures for chapter 15."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from puzzles_lib.drawing import FAINT, INK, LINE, PALE, PALETTE, Picture, arrow, cells, new_figure, new_sheet
+
+ORANGE, SKY, GREEN, YELLOW, BLUE, RED = (PALETTE[i] for i in (1, 2, 3, 4, 5, 6))
+UNFUSED, CUBLAS = "dequantize + cuBLAS", "cuBLAS alone, x^ ready"
+
+
+def _size(row: Mapping) -> tuple[int, int, int]:
+    """K, COUT, CIN of a row's case."""
+    rows, cout, cin = row["case"].split(", ")[-1].split("x")
+    return int(rows), int(cout), int(cin)
+
+
+def _of(rows: Sequence[Mapping], count: int) -> dict[str, Mapping]:
+    return {row["path"]: row for row in rows if _size(row)[0] == count}
+
+
+def least_bytes(rows: int, cout: int, cin: int, group: int = 256) -> int:
+    """Bytes that dW from 2-bit words must at least move: words, scales and minima, dy, dW."""
+    return rows * cin // 4 + 4 * rows * cin // group + 2 * rows * cout + 2 * cout * cin
+
+
+# ---- the problem
+
+
+def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float) -> Picture:
+    """What arithmetic and memory allow, and where three recorded paths are.
+
+    rows: of `puzzles_lib.bench.recorded`, bench "ladder". flops, bandwidth: a second, of the chip.
+    """
+    figure = new_figure(8.6, 4.0)
+    ax = figure.subplots()
+    xs = [10, flops / bandwidth, 3000]
+    ax.plot(xs, [min(flops, bandwidth * x) / 1e12 for x in xs], color=INK, linewidth=2)
+    ax.text(12, 200, f"memory:\n{bandwidth / 1e12:.2f} TB/s", fontsize=9, color=INK)
+    ax.text(700, flops / 1e12 * 1.12, f"arithmetic: {flops / 1e12:.0f} TFLOP/s", fontsize=9, ha="center")
+    told = []
+    names = [(rung_names(rows)[0], ORANGE, "s"), (UNFUSED, RED, "o"), (rung_names(rows)[-1], BLUE, "^")]
+    for count, filled in ((max(_sizes(rows)), True), (min(_sizes(rows)), False)):
+        paths = _of(rows, count)
+        cout, cin = _size(next(iter(paths.values())))[1:]
+        work = 2 * count * cout * cin
+        for name, color, mark in names:
+            moved = least_bytes(count, cout, cin)
+            if name == UNFUSED:
+                moved += 4 * count * cin  # x^ written and read
+            point = work / moved, work / paths[name]["us"] / 1e6
+            label = f"{name}, K = {count}"
+            fill = color if filled else "white"
+            ax.plot(*point, mark, color=color, markerfacecolor=fill, markersize=9, label=label, zorder=3)
+            told.append(f"{label}: {point[0]:.0f} FLOP a byte, {point[1]:.0f} TFLOP/s")
+    ax.set(xscale="log", yscale="log", xlim=(10, 3000), ylim=(30, 1400))
+    ax.set_xticks([10, 30, 100, 300, 1000, 3000], ["10", "30", "100", "300", "1000", "3000"], fontsize=9)
+    ax.set_yticks([50, 100, 200, 400, 800], ["50", "100", "200", "400", "800"], fontsize=9)
+    ax.minorticks_off()
+    ax.set_xlabel("FLOP per byte that must be moved", fontsize=10)
+    ax.set_ylabel("TFLOP/s", fontsize=10)
+    ax.grid(color=PALE)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(fontsize=9, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 0.9))
+    figure.supxlabel(about, fontsize=9, color=FAINT)
+    return Picture(
+        figure,
+        f"Roofline, {about}: a slope of {bandwidth / 1e12:.2f} TB/s that ends in a flat roof of "
+        f"{flops / 1e12:.0f} TFLOP/s at {flops / bandwidth:.0f} FLOP a byte. {'; '.join(told)}. The fused "
+        f"paths lie far to the right of the corner: arithmetic is their limit, not memory.",
+    )
+
+
+def _sizes(rows: Sequence[Mapping]) -> set[int]:
+    return {_size(row)[0] for row in rows}
+
+
+def rung_names(rows: Sequence[Mapping]) -> list[str]:
+    """The ladder's versions, in order."""
+    return sorted({row["path"] for row in rows if row["path"][0].isdigit()})
+
+
+def traffic(rows: int = 100864, cout: int = 768, cin: int = 768) -> Picture:
+    """Bytes through memory, unfused and fused."""
+    packed = rows * cin // 4 + 4 * rows * cin // 256
+    x, dy = 2 * rows * cin, 2 * rows * cout
+    parts = {
+        "unfused": [("words", packed, SKY), ("x̂ written", x, RED), ("x̂ read", x, RED), ("dy", dy, GREEN)],
+        "fused": [("words", packed, SKY), ("dy", dy, GREEN)],
+    }
+    figure = new_figure(7.2, 2.1)
+    ax = figure.subplots()
+    told = []
+    for place, (name, blocks) in enumerate(parts.items()):
+        left = 0.0
+        for what, count, color in blocks:
+            ax.barh(place, count / 1e6, left=left / 1e6, color=color, height=0.62, edgecolor="white")
+            middle = (left + count / 2) / 1e6
+            if count < 30e6:  # too narrow for its name
+                ax.text(middle, place - 0.43, what, fontsize=9, ha="center", color=INK)
+            else:
+                ax.text(middle, place, what, fontsize=9, ha="center", va="center", color="white")
+            left += count
+        ax.text(left / 1e6 + 8, place, f"{left / 1e6:.0f} MB", fontsize=10, va="center", color=INK)
+        told.append(f"{name}: {', '.join(f'{w} {c / 1e6:.0f} MB' for w, c, _ in blocks)}")
+    ax.set_yticks(range(len(parts)), parts, fontsize=10)
+    ax.invert_yaxis()
+    ax.set_xlim(0, 590)
+    ax.set_xlabel(f"MB through memory, K = {rows}", fontsize=9)
+    ax.tick_params(axis="x", labelsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    return Picture(
+        figure, f"Bytes through memory for K = {rows}. {'. '.join(told)}. Fused, x̂ is never in memory."
+    )
+
+
+# ---- what changes from rung to rung
+
+
+def operands() -> Picture:
+    """x^ as the second operand, through shared memory; and as the first, from registers."""
+    figure, ax = new_sheet(24, 7.8)
+    told = []
+    for top, title, first, second, path in (
+        (0.6, "rungs 1 and 2", ("dyᵀ", GREEN), ("x̂", SKY), True),
+        (4.2, "from rung 3 on", ("x̂ᵀ", SKY), ("dy", GREEN), False),
+    ):
+        ax.text(0.2, top + 1.1, title, fontsize=10, va="center", color=INK, weight="bold")
+        _box(ax, 4.6, top, 3.4, "threads unpack\nx̂ in registers", SKY)
+        x = 10.2
+        if path:
+            _box(ax, x, top, 3.4, "shared memory\nx̂ and dy", YELLOW)
+            arrow(ax, (8.1, top + 1.1), (x - 0.1, top + 1.1))
+            arrow(ax, (x + 3.5, top + 1.1), (16.3, top + 1.1))
+        else:
+            _box(ax, x, top + 1.0, 3.4, "shared memory\ndy", YELLOW)
+            arrow(ax, (8.1, top + 0.4), (16.3, top + 0.4))
+            arrow(ax, (x + 3.5, top + 2.1), (16.3, top + 1.6))
+        _box(ax, 16.4, top, 6.6, f"matrix unit: {first[0]} × {second[0]}", PALE)
+        told.append(
+            f"{title}: {first[0]} × {second[0]}, x̂ {'through shared memory' if path else 'from registers'}"
+        )
+    return Picture(
+        figure,
+        f"Where the matrix unit takes its operands from. {'; '.join(told)}. Its first operand may come from "
+        f"registers, its second always comes from shared memory. So with the product turned round, values "
+        f"that a thread has unpacked stay in that thread.",
+    )
+
+
+def _box(ax, x: float, y: float, width: float, text: str, color: object, height: float = 2.2) -> None:
+    cells(ax, [""], x=x, y=y, width=width, height=height, colors=color)
+    white = color in (GREEN, BLUE, RED)
+    ax.text(
+        x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9.5,
+        color="white" if white else INK,
+    )  # fmt: skip
+
+
+def subnormals() -> Picture:
+    """Two bits of an otherwise zero bfloat16, at four places: a multiple of a power of two in each."""
+    figure, ax = new_sheet(25, 8.2)
+    left, top, width = 3.4, 1.9, 0.86
+    parts = [("sign", 1, RED), ("exponent", 8, YELLOW), ("mantissa", 7, SKY)]
+    x = left
+    for name, count, _ in parts:
+        middle = x + count * width / 2
+        ax.text(middle, 0.55, name if count > 1 else "±", ha="center", va="center", fontsize=10, color=INK)
+        x += count * width
+    told = []
+    for i in range(4):
+        fills = [color for _, count, color in parts for _ in range(count)]
+        bits = ["0"] * 16
+        for at in (2 * i, 2 * i + 1):
+            bits[15 - at] = "q"
+        shade = [BLUE if b == "q" else fill for b, fill in zip(bits, fills, strict=True)]
+        index = [str(15 - n) for n in range(16)] if i == 0 else False
+        row = cells(
+            ax, bits, x=left, y=top + 1.45 * i, width=width, colors=shade, title=f"field {i}", index=index
+        )
+        values = torch.tensor([q << 2 * i for q in range(4)], dtype=torch.int16).view(torch.bfloat16)
+        unit = values[1].double().log2().int().item()
+        assert torch.equal(values.double(), torch.arange(4).double() * 2.0**unit)
+        ax.text(
+            row.right + 0.4, row.y + 0.5, rf"$= q \cdot 2^{{{unit}}}$", fontsize=12, va="center", color=INK
+        )
+        told.append(f"field {i}: q · 2^{unit}")
+    return Picture(
+        figure,
+        f"The 16 bits of a bfloat16: sign, 8 of exponent, 7 of mantissa. A code q of two bits, all others "
+        f"zero, is read as a number: {', '.join(told)}. Field 3 has one bit in the mantissa and one in the "
+        f"exponent, and is still a multiple: numbers of the exponents 0 and 1 are equally far apart.",
+    )
+
+
+def timeline() -> Picture:
+    """Matrix unit and unpacking in turns, and at the same time. A scheme, not a measurement."""
+    figure, ax = new_sheet(25, 8.4)
+    left = 4.8
+    for top, title, one_dot in ((0.9, "eight dots a step", False), (5.0, "one dot a step", True)):
+        ax.text(0.2, top - 0.35, title, fontsize=10, va="center", color=INK, weight="bold")
+        for lane, name in enumerate(("threads", "matrix unit")):
+            ax.text(left - 0.3, top + 0.5 + 1.1 * lane, name, ha="right", va="center", fontsize=10, color=INK)
+        x = left
+        if one_dot:
+            for step in range(4):
+                _bar(ax, x, top, 3.6, f"unpack {step}", SKY)
+                _bar(ax, x + 3.6, top + 1.1, 3.6, f"wgmma {step}", GREEN)
+                x += 3.6
+        else:
+            for j in range(5):
+                _bar(ax, x, top, 1.7, f"unpack {j}", SKY)
+                _bar(ax, x + 1.7, top + 1.1, 1.7, f"wgmma {j}", GREEN)
+                _bar(ax, x + 1.7, top, 1.7, "wait", None)
+                x += 3.4
+    ax.text(left, 8.0, "time →   (a scheme, not a measurement)", fontsize=9, va="center", color=FAINT)
+    return Picture(
+        figure,
+        "Two schemes of who works when. Eight dots a step: the threads unpack a field, the matrix unit "
+        "multiplies it while they wait, then they unpack the next; each idles half of the time. One dot a "
+        "step: while the matrix unit multiplies step 0 the threads unpack step 1, and so on; both are busy.",
+    )
+
+
+def _bar(ax, x: float, y: float, width: float, text: str, color: object) -> None:
+    hatch = None if color is not None else "..."
+    cells(
+        ax, [text if color is not None else ""], x=x, y=y, width=width, colors=color, hatch=hatch, fontsize=9
+    )
+    if color is None:
+        ax.text(
+            x + width / 2, y + 0.5, text, ha="center", va="center", fontsize=9, color=FAINT,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+        )  # fmt: skip
+
+
+def waves(launches: Mapping[str, tuple[int, int]]) -> Picture:
+    """Places on the GPU over time, for several launches.
+
+    launches: by name, programs in all and places for programs at a time.
+    """
+    figure = new_figure(7.4, 1.3 + 0.8 * len(launches))
+    axes = figure.subplots(len(launches), 1, sharex=True, squeeze=False)[:, 0]
+    told = []
+    for ax, (name, (programs, places)) in zip(axes, launches.items(), strict=True):
+        # All programs of a launch do the same total work: a program's time goes with 1 / programs.
+        time, left, rounds = 1 / programs, programs, 0
+        while left > 0:
+            busy = min(left, places)
+            start = rounds * time * 1000
+            ax.bar(start, busy, width=time * 1000, align="edge", color=BLUE, edgecolor="white")
+            ax.bar(start, places - busy, bottom=busy, width=time * 1000, align="edge", color=PALE, hatch="//",
+                   edgecolor=LINE)  # fmt: skip
+            full = busy > places / 2
+            ax.text(
+                start + time * 500, busy / 2 if full else busy + places / 4, f"{busy} of {places}",
+                ha="center", va="center", fontsize=9, color="white" if full else INK,
+                bbox=None if full else {"facecolor": PALE, "edgecolor": "none", "pad": 2},
+            )  # fmt: skip
+            left -= busy
+            rounds += 1
+        ax.set_ylim(0, places)
+        ax.set_yticks([])
+        ax.set_xticks([])
+        ax.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=10)
+        ax.spines[["top", "right", "left", "bottom"]].set_visible(False)
+        told.append(f"{name}: {programs} programs on {places} places, {rounds} round{'s' * (rounds > 1)}")
+    axes[-1].set_xlabel("time →   (if all programs of a launch take equally long)", fontsize=9, color=FAINT)
+    return Picture(
+        figure,
+        f"How launches fill the places for programs on the GPU. {'; '.join(told)}. A last round that fills "
+        f"few places takes as long as a full one.",
+    )
+
+
+# ---- the result
+
+
+def ladder(rows: Sequence[Mapping], about: str, product: Sequence[Mapping] = ()) -> Picture:
+    """Recorded times of all versions, the unfused path and the floor as lines.
+
+    rows: bench "ladder". product: bench "dw", for the floor and the library's own kernel.
+    """
+    figure = new_figure(7.8, 4.6)
+    axes = figure.subplots(1, 2, sharey=True)
+    told = []
+    for ax, count in zip(axes, sorted(_sizes(rows), reverse=True), strict=True):
+        paths = _of(rows, count)
+        names = rung_names(rows)
+        times = {name: paths[name]["us"] for name in names}
+        others = {row["path"]: row for row in product if row["case"] == paths[UNFUSED]["case"]}
+        unfused, cublas = paths[UNFUSED]["us"], paths[CUBLAS]["us"]
+        bars = dict(times)
+        if "dequant_gemm_dw" in others:  # of another run: by its ratio to the unfused path of that run
+            bars["library (Gluon)"] = unfused / others["dequant_gemm_dw"]["ratio"]
+        bars |= {"cuBLAS, x̂ ready": cublas}
+        colors = [BLUE if n in times else GREEN if "Gluon" in n else ORANGE for n in bars]
+        ax.barh(list(bars), list(bars.values()), color=colors, height=0.68)
+        widest = max(bars.values())
+        for place, us in enumerate(bars.values()):
+            inside = us > 0.55 * widest
+            ax.text(
+                us + widest * (-0.015 if inside else 0.015), place, f"{us:.0f} µs, {unfused / us:.2f}×",
+                ha="right" if inside else "left", va="center", fontsize=9, color="white" if inside else INK,
+                bbox=None if inside else {"facecolor": "white", "edgecolor": "none", "pad": 0.8},
+            )  # fmt: skip
+        ax.axvline(unfused, color=RED, linewidth=1.4)
+        ax.set_title(f"K = {count}; line: unfused, {unfused:.0f} µs", fontsize=10, color=INK)
+        ax.set_xlim(0, 1.02 * widest)
+        ax.tick_params(labelsize=9)
+        ax.set_xlabel("µs", fontsize=9)
+        ax.spines[["top", "right"]].set_visible(False)
+        parts = ", ".join(f"{name} {us:.1f} µs ({unfused / us:.2f}×)" for name, us in bars.items())
+        told.append(f"K = {count}: unfused {unfused:.1f} µs; {parts}")
+    axes[0].invert_yaxis()
+    figure.supxlabel(f"×: times as fast as dequantise + cuBLAS; {about}", fontsize=9, color=FAINT)
+    return Picture(figure, f"The ladder, {about}. {'. '.join(told)}.")

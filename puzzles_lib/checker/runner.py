@@ -1,0 +1,90 @@
+"""`run`: a puzzle's kernel on tensors of your own."""
+
+from collections.abc import Mapping
+
+import torch
+
+from puzzles_lib.checker import SECONDS_PER_CASE, outputs
+from puzzles_lib.checker.report import Report
+from puzzles_lib.puzzle import Case, Puzzle, evaluate
+
+
+def run(
+    kernel: object, puzzle: Puzzle, /, *, seconds: float = SECONDS_PER_CASE, **values: torch.Tensor | int
+) -> torch.Tensor | tuple[torch.Tensor, ...]:
+    """What a ``@triton.jit`` kernel makes of these tensors: the puzzle's result, a tuple of several.
+
+        z = run(outer_add_kernel, OUTER_ADD, x=torch.ones(5), y=torch.zeros(3), BLOCK_M=4, BLOCK_N=8)
+
+    values: by name, a CPU tensor for each input of the puzzle, of the dtype and the number of axes that
+        its spec says; and as integers those numbers of its cases that no axis gives, such as block sizes.
+        Tensors need not be contiguous, and are not changed.
+    seconds: limit on the run (wall clock).
+
+    The kernel runs guarded, as under `check`, once, in order. Its results are compared with nothing.
+
+    Raises TypeError or ValueError, with the name, for values that do not fit the puzzle or each other,
+    and RuntimeError with the checker's report where the run is not clean: an access out of bounds,
+    uninitialised lanes used, elements never written, a race, an input changed, or a limit reached.
+    """
+    __tracebackhide__ = True
+    if not isinstance(puzzle, Puzzle):
+        raise TypeError(f"run(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+    if not seconds > 0:
+        raise ValueError(f"run: seconds is {seconds!r}, allowed is any number above 0")
+    tensors, numbers = _tensors_and_numbers(puzzle, values)
+    case = Case(**_numbers(puzzle, tensors, numbers))
+    inputs = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    found = outputs(kernel, puzzle, case, inputs, seconds=seconds)
+    if isinstance(found, Report):
+        raise RuntimeError(str(found))
+    results = tuple(found[result.name] for result in puzzle.results)
+    return results if len(results) > 1 else results[0]
+
+
+def _tensors_and_numbers(
+    puzzle: Puzzle, values: Mapping[str, object]
+) -> tuple[dict[str, torch.Tensor], dict[str, int]]:
+    """The tensors, of the right dtype, and the numbers."""
+    tensors, numbers = {}, dict(values)
+    for argument in puzzle.inputs:
+        if argument.name not in numbers:
+            raise TypeError(f"run: {argument.name} is missing, {puzzle.name} takes {argument.annotation()}")
+        tensor = numbers.pop(argument.name)
+        if not isinstance(tensor, torch.Tensor):
+            found = type(tensor).__name__
+            raise TypeError(f"run: {argument.name} is a {found}, allowed is {argument.annotation()}")
+        if tensor.dtype != argument.dtype or tensor.dim() != len(argument.dims):
+            found = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+            raise TypeError(f"run: {argument.name} is {found}, allowed is {argument.annotation()}")
+        if tensor.device.type != "cpu":
+            raise ValueError(f"run: {argument.name} is on {tensor.device}, allowed is the CPU")
+        tensors[argument.name] = tensor
+    known = list(puzzle.cases[0].numbers)
+    for name, value in numbers.items():
+        if name not in known:
+            allowed = ", ".join([*tensors, *known])
+            raise TypeError(f"run: {puzzle.name} has no {name!r}, allowed are {allowed}")
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ValueError(f"run: {name} is {value!r}, allowed are integers from 0 up")
+    return tensors, numbers
+
+
+def _numbers(puzzle: Puzzle, tensors: Mapping[str, torch.Tensor], given: Mapping[str, int]) -> dict[str, int]:
+    """Every number of the case: those given, and the axes of the tensors. They must agree."""
+    numbers = dict(given)
+    axes = [
+        (argument.name, dim, size)
+        for argument in puzzle.inputs
+        for dim, size in zip(argument.dims, tensors[argument.name].shape, strict=True)
+    ]
+    for _, dim, size in axes:
+        if dim.isidentifier():
+            numbers.setdefault(dim, size)
+    if missing := [name for name in puzzle.cases[0].numbers if name not in numbers]:
+        raise TypeError(f"run: {', '.join(missing)} is missing, {puzzle.name} needs it as an integer")
+    for name, dim, size in axes:
+        if size != (wanted := evaluate(dim, numbers)):
+            shape = tuple(tensors[name].shape)
+            raise ValueError(f"run: {name} has shape {shape}, but {dim} is {wanted}")
+    return numbers

@@ -1,0 +1,389 @@
+"""`stages`: what the compiler makes of a kernel, from Triton IR to machine code, with no GPU."""
+
+import contextlib
+import html
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from triton.runtime.jit import JITFunction
+
+from puzzles_lib.checker import prepared
+from puzzles_lib.checker.report import Report, Verdict
+from puzzles_lib.compiler import Build, Target, build, disassemble, dump_passes, find_target, translate
+from puzzles_lib.compiler.vetting import Refusal, with_helpers
+from puzzles_lib.inspector import page
+from puzzles_lib.inspector.diff import Diff
+from puzzles_lib.inspector.listing import History, Listing
+from puzzles_lib.inspector.locations import Line, read
+from puzzles_lib.inspector.passes import Passes, read_passes
+from puzzles_lib.puzzle import Case, Puzzle, pick_case
+
+__all__ = ["Diff", "History", "Line", "Listing", "Passes", "Stages", "diff", "stages"]
+
+NVIDIA = ("ttir", "ttgir", "llir", "ptx", "sass")
+AMD = ("ttir", "ttgir", "llir", "amdgcn")
+_MEANING = {
+    "ttir": "Triton IR: operations on blocks",
+    "ttgir": "TritonGPU IR: blocks with layouts",
+    "llir": "LLVM IR: what one thread does",
+    "ptx": "PTX: virtual assembly",
+    "sass": "SASS: machine code",
+    "amdgcn": "AMD assembly",
+}
+
+
+def stages(
+    kernel: object,
+    puzzle: Puzzle,
+    target: str = "sm_90",
+    *,
+    case: int | Case = 0,
+    num_warps: int | None = None,
+    num_stages: int | None = None,
+    **numbers: int,
+) -> "Stages":
+    """Compile a ``@triton.jit`` kernel for a case of a puzzle, as a launch would, and keep every stage.
+
+    target: ``"sm_80"``, ``"sm_90"``, ``"sm_100"``, ``"gfx942"``, none of which needs a GPU, or ``"local"``.
+    case: number of the case in ``puzzle.cases``, or a `Case` of your own.
+    num_warps, num_stages: of the launch; Triton's own choice for the target where left out.
+    numbers: sizes or block sizes that differ from the case's, such as ``BLOCK_K=64``.
+
+    A kernel that does not compile is no exception: the result's ``refusal`` says why, and the stages
+    that it reached are there. It is compiled in a process of its own, under limits of time and memory.
+
+    Raises TypeError where ``puzzle`` is not a `Puzzle`, ValueError for a target, case, option or number
+    that does not exist, and KeyboardInterrupt when interrupted.
+    """
+    __tracebackhide__ = True
+    if not isinstance(puzzle, Puzzle):
+        raise TypeError(f"stages(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+    chosen = find_target(target)
+    case = _with(kernel, pick_case(puzzle, case, "stages"), numbers)
+    options = {"num_warps": num_warps, "num_stages": num_stages}
+    options = {name: value for name, value in options.items() if value is not None}
+    _check_options(options)
+    settings = "  ".join([str(case), *(f"{name}={value}" for name, value in options.items())])
+    name = kernel.__name__ if isinstance(kernel, JITFunction) else puzzle.name
+    title = f"{name} for {chosen.name}, {settings}"
+    made = None
+    with contextlib.suppress(KeyboardInterrupt):
+        made = _compile(kernel, puzzle, case, title, chosen, options)
+    if made is None:  # raised from here, so that a notebook shows two frames and not ten
+        raise KeyboardInterrupt("the compilation was interrupted") from None
+    return made
+
+
+def _compile(
+    kernel: object, puzzle: Puzzle, case: Case, title: str, target: Target, options: Mapping[str, int]
+) -> "Stages":
+    try:
+        ready = prepared(kernel, puzzle, case)
+        if isinstance(ready, Report):
+            return Stages(title, target, refusal=_refused(ready.verdict))
+        kernel, bound = ready
+        source = _source(kernel)
+        translation = translate(kernel, bound, target, **options)
+    except Exception as error:  # a fault of ours must not be a page of traceback for a learner
+        words = " ".join(f"it cannot be read ({type(error).__name__}: {error})".split())[:250]
+        return Stages(title, target, refusal=Refusal(words))
+    if isinstance(translation, Refusal):
+        return Stages(title, target, source, refusal=translation)
+    built = build(translation)
+    return Stages(title, target, source, built, built.refusal)
+
+
+def _refused(verdict: Verdict) -> Refusal:
+    """What the checker has against a kernel, in a line."""
+    words = verdict.message.removeprefix("the compiler refuses this kernel: ")
+    return Refusal("; ".join(part for part in (words, verdict.diagnosis) if part), verdict.site)
+
+
+@dataclass(frozen=True, repr=False)
+class Stages:
+    """One kernel, compiled: its text at every stage, and what it takes of the GPU.
+
+    title: what was compiled, for what. source: the kernel's lines, by number.
+    refusal: why it does not compile, None where it does. What is missing then is ``""`` or None.
+    """
+
+    title: str
+    target: Target
+    source: Mapping[int, str] = field(default_factory=dict)
+    built: Build | None = None
+    refusal: Refusal | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.refusal is None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The stages that can be read, in the compiler's order."""
+        return NVIDIA if self.target.is_nvidia else AMD
+
+    def text(self, stage: str) -> str:
+        """A stage as text without locations; ``""`` for one that was not reached."""
+        return "\n".join(line.text for line in self.read(stage))
+
+    @property
+    def ttir(self) -> str:
+        """Triton IR: the kernel's own operations on blocks, the same for every GPU."""
+        return self.text("ttir")
+
+    @property
+    def ttgir(self) -> str:
+        """TritonGPU IR: the same with a layout on each block, which thread holds which element."""
+        return self.text("ttgir")
+
+    @property
+    def llir(self) -> str:
+        """LLVM IR: what one thread does."""
+        return self.text("llir")
+
+    @property
+    def ptx(self) -> str:
+        """NVIDIA's virtual assembly; ``""`` for AMD."""
+        return self.text("ptx") if self.target.is_nvidia else ""
+
+    @property
+    def amdgcn(self) -> str:
+        """AMD's assembly; ``""`` for NVIDIA."""
+        return "" if self.target.is_nvidia else self.text("amdgcn")
+
+    @property
+    def sass(self) -> str:
+        """NVIDIA's machine code, disassembled; ``""`` for AMD."""
+        return self.text("sass") if self.target.is_nvidia else ""
+
+    @property
+    def cubin(self) -> bytes:
+        """The program as a GPU loads it (AMD: hsaco)."""
+        return self.built.binary if self.built else b""
+
+    @property
+    def registers(self) -> int | None:
+        """Registers that each thread takes (AMD: vector registers)."""
+        return self._number(r"Used (\d+) registers", r"\.vgpr_count:\s+(\d+)")
+
+    @property
+    def spills(self) -> int | None:
+        """Bytes that each thread keeps in memory for want of registers."""
+        words = self._number(r"(\d+) bytes spill stores", r"\.vgpr_spill_count:\s+(\d+)")
+        return words if words is None or self.target.is_nvidia else 4 * words
+
+    @property
+    def shared_bytes(self) -> int | None:
+        """Bytes of shared memory that each program takes."""
+        return self.built.metadata.get("shared") if self.built else None
+
+    @property
+    def tensor_core(self) -> str | None:
+        """The instruction that multiplies tiles, such as ``"wgmma.mma_async..."``; None without one."""
+        pattern = r"\b(?:wgmma\.mma_async|mma\.sync|tcgen05\.mma|v_s?mfmac?_)[\w.:]*"
+        match = re.search(pattern, self.ptx or self.amdgcn)
+        return match[0] if match else None
+
+    def _number(self, nvidia: str, amd: str) -> int | None:
+        if self.built is None:
+            return None
+        text = self.built.log if self.target.is_nvidia else self.built.texts.get("amdgcn", "")
+        match = re.search(nvidia if self.target.is_nvidia else amd, text)
+        return int(match[1]) if match else None
+
+    def read(self, stage: str) -> tuple[Line, ...]:
+        """The lines of a stage, each with the line of the kernel that it comes from."""
+        if stage not in self._lines:
+            self._lines[stage] = self._read(stage)
+        return self._lines[stage]
+
+    @cached_property
+    def _lines(self) -> dict[str, tuple[Line, ...]]:
+        return {}
+
+    def _read(self, stage: str) -> tuple[Line, ...]:
+        if stage not in self.names:
+            raise ValueError(f"stage is {stage!r}, {self.target.name} has {', '.join(self.names)}")
+        if self.built is None:
+            return ()
+        if stage == "sass":
+            sass = self._disassembled
+            return () if isinstance(sass, Refusal) else read(stage, sass)
+        return read(stage, self.built.texts.get(stage, ""))
+
+    # ---- looking
+
+    def show(self, stage: str, around: str = "", context: int = 6) -> Listing:
+        """A stage by itself; with ``around``, only the lines that hold this text, and some before and after.
+
+        Raises ValueError for a stage that the target has not.
+        """
+        entries = self.read(stage)
+        title = f"{stage} of {self.title}"
+        if around:
+            near = {
+                n
+                for at, line in enumerate(entries)
+                if around in line.text
+                for n in range(at - context, at + context + 1)
+            }
+            entries = tuple(line for at, line in enumerate(entries) if at in near)
+            title = f"{stage} around {around!r}, of {self.title}"
+        return Listing(title, stage, entries)
+
+    def lines(self, stage: str, source: int | str) -> Listing:
+        """What became of a line of the kernel in a stage.
+
+        source: its number in the file or cell, as `check` names it, or some text in it, such as
+            ``"tl.load"``: then of all lines that hold the text.
+        Raises ValueError for a stage or a line that there is not.
+        """
+        numbers = self._numbers(source)
+        entries = tuple(line for line in self.read(stage) if line.source in numbers)
+        return Listing(f"{stage} of {_named(numbers)}", stage, entries)
+
+    def line(self, source: int | str) -> History:
+        """What became of a line of the kernel, from stage to stage; ``source`` as for `lines`."""
+        numbers = self._numbers(source)
+        listings = tuple(self.lines(stage, source) for stage in self.names)
+        listings = tuple(
+            Listing(f"{each.stage}: {_count(len(each))}", each.stage, each.entries) for each in listings
+        )
+        return History(f"{_named(numbers)} of {self.title}", {n: self.source[n] for n in numbers}, listings)
+
+    def _numbers(self, source: int | str) -> list[int]:
+        if isinstance(source, str):
+            found = [number for number, text in self.source.items() if source in text]
+        else:
+            found = [source] if source in self.source else []
+        if not found:
+            numbers = f"{min(self.source)} to {max(self.source)}" if self.source else "none"
+            raise ValueError(
+                f"source is {source!r}, the kernel has lines {numbers}, and none holds that text"
+            )
+        return found
+
+    def diff(self, other: "Stages", stage: str = "ttgir") -> Diff:
+        """What a stage of another compilation has less and more than this one.
+
+        Renumbered values, registers and labels are no difference. Raises ValueError for a stage that
+        one of the two has not.
+        """
+        before, after = (tuple(line.text for line in each.read(stage)) for each in (self, other))
+        return Diff(f"{stage}, {_difference(self, other)}", stage, before, after)
+
+    @cached_property
+    def passes(self) -> Passes:
+        """The passes from Triton IR to LLVM's dialect, and what each of them changed."""
+        if self.built is None:
+            return Passes(self.title, ())
+        return read_passes(self.title, dump_passes(self.built.translation))
+
+    def _facts(self) -> list[str]:
+        if self.refusal:
+            site = [str(self.refusal.site)] if self.refusal.site else []
+            return [f"does not compile: {self.refusal.message}", *site]
+        facts = [
+            f"{self.registers} registers a thread, {self.spills} bytes spilled, "
+            f"{self.shared_bytes} bytes of shared memory",
+            f"tensor core: {self.tensor_core or 'not used'}",
+        ]
+        limit = self.target.shared_limit
+        if limit is not None and self.shared_bytes > limit:
+            facts.append(f"a launch would fail: {self.target.name} has {limit} bytes of shared memory")
+        if isinstance(self._disassembled, Refusal):
+            facts.append(f"no sass: {self._disassembled.message}")
+        return facts
+
+    @cached_property
+    def _disassembled(self) -> str | Refusal:
+        binary = self.cubin if self.target.is_nvidia else b""
+        return disassemble(binary) if binary else ""
+
+    def __repr__(self) -> str:
+        counts = ((stage, len(self.read(stage))) for stage in self.names)
+        rows = [f"{stage:6} {count:5} lines" for stage, count in counts if count]
+        return "\n".join([self.title, *rows, *self._facts()])
+
+    def _repr_html_(self) -> str:
+        reads = {stage: self.read(stage) for stage in self.names}
+        reached = {line.source for lines in reads.values() for line in lines} & set(self.source)
+        name = page.identifier(self.title, self.source, reads, self._facts())
+        facts = "".join(f"<div>{html.escape(fact)}</div>" for fact in self._facts())
+        parts = [page.bold(self.title), f'<div role="status">{facts}</div>']
+        if reached:
+            parts.append(
+                page.section("the kernel: choose lines", page.source(self.source, reached), True, "py")
+            )
+            parts.append(
+                '<label><input type="checkbox" class="only"> only what became of the chosen lines</label>'
+            )
+        for stage, lines in reads.items():
+            if lines:
+                title = f"<code>{stage}</code> {html.escape(_MEANING[stage])}, {len(lines)} lines"
+                parts.append(page.section(title, page.listing(lines, stage, what=f"show({stage!r}).text")))
+        sheet = page.style(name, page.linked(name, reached))
+        return page.frame(name, sheet, "".join(parts), self.ok)
+
+
+def diff(before: Stages, after: Stages, stage: str = "ttgir") -> Diff:
+    """What a stage has less and more in the second compilation than in the first."""
+    return before.diff(after, stage)
+
+
+def _named(numbers: list[int]) -> str:
+    return f"line{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+
+
+def _count(number: int) -> str:
+    return "1 line" if number == 1 else f"{number} lines"
+
+
+def _difference(one: Stages, two: Stages) -> str:
+    """Two titles, the second without what both say."""
+    if one.title == two.title:
+        return one.title
+    (name, settings), (other, others) = (each.title.split(", ", 1) for each in (one, two))
+    same = set(settings.split("  ")) & set(others.split("  "))
+    shorter = (
+        ", ".join([n] * (name != other) + [" ".join(p for p in s.split("  ") if p not in same)])
+        for n, s in ((name, settings), (other, others))
+    )
+    first, second = (text.strip(", ") or "default" for text in shorter)
+    return f"{first} → {second}"
+
+
+def _source(kernel: JITFunction) -> dict[int, str]:
+    """The lines of the kernel, and of its helpers in the same file or cell, by number."""
+    file = kernel.fn.__code__.co_filename
+    lines = {}
+    for function in with_helpers(kernel):
+        if function.fn.__code__.co_filename == file:
+            first = function.starting_line_number
+            lines |= {first + i: line.rstrip() for i, line in enumerate(function.raw_src)}
+    return dict(sorted(lines.items()))
+
+
+def _with(kernel: object, case: Case, numbers: Mapping[str, int]) -> Case:
+    """The case with other numbers, or with some for constants that the kernel has a default for."""
+    known = set(case.numbers)
+    if isinstance(kernel, JITFunction):
+        known |= {p.name for p in kernel.params if p.has_default}
+    if unknown := sorted(set(numbers) - known):
+        raise ValueError(
+            f"stages: {unknown[0]} is no number of the case, which has {', '.join(case.numbers)}"
+        )
+    return Case(fill=case.fill, **(case.numbers | numbers))
+
+
+def _check_options(options: Mapping[str, object]) -> None:
+    for name, value in options.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(f"stages: {name} is {value!r}, allowed are integers")
+    warps = options.get("num_warps", 4)
+    if not (0 < warps <= 32 and warps & (warps - 1) == 0):
+        raise ValueError(f"stages: num_warps is {warps}, allowed are 1, 2, 4, 8, 16, 32")
+    if not 0 <= options.get("num_stages", 3) <= 16:
+        raise ValueError(f"stages: num_stages is {options['num_stages']}, allowed are 0 to 16")

@@ -1,0 +1,136 @@
+"""The HTML of compiled kernels: folded stages beside the kernel's lines, and diffs.
+
+No scripts, since JupyterLab runs none in an output that is not trusted yet. Choosing a line of the
+kernel is ticking a box, by mouse or by keyboard (JupyterLab keeps the arrow keys that radio buttons
+want); a rule of CSS per line then marks what became of it. Colours are the theme's. Ids come from the
+content: the same output is the same HTML.
+"""
+
+import hashlib
+import html
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from puzzles_lib.inspector.lexers import highlight
+from puzzles_lib.inspector.locations import Line
+
+MOST_LINES = 120  # of a stage in one output: notebooks keep them
+MOST_WIDTH = 240  # characters of a line
+_MARK = "color-mix(in srgb,var(--jp-warn-color1,#f57c00) 28%,transparent)"
+_ADDED = "color-mix(in srgb,var(--jp-success-color1,#388e3c) 22%,transparent)"
+_REMOVED = "color-mix(in srgb,var(--jp-error-color1,#d32f2f) 22%,transparent)"
+
+
+def identifier(*parts: object) -> str:
+    """An id for an element, the same whenever the content is."""
+    return "c" + hashlib.sha256(repr(parts).encode()).hexdigest()[:10]
+
+
+def style(name: str, rules: str = "") -> str:
+    """The style sheet of one output."""
+    return (
+        f"<style>#{name}{{color:var(--jp-content-font-color1,inherit)}}"
+        f"#{name} pre{{margin:.2em 0;max-height:32em;overflow:auto;line-height:1.35;"
+        "font-size:var(--jp-code-font-size,13px);background:none}"
+        f"#{name} pre>*{{display:block;text-decoration:none;min-height:1.35em}}"
+        f"#{name} pre b{{font-weight:normal;color:var(--jp-mirror-editor-keyword-color,#008000)}}"
+        f"#{name} pre i{{color:var(--jp-mirror-editor-comment-color,#408080)}}"
+        f"#{name} pre bdi{{color:var(--jp-mirror-editor-number-color,#a0522d)}}"
+        f"#{name} pre em{{font-style:normal;color:var(--jp-mirror-editor-string-color,#ba2121)}}"
+        f"#{name} summary{{cursor:pointer}}#{name} ins{{background:{_ADDED}}}"
+        f"#{name} del{{background:{_REMOVED}}}{rules}</style>"
+    )
+
+
+def listing(lines: Sequence[Line], language: str, what: str = "", most: int = MOST_LINES) -> str:
+    """Lines in a ``<pre>``, each marked with the kernel's line it comes from.
+
+    Of more than ``most`` lines the first; with ``what``, which says where all of them are, the first of
+    each line of the kernel.
+    """
+    shown: Sequence[Line | None] = lines[:most]
+    note = f"the first {most} of {len(lines)} lines" if len(lines) > most else ""
+    if note and what:
+        shown = first_of_each(lines, most)
+        count = sum(line is not None for line in shown)
+        note = f"{count} of {len(lines)} lines, the first of each line of the kernel; all of them: {what}"
+    coloured = highlight([clipped(line.text) if line else "…" for line in shown], language)
+    rows = [
+        f"<span{f' class=l{line.source}' if line and line.source else ''}>{text}\n</span>"
+        for line, text in zip(shown, coloured, strict=True)
+    ]
+    note = f"<div><i>{html.escape(note, quote=False)}</i></div>" if note else ""
+    return f'<pre tabindex="0">{"".join(rows)}</pre>{note}'
+
+
+def first_of_each(lines: Sequence[Line], most: int) -> list[Line | None]:
+    """About ``most`` lines, as many for each line of the kernel; None where some are left out."""
+    ranks, seen = [], Counter()
+    for line in lines:
+        seen[line.source] += 1
+        ranks.append(seen[line.source])
+    sizes, each = Counter(ranks), 1
+    total = sizes[1]
+    while sizes[each + 1] and total + sizes[each + 1] <= most:
+        each += 1
+        total += sizes[each]
+    kept: list[Line | None] = []
+    for line, rank in zip(lines, ranks, strict=True):
+        if rank <= each:
+            kept.append(line)
+        elif kept and kept[-1] is not None:
+            kept.append(None)
+    return kept
+
+
+def source(lines: Mapping[int, str], reached: Iterable[int]) -> str:
+    """The kernel's lines, those that became something with a box to tick."""
+    reached = set(reached)
+    coloured = highlight(list(lines.values()), "python")
+    width = len(str(max(lines, default=0)))
+    rows = []
+    for number, text in zip(lines, coloured, strict=True):
+        label = f"{number:>{width}}  {text}\n"
+        if number in reached:
+            rows.append(
+                f'<label class=s{number}><input type="checkbox" aria-label="line {number}">{label}</label>'
+            )
+        else:
+            rows.append(f"<span>{label}</span>")
+    return f"<pre>{''.join(rows)}</pre>"
+
+
+def linked(name: str, reached: Iterable[int]) -> str:
+    """Rules that mark what became of the line under the mouse and of the ticked ones, or show only that."""
+    rules = [
+        f"#{name} label:has(input){{cursor:pointer}}#{name} .py pre>span{{padding-left:1.6em}}"
+        f"#{name} .py input{{margin:0 .4em 0 0;width:1.2em;height:.9em;vertical-align:middle}}"
+        f"#{name}:has(.only:checked):has(.py :checked) .ir pre>*{{display:none}}"
+    ]
+    for n in sorted(reached):
+        rules.append(
+            f"#{name}:has(.s{n}:hover) .l{n},#{name}:has(.s{n} :checked) .l{n},"
+            f"#{name}:has(.l{n}:hover) .s{n},#{name} .s{n}:has(:checked){{background:{_MARK}}}"
+            f"#{name}:has(.only:checked):has(.s{n} :checked) .ir pre>.l{n}{{display:block}}"
+        )
+    return "".join(rules)
+
+
+def clipped(text: str) -> str:
+    return text if len(text) <= MOST_WIDTH else text[: MOST_WIDTH - 1] + "…"
+
+
+def section(title: str, body: str, opened: bool = False, kind: str = "ir") -> str:
+    """A part that folds, without scripts."""
+    return f"<details class={kind}{' open' if opened else ''}><summary>{title}</summary>{body}</details>"
+
+
+def frame(name: str, sheet: str, body: str, ok: bool = True) -> str:
+    """The element around an output."""
+    colour = "var(--jp-brand-color1, #1976d2)" if ok else "var(--jp-error-color1, #c62828)"
+    border = f"border-left:4px solid {colour};padding:0.2em 0 0.2em 0.8em"
+    return f'<div id="{name}" style="{border}">{sheet}{body}</div>'
+
+
+def bold(text: str) -> str:
+    return f'<div style="font-weight:bold">{html.escape(text)}</div>'

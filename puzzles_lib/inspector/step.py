@@ -1,0 +1,124 @@
+"""One turn of a kernel's loop around its matrix instructions: what it issues, and what it moves.
+
+A multiprocessor has four schedulers, and each starts one instruction of one warp a clock. Tensor cores
+share them with all else: where a turn of the loop takes more clocks to issue than its products take, the
+tensor cores wait, however many programs are resident. So both numbers, read off the machine code, bound
+the share of the peak that a kernel can reach. It is a bound, not a forecast: memory, barriers and slow
+instructions come on top.
+"""
+
+import re
+from dataclasses import dataclass
+
+from puzzles_lib.inspector import Stages
+
+SCHEDULERS = 4  # of a multiprocessor
+PRODUCTS = 2048  # of 16-bit floats a clock and multiprocessor (NVIDIA, *H100 architecture*, 2022)
+
+_LABEL = re.compile(r"^(\.L\w+):$")
+_BRANCH = re.compile(r"\bBRA\S* `\((\.L\w+)\)")
+_HMMA = re.compile(r"\bHMMA\.(?:16816\.|1688\.\S*TF32)")  # 16 · 8 · 16 products of a warp, or half of TF32
+_HGMMA = re.compile(r"\bHGMMA\.(\d+)x(\d+)x(\d+)\.")  # of four warps
+_MOVE = re.compile(r"(ttg\.convert_layout|ttg\.local_alloc|ttg\.local_store) %.*?tensor<([\dx]+)x(\w+),")
+
+
+@dataclass(frozen=True)
+class Move:
+    """A block of values that passes between threads: ``shape``, ``dtype``, and the kernel's ``line``."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    through: str
+    line: str
+
+    def __str__(self) -> str:
+        size = " × ".join(map(str, self.shape))
+        return f"[{size}] {self.dtype}, {self.through}: {self.line}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One turn of the innermost loop that multiplies tiles.
+
+    instructions: that each warp issues. warps: of a program.
+    products: pairs of numbers that the program's tensor cores multiply and add. A product in TF32 counts
+        as two: it takes twice the time.
+    moves: computed blocks that pass between threads, by TritonGPU IR. Loads are not counted.
+    """
+
+    instructions: int
+    warps: int
+    products: int
+    moves: tuple[Move, ...]
+
+    @property
+    def issue_clocks(self) -> float:
+        """Clocks of a multiprocessor to issue the instructions of all warps."""
+        return self.instructions * self.warps / SCHEDULERS
+
+    @property
+    def tensor_clocks(self) -> float:
+        """Clocks of its tensor cores for the products, at their peak."""
+        return self.products / PRODUCTS
+
+    @property
+    def busy(self) -> float:
+        """The largest share of the time that the tensor cores can be busy."""
+        return min(1.0, self.tensor_clocks / self.issue_clocks)
+
+    def __str__(self) -> str:
+        lines = [
+            f"a step issues {self.issue_clocks:.0f} clocks of instructions for {self.tensor_clocks:.0f} of "
+            f"tensor cores: busy at most {self.busy:.0%}",
+            *(f"between threads {move}" for move in self.moves),
+        ]
+        return "\n".join(lines if self.moves else [*lines, "between threads: no computed values"])
+
+    __repr__ = __str__
+
+
+def step(compiled: Stages) -> Step | None:
+    """Read a kernel compiled by `stages` for sm_90; None where no loop of it uses the tensor cores.
+
+    Raises ValueError for another target.
+    """
+    if compiled.target.name != "sm_90":
+        raise ValueError(f"step: the kernel is compiled for {compiled.target.name}, allowed is sm_90")
+    body = matrix_loop(compiled.sass)
+    if not body:
+        return None
+    warps = compiled.built.metadata["num_warps"]
+    products = sum(2048 * warps for line in body if _HMMA.search(line))
+    for match in filter(None, map(_HGMMA.search, body)):
+        m, n, k = map(int, match.groups())
+        products += m * n * k * warps // 4 * (2 if "TF32" in match.string else 1)
+    return Step(len(body), warps, products, moves(compiled))
+
+
+def matrix_loop(sass: str) -> list[str]:
+    """The instructions of the shortest loop with matrix instructions; empty where there is none."""
+    instructions, labels, loops = [], {}, []
+    for line in map(str.strip, sass.splitlines()):
+        if label := _LABEL.match(line):
+            labels[label[1]] = len(instructions)
+        elif line:
+            instructions.append(line)
+            branch = _BRANCH.search(line)
+            if branch and branch[1] in labels:  # backwards
+                loops.append(instructions[labels[branch[1]] :])
+    return min((b for b in loops if any(_HMMA.search(i) or _HGMMA.search(i) for i in b)), key=len, default=[])
+
+
+def moves(compiled: Stages) -> tuple[Move, ...]:
+    """The computed blocks that pass between threads in the loops of the TritonGPU IR."""
+    found, depth = [], 0
+    for line in compiled.read("ttgir"):
+        text = line.text.strip()
+        depth += ("scf.for" in text or depth > 0) and text.endswith("{")
+        if depth and (match := _MOVE.search(text)):
+            *shape, through = *map(int, match[2].split("x")), match[1]
+            through = "from layout to layout" if through == "ttg.convert_layout" else "through shared memory"
+            source = compiled.source.get(line.source, "").split("  #")[0].strip()
+            found.append(Move(tuple(shape), match[3], through, source))
+        depth -= depth > 0 and text.startswith("}")
+    return tuple(found)

@@ -1,0 +1,524 @@
+"""Wrong and right kernels for chapter 01: constant_add and masked_add."""
+
+import torch
+import triton
+import triton.language as tl
+
+from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD, MASKED_ADD
+from puzzles_lib.chapters.ch01_blocks.puzzles import constant_add as constant_add_spec
+from tests.kernels import Wrong
+
+PLAIN_BLOCK = 32
+PLAIN_TEN = 10
+TEN = tl.constexpr(10)
+add_ten = lambda block: block + 10  # noqa: E731 - the mistake is the lambda
+
+# ---- puzzle 1, wrong ---------------------------------------------------------------------------
+
+
+@triton.jit
+def ch01_empty(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """The stub as it is handed out: nothing is stored."""
+    pid = tl.program_id(0)  # noqa: F841
+    # your code here (about 3 lines)
+
+
+@triton.jit
+def loads_and_forgets(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Computes everything and stores nothing."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    z = tl.load(x_ptr + offs) + 10  # noqa: F841
+
+
+@triton.jit
+def every_program_takes_block_zero(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """The program id is ignored: right for one program only."""
+    offs = tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+@triton.jit
+def shifted_by_pid_alone(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """pid + arange instead of pid * BLOCK + arange: blocks overlap, most of z stays empty."""
+    offs = tl.program_id(0) + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+@triton.jit
+def one_block_too_far(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Counts programs from 1: the last block lies beyond the end."""
+    offs = (tl.program_id(0) + 1) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+@triton.jit
+def one_block_too_early(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """The first block lies before the tensor's beginning."""
+    offs = (tl.program_id(0) - 1) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+@triton.jit
+def far_out_of_bounds(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """An offset of a billion elements, as from a stray multiplication."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs + 1000000000) + 10)
+
+
+@triton.jit
+def ten_added_to_the_address(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Adds 10 to the address instead of the value."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs + 10))
+
+
+@triton.jit
+def addresses_stored(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Takes the offsets for the values."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, offs + 10)
+
+
+@triton.jit
+def copied(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Forgets to add."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs))
+
+
+@triton.jit
+def eleven_added(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Adds 11."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 11)
+
+
+@triton.jit
+def added_in_half_precision(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Computes in float16, which has 11 bits."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs).to(tl.float16) + 10)
+
+
+@triton.jit
+def added_in_place(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Writes the result over the input as well."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    z = tl.load(x_ptr + offs) + 10
+    tl.store(x_ptr + offs, z)
+    tl.store(z_ptr + offs, z)
+
+
+@triton.jit
+def stored_into_the_input(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """x_ptr for z_ptr in the store."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+@triton.jit
+def without_output(x_ptr, BLOCK: tl.constexpr):
+    """Does not even take z_ptr."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+@triton.jit
+def all_write_the_first_block(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Every program stores its own block to the first one's place, then to its own."""
+    lanes = tl.arange(0, BLOCK)
+    offs = tl.program_id(0) * BLOCK + lanes
+    z = tl.load(x_ptr + offs) + 10
+    tl.store(z_ptr + lanes, z)
+    tl.store(z_ptr + offs, z)
+
+
+@triton.jit
+def block_of_32(x_ptr, z_ptr):
+    """The block size of the first case as a number in the code."""
+    offs = tl.program_id(0) * 32 + tl.arange(0, 32)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+@triton.jit
+def one_element_a_program(x_ptr, z_ptr):
+    """CUDA's habit: the program id taken for a thread's."""
+    pid = tl.program_id(0)
+    tl.store(z_ptr + pid, tl.load(x_ptr + pid) + 10)
+
+
+@triton.jit
+def size_in_arange(x_ptr, z_ptr, N):
+    """tl.arange of a size that is known at run time only."""
+    offs = tl.arange(0, N)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+@triton.jit
+def block_is_no_constexpr(x_ptr, z_ptr, BLOCK):
+    """BLOCK without tl.constexpr."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+@triton.jit
+def plain_global(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Reads a global that is no tl.constexpr."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + PLAIN_TEN)
+
+
+@triton.jit
+def global_block(x_ptr, z_ptr):
+    """Block size from a global that is no tl.constexpr."""
+    offs = tl.program_id(0) * PLAIN_BLOCK + tl.arange(0, PLAIN_BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+@triton.jit
+def torch_inside(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Calls torch from within the kernel."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, torch.add(tl.load(x_ptr + offs), 10))
+
+
+@triton.jit
+def spec_inside(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Calls the puzzle's own spec."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, constant_add_spec(tl.load(x_ptr + offs)))
+
+
+@triton.jit
+def lambda_inside(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Calls a lambda."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, add_ten(tl.load(x_ptr + offs)))
+
+
+@triton.jit
+def leftover_print(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """A print of a shape, left over from looking around."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs)
+    print(x.shape)
+    tl.store(z_ptr + offs, x + 10)
+
+
+@triton.jit
+def pointer_indexed(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Indexes a pointer as if it were an array."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, x_ptr[offs] + 10)
+
+
+@triton.jit
+def store_arguments_swapped(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """tl.store(values, addresses)."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(tl.load(x_ptr + offs) + 10, z_ptr + offs)
+
+
+@triton.jit
+def name_not_offered(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    """A parameter name that the puzzle does not have."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+def not_a_kernel(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """@triton.jit is missing."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+# ---- puzzle 2, wrong ---------------------------------------------------------------------------
+
+
+@triton.jit
+def no_mask_at_all(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """The kernel of puzzle 1."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+@triton.jit
+def no_mask_on_the_load(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Masks the store only."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10, mask=offs < N)
+
+
+@triton.jit
+def no_mask_on_the_store(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Masks the load only."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=offs < N, other=0.0) + 10)
+
+
+@triton.jit
+def mask_with_less_or_equal(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """<= for <: one element too many."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs <= N
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=mask) + 10, mask=mask)
+
+
+@triton.jit
+def store_mask_with_less_or_equal(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """<= for < in the store alone."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N, other=0.0)
+    tl.store(z_ptr + offs, x + 10, mask=offs <= N)
+
+
+@triton.jit
+def mask_one_short(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """N - 1 for N: the last element is left out."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < N - 1
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=mask) + 10, mask=mask)
+
+
+@triton.jit
+def load_mask_one_short(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """The load leaves out a lane that the store then writes."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N - 1)
+    tl.store(z_ptr + offs, x + 10, mask=offs < N)
+
+
+@triton.jit
+def load_mask_one_short_with_other(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """The same with other=0.0: defined, and still not what is in x."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N - 1, other=0.0)
+    tl.store(z_ptr + offs, x + 10, mask=offs < N)
+
+
+@triton.jit
+def mask_from_lanes(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Compares lanes instead of offsets with N: never off in a late block."""
+    lanes = tl.arange(0, BLOCK)
+    offs = tl.program_id(0) * BLOCK + lanes
+    mask = lanes < N
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=mask) + 10, mask=mask)
+
+
+@triton.jit
+def mask_from_the_block_size(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """offs < BLOCK: only the first block is handled."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < BLOCK
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=mask) + 10, mask=mask)
+
+
+@triton.jit
+def whole_blocks_only(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Assumes that the block size divides: the ragged block is dropped."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < N // BLOCK * BLOCK
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=mask) + 10, mask=mask)
+
+
+@triton.jit
+def size_of_200(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """A size of one case as a number in the code."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < 200
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=mask) + 10, mask=mask)
+
+
+@triton.jit
+def mask_with_and(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """`and` for `&` between two blocks of booleans."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = (offs >= 0) and (offs < N)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=mask) + 10, mask=mask)
+
+
+@triton.jit
+def chained_comparison(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """0 <= offs < N, which Python reads as two comparisons joined by `and`."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = 0 <= offs < N
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=mask) + 10, mask=mask)
+
+
+@triton.jit
+def if_on_a_block(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """An `if` on a block of booleans instead of a mask."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if offs < N:
+        tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+@triton.jit
+def last_block_moved_back(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Shifts the last block left so that it fits: out of bounds to the left where N < BLOCK."""
+    offs = tl.minimum(tl.program_id(0) * BLOCK, N - BLOCK) + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+@triton.jit
+def wrapped_load(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """offs % N on both sides: lanes past the end write x[0] + 11 over the first elements."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    extra = tl.where(offs < N, 0, 1)
+    tl.store(z_ptr + offs % N, tl.load(x_ptr + offs % N) + 10 + extra)
+
+
+@triton.jit
+def loop_changes_type(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """A loop variable that starts as a number and becomes a block."""
+    start = tl.program_id(0) * BLOCK
+    acc = 0
+    for _ in range(0, 10):
+        acc = acc + 1.0 + 0.0 * tl.arange(0, BLOCK)
+    offs = start + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=offs < N) + acc, mask=offs < N)
+
+
+WRONG = [
+    Wrong(CONSTANT_ADD, ch01_empty, "never written: all 32 elements of z_ptr"),
+    Wrong(CONSTANT_ADD, loads_and_forgets, "never written: all 32 elements of z_ptr"),
+    Wrong(CONSTANT_ADD, every_program_takes_block_zero, "never written: 96 of 128 elements of z_ptr"),
+    Wrong(CONSTANT_ADD, shifted_by_pid_alone, "never written: 93 of 128 elements of z_ptr"),
+    Wrong(
+        CONSTANT_ADD, one_block_too_far, "out-of-bounds load of x_ptr in program (0, 0, 0): elements 32..63"
+    ),
+    Wrong(
+        CONSTANT_ADD,
+        one_block_too_early,
+        "out-of-bounds load of x_ptr in program (0, 0, 0): elements -32..-1",
+    ),
+    Wrong(CONSTANT_ADD, far_out_of_bounds, "out-of-bounds load of x_ptr"),
+    Wrong(CONSTANT_ADD, ten_added_to_the_address, "out-of-bounds load of x_ptr"),
+    Wrong(CONSTANT_ADD, addresses_stored, "wrong values in z"),
+    Wrong(CONSTANT_ADD, copied, "it is off by -10 everywhere"),
+    Wrong(CONSTANT_ADD, eleven_added, "it is off by 1 everywhere"),
+    Wrong(CONSTANT_ADD, added_in_half_precision, "wrong values in z"),
+    Wrong(CONSTANT_ADD, added_in_place, "x was changed"),
+    Wrong(CONSTANT_ADD, stored_into_the_input, "never written: all 32 elements of z_ptr"),
+    Wrong(CONSTANT_ADD, without_output, "does not take z_ptr"),
+    Wrong(CONSTANT_ADD, all_write_the_first_block, "two programs"),
+    Wrong(CONSTANT_ADD, block_of_32, "never written: 672 of 896 elements of z_ptr"),
+    Wrong(CONSTANT_ADD, one_element_a_program, "never written: 31 of 32 elements of z_ptr"),
+    Wrong(CONSTANT_ADD, size_in_arange, "tl.arange needs sizes known at compile time"),
+    Wrong(CONSTANT_ADD, block_is_no_constexpr, "tl.arange needs sizes known at compile time"),
+    Wrong(CONSTANT_ADD, plain_global, "PLAIN_TEN is a global"),
+    Wrong(CONSTANT_ADD, global_block, "PLAIN_BLOCK is a global"),
+    Wrong(CONSTANT_ADD, torch_inside, "torch.add is Python's"),
+    Wrong(CONSTANT_ADD, spec_inside, "the kernel calls constant_add_spec"),
+    Wrong(CONSTANT_ADD, lambda_inside, "a lambda"),
+    Wrong(CONSTANT_ADD, leftover_print, "the compiler refuses this kernel:"),
+    Wrong(CONSTANT_ADD, pointer_indexed, "the compiler refuses this kernel:"),
+    Wrong(CONSTANT_ADD, store_arguments_swapped, "the compiler refuses this kernel:"),
+    Wrong(CONSTANT_ADD, name_not_offered, "'out_ptr', which constant_add does not offer"),
+    Wrong(CONSTANT_ADD, not_a_kernel, "put @triton.jit on the line above its def"),
+    Wrong(MASKED_ADD, no_mask_at_all, "out-of-bounds load of x_ptr in program (0, 0, 0): elements 20..31"),
+    Wrong(MASKED_ADD, no_mask_on_the_load, "out-of-bounds load of x_ptr"),
+    Wrong(MASKED_ADD, no_mask_on_the_store, "out-of-bounds store of z_ptr"),
+    Wrong(
+        MASKED_ADD, mask_with_less_or_equal, "out-of-bounds load of x_ptr in program (0, 0, 0): element 20"
+    ),
+    Wrong(MASKED_ADD, store_mask_with_less_or_equal, "out-of-bounds store of z_ptr"),
+    Wrong(MASKED_ADD, mask_one_short, "never written: 1 of 32 elements of z_ptr, the first is z[31]"),
+    Wrong(MASKED_ADD, load_mask_one_short, "uninitialised lanes of x_ptr are used"),
+    Wrong(MASKED_ADD, load_mask_one_short_with_other, "wrong values in z: 1 of 32"),
+    Wrong(MASKED_ADD, mask_from_lanes, "out-of-bounds load of x_ptr in program (6, 0, 0): elements 200..223"),
+    Wrong(MASKED_ADD, mask_from_the_block_size, "out-of-bounds load of x_ptr"),
+    Wrong(MASKED_ADD, whole_blocks_only, "never written: all 20 elements of z_ptr"),
+    Wrong(MASKED_ADD, size_of_200, "out-of-bounds load of x_ptr in program (0, 0, 0): elements 20..31"),
+    Wrong(MASKED_ADD, mask_with_and, "it is & and |"),
+    Wrong(MASKED_ADD, chained_comparison, "the compiler refuses this kernel:"),
+    Wrong(MASKED_ADD, if_on_a_block, "the compiler refuses this kernel:"),
+    Wrong(MASKED_ADD, last_block_moved_back, "elements -12..-1"),
+    Wrong(MASKED_ADD, wrapped_load, "two lanes of one store in program (0, 0, 0)"),
+    Wrong(MASKED_ADD, loop_changes_type, "the compiler refuses this kernel:"),
+]
+
+# ---- right, written in other ways ---------------------------------------------------------------
+
+
+@triton.jit
+def sizes_as_constexpr(x_ptr, z_ptr, N: tl.constexpr, BLOCK: tl.constexpr):
+    """N as a constexpr, and a mask that is not needed."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N)
+    tl.store(z_ptr + offs, x + TEN, mask=offs < N)
+
+
+@triton.jit
+def stride_as_parameter(x_ptr, z_ptr, stride_xn, stride_zn, BLOCK: tl.constexpr, unused=3):
+    """Strides passed in, pointers moved, a parameter of its own with a default."""
+    lanes = tl.arange(0, BLOCK)
+    x_ptr += tl.program_id(0) * BLOCK * stride_xn
+    z_ptr += tl.program_id(0) * BLOCK * stride_zn
+    tl.store(z_ptr + lanes * stride_zn, 10 + tl.load(x_ptr + lanes * stride_xn))
+
+
+@triton.jit
+def reversed_programs(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Takes the blocks from the last to the first."""
+    offs = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+@triton.jit
+def by_block_pointer(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """tl.make_block_ptr with a boundary check instead of a mask."""
+    start = tl.program_id(0) * BLOCK
+    x_block = tl.make_block_ptr(x_ptr, (N,), (1,), (start,), (BLOCK,), (0,))
+    z_block = tl.make_block_ptr(z_ptr, (N,), (1,), (start,), (BLOCK,), (0,))
+    x = tl.load(x_block, boundary_check=(0,))
+    tl.store(z_block, x + 10, boundary_check=(0,))
+
+
+@triton.jit
+def clamped_load(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Lanes beyond the end load the last element again; only the store is masked."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + tl.minimum(offs, N - 1))
+    tl.store(z_ptr + offs, x + 10, mask=offs < N)
+
+
+@triton.jit
+def wrapped_on_both_sides(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Lanes past the end start over: two programs write an element, but the same value."""
+    offs = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)) % N
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+@triton.jit
+def by_helper(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """The block's place and mask come from a helper."""
+    offs, mask = _place(N, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=mask) + 10, mask=mask)
+
+
+@triton.jit
+def _place(N, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    return offs, offs < N
+
+
+@triton.jit
+def in_two_halves(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Each program walks its block in two steps."""
+    HALF: tl.constexpr = BLOCK // 2
+    for half in tl.static_range(2):
+        offs = tl.program_id(0) * BLOCK + half * HALF + tl.arange(0, HALF)
+        tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=offs < N) + 10, mask=offs < N)
+
+
+RIGHT = [
+    (CONSTANT_ADD, sizes_as_constexpr),
+    (CONSTANT_ADD, stride_as_parameter),
+    (CONSTANT_ADD, reversed_programs),
+    (MASKED_ADD, by_block_pointer),
+    (MASKED_ADD, clamped_load),
+    (MASKED_ADD, wrapped_on_both_sides),
+    (MASKED_ADD, by_helper),
+    (MASKED_ADD, in_two_halves),
+]

@@ -1,0 +1,1275 @@
+"""Wrong and right kernels for chapter 08: quantized_matmul."""
+
+import triton
+import triton.language as tl
+
+from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import QUANTIZED_MATMUL
+from tests.kernels import Wrong
+
+WIDTH = 8
+unpack = lambda word, k: (word >> (k % 8 * 4)[None, :]) & 15  # noqa: E731
+
+# ---- wrong: the right kernel with one slip each ------------------------------------------------
+
+
+@triton.jit
+def sign_left_in_weights(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """The top field of a negative word comes down with copies of the sign bit: & 15 is missing."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = word >> (offs_k % 8 * 4)[None, :]
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def sign_left_in_offsets(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """The same slip, in the offsets."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = word >> (offs_g % 8 * 4)[None, :]
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def fields_with_a_sign(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Up and down again with an arithmetic shift: codes 8 to 15 come out as -8 to -1."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word << (28 - offs_k % 8 * 4)[None, :]) >> 28
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def mask_before_shift(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """`word & 15 >> shift` masks with 15 >> shift."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = word & 15 >> (offs_k % 8 * 4)[None, :]
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def division_for_shift(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Dividing by 16 rounds towards zero: wrong for negative words."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = word // (1 << (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def fields_from_the_top(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Field 0 is taken from the highest bits."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (28 - offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def scale_ignored(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """The scale is never applied."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot((w - o).to(tl.float32), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def offset_ignored(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """The offset is never subtracted."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * w, a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def first_offset_word_only(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Offset word g // 8 is taken to be word 0."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] * 0, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def one_offset_word_a_row(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Rows of offset words are 1 apart: right only up to 8 groups."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None]
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def offset_words_rounded_down(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """groups // 8 words a row: the last, partly filled word is not counted."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * (groups // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def offset_field_of_k(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """The field within the offset word is taken from k."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def group_of_eight(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """GROUP is hard-coded as 8: passes as long as it is."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // 8
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def one_group_a_step(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """A step along K is taken for one group."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = start // GROUP + tl.zeros((BLOCK_K,), dtype=tl.int32)
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def first_step_only(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """One block of K is assumed."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, BLOCK_K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def full_steps_only(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """K // BLOCK_K steps: the ragged tail is lost."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K // BLOCK_K * BLOCK_K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def activation_row_is_k(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Rows of the activation are K apart: right only where N equals K."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * K + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def axes_swapped(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Program axis 0 counts columns."""
+    offs_m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def no_k_mask_on_words(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """The load of weight words runs past the last row."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask_m[:, None], other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def no_k_mask_on_activation(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """The activation is read past row K."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def no_other_on_scale(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Masked scales hold whatever; NaN times 0 is NaN."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def no_mask_on_store(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """The store runs past the ragged edges."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc)
+
+
+@triton.jit
+def half_precision_dot(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Weights and activation are rounded to float16 before the dot."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot((s * (w - o)).to(tl.float16), a.to(tl.float16), acc)
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def half_precision_sum(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """What goes from step to step is rounded to float16."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float16)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc += tl.dot(s * (w - o), a, input_precision="ieee").to(tl.float16)
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def scale_overwritten(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """The offset is folded into the stored scale on the way."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        tl.store(scale_rows + offs_g[None, :], -s, mask=mask)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def dot_of_integers(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """w - o and a have different types: a dot wants one."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(w - o, a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def dot_too_short(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Eight fields at a time: a tensor core's dot needs K of 16 or more."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, 8):
+        offs_k = start + tl.arange(0, 8)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def global_group(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """GROUP is a plain global of the notebook."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // WIDTH
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def lambda_unpacks(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """A kernel cannot call a lambda."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = unpack(word, offs_k)
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+WRONG = [
+    Wrong(QUANTIZED_MATMUL, sign_left_in_weights, "wrong values in z"),
+    Wrong(QUANTIZED_MATMUL, sign_left_in_offsets, "wrong values in z"),
+    Wrong(QUANTIZED_MATMUL, fields_with_a_sign, "wrong values in z"),
+    Wrong(QUANTIZED_MATMUL, mask_before_shift, "wrong values in z"),
+    Wrong(QUANTIZED_MATMUL, division_for_shift, "wrong values in z"),
+    Wrong(QUANTIZED_MATMUL, fields_from_the_top, "wrong values in z"),
+    Wrong(QUANTIZED_MATMUL, scale_ignored, "wrong values in z"),
+    Wrong(QUANTIZED_MATMUL, offset_ignored, "wrong values in z"),
+    Wrong(QUANTIZED_MATMUL, first_offset_word_only, "wrong values in z"),
+    Wrong(QUANTIZED_MATMUL, one_offset_word_a_row, "wrong values in z"),
+    Wrong(QUANTIZED_MATMUL, offset_words_rounded_down, "wrong values in z"),
+    Wrong(QUANTIZED_MATMUL, offset_field_of_k, "wrong values in z"),
+    Wrong(QUANTIZED_MATMUL, group_of_eight, "out-of-bounds load of scale_ptr"),
+    Wrong(QUANTIZED_MATMUL, one_group_a_step, "wrong values in z"),
+    Wrong(QUANTIZED_MATMUL, first_step_only, "only the first block of K counts"),
+    Wrong(QUANTIZED_MATMUL, full_steps_only, "wrong values in z"),
+    Wrong(QUANTIZED_MATMUL, activation_row_is_k, "out-of-bounds load of activation_ptr"),
+    Wrong(QUANTIZED_MATMUL, axes_swapped, "never written"),
+    Wrong(QUANTIZED_MATMUL, no_k_mask_on_words, "out-of-bounds load of weight_ptr"),
+    Wrong(QUANTIZED_MATMUL, no_k_mask_on_activation, "out-of-bounds load of activation_ptr"),
+    Wrong(QUANTIZED_MATMUL, no_other_on_scale, "uninitialised lanes of scale_ptr are used"),
+    Wrong(QUANTIZED_MATMUL, no_mask_on_store, "out-of-bounds store of z_ptr"),
+    Wrong(QUANTIZED_MATMUL, half_precision_dot, "wrong values in z"),
+    Wrong(QUANTIZED_MATMUL, half_precision_sum, "wrong values in z"),
+    Wrong(QUANTIZED_MATMUL, scale_overwritten, "scale was changed"),
+    Wrong(QUANTIZED_MATMUL, dot_of_integers, "the compiler refuses this kernel:"),
+    Wrong(QUANTIZED_MATMUL, dot_too_short, "the compiler refuses this kernel:"),
+    Wrong(QUANTIZED_MATMUL, global_group, "the compiler refuses this kernel:"),
+    Wrong(QUANTIZED_MATMUL, lambda_unpacks, "the compiler refuses this kernel:"),
+]
+
+
+# ---- right, in other ways ----------------------------------------------------------------------
+
+
+@triton.jit
+def _field(word_ptr, i, mask):
+    """Field i % 8 of word i // 8."""
+    return (tl.load(word_ptr + i // 8, mask=mask, other=0) >> (i % 8 * 4)) & 15
+
+
+@triton.jit
+def each_word_once(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """One load a word: a 3-D tile of fields, folded to two axes."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        offs_i = start // 8 + tl.arange(0, BLOCK_K // 8)
+        mask_i = mask_m[:, None] & (offs_i < K // 8)[None, :]
+        word = tl.load(weight_rows + offs_i[None, :], mask=mask_i, other=0)
+        fields = (word[:, :, None] >> (4 * tl.arange(0, 8))[None, None, :]) & 15
+        w = tl.reshape(fields, (BLOCK_M, BLOCK_K))
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def helper_for_fields(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """One helper unpacks weights and offsets."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        w = _field(weight_rows, offs_k[None, :], mask)
+        o = _field(offset_rows, offs_g[None, :], mask)
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def unsigned_words(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Words as uint32, whose right shift brings zeros; no & 15 needed after a shift left."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = ((word.to(tl.uint32, bitcast=True) << (28 - offs_k % 8 * 4)[None, :].to(tl.uint32)) >> 28).to(
+            tl.int32
+        )
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def shift_up_then_down(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Left until the field is on top, then an arithmetic shift down and & 15."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word << (28 - offs_k % 8 * 4)[None, :]) >> 28 & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def last_step_first(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Walks along K from its end."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = (K - 1) // BLOCK_K * BLOCK_K - start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def transposed_weights(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """The tile of weights is [BLOCK_K, BLOCK_M], and turned for the dot."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.trans(tl.dot(tl.trans(a), tl.trans(s * (w - o)), tl.trans(acc), input_precision="ieee"))
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def scale_and_offset_multiplied_out(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """s·w − s·o, as many libraries store it."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc = tl.dot(s * w - s * o, a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def sum_of_products(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """A 3-D tile of products and tl.sum: no matrix unit."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
+    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
+    scale_rows = scale_ptr + offs_m[:, None] * groups
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+        acc += tl.sum((s * (w - o))[:, :, None] * a[None, :, :], axis=1)
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def constant_sizes(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K: tl.constexpr, GROUP: tl.constexpr,
+    stride_weight0, stride_offset0, stride_scale0, stride_activationk, stride_zm,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """K and GROUP as constants, strides as parameters, M taken from the puzzle as always."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    weight_rows = weight_ptr + offs_m[:, None] * stride_weight0
+    offset_rows = offset_ptr + offs_m[:, None] * stride_offset0
+    scale_rows = scale_ptr + offs_m[:, None] * stride_scale0
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in tl.static_range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        offs_g = offs_k // GROUP
+        mask_k = offs_k < K
+        mask = mask_m[:, None] & mask_k[None, :]
+        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
+        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
+        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
+        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
+        mask = mask_k[:, None] & mask_n[None, :]
+        a = tl.load(
+            activation_ptr + offs_k[:, None] * stride_activationk + offs_n[None, :], mask=mask, other=0.0
+        )
+        acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * stride_zm + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def group_by_group(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """A loop over groups around the loop along K; the scale is applied once a group."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for g in range(groups):
+        s = tl.load(scale_ptr + offs_m * groups + g, mask=mask_m, other=0.0)
+        o = tl.load(offset_ptr + offs_m * ((groups + 7) // 8) + g // 8, mask=mask_m, other=0)
+        o = (o >> g % 8 * 4) & 15
+        part = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for start in range(g * GROUP, (g + 1) * GROUP, BLOCK_K):
+            offs_k = start + tl.arange(0, BLOCK_K)
+            mask_k = offs_k < (g + 1) * GROUP
+            mask = mask_m[:, None] & mask_k[None, :]
+            word = tl.load(weight_ptr + offs_m[:, None] * (K // 8) + offs_k[None, :] // 8, mask=mask, other=0)
+            w = (word >> (offs_k % 8 * 4)[None, :]) & 15
+            mask = mask_k[:, None] & mask_n[None, :]
+            a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+            part = tl.dot((w - o[:, None]).to(tl.float32), a, part, input_precision="ieee")
+        acc += s[:, None] * part
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+RIGHT = [
+    (QUANTIZED_MATMUL, each_word_once),
+    (QUANTIZED_MATMUL, helper_for_fields),
+    (QUANTIZED_MATMUL, unsigned_words),
+    (QUANTIZED_MATMUL, shift_up_then_down),
+    (QUANTIZED_MATMUL, last_step_first),
+    (QUANTIZED_MATMUL, transposed_weights),
+    (QUANTIZED_MATMUL, scale_and_offset_multiplied_out),
+    (QUANTIZED_MATMUL, sum_of_products),
+    (QUANTIZED_MATMUL, constant_sizes),
+    (QUANTIZED_MATMUL, group_by_group),
+]

@@ -1,0 +1,300 @@
+"""Chapter 13: its questions have one right answer, its nudges keep it to themselves, its prose is true."""
+
+import ast
+import importlib.util
+import itertools
+import re
+import sys
+
+import nbformat
+import pytest
+from triton.experimental.gluon.language import BlockedLayout
+
+from puzzles_lib import INT8_MATMUL, MASKED_ADD, answer, stages
+from puzzles_lib.chapters import questions
+from puzzles_lib.chapters.ch13_machine_code import questions as machine_code
+from puzzles_lib.chapters.ch13_machine_code.questions import (
+    BLOCK_SHARED_BYTES,
+    _add,
+    _matmul,
+    batched_matmul_kernel,
+    masked_add_kernel,
+)
+from tests.conftest import REPO
+
+MASTER = REPO / "solutions" / "13_machine_code.ipynb"
+MINE = {q.id: q for q in machine_code.QUESTIONS}
+
+# What learners may think, with a word of what they must read.
+MISTAKES = [
+    ("ch13-q1", 4, "Search the TTIR for BLOCK"),
+    ("ch13-q1", 5, "further down"),
+    ("ch13-q1", 2, "between the brackets"),
+    ("ch13-q2", {"arith.cmpi"}, "makes the mask"),
+    ("ch13-q2", {"tt.load"}, "not all of it"),
+    ("ch13-q2", {"tt.splat", "tt.store"}, "copies of N"),
+    ("ch13-q2", set(), "not all of it"),
+    ("ch13-q2", {"tt.addptr"}, "Find the arith.cmpi"),
+    ("ch13-q3", (1, 15), "Three numbers"),
+    ("ch13-q3", (1, 15, 0), "held others already"),
+    ("ch13-q3", (1, 14, 4), "run of the warp begin"),
+    ("ch13-q3", (5, 15, 0), "There are four warps"),
+    ("ch13-q3", (0, 0, 0), "Divide step by step"),
+    ("ch13-q3", (None, 1, "a"), "Divide step by step"),
+    ("ch13-q4", 1, "count the threads"),
+    ("ch13-q4", 128, "They share"),
+    ("ch13-q4", 2, "how many places"),
+    ("ch13-q5", {4000, 4004, 4008, 4016, 4100}, "told one thing only"),
+    ("ch13-q5", {4000, 4016, 4008}, "one is too many"),
+    ("ch13-q5", {4000}, "another one"),
+    ("ch13-q5", {4004}, "tt.divisibility"),
+    ("ch13-q6", "R3", "half of an address"),
+    ("ch13-q6", "r4", "where element 0 goes"),
+    ("ch13-q6", "R11", "second load"),
+    ("ch13-q6", "the first", "LDG.E.128"),
+    ("ch13-q7", 128, "threadsPerWarp"),
+    ("ch13-q7", 4, "how many threads a warp has"),
+    ("ch13-q8", 4, "in each warp"),
+    ("ch13-q8", 8, "Go down, not across"),
+    ("ch13-q8", 1, "could not compute"),
+    ("ch13-q8", 32, "go down the column"),
+    ("ch13-q9", 128, "wider"),
+    ("ch13-q9", 255, "ptxas"),
+    ("ch13-q9", 32768, "shared among"),
+    ("ch13-q9", 3, "none of it twice"),
+    ("ch13-q10", (21,), "Two numbers"),
+    ("ch13-q10", (17, 21), "Axis 0"),
+    ("ch13-q10", (21, 1), "One of the two"),
+    ("ch13-q10", (0, 0), "in binary"),
+    ("ch13-q11", 1, "In TTGIR there is one"),
+    ("ch13-q11", 4, "along M"),
+    ("ch13-q11", 2, "along K"),
+    ("ch13-q11", 16, "m64n128k16"),
+    ("ch13-q12", "tritongpu-pipeline", "is there already"),
+    ("ch13-q12", "ConvertTritonToTritonGPU", "a layout"),
+    ("ch13-q12", "tritongpu-optimize-dot-operands", "sounds like it"),
+    ("ch13-q12", "cse", "with a +"),
+    ("ch13-q13", 8, "compare shared_bytes"),
+    ("ch13-q13", 3, "deeper"),
+    ("ch13-q13", 100, "Each stage more"),
+    ("ch13-q14", 4, "spills"),
+    ("ch13-q14", 16, "num_warps"),
+    ("ch13-q15", 32, "in bytes"),
+    ("ch13-q15", 8, "to the end"),
+    ("ch13-q15", 64, "A smaller one"),
+    ("ch13-q15", 24, "Powers of two"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_progress(state_dir):
+    """What these tests answer is nobody's progress."""
+
+
+@pytest.fixture(scope="module")
+def right() -> dict[str, object]:
+    return {q.id: q.right() for q in machine_code.QUESTIONS}
+
+
+def test_there_are_as_many_as_the_chapter_asks():
+    assert [*MINE] == [f"ch13-q{n}" for n in range(1, 16)]
+    assert all(questions()[i] is q for i, q in MINE.items())
+    cells = {c.id: c for c in nbformat.read(MASTER, as_version=4).cells}
+    assert {i for i in cells if re.fullmatch(r"q\d+", i)} == {i.removeprefix("ch13-") for i in MINE}
+
+
+@pytest.mark.parametrize("id", MINE)
+def test_the_masters_answer_is_right(id):
+    (cell,) = (c for c in nbformat.read(MASTER, as_version=4).cells if f"ch13-{c.id}" == id)
+    tree = ast.parse(cell.source)
+    value = ast.literal_eval(tree.body[1].value)
+    assert answer(id, value).ok
+    assert answer(id).status == "open" and answer(id, None).status == "open"
+
+
+@pytest.mark.parametrize(
+    "id, value, words",
+    MISTAKES,
+    ids=[f"{i}-{sorted(v) if isinstance(v, set) else v}" for i, v, _ in MISTAKES],
+)
+def test_a_mistake_is_answered_by_its_nudge(id, value, words):
+    given = answer(id, value)
+    assert given.status == "WRONG" and words in given.words
+
+
+def test_no_question_and_no_nudge_gives_the_answer_away(right):
+    for question in machine_code.QUESTIONS:
+        solution = right[question.id]
+        texts = [question.nudge, *(n.words for n in question.nudges)]
+        secrets = [str(solution)]
+        if isinstance(solution, set):
+            secrets = [str(s) for s in solution]
+        for text in texts:
+            found = [s for s in secrets if re.search(rf"(?<![\w.]){re.escape(s)}(?![\w])", text)]
+            assert not found, f"{question.id}: {text!r} says {found}"
+
+
+def test_every_nudge_is_reached_by_some_mistake():
+    reached = {(i, answer(i, v).words) for i, v, _ in MISTAKES}
+    for question in machine_code.QUESTIONS:
+        for words in (question.nudge, *(n.words for n in question.nudges)):
+            assert (question.id, words) in reached, words
+
+
+# ---- right answers, found in another way
+
+
+def test_holder_of_700_as_triton_prints_it(right):
+    printed = BlockedLayout([4], [32], [4], [0]).format_tensor_view([1024])
+    thread, register = map(int, re.findall(r"T(\d+):\s*(\d+)", printed)[700])
+    assert right["ch13-q3"] == (*divmod(thread, 32), register)
+
+
+def test_small_blocks_wide_sizes_and_threads(right):
+    assert right["ch13-q4"] == 4 * 32 // 32
+    assert right["ch13-q5"] == {n for n in machine_code.SIZES if n % 16 == 0}
+    assert right["ch13-q7"] == 4 * 64
+    assert right["ch13-q8"] == 4 * 32 // 8
+    assert right["ch13-q9"] == 128 * 256 // 128
+    assert right["ch13-q11"] == (128 // 64) * (64 // 16)
+    assert right["ch13-q13"] == BLOCK_SHARED_BYTES // (2 * 128 * 64 * 2)
+
+
+def test_element_of_bits(right):
+    steps = re.search(r"#linear = .*?register = (\[\[.*?\]\]), lane = (\[\[.*?\]\]), warp = (\[\[.*?\]\])",
+                      _matmul("gfx942").ttgir)  # fmt: skip
+    place = [0, 0]
+    for number, text in zip((5, 18, 1), steps.groups(), strict=True):
+        for bit, step in enumerate(ast.literal_eval(text)):
+            if number >> bit & 1:
+                place = [p + s for p, s in zip(place, step, strict=True)]
+    assert right["ch13-q10"] == tuple(place)
+
+
+def test_the_register_of_element_3_gets_its_ten_added(right):
+    sass = _add().sass
+    store = int(re.search(r"STG\.E\.128 \S+, R(\d+)", sass)[1])
+    assert right["ch13-q6"] == f"R{store + 3}"
+    assert f"FADD {right['ch13-q6']}, {right['ch13-q6']}, 10" in sass
+
+
+# ---- what the chapter says
+
+
+@pytest.fixture(scope="module")
+def notebook_kernels(tmp_path_factory):
+    """The kernels as the notebook has them."""
+    cells = {c.id: c.source for c in nbformat.read(MASTER, as_version=4).cells}
+    parts = ["import triton\nimport triton.language as tl"]
+    parts += [cells[i] for i in ("add-kernel", "mm-kernel", "int8-kernel")]
+    path = tmp_path_factory.mktemp("kernels") / "chapter_13_kernels.py"
+    path.write_text("\n\n\n".join(parts) + "\n")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_notebook_asks_about_the_kernels_that_it_shows(notebook_kernels):
+    for kernel in (masked_add_kernel, batched_matmul_kernel):
+        shown = getattr(notebook_kernels, kernel.fn.__name__)
+        assert ast.dump(ast.parse(shown.src)) == ast.dump(ast.parse(kernel.src))
+
+
+def test_the_matmul_is_chapter_07s():
+    cells = nbformat.read(REPO / "solutions" / "07_matmul.ipynb", as_version=4).cells
+    source = next(c.source for c in cells if c.id == "p11-kernel")
+    body = source[source.index("def ") :]
+    assert ast.dump(ast.parse(body)) == ast.dump(ast.parse(batched_matmul_kernel.src))
+
+
+def test_ttir_is_the_same_for_every_target_but_for_a_note_on_pointers():
+    texts = {t: _add(t).ttir.replace(", tt.pointer_range = 32 : i32", "") for t in
+             ("sm_80", "sm_90", "sm_100", "gfx942")}  # fmt: skip
+    assert len(set(texts.values())) == 1
+
+
+def test_num_warps_changes_the_layout_alone():
+    diff = _add().diff(_add(num_warps=8), "ttgir")
+    assert len(diff.added) == len(diff.removed) == 2
+    assert all(re.search(r"#blocked =|module attributes", line) for line in diff.added)
+
+
+def test_passes_of_the_layout():
+    passes = _add().passes
+    changed = [p.name for p in passes.changed]
+    assert changed[:4] == [
+        "inline",
+        "convert-triton-to-tritongpu",
+        "tritongpu-coalesce",
+        "tritongpu-remove-layout-conversions",
+    ]
+    assert [passes[name].number for name in changed[1:4]] == [8, 9, 12]
+    single = "sizePerThread = [1]"
+    assert single in "".join(passes[8].after) and "sizePerThread" not in "".join(passes[8].before)
+    assert any("sizePerThread = [4]" in line for line in passes[9].diff.added)
+    assert single not in "".join(passes[12].after) and "convert_layout" not in "".join(passes[12].after)
+
+
+def test_a_pointer_that_is_no_multiple_of_16_makes_narrow_loads(notebook_kernels):
+    """``x[1:]`` of the prose. `stages` takes pointers as torch allocates them, so Triton is asked."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler.compiler import ASTSource
+
+    signature = {"x_ptr": "*fp32", "z_ptr": "*fp32", "N": "i32", "BLOCK": "constexpr"}
+    loads = {}
+    for aligned in (True, False):
+        attributes = {(1,): [["tt.divisibility", 16]], (2,): [["tt.divisibility", 16]]}
+        if aligned:
+            attributes[(0,)] = [["tt.divisibility", 16]]
+        source = ASTSource(masked_add_kernel, signature, {"BLOCK": 1024}, attributes)
+        ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
+        loads[aligned] = set(re.findall(r"ld\.global\S*", ptx))
+    assert loads == {True: {"ld.global.v4.b32"}, False: {"ld.global.b32"}}
+
+
+def test_a_constexpr_size_is_known_in_full(tmp_path):
+    path = tmp_path / "constant_size.py"
+    text = f"import triton\nimport triton.language as tl\n\n\n@triton.jit\n{masked_add_kernel.src}"
+    path.write_text(text.replace("z_ptr, N,", "z_ptr, N: tl.constexpr,"))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    wide = {
+        n: "ld.global.v4" in stages(module.masked_add_kernel, MASKED_ADD, N=n, BLOCK=1024).ptx
+        for n in (4004, 4002)
+    }
+    assert wide == {4004: True, 4002: False}
+
+
+def test_int8_in_steps_of_4_compiles_for_amd_alone_and_without_matrix_cores(notebook_kernels):
+    kernel = notebook_kernels.int8_matmul_kernel
+    for target, block_k in itertools.product(("sm_80", "sm_90", "sm_100"), (4, 16)):
+        refused = stages(kernel, INT8_MATMUL, target, BLOCK_K=block_k)
+        assert not refused.ok and "K >= 32" in refusal_of(refused)
+    amd = stages(kernel, INT8_MATMUL, "gfx942", BLOCK_K=4)
+    assert amd.ok and amd.tensor_core is None and "v_dot4c_i32_i8" in amd.amdgcn
+
+
+def refusal_of(compiled) -> str:
+    return compiled.refusal.message
+
+
+def test_the_int8_kernel_is_right(notebook_kernels):
+    from puzzles_lib import check
+
+    assert check(notebook_kernels.int8_matmul_kernel, INT8_MATMUL).ok
+
+
+def test_an_a100_keeps_one_pair_of_tiles_less():
+    pair = 2 * 128 * 64 * 2
+    for depth in (3, 4):
+        assert _matmul("sm_80", num_stages=depth).shared_bytes == (depth - 1) * pair
+        assert _matmul("sm_90", num_stages=depth).shared_bytes == depth * pair
+
+
+def test_fragments_pass_through_registers_on_an_a100_but_not_on_an_h100():
+    assert _matmul("sm_80").ttgir.count("ttg.local_load") == 2 and "ldmatrix" in _matmul("sm_80").ptx
+    assert "ttg.local_load" not in _matmul("sm_90").ttgir
