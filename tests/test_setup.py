@@ -12,8 +12,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
+from typing import IO
 
 import pytest
 import yaml
@@ -68,7 +70,8 @@ elif args[:3] == ["-m", "pip", "install"]:
         log.write(" ".join(args[3:]) + "\\n")
     behaviour = os.environ.get("FAKE_PIP", "")
     if behaviour == "slow":
-        time.sleep(1)
+        while not os.path.exists("go"):
+            time.sleep(0.05)
     elif behaviour == "refuse":
         sys.exit("no network")
     elif behaviour:
@@ -108,12 +111,14 @@ class Checkout:
         )
         path.chmod(0o755)
 
-    def start(self, *command: str, **environment: str) -> subprocess.Popen:
+    def start(
+        self, *command: str, stdout: int | IO[str] = subprocess.PIPE, **environment: str
+    ) -> subprocess.Popen:
         return subprocess.Popen(
             command or ("bash", ".setup/venv.sh"),
             cwd=self.folder,
             env={"PATH": str(self.bin), "HOME": str(self.folder), **environment},
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -121,7 +126,7 @@ class Checkout:
     def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess:
         process = self.start(*command, **environment)
         try:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=240)
         finally:
             process.kill()
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
@@ -308,11 +313,16 @@ def test_python_of_the_activated_venv_is_not_built_upon(installed):
 
 def test_two_makes_at_once_install_once(checkout):
     checkout.python("python3", (3, 12))
-    both = [checkout.start(FAKE_PIP="slow") for _ in range(2)]
-    outputs = [process.communicate(timeout=60) for process in both]
-    assert [process.returncode for process in both] == [0, 0]
+    said = checkout.folder / "said"
+    with open(said, "w") as out:
+        both = [checkout.start(FAKE_PIP="slow", stdout=out) for _ in range(2)]
+    end = time.monotonic() + 120
+    while "waiting for it" not in said.read_text() and time.monotonic() < end:
+        time.sleep(0.05)
+    (checkout.folder / "go").touch()  # pip of the one that does not wait goes on
+    assert [process.wait(120) for process in both] == [0, 0]
     assert checkout.installs == 1
-    assert sum("waiting for it" in out for out, _ in outputs) == 1
+    assert said.read_text().count("waiting for it") == 1
 
 
 # The Makefile.
