@@ -19,10 +19,12 @@ from typing import IO
 
 import pytest
 import yaml
+from jupyter_client import KernelManager
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from puzzles_lib.authoring.sockets import socket_prefix
 from tests.conftest import REPO
 
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
@@ -352,8 +354,8 @@ def make(*args, **environment):
         (
             ["lab", "JUPYTER_ARGS=--no-browser --port 9999"],
             [
-                ".venv/bin/jupyter lab --LabApp.default_url=/lab/tree/notebooks/00_welcome.ipynb"
-                " --no-browser --port 9999"
+                ".venv/bin/jupyter lab --KernelManager.transport_encryption=auto \\",
+                "--LabApp.default_url=/lab/tree/notebooks/00_welcome.ipynb --no-browser --port 9999",
             ],
         ),
         (["test"], [".venv/bin/python -m pytest -n 2 --dist loadfile"]),
@@ -362,7 +364,7 @@ def make(*args, **environment):
     ],
 )
 def test_targets_set_up_first_and_run_their_command_last(args, commands):
-    lines = [line.rstrip() for line in make("--dry-run", *args)]
+    lines = [line.strip() for line in make("--dry-run", *args)]
     assert lines[0].endswith("bash .setup/venv.sh")
     assert lines[1:] == commands
 
@@ -414,6 +416,22 @@ def _imports(path):
         elif isinstance(node, ast.ImportFrom) and not node.level:
             names.add(node.module.split(".")[0])
     return names
+
+
+def test_a_kernel_of_make_lab_is_encrypted():
+    with socket_prefix() as prefix:  # as good as a port, and never another's
+        manager = KernelManager(
+            kernel_name="python3", transport_encryption="auto", transport="ipc", ip=prefix
+        )
+        manager.start_kernel()
+        try:
+            assert manager.get_connection_info()["curve_publickey"]
+            client = manager.client()
+            client.start_channels()
+            client.wait_for_ready(timeout=120)
+            client.stop_channels()
+        finally:
+            manager.shutdown_kernel(now=True)
 
 
 def test_jupyterlab_asks_for_no_news(tmp_path):
