@@ -1,6 +1,10 @@
-"""For every test: a progress file of its own, no TRITON_INTERPRET, and gpu tests only where there is one."""
+"""For every test: progress and IPython's profile of its own, no TRITON_INTERPRET, gpu tests where one is.
+
+For all of them: they leave nothing in the checkout.
+"""
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,8 +20,9 @@ def state_dir(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch, state_dir: Path) -> None:
+def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state_dir: Path) -> None:
     monkeypatch.setenv("PUZZLES_STATE_DIR", str(state_dir))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
 
 
@@ -33,6 +38,39 @@ def kernel_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
         monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
 
     return use
+
+
+def _untracked() -> set[str]:
+    """The files in the checkout that git neither tracks nor ignores; none where it is no checkout."""
+    command = ["git", "ls-files", "--others", "--exclude-standard", "-z"]
+    try:
+        listing = subprocess.run(command, cwd=REPO, capture_output=True, text=True).stdout
+    except OSError:  # no git
+        return set()
+    return set(filter(None, listing.split("\0")))
+
+
+_BEFORE = pytest.StashKey[set[str]]()
+_LEFT = pytest.StashKey[list[str]]()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput"):  # in xdist's workers the others' tests are at work as well
+        session.config.stash[_BEFORE] = _untracked()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    stash = session.config.stash
+    left = sorted(_untracked() - stash[_BEFORE]) if _BEFORE in stash else []
+    if left and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    stash[_LEFT] = left
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for name in config.stash.get(_LEFT, []):
+        terminalreporter.write_line(f"FAILED: left in the checkout while the tests ran: {name}", red=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,5 +1,7 @@
 """Running a notebook of the course under nbval, in a process of its own."""
 
+import functools
+import importlib
 import json
 import os
 import re
@@ -22,11 +24,18 @@ def chapters(folder: str) -> list[Path]:
     return sorted((REPO / folder).glob("[0-9][0-9]_*.ipynb"))
 
 
+@functools.cache
+def _fonts_are_known() -> None:
+    """Where matplotlib has not listed the fonts yet, a kernel that does so may print a warning."""
+    importlib.import_module("matplotlib.font_manager")
+
+
 def run_under_nbval(notebook: Path, *options: str) -> None:
     """Run each cell; fails with nbval's own words where a cell raises or prints what it should not.
 
     Also where its kernel does not start, or the whole takes more than NOTEBOOK_TIMEOUT_S.
     """
+    _fonts_are_known()
     name = f"{notebook.parent.name}/{notebook.name}"
     arguments = [
         *("-c", f"{REPO}/pyproject.toml", "-p", "no:xdist", "-p", "no:cacheprovider", "--show-capture=no"),

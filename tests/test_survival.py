@@ -103,7 +103,8 @@ def opened(**environment: str) -> Iterator[Session]:
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
-    with opened(PUZZLES_STATE_DIR=str(tmp_path_factory.mktemp("state"))) as live:
+    folder = tmp_path_factory.mktemp("session")
+    with opened(PUZZLES_STATE_DIR=f"{folder}/state", IPYTHONDIR=f"{folder}/ipython") as live:
         assert_all_is_well(live)  # and nothing that a first check imports is new to those that follow
         yield live
 
