@@ -4,13 +4,16 @@ For all of them: they leave nothing in the checkout.
 """
 
 import json
+import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 REPO = Path(__file__).resolve().parent.parent
+PATIENCE_S = 120  # for a run that should end: its limit is one of wall time, and the machine may be busy
 
 
 @pytest.fixture
@@ -40,6 +43,13 @@ def kernel_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
     return use
 
 
+@pytest.fixture(autouse=True)
+def _own_numbers() -> None:
+    """What a test draws does not depend on the tests before it, which xdist hands out by chance."""
+    if "torch" in sys.modules:  # two seconds, so not where a test has no need of it
+        sys.modules["torch"].manual_seed(0)
+
+
 def _untracked() -> set[str]:
     """The files in the checkout that git neither tracks nor ignores; none where it is no checkout."""
     command = ["git", "ls-files", "--others", "--exclude-standard", "-z"]
@@ -52,6 +62,11 @@ def _untracked() -> set[str]:
 
 _BEFORE = pytest.StashKey[set[str]]()
 _LEFT = pytest.StashKey[list[str]]()
+
+
+def pytest_configure() -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a script's `make test &`
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

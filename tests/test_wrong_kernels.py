@@ -7,13 +7,14 @@ import pytest
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.checker import examine
 from tests import kernels
+from tests.conftest import PATIENCE_S
 
 WRONG = kernels.wrong()
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda w: w.kernel.__name__)
 def test_wrong_kernel_is_rejected_for_its_reason(wrong):
-    report = examine(wrong.kernel, wrong.puzzle)
+    report = examine(wrong.kernel, wrong.puzzle, seconds=PATIENCE_S)
     assert not report.ok
     text = str(report)
     assert wrong.reason in text, text
