@@ -16,7 +16,7 @@ _HOME = {
     "stages": "puzzles_lib.inspector",
     "answer": "puzzles_lib.answers",
     "run": "puzzles_lib.checker.runner",
-    "progress": "puzzles_lib.progress",
+    "progress": "puzzles_lib.overview",
     "Case": "puzzles_lib.puzzle",
     "Puzzle": "puzzles_lib.puzzle",
 }

@@ -5,7 +5,7 @@ import math
 import operator
 from dataclasses import dataclass
 
-from puzzles_lib import progress
+from puzzles_lib import ledger
 from puzzles_lib.chapters import questions
 from puzzles_lib.question import Question
 
@@ -72,7 +72,7 @@ def answer(id: str, value: object = ...) -> Answer:
     except Exception as error:
         text = " ".join(str(error).split())
         return Answer(id, UNCLEAR, f"the answer cannot be computed here: {type(error).__name__}: {text:.200}")
-    note = progress.record(id, ok)
+    note = ledger.record(id, ok)
     return Answer(id, RIGHT if ok else WRONG, words, (note,) if note else ())
 
 

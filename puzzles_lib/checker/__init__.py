@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import torch
 from triton.runtime.jit import JITFunction, KernelInterface
 
-from puzzles_lib import compiler, progress
+from puzzles_lib import compiler, ledger
 from puzzles_lib.checker.compare import Expected, compare, expect
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.compiler.vetting import Refusal, vet
@@ -41,7 +41,7 @@ def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE) 
         report = examine(kernel, puzzle, seconds=seconds)
     if report is None:  # raised from here, so that a notebook shows two frames and not thirty
         raise KeyboardInterrupt("the check was interrupted") from None
-    note = progress.record(puzzle.name, report.ok)
+    note = ledger.record(puzzle.name, report.ok)
     return dataclasses.replace(report, notes=(*report.notes, note)) if note else report
 
 
