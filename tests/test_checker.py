@@ -326,7 +326,7 @@ def test_an_interrupt_shows_few_frames(monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(checker, "run", interrupted)
+    monkeypatch.setattr(checker, "attempt", interrupted)
     with pytest.raises(KeyboardInterrupt, match="the check was interrupted") as caught:
         check(right, SCALE_ROWS)
     assert caught.value.__cause__ is None and caught.value.__suppress_context__

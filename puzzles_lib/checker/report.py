@@ -3,7 +3,7 @@
 import html
 from dataclasses import dataclass, field
 
-from puzzles_lib.interpreter import Site
+from puzzles_lib.source import Site
 
 MOST_LINES = 12
 

@@ -3,7 +3,7 @@
 The interpreter runs a kernel as Python, and so forgives much that no GPU would run: ``and`` between
 blocks, a block size that is only known at run time, a loop variable that changes its type. Triton's own
 front end, asked to translate the kernel for a real target, does not. What it would execute itself
-(`puzzles_lib.compiler.vetting`) must have been refused before.
+(`vetting`) must have been refused before.
 """
 
 import contextlib
@@ -29,9 +29,9 @@ from triton.runtime.jit import JITFunction, create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.compiler.targets import Target, find_target
-from puzzles_lib.compiler.vetting import Refusal, site_in, with_helpers
-from puzzles_lib.interpreter import Site, TimeLimitReached, time_limit
+from puzzles_lib.interpreter import TimeLimitReached, time_limit
 from puzzles_lib.interpreter.limits import interrupts_held, memory_limit
+from puzzles_lib.source import Refusal, Site, site_in, with_helpers
 
 DEFAULT = find_target("sm_90")
 FRONT_END_SECONDS = 10.0

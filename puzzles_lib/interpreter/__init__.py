@@ -29,7 +29,8 @@ from puzzles_lib.interpreter.limits import (
     time_limit,
 )
 from puzzles_lib.interpreter.memory import Halt, Memory
-from puzzles_lib.interpreter.records import Access, Conflict, Program, Run, Site, Stop
+from puzzles_lib.interpreter.records import Access, Conflict, Program, Run, Stop
+from puzzles_lib.source import Site
 
 __all__ = [
     "HUGE",
@@ -41,7 +42,6 @@ __all__ = [
     "Poison",
     "Program",
     "Run",
-    "Site",
     "Stop",
     "TimeLimitReached",
     "run",

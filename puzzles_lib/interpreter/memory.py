@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from puzzles_lib.interpreter.buffer import NOBODY, ZERO, Buffer, Poison
-from puzzles_lib.interpreter.records import Access, Conflict, Program, Site, Stop
+from puzzles_lib.interpreter.records import Access, Conflict, Program, Stop
+from puzzles_lib.source import Site
 
 REGION_BITS = 52  # each argument owns 2**52 bytes of addresses, and starts in their middle
 

@@ -18,9 +18,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.bench.results import relative_error, row
 from puzzles_lib.bench.timing import interleaved
-from puzzles_lib.compiler.vetting import with_helpers
 from puzzles_lib.kernels.bitpack import unpack_bits
 from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
+from puzzles_lib.source import with_helpers
 
 NOTEBOOK = Path(__file__).parents[3] / "solutions" / "15_racing_cublas.ipynb"
 COUT, CIN = 768, 768  # the layers of a ViT-B

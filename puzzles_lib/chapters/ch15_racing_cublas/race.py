@@ -63,7 +63,7 @@ class Race:
         if not self.report.ok:
             return [f"{self.rung.name}: wrong", *str(self.report).splitlines()[1:]]
         if not self.compiled.ok:
-            return [f"{self.rung.name}: does not compile: {self.compiled.refusal.message}"]
+            return [f"{self.rung.name}: does not compile: {self.compiled.refusal}"]
         if not waves(self.rung, self.compiled)[1]:
             needs = f"{self.compiled.registers} registers a thread and {self.compiled.shared_bytes} bytes"
             most = SHARED - RESERVED
