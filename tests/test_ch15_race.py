@@ -12,7 +12,7 @@ from puzzles_lib.authoring.solutions import define
 from puzzles_lib.chapters.ch15_racing_cublas import ladder, puzzles
 from puzzles_lib.chapters.ch15_racing_cublas import race as racing
 from puzzles_lib.chapters.ch15_racing_cublas.questions import QUESTIONS
-from puzzles_lib.inspector.sass import bytes_stored_to_shared, instructions, main_loop, overwritten_operands
+from puzzles_lib.inspector.sass import bytes_stored_to_shared, matrix_loop, overwritten_operands
 from puzzles_lib.kernels.bitpack import unpack_bits
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
 
@@ -57,7 +57,7 @@ def test_every_rung_is_as_exact_as_float32_sums_are(name, size, offset):
 @pytest.mark.parametrize("name", RUNGS)
 def test_no_rung_overwrites_what_a_wgmma_may_still_read(name, compiled):
     code = compiled(RUNGS[name])
-    assert any(operation.startswith("HGMMA") for operation, _ in main_loop(list(instructions(code.sass))))
+    assert any(operation.startswith("HGMMA") for operation, _ in matrix_loop(code.sass))
     assert overwritten_operands(code.sass) == []
     assert code.spills == 0 and racing.ptxas_notes(code) == []
 
@@ -294,13 +294,12 @@ LOOP = """
 
 
 def test_the_loop_and_what_it_stores():
-    code = list(instructions(LOOP))
-    body = main_loop(code)
-    assert [operation for operation, _ in body][:2] == ["label", "STS.128"]
+    body = matrix_loop(LOOP)
+    assert (body[0][0], body[-1][0]) == ("STS.128", "BRA")
     assert len(body) == 7 and bytes_stored_to_shared(body) == 16 + 4
     assert overwritten_operands(LOOP) == []
     assert overwritten_operands(LOOP.replace("STS [R3+0x10], R4", "MOV R9, R4")) == ["MOV R9, R4 writes R9"]
 
 
 def test_code_without_a_loop():
-    assert list(main_loop(list(instructions("0100  EXIT\n")))) == []
+    assert matrix_loop("0100  EXIT\n") == []

@@ -28,7 +28,7 @@ from puzzles_lib.chapters.ch15_racing_cublas.puzzles import race_puzzle
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report
 from puzzles_lib.inspector import Stages, stages
-from puzzles_lib.inspector.sass import bytes_stored_to_shared, instructions, main_loop, overwritten_operands
+from puzzles_lib.inspector.sass import bytes_stored_to_shared, matrix_loop, overwritten_operands
 from puzzles_lib.puzzle import Puzzle
 
 MULTIPROCESSORS = 132  # of an H200, and for each of them:
@@ -207,13 +207,13 @@ def operand(compiled: Stages) -> str:
 
 def pending(compiled: Stages) -> int:
     """Groups of wgmma that may still run when a step ends."""
-    waits = [o for name, o in main_loop(list(instructions(compiled.sass))) if name == "WARPGROUP.DEPBAR.LE"]
+    waits = [o for name, o in matrix_loop(compiled.sass) if name == "WARPGROUP.DEPBAR.LE"]
     return int(waits[-1].split(",")[1], 0) if waits else 0
 
 
 def bytes_passed_on(rung: Rung, compiled: Stages) -> int:
     """Bytes that the threads of a program hand on to each other through shared memory, in a step."""
-    body = main_loop(list(instructions(compiled.sass)))
+    body = matrix_loop(compiled.sass)
     return bytes_stored_to_shared(body) * 32 * rung.options["num_warps"]
 
 
