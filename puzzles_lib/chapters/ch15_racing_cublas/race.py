@@ -10,30 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from puzzles_lib.bench.h200 import MULTIPROCESSORS, PROGRAMS, REGISTERS, RESERVED, SHARED, WARPS
 from puzzles_lib.bench.recorded import about, rows, table
-from puzzles_lib.chapters.ch15_racing_cublas.ladder import (
-    CIN,
-    COUT,
-    CUBLAS,
-    GROUP,
-    ROWS,
-    RUNS,
-    UNFUSED,
-    Rung,
-    measure,
-    rungs,
-    unsound,
-)
+from puzzles_lib.chapters.ch15_racing_cublas.ladder import CUBLAS, RUNS, UNFUSED, measure, rungs, unsound
 from puzzles_lib.chapters.ch15_racing_cublas.puzzles import race_puzzle
+from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, GROUP, ROWS, Rung
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report
 from puzzles_lib.inspector import Stages, stages
 from puzzles_lib.inspector.sass import bytes_stored_to_shared, matrix_loop, overwritten_operands
 from puzzles_lib.puzzle import Puzzle
-
-MULTIPROCESSORS = 132  # of an H200, and for each of them:
-REGISTERS, WARPS, PROGRAMS, SHARED = 65536, 64, 32, 228 << 10
-RESERVED = 1 << 10  # bytes of shared memory that each program takes on top of its own
 
 
 @dataclass(frozen=True, repr=False)
