@@ -9,7 +9,7 @@ from triton.runtime.jit import JITFunction, KernelInterface
 
 from puzzles_lib.compiler import interpret_was_on
 from puzzles_lib.compiler.vetting import vet
-from puzzles_lib.interpreter import InterpretedFunction
+from puzzles_lib.interpreter import as_jit
 from puzzles_lib.puzzle import Argument, Case, Puzzle, Tiled
 from puzzles_lib.source import Refusal
 
@@ -43,11 +43,14 @@ class Bound:
 
 def bind(kernel: object, puzzle: Puzzle, case: Case) -> Bound | Refusal:
     """Bind what should be a ``@triton.jit`` kernel to a case, once it has been vetted."""
-    refusal = _refuse(kernel, puzzle)
-    if refusal:
-        return refusal
-    kernel = _as_jit(kernel)
-    return vet(kernel) or Bound(kernel, puzzle, case, stand_ins(kernel, puzzle, case))
+    if interpret_was_on():
+        text = "TRITON_INTERPRET was set when Triton was imported: unset it and restart the notebook's kernel"
+        return _signature(text, "the course interprets kernels by itself")
+    function = as_jit(kernel)
+    if function is None:
+        return _no_kernel(kernel)
+    refusal = _unfit(function, puzzle) or vet(function)
+    return refusal or Bound(function, puzzle, case, stand_ins(function, puzzle, case))
 
 
 def stand_ins(kernel: JITFunction, puzzle: Puzzle, case: Case) -> dict[str, object]:
@@ -64,29 +67,22 @@ def stand_ins(kernel: JITFunction, puzzle: Puzzle, case: Case) -> dict[str, obje
     return values
 
 
-def _as_jit(kernel: JITFunction | InterpretedFunction) -> JITFunction:
-    """The kernel itself, also where TRITON_INTERPRET has made something else of it."""
-    return JITFunction(kernel.fn) if isinstance(kernel, InterpretedFunction) else kernel
-
-
-def _refuse(kernel: object, puzzle: Puzzle) -> Refusal | None:
-    """Why this object is no kernel for the puzzle, by its kind and its parameters alone."""
-    if interpret_was_on():
-        text = "TRITON_INTERPRET was set when Triton was imported: unset it and restart the notebook's kernel"
-        return _signature(text, "the course interprets kernels by itself")
-    if not isinstance(kernel, JITFunction | InterpretedFunction):
-        name = getattr(kernel, "__name__", type(kernel).__name__)
-        if isinstance(kernel, KernelInterface):
-            return _signature(
-                f"{type(kernel).__name__} wraps the kernel: hand over the @triton.jit function itself"
-            )
-        if callable(kernel):
-            return _signature(f"{name} is a Python function: put @triton.jit on the line above its def")
+def _no_kernel(kernel: object) -> Refusal:
+    """Why this object is no kernel."""
+    name = getattr(kernel, "__name__", type(kernel).__name__)
+    if isinstance(kernel, KernelInterface):
         return _signature(
-            f"check(kernel, puzzle): kernel is {kernel!r:.60}, allowed is a @triton.jit function"
+            f"{type(kernel).__name__} wraps the kernel: hand over the @triton.jit function itself"
         )
+    if callable(kernel):
+        return _signature(f"{name} is a Python function: put @triton.jit on the line above its def")
+    return _signature(f"check(kernel, puzzle): kernel is {kernel!r:.60}, allowed is a @triton.jit function")
+
+
+def _unfit(kernel: JITFunction, puzzle: Puzzle) -> Refusal | None:
+    """Which parameter of the kernel the puzzle cannot fill."""
     offers = puzzle.offers(puzzle.cases[0])
-    for parameter in _as_jit(kernel).params:
+    for parameter in kernel.params:
         offered = offers.get(parameter.name)
         if parameter.is_constexpr and isinstance(offered, Argument | Tiled):
             what = "pointer" if isinstance(offered, Argument) else "descriptor"

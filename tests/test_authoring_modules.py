@@ -6,7 +6,7 @@ from puzzles_lib.authoring.modules import modules
 
 SETUP = new_code_cell("import torch\nimport triton\nimport triton.language as tl")
 KERNEL = new_code_cell(
-    "# a comment of the cell\n@triton.jit\ndef double(x_ptr):  # [N]\n    tl.store(x_ptr, 2 * tl.load(x_ptr))",
+    "# of the cell\n@triton.jit\ndef double(x_ptr):  # [N]\n    tl.store(x_ptr, 2 * tl.load(x_ptr))",
     metadata={"tags": ["module:versions"]},
 )
 LAUNCH = new_code_cell(

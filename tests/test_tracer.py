@@ -17,6 +17,7 @@ from puzzles_lib.binding import bind
 from puzzles_lib.checker import check
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import Access, Run, Stop
+from puzzles_lib.interpreter.restored import patched
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.source import Site
 from puzzles_lib.tracer import Trace, tensor_map, trace, viz
@@ -350,7 +351,7 @@ def test_a_case_of_ones_own():
 
 
 def patched_places() -> list[dict]:
-    return [dict(vars(owner)) for owner in viz._owners()]
+    return [dict(vars(owner)) for owner in patched()]
 
 
 def test_nothing_stays_patched_and_nothing_is_printed(capfd):

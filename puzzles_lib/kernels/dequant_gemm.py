@@ -16,7 +16,7 @@ import triton.language as tl
 
 from puzzles_lib.kernels import dequant_gemm_hopper
 from puzzles_lib.kernels.bitpack import block_rows, matrix_shape
-from puzzles_lib.kernels.quantize import PackedTensor, _dequantize, check_packed, dequantize_ref
+from puzzles_lib.kernels.quantize import PackedTensor, check_packed, dequantize_ref, dequantize_words
 from puzzles_lib.kernels.split_k import multiprocessors
 
 CHUNK = 32 << 20  # bytes of x^ that `dequant_gemm_dw` makes at a time, where it makes any
@@ -209,7 +209,7 @@ def dw_by_chunks(
         for first in range(0, words.shape[0], blocks):
             some = slice(first, first + blocks)
             dy_rows = dy[first * rows : (first + blocks) * rows]
-            x = _dequantize(words[some], params[:, some], bits, group_size, [len(dy_rows), columns])
+            x = dequantize_words(words[some], params[:, some], bits, group_size, [len(dy_rows), columns])
             if total is None:
                 total = torch.mm(dy_rows.t(), x, **options)
             else:
@@ -225,7 +225,7 @@ def _forward_cuda(
     rows, columns = x.shape
     slices_fit = group_size % 32 == 0 or group_size >= columns
     if rows > FEW_ROWS or x.dtype == torch.float32 or not slices_fit:
-        weight = _dequantize(words, params, bits, group_size, [features, columns])
+        weight = dequantize_words(words, params, bits, group_size, [features, columns])
         with torch.autocast("cuda", enabled=False):
             return x @ weight.t()
     y = x.new_empty(rows, features)
@@ -332,7 +332,7 @@ def _keep_the_weight(ctx, inputs: tuple, output: torch.Tensor) -> None:
 
 def _gradient_of_x(ctx, dy: torch.Tensor) -> tuple:
     words, params = ctx.saved_tensors
-    weight = _dequantize(words, params, ctx.bits, ctx.group_size, [ctx.features, words.shape[2]])
+    weight = dequantize_words(words, params, ctx.bits, ctx.group_size, [ctx.features, words.shape[2]])
     with torch.autocast(dy.device.type, enabled=False):
         dx = dy @ weight
     return dx, None, None, None, None, None

@@ -94,7 +94,7 @@ def dequantize(packed: PackedTensor) -> torch.Tensor:
     Raises TypeError where ``packed`` is not a `PackedTensor`, ValueError where its parts do not fit.
     """
     check_packed("packed", packed)
-    return _dequantize(packed.words, packed.params, packed.bits, packed.group_size, list(packed.shape))
+    return dequantize_words(packed.words, packed.params, packed.bits, packed.group_size, list(packed.shape))
 
 
 def check_group_size(group_size: int) -> None:
@@ -348,9 +348,10 @@ def _(x: torch.Tensor, bits: int, group_size: int) -> tuple[torch.Tensor, torch.
 
 
 @torch.library.custom_op("bit_by_bit::dequantize", mutates_args=())
-def _dequantize(
+def dequantize_words(
     words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int, shape: list[int]
 ) -> torch.Tensor:
+    """`dequantize` of a `PackedTensor` in its parts, as a torch operator takes them."""
     rows, columns = matrix_shape(shape)
     words, params = words.contiguous(), params.contiguous()
     if not words.is_cuda:
@@ -376,7 +377,7 @@ def launch_dequantize(
     )  # fmt: skip
 
 
-@_dequantize.register_fake
+@dequantize_words.register_fake
 def _(
     words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int, shape: list[int]
 ) -> torch.Tensor:

@@ -15,7 +15,6 @@ from types import ModuleType
 
 import numpy as np
 import torch
-import triton
 import triton.language as tl
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -24,8 +23,8 @@ from puzzles_lib.binding import Bound
 from puzzles_lib.checker import SECONDS_PER_CASE
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import Access, Program, Run, TimeLimitReached, time_limit
-from puzzles_lib.interpreter.language import stock
 from puzzles_lib.interpreter.limits import interrupts_held
+from puzzles_lib.interpreter.restored import triton_restored
 from puzzles_lib.source import Site
 
 
@@ -66,7 +65,7 @@ def _run_traced(kernel: JITFunction, bound: Mapping[str, object], grid: tuple[in
         contextlib.redirect_stderr(quiet),
         warnings.catch_warnings(),
         np.errstate(all="ignore"),
-        _triton_kept(kernel),
+        _kept(kernel),
     ):
         warnings.simplefilter("ignore")
         try:
@@ -175,48 +174,15 @@ def _distance(address: int, tensor: torch.Tensor) -> int:
 
 
 @contextlib.contextmanager
-def _triton_kept(kernel: JITFunction) -> Iterator[None]:
-    """Whatever happens inside, Triton is afterwards as it was before, and so are the kernel's globals."""
-    kept = [(owner, dict(vars(owner))) for owner in (*_owners(), kernel)]
-    rewritten = dict(stock.InterpretedFunction.rewritten_fn)
-    depth = sys.getrecursionlimit()  # triton-viz sets one so high that endless recursion would crash
-    stock.InterpretedFunction.rewritten_fn.clear()
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(depth)
-        for owner, attributes in kept:
-            _put_back(owner, attributes)
-        stock.InterpretedFunction.rewritten_fn.clear()
-        stock.InterpretedFunction.rewritten_fn.update(rewritten)
-        for module in {id(f.__globals__): f.__globals__ for f in _functions(kernel)}.values():
-            module.pop("_triton_viz_loop_patcher", None)
-        _reset_triton_viz()
-
-
-def _owners() -> list[object]:
-    """Modules, classes and objects of Triton that triton-viz, or Triton's own interpreter, patches."""
-    modules = [m for name, m in sys.modules.items() if name.split(".")[:2] == ["triton", "language"]]
-    classes = [c for c in vars(stock).values() if isinstance(c, type) and c.__module__ == stock.__name__]
-    others = [
-        triton,
-        JITFunction,
-        tl.tensor,
-        tl.core.tensor_descriptor_base,
-        stock,
-        stock.interpreter_builder,
-    ]
-    return [*modules, *classes, *others]
-
-
-def _put_back(owner: object, attributes: Mapping[str, object]) -> None:
-    for name, value in list(vars(owner).items()):
-        if name not in attributes:
-            delattr(owner, name)
-        elif value is not attributes[name]:
-            setattr(owner, name, attributes[name])
-    for name in attributes.keys() - vars(owner).keys():
-        setattr(owner, name, attributes[name])
+def _kept(kernel: JITFunction) -> Iterator[None]:
+    """Whatever happens inside, Triton, triton-viz and the kernel's globals are afterwards as before."""
+    with triton_restored(kernel):  # triton-viz also lets recursion go so deep that an endless one would crash
+        try:
+            yield
+        finally:
+            for module in {id(f.__globals__): f.__globals__ for f in _functions(kernel)}.values():
+                module.pop("_triton_viz_loop_patcher", None)
+            _reset_triton_viz()
 
 
 def _functions(kernel: JITFunction) -> list[Callable]:
