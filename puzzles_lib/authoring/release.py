@@ -235,6 +235,8 @@ def find_stale(solutions_dir: Path, notebooks_dir: Path, only: Iterable[str] | N
 
 def _masters(solutions_dir: Path, only: Iterable[str] | None) -> list[Path]:
     masters = sorted(solutions_dir.glob(_MASTERS))
+    if not masters:
+        raise ValueError(f"{_short(solutions_dir)}/ has no masters: only a checkout of the course has them")
     if only is None:
         return masters
     chosen = []
