@@ -19,15 +19,17 @@ from types import ModuleType
 
 from platformdirs import user_state_path
 
+from puzzles_lib.card import Theme
+
 SCHEMA = 1
 MOST_BYTES = 16_384  # of a progress file; a whole course takes about 1000
 LOCK_TIMEOUT_S = 1.0
 
 SOLVED, TRIED, OPEN = "solved", "tried", "open"
 _MARKS = {  # beside the word, never instead of it
-    SOLVED: ("●", "var(--jp-success-color1, #388e3c)"),
-    TRIED: ("◐", "var(--jp-warn-color1, #f57c00)"),
-    OPEN: ("○", "var(--jp-ui-font-color2, #757575)"),
+    SOLVED: ("●", Theme.OK),
+    TRIED: ("◐", Theme.OPEN),
+    OPEN: ("○", Theme.QUIET),
 }
 
 

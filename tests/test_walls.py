@@ -1,11 +1,14 @@
 """The walls between modules, so that they are held by more than hope."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from puzzles_lib.drawing import colours
 
 ROOT = Path(__file__).parent.parent
 LIBRARY = ROOT / "puzzles_lib"
@@ -81,6 +84,34 @@ def test_production_kernels_import_torch_and_triton_only():
 )
 def test_no_stage_knows_the_checker(stage):
     assert not {n for n in imports_of(LIBRARY / f"{stage}.py") if n.startswith("puzzles_lib.checker")}
+
+
+def test_pictures_are_made_of_labels_boxes_and_named_colours():
+    """A picture says where a text or a box lies; how matplotlib draws it stands in `puzzles_lib.drawing`."""
+    for path in [p for p in MODULES if p.name == "pictures.py"]:
+        tree = ast.parse(path.read_text())
+        calls = [n.func for n in ast.walk(tree) if isinstance(n, ast.Call)]
+        assert not [c.lineno for c in calls if isinstance(c, ast.Attribute) and c.attr == "text"], path
+        assert not {n for n in imports_of(path) if n.endswith((".PALETTE", ".Rectangle"))}, path
+
+
+COLOUR = re.compile(r"#(?:[0-9a-fA-F]{3}){1,2}\b")
+
+
+def test_colours_have_names_and_stand_in_one_place():
+    """The figures', the theme's, and those of highlighted code."""
+    users = {str(p.relative_to(LIBRARY)) for p in MODULES if COLOUR.search(p.read_text())}
+    assert users == {"drawing/colours.py", "card.py", "inspector/page.py"}
+    owners = {}
+    for name, value in vars(colours).items():
+        if isinstance(value, str) and COLOUR.fullmatch(value):
+            owners.setdefault(value.lower(), []).append(name)
+    assert {v: names for v, names in owners.items() if len(names) > 1} == {"#d55e00": ["VERMILLION", "BAD"]}
+
+
+def test_one_card():
+    users = {str(p.relative_to(LIBRARY)) for p in MODULES if "border-left" in p.read_text()}
+    assert users == {"card.py"}
 
 
 def test_nobody_sets_triton_interpret():

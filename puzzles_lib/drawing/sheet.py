@@ -270,10 +270,14 @@ def arrow(
 
 
 def text_color(fill: object) -> str:
-    """Black or white, whichever reads better on a fill color (WCAG relative luminance)."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(fill)]
-    luminance = float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
-    return INK if luminance > 0.18 else "white"
+    """Black or white, whichever reads better on a fill color."""
+    return INK if luminance(fill) > 0.18 else "white"
+
+
+def luminance(color: object) -> float:
+    """WCAG's relative luminance, 0 for black to 1 for white."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)]
+    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
 
 
 def _grid(values: object) -> tuple[list[list[str]], bool]:
