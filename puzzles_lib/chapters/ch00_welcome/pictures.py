@@ -2,7 +2,7 @@
 
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
-from puzzles_lib.drawing.colours import BLACK, FAINT, GREEN, LINE, PALE, PROGRAM_COLORS
+from puzzles_lib.drawing.colours import FAINT, GREEN, LINE, PALE, PROGRAM_COLORS
 from puzzles_lib.inputs import make_inputs
 
 
@@ -23,7 +23,7 @@ def programs(case: int = 2) -> Picture:
         title="x",
         fontsize=9,
     )
-    label(ax, 3.75, 1.1, "programs", align="right", color=BLACK)
+    label(ax, 3.75, 1.1, "programs", align="right")
     for pid in range(count):
         left = tensor.x + pid * case.BLOCK + 0.4
         size = (case.BLOCK - 0.8, 1.2)
@@ -60,7 +60,7 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
     row(4.2, "mask", mask, [GREEN if m else None for m in mask])
     row(5.7, "x", [_signed(v) for v in loaded], on, off)
     row(7.2, "2 * x", [_signed(v) for v in results], on, off)
-    label(ax, 0.2, 0.5, f"pid = {program}", align="left", fontsize=11, color=BLACK)
+    label(ax, 0.2, 0.5, f"pid = {program}", align="left", fontsize=11)
     label(ax, 4.95, 0.9, "lane", align="right", fontsize=9, color=FAINT)
     live = sum(mask)
     return Picture(

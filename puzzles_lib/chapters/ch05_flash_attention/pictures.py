@@ -7,7 +7,6 @@ import numpy as np
 
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.drawing.colours import (
-    BLACK,
     FAINT,
     GREEN,
     INK,
@@ -85,13 +84,13 @@ def online_softmax(blocks: Sequence[Sequence[float]] = ((1.0, 2.0), (4.0, 2.0), 
         below.bar(step + 0.5, kept, width=0.36, color=OLD, edgecolor=INK)
         below.bar(step + 0.5, added, width=0.36, bottom=kept, color=NEW, edgecolor=INK)
         if kept > 0:
-            label(below, step + 0.29, max(kept / 2, 0.19), f"kept\n{kept:.3f}", align="right", color=BLACK)
-        label(below, step + 0.71, kept + added / 2, f"added\n{added:.3f}", align="left", color=BLACK)
+            label(below, step + 0.29, max(kept / 2, 0.19), f"kept\n{kept:.3f}", align="right")
+        label(below, step + 0.71, kept + added / 2, f"added\n{added:.3f}", align="left")
         total = kept + added
-        label(below, step + 0.5, total + 0.06, f"sum {total:.3f}", align="bottom", color=BLACK, weight="bold")
+        label(below, step + 0.5, total + 0.06, f"sum {total:.3f}", align="bottom", weight="bold")
         before = f"{steps[step - 1][0]:g}" if step else "\u2212inf"
         text = f"factor exp({before} \u2212 {new:g}) = {factor:.3f}"
-        label(below, step + 0.5, -0.08, text, align="top", color=BLACK)
+        label(below, step + 0.5, -0.08, text, align="top")
     below.set(ylim=(-0.35, max(kept + added for _, _, kept, added in steps) + 0.45))
     below.set_title(
         "the sum so far: old sum \u00d7 factor (kept) + this block (added)", loc="left", fontsize=11

@@ -5,7 +5,7 @@ import triton
 
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
 from puzzles_lib.drawing import Picture, box, cells, label, new_figure, new_sheet
-from puzzles_lib.drawing.colours import BLACK, BLUE, GREEN, INK, ORANGE, SKY, VERMILLION
+from puzzles_lib.drawing.colours import BLUE, GREEN, INK, ORANGE, SKY, VERMILLION
 from puzzles_lib.inputs import make_inputs
 
 X, Y, Z = SKY, ORANGE, GREEN
@@ -41,9 +41,9 @@ def tiles() -> Picture:
     for x, y, text in words:
         label(ax, x, y, text)
     middle = top + row + case.BLOCK_M / 2
-    label(ax, -2, middle, f"{case.BLOCK_M} rows", align="right", fontsize=9, color=BLACK)
+    label(ax, -2, middle, f"{case.BLOCK_M} rows", align="right", fontsize=9)
     middle = left + column + case.BLOCK_N / 2
-    label(ax, middle, K + gap / 2, f"{case.BLOCK_N} columns", fontsize=9, color=BLACK)
+    label(ax, middle, K + gap / 2, f"{case.BLOCK_N} columns", fontsize=9)
     return Picture(
         figure,
         f"Program ({i}, {j}, b) of the case M={M}, N={N}, K={K}, BLOCK_M={case.BLOCK_M}, "
@@ -81,7 +81,7 @@ def ragged_k() -> Picture:
             for i, k in enumerate(ks):
                 if k >= len(row):  # a readable 0 on the hatching
                     centre = strips[name, step].center(i)
-                    label(ax, *centre, "0", fontsize=11, color=BLACK, behind="white", pad=0.8)
+                    label(ax, *centre, "0", fontsize=11, behind="white", pad=0.8)
     total = 0
     for step in range(steps):
         pairs = list(zip(row, column, strict=True))[step * block : (step + 1) * block]
@@ -92,7 +92,7 @@ def ragged_k() -> Picture:
         label(ax, strip.x + 2, strip.bottom + 1.6, f"acc = {total}", fontsize=11)
     last = strips["x", steps - 1]
     words = "hatched: past K,\nloaded as 0\n(other=0)"
-    label(ax, last.right + 0.3, 2.3, words, align="left", fontsize=9, color=BLACK)
+    label(ax, last.right + 0.3, 2.3, words, align="left", fontsize=9)
     return Picture(
         figure,
         f"One row of x and one column of y with K = {len(row)}, walked by BLOCK_K = {block}. Step 1 brings "
@@ -147,13 +147,12 @@ def reads() -> Picture:
         rule = side / count
         corner = (left + side + gap, top + side + gap)
         for name, color, x, y in (("x", X, left, corner[1]), ("y", Y, corner[0], top)):
-            box(ax, x, y, side, side, color=color, **TILE)
-            label(ax, x + side / 2, y + side / 2, f"{name}\nread {count}x", color=BLACK)
+            box(ax, x, y, side, side, f"{name}\nread {count}x", color=color, edge=INK, linewidth=0.9)
         box(ax, *corner, side, side, color=Z, **TILE)
         for i in range(1, count):
             ax.plot([corner[0] + i * rule] * 2, [corner[1], corner[1] + side], color=INK, linewidth=0.7)
             ax.plot([corner[0], corner[0] + side], [corner[1] + i * rule] * 2, color=INK, linewidth=0.7)
-        label(ax, corner[0] + side + 0.25, corner[1] + side / 2, "z", align="left", color=BLACK)
+        label(ax, corner[0] + side + 0.25, corner[1] + side / 2, "z", align="left")
         ratio = (2 * count + 1) / 3
         programs = count * count
         middle = left + side + gap / 2

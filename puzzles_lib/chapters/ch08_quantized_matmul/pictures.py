@@ -187,7 +187,7 @@ def groups() -> Picture:
         _span(ax, left + group * g, left + group * (g + 1), 9.6, f"g = {g}")
     for step in range(steps):
         _span(ax, left + block * step, left + block * (step + 1), 13.6, f"step {step + 1}")
-    label(ax, left + (K + steps * block) / 2, 2.7, "past K: masked", fontsize=9, color=BLACK)
+    label(ax, left + (K + steps * block) / 2, 2.7, "past K: masked", fontsize=9)
     _label(ax, left - 1, 20.3, "offset word 0")
     row = cells(
         ax,

@@ -1,7 +1,7 @@
 """Pictures for chapter 09."""
 
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
-from puzzles_lib.drawing.colours import BLACK, FAINT, INK, PALE, SKY, YELLOW
+from puzzles_lib.drawing.colours import FAINT, INK, PALE, SKY, YELLOW
 
 BIT = 0.27  # inches per bit
 FIELDS = (SKY, YELLOW)  # in turns
@@ -117,7 +117,7 @@ def spread(codes: tuple[int, ...] = (5, 0, 15, 9, 2, 7, 1, 12), BITS: int = 4) -
     figure, ax = new_sheet(19.8, 6.2)
     left, top = 7.4, 2.6
     cells(ax, [[w] for w in words], x=1.0, y=top, width=4.0, colors=SKY)
-    label(ax, 3.0, top - 0.3, "words[:, None]", align="bottom", color=BLACK, family="monospace")
+    label(ax, 3.0, top - 0.3, "words[:, None]", align="bottom", family="monospace")
     cells(ax, [BITS * i for i in range(F)], x=left, y=0.5, width=1.15, colors=YELLOW, title="BITS * i")
     label(ax, 6.2, top + 1, ">>", fontsize=14, family="monospace")
     grid = cells(

@@ -7,19 +7,7 @@ from matplotlib.ticker import PercentFormatter
 
 from puzzles_lib.chapters.ch09_bit_packing.pictures import pack
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
-from puzzles_lib.drawing.colours import (
-    BLACK,
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    LINE,
-    ORANGE,
-    PALE,
-    SKY,
-    VERMILLION,
-    YELLOW,
-)
+from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, LINE, ORANGE, PALE, SKY, VERMILLION, YELLOW
 
 GROUPS = (SKY, YELLOW)  # in turns
 
@@ -111,7 +99,7 @@ def steps(values: Sequence[float] = (-1.5, 0.3, 2.25, -0.4, 0.7, -0.95, 1.6, 0.0
         index=[f"field {i}" for i in order],
     )
     word = pack(tuple(codes), bits)
-    label(ax, row.right + 0.4, row.y + 0.5, f"= {word}, field 0 right", align="left", fontsize=9, color=BLACK)
+    label(ax, row.right + 0.4, row.y + 0.5, f"= {word}, field 0 right", align="left", fontsize=9)
     return Picture(
         figure,
         f"A group of {len(values)} values, {', '.join(f'{v:g}' for v in values)}. Minimum {low:g}, maximum "
@@ -228,7 +216,7 @@ def tile(N: int = 19, GROUP: int = 8, BITS: int = 4, BLOCK_G: int = 4) -> Pictur
         hatch=[[None if v < N else ".." for v in row] for row in n],
         row_index=[f"g={g}" for g in range(BLOCK_G)],
     )
-    label(ax, left + GROUP * width / 2, top - 0.5, "n = g · GROUP + i", fontsize=11, color=BLACK)
+    label(ax, left + GROUP * width / 2, top - 0.5, "n = g · GROUP + i", fontsize=11)
     places = (("scale", 1.6), ("minimum", 2.2), ("words", 2.6))
     x = grid.right + 1.4
     for name, size in places:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from puzzles_lib.drawing import Picture, arrow, cells, label, new_figure, new_sheet
-from puzzles_lib.drawing.colours import BLACK, GREEN, INK, ORANGE, PALE, SKY, VERMILLION, YELLOW
+from puzzles_lib.drawing.colours import GREEN, INK, ORANGE, PALE, SKY, VERMILLION, YELLOW
 
 OPEN, SHUT = SKY, PALE  # the gradient passes; it does not
 X = (0.5, -1.0, 0.0, 2.0, -0.5, 3.0, math.nan, -2.0)
@@ -55,7 +55,7 @@ def saved(layers: int = 12) -> Picture:
         text = f"{size:.0f} MB a layer, {layers * size / 1e3:.1f} GB in {layers} ({each})"
         inside = size > 400
         gap, align = (-8, "right") if inside else (8, "left")
-        label(ax, size + gap, number, text, align=align, color=BLACK)
+        label(ax, size + gap, number, text, align=align)
     ax.set_yticks(range(len(sizes)), [name for name, _, _ in sizes])
     ax.invert_yaxis()
     ax.set_xlabel("megabytes kept for the backward pass")
@@ -85,7 +85,7 @@ def select(dy: Sequence[float] = (1.5, -2.0, math.inf, 0.25, -1.0, math.nan)) ->
     for i in range(len(bits)):
         arrow(ax, (row.center(i)[0], 2.9), (row.center(i)[0], 3.6))
     label(ax, row.right + 0.4, 4.2, "right", align="left")
-    label(ax, row.right + 0.4, 6.0, "0 · inf and 0 · NaN are NaN", align="left", color=BLACK)
+    label(ax, row.right + 0.4, 6.0, "0 · inf and 0 · NaN are NaN", align="left")
     return Picture(
         figure,
         f"dy = {_list(dy)}, bits {list(bits)}. Chosen by the bit: {_list(chosen)}. Multiplied by the bit: "

@@ -5,19 +5,7 @@ from collections.abc import Mapping
 import triton
 
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
-from puzzles_lib.drawing.colours import (
-    BLACK,
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    ORANGE,
-    PALE,
-    PURPLE,
-    SKY,
-    VERMILLION,
-    YELLOW,
-)
+from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, ORANGE, PALE, PURPLE, SKY, VERMILLION, YELLOW
 from puzzles_lib.inspector.step import Step
 
 PACKED, VALUES, DY, DW = YELLOW, SKY, ORANGE, GREEN
@@ -171,7 +159,7 @@ def splits(K: int = 83, BLOCK_K: int = 16, SPLITS: int = 4) -> Picture:
         if real:
             box(ax, x, 1.2, width * real, 1.1, color=colors[block // steps % len(colors)], **TILE)
             text = f"{first}..{last - 1}"
-            label(ax, x + width / 2, 1.75, text, fontsize=9, color=BLACK)
+            label(ax, x + width / 2, 1.75, text, fontsize=9)
     label(ax, left - 0.4, 1.75, "rows k", align="right")
     for split in range(SPLITS):
         rows = max(0, min(K, (split + 1) * steps * BLOCK_K) - split * steps * BLOCK_K)

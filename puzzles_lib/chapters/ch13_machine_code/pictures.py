@@ -5,7 +5,6 @@ from matplotlib.patches import Polygon
 
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet, text_color
 from puzzles_lib.drawing.colours import (
-    BLACK,
     FAINT,
     GREEN,
     HAZE,
@@ -104,7 +103,7 @@ def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
     for i in range(shown):
         part(left + each * i, tops[1], each, f"lane {i}", start + i * len(own), MARK if i == lane else PALE)
     rest = f"... lane {layout.lanes - 1}"
-    label(ax, left + each * (shown + 0.5), tops[1] + 0.5, rest, fontsize=9, color=BLACK)
+    label(ax, left + each * (shown + 0.5), tops[1] + 0.5, rest, fontsize=9)
 
     wide = 2.4
     x = left + max(0.0, each * (lane + 0.5) - wide * len(own) / 2)
@@ -173,7 +172,7 @@ def tile(layout: Layout, rows: Layout, columns: Layout) -> Picture:
         words = _spans([lane for _, lane, _ in rows.holders((row,))])
         box(ax, left - 3.2, y, 2.8, tall, words, linewidth=0.6, fontsize=9)
         label(ax, left - 3.4, y + tall / 2, f"row {row}", align="right", fontsize=9, color=FAINT)
-    label(ax, left - 1.8, top - 0.25, f"rows {m}:\nheld by lanes", align="bottom", fontsize=9, color=BLACK)
+    label(ax, left - 1.8, top - 0.25, f"rows {m}:\nheld by lanes", align="bottom", fontsize=9)
     for column in range(0, n, run):
         lanes = sorted({lane for warp, lane, _ in columns.holders((column,)) if warp == 0})
         x = left + wide * column / run
@@ -182,7 +181,7 @@ def tile(layout: Layout, rows: Layout, columns: Layout) -> Picture:
         ends = f"{column}..{column + run - 1}"
         label(ax, x + wide / 2, top - 1.3, ends, align="bottom", fontsize=9, color=FAINT)
     words = f"columns {n}: held by these lanes of every warp"
-    label(ax, left + wide * n / run / 2, 0.4, words, fontsize=9, color=BLACK)
+    label(ax, left + wide * n / run / 2, 0.4, words, fontsize=9)
     words = (
         f"lane numbers; each cell is {run} neighbours, registers 0 to {run - 1}.\n"
         f"Rows {height} to {2 * height - 1}: the same threads, registers {run} to {2 * run - 1}, and so on: "
@@ -328,13 +327,12 @@ def pipelined(steps: int = 4) -> Picture:
             ):
                 x, w = left + wide * start, wide * (end - start)
                 top = y + row * tall
-                box(ax, x, top, w, tall, color=color, edge=INK)
-                label(ax, x + w / 2, top + tall / 2, f"{name} {step}", fontsize=9, color=BLACK)
+                box(ax, x, top, w, tall, f"{name} {step}", color=color, edge=INK, fontsize=9)
         if num_stages == 1:
             words = "to the right: time; a copy is drawn as long as two dots"
             label(ax, left, y - 0.6, words, align="left", fontsize=9, color=FAINT)
-        label(ax, left - 0.3, y + tall * lanes / 2, "copies", align="right", color=BLACK)
-        label(ax, left - 0.3, y + tall * (lanes + 0.5), "tensor cores", align="right", color=BLACK)
+        label(ax, left - 0.3, y + tall * lanes / 2, "copies", align="right")
+        label(ax, left - 0.3, y + tall * (lanes + 0.5), "tensor cores", align="right")
     return Picture(
         figure,
         f"{steps} steps of a matmul's loop, drawn for a copy that takes as long as two dots. num_stages=1: "

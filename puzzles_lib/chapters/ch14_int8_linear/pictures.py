@@ -6,19 +6,7 @@ import torch
 
 from puzzles_lib.chapters.ch14_int8_linear.puzzles import INT8_LINEAR
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
-from puzzles_lib.drawing.colours import (
-    BLACK,
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    LINE,
-    ORANGE,
-    PALE,
-    SKY,
-    VERMILLION,
-    YELLOW,
-)
+from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, LINE, ORANGE, PALE, SKY, VERMILLION, YELLOW
 from puzzles_lib.puzzle import Case
 
 Cut = Callable[[torch.Tensor], torch.Tensor]
@@ -139,7 +127,7 @@ def layers() -> Picture:
         found.items(), (BLUE, ORANGE, VERMILLION), ("o", "s", "^"), strict=True
     ):
         ax.plot(range(1, len(values) + 1), values, marker=mark, color=color, linewidth=1.6, markersize=5)
-        label(ax, len(values) + 0.25, values[-1], f"{name}: {values[-1]:.2f}", align="left", color=BLACK)
+        label(ax, len(values) + 0.25, values[-1], f"{name}: {values[-1]:.2f}", align="left")
     ax.set_xlim(0.5, len(values) + 5.5)
     ax.set_xticks(range(1, len(values) + 1))
     ax.set_xlabel("layer", fontsize=10)
@@ -173,7 +161,7 @@ def outlier(tokens: int = 84, width: int = 256, where: int = 7, factor: float = 
         told.append(f"{name}: {off[others].mean():.1%} on the others, {off[where]:.1%} on the large one")
     ax.axvline(where, color=LINE, linewidth=0.8, zorder=0)
     words = f"token {where},\n{factor:.0f} times as large"
-    label(ax, where + 0.8, 0.022, words, align="left bottom", fontsize=9, color=BLACK)
+    label(ax, where + 0.8, 0.022, words, align="left bottom", fontsize=9)
     ax.set_yscale("log")
     ax.set_yticks([0.01, 0.1, 1], ["1%", "10%", "100%"])
     ax.set_ylim(0.003, 1)

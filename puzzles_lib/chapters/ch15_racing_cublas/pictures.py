@@ -5,19 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
-from puzzles_lib.drawing.colours import (
-    BLACK,
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    LINE,
-    ORANGE,
-    PALE,
-    SKY,
-    VERMILLION,
-    YELLOW,
-)
+from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, LINE, ORANGE, PALE, SKY, VERMILLION, YELLOW
 
 UNFUSED, CUBLAS = "dequantize + cuBLAS", "cuBLAS alone, x^ ready"
 
@@ -51,7 +39,7 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
     ax.plot(xs, [min(flops, bandwidth * x) / 1e12 for x in xs], color=INK, linewidth=2)
     label(ax, 12, 200, f"memory:\n{bandwidth / 1e12:.2f} TB/s", align="left baseline", fontsize=9)
     words = f"arithmetic: {flops / 1e12:.0f} TFLOP/s"
-    label(ax, 700, flops / 1e12 * 1.12, words, align="baseline", fontsize=9, color=BLACK)
+    label(ax, 700, flops / 1e12 * 1.12, words, align="baseline", fontsize=9)
     told = []
     names = [
         (rung_names(rows)[0], ORANGE, "s"),
