@@ -1,11 +1,11 @@
 """`answer`: checks a reading exercise, with a nudge where it is wrong and never the solution."""
 
-import html
 import math
 import operator
 from dataclasses import dataclass
 
 from puzzles_lib import ledger
+from puzzles_lib.card import Theme, card, rows
 from puzzles_lib.chapters import questions
 from puzzles_lib.question import Question
 
@@ -33,18 +33,17 @@ class Answer:
     def ok(self) -> bool:
         return self.status == RIGHT
 
+    @property
+    def headline(self) -> str:
+        return f"{self.id}: {self.status}"
+
     def __repr__(self) -> str:
-        lines = [f"{self.id}: {self.status}"] + (["       " + self.words] if self.words else [])
-        return "\n".join([*lines, *self.notes])
+        words = ["       " + self.words] if self.words else []
+        return "\n".join([self.headline, *words, *self.notes])
 
     def _repr_html_(self) -> str:
-        shade = {RIGHT: "--jp-success-color1, #2e7d32", WRONG: "--jp-error-color1, #c62828"}
-        colour = f"var({shade.get(self.status, '--jp-warn-color1, #f57c00')})"
-        body = "".join(f"<div>{html.escape(line)}</div>" for line in (self.words, *self.notes) if line)
-        return (
-            f'<div role="status" style="border-left:4px solid {colour};padding:0.2em 0 0.2em 0.8em">'
-            f'<div style="font-weight:bold">{html.escape(f"{self.id}: {self.status}")}</div>{body}</div>'
-        )
+        colour = {RIGHT: Theme.OK, WRONG: Theme.WRONG}.get(self.status, Theme.OPEN)
+        return card(colour, self.headline, rows(self.words, *self.notes))
 
 
 def answer(id: str, value: object = ...) -> Answer:

@@ -4,13 +4,14 @@ import html
 from dataclasses import dataclass
 
 from puzzles_lib import ledger
+from puzzles_lib.card import Theme
 from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.ledger import OPEN, SOLVED, TRIED
 
 _MARKS = {  # beside the word, never instead of it
-    SOLVED: ("●", "var(--jp-success-color1, #388e3c)"),
-    TRIED: ("◐", "var(--jp-warn-color1, #f57c00)"),
-    OPEN: ("○", "var(--jp-ui-font-color2, #757575)"),
+    SOLVED: ("●", Theme.OK),
+    TRIED: ("◐", Theme.OPEN),
+    OPEN: ("○", Theme.QUIET),
 }
 
 

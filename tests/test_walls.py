@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from puzzles_lib.drawing import colours
+
 ROOT = Path(__file__).parent.parent
 LIBRARY = ROOT / "puzzles_lib"
 FILES = sorted(LIBRARY.rglob("*.py"))
@@ -202,6 +204,32 @@ def test_no_stage_prints():
         return any(isinstance(called, ast.Name) and called.id == "print" for called in calls)
 
     assert all_below({place(path) for path in FILES if prints(path)}, "authoring/", "bench/")
+
+
+def test_pictures_are_made_of_labels_boxes_and_named_colours():
+    """A picture says where a text or a box lies; how matplotlib draws it stands in `puzzles_lib.drawing`."""
+    for path in [p for p in FILES if p.name == "pictures.py"]:
+        calls = [n.func for n in ast.walk(tree(path)) if isinstance(n, ast.Call)]
+        assert not [c.lineno for c in calls if isinstance(c, ast.Attribute) and c.attr == "text"], path
+        assert not {n for n in imports_of(path) if n.endswith((".PALETTE", ".Rectangle"))}, path
+
+
+COLOUR = re.compile(r"#(?:[0-9a-fA-F]{3}){1,2}\b")
+
+
+def test_colours_have_names_and_stand_in_one_place():
+    """The figures', the theme's, and those of highlighted code."""
+    users = {place(path) for path in FILES if COLOUR.search(path.read_text())}
+    assert users == {"drawing/colours.py", "card.py", "inspector/page.py"}
+    owners: dict[str, list[str]] = {}
+    for name, value in vars(colours).items():
+        if isinstance(value, str) and COLOUR.fullmatch(value):
+            owners.setdefault(value.lower(), []).append(name)
+    assert {v: names for v, names in owners.items() if len(names) > 1} == {"#d55e00": ["VERMILLION", "BAD"]}
+
+
+def test_one_card():
+    assert {place(path) for path in FILES if "border-left" in path.read_text()} == {"card.py"}
 
 
 def test_nobody_sets_triton_interpret():

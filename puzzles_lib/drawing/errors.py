@@ -9,8 +9,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 
 from puzzles_lib.drawing.canvas import WIDEST, Canvas, draw_ticks
+from puzzles_lib.drawing.colours import BLUE, INK, PALE_GREEN, RIM, VERMILLION
 from puzzles_lib.drawing.layout import borders, contour, draw_image, flow, plural, text_width, write_line
-from puzzles_lib.drawing.sheet import PALETTE, Picture
+from puzzles_lib.drawing.sheet import Picture
 
 
 def error_map(got: object, want: object, name: str, wrong: object = None) -> Picture:
@@ -54,7 +55,7 @@ def error_map(got: object, want: object, name: str, wrong: object = None) -> Pic
 class _ErrorPanel:
     """The one panel of an error map."""
 
-    COLORS = ("#dfeee6", PALETTE[6], PALETTE[5], "#1a1a1a")
+    COLORS = (PALE_GREEN, VERMILLION, BLUE, INK)
     MARKS = ("", "^", "v", "x")
     NAMES = ("right", "too high", "too low", "not a number")
 
@@ -93,14 +94,14 @@ class _ErrorPanel:
             lines = corner + borders(inside) * self.cell
             ax.add_collection(LineCollection(lines, colors="white", linewidths=0.6, zorder=2), autolim=False)
         lines = corner + contour(inside) * self.cell
-        ax.add_collection(LineCollection(lines, colors="#777777", linewidths=0.9, zorder=2.2), autolim=False)
+        ax.add_collection(LineCollection(lines, colors=RIM, linewidths=0.9, zorder=2.2), autolim=False)
         draw_ticks(ax, corner, self.cell, self.shape, (), self.canvas)
         x, y = 0.3, ax.get_ylim()[0] - 0.25
         for kind, (color, mark, word) in enumerate(zip(self.COLORS, self.MARKS, self.NAMES, strict=True)):
             row, column = np.nonzero(self.kinds == kind)
             if not len(row):
                 continue
-            ax.add_patch(Rectangle((x, y), 0.2, 0.14, facecolor=color, edgecolor="#777777", lw=0.6))
+            ax.add_patch(Rectangle((x, y), 0.2, 0.14, facecolor=color, edgecolor=RIM, lw=0.6))
             write_line(ax, x + 0.28, y + 0.12, word)
             if mark:
                 ax.plot([x + 0.1], [y + 0.07], mark, color="white", ms=5)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from puzzles_lib.bench.h200 import MULTIPROCESSORS, PROGRAMS, REGISTERS, RESERVED, SHARED, WARPS
 from puzzles_lib.bench.recorded import about, rows, table
+from puzzles_lib.card import Theme, card
 from puzzles_lib.chapters.ch15_racing_cublas.ladder import CUBLAS, RUNS, UNFUSED, measure, rungs, unsound
 from puzzles_lib.chapters.ch15_racing_cublas.puzzles import race_puzzle
 from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, GROUP, ROWS, Rung
@@ -70,14 +71,10 @@ class Race:
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
-        colour = "var(--jp-success-color1, #2e7d32)" if self.ok else "var(--jp-error-color1, #c62828)"
-        first, *others = (html.escape(line) for line in self.lines())
-        body = "\n".join(others)
-        return (
-            f'<div role="status" style="border-left:4px solid {colour};padding:0.2em 0 0.2em 0.8em">'
-            f'<div style="font-weight:bold">{first}</div><pre style="margin:0.2em 0;'
-            f'font-family:var(--jp-code-font-family, monospace)">{body}</pre></div>'
-        )
+        first, *others = self.lines()
+        style = "margin:0.2em 0;font-family:var(--jp-code-font-family, monospace)"
+        body = html.escape("\n".join(others))
+        return card(Theme.OK if self.ok else Theme.WRONG, first, f'<pre style="{style}">{body}</pre>')
 
 
 def race(rung: Rung) -> Race:
