@@ -57,7 +57,7 @@ def test_what_answers_is_on_a_card_of_its_colour(shown, colour):
 def test_a_card_costs_no_figures():
     """Nor does what shows itself on one: a check that draws nothing does not wait for matplotlib."""
     code = (
-        "import sys, puzzles_lib.card, puzzles_lib.checker.report, puzzles_lib.progress; "
+        "import sys, puzzles_lib.card, puzzles_lib.checker.report, puzzles_lib.overview; "
         "print('matplotlib' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=True)
