@@ -23,18 +23,7 @@ from functools import cached_property
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-DTYPES = {
-    "bool": torch.bool,
-    "uint8": torch.uint8,
-    "int8": torch.int8,
-    "int16": torch.int16,
-    "int32": torch.int32,
-    "int64": torch.int64,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "float32": torch.float32,
-    "float64": torch.float64,
-}
+from puzzles_lib.dtypes import of_name, of_torch
 
 
 class Case:
@@ -84,8 +73,7 @@ class Argument:
         return tuple(evaluate(dim, numbers) for dim in self.dims)
 
     def annotation(self) -> str:
-        dtype = str(self.dtype).removeprefix("torch.").capitalize()
-        return f"{dtype.replace('Bfloat', 'BFloat').replace('Uint', 'UInt')}[{', '.join(self.dims)}]"
+        return f"{of_torch(self.dtype).annotation}[{', '.join(self.dims)}]"
 
 
 @dataclass(frozen=True)
@@ -273,11 +261,12 @@ def _annotations(spec: Callable) -> dict[str, object]:
 def _argument(name: str, hint: object) -> Argument:
     """Read a jaxtyping annotation such as ``Float32[Tensor, "M N"]``."""
     dims, dtypes = getattr(hint, "dim_str", None), getattr(hint, "dtypes", ())
-    if dims is None or len(dtypes) != 1 or dtypes[0] not in DTYPES:
+    row = of_name(dtypes[0]) if len(dtypes) == 1 else None
+    if dims is None or row is None:
         raise ValueError(
             f'{name} is annotated {hint!r}, allowed is one dtype and its sizes, as in Float32[Tensor, "M N"]'
         )
-    return Argument(name, DTYPES[dtypes[0]], tuple(dims.split()))
+    return Argument(name, row.torch, tuple(dims.split()))
 
 
 _OPERATORS = {

@@ -12,6 +12,7 @@ from puzzles_lib.drawing.canvas import WIDEST, Canvas, draw_ticks
 from puzzles_lib.drawing.colours import BLUE, INK, PALE_GREEN, RIM, VERMILLION
 from puzzles_lib.drawing.layout import borders, contour, draw_image, flow, plural, text_width, write_line
 from puzzles_lib.drawing.sheet import Picture
+from puzzles_lib.dtypes import of_torch
 
 
 def error_map(got: object, want: object, name: str, wrong: object = None) -> Picture:
@@ -22,12 +23,12 @@ def error_map(got: object, want: object, name: str, wrong: object = None) -> Pic
 
     Raises ValueError for different shapes.
     """
+    eps = _distance_at_one(got)
     got, want = _as_array(got), _as_array(want)
     if got.shape != want.shape:
         raise ValueError(f"error_map: got has shape {got.shape}, want has {want.shape}, allowed is one shape")
     exact_got, exact_want = got.astype(np.float64), want.astype(np.float64)
     if wrong is None:
-        eps = np.finfo(got.dtype).eps if got.dtype.kind == "f" else 0.0
         near_zero = 2 * eps * _scale(exact_want)
         close = np.isclose(exact_got, exact_want, rtol=8 * eps, atol=near_zero, equal_nan=True)
         wrong = ~close
@@ -112,12 +113,19 @@ class _ErrorPanel:
 
 
 def _as_array(values: object) -> np.ndarray:
-    """A NumPy array of a tensor of any dtype; bfloat16 becomes float32."""
+    """A NumPy array of a tensor of any dtype; bfloat16 and float8 become float32."""
     if hasattr(values, "detach"):
         values = values.detach()
-        values = values.float() if str(values.dtype) == "torch.bfloat16" else values
-        return values.numpy()
+        return (values.float() if of_torch(values.dtype).code else values).numpy()
     return np.asarray(values)
+
+
+def _distance_at_one(values: object) -> float:
+    """From 1 to the next number of the dtype; 0 for integers."""
+    if hasattr(values, "detach"):
+        return 2 * (of_torch(values.dtype).roundoff or 0.0)
+    dtype = np.asarray(values).dtype
+    return np.finfo(dtype).eps if dtype.kind == "f" else 0.0
 
 
 def _scale(values: np.ndarray) -> float:
