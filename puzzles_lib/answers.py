@@ -3,6 +3,7 @@
 import math
 import operator
 from dataclasses import dataclass
+from typing import Any
 
 from puzzles_lib import ledger
 from puzzles_lib.card import Theme, card, rows
@@ -75,7 +76,7 @@ def answer(id: str, value: object = ...) -> Answer:
     return Answer(id, RIGHT if ok else WRONG, words, (note,) if note else ())
 
 
-def _same(question: Question, given: object, right: object) -> bool:
+def _same(question: Question, given: Any, right: Any) -> bool:
     if question.same:
         return bool(question.same(given, right))
     if question.kind is float:
@@ -87,7 +88,7 @@ def _nudge(question: Question, given: object, right: object) -> str:
     return next((n.words for n in question.nudges if n.when(given, right)), question.nudge)
 
 
-def _as_kind(value: object, kind: type) -> tuple[object, str]:
+def _as_kind(value: Any, kind: type) -> tuple[object, str]:
     """The value in the kind's plain form, or a line that says what is wrong with it."""
     wrong = f"the answer is {_NAMES[kind]}; this is {_shown(value)} ({type(value).__name__})"
     try:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from triton.runtime.jit import JITFunction, KernelInterface
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.compiler import interpret_was_on
 from puzzles_lib.compiler.vetting import vet
@@ -36,8 +37,8 @@ class Bound:
         for name, tensor in tensors.items():
             if f"{name}_ptr" in arguments:
                 arguments[f"{name}_ptr"] = tensor
-            if f"{name}_desc" in arguments:
-                arguments[f"{name}_desc"] = dataclasses.replace(arguments[f"{name}_desc"], base=tensor)
+            if isinstance(descriptor := arguments.get(f"{name}_desc"), TensorDescriptor):
+                arguments[f"{name}_desc"] = dataclasses.replace(descriptor, base=tensor)
         return arguments
 
 

@@ -6,6 +6,7 @@ numbers these stand for, and rounds numbers to them.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -84,7 +85,7 @@ class DType:
     name: torch's and jaxtyping's. annotation: jaxtyping's class. triton: what kernels know it as.
     signature: Triton's name for it in a kernel's signature.
     storage: what the interpreter's NumPy arrays hold.
-    roundoff: unit roundoff, half the distance from 1 to the next number; None unless a float.
+    roundoff: unit roundoff, half the distance from 1 to the next number; 0 for what is exact.
     huge: a large number, for undefined lanes that are not NaN.
     code: what stored bits stand for, where NumPy cannot compute on ``storage`` as it is.
     """
@@ -94,7 +95,7 @@ class DType:
     triton: tl.dtype
     signature: str
     storage: np.dtype
-    roundoff: float | None = None
+    roundoff: float = 0.0
     huge: float | None = None
     code: BFloat16 | Float8 | None = None
 
@@ -104,7 +105,7 @@ class DType:
 
     @property
     def is_float(self) -> bool:
-        return self.roundoff is not None
+        return self.roundoff > 0
 
     @property
     def is_float8(self) -> bool:
@@ -118,7 +119,8 @@ class DType:
     @cached_property
     def least(self) -> float:
         """What is smaller may count as zero. GPUs may flush subnormals, but not those of float8."""
-        return float(self.code.steps[1]) if self.is_float8 else torch.finfo(self.torch).tiny
+        code = self.code
+        return float(code.steps[1]) if isinstance(code, Float8) else torch.finfo(self.torch).tiny
 
     def widen(self, stored: np.ndarray) -> np.ndarray:
         """``storage`` -> a NumPy dtype that computes, exactly."""
@@ -129,8 +131,8 @@ class DType:
         return values.astype(self.storage) if self.code is None else self.code.narrow(values)
 
 
-def _row(name, annotation, triton, signature, storage, roundoff=None, huge=None, code=None) -> DType:
-    return DType(name, annotation, triton, signature, np.dtype(storage), roundoff, huge, code)
+def _row(name: str, annotation: str, triton: tl.dtype, signature: str, storage: type, *rest: Any) -> DType:
+    return DType(name, annotation, triton, signature, np.dtype(storage), *rest)
 
 
 _E4M3 = Float8(fraction=3, bias=7, largest=0x7E)
@@ -202,6 +204,6 @@ def refused_cast(source: tl.dtype, target: tl.dtype, towards_zero: bool) -> str:
 def refused_constant(number: float, dtype: tl.dtype) -> str:
     """Why a number in the source cannot be of a dtype; "" where it can."""
     row = of_triton(dtype)
-    if not row.is_float8 or row.code.code_of(number) is not None:
+    if not isinstance(row.code, Float8) or row.code.code_of(number) is not None:
         return ""
     return f"{number:g} is no {row.triton.name.replace('fp', 'float')}, and Triton rounds no constant to one"

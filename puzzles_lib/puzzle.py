@@ -19,6 +19,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -36,6 +37,9 @@ class Case:
     ``fill`` says which inputs are not drawn from the default distribution:
     ``fill={"x": inputs.large}``, a function of ``(shape, dtype, generator)`` that returns a tensor.
     """
+
+    numbers: dict[str, int]
+    fill: dict[str, Callable[..., torch.Tensor]]
 
     def __init__(self, *, fill: Mapping[str, Callable] | None = None, **numbers: int):
         for name, value in numbers.items():
@@ -122,7 +126,7 @@ class Puzzle:
     most_loads: Mapping[str, Callable[[Case], int]] | None = None
     descriptors: Mapping[str, Callable[[Case], tuple[int, int]]] | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.cases:
             raise ValueError(f"{self.name}: cases is empty, at least one is needed")
         returned = _annotations(self.spec).get("return")
@@ -182,8 +186,8 @@ class Puzzle:
 
     def programs(self, case: Case) -> tuple[int, int, int]:
         """The grid for a case, padded to three axes."""
-        grid = tuple(int(n) for n in self.grid(case))
-        return grid + (1,) * (3 - len(grid))
+        x, y, z = (*(int(n) for n in self.grid(case)), 1, 1)[:3]
+        return x, y, z
 
     def offers(self, case: Case) -> dict[str, object]:
         """All that a kernel may take, by parameter name: pointers, descriptors, numbers, strides.
@@ -254,13 +258,14 @@ def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:
     return puzzle.cases[case]
 
 
-def _annotations(spec: Callable) -> dict[str, object]:
+def _annotations(spec: Callable) -> dict[str, Any]:
     return typing.get_type_hints(spec, include_extras=True)
 
 
 def _argument(name: str, hint: object) -> Argument:
     """Read a jaxtyping annotation such as ``Float32[Tensor, "M N"]``."""
-    dims, dtypes = getattr(hint, "dim_str", None), getattr(hint, "dtypes", ())
+    dims: str | None = getattr(hint, "dim_str", None)
+    dtypes: list[str] = list(getattr(hint, "dtypes", ()))
     row = of_name(dtypes[0]) if len(dtypes) == 1 else None
     if dims is None or row is None:
         raise ValueError(
@@ -269,7 +274,7 @@ def _argument(name: str, hint: object) -> Argument:
     return Argument(name, row.torch, tuple(dims.split()))
 
 
-_OPERATORS = {
+_OPERATORS: dict[type, Callable[..., int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -288,8 +293,8 @@ def evaluate(dim: str, numbers: Mapping[str, int]) -> int:
 
     def value(node: ast.expr) -> int:
         match node:
-            case ast.Constant(value=int()):
-                return node.value
+            case ast.Constant(value=int(number)):
+                return number
             case ast.Name() if node.id in numbers:
                 return numbers[node.id]
             case ast.Name():

@@ -7,6 +7,7 @@ kernel raises here: the answer is always a `Report`.
 import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 
@@ -98,7 +99,7 @@ def outputs(
     if isinstance(bound, Report):
         return bound
 
-    def run(**options) -> Run:
+    def run(**options: Any) -> Run:
         return attempt(bound, inputs, seconds=seconds, **options)
 
     ran = run()
@@ -131,7 +132,7 @@ def _check_case(bound: Bound, seconds: float) -> CaseResult:
     inputs = make_inputs(puzzle, case)
     expected = expect(puzzle, case, inputs)
 
-    def run(**options) -> Run:
+    def run(**options: Any) -> Run:
         return attempt(bound, inputs, seconds=seconds, **options)
 
     forwards = run()
@@ -179,7 +180,8 @@ def _uninitialised(
 
 def _same(one: Run, two: Run) -> bool:
     """Whether two runs ended alike, bit for bit."""
-    if (one.stop is None) != (two.stop is None) or (one.stop and one.stop.message != two.stop.message):
+    ends = [run.stop.message if run.stop else None for run in (one, two)]
+    if ends[0] != ends[1]:
         return False
     return all(
         torch.equal(

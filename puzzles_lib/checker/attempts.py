@@ -1,6 +1,7 @@
 """One guarded run of a bound kernel, on tensors of its own."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 
@@ -15,7 +16,7 @@ def attempt(
     *,
     poison: Poison = NAN,
     output_poison: Poison | None = None,
-    **options,
+    **options: Any,
 ) -> Run:
     """A guarded run on copies of the inputs and poisoned outputs.
 

@@ -211,7 +211,8 @@ def _only(tensor: torch.Tensor, argument: Argument, axis: str, lanes: slice) -> 
 def _around(expected: Expected, value: torch.Tensor) -> Expected:
     """The same tolerance around another value, which may be larger and so be rounded more."""
     rounding = 2 * of_torch(expected.argument.dtype).roundoff * value.abs()
-    return Expected(expected.argument, value, expected.tolerance.maximum(rounding))
+    tolerance = rounding if expected.tolerance is None else expected.tolerance.maximum(rounding)
+    return Expected(expected.argument, value, tolerance)
 
 
 def _where(expected: Expected, wrong: torch.Tensor) -> str:

@@ -138,8 +138,7 @@ def _verdict_html(verdict: Verdict) -> str:
 
 
 def _size(count: int) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000 or unit == "MB":
-            return f"{count:.1f} {unit}" if unit != "B" else f"{count} B"
-        count /= 1000
-    raise AssertionError
+    """A number of bytes in a unit that suits it."""
+    if count < 1e3:
+        return f"{count} B"
+    return f"{count / 1e3:.1f} kB" if count < 1e6 else f"{count / 1e6:.1f} MB"

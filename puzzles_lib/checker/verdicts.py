@@ -6,7 +6,7 @@ import torch
 
 from puzzles_lib.checker.compare import Expected, compare
 from puzzles_lib.checker.report import Verdict
-from puzzles_lib.interpreter import Run
+from puzzles_lib.interpreter import Conflict, Run
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.source import Refusal, Site
 
@@ -55,7 +55,7 @@ def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
         if verdict:
             return verdict
     if ran.conflict:
-        return _race(puzzle, case, ran)
+        return _race(puzzle, case, ran.conflict)
     for name, site in ran.changed.items():
         return Verdict("input changed", f"{name} was changed; a kernel may only write its outputs", site)
     return None
@@ -104,8 +104,7 @@ def _never_written(result: Argument, case: Case, ran: Run) -> Verdict | None:
     return Verdict("never written", f"{text}, the first is {result.name}[{place}]")
 
 
-def _race(puzzle: Puzzle, case: Case, ran: Run) -> Verdict:
-    conflict = ran.conflict
+def _race(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
     element = f"{conflict.argument}[{_index(conflict.element, shape)}]"
     first, second = conflict.programs
