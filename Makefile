@@ -21,8 +21,10 @@ help:
 venv:
 	@PYTHON="$(PYTHON)" bash .setup/venv.sh
 
+# Encrypted: otherwise each kernel warns, rightly, of others on the machine who listen.
 lab: venv
-	.venv/bin/jupyter lab --LabApp.default_url=/lab/tree/notebooks/00_welcome.ipynb $(JUPYTER_ARGS)
+	.venv/bin/jupyter lab --KernelManager.transport_encryption=auto \
+		--LabApp.default_url=/lab/tree/notebooks/00_welcome.ipynb $(JUPYTER_ARGS)
 
 test: venv
 	.venv/bin/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)

@@ -1,5 +1,12 @@
-"""For every test: a progress file of its own, no TRITON_INTERPRET, and gpu tests only where there is one."""
+"""For every test: progress and IPython's profile of its own, no TRITON_INTERPRET, gpu tests where one is.
 
+For all of them, in CI: they leave nothing in the checkout.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +21,58 @@ def state_dir(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch, state_dir: Path) -> None:
+def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state_dir: Path) -> None:
     monkeypatch.setenv("PUZZLES_STATE_DIR", str(state_dir))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+
+
+@pytest.fixture
+def kernel_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Puts a command in the place of Jupyter's Python kernel."""
+
+    def use(*command: str) -> None:
+        folder = tmp_path / "jupyter" / "kernels" / "python3"
+        folder.mkdir(parents=True)
+        spec = {"argv": command, "display_name": "Python 3", "language": "python"}
+        (folder / "kernel.json").write_text(json.dumps(spec))
+        monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+
+    return use
+
+
+def _untracked() -> set[str]:
+    """The files in the checkout that git neither tracks nor ignores; none where it is no checkout."""
+    command = ["git", "ls-files", "--others", "--exclude-standard", "-z"]
+    try:
+        listing = subprocess.run(command, cwd=REPO, capture_output=True, text=True).stdout
+    except OSError:  # no git
+        return set()
+    return set(filter(None, listing.split("\0")))
+
+
+_BEFORE = pytest.StashKey[set[str]]()
+_LEFT = pytest.StashKey[list[str]]()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    # Not in xdist's workers, where the others' tests are at work, nor where somebody writes files meanwhile.
+    if os.environ.get("CI") and not hasattr(session.config, "workerinput"):
+        session.config.stash[_BEFORE] = _untracked()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    stash = session.config.stash
+    left = sorted(_untracked() - stash[_BEFORE]) if _BEFORE in stash else []
+    if left and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    stash[_LEFT] = left
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for name in config.stash.get(_LEFT, []):
+        terminalreporter.write_line(f"FAILED: left in the checkout while the tests ran: {name}", red=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

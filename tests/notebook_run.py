@@ -1,5 +1,7 @@
 """Running a notebook of the course under nbval, in a process of its own."""
 
+import functools
+import importlib
 import json
 import os
 import re
@@ -9,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from puzzles_lib.authoring.sockets import socket_prefix
 from tests.conftest import REPO
 
+START_TIMEOUT_S = 120
 CELL_TIMEOUT_S = 60
 NOTEBOOK_TIMEOUT_S = 480
-
-# `python -m pytest`, without an optional part of jsonschema that takes three seconds to import.
-_PYTEST = "import sys; sys.modules['rfc3987_syntax'] = None; import pytest; sys.exit(pytest.console_main())"
 
 
 def chapters(folder: str) -> list[Path]:
@@ -23,23 +24,38 @@ def chapters(folder: str) -> list[Path]:
     return sorted((REPO / folder).glob("[0-9][0-9]_*.ipynb"))
 
 
+@functools.cache
+def _fonts_are_known() -> None:
+    """Where matplotlib has not listed the fonts yet, a kernel that does so may print a warning."""
+    importlib.import_module("matplotlib.font_manager")
+
+
 def run_under_nbval(notebook: Path, *options: str) -> None:
-    """Run each cell; fails with nbval's own words where a cell raises or prints what it should not."""
-    command = [
-        *(sys.executable, "-c", _PYTEST),
-        *("-c", f"{REPO}/pyproject.toml", "-p", "no:xdist", "-p", "no:cacheprovider", *options),
-        f"--nbval-cell-timeout={CELL_TIMEOUT_S}",
-        "--nbval-kernel-startup-timeout=120",
+    """Run each cell; fails with nbval's own words where a cell raises or prints what it should not.
+
+    Also where its kernel does not start, or the whole takes more than NOTEBOOK_TIMEOUT_S.
+    """
+    _fonts_are_known()
+    name = f"{notebook.parent.name}/{notebook.name}"
+    arguments = [
+        *("-c", f"{REPO}/pyproject.toml", "-p", "no:xdist", "-p", "no:cacheprovider", "--show-capture=no"),
+        *(*options, f"--nbval-cell-timeout={CELL_TIMEOUT_S}"),
+        f"--nbval-kernel-startup-timeout={START_TIMEOUT_S}",
         f"--nbval-sanitize-with={REPO}/tests/nbval_sanitize.cfg",
         str(notebook),
     ]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     environment["NO_COLOR"] = "1"
-    ran = subprocess.run(
-        command, cwd=REPO, env=environment, capture_output=True, text=True, timeout=NOTEBOOK_TIMEOUT_S
-    )
+    with socket_prefix() as prefix:
+        command = [sys.executable, "-m", "tests.nbval_process", prefix, *arguments]
+        try:
+            ran = subprocess.run(
+                command, cwd=REPO, env=environment, capture_output=True, text=True, timeout=NOTEBOOK_TIMEOUT_S
+            )
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"{name}: not done after {NOTEBOOK_TIMEOUT_S} s", pytrace=False)
     if ran.returncode:
-        pytest.fail(f"{notebook.parent.name}/{notebook.name}\n{ran.stdout}{ran.stderr}", pytrace=False)
+        pytest.fail(f"{name}\n{ran.stdout}{ran.stderr}", pytrace=False)
     cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
     passed = re.search(r"^(\d+) passed in", ran.stdout, re.MULTILINE)
     assert passed and int(passed.group(1)) == len(cells), ran.stdout

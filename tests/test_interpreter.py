@@ -923,18 +923,18 @@ def test_a_quiet_run_prints_nothing(capsys):
 
 
 @triton.jit
-def talk_without_end(z_ptr):
+def talk_at_length(z_ptr):
     i = 0
-    while i < 1000:
+    while i < 200:
         print(tl.arange(0, 512))
         i += 1
 
 
 def test_a_run_prints_so_many_lines_and_no_more(capsys):
-    done = execute(talk_without_end, z_ptr=torch.zeros(1))
+    done = execute(talk_at_length, z_ptr=torch.zeros(1))
     lines = capsys.readouterr().out.splitlines()
     assert done.stop is None and len(lines) == 101 and lines[-1] == "... (only the first 100 lines are shown)"
-    execute(talk_without_end, z_ptr=torch.zeros(1), seconds=5)
+    execute(talk_at_length, z_ptr=torch.zeros(1))
     assert len(capsys.readouterr().out.splitlines()) == 101  # the count starts again
 
 
@@ -1053,7 +1053,7 @@ def test_after_any_failure_triton_is_as_before(how, kind, monkeypatch):
     monkeypatch.setattr(interpreter, "MEMORY_LIMIT", 256 << 20)
     assert_all_is_well()
     before = process_as_it_is()
-    seconds = 0.3 if kind == "time limit" else 10
+    seconds = 0.3 if kind == "time limit" else 60
     done = execute(fails, x_ptr=torch.zeros(1), z_ptr=torch.zeros(1), HOW=how, seconds=seconds)
     assert (done.stop.kind if done.stop else None) == kind
     assert process_as_it_is() == before
@@ -1125,24 +1125,23 @@ def kernel(x_ptr, z_ptr):
 
 def test_a_second_run_at_the_same_time_is_refused_and_harms_nobody():
     """Triton's language is global, so two threads cannot share it."""
-    running, refused = threading.Event(), []
+    x, refused = torch.zeros(1), []
 
     def second():
-        running.wait(5)
-        time.sleep(0.05)
+        while not interpreter.language._active:  # until the first is under way
+            time.sleep(0.01)
         try:
             execute(sound, x_ptr=torch.ones(4), z_ptr=torch.zeros(4), BLOCK=4)
         except RuntimeError as error:
             refused.append(str(error))
+        x.fill_(1)  # ends the first one's loop
 
-    thread = threading.Thread(target=second)
+    thread = threading.Thread(target=second, daemon=True)
     thread.start()
-    running.set()
-    z = torch.zeros(1)
-    done = execute(fails, x_ptr=torch.zeros(1), z_ptr=z, HOW="loop with loads", seconds=0.5)
-    thread.join()
+    done = execute(fails, x_ptr=x, z_ptr=torch.zeros(1), HOW="loop with loads", seconds=60)
+    thread.join(60)
     assert refused == ["another kernel is being run in this process; wait until it is done"]
-    assert done.stop.kind == "time limit" and done.loads["x"] > 100
+    assert done.stop is None and done.loads["x"] > 0
     assert_all_is_well()
 
 
@@ -1159,7 +1158,7 @@ def test_runs_on_other_threads(how, kind):
 
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(20)
+    thread.join(120)
     assert results == [kind, "well"]
     assert_all_is_well()
 

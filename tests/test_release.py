@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import sys
 
 import nbformat
 import pytest
@@ -240,12 +241,13 @@ def test_release_executes_writes_and_is_byte_stable(course, state_dir, monkeypat
     [
         ("1 / 0", "cell bad: ZeroDivisionError: division by zero"),
         ("import os\nos._exit(1)", "cell bad: the kernel died"),
-        ("import time\ntime.sleep(60)", "cell bad: took more than 3 s"),
+        ("import time\ntime.sleep(600)", "cell bad: took more than 5 s"),
     ],
 )
 def test_failed_execution_names_the_cell_and_writes_nothing(course, monkeypatch, source, reason):
     root, put = course
-    monkeypatch.setattr(module, "CELL_TIMEOUT_S", 3)
+    if "took more" in reason:
+        monkeypatch.setattr(module, "CELL_TIMEOUT_S", 5)
     path = put(
         "01_blocks", code("good", "print('hello')"), code("bad", source), code("after", "print('there')")
     )
@@ -255,6 +257,48 @@ def test_failed_execution_names_the_cell_and_writes_nothing(course, monkeypatch,
     assert str(error.value) == f"solutions/01_blocks.ipynb, {reason}"
     assert path.read_bytes() == before
     assert [entry.name for entry in path.parent.iterdir()] == ["01_blocks.ipynb"]
+
+
+@pytest.mark.parametrize(
+    "command, reason",
+    [
+        (["false"], "Kernel died before replying to kernel_info"),
+        ([sys.executable, "-c", "import time; time.sleep(600)"], "Kernel didn't respond in 2 seconds"),
+        (["no-such-program"], "[Errno 2] No such file or directory: 'no-such-program'"),
+    ],
+    ids=["dies", "is silent", "is missing"],
+)
+def test_a_kernel_that_does_not_start_is_one_line(
+    course, capsys, kernel_command, monkeypatch, command, reason
+):
+    root, put = course
+    path = put("01_blocks", code("good", "print('hello')"))
+    before = path.read_bytes()
+    kernel_command(*command)
+    monkeypatch.setattr(module, "START_TIMEOUT_S", 2)
+    assert main([], root) == 1
+    said = capsys.readouterr()
+    assert said == ("", f"error: solutions/01_blocks.ipynb: no kernel to run it: {reason}\n")
+    assert path.read_bytes() == before
+
+
+def test_a_kernel_that_is_not_installed_is_one_line(course, capsys, monkeypatch):
+    root, put = course
+    put("01_blocks", code("good", "print('hello')"))
+    monkeypatch.setattr(module, "_KERNEL", "python99")
+    assert main([], root) == 1
+    err = capsys.readouterr().err
+    assert err == "error: solutions/01_blocks.ipynb: no kernel to run it: No such kernel named python99\n"
+
+
+def test_a_kernel_talks_over_sockets_in_a_folder_that_is_removed(course):
+    root, put = course
+    find = "from ipykernel.connect import get_connection_info\nprint(get_connection_info())"
+    path = put("01_blocks", code("find", find))
+    execute(path)
+    info = json.loads(nbformat.read(path, as_version=4).cells[0].outputs[0].text)
+    assert info["transport"] == "ipc" and os.path.isabs(info["ip"])
+    assert not os.path.exists(os.path.dirname(info["ip"]))
 
 
 def test_only_limits_the_chapters(course):

@@ -12,15 +12,19 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
+from typing import IO
 
 import pytest
 import yaml
+from jupyter_client import KernelManager
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from puzzles_lib.authoring.sockets import socket_prefix
 from tests.conftest import REPO
 
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
@@ -68,7 +72,8 @@ elif args[:3] == ["-m", "pip", "install"]:
         log.write(" ".join(args[3:]) + "\\n")
     behaviour = os.environ.get("FAKE_PIP", "")
     if behaviour == "slow":
-        time.sleep(1)
+        while not os.path.exists("go"):
+            time.sleep(0.05)
     elif behaviour == "refuse":
         sys.exit("no network")
     elif behaviour:
@@ -108,12 +113,14 @@ class Checkout:
         )
         path.chmod(0o755)
 
-    def start(self, *command: str, **environment: str) -> subprocess.Popen:
+    def start(
+        self, *command: str, stdout: int | IO[str] = subprocess.PIPE, **environment: str
+    ) -> subprocess.Popen:
         return subprocess.Popen(
             command or ("bash", ".setup/venv.sh"),
             cwd=self.folder,
             env={"PATH": str(self.bin), "HOME": str(self.folder), **environment},
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -121,7 +128,7 @@ class Checkout:
     def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess:
         process = self.start(*command, **environment)
         try:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=240)
         finally:
             process.kill()
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
@@ -308,11 +315,16 @@ def test_python_of_the_activated_venv_is_not_built_upon(installed):
 
 def test_two_makes_at_once_install_once(checkout):
     checkout.python("python3", (3, 12))
-    both = [checkout.start(FAKE_PIP="slow") for _ in range(2)]
-    outputs = [process.communicate(timeout=60) for process in both]
-    assert [process.returncode for process in both] == [0, 0]
+    said = checkout.folder / "said"
+    with open(said, "w") as out:
+        both = [checkout.start(FAKE_PIP="slow", stdout=out) for _ in range(2)]
+    end = time.monotonic() + 120
+    while "waiting for it" not in said.read_text() and time.monotonic() < end:
+        time.sleep(0.05)
+    (checkout.folder / "go").touch()  # pip of the one that does not wait goes on
+    assert [process.wait(120) for process in both] == [0, 0]
     assert checkout.installs == 1
-    assert sum("waiting for it" in out for out, _ in outputs) == 1
+    assert said.read_text().count("waiting for it") == 1
 
 
 # The Makefile.
@@ -342,8 +354,8 @@ def make(*args, **environment):
         (
             ["lab", "JUPYTER_ARGS=--no-browser --port 9999"],
             [
-                ".venv/bin/jupyter lab --LabApp.default_url=/lab/tree/notebooks/00_welcome.ipynb"
-                " --no-browser --port 9999"
+                ".venv/bin/jupyter lab --KernelManager.transport_encryption=auto \\",
+                "--LabApp.default_url=/lab/tree/notebooks/00_welcome.ipynb --no-browser --port 9999",
             ],
         ),
         (["test"], [".venv/bin/python -m pytest -n 2 --dist loadfile"]),
@@ -352,7 +364,7 @@ def make(*args, **environment):
     ],
 )
 def test_targets_set_up_first_and_run_their_command_last(args, commands):
-    lines = [line.rstrip() for line in make("--dry-run", *args)]
+    lines = [line.strip() for line in make("--dry-run", *args)]
     assert lines[0].endswith("bash .setup/venv.sh")
     assert lines[1:] == commands
 
@@ -404,6 +416,22 @@ def _imports(path):
         elif isinstance(node, ast.ImportFrom) and not node.level:
             names.add(node.module.split(".")[0])
     return names
+
+
+def test_a_kernel_of_make_lab_is_encrypted():
+    with socket_prefix() as prefix:  # as good as a port, and never another's
+        manager = KernelManager(
+            kernel_name="python3", transport_encryption="auto", transport="ipc", ip=prefix
+        )
+        manager.start_kernel()
+        try:
+            assert manager.get_connection_info()["curve_publickey"]
+            client = manager.client()
+            client.start_channels()
+            client.wait_for_ready(timeout=120)
+            client.stop_channels()
+        finally:
+            manager.shutdown_kernel(now=True)
 
 
 def test_jupyterlab_asks_for_no_news(tmp_path):

@@ -13,6 +13,7 @@ answer was, no outputs. Both files depend on their sources alone, so a second re
 import argparse
 import ast
 import json
+import logging
 import os
 import re
 import stat
@@ -25,8 +26,10 @@ import nbformat
 from nbformat import NotebookNode
 
 from puzzles_lib.authoring.modules import modules
+from puzzles_lib.authoring.sockets import socket_prefix
 
 CELL_TIMEOUT_S = 120
+START_TIMEOUT_S = 120  # of a kernel
 REPO = Path(__file__).resolve().parents[2]
 
 _BEGIN, _END = "### BEGIN SOLUTION", "### END SOLUTION"
@@ -34,15 +37,16 @@ _LOOKS_LIKE_A_MARKER = re.compile(r"\s*#+\s*(begin|end)[\s_-]*solution", re.IGNO
 _READABLE_ID = re.compile(r"[a-z0-9]+([-_][a-z0-9]+)*")
 _RANDOM_ID_PART = re.compile(r"(?=.*[0-9])[0-9a-f]{8,}")  # of the ids that Jupyter and nbformat make
 _MASTERS = "[0-9][0-9]_*.ipynb"
+_KERNEL = "python3"
 _METADATA = {
-    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": _KERNEL},
     "language_info": {"name": "python"},  # no version: it would be this machine's
 }
 _KEPT_CELL_METADATA = ("tags", "jupyter")
 
 
 class ExecutionFailed(RuntimeError):
-    """A cell of a master raised, hung, or killed its kernel."""
+    """A cell of a master raised, hung, or killed its kernel, or there was no kernel to run it."""
 
 
 def strip(nb: NotebookNode, name: str = "notebook") -> NotebookNode:
@@ -161,7 +165,7 @@ def execute(path: Path) -> None:
     """Run a master from top to bottom, in its folder, and keep its outputs in the file.
 
     Raises ValueError for a file that is no master (format, cell ids), ExecutionFailed if a cell raises, takes
-    more than CELL_TIMEOUT_S or kills the kernel; the file is left as it was.
+    more than CELL_TIMEOUT_S or kills the kernel, or no kernel starts; the file is left as it was.
     """
     _write(path, _dumps(_executed(path)))
 
@@ -280,20 +284,31 @@ def _executed(path: Path) -> NotebookNode:
     running = {"id": "(none)"}
     client = NotebookClient(
         nb,
-        kernel_name="python3",
+        kernel_name=_KERNEL,
+        startup_timeout=START_TIMEOUT_S,
         timeout=CELL_TIMEOUT_S,
+        iopub_timeout=CELL_TIMEOUT_S,  # a busy machine may be late with an output
+        raise_on_iopub_timeout=True,  # and a release without it would be a wrong one
         allow_errors=False,
         record_timing=False,
         coalesce_streams=True,
         extra_arguments=["--log-level=ERROR"],
         resources={"metadata": {"path": str(path.parent)}},
         on_cell_start=lambda cell, cell_index: running.update(id=cell.id),
+        log=logging.Logger("quiet", logging.CRITICAL),  # what goes wrong is raised as well
     )
-    with tempfile.TemporaryDirectory(prefix="puzzles-release-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="puzzles-release-") as scratch, socket_prefix() as prefix:
         environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
         environment |= {"PUZZLES_STATE_DIR": f"{scratch}/state", "IPYTHONDIR": f"{scratch}/ipython"}
+        manager = client.create_kernel_manager()
+        manager.transport, manager.ip, manager.log = "ipc", prefix, client.log
         try:
-            client.execute(env=environment)
+            client.start_new_kernel(env=environment)
+            client.start_new_kernel_client()
+        except (RuntimeError, LookupError, OSError) as error:  # dead, silent; unknown; no such program
+            raise ExecutionFailed(f"{_short(path)}: no kernel to run it: {error}") from None
+        try:
+            client.execute()
         except CellExecutionError as error:
             reason = f"{error.ename}: {error.evalue}".splitlines()[0]
         except CellTimeoutError:

@@ -1,0 +1,58 @@
+"""Run by tests/notebook_run.py in a process of its own: pytest with nbval, its kernel over sockets.
+
+    python -m tests.nbval_process SOCKETS ARGUMENT_OF_PYTEST...
+
+SOCKETS is how the paths of the kernel's sockets begin (`puzzles_lib.authoring.sockets`).
+"""
+
+import functools
+import queue
+import sys
+import time
+
+sys.modules["rfc3987_syntax"] = None  # an optional part of jsonschema that takes three seconds to import
+
+import pytest  # noqa: E402
+from jupyter_client import KernelManager  # noqa: E402
+
+OUTPUT_TIMEOUT_S = 60  # nbval's own 5 s for an output to arrive are few on a busy machine
+
+
+class Patience:
+    """A plugin. nbval has been imported when its hooks are called, not before: pytest warns where it was."""
+
+    def __init__(self, prefix: str):
+        self.prefix = prefix
+
+    def pytest_configure(self) -> None:
+        from nbval import kernel, plugin
+
+        class Kernel(kernel.RunningKernel):
+            def __init__(self, *args: object, **options: object):
+                try:
+                    super().__init__(*args, **options)
+                except Exception as error:
+                    pytest.fail(f"no kernel to run it: {error}", pytrace=False)
+
+            def get_message(self, stream: str, timeout: float = OUTPUT_TIMEOUT_S) -> dict:
+                """As nbval's, but a kernel that died is noticed at once, not when the time is up."""
+                end = time.monotonic() + timeout
+                while True:
+                    try:
+                        return super().get_message(stream, min(timeout, 1))
+                    except queue.Empty:
+                        if not self.is_alive():
+                            self.stop()
+                            raise RuntimeError("the kernel died") from None
+                        if time.monotonic() > end:
+                            raise
+
+        kernel.KernelManager = functools.partial(KernelManager, transport="ipc", ip=self.prefix)
+        plugin.RunningKernel = Kernel
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        item.output_timeout = OUTPUT_TIMEOUT_S
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main(sys.argv[2:], plugins=[Patience(sys.argv[1])]))
