@@ -75,7 +75,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"FAILED: left in the checkout while the tests ran: {name}", red=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--wheel", action="store_true", help="build the wheel and run the notebooks with it")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--wheel"):
+        for item in items:
+            if item.get_closest_marker("wheel"):
+                item.add_marker(pytest.mark.skip(reason="takes minutes: give --wheel"))
     gpu_items = [item for item in items if item.get_closest_marker("gpu")]
     if not gpu_items:
         return
