@@ -16,8 +16,8 @@ import triton.language as tl
 
 from puzzles_lib.kernels import dequant_gemm_hopper
 from puzzles_lib.kernels.bitpack import block_rows, matrix_shape
+from puzzles_lib.kernels.common import multiprocessors
 from puzzles_lib.kernels.quantize import PackedTensor, check_packed, dequantize_ref, dequantize_words
-from puzzles_lib.kernels.split_k import multiprocessors
 
 CHUNK = 32 << 20  # bytes of x^ that `dequant_gemm_dw` makes at a time, where it makes any
 FEW_ROWS = 32  # of x: up to here `dequant_gemm` reads the packed weight itself
@@ -230,7 +230,7 @@ def _forward_cuda(
             return x @ weight.t()
     y = x.new_empty(rows, features)
     capable = torch.cuda.get_device_capability(x.device) >= (9, 0)
-    unpack = unpack_asm(bits, x.dtype) if capable else ""
+    unpack = codes_asm(bits, x.dtype) if capable else ""
     launch_dequant_gemm_few_rows(x, words, params, y, bits, group_size, unpack, multiprocessors(x.device))
     return y
 
@@ -247,7 +247,7 @@ def launch_dequant_gemm_few_rows(
 ) -> None:
     """Fill y [M, N] for a small M and 16-bit floats; a group is 32 columns or a multiple of that, or all.
 
-    unpack: what `unpack_asm` gives, or "" for a GPU that has no bfloat16 arithmetic, or the interpreter.
+    unpack: what `codes_asm` gives, or "" for a GPU that has no bfloat16 arithmetic, or the interpreter.
     """
     (rows, columns), features = x.shape, y.shape[1]
     block_m = 8 if rows <= 8 else 16
@@ -263,7 +263,7 @@ def launch_dequant_gemm_few_rows(
     )  # fmt: skip
 
 
-def unpack_asm(bits: int, dtype: torch.dtype) -> str:
+def codes_asm(bits: int, dtype: torch.dtype) -> str:
     """PTX for `_unpack`: two codes from the halves of a register, each beside the bits of a power of two.
 
     In the low bits of 1024, a float16, a code below 1024 reads as 1024 + code, exactly; so does one below 128
