@@ -261,12 +261,13 @@ def _annotations(spec: Callable) -> dict[str, object]:
 def _argument(name: str, hint: object) -> Argument:
     """Read a jaxtyping annotation such as ``Float32[Tensor, "M N"]``."""
     dims, dtypes = getattr(hint, "dim_str", None), getattr(hint, "dtypes", ())
-    row = of_name(dtypes[0]) if len(dtypes) == 1 else None
-    if dims is None or row is None:
+    rows = {of_name(name) for name in dtypes} if isinstance(dtypes, tuple) else set()
+    rows.discard(None)  # jaxtyping's Bool is also NumPy's "bool_"
+    if dims is None or len(rows) != 1:
         raise ValueError(
             f'{name} is annotated {hint!r}, allowed is one dtype and its sizes, as in Float32[Tensor, "M N"]'
         )
-    return Argument(name, row.torch, tuple(dims.split()))
+    return Argument(name, rows.pop().torch, tuple(dims.split()))
 
 
 _OPERATORS = {

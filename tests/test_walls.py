@@ -83,6 +83,10 @@ def test_no_stage_knows_the_checker(stage):
     assert not {n for n in imports_of(LIBRARY / f"{stage}.py") if n.startswith("puzzles_lib.checker")}
 
 
+def test_the_table_of_dtypes_stands_on_nothing_of_ours():
+    assert not any(name.startswith("puzzles_lib") for name in imports_of(LIBRARY / "dtypes.py"))
+
+
 def test_nobody_sets_triton_interpret():
     for path in MODULES:
         text = path.read_text()
