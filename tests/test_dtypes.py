@@ -11,6 +11,7 @@ import triton.language as tl
 from jaxtyping import Float8e4m3fn, Float8e5m2, Float32
 from torch import Tensor
 from triton.language import str_to_ty
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib import inputs, stages, trace
 from puzzles_lib.checker import examine
@@ -361,6 +362,23 @@ def test_masked_lanes(dtype):
     )
     execute(load_some_and_nothing, x_ptr=A.to(dtype), z_ptr=z, N=3, poison=HUGE)
     assert (z[3:].float().abs() > 400).all()
+
+
+@triton.jit
+def load_a_tile(x_ptr, x_desc, z_ptr, N):
+    tile = tl.make_block_ptr(x_ptr, (4, N), (N, 1), (0, 0), (4, 32), (1, 0))
+    offs = tl.arange(0, 4)[:, None] * 32 + tl.arange(0, 32)[None, :]
+    tl.store(z_ptr + offs, tl.load(tile, boundary_check=(1,), padding_option="nan"))
+    tl.store(z_ptr + 128 + offs, x_desc.load([0, 0]))
+
+
+@pytest.mark.parametrize("dtype", [E4, E5, B16, F16])
+def test_padding_with_nan(dtype):
+    x, z = torch.ones(4, 16, dtype=dtype), torch.zeros(2, 4, 32, dtype=dtype)
+    desc = TensorDescriptor(x.clone(), [4, 16], [16, 1], [4, 32], padding="nan")
+    done = execute(load_a_tile, x_ptr=x, x_desc=desc, z_ptr=z, N=16)
+    assert done.stop is None
+    assert (z[..., :16].float() == 1).all() and z[..., 16:].float().isnan().all()
 
 
 # ---- a puzzle in float8
