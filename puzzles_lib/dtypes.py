@@ -39,7 +39,8 @@ class Float8:
     Rounding is what sm_90 does, ``cvt.rn.satfinite.e4m3x2.f32`` and its like: to nearest, ties to even,
     and what is too large, infinities too, becomes the largest number. Towards zero (e5m2 alone) goes
     through ``cvt.rz.f16.f32``, which leaves infinities what they are. NaN becomes 0x7F. On sm_80, which
-    has no e4m3, rounding to e5m2 differs: ties go away from zero, and too large is infinity.
+    has no e4m3, rounding to e5m2 differs, but from bfloat16: the upper byte of a float16 plus 0x80, so that
+    ties go away from zero, what is too large becomes infinity, and NaN -0.
     """
 
     def __init__(self, fraction: int, bias: int, largest: int, infinity: int | None = None):

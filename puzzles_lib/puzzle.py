@@ -265,13 +265,14 @@ def _annotations(spec: Callable) -> dict[str, Any]:
 def _argument(name: str, hint: object) -> Argument:
     """Read a jaxtyping annotation such as ``Float32[Tensor, "M N"]``."""
     dims: str | None = getattr(hint, "dim_str", None)
-    dtypes: list[str] = list(getattr(hint, "dtypes", ()))
-    row = of_name(dtypes[0]) if len(dtypes) == 1 else None
-    if dims is None or row is None:
+    dtypes = getattr(hint, "dtypes", ())
+    named = map(of_name, dtypes) if isinstance(dtypes, tuple) else ()
+    rows = {row for row in named if row}  # jaxtyping's Bool is also NumPy's "bool_"
+    if dims is None or len(rows) != 1:
         raise ValueError(
             f'{name} is annotated {hint!r}, allowed is one dtype and its sizes, as in Float32[Tensor, "M N"]'
         )
-    return Argument(name, row.torch, tuple(dims.split()))
+    return Argument(name, rows.pop().torch, tuple(dims.split()))
 
 
 _OPERATORS: dict[type, Callable[..., int]] = {

@@ -367,7 +367,7 @@ def test_a_chunk_is_no_larger_than_it_says(monkeypatch):
         made.append(shape)
         return torch.zeros(shape)
 
-    monkeypatch.setattr(module, "_dequantize", dequantized)
+    monkeypatch.setattr(module, "dequantize_words", dequantized)
     packed = quantize_pack(draw((1030, 40)), 4, 40)
     chunked(monkeypatch, draw((1030, 8), seed=1), packed, 3)
     assert made == [[192, 40]] * 5 + [[70, 40]]

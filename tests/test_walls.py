@@ -232,6 +232,10 @@ def test_one_card():
     assert {place(path) for path in FILES if "border-left" in path.read_text()} == {"card.py"}
 
 
+def test_the_table_of_dtypes_stands_on_nothing_of_ours():
+    assert not any(name.startswith("puzzles_lib") for name in imports_of(LIBRARY / "dtypes.py"))
+
+
 def test_nobody_sets_triton_interpret():
     for path in FILES:
         text = path.read_text()

@@ -250,8 +250,10 @@ def _float8_stored(name: str, method: Callable) -> Callable:
         elif name == "scalar_constant":
             dtype = kwargs.get("dtype") or args[1]
             told = refused_constant(args[0], dtype) if args[0] and dtype.is_fp8() else ""
-        elif all(dtype.is_floating() and dtype.is_fp8() for dtype in _dtypes(args)):
-            told = NO_FLOAT8_ARITHMETIC if len(set(_dtypes(args))) == 1 else ""
+        else:
+            kinds = {value.dtype.name for value in args if isinstance(value, tl.tensor)}
+            if len(kinds) == 1 and kinds.pop().startswith("fp8"):  # two kinds meet in a third
+                told = NO_FLOAT8_ARITHMETIC
         if told:
             raise TypeError(told)
         return method(self, *args, **kwargs)
@@ -259,19 +261,17 @@ def _float8_stored(name: str, method: Callable) -> Callable:
     return checked
 
 
-def _dtypes(values: tuple[object, ...]) -> list[tl.dtype]:
-    return [value.dtype for value in values if isinstance(value, tl.tensor)]
+_WRAPPERS = dict.fromkeys(_ABORTING, _fussy)
+_WRAPPERS |= dict.fromkeys((*_COMPUTING, "cast", "scalar_constant"), _float8_stored)
 
 
 @contextlib.contextmanager
 def _no_aborts() -> Iterator[None]:
-    """What MLIR answers with abort(), and LLVM at length, is an exception while the block runs."""
-    wrappers = dict.fromkeys(_ABORTING, _fussy)
-    wrappers |= dict.fromkeys((*_COMPUTING, "cast", "scalar_constant"), _float8_stored)
-    originals = {name: getattr(TritonSemantic, name) for name in wrappers}
+    """What MLIR answers with abort(), and LLVM with a failure, is an exception while the block runs."""
+    originals = {name: getattr(TritonSemantic, name) for name in _WRAPPERS}
     try:
         for name, method in originals.items():
-            setattr(TritonSemantic, name, wrappers[name](name, method))
+            setattr(TritonSemantic, name, _WRAPPERS[name](name, method))
         yield
     finally:
         for name, method in originals.items():

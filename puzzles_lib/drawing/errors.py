@@ -19,18 +19,19 @@ def error_map(got: object, want: object, name: str, wrong: object = None) -> Pic
     """Where a result is wrong: too high, too low, or not a number.
 
     got, want: tensors or arrays of one shape. name: of the result, such as ``"z"``.
-    wrong: bool per element; by default where the two differ by more than 8 roundings of got's dtype.
+    wrong: bool per element; by default where the two differ by more than 8 roundings of got's dtype
+        (float8: by more than neighbours do).
 
     Raises ValueError for different shapes.
     """
-    eps = _distance_at_one(got)
+    relative, of_largest = _slack(got)
     got, want = _as_array(got), _as_array(want)
     if got.shape != want.shape:
         raise ValueError(f"error_map: got has shape {got.shape}, want has {want.shape}, allowed is one shape")
     exact_got, exact_want = got.astype(np.float64), want.astype(np.float64)
     if wrong is None:
-        near_zero = 2 * eps * _scale(exact_want)
-        close = np.isclose(exact_got, exact_want, rtol=8 * eps, atol=near_zero, equal_nan=True)
+        near_zero = of_largest * _scale(exact_want)
+        close = np.isclose(exact_got, exact_want, rtol=relative, atol=near_zero, equal_nan=True)
         wrong = ~close
     wrong = _as_array(wrong).astype(bool)
     nan = wrong & np.isnan(exact_got)
@@ -120,12 +121,15 @@ def _as_array(values: object) -> np.ndarray:
     return np.asarray(values)
 
 
-def _distance_at_one(values: object) -> float:
-    """From 1 to the next number of the dtype; 0 for integers."""
-    if hasattr(values, "detach"):
-        return 2 * (of_torch(values.dtype).roundoff or 0.0)
-    dtype = np.asarray(values).dtype
-    return np.finfo(dtype).eps if dtype.kind == "f" else 0.0
+def _slack(values: object) -> tuple[float, float]:
+    """What results of a dtype may differ by: a share of the right value, and of the largest."""
+    if not hasattr(values, "detach"):
+        dtype = np.asarray(values).dtype
+        eps = np.finfo(dtype).eps if dtype.kind == "f" else 0.0
+        return 8 * eps, 2 * eps
+    row = of_torch(values.dtype)
+    eps = 2 * (row.roundoff or 0.0)
+    return (eps, 0.0) if row.is_float8 else (8 * eps, 2 * eps)
 
 
 def _scale(values: np.ndarray) -> float:
