@@ -8,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _CHECK = re.compile(r"^check\((\w+), (\w+)\)", re.MULTILINE)
+_MARKER = re.compile(r"^ *### (BEGIN|END) SOLUTION.*\n?", re.MULTILINE)
 
 
 @functools.cache
@@ -38,6 +39,11 @@ def kernel_cells(folder: str = "solutions") -> dict[str, str]:
                 raise ValueError(f"{path.name}: {cell_id} checks {kernel}, defined in {len(defining)} cells")
             found[puzzle.lower()] = defining[0]
     return found
+
+
+def kernel_sources() -> dict[str, str]:
+    """The solutions' cells without the marker lines of their holes, by the puzzle's name."""
+    return {name: _MARKER.sub("", source + "\n") for name, source in kernel_cells().items()}
 
 
 def define(source: str, name: str) -> object:

@@ -9,14 +9,16 @@ from puzzles_lib.source import Site
 MOST_LINES = 12
 
 
+KINDS = (
+    "signature", "compiler", "error", "time limit", "memory limit", "out of bounds", "uninitialised",
+    "never written", "race", "input changed", "values", "loads",
+)  # fmt: skip
+"""What a `Verdict` can be of."""
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """One thing that is wrong: what, where, and where it helps, why.
-
-    kind: ``"signature"``, ``"compiler"``, ``"error"``, ``"time limit"``, ``"memory limit"``,
-    ``"out of bounds"``, ``"uninitialised"``, ``"never written"``, ``"race"``, ``"input changed"``,
-    ``"values"`` or ``"loads"``.
-    """
+    """One thing that is wrong: what, where, and where it helps, why. kind: one of `KINDS`."""
 
     kind: str
     message: str
