@@ -41,6 +41,7 @@ def kernel_cells(folder: str = "solutions") -> dict[str, str]:
     return found
 
 
+@functools.cache
 def kernel_sources() -> dict[str, str]:
     """The solutions' cells without the marker lines of their holes, by the puzzle's name."""
     return {name: _MARKER.sub("", source + "\n") for name, source in kernel_cells().items()}
