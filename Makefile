@@ -14,7 +14,7 @@ unexport TRITON_INTERPRET  # the course never sets it: it would keep kernels fro
 help:
 	@echo "make lab        open the course in JupyterLab (JUPYTER_ARGS=--no-browser)"
 	@echo "make test       run the tests (PYTEST_ARGS=...)"
-	@echo "make lint       check style with ruff"
+	@echo "make lint       check style with ruff, types with mypy"
 	@echo "make notebooks  execute solutions/, write notebooks/ from them (RELEASE_ARGS=--check)"
 	@echo "make clean      remove .venv and caches"
 
@@ -32,6 +32,7 @@ test: venv
 lint: venv
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
+	.venv/bin/mypy
 
 notebooks: venv
 	.venv/bin/python -m puzzles_lib.authoring.release $(RELEASE_ARGS)

@@ -15,8 +15,9 @@ _HOME = {
     "trace": "puzzles_lib.tracer",
     "stages": "puzzles_lib.inspector",
     "answer": "puzzles_lib.answers",
+    "race": "puzzles_lib.chapters.ch15_racing_cublas.race",
     "run": "puzzles_lib.checker.runner",
-    "progress": "puzzles_lib.progress",
+    "progress": "puzzles_lib.overview",
     "Case": "puzzles_lib.puzzle",
     "Puzzle": "puzzles_lib.puzzle",
 }

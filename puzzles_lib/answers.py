@@ -1,11 +1,12 @@
 """`answer`: checks a reading exercise, with a nudge where it is wrong and never the solution."""
 
-import html
 import math
 import operator
 from dataclasses import dataclass
+from typing import Any
 
-from puzzles_lib import progress
+from puzzles_lib import ledger
+from puzzles_lib.card import Theme, card, rows
 from puzzles_lib.chapters import questions
 from puzzles_lib.question import Question
 
@@ -33,18 +34,17 @@ class Answer:
     def ok(self) -> bool:
         return self.status == RIGHT
 
+    @property
+    def headline(self) -> str:
+        return f"{self.id}: {self.status}"
+
     def __repr__(self) -> str:
-        lines = [f"{self.id}: {self.status}"] + (["       " + self.words] if self.words else [])
-        return "\n".join([*lines, *self.notes])
+        words = ["       " + self.words] if self.words else []
+        return "\n".join([self.headline, *words, *self.notes])
 
     def _repr_html_(self) -> str:
-        shade = {RIGHT: "--jp-success-color1, #2e7d32", WRONG: "--jp-error-color1, #c62828"}
-        colour = f"var({shade.get(self.status, '--jp-warn-color1, #f57c00')})"
-        body = "".join(f"<div>{html.escape(line)}</div>" for line in (self.words, *self.notes) if line)
-        return (
-            f'<div role="status" style="border-left:4px solid {colour};padding:0.2em 0 0.2em 0.8em">'
-            f'<div style="font-weight:bold">{html.escape(f"{self.id}: {self.status}")}</div>{body}</div>'
-        )
+        colour = {RIGHT: Theme.OK, WRONG: Theme.WRONG}.get(self.status, Theme.OPEN)
+        return card(colour, self.headline, rows(self.words, *self.notes))
 
 
 def answer(id: str, value: object = ...) -> Answer:
@@ -72,11 +72,11 @@ def answer(id: str, value: object = ...) -> Answer:
     except Exception as error:
         text = " ".join(str(error).split())
         return Answer(id, UNCLEAR, f"the answer cannot be computed here: {type(error).__name__}: {text:.200}")
-    note = progress.record(id, ok)
+    note = ledger.record(id, ok)
     return Answer(id, RIGHT if ok else WRONG, words, (note,) if note else ())
 
 
-def _same(question: Question, given: object, right: object) -> bool:
+def _same(question: Question, given: Any, right: Any) -> bool:
     if question.same:
         return bool(question.same(given, right))
     if question.kind is float:
@@ -88,7 +88,7 @@ def _nudge(question: Question, given: object, right: object) -> str:
     return next((n.words for n in question.nudges if n.when(given, right)), question.nudge)
 
 
-def _as_kind(value: object, kind: type) -> tuple[object, str]:
+def _as_kind(value: Any, kind: type) -> tuple[object, str]:
     """The value in the kind's plain form, or a line that says what is wrong with it."""
     wrong = f"the answer is {_NAMES[kind]}; this is {_shown(value)} ({type(value).__name__})"
     try:

@@ -10,6 +10,7 @@ import zlib
 
 import torch
 
+from puzzles_lib.dtypes import of_torch
 from puzzles_lib.puzzle import Case, Puzzle
 
 
@@ -37,7 +38,7 @@ def random(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generato
     if dtype.is_floating_point:
         values = torch.randn(shape, generator=generator)
         values[torch.rand(shape, generator=generator) < 1 / 16] = 0.0
-        return values.to(dtype)
+        return _rounded(values, dtype)
     if dtype == torch.bool:
         return torch.rand(shape, generator=generator) < 0.5
     size = math.prod(shape) * dtype.itemsize
@@ -56,15 +57,21 @@ def all_bits_set(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Ge
 
 def large(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """Normal values around 1000: exp() of them overflows float32."""
-    return (1000 + 10 * torch.randn(shape, generator=generator)).to(dtype)
+    return _rounded(1000 + 10 * torch.randn(shape, generator=generator), dtype)
 
 
 def very_negative(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """Normal values around -1000: exp() of them is 0, and a maximum that starts at 0 stays there."""
-    return (-1000 + 10 * torch.randn(shape, generator=generator)).to(dtype)
+    return _rounded(-1000 + 10 * torch.randn(shape, generator=generator), dtype)
 
 
 def late_maximum(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """Rows that rise along the last axis, so that every block brings a new maximum."""
     steps = torch.linspace(-20.0, 20.0, shape[-1]) if shape[-1] > 1 else torch.zeros(shape[-1])
-    return (steps + torch.randn(shape, generator=generator)).to(dtype)
+    return _rounded(steps + torch.randn(shape, generator=generator), dtype)
+
+
+def _rounded(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The nearest numbers of a dtype; float8_e4m3fn ends at 448, where torch may go on to NaN."""
+    row = of_torch(dtype)
+    return (values.clamp(-row.largest, row.largest) if row.is_float8 else values).to(dtype)

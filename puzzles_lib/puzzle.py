@@ -19,22 +19,12 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-DTYPES = {
-    "bool": torch.bool,
-    "uint8": torch.uint8,
-    "int8": torch.int8,
-    "int16": torch.int16,
-    "int32": torch.int32,
-    "int64": torch.int64,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "float32": torch.float32,
-    "float64": torch.float64,
-}
+from puzzles_lib.dtypes import of_name, of_torch
 
 
 class Case:
@@ -47,6 +37,9 @@ class Case:
     ``fill`` says which inputs are not drawn from the default distribution:
     ``fill={"x": inputs.large}``, a function of ``(shape, dtype, generator)`` that returns a tensor.
     """
+
+    numbers: dict[str, int]
+    fill: dict[str, Callable[..., torch.Tensor]]
 
     def __init__(self, *, fill: Mapping[str, Callable] | None = None, **numbers: int):
         for name, value in numbers.items():
@@ -84,8 +77,7 @@ class Argument:
         return tuple(evaluate(dim, numbers) for dim in self.dims)
 
     def annotation(self) -> str:
-        dtype = str(self.dtype).removeprefix("torch.").capitalize()
-        return f"{dtype.replace('Bfloat', 'BFloat').replace('Uint', 'UInt')}[{', '.join(self.dims)}]"
+        return f"{of_torch(self.dtype).annotation}[{', '.join(self.dims)}]"
 
 
 @dataclass(frozen=True)
@@ -134,7 +126,7 @@ class Puzzle:
     most_loads: Mapping[str, Callable[[Case], int]] | None = None
     descriptors: Mapping[str, Callable[[Case], tuple[int, int]]] | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.cases:
             raise ValueError(f"{self.name}: cases is empty, at least one is needed")
         returned = _annotations(self.spec).get("return")
@@ -194,8 +186,8 @@ class Puzzle:
 
     def programs(self, case: Case) -> tuple[int, int, int]:
         """The grid for a case, padded to three axes."""
-        grid = tuple(int(n) for n in self.grid(case))
-        return grid + (1,) * (3 - len(grid))
+        x, y, z = (*(int(n) for n in self.grid(case)), 1, 1)[:3]
+        return x, y, z
 
     def offers(self, case: Case) -> dict[str, object]:
         """All that a kernel may take, by parameter name: pointers, descriptors, numbers, strides.
@@ -266,21 +258,24 @@ def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:
     return puzzle.cases[case]
 
 
-def _annotations(spec: Callable) -> dict[str, object]:
+def _annotations(spec: Callable) -> dict[str, Any]:
     return typing.get_type_hints(spec, include_extras=True)
 
 
 def _argument(name: str, hint: object) -> Argument:
     """Read a jaxtyping annotation such as ``Float32[Tensor, "M N"]``."""
-    dims, dtypes = getattr(hint, "dim_str", None), getattr(hint, "dtypes", ())
-    if dims is None or len(dtypes) != 1 or dtypes[0] not in DTYPES:
+    dims: str | None = getattr(hint, "dim_str", None)
+    dtypes = getattr(hint, "dtypes", ())
+    named = map(of_name, dtypes) if isinstance(dtypes, tuple) else ()
+    rows = {row for row in named if row}  # jaxtyping's Bool is also NumPy's "bool_"
+    if dims is None or len(rows) != 1:
         raise ValueError(
             f'{name} is annotated {hint!r}, allowed is one dtype and its sizes, as in Float32[Tensor, "M N"]'
         )
-    return Argument(name, DTYPES[dtypes[0]], tuple(dims.split()))
+    return Argument(name, rows.pop().torch, tuple(dims.split()))
 
 
-_OPERATORS = {
+_OPERATORS: dict[type, Callable[..., int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -299,8 +294,8 @@ def evaluate(dim: str, numbers: Mapping[str, int]) -> int:
 
     def value(node: ast.expr) -> int:
         match node:
-            case ast.Constant(value=int()):
-                return node.value
+            case ast.Constant(value=int(number)):
+                return number
             case ast.Name() if node.id in numbers:
                 return numbers[node.id]
             case ast.Name():

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 _KINDS = (bool, int, float, str, set, tuple)
 
@@ -11,7 +12,7 @@ _KINDS = (bool, int, float, str, set, tuple)
 class Nudge:
     """Words for one kind of mistake: said where ``when(value, right)`` holds."""
 
-    when: Callable[[object, object], bool]
+    when: Callable[[Any, Any], bool]
     words: str
 
 
@@ -33,13 +34,13 @@ class Question:
 
     id: str
     asks: str
-    right: Callable[[], object]
+    right: Callable[[], Any]
     kind: type
     nudge: str
     nudges: tuple[Nudge, ...] = ()
-    same: Callable[[object, object], bool] | None = None
+    same: Callable[[Any, Any], bool] | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not re.fullmatch(r"ch\d\d-q\d+", self.id):
             raise ValueError(f"Question: id is {self.id!r}, allowed is a form such as 'ch13-q1'")
         if self.kind not in _KINDS:

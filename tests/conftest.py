@@ -1,9 +1,10 @@
 """For every test: progress and IPython's profile of its own, no TRITON_INTERPRET, gpu tests where one is.
 
-For all of them: they leave nothing in the checkout.
+For all of them, in CI: they leave nothing in the checkout.
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -70,7 +71,8 @@ def pytest_configure() -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    if not hasattr(session.config, "workerinput"):  # in xdist's workers the others' tests are at work as well
+    # Not in xdist's workers, where the others' tests are at work, nor where somebody writes files meanwhile.
+    if os.environ.get("CI") and not hasattr(session.config, "workerinput"):
         session.config.stash[_BEFORE] = _untracked()
 
 
@@ -88,7 +90,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"FAILED: left in the checkout while the tests ran: {name}", red=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--wheel", action="store_true", help="build the wheel and run the notebooks with it")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--wheel"):
+        for item in items:
+            if item.get_closest_marker("wheel"):
+                item.add_marker(pytest.mark.skip(reason="takes minutes: give --wheel"))
     gpu_items = [item for item in items if item.get_closest_marker("gpu")]
     if not gpu_items:
         return

@@ -73,7 +73,7 @@ def arguments() -> dict[str, object]:
 WORK = {  # and where its lines are
     "run": (lambda: interpreter.run(KERNEL, arguments(), (1, 1, 1), ["z_ptr"]), "interpreter"),
     "front_end": (lambda: front_end(KERNEL, arguments()), "compiler"),
-    "trace": (lambda: trace(TRACED_KERNEL, CONSTANT_ADD), "tracer.py"),
+    "trace": (lambda: trace(TRACED_KERNEL, CONSTANT_ADD), "tracer"),
 }
 
 

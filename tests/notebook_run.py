@@ -30,10 +30,13 @@ def _fonts_are_known() -> None:
     importlib.import_module("matplotlib.font_manager")
 
 
-def run_under_nbval(notebook: Path, *options: str) -> None:
+def run_under_nbval(
+    notebook: Path, *options: str, library: Path = REPO, python: str | Path = sys.executable
+) -> None:
     """Run each cell; fails with nbval's own words where a cell raises or prints what it should not.
 
     Also where its kernel does not start, or the whole takes more than NOTEBOOK_TIMEOUT_S.
+    library: the folder that the kernel takes `puzzles_lib` from. python: what runs the kernel.
     """
     _fonts_are_known()
     name = f"{notebook.parent.name}/{notebook.name}"
@@ -45,9 +48,9 @@ def run_under_nbval(notebook: Path, *options: str) -> None:
         str(notebook),
     ]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    environment["NO_COLOR"] = "1"
+    environment |= {"NO_COLOR": "1", "PYTHONPATH": str(library)}
     with socket_prefix() as prefix:
-        command = [sys.executable, "-m", "tests.nbval_process", prefix, *arguments]
+        command = [str(python), "-m", "tests.nbval_process", prefix, *arguments]
         try:
             ran = subprocess.run(
                 command, cwd=REPO, env=environment, capture_output=True, text=True, timeout=NOTEBOOK_TIMEOUT_S

@@ -151,7 +151,7 @@ def test_what_is_right_is_kept_and_shown(state_dir, monkeypatch):
     answer("ch98-q2", "wgmma.mma_async")
     kept = json.loads((state_dir / "progress.json").read_text())["puzzles"]
     assert kept == {"ch98-q1": "tried", "ch98-q2": "solved"}
-    monkeypatch.setattr("puzzles_lib.chapters.CHAPTERS", (_chapter(),))
+    monkeypatch.setattr("puzzles_lib.overview.CHAPTERS", (_chapter(),))
     shown = str(progress())
     assert "98 Reading" in shown
     assert "tried    q1  reading exercise" in shown and "solved   q2  reading exercise" in shown

@@ -4,7 +4,6 @@ import ast
 import importlib.util
 import itertools
 import re
-import sys
 
 import nbformat
 import pytest
@@ -12,13 +11,12 @@ from triton.experimental.gluon.language import BlockedLayout
 
 from puzzles_lib import INT8_MATMUL, MASKED_ADD, answer, stages
 from puzzles_lib.chapters import questions
+from puzzles_lib.chapters.ch13_machine_code import kernels
 from puzzles_lib.chapters.ch13_machine_code import questions as machine_code
 from puzzles_lib.chapters.ch13_machine_code.questions import (
     BLOCK_SHARED_BYTES,
     _add,
     _matmul,
-    batched_matmul_kernel,
-    masked_add_kernel,
 )
 from tests.conftest import REPO
 
@@ -181,32 +179,11 @@ def test_the_register_of_element_3_gets_its_ten_added(right):
 # ---- what the chapter says
 
 
-@pytest.fixture(scope="module")
-def notebook_kernels(tmp_path_factory):
-    """The kernels as the notebook has them."""
-    cells = {c.id: c.source for c in nbformat.read(MASTER, as_version=4).cells}
-    parts = ["import triton\nimport triton.language as tl"]
-    parts += [cells[i] for i in ("add-kernel", "mm-kernel", "int8-kernel")]
-    path = tmp_path_factory.mktemp("kernels") / "chapter_13_kernels.py"
-    path.write_text("\n\n\n".join(parts) + "\n")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_notebook_asks_about_the_kernels_that_it_shows(notebook_kernels):
-    for kernel in (masked_add_kernel, batched_matmul_kernel):
-        shown = getattr(notebook_kernels, kernel.fn.__name__)
-        assert ast.dump(ast.parse(shown.src)) == ast.dump(ast.parse(kernel.src))
-
-
 def test_the_matmul_is_chapter_07s():
     cells = nbformat.read(REPO / "solutions" / "07_matmul.ipynb", as_version=4).cells
     source = next(c.source for c in cells if c.id == "p11-kernel")
     body = source[source.index("def ") :]
-    assert ast.dump(ast.parse(body)) == ast.dump(ast.parse(batched_matmul_kernel.src))
+    assert ast.dump(ast.parse(body)) == ast.dump(ast.parse(kernels.batched_matmul_kernel.src))
 
 
 def test_ttir_is_the_same_for_every_target_but_for_a_note_on_pointers():
@@ -237,7 +214,7 @@ def test_passes_of_the_layout():
     assert single not in "".join(passes[12].after) and "convert_layout" not in "".join(passes[12].after)
 
 
-def test_a_pointer_that_is_no_multiple_of_16_makes_narrow_loads(notebook_kernels):
+def test_a_pointer_that_is_no_multiple_of_16_makes_narrow_loads():
     """``x[1:]`` of the prose. `stages` takes pointers as torch allocates them, so Triton is asked."""
     import triton
     from triton.backends.compiler import GPUTarget
@@ -249,7 +226,7 @@ def test_a_pointer_that_is_no_multiple_of_16_makes_narrow_loads(notebook_kernels
         attributes = {(1,): [["tt.divisibility", 16]], (2,): [["tt.divisibility", 16]]}
         if aligned:
             attributes[(0,)] = [["tt.divisibility", 16]]
-        source = ASTSource(masked_add_kernel, signature, {"BLOCK": 1024}, attributes)
+        source = ASTSource(kernels.masked_add_kernel, signature, {"BLOCK": 1024}, attributes)
         ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
         loads[aligned] = set(re.findall(r"ld\.global\S*", ptx))
     assert loads == {True: {"ld.global.v4.b32"}, False: {"ld.global.b32"}}
@@ -257,7 +234,7 @@ def test_a_pointer_that_is_no_multiple_of_16_makes_narrow_loads(notebook_kernels
 
 def test_a_constexpr_size_is_known_in_full(tmp_path):
     path = tmp_path / "constant_size.py"
-    text = f"import triton\nimport triton.language as tl\n\n\n@triton.jit\n{masked_add_kernel.src}"
+    text = f"import triton\nimport triton.language as tl\n\n\n@triton.jit\n{kernels.masked_add_kernel.src}"
     path.write_text(text.replace("z_ptr, N,", "z_ptr, N: tl.constexpr,"))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
@@ -269,8 +246,8 @@ def test_a_constexpr_size_is_known_in_full(tmp_path):
     assert wide == {4004: True, 4002: False}
 
 
-def test_int8_in_steps_of_4_compiles_for_amd_alone_and_without_matrix_cores(notebook_kernels):
-    kernel = notebook_kernels.int8_matmul_kernel
+def test_int8_in_steps_of_4_compiles_for_amd_alone_and_without_matrix_cores():
+    kernel = kernels.int8_matmul_kernel
     for target, block_k in itertools.product(("sm_80", "sm_90", "sm_100"), (4, 16)):
         refused = stages(kernel, INT8_MATMUL, target, BLOCK_K=block_k)
         assert not refused.ok and "K >= 32" in refusal_of(refused)
@@ -282,10 +259,10 @@ def refusal_of(compiled) -> str:
     return compiled.refusal.message
 
 
-def test_the_int8_kernel_is_right(notebook_kernels):
+def test_the_int8_kernel_is_right():
     from puzzles_lib import check
 
-    assert check(notebook_kernels.int8_matmul_kernel, INT8_MATMUL).ok
+    assert check(kernels.int8_matmul_kernel, INT8_MATMUL).ok
 
 
 def test_an_a100_keeps_one_pair_of_tiles_less():

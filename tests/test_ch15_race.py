@@ -8,14 +8,18 @@ import torch
 import triton
 import triton.language as tl
 
-from puzzles_lib.authoring.solutions import define
+from puzzles_lib.authoring.solutions import ROOT, define
+from puzzles_lib.bench.results import relative_error
 from puzzles_lib.chapters.ch15_racing_cublas import ladder, puzzles
 from puzzles_lib.chapters.ch15_racing_cublas import race as racing
+from puzzles_lib.chapters.ch15_racing_cublas import rung as rung_module
 from puzzles_lib.chapters.ch15_racing_cublas.questions import QUESTIONS
-from puzzles_lib.inspector.sass import bytes_stored_to_shared, instructions, main_loop, overwritten_operands
+from puzzles_lib.chapters.ch15_racing_cublas.rung import Problem, Rung
+from puzzles_lib.inspector.sass import bytes_stored_to_shared, matrix_loop, overwritten_operands
 from puzzles_lib.kernels.bitpack import unpack_bits
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
 
+NOTEBOOK = ROOT / "solutions" / "15_racing_cublas.ipynb"
 RUNGS = {rung.name: rung for rung in ladder.rungs()}
 
 
@@ -24,7 +28,7 @@ def compiled():
     """`compile_rung`, each rung once."""
     kept = {}
 
-    def of(rung: ladder.Rung):
+    def of(rung: Rung):
         if rung.name not in kept:
             kept[rung.name] = racing.compile_rung(rung)
         return kept[rung.name]
@@ -32,7 +36,7 @@ def compiled():
     return of
 
 
-def small_run(rung: ladder.Rung, problem: ladder.Problem) -> torch.Tensor:
+def small_run(rung: Rung, problem: Problem) -> torch.Tensor:
     """dW as float64, in the guarded interpreter."""
     from puzzles_lib.interpreter import run
 
@@ -48,16 +52,16 @@ def small_run(rung: ladder.Rung, problem: ladder.Problem) -> torch.Tensor:
 def test_every_rung_is_as_exact_as_float32_sums_are(name, size, offset):
     torch.manual_seed(0)
     x = (size * torch.randn(256, 256) + offset).bfloat16()
-    problem = ladder.Problem(x, torch.randn(256, 256).bfloat16(), group_size=128)
+    problem = Problem(x, torch.randn(256, 256).bfloat16(), group_size=128)
     rung = RUNGS[name]
-    rung = ladder.Rung(name, rung.kernel, splits=2, descriptors=rung.descriptors, **rung.constants)
-    assert ladder.relative_error(small_run(rung, problem), problem.exact()) < 1e-6
+    rung = Rung(name, rung.kernel, splits=2, descriptors=rung.descriptors, **rung.constants)
+    assert relative_error(small_run(rung, problem), problem.exact()) < 1e-6
 
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_no_rung_overwrites_what_a_wgmma_may_still_read(name, compiled):
     code = compiled(RUNGS[name])
-    assert any(operation.startswith("HGMMA") for operation, _ in main_loop(list(instructions(code.sass))))
+    assert any(operation.startswith("HGMMA") for operation, _ in matrix_loop(code.sass))
     assert overwritten_operands(code.sass) == []
     assert code.spills == 0 and racing.ptxas_notes(code) == []
 
@@ -71,7 +75,7 @@ def test_the_unsound_example_does_and_race_says_so(compiled):
 
 
 def test_the_draft_of_rung_8_that_the_chapter_warns_of_is_unsound():
-    (cell,) = [c for c in json.loads(ladder.NOTEBOOK.read_text())["cells"] if c["id"] == "r8-kernel"]
+    (cell,) = [c for c in json.loads(NOTEBOOK.read_text())["cells"] if c["id"] == "r8-kernel"]
     source = "".join(cell["source"])
     for old, new in (
         ("    minimum = (minimum[None, :].to(tl.float32) * 2.0**-32).to(tl.bfloat16)\n", ""),
@@ -87,7 +91,7 @@ def test_the_draft_of_rung_8_that_the_chapter_warns_of_is_unsound():
         source = source.replace(old, new)
     rung = RUNGS["8 a whole block"]
     descriptors = {"descriptors": rung.descriptors}
-    draft = ladder.Rung(
+    draft = Rung(
         "draft", define(source, "<draft>"), splits=7, **descriptors, **rung.constants, **rung.options
     )
     found = racing.race(draft)
@@ -100,7 +104,7 @@ def test_without_the_assumption_every_wgmma_waits(compiled):
     source = rung.kernel.src.replace("    tl.assume(first < last)\n", "")
     assert source != rung.kernel.src
     kernel = define("@triton.jit\n" + source, "<no assumption>")
-    code = racing.compile_rung(ladder.Rung("mine", kernel, splits=8, **rung.constants, **rung.options))
+    code = racing.compile_rung(Rung("mine", kernel, splits=8, **rung.constants, **rung.options))
     assert racing.ptxas_notes(code) == ["C7515"] and racing.pending(code) == 0
 
 
@@ -150,7 +154,7 @@ def test_programs_that_a_multiprocessor_holds(registers, shared, warps, programs
 
 def test_row_wise_words_hold_the_same_codes():
     packed = quantize_pack(torch.randn(200, 64).bfloat16(), 2, 32)
-    words, scale, minimum = ladder.row_wise(packed)
+    words, scale, minimum = rung_module.row_wise(packed)
     codes = (words[:, :, None] >> 2 * torch.arange(16) & 3).flatten(1)
     assert torch.equal(codes.to(torch.uint8), unpack_bits(packed.words, 2, (200, 64)))
     x = codes * scale.repeat_interleave(32, 1).double() + minimum.repeat_interleave(32, 1).double()
@@ -162,14 +166,14 @@ def test_a_kernel_with_an_unknown_parameter_is_refused():
     def odd_kernel(weight_ptr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
         tl.store(weight_ptr, 0)
 
-    problem = ladder.Problem(torch.randn(128, 64).bfloat16(), torch.randn(128, 64).bfloat16(), 64)
-    rung = ladder.Rung("odd", odd_kernel, splits=1, BLOCK_M=64, BLOCK_N=64, BLOCK_K=64)
+    problem = Problem(torch.randn(128, 64).bfloat16(), torch.randn(128, 64).bfloat16(), 64)
+    rung = Rung("odd", odd_kernel, splits=1, BLOCK_M=64, BLOCK_N=64, BLOCK_K=64)
     with pytest.raises(TypeError, match="weight_ptr .* it offers words_ptr"):
         rung.arguments(problem, torch.empty(1))
 
 
 def test_the_numbers_are_the_same_where_they_are_checked_and_measured():
-    assert puzzles.NUMBERS == ladder.NUMBERS
+    assert puzzles.NUMBERS == rung_module.NUMBERS
 
 
 def test_no_measurement_without_a_gpu(monkeypatch):
@@ -183,7 +187,7 @@ def test_no_measurement_without_a_gpu(monkeypatch):
 
 def test_a_wrong_version_is_said_to_be_wrong_and_not_compiled():
     source = RUNGS["1 first"].kernel.src.replace("& 3, (BLOCK_K", "& 1, (BLOCK_K")
-    rung = ladder.Rung("mine", define("@triton.jit\n" + source, "<wrong rung>"), splits=8, num_warps=4,
+    rung = Rung("mine", define("@triton.jit\n" + source, "<wrong rung>"), splits=8, num_warps=4,
                        BLOCK_M=64, BLOCK_N=64, BLOCK_K=32)  # fmt: skip
     found = racing.race(rung)
     assert not found.ok and found.compiled is None
@@ -193,8 +197,8 @@ def test_a_wrong_version_is_said_to_be_wrong_and_not_compiled():
 def test_a_changed_version_has_no_recorded_times(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     first = RUNGS["1 first"]
-    changed = ladder.Rung(first.name, first.kernel, splits=4, **first.constants)
-    assert first.same_as(ladder.Rung(first.name, first.kernel, splits=8, **first.constants))
+    changed = Rung(first.name, first.kernel, splits=4, **first.constants)
+    assert first.same_as(Rung(first.name, first.kernel, splits=8, **first.constants))
     assert racing._times(changed) == (
         (),
         "no times: there is no GPU here, and this version is not the recorded one",
@@ -203,12 +207,12 @@ def test_a_changed_version_has_no_recorded_times(monkeypatch):
 
 def test_a_changed_helper_makes_another_version():
     rung = RUNGS["9 stored in pieces"]
-    (cell,) = [c for c in json.loads(ladder.NOTEBOOK.read_text())["cells"] if c["id"] == "r8-kernel"]
+    (cell,) = [c for c in json.loads(NOTEBOOK.read_text())["cells"] if c["id"] == "r8-kernel"]
     source, was = "".join(cell["source"]), RUNGS["8 a whole block"]
 
     def made(text):
         settings = {"splits": was.splits, "descriptors": was.descriptors, **was.constants, **was.options}
-        return ladder.Rung(was.name, define(text, "<helpers>"), **settings)
+        return Rung(was.name, define(text, "<helpers>"), **settings)
 
     assert made(source).same_as(was) and not made(source).same_as(rung)
     changed = source.replace("(high.to(tl.int32) << 16) |", "(high.to(tl.int32) << 16) +")
@@ -219,9 +223,7 @@ def test_a_version_that_no_multiprocessor_holds_is_said_to_be_so(monkeypatch):
     monkeypatch.setattr(racing, "_times", lambda rung: pytest.fail("it cannot run"))
     rung = RUNGS["8 a whole block"]
     options = {**rung.options, "num_stages": 9}
-    large = ladder.Rung(
-        "mine", rung.kernel, splits=7, descriptors=rung.descriptors, **rung.constants, **options
-    )
+    large = Rung("mine", rung.kernel, splits=7, descriptors=rung.descriptors, **rung.constants, **options)
     found = racing.race(large)
     assert not found.ok and len(found.lines()) == 1
     assert re.search(
@@ -244,7 +246,7 @@ def test_a_version_that_no_multiprocessor_holds_is_said_to_be_so(monkeypatch):
 def test_settings_that_cannot_be_are_refused(changes, words):
     blocks = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
     with pytest.raises(ValueError, match=words):
-        ladder.Rung("mine", RUNGS["1 first"].kernel, **{"splits": 8, **blocks, **changes})
+        Rung("mine", RUNGS["1 first"].kernel, **{"splits": 8, **blocks, **changes})
 
 
 def test_what_a_gpu_cannot_run_is_no_page_of_traceback(monkeypatch):
@@ -294,13 +296,12 @@ LOOP = """
 
 
 def test_the_loop_and_what_it_stores():
-    code = list(instructions(LOOP))
-    body = main_loop(code)
-    assert [operation for operation, _ in body][:2] == ["label", "STS.128"]
+    body = matrix_loop(LOOP)
+    assert (body[0][0], body[-1][0]) == ("STS.128", "BRA")
     assert len(body) == 7 and bytes_stored_to_shared(body) == 16 + 4
     assert overwritten_operands(LOOP) == []
     assert overwritten_operands(LOOP.replace("STS [R3+0x10], R4", "MOV R9, R4")) == ["MOV R9, R4 writes R9"]
 
 
 def test_code_without_a_loop():
-    assert list(main_loop(list(instructions("0100  EXIT\n")))) == []
+    assert matrix_loop("0100  EXIT\n") == []

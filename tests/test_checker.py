@@ -326,7 +326,7 @@ def test_an_interrupt_shows_few_frames(monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(checker, "run", interrupted)
+    monkeypatch.setattr(checker, "attempt", interrupted)
     with pytest.raises(KeyboardInterrupt, match="the check was interrupted") as caught:
         check(right, SCALE_ROWS)
     assert caught.value.__cause__ is None and caught.value.__suppress_context__
@@ -335,7 +335,7 @@ def test_an_interrupt_shows_few_frames(monkeypatch):
 
 def test_progress_is_noted_by_check_and_not_by_examine(monkeypatch):
     noted = []
-    monkeypatch.setattr(checker.progress, "record", lambda name, solved: noted.append((name, solved)))
+    monkeypatch.setattr(checker.ledger, "record", lambda name, solved: noted.append((name, solved)))
     examine(right, SCALE_ROWS)
     check(right, SCALE_ROWS)
     check(adds, SCALE_ROWS)
@@ -343,7 +343,7 @@ def test_progress_is_noted_by_check_and_not_by_examine(monkeypatch):
 
 
 def test_trouble_with_the_progress_file_is_a_line_in_the_report(monkeypatch):
-    monkeypatch.setattr(checker.progress, "record", lambda name, solved: "progress: cannot write")
+    monkeypatch.setattr(checker.ledger, "record", lambda name, solved: "progress: cannot write")
     report = check(right, SCALE_ROWS)
     assert report.ok and str(report).splitlines()[-1] == "progress: cannot write"
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from puzzles_lib.interpreter import run
+from puzzles_lib.kernels import common
 from puzzles_lib.kernels import dequant_gemm as module
-from puzzles_lib.kernels import split_k
 from puzzles_lib.kernels.bitpack import BITS, block_rows, matrix_shape
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm, dequant_gemm_dw
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
@@ -276,7 +276,7 @@ class Recorded:
 def guarded(monkeypatch):
     """The module's kernels, run under guard where the launchers launch them."""
     kernels = {}
-    for home, part in ((module, "dequant_gemm_few_rows"), (split_k, "add_splits")):
+    for home, part in ((module, "dequant_gemm_few_rows"), (common, "add_splits")):
         name = f"_{part}_kernel"
         kernels[name] = Recorded(getattr(home, name), ["out_ptr"])
         monkeypatch.setattr(home, name, kernels[name])
@@ -290,7 +290,7 @@ def blank(shape, dtype):
 @pytest.mark.parametrize("splits, size", [(1, 5), (2, 512), (7, 1300)])
 def test_splits_are_added_in_order(guarded, splits, size):
     sums, out = 10.0 ** torch.arange(splits)[:, None] * draw((splits, size)), blank((size,), torch.float32)
-    split_k.add_splits(sums, out)
+    common.add_splits(sums, out)
     want = torch.zeros(size)
     for part in sums:
         want += part
@@ -329,7 +329,7 @@ def test_few_rows_keep_a_poisoned_feature_to_itself(guarded):
 def test_the_text_that_unpacks():
     """What it says, done by hand: every code of every field comes out, for both halves of a register."""
     for bits, (dtype, hidden) in itertools.product((1, 2, 4), ((torch.float16, 1024), (torch.bfloat16, 128))):
-        text = module.unpack_asm(bits, dtype)
+        text = module.codes_asm(bits, dtype)
         mask, power = (int(number, 16) for number in re.findall(r"0x[0-9a-f]+", text)[:2])
         assert text.endswith("0xEA; }") and "shr.b32 w, $1, $2" in text  # (w & mask) | power
         low = torch.arange(2**16)
@@ -340,7 +340,7 @@ def test_the_text_that_unpacks():
                 halves = (out >> position).to(torch.int16).view(dtype)
                 codes = (registers >> position >> shift) & (2**bits - 1)
                 assert torch.equal(halves.float() - hidden, codes.float())
-    assert module.unpack_asm(8, torch.float16) == module.unpack_asm(8, torch.bfloat16) == ""
+    assert module.codes_asm(8, torch.float16) == module.codes_asm(8, torch.bfloat16) == ""
 
 
 # ---- dW in chunks of rows, where it is not fused
@@ -368,7 +368,7 @@ def test_a_chunk_is_no_larger_than_it_says(monkeypatch):
         made.append(shape)
         return torch.zeros(shape)
 
-    monkeypatch.setattr(module, "_dequantize", dequantized)
+    monkeypatch.setattr(module, "dequantize_words", dequantized)
     packed = quantize_pack(draw((1030, 40)), 4, 40)
     chunked(monkeypatch, draw((1030, 8), seed=1), packed, 3)
     assert made == [[192, 40]] * 5 + [[70, 40]]

@@ -79,7 +79,7 @@ def test_shared_memory_fits_a_hopper_multiprocessor(kernel):
 
 
 def executed(text: str, words: torch.Tensor, scale: int, minimum: int) -> torch.Tensor:
-    """What PTX of `unpack_asm` leaves in $0, for registers as int64 of 32 bits."""
+    """What PTX of `unpack_and_scale_asm` leaves in $0, for registers as int64 of 32 bits."""
     registers = {"$1": words, "$2": torch.full_like(words, scale), "$3": torch.full_like(words, minimum)}
 
     def value(name: str) -> torch.Tensor:
@@ -117,7 +117,7 @@ def test_every_code_of_every_word_is_unpacked_exactly(bits, half):
     words = low | low.flip(0) << 16
     one, half_minimum = (0x3C00, 0xC200) if half else (0x3F80, 0xC040)  # 1 and -3
     for field in range(min(16 // bits, 8)):
-        text = hopper.unpack_asm.fn(bits, field, half)
+        text = hopper.unpack_and_scale_asm.fn(bits, field, half)
         codes = torch.stack([words & 0xFFFF, words >> 16]) >> bits * field & (1 << bits) - 1
         got = executed(text, words, 0x10001 * one, 0x10001 * half_minimum)
         want = (codes - 3).to(torch.float16 if half else torch.bfloat16).double()

@@ -2,6 +2,7 @@
 
 import io
 
+import matplotlib
 import numpy as np
 import pytest
 import torch
@@ -10,18 +11,19 @@ from matplotlib.image import imread
 from matplotlib.patches import PathPatch, Rectangle
 
 from puzzles_lib.drawing import (
-    BAD,
-    PALETTE,
     Picture,
     TensorMap,
     access_map,
     arrow,
+    box,
     cells,
     error_map,
+    label,
     new_figure,
     new_sheet,
     text_color,
 )
+from puzzles_lib.drawing.colours import BAD, BLUE, INK, ORANGE, PALE, PALETTE, PROGRAM_COLORS, SKY
 
 
 def texts(figure) -> list[str]:
@@ -94,12 +96,12 @@ def test_cells_take_tensors_colors_hatches_and_labels():
         title="x",
         index=True,
         row_index=["m=0"],
-        colors=[PALETTE[5], None],
+        colors=[BLUE, None],
         hatch=[None, "///"],
     )
     assert [text.get_text() for text in ax.texts] == ["1", "-2", "0", "1", "m=0", "x"]
     first, second = (patch for patch in ax.patches if isinstance(patch, Rectangle))
-    assert first.get_facecolor()[:3] == PALETTE[5] and not first.get_hatch()
+    assert first.get_facecolor()[:3] == to_rgb(BLUE) and not first.get_hatch()
     assert second.get_facecolor()[3] == 0 and second.get_hatch() == "///"
     assert ax.texts[0].get_color() == "white"
 
@@ -121,6 +123,63 @@ def test_an_arrow_carries_a_text():
     assert texts(figure) == ["copies"] and len(ax.patches) == 1
 
 
+def test_a_box_is_a_cell_with_its_text_in_the_middle():
+    _, ax = new_sheet(8, 4)
+    made = box(ax, 2, 1, 3.0, 1.5, "acc", color=BLUE, hatch="..")
+    (rectangle,), (text,) = ax.patches, ax.texts
+    assert rectangle.get_bbox().bounds == (2, 1, 3.0, 1.5)
+    assert rectangle.get_facecolor()[:3] == to_rgb(BLUE) and rectangle.get_hatch() == ".."
+    assert (text.get_text(), text.get_position(), text.get_color()) == ("acc", (3.5, 1.75), "white")
+    assert (made.right, made.bottom, made.center(0), made.foot(0)) == (5.0, 2.5, (3.5, 1.75), (3.5, 2.5))
+
+
+def test_a_box_without_a_color_is_a_frame():
+    _, ax = new_sheet(4, 4)
+    box(ax, 0, 0, color=None, edge=INK, linewidth=2, dashed=True)
+    (rectangle,) = ax.patches
+    assert rectangle.get_facecolor()[3] == 0 and rectangle.get_edgecolor()[:3] == to_rgb(INK)
+    assert (rectangle.get_linewidth(), rectangle.get_linestyle()) == (2, "--") and not ax.texts
+
+
+@pytest.mark.parametrize(
+    "align, across, down",
+    [
+        ("center", "center", "center"),
+        ("left", "left", "center"),
+        ("right", "right", "center"),
+        ("top", "center", "top"),
+        ("bottom", "center", "bottom"),
+        ("baseline", "center", "baseline"),
+        ("left bottom", "left", "bottom"),
+        ("bottom left", "left", "bottom"),
+    ],
+)
+def test_a_label_lies_at_its_point(align, across, down):
+    _, ax = new_sheet(4, 4)
+    label(ax, 1, 2, "words", align=align)
+    (text,) = ax.texts
+    assert text.get_position() == (1, 2) and (text.get_ha(), text.get_va()) == (across, down)
+    assert (text.get_color(), text.get_fontsize(), text.get_bbox_patch()) == (INK, 10, None)
+
+
+def test_a_label_can_hide_what_it_lies_on():
+    _, ax = new_sheet(4, 4)
+    label(ax, 1, 2, "words", behind=PALE, fontsize=9, rotation=90)
+    (text,) = ax.texts
+    assert text.get_bbox_patch().get_facecolor()[:3] == to_rgb(PALE) and text.get_rotation() == 90
+
+
+@pytest.mark.parametrize("align", ["middle", "left right", "top left bottom", "up"])
+def test_a_label_refuses_an_align_that_there_is_not(align):
+    with pytest.raises(ValueError, match=f"label: align is '{align}', allowed are left, right"):
+        label(new_sheet(1, 1)[1], 0, 0, "x", align=align)
+
+
+def test_the_palette_is_okabe_and_itos_and_programs_are_told_apart():
+    assert [to_rgb(color) for color in PALETTE] == [*map(to_rgb, matplotlib.color_sequences["okabe_ito"])]
+    assert len(set(PROGRAM_COLORS)) == len(PROGRAM_COLORS) and BAD not in PROGRAM_COLORS
+
+
 @pytest.mark.parametrize("fill", [*PALETTE, "white", "black", "#808080"])
 def test_text_reads_on_every_color(fill):
     def luminance(color) -> float:
@@ -140,7 +199,7 @@ def test_each_program_has_its_color_its_number_and_its_words():
     found = texts(picture.figure)
     assert {"0", "1", "program 0", "program 1", "outlined: program 1", "copy, N=16"} <= set(found)
     assert "x  [N=16]  loaded" in found
-    assert share(picture, PALETTE[2]) > 0.02 and share(picture, PALETTE[1]) > 0.02
+    assert share(picture, SKY) > 0.02 and share(picture, ORANGE) > 0.02
 
 
 def test_untouched_and_shared_elements_are_told_apart():

@@ -371,7 +371,7 @@ def test_opcheck(bits):
             (bitpack._pack_bits, (codes, bits)),
             (bitpack._unpack_bits, (pack_bits(codes, bits), bits, list(shape))),
             (quantize._quantize_pack, (x, bits, 8)),
-            (quantize._dequantize, (packed.words, packed.params, bits, packed.group_size, list(shape))),
+            (quantize.dequantize_words, (packed.words, packed.params, bits, packed.group_size, list(shape))),
         ]
         if bits == 1:
             cases += [
@@ -389,7 +389,7 @@ def test_opcheck_of_what_is_left():
     torch.library.opcheck(bitpack._pack_bits, (codes, 4))
     torch.library.opcheck(bitpack._unpack_bits, (words, 4, [20, 30]))
     torch.library.opcheck(quantize._quantize_pack, (x, 4, 8))
-    torch.library.opcheck(quantize._dequantize, (packed.words, packed.params, 4, 8, [20, 30]))
+    torch.library.opcheck(quantize.dequantize_words, (packed.words, packed.params, 4, 8, [20, 30]))
     torch.library.opcheck(packed_relu._relu_pack, (x,))
     torch.library.opcheck(packed_relu._relu_unpack_backward, (x, relu_pack(x)[1]))
 

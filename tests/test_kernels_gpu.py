@@ -107,7 +107,7 @@ def test_opcheck_of_every_operator():
     torch.library.opcheck(bitpack._pack_bits, (codes, 2))
     torch.library.opcheck(bitpack._unpack_bits, (bitpack.pack_bits(codes, 2), 2, [100, 300]))
     torch.library.opcheck(quantize._quantize_pack, (x, 2, 128))
-    torch.library.opcheck(quantize._dequantize, (packed.words, packed.params, 2, 128, [100, 300]))
+    torch.library.opcheck(quantize.dequantize_words, (packed.words, packed.params, 2, 128, [100, 300]))
     torch.library.opcheck(packed_relu._relu_pack, (x,))
     torch.library.opcheck(packed_relu._relu_unpack_backward, (x, packed_relu.relu_pack(x)[1]))
 

@@ -1,20 +1,47 @@
-"""The exercises: up to date with the masters, and running from top to bottom with every hole unsolved."""
+"""The exercises: up to date with the masters, and running from top to bottom with every hole unsolved.
+
+They run where a learner has them: in a folder with the library and nothing else of the course.
+"""
+
+from pathlib import Path
 
 import nbformat
 import pytest
 
 from puzzles_lib.authoring.release import find_stale
 from tests.conftest import REPO
+from tests.handout import make_handout, python_in
 from tests.notebook_run import chapters, run_under_nbval, states_of_chapter
 
 exercises = pytest.mark.parametrize("notebook", chapters("notebooks"), ids=lambda path: path.stem)
 
 
+@pytest.fixture(scope="module")
+def handout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_handout(tmp_path_factory.mktemp("handout"))
+
+
+def test_nothing_else_of_the_course_is_handed_out(handout):
+    assert {path.name for path in handout.iterdir()} == {"puzzles_lib", "notebooks"}
+    assert python_in(handout, "import puzzles_lib; print(puzzles_lib.__file__)").startswith(str(handout))
+
+
 @exercises
-def test_runs_unsolved_and_every_puzzle_is_tried(notebook, state_dir):
-    run_under_nbval(notebook, "--nbval-lax")
+def test_runs_unsolved_and_every_puzzle_is_tried(notebook, handout, state_dir):
+    run_under_nbval(handout / "notebooks" / notebook.name, "--nbval-lax", library=handout)
     states = states_of_chapter(notebook, state_dir)
     assert states == dict.fromkeys(states, "tried")
+
+
+def test_every_answer_is_found_out_where_it_is_handed_out(handout):
+    code = """
+from puzzles_lib import answer
+from puzzles_lib.chapters import questions
+for id, question in questions().items():
+    print(answer(id, question.right()))
+"""
+    lines = python_in(handout, code).splitlines()
+    assert len(lines) > 15 and [line for line in lines if not line.endswith(": right")] == []
 
 
 def test_exercises_and_masters_are_in_step():

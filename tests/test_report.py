@@ -1,7 +1,7 @@
 """Reports are short, honest about what ran, and readable without colour."""
 
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
-from puzzles_lib.interpreter import Site
+from puzzles_lib.source import Site
 
 VERDICT = Verdict(
     "out of bounds",

@@ -359,7 +359,7 @@ def make(*args, **environment):
             ],
         ),
         (["test"], [".venv/bin/python -m pytest -n 2 --dist loadfile"]),
-        (["lint"], [".venv/bin/ruff check .", ".venv/bin/ruff format --check ."]),
+        (["lint"], [".venv/bin/ruff check .", ".venv/bin/ruff format --check .", ".venv/bin/mypy"]),
         (["notebooks"], [".venv/bin/python -m puzzles_lib.authoring.release"]),
     ],
 )

@@ -328,7 +328,7 @@ def test_a_fault_of_ours_is_a_line(monkeypatch):
     def fails(*args):
         raise RuntimeError("no\nway")
 
-    monkeypatch.setattr("puzzles_lib.inspector.prepared", fails)
+    monkeypatch.setattr("puzzles_lib.inspector.bind", fails)
     assert stages(add_kernel, ADD).refusal.message == "it cannot be read (RuntimeError: no way)"
 
 

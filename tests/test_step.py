@@ -4,7 +4,8 @@ import pytest
 
 from puzzles_lib import BATCHED_MATMUL, FUSED_DW, PACKED_ALONG_K, Case, stages
 from puzzles_lib.authoring.solutions import solutions
-from puzzles_lib.inspector.step import PRODUCTS, matrix_loop, step
+from puzzles_lib.inspector.sass import matrix_loop
+from puzzles_lib.inspector.step import PRODUCTS, step
 from tests.kernels.ch12_fused_dequant_gemm import float32_operands, tf32_operands
 
 SASS = """\
@@ -28,7 +29,7 @@ def compiled(puzzle, target="sm_90", num_warps=4, **blocks):
 
 
 def test_the_loop_is_the_innermost_one_with_matrix_instructions():
-    assert matrix_loop(SASS) == ["0020  HMMA.16816.F32.BF16 R8, R4, R2, R8", "0030  @!P0 BRA `(.L_x_1)"]
+    assert matrix_loop(SASS) == [("HMMA.16816.F32.BF16", "R8, R4, R2, R8"), ("BRA", "`(.L_x_1)")]
 
 
 def test_without_matrix_instructions_there_is_no_loop_to_read():

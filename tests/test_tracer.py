@@ -13,11 +13,14 @@ from torch import Tensor
 
 from puzzles_lib import tracer
 from puzzles_lib.authoring.solutions import define
+from puzzles_lib.binding import bind
 from puzzles_lib.checker import check
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import Access, Run, Site, Stop
+from puzzles_lib.interpreter import Access, Run, Stop
+from puzzles_lib.interpreter.restored import patched
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.tracer import Trace, tensor_map, trace
+from puzzles_lib.source import Site
+from puzzles_lib.tracer import Trace, tensor_map, trace, viz
 
 
 def ragged_add(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
@@ -204,7 +207,7 @@ def test_atomics_come_from_the_guarded_run():
 def test_triton_viz_agrees_with_the_guarded_run():
     for kernel, puzzle in ((masked_kernel, RAGGED_ADD), (outer_kernel, OUTER), (helped_kernel, RAGGED_ADD)):
         made = trace(kernel, puzzle, len(puzzle.cases) - 1)
-        guarded = tracer.guarded(kernel, puzzle, puzzle.cases[-1], record=True)
+        _, guarded = tracer.guarded(kernel, puzzle, puzzle.cases[-1])
         assert made.note == "" and len(made.accesses) == len(guarded.accesses) > 0
         for one, two in zip(made.accesses, guarded.accesses, strict=True):
             assert (one.kind, one.argument, one.program) == (two.kind, two.argument, two.program)
@@ -296,7 +299,8 @@ def test_a_time_limit_is_told_without_numbers_that_depend_on_time(monkeypatch):
         "time limit", "time limit: still running after 10 s, in program (0, 0, 0)", Site(3, "while 1:")
     )
     several = tuple(access(np.arange(32), mask=np.arange(32) < 9, kind="store") for _ in range(77))
-    monkeypatch.setattr(tracer, "guarded", lambda *a, **k: Run(7, {}, stop, accesses=several))
+    ran = Run(7, {}, stop, accesses=several)
+    monkeypatch.setattr(tracer, "guarded", lambda *made: (bind(*made), ran))
     made = trace(masked_kernel, RAGGED_ADD, 1)
     assert not made.clean and made.picture.png()
     assert repr(made) == (
@@ -347,7 +351,7 @@ def test_a_case_of_ones_own():
 
 
 def patched_places() -> list[dict]:
-    return [dict(vars(owner)) for owner in tracer._owners()]
+    return [dict(vars(owner)) for owner in patched()]
 
 
 def test_nothing_stays_patched_and_nothing_is_printed(capfd):
@@ -369,12 +373,12 @@ def test_nothing_stays_patched_and_nothing_is_printed(capfd):
 def test_nothing_stays_patched_after_an_interrupt(monkeypatch, error, place):
     trace(masked_kernel, RAGGED_ADD)
     before = patched_places()
-    viz = tracer._triton_viz()
+    package = viz._triton_viz()
 
     def interrupt(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr(viz.Tracer, place, interrupt)
+    monkeypatch.setattr(package.Tracer, place, interrupt)
     if error is RuntimeError:
         assert "RuntimeError" in trace(masked_kernel, RAGGED_ADD, 1).note
     else:
@@ -391,8 +395,8 @@ def test_its_own_second_run_is_limited_in_time(monkeypatch):
         while True:
             pass
 
-    monkeypatch.setattr(tracer, "SECONDS_PER_CASE", 0.2)
-    monkeypatch.setattr(tracer._triton_viz().Tracer, "grid_idx_callback", linger)
+    monkeypatch.setattr(viz, "SECONDS_PER_CASE", 0.2)
+    monkeypatch.setattr(viz._triton_viz().Tracer, "grid_idx_callback", linger)
     assert "it takes too long" in trace(masked_kernel, RAGGED_ADD, 1).note
 
 

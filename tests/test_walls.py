@@ -1,49 +1,137 @@
 """The walls between modules, so that they are held by more than hope."""
 
 import ast
+import json
+import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from puzzles_lib.drawing import colours
+
 ROOT = Path(__file__).parent.parent
 LIBRARY = ROOT / "puzzles_lib"
+FILES = sorted(LIBRARY.rglob("*.py"))
 
 
-def imports_of(path: Path) -> set[str]:
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def imports_of(path: Path) -> frozenset[str]:
     """Every module a file imports, wherever in the file, as dotted names."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name} imports relatively"
             found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
-MODULES = sorted(LIBRARY.rglob("*.py"))
+def place(path: Path) -> str:
+    return str(path.relative_to(LIBRARY))
 
 
 def importers(prefix: str) -> set[str]:
     """Files of the library that import a module or something below it."""
     return {
-        str(path.relative_to(LIBRARY))
-        for path in MODULES
+        place(path)
+        for path in FILES
         if any(name == prefix or name.startswith(prefix + ".") for name in imports_of(path))
     }
 
 
+def all_below(users: set[str], *folders: str) -> bool:
+    return bool(users) and all(user.startswith(folders) for user in users)
+
+
+# ---- no circle
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in FILES}
+
+
+def needs(name: str) -> set[str]:
+    """The library's modules that one imports, those it looks up by name when used included."""
+    found = set()
+    for node in ast.walk(tree(MODULES[name])):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            named = {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {full if full in MODULES else node.module for full in named.values()}
+    if name == "puzzles_lib.chapters":
+        found |= {module for module in MODULES if re.fullmatch(r"puzzles_lib\.chapters\.ch.*", module)}
+    if name == "puzzles_lib":
+        found |= set(re.findall(r'"(puzzles_lib\.[\w.]+)"', MODULES[name].read_text()))
+    return found & set(MODULES)
+
+
+def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """The sets of more than one node that all lead to each other."""
+
+    @cache
+    def reached(start: str) -> frozenset[str]:
+        found, todo = set(), [start]
+        while todo:
+            new = graph[todo.pop()] - found
+            found |= new
+            todo += new
+        return frozenset(found)
+
+    together = {frozenset(b for b in reached(a) if a in reached(b)) for a in graph}
+    return [set(group) for group in together if group]
+
+
+def test_no_module_leads_back_to_itself():
+    assert circles({name: needs(name) for name in MODULES}) == []
+
+
+def test_a_circle_would_be_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == [{"b", "c"}]
+    assert circles({"a": {"a"}}) == [{"a"}]
+
+
+# ---- who may touch what
+
+
 def test_only_the_interpreter_touches_tritons_interpreter():
-    users = importers("triton.runtime.interpreter")
-    assert users and all(user.startswith("interpreter/") for user in users)
+    assert all_below(importers("triton.runtime.interpreter"), "interpreter/")
+
+
+def test_nobody_gets_tritons_interpreter_by_way_of_ours():
+    """What the interpreter's modules import of Triton's private one, they keep."""
+    private = set()
+    for path in (LIBRARY / "interpreter").rglob("*.py"):
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("triton.runtime"):
+                taken = [alias for alias in node.names if "interpreter" in f"{node.module}.{alias.name}"]
+                private |= {alias.asname or alias.name for alias in taken}
+    assert {"stock", "InterpretedFunction"} <= private
+    for path in FILES:
+        if not place(path).startswith("interpreter/"):
+            names = {
+                n.rpartition(".")[2] for n in imports_of(path) if n.startswith("puzzles_lib.interpreter")
+            }
+            assert not names & private, place(path)
 
 
 @pytest.mark.parametrize("private", ["triton._C", "triton.backends", "triton.runtime.cache", "triton.knobs"])
 def test_only_the_compiler_package_touches_tritons_compiler(private):
     users = {u for u in importers(private) if not u.startswith("kernels/")}
-    assert users and all(user.startswith(("compiler/", "interpreter/")) for user in users)
+    assert all_below(users, "compiler/", "interpreter/")
 
 
 def test_the_compilers_process_imports_nothing_of_ours():
@@ -52,12 +140,12 @@ def test_the_compilers_process_imports_nothing_of_ours():
 
 
 def test_only_the_tracer_imports_triton_viz():
-    assert importers("triton_viz") == {"tracer/__init__.py"}
+    assert all_below(importers("triton_viz"), "tracer/")
 
 
 def test_the_harness_never_imports_production_kernels():
     users = {u for u in importers("puzzles_lib.kernels") if not u.startswith("kernels/")}
-    assert all(user.startswith(("bench/", "chapters/", "authoring/")) for user in users)
+    assert all_below(users, "bench/", "authoring/row_wise", "chapters/ch15_racing_cublas/")
 
 
 def test_production_kernels_import_torch_and_triton_only():
@@ -67,26 +155,94 @@ def test_production_kernels_import_torch_and_triton_only():
             assert any(name == a or name.startswith(a + ".") for a in allowed), f"{path.name} imports {name}"
 
 
+@pytest.mark.parametrize("wing", ["authoring", "grading"])
+def test_nobody_imports_what_makers_and_teachers_run(wing):
+    assert not {u for u in importers(f"puzzles_lib.{wing}") if not u.startswith(f"{wing}/")}
+
+
+def test_only_the_authoring_wing_knows_of_solutions():
+    knowing = {place(path) for path in FILES if "solutions" in path.read_text()}
+    assert all_below(knowing, "authoring/")
+
+
 @pytest.mark.parametrize(
-    "stage",
-    [
-        "puzzle",
-        "inputs",
-        "interpreter/__init__",
-        "compiler/frontend",
-        "compiler/lowering",
-        "checker/compare",
-        "checker/report",
-    ],
+    "stage", ["puzzle", "question", "source", "inputs", "binding", "interpreter", "compiler", "inspector"]
 )
-def test_no_stage_knows_the_checker(stage):
-    assert not {n for n in imports_of(LIBRARY / f"{stage}.py") if n.startswith("puzzles_lib.checker")}
+def test_no_stage_before_it_knows_the_checker(stage):
+    files = [path for path in FILES if place(path).partition("/")[0].removesuffix(".py") == stage]
+    assert files
+    for path in files:
+        assert not {n for n in imports_of(path) if n.startswith("puzzles_lib.checker")}, place(path)
+
+
+@pytest.mark.parametrize("stage", ["attempts", "compare", "report", "verdicts"])
+def test_the_checkers_stages_do_not_know_their_order(stage):
+    imported = imports_of(LIBRARY / f"checker/{stage}.py")
+    assert "puzzles_lib.checker" not in {n for n in imported if n in MODULES}
+
+
+def test_nobody_takes_another_modules_private_name():
+    taken = []
+    for path in FILES:
+        ours = {}
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("puzzles_lib"):
+                for alias in node.names:
+                    ours[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        names = {full for full in ours.values() if full.rpartition(".")[2].startswith("_")}
+        for node in ast.walk(tree(path)):
+            is_ours = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+            if is_ours and ours.get(node.value.id) in MODULES and node.attr.startswith("_"):
+                names.add(f"{ours[node.value.id]}.{node.attr}")
+        taken += [f"{place(path)}: {name}" for name in names]
+    assert taken == []
+
+
+def test_no_stage_prints():
+    def prints(path: Path) -> bool:
+        calls = [node.func for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+        return any(isinstance(called, ast.Name) and called.id == "print" for called in calls)
+
+    assert all_below({place(path) for path in FILES if prints(path)}, "authoring/", "bench/")
+
+
+def test_pictures_are_made_of_labels_boxes_and_named_colours():
+    """A picture says where a text or a box lies; how matplotlib draws it stands in `puzzles_lib.drawing`."""
+    for path in [p for p in FILES if p.name == "pictures.py"]:
+        calls = [n.func for n in ast.walk(tree(path)) if isinstance(n, ast.Call)]
+        assert not [c.lineno for c in calls if isinstance(c, ast.Attribute) and c.attr == "text"], path
+        assert not {n for n in imports_of(path) if n.endswith((".PALETTE", ".Rectangle"))}, path
+
+
+COLOUR = re.compile(r"#(?:[0-9a-fA-F]{3}){1,2}\b")
+
+
+def test_colours_have_names_and_stand_in_one_place():
+    """The figures', the theme's, and those of highlighted code."""
+    users = {place(path) for path in FILES if COLOUR.search(path.read_text())}
+    assert users == {"drawing/colours.py", "card.py", "inspector/page.py"}
+    owners: dict[str, list[str]] = {}
+    for name, value in vars(colours).items():
+        if isinstance(value, str) and COLOUR.fullmatch(value):
+            owners.setdefault(value.lower(), []).append(name)
+    assert {v: names for v, names in owners.items() if len(names) > 1} == {"#d55e00": ["VERMILLION", "BAD"]}
+
+
+def test_one_card():
+    assert {place(path) for path in FILES if "border-left" in path.read_text()} == {"card.py"}
+
+
+def test_the_table_of_dtypes_stands_on_nothing_of_ours():
+    assert not any(name.startswith("puzzles_lib") for name in imports_of(LIBRARY / "dtypes.py"))
 
 
 def test_nobody_sets_triton_interpret():
-    for path in MODULES:
+    for path in FILES:
         text = path.read_text()
         assert 'environ["TRITON_INTERPRET"]' not in text and "environ['TRITON_INTERPRET']" not in text
+
+
+# ---- what a learner meets
 
 
 def test_importing_the_package_alone_is_fast_and_imports_nothing_heavy():
@@ -98,3 +254,11 @@ def test_importing_the_package_alone_is_fast_and_imports_nothing_heavy():
     seconds, torch_loaded, triton_loaded = out.stdout.split()
     assert float(seconds) < 0.05
     assert (torch_loaded, triton_loaded) == ("False", "False")
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_set_up_cell_is_at_most_four_imports(notebook):
+    cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+    statements = ast.parse("".join(cells[0]["source"])).body
+    assert 1 <= len(statements) <= 4
+    assert all(isinstance(statement, ast.Import | ast.ImportFrom) for statement in statements)

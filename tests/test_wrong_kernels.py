@@ -5,19 +5,22 @@ from collections import Counter
 import pytest
 
 from puzzles_lib.chapters import puzzles
+from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD
 from puzzles_lib.checker import examine
 from tests import kernels
 from tests.conftest import PATIENCE_S
+from tests.kernels import Wrong
 
 WRONG = kernels.wrong()
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda w: w.kernel.__name__)
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda w: f"{w.puzzle.name}-{w.kernel.__name__}")
 def test_wrong_kernel_is_rejected_for_its_reason(wrong):
     report = examine(wrong.kernel, wrong.puzzle, seconds=PATIENCE_S)
     assert not report.ok
     text = str(report)
-    assert wrong.reason in text, text
+    assert report.verdicts[0].kind == wrong.kind, text
+    assert wrong.says in text, text
     assert len(text.splitlines()) <= 12 and "Traceback" not in text and "site-packages" not in text
 
 
@@ -25,7 +28,20 @@ def test_every_wrong_kernel_says_what_is_wrong_with_it():
     assert [w.kernel.__name__ for w in WRONG if not w.kernel.__doc__] == []
 
 
+def test_no_two_of_a_puzzle_have_one_name():
+    count = Counter((w.puzzle.name, w.kernel.__name__) for w in WRONG)
+    assert [name for name, times in count.items() if times > 1] == []
+
+
 def test_there_are_enough_of_them():
     count = Counter(w.puzzle.name for w in WRONG)
     assert sum(count.values()) >= 60
     assert {p.name: count[p.name] for p in puzzles() if count[p.name] < 4} == {}
+
+
+@pytest.mark.parametrize(
+    "reason, message", [({"kind": "values"}, "says is missing"), ({"kind": "wrong values"}, "kind is 'wrong")]
+)
+def test_a_reason_that_says_nothing_is_refused(reason, message):
+    with pytest.raises(ValueError, match=message):
+        Wrong(CONSTANT_ADD, None, **reason)

@@ -39,24 +39,25 @@ def print_checks(as_json: bool) -> None:
 
 def check_seconds():
     """Per puzzle: name, CPU seconds of `check`, CPU seconds of the forward guarded runs alone."""
-    from puzzles_lib import checker
     from puzzles_lib.authoring.solutions import solutions
+    from puzzles_lib.binding import bind
     from puzzles_lib.chapters import puzzles
+    from puzzles_lib.checker import examine
+    from puzzles_lib.checker.attempts import attempt
     from puzzles_lib.inputs import make_inputs
 
     for puzzle in puzzles():
         kernel = solutions()[puzzle.name]
-        assert checker.examine(kernel, puzzle).ok
-        prepared = [
-            (case, checker._bind(kernel, puzzle, case), make_inputs(puzzle, case)) for case in puzzle.cases
-        ]
+        assert examine(kernel, puzzle).ok
+        bound = bind(kernel, puzzle, puzzle.cases[0])
+        prepared = [(bound.at(case), make_inputs(puzzle, case)) for case in puzzle.cases]
 
-        def guarded(kernel=kernel, puzzle=puzzle, prepared=prepared) -> None:
-            for case, bound, tensors in prepared:
-                checker._run(kernel, puzzle, case, bound, inputs=tensors)
+        def guarded(prepared=prepared) -> None:
+            for bound, tensors in prepared:
+                attempt(bound, tensors)
 
         def checked(kernel=kernel, puzzle=puzzle) -> None:
-            checker.examine(kernel, puzzle)
+            examine(kernel, puzzle)
 
         yield puzzle.name, _median_cpu(checked), _median_cpu(guarded)
 
@@ -67,26 +68,21 @@ def plain_seconds() -> dict[str, float]:
     Needs TRITON_INTERPRET=1 from the start of the process.
     """
     import torch
+    from triton.runtime.jit import JITFunction
 
     from puzzles_lib.authoring.solutions import solutions
+    from puzzles_lib.binding import Bound, stand_ins
     from puzzles_lib.chapters import puzzles
     from puzzles_lib.inputs import make_inputs
-    from puzzles_lib.puzzle import Argument
 
     seconds = {}
     for puzzle in puzzles():
         kernel = solutions()[puzzle.name]
         launches = []
         for case in puzzle.cases:
-            offers, tensors = puzzle.offers(case), make_inputs(puzzle, case)
-            arguments = {}
-            for name in kernel.arg_names:
-                value = offers[name]
-                if isinstance(value, Argument):
-                    blank = torch.empty(value.shape(case.numbers), dtype=value.dtype)
-                    value = tensors.get(value.name, blank)
-                arguments[name] = value
-            launches.append((puzzle.programs(case), arguments))
+            bound = Bound(kernel, puzzle, case, stand_ins(JITFunction(kernel.fn), puzzle, case))
+            outputs = {r.name: torch.empty(r.shape(case.numbers), dtype=r.dtype) for r in puzzle.results}
+            launches.append((puzzle.programs(case), bound.filled(make_inputs(puzzle, case) | outputs)))
 
         def launch(kernel=kernel, launches=launches) -> None:
             for grid, arguments in launches:

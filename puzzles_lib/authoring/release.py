@@ -25,6 +25,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from puzzles_lib.authoring.modules import modules
 from puzzles_lib.authoring.sockets import socket_prefix
 
 CELL_TIMEOUT_S = 120
@@ -166,7 +167,7 @@ def execute(path: Path) -> None:
     Raises ValueError for a file that is no master (format, cell ids), ExecutionFailed if a cell raises, takes
     more than CELL_TIMEOUT_S or kills the kernel, or no kernel starts; the file is left as it was.
     """
-    _write(path, _executed(path))
+    _write(path, _dumps(_executed(path)))
 
 
 def release(
@@ -194,10 +195,15 @@ def release(
         solved = _executed(master) if execute else normalise(_read(master))
         exercise = strip(solved, _short(master))
         notebooks_dir.mkdir(parents=True, exist_ok=True)
-        for path, nb in ((master, solved), (notebooks_dir / master.name, exercise)):
-            if _write(path, nb):
-                changed.append(path)
+        made = {master: _dumps(solved), notebooks_dir / master.name: _dumps(exercise)}
+        changed += [path for path, text in (made | _modules(master, solved)).items() if _write(path, text)]
     return changed
+
+
+def _modules(master: Path, nb: NotebookNode) -> dict[Path, str]:
+    """The modules of the chapter that are made from a master's cells."""
+    folder = master.parent.parent / "puzzles_lib" / "chapters" / f"ch{master.stem}"
+    return {folder / f"{name}.py": text for name, text in modules(nb, master.stem).items()}
 
 
 def find_stale(solutions_dir: Path, notebooks_dir: Path, only: Iterable[str] | None = None) -> list[str]:
@@ -214,6 +220,9 @@ def find_stale(solutions_dir: Path, notebooks_dir: Path, only: Iterable[str] | N
             continue
         if master.read_text("utf-8") != _dumps(normalise(solved)):
             problems.append(f"{_short(master)}: an editor left its marks; run make notebooks")
+        for path, text in _modules(master, solved).items():
+            if not path.exists() or path.read_text("utf-8") != text:
+                problems.append(f"{_short(path)}: differs from {_short(master)}'s cells; run make notebooks")
         if not exercise.exists():
             problems.append(f"{_short(exercise)}: missing; run make notebooks")
         elif exercise.read_text("utf-8") != wanted:
@@ -230,6 +239,8 @@ def find_stale(solutions_dir: Path, notebooks_dir: Path, only: Iterable[str] | N
 
 def _masters(solutions_dir: Path, only: Iterable[str] | None) -> list[Path]:
     masters = sorted(solutions_dir.glob(_MASTERS))
+    if not masters:
+        raise ValueError(f"{_short(solutions_dir)}/ has no masters: only a checkout of the course has them")
     if only is None:
         return masters
     chosen = []
@@ -320,9 +331,8 @@ def _dumps(nb: NotebookNode) -> str:
     return nbformat.writes(nb, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _write(path: Path, nb: NotebookNode) -> bool:
+def _write(path: Path, text: str) -> bool:
     """Replace `path` as a whole, if it would change; says whether it did."""
-    text = _dumps(nb)
     if path.exists() and path.read_text("utf-8") == text:
         return False
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=".tmp")

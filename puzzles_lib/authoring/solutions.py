@@ -1,12 +1,14 @@
-"""The kernels of the notebooks as functions: the solutions, and the stubs that learners start from."""
+"""The kernels of the masters as functions: the solutions."""
 
 import functools
+import json
 import linecache
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _CHECK = re.compile(r"^check\((\w+), (\w+)\)", re.MULTILINE)
+_MARKER = re.compile(r"^ *### (BEGIN|END) SOLUTION.*\n?", re.MULTILINE)
 
 
 @functools.cache
@@ -15,24 +17,19 @@ def solutions() -> dict[str, object]:
     return {name: define(source, f"<solution of {name}>") for name, source in kernel_cells().items()}
 
 
-@functools.cache
-def stubs() -> dict[str, object]:
-    """The same from ``notebooks/``, with their holes."""
-    return {name: define(source, f"<stub of {name}>") for name, source in kernel_cells("notebooks").items()}
-
-
 def kernel_cells(folder: str = "solutions") -> dict[str, str]:
     """Source of the cell that defines each puzzle's kernel, by the puzzle's name.
 
     A puzzle's cells are ``pN-kernel`` and ``pN-check``; the latter says which kernel and puzzle.
-    Raises ValueError where a check has no kernel cell.
+    Raises FileNotFoundError where there are no masters, ValueError where a check has no kernel cell.
     """
-    import nbformat
-
     found = {}
-    for path in sorted((ROOT / folder).glob("*.ipynb")):
-        notebook = nbformat.read(path, as_version=4)
-        sources = {cell.id: cell.source for cell in notebook.cells if cell.cell_type == "code"}
+    masters = sorted((ROOT / folder).glob("*.ipynb"))
+    if not masters:
+        raise FileNotFoundError(f"{folder}/ has no notebooks: only a checkout of the course has the masters")
+    for path in masters:
+        cells = json.loads(path.read_text("utf-8"))["cells"]
+        sources = {cell["id"]: "".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"}
         for cell_id, source in sources.items():
             if not (cell_id.endswith("-check") and (match := _CHECK.search(source))):
                 continue
@@ -42,6 +39,12 @@ def kernel_cells(folder: str = "solutions") -> dict[str, str]:
                 raise ValueError(f"{path.name}: {cell_id} checks {kernel}, defined in {len(defining)} cells")
             found[puzzle.lower()] = defining[0]
     return found
+
+
+@functools.cache
+def kernel_sources() -> dict[str, str]:
+    """The solutions' cells without the marker lines of their holes, by the puzzle's name."""
+    return {name: _MARKER.sub("", source + "\n") for name, source in kernel_cells().items()}
 
 
 def define(source: str, name: str) -> object:

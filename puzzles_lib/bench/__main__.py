@@ -3,16 +3,18 @@
 import argparse
 import importlib
 import json
+import sys
 
 MEASURED = {
-    "memory": "bandwidth of the memory-bound kernels (needs a GPU)",
-    "row-wise": "chapter 10's kernels in several blocks (needs a GPU)",
-    "int8": "int8 dynamic linear on this CPU, and on the GPU where there is one",
-    "dw": "the fused dW against dequantise + cuBLAS (needs a GPU)",
-    "ladder": "chapter 15's versions of the fused dW (needs a GPU)",
-    "packed-weight": "a packed weight times few rows against cuBLAS (needs a GPU)",
+    "memory": ("puzzles_lib.bench.memory", "bandwidth of the memory-bound kernels (needs a GPU)"),
+    "row-wise": ("puzzles_lib.authoring.row_wise", "chapter 10's kernels in several blocks (needs a GPU)"),
+    "int8": ("puzzles_lib.bench.int8", "int8 dynamic linear on this CPU, and on the GPU where there is one"),
+    "dw": ("puzzles_lib.bench.dw", "the fused dW against dequantise + cuBLAS (needs a GPU)"),
+    "ladder": ("puzzles_lib.chapters.ch15_racing_cublas.ladder", "chapter 15's versions of it (needs a GPU)"),
+    "packed-weight": ("puzzles_lib.bench.packed_weight", "a packed weight times few rows (needs a GPU)"),
 }
-"""Benches whose module, of the same name, has a ``measure()`` that gives rows."""
+"""Benches by name: a module with a ``measure()`` that gives rows, and what it measures."""
+CHECKS = "puzzles_lib.authoring.checks"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -20,7 +22,7 @@ def main(arguments: list[str] | None = None) -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     checks = commands.add_parser("checks", help="CPU seconds per puzzle for check, and what guarding costs")
     checks.add_argument("--json", action="store_true", help="print one JSON object per puzzle")
-    for name, text in MEASURED.items():
+    for name, (_, text) in MEASURED.items():
         measured = commands.add_parser(name, help=text)
         measured.add_argument("--json", metavar="FILE", help="write the rows there as well")
     report = commands.add_parser("report", help="the recorded figures as tables")
@@ -28,18 +30,13 @@ def main(arguments: list[str] | None = None) -> None:
     commands.add_parser("plain-interpreter", help="used by checks, in a process of its own")
     chosen = parser.parse_args(arguments)
     if chosen.command == "checks":
-        from puzzles_lib.authoring.checks import print_checks
-
-        print_checks(chosen.json)
+        importlib.import_module(CHECKS).print_checks(chosen.json)
     elif chosen.command == "plain-interpreter":
-        from puzzles_lib.authoring.checks import plain_seconds
-
-        print(json.dumps(plain_seconds()))
+        print(json.dumps(importlib.import_module(CHECKS).plain_seconds()))
     elif chosen.command in MEASURED:
         from puzzles_lib.bench.recorded import save, table
 
-        home = "chapters.ch15_racing_cublas" if chosen.command == "ladder" else "bench"
-        module = importlib.import_module(f"puzzles_lib.{home}.{chosen.command.replace('-', '_')}")
+        module = importlib.import_module(MEASURED[chosen.command][0])
         rows = list(module.measure())
         print(table(rows))
         if chosen.json:
@@ -55,4 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (RuntimeError, FileNotFoundError) as error:  # no GPU, or no masters
+        sys.exit(f"error: {error}")

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 
 import torch
 
+from puzzles_lib.bench.h200 import BYTES, CACHE, FLOPS
 from puzzles_lib.bench.recorded import bits_text
-from puzzles_lib.bench.results import CACHE, relative_error, row
+from puzzles_lib.bench.results import relative_error, row
 from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm_dw
 from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
@@ -18,8 +19,6 @@ from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
 GROUP = 256
 LONG, SHORT = (100864, 768, 768), (8192, 768, 768)  # K, COUT, CIN: a ViT-B at batch 512, and a short K
 SHAPES = (LONG, SHORT, (100864, 1024, 1024), (8192, 1024, 1024), (16384, 11008, 4096))
-FLOPS = 989e12  # a second: an H200's data sheet, dense bfloat16; its power limit allows about 0.8 of it
-BYTES = 3.95e12  # a second: a large copy
 
 Calls = list[Callable[[], object]]
 UNFUSED = "dequantize + cuBLAS"

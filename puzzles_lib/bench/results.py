@@ -2,8 +2,6 @@
 
 import torch
 
-CACHE = 50 << 20  # bytes of an H200's L2
-
 
 def row(
     bench: str, case: str, path: str, us: float, baseline: str, baseline_us: float, error: float

@@ -5,7 +5,7 @@
         puzzles.py     its puzzles; PUZZLES are those that count, in order
         pictures.py    what its notebook draws
         questions.py   QUESTIONS: its reading exercises
-        mistakes.py    wrong kernels, as edits of the right one
+        mistakes.py    MISTAKES: wrong kernels, as edits of the right ones
 
 All but the first may be missing, and what else only that chapter needs lies beside them. Nothing of a
 chapter is imported before it is asked for.
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 
+from puzzles_lib.mistake import Mistake
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.question import Question
 
@@ -46,6 +47,11 @@ class Chapter:
     def questions(self) -> tuple[Question, ...]:
         """Its reading exercises, in order."""
         return getattr(self._part("questions"), "QUESTIONS", ())
+
+    @property
+    def mistakes(self) -> tuple[Mistake, ...]:
+        """Wrong kernels, as edits of the right ones."""
+        return getattr(self._part("mistakes"), "MISTAKES", ())
 
     @property
     def pictures(self) -> ModuleType | None:

@@ -14,14 +14,10 @@ from dataclasses import dataclass
 
 import torch
 
+from puzzles_lib.dtypes import DType, of_torch
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 
-UNIT_ROUNDOFF = {
-    torch.float64: 2.0**-53,
-    torch.float32: 2.0**-24,
-    torch.float16: 2.0**-11,
-    torch.bfloat16: 2.0**-8,
-}
+FLOAT32_ROUNDOFF = of_torch(torch.float32).roundoff
 FACTOR_CONDITION = 32.0  # on the movement of the result under float32-sized changes of the inputs
 FACTOR_VALUE = 16.0  # on the value's own rounding: intermediate results, exp2 instead of exp
 DRAWS = 4
@@ -62,20 +58,19 @@ def expect(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) -> di
     expected = {}
     for argument in puzzle.results:
         value = exact[argument.name]
-        if not argument.dtype.is_floating_point:
+        row = of_torch(argument.dtype)
+        if not row.is_float:
             expected[argument.name] = Expected(argument, value.to(argument.dtype), None)
             continue
-        roundoff = UNIT_ROUNDOFF[torch.float32]
-        tolerance = FACTOR_VALUE * roundoff * value.abs()
+        tolerance = FACTOR_VALUE * FLOAT32_ROUNDOFF * value.abs()
         if moved:
             movement = torch.stack([(m[argument.name] - value) ** 2 for m in moved]).mean(0).sqrt()
             # An element may escape four draws by luck: lean on its neighbours a little.
             typical = movement[movement.isfinite()].square().mean().sqrt() if movement.numel() else 0.0
             tolerance = tolerance + FACTOR_CONDITION * (movement + typical / 8)
         if argument.dtype != torch.float32:
-            tolerance = tolerance + 2 * UNIT_ROUNDOFF[argument.dtype] * value.abs()
-        tiny = torch.finfo(argument.dtype).tiny
-        expected[argument.name] = Expected(argument, value, torch.nan_to_num(tolerance, nan=0.0) + tiny)
+            tolerance = tolerance + 2 * row.roundoff * value.abs()
+        expected[argument.name] = Expected(argument, value, torch.nan_to_num(tolerance, nan=0.0) + row.least)
     return expected
 
 
@@ -83,10 +78,14 @@ def _evaluate(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) ->
     wide = {n: t.double() if t.is_floating_point() else t for n, t in inputs.items()}
     results = puzzle.spec(**wide, **{n: case.numbers[n] for n in puzzle.spec_numbers})
     results = results if isinstance(results, tuple) else (results,)
-    return {
-        a.name: r.double() if a.dtype.is_floating_point else r
-        for a, r in zip(puzzle.results, results, strict=True)
-    }
+    return {a.name: _exact(r, of_torch(a.dtype)) for a, r in zip(puzzle.results, results, strict=True)}
+
+
+def _exact(result: torch.Tensor, row: DType) -> torch.Tensor:
+    """What a kernel's result is compared with: floats in float64, float8 within its range, as casts do."""
+    if not row.is_float:
+        return result
+    return result.double().clamp(-row.largest, row.largest) if row.is_float8 else result.double()
 
 
 def _perturbed(inputs: Mapping[str, torch.Tensor], draw: int) -> dict[str, torch.Tensor]:
@@ -96,7 +95,7 @@ def _perturbed(inputs: Mapping[str, torch.Tensor], draw: int) -> dict[str, torch
     for name, tensor in inputs.items():
         if tensor.is_floating_point():
             signs = torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1
-            moved[name] = tensor.double() * (1 + UNIT_ROUNDOFF[torch.float32] * signs)
+            moved[name] = tensor.double() * (1 + FLOAT32_ROUNDOFF * signs)
         else:
             moved[name] = tensor
     return moved
@@ -110,6 +109,7 @@ def compare(
     if right.all():
         return None
     wrong = ~right
+    got = got.double() if got.is_floating_point() else got
     first = tuple(int(i) for i in wrong.nonzero()[0])
     name, place = expected.argument.name, ", ".join(map(str, first))
     digits = 6 if _number(got[first]) != _number(expected.value[first]) else 9
@@ -145,7 +145,7 @@ def _diagnose(
     if not value.any() or not got.any():
         return "it is zero everywhere" if not got.any() else ""
     exact, got = value.double(), got.double()
-    slack = 4 * UNIT_ROUNDOFF.get(expected.argument.dtype, 0.0) * (exact.abs() + got.abs())
+    slack = 4 * (of_torch(expected.argument.dtype).roundoff or 0.0) * (exact.abs() + got.abs())
     if expected.tolerance is not None:
         slack = slack + expected.tolerance
     difference = got - exact
@@ -210,8 +210,9 @@ def _only(tensor: torch.Tensor, argument: Argument, axis: str, lanes: slice) -> 
 
 def _around(expected: Expected, value: torch.Tensor) -> Expected:
     """The same tolerance around another value, which may be larger and so be rounded more."""
-    rounding = 2 * UNIT_ROUNDOFF[expected.argument.dtype] * value.abs()
-    return Expected(expected.argument, value, expected.tolerance.maximum(rounding))
+    rounding = 2 * of_torch(expected.argument.dtype).roundoff * value.abs()
+    tolerance = rounding if expected.tolerance is None else expected.tolerance.maximum(rounding)
+    return Expected(expected.argument, value, tolerance)
 
 
 def _where(expected: Expected, wrong: torch.Tensor) -> str:

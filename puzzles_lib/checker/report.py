@@ -3,19 +3,22 @@
 import html
 from dataclasses import dataclass, field
 
-from puzzles_lib.interpreter import Site
+from puzzles_lib.card import Theme, card
+from puzzles_lib.source import Site
 
 MOST_LINES = 12
 
 
+KINDS = (
+    "signature", "compiler", "error", "time limit", "memory limit", "out of bounds", "uninitialised",
+    "never written", "race", "input changed", "values", "loads",
+)  # fmt: skip
+"""What a `Verdict` can be of."""
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """One thing that is wrong: what, where, and where it helps, why.
-
-    kind: ``"signature"``, ``"compiler"``, ``"error"``, ``"time limit"``, ``"memory limit"``,
-    ``"out of bounds"``, ``"uninitialised"``, ``"never written"``, ``"race"``, ``"input changed"``,
-    ``"values"`` or ``"loads"``.
-    """
+    """One thing that is wrong: what, where, and where it helps, why. kind: one of `KINDS`."""
 
     kind: str
     message: str
@@ -102,12 +105,11 @@ class Report:
         return "\n".join(lines[:MOST_LINES])
 
     def _repr_html_(self) -> str:
-        colour = "var(--jp-success-color1, #2e7d32)" if self.ok else "var(--jp-error-color1, #c62828)"
         rows = []
         told = self.verdict is not None
         for case in self.cases:
-            shade = {"pass": "--jp-success-color1", "FAIL": "--jp-error-color1"}.get(case.status)
-            style = f"color:var({shade})" if shade else "opacity:0.7"
+            colour = {"pass": Theme.OK, "FAIL": Theme.WRONG}.get(case.status)
+            style = f"color:{colour}" if colour else "opacity:0.7"
             cost = html.escape(case.cost()) if case.ok and self.ok else ""
             rows.append(
                 f'<tr><td style="{style};font-weight:bold">{case.status}</td>'
@@ -125,10 +127,7 @@ class Report:
         if self.ok:
             notes.insert(0, "1.00x is the least possible: each input read once, each output written once.")
         body += "".join(f'<div style="opacity:0.8">{html.escape(n)}</div>' for n in notes)
-        return (
-            f'<div role="status" style="border-left:4px solid {colour};padding:0.2em 0 0.2em 0.8em">'
-            f'<div style="font-weight:bold">{html.escape(self.headline())}</div>{body}</div>'
-        )
+        return card(Theme.OK if self.ok else Theme.WRONG, self.headline(), body)
 
 
 def _verdict_html(verdict: Verdict) -> str:
@@ -141,8 +140,7 @@ def _verdict_html(verdict: Verdict) -> str:
 
 
 def _size(count: int) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000 or unit == "MB":
-            return f"{count:.1f} {unit}" if unit != "B" else f"{count} B"
-        count /= 1000
-    raise AssertionError
+    """A number of bytes in a unit that suits it."""
+    if count < 1e3:
+        return f"{count} B"
+    return f"{count / 1e3:.1f} kB" if count < 1e6 else f"{count / 1e6:.1f} MB"

@@ -33,7 +33,7 @@ def run(
     if not seconds > 0:
         raise ValueError(f"run: seconds is {seconds!r}, allowed is any number above 0")
     tensors, numbers = _tensors_and_numbers(puzzle, values)
-    case = Case(**_numbers(puzzle, tensors, numbers))
+    case = Case(fill=None, **_numbers(puzzle, tensors, numbers))
     inputs = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     found = outputs(kernel, puzzle, case, inputs, seconds=seconds)
     if isinstance(found, Report):
@@ -46,11 +46,13 @@ def _tensors_and_numbers(
     puzzle: Puzzle, values: Mapping[str, object]
 ) -> tuple[dict[str, torch.Tensor], dict[str, int]]:
     """The tensors, of the right dtype, and the numbers."""
-    tensors, numbers = {}, dict(values)
+    tensors: dict[str, torch.Tensor] = {}
+    numbers: dict[str, int] = {}
+    others = dict(values)
     for argument in puzzle.inputs:
-        if argument.name not in numbers:
+        if argument.name not in others:
             raise TypeError(f"run: {argument.name} is missing, {puzzle.name} takes {argument.annotation()}")
-        tensor = numbers.pop(argument.name)
+        tensor = others.pop(argument.name)
         if not isinstance(tensor, torch.Tensor):
             found = type(tensor).__name__
             raise TypeError(f"run: {argument.name} is a {found}, allowed is {argument.annotation()}")
@@ -61,12 +63,13 @@ def _tensors_and_numbers(
             raise ValueError(f"run: {argument.name} is on {tensor.device}, allowed is the CPU")
         tensors[argument.name] = tensor
     known = list(puzzle.cases[0].numbers)
-    for name, value in numbers.items():
+    for name, value in others.items():
         if name not in known:
             allowed = ", ".join([*tensors, *known])
             raise TypeError(f"run: {puzzle.name} has no {name!r}, allowed are {allowed}")
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise ValueError(f"run: {name} is {value!r}, allowed are integers from 0 up")
+        numbers[name] = value
     return tensors, numbers
 
 

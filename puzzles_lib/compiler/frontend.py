@@ -3,7 +3,7 @@
 The interpreter runs a kernel as Python, and so forgives much that no GPU would run: ``and`` between
 blocks, a block size that is only known at run time, a loop variable that changes its type. Triton's own
 front end, asked to translate the kernel for a real target, does not. What it would execute itself
-(`puzzles_lib.compiler.vetting`) must have been refused before.
+(`vetting`) must have been refused before.
 """
 
 import contextlib
@@ -29,28 +29,16 @@ from triton.runtime.jit import JITFunction, create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.compiler.targets import Target, find_target
-from puzzles_lib.compiler.vetting import Refusal, site_in, with_helpers
-from puzzles_lib.interpreter import Site, TimeLimitReached, time_limit
+from puzzles_lib.dtypes import NO_FLOAT8_ARITHMETIC, of_torch, refused_cast, refused_constant
+from puzzles_lib.interpreter import TimeLimitReached, time_limit
 from puzzles_lib.interpreter.limits import interrupts_held, memory_limit
+from puzzles_lib.source import Refusal, Site, site_in, with_helpers
 
 DEFAULT = find_target("sm_90")
 FRONT_END_SECONDS = 10.0
 FRONT_END_MEMORY = 1 << 30  # bytes that may be mapped for it on top of what the process has
 TOO_LARGE = f"a value known at compile time takes more than {FRONT_END_MEMORY / 2**30:g} GB"
 RECURSION = "the kernel calls itself; a GPU kernel cannot recurse"
-
-_TYPES = {
-    torch.bool: "i1",
-    torch.uint8: "u8",
-    torch.int8: "i8",
-    torch.int16: "i16",
-    torch.int32: "i32",
-    torch.int64: "i64",
-    torch.float16: "fp16",
-    torch.bfloat16: "bf16",
-    torch.float32: "fp32",
-    torch.float64: "fp64",
-}
 
 
 @dataclass(frozen=True)
@@ -79,9 +67,10 @@ def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal |
             signature[parameter.name] = "constexpr"
             constants[parameter.name] = value
         elif isinstance(value, torch.Tensor):
-            signature[parameter.name] = "*" + _TYPES[value.dtype]
+            signature[parameter.name] = f"*{of_torch(value.dtype).signature}"
         elif isinstance(value, TensorDescriptor):
-            signature[parameter.name] = f"tensordesc<{_TYPES[value.base.dtype]}{list(value.block_shape)}>"
+            element = of_torch(value.base.dtype).signature
+            signature[parameter.name] = f"tensordesc<{element}{list(value.block_shape)}>"
         elif isinstance(value, float):
             signature[parameter.name] = "fp32"
         else:
@@ -231,13 +220,58 @@ _ABORTING = (
 )
 
 
+_COMPUTING = (
+    "add",
+    "clamp",
+    "equal",
+    "fdiv",
+    "greater_equal",
+    "greater_than",
+    "less_equal",
+    "less_than",
+    "maximum",
+    "minimum",
+    "mod",
+    "mul",
+    "not_equal",
+    "sub",
+    "truediv",
+)
+
+
+def _float8_stored(name: str, method: Callable) -> Callable:
+    """A method of Triton's semantic that raises where LLVM would fail, to which a float8 is an integer."""
+
+    @functools.wraps(method)
+    def checked(self, *args, **kwargs):
+        told = ""
+        if name == "cast":
+            told = refused_cast(args[0].dtype, args[1], args[2:] == ("rtz",))
+        elif name == "scalar_constant":
+            dtype = kwargs.get("dtype") or args[1]
+            told = refused_constant(args[0], dtype) if args[0] and dtype.is_fp8() else ""
+        else:
+            kinds = {value.dtype.name for value in args if isinstance(value, tl.tensor)}
+            if len(kinds) == 1 and kinds.pop().startswith("fp8"):  # two kinds meet in a third
+                told = NO_FLOAT8_ARITHMETIC
+        if told:
+            raise TypeError(told)
+        return method(self, *args, **kwargs)
+
+    return checked
+
+
+_WRAPPERS = dict.fromkeys(_ABORTING, _fussy)
+_WRAPPERS |= dict.fromkeys((*_COMPUTING, "cast", "scalar_constant"), _float8_stored)
+
+
 @contextlib.contextmanager
 def _no_aborts() -> Iterator[None]:
-    """What MLIR answers with abort() is an exception while the block runs."""
-    originals = {name: getattr(TritonSemantic, name) for name in _ABORTING}
+    """What MLIR answers with abort(), and LLVM with a failure, is an exception while the block runs."""
+    originals = {name: getattr(TritonSemantic, name) for name in _WRAPPERS}
     try:
         for name, method in originals.items():
-            setattr(TritonSemantic, name, _fussy(name, method))
+            setattr(TritonSemantic, name, _WRAPPERS[name](name, method))
         yield
     finally:
         for name, method in originals.items():

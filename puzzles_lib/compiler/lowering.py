@@ -22,8 +22,7 @@ from pathlib import Path
 
 from puzzles_lib.compiler import cache
 from puzzles_lib.compiler.frontend import Translation
-from puzzles_lib.compiler.vetting import Refusal
-from puzzles_lib.interpreter import Site
+from puzzles_lib.source import Refusal, Site
 
 SECONDS = 30  # CPU time of each of the compiler's processes; on a busy machine they may take twice that
 MEMORY = 4 << 30  # bytes of address space, for each of its processes

@@ -8,7 +8,7 @@ from triton import knobs
 from puzzles_lib.compiler import cache
 from puzzles_lib.compiler.lowering import run_limited, variables
 from puzzles_lib.compiler.targets import tools
-from puzzles_lib.compiler.vetting import Refusal
+from puzzles_lib.source import Refusal
 
 
 def disassemble(cubin: bytes) -> str | Refusal:

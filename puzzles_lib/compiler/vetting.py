@@ -7,34 +7,14 @@ executed, and no attribute of anything but a module is looked up.
 
 import ast
 import builtins
-import linecache
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from types import ModuleType
 
 import triton.language as tl
 from triton.compiler.code_generator import CodeGenerator
-from triton.runtime.jit import JITCallable, JITFunction, get_jit_fn_file_line
+from triton.runtime.jit import JITCallable, JITFunction
 
-from puzzles_lib.interpreter import Site
-
-Scope = Mapping[str, object]
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why a kernel would not compile: one line, and the learner's line it is about."""
-
-    message: str
-    site: Site | None = None
-
-
-def site_in(function: JITFunction, line_in_source: int) -> Site:
-    """The line of the cell or file for a line of the function's source, counted from its def."""
-    file, first = get_jit_fn_file_line(function)
-    line = first + line_in_source - 1
-    return Site(line, linecache.getline(file, line).strip())
-
+from puzzles_lib.source import Refusal, Scope, module_named, site_in, with_helpers
 
 _PLAIN = (int, float, bool, str, type(None), tl.dtype)
 # What may hang on a value of the kernel: members of blocks, descriptors, tuples, dtypes, constants.
@@ -90,7 +70,7 @@ def _complain_about_attribute(node: ast.Attribute, scope: Scope, local: set[str]
     text = ast.unparse(node)
     if node.attr.startswith("_") or node.attr == "handle":
         return f"{text} reaches into Triton's internals"
-    owner = _module(node.value, scope, local)
+    owner = module_named(node.value, scope, local)
     if owner is None:  # hangs on a value
         return None if node.attr in _MEMBERS else f"{text}: a kernel's values have no {node.attr!r}"
     try:
@@ -146,40 +126,6 @@ def _is_plain(value: object) -> bool:
     return type(value) in _PLAIN or isinstance(value, tl.dtype | JITFunction)
 
 
-def _module(node: ast.expr, scope: Scope, local: set[str]) -> ModuleType | None:
-    """The module that an expression names, if it names one."""
-    value = None
-    if isinstance(node, ast.Name) and node.id not in local:
-        value = scope.get(node.id)
-    elif isinstance(node, ast.Attribute):
-        owner = _module(node.value, scope, local)
-        value = getattr(owner, node.attr, None) if isinstance(owner, ModuleType) else None
-    return value if isinstance(value, ModuleType) else None
-
-
 def _local_names(tree: ast.AST) -> set[str]:
     names = {a.arg for node in ast.walk(tree) if isinstance(node, ast.arguments) for a in node.args}
     return names | {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-
-
-def with_helpers(kernel: JITFunction) -> list[JITFunction]:
-    """The kernel and every ``@triton.jit`` function of the learner's that it can reach."""
-    found, todo = [], [kernel]
-    while todo:
-        function = todo.pop(0)
-        if any(function is f for f in found) or function.__module__.startswith("triton."):
-            continue
-        found.append(function)
-        scope = function.get_capture_scope()
-        for node in ast.walk(function.parse()):
-            value = None
-            if isinstance(node, ast.Name):
-                value = scope.get(node.id)
-            elif isinstance(node, ast.Attribute) and (owner := _module(node.value, scope, set())):
-                value = vars(owner).get(node.attr)
-            if isinstance(value, tl.constexpr):
-                value = value.value
-            if isinstance(value, JITFunction):
-                todo.append(value)
-        todo += [p.default for p in function.params if isinstance(p.default, JITFunction)]
-    return found

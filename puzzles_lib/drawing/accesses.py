@@ -12,6 +12,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import PathPatch, Rectangle
 
 from puzzles_lib.drawing.canvas import TALLEST, WIDEST, Canvas, draw_ticks
+from puzzles_lib.drawing.colours import BAD, BLANK, FAINT, GREY, HATCHING, INK, PROGRAM_COLORS, RIM, SILVER
 from puzzles_lib.drawing.layout import (
     area_path,
     borders,
@@ -25,21 +26,9 @@ from puzzles_lib.drawing.layout import (
     wrap_text,
     write_line,
 )
-from puzzles_lib.drawing.sheet import FAINT, INK, PALETTE, Picture, text_color
+from puzzles_lib.drawing.sheet import Picture, label, text_color
 
 MOST_COLORS = 8  # so many programs get a color each; more get an ordered scale
-# Without vermilion, black and grey: those mark lanes out of bounds, the outline and shared elements.
-PROGRAM_COLORS = (
-    PALETTE[2],
-    PALETTE[1],
-    PALETTE[3],
-    PALETTE[7],
-    PALETTE[4],
-    PALETTE[5],
-    "#b9a7e6",
-    "#8c6239",
-)
-BAD = PALETTE[6]
 UNTOUCHED, NOTHING = -1, -2  # codes of a canvas besides owners 0, 1 ...; sharers are SHARED + count
 SHARED = 1 << 40
 
@@ -246,9 +235,9 @@ class _MapPanel:
         if min(self.cell) >= 0.05:
             self._lines_of(ax, borders(self.inside), colors="white", linewidths=0.4, zorder=2)
             blank = self.codes == UNTOUCHED
-            self._lines_of(ax, borders(blank), colors="#b5b5b5", linewidths=0.6, zorder=2.1)
+            self._lines_of(ax, borders(blank), colors=BLANK, linewidths=0.6, zorder=2.1)
         self._lines_of(ax, seams(self.owner), colors="white", linewidths=1.4, zorder=2.15)
-        self._lines_of(ax, contour(self.inside), colors="#777777", linewidths=0.9, zorder=2.2)
+        self._lines_of(ax, contour(self.inside), colors=RIM, linewidths=0.9, zorder=2.2)
 
     def _color(self, code: int) -> object:
         if code >= SHARED:
@@ -259,11 +248,9 @@ class _MapPanel:
     def _mark(self, ax: Axes) -> None:
         if self.masked.any():
             area = area_path(self.masked, self.corner, self.cell)
-            ax.add_patch(
-                PathPatch(area, facecolor="none", edgecolor="#444444", hatch="/////", lw=0, zorder=3)
-            )
+            ax.add_patch(PathPatch(area, facecolor="none", edgecolor=HATCHING, hatch="/////", lw=0, zorder=3))
             ghosts = contour(self.masked & ~self.inside)
-            self._lines_of(ax, ghosts, colors="#444444", linewidths=0.9, linestyles="--", zorder=3.1)
+            self._lines_of(ax, ghosts, colors=HATCHING, linewidths=0.9, linestyles="--", zorder=3.1)
         if self.outlined.any():
             edges = contour(self.outlined)
             self._lines_of(ax, edges, colors="white", linewidths=4, zorder=4)
@@ -302,9 +289,9 @@ class _MapPanel:
             area = (self.codes == code) & (self.owner == owner) & free
             for spot in spots_for_text(area, *room, most=1 if self.is_strip else 6):
                 fill = self._color(int(code))
-                card = {"facecolor": fill, "edgecolor": "none", "pad": 0.6}  # hides the lines between cells
-                style = {"fontsize": 9, "color": text_color(fill), "bbox": card, "zorder": 3.9}
-                ax.text(*(self.corner + spot * self.cell), text, ha="center", va="center", **style)
+                hiding = {"behind": fill, "pad": 0.6, "zorder": 3.9}  # the lines between cells
+                place = self.corner + spot * self.cell
+                label(ax, *place, text, fontsize=9, color=text_color(fill), **hiding)
 
 
 def _near(coordinates: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -343,14 +330,14 @@ class _Legend:
                     continue
                 self._add(f"program {program_name(_program_at(number, grid), len(grid))}", facecolor=color)
         if any((p.codes >= SHARED).any() for p in panels):
-            self._add("×n: touched by n programs", facecolor="#c4c4c4")
+            self._add("×n: touched by n programs", facecolor=SILVER)
         if any((p.codes == UNTOUCHED).any() for p in panels):
-            self._add("not touched", facecolor="white", edgecolor="#999999", lw=0.8)
+            self._add("not touched", facecolor="white", edgecolor=GREY, lw=0.8)
         if program is not None:
             name = program_name(program, len(grid))
             self._add(f"outlined: program {name}", facecolor="white", edgecolor="black", lw=2)
             if any(p.masked.any() for p in panels):
-                hatched = {"facecolor": "white", "edgecolor": "#444444", "hatch": "/////", "lw": 0.6}
+                hatched = {"facecolor": "white", "edgecolor": HATCHING, "hatch": "/////", "lw": 0.6}
                 self._add(f"masked-off lane of {name}", **hatched)
         if any(p.bad.any() for p in panels):
             self._add("out of bounds", facecolor=BAD, edgecolor=INK, lw=0.9)

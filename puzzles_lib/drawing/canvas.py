@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from puzzles_lib.drawing.sheet import FAINT, INK
+from puzzles_lib.drawing.colours import FAINT
+from puzzles_lib.drawing.sheet import label
 
 LONGEST = 256  # cells along an axis of a panel
 LINE_LENGTH = 128  # cells in a line of a strip, at most
@@ -143,12 +144,12 @@ def draw_ticks(ax: Axes, corner, cell, shape: tuple[int, ...], dims: Sequence[st
     if canvas.wrapped and canvas.rows == 1:
         for index in _round_numbers(math.prod(shape), cell[0], 0.45):
             right = corner[0] + (index - canvas.start + 0.5) * cell[0]
-            ax.text(right, above, str(index), ha="center", va="bottom", **small)
+            label(ax, right, above, str(index), align="bottom", **small)
         return
     if canvas.wrapped:
         for row in range(0, canvas.rows, max(1, math.ceil(0.16 / cell[1]))):
             number = (canvas.start + row * canvas.columns) * canvas.step
-            ax.text(left, corner[1] + (row + 0.5) * cell[1], str(number), ha="right", va="center", **small)
+            label(ax, left, corner[1] + (row + 0.5) * cell[1], str(number), align="right", **small)
         return
     for number, which in enumerate(canvas.slices):
         row, column = canvas.corners[number]
@@ -156,13 +157,13 @@ def draw_ticks(ax: Axes, corner, cell, shape: tuple[int, ...], dims: Sequence[st
         if column == 0:
             for index in _round_numbers(math.ceil(shape[-2] / canvas.steps[0]), cell[1], 0.3):
                 down = y + (index + 0.5 - canvas.row_low / canvas.steps[0]) * cell[1]
-                ax.text(left, down, str(index * canvas.steps[0]), ha="right", va="center", **small)
+                label(ax, left, down, str(index * canvas.steps[0]), align="right", **small)
         for index in _round_numbers(math.ceil(shape[-1] / canvas.steps[1]), cell[0], 0.4):
             right = x + (index + 0.5 - canvas.column_low / canvas.steps[1]) * cell[0]
-            ax.text(right, y - 0.06, str(index * canvas.steps[1]), ha="center", va="bottom", **small)
+            label(ax, right, y - 0.06, str(index * canvas.steps[1]), align="bottom", **small)
         if len(shape) > 2:
             name = f"{dims[0]}={which}" if len(shape) == 3 and dims else f"slice {which}"
-            ax.text(x, y - 0.23, name, ha="left", va="bottom", fontsize=9, color=INK)
+            label(ax, x, y - 0.23, name, align="left bottom", fontsize=9)
 
 
 def _round_numbers(count: int, cell: float, apart: float) -> list[int]:

@@ -9,26 +9,29 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 
 from puzzles_lib.drawing.canvas import WIDEST, Canvas, draw_ticks
+from puzzles_lib.drawing.colours import BLUE, INK, PALE_GREEN, RIM, VERMILLION
 from puzzles_lib.drawing.layout import borders, contour, draw_image, flow, plural, text_width, write_line
-from puzzles_lib.drawing.sheet import PALETTE, Picture
+from puzzles_lib.drawing.sheet import Picture
+from puzzles_lib.dtypes import of_torch
 
 
 def error_map(got: object, want: object, name: str, wrong: object = None) -> Picture:
     """Where a result is wrong: too high, too low, or not a number.
 
     got, want: tensors or arrays of one shape. name: of the result, such as ``"z"``.
-    wrong: bool per element; by default where the two differ by more than 8 roundings of got's dtype.
+    wrong: bool per element; by default where the two differ by more than 8 roundings of got's dtype
+        (float8: by more than neighbours do).
 
     Raises ValueError for different shapes.
     """
+    relative, of_largest = _slack(got)
     got, want = _as_array(got), _as_array(want)
     if got.shape != want.shape:
         raise ValueError(f"error_map: got has shape {got.shape}, want has {want.shape}, allowed is one shape")
     exact_got, exact_want = got.astype(np.float64), want.astype(np.float64)
     if wrong is None:
-        eps = np.finfo(got.dtype).eps if got.dtype.kind == "f" else 0.0
-        near_zero = 2 * eps * _scale(exact_want)
-        close = np.isclose(exact_got, exact_want, rtol=8 * eps, atol=near_zero, equal_nan=True)
+        near_zero = of_largest * _scale(exact_want)
+        close = np.isclose(exact_got, exact_want, rtol=relative, atol=near_zero, equal_nan=True)
         wrong = ~close
     wrong = _as_array(wrong).astype(bool)
     nan = wrong & np.isnan(exact_got)
@@ -54,7 +57,7 @@ def error_map(got: object, want: object, name: str, wrong: object = None) -> Pic
 class _ErrorPanel:
     """The one panel of an error map."""
 
-    COLORS = ("#dfeee6", PALETTE[6], PALETTE[5], "#1a1a1a")
+    COLORS = (PALE_GREEN, VERMILLION, BLUE, INK)
     MARKS = ("", "^", "v", "x")
     NAMES = ("right", "too high", "too low", "not a number")
 
@@ -93,14 +96,14 @@ class _ErrorPanel:
             lines = corner + borders(inside) * self.cell
             ax.add_collection(LineCollection(lines, colors="white", linewidths=0.6, zorder=2), autolim=False)
         lines = corner + contour(inside) * self.cell
-        ax.add_collection(LineCollection(lines, colors="#777777", linewidths=0.9, zorder=2.2), autolim=False)
+        ax.add_collection(LineCollection(lines, colors=RIM, linewidths=0.9, zorder=2.2), autolim=False)
         draw_ticks(ax, corner, self.cell, self.shape, (), self.canvas)
         x, y = 0.3, ax.get_ylim()[0] - 0.25
         for kind, (color, mark, word) in enumerate(zip(self.COLORS, self.MARKS, self.NAMES, strict=True)):
             row, column = np.nonzero(self.kinds == kind)
             if not len(row):
                 continue
-            ax.add_patch(Rectangle((x, y), 0.2, 0.14, facecolor=color, edgecolor="#777777", lw=0.6))
+            ax.add_patch(Rectangle((x, y), 0.2, 0.14, facecolor=color, edgecolor=RIM, lw=0.6))
             write_line(ax, x + 0.28, y + 0.12, word)
             if mark:
                 ax.plot([x + 0.1], [y + 0.07], mark, color="white", ms=5)
@@ -111,12 +114,22 @@ class _ErrorPanel:
 
 
 def _as_array(values: object) -> np.ndarray:
-    """A NumPy array of a tensor of any dtype; bfloat16 becomes float32."""
+    """A NumPy array of a tensor of any dtype; bfloat16 and float8 become float32."""
     if hasattr(values, "detach"):
         values = values.detach()
-        values = values.float() if str(values.dtype) == "torch.bfloat16" else values
-        return values.numpy()
+        return (values.float() if of_torch(values.dtype).code else values).numpy()
     return np.asarray(values)
+
+
+def _slack(values: object) -> tuple[float, float]:
+    """What results of a dtype may differ by: a share of the right value, and of the largest."""
+    if not hasattr(values, "detach"):
+        dtype = np.asarray(values).dtype
+        eps = np.finfo(dtype).eps if dtype.kind == "f" else 0.0
+        return 8 * eps, 2 * eps
+    row = of_torch(values.dtype)
+    eps = 2 * (row.roundoff or 0.0)
+    return (eps, 0.0) if row.is_float8 else (8 * eps, 2 * eps)
 
 
 def _scale(values: np.ndarray) -> float:

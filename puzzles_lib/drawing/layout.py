@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.path import Path
 
-from puzzles_lib.drawing.sheet import FAINT, INK, new_sheet
+from puzzles_lib.drawing.colours import FAINT
+from puzzles_lib.drawing.sheet import label, new_sheet
 
 
 def plural(number: int, thing: str) -> str:
@@ -46,8 +47,7 @@ def flow(
 
 def write_line(ax: Axes, left: float, base: float, text: str, **style) -> None:
     """A line of text whose baseline starts there."""
-    style = {"fontsize": 9, "color": INK, **style}
-    ax.text(left, base, text, ha="left", va="baseline", **style)
+    label(ax, left, base, text, align="left baseline", **{"fontsize": 9, **style})
 
 
 def draw_image(ax: Axes, colors: np.ndarray, corner: Sequence[float], cell: Sequence[float]) -> None:

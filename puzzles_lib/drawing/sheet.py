@@ -1,4 +1,4 @@
-"""What a picture is drawn on and with: a figure with alt text, sheets ruled in cells, arrows, colors."""
+"""What a picture is drawn on and with: a figure with alt text, sheets ruled in cells, boxes, labels."""
 
 import base64
 import html
@@ -6,20 +6,14 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
-# Okabe & Ito's palette, told apart by readers with any common colour blindness.
-# In order: black, orange, sky blue, green, yellow, blue, vermilion, pink.
-PALETTE = tuple(matplotlib.color_sequences["okabe_ito"])
-INK = "#1a1a1a"  # text and outlines
-FAINT = "#555555"  # lesser labels
-PALE = "#eeeeee"  # cells without a meaning of their own
-LINE = "#8c8c8c"  # cell borders
+from puzzles_lib.drawing.colours import FAINT, INK, LINE, PALE
+
 UNIT = 0.42  # inches per unit of a sheet: a cell that holds three digits at size 10
 
 
@@ -69,7 +63,7 @@ def new_sheet(columns: float, rows: float, unit: float = UNIT) -> tuple[Figure, 
     unit: inches per cell. Font sizes are in points and do not scale with it.
 
         figure, ax = new_sheet(10, 3)
-        block = cells(ax, [3, 1, 4, 1, 5], x=2, y=1, title="x", index=True, colors=PALETTE[2])
+        block = cells(ax, [3, 1, 4, 1, 5], x=2, y=1, title="x", index=True, colors=SKY)
         return Picture(figure, "Five cells, x = 3, 1, 4, 1, 5.")
     """
     figure = new_figure(columns * unit, rows * unit)
@@ -158,41 +152,90 @@ def cells(
         for column in range(shape[1]):
             fill = fills[row][column]
             left, top = x + column * width, y + row * height
-            ax.add_patch(
-                Rectangle(
-                    (left, top),
-                    width,
-                    height,
-                    facecolor="none" if fill is None else fill,
-                    edgecolor=edges[row][column],
-                    hatch=hatches[row][column],
-                    linewidth=0.8,
-                )
-            )
-            if text := texts[row][column]:
-                ink = text_color(fill) if fill is not None else INK
-                middle = (left + width / 2, top + height / 2)
-                ax.text(*middle, text, ha="center", va="center", fontsize=fontsize, color=ink)
+            look = {"edge": edges[row][column], "hatch": hatches[row][column], "fontsize": fontsize}
+            box(ax, left, top, width, height, texts[row][column], color=fill, **look)
     small = max(9, fontsize - 1)
     for column, text in enumerate(_labels(index, shape[1])):
-        ax.text(
-            x + (column + 0.5) * width,
-            y - 0.12,
-            text,
-            ha="center",
-            va="bottom",
-            fontsize=small,
-            color=FAINT,
-        )
+        middle = x + (column + 0.5) * width
+        label(ax, middle, y - 0.12, text, align="bottom", fontsize=small, color=FAINT)
     for row, text in enumerate(_labels(row_index, shape[0])):
-        ax.text(
-            x - 0.15, y + (row + 0.5) * height, text, ha="right", va="center", fontsize=small, color=FAINT
-        )
+        middle = y + (row + 0.5) * height
+        label(ax, x - 0.15, middle, text, align="right", fontsize=small, color=FAINT)
     if title:
         longest = max((len(text) for text in _labels(row_index, shape[0])), default=0)
         gap = 0.25 + (0.1 + 0.2 * longest if longest else 0.0)
-        ax.text(x - gap, y + height / 2, title, ha="right", va="center", fontsize=fontsize + 1, color=INK)
+        label(ax, x - gap, y + height / 2, title, align="right", fontsize=fontsize + 1)
     return Cells(x, y, *shape, width, height)
+
+
+def box(
+    ax: Axes,
+    x: float,
+    y: float,
+    width: float = 1.0,
+    height: float = 1.0,
+    text: str = "",
+    *,
+    color: object = PALE,
+    edge: object = LINE,
+    linewidth: float = 0.8,
+    hatch: str | None = None,
+    dashed: bool = False,
+    fontsize: float = 10,
+) -> Cells:
+    """A rectangle with a text in its middle; with ``color=None`` a frame around what is there.
+
+    x, y: upper left corner. The text is white where the color is dark.
+
+    Returns where it lies, as a grid of one cell.
+    """
+    ax.add_patch(
+        Rectangle(
+            (x, y),
+            width,
+            height,
+            facecolor="none" if color is None else color,
+            edgecolor=edge,
+            linewidth=linewidth,
+            linestyle="--" if dashed else "-",
+            hatch=hatch,
+        )
+    )
+    if text:
+        ink = INK if color is None else text_color(color)
+        label(ax, x + width / 2, y + height / 2, text, fontsize=fontsize, color=ink)
+    return Cells(x, y, 1, 1, width, height)
+
+
+def label(
+    ax: Axes,
+    x: float,
+    y: float,
+    text: str,
+    *,
+    align: str = "center",
+    fontsize: float = 10,
+    color: object = INK,
+    behind: object = None,
+    pad: float = 1.0,
+    **style: object,
+) -> None:
+    """A text at a point; of several lines, as one block.
+
+    align: what of the text lies at the point. Across ``"left"``, ``"right"``, else the middle; down
+        ``"top"``, ``"bottom"``, ``"baseline"``, else the middle; or one of each, as ``"left bottom"``.
+    behind: color of a card behind the text, which hides what it lies on; pad: points around the text.
+    style: ``rotation``, ``weight``, ``family``, ``zorder``, as matplotlib has them.
+
+    Raises ValueError for an align that there is not.
+    """
+    words = align.split()
+    across = next((word for word in words if word in ("left", "right")), "center")
+    down = next((word for word in words if word in ("top", "bottom", "baseline")), "center")
+    if set(words) - {across, down}:
+        raise ValueError(f"label: align is {align!r}, allowed are left, right, top, bottom, baseline, center")
+    card = None if behind is None else {"facecolor": behind, "edgecolor": "none", "pad": pad}
+    ax.text(x, y, text, ha=across, va=down, fontsize=fontsize, color=color, bbox=card, **style)
 
 
 def arrow(
@@ -223,14 +266,18 @@ def arrow(
     ax.add_patch(patch)
     if text:
         middle = ((start[0] + end[0]) / 2 + 0.2, (start[1] + end[1]) / 2)
-        ax.text(*middle, text, ha="left", va="center", fontsize=fontsize, color=color)
+        label(ax, *middle, text, align="left", fontsize=fontsize, color=color)
 
 
 def text_color(fill: object) -> str:
-    """Black or white, whichever reads better on a fill color (WCAG relative luminance)."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(fill)]
-    luminance = float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
-    return INK if luminance > 0.18 else "white"
+    """Black or white, whichever reads better on a fill color."""
+    return INK if luminance(fill) > 0.18 else "white"
+
+
+def luminance(color: object) -> float:
+    """WCAG's relative luminance, 0 for black to 1 for white."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)]
+    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
 
 
 def _grid(values: object) -> tuple[list[list[str]], bool]:

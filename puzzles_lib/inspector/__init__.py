@@ -9,16 +9,15 @@ from functools import cached_property
 
 from triton.runtime.jit import JITFunction
 
-from puzzles_lib.checker import prepared
-from puzzles_lib.checker.report import Report, Verdict
+from puzzles_lib.binding import bind
 from puzzles_lib.compiler import Build, Target, build, disassemble, dump_passes, find_target, translate
-from puzzles_lib.compiler.vetting import Refusal, with_helpers
 from puzzles_lib.inspector import page
 from puzzles_lib.inspector.diff import Diff
 from puzzles_lib.inspector.listing import History, Listing
 from puzzles_lib.inspector.locations import Line, read
 from puzzles_lib.inspector.passes import Passes, read_passes
 from puzzles_lib.puzzle import Case, Puzzle, pick_case
+from puzzles_lib.source import Refusal, with_helpers
 
 __all__ = ["Diff", "History", "Line", "Listing", "Passes", "Stages", "diff", "stages"]
 
@@ -80,12 +79,11 @@ def _compile(
     kernel: object, puzzle: Puzzle, case: Case, title: str, target: Target, options: Mapping[str, int]
 ) -> "Stages":
     try:
-        ready = prepared(kernel, puzzle, case)
-        if isinstance(ready, Report):
-            return Stages(title, target, refusal=_refused(ready.verdict))
-        kernel, bound = ready
-        source = _source(kernel)
-        translation = translate(kernel, bound, target, **options)
+        bound = bind(kernel, puzzle, case)
+        if isinstance(bound, Refusal):
+            return Stages(title, target, refusal=bound)
+        source = _source(bound.kernel)
+        translation = translate(bound.kernel, bound.arguments, target, **options)
     except Exception as error:  # a fault of ours must not be a page of traceback for a learner
         words = " ".join(f"it cannot be read ({type(error).__name__}: {error})".split())[:250]
         return Stages(title, target, refusal=Refusal(words))
@@ -93,12 +91,6 @@ def _compile(
         return Stages(title, target, source, refusal=translation)
     built = build(translation)
     return Stages(title, target, source, built, built.refusal)
-
-
-def _refused(verdict: Verdict) -> Refusal:
-    """What the checker has against a kernel, in a line."""
-    words = verdict.message.removeprefix("the compiler refuses this kernel: ")
-    return Refusal("; ".join(part for part in (words, verdict.diagnosis) if part), verdict.site)
 
 
 @dataclass(frozen=True, repr=False)
@@ -284,7 +276,7 @@ class Stages:
     def _facts(self) -> list[str]:
         if self.refusal:
             site = [str(self.refusal.site)] if self.refusal.site else []
-            return [f"does not compile: {self.refusal.message}", *site]
+            return [f"does not compile: {self.refusal}", *site]
         facts = [
             f"{self.registers} registers a thread, {self.spills} bytes spilled, "
             f"{self.shared_bytes} bytes of shared memory",

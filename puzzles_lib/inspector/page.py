@@ -11,14 +11,15 @@ import html
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from puzzles_lib.card import Theme, framed
 from puzzles_lib.inspector.lexers import highlight
 from puzzles_lib.inspector.locations import Line
 
 MOST_LINES = 120  # of a stage in one output: notebooks keep them
 MOST_WIDTH = 240  # characters of a line
-_MARK = "color-mix(in srgb,var(--jp-warn-color1,#f57c00) 28%,transparent)"
-_ADDED = "color-mix(in srgb,var(--jp-success-color1,#388e3c) 22%,transparent)"
-_REMOVED = "color-mix(in srgb,var(--jp-error-color1,#d32f2f) 22%,transparent)"
+_MARK = f"color-mix(in srgb,{Theme.OPEN} 28%,transparent)"
+_ADDED = f"color-mix(in srgb,{Theme.OK} 22%,transparent)"
+_REMOVED = f"color-mix(in srgb,{Theme.WRONG} 22%,transparent)"
 
 
 def identifier(*parts: object) -> str:
@@ -127,9 +128,7 @@ def section(title: str, body: str, opened: bool = False, kind: str = "ir") -> st
 
 def frame(name: str, sheet: str, body: str, ok: bool = True) -> str:
     """The element around an output."""
-    colour = "var(--jp-brand-color1, #1976d2)" if ok else "var(--jp-error-color1, #c62828)"
-    border = f"border-left:4px solid {colour};padding:0.2em 0 0.2em 0.8em"
-    return f'<div id="{name}" style="{border}">{sheet}{body}</div>'
+    return framed(Theme.NEUTRAL if ok else Theme.WRONG, sheet + body, id=name)
 
 
 def bold(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a Hopper kernel's machine code says about wgmma and the registers that it reads while it runs.
+"""NVIDIA's machine code, read: its instructions, the loop with the matrix instructions, and its hazards.
 
 A wgmma (HGMMA) whose left operand is in registers reads them after the instruction is issued: until a
 WARPGROUP.DEPBAR says that its group is done, nothing may write them. A compiler that gets it wrong makes
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 Instruction = tuple[str, str]
 
 _LINE = re.compile(r"^(?:\S+\s+)?(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*?);?\s*$")
+_MATRIX = ("HMMA", "IMMA", "HGMMA", "IGMMA", "QGMMA")  # of a warp, and of four warps
 
 
 def instructions(sass: str) -> Iterator[Instruction]:
@@ -23,24 +24,36 @@ def instructions(sass: str) -> Iterator[Instruction]:
             yield found[1], found[2]
 
 
-def main_loop(code: Sequence[Instruction]) -> Sequence[Instruction]:
-    """The innermost loop with the most wgmma in it; empty where there is none."""
+def matrix_loop(sass: str) -> list[Instruction]:
+    """The innermost loop with the most matrix instructions, its branch back included; empty without one."""
+    code = list(instructions(sass))
+    loops = [range(start, end + 1) for end, start in _branches_back(code).items()]
+    counts = {loop: sum(code[place][0].startswith(_MATRIX) for place in loop) for loop in loops}
+    inner = [
+        loop
+        for loop, count in counts.items()
+        if count and not any(_within(other, loop) for other in loops if counts[other])
+    ]
+    longest = max(inner, key=lambda loop: (counts[loop], -len(loop)), default=range(0))
+    return [code[place] for place in longest if code[place][0] != "label"]
+
+
+def _branches_back(code: Sequence[Instruction]) -> dict[int, int]:
+    """The place of each branch to a label before it, to that label's place."""
     labels = {name: place for place, (operation, name) in enumerate(code) if operation == "label"}
-    best, most = code[:0], 0
-    for place, (operation, operands) in enumerate(code):
-        target = labels.get(_target(operands), place) if operation == "BRA" else place
-        body = code[target:place]
-        count = sum(name.startswith("HGMMA") for name, _ in body)
-        if count > most or (count == most and count and len(body) < len(best)):
-            best, most = body, count
-    return best
+    targets = {p: labels.get(_target(ops), p) for p, (op, ops) in enumerate(code) if op.startswith("BRA")}
+    return {place: target for place, target in targets.items() if target < place}
+
+
+def _within(one: range, other: range) -> bool:
+    return one != other and one[0] >= other[0] and one[-1] <= other[-1]
 
 
 def overwritten_operands(sass: str) -> list[str]:
     """Instructions that write a register which a wgmma still in flight may read; loops are walked twice."""
     code = list(instructions(sass))
-    labels = {name: place for place, (operation, name) in enumerate(code) if operation == "label"}
-    found, flying, group, seen = [], [], set(), set()
+    back = _branches_back(code)
+    found, flying, group = [], [], set()
     place = 0
     while place < len(code):
         operation, operands = code[place]
@@ -56,11 +69,7 @@ def overwritten_operands(sass: str) -> list[str]:
             flying = flying[len(flying) - left :] if left and len(flying) > left else flying * bool(left)
         elif hit := written(operation, operands) & set().union(group, *flying):
             found.append(f"{operation} {operands} writes R{min(hit)}")
-        if operation == "BRA" and (target := labels.get(_target(operands))) is not None:
-            if target < place and place not in seen:
-                seen.add(place)
-                place = target
-        place += 1
+        place = back.pop(place, place) + 1
     return found
 
 

@@ -11,14 +11,13 @@ import re
 from dataclasses import dataclass
 
 from puzzles_lib.inspector import Stages
+from puzzles_lib.inspector.sass import matrix_loop
 
 SCHEDULERS = 4  # of a multiprocessor
 PRODUCTS = 2048  # of 16-bit floats a clock and multiprocessor (NVIDIA, *H100 architecture*, 2022)
 
-_LABEL = re.compile(r"^(\.L\w+):$")
-_BRANCH = re.compile(r"\bBRA\S* `\((\.L\w+)\)")
-_HMMA = re.compile(r"\bHMMA\.(?:16816\.|1688\.\S*TF32)")  # 16 · 8 · 16 products of a warp, or half of TF32
-_HGMMA = re.compile(r"\bHGMMA\.(\d+)x(\d+)x(\d+)\.")  # of four warps
+_HMMA = re.compile(r"^HMMA\.(?:16816\.|1688\.\S*TF32)")  # 16 · 8 · 16 products of a warp, or half of TF32
+_HGMMA = re.compile(r"^HGMMA\.(\d+)x(\d+)x(\d+)\.")  # of four warps
 _MOVE = re.compile(r"(ttg\.convert_layout|ttg\.local_alloc|ttg\.local_store) %.*?tensor<([\dx]+)x(\w+),")
 
 
@@ -88,25 +87,12 @@ def step(compiled: Stages) -> Step | None:
     if not body:
         return None
     warps = compiled.built.metadata["num_warps"]
-    products = sum(2048 * warps for line in body if _HMMA.search(line))
-    for match in filter(None, map(_HGMMA.search, body)):
+    operations = [operation for operation, _ in body]
+    products = sum(2048 * warps for operation in operations if _HMMA.match(operation))
+    for match in filter(None, map(_HGMMA.match, operations)):
         m, n, k = map(int, match.groups())
         products += m * n * k * warps // 4 * (2 if "TF32" in match.string else 1)
     return Step(len(body), warps, products, moves(compiled))
-
-
-def matrix_loop(sass: str) -> list[str]:
-    """The instructions of the shortest loop with matrix instructions; empty where there is none."""
-    instructions, labels, loops = [], {}, []
-    for line in map(str.strip, sass.splitlines()):
-        if label := _LABEL.match(line):
-            labels[label[1]] = len(instructions)
-        elif line:
-            instructions.append(line)
-            branch = _BRANCH.search(line)
-            if branch and branch[1] in labels:  # backwards
-                loops.append(instructions[labels[branch[1]] :])
-    return min((b for b in loops if any(_HMMA.search(i) or _HGMMA.search(i) for i in b)), key=len, default=[])
 
 
 def moves(compiled: Stages) -> tuple[Move, ...]:

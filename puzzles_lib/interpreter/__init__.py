@@ -29,7 +29,8 @@ from puzzles_lib.interpreter.limits import (
     time_limit,
 )
 from puzzles_lib.interpreter.memory import Halt, Memory
-from puzzles_lib.interpreter.records import Access, Conflict, Program, Run, Site, Stop
+from puzzles_lib.interpreter.records import Access, Conflict, Program, Run, Stop
+from puzzles_lib.source import Site
 
 __all__ = [
     "HUGE",
@@ -37,19 +38,25 @@ __all__ = [
     "ZERO",
     "Access",
     "Conflict",
-    "InterpretedFunction",
     "Poison",
     "Program",
     "Run",
-    "Site",
     "Stop",
     "TimeLimitReached",
+    "as_jit",
     "run",
     "time_limit",
 ]
 
 MEMORY_LIMIT = 2 << 30  # bytes a run may map on top of what the process has
 DEEPEST = 1000  # nested calls a run may make
+
+
+def as_jit(kernel: object) -> JITFunction | None:
+    """The ``@triton.jit`` function, also where TRITON_INTERPRET has made something else of it; else None."""
+    if isinstance(kernel, InterpretedFunction):
+        return JITFunction(kernel.fn)
+    return kernel if isinstance(kernel, JITFunction) else None
 
 
 def run(

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from puzzles_lib.dtypes import DType, of_torch
+
 NOBODY = -1  # no program has done so
 
 
@@ -18,18 +20,16 @@ class Poison:
 
     name: str
 
-    def values(self, shape: tuple[int, ...], dtype: np.dtype, is_bfloat16: bool) -> np.ndarray:
+    def values(self, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
+        storage = dtype.storage
         if self.name == "zero":
-            return np.zeros(shape, dtype)
-        if is_bfloat16:
-            pattern = np.array([0x7FC0] if self.name == "nan" else [0x7149, 0xF149], np.uint16)
-        elif dtype.kind == "f":
-            huge = {2: 6e4, 4: 1e30, 8: 1e300}[dtype.itemsize]
-            pattern = np.array([np.nan] if self.name == "nan" else [huge, -huge], dtype)
-        elif dtype.kind == "b":
+            return np.zeros(shape, storage)
+        if dtype.is_float:
+            pattern = dtype.narrow(np.array([np.nan] if self.name == "nan" else [dtype.huge, -dtype.huge]))
+        elif storage.kind == "b":
             pattern = np.array([self.name == "nan"])
         else:
-            pattern = np.frombuffer(bytes([0xA5 if self.name == "nan" else 0x5A]) * dtype.itemsize, dtype)
+            pattern = np.frombuffer(bytes([0xA5 if self.name == "nan" else 0x5A]) * storage.itemsize, storage)
         return np.resize(pattern, shape)
 
 
@@ -57,10 +57,8 @@ class Buffer:
         if tensor.numel():
             span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
         flat = torch.as_strided(tensor, (span,), (1,), tensor.storage_offset())
-        if tensor.dtype == torch.bfloat16:
-            self.data = flat.view(torch.int16).numpy().view(np.uint16)
-        else:
-            self.data = flat.numpy()
+        row = of_torch(tensor.dtype)
+        self.data = flat.numpy() if row.code is None else flat.view(torch.uint8).numpy().view(row.storage)
         self.order = self.inside = None
         if not tensor.is_contiguous():
             places = torch.as_strided(torch.arange(span), tensor.shape, tensor.stride(), 0)

@@ -1,4 +1,4 @@
-"""Triton's interpreter builder, with every memory access guarded and bfloat16 put right.
+"""Triton's interpreter builder, with every memory access guarded, bfloat16 and float8 put right.
 
 Triton executes a kernel on the CPU by giving the front end's builder NumPy arrays where a compiler
 would have it emit IR. Subclassing that builder changes what an operation does without touching what
@@ -14,24 +14,12 @@ from triton._C.libtriton import ir
 from triton.runtime import interpreter as stock
 from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions, TensorHandle
 
+from puzzles_lib.dtypes import DTYPES, NO_FLOAT8_ARITHMETIC, DType, of_triton, refused_cast, refused_constant
 from puzzles_lib.interpreter import libdevice
 from puzzles_lib.interpreter.memory import Memory
 from puzzles_lib.interpreter.records import Program
 
 PRINT_LIMIT = 100  # lines that a run may print
-
-
-def bfloat16_to_float32(bits: np.ndarray) -> np.ndarray:
-    """Exact: bfloat16 is the upper half of a float32."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
-
-
-def float32_to_bfloat16(values: np.ndarray) -> np.ndarray:
-    """Round to nearest, ties to even, as GPUs and torch do; NaN stays NaN."""
-    values = np.ascontiguousarray(values, np.float32)
-    bits = values.view(np.uint32)
-    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    return np.where(np.isnan(values), np.uint16(0x7FC0), rounded)
 
 
 def float32_to_tf32(values: np.ndarray) -> np.ndarray:
@@ -58,12 +46,37 @@ def float_to_integer(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return integers.astype(wide).astype(dtype)
 
 
-def _is_bfloat16(handle: TensorHandle) -> bool:
-    return handle.dtype.scalar == tl.bfloat16 and handle.data.dtype == np.uint16
+_CODED = {row.triton.name: row for row in DTYPES if row.code}
+_BFLOAT16, _E5M2 = of_triton(tl.bfloat16), of_triton(tl.float8e5)
+
+
+def _coded(handle: TensorHandle) -> DType | None:
+    """The dtype of a block that is held as bits; None where NumPy computes on it as it is."""
+    row = _CODED.get(handle.dtype.scalar.name)
+    return row if row is not None and handle.data.dtype == row.storage else None
+
+
+def _computing(handle: TensorHandle) -> DType | None:
+    """The same, for arithmetic. Triton compiles none on float8."""
+    row = _coded(handle)
+    if row is not None and row.is_float8:
+        raise TypeError(NO_FLOAT8_ARITHMETIC)
+    return row
 
 
 def _widened(handle: TensorHandle) -> np.ndarray:
-    return bfloat16_to_float32(handle.data) if _is_bfloat16(handle) else handle.data
+    row = _coded(handle)
+    return handle.data if row is None else row.code.widen(handle.data)
+
+
+def float8_e5m2_to_bfloat16(bits: np.ndarray) -> np.ndarray:
+    """As Triton compiles it, bits shifted into place and multiplied by 2**112 (sm_80, sm_90, sm_100).
+
+    So infinity becomes 65536, and NaN a number beyond it, as on an H200.
+    """
+    halves = bits.astype(np.uint16) << 8
+    small = _BFLOAT16.widen((halves & 0x8000) | (halves & 0x7FFF) >> 3)
+    return _BFLOAT16.narrow(small * np.float32(2.0**112))
 
 
 _ATOMICS = {
@@ -119,25 +132,34 @@ class GuardedBuilder(InterpreterBuilder):
     def create_masked_load(self, ptrs, mask, other, cache_modifier, eviction_policy, is_volatile):
         element_type = ptrs.get_element_ty()
         values = self.memory.load(
-            ptrs.data,
-            _mask_array(mask),
-            None if other is None else other.data,
-            stock._get_np_dtype(element_type),
-            element_type == tl.bfloat16,
+            ptrs.data, _mask_array(mask), None if other is None else other.data, of_triton(element_type)
         )
         return TensorHandle(values, element_type)
 
+    def create_tensor_pointer_load(self, ptr, boundary_check, padding_option, *how):
+        if padding_option != ir.PADDING_OPTION.PAD_NAN:
+            return super().create_tensor_pointer_load(ptr, boundary_check, padding_option, *how)
+        pointers, mask = ptr.materialize_pointers(boundary_check)
+        return self.create_masked_load(pointers, mask, _nan(pointers), *how)
+
+    def create_descriptor_load(self, desc, indices, *how):
+        if desc.padding != ir.PADDING_OPTION.PAD_NAN:
+            return super().create_descriptor_load(desc, indices, *how)
+        pointers, mask = desc.materialize_pointers(indices)
+        return self.create_masked_load(pointers, mask, _nan(pointers), *how, False)
+
     def create_masked_store(self, ptrs, value, mask, cache_modifier, eviction_policy):
-        dtype = stock._get_np_dtype(ptrs.get_element_ty())
+        dtype = of_triton(ptrs.get_element_ty()).storage
         self.memory.store(ptrs.data, value.data, _mask_array(mask), dtype)
 
     def create_atomic_rmw(self, rmwOp, ptr, val, mask, sem, scope):
         operation = _ATOMICS[rmwOp]
-        if _is_bfloat16(val) and rmwOp is not ir.ATOMIC_OP.XCHG:
+        row = _computing(val)
+        if row and rmwOp is not ir.ATOMIC_OP.XCHG:
             plain = operation
 
             def operation(old, new):
-                return float32_to_bfloat16(plain(bfloat16_to_float32(old), bfloat16_to_float32(new)))
+                return row.code.narrow(plain(row.code.widen(old), row.code.widen(new)))
 
         dtype, reads = val.data.dtype, rmwOp is not ir.ATOMIC_OP.XCHG
         old = self.memory.atomic(operation, ptr.data, [val.data], _mask_array(mask), dtype, reads)
@@ -184,7 +206,7 @@ class GuardedBuilder(InterpreterBuilder):
 
     def create_extern_elementwise(self, libName, libPath, symbol, argList, retType, isPure):
         result = libdevice.call(symbol, [argument.data for argument in argList])
-        return TensorHandle(result.astype(stock._get_np_dtype(retType.scalar)), retType.scalar)
+        return TensorHandle(result.astype(of_triton(retType).storage), retType.scalar)
 
     def create_inline_asm(self, inlineAsm, constraints, values, type, isPure, pack):
         raise NotImplementedError("inline assembly runs on a GPU only")
@@ -194,51 +216,51 @@ class GuardedBuilder(InterpreterBuilder):
     def get_bf16(self, value):
         # The compiler's goes through std::to_string, which keeps six decimals: 2**-32 is 0 there.
         as_compiled = float(f"{np.float32(value):f}")
-        return TensorHandle(float32_to_bfloat16(np.array([as_compiled])), tl.bfloat16)
+        return self._rounded(np.array([as_compiled]), _BFLOAT16)
 
-    def _rounded(self, output: np.ndarray, dtype: tl.dtype) -> TensorHandle:
-        return TensorHandle(float32_to_bfloat16(output), dtype.scalar)
+    def _rounded(self, output: np.ndarray, row: DType) -> TensorHandle:
+        return TensorHandle(row.code.narrow(output), row.triton)
 
     def binary_op(self, lhs, rhs, op):
-        if not _is_bfloat16(lhs) or op in (np.bitwise_and, np.bitwise_or, np.bitwise_xor):
+        row = _computing(lhs)
+        if row is None or op in (np.bitwise_and, np.bitwise_or, np.bitwise_xor):
             result = super().binary_op(lhs, rhs, op)
         else:
             result = TensorHandle(op(_widened(lhs), _widened(rhs)), tl.float32)
             if result.data.dtype != bool:
-                return self._rounded(result.data, lhs.dtype)
+                return self._rounded(result.data, row)
         if result.data.dtype == bool:
             result.dtype = tl.int1  # Triton leaves a comparison the dtype of what it compared
         return result
 
     def unary_op(self, arg, op):
-        if _is_bfloat16(arg):
-            return self._rounded(op(_widened(arg)), arg.dtype)
+        if row := _computing(arg):
+            return self._rounded(op(_widened(arg)), row)
         return super().unary_op(arg, op)
 
     def create_fma(self, x, y, z):
         wide = [_widened(h).astype(np.float64) for h in (x, y, z)]
         result = wide[0] * wide[1] + wide[2]  # the product of two float32 is exact
-        if _is_bfloat16(z):
-            return self._rounded(result, z.dtype)
+        if row := _computing(z):
+            return self._rounded(result, row)
         return TensorHandle(result.astype(z.data.dtype), z.dtype.scalar)
 
     def create_rsqrt(self, arg):
         return self.unary_op(arg, lambda values: 1 / np.sqrt(values))
 
     def create_erf(self, arg):
-        if _is_bfloat16(arg):
-            return self._rounded(stock.np_erf_fp32(_widened(arg)), arg.dtype)
+        if row := _computing(arg):
+            return self._rounded(stock.np_erf_fp32(_widened(arg)), row)
         return super().create_erf(arg)
 
     def create_dot(self, a, b, d, input_precision, max_num_imprecise_acc):
-        if a.dtype.scalar.is_fp8() or b.dtype.scalar.is_fp8():
-            return super().create_dot(a, b, d, input_precision, max_num_imprecise_acc)
+        # float8 is summed in float32; Hopper's tensor cores keep fewer bits: 6e-5 of sum(|a| |b|) is lost.
         left, right = _widened(a), _widened(b)
         if input_precision == ir.INPUT_PRECISION.TF32 and left.dtype == right.dtype == np.float32:
             left, right = float32_to_tf32(left), float32_to_tf32(right)
         dtype = d.data.dtype
-        if _is_bfloat16(d):
-            return self._rounded(_product(left, right, np.float32) + _widened(d), d.dtype)
+        if row := _computing(d):
+            return self._rounded(_product(left, right, np.float32) + _widened(d), row)
         if dtype.kind in "iu":  # sums of products of int8 are exact in float64
             product = _product(left, right, np.float64).astype(np.int64)
         else:
@@ -246,25 +268,36 @@ class GuardedBuilder(InterpreterBuilder):
         return TensorHandle((product + d.data).astype(dtype, copy=False), d.dtype.scalar)
 
     def cast_impl(self, src, dst_type):
-        target = dst_type.scalar
-        if _is_bfloat16(src):
-            if target == tl.bfloat16:
-                return TensorHandle(src.data, target)
-            return super().cast_impl(TensorHandle(_widened(src), tl.float32), dst_type)
-        if target == tl.bfloat16:
-            return TensorHandle(float32_to_bfloat16(src.data.astype(np.float32)), target)
-        if target.is_int() and target.primitive_bitwidth > 1 and src.data.dtype.kind == "f":
-            return TensorHandle(float_to_integer(src.data, stock._get_np_dtype(target)), target)
+        row, target = _coded(src), of_triton(dst_type)
+        if row is target:
+            return TensorHandle(src.data, target.triton)
+        if row is _E5M2 and target is _BFLOAT16:
+            return TensorHandle(float8_e5m2_to_bfloat16(src.data), target.triton)
+        if row:
+            src = TensorHandle(row.code.widen(src.data), tl.float32)
+        if target.code:
+            return self._rounded(src.data.astype(np.float32), target)
+        if target.triton.is_int() and target.triton.primitive_bitwidth > 1 and src.data.dtype.kind == "f":
+            return TensorHandle(float_to_integer(src.data, target.storage), target.triton)
         return super().cast_impl(src, dst_type)
 
     def create_fp_to_fp(self, src, dst_type, rounding_mode):
-        if _is_bfloat16(src) or dst_type.scalar == tl.bfloat16:
-            if rounding_mode == ir.ROUNDING_MODE.RTZ and dst_type.scalar == tl.bfloat16:
-                bits = np.ascontiguousarray(src.data, np.float32).view(np.uint32) >> 16
-                bits = np.where(np.isnan(src.data), 0x7FC0, bits)
-                return TensorHandle(bits.astype(np.uint16), tl.bfloat16)
+        source, target = of_triton(src.dtype), of_triton(dst_type)
+        towards_zero = rounding_mode == ir.ROUNDING_MODE.RTZ
+        if told := refused_cast(source.triton, target.triton, towards_zero):
+            raise TypeError(told)
+        if towards_zero and target.code:
+            return TensorHandle(target.code.narrow(_widened(src), towards_zero=True), target.triton)
+        if source.code or target.code:
             return self.cast_impl(src, dst_type)
         return super().create_fp_to_fp(src, dst_type, rounding_mode)
+
+    def create_fp_trunc(self, src, dst_type):
+        if told := refused_constant(
+            src.data.flat[0], dst_type
+        ):  # float8 of a block is made by create_fp_to_fp
+            raise TypeError(told)
+        return self.cast_impl(src, dst_type)
 
     # ---- printing
 
@@ -302,8 +335,14 @@ def shown(value: TensorHandle, hex: bool = False) -> str:
     )
 
 
+def _nan(pointers: TensorHandle) -> TensorHandle:
+    """NaN for each pointer's element. Stock Triton's is 0 where a dtype is held as bits."""
+    row = of_triton(pointers.get_element_ty())
+    return TensorHandle(np.full(pointers.data.shape, row.narrow(np.array(np.nan))), row.triton)
+
+
 def _size(pointer: tl.dtype) -> int:
-    return stock._get_np_dtype(pointer.element_ty).itemsize
+    return of_triton(pointer.element_ty).storage.itemsize
 
 
 def _bits(array: np.ndarray) -> np.ndarray:

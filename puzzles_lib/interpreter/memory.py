@@ -12,8 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from puzzles_lib.dtypes import DType
 from puzzles_lib.interpreter.buffer import NOBODY, ZERO, Buffer, Poison
-from puzzles_lib.interpreter.records import Access, Conflict, Program, Site, Stop
+from puzzles_lib.interpreter.records import Access, Conflict, Program, Stop
+from puzzles_lib.source import Site
 
 REGION_BITS = 52  # each argument owns 2**52 bytes of addresses, and starts in their middle
 
@@ -89,14 +91,13 @@ class Memory:
         pointers: np.ndarray,
         mask: np.ndarray | None,
         other: np.ndarray | None,
-        dtype: np.dtype,
-        is_bfloat16: bool = False,
+        row: DType,
     ) -> np.ndarray:
-        shape = pointers.shape
+        shape, dtype = pointers.shape, row.storage
         mask = self._tidy(mask, shape)
         fill = other
         if mask is not None and other is None:
-            fill = self._hole(pointers, mask, dtype, is_bfloat16)
+            fill = self._hole(pointers, mask, row)
         if mask is not None and not mask.any():
             self._note_off("load", pointers, mask, dtype)
             return np.array(np.broadcast_to(fill, shape), dtype)
@@ -104,7 +105,7 @@ class Memory:
         if len(parts) == 1 and parts[0].on is None:
             values = parts[0].buffer.view(dtype)[parts[0].index]
         else:
-            fill = self.poison.values(shape, dtype, is_bfloat16) if fill is None else fill
+            fill = self.poison.values(shape, row) if fill is None else fill
             values = np.array(np.broadcast_to(fill, shape), dtype)
             for buffer, index, on in parts:
                 values[on] = buffer.view(dtype)[index]
@@ -337,13 +338,13 @@ class Memory:
         ):
             self.early_reads[buffer.name] = self.site()
 
-    def _hole(self, pointers: np.ndarray, mask: np.ndarray, dtype: np.dtype, is_bfloat16: bool) -> np.ndarray:
+    def _hole(self, pointers: np.ndarray, mask: np.ndarray, row: DType) -> np.ndarray:
         """The content of lanes that a mask switched off and nothing fills."""
         buffer = self._region(pointers.flat[int(mask.argmax())])
         site = self.site()
         self.holes.setdefault(site, buffer.name if buffer else "?")
         poison = self.poison if self.poison_only in (None, site) else ZERO
-        return poison.values(pointers.shape, dtype, is_bfloat16)
+        return poison.values(pointers.shape, row)
 
     def _note(
         self,

@@ -5,18 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from puzzles_lib.source import Site
+
 Program = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class Site:
-    """A line of the learner's: its number in the cell or file, and its text."""
-
-    line: int
-    source: str
-
-    def __str__(self) -> str:
-        return f"line {self.line}: {self.source}"
 
 
 @dataclass(frozen=True)

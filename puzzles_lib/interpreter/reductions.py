@@ -13,6 +13,7 @@ from triton.language import standard
 from triton.runtime.interpreter import TensorHandle
 from triton.runtime.jit import JITFunction
 
+from puzzles_lib.dtypes import of_triton
 from puzzles_lib.interpreter.rewrite import NotOneValue
 
 Arrays = list[np.ndarray]
@@ -128,7 +129,7 @@ def _numpy(
     if name not in table or getattr(standard, name, None) is not function:
         return None
     dtype = inputs[0].dtype
-    if dtype.is_bf16() or dtype.is_fp8() or (name == "_sum_combine" and (dtype.is_fp16() or dtype.is_bool())):
+    if of_triton(dtype).code or (name == "_sum_combine" and (dtype.is_fp16() or dtype.is_bool())):
         return None
     if table is _ARG and dtype.is_floating() and np.isnan(inputs[0].handle.data).any():
         return None

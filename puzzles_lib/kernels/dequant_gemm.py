@@ -16,8 +16,8 @@ import triton.language as tl
 
 from puzzles_lib.kernels import dequant_gemm_hopper
 from puzzles_lib.kernels.bitpack import block_rows, matrix_shape
-from puzzles_lib.kernels.quantize import PackedTensor, _dequantize, check_packed, dequantize_ref
-from puzzles_lib.kernels.split_k import multiprocessors
+from puzzles_lib.kernels.common import multiprocessors
+from puzzles_lib.kernels.quantize import PackedTensor, check_packed, dequantize_ref, dequantize_words
 
 CHUNK = 32 << 20  # bytes of x^ that `dequant_gemm_dw` makes at a time, where it makes any
 FEW_ROWS = 32  # of x: up to here `dequant_gemm` reads the packed weight itself
@@ -209,7 +209,7 @@ def dw_by_chunks(
         for first in range(0, words.shape[0], blocks):
             some = slice(first, first + blocks)
             dy_rows = dy[first * rows : (first + blocks) * rows]
-            x = _dequantize(words[some], params[:, some], bits, group_size, [len(dy_rows), columns])
+            x = dequantize_words(words[some], params[:, some], bits, group_size, [len(dy_rows), columns])
             if total is None:
                 total = torch.mm(dy_rows.t(), x, **options)
             else:
@@ -225,12 +225,12 @@ def _forward_cuda(
     rows, columns = x.shape
     slices_fit = group_size % 32 == 0 or group_size >= columns
     if rows > FEW_ROWS or x.dtype == torch.float32 or not slices_fit:
-        weight = _dequantize(words, params, bits, group_size, [features, columns])
+        weight = dequantize_words(words, params, bits, group_size, [features, columns])
         with torch.autocast("cuda", enabled=False):
             return x @ weight.t()
     y = x.new_empty(rows, features)
     capable = torch.cuda.get_device_capability(x.device) >= (9, 0)
-    unpack = unpack_asm(bits, x.dtype) if capable else ""
+    unpack = codes_asm(bits, x.dtype) if capable else ""
     launch_dequant_gemm_few_rows(x, words, params, y, bits, group_size, unpack, multiprocessors(x.device))
     return y
 
@@ -247,7 +247,7 @@ def launch_dequant_gemm_few_rows(
 ) -> None:
     """Fill y [M, N] for a small M and 16-bit floats; a group is 32 columns or a multiple of that, or all.
 
-    unpack: what `unpack_asm` gives, or "" for a GPU that has no bfloat16 arithmetic, or the interpreter.
+    unpack: what `codes_asm` gives, or "" for a GPU that has no bfloat16 arithmetic, or the interpreter.
     """
     (rows, columns), features = x.shape, y.shape[1]
     block_m = 8 if rows <= 8 else 16
@@ -263,7 +263,7 @@ def launch_dequant_gemm_few_rows(
     )  # fmt: skip
 
 
-def unpack_asm(bits: int, dtype: torch.dtype) -> str:
+def codes_asm(bits: int, dtype: torch.dtype) -> str:
     """PTX for `_unpack`: two codes from the halves of a register, each beside the bits of a power of two.
 
     In the low bits of 1024, a float16, a code below 1024 reads as 1024 + code, exactly; so does one below 128
@@ -332,7 +332,7 @@ def _keep_the_weight(ctx, inputs: tuple, output: torch.Tensor) -> None:
 
 def _gradient_of_x(ctx, dy: torch.Tensor) -> tuple:
     words, params = ctx.saved_tensors
-    weight = _dequantize(words, params, ctx.bits, ctx.group_size, [ctx.features, words.shape[2]])
+    weight = dequantize_words(words, params, ctx.bits, ctx.group_size, [ctx.features, words.shape[2]])
     with torch.autocast(dy.device.type, enabled=False):
         dx = dy @ weight
     return dx, None, None, None, None, None

@@ -7,7 +7,7 @@ it fast:
   memory. Unpacked values so never leave the thread that unpacked them.
 - The packed format suits it: word [r, n] holds rows r, r + 16, ... of column n, so that field j of 16 rows
   of words is one 16-deep operand, in any thread whatever that thread holds of the words.
-- Two codes are unpacked in three instructions, exactly (`unpack_asm`), and scaled with one rounding.
+- Two codes are unpacked exactly in three instructions, and scaled with one rounding (`unpack_and_scale_asm`).
 - wgmma runs behind: while it multiplies two operands, the threads unpack a third. A wgmma reads its operand's
   registers while it runs, so an operand is kept alive until `warpgroup_mma_wait` says that it is done.
 - Copies by TMA run ahead: two steps for dy, one for words and params, which is what shared memory holds.
@@ -34,7 +34,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from puzzles_lib.kernels.bitpack import block_rows
-from puzzles_lib.kernels.split_k import add_splits, multiprocessors
+from puzzles_lib.kernels.common import add_splits, multiprocessors
 
 BLOCK_M, BLOCK_N, STEP = 128, 256, 128  # columns of x, columns of dy, rows of both
 DY_STAGES = tl.constexpr(3)  # steps of dy that shared memory holds
@@ -102,7 +102,7 @@ def choose_splits(tiles: int, steps: int, size: int, multiprocessors: int) -> in
 
 
 @gluon.constexpr_function
-def unpack_asm(bits, field, half):
+def unpack_and_scale_asm(bits, field, half):
     """PTX that makes two codes of a field, in the halves of a register, two floats, and scales them.
 
     bits: of a code. field: which one of the int16 word in each half. half: float16, else bfloat16.
@@ -235,6 +235,7 @@ def _dequant_gemm_dw_hopper_kernel(
     acc = warpgroup_mma_init(gl.full([BLOCK_M, BLOCK_N], 0.0, gl.float32, mma))
     last = gl.full([BLOCK_M, 16], 0.0, dy.dtype, operand)
     last_but_one = last
+    gl.static_assert(OPERANDS > 4)  # the loop asks for copies at j = 0, 1 and 4
     for turn in range(count):
         step = first + turn
         mbarrier.wait(ready.index(turn % DY_STAGES), turn // DY_STAGES & 1)
@@ -250,7 +251,7 @@ def _dequant_gemm_dw_hopper_kernel(
             scale = _load_param(params, 16 * (j // FIELDS * 2 * FIELDS + j % FIELDS), word)
             minimum = _load_param(params, 16 * ((j // FIELDS * 2 + 1) * FIELDS + j % FIELDS), word)
             x = gl.inline_asm_elementwise(
-                unpack_asm(BITS, j % FIELDS, HALF), "=r,r,r,r",
+                unpack_and_scale_asm(BITS, j % FIELDS, HALF), "=r,r,r,r",
                 [word, scale, minimum], dtype=dy.dtype, is_pure=True, pack=2,
             )  # fmt: skip
             acc = warpgroup_mma(x, dy_rows.slice(16 * j, 16), acc, is_async=True)

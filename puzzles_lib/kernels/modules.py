@@ -15,9 +15,10 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from puzzles_lib.kernels.bitpack import check_bits, matrix_shape
+from puzzles_lib.kernels.common import DTYPES
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm_dw
 from puzzles_lib.kernels.packed_relu import relu_pack, relu_unpack_backward
-from puzzles_lib.kernels.quantize import DTYPES, PackedTensor, check_group_size, quantize_pack
+from puzzles_lib.kernels.quantize import PackedTensor, check_group_size, quantize_pack
 
 
 class PackedLinear(nn.Linear):

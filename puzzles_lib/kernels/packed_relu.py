@@ -11,7 +11,8 @@ import torch
 import triton
 import triton.language as tl
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+from puzzles_lib.kernels.common import check_dtype
+
 FORWARD_BLOCK, BACKWARD_BLOCK = 2048, 1024  # elements a program
 
 
@@ -24,7 +25,7 @@ def relu_pack(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
     Raises TypeError for another dtype.
     """
-    _check_dtype("x", x)
+    check_dtype("x", x)
     return _relu_pack(x)
 
 
@@ -33,7 +34,7 @@ def relu_unpack_backward(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
     Raises TypeError for another dtype, ValueError where mask and dy do not fit or live on two devices.
     """
-    _check_dtype("dy", dy)
+    check_dtype("dy", dy)
     if not isinstance(mask, torch.Tensor) or mask.dtype != torch.uint8:
         raise TypeError(f"mask is {getattr(mask, 'dtype', type(mask).__name__)}, allowed is torch.uint8")
     if tuple(mask.shape) != (triton.cdiv(dy.numel(), 8),):
@@ -44,12 +45,6 @@ def relu_unpack_backward(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     if mask.device != dy.device:
         raise ValueError(f"mask is on {mask.device}, allowed is the device of dy, {dy.device}")
     return _relu_unpack_backward(dy, mask)
-
-
-def _check_dtype(name: str, value: torch.Tensor) -> None:
-    if not isinstance(value, torch.Tensor) or value.dtype not in DTYPES:
-        what = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
-        raise TypeError(f"{name} is {what}, allowed are float32, float16 and bfloat16")
 
 
 # ---- torch, the reference

@@ -17,10 +17,10 @@ import triton.language as tl
 from torch import nn
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+from puzzles_lib.kernels.common import MAGIC, TINY, check_dtype, maximum_with_nan
+
 TOP = 127
 MAX_K = (2**31 - 1) // TOP**2  # 133144: the sum of so many products still fits into int32
-TINY = 2.0**-126  # the least normal float32
 
 
 def quantize_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -130,9 +130,7 @@ def swap_linears(model: nn.Module) -> nn.Module:
 
 
 def _check_x(x: torch.Tensor) -> None:
-    if not isinstance(x, torch.Tensor) or x.dtype not in DTYPES:
-        what = x.dtype if isinstance(x, torch.Tensor) else type(x).__name__
-        raise TypeError(f"x is {what}, allowed are float32, float16 and bfloat16")
+    check_dtype("x", x)
     if x.dim() == 0:
         raise ValueError("x is a scalar, allowed are tensors of one axis or more")
 
@@ -144,18 +142,14 @@ def _check_k(columns: int) -> None:
 
 def check_weight(wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | None) -> None:
     """Raise where quantised weights do not fit together."""
-    for name, value, dtypes in (("wq", wq, (torch.int8,)), ("w_scale", w_scale, (torch.float32,))):
-        if not isinstance(value, torch.Tensor) or value.dtype not in dtypes:
-            what = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
-            raise TypeError(f"{name} is {what}, allowed is {dtypes[0]}")
+    check_dtype("wq", wq, (torch.int8,))
+    check_dtype("w_scale", w_scale, (torch.float32,))
     if wq.dim() != 2:
         raise ValueError(f"wq has {wq.dim()} axes, allowed are 2: [N, K]")
     _check_k(wq.shape[1])
     parts = [("w_scale", w_scale)]
     if bias is not None:
-        if not isinstance(bias, torch.Tensor) or bias.dtype not in DTYPES:
-            what = bias.dtype if isinstance(bias, torch.Tensor) else type(bias).__name__
-            raise TypeError(f"bias is {what}, allowed are float32, float16 and bfloat16")
+        check_dtype("bias", bias)
         parts.append(("bias", bias))
     for name, value in parts:
         if value.shape != wq.shape[:1]:
@@ -174,7 +168,7 @@ def quantize_rows_ref(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return x.new_zeros(x.shape, dtype=torch.int8), x.new_zeros(x.shape[0], dtype=torch.float32)
     x = x.float()
     scale = x.abs().amax(1).div_(TOP)  # NaN if one is NaN
-    scale = torch.where(scale < TINY, 0.0, scale)
+    scale = torch.where(scale < TINY.value, 0.0, scale)
     divisor = torch.where((scale > 0) & scale.isfinite(), scale, float("inf"))  # its codes are 0 ...
     codes = (x / divisor[:, None]).round_()
     if not scale.isfinite().all():
@@ -225,22 +219,15 @@ def q8_linear_ref(
 
 # ---- Triton
 
-MAGIC = tl.constexpr(12582912.0)  # 1.5 · 2^23: adding it rounds |x| < 2^22 to an integer, ties to even
-LEAST = tl.constexpr(TINY)
 SMALL = tl.constexpr(2.0**-64)
 LARGE = tl.constexpr(2.0**64)
-
-
-@triton.jit
-def _maximum_with_nan(a, b):
-    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def _scale_of(amax):
     """amax / 127; 0 where that is subnormal, NaN where amax is no finite number."""
     scale = tl.div_rn(amax, tl.full(amax.shape, 127.0, tl.float32))
-    return tl.where(scale < LEAST, 0.0, scale) + (amax - amax)
+    return tl.where(scale < TINY, 0.0, scale) + (amax - amax)
 
 
 @triton.jit
@@ -282,15 +269,15 @@ def _quantize_rows_kernel(
     if ONE_BLOCK:
         mask = mask_m & (offs_k < K)[None, :]
         x = tl.load(x_ptr + place, mask=mask, other=0.0).to(tl.float32)
-        scale = _scale_of(tl.reduce(tl.abs(x), 1, _maximum_with_nan))
+        scale = _scale_of(tl.reduce(tl.abs(x), 1, maximum_with_nan))
         tl.store(codes_ptr + place, _codes_of(x, scale[:, None]), mask=mask)
     else:
         most = tl.zeros([ROWS, BLOCK_K], tl.float32)
         for k in range(0, K, BLOCK_K):
             mask = mask_m & (offs_k < K - k)[None, :]
             x = tl.load(x_ptr + place + k, mask=mask, other=0.0)
-            most = _maximum_with_nan(most, tl.abs(x.to(tl.float32)))
-        scale = _scale_of(tl.reduce(most, 1, _maximum_with_nan))
+            most = maximum_with_nan(most, tl.abs(x.to(tl.float32)))
+        scale = _scale_of(tl.reduce(most, 1, maximum_with_nan))
         for k in range(0, K, BLOCK_K):
             mask = mask_m & (offs_k < K - k)[None, :]
             x = tl.load(x_ptr + place + k, mask=mask, other=0.0).to(tl.float32)

@@ -26,10 +26,7 @@ from puzzles_lib.kernels.bitpack import (
     pack_rows_ref,
     unpack_rows_ref,
 )
-
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-MAGIC = tl.constexpr(12582912.0)  # 1.5 · 2^23: adding it rounds |x| < 2^22 to an integer, ties to even
-TINY = tl.constexpr(1.1754943508222875e-38)  # the least normal float32; 1 / TINY is finite
+from puzzles_lib.kernels.common import MAGIC, TINY, check_dtype, maximum_with_nan
 
 
 @dataclass(frozen=True)
@@ -79,9 +76,7 @@ def quantize_pack(x: torch.Tensor, bits: int, group_size: int = 256) -> PackedTe
     """
     check_bits(bits)
     check_group_size(group_size)
-    if not isinstance(x, torch.Tensor) or x.dtype not in DTYPES:
-        what = x.dtype if isinstance(x, torch.Tensor) else type(x).__name__
-        raise TypeError(f"x is {what}, allowed are float32, float16 and bfloat16")
+    check_dtype("x", x)
     if x.dim() == 0:
         raise ValueError("x is a scalar, allowed are tensors of one axis or more")
     words, params = _quantize_pack(x, bits, group_size)
@@ -94,7 +89,7 @@ def dequantize(packed: PackedTensor) -> torch.Tensor:
     Raises TypeError where ``packed`` is not a `PackedTensor`, ValueError where its parts do not fit.
     """
     check_packed("packed", packed)
-    return _dequantize(packed.words, packed.params, packed.bits, packed.group_size, list(packed.shape))
+    return dequantize_words(packed.words, packed.params, packed.bits, packed.group_size, list(packed.shape))
 
 
 def check_group_size(group_size: int) -> None:
@@ -175,11 +170,6 @@ def dequantize_ref(
 
 
 @triton.jit
-def _maximum_with_nan(a, b):
-    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
-
-
-@triton.jit
 def _minimum_with_nan(a, b):
     return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
@@ -249,7 +239,7 @@ def _quantize_rows(
             x = tl.load(x_ptr + (row * C + offs_c), mask=mask, other=0.0).to(tl.float32)
             low_x, high_x = tl.where(in_group, x, float("inf")), tl.where(in_group, x, float("-inf"))
         low = tl.reduce(tl.reshape(low_x, SPLIT), 3, _minimum_with_nan)  # [STEP, ROWS, GROUPS]
-        high = tl.reduce(tl.reshape(high_x, SPLIT), 3, _maximum_with_nan)
+        high = tl.reduce(tl.reshape(high_x, SPLIT), 3, maximum_with_nan)
         scale = ((high - low) * (1.0 / LEVELS)).to(param.dtype.element_ty)
         scale = tl.where(scale.to(tl.float32) < TINY, 1.0, scale.to(tl.float32))
         tl.store(param + step * 16, scale, mask=exists)
@@ -348,9 +338,10 @@ def _(x: torch.Tensor, bits: int, group_size: int) -> tuple[torch.Tensor, torch.
 
 
 @torch.library.custom_op("bit_by_bit::dequantize", mutates_args=())
-def _dequantize(
+def dequantize_words(
     words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int, shape: list[int]
 ) -> torch.Tensor:
+    """`dequantize` of a `PackedTensor` in its parts, as a torch operator takes them."""
     rows, columns = matrix_shape(shape)
     words, params = words.contiguous(), params.contiguous()
     if not words.is_cuda:
@@ -376,7 +367,7 @@ def launch_dequantize(
     )  # fmt: skip
 
 
-@_dequantize.register_fake
+@dequantize_words.register_fake
 def _(
     words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int, shape: list[int]
 ) -> torch.Tensor:

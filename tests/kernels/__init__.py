@@ -1,19 +1,40 @@
-"""Kernels to try the checker on: a module per chapter, each with ``WRONG`` and ``RIGHT``."""
+"""Kernels to try the checker on.
+
+A module per chapter has those that are written out, ``WRONG`` and ``RIGHT``. From chapter 7 on nearly all
+wrong ones are edits of the course's solutions instead: the chapter's ``MISTAKES``.
+"""
 
 import importlib
 import pkgutil
 from dataclasses import dataclass
 
+from puzzles_lib.authoring.solutions import define, kernel_sources
+from puzzles_lib.chapters import CHAPTERS
+from puzzles_lib.checker.report import KINDS
+from puzzles_lib.mistake import Mistake
 from puzzles_lib.puzzle import Puzzle
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """A kernel that ``check`` must reject on ``puzzle``, with ``reason`` in its report."""
+    """A kernel that ``check`` must reject on ``puzzle``, for its reason.
+
+    kind: of the first verdict.
+    says: what must be in the report's text: an argument, an element, a diagnosis. Not a whole sentence:
+        a reworded message is the business of its own test alone. ``"values"`` asks for it, as any wrong
+        value is of that kind.
+    """
 
     puzzle: Puzzle
     kernel: object
-    reason: str
+    kind: str
+    says: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"{self.kernel}: kind is {self.kind!r}, allowed are {', '.join(KINDS)}")
+        if self.kind == "values" and not self.says:
+            raise ValueError(f"{self.kernel}: wrong values, but which? says is missing")
 
 
 def _modules() -> list:
@@ -21,8 +42,17 @@ def _modules() -> list:
 
 
 def wrong() -> list[Wrong]:
-    """Every wrong kernel of every chapter."""
-    return [each for module in _modules() for each in module.WRONG]
+    """Every wrong kernel of every chapter, written out or made by edits."""
+    written = [each for module in _modules() for each in getattr(module, "WRONG", ())]
+    sources = kernel_sources()
+    return written + [made(m, sources[m.puzzle.name]) for chapter in CHAPTERS for m in chapter.mistakes]
+
+
+def made(mistake: Mistake, source: str) -> Wrong:
+    """A mistake's wrong kernel, from the right kernel's source."""
+    kernel = define(mistake.apply(source), f"<{mistake.puzzle.name} with {mistake.name}>")
+    kernel.__name__, kernel.__doc__ = mistake.name, mistake.what  # as a written-out one has them
+    return Wrong(mistake.puzzle, kernel, mistake.kind, mistake.says)
 
 
 def right() -> list[tuple[Puzzle, object]]:

@@ -11,14 +11,15 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 FILE = Path(__file__).parent / "h200.json"
 NAMES = ("bench", "case", "path", "us", "baseline", "baseline_us", "ratio", "error")  # of a row's entries
 NUMBERS = ("us", "baseline_us", "ratio", "error")
-Row = dict[str, object]
+Row = dict[str, Any]
 
 
-def load(path: str | Path = FILE) -> dict[str, object]:
+def load(path: str | Path = FILE) -> dict[str, Any]:
     """The whole record."""
     return json.loads(Path(path).read_text())
 
@@ -48,7 +49,7 @@ def save(new: Sequence[Row], path: str | Path = FILE) -> None:
     path = Path(path)
     for row in new:
         _verify(row)
-    origin = {
+    origin: dict[str, Any] = {
         "device": torch.cuda.get_device_name(),
         "versions": {"torch": torch.__version__.split("+")[0], "triton": triton.__version__},
     }

@@ -53,8 +53,8 @@ def _dw() -> list[str]:
             f"| {name} | " + " | ".join(f"{c['us']:.0f} µs, {c['ratio']:.2f}x" for c in cells) + " |"
         )
     path = "quantize_pack + dequant_gemm_dw"
-    cells = " | ".join(f"{found[case, path]['ratio']:.2f}x" for case in (LONG, SHORT))
-    return [*lines, f"| quantising included, against the same unfused | {cells} |"]
+    ratios = " | ".join(f"{found[case, path]['ratio']:.2f}x" for case in (LONG, SHORT))
+    return [*lines, f"| quantising included, against the same unfused | {ratios} |"]
 
 
 def _int8() -> list[str]:

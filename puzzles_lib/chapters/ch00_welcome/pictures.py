@@ -1,7 +1,8 @@
 """Pictures of chapter 00: what a program is, and what each line of a kernel holds."""
 
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
-from puzzles_lib.drawing import FAINT, LINE, PALE, PALETTE, PROGRAM_COLORS, Picture, arrow, cells, new_sheet
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
+from puzzles_lib.drawing.colours import FAINT, GREEN, LINE, PALE, PROGRAM_COLORS
 from puzzles_lib.inputs import make_inputs
 
 
@@ -22,21 +23,14 @@ def programs(case: int = 2) -> Picture:
         title="x",
         fontsize=9,
     )
-    ax.text(3.75, 1.1, "programs", ha="right", va="center", fontsize=10)
+    label(ax, 3.75, 1.1, "programs", align="right")
     for pid in range(count):
         left = tensor.x + pid * case.BLOCK + 0.4
-        box = cells(
-            ax,
-            [f"program_id = {pid}"],
-            x=left,
-            y=0.5,
-            width=case.BLOCK - 0.8,
-            height=1.2,
-            colors=PROGRAM_COLORS[pid],
-        )
+        size = (case.BLOCK - 0.8, 1.2)
+        program = box(ax, left, 0.5, *size, f"program_id = {pid}", color=PROGRAM_COLORS[pid])
         for lane in (pid * case.BLOCK, (pid + 1) * case.BLOCK - 1):
             end = tensor.top(lane)
-            arrow(ax, ((box.x + box.right) / 2, box.bottom), (end[0], end[1] - 0.05), color=LINE)
+            arrow(ax, program.foot(0), (end[0], end[1] - 0.05), color=LINE)
     beyond = lanes - case.N
     return Picture(
         figure,
@@ -59,26 +53,15 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
     figure, ax = new_sheet(5.2 + 1.6 * case.BLOCK + 0.3, 8.6, unit=0.42)
 
     def row(y: float, title: str, values: list, colors: object, hatch: object = None) -> None:
-        cells(
-            ax,
-            values,
-            x=5.2,
-            y=y,
-            width=1.6,
-            title=title,
-            colors=colors,
-            hatch=hatch,
-            index=y < 2,
-            fontsize=10,
-        )
+        cells(ax, values, x=5.2, y=y, width=1.6, title=title, colors=colors, hatch=hatch, index=y < 2)
 
     row(1.2, "tl.arange(0, BLOCK)", list(range(case.BLOCK)), PALE)
     row(2.7, "offs", offs, PROGRAM_COLORS[program % len(PROGRAM_COLORS)])
-    row(4.2, "mask", mask, [PALETTE[3] if m else None for m in mask])
+    row(4.2, "mask", mask, [GREEN if m else None for m in mask])
     row(5.7, "x", [_signed(v) for v in loaded], on, off)
     row(7.2, "2 * x", [_signed(v) for v in results], on, off)
-    ax.text(0.2, 0.5, f"pid = {program}", ha="left", va="center", fontsize=11)
-    ax.text(4.95, 0.9, "lane", ha="right", va="center", fontsize=9, color=FAINT)
+    label(ax, 0.2, 0.5, f"pid = {program}", align="left", fontsize=11)
+    label(ax, 4.95, 0.9, "lane", align="right", fontsize=9, color=FAINT)
     live = sum(mask)
     return Picture(
         figure,

@@ -1,7 +1,8 @@
 """Pictures of chapter 01: the offsets of a block, and the mask of the last one."""
 
 from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
-from puzzles_lib.drawing import INK, PALE, PALETTE, PROGRAM_COLORS, Picture, arrow, cells, new_sheet
+from puzzles_lib.drawing import Picture, arrow, cells, label, new_sheet
+from puzzles_lib.drawing.colours import GREEN, INK, PALE, PROGRAM_COLORS, SKY, VERMILLION
 from puzzles_lib.puzzle import Case
 
 
@@ -17,14 +18,14 @@ def offsets(block: int = 4, count: int = 3) -> Picture:
         title="elements of x",
         colors=[PROGRAM_COLORS[i // block % len(PROGRAM_COLORS)] for i in elements],
     )
-    for label, y in (("tl.arange(0, BLOCK)", 1.6), ("+ pid * BLOCK", 2.65), ("= offs", 3.7)):
-        ax.text(5.75, y, label, ha="right", va="center", fontsize=11, color=INK)
+    for name, y in (("tl.arange(0, BLOCK)", 1.6), ("+ pid * BLOCK", 2.65), ("= offs", 3.7)):
+        label(ax, 5.75, y, name, align="right", fontsize=11)
     for pid in range(count):
         left, width = 6.2 + pid * block, (block - 0.4) / block
         middle = left + block * width / 2
-        ax.text(middle, 0.55, f"pid = {pid}", ha="center", va="center", fontsize=11, color=INK)
-        cells(ax, range(block), x=left, y=1.1, width=width, colors=PALE)
-        ax.text(middle, 2.65, f"+ {pid} * {block}", ha="center", va="center", fontsize=11, color=INK)
+        label(ax, middle, 0.55, f"pid = {pid}", fontsize=11)
+        cells(ax, range(block), x=left, y=1.1, width=width)
+        label(ax, middle, 2.65, f"+ {pid} * {block}", fontsize=11)
         part = elements[pid * block : (pid + 1) * block]
         offs = cells(ax, part, x=left, y=3.2, width=width, colors=PROGRAM_COLORS[pid % len(PROGRAM_COLORS)])
         for lane in range(block):
@@ -46,16 +47,16 @@ def last_block(case: Case = MASKED_ADD.cases[3], lanes: int = 14) -> Picture:
 
     def row(y: float, title: str, values: list, colors: object, hatch: object = None) -> None:
         strip = cells(ax, values, x=5.2, y=y, width=1.25, title=title, colors=colors, hatch=hatch)
-        ax.text(strip.right + 0.25, y + 0.5, "...", va="center", fontsize=11, color=INK)
+        label(ax, strip.right + 0.25, y + 0.5, "...", align="left", fontsize=11)
 
-    row(1.1, f"offs of program {pid}", offs, PALETTE[2])
-    row(2.5, f"mask = offs < {case.N}", inside, [PALETTE[3] if i else None for i in inside])
+    row(1.1, f"offs of program {pid}", offs, SKY)
+    row(2.5, f"mask = offs < {case.N}", inside, [GREEN if i else None for i in inside])
     known = [off if i else "" for off, i in zip(offs, inside, strict=True)]
     hatch = [None if i else "////" for i in inside]
     row(3.9, "elements of x", known, [PALE if i else None for i in inside], hatch)
     end = 5.2 + 1.25 * sum(inside)
-    ax.plot([end, end], [0.85, 5.15], color=PALETTE[6], linewidth=3)
-    ax.text(end, 0.5, f"x ends here: N = {case.N}", ha="center", va="center", fontsize=11, color=INK)
+    ax.plot([end, end], [0.85, 5.15], color=VERMILLION, linewidth=3)
+    label(ax, end, 0.5, f"x ends here: N = {case.N}", fontsize=11)
     return Picture(
         figure,
         f"""The last block of a tensor with N = {case.N} and BLOCK = {case.BLOCK}. Program {pid} has the

@@ -1,13 +1,19 @@
 """Pictures of chapter 02: broadcasting, addresses in two dimensions, tiles."""
 
-from matplotlib.patches import Rectangle
-
 from puzzles_lib.chapters.ch02_broadcasting.puzzles import OUTER_ADD_BLOCKS
-from puzzles_lib.drawing import FAINT, INK, LINE, PALE, PALETTE, Picture, arrow, cells, new_sheet
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
+from puzzles_lib.drawing.colours import (
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PALE,
+    PALE_ORANGE,
+    PALE_SKY,
+    SKY,
+    VERMILLION,
+)
 from puzzles_lib.puzzle import Case
-
-ORANGE, BLUE, GREEN, RED = PALETTE[1], PALETTE[2], PALETTE[3], PALETTE[6]
-PALE_ORANGE, PALE_BLUE = "#f8e6c4", "#d9eefa"
 
 
 def broadcast(x: tuple[int, ...] = (1, 2, 3, 4), y: tuple[int, ...] = (10, 20, 30)) -> Picture:
@@ -15,7 +21,7 @@ def broadcast(x: tuple[int, ...] = (1, 2, 3, 4), y: tuple[int, ...] = (10, 20, 3
     rows, columns = len(y), len(x)
     figure, ax = new_sheet(3 * columns + 3.6, rows + 3.2)
     left = [0.3 + i * (columns + 1.5) for i in range(3)]
-    row_colors = [[BLUE if r == 0 else PALE_BLUE] * columns for r in range(rows)]
+    row_colors = [[SKY if r == 0 else PALE_SKY] * columns for r in range(rows)]
     column_colors = [[ORANGE if c == 0 else PALE_ORANGE for c in range(columns)]] * rows
     for at, name, shape, values, colors in (
         (left[0], "x[None, :]", f"1 x {columns}", [list(x)] * rows, row_colors),
@@ -23,12 +29,12 @@ def broadcast(x: tuple[int, ...] = (1, 2, 3, 4), y: tuple[int, ...] = (10, 20, 3
         (left[2], "z", f"{rows} x {columns}", [[a + b for a in x] for b in y], PALE),
     ):
         cells(ax, values, x=at, y=1.9, colors=colors, edge="white")
-        ax.text(at + columns / 2, 0.6, name, ha="center", va="center", fontsize=11, color=INK)
-        ax.text(at + columns / 2, 1.4, shape, ha="center", va="center", fontsize=10, color=FAINT)
+        label(ax, at + columns / 2, 0.6, name, fontsize=11)
+        label(ax, at + columns / 2, 1.4, shape, color=FAINT)
     for at, sign in ((left[1], "+"), (left[2], "=")):
-        ax.text(at - 0.75, 1.9 + rows / 2, sign, ha="center", va="center", fontsize=15, color=INK)
+        label(ax, at - 0.75, 1.9 + rows / 2, sign, fontsize=15)
     note = "strong colours: the values themselves; pale: the same values, repeated"
-    ax.text(left[0], 2.5 + rows, note, ha="left", va="center", fontsize=10, color=FAINT)
+    label(ax, left[0], 2.5 + rows, note, align="left", color=FAINT)
     return Picture(
         figure,
         f"""x[None, :] is a row of {columns} numbers, {", ".join(map(str, x))}, repeated in {rows} rows.
@@ -41,12 +47,12 @@ def broadcast(x: tuple[int, ...] = (1, 2, 3, 4), y: tuple[int, ...] = (10, 20, 3
 def addresses(rows: int = 3, columns: int = 5, at: tuple[int, int] = (1, 3)) -> Picture:
     """A matrix, the flat memory that holds it row after row, and where one element goes."""
     figure, ax = new_sheet(rows * columns + 4.4, rows + 5.5)
-    colors, left, top = (ORANGE, BLUE, GREEN), 4.1, 2.0
+    colors, left, top = (ORANGE, SKY, GREEN), 4.1, 2.0
     index = [[m * columns + n for n in range(columns)] for m in range(rows)]
-    cells(ax, range(columns), x=left, y=0.6, colors=PALE, title="offs_n[None, :]")
-    cells(ax, [[m * columns] for m in range(rows)], x=left - 1.4, y=top, width=1.0, colors=PALE)
+    cells(ax, range(columns), x=left, y=0.6, title="offs_n[None, :]")
+    cells(ax, [[m * columns] for m in range(rows)], x=left - 1.4, y=top)
     for text, y in (("offs_m[:, None]", top + 0.5), (f"* N, N = {columns}", top + 1.4)):
-        ax.text(left - 1.65, y, text, ha="right", va="center", fontsize=11, color=INK)
+        label(ax, left - 1.65, y, text, align="right", fontsize=11)
     matrix = cells(ax, index, x=left, y=top, colors=[[colors[m % 3]] * columns for m in range(rows)])
     flat = [v for row in index for v in row]
     memory = cells(
@@ -55,11 +61,10 @@ def addresses(rows: int = 3, columns: int = 5, at: tuple[int, int] = (1, 3)) -> 
     m, n = at
     words = f"z[{m}, {n}] is at {m} * {columns} + {n} = {index[m][n]}"
     end = memory.top(index[m][n])
-    ax.text(end[0], top + m + 0.5, words, ha="center", va="center", fontsize=11, color=INK)
+    label(ax, end[0], top + m + 0.5, words, fontsize=11)
     arrow(ax, (end[0], top + m + 0.9), end)
     for place in (matrix.center(m, n), memory.center(index[m][n])):
-        corner = (place[0] - 0.5, place[1] - 0.5)
-        ax.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=INK, linewidth=2.2))
+        box(ax, place[0] - 0.5, place[1] - 0.5, color=None, edge=INK, linewidth=2.2)
     return Picture(
         figure,
         f"""A matrix z of {rows} rows and {columns} columns, and its memory: {rows * columns} places in one
@@ -83,7 +88,7 @@ def tiles(case: Case = OUTER_ADD_BLOCKS.cases[2]) -> Picture:
         y=top,
         width=width,
         height=height,
-        colors=[[PALE_BLUE if (m + n) % 2 else PALE_ORANGE for n in range(columns)] for m in range(rows)],
+        colors=[[PALE_SKY if (m + n) % 2 else PALE_ORANGE for n in range(columns)] for m in range(rows)],
         index=True,
         row_index=True,
     )
@@ -92,46 +97,19 @@ def tiles(case: Case = OUTER_ADD_BLOCKS.cases[2]) -> Picture:
         (right, top, grid.right - right, grid.bottom - top),
         (left, bottom, right - left, grid.bottom - bottom),
     ):
-        ax.add_patch(Rectangle((x, y), w, h, facecolor="white", edgecolor=LINE, hatch="////", linewidth=0))
-    ax.add_patch(Rectangle((left, top), right - left, bottom - top, fill=False, edgecolor=RED, linewidth=3))
+        box(ax, x, y, w, h, color="white", hatch="////", linewidth=0)
+    box(ax, left, top, right - left, bottom - top, color=None, edge=VERMILLION, linewidth=3)
     for m in range(rows):
         for n in range(columns):
             x, y = grid.center(m, n)
             hangs_over = (n + 1) * case.BLOCK_N > case.N
-            card = {"facecolor": "white", "edgecolor": "none", "pad": 1} if hangs_over else None
             shift = 0.2 if hangs_over else 0.0
-            ax.text(x + shift, y, f"{m}, {n}", ha="center", va="center", fontsize=10, color=INK, bbox=card)
-    ax.text(
-        (left + grid.right) / 2, 0.6, "tl.program_id(1)", ha="center", va="center", fontsize=11, color=INK
-    )
-    ax.text(
-        1.2,
-        (top + grid.bottom) / 2,
-        "tl.program_id(0)",
-        ha="center",
-        va="center",
-        rotation=90,
-        fontsize=11,
-        color=INK,
-    )
-    ax.text(
-        left,
-        grid.bottom + 0.55,
-        f"N = {case.N}, BLOCK_N = {case.BLOCK_N}",
-        va="center",
-        fontsize=10,
-        color=INK,
-    )
-    ax.text(
-        grid.right + 0.35,
-        (top + grid.bottom) / 2,
-        f"M = {case.M}, BLOCK_M = {case.BLOCK_M}",
-        ha="center",
-        va="center",
-        rotation=90,
-        fontsize=10,
-        color=INK,
-    )
+            label(ax, x + shift, y, f"{m}, {n}", behind="white" if hangs_over else None)
+    middle = (top + grid.bottom) / 2
+    label(ax, (left + grid.right) / 2, 0.6, "tl.program_id(1)", fontsize=11)
+    label(ax, 1.2, middle, "tl.program_id(0)", fontsize=11, rotation=90)
+    label(ax, left, grid.bottom + 0.55, f"N = {case.N}, BLOCK_N = {case.BLOCK_N}", align="left")
+    label(ax, grid.right + 0.35, middle, f"M = {case.M}, BLOCK_M = {case.BLOCK_M}", rotation=90)
     return Picture(
         figure,
         f"""A matrix of M = {case.M} rows and N = {case.N} columns under {rows} x {columns} tiles of

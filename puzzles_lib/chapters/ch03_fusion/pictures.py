@@ -5,10 +5,11 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
 from puzzles_lib.chapters.ch03_fusion.puzzles import MUL_RELU, MUL_RELU_BACKWARD
-from puzzles_lib.drawing import FAINT, INK, PALE, PALETTE, Picture, arrow, cells, new_sheet
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
+from puzzles_lib.drawing.colours import BLUE, FAINT, ORANGE, PALE, SKY
 from puzzles_lib.puzzle import Case
 
-_OPEN, _WASTE, _KERNEL = PALETTE[2], PALETTE[1], PALETTE[5]
+_OPEN, _WASTE, _KERNEL = SKY, ORANGE, BLUE
 
 
 def passes(case: Case = MUL_RELU.cases[2]) -> Picture:
@@ -18,7 +19,7 @@ def passes(case: Case = MUL_RELU.cases[2]) -> Picture:
     two, one = inputs + 3 * tile, inputs + tile
     figure, ax = new_sheet(22.4, 7.9)
     for y, title, total in ((1.0, "two kernels", two), (5.3, "one kernel", one)):
-        ax.text(0.1, y - 0.5, f"{title}: {total:,} bytes moved", fontsize=11, va="center", color=INK)
+        label(ax, 0.1, y - 0.5, f"{title}: {total:,} bytes moved", align="left", fontsize=11)
         _memory(ax, 0.1, y, f"x, y\n{inputs:,} bytes", PALE)
         _memory(ax, 19.0, y, f"z\n{tile:,} bytes", PALE)
     _memory(ax, 9.5, 1.0, f"product\n{tile:,} bytes", _WASTE)
@@ -30,9 +31,9 @@ def passes(case: Case = MUL_RELU.cases[2]) -> Picture:
     for start, end in ((3.4, 4.9), (17.4, 19.0)):
         arrow(ax, (start, 6.4), (end, 6.4))
     key = "square: memory, round: the processor"
-    ax.text(22.3, 0.5, key, ha="right", va="center", fontsize=10, color=FAINT)
+    label(ax, 22.3, 0.5, key, align="right", color=FAINT)
     note = "written, only to be read again"
-    ax.text(11.15, 3.65, note, ha="center", va="center", fontsize=10, color=INK)
+    label(ax, 11.15, 3.65, note)
     return Picture(
         figure,
         f"""Two ways to compute z = relu(x * y) for M = {case.M}, N = {case.N}. With two kernels the first
@@ -43,13 +44,13 @@ def passes(case: Case = MUL_RELU.cases[2]) -> Picture:
 
 
 def _memory(ax: Axes, x: float, y: float, text: str, color: object) -> None:
-    cells(ax, [text], x=x, y=y, width=3.3, height=2.2, colors=color)
+    box(ax, x, y, 3.3, 2.2, text, color=color)
 
 
 def _kernel(ax: Axes, x: float, y: float, text: str, width: float) -> None:
     shape = FancyBboxPatch((x + 0.2, y + 0.4), width - 0.4, 1.4, boxstyle="round,pad=0.2", color=_KERNEL)
     ax.add_patch(shape)
-    ax.text(x + width / 2, y + 1.1, text, ha="center", va="center", fontsize=10, color="white")
+    label(ax, x + width / 2, y + 1.1, text, color="white")
 
 
 def gate() -> Picture:
@@ -71,16 +72,16 @@ def gate() -> Picture:
         numbers = [[str(v).replace("-", "\u2212") for v in row] for row in grid.tolist()]
         fill = colors if title in ("x * y", "dx") else PALE
         block = cells(ax, numbers, x=left, y=1.2, width=1.1, height=1.1, colors=fill)
-        ax.text((left + block.right) / 2, 0.6, title, ha="center", va="center", fontsize=11, color=INK)
+        label(ax, (left + block.right) / 2, 0.6, title, fontsize=11)
     arrow(ax, (14.1, 2.85), (16.8, 2.85))
     for text, at in (("* y", 2.3), ("if open", 3.4)):
-        ax.text(15.45, at, text, ha="center", va="center", fontsize=10, color=INK)
+        label(ax, 15.45, at, text)
     for left, fill, text in (
         (1.8, _OPEN, "x * y above 0: the gate is open"),
         (11.7, "white", "0 or below: it is shut, and dx = 0"),
     ):
-        cells(ax, [""], x=left, y=5.2, width=1.1, height=0.8, colors=fill)
-        ax.text(left + 1.4, 5.6, text, va="center", fontsize=10, color=INK)
+        box(ax, left, 5.2, 1.1, 0.8, color=fill)
+        label(ax, left + 1.4, 5.6, text, align="left")
     count = int(is_open.sum())
     return Picture(
         figure,

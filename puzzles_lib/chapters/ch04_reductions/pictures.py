@@ -4,11 +4,11 @@ import torch
 from matplotlib.axes import Axes
 
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM
-from puzzles_lib.drawing import FAINT, INK, PALE, PALETTE, Picture, arrow, cells, new_figure, new_sheet
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
+from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, ORANGE, PALE, SKY, VERMILLION
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case
 
-ORANGE, BLUE, GREEN, RED = PALETTE[1], PALETTE[2], PALETTE[3], PALETTE[6]
 MINUS = "\u2212"
 
 
@@ -21,40 +21,29 @@ def walk(case: Case = LONG_SUM.cases[2]) -> Picture:
     figure, ax = new_sheet(left + width * steps + 2.2, 3.0 + height * case.BLOCK_M * programs)
     for step in range(steps):
         middle = left + width * (step + 0.5)
-        ax.text(middle, 1.05, f"start = {step * case.BLOCK_N}", ha="center", fontsize=10, color=INK)
-        ax.text(middle, 0.45, f"turn {step + 1}", ha="center", fontsize=10, color=FAINT)
+        label(ax, middle, 1.05, f"start = {step * case.BLOCK_N}", align="baseline")
+        label(ax, middle, 0.45, f"turn {step + 1}", align="baseline", color=FAINT)
     for program in range(programs):
-        color = (BLUE, ORANGE)[program % 2]
+        color = (SKY, ORANGE)[program % 2]
         first = program * case.BLOCK_M
         y = top + per_row * first
-        ax.text(
-            0.1, y + per_row * case.BLOCK_M / 2, f"program {program}", va="center", fontsize=11, color=INK
-        )
+        label(ax, 0.1, y + per_row * case.BLOCK_M / 2, f"program {program}", align="left", fontsize=11)
         for row in range(first, first + case.BLOCK_M):
             at = top + per_row * row
             inside = row < case.M
-            label = f"row {row}" if inside else ""
-            ax.text(left + width * steps + 0.3, at + per_row / 2, label, va="center", fontsize=9, color=INK)
+            name = f"row {row}" if inside else ""
+            label(ax, left + width * steps + 0.3, at + per_row / 2, name, align="left", fontsize=9)
             for step in range(steps):
                 real = max(0, min(case.BLOCK_N, case.N - step * case.BLOCK_N)) if inside else 0
                 x = left + width * step
                 if real:
-                    cells(ax, [""], x=x, y=at, width=per_column * real, height=per_row, colors=color)
+                    box(ax, x, at, per_column * real, per_row, color=color)
                 if real < case.BLOCK_N:
                     rest = per_column * (case.BLOCK_N - real)
-                    cells(
-                        ax,
-                        [""],
-                        x=x + per_column * real,
-                        y=at,
-                        width=rest,
-                        height=per_row,
-                        colors=None,
-                        hatch="////",
-                    )
+                    box(ax, x + per_column * real, at, rest, per_row, color=None, hatch="////")
     bottom = top + per_row * case.BLOCK_M * programs
     note = "hatched: lanes past the end of the row or past the last row, masked off and filled with 0"
-    ax.text(left, bottom + 0.75, note, va="center", fontsize=10, color=INK)
+    label(ax, left, bottom + 0.75, note, align="left")
     lanes = programs * steps * case.BLOCK_M * case.BLOCK_N
     return Picture(
         figure,
@@ -72,22 +61,22 @@ def fold() -> Picture:
     rows, columns = block.sum(1), block.sum(0)
     acc = torch.tensor([10, 20, 30])
     figure, ax = new_sheet(18.4, 6.6)
-    tile = cells(ax, block, x=0.4, y=1.4, width=1.1, colors=BLUE)
-    ax.text(tile.x + 2.2, 0.75, "block x", ha="center", fontsize=11, color=INK)
-    under = cells(ax, columns, x=0.4, y=5.2, width=1.1, colors=PALE)
+    tile = cells(ax, block, x=0.4, y=1.4, width=1.1, colors=SKY)
+    label(ax, tile.x + 2.2, 0.75, "block x", align="baseline", fontsize=11)
+    under = cells(ax, columns, x=0.4, y=5.2, width=1.1)
     arrow(ax, (tile.x + 2.2, 4.4), (tile.x + 2.2, 5.2))
-    ax.text(tile.x + 2.5, 4.8, "tl.sum(x, axis=0)", va="center", fontsize=10, color=INK)
-    ax.text(under.right + 0.3, 5.7, "one number per column", va="center", fontsize=10, color=FAINT)
+    label(ax, tile.x + 2.5, 4.8, "tl.sum(x, axis=0)", align="left")
+    label(ax, under.right + 0.3, 5.7, "one number per column", align="left", color=FAINT)
     beside = cells(ax, rows[:, None], x=9.4, y=1.4, width=1.1, colors=GREEN)
     arrow(ax, (tile.right, 2.9), (9.4, 2.9))
-    ax.text(7.1, 2.4, "tl.sum(x, axis=1)", ha="center", va="center", fontsize=10, color=INK)
-    ax.text(7.1, 3.4, "one number per row", ha="center", va="center", fontsize=10, color=FAINT)
+    label(ax, 7.1, 2.4, "tl.sum(x, axis=1)")
+    label(ax, 7.1, 3.4, "one number per row", color=FAINT)
     old = cells(ax, acc[:, None], x=12.4, y=1.4, width=1.1, colors=ORANGE)
     new = cells(ax, (acc + rows)[:, None], x=16.4, y=1.4, width=1.1, colors=ORANGE)
     for x, text in ((beside.right + 0.95, "+"), (old.right + 1.45, "=")):
-        ax.text(x, 2.9, text, ha="center", va="center", fontsize=15, color=INK)
+        label(ax, x, 2.9, text, fontsize=15)
     for at, text in ((old, "acc before"), (new, "acc after")):
-        ax.text(at.x + 0.55, 0.75, text, ha="center", fontsize=11, color=INK)
+        label(ax, at.x + 0.55, 0.75, text, align="baseline", fontsize=11)
     return Picture(
         figure,
         f"""A block of 3 rows and 4 columns. tl.sum along axis=1 leaves one number per row,
@@ -106,14 +95,14 @@ def shift(case: Case = LONG_SOFTMAX.cases[3], lanes: int = 7) -> Picture:
     figure, ax = new_sheet(4.6 + 2.1 * lanes + 0.3, 6.0)
     lines = (
         ("x", [f"{v:.1f}" for v in some.tolist()], PALE),
-        ("exp(x)", [str(v) for v in some.exp().tolist()], RED),
+        ("exp(x)", [str(v) for v in some.exp().tolist()], VERMILLION),
         ("x - max", [f"{v:.1f}".replace("-", MINUS) for v in less.tolist()], PALE),
         ("exp(x - max)", [f"{v:.2g}" for v in less.exp().tolist()], GREEN),
     )
     for y, (title, texts, color) in zip((0.9, 2.0, 3.6, 4.7), lines, strict=True):
         index = range(start, start + lanes) if y < 1 else False
         cells(ax, texts, x=4.6, y=y, width=2.1, title=title, colors=color, index=index)
-    ax.text(4.4, 0.62, "column", ha="right", fontsize=9, color=FAINT)
+    label(ax, 4.4, 0.62, "column", align="right baseline", fontsize=9, color=FAINT)
     return Picture(
         figure,
         f"""{lanes} columns of a row around 1000: exp(x) is inf for each of them. With the row's maximum,
@@ -132,7 +121,7 @@ def padding(case: Case = LONG_SOFTMAX.cases[2], lanes: int = 13) -> Picture:
     each = float((0 - row.max()).exp())
     right = float((row - row.max()).exp().sum())
     figure, ax = new_sheet(5.4 + 1.55 * lanes + 1.0, 9.3)
-    for y, other, color in ((1.6, "0", RED), (6.0, "-inf", GREEN)):
+    for y, other, color in ((1.6, "0", VERMILLION), (6.0, "-inf", GREEN)):
         pad = 0.0 if other == "0" else each * 0
         values = [*real.tolist(), *[float(other)] * (lanes - len(real))]
         exps = [*(real - row.max()).exp().tolist(), *[each if other == "0" else pad] * (lanes - len(real))]
@@ -144,12 +133,12 @@ def padding(case: Case = LONG_SOFTMAX.cases[2], lanes: int = 13) -> Picture:
             ax, [_short(v) for v in exps], x=5.2, y=y + 1.0, width=1.55, title="exp(x - max)", colors=fills
         )
         for level in (y, y + 1.0):
-            ax.text(low.right + 0.2, level + 0.5, "...", va="center", fontsize=11, color=INK)
+            label(ax, low.right + 0.2, level + 0.5, "...", align="left", fontsize=11)
         total = right + (count * each if other == "0" else 0)
         ratio = f", {100 * count * each / right:.0f}% too much" if other == "0" else ", right"
         text = f"denominator of the row: {total:.2f}{ratio}"
-        ax.text(5.2, y + 2.55, text, va="center", fontsize=11, color=INK)
-    ax.text(5.2, 0.45, f"the row ends at column {case.N - 1}", va="center", fontsize=11, color=INK)
+        label(ax, 5.2, y + 2.55, text, align="left", fontsize=11)
+    label(ax, 5.2, 0.45, f"the row ends at column {case.N - 1}", align="left", fontsize=11)
     return Picture(
         figure,
         f"""The end of a row of N = {case.N} in blocks of {case.BLOCK_N}: {count} lanes of the last block
@@ -169,21 +158,20 @@ def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
     figure = new_figure(8.6, 3.9)
     ax = figure.subplots()
     _plain(ax)
-    ax.plot(range(case.N), row, ".", color=PALETTE[5], markersize=5, label="x")
+    ax.plot(range(case.N), row, ".", color=BLUE, markersize=5, label="x")
     so_far, peaks = float("-inf"), []
     for step, start in enumerate(range(0, case.N, case.BLOCK_N)):
         end = min(start + case.BLOCK_N, case.N)
         new = max(so_far, float(row[start:end].max()))
-        ax.hlines(new, start, end, color=RED, linewidth=2.5, label=None if step else "maximum so far")
+        ax.hlines(new, start, end, color=VERMILLION, linewidth=2.5, label=None if step else "maximum so far")
         last = end == case.N
         if not last:
             ax.axvline(end - 0.5, color=FAINT, linewidth=0.8, linestyle=":")
         if step:
             factor = f"{torch.tensor(so_far - new).exp():.2g}"
             text = f"sum so far times\nexp({so_far:.1f} - {new:.1f}) = {factor}"
-            place, side = (end, "right") if last else (start + 2, "left")
-            box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
-            ax.text(place, new + 2.5, text, fontsize=10, color=INK, va="bottom", ha=side, bbox=box)
+            place, align = (end, "right bottom") if last else (start + 2, "left bottom")
+            label(ax, place, new + 2.5, text, align=align, behind="white")
         so_far = new
         peaks.append(new)
     ax.set(xlim=(-1, case.N + 1), ylim=(float(row.min()) - 3, max(peaks) + 14))

@@ -4,12 +4,24 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.patches import Rectangle
 
-from puzzles_lib.drawing import FAINT, INK, PALE, PALETTE, Picture, arrow, cells, new_figure, new_sheet
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
+from puzzles_lib.drawing.colours import (
+    FAINT,
+    GREEN,
+    INK,
+    MIST,
+    ORANGE,
+    PALE,
+    PURPLE,
+    SILVER,
+    SKY,
+    VERMILLION,
+    YELLOW,
+)
 
-STEPS = (PALETTE[1], PALETTE[2], PALETTE[4], PALETTE[7])  # orange, sky blue, yellow, pink
-OLD, NEW = PALETTE[2], PALETTE[1]
+STEPS = (ORANGE, SKY, YELLOW, PURPLE)
+OLD, NEW = SKY, ORANGE
 
 
 def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> Picture:
@@ -21,45 +33,22 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> 
     cells(ax, [""] * T, x=left, y=0.9, title="k", index=True, colors=steps)
     cells(ax, [""] * T, x=left, y=2.1, title="v", colors=steps)
     fills = [[steps[j] if i in rows else None for j in range(T)] for i in range(T)]
-    cells(ax, [[""] * T] * T, x=left, y=top, colors=fills, edge="#cccccc")
-    mine = [PALETTE[3] if i in rows else PALE for i in range(T)]
+    cells(ax, [[""] * T] * T, x=left, y=top, colors=fills, edge=MIST)
+    mine = [GREEN if i in rows else PALE for i in range(T)]
     cells(ax, [[""]] * T, x=1.6, y=top, colors=[[c] for c in mine], row_index=True)
     cells(ax, [[""]] * T, x=left + T + 2.0, y=top, colors=[[c] for c in mine])
-    ax.text(2.1, top - 0.25, "q", ha="center", va="bottom", fontsize=11, color=INK)
-    ax.text(left + T + 2.5, top - 0.25, "z", ha="center", va="bottom", fontsize=11, color=INK)
+    label(ax, 2.1, top - 0.25, "q", align="bottom", fontsize=11)
+    label(ax, left + T + 2.5, top - 0.25, "z", align="bottom", fontsize=11)
     for step in range(math.ceil(T / BLOCK_K)):
         x = left + step * BLOCK_K
         wide = min(BLOCK_K, T - step * BLOCK_K)
-        ax.add_patch(Rectangle((x, top + rows[0]), wide, BLOCK_Q, fill=False, edgecolor=INK, linewidth=1.6))
-        ax.text(
-            x + wide / 2,
-            top + rows[0] + (BLOCK_Q - 1) / 2,
-            f"step {step}",
-            ha="center",
-            va="center",
-            fontsize=11,
-            color=INK,
-        )
+        box(ax, x, top + rows[0], wide, BLOCK_Q, color=None, edge=INK, linewidth=1.6)
+        label(ax, x + wide / 2, top + rows[0] + (BLOCK_Q - 1) / 2, f"step {step}", fontsize=11)
     middle = top + rows[0] + BLOCK_Q / 2
     arrow(ax, (left + T + 0.15, middle), (left + T + 1.9, middle))
-    ax.text(
-        left + T / 2,
-        top + T + 0.2,
-        f"{T} x {T} scores, never stored",
-        ha="center",
-        va="top",
-        fontsize=11,
-        color=FAINT,
-    )
-    ax.text(
-        left + T + 3.2,
-        middle,
-        f"program {program}",
-        ha="left",
-        va="center",
-        fontsize=11,
-        color=INK,
-    )
+    foot = f"{T} x {T} scores, never stored"
+    label(ax, left + T / 2, top + T + 0.2, foot, align="top", fontsize=11, color=FAINT)
+    label(ax, left + T + 3.2, middle, f"program {program}", align="left", fontsize=11)
     return Picture(
         figure,
         f"""A grid of {T} x {T} scores, a row per query and a column per key. Program {program} holds the
@@ -84,18 +73,10 @@ def online_softmax(blocks: Sequence[Sequence[float]] = ((1.0, 2.0), (4.0, 2.0), 
         for lane, score in enumerate(block):
             x = step + (lane + 0.5) / size
             above.bar(x, score, width=0.8 / size, color=PALE, edgecolor=FAINT)
-            above.text(x, score + 0.12, f"{score:g}", ha="center", va="bottom", fontsize=10, color=INK)
-        above.plot([step + 0.02, step + 0.98], [new, new], color=PALETTE[6], linewidth=2.5)
-        above.text(
-            step + 0.5,
-            new + 0.75,
-            f"maximum {new:g}",
-            ha="center",
-            va="bottom",
-            fontsize=10,
-            color=PALETTE[6],
-        )
-        above.text(step + 0.5, -0.35, f"block {step}", ha="center", va="top", fontsize=10, color=INK)
+            label(above, x, score + 0.12, f"{score:g}", align="bottom")
+        above.plot([step + 0.02, step + 0.98], [new, new], color=VERMILLION, linewidth=2.5)
+        label(above, step + 0.5, new + 0.75, f"maximum {new:g}", align="bottom", color=VERMILLION)
+        label(above, step + 0.5, -0.35, f"block {step}", align="top")
     highest = max(map(max, blocks))
     above.set(xlim=(-0.05, len(blocks) + 0.05), ylim=(-1.2, highest + 2.0))
     above.set_title("scores of one query, and the maximum so far", loc="left", fontsize=11)
@@ -103,22 +84,13 @@ def online_softmax(blocks: Sequence[Sequence[float]] = ((1.0, 2.0), (4.0, 2.0), 
         below.bar(step + 0.5, kept, width=0.36, color=OLD, edgecolor=INK)
         below.bar(step + 0.5, added, width=0.36, bottom=kept, color=NEW, edgecolor=INK)
         if kept > 0:
-            below.text(
-                step + 0.29, max(kept / 2, 0.19), f"kept\n{kept:.3f}", ha="right", va="center", fontsize=10
-            )
-        below.text(step + 0.71, kept + added / 2, f"added\n{added:.3f}", ha="left", va="center", fontsize=10)
-        below.text(
-            step + 0.5,
-            kept + added + 0.06,
-            f"sum {kept + added:.3f}",
-            ha="center",
-            va="bottom",
-            fontsize=10,
-            fontweight="bold",
-        )
+            label(below, step + 0.29, max(kept / 2, 0.19), f"kept\n{kept:.3f}", align="right")
+        label(below, step + 0.71, kept + added / 2, f"added\n{added:.3f}", align="left")
+        total = kept + added
+        label(below, step + 0.5, total + 0.06, f"sum {total:.3f}", align="bottom", weight="bold")
         before = f"{steps[step - 1][0]:g}" if step else "\u2212inf"
         text = f"factor exp({before} \u2212 {new:g}) = {factor:.3f}"
-        below.text(step + 0.5, -0.08, text, ha="center", va="top", fontsize=10)
+        label(below, step + 0.5, -0.08, text, align="top")
     below.set(ylim=(-0.35, max(kept + added for _, _, kept, added in steps) + 0.45))
     below.set_title(
         "the sum so far: old sum \u00d7 factor (kept) + this block (added)", loc="left", fontsize=11
@@ -152,12 +124,12 @@ def padding(q: float = 1.0, keys: Sequence[float] = (-3.0, -1.0), block: int = 4
         texts = ["\u2212inf" if np.isneginf(s) else float(s) for s in scores]
         fills = [PALE] * len(keys) + [color] * pad
         strip = cells(ax, k, x=x, y=1.6, width=1.3, colors=[PALE] * len(keys) + [None] * pad, title="k")
-        ax.text(strip.x + 0.65 * block, 0.75, title, ha="center", va="center", fontsize=11, color=INK)
+        label(ax, strip.x + 0.65 * block, 0.75, title, fontsize=11)
         cells(ax, texts, x=x, y=3.0, width=1.3, colors=fills, title="scores")
         cells(ax, softmax(scores), x=x, y=4.4, width=1.3, colors=fills, title="weights")
 
-    block_of(3.2, "padding counted", zero, PALETTE[6])
-    block_of(3.2 + 1.3 * block + 5.0, "padding hidden", hidden, PALETTE[3])
+    block_of(3.2, "padding counted", zero, VERMILLION)
+    block_of(3.2 + 1.3 * block + 5.0, "padding hidden", hidden, GREEN)
     return Picture(
         figure,
         f"""A query of {q:g}, keys {", ".join(f"{key:g}" for key in keys)} and {pad} padded lanes that were
@@ -171,20 +143,19 @@ def dots(BLOCK_Q: int = 32, BLOCK_K: int = 64, BLOCK_D: int = 16) -> Picture:
     """The two dots of a step: queries by keys, then weights by values."""
     figure, ax = new_sheet(18.5, 13.8)
     q, k, d = BLOCK_Q / 11, BLOCK_K / 11, BLOCK_D / 11  # all to one scale
-    score, key, query, value = PALETTE[4], PALETTE[1], PALETTE[3], PALETTE[2]
+    score, key, query, value = YELLOW, ORANGE, GREEN, SKY
 
     def product(y: float, title: str, tiles: Sequence[tuple]) -> None:
-        ax.text(0.3, y, title, ha="left", va="center", fontsize=11, color=INK)
+        label(ax, 0.3, y, title, align="left", fontsize=11)
         middle = y + 0.8 + max(height for _, height, _, _ in tiles) / 2
         x = 1.0
         for (width, height, color, name), sign in zip(tiles, ("@", "=", ""), strict=True):
-            corner = (x, middle - height / 2)
-            ax.add_patch(Rectangle(corner, width, height, facecolor=color, edgecolor=INK, linewidth=1))
-            ax.text(x + width / 2, middle, name, ha="center", va="center", fontsize=11, color=INK)
+            look = {"color": color, "edge": INK, "linewidth": 1, "fontsize": 11}
+            box(ax, x, middle - height / 2, width, height, name, **look)
             shape = f"{round(height * 11)} x {round(width * 11)}"
             below = middle + height / 2 + 0.15
-            ax.text(x + width / 2, below, shape, ha="center", va="top", fontsize=9, color=FAINT)
-            ax.text(x + width + 0.9, middle, sign, ha="center", va="center", fontsize=14, color=INK)
+            label(ax, x + width / 2, below, shape, align="top", fontsize=9, color=FAINT)
+            label(ax, x + width + 0.9, middle, sign, fontsize=14)
             x += width + 1.8
 
     product(
@@ -218,7 +189,7 @@ def causal(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 2) -> Picture:
             part = allowed[i0 : i0 + BLOCK_Q, j0 : j0 + BLOCK_K]
             kind = "full" if part.all() else "diagonal" if part.any() else "skipped"
             kinds[kind] += 1
-            color = {"full": PALETTE[3], "diagonal": PALETTE[4], "skipped": None}[kind]
+            color = {"full": GREEN, "diagonal": YELLOW, "skipped": None}[kind]
             for i in range(i0, min(i0 + BLOCK_Q, T)):
                 for j in range(j0, min(j0 + BLOCK_K, T)):
                     fills[i][j] = color if allowed[i, j] else None
@@ -230,26 +201,26 @@ def causal(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 2) -> Picture:
         y=top,
         colors=fills,
         hatch=hatches,
-        edge="#c4c4c4",
+        edge=SILVER,
         index=True,
         row_index=True,
     )
     for i0 in range(0, T, BLOCK_Q):
         for j0 in range(0, T, BLOCK_K):
             size = (min(BLOCK_K, T - j0), min(BLOCK_Q, T - i0))
-            ax.add_patch(Rectangle((left + j0, top + i0), *size, fill=False, edgecolor=INK, linewidth=1.6))
-    ax.text(left + T / 2, 0.55, "key j", ha="center", va="center", fontsize=11, color=INK)
-    ax.text(0.5, top + T / 2, "query i", ha="center", va="center", fontsize=11, color=INK, rotation=90)
+            box(ax, left + j0, top + i0, *size, color=None, edge=INK, linewidth=1.6)
+    label(ax, left + T / 2, 0.55, "key j", fontsize=11)
+    label(ax, 0.5, top + T / 2, "query i", fontsize=11, rotation=90)
     legend = (
-        (PALETTE[3], None, f"full: {kinds['full']} tiles, no mask needed"),
-        (PALETTE[4], None, f"on the diagonal: {kinds['diagonal']} tiles"),
+        (GREEN, None, f"full: {kinds['full']} tiles, no mask needed"),
+        (YELLOW, None, f"on the diagonal: {kinds['diagonal']} tiles"),
         (None, "////", "of these, masked: score \u2212inf"),
         (None, None, f"in the future: {kinds['skipped']} tiles, skipped"),
     )
     for line, (color, hatch, text) in enumerate(legend):
         y = top + 1.5 + 1.6 * line
-        cells(ax, [""], x=left + T + 0.8, y=y, colors=color, hatch=hatch)
-        ax.text(left + T + 2.1, y + 0.5, text, ha="left", va="center", fontsize=10, color=INK)
+        box(ax, left + T + 0.8, y, color=color, hatch=hatch)
+        label(ax, left + T + 2.1, y + 0.5, text, align="left")
     return Picture(
         figure,
         f"""The {T} x {T} scores in tiles of {BLOCK_Q} queries by {BLOCK_K} keys. Only j up to i counts, the

@@ -1,11 +1,11 @@
 """Pictures of chapter 06: the window, shifted tiles, the halo, and where a row goes on in memory."""
 
 import numpy as np
-from matplotlib.patches import Rectangle
 
-from puzzles_lib.drawing import FAINT, INK, PALE, PALETTE, Picture, arrow, cells, new_sheet
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
+from puzzles_lib.drawing.colours import FAINT, INK, ORANGE, PALE, SKY, SLATE, VERMILLION, YELLOW
 
-TILE, HALO, WINDOW = PALETTE[2], PALETTE[1], PALETTE[6]  # sky blue, orange, vermilion
+TILE, HALO, WINDOW = SKY, ORANGE, VERMILLION
 PADDING = "////"
 
 
@@ -28,27 +28,17 @@ def window(H: int = 4, W: int = 6, KH: int = 2, KW: int = 3) -> Picture:
         colors=[[PALE if r else None for r in row] for row in real],
         hatch=[[None if r else PADDING for r in row] for row in real],
     )
-    ax.text(image.x, 0.9, "x, and zeros right and below", ha="left", fontsize=11, color=INK)
-    taps = cells(ax, w.tolist(), x=image.right + 2.2, y=top + 1, colors=PALETTE[4])
-    ax.text(taps.x + KW / 2, top + 0.6, "w", ha="center", fontsize=11, color=INK)
-    ax.text(
-        (image.right + taps.x) / 2,
-        top + 1 + KH / 2,
-        "\u2217",
-        ha="center",
-        va="center",
-        fontsize=16,
-        color=INK,
-    )
+    label(ax, image.x, 0.9, "x, and zeros right and below", align="left baseline", fontsize=11)
+    taps = cells(ax, w.tolist(), x=image.right + 2.2, y=top + 1, colors=YELLOW)
+    label(ax, taps.x + KW / 2, top + 0.6, "w", align="baseline", fontsize=11)
+    label(ax, (image.right + taps.x) / 2, top + 1 + KH / 2, "\u2217", fontsize=16)
     texts = [[str(z.get((i, j), "")) for j in range(W)] for i in range(H)]
     colors = [[(TILE if z.get((i, j)) is not None else PALE) for j in range(W)] for i in range(H)]
     result = cells(ax, texts, x=taps.right + 2.2, y=top, colors=colors)
-    ax.text(result.x, 0.9, "z, as large as x", ha="left", fontsize=11, color=INK)
-    ax.text(
-        (taps.right + result.x) / 2, top + 1 + KH / 2, "=", ha="center", va="center", fontsize=16, color=INK
-    )
+    label(ax, result.x, 0.9, "z, as large as x", align="left baseline", fontsize=11)
+    label(ax, (taps.right + result.x) / 2, top + 1 + KH / 2, "=", fontsize=16)
     for i, j in places:
-        ax.add_patch(Rectangle((image.x + j, image.y + i), KW, KH, fill=False, edgecolor=WINDOW, linewidth=3))
+        box(ax, image.x + j, image.y + i, KW, KH, color=None, edge=WINDOW, linewidth=3)
     one, two = places
     return Picture(
         figure,
@@ -68,13 +58,10 @@ def shifts(KH: int = 2, KW: int = 3, BLOCK_H: int = 3, BLOCK_W: int = 4) -> Pict
             rows, columns = range(1 + a, 1 + a + BLOCK_H), range(1 + b, 1 + b + BLOCK_W)
             colors = [[TILE if i in rows and j in columns else PALE for j in range(W)] for i in range(H)]
             cells(ax, [[""] * W] * H, x=left, y=top, colors=colors)
-            ax.add_patch(
-                Rectangle(
-                    (left + 1, top + 1), BLOCK_W, BLOCK_H, fill=False, edgecolor=INK, linewidth=1.8, ls="--"
-                )
-            )
+            frame = {"color": None, "edge": INK, "linewidth": 1.8, "dashed": True}
+            box(ax, left + 1, top + 1, BLOCK_W, BLOCK_H, **frame)
             text = f"acc += w[{a}, {b}] \u00d7 tile"
-            ax.text(left + W / 2, top - 0.4, text, ha="center", va="bottom", fontsize=10, color=INK)
+            label(ax, left + W / 2, top - 0.4, text, align="bottom")
     return Picture(
         figure,
         f"""{KH} x {KW} small images, one per element of the filter. In each, the tile of z is a dashed box
@@ -108,14 +95,14 @@ def halo(H: int = 7, W: int = 12, KH: int = 3, KW: int = 3, BLOCK_H: int = 4, BL
                     hatches[i][j], texts[i][j] = PADDING, ""
                     counts["zero"] += 1
         edges = [
-            [INK if hatches[i][j] else "#b0b0b0" if fills[i][j] else "none" for j in range(columns)]
+            [INK if hatches[i][j] else SLATE if fills[i][j] else "none" for j in range(columns)]
             for i in range(rows)
         ]
         cells(ax, texts, x=left, y=top, colors=fills, hatch=hatches, edge=edges)
-        ax.add_patch(Rectangle((left, top), W, H, fill=False, edgecolor=INK, linewidth=1.8))
-        ax.text(left, 1.2, f"program (0, {p}, {q})", ha="left", va="center", fontsize=11, color=INK)
+        box(ax, left, top, W, H, color=None, edge=INK, linewidth=1.8)
+        label(ax, left, 1.2, f"program (0, {p}, {q})", align="left", fontsize=11)
         legend = f"tile {counts['tile']}, halo {counts['halo']}, zeros {counts['zero']}"
-        ax.text(left, top + rows + 0.7, legend, ha="left", va="center", fontsize=10, color=INK)
+        label(ax, left, top + rows + 0.7, legend, align="left")
     for n, (color, hatch, text) in enumerate(
         (
             (TILE, None, "its own tile"),
@@ -124,8 +111,8 @@ def halo(H: int = 7, W: int = 12, KH: int = 3, KW: int = 3, BLOCK_H: int = 4, BL
         )
     ):
         x, y = 1.0 + (0, 7, 18)[n], top + rows + 1.5
-        cells(ax, [""], x=x, y=y, colors=color, hatch=hatch)
-        ax.text(x + 1.3, y + 0.5, text, ha="left", va="center", fontsize=10, color=INK)
+        box(ax, x, y, color=color, hatch=hatch)
+        label(ax, x + 1.3, y + 0.5, text, align="left")
     return Picture(
         figure,
         f"""An image of {H} x {W} in tiles of {BLOCK_H} x {BLOCK_W}, filter {KH} x {KW}. Program (0, 0, 0)
@@ -147,7 +134,7 @@ def images(
             [TILE if inside and i < BLOCK_H and j < BLOCK_W else PALE for j in range(W)] for i in range(H)
         ]
         cells(ax, [[""] * W] * H, x=left, y=top, colors=colors)
-        ax.text(left - 0.2, top + 0.5, f"n = {n}", ha="right", va="center", fontsize=10, color=INK)
+        label(ax, left - 0.2, top + 0.5, f"n = {n}", align="right")
     lines = (
         ("n", f"[{BLOCK_N}, 1, 1]"),
         ("row", f"[1, {BLOCK_H}, 1]"),
@@ -156,8 +143,8 @@ def images(
     )
     for k, (name, shape) in enumerate(lines):
         y = 2.2 + 1.1 * k
-        ax.text(W + 6.6, y, name, ha="left", va="center", fontsize=11, color=INK)
-        ax.text(W + 9.6, y, shape, ha="left", va="center", fontsize=11, color=INK)
+        label(ax, W + 6.6, y, name, align="left", fontsize=11)
+        label(ax, W + 9.6, y, shape, align="left", fontsize=11)
     return Picture(
         figure,
         f"""{N} images of {H} x {W}, one behind the other. A tile covers the first {BLOCK_H} rows and
@@ -172,17 +159,15 @@ def next_row(W: int = 5, KW: int = 3) -> Picture:
     start = W - KW + 1
     texts = [f"{i},{j}" for i in range(2) for j in range(W)]
     colors = [TILE] * W + [HALO] * W
-    strip = cells(ax, texts, x=3.6, y=1.6, width=1.15, colors=colors, title="memory", fontsize=10)
+    strip = cells(ax, texts, x=3.6, y=1.6, width=1.15, colors=colors, title="memory")
     for row in range(2):
         x = strip.x + 1.15 * W * (row + 0.5)
-        ax.text(x, 1.25, f"row {row}", ha="center", va="bottom", fontsize=10, color=FAINT)
-    ax.add_patch(
-        Rectangle((strip.x + 1.15 * start, 1.6), 1.15 * KW, 1.0, fill=False, edgecolor=WINDOW, linewidth=3)
-    )
+        label(ax, x, 1.25, f"row {row}", align="bottom", color=FAINT)
+    box(ax, strip.x + 1.15 * start, 1.6, 1.15 * KW, color=None, edge=WINDOW, linewidth=3)
     end = strip.x + 1.15 * (start + KW - 0.5)
     arrow(ax, (end, 3.75), (end, 2.65), color=WINDOW)
     text = f"column {W} of row 0 is not there: this is column 0 of row 1"
-    ax.text(end, 3.95, text, ha="center", va="top", fontsize=10, color=INK)
+    label(ax, end, 3.95, text, align="top")
     return Picture(
         figure,
         f"""Memory holds row 0 of the image and right behind it row 1, {W} columns each. A window of {KW}

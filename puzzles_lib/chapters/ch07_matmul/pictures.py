@@ -2,14 +2,14 @@
 
 import torch
 import triton
-from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
-from puzzles_lib.drawing import INK, LINE, PALE, PALETTE, Picture, cells, new_figure, new_sheet
+from puzzles_lib.drawing import Picture, box, cells, label, new_figure, new_sheet
+from puzzles_lib.drawing.colours import BLUE, GREEN, INK, ORANGE, SKY, VERMILLION
 from puzzles_lib.inputs import make_inputs
 
-X, Y, Z = PALETTE[2], PALETTE[1], PALETTE[3]  # sky blue, orange, green
+X, Y, Z = SKY, ORANGE, GREEN
+TILE = {"edge": INK, "linewidth": 0.9, "fontsize": 9}
 PADDING = "xxx"
 
 
@@ -25,25 +25,25 @@ def tiles() -> Picture:
     ax.set(xlim=(-24, K + gap + N + 4), ylim=(K + gap + M + 12, -12), aspect="equal")
     ax.set_axis_off()
     left, top = K + gap, K + gap
-    _matrix(ax, 0, top, K, M)
-    _matrix(ax, left, 0, N, K)
-    _matrix(ax, left, top, N, M)
+    for matrix in ((0, top, K, M), (left, 0, N, K), (left, top, N, M)):
+        box(ax, *matrix, linewidth=0.9)
     row, column = i * case.BLOCK_M, j * case.BLOCK_N
     for step in range(steps):
         start, stop = step * case.BLOCK_K, min((step + 1) * case.BLOCK_K, K)
-        _matrix(ax, start, top + row, stop - start, case.BLOCK_M, X, f"step {step + 1}")
-        _matrix(ax, left + column, start, case.BLOCK_N, stop - start, Y, f"step {step + 1}")
-    _matrix(ax, left + column, top + row, case.BLOCK_N, case.BLOCK_M, Z, "acc")
+        box(ax, start, top + row, stop - start, case.BLOCK_M, f"step {step + 1}", color=X, **TILE)
+        box(ax, left + column, start, case.BLOCK_N, stop - start, f"step {step + 1}", color=Y, **TILE)
+    box(ax, left + column, top + row, case.BLOCK_N, case.BLOCK_M, "acc", color=Z, **TILE)
     words = [
         (K / 2, top + M + 7, f"x[b]: M = {M} rows, K = {K} columns"),
         (left + N / 2, -6, f"y[b]: K = {K} rows, N = {N} columns"),
         (left + N / 2, top + M + 7, f"z[b]: {M} x {N}"),
     ]
     for x, y, text in words:
-        ax.text(x, y, text, ha="center", va="center", fontsize=10, color=INK)
-    ax.text(-2, top + row + case.BLOCK_M / 2, f"{case.BLOCK_M} rows", ha="right", va="center", fontsize=9)
+        label(ax, x, y, text)
+    middle = top + row + case.BLOCK_M / 2
+    label(ax, -2, middle, f"{case.BLOCK_M} rows", align="right", fontsize=9)
     middle = left + column + case.BLOCK_N / 2
-    ax.text(middle, K + gap / 2, f"{case.BLOCK_N} columns", ha="center", va="center", fontsize=9)
+    label(ax, middle, K + gap / 2, f"{case.BLOCK_N} columns", fontsize=9)
     return Picture(
         figure,
         f"Program ({i}, {j}, b) of the case M={M}, N={N}, K={K}, BLOCK_M={case.BLOCK_M}, "
@@ -52,15 +52,6 @@ def tiles() -> Picture:
         f"along K in {steps} steps: each takes a block of the same rows of x and a block of the same columns "
         f"of y. The second step is narrower: {K - (steps - 1) * case.BLOCK_K} of {case.BLOCK_K} are left.",
     )
-
-
-def _matrix(
-    ax: Axes, x: float, y: float, width: float, height: float, color: object = PALE, text: str = ""
-) -> None:
-    edge = LINE if color is PALE else INK
-    ax.add_patch(Rectangle((x, y), width, height, facecolor=color, edgecolor=edge, linewidth=0.9))
-    if text:
-        ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9, color=INK)
 
 
 def ragged_k() -> Picture:
@@ -90,27 +81,18 @@ def ragged_k() -> Picture:
             for i, k in enumerate(ks):
                 if k >= len(row):  # a readable 0 on the hatching
                     centre = strips[name, step].center(i)
-                    ax.text(*centre, "0", ha="center", va="center", fontsize=11, bbox=_card())
+                    label(ax, *centre, "0", fontsize=11, behind="white", pad=0.8)
     total = 0
     for step in range(steps):
         pairs = list(zip(row, column, strict=True))[step * block : (step + 1) * block]
         total += sum(a * b for a, b in pairs)
         strip = strips["y", step]
         terms = " + ".join([f"{a}·{b}" for a, b in pairs] + ["0·0"] * (block - len(pairs)))
-        ax.text(strip.x + 2, strip.bottom + 0.7, terms, ha="center", va="center", fontsize=10, color=INK)
-        ax.text(
-            strip.x + 2,
-            strip.bottom + 1.6,
-            f"acc = {total}",
-            ha="center",
-            va="center",
-            fontsize=11,
-            color=INK,
-        )
+        label(ax, strip.x + 2, strip.bottom + 0.7, terms)
+        label(ax, strip.x + 2, strip.bottom + 1.6, f"acc = {total}", fontsize=11)
     last = strips["x", steps - 1]
-    ax.text(
-        last.right + 0.3, 2.3, "hatched: past K,\nloaded as 0\n(other=0)", ha="left", va="center", fontsize=9
-    )
+    words = "hatched: past K,\nloaded as 0\n(other=0)"
+    label(ax, last.right + 0.3, 2.3, words, align="left", fontsize=9)
     return Picture(
         figure,
         f"One row of x and one column of y with K = {len(row)}, walked by BLOCK_K = {block}. Step 1 brings "
@@ -118,10 +100,6 @@ def ragged_k() -> Picture:
         f"{block - pad} real pairs; the {pad} lanes past K hold 0 in both blocks and add 0·0, so acc ends at "
         f"{total}.",
     )
-
-
-def _card() -> dict:
-    return {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
 
 
 def running_sums() -> Picture:
@@ -138,13 +116,11 @@ def running_sums() -> Picture:
     figure = new_figure(6.4, 3.2)
     ax = figure.add_subplot()
     count = range(1, len(steps) + 1)
-    ax.plot(count, full, "o-", color=PALETTE[5], markersize=4)
-    ax.plot(count, sums, "s--", color=PALETTE[6], markersize=4)
+    ax.plot(count, full, "o-", color=BLUE, markersize=4)
+    ax.plot(count, sums, "s--", color=VERMILLION, markersize=4)
+    ax.annotate("acc in float32", (11, full[10]), (-8, 8), textcoords="offset points", ha="right", color=BLUE)
     ax.annotate(
-        "acc in float32", (11, full[10]), (-8, 8), textcoords="offset points", ha="right", color=PALETTE[5]
-    )
-    ax.annotate(
-        "acc in float16", (13, sums[12]), (0, 8), textcoords="offset points", ha="center", color=PALETTE[6]
+        "acc in float16", (13, sums[12]), (0, 8), textcoords="offset points", ha="center", color=VERMILLION
     )
     ax.set_xlabel(f"step of {case.BLOCK_K} along K")
     ax.set_ylabel("acc")
@@ -171,29 +147,18 @@ def reads() -> Picture:
         rule = side / count
         corner = (left + side + gap, top + side + gap)
         for name, color, x, y in (("x", X, left, corner[1]), ("y", Y, corner[0], top)):
-            _matrix(ax, x, y, side, side, color)
-            ax.text(
-                x + side / 2, y + side / 2, f"{name}\nread {count}x", ha="center", va="center", fontsize=10
-            )
-        _matrix(ax, *corner, side, side, Z)
+            box(ax, x, y, side, side, f"{name}\nread {count}x", color=color, edge=INK, linewidth=0.9)
+        box(ax, *corner, side, side, color=Z, **TILE)
         for i in range(1, count):
             ax.plot([corner[0] + i * rule] * 2, [corner[1], corner[1] + side], color=INK, linewidth=0.7)
             ax.plot([corner[0], corner[0] + side], [corner[1] + i * rule] * 2, color=INK, linewidth=0.7)
-        ax.text(corner[0] + side + 0.25, corner[1] + side / 2, "z", ha="left", va="center", fontsize=10)
+        label(ax, corner[0] + side + 0.25, corner[1] + side / 2, "z", align="left")
         ratio = (2 * count + 1) / 3
         programs = count * count
         middle = left + side + gap / 2
         words = f"blocks of {block}: {programs} program{'s' * (programs > 1)}"
-        ax.text(middle, 0.5, words, ha="center", va="center", fontsize=10, color=INK)
-        ax.text(
-            middle,
-            corner[1] + side + 0.5,
-            f"{ratio:.2f}x the least possible",
-            ha="center",
-            va="center",
-            fontsize=10,
-            color=INK,
-        )
+        label(ax, middle, 0.5, words)
+        label(ax, middle, corner[1] + side + 0.5, f"{ratio:.2f}x the least possible")
         told.append(f"blocks of {block}: {programs} program{'s' * (programs > 1)}, {count}x, {ratio:.2f}x")
     return Picture(
         figure,

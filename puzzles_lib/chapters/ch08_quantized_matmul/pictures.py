@@ -5,13 +5,26 @@ import re
 
 from matplotlib.axes import Axes
 
-from puzzles_lib.drawing import FAINT, INK, PALE, PALETTE, Picture, cells, new_sheet
+from puzzles_lib.drawing import Picture, box, cells, label, new_sheet
+from puzzles_lib.drawing.colours import (
+    BLACK,
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PALE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    YELLOW,
+)
 
 CODES = (3, 1, 4, 1, 5, 9, 2, 12)  # field 0 first; the top field is above 7, so the sign bit is on
 BITS = 0.27  # inches per bit
-FIELDS = (PALETTE[2], PALETTE[4])  # sky blue and yellow, in turns
-SIGN = PALETTE[6]
-GROUPS = (PALETTE[2], PALETTE[1], PALETTE[3], PALETTE[4])
+FIELDS = (SKY, YELLOW)  # in turns
+SIGN = VERMILLION
+GROUPS = (SKY, ORANGE, GREEN, YELLOW)
 
 
 def pack(codes: tuple[int, ...]) -> int:
@@ -26,18 +39,12 @@ def word(codes: tuple[int, ...] = CODES) -> Picture:
     figure, ax = new_sheet(33, 5.6, unit=BITS)
     bits = f"{value & 0xFFFFFFFF:032b}"
     row = cells(
-        ax,
-        bits,
-        x=0.5,
-        y=1.8,
-        height=1.3,
-        colors=[FIELDS[bit // 4 % 2] for bit in range(31, -1, -1)],
-        fontsize=10,
+        ax, bits, x=0.5, y=1.8, height=1.3, colors=[FIELDS[bit // 4 % 2] for bit in range(31, -1, -1)]
     )
     for field, code in enumerate(codes):
         left, right = row.x + 32 - 4 * field - 4, row.x + 32 - 4 * field
-        ax.text(left + 0.5, 1.65, str(4 * field + 3), ha="center", va="bottom", fontsize=9, color=FAINT)
-        ax.text(right - 0.5, 1.65, str(4 * field), ha="center", va="bottom", fontsize=9, color=FAINT)
+        label(ax, left + 0.5, 1.65, str(4 * field + 3), align="bottom", fontsize=9, color=FAINT)
+        label(ax, right - 0.5, 1.65, str(4 * field), align="bottom", fontsize=9, color=FAINT)
         ax.plot(
             [left + 0.15, left + 0.15, right - 0.15, right - 0.15],
             [3.3, 3.55, 3.55, 3.3],
@@ -45,10 +52,10 @@ def word(codes: tuple[int, ...] = CODES) -> Picture:
             linewidth=1,
         )
         middle = (left + right) / 2
-        ax.text(middle, 4.15, f"field {field}", ha="center", va="center", fontsize=9, color=INK)
-        ax.text(middle, 5.0, str(code), ha="center", va="center", fontsize=12, color=INK)
-    ax.text(0.5, 0.5, f"one int32 word: {value}", ha="left", va="center", fontsize=11, color=INK)
-    ax.text(32.5, 0.5, "bit numbers above the cells", ha="right", va="center", fontsize=9, color=FAINT)
+        label(ax, middle, 4.15, f"field {field}", fontsize=9)
+        label(ax, middle, 5.0, str(code), fontsize=12)
+    label(ax, 0.5, 0.5, f"one int32 word: {value}", align="left", fontsize=11)
+    label(ax, 32.5, 0.5, "bit numbers above the cells", align="right", fontsize=9, color=FAINT)
     fields = ", ".join(f"field {i} = {code}" for i, code in enumerate(codes))
     return Picture(
         figure,
@@ -70,10 +77,10 @@ def sign(codes: tuple[int, ...] = CODES) -> Picture:
         colors = [FIELDS[0] if i in kept else SIGN if i in copies else PALE for i in range(32)]
         row = cells(ax, bits, x=left, y=0.6 + 2.6 * number, height=1.4, colors=colors, fontsize=9)
         middle = row.y + 0.7
-        ax.text(left - 0.5, middle, name, ha="right", va="center", fontsize=10, color=INK, family="monospace")
-        ax.text(row.right + 0.5, middle, f"= {result}", ha="left", va="center", fontsize=11, color=INK)
-    ax.text(left + 14, 5.2, "28 copies of the sign bit", ha="center", va="center", fontsize=9, color=INK)
-    ax.text(left + 30, 7.75, "& 15 keeps four bits", ha="center", va="center", fontsize=9, color=INK)
+        label(ax, left - 0.5, middle, name, align="right", family="monospace")
+        label(ax, row.right + 0.5, middle, f"= {result}", align="left", fontsize=11)
+    label(ax, left + 14, 5.2, "28 copies of the sign bit", fontsize=9)
+    label(ax, left + 30, 7.75, "& 15 keeps four bits", fontsize=9)
     return Picture(
         figure,
         f"The top field of the word {value} holds {codes[7]}, bits {codes[7]:04b}. Shifting right by 28 "
@@ -90,7 +97,7 @@ def fold(codes: tuple[int, ...] = CODES) -> Picture:
     colors = (GROUPS[0], GROUPS[1])
     left = 4.4
     words = cells(ax, [pack(c) for c in pair], x=left, y=0.6, width=3.6, colors=colors, title="words")
-    ax.text(words.right + 0.4, 1.1, "[1, 2]", ha="left", va="center", fontsize=10, color=INK)
+    label(ax, words.right + 0.4, 1.1, "[1, 2]", align="left")
     fields = cells(
         ax,
         [list(c) for c in pair],
@@ -98,17 +105,9 @@ def fold(codes: tuple[int, ...] = CODES) -> Picture:
         y=2.7,
         colors=[[color] * 8 for color in colors],
         title="fields",
-        index=[f"{i}" for i in range(8)],
+        index=True,
     )
-    ax.text(
-        fields.right + 0.4,
-        3.7,
-        "[1, 2, 8]: a new axis, field i",
-        ha="left",
-        va="center",
-        fontsize=10,
-        color=INK,
-    )
+    label(ax, fields.right + 0.4, 3.7, "[1, 2, 8]: a new axis, field i", align="left")
     flat = cells(
         ax,
         [*codes, *second],
@@ -116,9 +115,9 @@ def fold(codes: tuple[int, ...] = CODES) -> Picture:
         y=6.0,
         colors=[color for color in colors for _ in range(8)],
         title="w",
-        index=[f"{k}" for k in range(16)],
+        index=True,
     )
-    ax.text(flat.right, 5.2, "[1, 16], k above", ha="right", va="bottom", fontsize=10, color=INK)
+    label(ax, flat.right, 5.2, "[1, 16], k above", align="right bottom")
     return Picture(
         figure,
         f"Two words, {pack(codes)} and {pack(second)}, of shape [1, 2]. Shifted by 0, 4, ... 28 along a new "
@@ -152,12 +151,11 @@ def dequantise(codes: tuple[int, ...] = CODES) -> Picture:
             colors=colors,
             title=name,
             index=[f"k={k}" for k in range(8)] if number == 0 else False,
-            fontsize=10,
         )
-        ax.text(row.right + 0.4, row.y + 0.5, words, ha="left", va="center", fontsize=9, color=INK)
+        label(ax, row.right + 0.4, row.y + 0.5, words, align="left", fontsize=9)
     for g in range(2):
         middle = left + (g * group + group / 2) * 1.15
-        ax.text(middle, 6.95, f"group {g}", ha="center", va="center", fontsize=10, color=INK)
+        label(ax, middle, 6.95, f"group {g}")
     parts = "; ".join(
         f"group {g}: offset {offsets[g]}, scale {scales[g]:g}, "
         f"codes {list(codes[g * group : (g + 1) * group])} become {result[g * group : (g + 1) * group]}"
@@ -177,15 +175,8 @@ def groups() -> Picture:
     left = 13.5
     for k in range(steps * block):
         real = k < K
-        cells(
-            ax,
-            [""],
-            x=left + k,
-            y=6,
-            height=2.6,
-            colors=[GROUPS[k // group] if real else None],
-            hatch=[None if real else "xxx"],
-        )
+        fill, hatch = (GROUPS[k // group], None) if real else (None, "xxx")
+        box(ax, left + k, 6, 1, 2.6, color=fill, hatch=hatch)
     _label(ax, left - 1, 2.7, "words of 8")
     _label(ax, left - 1, 7.3, "k")
     _label(ax, left - 1, 11.0, f"groups of {group}")
@@ -196,7 +187,7 @@ def groups() -> Picture:
         _span(ax, left + group * g, left + group * (g + 1), 9.6, f"g = {g}")
     for step in range(steps):
         _span(ax, left + block * step, left + block * (step + 1), 13.6, f"step {step + 1}")
-    ax.text(left + (K + steps * block) / 2, 2.7, "past K: masked", ha="center", va="center", fontsize=9)
+    label(ax, left + (K + steps * block) / 2, 2.7, "past K: masked", fontsize=9)
     _label(ax, left - 1, 20.3, "offset word 0")
     row = cells(
         ax,
@@ -212,8 +203,7 @@ def groups() -> Picture:
         index=[f"field {i}" for i in range(7, -1, -1)],
     )
     for i, text in enumerate(["unused"] * (8 - count)):
-        box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
-        ax.text(*row.center(i), text, ha="center", va="center", fontsize=9, color=INK, bbox=box)
+        label(ax, *row.center(i), text, fontsize=9, behind="white")
     return Picture(
         figure,
         f"The columns k of one row of weights, K = {K}, under three rulers. Words: eight columns each, word "
@@ -225,22 +215,14 @@ def groups() -> Picture:
 
 
 def _label(ax: Axes, x: float, y: float, text: str) -> None:
-    ax.text(x, y, text, ha="right", va="center", fontsize=10, color=INK)
+    label(ax, x, y, text, align="right")
 
 
 def _span(ax: Axes, left: float, right: float, y: float, text: str, above: bool = False) -> None:
     """A bracket from left to right, its text on the far side."""
     tick = 0.7 if above else -0.7
     ax.plot([left + 0.2] * 2 + [right - 0.2] * 2, [y + tick, y, y, y + tick], color=INK, linewidth=1)
-    ax.text(
-        (left + right) / 2,
-        y - 2 * tick,
-        text,
-        ha="center",
-        va="center",
-        fontsize=9,
-        color=INK,
-    )
+    label(ax, (left + right) / 2, y - 2 * tick, text, fontsize=9)
 
 
 # ---- the road's end
@@ -272,15 +254,15 @@ def road(kernel: object) -> Picture:
     start = widest + 3
     columns, rows = start + 4 * len(_CHAPTERS) + 2, high * len(lines) + 15
     figure, ax = new_sheet(columns, rows, unit=unit)
-    colors = (*PALETTE[1:8], PALETTE[0])
+    colors = (ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE, BLACK)
     for c, (number, name, _) in enumerate(_CHAPTERS):
         x = start + 4 * c + 2
-        ax.text(x, 13.2, f"{number} {name}", ha="center", va="bottom", rotation=90, fontsize=9, color=INK)
+        label(ax, x, 13.2, f"{number} {name}", align="bottom", fontsize=9, rotation=90)
         ax.plot([x, x], [14, rows - 0.5], color=PALE, linewidth=1, zorder=0)
     for i, line in enumerate(lines):
         y = 15 + high * i
         shown = line if len(line) <= _WIDEST else line[: _WIDEST - 1] + "…"
-        ax.text(0.5, y, shown, ha="left", va="center", fontsize=9, family="monospace", color=INK)
+        label(ax, 0.5, y, shown, align="left", fontsize=9, family="monospace")
         for c, (number, _, pattern) in enumerate(_CHAPTERS):
             if i >= body and re.search(pattern, line):
                 marks[number].append(line.strip())

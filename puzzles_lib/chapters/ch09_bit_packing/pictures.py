@@ -1,9 +1,10 @@
 """Pictures for chapter 09."""
 
-from puzzles_lib.drawing import FAINT, INK, PALE, PALETTE, Picture, arrow, cells, new_sheet
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
+from puzzles_lib.drawing.colours import FAINT, INK, PALE, SKY, YELLOW
 
 BIT = 0.27  # inches per bit
-FIELDS = (PALETTE[2], PALETTE[4])  # sky blue and yellow, in turns
+FIELDS = (SKY, YELLOW)  # in turns
 CODES = (3, 20, 77, 200)  # of 8 bits; the last is above 127, so the sign bit is on
 
 
@@ -16,16 +17,16 @@ def rulers(word: int = -925_018_109) -> Picture:
         fields = [int(pattern[at : at + bits], 2) for at in range(0, 32, bits)]  # the top one first
         colors = [FIELDS[i % 2] for i in range(len(fields) - 1, -1, -1)]
         y = 1.2 + 2.3 * number
-        row = cells(ax, fields, x=left, y=y, width=bits, height=1.4, colors=colors, fontsize=10)
+        row = cells(ax, fields, x=left, y=y, width=bits, height=1.4, colors=colors)
         text = f"BITS = {bits}"
-        ax.text(left - 0.4, row.y + 0.7, text, ha="right", va="center", fontsize=10, color=INK)
+        label(ax, left - 0.4, row.y + 0.7, text, align="right")
         told.append(f"{bits}: {len(fields)} fields, {fields[::-1]}")
         if bits == 1:
             for bit in (0, 7, 8, 15, 16, 23, 24, 31):
                 place = left + 31.5 - bit
-                ax.text(place, y - 0.15, str(bit), ha="center", va="bottom", fontsize=9, color=FAINT)
-    ax.text(left + 32, 10.55, "field 0 is on the right", ha="right", va="center", fontsize=9, color=FAINT)
-    ax.text(left, 10.55, f"one int32 word: {word}", ha="left", va="center", fontsize=10, color=INK)
+                label(ax, place, y - 0.15, str(bit), align="bottom", fontsize=9, color=FAINT)
+    label(ax, left + 32, 10.55, "field 0 is on the right", align="right", fontsize=9, color=FAINT)
+    label(ax, left, 10.55, f"one int32 word: {word}", align="left")
     return Picture(
         figure,
         f"The int32 word {word}, bits {pattern} with bit 31 on the left, cut into fields of equal width. "
@@ -56,9 +57,9 @@ def sum_of_fields(codes: tuple[int, ...] = CODES) -> Picture:
     colors = [FIELDS[(31 - at) // bits % 2] for at in range(32)]
     row = cells(ax, f"{word & 0xFFFFFFFF:032b}", x=left, y=y + 0.6, height=1.4, colors=colors, fontsize=9)
     _name(ax, left - 0.5, row.y + 0.7, "sum")
-    ax.text(row.right + 0.5, row.y + 0.7, f"= {word}", ha="left", va="center", fontsize=11, color=INK)
-    ax.text(left, row.bottom + 1.0, "bit 31, the sign", ha="left", va="center", fontsize=9, color=FAINT)
-    ax.text(row.right, row.bottom + 1.0, "bit 0", ha="right", va="center", fontsize=9, color=FAINT)
+    label(ax, row.right + 0.5, row.y + 0.7, f"= {word}", align="left", fontsize=11)
+    label(ax, left, row.bottom + 1.0, "bit 31, the sign", align="left", fontsize=9, color=FAINT)
+    label(ax, row.right, row.bottom + 1.0, "bit 0", align="right", fontsize=9, color=FAINT)
     shifted = ", ".join(f"{code} shifted up by {bits * i}" for i, code in enumerate(codes))
     return Picture(
         figure,
@@ -90,22 +91,15 @@ def tile(N: int = 21, BITS: int = 4, BLOCK_W: int = 4) -> Picture:
         real = w < W
         y = top + w + 0.5
         arrow(ax, (right + 0.2, y), (right + 1.5, y))
-        cells(
-            ax,
-            [f"word {w}" if real else ""],
-            x=right + 1.7,
-            y=top + w,
-            width=2.4,
-            colors=PALETTE[2] if real else None,
-            hatch=None if real else "..",
-        )
+        text, fill, hatch = (f"word {w}", SKY, None) if real else ("", None, "..")
+        box(ax, right + 1.7, top + w, 2.4, 1, text, color=fill, hatch=hatch)
     middle = left + 0.55 * F
-    ax.text(middle, 0.6, "n = w · F + i", ha="center", va="center", fontsize=11, color=INK)
-    ax.text(right + 2.9, 0.6, "sum along i", ha="center", va="center", fontsize=11, color=INK)
+    label(ax, middle, 0.6, "n = w · F + i", fontsize=11)
+    label(ax, right + 2.9, 0.6, "sum along i", fontsize=11)
     foot = f"dotted: n ≥ {N}, masked, read as 0"
-    ax.text(middle, top + BLOCK_W + 0.7, foot, ha="center", va="center", fontsize=10, color=INK)
+    label(ax, middle, top + BLOCK_W + 0.7, foot)
     foot = f"w ≥ {W}: not stored"
-    ax.text(right + 2.9, top + BLOCK_W + 0.7, foot, ha="center", va="center", fontsize=10, color=INK)
+    label(ax, right + 2.9, top + BLOCK_W + 0.7, foot)
     return Picture(
         figure,
         f"A row of N = {N} codes of {BITS} bits, F = {F} to a word: {W} words. The program's tile has "
@@ -122,10 +116,10 @@ def spread(codes: tuple[int, ...] = (5, 0, 15, 9, 2, 7, 1, 12), BITS: int = 4) -
     F = 32 // BITS
     figure, ax = new_sheet(19.8, 6.2)
     left, top = 7.4, 2.6
-    cells(ax, [[w] for w in words], x=1.0, y=top, width=4.0, colors=PALETTE[2], fontsize=10)
-    ax.text(3.0, top - 0.3, "words[:, None]", ha="center", va="bottom", fontsize=10, family="monospace")
-    cells(ax, [BITS * i for i in range(F)], x=left, y=0.5, width=1.15, colors=PALETTE[4], title="BITS * i")
-    ax.text(6.2, top + 1, ">>", ha="center", va="center", fontsize=14, family="monospace", color=INK)
+    cells(ax, [[w] for w in words], x=1.0, y=top, width=4.0, colors=SKY)
+    label(ax, 3.0, top - 0.3, "words[:, None]", align="bottom", family="monospace")
+    cells(ax, [BITS * i for i in range(F)], x=left, y=0.5, width=1.15, colors=YELLOW, title="BITS * i")
+    label(ax, 6.2, top + 1, ">>", fontsize=14, family="monospace")
     grid = cells(
         ax,
         [list(codes), list(second)],
@@ -134,11 +128,11 @@ def spread(codes: tuple[int, ...] = (5, 0, 15, 9, 2, 7, 1, 12), BITS: int = 4) -
         width=1.15,
         colors=[[FIELDS[i % 2] for i in range(F)]] * 2,
     )
-    ax.text(grid.right + 0.3, top + 1, f"& {2**BITS - 1}", ha="left", va="center", fontsize=11, color=INK)
+    label(ax, grid.right + 0.3, top + 1, f"& {2**BITS - 1}", align="left", fontsize=11)
     for i in range(F):
         arrow(ax, (grid.center(0, i)[0], 1.6), (grid.center(0, i)[0], top - 0.1))
     foot = "each word is loaded once, and shifted by every amount in the row above"
-    ax.text(10, grid.bottom + 1.0, foot, ha="center", va="center", fontsize=10, color=INK)
+    label(ax, 10, grid.bottom + 1.0, foot)
     return Picture(
         figure,
         f"Two words as a column, {words[0]} and {words[1]}, and the shifts as a row, 0 to {BITS * (F - 1)} "
@@ -157,18 +151,18 @@ def down_a_column(bits: int = 2) -> Picture:
         colors[column] = FIELDS[j % 2]
         row = cells(ax, [""] * 12, x=6.0, y=top + 1.02 * j, width=width, height=0.9, colors=colors)
         name = f"row {16 * j + r}" if j else f"row r = {r}"
-        ax.text(5.7, row.y + 0.45, name, ha="right", va="center", fontsize=10, color=INK)
+        label(ax, 5.7, row.y + 0.45, name, align="right")
         text = f"field {j}: bits {bits * j}, {bits * j + 1}"
         if j == fields - 1:
             text += ", the sign"
         start = row.right + 0.2
         arrow(ax, (start, row.y + 0.45), (start + 1.6, row.y + 0.45))
-        cells(ax, [text], x=start + 1.8, y=row.y, width=6.6, height=0.9, colors=FIELDS[j % 2])
+        box(ax, start + 1.8, row.y, 6.6, 0.9, text, color=FIELDS[j % 2])
     middle = 6.0 + (column + 0.5) * width
-    ax.text(middle, top - 0.3, f"column c = {column}", ha="center", va="bottom", fontsize=10, color=INK)
-    ax.text(19.0, top - 0.3, "one int16 word [r, c]", ha="center", va="bottom", fontsize=10, color=INK)
+    label(ax, middle, top - 0.3, f"column c = {column}", align="bottom")
+    label(ax, 19.0, top - 0.3, "one int16 word [r, c]", align="bottom")
     foot = f"a block of 16 × {fields} = {16 * fields} rows becomes 16 rows of words, as wide as before"
-    ax.text(12, top + 1.02 * fields + 0.8, foot, ha="center", va="center", fontsize=10, color=INK)
+    label(ax, 12, top + 1.02 * fields + 0.8, foot)
     rows = ", ".join(str(16 * j + r) for j in range(fields))
     return Picture(
         figure,
@@ -179,7 +173,7 @@ def down_a_column(bits: int = 2) -> Picture:
 
 
 def _name(ax, x: float, y: float, text: str) -> None:
-    ax.text(x, y, text, ha="right", va="center", fontsize=10, color=INK, family="monospace")
+    label(ax, x, y, text, align="right", family="monospace")
 
 
 __all__ = ["down_a_column", "pack", "rulers", "spread", "sum_of_fields", "tile"]

@@ -6,10 +6,10 @@ import torch
 from matplotlib.ticker import PercentFormatter
 
 from puzzles_lib.chapters.ch09_bit_packing.pictures import pack
-from puzzles_lib.drawing import FAINT, INK, LINE, PALE, PALETTE, Picture, arrow, cells, new_figure, new_sheet
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
+from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, LINE, ORANGE, PALE, SKY, VERMILLION, YELLOW
 
-GROUPS = (PALETTE[2], PALETTE[4])  # sky blue and yellow, in turns
-BLUE, ORANGE, GREEN, RED = PALETTE[5], PALETTE[1], PALETTE[3], PALETTE[6]
+GROUPS = (SKY, YELLOW)  # in turns
 
 
 def _normal(count: int) -> torch.Tensor:
@@ -85,9 +85,8 @@ def steps(values: Sequence[float] = (-1.5, 0.3, 2.25, -0.4, 0.7, -0.95, 1.6, 0.0
             colors=GROUPS[0] if number < 2 else [GROUPS[i % 2] for i in range(len(values))],
             title=name,
             index=[f"n={i}" for i in range(len(values))] if number == 0 else False,
-            fontsize=10,
         )
-        ax.text(row.right + 0.4, row.y + 0.5, words, ha="left", va="center", fontsize=9, color=INK)
+        label(ax, row.right + 0.4, row.y + 0.5, words, align="left", fontsize=9)
     order = range(len(codes) - 1, -1, -1)
     row = cells(
         ax,
@@ -100,7 +99,7 @@ def steps(values: Sequence[float] = (-1.5, 0.3, 2.25, -0.4, 0.7, -0.95, 1.6, 0.0
         index=[f"field {i}" for i in order],
     )
     word = pack(tuple(codes), bits)
-    ax.text(row.right + 0.4, row.y + 0.5, f"= {word}, field 0 right", ha="left", va="center", fontsize=9)
+    label(ax, row.right + 0.4, row.y + 0.5, f"= {word}, field 0 right", align="left", fontsize=9)
     return Picture(
         figure,
         f"A group of {len(values)} values, {', '.join(f'{v:g}' for v in values)}. Minimum {low:g}, maximum "
@@ -153,7 +152,7 @@ def stored_scale(bits: int = 8, count: int = 2001) -> Picture:
     ax = figure.subplots()
     worst = {}
     for name, round_scale, color, style in (
-        ("codes from the exact scale", False, RED, "^"),
+        ("codes from the exact scale", False, VERMILLION, "^"),
         ("codes from the stored scale", True, BLUE, "o"),
     ):
         got = quantise(x, bits, round_scale)[1]
@@ -186,14 +185,14 @@ def ties() -> Picture:
     )
     figure, ax = new_sheet(20, 6.2)
     left, told = 6.4, []
-    cells(ax, [f"{h:g}" for h in halves], x=left, y=0.4, width=1.4, colors=PALE, title="steps")
+    cells(ax, [f"{h:g}" for h in halves], x=left, y=0.4, width=1.4, title="steps")
     for number, (name, codes, words) in enumerate(rules):
         color = [GROUPS[0] if code % 2 == 0 else ORANGE for code in codes]
         row = cells(ax, codes, x=left, y=1.7 + 1.2 * number, width=1.4, colors=color, title=name)
-        ax.text(row.right + 0.4, row.y + 0.5, words, ha="left", va="center", fontsize=10, color=INK)
+        label(ax, row.right + 0.4, row.y + 0.5, words, align="left")
         told.append(f"{name}: {codes}, {words}")
     foot = "blue: even codes, orange: odd codes"
-    ax.text(left, 5.7, foot, ha="left", va="center", fontsize=9, color=FAINT)
+    label(ax, left, 5.7, foot, align="left", fontsize=9, color=FAINT)
     return Picture(figure, f"Where the steps 0.5, 1.5 and 2.5 are rounded to. {'; '.join(told)}.")
 
 
@@ -217,7 +216,7 @@ def tile(N: int = 19, GROUP: int = 8, BITS: int = 4, BLOCK_G: int = 4) -> Pictur
         hatch=[[None if v < N else ".." for v in row] for row in n],
         row_index=[f"g={g}" for g in range(BLOCK_G)],
     )
-    ax.text(left + GROUP * width / 2, top - 0.5, "n = g · GROUP + i", ha="center", va="center", fontsize=11)
+    label(ax, left + GROUP * width / 2, top - 0.5, "n = g · GROUP + i", fontsize=11)
     places = (("scale", 1.6), ("minimum", 2.2), ("words", 2.6))
     x = grid.right + 1.4
     for name, size in places:
@@ -225,13 +224,13 @@ def tile(N: int = 19, GROUP: int = 8, BITS: int = 4, BLOCK_G: int = 4) -> Pictur
             real = g < G
             text = f"[{g}]" if name != "words" else (f"word {g * words}" if words == 1 else f"{words} words")
             color, hatch = (GROUPS[g % 2], None) if real else (None, "..")
-            cells(ax, [text if real else ""], x=x, y=top + g, width=size, colors=color, hatch=hatch)
-        ax.text(x + size / 2, top - 0.5, name, ha="center", va="center", fontsize=11, color=INK)
+            box(ax, x, top + g, size, 1, text if real else "", color=color, hatch=hatch)
+        label(ax, x + size / 2, top - 0.5, name, fontsize=11)
         x += size + 0.5
     for g in range(BLOCK_G):
         arrow(ax, (grid.right + 0.15, top + g + 0.5), (grid.right + 1.25, top + g + 0.5))
     foot = f"dotted: n ≥ {N}, in no minimum, no maximum, and 0 in the words"
-    ax.text(11.5, top + BLOCK_G + 0.8, foot, ha="center", va="center", fontsize=10, color=INK)
+    label(ax, 11.5, top + BLOCK_G + 0.8, foot)
     return Picture(
         figure,
         f"A row of N = {N} values in groups of {GROUP}: {G} groups, {W} words of {BITS}-bit codes. The "
@@ -256,7 +255,7 @@ def shared(GROUP: int = 24, BITS: int = 4, W: int = 7) -> Picture:
     for w in range(W):
         arrow(ax, (row.center(w)[0], row.bottom + 0.1), (low.center(w)[0], low.y - 0.1))
     foot = f"F = {F}, GROUP = {GROUP}: a group is {GROUP // F} words, a word never lies in two groups"
-    ax.text(12, 4.6, foot, ha="center", va="center", fontsize=10, color=INK)
+    label(ax, 12, 4.6, foot)
     return Picture(
         figure,
         f"{W} words of a row, {F} codes each, with groups of {GROUP}. Word w holds n from {F} w and lies in "
@@ -286,7 +285,7 @@ def memory(group: int = 256) -> Picture:
         sizes.append(layer_bytes(bits, group) / 1e9)
     ax.barh(names, sizes, color=[LINE, *[BLUE] * 4], height=0.66)
     for place, size in enumerate(sizes):
-        ax.text(size + 0.012, place, f"{size:.3f} GB", va="center", fontsize=10, color=INK)
+        label(ax, size + 0.012, place, f"{size:.3f} GB", align="left")
     ax.invert_yaxis()
     ax.set_xlim(0, 1.25 * sizes[0])
     ax.set_xlabel("GB a block, kept until backward", fontsize=10)
@@ -321,15 +320,8 @@ def programs(rows: Sequence[dict], about: str) -> Picture:
         for place, row in enumerate(kept):
             times = f"{row['us']:.0f} µs, {row['us'] / row['baseline_us']:.1f}× a copy"
             inside = row["us"] > 0.6 * widest
-            ax.text(
-                row["us"] + (-3 if inside else 3),
-                place,
-                times,
-                ha="right" if inside else "left",
-                va="center",
-                fontsize=9,
-                color="white" if inside else INK,
-            )
+            gap, align, ink = (-3, "right", "white") if inside else (3, "left", INK)
+            label(ax, row["us"] + gap, place, times, align=align, fontsize=9, color=ink)
         ax.axvline(copy_us, color=INK, linewidth=1)
         ax.set_title(path, fontsize=11, color=INK)
         ax.tick_params(labelsize=9)
@@ -368,8 +360,8 @@ def bandwidth(rows: Sequence[dict], about: str) -> Picture:
             ours, compiled = kept[key]["ours"], kept[key].get("torch.compile")
             share = ours["ratio"]
             ax.barh(place - 0.18, share, height=0.34, color=BLUE, label="ours" if not place else None)
-            inside = {"ha": "right", "va": "center", "fontsize": 9}
-            ax.text(share - 0.02, place - 0.18, f"{share:.0%}", color="white", **inside)
+            inside = {"align": "right", "fontsize": 9}
+            label(ax, share - 0.02, place - 0.18, f"{share:.0%}", color="white", **inside)
             told.append(f"{path} {key[1]}: {share:.0%}")
             if compiled:
                 # Of the same bytes: ours takes baseline_us / ratio of the copy's time.
@@ -381,7 +373,7 @@ def bandwidth(rows: Sequence[dict], about: str) -> Picture:
                     color=ORANGE,
                     label="torch.compile" if not place else None,
                 )
-                ax.text(other - 0.02, place + 0.18, f"{other:.0%}", color=INK, **inside)
+                label(ax, other - 0.02, place + 0.18, f"{other:.0%}", **inside)
                 told[-1] += f", torch.compile {other:.0%}"
         ax.set_yticks(range(len(keys)), [key[1] for key in keys], fontsize=10)
         ax.set_title(path, fontsize=11, color=INK)

@@ -3,9 +3,10 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from puzzles_lib.drawing import INK, PALE, PALETTE, Picture, arrow, cells, new_figure, new_sheet
+from puzzles_lib.drawing import Picture, arrow, cells, label, new_figure, new_sheet
+from puzzles_lib.drawing.colours import GREEN, INK, ORANGE, PALE, SKY, VERMILLION, YELLOW
 
-OPEN, SHUT = PALETTE[2], PALE  # the gradient passes; it does not
+OPEN, SHUT = SKY, PALE  # the gradient passes; it does not
 X = (0.5, -1.0, 0.0, 2.0, -0.5, 3.0, math.nan, -2.0)
 
 
@@ -23,10 +24,10 @@ def gates(x: Sequence[float] = X) -> Picture:
     row = cells(ax, bits, x=left, y=3.9, width=wide, colors=colors, title="passes")
     texts = ["kept in full: the next layer needs it", "one bit each: all that ReLU itself needs"]
     for top, text in zip((2.4, 3.9), texts, strict=True):
-        ax.text(row.right + 0.4, top + 0.5, text, ha="left", va="center", fontsize=9, color=INK)
+        label(ax, row.right + 0.4, top + 0.5, text, align="left", fontsize=9)
     parts = " + ".join(str(1 << i) for i, bit in enumerate(bits) if bit)
     foot = f"sum of bit · 2^i  =  {parts}  =  {word}"
-    ax.text(left, 5.9, foot, ha="left", va="center", fontsize=11, color=INK)
+    label(ax, left, 5.9, foot, align="left", fontsize=11)
     return Picture(
         figure,
         f"x = {_list(x)}; y = relu(x) = {_list(y)}; the bits that say where the gradient passes: {bits}. "
@@ -49,11 +50,12 @@ def saved(layers: int = 12) -> Picture:
     figure = new_figure(8, 2.5)
     ax = figure.add_subplot()
     for number, (_, bits, size) in enumerate(sizes):
-        ax.barh(number, size, color=PALETTE[(1, 2, 3)[number]], edgecolor=INK, linewidth=0.8, height=0.6)
+        ax.barh(number, size, color=(ORANGE, SKY, GREEN)[number], edgecolor=INK, linewidth=0.8, height=0.6)
         each = f"{bits:g} bit{'s' * (bits != 1)} a value"
         text = f"{size:.0f} MB a layer, {layers * size / 1e3:.1f} GB in {layers} ({each})"
         inside = size > 400
-        ax.text(size - 8 if inside else size + 8, number, text, ha="right" if inside else "left", va="center")
+        gap, align = (-8, "right") if inside else (8, "left")
+        label(ax, size + gap, number, text, align=align)
     ax.set_yticks(range(len(sizes)), [name for name, _, _ in sizes])
     ax.invert_yaxis()
     ax.set_xlabel("megabytes kept for the backward pass")
@@ -73,7 +75,7 @@ def select(dy: Sequence[float] = (1.5, -2.0, math.inf, 0.25, -1.0, math.nan)) ->
     chosen = [v if bit else 0.0 for v, bit in zip(dy, bits, strict=True)]
     times = [v * bit for v, bit in zip(dy, bits, strict=True)]
     gate = [OPEN if bit else SHUT for bit in bits]
-    bad = [PALETTE[6] if math.isnan(t) else g for t, g in zip(times, gate, strict=True)]
+    bad = [VERMILLION if math.isnan(t) else g for t, g in zip(times, gate, strict=True)]
     figure, ax = new_sheet(20, 6.9)
     left, wide = 6.2, 1.3
     cells(ax, list(dy), x=left, y=0.4, width=wide, colors=gate, title="dy")
@@ -82,8 +84,8 @@ def select(dy: Sequence[float] = (1.5, -2.0, math.inf, 0.25, -1.0, math.nan)) ->
     cells(ax, times, x=left, y=5.5, width=wide, colors=bad, title="dy · bit")
     for i in range(len(bits)):
         arrow(ax, (row.center(i)[0], 2.9), (row.center(i)[0], 3.6))
-    ax.text(row.right + 0.4, 4.2, "right", ha="left", va="center", fontsize=10, color=INK)
-    ax.text(row.right + 0.4, 6.0, "0 · inf and 0 · NaN are NaN", ha="left", va="center", fontsize=10)
+    label(ax, row.right + 0.4, 4.2, "right", align="left")
+    label(ax, row.right + 0.4, 6.0, "0 · inf and 0 · NaN are NaN", align="left")
     return Picture(
         figure,
         f"dy = {_list(dy)}, bits {list(bits)}. Chosen by the bit: {_list(chosen)}. Multiplied by the bit: "
@@ -104,13 +106,13 @@ def bandwidth(rows: Sequence[Mapping[str, object]], about: str) -> Picture:
     ax = figure.add_subplot()
     y, places, names, told = 0.0, [], [], []
     for (path, case), shares in groups.items():
-        ax.text(0.6, y, f"{path}, {case}", ha="left", va="center", fontsize=10, color=INK)
+        label(ax, 0.6, y, f"{path}, {case}", align="left")
         for name, share in shares.items():
             y += 1
-            color = PALETTE[2] if name == path else PALETTE[4]
+            color = SKY if name == path else YELLOW
             ax.barh(y, share, color=color, edgecolor=INK, linewidth=0.8, height=0.8)
             right = max(share, 100.0) if share > 90 else share  # clear of the dashed line
-            ax.text(right + 1, y, f"{share:.0f}%", ha="left", va="center", fontsize=9, color=INK)
+            label(ax, right + 1, y, f"{share:.0f}%", align="left", fontsize=9)
             places.append(y)
             names.append("this kernel" if name == path else name)
         y += 1.3

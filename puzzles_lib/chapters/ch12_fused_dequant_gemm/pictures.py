@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 
 import triton
-from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 
-from puzzles_lib.drawing import FAINT, INK, LINE, PALE, PALETTE, Picture, arrow, cells, new_figure, new_sheet
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
+from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, ORANGE, PALE, PURPLE, SKY, VERMILLION, YELLOW
 from puzzles_lib.inspector.step import Step
 
-PACKED, VALUES, DY, DW = PALETTE[4], PALETTE[2], PALETTE[1], PALETTE[3]  # yellow, sky blue, orange, green
+PACKED, VALUES, DY, DW = YELLOW, SKY, ORANGE, GREEN
+WHOLE = {"linewidth": 0.9}  # a matrix, and its tiles
+TILE = {"edge": INK, "linewidth": 0.9, "fontsize": 9}
 
 
 # ---- bytes
@@ -37,15 +38,15 @@ def traffic(K: int = 100864, C: int = 768, BITS: int = 2, GROUP: int = 256) -> P
         for text, size, color in parts:
             ax.barh(place, size / 1e6, left=left, height=0.55, color=color, edgecolor=INK, linewidth=0.8)
             if size > 40e6:
-                ax.text(left + size / 2e6, place, text, ha="center", va="center", fontsize=9, color=INK)
+                label(ax, left + size / 2e6, place, text, fontsize=9)
             left += size / 1e6
-        ax.text(left + 5, place, f"{left:.0f} MB", ha="left", va="center", fontsize=10, color=INK)
+        label(ax, left + 5, place, f"{left:.0f} MB", align="left")
         told.append(
             f"{name.replace(chr(10), ' ')}: "
             + ", ".join(f"{text} {size / 1e6:.0f} MB" for text, size, _ in parts)
             + f", in all {left:.0f} MB"
         )
-    ax.text(0, -0.45, "packed x", ha="left", va="center", fontsize=9, color=INK)
+    label(ax, 0, -0.45, "packed x", align="left", fontsize=9)
     ax.set_yticks(range(len(rows)), rows, fontsize=10)
     ax.invert_yaxis()
     ax.set_xlim(0, 560)
@@ -71,27 +72,29 @@ def tile(K: int = 128, COUT: int = 64, CIN: int = 96, BITS: int = 2) -> Picture:
     ax.set(xlim=(-2, K + gap + CIN + wide + 34), ylim=(K + gap + COUT + 12, -8), aspect="equal")
     ax.set_axis_off()
     left, below = K + gap, K + gap
-    _box(ax, 0, below, K, COUT)
     words_at = left + CIN + 22
-    _box(ax, words_at, 0, wide, K)
-    _box(ax, left, 0, CIN, K, dashed=True)
-    _box(ax, left, below, CIN, COUT)
+    box(ax, 0, below, K, COUT, **WHOLE)
+    box(ax, words_at, 0, wide, K, **WHOLE)
+    box(ax, left, 0, CIN, K, color=None, dashed=True, **WHOLE)
+    box(ax, left, below, CIN, COUT, **WHOLE)
     row, column, steps = i * block_m, j * block_n, K // block_k
     for step in range(steps):
         at = step * block_k
-        _box(ax, at, below + row, block_k, block_m, DY, f"step {step + 1}")
-        _box(ax, left + column, at, block_n, block_k, VALUES, f"step {step + 1}", dashed=True)
-        _box(ax, words_at + wide * j * block_n / CIN, at, wide * block_n / CIN, block_k, PACKED)
+        name = f"step {step + 1}"
+        box(ax, at, below + row, block_k, block_m, name, color=DY, **TILE)
+        box(ax, left + column, at, block_n, block_k, name, color=VALUES, dashed=True, **TILE)
+        strip = wide * block_n / CIN
+        box(ax, words_at + j * strip, at, strip, block_k, color=PACKED, **TILE)
         y = at + block_k / 2
         arrow(ax, (words_at - 1, y), (left + column + block_n + 2, y))
-    _box(ax, left + column, below + row, block_n, block_m, DW, "acc")
+    box(ax, left + column, below + row, block_n, block_m, "acc", color=DW, **TILE)
     for x, y, text in (
         (K / 2, below + COUT + 6, "dyᵀ: COUT rows, K columns"),
         (left + CIN / 2, below + COUT + 6, "dW: COUT × CIN"),
         (left + CIN / 2, -5, "x: K × CIN, in registers only"),
         (words_at + wide / 2, -5, "words"),
     ):
-        ax.text(x, y, text, ha="center", va="center", fontsize=10, color=INK)
+        label(ax, x, y, text)
     return Picture(
         figure,
         f"One program of the fused kernel owns a tile of dW, {block_m} rows of COUT by {block_n} columns "
@@ -99,32 +102,6 @@ def tile(K: int = 128, COUT: int = 64, CIN: int = 96, BITS: int = 2) -> Picture:
         f"and of the same columns of x. But x exists in registers only: each block is unpacked from a strip "
         f"of words, {F} times narrower at {BITS} bits.",
     )
-
-
-def _box(
-    ax: Axes,
-    x: float,
-    y: float,
-    width: float,
-    height: float,
-    color: object = None,
-    text: str = "",
-    dashed: bool = False,
-) -> None:
-    fill = color or ("none" if dashed else PALE)
-    ax.add_patch(
-        Rectangle(
-            (x, y),
-            width,
-            height,
-            facecolor=fill,
-            edgecolor=INK if color else LINE,
-            linewidth=0.9,
-            linestyle="--" if dashed else "-",
-        )
-    )
-    if text:
-        ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9, color=INK)
 
 
 # ---- what a step costs
@@ -138,23 +115,16 @@ def busy(steps: Mapping[str, Step | None]) -> Picture:
     told = []
     for place, (name, step) in enumerate(steps.items()):
         if step is None:
-            ax.text(0.02, place, "no tensor cores in a loop", ha="left", va="center", fontsize=9, color=INK)
+            label(ax, 0.02, place, "no tensor cores in a loop", align="left", fontsize=9)
             told.append(f"{name}: no tensor cores in a loop")
             continue
         share = step.tensor_clocks / step.issue_clocks
-        ax.barh(place - 0.19, 1.0, height=0.34, color=PALETTE[1], edgecolor=INK, linewidth=0.6)
-        ax.barh(place + 0.19, share, height=0.34, color=PALETTE[5], edgecolor=INK, linewidth=0.6)
+        ax.barh(place - 0.19, 1.0, height=0.34, color=ORANGE, edgecolor=INK, linewidth=0.6)
+        ax.barh(place + 0.19, share, height=0.34, color=BLUE, edgecolor=INK, linewidth=0.6)
         text = f"{step.issue_clocks:.0f} clocks to issue"
-        ax.text(0.01, place - 0.19, text, ha="left", va="center", fontsize=9, color=INK)
-        ax.text(
-            share + 0.01,
-            place + 0.19,
-            f"{step.tensor_clocks:.0f} of tensor cores: at most {step.busy:.0%} busy",
-            ha="left",
-            va="center",
-            fontsize=9,
-            color=INK,
-        )
+        label(ax, 0.01, place - 0.19, text, align="left", fontsize=9)
+        text = f"{step.tensor_clocks:.0f} of tensor cores: at most {step.busy:.0%} busy"
+        label(ax, share + 0.01, place + 0.19, text, align="left", fontsize=9)
         told.append(
             f"{name}: {step.issue_clocks:.0f} clocks to issue, {step.tensor_clocks:.0f} of tensor cores, "
             f"busy at most {step.busy:.0%}"
@@ -178,44 +148,37 @@ def splits(K: int = 83, BLOCK_K: int = 16, SPLITS: int = 4) -> Picture:
     """K cut into blocks, blocks dealt to splits, a part from each, and their sum."""
     blocks = triton.cdiv(K, BLOCK_K)
     steps = triton.cdiv(blocks, SPLITS)
-    colors = (PALETTE[2], PALETTE[4], PALETTE[1], PALETTE[7])
+    colors = (SKY, YELLOW, ORANGE, PURPLE)
     figure, ax = new_sheet(25, 9.6)
     left, width, told = 3.2, 2.5, []
     for block in range(SPLITS * steps):
         first, last = block * BLOCK_K, min((block + 1) * BLOCK_K, K)
         real = max(0, last - first) / BLOCK_K
         x = left + block * width
-        _box(ax, x, 1.2, width, 1.1, dashed=True)
+        box(ax, x, 1.2, width, 1.1, color=None, dashed=True, **WHOLE)
         if real:
-            _box(ax, x, 1.2, width * real, 1.1, colors[block // steps % len(colors)])
+            box(ax, x, 1.2, width * real, 1.1, color=colors[block // steps % len(colors)], **TILE)
             text = f"{first}..{last - 1}"
-            ax.text(x + width / 2, 1.75, text, ha="center", va="center", fontsize=9)
-    ax.text(left - 0.4, 1.75, "rows k", ha="right", va="center", fontsize=10, color=INK)
+            label(ax, x + width / 2, 1.75, text, fontsize=9)
+    label(ax, left - 0.4, 1.75, "rows k", align="right")
     for split in range(SPLITS):
         rows = max(0, min(K, (split + 1) * steps * BLOCK_K) - split * steps * BLOCK_K)
         middle = left + (split + 0.5) * steps * width
-        ax.text(middle, 0.6, f"split {split}", ha="center", va="center", fontsize=10, color=INK)
+        label(ax, middle, 0.6, f"split {split}")
         arrow(ax, (middle, 2.5), (middle, 3.7))
         text = f"{rows} rows" if rows else "no rows: write 0"
-        ax.text(middle + 0.25, 3.05, text, ha="left", va="center", fontsize=9, color=INK)
-        cells(
-            ax,
-            [[f"parts[{split}]"]],
-            x=middle - 1.5,
-            y=3.9,
-            width=3.0,
-            height=1.6,
-            colors=colors[split % len(colors)] if rows else None,
-        )
+        label(ax, middle + 0.25, 3.05, text, align="left", fontsize=9)
+        fill = colors[split % len(colors)] if rows else None
+        box(ax, middle - 1.5, 3.9, 3.0, 1.6, f"parts[{split}]", color=fill)
         if split:
             plus = left + split * steps * width
-            ax.text(plus, 4.7, "+", ha="center", va="center", fontsize=14, color=INK)
+            label(ax, plus, 4.7, "+", fontsize=14)
         told.append(f"split {split} has {rows} rows")
     middle = left + SPLITS * steps * width / 2
     arrow(ax, (middle, 5.8), (middle, 6.9))
     text = "a second kernel, from left to right: the same bits at every run"
-    ax.text(middle + 0.4, 6.3, text, ha="left", va="center", fontsize=9, color=INK)
-    cells(ax, [["dW"]], x=middle - 1.5, y=7.1, width=3.0, height=1.6, colors=DW)
+    label(ax, middle + 0.4, 6.3, text, align="left", fontsize=9)
+    box(ax, middle - 1.5, 7.1, 3.0, 1.6, "dW", color=DW)
     return Picture(
         figure,
         f"K = {K} rows in blocks of {BLOCK_K} make {blocks} blocks; {SPLITS} splits take {steps} each. "
@@ -242,16 +205,16 @@ def wanted(BITS: int = 4) -> Picture:
         block = cells(ax, [[""] * columns] * rows, x=left, y=top, width=width, height=height, colors=colors)
         for k, n in thread:
             x, y = block.x + n * width, block.y + k * height
-            ax.add_patch(Rectangle((x, y), width, height, fill=False, edgecolor=PALETTE[6], linewidth=2.4))
+            box(ax, x, y, width, height, color=None, edge=VERMILLION, linewidth=2.4)
         middle = left + columns * width / 2
-        ax.text(middle, 0.5, name, ha="center", va="center", fontsize=11, color=INK)
-        ax.text(middle, 1.4, "columns n", ha="center", va="center", fontsize=9, color=FAINT)
+        label(ax, middle, 0.5, name, fontsize=11)
+        label(ax, middle, 1.4, "columns n", fontsize=9, color=FAINT)
         for k in (0, 2, 3, 10, 11, 15):
             y = block.y + (k + 0.5) * height
-            ax.text(left - 0.2, y, f"k={k}", ha="right", va="center", fontsize=9, color=FAINT)
-        ax.text(middle, block.bottom + 0.7, foot, ha="center", va="center", fontsize=10, color=INK)
+            label(ax, left - 0.2, y, f"k={k}", align="right", fontsize=9, color=FAINT)
+        label(ax, middle, block.bottom + 0.7, foot)
     text = "yellow: what a thread has.  framed: what the tensor cores want of it"
-    ax.text(12.5, 11.7, text, ha="center", va="center", fontsize=10, color=INK)
+    label(ax, 12.5, 11.7, text)
     return Picture(
         figure,
         f"16 rows of x by {columns} columns, twice. Framed are the four values that one thread hands to the "

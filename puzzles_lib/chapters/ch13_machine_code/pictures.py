@@ -1,24 +1,25 @@
 """Pictures for chapter 13. Those of layouts show what `puzzles_lib.inspector.layouts` reads in TTGIR."""
 
 from matplotlib.axes import Axes
-from matplotlib.patches import Polygon, Rectangle
+from matplotlib.patches import Polygon
 
-from puzzles_lib.drawing import (
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet, text_color
+from puzzles_lib.drawing.colours import (
     FAINT,
+    GREEN,
+    HAZE,
     INK,
-    LINE,
+    ORANGE,
     PALE,
-    PALETTE,
     PROGRAM_COLORS,
-    Picture,
-    arrow,
-    cells,
-    new_sheet,
-    text_color,
+    PROGRAM_TINTS,
+    SKY,
+    VERMILLION,
+    YELLOW,
 )
 from puzzles_lib.inspector.layouts import Layout, SharedLayout, bank_conflicts, read_layout
 
-MARK = PALETTE[6]  # vermilion: the thread or chunk to look at
+MARK = VERMILLION  # the thread or chunk to look at
 
 
 def stations() -> Picture:
@@ -32,22 +33,22 @@ def stations() -> Picture:
     ]
     width, height, gap = 4.6, 3.0, 1.6
     for i, (name, what) in enumerate(common):
-        _station(ax, i * (width + gap) + 0.1, 0.6, width, height, name, what, PALETTE[2])
+        _station(ax, i * (width + gap) + 0.1, 0.6, width, height, name, what, SKY)
         if i:
             arrow(ax, (i * (width + gap) + 0.1 - gap, 2.1), (i * (width + gap) + 0.1, 2.1))
     last = 3 * (width + gap) + 0.1
     below = [
-        ("PTX", "NVIDIA's assembly,\nvirtual registers", 2, PALETTE[3]),
-        ("SASS", "what an NVIDIA GPU\nruns; real registers", 1, PALETTE[3]),
-        ("AMDGCN", "what an AMD GPU\nruns; real registers", 3, PALETTE[1]),
+        ("PTX", "NVIDIA's assembly,\nvirtual registers", 2, GREEN),
+        ("SASS", "what an NVIDIA GPU\nruns; real registers", 1, GREEN),
+        ("AMDGCN", "what an AMD GPU\nruns; real registers", 3, ORANGE),
     ]
     for name, what, column, color in below:
         _station(ax, column * (width + gap) + 0.1, 5.2, width, height, name, what, color)
     arrow(ax, (last + 0.2, 3.6), (last - gap, 5.3))
     arrow(ax, (last + width / 2, 3.6), (last + width / 2, 5.2))
     arrow(ax, (2 * (width + gap) + 0.1, 6.7), (width + 0.1 + width + gap, 6.7))
-    ax.text(0.2, 6.7, "for the target\nthat was asked for", va="center", fontsize=10, color=FAINT)
-    ax.text(0.2, 4.35, "hardly a word about the target up to TTIR", va="center", fontsize=10, color=FAINT)
+    label(ax, 0.2, 6.7, "for the target\nthat was asked for", align="left", color=FAINT)
+    label(ax, 0.2, 4.35, "hardly a word about the target up to TTIR", align="left", color=FAINT)
     return Picture(
         figure,
         "The stages. Python: the kernel's source and its tree. TTIR: types and shapes, blocks as wholes, "
@@ -60,19 +61,10 @@ def stations() -> Picture:
 def _station(
     ax: Axes, x: float, y: float, width: float, height: float, name: str, what: str, color: object
 ) -> None:
-    ax.add_patch(Rectangle((x, y), width, height, facecolor="white", edgecolor=INK, linewidth=0.9))
-    ax.add_patch(Rectangle((x, y), width, 1.1, facecolor=color, edgecolor=INK, linewidth=0.9))
-    ax.text(
-        x + width / 2,
-        y + 0.58,
-        name,
-        ha="center",
-        va="center",
-        fontsize=11,
-        weight="bold",
-        color=text_color(color),
-    )
-    ax.text(x + width / 2, y + 2.05, what, ha="center", va="center", fontsize=9, color=INK)
+    box(ax, x, y, width, height, color="white", edge=INK, linewidth=0.9)
+    box(ax, x, y, width, 1.1, color=color, edge=INK, linewidth=0.9)
+    label(ax, x + width / 2, y + 0.58, name, fontsize=11, color=text_color(color), weight="bold")
+    label(ax, x + width / 2, y + 2.05, what, fontsize=9)
 
 
 def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
@@ -95,33 +87,32 @@ def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
     left, width = 0.6, 20.8
     tops = (1.3, 4.3, 7.3)
 
-    def box(x: float, y: float, w: float, text: str, number: int, color: object) -> None:
-        ax.add_patch(Rectangle((x, y), w, 1, facecolor=color, edgecolor=INK, linewidth=0.8))
-        ax.text(x + w / 2, y + 0.5, text, ha="center", va="center", fontsize=9, color=text_color(color))
-        ax.text(x + 0.1, y - 0.1, str(number), va="bottom", fontsize=9, color=FAINT)
+    def part(x: float, y: float, w: float, text: str, number: int, color: object) -> None:
+        box(ax, x, y, w, 1, text, color=color, edge=INK, fontsize=9)
+        label(ax, x + 0.1, y - 0.1, str(number), align="left bottom", fontsize=9, color=FAINT)
 
     scale = width / n
     for begin, length, holder in runs:
         color = PROGRAM_COLORS[holder % len(PROGRAM_COLORS)]
-        box(left + begin * scale, tops[0], length * scale, f"warp {holder}", begin, color)
-    ax.text(left, 0.3, f"the block, {n} elements", va="center", fontsize=10, color=INK)
+        part(left + begin * scale, tops[0], length * scale, f"warp {holder}", begin, color)
+    label(ax, left, 0.3, f"the block, {n} elements", align="left")
 
     shown = min(9, layout.lanes)
     each = width / (shown + 1)
     _enlarge(ax, left + start * scale, span * scale, tops[0] + 1, left, width, tops[1])
     for i in range(shown):
-        box(left + each * i, tops[1], each, f"lane {i}", start + i * len(own), MARK if i == lane else PALE)
+        part(left + each * i, tops[1], each, f"lane {i}", start + i * len(own), MARK if i == lane else PALE)
     rest = f"... lane {layout.lanes - 1}"
-    ax.text(left + each * (shown + 0.5), tops[1] + 0.5, rest, ha="center", va="center", fontsize=9)
+    label(ax, left + each * (shown + 0.5), tops[1] + 0.5, rest, fontsize=9)
 
     wide = 2.4
     x = left + max(0.0, each * (lane + 0.5) - wide * len(own) / 2)
     _enlarge(ax, left + each * lane, each, tops[1] + 1, x, wide * len(own), tops[2])
     for i, element in enumerate(own):
         register = next(r for w, t, r in order[element] if (w, t) == (warp, lane))
-        box(x + wide * i, tops[2], wide, f"register {register}", element, PALETTE[4])
+        part(x + wide * i, tops[2], wide, f"register {register}", element, YELLOW)
     words = f"lane {lane} of warp {warp} holds {len(own)} neighbours:\nit can load them at once"
-    ax.text(x + wide * len(own) + 0.4, tops[2] + 0.5, words, va="center", fontsize=10, color=INK)
+    label(ax, x + wide * len(own) + 0.4, tops[2] + 0.5, words, align="left")
     told = ", ".join(f"{b} to {b + length - 1} warp {w}" for b, length, w in runs)
     return Picture(
         figure,
@@ -148,7 +139,7 @@ def _enlarge(
 ) -> None:
     """A faint funnel from the foot of a cell to the strip that shows it larger."""
     corners = [(x, y), (x + width, y), (x_below + width_below, y_below), (x_below, y_below)]
-    ax.add_patch(Polygon(corners, closed=True, facecolor="#f4f4f4", edgecolor="none", zorder=0))
+    ax.add_patch(Polygon(corners, closed=True, facecolor=HAZE, edgecolor="none", zorder=0))
 
 
 def tile(layout: Layout, rows: Layout, columns: Layout) -> Picture:
@@ -172,49 +163,31 @@ def tile(layout: Layout, rows: Layout, columns: Layout) -> Picture:
         for lane in range(layout.lanes):
             row, column = first[warp, lane]
             x, y = left + wide * column / run, top + tall * row
-            ax.add_patch(Rectangle((x, y), wide, tall, facecolor=color, edgecolor=INK, linewidth=0.6))
-            ax.text(
-                x + wide / 2,
-                y + tall / 2,
-                str(lane),
-                ha="center",
-                va="center",
-                fontsize=9,
-                color=text_color(color),
-            )
+            box(ax, x, y, wide, tall, str(lane), color=color, edge=INK, linewidth=0.6, fontsize=9)
         row = first[warp, :, 0].min()
         middle = top + tall * (row + (first[warp, :, 0].max() + 1 - row) / 2)
-        ax.text(left + wide * n / run + 0.2, middle, f"warp {warp}", va="center", fontsize=10, color=INK)
+        label(ax, left + wide * n / run + 0.2, middle, f"warp {warp}", align="left")
     for row in range(height):
-        holders = rows.holders((row,))
         y = top + tall * row
-        ax.add_patch(Rectangle((left - 3.2, y), 2.8, tall, facecolor=PALE, edgecolor=LINE, linewidth=0.6))
-        words = _spans([lane for _, lane, _ in holders])
-        ax.text(left - 1.8, y + tall / 2, words, ha="center", va="center", fontsize=9, color=INK)
-        ax.text(left - 3.4, y + tall / 2, f"row {row}", ha="right", va="center", fontsize=9, color=FAINT)
-    ax.text(left - 1.8, top - 0.25, f"rows {m}:\nheld by lanes", ha="center", va="bottom", fontsize=9)
+        words = _spans([lane for _, lane, _ in rows.holders((row,))])
+        box(ax, left - 3.2, y, 2.8, tall, words, linewidth=0.6, fontsize=9)
+        label(ax, left - 3.4, y + tall / 2, f"row {row}", align="right", fontsize=9, color=FAINT)
+    label(ax, left - 1.8, top - 0.25, f"rows {m}:\nheld by lanes", align="bottom", fontsize=9)
     for column in range(0, n, run):
         lanes = sorted({lane for warp, lane, _ in columns.holders((column,)) if warp == 0})
         x = left + wide * column / run
-        ax.add_patch(Rectangle((x, top - 1.15), wide, 0.75, facecolor=PALE, edgecolor=LINE, linewidth=0.6))
-        words = ",".join(map(str, lanes))
-        ax.text(x + wide / 2, top - 0.78, words, ha="center", va="center", fontsize=9, color=INK)
+        box(ax, x, top - 1.15, wide, 0.75, linewidth=0.6)
+        label(ax, x + wide / 2, top - 0.78, ",".join(map(str, lanes)), fontsize=9)
         ends = f"{column}..{column + run - 1}"
-        ax.text(x + wide / 2, top - 1.3, ends, ha="center", va="bottom", fontsize=9, color=FAINT)
-    ax.text(
-        left + wide * n / run / 2,
-        0.4,
-        f"columns {n}: held by these lanes of every warp",
-        ha="center",
-        va="center",
-        fontsize=9,
-    )
+        label(ax, x + wide / 2, top - 1.3, ends, align="bottom", fontsize=9, color=FAINT)
+    words = f"columns {n}: held by these lanes of every warp"
+    label(ax, left + wide * n / run / 2, 0.4, words, fontsize=9)
     words = (
         f"lane numbers; each cell is {run} neighbours, registers 0 to {run - 1}.\n"
         f"Rows {height} to {2 * height - 1}: the same threads, registers {run} to {2 * run - 1}, and so on: "
         f"{m // height} passes, {layout.registers} registers."
     )
-    ax.text(left, top + tall * height + 0.9, words, va="center", fontsize=10, color=INK)
+    label(ax, left, top + tall * height + 0.9, words, align="left")
     per_row = len(rows.holders((0,)))
     return Picture(
         figure,
@@ -262,14 +235,14 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
                 holder = next(h for h in layout.holders((row, column)) if h[0] == 0)
                 picked = holder[1] == lane
                 texts[-1].append(f"r{holder[2]}" if picked else str(holder[1]))
-                colors[-1].append(MARK if picked else _TINTS[holder[1] // 4])
+                colors[-1].append(MARK if picked else PROGRAM_TINTS[holder[1] // 4])
                 if picked:
                     mine.append(f"[{row}, {column}] in register {holder[2]}")
         cells(ax, texts, x=x, y=y, width=wide, height=tall, colors=colors, fontsize=9)
         m, k = layout.shape
-        label = f"{name}: {m} x {k}, {layout.registers} registers a lane"
-        ax.text(x, y - 0.35, label, va="center", fontsize=10, color=INK)
-        ax.text(x - 0.3, y + tall * m / 2, axes[name][0], ha="center", va="center", fontsize=10, color=FAINT)
+        words = f"{name}: {m} x {k}, {layout.registers} registers a lane"
+        label(ax, x, y - 0.35, words, align="left")
+        label(ax, x - 0.3, y + tall * m / 2, axes[name][0], color=FAINT)
         told.append(f"{name} {', '.join(mine)}")
     words = (
         "one warp, one mma.sync.m16n8k16:\n\n"
@@ -277,17 +250,13 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
         "numbers are lanes;\n"
         f"lane {lane} is picked out, with\nits registers r0, r1, ..."
     )
-    ax.text(2.0, 1.1 + 8 * tall, words, va="center", fontsize=11, color=INK)
+    label(ax, 2.0, 1.1 + 8 * tall, words, align="left", fontsize=11)
     return Picture(
         figure,
         f"One mma.sync.m16n8k16 of a warp: acc, 16 x 8, grows by x, 16 x 16, times y, 16 x 8. Each cell "
         f"names the lane that holds it. Lane {lane} holds {'; '.join(told)}. A row of acc belongs to four "
         f"lanes, a pair of neighbours each.",
     )
-
-
-# Eight pale colors for groups of four lanes.
-_TINTS = ("#dbeefb", "#fdebc8", "#cdeee2", "#f3dcea", "#fbf7c4", "#cfe3f2", "#e6defa", "#e8dccb")
 
 
 def swizzle(shared: SharedLayout, columns: int, element_bytes: int, chunk: int = 2) -> Picture:
@@ -307,22 +276,22 @@ def swizzle(shared: SharedLayout, columns: int, element_bytes: int, chunk: int =
                 place = (layout.column(row, c * shared.vec) if layout else c * shared.vec) // shared.vec
                 texts[row][place] = c
         colors = [[MARK if c == chunk else PALE for c in line] for line in texts]
-        grid = cells(ax, texts, x=x, y=y, width=wide, height=0.75, colors=colors, fontsize=10)
+        grid = cells(ax, texts, x=x, y=y, width=wide, height=0.75, colors=colors)
         for row in range(8):
             if panel == 0:
                 place = grid.center(row, 0)[1]
-                ax.text(x - 0.2, place, f"row {row}", ha="right", va="center", fontsize=9, color=FAINT)
+                label(ax, x - 0.2, place, f"row {row}", align="right", fontsize=9, color=FAINT)
         for c in range(chunks):
             first = c * banks % 32
             words = f"{first}\u2013{first + banks - 1}"
-            ax.text(x + wide * (c + 0.5), y - 0.15, words, ha="center", va="bottom", fontsize=9, color=FAINT)
-        ax.text(x, y - 0.95, "banks", va="bottom", fontsize=9, color=FAINT)
+            label(ax, x + wide * (c + 0.5), y - 0.15, words, align="bottom", fontsize=9, color=FAINT)
+        label(ax, x, y - 0.95, "banks", align="left bottom", fontsize=9, color=FAINT)
         turns = bank_conflicts(layout, 8, columns, element_bytes)
         ways.append(turns)
         title = "rows as they are" if layout is None else f"{shared.name}: swizzled"
-        ax.text(x, 0.3, title, va="center", fontsize=11, color=INK)
+        label(ax, x, 0.3, title, align="left", fontsize=11)
         words = f"chunk {chunk} of 8 rows: {turns} {'turn' if turns == 1 else 'turns'}"
-        ax.text(x, y + 6.75, words, va="center", fontsize=10, color=INK)
+        label(ax, x, y + 6.75, words, align="left")
     return Picture(
         figure,
         f"Eight rows of a tile with {columns} columns of {element_bytes} bytes in shared memory, in chunks "
@@ -349,22 +318,21 @@ def pipelined(steps: int = 4) -> Picture:
             dots.append((begin, begin + 1))
             free = dots[-1][1]
         ends.append(free)
-        ax.text(0.2, y - 0.6, f"num_stages={num_stages}", va="center", fontsize=11, color=INK)
+        label(ax, 0.2, y - 0.6, f"num_stages={num_stages}", align="left", fontsize=11)
         lanes = max(1, num_stages - 1)
         for step in range(steps):
             for (start, end), name, color, row in (
-                (copies[step], "copy", PALETTE[2], step % lanes),
-                (dots[step], "dot", PALETTE[1], lanes),
+                (copies[step], "copy", SKY, step % lanes),
+                (dots[step], "dot", ORANGE, lanes),
             ):
                 x, w = left + wide * start, wide * (end - start)
                 top = y + row * tall
-                ax.add_patch(Rectangle((x, top), w, tall, facecolor=color, edgecolor=INK, linewidth=0.8))
-                ax.text(x + w / 2, top + tall / 2, f"{name} {step}", ha="center", va="center", fontsize=9)
+                box(ax, x, top, w, tall, f"{name} {step}", color=color, edge=INK, fontsize=9)
         if num_stages == 1:
             words = "to the right: time; a copy is drawn as long as two dots"
-            ax.text(left, y - 0.6, words, va="center", fontsize=9, color=FAINT)
-        ax.text(left - 0.3, y + tall * lanes / 2, "copies", ha="right", va="center", fontsize=10)
-        ax.text(left - 0.3, y + tall * (lanes + 0.5), "tensor cores", ha="right", va="center", fontsize=10)
+            label(ax, left, y - 0.6, words, align="left", fontsize=9, color=FAINT)
+        label(ax, left - 0.3, y + tall * lanes / 2, "copies", align="right")
+        label(ax, left - 0.3, y + tall * (lanes + 0.5), "tensor cores", align="right")
     return Picture(
         figure,
         f"{steps} steps of a matmul's loop, drawn for a copy that takes as long as two dots. num_stages=1: "

@@ -2,11 +2,9 @@
 
 import re
 
-import triton
-import triton.language as tl
-
 from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
+from puzzles_lib.chapters.ch13_machine_code.kernels import batched_matmul_kernel, masked_add_kernel
 from puzzles_lib.compiler import find_target
 from puzzles_lib.inspector import Stages, stages
 from puzzles_lib.inspector.layouts import read_layout
@@ -14,35 +12,6 @@ from puzzles_lib.question import Nudge, Question
 
 BLOCK_SHARED_BYTES = find_target("sm_90").shared_limit
 SIZES = (4000, 4004, 4008, 4016, 4100)
-
-
-@triton.jit
-def masked_add_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
-    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # [BLOCK]
-    mask = offs < N  # [BLOCK]
-    x = tl.load(x_ptr + offs, mask=mask)  # [BLOCK]
-    tl.store(z_ptr + offs, x + 10, mask=mask)
-
-
-@triton.jit
-def batched_matmul_kernel(
-    x_ptr, y_ptr, z_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
-):
-    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M]
-    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)  # [BLOCK_N]
-    pid_b = tl.program_id(2)
-    mask_m = offs_m[:, None] < M  # [BLOCK_M, 1]
-    mask_n = offs_n[None, :] < N  # [1, BLOCK_N]
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    x_rows = x_ptr + pid_b * M * K + offs_m[:, None] * K  # [BLOCK_M, 1]
-    y_columns = y_ptr + pid_b * K * N + offs_n[None, :]  # [1, BLOCK_N]
-    for k in range(0, K, BLOCK_K):
-        offs_k = k + tl.arange(0, BLOCK_K)  # [BLOCK_K]
-        x = tl.load(x_rows + offs_k[None, :], mask=mask_m & (offs_k[None, :] < K), other=0.0)
-        y = tl.load(y_columns + offs_k[:, None] * N, mask=mask_n & (offs_k[:, None] < K), other=0.0)
-        acc = tl.dot(x, y, acc)  # [BLOCK_M, BLOCK_K] @ [BLOCK_K, BLOCK_N]
-    z_tile = z_ptr + pid_b * M * N + offs_m[:, None] * N + offs_n[None, :]  # [BLOCK_M, BLOCK_N]
-    tl.store(z_tile, acc, mask=mask_m & mask_n)
 
 
 def _add(target: str = "sm_90", **numbers: int) -> Stages:

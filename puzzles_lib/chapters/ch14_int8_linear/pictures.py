@@ -5,11 +5,9 @@ from collections.abc import Callable, Sequence
 import torch
 
 from puzzles_lib.chapters.ch14_int8_linear.puzzles import INT8_LINEAR
-from puzzles_lib.drawing import FAINT, INK, LINE, PALE, PALETTE, Picture, arrow, cells, new_figure, new_sheet
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
+from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, LINE, ORANGE, PALE, SKY, VERMILLION, YELLOW
 from puzzles_lib.puzzle import Case
-
-SKY, YELLOW, PINK = PALETTE[2], PALETTE[4], PALETTE[7]
-BLUE, ORANGE, GREEN, RED = PALETTE[5], PALETTE[1], PALETTE[3], PALETTE[6]
 
 Cut = Callable[[torch.Tensor], torch.Tensor]
 
@@ -45,7 +43,7 @@ def rows() -> Picture:
         row_index=names,
     )  # fmt: skip
     middle = grid.right + 1.6
-    cells(ax, [[f"{s:g}"] for s in scale.tolist()], x=middle, y=top, width=2.0, colors=PALE)
+    cells(ax, [[f"{s:g}"] for s in scale.tolist()], x=middle, y=top, width=2.0)
     right = middle + 2.0 + 1.6
     cells(ax, codes, x=right, y=top, width=width, colors=fills)
     for m in range(3):
@@ -53,9 +51,9 @@ def rows() -> Picture:
         arrow(ax, (grid.right + 0.1, y), (middle - 0.1, y))
         arrow(ax, (middle + 2.1, y), (right - 0.1, y))
     for x0, name in ((left + 2 * width, "x"), (middle + 1.0, "scale"), (right + 2 * width, "codes")):
-        ax.text(x0, top - 0.5, name, ha="center", va="center", fontsize=11, color=INK)
+        label(ax, x0, top - 0.5, name, fontsize=11)
     foot = "yellow: the largest magnitude of the row, which becomes 127 or −127"
-    ax.text(12, top + 3.8, foot, ha="center", va="center", fontsize=10, color=INK)
+    label(ax, 12, top + 3.8, foot)
     told = "; ".join(
         f"row {m}: {[float(f'{v:g}') for v in x[m].tolist()]}, scale {scale[m]:g}, codes {codes[m]}"
         for m in range(3)
@@ -74,7 +72,7 @@ def cuts() -> Picture:
     axes = figure.subplots(1, 2, sharey=True)
     told = []
     for ax, name, cut, color in (
-        (axes[0], "truncated", torch.trunc, RED),
+        (axes[0], "truncated", torch.trunc, VERMILLION),
         (axes[1], "rounded half to even", torch.round, BLUE),
     ):
         codes = cut(x)
@@ -125,9 +123,11 @@ def layers() -> Picture:
     found = gains()
     figure = new_figure(7.0, 3.3)
     ax = figure.subplots()
-    for (name, values), color, mark in zip(found.items(), (BLUE, ORANGE, RED), ("o", "s", "^"), strict=True):
+    for (name, values), color, mark in zip(
+        found.items(), (BLUE, ORANGE, VERMILLION), ("o", "s", "^"), strict=True
+    ):
         ax.plot(range(1, len(values) + 1), values, marker=mark, color=color, linewidth=1.6, markersize=5)
-        ax.text(len(values) + 0.25, values[-1], f"{name}: {values[-1]:.2f}", va="center", fontsize=10)
+        label(ax, len(values) + 0.25, values[-1], f"{name}: {values[-1]:.2f}", align="left")
     ax.set_xlim(0.5, len(values) + 5.5)
     ax.set_xticks(range(1, len(values) + 1))
     ax.set_xlabel("layer", fontsize=10)
@@ -153,14 +153,15 @@ def outlier(tokens: int = 84, width: int = 256, where: int = 7, factor: float = 
     others = torch.arange(tokens) != where
     told = []
     for name, per_tensor, color, mark in (
-        ("one scale for the tensor", True, RED, "^"),
+        ("one scale for the tensor", True, VERMILLION, "^"),
         ("a scale for each row", False, BLUE, "o"),
     ):
         off = (quantised(x, per_tensor=per_tensor) @ weight.T - exact).norm(dim=1) / exact.norm(dim=1)
         ax.plot(range(tokens), off, mark, color=color, markersize=4, label=name)
         told.append(f"{name}: {off[others].mean():.1%} on the others, {off[where]:.1%} on the large one")
     ax.axvline(where, color=LINE, linewidth=0.8, zorder=0)
-    ax.text(where + 0.8, 0.022, f"token {where},\n{factor:.0f} times as large", fontsize=9, va="bottom")
+    words = f"token {where},\n{factor:.0f} times as large"
+    label(ax, where + 0.8, 0.022, words, align="left bottom", fontsize=9)
     ax.set_yscale("log")
     ax.set_yticks([0.01, 0.1, 1], ["1%", "10%", "100%"])
     ax.set_ylim(0.003, 1)
@@ -193,19 +194,17 @@ def fused(K: int = 8) -> Picture:
     top = cells(ax, xq, x=left, y=0.9, width=width, colors=SKY, title="xq[m, :]", index=k)
     low = cells(ax, wq, x=left, y=2.5, width=width, colors=ORANGE, title="wq[n, :]")
     for row, words in ((top, "int8"), (low, "int8")):
-        ax.text(row.right + 0.3, row.y + 0.5, words, ha="left", va="center", fontsize=10, color=FAINT)
+        label(ax, row.right + 0.3, row.y + 0.5, words, align="left", color=FAINT)
     acc = cells(ax, [str(total)], x=low.center(2)[0] - 1.5, y=4.6, width=3.0, colors=YELLOW, title="acc")
     arrow(ax, (low.center(2)[0], low.bottom + 0.1), (acc.center(0)[0], acc.y - 0.1), "multiply, sum: exact")
-    out = cells(ax, [f"{y:.4f}"], x=acc.right + 9.2, y=4.6, width=2.6, colors=GREEN)
+    out = box(ax, acc.right + 9.2, 4.6, 2.6, 1, f"{y:.4f}", color=GREEN)
     words = f"× {x_scale:g} × {w_scale:g} + ({bias:g})"
     arrow(ax, (acc.right + 0.15, 5.1), (out.x - 0.15, 5.1))
-    ax.text((acc.right + out.x) / 2, 4.75, words, ha="center", va="bottom", fontsize=10, color=INK)
-    ax.text(
-        (acc.right + out.x) / 2, 5.45, "x_scale[m] · w_scale[n], bias[n]",
-        ha="center", va="top", fontsize=9, color=FAINT,
-    )  # fmt: skip
-    ax.text(acc.center(0)[0], 6.1, "int32", ha="center", va="center", fontsize=10, color=FAINT)
-    ax.text(out.center(0)[0], 6.1, "y[m, n], float32", ha="center", va="center", fontsize=10, color=FAINT)
+    label(ax, (acc.right + out.x) / 2, 4.75, words, align="bottom")
+    names = "x_scale[m] · w_scale[n], bias[n]"
+    label(ax, (acc.right + out.x) / 2, 5.45, names, align="top", fontsize=9, color=FAINT)
+    label(ax, acc.center(0)[0], 6.1, "int32", color=FAINT)
+    label(ax, out.center(0)[0], 6.1, "y[m, n], float32", color=FAINT)
     return Picture(
         figure,
         f"One element of the result. Codes {xq} times weights {wq}, summed in int32: {total}, exact. Times "
@@ -232,7 +231,7 @@ def tokens(
                 label=None if place else "wasted rows",
             )  # fmt: skip
             words = f"{rows_ * columns} programs, {wasted} wasted"
-            ax.text(rows_ * block + 3, place, words, va="center", fontsize=9, color=INK)
+            label(ax, rows_ * block + 3, place, words, align="left", fontsize=9)
             parts.append(f"M = {M} {words}")
         ax.set_yticks(range(len(counts)), [f"M = {M}" for M in counts], fontsize=10)
         ax.set_title(f"BLOCK_M = {block}", fontsize=11, color=INK)
@@ -279,7 +278,7 @@ def orders(N: int = 4, K: int = 8, TILE_N: int = 2, TILE_K: int = 4) -> Picture:
             index=[f"k={k}" for k in range(K)] if number == 0 else [str(k) for k in range(K)],
             row_index=[f"n={n}" for n in range(N)] if number == 0 else [str(n) for n in range(N)],
         )  # fmt: skip
-        ax.text(left + K / 2, 0.7, name, ha="center", va="center", fontsize=12, color=INK)
+        label(ax, left + K / 2, 0.7, name, fontsize=12)
         tile = sorted(address[n][k] for n in range(TILE_N) for k in range(TILE_K))
         runs = 1 + sum(b - a != 1 for a, b in zip(tile, tile[1:], strict=False))
         for line in range(2):
@@ -289,7 +288,7 @@ def orders(N: int = 4, K: int = 8, TILE_N: int = 2, TILE_K: int = 4) -> Picture:
                 height=0.6, colors=[YELLOW if a in tile else PALE for a in addresses],
             )  # fmt: skip
         words = f"memory: {runs} run{'s' * (runs != 1)} of {len(tile) // runs} bytes"
-        ax.text(left + K / 2, 9.4, words, ha="center", va="center", fontsize=10, color=INK)
+        label(ax, left + K / 2, 9.4, words)
         told.append(f"{name}: the tile n = 0..{TILE_N - 1}, k = 0..{TILE_K - 1} lies at {tile}, {words[8:]}")
     return Picture(
         figure,
@@ -301,7 +300,7 @@ def orders(N: int = 4, K: int = 8, TILE_N: int = 2, TILE_K: int = 4) -> Picture:
 # ---- the model
 
 
-def digit(image: torch.Tensor, label: int) -> Picture:
+def digit(image: torch.Tensor, number: int) -> Picture:
     """An image as the model reads it: a row of pixels is a token."""
     rows_, columns = image.shape
     shades = [[(1 - 0.85 * v,) * 3 for v in row] for row in image.double().tolist()]
@@ -311,15 +310,13 @@ def digit(image: torch.Tensor, label: int) -> Picture:
         y = 0.8 + row
         arrow(ax, (columns + 1.2, y + 0.5), (columns + 3.4, y + 0.5))
         texts = [f"{v:.2g}".lstrip("0") or "0" for v in image[row].double().tolist()]
-        cells(
-            ax, texts, x=columns + 3.7, y=y + 0.06, width=1.05, height=0.88, colors=SKY, fontsize=9,
-        )  # fmt: skip
-    ax.text(1.0 + columns / 2, 0.4, f"a {label}", ha="center", va="center", fontsize=11, color=INK)
+        cells(ax, texts, x=columns + 3.7, y=y + 0.06, width=1.05, height=0.88, colors=SKY, fontsize=9)
+    label(ax, 1.0 + columns / 2, 0.4, f"a {number}", fontsize=11)
     title = f"{rows_} tokens of {columns} values"
-    ax.text(columns + 3.7 + columns * 0.525, 0.4, title, ha="center", va="center", fontsize=11, color=INK)
+    label(ax, columns + 3.7 + columns * 0.525, 0.4, title, fontsize=11)
     return Picture(
         figure,
-        f"A handwritten {label} of {rows_} by {columns} pixels; each row of pixels is one token, so "
+        f"A handwritten {number} of {rows_} by {columns} pixels; each row of pixels is one token, so "
         f"the model reads {rows_} tokens of {columns} values between 0 and 1.",
     )
 

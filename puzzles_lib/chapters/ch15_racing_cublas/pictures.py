@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from puzzles_lib.drawing import FAINT, INK, LINE, PALE, PALETTE, Picture, arrow, cells, new_figure, new_sheet
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
+from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, LINE, ORANGE, PALE, SKY, VERMILLION, YELLOW
 
-ORANGE, SKY, GREEN, YELLOW, BLUE, RED = (PALETTE[i] for i in (1, 2, 3, 4, 5, 6))
 UNFUSED, CUBLAS = "dequantize + cuBLAS", "cuBLAS alone, x^ ready"
 
 
@@ -37,10 +37,15 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
     ax = figure.subplots()
     xs = [10, flops / bandwidth, 3000]
     ax.plot(xs, [min(flops, bandwidth * x) / 1e12 for x in xs], color=INK, linewidth=2)
-    ax.text(12, 200, f"memory:\n{bandwidth / 1e12:.2f} TB/s", fontsize=9, color=INK)
-    ax.text(700, flops / 1e12 * 1.12, f"arithmetic: {flops / 1e12:.0f} TFLOP/s", fontsize=9, ha="center")
+    label(ax, 12, 200, f"memory:\n{bandwidth / 1e12:.2f} TB/s", align="left baseline", fontsize=9)
+    words = f"arithmetic: {flops / 1e12:.0f} TFLOP/s"
+    label(ax, 700, flops / 1e12 * 1.12, words, align="baseline", fontsize=9)
     told = []
-    names = [(rung_names(rows)[0], ORANGE, "s"), (UNFUSED, RED, "o"), (rung_names(rows)[-1], BLUE, "^")]
+    names = [
+        (rung_names(rows)[0], ORANGE, "s"),
+        (UNFUSED, VERMILLION, "o"),
+        (rung_names(rows)[-1], BLUE, "^"),
+    ]
     for count, filled in ((max(_sizes(rows)), True), (min(_sizes(rows)), False)):
         paths = _of(rows, count)
         cout, cin = _size(next(iter(paths.values())))[1:]
@@ -50,10 +55,10 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
             if name == UNFUSED:
                 moved += 4 * count * cin  # x^ written and read
             point = work / moved, work / paths[name]["us"] / 1e6
-            label = f"{name}, K = {count}"
+            words = f"{name}, K = {count}"
             fill = color if filled else "white"
-            ax.plot(*point, mark, color=color, markerfacecolor=fill, markersize=9, label=label, zorder=3)
-            told.append(f"{label}: {point[0]:.0f} FLOP a byte, {point[1]:.0f} TFLOP/s")
+            ax.plot(*point, mark, color=color, markerfacecolor=fill, markersize=9, label=words, zorder=3)
+            told.append(f"{words}: {point[0]:.0f} FLOP a byte, {point[1]:.0f} TFLOP/s")
     ax.set(xscale="log", yscale="log", xlim=(10, 3000), ylim=(30, 1400))
     ax.set_xticks([10, 30, 100, 300, 1000, 3000], ["10", "30", "100", "300", "1000", "3000"], fontsize=9)
     ax.set_yticks([50, 100, 200, 400, 800], ["50", "100", "200", "400", "800"], fontsize=9)
@@ -86,7 +91,12 @@ def traffic(rows: int = 100864, cout: int = 768, cin: int = 768) -> Picture:
     packed = rows * cin // 4 + 4 * rows * cin // 256
     x, dy = 2 * rows * cin, 2 * rows * cout
     parts = {
-        "unfused": [("words", packed, SKY), ("x̂ written", x, RED), ("x̂ read", x, RED), ("dy", dy, GREEN)],
+        "unfused": [
+            ("words", packed, SKY),
+            ("x̂ written", x, VERMILLION),
+            ("x̂ read", x, VERMILLION),
+            ("dy", dy, GREEN),
+        ],
         "fused": [("words", packed, SKY), ("dy", dy, GREEN)],
     }
     figure = new_figure(7.2, 2.1)
@@ -98,11 +108,11 @@ def traffic(rows: int = 100864, cout: int = 768, cin: int = 768) -> Picture:
             ax.barh(place, count / 1e6, left=left / 1e6, color=color, height=0.62, edgecolor="white")
             middle = (left + count / 2) / 1e6
             if count < 30e6:  # too narrow for its name
-                ax.text(middle, place - 0.43, what, fontsize=9, ha="center", color=INK)
+                label(ax, middle, place - 0.43, what, align="baseline", fontsize=9)
             else:
-                ax.text(middle, place, what, fontsize=9, ha="center", va="center", color="white")
+                label(ax, middle, place, what, fontsize=9, color="white")
             left += count
-        ax.text(left / 1e6 + 8, place, f"{left / 1e6:.0f} MB", fontsize=10, va="center", color=INK)
+        label(ax, left / 1e6 + 8, place, f"{left / 1e6:.0f} MB", align="left")
         told.append(f"{name}: {', '.join(f'{w} {c / 1e6:.0f} MB' for w, c, _ in blocks)}")
     ax.set_yticks(range(len(parts)), parts, fontsize=10)
     ax.invert_yaxis()
@@ -126,18 +136,18 @@ def operands() -> Picture:
         (0.6, "rungs 1 and 2", ("dyᵀ", GREEN), ("x̂", SKY), True),
         (4.2, "from rung 3 on", ("x̂ᵀ", SKY), ("dy", GREEN), False),
     ):
-        ax.text(0.2, top + 1.1, title, fontsize=10, va="center", color=INK, weight="bold")
-        _box(ax, 4.6, top, 3.4, "threads unpack\nx̂ in registers", SKY)
+        label(ax, 0.2, top + 1.1, title, align="left", weight="bold")
+        box(ax, 4.6, top, 3.4, 2.2, "threads unpack\nx̂ in registers", color=SKY, fontsize=9.5)
         x = 10.2
         if path:
-            _box(ax, x, top, 3.4, "shared memory\nx̂ and dy", YELLOW)
+            box(ax, x, top, 3.4, 2.2, "shared memory\nx̂ and dy", color=YELLOW, fontsize=9.5)
             arrow(ax, (8.1, top + 1.1), (x - 0.1, top + 1.1))
             arrow(ax, (x + 3.5, top + 1.1), (16.3, top + 1.1))
         else:
-            _box(ax, x, top + 1.0, 3.4, "shared memory\ndy", YELLOW)
+            box(ax, x, top + 1.0, 3.4, 2.2, "shared memory\ndy", color=YELLOW, fontsize=9.5)
             arrow(ax, (8.1, top + 0.4), (16.3, top + 0.4))
             arrow(ax, (x + 3.5, top + 2.1), (16.3, top + 1.6))
-        _box(ax, 16.4, top, 6.6, f"matrix unit: {first[0]} × {second[0]}", PALE)
+        box(ax, 16.4, top, 6.6, 2.2, f"matrix unit: {first[0]} × {second[0]}", fontsize=9.5)
         told.append(
             f"{title}: {first[0]} × {second[0]}, x̂ {'through shared memory' if path else 'from registers'}"
         )
@@ -149,24 +159,15 @@ def operands() -> Picture:
     )
 
 
-def _box(ax, x: float, y: float, width: float, text: str, color: object, height: float = 2.2) -> None:
-    cells(ax, [""], x=x, y=y, width=width, height=height, colors=color)
-    white = color in (GREEN, BLUE, RED)
-    ax.text(
-        x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9.5,
-        color="white" if white else INK,
-    )  # fmt: skip
-
-
 def subnormals() -> Picture:
     """Two bits of an otherwise zero bfloat16, at four places: a multiple of a power of two in each."""
     figure, ax = new_sheet(25, 8.2)
     left, top, width = 3.4, 1.9, 0.86
-    parts = [("sign", 1, RED), ("exponent", 8, YELLOW), ("mantissa", 7, SKY)]
+    parts = [("sign", 1, VERMILLION), ("exponent", 8, YELLOW), ("mantissa", 7, SKY)]
     x = left
     for name, count, _ in parts:
         middle = x + count * width / 2
-        ax.text(middle, 0.55, name if count > 1 else "±", ha="center", va="center", fontsize=10, color=INK)
+        label(ax, middle, 0.55, name if count > 1 else "±")
         x += count * width
     told = []
     for i in range(4):
@@ -182,9 +183,7 @@ def subnormals() -> Picture:
         values = torch.tensor([q << 2 * i for q in range(4)], dtype=torch.int16).view(torch.bfloat16)
         unit = values[1].double().log2().int().item()
         assert torch.equal(values.double(), torch.arange(4).double() * 2.0**unit)
-        ax.text(
-            row.right + 0.4, row.y + 0.5, rf"$= q \cdot 2^{{{unit}}}$", fontsize=12, va="center", color=INK
-        )
+        label(ax, row.right + 0.4, row.y + 0.5, rf"$= q \cdot 2^{{{unit}}}$", align="left", fontsize=12)
         told.append(f"field {i}: q · 2^{unit}")
     return Picture(
         figure,
@@ -199,40 +198,29 @@ def timeline() -> Picture:
     figure, ax = new_sheet(25, 8.4)
     left = 4.8
     for top, title, one_dot in ((0.9, "eight dots a step", False), (5.0, "one dot a step", True)):
-        ax.text(0.2, top - 0.35, title, fontsize=10, va="center", color=INK, weight="bold")
+        label(ax, 0.2, top - 0.35, title, align="left", weight="bold")
         for lane, name in enumerate(("threads", "matrix unit")):
-            ax.text(left - 0.3, top + 0.5 + 1.1 * lane, name, ha="right", va="center", fontsize=10, color=INK)
+            label(ax, left - 0.3, top + 0.5 + 1.1 * lane, name, align="right")
         x = left
         if one_dot:
             for step in range(4):
-                _bar(ax, x, top, 3.6, f"unpack {step}", SKY)
-                _bar(ax, x + 3.6, top + 1.1, 3.6, f"wgmma {step}", GREEN)
+                box(ax, x, top, 3.6, 1, f"unpack {step}", color=SKY, fontsize=9)
+                box(ax, x + 3.6, top + 1.1, 3.6, 1, f"wgmma {step}", color=GREEN, fontsize=9)
                 x += 3.6
         else:
             for j in range(5):
-                _bar(ax, x, top, 1.7, f"unpack {j}", SKY)
-                _bar(ax, x + 1.7, top + 1.1, 1.7, f"wgmma {j}", GREEN)
-                _bar(ax, x + 1.7, top, 1.7, "wait", None)
+                box(ax, x, top, 1.7, 1, f"unpack {j}", color=SKY, fontsize=9)
+                box(ax, x + 1.7, top + 1.1, 1.7, 1, f"wgmma {j}", color=GREEN, fontsize=9)
+                box(ax, x + 1.7, top, 1.7, color=None, hatch="...")
+                label(ax, x + 2.55, top + 0.5, "wait", fontsize=9, color=FAINT, behind="white")
                 x += 3.4
-    ax.text(left, 8.0, "time →   (a scheme, not a measurement)", fontsize=9, va="center", color=FAINT)
+    label(ax, left, 8.0, "time →   (a scheme, not a measurement)", align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
         "Two schemes of who works when. Eight dots a step: the threads unpack a field, the matrix unit "
         "multiplies it while they wait, then they unpack the next; each idles half of the time. One dot a "
         "step: while the matrix unit multiplies step 0 the threads unpack step 1, and so on; both are busy.",
     )
-
-
-def _bar(ax, x: float, y: float, width: float, text: str, color: object) -> None:
-    hatch = None if color is not None else "..."
-    cells(
-        ax, [text if color is not None else ""], x=x, y=y, width=width, colors=color, hatch=hatch, fontsize=9
-    )
-    if color is None:
-        ax.text(
-            x + width / 2, y + 0.5, text, ha="center", va="center", fontsize=9, color=FAINT,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
-        )  # fmt: skip
 
 
 def waves(launches: Mapping[str, tuple[int, int]]) -> Picture:
@@ -253,11 +241,9 @@ def waves(launches: Mapping[str, tuple[int, int]]) -> Picture:
             ax.bar(start, places - busy, bottom=busy, width=time * 1000, align="edge", color=PALE, hatch="//",
                    edgecolor=LINE)  # fmt: skip
             full = busy > places / 2
-            ax.text(
-                start + time * 500, busy / 2 if full else busy + places / 4, f"{busy} of {places}",
-                ha="center", va="center", fontsize=9, color="white" if full else INK,
-                bbox=None if full else {"facecolor": PALE, "edgecolor": "none", "pad": 2},
-            )  # fmt: skip
+            height, ink, behind = (busy / 2, "white", None) if full else (busy + places / 4, INK, PALE)
+            words = f"{busy} of {places}"
+            label(ax, start + time * 500, height, words, fontsize=9, color=ink, behind=behind, pad=2)
             left -= busy
             rounds += 1
         ax.set_ylim(0, places)
@@ -300,12 +286,11 @@ def ladder(rows: Sequence[Mapping], about: str, product: Sequence[Mapping] = ())
         widest = max(bars.values())
         for place, us in enumerate(bars.values()):
             inside = us > 0.55 * widest
-            ax.text(
-                us + widest * (-0.015 if inside else 0.015), place, f"{us:.0f} µs, {unfused / us:.2f}×",
-                ha="right" if inside else "left", va="center", fontsize=9, color="white" if inside else INK,
-                bbox=None if inside else {"facecolor": "white", "edgecolor": "none", "pad": 0.8},
-            )  # fmt: skip
-        ax.axvline(unfused, color=RED, linewidth=1.4)
+            gap, align = (-0.015 * widest, "right") if inside else (0.015 * widest, "left")
+            ink, behind = ("white", None) if inside else (INK, "white")
+            words = f"{us:.0f} µs, {unfused / us:.2f}×"
+            label(ax, us + gap, place, words, align=align, fontsize=9, color=ink, behind=behind, pad=0.8)
+        ax.axvline(unfused, color=VERMILLION, linewidth=1.4)
         ax.set_title(f"K = {count}; line: unfused, {unfused:.0f} µs", fontsize=10, color=INK)
         ax.set_xlim(0, 1.02 * widest)
         ax.tick_params(labelsize=9)

@@ -2,21 +2,20 @@
 
 import torch
 
+from puzzles_lib.chapters.ch15_racing_cublas import versions
+from puzzles_lib.chapters.ch15_racing_cublas.race import compile_rung, waves
+from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS
 from puzzles_lib.question import Nudge, Question
 
 
 def _flop_per_byte() -> float:
-    from puzzles_lib.chapters.ch15_racing_cublas.ladder import CIN, COUT, ROWS
-
     rows = ROWS[0]
     words, params = rows * CIN // 4, 4 * rows * CIN // 256
     return 2 * rows * COUT * CIN / (words + params + 2 * rows * COUT + 2 * COUT * CIN)
 
 
 def _reads_of_dy() -> tuple[int, int]:
-    from puzzles_lib.chapters.ch15_racing_cublas.ladder import CIN, rungs
-
-    first, bigger = rungs()[:2]
+    first, bigger = versions.first, versions.bigger
     return CIN // first.constants["BLOCK_N"], CIN // bigger.constants["BLOCK_N"]
 
 
@@ -26,10 +25,7 @@ def _exponent() -> int:
 
 
 def _most_parts() -> int:
-    from puzzles_lib.chapters.ch15_racing_cublas.ladder import rungs
-    from puzzles_lib.chapters.ch15_racing_cublas.race import compile_rung, waves
-
-    by_tma = rungs()[5]  # rung 6, whose places the reader has before them
+    by_tma = versions.by_tma  # rung 6, whose places the reader has before them
     programs, places = waves(by_tma, compile_rung(by_tma))
     return places // (programs // by_tma.splits)
 

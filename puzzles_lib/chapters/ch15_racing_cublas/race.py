@@ -10,30 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from puzzles_lib.bench.h200 import MULTIPROCESSORS, PROGRAMS, REGISTERS, RESERVED, SHARED, WARPS
 from puzzles_lib.bench.recorded import about, rows, table
-from puzzles_lib.chapters.ch15_racing_cublas.ladder import (
-    CIN,
-    COUT,
-    CUBLAS,
-    GROUP,
-    ROWS,
-    RUNS,
-    UNFUSED,
-    Rung,
-    measure,
-    rungs,
-    unsound,
-)
+from puzzles_lib.card import Theme, card
+from puzzles_lib.chapters.ch15_racing_cublas.ladder import CUBLAS, RUNS, UNFUSED, measure, rungs, unsound
 from puzzles_lib.chapters.ch15_racing_cublas.puzzles import race_puzzle
+from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, GROUP, ROWS, Rung
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report
 from puzzles_lib.inspector import Stages, stages
-from puzzles_lib.inspector.sass import bytes_stored_to_shared, instructions, main_loop, overwritten_operands
+from puzzles_lib.inspector.sass import bytes_stored_to_shared, matrix_loop, overwritten_operands
 from puzzles_lib.puzzle import Puzzle
-
-MULTIPROCESSORS = 132  # of an H200, and for each of them:
-REGISTERS, WARPS, PROGRAMS, SHARED = 65536, 64, 32, 228 << 10
-RESERVED = 1 << 10  # bytes of shared memory that each program takes on top of its own
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +50,7 @@ class Race:
         if not self.report.ok:
             return [f"{self.rung.name}: wrong", *str(self.report).splitlines()[1:]]
         if not self.compiled.ok:
-            return [f"{self.rung.name}: does not compile: {self.compiled.refusal.message}"]
+            return [f"{self.rung.name}: does not compile: {self.compiled.refusal}"]
         if not waves(self.rung, self.compiled)[1]:
             needs = f"{self.compiled.registers} registers a thread and {self.compiled.shared_bytes} bytes"
             most = SHARED - RESERVED
@@ -84,14 +71,10 @@ class Race:
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
-        colour = "var(--jp-success-color1, #2e7d32)" if self.ok else "var(--jp-error-color1, #c62828)"
-        first, *others = (html.escape(line) for line in self.lines())
-        body = "\n".join(others)
-        return (
-            f'<div role="status" style="border-left:4px solid {colour};padding:0.2em 0 0.2em 0.8em">'
-            f'<div style="font-weight:bold">{first}</div><pre style="margin:0.2em 0;'
-            f'font-family:var(--jp-code-font-family, monospace)">{body}</pre></div>'
-        )
+        first, *others = self.lines()
+        style = "margin:0.2em 0;font-family:var(--jp-code-font-family, monospace)"
+        body = html.escape("\n".join(others))
+        return card(Theme.OK if self.ok else Theme.WRONG, first, f'<pre style="{style}">{body}</pre>')
 
 
 def race(rung: Rung) -> Race:
@@ -207,13 +190,13 @@ def operand(compiled: Stages) -> str:
 
 def pending(compiled: Stages) -> int:
     """Groups of wgmma that may still run when a step ends."""
-    waits = [o for name, o in main_loop(list(instructions(compiled.sass))) if name == "WARPGROUP.DEPBAR.LE"]
+    waits = [o for name, o in matrix_loop(compiled.sass) if name == "WARPGROUP.DEPBAR.LE"]
     return int(waits[-1].split(",")[1], 0) if waits else 0
 
 
 def bytes_passed_on(rung: Rung, compiled: Stages) -> int:
     """Bytes that the threads of a program hand on to each other through shared memory, in a step."""
-    body = main_loop(list(instructions(compiled.sass)))
+    body = matrix_loop(compiled.sass)
     return bytes_stored_to_shared(body) * 32 * rung.options["num_warps"]
 
 

@@ -1,4 +1,4 @@
-"""`puzzles_lib.progress`: what is kept, and that nothing wrong with the file stops a check."""
+"""`puzzles_lib.ledger`: what is kept, and that nothing wrong with the file stops a check."""
 
 import fcntl
 import json
@@ -11,7 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from puzzles_lib.progress import LOCK_TIMEOUT_S, ChapterProgress, Progress, PuzzleProgress, record, show
+from puzzles_lib import ledger
+from puzzles_lib.ledger import LOCK_TIMEOUT_S, load, record
 
 FILE = "progress.json"
 
@@ -41,8 +42,8 @@ def test_what_another_process_solved_meanwhile_stays_solved(state_dir, monkeypat
             write(state_dir, '{"schema": 1, "puzzles": {"outer_add": "solved"}}')
             yield
 
-    lock = sys.modules["puzzles_lib.progress"]._lock
-    monkeypatch.setattr("puzzles_lib.progress._lock", lock_after_another)
+    lock = ledger._lock
+    monkeypatch.setattr("puzzles_lib.ledger._lock", lock_after_another)
     assert record("outer_add", False) is None
     assert states(state_dir) == {"outer_add": "solved"}
 
@@ -68,65 +69,6 @@ def test_default_is_the_users_state_directory(monkeypatch, tmp_path):
     assert states(tmp_path / "state" / "triton-bit-by-bit") == {"outer_add": "solved"}
 
 
-def test_lists_every_puzzle_and_reading_exercise_in_syllabus_order(state_dir):
-    from puzzles_lib.chapters import CHAPTERS
-
-    record("masked_add", False)
-    record("outer_add", True)
-    record("of_an_older_course", True)
-    shown = show()
-    expected = []
-    for c in CHAPTERS:
-        expected += [(c.number, p.number, p.name) for p in c.puzzles]
-        asked = [q.id for q in c.questions]
-        expected += [(c.number, i.partition("-")[2], "reading exercise") for i in asked]
-    assert [(c.number, p.number, p.name) for c in shown.chapters for p in c.puzzles] == expected
-    assert shown.summary == f"1 of {len(expected)} puzzles solved, 1 tried, {len(expected) - 2} open"
-    by_name = {p.name: p.state for c in shown.chapters for p in c.puzzles}
-    assert (by_name.pop("outer_add"), by_name.pop("masked_add")) == ("solved", "tried")
-    assert set(by_name.values()) == {"open"}
-    assert shown.note is None
-
-
-def test_reading_creates_nothing(state_dir):
-    show()
-    assert not state_dir.exists()
-
-
-SMALL = Progress(
-    (
-        ChapterProgress("01", "Loads & <stores>", (PuzzleProgress("1", "constant_add", "solved"),)),
-        ChapterProgress(
-            "05", "Dots", (PuzzleProgress("9", "scalar", "tried"), PuzzleProgress("9b", "full", "open"))
-        ),
-    ),
-    note="progress file <damaged>",
-)
-
-
-def test_text():
-    assert str(SMALL).splitlines() == [
-        "1 of 3 puzzles solved, 1 tried, 1 open",
-        "progress file <damaged>",
-        "01 Loads & <stores>",
-        "   solved   1   constant_add",
-        "05 Dots",
-        "   tried    9   scalar",
-        "   open     9b  full",
-    ]
-    assert repr(SMALL) == str(SMALL)
-
-
-def test_html_has_words_beside_theme_colours_and_escapes():
-    page = SMALL._repr_html_()
-    assert 'role="status"' in page and SMALL.summary in page
-    assert "Loads &amp; &lt;stores&gt;" in page and "progress file &lt;damaged&gt;" in page
-    assert "<stores>" not in page and "<damaged>" not in page
-    for word, variable in {"solved": "success", "tried": "warn", "open": "ui-font"}.items():
-        assert f"</span> {word}</td>" in page and f"var(--jp-{variable}" in page
-    assert page.count("<tr>") == 3 and page.count('rowspan="2"') == 1
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -145,7 +87,7 @@ def test_html_has_words_beside_theme_colours_and_escapes():
 )
 def test_damaged_file_is_set_aside_and_told_in_a_line(state_dir, text):
     write(state_dir, text)
-    assert "damaged" in show().note and "\n" not in show().note
+    assert "damaged" in load()[1] and "\n" not in load()[1]
     assert (state_dir / FILE).read_text() == text  # looking mends nothing
     line = record("outer_add", False)
     assert "damaged" in line and f"{FILE}.damaged" in line and "\n" not in line
@@ -157,7 +99,7 @@ def test_damaged_file_is_set_aside_and_told_in_a_line(state_dir, text):
 def test_file_of_a_newer_course_is_left_alone(state_dir):
     text = '{"schema": 2, "puzzles": {"outer_add": "solved"}}'
     write(state_dir, text)
-    assert "newer" in record("outer_add", True) and "newer" in show().note
+    assert "newer" in record("outer_add", True) and "newer" in load()[1]
     assert (state_dir / FILE).read_text() == text
 
 
@@ -166,7 +108,7 @@ def test_state_dir_that_cannot_be_made_is_told_in_a_line(monkeypatch, tmp_path):
     monkeypatch.setenv("PUZZLES_STATE_DIR", str(tmp_path / "file" / "state"))
     line = record("outer_add", True)
     assert line.startswith("progress not kept: Not a directory") and "\n" not in line
-    assert show().note.startswith("progress not read: Not a directory")
+    assert load()[1].startswith("progress not read: Not a directory")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -181,7 +123,7 @@ def test_read_only_file_system(monkeypatch, state_dir):
         raise OSError(30, "Read-only file system", str(state_dir))
 
     write(state_dir, '{"schema": 1, "puzzles": {"long_sum": "solved"}}')
-    monkeypatch.setattr("puzzles_lib.progress.tempfile.mkstemp", refuse)
+    monkeypatch.setattr("puzzles_lib.ledger.tempfile.mkstemp", refuse)
     assert record("outer_add", True) == f"progress not kept: Read-only file system: {state_dir}"
     assert states(state_dir) == {"long_sum": "solved"}
 
@@ -189,7 +131,7 @@ def test_read_only_file_system(monkeypatch, state_dir):
 def test_failed_write_leaves_the_old_file_and_no_temporary(monkeypatch, state_dir):
     record("long_sum", True)
     monkeypatch.setattr(
-        "puzzles_lib.progress.os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left"))
+        "puzzles_lib.ledger.os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left"))
     )
     assert "No space left" in record("outer_add", True)
     assert states(state_dir) == {"long_sum": "solved"}
@@ -197,7 +139,7 @@ def test_failed_write_leaves_the_old_file_and_no_temporary(monkeypatch, state_di
 
 
 def test_anything_that_goes_wrong_is_one_line(monkeypatch):
-    monkeypatch.setattr("puzzles_lib.progress._record", lambda *_: 1 / 0)
+    monkeypatch.setattr("puzzles_lib.ledger._record", lambda *_: 1 / 0)
     assert record("outer_add", True) == "progress not kept: division by zero"
 
 
@@ -232,26 +174,12 @@ def test_writers_at_the_same_time_lose_nothing(state_dir, monkeypatch):
     assert states(state_dir) == {name: "solved" for part in names for name in part}
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        "from puzzles_lib import check, progress",
-        "from puzzles_lib import progress, check",
-        "import puzzles_lib.progress",
-    ],
-)
-def test_progress_can_be_called_whatever_is_imported_first(first):
-    code = (
-        f"{first}\n"
-        "from puzzles_lib import OUTER_ADD, check, progress\n"
-        "check(None, OUTER_ADD)\n"
-        "print(progress().summary)"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert ran.stderr == "" and " puzzles solved, 1 tried, " in ran.stdout
+def test_reading_creates_nothing(state_dir):
+    assert load() == ({}, None)
+    assert not state_dir.exists()
 
 
-def test_importing_progress_imports_no_torch():
-    code = "import sys, puzzles_lib.progress; print('torch' in sys.modules)"
+def test_importing_the_ledger_imports_no_torch():
+    code = "import sys, puzzles_lib.ledger; print('torch' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"

@@ -1,8 +1,26 @@
-"""What matmuls that split K among programs have in common."""
+"""What several kernels have in common."""
 
 import torch
 import triton
 import triton.language as tl
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+MAGIC = tl.constexpr(12582912.0)  # 1.5 · 2^23: adding it rounds |x| < 2^22 to an integer, ties to even
+TINY = tl.constexpr(2.0**-126)  # the least normal float32; 1 / TINY is finite
+
+
+def check_dtype(name: str, value: torch.Tensor, allowed: tuple[torch.dtype, ...] = DTYPES) -> None:
+    """Raises TypeError for what is no tensor of one of these dtypes."""
+    if not isinstance(value, torch.Tensor) or value.dtype not in allowed:
+        what = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
+        names = "is torch." if len(allowed) == 1 else "are "
+        names += " and ".join(", ".join(str(d)[6:] for d in allowed).rsplit(", ", 1))
+        raise TypeError(f"{name} is {what}, allowed {names}")
+
+
+@triton.jit
+def maximum_with_nan(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 def multiprocessors(device: torch.device) -> int:

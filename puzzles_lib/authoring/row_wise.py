@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import torch
 import triton
-import triton.language as tl
 
+from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.bench.results import row
 from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
@@ -17,52 +17,6 @@ from puzzles_lib.kernels.quantize import dequantize, quantize_pack
 SHAPE = (100864, 768)  # a ViT-B at batch 512
 BITS, GROUP = 2, 256
 SETS = 3  # of inputs, taken in turn
-
-
-@triton.jit
-def _quantize_pack_kernel(
-    x_ptr, words_ptr, scale_ptr, minimum_ptr, N,
-    BITS: tl.constexpr, GROUP: tl.constexpr, BLOCK_G: tl.constexpr,
-):  # fmt: skip
-    F: tl.constexpr = 32 // BITS
-    TOP: tl.constexpr = (1 << BITS) - 1
-    W, G = tl.cdiv(N, F), tl.cdiv(N, GROUP)
-    row = tl.program_id(0)
-    offs_g = tl.program_id(1) * BLOCK_G + tl.arange(0, BLOCK_G)  # [BLOCK_G]
-    n = offs_g[:, None] * GROUP + tl.arange(0, GROUP)[None, :]  # [BLOCK_G, GROUP]
-    x = tl.load(x_ptr + row * N + n, mask=n < N).to(tl.float32)  # [BLOCK_G, GROUP]
-    low = tl.min(tl.where(n < N, x, float("inf")), axis=1)  # [BLOCK_G]
-    high = tl.max(tl.where(n < N, x, float("-inf")), axis=1)  # [BLOCK_G]
-    scale = tl.where(high > low, (high - low) / TOP, 1.0).to(tl.bfloat16)
-    steps = (x - low[:, None]) / scale.to(tl.float32)[:, None]  # [BLOCK_G, GROUP]
-    codes = tl.minimum((steps + 12582912.0) - 12582912.0, TOP)
-    codes = tl.where(n < N, codes, 0.0).to(tl.int32)
-    fields = tl.reshape(codes, (BLOCK_G, GROUP // F, F))
-    words = tl.sum(fields << BITS * tl.arange(0, F)[None, None, :], axis=2)  # [BLOCK_G, GROUP // F]
-    offs_w = offs_g[:, None] * (GROUP // F) + tl.arange(0, GROUP // F)[None, :]
-    tl.store(words_ptr + row * W + offs_w, words, mask=offs_w < W)
-    tl.store(scale_ptr + row * G + offs_g, scale, mask=offs_g < G)
-    tl.store(minimum_ptr + row * G + offs_g, low, mask=offs_g < G)
-
-
-@triton.jit
-def _unpack_dequantize_kernel(
-    words_ptr, scale_ptr, minimum_ptr, x_ptr, N,
-    BITS: tl.constexpr, GROUP: tl.constexpr, BLOCK_W: tl.constexpr,
-):  # fmt: skip
-    F: tl.constexpr = 32 // BITS
-    W, G = tl.cdiv(N, F), tl.cdiv(N, GROUP)
-    row = tl.program_id(0)
-    offs_w = tl.program_id(1) * BLOCK_W + tl.arange(0, BLOCK_W)  # [BLOCK_W]
-    i = tl.arange(0, F)[None, :]  # [1, F]
-    n = offs_w[:, None] * F + i  # [BLOCK_W, F]
-    words = tl.load(words_ptr + row * W + offs_w, mask=offs_w < W)  # [BLOCK_W]
-    codes = (words[:, None] >> BITS * i) & ((1 << BITS) - 1)  # [BLOCK_W, F]
-    g = offs_w * F // GROUP  # [BLOCK_W]
-    scale = tl.load(scale_ptr + row * G + g, mask=offs_w < W).to(tl.float32)
-    minimum = tl.load(minimum_ptr + row * G + g, mask=offs_w < W).to(tl.float32)
-    x = minimum[:, None] + scale[:, None] * codes  # [BLOCK_W, F]
-    tl.store(x_ptr + row * N + n, x, mask=n < N)
 
 
 class _RowWise:
@@ -78,7 +32,7 @@ class _RowWise:
     def pack(self, groups: int, warps: int) -> None:
         """One program per ``groups`` groups of a row."""
         grid = (self.rows, triton.cdiv(self.columns // GROUP, groups))
-        _quantize_pack_kernel[grid](
+        solutions()["quantize_pack"][grid](
             self.x, self.words, self.scale, self.minimum, self.columns,
             BITS=BITS, GROUP=GROUP, BLOCK_G=groups, num_warps=warps,
         )  # fmt: skip
@@ -86,7 +40,7 @@ class _RowWise:
     def unpack(self, groups: int, warps: int) -> None:
         """The same way back."""
         grid = (self.rows, triton.cdiv(self.columns // GROUP, groups))
-        _unpack_dequantize_kernel[grid](
+        solutions()["unpack_dequantize"][grid](
             self.words, self.scale, self.minimum, self.back, self.columns,
             BITS=BITS, GROUP=GROUP, BLOCK_W=groups * GROUP * BITS // 32, num_warps=warps,
         )  # fmt: skip
@@ -112,7 +66,10 @@ def measure() -> Iterator[dict[str, object]]:
 
     ratio is the share of a copy's bandwidth, error the share of dequantised values that are wrong. Values
     exactly between two levels do not count: a GPU's ``/`` may be off in the last bit, and decide for either.
+    Raises RuntimeError without a GPU.
     """
+    if not torch.cuda.is_available():
+        raise RuntimeError("bench row-wise needs a CUDA device")
     torch.manual_seed(0)
     sets = [_RowWise(torch.randn(SHAPE, device="cuda", dtype=torch.bfloat16)) for _ in range(SETS)]
     packed = [quantize_pack(each.x, BITS, GROUP) for each in sets]

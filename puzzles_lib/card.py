@@ -1,0 +1,37 @@
+"""The card that everything shows itself on in a notebook: a coloured edge, a headline in bold, and a body.
+
+HTML alone, and not in `puzzles_lib.drawing`, whose figures need matplotlib: `check` and `answer` should not
+wait for it.
+"""
+
+import html
+from enum import StrEnum
+
+
+class Theme(StrEnum):
+    """Jupyter's own colours, so that a dark theme has its say.
+
+    Each has a fallback for a page without a theme, such as GitHub's, dark enough for text on white.
+    """
+
+    OK = "var(--jp-success-color1, #2e7d32)"
+    WRONG = "var(--jp-error-color1, #c62828)"
+    OPEN = "var(--jp-warn-color1, #b35900)"  # begun, or not answered yet
+    NEUTRAL = "var(--jp-brand-color1, #1976d2)"  # nothing to be right or wrong
+    QUIET = "var(--jp-ui-font-color2, #757575)"
+
+
+def card(colour: Theme, headline: str, body: str = "") -> str:
+    """A card that assistive technology reads out. ``headline`` is text, ``body`` is HTML."""
+    return framed(colour, f'<div style="font-weight:bold">{html.escape(headline)}</div>{body}', role="status")
+
+
+def framed(colour: Theme, body: str, **attributes: str) -> str:
+    """The card's edge around any HTML. attributes: of the element, such as ``id`` and ``role``."""
+    named = "".join(f'{name}="{html.escape(value)}" ' for name, value in attributes.items())
+    return f'<div {named}style="border-left:4px solid {colour};padding:0.2em 0 0.2em 0.8em">{body}</div>'
+
+
+def rows(*lines: str) -> str:
+    """HTML of lines of text, one below the other; empty ones are left out."""
+    return "".join(f"<div>{html.escape(line)}</div>" for line in lines if line)

@@ -1,0 +1,82 @@
+"""What can be said of a kernel's source: its lines, the helpers that it reaches, why it is refused."""
+
+import ast
+import linecache
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+
+import triton.language as tl
+from triton.runtime.jit import JITFunction, get_jit_fn_file_line
+
+Scope = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A line of the learner's: its number in the cell or file, and its text."""
+
+    line: int
+    source: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.source}"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a kernel is not run: one line, the learner's line it is about, and where it helps, advice.
+
+    kind: ``"compiler"`` for what no compiler would translate, ``"signature"`` for a kernel that does not
+    fit its puzzle, or is none.
+    """
+
+    message: str
+    site: Site | None = None
+    advice: str = ""
+    kind: str = "compiler"
+
+    def __str__(self) -> str:
+        return "; ".join(part for part in (self.message, self.advice) if part)
+
+
+def site_in(function: JITFunction, line_in_source: int) -> Site:
+    """The line of the cell or file for a line of the function's source, counted from its def."""
+    file, first = get_jit_fn_file_line(function)
+    line = first + line_in_source - 1
+    return Site(line, linecache.getline(file, line).strip())
+
+
+def with_helpers(kernel: JITFunction) -> list[JITFunction]:
+    """The kernel and every ``@triton.jit`` function of the learner's that it can reach."""
+    found: list[JITFunction] = []
+    todo = [kernel]
+    while todo:
+        function = todo.pop(0)
+        if any(function is f for f in found) or function.__module__.startswith("triton."):
+            continue
+        found.append(function)
+        scope = function.get_capture_scope()
+        for node in ast.walk(function.parse()):
+            value = None
+            if isinstance(node, ast.Name):
+                value = scope.get(node.id)
+            elif isinstance(node, ast.Attribute) and (owner := module_named(node.value, scope)):
+                value = vars(owner).get(node.attr)
+            if isinstance(value, tl.constexpr):
+                value = value.value
+            if isinstance(value, JITFunction):
+                todo.append(value)
+        todo += [p.default for p in function.params if isinstance(p.default, JITFunction)]
+    return found
+
+
+def module_named(node: ast.expr, scope: Scope, local: Collection[str] = ()) -> ModuleType | None:
+    """The module that an expression names, if it names one; ``local`` names are the kernel's own."""
+    value = None
+    if isinstance(node, ast.Name) and node.id not in local:
+        value = scope.get(node.id)
+    elif isinstance(node, ast.Attribute):
+        owner = module_named(node.value, scope, local)
+        value = getattr(owner, node.attr, None) if owner else None
+    return value if isinstance(value, ModuleType) else None

@@ -1,0 +1,153 @@
+"""From accesses to elements: who touched what of a tensor, and how often."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from puzzles_lib.drawing import TensorMap, plural
+from puzzles_lib.interpreter import Access, Program
+
+
+def tensor_map(
+    name: str,
+    dims: tuple[str, ...],
+    shape: tuple[int, ...],
+    accesses: Sequence[Access],
+    grid: tuple[int, ...],
+    program: Program | None,
+    counted: bool = True,
+) -> TensorMap:
+    """What these accesses, all of one tensor, did to its elements; ``program`` is the outlined one.
+
+    ``counted``: tell how many lanes there were; not for a run whose length is a matter of time.
+    A tensor that is stored to is owned by those who store; loads of it are only told in words.
+    """
+    size = math.prod(shape)
+    kinds = {access.kind for access in accesses}
+    drawn = [a for a in accesses if a.kind != "load"] if kinds - {"load"} else list(accesses)
+    owner, sharers = np.full(size, -1, np.int64), np.zeros(size, np.int64)
+    last, outlined = np.full(size, -1, np.int64), np.zeros(size, bool)
+    lanes = masked_off = 0
+    numbers = set()
+    for access in drawn:
+        number = int(np.ravel_multi_index(access.program[: len(grid)], grid))
+        on = access.mask & ~access.bad & (access.elements >= 0) & (access.elements < size)
+        elements = access.elements[on]
+        lanes += int(on.sum())
+        masked_off += int((~access.mask).sum())
+        new = np.unique(elements[last[elements] != number])
+        owner[new] = np.where(owner[new] < 0, number, owner[new])
+        sharers[new] += 1
+        last[new] = number
+        if len(elements):
+            numbers.add(number)
+        if access.program == program:
+            outlined[elements] = True
+    masked = [_lane_places(a, shape)[~a.mask] for a in drawn if a.program == program and not a.mask.all()]
+    bad_lanes = [(a, a.elements[a.bad]) for a in accesses if a.bad.any()]
+    bad = np.unique(np.concatenate([e for _, e in bad_lanes])) if bad_lanes else np.zeros(0, np.int64)
+    axes = max(len(shape), 1)
+    return TensorMap(
+        name=name,
+        dims=dims,
+        shape=shape,
+        verb=_verb(kinds),
+        owner=owner.reshape(shape),
+        sharers=sharers.reshape(shape),
+        outlined=outlined.reshape(shape),
+        masked=np.concatenate(masked) if masked else np.zeros((0, axes), np.int64),
+        bad=_places(bad, shape),
+        facts=_facts(sharers, lanes * counted, masked_off * counted, len(numbers), accesses, drawn),
+        alarm=_alarm(bad_lanes, bad, size),
+    )
+
+
+def _verb(kinds: set[str]) -> str:
+    words = {"load": "loaded", "store": "stored", "atomic": "updated by atomics"}
+    return " and ".join(words[kind] for kind in words if kind in kinds) or "not touched"
+
+
+def _facts(
+    sharers: np.ndarray,
+    lanes: int,
+    masked_off: int,
+    programs: int,
+    accesses: Sequence[Access],
+    drawn: Sequence[Access],
+) -> tuple[str, ...]:
+    touched = int((sharers > 0).sum())
+    facts = [f"{touched} of {sharers.size} elements"]
+    if touched:
+        least, most = int(sharers[sharers > 0].min()), int(sharers.max())
+        if programs == 1:
+            facts[0] += ", by 1 program"
+        elif most == least:
+            facts[0] += f", each by {plural(most, 'program')}"
+        else:
+            facts[0] += f", each by {least} to {plural(most, 'program')}"
+        if lanes > int(sharers.sum()):
+            facts.append(f"{lanes} {'loads' if drawn[0].kind == 'load' else 'stores'} in all")
+    if len(drawn) < len(accesses):
+        loaded = [a.elements[a.mask & ~a.bad] for a in accesses if a.kind == "load"]
+        facts.append(f"{len(np.unique(np.concatenate(loaded)))} elements also loaded")
+    if masked_off:
+        facts.append(f"{plural(masked_off, 'lane')} masked off")
+    return tuple(facts)
+
+
+def _alarm(bad_lanes: Sequence[tuple[Access, np.ndarray]], bad: np.ndarray, size: int) -> str:
+    """Lanes out of bounds, in words: how many, where, in which programs."""
+    if not bad_lanes:
+        return ""
+    lanes = sum(len(elements) for _, elements in bad_lanes)
+    ends = np.flatnonzero(np.diff(bad) != 1)
+    firsts, lasts = bad[np.append(0, ends + 1)], bad[np.append(ends, len(bad) - 1)]
+    runs = [f"{a}" if a == b else f"{a}..{b}" for a, b in zip(firsts[:2], lasts[:2], strict=True)]
+    where = f"element{'s' * (len(bad) != 1)} {', '.join(runs)}"
+    if len(firsts) > 2:
+        where += f" and {plural(len(firsts) - 2, 'more run')} up to {lasts[-1]}"
+    return f"{plural(lanes, 'lane')} out of bounds: {where}; it has {size}"
+
+
+def _places(elements: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Coordinates [..., axes] of flat elements; those past the end count on along the first axis."""
+    if len(shape) <= 1:
+        return elements[..., None]
+    places, rest = [], elements
+    for stride in (math.prod(shape[axis + 1 :]) for axis in range(len(shape))):
+        places.append(rest // max(stride, 1))
+        rest = rest % max(stride, 1)
+    return np.stack(places, -1)
+
+
+def _lane_places(access: Access, shape: tuple[int, ...]) -> np.ndarray:
+    """Coordinates [lanes..., axes] that the lanes of a tile *mean*.
+
+    Lane [i, j] of a tile may mean column 104 of 100, though in memory that is column 4 of the next
+    row. Where stepping along each axis of the tile steps along one axis of the tensor, coordinates are
+    counted from the first lane. Otherwise, or where lanes that are on run over an edge (so that the
+    kernel takes the tensor as flat), they are those of the memory.
+    """
+    flat = _places(access.elements, shape)
+    if len(shape) < 2 or not access.elements.size:
+        return flat
+    elements = access.elements
+    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    meant = np.broadcast_to(flat[(0,) * elements.ndim], flat.shape).copy()
+    used = set()
+    for tile_axis, length in enumerate(elements.shape):
+        if length == 1:
+            continue
+        steps = np.diff(elements, axis=tile_axis)
+        step = int(steps.flat[0])
+        fitting = [a for a, s in enumerate(strides) if s == step and a not in used]
+        if not (steps == step).all() or not fitting:
+            return flat
+        axis = max(fitting, key=lambda a: shape[a])
+        used.add(axis)
+        along = [1] * elements.ndim
+        along[tile_axis] = length
+        meant[..., axis] += np.arange(length).reshape(along)
+    on = meant[access.mask & ~access.bad]
+    return meant if ((on >= 0) & (on < shape)).all() else flat
