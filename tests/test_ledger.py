@@ -162,7 +162,7 @@ def _record_many(names):
 
 
 def test_writers_at_the_same_time_lose_nothing(state_dir, monkeypatch):
-    monkeypatch.setattr("puzzles_lib.progress.LOCK_TIMEOUT_S", 120)  # a slow disk may keep them all waiting
+    monkeypatch.setattr("puzzles_lib.ledger.LOCK_TIMEOUT_S", 120)  # a slow disk may keep them all waiting
     names = [[f"puzzle_{writer}_{i}" for i in range(20)] for writer in range(4)]
     context = multiprocessing.get_context("fork")
     writers = [context.Process(target=_record_many, args=(part,)) for part in names]
