@@ -71,15 +71,17 @@ def arguments() -> dict[str, object]:
 
 
 WORK = {  # and where its lines are
-    "run": (lambda: interpreter.run(KERNEL, arguments(), (1, 1, 1), ["z_ptr"]), "interpreter"),
-    "front_end": (lambda: front_end(KERNEL, arguments()), "compiler"),
-    "trace": (lambda: trace(TRACED_KERNEL, CONSTANT_ADD), "tracer"),
+    "run": (lambda: interpreter.run(KERNEL, arguments(), (1, 1, 1), ["z_ptr"]), ["interpreter"]),
+    "front_end": (lambda: front_end(KERNEL, arguments()), ["compiler"]),
+    "trace": (lambda: trace(TRACED_KERNEL, CONSTANT_ADD), ["tracer", "interpreter/restored.py"]),
 }
 
 
-def traced(work: Callable[[], object], where: str, at_line: Callable[[int, tuple[str, int]], None]) -> None:
+def traced(
+    work: Callable[[], object], where: list[str], at_line: Callable[[int, tuple[str, int]], None]
+) -> None:
     """Do the work, calling ``at_line`` with a running number and the place for each line of those files."""
-    files, number = os.path.join(OURS, where), 0
+    files, number = tuple(os.path.join(OURS, place) for place in where), 0
 
     def trace(frame, event, _):
         nonlocal number
