@@ -16,7 +16,7 @@ WRONG = kernels.wrong()
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda w: f"{w.puzzle.name}-{w.kernel.__name__}")
 def test_wrong_kernel_is_rejected_for_its_reason(wrong):
-    report = examine(wrong.kernel, wrong.puzzle, seconds=PATIENCE_S)
+    report = examine(wrong.kernel, wrong.puzzle, seconds=PATIENCE_S, until_failure=True)
     assert not report.ok
     text = str(report)
     assert report.verdicts[0].kind == wrong.kind, text

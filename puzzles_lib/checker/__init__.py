@@ -48,12 +48,14 @@ def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE) 
     return dataclasses.replace(report, notes=(*report.notes, note)) if note else report
 
 
-def examine(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE) -> Report:
-    """`check` without a trace in the learner's progress."""
+def examine(
+    kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, until_failure: bool = False
+) -> Report:
+    """`check` without a trace in the learner's progress; ``until_failure``: no case after one that fails."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tensors are small: more threads only spin
     try:
-        return _examine(kernel, puzzle, seconds)
+        return _examine(kernel, puzzle, seconds, until_failure)
     except Exception as error:  # a fault of ours must not be a page of traceback for a learner
         text = (
             f"the checker cannot read this kernel ({type(error).__name__}: {error}); try to write it plainly"
@@ -63,17 +65,22 @@ def examine(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE
         torch.set_num_threads(threads)
 
 
-def _examine(kernel: object, puzzle: Puzzle, seconds: float) -> Report:
+def _examine(kernel: object, puzzle: Puzzle, seconds: float, until_failure: bool) -> Report:
     bound = bind(kernel, puzzle, puzzle.cases[0])
     if isinstance(bound, Refusal):
         return _refused(puzzle, bound)
     results: list[CaseResult] = []
+    ended = False
     for case in puzzle.cases:
+        if ended:
+            results.append(CaseResult(str(case), ran=False))
+            continue
         bound = bound.at(case)
         if refusal := compiler.front_end(bound.kernel, bound.arguments):
             return _refused(puzzle, refusal)
-        slow = any(r.verdict and r.verdict.kind == "time limit" for r in results)
-        results.append(CaseResult(str(case), ran=False) if slow else _check_case(bound, seconds))
+        result = _check_case(bound, seconds)
+        results.append(result)
+        ended = result.verdict is not None and (until_failure or result.verdict.kind == "time limit")
     return Report(puzzle.name, tuple(results))
 
 

@@ -1246,7 +1246,7 @@ WRONG = [
     Wrong(FLASH_ATTENTION, store_spills_into_the_next_row, kind="race", says="two lanes"),
     Wrong(FLASH_ATTENTION, sum_not_rescaled, kind="values", says="36..127 along T"),
     Wrong(FLASH_ATTENTION, weights_in_half, kind="values", says="z[0, 0]"),
-    Wrong(FLASH_ATTENTION, key_not_transposed, kind="compiler", says="reduction dimensions"),
+    Wrong(FLASH_ATTENTION, key_not_transposed, kind="values", says="0 of 6 cases"),
     Wrong(FLASH_ATTENTION, exact_width, kind="compiler", says="power of 2"),
     Wrong(FLASH_ATTENTION, keys_read_twice, kind="loads", says="k_ptr"),
 ]

@@ -216,8 +216,8 @@ MISTAKES = (
         "factors_swapped",
         "y @ x: the shapes agree only for equal blocks.",
         {"tl.dot(x, y, acc)": "tl.dot(y, x, acc)"},
-        kind="compiler",
-        says="reduction dimensions",
+        kind="values",
+        says="0 of 5 cases",
     ),
     Mistake(
         BATCHED_MATMUL,

@@ -34,7 +34,7 @@ MISTAKES = (
         "Rounds by + 0.5 - 1e-6 and truncation: ties go down, to odd codes too.",
         {"(steps + 12582912.0) - 12582912.0, TOP)  # half to even": "tl.floor(steps + 0.5 - 1e-6), TOP)"},
         kind="values",
-        says="7 of 8 cases",
+        says="4 of 8 cases",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -42,7 +42,7 @@ MISTAKES = (
         "Rounds by floor(x + 0.5): ties go up, to odd codes too.",
         {"(steps + 12582912.0) - 12582912.0, TOP)  # half to even": "tl.floor(steps + 0.5), TOP)"},
         kind="values",
-        says="7 of 8 cases",
+        says="4 of 8 cases",
     ),
     Mistake(
         QUANTIZE_PACK,

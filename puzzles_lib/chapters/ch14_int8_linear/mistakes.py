@@ -21,7 +21,7 @@ MISTAKES = (
             "12582912.0) - 12582912.0  # half to even": "0.5)",
         },
         kind="values",
-        says="6 of 7 cases",
+        says="3 of 7 cases",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -33,7 +33,7 @@ MISTAKES = (
             )
         },
         kind="values",
-        says="6 of 7 cases",
+        says="3 of 7 cases",
     ),
     Mistake(
         QUANTIZE_ROWS,
