@@ -2,7 +2,7 @@
 
 import ast
 import linecache
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -45,6 +45,15 @@ def site_in(function: JITFunction, line_in_source: int) -> Site:
     file, first = get_jit_fn_file_line(function)
     line = first + line_in_source - 1
     return Site(line, linecache.getline(file, line).strip())
+
+
+def statements(function: JITFunction) -> Iterator[tuple[ast.stmt, list[Site]]]:
+    """Each statement of the function with its lines; of one that has a body, those before it."""
+    for node in ast.walk(function.parse()):
+        if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef):
+            body = getattr(node, "body", None)
+            last = max(node.lineno, body[0].lineno - 1) if body else (node.end_lineno or node.lineno)
+            yield node, [site_in(function, line) for line in range(node.lineno, last + 1)]
 
 
 def with_helpers(kernel: JITFunction) -> list[JITFunction]:

@@ -7,7 +7,7 @@ from triton.experimental.gluon.language import BlockedLayout, DotOperandLayout, 
 
 from puzzles_lib.chapters.ch13_machine_code import pictures
 from puzzles_lib.chapters.ch13_machine_code.questions import _add, _matmul
-from puzzles_lib.inspector.layouts import SharedLayout, read_layout, read_shared
+from puzzles_lib.compiler.layouts import SharedLayout, read_layout, read_shared
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from triton.experimental.gluon.language import (
 )
 from triton.experimental.gluon.language.amd import AMDMFMALayout
 
-from puzzles_lib.inspector.layouts import Layout, SharedLayout, bank_conflicts, read_layout, read_shared
+from puzzles_lib.compiler.layouts import Layout, SharedLayout, bank_conflicts, read_layout, read_shared
 
 
 def as_printed(layout: Layout) -> list[str]:

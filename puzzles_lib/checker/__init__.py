@@ -16,6 +16,7 @@ from puzzles_lib.binding import Bound, bind
 from puzzles_lib.checker import verdicts
 from puzzles_lib.checker.attempts import attempt
 from puzzles_lib.checker.compare import expect
+from puzzles_lib.checker.races import within_program
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import HUGE, NAN, ZERO, Poison, Run
@@ -23,6 +24,7 @@ from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.source import Refusal
 
 SECONDS_PER_CASE = 10.0
+_LESS_BASIC = ("input changed", "values", "loads")  # than a race
 
 
 def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE) -> Report:
@@ -146,6 +148,8 @@ def _check_case(bound: Bound, seconds: float) -> CaseResult:
     verdict = verdicts.judge(puzzle, case, inputs, expected, forwards)
     if verdict and forwards.holes and verdict.kind not in ("time limit", "memory limit"):
         verdict = _uninitialised(run, forwards, NAN) or verdict
+    if forwards.suspect and (verdict is None or verdict.kind in _LESS_BASIC):
+        verdict = within_program(bound, run) or verdict
     if verdict is None and (forwards.programs > 1 or forwards.holes):
         backwards = run(reverse=True, poison=HUGE, quiet=True)
         again = verdicts.judge(puzzle, case, inputs, expected, backwards)

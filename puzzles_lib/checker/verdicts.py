@@ -6,7 +6,8 @@ import torch
 
 from puzzles_lib.checker.compare import Expected, compare
 from puzzles_lib.checker.report import Verdict
-from puzzles_lib.interpreter import Conflict, Run
+from puzzles_lib.compiler import Target
+from puzzles_lib.interpreter import Conflict, Run, Touch, WithinProgram
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.source import Refusal, Site
 
@@ -115,6 +116,36 @@ def _race(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     else:
         text = f"race: two programs, {first} and {second}, write different values to {element}"
     return Verdict("race", text, conflict.site)
+
+
+def race_within(
+    puzzle: Puzzle, case: Case, race: WithinProgram, target: Target, num_warps: int, *, safe_with_one: bool
+) -> Verdict:
+    """Two threads of a program met in an element with nothing to order them."""
+    shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == race.argument)
+    element = f"{race.argument}[{_index(race.element, shape)}]"
+    first, second = (_touch(touch, target) for touch in (race.first, race.second))
+    warps = "1 warp" if num_warps == 1 else f"{num_warps} warps"
+    text = f"race within program {race.program}: {element} is {first}, then {second}, no barrier between"
+    cure = "put tl.debug_barrier() between the two: threads run at their own pace"
+    if race.first.site == race.second.site:
+        cure = "put tl.debug_barrier() into the loop: threads run at their own pace"
+    alone = "; with num_warps=1 it would be right" if safe_with_one else ""
+    return Verdict("race", text, race.second.site, f"{cure} ({target.name}, {warps}{alone})")
+
+
+_DONE = {"load": "loaded", "store": "stored", "atomic": "updated"}
+
+
+def _touch(touch: Touch, target: Target) -> str:
+    """Who did what, and where."""
+    who = f"lane {touch.lane} of the block"
+    if touch.thread is not None:
+        warp, lane = divmod(touch.thread, target.gpu.warp_size)
+        who = f"lane {lane} of warp {warp}"
+    elif touch.several:
+        who = "several threads"
+    return f"{_DONE[touch.kind]} at line {touch.site.line} by {who}"
 
 
 def _index(flat: int, shape: tuple[int, ...]) -> str:

@@ -8,9 +8,11 @@ from puzzles_lib.compiler.frontend import Translation, front_end, interpret_was_
 from puzzles_lib.compiler.lowering import Build, build, dump_passes
 from puzzles_lib.compiler.machine_code import disassemble
 from puzzles_lib.compiler.targets import Target, find_target
+from puzzles_lib.compiler.threads import MemoryAccess, held_by, memory_accesses
 
 __all__ = [
     "Build",
+    "MemoryAccess",
     "Target",
     "Translation",
     "build",
@@ -18,6 +20,8 @@ __all__ = [
     "dump_passes",
     "find_target",
     "front_end",
+    "held_by",
     "interpret_was_on",
+    "memory_accesses",
     "translate",
 ]

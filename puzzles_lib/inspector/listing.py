@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from puzzles_lib.inspector import page
-from puzzles_lib.inspector.locations import Line
+from puzzles_lib.compiler.locations import Line
 
 MOST_LINES = 60  # as text
 

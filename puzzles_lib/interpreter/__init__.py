@@ -4,7 +4,9 @@ The only package that touches Triton's private interpreter. A run cannot crash t
 neither its time limit nor its memory limit, and leaves Triton as it found it.
 """
 
+import ast
 import contextlib
+import functools
 import linecache
 import sys
 import warnings
@@ -29,8 +31,9 @@ from puzzles_lib.interpreter.limits import (
     time_limit,
 )
 from puzzles_lib.interpreter.memory import Halt, Memory
-from puzzles_lib.interpreter.records import Access, Conflict, Program, Run, Stop
-from puzzles_lib.source import Site
+from puzzles_lib.interpreter.ordering import HeldBy, Holders
+from puzzles_lib.interpreter.records import Access, Conflict, Program, Run, Stop, Touch, WithinProgram
+from puzzles_lib.source import Site, statements, with_helpers
 
 __all__ = [
     "HUGE",
@@ -38,11 +41,15 @@ __all__ = [
     "ZERO",
     "Access",
     "Conflict",
+    "HeldBy",
+    "Holders",
     "Poison",
     "Program",
     "Run",
     "Stop",
     "TimeLimitReached",
+    "Touch",
+    "WithinProgram",
     "as_jit",
     "run",
     "time_limit",
@@ -71,6 +78,7 @@ def run(
     record: bool = False,
     quiet: bool = False,
     seconds: float = 10.0,
+    held_by: HeldBy | None = None,
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
 
@@ -82,11 +90,14 @@ def run(
     poison: what masked-off lanes of loads without ``other=`` hold (``poison_only``: at one line alone).
     record: keep every access, and go on after an out-of-bounds one, which is noted and not carried out.
     quiet: suppress what the kernel prints.
+    held_by: which threads hold the lanes of an access (`ordering`), to look for races within a program.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
     programs = _Programs(grid, reverse)
-    memory = Memory(poison, record, _learner_site, programs)
+    alone = functools.cache(lambda: _alone(kernel))
+    memory = Memory(poison, record, _learner_site, programs, is_used=lambda site: site not in alone())
+    memory.ordering.held_by = held_by
     memory.poison_only = poison_only
     constants = {p.name for p in kernel.params if p.is_constexpr}
     stop = None
@@ -128,6 +139,8 @@ def run(
         loads=memory.loads,
         bytes_moved=memory.bytes_moved,
         accesses=tuple(memory.accesses),
+        suspect=memory.ordering.suspect,
+        within=memory.ordering.race,
     )
 
 
@@ -196,6 +209,16 @@ def _calm() -> Iterator[None]:
 
 
 # ---- the learner's line
+
+
+def _alone(kernel: JITFunction) -> frozenset[Site]:
+    """The lines of statements that are calls and nothing else, helpers' included."""
+    found: set[Site] = set()
+    for function in with_helpers(kernel):
+        for node, sites in statements(function):
+            if isinstance(node, ast.Expr):
+                found.update(sites)
+    return frozenset(found)
 
 
 def _learner_site() -> Site:

@@ -92,6 +92,14 @@ _ATOMICS = {
     ir.ATOMIC_OP.XCHG: lambda old, new: new,
 }
 
+_SEM = {
+    ir.MEM_SEMANTIC.ACQUIRE: "acquire",
+    ir.MEM_SEMANTIC.RELEASE: "release",
+    ir.MEM_SEMANTIC.ACQUIRE_RELEASE: "acq_rel",
+    ir.MEM_SEMANTIC.RELAXED: "relaxed",
+}
+_SCOPE = {ir.MEM_SYNC_SCOPE.GPU: "gpu", ir.MEM_SYNC_SCOPE.CTA: "cta", ir.MEM_SYNC_SCOPE.SYSTEM: "sys"}
+
 
 class GuardedBuilder(InterpreterBuilder):
     """Executes one run's operations. ``memory`` is set for the time of a run."""
@@ -162,15 +170,21 @@ class GuardedBuilder(InterpreterBuilder):
                 return row.code.narrow(plain(row.code.widen(old), row.code.widen(new)))
 
         dtype, reads = val.data.dtype, rmwOp is not ir.ATOMIC_OP.XCHG
-        old = self.memory.atomic(operation, ptr.data, [val.data], _mask_array(mask), dtype, reads)
+        orders = _SEM[sem], _SCOPE[scope]
+        old = self.memory.atomic(operation, ptr.data, [val.data], _mask_array(mask), dtype, reads, *orders)
         return TensorHandle(old, val.dtype.scalar)
 
     def create_atomic_cas(self, ptr, cmp, val, sem, scope):
         def operation(old, expected, new):
             return np.where(_bits(old) == _bits(expected), new, old)
 
-        old = self.memory.atomic(operation, ptr.data, [cmp.data, val.data], None, val.data.dtype)
+        operands, orders = [cmp.data, val.data], (_SEM[sem], _SCOPE[scope])
+        old = self.memory.atomic(operation, ptr.data, operands, None, val.data.dtype, True, *orders)
         return TensorHandle(old, cmp.dtype.scalar)
+
+    def create_barrier(self):
+        self.memory.ordering.barrier()
+        return TensorHandle(np.zeros(1, np.int32), tl.int32)
 
     def create_bitcast(self, src, dst_type):
         source, target = src.dtype.scalar, dst_type.scalar

@@ -14,6 +14,7 @@ import torch
 
 from puzzles_lib.dtypes import DType
 from puzzles_lib.interpreter.buffer import NOBODY, ZERO, Buffer, Poison
+from puzzles_lib.interpreter.ordering import Ordering
 from puzzles_lib.interpreter.records import Access, Conflict, Program, Stop
 from puzzles_lib.source import Site
 
@@ -53,12 +54,14 @@ class Memory:
         record: bool,
         site: Callable[[], Site],
         programs: Sequence[Program] = ((0, 0, 0),),
+        is_used: Callable[[Site], bool] = lambda site: True,
     ):
         self.poison = poison
         self.poison_only: Site | None = None  # poison holes at this line alone, zero elsewhere
         self.record = record
         self.site = site
         self.programs = programs
+        self.is_used = is_used  # whether anything is done with the result of an atomic at a line
         self.program: Program = (0, 0, 0)
         self.number = 0  # of the program, in launch order
         self.casts = False  # whether the kernel has cast a pointer: then alignment is checked too
@@ -71,7 +74,7 @@ class Memory:
         self.loads: dict[str, int] = {}
         self.bytes_moved = 0
         self.first_bad: Stop | None = None
-        self._used_atomics = False
+        self.ordering = Ordering()
 
     def add(self, name: str, tensor: torch.Tensor, is_output: bool) -> int:
         """Give a tensor its address range; returns the address of its first element."""
@@ -82,7 +85,7 @@ class Memory:
     def enter(self, program: Program, number: int) -> None:
         """The accesses that follow are this program's."""
         self.program, self.number = program, number
-        self._used_atomics = False
+        self.ordering.enter()
 
     # ---- accesses: `pointers` are uint64 addresses, `mask` bool of the same shape or None for all on
 
@@ -109,8 +112,8 @@ class Memory:
             values = np.array(np.broadcast_to(fill, shape), dtype)
             for buffer, index, on in parts:
                 values[on] = buffer.view(dtype)[index]
-        for buffer, index, _ in parts:
-            self._count_load(buffer, index.ravel(), dtype)
+        for part in parts:
+            self._count_load(part, shape, dtype)
         return values
 
     def store(
@@ -121,8 +124,10 @@ class Memory:
         if mask is not None and not mask.any():
             return self._note_off("store", pointers, mask, dtype)
         values = np.broadcast_to(values, shape).astype(dtype, copy=False)
-        for buffer, index, on in self._locate("store", pointers, mask, dtype):
+        for part in self._locate("store", pointers, mask, dtype):
+            buffer, index, on = part
             self._scatter(buffer, index.ravel(), values.ravel() if on is None else values[on], dtype)
+            self._touch("store", part, shape, dtype)
         return None
 
     def atomic(
@@ -133,21 +138,31 @@ class Memory:
         mask: np.ndarray | None,
         dtype: np.dtype,
         reads: bool = True,
+        sem: str = "acq_rel",
+        scope: str = "gpu",
     ) -> np.ndarray:
-        """Replace each element by ``operation(element, *operands)``, lane by lane; returns the old ones."""
+        """Replace each element by ``operation(element, *operands)``, lane by lane; returns the old ones.
+
+        sem, scope: what it orders, as Triton names them.
+        """
         shape = pointers.shape
         old = np.zeros(shape, dtype)
         mask = self._tidy(mask, shape)
         if mask is not None and not mask.any():
             self._note_off("atomic", pointers, mask, dtype)
             return old
-        for buffer, index, on in self._locate("atomic", pointers, mask, dtype):
+        for part in self._locate("atomic", pointers, mask, dtype):
+            buffer, index, on = part
             every = ... if on is None else on
             lanes = [np.broadcast_to(o, shape)[every].astype(dtype, copy=False).ravel() for o in operands]
             old[every] = self._update(operation, buffer, index.ravel(), lanes, dtype, reads).reshape(
                 index.shape
             )
-        self._used_atomics = True
+            self._touch("atomic", part, shape, dtype)
+            if pointers.size == 1:
+                flag = buffer.name, int(index.flat[0]) * dtype.itemsize
+                used = self.is_used(self.site())
+                self.ordering.synchronise(flag, self.number, len(self.programs), sem, scope, used)
         return old
 
     # ---- finding the elements behind addresses
@@ -241,13 +256,25 @@ class Memory:
 
     # ---- doing it, and taking notes
 
-    def _count_load(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> None:
+    def _touch(self, kind: str, part: Part, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        """Note which lanes have touched an output, to know what orders them."""
+        buffer, index, on = part
+        if not buffer.is_output:
+            return
+        lanes = np.arange(index.size) if on is None else np.flatnonzero(on)
+        places = _own_places(buffer, index.ravel(), dtype)
+        lanes = np.repeat(lanes, places.size // max(1, lanes.size))
+        self.ordering.touch(kind, buffer, places, lanes, shape, self.site(), self.program)
+
+    def _count_load(self, part: Part, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        buffer, index = part.buffer, part.index.ravel()
         self.loads[buffer.name] = self.loads.get(buffer.name, 0) + index.size
         self.bytes_moved += index.size * dtype.itemsize
         if not buffer.is_output:
             return
         self._note_early(buffer, index, dtype)
         self._note_conflict("read", buffer, index, self._others(buffer, index, dtype))
+        self._touch("load", part, shape, dtype)
 
     def _scatter(self, buffer: Buffer, index: np.ndarray, new: np.ndarray, dtype: np.dtype) -> None:
         new = np.ascontiguousarray(new)
@@ -304,17 +331,15 @@ class Memory:
         return found
 
     def _others(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype, atomics: bool = True) -> np.ndarray:
-        """Which other program wrote each element, with nothing to order the two; NOBODY where none did.
-
-        A program that has used an atomic before may have waited for the other: a lock, a counter.
-        """
-        if self._used_atomics or dtype.itemsize != buffer.data.itemsize:
+        """Which other program wrote each element, with nothing to order the two; NOBODY where none did."""
+        if dtype.itemsize != buffer.data.itemsize:
             return np.full(index.shape, NOBODY)
         others = buffer.storer[index]
         others[others == self.number] = NOBODY
         if atomics and buffer.updater is not None:
             updater = buffer.updater[index]
             others = np.where((others == NOBODY) & (updater != self.number), updater, others)
+        others[self.ordering.is_ordered(buffer, index, others)] = NOBODY
         return others
 
     def _note_conflict(self, kind: str, buffer: Buffer, index: np.ndarray, others: np.ndarray) -> None:

@@ -59,6 +59,33 @@ class Conflict:
 
 
 @dataclass(frozen=True)
+class Touch:
+    """One side of a race within a program: a ``kind`` of access (as `Access` says), and who did it.
+
+    shape: of the block that is loaded or stored. lane: in it, flattened. thread: of the program, None where
+    it is not known, or where ``several`` load the element.
+    """
+
+    kind: str
+    site: Site
+    shape: tuple[int, ...]
+    lane: int = 0
+    thread: int | None = None
+    several: bool = False
+
+
+@dataclass(frozen=True)
+class WithinProgram:
+    """A race between two threads of a program: nothing orders their accesses to an element."""
+
+    argument: str
+    element: int
+    program: Program
+    first: Touch
+    second: Touch
+
+
+@dataclass(frozen=True)
 class Run:
     """What one guarded run of a kernel did.
 
@@ -70,6 +97,8 @@ class Run:
     loads: elements loaded, lane by lane, by argument name.
     bytes_moved: bytes loaded and stored by lanes that were on.
     accesses: every access, where recording was asked for.
+    suspect: two accesses of a program met in an element with no barrier between: by the same thread?
+    within: a race within a program, looked for where the run was told who holds what.
     """
 
     programs: int
@@ -83,3 +112,5 @@ class Run:
     loads: dict[str, int] = field(default_factory=dict)
     bytes_moved: int = 0
     accesses: tuple[Access, ...] = ()
+    suspect: bool = False
+    within: WithinProgram | None = None

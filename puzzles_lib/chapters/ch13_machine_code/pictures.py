@@ -1,4 +1,4 @@
-"""Pictures for chapter 13. Those of layouts show what `puzzles_lib.inspector.layouts` reads in TTGIR."""
+"""Pictures for chapter 13. Those of layouts show what `puzzles_lib.compiler.layouts` reads in TTGIR."""
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Polygon
@@ -17,7 +17,7 @@ from puzzles_lib.drawing.colours import (
     VERMILLION,
     YELLOW,
 )
-from puzzles_lib.inspector.layouts import Layout, SharedLayout, bank_conflicts, read_layout
+from puzzles_lib.compiler.layouts import Layout, SharedLayout, bank_conflicts, read_layout
 
 MARK = VERMILLION  # the thread or chunk to look at
 

@@ -1,0 +1,212 @@
+"""Which thread of a program holds which lane of a block that is loaded or stored.
+
+The compiler decides: TTGIR has a layout for each access (`layouts`). It is made here, for a GPU that need
+not be there, with as many warps as the launch would ask for.
+
+    accesses = memory_accesses(build(translation).texts["ttgir"])
+    accesses[0].threads()  # of each element: warp * threads of a warp + lane
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from triton.runtime.jit import JITFunction
+
+from puzzles_lib.compiler.frontend import translate
+from puzzles_lib.compiler.layouts import Layout, read_layout
+from puzzles_lib.compiler.locations import read
+from puzzles_lib.compiler.lowering import ttgir
+from puzzles_lib.compiler.targets import Target
+from puzzles_lib.interpreter import HeldBy, Holders
+from puzzles_lib.source import Refusal, Site, statements, with_helpers
+
+
+@dataclass(frozen=True)
+class MemoryAccess:
+    """A load, store or atomic of global memory in TTGIR.
+
+    kind: ``"load"``, ``"store"`` or ``"atomic"``.
+    line: of the kernel's file, None where the compiler does not say.
+    shape: of the block; ``()`` for one element.
+    layout: None for one element, which all threads load and the first one stores.
+    alone: a load each of whose copies is used by the thread that has it, for the lane that it holds: of
+        several copies those that are not stored then do nothing.
+    ahead: a load that the compiler moves to an earlier turn of its loop.
+    """
+
+    kind: str
+    line: int | None
+    shape: tuple[int, ...]
+    layout: Layout | None
+    alone: bool = False
+    ahead: bool = False
+
+    def has_shape(self, shape: tuple[int, ...]) -> bool:
+        """The interpreter keeps one element as a block of one."""
+        return self.shape == shape or (self.shape == () and shape == (1,))
+
+    def threads(self) -> np.ndarray:
+        """int, in the block's shape: the thread that holds each element, the lowest where several do.
+
+        Of a store it is the one that stores. A thread's number is warp * threads of a warp + its lane.
+        """
+        if self.layout is None:
+            return np.zeros(self.shape, int)
+        table = self.layout.table  # [warps, lanes, registers, axes]
+        warps, lanes, registers, axes = table.shape
+        flat = np.ravel_multi_index(tuple(table.reshape(-1, axes).T), self.shape)
+        owner = np.full(int(np.prod(self.shape)), warps * lanes)
+        np.minimum.at(owner, flat, np.repeat(np.arange(warps * lanes), registers))
+        return owner.reshape(self.shape)
+
+    def is_held_by_several(self) -> bool:
+        """Whether more than one thread holds some element."""
+        if self.layout is None:
+            return True
+        table = self.layout.table
+        warps, lanes, registers, axes = table.shape
+        flat = np.ravel_multi_index(tuple(table.reshape(-1, axes).T), self.shape)
+        size = int(np.prod(self.shape))
+        return np.unique(np.repeat(np.arange(warps * lanes), registers) * size + flat).size > size
+
+    def holders(self) -> Holders:
+        several = self.kind == "load" and (self.ahead or (self.is_held_by_several() and not self.alone))
+        return Holders(self.threads().ravel(), several)
+
+
+_OPERATIONS = {
+    "tt.load": "load",
+    "tt.store": "store",
+    "tt.atomic_rmw": "atomic",
+    "tt.atomic_cas": "atomic",
+    "ttg.async_copy_global_to_local": "load",
+    "amdg.buffer_load": "load",
+    "amdg.buffer_store": "store",
+    "amdg.buffer_atomic_rmw": "atomic",
+    "amdg.buffer_atomic_cas": "atomic",
+}
+_OPERATION = re.compile(r"^\s*(?:(%[\w#]+)(?::\d+)? = )?\"?([a-z_]+\.[\w.]+)\"?(.*)$")
+_BLOCK = re.compile(r"tensor<((?:\d+x)+)")
+
+
+def memory_accesses(ttgir: str) -> tuple[MemoryAccess, ...]:
+    """Every access of global memory in TTGIR, in its order.
+
+    Raises ValueError for a layout that `read_layout` does not read.
+    """
+    lines = read("ttgir", ttgir)
+    users = _users([line.text for line in lines])
+    found = []
+    for line in lines:
+        match = _OPERATION.match(line.text)
+        kind = _OPERATIONS.get(match[2]) if match else None
+        if kind is None:
+            continue
+        shape, layout = _block(ttgir, match[3])
+        alone = kind == "load" and match[1] is not None and _stays(match[1], users)
+        found.append(MemoryAccess(kind, line.source, shape, layout, alone, "async_copy" in match[2]))
+    return tuple(found)
+
+
+def _block(ttgir: str, operation: str) -> tuple[tuple[int, ...], Layout | None]:
+    """Shape and layout of the block in an operation's type."""
+    types = operation[operation.rindex(" : ") :]
+    match = _BLOCK.search(types)
+    if not match:
+        return (), None
+    shape = tuple(int(n) for n in match[1][:-1].split("x"))
+    depth, parts = 1, [""]
+    for character in types[match.end() :]:
+        depth += (character in "<[{(") - (character in ">]})")
+        if depth == 0:
+            break
+        if character == "," and depth == 1:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return shape, read_layout(ttgir, parts[-1].strip(), shape)
+
+
+# ---- what becomes of a value
+
+# Each thread computes these for the lanes that it holds itself, and stores what it has.
+_LANE_BY_LANE = re.compile(r"arith\.|math\.|tt\.(addptr|bitcast|fp_to_fp|int_to_ptr|ptr_to_int|clampf)$")
+_STORES = ("tt.store", "amdg.buffer_store")
+
+
+def _users(lines: list[str]) -> Mapping[str, list[tuple[str, str | None]]]:
+    """For each value, the operations that use it, with the name of what they give."""
+    users: dict[str, list[tuple[str, str | None]]] = {}
+    for line in lines:
+        match = _OPERATION.match(line)
+        result, name, rest = match.groups() if match else (None, "", line)
+        for used in set(re.findall(r"%[\w]+", rest)):
+            users.setdefault(used, []).append((name, result))
+    return users
+
+
+def _stays(value: str, users: Mapping[str, list[tuple[str, str | None]]]) -> bool:
+    """Whether each thread's copy of a value goes into its own stores and nowhere else."""
+    todo, seen = [value], {value}
+    while todo:
+        for name, result in users.get(todo.pop(), []):
+            if name in _STORES:
+                continue
+            if not _LANE_BY_LANE.match(name) or result is None:
+                return False
+            if result not in seen:
+                seen.add(result)
+                todo.append(result)
+    return True
+
+
+# ---- for a guarded run
+
+
+def held_by(
+    kernel: JITFunction, arguments: Mapping[str, object], target: Target, num_warps: int
+) -> HeldBy | Refusal:
+    """Who holds the lanes of each access, as the kernel is compiled for a target.
+
+    arguments: as for `front_end`. A Refusal where it cannot be compiled so far, or its layouts not be read.
+    """
+    translation = translate(kernel, arguments, target, num_warps=num_warps)
+    if isinstance(translation, Refusal):
+        return translation
+    text = ttgir(translation)
+    if isinstance(text, Refusal):
+        return text
+    try:
+        accesses = memory_accesses(text)
+    except ValueError as error:
+        return Refusal(str(error))
+    first_line = _first_lines(kernel)
+    by_line = {site.line: first for site, first in first_line.items()}
+
+    def holders(kind: str, site: Site, shape: tuple[int, ...]) -> Holders | None:
+        statement = first_line.get(site)
+        found = [
+            access.holders()
+            for access in accesses
+            if access.kind == kind and by_line.get(access.line) == statement and access.has_shape(shape)
+        ]
+        if not found or statement is None:
+            return None
+        one = found[0]
+        same = all(f.several == one.several and np.array_equal(f.first, one.first) for f in found)
+        return one if same else None
+
+    return holders
+
+
+def _first_lines(kernel: JITFunction) -> dict[Site, int]:
+    """For each line in the kernel's file, where its innermost statement begins."""
+    file = kernel.fn.__code__.co_filename
+    found: dict[Site, int] = {}
+    for function in with_helpers(kernel):
+        if function.fn.__code__.co_filename == file:
+            for _, sites in statements(function):
+                found |= dict.fromkeys(sites, sites[0].line)
+    return found
