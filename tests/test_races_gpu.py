@@ -1,0 +1,52 @@
+"""How many of the races that `check` refuses does a GPU really get wrong?
+
+Each kernel of tests/racing.py runs RUNS times as it is, and RUNS times with its barriers.
+    python -m pytest -o addopts= -s tests/test_races_gpu.py
+"""
+
+import pytest
+import torch
+
+from tests.racing import RACING, Racing
+
+pytestmark = pytest.mark.gpu
+
+PROGRAMS, WIDTH, RUNS = 2048, 1024, 200
+
+
+def wrong_runs(racing: Racing, cured: bool, num_warps: int = 4) -> tuple[int, int]:
+    """In how many runs z was not what it should be, and how many of its elements, summed over the runs."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    x = torch.rand(PROGRAMS, WIDTH, device="cuda", generator=generator).argsort(1).int()
+    want = racing.expected(x)[0]
+    z, t = torch.empty_like(x), torch.empty_like(x)
+    counts = torch.zeros(RUNS, dtype=torch.int64, device="cuda")
+    for run in range(RUNS):
+        z.fill_(-1)
+        t.fill_(-1)
+        racing.kernel[(PROGRAMS,)](x, z, t, B=WIDTH, CURED=cured, num_warps=num_warps)
+        counts[run] = (z != want).sum()
+    return int((counts > 0).sum()), int(counts.sum())
+
+
+@pytest.fixture(scope="module")
+def table() -> dict[str, tuple[tuple[int, int], tuple[int, int]]]:
+    measured = {}
+    print(f"\n{PROGRAMS} programs of {WIDTH} elements, 4 warps, {RUNS} runs: runs (elements) that are wrong")
+    for racing in RACING:
+        measured[racing.name] = wrong_runs(racing, False), wrong_runs(racing, True)
+        kind = "racy" if racing.is_racy else "safe"
+        (runs, elements), (cured, left) = measured[racing.name]
+        print(f"{kind}  {racing.name:36} as it is {runs:3} ({elements:>11,})   cured {cured:3} ({left})")
+    return measured
+
+
+@pytest.mark.parametrize("racing", RACING, ids=lambda r: r.name)
+def test_what_the_checker_accepts_is_right_every_time(racing, table):
+    as_it_is, cured = table[racing.name]
+    assert cured == (0, 0)
+    assert racing.is_racy or as_it_is == (0, 0)
+
+
+def test_much_of_what_it_refuses_goes_wrong(table):
+    assert sum(table[racing.name][0][0] > 0 for racing in RACING if racing.is_racy) >= 10
