@@ -1,12 +1,19 @@
-"""Races within a program: the racy kernels of tests/racing.py are refused, the safe ones pass."""
+"""Races within a program, and between programs: what orders two accesses to an element."""
+
+import dataclasses
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 from jaxtyping import Int32
 from torch import Tensor
 
-from puzzles_lib.checker import examine
+from puzzles_lib import interpreter
+from puzzles_lib.checker import examine, races
+from puzzles_lib.compiler import build, find_target, memory_accesses, translate
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.source import Refusal
 from tests.racing import RACING, Racing
 
 RACY = [each for each in RACING if each.is_racy]
@@ -27,6 +34,9 @@ def no_two_equal(shape, dtype, generator):
     return torch.stack([torch.randperm(shape[1], generator=generator) for _ in range(shape[0])]).to(dtype)
 
 
+# ---- within a program
+
+
 @pytest.mark.parametrize("racing", RACY, ids=lambda r: r.name)
 def test_two_threads_that_meet_are_a_race(racing):
     report = examine(racing.kernel, puzzle_of(racing, cured=False))
@@ -43,3 +53,152 @@ def test_with_its_barriers_it_passes(racing):
 
 def test_there_are_enough_of_them():
     assert len(RACY) >= 25 and len(RACING) - len(RACY) >= 15
+
+
+def test_the_lines_the_threads_and_the_cure_are_named():
+    racing = next(each for each in RACY if each.name == "reversed_through_scratch")
+    text = str(examine(racing.kernel, puzzle_of(racing, cured=False)))
+    assert "t[0, 255] is stored at line" in text and "by lane 31 of warp 3, then loaded at line" in text
+    assert "by lane 0 of warp 0" in text and "(sm_90, 4 warps)" in text
+    assert "line 61: tl.store(z_ptr + row + i, tl.load(t_ptr + row + (B - 1 - i)))" in text
+
+
+@triton.jit
+def one_warp(x_ptr, z_ptr, t_ptr, B: tl.constexpr, CURED: tl.constexpr):
+    """Each of 4 warps has a copy of the 32 lanes; the first warp's are stored, all are loaded and summed."""
+    row, i = tl.program_id(0) * B, tl.arange(0, B)
+    x = tl.load(x_ptr + row + i)
+    tl.store(t_ptr + row + i, x)
+    tl.store(z_ptr + row + i, tl.load(t_ptr + row + i)[None, :].broadcast_to(2, B).max(0))
+
+
+def test_a_kernel_that_is_right_with_one_warp_only_is_told_so():
+    racing = Racing(one_warp, lambda x: (x, x), True)
+    puzzle = dataclasses.replace(puzzle_of(racing, False), cases=(Case(P=2, B=32, CURED=0),))
+    assert "with num_warps=1 it would be right" in str(examine(one_warp, puzzle))
+
+
+def test_where_no_thread_is_known_a_lane_is_one(monkeypatch):
+    monkeypatch.setattr(races, "held_by", lambda *_: Refusal("does not compile so far"))
+    for racing in RACING[:1]:
+        text = str(examine(racing.kernel, puzzle_of(racing, cured=False)))
+        assert (
+            "stored at line 58 by lane 255 of the block, then loaded at line 61 by lane 0 of the block"
+            in text
+        )
+    own = next(each for each in RACING if each.name == "each_thread_its_own")
+    assert examine(own.kernel, puzzle_of(own, cured=False)).ok
+
+
+# ---- between programs: by what an atomic releases and acquires
+
+
+@triton.jit
+def last_one_adds_up(t_ptr, count_ptr, z_ptr, SEM: tl.constexpr, SCOPE: tl.constexpr, BARRIER: tl.constexpr):
+    """Each program leaves a row; the last to raise the counter adds all rows up (split-K in one launch)."""
+    i = tl.arange(0, 64)
+    tl.store(t_ptr + tl.program_id(0) * 64 + i, i)
+    if BARRIER:
+        tl.debug_barrier()
+    before = tl.atomic_add(count_ptr, 1, sem=SEM, scope=SCOPE)
+    if before == tl.num_programs(0) - 1:
+        total = tl.zeros((64,), tl.int32)
+        for row in range(tl.num_programs(0)):
+            total += tl.load(t_ptr + row * 64 + i)
+        tl.store(z_ptr + i, total)
+
+
+def conflict_of(**options):
+    arguments = {
+        "t_ptr": torch.zeros(4, 64, dtype=torch.int32),
+        "count_ptr": torch.zeros(1, dtype=torch.int32),
+        "z_ptr": torch.zeros(64, dtype=torch.int32),
+    }
+    ran = interpreter.run(last_one_adds_up, arguments | options, (4, 1, 1), set(arguments))
+    assert ran.stop is None and torch.equal(ran.outputs["z"], 4 * torch.arange(64, dtype=torch.int32))
+    return ran.conflict
+
+
+def test_an_atomic_after_a_barrier_orders_programs():
+    assert conflict_of(SEM="acq_rel", SCOPE="gpu", BARRIER=True) is None
+
+
+@pytest.mark.parametrize(
+    "sem, scope, barrier",
+    [("acq_rel", "gpu", False), ("relaxed", "gpu", True), ("acquire", "gpu", True), ("acq_rel", "cta", True)],
+)
+def test_less_than_that_does_not(sem, scope, barrier):
+    conflict = conflict_of(SEM=sem, SCOPE=scope, BARRIER=barrier)
+    assert conflict is not None and conflict.kind == "read" and conflict.argument == "t"
+
+
+@triton.jit
+def added_under_a_lock(x_ptr, lock_ptr, z_ptr, BARRIER: tl.constexpr):
+    """As layer norm's backward adds up the gradients of its weights."""
+    i = tl.arange(0, 64)
+    x = tl.load(x_ptr + tl.program_id(0) * 64 + i)
+    while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+        pass
+    tl.store(z_ptr + i, tl.load(z_ptr + i) + x)
+    if BARRIER:
+        tl.debug_barrier()
+    tl.atomic_xchg(lock_ptr, 0)
+
+
+@pytest.mark.parametrize("barrier", [True, False])
+def test_a_lock_is_given_back_after_a_barrier(barrier):
+    arguments = {
+        "x_ptr": torch.ones(4, 64),
+        "lock_ptr": torch.zeros(1, dtype=torch.int32),
+        "z_ptr": torch.zeros(64),
+        "BARRIER": barrier,
+    }
+    ran = interpreter.run(added_under_a_lock, arguments, (4, 1, 1), {"lock_ptr", "z_ptr"})
+    assert ran.stop is None and (ran.outputs["z"] == 4).all()
+    assert (ran.conflict is None) is barrier
+
+
+# ---- what the compiler says
+
+
+def accesses_of(kernel, target="sm_90", num_warps=4, **arguments):
+    translation = translate(kernel, arguments, find_target(target), num_warps=num_warps)
+    return memory_accesses(build(translation).texts["ttgir"])
+
+
+def test_which_thread_holds_each_element():
+    x = torch.empty(0, dtype=torch.int32)
+    names = dict(x_ptr=x, z_ptr=x, t_ptr=x, B=1024, CURED=False)
+    load, stored, back, last = accesses_of(RACING[0].kernel, **names)
+    assert [a.kind for a in (load, stored, back, last)] == ["load", "store", "load", "store"]
+    threads = stored.threads()  # each has 4 neighbours, twice
+    assert threads.shape == (1024,) and threads[:12].tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert threads[512] == 0 and threads.max() == 127 and not stored.is_held_by_several()
+    assert (back.threads() == threads).all()  # the same lanes, but those of other elements
+
+
+def test_one_element_is_loaded_by_all_and_stored_by_the_first():
+    x = torch.empty(0, dtype=torch.int32)
+    kernel = next(each for each in RACING if each.name == "one_thread_keeps_a_total").kernel
+    accesses = accesses_of(kernel, x_ptr=x, z_ptr=x, t_ptr=x, B=64, CURED=False)
+    single = [a for a in accesses if a.shape == ()]
+    assert {a.kind for a in single} == {"load", "store"} and all(a.threads() == 0 for a in single)
+    assert all(a.alone and not a.holders().several for a in single if a.kind == "load")
+
+
+@triton.jit
+def synchronises(x_ptr, z_ptr, HOW: tl.constexpr):
+    tl.store(z_ptr + tl.arange(0, 512), 1)
+    if HOW == "barrier":
+        tl.debug_barrier()
+    if HOW == "dropped":
+        tl.atomic_add(x_ptr, 1)
+    if HOW == "used":
+        tl.store(x_ptr + 1, tl.atomic_add(x_ptr, 1, sem="relaxed"))
+
+
+@pytest.mark.parametrize("how, barriers", [("barrier", 1), ("dropped", 0), ("used", 1)])
+def test_what_is_a_barrier_in_ptx(how, barriers):
+    x = torch.empty(0, dtype=torch.int32)
+    translation = translate(synchronises, dict(x_ptr=x, z_ptr=x, HOW=how), find_target("sm_90"))
+    assert build(translation).texts["ptx"].count("bar.sync") == barriers

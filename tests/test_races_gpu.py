@@ -2,6 +2,14 @@
 
 Each kernel of tests/racing.py runs RUNS times as it is, and RUNS times with its barriers.
     python -m pytest -o addopts= -s tests/test_races_gpu.py
+
+One NVIDIA H200, torch 2.11.0, triton 3.6.0, November 2026, 4 warps, 2048 programs of 1024 elements, 200 runs.
+Of the 26 racy kernels the checker (triton 3.7.1) finds 24 racy at this width on sm_90. 23 of these were wrong
+in 200 of 200 runs, with between 49,671 and 391,748,096 of 419,430,400 elements; one,
+stored_twice_by_different_threads, was right each time: the two stores happened to arrive in order. The other
+two were right each time as well: by the layouts, neighbours_change_places has one thread on both sides of
+each element at this width, and halves_change_places on sm_90 (on gfx942 it is racy). With its barriers every
+kernel was right in 200 of 200 runs, and so were the 16 safe ones without any.
 """
 
 import pytest

@@ -40,5 +40,3 @@ def _ran(bound: Bound, run: Callable[..., Run], target: Target, num_warps: int) 
 
 def _unknown(*access: object) -> None:
     """No thread is known: each lane of a block is taken for another."""
-
-

@@ -7,6 +7,13 @@ the same element alone: what the first has stored before it *releases*, the seco
 the others have stored is released only where a barrier stands before it, and acquired only where its
 result is used, since the compiler then hands the result to all threads over a barrier.
 
+What is a barrier (``bar.sync`` in the PTX of triton 3.7.1 for sm_90): ``tl.debug_barrier``, and what follows
+an atomic on one element whose result is used, ``sem="relaxed"`` included. Reductions and scans across warps,
+dots and conversions of layouts bring barriers too, for the shared memory that they go through. These are not
+counted: they come and go with the number of warps, the shapes and the version (``tl.sum`` has two with 4
+warps and none with 1), and the compiler may move a load or store across them. Nor is the barrier before
+``tl.atomic_cas``, which no other atomic has, nor a block of atomics, which has none.
+
 Time is counted in eras: one ends at each barrier, and with each program.
 """
 
@@ -115,7 +122,9 @@ class Ordering:
             others = (notes.stored, notes.loaded)
         for other in others:
             if other is not None and self.race is None:
-                self._compare(buffer, places, marks, other, program, kind == "store" and other is notes.loaded)
+                self._compare(
+                    buffer, places, marks, other, program, kind == "store" and other is notes.loaded
+                )
         if kind == "load":
             again = self._clash(mine, places, marks)
             marks = np.where(again, marks | _SEVERAL, marks)
