@@ -168,7 +168,7 @@ def accesses_of(kernel, target="sm_90", num_warps=4, **arguments):
 
 def test_which_thread_holds_each_element():
     x = torch.empty(0, dtype=torch.int32)
-    names = dict(x_ptr=x, z_ptr=x, t_ptr=x, B=1024, CURED=False)
+    names = {"x_ptr": x, "z_ptr": x, "t_ptr": x, "B": 1024, "CURED": False}
     load, stored, back, last = accesses_of(RACING[0].kernel, **names)
     assert [a.kind for a in (load, stored, back, last)] == ["load", "store", "load", "store"]
     threads = stored.threads()  # each has 4 neighbours, twice
@@ -200,5 +200,5 @@ def synchronises(x_ptr, z_ptr, HOW: tl.constexpr):
 @pytest.mark.parametrize("how, barriers", [("barrier", 1), ("dropped", 0), ("used", 1)])
 def test_what_is_a_barrier_in_ptx(how, barriers):
     x = torch.empty(0, dtype=torch.int32)
-    translation = translate(synchronises, dict(x_ptr=x, z_ptr=x, HOW=how), find_target("sm_90"))
+    translation = translate(synchronises, {"x_ptr": x, "z_ptr": x, "HOW": how}, find_target("sm_90"))
     assert build(translation).texts["ptx"].count("bar.sync") == barriers

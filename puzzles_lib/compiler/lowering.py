@@ -81,7 +81,7 @@ def build(translation: Translation) -> Build:
 
 
 def ttgir(translation: Translation) -> str | Refusal:
-    """The kernel in Triton's GPU dialect, which says which thread holds what; from the cache if it is there."""
+    """The kernel in Triton's GPU dialect, which says which thread holds what; from the cache if there."""
     for what in ("build", "ttgir"):
         kept = cache.read(_key(what, translation), "texts")
         if kept and isinstance(kept["texts"], dict) and "ttgir" in kept["texts"]:

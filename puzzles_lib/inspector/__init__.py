@@ -11,10 +11,10 @@ from triton.runtime.jit import JITFunction
 
 from puzzles_lib.binding import bind
 from puzzles_lib.compiler import Build, Target, build, disassemble, dump_passes, find_target, translate
+from puzzles_lib.compiler.locations import Line, read
 from puzzles_lib.inspector import page
 from puzzles_lib.inspector.diff import Diff
 from puzzles_lib.inspector.listing import History, Listing
-from puzzles_lib.compiler.locations import Line, read
 from puzzles_lib.inspector.passes import Passes, read_passes
 from puzzles_lib.puzzle import Case, Puzzle, pick_case
 from puzzles_lib.source import Refusal, with_helpers

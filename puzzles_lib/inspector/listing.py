@@ -4,8 +4,8 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from puzzles_lib.inspector import page
 from puzzles_lib.compiler.locations import Line
+from puzzles_lib.inspector import page
 
 MOST_LINES = 60  # as text
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from puzzles_lib.compiler.locations import read
 from puzzles_lib.inspector import page
 from puzzles_lib.inspector.diff import Diff
-from puzzles_lib.compiler.locations import read
 
 _HEADER = re.compile(r"^// -----// .*$", re.MULTILINE)
 _BEFORE = re.compile(r"// -----// IR Dump Before \w+ \(([\w-]+)\) \('builtin\.module' operation\)")

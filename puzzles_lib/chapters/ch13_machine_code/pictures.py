@@ -3,6 +3,7 @@
 from matplotlib.axes import Axes
 from matplotlib.patches import Polygon
 
+from puzzles_lib.compiler.layouts import Layout, SharedLayout, bank_conflicts, read_layout
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet, text_color
 from puzzles_lib.drawing.colours import (
     FAINT,
@@ -17,7 +18,6 @@ from puzzles_lib.drawing.colours import (
     VERMILLION,
     YELLOW,
 )
-from puzzles_lib.compiler.layouts import Layout, SharedLayout, bank_conflicts, read_layout
 
 MARK = VERMILLION  # the thread or chunk to look at
 

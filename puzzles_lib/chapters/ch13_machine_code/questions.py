@@ -6,8 +6,8 @@ from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
 from puzzles_lib.chapters.ch13_machine_code.kernels import batched_matmul_kernel, masked_add_kernel
 from puzzles_lib.compiler import find_target
-from puzzles_lib.inspector import Stages, stages
 from puzzles_lib.compiler.layouts import read_layout
+from puzzles_lib.inspector import Stages, stages
 from puzzles_lib.question import Nudge, Question
 
 BLOCK_SHARED_BYTES = find_target("sm_90").shared_limit
