@@ -118,9 +118,9 @@ def _matmul(t: Trouble, _: re.Match) -> str:
     return f"@ is tl.dot in a kernel: tl.dot({left}, {right})"
 
 
+NO_FUNCTIONS = "a kernel cannot define functions: write a @triton.jit function beside it"
 _NO_SUCH_STATEMENT = {
     "Import": "a kernel cannot import: do it in a line above the kernel",
-    "Lambda": "a kernel cannot define functions: write a @triton.jit function beside it",
     "ClassDef": "a kernel cannot define classes",
     "Break": "a kernel's loops have no break: use a while with a condition, or a mask",
     "Continue": "a kernel's loops have no continue: use an if around the rest, or a mask",
@@ -455,8 +455,8 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"'MatMult' object", _matmul),
     (r"'(?:Not)?In' object", "a kernel has no `in`: compare with ==, and join comparisons by |"),
     (r"object has no attribute 'func'", _not_a_range),
-    (r"^StopIteration", _NO_SUCH_STATEMENT["Lambda"]),
-    (r"nested function definition", _NO_SUCH_STATEMENT["Lambda"]),
+    (r"^StopIteration", NO_FUNCTIONS),
+    (r"nested function definition", NO_FUNCTIONS),
     (r"unsupported AST node type: (\w+)", _no_such_statement),
     (r"body should only have one block|Cannot have `return` statements inside", "a kernel cannot return from within a loop"),
     (r"^AssertionError", _one_target),
