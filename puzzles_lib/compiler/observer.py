@@ -5,6 +5,7 @@ Only in a child (`puzzles_lib.compiler.child`): methods of Triton's are replaced
 
 import ast
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,8 +16,6 @@ from triton.language.semantic import TritonSemantic
 
 from puzzles_lib.compiler.child import Place
 from puzzles_lib.dtypes import NO_FLOAT8_ARITHMETIC, refused_cast, refused_constant
-
-_NO_VALUE = "tl.store, print and barriers give no value: they cannot be part of an expression"
 
 
 @dataclass
@@ -75,9 +74,24 @@ def watch(files: list[str], place: Place) -> Seen:
         return value
 
     CodeGenerator.visit = watched
-    for name, wrap in _WRAPPERS.items():
-        setattr(TritonSemantic, name, wrap(name, getattr(TritonSemantic, name)))
+    for name, method in [*vars(TritonSemantic).items()]:
+        if inspect.isfunction(method) and not name.startswith("__"):
+            wrap = _WRAPPERS.get(name)
+            setattr(TritonSemantic, name, _valued(wrap(name, method) if wrap else method))
     return seen
+
+
+def _valued(method: Callable) -> Callable:
+    """A method of Triton's semantic that takes nothing for a value that is none: MLIR ends the process."""
+
+    @functools.wraps(method)
+    def checked(self, *args, **kwargs):
+        for argument in (*args, *kwargs.values()):
+            if isinstance(argument, tl.tensor) and argument.type == tl.void:
+                raise TypeError("tl.store, print and barriers give no value: this line uses one as if it did")
+        return method(self, *args, **kwargs)
+
+    return checked
 
 
 def _is_block_pointer(value: object) -> bool:
@@ -96,8 +110,6 @@ def _fussy(name: str, method: Callable) -> Callable:
                 raise TypeError("tl.advance moves block pointers only, made by tl.make_block_ptr")
         elif any(_is_block_pointer(a) for a in given):
             raise TypeError("a block pointer is moved by tl.advance, and used by tl.load and tl.store alone")
-        if any(isinstance(a, tl.tensor) and a.type == tl.void for a in given):
-            raise TypeError(_NO_VALUE)
         if name == "atom_red_typechecking_impl" and not args[0].type.is_block() and args[1].type.is_block():
             raise TypeError("this atomic has a pointer to one element, and a block of values")
         return method(self, *args, **kwargs)
@@ -146,7 +158,7 @@ def _float8_stored(name: str, method: Callable) -> Callable:
     def checked(self, *args, **kwargs):
         told = ""
         if name == "cast":
-            if _is_block_pointer(args[0]) or args[0].type == tl.void:
+            if _is_block_pointer(args[0]):
                 return _fussy(name, method)(self, *args, **kwargs)
             told = refused_cast(args[0].dtype, args[1], args[2:] == ("rtz",))
         elif name == "scalar_constant":

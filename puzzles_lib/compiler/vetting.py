@@ -32,7 +32,7 @@ _MEMBERS = {
 } | {"value", "type", "numel", "T", "start", "stop", "step", "ALL", "NONE"}  # fmt: skip
 # These are set in __init__, where dir() does not see them.
 _MEMBERS |= {
-    "address_space", "dtype", "element_ty", "exponent_bias", "fp_mantissa_width", "int_bitwidth",
+    "address_space", "dtype", "itemsize", "element_ty", "exponent_bias", "fp_mantissa_width", "int_bitwidth",
     "int_signedness", "name", "primitive_bitwidth", "shape", "strides",
 }  # fmt: skip
 _MEMBERS |= {"bit_count", "bit_length", "endswith", "is_integer", "lower", "startswith", "upper"}
@@ -126,6 +126,10 @@ def _complain_about_attribute(node: ast.Attribute, scope: Scope, local: set[str]
         return f"{text} reaches into Triton's internals"
     owner = module_named(node.value, scope, local)
     if owner is None:  # hangs on a value
+        held = scope.get(node.value.id) if isinstance(node.value, ast.Name) and node.value.id not in local else None
+        held = held.value if isinstance(held, tl.constexpr) else held
+        if node.attr in getattr(type(held), "_fields", ()) and _is_plain(held):  # of a named tuple
+            return None
         return None if node.attr in _MEMBERS else _no_member(node, text, scope, local)
     try:
         value = getattr(owner, node.attr)
@@ -209,7 +213,8 @@ def _is_plain(value: object, known: set[int] | None = None) -> bool:
         known.add(id(value))
         return all(_is_plain(v, known) for v in value)
     if isinstance(value, enum.IntEnum):
-        return all(getattr(type(value), n) is getattr(int, n) for n in set(dir(int)) - set(dir(object)))
+        own = {n for n in set(dir(int)) - set(dir(object)) if n.startswith("__")}
+        return all(getattr(type(value), n) is getattr(int, n) for n in own)
     return type(value) in _PLAIN or isinstance(value, tl.dtype | JITFunction)
 
 
