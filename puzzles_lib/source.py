@@ -65,19 +65,33 @@ def with_helpers(kernel: JITFunction) -> list[JITFunction]:
         if any(function is f for f in found) or function.__module__.startswith("triton."):
             continue
         found.append(function)
-        scope = function.get_capture_scope()
-        for node in ast.walk(function.parse()):
-            value = None
-            if isinstance(node, ast.Name):
-                value = scope.get(node.id)
-            elif isinstance(node, ast.Attribute) and (owner := module_named(node.value, scope)):
-                value = vars(owner).get(node.attr)
-            if isinstance(value, tl.constexpr):
-                value = value.value
-            if isinstance(value, JITFunction):
-                todo.append(value)
-        todo += [p.default for p in function.params if isinstance(p.default, JITFunction)]
+        todo += _named_in(function)
     return found
+
+
+def _named_in(function: JITFunction) -> list[JITFunction]:
+    """The ``@triton.jit`` functions that a function's source and defaults name."""
+    found: list[JITFunction] = []
+    scope = function.get_capture_scope()
+    for node in ast.walk(function.parse()):
+        value = None
+        if isinstance(node, ast.Name):
+            value = scope.get(node.id)
+        elif isinstance(node, ast.Attribute) and (owner := module_named(node.value, scope)):
+            value = vars(owner).get(node.attr)
+        if isinstance(value, tl.constexpr):
+            value = value.value
+        if isinstance(value, JITFunction):
+            found.append(value)
+    return found + [p.default for p in function.params if isinstance(p.default, JITFunction)]
+
+
+def calls_itself(kernel: JITFunction) -> bool:
+    """Whether a function that the kernel can reach leads back to itself."""
+    return any(
+        any(function is inner for named in _named_in(function) for inner in with_helpers(named))
+        for function in with_helpers(kernel)
+    )
 
 
 def module_named(node: ast.expr, scope: Scope, local: Collection[str] = ()) -> ModuleType | None:

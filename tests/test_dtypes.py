@@ -16,7 +16,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from puzzles_lib import inputs, stages, trace
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.compare import expect
-from puzzles_lib.compiler import build, find_target, front_end, frontend, translate
+from puzzles_lib.compiler import build, find_target, front_end, observer, translate
 from puzzles_lib.drawing import error_map
 from puzzles_lib.dtypes import DTYPES, NO_FLOAT8_ARITHMETIC, of_name, of_torch, of_triton
 from puzzles_lib.interpreter import HUGE, NAN
@@ -237,8 +237,8 @@ def test_triton_still_compiles_the_casts_to_what_is_imitated(source, target):
     ],
 )
 def test_triton_still_does_not_compile_what_is_refused(expression, target, monkeypatch):
-    plain = {name: wrapper for name, wrapper in frontend._WRAPPERS.items() if wrapper is frontend._fussy}
-    monkeypatch.setattr(frontend, "_WRAPPERS", plain)
+    plain = {name: wrapper for name, wrapper in observer._WRAPPERS.items() if wrapper is observer._fussy}
+    monkeypatch.setattr(observer, "_WRAPPERS", plain)
     assert compiled(expression, E4, target).refusal.message.startswith("llir: ")
 
 

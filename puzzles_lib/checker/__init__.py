@@ -6,6 +6,7 @@ kernel raises here: the answer is always a `Report`.
 
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -71,19 +72,24 @@ def _examine(kernel: object, puzzle: Puzzle, seconds: float, until_failure: bool
     bound = bind(kernel, puzzle, puzzle.cases[0])
     if isinstance(bound, Refusal):
         return _refused(puzzle, bound)
+    each = [bound.at(case) for case in puzzle.cases]
+    opinions = compiler.opinions(bound.kernel, [bound.arguments for bound in each])
+    if opinions[0].refusal:
+        return _refused(puzzle, opinions[0].refusal)
     results: list[CaseResult] = []
     ended = False
-    for case in puzzle.cases:
-        if ended:
-            results.append(CaseResult(str(case), ran=False))
-            continue
-        bound = bound.at(case)
-        if refusal := compiler.front_end(bound.kernel, bound.arguments):
-            return _refused(puzzle, refusal)
-        result = _check_case(bound, seconds)
-        results.append(result)
-        ended = result.verdict is not None and (until_failure or result.verdict.kind == "time limit")
-    return Report(puzzle.name, tuple(results))
+    for bound, opinion in itertools.zip_longest(each, opinions):
+        label = str(bound.case)
+        if ended or opinion is None:
+            results.append(CaseResult(label, ran=False))
+        elif opinion.refusal:
+            results.append(CaseResult(label, verdicts.of_refusal_in_a_case(opinion.refusal)))
+        else:
+            results.append(_check_case(bound, seconds))
+        verdict = results[-1].verdict
+        ended = ended or (verdict is not None and (until_failure or verdict.kind == "time limit"))
+    notes = dict.fromkeys(note for opinion in opinions for note in opinion.notes)
+    return Report(puzzle.name, tuple(results), notes=tuple(notes))
 
 
 def guarded(kernel: object, puzzle: Puzzle, case: Case) -> tuple[Bound, Run] | Report:

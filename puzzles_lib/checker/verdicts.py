@@ -1,5 +1,6 @@
 """From a run to a verdict: what is wrong with it, the most basic fault first, in words."""
 
+import dataclasses
 from collections.abc import Mapping
 
 import torch
@@ -18,6 +19,14 @@ def of_refusal(refusal: Refusal) -> Verdict:
         return Verdict("signature", refusal.message, refusal.site, refusal.advice)
     text = f"the compiler refuses this kernel: {refusal.message}"
     return Verdict(refusal.kind, text, refusal.site, refusal.advice)
+
+
+def of_refusal_in_a_case(refusal: Refusal) -> Verdict:
+    """Why a kernel that compiles for the cases before does not for this one."""
+    advice = refusal.advice
+    if "shapes that do not fit" in refusal.message and not advice:
+        advice = "with blocks of equal sizes, as in the cases before, this goes unnoticed"
+    return of_refusal(dataclasses.replace(refusal, advice=advice))
 
 
 def judge(

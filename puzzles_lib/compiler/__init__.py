@@ -1,10 +1,11 @@
 """What Triton's compiler makes of a kernel, and what it refuses, on a machine with no GPU.
 
-`front_end` and `translate` run Triton's front end here, on what `vetting` has passed. All that comes
-after, in `build`, runs in processes of its own: LLVM may crash, hang or eat the memory.
+Nothing of it runs in this process, since it may crash, hang or eat the memory: Triton's front end, for
+`opinions`, `front_end` and `translate`, in a forked `child` that has the kernel and all it names, on what
+`vetting` has passed; all that comes after, in `build`, in programs of its own.
 """
 
-from puzzles_lib.compiler.frontend import Translation, front_end, interpret_was_on, translate
+from puzzles_lib.compiler.frontend import Opinion, Translation, front_end, interpret_was_on, opinions, translate
 from puzzles_lib.compiler.lowering import Build, build, dump_passes
 from puzzles_lib.compiler.machine_code import disassemble
 from puzzles_lib.compiler.targets import Target, find_target
@@ -13,6 +14,7 @@ from puzzles_lib.compiler.threads import MemoryAccess, held_by, memory_accesses
 __all__ = [
     "Build",
     "MemoryAccess",
+    "Opinion",
     "Target",
     "Translation",
     "build",
@@ -23,5 +25,6 @@ __all__ = [
     "held_by",
     "interpret_was_on",
     "memory_accesses",
+    "opinions",
     "translate",
 ]

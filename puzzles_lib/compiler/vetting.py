@@ -7,62 +7,116 @@ executed, and no attribute of anything but a module is looked up.
 
 import ast
 import builtins
+import enum
 from collections.abc import Iterator
 from types import ModuleType
 
+import numpy as np
 import triton.language as tl
 from triton.compiler.code_generator import CodeGenerator
-from triton.runtime.jit import JITCallable, JITFunction
+from triton.runtime.jit import ConstexprFunction, JITCallable, JITFunction
 
+from puzzles_lib.compiler import wording
 from puzzles_lib.source import Refusal, Scope, module_named, site_in, with_helpers
 
-_PLAIN = (int, float, bool, str, type(None), tl.dtype)
-# What may hang on a value of the kernel: members of blocks, descriptors, tuples, dtypes, constants.
+_PLAIN = {int, float, bool, str, type(None), *(t for t in np.sctypeDict.values() if issubclass(t, np.number))}
+# What may hang on a value of the kernel: members of blocks, descriptors, tuples, types, constants.
 _MEMBERS = {
     name
-    for owner in (tl.tensor, tl.core.tensor_descriptor, tl.tuple, tl.dtype, tl.core.slice)
+    for owner in (
+        tl.tensor, tl.core.tensor_descriptor, tl.tuple, tl.dtype, tl.core.slice, tl.core.pointer_type,
+        tl.core.block_type,
+    )
     for name in dir(owner)
     if not name.startswith("_")
-} | {"value", "type", "shape", "numel", "T", "strides", "start", "stop", "step", "ALL", "NONE"}
+} | {"value", "type", "numel", "T", "start", "stop", "step", "ALL", "NONE"}  # fmt: skip
+# These are set in __init__, where dir() does not see them.
+_MEMBERS |= {
+    "address_space", "dtype", "itemsize", "element_ty", "exponent_bias", "fp_mantissa_width", "int_bitwidth",
+    "int_signedness", "name", "primitive_bitwidth", "shape", "strides",
+}  # fmt: skip
+_MEMBERS |= {"bit_count", "bit_length", "endswith", "is_integer", "lower", "startswith", "upper"}
+# What a constexpr function, which runs as Python, may call beside Triton's and math's.
+_PYTHONS = {
+    "abs", "all", "any", "bool", "divmod", "enumerate", "float", "int", "isinstance", "len", "max", "min",
+    "range", "reversed", "round", "sorted", "sum", "tuple", "zip",
+}  # fmt: skip
 
 
 def vet(kernel: JITFunction) -> Refusal | None:
     """Refuse what a compiler could not translate and an interpreter would run; None where all is well.
 
     A kernel may name its own values, modules on the way to ``tl.*``, ``triton.cdiv`` and the like,
-    ``@triton.jit`` helpers and plain constants. Helpers are looked at in the same way.
+    ``@triton.jit`` helpers and plain constants. Helpers are looked at in the same way, and so are
+    ``@triton.constexpr_function``s, which may call some of Python's own functions as well.
     """
-    for function in with_helpers(kernel):
-        for parameter in function.params:
+    functions: list[JITCallable] = [*with_helpers(kernel)]
+    for function in functions:
+        scope = function.get_capture_scope()
+        for parameter in getattr(function, "params", ()):
             if parameter.has_default and not _is_plain(parameter.default):
                 what = type(parameter.default).__name__
                 return Refusal(
                     f"{parameter.name}'s default is a {what}, allowed are numbers", site_in(function, 1)
                 )
-        for node, complaint in _complaints(function.parse(), function.get_capture_scope()):
+        tree = function.parse()
+        for node, complaint in _complaints(tree, scope, isinstance(function, ConstexprFunction)):
             return Refusal(complaint, site_in(function, node.lineno))
+        named = (scope.get(node.id) for node in ast.walk(tree) if isinstance(node, ast.Name))
+        functions += [
+            f
+            for f in named
+            if isinstance(f, ConstexprFunction)
+            and not f.__module__.startswith("triton.")
+            and not any(f is other for other in functions)
+        ]
     return None
 
 
-def _complaints(tree: ast.AST, scope: Scope) -> Iterator[tuple[ast.expr, str]]:
+def _complaints(tree: ast.AST, scope: Scope, python: bool) -> Iterator[tuple[ast.expr, str]]:
+    """``python``: the function runs as Python."""
     local = _local_names(tree) - {n for n, v in scope.items() if isinstance(v, ModuleType)}
+    callable_ = _parameters(tree) - _stored(tree)
+    notes = [a for node in ast.walk(tree) if (a := getattr(node, "annotation", None) or _returns(node))]
+    skipped = {id(n) for annotation in notes for n in ast.walk(annotation)}
+    for annotation in notes:
+        if any(isinstance(n, ast.Call | ast.NamedExpr | ast.Lambda) for n in ast.walk(annotation)):
+            yield annotation, f"{ast.unparse(annotation)}: an annotation cannot call anything"
     inner = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+    called = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
     for node in ast.walk(tree):
         complaint = None
-        if isinstance(node, ast.Attribute):
+        if id(node) in skipped:
+            if isinstance(node, ast.Attribute) and module_named(node.value, scope) is None:
+                complaint = f"{ast.unparse(node)}: an annotation names a type"
+        elif isinstance(node, ast.Lambda):
+            complaint = wording.NO_FUNCTIONS
+        elif isinstance(node, ast.Attribute):
             complaint = _complain_about_attribute(node, scope, local, id(node) in inner)
         elif isinstance(node, ast.Call):
-            complaint = _complain_about_call(node, scope, local)
-        elif isinstance(node, ast.Name) and node.id not in local:
-            value = scope.get(node.id)
-            if isinstance(value, ModuleType) and id(node) not in inner:
-                complaint = f"{node.id} is a module, not a value of the kernel"
-            elif isinstance(value, tl.constexpr) and not _is_plain(value):
-                complaint = (
-                    f"{node.id} is a tl.constexpr of a {type(value.value).__name__}: allowed are numbers"
-                )
+            complaint = _complain_about_call(node, scope, local, callable_, python)
+        elif isinstance(node, ast.Name) and node.id not in local and id(node) not in called:
+            complaint = _complain_about_name(node.id, scope, id(node) in inner, python)
         if complaint:
             yield node, complaint
+
+
+def _complain_about_name(name: str, scope: Scope, inner: bool, python: bool) -> str | None:
+    """About a global or a builtin that is not called."""
+    if name not in scope:
+        allowed = name in CodeGenerator.builtin_namespace or python and name in _PYTHONS
+        return f"{name} is Python's, a kernel cannot use it" if hasattr(builtins, name) and not allowed else None
+    value = scope[name]
+    if isinstance(value, ModuleType):
+        return None if inner else f"{name} is a module, not a value of the kernel"
+    if isinstance(value, tl.constexpr):
+        what = type(value.value).__name__
+        return None if _is_plain(value) else f"{name} is a tl.constexpr of a {what}: allowed are numbers"
+    if _is_plain(value) or isinstance(value, ConstexprFunction) or _is_tritons(value):
+        return None
+    if type(value) in (list, dict, set, tuple) or callable(value):
+        return f"{name} is a {type(value).__name__} of Python's, a kernel cannot use it"
+    return None  # the front end explains
 
 
 def _complain_about_attribute(node: ast.Attribute, scope: Scope, local: set[str], inner: bool) -> str | None:
@@ -72,17 +126,37 @@ def _complain_about_attribute(node: ast.Attribute, scope: Scope, local: set[str]
         return f"{text} reaches into Triton's internals"
     owner = module_named(node.value, scope, local)
     if owner is None:  # hangs on a value
-        return None if node.attr in _MEMBERS else f"{text}: a kernel's values have no {node.attr!r}"
+        held = scope.get(node.value.id) if isinstance(node.value, ast.Name) and node.value.id not in local else None
+        held = held.value if isinstance(held, tl.constexpr) else held
+        if node.attr in getattr(type(held), "_fields", ()) and _is_plain(held):  # of a named tuple
+            return None
+        return None if node.attr in _MEMBERS else _no_member(node, text, scope, local)
     try:
         value = getattr(owner, node.attr)
     except Exception:
         return None  # the front end explains
     if inner and (isinstance(value, ModuleType) or value is tl.PropagateNan):
         return None
-    return None if _is_plain(value) or _may_call(value) else f"{text} is Python's, a kernel cannot use it"
+    if _is_plain(value) or isinstance(value, ConstexprFunction) or _is_tritons(value):
+        return None
+    instead = "" if owner.__name__.startswith("triton") else wording.in_triton(node.attr)
+    return f"{text} is Python's, a kernel cannot use it" + (f": here it is {instead}" if instead else "")
 
 
-def _complain_about_call(node: ast.Call, scope: Scope, local: set[str]) -> str | None:
+def _no_member(node: ast.Attribute, text: str, scope: Scope, local: set[str]) -> str | None:
+    root: ast.expr = node
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    if isinstance(root, ast.Name) and root.id not in local and root.id not in scope:
+        return None if not hasattr(builtins, root.id) else f"{root.id} is Python's, a kernel cannot use it"
+    instead = wording.in_triton(node.attr)
+    return f"{text}: a kernel's values have no {node.attr!r}" + (f": there is {instead}" if instead else "")
+
+
+def _complain_about_call(
+    node: ast.Call, scope: Scope, local: set[str], callable_: set[str], python: bool
+) -> str | None:
+    """``callable_``: names that may hold a helper."""
     callee = node.func
     text = ast.unparse(callee)
     if isinstance(callee, ast.Attribute):
@@ -90,9 +164,10 @@ def _complain_about_call(node: ast.Call, scope: Scope, local: set[str]) -> str |
     if not isinstance(callee, ast.Name):
         return f"{text} is not something that a kernel can call"
     if callee.id in local:
-        return f"{text} is a value of the kernel, it cannot be called"
+        return None if callee.id in callable_ else f"{text} is a value of the kernel, it cannot be called"
     if callee.id in scope:
-        if _may_call(scope[callee.id]):
+        value = scope[callee.id]
+        if isinstance(value, ConstexprFunction) or _is_tritons(value):
             return None
         what = "a lambda" if getattr(scope[text], "__name__", "") == "<lambda>" else "a Python function"
         return f"the kernel calls {text}, {what}: it may call tl.*, triton.* and @triton.jit functions only"
@@ -101,31 +176,72 @@ def _complain_about_call(node: ast.Call, scope: Scope, local: set[str]) -> str |
         if not (isinstance(name, ast.Constant) and name.value in _MEMBERS):
             return f"{text} reaches into Triton's internals"
         return None
-    if text not in CodeGenerator.builtin_namespace and hasattr(builtins, text):
-        return f"{text}() is Python's, a kernel cannot call it"
+    if text in CodeGenerator.builtin_namespace or python and text in _PYTHONS:
+        return None
+    if hasattr(builtins, text):
+        instead = wording.in_triton(text)
+        return f"{text}() is Python's, a kernel cannot call it" + (f": here it is {instead}" if instead else "")
     return None
 
 
-def _may_call(value: object) -> bool:
-    if isinstance(value, JITCallable) and not isinstance(value, JITFunction):
-        value = value.fn  # a constexpr function: runs as Python, so Triton's own only
+def _is_tritons(value: object) -> bool:
+    """A function of Triton's or of ``math``, or a ``@triton.jit`` one; all others are Python's."""
     if isinstance(value, JITFunction):
         return True
     if isinstance(value, tl.constexpr):
         return False
-    module = getattr(value, "__module__", None) or ""
-    return module in ("triton", "math") or module.startswith("triton.language")
+    if isinstance(value, JITCallable):
+        value = value.fn
+    try:
+        module = getattr(value, "__module__", None)
+    except Exception:  # a proxy of the learner's
+        return False
+    return isinstance(module, str) and (module in ("triton", "math") or module.startswith("triton.language"))
 
 
-def _is_plain(value: object) -> bool:
-    """A constant that a kernel may hold: a number, a string, a dtype, a helper, a tuple of these."""
+def _is_plain(value: object, known: set[int] | None = None) -> bool:
+    """A constant that a kernel may hold: a number, a string, a dtype, a helper, a tuple of these.
+
+    known: tuples looked at already, since one may hold another many times.
+    """
     if isinstance(value, tl.constexpr):
         value = value.value
     if isinstance(value, tuple):
-        return all(_is_plain(v) for v in value)
+        known = set() if known is None else known
+        if id(value) in known:
+            return True
+        known.add(id(value))
+        return all(_is_plain(v, known) for v in value)
+    if isinstance(value, enum.IntEnum):
+        own = {n for n in set(dir(int)) - set(dir(object)) if n.startswith("__")}
+        return all(getattr(type(value), n) is getattr(int, n) for n in own)
     return type(value) in _PLAIN or isinstance(value, tl.dtype | JITFunction)
 
 
 def _local_names(tree: ast.AST) -> set[str]:
     names = {a.arg for node in ast.walk(tree) if isinstance(node, ast.arguments) for a in node.args}
     return names | {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def _parameters(tree: ast.AST) -> set[str]:
+    """Names that may hold a helper: parameters, and what is annotated as a tl.constexpr."""
+    names = {a.arg for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for a in node.args.args}
+    return names | {
+        n.target.id
+        for n in ast.walk(tree)
+        if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name) and "constexpr" in ast.unparse(n.annotation)
+    }
+
+
+def _stored(tree: ast.AST) -> set[str]:
+    """Names that are given a value otherwise."""
+    annotated = {id(n.target) for n in ast.walk(tree) if isinstance(n, ast.AnnAssign)}
+    return {
+        n.id
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and id(n) not in annotated
+    }
+
+
+def _returns(node: ast.AST) -> ast.expr | None:
+    return node.returns if isinstance(node, ast.FunctionDef) else None

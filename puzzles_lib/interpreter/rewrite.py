@@ -5,6 +5,7 @@ The two agree on most of the language. Where they do not, the source is rewritte
 - an assignment makes a tensor, also of each number in a tuple;
 - ``and``, ``or``, ``not`` combine tensors, and both sides of ``and`` are computed;
 - a condition is one value, not a block, and an ``assert`` holds everywhere;
+- ``.value`` of a constant is the constant, and annotations are nothing;
 - the variable of a ``range`` loop is a tensor (where the kernel could tell, since tensors cost time).
 """
 
@@ -51,6 +52,9 @@ class AsCompiled:
     def negated(self, value: object) -> object:
         return value.__not__() if isinstance(value, tl.tensor) else not value
 
+    def unwrapped(self, value: object) -> object:
+        return value if isinstance(value, int | float | str | None) else value.value
+
     def combined(self, method: str, *parts: Callable[[], object]) -> object:
         """``and`` / ``or``: constants may end it early, tensors never do."""
         tensors = []
@@ -79,6 +83,18 @@ def compiled(source: str, file: str, first_line: int) -> CodeType:
 
 
 class _Rewriter(ast.NodeTransformer):
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        self.generic_visit(node)
+        for argument in node.args.args:
+            argument.annotation = None
+        node.returns = None
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        self.generic_visit(node)
+        is_value = node.attr == "value" and isinstance(node.ctx, ast.Load)
+        return _call("unwrapped", node.value) if is_value else node
+
     def visit_Assign(self, node: ast.Assign) -> ast.Assign:
         self.generic_visit(node)
         node.value = _call("assigned", node.value)

@@ -1,0 +1,179 @@
+"""Triton's front end, watched: what it visits, what it computes there, and what it must not be asked.
+
+Only in a child (`puzzles_lib.compiler.child`): methods of Triton's are replaced for good.
+"""
+
+import ast
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import triton.language as tl
+from triton.compiler.code_generator import CodeGenerator
+from triton.compiler.errors import CompilationError
+from triton.language.semantic import TritonSemantic
+
+from puzzles_lib.compiler.child import Place
+from puzzles_lib.dtypes import NO_FLOAT8_ARITHMETIC, refused_cast, refused_constant
+
+
+@dataclass
+class Seen:
+    """What is known where the front end stopped.
+
+    node: the innermost one of the learner's; scope: the names there. values: of expressions, by the node's
+    id. returned: the kernel's ``return`` of a value.
+    """
+
+    node: ast.AST | None = None
+    file: str = ""
+    first_line: int = 0
+    scope: Mapping[str, object] = field(default_factory=dict)
+    values: dict[int, tuple[ast.AST, object]] = field(default_factory=dict)
+    returned: ast.Return | None = None
+
+    def value(self, node: ast.AST) -> object:
+        """What an expression is; None where it has not come so far."""
+        known, value = self.values.get(id(node), (None, None))
+        return value if known is node else None
+
+    def start(self) -> None:
+        """Forget what was seen of another kernel, or of this one with other arguments."""
+        self.__init__()
+
+
+def watch(files: list[str], place: Place) -> Seen:
+    """Watch the front end in functions of these files: note file and line in ``place``, the rest in `Seen`."""
+    seen = Seen()
+    numbers = {file: number for number, file in enumerate(files)}
+    visit = CodeGenerator.visit
+
+    def watched(self: CodeGenerator, node: ast.AST) -> object:
+        number = numbers.get(self.file_name)
+        if number is None:
+            return visit(self, node)
+        line = getattr(node, "lineno", None)
+        before = place.read()
+        if line is not None:
+            place.note(number + 1, self.begin_line + line)
+        try:
+            value = visit(self, node)
+        except CompilationError as error:
+            if seen.node is None:
+                own = error.src == self.jit_fn.src and isinstance(error.node, ast.AST)
+                seen.node = error.node if own else self.cur_node
+                seen.file, seen.first_line, seen.scope = self.file_name, self.begin_line, dict(self.lscope)
+            raise
+        place.note(*before)
+        if isinstance(node, ast.expr):
+            seen.values[id(node)] = node, value
+        elif isinstance(node, ast.Return) and self.is_kernel and isinstance(self.return_vals[-1], tl.tensor):
+            seen.returned = seen.returned or node
+            seen.file, seen.first_line = self.file_name, self.begin_line
+        return value
+
+    CodeGenerator.visit = watched
+    for name, method in [*vars(TritonSemantic).items()]:
+        if inspect.isfunction(method) and not name.startswith("__"):
+            wrap = _WRAPPERS.get(name)
+            setattr(TritonSemantic, name, _valued(wrap(name, method) if wrap else method))
+    return seen
+
+
+def _valued(method: Callable) -> Callable:
+    """A method of Triton's semantic that takes nothing for a value that is none: MLIR ends the process."""
+
+    @functools.wraps(method)
+    def checked(self, *args, **kwargs):
+        for argument in (*args, *kwargs.values()):
+            if isinstance(argument, tl.tensor) and argument.type == tl.void:
+                raise TypeError("tl.store, print and barriers give no value: this line uses one as if it did")
+        return method(self, *args, **kwargs)
+
+    return checked
+
+
+def _is_block_pointer(value: object) -> bool:
+    kind = getattr(value, "type", None)
+    return isinstance(kind, tl.pointer_type) and kind.element_ty.is_block()
+
+
+def _fussy(name: str, method: Callable) -> Callable:
+    """A method of Triton's semantic that raises where MLIR would end the process (SIGABRT)."""
+
+    @functools.wraps(method)
+    def checked(self, *args, **kwargs):
+        given = (*args, *kwargs.values())
+        if name == "advance":
+            if not _is_block_pointer(args[0]):
+                raise TypeError("tl.advance moves block pointers only, made by tl.make_block_ptr")
+        elif any(_is_block_pointer(a) for a in given):
+            raise TypeError("a block pointer is moved by tl.advance, and used by tl.load and tl.store alone")
+        if name == "atom_red_typechecking_impl" and not args[0].type.is_block() and args[1].type.is_block():
+            raise TypeError("this atomic has a pointer to one element, and a block of values")
+        return method(self, *args, **kwargs)
+
+    return checked
+
+
+_ABORTING = (
+    "advance",
+    "atom_red_typechecking_impl",
+    "binary_op_type_checking_impl",
+    "broadcast_impl_shape",
+    "broadcast_impl_value",
+    "expand_dims",
+    "join",
+    "logical_and",
+    "logical_or",
+    "not_",
+    "where",
+)
+
+
+_COMPUTING = (
+    "add",
+    "clamp",
+    "equal",
+    "fdiv",
+    "greater_equal",
+    "greater_than",
+    "less_equal",
+    "less_than",
+    "maximum",
+    "minimum",
+    "mod",
+    "mul",
+    "not_equal",
+    "sub",
+    "truediv",
+)
+
+
+def _float8_stored(name: str, method: Callable) -> Callable:
+    """A method of Triton's semantic that raises where LLVM would fail, to which a float8 is an integer."""
+
+    @functools.wraps(method)
+    def checked(self, *args, **kwargs):
+        told = ""
+        if name == "cast":
+            if _is_block_pointer(args[0]):
+                return _fussy(name, method)(self, *args, **kwargs)
+            told = refused_cast(args[0].dtype, args[1], args[2:] == ("rtz",))
+        elif name == "scalar_constant":
+            dtype = kwargs.get("dtype") or args[1]
+            told = refused_constant(args[0], dtype) if args[0] and dtype.is_fp8() else ""
+        else:
+            kinds = {value.dtype.name for value in args if isinstance(value, tl.tensor)}
+            if len(kinds) == 1 and kinds.pop().startswith("fp8"):  # two kinds meet in a third
+                told = NO_FLOAT8_ARITHMETIC
+        if told:
+            raise TypeError(told)
+        return method(self, *args, **kwargs)
+
+    return checked
+
+
+_WRAPPERS = dict.fromkeys(_ABORTING, _fussy)
+_WRAPPERS |= dict.fromkeys((*_COMPUTING, "cast", "scalar_constant"), _float8_stored)

@@ -1,0 +1,596 @@
+"""What Triton's front end says, in the words of who wrote the kernel.
+
+One table, tried row by row: a pattern of Triton's message, and what is said instead; a function where it
+depends on what was written, which may pass by returning nothing. Triton's own words are the last resort.
+"""
+
+import ast
+import difflib
+import inspect
+import linecache
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import triton.language as tl
+from triton.compiler.errors import CompilationError, CompileTimeAssertionFailure
+from triton.runtime.jit import JITFunction
+
+from puzzles_lib.compiler.observer import Seen
+from puzzles_lib.source import Refusal, Site, site_in
+
+TOO_LARGE = "a value known at compile time takes more than 1 GB"
+RECURSION = "the kernel calls itself; a GPU kernel cannot recurse"
+TOO_DEEP = "the kernel is nested too deeply to be compiled: use shorter expressions, or fewer helpers in helpers"
+LONGEST = 220
+
+
+@dataclass
+class Trouble:
+    """What the front end stopped at. message: Triton's; error: its exception's class, where known.
+
+    node: the learner's expression or statement. A row may move it to a better place.
+    """
+
+    message: str
+    error: str
+    node: ast.AST | None
+    line: str
+    seen: Seen
+
+    def text(self, node: ast.AST) -> str:
+        """An expression as it was written, or nearly so."""
+        text = ast.unparse(node)
+        return text if len(text) <= 40 else text[:37] + "..."
+
+    def operands(self) -> list[tuple[ast.expr, tl.tensor]]:
+        """The operands or arguments of the node that are tensors, in their order."""
+        node = self.node
+        if isinstance(node, ast.AugAssign | ast.Assign | ast.Expr | ast.Attribute):
+            node = node.value
+        parts: list[ast.expr] = []
+        if isinstance(node, ast.BinOp):
+            parts = [node.left, node.right]
+        elif isinstance(node, ast.Compare):
+            parts = [node.left, *node.comparators]
+        elif isinstance(node, ast.BoolOp):
+            parts = node.values
+        elif isinstance(node, ast.UnaryOp):
+            parts = [node.operand]
+        elif isinstance(node, ast.Call):
+            parts = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            parts += [*node.args, *(k.value for k in node.keywords)]
+        found = [(part, self.seen.value(part)) for part in parts]
+        return [(part, value) for part, value in found if isinstance(value, tl.tensor)]
+
+    def callee(self) -> str:
+        """What is called: ``tl.max``."""
+        node = self.node.value if isinstance(self.node, ast.Assign | ast.Expr) else self.node
+        return ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+
+    def arguments(self) -> list[ast.expr]:
+        node = self.node.value if isinstance(self.node, ast.Assign | ast.Expr) else self.node
+        return [*node.args, *(k.value for k in node.keywords)] if isinstance(node, ast.Call) else []
+
+    def shape(self, sizes: Sequence[int]) -> str:
+        """``[8, 32] = [BLOCK_M, BLOCK_N]``, where each size is that of one constant."""
+        named = []
+        for size in sizes:
+            names = [
+                n for n, v in self.seen.scope.items() if isinstance(v, tl.constexpr) and v.value is not True
+                and v.value == size
+            ]  # fmt: skip
+            named.append("1" if size == 1 else names[0] if len(names) == 1 else "")
+        plain = _listed(sizes)
+        return f"{plain} = {_listed(named)}" if all(named) and any(n != "1" for n in named) else plain
+
+
+def _listed(parts: Sequence[object]) -> str:
+    return f"[{', '.join(map(str, parts))}]"
+
+
+def _sizes(value: tl.tensor) -> list[int]:
+    return [int(n) for n in value.shape]
+
+
+_DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64", "int1": "a mask"}
+
+
+def _dtype(value: tl.tensor | str) -> str:
+    """What a tensor holds: float32, addresses, ..."""
+    name = value if isinstance(value, str) else str(value.type.scalar)
+    return "addresses" if name.startswith("pointer") else _DTYPES.get(name, name)
+
+
+def _is_pointer(value: object) -> bool:
+    return isinstance(value, tl.tensor) and value.type.scalar.is_ptr()
+
+
+# ---- rows that depend on what was written
+
+
+def _matmul(t: Trouble, _: re.Match) -> str:
+    node = t.node
+    if not isinstance(node, ast.BinOp):
+        return "@ is tl.dot(a, b) in a kernel"
+    left, right = t.text(node.left), t.text(node.right)
+    return f"@ is tl.dot in a kernel: tl.dot({left}, {right})"
+
+
+NO_FUNCTIONS = "a kernel cannot define functions: write a @triton.jit function beside it"
+_NO_SUCH_STATEMENT = {
+    "Import": "a kernel cannot import: do it in a line above the kernel",
+    "ClassDef": "a kernel cannot define classes",
+    "Break": "a kernel's loops have no break: use a while with a condition, or a mask",
+    "Continue": "a kernel's loops have no continue: use an if around the rest, or a mask",
+    "Dict": "a kernel has no dictionaries: tuples and blocks only",
+    "Set": "a kernel has no sets: tuples and blocks only",
+    "Try": "a kernel cannot catch errors: nothing in it raises any",
+    "Raise": "a kernel cannot raise: tl.device_assert(condition) stops it, tl.static_assert the compiler",
+    "Global": "a kernel cannot set globals: results go out by tl.store",
+    "Delete": "a kernel cannot delete names: leave that line out",
+    "Starred": "a kernel cannot unpack by *: name each value",
+    "Yield": "a kernel cannot yield: results go out by tl.store",
+}
+_NO_SUCH_STATEMENT |= {
+    "ImportFrom": _NO_SUCH_STATEMENT["Import"],
+    "DictComp": _NO_SUCH_STATEMENT["Dict"],
+    "SetComp": _NO_SUCH_STATEMENT["Set"],
+    "Nonlocal": _NO_SUCH_STATEMENT["Global"],
+}
+
+
+def _no_such_statement(t: Trouble, found: re.Match) -> str:
+    return _NO_SUCH_STATEMENT.get(found[1], f"a kernel has no {found[1]}: the compiler cannot translate it")
+
+
+def _not_a_range(t: Trouble, _: re.Match) -> str:
+    if isinstance(t.node, ast.With):
+        return "a kernel has no with"
+    return "a for in a kernel goes over range(...), or over tl.static_range(...), which unrolls it"
+
+
+def _one_target(t: Trouble, _: re.Match) -> str:
+    node = t.node
+    if isinstance(node, ast.Assign) and len(node.targets) > 1:
+        return "a kernel gives a value one name at a time: write a line for each"
+    if isinstance(node, ast.Assign | ast.Starred) and "*" in t.line:
+        return _NO_SUCH_STATEMENT["Starred"]
+    if "dot(" in t.line:
+        return (
+            "tl.dot's accumulator is of another dtype than its result, which is float32 by default: "
+            "give out_dtype=, or write acc += tl.dot(...)"
+        )
+    return "the compiler cannot translate this line: try to write it more plainly"
+
+
+_FOLDS = {"max": "tl.maximum(a, b)", "min": "tl.minimum(a, b)", "sum": "a + b"}
+
+
+def _outside_of_the_compiler(t: Trouble, _: re.Match) -> str:
+    """A Python function of Triton's has got a tensor where it wants a number."""
+    callee = t.callee()
+    owner, _, name = callee.rpartition(".")
+    if re.search(r"_ptr\s*\[", t.line):
+        return _POINTER_INDEXED
+    if isinstance(t.node, ast.Subscript):
+        return "a block cannot be filtered: keep all lanes, and give mask= to tl.load and tl.store"
+    if name in _FOLDS and len(t.arguments()) > 1:
+        return f"{callee} folds one block along an axis; for two blocks it is {_FOLDS[name]}"
+    if owner == "triton":
+        instead = f"in a kernel tl.{name} takes such" if hasattr(tl, name) else "hand it over as a tl.constexpr"
+        return f"{callee} computes with numbers known at compile time alone: {instead}"
+    if callee:
+        return f"an argument of {callee} must be known at compile time, such as a tl.constexpr parameter"
+    return "this needs numbers known at compile time, such as a tl.constexpr parameter"
+
+
+def _addresses_as_values(t: Trouble, _: re.Match) -> str:
+    text = next((t.text(node) for node, value in t.operands()[1:] if _is_pointer(value)), "the value")
+    return f"{text} is addresses, not values: tl.load({text}) reads what is there"
+
+
+def _no_addresses(t: Trouble, _: re.Match) -> str:
+    callee, operands = t.callee(), t.operands()
+    if not callee or not operands:
+        return "this needs addresses, such as x_ptr + offs"
+    (first, value), rest = operands[0], operands[1:]
+    if any(_is_pointer(v) for _, v in rest):
+        text = t.text(next(n for n, v in rest if _is_pointer(v)))
+        return f"the arguments are swapped: {callee}({text}, {t.text(first)}, ...) takes addresses first"
+    return f"{callee} takes addresses first, such as x_ptr + {t.text(first)}: that is {_dtype(value)}"
+
+
+def _shapes_differ(t: Trouble, found: re.Match) -> str:
+    """The operands' shapes, in names where the constants have different values."""
+    blocks = [(n, v) for n, v in t.operands() if v.type.is_block()]
+    callee = t.callee()
+    if callee.endswith(("store", "load")) or callee.rpartition(".")[2].startswith("atomic"):
+        roles = ["the addresses are", "the value is" if "load" not in callee else "the mask is", "the mask is"]
+    else:
+        roles = [f"{t.text(n)} is" for n, _ in blocks]
+    parts = [f"{role} {t.shape(_sizes(v))}" for role, (_, v) in zip(roles, blocks, strict=False)]
+    if len(set(parts)) < 2:
+        return "blocks of these shapes do not fit each other: " + re.sub(r"constexpr\[(\d+)\]|'", r"\1", t.message)
+    words = f"shapes that do not fit each other: {', '.join(parts)}"
+    sizes = [_sizes(v) for _, v in blocks[:2]]
+    if len(sizes[0]) == len(sizes[1]) == 2 and sizes[0] == sizes[1][::-1]:
+        words += "; one is the other transposed"
+    return words
+
+
+def _operands(t: Trouble, found: re.Match) -> str:
+    """An operator between things that have none."""
+    operands = t.operands()
+    node = t.node.value if isinstance(t.node, ast.Assign) else t.node
+    if any(_is_pointer(v) for _, v in operands):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+            other = next(((n, v) for n, v in operands if not _is_pointer(v)), None)
+            if other:
+                return f"offsets are integers: {t.text(other[0])} is {_dtype(other[1])}"
+        return "addresses can be added to and compared with nothing but integers: tl.load(...) reads what is there"
+    kinds = ", ".join(f"{t.text(n)} is {_dtype(v)}" for n, v in operands)
+    if isinstance(node, ast.BinOp | ast.UnaryOp):
+        operator = ast.unparse(node)
+        if isinstance(node, ast.BinOp):
+            if isinstance(node.op, ast.FloorDiv):
+                return f"// divides integers, and {kinds}: use /, and tl.floor"
+        return f"{t.text(node) if operator else ''} works on integers and masks alone: {kinds}"
+    return ""
+
+
+def _carried(t: Trouble, found: re.Match) -> str:
+    """A loop that changes a shape or dtype, told at the line that does."""
+    name = found[1]
+    last = _last_assignment(t.node, name)
+    t.node = last or t.node
+    before, after = _kind(t, found[2]), _kind(t, found[3])
+    text = f"{name} is {before} before the loop, and {after} after this line"
+    block = re.search(r"<\['(.*)'\], (\w+)>", found[3])
+    if block and "<[" not in found[2] and "pointer" not in found[2]:
+        shape = t.shape([int(n) for n in block[1].split("', '")]).rpartition(" = ")[2]
+        return f"{text}: start with {name} = tl.zeros({shape}, tl.{_DTYPES.get(block[2], block[2])})"
+    return f"{text}: a loop keeps shapes and dtypes"
+
+
+def _last_assignment(loop: ast.AST | None, name: str) -> ast.AST | None:
+    found = None
+    for node in ast.walk(loop) if loop else ():
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            targets = [node.target]
+        if any(isinstance(n, ast.Name) and n.id == name for t in targets for n in ast.walk(t)):
+            if found is None or node.lineno >= found.lineno:
+                found = node
+    return found
+
+
+def _kind(t: Trouble, text: str) -> str:
+    """Triton's text of a type, in words."""
+    text = text.replace("constexpr", "").replace("'", "")
+    if block := re.search(r"<\[(.*)\], ([^>]+)>", text):
+        return f"{t.shape([int(n) for n in block[1].split(',')])} of {_dtype(block[2])}"
+    if block := re.fullmatch(r"(\w+)\[(.*\d.*)\]", text):
+        sizes = [int(n) for n in re.findall(r"\d+", block[2])]
+        return f"{t.shape(sizes)} of {_dtype(block[1])}"
+    return f"one {_dtype(text.removesuffix('[]'))}" if "pointer" not in text else "an address"
+
+
+def _if_changes(t: Trouble, found: re.Match) -> str:
+    before, after = _kind(t, found[2]), _kind(t, found[3])
+    t.node = _last_assignment(t.node, found[1]) or t.node
+    return f"{found[1]} is {before} before the if, and {after} after this line: an if keeps shapes and dtypes"
+
+
+def _branches_differ(t: Trouble, found: re.Match) -> str:
+    one, other = _kind(t, found[2]), _kind(t, found[3])
+    return f"{found[1]} is {one} where the if holds, and {other} where it does not"
+
+
+def _constant_in_loop(t: Trouble, found: re.Match) -> str:
+    name = found[1]
+    t.node = _last_assignment(t.node, name) or t.node
+    return f"{name} is a constant for the compiler, a loop cannot change it: use another name"
+
+
+_FROM_NUMPY = {
+    "concatenate": "tl.cat",
+    "matmul": "tl.dot",
+    "mean": "tl.sum(x, axis=0) / n",
+    "pow": "x * x, or tl.exp2",
+    "power": "x * x, or tl.exp2",
+    "ones": "tl.full(shape, 1, dtype)",
+    "array": "blocks made by tl.arange, tl.full and tl.load",
+    "linspace": "tl.arange",
+    "tanh": "2 * tl.sigmoid(2 * x) - 1",
+    "inf": 'float("inf")',
+    "nan": 'float("nan")',
+    "pi": "a tl.constexpr of it",
+    "clip": "tl.clamp",
+    "relu": "tl.maximum(x, 0.0)",
+    "any": "tl.max of the mask, as an int",
+    "all": "tl.min of the mask, as an int",
+    "astype": "x.to(dtype)",
+    "float": "tl.float32",
+    "int": "tl.int32",
+    "bool": "tl.int1",
+    "len": "x.shape[0]",
+    "round": "tl.floor(x + 0.5)",
+    "transpose": "tl.trans",
+    "item": "the value itself",
+}
+
+
+def in_triton(name: str) -> str:
+    """What a name of NumPy's, of torch's or of Python's is called in Triton; ``""`` where nothing is like it.
+
+    Also a name of Triton's that is spelt nearly so.
+    """
+    if hasattr(tl, name) and not name.startswith("_"):
+        return f"tl.{name}"
+    if name in _FROM_NUMPY:
+        return _FROM_NUMPY[name]
+    public = [n for n in dir(tl) if not n.startswith("_")]
+    close = difflib.get_close_matches(name, public, n=1, cutoff=0.7)
+    return f"tl.{close[0]}" if close else ""
+
+
+def _no_such_name(t: Trouble, found: re.Match) -> str:
+    module, name = found[1], found[2]
+    short = "tl" if module == "triton.language" else module
+    near = in_triton(name)
+    return f"there is no {short}.{name}" + (f": did you mean {near}?" if near else "")
+
+
+def _undefined(t: Trouble, found: re.Match) -> str:
+    name = found[1]
+    names = [n for n in t.seen.scope if isinstance(n, str)]
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
+    if close:
+        return f"{name} is not defined: did you mean {close[0]}?"
+    if name in ("np", "numpy", "torch", "math", "tl", "triton"):
+        return f"{name} is not defined: it is not imported"
+    return f"{name} is not defined here: a value set in an if or a loop alone needs one before it"
+
+
+def _constant_has_no(t: Trouble, found: re.Match) -> str:
+    node, name = t.node, found[1]
+    if not isinstance(node, ast.Attribute | ast.Call):
+        return ""
+    node = node.func if isinstance(node, ast.Call) else node
+    text = t.text(node.value) if isinstance(node, ast.Attribute) else "this"
+    value = t.seen.scope.get(text)
+    if name != "to":
+        return f"{text} is a constant for the compiler, it has no .{name}"
+    if isinstance(value, tl.constexpr) and value.value == 1:
+        return f"{text} is 1 here, of which a launch makes a constant, and those have no .to: tl.cast({text}, ...)"
+    return f"{text} is a constant for the compiler, and those have no .to: tl.cast({text}, ...)"
+
+
+def _missing(t: Trouble, found: re.Match) -> str:
+    return f"{t.callee() or found[1]} lacks an argument: {found[2]}"
+
+
+def _unexpected(t: Trouble, found: re.Match) -> str:
+    callee = t.callee() or found[1]
+    function = getattr(tl, found[1], None)
+    names: list[str] = []
+    if callable(function):
+        names = [n for n in inspect.signature(function).parameters if not n.startswith("_")]
+    close = difflib.get_close_matches(found[2], names, n=1)
+    instead = f": did you mean {close[0]}?" if close else f", it has {', '.join(names)}" if names else ""
+    return f"{callee} has no argument {found[2]}{instead}"
+
+
+def _one_address(t: Trouble, found: re.Match) -> str:
+    operands = t.operands()
+    if not operands:
+        return ""
+    text = t.text(operands[0][0])
+    return f"{text} is one address, and the {found[1].lower()} is a block: it takes {text} + offs"
+
+
+def _dot_of(t: Trouble, _: re.Match) -> str:
+    parts = [f"{t.text(n)} is {t.shape(_sizes(v))}" for n, v in t.operands()[:2]]
+    return f"tl.dot multiplies two matrices, and {', '.join(parts)}"
+
+
+def _dot_dtypes(t: Trouble, found: re.Match) -> str:
+    one, other = _dtype(found[1]), _dtype(found[2])
+    return f"tl.dot's operands must be of one dtype, and are {one} and {other}: convert one with .to(...)"
+
+
+def _floats_wanted(t: Trouble, found: re.Match) -> str:
+    return f"{t.callee() or 'this'} takes floats, and that is {_dtype(found[1])}: .to(tl.float32) first"
+
+
+def _axis(t: Trouble, found: re.Match) -> str:
+    count = int(found[2])
+    there = "axis 0" if count == 1 else f"axes 0 to {count - 1}"
+    return f"there is no axis {found[1]}: the block has {there}"
+
+
+def _no_python_number(t: Trouble, found: re.Match) -> str:
+    name = found[1]
+    converted = {"float": "x.to(tl.float32)", "int": "x.to(tl.int32)"}.get(name, "")
+    return f"{name}() makes constants of constants; a kernel's values are converted by {converted}"
+
+
+def _python_function(t: Trouble, _: re.Match) -> str:
+    callee = t.callee()
+    instead = in_triton(callee.rpartition(".")[2])
+    return f"{callee} takes constants alone" + (f": for a kernel's values there is {instead}" if instead else "")
+
+
+def _no_value(t: Trouble, found: re.Match) -> str:
+    what = {"range": "a range", "str": "a text", "NoneType": "None", "function": "a function"}
+    kind = what.get(found[1], f"a {found[1]}")
+    return f"{kind} is no value of a kernel: those are numbers and blocks"
+
+
+def _global(t: Trouble, found: re.Match) -> str:
+    name = found[1]
+    return f"{name} is a global: pass it as a parameter, or define it as {name} = tl.constexpr(...)"
+
+
+_POINTER_INDEXED = (
+    "a pointer is not indexed: tl.load(x_ptr + offsets) reads, tl.store(z_ptr + offsets, z) writes"
+)
+MASK = "a mask is a condition, such as mask=offs < N, and not numbers"
+
+
+def _subscript(t: Trouble, _: re.Match) -> str:
+    if re.search(r"_ptr\s*\[", t.line):
+        return _POINTER_INDEXED
+    return "a block is indexed by : and None alone, to give it more axes; its elements cannot be picked"
+
+
+Say = str | Callable[[Trouble, re.Match], str]
+# Of these the first whose pattern is in the message, and that has words for it.
+ROWS: tuple[tuple[str, Say], ...] = (
+    (r"^MemoryError", TOO_LARGE),
+    (r"'MatMult' object", _matmul),
+    (r"'(?:Not)?In' object", "a kernel has no `in`: compare with ==, and join comparisons by |"),
+    (r"object has no attribute 'func'", _not_a_range),
+    (r"^StopIteration", NO_FUNCTIONS),
+    (r"nested function definition", NO_FUNCTIONS),
+    (r"unsupported AST node type: (\w+)", _no_such_statement),
+    (r"body should only have one block|Cannot have `return` statements inside", "a kernel cannot return from within a loop"),
+    (r"^AssertionError", _one_target),
+    (r"^Cannot access global variable (\S+)", _global),
+    (r"^__setitem__", "a kernel cannot set elements: tl.store writes to memory, tl.where makes a new block"),
+    (r"`_semantic` argument", _outside_of_the_compiler),
+    (r"^unsupported tensor index", _subscript),
+    (r"^cannot cast pointer<", _addresses_as_values),
+    (r"^Unsupported ptr type|^Pointer argument of \w+ instruction", _no_addresses),
+    (r"^(\w+) argument cannot be block type if pointer", _one_address),
+    (r"make_shape_compatible|^Cannot broadcast|^Expected pointer argument to have shape|broadcast", _shapes_differ),
+    (r"^Loop-carried variable (\w+) has initial type (.*) but is re-assigned to (.*) in loop", _carried),
+    (r"^Loop carried variable (\w+) changed type|^cannot reassign constexpr (\w+)", _constant_in_loop),
+    (r"^initial value for `(\w+)` is of type (.*), but the \w+ block redefines it as (.*)$", _if_changes),
+    (r"^Mismatched type for (\w+) between then block \((.*)\) and else block \((.*)\)$", _branches_differ),
+    (r"used as tl.static_range \w+ value", "tl.static_range unrolls, so its ends must be constants: use range"),
+    (r"^arange's arguments must be of type tl.constexpr",
+     "tl.arange needs sizes known at compile time, such as a tl.constexpr parameter"),
+    (r"^Shape element \d must have type",
+     "a shape needs sizes known at compile time, such as a tl.constexpr parameter"),
+    (r"^(?:arange's range|Shape element \d) must be a power of 2", "a block's sizes must be powers of 2: mask the rest"),
+    (r"^numel \((\d+)\) exceeds", "a block of {0} elements is too large, 1048576 are the most"),
+    (r"^'constexpr' object has no attribute 'handle'",
+     "the condition of a while must be computed by the kernel, such as i < N"),
+    (r"^simultaneous multiple comparison",
+     "a < b < c is a chain of comparisons: put brackets around each comparison that & or | joins"),
+    (r"attribute '__r?pow__'", "blocks have no **: write x * x, 1 << n, or tl.exp2(x)"),
+    (r"^Boolean value of Tensor", "an if cannot decide lane by lane: use a mask, or tl.where"),
+    (r"^Ternary expression.*<\[|^can only unsplat", "a if c else b cannot choose lane by lane: use tl.where(c, a, b)"),
+    (r"^'scf.condition' op", "the condition of a while must be one value, not a block"),
+    (r"is not string$",
+     'print wants a name first: tl.device_print("x", x) prints values, tl.static_print(x.shape) shapes'),
+    (r"^Cannot evaluate f-string", 'a text cannot hold values of the kernel: tl.device_print("x", x) prints them'),
+    (r"must be 1-bit signless|^Mask must have boolean", MASK),
+    (r"^module '([\w.]+)' has no attribute '(\w+)'", _no_such_name),
+    (r"^(\w+) is not defined", _undefined),
+    (r"^'(?:int|float|constexpr)' object has no attribute '(\w+)'", _constant_has_no),
+    (r"^(\w+)\(\) missing \d+ required positional arguments?: (.*)$", _missing),
+    (r"^missing (a) required argument: (.*)$", _missing),
+    (r"^(\w+)\(\) got an unexpected keyword argument '(\w+)'", _unexpected),
+    (r"^(\w+)\(\) got multiple values|^(?:\w+\(\) takes .* positional|too many positional)",
+     "this call has more arguments than the function takes"),
+    (r"^`boundary_check` argument is not supported",
+     "this call has more arguments than it takes: boundary_check= is for block pointers"),
+    (r"^invalid operands of type|^unexpected type|^wrong type argument to unary|^cannot add pointers", _operands),
+    (r"equal ranks >= 2", _dot_of),
+    (r"^Unsupported lhs dtype (\w+)", "tl.dot multiplies floats and int8, not {0}"),
+    (r"^Both operands must be same dtype. Got (\w+) and (\w+)", _dot_dtypes),
+    (r"^Expected dtype .* but got (\w+)", _floats_wanted),
+    (r"^invalid axis (-?\d+). Expected -(\d+)", _axis),
+    (r"^permute dims|^tl.trans invoked with a 0- or 1-", "only a block of two axes or more can be transposed: x[:, None]"),
+    (r"^(float|int)\(\) argument must be", _no_python_number),
+    (r"^must be real number, not tensor", _python_function),
+    (r"^object of type 'tensor' has no len", "a block's length is x.shape[0]"),
+    (r"attribute 'scalar'$", "a dtype in a kernel is one of Triton's, such as tl.float32"),
+    (r"^'dtype' object is not callable", "a dtype is no function: x.to(tl.float32) converts"),
+    (r"^'tensor' object has no attribute '(\w+)'", "a kernel's values have no {0!r}"),
+    (r"^For loop bounds and step must all be ints|^For .* must be a scalar",
+     "a loop's ends and step are integers, one of each"),
+    (r"^Cannot bitcast data-type of size \d+ to data-type of size 1", "not is for conditions: compare, as in N == 0"),
+    (r"^cannot convert .* of type <class '(?:[\w.]+\.)?(\w+)'> to tensor", _no_value),
+    (r"^\w+\(\): incompatible function arguments", "the compiler breaks on this line: it is given something there "
+     "that it cannot translate"),
+)  # fmt: skip
+
+
+def of_compilation(
+    error: CompilationError, seen: Seen, functions: Sequence[JITFunction], recursive: bool
+) -> Refusal:
+    """The innermost message, at the innermost line of the learner's own."""
+    message = ""
+    asserted = False
+    current: BaseException | None = error
+    while current is not None:
+        if isinstance(current, CompilationError):
+            message = current.error_message or message
+            asserted = asserted or isinstance(current, CompileTimeAssertionFailure)
+        else:
+            message = str(current) or type(current).__name__
+        current = current.__cause__
+    if asserted:
+        words = f"tl.static_assert fails{': ' * bool(message)}{message}"
+        return Refusal(one_line(words), _site(seen, seen.node, functions))
+    wrapped = re.fullmatch(r"(\w+)\((?:(['\"])(.*)\2)?,?\)", message or str(error), re.DOTALL)
+    kind, plain = (wrapped[1], wrapped[3] or "") if wrapped else ("", message or str(error))
+    if kind == "RecursionError" or recursive and kind == "KeyError":
+        return Refusal(RECURSION if recursive else TOO_DEEP, _site(seen, seen.node, functions))
+    site = _site(seen, seen.node, functions)
+    trouble = Trouble(plain or kind, kind, seen.node, site.source if site else "", seen)
+    words = explained(trouble)
+    return Refusal(one_line(words), _site(seen, trouble.node, functions))
+
+
+def explained(trouble: Trouble) -> str:
+    """The words of the first row that has some; Triton's own where none has."""
+    for pattern, say in ROWS:
+        if found := re.search(pattern, trouble.message, re.DOTALL):
+            words = say.format(*found.groups()) if isinstance(say, str) else say(trouble, found)
+            if words:
+                return words
+    return re.sub(r" at 0x[0-9a-f]+", "", trouble.message)
+
+
+def of_verifier(message: str, line: str) -> str:
+    """What MLIR's verifier says of a line."""
+    return one_line(explained(Trouble(message, "", None, line, Seen())))
+
+
+def of_return(seen: Seen) -> Refusal | None:
+    """A value that the kernel returns, which the pass after the front end refuses."""
+    if seen.returned is None:
+        return None
+    return Refusal("a kernel returns nothing: results go out by tl.store", _line(seen, seen.returned))
+
+
+def of_warning(warning: warnings.WarningMessage) -> str:
+    """What a warning of the front end's is worth to a learner; ``""`` for none."""
+    if "Logical operators" not in str(warning.message):
+        return ""
+    line = linecache.getline(warning.filename, warning.lineno).strip()
+    return f"between blocks write & and |: `and` and `or` are deprecated there (line {warning.lineno}: {line})"
+
+
+def _site(seen: Seen, node: ast.AST | None, functions: Sequence[JITFunction]) -> Site | None:
+    if node is None or not hasattr(node, "lineno"):
+        return site_in(functions[0], 1)
+    return _line(seen, node)
+
+
+def _line(seen: Seen, node: ast.AST) -> Site:
+    line = seen.first_line + node.lineno
+    return Site(line, linecache.getline(seen.file, line).strip())
+
+
+def one_line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

@@ -1,0 +1,221 @@
+"""What a learner reads for each kind of line that the compiler refuses: words of the learner's, and the cure."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import triton
+
+from puzzles_lib.authoring.solutions import define
+from puzzles_lib.compiler import front_end, opinions, wording
+from puzzles_lib.compiler.vetting import vet
+
+HEAD = """
+@triton.jit
+def kernel(x_ptr, z_ptr, M, N, BLOCK: tl.constexpr, HALF: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    mask = offs < N
+    x = tl.load(x_ptr + offs, mask=mask)
+    x2 = tl.zeros((BLOCK, HALF), tl.float32)
+    acc = 0
+"""
+X = torch.empty(0)
+ARGUMENTS = {"x_ptr": X, "z_ptr": X, "M": 20, "N": 20, "BLOCK": 32, "HALF": 16}
+NAMES = {"np": np, "torch": torch, "math": math, "triton": triton, "ten": 10}
+FIRST = len(HEAD.splitlines()) + 1
+
+
+def written(line: str, name: str = "wording"):
+    body = "".join(f"    {part}\n" for part in line.splitlines())
+    kernel = define(f"{HEAD}{body}    tl.store(z_ptr + offs, x)\n", f"<{name}: {line}>")
+    kernel.__globals__.update(NAMES)
+    return kernel
+
+
+# Each row of the table, known by its pattern: a line it is for, and words of what is said.
+ROWS = {
+    r"^MemoryError": ("a: tl.constexpr = 'a' * (6 * 10**9)", "more than 1 GB"),
+    r"'MatMult' object": ("acc += x2 @ x2", "@ is tl.dot in a kernel: tl.dot(x2, x2)"),
+    r"'(?:Not)?In' object": ("if N in (1, 2): x += 1", "no `in`: compare with =="),
+    r"object has no attribute 'func'": ("for v in (1, 2): x += v", "goes over range(...)"),
+    r"^StopIteration": ("def f(a): return a", "cannot define functions: write a @triton.jit function beside"),
+    r"nested function definition": ("def f(): return 1", "cannot define functions"),
+    r"unsupported AST node type: (\w+)": ("import os", "cannot import"),
+    r"body should only have one block|Cannot have `return` statements inside": (
+        "for i in range(4): return",
+        "cannot return from within a loop",
+    ),
+    r"^AssertionError": ("a = b = x", "one name at a time"),
+    r"^Cannot access global variable (\S+)": ("x += ten", "ten is a global: pass it as a parameter"),
+    r"^__setitem__": ("x[mask] = 0", "cannot set elements: tl.store"),
+    r"`_semantic` argument": ("r = offs[mask]", "a block cannot be filtered"),
+    r"^unsupported tensor index": ("r = x[3]", "its elements cannot be picked"),
+    r"^cannot cast pointer<": (
+        "tl.store(z_ptr + offs, x_ptr + offs + 10)",
+        "x_ptr + offs + 10 is addresses, not values: tl.load(x_ptr + offs + 10)",
+    ),
+    r"^Unsupported ptr type|^Pointer argument of \w+ instruction": (
+        "tl.store(x, z_ptr + offs)",
+        "swapped: tl.store(z_ptr + offs, x, ...)",
+    ),
+    r"^(\w+) argument cannot be block type if pointer": (
+        "tl.store(z_ptr, x)",
+        "z_ptr is one address, and the value is a block: it takes z_ptr + offs",
+    ),
+    r"make_shape_compatible|^Cannot broadcast|^Expected pointer argument to have shape|broadcast": (
+        "r = x2 + tl.trans(x2)",
+        "x2 is [32, 16] = [BLOCK, HALF], tl.trans(x2) is [16, 32] = [HALF, BLOCK]; one is the other transposed",
+    ),
+    r"^Loop-carried variable (\w+) has initial type (.*) but is re-assigned to (.*) in loop": (
+        "for i in range(4):\n    acc += x",
+        "acc is one int32 before the loop, and [32] = [BLOCK] of float32 after this line: "
+        "start with acc = tl.zeros([BLOCK], tl.float32)",
+    ),
+    r"^Loop carried variable (\w+) changed type|^cannot reassign constexpr (\w+)": (
+        "for i in range(4): BLOCK = BLOCK + 1",
+        "BLOCK is a constant for the compiler",
+    ),
+    r"^initial value for `(\w+)` is of type (.*), but the \w+ block redefines it as (.*)$": (
+        "if N > 3: x = x[:, None]",
+        "x is [32] = [BLOCK] of float32 before the if, and [32, 1] = [BLOCK, 1] of float32",
+    ),
+    r"^Mismatched type for (\w+) between then block \((.*)\) and else block \((.*)\)$": (
+        "if N > 3:\n    q = x\nelse:\n    q = x2",
+        "q is [32] = [BLOCK] of float32 where the if holds",
+    ),
+    r"used as tl.static_range \w+ value": ("for i in tl.static_range(N): acc += 1", "unrolls"),
+    r"^arange's arguments must be of type tl.constexpr": ("r = tl.arange(0, N)", "tl.arange needs sizes known"),
+    r"^Shape element \d must have type": ("r = tl.zeros((N,), tl.float32)", "a shape needs sizes known"),
+    r"^(?:arange's range|Shape element \d) must be a power of 2": ("r = tl.arange(0, 30)", "powers of 2: mask"),
+    r"^numel \((\d+)\) exceeds": ("r = tl.arange(0, 2**31)", "a block of 2147483648 elements is too large"),
+    r"^'constexpr' object has no attribute 'handle'": ("while True: acc += 1", "computed by the kernel"),
+    r"^simultaneous multiple comparison": ("r = 0 < offs < N", "put brackets around each comparison"),
+    r"attribute '__r?pow__'": ("r = x ** 2", "blocks have no **: write x * x"),
+    r"^Boolean value of Tensor": ("if x > 0: x += 1", "an if cannot decide lane by lane"),
+    r"^Ternary expression.*<\[|^can only unsplat": ("r = x if mask else 0.0", "use tl.where(c, a, b)"),
+    r"^'scf.condition' op": ("while mask: acc += 1", "one value, not a block"),
+    r"is not string$": ("print(x.shape)", "tl.static_print(x.shape) shapes"),
+    r"^Cannot evaluate f-string": ('print(f"{x}")', 'tl.device_print("x", x) prints them'),
+    r"must be 1-bit signless|^Mask must have boolean": ("tl.store(z_ptr + offs, x, mask=offs)", "a mask is a"),
+    r"^module '([\w.]+)' has no attribute '(\w+)'": ("r = tl.laod(x_ptr)", "no tl.laod: did you mean tl.load?"),
+    r"^(\w+) is not defined": ("acc += ofs", "ofs is not defined: did you mean offs?"),
+    r"^'(?:int|float|constexpr)' object has no attribute '(\w+)'": ("r = HALF.to(tl.int64)", "tl.cast(HALF"),
+    r"^(\w+)\(\) missing \d+ required positional arguments?: (.*)$": ("r = tl.arange(32)", "lacks an argument: 'end'"),
+    r"^missing (a) required argument: (.*)$": ("r = tl.zeros(32)", "tl.zeros lacks an argument: 'dtype'"),
+    r"^(\w+)\(\) got an unexpected keyword argument '(\w+)'": (
+        "r = tl.load(x_ptr + offs, mask=mask, others=0.0)",
+        "tl.load has no argument others: did you mean other?",
+    ),
+    r"^(\w+)\(\) got multiple values|^(?:\w+\(\) takes .* positional|too many positional)": (
+        "r = tl.where(mask, x, 0.0, 1)",
+        "more arguments than the function takes",
+    ),
+    r"^`boundary_check` argument is not supported": (
+        "tl.store(z_ptr + offs, x, mask & mask, 3)",
+        "more arguments than it takes: boundary_check=",
+    ),
+    r"^invalid operands of type|^unexpected type|^wrong type argument to unary|^cannot add pointers": (
+        "r = tl.load(x_ptr + x)",
+        "offsets are integers: x is float32",
+    ),
+    r"equal ranks >= 2": ("r = tl.dot(x2, x)", "x2 is [32, 16] = [BLOCK, HALF], x is [32] = [BLOCK]"),
+    r"^Unsupported lhs dtype (\w+)": (
+        "r = tl.dot(x2.to(tl.int32), tl.trans(x2).to(tl.int32))",
+        "floats and int8, not int32",
+    ),
+    r"^Both operands must be same dtype. Got (\w+) and (\w+)": (
+        "r = tl.dot(x2.to(tl.float16), tl.trans(x2))",
+        "are float16 and float32",
+    ),
+    r"^Expected dtype .* but got (\w+)": ("r = tl.exp(offs)", "tl.exp takes floats, and that is int32"),
+    r"^invalid axis (-?\d+). Expected -(\d+)": ("r = tl.sum(x2, axis=2)", "no axis 2: the block has axes 0 to 1"),
+    r"^permute dims|^tl.trans invoked with a 0- or 1-": ("r = x.T", "two axes or more can be transposed"),
+    r"^(float|int)\(\) argument must be": ("r = float(N)", "converted by x.to(tl.float32)"),
+    r"^must be real number, not tensor": ("r = math.exp(x)", "for a kernel's values there is tl.exp"),
+    r"^object of type 'tensor' has no len": ("r = len(x)", "x.shape[0]"),
+    r"attribute 'scalar'$": ('r = x.to("float32")', "such as tl.float32"),
+    r"^'dtype' object is not callable": ("r = tl.float32(3)", "x.to(tl.float32) converts"),
+    r"^'tensor' object has no attribute '(\w+)'": ("x_ptr.load(offs)", "a kernel's values have no 'load'"),
+    r"^For loop bounds and step must all be ints|^For .* must be a scalar": (
+        "for i in range(0.5): acc += 1",
+        "ends and step are integers",
+    ),
+    r"^Cannot bitcast data-type of size \d+ to data-type of size 1": ("r = not N", "compare, as in N == 0"),
+    r"^cannot convert .* of type <class '(?:[\w.]+\.)?(\w+)'> to tensor": ("r = tl.store", "a function is no value"),
+    r"^\w+\(\): incompatible function arguments": (
+        "r = tl.inline_asm_elementwise('a', '=r', [x], dtype=tl.int32, is_pure='yes', pack=1)",
+        "the compiler breaks on this line",
+    ),
+}
+
+
+def test_each_row_is_tried():
+    assert [pattern for pattern, _ in wording.ROWS] == list(ROWS)
+
+
+@pytest.mark.parametrize("pattern", ROWS)
+def test_a_row_has_words_that_nothing_else_has(pattern, monkeypatch):
+    line, words = ROWS[pattern]
+    kernel = written(line)
+    told = front_end(kernel, ARGUMENTS)
+    assert words in told.message and len(told.message) <= wording.LONGEST
+    assert FIRST <= told.site.line < FIRST + len(line.splitlines())
+    monkeypatch.setattr(wording, "ROWS", tuple(row for row in wording.ROWS if row[0] != pattern))
+    untold = front_end(kernel, ARGUMENTS)
+    assert untold.message != told.message
+
+
+MORE = {  # lines that a row, or the vetting, answers in several ways
+    "r = tl.max(x, x)": "tl.max folds one block along an axis; for two blocks it is tl.maximum(a, b)",
+    "r = triton.cdiv(N, 32)": "triton.cdiv computes with numbers known at compile time alone: in a kernel tl.cdiv",
+    "r = tl.program_id(N)": "an argument of tl.program_id must be known at compile time",
+    "tl.store(offs, x)": "tl.store takes addresses first, such as x_ptr + offs: that is int32",
+    "tl.store(z_ptr + offs, x2)": "the addresses are [32] = [BLOCK], the value is [32, 16] = [BLOCK, HALF]",
+    "r = x & 1": "x & 1 works on integers and masks alone: x is float32",
+    "r = x_ptr + z_ptr": "addresses can be added to",
+    "a, *b = (1, 2)": "cannot unpack by *",
+    "r = undefined": "undefined is not defined here",
+    "r = nump.inf": "nump is not defined",
+    "r = np.arange(4)": "np.arange is Python's, a kernel cannot use it: here it is tl.arange",
+    "r = x.to(torch.float32)": "here it is tl.float32",
+    "r = x.astype(tl.float32)": "there is x.to(dtype)",
+    "f = lambda a: a\nr = f(x)": "cannot define functions",
+    "r = sum(x)": "here it is tl.sum",
+    "x.numpy()": "a kernel's values have no 'numpy'",
+    "return x": "a kernel returns nothing: results go out by tl.store",
+    "r = x + tl.store(z_ptr + offs, x)": "barriers give no value",
+    "m = tl.debug_barrier()[:, None]": "barriers give no value",
+    "for i in range(4):\n    x = x.to(tl.float16)": "x is [32] = [BLOCK] of float32 before the loop",
+}
+
+
+@pytest.mark.parametrize("line", MORE)
+def test_what_else_is_said(line):
+    kernel = written(line)
+    refusal = vet(kernel) or front_end(kernel, ARGUMENTS)
+    assert MORE[line] in refusal.message and "Error" not in refusal.message
+    assert refusal.site.source.strip() in line
+
+
+def test_an_argument_of_one_is_a_constant_at_a_launch():
+    kernel = written("tl.store(z_ptr + M.to(tl.int64), 1.0)")
+    sound = written("tl.store(z_ptr + tl.cast(M, tl.int64), 1.0)")
+    cases = [{**ARGUMENTS, "M": 3}, {**ARGUMENTS, "M": 1}]
+    first, second = opinions(kernel, cases)
+    assert first.refusal is None
+    assert "M is 1 here, of which a launch makes a constant" in second.refusal.message
+    assert "tl.cast(M, ...)" in second.refusal.message
+    assert [opinion.refusal for opinion in opinions(sound, cases)] == [None, None]
+
+
+def test_and_between_blocks_is_taken_with_a_note():
+    (opinion,) = opinions(written("m = mask and (offs > 3)"), [ARGUMENTS])
+    assert opinion.refusal is None
+    assert opinion.notes == (
+        f"between blocks write & and |: `and` and `or` are deprecated there (line {FIRST}: m = mask and (offs > 3))",
+    )
+
+
+def test_a_name_near_to_none_is_not_guessed():
+    assert wording.in_triton("xyzzy") == "" and wording.in_triton("_builtin") == ""
