@@ -6,7 +6,7 @@ kernel raises here: the answer is always a `Report`.
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -25,35 +25,42 @@ from puzzles_lib.source import Refusal
 SECONDS_PER_CASE = 10.0
 
 
-def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE) -> Report:
-    """Try a ``@triton.jit`` kernel on every case of a puzzle.
+def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, salt: str = "") -> Report:
+    """Try a ``@triton.jit`` kernel on every case of a puzzle, and on a few drawn ones.
 
     Runs on the CPU, guarded: whatever the kernel does, this returns. ``seconds`` limits the time of
     each run of a case (wall clock). A pass or a try is noted for `progress`.
 
-    Raises TypeError where ``puzzle`` is not a `Puzzle`, ValueError where ``seconds`` is not positive,
-    and KeyboardInterrupt when interrupted.
+    salt: for who grades: another salt draws other cases, and other values for the inputs of all. With the
+        same salt a report is the same at every call.
+
+    Raises TypeError where ``puzzle`` is not a `Puzzle` or ``salt`` no string, ValueError where ``seconds``
+    is not positive, and KeyboardInterrupt when interrupted.
     """
     __tracebackhide__ = True
     if not isinstance(puzzle, Puzzle):
         raise TypeError(f"check(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
     if not seconds > 0:
         raise ValueError(f"check: seconds is {seconds!r}, allowed is any number above 0")
+    if not isinstance(salt, str):
+        raise TypeError(f"check: salt is a {type(salt).__name__}, allowed is a string")
     report = None
     with contextlib.suppress(KeyboardInterrupt):
-        report = examine(kernel, puzzle, seconds=seconds)
+        report = examine(kernel, puzzle, seconds=seconds, salt=salt)
     if report is None:  # raised from here, so that a notebook shows two frames and not thirty
         raise KeyboardInterrupt("the check was interrupted") from None
     note = ledger.record(puzzle.name, report.ok)
     return dataclasses.replace(report, notes=(*report.notes, note)) if note else report
 
 
-def examine(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE) -> Report:
+def examine(
+    kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, salt: str = ""
+) -> Report:
     """`check` without a trace in the learner's progress."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tensors are small: more threads only spin
     try:
-        return _examine(kernel, puzzle, seconds)
+        return _examine(kernel, puzzle, seconds, salt)
     except Exception as error:  # a fault of ours must not be a page of traceback for a learner
         text = (
             f"the checker cannot read this kernel ({type(error).__name__}: {error}); try to write it plainly"
@@ -63,18 +70,34 @@ def examine(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE
         torch.set_num_threads(threads)
 
 
-def _examine(kernel: object, puzzle: Puzzle, seconds: float) -> Report:
+def _examine(kernel: object, puzzle: Puzzle, seconds: float, salt: str) -> Report:
     bound = bind(kernel, puzzle, puzzle.cases[0])
     if isinstance(bound, Refusal):
         return _refused(puzzle, bound)
     results: list[CaseResult] = []
-    for case in puzzle.cases:
-        bound = bound.at(case)
+    for number, case in enumerate(puzzle.cases):
+        bound = bound.at(case.salted(salt))
         if refusal := compiler.front_end(bound.kernel, bound.arguments):
             return _refused(puzzle, refusal)
         slow = any(r.verdict and r.verdict.kind == "time limit" for r in results)
-        results.append(CaseResult(str(case), ran=False) if slow else _check_case(bound, seconds))
-    return Report(puzzle.name, tuple(results))
+        result = CaseResult(str(case), ran=False) if slow else _check_case(bound, seconds)
+        results.append(dataclasses.replace(result, number=number))
+    if all(result.ok for result in results):
+        results += _drawn_cases(bound, seconds, salt)
+    return Report(puzzle.name, tuple(results), salt=salt)
+
+
+def _drawn_cases(bound: Bound, seconds: float, salt: str) -> Iterator[CaseResult]:
+    """Try what is drawn from the puzzle's contract, up to the first failure."""
+    for number, case in enumerate(bound.puzzle.drawn(salt), len(bound.puzzle.cases)):
+        bound = bound.at(case)
+        if refusal := compiler.front_end(bound.kernel, bound.arguments):
+            result = CaseResult(str(case), verdicts.of_refusal(refusal))
+        else:
+            result = _check_case(bound, seconds)
+        yield dataclasses.replace(result, number=number, drawn=True)
+        if not result.ok:
+            return
 
 
 def guarded(kernel: object, puzzle: Puzzle, case: Case) -> tuple[Bound, Run] | Report:

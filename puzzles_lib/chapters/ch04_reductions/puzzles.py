@@ -6,6 +6,7 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from puzzles_lib import inputs
+from puzzles_lib.contract import Contract, Size
 from puzzles_lib.puzzle import Case, Puzzle
 
 
@@ -49,6 +50,7 @@ LONG_SUM = Puzzle(
         Case(M=3, N=20, BLOCK_M=8, BLOCK_N=32),  # fewer rows, and columns, than a block
         Case(M=40, N=65, BLOCK_M=32, BLOCK_N=16, fill={"x": inputs.large}),  # a last block of one column
     ),
+    contract=Contract({"M": Size(150), "N": Size(2100), "BLOCK_M": (4, 32, 64), "BLOCK_N": (128, 256, 1024)}),
 )
 
 
@@ -78,6 +80,10 @@ LONG_SOFTMAX = Puzzle(
         Case(M=3, N=150, BLOCK_M=4, BLOCK_N=64, fill={"x": inputs.late_maximum}),
         Case(M=3, N=129, BLOCK_M=4, BLOCK_N=64, fill={"x": lone_peaks}),
         Case(M=40, N=97, BLOCK_M=64, BLOCK_N=32, fill={"x": masked_half}),
+    ),
+    contract=Contract(
+        {"M": Size(150), "N": Size(2100), "BLOCK_M": (4, 32, 64), "BLOCK_N": (256, 512, 1024)},
+        fills=lambda s: ({"x": inputs.far_below}, {"x": inputs.late_maximum}),
     ),
 )
 

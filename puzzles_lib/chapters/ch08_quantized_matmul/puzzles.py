@@ -1,10 +1,13 @@
 """Chapter 08: 4-bit weights, unpacked and scaled inside a matmul."""
 
+import math
+
 import torch
 import triton
 from jaxtyping import Float32, Int32
 from torch import Tensor
 
+from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import all_bits_set, zeros
 from puzzles_lib.puzzle import Case, Puzzle
 
@@ -56,6 +59,17 @@ QUANTIZED_MATMUL = Puzzle(
         ),
         # a layer and one token
         Case(M=64, N=1, K=256, GROUP=32, BLOCK_M=64, BLOCK_N=16, BLOCK_K=64),
+    ),
+    contract=Contract(
+        {
+            "M": Size(150),
+            "N": Size(150),
+            "GROUP": (4, 24, 160),
+            "K": Size(700, step=lambda s: math.lcm(8, s.GROUP)),
+            "BLOCK_M": (32, 64),
+            "BLOCK_N": (32, 64),
+            "BLOCK_K": (64, 128),
+        }
     ),
 )  # fmt: skip
 
