@@ -22,6 +22,7 @@ from torch import Tensor
 Fill = Callable[..., Tensor]
 DRAWS = 2
 """Cases drawn for a puzzle."""
+SMALL = 100  # what a size is at most where it is not large
 TRIES = 20  # to find a draw of few programs
 
 
@@ -89,7 +90,7 @@ class Contract:
                 if name in self.large_in(turn):
                     low, high = max(beyond(listed[name]), kind.most // 2), kind.most
                 else:
-                    low, high = 1, listed[name]
+                    low, high = 1, min(listed[name], SMALL)
                 found[name] = _biting(chance, low, high, step)
             else:
                 found[name] = chance.choice(kind(before) if callable(kind) else kind)

@@ -28,6 +28,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from puzzles_lib.contract import DRAWS, Contract, Size, beyond
 from puzzles_lib.dtypes import of_name, of_torch
 
+MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)
+"""What a GPU launches along each axis of a grid."""
+
 
 class Case:
     """One set of sizes and block sizes to try a kernel on.
@@ -125,6 +128,7 @@ class Puzzle:
     descriptors: for an input's name, case -> the tile that its descriptor ``<name>_desc`` loads, see
         `Tiled`. The kernel may take it beside or instead of the pointer.
     exact: results that are copied or chosen, not computed: they are compared bit for bit.
+    slips: functions like the spec, each with a slip that is often made, by what the report says of it.
     contract: how cases are drawn that are tried beside ``cases``; without it none are.
 
     Raises ValueError where the parts do not fit together.
@@ -139,6 +143,7 @@ class Puzzle:
     most_loads: Mapping[str, Callable[[Case], int]] | None = None
     descriptors: Mapping[str, Callable[[Case], tuple[int, int]]] | None = None
     exact: tuple[str, ...] = ()
+    slips: Mapping[str, Callable] | None = None
     contract: Contract | None = None
 
     def __post_init__(self) -> None:
@@ -174,6 +179,12 @@ class Puzzle:
                         raise ValueError(f"{self.name}: no {name} for case {case}: {error}") from None
             if not 1 <= len(self.grid(case)) <= 3:
                 raise ValueError(f"{self.name}: the grid of case {case} must have 1 to 3 axes")
+            for axis, (count, most) in enumerate(zip(self.programs(case), MOST_PROGRAMS, strict=True)):
+                if count > most:
+                    raise ValueError(
+                        f"{self.name}: the grid of case {case} has {count} programs along axis {axis}, "
+                        f"a GPU launches {most} at most"
+                    )
 
     @property
     def name(self) -> str:
@@ -209,7 +220,9 @@ class Puzzle:
             raise ValueError(f"{self.name}: contract draws {', '.join(numbers)}, a case has {wanted}")
         for name, size in numbers.items():
             if isinstance(size, Size) and size.most < (least := beyond(self._largest(name))):
-                raise ValueError(f"{self.name}: contract has {name} up to {size.most}, at least {least} is needed")
+                raise ValueError(
+                    f"{self.name}: contract has {name} up to {size.most}, at least {least} is needed"
+                )
 
     def _largest(self, name: str) -> int:
         """The largest that a number is in the cases."""
@@ -223,7 +236,9 @@ class Puzzle:
         cases = []
         for turn in range(DRAWS):
             seed = f"{self.name}/{salt}/{turn}"
-            numbers = self.contract.draw(turn, seed, listed, lambda n: math.prod(self.programs(Case(**n))))
+            numbers = self.contract.draw(
+                turn, seed, listed, lambda n: math.prod(self.programs(Case(fill=None, salt="", **n)))
+            )
             fills = self.contract.fills(SimpleNamespace(**numbers))
             cases.append(Case(fill=fills[turn % len(fills)], salt=salt, **numbers))
         return tuple(cases)

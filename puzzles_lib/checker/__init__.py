@@ -15,7 +15,7 @@ from puzzles_lib import compiler, ledger
 from puzzles_lib.binding import Bound, bind
 from puzzles_lib.checker import verdicts
 from puzzles_lib.checker.attempts import attempt
-from puzzles_lib.checker.compare import expect
+from puzzles_lib.checker.expected import PuzzleFault, expect, is_random, the_puzzles_own
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import HUGE, NAN, ZERO, Poison, Run
@@ -53,14 +53,14 @@ def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, 
     return dataclasses.replace(report, notes=(*report.notes, note)) if note else report
 
 
-def examine(
-    kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, salt: str = ""
-) -> Report:
+def examine(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, salt: str = "") -> Report:
     """`check` without a trace in the learner's progress."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tensors are small: more threads only spin
     try:
         return _examine(kernel, puzzle, seconds, salt)
+    except PuzzleFault as fault:
+        return Report(puzzle.name, verdict=Verdict("puzzle", str(fault)))
     except Exception as error:  # a fault of ours must not be a page of traceback for a learner
         text = (
             f"the checker cannot read this kernel ({type(error).__name__}: {error}); try to write it plainly"
@@ -75,6 +75,7 @@ def _examine(kernel: object, puzzle: Puzzle, seconds: float, salt: str) -> Repor
     if isinstance(bound, Refusal):
         return _refused(puzzle, bound)
     results: list[CaseResult] = []
+    _vouch_for(puzzle)
     for number, case in enumerate(puzzle.cases):
         bound = bound.at(case.salted(salt))
         if refusal := compiler.front_end(bound.kernel, bound.arguments):
@@ -84,17 +85,30 @@ def _examine(kernel: object, puzzle: Puzzle, seconds: float, salt: str) -> Repor
         results.append(dataclasses.replace(result, number=number))
     if all(result.ok for result in results):
         results += _drawn_cases(bound, seconds, salt)
-    return Report(puzzle.name, tuple(results), salt=salt)
+    return Report(puzzle.name, verdicts.with_blocks(puzzle, results), salt=salt)
+
+
+def _vouch_for(puzzle: Puzzle) -> None:
+    """Raises PuzzleFault where no kernel could be right."""
+    case = puzzle.cases[0]
+    with the_puzzles_own("a fill", case):
+        inputs = make_inputs(puzzle, case)
+    if is_random(puzzle, case, inputs):
+        raise PuzzleFault(
+            "the puzzle is at fault, not the kernel: its spec gives another result at each call"
+        )
 
 
 def _drawn_cases(bound: Bound, seconds: float, salt: str) -> Iterator[CaseResult]:
     """Try what is drawn from the puzzle's contract, up to the first failure."""
-    for number, case in enumerate(bound.puzzle.drawn(salt), len(bound.puzzle.cases)):
+    with the_puzzles_own("its contract", bound.case):
+        cases = bound.puzzle.drawn(salt)
+    for number, case in enumerate(cases, len(bound.puzzle.cases)):
         bound = bound.at(case)
         if refusal := compiler.front_end(bound.kernel, bound.arguments):
             result = CaseResult(str(case), verdicts.of_refusal(refusal))
         else:
-            result = _check_case(bound, seconds)
+            result = _check_case(bound, seconds, backwards=False)
         yield dataclasses.replace(result, number=number, drawn=True)
         if not result.ok:
             return
@@ -149,10 +163,11 @@ def _refused(puzzle: Puzzle, refusal: Refusal) -> Report:
     return Report(puzzle.name, verdict=verdicts.of_refusal(refusal))
 
 
-def _check_case(bound: Bound, seconds: float) -> CaseResult:
+def _check_case(bound: Bound, seconds: float, backwards: bool = True) -> CaseResult:
     """Run a case forwards, and backwards where that may tell; name the most basic fault."""
     puzzle, case = bound.puzzle, bound.case
-    inputs = make_inputs(puzzle, case)
+    with the_puzzles_own("a fill", case):
+        inputs = make_inputs(puzzle, case)
     expected = expect(puzzle, case, inputs)
 
     def run(**options: Any) -> Run:
@@ -160,13 +175,15 @@ def _check_case(bound: Bound, seconds: float) -> CaseResult:
 
     forwards = run()
     verdict = verdicts.judge(puzzle, case, inputs, expected, forwards)
+    if verdict and verdict.kind == "never written":
+        verdict = verdicts.never_written(puzzle, case, run(record=True, quiet=True)) or verdict
     if verdict and forwards.holes and verdict.kind not in ("time limit", "memory limit"):
         verdict = _uninitialised(run, forwards, NAN) or verdict
-    if verdict is None and (forwards.programs > 1 or forwards.holes):
-        backwards = run(reverse=True, poison=HUGE, quiet=True)
-        again = verdicts.judge(puzzle, case, inputs, expected, backwards)
-        if again and backwards.holes:
-            verdict = _uninitialised(run, backwards, HUGE, reverse=True)
+    if verdict is None and backwards and (forwards.programs > 1 or forwards.holes):
+        reverse = run(reverse=True, poison=HUGE, quiet=True)
+        again = verdicts.judge(puzzle, case, inputs, expected, reverse)
+        if again and reverse.holes:
+            verdict = _uninitialised(run, reverse, HUGE, reverse=True)
         if again and not verdict:
             verdict = again if again.kind in ("race", "time limit") else verdicts.depends_on_order(again)
     return CaseResult(

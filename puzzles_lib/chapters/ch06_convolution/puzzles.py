@@ -44,16 +44,16 @@ CONV2D = Puzzle(
     ),
     contract=Contract(
         {
-            "KH": Size(6),
-            "N": Size(13),
+            "KH": Size(5),
+            "N": Size(9),
             "KW": Size(9),
-            "H": Size(37),
-            "W": Size(70),
-            "BLOCK_N": (4, 8),
-            "BLOCK_H": (8, 16),
-            "BLOCK_W": (16, 32),
+            "H": Size(20),
+            "W": Size(50),
+            "BLOCK_N": (4, 16),
+            "BLOCK_H": (8, 32),
+            "BLOCK_W": (16, 64),
         },
-        most_programs=6,
+        most_programs=2,
     ),
 )
 

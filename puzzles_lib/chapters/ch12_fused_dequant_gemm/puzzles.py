@@ -115,14 +115,14 @@ FUSED_DW = Puzzle(
     outputs=("dw",),
     contract=Contract(
         {
-            "K": Size(300),
             "COUT": Size(150),
+            "K": Size(300),
             "CIN": Size(300),
             "BITS": (1, 2, 4, 8),
             "GROUP": lambda s: (32 // s.BITS, 96, 256),
             "BLOCK_M": (32, 64),
             "BLOCK_N": (64, 128),
-            "BLOCK_K": (32, 64),
+            "BLOCK_K": (64, 128),
         },
         fills=_fills,
         most_programs=4,
@@ -184,15 +184,15 @@ SPLIT_K = Puzzle(
     outputs=("parts",),
     contract=Contract(
         {
-            "K": Size(300),
             "COUT": Size(150),
+            "K": Size(300),
             "CIN": Size(300),
             "BITS": (1, 2, 4, 8),
             "SPLITS": Size(9),
             "GROUP": lambda s: (32 // s.BITS, 96, 256),
             "BLOCK_M": (32, 64),
             "BLOCK_N": (64, 128),
-            "BLOCK_K": (32, 64),
+            "BLOCK_K": (64, 128),
         },
         fills=_fills,
         most_programs=4,
@@ -253,16 +253,16 @@ PACKED_ALONG_K = Puzzle(
     outputs=("dw",),
     contract=Contract(
         {
-            "K": Size(300),
             "COUT": Size(150),
+            "K": Size(300),
             "CIN": Size(200),
             "BITS": (1, 2, 4, 8),
             "BLOCK_M": (64, 128),
-            "BLOCK_N": (32, 64),
+            "BLOCK_N": (64, 128),
             "GROUP": lambda s: (s.BLOCK_N, 3 * s.BLOCK_N),
         },
         fills=_fills,
-        most_programs=4,
+        most_programs=2,
     ),
 )  # fmt: skip
 

@@ -196,12 +196,13 @@ INT8_LINEAR = Puzzle(
     contract=Contract(
         {
             "M": Size(150),
-            "N": Size(200),
             "K": Size(9000),
+            "N": Size(200),
             "BLOCK_M": (32, 64),
             "BLOCK_N": (32, 64),
             "BLOCK_K": lambda s: (512, 1024) if s.K > 1000 else (64, 128),
-        }
+        },
+        most_programs=4,
     ),
 )  # fmt: skip
 
@@ -258,12 +259,13 @@ TILED_LINEAR = Puzzle(
     contract=Contract(
         {
             "M": Size(150),
-            "N": Size(200),
             "K": Size(5000),
+            "N": Size(200),
             "BLOCK_M": (32, 64),
             "TILE_N": (32, 64),
             "TILE_K": lambda s: (512, 1024) if s.K > 1000 else (64, 128),
-        }
+        },
+        most_programs=4,
     ),
 )  # fmt: skip
 
