@@ -68,7 +68,11 @@ SCALAR_FLASH_ATTENTION = Puzzle(
         Case(T=97, BLOCK_Q=128, BLOCK_K=32, fill={"q": inputs.late_maximum, "k": inputs.late_maximum}),
     ),
     contract=Contract(
-        {"T": Size(600), "BLOCK_Q": (64, 128, 256), "BLOCK_K": (64, 128)},
+        {
+            "T": Size(600),
+            "BLOCK_Q": (64, 128, 256),
+            "BLOCK_K": lambda s: (32,) if s.T > 200 else (32, 128),
+        },
         fills=lambda s: ({}, {"q": inputs.large, "k": inputs.very_negative}),
     ),
 )
@@ -110,10 +114,10 @@ FLASH_ATTENTION = Puzzle(
     ),
     contract=Contract(
         {
-            "T": Size(300),
+            "T": Size(200),
             "D": Size(80),
             "BLOCK_Q": (64, 128),
-            "BLOCK_K": (32, 64),
+            "BLOCK_K": lambda s: (16,) if s.T > 128 else (32, 64),
             "BLOCK_D": lambda s: (max(16, triton.next_power_of_2(s.D)),),
         },
         fills=lambda s: ({"q": inputs.large, "k": inputs.very_negative}, {}),

@@ -59,7 +59,7 @@ BATCHED_MATMUL = Puzzle(
             "K": Size(1100),
             "BLOCK_M": (32, 64, 128),
             "BLOCK_N": (32, 64, 128),
-            "BLOCK_K": (128, 256),
+            "BLOCK_K": (64,),
         }
     ),
 )

@@ -113,7 +113,7 @@ QUANTIZED_MATMUL = Puzzle(
             "N": Size(150),
             "BLOCK_M": (32, 64),
             "BLOCK_N": (32, 64),
-            "BLOCK_K": (64, 128),
+            "BLOCK_K": lambda s: (64,) if s.K > 256 else (64, 128),
         }
     ),
 )  # fmt: skip

@@ -113,7 +113,7 @@ QUANTIZE_ROWS = Puzzle(
     outputs=("codes", "scale"),
     most_loads={"x": lambda s: 2 * s.M * s.K},  # once for the peak, once for the codes
     contract=Contract(
-        {"M": Size(70), "K": Size(2100), "BLOCK_M": (8, 16), "BLOCK_K": (128, 256, 1024)},
+        {"M": Size(70), "K": Size(2100), "BLOCK_M": (8, 16), "BLOCK_K": lambda s: (128,) if s.K > 1000 else (32, 1024)},
         fills=lambda s: ({"x": vanishing}, {"x": off_ties}),
     ),
 )  # fmt: skip
@@ -200,7 +200,7 @@ INT8_LINEAR = Puzzle(
             "N": Size(200),
             "BLOCK_M": (32, 64),
             "BLOCK_N": (32, 64),
-            "BLOCK_K": lambda s: (512, 1024) if s.K > 1000 else (64, 128),
+            "BLOCK_K": lambda s: (512,) if s.K > 1000 else (64, 128),
         },
         most_programs=4,
     ),
@@ -263,7 +263,7 @@ TILED_LINEAR = Puzzle(
             "N": Size(200),
             "BLOCK_M": (32, 64),
             "TILE_N": (32, 64),
-            "TILE_K": lambda s: (512, 1024) if s.K > 1000 else (64, 128),
+            "TILE_K": lambda s: (512,) if s.K > 1000 else (64, 128),
         },
         most_programs=4,
     ),
