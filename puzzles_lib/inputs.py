@@ -19,7 +19,7 @@ def make_inputs(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
     tensors = {}
     for argument in puzzle.inputs:
         generator = torch.Generator().manual_seed(
-            zlib.crc32(f"{puzzle.name}/{case}/{argument.name}".encode())
+            zlib.crc32(f"{puzzle.name}/{case}/{argument.name}{case.salt}".encode())
         )
         fill = case.fill.get(argument.name, random)
         shape = argument.shape(case.numbers)
@@ -63,6 +63,22 @@ def large(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator
 def very_negative(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """Normal values around -1000: exp() of them is 0, and a maximum that starts at 0 stays there."""
     return _rounded(-1000 + 10 * torch.randn(shape, generator=generator), dtype)
+
+
+def far_below(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Normal values around -1000000, below what is often taken for minus infinity."""
+    return _rounded(-1e6 + 10 * torch.randn(shape, generator=generator), dtype)
+
+
+def small(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Normal values times 2^-15: their products are near 1e-9."""
+    return _rounded(2.0**-15 * torch.randn(shape, generator=generator), dtype)
+
+
+def far_apart(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Normal values, along the last axis times 100000 and times 1e-8 in turn: float16 holds neither."""
+    sizes = torch.where(torch.arange(shape[-1]) % 2 == 0, 1e5, 1e-8)
+    return _rounded(sizes * torch.randn(shape, generator=generator), dtype)
 
 
 def late_maximum(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:

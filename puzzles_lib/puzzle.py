@@ -19,12 +19,17 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from puzzles_lib.contract import DRAWS, Contract, Size, beyond
 from puzzles_lib.dtypes import of_name, of_torch
+
+MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)
+"""What a GPU launches along each axis of a grid."""
 
 
 class Case:
@@ -36,22 +41,27 @@ class Case:
 
     ``fill`` says which inputs are not drawn from the default distribution:
     ``fill={"x": inputs.large}``, a function of ``(shape, dtype, generator)`` that returns a tensor.
+
+    ``salt``: another one draws other values for the inputs.
     """
 
     numbers: dict[str, int]
     fill: dict[str, Callable[..., torch.Tensor]]
+    salt: str
 
-    def __init__(self, *, fill: Mapping[str, Callable] | None = None, **numbers: int):
+    def __init__(self, *, fill: Mapping[str, Callable] | None = None, salt: str = "", **numbers: int):
         for name, value in numbers.items():
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ValueError(f"Case: {name} is {value!r}, allowed are integers from 0 up")
         self.__dict__["numbers"] = dict(numbers)
         self.__dict__["fill"] = dict(fill or {})
+        self.__dict__["salt"] = salt
 
     def __getattr__(self, name: str) -> int:
-        if name.startswith("__") or name not in self.__dict__["numbers"]:
-            raise AttributeError(f"this case has no {name!r}; it has {', '.join(self.numbers)}")
-        return self.numbers[name]
+        numbers = self.__dict__.get("numbers", {})  # a copy has none yet
+        if name.startswith("__") or name not in numbers:
+            raise AttributeError(f"this case has no {name!r}; it has {', '.join(numbers)}")
+        return numbers[name]
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Case is frozen")
@@ -62,6 +72,10 @@ class Case:
         return "  ".join(parts)
 
     __repr__ = __str__
+
+    def salted(self, salt: str) -> "Case":
+        """The same case with other values of its inputs."""
+        return Case(fill=self.fill, salt=salt, **self.numbers)
 
 
 @dataclass(frozen=True)
@@ -113,6 +127,9 @@ class Puzzle:
         load. For puzzles whose point is to read something only once.
     descriptors: for an input's name, case -> the tile that its descriptor ``<name>_desc`` loads, see
         `Tiled`. The kernel may take it beside or instead of the pointer.
+    exact: results that are copied or chosen, not computed: they are compared bit for bit.
+    slips: functions like the spec, each with a slip that is often made, by what the report says of it.
+    contract: how cases are drawn that are tried beside ``cases``; without it none are.
 
     Raises ValueError where the parts do not fit together.
     """
@@ -125,6 +142,9 @@ class Puzzle:
     outputs: tuple[str, ...] = ("z",)
     most_loads: Mapping[str, Callable[[Case], int]] | None = None
     descriptors: Mapping[str, Callable[[Case], tuple[int, int]]] | None = None
+    exact: tuple[str, ...] = ()
+    slips: Mapping[str, Callable] | None = None
+    contract: Contract | None = None
 
     def __post_init__(self) -> None:
         if not self.cases:
@@ -139,6 +159,9 @@ class Puzzle:
             raise ValueError(f"{self.name}: {sorted(twice)} names both an input and an output")
         if unknown := set(self.descriptors or {}) - {a.name for a in self.inputs}:
             raise ValueError(f"{self.name}: descriptors names {sorted(unknown)}, which are not inputs")
+        if unknown := set(self.exact) - set(self.outputs):
+            raise ValueError(f"{self.name}: exact names {sorted(unknown)}, which are not outputs")
+        self._check_contract()
         for case in self.cases:
             if missing := set(self.spec_numbers) - set(case.numbers):
                 raise ValueError(
@@ -156,6 +179,12 @@ class Puzzle:
                         raise ValueError(f"{self.name}: no {name} for case {case}: {error}") from None
             if not 1 <= len(self.grid(case)) <= 3:
                 raise ValueError(f"{self.name}: the grid of case {case} must have 1 to 3 axes")
+            for axis, (count, most) in enumerate(zip(self.programs(case), MOST_PROGRAMS, strict=True)):
+                if count > most:
+                    raise ValueError(
+                        f"{self.name}: the grid of case {case} has {count} programs along axis {axis}, "
+                        f"a GPU launches {most} at most"
+                    )
 
     @property
     def name(self) -> str:
@@ -183,6 +212,36 @@ class Puzzle:
         returned = _annotations(self.spec)["return"]
         hints = typing.get_args(returned) if typing.get_origin(returned) is tuple else (returned,)
         return tuple(_argument(name, hint) for name, hint in zip(self.outputs, hints, strict=True))
+
+    def _check_contract(self) -> None:
+        numbers = self.contract.numbers if self.contract else self.cases[0].numbers
+        if set(numbers) != set(self.cases[0].numbers):
+            wanted = ", ".join(self.cases[0].numbers)
+            raise ValueError(f"{self.name}: contract draws {', '.join(numbers)}, a case has {wanted}")
+        for name, size in numbers.items():
+            if isinstance(size, Size) and size.most < (least := beyond(self._largest(name))):
+                raise ValueError(
+                    f"{self.name}: contract has {name} up to {size.most}, at least {least} is needed"
+                )
+
+    def _largest(self, name: str) -> int:
+        """The largest that a number is in the cases."""
+        return max(case.numbers.get(name, 0) for case in self.cases)
+
+    def drawn(self, salt: str = "") -> tuple[Case, ...]:
+        """The cases that are tried beside ``cases``: for one salt the same at every call."""
+        if self.contract is None:
+            return ()
+        listed = {name: self._largest(name) for name in self.cases[0].numbers}
+        cases = []
+        for turn in range(DRAWS):
+            seed = f"{self.name}/{salt}/{turn}"
+            numbers = self.contract.draw(
+                turn, seed, listed, lambda n: math.prod(self.programs(Case(fill=None, salt="", **n)))
+            )
+            fills = self.contract.fills(SimpleNamespace(**numbers))
+            cases.append(Case(fill=fills[turn % len(fills)], salt=salt, **numbers))
+        return tuple(cases)
 
     def programs(self, case: Case) -> tuple[int, int, int]:
         """The grid for a case, padded to three axes."""
@@ -239,7 +298,7 @@ class Puzzle:
 
 
 def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:
-    """A puzzle's case by its number, or one of the reader's own.
+    """A puzzle's case by its number, or one of the reader's own. Drawn cases follow those listed.
 
     Raises ValueError, in the name of the public function ``caller``, for one that there is not or that
     does not fit the puzzle.
@@ -252,10 +311,10 @@ def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:
         except (ValueError, AttributeError) as error:
             raise ValueError(f"{caller}: case is {case}, which does not fit {puzzle.name}: {error}") from None
         return case
-    count = len(puzzle.cases)
-    if isinstance(case, bool) or not isinstance(case, int) or not 0 <= case < count:
-        raise ValueError(f"{caller}: case is {case!r}, allowed are 0 to {count - 1}, or a Case")
-    return puzzle.cases[case]
+    cases = puzzle.cases + puzzle.drawn()
+    if isinstance(case, bool) or not isinstance(case, int) or not 0 <= case < len(cases):
+        raise ValueError(f"{caller}: case is {case!r}, allowed are 0 to {len(cases) - 1}, or a Case")
+    return cases[case]
 
 
 def _annotations(spec: Callable) -> dict[str, Any]:

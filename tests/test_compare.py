@@ -5,7 +5,8 @@ import torch
 from jaxtyping import Float32, Int32
 from torch import Tensor
 
-from puzzles_lib.checker.compare import compare, expect
+from puzzles_lib.checker.compare import compare
+from puzzles_lib.checker.expected import expect
 from puzzles_lib.puzzle import Case, Puzzle
 
 

@@ -15,7 +15,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib import inputs, stages, trace
 from puzzles_lib.checker import examine
-from puzzles_lib.checker.compare import expect
+from puzzles_lib.checker.expected import expect
 from puzzles_lib.compiler import build, find_target, front_end, observer, translate
 from puzzles_lib.drawing import error_map
 from puzzles_lib.dtypes import DTYPES, NO_FLOAT8_ARITHMETIC, of_name, of_torch, of_triton

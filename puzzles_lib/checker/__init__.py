@@ -7,7 +7,7 @@ kernel raises here: the answer is always a `Report`.
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from puzzles_lib import compiler, ledger
 from puzzles_lib.binding import Bound, bind
 from puzzles_lib.checker import verdicts
 from puzzles_lib.checker.attempts import attempt
-from puzzles_lib.checker.compare import expect
+from puzzles_lib.checker.expected import PuzzleFault, expect, is_random, the_puzzles_own
 from puzzles_lib.checker.races import within_program
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.inputs import make_inputs
@@ -28,23 +28,28 @@ SECONDS_PER_CASE = 10.0
 _LESS_BASIC = ("input changed", "values", "loads")  # than a race
 
 
-def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE) -> Report:
-    """Try a ``@triton.jit`` kernel on every case of a puzzle.
+def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, salt: str = "") -> Report:
+    """Try a ``@triton.jit`` kernel on every case of a puzzle, and on a few drawn ones.
 
     Runs on the CPU, guarded: whatever the kernel does, this returns. ``seconds`` limits the time of
     each run of a case (wall clock). A pass or a try is noted for `progress`.
 
-    Raises TypeError where ``puzzle`` is not a `Puzzle`, ValueError where ``seconds`` is not positive,
-    and KeyboardInterrupt when interrupted.
+    salt: for who grades: another salt draws other cases, and other values for the inputs of all. With the
+        same salt a report is the same at every call.
+
+    Raises TypeError where ``puzzle`` is not a `Puzzle` or ``salt`` no string, ValueError where ``seconds``
+    is not positive, and KeyboardInterrupt when interrupted.
     """
     __tracebackhide__ = True
     if not isinstance(puzzle, Puzzle):
         raise TypeError(f"check(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
     if not seconds > 0:
         raise ValueError(f"check: seconds is {seconds!r}, allowed is any number above 0")
+    if not isinstance(salt, str):
+        raise TypeError(f"check: salt is a {type(salt).__name__}, allowed is a string")
     report = None
     with contextlib.suppress(KeyboardInterrupt):
-        report = examine(kernel, puzzle, seconds=seconds)
+        report = examine(kernel, puzzle, seconds=seconds, salt=salt)
     if report is None:  # raised from here, so that a notebook shows two frames and not thirty
         raise KeyboardInterrupt("the check was interrupted") from None
     note = ledger.record(puzzle.name, report.ok)
@@ -52,13 +57,20 @@ def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE) 
 
 
 def examine(
-    kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, until_failure: bool = False
+    kernel: object,
+    puzzle: Puzzle,
+    *,
+    seconds: float = SECONDS_PER_CASE,
+    salt: str = "",
+    until_failure: bool = False,
 ) -> Report:
     """`check` without a trace in the learner's progress; ``until_failure``: no case after one that fails."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tensors are small: more threads only spin
     try:
-        return _examine(kernel, puzzle, seconds, until_failure)
+        return _examine(kernel, puzzle, seconds, salt, until_failure)
+    except PuzzleFault as fault:
+        return Report(puzzle.name, verdict=Verdict("puzzle", str(fault)))
     except Exception as error:  # a fault of ours must not be a page of traceback for a learner
         text = (
             f"the checker cannot read this kernel ({type(error).__name__}: {error}); try to write it plainly"
@@ -68,28 +80,60 @@ def examine(
         torch.set_num_threads(threads)
 
 
-def _examine(kernel: object, puzzle: Puzzle, seconds: float, until_failure: bool) -> Report:
+def _examine(kernel: object, puzzle: Puzzle, seconds: float, salt: str, until_failure: bool) -> Report:
     bound = bind(kernel, puzzle, puzzle.cases[0])
     if isinstance(bound, Refusal):
         return _refused(puzzle, bound)
-    each = [bound.at(case) for case in puzzle.cases]
+    each = [bound.at(case.salted(salt)) for case in puzzle.cases]
     opinions = compiler.opinions(bound.kernel, [bound.arguments for bound in each])
     if opinions[0].refusal:
         return _refused(puzzle, opinions[0].refusal)
     results: list[CaseResult] = []
+    _vouch_for(puzzle)
     ended = False
-    for bound, opinion in itertools.zip_longest(each, opinions):
-        label = str(bound.case)
-        if ended or opinion is None:
-            results.append(CaseResult(label, ran=False))
-        elif opinion.refusal:
-            results.append(CaseResult(label, verdicts.of_refusal_in_a_case(opinion.refusal)))
-        else:
-            results.append(_check_case(bound, seconds))
-        verdict = results[-1].verdict
-        ended = ended or (verdict is not None and (until_failure or verdict.kind == "time limit"))
+    for number, (bound, opinion) in enumerate(itertools.zip_longest(each, opinions)):
+        result = CaseResult(str(bound.case), ran=False)
+        if not ended and opinion is not None:
+            result = _opined(bound, opinion) or _check_case(bound, seconds)
+        results.append(dataclasses.replace(result, number=number))
+        ended = ended or (
+            result.verdict is not None and (until_failure or result.verdict.kind == "time limit")
+        )
+    if all(result.ok for result in results):
+        results += _drawn_cases(bound, seconds, salt)
     notes = dict.fromkeys(note for opinion in opinions for note in opinion.notes)
-    return Report(puzzle.name, tuple(results), notes=tuple(notes))
+    return Report(puzzle.name, verdicts.with_blocks(puzzle, results), notes=tuple(notes), salt=salt)
+
+
+def _opined(bound: Bound, opinion: compiler.Opinion) -> CaseResult | None:
+    """What the compiler's refusal of one case makes of it."""
+    if not opinion.refusal:
+        return None
+    return CaseResult(str(bound.case), verdicts.of_refusal_in_a_case(opinion.refusal))
+
+
+def _vouch_for(puzzle: Puzzle) -> None:
+    """Raises PuzzleFault where no kernel could be right."""
+    case = puzzle.cases[0]
+    with the_puzzles_own("a fill", case):
+        inputs = make_inputs(puzzle, case)
+    if is_random(puzzle, case, inputs):
+        raise PuzzleFault(
+            "the puzzle is at fault, not the kernel: its spec gives another result at each call"
+        )
+
+
+def _drawn_cases(bound: Bound, seconds: float, salt: str) -> Iterator[CaseResult]:
+    """Try what is drawn from the puzzle's contract, up to the first failure."""
+    with the_puzzles_own("its contract", bound.case):
+        each = [bound.at(case) for case in bound.puzzle.drawn(salt)]
+    opinions = compiler.opinions(bound.kernel, [bound.arguments for bound in each])
+    numbers = itertools.count(len(bound.puzzle.cases))
+    for number, bound, opinion in zip(numbers, each, opinions, strict=False):
+        result = _opined(bound, opinion) or _check_case(bound, seconds, backwards=False)
+        yield dataclasses.replace(result, number=number, drawn=True)
+        if not result.ok:
+            return
 
 
 def guarded(kernel: object, puzzle: Puzzle, case: Case) -> tuple[Bound, Run] | Report:
@@ -141,10 +185,11 @@ def _refused(puzzle: Puzzle, refusal: Refusal) -> Report:
     return Report(puzzle.name, verdict=verdicts.of_refusal(refusal))
 
 
-def _check_case(bound: Bound, seconds: float) -> CaseResult:
+def _check_case(bound: Bound, seconds: float, backwards: bool = True) -> CaseResult:
     """Run a case forwards, and backwards where that may tell; name the most basic fault."""
     puzzle, case = bound.puzzle, bound.case
-    inputs = make_inputs(puzzle, case)
+    with the_puzzles_own("a fill", case):
+        inputs = make_inputs(puzzle, case)
     expected = expect(puzzle, case, inputs)
 
     def run(**options: Any) -> Run:
@@ -152,15 +197,17 @@ def _check_case(bound: Bound, seconds: float) -> CaseResult:
 
     forwards = run()
     verdict = verdicts.judge(puzzle, case, inputs, expected, forwards)
+    if verdict and verdict.kind == "never written":
+        verdict = verdicts.never_written(puzzle, case, run(record=True, quiet=True)) or verdict
     if verdict and forwards.holes and verdict.kind not in ("time limit", "memory limit"):
         verdict = _uninitialised(run, forwards, NAN) or verdict
     if forwards.suspect and (verdict is None or verdict.kind in _LESS_BASIC):
         verdict = within_program(bound, run) or verdict
-    if verdict is None and (forwards.programs > 1 or forwards.holes):
-        backwards = run(reverse=True, poison=HUGE, quiet=True)
-        again = verdicts.judge(puzzle, case, inputs, expected, backwards)
-        if again and backwards.holes:
-            verdict = _uninitialised(run, backwards, HUGE, reverse=True)
+    if verdict is None and backwards and (forwards.programs > 1 or forwards.holes):
+        reverse = run(reverse=True, poison=HUGE, quiet=True)
+        again = verdicts.judge(puzzle, case, inputs, expected, reverse)
+        if again and reverse.holes:
+            verdict = _uninitialised(run, reverse, HUGE, reverse=True)
         if again and not verdict:
             verdict = again if again.kind in ("race", "time limit") else verdicts.depends_on_order(again)
     return CaseResult(

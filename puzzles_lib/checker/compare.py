@@ -1,43 +1,16 @@
-"""Is a result right? Measured against float64, with a tolerance that follows from the arithmetic.
+"""Is a result right? And if not, what single slip would explain all of it?"""
 
-A fixed ``atol`` is blind where values are small and harsh where they are large. Here each element has
-its own tolerance: how far the exact result moves when the inputs move by float32's rounding (the
-condition of the problem at that element), times a factor that covers any sane order of summation.
-Half precision is 8192 times coarser than float32 and never fits in.
-
-Method: stochastic perturbation of the inputs, as in Higham, *Accuracy and Stability of Numerical
-Algorithms* (2nd ed., sections 1.6 and 26.5).
-"""
-
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 
-from puzzles_lib.dtypes import DType, of_torch
-from puzzles_lib.puzzle import Argument, Case, Puzzle
+from puzzles_lib.checker.expected import FACTOR_CONDITION, FLOAT32_ROUNDOFF, Expected, evaluate
+from puzzles_lib.dtypes import of_torch
+from puzzles_lib.puzzle import Case, Puzzle
 
-FLOAT32_ROUNDOFF = of_torch(torch.float32).roundoff
-FACTOR_CONDITION = 32.0  # on the movement of the result under float32-sized changes of the inputs
-FACTOR_VALUE = 16.0  # on the value's own rounding: intermediate results, exp2 instead of exp
-DRAWS = 4
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What a result should be: float64 ``value`` with elementwise ``tolerance``, or exact integers."""
-
-    argument: Argument
-    value: torch.Tensor
-    tolerance: torch.Tensor | None
-
-    def accepts(self, got: torch.Tensor) -> torch.Tensor:
-        """True per element of ``got`` that is right."""
-        if self.tolerance is None:
-            return got == self.value
-        got = got.double()
-        close = (got - self.value).abs() <= self.tolerance
-        return close | (got == self.value) | (got.isnan() & self.value.isnan())
+PLACES = "all wrong ones lie at "
+HALF, BFLOAT = of_torch(torch.float16).roundoff, of_torch(torch.bfloat16).roundoff
 
 
 @dataclass(frozen=True)
@@ -48,57 +21,37 @@ class Mismatch:
     diagnosis: str = ""
 
 
-def expect(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) -> dict[str, Expected]:
-    """The spec's results in float64 by output name, with tolerances."""
-    exact = _evaluate(puzzle, case, inputs)
-    moved = []
-    if any(t.is_floating_point() for t in inputs.values()):
-        for draw in range(DRAWS):
-            moved.append(_evaluate(puzzle, case, _perturbed(inputs, draw)))
-    expected = {}
-    for argument in puzzle.results:
-        value = exact[argument.name]
-        row = of_torch(argument.dtype)
-        if not row.is_float:
-            expected[argument.name] = Expected(argument, value.to(argument.dtype), None)
-            continue
-        tolerance = FACTOR_VALUE * FLOAT32_ROUNDOFF * value.abs()
-        if moved:
-            movement = torch.stack([(m[argument.name] - value) ** 2 for m in moved]).mean(0).sqrt()
-            # An element may escape four draws by luck: lean on its neighbours a little.
-            typical = movement[movement.isfinite()].square().mean().sqrt() if movement.numel() else 0.0
-            tolerance = tolerance + FACTOR_CONDITION * (movement + typical / 8)
-        if argument.dtype != torch.float32:
-            tolerance = tolerance + 2 * row.roundoff * value.abs()
-        expected[argument.name] = Expected(argument, value, torch.nan_to_num(tolerance, nan=0.0) + row.least)
-    return expected
+@dataclass(frozen=True)
+class _Wrong:
+    """A wrong result: what is wanted, what came, and which elements are wrong; both in float64."""
 
+    expected: Expected
+    got: torch.Tensor
+    wrong: torch.Tensor
+    puzzle: Puzzle
+    case: Case
+    inputs: Mapping[str, torch.Tensor]
 
-def _evaluate(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    wide = {n: t.double() if t.is_floating_point() else t for n, t in inputs.items()}
-    results = puzzle.spec(**wide, **{n: case.numbers[n] for n in puzzle.spec_numbers})
-    results = results if isinstance(results, tuple) else (results,)
-    return {a.name: _exact(r, of_torch(a.dtype)) for a, r in zip(puzzle.results, results, strict=True)}
+    @property
+    def value(self) -> torch.Tensor:
+        return self.expected.value.double()
 
+    @property
+    def slack(self) -> torch.Tensor:
+        """How far each element may be off and still be what a slip would make of it."""
+        roundoff = of_torch(self.expected.argument.dtype).roundoff or 0.0
+        slack = 4 * roundoff * (self.value.abs() + self.got.abs())
+        return slack if self.expected.tolerance is None else slack + self.expected.tolerance
 
-def _exact(result: torch.Tensor, row: DType) -> torch.Tensor:
-    """What a kernel's result is compared with: floats in float64, float8 within its range, as casts do."""
-    if not row.is_float:
-        return result
-    return result.double().clamp(-row.largest, row.largest) if row.is_float8 else result.double()
+    def fits(self, got: torch.Tensor) -> bool:
+        return got.shape == self.value.shape and bool(self.expected.accepts(got).all())
 
-
-def _perturbed(inputs: Mapping[str, torch.Tensor], draw: int) -> dict[str, torch.Tensor]:
-    """Each float moved by one unit roundoff of float32, up or down; zeros stay zeros."""
-    generator = torch.Generator().manual_seed(draw)
-    moved = {}
-    for name, tensor in inputs.items():
-        if tensor.is_floating_point():
-            signs = torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1
-            moved[name] = tensor.double() * (1 + FLOAT32_ROUNDOFF * signs)
-        else:
-            moved[name] = tensor
-    return moved
+    def would_be(self, value: torch.Tensor) -> bool:
+        """Whether this is what came: a result that may be larger than the right one, and rounded more."""
+        tolerance = 2 * of_torch(self.expected.argument.dtype).roundoff * value.double().abs()
+        if self.expected.tolerance is not None:
+            tolerance = tolerance.maximum(self.expected.tolerance)
+        return value.shape == self.got.shape and bool(((self.got - value.double()).abs() <= tolerance).all())
 
 
 def compare(
@@ -117,7 +70,9 @@ def compare(
         f"wrong values in {name}: {int(wrong.sum())} of {got.numel()}, the first is {name}[{place}]: "
         f"got {_number(got[first], digits)}, want {_number(expected.value[first], digits)}"
     )
-    return Mismatch(message, _diagnose(expected, got, wrong, puzzle, case, inputs))
+    return Mismatch(
+        message, next(_diagnoses(_Wrong(expected, got.double(), wrong, puzzle, case, inputs)), "")
+    )
 
 
 def _number(value: torch.Tensor, digits: int = 6) -> str:
@@ -125,45 +80,69 @@ def _number(value: torch.Tensor, digits: int = 6) -> str:
     return f"{number:.{digits}g}" if isinstance(number, float) else str(number)
 
 
-# ---- diagnosis: what single slip would explain all of it?
+def _diagnoses(w: _Wrong) -> Iterator[str]:
+    """What explains all of it, the surest first."""
+    for diagnose in (_nan, _transposed, _slip, _zero, _cut_off, _off_by, _precision, _per_row):
+        if text := diagnose(w):
+            yield text
+    if w.value.any() and not w.value[w.wrong].any():
+        yield "the wrong ones are those that should be zero"
+    if not w.got[w.wrong].any():
+        yield "the wrong ones are zero"
+    for diagnose in (_one_block, _all_of_a_block, _where):
+        if text := diagnose(w):
+            yield text
 
 
-def _diagnose(
-    expected: Expected,
-    got: torch.Tensor,
-    wrong: torch.Tensor,
-    puzzle: Puzzle,
-    case: Case,
-    inputs: Mapping[str, torch.Tensor],
-) -> str:
-    value = expected.value
-    if got.is_floating_point() and (got.isnan() & ~value.isnan()).any():
-        count = int((got.isnan() & ~value.isnan()).sum())
-        return f"{count} of them are NaN: look for -inf - (-inf), 0 / 0 or 0 * inf"
-    if got.dim() >= 2 and _fits(expected, got.reshape(*value.shape[:-2], *value.shape[:-3:-1]).mT):
-        return "it is right when transposed: rows and columns are swapped"
-    if not value.any() or not got.any():
-        return "it is zero everywhere" if not got.any() else ""
-    exact, got = value.double(), got.double()
-    slack = 4 * (of_torch(expected.argument.dtype).roundoff or 0.0) * (exact.abs() + got.abs())
-    if expected.tolerance is not None:
-        slack = slack + expected.tolerance
-    difference = got - exact
-    if wrong.all() and _constant(difference, slack):
+def _nan(w: _Wrong) -> str:
+    count = int((w.got.isnan() & ~w.value.isnan()).sum())
+    return f"{count} of them are NaN: look for -inf - (-inf), 0 / 0 or 0 * inf" if count else ""
+
+
+def _transposed(w: _Wrong) -> str:
+    shape = w.value.shape
+    if w.got.dim() < 2 or not w.fits(w.got.reshape(*shape[:-2], *shape[:-3:-1]).mT):
+        return ""
+    return "it is right when transposed: rows and columns are swapped"
+
+
+def _slip(w: _Wrong) -> str:
+    """Is it what the puzzle knows to come of a slip?"""
+    for text, spec in (w.puzzle.slips or {}).items():
+        if w.would_be(evaluate(w.puzzle, w.case, w.inputs, spec)[w.expected.argument.name]):
+            return text
+    return ""
+
+
+def _zero(w: _Wrong) -> str:
+    return "" if w.got.any() else "it is zero everywhere"
+
+
+def _cut_off(w: _Wrong) -> str:
+    """Is every element the next number towards zero, where it should be the nearest?"""
+    dtype = w.expected.argument.dtype
+    if not w.expected.rounds or w.expected.tolerance is None:
+        return ""
+    bits = of_torch(dtype).roundoff
+    short = (w.got.abs() <= w.value.abs() + w.expected.tolerance) & (w.got * w.value >= 0)
+    near = (w.got - w.value).abs() <= 2 * bits * w.value.abs() + w.expected.tolerance
+    if not (short & near).all():
+        return ""
+    name = of_torch(dtype).name
+    return f"it looks cut off instead of rounded: .to(tl.{name}) rounds to the nearest {name}"
+
+
+def _off_by(w: _Wrong) -> str:
+    """Is it all off by one number, or one factor?"""
+    difference, some = w.got - w.value, w.value != 0
+    if not some.any():
+        return ""
+    if w.wrong.all() and _constant(difference, w.slack):
         return f"it is off by {_number(difference.median(), 4)} everywhere"
-    some = exact != 0
-    ratio = got[some] / exact[some]
-    if bool((got[~some] == 0).all()) and _constant(ratio, (slack[some] / exact[some]).abs()):
+    ratio = w.got[some] / w.value[some]
+    if bool((w.got[~some] == 0).all()) and _constant(ratio, (w.slack[some] / w.value[some]).abs()):
         return f"it is {_number(ratio.median(), 4)} times what it should be, everywhere"
-    if not value[wrong].any():
-        return "the wrong ones are those that should be zero"
-    if not got[wrong].any():
-        return "the wrong ones are zero"
-    return _one_block(expected, got, puzzle, case, inputs) or _where(expected, wrong)
-
-
-def _fits(expected: Expected, got: torch.Tensor) -> bool:
-    return got.shape == expected.value.shape and bool(expected.accepts(got).all())
+    return ""
 
 
 def _constant(values: torch.Tensor, slack: torch.Tensor) -> bool:
@@ -173,56 +152,121 @@ def _constant(values: torch.Tensor, slack: torch.Tensor) -> bool:
     return bool(((values - values.median()).abs() <= slack).all())
 
 
-def _one_block(
-    expected: Expected,
-    got: torch.Tensor,
-    puzzle: Puzzle,
-    case: Case,
-    inputs: Mapping[str, torch.Tensor],
-) -> str:
-    """Does only the first or the last block of a summed axis count?"""
-    if expected.tolerance is None:
+def _precision(w: _Wrong) -> str:
+    """Are the errors as small as those of a coarser type, and to both sides?"""
+    if w.expected.tolerance is None or w.wrong.sum() * 4 < w.wrong.numel() or w.wrong.sum() < ENOUGH_ERRORS:
         return ""
-    kept = set(expected.argument.dims)
-    axes = {d for a in puzzle.inputs for d in a.dims if d.isidentifier() and d not in kept}
+    error = (w.got - w.value) / w.expected.tolerance * FACTOR_CONDITION * FLOAT32_ROUNDOFF  # of the inputs'
+    error = error[error.isfinite()]
+    size = float(error.square().mean().sqrt())
+    above = float((error > 0).double().mean())
+    if not 0.2 < above < 0.8 or error.abs().max() > 8 * size or not HALF / 16 < size < BFLOAT:
+        return ""
+    if size > HALF:
+        return "the errors are as small as bfloat16's rounding: is something held in bfloat16 on the way?"
+    return (
+        "the errors are as small as the rounding of TF32 or float16: does a tl.dot of float32 blocks lack "
+        'input_precision="ieee", is something held in float16?'
+    )
+
+
+ENOUGH_ERRORS = 16  # to tell their size
+
+
+def _per_row(w: _Wrong) -> str:
+    """Is each row off by a factor of its own?"""
+    if w.got.dim() < 2 or not (w.got.isfinite() & w.value.isfinite()).all():
+        return ""
+    some = w.value != 0
+    if (w.got[~some] != 0).any() or (some.sum(-1) < 2).any():
+        return ""
+    ratio = torch.where(some, w.got / w.value, torch.nan)
+    factor = ratio.nanmedian(-1, keepdim=True).values
+    if ((ratio - factor).abs() > (w.slack / w.value).abs())[some].any():
+        return ""
+    low, high = float(factor.min()), float(factor.max())
+    text = f"each row is off by a factor of its own, {low:.4g} to {high:.4g}"
+    axis = w.expected.argument.dims[-1]
+    return f"{text}: do lanes beyond {axis} count in a sum?" if high <= 1 < 1 / max(low, 1e-300) else text
+
+
+def _one_block(w: _Wrong) -> str:
+    """Does only the first or the last block of a summed axis count?"""
+    if w.expected.tolerance is None:
+        return ""
+    kept = set(w.expected.argument.dims)
+    axes = {d for a in w.puzzle.inputs for d in a.dims if d.isidentifier() and d not in kept}
     for axis in sorted(axes):
-        block, size = case.numbers.get(f"BLOCK_{axis}"), case.numbers.get(axis)
+        block, size = w.case.numbers.get(f"BLOCK_{axis}"), w.case.numbers.get(axis)
         if not block or not size or block >= size:
             continue
         last = (size - 1) // block * block
         for words, lanes in (("first", slice(0, block)), ("last", slice(last, size))):
-            part = {a.name: _only(inputs[a.name], a, axis, lanes) for a in puzzle.inputs}
-            if _fits(_around(expected, _evaluate(puzzle, case, part)[expected.argument.name]), got):
+            part = {a.name: _only(w.inputs[a.name], a.dims, axis, lanes) for a in w.puzzle.inputs}
+            if w.would_be(evaluate(w.puzzle, w.case, part)[w.expected.argument.name]):
                 return f"only the {words} block of {axis} counts"
     return ""
 
 
-def _only(tensor: torch.Tensor, argument: Argument, axis: str, lanes: slice) -> torch.Tensor:
+def _only(tensor: torch.Tensor, dims: tuple[str, ...], axis: str, lanes: slice) -> torch.Tensor:
     """The tensor with zeros outside of ``lanes`` along an axis, if it has that axis."""
-    if axis not in argument.dims or not tensor.is_floating_point():
+    if axis not in dims or not tensor.is_floating_point():
         return tensor
-    dim = argument.dims.index(axis)
+    dim = dims.index(axis)
     kept = torch.zeros_like(tensor)
     index = tuple(lanes if d == dim else slice(None) for d in range(tensor.dim()))
     kept[index] = tensor[index]
     return kept
 
 
-def _around(expected: Expected, value: torch.Tensor) -> Expected:
-    """The same tolerance around another value, which may be larger and so be rounded more."""
-    rounding = 2 * of_torch(expected.argument.dtype).roundoff * value.abs()
-    tolerance = rounding if expected.tolerance is None else expected.tolerance.maximum(rounding)
-    return Expected(expected.argument, value, tolerance)
+def _all_of_a_block(w: _Wrong) -> str:
+    """Are all results of a block one number, where they should differ?"""
+    axis = w.expected.argument.dims[0]
+    block = w.case.numbers.get(f"BLOCK_{axis}", 1)
+    if w.got.dim() != 1 or block < 2 or len(w.got) < 2:
+        return ""
+    got, value = (torch.split(t, block) for t in (w.got, w.value))
+    if any((part != part[0]).any() for part in got) or all((part == part[0]).all() for part in value):
+        return ""
+    return (
+        f"all elements of a block of {axis} are equal: is something folded over all axes? Say which, axis=1"
+    )
 
 
-def _where(expected: Expected, wrong: torch.Tensor) -> str:
-    """Along which axes do the wrong elements stay within a part?"""
+def _where(w: _Wrong) -> str:
+    """Along which axes do the wrong elements stay within a part, or come at every so many?"""
     parts = []
-    for dim, name in enumerate(expected.argument.dims):
-        others = tuple(d for d in range(wrong.dim()) if d != dim)
-        hit = wrong.any(dim=others) if others else wrong
-        index = hit.nonzero().flatten()
-        low, high = int(index[0]), int(index[-1])
-        if (low, high) != (0, len(hit) - 1) or len(index) == 1 < len(hit):
-            parts.append(f"{low}..{high} along {name}" if low != high else f"{low} along {name}")
-    return "all wrong ones lie at " + " and ".join(parts) if parts else ""
+    for dim, name in enumerate(w.expected.argument.dims):
+        others = tuple(d for d in range(w.wrong.dim()) if d != dim)
+        hit = w.wrong.any(dim=others) if others else w.wrong
+        index = hit.nonzero().flatten().tolist()
+        if part := _part(index, len(hit), name, w.case.numbers.get(f"BLOCK_{name}")):
+            parts.append(part)
+    return PLACES + " and ".join(parts) if parts else ""
+
+
+def _part(index: list[int], size: int, name: str, block: int | None) -> str:
+    """Which part of an axis these are; "" for all of it, or for no part that could be named."""
+    low, high = index[0], index[-1]
+    if len(index) == 1 < size:
+        return f"{low} along {name}"
+    if len(index) == high - low + 1:
+        return f"{low}..{high} along {name}" if len(index) < size else ""
+    step = index[1] - low
+    if len(index) > 2 and index == list(range(low, high + 1, step)):
+        told = f"; BLOCK_{name} is {block}" if block else ""
+        return f"every {_ordinal(step)} along {name}, from {low}{told}"
+    if not block:
+        return ""
+    places = sorted({i % block for i in index})
+    if len(places) < block and index == [i for i in range(size) if i % block in places]:
+        if len(places) == 1:
+            return f"{places[0]} of every block of {name}"
+        if len(places) == places[-1] - places[0] + 1:
+            return f"{places[0]}..{places[-1]} of every block of {name}"
+    return ""
+
+
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{'th' if 10 < number % 100 < 14 else ending}"

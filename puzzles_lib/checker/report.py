@@ -1,19 +1,24 @@
-"""What `check` found, as a few lines of text and as HTML in the notebook's own colours."""
+"""What `check` found: a few lines of text, HTML in the notebook's own colours, and a dictionary."""
 
+import dataclasses
 import html
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from puzzles_lib.card import Theme, card
 from puzzles_lib.source import Site
 
 MOST_LINES = 12
+MOST_CHARACTERS = 300  # a line
+LEAST = "1.00x is the least possible: each input read once, each output written once"
 
 
 KINDS = (
     "signature", "compiler", "error", "time limit", "memory limit", "out of bounds", "uninitialised",
-    "never written", "race", "input changed", "values", "loads",
+    "never written", "race", "input changed", "values", "loads", "puzzle",
 )  # fmt: skip
-"""What a `Verdict` can be of."""
+"""What a `Verdict` can be of. ``"puzzle"``: the puzzle itself is at fault, not the kernel."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """How one case went. ``verdict`` is None for a pass; ``ran`` is False where it was not tried."""
+    """How one case went. ``verdict`` is None for a pass; ``ran`` is False where it was not tried.
+
+    number: of the case, as `trace` takes it. drawn: whether it is none of the puzzle's own cases.
+    """
 
     label: str
     verdict: Verdict | None = None
@@ -44,6 +52,8 @@ class CaseResult:
     programs: int = 0
     bytes_moved: int = 0
     bytes_least: int = 0
+    number: int | None = None
+    drawn: bool = False
 
     @property
     def ok(self) -> bool:
@@ -61,13 +71,27 @@ class CaseResult:
 
 
 @dataclass(frozen=True)
+class Row:
+    """A line about a case, or about several at once; ``verdict`` where it is told in full."""
+
+    status: str
+    text: str
+    cost: str = ""
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True)
 class Report:
-    """The answer to one check: ``ok``, the verdict on the kernel as a whole if any, and the cases."""
+    """The answer to one check: ``ok``, the verdict on the kernel as a whole if any, and the cases.
+
+    Drawn cases come last, and are there only where all others pass. salt: of `check`.
+    """
 
     title: str
     cases: tuple[CaseResult, ...] = ()
     verdict: Verdict | None = None
     notes: tuple[str, ...] = field(default=())
+    salt: str = ""
 
     @property
     def ok(self) -> bool:
@@ -79,64 +103,165 @@ class Report:
         found = [self.verdict] if self.verdict else []
         return tuple(found + [c.verdict for c in self.cases if c.verdict])
 
+    @property
+    def listed(self) -> tuple[CaseResult, ...]:
+        """The puzzle's own cases."""
+        return tuple(c for c in self.cases if not c.drawn)
+
+    @property
+    def drawn(self) -> tuple[CaseResult, ...]:
+        """The cases beside them."""
+        return tuple(c for c in self.cases if c.drawn)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report in what JSON has, for a grader. The keys are those of the fields, and stay.
+
+            {"title": "outer_add", "ok": False, "verdict": None, "notes": [], "salt": "", "cases": [
+                {"number": 0, "label": "M=32  N=32", "status": "pass", "drawn": False, "ran": True,
+                 "programs": 1, "bytes_moved": 4352, "bytes_least": 4352, "verdict": None},
+                {"number": 1, "label": "M=90  N=100", "status": "FAIL", ..., "verdict":
+                 {"kind": "out of bounds", "message": "out-of-bounds load of x_ptr in ...",
+                  "diagnosis": "", "site": {"line": 4, "source": "x = tl.load(x_ptr + offs_n)"}}}]}
+
+        ``verdict`` beside ``cases`` is on the kernel as a whole, which then was not run. kind is one of
+        `KINDS`, status ``"pass"``, ``"FAIL"`` or ``"skip"``. Keys may be added, none is taken away.
+        """
+        told = dataclasses.asdict(self) | {"ok": self.ok, "notes": list(self.notes)}
+        told["cases"] = [dataclasses.asdict(case) | {"status": case.status} for case in self.cases]
+        return told
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> "Report":
+        """The report that `as_dict` told of. Keys that it does not know are left alone."""
+        cases = (_known(CaseResult, case) | {"verdict": _verdict(case["verdict"])} for case in told["cases"])
+        parts: dict[str, Any] = {
+            "cases": tuple(CaseResult(**case) for case in cases),
+            "verdict": _verdict(told["verdict"]),
+            "notes": tuple(told["notes"]),
+        }
+        return cls(**(_known(cls, told) | parts))
+
     def headline(self) -> str:
-        passed = sum(c.ok for c in self.cases)
         if self.verdict:
             return f"{self.title}: not run"
+        passed, count = sum(c.ok for c in self.listed), len(self.listed)
         if self.ok:
             return f"{self.title}: all {passed} cases pass"
-        return f"{self.title}: {passed} of {len(self.cases)} cases pass"
+        if passed == count and self.drawn:
+            return f"{self.title}: all {passed} cases pass, a drawn one does not"
+        return f"{self.title}: {passed} of {count} cases pass"
+
+    def rows(self, most: int = MOST_LINES) -> list[Row]:
+        """A row for each case, the first failure told in full; those around it together where it is long."""
+        told = next((i for i, c in enumerate(self.cases) if c.verdict), None)
+        before = tuple(c for c in self.cases[:told] if not c.drawn)
+        after = self.cases[told + 1 :] if told is not None else ()
+        rows = [self._row(case) for case in before]
+        extra = 0
+        if told is not None:
+            verdict = self.cases[told].verdict
+            rows.append(dataclasses.replace(self._row(self.cases[told]), verdict=verdict))
+            extra = len(verdict.lines()) if verdict else 0
+        elif self.drawn:
+            rows.append(Row("pass", _counted(len(self.drawn), "and {} drawn")))
+        rows += [self._row(case) for case in after]
+        return rows if len(rows) + extra <= most else self._folded(before, told, after, most - extra - 1)
+
+    def _folded(
+        self, before: tuple[CaseResult, ...], told: int | None, after: tuple[CaseResult, ...], most: int
+    ) -> list[Row]:
+        """At most so many rows, and the one told in full."""
+        if told is None:
+            kept = [self._row(case) for case in before[: most - 1]]
+            return [*kept, Row("pass", _counted(len(self.cases) - len(kept), "and {} more"))]
+        first = [self._row(case) for case in before] if len(before) + 3 <= most else _together(before)
+        this = dataclasses.replace(self._row(self.cases[told]), verdict=self.cases[told].verdict)
+        room = most - len(first)
+        last = [self._row(case) for case in after] if len(after) <= room else _together(after)
+        return [*first, this, *last]
+
+    def _row(self, case: CaseResult) -> Row:
+        label = _cut(case.label)
+        if case.status != "FAIL":
+            return Row(case.status, label, case.cost() if self.ok else "")
+        place = "" if case.number is None or (case.drawn and self.salt) else f"   (case={case.number})"
+        return Row(case.status, f"{label}{'   drawn' if case.drawn else ''}{place}")
+
+    def _notes(self) -> list[str]:
+        return [f"({LEAST})", *self.notes] if self.ok else [*self.notes]
 
     def __repr__(self) -> str:
         lines = [self.headline()]
+        notes = self._notes()
         if self.verdict:
             lines += ["       " + line for line in self.verdict.lines()]
-        width = max((len(c.label) for c in self.cases), default=0)
-        told = False
-        for case in self.cases:
-            cost = f"{case.label:<{width}}   {case.cost()}" if case.ok and self.ok else case.label
-            lines.append(f"{case.status}   {cost}")
-            if case.verdict and not told:
-                lines += ["       " + line for line in case.verdict.lines()]
-                told = True
-        if self.ok:
-            lines.append("(1.00x is the least possible: each input read once, each output written once)")
-        lines += self.notes
-        return "\n".join(lines[:MOST_LINES])
+        rows = self.rows(max(MOST_LINES - len(lines) - len(notes), 5))
+        width = max((len(row.text) for row in rows if row.cost), default=0)
+        for row in rows:
+            text = f"{row.text:<{width}}   {row.cost}" if row.cost else row.text
+            lines.append(f"{row.status}   {text}")
+            if row.verdict:
+                lines += ["       " + line for line in row.verdict.lines()]
+        return "\n".join(_cut(line) for line in (lines + notes)[:MOST_LINES])
 
     def _repr_html_(self) -> str:
         rows = []
-        told = self.verdict is not None
-        for case in self.cases:
-            colour = {"pass": Theme.OK, "FAIL": Theme.WRONG}.get(case.status)
+        for row in self.rows():
+            colour = {"pass": Theme.OK, "FAIL": Theme.WRONG}.get(row.status)
             style = f"color:{colour}" if colour else "opacity:0.7"
-            cost = html.escape(case.cost()) if case.ok and self.ok else ""
             rows.append(
-                f'<tr><td style="{style};font-weight:bold">{case.status}</td>'
-                f'<td style="text-align:left">{html.escape(case.label)}</td>'
-                f'<td style="text-align:left">{cost}</td></tr>'
+                f'<tr><td style="{style};font-weight:bold">{row.status}</td>'
+                f'<td style="text-align:left">{html.escape(row.text)}</td>'
+                f'<td style="text-align:left">{html.escape(row.cost)}</td></tr>'
             )
-            if case.verdict and not told:
-                rows.append(f'<tr><td></td><td colspan="2">{_verdict_html(case.verdict)}</td></tr>')
-                told = True
+            if row.verdict:
+                rows.append(f'<tr><td></td><td colspan="2">{_verdict_html(row.verdict)}</td></tr>')
         body = _verdict_html(self.verdict) if self.verdict else ""
         if rows:
             style = "margin:0.3em 0;font-family:var(--jp-code-font-family, monospace)"
             body += f'<table style="{style}">{"".join(rows)}</table>'
-        notes = [*self.notes]
-        if self.ok:
-            notes.insert(0, "1.00x is the least possible: each input read once, each output written once.")
-        body += "".join(f'<div style="opacity:0.8">{html.escape(n)}</div>' for n in notes)
+        notes = [f"{LEAST}."] if self.ok else []
+        for note in [*notes, *self.notes]:
+            body += f'<div style="opacity:0.8">{html.escape(note)}</div>'
         return card(Theme.OK if self.ok else Theme.WRONG, self.headline(), body)
 
 
+def _together(cases: Iterable[CaseResult]) -> list[Row]:
+    """A row for each status among the cases."""
+    count: dict[str, int] = {}
+    for case in cases:
+        count[case.status] = count.get(case.status, 0) + 1
+    return [Row(status, _counted(number, "{}")) for status, number in count.items()]
+
+
+def _counted(number: int, words: str) -> str:
+    return f"{words.format(number)} case{'s' if number > 1 else ''}"
+
+
 def _verdict_html(verdict: Verdict) -> str:
-    text = f"<div>{html.escape(verdict.message)}</div>"
+    text = f"<div>{html.escape(_cut(verdict.message))}</div>"
     if verdict.diagnosis:
-        text += f"<div><em>{html.escape(verdict.diagnosis)}</em></div>"
+        text += f"<div><em>{html.escape(_cut(verdict.diagnosis))}</em></div>"
     if verdict.site and verdict.site.source:
-        text += f"<pre style='margin:0.2em 0'>{html.escape(str(verdict.site))}</pre>"
+        text += f"<pre style='margin:0.2em 0'>{html.escape(_cut(str(verdict.site)))}</pre>"
     return f'<div style="text-align:left">{text}</div>'
+
+
+def _cut(line: str) -> str:
+    """A line of bearable length."""
+    return line if len(line) <= MOST_CHARACTERS else f"{line[: MOST_CHARACTERS - 1]}…"
+
+
+def _known(kind: type, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the entries that are fields of a dataclass."""
+    return {f.name: told[f.name] for f in dataclasses.fields(kind) if f.name in told}
+
+
+def _verdict(told: Mapping[str, Any] | None) -> Verdict | None:
+    if told is None:
+        return None
+    site = Site(**_known(Site, told["site"])) if told["site"] else None
+    return Verdict(**(_known(Verdict, told) | {"site": site}))
 
 
 def _size(count: int) -> str:

@@ -1,14 +1,17 @@
 """From a run to a verdict: what is wrong with it, the most basic fault first, in words."""
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+import numpy as np
 import torch
 
-from puzzles_lib.checker.compare import Expected, compare
-from puzzles_lib.checker.report import Verdict
+from puzzles_lib.checker.compare import PLACES, compare
+from puzzles_lib.checker.expected import Expected, evaluate
+from puzzles_lib.checker.report import CaseResult, Verdict
 from puzzles_lib.compiler import Target
-from puzzles_lib.interpreter import Conflict, Run, Touch, WithinProgram
+from puzzles_lib.inputs import make_inputs
+from puzzles_lib.interpreter import Conflict, Program, Run, Touch, WithinProgram
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.source import Refusal, Site
 
@@ -26,7 +29,7 @@ def of_refusal_in_a_case(refusal: Refusal) -> Verdict:
     advice = refusal.advice
     if "shapes that do not fit" in refusal.message and not advice:
         advice = "with blocks of equal sizes, as in the cases before, this goes unnoticed"
-    return of_refusal(dataclasses.replace(refusal, advice=advice))
+    return of_refusal(replace(refusal, advice=advice))
 
 
 def judge(
@@ -46,6 +49,12 @@ def judge(
             return early_read(ran)
         if mismatch:
             return Verdict("values", mismatch.message, diagnosis=mismatch.diagnosis)
+    for name in inputs:
+        if not ran.loads.get(name) and (moved := _moves_with(name, puzzle, case, inputs, expected)):
+            text = f"{name}_ptr is never loaded, and {moved} depends on what it holds"
+            return Verdict(
+                "loads", text, diagnosis="are numbers typed in? They are right for these inputs only"
+            )
     for name, most in (puzzle.most_loads or {}).items():
         loads, allowed = ran.loads.get(name, 0), most(case)
         if loads > allowed:
@@ -54,6 +63,24 @@ def judge(
                 "loads", text, diagnosis=f"keep what you need of {name} instead of reading it again"
             )
     return None
+
+
+def _moves_with(
+    name: str,
+    puzzle: Puzzle,
+    case: Case,
+    inputs: Mapping[str, torch.Tensor],
+    expected: Mapping[str, Expected],
+) -> str:
+    """The result that would be another one if this input were; "" where there is none."""
+    other = make_inputs(puzzle, case.salted(f"{case.salt}, another {name}"))[name]
+    moved = evaluate(puzzle, case, {**inputs, name: other})
+    for result in puzzle.results:
+        value = moved[result.name]
+        value = value if value.is_floating_point() else value.to(result.dtype)
+        if not expected[result.name].accepts(value).all():
+            return result.name
+    return ""
 
 
 def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
@@ -112,6 +139,80 @@ def _never_written(result: Argument, case: Case, ran: Run) -> Verdict | None:
     place = _index(int(written.argmin()), shape)
     text = f"never written: {missing} of {written.size} elements of {result.name}_ptr"
     return Verdict("never written", f"{text}, the first is {result.name}[{place}]")
+
+
+def never_written(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
+    """Why elements of a result are not written, from a run whose accesses were kept."""
+    for result in puzzle.results:
+        verdict = _never_written(result, case, ran)
+        if verdict:
+            return _why_not_written(verdict, result, puzzle, case, ran)
+    return None
+
+
+def _why_not_written(verdict: Verdict, result: Argument, puzzle: Puzzle, case: Case, ran: Run) -> Verdict:
+    stores = [a for a in ran.accesses if a.kind != "load" and a.argument == result.name]
+    if not stores:
+        for access in ran.accesses:
+            if access.kind != "load" and access.argument in (a.name for a in puzzle.inputs):
+                what = verdict.message.split(";")[0]
+                text = f"{what}; the kernel stores to {access.argument}_ptr instead, an input"
+                return replace(verdict, message=text, site=access.site)
+        return verdict
+    if not any(a.mask.any() for a in stores):
+        text = (
+            "all lanes of this store are masked off; masks are joined by &: + of two is False where both hold"
+        )
+        return replace(verdict, diagnosis=text, site=stores[0].site)
+    shape = result.shape(case.numbers)
+    owner: dict[int, Program] = {}
+    for access in stores:
+        elements, times = np.unique(access.elements[access.mask], return_counts=True)
+        if (times > 1).any():
+            place = f"{result.name}[{_index(int(elements[times.argmax()]), shape)}]"
+            text = (
+                f"several lanes of this store hit one element, such as {place}: is the stride of a row right?"
+            )
+            return replace(verdict, diagnosis=text, site=access.site)
+        for element in elements.tolist():
+            first = owner.setdefault(element, access.program)
+            if first != access.program:
+                place = f"{result.name}[{_index(element, shape)}]"
+                text = f"programs {first} and {access.program} both store to {place}"
+                return replace(
+                    verdict, diagnosis=f"{text}: do the offsets follow tl.program_id?", site=access.site
+                )
+    return verdict
+
+
+def with_blocks(puzzle: Puzzle, results: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
+    """The results; wrong values that come where an axis has several blocks, and only there, are told so."""
+    told = next((i for i, r in enumerate(results) if r.verdict), None)
+    verdict = results[told].verdict if told is not None else None
+    if told is None or verdict is None or verdict.kind != "values" or results[told].drawn:
+        return tuple(results)
+    if verdict.diagnosis and not verdict.diagnosis.startswith(PLACES):
+        return tuple(results)
+    for block in puzzle.cases[0].numbers:
+        axis = _axis_of(block, puzzle.cases[0])
+        if not axis:
+            continue
+        several = [case.numbers[axis] > case.numbers[block] for case in puzzle.cases]
+        if not all(several) and several == [not r.ok for r in results]:
+            text = (
+                f"it is right in the cases with one block of {axis} ({block} >= {axis}), wrong in all others"
+            )
+            told_so = replace(results[told], verdict=replace(verdict, diagnosis=text))
+            return (*results[:told], told_so, *results[told + 1 :])
+    return tuple(results)
+
+
+def _axis_of(block: str, case: Case) -> str:
+    """The size that a number of blocks cuts up; "" where there is none."""
+    axis = block.removeprefix("BLOCK_")
+    if axis == block:
+        return ""
+    return axis if axis in case.numbers else "T" if axis in ("Q", "K") and "T" in case.numbers else ""
 
 
 def _race(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:

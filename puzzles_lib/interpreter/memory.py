@@ -307,6 +307,7 @@ class Memory:
         """An atomic's work on one buffer; returns the elements as each lane found them."""
         data = buffer.view(dtype)
         before = data[index]
+        self.loads[buffer.name] = self.loads.get(buffer.name, 0) + index.size
         if reads and buffer.is_output:
             self._note_early(buffer, index, dtype)
         if len(np.unique(index)) == len(index):

@@ -5,6 +5,7 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from puzzles_lib import inputs
+from puzzles_lib.contract import Contract, Size
 from puzzles_lib.puzzle import Case, Puzzle
 
 
@@ -24,4 +25,5 @@ DOUBLE = Puzzle(
         Case(N=30, BLOCK=8),  # the last block is ragged
         Case(N=100, BLOCK=64, fill={"x": inputs.large}),
     ),
+    contract=Contract({"N": Size(300), "BLOCK": (32, 64, 128)}),
 )

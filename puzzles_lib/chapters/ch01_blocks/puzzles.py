@@ -5,6 +5,7 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from puzzles_lib import inputs
+from puzzles_lib.contract import Contract, Size
 from puzzles_lib.puzzle import Case, Puzzle
 
 
@@ -24,6 +25,7 @@ CONSTANT_ADD = Puzzle(
         Case(N=896, BLOCK=128),  # seven programs, another block size
         Case(N=192, BLOCK=64, fill={"x": inputs.large}),
     ),
+    contract=Contract({"BLOCK": (256, 512), "N": Size(2600, step=lambda s: s.BLOCK)}),
 )
 
 
@@ -45,6 +47,7 @@ MASKED_ADD = Puzzle(
         Case(N=1000, BLOCK=256, fill={"x": inputs.large}),
         Case(N=65, BLOCK=64),  # a last block of one element
     ),
+    contract=Contract({"N": Size(2600), "BLOCK": (128, 512)}),
 )
 
 PUZZLES = (CONSTANT_ADD, MASKED_ADD)

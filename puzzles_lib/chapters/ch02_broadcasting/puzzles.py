@@ -5,6 +5,7 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from puzzles_lib import inputs
+from puzzles_lib.contract import Contract, Size
 from puzzles_lib.puzzle import Case, Puzzle
 
 
@@ -27,6 +28,14 @@ OUTER_ADD = Puzzle(
         Case(M=20, N=30, BLOCK_M=32, BLOCK_N=32),  # ragged on both axes
         Case(M=50, N=5, BLOCK_M=64, BLOCK_N=8),  # tall
         Case(M=11, N=13, BLOCK_M=16, BLOCK_N=32, fill={"x": inputs.large, "y": inputs.very_negative}),
+    ),
+    contract=Contract(
+        {
+            "M": Size(150),
+            "N": Size(150),
+            "BLOCK_M": lambda s: (triton.next_power_of_2(s.M),),
+            "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),),
+        }
     ),
 )
 
@@ -51,6 +60,7 @@ OUTER_ADD_BLOCKS = Puzzle(
         Case(M=100, N=90, BLOCK_M=16, BLOCK_N=64),  # the same, the other way round
         Case(M=33, N=65, BLOCK_M=32, BLOCK_N=64, fill={"x": inputs.large, "y": inputs.very_negative}),
     ),
+    contract=Contract({"M": Size(300), "N": Size(300), "BLOCK_M": (16, 64, 128), "BLOCK_N": (32, 128)}),
 )
 
 PUZZLES = (OUTER_ADD, OUTER_ADD_BLOCKS)

@@ -6,6 +6,7 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from puzzles_lib import inputs
+from puzzles_lib.contract import Contract, Size
 from puzzles_lib.puzzle import Case, Puzzle
 
 
@@ -39,6 +40,10 @@ MUL_RELU = Puzzle(
         Case(M=9, N=70, BLOCK_M=16, BLOCK_N=32),  # fewer rows than a block
         Case(M=40, N=33, BLOCK_M=32, BLOCK_N=32, fill={"x": inputs.very_negative, "y": inputs.large}),
     ),
+    contract=Contract(
+        {"M": Size(300), "N": Size(300), "BLOCK_M": (16, 64, 128), "BLOCK_N": (32, 128)},
+        fills=lambda s: ({}, {"x": inputs.small, "y": inputs.small}),
+    ),
 )
 
 
@@ -66,6 +71,10 @@ MUL_RELU_BACKWARD = Puzzle(
         Case(M=90, N=100, BLOCK_M=16, BLOCK_N=64),  # ragged on both axes
         Case(M=9, N=70, BLOCK_M=16, BLOCK_N=32, fill={"x": tiny, "y": huge}),  # fewer rows than a block
         Case(M=40, N=33, BLOCK_M=32, BLOCK_N=32, fill={"x": inputs.zeros}),  # relu'(0) = 0 everywhere
+    ),
+    contract=Contract(
+        {"M": Size(300), "N": Size(300), "BLOCK_M": (16, 64, 128), "BLOCK_N": (32, 128)},
+        fills=lambda s: ({}, {"x": inputs.small, "y": inputs.small}),
     ),
     outputs=("dx",),
 )

@@ -1,11 +1,14 @@
 """Chapter 04: loops along a row, sums and maxima, a softmax of rows longer than a block."""
 
+from types import SimpleNamespace
+
 import torch
 import triton
 from jaxtyping import Float32
 from torch import Tensor
 
 from puzzles_lib import inputs
+from puzzles_lib.contract import Contract, Size
 from puzzles_lib.puzzle import Case, Puzzle
 
 
@@ -32,6 +35,11 @@ def masked_half(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
     return values
 
 
+def many_blocks(numbers: SimpleNamespace) -> tuple[int, ...]:
+    """Block sizes that cut a long row into more blocks than any row of the cases has."""
+    return (128,) if numbers.N > 1000 else (32, 256, 1024)
+
+
 def long_sum(x: Float32[Tensor, "M N"]) -> Float32[Tensor, " M"]:
     """z[m] = Σ_n x[m, n], rows of any length"""
     return x.sum(dim=1)
@@ -49,6 +57,7 @@ LONG_SUM = Puzzle(
         Case(M=3, N=20, BLOCK_M=8, BLOCK_N=32),  # fewer rows, and columns, than a block
         Case(M=40, N=65, BLOCK_M=32, BLOCK_N=16, fill={"x": inputs.large}),  # a last block of one column
     ),
+    contract=Contract({"M": Size(150), "N": Size(2100), "BLOCK_M": (4, 32, 64), "BLOCK_N": many_blocks}),
 )
 
 
@@ -78,6 +87,10 @@ LONG_SOFTMAX = Puzzle(
         Case(M=3, N=150, BLOCK_M=4, BLOCK_N=64, fill={"x": inputs.late_maximum}),
         Case(M=3, N=129, BLOCK_M=4, BLOCK_N=64, fill={"x": lone_peaks}),
         Case(M=40, N=97, BLOCK_M=64, BLOCK_N=32, fill={"x": masked_half}),
+    ),
+    contract=Contract(
+        {"M": Size(150), "N": Size(2100), "BLOCK_M": (4, 32, 64), "BLOCK_N": many_blocks},
+        fills=lambda s: ({"x": inputs.far_below}, {"x": inputs.late_maximum}),
     ),
 )
 

@@ -6,6 +6,7 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from puzzles_lib import inputs
+from puzzles_lib.contract import Contract, Size
 from puzzles_lib.puzzle import Case, Puzzle
 
 
@@ -66,6 +67,14 @@ SCALAR_FLASH_ATTENTION = Puzzle(
         # a last block of one key; scores from -400 to 400, some queries see the largest first, some last
         Case(T=97, BLOCK_Q=128, BLOCK_K=32, fill={"q": inputs.late_maximum, "k": inputs.late_maximum}),
     ),
+    contract=Contract(
+        {
+            "T": Size(600),
+            "BLOCK_Q": (64, 128, 256),
+            "BLOCK_K": lambda s: (32,) if s.T > 200 else (32, 128),
+        },
+        fills=lambda s: ({}, {"q": inputs.large, "k": inputs.very_negative}),
+    ),
 )
 
 
@@ -102,6 +111,16 @@ FLASH_ATTENTION = Puzzle(
         Case(T=70, D=4, BLOCK_Q=32, BLOCK_K=16, BLOCK_D=16, fill={"q": around_five, "k": around_minus_ten}),
         # some queries see the largest score first, some last
         Case(T=75, D=24, BLOCK_Q=64, BLOCK_K=16, BLOCK_D=32, fill={"q": late_keys, "k": late_keys}),
+    ),
+    contract=Contract(
+        {
+            "T": Size(200),
+            "D": Size(80),
+            "BLOCK_Q": (64, 128),
+            "BLOCK_K": lambda s: (16,) if s.T > 128 else (32, 64),
+            "BLOCK_D": lambda s: (max(16, triton.next_power_of_2(s.D)),),
+        },
+        fills=lambda s: ({"q": inputs.large, "k": inputs.very_negative}, {}),
     ),
 )
 

@@ -6,6 +6,7 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from puzzles_lib import inputs
+from puzzles_lib.contract import Contract, Size
 from puzzles_lib.puzzle import Case, Puzzle
 
 
@@ -40,6 +41,19 @@ CONV2D = Puzzle(
         Case(N=3, H=3, W=7, KH=4, KW=3, BLOCK_N=4, BLOCK_H=2, BLOCK_W=8),  # filter taller than the image
         # filter wider than the image
         Case(N=2, H=9, W=3, KH=1, KW=5, BLOCK_N=4, BLOCK_H=16, BLOCK_W=4, fill={"x": inputs.large}),
+    ),
+    contract=Contract(
+        {
+            "KH": Size(5),
+            "N": Size(9),
+            "KW": Size(9),
+            "H": Size(20),
+            "W": Size(50),
+            "BLOCK_N": (4, 16),
+            "BLOCK_H": (8, 32),
+            "BLOCK_W": (16, 64),
+        },
+        most_programs=2,
     ),
 )
 

@@ -5,6 +5,7 @@ import triton
 from jaxtyping import Float16
 from torch import Tensor
 
+from puzzles_lib.contract import Contract, Size
 from puzzles_lib.puzzle import Case, Puzzle
 
 
@@ -49,6 +50,17 @@ BATCHED_MATMUL = Puzzle(
         Case(
             B=1, M=16, N=16, K=1024, BLOCK_M=16, BLOCK_N=16, BLOCK_K=64, fill={"x": big_then_small, "y": ones}
         ),
+    ),
+    contract=Contract(
+        {
+            "B": Size(5),
+            "M": Size(150),
+            "N": Size(150),
+            "K": Size(1100),
+            "BLOCK_M": (32, 64, 128),
+            "BLOCK_N": (32, 64, 128),
+            "BLOCK_K": (64,),
+        }
     ),
 )
 

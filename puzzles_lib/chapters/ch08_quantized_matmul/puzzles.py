@@ -1,10 +1,14 @@
 """Chapter 08: 4-bit weights, unpacked and scaled inside a matmul."""
 
+import math
+from collections.abc import Callable
+
 import torch
 import triton
 from jaxtyping import Float32, Int32
 from torch import Tensor
 
+from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import all_bits_set, zeros
 from puzzles_lib.puzzle import Case, Puzzle
 
@@ -28,6 +32,49 @@ def quantized_matmul(
     o = (offset[:, :, None] >> shifts & 15).flatten(1)[:, :groups]  # [M, K//GROUP]
     g = torch.arange(K) // (K // groups)  # [K]
     return (scale[:, g] * (w - o[:, g])) @ activation
+
+
+def _slip(
+    *,
+    w_mask: int = 15,
+    o_mask: int = 15,
+    w_first: int = 0,
+    o_first: int = 0,
+    by_k: bool = False,
+    out: bool = False,
+) -> Callable:
+    """`quantized_matmul` with a slip.
+
+    w_mask, o_mask: of a field, -1 for none. w_first, o_first: shift of field 0, 28 where the fields are
+    read from the top. by_k: o's field is k % 8. out: scale · w - o.
+    """
+
+    def slip(weight: Tensor, scale: Tensor, offset: Tensor, activation: Tensor) -> Tensor:
+        K, groups = activation.shape[0], scale.shape[1]
+        shifts = 4 * torch.arange(8)
+        w = (weight[:, :, None] >> (w_first - shifts).abs() & w_mask).flatten(1)
+        fields = (offset[:, :, None] >> (o_first - shifts).abs() & o_mask).flatten(1)
+        k = torch.arange(K)
+        g = k // (K // groups)
+        o = fields[:, g // 8 * 8 + k % 8] if by_k else fields[:, g]
+        return (scale[:, g] * w - o if out else scale[:, g] * (w - o)) @ activation
+
+    return slip
+
+
+SLIPS = {
+    "it is what comes of a w without & 15": _slip(w_mask=-1),
+    "it is what comes of an o without & 15": _slip(o_mask=-1),
+    "it is what comes of w and o without & 15": _slip(w_mask=-1, o_mask=-1),
+    "it is what comes of reading w's fields from the top: field 0 is the lowest 4 bits": _slip(w_first=28),
+    "it is what comes of reading o's fields from the top: field 0 is the lowest 4 bits": _slip(o_first=28),
+    "it is what comes of reading all fields from the top: field 0 is the lowest 4 bits": _slip(
+        w_first=28, o_first=28
+    ),
+    "it is what comes of k for g: the field of o is g % 8": _slip(by_k=True),
+    "it is what comes of s * w - o: o goes off before the product, s * (w - o)": _slip(out=True),
+}
+"""Wrong results that are often seen, by what there is to say of them."""
 
 
 QUANTIZED_MATMUL = Puzzle(
@@ -56,6 +103,18 @@ QUANTIZED_MATMUL = Puzzle(
         ),
         # a layer and one token
         Case(M=64, N=1, K=256, GROUP=32, BLOCK_M=64, BLOCK_N=16, BLOCK_K=64),
+    ),
+    slips=SLIPS,
+    contract=Contract(
+        {
+            "M": Size(150),
+            "GROUP": (4, 24, 160),
+            "K": Size(700, step=lambda s: math.lcm(8, s.GROUP)),
+            "N": Size(150),
+            "BLOCK_M": (32, 64),
+            "BLOCK_N": (32, 64),
+            "BLOCK_K": lambda s: (64,) if s.K > 256 else (64, 128),
+        }
     ),
 )  # fmt: skip
 

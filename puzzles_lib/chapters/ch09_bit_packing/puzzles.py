@@ -7,6 +7,7 @@ import triton
 from jaxtyping import Int32, UInt8
 from torch import Tensor
 
+from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import all_bits_set
 from puzzles_lib.puzzle import Case, Puzzle
 
@@ -76,6 +77,10 @@ PACK_BITS = Puzzle(
         Case(M=4, N=5, BITS=4, BLOCK_W=2, fill={"codes": below(16)}),
     ),
     outputs=("words",),
+    contract=Contract(
+        {"M": Size(9), "N": Size(1100), "BITS": (1, 2, 4, 8), "BLOCK_W": (8, 64, 128)},
+        fills=lambda s: ({"codes": below(2**s.BITS)},),
+    ),
 )
 
 
@@ -119,6 +124,7 @@ UNPACK_BITS = Puzzle(
     ),
     outputs=("codes",),
     most_loads={"words": lambda s: s.M * triton.cdiv(s.N * s.BITS, 32)},
+    contract=Contract({"M": Size(9), "N": Size(1100), "BITS": (1, 2, 4, 8), "BLOCK_W": (8, 64, 128)}),
 )
 
 PUZZLES = (PACK_BITS, UNPACK_BITS)

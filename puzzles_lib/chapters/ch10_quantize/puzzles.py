@@ -8,7 +8,8 @@ from jaxtyping import BFloat16, Int32
 from torch import Tensor
 
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import pack_bits, unpack_bits
-from puzzles_lib.inputs import all_bits_set
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import all_bits_set, far_apart
 from puzzles_lib.puzzle import Case, Puzzle
 
 MARGIN = 1 / 64  # of a code step: far more than float32 arithmetic on codes up to 255 is off
@@ -56,6 +57,16 @@ def off_ties(BITS: int, GROUP: int) -> Callable:
         return _moved_off_ties(x.to(dtype), BITS, GROUP)
 
     fill.__name__ = "off_ties"
+    return fill
+
+
+def tiny_off_ties(BITS: int, GROUP: int) -> Callable:
+    """Like `off_ties`, but 2^30 times as small: groups have a spread of about 1e-9."""
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        return off_ties(BITS, GROUP)(shape, dtype, generator) * 2.0**-30
+
+    fill.__name__ = "tiny_off_ties"
     return fill
 
 
@@ -158,6 +169,20 @@ QUANTIZE_PACK = Puzzle(
         Case(M=4, N=5, BITS=4, GROUP=16, BLOCK_G=2, fill={"x": off_ties(4, 16)}),
     ),
     outputs=("words", "scale", "minimum"),
+    exact=("scale", "minimum"),
+    contract=Contract(
+        {
+            "M": Size(9),
+            "N": Size(400),
+            "BITS": (1, 2, 4, 8),
+            "GROUP": lambda s: (32 // s.BITS, 64, 256),
+            "BLOCK_G": (4, 32),
+        },
+        fills=lambda s: (
+            {"x": off_ties(s.BITS, s.GROUP)},
+            {"x": tiny_off_ties(s.BITS, s.GROUP)},
+        ),
+    ),
 )  # fmt: skip
 
 
@@ -206,6 +231,16 @@ UNPACK_DEQUANTIZE = Puzzle(
     ),
     outputs=("x",),
     most_loads={"words": lambda s: s.M * triton.cdiv(s.N * s.BITS, 32)},
+    contract=Contract(
+        {
+            "M": Size(9),
+            "N": Size(1100),
+            "BITS": (1, 2, 4, 8),
+            "GROUP": lambda s: (32 // s.BITS, 96, 256),
+            "BLOCK_W": (8, 64, 128),
+        },
+        fills=lambda s: ({}, {"scale": far_apart, "minimum": far_apart}),
+    ),
 )
 
 PUZZLES = (QUANTIZE_PACK, UNPACK_DEQUANTIZE)

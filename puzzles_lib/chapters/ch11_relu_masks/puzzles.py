@@ -5,7 +5,8 @@ import triton
 from jaxtyping import BFloat16, Int32
 from torch import Tensor
 
-from puzzles_lib.inputs import all_bits_set, zeros
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import all_bits_set, far_apart, zeros
 from puzzles_lib.puzzle import Case, Puzzle
 
 ODD = (float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 2.0**-126, -(2.0**-126))
@@ -61,6 +62,11 @@ RELU_PACK = Puzzle(
         Case(M=3, N=100, BLOCK_W=4, fill={"x": odd_values}),
     ),
     outputs=("y", "mask"),
+    exact=("y",),
+    contract=Contract(
+        {"M": Size(9), "N": Size(1100), "BLOCK_W": (4, 16)},
+        fills=lambda s: ({"x": far_apart}, {"x": odd_values}),
+    ),
 )
 
 
@@ -98,7 +104,12 @@ RELU_UNPACK_BACKWARD = Puzzle(
         Case(M=3, N=100, BLOCK_W=4, fill={"dy": odd_values}),
     ),
     outputs=("dx",),
+    exact=("dx",),
     most_loads={"mask": lambda s: s.M * triton.cdiv(s.N, 32)},
+    contract=Contract(
+        {"M": Size(9), "N": Size(1100), "BLOCK_W": (4, 16)},
+        fills=lambda s: ({"dy": far_apart}, {"dy": odd_values}),
+    ),
 )
 
 PUZZLES = (RELU_PACK, RELU_UNPACK_BACKWARD)

@@ -1,6 +1,7 @@
 """Chapter 12: the weight gradient from packed activations, unpacked inside the matmul."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 
 import torch
 import triton
@@ -8,6 +9,8 @@ from jaxtyping import BFloat16, Float32, Int16, Int32
 from torch import Tensor
 
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import unpack_bits
+from puzzles_lib.contract import Contract, Fill, Size
+from puzzles_lib.inputs import far_apart
 from puzzles_lib.puzzle import Case, Puzzle
 
 # ---- scales and minima whose values are bfloat16 numbers
@@ -53,6 +56,12 @@ def _case(*, most: int = 3, **numbers: int) -> Case:
     """A case with scales and minima for its BITS."""
     BITS = numbers["BITS"]
     return Case(**numbers, fill={"scale": scales(BITS, most), "minimum": minima(BITS, most)})
+
+
+def _fills(s: SimpleNamespace) -> tuple[Mapping[str, Fill], ...]:
+    """The fills of drawn cases, for their BITS."""
+    fit = {"scale": scales(s.BITS), "minimum": minima(s.BITS)}
+    return fit, {**fit, "dy": far_apart}
 
 
 # ---- puzzle 19
@@ -104,6 +113,20 @@ FUSED_DW = Puzzle(
         _case(K=5, COUT=3, CIN=5, BITS=4, GROUP=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),
     ),
     outputs=("dw",),
+    contract=Contract(
+        {
+            "COUT": Size(150),
+            "K": Size(300),
+            "CIN": Size(300),
+            "BITS": (1, 2, 4, 8),
+            "GROUP": lambda s: (32 // s.BITS, 96, 256),
+            "BLOCK_M": (32, 64),
+            "BLOCK_N": (64, 128),
+            "BLOCK_K": lambda s: (32,) if s.K > 128 else (32, 128),
+        },
+        fills=_fills,
+        most_programs=4,
+    ),
 )  # fmt: skip
 
 # ---- puzzle 20
@@ -159,6 +182,21 @@ SPLIT_K = Puzzle(
         _case(K=5, COUT=3, CIN=5, BITS=4, GROUP=16, SPLITS=3, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),
     ),
     outputs=("parts",),
+    contract=Contract(
+        {
+            "COUT": Size(150),
+            "K": Size(300),
+            "CIN": Size(300),
+            "BITS": (1, 2, 4, 8),
+            "SPLITS": Size(9),
+            "GROUP": lambda s: (32 // s.BITS, 96, 256),
+            "BLOCK_M": (32, 64),
+            "BLOCK_N": (64, 128),
+            "BLOCK_K": lambda s: (32,) if s.K > 128 else (32, 128),
+        },
+        fills=_fills,
+        most_programs=4,
+    ),
 )  # fmt: skip
 
 # ---- puzzle 21
@@ -213,6 +251,19 @@ PACKED_ALONG_K = Puzzle(
         _case(K=5, COUT=3, CIN=5, BITS=4, GROUP=16, BLOCK_M=16, BLOCK_N=16),
     ),
     outputs=("dw",),
+    contract=Contract(
+        {
+            "COUT": Size(150),
+            "K": Size(300),
+            "CIN": Size(200),
+            "BITS": lambda s: (8,) if s.K > 129 else (1, 2, 4, 8),  # 32 rows a block of words
+            "BLOCK_M": (64, 128),
+            "BLOCK_N": (64, 128),
+            "GROUP": lambda s: (s.BLOCK_N, 3 * s.BLOCK_N),
+        },
+        fills=_fills,
+        most_programs=2,
+    ),
 )  # fmt: skip
 
 PUZZLES = (FUSED_DW, SPLIT_K, PACKED_ALONG_K)

@@ -5,6 +5,7 @@ import triton
 from jaxtyping import Float32, Int8
 from torch import Tensor
 
+from puzzles_lib.contract import Contract, Size
 from puzzles_lib.puzzle import Case, Puzzle
 
 TOP = 127
@@ -50,6 +51,11 @@ def on_ties(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generat
 def tiny(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Like `off_ties`, but 2^40 times as small."""
     return off_ties(shape, dtype, generator) * 2.0**-40
+
+
+def vanishing(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Like `off_ties`, but 2^100 times as small: scales are near 1e-32, and still no subnormal numbers."""
+    return off_ties(shape, dtype, generator) * 2.0**-100
 
 
 def one_outlier(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -106,6 +112,10 @@ QUANTIZE_ROWS = Puzzle(
     ),
     outputs=("codes", "scale"),
     most_loads={"x": lambda s: 2 * s.M * s.K},  # once for the peak, once for the codes
+    contract=Contract(
+        {"M": Size(70), "K": Size(2100), "BLOCK_M": (8, 16), "BLOCK_K": lambda s: (128,) if s.K > 1000 else (32, 1024)},
+        fills=lambda s: ({"x": vanishing}, {"x": off_ties}),
+    ),
 )  # fmt: skip
 
 
@@ -183,6 +193,17 @@ INT8_LINEAR = Puzzle(
         ),
     ),
     outputs=("y",),
+    contract=Contract(
+        {
+            "M": Size(150),
+            "K": Size(9000),
+            "N": Size(200),
+            "BLOCK_M": (32, 64),
+            "BLOCK_N": (32, 64),
+            "BLOCK_K": lambda s: (512,) if s.K > 1000 else (64, 128),
+        },
+        most_programs=4,
+    ),
 )  # fmt: skip
 
 
@@ -235,6 +256,17 @@ TILED_LINEAR = Puzzle(
     ),
     outputs=("y",),
     most_loads={"tiles": lambda s: triton.cdiv(s.M, s.BLOCK_M) * _tile_elements(s)},
+    contract=Contract(
+        {
+            "M": Size(150),
+            "K": Size(5000),
+            "N": Size(200),
+            "BLOCK_M": (32, 64),
+            "TILE_N": (32, 64),
+            "TILE_K": lambda s: (512,) if s.K > 1000 else (64, 128),
+        },
+        most_programs=4,
+    ),
 )  # fmt: skip
 
 PUZZLES = (QUANTIZE_ROWS, INT8_LINEAR, TILED_LINEAR)

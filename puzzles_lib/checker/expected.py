@@ -1,0 +1,184 @@
+"""What a result should be, from the spec in float64, and how far from it a right kernel may be.
+
+A fixed ``atol`` is blind where values are small and harsh where they are large. Here each element has
+its own tolerance: how far the exact result moves when the inputs move by float32's rounding (the
+condition of the problem at that element), times a factor that covers any sane order of summation.
+Half precision is 8192 times coarser than float32 and never fits in.
+
+What counts as right:
+
+    result                              right is                                            puzzles
+    integers: words, codes, masks       the spec's, bit for bit                             13 to 15, 17, 22
+    `Puzzle.exact`: copied or chosen    the spec's; -0 is 0, and one NaN as good as another 15, 17, 18
+    float16, bfloat16, float8           float32's own error, then rounded to nearest        11, 16
+    float32                             float32's own error                                 1 to 12, 19 to 24
+    float64, with no other floats       float64's own error
+
+Accepted on purpose: in float32 a unit in the last place everywhere, up to about 24 (1.4e-6 of the value: so
+an epsilon of 1e-7 in a denominator passes), since ``exp2`` for ``exp`` or another order of the sum costs
+as much; a tie of float16 or bfloat16 that goes the other way, where float32's error may have moved it off
+the tie; zero for what is below the dtype's smallest normal number, except where the result is exact;
+writing to an input the value that it has, or adding 0 to it, which no later reader can tell.
+
+Method: stochastic perturbation of the inputs, as in Higham, *Accuracy and Stability of Numerical
+Algorithms* (2nd ed., sections 1.6 and 26.5).
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from puzzles_lib.dtypes import DType, of_torch
+from puzzles_lib.puzzle import Argument, Case, Puzzle
+
+FLOAT32_ROUNDOFF = of_torch(torch.float32).roundoff
+FACTOR_CONDITION = 32.0  # on the movement of the result under float32-sized changes of the inputs
+FACTOR_VALUE = 24.0  # on the value's own rounding: intermediate results, exp2 instead of exp
+DRAWS = 4
+ENOUGH = 8  # elements along an axis, to say what is typical of it
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a result should be: float64 ``value`` with elementwise ``tolerance``, or None for exactly that."""
+
+    argument: Argument
+    value: torch.Tensor
+    tolerance: torch.Tensor | None
+
+    def accepts(self, got: torch.Tensor) -> torch.Tensor:
+        """True per element of ``got`` that is right."""
+        if not got.is_floating_point():
+            return got == self.value
+        got, value = got.double(), self.value.double()
+        same = (got == value) | (got.isnan() & value.isnan())
+        if self.tolerance is None:
+            return same
+        low, high = value - self.tolerance, value + self.tolerance
+        if self.rounds:
+            low, high = (rounded(bound, self.argument.dtype) for bound in (low, high))
+        return same | (low <= got) & (got <= high)
+
+    @property
+    def rounds(self) -> bool:
+        """Whether the result is rounded to something coarser than what it is computed in."""
+        return of_torch(self.argument.dtype).roundoff > FLOAT32_ROUNDOFF
+
+
+def expect(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) -> dict[str, Expected]:
+    """The spec's results in float64 by output name, with tolerances."""
+    exact = evaluate(puzzle, case, inputs)
+    moved, roundoff = [], _roundoff(puzzle)
+    if any(t.is_floating_point() for t in inputs.values()):
+        for draw in range(DRAWS):
+            moved.append(evaluate(puzzle, case, _perturbed(inputs, draw, roundoff)))
+    expected = {}
+    for argument in puzzle.results:
+        value = exact[argument.name]
+        row = of_torch(argument.dtype)
+        if not row.is_float or argument.name in puzzle.exact:
+            expected[argument.name] = Expected(argument, value.to(argument.dtype), None)
+            continue
+        tolerance = FACTOR_VALUE * roundoff * value.abs()
+        if moved:
+            movement = torch.stack([(m[argument.name] - value) ** 2 for m in moved]).mean(0).sqrt()
+            tolerance = tolerance + FACTOR_CONDITION * (movement + _typical(movement) / 8)
+        expected[argument.name] = Expected(argument, value, torch.nan_to_num(tolerance, nan=0.0) + row.least)
+    return expected
+
+
+def _typical(movement: torch.Tensor) -> torch.Tensor:
+    """How far an element's neighbours move: it may itself escape a few draws by luck.
+
+    Its neighbours are those along an axis. Where another axis says less, as where the rows are of very
+    different sizes, that one counts.
+    """
+    finite = torch.where(movement.isfinite(), movement, 0.0).square()
+    typical = finite.mean().sqrt() if movement.numel() else torch.tensor(0.0)
+    for axis, size in enumerate(movement.shape):
+        if size >= ENOUGH:
+            typical = torch.minimum(typical, finite.mean(axis, keepdim=True).sqrt())
+    return typical
+
+
+def rounded(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The nearest numbers of a dtype, in float64."""
+    return _exact(value, of_torch(dtype)).to(dtype).double()
+
+
+def evaluate(
+    puzzle: Puzzle,
+    case: Case,
+    inputs: Mapping[str, torch.Tensor],
+    spec: Callable | None = None,
+) -> dict[str, torch.Tensor]:
+    """The results of the spec, or of another function like it, with floats in float64.
+
+    Raises PuzzleFault where the spec raises, or does not give what its annotation says.
+    """
+    wide = {n: t.double() if t.is_floating_point() else t for n, t in inputs.items()}
+    wide = {n: t.clone() if t is inputs[n] else t for n, t in wide.items()}  # a spec may work in place
+    with the_puzzles_own("its spec", case):
+        results = (spec or puzzle.spec)(**wide, **{n: case.numbers[n] for n in puzzle.spec_numbers})
+        results = results if isinstance(results, tuple) else (results,)
+        if len(results) != len(puzzle.results):
+            raise ValueError(f"it returns {len(results)} results, {len(puzzle.results)} are annotated")
+        for argument, result in zip(puzzle.results, results, strict=True):
+            if not isinstance(result, torch.Tensor):
+                raise ValueError(f"{argument.name} is a {type(result).__name__}, no tensor")
+            if result.shape != (shape := argument.shape(case.numbers)):
+                raise ValueError(f"{argument.name} has shape {tuple(result.shape)}, annotated is {shape}")
+    return {a.name: _exact(r, of_torch(a.dtype)) for a, r in zip(puzzle.results, results, strict=True)}
+
+
+class PuzzleFault(Exception):
+    """The puzzle itself cannot be judged by; the message says why, for its author."""
+
+
+@contextlib.contextmanager
+def the_puzzles_own(what: str, case: Case) -> Iterator[None]:
+    """What goes wrong in here is no fault of the kernel."""
+    try:
+        yield
+    except Exception as error:
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        raise PuzzleFault(
+            f"the puzzle is at fault, not the kernel: {what} fails for {case} ({text:.200})"
+        ) from error
+
+
+def is_random(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) -> bool:
+    """Whether the spec gives other results at another call."""
+    first, second = (evaluate(puzzle, case, inputs) for _ in range(2))
+    return not all(torch.equal(first[n].nan_to_num(), second[n].nan_to_num()) for n in first)
+
+
+def _exact(result: torch.Tensor, row: DType) -> torch.Tensor:
+    """What a kernel's result is compared with: floats in float64, float8 within its range, as casts do."""
+    if not row.is_float:
+        return result
+    return result.double().clamp(-row.largest, row.largest) if row.is_float8 else result.double()
+
+
+def _roundoff(puzzle: Puzzle) -> float:
+    """That of what a kernel computes in: float32, or float64 where the puzzle has no other floats."""
+    floats = [row for a in puzzle.inputs + puzzle.results if (row := of_torch(a.dtype)).is_float]
+    return min(FLOAT32_ROUNDOFF, max((row.roundoff for row in floats), default=FLOAT32_ROUNDOFF))
+
+
+def _perturbed(inputs: Mapping[str, torch.Tensor], draw: int, roundoff: float) -> dict[str, torch.Tensor]:
+    """Each float moved by about one unit roundoff, up or down; zeros stay zeros.
+
+    Not all by the same: two that move alike would often leave their difference as it is.
+    """
+    generator = torch.Generator().manual_seed(draw)
+    moved = {}
+    for name, tensor in inputs.items():
+        if tensor.is_floating_point():
+            steps = 3**0.5 * (2 * torch.rand(tensor.shape, generator=generator, dtype=torch.float64) - 1)
+            moved[name] = tensor.double() * (1 + roundoff * steps)
+        else:
+            moved[name] = tensor
+    return moved

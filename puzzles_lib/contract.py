@@ -1,0 +1,123 @@
+"""What a puzzle promises to try beyond its cases: the range of each number, and how to draw from it.
+
+A kernel that is right for the cases it can see may be wrong for all others: its rows end at 512, its
+loop has five turns. So `check` also tries a few cases that are drawn:
+
+    Contract(
+        {"N": Size(2100), "BLOCK_N": (128, 1024), "M": Size(150), "BLOCK_M": (4, 64)},
+        fills=lambda s: ({"x": inputs.large}, {}),
+    )
+
+The numbers are drawn in the order written, so that one may depend on those before it.
+"""
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+from torch import Tensor
+
+Fill = Callable[..., Tensor]
+DRAWS = 2
+"""Cases drawn for a puzzle."""
+SMALL = 100  # what a size is at most where it is not large
+TRIES = 20  # to find a draw of few programs
+
+
+@dataclass(frozen=True)
+class Size:
+    """A number that may be any integer from 1 to ``most``, or any multiple of ``step`` there.
+
+    ``step`` may follow from the numbers drawn before: ``Size(700, step=lambda s: math.lcm(8, s.GROUP))``.
+    """
+
+    most: int
+    step: int | Callable[[SimpleNamespace], int] = 1
+
+
+def no_fills(numbers: SimpleNamespace) -> tuple[Mapping[str, Fill], ...]:
+    """All inputs as `inputs.random` draws them."""
+    return ({},)
+
+
+@dataclass(frozen=True)
+class Contract:
+    """How cases are drawn.
+
+    numbers: for each number of a case, a `Size`; or what it may be, a tuple, or a function of the numbers
+        before it that gives one. Each size is large in one of the `DRAWS` draws, dealt in the order
+        written: larger than in any case of the puzzle, and than the power of two that holds it there. Else
+        it is small: 1, a prime, one more than a power of two, or any.
+    fills: numbers -> the inputs' fills, a mapping for each draw in turn.
+    most_programs: what a draw has at most, if a few tries find one.
+    """
+
+    numbers: Mapping[str, "Size | tuple[int, ...] | Callable[[SimpleNamespace], tuple[int, ...]]"]
+    fills: Callable[[SimpleNamespace], tuple[Mapping[str, Fill], ...]] = no_fills
+    most_programs: int = 9
+
+    def large_in(self, turn: int) -> set[str]:
+        """The sizes that are large in a draw."""
+        sizes = [name for name, kind in self.numbers.items() if isinstance(kind, Size)]
+        return {name for place, name in enumerate(sizes) if place % DRAWS == turn}
+
+    def draw(
+        self,
+        turn: int,
+        seed: str,
+        listed: Mapping[str, int],
+        programs: Callable[[dict[str, int]], int],
+    ) -> dict[str, int]:
+        """The numbers of one draw; ``listed``: for each number the largest that a case has."""
+        chance = random.Random(seed)
+        draws = (self._once(turn, chance, listed) for _ in range(TRIES))
+        found = next(draws)
+        while programs(found) > self.most_programs:
+            another = next(draws, None)
+            if another is None:
+                break
+            found = min(found, another, key=programs)
+        return found
+
+    def _once(self, turn: int, chance: random.Random, listed: Mapping[str, int]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name, kind in self.numbers.items():
+            before = SimpleNamespace(**found)
+            if isinstance(kind, Size):
+                step = kind.step(before) if callable(kind.step) else kind.step
+                if name in self.large_in(turn):
+                    low, high = max(beyond(listed[name]), kind.most // 2), kind.most
+                else:
+                    low, high = 1, min(listed[name], SMALL)
+                found[name] = _biting(chance, low, high, step)
+            else:
+                found[name] = chance.choice(kind(before) if callable(kind) else kind)
+        return {name: found[name] for name in listed}
+
+
+def beyond(size: int) -> int:
+    """The least number that a block of the power of two that holds ``size`` does not hold."""
+    return (1 << max(0, size - 1).bit_length()) + 1
+
+
+def _biting(chance: random.Random, low: int, high: int, step: int) -> int:
+    """A multiple of ``step`` from ``low`` to ``high``: the least, a prime, 2^k + 1, or any."""
+    multiples = range(-(-low // step) * step, max(high, step) + 1, step)
+    tempting = (_is_any, _is_prime, _is_beyond_a_power_of_two)
+    kind = chance.choice((None, *tempting))
+    found = [n for n in multiples if kind(n)] if kind else multiples[:1]
+    return chance.choice(found or multiples)
+
+
+def _is_any(number: int) -> bool:
+    return True
+
+
+def _is_prime(number: int) -> bool:
+    return number > 1 and all(number % i for i in range(2, math.isqrt(number) + 1))
+
+
+def _is_beyond_a_power_of_two(number: int) -> bool:
+    return number > 1 and (number - 1) & (number - 2) == 0
