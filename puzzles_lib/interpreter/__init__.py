@@ -22,6 +22,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from puzzles_lib.interpreter.buffer import HUGE, NAN, ZERO, Poison
 from puzzles_lib.interpreter.language import LEARNER, builder, executing, twin
 from puzzles_lib.interpreter.limits import (
+    CLOCK,
+    Asleep,
     TimeLimitReached,
     interrupts_held,
     memory_limit,
@@ -82,6 +84,7 @@ def run(
     poison: what masked-off lanes of loads without ``other=`` hold (``poison_only``: at one line alone).
     record: keep every access, and go on after an out-of-bounds one, which is noted and not carried out.
     quiet: suppress what the kernel prints.
+    seconds: limit on the run, of CPU time; see `time_limit`.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
@@ -109,7 +112,10 @@ def run(
         except Halt as halt:
             stop = halt.stop
         except TimeLimitReached as error:
-            text = f"time limit: still running after {seconds:g} s, in program {memory.program}"
+            used = f"still running after {seconds:g} s of CPU time"
+            if isinstance(error, Asleep):
+                used = f"asleep for most of {CLOCK * seconds:g} s"
+            text = f"time limit: {used}, in program {memory.program}"
             stop = Stop("time limit", text, _raised_at(error))
         except MemoryError as error:
             text = f"memory limit: more than {MEMORY_LIMIT / 2**30:g} GB, in program {memory.program}"

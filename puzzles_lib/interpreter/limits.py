@@ -16,30 +16,63 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 
+CLOCK = 10  # times its CPU time that a block may take by the clock: on a busy machine, or asleep
+
+
 class TimeLimitReached(BaseException):
     """Raised in the running code. A BaseException, so that no ``except Exception`` swallows it."""
+
+
+class Asleep(TimeLimitReached):
+    """The limit by the clock: the code has used little of the processor meanwhile."""
 
 
 @contextlib.contextmanager
 def time_limit(seconds: float, inside: Callable | None = None) -> Iterator[None]:
     """Raise `TimeLimitReached` in the block, or only in the function ``inside``, after ``seconds``.
 
-    Wall clock. On the main thread by SIGALRM, whose handler and timer are restored (pytest-timeout and
-    others use it too); on other threads by an exception that a watchdog sets, which arrives between
-    bytecodes.
+    Seconds are of this thread's CPU time, so that a busy machine makes no difference; after `CLOCK`
+    times as many by the clock, what sleeps or waits is ended as well (`Asleep`). On the main thread by
+    SIGALRM, whose handler and timer are restored (pytest-timeout and others use it too); on other
+    threads by an exception that a watchdog sets, which arrives between bytecodes.
     """
     limit = _alarm if threading.current_thread() is threading.main_thread() else _watchdog
-    with limit(seconds, inside):
+    with limit(_Allowance(seconds), inside):
         yield
 
 
+class _Allowance:
+    """What this thread may still use, of the processor and by the clock."""
+
+    def __init__(self, seconds: float):
+        self._processor = time.pthread_getcpuclockid(threading.get_ident())
+        self._last = time.clock_gettime(self._processor) + seconds
+        self._last_by_clock = time.monotonic() + CLOCK * seconds
+
+    def left(self) -> float:
+        """Seconds in which no limit can be reached, at most an hour; 0 where one is."""
+        try:
+            left = self._last - time.clock_gettime(self._processor)
+        except OSError:  # the thread is gone
+            return 0
+        left = min(left, self._last_by_clock - time.monotonic())
+        return min(max(left, 1e-3), 3600) if left > 0 else 0
+
+    def error(self) -> type[TimeLimitReached]:
+        return TimeLimitReached if time.clock_gettime(self._processor) >= self._last else Asleep
+
+
 @contextlib.contextmanager
-def _alarm(seconds: float, inside: Callable | None) -> Iterator[None]:
+def _alarm(allowance: _Allowance, inside: Callable | None) -> Iterator[None]:
     armed = True
 
     def stop(signum, frame):
-        if armed and _is_running(inside, frame):
-            raise TimeLimitReached
+        if not armed:
+            return
+        if left := allowance.left():
+            signal.setitimer(signal.ITIMER_REAL, left, 0.5)
+        elif _is_running(inside, frame):
+            raise allowance.error()
 
     started = time.monotonic()
     outer_handler = signal.getsignal(signal.SIGALRM)
@@ -47,7 +80,7 @@ def _alarm(seconds: float, inside: Callable | None) -> Iterator[None]:
     try:
         signal.signal(signal.SIGALRM, stop)
         # The repeat is for an exception lost where Python ignores them, such as in a __del__.
-        signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
+        signal.setitimer(signal.ITIMER_REAL, allowance.left() or 1e-3, 0.5)
         yield
     finally:
         armed = False
@@ -59,18 +92,17 @@ def _alarm(seconds: float, inside: Callable | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _watchdog(seconds: float, inside: Callable | None) -> Iterator[None]:
+def _watchdog(allowance: _Allowance, inside: Callable | None) -> Iterator[None]:
     thread = threading.get_ident()
     done = threading.Event()
     lock = threading.Lock()
 
     def watch():
-        wait = seconds
-        while not done.wait(wait):
+        while not done.wait(allowance.left() or 0.5):
             with lock:
-                if not done.is_set() and _is_running(inside, sys._current_frames().get(thread)):
-                    _throw(thread, TimeLimitReached)
-            wait = 0.5
+                is_due = not done.is_set() and not allowance.left()
+                if is_due and _is_running(inside, sys._current_frames().get(thread)):
+                    _throw(thread, allowance.error())
 
     try:
         threading.Thread(target=watch, daemon=True).start()
@@ -89,11 +121,14 @@ def _throw(thread: int, error: type[BaseException]) -> None:
 
 
 @contextlib.contextmanager
-def interrupts_held(inside: Callable) -> Iterator[None]:
-    """Let Ctrl-C raise in the function ``inside`` only; elsewhere in the block it waits for the end."""
+def interrupts_held(inside: Callable) -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C raise in the function ``inside`` only; elsewhere in the block it waits for the end.
+
+    The block gets a function that says whether one is waiting.
+    """
     outer = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(outer):
-        yield
+        yield lambda: False
         return
     waiting = False
 
@@ -106,7 +141,7 @@ def interrupts_held(inside: Callable) -> Iterator[None]:
 
     try:
         signal.signal(signal.SIGINT, interrupt)
-        yield
+        yield lambda: waiting
     finally:
         signal.signal(signal.SIGINT, outer)
         if waiting:
