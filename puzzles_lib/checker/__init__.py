@@ -14,22 +14,24 @@ import torch
 from puzzles_lib import compiler, ledger
 from puzzles_lib.binding import Bound, bind
 from puzzles_lib.checker import verdicts
-from puzzles_lib.checker.attempts import attempt
+from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt
 from puzzles_lib.checker.compare import expect
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import HUGE, NAN, ZERO, Poison, Run
+from puzzles_lib.interpreter import HUGE, NAN, ZERO, Busy, Poison, Run, alone
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.source import Refusal
 
 SECONDS_PER_CASE = 10.0
+RUNS_PER_CHECK = 6  # times the seconds of a run that all runs of a check may take together
 
 
 def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE) -> Report:
     """Try a ``@triton.jit`` kernel on every case of a puzzle.
 
-    Runs on the CPU, guarded: whatever the kernel does, this returns. ``seconds`` limits the time of
-    each run of a case (wall clock). A pass or a try is noted for `progress`.
+    Runs on the CPU, guarded: whatever the kernel does, this returns. ``seconds`` limits the CPU time of
+    each run of a case (ten times as long by the clock); once all runs have taken six times as many, the
+    check ends there. Checks in several threads wait for each other. A pass or a try is noted for `progress`.
 
     Raises TypeError where ``puzzle`` is not a `Puzzle`, ValueError where ``seconds`` is not positive,
     and KeyboardInterrupt when interrupted.
@@ -50,17 +52,19 @@ def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE) 
 
 def examine(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE) -> Report:
     """`check` without a trace in the learner's progress."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the tensors are small: more threads only spin
     try:
-        return _examine(kernel, puzzle, seconds)
+        return alone(lambda: _examine(kernel, puzzle, seconds))
+    except Busy as reason:
+        return _busy(puzzle, reason)
     except Exception as error:  # a fault of ours must not be a page of traceback for a learner
         text = (
             f"the checker cannot read this kernel ({type(error).__name__}: {error}); try to write it plainly"
         )
         return Report(puzzle.name, verdict=Verdict("error", " ".join(text.split())[:250]))
-    finally:
-        torch.set_num_threads(threads)
+
+
+def _busy(puzzle: Puzzle, reason: Busy) -> Report:
+    return Report(puzzle.name, verdict=Verdict("error", str(reason)))
 
 
 def _examine(kernel: object, puzzle: Puzzle, seconds: float) -> Report:
@@ -68,12 +72,13 @@ def _examine(kernel: object, puzzle: Puzzle, seconds: float) -> Report:
     if isinstance(bound, Refusal):
         return _refused(puzzle, bound)
     results: list[CaseResult] = []
+    budget = Budget(RUNS_PER_CHECK * seconds)
     for case in puzzle.cases:
         bound = bound.at(case)
         if refusal := compiler.front_end(bound.kernel, bound.arguments):
             return _refused(puzzle, refusal)
         slow = any(r.verdict and r.verdict.kind == "time limit" for r in results)
-        results.append(CaseResult(str(case), ran=False) if slow else _check_case(bound, seconds))
+        results.append(CaseResult(str(case), ran=False) if slow else _check_case(bound, seconds, budget))
     return Report(puzzle.name, tuple(results))
 
 
@@ -82,10 +87,17 @@ def guarded(kernel: object, puzzle: Puzzle, case: Case) -> tuple[Bound, Run] | R
 
     Accesses are kept, and an out-of-bounds one does not end the run.
     """
-    bound = _ready(kernel, puzzle, case)
-    if isinstance(bound, Report):
-        return bound
-    return bound, attempt(bound, make_inputs(puzzle, case), record=True)
+
+    def work() -> tuple[Bound, Run] | Report:
+        bound = _ready(kernel, puzzle, case)
+        if isinstance(bound, Report):
+            return bound
+        return bound, attempt(bound, make_inputs(puzzle, case), record=True)
+
+    try:
+        return alone(work)
+    except Busy as reason:
+        return _busy(puzzle, reason)
 
 
 def outputs(
@@ -95,6 +107,15 @@ def outputs(
 
     Clean: what `check` asks of a run, but for the values, which are compared with nothing.
     """
+    try:
+        return alone(lambda: _outputs(kernel, puzzle, case, inputs, seconds))
+    except Busy as reason:
+        return _busy(puzzle, reason)
+
+
+def _outputs(
+    kernel: object, puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor], seconds: float
+) -> dict[str, torch.Tensor] | Report:
     bound = _ready(kernel, puzzle, case)
     if isinstance(bound, Report):
         return bound
@@ -126,13 +147,21 @@ def _refused(puzzle: Puzzle, refusal: Refusal) -> Report:
     return Report(puzzle.name, verdict=verdicts.of_refusal(refusal))
 
 
-def _check_case(bound: Bound, seconds: float) -> CaseResult:
+def _check_case(bound: Bound, seconds: float, budget: Budget) -> CaseResult:
+    try:
+        return _run_case(bound, seconds, budget)
+    except OutOfTime as error:
+        return CaseResult(str(bound.case), verdicts.out_of_time(error.seconds))
+
+
+def _run_case(bound: Bound, seconds: float, budget: Budget) -> CaseResult:
     """Run a case forwards, and backwards where that may tell; name the most basic fault."""
     puzzle, case = bound.puzzle, bound.case
     inputs = make_inputs(puzzle, case)
     expected = expect(puzzle, case, inputs)
 
     def run(**options: Any) -> Run:
+        budget.ask()
         return attempt(bound, inputs, seconds=seconds, **options)
 
     forwards = run()

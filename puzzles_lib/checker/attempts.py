@@ -1,5 +1,6 @@
 """One guarded run of a bound kernel, on tensors of its own."""
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,27 @@ import torch
 from puzzles_lib.binding import Bound
 from puzzles_lib.interpreter import NAN, Poison, Run, run
 from puzzles_lib.puzzle import Argument, Case
+
+
+class OutOfTime(Exception):
+    """A check has used what it may: ``seconds``."""
+
+    def __init__(self, seconds: float):
+        super().__init__(f"{seconds:g} s")
+        self.seconds = seconds
+
+
+class Budget:
+    """The CPU time of this thread, in seconds, after which a check starts no more runs."""
+
+    def __init__(self, seconds: float):
+        self.seconds = seconds
+        self._end = time.thread_time() + seconds
+
+    def ask(self) -> None:
+        """Raises `OutOfTime` where it is used up."""
+        if time.thread_time() >= self._end:
+            raise OutOfTime(self.seconds)
 
 
 def attempt(

@@ -19,6 +19,12 @@ def of_refusal(refusal: Refusal) -> Verdict:
     return Verdict(refusal.kind, text, refusal.site, refusal.advice)
 
 
+def out_of_time(seconds: float) -> Verdict:
+    """All runs together take too long, though each of them ends."""
+    text = f"time limit: the runs of this check have taken {seconds:g} s of CPU time in all"
+    return Verdict("time limit", text, diagnosis="check(kernel, PUZZLE, seconds=...) allows more")
+
+
 def judge(
     puzzle: Puzzle,
     case: Case,

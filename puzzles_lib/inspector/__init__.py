@@ -10,12 +10,22 @@ from functools import cached_property
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.binding import bind
-from puzzles_lib.compiler import Build, Target, build, disassemble, dump_passes, find_target, translate
+from puzzles_lib.compiler import (
+    Build,
+    Target,
+    Translation,
+    build,
+    disassemble,
+    dump_passes,
+    find_target,
+    translate,
+)
 from puzzles_lib.inspector import page
 from puzzles_lib.inspector.diff import Diff
 from puzzles_lib.inspector.listing import History, Listing
 from puzzles_lib.inspector.locations import Line, read
 from puzzles_lib.inspector.passes import Passes, read_passes
+from puzzles_lib.interpreter import Busy, alone
 from puzzles_lib.puzzle import Case, Puzzle, pick_case
 from puzzles_lib.source import Refusal, with_helpers
 
@@ -78,12 +88,19 @@ def stages(
 def _compile(
     kernel: object, puzzle: Puzzle, case: Case, title: str, target: Target, options: Mapping[str, int]
 ) -> "Stages":
-    try:
+    source: dict[int, str] = {}
+
+    def work() -> Translation | Refusal:
         bound = bind(kernel, puzzle, case)
         if isinstance(bound, Refusal):
-            return Stages(title, target, refusal=bound)
-        source = _source(bound.kernel)
-        translation = translate(bound.kernel, bound.arguments, target, **options)
+            return bound
+        source.update(_source(bound.kernel))
+        return translate(bound.kernel, bound.arguments, target, **options)
+
+    try:
+        translation = alone(work)
+    except Busy as reason:
+        return Stages(title, target, refusal=Refusal(str(reason)))
     except Exception as error:  # a fault of ours must not be a page of traceback for a learner
         words = " ".join(f"it cannot be read ({type(error).__name__}: {error})".split())[:250]
         return Stages(title, target, refusal=Refusal(words))

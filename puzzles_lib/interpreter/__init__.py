@@ -32,6 +32,7 @@ from puzzles_lib.interpreter.limits import (
 )
 from puzzles_lib.interpreter.memory import Halt, Memory
 from puzzles_lib.interpreter.records import Access, Conflict, Program, Run, Stop
+from puzzles_lib.interpreter.turns import Busy, alone
 from puzzles_lib.source import Site
 
 __all__ = [
@@ -39,12 +40,14 @@ __all__ = [
     "NAN",
     "ZERO",
     "Access",
+    "Busy",
     "Conflict",
     "Poison",
     "Program",
     "Run",
     "Stop",
     "TimeLimitReached",
+    "alone",
     "as_jit",
     "run",
     "time_limit",

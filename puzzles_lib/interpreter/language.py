@@ -18,6 +18,7 @@ from triton.runtime.jit import JITFunction, get_jit_fn_file_line
 
 from puzzles_lib.interpreter import reductions, rewrite
 from puzzles_lib.interpreter.builder import GuardedBuilder, shown
+from puzzles_lib.interpreter.limits import undone_after_fork
 
 builder = GuardedBuilder()
 semantic = TritonSemantic(builder)
@@ -145,12 +146,17 @@ def executing() -> Iterator[None]:
         for owner, name, value in patches:
             _active.append((owner, name, vars(owner).get(name, _MISSING)))
             setattr(owner, name, value)
-        yield
+        with undone_after_fork(_put_back):
+            yield
     finally:
-        while _active:
-            owner, name, original = _active.pop()
-            if original is _MISSING:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, original)
-        _of_learner.clear()
+        _put_back()
+
+
+def _put_back() -> None:
+    while _active:
+        owner, name, original = _active.pop()
+        if original is _MISSING:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, original)
+    _of_learner.clear()

@@ -7,6 +7,7 @@ function that may be interrupted. While it is not on the stack, a signal waits o
 
 import contextlib
 import ctypes
+import os
 import resource
 import signal
 import sys
@@ -14,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-
 
 CLOCK = 10  # times its CPU time that a block may take by the clock: on a busy machine, or asleep
 
@@ -81,7 +81,8 @@ def _alarm(allowance: _Allowance, inside: Callable | None) -> Iterator[None]:
         signal.signal(signal.SIGALRM, stop)
         # The repeat is for an exception lost where Python ignores them, such as in a __del__.
         signal.setitimer(signal.ITIMER_REAL, allowance.left() or 1e-3, 0.5)
-        yield
+        with undone_after_fork(lambda: signal.signal(signal.SIGALRM, outer_handler)):
+            yield
     finally:
         armed = False
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -141,7 +142,8 @@ def interrupts_held(inside: Callable) -> Iterator[Callable[[], bool]]:
 
     try:
         signal.signal(signal.SIGINT, interrupt)
-        yield lambda: waiting
+        with undone_after_fork(lambda: signal.signal(signal.SIGINT, outer)):
+            yield lambda: waiting
     finally:
         signal.signal(signal.SIGINT, outer)
         if waiting:
@@ -164,7 +166,8 @@ def recursion_limit(deeper: int) -> Iterator[None]:
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(min(before, depth + deeper))
     try:
-        yield
+        with undone_after_fork(lambda: sys.setrecursionlimit(before)):
+            yield
     finally:
         sys.setrecursionlimit(before)
 
@@ -180,6 +183,36 @@ def memory_limit(extra_bytes: int) -> Iterator[None]:
         limit = min(limit, soft)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     try:
-        yield
+        with undone_after_fork(lambda: resource.setrlimit(resource.RLIMIT_AS, (soft, hard))):
+            yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+# ---- a fork in the middle
+
+_undo: list[tuple[int, Callable[[], object]]] = []  # and the thread in whose block it is due
+
+
+@contextlib.contextmanager
+def undone_after_fork(undo: Callable[[], object]) -> Iterator[None]:
+    """While the block runs, a process that another thread forks calls ``undo`` first.
+
+    The thread that the block runs on does not live on there, and would never come to its end.
+    """
+    entry = (threading.get_ident(), undo)
+    _undo.append(entry)
+    try:
+        yield
+    finally:
+        _undo.remove(entry)
+
+
+def _after_fork() -> None:
+    for thread, undo in reversed(list(_undo)):
+        if thread != threading.get_ident():
+            undo()
+    _undo[:] = [entry for entry in _undo if entry[0] == threading.get_ident()]
+
+
+os.register_at_fork(after_in_child=_after_fork)

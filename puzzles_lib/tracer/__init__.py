@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from puzzles_lib.checker import guarded
 from puzzles_lib.checker.report import Report
 from puzzles_lib.drawing import Picture, TensorMap, access_map, plural, program_name
-from puzzles_lib.interpreter import Access, Program, Stop
+from puzzles_lib.interpreter import Access, Program, Stop, alone
 from puzzles_lib.puzzle import Case, Puzzle, pick_case
 from puzzles_lib.tracer import viz
 from puzzles_lib.tracer.maps import tensor_map
@@ -57,7 +57,7 @@ def trace(
     tensors = {name: tensor for name, tensor in tensors.items() if name in taken}
     if ran.stop is None:
         try:
-            accesses = viz.accesses(bound, ran)
+            accesses = alone(lambda: viz.accesses(bound, ran))
         except viz.NotTraced as reason:
             note = f"triton-viz cannot trace this kernel ({reason}); drawn from the checker's own run"
     if outlined is None:
