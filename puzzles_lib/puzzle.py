@@ -48,6 +48,10 @@ class Case:
         self.__dict__["numbers"] = dict(numbers)
         self.__dict__["fill"] = dict(fill or {})
 
+    def but(self, **numbers: Any) -> "Case":
+        """The same case with some numbers changed or added."""
+        return Case(fill=self.fill, **{**self.numbers, **numbers})
+
     def __getattr__(self, name: str) -> int:
         if name.startswith("__") or name not in self.__dict__["numbers"]:
             raise AttributeError(f"this case has no {name!r}; it has {', '.join(self.numbers)}")
@@ -183,6 +187,12 @@ class Puzzle:
         returned = _annotations(self.spec)["return"]
         hints = typing.get_args(returned) if typing.get_origin(returned) is tuple else (returned,)
         return tuple(_argument(name, hint) for name, hint in zip(self.outputs, hints, strict=True))
+
+    @cached_property
+    def sizes(self) -> frozenset[str]:
+        """The numbers of a case that say what is to be computed; the others say how, such as BLOCK."""
+        dims = " ".join(dim for argument in self.inputs + self.results for dim in argument.dims)
+        return frozenset(re.findall(r"[^\W\d]\w*", dims)) | frozenset(self.spec_numbers)
 
     def programs(self, case: Case) -> tuple[int, int, int]:
         """The grid for a case, padded to three axes."""

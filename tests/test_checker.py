@@ -204,11 +204,6 @@ def test_what_is_no_kernel_is_answered_in_a_line():
     def plain(x_ptr):
         pass
 
-    @triton.autotune(configs=[triton.Config({})], key=[])
-    @triton.jit
-    def tuned(x_ptr, z_ptr):
-        pass
-
     @triton.jit
     def greedy(x_ptr, z_ptr, eps):
         pass
@@ -221,7 +216,6 @@ def test_what_is_no_kernel_is_answered_in_a_line():
         (plain, "plain is a Python function: put @triton.jit"),
         (3, "kernel is 3"),
         (None, "kernel is None"),
-        (tuned, "Autotuner wraps the kernel"),
         (greedy, "takes 'eps', which scale_rows does not offer"),
         (constant_pointer, "x_ptr is a pointer, it cannot be a tl.constexpr"),
     ]:

@@ -17,6 +17,7 @@ from puzzles_lib.checker import verdicts
 from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt
 from puzzles_lib.checker.compare import expect
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
+from puzzles_lib.checker.tuning import every_configuration
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import HUGE, NAN, ZERO, Busy, Poison, Run, alone
 from puzzles_lib.puzzle import Case, Puzzle
@@ -71,14 +72,29 @@ def _examine(kernel: object, puzzle: Puzzle, seconds: float) -> Report:
     bound = bind(kernel, puzzle, puzzle.cases[0])
     if isinstance(bound, Refusal):
         return _refused(puzzle, bound)
-    results: list[CaseResult] = []
     budget = Budget(RUNS_PER_CHECK * seconds)
+
+    def tried(number: int) -> Report:
+        return _examine_one(bound, number, seconds, budget)
+
+    return every_configuration(bound, tried, seconds, budget) if bound.configuration else tried(0)
+
+
+def _examine_one(bound: Bound, number: int, seconds: float, budget: Budget) -> Report:
+    """A report on one of the kernel's configurations; the only one, of a plain kernel."""
+    puzzle = bound.puzzle
+    results: list[CaseResult] = []
     for case in puzzle.cases:
-        bound = bound.at(case)
-        if refusal := compiler.front_end(bound.kernel, bound.arguments):
+        each = bound.at(case, number)
+        if each is None:  # autotune would not try it here
+            results.append(CaseResult(str(case)))
+            continue
+        if isinstance(each, Refusal):
+            return _refused(puzzle, each)
+        if refusal := compiler.front_end(each.kernel, each.arguments):
             return _refused(puzzle, refusal)
         slow = any(r.verdict and r.verdict.kind == "time limit" for r in results)
-        results.append(CaseResult(str(case), ran=False) if slow else _check_case(bound, seconds, budget))
+        results.append(CaseResult(str(case), ran=False) if slow else _check_case(each, seconds, budget))
     return Report(puzzle.name, tuple(results))
 
 

@@ -26,6 +26,10 @@ class Budget:
         self.seconds = seconds
         self._end = time.thread_time() + seconds
 
+    def used(self) -> float:
+        """Which part of it is used up, from 0 to 1."""
+        return 1 - (self._end - time.thread_time()) / self.seconds
+
     def ask(self) -> None:
         """Raises `OutOfTime` where it is used up."""
         if time.thread_time() >= self._end:
@@ -38,16 +42,20 @@ def attempt(
     *,
     poison: Poison = NAN,
     output_poison: Poison | None = None,
+    results: Mapping[str, torch.Tensor] | None = None,
     **options: Any,
 ) -> Run:
     """A guarded run on copies of the inputs and poisoned outputs.
 
     poison: what masked-off lanes hold, and outputs at first unless ``output_poison`` says otherwise.
+    results: the outputs instead, to be written to as they are.
     options: of `puzzles_lib.interpreter.run`.
     """
     tensors = {name: tensor.clone() for name, tensor in inputs.items() if _takes(bound, name)}
-    results = [result for result in bound.puzzle.results if _takes(bound, result.name)]
-    tensors |= {result.name: poisoned(result, bound.case, output_poison or poison) for result in results}
+    taken = [result for result in bound.puzzle.results if _takes(bound, result.name)]
+    if results is None:
+        results = {result.name: poisoned(result, bound.case, output_poison or poison) for result in taken}
+    tensors |= {result.name: results[result.name] for result in taken}
     outputs = {f"{result.name}_ptr" for result in bound.puzzle.results}
     programs = bound.puzzle.programs(bound.case)
     return run(bound.kernel, bound.filled(tensors), programs, outputs, poison=poison, **options)
