@@ -16,7 +16,7 @@ from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter as stock
 from triton.runtime.jit import JITFunction, get_jit_fn_file_line
 
-from puzzles_lib.interpreter import reductions, rewrite
+from puzzles_lib.interpreter import reductions, rewrite, taint
 from puzzles_lib.interpreter.builder import GuardedBuilder, shown
 
 builder = GuardedBuilder()
@@ -91,6 +91,12 @@ def _bound(member: Callable) -> Callable:
     return call
 
 
+def _index(value: tl.tensor) -> int:
+    """A number that Python itself needs, such as the bounds of a loop."""
+    builder.memory.use(taint.labels(value.handle))
+    return int(value.handle.data.item())
+
+
 class _Collector:
     """Stands in for Triton's patch scope: notes what would be set."""
 
@@ -113,6 +119,8 @@ def _patches() -> list[tuple[object, str, object]]:
             elif tl.core.is_builtin(member) or "_semantic" in getattr(member, "signature", _NONE).parameters:
                 collector.set_attr(owner, name, _bound(member))
     stock._patch_lang_tensor(tl.tensor, collector)
+    collector.set_attr(tl.tensor, "T", property(lambda self: semantic.permute(self, (1, 0))))
+    collector.set_attr(tl.tensor, "__index__", _index)
     collector.set_attr(tl.tensor, "__bool__", lambda self: True)  # `if other:` means "if there is one"
     collector.set_attr(tl.tensor, "__str__", lambda self: shown(self.handle))
     collector.set_attr(tl.tensor, "__repr__", lambda self: shown(self.handle))

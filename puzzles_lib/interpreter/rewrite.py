@@ -16,6 +16,8 @@ from types import CodeType
 import triton.language as tl
 from triton.language.semantic import TritonSemantic
 
+from puzzles_lib.interpreter import taint
+
 NAME = "__as_compiled__"  # under which rewritten code finds its `AsCompiled`
 
 
@@ -43,10 +45,14 @@ class AsCompiled:
             return bool(value)
         if value.handle.data.size > 1:
             raise NotOneValue(f"a condition must be one value, this is a block of shape {_shape(value)}")
+        self.semantic.builder.memory.use(taint.labels(value.handle))
         return bool(value.handle.data.item())
 
     def everywhere(self, value: object) -> bool:
-        return bool(value.handle.data.all()) if isinstance(value, tl.tensor) else bool(value)
+        if not isinstance(value, tl.tensor):
+            return bool(value)
+        self.semantic.builder.memory.use(taint.labels(value.handle))
+        return bool(value.handle.data.all())
 
     def negated(self, value: object) -> object:
         return value.__not__() if isinstance(value, tl.tensor) else not value
