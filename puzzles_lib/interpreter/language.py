@@ -127,6 +127,8 @@ def _patches() -> list[tuple[object, str, object]]:
     for owner in (tl, tl.core):
         stock._patch_lang_core(owner, collector)
         collector.set_attr(owner, "static_print", _static_print)
+        collector.set_attr(owner, "range", range)  # what they stand for is in `rewrite`
+        collector.set_attr(owner, "static_range", rewrite.STATIC_RANGE)
     for owner in (tl, tl.core, tl.tensor):
         collector.set_attr(owner, "reduce", lambda *args, **kw: reductions.reduce(twin, *args, **kw))
         collector.set_attr(owner, "associative_scan", lambda *args, **kw: reductions.scan(twin, *args, **kw))
