@@ -46,10 +46,10 @@ def judge(
 
 def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     """The most basic fault of a run that shows without looking at any value."""
+    if ran.stop and ran.stop.kind != "uninitialised":
+        return Verdict(ran.stop.kind, ran.stop.message, ran.stop.site)
     if ran.undefined and ran.undefined.kind != "early":
         return _uninitialised(ran.undefined)
-    if ran.stop:
-        return Verdict(ran.stop.kind, ran.stop.message, ran.stop.site)
     for result in puzzle.results:
         verdict = _never_written(result, case, ran)
         if verdict:

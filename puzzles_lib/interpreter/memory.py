@@ -175,7 +175,7 @@ class Memory:
                 labels = np.zeros(shape, taint.KIND) if labels is None else labels
                 labels[every] = found.reshape(index.shape)
                 if reads:
-                    self.use(found)
+                    self._note_use(found)
             old[every] = self._update(operation, buffer, index.ravel(), lanes, dtype).reshape(index.shape)
             self._label_elements(buffer, index.ravel(), dtype, found if reads else None)
         self._used_atomics = True
@@ -197,22 +197,26 @@ class Memory:
         return max(1, taint.ORDER - 1 - number) if order else max(taint.ORDER, taint.MOST - number)
 
     def use(self, labels: Labels, on: np.ndarray | None = None) -> None:
-        """Values are used, in the lanes ``on``, for what must be defined. Those that are not end the run.
+        """Values are used, in the lanes ``on``, to decide what happens: undefined ones end the run.
 
         Not elements of an output that nothing was stored to: they may be of another program, and then
         this is a race, which the rest of the run will show.
         """
+        source = self._note_use(labels, on)
+        if source is not None and source.kind != "early" and not self.record:
+            raise Halt(Stop("uninitialised", str(source), source.site))
+
+    def _note_use(self, labels: Labels, on: np.ndarray | None = None) -> Source | None:
+        """Keep where the first undefined values come from that are used or stored."""
         if labels is None:
-            return
+            return None
         worst = int((labels if on is None else np.where(on, labels, 0)).max(initial=0))
         if not worst:
-            return
+            return None
         source = self.sources[(taint.MOST if worst >= taint.ORDER else taint.ORDER - 1) - worst]
-        self.undefined = self.undefined or source
-        if source.kind == "early" or self.record:
-            return
-        self.undefined = source
-        raise Halt(Stop("uninitialised", str(source), source.site))
+        if self.undefined is None or (self.undefined.kind == "early" and source.kind != "early"):
+            self.undefined = source
+        return source
 
     def _hole(self, pointers: np.ndarray, mask: np.ndarray) -> int:
         """The label of lanes that a mask switched off and nothing fills."""
@@ -352,7 +356,7 @@ class Memory:
     def _scatter(
         self, buffer: Buffer, index: np.ndarray, new: np.ndarray, dtype: np.dtype, labels: Labels
     ) -> None:
-        self.use(labels)
+        self._note_use(labels)
         self._label_elements(buffer, index, dtype, labels)
         new = np.ascontiguousarray(new)
         self.bytes_moved += index.size * dtype.itemsize
