@@ -17,7 +17,7 @@ def execute(kernel, grid=ONE, outputs=("z_ptr",), **arguments) -> Run:
     """`run` with the output's usual name; grid padded to three axes, options and arguments mixed."""
     options = {
         n: arguments.pop(n)
-        for n in ("reverse", "poison", "poison_only", "record", "quiet", "seconds")
+        for n in ("reverse", "record", "quiet", "seconds")
         if n in arguments
     }
     grid = (grid,) if isinstance(grid, int) else tuple(grid)

@@ -6,7 +6,7 @@ kernel raises here: the answer is always a `Report`.
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from puzzles_lib.checker.compare import expect
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.checker.tuning import every_configuration
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import HUGE, NAN, ZERO, Busy, Poison, Run, alone
+from puzzles_lib.interpreter import Busy, Run, alone
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.source import Refusal
 
@@ -135,16 +135,8 @@ def _outputs(
     bound = _ready(kernel, puzzle, case)
     if isinstance(bound, Report):
         return bound
-
-    def run(**options: Any) -> Run:
-        return attempt(bound, inputs, seconds=seconds, **options)
-
-    ran = run()
+    ran = attempt(bound, inputs, seconds=seconds)
     verdict = verdicts.misconduct(puzzle, case, ran)
-    if verdict is None and ran.early_reads:
-        verdict = verdicts.early_read(ran)
-    if verdict is None and ran.holes:
-        verdict = _uninitialised(run, ran, NAN)
     if verdict:
         return Report(puzzle.name, (CaseResult(str(case), verdict),))
     return {result.name: ran.outputs[result.name] for result in puzzle.results}
@@ -182,15 +174,13 @@ def _run_case(bound: Bound, seconds: float, budget: Budget) -> CaseResult:
 
     forwards = run()
     verdict = verdicts.judge(puzzle, case, inputs, expected, forwards)
-    if verdict and forwards.holes and verdict.kind not in ("time limit", "memory limit"):
-        verdict = _uninitialised(run, forwards, NAN) or verdict
-    if verdict is None and (forwards.programs > 1 or forwards.holes):
-        backwards = run(reverse=True, poison=HUGE, quiet=True)
-        again = verdicts.judge(puzzle, case, inputs, expected, backwards)
-        if again and backwards.holes:
-            verdict = _uninitialised(run, backwards, HUGE, reverse=True)
-        if again and not verdict:
-            verdict = again if again.kind in ("race", "time limit") else verdicts.depends_on_order(again)
+    if verdict is None and (forwards.programs > 1 or forwards.contended):
+        backwards = run(reverse=True, quiet=True)
+        verdict = verdicts.judge(puzzle, case, inputs, expected, backwards)
+        early = backwards.undefined is not None and backwards.undefined.kind == "early"
+        own = ("race", "time limit") if early else ("race", "time limit", "uninitialised")
+        if verdict and verdict.kind not in own:
+            verdict = verdicts.depends_on_order(verdict)
     return CaseResult(
         str(case),
         verdict,
@@ -206,32 +196,3 @@ def _least(puzzle: Puzzle, case: Case) -> int:
     for argument in puzzle.inputs + puzzle.results:
         total += torch.Size(argument.shape(case.numbers)).numel() * argument.dtype.itemsize
     return total
-
-
-def _uninitialised(
-    run: Callable[..., Run], ran: Run, poison: Poison, reverse: bool = False
-) -> Verdict | None:
-    """Do the results depend on what masked-off lanes hold? Then say which load leaves them open."""
-    clean = run(poison=ZERO, output_poison=poison, quiet=True, reverse=reverse)
-    if _same(ran, clean):
-        return None
-    site = next(iter(ran.holes))
-    for each in ran.holes:
-        if not _same(run(poison=poison, poison_only=each, quiet=True, reverse=reverse), clean):
-            site = each
-            break
-    return verdicts.uninitialised(ran.holes[site], site)
-
-
-def _same(one: Run, two: Run) -> bool:
-    """Whether two runs ended alike, bit for bit."""
-    ends = [run.stop.message if run.stop else None for run in (one, two)]
-    if ends[0] != ends[1]:
-        return False
-    return all(
-        torch.equal(
-            one.outputs[n].contiguous().view(torch.uint8), two.outputs[n].contiguous().view(torch.uint8)
-        )
-        for n in one.outputs
-        if one.outputs[n].numel()
-    )

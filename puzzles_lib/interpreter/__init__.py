@@ -19,7 +19,6 @@ from triton.runtime.interpreter import InterpretedFunction, _implicit_cvt
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from puzzles_lib.interpreter.buffer import HUGE, NAN, ZERO, Poison
 from puzzles_lib.interpreter.language import LEARNER, builder, executing, twin
 from puzzles_lib.interpreter.limits import (
     CLOCK,
@@ -31,20 +30,17 @@ from puzzles_lib.interpreter.limits import (
     time_limit,
 )
 from puzzles_lib.interpreter.memory import Halt, Memory
-from puzzles_lib.interpreter.records import Access, Conflict, Program, Run, Stop
+from puzzles_lib.interpreter.records import Access, Conflict, Program, Run, Source, Stop
 from puzzles_lib.interpreter.turns import Busy, alone
 from puzzles_lib.source import Site
 
 __all__ = [
-    "HUGE",
-    "NAN",
-    "ZERO",
     "Access",
     "Busy",
     "Conflict",
-    "Poison",
     "Program",
     "Run",
+    "Source",
     "Stop",
     "TimeLimitReached",
     "alone",
@@ -71,8 +67,6 @@ def run(
     outputs: Collection[str],
     *,
     reverse: bool = False,
-    poison: Poison = NAN,
-    poison_only: Site | None = None,
     record: bool = False,
     quiet: bool = False,
     seconds: float = 10.0,
@@ -83,8 +77,7 @@ def run(
         descriptors of them descriptors, integers and floats scalars; parameters annotated
         ``tl.constexpr`` keep their value.
     outputs: names of the pointer parameters that the kernel may store to.
-    reverse: from the last program to the first.
-    poison: what masked-off lanes of loads without ``other=`` hold (``poison_only``: at one line alone).
+    reverse: from the last program to the first, and so for lanes that meet in one atomic.
     record: keep every access, and go on after an out-of-bounds one, which is noted and not carried out.
     quiet: suppress what the kernel prints.
     seconds: limit on the run, of CPU time; see `time_limit`.
@@ -92,8 +85,7 @@ def run(
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
     programs = _Programs(grid, reverse)
-    memory = Memory(poison, record, _learner_site, programs)
-    memory.poison_only = poison_only
+    memory = Memory(record, _learner_site, programs, reverse)
     constants = {p.name for p in kernel.params if p.is_constexpr}
     stop = None
 
@@ -134,6 +126,8 @@ def run(
         conflict=memory.conflict,
         holes=memory.holes,
         early_reads=memory.early_reads,
+        undefined=memory.undefined,
+        contended=memory.contended,
         loads=memory.loads,
         bytes_moved=memory.bytes_moved,
         accesses=tuple(memory.accesses),
