@@ -1,6 +1,7 @@
 """A kernel's parameters, by name, from a case of a puzzle; or why they cannot be had."""
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,26 +11,33 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.compiler import interpret_was_on
 from puzzles_lib.compiler.vetting import vet
-from puzzles_lib.interpreter import as_jit
 from puzzles_lib.puzzle import Argument, Case, Puzzle, Tiled
 from puzzles_lib.source import Refusal
+from puzzles_lib.wrapped import Configuration, Wrapped, unwrap
 
 
 @dataclass(frozen=True)
 class Bound:
     """A kernel with a value for each of its parameters, by name, for one case of a puzzle.
 
+    case: with the numbers that a configuration gives in place of the puzzle's own, such as BLOCK.
     arguments: numbers as they are; pointers and descriptors of empty stand-ins of the right dtype.
+    configuration: what `triton.autotune` and `triton.heuristics` give; None for a plain kernel.
     """
 
     kernel: JITFunction
     puzzle: Puzzle
     case: Case
     arguments: Mapping[str, object]
+    wrapped: Wrapped
+    configuration: Configuration | None = None
 
-    def at(self, case: Case) -> "Bound":
-        """The same kernel bound to another case."""
-        return Bound(self.kernel, self.puzzle, case, stand_ins(self.kernel, self.puzzle, case))
+    def at(self, case: Case, number: int = 0) -> "Bound | Refusal | None":
+        """The kernel in the configuration of that number, bound to a case of the puzzle's.
+
+        None where autotune would not try it there.
+        """
+        return _bound(self.wrapped, self.puzzle, case, number)
 
     def filled(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, object]:
         """The arguments with these tensors, named as the puzzle names them, in their stand-ins' places."""
@@ -43,15 +51,58 @@ class Bound:
 
 
 def bind(kernel: object, puzzle: Puzzle, case: Case) -> Bound | Refusal:
-    """Bind what should be a ``@triton.jit`` kernel to a case, once it has been vetted."""
+    """Bind what should be a ``@triton.jit`` kernel to a case, once it has been vetted.
+
+    One that `triton.autotune` wraps is bound in the first configuration that it would try.
+    """
     if interpret_was_on():
         text = "TRITON_INTERPRET was set when Triton was imported: unset it and restart the notebook's kernel"
         return _signature(text, "the course interprets kernels by itself")
-    function = as_jit(kernel)
-    if function is None:
+    wrapped = unwrap(kernel)
+    if wrapped is None:
         return _no_kernel(kernel)
-    refusal = _unfit(function, puzzle) or vet(function)
-    return refusal or Bound(function, puzzle, case, stand_ins(function, puzzle, case))
+    refusal = _unfit(wrapped, puzzle) or vet(wrapped.kernel)
+    if refusal:
+        return refusal
+    for number in range(wrapped.count):
+        if bound := _bound(wrapped, puzzle, case, number):
+            return bound
+    return _signature("early_config_prune leaves no configuration", f"for {case}")
+
+
+def _bound(wrapped: Wrapped, puzzle: Puzzle, case: Case, number: int) -> Bound | Refusal | None:
+    kernel = wrapped.kernel
+    if not wrapped.layers:
+        return Bound(kernel, puzzle, case, stand_ins(kernel, puzzle, case), wrapped)
+    found = wrapped.configuration(number, _launched_with(wrapped, puzzle, case))
+    if not isinstance(found, Configuration):
+        return found
+    try:
+        case = case.but(**{name: value for name, value in found.values.items() if name in case.numbers})
+        puzzle.programs(case)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        return _signature(f"{found}: {error}")
+    arguments = {**stand_ins(kernel, puzzle, case), **found.values}
+    for name, value in arguments.items():
+        if value is inspect.Parameter.empty:
+            return _signature(f"{found}, which does not give {name}")
+    return Bound(kernel, puzzle, case, arguments, wrapped, found)
+
+
+def _launched_with(wrapped: Wrapped, puzzle: Puzzle, case: Case) -> dict[str, object]:
+    """The launch's own arguments by name, without what the wrappers give; tensors with nothing in them."""
+    offers = puzzle.offers(case)
+    names = [p.name for p in wrapped.kernel.params if p.name in offers and p.name not in wrapped.gives]
+    given: dict[str, object] = {}
+    for name in names:
+        offered = offers[name]
+        if isinstance(offered, Argument):
+            offered = torch.empty(offered.shape(case.numbers), dtype=offered.dtype)
+        elif isinstance(offered, Tiled):
+            tensor = torch.empty(offered.argument.shape(case.numbers), dtype=offered.argument.dtype)
+            offered = offered.descriptor(case.numbers, tensor)
+        given[name] = offered
+    return given
 
 
 def stand_ins(kernel: JITFunction, puzzle: Puzzle, case: Case) -> dict[str, object]:
@@ -80,15 +131,18 @@ def _no_kernel(kernel: object) -> Refusal:
     return _signature(f"check(kernel, puzzle): kernel is {kernel!r:.60}, allowed is a @triton.jit function")
 
 
-def _unfit(kernel: JITFunction, puzzle: Puzzle) -> Refusal | None:
-    """Which parameter of the kernel the puzzle cannot fill."""
+def _unfit(wrapped: Wrapped, puzzle: Puzzle) -> Refusal | None:
+    """Which parameter of the kernel the puzzle cannot fill, or the wrappers must not."""
     offers = puzzle.offers(puzzle.cases[0])
-    for parameter in kernel.params:
+    fixed = {name for name in offers if name not in puzzle.cases[0].numbers} | puzzle.sizes
+    if told := wrapped.unfit(fixed):
+        return _signature(told)
+    for parameter in wrapped.kernel.params:
         offered = offers.get(parameter.name)
         if parameter.is_constexpr and isinstance(offered, Argument | Tiled):
             what = "pointer" if isinstance(offered, Argument) else "descriptor"
             return _signature(f"{parameter.name} is a {what}, it cannot be a tl.constexpr")
-        if parameter.name not in offers and not parameter.has_default:
+        if parameter.name not in offers and not parameter.has_default and parameter.name not in wrapped.gives:
             names = ", ".join(n for n in offers if not n.startswith("stride_"))
             return _signature(
                 f"the kernel takes {parameter.name!r}, which {puzzle.name} does not offer",

@@ -87,7 +87,6 @@ class DType:
     signature: Triton's name for it in a kernel's signature.
     storage: what the interpreter's NumPy arrays hold.
     roundoff: unit roundoff, half the distance from 1 to the next number; 0 for what is exact.
-    huge: a large number, for undefined lanes that are not NaN.
     code: what stored bits stand for, where NumPy cannot compute on ``storage`` as it is.
     """
 
@@ -97,7 +96,6 @@ class DType:
     signature: str
     storage: np.dtype
     roundoff: float = 0.0
-    huge: float | None = None
     code: BFloat16 | Float8 | None = None
 
     @cached_property
@@ -149,12 +147,12 @@ DTYPES = (
     _row("int16", "Int16", tl.int16, "i16", np.int16),
     _row("int32", "Int32", tl.int32, "i32", np.int32),
     _row("int64", "Int64", tl.int64, "i64", np.int64),
-    _row("float8_e4m3fn", "Float8e4m3fn", tl.float8e4nv, "fp8e4nv", np.uint8, 2**-4, 448.0, _E4M3),
-    _row("float8_e5m2", "Float8e5m2", tl.float8e5, "fp8e5", np.uint8, 2**-3, 5e4, _E5M2),
-    _row("float16", "Float16", tl.float16, "fp16", np.float16, 2**-11, 6e4),
-    _row("bfloat16", "BFloat16", tl.bfloat16, "bf16", np.uint16, 2**-8, 9.95e29, BFloat16()),
-    _row("float32", "Float32", tl.float32, "fp32", np.float32, 2**-24, 1e30),
-    _row("float64", "Float64", tl.float64, "fp64", np.float64, 2**-53, 1e300),
+    _row("float8_e4m3fn", "Float8e4m3fn", tl.float8e4nv, "fp8e4nv", np.uint8, 2**-4, _E4M3),
+    _row("float8_e5m2", "Float8e5m2", tl.float8e5, "fp8e5", np.uint8, 2**-3, _E5M2),
+    _row("float16", "Float16", tl.float16, "fp16", np.float16, 2**-11),
+    _row("bfloat16", "BFloat16", tl.bfloat16, "bf16", np.uint16, 2**-8, BFloat16()),
+    _row("float32", "Float32", tl.float32, "fp32", np.float32, 2**-24),
+    _row("float64", "Float64", tl.float64, "fp64", np.float64, 2**-53),
 )
 
 _BY_NAME = {row.name: row for row in DTYPES}

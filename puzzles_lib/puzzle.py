@@ -57,6 +57,10 @@ class Case:
         self.__dict__["fill"] = dict(fill or {})
         self.__dict__["salt"] = salt
 
+    def but(self, **numbers: Any) -> "Case":
+        """The same case with some numbers changed or added."""
+        return Case(fill=self.fill, **{**self.numbers, **numbers})
+
     def __getattr__(self, name: str) -> int:
         numbers = self.__dict__.get("numbers", {})  # a copy has none yet
         if name.startswith("__") or name not in numbers:
@@ -242,6 +246,12 @@ class Puzzle:
             fills = self.contract.fills(SimpleNamespace(**numbers))
             cases.append(Case(fill=fills[turn % len(fills)], salt=salt, **numbers))
         return tuple(cases)
+
+    @cached_property
+    def sizes(self) -> frozenset[str]:
+        """The numbers of a case that say what is to be computed; the others say how, such as BLOCK."""
+        dims = " ".join(dim for argument in self.inputs + self.results for dim in argument.dims)
+        return frozenset(re.findall(r"[^\W\d]\w*", dims)) | frozenset(self.spec_numbers)
 
     def programs(self, case: Case) -> tuple[int, int, int]:
         """The grid for a case, padded to three axes."""

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).resolve().parent.parent
-PATIENCE_S = 120  # for a run that should end: its limit is one of wall time, and the machine may be busy
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Run by tests/test_interrupts.py in a process of its own: a Ctrl-C at every line of a piece of work.
 
-    python -m tests.interrupted run | front_end | trace
+    python -m tests.interrupted run | turn | front_end | trace
 
 Notes the lines that the work executes in the course's own code. Then does the work once more for the
 first and for the last time that each line is reached, with a SIGINT sent there, and says what is not as
@@ -25,7 +25,7 @@ from triton.runtime.jit import JITFunction
 from puzzles_lib import CONSTANT_ADD, interpreter
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.compiler import front_end
-from puzzles_lib.interpreter import language
+from puzzles_lib.interpreter import alone, language, turns
 from puzzles_lib.tracer import trace
 
 OURS = os.path.dirname(os.path.dirname(interpreter.__file__))
@@ -62,6 +62,7 @@ def state() -> dict[str, object]:
         "stderr": (os.fstat(2).st_dev, os.fstat(2).st_ino),
         "files": len(os.listdir("/proc/self/fd")),
         "patches": list(language._active),
+        "turn": (turns._turn.thread, turns._turn.lock.locked()),
         "twins": dict(language._of_learner),
     }
 
@@ -70,9 +71,14 @@ def arguments() -> dict[str, object]:
     return {"x_ptr": torch.ones(32), "z_ptr": torch.zeros(32), "BLOCK": 32}
 
 
+def nothing() -> None:
+    pass
+
+
 WORK = {  # and where its lines are
     "run": (lambda: interpreter.run(KERNEL, arguments(), (1, 1, 1), ["z_ptr"]), ["interpreter"]),
     "front_end": (lambda: front_end(KERNEL, arguments()), ["compiler"]),
+    "turn": (lambda: alone(nothing), ["interpreter/turns.py"]),
     "trace": (lambda: trace(TRACED_KERNEL, CONSTANT_ADD), ["tracer", "interpreter/restored.py"]),
 }
 

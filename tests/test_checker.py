@@ -197,16 +197,11 @@ def test_two_lanes_of_one_store_are_a_race():
 def test_after_a_time_limit_the_other_cases_are_not_tried():
     report = examine(never_ends, SCALE_ROWS, seconds=0.3)
     assert [c.status for c in report.cases] == ["FAIL", "skip"]
-    assert "time limit: still running after 0.3 s" in str(report)
+    assert "time limit: still running after 0.3 s of CPU time" in str(report)
 
 
 def test_what_is_no_kernel_is_answered_in_a_line():
     def plain(x_ptr):
-        pass
-
-    @triton.autotune(configs=[triton.Config({})], key=[])
-    @triton.jit
-    def tuned(x_ptr, z_ptr):
         pass
 
     @triton.jit
@@ -221,7 +216,6 @@ def test_what_is_no_kernel_is_answered_in_a_line():
         (plain, "plain is a Python function: put @triton.jit"),
         (3, "kernel is 3"),
         (None, "kernel is None"),
-        (tuned, "Autotuner wraps the kernel"),
         (greedy, "takes 'eps', which scale_rows does not offer"),
         (constant_pointer, "x_ptr is a pointer, it cannot be a tl.constexpr"),
     ]:

@@ -17,7 +17,6 @@ from puzzles_lib.kernels import dequant_gemm as module
 from puzzles_lib.kernels.bitpack import BITS, block_rows, matrix_shape
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm, dequant_gemm_dw
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
-from tests.conftest import PATIENCE_S
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 HALF_STEP = {torch.float32: 2e-6, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
@@ -261,7 +260,7 @@ class Recorded:
         def launch(*values, num_warps=4, num_stages=None, **constants):
             named = {**dict(zip(self.kernel.arg_names, values, strict=False)), **constants}
             grid_3d = (tuple(grid) + (1, 1))[:3]
-            done = run(self.kernel, named, grid_3d, self.outputs, seconds=PATIENCE_S)
+            done = run(self.kernel, named, grid_3d, self.outputs)
             assert done.stop is None, done.stop
             assert done.conflict is None and not done.early_reads and not done.changed and not done.holes
             for name, output in zip(self.outputs, done.outputs.values(), strict=True):

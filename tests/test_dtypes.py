@@ -19,7 +19,7 @@ from puzzles_lib.checker.expected import expect
 from puzzles_lib.compiler import build, find_target, front_end, observer, translate
 from puzzles_lib.drawing import error_map
 from puzzles_lib.dtypes import DTYPES, NO_FLOAT8_ARITHMETIC, of_name, of_torch, of_triton
-from puzzles_lib.interpreter import HUGE, NAN
+from puzzles_lib.interpreter.buffer import garbage
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from tests.kernel_lab import evaluate, execute, kernel_of
 from tests.test_bfloat16 import EVERY as EVERY_B16
@@ -68,7 +68,6 @@ def test_a_row_agrees_with_torch_triton_and_jaxtyping(row):
     assert row.is_float == row.torch.is_floating_point
     if row.is_float:
         assert row.roundoff == torch.finfo(row.torch).eps / 2
-        assert row.largest / 8 < row.huge <= row.largest or row.huge >= 1e29
 
 
 @pytest.mark.parametrize(
@@ -94,13 +93,9 @@ def test_what_is_in_no_row_is_said():
 
 
 @pytest.mark.parametrize("row", DTYPES, ids=lambda row: row.name)
-def test_undefined_lanes_hold_nan_or_large_numbers_of_both_signs(row):
-    nan, huge = (torch.from_numpy(p.values((4,), row).view(np.uint8)).view(row.torch) for p in (NAN, HUGE))
-    if row.is_float:
-        assert nan.double().isnan().all()
-        assert (huge.double().abs() > 400).all() and (huge.double() > 0).tolist() == [True, False] * 2
-    else:
-        assert not torch.equal(nan, huge)
+def test_undefined_lanes_hold_nan_or_a_pattern(row):
+    values = torch.from_numpy(garbage((4,), row).view(np.uint8)).view(row.torch)
+    assert values.double().isnan().all() if row.is_float else (values != 0).all()
 
 
 # ---- float8's casts
@@ -360,8 +355,6 @@ def test_masked_lanes(dtype):
     assert (
         list(done.holes.values()) == ["x"] and z[3:].float().isnan().all() and not z[:3].float().isnan().any()
     )
-    execute(load_some_and_nothing, x_ptr=A.to(dtype), z_ptr=z, N=3, poison=HUGE)
-    assert (z[3:].float().abs() > 400).all()
 
 
 @triton.jit

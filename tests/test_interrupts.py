@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("work, fewest", [("run", 200), ("front_end", 60), ("trace", 200)])
+@pytest.mark.parametrize("work, fewest", [("run", 200), ("turn", 20), ("front_end", 60), ("trace", 200)])
 def test_an_interrupt_at_any_line_leaves_nothing_behind(work, fewest):
     command = [sys.executable, "-m", "tests.interrupted", work]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=540)

@@ -18,7 +18,6 @@ from puzzles_lib.kernels import bitpack, packed_relu, quantize
 from puzzles_lib.kernels.bitpack import BITS, block_rows, pack_bits, unpack_bits
 from puzzles_lib.kernels.packed_relu import relu_pack, relu_unpack_backward
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
-from tests.conftest import PATIENCE_S
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 SHAPES = ((1, 1), (3, 5), (128, 256), (100, 70), (257, 40), (2, 3, 70), (513,), (0, 8), (8, 0), (0,))
@@ -415,7 +414,7 @@ def test_compiles_as_one_graph(backend):
 
 def guarded(kernel, grid, outputs, **arguments):
     """The outputs of a run without a fault. They start as 77, so that an element that stays is noticed."""
-    done = run(kernel, arguments, tuple(grid) + (1,) * (3 - len(grid)), outputs, seconds=PATIENCE_S)
+    done = run(kernel, arguments, tuple(grid) + (1,) * (3 - len(grid)), outputs)
     assert done.stop is None, done.stop
     assert done.conflict is None and not done.early_reads and not done.changed and not done.holes
     assert all(written.all() for written in done.written.values())

@@ -148,6 +148,33 @@ def test_anothers_alarm_still_rings(elapsed):
         signal.signal(signal.SIGALRM, before)
 
 
+def test_seconds_are_of_the_processor(elapsed):
+    """So a busy machine makes no difference: what others use does not count, nor what is slept."""
+    done = threading.Event()
+    busy = threading.Thread(target=spin_until, args=(done.is_set,))
+    busy.start()
+    try:
+        with time_limit(0.1):
+            time.sleep(0.5)
+    finally:
+        done.set()
+        busy.join()
+    assert elapsed() >= 0.5
+
+
+def test_what_sleeps_is_ended_by_the_clock(elapsed):
+    with pytest.raises(limits.Asleep), time_limit(0.02):
+        time.sleep(60)
+    assert 0.02 * limits.CLOCK <= elapsed() < 30
+
+
+@pytest.mark.parametrize("seconds", [10**10, float("inf")])
+def test_a_limit_may_be_far_off(seconds):
+    with time_limit(seconds):
+        spin(0.01)
+    assert on_a_thread(lambda: work_briefly(seconds)) is None
+
+
 # ---- time, on other threads
 
 
@@ -233,9 +260,27 @@ def test_no_watcher_stays_behind():
     assert threading.active_count() <= threads
 
 
-def work_briefly():
-    with time_limit(100):
+def work_briefly(seconds: float = 100):
+    with time_limit(seconds):
         pass
+
+
+def test_seconds_are_of_the_processor_on_a_thread():
+    def work():
+        with time_limit(0.2):
+            time.sleep(0.5)
+            return "done"
+
+    assert on_a_thread(work) == "done"
+
+
+def test_what_sleeps_is_ended_by_the_clock_on_a_thread():
+    def work():
+        with time_limit(0.02):
+            while True:  # an exception from another thread waits for the end of a sleep
+                time.sleep(0.01)
+
+    assert isinstance(on_a_thread(work), limits.Asleep)
 
 
 # ---- memory
@@ -351,6 +396,22 @@ def test_a_process_that_ignores_ctrl_c_goes_on_doing_so():
 
 
 @triton.jit
+def prints(z_ptr):
+    print("waiting")
+    tl.store(z_ptr, 0.0)
+
+
+def test_a_run_that_waits_is_told_so(monkeypatch):
+    class Stuck:
+        def write(self, text):
+            time.sleep(60)
+
+    monkeypatch.setattr(sys, "stdout", Stuck())
+    done = execute(prints, z_ptr=torch.zeros(1), seconds=0.05)
+    assert done.stop.message == "time limit: asleep for most of 0.5 s, in program (0, 0, 0)"
+
+
+@triton.jit
 def endless(x_ptr, z_ptr, LOADS: tl.constexpr):
     total = 0.0
     while total == 0:
@@ -382,7 +443,7 @@ def test_a_run_ends_at_its_time_limit_and_names_the_line(loads, elapsed):
     done = run_endlessly(seconds=0.3, LOADS=loads)
     assert elapsed() >= 0.3
     assert done.stop.kind == "time limit"
-    assert done.stop.message == "time limit: still running after 0.3 s, in program (0, 0, 0)"
+    assert done.stop.message == "time limit: still running after 0.3 s of CPU time, in program (0, 0, 0)"
     assert done.stop.site.source in (
         "while total == 0:",
         "total += tl.load(x_ptr)",

@@ -23,7 +23,6 @@ from puzzles_lib.interpreter import run
 from puzzles_lib.kernels import q8_linear as module
 from puzzles_lib.kernels.q8_linear import MAX_K, Q8Linear, q8_linear, quantize_rows, swap_linears
 from puzzles_lib.kernels.quantized_hook import override_linear_dynamic
-from tests.conftest import PATIENCE_S
 
 ROOT = Path(__file__).parent.parent
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -737,7 +736,7 @@ def test_a_torch_without_the_operator(monkeypatch):
 
 def guarded(kernel, grid, outputs, **arguments):
     """The outputs of a run without a fault. They start as 77, so that an element that stays is noticed."""
-    done = run(kernel, arguments, tuple(grid) + (1,) * (3 - len(grid)), outputs, seconds=PATIENCE_S)
+    done = run(kernel, arguments, tuple(grid) + (1,) * (3 - len(grid)), outputs)
     assert done.stop is None, done.stop
     assert done.conflict is None and not done.changed and not done.holes
     assert all(done.written[name.removesuffix("_ptr")].all() for name in outputs if name != "sums_ptr")

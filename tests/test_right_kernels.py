@@ -8,20 +8,19 @@ from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.checker import examine
 from tests import kernels
-from tests.conftest import PATIENCE_S
 
 RIGHT = kernels.right()
 
 
 @pytest.mark.parametrize("puzzle, kernel", RIGHT, ids=[k.__name__ for _, k in RIGHT])
 def test_right_kernel_passes(puzzle, kernel):
-    report = examine(kernel, puzzle, seconds=PATIENCE_S)
+    report = examine(kernel, puzzle)
     assert report.ok, str(report)
 
 
 @pytest.mark.parametrize("puzzle", puzzles(), ids=lambda p: p.name)
 def test_the_course_solution_passes(puzzle):
-    report = examine(solutions()[puzzle.name], puzzle, seconds=PATIENCE_S)
+    report = examine(solutions()[puzzle.name], puzzle)
     assert report.ok, str(report)
 
 

@@ -296,7 +296,9 @@ def test_a_kernel_that_breaks_off_shows_what_it_did_until_then():
 
 def test_a_time_limit_is_told_without_numbers_that_depend_on_time(monkeypatch):
     stop = Stop(
-        "time limit", "time limit: still running after 10 s, in program (0, 0, 0)", Site(3, "while 1:")
+        "time limit",
+        "time limit: still running after 10 s of CPU time, in program (0, 0, 0)",
+        Site(3, "while 1:"),
     )
     several = tuple(access(np.arange(32), mask=np.arange(32) < 9, kind="store") for _ in range(77))
     ran = Run(7, {}, stop, accesses=several)
@@ -307,7 +309,7 @@ def test_a_time_limit_is_told_without_numbers_that_depend_on_time(monkeypatch):
         "ragged_add, N=200  BLOCK=32: 7 programs\n"
         "x  stored: 9 of 200 elements, by 1 program\n"
         "z  not touched: 0 of 200 elements\n"
-        "The kernel did not finish: time limit: still running after 10 s, in program (0, 0, 0)"
+        "The kernel did not finish: time limit: still running after 10 s of CPU time, in program (0, 0, 0)"
     )
 
 

@@ -8,7 +8,6 @@ from puzzles_lib.chapters import puzzles
 from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD
 from puzzles_lib.checker import examine
 from tests import kernels
-from tests.conftest import PATIENCE_S
 from tests.kernels import Wrong
 
 WRONG = kernels.wrong()
@@ -16,7 +15,7 @@ WRONG = kernels.wrong()
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda w: f"{w.puzzle.name}-{w.kernel.__name__}")
 def test_wrong_kernel_is_rejected_for_its_reason(wrong):
-    report = examine(wrong.kernel, wrong.puzzle, seconds=PATIENCE_S, until_failure=True)
+    report = examine(wrong.kernel, wrong.puzzle, until_failure=True)
     assert not report.ok
     text = str(report)
     assert report.verdicts[0].kind == wrong.kind, text

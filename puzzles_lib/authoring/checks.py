@@ -74,13 +74,15 @@ def plain_seconds() -> dict[str, float]:
     from puzzles_lib.binding import Bound, stand_ins
     from puzzles_lib.chapters import puzzles
     from puzzles_lib.inputs import make_inputs
+    from puzzles_lib.wrapped import Wrapped
 
     seconds = {}
     for puzzle in puzzles():
         kernel = solutions()[puzzle.name]
         launches = []
         for case in puzzle.cases:
-            bound = Bound(kernel, puzzle, case, stand_ins(JITFunction(kernel.fn), puzzle, case))
+            function = JITFunction(kernel.fn)
+            bound = Bound(function, puzzle, case, stand_ins(function, puzzle, case), Wrapped(function))
             outputs = {r.name: torch.empty(r.shape(case.numbers), dtype=r.dtype) for r in puzzle.results}
             launches.append((puzzle.programs(case), bound.filled(make_inputs(puzzle, case) | outputs)))
 

@@ -7,7 +7,7 @@ kernel raises here: the answer is always a `Report`.
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,24 +15,27 @@ import torch
 from puzzles_lib import compiler, ledger
 from puzzles_lib.binding import Bound, bind
 from puzzles_lib.checker import verdicts
-from puzzles_lib.checker.attempts import attempt
+from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt
 from puzzles_lib.checker.expected import PuzzleFault, expect, is_random, the_puzzles_own
 from puzzles_lib.checker.races import within_program
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
+from puzzles_lib.checker.tuning import every_configuration
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import HUGE, NAN, ZERO, Poison, Run
+from puzzles_lib.interpreter import Busy, Run, alone
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.source import Refusal
 
 SECONDS_PER_CASE = 10.0
 _LESS_BASIC = ("input changed", "values", "loads")  # than a race
+RUNS_PER_CHECK = 6  # times the seconds of a run that all runs of a check may take together
 
 
 def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, salt: str = "") -> Report:
     """Try a ``@triton.jit`` kernel on every case of a puzzle, and on a few drawn ones.
 
-    Runs on the CPU, guarded: whatever the kernel does, this returns. ``seconds`` limits the time of
-    each run of a case (wall clock). A pass or a try is noted for `progress`.
+    Runs on the CPU, guarded: whatever the kernel does, this returns. ``seconds`` limits the CPU time of
+    each run of a case (ten times as long by the clock); once all runs have taken six times as many, the
+    check ends there. Checks in several threads wait for each other. A pass or a try is noted for `progress`.
 
     salt: for who grades: another salt draws other cases, and other values for the inputs of all. With the
         same salt a report is the same at every call.
@@ -65,10 +68,10 @@ def examine(
     until_failure: bool = False,
 ) -> Report:
     """`check` without a trace in the learner's progress; ``until_failure``: no case after one that fails."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the tensors are small: more threads only spin
     try:
-        return _examine(kernel, puzzle, seconds, salt, until_failure)
+        return alone(lambda: _examine(kernel, puzzle, seconds, salt, until_failure))
+    except Busy as reason:
+        return _busy(puzzle, reason)
     except PuzzleFault as fault:
         return Report(puzzle.name, verdict=Verdict("puzzle", str(fault)))
     except Exception as error:  # a fault of ours must not be a page of traceback for a learner
@@ -76,40 +79,23 @@ def examine(
             f"the checker cannot read this kernel ({type(error).__name__}: {error}); try to write it plainly"
         )
         return Report(puzzle.name, verdict=Verdict("error", " ".join(text.split())[:250]))
-    finally:
-        torch.set_num_threads(threads)
+
+
+def _busy(puzzle: Puzzle, reason: Busy) -> Report:
+    return Report(puzzle.name, verdict=Verdict("error", str(reason)))
 
 
 def _examine(kernel: object, puzzle: Puzzle, seconds: float, salt: str, until_failure: bool) -> Report:
     bound = bind(kernel, puzzle, puzzle.cases[0])
     if isinstance(bound, Refusal):
         return _refused(puzzle, bound)
-    each = [bound.at(case.salted(salt)) for case in puzzle.cases]
-    opinions = compiler.opinions(bound.kernel, [bound.arguments for bound in each])
-    if opinions[0].refusal:
-        return _refused(puzzle, opinions[0].refusal)
-    results: list[CaseResult] = []
     _vouch_for(puzzle)
-    ended = False
-    for number, (bound, opinion) in enumerate(itertools.zip_longest(each, opinions)):
-        result = CaseResult(str(bound.case), ran=False)
-        if not ended and opinion is not None:
-            result = _opined(bound, opinion) or _check_case(bound, seconds)
-        results.append(dataclasses.replace(result, number=number))
-        ended = ended or (
-            result.verdict is not None and (until_failure or result.verdict.kind == "time limit")
-        )
-    if all(result.ok for result in results):
-        results += _drawn_cases(bound, seconds, salt)
-    notes = dict.fromkeys(note for opinion in opinions for note in opinion.notes)
-    return Report(puzzle.name, verdicts.with_blocks(puzzle, results), notes=tuple(notes), salt=salt)
+    budget = Budget(RUNS_PER_CHECK * seconds)
 
+    def tried(number: int) -> Report:
+        return _examine_one(bound, number, seconds, budget, salt, until_failure)
 
-def _opined(bound: Bound, opinion: compiler.Opinion) -> CaseResult | None:
-    """What the compiler's refusal of one case makes of it."""
-    if not opinion.refusal:
-        return None
-    return CaseResult(str(bound.case), verdicts.of_refusal_in_a_case(opinion.refusal))
+    return every_configuration(bound, tried, seconds, budget) if bound.configuration else tried(0)
 
 
 def _vouch_for(puzzle: Puzzle) -> None:
@@ -123,15 +109,64 @@ def _vouch_for(puzzle: Puzzle) -> None:
         )
 
 
-def _drawn_cases(bound: Bound, seconds: float, salt: str) -> Iterator[CaseResult]:
+def _examine_one(
+    bound: Bound, number: int, seconds: float, budget: Budget, salt: str, until_failure: bool
+) -> Report:
+    """A report on one of the kernel's configurations; the only one, of a plain kernel."""
+    puzzle = bound.puzzle
+    each = [bound.at(case.salted(salt), number) for case in puzzle.cases]
+    if refusal := next((one for one in each if isinstance(one, Refusal)), None):
+        return _refused(puzzle, refusal)
+    opinions = _opinions(each)
+    first = next((opinion for opinion in opinions if opinion is not None), None)
+    if first and first.refusal:
+        return _refused(puzzle, first.refusal)
+    results: list[CaseResult] = []
+    ended = False
+    for place, (case, one, opinion) in enumerate(zip(puzzle.cases, each, opinions, strict=True)):
+        if one is None:  # autotune would not try it here
+            result = CaseResult(str(case))
+        elif ended or opinion is None:
+            result = CaseResult(str(case), ran=False)
+        else:
+            result = _opined(one, opinion) or _check_case(one, seconds, budget)
+        results.append(dataclasses.replace(result, number=place))
+        ended = ended or (
+            result.verdict is not None and (until_failure or result.verdict.kind == "time limit")
+        )
+    if all(result.ok for result in results):
+        results += _drawn_cases(bound, number, seconds, budget, salt)
+    notes = dict.fromkeys(note for opinion in opinions if opinion for note in opinion.notes)
+    return Report(puzzle.name, verdicts.with_blocks(puzzle, results), notes=tuple(notes), salt=salt)
+
+
+def _opinions(each: Sequence[Bound | Refusal | None]) -> list[compiler.Opinion | None]:
+    """The compiler's opinion on each; None where there is nothing to translate, or nothing was tried."""
+    bound = [one for one in each if isinstance(one, Bound)]
+    told = iter(compiler.opinions(bound[0].kernel, [one.arguments for one in bound]) if bound else ())
+    return [next(told, None) if isinstance(one, Bound) else None for one in each]
+
+
+def _opined(bound: Bound, opinion: compiler.Opinion) -> CaseResult | None:
+    """What the compiler's refusal of one case makes of it."""
+    if not opinion.refusal:
+        return None
+    return CaseResult(str(bound.case), verdicts.of_refusal_in_a_case(opinion.refusal))
+
+
+def _drawn_cases(
+    bound: Bound, number: int, seconds: float, budget: Budget, salt: str
+) -> Iterator[CaseResult]:
     """Try what is drawn from the puzzle's contract, up to the first failure."""
     with the_puzzles_own("its contract", bound.case):
-        each = [bound.at(case) for case in bound.puzzle.drawn(salt)]
-    opinions = compiler.opinions(bound.kernel, [bound.arguments for bound in each])
-    numbers = itertools.count(len(bound.puzzle.cases))
-    for number, bound, opinion in zip(numbers, each, opinions, strict=False):
-        result = _opined(bound, opinion) or _check_case(bound, seconds, backwards=False)
-        yield dataclasses.replace(result, number=number, drawn=True)
+        cases = bound.puzzle.drawn(salt)
+    each = [bound.at(case, number) for case in cases]
+    places = itertools.count(len(bound.puzzle.cases))
+    for place, one, opinion in zip(places, each, _opinions(each), strict=False):
+        if not isinstance(one, Bound) or opinion is None:
+            continue
+        result = _opined(one, opinion) or _check_case(one, seconds, budget, backwards=False)
+        yield dataclasses.replace(result, number=place, drawn=True)
         if not result.ok:
             return
 
@@ -141,10 +176,17 @@ def guarded(kernel: object, puzzle: Puzzle, case: Case) -> tuple[Bound, Run] | R
 
     Accesses are kept, and an out-of-bounds one does not end the run.
     """
-    bound = _ready(kernel, puzzle, case)
-    if isinstance(bound, Report):
-        return bound
-    return bound, attempt(bound, make_inputs(puzzle, case), record=True)
+
+    def work() -> tuple[Bound, Run] | Report:
+        bound = _ready(kernel, puzzle, case)
+        if isinstance(bound, Report):
+            return bound
+        return bound, attempt(bound, make_inputs(puzzle, case), record=True)
+
+    try:
+        return alone(work)
+    except Busy as reason:
+        return _busy(puzzle, reason)
 
 
 def outputs(
@@ -154,19 +196,20 @@ def outputs(
 
     Clean: what `check` asks of a run, but for the values, which are compared with nothing.
     """
+    try:
+        return alone(lambda: _outputs(kernel, puzzle, case, inputs, seconds))
+    except Busy as reason:
+        return _busy(puzzle, reason)
+
+
+def _outputs(
+    kernel: object, puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor], seconds: float
+) -> dict[str, torch.Tensor] | Report:
     bound = _ready(kernel, puzzle, case)
     if isinstance(bound, Report):
         return bound
-
-    def run(**options: Any) -> Run:
-        return attempt(bound, inputs, seconds=seconds, **options)
-
-    ran = run()
+    ran = attempt(bound, inputs, seconds=seconds)
     verdict = verdicts.misconduct(puzzle, case, ran)
-    if verdict is None and ran.early_reads:
-        verdict = verdicts.early_read(ran)
-    if verdict is None and ran.holes:
-        verdict = _uninitialised(run, ran, NAN)
     if verdict:
         return Report(puzzle.name, (CaseResult(str(case), verdict),))
     return {result.name: ran.outputs[result.name] for result in puzzle.results}
@@ -185,7 +228,14 @@ def _refused(puzzle: Puzzle, refusal: Refusal) -> Report:
     return Report(puzzle.name, verdict=verdicts.of_refusal(refusal))
 
 
-def _check_case(bound: Bound, seconds: float, backwards: bool = True) -> CaseResult:
+def _check_case(bound: Bound, seconds: float, budget: Budget, backwards: bool = True) -> CaseResult:
+    try:
+        return _run_case(bound, seconds, budget, backwards)
+    except OutOfTime as error:
+        return CaseResult(str(bound.case), verdicts.out_of_time(error.seconds))
+
+
+def _run_case(bound: Bound, seconds: float, budget: Budget, backwards: bool) -> CaseResult:
     """Run a case forwards, and backwards where that may tell; name the most basic fault."""
     puzzle, case = bound.puzzle, bound.case
     with the_puzzles_own("a fill", case):
@@ -193,23 +243,22 @@ def _check_case(bound: Bound, seconds: float, backwards: bool = True) -> CaseRes
     expected = expect(puzzle, case, inputs)
 
     def run(**options: Any) -> Run:
+        budget.ask()
         return attempt(bound, inputs, seconds=seconds, **options)
 
     forwards = run()
     verdict = verdicts.judge(puzzle, case, inputs, expected, forwards)
     if verdict and verdict.kind == "never written":
         verdict = verdicts.never_written(puzzle, case, run(record=True, quiet=True)) or verdict
-    if verdict and forwards.holes and verdict.kind not in ("time limit", "memory limit"):
-        verdict = _uninitialised(run, forwards, NAN) or verdict
     if forwards.suspect and (verdict is None or verdict.kind in _LESS_BASIC):
         verdict = within_program(bound, run) or verdict
-    if verdict is None and backwards and (forwards.programs > 1 or forwards.holes):
-        reverse = run(reverse=True, poison=HUGE, quiet=True)
-        again = verdicts.judge(puzzle, case, inputs, expected, reverse)
-        if again and reverse.holes:
-            verdict = _uninitialised(run, reverse, HUGE, reverse=True)
-        if again and not verdict:
-            verdict = again if again.kind in ("race", "time limit") else verdicts.depends_on_order(again)
+    if verdict is None and backwards and (forwards.programs > 1 or forwards.contended):
+        reverse = run(reverse=True, quiet=True)
+        verdict = verdicts.judge(puzzle, case, inputs, expected, reverse)
+        early = reverse.undefined is not None and reverse.undefined.kind == "early"
+        own = ("race", "time limit") if early else ("race", "time limit", "uninitialised")
+        if verdict and verdict.kind not in own:
+            verdict = verdicts.depends_on_order(verdict)
     return CaseResult(
         str(case),
         verdict,
@@ -225,32 +274,3 @@ def _least(puzzle: Puzzle, case: Case) -> int:
     for argument in puzzle.inputs + puzzle.results:
         total += torch.Size(argument.shape(case.numbers)).numel() * argument.dtype.itemsize
     return total
-
-
-def _uninitialised(
-    run: Callable[..., Run], ran: Run, poison: Poison, reverse: bool = False
-) -> Verdict | None:
-    """Do the results depend on what masked-off lanes hold? Then say which load leaves them open."""
-    clean = run(poison=ZERO, output_poison=poison, quiet=True, reverse=reverse)
-    if _same(ran, clean):
-        return None
-    site = next(iter(ran.holes))
-    for each in ran.holes:
-        if not _same(run(poison=poison, poison_only=each, quiet=True, reverse=reverse), clean):
-            site = each
-            break
-    return verdicts.uninitialised(ran.holes[site], site)
-
-
-def _same(one: Run, two: Run) -> bool:
-    """Whether two runs ended alike, bit for bit."""
-    ends = [run.stop.message if run.stop else None for run in (one, two)]
-    if ends[0] != ends[1]:
-        return False
-    return all(
-        torch.equal(
-            one.outputs[n].contiguous().view(torch.uint8), two.outputs[n].contiguous().view(torch.uint8)
-        )
-        for n in one.outputs
-        if one.outputs[n].numel()
-    )

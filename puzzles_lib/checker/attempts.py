@@ -1,46 +1,72 @@
 """One guarded run of a bound kernel, on tensors of its own."""
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from puzzles_lib.binding import Bound
-from puzzles_lib.interpreter import NAN, Poison, Run, run
+from puzzles_lib.interpreter import Run, run
 from puzzles_lib.puzzle import Argument, Case
+
+
+class OutOfTime(Exception):
+    """A check has used what it may: ``seconds``."""
+
+    def __init__(self, seconds: float):
+        super().__init__(f"{seconds:g} s")
+        self.seconds = seconds
+
+
+class Budget:
+    """The CPU time of this thread, in seconds, after which a check starts no more runs."""
+
+    def __init__(self, seconds: float):
+        self.seconds = seconds
+        self._end = time.thread_time() + seconds
+
+    def used(self) -> float:
+        """Which part of it is used up, from 0 to 1."""
+        return 1 - (self._end - time.thread_time()) / self.seconds
+
+    def ask(self) -> None:
+        """Raises `OutOfTime` where it is used up."""
+        if time.thread_time() >= self._end:
+            raise OutOfTime(self.seconds)
 
 
 def attempt(
     bound: Bound,
     inputs: Mapping[str, torch.Tensor],
     *,
-    poison: Poison = NAN,
-    output_poison: Poison | None = None,
+    results: Mapping[str, torch.Tensor] | None = None,
     **options: Any,
 ) -> Run:
     """A guarded run on copies of the inputs and poisoned outputs.
 
-    poison: what masked-off lanes hold, and outputs at first unless ``output_poison`` says otherwise.
+    results: the outputs instead, to be written to as they are.
     options: of `puzzles_lib.interpreter.run`.
     """
     tensors = {name: tensor.clone() for name, tensor in inputs.items() if _takes(bound, name)}
-    results = [result for result in bound.puzzle.results if _takes(bound, result.name)]
-    tensors |= {result.name: poisoned(result, bound.case, output_poison or poison) for result in results}
+    taken = [result for result in bound.puzzle.results if _takes(bound, result.name)]
+    if results is None:
+        results = {result.name: poisoned(result, bound.case) for result in taken}
+    tensors |= {result.name: results[result.name] for result in taken}
     outputs = {f"{result.name}_ptr" for result in bound.puzzle.results}
     programs = bound.puzzle.programs(bound.case)
-    return run(bound.kernel, bound.filled(tensors), programs, outputs, poison=poison, **options)
+    return run(bound.kernel, bound.filled(tensors), programs, outputs, **options)
 
 
 def _takes(bound: Bound, name: str) -> bool:
     return f"{name}_ptr" in bound.arguments or f"{name}_desc" in bound.arguments
 
 
-def poisoned(result: Argument, case: Case, poison: Poison) -> torch.Tensor:
+def poisoned(result: Argument, case: Case) -> torch.Tensor:
     """An output full of what nobody should take for a result."""
     tensor = torch.empty(result.shape(case.numbers), dtype=result.dtype)
     if result.dtype.is_floating_point:
         return tensor.fill_(float("nan"))
     if result.dtype == torch.bool:
-        return tensor.fill_(poison is NAN)
-    byte = 0xA5 if poison is NAN else 0x5A
-    return tensor.view(torch.uint8).fill_(byte).view(result.dtype) if tensor.numel() else tensor
+        return tensor.fill_(True)
+    return tensor.view(torch.uint8).fill_(0xA5).view(result.dtype) if tensor.numel() else tensor

@@ -19,7 +19,7 @@ def run(
     values: by name, a CPU tensor for each input of the puzzle, of the dtype and the number of axes that
         its spec says; and as integers those numbers of its cases that no axis gives, such as block sizes.
         Tensors need not be contiguous, and are not changed.
-    seconds: limit on the run (wall clock).
+    seconds: limit on the run's CPU time; ten times as long by the clock.
 
     The kernel runs guarded, as under `check`, once, in order. Its results are compared with nothing.
 

@@ -11,9 +11,9 @@ from puzzles_lib.checker.expected import Expected, evaluate
 from puzzles_lib.checker.report import CaseResult, Verdict
 from puzzles_lib.compiler import Target
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import Conflict, Program, Run, Touch, WithinProgram
+from puzzles_lib.interpreter import Conflict, Program, Run, Source, Touch, WithinProgram
 from puzzles_lib.puzzle import Argument, Case, Puzzle
-from puzzles_lib.source import Refusal, Site
+from puzzles_lib.source import Refusal
 
 
 def of_refusal(refusal: Refusal) -> Verdict:
@@ -32,6 +32,12 @@ def of_refusal_in_a_case(refusal: Refusal) -> Verdict:
     return of_refusal(replace(refusal, advice=advice))
 
 
+def out_of_time(seconds: float) -> Verdict:
+    """All runs together take too long, though each of them ends."""
+    text = f"time limit: the runs of this check have taken {seconds:g} s of CPU time in all"
+    return Verdict("time limit", text, diagnosis="check(kernel, PUZZLE, seconds=...) allows more")
+
+
 def judge(
     puzzle: Puzzle,
     case: Case,
@@ -45,8 +51,6 @@ def judge(
         return verdict
     for result in puzzle.results:
         mismatch = compare(expected[result.name], ran.outputs[result.name], puzzle, case, inputs)
-        if mismatch and ran.early_reads:
-            return early_read(ran)
         if mismatch:
             return Verdict("values", mismatch.message, diagnosis=mismatch.diagnosis)
     for name in inputs:
@@ -85,8 +89,10 @@ def _moves_with(
 
 def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     """The most basic fault of a run that shows without looking at any value."""
-    if ran.stop:
+    if ran.stop and ran.stop.kind != "uninitialised":
         return Verdict(ran.stop.kind, ran.stop.message, ran.stop.site)
+    if ran.undefined and ran.undefined.kind != "early":
+        return _uninitialised(ran.undefined)
     for result in puzzle.results:
         verdict = _never_written(result, case, ran)
         if verdict:
@@ -95,14 +101,7 @@ def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
         return _race(puzzle, case, ran.conflict)
     for name, site in ran.changed.items():
         return Verdict("input changed", f"{name} was changed; a kernel may only write its outputs", site)
-    return None
-
-
-def early_read(ran: Run) -> Verdict:
-    """An output is read before anything is stored there, and the result depends on it."""
-    name, site = next(iter(ran.early_reads.items()))
-    text = f"{name}_ptr is read before anything is stored there: a GPU finds garbage"
-    return Verdict("uninitialised", text, site)
+    return _uninitialised(ran.undefined) if ran.undefined else None
 
 
 def depends_on_order(verdict: Verdict) -> Verdict:
@@ -111,16 +110,13 @@ def depends_on_order(verdict: Verdict) -> Verdict:
     return Verdict("race", text, verdict.site)
 
 
-def uninitialised(name: str, site: Site) -> Verdict:
-    """The results depend on lanes that the load at ``site`` leaves open."""
-    if "boundary_check" in site.source:
-        left, cure = "a boundary_check but no padding_option", "padding_option="
-    else:
-        left, cure = "a mask but no other=", "other="
-    text = f"uninitialised lanes of {name}_ptr are used: the load has {left}"
-    return Verdict(
-        "uninitialised", text, site, f"on a GPU these lanes hold garbage; give them a value with {cure}"
-    )
+def _uninitialised(source: Source) -> Verdict:
+    """The results depend on what a GPU leaves undefined."""
+    diagnosis = ""
+    if source.kind == "lanes":
+        cure = "padding_option=" if "boundary_check" in source.site.source else "other="
+        diagnosis = f"on a GPU these lanes hold garbage; give them a value with {cure}"
+    return Verdict("uninitialised", str(source), source.site, diagnosis)
 
 
 def _never_written(result: Argument, case: Case, ran: Run) -> Verdict | None:

@@ -10,14 +10,25 @@ from functools import cached_property
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.binding import bind
-from puzzles_lib.compiler import Build, Target, build, disassemble, dump_passes, find_target, translate
+from puzzles_lib.compiler import (
+    Build,
+    Target,
+    Translation,
+    build,
+    disassemble,
+    dump_passes,
+    find_target,
+    translate,
+)
 from puzzles_lib.compiler.locations import Line, read
 from puzzles_lib.inspector import page
 from puzzles_lib.inspector.diff import Diff
 from puzzles_lib.inspector.listing import History, Listing
 from puzzles_lib.inspector.passes import Passes, read_passes
+from puzzles_lib.interpreter import Busy, alone
 from puzzles_lib.puzzle import Case, Puzzle, pick_case
 from puzzles_lib.source import Refusal, with_helpers
+from puzzles_lib.wrapped import unwrap
 
 __all__ = ["Diff", "History", "Line", "Listing", "Passes", "Stages", "diff", "stages"]
 
@@ -46,6 +57,7 @@ def stages(
     """Compile a ``@triton.jit`` kernel for a case of a puzzle, as a launch would, and keep every stage.
 
     target: ``"sm_80"``, ``"sm_90"``, ``"sm_100"``, ``"gfx942"``, none of which needs a GPU, or ``"local"``.
+    kernel: where `triton.autotune` wraps it, in the first configuration that it would try.
     case: number of the case in ``puzzle.cases``, or a `Case` of your own.
     num_warps, num_stages: of the launch; Triton's own choice for the target where left out.
     numbers: sizes or block sizes that differ from the case's, such as ``BLOCK_K=64``.
@@ -64,26 +76,38 @@ def stages(
     options = {"num_warps": num_warps, "num_stages": num_stages}
     options = {name: value for name, value in options.items() if value is not None}
     _check_options(options)
-    settings = "  ".join([str(case), *(f"{name}={value}" for name, value in options.items())])
-    name = kernel.__name__ if isinstance(kernel, JITFunction) else puzzle.name
-    title = f"{name} for {chosen.name}, {settings}"
     made = None
     with contextlib.suppress(KeyboardInterrupt):
-        made = _compile(kernel, puzzle, case, title, chosen, options)
+        made = _compile(kernel, puzzle, case, chosen, options)
     if made is None:  # raised from here, so that a notebook shows two frames and not ten
         raise KeyboardInterrupt("the compilation was interrupted") from None
     return made
 
 
-def _compile(
-    kernel: object, puzzle: Puzzle, case: Case, title: str, target: Target, options: Mapping[str, int]
-) -> "Stages":
-    try:
+def _compile(kernel: object, puzzle: Puzzle, case: Case, target: Target, options: dict[str, int]) -> "Stages":
+    wrapped = unwrap(kernel)
+    name = wrapped.kernel.__name__ if wrapped else puzzle.name
+    title = _title(name, target, case, options)
+    source: dict[int, str] = {}
+
+    def work() -> Translation | Refusal:
+        nonlocal title
         bound = bind(kernel, puzzle, case)
         if isinstance(bound, Refusal):
-            return Stages(title, target, refusal=bound)
-        source = _source(bound.kernel)
-        translation = translate(bound.kernel, bound.arguments, target, **options)
+            return bound
+        if bound.configuration:
+            of_launch = {
+                n: v for n, v in bound.configuration.options.items() if n in ("num_warps", "num_stages")
+            }
+            options.update({**of_launch, **options})
+            title = _title(name, target, bound.case, options)
+        source.update(_source(bound.kernel))
+        return translate(bound.kernel, bound.arguments, target, **options)
+
+    try:
+        translation = alone(work)
+    except Busy as reason:
+        return Stages(title, target, refusal=Refusal(str(reason)))
     except Exception as error:  # a fault of ours must not be a page of traceback for a learner
         words = " ".join(f"it cannot be read ({type(error).__name__}: {error})".split())[:250]
         return Stages(title, target, refusal=Refusal(words))
@@ -325,6 +349,10 @@ def diff(before: Stages, after: Stages, stage: str = "ttgir") -> Diff:
     return before.diff(after, stage)
 
 
+def _title(name: str, target: Target, case: Case, options: Mapping[str, int]) -> str:
+    return f"{name} for {target.name}, {'  '.join([str(case), *(f'{n}={v}' for n, v in options.items())])}"
+
+
 def _named(numbers: list[int]) -> str:
     return f"line{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
 
@@ -361,13 +389,13 @@ def _source(kernel: JITFunction) -> dict[int, str]:
 def _with(kernel: object, case: Case, numbers: Mapping[str, int]) -> Case:
     """The case with other numbers, or with some for constants that the kernel has a default for."""
     known = set(case.numbers)
-    if isinstance(kernel, JITFunction):
-        known |= {p.name for p in kernel.params if p.has_default}
+    if wrapped := unwrap(kernel):
+        known |= {p.name for p in wrapped.kernel.params if p.has_default}
     if unknown := sorted(set(numbers) - known):
         raise ValueError(
             f"stages: {unknown[0]} is no number of the case, which has {', '.join(case.numbers)}"
         )
-    return Case(fill=case.fill, **(case.numbers | numbers))
+    return case.but(**numbers)
 
 
 def _check_options(options: Mapping[str, object]) -> None:

@@ -21,9 +21,10 @@ from triton.runtime.interpreter import InterpretedFunction, _implicit_cvt
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from puzzles_lib.interpreter.buffer import HUGE, NAN, ZERO, Poison
 from puzzles_lib.interpreter.language import LEARNER, builder, executing, twin
 from puzzles_lib.interpreter.limits import (
+    CLOCK,
+    Asleep,
     TimeLimitReached,
     interrupts_held,
     memory_limit,
@@ -32,24 +33,24 @@ from puzzles_lib.interpreter.limits import (
 )
 from puzzles_lib.interpreter.memory import Halt, Memory
 from puzzles_lib.interpreter.ordering import HeldBy, Holders
-from puzzles_lib.interpreter.records import Access, Conflict, Program, Run, Stop, Touch, WithinProgram
+from puzzles_lib.interpreter.records import Access, Conflict, Program, Run, Source, Stop, Touch, WithinProgram
+from puzzles_lib.interpreter.turns import Busy, alone
 from puzzles_lib.source import Site, statements, with_helpers
 
 __all__ = [
-    "HUGE",
-    "NAN",
-    "ZERO",
     "Access",
+    "Busy",
     "Conflict",
     "HeldBy",
     "Holders",
-    "Poison",
     "Program",
     "Run",
+    "Source",
     "Stop",
     "TimeLimitReached",
     "Touch",
     "WithinProgram",
+    "alone",
     "as_jit",
     "run",
     "time_limit",
@@ -73,8 +74,6 @@ def run(
     outputs: Collection[str],
     *,
     reverse: bool = False,
-    poison: Poison = NAN,
-    poison_only: Site | None = None,
     record: bool = False,
     quiet: bool = False,
     seconds: float = 10.0,
@@ -86,19 +85,18 @@ def run(
         descriptors of them descriptors, integers and floats scalars; parameters annotated
         ``tl.constexpr`` keep their value.
     outputs: names of the pointer parameters that the kernel may store to.
-    reverse: from the last program to the first.
-    poison: what masked-off lanes of loads without ``other=`` hold (``poison_only``: at one line alone).
+    reverse: from the last program to the first, and so for lanes that meet in one atomic.
     record: keep every access, and go on after an out-of-bounds one, which is noted and not carried out.
     quiet: suppress what the kernel prints.
     held_by: which threads hold the lanes of an access (`ordering`), to look for races within a program.
+    seconds: limit on the run, of CPU time; see `time_limit`.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
     programs = _Programs(grid, reverse)
-    alone = functools.cache(lambda: _alone(kernel))
-    memory = Memory(poison, record, _learner_site, programs, is_used=lambda site: site not in alone())
+    dropped = functools.cache(lambda: _dropped(kernel))
+    memory = Memory(record, _learner_site, programs, reverse, is_used=lambda site: site not in dropped())
     memory.ordering.held_by = held_by
-    memory.poison_only = poison_only
     constants = {p.name for p in kernel.params if p.is_constexpr}
     stop = None
 
@@ -120,7 +118,10 @@ def run(
         except Halt as halt:
             stop = halt.stop
         except TimeLimitReached as error:
-            text = f"time limit: still running after {seconds:g} s, in program {memory.program}"
+            used = f"still running after {seconds:g} s of CPU time"
+            if isinstance(error, Asleep):
+                used = f"asleep for most of {CLOCK * seconds:g} s"
+            text = f"time limit: {used}, in program {memory.program}"
             stop = Stop("time limit", text, _raised_at(error))
         except MemoryError as error:
             text = f"memory limit: more than {MEMORY_LIMIT / 2**30:g} GB, in program {memory.program}"
@@ -136,6 +137,8 @@ def run(
         conflict=memory.conflict,
         holes=memory.holes,
         early_reads=memory.early_reads,
+        undefined=memory.undefined,
+        contended=memory.contended,
         loads=memory.loads,
         bytes_moved=memory.bytes_moved,
         accesses=tuple(memory.accesses),
@@ -211,7 +214,7 @@ def _calm() -> Iterator[None]:
 # ---- the learner's line
 
 
-def _alone(kernel: JITFunction) -> frozenset[Site]:
+def _dropped(kernel: JITFunction) -> frozenset[Site]:
     """The lines of statements that are calls and nothing else, helpers' included."""
     found: set[Site] = set()
     for function in with_helpers(kernel):

@@ -10,30 +10,14 @@ from puzzles_lib.dtypes import DType, of_torch
 NOBODY = -1  # no program has done so
 
 
-@dataclass(frozen=True)
-class Poison:
-    """What lanes hold that a load's mask switched off and no ``other=`` fills.
-
-    A GPU leaves them undefined. ``name``: ``"nan"`` (and a bit pattern for integers), ``"huge"`` (large
-    values of both signs and another pattern, for code in which NaN gets lost), or ``"zero"``.
-    """
-
-    name: str
-
-    def values(self, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
-        storage = dtype.storage
-        if self.name == "zero":
-            return np.zeros(shape, storage)
-        if dtype.is_float:
-            pattern = dtype.narrow(np.array([np.nan] if self.name == "nan" else [dtype.huge, -dtype.huge]))
-        elif storage.kind == "b":
-            pattern = np.array([self.name == "nan"])
-        else:
-            pattern = np.frombuffer(bytes([0xA5 if self.name == "nan" else 0x5A]) * storage.itemsize, storage)
-        return np.resize(pattern, shape)
-
-
-NAN, HUGE, ZERO = Poison("nan"), Poison("huge"), Poison("zero")
+def garbage(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
+    """What stands in undefined lanes and nobody takes for a result: NaN, or a pattern of bits."""
+    storage = dtype.storage
+    if dtype.is_float:
+        return np.full(shape, dtype.narrow(np.array(np.nan)))
+    if storage.kind == "b":
+        return np.ones(shape, bool)
+    return np.full(shape, np.frombuffer(bytes([0xA5]) * storage.itemsize, storage)[0])
 
 
 @dataclass
@@ -50,6 +34,7 @@ class Buffer:
     written: np.ndarray = field(init=False)
     storer: np.ndarray = field(init=False)  # number of the program that stored last, by element
     updater: np.ndarray | None = field(init=False, default=None)  # likewise for atomics, once there are any
+    labels: np.ndarray | None = field(init=False, default=None)  # of undefined elements, once there are any
 
     def __post_init__(self):
         tensor = self.tensor.detach()

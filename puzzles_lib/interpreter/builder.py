@@ -15,7 +15,7 @@ from triton.runtime import interpreter as stock
 from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions, TensorHandle
 
 from puzzles_lib.dtypes import DTYPES, NO_FLOAT8_ARITHMETIC, DType, of_triton, refused_cast, refused_constant
-from puzzles_lib.interpreter import libdevice
+from puzzles_lib.interpreter import libdevice, taint
 from puzzles_lib.interpreter.memory import Memory
 from puzzles_lib.interpreter.records import Program
 
@@ -101,6 +101,7 @@ _SEM = {
 _SCOPE = {ir.MEM_SYNC_SCOPE.GPU: "gpu", ir.MEM_SYNC_SCOPE.CTA: "cta", ir.MEM_SYNC_SCOPE.SYSTEM: "sys"}
 
 
+@taint.tracked
 class GuardedBuilder(InterpreterBuilder):
     """Executes one run's operations. ``memory`` is set for the time of a run."""
 
@@ -139,26 +140,28 @@ class GuardedBuilder(InterpreterBuilder):
 
     def create_masked_load(self, ptrs, mask, other, cache_modifier, eviction_policy, is_volatile):
         element_type = ptrs.get_element_ty()
-        values = self.memory.load(
-            ptrs.data, _mask_array(mask), None if other is None else other.data, of_triton(element_type)
-        )
-        return TensorHandle(values, element_type)
+        on = self._lanes(ptrs, mask)
+        fill = None if other is None else other.data
+        values, labels = self.memory.load(ptrs.data, on, fill, of_triton(element_type), taint.labels(other))
+        return taint.mark(TensorHandle(values, element_type), labels)
 
     def create_tensor_pointer_load(self, ptr, boundary_check, padding_option, *how):
-        if padding_option != ir.PADDING_OPTION.PAD_NAN:
-            return super().create_tensor_pointer_load(ptr, boundary_check, padding_option, *how)
         pointers, mask = ptr.materialize_pointers(boundary_check)
-        return self.create_masked_load(pointers, mask, _nan(pointers), *how)
+        padding = None if padding_option is None else _padding(pointers, padding_option)
+        return self.create_masked_load(pointers, mask, padding, *how)
 
     def create_descriptor_load(self, desc, indices, *how):
-        if desc.padding != ir.PADDING_OPTION.PAD_NAN:
-            return super().create_descriptor_load(desc, indices, *how)
-        pointers, mask = desc.materialize_pointers(indices)
-        return self.create_masked_load(pointers, mask, _nan(pointers), *how, False)
+        pointers, mask = self._within(desc, indices)
+        return self.create_masked_load(pointers, mask, _padding(pointers, desc.padding), *how, False)
+
+    def create_descriptor_store(self, desc, value, indices):
+        pointers, mask = self._within(desc, indices)
+        self.create_masked_store(pointers, value, mask, None, None)
 
     def create_masked_store(self, ptrs, value, mask, cache_modifier, eviction_policy):
         dtype = of_triton(ptrs.get_element_ty()).storage
-        self.memory.store(ptrs.data, value.data, _mask_array(mask), dtype)
+        on = self._lanes(ptrs, mask)
+        self.memory.store(ptrs.data, value.data, on, dtype, taint.labels(value))
 
     def create_atomic_rmw(self, rmwOp, ptr, val, mask, sem, scope):
         operation = _ATOMICS[rmwOp]
@@ -169,18 +172,35 @@ class GuardedBuilder(InterpreterBuilder):
             def operation(old, new):
                 return row.code.narrow(plain(row.code.widen(old), row.code.widen(new)))
 
-        dtype, reads = val.data.dtype, rmwOp is not ir.ATOMIC_OP.XCHG
+        on, dtype, reads = self._lanes(ptr, mask), val.data.dtype, rmwOp is not ir.ATOMIC_OP.XCHG
+        self.memory.use(taint.labels(val), on)
         orders = _SEM[sem], _SCOPE[scope]
-        old = self.memory.atomic(operation, ptr.data, [val.data], _mask_array(mask), dtype, reads, *orders)
-        return TensorHandle(old, val.dtype.scalar)
+        old, labels = self.memory.atomic(operation, ptr.data, [val.data], on, dtype, reads, *orders)
+        return taint.mark(TensorHandle(old, val.dtype.scalar), labels)
 
     def create_atomic_cas(self, ptr, cmp, val, sem, scope):
         def operation(old, expected, new):
             return np.where(_bits(old) == _bits(expected), new, old)
 
+        self._lanes(ptr, None)
+        self.memory.use(taint.joined(taint.labels(cmp), taint.labels(val)))
         operands, orders = [cmp.data, val.data], (_SEM[sem], _SCOPE[scope])
-        old = self.memory.atomic(operation, ptr.data, operands, None, val.data.dtype, True, *orders)
-        return TensorHandle(old, cmp.dtype.scalar)
+        old, labels = self.memory.atomic(operation, ptr.data, operands, None, val.data.dtype, True, *orders)
+        return taint.mark(TensorHandle(old, cmp.dtype.scalar), labels)
+
+    def _lanes(self, ptrs, mask):
+        """A mask as an array; it and the addresses must be defined."""
+        on = None if mask is None else _mask_array(mask)
+        if self.memory.sources:
+            self.memory.use(taint.labels(mask))
+            self.memory.use(taint.labels(ptrs), on)
+        return on
+
+    def _within(self, desc, indices):
+        """Where a descriptor's block lies, and which lanes are inside of its tensor."""
+        for index in indices:
+            self.memory.use(taint.labels(index))
+        return desc.materialize_pointers(indices)
 
     def create_barrier(self):
         self.memory.ordering.barrier()
@@ -207,6 +227,23 @@ class GuardedBuilder(InterpreterBuilder):
 
     def create_minnumf(self, lhs, rhs):
         return self.binary_op(lhs, rhs, np.fmin)
+
+    def create_cat(self, lhs, rhs):
+        return TensorHandle(super().create_cat(lhs, rhs).data[::-1], lhs.dtype.scalar)  # any order
+
+    def create_reshape(self, arg, shape, allow_reorder):
+        data = arg.data.ravel()[::-1] if allow_reorder else arg.data
+        return TensorHandle(data.reshape(shape), arg.dtype.scalar)
+
+    def create_gather(self, src, indices, axis):
+        places = np.clip(indices.data, 0, src.data.shape[axis] - 1)
+        return TensorHandle(np.take_along_axis(src.data, places, axis), src.dtype.scalar)
+
+    def create_histogram(self, data, bins, mask):
+        on = np.ones(data.data.shape, bool) if mask is None else mask.data
+        on = on & (data.data >= 0) & (data.data < bins)
+        counts = np.bincount(data.data[on].astype(np.int64), minlength=bins)
+        return TensorHandle(counts.astype(np.int32), tl.int32)
 
     def create_clampf(self, arg, lo, hi, propagate_nans):
         if propagate_nans == ir.PROPAGATE_NAN.ALL:
@@ -349,10 +386,11 @@ def shown(value: TensorHandle, hex: bool = False) -> str:
     )
 
 
-def _nan(pointers: TensorHandle) -> TensorHandle:
-    """NaN for each pointer's element. Stock Triton's is 0 where a dtype is held as bits."""
+def _padding(pointers: TensorHandle, option: ir.PADDING_OPTION) -> TensorHandle:
+    """Zero or NaN for each pointer's element. Stock Triton's NaN is 0 where a dtype is held as bits."""
     row = of_triton(pointers.get_element_ty())
-    return TensorHandle(np.full(pointers.data.shape, row.narrow(np.array(np.nan))), row.triton)
+    value = np.nan if option == ir.PADDING_OPTION.PAD_NAN else 0
+    return TensorHandle(np.full(pointers.data.shape, row.narrow(np.array(value))), row.triton)
 
 
 def _size(pointer: tl.dtype) -> int:
@@ -363,7 +401,6 @@ def _bits(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
 
 
-def _mask_array(mask: TensorHandle | np.ndarray | None) -> np.ndarray | None:
+def _mask_array(mask: TensorHandle | np.ndarray) -> np.ndarray:
     """Block pointers bring their mask as a bare array."""
-    mask = mask.data if isinstance(mask, TensorHandle) else mask
-    return None if mask is None else mask.astype(bool, copy=False)
+    return (mask.data if isinstance(mask, TensorHandle) else mask).astype(bool, copy=False)

@@ -7,7 +7,8 @@ with a fixed list of replacements that is undone in full afterwards.
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 
 import triton.language as tl
 from triton.language.extra import cuda, libdevice
@@ -16,11 +17,11 @@ from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter as stock
 from triton.runtime.jit import JITFunction, get_jit_fn_file_line
 
-from puzzles_lib.interpreter import reductions, rewrite
+from puzzles_lib.interpreter import reductions, rewrite, taint
 from puzzles_lib.interpreter.builder import GuardedBuilder, shown
+from puzzles_lib.interpreter.limits import undone_after_fork
 
 builder = GuardedBuilder()
-semantic = TritonSemantic(builder)
 
 LEARNER = "__learner_code__"  # marks the globals of functions that are not Triton's own
 _MISSING = object()
@@ -91,6 +92,61 @@ def _bound(member: Callable) -> Callable:
     return call
 
 
+def _index(value: tl.tensor) -> int:
+    """A number that Python itself needs, such as the bounds of a loop."""
+    builder.memory.use(taint.labels(value.handle))
+    return int(value.handle.data.item())
+
+
+# ---- blocks of one shape share what Triton works out anew for each: a third of a run's time
+
+_init_type = tl.block_type.__init__
+
+
+@functools.lru_cache(maxsize=1024)
+def _shape(sizes: tuple[int, ...]) -> tuple[tl.tuple, int, str]:
+    """A shape as a type has it, the number of its elements, and its name."""
+    plain = tl.block_type.__new__(tl.block_type)
+    _init_type(plain, tl.int1, list(sizes))
+    return plain.shape, plain.numel, str(plain.shape)
+
+
+@functools.lru_cache(maxsize=1024)
+def _constants(sizes: tuple[int, ...]) -> tuple[tl.tuple, tl.constexpr]:
+    """A shape as a tensor has it, and the number of its elements."""
+    return tl.tuple([tl.constexpr(n) for n in sizes]), tl.constexpr(math.prod(sizes))
+
+
+def _make_block_type(self: tl.block_type, element_ty: tl.dtype, shape: Iterable) -> None:
+    self.element_ty = element_ty
+    self.shape, self.numel, name = _shape(
+        tuple([n.value if isinstance(n, tl.constexpr) else n for n in shape])
+    )
+    self.name = f"<{name}, {element_ty}>"
+
+
+def _make_tensor(self: tl.tensor, handle: object, type: tl.dtype) -> None:
+    self.handle, self.type, self.dtype = handle, type, type.scalar
+    self.shape, self.numel = _constants(tuple(type.shape.values) if type.is_block() else ())
+
+
+class _Semantic(TritonSemantic):
+    """Triton's, with short ways for what every line of a kernel asks for."""
+
+    @functools.lru_cache(maxsize=4096)  # noqa: B019 - there is one
+    def scalar_constant(self, value, dtype):
+        return super().scalar_constant(value, dtype)
+
+    def broadcast_impl_value(self, lhs, rhs):
+        one, other = lhs.type, rhs.type
+        if one.is_block() and other.is_block() and one.shape.values == other.shape.values:
+            return lhs, rhs
+        return super().broadcast_impl_value(lhs, rhs)
+
+
+semantic = _Semantic(builder)
+
+
 class _Collector:
     """Stands in for Triton's patch scope: notes what would be set."""
 
@@ -113,12 +169,18 @@ def _patches() -> list[tuple[object, str, object]]:
             elif tl.core.is_builtin(member) or "_semantic" in getattr(member, "signature", _NONE).parameters:
                 collector.set_attr(owner, name, _bound(member))
     stock._patch_lang_tensor(tl.tensor, collector)
+    collector.set_attr(tl.block_type, "__init__", _make_block_type)
+    collector.set_attr(tl.tensor, "__init__", _make_tensor)
+    collector.set_attr(tl.tensor, "T", property(lambda self: semantic.permute(self, (1, 0))))
+    collector.set_attr(tl.tensor, "__index__", _index)
     collector.set_attr(tl.tensor, "__bool__", lambda self: True)  # `if other:` means "if there is one"
     collector.set_attr(tl.tensor, "__str__", lambda self: shown(self.handle))
     collector.set_attr(tl.tensor, "__repr__", lambda self: shown(self.handle))
     for owner in (tl, tl.core):
         stock._patch_lang_core(owner, collector)
         collector.set_attr(owner, "static_print", _static_print)
+        collector.set_attr(owner, "range", range)  # what they stand for is in `rewrite`
+        collector.set_attr(owner, "static_range", rewrite.STATIC_RANGE)
     for owner in (tl, tl.core, tl.tensor):
         collector.set_attr(owner, "reduce", lambda *args, **kw: reductions.reduce(twin, *args, **kw))
         collector.set_attr(owner, "associative_scan", lambda *args, **kw: reductions.scan(twin, *args, **kw))
@@ -145,12 +207,17 @@ def executing() -> Iterator[None]:
         for owner, name, value in patches:
             _active.append((owner, name, vars(owner).get(name, _MISSING)))
             setattr(owner, name, value)
-        yield
+        with undone_after_fork(_put_back):
+            yield
     finally:
-        while _active:
-            owner, name, original = _active.pop()
-            if original is _MISSING:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, original)
-        _of_learner.clear()
+        _put_back()
+
+
+def _put_back() -> None:
+    while _active:
+        owner, name, original = _active.pop()
+        if original is _MISSING:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, original)
+    _of_learner.clear()

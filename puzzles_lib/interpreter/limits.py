@@ -7,6 +7,7 @@ function that may be interrupted. While it is not on the stack, a signal waits o
 
 import contextlib
 import ctypes
+import os
 import resource
 import signal
 import sys
@@ -15,31 +16,63 @@ import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+CLOCK = 10  # times its CPU time that a block may take by the clock: on a busy machine, or asleep
+
 
 class TimeLimitReached(BaseException):
     """Raised in the running code. A BaseException, so that no ``except Exception`` swallows it."""
+
+
+class Asleep(TimeLimitReached):
+    """The limit by the clock: the code has used little of the processor meanwhile."""
 
 
 @contextlib.contextmanager
 def time_limit(seconds: float, inside: Callable | None = None) -> Iterator[None]:
     """Raise `TimeLimitReached` in the block, or only in the function ``inside``, after ``seconds``.
 
-    Wall clock. On the main thread by SIGALRM, whose handler and timer are restored (pytest-timeout and
-    others use it too); on other threads by an exception that a watchdog sets, which arrives between
-    bytecodes.
+    Seconds are of this thread's CPU time, so that a busy machine makes no difference; after `CLOCK`
+    times as many by the clock, what sleeps or waits is ended as well (`Asleep`). On the main thread by
+    SIGALRM, whose handler and timer are restored (pytest-timeout and others use it too); on other
+    threads by an exception that a watchdog sets, which arrives between bytecodes.
     """
     limit = _alarm if threading.current_thread() is threading.main_thread() else _watchdog
-    with limit(seconds, inside):
+    with limit(_Allowance(seconds), inside):
         yield
 
 
+class _Allowance:
+    """What this thread may still use, of the processor and by the clock."""
+
+    def __init__(self, seconds: float):
+        self._processor = time.pthread_getcpuclockid(threading.get_ident())
+        self._last = time.clock_gettime(self._processor) + seconds
+        self._last_by_clock = time.monotonic() + CLOCK * seconds
+
+    def left(self) -> float:
+        """Seconds in which no limit can be reached, at most an hour; 0 where one is."""
+        try:
+            left = self._last - time.clock_gettime(self._processor)
+        except OSError:  # the thread is gone
+            return 0
+        left = min(left, self._last_by_clock - time.monotonic())
+        return min(max(left, 1e-3), 3600) if left > 0 else 0
+
+    def error(self) -> type[TimeLimitReached]:
+        return TimeLimitReached if time.clock_gettime(self._processor) >= self._last else Asleep
+
+
 @contextlib.contextmanager
-def _alarm(seconds: float, inside: Callable | None) -> Iterator[None]:
+def _alarm(allowance: _Allowance, inside: Callable | None) -> Iterator[None]:
     armed = True
 
     def stop(signum, frame):
-        if armed and _is_running(inside, frame):
-            raise TimeLimitReached
+        if not armed:
+            return
+        if left := allowance.left():
+            signal.setitimer(signal.ITIMER_REAL, left, 0.5)
+        elif _is_running(inside, frame):
+            raise allowance.error()
 
     started = time.monotonic()
     outer_handler = signal.getsignal(signal.SIGALRM)
@@ -47,8 +80,9 @@ def _alarm(seconds: float, inside: Callable | None) -> Iterator[None]:
     try:
         signal.signal(signal.SIGALRM, stop)
         # The repeat is for an exception lost where Python ignores them, such as in a __del__.
-        signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
-        yield
+        signal.setitimer(signal.ITIMER_REAL, allowance.left() or 1e-3, 0.5)
+        with undone_after_fork(lambda: signal.signal(signal.SIGALRM, outer_handler)):
+            yield
     finally:
         armed = False
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -59,18 +93,17 @@ def _alarm(seconds: float, inside: Callable | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _watchdog(seconds: float, inside: Callable | None) -> Iterator[None]:
+def _watchdog(allowance: _Allowance, inside: Callable | None) -> Iterator[None]:
     thread = threading.get_ident()
     done = threading.Event()
     lock = threading.Lock()
 
     def watch():
-        wait = seconds
-        while not done.wait(wait):
+        while not done.wait(allowance.left() or 0.5):
             with lock:
-                if not done.is_set() and _is_running(inside, sys._current_frames().get(thread)):
-                    _throw(thread, TimeLimitReached)
-            wait = 0.5
+                is_due = not done.is_set() and not allowance.left()
+                if is_due and _is_running(inside, sys._current_frames().get(thread)):
+                    _throw(thread, allowance.error())
 
     try:
         threading.Thread(target=watch, daemon=True).start()
@@ -89,11 +122,14 @@ def _throw(thread: int, error: type[BaseException]) -> None:
 
 
 @contextlib.contextmanager
-def interrupts_held(inside: Callable) -> Iterator[None]:
-    """Let Ctrl-C raise in the function ``inside`` only; elsewhere in the block it waits for the end."""
+def interrupts_held(inside: Callable) -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C raise in the function ``inside`` only; elsewhere in the block it waits for the end.
+
+    The block gets a function that says whether one is waiting.
+    """
     outer = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(outer):
-        yield
+        yield lambda: False
         return
     waiting = False
 
@@ -106,7 +142,8 @@ def interrupts_held(inside: Callable) -> Iterator[None]:
 
     try:
         signal.signal(signal.SIGINT, interrupt)
-        yield
+        with undone_after_fork(lambda: signal.signal(signal.SIGINT, outer)):
+            yield lambda: waiting
     finally:
         signal.signal(signal.SIGINT, outer)
         if waiting:
@@ -129,7 +166,8 @@ def recursion_limit(deeper: int) -> Iterator[None]:
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(min(before, depth + deeper))
     try:
-        yield
+        with undone_after_fork(lambda: sys.setrecursionlimit(before)):
+            yield
     finally:
         sys.setrecursionlimit(before)
 
@@ -145,6 +183,36 @@ def memory_limit(extra_bytes: int) -> Iterator[None]:
         limit = min(limit, soft)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     try:
-        yield
+        with undone_after_fork(lambda: resource.setrlimit(resource.RLIMIT_AS, (soft, hard))):
+            yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+# ---- a fork in the middle
+
+_undo: list[tuple[int, Callable[[], object]]] = []  # and the thread in whose block it is due
+
+
+@contextlib.contextmanager
+def undone_after_fork(undo: Callable[[], object]) -> Iterator[None]:
+    """While the block runs, a process that another thread forks calls ``undo`` first.
+
+    The thread that the block runs on does not live on there, and would never come to its end.
+    """
+    entry = (threading.get_ident(), undo)
+    _undo.append(entry)
+    try:
+        yield
+    finally:
+        _undo.remove(entry)
+
+
+def _after_fork() -> None:
+    for thread, undo in reversed(list(_undo)):
+        if thread != threading.get_ident():
+            undo()
+    _undo[:] = [entry for entry in _undo if entry[0] == threading.get_ident()]
+
+
+os.register_at_fork(after_in_child=_after_fork)

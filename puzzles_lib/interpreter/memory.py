@@ -13,9 +13,11 @@ import numpy as np
 import torch
 
 from puzzles_lib.dtypes import DType
-from puzzles_lib.interpreter.buffer import NOBODY, ZERO, Buffer, Poison
+from puzzles_lib.interpreter import taint
+from puzzles_lib.interpreter.buffer import NOBODY, Buffer, garbage
 from puzzles_lib.interpreter.ordering import Ordering
-from puzzles_lib.interpreter.records import Access, Conflict, Program, Stop
+from puzzles_lib.interpreter.records import Access, Conflict, Program, Source, Stop
+from puzzles_lib.interpreter.taint import Labels
 from puzzles_lib.source import Site
 
 REGION_BITS = 52  # each argument owns 2**52 bytes of addresses, and starts in their middle
@@ -50,14 +52,13 @@ class Memory:
 
     def __init__(
         self,
-        poison: Poison,
         record: bool,
         site: Callable[[], Site],
         programs: Sequence[Program] = ((0, 0, 0),),
+        backwards: bool = False,
         is_used: Callable[[Site], bool] = lambda site: True,
     ):
-        self.poison = poison
-        self.poison_only: Site | None = None  # poison holes at this line alone, zero elsewhere
+        self.backwards = backwards  # lanes that meet at an element take turns in reverse order
         self.record = record
         self.site = site
         self.programs = programs
@@ -71,6 +72,9 @@ class Memory:
         self.conflict: Conflict | None = None
         self.holes: dict[Site, str] = {}
         self.early_reads: dict[str, Site] = {}
+        self.sources: list[Source] = []  # of what is undefined, in the order of their labels
+        self.undefined: Source | None = None
+        self.contended = False
         self.loads: dict[str, int] = {}
         self.bytes_moved = 0
         self.first_bad: Stop | None = None
@@ -95,38 +99,55 @@ class Memory:
         mask: np.ndarray | None,
         other: np.ndarray | None,
         row: DType,
-    ) -> np.ndarray:
+        other_labels: Labels = None,
+    ) -> tuple[np.ndarray, Labels]:
+        """The values, and the labels of those that are undefined."""
         shape, dtype = pointers.shape, row.storage
         mask = self._tidy(mask, shape)
-        fill = other
+        fill, labels = other, None
         if mask is not None and other is None:
-            fill = self._hole(pointers, mask, row)
-        if mask is not None and not mask.any():
-            self._note_off("load", pointers, mask, dtype)
-            return np.array(np.broadcast_to(fill, shape), dtype)
+            fill, other_labels = garbage(shape, row), self._hole(pointers, mask)
+        if mask is not None:
+            labels = taint.where(~mask, other_labels)
+            if not mask.any():
+                self._note_off("load", pointers, mask, dtype)
+                return np.array(np.broadcast_to(fill, shape), dtype), labels
         parts = self._locate("load", pointers, mask, dtype)
         if len(parts) == 1 and parts[0].on is None:
             values = parts[0].buffer.view(dtype)[parts[0].index]
         else:
-            fill = self.poison.values(shape, row) if fill is None else fill
+            fill = garbage(shape, row) if fill is None else fill
             values = np.array(np.broadcast_to(fill, shape), dtype)
             for buffer, index, on in parts:
                 values[on] = buffer.view(dtype)[index]
         for part in parts:
+            buffer, index, on = part
             self._count_load(part, shape, dtype)
-        return values
+            found = self._undefined_in(buffer, index.ravel(), dtype)
+            if found is not None:
+                labels = np.zeros(shape, taint.KIND) if labels is None else labels
+                labels[... if on is None else on] = found.reshape(index.shape)
+        return values, labels
 
     def store(
-        self, pointers: np.ndarray, values: np.ndarray, mask: np.ndarray | None, dtype: np.dtype
+        self,
+        pointers: np.ndarray,
+        values: np.ndarray,
+        mask: np.ndarray | None,
+        dtype: np.dtype,
+        labels: Labels = None,
     ) -> None:
         shape = pointers.shape
         mask = self._tidy(mask, shape)
         if mask is not None and not mask.any():
             return self._note_off("store", pointers, mask, dtype)
         values = np.broadcast_to(values, shape).astype(dtype, copy=False)
+        labels = None if labels is None else np.broadcast_to(labels, shape)
         for part in self._locate("store", pointers, mask, dtype):
             buffer, index, on = part
-            self._scatter(buffer, index.ravel(), values.ravel() if on is None else values[on], dtype)
+            every = ... if on is None else on
+            mine = None if labels is None else labels[every].ravel()
+            self._scatter(buffer, index.ravel(), values[every].ravel(), dtype, mine)
             self._touch("store", part, shape, dtype)
         return None
 
@@ -140,30 +161,111 @@ class Memory:
         reads: bool = True,
         sem: str = "acq_rel",
         scope: str = "gpu",
-    ) -> np.ndarray:
-        """Replace each element by ``operation(element, *operands)``, lane by lane; returns the old ones.
+    ) -> tuple[np.ndarray, Labels]:
+        """Replace each element by ``operation(element, *operands)``, lane by lane.
 
-        sem, scope: what it orders, as Triton names them.
+        Returns the old ones, and the labels of those that are undefined. sem, scope: what it orders, as
+        Triton names them.
         """
         shape = pointers.shape
-        old = np.zeros(shape, dtype)
+        old, labels = np.zeros(shape, dtype), None
         mask = self._tidy(mask, shape)
-        if mask is not None and not mask.any():
-            self._note_off("atomic", pointers, mask, dtype)
-            return old
+        if mask is not None:
+            what = "an atomic returns nothing for lanes that its mask switches off"
+            labels = taint.where(~mask, self.label(what))
+            if not mask.any():
+                self._note_off("atomic", pointers, mask, dtype)
+                return old, labels
         for part in self._locate("atomic", pointers, mask, dtype):
             buffer, index, on = part
             every = ... if on is None else on
             lanes = [np.broadcast_to(o, shape)[every].astype(dtype, copy=False).ravel() for o in operands]
-            old[every] = self._update(operation, buffer, index.ravel(), lanes, dtype, reads).reshape(
-                index.shape
-            )
+            found = self._undefined_in(buffer, index.ravel(), dtype, reads)
+            if found is not None:
+                labels = np.zeros(shape, taint.KIND) if labels is None else labels
+                labels[every] = found.reshape(index.shape)
+                if reads:
+                    self._note_use(found)
+            old[every] = self._update(operation, buffer, index.ravel(), lanes, dtype).reshape(index.shape)
+            self._label_elements(buffer, index.ravel(), dtype, found if reads else None)
             self._touch("atomic", part, shape, dtype)
             if pointers.size == 1:
                 flag = buffer.name, int(index.flat[0]) * dtype.itemsize
                 used = self.is_used(self.site())
                 self.ordering.synchronise(flag, self.number, len(self.programs), sem, scope, used)
-        return old
+        return old, labels
+
+    # ---- what is undefined
+
+    def label(self, what: str, kind: str = "operation", order: bool = False) -> int:
+        """The label of what becomes undefined here, at the running line.
+
+        order: the values are defined, which lane holds which is not.
+        """
+        return self._label(Source(kind, what, self.site()), order)
+
+    def _label(self, source: Source, order: bool = False) -> int:
+        if source not in self.sources:
+            self.sources.append(source)
+        number = self.sources.index(source)
+        return max(1, taint.ORDER - 1 - number) if order else max(taint.ORDER, taint.MOST - number)
+
+    def use(self, labels: Labels, on: np.ndarray | None = None) -> None:
+        """Values are used, in the lanes ``on``, to decide what happens: undefined ones end the run.
+
+        Not elements of an output that nothing was stored to: they may be of another program, and then
+        this is a race, which the rest of the run will show.
+        """
+        source = self._note_use(labels, on)
+        if source is not None and source.kind != "early" and not self.record:
+            raise Halt(Stop("uninitialised", str(source), source.site))
+
+    def _note_use(self, labels: Labels, on: np.ndarray | None = None) -> Source | None:
+        """Keep where the first undefined values come from that are used or stored."""
+        if labels is None:
+            return None
+        worst = int((labels if on is None else np.where(on, labels, 0)).max(initial=0))
+        if not worst:
+            return None
+        source = self.sources[(taint.MOST if worst >= taint.ORDER else taint.ORDER - 1) - worst]
+        if self.undefined is None or (self.undefined.kind == "early" and source.kind != "early"):
+            self.undefined = source
+        return source
+
+    def _hole(self, pointers: np.ndarray, mask: np.ndarray) -> int:
+        """The label of lanes that a mask switched off and nothing fills."""
+        buffer = self._region(pointers.flat[int(mask.argmax())])
+        name = buffer.name if buffer else "?"
+        source = Source("lanes", name, self.site())
+        self.holes.setdefault(source.site, name)
+        return self._label(source)
+
+    def _undefined_in(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype, reads: bool = True) -> Labels:
+        """The labels of elements, one for each lane; None where all are defined."""
+        if not buffer.is_output and buffer.labels is None:
+            return None
+        places = _own_places(buffer, index, dtype)
+        found = None if buffer.labels is None else buffer.labels[places]
+        if buffer.is_output:
+            unwritten = ~buffer.written[places]
+            if unwritten.any():
+                source = Source("early", buffer.name, self.site())
+                if reads:
+                    self.early_reads.setdefault(buffer.name, source.site)
+                found = taint.joined(found, taint.where(unwritten, self._label(source)))
+        if found is None or not found.any():
+            return None
+        return found.reshape(len(index), -1).max(1)
+
+    def _label_elements(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype, labels: Labels) -> None:
+        """What was stored is undefined where its labels say so."""
+        if labels is None and buffer.labels is None:
+            return
+        if buffer.labels is None:
+            buffer.labels = np.zeros(len(buffer.written), taint.KIND)
+        if labels is not None:
+            labels = np.repeat(labels, max(1, dtype.itemsize // buffer.data.itemsize))
+        buffer.labels[_own_places(buffer, index, dtype)] = 0 if labels is None else labels
 
     # ---- finding the elements behind addresses
 
@@ -272,11 +374,14 @@ class Memory:
         self.bytes_moved += index.size * dtype.itemsize
         if not buffer.is_output:
             return
-        self._note_early(buffer, index, dtype)
         self._note_conflict("read", buffer, index, self._others(buffer, index, dtype))
         self._touch("load", part, shape, dtype)
 
-    def _scatter(self, buffer: Buffer, index: np.ndarray, new: np.ndarray, dtype: np.dtype) -> None:
+    def _scatter(
+        self, buffer: Buffer, index: np.ndarray, new: np.ndarray, dtype: np.dtype, labels: Labels
+    ) -> None:
+        self._note_use(labels)
+        self._label_elements(buffer, index, dtype, labels)
         new = np.ascontiguousarray(new)
         self.bytes_moved += index.size * dtype.itemsize
         data = buffer.view(dtype)
@@ -302,21 +407,19 @@ class Memory:
         index: np.ndarray,
         operands: list[np.ndarray],
         dtype: np.dtype,
-        reads: bool,
     ) -> np.ndarray:
         """An atomic's work on one buffer; returns the elements as each lane found them."""
         data = buffer.view(dtype)
         before = data[index]
         self.loads[buffer.name] = self.loads.get(buffer.name, 0) + index.size
-        if reads and buffer.is_output:
-            self._note_early(buffer, index, dtype)
         if len(np.unique(index)) == len(index):
             found = before
             data[index] = operation(before, *operands)
         else:
             found = np.empty_like(before)
-            for lane, element in enumerate(index):
-                one = slice(lane, lane + 1)
+            self.contended = True
+            for lane in range(len(index))[:: -1 if self.backwards else 1]:
+                one, element = slice(lane, lane + 1), index[lane]
                 found[lane] = data[element]
                 data[element] = operation(found[one], *(o[one] for o in operands))[0]
         self.bytes_moved += 2 * index.size * dtype.itemsize
@@ -356,21 +459,6 @@ class Memory:
     def _note_change(self, buffer: Buffer, before: np.ndarray, after: np.ndarray) -> None:
         if buffer.name not in self.changed and (_bits(before) != _bits(after)).any():
             self.changed[buffer.name] = self.site()
-
-    def _note_early(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> None:
-        if (
-            buffer.name not in self.early_reads
-            and not buffer.written[_own_places(buffer, index, dtype)].all()
-        ):
-            self.early_reads[buffer.name] = self.site()
-
-    def _hole(self, pointers: np.ndarray, mask: np.ndarray, row: DType) -> np.ndarray:
-        """The content of lanes that a mask switched off and nothing fills."""
-        buffer = self._region(pointers.flat[int(mask.argmax())])
-        site = self.site()
-        self.holes.setdefault(site, buffer.name if buffer else "?")
-        poison = self.poison if self.poison_only in (None, site) else ZERO
-        return poison.values(pointers.shape, row)
 
     def _note(
         self,

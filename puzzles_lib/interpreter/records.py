@@ -35,12 +35,38 @@ class Access:
 class Stop:
     """Why a run ended early.
 
-    kind: ``"error"`` (the kernel raised), ``"out of bounds"``, ``"time limit"`` or ``"memory limit"``.
+    kind: ``"error"`` (the kernel raised), ``"out of bounds"``, ``"uninitialised"``, ``"time limit"`` or
+        ``"memory limit"``.
     """
 
     kind: str
     message: str
     site: Site | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where undefined values come from.
+
+    kind: ``"lanes"``, that a load's mask switches off and no ``other=`` fills; ``"early"``, elements of an
+        output that nothing has been stored to; ``"operation"``, a result that no GPU defines.
+    what: name of the tensor, without ``_ptr``; of an operation, what is undefined, in words.
+    """
+
+    kind: str
+    what: str
+    site: Site
+
+    def __str__(self) -> str:
+        if self.kind == "early":
+            return f"{self.what}_ptr is read before anything is stored there: a GPU finds garbage"
+        if self.kind == "operation":
+            return f"an undefined value is used: {self.what}"
+        if "boundary_check" in self.site.source:
+            left = "a boundary_check but no padding_option"
+        else:
+            left = "a mask but no other="
+        return f"uninitialised lanes of {self.what}_ptr are used: the load has {left}"
 
 
 @dataclass(frozen=True)
@@ -94,6 +120,8 @@ class Run:
     written: for each output, bool per element.
     holes: lines that load under a mask without ``other``, where lanes were off, to the argument's name.
     early_reads: lines that load output elements which nothing had written yet, by output name.
+    undefined: the first undefined value that was used: stored, or an address, a mask, a condition.
+    contended: whether lanes of one atomic met at an element: in which order is open.
     loads: elements loaded, lane by lane, by argument name.
     bytes_moved: bytes loaded and stored by lanes that were on.
     accesses: every access, where recording was asked for.
@@ -109,6 +137,8 @@ class Run:
     conflict: Conflict | None = None
     holes: dict[Site, str] = field(default_factory=dict)
     early_reads: dict[str, Site] = field(default_factory=dict)
+    undefined: Source | None = None
+    contended: bool = False
     loads: dict[str, int] = field(default_factory=dict)
     bytes_moved: int = 0
     accesses: tuple[Access, ...] = ()

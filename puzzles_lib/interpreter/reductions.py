@@ -14,7 +14,9 @@ from triton.runtime.interpreter import TensorHandle
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.dtypes import of_triton
+from puzzles_lib.interpreter import taint
 from puzzles_lib.interpreter.rewrite import NotOneValue
+from puzzles_lib.interpreter.taint import Labels
 
 Arrays = list[np.ndarray]
 Combine = Callable[[Arrays, Arrays], Arrays]
@@ -38,7 +40,9 @@ def reduce(twin: Callable, input, axis, combine_fn, keep_dims=False, **_):
     arrays = [t.handle.data for t in inputs]
     rank = arrays[0].ndim
     _check_axis(axis, rank)
-    arrays = [a.reshape(-1) if axis is None else np.moveaxis(a, axis, -1) for a in arrays]
+    arrays = [_last(a, axis) for a in arrays]
+    found = taint.joined(*(taint.labels(t.handle) for t in inputs))
+    labels = taint.folded(None if found is None else _last(found, axis))
     if ufunc := _numpy(_REDUCE, combine_fn, inputs):
         results = [ufunc.reduce(arrays[0], axis=-1, dtype=arrays[0].dtype)]
     elif best := _numpy(_ARG, combine_fn, inputs):
@@ -51,7 +55,12 @@ def reduce(twin: Callable, input, axis, combine_fn, keep_dims=False, **_):
     if keep_dims:
         places = tuple(range(rank)) if axis is None else axis
         results = [np.expand_dims(r, places) for r in results]
-    return _tensors(results, inputs, input)
+        labels = None if labels is None else np.expand_dims(labels, places)
+    return _tensors(results, inputs, input, labels)
+
+
+def _last(array: np.ndarray, axis: int | None) -> np.ndarray:
+    return array.reshape(-1) if axis is None else np.moveaxis(array, axis, -1)
 
 
 def scan(twin: Callable, input, axis, combine_fn, reverse=False, **_):
@@ -64,7 +73,11 @@ def scan(twin: Callable, input, axis, combine_fn, reverse=False, **_):
         results = [ufunc.accumulate(arrays[0], axis=-1, dtype=arrays[0].dtype)]
     else:
         results = _by_blocks_or_elements(_prefixes, _combine(twin, combine_fn, inputs), arrays)
-    return _tensors([np.moveaxis(r[..., ::step], -1, axis) for r in results], inputs, input)
+    labels = taint.joined(*(taint.labels(t.handle) for t in inputs))
+    if labels is not None:
+        labels = np.maximum.accumulate(np.moveaxis(labels, axis, -1)[..., ::step], -1)
+        labels = np.moveaxis(labels[..., ::step], -1, axis)
+    return _tensors([np.moveaxis(r[..., ::step], -1, axis) for r in results], inputs, input, labels)
 
 
 def _fold(combine: Combine, arrays: Arrays) -> Arrays:
@@ -142,8 +155,10 @@ def _tensor(data: np.ndarray, dtype: tl.dtype) -> tl.tensor:
     return tl.tensor(TensorHandle(data, dtype), tl.block_type(dtype, list(data.shape)))
 
 
-def _tensors(results: Arrays, inputs: tuple[tl.tensor, ...], like: object) -> object:
+def _tensors(results: Arrays, inputs: tuple[tl.tensor, ...], like: object, labels: Labels) -> object:
     made = tuple(_tensor(np.asarray(r), t.dtype) for r, t in zip(results, inputs, strict=True))
+    for each in made:
+        taint.mark(each.handle, labels)
     return made if isinstance(like, tuple | tl.tuple) else made[0]
 
 

@@ -9,6 +9,8 @@ import triton.language as tl
 from triton.runtime import interpreter as stock
 from triton.runtime.jit import JITFunction
 
+from puzzles_lib.interpreter.limits import undone_after_fork
+
 
 @contextlib.contextmanager
 def triton_restored(*more: object) -> Iterator[None]:
@@ -17,14 +19,19 @@ def triton_restored(*more: object) -> Iterator[None]:
     rewritten = dict(stock.InterpretedFunction.rewritten_fn)
     depth = sys.getrecursionlimit()
     stock.InterpretedFunction.rewritten_fn.clear()
-    try:
-        yield
-    finally:
+
+    def put_back() -> None:
         sys.setrecursionlimit(depth)
         for owner, attributes in kept:
             _put_back(owner, attributes)
         stock.InterpretedFunction.rewritten_fn.clear()
         stock.InterpretedFunction.rewritten_fn.update(rewritten)
+
+    try:
+        with undone_after_fork(put_back):
+            yield
+    finally:
+        put_back()
 
 
 def patched() -> list[object]:

@@ -16,10 +16,11 @@ from matplotlib.figure import Figure
 from puzzles_lib.checker import guarded
 from puzzles_lib.checker.report import Report
 from puzzles_lib.drawing import Picture, TensorMap, access_map, plural, program_name
-from puzzles_lib.interpreter import Access, Program, Stop
+from puzzles_lib.interpreter import Access, Program, Stop, alone
 from puzzles_lib.puzzle import Case, Puzzle, pick_case
 from puzzles_lib.tracer import viz
 from puzzles_lib.tracer.maps import tensor_map
+from puzzles_lib.wrapped import is_wrapped
 
 
 def trace(
@@ -30,6 +31,7 @@ def trace(
 ) -> "Trace":
     """Run a ``@triton.jit`` kernel on one case of a puzzle and show what it touches.
 
+    kernel: where `triton.autotune` wraps it, in the first configuration that it would try.
     case: number of the case in ``puzzle.cases``, or a `Case` of your own.
     program: the one to outline, as its number in launch order or its ids along the grid's axes; by
         default one that tells most: the last with lanes out of bounds, else masked off, else 0.
@@ -45,24 +47,29 @@ def trace(
         raise TypeError(f"trace(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
     case = pick_case(puzzle, case, "trace")
     grid = tuple(int(n) for n in puzzle.grid(case))
-    outlined = _program(program, grid)
+    outlined = None if is_wrapped(kernel) else _program(program, grid)  # a configuration may change the grid
     title = f"{puzzle.name}, {case}"
     tensors = {a.name: (a.dims, a.shape(case.numbers)) for a in puzzle.inputs + puzzle.results}
     done = guarded(kernel, puzzle, case)
     if isinstance(done, Report):
         return Trace(title, grid, refusal=done)
     bound, ran = done
-    accesses, note = ran.accesses, ""
+    accesses, notes = ran.accesses, []
+    if bound.configuration:
+        grid = tuple(int(n) for n in puzzle.grid(bound.case))
+        outlined = _program(program, grid)
+        title = f"{puzzle.name}, {bound.case}"
+        notes.append(f"In {bound.configuration}" if bound.configuration.count > 1 else "")
     taken = {name.removesuffix("_ptr").removesuffix("_desc") for name in bound.arguments}
     tensors = {name: tensor for name, tensor in tensors.items() if name in taken}
     if ran.stop is None:
         try:
-            accesses = viz.accesses(bound, ran)
+            accesses = alone(lambda: viz.accesses(bound, ran))
         except viz.NotTraced as reason:
-            note = f"triton-viz cannot trace this kernel ({reason}); drawn from the checker's own run"
+            notes.append(f"triton-viz cannot trace this kernel ({reason}); drawn from the checker's own run")
     if outlined is None:
         outlined = _telling_program(accesses, grid)
-    return Trace(title, grid, tensors, tuple(accesses), outlined, ran.stop, note)
+    return Trace(title, grid, tensors, tuple(accesses), outlined, ran.stop, ". ".join(filter(None, notes)))
 
 
 @dataclass(frozen=True, repr=False)

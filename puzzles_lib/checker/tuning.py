@@ -1,0 +1,122 @@
+"""A kernel within `triton.autotune`: every configuration alone, then one after the other on the same tensors.
+
+Autotune runs them all, many times, on the launch's own tensors, and keeps the fastest: so each must be
+right, also where the others have been.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import torch
+
+from puzzles_lib.binding import Bound
+from puzzles_lib.checker import verdicts
+from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, poisoned
+from puzzles_lib.checker.expected import expect
+from puzzles_lib.checker.report import CaseResult, Report, Verdict
+from puzzles_lib.inputs import make_inputs
+from puzzles_lib.puzzle import Case
+
+
+def every_configuration(
+    bound: Bound, tried: Callable[[int], Report], seconds: float, budget: Budget
+) -> Report:
+    """The report on the first configuration that fails, or on the first of all, with a note.
+
+    tried: checks the configuration of a number. seconds: limit of a run.
+    """
+    count = bound.wrapped.count
+    report, done, refused = None, [], None
+    for number in range(count):
+        if number and budget.used() * (number + 1) / number > 1:
+            break
+        each = tried(number)
+        if not each.ok and _asserts(each):  # autotune leaves such a configuration out
+            refused = refused or _named(each, bound, number)
+            continue
+        if not each.ok:
+            return _named(each, bound, number)
+        done.append(number)
+        report = report or each
+    if report is None:  # the first has been tried, whatever the time
+        assert refused is not None
+        return refused
+    notes = [_note(count, len(done), refused is not None, bool(bound.wrapped.autotuner))]
+    try:
+        for at, case in enumerate(bound.puzzle.cases):
+            if verdict := _after_the_others(bound, case, done, seconds, budget):
+                cases = [*report.cases]
+                cases[at] = CaseResult(str(case), verdict)
+                return dataclasses.replace(report, cases=tuple(cases))
+    except OutOfTime:
+        notes.append("no time was left to run each on what the others leave")
+    return dataclasses.replace(report, notes=(*report.notes, *notes))
+
+
+def _note(count: int, done: int, asserts: bool, tuned: bool) -> str:
+    if not tuned:
+        return "triton.heuristics' values are computed for each case"
+    if done == count:
+        each = "each right alone, and after the others on the same tensors; costs are the first's"
+        return f"{count} configurations, {each}" if count > 1 else "1 configuration"
+    why = "a tl.static_assert or the time limit leaves out" if asserts else "there is no time for"
+    return f"{done} of {count} configurations checked: {why} the others"
+
+
+def _after_the_others(
+    bound: Bound, case: Case, numbers: list[int], seconds: float, budget: Budget
+) -> Verdict | None:
+    """Run the configurations one after the other, as autotune does; say which is wrong for it."""
+    puzzle, tuner = bound.puzzle, bound.wrapped.autotuner
+    variants = [each for number in numbers if isinstance(each := bound.at(case, number), Bound)]
+    if tuner is None or len(variants) < 2:
+        return None
+    inputs = make_inputs(puzzle, case)
+    expected = expect(puzzle, case, inputs)
+    results: dict[str, torch.Tensor] = {r.name: poisoned(r, case) for r in puzzle.results}
+    for each in variants:
+        budget.ask()
+        named = {f"{name}_ptr": tensor for name, tensor in results.items()}
+        for name in tuner.reset_to_zero:
+            if name in named:
+                named[name].zero_()
+        kept = {name: named[name].clone() for name in tuner.restore_value if name in named}
+        ran = attempt(each, inputs, seconds=seconds, quiet=True, results=results)
+        verdict = verdicts.judge(puzzle, case, inputs, expected, ran)
+        if verdict:
+            told = "it is right alone, and wrong on what other configurations leave in the results"
+            return _with_diagnosis(verdict, f"{each.configuration}; {told}")
+        for name, tensor in kept.items():
+            named[name].copy_(tensor)
+    return None
+
+
+def _asserts(report: Report) -> bool:
+    return report.verdict is not None and "tl.static_assert fails" in report.verdict.message
+
+
+def _named(report: Report, bound: Bound, number: int) -> Report:
+    """The report, its verdict with the configuration that it is about."""
+
+    def told(verdict: Verdict, case: Case) -> Verdict:
+        each = bound.at(case, number)
+        if isinstance(each, Bound) and each.configuration and not str(each.configuration):
+            return verdict
+        words = str(each.configuration) if isinstance(each, Bound) else f"configuration {number + 1}"
+        tuner = bound.wrapped.autotuner
+        if verdict.kind == "uninitialised" and tuner and "before anything is stored" in verdict.message:
+            words += "; autotune runs a kernel many times on the same results: it must not add to them"
+            if tuner.reset_to_zero:
+                words += ", and reset_to_zero clears them while tuning only"
+        return _with_diagnosis(verdict, words)
+
+    cases = tuple(
+        dataclasses.replace(result, verdict=told(result.verdict, case)) if result.verdict else result
+        for result, case in zip(report.cases, bound.puzzle.cases, strict=False)
+    )
+    verdict = report.verdict and told(report.verdict, bound.puzzle.cases[len(report.cases)])
+    return dataclasses.replace(report, cases=cases, verdict=verdict)
+
+
+def _with_diagnosis(verdict: Verdict, words: str) -> Verdict:
+    return dataclasses.replace(verdict, diagnosis="; ".join(w for w in (words, verdict.diagnosis) if w))
