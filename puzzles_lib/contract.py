@@ -28,13 +28,14 @@ TRIES = 20  # to find a draw of few programs
 
 @dataclass(frozen=True)
 class Size:
-    """A number that may be any integer from 1 to ``most``, or any multiple of ``step`` there.
+    """A number that may be any integer from ``least`` to ``most``, or any multiple of ``step`` there.
 
     ``step`` may follow from the numbers drawn before: ``Size(700, step=lambda s: math.lcm(8, s.GROUP))``.
     """
 
     most: int
     step: int | Callable[[SimpleNamespace], int] = 1
+    least: int = 1
 
 
 def no_fills(numbers: SimpleNamespace) -> tuple[Mapping[str, Fill], ...]:
@@ -90,7 +91,7 @@ class Contract:
                 if name in self.large_in(turn):
                     low, high = max(beyond(listed[name]), kind.most // 2), kind.most
                 else:
-                    low, high = 1, min(listed[name], SMALL)
+                    low, high = kind.least, min(listed[name], SMALL)
                 found[name] = _biting(chance, low, high, step)
             else:
                 found[name] = chance.choice(kind(before) if callable(kind) else kind)

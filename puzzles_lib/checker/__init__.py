@@ -124,11 +124,8 @@ def _examine_one(
     results: list[CaseResult] = []
     ended = False
     for place, (case, one, opinion) in enumerate(zip(puzzle.cases, each, opinions, strict=True)):
-        if one is None:  # autotune would not try it here
-            result = CaseResult(str(case))
-        elif ended or opinion is None:
-            result = CaseResult(str(case), ran=False)
-        else:
+        result = CaseResult(str(case), ran=one is None)  # None: autotune would not try it here
+        if isinstance(one, Bound) and opinion is not None and not ended:
             result = _opined(one, opinion) or _check_case(one, seconds, budget)
         results.append(dataclasses.replace(result, number=place))
         ended = ended or (
