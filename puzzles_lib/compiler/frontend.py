@@ -137,13 +137,15 @@ def translate(
     except (TypeError, OverflowError) as error:
         return Refusal(wording.one_line(str(error)))
     source = ASTSource(kernel, signature, constants, attributes)
-    (found,) = _translated(kernel, [source], backend, parsed)
+    (found,) = _translated(kernel, [source], backend, parsed, with_ir=True)
     if found.refusal:
         return found.refusal
     return Translation(kernel, target, _with_own_lines(found.ir, kernel), options)
 
 
-def _translated(kernel: JITFunction, sources: Sequence[ASTSource], backend, options) -> list[Opinion]:
+def _translated(
+    kernel: JITFunction, sources: Sequence[ASTSource], backend, options, with_ir: bool = False
+) -> list[Opinion]:
     """An opinion on each, up to a first that is refused, or one that took too long.
 
     What a crash leaves untried is tried in another child.
@@ -160,7 +162,7 @@ def _translated(kernel: JITFunction, sources: Sequence[ASTSource], backend, opti
             for source in sources[start:]:
                 limits.begin_part()
                 seen.start()
-                answer = _one(kernel, source, backend, options, seen)
+                answer = _one(kernel, source, backend, options, seen, with_ir)
                 send(answer)
                 if answer["refusal"] and source is sources[0]:
                     return
@@ -195,36 +197,39 @@ def _site(files: Sequence[str], place: Place) -> Site | None:
 # ---- in the child
 
 
-def _one(kernel: JITFunction, source: ASTSource, backend, options, seen: observer.Seen) -> dict:
+def _one(
+    kernel: JITFunction, source: ASTSource, backend, options, seen: observer.Seen, with_ir: bool
+) -> dict[str, object]:
     """An opinion, as JSON has it."""
     said = os.memfd_create("said")
     os.dup2(said, 2)  # there MLIR's verifier explains itself
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        text, refusal = _ir_or_refusal(kernel, source, backend, options, seen, said)
+        module, refusal = _module_or_refusal(kernel, source, backend, options, seen, said)
     os.close(said)
     notes = dict.fromkeys(filter(None, map(wording.of_warning, warned)))
+    text = str(module) if with_ir and module else ""
     return {"ir": text, "refusal": refusal and asdict(refusal), "notes": list(notes)}
 
 
-def _ir_or_refusal(
+def _module_or_refusal(
     kernel: JITFunction, source: ASTSource, backend, options, seen: observer.Seen, said: int
-) -> tuple[str, Refusal | None]:
+) -> tuple[object, Refusal | None]:
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
     codegen_fns, module_map = backend.get_codegen_implementation(options), backend.get_module_map()
     try:
-        text = str(source.make_ir(backend.target, options, codegen_fns, module_map, context))
+        module = source.make_ir(backend.target, options, codegen_fns, module_map, context)
     except MemoryError:
-        return "", Refusal(wording.TOO_LARGE)
+        return None, Refusal(wording.TOO_LARGE)
     except CompilationError as error:
-        return "", wording.of_compilation(error, seen, with_helpers(kernel), calls_itself(kernel))
+        return None, wording.of_compilation(error, seen, with_helpers(kernel), calls_itself(kernel))
     except RecursionError:
-        return "", Refusal(wording.RECURSION if calls_itself(kernel) else wording.TOO_DEEP)
+        return None, Refusal(wording.RECURSION if calls_itself(kernel) else wording.TOO_DEEP)
     except Exception as error:
-        return "", _verifier_says(said) or Refusal(wording.one_line(f"{type(error).__name__}: {error}"))
-    return text, wording.of_return(seen)
+        return None, _verifier_says(said) or Refusal(wording.one_line(f"{type(error).__name__}: {error}"))
+    return module, wording.of_return(seen)
 
 
 def _verifier_says(said: int) -> Refusal | None:

@@ -48,15 +48,18 @@ def watch(files: list[str], place: Place) -> Seen:
     seen = Seen()
     numbers = {file: number for number, file in enumerate(files)}
     visit = CodeGenerator.visit
+    here = (0, 0)
 
     def watched(self: CodeGenerator, node: ast.AST) -> object:
+        nonlocal here
         number = numbers.get(self.file_name)
         if number is None:
             return visit(self, node)
-        line = getattr(node, "lineno", None)
-        before = place.read()
-        if line is not None:
-            place.note(number + 1, self.begin_line + line)
+        before = here
+        if hasattr(node, "lineno"):
+            here = number + 1, self.begin_line + node.lineno
+            if here != before:
+                place.note(*here)
         try:
             value = visit(self, node)
         except CompilationError as error:
@@ -65,7 +68,9 @@ def watch(files: list[str], place: Place) -> Seen:
                 seen.node = error.node if own else self.cur_node
                 seen.file, seen.first_line, seen.scope = self.file_name, self.begin_line, dict(self.lscope)
             raise
-        place.note(*before)
+        if here != before:
+            here = before
+            place.note(*here)
         if isinstance(node, ast.expr):
             seen.values[id(node)] = node, value
         elif isinstance(node, ast.Return) and self.is_kernel and isinstance(self.return_vals[-1], tl.tensor):
