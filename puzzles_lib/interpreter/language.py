@@ -97,6 +97,23 @@ def _index(value: tl.tensor) -> int:
     return int(value.handle.data.item())
 
 
+def _flip(x: tl.tensor, dim: int) -> tl.tensor:
+    """Triton's own takes the exclusive or of halves, in which undefined lanes spread to their partners."""
+    axis = dim.value if isinstance(dim, tl.constexpr) else dim
+    if not -len(x.shape) <= axis < len(x.shape):
+        raise ValueError(f"tl.flip along axis {axis} of a block that has {len(x.shape)}")
+    return tl.tensor(builder.create_flip(x.handle, axis), x.type)
+
+
+_scaled = inspect.unwrap(tl.dot_scaled, stop=lambda f: not tl.core.is_builtin(f))
+
+
+def _dot_scaled(*args, **kwargs):
+    """Triton asks for the value of the formats' names, which a compiler hands it as constants."""
+    named = {name: tl.constexpr(v) if isinstance(v, str) else v for name, v in kwargs.items()}
+    return _scaled(*(tl.constexpr(v) if isinstance(v, str) else v for v in args), **named, _semantic=semantic)
+
+
 # ---- blocks of one shape share what Triton works out anew for each: a third of a run's time
 
 _init_type = tl.block_type.__init__
@@ -135,6 +152,9 @@ class _Semantic(TritonSemantic):
     @functools.lru_cache(maxsize=4096)  # noqa: B019 - there is one
     def scalar_constant(self, value, dtype):
         return super().scalar_constant(value, dtype)
+
+    def _has_native_tma(self):
+        return True
 
     def broadcast_impl_value(self, lhs, rhs):
         one, other = lhs.type, rhs.type
@@ -178,11 +198,17 @@ def _patches() -> list[tuple[object, str, object]]:
     for owner in (tl, tl.core):
         stock._patch_lang_core(owner, collector)
         collector.set_attr(owner, "static_print", _static_print)
+        collector.set_attr(owner, "dot_scaled", _dot_scaled)
         collector.set_attr(owner, "range", range)  # what they stand for is in `rewrite`
         collector.set_attr(owner, "static_range", rewrite.STATIC_RANGE)
     for owner in (tl, tl.core, tl.tensor):
         collector.set_attr(owner, "reduce", lambda *args, **kw: reductions.reduce(twin, *args, **kw))
         collector.set_attr(owner, "associative_scan", lambda *args, **kw: reductions.scan(twin, *args, **kw))
+    for owner in (tl, tl.core):
+        mapped = lambda *args, **kw: reductions.map_elementwise(twin, *args, **kw)  # noqa: E731
+        collector.set_attr(owner, "map_elementwise", mapped)
+    for owner in (tl, tl.standard, tl.tensor):
+        collector.set_attr(owner, "flip", _flip)
     for name, _ in inspect.getmembers(libdevice, inspect.isfunction):  # empty functions, filled per target
         if hasattr(cuda_libdevice, name):
             collector.set_attr(libdevice, name, _bound(getattr(cuda_libdevice, name)))
