@@ -355,9 +355,7 @@ class GuardedBuilder(InterpreterBuilder):
             product = _product(left, right, np.float64 if dtype == np.float64 else np.float32).astype(dtype)
         return TensorHandle((product + d.data).astype(dtype, copy=False), d.dtype.scalar)
 
-    def create_dot_scaled(
-        self, a, a_scale, a_format, b, b_scale, b_format, fast_math, a_k_pack, b_k_pack, d
-    ):
+    def create_dot_scaled(self, a, a_scale, a_format, b, b_scale, b_format, fast_math, a_k_pack, b_k_pack, d):
         left = _unpacked(a, a_format, -1 if a_k_pack else -2)
         right = _unpacked(b, b_format, -2 if b_k_pack else -1)
         if a_scale is not None:

@@ -26,7 +26,9 @@ def _digits(x: np.ndarray) -> np.ndarray:
 
 def _brev(x: np.ndarray) -> np.ndarray:
     digits = _digits(x)[..., ::-1]
-    return (digits << np.arange(digits.shape[-1]).astype(digits.dtype)).sum(-1, dtype=digits.dtype).view(x.dtype)
+    return (
+        (digits << np.arange(digits.shape[-1]).astype(digits.dtype)).sum(-1, dtype=digits.dtype).view(x.dtype)
+    )
 
 
 def _clz(x: np.ndarray) -> np.ndarray:
@@ -39,8 +41,9 @@ def _fma(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 
 def _multiply_high(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.array([int(a) * int(b) >> 8 * x.dtype.itemsize for a, b in zip(x.flat, y.flat, strict=True)],
-        x.dtype).reshape(x.shape)
+    return np.array(
+        [int(a) * int(b) >> 8 * x.dtype.itemsize for a, b in zip(x.flat, y.flat, strict=True)], x.dtype
+    ).reshape(x.shape)
 
 
 def _round(x: np.ndarray) -> np.ndarray:
@@ -65,7 +68,7 @@ _FUNCTIONS = {
     "copysign": np.copysign,
     "cos": np.cos,
     "cosh": np.cosh,
-    "cospi": lambda x: np.cos(np.pi * x.astype(np.float64)),
+    "cospi": lambda x: np.cos(np.pi * np.remainder(x, 2).astype(np.float64)),
     "erf": lambda x: stock.np_erf_fp64(x),
     "erfc": _by_torch(torch.special.erfc),
     "erfcx": _by_torch(torch.special.erfcx),
@@ -118,7 +121,7 @@ _FUNCTIONS = {
     "signbitd": np.signbit,
     "sin": np.sin,
     "sinh": np.sinh,
-    "sinpi": lambda x: np.sin(np.pi * x.astype(np.float64)),
+    "sinpi": lambda x: np.where(x == np.rint(x), 0, np.sin(np.pi * np.remainder(x, 2).astype(np.float64))),
     "sqrt": np.sqrt,
     "tan": np.tan,
     "tanh": np.tanh,

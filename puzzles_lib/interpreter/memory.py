@@ -72,8 +72,9 @@ class Memory:
         self.sources: list[Source] = []  # of what is undefined, in the order of their labels
         self.undefined: Source | None = None
         self.contended = False
-        self.loads: dict[str, int] = {}
+        self.loaded: dict[str, int] = {}  # bytes, lane by lane, by argument name
         self.bytes_moved = 0
+        self.lane_bytes = 0
         self.first_bad: Stop | None = None
         self._used_atomics = False
 
@@ -226,9 +227,7 @@ class Memory:
         self.holes.setdefault(source.site, name)
         return self._label(source)
 
-    def _undefined_in(
-        self, buffer: Buffer, index: np.ndarray, dtype: np.dtype, reads: bool = True
-    ) -> Labels:
+    def _undefined_in(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype, reads: bool = True) -> Labels:
         """The labels of elements, one for each lane; None where all are defined."""
         if not buffer.is_output and buffer.labels is None:
             return None
@@ -347,11 +346,17 @@ class Memory:
     # ---- doing it, and taking notes
 
     def _count_load(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> None:
-        self.loads[buffer.name] = self.loads.get(buffer.name, 0) + index.size
-        self.bytes_moved += index.size * dtype.itemsize
+        self._count(buffer, index, dtype)
+        self.bytes_moved += _distinct(index) * dtype.itemsize
         if not buffer.is_output:
             return
         self._note_conflict("read", buffer, index, self._others(buffer, index, dtype))
+
+    def _count(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> None:
+        """What lanes load, each for itself."""
+        size = index.size * dtype.itemsize
+        self.loaded[buffer.name] = self.loaded.get(buffer.name, 0) + size
+        self.lane_bytes += size
 
     def _scatter(
         self, buffer: Buffer, index: np.ndarray, new: np.ndarray, dtype: np.dtype, labels: Labels
@@ -359,7 +364,8 @@ class Memory:
         self._note_use(labels)
         self._label_elements(buffer, index, dtype, labels)
         new = np.ascontiguousarray(new)
-        self.bytes_moved += index.size * dtype.itemsize
+        self.bytes_moved += _distinct(index) * dtype.itemsize
+        self.lane_bytes += index.size * dtype.itemsize
         data = buffer.view(dtype)
         before = data[index]
         data[index] = new
@@ -397,7 +403,9 @@ class Memory:
                 one, element = slice(lane, lane + 1), index[lane]
                 found[lane] = data[element]
                 data[element] = operation(found[one], *(o[one] for o in operands))[0]
-        self.bytes_moved += 2 * index.size * dtype.itemsize
+        self._count(buffer, index, dtype)
+        self.bytes_moved += 2 * index.size * dtype.itemsize  # no two lanes share an update
+        self.lane_bytes += index.size * dtype.itemsize
         if not buffer.is_output:
             self._note_change(buffer, before, data[index])
             return found
@@ -456,6 +464,19 @@ class Memory:
         buffer = self._region(pointers.flat[0]) if pointers.size else None
         if self.record and buffer is not None:
             self._note(kind, buffer, self._elements(buffer, pointers, dtype), mask, None, dtype)
+
+
+def _distinct(index: np.ndarray) -> int:
+    """How many different elements these are: memory is asked once for what several lanes want."""
+    if index.size < 2:
+        return index.size
+    low = int(index.min())
+    span = int(index.max()) - low + 1
+    if span > 8 * index.size:
+        return len(np.unique(index))
+    seen = np.zeros(span, bool)
+    seen[index - low] = True
+    return int(np.count_nonzero(seen))
 
 
 def _own_places(buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -101,8 +101,17 @@ def map_elementwise(twin: Callable, function: JITFunction, *args: tl.tensor, pac
             for each in zip(*ones, strict=True)
         )
     shape = arrays[0].shape
-    blocks = [_tensor(np.array(np.broadcast_to(r.handle.data, shape) if r.handle.data.size == 1
-        else r.handle.data.reshape(shape)), r.dtype) for r in made]
+    blocks = [
+        _tensor(
+            np.array(
+                np.broadcast_to(r.handle.data, shape)
+                if r.handle.data.size == 1
+                else r.handle.data.reshape(shape)
+            ),
+            r.dtype,
+        )
+        for r in made
+    ]
     for each in blocks:
         taint.mark(each.handle, labels)
     return blocks[0] if len(blocks) == 1 else tuple(blocks)

@@ -19,8 +19,8 @@ from types import CodeType
 
 import numpy as np
 import triton.language as tl
-from triton.runtime.interpreter import TensorHandle
 from triton.language.semantic import TritonSemantic
+from triton.runtime.interpreter import TensorHandle
 
 from puzzles_lib.interpreter import taint
 
