@@ -264,3 +264,18 @@ def test_a_result_kept_in_an_output_that_nobody_clears(kernel, puzzle):
     verdict = report.verdicts[0]
     assert verdict.kind == "uninitialised" and "z_ptr is read before anything is stored there" in str(report)
     assert "tl.load(z_ptr" in verdict.site.source
+
+
+@triton.jit
+def half_of_the_words(z_ptr, ALL: tl.constexpr):
+    offs = tl.arange(0, 16)
+    tl.store(z_ptr.to(tl.pointer_type(tl.uint8)) + offs, offs, mask=ALL | (offs % 4 < 2))
+    word = tl.load(z_ptr + tl.arange(0, 4))
+    tl.store(z_ptr + tl.arange(0, 4), word + 1)
+
+
+def test_a_word_is_defined_when_all_its_bytes_are():
+    done = execute(half_of_the_words, z_ptr=torch.zeros(4, dtype=torch.int32), ALL=True)
+    assert done.undefined is None and done.written["z"].all()
+    done = execute(half_of_the_words, z_ptr=torch.zeros(4, dtype=torch.int32), ALL=False)
+    assert done.undefined.kind == "early" and done.written["z"].shape == (4,)

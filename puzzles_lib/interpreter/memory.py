@@ -251,7 +251,7 @@ class Memory:
         if buffer.labels is None:
             buffer.labels = np.zeros(len(buffer.written), taint.KIND)
         if labels is not None:
-            labels = np.repeat(labels, max(1, dtype.itemsize // buffer.data.itemsize))
+            labels = np.repeat(labels, max(1, dtype.itemsize // buffer.unit))
         buffer.labels[_own_places(buffer, index, dtype)] = 0 if labels is None else labels
 
     # ---- finding the elements behind addresses
@@ -361,6 +361,8 @@ class Memory:
     def _scatter(
         self, buffer: Buffer, index: np.ndarray, new: np.ndarray, dtype: np.dtype, labels: Labels
     ) -> None:
+        if dtype.itemsize < buffer.unit:
+            buffer.refine()
         self._note_use(labels)
         self._label_elements(buffer, index, dtype, labels)
         new = np.ascontiguousarray(new)
@@ -424,6 +426,7 @@ class Memory:
         """
         if self._used_atomics or dtype.itemsize != buffer.data.itemsize:
             return np.full(index.shape, NOBODY)
+        index = index * (dtype.itemsize // buffer.unit)
         others = buffer.storer[index]
         others[others == self.number] = NOBODY
         if atomics and buffer.updater is not None:
@@ -480,9 +483,8 @@ def _distinct(index: np.ndarray) -> int:
 
 
 def _own_places(buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The buffer's own elements under those that a pointer cast to another type touches."""
-    size = buffer.data.itemsize
-    if dtype.itemsize == size:
+    """Where the buffer keeps notes of the elements that a pointer, perhaps a cast one, touches."""
+    if dtype.itemsize == buffer.unit:
         return index
-    first = index * dtype.itemsize // size
-    return (first[:, None] + np.arange(max(1, dtype.itemsize // size))).ravel()
+    first = index * dtype.itemsize // buffer.unit
+    return (first[:, None] + np.arange(max(1, dtype.itemsize // buffer.unit))).ravel()
