@@ -259,6 +259,11 @@ class GuardedBuilder(InterpreterBuilder):
         storage = of_triton(type).storage
         return TensorHandle(~np.zeros(1, storage), type.scalar)
 
+    def create_splat(self, ret_ty, arg):
+        data = np.empty(tuple(ret_ty.shape), arg.data.dtype)
+        data[...] = arg.data
+        return TensorHandle(data, arg.dtype.scalar)
+
     def create_flip(self, arg, axis):
         return TensorHandle(np.flip(arg.data, axis), arg.dtype.scalar)
 

@@ -157,10 +157,27 @@ class _Semantic(TritonSemantic):
         return True
 
     def broadcast_impl_value(self, lhs, rhs):
-        one, other = lhs.type, rhs.type
-        if one.is_block() and other.is_block() and one.shape.values == other.shape.values:
+        shapes = [each.type.shape.values if each.type.is_block() else [] for each in (lhs, rhs)]
+        if shapes[0] == shapes[1]:
             return lhs, rhs
-        return super().broadcast_impl_value(lhs, rhs)
+        if all(shapes) and len(shapes[0]) != len(shapes[1]):
+            return super().broadcast_impl_value(lhs, rhs)
+        if all(shapes):
+            pairs = list(zip(*shapes, strict=True))
+            if any(m != n and 1 not in (m, n) for m, n in pairs):
+                return super().broadcast_impl_value(lhs, rhs)  # says what does not fit
+            shape = [n if m == 1 else m for m, n in pairs]
+        else:
+            shape = shapes[0] or shapes[1]
+        return self._spread(lhs, shapes[0], shape), self._spread(rhs, shapes[1], shape)
+
+    def _spread(self, value: tl.tensor, has: list[int], shape: list[int]) -> tl.tensor:
+        if has == shape:
+            return value
+        kind = tl.block_type(value.dtype, shape)
+        if has:
+            return tl.tensor(builder.create_broadcast(value.handle, shape), kind)
+        return tl.tensor(builder.create_splat(kind, value.handle), kind)
 
 
 semantic = _Semantic(builder)
@@ -213,7 +230,8 @@ def _patches() -> list[tuple[object, str, object]]:
         if hasattr(cuda_libdevice, name):
             collector.set_attr(libdevice, name, _bound(getattr(cuda_libdevice, name)))
     collector.set_attr(JITFunction, "__call__", lambda self, *args, **kw: twin(self)(*args, **kw))
-    return collector.patches
+    last = {(id(owner), name): (owner, name, value) for owner, name, value in collector.patches}
+    return list(last.values())
 
 
 _active: list[tuple[object, str, object]] = []

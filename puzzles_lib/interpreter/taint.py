@@ -144,9 +144,9 @@ def cat(builder: Any, left: TensorHandle, right: TensorHandle) -> Labels:
 
 
 def reshape(builder: Any, arg: TensorHandle, shape: list[int], can_reorder: bool) -> Labels:
-    moved = _relabelled(arg).data.reshape(shape)
     if not can_reorder:
-        return moved
+        return None if labels(arg) is None else labels(arg).reshape(shape)
+    moved = _relabelled(arg).data.reshape(shape)
     return joined(
         moved.ravel()[::-1].reshape(shape),
         builder.memory.label("tl.reshape with can_reorder=True keeps no order", order=True),
@@ -169,7 +169,7 @@ def histogram(builder: Any, data: TensorHandle, bins: int, mask: TensorHandle | 
 def shift(builder: Any, value: TensorHandle, by: TensorHandle) -> Labels:
     found = elementwise(builder, value, by)
     bits = 8 * value.data.itemsize
-    wild = (by.data < 0) | (by.data >= bits)
+    wild = by.data.view(f"u{bits // 8}") >= bits
     if wild.any():
         what = f"a shift of {bits} bits by {int(by.data[wild].flat[0])} is undefined"
         found = joined(found, where(wild, builder.memory.label(what)))
