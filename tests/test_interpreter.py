@@ -1159,3 +1159,150 @@ def test_triton_viz_may_be_imported():
     """On import it puts properties on Triton's interpreter."""
     code = "import triton_viz; import tests.test_interpreter as t; t.assert_all_is_well()"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parent.parent)
+
+
+# ---- numbers as a compiled kernel has them
+
+
+LOOP = """
+@triton.jit
+def two(n):
+    if n > 1:
+        return -1
+    else:
+        return n * 1
+
+@triton.jit
+def kernel(x_ptr, z_ptr, N):
+"""
+
+
+def numbered(*lines: str, N: int = 3, dtype: torch.dtype = torch.int64) -> interpreter.Run:
+    """A kernel with a parameter N; z has 8 elements, cleared."""
+    kernel = kernel_of(LOOP + "".join(f"    {line}\n" for line in lines))
+    return execute(kernel, x_ptr=torch.zeros(1, dtype=torch.int32), z_ptr=torch.zeros(8, dtype=dtype), N=N)
+
+
+@pytest.mark.parametrize(
+    "value, want",
+    [
+        ("(i - 1) % 4", [-1, 0, 1, 2]),
+        ("(2 * i - 7) // 2", [-3, -2, -1, 0]),
+        ("i * 1000000007", [0, 1000000007, 2000000014, -1294967275]),
+        ("i + 2147483647", [2147483647, -2147483648, -2147483647, -2147483646]),
+        ("(i * 1073741824 * 4) >> 31", [0, 0, 0, 0]),
+        ("(i * N).to(tl.int64)", [0, 3, 6, 9]),
+        ("(i == 1).to(tl.int32)", [0, 1, 0, 0]),
+        ("tl.sum(tl.broadcast_to(i * 2, (4,)))", [0, 8, 16, 24]),
+        ("two(i - 1) % 4", [-1, 0, 1, -1]),
+        ("(-1 if i > 1 else 3) % 4", [3, 3, -1, -1]),
+        ("tl.sum(tl.full((4,), 100, tl.uint8) << (8 * i))", [400, 102400, 26214400, -1879048192]),
+        ("N & (1 << (i * 8))", [1, 0, 0, 0]),
+    ],
+)
+def test_the_variable_of_a_loop_is_an_int32(value, want):
+    done = numbered("for i in range(4):", f"    tl.store(z_ptr + i, {value})")
+    assert done.stop is None and done.outputs["z"][:4].tolist() == want
+
+
+def test_the_top_bit_of_a_word_can_be_asked_for():
+    lines = ["word = 0", "for i in range(32):", "    word |= N & (1 << i)", "tl.store(z_ptr, word)"]
+    done = numbered(*lines, N=-1)
+    assert done.stop is None and done.outputs["z"][0] == -1
+
+
+@pytest.mark.parametrize(
+    "bounds, kind",
+    [("4", "int32"), ("N", "int32"), ("2147483648, 2147483650", "uint32"), ("N.to(tl.int64)", "int64")],
+)
+def test_a_loops_variable_is_as_wide_as_its_bounds(bounds, kind):
+    done = numbered(f"for i in range({bounds}):", f"    tl.static_assert(i.dtype == tl.{kind})")
+    assert done.stop is None
+
+
+def test_float_arithmetic_with_a_loops_variable():
+    done = numbered("for i in range(4):", "    tl.store(z_ptr + i, i * 0.5)", dtype=torch.float32)
+    assert done.outputs["z"][:4].tolist() == [0, 0.5, 1, 1.5]
+
+
+@pytest.mark.parametrize(
+    "bounds, turns",
+    [
+        ("3, -1, -1", [0, 1, 2, 3]),
+        ("N, -1, -N", []),
+        ("0, N, 2", [0, 2]),
+        ("0, 7, N", [0, 3, 6]),
+        ("5, N", []),
+    ],
+)
+def test_a_loop_counts_as_compiled(bounds, turns):
+    done = numbered(f"for i in range({bounds}):", "    tl.store(z_ptr + i, 1)")
+    assert done.stop is None and done.outputs["z"].nonzero().flatten().tolist() == turns
+
+
+def test_a_constant_loop_keeps_its_variable():
+    lines = ["for i in tl.static_range(4):", "    tl.store(z_ptr + i, (i - 1) % 4)"]
+    done = numbered(*lines, "tl.store(z_ptr + 4, i)")
+    assert done.stop is None and done.outputs["z"][:5].tolist() == [3, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("loop", ["for i in range(4):", "for i in tl.range(0, N):"])
+def test_a_loops_variable_is_lost_after_the_loop(loop):
+    lines = [loop, "    tl.store(z_ptr + i, i)"]
+    done = numbered(*lines, "tl.store(z_ptr + 7, i)")
+    assert str(done.undefined).startswith("an undefined value is used: i after its loop")
+    assert done.undefined.site.source == loop
+    assert numbered("i = 5", *lines, "tl.store(z_ptr + 7, i)").undefined is not None
+    assert numbered(*lines, *lines, "i = 2", "tl.store(z_ptr + 7, i)").undefined is None
+
+
+@pytest.mark.parametrize(
+    "join, beyond",
+    [("i > 0 and tl.load(x_ptr + i - 1) > 5", -1), ("i > 0 or tl.load(x_ptr + 9 * i) > 5", 9)],
+)
+def test_both_sides_of_and_and_or_are_computed(join, beyond):
+    done = numbered("for i in range(2):", f"    if {join}: tl.store(z_ptr + i, 1)")
+    assert done.stop.kind == "out of bounds" and f"element {beyond}," in done.stop.message
+
+
+def test_the_variable_of_a_comprehension_stays():
+    lines = ["x = N + 0", "ys = [x * 2 for x in (N + 1, N + 2)]", "tl.store(z_ptr, x)"]
+    assert numbered(*lines, "tl.store(z_ptr + 1, ys[0])").outputs["z"][:2].tolist() == [5, 8]
+
+
+def test_an_if_in_a_comprehension_is_refused():
+    done = numbered("ys = [x for x in (N + 1, N + 2) if N > 7]", "tl.store(z_ptr, ys[0])")
+    assert done.stop.kind == "error" and "a compiler ignores the if of a comprehension" in done.stop.message
+
+
+CHOSEN = """
+@triton.jit
+def size(wide: tl.constexpr):
+    if wide:
+        return 8
+    else:
+        return 4
+
+@triton.jit
+def kernel(z_ptr):
+    tl.store(z_ptr + tl.arange(0, size(True)), 1.0)
+"""
+
+
+def test_a_constant_that_a_helper_chooses_stays_one():
+    z = torch.zeros(8)
+    assert execute(kernel_of(CHOSEN), z_ptr=z).stop is None and z.sum() == 8
+
+
+# ---- what is asked of memory
+
+
+@triton.jit
+def ask_twice(x_ptr, z_ptr):
+    offs = tl.arange(0, 16)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs // 4) + tl.load(x_ptr + offs * 100))
+
+
+def test_what_several_lanes_want_is_asked_of_memory_once():
+    done = execute(ask_twice, x_ptr=torch.zeros(1501), z_ptr=torch.zeros(16))
+    assert done.bytes_moved == 4 * (4 + 16 + 16) and done.lane_bytes == 4 * 48 and done.loads == {"x": 32}

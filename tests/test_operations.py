@@ -63,6 +63,17 @@ def same(got: torch.Tensor, want: torch.Tensor, tolerance: float = 0.0) -> None:
         ("libdevice.atan2(x, y)", torch.atan2),
         ("libdevice.pow(y.abs(), x)", lambda x, y: y.abs() ** x),
         ("libdevice.fmod(x, y)", torch.fmod),
+        ("libdevice.fma(x, y, x)", lambda x, y: (x.double() * y.double() + x.double()).to(x.dtype)),
+        ("libdevice.erfc(x)", lambda x, _: torch.special.erfc(x)),
+        ("libdevice.lgamma(y)", lambda _, y: torch.lgamma(y)),
+        ("libdevice.normcdf(x)", lambda x, _: torch.special.ndtr(x)),
+        ("libdevice.pow(y, i - 2)", lambda _, y: y ** (torch.arange(8) - 2)),
+        ("libdevice.fdim(x, y)", lambda x, y: (x - y).clamp(min=0)),
+        ("libdevice.div_rn(x, y)", torch.div),
+        ("libdevice.sub_rn(x, y)", torch.sub),
+        ("libdevice.rcp_rn(y)", lambda _, y: 1 / y),
+        ("libdevice.ldexp(x, i)", lambda x, _: x * 2.0 ** torch.arange(8)),
+        ("libdevice.sinpi(x)", lambda x, _: torch.sin(torch.pi * x.double()).to(x.dtype)),
         ("x % y", torch.fmod),
     ],
 )
@@ -646,7 +657,7 @@ def inline_assembly(z_ptr):
 
 @triton.jit
 def device_function(z_ptr):
-    tl.store(z_ptr, libdevice.lgamma(tl.load(z_ptr)))
+    tl.store(z_ptr, libdevice.tgamma(tl.load(z_ptr)))
 
 
 @triton.jit
@@ -654,26 +665,202 @@ def clock(z_ptr):
     tl.store(z_ptr, tl.extra.cuda.globaltimer())
 
 
-@triton.jit
-def increment(x):
-    return x + 1
-
-
-@triton.jit
-def mapped(z_ptr):
-    tl.store(z_ptr + tl.arange(0, 4), tl.map_elementwise(increment, tl.load(z_ptr + tl.arange(0, 4))))
-
-
 @pytest.mark.parametrize(
     "kernel, what",
     [
         (inline_assembly, "inline assembly"),
-        (device_function, "lgamma"),
+        (device_function, "tgamma"),
         (clock, "inline assembly"),
-        (mapped, ""),
     ],
 )
 def test_what_needs_a_gpu_says_so(kernel, what):
     stop = execute(kernel, z_ptr=torch.zeros(4)).stop
     assert stop.kind == "error" and what in stop.message and "runs on a GPU only" in stop.message
     assert stop.site.source.startswith(("tl.store", "two ="))
+
+
+# ---- CUDA's library
+
+
+LIBRARY = {"libdevice": libdevice}
+
+
+@pytest.mark.parametrize(
+    "expression, dtype, want",
+    [
+        ("libdevice.popc(x)", I32, [3, 30, 1, 29, 1, 32, 31, 1]),
+        ("libdevice.clz(x)", I32, [29, 0, 28, 0, 31, 0, 1, 0]),
+        ("libdevice.ffs(x)", I32, [1, 1, 4, 4, 1, 1, 1, 32]),
+        ("libdevice.brev(x)", I32, [-(2**29), -1610612737, 2**28, 2**29 - 1, -(2**31), -1, -2, 1]),
+        ("libdevice.mulhi(x, 1 << 30)", I32, [1, -2, 2, -2, 0, -1, 2**29 - 1, -(2**29)]),
+        ("libdevice.int_as_float(libdevice.float_as_int(x.to(tl.float32)))", F32, WHOLE.float().tolist()),
+    ],
+)
+def test_library_functions_of_integers(expression, dtype, want):
+    got = evaluate(expression, WHOLE, shape=(8,), dtype=dtype, names=LIBRARY)
+    same(got, torch.tensor(want, dtype=dtype))
+
+
+@pytest.mark.parametrize(
+    "name, dtype, want",
+    [
+        ("float2int_rn", I32, [0, -2, 2, 0, 0, 8, -4, 0]),
+        ("float2int_rz", I32, [0, -1, 2, 0, 0, 8, -3, 0]),
+        ("float2int_rd", I32, [0, -2, 2, 0, 0, 8, -4, 0]),
+        ("float2int_ru", I32, [1, -1, 3, 0, 0, 9, -3, 1]),
+        ("llrint", I64, [0, -2, 2, 0, 0, 8, -4, 0]),
+        ("llround", I64, [0, -2, 3, 0, 0, 8, -4, 0]),
+        ("signbit", I32, [0, 1, 0, 1, 0, 0, 1, 0]),
+        ("finitef", I32, [1] * 8),
+    ],
+)
+def test_library_functions_from_float_to_integer(name, dtype, want):
+    got = evaluate(f"libdevice.{name}(x)", X, shape=(8,), dtype=dtype, names=LIBRARY)
+    same(got, torch.tensor(want, dtype=dtype))
+
+
+@pytest.mark.parametrize("name, by_torch", [("exp", torch.exp), ("log", torch.log), ("sin", torch.sin)])
+def test_fast_library_functions(name, by_torch):
+    x = X.abs() + 0.1
+    same(evaluate(f"libdevice.fast_{name}f(x)", x, shape=(8,), dtype=F32, names=LIBRARY), by_torch(x), 2e-6)
+
+
+def test_the_number_of_warps_is_a_launchs_own():
+    assert evaluate("tl.extra.cuda.num_warps()", shape=(), dtype=I32) == 4
+    assert evaluate("tl.extra.cuda.num_threads()", shape=(), dtype=I32) == 128
+
+
+# ---- unsigned, scaled, mapped
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.uint64])
+def test_every_bit_of_an_unsigned_number_is_turned(dtype):
+    x = torch.arange(8).to(dtype)
+    want = 2 ** (8 * dtype.itemsize) - 1
+    assert evaluate("~x", x, shape=(8,), dtype=dtype).tolist() == [want - n for n in range(8)]
+
+
+def test_bytes_shifted_by_int32_are_int32():
+    x = torch.full((8,), 200, dtype=torch.uint8)
+    assert evaluate("x << 2 * i", x, shape=(8,), dtype=I32).tolist() == [200 << 2 * n for n in range(8)]
+
+
+@pytest.mark.parametrize(
+    "kind, dtype", [("fp16", F16), ("bf16", torch.bfloat16), ("e5m2", torch.float8_e5m2)]
+)
+def test_a_scaled_dot_multiplies_by_powers_of_two(kind, dtype):
+    x, scale = torch.randn(16, 64).to(dtype), torch.randint(120, 132, (16, 2)).to(torch.uint8)
+    one = "tl.full((16, 16), 1.0, tl.float32)"
+    dot = f"tl.dot_scaled(x, y, '{kind}', x.trans(), None, '{kind}', {one})"
+    scaled = x.float() * (2.0 ** (scale.float() - 127)).repeat_interleave(32, 1)
+    same(evaluate(dot, x, scale, shape=(16, 16), dtype=F32), scaled @ x.float().T + 1, 1e-3)
+
+
+def test_a_scaled_dot_takes_two_numbers_from_a_byte():
+    codes = torch.randint(0, 16, (16, 64))
+    numbers = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6] + [-0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+    packed = (codes[:, 0::2] | codes[:, 1::2] << 4).to(torch.uint8)
+    dot = "tl.dot_scaled(x, None, 'e2m1', x.trans(), None, 'e2m1')"
+    same(evaluate(dot, packed, shape=(16, 16), dtype=F32), numbers[codes] @ numbers[codes].T)
+
+
+@triton.jit
+def leaky(a, slope):
+    if a > 0:
+        return a
+    else:
+        return a * slope
+
+
+def test_a_function_of_one_element_is_mapped():
+    got = evaluate("tl.map_elementwise(leaky, x, y)", X, Y, shape=(8,), dtype=F32, names={"leaky": leaky})
+    same(got, torch.where(X > 0, X, X * Y))
+
+
+@triton.jit
+def plus(a, b):
+    return a + b
+
+
+def test_a_reduction_takes_a_list():
+    assert evaluate("tl.reduce([x], 0, plus)[0]", WHOLE, shape=(), dtype=I32, names={"plus": plus}) == -1
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_the_largest_of_each_row(k):
+    same(evaluate(f"tl.topk(x, {k})", W, shape=(2, k), dtype=F32), W.topk(k, 1).values)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, I32, I64])
+def test_histograms_of_any_integer(dtype):
+    x = torch.tensor([0, 1, 1, 3, 7, 7, 7, 0]).to(dtype)
+    assert evaluate("tl.histogram(x, 8)", x, shape=(8,), dtype=I32).tolist() == [2, 2, 0, 1, 0, 0, 0, 3]
+
+
+# ---- descriptors
+
+
+@triton.jit
+def odd_tile(x_ptr, z_ptr):
+    tile = tl.make_tensor_descriptor(x_ptr, [4, 8, 16], [128, 16, 1], [2, 4, 16]).load([1, 6, 3])
+    tl.store(z_ptr + tl.arange(0, 128), tile.reshape(128))
+
+
+def test_a_descriptors_block_may_start_anywhere():
+    x, z = torch.randn(4, 8, 16), torch.empty(2, 4, 16)
+    assert execute(odd_tile, x_ptr=x, z_ptr=z).stop is None
+    want = torch.zeros(2, 4, 16)
+    want[:, :2, :13] = x[1:3, 6:, 3:]
+    same(z, want)
+
+
+@triton.jit
+def descriptor_atomics(x_ptr, z_ptr, OP: tl.constexpr):
+    desc = tl.make_tensor_descriptor(z_ptr, [6, 16], [16, 1], [4, 16])
+    x = tl.load(x_ptr + tl.arange(0, 4)[:, None] * 16 + tl.arange(0, 16)[None, :])
+    desc.store([0, 0], tl.zeros((4, 16), tl.int32))
+    desc.store([4, 0], tl.zeros((4, 16), tl.int32))
+    if OP == "add":
+        desc.atomic_add([1, 0], x)
+    elif OP == "max":
+        desc.atomic_max([1, 0], x)
+    else:
+        desc.atomic_xor([3, 8], x)
+
+
+@pytest.mark.parametrize("operation", ["add", "max", "xor"])
+def test_atomics_through_a_descriptor(operation):
+    x, z = torch.arange(-32, 32, dtype=I32).reshape(4, 16), torch.empty(6, 16, dtype=I32)
+    done = execute(descriptor_atomics, x_ptr=x, z_ptr=z, OP=operation)
+    assert done.stop is None and done.undefined is None
+    want = torch.zeros_like(z)
+    if operation == "xor":
+        want[3:, 8:] = x[:3, :8]
+    else:
+        want[1:5] = x if operation == "add" else x.clamp(min=0)
+    same(z, want)
+
+
+@triton.jit
+def rows_of_descriptors(x_ptr, z_ptr):
+    rows = tl.arange(0, 8)
+    tile = tl.make_tensor_descriptor(x_ptr, [12, 16], [16, 1], [1, 16]).gather(rows * 2, 0)
+    tl.make_tensor_descriptor(z_ptr, [8, 16], [16, 1], [1, 16]).scatter(tile, 7 - rows, 0)
+
+
+def test_rows_gathered_and_scattered_by_descriptors():
+    x, z = torch.randn(12, 16), torch.empty(8, 16)
+    assert execute(rows_of_descriptors, x_ptr=x, z_ptr=z).stop is None
+    same(z, torch.cat([x[::2], torch.zeros(2, 16)]).flip(0))
+
+
+@triton.jit
+def bytes_of_words(x_ptr, z_ptr):
+    offs = tl.arange(0, 8)
+    tl.store(z_ptr + offs, tl.load(x_ptr.to(tl.pointer_type(tl.uint8)) + offs).to(tl.int32))
+
+
+def test_bytes_of_words_count_as_bytes():
+    z = torch.empty(8, dtype=I32)
+    done = execute(bytes_of_words, x_ptr=torch.tensor([0x04030201, 0x08070605], dtype=I32), z_ptr=z)
+    assert z.tolist() == list(range(1, 9)) and done.loads == {"x": 2} and done.bytes_moved == 8 + 32

@@ -139,8 +139,13 @@ def run(
         early_reads=memory.early_reads,
         undefined=memory.undefined,
         contended=memory.contended,
-        loads=memory.loads,
+        loads={
+            b.name: -(-memory.loaded.get(b.name, 0) // b.data.itemsize)
+            for b in memory.buffers
+            if b.name in memory.loaded
+        },
         bytes_moved=memory.bytes_moved,
+        lane_bytes=memory.lane_bytes,
         accesses=tuple(memory.accesses),
         suspect=memory.ordering.suspect,
         within=memory.ordering.race,

@@ -31,6 +31,7 @@ class Buffer:
     data: np.ndarray = field(init=False)  # flat view of the storage, shared with the tensor
     order: np.ndarray | None = field(init=False)  # places of the tensor's elements in it, unless 0, 1, 2...
     inside: np.ndarray | None = field(init=False)  # which places belong to the tensor, likewise
+    unit: int = field(init=False)  # bytes that the notes below are taken for: an element's, or 1
     written: np.ndarray = field(init=False)
     storer: np.ndarray = field(init=False)  # number of the program that stored last, by element
     updater: np.ndarray | None = field(init=False, default=None)  # likewise for atomics, once there are any
@@ -50,6 +51,7 @@ class Buffer:
             self.order = places.reshape(-1).numpy()
             self.inside = np.zeros(span, bool)
             self.inside[self.order] = True
+        self.unit = self.data.itemsize
         self.written = np.zeros(span, bool)
         self.storer = np.full(span, NOBODY, np.int32)
 
@@ -60,9 +62,18 @@ class Buffer:
         size = self.data.nbytes // dtype.itemsize * dtype.itemsize
         return self.data.view(np.uint8)[:size].view(dtype)
 
+    def refine(self) -> None:
+        """Take notes byte by byte from now on: somebody stores parts of elements."""
+        for name in ("written", "storer", "updater", "labels"):
+            notes = getattr(self, name)
+            if notes is not None:
+                setattr(self, name, np.repeat(notes, self.unit))
+        self.unit = 1
+
     def written_elements(self) -> np.ndarray:
         """`written` by the tensor's own flat index."""
-        return self.written if self.order is None else self.written[self.order]
+        written = self.written.reshape(len(self.data), -1).all(1) if len(self.data) else self.written
+        return written if self.order is None else written[self.order]
 
     def element(self, place: int) -> int:
         """The tensor's own flat index of a place in storage."""

@@ -6,6 +6,7 @@ the learner wrote.
 """
 
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -101,6 +102,23 @@ _SEM = {
 _SCOPE = {ir.MEM_SYNC_SCOPE.GPU: "gpu", ir.MEM_SYNC_SCOPE.CTA: "cta", ir.MEM_SYNC_SCOPE.SYSTEM: "sys"}
 
 
+_DESCRIPTOR_ATOMICS = {
+    ir.DESCRIPTOR_REDUCE_KIND.ADD: np.add,
+    ir.DESCRIPTOR_REDUCE_KIND.MIN: np.minimum,
+    ir.DESCRIPTOR_REDUCE_KIND.MAX: np.maximum,
+    ir.DESCRIPTOR_REDUCE_KIND.AND: np.bitwise_and,
+    ir.DESCRIPTOR_REDUCE_KIND.OR: np.bitwise_or,
+    ir.DESCRIPTOR_REDUCE_KIND.XOR: np.bitwise_xor,
+}
+
+_E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+
+
+@dataclass(frozen=True)
+class _Options(InterpreterOptions):
+    num_warps: int = 4  # what a launch has that says nothing
+
+
 @taint.tracked
 class GuardedBuilder(InterpreterBuilder):
     """Executes one run's operations. ``memory`` is set for the time of a run."""
@@ -110,7 +128,7 @@ class GuardedBuilder(InterpreterBuilder):
     def __init__(self) -> None:
         super().__init__()
         # debug turns tl.device_assert on; overflow checks would double a run's time
-        self.options = InterpreterOptions(debug=True, sanitize_overflow=False)
+        self.options = _Options(debug=True, sanitize_overflow=False)
 
     def start(self, memory: Memory, grid: Program, quiet: bool) -> None:
         """What follows belongs to a new run."""
@@ -158,24 +176,38 @@ class GuardedBuilder(InterpreterBuilder):
         pointers, mask = self._within(desc, indices)
         self.create_masked_store(pointers, value, mask, None, None)
 
+    def create_descriptor_gather(self, desc, rows, column, type):
+        pointers, mask = self._within(desc, [rows, column])
+        return self.create_masked_load(pointers, mask, _padding(pointers, desc.padding), None, None, False)
+
+    def create_descriptor_scatter(self, desc, value, rows, column):
+        pointers, mask = self._within(desc, [rows, column])
+        self.create_masked_store(pointers, value, mask, None, None)
+
     def create_masked_store(self, ptrs, value, mask, cache_modifier, eviction_policy):
         dtype = of_triton(ptrs.get_element_ty()).storage
         on = self._lanes(ptrs, mask)
         self.memory.store(ptrs.data, value.data, on, dtype, taint.labels(value))
 
     def create_atomic_rmw(self, rmwOp, ptr, val, mask, sem, scope):
-        operation = _ATOMICS[rmwOp]
-        row = _computing(val)
-        if row and rmwOp is not ir.ATOMIC_OP.XCHG:
-            plain = operation
-
-            def operation(old, new):
-                return row.code.narrow(plain(row.code.widen(old), row.code.widen(new)))
-
-        on, dtype, reads = self._lanes(ptr, mask), val.data.dtype, rmwOp is not ir.ATOMIC_OP.XCHG
-        self.memory.use(taint.labels(val), on)
         orders = _SEM[sem], _SCOPE[scope]
-        old, labels = self.memory.atomic(operation, ptr.data, [val.data], on, dtype, reads, *orders)
+        return self._atomic(_ATOMICS[rmwOp], ptr, val, mask, rmwOp is not ir.ATOMIC_OP.XCHG, orders)
+
+    def create_descriptor_reduce(self, kind, desc, value, indices):
+        pointers, mask = self._within(desc, indices)
+        self._atomic(_DESCRIPTOR_ATOMICS[kind], pointers, value, mask, True, ("relaxed", "gpu"))
+
+    def _atomic(self, operation, ptr, val, mask, reads, orders):
+        row = _computing(val)
+
+        def in_code(old, new):
+            return row.code.narrow(operation(row.code.widen(old), row.code.widen(new)))
+
+        on, dtype = self._lanes(ptr, mask), val.data.dtype
+        self.memory.use(taint.labels(val), on)
+        old, labels = self.memory.atomic(
+            in_code if row and reads else operation, ptr.data, [val.data], on, dtype, reads, *orders
+        )
         return taint.mark(TensorHandle(old, val.dtype.scalar), labels)
 
     def create_atomic_cas(self, ptr, cmp, val, sem, scope):
@@ -197,10 +229,19 @@ class GuardedBuilder(InterpreterBuilder):
         return on
 
     def _within(self, desc, indices):
-        """Where a descriptor's block lies, and which lanes are inside of its tensor."""
-        for index in indices:
+        """Where a descriptor's block lies, and which lanes are inside of its tensor.
+
+        An index that is a block itself names rows one by one.
+        """
+        size = desc.base.get_element_ty().primitive_bitwidth // 8
+        addresses, inside = desc.base.data.astype(np.uint64), np.array(True)
+        for axis, (index, block) in enumerate(zip(indices, desc.block_shape, strict=True)):
             self.memory.use(taint.labels(index))
-        return desc.materialize_pointers(indices)
+            along = index.data.astype(np.int64) + (np.arange(block) if index.data.size == 1 else 0)
+            along = along.reshape(-1, *[1] * (len(indices) - 1 - axis))
+            addresses = addresses + (size * along * desc.strides[axis].data).astype(np.uint64)
+            inside = inside & (along >= 0) & (along < desc.shape[axis].data)
+        return TensorHandle(addresses, desc.base.dtype.scalar), inside
 
     def create_barrier(self):
         self.memory.ordering.barrier()
@@ -227,6 +268,18 @@ class GuardedBuilder(InterpreterBuilder):
 
     def create_minnumf(self, lhs, rhs):
         return self.binary_op(lhs, rhs, np.fmin)
+
+    def get_all_ones_value(self, type):
+        storage = of_triton(type).storage
+        return TensorHandle(~np.zeros(1, storage), type.scalar)
+
+    def create_splat(self, ret_ty, arg):
+        data = np.empty(tuple(ret_ty.shape), arg.data.dtype)
+        data[...] = arg.data
+        return TensorHandle(data, arg.dtype.scalar)
+
+    def create_flip(self, arg, axis):
+        return TensorHandle(np.flip(arg.data, axis), arg.dtype.scalar)
 
     def create_cat(self, lhs, rhs):
         return TensorHandle(super().create_cat(lhs, rhs).data[::-1], lhs.dtype.scalar)  # any order
@@ -257,7 +310,10 @@ class GuardedBuilder(InterpreterBuilder):
 
     def create_extern_elementwise(self, libName, libPath, symbol, argList, retType, isPure):
         result = libdevice.call(symbol, [argument.data for argument in argList])
-        return TensorHandle(result.astype(of_triton(retType).storage), retType.scalar)
+        storage = of_triton(retType).storage
+        whole = storage.kind in "iu" and result.dtype.kind == "f"
+        data = float_to_integer(result, storage) if whole else result.astype(storage)
+        return TensorHandle(data, retType.scalar)
 
     def create_inline_asm(self, inlineAsm, constraints, values, type, isPure, pack):
         raise NotImplementedError("inline assembly runs on a GPU only")
@@ -318,6 +374,15 @@ class GuardedBuilder(InterpreterBuilder):
             product = _product(left, right, np.float64 if dtype == np.float64 else np.float32).astype(dtype)
         return TensorHandle((product + d.data).astype(dtype, copy=False), d.dtype.scalar)
 
+    def create_dot_scaled(self, a, a_scale, a_format, b, b_scale, b_format, fast_math, a_k_pack, b_k_pack, d):
+        left = _unpacked(a, a_format, -1 if a_k_pack else -2)
+        right = _unpacked(b, b_format, -2 if b_k_pack else -1)
+        if a_scale is not None:
+            left = left * _scales(a_scale, left.shape[-1])
+        if b_scale is not None:
+            right = right * np.swapaxes(_scales(b_scale, right.shape[-2]), -1, -2)
+        return TensorHandle(_product(left, right, np.float32) + d.data, d.dtype.scalar)
+
     def cast_impl(self, src, dst_type):
         row, target = _coded(src), of_triton(dst_type)
         if row is target:
@@ -373,6 +438,24 @@ def _product(left: np.ndarray, right: np.ndarray, dtype: type) -> np.ndarray:
     """By torch, because its number of threads can be set: NumPy's wait for each other on busy machines."""
     tensors = (torch.from_numpy(np.ascontiguousarray(x, dtype)) for x in (left, right))
     return torch.matmul(*tensors).numpy()
+
+
+def _unpacked(block: TensorHandle, kind: ir.ScaleDotElemTypeTY, axis: int) -> np.ndarray:
+    """A scaled dot's operand as float32. Of two fp4 in a byte the lower half comes first."""
+    if kind != ir.ScaleDotElemTypeTY.E2M1:
+        return _widened(block).astype(np.float32)
+    halves = np.stack([block.data & 15, block.data >> 4], axis + block.data.ndim + 1)
+    shape = list(block.data.shape)
+    shape[axis] *= 2
+    return (_E2M1[halves & 7] * np.where(halves & 8, -1, 1)).astype(np.float32).reshape(shape)
+
+
+def _scales(scale: TensorHandle, count: int) -> np.ndarray:
+    """One for each of ``count`` elements along K. As bytes they are exponents, 255 is NaN."""
+    values = _widened(scale)
+    if _coded(scale) is None:
+        values = np.where(values == 255, np.nan, np.exp2(values.astype(np.float32) - 127))
+    return np.repeat(values.astype(np.float32), count // values.shape[-1], -1)
 
 
 def shown(value: TensorHandle, hex: bool = False) -> str:

@@ -98,6 +98,23 @@ def _index(value: tl.tensor) -> int:
     return int(value.handle.data.item())
 
 
+def _flip(x: tl.tensor, dim: int) -> tl.tensor:
+    """Triton's own takes the exclusive or of halves, in which undefined lanes spread to their partners."""
+    axis = dim.value if isinstance(dim, tl.constexpr) else dim
+    if not -len(x.shape) <= axis < len(x.shape):
+        raise ValueError(f"tl.flip along axis {axis} of a block that has {len(x.shape)}")
+    return tl.tensor(builder.create_flip(x.handle, axis), x.type)
+
+
+_scaled = inspect.unwrap(tl.dot_scaled, stop=lambda f: not tl.core.is_builtin(f))
+
+
+def _dot_scaled(*args, **kwargs):
+    """Triton asks for the value of the formats' names, which a compiler hands it as constants."""
+    named = {name: tl.constexpr(v) if isinstance(v, str) else v for name, v in kwargs.items()}
+    return _scaled(*(tl.constexpr(v) if isinstance(v, str) else v for v in args), **named, _semantic=semantic)
+
+
 # ---- blocks of one shape share what Triton works out anew for each: a third of a run's time
 
 _init_type = tl.block_type.__init__
@@ -137,11 +154,31 @@ class _Semantic(TritonSemantic):
     def scalar_constant(self, value, dtype):
         return super().scalar_constant(value, dtype)
 
+    def _has_native_tma(self):
+        return True
+
     def broadcast_impl_value(self, lhs, rhs):
-        one, other = lhs.type, rhs.type
-        if one.is_block() and other.is_block() and one.shape.values == other.shape.values:
+        shapes = [each.type.shape.values if each.type.is_block() else [] for each in (lhs, rhs)]
+        if shapes[0] == shapes[1]:
             return lhs, rhs
-        return super().broadcast_impl_value(lhs, rhs)
+        if all(shapes) and len(shapes[0]) != len(shapes[1]):
+            return super().broadcast_impl_value(lhs, rhs)
+        if all(shapes):
+            pairs = list(zip(*shapes, strict=True))
+            if any(m != n and 1 not in (m, n) for m, n in pairs):
+                return super().broadcast_impl_value(lhs, rhs)  # says what does not fit
+            shape = [n if m == 1 else m for m, n in pairs]
+        else:
+            shape = shapes[0] or shapes[1]
+        return self._spread(lhs, shapes[0], shape), self._spread(rhs, shapes[1], shape)
+
+    def _spread(self, value: tl.tensor, has: list[int], shape: list[int]) -> tl.tensor:
+        if has == shape:
+            return value
+        kind = tl.block_type(value.dtype, shape)
+        if has:
+            return tl.tensor(builder.create_broadcast(value.handle, shape), kind)
+        return tl.tensor(builder.create_splat(kind, value.handle), kind)
 
 
 semantic = _Semantic(builder)
@@ -179,16 +216,23 @@ def _patches() -> list[tuple[object, str, object]]:
     for owner in (tl, tl.core):
         stock._patch_lang_core(owner, collector)
         collector.set_attr(owner, "static_print", _static_print)
+        collector.set_attr(owner, "dot_scaled", _dot_scaled)
         collector.set_attr(owner, "range", range)  # what they stand for is in `rewrite`
         collector.set_attr(owner, "static_range", rewrite.STATIC_RANGE)
     for owner in (tl, tl.core, tl.tensor):
         collector.set_attr(owner, "reduce", lambda *args, **kw: reductions.reduce(twin, *args, **kw))
         collector.set_attr(owner, "associative_scan", lambda *args, **kw: reductions.scan(twin, *args, **kw))
+    for owner in (tl, tl.core):
+        mapped = lambda *args, **kw: reductions.map_elementwise(twin, *args, **kw)  # noqa: E731
+        collector.set_attr(owner, "map_elementwise", mapped)
+    for owner in (tl, tl.standard, tl.tensor):
+        collector.set_attr(owner, "flip", _flip)
     for name, _ in inspect.getmembers(libdevice, inspect.isfunction):  # empty functions, filled per target
         if hasattr(cuda_libdevice, name):
             collector.set_attr(libdevice, name, _bound(getattr(cuda_libdevice, name)))
     collector.set_attr(JITFunction, "__call__", lambda self, *args, **kw: twin(self)(*args, **kw))
-    return collector.patches
+    last = {(id(owner), name): (owner, name, value) for owner, name, value in collector.patches}
+    return list(last.values())
 
 
 _active: list[tuple[object, str, object]] = []

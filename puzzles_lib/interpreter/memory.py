@@ -75,8 +75,9 @@ class Memory:
         self.sources: list[Source] = []  # of what is undefined, in the order of their labels
         self.undefined: Source | None = None
         self.contended = False
-        self.loads: dict[str, int] = {}
+        self.loaded: dict[str, int] = {}  # bytes, lane by lane, by argument name
         self.bytes_moved = 0
+        self.lane_bytes = 0
         self.first_bad: Stop | None = None
         self.ordering = Ordering()
 
@@ -264,7 +265,7 @@ class Memory:
         if buffer.labels is None:
             buffer.labels = np.zeros(len(buffer.written), taint.KIND)
         if labels is not None:
-            labels = np.repeat(labels, max(1, dtype.itemsize // buffer.data.itemsize))
+            labels = np.repeat(labels, max(1, dtype.itemsize // buffer.unit))
         buffer.labels[_own_places(buffer, index, dtype)] = 0 if labels is None else labels
 
     # ---- finding the elements behind addresses
@@ -370,20 +371,29 @@ class Memory:
 
     def _count_load(self, part: Part, shape: tuple[int, ...], dtype: np.dtype) -> None:
         buffer, index = part.buffer, part.index.ravel()
-        self.loads[buffer.name] = self.loads.get(buffer.name, 0) + index.size
-        self.bytes_moved += index.size * dtype.itemsize
+        self._count(buffer, index, dtype)
+        self.bytes_moved += _distinct(index) * dtype.itemsize
         if not buffer.is_output:
             return
         self._note_conflict("read", buffer, index, self._others(buffer, index, dtype))
         self._touch("load", part, shape, dtype)
 
+    def _count(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> None:
+        """What lanes load, each for itself."""
+        size = index.size * dtype.itemsize
+        self.loaded[buffer.name] = self.loaded.get(buffer.name, 0) + size
+        self.lane_bytes += size
+
     def _scatter(
         self, buffer: Buffer, index: np.ndarray, new: np.ndarray, dtype: np.dtype, labels: Labels
     ) -> None:
+        if dtype.itemsize < buffer.unit:
+            buffer.refine()
         self._note_use(labels)
         self._label_elements(buffer, index, dtype, labels)
         new = np.ascontiguousarray(new)
-        self.bytes_moved += index.size * dtype.itemsize
+        self.bytes_moved += _distinct(index) * dtype.itemsize
+        self.lane_bytes += index.size * dtype.itemsize
         data = buffer.view(dtype)
         before = data[index]
         data[index] = new
@@ -411,7 +421,6 @@ class Memory:
         """An atomic's work on one buffer; returns the elements as each lane found them."""
         data = buffer.view(dtype)
         before = data[index]
-        self.loads[buffer.name] = self.loads.get(buffer.name, 0) + index.size
         if len(np.unique(index)) == len(index):
             found = before
             data[index] = operation(before, *operands)
@@ -422,7 +431,9 @@ class Memory:
                 one, element = slice(lane, lane + 1), index[lane]
                 found[lane] = data[element]
                 data[element] = operation(found[one], *(o[one] for o in operands))[0]
-        self.bytes_moved += 2 * index.size * dtype.itemsize
+        self._count(buffer, index, dtype)
+        self.bytes_moved += 2 * index.size * dtype.itemsize  # no two lanes share an update
+        self.lane_bytes += index.size * dtype.itemsize
         if not buffer.is_output:
             self._note_change(buffer, before, data[index])
             return found
@@ -438,6 +449,7 @@ class Memory:
         """Which other program wrote each element, with nothing to order the two; NOBODY where none did."""
         if dtype.itemsize != buffer.data.itemsize:
             return np.full(index.shape, NOBODY)
+        index = index * (dtype.itemsize // buffer.unit)
         others = buffer.storer[index]
         others[others == self.number] = NOBODY
         if atomics and buffer.updater is not None:
@@ -481,10 +493,22 @@ class Memory:
             self._note(kind, buffer, self._elements(buffer, pointers, dtype), mask, None, dtype)
 
 
+def _distinct(index: np.ndarray) -> int:
+    """How many different elements these are: memory is asked once for what several lanes want."""
+    if index.size < 2:
+        return index.size
+    low = int(index.min())
+    span = int(index.max()) - low + 1
+    if span > 8 * index.size:
+        return len(np.unique(index))
+    seen = np.zeros(span, bool)
+    seen[index - low] = True
+    return int(np.count_nonzero(seen))
+
+
 def _own_places(buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The buffer's own elements under those that a pointer cast to another type touches."""
-    size = buffer.data.itemsize
-    if dtype.itemsize == size:
+    """Where the buffer keeps notes of the elements that a pointer, perhaps a cast one, touches."""
+    if dtype.itemsize == buffer.unit:
         return index
-    first = index * dtype.itemsize // size
-    return (first[:, None] + np.arange(max(1, dtype.itemsize // size))).ravel()
+    first = index * dtype.itemsize // buffer.unit
+    return (first[:, None] + np.arange(max(1, dtype.itemsize // buffer.unit))).ravel()

@@ -63,12 +63,23 @@ class _Marks:
     def of(cls, buffer: Buffer) -> "_Marks":
         return cls(np.zeros(buffer.written.size, np.int64), np.zeros(buffer.written.size, np.int64))
 
+    def refined(self, times: int) -> "_Marks":
+        return _Marks(np.repeat(self.era, times), np.repeat(self.mark, times))
+
 
 @dataclass
 class _Notes:
     stored: _Marks
     loaded: _Marks | None = None
     updated: _Marks | None = None  # by atomics
+
+    def refine(self, buffer: Buffer) -> None:
+        """A place is a byte where it was an element, since somebody stores parts of elements."""
+        times = buffer.written.size // max(1, self.stored.era.size)
+        if times > 1:
+            self.stored = self.stored.refined(times)
+            self.loaded = self.loaded and self.loaded.refined(times)
+            self.updated = self.updated and self.updated.refined(times)
 
 
 @dataclass
@@ -110,6 +121,7 @@ class Ordering:
     ) -> None:
         """A load, store or atomic of an output. ``lanes`` of the block, flattened, one for each place."""
         notes = self._notes.setdefault(buffer.name, _Notes(_Marks.of(buffer)))
+        notes.refine(buffer)
         access = self._access(kind, site, shape)
         marks = self._marks(access, lanes)
         if kind == "store":
@@ -182,7 +194,8 @@ class Ordering:
             return
         at = int(clash.argmax())
         first, second = (self._touch(int(mark)) for mark in (other.mark[places[at]], marks[at]))
-        self.race = WithinProgram(buffer.name, buffer.element(int(places[at])), program, first, second)
+        element = buffer.element(int(places[at]) // (buffer.data.itemsize // buffer.unit))
+        self.race = WithinProgram(buffer.name, element, program, first, second)
 
     def _touch(self, mark: int) -> Touch:
         thread = mark & _THREADS
@@ -215,6 +228,7 @@ class Ordering:
         notes = self._notes.get(buffer.name)
         if self._acquired is None or notes is None:
             return np.zeros(places.shape, bool)
+        notes.refine(buffer)
         era = notes.stored.era[places]
         if notes.updated is not None:
             era = np.maximum(era, notes.updated.era[places])

@@ -122,8 +122,9 @@ class Run:
     early_reads: lines that load output elements which nothing had written yet, by output name.
     undefined: the first undefined value that was used: stored, or an address, a mask, a condition.
     contended: whether lanes of one atomic met at an element: in which order is open.
-    loads: elements loaded, lane by lane, by argument name.
-    bytes_moved: bytes loaded and stored by lanes that were on.
+    loads: elements loaded, lane by lane, by argument name; what a cast pointer loads counts by its bytes.
+    bytes_moved: bytes asked of memory: of each load and store, those that differ.
+    lane_bytes: bytes loaded and stored by lanes that were on, each counted for itself.
     accesses: every access, where recording was asked for.
     suspect: two accesses of a program met in an element with no barrier between: by the same thread?
     within: a race within a program, looked for where the run was told who holds what.
@@ -141,6 +142,7 @@ class Run:
     contended: bool = False
     loads: dict[str, int] = field(default_factory=dict)
     bytes_moved: int = 0
+    lane_bytes: int = 0
     accesses: tuple[Access, ...] = ()
     suspect: bool = False
     within: WithinProgram | None = None

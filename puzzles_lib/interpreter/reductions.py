@@ -35,7 +35,7 @@ _ARG = {"_argmax_combine_tie_break_left": np.max, "_argmin_combine_tie_break_lef
 
 def reduce(twin: Callable, input, axis, combine_fn, keep_dims=False, **_):
     """As ``tl.reduce``; ``twin`` turns a ``@triton.jit`` function into one that executes."""
-    inputs = input if isinstance(input, tuple | tl.tuple) else (input,)
+    inputs = input if isinstance(input, tuple | list | tl.tuple) else (input,)
     axis, keep_dims = _plain(axis), _plain(keep_dims)
     arrays = [t.handle.data for t in inputs]
     rank = arrays[0].ndim
@@ -65,7 +65,7 @@ def _last(array: np.ndarray, axis: int | None) -> np.ndarray:
 
 def scan(twin: Callable, input, axis, combine_fn, reverse=False, **_):
     """As ``tl.associative_scan``."""
-    inputs = input if isinstance(input, tuple | tl.tuple) else (input,)
+    inputs = input if isinstance(input, tuple | list | tl.tuple) else (input,)
     axis, step = _plain(axis), -1 if _plain(reverse) else 1
     _check_axis(axis, inputs[0].handle.data.ndim)
     arrays = [np.moveaxis(t.handle.data, axis, -1)[..., ::step] for t in inputs]
@@ -78,6 +78,43 @@ def scan(twin: Callable, input, axis, combine_fn, reverse=False, **_):
         labels = np.maximum.accumulate(np.moveaxis(labels, axis, -1)[..., ::step], -1)
         labels = np.moveaxis(labels[..., ::step], -1, axis)
     return _tensors([np.moveaxis(r[..., ::step], -1, axis) for r in results], inputs, input, labels)
+
+
+def map_elementwise(twin: Callable, function: JITFunction, *args: tl.tensor, pack: int = 1) -> object:
+    """As ``tl.map_elementwise``."""
+    if _plain(pack) != 1:
+        raise NotImplementedError("tl.map_elementwise with pack runs on a GPU only")
+    run, dtypes = twin(function), [t.dtype for t in args]
+    arrays = np.broadcast_arrays(*(t.handle.data for t in args))
+    labels = taint.joined(*(taint.labels(t.handle) for t in args))
+
+    def results_of(parts: Arrays) -> tuple[tl.tensor, ...]:
+        results = run(*map(_tensor, parts, dtypes))
+        return tuple(results) if isinstance(results, tuple | tl.tuple) else (results,)
+
+    try:
+        made = results_of(arrays)
+    except NotOneValue:
+        ones = [results_of([a[place][None] for a in arrays]) for place in np.ndindex(arrays[0].shape)]
+        made = tuple(
+            _tensor(np.array([r.handle.data.item() for r in each], each[0].handle.data.dtype), each[0].dtype)
+            for each in zip(*ones, strict=True)
+        )
+    shape = arrays[0].shape
+    blocks = [
+        _tensor(
+            np.array(
+                np.broadcast_to(r.handle.data, shape)
+                if r.handle.data.size == 1
+                else r.handle.data.reshape(shape)
+            ),
+            r.dtype,
+        )
+        for r in made
+    ]
+    for each in blocks:
+        taint.mark(each.handle, labels)
+    return blocks[0] if len(blocks) == 1 else tuple(blocks)
 
 
 def _fold(combine: Combine, arrays: Arrays) -> Arrays:
@@ -159,7 +196,7 @@ def _tensors(results: Arrays, inputs: tuple[tl.tensor, ...], like: object, label
     made = tuple(_tensor(np.asarray(r), t.dtype) for r, t in zip(results, inputs, strict=True))
     for each in made:
         taint.mark(each.handle, labels)
-    return made if isinstance(like, tuple | tl.tuple) else made[0]
+    return made if isinstance(like, tuple | list | tl.tuple) else made[0]
 
 
 def _plain(value: object) -> object:

@@ -109,6 +109,27 @@ def dot(builder: Any, left: TensorHandle, right: TensorHandle, start: TensorHand
     return joined(labels(start), rows, columns)
 
 
+def dot_scaled(
+    builder: Any, left: TensorHandle, left_scale: TensorHandle | None, left_kind: Any,
+    right: TensorHandle, right_scale: TensorHandle | None, right_kind: Any, fast: Any,
+    left_packs_k: bool, right_packs_k: bool, start: TensorHandle,
+) -> Labels:  # fmt: skip
+    """Rows and columns, with their scales."""
+    found = [labels(start)]
+    for block, axis in ((left, -1), (left_scale, -1), (right, -2), (right_scale, -1)):
+        of_it = labels(block)
+        if of_it is None:
+            continue
+        of_it = of_it.max(axis, keepdims=True)
+        if block is right_scale:
+            of_it = np.swapaxes(of_it, -1, -2)
+        for place in (-1, -2):  # two of fp4 in a byte
+            if of_it.shape[place] not in (1, start.data.shape[place]):
+                of_it = np.repeat(of_it, 2, place)
+        found.append(of_it)
+    return joined(*found)
+
+
 def folded(found: Labels) -> Labels:
     """What a reduction along the last axis makes of labels; that of a whole block needs no order."""
     if found is None:
@@ -123,9 +144,9 @@ def cat(builder: Any, left: TensorHandle, right: TensorHandle) -> Labels:
 
 
 def reshape(builder: Any, arg: TensorHandle, shape: list[int], can_reorder: bool) -> Labels:
-    moved = _relabelled(arg).data.reshape(shape)
     if not can_reorder:
-        return moved
+        return None if labels(arg) is None else labels(arg).reshape(shape)
+    moved = _relabelled(arg).data.reshape(shape)
     return joined(
         moved.ravel()[::-1].reshape(shape),
         builder.memory.label("tl.reshape with can_reorder=True keeps no order", order=True),
@@ -148,7 +169,7 @@ def histogram(builder: Any, data: TensorHandle, bins: int, mask: TensorHandle | 
 def shift(builder: Any, value: TensorHandle, by: TensorHandle) -> Labels:
     found = elementwise(builder, value, by)
     bits = 8 * value.data.itemsize
-    wild = (by.data < 0) | (by.data >= bits)
+    wild = by.data.view(f"u{bits // 8}") >= bits
     if wild.any():
         what = f"a shift of {bits} bits by {int(by.data[wild].flat[0])} is undefined"
         found = joined(found, where(wild, builder.memory.label(what)))
@@ -181,6 +202,7 @@ def gather(builder: Any, source: TensorHandle, indices: TensorHandle, axis: int)
 _MOVING = (
     "broadcast",
     "expand_dims",
+    "flip",
     "join",
     "splat",
     "split",
@@ -213,6 +235,7 @@ _NEEDING = (  # addresses, and what the kernel asserts, must be defined
 _RULES: dict[str, Rule] = {
     "and": absorbing(is_zero),
     "dot": dot,
+    "dot_scaled": dot_scaled,
     "mul": absorbing(is_zero),
     "or": absorbing(is_all_ones),
     "select": select,

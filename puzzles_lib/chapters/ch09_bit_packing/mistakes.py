@@ -36,8 +36,8 @@ MISTAKES = (
         "shifted_in_uint8",
         "The shift happens in the codes' own 8 bits, and all higher fields fall off.",
         {".to(tl.int32)": "", "codes << BITS * i": "(codes << (BITS * i).to(tl.uint8)).to(tl.int32)"},
-        kind="values",
-        says="words[0, 0]",
+        kind="uninitialised",
+        says="8 bits",
     ),
     Mistake(
         PACK_BITS,

@@ -274,7 +274,7 @@ MISTAKES = (
         "Rows of words are N // F long.",
         {"tl.cdiv(N, F)": "N // F"},
         kind="uninitialised",
-        says="scale_ptr",
+        says="words_ptr",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
