@@ -36,21 +36,29 @@ class Case:
 
     ``fill`` says which inputs are not drawn from the default distribution:
     ``fill={"x": inputs.large}``, a function of ``(shape, dtype, generator)`` that returns a tensor.
+
+    ``pretend=True``: a case of true size. Everything is as large as the numbers say, the grid and the
+    offsets too, but for the memory: its tensors exist as formulas, programs at the edges of the grid are
+    run, and it is judged where they touch memory, not what they store.
     """
 
     numbers: dict[str, int]
     fill: dict[str, Callable[..., torch.Tensor]]
+    pretend: bool
 
-    def __init__(self, *, fill: Mapping[str, Callable] | None = None, **numbers: int):
+    def __init__(self, *, fill: Mapping[str, Callable] | None = None, pretend: bool = False, **numbers: int):
         for name, value in numbers.items():
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ValueError(f"Case: {name} is {value!r}, allowed are integers from 0 up")
         self.__dict__["numbers"] = dict(numbers)
         self.__dict__["fill"] = dict(fill or {})
+        self.__dict__["pretend"] = pretend
+        if pretend and fill:
+            raise ValueError("Case: pretend takes no fill, its tensors hold nothing")
 
     def but(self, **numbers: Any) -> "Case":
         """The same case with some numbers changed or added."""
-        return Case(fill=self.fill, **{**self.numbers, **numbers})
+        return Case(fill=self.fill, pretend=self.pretend, **{**self.numbers, **numbers})
 
     def __getattr__(self, name: str) -> int:
         if name.startswith("__") or name not in self.__dict__["numbers"]:
@@ -63,6 +71,7 @@ class Case:
     def __str__(self) -> str:
         parts = [f"{name}={value}" for name, value in self.numbers.items()]
         parts += [f"{name}:{fill.__name__}" for name, fill in self.fill.items()]
+        parts += ["pretend"] * self.pretend
         return "  ".join(parts)
 
     __repr__ = __str__

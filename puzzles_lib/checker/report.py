@@ -12,6 +12,7 @@ MOST_LINES = 12
 KINDS = (
     "signature", "compiler", "error", "time limit", "memory limit", "out of bounds", "uninitialised",
     "never written", "race", "input changed", "values", "loads",
+    "true size",
 )  # fmt: skip
 """What a `Verdict` can be of."""
 
@@ -56,7 +57,9 @@ class CaseResult:
     def cost(self) -> str:
         """What a pass cost: programs, and bytes moved against the least possible."""
         programs = "1 program" if self.programs == 1 else f"{self.programs} programs"
-        ratio = self.bytes_moved / self.bytes_least if self.bytes_least else 1.0
+        if not self.bytes_least:
+            return f"{programs} at the edges of the grid"
+        ratio = self.bytes_moved / self.bytes_least
         return f"{programs}, {_size(self.bytes_moved)} moved ({ratio:.2f}x)"
 
 

@@ -226,9 +226,7 @@ class Memory:
         self.holes.setdefault(source.site, name)
         return self._label(source)
 
-    def _undefined_in(
-        self, buffer: Buffer, index: np.ndarray, dtype: np.dtype, reads: bool = True
-    ) -> Labels:
+    def _undefined_in(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype, reads: bool = True) -> Labels:
         """The labels of elements, one for each lane; None where all are defined."""
         if not buffer.is_output and buffer.labels is None:
             return None

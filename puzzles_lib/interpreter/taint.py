@@ -99,7 +99,9 @@ def dot(builder: Any, left: TensorHandle, right: TensorHandle, start: TensorHand
         rows = None if rows is None else rows.max(-1, keepdims=True)
         columns = None if columns is None else columns.max(-2, keepdims=True)
     else:
-        counts = [h.data != 0 if labels(h) is None else (h.data != 0) | (labels(h) > 0) for h in (left, right)]
+        counts = [
+            h.data != 0 if labels(h) is None else (h.data != 0) | (labels(h) > 0) for h in (left, right)
+        ]
         if rows is not None:
             rows = (rows[..., :, :, None] * counts[1][..., None, :, :]).max(-2)
         if columns is not None:
@@ -124,8 +126,10 @@ def reshape(builder: Any, arg: TensorHandle, shape: list[int], can_reorder: bool
     moved = _relabelled(arg).data.reshape(shape)
     if not can_reorder:
         return moved
-    return joined(moved.ravel()[::-1].reshape(shape), builder.memory.label(
-        "tl.reshape with can_reorder=True keeps no order", order=True))
+    return joined(
+        moved.ravel()[::-1].reshape(shape),
+        builder.memory.label("tl.reshape with can_reorder=True keeps no order", order=True),
+    )
 
 
 def histogram(builder: Any, data: TensorHandle, bins: int, mask: TensorHandle | None) -> Labels:
