@@ -11,6 +11,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.compiler import interpret_was_on
 from puzzles_lib.compiler.vetting import vet
+from puzzles_lib.interpreter import Pretended
 from puzzles_lib.puzzle import Argument, Case, Puzzle, Tiled
 from puzzles_lib.source import Refusal
 from puzzles_lib.wrapped import Configuration, Wrapped, unwrap
@@ -39,7 +40,7 @@ class Bound:
         """
         return _bound(self.wrapped, self.puzzle, case, number)
 
-    def filled(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, object]:
+    def filled(self, tensors: Mapping[str, torch.Tensor] | Mapping[str, Pretended]) -> dict[str, object]:
         """The arguments with these tensors, named as the puzzle names them, in their stand-ins' places."""
         arguments = dict(self.arguments)
         for name, tensor in tensors.items():
@@ -94,12 +95,14 @@ def _launched_with(wrapped: Wrapped, puzzle: Puzzle, case: Case) -> dict[str, ob
     offers = puzzle.offers(case)
     names = [p.name for p in wrapped.kernel.params if p.name in offers and p.name not in wrapped.gives]
     given: dict[str, object] = {}
+    device = "meta" if case.pretend else "cpu"
     for name in names:
         offered = offers[name]
         if isinstance(offered, Argument):
-            offered = torch.empty(offered.shape(case.numbers), dtype=offered.dtype)
+            offered = torch.empty(offered.shape(case.numbers), dtype=offered.dtype, device=device)
         elif isinstance(offered, Tiled):
-            tensor = torch.empty(offered.argument.shape(case.numbers), dtype=offered.argument.dtype)
+            shape = offered.argument.shape(case.numbers)
+            tensor = torch.empty(shape, dtype=offered.argument.dtype, device=device)
             offered = offered.descriptor(case.numbers, tensor)
         given[name] = offered
     return given

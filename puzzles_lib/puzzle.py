@@ -43,23 +43,37 @@ class Case:
     ``fill={"x": inputs.large}``, a function of ``(shape, dtype, generator)`` that returns a tensor.
 
     ``salt``: another one draws other values for the inputs.
+    ``pretend=True``: a case of true size. Everything is as large as the numbers say, the grid and the
+    offsets too, but for the memory: its tensors exist as formulas, programs at the edges of the grid are
+    run, and it is judged where they touch memory, not what they store.
     """
 
     numbers: dict[str, int]
     fill: dict[str, Callable[..., torch.Tensor]]
     salt: str
+    pretend: bool
 
-    def __init__(self, *, fill: Mapping[str, Callable] | None = None, salt: str = "", **numbers: int):
+    def __init__(
+        self,
+        *,
+        fill: Mapping[str, Callable] | None = None,
+        salt: str = "",
+        pretend: bool = False,
+        **numbers: int,
+    ):
         for name, value in numbers.items():
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ValueError(f"Case: {name} is {value!r}, allowed are integers from 0 up")
         self.__dict__["numbers"] = dict(numbers)
         self.__dict__["fill"] = dict(fill or {})
         self.__dict__["salt"] = salt
+        self.__dict__["pretend"] = pretend
+        if pretend and fill:
+            raise ValueError("Case: pretend takes no fill, its tensors hold nothing")
 
     def but(self, **numbers: Any) -> "Case":
         """The same case with some numbers changed or added."""
-        return Case(fill=self.fill, **{**self.numbers, **numbers})
+        return Case(fill=self.fill, salt=self.salt, pretend=self.pretend, **{**self.numbers, **numbers})
 
     def __getattr__(self, name: str) -> int:
         numbers = self.__dict__.get("numbers", {})  # a copy has none yet
@@ -73,13 +87,14 @@ class Case:
     def __str__(self) -> str:
         parts = [f"{name}={value}" for name, value in self.numbers.items()]
         parts += [f"{name}:{fill.__name__}" for name, fill in self.fill.items()]
+        parts += ["pretend"] * self.pretend
         return "  ".join(parts)
 
     __repr__ = __str__
 
     def salted(self, salt: str) -> "Case":
         """The same case with other values of its inputs."""
-        return Case(fill=self.fill, salt=salt, **self.numbers)
+        return Case(fill=self.fill, salt=salt, pretend=self.pretend, **self.numbers)
 
 
 @dataclass(frozen=True)
@@ -241,7 +256,10 @@ class Puzzle:
         for turn in range(DRAWS):
             seed = f"{self.name}/{salt}/{turn}"
             numbers = self.contract.draw(
-                turn, seed, listed, lambda n: math.prod(self.programs(Case(fill=None, salt="", **n)))
+                turn,
+                seed,
+                listed,
+                lambda n: math.prod(self.programs(Case(fill=None, salt="", pretend=False, **n))),
             )
             fills = self.contract.fills(SimpleNamespace(**numbers))
             cases.append(Case(fill=fills[turn % len(fills)], salt=salt, **numbers))

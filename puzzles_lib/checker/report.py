@@ -16,7 +16,7 @@ LEAST = "1.00x is the least possible: each input read once, each output written 
 
 KINDS = (
     "signature", "compiler", "error", "time limit", "memory limit", "out of bounds", "uninitialised",
-    "never written", "race", "input changed", "values", "loads", "puzzle",
+    "never written", "race", "input changed", "values", "loads", "true size", "puzzle",
 )  # fmt: skip
 """What a `Verdict` can be of. ``"puzzle"``: the puzzle itself is at fault, not the kernel."""
 
@@ -66,7 +66,9 @@ class CaseResult:
     def cost(self) -> str:
         """What a pass cost: programs, and bytes moved against the least possible."""
         programs = "1 program" if self.programs == 1 else f"{self.programs} programs"
-        ratio = self.bytes_moved / self.bytes_least if self.bytes_least else 1.0
+        if not self.bytes_least:
+            return f"{programs} at the edges of the grid"
+        ratio = self.bytes_moved / self.bytes_least
         return f"{programs}, {_size(self.bytes_moved)} moved ({ratio:.2f}x)"
 
 

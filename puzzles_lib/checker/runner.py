@@ -33,7 +33,7 @@ def run(
     if not seconds > 0:
         raise ValueError(f"run: seconds is {seconds!r}, allowed is any number above 0")
     tensors, numbers = _tensors_and_numbers(puzzle, values)
-    case = Case(fill=None, salt="", **_numbers(puzzle, tensors, numbers))
+    case = Case(fill=None, salt="", pretend=False, **_numbers(puzzle, tensors, numbers))
     inputs = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     found = outputs(kernel, puzzle, case, inputs, seconds=seconds)
     if isinstance(found, Report):

@@ -21,6 +21,7 @@ from triton.runtime.interpreter import InterpretedFunction, _implicit_cvt
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from puzzles_lib.interpreter.builder import GuardedBuilder
 from puzzles_lib.interpreter.language import LEARNER, builder, executing, twin
 from puzzles_lib.interpreter.limits import (
     CLOCK,
@@ -33,6 +34,7 @@ from puzzles_lib.interpreter.limits import (
 )
 from puzzles_lib.interpreter.memory import Halt, Memory
 from puzzles_lib.interpreter.ordering import HeldBy, Holders
+from puzzles_lib.interpreter.pretend import Pretended, PretendedMemory, PretendingBuilder
 from puzzles_lib.interpreter.records import Access, Conflict, Program, Run, Source, Stop, Touch, WithinProgram
 from puzzles_lib.interpreter.turns import Busy, alone
 from puzzles_lib.source import Site, statements, with_helpers
@@ -43,6 +45,7 @@ __all__ = [
     "Conflict",
     "HeldBy",
     "Holders",
+    "Pretended",
     "Program",
     "Run",
     "Source",
@@ -78,24 +81,29 @@ def run(
     quiet: bool = False,
     seconds: float = 10.0,
     held_by: HeldBy | None = None,
+    only: Sequence[Program] | None = None,
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
 
     arguments: value for each parameter of the kernel, by its name. CPU tensors become pointers,
         descriptors of them descriptors, integers and floats scalars; parameters annotated
-        ``tl.constexpr`` keep their value.
+        ``tl.constexpr`` keep their value. Where a tensor is `Pretended`, all are.
     outputs: names of the pointer parameters that the kernel may store to.
     reverse: from the last program to the first, and so for lanes that meet in one atomic.
     record: keep every access, and go on after an out-of-bounds one, which is noted and not carried out.
     quiet: suppress what the kernel prints.
     held_by: which threads hold the lanes of an access (`ordering`), to look for races within a program.
     seconds: limit on the run, of CPU time; see `time_limit`.
+    only: run these programs of the grid, in this order.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
-    programs = _Programs(grid, reverse)
+    programs = _Programs(grid, reverse) if only is None else only
+    pretends = any(isinstance(_tensor(value), Pretended) for value in arguments.values())
     dropped = functools.cache(lambda: _dropped(kernel))
-    memory = Memory(record, _learner_site, programs, reverse, is_used=lambda site: site not in dropped())
+    memory = (PretendedMemory if pretends else Memory)(
+        record, _learner_site, programs, reverse, is_used=lambda site: site not in dropped()
+    )
     memory.ordering.held_by = held_by
     constants = {p.name for p in kernel.params if p.is_constexpr}
     stop = None
@@ -107,6 +115,7 @@ def run(
             body(**values)
 
     with interrupts_held(inside=launch), executing(), _calm():
+        builder.__class__ = PretendingBuilder if pretends else GuardedBuilder
         builder.start(memory, grid, quiet)
         values = {
             name: _argument(memory, name, value, name in constants, outputs)
@@ -152,13 +161,17 @@ def run(
     )
 
 
+def _tensor(value: object) -> object:
+    return value.base if isinstance(value, TensorDescriptor) else value
+
+
 def _argument(
     memory: Memory, name: str, value: object, is_constant: bool, outputs: Collection[str]
 ) -> object:
     """What the kernel gets for a parameter: a constant as it is, a tensor as an invented address."""
     if is_constant or value is None:
         return value
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, torch.Tensor | Pretended):
         address = memory.add(name.removesuffix("_ptr"), value, name in outputs)
         return _implicit_cvt(_Pointer(address, value.dtype))
     if isinstance(value, TensorDescriptor):

@@ -22,6 +22,8 @@ from puzzles_lib.tracer import viz
 from puzzles_lib.tracer.maps import tensor_map
 from puzzles_lib.wrapped import is_wrapped
 
+MOST_ELEMENTS = 10_000_000  # of all tensors of a case; each takes about 90 bytes
+
 
 def trace(
     kernel: object,
@@ -40,12 +42,16 @@ def trace(
     shows what it did until then, bad accesses marked; for one that cannot run, the reason.
 
     Raises TypeError where ``puzzle`` is not a `Puzzle`, ValueError for a case or program that does not
-    exist, and KeyboardInterrupt when interrupted.
+    exist and a case that is too large to draw, and KeyboardInterrupt when interrupted.
     """
     __tracebackhide__ = True
     if not isinstance(puzzle, Puzzle):
         raise TypeError(f"trace(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
     case = pick_case(puzzle, case, "trace")
+    elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.inputs + puzzle.results)
+    if elements > MOST_ELEMENTS:
+        told = f"{elements:,} elements, allowed are {MOST_ELEMENTS:,} at most"
+        raise ValueError(f"trace: case is {case}, of {told}: a picture needs fewer")
     grid = tuple(int(n) for n in puzzle.grid(case))
     outlined = None if is_wrapped(kernel) else _program(program, grid)  # a configuration may change the grid
     title = f"{puzzle.name}, {case}"
