@@ -51,12 +51,17 @@ def test_results_typed_in_are_right_for_the_listed_cases_only():
 def test_results_typed_in_fail_in_the_listed_cases_under_a_salt():
     report = examine(typed_in(), LONG_SUM, salt="exam")
     assert not report.drawn and not any(c.ok for c in report.listed)
-    assert examine(typed_in("exam"), LONG_SUM, salt="exam").headline().startswith("long_sum: all 5 cases pass,")
+    assert (
+        examine(typed_in("exam"), LONG_SUM, salt="exam").headline().startswith("long_sum: all 5 cases pass,")
+    )
 
 
 def test_a_result_that_no_input_was_loaded_for_is_told_so():
     verdict = examine(typed_in(first="m = M"), LONG_SUM).verdicts[0]
-    assert (verdict.kind, verdict.message) == ("loads", "x_ptr is never loaded, and z depends on what it holds")
+    assert (verdict.kind, verdict.message) == (
+        "loads",
+        "x_ptr is never loaded, and z depends on what it holds",
+    )
 
 
 def test_an_input_that_changes_nothing_need_not_be_loaded():
@@ -101,7 +106,9 @@ def test_what_fails_in_a_listed_case_is_tried_on_no_other():
 
 
 def test_the_compilers_no_to_a_drawn_case_is_told_with_that_case():
-    only_small = SUM.replace("    total =", "    tl.static_assert(BLOCK_N < 100)\n    total =").format(end="N")
+    only_small = SUM.replace("    total =", "    tl.static_assert(BLOCK_N < 100)\n    total =").format(
+        end="N"
+    )
     failed = examine(kernel_of(only_small), LONG_SUM).cases[-1]
     assert failed.drawn and failed.verdict.kind == "compiler", failed
 
@@ -161,7 +168,7 @@ def broken_fill(shape, dtype, generator):
         (copy_of(raises), "its spec fails for N=8  BLOCK=8 (RuntimeError: shape '[3, -1]' is invalid"),
         (copy_of(scalar), "z has shape (), annotated is (8,)"),
         (copy_of(a_list), "z is a list, no tensor"),
-        (copy_of(noisy), "its spec gives another result at each call"),
+        (copy_of(noisy), "its spec gives another z at each call"),
         (copy_of(plain, cases=(Case(N=8, BLOCK=8, fill={"x": broken_fill}),)), "a fill fails for N=8"),
     ],
 )
@@ -205,7 +212,11 @@ def test_puzzles_and_cases_can_be_copied_and_cases_pickled():
     case = copy.deepcopy(LONG_SUM).cases[1]
     assert str(case) == str(LONG_SUM.cases[1])
     again = pickle.loads(pickle.dumps(LONG_SUM.cases[4].salted("s")))
-    assert (again.numbers, again.salt, again.fill) == (case.numbers | LONG_SUM.cases[4].numbers, "s", again.fill)
+    assert (again.numbers, again.salt, again.fill) == (
+        case.numbers | LONG_SUM.cases[4].numbers,
+        "s",
+        again.fill,
+    )
     with pytest.raises(AttributeError, match="frozen"):
         again.M = 2
 
