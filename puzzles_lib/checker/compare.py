@@ -46,9 +46,15 @@ class _Wrong:
     def fits(self, got: torch.Tensor) -> bool:
         return got.shape == self.value.shape and bool(self.expected.accepts(got).all())
 
-    def would_be(self, value: torch.Tensor) -> bool:
-        """Whether this is what came: a result that may be larger than the right one, and rounded more."""
-        tolerance = 2 * of_torch(self.expected.argument.dtype).roundoff * value.double().abs()
+    def would_be(self, value: torch.Tensor, slack: float = 0.0) -> bool:
+        """Whether this is what came: a result that may be larger than the right one, and rounded more.
+
+        slack: of the largest element, what each may be off.
+        """
+        tolerance = (
+            slack * value.double().abs().max()
+            + 2 * of_torch(self.expected.argument.dtype).roundoff * value.double().abs()
+        )
         if self.expected.tolerance is not None:
             tolerance = tolerance.maximum(self.expected.tolerance)
         return value.shape == self.got.shape and bool(((self.got - value.double()).abs() <= tolerance).all())
@@ -109,7 +115,7 @@ def _transposed(w: _Wrong) -> str:
 def _slip(w: _Wrong) -> str:
     """Is it what the puzzle knows to come of a slip?"""
     for text, spec in (w.puzzle.slips or {}).items():
-        if w.would_be(evaluate(w.puzzle, w.case, w.inputs, spec)[w.expected.argument.name]):
+        if w.would_be(evaluate(w.puzzle, w.case, w.inputs, spec)[w.expected.argument.name], SLIP_SLACK):
             return text
     return ""
 
@@ -169,6 +175,7 @@ def _precision(w: _Wrong) -> str:
     )
 
 
+SLIP_SLACK = 2.0**-16  # a slip may make sums of large numbers that cancel
 ENOUGH_ERRORS = 16  # to tell their size
 MOSTLY = 0.8  # of a range: some elements, such as zeros, come out right by luck
 
@@ -183,6 +190,8 @@ def _per_row(w: _Wrong) -> str:
     ratio = torch.where(some, w.got / w.value, torch.nan)
     factor = ratio.nanmedian(-1, keepdim=True).values
     if ((ratio - factor).abs() > (w.slack / w.value).abs())[some].any():
+        return ""
+    if _constant(factor, (w.slack / w.value).abs().nan_to_num(posinf=0.0).amax(-1, keepdim=True)):
         return ""
     low, high = float(factor.min()), float(factor.max())
     text = f"{PER_ROW}, {low:.4g} to {high:.4g}"
