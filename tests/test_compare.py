@@ -1,8 +1,10 @@
 """The comparison is tight, scale-aware, and says where a result went wrong."""
 
+import dataclasses
+
 import pytest
 import torch
-from jaxtyping import Float32, Int32
+from jaxtyping import BFloat16, Float32, Int32
 from torch import Tensor
 
 from puzzles_lib.checker.compare import compare
@@ -119,11 +121,140 @@ SQUARE = X[:, :4]
         (lambda x: 3 * x.clamp(min=0), "the wrong ones are zero"),
         (lambda x: 3 * x * torch.tensor([1, 1, 1, float("nan")]), "4 of them are NaN"),
         (lambda x: 3 * x + torch.tensor([[0], [0], [1], [1]]), "at 2..3 along M"),
+        (lambda x: 3 * x * torch.tensor([[1], [0.5], [2], [1]]), "a factor of its own, 0.5 to 2"),
     ],
 )
 def test_diagnosis(got_from, words):
     mismatch = judge(matrix, got_from, SQUARE, M=4, T=4)
     assert words in mismatch.diagnosis
+
+
+TALL = torch.randn(40, 6, generator=torch.Generator().manual_seed(2))
+ROWS = torch.arange(40)[:, None]
+
+
+@pytest.mark.parametrize(
+    "wrong, words",
+    [
+        (ROWS % 2 == 1, "every 2nd along M, from 1; BLOCK_M is 8"),
+        (ROWS % 13 == 2, "every 13th along M, from 2; BLOCK_M is 8"),
+        (ROWS % 8 >= 6, "6..7 of every block of M"),
+        (ROWS % 8 == 3, "every 8th along M, from 3; BLOCK_M is 8"),
+        ((ROWS >= 8) & (ROWS != 20), "8..39 along M"),  # one of them came out right by luck
+        ((ROWS > 0) & (ROWS % 5 != 2), ""),  # most of them, here and there
+        (ROWS == 9, "9 along M"),
+        ((ROWS >= 16) & (torch.arange(6) == 4), "16..39 along M and 4 along T"),
+    ],
+)
+def test_places_are_named_where_the_wrong_ones_fill_them(wrong, words):
+    noise = torch.rand(40, 6, generator=torch.Generator().manual_seed(3)) + 1
+    mismatch = judge(matrix, lambda x: torch.where(wrong, noise, 3 * x), TALL, M=40, T=6, BLOCK_M=8)
+    assert mismatch.diagnosis == (f"all wrong ones lie at {words}" if words else "")
+
+
+def test_lanes_that_count_beyond_a_row_are_asked_for_where_there_are_some():
+    def with_zeros(x):
+        exp = (x - x.amax(1, keepdim=True)).exp()
+        return exp / (exp.sum(1, keepdim=True) + 24 * (0 - x.amax(1, keepdim=True)).exp())
+
+    x = X[:, :200]
+    said = judge(softmax, with_zeros, x, M=4, T=200, BLOCK_T=32).diagnosis
+    assert said.startswith("each row is off by a factor of its own") and "do lanes beyond T count" in said
+    assert "lanes" not in judge(softmax, with_zeros, x, M=4, T=200, BLOCK_T=8).diagnosis
+
+
+def product(x: Float32[Tensor, "M T"]) -> Float32[Tensor, "M M"]:
+    return x @ x.T
+
+
+@pytest.mark.parametrize("coarse", [torch.float16, torch.bfloat16, "tf32"])
+def test_errors_of_the_size_of_a_coarser_type_are_told_as_such(coarse):
+    def rounded(x):
+        if coarse == "tf32":
+            return ((x.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+        return x.to(coarse).float()
+
+    x = torch.randn(16, 100, generator=torch.Generator().manual_seed(4))
+    said = judge(product, lambda x: product(rounded(x)), x, M=16, T=100).diagnosis
+    assert said.startswith("the errors are as small as a coarser type's") and "input_precision" in said
+    noise = 1 + torch.randn(16, 16, generator=torch.Generator().manual_seed(5)) / 10
+    assert "coarser" not in judge(product, lambda x: product(x) * noise, x, M=16, T=100).diagnosis
+
+
+def test_a_block_whose_elements_are_all_the_same_is_told_as_such():
+    def folded(x):
+        return torch.cat([x[i : i + 2].sum().expand(2) for i in (0, 2)])
+
+    said = judge(row_sum, folded, X, M=4, T=1000, BLOCK_M=2).diagnosis
+    assert said.startswith("all elements of a block of M are equal")
+
+
+# ---- what is rounded, what is copied
+
+
+def a_third(x: BFloat16[Tensor, "M T"]) -> BFloat16[Tensor, "M T"]:
+    return x / 3
+
+
+def cut_off(x):
+    return (x.float() / 3).view(torch.int32).bitwise_and(-65536).view(torch.float32).bfloat16()
+
+
+def a_unit_more(x):
+    return ((x.float() / 3).bfloat16().view(torch.int16) + 1).view(torch.bfloat16)
+
+
+COARSE = X[:, :50].bfloat16()
+
+
+def test_a_rounded_result_may_be_half_a_unit_off_and_no_more():
+    for right in (lambda x: (x.float() / 3).bfloat16(), lambda x: (x.float() * (1 / 3)).bfloat16()):
+        assert judge(a_third, right, COARSE, M=4, T=50) is None
+    for wrong in (a_unit_more, lambda x: (x.float() / 3 * 1.004).bfloat16()):
+        assert judge(a_third, wrong, COARSE, M=4, T=50) is not None
+
+
+def test_what_is_cut_off_instead_of_rounded_is_told_so():
+    said = judge(a_third, cut_off, COARSE, M=4, T=50).diagnosis
+    assert said == "it looks cut off instead of rounded: .to(tl.bfloat16) rounds to the nearest bfloat16"
+    assert "cut off" not in judge(a_third, a_unit_more, COARSE, M=4, T=50).diagnosis
+
+
+def test_copies_are_compared_bit_for_bit():
+    def copy(x: BFloat16[Tensor, "M T"]) -> BFloat16[Tensor, "M T"]:
+        return x
+
+    values = torch.tensor([[1e5, 1e-8, 2.0**-126, -0.0, float("nan"), float("inf"), 1.0, 3e38]]).bfloat16()
+    puzzle = dataclasses.replace(puzzle_of(copy, M=1, T=8), exact=("z",))
+
+    def compared(got):
+        inputs = {"x": values}
+        case = puzzle.cases[0]
+        return compare(expect(puzzle, case, inputs)["z"], got, puzzle, case, inputs)
+
+    assert compared(values.clone()) is None
+    assert compared(values.abs()) is None  # -0 and 0 are one
+    assert compared(values.half().bfloat16()) is not None
+    assert compared(torch.where(values.abs() < 1e-30, 0.0, values)) is not None
+    assert compared((values.view(torch.int16) & -2).view(torch.bfloat16)) is not None
+
+
+def test_rows_of_very_different_sizes_are_judged_by_their_own():
+    sizes = torch.tensor([1e5, 1e-8] * 6)[:, None]
+    x = torch.randn(12, 40, generator=torch.Generator().manual_seed(6)) * sizes
+    assert judge(matrix, lambda x: 3 * x, x, M=12, T=40) is None
+    assert judge(matrix, lambda x: 3 * torch.where(x.abs() < 1e-6, 0.0, x), x, M=12, T=40) is not None
+
+
+# ---- slips that a puzzle knows
+
+
+def test_a_slip_that_the_puzzle_knows_is_named():
+    puzzle = dataclasses.replace(puzzle_of(matrix, M=4, T=4), slips={"it lacks the 3": lambda x: x})
+    inputs = {"x": SQUARE}
+    expected = expect(puzzle, puzzle.cases[0], inputs)["z"]
+    assert compare(expected, SQUARE.clone(), puzzle, puzzle.cases[0], inputs).diagnosis == "it lacks the 3"
+    assert "lacks" not in compare(expected, 2 * SQUARE, puzzle, puzzle.cases[0], inputs).diagnosis
 
 
 def relu(x: Float32[Tensor, "M T"]) -> Float32[Tensor, "M T"]:

@@ -38,7 +38,9 @@ def test_draws_stay_in_the_contract_and_are_small_enough_to_try(puzzle):
                     assert case.numbers[name] in kind
             assert math.prod(puzzle.programs(case)) <= 20
             tensors = make_inputs(puzzle, case)
-            assert all(t.shape == a.shape(case.numbers) for a, t in zip(puzzle.inputs, tensors.values()))
+            assert all(
+                t.shape == a.shape(case.numbers) for a, t in zip(puzzle.inputs, tensors.values(), strict=True)
+            )
 
 
 def test_a_salt_draws_other_cases_and_none_the_same_ones_again():

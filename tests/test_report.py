@@ -1,5 +1,11 @@
 """Reports are short, honest about what ran, and readable without colour."""
 
+import dataclasses
+import html
+import json
+
+import pytest
+
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.source import Site
 
@@ -23,22 +29,138 @@ def test_a_pass_tells_what_it_cost():
 
 
 def test_a_failure_names_the_fault_and_ends_on_the_learners_line():
-    report = Report("outer_add", (PASSED, FAILED))
+    report = Report("outer_add", (PASSED, dataclasses.replace(FAILED, number=1)))
     assert not report.ok
     assert str(report).splitlines() == [
         "outer_add: 1 of 2 cases pass",
         "pass   M=32  N=32",
-        "FAIL   M=90  N=100",
+        "FAIL   M=90  N=100   (case=1)",
         "       out-of-bounds load of x_ptr in program (0, 6, 0): elements 100..111, it has 100",
         "       line 4: x = tl.load(x_ptr + offs_n) # <here> & there",
     ]
 
 
-def test_only_the_first_failure_is_told_in_full_and_lines_are_limited():
-    report = Report("outer_add", (FAILED,) * 20)
-    text = str(report)
-    assert text.count("out-of-bounds") == 1
-    assert len(text.splitlines()) == 12
+def many(statuses: str) -> Report:
+    """A case for each letter: p pass, F FAIL, s skip."""
+    made = {"p": PASSED, "F": FAILED, "s": CaseResult("M=9", ran=False)}
+    cases = tuple(dataclasses.replace(made[s], number=i) for i, s in enumerate(statuses))
+    return Report("outer_add", cases)
+
+
+@pytest.mark.parametrize(
+    "statuses, lines",
+    [
+        (
+            "F" * 20,
+            ["0 of 20", "FAIL   M=90  N=100   (case=0)", VERDICT.message, "line 4", "FAIL   19 cases"],
+        ),
+        (
+            "p" * 14 + "Fpppps",
+            [
+                "18 of 20",
+                "pass   14 cases",
+                "(case=14)",
+                VERDICT.message,
+                "line 4",
+                *["pass   M=32  N=32"] * 4,
+                "skip   M=9",
+            ],
+        ),
+        (
+            "ppFFs",
+            ["2 of 5", "pass", "pass", "(case=2)", VERDICT.message, "line 4", "(case=3)", "skip   M=9"],
+        ),
+        (
+            "p" * 30,
+            [
+                "all 30 cases pass",
+                *["pass   M=32  N=32   1 program"] * 8,
+                "pass   and 22 more cases",
+                "(1.00x",
+            ],
+        ),
+    ],
+)
+def test_the_reason_is_never_lost_however_many_cases_there_are(statuses, lines):
+    text = str(many(statuses)).splitlines()
+    assert len(text) == len(lines) <= 12
+    assert all(words in line for line, words in zip(text, lines, strict=True)), "\n".join(text)
+    assert (html.escape(VERDICT.message) in many(statuses)._repr_html_()) == ("F" in statuses)
+
+
+def test_notes_are_never_lost_either():
+    for statuses in ("p" * 30, "p" * 14 + "F" * 6, "pF"):
+        report = dataclasses.replace(many(statuses), notes=("progress: cannot write",))
+        assert str(report).splitlines()[-1] == "progress: cannot write"
+        assert len(str(report).splitlines()) <= 12
+
+
+def test_long_lines_are_cut():
+    long = "x" * 50_000
+    verdict = Verdict("values", long, Site(3, long), long)
+    report = Report("outer_add", (CaseResult(long, verdict, number=0),))
+    assert all(len(line) <= 330 for line in str(report).splitlines()) and "…" in str(report)
+    assert len(report._repr_html_()) < 5000
+
+
+DRAWN = dataclasses.replace(PASSED, drawn=True, label="M=7  N=301")
+
+
+def test_drawn_cases_are_a_line_together_and_a_failure_is_told_in_full():
+    report = Report("outer_add", (PASSED, DRAWN, DRAWN))
+    assert report.ok and str(report).splitlines()[:3] == [
+        "outer_add: all 1 cases pass",
+        "pass   M=32  N=32   1 program, 4.4 kB moved (1.00x)",
+        "pass   and 2 drawn cases",
+    ]
+    failed = dataclasses.replace(FAILED, drawn=True, number=2)
+    report = Report("outer_add", (PASSED, DRAWN, failed))
+    assert not report.ok and str(report).splitlines()[:3] == [
+        "outer_add: all 1 cases pass, a drawn one does not",
+        "pass   M=32  N=32",
+        "FAIL   M=90  N=100   drawn   (case=2)",
+    ]
+    assert "a drawn one does not" in report._repr_html_() and ">pass<" in report._repr_html_()
+    salted = dataclasses.replace(report, salt="exam")
+    assert "FAIL   M=90  N=100   drawn\n" in str(salted)  # no number: `trace` knows of no salt
+
+
+# ---- as a dictionary
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        Report("outer_add", (PASSED, FAILED, CaseResult("M=9", ran=False)), notes=("a note",)),
+        Report("outer_add", (PASSED, DRAWN), salt="exam"),
+        Report("outer_add", verdict=Verdict("signature", "no kernel", diagnosis="hand over a kernel")),
+    ],
+)
+def test_a_report_travels_as_json(report):
+    told = json.loads(json.dumps(report.as_dict()))
+    again = Report.from_dict(told)
+    assert again == report and str(again) == str(report) and again.as_dict() == report.as_dict()
+
+
+def test_the_keys_of_the_dictionary_stay():
+    told = Report("outer_add", (PASSED, FAILED)).as_dict()
+    assert set(told) == {"title", "ok", "cases", "verdict", "notes", "salt"}
+    assert {
+        "label", "status", "number", "drawn", "ran", "verdict", "programs", "bytes_moved", "bytes_least",
+    } <= set(told["cases"][0])  # fmt: skip
+    assert told["cases"][1]["verdict"] == {
+        "kind": "out of bounds",
+        "message": VERDICT.message,
+        "diagnosis": "",
+        "site": {"line": 4, "source": VERDICT.site.source},
+    }
+    assert [case["status"] for case in told["cases"]] == ["pass", "FAIL"] and told["ok"] is False
+
+
+def test_keys_that_a_later_version_adds_are_left_alone():
+    told = Report("outer_add", (FAILED,)).as_dict()
+    told["later"] = told["cases"][0]["later"] = told["cases"][0]["verdict"]["later"] = 1
+    assert Report.from_dict(told) == Report("outer_add", (FAILED,))
 
 
 def test_what_was_not_run_is_neither_pass_nor_fail():

@@ -9,7 +9,7 @@ from puzzles_lib.checker.expected import FACTOR_CONDITION, FLOAT32_ROUNDOFF, Exp
 from puzzles_lib.dtypes import of_torch
 from puzzles_lib.puzzle import Case, Puzzle
 
-PLACES = "all wrong ones lie at "
+PER_ROW = "each row is off by a factor of its own"
 HALF, BFLOAT = of_torch(torch.float16).roundoff, of_torch(torch.bfloat16).roundoff
 
 
@@ -46,9 +46,15 @@ class _Wrong:
     def fits(self, got: torch.Tensor) -> bool:
         return got.shape == self.value.shape and bool(self.expected.accepts(got).all())
 
-    def would_be(self, value: torch.Tensor) -> bool:
-        """Whether this is what came: a result that may be larger than the right one, and rounded more."""
-        tolerance = 2 * of_torch(self.expected.argument.dtype).roundoff * value.double().abs()
+    def would_be(self, value: torch.Tensor, slack: float = 0.0) -> bool:
+        """Whether this is what came: a result that may be larger than the right one, and rounded more.
+
+        slack: of the largest element, what each may be off.
+        """
+        tolerance = (
+            slack * value.double().abs().max()
+            + 2 * of_torch(self.expected.argument.dtype).roundoff * value.double().abs()
+        )
         if self.expected.tolerance is not None:
             tolerance = tolerance.maximum(self.expected.tolerance)
         return value.shape == self.got.shape and bool(((self.got - value.double()).abs() <= tolerance).all())
@@ -109,7 +115,7 @@ def _transposed(w: _Wrong) -> str:
 def _slip(w: _Wrong) -> str:
     """Is it what the puzzle knows to come of a slip?"""
     for text, spec in (w.puzzle.slips or {}).items():
-        if w.would_be(evaluate(w.puzzle, w.case, w.inputs, spec)[w.expected.argument.name]):
+        if w.would_be(evaluate(w.puzzle, w.case, w.inputs, spec)[w.expected.argument.name], SLIP_SLACK):
             return text
     return ""
 
@@ -137,10 +143,11 @@ def _off_by(w: _Wrong) -> str:
     difference, some = w.got - w.value, w.value != 0
     if not some.any():
         return ""
-    if w.wrong.all() and _constant(difference, w.slack):
+    if w.wrong.all() and _constant(difference, w.slack) and (difference.abs() > w.slack).any():
         return f"it is off by {_number(difference.median(), 4)} everywhere"
     ratio = w.got[some] / w.value[some]
-    if bool((w.got[~some] == 0).all()) and _constant(ratio, (w.slack[some] / w.value[some]).abs()):
+    slack = (w.slack[some] / w.value[some]).abs()
+    if bool((w.got[~some] == 0).all()) and _constant(ratio, slack) and ((ratio - 1).abs() > slack).any():
         return f"it is {_number(ratio.median(), 4)} times what it should be, everywhere"
     return ""
 
@@ -162,15 +169,15 @@ def _precision(w: _Wrong) -> str:
     above = float((error > 0).double().mean())
     if not 0.2 < above < 0.8 or error.abs().max() > 8 * size or not HALF / 16 < size < BFLOAT:
         return ""
-    if size > HALF:
-        return "the errors are as small as bfloat16's rounding: is something held in bfloat16 on the way?"
     return (
-        "the errors are as small as the rounding of TF32 or float16: does a tl.dot of float32 blocks lack "
-        'input_precision="ieee", is something held in float16?'
+        "the errors are as small as a coarser type's: float16 or bfloat16 on the way? Or TF32, in which "
+        'tl.dot takes float32 blocks without input_precision="ieee"?'
     )
 
 
+SLIP_SLACK = 2.0**-16  # a slip may make sums of large numbers that cancel
 ENOUGH_ERRORS = 16  # to tell their size
+MOSTLY = 0.8  # of a range: some elements, such as zeros, come out right by luck
 
 
 def _per_row(w: _Wrong) -> str:
@@ -184,10 +191,13 @@ def _per_row(w: _Wrong) -> str:
     factor = ratio.nanmedian(-1, keepdim=True).values
     if ((ratio - factor).abs() > (w.slack / w.value).abs())[some].any():
         return ""
+    if _constant(factor, (w.slack / w.value).abs().nan_to_num(posinf=0.0).amax(-1, keepdim=True)):
+        return ""
     low, high = float(factor.min()), float(factor.max())
-    text = f"each row is off by a factor of its own, {low:.4g} to {high:.4g}"
+    text = f"{PER_ROW}, {low:.4g} to {high:.4g}"
     axis = w.expected.argument.dims[-1]
-    return f"{text}: do lanes beyond {axis} count in a sum?" if high <= 1 < 1 / max(low, 1e-300) else text
+    ragged = w.case.numbers.get(axis, 0) % w.case.numbers.get(f"BLOCK_{axis}", 1)
+    return f"{text}: do lanes beyond {axis} count in a sum?" if ragged and high < 1 else text
 
 
 def _one_block(w: _Wrong) -> str:
@@ -242,7 +252,7 @@ def _where(w: _Wrong) -> str:
         index = hit.nonzero().flatten().tolist()
         if part := _part(index, len(hit), name, w.case.numbers.get(f"BLOCK_{name}")):
             parts.append(part)
-    return PLACES + " and ".join(parts) if parts else ""
+    return f"all wrong ones lie at {' and '.join(parts)}" if parts else ""
 
 
 def _part(index: list[int], size: int, name: str, block: int | None) -> str:
@@ -250,8 +260,10 @@ def _part(index: list[int], size: int, name: str, block: int | None) -> str:
     low, high = index[0], index[-1]
     if len(index) == 1 < size:
         return f"{low} along {name}"
-    if len(index) == high - low + 1:
-        return f"{low}..{high} along {name}" if len(index) < size else ""
+    within, filled = high - low + 1, len(index) / (high - low + 1)
+    at_blocks = block is not None and low % block == 0 and ((high + 1) % block == 0 or high == size - 1)
+    if filled == 1 or (filled > MOSTLY and (at_blocks or size - within >= size / 8)):
+        return f"{low}..{high} along {name}" if within < size else ""
     step = index[1] - low
     if len(index) > 2 and index == list(range(low, high + 1, step)):
         told = f"; BLOCK_{name} is {block}" if block else ""

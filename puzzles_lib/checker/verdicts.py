@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from puzzles_lib.checker.compare import PLACES, compare
+from puzzles_lib.checker.compare import PER_ROW, compare
 from puzzles_lib.checker.expected import Expected, evaluate
 from puzzles_lib.checker.report import CaseResult, Verdict
 from puzzles_lib.compiler import Target
@@ -182,33 +182,37 @@ def _why_not_written(verdict: Verdict, result: Argument, puzzle: Puzzle, case: C
 
 
 def with_blocks(puzzle: Puzzle, results: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
-    """The results; wrong values that come where an axis has several blocks, and only there, are told so."""
+    """The results; that wrong values come only where a walk has several blocks is said with the first."""
     told = next((i for i, r in enumerate(results) if r.verdict), None)
     verdict = results[told].verdict if told is not None else None
     if told is None or verdict is None or verdict.kind != "values" or results[told].drawn:
         return tuple(results)
-    if verdict.diagnosis and not verdict.diagnosis.startswith(PLACES):
+    words = [w for w in (verdict.diagnosis,) if w.startswith(PER_ROW)]
+    if verdict.diagnosis and not words:
         return tuple(results)
     for block in puzzle.cases[0].numbers:
-        axis = _axis_of(block, puzzle.cases[0])
-        if not axis:
-            continue
-        several = [case.numbers[axis] > case.numbers[block] for case in puzzle.cases]
-        if not all(several) and several == [not r.ok for r in results]:
-            text = (
-                f"it is right in the cases with one block of {axis} ({block} >= {axis}), wrong in all others"
-            )
-            told_so = replace(results[told], verdict=replace(verdict, diagnosis=text))
+        axis = _walked(puzzle, block)
+        one = [not axis or case.numbers[axis] <= case.numbers[block] for case in puzzle.cases]
+        if any(one) and not all(one) and all(r.ok for r, alone in zip(results, one, strict=True) if alone):
+            words.append(f"it is right in the cases with one block of {axis}, {axis} <= {block}")
+            told_so = replace(results[told], verdict=replace(verdict, diagnosis="; ".join(words)))
             return (*results[:told], told_so, *results[told + 1 :])
     return tuple(results)
 
 
-def _axis_of(block: str, case: Case) -> str:
-    """The size that a number of blocks cuts up; "" where there is none."""
-    axis = block.removeprefix("BLOCK_")
-    if axis == block:
+def _walked(puzzle: Puzzle, block: str) -> str:
+    """The size that programs walk along in blocks of this; "" where there is none, or the grid cuts it."""
+    case = puzzle.cases[0]
+    name = block.removeprefix("BLOCK_")
+    axis = name if name in case.numbers else "T" if name in ("Q", "K") and "T" in case.numbers else ""
+    if name == block or not axis:
         return ""
-    return axis if axis in case.numbers else "T" if axis in ("Q", "K") and "T" in case.numbers else ""
+    for case in puzzle.cases:
+        wider = Case(fill=None, salt="", **{**case.numbers, block: 2 * case.numbers[axis]})
+        thinner = Case(fill=None, salt="", **{**case.numbers, block: 1})
+        if puzzle.programs(wider) != puzzle.programs(thinner):
+            return ""
+    return axis
 
 
 def _race(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:

@@ -107,7 +107,7 @@ MISTAKES = (
             "tl.dot(x, y, acc)": "tl.dot(x, y, acc, out_dtype=tl.float16)",
         },
         kind="values",
-        says="z[0, 0, 9]",
+        says="coarser type",
     ),
     Mistake(
         BATCHED_MATMUL,

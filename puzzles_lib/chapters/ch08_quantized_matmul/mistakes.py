@@ -10,7 +10,7 @@ MISTAKES = (
         "The top field of a negative word comes down with copies of the sign bit: & 15 is missing.",
         {">> 4 * (k % 8)) & 15": ">> 4 * (k % 8))"},
         kind="values",
-        says="z[0, 0]",
+        says="a w without & 15",
     ),
     Mistake(
         QUANTIZED_MATMUL,
@@ -18,7 +18,7 @@ MISTAKES = (
         "The same slip, in the offsets.",
         {">> 4 * (g % 8)) & 15": ">> 4 * (g % 8))"},
         kind="values",
-        says="z[0, 0]",
+        says="an o without & 15",
     ),
     Mistake(
         QUANTIZED_MATMUL,
@@ -50,7 +50,7 @@ MISTAKES = (
         "Field 0 is taken from the highest bits.",
         {">> 4 * (k % 8)": ">> 28 - 4 * (k % 8)"},
         kind="values",
-        says="z[0, 0]",
+        says="w's fields from the top",
     ),
     Mistake(
         QUANTIZED_MATMUL,
@@ -98,7 +98,15 @@ MISTAKES = (
         "The field within the offset word is taken from k.",
         {"g % 8": "k % 8"},
         kind="values",
-        says="z[0, 0]",
+        says="k for g",
+    ),
+    Mistake(
+        QUANTIZED_MATMUL,
+        "offset_after_the_product",
+        "The offset goes off the scaled weight.",
+        {"s * (w - o)": "s * w - o"},
+        kind="values",
+        says="s * (w - o)",
     ),
     Mistake(
         QUANTIZED_MATMUL,

@@ -157,7 +157,7 @@ MISTAKES = (
         "The fields above, or copies of the sign, are left in: & is missing.",
         {" & ((1 << BITS) - 1)": ""},
         kind="values",
-        says="0..62 along N",
+        says="codes[0, 0]",
     ),
     Mistake(
         UNPACK_BITS,
@@ -173,7 +173,7 @@ MISTAKES = (
         "Division in place of a shift: it rounds towards zero, so negative words come out wrong.",
         {">> BITS * i) & ((1 << BITS) - 1)": "// (1 << BITS * i)) % (1 << BITS)"},
         kind="values",
-        says="0..119 along N",
+        says="codes[0, 1]",
     ),
     Mistake(
         UNPACK_BITS,
@@ -181,7 +181,7 @@ MISTAKES = (
         "Shifted up and down again: the second shift copies the sign.",
         {">> BITS * i) & ((1 << BITS) - 1)": "<< 32 - BITS - BITS * i) >> 32 - BITS"},
         kind="values",
-        says="0..59 along N",
+        says="codes[0, 0]",
     ),
     Mistake(
         UNPACK_BITS,
@@ -189,7 +189,7 @@ MISTAKES = (
         "The sign is thrown away first: abs() is another number.",
         {"words[:, None]": "tl.abs(words)[:, None]"},
         kind="values",
-        says="0..119 along N",
+        says="codes[0, 1]",
     ),
     Mistake(
         UNPACK_BITS,
@@ -197,7 +197,7 @@ MISTAKES = (
         "The sign bit is cleared, and it is part of the top field.",
         {"words[:, None]": "(words[:, None] & 0x7FFFFFFF)"},
         kind="values",
-        says="7..119 along N",
+        says="codes[0, 7]",
     ),
     Mistake(
         UNPACK_BITS,
@@ -205,7 +205,7 @@ MISTAKES = (
         "Words are narrowed to 8 bits before their fields are taken.",
         {"words[:, None]": "words.to(tl.int8)[:, None]"},
         kind="values",
-        says="4..63 along N",
+        says="codes[0, 4]",
     ),
     Mistake(
         UNPACK_BITS,
@@ -213,7 +213,7 @@ MISTAKES = (
         "Always four bits are kept.",
         {"((1 << BITS) - 1)": "15"},
         kind="values",
-        says="0..62 along N",
+        says="codes[0, 0]",
     ),
     Mistake(
         UNPACK_BITS,
@@ -229,7 +229,7 @@ MISTAKES = (
         "Field 0 is taken from the top of the word.",
         {"BITS * i": "BITS * (F - 1 - i)"},
         kind="values",
-        says="0..62 along N",
+        says="codes[0, 0]",
     ),
     Mistake(
         UNPACK_BITS,

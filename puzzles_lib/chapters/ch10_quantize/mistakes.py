@@ -10,7 +10,7 @@ MISTAKES = (
         "Stores a bfloat16 scale, and divides by the float32 one that nobody will have.",
         {"1.0).to(tl.bfloat16)  # as stored": "1.0)"},
         kind="values",
-        says="2..22 along (N*BITS+31)//32",
+        says="words[0, 2]",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -165,7 +165,7 @@ MISTAKES = (
         "Subtracts and divides in bfloat16: eight bits of result for eight bits of code.",
         {"mask=n < N).to(tl.float32)": "mask=n < N)", "low[:, None]": "low.to(tl.bfloat16)[:, None]"},
         kind="values",
-        says="0..21 along (N*BITS+31)//32",
+        says="words[0, 0]",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -298,7 +298,7 @@ MISTAKES = (
         "Treats the minimum as a zero point: scale * (code - minimum).",
         {"minimum[:, None] + scale[:, None] * codes": "scale[:, None] * (codes - minimum[:, None])"},
         kind="values",
-        says="1..30 along N",
+        says="x[0, 0]",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
@@ -333,7 +333,7 @@ MISTAKES = (
         "Takes the first code from the highest field.",
         {">> BITS * i": ">> 32 - BITS - BITS * i"},
         kind="values",
-        says="1..31 along N",
+        says="x[0, 1]",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
@@ -341,7 +341,7 @@ MISTAKES = (
         "Keeps one bit of the neighbour.",
         {"(1 << BITS) - 1": "(2 << BITS) - 1"},
         kind="values",
-        says="2..31 along N",
+        says="x[0, 2]",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,

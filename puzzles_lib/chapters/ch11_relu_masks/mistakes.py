@@ -211,7 +211,7 @@ MISTAKES = (
         "Mask words are narrowed to 8 bits.",
         {"words[:, None]": "words.to(tl.int8)[:, None]"},
         kind="values",
-        says="10..127 along N",
+        says="dx[0, 10]",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,
@@ -219,7 +219,7 @@ MISTAKES = (
         "The mask is read as bytes, one a word.",
         {"mask_ptr + row": "mask_ptr.to(tl.pointer_type(tl.int8)) + row"},
         kind="values",
-        says="10..127 along N",
+        says="dx[0, 10]",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,
@@ -227,7 +227,7 @@ MISTAKES = (
         "The gradient passes where the bit is 0.",
         {"== 1": "== 0"},
         kind="values",
-        says="1..127 along N",
+        says="dx[0, 1]",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,
@@ -235,7 +235,7 @@ MISTAKES = (
         "Bit 31 is taken for element 0.",
         {">> i": ">> 31 - i"},
         kind="values",
-        says="8..127 along N",
+        says="dx[0, 8]",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,

@@ -158,7 +158,7 @@ MISTAKES = (
         "Field i is shifted by i bits: right for 1 bit only.",
         {"BITS * tl.arange(0, F)": "tl.arange(0, F)"},
         kind="values",
-        says="1..31 along CIN",
+        says="dw[0, 1]",
     ),
     Mistake(
         FUSED_DW,
@@ -185,7 +185,7 @@ MISTAKES = (
         "The product is rounded to bfloat16, and the sum again.",
         {"scale[:, :, None] * codes": "(scale[:, :, None] * codes).to(tl.bfloat16)"},
         kind="values",
-        says="0..24 along CIN",
+        says="coarser type",
     ),
     Mistake(
         FUSED_DW,
@@ -604,7 +604,7 @@ MISTAKES = (
         "The product is rounded to bfloat16, and the sum again.",
         {"scale[None, :] * codes": "(scale[None, :] * codes).to(tl.bfloat16)"},
         kind="values",
-        says="0..30 along CIN",
+        says="dw[0, 0]",
     ),
     Mistake(
         PACKED_ALONG_K,

@@ -41,7 +41,7 @@ MISTAKES = (
         "2^23 rounds what is added to it; with something taken off, numbers are a half apart.",
         {"12582912.0) - 12582912.0  # half to even": "8388608.0) - 8388608.0"},
         kind="values",
-        says="2..62 along K",
+        says="codes[0, 27]",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -57,7 +57,7 @@ MISTAKES = (
         "The largest value, where the largest magnitude is meant: negative peaks leave the range and wrap.",
         {"tl.abs(x)": "x"},
         kind="values",
-        says="0..6 along M",
+        says="every 2nd along M",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -403,7 +403,7 @@ MISTAKES = (
         "Forgets that K is longer than a block.",
         {"range(0, K, BLOCK_K)": "range(0, BLOCK_K, BLOCK_K)"},
         kind="values",
-        says="0..62 along M",
+        says="one block of K",
     ),
     Mistake(
         INT8_LINEAR,
@@ -411,7 +411,7 @@ MISTAKES = (
         "Each step overwrites the sums of those before.",
         {"acc += tl.dot": "acc = tl.dot"},
         kind="values",
-        says="0..62 along M",
+        says="one block of K",
     ),
     Mistake(
         INT8_LINEAR,

@@ -113,7 +113,12 @@ QUANTIZE_ROWS = Puzzle(
     outputs=("codes", "scale"),
     most_loads={"x": lambda s: 2 * s.M * s.K},  # once for the peak, once for the codes
     contract=Contract(
-        {"M": Size(70), "K": Size(2100), "BLOCK_M": (8, 16), "BLOCK_K": lambda s: (128,) if s.K > 1000 else (32, 1024)},
+        {
+            "M": Size(70),
+            "K": Size(2100),
+            "BLOCK_M": (8, 16),
+            "BLOCK_K": lambda s: (128,) if s.K > 1000 else (32, 1024),
+        },
         fills=lambda s: ({"x": vanishing}, {"x": off_ties}),
     ),
 )  # fmt: skip
