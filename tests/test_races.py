@@ -11,7 +11,7 @@ from torch import Tensor
 
 from puzzles_lib import interpreter
 from puzzles_lib.checker import examine, races
-from puzzles_lib.compiler import build, find_target, memory_accesses, translate
+from puzzles_lib.compiler import build, find_target, gpu_dialect, memory_accesses, translate
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.source import Refusal
 from tests.racing import RACING, Racing
@@ -162,8 +162,7 @@ def test_a_lock_is_given_back_after_a_barrier(barrier):
 
 
 def accesses_of(kernel, target="sm_90", num_warps=4, **arguments):
-    translation = translate(kernel, arguments, find_target(target), num_warps=num_warps)
-    return memory_accesses(build(translation).texts["ttgir"])
+    return memory_accesses(gpu_dialect(kernel, arguments, find_target(target), num_warps=num_warps))
 
 
 def test_which_thread_holds_each_element():

@@ -11,12 +11,13 @@ import linecache
 import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import torch
 import triton.language as tl
 from triton._C.libtriton import ir
+from triton.backends.compiler import Language
 from triton.compiler.compiler import ASTSource, make_backend
 from triton.compiler.errors import CompilationError
 from triton.runtime.jit import JITFunction, create_function_from_signature
@@ -128,6 +129,24 @@ def translate(
     So a size of 1 becomes a constant, and pointers and sizes that 16 divides are known to be so.
     options: ``num_warps``, ``num_stages``; the target's own where left out.
     """
+    found = _as_launched(kernel, arguments, target, options, "source")
+    return found if isinstance(found, Refusal) else Translation(kernel, target, found, options)
+
+
+def gpu_dialect(
+    kernel: JITFunction, arguments: Mapping[str, object], target: Target, **options: int
+) -> str | Refusal:
+    """The same, and on to TTGIR, Triton's GPU dialect, which says which thread holds what."""
+    return _as_launched(kernel, arguments, target, options, "ttgir")
+
+
+def _as_launched(
+    kernel: JITFunction,
+    arguments: Mapping[str, object],
+    target: Target,
+    options: Mapping[str, int],
+    wanted: str,
+) -> str | Refusal:
     backend, parsed = _backend(target, tuple(options.items()))
     try:
         bound, specialization, _ = create_function_from_signature(kernel.signature, kernel.params, backend)(
@@ -137,17 +156,16 @@ def translate(
     except (TypeError, OverflowError) as error:
         return Refusal(wording.one_line(str(error)))
     source = ASTSource(kernel, signature, constants, attributes)
-    (found,) = _translated(kernel, [source], backend, parsed, with_ir=True)
-    if found.refusal:
-        return found.refusal
-    return Translation(kernel, target, _with_own_lines(found.ir, kernel), options)
+    (found,) = _translated(kernel, [source], backend, parsed, wanted)
+    return found.refusal or _with_own_lines(found.ir, kernel)
 
 
 def _translated(
-    kernel: JITFunction, sources: Sequence[ASTSource], backend, options, with_ir: bool = False
+    kernel: JITFunction, sources: Sequence[ASTSource], backend, options, wanted: str = ""
 ) -> list[Opinion]:
     """An opinion on each, up to a first that is refused, or one that took too long.
 
+    wanted: the text to send back: none, the ``"source"`` that no pass has touched, or ``"ttgir"``.
     What a crash leaves untried is tried in another child.
     """
     functions = with_helpers(kernel)
@@ -162,7 +180,7 @@ def _translated(
             for source in sources[start:]:
                 limits.begin_part()
                 seen.start()
-                answer = _one(kernel, source, backend, options, seen, with_ir)
+                answer = _one(kernel, source, backend, options, seen, wanted)
                 send(answer)
                 if answer["refusal"] and source is sources[0]:
                     return
@@ -198,7 +216,7 @@ def _site(files: Sequence[str], place: Place) -> Site | None:
 
 
 def _one(
-    kernel: JITFunction, source: ASTSource, backend, options, seen: observer.Seen, with_ir: bool
+    kernel: JITFunction, source: ASTSource, backend, options, seen: observer.Seen, wanted: str
 ) -> dict[str, object]:
     """An opinion, as JSON has it."""
     said = os.memfd_create("said")
@@ -206,9 +224,11 @@ def _one(
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         module, refusal = _module_or_refusal(kernel, source, backend, options, seen, said)
+        if wanted == "ttgir" and module and not refusal:
+            module, refusal = _lowered(module, backend, options, said)
     os.close(said)
     notes = dict.fromkeys(filter(None, map(wording.of_warning, warned)))
-    text = str(module) if with_ir and module else ""
+    text = str(module) if wanted and module else ""
     return {"ir": text, "refusal": refusal and asdict(refusal), "notes": list(notes)}
 
 
@@ -229,7 +249,21 @@ def _module_or_refusal(
         return None, Refusal(wording.RECURSION if calls_itself(kernel) else wording.TOO_DEEP)
     except Exception as error:
         return None, _verifier_says(said) or Refusal(wording.one_line(f"{type(error).__name__}: {error}"))
+    module.context = context
     return module, wording.of_return(seen)
+
+
+def _lowered(module, backend, options, said: int) -> tuple[object, Refusal | None]:
+    """The module in the GPU's dialect."""
+    stages: dict[str, Callable] = {}
+    backend.add_stages(stages, options, Language.TRITON)
+    metadata = dict(options.__dict__)
+    try:
+        for name in ("ttir", "ttgir"):
+            module = stages[name](module, metadata)
+    except Exception as error:
+        return None, _verifier_says(said) or Refusal(wording.one_line(f"{type(error).__name__}: {error}"))
+    return module, None
 
 
 def _verifier_says(said: int) -> Refusal | None:

@@ -80,24 +80,6 @@ def build(translation: Translation) -> Build:
     return built
 
 
-def ttgir(translation: Translation) -> str | Refusal:
-    """The kernel in Triton's GPU dialect, which says which thread holds what; from the cache if there."""
-    for what in ("build", "ttgir"):
-        kept = cache.read(_key(what, translation), "texts")
-        if kept and isinstance(kept["texts"], dict) and "ttgir" in kept["texts"]:
-            return kept["texts"]["ttgir"]
-    with tempfile.TemporaryDirectory(prefix="stages-") as name:
-        folder = Path(name)
-        ending = run_worker(translation, folder, until="ttgir")
-        done = json.loads((folder / "done.json").read_text()) if (folder / "done.json").exists() else {}
-        if ending or done.get("error") or not (folder / "ttgir").exists():
-            said = (folder / "stderr").read_text(errors="replace")
-            return _why(translation, "ttgir", ending, done.get("error"), said)
-        text = (folder / "ttgir").read_text()
-    cache.write(_key("ttgir", translation), {"texts": {"ttgir": text}})
-    return text
-
-
 def dump_passes(translation: Translation) -> str:
     """What MLIR writes before each pass, up to LLVM IR; what there is of it, where one fails."""
     key = _key("passes", translation)

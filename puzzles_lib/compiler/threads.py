@@ -3,7 +3,7 @@
 The compiler decides: TTGIR has a layout for each access (`layouts`). It is made here, for a GPU that need
 not be there, with as many warps as the launch would ask for.
 
-    accesses = memory_accesses(build(translation).texts["ttgir"])
+    accesses = memory_accesses(gpu_dialect(kernel, arguments, target, num_warps=4))
     accesses[0].threads()  # of each element: warp * threads of a warp + lane
 """
 
@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from triton.runtime.jit import JITFunction
 
-from puzzles_lib.compiler.frontend import translate
+from puzzles_lib.compiler.frontend import gpu_dialect
 from puzzles_lib.compiler.layouts import Layout, read_layout
 from puzzles_lib.compiler.locations import read
-from puzzles_lib.compiler.lowering import ttgir
 from puzzles_lib.compiler.targets import Target
 from puzzles_lib.interpreter import HeldBy, Holders
 from puzzles_lib.source import Refusal, Site, statements, with_helpers
@@ -172,10 +171,7 @@ def held_by(
 
     arguments: as for `front_end`. A Refusal where it cannot be compiled so far, or its layouts not be read.
     """
-    translation = translate(kernel, arguments, target, num_warps=num_warps)
-    if isinstance(translation, Refusal):
-        return translation
-    text = ttgir(translation)
+    text = gpu_dialect(kernel, arguments, target, num_warps=num_warps)
     if isinstance(text, Refusal):
         return text
     try:
