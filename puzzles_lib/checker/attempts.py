@@ -11,13 +11,13 @@ from puzzles_lib.puzzle import Argument, Case
 
 
 def attempt(bound: Bound, inputs: Mapping[str, torch.Tensor], **options: Any) -> Run:
-    """A guarded run on copies of the inputs and poisoned outputs.
+    """A guarded run on copies of the inputs, and outputs of nonsense.
 
     options: of `puzzles_lib.interpreter.run`.
     """
     tensors = {name: tensor.clone() for name, tensor in inputs.items() if _takes(bound, name)}
     results = [result for result in bound.puzzle.results if _takes(bound, result.name)]
-    tensors |= {result.name: poisoned(result, bound.case) for result in results}
+    tensors |= {result.name: nonsense(result, bound.case) for result in results}
     outputs = {f"{result.name}_ptr" for result in bound.puzzle.results}
     programs = bound.puzzle.programs(bound.case)
     return run(bound.kernel, bound.filled(tensors), programs, outputs, **options)
@@ -27,7 +27,7 @@ def _takes(bound: Bound, name: str) -> bool:
     return f"{name}_ptr" in bound.arguments or f"{name}_desc" in bound.arguments
 
 
-def poisoned(result: Argument, case: Case) -> torch.Tensor:
+def nonsense(result: Argument, case: Case) -> torch.Tensor:
     """An output full of what nobody should take for a result."""
     tensor = torch.empty(result.shape(case.numbers), dtype=result.dtype)
     if result.dtype.is_floating_point:
