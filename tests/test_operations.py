@@ -864,3 +864,33 @@ def test_bytes_of_words_count_as_bytes():
     z = torch.empty(8, dtype=I32)
     done = execute(bytes_of_words, x_ptr=torch.tensor([0x04030201, 0x08070605], dtype=I32), z_ptr=z)
     assert z.tolist() == list(range(1, 9)) and done.loads == {"x": 2} and done.bytes_moved == 8 + 32
+
+
+# ---- constants
+
+
+@pytest.mark.parametrize(
+    "expression, dtype, want",
+    [
+        ("tl.full((8,), 2147483648, tl.int32)", I64, -(2**31)),
+        ("tl.full((8,), 4294967295, tl.int32)", I64, -1),
+        ("tl.full((8,), 300, tl.uint8)", I64, 44),
+        ("tl.full((8,), 4294967295, tl.uint32)", I64, 2**32 - 1),
+        ("tl.where(i < 8, 2147483648, 0)", I64, 2**31),
+        ("i.to(tl.int64) * 0 + 4294967295", I64, 2**32 - 1),
+        ("tl.maximum(i, 4294967295)", I64, 2**32 - 1),
+        ("(i * 0 < 2147483648)", I64, 1),
+        ("(i * 0 - 1 == 4294967295)", I64, 1),
+        ("tl.cast(2147483648, tl.int32) + 0 * i", I64, -(2**31)),
+        ("tl.load(x_ptr + i, mask=i < 0, other=4294967295)", I64, -1),
+    ],
+)
+def test_constants_at_and_above_two_to_the_31(expression, dtype, want):
+    """What the front end makes of them: read off TTIR (3.7.1)."""
+    assert evaluate(expression, WHOLE, shape=(8,), dtype=dtype).tolist() == [want] * 8
+
+
+@pytest.mark.parametrize("expression", ["i + 2147483648", "i & 0xFFFFFFFF", "i * 2654435761"])
+def test_constants_that_do_not_fit_are_refused_as_by_the_compiler(expression):
+    with pytest.raises(AssertionError, match="is out of range for type int32"):
+        evaluate(expression, WHOLE, shape=(8,), dtype=I64)

@@ -125,7 +125,7 @@ def breaking_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
 
 @triton.jit
 def wild_on_zeros_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
-    """Lanes that the load leaves open: poison here, zero under triton-viz, where it would go astray."""
+    """Lanes that the load leaves open: NaN here, zero under triton-viz, where it would go astray."""
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offs, mask=offs < N)
     wild = tl.where((x == 0.0) & (offs >= N), 1 << 30, 0)

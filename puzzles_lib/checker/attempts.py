@@ -43,7 +43,7 @@ def attempt(
     results: Mapping[str, torch.Tensor] | None = None,
     **options: Any,
 ) -> Run:
-    """A guarded run on copies of the inputs and poisoned outputs.
+    """A guarded run on copies of the inputs, and outputs of nonsense.
 
     results: the outputs instead, to be written to as they are.
     options: of `puzzles_lib.interpreter.run`.
@@ -51,7 +51,7 @@ def attempt(
     tensors = {name: tensor.clone() for name, tensor in inputs.items() if _takes(bound, name)}
     taken = [result for result in bound.puzzle.results if _takes(bound, result.name)]
     if results is None:
-        results = {result.name: poisoned(result, bound.case) for result in taken}
+        results = {result.name: nonsense(result, bound.case) for result in taken}
     tensors |= {result.name: results[result.name] for result in taken}
     outputs = {f"{result.name}_ptr" for result in bound.puzzle.results}
     programs = bound.puzzle.programs(bound.case)
@@ -62,7 +62,7 @@ def _takes(bound: Bound, name: str) -> bool:
     return f"{name}_ptr" in bound.arguments or f"{name}_desc" in bound.arguments
 
 
-def poisoned(result: Argument, case: Case) -> torch.Tensor:
+def nonsense(result: Argument, case: Case) -> torch.Tensor:
     """An output full of what nobody should take for a result."""
     tensor = torch.empty(result.shape(case.numbers), dtype=result.dtype)
     if result.dtype.is_floating_point:

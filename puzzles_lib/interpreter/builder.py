@@ -5,6 +5,7 @@ would have it emit IR. Subclassing that builder changes what an operation does w
 the learner wrote.
 """
 
+import functools
 import sys
 from dataclasses import dataclass
 
@@ -317,6 +318,22 @@ class GuardedBuilder(InterpreterBuilder):
 
     def create_inline_asm(self, inlineAsm, constraints, values, type, isPure, pack):
         raise NotImplementedError("inline assembly runs on a GPU only")
+
+    # ---- constants: a compiler keeps as many bits as fit
+
+    def _integer(self, value, dtype):
+        storage = of_triton(dtype).storage
+        bits = np.array([int(value) & (1 << 8 * storage.itemsize) - 1], f"u{storage.itemsize}")
+        return TensorHandle(bits.view(storage), dtype)
+
+    get_int8 = functools.partialmethod(_integer, dtype=tl.int8)
+    get_int16 = functools.partialmethod(_integer, dtype=tl.int16)
+    get_int32 = functools.partialmethod(_integer, dtype=tl.int32)
+    get_int64 = functools.partialmethod(_integer, dtype=tl.int64)
+    get_uint8 = functools.partialmethod(_integer, dtype=tl.uint8)
+    get_uint16 = functools.partialmethod(_integer, dtype=tl.uint16)
+    get_uint32 = functools.partialmethod(_integer, dtype=tl.uint32)
+    get_uint64 = functools.partialmethod(_integer, dtype=tl.uint64)
 
     # ---- bfloat16, which stock Triton computes on its raw bits: compute in float32, round once
 

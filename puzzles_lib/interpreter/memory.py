@@ -72,7 +72,7 @@ class Memory:
         self.conflict: Conflict | None = None
         self.holes: dict[Site, str] = {}
         self.early_reads: dict[str, Site] = {}
-        self.sources: list[Source] = []  # of what is undefined, in the order of their labels
+        self.sources: dict[Source, int] = {}  # of what is undefined, numbered as the run met them
         self.undefined: Source | None = None
         self.contended = False
         self.loaded: dict[str, int] = {}  # bytes, lane by lane, by argument name
@@ -206,9 +206,7 @@ class Memory:
         return self._label(Source(kind, what, self.site()), order)
 
     def _label(self, source: Source, order: bool = False) -> int:
-        if source not in self.sources:
-            self.sources.append(source)
-        number = self.sources.index(source)
+        number = self.sources.setdefault(source, len(self.sources))
         return max(1, taint.ORDER - 1 - number) if order else max(taint.ORDER, taint.MOST - number)
 
     def use(self, labels: Labels, on: np.ndarray | None = None) -> None:
@@ -228,7 +226,8 @@ class Memory:
         worst = int((labels if on is None else np.where(on, labels, 0)).max(initial=0))
         if not worst:
             return None
-        source = self.sources[(taint.MOST if worst >= taint.ORDER else taint.ORDER - 1) - worst]
+        number = (taint.MOST if worst >= taint.ORDER else taint.ORDER - 1) - worst
+        source = list(self.sources)[number]
         if self.undefined is None or (self.undefined.kind == "early" and source.kind != "early"):
             self.undefined = source
         return source

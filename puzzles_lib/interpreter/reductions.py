@@ -86,6 +86,7 @@ def map_elementwise(twin: Callable, function: JITFunction, *args: tl.tensor, pac
         raise NotImplementedError("tl.map_elementwise with pack runs on a GPU only")
     run, dtypes = twin(function), [t.dtype for t in args]
     arrays = np.broadcast_arrays(*(t.handle.data for t in args))
+    shape = arrays[0].shape
     labels = taint.joined(*(taint.labels(t.handle) for t in args))
 
     def results_of(parts: Arrays) -> tuple[tl.tensor, ...]:
@@ -95,25 +96,17 @@ def map_elementwise(twin: Callable, function: JITFunction, *args: tl.tensor, pac
     try:
         made = results_of(arrays)
     except NotOneValue:
-        ones = [results_of([a[place][None] for a in arrays]) for place in np.ndindex(arrays[0].shape)]
+        ones = [results_of([a[place][None] for a in arrays]) for place in np.ndindex(shape)]
         made = tuple(
             _tensor(np.array([r.handle.data.item() for r in each], each[0].handle.data.dtype), each[0].dtype)
             for each in zip(*ones, strict=True)
         )
-    shape = arrays[0].shape
-    blocks = [
-        _tensor(
-            np.array(
-                np.broadcast_to(r.handle.data, shape)
-                if r.handle.data.size == 1
-                else r.handle.data.reshape(shape)
-            ),
-            r.dtype,
-        )
-        for r in made
-    ]
-    for each in blocks:
-        taint.mark(each.handle, labels)
+    blocks = []
+    for each in made:
+        data = each.handle.data
+        data = data.reshape(shape) if data.size > 1 else np.full(shape, data.item(), data.dtype)
+        blocks.append(_tensor(data, each.dtype))
+        taint.mark(blocks[-1].handle, labels)
     return blocks[0] if len(blocks) == 1 else tuple(blocks)
 
 

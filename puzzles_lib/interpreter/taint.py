@@ -158,12 +158,10 @@ def histogram(builder: Any, data: TensorHandle, bins: int, mask: TensorHandle | 
     on = np.ones(data.data.shape, bool) if mask is None else mask.data
     found = joined(labels(data), None if mask is None else labels(mask))
     found = where(on, found)
-    stray = on & ((data.data < 0) | (data.data >= bins))
-    if found is None or not found.any():
-        if not stray.any():
-            return None
-        return np.array([builder.memory.label("values outside of tl.histogram's bins count anywhere")], KIND)
-    return found.max(keepdims=True)
+    worst = folded(found)
+    if (on & ((data.data < 0) | (data.data >= bins))).any() and not worst:
+        worst = builder.memory.label("values outside of tl.histogram's bins count anywhere")
+    return np.array([worst], KIND) if worst else None
 
 
 def shift(builder: Any, value: TensorHandle, by: TensorHandle) -> Labels:
