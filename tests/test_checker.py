@@ -179,6 +179,79 @@ def test_the_fault_is_named(kernel, kind, words):
     assert len(str(report).splitlines()) <= 12
 
 
+@triton.jit
+def into_an_input(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.arange(0, BLOCK_N)
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    s = tl.load(s_ptr + offs_m, mask=offs_m < M)
+    x = tl.load(x_ptr + offs_m[:, None] * N + offs_n[None, :], mask=mask)
+    tl.store(x_ptr + offs_m[:, None] * N + offs_n[None, :], x * s[:, None], mask=mask)
+
+
+@triton.jit
+def masks_added(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.arange(0, BLOCK_N)
+    mask = (offs_m[:, None] < M) + (offs_n[None, :] < N)
+    x = tl.load(x_ptr + offs_m[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+    s = tl.load(s_ptr + offs_m, mask=offs_m < M)
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], x * s[:, None], mask=mask)
+
+
+@triton.jit
+def rows_too_close(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.arange(0, BLOCK_N)
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    x = tl.load(x_ptr + offs_m[:, None] * N + offs_n[None, :], mask=mask)
+    s = tl.load(s_ptr + offs_m, mask=offs_m < M)
+    tl.store(z_ptr + offs_m[:, None] * M + offs_n[None, :], x * s[:, None], mask=mask)
+
+
+@pytest.mark.parametrize(
+    "kernel, words, line",
+    [
+        (
+            into_an_input,
+            "all 64 elements of z_ptr; the kernel stores to x_ptr instead, an input",
+            "tl.store(x_ptr",
+        ),
+        (masks_added, "all lanes of this store are masked off; masks are joined by &", "tl.store(z_ptr"),
+        (
+            rows_too_close,
+            "several lanes of this store hit one element, such as z[0, 4]: is the stride of a row right?",
+            "tl.store(z_ptr",
+        ),
+        (
+            first_rows_only,
+            "programs (0, 0, 0) and (1, 0, 0) both store to z[0, 0]: do the offsets follow tl.program_id?",
+            "tl.store(z_ptr",
+        ),
+    ],
+)
+def test_why_elements_are_never_written_is_told(kernel, words, line):
+    report = examine(kernel, SCALE_ROWS)
+    verdict = report.verdicts[0]
+    assert verdict.kind == "never written" and words in str(report), str(report)
+    assert verdict.site.source.startswith(line)
+
+
+@triton.jit
+def reads_by_atomics(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.arange(0, BLOCK_N)
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    x = tl.load(x_ptr + offs_m[:, None] * N + offs_n[None, :], mask=mask)
+    s = tl.load(s_ptr + offs_m, mask=offs_m < M) + tl.atomic_add(s_ptr + offs_m, 0.0, mask=offs_m < M)
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], x * s[:, None] / 2, mask=mask)
+
+
+def test_an_atomic_reads_as_a_load_does():
+    verdict = examine(reads_by_atomics, SCALE_ROWS).verdicts[0]
+    assert "too many loads of s_ptr: 8 elements, 4 are enough" in verdict.message
+
+
 def test_the_learners_line_is_the_one_in_the_file():
     verdict = examine(unmasked, SCALE_ROWS).verdicts[0]
     with open(__file__) as file:

@@ -64,9 +64,11 @@ def test_loads_out_of_bounds_are_refused_near_and_far(shift):
     low, high = (
         (shift, shift + 7) if not 0 < abs(shift) < 8 else ((8, 7 + shift) if shift > 0 else (shift, -1))
     )
-    which = f"element {low}" if low == high else f"elements {low}..{high}"
+    which = f"elements {low}..{high}, it has 8"
+    if low == high:
+        which = "element 8; x has 8, numbered 0 to 7" if low == 8 else "element -1, it has 8"
     assert done.stop.kind == "out of bounds"
-    assert done.stop.message == f"out-of-bounds load of x_ptr in program (0, 0, 0): {which}, it has 8"
+    assert done.stop.message == f"out-of-bounds load of x_ptr in program (0, 0, 0): {which}"
     assert done.stop.site.source == "x = tl.load(x_ptr + offs + x_shift)  # [BLOCK]"
     assert (z == -1).all()
 
@@ -82,7 +84,8 @@ def test_stores_out_of_bounds_touch_nothing(kernel, kind, shift):
 @pytest.mark.parametrize("shift", [8, -1, 10**12])
 def test_scalar_accesses_are_checked_too(shift):
     done, _ = copied(copy_one, x_shift=shift)
-    assert done.stop.message == f"out-of-bounds load of x_ptr in program (0, 0, 0): element {shift}, it has 8"
+    has = "; x has 8, numbered 0 to 7" if shift == 8 else ", it has 8"
+    assert done.stop.message == f"out-of-bounds load of x_ptr in program (0, 0, 0): element {shift}{has}"
     done, _ = copied(copy_one, z_shift=shift)
     assert "out-of-bounds store of z_ptr" in done.stop.message
     done, z = copied(copy_one, x_shift=7, z_shift=3)
@@ -112,9 +115,13 @@ def test_masked_off_lanes_may_point_anywhere():
 
 def test_one_lane_too_many_is_named():
     done = execute(masked_copy, x_ptr=torch.arange(3.0), z_ptr=torch.zeros(8), N=8, LIMIT=4, BLOCK=8)
-    assert done.stop.message.endswith("load of x_ptr in program (0, 0, 0): element 3, it has 3")
+    assert done.stop.message.endswith(
+        "load of x_ptr in program (0, 0, 0): element 3; x has 3, numbered 0 to 2"
+    )
     done = execute(masked_copy, x_ptr=torch.arange(3.0), z_ptr=torch.zeros(5), N=6, LIMIT=3, BLOCK=8)
-    assert done.stop.message.endswith("store of z_ptr in program (0, 0, 0): element 5, it has 5")
+    assert done.stop.message.endswith(
+        "store of z_ptr in program (0, 0, 0): element 5; z has 5, numbered 0 to 4"
+    )
 
 
 def test_a_mask_that_is_off_everywhere_touches_nothing():
@@ -135,7 +142,7 @@ def test_a_program_is_named_by_its_three_axes():
         tl.store(z_ptr + tl.program_id(0) * 6 + tl.program_id(1) * 2 + tl.program_id(2), 1.0)
 
     done = execute(kernel, (2, 3, 2), z_ptr=torch.zeros(11))
-    assert "in program (1, 2, 1): element 11, it has 11" in done.stop.message
+    assert "in program (1, 2, 1): element 11; z has 11, numbered 0 to 10" in done.stop.message
 
 
 @triton.jit
@@ -279,7 +286,7 @@ def test_pointers_cast_to_bytes():
     assert done.stop is None and torch.equal(x, z) and done.written["z"].all()
     assert done.bytes_moved == 32 and not done.early_reads and done.conflict is None
     done = execute(through_bytes, x_ptr=x, z_ptr=z, shift=1, BLOCK=16)
-    assert "load of x_ptr in program (0, 0, 0): element 16, it has 16" in done.stop.message
+    assert "load of x_ptr in program (0, 0, 0): element 16; x has 16, numbered 0 to 15" in done.stop.message
 
 
 def test_recording_counts_in_the_tensors_own_elements():
@@ -298,7 +305,7 @@ def test_pointers_cast_to_a_wider_type():
     done = execute(through_words, x_ptr=x, z_ptr=z, shift=0, BLOCK=4)
     assert done.stop is None and torch.equal(z.view(torch.int8), x)
     done = execute(through_words, x_ptr=x, z_ptr=z, shift=4, BLOCK=4)
-    assert "element 4, it has 4" in done.stop.message
+    assert "has 4, numbered 0 to 3" in done.stop.message
     done = execute(through_words, x_ptr=x, z_ptr=z, shift=2, BLOCK=2)
     assert done.stop.message == "misaligned load of x_ptr in program (0, 0, 0) at byte 2"
 
@@ -317,7 +324,10 @@ def test_one_load_from_two_tensors():
     assert done.stop is None and z.tolist() == [60, 1, 40, 3, 20, 5, 0, 7]
     assert done.loads == {"x": 4, "y": 4} and done.bytes_moved == 8 * 4 * 2
     done = execute(either, x_ptr=x, y_ptr=y[:6], z_ptr=z, N=8, BLOCK=8)
-    assert "out-of-bounds load of y_ptr in program (0, 0, 0): element 6, it has 6" == done.stop.message
+    assert (
+        "out-of-bounds load of y_ptr in program (0, 0, 0): element 6; y has 6, numbered 0 to 5"
+        == done.stop.message
+    )
 
 
 @triton.jit
@@ -406,7 +416,7 @@ def test_every_dtype_is_copied_bit_by_bit(dtype):
     assert done.stop is None and torch.equal(x.view(torch.uint8), z.view(torch.uint8))
     assert done.bytes_moved == 16 * size
     done = execute(copy, x_ptr=x, z_ptr=z, x_shift=1, z_shift=0, BLOCK=8)
-    assert "element 8, it has 8" in done.stop.message
+    assert "has 8, numbered 0 to 7" in done.stop.message
 
 
 @triton.jit

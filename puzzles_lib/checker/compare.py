@@ -125,17 +125,19 @@ def _zero(w: _Wrong) -> str:
 
 
 def _cut_off(w: _Wrong) -> str:
-    """Is every element the next number towards zero, where it should be the nearest?"""
+    """Is every element a neighbour of the right one, such as the next towards zero?"""
     dtype = w.expected.argument.dtype
     if not w.expected.rounds or w.expected.tolerance is None:
         return ""
     bits = of_torch(dtype).roundoff
     short = (w.got.abs() <= w.value.abs() + w.expected.tolerance) & (w.got * w.value >= 0)
-    near = (w.got - w.value).abs() <= 2 * bits * w.value.abs() + w.expected.tolerance
-    if not (short & near).all():
-        return ""
+    unit = 2 * bits * w.value.abs() + w.expected.tolerance
     name = of_torch(dtype).name
-    return f"it looks cut off instead of rounded: .to(tl.{name}) rounds to the nearest {name}"
+    if (short & ((w.got - w.value).abs() <= unit)).all():
+        return f"it looks cut off instead of rounded: .to(tl.{name}) rounds to the nearest {name}"
+    if ((w.got - w.value).abs() <= 2 * unit).all():
+        return f"it is off in {name}'s last place: rounded more than once, or not to the nearest?"
+    return ""
 
 
 def _off_by(w: _Wrong) -> str:
@@ -191,7 +193,8 @@ def _per_row(w: _Wrong) -> str:
     factor = ratio.nanmedian(-1, keepdim=True).values
     if ((ratio - factor).abs() > (w.slack / w.value).abs())[some].any():
         return ""
-    if _constant(factor, (w.slack / w.value).abs().nan_to_num(posinf=0.0).amax(-1, keepdim=True)):
+    unsure = (w.slack / w.value).abs().nan_to_num(posinf=0.0).amax(-1, keepdim=True)
+    if _constant(factor, unsure) or ((factor - 1).abs() <= unsure).all():
         return ""
     low, high = float(factor.min()), float(factor.max())
     text = f"{PER_ROW}, {low:.4g} to {high:.4g}"

@@ -165,7 +165,7 @@ def _why_not_written(verdict: Verdict, result: Argument, puzzle: Puzzle, case: C
     for access in stores:
         elements, times = np.unique(access.elements[access.mask], return_counts=True)
         if (times > 1).any():
-            place = f"{result.name}[{_index(int(elements[times.argmax()]), shape)}]"
+            place = f"{result.name}[{_index(int(elements[(times > 1).argmax()]), shape)}]"
             text = (
                 f"several lanes of this store hit one element, such as {place}: is the stride of a row right?"
             )

@@ -345,8 +345,10 @@ class Memory:
         size = buffer.data.nbytes // dtype.itemsize
         if buffer.inside is not None and 0 <= low and high < size:
             which += f" {'lies' if low == high else 'lie'} between its elements"
-        has = f"it has {size if buffer.inside is None else buffer.tensor.numel()}"
-        self._refuse_access(f"out-of-bounds {kind} of {buffer.name}_ptr", f"{which}, {has}", colon=True)
+        has = f", it has {size if buffer.inside is None else buffer.tensor.numel()}"
+        if low == high == size > 0 and buffer.inside is None:  # looks like the last one, and is one too far
+            has = f"; {buffer.name} has {size}, numbered 0 to {size - 1}"
+        self._refuse_access(f"out-of-bounds {kind} of {buffer.name}_ptr", f"{which}{has}", colon=True)
 
     def _refuse_access(self, what: str, why: str, colon: bool = False) -> None:
         """End the run, or remember why it should have ended and go on while recording."""

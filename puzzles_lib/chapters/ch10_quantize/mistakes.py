@@ -234,7 +234,7 @@ MISTAKES = (
             "scale[:, None] * codes": "scale.to(tl.bfloat16)[:, None] * codes.to(tl.bfloat16)",
         },
         kind="values",
-        says="1 times",
+        says="last place",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
@@ -314,7 +314,7 @@ MISTAKES = (
         "Rounds scale times code to bfloat16 before the minimum is added.",
         {"scale[:, None] * codes": "(scale[:, None] * codes).to(tl.bfloat16).to(tl.float32)"},
         kind="values",
-        says="1 times",
+        says="last place",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
