@@ -15,11 +15,7 @@ ONE = (1, 1, 1)
 
 def execute(kernel, grid=ONE, outputs=("z_ptr",), **arguments) -> Run:
     """`run` with the output's usual name; grid padded to three axes, options and arguments mixed."""
-    options = {
-        n: arguments.pop(n)
-        for n in ("reverse", "record", "quiet", "seconds")
-        if n in arguments
-    }
+    options = {n: arguments.pop(n) for n in ("reverse", "record", "quiet", "seconds") if n in arguments}
     grid = (grid,) if isinstance(grid, int) else tuple(grid)
     return run(kernel, arguments, grid + (1,) * (3 - len(grid)), outputs, **options)
 
