@@ -15,6 +15,7 @@ import inspect
 import math
 import operator
 import re
+import sys
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -173,6 +174,13 @@ class Puzzle:
     @property
     def name(self) -> str:
         return self.spec.__name__
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of the course's own, for whose solution there is a mark in `progress`."""
+        module = self.spec.__module__
+        counting = getattr(sys.modules.get(module), "PUZZLES", ())
+        return module.startswith("puzzles_lib.chapters.") and any(puzzle is self for puzzle in counting)
 
     @property
     def title(self) -> str:

@@ -23,6 +23,9 @@ from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import Busy, Run, alone
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.source import Refusal
+from puzzles_lib.staleness import stale_note
+from puzzles_lib.stubs import is_untouched
+from puzzles_lib.wrapped import unwrap
 
 SECONDS_PER_CASE = 10.0
 RUNS_PER_CHECK = 6  # times the seconds of a run that all runs of a check may take together
@@ -48,8 +51,15 @@ def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE) 
         report = examine(kernel, puzzle, seconds=seconds)
     if report is None:  # raised from here, so that a notebook shows two frames and not thirty
         raise KeyboardInterrupt("the check was interrupted") from None
-    note = ledger.record(puzzle.name, report.ok)
-    return dataclasses.replace(report, notes=(*report.notes, note)) if note else report
+    notes = [_stale(kernel)]
+    if puzzle.counts:
+        notes.append(ledger.record(puzzle.name, report.ok) or "")
+    return dataclasses.replace(report, notes=(*report.notes, *filter(None, notes)))
+
+
+def _stale(kernel: object) -> str:
+    wrapped = unwrap(kernel)
+    return stale_note(wrapped.kernel) if wrapped else ""
 
 
 def examine(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE) -> Report:
@@ -73,6 +83,8 @@ def _examine(kernel: object, puzzle: Puzzle, seconds: float) -> Report:
     bound = bind(kernel, puzzle, puzzle.cases[0])
     if isinstance(bound, Refusal):
         return _refused(puzzle, bound)
+    if is_untouched(bound.kernel):
+        return Report(puzzle.name, verdict=verdicts.STILL_OPEN)
     budget = Budget(RUNS_PER_CHECK * seconds)
 
     def tried(number: int) -> Report:

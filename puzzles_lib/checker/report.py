@@ -10,7 +10,7 @@ MOST_LINES = 12
 
 
 KINDS = (
-    "signature", "compiler", "error", "time limit", "memory limit", "out of bounds", "uninitialised",
+    "open", "signature", "compiler", "error", "time limit", "memory limit", "out of bounds", "uninitialised",
     "never written", "race", "input changed", "values", "loads",
     "true size",
 )  # fmt: skip

@@ -9,6 +9,9 @@ from puzzles_lib.checker.report import Verdict
 from puzzles_lib.interpreter import Conflict, Run, Source
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.source import Refusal
+from puzzles_lib.stubs import HOLE
+
+STILL_OPEN = Verdict("open", "still open: your lines are missing", diagnosis=f"write them under `{HOLE}`")
 
 
 def of_refusal(refusal: Refusal) -> Verdict:
