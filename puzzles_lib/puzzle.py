@@ -276,7 +276,7 @@ def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:
             for argument in puzzle.inputs + puzzle.results:
                 argument.shape(case.numbers)
             puzzle.grid(case)
-        except (ValueError, AttributeError) as error:
+        except (ArithmeticError, AttributeError, ValueError) as error:
             raise ValueError(f"{caller}: case is {case}, which does not fit {puzzle.name}: {error}") from None
         return case
     count = len(puzzle.cases)
