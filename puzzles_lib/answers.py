@@ -105,7 +105,7 @@ def _as_kind(value: Any, kind: type) -> tuple[object, str]:
         if isinstance(value, list | tuple | set | frozenset):
             items = [_plain(v) if isinstance(v, str) else v for v in value]
             return (set(items) if kind is set else tuple(items)), ""
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # somebody else's __index__ or __float__ may raise anything
         pass
     return None, wrong
 

@@ -15,6 +15,7 @@ import inspect
 import math
 import operator
 import re
+import sys
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -210,6 +211,13 @@ class Puzzle:
         return self.spec.__name__
 
     @property
+    def counts(self) -> bool:
+        """Whether it is one of the course's own, for whose solution there is a mark in `progress`."""
+        module = self.spec.__module__
+        counting = getattr(sys.modules.get(module), "PUZZLES", ())
+        return module.startswith("puzzles_lib.chapters.") and any(puzzle is self for puzzle in counting)
+
+    @property
     def title(self) -> str:
         return self.name.replace("_", " ")
 
@@ -336,7 +344,7 @@ def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:
             for argument in puzzle.inputs + puzzle.results:
                 argument.shape(case.numbers)
             puzzle.grid(case)
-        except (ValueError, AttributeError) as error:
+        except (ArithmeticError, AttributeError, ValueError) as error:
             raise ValueError(f"{caller}: case is {case}, which does not fit {puzzle.name}: {error}") from None
         return case
     cases = puzzle.cases + puzzle.drawn()

@@ -11,7 +11,8 @@ import triton.language as tl
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib import LONG_SUM, checker, stages, trace
+from puzzles_lib import LONG_SUM, MASKED_ADD, checker, stages, trace
+from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.checker import check, examine
 from puzzles_lib.puzzle import Case, Puzzle
 
@@ -53,6 +54,11 @@ def unmasked(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.const
 @triton.jit
 def empty(x_ptr, s_ptr, z_ptr):
     pass
+
+
+@triton.jit
+def first_element_only(x_ptr, z_ptr):
+    tl.store(z_ptr, tl.load(x_ptr) + 10)
 
 
 @triton.jit
@@ -403,15 +409,26 @@ def test_an_interrupt_shows_few_frames(monkeypatch):
 def test_progress_is_noted_by_check_and_not_by_examine(monkeypatch):
     noted = []
     monkeypatch.setattr(checker.ledger, "record", lambda name, solved: noted.append((name, solved)))
-    examine(right, SCALE_ROWS)
-    check(right, SCALE_ROWS)
-    check(adds, SCALE_ROWS)
-    assert noted == [("scale_rows", True), ("scale_rows", False)]
+    solution = solutions()["masked_add"]
+    examine(solution, MASKED_ADD)
+    check(solution, MASKED_ADD)
+    check(first_element_only, MASKED_ADD)
+    assert noted == [("masked_add", True), ("masked_add", False)]
+
+
+def test_progress_is_of_the_courses_own_puzzles(monkeypatch):
+    """Not of another of the same name, nor of one with fewer cases."""
+    noted = []
+    monkeypatch.setattr(checker.ledger, "record", lambda name, solved: noted.append(name))
+    easier = dataclasses.replace(MASKED_ADD, cases=MASKED_ADD.cases[:1])
+    assert check(solutions()["masked_add"], easier).ok and easier.name == MASKED_ADD.name
+    assert check(right, SCALE_ROWS).ok
+    assert noted == []
 
 
 def test_trouble_with_the_progress_file_is_a_line_in_the_report(monkeypatch):
     monkeypatch.setattr(checker.ledger, "record", lambda name, solved: "progress: cannot write")
-    report = check(right, SCALE_ROWS)
+    report = check(solutions()["masked_add"], MASKED_ADD)
     assert report.ok and str(report).splitlines()[-1] == "progress: cannot write"
 
 

@@ -1,5 +1,6 @@
 """Limits on time and memory, and Ctrl-C: they strike where they should, and everything is put back."""
 
+import io
 import os
 import resource
 import signal
@@ -399,6 +400,22 @@ def test_a_process_that_ignores_ctrl_c_goes_on_doing_so():
 def prints(z_ptr):
     print("waiting")
     tl.store(z_ptr, 0.0)
+
+
+class Full:
+    def write(self, text):
+        raise OSError(28, "No space left on device")
+
+
+closed = io.StringIO()
+closed.close()
+
+
+@pytest.mark.parametrize("stdout", [None, closed, Full()], ids=["none", "closed", "full"])
+def test_a_kernel_that_prints_runs_where_nobody_listens(monkeypatch, stdout):
+    monkeypatch.setattr(sys, "stdout", stdout)
+    done = execute(prints, z_ptr=torch.ones(1))
+    assert done.stop is None and done.outputs["z"].item() == 0
 
 
 def test_a_run_that_waits_is_told_so(monkeypatch):

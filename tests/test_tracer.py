@@ -11,8 +11,8 @@ import triton.language as tl
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib import tracer
-from puzzles_lib.authoring.solutions import define
+from puzzles_lib import MASKED_ADD, tracer
+from puzzles_lib.authoring.solutions import define, solutions
 from puzzles_lib.binding import bind
 from puzzles_lib.checker import check
 from puzzles_lib.inputs import make_inputs
@@ -425,3 +425,18 @@ def test_the_picture_stands_on_a_white_card_with_its_alt_text():
     assert "background:white" in html
     assert "x, 40, loaded: 40 of 40 elements, each by 2 programs; 48 lanes masked off." in html
     assert "Outlined: program (1, 1) touches 32 elements, 480 lanes hatched as masked off." in html
+
+
+@pytest.mark.parametrize(
+    "numbers, told",
+    [
+        ({"N": 0, "BLOCK": 32}, "which starts no program"),
+        ({"N": 8, "BLOCK": 0}, "does not fit masked_add"),
+        ({"N": 2 * 10**8, "BLOCK": 1024}, "400,000,000 elements, allowed are 10,000,000 at most"),
+        ({"N": 10**12, "BLOCK": 1024}, "elements, allowed are 10,000,000 at most"),
+    ],
+)
+def test_a_case_that_cannot_be_drawn_is_refused_in_a_line(numbers, told):
+    with pytest.raises(ValueError, match="^trace: case is ") as caught:
+        trace(solutions()["masked_add"], MASKED_ADD, case=Case(**numbers))
+    assert told in str(caught.value) and "\n" not in str(caught.value)

@@ -27,6 +27,7 @@ from nbformat import NotebookNode
 
 from puzzles_lib.authoring.modules import modules
 from puzzles_lib.authoring.sockets import socket_prefix
+from puzzles_lib.stubs import FILE, HOLE, digest
 
 CELL_TIMEOUT_S = 120
 START_TIMEOUT_S = 120  # of a kernel
@@ -92,7 +93,7 @@ def _cut_holes(source: str, where: str) -> str:
         done += lines[start:begin]
         indent = lines[begin][: -len(lines[begin].lstrip())]
         stated = _stated_size(lines[begin]) or _size(_count_code(lines[begin + 1 : end]))
-        done.append(f"{indent}# your code here ({stated})")
+        done.append(f"{indent}{HOLE} ({stated})")
         if not _parses("\n".join(done + lines[end + 1 :])):
             done.append(f"{indent}pass")
             if not _parses("\n".join(done + lines[end + 1 :])):
@@ -201,9 +202,33 @@ def release(
 
 
 def _modules(master: Path, nb: NotebookNode) -> dict[Path, str]:
-    """The modules of the chapter that are made from a master's cells."""
+    """The files of the chapter that are made from a master's cells."""
     folder = master.parent.parent / "puzzles_lib" / "chapters" / f"ch{master.stem}"
-    return {folder / f"{name}.py": text for name, text in modules(nb, master.stem).items()}
+    made = {folder / f"{name}.py": text for name, text in modules(nb, master.stem).items()}
+    if folder.is_dir() and (found := _stubs(strip(nb, _short(master)))):
+        made[folder / FILE] = json.dumps(found, indent=1, sort_keys=True) + "\n"
+    return made
+
+
+def _stubs(exercise: NotebookNode) -> dict[str, str]:
+    """The digest of each kernel with a hole, by its name."""
+    found = {}
+    for cell in exercise.cells:
+        if cell.cell_type == "code" and HOLE in cell.source:
+            lines = cell.source.splitlines()
+            for node in ast.parse(cell.source).body:
+                if isinstance(node, ast.FunctionDef) and node.decorator_list:
+                    if HOLE in "\n".join(lines[node.lineno - 1 : _end(node, lines)]):
+                        found[node.name] = digest(ast.unparse(node))
+    return found
+
+
+def _end(node: ast.FunctionDef, lines: list[str]) -> int:
+    """The line after a function, with the comments at its end."""
+    end = node.end_lineno
+    while end < len(lines) and (not lines[end].strip() or lines[end][0].isspace()):
+        end += 1
+    return end
 
 
 def find_stale(solutions_dir: Path, notebooks_dir: Path, only: Iterable[str] | None = None) -> list[str]:

@@ -25,6 +25,9 @@ from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import Busy, Run, alone
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.source import Refusal
+from puzzles_lib.staleness import stale_note
+from puzzles_lib.stubs import is_untouched
+from puzzles_lib.wrapped import unwrap
 
 SECONDS_PER_CASE = 10.0
 _LESS_BASIC = ("input changed", "values", "loads")  # than a race
@@ -56,8 +59,15 @@ def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, 
         report = examine(kernel, puzzle, seconds=seconds, salt=salt)
     if report is None:  # raised from here, so that a notebook shows two frames and not thirty
         raise KeyboardInterrupt("the check was interrupted") from None
-    note = ledger.record(puzzle.name, report.ok)
-    return dataclasses.replace(report, notes=(*report.notes, note)) if note else report
+    notes = [_stale(kernel)]
+    if puzzle.counts:
+        notes.append(ledger.record(puzzle.name, report.ok) or "")
+    return dataclasses.replace(report, notes=(*report.notes, *filter(None, notes)))
+
+
+def _stale(kernel: object) -> str:
+    wrapped = unwrap(kernel)
+    return stale_note(wrapped.kernel) if wrapped else ""
 
 
 def examine(
@@ -90,6 +100,8 @@ def _examine(kernel: object, puzzle: Puzzle, seconds: float, salt: str, until_fa
     bound = bind(kernel, puzzle, puzzle.cases[0])
     if isinstance(bound, Refusal):
         return _refused(puzzle, bound)
+    if is_untouched(bound.kernel):
+        return Report(puzzle.name, verdict=verdicts.STILL_OPEN)
     budget = Budget(RUNS_PER_CHECK * seconds)
 
     def tried(number: int) -> Report:

@@ -15,7 +15,7 @@ LEAST = "1.00x is the least possible: each input read once, each output written 
 
 
 KINDS = (
-    "signature", "compiler", "error", "time limit", "memory limit", "out of bounds", "uninitialised",
+    "open", "signature", "compiler", "error", "time limit", "memory limit", "out of bounds", "uninitialised",
     "never written", "race", "input changed", "values", "loads", "true size", "puzzle",
 )  # fmt: skip
 """What a `Verdict` can be of. ``"puzzle"``: the puzzle itself is at fault, not the kernel."""

@@ -14,6 +14,9 @@ from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import Conflict, Program, Run, Source, Touch, WithinProgram
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.source import Refusal
+from puzzles_lib.stubs import HOLE
+
+STILL_OPEN = Verdict("open", "still open: your lines are missing", diagnosis=f"write them under `{HOLE}`")
 
 
 def of_refusal(refusal: Refusal) -> Verdict:

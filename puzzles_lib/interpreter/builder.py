@@ -22,6 +22,7 @@ from puzzles_lib.interpreter.memory import Memory
 from puzzles_lib.interpreter.records import Program
 
 PRINT_LIMIT = 100  # lines that a run may print
+PRINT_WIDTH = 2000  # characters of each
 
 
 def float32_to_tf32(values: np.ndarray) -> np.ndarray:
@@ -441,7 +442,12 @@ class GuardedBuilder(InterpreterBuilder):
             if self.printed > PRINT_LIMIT:
                 self.quiet = True
                 line = f"... (only the first {PRINT_LIMIT} lines are shown)\n"
-            sys.stdout.write(line)
+            elif len(line) > PRINT_WIDTH:
+                line = f"{line[:PRINT_WIDTH]}...\n"
+            try:
+                sys.stdout.write(line)
+            except (AttributeError, OSError, ValueError):  # there is none, or it is full or closed
+                self.quiet = True
             if self.quiet:
                 break
 
@@ -482,7 +488,7 @@ def shown(value: TensorHandle, hex: bool = False) -> str:
     return (
         one(data.flat[0])
         if data.size == 1
-        else np.array2string(data, formatter={"int": one} if hex else None)
+        else np.array2string(data, 75, threshold=1000, formatter={"int": one} if hex else None)
     )
 
 

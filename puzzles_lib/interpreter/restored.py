@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import triton
 import triton.language as tl
@@ -32,6 +32,18 @@ def triton_restored(*more: object) -> Iterator[None]:
             yield
     finally:
         put_back()
+
+
+def forget_interpreter(namespace: dict[str, object], names: Collection[str]) -> None:
+    """Take out of a kernel's namespace, a notebook's, what Triton's interpreter has put there.
+
+    names: those that stood there before. It copies all of its own module's names; what others have added
+    in the meantime stays.
+    """
+    own = vars(stock)
+    for name in own.keys() & namespace.keys() - names:
+        if namespace[name] is own[name]:
+            del namespace[name]
 
 
 def patched() -> list[object]:

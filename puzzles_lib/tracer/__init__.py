@@ -53,6 +53,8 @@ def trace(
         told = f"{elements:,} elements, allowed are {MOST_ELEMENTS:,} at most"
         raise ValueError(f"trace: case is {case}, of {told}: a picture needs fewer")
     grid = tuple(int(n) for n in puzzle.grid(case))
+    if not math.prod(grid):
+        raise ValueError(f"trace: case is {case}, which starts no program")
     outlined = None if is_wrapped(kernel) else _program(program, grid)  # a configuration may change the grid
     title = f"{puzzle.name}, {case}"
     tensors = {a.name: (a.dims, a.shape(case.numbers)) for a in puzzle.inputs + puzzle.results}

@@ -10,7 +10,7 @@ import sys
 import traceback
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 
 import numpy as np
@@ -23,9 +23,9 @@ from puzzles_lib.binding import Bound
 from puzzles_lib.checker import SECONDS_PER_CASE
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import Access, Program, Run, TimeLimitReached, time_limit
-from puzzles_lib.interpreter.limits import interrupts_held
-from puzzles_lib.interpreter.restored import triton_restored
-from puzzles_lib.source import Site
+from puzzles_lib.interpreter.limits import interrupts_held, undone_after_fork
+from puzzles_lib.interpreter.restored import forget_interpreter, triton_restored
+from puzzles_lib.source import Site, with_helpers
 
 
 class NotTraced(Exception):
@@ -176,19 +176,21 @@ def _distance(address: int, tensor: torch.Tensor) -> int:
 @contextlib.contextmanager
 def _kept(kernel: JITFunction) -> Iterator[None]:
     """Whatever happens inside, Triton, triton-viz and the kernel's globals are afterwards as before."""
+    namespaces = {id(f.fn.__globals__): f.fn.__globals__ for f in with_helpers(kernel)}.values()
+    before = [set(namespace) for namespace in namespaces]
+
+    def put_back() -> None:
+        for namespace, names in zip(namespaces, before, strict=True):
+            namespace.pop("_triton_viz_loop_patcher", None)
+            forget_interpreter(namespace, names)
+        _reset_triton_viz()
+
     with triton_restored(kernel):  # triton-viz also lets recursion go so deep that an endless one would crash
         try:
-            yield
+            with undone_after_fork(put_back):
+                yield
         finally:
-            for module in {id(f.__globals__): f.__globals__ for f in _functions(kernel)}.values():
-                module.pop("_triton_viz_loop_patcher", None)
-            _reset_triton_viz()
-
-
-def _functions(kernel: JITFunction) -> list[Callable]:
-    """The kernel's Python function, and those of the jitted helpers that it can see."""
-    helpers = [v for v in kernel.fn.__globals__.values() if isinstance(v, JITFunction)]
-    return [f.fn for f in (kernel, *helpers)]
+            put_back()
 
 
 def _reset_triton_viz() -> None:

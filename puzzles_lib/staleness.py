@@ -1,0 +1,41 @@
+"""Is a notebook's kernel older than what the reader sees? Looked up in IPython, where there is one."""
+
+import re
+import sys
+
+from triton.runtime.jit import JITFunction
+
+from puzzles_lib.source import with_helpers
+
+
+def stale_note(kernel: JITFunction) -> str:
+    """A line where the newest cell that defines the kernel, or a helper, did not define this one; else ""."""
+    try:
+        cells = _cells()
+        for function in with_helpers(kernel) if cells else ():
+            if function.fn.__module__ == "__main__" and _is_old(function, cells):
+                name = function.__name__
+                told = f"this is an older {name}: the newest cell with `def {name}` did not come so far"
+                return f"{told}; run it again and read what it says"
+    except Exception:  # whatever IPython has become: a note is not worth a failure
+        pass
+    return ""
+
+
+def _cells() -> list[str]:
+    """The cells that were run, the newest last; none outside of IPython."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return [str(cell) for cell in shell.user_ns["In"]] if shell else []
+
+
+def _is_old(function: JITFunction, cells: list[str]) -> bool:
+    defining = re.compile(rf"^[ \t]*def[ \t]+{re.escape(function.__name__)}\b", re.MULTILINE)
+    newest = next((cell for cell in reversed(cells) if defining.search(cell)), None)
+    if newest is None:
+        return False
+    return _bare("".join(function.raw_src)) not in _bare(newest)
+
+
+def _bare(source: str) -> str:
+    return "\n".join(line.rstrip() for line in source.strip().splitlines())

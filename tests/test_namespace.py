@@ -1,0 +1,72 @@
+"""Nothing of a run stays in the learner's namespace: what a kernel may say does not depend on the past."""
+
+import linecache
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from puzzles_lib import MASKED_ADD, check, run, stages, trace
+
+SOURCE = """@triton.jit
+def helper(x):
+    return x + tl.sum(tl.zeros((4,), tl.float32)) + 10
+
+@triton.jit
+def kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N)
+    tl.store(z_ptr + offs, helper(x), mask=offs < N)
+
+@triton.jit
+def wrong(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, helper(tl.load(x_ptr + offs)))
+
+@triton.jit
+def no_import(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N, other=-np.inf)
+    tl.store(z_ptr + offs, x + 10, mask=offs < N)
+"""
+
+
+@pytest.fixture
+def notebook():
+    """A namespace in which the cell above has been run."""
+    name = "<cell of test_namespace>"
+    linecache.cache[name] = (len(SOURCE), None, SOURCE.splitlines(keepends=True), name)
+    namespace = {"triton": triton, "tl": tl, "__name__": "notebook"}
+    exec(compile(SOURCE, name, "exec"), namespace)
+    return namespace
+
+
+WORK = {
+    "check": lambda kernel: check(kernel, MASKED_ADD),
+    "trace": lambda kernel: repr(trace(kernel, MASKED_ADD)),
+    "run": lambda kernel: run(kernel, MASKED_ADD, x=torch.ones(8), BLOCK=8),
+    "stages": lambda kernel: repr(stages(kernel, MASKED_ADD)),
+}
+
+
+@pytest.mark.parametrize("name", ["kernel", "wrong"])
+@pytest.mark.parametrize("work", WORK)
+def test_nothing_stays(notebook, work, name):
+    before = dict(notebook)
+    WORK[work](notebook[name])
+    assert notebook.keys() == before.keys()
+    assert all(notebook[key] is value for key, value in before.items())
+
+
+def test_a_verdict_does_not_depend_on_what_ran_before(notebook):
+    first = str(check(notebook["no_import"], MASKED_ADD))
+    assert "np" in first and "all" not in first.splitlines()[0]
+    for work in WORK.values():
+        work(notebook["kernel"])
+    assert str(check(notebook["no_import"], MASKED_ADD)) == first
+
+
+def test_what_the_learner_defines_stays(notebook):
+    notebook["np"] = "the learner's own"
+    assert trace(notebook["kernel"], MASKED_ADD).clean and notebook["np"] == "the learner's own"
