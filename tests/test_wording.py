@@ -120,6 +120,7 @@ ROWS = {
         "offsets are integers: x is float32",
     ),
     r"equal ranks >= 2": ("r = tl.dot(x2, x)", "x2 is [32, 16] = [BLOCK, HALF], x is [32] = [BLOCK]"),
+    r"equal reduction dimensions": ("r = tl.dot(x2, x2)", "multiplies [M, K] by [K, N], and x2 is [32, 16]"),
     r"^Unsupported lhs dtype (\w+)": (
         "r = tl.dot(x2.to(tl.int32), tl.trans(x2).to(tl.int32))",
         "floats and int8, not int32",

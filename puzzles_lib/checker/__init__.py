@@ -82,7 +82,7 @@ def _examine(kernel: object, puzzle: Puzzle, seconds: float) -> Report:
         else:
             results.append(_check_case(bound, seconds))
     notes = dict.fromkeys(note for opinion in opinions for note in opinion.notes)
-    return Report(puzzle.name, tuple(results), notes=tuple(notes))
+    return Report(puzzle.name, tuple(verdicts.with_later_refusal(results)), notes=tuple(notes))
 
 
 def guarded(kernel: object, puzzle: Puzzle, case: Case) -> tuple[Bound, Run] | Report:

@@ -1,22 +1,25 @@
 """From a run to a verdict: what is wrong with it, the most basic fault first, in words."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from puzzles_lib.checker.compare import Expected, compare
-from puzzles_lib.checker.report import Verdict
+from puzzles_lib.checker.report import CaseResult, Verdict
 from puzzles_lib.interpreter import Conflict, Run
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.source import Refusal, Site
+
+
+_REFUSED = "the compiler refuses this kernel: "
 
 
 def of_refusal(refusal: Refusal) -> Verdict:
     """Why the kernel is not run at all."""
     if refusal.kind == "signature":
         return Verdict("signature", refusal.message, refusal.site, refusal.advice)
-    text = f"the compiler refuses this kernel: {refusal.message}"
+    text = f"{_REFUSED}{refusal.message}"
     return Verdict(refusal.kind, text, refusal.site, refusal.advice)
 
 
@@ -26,6 +29,19 @@ def of_refusal_in_a_case(refusal: Refusal) -> Verdict:
     if "shapes that do not fit" in refusal.message and not advice:
         advice = "with blocks of equal sizes, as in the cases before, this goes unnoticed"
     return of_refusal(dataclasses.replace(refusal, advice=advice))
+
+
+def with_later_refusal(results: Sequence[CaseResult]) -> list[CaseResult]:
+    """The results, a first fault explained by what the compiler says of a later case, where it refuses one."""
+    told = list(results)
+    wrong = [n for n, result in enumerate(told) if result.verdict]
+    refused = [n for n in wrong if told[n].verdict.kind == "compiler"]
+    if refused and wrong[0] < refused[0]:
+        first, later = told[wrong[0]], told[refused[0]]
+        words = later.verdict.message.removeprefix(_REFUSED)
+        verdict = dataclasses.replace(first.verdict, diagnosis=f"with {later.label} it does not compile: {words}")
+        told[wrong[0]] = dataclasses.replace(first, verdict=verdict)
+    return told
 
 
 def judge(

@@ -395,7 +395,7 @@ def _one_address(t: Trouble, found: re.Match) -> str:
 
 def _dot_of(t: Trouble, _: re.Match) -> str:
     parts = [f"{t.text(n)} is {t.shape(_sizes(v))}" for n, v in t.operands()[:2]]
-    return f"tl.dot multiplies two matrices, and {', '.join(parts)}"
+    return f"tl.dot multiplies [M, K] by [K, N], and {', '.join(parts)}"
 
 
 def _dot_dtypes(t: Trouble, found: re.Match) -> str:
@@ -477,7 +477,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
      "tl.arange needs sizes known at compile time, such as a tl.constexpr parameter"),
     (r"^Shape element \d must have type",
      "a shape needs sizes known at compile time, such as a tl.constexpr parameter"),
-    (r"^(?:arange's range|Shape element \d) must be a power of 2", "a block's sizes must be powers of 2: mask the rest"),
+    (r"^(?:arange's range|Shape element \d) must be a power of 2", "the sizes of a block must each be a power of 2: mask the rest"),
     (r"^numel \((\d+)\) exceeds", "a block of {0} elements is too large, 1048576 are the most"),
     (r"^'constexpr' object has no attribute 'handle'",
      "the condition of a while must be computed by the kernel, such as i < N"),
@@ -503,6 +503,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
      "this call has more arguments than it takes: boundary_check= is for block pointers"),
     (r"^invalid operands of type|^unexpected type|^wrong type argument to unary|^cannot add pointers", _operands),
     (r"equal ranks >= 2", _dot_of),
+    (r"equal reduction dimensions", _dot_of),
     (r"^Unsupported lhs dtype (\w+)", "tl.dot multiplies floats and int8, not {0}"),
     (r"^Both operands must be same dtype. Got (\w+) and (\w+)", _dot_dtypes),
     (r"^Expected dtype .* but got (\w+)", _floats_wanted),
