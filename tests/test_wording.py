@@ -85,9 +85,15 @@ ROWS = {
         "q is [32] = [BLOCK] of float32 where the if holds",
     ),
     r"used as tl.static_range \w+ value": ("for i in tl.static_range(N): acc += 1", "unrolls"),
-    r"^arange's arguments must be of type tl.constexpr": ("r = tl.arange(0, N)", "tl.arange needs sizes known"),
+    r"^arange's arguments must be of type tl.constexpr": (
+        "r = tl.arange(0, N)",
+        "tl.arange needs sizes known",
+    ),
     r"^Shape element \d must have type": ("r = tl.zeros((N,), tl.float32)", "a shape needs sizes known"),
-    r"^(?:arange's range|Shape element \d) must be a power of 2": ("r = tl.arange(0, 30)", "powers of 2: mask"),
+    r"^(?:arange's range|Shape element \d) must be a power of 2": (
+        "r = tl.arange(0, 30)",
+        "powers of 2: mask",
+    ),
     r"^numel \((\d+)\) exceeds": ("r = tl.arange(0, 2**31)", "a block of 2147483648 elements is too large"),
     r"^'constexpr' object has no attribute 'handle'": ("while True: acc += 1", "computed by the kernel"),
     r"^simultaneous multiple comparison": ("r = 0 < offs < N", "put brackets around each comparison"),
@@ -97,11 +103,20 @@ ROWS = {
     r"^'scf.condition' op": ("while mask: acc += 1", "one value, not a block"),
     r"is not string$": ("print(x.shape)", "tl.static_print(x.shape) shapes"),
     r"^Cannot evaluate f-string": ('print(f"{x}")', 'tl.device_print("x", x) prints them'),
-    r"must be 1-bit signless|^Mask must have boolean": ("tl.store(z_ptr + offs, x, mask=offs)", "a mask is a"),
-    r"^module '([\w.]+)' has no attribute '(\w+)'": ("r = tl.laod(x_ptr)", "no tl.laod: did you mean tl.load?"),
+    r"must be 1-bit signless|^Mask must have boolean": (
+        "tl.store(z_ptr + offs, x, mask=offs)",
+        "a mask is a",
+    ),
+    r"^module '([\w.]+)' has no attribute '(\w+)'": (
+        "r = tl.laod(x_ptr)",
+        "no tl.laod: did you mean tl.load?",
+    ),
     r"^(\w+) is not defined": ("acc += ofs", "ofs is not defined: did you mean offs?"),
     r"^'(?:int|float|constexpr)' object has no attribute '(\w+)'": ("r = HALF.to(tl.int64)", "tl.cast(HALF"),
-    r"^(\w+)\(\) missing \d+ required positional arguments?: (.*)$": ("r = tl.arange(32)", "lacks an argument: 'end'"),
+    r"^(\w+)\(\) missing \d+ required positional arguments?: (.*)$": (
+        "r = tl.arange(32)",
+        "lacks an argument: 'end'",
+    ),
     r"^missing (a) required argument: (.*)$": ("r = tl.zeros(32)", "tl.zeros lacks an argument: 'dtype'"),
     r"^(\w+)\(\) got an unexpected keyword argument '(\w+)'": (
         "r = tl.load(x_ptr + offs, mask=mask, others=0.0)",
@@ -130,7 +145,10 @@ ROWS = {
         "are float16 and float32",
     ),
     r"^Expected dtype .* but got (\w+)": ("r = tl.exp(offs)", "tl.exp takes floats, and that is int32"),
-    r"^invalid axis (-?\d+). Expected -(\d+)": ("r = tl.sum(x2, axis=2)", "no axis 2: the block has axes 0 to 1"),
+    r"^invalid axis (-?\d+). Expected -(\d+)": (
+        "r = tl.sum(x2, axis=2)",
+        "no axis 2: the block has axes 0 to 1",
+    ),
     r"^permute dims|^tl.trans invoked with a 0- or 1-": ("r = x.T", "two axes or more can be transposed"),
     r"^(float|int)\(\) argument must be": ("r = float(N)", "converted by x.to(tl.float32)"),
     r"^must be real number, not tensor": ("r = math.exp(x)", "for a kernel's values there is tl.exp"),
@@ -143,7 +161,10 @@ ROWS = {
         "ends and step are integers",
     ),
     r"^Cannot bitcast data-type of size \d+ to data-type of size 1": ("r = not N", "compare, as in N == 0"),
-    r"^cannot convert .* of type <class '(?:[\w.]+\.)?(\w+)'> to tensor": ("r = tl.store", "a function is no value"),
+    r"^cannot convert .* of type <class '(?:[\w.]+\.)?(\w+)'> to tensor": (
+        "r = tl.store",
+        "a function is no value",
+    ),
     r"^\w+\(\): incompatible function arguments": (
         "r = tl.inline_asm_elementwise('a', '=r', [x], dtype=tl.int32, is_pure='yes', pack=1)",
         "the compiler breaks on this line",

@@ -20,7 +20,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 
-HEAD = '''
+HEAD = """
 @triton.jit
 def twice(v):
     return v + v
@@ -63,8 +63,27 @@ def kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     w = tl.zeros((BLOCK, BLOCK), tl.float32)
     bp = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (BLOCK,), (0,))
     desc = tl.make_tensor_descriptor(z_ptr, [N], [1], [BLOCK])
-'''
-NAMES = ("x", "offs", "m", "p", "q", "s", "f", "t", "w", "bp", "desc", "BLOCK", "N", "x_ptr", "z_ptr", "y", "h", "k")
+"""
+NAMES = (
+    "x",
+    "offs",
+    "m",
+    "p",
+    "q",
+    "s",
+    "f",
+    "t",
+    "w",
+    "bp",
+    "desc",
+    "BLOCK",
+    "N",
+    "x_ptr",
+    "z_ptr",
+    "y",
+    "h",
+    "k",
+)
 FITTING = {
     "p": ("p", "q", "z_ptr + offs", "z_ptr", "x_ptr + s"),
     "v": ("x", "offs", "y", "s", "f", "x * 2"),
@@ -72,12 +91,48 @@ FITTING = {
     "o": ("offs", "offs // 2", "s"),
 }
 WRITTEN = ("x", "offs", "m", "p", "s", "y", "h", "k", "bp", "f", "t", "w")
-CONSTANTS = ("0", "1", "-1", "2", "16", "32", "0.5", "True", "None", '"a"', "2**31", "2**63", "1e40", "(1,)", "[32]")
+CONSTANTS = (
+    "0",
+    "1",
+    "-1",
+    "2",
+    "16",
+    "32",
+    "0.5",
+    "True",
+    "None",
+    '"a"',
+    "2**31",
+    "2**63",
+    "1e40",
+    "(1,)",
+    "[32]",
+)
 DTYPES = (
     "tl.float32", "tl.float16", "tl.bfloat16", "tl.float64", "tl.int1", "tl.int8", "tl.uint8", "tl.int32",
     "tl.int64", "tl.float8e5", "tl.float8e4nv", "tl.pointer_type(tl.float32)", "tl.void",
 )  # fmt: skip
-BINARY = ("+", "-", "*", "/", "//", "%", "<<", ">>", "&", "|", "^", "<", "<=", "==", "!=", "**", "and", "or", "@")
+BINARY = (
+    "+",
+    "-",
+    "*",
+    "/",
+    "//",
+    "%",
+    "<<",
+    ">>",
+    "&",
+    "|",
+    "^",
+    "<",
+    "<=",
+    "==",
+    "!=",
+    "**",
+    "and",
+    "or",
+    "@",
+)
 UNARY = ("-", "~", "not ", "+")
 INDICES = (":", "None", ":, None", "None, :", "0", "m", "::2", "..., None", "1:3", "None, :, None")
 MEMBERS = ("T", "dtype", "shape", "type", "sum(0)", "max()", "to(tl.int1)", "type.element_ty", "dtype.element_ty",
@@ -156,9 +211,9 @@ def _filled(draw: random.Random, call: str, depth: int) -> str:
 def _statement(draw: random.Random, depth: int) -> Iterator[str]:
     kind = draw.random() + 0.2 * depth
     if kind < 0.12:
-        yield draw.choice(("if {}:", "for k in range(2):", "for k in tl.static_range(2):", "while s < {}:")).format(
-            _expression(draw, 2)
-        )
+        yield draw.choice(
+            ("if {}:", "for k in range(2):", "for k in tl.static_range(2):", "while s < {}:")
+        ).format(_expression(draw, 2))
         for _ in range(draw.randint(1, 2)):
             yield from ("    " + line for line in _statement(draw, depth + 1))
         if draw.random() < 0.3:
@@ -267,7 +322,10 @@ def main() -> None:
         done = subprocess.run(here, capture_output=True, text=True)
         if done.returncode:
             numbers = [line for line in done.stderr.splitlines() if line.isdigit()]
-            kinds, wrong = {}, [f"{numbers[-1:]}: the session ended ({done.returncode}): {done.stderr[-300:]}"]
+            kinds, wrong = (
+                {},
+                [f"{numbers[-1:]}: the session ended ({done.returncode}): {done.stderr[-300:]}"],
+            )
         else:
             kinds, wrong = json.loads(done.stdout.splitlines()[-1])
         failed += len(wrong)

@@ -39,7 +39,9 @@ def with_later_refusal(results: Sequence[CaseResult]) -> list[CaseResult]:
     if refused and wrong[0] < refused[0]:
         first, later = told[wrong[0]], told[refused[0]]
         words = later.verdict.message.removeprefix(_REFUSED)
-        verdict = dataclasses.replace(first.verdict, diagnosis=f"with {later.label} it does not compile: {words}")
+        verdict = dataclasses.replace(
+            first.verdict, diagnosis=f"with {later.label} it does not compile: {words}"
+        )
         told[wrong[0]] = dataclasses.replace(first, verdict=verdict)
     return told
 

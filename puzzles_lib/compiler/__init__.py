@@ -5,7 +5,14 @@ Nothing of it runs in this process, since it may crash, hang or eat the memory: 
 `vetting` has passed; all that comes after, in `build`, in programs of its own.
 """
 
-from puzzles_lib.compiler.frontend import Opinion, Translation, front_end, interpret_was_on, opinions, translate
+from puzzles_lib.compiler.frontend import (
+    Opinion,
+    Translation,
+    front_end,
+    interpret_was_on,
+    opinions,
+    translate,
+)
 from puzzles_lib.compiler.lowering import Build, build, dump_passes
 from puzzles_lib.compiler.machine_code import disassemble
 from puzzles_lib.compiler.targets import Target, find_target

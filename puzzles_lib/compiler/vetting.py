@@ -105,7 +105,9 @@ def _complain_about_name(name: str, scope: Scope, inner: bool, python: bool) -> 
     """About a global or a builtin that is not called."""
     if name not in scope:
         allowed = name in CodeGenerator.builtin_namespace or python and name in _PYTHONS
-        return f"{name} is Python's, a kernel cannot use it" if hasattr(builtins, name) and not allowed else None
+        return (
+            f"{name} is Python's, a kernel cannot use it" if hasattr(builtins, name) and not allowed else None
+        )
     value = scope[name]
     if isinstance(value, ModuleType):
         return None if inner else f"{name} is a module, not a value of the kernel"
@@ -126,7 +128,11 @@ def _complain_about_attribute(node: ast.Attribute, scope: Scope, local: set[str]
         return f"{text} reaches into Triton's internals"
     owner = module_named(node.value, scope, local)
     if owner is None:  # hangs on a value
-        held = scope.get(node.value.id) if isinstance(node.value, ast.Name) and node.value.id not in local else None
+        held = (
+            scope.get(node.value.id)
+            if isinstance(node.value, ast.Name) and node.value.id not in local
+            else None
+        )
         held = held.value if isinstance(held, tl.constexpr) else held
         if node.attr in getattr(type(held), "_fields", ()) and _is_plain(held):  # of a named tuple
             return None
@@ -180,7 +186,9 @@ def _complain_about_call(
         return None
     if hasattr(builtins, text):
         instead = wording.in_triton(text)
-        return f"{text}() is Python's, a kernel cannot call it" + (f": here it is {instead}" if instead else "")
+        return f"{text}() is Python's, a kernel cannot call it" + (
+            f": here it is {instead}" if instead else ""
+        )
     return None
 
 
@@ -229,7 +237,9 @@ def _parameters(tree: ast.AST) -> set[str]:
     return names | {
         n.target.id
         for n in ast.walk(tree)
-        if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name) and "constexpr" in ast.unparse(n.annotation)
+        if isinstance(n, ast.AnnAssign)
+        and isinstance(n.target, ast.Name)
+        and "constexpr" in ast.unparse(n.annotation)
     }
 
 

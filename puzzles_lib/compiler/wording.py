@@ -22,7 +22,9 @@ from puzzles_lib.source import Refusal, Site, site_in
 
 TOO_LARGE = "a value known at compile time takes more than 1 GB"
 RECURSION = "the kernel calls itself; a GPU kernel cannot recurse"
-TOO_DEEP = "the kernel is nested too deeply to be compiled: use shorter expressions, or fewer helpers in helpers"
+TOO_DEEP = (
+    "the kernel is nested too deeply to be compiled: use shorter expressions, or fewer helpers in helpers"
+)
 LONGEST = 220
 
 
@@ -179,7 +181,9 @@ def _outside_of_the_compiler(t: Trouble, _: re.Match) -> str:
     if name in _FOLDS and len(t.arguments()) > 1:
         return f"{callee} folds one block along an axis; for two blocks it is {_FOLDS[name]}"
     if owner == "triton":
-        instead = f"in a kernel tl.{name} takes such" if hasattr(tl, name) else "hand it over as a tl.constexpr"
+        instead = (
+            f"in a kernel tl.{name} takes such" if hasattr(tl, name) else "hand it over as a tl.constexpr"
+        )
         return f"{callee} computes with numbers known at compile time alone: {instead}"
     if callee:
         return f"an argument of {callee} must be known at compile time, such as a tl.constexpr parameter"
@@ -207,12 +211,18 @@ def _shapes_differ(t: Trouble, found: re.Match) -> str:
     blocks = [(n, v) for n, v in t.operands() if v.type.is_block()]
     callee = t.callee()
     if callee.endswith(("store", "load")) or callee.rpartition(".")[2].startswith("atomic"):
-        roles = ["the addresses are", "the value is" if "load" not in callee else "the mask is", "the mask is"]
+        roles = [
+            "the addresses are",
+            "the value is" if "load" not in callee else "the mask is",
+            "the mask is",
+        ]
     else:
         roles = [f"{t.text(n)} is" for n, _ in blocks]
     parts = [f"{role} {t.shape(_sizes(v))}" for role, (_, v) in zip(roles, blocks, strict=False)]
     if len(set(parts)) < 2:
-        return "blocks of these shapes do not fit each other: " + re.sub(r"constexpr\[(\d+)\]|'", r"\1", t.message)
+        return "blocks of these shapes do not fit each other: " + re.sub(
+            r"constexpr\[(\d+)\]|'", r"\1", t.message
+        )
     words = f"shapes that do not fit each other: {', '.join(parts)}"
     sizes = [_sizes(v) for _, v in blocks[:2]]
     if len(sizes[0]) == len(sizes[1]) == 2 and sizes[0] == sizes[1][::-1]:
@@ -422,7 +432,9 @@ def _no_python_number(t: Trouble, found: re.Match) -> str:
 def _python_function(t: Trouble, _: re.Match) -> str:
     callee = t.callee()
     instead = in_triton(callee.rpartition(".")[2])
-    return f"{callee} takes constants alone" + (f": for a kernel's values there is {instead}" if instead else "")
+    return f"{callee} takes constants alone" + (
+        f": for a kernel's values there is {instead}" if instead else ""
+    )
 
 
 def _no_value(t: Trouble, found: re.Match) -> str:
@@ -578,7 +590,9 @@ def of_warning(warning: warnings.WarningMessage) -> str:
     if "Logical operators" not in str(warning.message):
         return ""
     line = linecache.getline(warning.filename, warning.lineno).strip()
-    return f"between blocks write & and |: `and` and `or` are deprecated there (line {warning.lineno}: {line})"
+    return (
+        f"between blocks write & and |: `and` and `or` are deprecated there (line {warning.lineno}: {line})"
+    )
 
 
 def _site(seen: Seen, node: ast.AST | None, functions: Sequence[JITFunction]) -> Site | None:
