@@ -350,8 +350,8 @@ ENDS = {
     "r = i if bp else i": "a block pointer is moved by tl.advance",
     "bp.to(tl.int1)": "a block pointer is moved by tl.advance",
     "tl.histogram(i, -4)": "the compiler breaks on this line",
-    "tl.make_block_ptr(x_ptr, tl.full((1,), 32, tl.int32), (1,), (0,), (32,), (0,))": "the compiler breaks on",
-    "tl.inline_asm_elementwise('a' * (450 * 10**6), '=r,r', [i], dtype=tl.int32, is_pure=True, pack=1)": "breaks",
+    "tl.make_block_ptr(x_ptr, tl.full((1,), 32, tl.int32), (1,), (0,), (32,), (0,))": "breaks on",
+    "tl.inline_asm_elementwise('a' * (450 << 20), '=r,r', [i], tl.int32, True, 1)": "the compiler breaks on",
 }
 
 

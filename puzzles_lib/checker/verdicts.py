@@ -11,7 +11,6 @@ from puzzles_lib.interpreter import Conflict, Run
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.source import Refusal, Site
 
-
 _REFUSED = "the compiler refuses this kernel: "
 
 
@@ -32,17 +31,14 @@ def of_refusal_in_a_case(refusal: Refusal) -> Verdict:
 
 
 def with_later_refusal(results: Sequence[CaseResult]) -> list[CaseResult]:
-    """The results, a first fault explained by what the compiler says of a later case, where it refuses one."""
+    """The results, a first fault explained by what the compiler says of a later case that it refuses."""
     told = list(results)
-    wrong = [n for n, result in enumerate(told) if result.verdict]
-    refused = [n for n in wrong if told[n].verdict.kind == "compiler"]
-    if refused and wrong[0] < refused[0]:
-        first, later = told[wrong[0]], told[refused[0]]
-        words = later.verdict.message.removeprefix(_REFUSED)
-        verdict = dataclasses.replace(
-            first.verdict, diagnosis=f"with {later.label} it does not compile: {words}"
-        )
-        told[wrong[0]] = dataclasses.replace(first, verdict=verdict)
+    wrong = [(n, result.verdict) for n, result in enumerate(told) if result.verdict]
+    refused = [(n, verdict) for n, verdict in wrong if verdict.kind == "compiler"]
+    if refused and wrong[0][0] < refused[0][0]:
+        (first, verdict), (later, refusal) = wrong[0], refused[0]
+        words = f"with {told[later].label} it does not compile: {refusal.message.removeprefix(_REFUSED)}"
+        told[first] = dataclasses.replace(told[first], verdict=dataclasses.replace(verdict, diagnosis=words))
     return told
 
 
