@@ -265,7 +265,7 @@ def _expression(draw: random.Random, depth: int) -> str:
 
 
 def _filled(draw: random.Random, call: str, depth: int) -> str:
-    """A call with its places taken: {e} by an expression, {c} a constant, {d} a dtype, the rest by FITTING."""
+    """A call with its places taken: {e} an expression, {c} a constant, {d} a dtype, the rest by FITTING."""
     parts = call.split("{")
     text = parts[0]
     for part in parts[1:]:
