@@ -75,6 +75,7 @@ def nothing() -> None:
     pass
 
 
+ATTEMPTS = 6  # how often a line is reached while waiting for another process differs from time to time
 WORK = {  # and where its lines are
     "run": (lambda: interpreter.run(KERNEL, arguments(), (1, 1, 1), ["z_ptr"]), ["interpreter"]),
     "front_end": (lambda: front_end(KERNEL, arguments()), ["compiler"]),
@@ -126,11 +127,13 @@ def main(work: Callable[[], object], where: str) -> None:
             if number == chosen_number:
                 signal.raise_signal(signal.SIGINT)
 
-        try:
-            traced(work, where, interrupt)
+        for _ in range(ATTEMPTS):
+            try:
+                traced(work, where, interrupt)
+            except KeyboardInterrupt:
+                break
+        else:
             say(f"{os.path.relpath(file, OURS)}:{line}: the interrupt is lost")
-        except KeyboardInterrupt:
-            pass
         after = state()
         for name in before.keys() | after.keys():
             if before.get(name) != after.get(name):

@@ -1,5 +1,6 @@
 """What a compiler would refuse is refused here, with the learner's line, on a machine with no GPU."""
 
+import dataclasses
 import math
 import os
 import resource
@@ -9,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from puzzles_lib import OUTER_ADD_BLOCKS
+from puzzles_lib import MASKED_ADD, OUTER_ADD_BLOCKS
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.checker import examine
 from puzzles_lib.compiler import front_end
@@ -339,6 +340,150 @@ def test_habits_from_numpy_are_answered_in_plain_words(line):
     x = torch.empty(32)
     refusal = front_end(define(source, "<habit>"), {"x_ptr": x, "z_ptr": x})
     assert HABITS[line] in refusal.message and refusal.site.line == 4
+
+
+# What makes Triton's C++ end its process, or would, and words of the answer.
+ENDS = {
+    "r = tl.debug_barrier()[:, None]": "give no value",
+    "h = tl.store(z_ptr + i, i)\n    tl.store(z_ptr + i, h)": "give no value",
+    "r = tl.join(tl.store(z_ptr + i, i), i)": "give no value",
+    "r = i if bp else i": "a block pointer is moved by tl.advance",
+    "bp.to(tl.int1)": "a block pointer is moved by tl.advance",
+    "tl.histogram(i, -4)": "the compiler breaks on this line",
+    "tl.make_block_ptr(x_ptr, tl.full((1,), 32, tl.int32), (1,), (0,), (32,), (0,))": "breaks on",
+    "tl.inline_asm_elementwise('a' * (450 << 20), '=r,r', [i], tl.int32, True, 1)": "the compiler breaks on",
+}
+
+
+@pytest.mark.parametrize("line", ENDS)
+def test_what_ends_the_compilers_process_is_refused_at_its_line(line):
+    head = "@triton.jit\ndef kernel(x_ptr, z_ptr):\n    i = tl.arange(0, 32)\n"
+    block_pointer = "    bp = tl.make_block_ptr(x_ptr, (32,), (1,), (0,), (32,), (0,))\n"
+    x = torch.empty(0)
+    kernel = define(f"{head}{block_pointer}    {line}\n", f"<{line[:30]}>")
+    refusal = front_end(kernel, {"x_ptr": x, "z_ptr": x})
+    assert ENDS[line] in refusal.message and refusal.site.source == line.splitlines()[-1].strip()
+
+
+def test_a_helper_that_breaks_the_compiler_is_named_by_its_own_line():
+    source = (
+        "@triton.jit\ndef helper(i):\n    return tl.histogram(i, -4)\n\n@triton.jit\ndef kernel(z_ptr):\n"
+    )
+    kernel = define(f"{source}    helper(tl.arange(0, 32))\n", "<breaks in a helper>")
+    refusal = front_end(kernel, {"z_ptr": torch.empty(0)})
+    assert (refusal.site.line, refusal.site.source) == (3, "return tl.histogram(i, -4)")
+
+
+# What Triton takes, and vetting and the interpreter take as well: lines that set r to x + 10.
+TAKEN = [
+    "r = (x + 10).to(z_ptr.dtype.element_ty)",
+    "r = (x + 10).to(z_ptr.type.element_ty)",
+    "r = x + 10 + x.dtype.primitive_bitwidth - 32",
+    "r = x + 10 + x.type.get_block_shapes()[0] - BLOCK",
+    "r = x + 10 + BLOCK.value - BLOCK",
+    "T: tl.constexpr = z_ptr.dtype.element_ty\n    r = (x + 10).to(T)",
+    "T: tl.constexpr = add10\n    r = T(x)",
+    "r = apply(add10, x)",
+    "r = x + halved(20)",
+    "größe = BLOCK\n    r = x + 10 + größe - BLOCK",
+    "m = (offs >= 0) and (offs < N)\n    r = tl.where(m, x + 10, 0.0)",
+    "offs2: torch.Tensor = offs\n    r = x + 10",
+    "r = x + RED",
+]
+HELPERS = """
+import enum, typing
+import torch
+RED = tl.constexpr(enum.IntEnum("Colour", {"RED": 10}).RED)
+
+@triton.jit
+def add10(x):
+    return x + 10
+
+@triton.jit
+def apply(f: tl.constexpr, x):
+    return f(x)
+
+@triton.constexpr_function
+def halved(n):
+    return sum(1 for _ in range(n)) // 2
+"""
+
+
+@pytest.mark.parametrize("line", TAKEN)
+@pytest.mark.parametrize("types", ["", "typed"], ids=["bare", "typed"])
+def test_what_triton_takes_is_taken(line, types):
+    parameters = "x_ptr, z_ptr, N, BLOCK: tl.constexpr"
+    if types:
+        parameters = "x_ptr: torch.Tensor, z_ptr: typing.Optional[torch.Tensor], N: int, BLOCK: tl.constexpr"
+    source = f"""{HELPERS}
+@triton.jit
+def kernel({parameters}):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N, other=0.0)
+    {line}
+    tl.store(z_ptr + offs, r, mask=offs < N)
+"""
+    puzzle = dataclasses.replace(MASKED_ADD, cases=MASKED_ADD.cases[-1:])
+    report = examine(define(source, "<taken>"), puzzle)
+    assert report.ok, report
+
+
+PYTHONS = {  # in a constexpr function, which runs as Python
+    "os.abort()": "os.abort is Python's",
+    "exec('1')": "exec() is Python's",
+    "().__class__": "internals",
+    "getattr(os, 'abort')()": "",
+}
+
+
+@pytest.mark.parametrize("line", PYTHONS)
+def test_a_constexpr_function_may_not_reach_python(line):
+    source = f"import os\n@triton.constexpr_function\ndef ends(n):\n    return {line}\n"
+    kernel = define(f"{source}@triton.jit\ndef kernel(z_ptr):\n    tl.store(z_ptr, ends(1))\n", f"<{line}>")
+    refusal = vet(kernel)
+    assert PYTHONS[line] in refusal.message and line in refusal.site.source
+
+
+def test_vetting_ends_for_tuples_that_hold_themselves_many_times():
+    nested = ()
+    for _ in range(60):
+        nested = (nested, nested)
+    kernel = define("@triton.jit\ndef kernel(z_ptr):\n    tl.store(z_ptr, NESTED)\n", "<nested>")
+    kernel.__globals__["NESTED"] = tl.constexpr(nested)
+    assert vet(kernel) is None
+
+
+def test_a_refusal_in_a_later_case_is_the_verdict_of_that_case():
+    """Right for square blocks: the rows' mask is missing an axis."""
+    source = """@triton.jit
+def kernel(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    x = tl.load(x_ptr + offs_n, mask=offs_n < N)
+    y = tl.load(y_ptr + offs_m, mask=offs_m < M)
+    z = x[None, :] + y[:, None] + 0.0 * (offs_m + offs_n)[:, None]
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], z, mask=mask)
+"""
+    report = examine(define(source, "<square>"), OUTER_ADD_BLOCKS)
+    assert [c.status for c in report.cases][:2] == ["pass", "FAIL"]
+    verdict = report.cases[1].verdict
+    assert verdict.kind == "compiler" and verdict.site.line == 7
+    assert "offs_m is [16] = [BLOCK_M], offs_n is [32] = [BLOCK_N]" in verdict.message
+    assert "goes unnoticed" in verdict.diagnosis
+
+
+def test_a_fault_is_explained_by_a_refusal_in_a_later_case():
+    source = """@triton.jit
+def kernel(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.arange(0, BLOCK_M)
+    offs_n = tl.arange(0, BLOCK_N)
+    tl.store(z_ptr + offs_m * N + offs_n, 0.0, mask=offs_m < M)
+"""
+    report = examine(define(source, "<diagonal>"), OUTER_ADD_BLOCKS)
+    first = report.cases[0].verdict
+    assert first.kind == "never written"
+    assert "it does not compile: shapes that do not fit each other" in first.diagnosis
 
 
 def test_a_refused_kernel_is_reported_by_check():

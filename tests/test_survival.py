@@ -301,6 +301,12 @@ getattr(x_ptr, "handle").data.ctypes
 x_ptr.abort()
 tl.load = os.abort
 del tl.load
+m = tl.debug_barrier()[:, None]
+m = tl.store(z_ptr, 1.0); tl.store(z_ptr, m)
+tl.histogram(tl.arange(0, 4), -4)
+x: thing.attribute = 1
+call(die)
+call(pair[0])
 partial()
 table["die"]()
 pair.die()

@@ -1,4 +1,4 @@
-"""What a learner reads for each kind of line that the compiler refuses: words of the learner's, and the cure."""
+"""What a learner reads for each kind of line that the compiler refuses: their own words, and the cure."""
 
 import math
 
@@ -65,7 +65,7 @@ ROWS = {
     ),
     r"make_shape_compatible|^Cannot broadcast|^Expected pointer argument to have shape|broadcast": (
         "r = x2 + tl.trans(x2)",
-        "x2 is [32, 16] = [BLOCK, HALF], tl.trans(x2) is [16, 32] = [HALF, BLOCK]; one is the other transposed",
+        "x2 is [32, 16] = [BLOCK, HALF], tl.trans(x2) is [16, 32] = [HALF, BLOCK]; one is the",
     ),
     r"^Loop-carried variable (\w+) has initial type (.*) but is re-assigned to (.*) in loop": (
         "for i in range(4):\n    acc += x",
@@ -92,7 +92,7 @@ ROWS = {
     r"^Shape element \d must have type": ("r = tl.zeros((N,), tl.float32)", "a shape needs sizes known"),
     r"^(?:arange's range|Shape element \d) must be a power of 2": (
         "r = tl.arange(0, 30)",
-        "powers of 2: mask",
+        "a power of 2: mask",
     ),
     r"^numel \((\d+)\) exceeds": ("r = tl.arange(0, 2**31)", "a block of 2147483648 elements is too large"),
     r"^'constexpr' object has no attribute 'handle'": ("while True: acc += 1", "computed by the kernel"),
@@ -135,6 +135,7 @@ ROWS = {
         "offsets are integers: x is float32",
     ),
     r"equal ranks >= 2": ("r = tl.dot(x2, x)", "x2 is [32, 16] = [BLOCK, HALF], x is [32] = [BLOCK]"),
+    r"equal reduction dimensions": ("r = tl.dot(x2, x2)", "multiplies [M, K] by [K, N], and x2 is [32, 16]"),
     r"^Unsupported lhs dtype (\w+)": (
         "r = tl.dot(x2.to(tl.int32), tl.trans(x2).to(tl.int32))",
         "floats and int8, not int32",
@@ -189,7 +190,7 @@ def test_a_row_has_words_that_nothing_else_has(pattern, monkeypatch):
 
 MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = tl.max(x, x)": "tl.max folds one block along an axis; for two blocks it is tl.maximum(a, b)",
-    "r = triton.cdiv(N, 32)": "triton.cdiv computes with numbers known at compile time alone: in a kernel tl.cdiv",
+    "r = triton.cdiv(N, 32)": "triton.cdiv computes with numbers known at compile time alone: in a kernel",
     "r = tl.program_id(N)": "an argument of tl.program_id must be known at compile time",
     "tl.store(offs, x)": "tl.store takes addresses first, such as x_ptr + offs: that is int32",
     "tl.store(z_ptr + offs, x2)": "the addresses are [32] = [BLOCK], the value is [32, 16] = [BLOCK, HALF]",
@@ -234,7 +235,8 @@ def test_and_between_blocks_is_taken_with_a_note():
     (opinion,) = opinions(written("m = mask and (offs > 3)"), [ARGUMENTS])
     assert opinion.refusal is None
     assert opinion.notes == (
-        f"between blocks write & and |: `and` and `or` are deprecated there (line {FIRST}: m = mask and (offs > 3))",
+        "between blocks write & and |: `and` and `or` are deprecated there "
+        f"(line {FIRST}: m = mask and (offs > 3))",
     )
 
 

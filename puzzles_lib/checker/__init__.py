@@ -126,8 +126,8 @@ def _examine_one(
     ended = False
     for place, (case, one, opinion) in enumerate(zip(puzzle.cases, each, opinions, strict=True)):
         result = CaseResult(str(case), ran=one is None)  # None: autotune would not try it here
-        if isinstance(one, Bound) and opinion is not None and not ended:
-            result = _opined(one, opinion) or _check_case(one, seconds, budget)
+        if isinstance(one, Bound) and opinion is not None:
+            result = _opined(one, opinion) or (result if ended else _check_case(one, seconds, budget))
         results.append(dataclasses.replace(result, number=place))
         ended = ended or (
             result.verdict is not None and (until_failure or result.verdict.kind == "time limit")
@@ -135,7 +135,8 @@ def _examine_one(
     if all(result.ok for result in results):
         results += _drawn_cases(bound, number, seconds, budget, salt)
     notes = dict.fromkeys(note for opinion in opinions if opinion for note in opinion.notes)
-    return Report(puzzle.name, verdicts.with_blocks(puzzle, results), notes=tuple(notes), salt=salt)
+    told = verdicts.with_later_refusal(verdicts.with_blocks(puzzle, results))
+    return Report(puzzle.name, tuple(told), notes=tuple(notes), salt=salt)
 
 
 def _opinions(each: Sequence[Bound | Refusal | None]) -> list[compiler.Opinion | None]:

@@ -18,12 +18,14 @@ from puzzles_lib.stubs import HOLE
 
 STILL_OPEN = Verdict("open", "still open: your lines are missing", diagnosis=f"write them under `{HOLE}`")
 
+_REFUSED = "the compiler refuses this kernel: "
+
 
 def of_refusal(refusal: Refusal) -> Verdict:
     """Why the kernel is not run at all."""
     if refusal.kind == "signature":
         return Verdict("signature", refusal.message, refusal.site, refusal.advice)
-    text = f"the compiler refuses this kernel: {refusal.message}"
+    text = f"{_REFUSED}{refusal.message}"
     return Verdict(refusal.kind, text, refusal.site, refusal.advice)
 
 
@@ -39,6 +41,18 @@ def out_of_time(seconds: float) -> Verdict:
     """All runs together take too long, though each of them ends."""
     text = f"time limit: the runs of this check have taken {seconds:g} s of CPU time in all"
     return Verdict("time limit", text, diagnosis="check(kernel, PUZZLE, seconds=...) allows more")
+
+
+def with_later_refusal(results: Sequence[CaseResult]) -> list[CaseResult]:
+    """The results, a first fault explained by what the compiler says of a later case that it refuses."""
+    told = list(results)
+    wrong = [(n, result.verdict) for n, result in enumerate(told) if result.verdict]
+    refused = [(n, verdict) for n, verdict in wrong if verdict.kind == "compiler"]
+    if refused and wrong[0][0] < refused[0][0]:
+        (first, verdict), (later, refusal) = wrong[0], refused[0]
+        words = f"with {told[later].label} it does not compile: {refusal.message.removeprefix(_REFUSED)}"
+        told[first] = replace(told[first], verdict=replace(verdict, diagnosis=words))
+    return told
 
 
 def judge(

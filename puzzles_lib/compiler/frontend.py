@@ -91,9 +91,11 @@ def opinions(kernel: JITFunction, cases: Sequence[Mapping[str, object]]) -> list
     found = _translated(kernel, sources, backend, options)
     told: list[Opinion] = []
     for numbers in wanted:
-        if max(numbers) >= len(found):
+        tried = [found[n] for n in numbers if n < len(found)]
+        refused = [opinion for opinion in tried if opinion.refusal]
+        if not refused and len(tried) < len(numbers):
             break
-        told.append(next((found[n] for n in numbers if found[n].refusal), found[numbers[0]]))
+        told.append((refused or tried)[0])
     return told
 
 

@@ -44,7 +44,7 @@ class Seen:
 
 
 def watch(files: list[str], place: Place) -> Seen:
-    """Watch the front end in functions of these files: note file and line in ``place``, the rest in `Seen`."""
+    """Watch the front end in functions of these files: file and line go to ``place``, the rest to `Seen`."""
     seen = Seen()
     numbers = {file: number for number, file in enumerate(files)}
     visit = CodeGenerator.visit

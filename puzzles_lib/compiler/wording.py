@@ -239,7 +239,7 @@ def _operands(t: Trouble, found: re.Match) -> str:
             other = next(((n, v) for n, v in operands if not _is_pointer(v)), None)
             if other:
                 return f"offsets are integers: {t.text(other[0])} is {_dtype(other[1])}"
-        return "addresses can be added to and compared with nothing but integers: tl.load(...) reads what is there"
+        return "addresses can be added to integers and nothing else: tl.load(...) reads what is there"
     kinds = ", ".join(f"{t.text(n)} is {_dtype(v)}" for n, v in operands)
     if isinstance(node, ast.BinOp | ast.UnaryOp):
         operator = ast.unparse(node)
@@ -376,7 +376,8 @@ def _constant_has_no(t: Trouble, found: re.Match) -> str:
     if name != "to":
         return f"{text} is a constant for the compiler, it has no .{name}"
     if isinstance(value, tl.constexpr) and value.value == 1:
-        return f"{text} is 1 here, of which a launch makes a constant, and those have no .to: tl.cast({text}, ...)"
+        why = f"{text} is 1 here, of which a launch makes a constant, and those have no .to"
+        return f"{why}: tl.cast({text}, ...)"
     return f"{text} is a constant for the compiler, and those have no .to: tl.cast({text}, ...)"
 
 
@@ -405,7 +406,7 @@ def _one_address(t: Trouble, found: re.Match) -> str:
 
 def _dot_of(t: Trouble, _: re.Match) -> str:
     parts = [f"{t.text(n)} is {t.shape(_sizes(v))}" for n, v in t.operands()[:2]]
-    return f"tl.dot multiplies two matrices, and {', '.join(parts)}"
+    return f"tl.dot multiplies [M, K] by [K, N], and {', '.join(parts)}"
 
 
 def _dot_dtypes(t: Trouble, found: re.Match) -> str:
@@ -470,7 +471,10 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^StopIteration", NO_FUNCTIONS),
     (r"nested function definition", NO_FUNCTIONS),
     (r"unsupported AST node type: (\w+)", _no_such_statement),
-    (r"body should only have one block|Cannot have `return` statements inside", "a kernel cannot return from within a loop"),
+    (
+        r"body should only have one block|Cannot have `return` statements inside",
+        "a kernel cannot return from within a loop",
+    ),
     (r"^AssertionError", _one_target),
     (r"^Cannot access global variable (\S+)", _global),
     (r"^__setitem__", "a kernel cannot set elements: tl.store writes to memory, tl.where makes a new block"),
@@ -479,29 +483,54 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^cannot cast pointer<", _addresses_as_values),
     (r"^Unsupported ptr type|^Pointer argument of \w+ instruction", _no_addresses),
     (r"^(\w+) argument cannot be block type if pointer", _one_address),
-    (r"make_shape_compatible|^Cannot broadcast|^Expected pointer argument to have shape|broadcast", _shapes_differ),
+    (
+        r"make_shape_compatible|^Cannot broadcast|^Expected pointer argument to have shape|broadcast",
+        _shapes_differ,
+    ),
     (r"^Loop-carried variable (\w+) has initial type (.*) but is re-assigned to (.*) in loop", _carried),
     (r"^Loop carried variable (\w+) changed type|^cannot reassign constexpr (\w+)", _constant_in_loop),
     (r"^initial value for `(\w+)` is of type (.*), but the \w+ block redefines it as (.*)$", _if_changes),
     (r"^Mismatched type for (\w+) between then block \((.*)\) and else block \((.*)\)$", _branches_differ),
-    (r"used as tl.static_range \w+ value", "tl.static_range unrolls, so its ends must be constants: use range"),
-    (r"^arange's arguments must be of type tl.constexpr",
-     "tl.arange needs sizes known at compile time, such as a tl.constexpr parameter"),
-    (r"^Shape element \d must have type",
-     "a shape needs sizes known at compile time, such as a tl.constexpr parameter"),
-    (r"^(?:arange's range|Shape element \d) must be a power of 2", "a block's sizes must be powers of 2: mask the rest"),
+    (
+        r"used as tl.static_range \w+ value",
+        "tl.static_range unrolls, so its ends must be constants: use range",
+    ),
+    (
+        r"^arange's arguments must be of type tl.constexpr",
+        "tl.arange needs sizes known at compile time, such as a tl.constexpr parameter",
+    ),
+    (
+        r"^Shape element \d must have type",
+        "a shape needs sizes known at compile time, such as a tl.constexpr parameter",
+    ),
+    (
+        r"^(?:arange's range|Shape element \d) must be a power of 2",
+        "each size of a block must be a power of 2: mask the rest",
+    ),
     (r"^numel \((\d+)\) exceeds", "a block of {0} elements is too large, 1048576 are the most"),
-    (r"^'constexpr' object has no attribute 'handle'",
-     "the condition of a while must be computed by the kernel, such as i < N"),
-    (r"^simultaneous multiple comparison",
-     "a < b < c is a chain of comparisons: put brackets around each comparison that & or | joins"),
+    (
+        r"^'constexpr' object has no attribute 'handle'",
+        "the condition of a while must be computed by the kernel, such as i < N",
+    ),
+    (
+        r"^simultaneous multiple comparison",
+        "a < b < c is a chain of comparisons: put brackets around each comparison that & or | joins",
+    ),
     (r"attribute '__r?pow__'", "blocks have no **: write x * x, 1 << n, or tl.exp2(x)"),
     (r"^Boolean value of Tensor", "an if cannot decide lane by lane: use a mask, or tl.where"),
-    (r"^Ternary expression.*<\[|^can only unsplat", "a if c else b cannot choose lane by lane: use tl.where(c, a, b)"),
+    (
+        r"^Ternary expression.*<\[|^can only unsplat",
+        "a if c else b cannot choose lane by lane: use tl.where(c, a, b)",
+    ),
     (r"^'scf.condition' op", "the condition of a while must be one value, not a block"),
-    (r"is not string$",
-     'print wants a name first: tl.device_print("x", x) prints values, tl.static_print(x.shape) shapes'),
-    (r"^Cannot evaluate f-string", 'a text cannot hold values of the kernel: tl.device_print("x", x) prints them'),
+    (
+        r"is not string$",
+        'print wants a name first: tl.device_print("x", x) prints values, tl.static_print(x.shape) shapes',
+    ),
+    (
+        r"^Cannot evaluate f-string",
+        'a text cannot hold values of the kernel: tl.device_print("x", x) prints them',
+    ),
     (r"must be 1-bit signless|^Mask must have boolean", MASK),
     (r"^module '([\w.]+)' has no attribute '(\w+)'", _no_such_name),
     (r"^(\w+) is not defined", _undefined),
@@ -509,30 +538,48 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^(\w+)\(\) missing \d+ required positional arguments?: (.*)$", _missing),
     (r"^missing (a) required argument: (.*)$", _missing),
     (r"^(\w+)\(\) got an unexpected keyword argument '(\w+)'", _unexpected),
-    (r"^(\w+)\(\) got multiple values|^(?:\w+\(\) takes .* positional|too many positional)",
-     "this call has more arguments than the function takes"),
-    (r"^`boundary_check` argument is not supported",
-     "this call has more arguments than it takes: boundary_check= is for block pointers"),
-    (r"^invalid operands of type|^unexpected type|^wrong type argument to unary|^cannot add pointers", _operands),
+    (
+        r"^(\w+)\(\) got multiple values|^(?:\w+\(\) takes .* positional|too many positional)",
+        "this call has more arguments than the function takes",
+    ),
+    (
+        r"^`boundary_check` argument is not supported",
+        "this call has more arguments than it takes: boundary_check= is for block pointers",
+    ),
+    (
+        r"^invalid operands of type|^unexpected type|^wrong type argument to unary|^cannot add pointers",
+        _operands,
+    ),
     (r"equal ranks >= 2", _dot_of),
+    (r"equal reduction dimensions", _dot_of),
     (r"^Unsupported lhs dtype (\w+)", "tl.dot multiplies floats and int8, not {0}"),
     (r"^Both operands must be same dtype. Got (\w+) and (\w+)", _dot_dtypes),
     (r"^Expected dtype .* but got (\w+)", _floats_wanted),
     (r"^invalid axis (-?\d+). Expected -(\d+)", _axis),
-    (r"^permute dims|^tl.trans invoked with a 0- or 1-", "only a block of two axes or more can be transposed: x[:, None]"),
+    (
+        r"^permute dims|^tl.trans invoked with a 0- or 1-",
+        "only a block of two axes or more can be transposed: x[:, None]",
+    ),
     (r"^(float|int)\(\) argument must be", _no_python_number),
     (r"^must be real number, not tensor", _python_function),
     (r"^object of type 'tensor' has no len", "a block's length is x.shape[0]"),
     (r"attribute 'scalar'$", "a dtype in a kernel is one of Triton's, such as tl.float32"),
     (r"^'dtype' object is not callable", "a dtype is no function: x.to(tl.float32) converts"),
     (r"^'tensor' object has no attribute '(\w+)'", "a kernel's values have no {0!r}"),
-    (r"^For loop bounds and step must all be ints|^For .* must be a scalar",
-     "a loop's ends and step are integers, one of each"),
-    (r"^Cannot bitcast data-type of size \d+ to data-type of size 1", "not is for conditions: compare, as in N == 0"),
+    (
+        r"^For loop bounds and step must all be ints|^For .* must be a scalar",
+        "a loop's ends and step are integers, one of each",
+    ),
+    (
+        r"^Cannot bitcast data-type of size \d+ to data-type of size 1",
+        "not is for conditions: compare, as in N == 0",
+    ),
     (r"^cannot convert .* of type <class '(?:[\w.]+\.)?(\w+)'> to tensor", _no_value),
-    (r"^\w+\(\): incompatible function arguments", "the compiler breaks on this line: it is given something there "
-     "that it cannot translate"),
-)  # fmt: skip
+    (
+        r"^\w+\(\): incompatible function arguments",
+        "the compiler breaks on this line: it is given something there that it cannot translate",
+    ),
+)
 
 
 def of_compilation(

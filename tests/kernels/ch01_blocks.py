@@ -331,7 +331,7 @@ def size_of_200(x_ptr, z_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def mask_with_and(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
-    """`and` for `&` between two blocks of booleans."""
+    """`and` for `&` between two blocks of booleans: deprecated, and taken."""
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = (offs >= 0) and (offs < N)
     tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=mask) + 10, mask=mask)
@@ -422,12 +422,11 @@ WRONG = [
     Wrong(MASKED_ADD, mask_from_the_block_size, kind="out of bounds", says="x_ptr"),
     Wrong(MASKED_ADD, whole_blocks_only, kind="never written", says="z_ptr"),
     Wrong(MASKED_ADD, size_of_200, kind="out of bounds", says="20..31"),
-    Wrong(MASKED_ADD, mask_with_and, kind="compiler", says="`and`"),
     Wrong(MASKED_ADD, chained_comparison, kind="compiler", says="a < b < c"),
     Wrong(MASKED_ADD, if_on_a_block, kind="compiler", says="an if"),
     Wrong(MASKED_ADD, last_block_moved_back, kind="out of bounds", says="-12..-1"),
     Wrong(MASKED_ADD, wrapped_load, kind="race", says="two lanes"),
-    Wrong(MASKED_ADD, loop_changes_type, kind="compiler", says="variable acc"),
+    Wrong(MASKED_ADD, loop_changes_type, kind="compiler", says="acc is one int32"),
 ]
 
 # ---- right, written in other ways ---------------------------------------------------------------
@@ -505,6 +504,7 @@ def in_two_halves(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
 
 
 RIGHT = [
+    (MASKED_ADD, mask_with_and),
     (CONSTANT_ADD, sizes_as_constexpr),
     (CONSTANT_ADD, stride_as_parameter),
     (CONSTANT_ADD, reversed_programs),

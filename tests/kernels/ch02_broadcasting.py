@@ -111,7 +111,7 @@ def outer_mask_precedence_split(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr
 
 @triton.jit
 def outer_mask_with_and(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """`and` for `&`."""
+    """`and` for `&`: deprecated, and taken."""
     offs_m = tl.arange(0, BLOCK_M)
     offs_n = tl.arange(0, BLOCK_N)
     x = tl.load(x_ptr + offs_n, mask=offs_n < N)
@@ -432,7 +432,7 @@ def tiles_transposed(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: 
 
 @triton.jit
 def tiles_mask_with_and(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """`and` for `&`."""
+    """`and` for `&`: deprecated, and taken."""
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     x = tl.load(x_ptr + offs_n, mask=offs_n < N)
@@ -510,7 +510,6 @@ WRONG = [
     Wrong(OUTER_ADD, outer_mask_on_the_address, kind="race", says="two lanes"),
     Wrong(OUTER_ADD, outer_mask_precedence, kind="compiler", says="a < b < c"),
     Wrong(OUTER_ADD, outer_mask_precedence_split, kind="never written", says="z_ptr"),
-    Wrong(OUTER_ADD, outer_mask_with_and, kind="compiler", says="`and`"),
     Wrong(OUTER_ADD, outer_mask_with_or, kind="out of bounds", says="600..959"),
     Wrong(OUTER_ADD, outer_mask_axes_swapped, kind="never written", says="z[0, 8]"),
     Wrong(OUTER_ADD, outer_mask_less_or_equal, kind="out of bounds", says="element 600"),
@@ -518,7 +517,7 @@ WRONG = [
     Wrong(OUTER_ADD, outer_stride_of_the_block, kind="out of bounds", says="600..637"),
     Wrong(OUTER_ADD, outer_transposed, kind="values", says="transposed"),
     Wrong(OUTER_ADD, outer_x_and_y_swapped, kind="values", says="transposed"),
-    Wrong(OUTER_ADD, outer_without_new_axes, kind="never written", says="992 of 1024"),
+    Wrong(OUTER_ADD, outer_without_new_axes, kind="never written", says="offs_m < M is [8]"),
     Wrong(OUTER_ADD, outer_row_stored_as_block, kind="values", says="z[0, 0]"),
     Wrong(OUTER_ADD, outer_product, kind="values", says="z[0, 0]"),
     Wrong(OUTER_ADD, outer_in_bfloat16, kind="values", says="z[0, 0]"),
@@ -539,7 +538,6 @@ WRONG = [
     Wrong(OUTER_ADD_BLOCKS, load_masks_swapped, kind="uninitialised", says="x_ptr"),
     Wrong(OUTER_ADD_BLOCKS, tiles_stride_of_m, kind="never written", says="z[43, 0]"),
     Wrong(OUTER_ADD_BLOCKS, tiles_transposed, kind="values", says="transposed"),
-    Wrong(OUTER_ADD_BLOCKS, tiles_mask_with_and, kind="compiler", says="`and`"),
     Wrong(OUTER_ADD_BLOCKS, tiles_mask_precedence, kind="compiler", says="a < b < c"),
     Wrong(OUTER_ADD_BLOCKS, whole_tiles_only, kind="never written", says="z[0, 96]"),
     Wrong(OUTER_ADD_BLOCKS, row_of_tiles_shares_x, kind="values", says="32..95 along N"),
@@ -621,6 +619,8 @@ def row_after_row(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.
 
 
 RIGHT = [
+    (OUTER_ADD, outer_mask_with_and),
+    (OUTER_ADD_BLOCKS, tiles_mask_with_and),
     (OUTER_ADD, masked_as_vectors),
     (OUTER_ADD, made_transposed),
     (OUTER_ADD_BLOCKS, loaded_in_two_dimensions),

@@ -167,7 +167,7 @@ def mask_without_brackets(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOC
 
 @triton.jit
 def and_for_ampersand(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Python's `and` between blocks."""
+    """Python's `and` between blocks: deprecated, and taken."""
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     x = tl.load(x_ptr + offs_n, mask=offs_n < N)
@@ -450,11 +450,10 @@ WRONG = [
     Wrong(MUL_RELU, no_y_mask, kind="out of bounds", says="y_ptr"),
     Wrong(MUL_RELU, mask_one_too_far, kind="out of bounds", says="x_ptr"),
     Wrong(MUL_RELU, mask_without_brackets, kind="compiler", says="a < b < c"),
-    Wrong(MUL_RELU, and_for_ampersand, kind="compiler", says="`and`"),
     Wrong(MUL_RELU, if_on_a_block, kind="compiler", says="an if"),
     Wrong(MUL_RELU, torch_in_the_kernel, kind="compiler", says="torch.relu"),
     Wrong(MUL_RELU, spec_in_the_kernel, kind="compiler", says="mul_relu_spec"),
-    Wrong(MUL_RELU, lambda_in_the_kernel, kind="compiler", says="a value of the kernel"),
+    Wrong(MUL_RELU, lambda_in_the_kernel, kind="compiler", says="cannot define functions"),
     Wrong(MUL_RELU, leftover_print, kind="compiler", says="tl.device_print"),
     Wrong(MUL_RELU, only_first_columns, kind="never written", says="z[0, 16]"),
     Wrong(MUL_RELU, sizes_written_in, kind="out of bounds", says="z_ptr"),
@@ -623,6 +622,7 @@ def clamped_loads(x_ptr, y_ptr, dz_ptr, dx_ptr, M, N, BLOCK_M: tl.constexpr, BLO
 
 
 RIGHT = [
+    (MUL_RELU, and_for_ampersand),
     (MUL_RELU, relu_by_where),
     (MUL_RELU, relu_by_where_or_equal),
     (MUL_RELU, relu_by_half_sum),

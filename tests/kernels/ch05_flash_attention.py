@@ -1231,7 +1231,7 @@ WRONG = [
     Wrong(SCALAR_FLASH_ATTENTION, accumulates_in_half, kind="values", says="z[0]"),
     Wrong(SCALAR_FLASH_ATTENTION, divides_inside_the_loop, kind="values", says="z[0]"),
     Wrong(SCALAR_FLASH_ATTENTION, maximum_over_the_block, kind="values", says="one block of T"),
-    Wrong(SCALAR_FLASH_ATTENTION, types_change_in_the_loop, kind="compiler", says="variable m"),
+    Wrong(SCALAR_FLASH_ATTENTION, types_change_in_the_loop, kind="compiler", says="m is one float32"),
     Wrong(SCALAR_FLASH_ATTENTION, all_keys_at_once, kind="compiler", says="tl.arange"),
     Wrong(FLASH_ATTENTION, not_causal, kind="values", says="0..14 along T"),
     Wrong(FLASH_ATTENTION, blind_to_itself, kind="values", says="NaN"),
@@ -1246,7 +1246,7 @@ WRONG = [
     Wrong(FLASH_ATTENTION, store_spills_into_the_next_row, kind="race", says="two lanes"),
     Wrong(FLASH_ATTENTION, sum_not_rescaled, kind="values", says="factor of its own"),
     Wrong(FLASH_ATTENTION, weights_in_half, kind="values", says="z[0, 0]"),
-    Wrong(FLASH_ATTENTION, key_not_transposed, kind="values", says="0 of 6 cases"),
+    Wrong(FLASH_ATTENTION, key_not_transposed, kind="values", says="tl.dot multiplies"),
     Wrong(FLASH_ATTENTION, exact_width, kind="compiler", says="power of 2"),
     Wrong(FLASH_ATTENTION, keys_read_twice, kind="loads", says="k_ptr"),
 ]

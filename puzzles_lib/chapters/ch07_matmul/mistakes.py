@@ -115,7 +115,7 @@ MISTAKES = (
         "acc starts as float16 and is float32 after a step.",
         {"dtype=tl.float32": "dtype=tl.float16", "acc = tl.dot(x, y, acc)": "acc = acc + tl.dot(x, y)"},
         kind="compiler",
-        says="variable acc",
+        says="before the loop",
     ),
     Mistake(
         BATCHED_MATMUL,
@@ -126,7 +126,7 @@ MISTAKES = (
             "acc = tl.dot(x, y, acc)": "acc += tl.dot(x, y)",
         },
         kind="compiler",
-        says="variable acc",
+        says="before the loop",
     ),
     Mistake(
         BATCHED_MATMUL,
@@ -197,14 +197,6 @@ MISTAKES = (
     ),
     Mistake(
         BATCHED_MATMUL,
-        "and_for_ampersand",
-        "`and` asks for one truth value of a tile.",
-        {"mask_m & mask_n": "mask_m and mask_n"},
-        kind="compiler",
-        says="`and`",
-    ),
-    Mistake(
-        BATCHED_MATMUL,
         "result_transposed",
         "z is stored as its transpose.",
         {"offs_m[:, None] * N + offs_n[None, :]": "offs_n[None, :] * M + offs_m[:, None]"},
@@ -217,7 +209,7 @@ MISTAKES = (
         "y @ x: the shapes agree only for equal blocks.",
         {"tl.dot(x, y, acc)": "tl.dot(y, x, acc)"},
         kind="values",
-        says="0 of 5 cases",
+        says="tl.dot multiplies",
     ),
     Mistake(
         BATCHED_MATMUL,

@@ -230,7 +230,7 @@ MISTAKES = (
         "w - o and a have different types: a dot wants one.",
         {"s * (w - o)": "w - o"},
         kind="compiler",
-        says="dtype int32",
+        says="not int32",
     ),
     Mistake(
         QUANTIZED_MATMUL,

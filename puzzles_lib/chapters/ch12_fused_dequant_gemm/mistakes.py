@@ -223,7 +223,7 @@ MISTAKES = (
         "dy is bfloat16, the unpacked tile float32.",
         {".to(tl.bfloat16)": ""},
         kind="compiler",
-        says="bf16 and fp32",
+        says="bfloat16 and float32",
     ),
     Mistake(
         FUSED_DW,

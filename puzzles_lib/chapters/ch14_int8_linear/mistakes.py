@@ -299,7 +299,7 @@ MISTAKES = (
         "Widens before the dot, which takes int8 and no wider integer.",
         {"tl.dot(x, w)": "tl.dot(x.to(tl.int32), w.to(tl.int32))"},
         kind="compiler",
-        says="dtype int32",
+        says="not int32",
     ),
     Mistake(
         INT8_LINEAR,

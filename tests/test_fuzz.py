@@ -1,0 +1,28 @@
+"""Random kernels: a check survives each, and leaves everything as it was."""
+
+import pytest
+
+from puzzles_lib.authoring import fuzz
+
+
+def test_a_hundred_random_kernels_leave_the_session_as_it_was():
+    kinds, wrong = fuzz.survive(0, 100)
+    assert wrong == []
+    assert sum(kinds.get(kind, 0) for kind in ("compiler", "pass")) > 50
+
+
+def test_a_kernel_is_the_same_for_its_number():
+    assert fuzz.source_of(7) == fuzz.source_of(7) != fuzz.source_of(8)
+
+
+def test_what_a_check_leaves_is_found(monkeypatch):
+    import warnings
+
+    monkeypatch.setattr(warnings, "filters", list(warnings.filters))
+    found = fuzz.survive(0, 2, lambda number: warnings.filters.append(("left", number)))
+    assert [text.partition(":")[2].strip() for text in found[1]] == ["warnings", "warnings"]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_it_is_python(number):
+    compile(fuzz.source_of(number), "<fuzz>", "exec")
