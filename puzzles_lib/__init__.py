@@ -9,6 +9,7 @@ when first used, so that importing the package alone costs nothing.
 """
 
 import importlib
+import re
 
 _HOME = {
     "check": "puzzles_lib.checker",
@@ -26,10 +27,10 @@ _HOME = {
 def __getattr__(name: str):
     if name in _HOME:
         value = getattr(importlib.import_module(_HOME[name]), name)
-    elif name.startswith("_"):
-        value = None
-    else:
+    elif name.isupper() or re.fullmatch(r"ch\d+", name):
         value = _chapters().get(name)
+    else:  # such as a module, which `from puzzles_lib import inputs` asks for here first
+        value = None
     if value is None:
         raise AttributeError(f"module 'puzzles_lib' has no attribute {name!r}")
     globals()[name] = value

@@ -200,7 +200,7 @@ class Puzzle:
             if not 1 <= len(self.grid(case)) <= 3:
                 raise ValueError(f"{self.name}: the grid of case {case} must have 1 to 3 axes")
             for axis, (count, most) in enumerate(zip(self.programs(case), MOST_PROGRAMS, strict=True)):
-                if count > most:
+                if count > most and not case.pretend:  # then it is a verdict
                     raise ValueError(
                         f"{self.name}: the grid of case {case} has {count} programs along axis {axis}, "
                         f"a GPU launches {most} at most"
@@ -252,8 +252,8 @@ class Puzzle:
                 )
 
     def _largest(self, name: str) -> int:
-        """The largest that a number is in the cases."""
-        return max(case.numbers.get(name, 0) for case in self.cases)
+        """The largest that a number is in the cases, those of true size left out."""
+        return max((case.numbers.get(name, 0) for case in self.cases if not case.pretend), default=0)
 
     def drawn(self, salt: str = "") -> tuple[Case, ...]:
         """The cases that are tried beside ``cases``: for one salt the same at every call."""
@@ -270,7 +270,7 @@ class Puzzle:
                 lambda n: math.prod(self.programs(Case(fill=None, salt="", pretend=False, **n))),
             )
             fills = self.contract.fills(SimpleNamespace(**numbers))
-            cases.append(Case(fill=fills[turn % len(fills)], salt=salt, **numbers))
+            cases.append(Case(fill=fills[turn % len(fills)], salt=salt, pretend=False, **numbers))
         return tuple(cases)
 
     @cached_property

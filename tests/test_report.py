@@ -19,12 +19,13 @@ FAILED = CaseResult("M=90  N=100", VERDICT)
 
 
 def test_a_pass_tells_what_it_cost():
-    text = str(Report("outer_add", (PASSED, CaseResult("M=64", None, True, 12, 26880, 25216))))
+    text = str(Report("outer_add", (PASSED, CaseResult("M=64", None, True, 12, 26880, 25216, 31000))))
     assert text.splitlines() == [
         "outer_add: all 2 cases pass",
         "pass   M=32  N=32   1 program, 4.4 kB moved (1.00x)",
-        "pass   M=64         12 programs, 26.9 kB moved (1.07x)",
-        "(1.00x is the least possible: each input read once, each output written once)",
+        "pass   M=64         12 programs, 26.9 kB moved (1.07x), 31.0 kB by lane",
+        "(1.00x is the least possible: each input read once, each output written once; "
+        "by lane: as if no two lanes of a load could share what they ask for)",
     ]
 
 
@@ -146,7 +147,8 @@ def test_the_keys_of_the_dictionary_stay():
     told = Report("outer_add", (PASSED, FAILED)).as_dict()
     assert set(told) == {"title", "ok", "cases", "verdict", "notes", "salt"}
     assert {
-        "label", "status", "number", "drawn", "ran", "verdict", "programs", "bytes_moved", "bytes_least",
+        "label", "status", "number", "drawn", "ran", "verdict",
+        "programs", "bytes_moved", "bytes_least", "lane_bytes",
     } <= set(told["cases"][0])  # fmt: skip
     assert told["cases"][1]["verdict"] == {
         "kind": "out of bounds",

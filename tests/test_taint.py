@@ -9,7 +9,6 @@ from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX
 from puzzles_lib.checker import examine
 from puzzles_lib.interpreter import Run
-from tests.conftest import PATIENCE_S
 from tests.kernel_lab import execute, kernel_of
 
 HEAD = """
@@ -261,7 +260,7 @@ def running_maximum_in_z_kernel(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK
     "kernel, puzzle", [(maximum_of_old_kernel, MASKED_ADD), (running_maximum_in_z_kernel, LONG_SOFTMAX)]
 )
 def test_a_result_kept_in_an_output_that_nobody_clears(kernel, puzzle):
-    report = examine(kernel, puzzle, seconds=PATIENCE_S)
+    report = examine(kernel, puzzle)
     verdict = report.verdicts[0]
     assert verdict.kind == "uninitialised" and "z_ptr is read before anything is stored there" in str(report)
     assert "tl.load(z_ptr" in verdict.site.source

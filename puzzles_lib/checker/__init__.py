@@ -280,6 +280,7 @@ def _run_case(bound: Bound, seconds: float, budget: Budget, backwards: bool) -> 
         programs=forwards.programs,
         bytes_moved=forwards.bytes_moved,
         bytes_least=_least(puzzle, case),
+        lane_bytes=forwards.lane_bytes,
     )
 
 

@@ -12,6 +12,7 @@ from puzzles_lib.source import Site
 MOST_LINES = 12
 MOST_CHARACTERS = 300  # a line
 LEAST = "1.00x is the least possible: each input read once, each output written once"
+BY_LANE = "; by lane: as if no two lanes of a load could share what they ask for"
 
 
 KINDS = (
@@ -43,6 +44,8 @@ class Verdict:
 class CaseResult:
     """How one case went. ``verdict`` is None for a pass; ``ran`` is False where it was not tried.
 
+    bytes_moved: distinct bytes of each load and store of each program. lane_bytes: what their lanes ask for,
+        each for itself. bytes_least: each input once, each output once.
     number: of the case, as `trace` takes it. drawn: whether it is none of the puzzle's own cases.
     """
 
@@ -52,6 +55,7 @@ class CaseResult:
     programs: int = 0
     bytes_moved: int = 0
     bytes_least: int = 0
+    lane_bytes: int = 0
     number: int | None = None
     drawn: bool = False
 
@@ -69,7 +73,8 @@ class CaseResult:
         if not self.bytes_least:
             return f"{programs} at the edges of the grid"
         ratio = self.bytes_moved / self.bytes_least
-        return f"{programs}, {_size(self.bytes_moved)} moved ({ratio:.2f}x)"
+        lanes = f", {_size(self.lane_bytes)} by lane" if self.lane_bytes > self.bytes_moved else ""
+        return f"{programs}, {_size(self.bytes_moved)} moved ({ratio:.2f}x){lanes}"
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,8 @@ class Report:
 
             {"title": "outer_add", "ok": False, "verdict": None, "notes": [], "salt": "", "cases": [
                 {"number": 0, "label": "M=32  N=32", "status": "pass", "drawn": False, "ran": True,
-                 "programs": 1, "bytes_moved": 4352, "bytes_least": 4352, "verdict": None},
+                 "programs": 1, "bytes_moved": 4352, "bytes_least": 4352,
+                 "lane_bytes": 4352, "verdict": None},
                 {"number": 1, "label": "M=90  N=100", "status": "FAIL", ..., "verdict":
                  {"kind": "out of bounds", "message": "out-of-bounds load of x_ptr in ...",
                   "diagnosis": "", "site": {"line": 4, "source": "x = tl.load(x_ptr + offs_n)"}}}]}
@@ -190,7 +196,12 @@ class Report:
         return Row(case.status, f"{label}{'   drawn' if case.drawn else ''}{place}")
 
     def _notes(self) -> list[str]:
-        return [f"({LEAST})", *self.notes] if self.ok else [*self.notes]
+        return [f"({self._least()})", *self.notes] if self.ok else [*self.notes]
+
+    def _least(self) -> str:
+        """What the figures of the costs mean."""
+        shared = any(case.lane_bytes > case.bytes_moved for case in self.cases if not case.drawn)
+        return LEAST + BY_LANE * shared
 
     def __repr__(self) -> str:
         lines = [self.headline()]
@@ -222,7 +233,7 @@ class Report:
         if rows:
             style = "margin:0.3em 0;font-family:var(--jp-code-font-family, monospace)"
             body += f'<table style="{style}">{"".join(rows)}</table>'
-        notes = [f"{LEAST}."] if self.ok else []
+        notes = [f"{self._least()}."] if self.ok else []
         for note in [*notes, *self.notes]:
             body += f'<div style="opacity:0.8">{html.escape(note)}</div>'
         return card(Theme.OK if self.ok else Theme.WRONG, self.headline(), body)

@@ -225,8 +225,8 @@ def _walked(puzzle: Puzzle, block: str) -> str:
     if name == block or not axis:
         return ""
     for case in puzzle.cases:
-        wider = Case(fill=None, salt="", **{**case.numbers, block: 2 * case.numbers[axis]})
-        thinner = Case(fill=None, salt="", **{**case.numbers, block: 1})
+        wider = Case(fill=None, salt="", pretend=False, **{**case.numbers, block: 2 * case.numbers[axis]})
+        thinner = Case(fill=None, salt="", pretend=False, **{**case.numbers, block: 1})
         if puzzle.programs(wider) != puzzle.programs(thinner):
             return ""
     return axis

@@ -104,6 +104,10 @@ class PretendedBuffer:
         self.storer = Sparse(size, numbers, _always(NOBODY, numbers))
         self.updater = Sparse(size, numbers, _always(NOBODY, numbers))
         self._views = {row.storage: self.data}
+        self.unit = self.data.itemsize
+
+    def refine(self) -> None:
+        """Notes stay with the elements: they are not there to be cut."""
 
     def view(self, dtype: np.dtype) -> Sparse:
         """The elements as ``dtype``, for a pointer that was cast: then with values of their own."""
