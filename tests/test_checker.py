@@ -279,6 +279,13 @@ def test_after_a_time_limit_the_other_cases_are_not_tried():
     assert "time limit: still running after 0.3 s of CPU time" in str(report)
 
 
+def test_examine_may_end_at_the_first_failure():
+    assert [c.status for c in examine(empty, SCALE_ROWS).cases] == ["FAIL", "FAIL"]
+    assert [c.status for c in examine(empty, SCALE_ROWS, until_failure=True).cases] == ["FAIL", "skip"]
+    statuses = [c.status for c in examine(unmasked, SCALE_ROWS, until_failure=True).cases]
+    assert statuses == ["pass", "FAIL"]
+
+
 def test_what_is_no_kernel_is_answered_in_a_line():
     def plain(x_ptr):
         pass

@@ -149,7 +149,7 @@ def _off_by(w: _Wrong) -> str:
         return f"it is off by {_number(difference.median(), 4)} everywhere"
     ratio = w.got[some] / w.value[some]
     slack = (w.slack[some] / w.value[some]).abs()
-    if bool((w.got[~some] == 0).all()) and _constant(ratio, slack) and ((ratio - 1).abs() > slack).any():
+    if bool((w.got[~some] == 0).all()) and _constant(ratio, slack) and ((ratio - 1).abs() > slack / 2).any():
         return f"it is {_number(ratio.median(), 4)} times what it should be, everywhere"
     return ""
 

@@ -212,7 +212,9 @@ def with_blocks(puzzle: Puzzle, results: Sequence[CaseResult]) -> tuple[CaseResu
         one = [not axis or case.numbers[axis] <= case.numbers[block] for case in puzzle.cases]
         if any(one) and not all(one) and all(r.ok for r, alone in zip(results, one, strict=True) if alone):
             words.append(f"it is right in the cases with one block of {axis}, {axis} <= {block}")
-            told_so = replace(results[told], verdict=replace(verdict, diagnosis="; ".join(words).replace("?; ", "? ")))
+            told_so = replace(
+                results[told], verdict=replace(verdict, diagnosis="; ".join(words).replace("?; ", "? "))
+            )
             return (*results[:told], told_so, *results[told + 1 :])
     return tuple(results)
 
