@@ -75,7 +75,7 @@ def opinions(kernel: JITFunction, cases: Sequence[Mapping[str, object]]) -> list
     A case with a size of 1 is translated twice, since a launch makes a constant of it. Nothing is tried
     once the first case is refused, or one took too long: then there are fewer opinions than cases.
     """
-    backend, options = _backend(DEFAULT, ())
+    backend, options = _backend(DEFAULT, (("sanitize_overflow", False),))  # of use in a debug build alone
     sources: list[ASTSource] = []
     places: dict[str, int] = {}
     wanted: list[list[int]] = []
@@ -292,7 +292,7 @@ def _read(answer: Mapping) -> Opinion:
 
 
 @functools.cache
-def _backend(target: Target, options: tuple[tuple[str, int], ...]):
+def _backend(target: Target, options: tuple[tuple[str, object], ...]):
     """Triton's backend for a target, and its options."""
     backend = make_backend(target.gpu)
     return backend, backend.parse_options(dict(options))

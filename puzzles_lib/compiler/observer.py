@@ -49,9 +49,10 @@ def watch(files: list[str], place: Place) -> Seen:
     numbers = {file: number for number, file in enumerate(files)}
     visit = CodeGenerator.visit
     here = (0, 0)
+    unused: ast.AST | None = None  # a statement that is an expression, a call of tl.store as a rule
 
     def watched(self: CodeGenerator, node: ast.AST) -> object:
-        nonlocal here
+        nonlocal here, unused
         number = numbers.get(self.file_name)
         if number is None:
             return visit(self, node)
@@ -60,6 +61,8 @@ def watch(files: list[str], place: Place) -> Seen:
             here = number + 1, self.begin_line + node.lineno
             if here != before:
                 place.note(*here)
+        if isinstance(node, ast.Expr):
+            unused = node.value
         try:
             value = visit(self, node)
         except CompilationError as error:
@@ -73,17 +76,39 @@ def watch(files: list[str], place: Place) -> Seen:
             place.note(*here)
         if isinstance(node, ast.expr):
             seen.values[id(node)] = node, value
+            if node is not unused and _is_odd(value):
+                _be_on_guard()
         elif isinstance(node, ast.Return) and self.is_kernel and isinstance(self.return_vals[-1], tl.tensor):
             seen.returned = seen.returned or node
             seen.file, seen.first_line = self.file_name, self.begin_line
         return value
 
     CodeGenerator.visit = watched
-    for name, method in [*vars(TritonSemantic).items()]:
-        if inspect.isfunction(method) and not name.startswith("__"):
-            wrap = _WRAPPERS.get(name)
-            setattr(TritonSemantic, name, _valued(wrap(name, method) if wrap else method))
+    _replace({name: functools.partial(_float8_made, name) for name in ("cast", "scalar_constant")})
+    _replace({name: functools.partial(_fussy, name) for name in _RARE})
     return seen
+
+
+def _replace(wrappers: Mapping[str, Callable]) -> None:
+    """Put wrappers around methods of Triton's semantic, by name."""
+    for name, wrap in wrappers.items():
+        setattr(TritonSemantic, name, wrap(getattr(TritonSemantic, name)))
+
+
+def _is_odd(value: object) -> bool:
+    """Whether it is of a kind that methods of Triton's semantic must be guarded from."""
+    if not isinstance(value, tl.tensor):
+        return False
+    return value.type == tl.void or "fp8" in value.type.scalar.name or _is_block_pointer(value)
+
+
+@functools.cache
+def _be_on_guard() -> None:
+    """Guard Triton's semantic from odd values: most kernels have none, and guards double the work."""
+    methods = [n for n, m in vars(TritonSemantic).items() if inspect.isfunction(m) and not n.startswith("__")]
+    _replace({name: functools.partial(_fussy, name) for name in _FUSSY})
+    _replace({name: _not_of_float8 for name in _COMPUTING})
+    _replace(dict.fromkeys(methods, _valued))
 
 
 def _valued(method: Callable) -> Callable:
@@ -122,12 +147,12 @@ def _fussy(name: str, method: Callable) -> Callable:
     return checked
 
 
-_ABORTING = (
-    "advance",
-    "atom_red_typechecking_impl",
+_RARE = ("advance", "atom_red_typechecking_impl")
+_FUSSY = (
     "binary_op_type_checking_impl",
     "broadcast_impl_shape",
     "broadcast_impl_value",
+    "cast",
     "expand_dims",
     "join",
     "logical_and",
@@ -156,29 +181,32 @@ _COMPUTING = (
 )
 
 
-def _float8_stored(name: str, method: Callable) -> Callable:
+def _not_of_float8(method: Callable) -> Callable:
     """A method of Triton's semantic that raises where LLVM would fail, to which a float8 is an integer."""
 
     @functools.wraps(method)
     def checked(self, *args, **kwargs):
-        told = ""
-        if name == "cast":
-            if _is_block_pointer(args[0]):
-                return _fussy(name, method)(self, *args, **kwargs)
-            told = refused_cast(args[0].dtype, args[1], args[2:] == ("rtz",))
-        elif name == "scalar_constant":
-            dtype = kwargs.get("dtype") or args[1]
-            told = refused_constant(args[0], dtype) if args[0] and dtype.is_fp8() else ""
-        else:
-            kinds = {value.dtype.name for value in args if isinstance(value, tl.tensor)}
-            if len(kinds) == 1 and kinds.pop().startswith("fp8"):  # two kinds meet in a third
-                told = NO_FLOAT8_ARITHMETIC
-        if told:
-            raise TypeError(told)
+        kinds = {value.dtype.name for value in args if isinstance(value, tl.tensor)}
+        if len(kinds) == 1 and kinds.pop().startswith("fp8"):  # two kinds meet in a third
+            raise TypeError(NO_FLOAT8_ARITHMETIC)
         return method(self, *args, **kwargs)
 
     return checked
 
 
-_WRAPPERS = dict.fromkeys(_ABORTING, _fussy)
-_WRAPPERS |= dict.fromkeys((*_COMPUTING, "cast", "scalar_constant"), _float8_stored)
+def _float8_made(name: str, method: Callable) -> Callable:
+    """A method of Triton's semantic that gives a value a dtype, and raises where no float8 can be made so."""
+
+    @functools.wraps(method)
+    def checked(self, *args, **kwargs):
+        told = ""
+        if name == "cast":
+            told = refused_cast(args[0].dtype, args[1], args[2:] == ("rtz",))
+        else:
+            dtype = kwargs.get("dtype") or args[1]
+            told = refused_constant(args[0], dtype) if args[0] and dtype.is_fp8() else ""
+        if told:
+            raise TypeError(told)
+        return method(self, *args, **kwargs)
+
+    return checked
