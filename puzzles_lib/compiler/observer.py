@@ -107,7 +107,7 @@ def _be_on_guard() -> None:
     """Guard Triton's semantic from odd values: most kernels have none, and guards double the work."""
     methods = [n for n, m in vars(TritonSemantic).items() if inspect.isfunction(m) and not n.startswith("__")]
     _replace({name: functools.partial(_fussy, name) for name in _FUSSY})
-    _replace({name: _not_of_float8 for name in _COMPUTING})
+    _replace(dict.fromkeys(_COMPUTING, _not_of_float8))
     _replace(dict.fromkeys(methods, _valued))
 
 
