@@ -139,10 +139,13 @@ def _examine_one(
     return Report(puzzle.name, tuple(told), notes=tuple(notes), salt=salt)
 
 
-def _opinions(each: Sequence[Bound | Refusal | None]) -> list[compiler.Opinion | None]:
+def _opinions(
+    each: Sequence[Bound | Refusal | None], as_launched: bool = False
+) -> list[compiler.Opinion | None]:
     """The compiler's opinion on each; None where there is nothing to translate, or nothing was tried."""
     bound = [one for one in each if isinstance(one, Bound)]
-    told = iter(compiler.opinions(bound[0].kernel, [one.arguments for one in bound]) if bound else ())
+    cases = [one.arguments for one in bound]
+    told = iter(compiler.opinions(bound[0].kernel, cases, as_launched=as_launched) if bound else ())
     return [next(told, None) if isinstance(one, Bound) else None for one in each]
 
 
@@ -161,7 +164,7 @@ def _drawn_cases(
         cases = bound.puzzle.drawn(salt)
     each = [bound.at(case, number) for case in cases]
     places = itertools.count(len(bound.puzzle.cases))
-    for place, one, opinion in zip(places, each, _opinions(each), strict=False):
+    for place, one, opinion in zip(places, each, _opinions(each, as_launched=True), strict=False):
         if not isinstance(one, Bound) or opinion is None:
             continue
         result = _opined(one, opinion) or _check_case(one, seconds, budget, backwards=False)
@@ -267,7 +270,7 @@ def _run_case(bound: Bound, seconds: float, budget: Budget, backwards: bool) -> 
         verdict = verdicts.never_written(puzzle, case, run(record=True, quiet=True)) or verdict
     if forwards.suspect and (verdict is None or verdict.kind in _LESS_BASIC):
         verdict = within_program(bound, run) or verdict
-    if verdict is None and backwards and (forwards.programs > 1 or forwards.contended):
+    if verdict is None and backwards and forwards.order_matters:
         reverse = run(reverse=True, quiet=True)
         verdict = verdicts.judge(puzzle, case, inputs, expected, reverse)
         early = reverse.undefined is not None and reverse.undefined.kind == "early"
