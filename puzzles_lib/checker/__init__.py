@@ -118,13 +118,16 @@ def _examine_one(
     each = [bound.at(case.salted(salt), number) for case in puzzle.cases]
     if refusal := next((one for one in each if isinstance(one, Refusal)), None):
         return _refused(puzzle, refusal)
-    opinions = _opinions(each)
+    opinions = _opinions(each[:1] if until_failure else each)  # as a rule such a kernel fails in the first
     first = next((opinion for opinion in opinions if opinion is not None), None)
     if first and first.refusal:
         return _refused(puzzle, first.refusal)
     results: list[CaseResult] = []
     ended = False
-    for place, (case, one, opinion) in enumerate(zip(puzzle.cases, each, opinions, strict=True)):
+    for place, (case, one) in enumerate(zip(puzzle.cases, each, strict=True)):
+        if until_failure and place == 1 and not ended:
+            opinions += _opinions(each[1:])
+        opinion = opinions[place] if place < len(opinions) else None
         result = CaseResult(str(case), ran=one is None)  # None: autotune would not try it here
         if isinstance(one, Bound) and opinion is not None:
             result = _opined(one, opinion) or (result if ended else _check_case(one, seconds, budget))
