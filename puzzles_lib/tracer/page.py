@@ -1,8 +1,8 @@
 """triton-viz's page of one run: its files, and an answer to each of its requests.
 
-The page is triton-viz's own; the server beside it is not, which keeps a single run in globals, prints into the
-notebook and sends NaN, which no JSON holds. What the page would fetch from a CDN is in `three.bundle.js`, made
-by ``make explorer``; a few of its lines are edited, so that tensors have their names, and axes numbers.
+The page is triton-viz's own; the server beside it is not, which keeps a single run in globals, prints into
+the notebook and sends NaN, which no JSON holds. What the page would fetch from a CDN is in `three.bundle.js`,
+made by ``make explorer``. Some of its lines are edited, so that tensors have their names, and axes numbers.
 """
 
 import hashlib
@@ -60,7 +60,8 @@ EDITS = {
             "textMesh.onBeforeRender = function (_renderer, _scene, camera) {\n",
             "textMesh.onBeforeRender = function (renderer, scene, camera, ...rest) {\n"
             "            Text.prototype.onBeforeRender.call(this, renderer, scene, camera, ...rest);\n"
-            "            this.scale.setScalar(Math.max(1, camera.position.distanceTo(this.position) * 0.08));\n"
+            "            const far = camera.position.distanceTo(this.position);\n"
+            "            this.scale.setScalar(Math.max(1, 0.08 * far));\n"
             "            this.updateMatrixWorld();\n",
         ),
         ("textMesh.strokeWidth =", "textMesh.outlineWidth ="),  # a stroke covers the digits
