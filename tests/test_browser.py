@@ -51,7 +51,9 @@ def number_heights(png: bytes) -> tuple[int, int]:
 
 def _across(lit: np.ndarray) -> int:
     columns = np.flatnonzero(lit.any(axis=0))
-    middle = (columns.min(initial=0) + columns.max(initial=0)) // 2
+    if not columns.size:
+        return 0
+    middle = (columns[0] + columns[-1]) // 2
     return int(lit[:, middle - 12 : middle + 13].any(axis=1).sum())
 
 
