@@ -325,8 +325,9 @@ _FAINT = """
     const texts = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) {
       const text = texts.currentNode.textContent.trim(), element = texts.currentNode.parentElement;
-      const told = element.closest("style, script, .jp-OutputArea-prompt");
-      const shown = !told && element.getClientRects().length;
+      // Not ours: prompts, and code that Jupyter highlights in the colours of its own editor.
+      const theirs = element.closest("style, script, .jp-OutputArea-prompt, [class^=ͼ]");
+      const shown = !theirs && element.getClientRects().length;
       if (!text || !shown) continue;
       let opacity = 1;
       for (let e = element; e; e = e.parentElement) opacity *= Number(getComputedStyle(e).opacity);

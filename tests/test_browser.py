@@ -73,7 +73,7 @@ def test_the_explorers_page_needs_nobody_else_and_numbers_its_axes(open_page, wi
     assert page.evaluate("document.documentElement.dataset.theme") == ("dark" if dark else "light")
     page.locator("input[type=range]").first.focus()
     page.keyboard.press("ArrowRight")
-    assert page.locator(".detail-title").inner_text() == "Program (1, 0, 0)"
+    assert page.locator(".detail-title").text_content() == "Program (1, 0, 0)"
     assert page.locator("#pid-value-0").inner_text() == "1"
     watched.shoot(f"{name}-next")
     opened.close()
@@ -105,8 +105,8 @@ def test_chapter_01_from_an_open_exercise_to_a_pass_and_a_look_at_it(open_notebo
     assert frame.locator(".detail-tab").all_inner_texts() == ["Load - 128 - x", "Store - 128 - z"]
     frame.locator("input[type=range]").first.focus()
     book.page.keyboard.press("ArrowRight")
-    frame.get_by_text("Program (1, 0, 0)").wait_for()
     assert frame.locator("#pid-value-0").inner_text() == "1"
+    assert frame.locator(".detail-title").text_content() == "Program (1, 0, 0)"
     book.shoot("01-explorer")
 
 
