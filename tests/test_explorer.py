@@ -43,7 +43,6 @@ def _every_page_ends():
     yield
     for opened in list(explorer._open.values()):
         opened.close()
-    explorer._open.clear()
 
 
 def ask(url: str, path: str = "", body: object = None, host: str | None = None) -> tuple[int, bytes]:
@@ -386,6 +385,15 @@ def test_what_a_browser_could_not_draw_is_refused_in_a_line(monkeypatch):
     monkeypatch.setattr(page, "MOST_ELEMENTS", 1000)
     monkeypatch.setattr(page, "MOST_STEPS", 10)
     assert "No page: 14 loads, stores and dots" in repr(trace(masked_kernel, RAGGED_ADD, 1).explore())
+
+
+def test_a_machine_without_a_free_port_gets_a_line(monkeypatch):
+    def refuse(*arguments):
+        raise PermissionError("not here")
+
+    monkeypatch.setattr(explorer.socketserver.ThreadingTCPServer, "__init__", refuse)
+    opened = trace(masked_kernel, RAGGED_ADD).explore()
+    assert repr(opened).startswith("No page: not here\nragged_add")
 
 
 # ---- in a notebook

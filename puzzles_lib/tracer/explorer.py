@@ -66,6 +66,8 @@ class Explorer:
             self.why = "The page has ended: run the cell again"
             self._instead = None
             server.end()
+            for key in [key for key, explorer in _open.items() if explorer is self]:
+                del _open[key]
 
     def __repr__(self) -> str:
         if self._server is None:
@@ -104,8 +106,12 @@ def explore(recording: Recording, instead: Shown) -> Explorer:
     key = (recording.kernel, title)
     for old in [key, *list(_open)[: max(0, len(_open) - MOST_OPEN + 1)]]:
         if old in _open:
-            _open.pop(old).close()
-    _open[key] = Explorer(title, instead, server=_Server(recording, base))
+            _open[old].close()
+    try:
+        server = _Server(recording, base)
+    except (OSError, RuntimeError) as error:  # no port, no thread
+        return Explorer(title, instead, f"No page: {error}")
+    _open[key] = Explorer(title, instead, server=server)
     return _open[key]
 
 
@@ -189,12 +195,14 @@ class _Handler(BaseHTTPRequestHandler):
     def _path(self) -> str | None:
         """What is asked for, below the token; None, and refused, where host or token are not ours."""
         hosts, host = self.server.hosts, self.headers.get("Host", "")
-        if hosts is not None and host not in hosts:
-            return self._refuse(403)
         token, slash, path = self.path.partition("?")[0].removeprefix("/").partition("/")
-        if not slash or not secrets.compare_digest(token.encode(), self.server.token.encode()):
-            return self._refuse(404)
-        return path
+        if hosts is not None and host not in hosts:
+            self._refuse(403)
+        elif not slash or not secrets.compare_digest(token.encode(), self.server.token.encode()):
+            self._refuse(404)
+        else:
+            return path
+        return None
 
     def _refuse(self, status: int) -> None:
         self._send_json(status, {"error": "no such thing here"})

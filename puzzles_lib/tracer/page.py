@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -176,8 +177,10 @@ def fetched() -> tuple[str, ...]:
 
 def _triton_viz() -> Path:
     """The folder of the package, which need not be imported for this."""
-    (folder,) = importlib.util.find_spec("triton_viz").submodule_search_locations
-    return Path(folder)
+    found = importlib.util.find_spec("triton_viz")
+    if found is None or found.origin is None:
+        raise ImportError("triton-viz is not installed")
+    return Path(found.origin).parent
 
 
 # ---- answers
@@ -209,7 +212,7 @@ class Page:
     def _programs(self) -> dict[Program, list[Step]]:
         """The steps that triton-viz shows, by program: every program of the grid has an entry."""
         grid = (*self.recording.grid, 1, 1)[:3]
-        programs: dict[Program, list[Step]] = {tuple(int(i) for i in ids): [] for ids in np.ndindex(*grid)}
+        programs: dict[Program, list[Step]] = {(x, y, z): [] for x, y, z in np.ndindex(*grid)}
         for step in self.recording.steps:
             if isinstance(step, Product) or step.kind in _TYPES:
                 programs[step.program].append(step)
@@ -242,7 +245,7 @@ class Page:
             **common,
         }
 
-    def answer(self, request: str, asked: Mapping[str, object]) -> dict[str, object]:
+    def answer(self, request: str, asked: Mapping[str, Any]) -> dict[str, object]:
         """What the page gets for ``api/REQUEST``. Raises LookupError for what there is not."""
         if request == "getLoadStoreAllPrograms":
             return self._sharers(str(asked["overall_key"]), str(asked["type"]), int(asked["op_index"]))
