@@ -74,7 +74,7 @@ class Lab:
     token: str
 
 
-def _command() -> list[str]:
+def command() -> list[str]:
     """What `make lab` starts, without its Python."""
     recipe = (REPO / "Makefile").read_text().partition("\nlab: venv\n")[2].partition("\n\n")[0]
     words = recipe.replace("\\\n", " ").replace("$(JUPYTER_ARGS)", "").split()
@@ -103,8 +103,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             "--LabApp.expose_app_in_browser=True",
         ]
         with (Path(own) / "log").open("w") as log:
-            command = [*_command(), *options]
-            server = subprocess.Popen(command, cwd=root, env=_environment(own), stdout=log, stderr=log)
+            server = subprocess.Popen(
+                [*command(), *options], cwd=root, env=_environment(own), stdout=log, stderr=log
+            )
         try:
             yield Lab(root, _address(server, Path(own)), token)
         finally:
@@ -232,10 +233,9 @@ class Notebook(Watched):
 
     def run(self, text: str) -> None:
         """Run a cell by keyboard, as one does, and wait until it has run."""
-        cell = self.cell(text)
-        before = self._cell(text, "return book.widgets[i].model.executionCount")
-        cell.click(position={"x": 4, "y": 4})
         self.cell(text)
+        before = self._cell(text, "return book.widgets[i].model.executionCount")
+        self._cell(text, "book.mode = 'command'; book.activate()")
         self.page.keyboard.press("Control+Enter")
         self.page.wait_for_function(
             "([text, before]) => {"
@@ -248,7 +248,6 @@ class Notebook(Watched):
 
     def run_to(self, text: str) -> None:
         """Run every code cell before this one, then this one."""
-        self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:enter-command-mode')")
         self.cell(text)
         self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-above')")
         self.run(text)
