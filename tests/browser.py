@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 REPO = Path(__file__).resolve().parent.parent
 SHOTS = REPO / ".screenshots"  # not kept by git: artefacts of the last run
-LONGEST_S = 120  # for anything to appear: only a failure takes that long
+LONGEST_S = 300  # for anything to appear: only a failure takes that long
 THEMES = {
     "light": "JupyterLab Light",
     "dark": "JupyterLab Dark",
@@ -161,7 +161,7 @@ def eventually(what: str, holds: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is open, nothing else in this process can run an event loop
 def browser() -> Iterator["Browser"]:
     """Debian's Chromium, which reaches this machine alone."""
     from playwright.sync_api import sync_playwright

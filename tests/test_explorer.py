@@ -195,7 +195,11 @@ def test_every_solution_can_be_explored(name):
         assert shown.answer("op_code", {"uuid": op["uuid"]})["lines"]
         if op["type"] != "Dot":
             asked = {key: op[key] for key in ("type", "overall_key", "op_index")}
-            assert shown.answer("getLoadStoreAllPrograms", asked)["max_count"] >= 1
+            shared = shown.answer("getLoadStoreAllPrograms", asked)
+            assert shared["shape"] == op["global_shape"]
+            assert len(shared["coords"]) == len(shared["counts"]) and shared["max_count"] <= np.prod(
+                made.grid
+            )
 
 
 # ---- the page itself
