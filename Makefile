@@ -42,5 +42,5 @@ explorer:
 	bash .setup/explorer/bundle.sh
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache *.egg-info build dist
+	rm -rf .venv .screenshots .pytest_cache .ruff_cache *.egg-info build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
