@@ -148,9 +148,8 @@ class Trace:
         if self.recording:
             return explore(self.recording, self)
         if self.stop:
-            return Explorer(
-                self.title, self, "triton-viz's page shows kernels that run to their end, unlike this"
-            )
+            why = "No page: triton-viz shows kernels that stay inside their tensors and run to their end"
+            return Explorer(self.title, self, why)
         return Explorer(self.title, self, "No page of triton-viz's, for the reason below")
 
     def _ending(self) -> str:
