@@ -5,12 +5,11 @@ import math
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 
 from puzzles_lib.drawing.canvas import WIDEST, Canvas, draw_ticks
 from puzzles_lib.drawing.colours import BLUE, INK, PALE_GREEN, RIM, VERMILLION
-from puzzles_lib.drawing.layout import borders, contour, draw_image, flow, plural, text_width, write_line
+from puzzles_lib.drawing.layout import borders, contour, fill_area, flow, plural, text_width, write_line
 from puzzles_lib.drawing.sheet import Picture
 from puzzles_lib.dtypes import of_torch
 
@@ -86,11 +85,8 @@ class _ErrorPanel:
 
     def draw(self, ax: Axes, left: float, top: float) -> None:
         corner = np.array([left + 0.55, top + self.above])
-        image = np.ones((*self.kinds.shape, 4))
-        image[self.kinds < 0] = (1, 1, 1, 0)
         for kind, color in enumerate(self.COLORS):
-            image[self.kinds == kind] = (*to_rgb(color), 1)
-        draw_image(ax, image, corner, self.cell)
+            fill_area(ax, self.kinds == kind, color, corner, self.cell)
         inside = self.kinds >= 0
         if min(self.cell) >= 0.05:
             lines = corner + borders(inside) * self.cell

@@ -1,27 +1,25 @@
 """What a picture is drawn on and with: a figure with alt text, sheets ruled in cells, boxes, labels."""
 
-import base64
-import html
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
-from puzzles_lib.drawing.colours import FAINT, INK, LINE, PALE
+from puzzles_lib.drawing.colours import FAINT, INK, JET, LINE, PALE, SNOW, follows_theme
+from puzzles_lib.drawing.svg import to_svg
 
 UNIT = 0.42  # inches per unit of a sheet: a cell that holds three digits at size 10
 
 
 class Picture:
-    """A figure that shows itself in a notebook as a PNG with alt text.
+    """A figure that shows itself in a notebook as SVG with alt text, in the colours of the page's theme.
 
-    The figure keeps a white card behind it, so that it reads the same in Jupyter's dark theme. As
-    text a picture is its alt text, which must say what the figure shows, numbers included.
+    As text a picture is its alt text, which must say what the figure shows, numbers included.
 
     crop: cut or extend the figure to what is drawn; twice the work, so not for figures laid out exactly.
     """
@@ -34,7 +32,7 @@ class Picture:
         self.alt = " ".join(alt.split())
 
     def png(self) -> bytes:
-        """The figure as PNG bytes, the same for the same figure (no date, no version inside)."""
+        """The figure as PNG bytes on white, the same for the same figure (no date, no version inside)."""
         buffer = io.BytesIO()
         box = "tight" if self.crop else None
         self.figure.savefig(
@@ -42,10 +40,12 @@ class Picture:
         )
         return buffer.getvalue()
 
+    def svg(self) -> str:
+        """The figure as one ``<svg>`` element, the same for the same figure."""
+        return to_svg(self.figure, self.alt, self.crop)
+
     def _repr_html_(self) -> str:
-        data = base64.b64encode(self.png()).decode()
-        style = "max-width:100%;background:white;padding:6px;border-radius:4px"
-        return f'<img alt="{html.escape(self.alt)}" style="{style}" src="data:image/png;base64,{data}"/>'
+        return self.svg()
 
     def __repr__(self) -> str:
         return f"[picture] {self.alt}"
@@ -270,8 +270,10 @@ def arrow(
 
 
 def text_color(fill: object) -> str:
-    """Black or white, whichever reads better on a fill color."""
-    return INK if luminance(fill) > 0.18 else "white"
+    """Ink on a fill that goes with the theme; on others black or white, whichever reads better."""
+    if follows_theme(to_hex(fill)):
+        return INK
+    return JET if luminance(fill) > 0.18 else SNOW
 
 
 def luminance(color: object) -> float:

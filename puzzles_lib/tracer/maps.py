@@ -1,12 +1,15 @@
 """From accesses to elements: who touched what of a tensor, and how often."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
 from puzzles_lib.drawing import TensorMap, plural
 from puzzles_lib.interpreter import Access, Program
+
+MOST_NAMED = 64  # programs that share an element are known one by one; beyond, only how many they are
 
 
 def tensor_map(
@@ -28,6 +31,8 @@ def tensor_map(
     drawn = [a for a in accesses if a.kind != "load"] if kinds - {"load"} else list(accesses)
     owner, sharers = np.full(size, -1, np.int64), np.zeros(size, np.int64)
     last, outlined = np.full(size, -1, np.int64), np.zeros(size, bool)
+    group, groups = np.zeros(size, np.int64), [()]
+    turn, turns = np.zeros(size, np.int64), Counter()
     lanes = masked_off = 0
     numbers = set()
     for access in drawn:
@@ -39,11 +44,14 @@ def tensor_map(
         new = np.unique(elements[last[elements] != number])
         owner[new] = np.where(owner[new] < 0, number, owner[new])
         sharers[new] += 1
+        _join(group, groups, new, number)
         last[new] = number
         if len(elements):
             numbers.add(number)
         if access.program == program:
             outlined[elements] = True
+            turns[access.site] += 1
+            turn[elements] = np.where(turn[elements] == 0, turns[access.site], turn[elements])
     masked = [_lane_places(a, shape)[~a.mask] for a in drawn if a.program == program and not a.mask.all()]
     bad_lanes = [(a, a.elements[a.bad]) for a in accesses if a.bad.any()]
     bad = np.unique(np.concatenate([e for _, e in bad_lanes])) if bad_lanes else np.zeros(0, np.int64)
@@ -60,7 +68,19 @@ def tensor_map(
         bad=_places(bad, shape),
         facts=_facts(sharers, lanes * counted, masked_off * counted, len(numbers), accesses, drawn),
         alarm=_alarm(bad_lanes, bad, size),
+        group=group.reshape(shape),
+        groups=tuple(groups),
+        turn=turn.reshape(shape),
     )
+
+
+def _join(group: np.ndarray, groups: list[tuple[int, ...]], elements: np.ndarray, number: int) -> None:
+    """Add a program to those that touched these elements."""
+    before = group[elements]
+    for one in np.unique(before):
+        if len(groups[one]) < MOST_NAMED:
+            group[elements[before == one]] = len(groups)
+            groups.append((*groups[one], number))
 
 
 def _verb(kinds: set[str]) -> str:
