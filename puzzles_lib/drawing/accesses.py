@@ -26,9 +26,9 @@ from puzzles_lib.drawing.layout import (
 )
 from puzzles_lib.drawing.sheet import Picture, label, text_color
 
-MOST_STRIPES = 6  # programs that share an element get a stripe each; more of them are grey
+MOST_STRIPES = 8  # programs that share an element get a stripe each; more of them are grey
 MOST_TURNS = 12  # of the outlined program that are told apart
-TALLEST_MAP = 6.4  # inches: about what a screen shows of a notebook
+TALLEST_MAP = 7.4  # inches: about what a screen shows of a notebook
 _APART = (5, 3, 1)  # in PROGRAM_COLORS, of neighbours along each axis: no two beside each other are equal
 UNTOUCHED, NOTHING = -1, -2  # codes of a canvas besides owners 0, 1 ...; sharers are SHARED + count
 SHARED = 1 << 40
@@ -168,21 +168,28 @@ class _MapPanel:
             for kind, places in (("masked-off lanes", masked), ("lanes out of bounds", bad))
             if len(_near(places, tensor.shape)) < len(places)
         ]
+        self.bad_near, self.around = _near(bad, tensor.shape), near
+        self.masked_near = _near(masked, tensor.shape)
+        counts = np.unique(tensor.sharers[tensor.sharers > 1])
+        self.fewest, self.most = (int(counts[0]), int(counts[-1])) if len(counts) else (2, 2)
+        self._lay(0)
+
+    def _lay(self, gap: int) -> None:
+        """Put everything on a canvas; gap: cells between lines of slices, at least."""
+        tensor = self.tensor
         prefer = tensor.outlined.reshape(math.prod(tensor.shape[:-2]), -1).any(1)
-        self.canvas = Canvas(tensor.shape, near, prefer)
+        self.canvas = Canvas(tensor.shape, self.around, prefer, gap=gap)
         codes = np.where(tensor.sharers > 1, SHARED + tensor.sharers, tensor.owner).astype(np.int64)
         self.codes = self.canvas.spread(codes, NOTHING)
         self.owner = self.canvas.spread(tensor.owner, NOTHING)
-        counts = np.unique(tensor.sharers[tensor.sharers > 1])
-        self.fewest, self.most = (int(counts[0]), int(counts[-1])) if len(counts) else (2, 2)
         self.group = self.canvas.spread(tensor.group, NOTHING) if tensor.group is not None else None
         self.turn = self.canvas.spread(tensor.turn, 0) if tensor.turn is not None else None
         if self.turn is not None and not 1 < self.turn.max() <= MOST_TURNS:
             self.turn = None
         self.inside = self.codes != NOTHING
         self.outlined = self.canvas.paint(np.argwhere(tensor.outlined.reshape(tensor.shape or (1,))))
-        self.bad = self.canvas.paint(_near(bad, tensor.shape)) & ~self.inside
-        self.masked = self.canvas.paint(_near(masked, tensor.shape)) & ~self.outlined & ~self.bad
+        self.bad = self.canvas.paint(self.bad_near) & ~self.inside
+        self.masked = self.canvas.paint(self.masked_near) & ~self.outlined & ~self.bad
 
     @property
     def is_strip(self) -> bool:
@@ -202,11 +209,15 @@ class _MapPanel:
         """
         rows, columns = self.codes.shape
         enough = (1.5 if self.is_strip else 0.8) / max(rows, columns)
-        width = min(self.own_cell(), max(common, enough))
+        width = min(self.own_cell(shrink), max(common, enough))
         if self.is_strip:
             self.cell = np.array([width, min(0.3, shrink * 2.4 / rows)])
         else:  # squares, but drawn out where a side would be thin
-            self.cell = np.array([max(width, min(0.2, 0.5 / columns)), max(width, min(0.2, 0.7 / rows))])
+            self.cell = np.array([max(width, min(0.2, 0.5 / columns)), max(width, min(0.2, 1.4 / rows))])
+        room = math.ceil(0.45 / self.cell[1])
+        if not self.is_strip and self.canvas.line_gap < room and len({r for r, _ in self.canvas.corners}) > 1:
+            self._lay(room)
+            rows, columns = self.codes.shape
         self.width, self.height = columns * self.cell[0], rows * self.cell[1]
         self.lines = self._lines(max(self.width, 3.3 if beside else 5.0))
         texts = [text_width(text, bold=alarm) for text, alarm in self.lines]

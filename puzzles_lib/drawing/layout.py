@@ -5,12 +5,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
-from puzzles_lib.drawing.colours import FAINT
+from puzzles_lib.drawing.colours import FAINT, SNOW
 from puzzles_lib.drawing.sheet import label, new_sheet
+
+MOST_BOXES = 800  # of one color; more are drawn as an image
 
 
 def plural(number: int, thing: str) -> str:
@@ -50,10 +54,23 @@ def write_line(ax: Axes, left: float, base: float, text: str, **style) -> None:
     label(ax, left, base, text, align="left baseline", **{"fontsize": 9, **style})
 
 
-def fill_area(ax: Axes, mask: np.ndarray, color: object, corner: np.ndarray, cell: np.ndarray) -> None:
-    """Fill the cells that are True, below all lines."""
-    if mask.any():
-        ax.add_patch(PathPatch(area_path(mask, corner, cell), facecolor=color, lw=0, zorder=1))
+def fill_area(
+    ax: Axes, mask: np.ndarray, color: object, corner: np.ndarray, cell: np.ndarray, hatch: str | None = None
+) -> None:
+    """Fill the cells that are True, below all lines; many scattered ones as a small image, not hatched."""
+    if not mask.any():
+        return
+    scattered = int((mask[:, 1:] != mask[:, :-1]).sum()) > 8 * MOST_BOXES
+    boxes = [] if scattered else _rectangles(mask)
+    if boxes and len(boxes) <= MOST_BOXES:
+        look = {"facecolor": color, "edgecolor": SNOW, "lw": 0, "hatch": hatch, "zorder": 1}
+        ax.add_patch(PathPatch(_boxes_path(boxes, corner, cell), **look))
+        return
+    right, bottom = corner + np.array(mask.shape[::-1]) * cell
+    extent = (corner[0], right, bottom, corner[1])
+    image = AxesImage(ax, extent=extent, interpolation="none", origin="upper", zorder=1)
+    image.set_data(np.where(mask[..., None], np.array(to_rgba(color)), 0.0))
+    ax.add_image(image)
 
 
 def text_width(text: str, fontsize: float = 9, bold: bool = False) -> float:
@@ -126,11 +143,15 @@ def _segments(level: np.ndarray, upright: np.ndarray) -> np.ndarray:
 
 def area_path(mask: np.ndarray, corner: np.ndarray, cell: np.ndarray) -> Path:
     """The cells that are True as one path, on axes ruled in inches."""
-    boxes = []
-    for column, row, right, down in _rectangles(mask):
-        corners = [(column, row), (right, row), (right, down), (column, down), (column, row)]
-        boxes.append(Path(corner + np.array(corners) * cell, closed=True))
-    return Path.make_compound_path(*boxes)
+    return _boxes_path(_rectangles(mask), corner, cell)
+
+
+def _boxes_path(boxes: list[tuple[int, int, int, int]], corner: np.ndarray, cell: np.ndarray) -> Path:
+    left, top, right, bottom = np.array(boxes, float).reshape(-1, 4).T
+    around = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)]
+    points = np.stack([np.stack(point, -1) for point in around], 1).reshape(-1, 2)
+    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
+    return Path(corner + points * cell, codes * len(boxes))
 
 
 def _rectangles(mask: np.ndarray) -> list[tuple[int, int, int, int]]:

@@ -16,6 +16,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.path import Path
 from matplotlib.transforms import Affine2D, Bbox, Transform
+from PIL import Image
 
 from puzzles_lib.drawing.colours import THEME, themed, themed_line
 
@@ -113,18 +114,21 @@ class _Renderer(RendererBase):
         if fill or line:
             self._add("path", " ".join(filter(None, [fill or 'fill="none"', line])) + clip, shape, box)
 
+    def option_scale_image(self) -> bool:
+        return True
+
     def draw_image(
         self, gc: GraphicsContextBase, x: float, y: float, im: np.ndarray, transform: Transform | None = None
     ) -> None:
-        from PIL import Image
-
+        rows, columns = im.shape[:2]
+        width, height = (columns, rows) if transform is None else transform.frozen().to_values()[0:4:3]
+        top = self.height - y - abs(height)
+        place = f'x="{_short(x)}" y="{_short(top)}" width="{_short(width)}" height="{_short(abs(height))}"'
         buffer = io.BytesIO()
-        Image.fromarray(np.asarray(im)).save(buffer, format="png", optimize=True)
-        height, width = im.shape[:2]
-        place = f'x="{_short(x)}" y="{_short(self.height - y - height)}" width="{width}" height="{height}"'
+        Image.fromarray(np.asarray(im)[::-1] if height > 0 else np.asarray(im)).save(buffer, "png", optimize=True)
         data = base64.b64encode(buffer.getvalue()).decode()
-        content = f'<image {place} href="data:image/png;base64,{data}"/>'
-        box = Bbox.from_bounds(x, self.height - y - height, width, height)
+        content = f'<image {place} preserveAspectRatio="none" href="data:image/png;base64,{data}"/>'
+        box = Bbox.from_bounds(x, top, width, abs(height))
         self._add("g", 'style="image-rendering:pixelated"', content, box)
 
     def draw_text(self, gc, x, y, s, prop, angle, ismath=False, mtext=None) -> None:  # noqa: ANN001

@@ -31,7 +31,7 @@ def tensor_map(
     drawn = [a for a in accesses if a.kind != "load"] if kinds - {"load"} else list(accesses)
     owner, sharers = np.full(size, -1, np.int64), np.zeros(size, np.int64)
     last, outlined = np.full(size, -1, np.int64), np.zeros(size, bool)
-    group, groups = np.zeros(size, np.int64), [()]
+    group, groups = np.zeros(size, np.int64), {(): 0}
     turn, turns = np.zeros(size, np.int64), Counter()
     lanes = masked_off = 0
     numbers = set()
@@ -74,13 +74,12 @@ def tensor_map(
     )
 
 
-def _join(group: np.ndarray, groups: list[tuple[int, ...]], elements: np.ndarray, number: int) -> None:
-    """Add a program to those that touched these elements."""
-    before = group[elements]
+def _join(group: np.ndarray, groups: dict[tuple[int, ...], int], elements: np.ndarray, number: int) -> None:
+    """Add a program to those that touched these elements; ``groups`` numbers them."""
+    names, before = list(groups), group[elements]
     for one in np.unique(before):
-        if len(groups[one]) < MOST_NAMED:
-            group[elements[before == one]] = len(groups)
-            groups.append((*groups[one], number))
+        if len(names[one]) < MOST_NAMED:
+            group[elements[before == one]] = groups.setdefault((*names[one], number), len(groups))
 
 
 def _verb(kinds: set[str]) -> str:
