@@ -192,6 +192,16 @@ class _MapPanel:
         self.masked = self.canvas.paint(self.masked_near) & ~self.outlined & ~self.bad
 
     @property
+    def blank(self) -> np.ndarray:
+        """Cells of elements that nobody touched."""
+        return self.codes == UNTOUCHED
+
+    @property
+    def is_result(self) -> bool:
+        """Whether elements that nobody touched should have been written."""
+        return "stored" in self.tensor.verb and bool(self.blank.any())
+
+    @property
     def is_strip(self) -> bool:
         return self.canvas.wrapped
 
@@ -280,8 +290,13 @@ class _MapPanel:
                 fill_area(ax, self.codes == code, self._color(int(code)), self.corner, self.cell)
         if min(self.cell) >= 0.05:
             self._lines_of(ax, borders(self.inside), colors="white", linewidths=0.4, zorder=2)
-            blank = self.codes == UNTOUCHED
-            self._lines_of(ax, borders(blank), colors=BLANK, linewidths=0.6, zorder=2.1)
+            if not self.is_result:
+                self._lines_of(ax, borders(self.blank), colors=BLANK, linewidths=0.6, zorder=2.1)
+        if self.is_result:
+            area = area_path(self.blank, self.corner, self.cell)
+            look = {"facecolor": PAPER, "edgecolor": GREY, "hatch": "..", "lw": 0, "zorder": 2.1}
+            ax.add_patch(PathPatch(area, **look))
+            self._lines_of(ax, contour(self.blank), colors=BAD, linewidths=1.6, zorder=2.3)
         self._lines_of(ax, seams(self.owner), colors="white", linewidths=1.4, zorder=2.15)
         self._lines_of(ax, contour(self.inside), colors=RIM, linewidths=0.9, zorder=2.2)
 
@@ -340,6 +355,8 @@ class _MapPanel:
     def _label(self, ax: Axes) -> None:
         """Write who touched an area onto it, where there is room; within the outline, in which turn."""
         free = ~(self.masked | self.bad) & (self.codes >= 0)
+        if self.is_result:
+            self._write(ax, "never written", self.blank, PAPER, BAD, 4)
         if self.turn is not None:
             for turn in range(1, int(self.turn.max()) + 1):
                 where = (self.turn == turn) & ~self.bad
@@ -416,7 +433,9 @@ class _Legend:
         shared = [panel for panel in panels if (panel.codes >= SHARED).any()]
         if any(p.group is None or p.most > MOST_STRIPES for p in shared):
             self._add("×n: touched by n programs", facecolor=SILVER)
-        if any((p.codes == UNTOUCHED).any() for p in panels):
+        if any(p.is_result for p in panels):
+            self._add("never written", facecolor=PAPER, edgecolor=BAD, lw=1.6)
+        if any(p.blank.any() and not p.is_result for p in panels):
             self._add("not touched", facecolor="white", edgecolor=GREY, lw=0.8)
         if program is not None:
             name = program_name(program, len(grid))
