@@ -91,13 +91,13 @@ def access_map(
     An axis longer than 256 is shown at a reduced resolution, which its panel says.
     """
     count = math.prod(grid)
-    colors = _program_colors(grid)
+    colors = program_colors(grid)
     panels = [_MapPanel(tensor, grid, colors) for tensor in tensors]
     programs = plural(count, "program")
     if len(grid) > 1:
         programs = f"{' × '.join(str(n) for n in grid)} = {programs}"
     notes = [programs, note] if note else [programs]
-    for shrink in (1.0, 0.75, 0.55, 0.4):
+    for shrink in (1.0, 0.75, 0.55, 0.4, 0.3):
         sizes = _measure(panels, shrink)
         legend = _Legend(panels, grid, program, colors)
         figure, ax, places = flow(sizes, title, notes, legend.height)
@@ -126,7 +126,7 @@ def program_name(program: Sequence[int], axes: int) -> str:
     return str(program[0]) if axes == 1 else f"({', '.join(str(p) for p in program[:axes])})"
 
 
-def _program_colors(grid: Sequence[int]) -> list[str]:
+def program_colors(grid: Sequence[int]) -> list[str]:
     """A color for each program; of more than there are colors, one that its neighbours do not have."""
     count = math.prod(grid)
     if count <= len(PROGRAM_COLORS):
@@ -229,7 +229,7 @@ class _MapPanel:
             self._lay(room)
             rows, columns = self.codes.shape
         self.width, self.height = columns * self.cell[0], rows * self.cell[1]
-        self.lines = self._lines(max(self.width, 3.3 if beside else 5.0))
+        self.lines = self._lines(max(self.width, 5.0 if not beside else 3.3 if shrink > 0.6 else 1.8))
         texts = [text_width(text, bold=alarm) for text, alarm in self.lines]
         self.text_width = max([*texts, text_width(self.heading, 11, bold=True)])
         has_slices = not self.is_strip and len(self.tensor.shape) > 2

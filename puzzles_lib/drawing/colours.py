@@ -82,9 +82,11 @@ def themed_line(colour: str) -> str:
     return themed(colour)
 
 
-def follows_theme(colour: str) -> bool:
-    """Whether a fill is light on a light page and dark on a dark one, so that ink reads on it."""
-    return colour == PAPER or colour in _SHARES_OF_COLOUR or _SHARES_OF_INK.get(colour, 100) < 30
+def ink_on(colour: str) -> str | None:
+    """What reads on a fill that goes with the theme: ink, or paper; None for a fill that no theme changes."""
+    if colour == PAPER or colour in _SHARES_OF_COLOUR or _SHARES_OF_INK.get(colour, 100) < 30:
+        return INK
+    return PAPER if colour in (INK, BLACK) or _SHARES_OF_INK.get(colour, 0) > 60 else None
 
 
 THEME = f"--paper:{_PAPER_OF_THEME};--ink:{_INK_OF_THEME}"

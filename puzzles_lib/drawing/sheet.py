@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
-from puzzles_lib.drawing.colours import FAINT, INK, JET, LINE, PALE, SNOW, follows_theme
+from puzzles_lib.drawing.colours import FAINT, INK, JET, LINE, PALE, SNOW, ink_on
 from puzzles_lib.drawing.svg import to_svg
 
 UNIT = 0.42  # inches per unit of a sheet: a cell that holds three digits at size 10
@@ -270,9 +270,9 @@ def arrow(
 
 
 def text_color(fill: object) -> str:
-    """Ink on a fill that goes with the theme; on others black or white, whichever reads better."""
-    if follows_theme(to_hex(fill)):
-        return INK
+    """Ink or paper on a fill that goes with the theme; on others black or white, whichever reads better."""
+    if themed := ink_on(to_hex(fill)):
+        return themed
     return JET if luminance(fill) > 0.18 else SNOW
 
 
