@@ -9,7 +9,7 @@ from matplotlib.colors import to_rgb
 
 from puzzles_lib.drawing import Picture, arrow, box, cells, colours, error_map, label, new_figure, new_sheet
 from puzzles_lib.drawing.colours import INK, ORANGE, PALE, PALETTE, SKY, VERMILLION, themed, themed_line
-from puzzles_lib.drawing.sheet import luminance, text_color
+from puzzles_lib.drawing.colours import luminance, text_color
 
 SVG = "{http://www.w3.org/2000/svg}"
 THEMES = {  # paper and ink of JupyterLab 4.6

@@ -144,8 +144,8 @@ def _lane_places(access: Access, shape: tuple[int, ...]) -> np.ndarray:
     """Coordinates [lanes..., axes] that the lanes of a tile *mean*.
 
     Lane [i, j] of a tile may mean column 104 of 100, though in memory that is column 4 of the next
-    row. Where stepping along each axis of the tile steps along one axis of the tensor, coordinates are
-    counted from the first lane. Otherwise, or where lanes that are on run over an edge (so that the
+    row. Where stepping along each axis of the tile steps along one axis of the tensor, or stays, coordinates
+    are counted from the first lane. Otherwise, or where lanes that are on run over an edge (so that the
     kernel takes the tensor as flat), they are those of the memory.
     """
     flat = _places(access.elements, shape)
@@ -159,14 +159,18 @@ def _lane_places(access: Access, shape: tuple[int, ...]) -> np.ndarray:
         if length == 1:
             continue
         steps = np.diff(elements, axis=tile_axis)
-        step = int(steps.flat[0])
+        ours = steps[tuple(slice(None) if a == tile_axis else slice(1) for a in range(elements.ndim))]
+        step = int(ours.max())  # or 0, where lanes share an element
         fitting = [a for a, s in enumerate(strides) if s == step and a not in used]
-        if not (steps == step).all() or not fitting:
+        if not (steps == ours).all() or not np.isin(ours, (0, step)).all() or not (fitting or step == 0):
             return flat
+        if step == 0:
+            continue
         axis = max(fitting, key=lambda a: shape[a])
         used.add(axis)
+        places = np.insert(np.cumsum(ours != 0), 0, 0)
         along = [1] * elements.ndim
         along[tile_axis] = length
-        meant[..., axis] += np.arange(length).reshape(along)
+        meant[..., axis] += places.reshape(along)
     on = meant[access.mask & ~access.bad]
     return meant if ((on >= 0) & (on < shape)).all() else flat

@@ -7,6 +7,7 @@ a long session.
 """
 
 from puzzles_lib.drawing.accesses import TensorMap, access_map, program_name
+from puzzles_lib.drawing.colours import text_color
 from puzzles_lib.drawing.errors import error_map
 from puzzles_lib.drawing.layout import plural
 from puzzles_lib.drawing.sheet import (
@@ -19,7 +20,6 @@ from puzzles_lib.drawing.sheet import (
     label,
     new_figure,
     new_sheet,
-    text_color,
 )
 
 __all__ = [

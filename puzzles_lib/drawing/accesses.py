@@ -10,7 +10,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.patches import PathPatch, Rectangle
 
 from puzzles_lib.drawing.canvas import TALLEST, WIDEST, Canvas, draw_ticks
-from puzzles_lib.drawing.colours import BAD, BLANK, FAINT, GREY, HATCHING, INK, PAPER, PROGRAM_COLORS, RIM, SILVER, SNOW
+from puzzles_lib.drawing.colours import BAD, BLANK, FAINT, GREY, HATCHING, INK, PAPER, PROGRAM_COLORS, RIM, SILVER, SNOW, text_color
 from puzzles_lib.drawing.layout import (
     area_path,
     borders,
@@ -24,7 +24,7 @@ from puzzles_lib.drawing.layout import (
     wrap_text,
     write_line,
 )
-from puzzles_lib.drawing.sheet import Picture, label, text_color
+from puzzles_lib.drawing.sheet import Picture, label
 
 MOST_STRIPES = 8  # programs that share an element get a stripe each; more of them are grey
 MOST_TURNS = 12  # of the outlined program that are told apart
@@ -229,7 +229,8 @@ class _MapPanel:
             self._lay(room)
             rows, columns = self.codes.shape
         self.width, self.height = columns * self.cell[0], rows * self.cell[1]
-        self.lines = self._lines(max(self.width, 5.0 if not beside else 3.3 if shrink > 0.6 else 1.8))
+        self.tight = beside and shrink < 0.6  # for three beside each other
+        self.lines = self._lines(max(self.width, 1.8 if self.tight else 3.3 if beside else 5.0))
         texts = [text_width(text, bold=alarm) for text, alarm in self.lines]
         self.text_width = max([*texts, text_width(self.heading, 11, bold=True)])
         has_slices = not self.is_strip and len(self.tensor.shape) > 2
@@ -245,11 +246,11 @@ class _MapPanel:
             f"{dim}={n}" if len(dim) <= 8 and dim != str(n) else str(n)
             for dim, n in zip(tensor.dims, tensor.shape, strict=True)
         ]
-        return f"{tensor.name}  [{', '.join(sizes)}]  {tensor.verb}"
+        return f"{tensor.name}  [{', '.join(sizes)}]" + f"  {tensor.verb}" * (not self.tight)
 
     def _lines(self, width: float) -> list[tuple[str, bool]]:
         """Lines of text under the heading, and whether each is an alarm."""
-        facts = list(self.tensor.facts)
+        facts = [self.tensor.verb] * self.tight + list(self.tensor.facts)
         steps = self.canvas.steps
         if max(steps) > 1:
             each = f"{steps[1]}" if self.is_strip else " × ".join(str(s) for s in steps)

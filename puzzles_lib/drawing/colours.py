@@ -3,6 +3,8 @@
 Here they are those of a light page. `themed` says what they are in the reader's own theme.
 """
 
+from matplotlib.colors import to_hex, to_rgb
+
 # Okabe & Ito's palette, told apart by readers with any common colour blindness.
 BLACK = "#000000"
 ORANGE = "#e69f00"
@@ -87,6 +89,17 @@ def ink_on(colour: str) -> str | None:
     if colour == PAPER or colour in _SHARES_OF_COLOUR or _SHARES_OF_INK.get(colour, 100) < 30:
         return INK
     return PAPER if colour in (INK, BLACK) or _SHARES_OF_INK.get(colour, 0) > 60 else None
+
+
+def text_color(fill: object) -> str:
+    """Ink or paper on a fill that goes with the theme; on others black or white, whichever reads better."""
+    return ink_on(to_hex(fill)) or (JET if luminance(fill) > 0.18 else SNOW)
+
+
+def luminance(color: object) -> float:
+    """WCAG's relative luminance, 0 for black to 1 for white."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 THEME = f"--paper:{_PAPER_OF_THEME};--ink:{_INK_OF_THEME}"

@@ -4,15 +4,15 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.transforms import ScaledTranslation
 
-from puzzles_lib.drawing.colours import FAINT, INK, JET, LINE, PALE, SNOW, ink_on
+from puzzles_lib.drawing.colours import FAINT, INK, LINE, PALE, text_color
 from puzzles_lib.drawing.svg import to_svg
 
+LEADING = 1.25  # from line to line, in font sizes
 UNIT = 0.42  # inches per unit of a sheet: a cell that holds three digits at size 10
 
 
@@ -235,7 +235,13 @@ def label(
     if set(words) - {across, down}:
         raise ValueError(f"label: align is {align!r}, allowed are left, right, top, bottom, baseline, center")
     card = None if behind is None else {"facecolor": behind, "edgecolor": "none", "pad": pad}
-    ax.text(x, y, text, ha=across, va=down, fontsize=fontsize, color=color, bbox=card, **style)
+    lines = text.split("\n")
+    first = {"top": 0.0, "baseline": 0.0, "bottom": 1.0}.get(down, 0.5) * (len(lines) - 1)
+    for number, line in enumerate(lines):  # each for itself, since a page has another font than matplotlib
+        below = (number - first) * LEADING * fontsize / 72  # inches
+        moved = ax.transData + ScaledTranslation(0, -below, ax.figure.dpi_scale_trans)
+        look = {"fontsize": fontsize, "color": color, "bbox": card, **style}
+        ax.text(x, y, line, ha=across, va=down, transform=moved, **look)
 
 
 def arrow(
@@ -267,19 +273,6 @@ def arrow(
     if text:
         middle = ((start[0] + end[0]) / 2 + 0.2, (start[1] + end[1]) / 2)
         label(ax, *middle, text, align="left", fontsize=fontsize, color=color)
-
-
-def text_color(fill: object) -> str:
-    """Ink or paper on a fill that goes with the theme; on others black or white, whichever reads better."""
-    if themed := ink_on(to_hex(fill)):
-        return themed
-    return JET if luminance(fill) > 0.18 else SNOW
-
-
-def luminance(color: object) -> float:
-    """WCAG's relative luminance, 0 for black to 1 for white."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)]
-    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
 
 
 def _grid(values: object) -> tuple[list[list[str]], bool]:

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import html
 import io
+import re
 
 import numpy as np
 from matplotlib.backend_bases import FigureCanvasBase, GraphicsContextBase, RendererBase
@@ -18,12 +19,14 @@ from matplotlib.path import Path
 from matplotlib.transforms import Affine2D, Bbox, Transform
 from PIL import Image
 
-from puzzles_lib.drawing.colours import THEME, themed, themed_line
+from puzzles_lib.drawing.colours import BLACK, INK, PAPER, THEME, text_color, themed, themed_line
 
 DPI = 96  # pixels of CSS to an inch
 _FONT = "var(--jp-content-font-family,system-ui,sans-serif)"
 _CODE_FONT = "var(--jp-code-font-family,monospace)"
 _MARK = "\N{SECTION SIGN}"  # stands for the beginning of ids until they are known
+_RECTANGLE = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
+_MOVE = re.compile(r"(\S+) ([-\d.e]+)(.*)", re.DOTALL)
 _LOOK_BACK = 60  # elements among which one of the same look is searched
 
 
@@ -80,6 +83,7 @@ class _Renderer(RendererBase):
         self.width, self.height = width, height
         self.elements: list[_Element] = []
         self.definitions: dict[tuple[str, str, str], str] = {}
+        self.fills: list[tuple[Bbox, str]] = []  # rectangles and their colors, in order
 
     # ---- what matplotlib asks for
 
@@ -99,9 +103,11 @@ class _Renderer(RendererBase):
         self, gc: GraphicsContextBase, path: Path, transform: Transform, rgbFace: object = None
     ) -> None:
         flipped = transform + Affine2D().scale(1, -1).translate(0, self.height)
-        shape, box = _drawn(path, flipped)
+        shape, box = _drawn(path, flipped, simplify=path.should_simplify and rgbFace is None)
         if not shape:
             return
+        if rgbFace is not None and (path.codes is not None and list(path.codes) == _RECTANGLE):
+            self.fills.append((box, to_hex(rgbFace)))
         clip, hatch = self._clip(gc, box), gc.get_hatch()
         fill = "" if rgbFace is None else _paint("fill", themed(to_hex(rgbFace)), rgbFace, gc)
         line = ""
@@ -113,6 +119,37 @@ class _Renderer(RendererBase):
             fill = f'fill="url(#{self._hatch(gc, hatch)})"'
         if fill or line:
             self._add("path", " ".join(filter(None, [fill or 'fill="none"', line])) + clip, shape, box)
+
+    def draw_markers(
+        self,
+        gc: GraphicsContextBase,
+        marker_path: Path,
+        marker_trans: Transform,
+        path: Path,
+        trans: Transform,
+        rgbFace: object = None,
+    ) -> None:
+        points = (trans + Affine2D().scale(1, -1).translate(0, self.height)).transform(path.vertices)
+        points = points[np.isfinite(points).all(1)]
+        shape, box = _drawn(marker_path, marker_trans + Affine2D().scale(1, -1))
+        if not len(points) or not shape:
+            return
+        fill = 'fill="none"' if rgbFace is None else _paint("fill", themed(to_hex(rgbFace)), rgbFace, gc)
+        has_line = gc.get_linewidth() > 0 and gc.get_rgb()[3] > 0
+        look = " ".join(filter(None, [fill, self._line(gc, on_paper=rgbFace is None) if has_line else ""]))
+        if Path.CURVE4 in (marker_path.codes if marker_path.codes is not None else ()) and box.width <= 6:
+            if rgbFace is not None:  # small dots: the caps of lines of no length
+                paint = _paint("stroke", themed(to_hex(rgbFace)), rgbFace, gc)
+                look, shape = f'{paint} stroke-width="{_short(box.width + 1)}" stroke-linecap="round"', "M0 0h0"
+        pieces = [_MOVE.match(piece).groups() for piece in shape.split("M")[1:]]
+        drawn = [
+            f"M{_short(x + float(right))} {_short(y + float(down))}{rest}"
+            for x, y in points
+            for right, down, rest in pieces
+        ]
+        low, high = points.min(0) + box.min, points.max(0) + box.max
+        around = Bbox([low, high])
+        self._add("path", look + self._clip(gc, around), "".join(drawn), around)
 
     def option_scale_image(self) -> bool:
         return True
@@ -138,7 +175,7 @@ class _Renderer(RendererBase):
         share = {"left": 0.0, "center": 0.5, "right": 1.0}[anchor]
         turn = np.deg2rad(angle)
         right, down = x + share * width * np.cos(turn), y - share * width * np.sin(turn)
-        colour = to_hex(gc.get_rgb())
+        colour = self._readable(to_hex(gc.get_rgb()), right + (0.5 - share) * width, y - size / 3)
         look = [f'fill="{themed_line(colour)}"', f'font-size="{_short(size)}"']
         if share:
             look.append(f'text-anchor="{"middle" if share == 0.5 else "end"}"')
@@ -153,6 +190,14 @@ class _Renderer(RendererBase):
         if angle:
             box = Bbox.from_bounds(x - width, y - width, 2 * width, 2 * width)
         self._add("g", " ".join(look), content, box)
+
+    def _readable(self, colour: str, x: float, y: float) -> str:
+        """The colour for a text there: ink or paper on a fill that no theme changes are black or white."""
+        if colour in (INK, BLACK, PAPER):
+            for box, fill in reversed(self.fills):
+                if box.x0 <= x <= box.x1 and box.y0 <= y <= box.y1:
+                    return text_color(fill)
+        return colour
 
     # ---- looks
 
@@ -240,12 +285,12 @@ def _short(number: float) -> str:
     return f"{rounded:g}" if rounded else "0"
 
 
-def _drawn(path: Path, transform: Transform) -> tuple[str, Bbox]:
+def _drawn(path: Path, transform: Transform, simplify: bool = False) -> tuple[str, Bbox]:
     """A path as SVG's commands, and the box around it."""
     commands: list[str] = []
     corners: list[tuple[int, int]] = []  # in tenths of a pixel
     here = (0, 0)
-    for points, code in path.iter_segments(transform, simplify=False):
+    for points, code in path.iter_segments(transform, simplify=simplify):
         if code == Path.CLOSEPOLY:
             commands.append("z")
             here = start

@@ -183,7 +183,7 @@ def subnormals() -> Picture:
         values = torch.tensor([q << 2 * i for q in range(4)], dtype=torch.int16).view(torch.bfloat16)
         unit = values[1].double().log2().int().item()
         assert torch.equal(values.double(), torch.arange(4).double() * 2.0**unit)
-        label(ax, row.right + 0.4, row.y + 0.5, rf"$= q \cdot 2^{{{unit}}}$", align="left", fontsize=12)
+        label(ax, row.right + 0.4, row.y + 0.5, f"= q · 2{_raised(unit)}", align="left", fontsize=12)
         told.append(f"field {i}: q · 2^{unit}")
     return Picture(
         figure,
@@ -191,6 +191,10 @@ def subnormals() -> Picture:
         f"zero, is read as a number: {', '.join(told)}. Field 3 has one bit in the mantissa and one in the "
         f"exponent, and is still a multiple: numbers of the exponents 0 and 1 are equally far apart.",
     )
+
+
+def _raised(number: int) -> str:
+    return str(number).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def timeline() -> Picture:
