@@ -14,6 +14,7 @@ from puzzles_lib.drawing import (
     Picture,
     TensorMap,
     access_map,
+    accesses,
     arrow,
     box,
     cells,
@@ -23,7 +24,6 @@ from puzzles_lib.drawing import (
     new_sheet,
     text_color,
 )
-from puzzles_lib.drawing import accesses
 from puzzles_lib.drawing.colours import BAD, BLUE, INK, ORANGE, PALE, PALETTE, PROGRAM_COLORS, SKY, SNOW
 
 

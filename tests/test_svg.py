@@ -8,8 +8,18 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from puzzles_lib.drawing import Picture, arrow, box, cells, colours, error_map, label, new_figure, new_sheet
-from puzzles_lib.drawing.colours import INK, ORANGE, PALE, PALETTE, SKY, VERMILLION, themed, themed_line
-from puzzles_lib.drawing.colours import luminance, text_color
+from puzzles_lib.drawing.colours import (
+    INK,
+    ORANGE,
+    PALE,
+    PALETTE,
+    SKY,
+    VERMILLION,
+    luminance,
+    text_color,
+    themed,
+    themed_line,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 THEMES = {  # paper and ink of JupyterLab 4.6
@@ -40,7 +50,9 @@ def test_what_is_referred_to_is_defined_once():
         page = picture.svg()
         ids = re.findall(r'\bid="([^"]+)"', page)
         assert len(set(ids)) == len(ids)
-        assert set(re.findall(r"url\(#([^)]+)\)", page)) | set(re.findall(r'labelledby="(\S+)"', page)) == set(ids)
+        assert set(re.findall(r"url\(#([^)]+)\)", page)) | set(
+            re.findall(r'labelledby="(\S+)"', page)
+        ) == set(ids)
 
 
 def test_alt_text_is_what_a_screen_reader_reads():
@@ -126,7 +138,9 @@ def contrast(one: tuple[float, ...], other: tuple[float, ...]) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-NAMED = {name: value for name, value in vars(colours).items() if isinstance(value, str) and value.startswith("#")}
+NAMED = {
+    name: value for name, value in vars(colours).items() if isinstance(value, str) and value.startswith("#")
+}
 
 
 @pytest.mark.parametrize("theme", THEMES)

@@ -259,9 +259,7 @@ def _wanted(puzzle: Puzzle, case: Case) -> tuple[dict[str, torch.Tensor], dict[s
     return _kept[key][1:]
 
 
-def _run_case(
-    bound: Bound, seconds: float, budget: Budget, backwards: bool, named: int | None
-) -> CaseResult:
+def _run_case(bound: Bound, seconds: float, budget: Budget, backwards: bool, named: int | None) -> CaseResult:
     """Run a case forwards, and backwards where that may tell; name the most basic fault."""
     puzzle, case = bound.puzzle, bound.case
     inputs, expected = _wanted(puzzle, case)

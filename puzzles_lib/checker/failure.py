@@ -43,7 +43,11 @@ def telling_program(verdict: Verdict, ran: Run, expected: Mapping[str, Expected]
 
 
 def drawing(
-    bound: Bound, verdict: Verdict, ran: Run, inputs: Mapping[str, torch.Tensor], expected: Mapping[str, Expected]
+    bound: Bound,
+    verdict: Verdict,
+    ran: Run,
+    inputs: Mapping[str, torch.Tensor],
+    expected: Mapping[str, Expected],
 ) -> Draw | None:
     """What makes the map of a fault: its title, and the map as HTML. None where there is nothing to draw."""
     if verdict.kind == "values":

@@ -148,7 +148,10 @@ class Report:
         ``verdict`` beside ``cases`` is on the kernel as a whole, which then was not run. kind is one of
         `KINDS`, status ``"pass"``, ``"FAIL"`` or ``"skip"``. Keys may be added, none is taken away.
         """
-        told = dataclasses.asdict(dataclasses.replace(self, cases=())) | {"ok": self.ok, "notes": list(self.notes)}
+        told = dataclasses.asdict(dataclasses.replace(self, cases=())) | {
+            "ok": self.ok,
+            "notes": list(self.notes),
+        }
         told["cases"] = [_told(case) for case in self.cases]
         return told
 

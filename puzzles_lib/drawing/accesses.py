@@ -10,7 +10,20 @@ from matplotlib.collections import LineCollection
 from matplotlib.patches import PathPatch, Rectangle
 
 from puzzles_lib.drawing.canvas import TALLEST, WIDEST, Canvas, draw_ticks
-from puzzles_lib.drawing.colours import BAD, BLANK, FAINT, GREY, HATCHING, INK, PAPER, PROGRAM_COLORS, RIM, SILVER, SNOW, text_color
+from puzzles_lib.drawing.colours import (
+    BAD,
+    BLANK,
+    FAINT,
+    GREY,
+    HATCHING,
+    INK,
+    PAPER,
+    PROGRAM_COLORS,
+    RIM,
+    SILVER,
+    SNOW,
+    text_color,
+)
 from puzzles_lib.drawing.layout import (
     area_path,
     borders,
@@ -81,7 +94,8 @@ def access_map(
 
     An element has the color of the program that touched it, or a stripe of each where a few did, or a shade
     of grey and ``×n`` where n programs did. More than eight programs take the colors in turns, so that
-    neighbours differ. Within the outline, turns of a loop are numbered. The outlined program's masked-off lanes are hatched, as dashed cells where they lie
+    neighbours differ. Within the outline, turns of a loop are numbered. The outlined
+    program's masked-off lanes are hatched, as dashed cells where they lie
     past the tensor's edge. Lanes out of bounds are marked with a cross and told in words.
 
     grid: number of programs along each axis, as long as the launch has axes.

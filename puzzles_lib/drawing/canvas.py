@@ -21,7 +21,12 @@ class Canvas:
     """
 
     def __init__(
-        self, shape: tuple[int, ...], around: np.ndarray, prefer: np.ndarray, most_slices: int = 6, gap: int = 0
+        self,
+        shape: tuple[int, ...],
+        around: np.ndarray,
+        prefer: np.ndarray,
+        most_slices: int = 6,
+        gap: int = 0,
     ):
         """around: coordinates to leave room for. prefer: bool per leading index, slices to show first.
 
@@ -168,7 +173,9 @@ def draw_ticks(ax: Axes, corner, cell, shape: tuple[int, ...], dims: Sequence[st
             right = x + (index + 0.5 - canvas.column_low / canvas.steps[1]) * cell[0]
             label(ax, right, y - 0.06, str(index * canvas.steps[1]), align="bottom", **small)
         if len(shape) > 2:
-            name = f"{dims[0]}={which}" if len(shape) == 3 and dims and len(dims[0]) <= 8 else f"slice {which}"
+            name = (
+                f"{dims[0]}={which}" if len(shape) == 3 and dims and len(dims[0]) <= 8 else f"slice {which}"
+            )
             label(ax, x, y - 0.23, name, align="left bottom", fontsize=9)
 
 

@@ -135,7 +135,7 @@ def borders(mask: np.ndarray) -> np.ndarray:
 
 
 def _segments(level: np.ndarray, upright: np.ndarray) -> np.ndarray:
-    """As few segments as make these edges of cells: [rows + 1, columns] lying, [rows, columns + 1] standing."""
+    """As few segments as make edges of cells: [rows + 1, columns] lying, [rows, columns + 1] standing."""
     lying = [((column, row), (column + length, row)) for row, column, length in _runs(level)]
     standing = [((column, row), (column, row + length)) for column, row, length in _runs(upright.T)]
     return np.array(lying + standing, float).reshape(-1, 2, 2)

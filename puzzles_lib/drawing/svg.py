@@ -34,7 +34,9 @@ def to_svg(figure: Figure, alt: str, crop: bool) -> str:
     """The figure as one ``<svg>`` element. crop: cut or extend it to what is drawn."""
     buffer = io.BytesIO()
     box = "tight" if crop else None
-    figure.savefig(buffer, format="svg", dpi=DPI, backend=f"module://{__name__}", bbox_inches=box, facecolor="none")
+    figure.savefig(
+        buffer, format="svg", dpi=DPI, backend=f"module://{__name__}", bbox_inches=box, facecolor="none"
+    )
     body = buffer.getvalue().decode()
     name = "p" + hashlib.sha256(f"{alt}{body}".encode()).hexdigest()[:10]
     told = f'role="img" aria-labelledby="{name}"'
@@ -140,7 +142,10 @@ class _Renderer(RendererBase):
         if Path.CURVE4 in (marker_path.codes if marker_path.codes is not None else ()) and box.width <= 6:
             if rgbFace is not None:  # small dots: the caps of lines of no length
                 paint = _paint("stroke", themed(to_hex(rgbFace)), rgbFace, gc)
-                look, shape = f'{paint} stroke-width="{_short(box.width + 1)}" stroke-linecap="round"', "M0 0h0"
+                look, shape = (
+                    f'{paint} stroke-width="{_short(box.width + 1)}" stroke-linecap="round"',
+                    "M0 0h0",
+                )
         pieces = [_MOVE.match(piece).groups() for piece in shape.split("M")[1:]]
         drawn = [
             f"M{_short(x + float(right))} {_short(y + float(down))}{rest}"
@@ -162,13 +167,15 @@ class _Renderer(RendererBase):
         top = self.height - y - abs(height)
         place = f'x="{_short(x)}" y="{_short(top)}" width="{_short(width)}" height="{_short(abs(height))}"'
         buffer = io.BytesIO()
-        Image.fromarray(np.asarray(im)[::-1] if height > 0 else np.asarray(im)).save(buffer, "png", optimize=True)
+        Image.fromarray(np.asarray(im)[::-1] if height > 0 else np.asarray(im)).save(
+            buffer, "png", optimize=True
+        )
         data = base64.b64encode(buffer.getvalue()).decode()
         content = f'<image {place} preserveAspectRatio="none" href="data:image/png;base64,{data}"/>'
         box = Bbox.from_bounds(x, top, width, abs(height))
         self._add("g", 'style="image-rendering:pixelated"', content, box)
 
-    def draw_text(self, gc, x, y, s, prop, angle, ismath=False, mtext=None) -> None:  # noqa: ANN001
+    def draw_text(self, gc, x, y, s, prop, angle, ismath=False, mtext=None) -> None:
         size = self.points_to_pixels(prop.get_size_in_points())
         width = self.get_text_width_height_descent(s, prop, ismath)[0]
         anchor = mtext.get_horizontalalignment() if mtext is not None else "left"
@@ -231,7 +238,7 @@ class _Renderer(RendererBase):
         return f' clip-path="url(#{name})"'
 
     def _hatch(self, gc: GraphicsContextBase, hatch: str) -> str:
-        """The id of a pattern like one of matplotlib's: dots, strokes or crosses, denser where it is longer."""
+        """The id of a pattern as matplotlib names them: dots, strokes or crosses, denser where it is longer."""
         apart = {1: 12, 2: 9, 3: 7.5, 4: 6.5}.get(len(hatch), 5.5)
         colour = themed(to_hex(gc.get_hatch_color()))
         half = _short(apart / 2)
@@ -289,7 +296,7 @@ def _drawn(path: Path, transform: Transform, simplify: bool = False) -> tuple[st
     """A path as SVG's commands, and the box around it."""
     commands: list[str] = []
     corners: list[tuple[int, int]] = []  # in tenths of a pixel
-    here = (0, 0)
+    start = here = (0, 0)
     for points, code in path.iter_segments(transform, simplify=simplify):
         if code == Path.CLOSEPOLY:
             commands.append("z")

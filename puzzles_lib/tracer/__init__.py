@@ -14,12 +14,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from puzzles_lib.checker import guarded
+from puzzles_lib.checker.maps import tensor_map
 from puzzles_lib.checker.report import Report
 from puzzles_lib.drawing import Picture, TensorMap, access_map, plural, program_name
 from puzzles_lib.interpreter import Access, Program, Stop, alone
 from puzzles_lib.puzzle import Case, Puzzle, pick_case
 from puzzles_lib.tracer import viz
-from puzzles_lib.checker.maps import tensor_map
 from puzzles_lib.wrapped import is_wrapped
 
 MOST_ELEMENTS = 10_000_000  # of all tensors of a case; each takes about 90 bytes

@@ -2,7 +2,7 @@
 
 from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
 from puzzles_lib.drawing import Picture, arrow, cells, label, new_sheet
-from puzzles_lib.drawing.colours import GREEN, INK, PALE, PROGRAM_COLORS, SKY, VERMILLION
+from puzzles_lib.drawing.colours import GREEN, INK, PALE, PROGRAM_COLORS, VERMILLION
 from puzzles_lib.puzzle import Case
 
 
@@ -49,7 +49,7 @@ def last_block(case: Case = MASKED_ADD.cases[3], lanes: int = 14) -> Picture:
         strip = cells(ax, values, x=5.2, y=y, width=1.25, title=title, colors=colors, hatch=hatch)
         label(ax, strip.right + 0.25, y + 0.5, "...", align="left", fontsize=11)
 
-    row(1.1, f"offs of program {pid}", offs, SKY)
+    row(1.1, f"offs of program {pid}", offs, PROGRAM_COLORS[pid % len(PROGRAM_COLORS)])
     row(2.5, f"mask = offs < {case.N}", inside, [GREEN if i else None for i in inside])
     known = [off if i else "" for off, i in zip(offs, inside, strict=True)]
     hatch = [None if i else "////" for i in inside]

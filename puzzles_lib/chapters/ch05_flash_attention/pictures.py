@@ -13,14 +13,15 @@ from puzzles_lib.drawing.colours import (
     MIST,
     ORANGE,
     PALE,
-    PURPLE,
+    PALE_ORANGE,
     SILVER,
     SKY,
     VERMILLION,
     YELLOW,
 )
 
-STEPS = (ORANGE, SKY, YELLOW, PURPLE)
+STEPS = (ORANGE, PALE_ORANGE)  # of program 1, in turns
+KEYS = (SILVER, PALE)  # blocks of keys, in turns
 OLD, NEW = SKY, ORANGE
 
 
@@ -29,12 +30,13 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> 
     figure, ax = new_sheet(T + 8.5, T + 5.0)
     left, top = 3.4, 3.9
     rows = range(program * BLOCK_Q, (program + 1) * BLOCK_Q)
-    steps = [STEPS[j // BLOCK_K % len(STEPS)] for j in range(T)]
-    cells(ax, [""] * T, x=left, y=0.9, title="k", index=True, colors=steps)
-    cells(ax, [""] * T, x=left, y=2.1, title="v", colors=steps)
+    steps = [STEPS[j // BLOCK_K % 2] for j in range(T)]
+    walked = [KEYS[j // BLOCK_K % 2] for j in range(T)]
+    cells(ax, [""] * T, x=left, y=0.9, title="k", index=True, colors=walked)
+    cells(ax, [""] * T, x=left, y=2.1, title="v", colors=walked)
     fills = [[steps[j] if i in rows else None for j in range(T)] for i in range(T)]
     cells(ax, [[""] * T] * T, x=left, y=top, colors=fills, edge=MIST)
-    mine = [GREEN if i in rows else PALE for i in range(T)]
+    mine = [STEPS[0] if i in rows else PALE for i in range(T)]
     cells(ax, [[""]] * T, x=1.6, y=top, colors=[[c] for c in mine], row_index=True)
     cells(ax, [[""]] * T, x=left + T + 2.0, y=top, colors=[[c] for c in mine])
     label(ax, 2.1, top - 0.25, "q", align="bottom", fontsize=11)

@@ -19,8 +19,9 @@ def tiles() -> Picture:
     i, j = 1, 0
     M, N, K = case.M, case.N, case.K
     steps = triton.cdiv(K, case.BLOCK_K)
-    gap = 14
-    figure = new_figure(6.4, 5.4)
+    past = steps * case.BLOCK_K - K  # lanes of the last step
+    gap = past + 14
+    figure = new_figure(6.9, 5.8)
     ax = figure.add_subplot()
     ax.set(xlim=(-24, K + gap + N + 4), ylim=(K + gap + M + 12, -12), aspect="equal")
     ax.set_axis_off()
@@ -32,6 +33,9 @@ def tiles() -> Picture:
         start, stop = step * case.BLOCK_K, min((step + 1) * case.BLOCK_K, K)
         box(ax, start, top + row, stop - start, case.BLOCK_M, f"step {step + 1}", color=X, **TILE)
         box(ax, left + column, start, case.BLOCK_N, stop - start, f"step {step + 1}", color=Y, **TILE)
+    box(ax, K, top + row, past, case.BLOCK_M, color=None, hatch=PADDING, edge=INK, dashed=True)
+    box(ax, left + column, K, case.BLOCK_N, past, color=None, hatch=PADDING, edge=INK, dashed=True)
+    label(ax, K + past / 2, top + row - 4, "past K: 0", fontsize=9)
     box(ax, left + column, top + row, case.BLOCK_N, case.BLOCK_M, "acc", color=Z, **TILE)
     words = [
         (K / 2, top + M + 7, f"x[b]: M = {M} rows, K = {K} columns"),
@@ -43,14 +47,15 @@ def tiles() -> Picture:
     middle = top + row + case.BLOCK_M / 2
     label(ax, -2, middle, f"{case.BLOCK_M} rows", align="right", fontsize=9)
     middle = left + column + case.BLOCK_N / 2
-    label(ax, middle, K + gap / 2, f"{case.BLOCK_N} columns", fontsize=9)
+    label(ax, middle, K + past + 7, f"{case.BLOCK_N} columns", fontsize=9)
     return Picture(
         figure,
         f"Program ({i}, {j}, b) of the case M={M}, N={N}, K={K}, BLOCK_M={case.BLOCK_M}, "
         f"BLOCK_N={case.BLOCK_N}, BLOCK_K={case.BLOCK_K}. It owns the tile of z with rows {row} to "
         f"{row + case.BLOCK_M - 1} and columns {column} to {column + case.BLOCK_N - 1}, named acc. It walks "
         f"along K in {steps} steps: each takes a block of the same rows of x and a block of the same columns "
-        f"of y. The second step is narrower: {K - (steps - 1) * case.BLOCK_K} of {case.BLOCK_K} are left.",
+        f"of y. Of the second step's {case.BLOCK_K} lanes {K - (steps - 1) * case.BLOCK_K} are left; the others lie "
+        f"past K, hatched, and are loaded as 0.",
     )
 
 

@@ -171,7 +171,7 @@ def groups() -> Picture:
     """Three rulers along k: words of 8, groups of 12, steps of 32; and where the offsets are."""
     K, group, block = 48, 12, 32
     count, steps = K // group, -(-K // block)
-    figure, ax = new_sheet(78, 22, unit=0.125)
+    figure, ax = new_sheet(78, 25, unit=0.125)
     left = 13.5
     for k in range(steps * block):
         real = k < K
@@ -202,6 +202,10 @@ def groups() -> Picture:
         fontsize=9,
         index=[f"field {i}" for i in range(7, -1, -1)],
     )
+    label(
+        ax, row.x, 23.6, "← fields run to the left: field 0 holds the lowest bits", align="left", fontsize=9
+    )
+    label(ax, left - 1, 8.9, "to the right →", align="right", fontsize=9, color=FAINT)
     for i, text in enumerate(["unused"] * (8 - count)):
         label(ax, *row.center(i), text, fontsize=9, behind="white")
     return Picture(

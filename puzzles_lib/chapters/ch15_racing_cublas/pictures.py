@@ -197,6 +197,9 @@ def _raised(number: int) -> str:
     return str(number).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
+PIECES, LONG = 5, 1.9  # of work in the schemes of `timeline`, and how wide each is
+
+
 def timeline() -> Picture:
     """Matrix unit and unpacking in turns, and at the same time. A scheme, not a measurement."""
     figure, ax = new_sheet(25, 8.4)
@@ -205,25 +208,24 @@ def timeline() -> Picture:
         label(ax, 0.2, top - 0.35, title, align="left", weight="bold")
         for lane, name in enumerate(("threads", "matrix unit")):
             label(ax, left - 0.3, top + 0.5 + 1.1 * lane, name, align="right")
-        x = left
-        if one_dot:
-            for step in range(4):
-                box(ax, x, top, 3.6, 1, f"unpack {step}", color=SKY, fontsize=9)
-                box(ax, x + 3.6, top + 1.1, 3.6, 1, f"wgmma {step}", color=GREEN, fontsize=9)
-                x += 3.6
-        else:
-            for j in range(5):
-                box(ax, x, top, 1.7, 1, f"unpack {j}", color=SKY, fontsize=9)
-                box(ax, x + 1.7, top + 1.1, 1.7, 1, f"wgmma {j}", color=GREEN, fontsize=9)
-                box(ax, x + 1.7, top, 1.7, color=None, hatch="...")
-                label(ax, x + 2.55, top + 0.5, "wait", fontsize=9, color=FAINT, behind="white")
-                x += 3.4
+        for j in range(PIECES):  # of the same work in both
+            x = left + LONG * (j if one_dot else 2 * j)
+            box(ax, x, top, LONG, 1, f"unpack {j}", color=SKY, fontsize=9)
+            box(ax, x + LONG, top + 1.1, LONG, 1, f"wgmma {j}", color=GREEN, fontsize=9)
+            if not one_dot:
+                box(ax, x + LONG, top, LONG, color=None, hatch="...")
+                label(ax, x + 1.5 * LONG, top + 0.5, "wait", fontsize=9, color=FAINT, behind="white")
+        end = x + 2 * LONG
+        ax.plot([end, end], [top - 0.2, top + 2.4], color=VERMILLION, linewidth=2)
+        label(ax, end + 0.2, top + 2.3, "done", align="left", color=VERMILLION)
     label(ax, left, 8.0, "time →   (a scheme, not a measurement)", align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
-        "Two schemes of who works when. Eight dots a step: the threads unpack a field, the matrix unit "
-        "multiplies it while they wait, then they unpack the next; each idles half of the time. One dot a "
-        "step: while the matrix unit multiplies step 0 the threads unpack step 1, and so on; both are busy.",
+        f"Two schemes of who works when, each for the same {PIECES} pieces of work. Eight dots a step: the "
+        f"threads unpack a field, the matrix unit multiplies it while they wait, then they unpack the next; "
+        f"each idles half of the time. One dot a step: while the matrix unit multiplies step 0 the threads "
+        f"unpack step 1, and so on; both are busy, and the work is done in {PIECES + 1} units of time where "
+        f"it took {2 * PIECES}.",
     )
 
 
