@@ -8,6 +8,7 @@ import numpy as np
 
 from puzzles_lib.drawing import TensorMap, plural
 from puzzles_lib.interpreter import Access, Program
+from puzzles_lib.source import Site
 
 MOST_NAMED = 64  # programs that share an element are known one by one; beyond, only how many they are
 
@@ -31,8 +32,9 @@ def tensor_map(
     drawn = [a for a in accesses if a.kind != "load"] if kinds - {"load"} else list(accesses)
     owner, sharers = np.full(size, -1, np.int64), np.zeros(size, np.int64)
     last, outlined = np.full(size, -1, np.int64), np.zeros(size, bool)
-    group, groups = np.zeros(size, np.int64), {(): 0}
-    turn, turns = np.zeros(size, np.int64), Counter()
+    group, turn = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    groups: dict[tuple[int, ...], int] = {(): 0}
+    turns: Counter[Site] = Counter()  # of each line of the outlined program
     lanes = masked_off = 0
     numbers = set()
     for access in drawn:

@@ -238,7 +238,7 @@ class _Renderer(RendererBase):
         return f' clip-path="url(#{name})"'
 
     def _hatch(self, gc: GraphicsContextBase, hatch: str) -> str:
-        """The id of a pattern as matplotlib names them: dots, strokes or crosses, denser where it is longer."""
+        """The id of a pattern as matplotlib names them: dots, strokes or crosses, denser where longer."""
         apart = {1: 12, 2: 9, 3: 7.5, 4: 6.5}.get(len(hatch), 5.5)
         colour = themed(to_hex(gc.get_hatch_color()))
         half = _short(apart / 2)

@@ -54,8 +54,8 @@ def tiles() -> Picture:
         f"BLOCK_N={case.BLOCK_N}, BLOCK_K={case.BLOCK_K}. It owns the tile of z with rows {row} to "
         f"{row + case.BLOCK_M - 1} and columns {column} to {column + case.BLOCK_N - 1}, named acc. It walks "
         f"along K in {steps} steps: each takes a block of the same rows of x and a block of the same columns "
-        f"of y. Of the second step's {case.BLOCK_K} lanes {K - (steps - 1) * case.BLOCK_K} are left; the others lie "
-        f"past K, hatched, and are loaded as 0.",
+        f"of y. Of the second step's {case.BLOCK_K} lanes {K - (steps - 1) * case.BLOCK_K} are left; the "
+        f"others lie past K, hatched, and are loaded as 0.",
     )
 
 
