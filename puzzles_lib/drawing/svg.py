@@ -22,6 +22,7 @@ from PIL import Image
 from puzzles_lib.drawing.colours import BLACK, INK, PAPER, THEME, text_color, themed, themed_line
 
 DPI = 96  # pixels of CSS to an inch
+LEAST_TEXT, COLUMN = 11, 830  # pixels of a text, where a window of 1000 leaves so many for an output
 _FONT = "var(--jp-content-font-family,system-ui,sans-serif)"
 _CODE_FONT = "var(--jp-code-font-family,monospace)"
 _MARK = "\N{SECTION SIGN}"  # stands for the beginning of ids until they are known
@@ -176,7 +177,7 @@ class _Renderer(RendererBase):
         self._add("g", 'style="image-rendering:pixelated"', content, box)
 
     def draw_text(self, gc, x, y, s, prop, angle, ismath=False, mtext=None) -> None:
-        size = self.points_to_pixels(prop.get_size_in_points())
+        size = max(self.points_to_pixels(prop.get_size_in_points()), LEAST_TEXT * self.width / COLUMN)
         width = self.get_text_width_height_descent(s, prop, ismath)[0]
         anchor = mtext.get_horizontalalignment() if mtext is not None else "left"
         share = {"left": 0.0, "center": 0.5, "right": 1.0}[anchor]

@@ -59,6 +59,52 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> 
     )
 
 
+def thrown_away(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3) -> Picture:
+    """The tile of scores of each step, thrown away at its end; what a program holds on to."""
+    steps = math.ceil(T / BLOCK_K)
+    figure, ax = new_sheet(T + 12.6, steps * (BLOCK_Q * 0.62 + 0.9) + 1.9)
+    left, high = 2.6, 0.62
+    for x, text in ((left + T / 2, "scores of 4 queries"), (left + T + 4.9, "what is held")):
+        label(ax, x, 0.6, text, fontsize=11)
+    for step in range(steps):
+        top = 1.3 + step * (BLOCK_Q * high + 0.9)
+        now = range(step * BLOCK_K, min((step + 1) * BLOCK_K, T))
+        label(ax, left - 0.3, top + BLOCK_Q * high / 2, f"step {step}", align="right", fontsize=11)
+        for j in range(T):
+            gone = j < now[0]
+            for i in range(BLOCK_Q):
+                color = STEPS[0] if j in now else None
+                box(
+                    ax,
+                    left + j,
+                    top + i * high,
+                    1,
+                    high,
+                    color=color,
+                    hatch="xx" if gone else None,
+                    edge=MIST,
+                )
+        held = (
+            (f"{BLOCK_Q} x {len(now)} scores", STEPS[0], 3.4),
+            ("maxima", PALE, 1.9),
+            ("sums", PALE, 1.6),
+            ("z", SKY, 1.3),
+        )
+        x = left + T + 0.7
+        for text, color, wide in held:
+            box(ax, x, top, wide, BLOCK_Q * high, text, color=color)
+            x += wide + 0.15
+    foot = 1.3 + steps * (BLOCK_Q * high + 0.9) - 0.3
+    label(ax, left, foot, "crossed out: made, used and thrown away", align="left", fontsize=9, color=FAINT)
+    return Picture(
+        figure,
+        f"""The scores of {BLOCK_Q} queries with {T} keys, {BLOCK_K} keys a step. In each of the {steps} steps
+        a program makes a tile of {BLOCK_Q} x {BLOCK_K} scores, uses it and throws it away. It holds on to a
+        maximum and a sum for each query, and the weighted sum z: {BLOCK_Q * BLOCK_K} scores at a time, never
+        all {BLOCK_Q * T}.""",
+    )
+
+
 def online_softmax(blocks: Sequence[Sequence[float]] = ((1.0, 2.0), (4.0, 2.0), (3.0, 0.0))) -> Picture:
     """One query's scores, block by block: the running maximum, and what becomes of the sum."""
     maximum, total, steps = -math.inf, 0.0, []

@@ -268,7 +268,7 @@ def orders(N: int = 4, K: int = 8, TILE_N: int = 2, TILE_K: int = 4) -> Picture:
         ("[N, K]: k first", lambda n, k: n * K + k),
         ("tiles, k first", in_tiles),
     )
-    figure, ax = new_sheet(32, 10.0)
+    figure, ax = new_sheet(32, 10.0, unit=0.28)
     told, width = [], 1.0
     for number, (name, place) in enumerate(layouts):
         left = 2.2 + 10.4 * number

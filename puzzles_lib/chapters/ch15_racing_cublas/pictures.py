@@ -5,7 +5,19 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
-from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, LINE, ORANGE, PALE, SKY, VERMILLION, YELLOW
+from puzzles_lib.drawing.colours import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    LINE,
+    ORANGE,
+    PALE,
+    PAPER,
+    SKY,
+    VERMILLION,
+    YELLOW,
+)
 
 UNFUSED, CUBLAS = "dequantize + cuBLAS", "cuBLAS alone, x^ ready"
 
@@ -29,11 +41,11 @@ def least_bytes(rows: int, cout: int, cin: int, group: int = 256) -> int:
 
 
 def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float) -> Picture:
-    """What arithmetic and memory allow, and where three recorded paths are.
+    """What arithmetic and memory allow, and where the ladder climbs beside cuBLAS and the unfused path.
 
     rows: of `puzzles_lib.bench.recorded`, bench "ladder". flops, bandwidth: a second, of the chip.
     """
-    figure = new_figure(8.6, 4.0)
+    figure = new_figure(8.4, 5.0)
     ax = figure.subplots()
     xs = [10, flops / bandwidth, 3000]
     ax.plot(xs, [min(flops, bandwidth * x) / 1e12 for x in xs], color=INK, linewidth=2)
@@ -41,24 +53,30 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
     words = f"arithmetic: {flops / 1e12:.0f} TFLOP/s"
     label(ax, 700, flops / 1e12 * 1.12, words, align="baseline", fontsize=9)
     told = []
-    names = [
-        (rung_names(rows)[0], ORANGE, "s"),
-        (UNFUSED, VERMILLION, "o"),
-        (rung_names(rows)[-1], BLUE, "^"),
-    ]
+    climb = rung_names(rows)
     for count, filled in ((max(_sizes(rows)), True), (min(_sizes(rows)), False)):
         paths = _of(rows, count)
         cout, cin = _size(next(iter(paths.values())))[1:]
         work = 2 * count * cout * cin
-        for name, color, mark in names:
-            moved = least_bytes(count, cout, cin)
-            if name == UNFUSED:
-                moved += 4 * count * cin  # x^ written and read
-            point = work / moved, work / paths[name]["us"] / 1e6
-            words = f"{name}, K = {count}"
-            fill = color if filled else "white"
-            ax.plot(*point, mark, color=color, markerfacecolor=fill, markersize=9, label=words, zorder=3)
-            told.append(f"{words}: {point[0]:.0f} FLOP a byte, {point[1]:.0f} TFLOP/s")
+        least = least_bytes(count, cout, cin)
+        ready = 2 * count * (cin + cout) + 2 * cout * cin  # x^ as bfloat16 is there, and read
+        points = {UNFUSED: least + 4 * count * cin, CUBLAS: ready}  # unfused: x^ written and read
+        points = {name: (work / moved, work / paths[name]["us"] / 1e6) for name, moved in points.items()}
+        rungs = [(work / least, work / paths[name]["us"] / 1e6) for name in climb]
+        fill = {"markersize": 8, "zorder": 3}
+        looks = ((UNFUSED, VERMILLION, "o"), (CUBLAS, ORANGE, "s"))
+        for name, color, mark in looks:
+            face = color if filled else PAPER
+            words = f"{name.replace('x^', 'x̂')}, K = {count}"
+            ax.plot(*points[name], mark, color=color, markerfacecolor=face, label=words, **fill)
+        face = BLUE if filled else PAPER
+        words = f"the climb, {climb[0]} to {climb[-1]}, K = {count}"
+        ax.plot(*zip(*rungs, strict=True), "^-", color=BLUE, markerfacecolor=face, label=words, **fill)
+        told += [f"{n}, K = {count}: {x:.0f} FLOP a byte, {y:.0f} TFLOP/s" for n, (x, y) in points.items()]
+        speeds = ", ".join(f"{y:.0f}" for _, y in rungs)
+        told.append(
+            f"rungs {climb[0]} to {climb[-1]}, K = {count}: {rungs[0][0]:.0f} FLOP a byte, {speeds} TFLOP/s"
+        )
     ax.set(xscale="log", yscale="log", xlim=(10, 3000), ylim=(30, 1400))
     ax.set_xticks([10, 30, 100, 300, 1000, 3000], ["10", "30", "100", "300", "1000", "3000"], fontsize=9)
     ax.set_yticks([50, 100, 200, 400, 800], ["50", "100", "200", "400", "800"], fontsize=9)
@@ -67,7 +85,7 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
     ax.set_ylabel("TFLOP/s", fontsize=10)
     ax.grid(color=PALE)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(fontsize=9, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 0.9))
+    ax.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     figure.supxlabel(about, fontsize=9, color=FAINT)
     return Picture(
         figure,
