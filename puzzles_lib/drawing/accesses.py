@@ -43,6 +43,7 @@ MOST_STRIPES = 8  # programs that share an element get a stripe each; more of th
 MOST_TURNS = 12  # of the outlined program that are told apart
 TALLEST_MAP = 7.4  # inches: about what a screen shows of a notebook
 _APART = (5, 3, 1)  # in PROGRAM_COLORS, of neighbours along each axis: no two beside each other are equal
+TIGHT = 0.55  # of their height: from there on three panels stand beside each other
 UNTOUCHED, NOTHING = -1, -2  # codes of a canvas besides owners 0, 1 ...; sharers are SHARED + count
 SHARED = 1 << 40
 
@@ -131,7 +132,8 @@ def _measure(panels: Sequence["_MapPanel"], shrink: float) -> list[tuple[float, 
         grids += [2.1 / p.codes.shape[1] for p in panels if not p.is_strip and len(p.canvas.slices) == 1]
     for panel in panels:
         common = min(strips if panel.is_strip else grids)
-        panel.measure(common, beside=not panel.is_strip and len(grids) > 1, shrink=shrink)
+        beside = len(panels) > 1 if shrink <= TIGHT else not panel.is_strip and len(grids) > 1
+        panel.measure(common, beside=beside, shrink=shrink)
     return [(panel.total_width, panel.total_height) for panel in panels]
 
 
@@ -223,7 +225,7 @@ class _MapPanel:
         """Width of a cell in inches, were this panel alone."""
         rows, columns = self.codes.shape
         if self.is_strip:
-            return min(0.3, WIDEST / columns)
+            return min(0.3, (WIDEST if shrink > TIGHT else 2.4) / columns)
         alone = len(self.canvas.slices) > 1 or columns > 3 * rows
         return min(0.2, (WIDEST if alone else 3.4) / columns, shrink * TALLEST / rows)
 
@@ -237,13 +239,18 @@ class _MapPanel:
         if self.is_strip:
             self.cell = np.array([width, min(0.3, shrink * 2.4 / rows)])
         else:  # squares, but drawn out where a side would be thin
-            self.cell = np.array([max(width, min(0.2, 0.5 / columns)), max(width, min(0.2, 1.4 / rows))])
+            self.cell = np.array(
+                [
+                    max(width, min(0.2, 0.5 / columns)),
+                    max(width, min(0.2, (1.4 if shrink > TIGHT else 0.8) / rows)),
+                ]
+            )
         room = math.ceil(0.45 / self.cell[1])
         if not self.is_strip and self.canvas.line_gap < room and len({r for r, _ in self.canvas.corners}) > 1:
             self._lay(room)
             rows, columns = self.codes.shape
         self.width, self.height = columns * self.cell[0], rows * self.cell[1]
-        self.tight = beside and shrink < 0.6  # for three beside each other
+        self.tight = beside and shrink <= TIGHT
         self.lines = self._lines(max(self.width, 1.8 if self.tight else 3.3 if beside else 5.0))
         texts = [text_width(text, bold=alarm) for text, alarm in self.lines]
         self.text_width = max([*texts, text_width(self.heading, 11, bold=True)])

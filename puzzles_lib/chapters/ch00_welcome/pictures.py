@@ -116,8 +116,8 @@ def gpu() -> Picture:
         figure,
         f"""An NVIDIA H200: {MULTIPROCESSORS} multiprocessors, each with 4 schedulers, 256 KiB of registers
         and 228 KiB of shared memory; below them an L2 cache of 50 MB that all use, and 141 GB of memory.
-        Bars as wide as they are fast: memory gives {BANDWIDTH} TB/s, all shared memories together {shared:.0f} TB/s.
-        A program runs on one multiprocessor.""",
+        Bars as wide as they are fast: memory gives {BANDWIDTH} TB/s, all shared memories together
+        {shared:.0f} TB/s. A program runs on one multiprocessor.""",
     )
 
 

@@ -97,8 +97,8 @@ def walk(size: int = 6, block: int = 2, tile: int = 3) -> Picture:
     return Picture(
         figure,
         f"x of {tile} x {size} and y of {size} x {tile}, walked along K in {steps} steps of {block}. Each "
-        f"step takes {block} columns of x and {block} rows of y, and adds their product to acc, which stays. acc "
-        f"after each step: {'; '.join(str(s) for s in sums)}.",
+        f"step takes {block} columns of x and {block} rows of y, and adds their product to acc, which stays. "
+        f"acc after each step: {'; '.join(str(s) for s in sums)}.",
     )
 
 
