@@ -40,6 +40,7 @@ def test_a_picture_holds_together_and_reads(name):
     page = picture.svg()
     root = ET.fromstring(page)
     assert root.find(f"{SVG}desc").text == picture.alt and len(picture.alt) > 60
+    assert "$" not in page, "formulas are written in letters"
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids)) and all(seen.setdefault(i, name) == name for i in ids)
     width, height = (float(n) for n in root.get("viewBox").split()[2:])

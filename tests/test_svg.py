@@ -1,11 +1,15 @@
 """Pictures as SVG: the same bytes each time, ids of their own, and colours that read in every theme."""
 
+import base64
+import io
 import re
+import warnings
 import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from matplotlib.image import imread
 
 from puzzles_lib.drawing import Picture, arrow, box, cells, colours, error_map, label, new_figure, new_sheet
 from puzzles_lib.drawing.colours import (
@@ -113,7 +117,19 @@ def test_a_plot_is_cut_off_at_its_axes():
 def test_scattered_cells_are_a_small_image():
     noise = np.random.default_rng(0).random((256, 256)) - 0.5
     page = error_map(noise, np.zeros_like(noise), "z").svg()
-    assert "<image" in page and "image-rendering:pixelated" in page and len(page) < 80_000
+    assert "image-rendering:pixelated" in page and len(page) < 80_000
+    shown = [imread(io.BytesIO(base64.b64decode(data))) for data in re.findall(r"base64,([^\"]+)", page)]
+    (high,) = (image for image in shown if np.allclose(image[image[..., 3] > 0][0, :3], to_rgb(VERMILLION)))
+    assert ((high[..., 3] > 0) == (noise > 0)).all(), "the right way up"
+
+
+def test_a_letter_that_matplotlib_does_not_have_is_no_warning():
+    figure, ax = new_sheet(8, 3)
+    label(ax, 1, 1, "\u52a0\u6cd5 costs $5, not $6")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        page = Picture(figure, "A text.").svg()
+    assert "\u52a0\u6cd5 costs $5, not $6" in page
 
 
 # ---- colours

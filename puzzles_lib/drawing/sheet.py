@@ -240,7 +240,7 @@ def label(
     for number, line in enumerate(lines):  # each for itself, since a page has another font than matplotlib
         below = (number - first) * LEADING * fontsize / 72  # inches
         moved = ax.transData + ScaledTranslation(0, -below, ax.figure.dpi_scale_trans)
-        look = {"fontsize": fontsize, "color": color, "bbox": card, **style}
+        look = {"fontsize": fontsize, "color": color, "bbox": card, "parse_math": False, **style}
         ax.text(x, y, line, ha=across, va=down, transform=moved, **look)
 
 

@@ -10,6 +10,7 @@ import hashlib
 import html
 import io
 import re
+import warnings
 
 import numpy as np
 from matplotlib.backend_bases import FigureCanvasBase, GraphicsContextBase, RendererBase
@@ -35,9 +36,10 @@ def to_svg(figure: Figure, alt: str, crop: bool) -> str:
     """The figure as one ``<svg>`` element. crop: cut or extend it to what is drawn."""
     buffer = io.BytesIO()
     box = "tight" if crop else None
-    figure.savefig(
-        buffer, format="svg", dpi=DPI, backend=f"module://{__name__}", bbox_inches=box, facecolor="none"
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a page may well have it
+        backend = f"module://{__name__}"
+        figure.savefig(buffer, format="svg", dpi=DPI, backend=backend, bbox_inches=box, facecolor="none")
     body = buffer.getvalue().decode()
     name = "p" + hashlib.sha256(f"{alt}{body}".encode()).hexdigest()[:10]
     told = f'role="img" aria-labelledby="{name}"'

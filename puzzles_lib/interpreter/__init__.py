@@ -159,7 +159,7 @@ def run(
         suspect=memory.ordering.suspect,
         within=memory.ordering.race,
         program=memory.program,
-        writers={b.name: b.writers() for b in memory.buffers if b.is_output},
+        writers={b.name: b.writers() for b in memory.buffers if b.is_output and not pretends},
         launched=programs,
     )
 
