@@ -16,9 +16,9 @@ import numpy as np
 from matplotlib.backend_bases import FigureCanvasBase, GraphicsContextBase, RendererBase
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.image import imsave
 from matplotlib.path import Path
 from matplotlib.transforms import Affine2D, Bbox, Transform
-from PIL import Image
 
 from puzzles_lib.drawing.colours import BLACK, INK, PAPER, THEME, text_color, themed, themed_line
 
@@ -170,9 +170,8 @@ class _Renderer(RendererBase):
         top = self.height - y - abs(height)
         place = f'x="{_short(x)}" y="{_short(top)}" width="{_short(width)}" height="{_short(abs(height))}"'
         buffer = io.BytesIO()
-        Image.fromarray(np.asarray(im)[::-1] if height > 0 else np.asarray(im)).save(
-            buffer, "png", optimize=True
-        )
+        shown = np.asarray(im)[::-1] if height > 0 else np.asarray(im)
+        imsave(buffer, shown, format="png", metadata={"Software": None})
         data = base64.b64encode(buffer.getvalue()).decode()
         content = f'<image {place} preserveAspectRatio="none" href="data:image/png;base64,{data}"/>'
         box = Bbox.from_bounds(x, top, width, abs(height))
