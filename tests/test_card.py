@@ -9,7 +9,7 @@ import pytest
 from puzzles_lib.answers import OPEN, RIGHT, UNCLEAR, WRONG, Answer
 from puzzles_lib.card import Theme, card, framed, rows
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
-from puzzles_lib.drawing.sheet import luminance
+from puzzles_lib.drawing.colours import luminance
 from tests.conftest import REPO
 
 

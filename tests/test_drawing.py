@@ -6,7 +6,7 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.image import imread
 from matplotlib.patches import PathPatch, Rectangle
 
@@ -14,6 +14,7 @@ from puzzles_lib.drawing import (
     Picture,
     TensorMap,
     access_map,
+    accesses,
     arrow,
     box,
     cells,
@@ -23,7 +24,7 @@ from puzzles_lib.drawing import (
     new_sheet,
     text_color,
 )
-from puzzles_lib.drawing.colours import BAD, BLUE, INK, ORANGE, PALE, PALETTE, PROGRAM_COLORS, SKY
+from puzzles_lib.drawing.colours import BAD, BLUE, INK, ORANGE, PALE, PALETTE, PROGRAM_COLORS, SKY, SNOW
 
 
 def texts(figure) -> list[str]:
@@ -61,11 +62,9 @@ def a_map(owner, sharers=None, masked=(), bad=(), outlined=None, **more) -> Tens
 # ---- pictures and cells
 
 
-def test_a_picture_needs_alt_text_and_keeps_a_white_card():
+def test_a_picture_needs_alt_text():
     with pytest.raises(ValueError, match="alt is empty"):
         Picture(new_figure(1, 1), "")
-    html = Picture(new_figure(1, 1), 'a "b" <c>')._repr_html_()
-    assert 'alt="a &quot;b&quot; &lt;c&gt;"' in html and "background:white" in html
 
 
 def test_the_same_picture_has_the_same_bytes():
@@ -103,7 +102,7 @@ def test_cells_take_tensors_colors_hatches_and_labels():
     first, second = (patch for patch in ax.patches if isinstance(patch, Rectangle))
     assert first.get_facecolor()[:3] == to_rgb(BLUE) and not first.get_hatch()
     assert second.get_facecolor()[3] == 0 and second.get_hatch() == "///"
-    assert ax.texts[0].get_color() == "white"
+    assert ax.texts[0].get_color() == SNOW
 
 
 @pytest.mark.parametrize("values", [[[1, 2], [3]], [[[1]]], np.zeros((2, 2, 2))])
@@ -129,7 +128,7 @@ def test_a_box_is_a_cell_with_its_text_in_the_middle():
     (rectangle,), (text,) = ax.patches, ax.texts
     assert rectangle.get_bbox().bounds == (2, 1, 3.0, 1.5)
     assert rectangle.get_facecolor()[:3] == to_rgb(BLUE) and rectangle.get_hatch() == ".."
-    assert (text.get_text(), text.get_position(), text.get_color()) == ("acc", (3.5, 1.75), "white")
+    assert (text.get_text(), text.get_position(), text.get_color()) == ("acc", (3.5, 1.75), SNOW)
     assert (made.right, made.bottom, made.center(0), made.foot(0)) == (5.0, 2.5, (3.5, 1.75), (3.5, 2.5))
 
 
@@ -234,11 +233,53 @@ def test_masked_lanes_are_hatched_inside_and_outside_the_tensor():
     assert wide.width == pytest.approx(2 * box.width) and wide.x0 == pytest.approx(box.x1)
 
 
-def test_more_programs_than_colors_get_a_scale():
+def test_more_programs_than_colors_take_them_in_turns_and_no_neighbours_are_alike():
     picture = access_map([a_map(np.arange(40))], (40,), (39,), "t")
     found = texts(picture.figure)
-    assert "program 0" in found and "program 39, in launch order" in found
-    assert "40 programs" in found
+    assert "40 programs" in found and "numbers: tl.program_id; programs take the colors in turns" in found
+    picture = access_map([a_map(np.arange(60).reshape(6, 10))], (6, 10), None, "t")
+    fills = {patch.get_facecolor() for ax in picture.figure.axes for patch in ax.patches}
+    colors = np.array(accesses.program_colors((6, 10))).reshape(6, 10)
+    assert {to_rgba(color) for color in PROGRAM_COLORS} <= fills
+    assert (colors[1:] != colors[:-1]).all() and (colors[:, 1:] != colors[:, :-1]).all()
+    assert (colors[1:, 1:] != colors[:-1, :-1]).all()
+
+
+def test_programs_that_share_elements_get_a_stripe_each_and_are_named():
+    owner, group = np.zeros(12, int), np.full(12, 1)
+    shared = a_map(owner, sharers=[3] * 12, group=group, groups=((), (0, 1, 2)))
+    picture = access_map([shared], (3,), None, "t")
+    found = texts(picture.figure)
+    assert {"0..2", "program 0", "program 1", "program 2"} <= set(found)
+    assert "striped: several programs, a stripe each" in found
+    assert all(share(picture, color) > 0.01 for color in PROGRAM_COLORS[:3])
+    block = a_map(owner, sharers=[2] * 12, group=group, groups=((), (0, 3)))
+    assert "×2" in texts(access_map([block], (2, 2), None, "t").figure), "the corners of a grid have no name"
+
+
+def test_turns_of_the_outlined_program_are_numbered():
+    turn = np.repeat([1, 2, 3, 0], 8)
+    tensor = a_map([0] * 24 + [1] * 8, outlined=turn > 0, turn=turn)
+    found = texts(access_map([tensor], (2,), (0,), "t").figure)
+    assert {"turn 1", "turn 2", "turn 3", "1"} <= set(found) and "0" in found
+    once = a_map([0] * 24 + [1] * 8, outlined=turn > 0, turn=(turn > 0).astype(int))
+    assert "turn 1" not in texts(access_map([once], (2,), (0,), "t").figure)
+
+
+def test_elements_of_a_result_that_nobody_wrote_are_a_region():
+    tensor = a_map(np.repeat([0, -1], 16).reshape(2, 16), verb="stored")
+    picture = access_map([tensor], (1,), None, "t")
+    assert texts(picture.figure).count("never written") == 2, "on the region, and in the legend"
+    assert "not touched" not in texts(picture.figure) and share(picture, BAD) > 0
+    loaded = access_map([a_map(np.repeat([0, -1], 16).reshape(2, 16))], (1,), None, "t")
+    assert "never written" not in texts(loaded.figure)
+
+
+@pytest.mark.parametrize("count", [1, 4, 6])
+def test_a_map_is_at_most_a_screen_tall(count):
+    tensors = [a_map(np.zeros((90, 40), int), name=f"x{i}") for i in range(count)]
+    figure = access_map(tensors, (1,), (0,), "t").figure
+    assert figure.get_figheight() <= accesses.TALLEST_MAP
 
 
 def test_slices_are_drawn_beside_each_other_and_capped():

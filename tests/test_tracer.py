@@ -419,12 +419,26 @@ def test_the_text_is_the_same_every_time():
     assert first.picture.png() == second.picture.png()
 
 
-def test_the_picture_stands_on_a_white_card_with_its_alt_text():
+def test_the_picture_has_its_alt_text():
     html = trace(outer_kernel, OUTER)._repr_html_()
-    assert html.startswith('<img alt="Access map of outer, M=20 N=40 BLOCK_M=16 BLOCK_N=32, 4 programs.')
-    assert "background:white" in html
+    assert html.startswith("<svg role=") and html.endswith("</svg>")
+    assert ">Access map of outer, M=20 N=40 BLOCK_M=16 BLOCK_N=32, 4 programs." in html
     assert "x, 40, loaded: 40 of 40 elements, each by 2 programs; 48 lanes masked off." in html
     assert "Outlined: program (1, 1) touches 32 elements, 480 lanes hatched as masked off." in html
+
+
+def test_programs_that_share_an_element_are_known_one_by_one():
+    """x is loaded by the programs of a column of tiles, in the grid's order."""
+    x = next(each for each in trace(outer_kernel, OUTER).maps if each.name == "x")
+    assert [x.groups[code] for code in (x.group[0], x.group[-1])] == [(0, 2), (1, 3)]
+
+
+def test_only_some_tensors_are_shown():
+    shown = trace(outer_kernel, OUTER, only=("z", "x"))
+    assert [each.name for each in shown.maps] == ["x", "z"]
+    assert [each.name for each in trace(outer_kernel, OUTER, only="z").maps] == ["z"]
+    with pytest.raises(ValueError, match="trace: only has 'w', allowed are x, y, z"):
+        trace(outer_kernel, OUTER, only=("w",))
 
 
 @pytest.mark.parametrize(

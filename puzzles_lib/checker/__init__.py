@@ -14,7 +14,7 @@ import torch
 
 from puzzles_lib import compiler, ledger
 from puzzles_lib.binding import Bound, bind
-from puzzles_lib.checker import verdicts
+from puzzles_lib.checker import failure, verdicts
 from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt
 from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
 from puzzles_lib.checker.races import within_program
@@ -130,7 +130,10 @@ def _examine_one(
         opinion = opinions[place] if place < len(opinions) else None
         result = CaseResult(str(case), ran=one is None)  # None: autotune would not try it here
         if isinstance(one, Bound) and opinion is not None:
-            result = _opined(one, opinion) or (result if ended else _check_case(one, seconds, budget))
+            named = None if salt or number else place
+            result = _opined(one, opinion) or (
+                result if ended else _check_case(one, seconds, budget, named=named)
+            )
         results.append(dataclasses.replace(result, number=place))
         ended = ended or (
             result.verdict is not None and (until_failure or result.verdict.kind == "time limit")
@@ -170,7 +173,8 @@ def _drawn_cases(
     for place, one, opinion in zip(places, each, _opinions(each, as_launched=True), strict=False):
         if not isinstance(one, Bound) or opinion is None:
             continue
-        result = _opined(one, opinion) or _check_case(one, seconds, budget, backwards=False)
+        named = None if salt or number else place
+        result = _opined(one, opinion) or _check_case(one, seconds, budget, backwards=False, named=named)
         yield dataclasses.replace(result, number=place, drawn=True)
         if not result.ok:
             return
@@ -233,11 +237,14 @@ def _refused(puzzle: Puzzle, refusal: Refusal) -> Report:
     return Report(puzzle.name, verdict=verdicts.of_refusal(refusal))
 
 
-def _check_case(bound: Bound, seconds: float, budget: Budget, backwards: bool = True) -> CaseResult:
+def _check_case(
+    bound: Bound, seconds: float, budget: Budget, backwards: bool = True, named: int | None = None
+) -> CaseResult:
+    """Try a case. named: its number, where that names it for `watch`: no salt, the first configuration."""
     if bound.case.pretend:
         return check_true_size(bound, seconds)
     try:
-        return _run_case(bound, seconds, budget, backwards)
+        return _run_case(bound, seconds, budget, backwards, named)
     except OutOfTime as error:
         return CaseResult(str(bound.case), verdicts.out_of_time(error.seconds))
 
@@ -258,7 +265,7 @@ def _wanted(puzzle: Puzzle, case: Case) -> tuple[dict[str, torch.Tensor], dict[s
     return _kept[key][1:]
 
 
-def _run_case(bound: Bound, seconds: float, budget: Budget, backwards: bool) -> CaseResult:
+def _run_case(bound: Bound, seconds: float, budget: Budget, backwards: bool, named: int | None) -> CaseResult:
     """Run a case forwards, and backwards where that may tell; name the most basic fault."""
     puzzle, case = bound.puzzle, bound.case
     inputs, expected = _wanted(puzzle, case)
@@ -269,10 +276,13 @@ def _run_case(bound: Bound, seconds: float, budget: Budget, backwards: bool) -> 
 
     forwards = run()
     verdict = verdicts.judge(puzzle, case, inputs, expected, forwards)
+    program = failure.telling_program(verdict, forwards, expected) if verdict else None
+    draw = failure.drawing(bound, verdict, forwards, inputs, expected) if verdict else None
     if verdict and verdict.kind == "never written":
         verdict = verdicts.never_written(puzzle, case, run(record=True, quiet=True)) or verdict
     if forwards.suspect and (verdict is None or verdict.kind in _LESS_BASIC):
-        verdict = within_program(bound, run) or verdict
+        if race := within_program(bound, run):
+            verdict, program, draw = race, None, None
     if verdict is None and backwards and forwards.order_matters:
         reverse = run(reverse=True, quiet=True)
         verdict = verdicts.judge(puzzle, case, inputs, expected, reverse)
@@ -287,6 +297,8 @@ def _run_case(bound: Bound, seconds: float, budget: Budget, backwards: bool) -> 
         bytes_moved=forwards.bytes_moved,
         bytes_least=_least(puzzle, case),
         lane_bytes=forwards.lane_bytes,
+        watch=failure.watch_call(bound, named, program) if verdict and named is not None else "",
+        draw=draw,
     )
 
 

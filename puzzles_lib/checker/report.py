@@ -2,7 +2,7 @@
 
 import dataclasses
 import html
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,10 @@ class Verdict:
         return lines
 
 
+Draw = Callable[[], tuple[str, str]]
+"""Makes a picture: what it shows, and the picture as HTML; both empty where there is none."""
+
+
 @dataclass(frozen=True)
 class CaseResult:
     """How one case went. ``verdict`` is None for a pass; ``ran`` is False where it was not tried.
@@ -47,6 +51,8 @@ class CaseResult:
     bytes_moved: distinct bytes of each load and store of each program. lane_bytes: what their lanes ask for,
         each for itself. bytes_least: each input once, each output once.
     number: of the case, as `trace` takes it. drawn: whether it is none of the puzzle's own cases.
+    watch: the call that shows the failing case run; "" where there is none.
+    draw: makes a map of what is wrong; no part of what is compared or told to machines.
     """
 
     label: str
@@ -58,6 +64,8 @@ class CaseResult:
     lane_bytes: int = 0
     number: int | None = None
     drawn: bool = False
+    watch: str = ""
+    draw: Draw | None = field(default=None, compare=False, repr=False)
 
     @property
     def ok(self) -> bool:
@@ -85,6 +93,12 @@ class Row:
     text: str
     cost: str = ""
     verdict: Verdict | None = None
+    watch: str = ""
+    draw: Draw | None = None
+
+    def lines(self) -> list[str]:
+        """What is told of the verdict."""
+        return [*self.verdict.lines(), *filter(None, [self.watch])] if self.verdict else []
 
 
 @dataclass(frozen=True)
@@ -126,7 +140,7 @@ class Report:
             {"title": "outer_add", "ok": False, "verdict": None, "notes": [], "salt": "", "cases": [
                 {"number": 0, "label": "M=32  N=32", "status": "pass", "drawn": False, "ran": True,
                  "programs": 1, "bytes_moved": 4352, "bytes_least": 4352,
-                 "lane_bytes": 4352, "verdict": None},
+                 "lane_bytes": 4352, "watch": "", "verdict": None},
                 {"number": 1, "label": "M=90  N=100", "status": "FAIL", ..., "verdict":
                  {"kind": "out of bounds", "message": "out-of-bounds load of x_ptr in ...",
                   "diagnosis": "", "site": {"line": 4, "source": "x = tl.load(x_ptr + offs_n)"}}}]}
@@ -134,8 +148,11 @@ class Report:
         ``verdict`` beside ``cases`` is on the kernel as a whole, which then was not run. kind is one of
         `KINDS`, status ``"pass"``, ``"FAIL"`` or ``"skip"``. Keys may be added, none is taken away.
         """
-        told = dataclasses.asdict(self) | {"ok": self.ok, "notes": list(self.notes)}
-        told["cases"] = [dataclasses.asdict(case) | {"status": case.status} for case in self.cases]
+        told = dataclasses.asdict(dataclasses.replace(self, cases=())) | {
+            "ok": self.ok,
+            "notes": list(self.notes),
+        }
+        told["cases"] = [_told(case) for case in self.cases]
         return told
 
     @classmethod
@@ -167,9 +184,8 @@ class Report:
         rows = [self._row(case) for case in before]
         extra = 0
         if told is not None:
-            verdict = self.cases[told].verdict
-            rows.append(dataclasses.replace(self._row(self.cases[told]), verdict=verdict))
-            extra = len(verdict.lines()) if verdict else 0
+            rows.append(self._told(self.cases[told]))
+            extra = len(rows[-1].lines())
         elif self.drawn:
             rows.append(Row("pass", _counted(len(self.drawn), "and {} drawn")))
         rows += [self._row(case) for case in after]
@@ -183,10 +199,14 @@ class Report:
             kept = [self._row(case) for case in before[: most - 1]]
             return [*kept, Row("pass", _counted(len(self.cases) - len(kept), "and {} more"))]
         first = [self._row(case) for case in before] if len(before) + 3 <= most else _together(before)
-        this = dataclasses.replace(self._row(self.cases[told]), verdict=self.cases[told].verdict)
+        this = self._told(self.cases[told])
         room = most - len(first)
         last = [self._row(case) for case in after] if len(after) <= room else _together(after)
         return [*first, this, *last]
+
+    def _told(self, case: CaseResult) -> Row:
+        """A row for the case that is told in full."""
+        return dataclasses.replace(self._row(case), verdict=case.verdict, watch=case.watch, draw=case.draw)
 
     def _row(self, case: CaseResult) -> Row:
         label = _cut(case.label)
@@ -213,13 +233,12 @@ class Report:
         for row in rows:
             text = f"{row.text:<{width}}   {row.cost}" if row.cost else row.text
             lines.append(f"{row.status}   {text}")
-            if row.verdict:
-                lines += ["       " + line for line in row.verdict.lines()]
+            lines += ["       " + line for line in row.lines()]
         return "\n".join(_cut(line) for line in (lines + notes)[:MOST_LINES])
 
     def _repr_html_(self) -> str:
-        rows = []
-        for row in self.rows():
+        table, rows = self.rows(), []
+        for row in table:
             colour = {"pass": Theme.OK, "FAIL": Theme.WRONG}.get(row.status)
             style = f"color:{colour.ink}" if colour else "opacity:0.7"
             rows.append(
@@ -233,6 +252,7 @@ class Report:
         if rows:
             style = "margin:0.3em 0;font-family:var(--jp-code-font-family, monospace)"
             body += f'<table style="{style}">{"".join(rows)}</table>'
+        body += "".join(_shown(row) for row in table)
         notes = [f"{self._least()}."] if self.ok else []
         for note in [*notes, *self.notes]:
             body += f'<div style="opacity:0.8">{html.escape(note)}</div>'
@@ -258,6 +278,33 @@ def _verdict_html(verdict: Verdict) -> str:
     if verdict.site and verdict.site.source:
         text += f"<pre style='margin:0.2em 0'>{html.escape(_cut(str(verdict.site)))}</pre>"
     return f'<div style="text-align:left">{text}</div>'
+
+
+def _shown(row: Row) -> str:
+    """The map of what is wrong, folded, and the call that shows it happen."""
+    text = ""
+    if row.draw and (made := _made(row.draw)):
+        title, picture = made
+        summary = f'<summary style="cursor:pointer">{html.escape(title)}</summary>'
+        text = f'<details style="margin:0.3em 0">{summary}{picture}</details>'
+    if row.watch:
+        text += f"<pre style='margin:0.3em 0'>{html.escape(row.watch)}</pre>"
+    return text
+
+
+def _made(draw: Draw) -> tuple[str, str] | None:
+    """The picture; None where it fails: a report is shown in any case."""
+    try:
+        title, picture = draw()
+    except Exception:
+        return None
+    return (title, picture) if picture else None
+
+
+def _told(case: CaseResult) -> dict[str, Any]:
+    told = dataclasses.asdict(dataclasses.replace(case, draw=None)) | {"status": case.status}
+    del told["draw"]
+    return told
 
 
 def _cut(line: str) -> str:

@@ -6,7 +6,8 @@ the colours for them have their names in `puzzles_lib.drawing.colours`. Pictures
 a long session.
 """
 
-from puzzles_lib.drawing.accesses import TensorMap, access_map, program_name
+from puzzles_lib.drawing.accesses import TensorMap, access_map, program_colors, program_name
+from puzzles_lib.drawing.colours import text_color
 from puzzles_lib.drawing.errors import error_map
 from puzzles_lib.drawing.layout import plural
 from puzzles_lib.drawing.sheet import (
@@ -19,7 +20,6 @@ from puzzles_lib.drawing.sheet import (
     label,
     new_figure,
     new_sheet,
-    text_color,
 )
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "new_figure",
     "new_sheet",
     "plural",
+    "program_colors",
     "program_name",
     "text_color",
 ]

@@ -4,20 +4,31 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.colors import to_rgb
 from matplotlib.patches import PathPatch, Rectangle
 
 from puzzles_lib.drawing.canvas import TALLEST, WIDEST, Canvas, draw_ticks
-from puzzles_lib.drawing.colours import BAD, BLANK, FAINT, GREY, HATCHING, INK, PROGRAM_COLORS, RIM, SILVER
+from puzzles_lib.drawing.colours import (
+    BAD,
+    BLANK,
+    FAINT,
+    GREY,
+    HATCHING,
+    INK,
+    PAPER,
+    PROGRAM_COLORS,
+    RIM,
+    SILVER,
+    SNOW,
+    text_color,
+)
 from puzzles_lib.drawing.layout import (
     area_path,
     borders,
     contour,
-    draw_image,
+    fill_area,
     flow,
     plural,
     seams,
@@ -26,9 +37,13 @@ from puzzles_lib.drawing.layout import (
     wrap_text,
     write_line,
 )
-from puzzles_lib.drawing.sheet import Picture, label, text_color
+from puzzles_lib.drawing.sheet import Picture, label
 
-MOST_COLORS = 8  # so many programs get a color each; more get an ordered scale
+MOST_STRIPES = 8  # programs that share an element get a stripe each; more of them are grey
+MOST_TURNS = 12  # of the outlined program that are told apart
+TALLEST_MAP = 7.4  # inches: about what a screen shows of a notebook
+_APART = (5, 3, 1)  # in PROGRAM_COLORS, of neighbours along each axis: no two beside each other are equal
+TIGHT = 0.55  # of their height: from there on three panels stand beside each other
 UNTOUCHED, NOTHING = -1, -2  # codes of a canvas besides owners 0, 1 ...; sharers are SHARED + count
 SHARED = 1 << 40
 
@@ -41,6 +56,10 @@ class TensorMap:
     verb: ``"loaded"``, ``"stored"``, ``"updated by atomics"``, ``"not touched"``, or several of them.
     owner: int, in the tensor's shape: number of the first program that touched the element, or -1.
     sharers: int, in the tensor's shape: how many programs touched the element.
+    group, groups: which programs touched the element: int, in the tensor's shape, a place among the
+        tuples of their numbers. Without them only their count is shown.
+    turn: int, in the tensor's shape: in which turn of its loop the outlined program first touched the
+        element, from 1; 0 where it did not. Without it no turns are shown.
     outlined: bool, in the tensor's shape: touched by the outlined program.
     masked: int [lanes, axes]: where lanes of the outlined program point that its mask switched off;
         coordinates outside the shape are lanes past an edge of the tensor.
@@ -60,6 +79,9 @@ class TensorMap:
     bad: np.ndarray
     facts: tuple[str, ...] = ()
     alarm: str = ""
+    group: np.ndarray | None = None
+    groups: tuple[tuple[int, ...], ...] = ()
+    turn: np.ndarray | None = None
 
 
 def access_map(
@@ -71,8 +93,10 @@ def access_map(
 ) -> Picture:
     """Which program touched which element, one panel per tensor.
 
-    An element has the color of the program that touched it, or a shade of grey and ``×n`` where n
-    programs did. The outlined program's masked-off lanes are hatched, as dashed cells where they lie
+    An element has the color of the program that touched it, or a stripe of each where a few did, or a shade
+    of grey and ``×n`` where n programs did. More than eight programs take the colors in turns, so that
+    neighbours differ. Within the outline, turns of a loop are numbered. The outlined
+    program's masked-off lanes are hatched, as dashed cells where they lie
     past the tensor's edge. Lanes out of bounds are marked with a cross and told in words.
 
     grid: number of programs along each axis, as long as the launch has axes.
@@ -82,24 +106,35 @@ def access_map(
     An axis longer than 256 is shown at a reduced resolution, which its panel says.
     """
     count = math.prod(grid)
-    colors = _program_colors(count)
+    colors = program_colors(grid)
     panels = [_MapPanel(tensor, grid, colors) for tensor in tensors]
-    strips = [panel.own_cell() for panel in panels if panel.is_strip]
-    grids = [panel.own_cell() for panel in panels if not panel.is_strip]
-    if len(grids) > 2:  # so that three fit beside each other
-        grids += [2.1 / p.codes.shape[1] for p in panels if not p.is_strip and len(p.canvas.slices) == 1]
-    for panel in panels:
-        panel.measure(min(strips if panel.is_strip else grids), beside=not panel.is_strip and len(grids) > 1)
     programs = plural(count, "program")
     if len(grid) > 1:
         programs = f"{' × '.join(str(n) for n in grid)} = {programs}"
-    sizes = [(panel.total_width, panel.total_height) for panel in panels]
-    legend = _Legend(panels, grid, program, colors)
-    figure, ax, places = flow(sizes, title, [programs, note] if note else [programs], legend.height)
+    notes = [programs, note] if note else [programs]
+    for shrink in (1.0, 0.75, 0.55, 0.4, 0.3):
+        sizes = _measure(panels, shrink)
+        legend = _Legend(panels, grid, program, colors)
+        figure, ax, places = flow(sizes, title, notes, legend.height)
+        if figure.get_figheight() <= TALLEST_MAP:
+            break
     for panel, place in zip(panels, places, strict=True):
         panel.draw(ax, *place)
     legend.draw(ax)
     return Picture(figure, _map_alt(tensors, grid, program, title, note), crop=False)
+
+
+def _measure(panels: Sequence["_MapPanel"], shrink: float) -> list[tuple[float, float]]:
+    """The sizes of panels, those of a kind ruled alike; shrink: of what they may be high."""
+    strips = [panel.own_cell(shrink) for panel in panels if panel.is_strip]
+    grids = [panel.own_cell(shrink) for panel in panels if not panel.is_strip]
+    if len(grids) > 2:  # so that three fit beside each other
+        grids += [2.1 / p.codes.shape[1] for p in panels if not p.is_strip and len(p.canvas.slices) == 1]
+    for panel in panels:
+        common = min(strips if panel.is_strip else grids)
+        beside = len(panels) > 1 if shrink <= TIGHT else not panel.is_strip and len(grids) > 1
+        panel.measure(common, beside=beside, shrink=shrink)
+    return [(panel.total_width, panel.total_height) for panel in panels]
 
 
 def program_name(program: Sequence[int], axes: int) -> str:
@@ -107,11 +142,24 @@ def program_name(program: Sequence[int], axes: int) -> str:
     return str(program[0]) if axes == 1 else f"({', '.join(str(p) for p in program[:axes])})"
 
 
-def _program_colors(count: int) -> list:
-    if count <= MOST_COLORS:
+def program_colors(grid: Sequence[int]) -> list[str]:
+    """A color for each program; of more than there are colors, one that its neighbours do not have."""
+    count = math.prod(grid)
+    if count <= len(PROGRAM_COLORS):
         return list(PROGRAM_COLORS[:count])
-    scale = matplotlib.colormaps["viridis"]
-    return [scale(0.1 + 0.9 * i / (count - 1))[:3] for i in range(count)]
+    ids = np.indices(tuple(grid)).reshape(len(grid), -1).T
+    return [PROGRAM_COLORS[int(p @ _APART[-len(grid) :]) % len(PROGRAM_COLORS)] for p in ids]
+
+
+def _programs_name(numbers: Sequence[int], grid: Sequence[int]) -> str:
+    """``0..2, 5`` for programs (0, 5), (1, 5), (2, 5); their count where they make no block of the grid."""
+    ids = np.array([_program_at(number, grid) for number in numbers])
+    parts = []
+    for axis in ids.T:
+        low, high = int(axis.min()), int(axis.max())
+        parts.append((f"{low}" if low == high else f"{low}..{high}", high - low + 1))
+    whole = math.prod(length for _, length in parts) == len(ids)
+    return ", ".join(text for text, _ in parts) if whole else f"×{len(ids)}"
 
 
 def _program_at(number: int, grid: Sequence[int]) -> tuple[int, ...]:
@@ -122,7 +170,7 @@ def _program_at(number: int, grid: Sequence[int]) -> tuple[int, ...]:
 class _MapPanel:
     """One tensor of an access map."""
 
-    MARGIN_LEFT, MARGIN_RIGHT, MARGIN_BOTTOM = 0.55, 0.25, 0.22
+    MARGIN_LEFT, MARGIN_RIGHT, MARGIN_BOTTOM = 0.55, 0.35, 0.22
 
     def __init__(self, tensor: TensorMap, grid: tuple[int, ...], colors: list):
         self.tensor, self.grid, self.colors = tensor, grid, colors
@@ -136,43 +184,74 @@ class _MapPanel:
             for kind, places in (("masked-off lanes", masked), ("lanes out of bounds", bad))
             if len(_near(places, tensor.shape)) < len(places)
         ]
+        self.bad_near, self.around = _near(bad, tensor.shape), near
+        self.masked_near = _near(masked, tensor.shape)
+        counts = np.unique(tensor.sharers[tensor.sharers > 1])
+        self.fewest, self.most = (int(counts[0]), int(counts[-1])) if len(counts) else (2, 2)
+        self._lay(0)
+
+    def _lay(self, gap: int) -> None:
+        """Put everything on a canvas; gap: cells between lines of slices, at least."""
+        tensor = self.tensor
         prefer = tensor.outlined.reshape(math.prod(tensor.shape[:-2]), -1).any(1)
-        self.canvas = Canvas(tensor.shape, near, prefer)
+        self.canvas = Canvas(tensor.shape, self.around, prefer, gap=gap)
         codes = np.where(tensor.sharers > 1, SHARED + tensor.sharers, tensor.owner).astype(np.int64)
         self.codes = self.canvas.spread(codes, NOTHING)
         self.owner = self.canvas.spread(tensor.owner, NOTHING)
-        counts = np.unique(tensor.sharers[tensor.sharers > 1])
-        self.fewest, self.most = (int(counts[0]), int(counts[-1])) if len(counts) else (2, 2)
+        self.group = self.canvas.spread(tensor.group, NOTHING) if tensor.group is not None else None
+        self.turn = self.canvas.spread(tensor.turn, 0) if tensor.turn is not None else None
+        if self.turn is not None and not 1 < self.turn.max() <= MOST_TURNS:
+            self.turn = None
         self.inside = self.codes != NOTHING
         self.outlined = self.canvas.paint(np.argwhere(tensor.outlined.reshape(tensor.shape or (1,))))
-        self.bad = self.canvas.paint(_near(bad, tensor.shape)) & ~self.inside
-        self.masked = self.canvas.paint(_near(masked, tensor.shape)) & ~self.outlined & ~self.bad
+        self.bad = self.canvas.paint(self.bad_near) & ~self.inside
+        self.masked = self.canvas.paint(self.masked_near) & ~self.outlined & ~self.bad
+
+    @property
+    def blank(self) -> np.ndarray:
+        """Cells of elements that nobody touched."""
+        return self.codes == UNTOUCHED
+
+    @property
+    def is_result(self) -> bool:
+        """Whether elements that nobody touched should have been written."""
+        return "stored" in self.tensor.verb and bool(self.blank.any())
 
     @property
     def is_strip(self) -> bool:
         return self.canvas.wrapped
 
-    def own_cell(self) -> float:
+    def own_cell(self, shrink: float) -> float:
         """Width of a cell in inches, were this panel alone."""
         rows, columns = self.codes.shape
         if self.is_strip:
-            return min(0.3, WIDEST / columns)
+            return min(0.3, (WIDEST if shrink > TIGHT else 2.4) / columns)
         alone = len(self.canvas.slices) > 1 or columns > 3 * rows
-        return min(0.2, (WIDEST if alone else 3.4) / columns, TALLEST / rows)
+        return min(0.2, (WIDEST if alone else 3.4) / columns, shrink * TALLEST / rows)
 
-    def measure(self, common: float, beside: bool) -> None:
+    def measure(self, common: float, beside: bool, shrink: float) -> None:
         """Sizes in inches. Panels of a kind share the ``common`` width of a cell, so that their sizes
         compare, except those that would be tiny. ``beside``: leave room for a panel to the right.
         """
         rows, columns = self.codes.shape
         enough = (1.5 if self.is_strip else 0.8) / max(rows, columns)
-        width = min(self.own_cell(), max(common, enough))
+        width = min(self.own_cell(shrink), max(common, enough))
         if self.is_strip:
-            self.cell = np.array([width, min(0.3, 2.4 / rows)])
+            self.cell = np.array([width, min(0.3, shrink * 2.4 / rows)])
         else:  # squares, but drawn out where a side would be thin
-            self.cell = np.array([max(width, min(0.2, 0.5 / columns)), max(width, min(0.2, 0.7 / rows))])
+            self.cell = np.array(
+                [
+                    max(width, min(0.2, 0.5 / columns)),
+                    max(width, min(0.2, (1.4 if shrink > TIGHT else 0.8) / rows)),
+                ]
+            )
+        room = math.ceil(0.45 / self.cell[1])
+        if not self.is_strip and self.canvas.line_gap < room and len({r for r, _ in self.canvas.corners}) > 1:
+            self._lay(room)
+            rows, columns = self.codes.shape
         self.width, self.height = columns * self.cell[0], rows * self.cell[1]
-        self.lines = self._lines(max(self.width, 3.3 if beside else 5.0))
+        self.tight = beside and shrink <= TIGHT
+        self.lines = self._lines(max(self.width, 1.8 if self.tight else 3.3 if beside else 5.0))
         texts = [text_width(text, bold=alarm) for text, alarm in self.lines]
         self.text_width = max([*texts, text_width(self.heading, 11, bold=True)])
         has_slices = not self.is_strip and len(self.tensor.shape) > 2
@@ -188,11 +267,11 @@ class _MapPanel:
             f"{dim}={n}" if len(dim) <= 8 and dim != str(n) else str(n)
             for dim, n in zip(tensor.dims, tensor.shape, strict=True)
         ]
-        return f"{tensor.name}  [{', '.join(sizes)}]  {tensor.verb}"
+        return f"{tensor.name}  [{', '.join(sizes)}]" + f"  {tensor.verb}" * (not self.tight)
 
     def _lines(self, width: float) -> list[tuple[str, bool]]:
         """Lines of text under the heading, and whether each is an alarm."""
-        facts = list(self.tensor.facts)
+        facts = [self.tensor.verb] * self.tight + list(self.tensor.facts)
         steps = self.canvas.steps
         if max(steps) > 1:
             each = f"{steps[1]}" if self.is_strip else " × ".join(str(s) for s in steps)
@@ -226,18 +305,34 @@ class _MapPanel:
             ax.add_collection(LineCollection(points, capstyle="projecting", **style), autolim=False)
 
     def _fill(self, ax: Axes) -> None:
-        image = np.ones((*self.codes.shape, 4))
-        image[~self.inside] = (1, 1, 1, 0)
         for code in np.unique(self.codes[self.inside]):
-            if code != UNTOUCHED:
-                image[self.codes == code] = (*to_rgb(self._color(int(code))), 1)
-        draw_image(ax, image, self.corner, self.cell)
+            if code >= SHARED and self.group is not None and code - SHARED <= MOST_STRIPES:
+                self._stripe(ax, self.codes == code)
+            elif code != UNTOUCHED:
+                fill_area(ax, self.codes == code, self._color(int(code)), self.corner, self.cell)
         if min(self.cell) >= 0.05:
             self._lines_of(ax, borders(self.inside), colors="white", linewidths=0.4, zorder=2)
-            blank = self.codes == UNTOUCHED
-            self._lines_of(ax, borders(blank), colors=BLANK, linewidths=0.6, zorder=2.1)
+            if not self.is_result:
+                self._lines_of(ax, borders(self.blank), colors=BLANK, linewidths=0.6, zorder=2.1)
+        if self.is_result:
+            area = area_path(self.blank, self.corner, self.cell)
+            look = {"facecolor": PAPER, "edgecolor": GREY, "hatch": "..", "lw": 0, "zorder": 2.1}
+            ax.add_patch(PathPatch(area, **look))
+            self._lines_of(ax, contour(self.blank), colors=BAD, linewidths=1.6, zorder=2.3)
         self._lines_of(ax, seams(self.owner), colors="white", linewidths=1.4, zorder=2.15)
         self._lines_of(ax, contour(self.inside), colors=RIM, linewidths=0.9, zorder=2.2)
+
+    def _stripe(self, ax: Axes, area: np.ndarray) -> None:
+        """Fill an area with stripes, each in the color of a program that touched what lies there."""
+        for group in np.unique(self.group[area]):
+            programs = self.tensor.groups[group]
+            lines = len(programs) if self.codes.shape[0] == 1 else max(1, round(self.cell[1] / 0.06))
+            thick = max(1, round(0.06 / self.cell[1]))  # lines of cells in a stripe, where cells are small
+            fine = np.repeat(area & (self.group == group), lines, axis=0)
+            which = np.arange(len(fine)) // thick % len(programs)
+            for number, program in enumerate(programs):
+                here = fine & (which == number)[:, None]
+                fill_area(ax, here, self.colors[program], self.corner, self.cell / (1, lines))
 
     def _color(self, code: int) -> object:
         if code >= SHARED:
@@ -251,10 +346,14 @@ class _MapPanel:
             ax.add_patch(PathPatch(area, facecolor="none", edgecolor=HATCHING, hatch="/////", lw=0, zorder=3))
             ghosts = contour(self.masked & ~self.inside)
             self._lines_of(ax, ghosts, colors=HATCHING, linewidths=0.9, linestyles="--", zorder=3.1)
+        if self.turn is not None:
+            turns = seams(np.where(self.turn > 0, self.turn, -1))
+            self._lines_of(ax, turns, colors="white", linewidths=3, zorder=3.9)
+            self._lines_of(ax, turns, colors=INK, linewidths=1.2, linestyles=":", zorder=3.95)
         if self.outlined.any():
             edges = contour(self.outlined)
             self._lines_of(ax, edges, colors="white", linewidths=4, zorder=4)
-            self._lines_of(ax, edges, colors="black", linewidths=2, zorder=4.1)
+            self._lines_of(ax, edges, colors=INK, linewidths=2, zorder=4.1)
         if self.bad.any():
             area = area_path(self.bad, self.corner, self.cell)
             ax.add_patch(PathPatch(area, facecolor=BAD, lw=0, zorder=5))
@@ -273,25 +372,51 @@ class _MapPanel:
         middle = np.minimum(every, extent) / 2
         points = self.corner + (np.stack([column, row], 1)[on_lattice] + middle) * self.cell
         size = min(7.0, 0.62 * 72 * min(self.cell * every))
-        ax.plot(*points.T, "x", color="white", ms=size, mew=1.5, zorder=5.2)
+        ax.plot(*points.T, "x", color=SNOW, ms=size, mew=1.5, zorder=5.2)
 
     def _label(self, ax: Axes) -> None:
-        """Write who touched an area onto it, where there is room."""
-        axes = len(self.grid)
+        """Write who touched an area onto it, where there is room; within the outline, in which turn."""
         free = ~(self.masked | self.bad) & (self.codes >= 0)
+        if self.is_result:
+            self._write(ax, "never written", self.blank, PAPER, BAD, 4)
+        if self.turn is not None:
+            for turn in range(1, int(self.turn.max()) + 1):
+                where = (self.turn == turn) & ~self.bad
+                wide = f"turn {turn}"
+                text = wide if self._write(ax, wide, where, PAPER, INK, 1) else f"{turn}"
+                if text != wide:
+                    self._write(ax, text, where, PAPER, INK, 1)
+            free &= self.turn == 0
         areas = np.unique(np.stack([self.owner[free], self.codes[free]], 1), axis=0)
         for owner, code in areas[:96]:
-            if code >= SHARED:
-                text = f"×{code - SHARED}"
-            else:
-                text = program_name(_program_at(owner, self.grid), axes).strip("()")
-            room = (text_width(text) / self.cell[0], 0.14 / self.cell[1])
             area = (self.codes == code) & (self.owner == owner) & free
-            for spot in spots_for_text(area, *room, most=1 if self.is_strip else 6):
-                fill = self._color(int(code))
-                hiding = {"behind": fill, "pad": 0.6, "zorder": 3.9}  # the lines between cells
-                place = self.corner + spot * self.cell
-                label(ax, *place, text, fontsize=9, color=text_color(fill), **hiding)
+            most = 1 if self.is_strip else 6
+            if code < SHARED:
+                text = program_name(_program_at(owner, self.grid), len(self.grid)).strip("()")
+                self._write(ax, text, area, self._color(int(code)), None, most)
+            elif self.group is None:
+                self._write(ax, f"×{code - SHARED}", area, self._color(int(code)), None, most)
+            else:
+                for group in np.unique(self.group[area]):
+                    programs = self.tensor.groups[group]
+                    striped = len(programs) <= MOST_STRIPES
+                    fill, ink = (PAPER, INK) if striped else (self._color(int(code)), None)
+                    here = area & (self.group == group)
+                    count = f"×{code - SHARED}"
+                    named = _programs_name(programs, self.grid) if len(programs) == code - SHARED else count
+                    if not self._write(ax, named, here, fill, ink, most):
+                        self._write(ax, count, here, fill, ink, most)
+
+    def _write(self, ax: Axes, text: str, area: np.ndarray, fill: object, ink: str | None, most: int) -> bool:
+        """Onto an area, at most so many times, on a card that hides the lines between cells."""
+        room = ((text_width(text) + 0.05) / self.cell[0], 0.14 / self.cell[1])
+        done = False
+        for spot in spots_for_text(area, *room, most=most):
+            place = self.corner + spot * self.cell
+            hiding = {"behind": fill, "pad": 0.6, "zorder": 4.2}
+            label(ax, *place, text, fontsize=9, color=ink or text_color(fill), **hiding)
+            done = True
+        return done
 
 
 def _near(coordinates: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -316,37 +441,42 @@ class _Legend:
     """What the marks of an access map mean, in rows below its panels."""
 
     ROW = 0.23
-    SCALE = 1.8  # inches, of the scale for more programs than there are colors
 
     def __init__(self, panels: Sequence[_MapPanel], grid, program, colors: list):
-        self.colors = colors
-        names = [program_name(_program_at(i, grid), len(grid)) for i in (0, len(colors) - 1)]
-        self.ends = (f"program {names[0]}", f"program {names[1]}, in launch order")
         self.entries: list[tuple[str, dict]] = []
-        if len(colors) <= MOST_COLORS:
+        self.repeats = len(colors) > len(PROGRAM_COLORS)
+        if not self.repeats:
             alone = {int(code) for panel in panels for code in np.unique(panel.codes)}
+            alone |= {n for panel in panels for group in panel.tensor.groups if len(group) > 1 for n in group}
             for number, color in enumerate(colors):
-                if number not in alone:
-                    continue
-                self._add(f"program {program_name(_program_at(number, grid), len(grid))}", facecolor=color)
-        if any((p.codes >= SHARED).any() for p in panels):
+                if number in alone:
+                    name = program_name(_program_at(number, grid), len(grid))
+                    self._add(f"program {name}", facecolor=color)
+        shared = [panel for panel in panels if (panel.codes >= SHARED).any()]
+        if any(p.group is None or p.most > MOST_STRIPES for p in shared):
             self._add("×n: touched by n programs", facecolor=SILVER)
-        if any((p.codes == UNTOUCHED).any() for p in panels):
+        if any(p.is_result for p in panels):
+            self._add("never written", facecolor=PAPER, edgecolor=BAD, lw=1.6)
+        if any(p.blank.any() and not p.is_result for p in panels):
             self._add("not touched", facecolor="white", edgecolor=GREY, lw=0.8)
         if program is not None:
             name = program_name(program, len(grid))
-            self._add(f"outlined: program {name}", facecolor="white", edgecolor="black", lw=2)
+            self._add(f"outlined: program {name}", facecolor="white", edgecolor=INK, lw=2)
             if any(p.masked.any() for p in panels):
                 hatched = {"facecolor": "white", "edgecolor": HATCHING, "hatch": "/////", "lw": 0.6}
                 self._add(f"masked-off lane of {name}", **hatched)
         if any(p.bad.any() for p in panels):
             self._add("out of bounds", facecolor=BAD, edgecolor=INK, lw=0.9)
-        width = max(text_width(text) for text, _ in self.entries) + 0.5
-        self.columns = min(len(self.entries), int(7.4 / width))
+        width = max((text_width(text) for text, _ in self.entries), default=1.0) + 0.5
+        self.columns = max(1, min(len(self.entries), int(7.4 / width)))
         self.pitch = width
-        rows = math.ceil(len(self.entries) / self.columns)
-        self.has_scale = len(colors) > MOST_COLORS
-        self.height = self.ROW * (rows + self.has_scale) + 0.12
+        self.words = []
+        if self.repeats:
+            self.words.append("numbers: tl.program_id; programs take the colors in turns")
+        if any(p.group is not None and p.fewest <= MOST_STRIPES for p in shared):
+            self.words.append("striped: several programs, a stripe each")
+        self.rows = math.ceil(len(self.entries) / self.columns)
+        self.height = self.ROW * (self.rows + bool(self.words)) + 0.12
 
     def _add(self, text: str, **style) -> None:
         self.entries.append((text, {"edgecolor": "white", "lw": 0.0, **style}))
@@ -358,15 +488,10 @@ class _Legend:
             y = top + number // self.columns * self.ROW
             ax.add_patch(Rectangle((x, y), 0.2, 0.14, **style))
             if style["facecolor"] == BAD:
-                ax.plot([x + 0.1], [y + 0.07], "x", color="white", ms=6, mew=1.5)
+                ax.plot([x + 0.1], [y + 0.07], "x", color=SNOW, ms=6, mew=1.5)
             write_line(ax, x + 0.28, y + 0.12, text)
-        if self.has_scale:
-            y = ax.get_ylim()[0] - self.ROW - 0.08
-            x = left + text_width(self.ends[0]) + 0.15
-            write_line(ax, left, y + 0.12, self.ends[0])
-            colors = np.array([[to_rgb(c) for c in self.colors]])
-            draw_image(ax, colors, (x, y), (self.SCALE / len(self.colors), 0.14))
-            write_line(ax, x + self.SCALE + 0.1, y + 0.12, self.ends[1])
+        if self.words:
+            write_line(ax, left, top + self.rows * self.ROW + 0.12, "; ".join(self.words), color=FAINT)
 
 
 def _map_alt(tensors: Sequence[TensorMap], grid, program, title: str, note: str) -> str:

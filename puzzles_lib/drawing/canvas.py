@@ -20,14 +20,24 @@ class Canvas:
     ``place`` maps coordinates to the cells of the canvas, ``spread`` lays values out on it.
     """
 
-    def __init__(self, shape: tuple[int, ...], around: np.ndarray, prefer: np.ndarray, most_slices: int = 6):
-        """around: coordinates to leave room for. prefer: bool per leading index, slices to show first."""
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        around: np.ndarray,
+        prefer: np.ndarray,
+        most_slices: int = 6,
+        gap: int = 0,
+    ):
+        """around: coordinates to leave room for. prefer: bool per leading index, slices to show first.
+
+        gap: cells between lines of slices, at least.
+        """
         self.shape = shape
         self.wrapped = len(shape) <= 1
         if self.wrapped:
             self._lay_strip(math.prod(shape), around)
         else:
-            self._lay_grid(around, prefer, most_slices)
+            self._lay_grid(around, prefer, most_slices, gap)
 
     def _lay_strip(self, size: int, around: np.ndarray) -> None:
         first = min([0, *around[:, 0]]) if len(around) else 0
@@ -46,7 +56,7 @@ class Canvas:
         self.rows = max(1, math.ceil((math.ceil(end / self.step) - self.start) / self.columns))
         self.slices, self.hidden, self.row_low, self.column_low = [0], 0, 0, 0
 
-    def _lay_grid(self, around: np.ndarray, prefer: np.ndarray, most_slices: int) -> None:
+    def _lay_grid(self, around: np.ndarray, prefer: np.ndarray, most_slices: int, line_gap: int) -> None:
         low, high = np.zeros(2, int), np.array(self.shape[-2:])
         count = math.prod(self.shape[:-2])
         if len(around):
@@ -67,7 +77,7 @@ class Canvas:
         self.hidden = len(slices) - len(self.slices)
         self.gap = 1 + self.slice_columns // 16  # between slices beside each other
         self.step = max(self.steps)
-        self._arrange(self.rows, self.gap + 2)
+        self._arrange(self.rows, max(self.gap + 2, line_gap))
 
     def _arrange(self, slice_rows: int, gap: int) -> None:
         """As many slices beside each other as make the cells largest."""
@@ -82,6 +92,7 @@ class Canvas:
         down = math.ceil(len(self.slices) / self.across)
         # Between lines of slices there is room for their names and column numbers: 0.4 inches.
         gap = max(gap, math.ceil(0.45 / min(0.2, cell(self.across)))) if down > 1 else gap
+        self.line_gap = gap
         self.corners = []  # row and column of each slice
         for number in range(len(self.slices)):
             line, position = divmod(number, self.across)
@@ -162,7 +173,9 @@ def draw_ticks(ax: Axes, corner, cell, shape: tuple[int, ...], dims: Sequence[st
             right = x + (index + 0.5 - canvas.column_low / canvas.steps[1]) * cell[0]
             label(ax, right, y - 0.06, str(index * canvas.steps[1]), align="bottom", **small)
         if len(shape) > 2:
-            name = f"{dims[0]}={which}" if len(shape) == 3 and dims else f"slice {which}"
+            name = (
+                f"{dims[0]}={which}" if len(shape) == 3 and dims and len(dims[0]) <= 8 else f"slice {which}"
+            )
             label(ax, x, y - 0.23, name, align="left bottom", fontsize=9)
 
 

@@ -1,4 +1,9 @@
-"""The colours of the pictures, by name: a name is one colour in every chapter."""
+"""The colours of the pictures, by name: a name is one colour in every chapter.
+
+Here they are those of a light page. `themed` says what they are in the reader's own theme.
+"""
+
+from matplotlib.colors import to_hex, to_rgb
 
 # Okabe & Ito's palette, told apart by readers with any common colour blindness.
 BLACK = "#000000"
@@ -38,3 +43,64 @@ HAZE = "#f4f4f4"  # what barely shows
 PROGRAM_COLORS = (SKY, ORANGE, GREEN, PURPLE, YELLOW, BLUE, LILAC, BROWN)
 PROGRAM_TINTS = ("#dbeefb", "#fdebc8", "#cdeee2", "#f3dcea", "#fbf7c4", "#cfe3f2", "#e6defa", "#e8dccb")
 BAD = VERMILLION  # lanes out of bounds
+
+# On a fill of a colour of its own, which no theme changes.
+JET = "#101010"  # text on bright fills
+SNOW = "#fdfdfd"  # and on dark ones
+PAPER = "#ffffff"  # what everything is drawn on
+
+# What a theme has for paper and ink: Jupyter's, else that of VS Code, else a light page's.
+_PAPER_OF_THEME = "var(--jp-layout-color0,var(--vscode-editor-background,#fff))"
+_INK_OF_THEME = "var(--jp-content-font-color1,var(--vscode-editor-foreground,#1a1a1a))"
+_SHARES_OF_INK = {  # in percent, of greys between paper and ink
+    HATCHING: 78, FAINT: 76, RIM: 56, LINE: 48, GREY: 42, SLATE: 34, BLANK: 31, SILVER: 25, MIST: 21,
+    PALE: 9, HAZE: 5,
+}  # fmt: skip
+_SHARES_OF_COLOUR = {
+    PALE_ORANGE: (ORANGE, 26), PALE_SKY: (SKY, 24), PALE_GREEN: (GREEN, 16),
+    **dict(zip(PROGRAM_TINTS, ((color, 30) for color in PROGRAM_COLORS), strict=True)),
+}  # fmt: skip
+_OF_INK_IN_LINES = 42  # percent, so that bright colours read on a light page and dark ones on a dark page
+
+
+def themed(colour: str) -> str:
+    """What fills an area with a colour, as CSS: ``var(--paper)`` and ``var(--ink)`` are the theme's."""
+    if colour in (INK, BLACK):
+        return "var(--ink)"
+    if colour == PAPER:
+        return "var(--paper)"
+    if colour in _SHARES_OF_INK:
+        return f"color-mix(in srgb,var(--ink) {_SHARES_OF_INK[colour]}%,var(--paper))"
+    if colour in _SHARES_OF_COLOUR:
+        strong, share = _SHARES_OF_COLOUR[colour]
+        return f"color-mix(in srgb,{strong} {share}%,var(--paper))"
+    return colour
+
+
+def themed_line(colour: str) -> str:
+    """What draws a line or a text on the paper with a colour, as CSS: the strong ones nearer to ink."""
+    if colour in (*PALETTE[1:], LILAC, BROWN):
+        return f"color-mix(in srgb,{colour} {100 - _OF_INK_IN_LINES}%,var(--ink))"
+    return themed(colour)
+
+
+def ink_on(colour: str) -> str | None:
+    """What reads on a fill that goes with the theme: ink, or paper; None for a fill that no theme changes."""
+    if colour == PAPER or colour in _SHARES_OF_COLOUR or _SHARES_OF_INK.get(colour, 100) < 30:
+        return INK
+    return PAPER if colour in (INK, BLACK) or _SHARES_OF_INK.get(colour, 0) > 60 else None
+
+
+def text_color(fill: object) -> str:
+    """Ink or paper on a fill that goes with the theme; on others black or white, whichever reads better."""
+    return ink_on(to_hex(fill)) or (JET if luminance(fill) > 0.18 else SNOW)
+
+
+def luminance(color: object) -> float:
+    """WCAG's relative luminance, 0 for black to 1 for white."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+THEME = f"--paper:{_PAPER_OF_THEME};--ink:{_INK_OF_THEME}"
+"""CSS that says what `themed` builds upon."""

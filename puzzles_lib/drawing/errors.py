@@ -5,12 +5,11 @@ import math
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 
 from puzzles_lib.drawing.canvas import WIDEST, Canvas, draw_ticks
-from puzzles_lib.drawing.colours import BLUE, INK, PALE_GREEN, RIM, VERMILLION
-from puzzles_lib.drawing.layout import borders, contour, draw_image, flow, plural, text_width, write_line
+from puzzles_lib.drawing.colours import BLUE, INK, PALE_GREEN, RIM, SNOW, VERMILLION
+from puzzles_lib.drawing.layout import borders, contour, fill_area, flow, plural, text_width, write_line
 from puzzles_lib.drawing.sheet import Picture
 from puzzles_lib.dtypes import of_torch
 
@@ -58,7 +57,7 @@ class _ErrorPanel:
     """The one panel of an error map."""
 
     COLORS = (PALE_GREEN, VERMILLION, BLUE, INK)
-    MARKS = ("", "^", "v", "x")
+    HATCHES = (None, None, "///", "xxx")
     NAMES = ("right", "too high", "too low", "not a number")
 
     def __init__(self, name: str, shape: tuple[int, ...], kinds: np.ndarray):
@@ -86,11 +85,8 @@ class _ErrorPanel:
 
     def draw(self, ax: Axes, left: float, top: float) -> None:
         corner = np.array([left + 0.55, top + self.above])
-        image = np.ones((*self.kinds.shape, 4))
-        image[self.kinds < 0] = (1, 1, 1, 0)
-        for kind, color in enumerate(self.COLORS):
-            image[self.kinds == kind] = (*to_rgb(color), 1)
-        draw_image(ax, image, corner, self.cell)
+        for kind, (color, hatch) in enumerate(zip(self.COLORS, self.HATCHES, strict=True)):
+            fill_area(ax, self.kinds == kind, color, corner, self.cell, hatch)
         inside = self.kinds >= 0
         if min(self.cell) >= 0.05:
             lines = corner + borders(inside) * self.cell
@@ -99,17 +95,12 @@ class _ErrorPanel:
         ax.add_collection(LineCollection(lines, colors=RIM, linewidths=0.9, zorder=2.2), autolim=False)
         draw_ticks(ax, corner, self.cell, self.shape, (), self.canvas)
         x, y = 0.3, ax.get_ylim()[0] - 0.25
-        for kind, (color, mark, word) in enumerate(zip(self.COLORS, self.MARKS, self.NAMES, strict=True)):
-            row, column = np.nonzero(self.kinds == kind)
-            if not len(row):
+        for kind, (color, hatch, word) in enumerate(zip(self.COLORS, self.HATCHES, self.NAMES, strict=True)):
+            if not (self.kinds == kind).any():
                 continue
-            ax.add_patch(Rectangle((x, y), 0.2, 0.14, facecolor=color, edgecolor=RIM, lw=0.6))
+            swatch = {"facecolor": color, "edgecolor": SNOW, "hatch": hatch, "lw": 0}
+            ax.add_patch(Rectangle((x, y), 0.2, 0.14, **swatch))
             write_line(ax, x + 0.28, y + 0.12, word)
-            if mark:
-                ax.plot([x + 0.1], [y + 0.07], mark, color="white", ms=5)
-            if mark and min(self.cell) >= 0.09:
-                points = corner + (np.stack([column, row], 1) + 0.5) * self.cell
-                ax.plot(*points.T, mark, color="white", ms=0.45 * 72 * min(self.cell), zorder=3)
             x += 0.6 + text_width(word)
 
 

@@ -5,12 +5,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
-from puzzles_lib.drawing.colours import FAINT
+from puzzles_lib.drawing.colours import FAINT, SNOW
 from puzzles_lib.drawing.sheet import label, new_sheet
+
+MOST_BOXES = 800  # of one color; more are drawn as an image
 
 
 def plural(number: int, thing: str) -> str:
@@ -50,12 +54,22 @@ def write_line(ax: Axes, left: float, base: float, text: str, **style) -> None:
     label(ax, left, base, text, align="left baseline", **{"fontsize": 9, **style})
 
 
-def draw_image(ax: Axes, colors: np.ndarray, corner: Sequence[float], cell: Sequence[float]) -> None:
-    """Cells of these colors, [rows, columns, 3 or 4], without touching the limits of the axes."""
-    right, bottom = corner[0] + colors.shape[1] * cell[0], corner[1] + colors.shape[0] * cell[1]
+def fill_area(
+    ax: Axes, mask: np.ndarray, color: object, corner: np.ndarray, cell: np.ndarray, hatch: str | None = None
+) -> None:
+    """Fill the cells that are True, below all lines; many scattered ones as a small image, not hatched."""
+    if not mask.any():
+        return
+    scattered = int((mask[:, 1:] != mask[:, :-1]).sum()) > 8 * MOST_BOXES
+    boxes = [] if scattered else _rectangles(mask)
+    if boxes and len(boxes) <= MOST_BOXES:
+        look = {"facecolor": color, "edgecolor": SNOW, "lw": 0, "hatch": hatch, "zorder": 1}
+        ax.add_patch(PathPatch(_boxes_path(boxes, corner, cell), **look))
+        return
+    right, bottom = corner + np.array(mask.shape[::-1]) * cell
     extent = (corner[0], right, bottom, corner[1])
-    image = AxesImage(ax, extent=extent, interpolation="nearest", origin="upper", zorder=1)
-    image.set_data(colors)
+    image = AxesImage(ax, extent=extent, interpolation="none", origin="upper", zorder=1)
+    image.set_data(np.where(mask[..., None], np.array(to_rgba(color)), 0.0))
     ax.add_image(image)
 
 
@@ -98,37 +112,56 @@ def spots_for_text(mask: np.ndarray, columns: float, rows: float, most: int = 6)
 
 def contour(mask: np.ndarray) -> np.ndarray:
     """Line segments around the areas of True, [n, 2, 2] as (x, y)."""
-    padded = np.pad(mask.astype(np.int8), 1)
-    row, column = np.nonzero(np.diff(padded, axis=0)[:, 1:-1])
-    level = np.stack([np.stack([column, row], 1), np.stack([column + 1, row], 1)], 1)
-    row, column = np.nonzero(np.diff(padded, axis=1)[1:-1])
-    upright = np.stack([np.stack([column, row], 1), np.stack([column, row + 1], 1)], 1)
-    return np.concatenate([level, upright])
+    padded = np.pad(mask, 1)
+    level = (padded[1:] != padded[:-1])[:, 1:-1]
+    upright = (padded[:, 1:] != padded[:, :-1])[1:-1]
+    return _segments(level, upright)
 
 
 def seams(codes: np.ndarray) -> np.ndarray:
     """Line segments between neighbouring cells of different codes, both at least 0."""
-    row, column = np.nonzero((codes[1:] != codes[:-1]) & (codes[1:] >= 0) & (codes[:-1] >= 0))
-    level = np.stack([np.stack([column, row + 1], 1), np.stack([column + 1, row + 1], 1)], 1)
-    left, right = codes[:, :-1], codes[:, 1:]
-    row, column = np.nonzero((right != left) & (right >= 0) & (left >= 0))
-    upright = np.stack([np.stack([column + 1, row], 1), np.stack([column + 1, row + 1], 1)], 1)
-    return np.concatenate([level, upright])
+    padded = np.pad(codes, 1, constant_values=-1)
+    both = np.minimum(padded[1:], padded[:-1]) >= 0
+    level = ((padded[1:] != padded[:-1]) & both)[:, 1:-1]
+    both = np.minimum(padded[:, 1:], padded[:, :-1]) >= 0
+    upright = ((padded[:, 1:] != padded[:, :-1]) & both)[1:-1]
+    return _segments(level, upright)
 
 
 def borders(mask: np.ndarray) -> np.ndarray:
     """Line segments between and around the cells that are True."""
-    row, column = np.nonzero(mask)
-    corners = np.stack([column, row], 1)
-    sides = [((0, 0), (1, 0)), ((0, 1), (1, 1)), ((0, 0), (0, 1)), ((1, 0), (1, 1))]
-    return np.concatenate([np.stack([corners + a, corners + b], 1) for a, b in sides])
+    padded = np.pad(mask, 1)
+    return _segments((padded[1:] | padded[:-1])[:, 1:-1], (padded[:, 1:] | padded[:, :-1])[1:-1])
+
+
+def _segments(level: np.ndarray, upright: np.ndarray) -> np.ndarray:
+    """As few segments as make edges of cells: [rows + 1, columns] lying, [rows, columns + 1] standing."""
+    lying = [((column, row), (column + length, row)) for row, column, length in _runs(level)]
+    standing = [((column, row), (column, row + length)) for column, row, length in _runs(upright.T)]
+    return np.array(lying + standing, float).reshape(-1, 2, 2)
 
 
 def area_path(mask: np.ndarray, corner: np.ndarray, cell: np.ndarray) -> Path:
     """The cells that are True as one path, on axes ruled in inches."""
-    boxes = []
+    return _boxes_path(_rectangles(mask), corner, cell)
+
+
+def _boxes_path(boxes: list[tuple[int, int, int, int]], corner: np.ndarray, cell: np.ndarray) -> Path:
+    left, top, right, bottom = np.array(boxes, float).reshape(-1, 4).T
+    around = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)]
+    points = np.stack([np.stack(point, -1) for point in around], 1).reshape(-1, 2)
+    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
+    return Path(corner + points * cell, codes * len(boxes))
+
+
+def _rectangles(mask: np.ndarray) -> list[tuple[int, int, int, int]]:
+    """Left, top, right and bottom of few rectangles that make up the cells that are True."""
+    open_runs: dict[tuple[int, int], tuple[int, int]] = {}  # (first column, length): first row, row after
+    done = []
     for row, column, length in _runs(mask):
-        right, down = column + length, row + 1
-        corners = [(column, row), (right, row), (right, down), (column, down), (column, row)]
-        boxes.append(Path(corner + np.array(corners) * cell, closed=True))
-    return Path.make_compound_path(*boxes)
+        first, after = open_runs.get((column, length), (row, row))
+        if after != row:
+            done.append((column, first, column + length, after))
+            first = row
+        open_runs[column, length] = first, row + 1
+    return done + [(c, first, c + length, after) for (c, length), (first, after) in open_runs.items()]

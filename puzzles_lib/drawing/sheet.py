@@ -1,27 +1,25 @@
 """What a picture is drawn on and with: a figure with alt text, sheets ruled in cells, boxes, labels."""
 
-import base64
-import html
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.transforms import ScaledTranslation
 
-from puzzles_lib.drawing.colours import FAINT, INK, LINE, PALE
+from puzzles_lib.drawing.colours import FAINT, INK, LINE, PALE, text_color
+from puzzles_lib.drawing.svg import to_svg
 
+LEADING = 1.25  # from line to line, in font sizes
 UNIT = 0.42  # inches per unit of a sheet: a cell that holds three digits at size 10
 
 
 class Picture:
-    """A figure that shows itself in a notebook as a PNG with alt text.
+    """A figure that shows itself in a notebook as SVG with alt text, in the colours of the page's theme.
 
-    The figure keeps a white card behind it, so that it reads the same in Jupyter's dark theme. As
-    text a picture is its alt text, which must say what the figure shows, numbers included.
+    As text a picture is its alt text, which must say what the figure shows, numbers included.
 
     crop: cut or extend the figure to what is drawn; twice the work, so not for figures laid out exactly.
     """
@@ -34,7 +32,7 @@ class Picture:
         self.alt = " ".join(alt.split())
 
     def png(self) -> bytes:
-        """The figure as PNG bytes, the same for the same figure (no date, no version inside)."""
+        """The figure as PNG bytes on white, the same for the same figure (no date, no version inside)."""
         buffer = io.BytesIO()
         box = "tight" if self.crop else None
         self.figure.savefig(
@@ -42,10 +40,12 @@ class Picture:
         )
         return buffer.getvalue()
 
+    def svg(self) -> str:
+        """The figure as one ``<svg>`` element, the same for the same figure."""
+        return to_svg(self.figure, self.alt, self.crop)
+
     def _repr_html_(self) -> str:
-        data = base64.b64encode(self.png()).decode()
-        style = "max-width:100%;box-sizing:border-box;background:white;padding:6px;border-radius:4px"
-        return f'<img alt="{html.escape(self.alt)}" style="{style}" src="data:image/png;base64,{data}"/>'
+        return self.svg()
 
     def __repr__(self) -> str:
         return f"[picture] {self.alt}"
@@ -235,7 +235,13 @@ def label(
     if set(words) - {across, down}:
         raise ValueError(f"label: align is {align!r}, allowed are left, right, top, bottom, baseline, center")
     card = None if behind is None else {"facecolor": behind, "edgecolor": "none", "pad": pad}
-    ax.text(x, y, text, ha=across, va=down, fontsize=fontsize, color=color, bbox=card, **style)
+    lines = text.split("\n")
+    first = {"top": 0.0, "baseline": 0.0, "bottom": 1.0}.get(down, 0.5) * (len(lines) - 1)
+    for number, line in enumerate(lines):  # each for itself, since a page has another font than matplotlib
+        below = (number - first) * LEADING * fontsize / 72  # inches
+        moved = ax.transData + ScaledTranslation(0, -below, ax.figure.dpi_scale_trans)
+        look = {"fontsize": fontsize, "color": color, "bbox": card, "parse_math": False, **style}
+        ax.text(x, y, line, ha=across, va=down, transform=moved, **look)
 
 
 def arrow(
@@ -267,17 +273,6 @@ def arrow(
     if text:
         middle = ((start[0] + end[0]) / 2 + 0.2, (start[1] + end[1]) / 2)
         label(ax, *middle, text, align="left", fontsize=fontsize, color=color)
-
-
-def text_color(fill: object) -> str:
-    """Black or white, whichever reads better on a fill color."""
-    return INK if luminance(fill) > 0.18 else "white"
-
-
-def luminance(color: object) -> float:
-    """WCAG's relative luminance, 0 for black to 1 for white."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)]
-    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
 
 
 def _grid(values: object) -> tuple[list[list[str]], bool]:

@@ -158,6 +158,9 @@ def run(
         accesses=tuple(memory.accesses),
         suspect=memory.ordering.suspect,
         within=memory.ordering.race,
+        program=memory.program,
+        writers={b.name: b.writers() for b in memory.buffers if b.is_output and not pretends},
+        launched=programs,
     )
 
 

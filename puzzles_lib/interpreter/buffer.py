@@ -75,6 +75,12 @@ class Buffer:
         written = self.written.reshape(len(self.data), -1).all(1) if len(self.data) else self.written
         return written if self.order is None else written[self.order]
 
+    def writers(self) -> np.ndarray:
+        """The number of the program that wrote each element last, by the tensor's own flat index."""
+        last = self.storer if self.updater is None else np.maximum(self.storer, self.updater)
+        last = last.reshape(len(self.data), -1).max(1) if len(self.data) else last
+        return last if self.order is None else last[self.order]
+
     def element(self, place: int) -> int:
         """The tensor's own flat index of a place in storage."""
         return place if self.order is None else int((self.order == place).argmax())

@@ -1,5 +1,6 @@
 """What a guarded run reports: accesses, conflicts, the reason why it stopped."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -128,6 +129,9 @@ class Run:
     accesses: every access, where recording was asked for.
     suspect: two accesses of a program met in an element with no barrier between: by the same thread?
     within: a race within a program, looked for where the run was told who holds what.
+    program: the one that ran last: where the run ended early, the one that ended it.
+    writers: for each output, by element, the place in launch order of the program that wrote it, or -1.
+    launched: the programs in the order in which they ran.
     """
 
     programs: int
@@ -146,3 +150,11 @@ class Run:
     accesses: tuple[Access, ...] = ()
     suspect: bool = False
     within: WithinProgram | None = None
+    program: Program | None = None
+    writers: dict[str, np.ndarray] = field(default_factory=dict)
+    launched: Sequence[Program] = ()
+
+    def writer(self, name: str, element: int) -> Program | None:
+        """The program that wrote this element of an output last; None where none did."""
+        place = int(self.writers[name][element]) if name in self.writers else -1
+        return self.launched[place] if 0 <= place < len(self.launched) else None

@@ -14,13 +14,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from puzzles_lib.checker import guarded
+from puzzles_lib.checker.maps import tensor_map
 from puzzles_lib.checker.report import Report
 from puzzles_lib.drawing import Picture, TensorMap, access_map, plural, program_name
 from puzzles_lib.interpreter import Access, Program, Stop, alone
 from puzzles_lib.puzzle import Case, Puzzle, pick_case
 from puzzles_lib.tracer import viz
 from puzzles_lib.tracer.explorer import Explorer, explore
-from puzzles_lib.tracer.maps import tensor_map
 from puzzles_lib.tracer.page import Recording, recorded
 from puzzles_lib.wrapped import is_wrapped
 
@@ -32,6 +32,7 @@ def trace(
     puzzle: Puzzle,
     case: int | Case = 0,
     program: int | tuple[int, ...] | None = None,
+    only: Sequence[str] = (),
 ) -> "Trace":
     """Run a ``@triton.jit`` kernel on one case of a puzzle and show what it touches.
 
@@ -39,17 +40,19 @@ def trace(
     case: number of the case in ``puzzle.cases``, or a `Case` of your own.
     program: the one to outline, as its number in launch order or its ids along the grid's axes; by
         default one that tells most: the last with lanes out of bounds, else masked off, else 0.
+    only: names of the tensors to show, such as ``("dy", "parts")``; by default all that the kernel takes.
 
     Whatever the kernel does, this returns: for one that goes out of bounds or breaks off, the picture
     shows what it did until then, bad accesses marked; for one that cannot run, the reason.
 
-    Raises TypeError where ``puzzle`` is not a `Puzzle`, ValueError for a case or program that does not
-    exist and a case that is too large to draw, and KeyboardInterrupt when interrupted.
+    Raises TypeError where ``puzzle`` is not a `Puzzle`, ValueError for a case, program or tensor that does
+    not exist and a case that is too large to draw, and KeyboardInterrupt when interrupted.
     """
     __tracebackhide__ = True
     if not isinstance(puzzle, Puzzle):
         raise TypeError(f"trace(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
     case = pick_case(puzzle, case, "trace")
+    chosen = _chosen(puzzle, only)
     elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.inputs + puzzle.results)
     if elements > MOST_ELEMENTS:
         told = f"{elements:,} elements, allowed are {MOST_ELEMENTS:,} at most"
@@ -71,7 +74,7 @@ def trace(
         title = f"{puzzle.name}, {bound.case}"
         notes.append(f"In {bound.configuration}" if bound.configuration.count > 1 else "")
     taken = {name.removesuffix("_ptr").removesuffix("_desc") for name in bound.arguments}
-    tensors = {name: tensor for name, tensor in tensors.items() if name in taken}
+    tensors = {name: tensor for name, tensor in tensors.items() if name in taken & chosen}
     if ran.stop is None:
         try:
             steps = alone(lambda: viz.steps(bound, ran))
@@ -184,6 +187,16 @@ class Trace:
 
 
 # ---- what was asked for
+
+
+def _chosen(puzzle: Puzzle, only: Sequence[str]) -> set[str]:
+    """Names of tensors; all of the puzzle's where none is chosen."""
+    names = [argument.name for argument in puzzle.inputs + puzzle.results]
+    wanted = [only] if isinstance(only, str) else list(only)
+    for name in wanted:
+        if name not in names:
+            raise ValueError(f"trace: only has {name!r}, allowed are {', '.join(names)}")
+    return set(wanted or names)
 
 
 def _program(program: int | tuple[int, ...] | None, grid: tuple[int, ...]) -> Program | None:

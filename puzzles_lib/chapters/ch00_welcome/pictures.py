@@ -1,9 +1,24 @@
 """Pictures of chapter 00: what a program is, and what each line of a kernel holds."""
 
+from collections.abc import Sequence
+
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
-from puzzles_lib.drawing.colours import FAINT, GREEN, LINE, PALE, PROGRAM_COLORS
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet, text_color
+from puzzles_lib.drawing.colours import (
+    FAINT,
+    GREEN,
+    INK,
+    LINE,
+    ORANGE,
+    PALE,
+    PALE_SKY,
+    PROGRAM_COLORS,
+    PURPLE,
+    SKY,
+)
 from puzzles_lib.inputs import make_inputs
+
+MULTIPROCESSORS, BANDWIDTH = 132, 4.8  # of an H200; TB/s, as its maker says
 
 
 def programs(case: int = 2) -> Picture:
@@ -69,6 +84,74 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
         runs from {offs[0]} to {offs[-1]}; the mask is True in the first {live} lanes and False in the
         last {case.BLOCK - live}; x holds {", ".join(_signed(v) for v in loaded[:live])}; 2 * x is twice
         that.""",
+    )
+
+
+def gpu() -> Picture:
+    """A GPU as a kernel meets it: memory, cache, and many multiprocessors with what each holds."""
+    figure, ax = new_sheet(22.0, 12.2)
+    clock, lanes = 1.755e9, 128  # hertz, and bytes that shared memory gives a multiprocessor in a clock
+    shared = MULTIPROCESSORS * lanes * clock / 1e12
+    box(ax, 0.6, 9.6, 20.8, 1.5, f"memory (HBM): 141 GB, {BANDWIDTH} TB/s", color=SKY, fontsize=11)
+    box(ax, 0.6, 7.0, 20.8, 1.2, "L2 cache: 50 MB, of all multiprocessors", color=PALE_SKY, fontsize=11)
+    wide = 16.0 / shared  # of a TB/s, in cells
+    pipe = BANDWIDTH * wide
+    box(ax, 11 - pipe / 2, 8.2, pipe, 1.4, color=ORANGE, edge=INK)
+    label(ax, 11 + pipe / 2 + 0.3, 8.9, f"{BANDWIDTH} TB/s", align="left")
+    box(ax, 11 - shared * wide / 2, 5.9, shared * wide, 0.8, color=ORANGE, edge=INK)
+    words = f"{shared:.0f} TB/s: what the shared memories of all give together; drawn as wide as it is fast"
+    label(ax, 11, 6.3, words, fontsize=9, color=text_color(ORANGE))
+    for n in range(4):
+        x = 0.6 + 5.25 * n
+        last = n == 3
+        name = f"multiprocessor {MULTIPROCESSORS - 1 if last else n}"
+        box(ax, x, 0.6, 5.05, 4.9, color=None, edge=INK, linewidth=1.4)
+        label(ax, x + 2.5, 1.05, name, fontsize=11)
+        box(ax, x + 0.3, 1.5, 4.45, 1.0, "4 schedulers", color=PALE)
+        box(ax, x + 0.3, 2.7, 4.45, 1.1, "registers: 256 KiB", color=GREEN)
+        box(ax, x + 0.3, 4.0, 4.45, 1.1, "shared memory: 228 KiB", color=PURPLE)
+    label(ax, 16.2, 3.0, "…", fontsize=16, behind="white")
+    label(ax, 0.6, 11.6, "an NVIDIA H200; a program runs on one multiprocessor", align="left", color=FAINT)
+    return Picture(
+        figure,
+        f"""An NVIDIA H200: {MULTIPROCESSORS} multiprocessors, each with 4 schedulers, 256 KiB of registers
+        and 228 KiB of shared memory; below them an L2 cache of 50 MB that all use, and 141 GB of memory.
+        Bars as wide as they are fast: memory gives {BANDWIDTH} TB/s, all shared memories together
+        {shared:.0f} TB/s. A program runs on one multiprocessor.""",
+    )
+
+
+TIMES = (5, 3, 4, 6, 4, 3, 5, 2, 4, 5, 3, 4)  # of programs, in no unit
+
+
+def launch(places: int = 4, times: Sequence[int] = TIMES) -> Picture:
+    """Programs of a grid as they start and end on a few multiprocessors: each place takes the next one."""
+    programs = len(times)
+    figure, ax = new_sheet(22.0, 3.4 + 1.15 * places)
+    label(ax, 0.2, 0.55, f"double_kernel[({programs},)]: the queue", align="left", fontsize=11)
+    for pid in range(programs):
+        color = PROGRAM_COLORS[pid % len(PROGRAM_COLORS)]
+        box(ax, 9.0 + pid, 0.1, 1, 0.9, str(pid), color=color)
+    free, ended = [0] * places, []
+    unit = 16.0 / max(sum(times) / places + max(times) / 2, 1)
+    for pid in range(programs):
+        place = min(range(places), key=lambda p: (free[p], p))
+        start, free[place] = free[place], free[place] + times[pid]
+        ended.append((free[place], pid))
+        x, y = 5.2 + start * unit, 1.9 + 1.15 * place
+        color = PROGRAM_COLORS[pid % len(PROGRAM_COLORS)]
+        box(ax, x, y, times[pid] * unit, 0.9, f"program {pid}", color=color, edge=INK)
+    for place in range(places):
+        label(ax, 5.0, 2.35 + 1.15 * place, f"multiprocessor {place}", align="right")
+    order = ", ".join(str(pid) for _, pid in sorted(ended))
+    foot = 2.3 + 1.15 * places
+    label(ax, 5.2, foot, "time →   (a scheme)", align="left", fontsize=9, color=FAINT)
+    label(ax, 5.2, foot + 0.6, f"they end in the order {order}", align="left")
+    return Picture(
+        figure,
+        f"""A launch of {programs} programs on {places} multiprocessors. Each takes the next program of the
+        queue when it is done with one. The programs take different times, so they end in another order than
+        they started: {order}.""",
     )
 
 

@@ -1,17 +1,15 @@
 """Pictures of chapter 02: broadcasting, addresses in two dimensions, tiles."""
 
 from puzzles_lib.chapters.ch02_broadcasting.puzzles import OUTER_ADD_BLOCKS
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet, program_colors, text_color
 from puzzles_lib.drawing.colours import (
     FAINT,
-    GREEN,
     INK,
     ORANGE,
     PALE,
     PALE_ORANGE,
     PALE_SKY,
     SKY,
-    VERMILLION,
 )
 from puzzles_lib.puzzle import Case
 
@@ -46,23 +44,25 @@ def broadcast(x: tuple[int, ...] = (1, 2, 3, 4), y: tuple[int, ...] = (10, 20, 3
 
 def addresses(rows: int = 3, columns: int = 5, at: tuple[int, int] = (1, 3)) -> Picture:
     """A matrix, the flat memory that holds it row after row, and where one element goes."""
-    figure, ax = new_sheet(rows * columns + 4.4, rows + 5.5)
-    colors, left, top = (ORANGE, SKY, GREEN), 4.1, 2.0
+    figure, ax = new_sheet(rows * columns + 6.6, rows + 5.6)
+    shades, left, top = (SKY, PALE_SKY), 6.2, 2.0
     index = [[m * columns + n for n in range(columns)] for m in range(rows)]
     cells(ax, range(columns), x=left, y=0.6, title="offs_n[None, :]")
-    cells(ax, [[m * columns] for m in range(rows)], x=left - 1.4, y=top)
-    for text, y in (("offs_m[:, None]", top + 0.5), (f"* N, N = {columns}", top + 1.4)):
-        label(ax, left - 1.65, y, text, align="right", fontsize=11)
-    matrix = cells(ax, index, x=left, y=top, colors=[[colors[m % 3]] * columns for m in range(rows)])
+    cells(ax, [[m * columns] for m in range(rows)], x=left - 1.4, y=top, title="offs_m[:, None] * N")
+    label(ax, left - 1.65, top + 1.5, f"N = {columns}", align="right", color=FAINT)
+    matrix = cells(ax, index, x=left, y=top, colors=[[shades[m % 2]] * columns for m in range(rows)])
+    label(ax, matrix.right + 0.4, top + 0.5, "their sum: offsets of z", align="left")
     flat = [v for row in index for v in row]
-    memory = cells(
-        ax, flat, x=left, y=rows + 4.0, colors=[colors[v // columns % 3] for v in flat], title="memory of z"
-    )
+    fills = [shades[v // columns % 2] for v in flat]
+    memory = cells(ax, flat, x=left, y=rows + 4.0, colors=fills, title="memory of z")
+    for m in range(rows):
+        middle = left + (m + 0.5) * columns
+        label(ax, middle, memory.bottom + 0.35, f"row {m}", fontsize=9, color=FAINT)
     m, n = at
+    start, end = matrix.foot(m, n), memory.top(index[m][n])
+    arrow(ax, start, end, bend=-0.15)
     words = f"z[{m}, {n}] is at {m} * {columns} + {n} = {index[m][n]}"
-    end = memory.top(index[m][n])
-    label(ax, end[0], top + m + 0.5, words, fontsize=11)
-    arrow(ax, (end[0], top + m + 0.9), end)
+    label(ax, end[0] + 0.4, end[1] - 0.8, words, align="left", fontsize=11)
     for place in (matrix.center(m, n), memory.center(index[m][n])):
         box(ax, place[0] - 0.5, place[1] - 0.5, color=None, edge=INK, linewidth=2.2)
     return Picture(
@@ -70,7 +70,8 @@ def addresses(rows: int = 3, columns: int = 5, at: tuple[int, int] = (1, 3)) -> 
         f"""A matrix z of {rows} rows and {columns} columns, and its memory: {rows * columns} places in one
         line, row after row. Adding the column offs_m[:, None] * N, which is
         {", ".join(str(r[0]) for r in index)}, to the row offs_n[None, :], which is 0 to {columns - 1},
-        gives each element's place: z[{m}, {n}] is at {m} * {columns} + {n} = {index[m][n]}.""",
+        gives each element's place. An arrow leads from z[{m}, {n}] in the matrix to its place in memory:
+        {m} * {columns} + {n} = {index[m][n]}.""",
     )
 
 
@@ -79,8 +80,9 @@ def tiles(case: Case = OUTER_ADD_BLOCKS.cases[2]) -> Picture:
     rows, columns, _ = OUTER_ADD_BLOCKS.programs(case)
     scale = 1.3 / case.BLOCK_N
     width, height = case.BLOCK_N * scale, case.BLOCK_M * scale
-    figure, ax = new_sheet(columns * width + 5.2, rows * height + 3.0)
-    left, top = 2.6, 1.8
+    figure, ax = new_sheet(columns * width + 4.8, rows * height + 2.6)
+    left, top = 3.0, 2.1
+    fills = program_colors((rows, columns))
     grid = cells(
         ax,
         [[""] * columns] * rows,
@@ -88,7 +90,7 @@ def tiles(case: Case = OUTER_ADD_BLOCKS.cases[2]) -> Picture:
         y=top,
         width=width,
         height=height,
-        colors=[[PALE_SKY if (m + n) % 2 else PALE_ORANGE for n in range(columns)] for m in range(rows)],
+        colors=[fills[m * columns : (m + 1) * columns] for m in range(rows)],
         index=True,
         row_index=True,
     )
@@ -98,18 +100,22 @@ def tiles(case: Case = OUTER_ADD_BLOCKS.cases[2]) -> Picture:
         (left, bottom, right - left, grid.bottom - bottom),
     ):
         box(ax, x, y, w, h, color="white", hatch="////", linewidth=0)
-    box(ax, left, top, right - left, bottom - top, color=None, edge=VERMILLION, linewidth=3)
+    box(ax, left, top, right - left, bottom - top, color=None, edge=INK, linewidth=3)
     for m in range(rows):
         for n in range(columns):
             x, y = grid.center(m, n)
-            hangs_over = (n + 1) * case.BLOCK_N > case.N
-            shift = 0.2 if hangs_over else 0.0
-            label(ax, x + shift, y, f"{m}, {n}", behind="white" if hangs_over else None)
+            y = min(y, bottom - 0.4)
+            fill = fills[m * columns + n]
+            if (n + 1) * case.BLOCK_N > case.N:  # too little of it is left for a text
+                label(ax, grid.right + 0.2, y, f"{m}, {n}", align="left")
+            else:
+                label(ax, x, y, f"{m}, {n}", color=text_color(fill))
     middle = (top + grid.bottom) / 2
-    label(ax, (left + grid.right) / 2, 0.6, "tl.program_id(1)", fontsize=11)
-    label(ax, 1.2, middle, "tl.program_id(0)", fontsize=11, rotation=90)
-    label(ax, left, grid.bottom + 0.55, f"N = {case.N}, BLOCK_N = {case.BLOCK_N}", align="left")
-    label(ax, grid.right + 0.35, middle, f"M = {case.M}, BLOCK_M = {case.BLOCK_M}", rotation=90)
+    across = (left + grid.right) / 2
+    label(ax, across, 0.6, "tl.program_id(1)", fontsize=11)
+    label(ax, across, 1.15, f"N = {case.N}, BLOCK_N = {case.BLOCK_N}", color=FAINT)
+    label(ax, 0.9, middle, "tl.program_id(0)", fontsize=11, rotation=90)
+    label(ax, 1.55, middle, f"M = {case.M}, BLOCK_M = {case.BLOCK_M}", rotation=90, color=FAINT)
     return Picture(
         figure,
         f"""A matrix of M = {case.M} rows and N = {case.N} columns under {rows} x {columns} tiles of

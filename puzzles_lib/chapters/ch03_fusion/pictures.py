@@ -1,15 +1,13 @@
 """Pictures of chapter 03: bytes saved by fusion, and the gate that a relu puts before its gradient."""
 
 import torch
-from matplotlib.axes import Axes
-from matplotlib.patches import FancyBboxPatch
 
 from puzzles_lib.chapters.ch03_fusion.puzzles import MUL_RELU, MUL_RELU_BACKWARD
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
-from puzzles_lib.drawing.colours import BLUE, FAINT, ORANGE, PALE, SKY
+from puzzles_lib.drawing.colours import FAINT, GREEN, INK, ORANGE, PALE, SKY
 from puzzles_lib.puzzle import Case
 
-_OPEN, _WASTE, _KERNEL = SKY, ORANGE, BLUE
+_OPEN, _WASTE = SKY, ORANGE
 
 
 def passes(case: Case = MUL_RELU.cases[2]) -> Picture:
@@ -17,40 +15,39 @@ def passes(case: Case = MUL_RELU.cases[2]) -> Picture:
     inputs = 4 * (case.M + case.N)
     tile = 4 * case.M * case.N
     two, one = inputs + 3 * tile, inputs + tile
-    figure, ax = new_sheet(22.4, 7.9)
-    for y, title, total in ((1.0, "two kernels", two), (5.3, "one kernel", one)):
-        label(ax, 0.1, y - 0.5, f"{title}: {total:,} bytes moved", align="left", fontsize=11)
-        _memory(ax, 0.1, y, f"x, y\n{inputs:,} bytes", PALE)
-        _memory(ax, 19.0, y, f"z\n{tile:,} bytes", PALE)
-    _memory(ax, 9.5, 1.0, f"product\n{tile:,} bytes", _WASTE)
-    _kernel(ax, 4.9, 1.0, "x * y", 3.0)
-    _kernel(ax, 14.4, 1.0, "relu", 3.0)
-    _kernel(ax, 4.9, 5.3, "x * y, then relu: the product stays on the processor", 12.5)
-    for start, end in ((3.4, 4.9), (7.9, 9.5), (12.8, 14.4), (17.4, 19.0)):
-        arrow(ax, (start, 2.1), (end, 2.1))
-    for start, end in ((3.4, 4.9), (17.4, 19.0)):
-        arrow(ax, (start, 6.4), (end, 6.4))
-    key = "square: memory, round: the processor"
-    label(ax, 22.3, 0.5, key, align="right", color=FAINT)
-    note = "written, only to be read again"
-    label(ax, 11.15, 3.65, note)
+    figure, ax = new_sheet(22.4, 8.2)
+    scale = 16.6 / two
+    kernels = {
+        "two kernels": [("x * y", [("x, y", inputs, SKY), ("product written", tile, _WASTE)]),
+                        ("relu", [("product read", tile, _WASTE), ("z", tile, GREEN)])],
+        "one kernel": [("x * y, then relu", [("x, y", inputs, SKY), ("z", tile, GREEN)])],
+    }  # fmt: skip
+    for y, (title, steps) in zip((1.5, 5.3), kernels.items(), strict=True):
+        x = 3.2
+        label(ax, x - 0.4, y + 0.7, title, align="right", fontsize=11)
+        for name, moved in steps:
+            start = x
+            for what, count, color in moved:
+                box(ax, x, y, count * scale, 1.4, color=color, edge=INK)
+                if count == tile:
+                    label(ax, x + count * scale / 2, y + 0.45, what)
+                    label(ax, x + count * scale / 2, y + 0.95, f"{count:,}", fontsize=9)
+                else:
+                    label(ax, x + 0.2, y + 1.75, f"{what}: {count:,}", align="left", fontsize=9)
+                x += count * scale
+            ax.plot([start, start, x - 0.1, x - 0.1], [y - 0.2, y - 0.4, y - 0.4, y - 0.2], color=INK, lw=1)
+            label(ax, (start + x) / 2, y - 0.75, f"kernel: {name}")
+        label(ax, x + 0.3, y + 0.7, f"{(two if len(steps) > 1 else one):,} bytes", align="left", fontsize=11)
+    note = "bytes that cross between memory and the processor, drawn to scale; the product is only written "
+    label(ax, 3.2, 7.75, note + "to be read again", align="left", color=FAINT, fontsize=9)
     return Picture(
         figure,
-        f"""Two ways to compute z = relu(x * y) for M = {case.M}, N = {case.N}. With two kernels the first
+        f"""Two ways to compute z = relu(x * y) for M = {case.M}, N = {case.N}, as bars as long as the bytes
+        that they move. With two kernels the first
         reads x and y ({inputs} bytes) and writes the product ({tile} bytes), the second reads the product
         again and writes z ({tile} bytes): {two} bytes moved. One fused kernel keeps the product on the
         processor and moves {one} bytes.""",
     )
-
-
-def _memory(ax: Axes, x: float, y: float, text: str, color: object) -> None:
-    box(ax, x, y, 3.3, 2.2, text, color=color)
-
-
-def _kernel(ax: Axes, x: float, y: float, text: str, width: float) -> None:
-    shape = FancyBboxPatch((x + 0.2, y + 0.4), width - 0.4, 1.4, boxstyle="round,pad=0.2", color=_KERNEL)
-    ax.add_patch(shape)
-    label(ax, x + width / 2, y + 1.1, text, color="white")
 
 
 def gate() -> Picture:

@@ -1,11 +1,13 @@
 """Pictures of chapter 04: walking a row in blocks, folding an axis, and a softmax that keeps its head."""
 
+import math
+
 import torch
 from matplotlib.axes import Axes
 
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
-from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, ORANGE, PALE, SKY, VERMILLION
+from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, ORANGE, PALE, SKY, VERMILLION
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case
 
@@ -155,34 +157,45 @@ def _short(value: float) -> str:
 def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
     """A row that rises: the maximum so far after each block, and what the sum is multiplied by."""
     row = make_inputs(LONG_SOFTMAX, case)["x"][0]
-    figure = new_figure(8.6, 3.9)
-    ax = figure.subplots()
+    figure = new_figure(8.6, 5.6)
+    ax, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.1, 1.1))
     _plain(ax)
     ax.plot(range(case.N), row, ".", color=BLUE, markersize=5, label="x")
-    so_far, peaks = float("-inf"), []
+    so_far, total, told = float("-inf"), 0.0, []
     for step, start in enumerate(range(0, case.N, case.BLOCK_N)):
-        end = min(start + case.BLOCK_N, case.N)
-        new = max(so_far, float(row[start:end].max()))
+        block = row[start : start + case.BLOCK_N].double()
+        end, new = start + len(block), max(so_far, float(block.max()))
         ax.hlines(new, start, end, color=VERMILLION, linewidth=2.5, label=None if step else "maximum so far")
-        last = end == case.N
-        if not last:
-            ax.axvline(end - 0.5, color=FAINT, linewidth=0.8, linestyle=":")
+        factor, added = math.exp(so_far - new), float((block - new).exp().sum())
+        kept = total * factor
+        middle, width = (start + end) / 2, 0.2 * case.BLOCK_N
+        below.bar(middle, kept, width=width, color=SKY, edgecolor=INK)
+        below.bar(middle, added, width=width, bottom=kept, color=ORANGE, edgecolor=INK)
+        label(below, middle, kept + added, f"sum {kept + added:.2f}", align="bottom", weight="bold")
         if step:
-            factor = f"{torch.tensor(so_far - new).exp():.2g}"
-            text = f"sum so far times\nexp({so_far:.1f} - {new:.1f}) = {factor}"
-            place, align = (end, "right bottom") if last else (start + 2, "left bottom")
-            label(ax, place, new + 2.5, text, align=align, behind="white")
-        so_far = new
-        peaks.append(new)
-    ax.set(xlim=(-1, case.N + 1), ylim=(float(row.min()) - 3, max(peaks) + 14))
-    ax.set_xlabel(f"column of the row, blocks of {case.BLOCK_N}", fontsize=10)
+            change = f"exp({so_far:.1f} {MINUS} {new:.1f})".replace("(-", f"({MINUS}")
+            words = f"kept: {total:.2f}\n× {change}\n= {kept:.2g}\nadded: {added:.2f}"
+        else:
+            words = f"added: {added:.2f}"
+        label(below, middle, -0.08, words, align="top", fontsize=9)
+        if end < case.N:
+            for each in (ax, below):
+                each.axvline(end - 0.5, color=FAINT, linewidth=0.8, linestyle=":")
+        so_far, total = new, kept + added
+        told.append(f"{new:.1f}, sum {total:.2f}, of which {kept:.2g} kept")
+    ax.set(xlim=(-1, case.N + 1), ylabel="x")
     ax.legend(loc="upper left", fontsize=10, frameon=False)
-    words = ", ".join(f"{p:.1f}" for p in peaks)
+    tallest = below.get_ylim()[1]
+    below.set(ylim=(-0.62 * tallest, 1.2 * tallest), ylabel="sum of exp(x − maximum)", yticks=[])
+    below.axhline(0, color=INK, linewidth=0.8)
+    below.spines[["top", "right", "bottom", "left"]].set_visible(False)
+    below.set_xlabel(f"column of the row, blocks of {case.BLOCK_N}", fontsize=10)
     return Picture(
         figure,
         f"""A row of {case.N} values that rises from {row.min():.1f} to {row.max():.1f}, in blocks of
-        {case.BLOCK_N}. The maximum so far is {words} after blocks 1 to {len(peaks)}. At each new block the
-        sum so far is multiplied by e to the power of old maximum minus new maximum.""",
+        {case.BLOCK_N}. Above, the maximum so far; below, the sum so far: what is kept of the old one, times e
+        to the power of old maximum minus new maximum, and what the block adds. After blocks 1 to
+        {len(told)}: {"; ".join(told)}.""",
     )
 
 

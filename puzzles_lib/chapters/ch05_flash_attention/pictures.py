@@ -13,14 +13,15 @@ from puzzles_lib.drawing.colours import (
     MIST,
     ORANGE,
     PALE,
-    PURPLE,
+    PALE_ORANGE,
     SILVER,
     SKY,
     VERMILLION,
     YELLOW,
 )
 
-STEPS = (ORANGE, SKY, YELLOW, PURPLE)
+STEPS = (ORANGE, PALE_ORANGE)  # of program 1, in turns
+KEYS = (SILVER, PALE)  # blocks of keys, in turns
 OLD, NEW = SKY, ORANGE
 
 
@@ -29,12 +30,13 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> 
     figure, ax = new_sheet(T + 8.5, T + 5.0)
     left, top = 3.4, 3.9
     rows = range(program * BLOCK_Q, (program + 1) * BLOCK_Q)
-    steps = [STEPS[j // BLOCK_K % len(STEPS)] for j in range(T)]
-    cells(ax, [""] * T, x=left, y=0.9, title="k", index=True, colors=steps)
-    cells(ax, [""] * T, x=left, y=2.1, title="v", colors=steps)
+    steps = [STEPS[j // BLOCK_K % 2] for j in range(T)]
+    walked = [KEYS[j // BLOCK_K % 2] for j in range(T)]
+    cells(ax, [""] * T, x=left, y=0.9, title="k", index=True, colors=walked)
+    cells(ax, [""] * T, x=left, y=2.1, title="v", colors=walked)
     fills = [[steps[j] if i in rows else None for j in range(T)] for i in range(T)]
     cells(ax, [[""] * T] * T, x=left, y=top, colors=fills, edge=MIST)
-    mine = [GREEN if i in rows else PALE for i in range(T)]
+    mine = [STEPS[0] if i in rows else PALE for i in range(T)]
     cells(ax, [[""]] * T, x=1.6, y=top, colors=[[c] for c in mine], row_index=True)
     cells(ax, [[""]] * T, x=left + T + 2.0, y=top, colors=[[c] for c in mine])
     label(ax, 2.1, top - 0.25, "q", align="bottom", fontsize=11)
@@ -54,6 +56,52 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> 
         f"""A grid of {T} x {T} scores, a row per query and a column per key. Program {program} holds the
         queries {rows[0]} to {rows[-1]} and walks its strip of the grid in {math.ceil(T / BLOCK_K)} steps,
         {BLOCK_K} keys and values each. At the end it writes z for its queries. The grid is never stored.""",
+    )
+
+
+def thrown_away(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3) -> Picture:
+    """The tile of scores of each step, thrown away at its end; what a program holds on to."""
+    steps = math.ceil(T / BLOCK_K)
+    figure, ax = new_sheet(T + 12.6, steps * (BLOCK_Q * 0.62 + 0.9) + 1.9)
+    left, high = 2.6, 0.62
+    for x, text in ((left + T / 2, "scores of 4 queries"), (left + T + 4.9, "what is held")):
+        label(ax, x, 0.6, text, fontsize=11)
+    for step in range(steps):
+        top = 1.3 + step * (BLOCK_Q * high + 0.9)
+        now = range(step * BLOCK_K, min((step + 1) * BLOCK_K, T))
+        label(ax, left - 0.3, top + BLOCK_Q * high / 2, f"step {step}", align="right", fontsize=11)
+        for j in range(T):
+            gone = j < now[0]
+            for i in range(BLOCK_Q):
+                color = STEPS[0] if j in now else None
+                box(
+                    ax,
+                    left + j,
+                    top + i * high,
+                    1,
+                    high,
+                    color=color,
+                    hatch="xx" if gone else None,
+                    edge=MIST,
+                )
+        held = (
+            (f"{BLOCK_Q} x {len(now)} scores", STEPS[0], 3.4),
+            ("maxima", PALE, 1.9),
+            ("sums", PALE, 1.6),
+            ("z", SKY, 1.3),
+        )
+        x = left + T + 0.7
+        for text, color, wide in held:
+            box(ax, x, top, wide, BLOCK_Q * high, text, color=color)
+            x += wide + 0.15
+    foot = 1.3 + steps * (BLOCK_Q * high + 0.9) - 0.3
+    label(ax, left, foot, "crossed out: made, used and thrown away", align="left", fontsize=9, color=FAINT)
+    return Picture(
+        figure,
+        f"""The scores of {BLOCK_Q} queries with {T} keys, {BLOCK_K} keys a step. In each of the {steps} steps
+        a program makes a tile of {BLOCK_Q} x {BLOCK_K} scores, uses it and throws it away. It holds on to a
+        maximum and a sum for each query, and the weighted sum z: {BLOCK_Q * BLOCK_K} scores at a time, never
+        all {BLOCK_Q * T}.""",
     )
 
 

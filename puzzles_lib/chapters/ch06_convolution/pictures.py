@@ -33,12 +33,16 @@ def window(H: int = 4, W: int = 6, KH: int = 2, KW: int = 3) -> Picture:
     label(ax, taps.x + KW / 2, top + 0.6, "w", align="baseline", fontsize=11)
     label(ax, (image.right + taps.x) / 2, top + 1 + KH / 2, "\u2217", fontsize=16)
     texts = [[str(z.get((i, j), "")) for j in range(W)] for i in range(H)]
-    colors = [[(TILE if z.get((i, j)) is not None else PALE) for j in range(W)] for i in range(H)]
+    marks = dict(zip(places, (TILE, HALO), strict=True))
+    colors = [[marks.get((i, j), PALE) for j in range(W)] for i in range(H)]
     result = cells(ax, texts, x=taps.right + 2.2, y=top, colors=colors)
     label(ax, result.x, 0.9, "z, as large as x", align="left baseline", fontsize=11)
     label(ax, (taps.right + result.x) / 2, top + 1 + KH / 2, "=", fontsize=16)
-    for i, j in places:
-        box(ax, image.x + j, image.y + i, KW, KH, color=None, edge=WINDOW, linewidth=3)
+    for (i, j), bend in zip(places, (0.22, -0.1), strict=True):
+        box(ax, image.x + j, image.y + i, KW, KH, color=None, edge=INK, linewidth=4.5)
+        box(ax, image.x + j, image.y + i, KW, KH, color=None, edge=marks[i, j], linewidth=2.5)
+        start = (image.x + j + KW, image.y + i + (0.4 if bend > 0 else 0.8))
+        arrow(ax, start, (result.x + j, result.y + i + 0.5), color=marks[i, j], bend=bend)
     one, two = places
     return Picture(
         figure,

@@ -5,7 +5,7 @@ import triton
 
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
 from puzzles_lib.drawing import Picture, box, cells, label, new_figure, new_sheet
-from puzzles_lib.drawing.colours import BLUE, GREEN, INK, ORANGE, SKY, VERMILLION
+from puzzles_lib.drawing.colours import BLUE, GREEN, INK, ORANGE, PALE, SKY, VERMILLION
 from puzzles_lib.inputs import make_inputs
 
 X, Y, Z = SKY, ORANGE, GREEN
@@ -19,8 +19,9 @@ def tiles() -> Picture:
     i, j = 1, 0
     M, N, K = case.M, case.N, case.K
     steps = triton.cdiv(K, case.BLOCK_K)
-    gap = 14
-    figure = new_figure(6.4, 5.4)
+    past = steps * case.BLOCK_K - K  # lanes of the last step
+    gap = past + 14
+    figure = new_figure(6.9, 5.8)
     ax = figure.add_subplot()
     ax.set(xlim=(-24, K + gap + N + 4), ylim=(K + gap + M + 12, -12), aspect="equal")
     ax.set_axis_off()
@@ -32,6 +33,9 @@ def tiles() -> Picture:
         start, stop = step * case.BLOCK_K, min((step + 1) * case.BLOCK_K, K)
         box(ax, start, top + row, stop - start, case.BLOCK_M, f"step {step + 1}", color=X, **TILE)
         box(ax, left + column, start, case.BLOCK_N, stop - start, f"step {step + 1}", color=Y, **TILE)
+    box(ax, K, top + row, past, case.BLOCK_M, color=None, hatch=PADDING, edge=INK, dashed=True)
+    box(ax, left + column, K, case.BLOCK_N, past, color=None, hatch=PADDING, edge=INK, dashed=True)
+    label(ax, K + past / 2, top + row - 4, "past K: 0", fontsize=9)
     box(ax, left + column, top + row, case.BLOCK_N, case.BLOCK_M, "acc", color=Z, **TILE)
     words = [
         (K / 2, top + M + 7, f"x[b]: M = {M} rows, K = {K} columns"),
@@ -43,14 +47,91 @@ def tiles() -> Picture:
     middle = top + row + case.BLOCK_M / 2
     label(ax, -2, middle, f"{case.BLOCK_M} rows", align="right", fontsize=9)
     middle = left + column + case.BLOCK_N / 2
-    label(ax, middle, K + gap / 2, f"{case.BLOCK_N} columns", fontsize=9)
+    label(ax, middle, K + past + 7, f"{case.BLOCK_N} columns", fontsize=9)
     return Picture(
         figure,
         f"Program ({i}, {j}, b) of the case M={M}, N={N}, K={K}, BLOCK_M={case.BLOCK_M}, "
         f"BLOCK_N={case.BLOCK_N}, BLOCK_K={case.BLOCK_K}. It owns the tile of z with rows {row} to "
         f"{row + case.BLOCK_M - 1} and columns {column} to {column + case.BLOCK_N - 1}, named acc. It walks "
         f"along K in {steps} steps: each takes a block of the same rows of x and a block of the same columns "
-        f"of y. The second step is narrower: {K - (steps - 1) * case.BLOCK_K} of {case.BLOCK_K} are left.",
+        f"of y. Of the second step's {case.BLOCK_K} lanes {K - (steps - 1) * case.BLOCK_K} are left; the "
+        f"others lie past K, hatched, and are loaded as 0.",
+    )
+
+
+def walk(size: int = 6, block: int = 2, tile: int = 3) -> Picture:
+    """The walk along K, step by step: two blocks come and go, the accumulator stays and fills."""
+    torch.manual_seed(4)
+    x, y = (torch.randint(0, 4, shape) for shape in ((tile, size), (size, tile)))
+    steps = size // block
+    figure, ax = new_sheet(steps * (size + tile + 3.2) + 0.4, size + tile + 3.6, unit=0.3)
+    sums = []
+    for step in range(steps):
+        left, top = 1.2 + step * (size + tile + 3.2), 1.5
+        ks = range(step * block, (step + 1) * block)
+        done = x[:, : (step + 1) * block] @ y[: (step + 1) * block]
+        sums.append(done.tolist())
+        label(ax, left + (size + tile) / 2, 0.6, f"step {step + 1}: k = {ks[0]} to {ks[-1]}", fontsize=11)
+        across = [[X if k in ks else PALE for k in range(size)]] * tile
+        down = [[Y if k in ks else PALE] * tile for k in range(size)]
+        cells(
+            ax,
+            x.tolist(),
+            x=left,
+            y=top + size + 0.5,
+            colors=across,
+            title="x" if step == 0 else None,
+            fontsize=9,
+        )
+        cells(
+            ax,
+            y.tolist(),
+            x=left + size + 0.5,
+            y=top,
+            colors=down,
+            title="y" if step == 0 else None,
+            fontsize=9,
+        )
+        acc = cells(ax, done.tolist(), x=left + size + 0.5, y=top + size + 0.5, colors=Z, fontsize=9)
+        label(ax, acc.x + tile / 2, acc.bottom + 0.5, "acc")
+    return Picture(
+        figure,
+        f"x of {tile} x {size} and y of {size} x {tile}, walked along K in {steps} steps of {block}. Each "
+        f"step takes {block} columns of x and {block} rows of y, and adds their product to acc, which stays. "
+        f"acc after each step: {'; '.join(str(s) for s in sums)}.",
+    )
+
+
+def cost(size: int = 4096, blocks: tuple[int, ...] = (16, 32, 64, 128, 256)) -> Picture:
+    """What a larger tile saves in reads, and what it takes of the registers."""
+    ratios = [(2 * size / block + 1) / 3 for block in blocks]
+    registers = [block * block * 4 / 1024 for block in blocks]
+    figure = new_figure(7.8, 3.6)
+    axes = figure.subplots(1, 2)
+    names = [f"{block} x {block}" for block in blocks]
+    for ax, values, color, title, words in (
+        (axes[0], ratios, X, "bytes asked of memory", [f"{r:.0f}x" for r in ratios]),
+        (axes[1], registers, Z, "registers for the accumulator", [f"{k:.0f} KiB" for k in registers]),
+    ):
+        ax.barh(names, values, color=color, height=0.66)
+        for place, (value, word) in enumerate(zip(values, words, strict=True)):
+            label(ax, value + 0.02 * max(values), place, word, align="left", fontsize=9)
+        ax.set_title(title, fontsize=11, color=INK)
+        ax.set_xlim(0, 1.25 * max(values))
+        ax.set_xticks([])
+        ax.tick_params(labelsize=9)
+        ax.spines[["top", "right", "bottom"]].set_visible(False)
+        ax.invert_yaxis()
+    axes[1].axvline(256, color=VERMILLION, linewidth=1.4)
+    label(
+        axes[1], 256, 4.62, "all that a multiprocessor has", align="right top", fontsize=9, color=VERMILLION
+    )
+    told = "; ".join(f"{n}: {w:.0f}x, {k:.0f} KiB" for n, w, k in zip(names, ratios, registers, strict=True))
+    return Picture(
+        figure,
+        f"A product of {size} x {size} matrices by tiles of several sizes: bytes asked of memory against the "
+        f"least possible, and registers for a float32 accumulator, of which a multiprocessor has 256 KiB. "
+        f"{told}.",
     )
 
 
@@ -168,4 +249,4 @@ def reads() -> Picture:
     )
 
 
-__all__ = ["ragged_k", "reads", "running_sums", "tiles"]
+__all__ = ["cost", "ragged_k", "reads", "running_sums", "tiles", "walk"]

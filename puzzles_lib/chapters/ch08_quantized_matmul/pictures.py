@@ -171,7 +171,7 @@ def groups() -> Picture:
     """Three rulers along k: words of 8, groups of 12, steps of 32; and where the offsets are."""
     K, group, block = 48, 12, 32
     count, steps = K // group, -(-K // block)
-    figure, ax = new_sheet(78, 22, unit=0.125)
+    figure, ax = new_sheet(78, 25, unit=0.125)
     left = 13.5
     for k in range(steps * block):
         real = k < K
@@ -202,6 +202,10 @@ def groups() -> Picture:
         fontsize=9,
         index=[f"field {i}" for i in range(7, -1, -1)],
     )
+    label(
+        ax, row.x, 23.6, "← fields run to the left: field 0 holds the lowest bits", align="left", fontsize=9
+    )
+    label(ax, left - 1, 8.9, "to the right →", align="right", fontsize=9, color=FAINT)
     for i, text in enumerate(["unused"] * (8 - count)):
         label(ax, *row.center(i), text, fontsize=9, behind="white")
     return Picture(
@@ -237,11 +241,12 @@ _CHAPTERS = (
     ("07", "accumulator", r"\bacc\b"),
     ("08", "words, groups", r">>|% 8|// 8|GROUP|\bgroups\b"),
 )
+_COLORS = (ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE, BLACK)
 _WIDEST = 96  # characters of a line that are shown
 
 
 def road(kernel: object) -> Picture:
-    """A kernel line by line, and which chapters each line comes from."""
+    """A kernel line by line, with what each chapter taught underlined in its color."""
     source = inspect.getsource(kernel.fn)
     lines = [
         line.rstrip() for line in source.splitlines() if line.strip() and not line.lstrip().startswith("#")
@@ -250,31 +255,26 @@ def road(kernel: object) -> Picture:
     body = next((i for i, line in enumerate(lines) if line.rstrip().endswith(":")), 0) + 1
     marks = {number: [] for number, _, _ in _CHAPTERS}
     widest = min(_WIDEST, max(len(line) for line in lines))
-    unit, high = 0.078, 2.7
-    start = widest + 3
-    columns, rows = start + 4 * len(_CHAPTERS) + 2, high * len(lines) + 15
-    figure, ax = new_sheet(columns, rows, unit=unit)
-    colors = (ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE, BLACK)
+    unit, high, top = 0.078, 2.9, 8.0
+    wide = 0.6 * 9 / 72 / unit  # of a character of size 9
+    left = 1.0
+    figure, ax = new_sheet(left + max(widest, 84) * wide + 1, top + high * len(lines), unit=unit)
+    colors = dict(zip((number for number, _, _ in _CHAPTERS), _COLORS, strict=True))
     for c, (number, name, _) in enumerate(_CHAPTERS):
-        x = start + 4 * c + 2
-        label(ax, x, 13.2, f"{number} {name}", align="bottom", fontsize=9, rotation=90)
-        ax.plot([x, x], [14, rows - 0.5], color=PALE, linewidth=1, zorder=0)
+        x, y = left + 21 * (c % 4), 1.5 + 2.8 * (c // 4)
+        ax.plot([x, x + 3], [y, y], color=colors[number], linewidth=4)
+        label(ax, x + 4, y, f"{number} {name}", align="left", fontsize=9)
     for i, line in enumerate(lines):
-        y = 15 + high * i
+        y = top + high * i
         shown = line if len(line) <= _WIDEST else line[: _WIDEST - 1] + "…"
-        label(ax, 0.5, y, shown, align="left", fontsize=9, family="monospace")
-        for c, (number, _, pattern) in enumerate(_CHAPTERS):
-            if i >= body and re.search(pattern, line):
+        label(ax, left, y, shown, align="left", fontsize=9, family="monospace")
+        for number, _, pattern in _CHAPTERS if i >= body else ():
+            for found in re.finditer(pattern, line):
+                start = found.start() + len(found[0]) - len(found[0].lstrip())
+                ends = [left + wide * at for at in (start, max(found.end(), start + 1))]
+                ax.plot(ends, [y + 1.15] * 2, color=colors[number], linewidth=3, solid_capstyle="butt")
+            if re.search(pattern, line):
                 marks[number].append(line.strip())
-                ax.plot(
-                    start + 4 * c + 2,
-                    y,
-                    "o",
-                    color=colors[c],
-                    markersize=7,
-                    markeredgecolor=INK,
-                    markeredgewidth=0.5,
-                )
     told = "; ".join(f"{number} {name}: {len(marks[number])}" for number, name, _ in _CHAPTERS)
     return Picture(
         figure,

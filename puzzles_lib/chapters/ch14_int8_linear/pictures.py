@@ -107,6 +107,7 @@ def gains(layers: int = 12, tokens: int = 84, width: int = 256) -> dict[str, lis
     found = {}
     for name, cut, per_tensor in (
         ("rounded, per row", torch.round, False),
+        ("rounded, per tensor", torch.round, True),
         ("truncated, per row", torch.trunc, False),
         ("truncated, per tensor", torch.trunc, True),
     ):
@@ -123,11 +124,12 @@ def layers() -> Picture:
     found = gains()
     figure = new_figure(7.0, 3.3)
     ax = figure.subplots()
-    for (name, values), color, mark in zip(
-        found.items(), (BLUE, ORANGE, VERMILLION), ("o", "s", "^"), strict=True
-    ):
+    looks = zip((BLUE, SKY, ORANGE, VERMILLION), ("o", "D", "s", "^"), strict=True)
+    lowest = 2.0
+    for (name, values), (color, mark) in zip(found.items(), looks, strict=True):
         ax.plot(range(1, len(values) + 1), values, marker=mark, color=color, linewidth=1.6, markersize=5)
-        label(ax, len(values) + 0.25, values[-1], f"{name}: {values[-1]:.2f}", align="left")
+        lowest = min(values[-1], lowest - 0.014)  # a line of text apart
+        label(ax, len(values) + 0.25, lowest, f"{name}: {values[-1]:.2f}", align="left", color=color)
     ax.set_xlim(0.5, len(values) + 5.5)
     ax.set_xticks(range(1, len(values) + 1))
     ax.set_xlabel("layer", fontsize=10)
@@ -266,7 +268,7 @@ def orders(N: int = 4, K: int = 8, TILE_N: int = 2, TILE_K: int = 4) -> Picture:
         ("[N, K]: k first", lambda n, k: n * K + k),
         ("tiles, k first", in_tiles),
     )
-    figure, ax = new_sheet(32, 10.0)
+    figure, ax = new_sheet(32, 10.0, unit=0.28)
     told, width = [], 1.0
     for number, (name, place) in enumerate(layouts):
         left = 2.2 + 10.4 * number

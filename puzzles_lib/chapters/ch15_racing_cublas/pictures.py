@@ -5,7 +5,19 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
-from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, LINE, ORANGE, PALE, SKY, VERMILLION, YELLOW
+from puzzles_lib.drawing.colours import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    LINE,
+    ORANGE,
+    PALE,
+    PAPER,
+    SKY,
+    VERMILLION,
+    YELLOW,
+)
 
 UNFUSED, CUBLAS = "dequantize + cuBLAS", "cuBLAS alone, x^ ready"
 
@@ -29,11 +41,11 @@ def least_bytes(rows: int, cout: int, cin: int, group: int = 256) -> int:
 
 
 def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float) -> Picture:
-    """What arithmetic and memory allow, and where three recorded paths are.
+    """What arithmetic and memory allow, and where the ladder climbs beside cuBLAS and the unfused path.
 
     rows: of `puzzles_lib.bench.recorded`, bench "ladder". flops, bandwidth: a second, of the chip.
     """
-    figure = new_figure(8.6, 4.0)
+    figure = new_figure(8.4, 5.0)
     ax = figure.subplots()
     xs = [10, flops / bandwidth, 3000]
     ax.plot(xs, [min(flops, bandwidth * x) / 1e12 for x in xs], color=INK, linewidth=2)
@@ -41,24 +53,30 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
     words = f"arithmetic: {flops / 1e12:.0f} TFLOP/s"
     label(ax, 700, flops / 1e12 * 1.12, words, align="baseline", fontsize=9)
     told = []
-    names = [
-        (rung_names(rows)[0], ORANGE, "s"),
-        (UNFUSED, VERMILLION, "o"),
-        (rung_names(rows)[-1], BLUE, "^"),
-    ]
+    climb = rung_names(rows)
     for count, filled in ((max(_sizes(rows)), True), (min(_sizes(rows)), False)):
         paths = _of(rows, count)
         cout, cin = _size(next(iter(paths.values())))[1:]
         work = 2 * count * cout * cin
-        for name, color, mark in names:
-            moved = least_bytes(count, cout, cin)
-            if name == UNFUSED:
-                moved += 4 * count * cin  # x^ written and read
-            point = work / moved, work / paths[name]["us"] / 1e6
-            words = f"{name}, K = {count}"
-            fill = color if filled else "white"
-            ax.plot(*point, mark, color=color, markerfacecolor=fill, markersize=9, label=words, zorder=3)
-            told.append(f"{words}: {point[0]:.0f} FLOP a byte, {point[1]:.0f} TFLOP/s")
+        least = least_bytes(count, cout, cin)
+        ready = 2 * count * (cin + cout) + 2 * cout * cin  # x^ as bfloat16 is there, and read
+        points = {UNFUSED: least + 4 * count * cin, CUBLAS: ready}  # unfused: x^ written and read
+        points = {name: (work / moved, work / paths[name]["us"] / 1e6) for name, moved in points.items()}
+        rungs = [(work / least, work / paths[name]["us"] / 1e6) for name in climb]
+        fill = {"markersize": 8, "zorder": 3}
+        looks = ((UNFUSED, VERMILLION, "o"), (CUBLAS, ORANGE, "s"))
+        for name, color, mark in looks:
+            face = color if filled else PAPER
+            words = f"{name.replace('x^', 'x̂')}, K = {count}"
+            ax.plot(*points[name], mark, color=color, markerfacecolor=face, label=words, **fill)
+        face = BLUE if filled else PAPER
+        words = f"the climb, {climb[0]} to {climb[-1]}, K = {count}"
+        ax.plot(*zip(*rungs, strict=True), "^-", color=BLUE, markerfacecolor=face, label=words, **fill)
+        told += [f"{n}, K = {count}: {x:.0f} FLOP a byte, {y:.0f} TFLOP/s" for n, (x, y) in points.items()]
+        speeds = ", ".join(f"{y:.0f}" for _, y in rungs)
+        told.append(
+            f"rungs {climb[0]} to {climb[-1]}, K = {count}: {rungs[0][0]:.0f} FLOP a byte, {speeds} TFLOP/s"
+        )
     ax.set(xscale="log", yscale="log", xlim=(10, 3000), ylim=(30, 1400))
     ax.set_xticks([10, 30, 100, 300, 1000, 3000], ["10", "30", "100", "300", "1000", "3000"], fontsize=9)
     ax.set_yticks([50, 100, 200, 400, 800], ["50", "100", "200", "400", "800"], fontsize=9)
@@ -67,7 +85,7 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
     ax.set_ylabel("TFLOP/s", fontsize=10)
     ax.grid(color=PALE)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(fontsize=9, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 0.9))
+    ax.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     figure.supxlabel(about, fontsize=9, color=FAINT)
     return Picture(
         figure,
@@ -183,7 +201,7 @@ def subnormals() -> Picture:
         values = torch.tensor([q << 2 * i for q in range(4)], dtype=torch.int16).view(torch.bfloat16)
         unit = values[1].double().log2().int().item()
         assert torch.equal(values.double(), torch.arange(4).double() * 2.0**unit)
-        label(ax, row.right + 0.4, row.y + 0.5, rf"$= q \cdot 2^{{{unit}}}$", align="left", fontsize=12)
+        label(ax, row.right + 0.4, row.y + 0.5, f"= q · 2{_raised(unit)}", align="left", fontsize=12)
         told.append(f"field {i}: q · 2^{unit}")
     return Picture(
         figure,
@@ -191,6 +209,13 @@ def subnormals() -> Picture:
         f"zero, is read as a number: {', '.join(told)}. Field 3 has one bit in the mantissa and one in the "
         f"exponent, and is still a multiple: numbers of the exponents 0 and 1 are equally far apart.",
     )
+
+
+def _raised(number: int) -> str:
+    return str(number).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+PIECES, LONG = 5, 1.9  # of work in the schemes of `timeline`, and how wide each is
 
 
 def timeline() -> Picture:
@@ -201,25 +226,24 @@ def timeline() -> Picture:
         label(ax, 0.2, top - 0.35, title, align="left", weight="bold")
         for lane, name in enumerate(("threads", "matrix unit")):
             label(ax, left - 0.3, top + 0.5 + 1.1 * lane, name, align="right")
-        x = left
-        if one_dot:
-            for step in range(4):
-                box(ax, x, top, 3.6, 1, f"unpack {step}", color=SKY, fontsize=9)
-                box(ax, x + 3.6, top + 1.1, 3.6, 1, f"wgmma {step}", color=GREEN, fontsize=9)
-                x += 3.6
-        else:
-            for j in range(5):
-                box(ax, x, top, 1.7, 1, f"unpack {j}", color=SKY, fontsize=9)
-                box(ax, x + 1.7, top + 1.1, 1.7, 1, f"wgmma {j}", color=GREEN, fontsize=9)
-                box(ax, x + 1.7, top, 1.7, color=None, hatch="...")
-                label(ax, x + 2.55, top + 0.5, "wait", fontsize=9, color=FAINT, behind="white")
-                x += 3.4
+        for j in range(PIECES):  # of the same work in both
+            x = left + LONG * (j if one_dot else 2 * j)
+            box(ax, x, top, LONG, 1, f"unpack {j}", color=SKY, fontsize=9)
+            box(ax, x + LONG, top + 1.1, LONG, 1, f"wgmma {j}", color=GREEN, fontsize=9)
+            if not one_dot:
+                box(ax, x + LONG, top, LONG, color=None, hatch="...")
+                label(ax, x + 1.5 * LONG, top + 0.5, "wait", fontsize=9, color=FAINT, behind="white")
+        end = x + 2 * LONG
+        ax.plot([end, end], [top - 0.2, top + 2.4], color=VERMILLION, linewidth=2)
+        label(ax, end + 0.2, top + 2.3, "done", align="left", color=VERMILLION)
     label(ax, left, 8.0, "time →   (a scheme, not a measurement)", align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
-        "Two schemes of who works when. Eight dots a step: the threads unpack a field, the matrix unit "
-        "multiplies it while they wait, then they unpack the next; each idles half of the time. One dot a "
-        "step: while the matrix unit multiplies step 0 the threads unpack step 1, and so on; both are busy.",
+        f"Two schemes of who works when, each for the same {PIECES} pieces of work. Eight dots a step: the "
+        f"threads unpack a field, the matrix unit multiplies it while they wait, then they unpack the next; "
+        f"each idles half of the time. One dot a step: while the matrix unit multiplies step 0 the threads "
+        f"unpack step 1, and so on; both are busy, and the work is done in {PIECES + 1} units of time where "
+        f"it took {2 * PIECES}.",
     )
 
 

@@ -1,12 +1,16 @@
 """From accesses to elements: who touched what of a tensor, and how often."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
 from puzzles_lib.drawing import TensorMap, plural
 from puzzles_lib.interpreter import Access, Program
+from puzzles_lib.source import Site
+
+MOST_NAMED = 64  # programs that share an element are known one by one; beyond, only how many they are
 
 
 def tensor_map(
@@ -28,6 +32,9 @@ def tensor_map(
     drawn = [a for a in accesses if a.kind != "load"] if kinds - {"load"} else list(accesses)
     owner, sharers = np.full(size, -1, np.int64), np.zeros(size, np.int64)
     last, outlined = np.full(size, -1, np.int64), np.zeros(size, bool)
+    group, turn = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    groups: dict[tuple[int, ...], int] = {(): 0}
+    turns: Counter[Site] = Counter()  # of each line of the outlined program
     lanes = masked_off = 0
     numbers = set()
     for access in drawn:
@@ -39,11 +46,14 @@ def tensor_map(
         new = np.unique(elements[last[elements] != number])
         owner[new] = np.where(owner[new] < 0, number, owner[new])
         sharers[new] += 1
+        _join(group, groups, new, number)
         last[new] = number
         if len(elements):
             numbers.add(number)
         if access.program == program:
             outlined[elements] = True
+            turns[access.site] += 1
+            turn[elements] = np.where(turn[elements] == 0, turns[access.site], turn[elements])
     masked = [_lane_places(a, shape)[~a.mask] for a in drawn if a.program == program and not a.mask.all()]
     bad_lanes = [(a, a.elements[a.bad]) for a in accesses if a.bad.any()]
     bad = np.unique(np.concatenate([e for _, e in bad_lanes])) if bad_lanes else np.zeros(0, np.int64)
@@ -60,7 +70,18 @@ def tensor_map(
         bad=_places(bad, shape),
         facts=_facts(sharers, lanes * counted, masked_off * counted, len(numbers), accesses, drawn),
         alarm=_alarm(bad_lanes, bad, size),
+        group=group.reshape(shape),
+        groups=tuple(groups),
+        turn=turn.reshape(shape),
     )
+
+
+def _join(group: np.ndarray, groups: dict[tuple[int, ...], int], elements: np.ndarray, number: int) -> None:
+    """Add a program to those that touched these elements; ``groups`` numbers them."""
+    names, before = list(groups), group[elements]
+    for one in np.unique(before):
+        if len(names[one]) < MOST_NAMED:
+            group[elements[before == one]] = groups.setdefault((*names[one], number), len(groups))
 
 
 def _verb(kinds: set[str]) -> str:
@@ -125,8 +146,8 @@ def _lane_places(access: Access, shape: tuple[int, ...]) -> np.ndarray:
     """Coordinates [lanes..., axes] that the lanes of a tile *mean*.
 
     Lane [i, j] of a tile may mean column 104 of 100, though in memory that is column 4 of the next
-    row. Where stepping along each axis of the tile steps along one axis of the tensor, coordinates are
-    counted from the first lane. Otherwise, or where lanes that are on run over an edge (so that the
+    row. Where stepping along each axis of the tile steps along one axis of the tensor, or stays, coordinates
+    are counted from the first lane. Otherwise, or where lanes that are on run over an edge (so that the
     kernel takes the tensor as flat), they are those of the memory.
     """
     flat = _places(access.elements, shape)
@@ -140,14 +161,18 @@ def _lane_places(access: Access, shape: tuple[int, ...]) -> np.ndarray:
         if length == 1:
             continue
         steps = np.diff(elements, axis=tile_axis)
-        step = int(steps.flat[0])
+        ours = steps[tuple(slice(None) if a == tile_axis else slice(1) for a in range(elements.ndim))]
+        step = int(ours.max())  # or 0, where lanes share an element
         fitting = [a for a, s in enumerate(strides) if s == step and a not in used]
-        if not (steps == step).all() or not fitting:
+        if not (steps == ours).all() or not np.isin(ours, (0, step)).all() or not (fitting or step == 0):
             return flat
+        if step == 0:
+            continue
         axis = max(fitting, key=lambda a: shape[a])
         used.add(axis)
+        places = np.insert(np.cumsum(ours != 0), 0, 0)
         along = [1] * elements.ndim
         along[tile_axis] = length
-        meant[..., axis] += np.arange(length).reshape(along)
+        meant[..., axis] += places.reshape(along)
     on = meant[access.mask & ~access.bad]
     return meant if ((on >= 0) & (on < shape)).all() else flat

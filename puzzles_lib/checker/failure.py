@@ -1,0 +1,102 @@
+"""What a failing case shows beside its verdict: the call that lets one watch it, and a map of what is wrong.
+
+The map is made when a report is shown as HTML, from one more guarded run where it needs the accesses. Text
+costs nothing, and a map that would take long is left out.
+"""
+
+import math
+from collections.abc import Mapping
+
+import torch
+
+from puzzles_lib.binding import Bound
+from puzzles_lib.checker.attempts import attempt
+from puzzles_lib.checker.expected import Expected
+from puzzles_lib.checker.report import Draw, Verdict
+from puzzles_lib.interpreter import Program, Run, alone
+
+MOST_ELEMENTS = 100_000  # of the tensor on the map
+MOST_PROGRAMS, MOST_BYTES = 256, 2_000_000  # of a run that is made again: a few tenths of a second at most
+SECONDS = 2.0  # and an end to it in any case
+
+
+def watch_call(bound: Bound, case: int, program: Program | None) -> str:
+    """The line that shows a case run, to be typed as it is."""
+    text = f"watch({bound.kernel.__name__}, {bound.puzzle.name.upper()}, case={case}"
+    if program is None:
+        return f"{text})"
+    axes = len(bound.puzzle.grid(bound.case))
+    return f"{text}, program={program[0] if axes == 1 else program[:axes]})"
+
+
+def telling_program(verdict: Verdict, ran: Run, expected: Mapping[str, Expected]) -> Program | None:
+    """The program in which the fault shows; None where it is of no single one."""
+    if ran.stop:
+        return ran.program
+    if verdict.kind == "race" and ran.conflict:
+        return ran.conflict.programs[1]
+    if verdict.kind == "values":
+        name = _wrong_result(ran, expected)
+        first = int((~expected[name].accepts(ran.outputs[name])).flatten().int().argmax())
+        return ran.writer(name, first)
+    return None
+
+
+def drawing(
+    bound: Bound,
+    verdict: Verdict,
+    ran: Run,
+    inputs: Mapping[str, torch.Tensor],
+    expected: Mapping[str, Expected],
+) -> Draw | None:
+    """What makes the map of a fault: its title, and the map as HTML. None where there is nothing to draw."""
+    if verdict.kind == "values":
+        name = _wrong_result(ran, expected)
+        if expected[name].value.numel() > MOST_ELEMENTS:
+            return None
+        return lambda: (f"where {name} is wrong", _error_map(expected[name], ran.outputs[name]))
+    if verdict.kind == "out of bounds":
+        name = ""
+    elif verdict.kind == "never written" and ran.written:
+        name = next(r.name for r in bound.puzzle.results if not ran.written.get(r.name, _NOTHING).all())
+    elif verdict.kind == "race" and ran.conflict:
+        name = ran.conflict.argument
+    else:
+        return None
+    if ran.programs > MOST_PROGRAMS or ran.lane_bytes > MOST_BYTES:
+        return None
+    return lambda: _access_map(bound, inputs, name)
+
+
+_NOTHING = torch.zeros(1, dtype=torch.bool).numpy()
+
+
+def _wrong_result(ran: Run, expected: Mapping[str, Expected]) -> str:
+    return next(name for name, want in expected.items() if not want.accepts(ran.outputs[name]).all())
+
+
+def _error_map(want: Expected, got: torch.Tensor) -> str:
+    from puzzles_lib.drawing import error_map
+
+    return error_map(got, want.value, want.argument.name, wrong=~want.accepts(got)).svg()
+
+
+def _access_map(bound: Bound, inputs: Mapping[str, torch.Tensor], name: str) -> tuple[str, str]:
+    """Who touched the elements of a tensor; of the one that lanes overrun, where none is named."""
+    from puzzles_lib.checker.maps import tensor_map
+    from puzzles_lib.drawing import access_map
+
+    ran = alone(lambda: attempt(bound, inputs, record=True, quiet=True, seconds=SECONDS))
+    if ran.stop and ran.stop.kind in ("time limit", "memory limit"):
+        return "", ""  # how far it came depends on the machine
+    program = next((a.program for a in ran.accesses if a.bad.any()), None)
+    name = name or next((a.argument for a in ran.accesses if a.bad.any()), "")
+    argument = next((a for a in bound.puzzle.inputs + bound.puzzle.results if a.name == name), None)
+    if argument is None or math.prod(shape := argument.shape(bound.case.numbers)) > MOST_ELEMENTS:
+        return "", ""
+    grid = tuple(int(n) for n in bound.puzzle.grid(bound.case))
+    accesses = [a for a in ran.accesses if a.argument == name]
+    each = tensor_map(name, argument.dims, shape, accesses, grid, program)
+    outlined = program[: len(grid)] if program else None
+    title = f"{bound.puzzle.name}, {bound.case}"
+    return f"which program touched what of {name}", access_map([each], grid, outlined, title).svg()

@@ -1,0 +1,49 @@
+"""Every picture of every chapter: SVG that holds together, has alt text, and reads on a small screen."""
+
+import inspect
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from puzzles_lib.chapters import CHAPTERS
+from puzzles_lib.drawing import Picture
+
+COLUMN = 830  # pixels, of an output in a window of 1000 without the list of files
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def _drawn() -> dict[str, object]:
+    """The functions that need no argument, by chapter and name."""
+    found = {}
+    for chapter in CHAPTERS:
+        for name, made in vars(chapter.pictures).items() if chapter.pictures else ():
+            ours = inspect.isfunction(made) and made.__module__.endswith(f"{chapter.folder}.pictures")
+            if ours and not name.startswith("_") and made.__annotations__.get("return") is Picture:
+                parameters = inspect.signature(made).parameters.values()
+                if all(p.default is not p.empty for p in parameters):
+                    found[f"{chapter.number}.{name}"] = made
+    return found
+
+
+PICTURES = _drawn()
+seen: dict[str, str] = {}
+
+
+def test_there_are_many():
+    assert len(PICTURES) > 60
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_holds_together_and_reads(name):
+    picture = PICTURES[name]()
+    page = picture.svg()
+    root = ET.fromstring(page)
+    assert root.find(f"{SVG}desc").text == picture.alt and len(picture.alt) > 60
+    assert "$" not in page, "formulas are written in letters"
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids)) and all(seen.setdefault(i, name) == name for i in ids)
+    width, height = (float(n) for n in root.get("viewBox").split()[2:])
+    sizes = [float(g.get("font-size")) for g in root.iter(f"{SVG}g") if g.get("font-size")]
+    assert min(sizes) * min(1, COLUMN / width) > 10.9, f"{min(sizes)} px of {width}"
+    assert height * min(1, COLUMN / width) < 860 and len(page) < 100_000
