@@ -363,7 +363,7 @@ def test_an_operation_that_triton_viz_cannot_trace_is_named_in_a_line_with_the_p
     assert f"triton-viz cannot trace this kernel: tl.sort (line {line}) raises TypeError there" in repr(
         opened
     )
-    assert "<img alt=" in opened._repr_html_() and "iframe" not in opened._repr_html_()
+    assert "<svg role=" in opened._repr_html_() and "iframe" not in opened._repr_html_()
 
 
 @triton.jit
