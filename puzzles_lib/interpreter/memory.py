@@ -298,6 +298,12 @@ class Memory:
         number = (int(address) >> REGION_BITS) - 1
         return self.buffers[number] if 0 <= number < len(self.buffers) else None
 
+    def elements_of(self, pointers: np.ndarray, dtype: np.dtype) -> tuple[str, np.ndarray] | None:
+        """The tensor that addresses belong to, and their elements; None where there are several."""
+        numbers = np.unique(pointers >> np.uint64(REGION_BITS))
+        buffer = self.buffer_at(int(pointers.flat[0])) if numbers.size == 1 else None
+        return None if buffer is None else (buffer.name, self._elements(buffer, pointers, dtype))
+
     def _locate(
         self, kind: str, pointers: np.ndarray, mask: np.ndarray | None, dtype: np.dtype
     ) -> list[Part]:

@@ -62,8 +62,9 @@ class Block:
         return self.dtype.is_ptr()
 
     @property
-    def pointee_bytes(self) -> int:
-        return of_triton(self.dtype.element_ty).storage.itemsize
+    def kind(self) -> str:
+        """The dtype's name; of pointers, that of what they point to."""
+        return of_triton(self.dtype.element_ty if self.is_pointer else self.dtype).name
 
     @property
     def values(self) -> np.ndarray:
@@ -71,9 +72,9 @@ class Block:
         return of_triton(self.dtype).widen(self.handle.data)
 
     @property
-    def labels(self) -> np.ndarray | None:
-        """See `taint`."""
-        return taint.labels(self.handle)
+    def undefined(self) -> np.ndarray | None:
+        """For each lane the number of its source in `Recorder.sources`, from 1; 0 where it is defined."""
+        return taint.numbers(taint.labels(self.handle))
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,6 @@ class Recorder:
         self.bytes_left = most_bytes
         self.functions: list[Function] = []
         self.recordings: dict[int, Recording] = {}
-        self.buffers: list[tuple[str, int]] = []  # names, and bytes of an element
         self.sources: list[str] = []  # of what is undefined
         self._now: Recording | None = None
         self._stack: list[int] = []
@@ -188,8 +188,6 @@ class Recorder:
     def starts(self, memory: "Memory") -> None:
         """A program begins."""
         self._memory, self._now, self._stack = memory, None, []
-        if not self.buffers:
-            self.buffers = [(b.name, b.data.itemsize) for b in memory.buffers]
         number = memory.number
         if self.steps_left <= 0 or self.bytes_left <= 0 or (self.only is not None and number not in self.only):
             return
@@ -332,7 +330,11 @@ class Recorder:
             return
         assert self._now is not None and self._memory is not None
         lanes = accesses[0].elements.shape
-        carried, *given = [Block(h, h.dtype.scalar, h.data.size > 1) for h in (values, *operands)]
+        off = None
+        if accesses[0].kind == "load" and not all(access.mask.all() for access in accesses):
+            off = self._off[id(values.data)] = ~np.logical_or.reduce([access.mask for access in accesses])
+        carried = Block(values, values.dtype.scalar, values.data.ndim > 0, off)
+        given = tuple(Block(h, h.dtype.scalar, h.data.ndim > 0) for h in operands)
         terms = tuple((text, data) for text, data in self._terms if _fits(data.shape, lanes))
         self._terms = ()
         buffers = {b.name: b for b in self._memory.buffers}
@@ -342,9 +344,7 @@ class Recorder:
                 good = access.mask & ~access.bad
                 after = np.zeros(lanes, buffer.data.dtype)
                 after[good] = buffer.data[access.elements[good]]
-            elif not access.mask.all():
-                self._off[id(values.data)] = ~access.mask
-            self._now.frames[self._stack[-1]].accesses.append(Done(access, carried, tuple(given), after, terms))
+            self._now.frames[self._stack[-1]].accesses.append(Done(access, carried, given, after, terms))
             self._count_bytes(access.elements)
         self._count_bytes(values.data)
 
@@ -362,6 +362,14 @@ class Recorder:
             assert self._now is not None
             frame = self._now.frames[self._stack[-1]]
             frame.problem = frame.problem or text
+
+    # ---- for who looks at it
+
+    def pointed(self, block: Block) -> tuple[str, np.ndarray] | None:
+        """The tensor that pointers point into or beside, and to which of its elements; None for several."""
+        if self._memory is None:
+            return None
+        return self._memory.elements_of(block.values, of_triton(block.dtype.element_ty).storage)
 
     # ---- keeping
 

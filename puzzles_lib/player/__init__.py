@@ -1,0 +1,208 @@
+"""`watch`: a kernel's run, line by line and value by value, as a page that plays in the notebook.
+
+One guarded run is recorded statement by statement (`interpreter.recording`), told as a tree of plain values
+(`story`), packed (`packing`) and put into a page with the script that plays it (`page`, `player.js`).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from puzzles_lib.binding import Bound
+from puzzles_lib.checker import guarded, wanted
+from puzzles_lib.checker.expected import Expected
+from puzzles_lib.checker.report import Report
+from puzzles_lib.interpreter import Access, Recorder, Run, Stop
+from puzzles_lib.player import page
+from puzzles_lib.player.frame import Frame, frame_of
+from puzzles_lib.player.packing import packed
+from puzzles_lib.player.story import Sheet, Teller, Told, sheets
+from puzzles_lib.puzzle import Case, Puzzle, pick_case, pick_program
+from puzzles_lib.wrapped import is_wrapped
+
+MOST_ELEMENTS = 1_000_000  # of all tensors of a case
+MOST_CHARACTERS = 900_000  # of what is packed: with script and first frame a page stays below 1 MB
+MOST_BYTES = 24 << 20  # before it is packed
+FEWEST_STEPS = 20
+
+
+def watch(
+    kernel: object,
+    puzzle: Puzzle,
+    case: int | Case = 0,
+    program: int | tuple[int, ...] | None = None,
+) -> "Player":
+    """Run a ``@triton.jit`` kernel on one case of a puzzle and play the run, line by line.
+
+        watch(outer_add_kernel, OUTER_ADD, case=2, program=1)
+
+    kernel: where `triton.autotune` wraps it, in the first configuration that it would try.
+    case: number of the case in ``puzzle.cases``, or a `Case` of your own.
+    program: the one to begin with, as its number in launch order or its ids along the grid's axes; by
+        default one that tells most: the first that stores a wrong value, else breaks off, goes out of
+        bounds or has lanes masked off, else 0.
+
+    The page opens at the line where a stored value first differs from what the spec wants; where none
+    does, at the line that breaks off or goes out of bounds; else at the start. Whatever the kernel does,
+    this returns: a run that breaks off ends at the line that broke it, and for a kernel that cannot run
+    the answer is the checker's report.
+
+    Raises TypeError where ``puzzle`` is not a `Puzzle`, ValueError for a case or program that does not
+    exist and a case that is too large to show, and KeyboardInterrupt when interrupted.
+    """
+    __tracebackhide__ = True
+    if not isinstance(puzzle, Puzzle):
+        raise TypeError(f"watch(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+    case = pick_case(puzzle, case, "watch")
+    if case.pretend:
+        raise ValueError(f"watch: case is {case}: its tensors hold nothing that could be shown")
+    elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.inputs + puzzle.results)
+    if elements > MOST_ELEMENTS:
+        told = f"{elements:,} elements, allowed are {MOST_ELEMENTS:,} at most"
+        raise ValueError(f"watch: case is {case}, of {told}")
+    if not math.prod(puzzle.programs(case)):
+        raise ValueError(f"watch: case is {case}, which starts no program")
+    if not is_wrapped(kernel):  # else a configuration may change the grid
+        pick_program(program, puzzle.grid(case), "watch")
+    goal = wanted(puzzle, case)
+    if isinstance(goal, Report):
+        return Player(f"{puzzle.name}, {case}", refusal=goal)
+    recorder = Recorder()
+    done = guarded(kernel, puzzle, case, recorder=recorder)
+    if isinstance(done, Report):
+        return Player(f"{puzzle.name}, {case}", refusal=done)
+    bound, ran = done
+    grid = tuple(int(n) for n in puzzle.grid(bound.case))
+    number = pick_program(program, grid, "watch")
+    tensors = _tensors(bound, goal, ran)
+    if number is None:
+        number = _first_to_store_wrong(recorder, tensors, ran.accesses, grid)
+    if number is not None and number not in recorder.recordings:
+        recorder = Recorder({number})
+        guarded(kernel, puzzle, case, recorder=recorder, quiet=True)
+    title = f"{puzzle.name}, {bound.case}"
+    if bound.configuration and bound.configuration.count > 1:
+        title += f", in {bound.configuration}"
+    return _player(title, grid, recorder, tensors, number, ran.stop)
+
+
+@dataclass(frozen=True, repr=False)
+class Player:
+    """A run to look at: shows itself as a page that plays, and as the text of the frame it opens at.
+
+    title: what was run. frame: the one that it opens at; None for a kernel that could not run.
+    data: what the page plays, packed. refusal: the checker's answer where the kernel could not run.
+    """
+
+    title: str
+    frame: Frame | None = None
+    data: str = field(default="", repr=False)
+    refusal: Report | None = None
+
+    def __repr__(self) -> str:
+        return str(self.refusal) if self.refusal or self.frame is None else f"{self.title}\n{self.frame}"
+
+    def _repr_html_(self) -> str:
+        if self.refusal or self.frame is None:
+            return self.refusal._repr_html_() if self.refusal else ""
+        return page.html_of(self.title, self.frame, self.data)
+
+
+# ---- what is shown
+
+
+def _tensors(
+    bound: Bound, goal: tuple[dict[str, torch.Tensor], dict[str, Expected]], ran: Run
+) -> list[Sheet]:
+    """The tensors that the kernel takes."""
+    every = bound.puzzle.inputs + bound.puzzle.results
+    taken = {name.removesuffix("_ptr").removesuffix("_desc") for name in bound.arguments}
+    shapes = {a.name: a.shape(bound.case.numbers) for a in every}
+    return sheets([a for a in every if a.name in taken], shapes, *goal, ran)
+
+
+def _first_to_store_wrong(
+    recorder: Recorder, tensors: Sequence[Sheet], accesses: Sequence[Access], grid: tuple[int, ...]
+) -> int | None:
+    """The first program that left a wrong value, where more ran than was recorded; else None."""
+    count = math.prod(grid)
+    complete = len(recorder.recordings) == count and all(r.complete for r in recorder.recordings.values())
+    if complete or not accesses:
+        return None
+    stored = {sheet.name: np.full(math.prod(sheet.shape), count, np.int64) for sheet in tensors}
+    for access in accesses:
+        if access.kind != "load":
+            number = int(np.ravel_multi_index(access.program[: len(grid)], grid))
+            stored[access.argument][access.elements[access.mask & ~access.bad]] = number
+    return min((int(stored[s.name][s.wrong].min()) for s in tensors if s.wrong.any()), default=None)
+
+
+def _player(
+    title: str,
+    grid: tuple[int, ...],
+    recorder: Recorder,
+    tensors: Sequence[Sheet],
+    number: int | None,
+    stop: Stop | None,
+) -> Player:
+    """As many programs and steps as a page holds."""
+    kept, most_steps = sorted(recorder.recordings), max(len(r.steps) for r in recorder.recordings.values())
+    while True:
+        teller = Teller(recorder, tensors)
+        told = {n: teller.told(recorder.recordings[n], most_steps) for n in kept}
+        if number is None:
+            number = _telling(told)
+        place = told[number].opening
+        functions = teller.functions()
+        tree = {
+            "title": title,
+            "grid": list(grid),
+            "functions": functions,
+            "tensors": teller.sheets(),
+            "programs": [teller.tree(told[n]) for n in kept],
+            "values": teller.values,
+            "sources": recorder.sources,
+            "program": kept.index(number),
+            "step": place,
+            "stop": stop.message if stop else "",
+            "notes": _notes(told, grid),
+        }
+        data = packed(tree, teller.pool) if len(teller.pool.blob) <= MOST_BYTES else ""
+        size = len(data) / MOST_CHARACTERS if data else 2 * len(teller.pool.blob) / MOST_BYTES
+        if size <= 1 or most_steps <= FEWEST_STEPS:
+            frame = frame_of(recorder, recorder.recordings[number], place, math.prod(grid))
+            return Player(title, frame, data)
+        if len(kept) > 1:
+            count = min(max(1, int(0.9 * len(kept) / size)), len(kept) - 1)
+            kept = sorted(sorted(kept, key=lambda n: (abs(n - number), n))[:count])
+        else:
+            steps = len(told[number].steps)
+            most_steps = max(FEWEST_STEPS, min(int(0.9 * steps / size), steps - 1))
+
+
+def _telling(told: Mapping[int, Told]) -> int:
+    """The program to begin with: with something wrong, else with lanes masked off, else the first."""
+    for has in (Told.stores_wrong, Told.goes_bad, Told.masks):
+        found = [number for number, each in told.items() if has(each)]
+        if found:
+            return found[0]
+    return min(told)
+
+
+def _notes(told: Mapping[int, Told], grid: tuple[int, ...]) -> list[str]:
+    """What is not on the page."""
+    notes = []
+    count = math.prod(grid)
+    if len(told) < count:
+        numbers = f"{min(told)}" if len(told) == 1 else f"{min(told)} to {max(told)}"
+        notes.append(
+            f"Of {count} programs {numbers} {'is' if len(told) == 1 else 'are'} kept here; "
+            "watch(kernel, PUZZLE, program=...) shows another."
+        )
+    if cut := [number for number, each in told.items() if not each.complete]:
+        number = cut[0]
+        notes.append(f"Program {number} ran on after step {len(told[number].steps)}, the last that is kept.")
+    return notes
