@@ -175,6 +175,7 @@ class Recorder:
         self.functions: list[Function] = []
         self.recordings: dict[int, Recording] = {}
         self.sources: list[str] = []  # of what is undefined
+        self.started = 0  # programs, recorded or not
         self._now: Recording | None = None
         self._stack: list[int] = []
         self._memory: Memory | None = None
@@ -188,6 +189,7 @@ class Recorder:
     def starts(self, memory: "Memory") -> None:
         """A program begins."""
         self._memory, self._now, self._stack = memory, None, []
+        self.started += 1
         number = memory.number
         if self.steps_left <= 0 or self.bytes_left <= 0 or (self.only is not None and number not in self.only):
             return

@@ -149,6 +149,7 @@ def _player(
     stop: Stop | None,
 ) -> Player:
     """As many programs and steps as a page holds."""
+    count = math.prod(grid)
     kept, most_steps = sorted(recorder.recordings), max(len(r.steps) for r in recorder.recordings.values())
     while True:
         teller = Teller(recorder, tensors)
@@ -167,17 +168,17 @@ def _player(
             "sources": recorder.sources,
             "program": kept.index(number),
             "step": place,
-            "stop": stop.message if stop else "",
-            "notes": _notes(told, grid),
+            "notes": _notes(told, min(recorder.started, count), count, stop),
         }
         data = packed(tree, teller.pool) if len(teller.pool.blob) <= MOST_BYTES else ""
         size = len(data) / MOST_CHARACTERS if data else 2 * len(teller.pool.blob) / MOST_BYTES
         if size <= 1 or most_steps <= FEWEST_STEPS:
-            frame = frame_of(recorder, recorder.recordings[number], place, math.prod(grid))
+            frame = frame_of(recorder, recorder.recordings[number], place, count)
             return Player(title, frame, data)
         if len(kept) > 1:
-            count = min(max(1, int(0.9 * len(kept) / size)), len(kept) - 1)
-            kept = sorted(sorted(kept, key=lambda n: (abs(n - number), n))[:count])
+            fewer = min(max(1, int(0.9 * len(kept) / size)), len(kept) - 1)
+            nearest = sorted(kept, key=lambda n: (abs(n - number), n))
+            kept = sorted(nearest[:fewer])
         else:
             steps = len(told[number].steps)
             most_steps = max(FEWEST_STEPS, min(int(0.9 * steps / size), steps - 1))
@@ -192,17 +193,20 @@ def _telling(told: Mapping[int, Told]) -> int:
     return min(told)
 
 
-def _notes(told: Mapping[int, Told], grid: tuple[int, ...]) -> list[str]:
-    """What is not on the page."""
+def _notes(told: Mapping[int, Told], started: int, count: int, stop: Stop | None) -> list[str]:
+    """What is not on the page, and why the run ended early."""
     notes = []
-    count = math.prod(grid)
-    if len(told) < count:
-        numbers = f"{min(told)}" if len(told) == 1 else f"{min(told)} to {max(told)}"
+    if stop and stop.kind != "out of bounds":
+        left = count - started
+        never = f"; {left} of {count} programs never began" if left else ""
+        notes.append(f"The kernel did not finish: {stop.message}{never}.")
+    if len(told) < started:
+        kept = f"{min(told)} is" if len(told) == 1 else f"{min(told)} to {max(told)} are"
         notes.append(
-            f"Of {count} programs {numbers} {'is' if len(told) == 1 else 'are'} kept here; "
-            "watch(kernel, PUZZLE, program=...) shows another."
+            f"Of {started} programs {kept} kept here; watch(kernel, PUZZLE, program=...) shows another."
         )
-    if cut := [number for number, each in told.items() if not each.complete]:
-        number = cut[0]
-        notes.append(f"Program {number} ran on after step {len(told[number].steps)}, the last that is kept.")
+    for number, each in told.items():
+        if not each.complete:
+            notes.append(f"Program {number} ran on after step {len(each.steps)}, the last that is kept.")
+            break
     return notes

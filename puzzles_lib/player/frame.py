@@ -51,10 +51,11 @@ def frame_of(recorder: Recorder, recording: Recording, place: int, programs: int
     shown = range(max(1, first - AROUND), min(len(source), last + AROUND) + 1)
     lines = tuple((n + function.first_line - 1, source[n - 1], first <= n <= last) for n in shown)
     before = _names_before(steps, place, step.frame)
-    names = [_row(name, "changed", held) for name, held in step.writes if name != RETURNS]
+    changed = "given" if step.statement is None else "changed"
+    names = [_row(name, changed, held) for name, held in step.writes if name != RETURNS]
     names += [_row("result", "returned", held) for name, held in step.writes if name == RETURNS]
     names += [_row(name, "read", before[name]) for name in reads if name in before]
-    where = f"program {recording.number} of {programs}, " if programs > 1 else ""
+    where = f"program {recording.number} of 0 to {programs - 1}, " if programs > 1 else ""
     notes = [_access(done) for done in step.accesses]
     if step.turn:
         notes.insert(0, f"turn {step.turn[0]}" + (f" of {step.turn[1]}" if step.turn[1] else ""))

@@ -534,9 +534,10 @@ class Stage {
     this.programs.value = this.place;
     const ids = program.id.slice(0, run.grid.length).join(", ");
     const count = run.grid.reduce((a, b) => a * b, 1);
-    this.programText.textContent = run.grid.length > 1 ? `(${ids}), ${program.number} of ${count}`
-      : `${ids} of ${count}`;
+    const numbers = `${program.number} of 0 to ${count - 1}`;
+    this.programText.textContent = run.grid.length > 1 ? `(${ids}), ${numbers}` : numbers;
     this.programs.setAttribute("aria-valuetext", this.programText.textContent);
+    this.colours.clear();
     this.showNames();
     this.showMoves();
     this.showCode();
@@ -621,14 +622,21 @@ class Stage {
 
   showBlocks() {
     const { run, program, at, step } = this;
-    const shown = new Set();
+    const content = (value) => run.values[value].a ?? `value ${value}`;
+    const shown = { has: (value) => seen.has(content(value)), add: (value) => seen.add(content(value)) };
+    const seen = new Set();
+    const stored = new Set();
     const blocks = [];
     for (const { name, value, role } of namesAt(run, program, at)) {
-      const access = (step.a ?? []).find((each) => each.k !== "store" && each.v === value);
+      const access = (step.a ?? []).find((each) => content(each.v) === content(value)
+        && (each.k === "store") === (role === "read"));
+      if (access?.k === "store") stored.add(access);
       shown.add(value);
       const title = name === "return" ? "what it returns" : name;
-      blocks.push(this.valueBlock(title, role === "changed" ? (access ? `${access.k}ed` : "changed") : "read", value,
-        role, access));
+      const changed = access ? { load: "loaded", atomic: "found by the atomic" }[access.k]
+        : step.k === undefined ? "given" : step.n === "returns" ? "returned" : "changed";
+      const read = access ? `stored to ${run.tensors[access.T]?.name ?? "?"}` : "read";
+      blocks.push(this.valueBlock(title, role === "changed" ? changed : read, value, role, access));
     }
     for (const [left, right, start, result] of step.d ?? []) {
       const shape = (value) => arrayOf(run, run.values[value].a).shape.join(" × ");
@@ -643,7 +651,7 @@ class Stage {
     for (const access of step.a ?? []) {
       const words = { load: "loaded from", store: "stored to", atomic: "found by the atomic in" };
       const tensor = run.tensors[access.T]?.name ?? "?";
-      if (!shown.has(access.v) || access.k === "store") {
+      if (!shown.has(access.v) || (access.k === "store" && !stored.has(access))) {
         blocks.push(this.valueBlock(`${words[access.k]} ${tensor}`, access.k, access.v, "changed", access));
       }
       for (const operand of access.o ?? []) {
@@ -660,7 +668,7 @@ class Stage {
     const block = make("section", { class: `block ${role}` }, make("header", {}, make("h4", {}, name),
       make("span", { class: "quiet" }, kindText(run, value)), make("span", { class: "tag" }, tag)));
     if (value.text !== undefined) {
-      block.append(make("code", {}, value.text));
+      block.querySelector("header").append(make("code", {}, value.text));
       return block;
     }
     const { shape, data } = isBlock(value) ? arrayOf(run, value.a) : { shape: [], data: [plain(value.x)] };
@@ -677,7 +685,7 @@ class Stage {
     };
     const text = (i) => {
       if (undefined_?.[i]) return "?";
-      return tensor ? String(data[i]) : numberText(data[i]);
+      return tensor ? String(data[i]) : numberText(data[i], 4);
     };
     const describe = (i) => {
       const at = shape.length ? `${name}[${coordinates(shape, i).join(", ")}]` : name;
@@ -703,6 +711,11 @@ class Stage {
     if (typeof data[0] === "boolean" && data.length > 1) facts.push(`${count((i) => data[i])} of ${data.length} True`);
     if (facts.length) block.querySelector("header").append(make("span", { class: "quiet" }, facts.join(", ")));
     if (tensor) block.querySelector("header").append(make("span", { class: "quiet" }, `into ${tensor.name}`));
+    if (!isBlock(value) && !access) {
+      const words = undefined_ ? describe(0) : tensor ? address(tensor, Number(data[0])) : text(0);
+      block.querySelector("header").append(make("code", { class: state(0) }, words));
+      return block;
+    }
     block.append(this.cells({ label: name, shape, size: data.length, text, state, describe, number: (i) => data[i],
       limits: limits ?? [0, 0] }));
     return block;
@@ -782,8 +795,12 @@ class Stage {
   // -- cells: numbers where they are few, else a heat map
 
   cells(spec) {
-    const columns = spec.shape.length > 1 ? spec.shape[spec.shape.length - 1] : Math.min(spec.size, WRAP);
+    let columns = spec.shape.length > 1 ? spec.shape[spec.shape.length - 1] : Math.min(spec.size, WRAP);
     const few = spec.size <= NUMBERS || (columns <= WRAP && spec.size <= 256);
+    if (few && spec.shape.length === 1 && !spec.isSheet) {
+      const widest = Math.max(...Array.from({ length: spec.size }, (_, i) => spec.text(i).length));
+      if (widest > 3) columns = Math.min(columns, WRAP / 2);
+    }
     const view = few ? this.numberCells(spec, columns) : this.heatCells(spec);
     const element = make("div", { class: "scroll", "data-cells": "", tabindex: spec.size > 1 ? 0 : undefined,
       role: "group", "aria-label": `${spec.label}, ${spec.size} cells: arrows walk them` }, view.element);
@@ -830,7 +847,8 @@ class Stage {
     const { shape, size } = spec;
     const columns = shape.length > 1 ? shape[shape.length - 1] : Math.min(size, 64);
     const rows = Math.ceil(size / columns);
-    const side = Math.max(3, Math.min(spec.isSheet ? 9 : 11, Math.floor(520 / columns), Math.floor(16000 / columns)));
+    const room = [Math.floor(560 / columns), Math.floor(230 / rows), spec.isSheet ? 9 : 11];
+    const side = Math.min(Math.max(3, Math.min(...room)), Math.max(1, Math.floor(16000 / columns)));
     const scale = Math.min(2, Math.ceil(devicePixelRatio || 1));
     const canvas = make("canvas", { width: columns * side * scale, height: rows * side * scale });
     canvas.style.width = `${columns * side}px`;
@@ -857,6 +875,7 @@ class Stage {
   }
 
   paint(canvas, { size, number, state, limits }, columns, side, here) {
+    const scale = canvas.width / Number.parseFloat(canvas.style.width);
     const pen = canvas.getContext("2d");
     const colour = (name) => this.colour(name);
     const [paper, line, ink] = ["--paper", "--line", "--ink"].map(colour);
@@ -881,9 +900,11 @@ class Stage {
       const isNan = typeof value === "number" && Number.isNaN(value);
       if (marks.includes("off")) stripes(pen, x, y, side, css(mixed(paper, ink, 0.45)), 1);
       if (marks.includes("undefined") || isNan) stripes(pen, x, y, side, css(colour("--wrong")), -1);
-      if (stored === "wrong" || Math.abs(value) === Infinity) cross(pen, x, y, side, css(ink));
-      if (marks.includes("lit")) outline(pen, x, y, side, css(colour(marks.includes("new") ? "--open" : "--brand")));
+      if (side >= 6 * scale && (stored === "wrong" || Math.abs(value) === Infinity)) cross(pen, x, y, side, css(ink));
     }
+    const isLit = Array.from({ length: size }, (_, i) => state(i).includes("lit"));
+    pen.fillStyle = css(ink);
+    for (let i = 0; i < size; i++) if (isLit[i]) this.rim(pen, isLit, i, columns, side);
     if (side >= 6) {
       pen.strokeStyle = css(line);
       pen.lineWidth = 0.5;
@@ -897,6 +918,16 @@ class Stage {
       pen.strokeStyle = css(ink);
       pen.strokeRect((here % columns) * side + 1, Math.floor(here / columns) * side + 1, side - 2, side - 2);
     }
+  }
+
+  /** The sides of a lit cell beyond which is none. */
+  rim(pen, isLit, i, columns, side) {
+    const [x, y] = [(i % columns) * side, Math.floor(i / columns) * side];
+    const wide = side > 6 ? 2 : 1;
+    if (i % columns === 0 || !isLit[i - 1]) pen.fillRect(x, y, wide, side);
+    if (i % columns === columns - 1 || !isLit[i + 1]) pen.fillRect(x + side - wide, y, wide, side);
+    if (!isLit[i - columns]) pen.fillRect(x, y, side, wide);
+    if (!isLit[i + columns]) pen.fillRect(x, y + side - wide, side, wide);
   }
 
   /** Arrow keys within a block; true where the key is for it. */
@@ -988,7 +1019,8 @@ function turnText([turn, of]) {
 /** A line of source with its names marked and its comment faint. */
 function coloured(text, roles) {
   const out = [];
-  for (const part of text.split(/(#.*$|[A-Za-z_]\w*)/)) {
+  const parts = text.split(/(#.*$|[A-Za-z_]\w*(?!\w*=[^=]))/);
+  for (const part of parts) {
     if (part.startsWith("#")) out.push(make("span", { class: "comment" }, part));
     else if (roles.has(part)) out.push(make("span", { class: `name ${roles.get(part)}` }, part));
     else if (part) out.push(part);
@@ -1032,13 +1064,6 @@ function stripes(pen, x, y, side, colour, direction) {
 function cross(pen, x, y, side, colour) {
   stripes(pen, x, y, side, colour, 1);
   stripes(pen, x, y, side, colour, -1);
-}
-
-function outline(pen, x, y, side, colour) {
-  pen.strokeStyle = colour;
-  const width = side > 8 ? 2 : 1;
-  pen.lineWidth = width;
-  pen.strokeRect(x + width / 2, y + width / 2, side - width, side - width);
 }
 
 /** Put a player into the element that the running script stands in. */
