@@ -343,7 +343,6 @@ function heat(value, [low, high]) {
 // ---- showing it
 
 const NUMBERS = 160; // cells that are shown as numbers; more are a heat map
-const WRAP = 16; // cells in a row of what has one axis
 const FRAME_MS = 650; // a step, while it plays
 const STATES = ["", "right", "wrong", "later", "undefined"];
 const STATE_WORDS = {
@@ -382,6 +381,8 @@ class Stage {
     this.colours = new Map();
     new MutationObserver(() => this.recoloured()).observe(document.body, { attributes: true });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.recoloured());
+    this.width = host.clientWidth;
+    new ResizeObserver(() => this.resized()).observe(host);
     this.show();
   }
 
@@ -391,6 +392,13 @@ class Stage {
 
   get step() {
     return this.program.steps[this.at];
+  }
+
+  /** What is laid out by the width is laid out anew. */
+  resized() {
+    if (this.root.host.clientWidth === this.width) return;
+    this.width = this.root.host.clientWidth;
+    this.show();
   }
 
   // -- the parts that stay
@@ -795,11 +803,13 @@ class Stage {
   // -- cells: numbers where they are few, else a heat map
 
   cells(spec) {
-    let columns = spec.shape.length > 1 ? spec.shape[spec.shape.length - 1] : Math.min(spec.size, WRAP);
-    const few = spec.size <= NUMBERS || (columns <= WRAP && spec.size <= 256);
-    if (few && spec.shape.length === 1 && !spec.isSheet) {
-      const widest = Math.max(...Array.from({ length: spec.size }, (_, i) => spec.text(i).length));
-      if (widest > 3) columns = Math.min(columns, WRAP / 2);
+    const isStrip = spec.shape.filter((size) => size > 1).length < 2;
+    let columns = isStrip ? spec.size : spec.shape[spec.shape.length - 1];
+    const few = spec.size <= NUMBERS || (!isStrip && columns <= 16 && spec.size <= 256) || (isStrip && spec.size <= 256);
+    if (few && isStrip) {
+      const widest = Math.max(1, ...Array.from({ length: spec.size }, (_, i) => spec.text(i).length));
+      const box = spec.isSheet ? this.tensors : this.blocks;
+      columns = Math.min(columns, wrapped(box.clientWidth - 70, widest));
     }
     const view = few ? this.numberCells(spec, columns) : this.heatCells(spec);
     const element = make("div", { class: "scroll", "data-cells": "", tabindex: spec.size > 1 ? 0 : undefined,
@@ -819,12 +829,13 @@ class Stage {
 
   numberCells({ shape, size, text, state, number }, columns) {
     const grid = make("div", { class: "grid" });
-    const head = size > columns || shape.length > 1;
+    const isStrip = shape.filter((each) => each > 1).length < 2;
+    const head = size > columns || !isStrip;
     grid.style.gridTemplateColumns = `${head ? "max-content " : ""}repeat(${Math.max(columns, 1)}, max-content)`;
     const spans = [];
     for (let i = 0; i < size; i++) {
       if (head && i % columns === 0) {
-        const places = shape.length > 1 ? coordinates(shape, i).slice(0, -1).join(", ") : String(i);
+        const places = isStrip ? String(i) : coordinates(shape, i).slice(0, -1).join(", ");
         grid.append(make("i", {}, places));
       }
       const value = number(i);
@@ -1012,6 +1023,12 @@ class Stage {
   }
 }
 
+/** How many cells of so many characters stand in a row of a width: a power of two. */
+function wrapped(width, characters) {
+  const most = width / (7.3 * Math.max(characters, 2) + 12);
+  return 2 ** Math.max(2, Math.min(5, Math.floor(Math.log2(Math.max(most, 1)))));
+}
+
 function turnText([turn, of]) {
   return `turn ${turn}${of ? ` of ${of}` : ""}`;
 }
@@ -1082,6 +1099,6 @@ function play(style, data) {
 if (typeof module === "object" && typeof document === "undefined") {
   module.exports = {
     unpacked, arrayOf, coordinates, spread, numberText, address, kindText, namesAt, turnsAt, callers, storedAt,
-    switchedOffBy, laneText, nextAccess, nextChange, overLoop, firstWrong, firstProblem, range, heat, linesOf,
+    switchedOffBy, laneText, nextAccess, nextChange, overLoop, firstWrong, firstProblem, range, heat, linesOf, wrapped,
   };
 }
