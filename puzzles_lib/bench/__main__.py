@@ -23,7 +23,9 @@ def main(arguments: list[str] | None = None) -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     checks = commands.add_parser("checks", help="CPU seconds per puzzle for check, and what guarding costs")
     checks.add_argument("--json", action="store_true", help="print one JSON object per puzzle")
-    watched = commands.add_parser("watch", help="per puzzle the size of watch's page, and what recording costs")
+    watched = commands.add_parser(
+        "watch", help="per puzzle the size of watch's page, and what recording costs"
+    )
     watched.add_argument("--json", action="store_true", help="print one JSON object per puzzle")
     for name, (_, text) in MEASURED.items():
         measured = commands.add_parser(name, help=text)

@@ -191,7 +191,11 @@ class Recorder:
         self._memory, self._now, self._stack = memory, None, []
         self.started += 1
         number = memory.number
-        if self.steps_left <= 0 or self.bytes_left <= 0 or (self.only is not None and number not in self.only):
+        if (
+            self.steps_left <= 0
+            or self.bytes_left <= 0
+            or (self.only is not None and number not in self.only)
+        ):
             return
         for buffer in memory.buffers:
             if buffer.is_output or buffer.name in memory.changed:
@@ -383,7 +387,9 @@ class Recorder:
         """A step with what the frame has gathered since its last one."""
         assert self._now is not None
         frame = self._now.frames[number]
-        step = Step(number, statement, writes, tuple(frame.accesses), tuple(frame.dots), problem=frame.problem)
+        step = Step(
+            number, statement, writes, tuple(frame.accesses), tuple(frame.dots), problem=frame.problem
+        )
         frame.accesses.clear()
         frame.dots.clear()
         frame.problem = ""

@@ -314,7 +314,9 @@ class _Recording(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         body = self._all(node.body)
         begin = _told("call", ast.Name(FUNCTION, ast.Load()), _locals())
-        node.body = _placed([begin], node) + body + _placed([_told("gave", ast.Constant(None))], node.body[-1])
+        node.body = (
+            _placed([begin], node) + body + _placed([_told("gave", ast.Constant(None))], node.body[-1])
+        )
         return node
 
     def _all(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:

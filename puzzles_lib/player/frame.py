@@ -27,7 +27,9 @@ class Frame:
     def __str__(self) -> str:
         width = len(str(max((number for number, _, _ in self.lines), default=0)))
         out = [self.place]
-        out += [f"{'>' if lit else ' '} {number:>{width}}  {text}".rstrip() for number, text, lit in self.lines]
+        out += [
+            f"{'>' if lit else ' '} {number:>{width}}  {text}".rstrip() for number, text, lit in self.lines
+        ]
         widths = [max((len(row[i]) for row in self.names), default=0) for i in range(3)]
         for row in self.names:
             cells = [f"{cell:<{w}}" for cell, w in zip(row[:3], widths, strict=True)]

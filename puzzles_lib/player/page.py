@@ -44,7 +44,9 @@ def _still(title: str, frame: Frame) -> str:
         f'<div style="font-weight:bold">{html.escape(title)}</div>',
         f"<div>{html.escape(frame.place)}</div>",
         f'<div style="{code};overflow-x:auto;margin:.4em 0">{"".join(rows)}</div>',
-        f'<table style="{code}"><thead><tr>{head}</tr></thead><tbody>{names}</tbody></table>' if names else "",
+        f'<table style="{code}"><thead><tr>{head}</tr></thead><tbody>{names}</tbody></table>'
+        if names
+        else "",
         *(f"<div>{html.escape(note)}</div>" for note in frame.notes),
         f"<p><em>{NO_SCRIPT}</em></p>",
     ]
