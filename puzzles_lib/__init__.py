@@ -3,9 +3,10 @@
     from puzzles_lib import OUTER_ADD, check, trace, watch
 
 ``check(kernel, PUZZLE)`` says whether a kernel is right, ``trace(kernel, PUZZLE)`` shows what it
-touches, ``watch(kernel, PUZZLE)`` plays it line by line, ``run(kernel, PUZZLE, **tensors)`` uses it, ``progress()`` says what is solved. Besides these,
-every puzzle by its name in capitals, and every chapter by its number (``ch02``). Names are looked up
-when first used, so that importing the package alone costs nothing.
+touches, ``watch(kernel, PUZZLE)`` plays it line by line, ``run(kernel, PUZZLE, **tensors)`` uses it,
+``progress()`` says what is solved. Besides these, every puzzle by its name in capitals, and every chapter by
+its number (``ch02``). Names are looked up when first used, so that importing the package alone costs
+nothing.
 """
 
 import importlib

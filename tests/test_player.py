@@ -161,7 +161,7 @@ def winding_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     turns = 0
     while turns < 3:
         turns += 1
-    twice = doubled(offs)
+    twice = doubled(offs)  # noqa: F841
     for i in tl.static_range(2):
         for j in range(0, 4, 2):
             turns += i + j
@@ -189,7 +189,7 @@ def test_helpers_loops_tuples_and_early_returns():
     assert turns == told.changes("b")[0] == told.changes("turns")[-1]
     inside = lines.index("def doubled(v):")
     assert lines[inside : inside + 4] == [
-        "def doubled(v):", "if v.shape[0] > 8:", "return v + v", "twice = doubled(offs)",
+        "def doubled(v):", "if v.shape[0] > 8:", "return v + v", "twice = doubled(offs)  # noqa: F841",
     ]  # fmt: skip
     np.testing.assert_array_equal(told.changes("return")[0], 2 * np.arange(16))
     assert told.program()["frames"] == [[0, -1], [1, 0]]
@@ -209,7 +209,7 @@ def test_the_turns_of_a_loop_are_counted():
 @triton.jit
 def after_loop_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     for i in range(2):
-        pass
+        x_ptr += i
     tl.store(z_ptr + tl.arange(0, BLOCK) + i, 0.0)
 
 
@@ -225,7 +225,7 @@ def summing_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + offs, mask=offs < N, other=0.0)
     if tl.program_id(0) == 0:
         tl.store(z_ptr, 0.0)
-    old = tl.atomic_add(z_ptr, tl.sum(x))
+    tl.atomic_add(z_ptr, tl.sum(x))
 
 
 def test_an_atomic_tells_what_it_found_what_it_was_given_and_what_is_there_now():

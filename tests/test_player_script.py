@@ -147,9 +147,8 @@ def test_past_a_loop_forwards_and_backwards():
 
 def test_next_load_or_store_and_next_change():
     text = data(add_ten_kernel)
-    assert in_node("[p.nextAccess(program, 0, 1), p.nextAccess(program, 3, 1), p.nextAccess(program, 4, 1)]", text) == [
-        3, 4, None,
-    ]  # fmt: skip
+    places = in_node("[0, 3, 4].map((at) => p.nextAccess(program, at, 1))", text)
+    assert places == [3, 4, None]
     assert in_node("[p.nextChange(program, 0, 1, 'x'), p.nextChange(program, 4, -1, 'offs')]", text) == [3, 1]
 
 
@@ -181,7 +180,8 @@ def test_what_is_stored_so_far():
 
 
 def test_heat_has_zero_in_the_middle():
-    told = in_node("[[-2, -4, 8], [5, 2, 6], [3, 3, 3], [Infinity, 0, 1]].map(([v, l, h]) => p.heat(v, [l, h]))", data(add_ten_kernel))  # fmt: skip # noqa: E501
+    cells = "[[-2, -4, 8], [5, 2, 6], [3, 3, 3], [Infinity, 0, 1]]"
+    told = in_node(f"{cells}.map(([v, low, high]) => p.heat(v, [low, high]))", data(add_ten_kernel))
     assert told == [-0.25, 0.75, 0.5, 1]
 
 

@@ -21,9 +21,7 @@ REPEATS = 3
 def print_watched(as_json: bool) -> None:
     """One row per puzzle: its largest page, and its costliest recording."""
     if not as_json:
-        print(
-            f"{'puzzle':<24} {'cases':>5} {'page':>8} {'recorded / guarded':>19} {'watch':>8}  (kB; CPU seconds)"
-        )
+        print(f"{'puzzle':<24} {'cases':>5} {'page':>8} {'recorded / guarded':>19} {'watch':>8}  (kB, CPU s)")
     for row in watched():
         if as_json:
             print(json.dumps(row), flush=True)

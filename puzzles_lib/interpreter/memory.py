@@ -7,7 +7,7 @@ what was read before it was written, how many bytes moved.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +16,6 @@ from puzzles_lib.dtypes import DType
 from puzzles_lib.interpreter import taint
 from puzzles_lib.interpreter.buffer import NOBODY, Buffer, garbage
 from puzzles_lib.interpreter.ordering import Ordering
-from puzzles_lib.interpreter.recording import Recorder
 from puzzles_lib.interpreter.records import Access, Conflict, Program, Source, Stop
 from puzzles_lib.interpreter.taint import Labels
 from puzzles_lib.source import Site
@@ -81,7 +80,7 @@ class Memory:
         self.lane_bytes = 0
         self.first_bad: Stop | None = None
         self.ordering = Ordering()
-        self.recorder: Recorder | None = None
+        self.recorder: Any = None  # a `recording.Recorder`, which is told of accesses
 
     def add(self, name: str, tensor: torch.Tensor, is_output: bool) -> int:
         """Give a tensor its address range; returns the address of its first element."""
