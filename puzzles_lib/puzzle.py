@@ -353,15 +353,19 @@ def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:
     return cases[case]
 
 
+class NoSuchProgram(ValueError):
+    """A program that a grid has not."""
+
+
 def pick_program(program: object, grid: tuple[int, ...], caller: str) -> int | None:
     """A program's number in launch order, from that or from its ids along the grid's axes; None for None.
 
-    Raises ValueError, in the name of the public function ``caller``, for one that there is not.
+    Raises NoSuchProgram, in the name of the public function ``caller``, for one that there is not.
     """
     count = math.prod(grid)
     last = ", ".join(str(n) for n in grid)
     allowed = f"0 to {count - 1}, or ids below {last if len(grid) == 1 else f'({last})'}"
-    wrong = ValueError(f"{caller}: program is {program!r}, allowed are {allowed}")
+    wrong = NoSuchProgram(f"{caller}: program is {program!r}, allowed are {allowed}")
     if program is None:
         return None
     if isinstance(program, int) and not isinstance(program, bool):

@@ -312,7 +312,7 @@ class Recorder:
 
     def term(self, value: object, text: str) -> object:
         """A comparison."""
-        if self._now is not None and isinstance(value, tl.tensor):
+        if self._now is not None and isinstance(value, tl.tensor):  # a comparison makes a new block
             value.handle.attr[TERMS] = ((text, value.handle.data),)
         return value
 
@@ -409,6 +409,8 @@ class Recorder:
 
     def _held(self, value: object) -> Held | None:
         """What is kept of a value; None where it is nothing to look at, such as a function."""
+        if isinstance(value, tl.tensor) and not isinstance(value.handle, TensorHandle):
+            return Plain(self._block_pointer(value.handle))
         if isinstance(value, tl.tensor):
             self._count_bytes(value.handle.data)
             return Block(
@@ -426,12 +428,18 @@ class Recorder:
             return Plain(text if len(text) <= 200 else f"{text[:199]}…")
         return None
 
+    def _block_pointer(self, handle: Any) -> str:
+        offsets = [int(n.data.flat[0]) for n in handle.offsets]
+        return f"block pointer into {self._whole(handle)}, tile {list(handle.block_shape)} at {offsets}"
+
     def _descriptor(self, value: Any) -> str:
-        handle = value.handle
+        return f"descriptor of {self._whole(value.handle)}, tiles of {list(value.handle.block_shape)}"
+
+    def _whole(self, handle: Any) -> str:
+        """Name and shape of what a descriptor or a block pointer is for."""
         assert self._memory is not None
         buffer = self._memory.buffer_at(int(handle.base.data.flat[0]))
-        shape = [int(n.data.flat[0]) for n in handle.shape]
-        return f"descriptor of {buffer.name if buffer else '?'} {shape}, tiles of {list(handle.block_shape)}"
+        return f"{buffer.name if buffer else '?'} {[int(n.data.flat[0]) for n in handle.shape]}"
 
     def _count_bytes(self, array: np.ndarray) -> None:
         if id(array) not in self._kept:

@@ -14,13 +14,13 @@ import torch
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker import guarded, wanted
 from puzzles_lib.checker.expected import Expected
-from puzzles_lib.checker.report import Report
+from puzzles_lib.checker.report import Report, Verdict
 from puzzles_lib.interpreter import Access, Recorder, Run, Stop
 from puzzles_lib.player import page
 from puzzles_lib.player.frame import Frame, frame_of
 from puzzles_lib.player.packing import packed
 from puzzles_lib.player.story import Sheet, Teller, Told, sheets
-from puzzles_lib.puzzle import Case, Puzzle, pick_case, pick_program
+from puzzles_lib.puzzle import Case, NoSuchProgram, Puzzle, pick_case, pick_program
 from puzzles_lib.wrapped import is_wrapped
 
 MOST_ELEMENTS = 1_000_000  # of all tensors of a case
@@ -67,6 +67,17 @@ def watch(
         raise ValueError(f"watch: case is {case}, which starts no program")
     if not is_wrapped(kernel):  # else a configuration may change the grid
         pick_program(program, puzzle.grid(case), "watch")
+    try:
+        return _watched(kernel, puzzle, case, program)
+    except NoSuchProgram:  # in the grid that a configuration gives
+        raise
+    except Exception as error:  # a fault of ours must not be a page of traceback for a learner
+        text = " ".join(f"watch cannot show this run ({type(error).__name__}: {error})".split())
+        refusal = Report(puzzle.name, verdict=Verdict("error", text[:250]))
+        return Player(f"{puzzle.name}, {case}", refusal=refusal)
+
+
+def _watched(kernel: object, puzzle: Puzzle, case: Case, program: int | tuple[int, ...] | None) -> "Player":
     goal = wanted(puzzle, case)
     if isinstance(goal, Report):
         return Player(f"{puzzle.name}, {case}", refusal=goal)

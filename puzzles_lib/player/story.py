@@ -310,6 +310,8 @@ def _raw(tensor: torch.Tensor) -> np.ndarray:
 
 def _tensor(raw: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
     """The reverse."""
+    if not raw.size:
+        return torch.empty(0, dtype=dtype)
     return torch.from_numpy(np.ascontiguousarray(raw).view(np.uint8).copy()).view(dtype)
 
 
