@@ -1,13 +1,14 @@
 """What can be said of a kernel's source: its lines, the helpers that it reaches, why it is refused."""
 
 import ast
+import functools
 import linecache
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 
 import triton.language as tl
-from triton.runtime.jit import JITFunction, get_jit_fn_file_line
+from triton.runtime.jit import JITCallable, JITFunction, get_jit_fn_file_line
 
 Scope = Mapping[str, object]
 
@@ -47,9 +48,19 @@ def site_in(function: JITFunction, line_in_source: int) -> Site:
     return Site(line, linecache.getline(file, line).strip())
 
 
+def nodes(function: JITCallable) -> tuple[ast.AST, ...]:
+    """Each node of the function's source, the outer before the inner. Nobody may change them."""
+    return _nodes(function.src)
+
+
+@functools.lru_cache(maxsize=256)
+def _nodes(text: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(text)))
+
+
 def statements(function: JITFunction) -> Iterator[tuple[ast.stmt, list[Site]]]:
     """Each statement of the function with its lines; of one that has a body, those before it."""
-    for node in ast.walk(function.parse()):
+    for node in nodes(function):
         if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef):
             body = getattr(node, "body", None)
             last = max(node.lineno, body[0].lineno - 1) if body else (node.end_lineno or node.lineno)
@@ -73,7 +84,7 @@ def _named_in(function: JITFunction) -> list[JITFunction]:
     """The ``@triton.jit`` functions that a function's source and defaults name."""
     found: list[JITFunction] = []
     scope = function.get_capture_scope()
-    for node in ast.walk(function.parse()):
+    for node in nodes(function):
         value = None
         if isinstance(node, ast.Name):
             value = scope.get(node.id)

@@ -639,6 +639,27 @@ def test_reading_what_another_program_stored_is_a_race():
     assert done.early_reads["z"].source.startswith("tl.store(z_ptr + pid, tl.load")
 
 
+@pytest.mark.parametrize(
+    "line, matters",
+    [
+        ("tl.store(z_ptr + pid * 4 + offs, tl.load(x_ptr + offs))", False),
+        ("tl.store(z_ptr + offs, tl.load(x_ptr + offs))", True),
+        ("tl.store(z_ptr + pid * 4 + offs, tl.load(z_ptr + offs))", True),
+        ("tl.store((z_ptr + pid * 4 + offs).to(tl.pointer_type(tl.int8)), 1)", True),
+        ("tl.store(x_ptr + offs, 1.0)", True),
+        ("tl.atomic_add(z_ptr + pid * 4 + offs, 1.0)", True),
+    ],
+)
+def test_whether_the_order_of_programs_can_matter(line, matters):
+    kernel = kernel_of(
+        "@triton.jit\ndef kernel(x_ptr, z_ptr):\n"
+        f"    pid = tl.program_id(0)\n    offs = tl.arange(0, 4)\n    {line}\n"
+    )
+    tensors = {"x_ptr": torch.ones(4), "z_ptr": torch.zeros(8)}
+    assert execute(kernel, 2, **tensors).order_matters == matters
+    assert not execute(kernel, 1, **tensors).order_matters
+
+
 @triton.jit
 def clear_and_add(x_ptr, z_ptr, CLEAR: tl.constexpr):
     pid = tl.program_id(0)

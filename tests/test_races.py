@@ -78,6 +78,14 @@ def test_a_kernel_that_is_right_with_one_warp_only_is_told_so():
     assert "with num_warps=1 it would be right" in str(examine(one_warp, puzzle))
 
 
+@pytest.mark.parametrize("num_warps", [2, 8])
+def test_a_configuration_is_judged_with_its_own_warps(num_warps):
+    tuned = triton.autotune([triton.Config({}, num_warps=num_warps)], key=[])(one_warp)
+    racing = Racing(one_warp, lambda x: (x, x), True)
+    puzzle = dataclasses.replace(puzzle_of(racing, False), cases=(Case(P=2, B=32, CURED=0),))
+    assert f"(sm_90, {num_warps} warps; with num_warps=1 it" in str(examine(tuned, puzzle))
+
+
 def test_where_no_thread_is_known_a_lane_is_one(monkeypatch):
     monkeypatch.setattr(races, "held_by", lambda *_: Refusal("does not compile so far"))
     for racing in RACING[:1]:

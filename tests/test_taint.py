@@ -220,7 +220,7 @@ def test_the_order_of_lanes_that_meet_in_an_atomic_is_open():
         "tl.store(z_ptr + offs, 0.0)",
         "tl.store(z_ptr + offs, tl.atomic_add(z_ptr + 15 + offs * 0, 1.0), mask=offs < 15)",
     ]
-    assert ran(*lines).contended and not ran(*lines[:1]).contended
+    assert ran(*lines).order_matters and not ran(*lines[:1]).order_matters
 
 
 # ---- what a learner is told

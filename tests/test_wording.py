@@ -8,7 +8,7 @@ import torch
 import triton
 
 from puzzles_lib.authoring.solutions import define
-from puzzles_lib.compiler import front_end, opinions, wording
+from puzzles_lib.compiler import build, find_target, front_end, observer, opinions, translate, wording
 from puzzles_lib.compiler.vetting import vet
 
 HEAD = """
@@ -208,6 +208,11 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "return x": "a kernel returns nothing: results go out by tl.store",
     "r = x + tl.store(z_ptr + offs, x)": "barriers give no value",
     "m = tl.debug_barrier()[:, None]": "barriers give no value",
+    'r = tl.load(x_ptr + offs, cache_modifier=".cg", eviction_policy="evict_first")': "cannot be combined",
+    'r = tl.load(x_ptr + offs, cache_modifier=".ca", volatile=True)': "cannot be combined",
+    'r = tl.load(x_ptr + offs, eviction_policy="evict_last", volatile=True)': "cannot be combined",
+    'tl.store(z_ptr + offs, x, cache_modifier=".wt", eviction_policy="evict_last")': "cannot be combined",
+    "r = tl.zeros((0,), tl.float32)": "a block of shape (0,) has no elements",
     "for i in range(4):\n    x = x.to(tl.float16)": "x is [32] = [BLOCK] of float32 before the loop",
 }
 
@@ -218,6 +223,24 @@ def test_what_else_is_said(line):
     refusal = vet(kernel) or front_end(kernel, ARGUMENTS)
     assert MORE[line] in refusal.message and "Error" not in refusal.message
     assert refusal.site.source.strip() in line
+
+
+@pytest.mark.parametrize(
+    "cache, eviction, volatile",
+    [
+        (".cg", "evict_first", False),
+        (".ca", "", True),
+        ("", "evict_last", True),
+        (".cv", "evict_first", False),
+    ],
+)
+def test_ptxas_still_says_the_same_of_hints(cache, eviction, volatile, monkeypatch):
+    hints = f"cache_modifier={cache!r}, eviction_policy={eviction!r}, volatile={volatile}"
+    kernel = written(f"tl.store(z_ptr + offs, tl.load(x_ptr + offs, {hints}))")
+    refused = front_end(kernel, ARGUMENTS)
+    monkeypatch.setattr(observer, "_refuse_two_hints", lambda **hints: None)
+    built = build(translate(kernel, ARGUMENTS, find_target("sm_90")))
+    assert bool(refused) == bool(built.refusal)
 
 
 def test_an_argument_of_one_is_a_constant_at_a_launch():

@@ -17,6 +17,8 @@ WRONG = kernels.wrong()
 def test_wrong_kernel_is_rejected_for_its_reason(wrong):
     report = examine(wrong.kernel, wrong.puzzle, until_failure=True)
     assert not report.ok
+    if wrong.says not in str(report):  # it may be of a later case, which the compiler refuses
+        report = examine(wrong.kernel, wrong.puzzle)
     text = str(report)
     assert report.verdicts[0].kind == wrong.kind, text
     assert wrong.says in text, text

@@ -118,13 +118,16 @@ def _examine_one(
     each = [bound.at(case.salted(salt), number) for case in puzzle.cases]
     if refusal := next((one for one in each if isinstance(one, Refusal)), None):
         return _refused(puzzle, refusal)
-    opinions = _opinions(each)
+    opinions = _opinions(each[:1] if until_failure else each)  # as a rule such a kernel fails in the first
     first = next((opinion for opinion in opinions if opinion is not None), None)
     if first and first.refusal:
         return _refused(puzzle, first.refusal)
     results: list[CaseResult] = []
     ended = False
-    for place, (case, one, opinion) in enumerate(zip(puzzle.cases, each, opinions, strict=True)):
+    for place, (case, one) in enumerate(zip(puzzle.cases, each, strict=True)):
+        if until_failure and place == 1 and not ended:
+            opinions += _opinions(each[1:])
+        opinion = opinions[place] if place < len(opinions) else None
         result = CaseResult(str(case), ran=one is None)  # None: autotune would not try it here
         if isinstance(one, Bound) and opinion is not None:
             result = _opined(one, opinion) or (result if ended else _check_case(one, seconds, budget))
@@ -139,10 +142,13 @@ def _examine_one(
     return Report(puzzle.name, tuple(told), notes=tuple(notes), salt=salt)
 
 
-def _opinions(each: Sequence[Bound | Refusal | None]) -> list[compiler.Opinion | None]:
+def _opinions(
+    each: Sequence[Bound | Refusal | None], as_launched: bool = False
+) -> list[compiler.Opinion | None]:
     """The compiler's opinion on each; None where there is nothing to translate, or nothing was tried."""
     bound = [one for one in each if isinstance(one, Bound)]
-    told = iter(compiler.opinions(bound[0].kernel, [one.arguments for one in bound]) if bound else ())
+    cases = [one.arguments for one in bound]
+    told = iter(compiler.opinions(bound[0].kernel, cases, as_launched=as_launched) if bound else ())
     return [next(told, None) if isinstance(one, Bound) else None for one in each]
 
 
@@ -161,7 +167,7 @@ def _drawn_cases(
         cases = bound.puzzle.drawn(salt)
     each = [bound.at(case, number) for case in cases]
     places = itertools.count(len(bound.puzzle.cases))
-    for place, one, opinion in zip(places, each, _opinions(each), strict=False):
+    for place, one, opinion in zip(places, each, _opinions(each, as_launched=True), strict=False):
         if not isinstance(one, Bound) or opinion is None:
             continue
         result = _opined(one, opinion) or _check_case(one, seconds, budget, backwards=False)
@@ -277,7 +283,7 @@ def _run_case(bound: Bound, seconds: float, budget: Budget, backwards: bool) -> 
         verdict = verdicts.never_written(puzzle, case, run(record=True, quiet=True)) or verdict
     if forwards.suspect and (verdict is None or verdict.kind in _LESS_BASIC):
         verdict = within_program(bound, run) or verdict
-    if verdict is None and backwards and (forwards.programs > 1 or forwards.contended):
+    if verdict is None and backwards and forwards.order_matters:
         reverse = run(reverse=True, quiet=True)
         verdict = verdicts.judge(puzzle, case, inputs, expected, reverse)
         early = reverse.undefined is not None and reverse.undefined.kind == "early"

@@ -69,11 +69,14 @@ def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal |
     return opinions(kernel, [arguments])[0].refusal
 
 
-def opinions(kernel: JITFunction, cases: Sequence[Mapping[str, object]]) -> list[Opinion]:
-    """The same for several cases, in one child: it is the fork that takes time.
+def opinions(
+    kernel: JITFunction, cases: Sequence[Mapping[str, object]], *, as_launched: bool = False
+) -> list[Opinion]:
+    """The same for several cases, in one child.
 
-    A case with a size of 1 is translated twice, since a launch makes a constant of it. Nothing is tried
-    once the first case is refused, or one took too long: then there are fewer opinions than cases.
+    A launch makes a constant of a size of 1, so such a case is translated twice; once where only what is
+    ``as_launched`` matters. Nothing is tried once the first case is refused, or one took too long: then
+    there are fewer opinions than cases.
     """
     backend, options = _backend(DEFAULT, (("sanitize_overflow", False),))  # of use in a debug build alone
     sources: list[ASTSource] = []
@@ -81,7 +84,7 @@ def opinions(kernel: JITFunction, cases: Sequence[Mapping[str, object]]) -> list
     wanted: list[list[int]] = []
     for arguments in cases:
         wanted.append([])
-        for ones in (False, True):
+        for ones in (True,) if as_launched else (False, True):
             signature, constants = _signature(kernel, arguments, ones)
             key = repr((signature, [(n, type(v), v) for n, v in constants.items()]))
             if key not in places:

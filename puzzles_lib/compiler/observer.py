@@ -86,6 +86,7 @@ def watch(files: list[str], place: Place) -> Seen:
     CodeGenerator.visit = watched
     _replace({name: functools.partial(_float8_made, name) for name in ("cast", "scalar_constant")})
     _replace({name: functools.partial(_fussy, name) for name in _RARE})
+    _replace({"load": _load_hinted, "store": _store_hinted, "splat": _not_empty})
     return seen
 
 
@@ -143,6 +144,47 @@ def _fussy(name: str, method: Callable) -> Callable:
         if name == "atom_red_typechecking_impl" and not args[0].type.is_block() and args[1].type.is_block():
             raise TypeError("this atomic has a pointer to one element, and a block of values")
         return method(self, *args, **kwargs)
+
+    return checked
+
+
+def _load_hinted(method: Callable) -> Callable:
+    """tl.load, which raises where ptxas would refuse what the hints make of it."""
+
+    @functools.wraps(method)
+    def checked(self, ptr, mask, other, boundary_check, padding, cache, eviction, volatile):
+        cached = cache if cache in (".ca", ".cg") else ""
+        _refuse_two_hints(cache_modifier=cached, eviction_policy=eviction, volatile=volatile)
+        return method(self, ptr, mask, other, boundary_check, padding, cache, eviction, volatile)
+
+    return checked
+
+
+def _store_hinted(method: Callable) -> Callable:
+    """tl.store, likewise."""
+
+    @functools.wraps(method)
+    def checked(self, ptr, value, mask, boundary_check, cache, eviction):
+        _refuse_two_hints(cache_modifier=cache, eviction_policy=eviction)
+        return method(self, ptr, value, mask, boundary_check, cache, eviction)
+
+    return checked
+
+
+def _refuse_two_hints(**hints: object) -> None:
+    given = [f"{name}={value!r}" for name, value in hints.items() if value]
+    if len(given) > 1:
+        raise TypeError(f"{' and '.join(given)} cannot be combined: a GPU has no such instruction")
+
+
+def _not_empty(method: Callable) -> Callable:
+    """A block made of one value, which raises where a later pass would fail."""
+
+    @functools.wraps(method)
+    def checked(self, value, shape):
+        if 0 in shape:
+            raise TypeError(f"a block of shape {tuple(shape)} has no elements, and must have one at least")
+        return method(self, value, shape)
 
     return checked
 

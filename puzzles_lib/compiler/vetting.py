@@ -8,7 +8,7 @@ executed, and no attribute of anything but a module is looked up.
 import ast
 import builtins
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 import numpy as np
@@ -17,7 +17,7 @@ from triton.compiler.code_generator import CodeGenerator
 from triton.runtime.jit import ConstexprFunction, JITCallable, JITFunction
 
 from puzzles_lib.compiler import wording
-from puzzles_lib.source import Refusal, Scope, module_named, site_in, with_helpers
+from puzzles_lib.source import Refusal, Scope, module_named, nodes, site_in, with_helpers
 
 _PLAIN = {int, float, bool, str, type(None), *(t for t in np.sctypeDict.values() if issubclass(t, np.number))}
 # What may hang on a value of the kernel: members of blocks, descriptors, tuples, types, constants.
@@ -59,10 +59,10 @@ def vet(kernel: JITFunction) -> Refusal | None:
                 return Refusal(
                     f"{parameter.name}'s default is a {what}, allowed are numbers", site_in(function, 1)
                 )
-        tree = function.parse()
-        for node, complaint in _complaints(tree, scope, isinstance(function, ConstexprFunction)):
+        every = nodes(function)
+        for node, complaint in _complaints(every, scope, isinstance(function, ConstexprFunction)):
             return Refusal(complaint, site_in(function, node.lineno))
-        named = (scope.get(node.id) for node in ast.walk(tree) if isinstance(node, ast.Name))
+        named = (scope.get(node.id) for node in every if isinstance(node, ast.Name))
         functions += [
             f
             for f in named
@@ -73,18 +73,18 @@ def vet(kernel: JITFunction) -> Refusal | None:
     return None
 
 
-def _complaints(tree: ast.AST, scope: Scope, python: bool) -> Iterator[tuple[ast.expr, str]]:
+def _complaints(every: Sequence[ast.AST], scope: Scope, python: bool) -> Iterator[tuple[ast.expr, str]]:
     """``python``: the function runs as Python."""
-    local = _local_names(tree) - {n for n, v in scope.items() if isinstance(v, ModuleType)}
-    callable_ = _parameters(tree) - _stored(tree)
-    notes = [a for node in ast.walk(tree) if (a := getattr(node, "annotation", None) or _returns(node))]
+    local = _local_names(every) - {n for n, v in scope.items() if isinstance(v, ModuleType)}
+    callable_ = _parameters(every) - _stored(every)
+    notes = [a for node in every if (a := getattr(node, "annotation", None) or _returns(node))]
     skipped = {id(n) for annotation in notes for n in ast.walk(annotation)}
     for annotation in notes:
         if any(isinstance(n, ast.Call | ast.NamedExpr | ast.Lambda) for n in ast.walk(annotation)):
             yield annotation, f"{ast.unparse(annotation)}: an annotation cannot call anything"
-    inner = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
-    called = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
-    for node in ast.walk(tree):
+    inner = {id(n.value) for n in every if isinstance(n, ast.Attribute)}
+    called = {id(n.func) for n in every if isinstance(n, ast.Call)}
+    for node in every:
         complaint = None
         if id(node) in skipped:
             if isinstance(node, ast.Attribute) and module_named(node.value, scope) is None:
@@ -226,29 +226,29 @@ def _is_plain(value: object, known: set[int] | None = None) -> bool:
     return type(value) in _PLAIN or isinstance(value, tl.dtype | JITFunction)
 
 
-def _local_names(tree: ast.AST) -> set[str]:
-    names = {a.arg for node in ast.walk(tree) if isinstance(node, ast.arguments) for a in node.args}
-    return names | {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+def _local_names(every: Sequence[ast.AST]) -> set[str]:
+    names = {a.arg for node in every if isinstance(node, ast.arguments) for a in node.args}
+    return names | {n.id for n in every if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
-def _parameters(tree: ast.AST) -> set[str]:
+def _parameters(every: Sequence[ast.AST]) -> set[str]:
     """Names that may hold a helper: parameters, and what is annotated as a tl.constexpr."""
-    names = {a.arg for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for a in node.args.args}
+    names = {a.arg for node in every if isinstance(node, ast.FunctionDef) for a in node.args.args}
     return names | {
         n.target.id
-        for n in ast.walk(tree)
+        for n in every
         if isinstance(n, ast.AnnAssign)
         and isinstance(n.target, ast.Name)
         and "constexpr" in ast.unparse(n.annotation)
     }
 
 
-def _stored(tree: ast.AST) -> set[str]:
+def _stored(every: Sequence[ast.AST]) -> set[str]:
     """Names that are given a value otherwise."""
-    annotated = {id(n.target) for n in ast.walk(tree) if isinstance(n, ast.AnnAssign)}
+    annotated = {id(n.target) for n in every if isinstance(n, ast.AnnAssign)}
     return {
         n.id
-        for n in ast.walk(tree)
+        for n in every
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and id(n) not in annotated
     }
 

@@ -178,7 +178,7 @@ def run(
         holes=memory.holes,
         early_reads=memory.early_reads,
         undefined=memory.undefined,
-        contended=memory.contended,
+        order_matters=memory.order_matters,
         loads={
             b.name: -(-memory.loaded.get(b.name, 0) // b.data.itemsize)
             for b in memory.buffers

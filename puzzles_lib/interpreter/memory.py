@@ -74,7 +74,8 @@ class Memory:
         self.early_reads: dict[str, Site] = {}
         self.sources: dict[Source, int] = {}  # of what is undefined, numbered as the run met them
         self.undefined: Source | None = None
-        self.contended = False
+        self.contended = False  # lanes of one atomic have met at an element
+        self.shared = False  # a program has loaded, updated or overwritten what can be another's
         self.loaded: dict[str, int] = {}  # bytes, lane by lane, by argument name
         self.bytes_moved = 0
         self.lane_bytes = 0
@@ -92,6 +93,11 @@ class Memory:
         """The accesses that follow are this program's."""
         self.program, self.number = program, number
         self.ordering.enter()
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether programs, or the lanes of an atomic, might leave something else in another order."""
+        return self.contended or (self.shared and len(self.programs) > 1)
 
     # ---- accesses: `pointers` are uint64 addresses, `mask` bool of the same shape or None for all on
 
@@ -172,6 +178,7 @@ class Memory:
         Triton names them.
         """
         shape = pointers.shape
+        self.shared = True
         old, labels = np.zeros(shape, dtype), None
         mask = self._tidy(mask, shape)
         if mask is not None:
@@ -395,6 +402,7 @@ class Memory:
         self.bytes_moved += _distinct(index) * dtype.itemsize
         if not buffer.is_output:
             return
+        self.shared = True
         self._note_conflict("read", buffer, index, self._others(buffer, index, dtype))
         self._touch("load", part, shape, dtype)
 
@@ -418,6 +426,7 @@ class Memory:
         before = data[index]
         data[index] = new
         if not buffer.is_output:
+            self.shared = True
             self._note_change(buffer, before, new)
             return
         if self.conflict is None:
@@ -425,6 +434,8 @@ class Memory:
             self._note_conflict("write", buffer, index, np.where(lost, self.number, NOBODY))
             differs = _bits(before) != _bits(new)
             others = self._others(buffer, index, dtype)
+            cast = dtype.itemsize != buffer.data.itemsize  # then nobody knows whose the elements are
+            self.shared = self.shared or cast or bool((others != NOBODY).any())
             self._note_conflict("write", buffer, index, np.where(differs, others, NOBODY))
         places = _own_places(buffer, index, dtype)
         buffer.written[places] = True

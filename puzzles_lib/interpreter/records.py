@@ -121,7 +121,7 @@ class Run:
     holes: lines that load under a mask without ``other``, where lanes were off, to the argument's name.
     early_reads: lines that load output elements which nothing had written yet, by output name.
     undefined: the first undefined value that was used: stored, or an address, a mask, a condition.
-    contended: whether lanes of one atomic met at an element: in which order is open.
+    order_matters: whether programs, or the lanes of an atomic, might leave something else in another order.
     loads: elements loaded, lane by lane, by argument name; what a cast pointer loads counts by its bytes.
     bytes_moved: bytes asked of memory: of each load and store, those that differ.
     lane_bytes: bytes loaded and stored by lanes that were on, each counted for itself.
@@ -139,7 +139,7 @@ class Run:
     holes: dict[Site, str] = field(default_factory=dict)
     early_reads: dict[str, Site] = field(default_factory=dict)
     undefined: Source | None = None
-    contended: bool = False
+    order_matters: bool = False
     loads: dict[str, int] = field(default_factory=dict)
     bytes_moved: int = 0
     lane_bytes: int = 0
