@@ -30,10 +30,11 @@ def html_of(title: str, frame: Frame, data: str) -> str:
 
 def _still(title: str, frame: Frame) -> str:
     """The first frame."""
-    rows = []
+    lines = []
     for number, text, lit in frame.lines:
-        mark = f"background:color-mix(in srgb,{Theme.OPEN} 28%,transparent);" if lit else ""
-        rows.append(f'<div style="{mark}white-space:pre">{number:>4}  {html.escape(text) or " "}</div>')
+        line = f"{'>' if lit else ' '} {number:>4}  {html.escape(text)}"
+        lines.append(f"<b>{line}</b>" if lit else line)
+    source = "\n".join(lines)
     names = "".join(
         "<tr>" + "".join(f'<td style="text-align:left">{html.escape(cell)}</td>' for cell in row) + "</tr>"
         for row in frame.names
@@ -43,7 +44,7 @@ def _still(title: str, frame: Frame) -> str:
     parts = [
         f'<div style="font-weight:bold">{html.escape(title)}</div>',
         f"<div>{html.escape(frame.place)}</div>",
-        f'<div style="{code};overflow-x:auto;margin:.4em 0">{"".join(rows)}</div>',
+        f'<pre style="overflow-x:auto;margin:.4em 0">{source}</pre>',
         f'<table style="{code}"><thead><tr>{head}</tr></thead><tbody>{names}</tbody></table>'
         if names
         else "",
