@@ -342,7 +342,9 @@ function heat(value, [low, high]) {
 
 // ---- showing it
 
-const NUMBERS = 160; // cells that are shown as numbers; more are a heat map
+const NUMBERS = 256; // cells that are shown as numbers; more are a heat map
+const SHEET_NUMBERS = 96; // likewise of a whole tensor
+const STRIP = 32; // cells in a row of a heat map with one axis
 const FRAME_MS = 650; // a step, while it plays
 const STATES = ["", "right", "wrong", "later", "undefined"];
 const STATE_WORDS = {
@@ -805,7 +807,7 @@ class Stage {
   cells(spec) {
     const isStrip = spec.shape.filter((size) => size > 1).length < 2;
     let columns = isStrip ? spec.size : spec.shape[spec.shape.length - 1];
-    const few = spec.size <= NUMBERS || (!isStrip && columns <= 16 && spec.size <= 256) || (isStrip && spec.size <= 256);
+    const few = spec.size <= (spec.isSheet ? SHEET_NUMBERS : NUMBERS) && (isStrip || columns <= 16);
     if (few && isStrip) {
       const widest = Math.max(1, ...Array.from({ length: spec.size }, (_, i) => spec.text(i).length));
       const box = spec.isSheet ? this.tensors : this.blocks;
@@ -856,9 +858,10 @@ class Stage {
 
   heatCells(spec) {
     const { shape, size } = spec;
-    const columns = shape.length > 1 ? shape[shape.length - 1] : Math.min(size, 64);
+    const isStrip = shape.filter((each) => each > 1).length < 2;
+    const columns = isStrip ? Math.min(size, STRIP) : shape[shape.length - 1];
     const rows = Math.ceil(size / columns);
-    const room = [Math.floor(560 / columns), Math.floor(230 / rows), spec.isSheet ? 9 : 11];
+    const room = [Math.floor(560 / columns), Math.floor(230 / rows), isStrip ? 13 : spec.isSheet ? 9 : 11];
     const side = Math.min(Math.max(3, Math.min(...room)), Math.max(1, Math.floor(16000 / columns)));
     const scale = Math.min(2, Math.ceil(devicePixelRatio || 1));
     const canvas = make("canvas", { width: columns * side * scale, height: rows * side * scale });
