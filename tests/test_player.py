@@ -20,7 +20,8 @@ from puzzles_lib.player import watch
 from puzzles_lib.player.packing import Pool, packed
 from puzzles_lib.player.story import LATER, RIGHT, UNDEFINED, WRONG
 from puzzles_lib.puzzle import Case, Puzzle
-from tests.played import Played
+from tests.kernels import right
+from tests.played import SCRIPT, Played
 
 
 def add_ten(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
@@ -582,3 +583,65 @@ def test_recording_changes_nothing_of_the_run():
         run_guarded(kernel, arguments, (3, 1, 1), {"z_ptr"}, record=True, recorder=recorder)
         outputs.append(z)
     assert torch.equal(*outputs) and MASKED_ADD.name == "masked_add"
+
+
+# ---- recording leaves a run what it was
+
+
+@triton.jit
+def furthest(a, b):
+    return tl.where(a * a > b * b, a, b)
+
+
+@triton.jit
+def folding_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs)
+    nothing = tl.debug_barrier()  # noqa: F841
+    most = tl.reduce(x, 0, furthest)
+    best = tl.associative_scan(x, 0, furthest)
+    corner = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (BLOCK,), (0,))
+    corner = tl.advance(corner, (0,))
+    again = tl.load(corner)
+    tl.store(z_ptr + offs, again + 10 + 0 * best + 0 * most)
+
+
+def test_folds_void_and_block_pointers():
+    told = played(folding_kernel, case=0)
+    assert told.tree["notes"] == [] and {state for _, state in told.stored(1).values()} == {RIGHT}
+    x = told.changes("x")[0]
+    assert told.changes("most") == [pytest.approx(x[np.abs(x).argmax()])] and told.changes("nothing") == []
+    assert told.changes("corner") == ["block pointer into x [32], tile [32] at [0]"] * 2
+    assert "return tl.where(a * a > b * b, a, b)" in told.lines()
+
+
+@pytest.mark.parametrize("puzzle, kernel", right()[::7], ids=lambda each: getattr(each, "__name__", ""))
+def test_right_kernels_of_all_kinds_end_as_they_do_unrecorded(puzzle, kernel):
+    case = next(i for i, c in enumerate(puzzle.cases) if not c.pretend)
+    told = Played(watch(kernel, puzzle, case).data)
+    assert not [note for note in told.tree["notes"] if note.startswith("The kernel did not finish")]
+    names = [tensor["name"] for tensor in told.tree["tensors"]]
+    stored = [told.stored(names.index(result.name)) for result in puzzle.results if result.name in names]
+    assert {state for each in stored for _, state in each.values()} <= {RIGHT, LATER}
+
+
+@triton.jit
+def disagreeing_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs)
+    tl.store(z_ptr + offs, x + tl.program_id(0))
+
+
+def test_a_race_is_told():
+    (note,) = played(disagreeing_kernel).tree["notes"]
+    assert re.fullmatch(
+        r"A race: programs 0 and 1 store different values to element 0 of z "
+        r"\(line \d+: tl.store\(.*\)\)\. Here they took turns\.",
+        note,
+    )
+
+
+def test_nothing_moves_by_itself():
+    style = (SCRIPT.with_name("player.css")).read_text()
+    assert not re.search(r"animation|transition|smooth", style + SCRIPT.read_text())
+    assert "prefers-reduced-motion: reduce" in SCRIPT.read_text()  # then there is no button that plays

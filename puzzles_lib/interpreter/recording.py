@@ -409,6 +409,8 @@ class Recorder:
 
     def _held(self, value: object) -> Held | None:
         """What is kept of a value; None where it is nothing to look at, such as a function."""
+        if isinstance(value, tl.tensor) and (value.handle is None or value.dtype == tl.void):
+            return None
         if isinstance(value, tl.tensor) and not isinstance(value.handle, TensorHandle):
             return Plain(self._block_pointer(value.handle))
         if isinstance(value, tl.tensor):

@@ -15,7 +15,7 @@ from puzzles_lib.binding import Bound
 from puzzles_lib.checker import guarded, wanted
 from puzzles_lib.checker.expected import Expected
 from puzzles_lib.checker.report import Report, Verdict
-from puzzles_lib.interpreter import Access, Recorder, Run, Stop
+from puzzles_lib.interpreter import Access, Conflict, Recorder, Run
 from puzzles_lib.player import page
 from puzzles_lib.player.frame import Frame, frame_of
 from puzzles_lib.player.packing import packed
@@ -97,7 +97,7 @@ def _watched(kernel: object, puzzle: Puzzle, case: Case, program: int | tuple[in
     title = f"{puzzle.name}, {bound.case}"
     if bound.configuration and bound.configuration.count > 1:
         title += f", in {bound.configuration}"
-    return _player(title, grid, recorder, tensors, number, ran.stop)
+    return _player(title, grid, recorder, tensors, number, ran)
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,7 +157,7 @@ def _player(
     recorder: Recorder,
     tensors: Sequence[Sheet],
     number: int | None,
-    stop: Stop | None,
+    ran: Run,
 ) -> Player:
     """As many programs and steps as a page holds."""
     count = math.prod(grid)
@@ -179,7 +179,7 @@ def _player(
             "sources": recorder.sources,
             "program": kept.index(number),
             "step": place,
-            "notes": _notes(told, min(recorder.started, count), count, stop),
+            "notes": _notes(told, grid, recorder.started, ran),
         }
         data = packed(tree, teller.pool) if len(teller.pool.blob) <= MOST_BYTES else ""
         size = len(data) / MOST_CHARACTERS if data else 2 * len(teller.pool.blob) / MOST_BYTES
@@ -204,13 +204,28 @@ def _telling(told: Mapping[int, Told]) -> int:
     return min(told)
 
 
-def _notes(told: Mapping[int, Told], started: int, count: int, stop: Stop | None) -> list[str]:
-    """What is not on the page, and why the run ended early."""
+def _race(conflict: Conflict, axes: int) -> str:
+    """Who disagrees about an element: on a GPU it is open who comes last."""
+    first, second = (p[0] if axes == 1 else p[:axes] for p in conflict.programs)
+    who = (
+        f"two lanes of one store of program {first}" if first == second else f"programs {first} and {second}"
+    )
+    what = "store different values to" if conflict.kind == "write" else "store to and load"
+    line = f" ({conflict.site})" if conflict.site.source else ""
+    return (
+        f"A race: {who} {what} element {conflict.element} of {conflict.argument}{line}. Here they took turns."
+    )
+
+
+def _notes(told: Mapping[int, Told], grid: tuple[int, ...], started: int, ran: Run) -> list[str]:
+    """Why the run ended early, what an order of turns decides, and what is not on the page."""
     notes = []
-    if stop and stop.kind != "out of bounds":
-        left = count - started
-        never = f"; {left} of {count} programs never began" if left else ""
-        notes.append(f"The kernel did not finish: {stop.message}{never}.")
+    if ran.stop and ran.stop.kind != "out of bounds":
+        count = math.prod(grid)
+        never = f"; {count - started} of {count} programs never began" if started < count else ""
+        notes.append(f"The kernel did not finish: {ran.stop.message}{never}.")
+    if ran.conflict:
+        notes.append(_race(ran.conflict, len(grid)))
     if len(told) < started:
         kept = f"{min(told)} is" if len(told) == 1 else f"{min(told)} to {max(told)} are"
         notes.append(

@@ -442,12 +442,13 @@ class Stage {
     this.tables = make("details", { ontoggle: () => this.showTable() },
       make("summary", {}, "The same as a table"), this.table);
     const several = run.programs.length > 1;
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     return make("div", { class: "player", role: "region", "aria-label": `run of ${run.title}` },
       make("h3", {}, run.title),
       several ? make("label", { class: "run" }, make("span", {}, "program"), this.programs, this.programText) : null,
       make("label", { class: "run" }, make("span", {}, "step"), this.steps, this.stepText),
       make("div", { class: "bar", role: "group", "aria-label": "move" }, ...Object.values(this.moves), this.alarm,
-        this.playing),
+        still ? null : this.playing),
       ...run.notes.map((note) => make("p", { class: "quiet" }, note)),
       make("div", { class: "stage" }, make("div", {}, this.code), this.blocks),
       this.inspect, this.tensors, this.keyOf(), this.tables,
