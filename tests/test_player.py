@@ -260,8 +260,8 @@ def test_dots_show_operands_and_result_and_descriptors_their_tile():
     steps = told.program()["steps"]
     dots = [[told.value(v) for v in dot] for step in steps for dot in step.get("d", ())]
     assert len(dots) == 2
-    for left, right, start, result in dots:
-        np.testing.assert_allclose(left @ right + start, result, rtol=1e-4, atol=1e-4)
+    for one, other, start, result in dots:
+        np.testing.assert_allclose(one @ other + start, result, rtol=1e-4, atol=1e-4)
     assert told.changes("x_desc") == ["descriptor of x [16, 32], tiles of [16, 16]"]
     loads = [a for step in steps for a in step.get("a", ()) if a["k"] == "load" and a["T"] == 0]
     elements = 32 * np.arange(16)[:, None] + 16 + np.arange(16)
