@@ -9,13 +9,14 @@ RELEASE_ARGS ?=
 
 unexport TRITON_INTERPRET  # the course never sets it: it would keep kernels from compiling
 
-.PHONY: help venv lab test lint notebooks clean
+.PHONY: help venv lab test lint notebooks explorer clean
 
 help:
 	@echo "make lab        open the course in JupyterLab (JUPYTER_ARGS=--no-browser)"
 	@echo "make test       run the tests (PYTEST_ARGS=...)"
 	@echo "make lint       check style with ruff, types with mypy"
 	@echo "make notebooks  execute solutions/, write notebooks/ from them (RELEASE_ARGS=--check)"
+	@echo "make explorer   bundle anew what triton-viz's page imports (needs npm)"
 	@echo "make clean      remove .venv and caches"
 
 venv:
@@ -37,6 +38,9 @@ lint: venv
 notebooks: venv
 	.venv/bin/python -m puzzles_lib.authoring.release $(RELEASE_ARGS)
 
+explorer:
+	bash .setup/explorer/bundle.sh
+
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache *.egg-info build dist
+	rm -rf .venv .screenshots .pytest_cache .ruff_cache *.egg-info build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

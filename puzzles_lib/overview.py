@@ -85,6 +85,6 @@ def _row(chapter: ChapterProgress, puzzle: PuzzleProgress) -> str:
         title = html.escape(f"{chapter.number} {chapter.title}")
         head = f'<th scope="rowgroup" rowspan="{len(chapter.puzzles)}" {left}>{title}</th>'
     mark, colour = _MARKS[puzzle.state]
-    state = f'<span aria-hidden="true" style="color:{colour}">{mark}</span> {puzzle.state}'
+    state = f'<span aria-hidden="true" style="color:{colour.ink}">{mark}</span> {puzzle.state}'
     cells = (state, html.escape(puzzle.number), html.escape(puzzle.name))
     return f"<tr>{head}{''.join(f'<td {left}>{cell}</td>' for cell in cells)}</tr>"

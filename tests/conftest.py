@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser import browser, lab, missing, open_notebook, open_page  # noqa: F401  fixtures
+
 REPO = Path(__file__).resolve().parent.parent
 
 
@@ -91,6 +93,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--wheel", action="store_true", help="build the wheel and run the notebooks with it")
+    parser.addoption("--browser", action="store_true", help="drive JupyterLab in Chromium, too")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -98,6 +101,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("wheel"):
                 item.add_marker(pytest.mark.skip(reason="takes minutes: give --wheel"))
+    for item in [item for item in items if item.get_closest_marker("browser")]:
+        reason = missing()
+        if not reason and "lab" in item.fixturenames and not config.getoption("--browser"):
+            reason = "takes minutes: give --browser"
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
     gpu_items = [item for item in items if item.get_closest_marker("gpu")]
     if not gpu_items:
         return

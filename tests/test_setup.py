@@ -5,6 +5,7 @@
 
 import ast
 import importlib.metadata
+import importlib.util
 import json
 import os
 import re
@@ -25,6 +26,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from puzzles_lib.authoring.sockets import socket_prefix
+from tests import browser
 from tests.conftest import REPO
 
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
@@ -487,3 +489,23 @@ def test_no_tracked_file_names_a(pattern):
 )
 def test_the_patterns_find_what_they_should(pattern, text):
     assert pattern.search(text)
+
+
+# ---- a browser is not needed
+
+
+def test_without_chromium_or_playwright_tests_in_a_browser_are_skipped_with_the_reason(monkeypatch):
+    monkeypatch.setattr(browser.shutil, "which", lambda name: None)
+    reasons = {browser.missing()}
+    monkeypatch.setitem(sys.modules, "playwright.sync_api", None)
+    reasons.add(browser.missing())
+    playwright_is_there = importlib.util.find_spec("playwright") is not None
+    chromium = {"needs chromium, by apt or the like"} if playwright_is_there else set()
+    assert reasons == {"needs playwright: pip install -e '.[dev]'"} | chromium
+
+
+def test_the_browsers_jupyterlab_is_what_make_lab_starts():
+    command = browser.command()
+    assert command[:4] == [sys.executable, "-m", "jupyter", "lab"]
+    assert "--KernelManager.transport_encryption=auto" in command
+    assert "--LabApp.default_url=/lab/tree/notebooks/00_welcome.ipynb" in command

@@ -1,13 +1,15 @@
 """Chapter 10's kernels on a GPU: what a group a program costs, and words along a row.
 
 The kernels are the chapter's answers, launched with different blocks, beside the production kernels and
-a copy of as many bytes.
+a copy of as many bytes. What holds the answer back, two changes of it tell, one by one and together:
+several rows a program with no lane off, and a reciprocal in place of the divisions.
 """
 
 from collections.abc import Iterator
 
 import torch
 import triton
+import triton.language as tl
 
 from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.bench.results import row
@@ -17,6 +19,40 @@ from puzzles_lib.kernels.quantize import dequantize, quantize_pack
 SHAPE = (100864, 768)  # a ViT-B at batch 512
 BITS, GROUP = 2, 256
 SETS = 3  # of inputs, taken in turn
+ROWS = 4  # a program, in the changed kernels
+
+
+@triton.jit
+def quantize_rows_kernel(
+    x_ptr, words_ptr, scale_ptr, minimum_ptr, N,
+    BITS: tl.constexpr, GROUP: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_G: tl.constexpr, FMA: tl.constexpr,
+):  # fmt: skip
+    """The chapter's quantiser with [BLOCK_R * BLOCK_G] groups a program; one of the blocks is 1.
+
+    FMA: multiply by a reciprocal, one fused operation an element, in place of subtracting and dividing.
+    """
+    F: tl.constexpr = 32 // BITS
+    TOP: tl.constexpr = (1 << BITS) - 1
+    row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R * BLOCK_G) // BLOCK_G  # [B]
+    g = tl.program_id(1) * BLOCK_G + tl.arange(0, BLOCK_R * BLOCK_G) % BLOCK_G  # [B]
+    inside = g < N // GROUP  # [B]
+    n = g[:, None] * GROUP + tl.arange(0, GROUP)[None, :]  # [B, GROUP]
+    x = tl.load(x_ptr + row[:, None] * N + n, mask=inside[:, None], other=0.0).to(tl.float32)
+    low = tl.min(x, axis=1)
+    high = tl.max(x, axis=1)
+    scale = tl.where(high > low, (high - low) / TOP, 1.0).to(tl.bfloat16)
+    if FMA:
+        inverse = 1.0 / scale.to(tl.float32)
+        steps = tl.fma(x, inverse[:, None], (-low * inverse)[:, None])
+    else:
+        steps = (x - low[:, None]) / scale.to(tl.float32)[:, None]
+    codes = tl.minimum((steps + 12582912.0) - 12582912.0, TOP).to(tl.int32)
+    fields = tl.reshape(codes, (BLOCK_R * BLOCK_G, GROUP // F, F))
+    words = tl.sum(fields << BITS * tl.arange(0, F)[None, None, :], axis=2)
+    offs_w = g[:, None] * (GROUP // F) + tl.arange(0, GROUP // F)[None, :]
+    tl.store(words_ptr + row[:, None] * (N // F) + offs_w, words, mask=inside[:, None])
+    tl.store(scale_ptr + row * (N // GROUP) + g, scale, mask=inside)
+    tl.store(minimum_ptr + row * (N // GROUP) + g, low, mask=inside)
 
 
 class _RowWise:
@@ -35,6 +71,14 @@ class _RowWise:
         solutions()["quantize_pack"][grid](
             self.x, self.words, self.scale, self.minimum, self.columns,
             BITS=BITS, GROUP=GROUP, BLOCK_G=groups, num_warps=warps,
+        )  # fmt: skip
+
+    def pack_changed(self, rows: int, groups: int, fma: bool) -> None:
+        """``rows`` by ``groups`` groups a program of one warp."""
+        grid = (self.rows // rows, triton.cdiv(self.columns // GROUP, groups))
+        quantize_rows_kernel[grid](
+            self.x, self.words, self.scale, self.minimum, self.columns,
+            BITS=BITS, GROUP=GROUP, BLOCK_R=rows, BLOCK_G=groups, FMA=fma, num_warps=1,
         )  # fmt: skip
 
     def unpack(self, groups: int, warps: int) -> None:
@@ -85,6 +129,21 @@ def measure() -> Iterator[dict[str, object]]:
         errors[name] = float(((sets[0].back != want) & ~tie).float().mean())
         paths[f"quantize_pack, {name}"] = [lambda e=e, g=groups, w=warps: e.pack(g, w) for e in sets]
         paths[f"dequantize, {name}"] = [lambda e=e, g=groups, w=warps: e.unpack(g, w) for e in sets]
+    changes = (
+        ("1 row a program, reciprocal", 1, 4, True),
+        (f"{ROWS} rows a program, no lane off", ROWS, 1, False),
+        (f"{ROWS} rows a program, no lane off, reciprocal", ROWS, 1, True),
+    )
+    for name, rows, groups, fma in changes:
+        for each in sets:
+            each.words.fill_(-1)
+            each.pack_changed(rows, groups, fma)
+        sets[0].back.fill_(float("nan"))
+        sets[0].unpack(4, 1)
+        errors[name] = float(((sets[0].back != want) & ~tie).float().mean())
+        paths[f"quantize_pack, {name}"] = [
+            lambda e=e, change=(rows, groups, fma): e.pack_changed(*change) for e in sets
+        ]
     errors["production"] = float(((dequantize(packed[0]) != want) & ~tie).float().mean())
     paths["quantize_pack, production"] = [lambda e=e: quantize_pack(e.x, BITS, GROUP) for e in sets]
     paths["dequantize, production"] = [lambda p=p: dequantize(p) for p in packed]

@@ -221,7 +221,7 @@ class Report:
         rows = []
         for row in self.rows():
             colour = {"pass": Theme.OK, "FAIL": Theme.WRONG}.get(row.status)
-            style = f"color:{colour}" if colour else "opacity:0.7"
+            style = f"color:{colour.ink}" if colour else "opacity:0.7"
             rows.append(
                 f'<tr><td style="{style};font-weight:bold">{row.status}</td>'
                 f'<td style="text-align:left">{html.escape(row.text)}</td>'

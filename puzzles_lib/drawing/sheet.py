@@ -44,7 +44,7 @@ class Picture:
 
     def _repr_html_(self) -> str:
         data = base64.b64encode(self.png()).decode()
-        style = "max-width:100%;background:white;padding:6px;border-radius:4px"
+        style = "max-width:100%;box-sizing:border-box;background:white;padding:6px;border-radius:4px"
         return f'<img alt="{html.escape(self.alt)}" style="{style}" src="data:image/png;base64,{data}"/>'
 
     def __repr__(self) -> str:

@@ -19,7 +19,9 @@ from puzzles_lib.drawing import Picture, TensorMap, access_map, plural
 from puzzles_lib.interpreter import Access, Program, Stop, alone
 from puzzles_lib.puzzle import Case, Puzzle, pick_case, pick_program
 from puzzles_lib.tracer import viz
+from puzzles_lib.tracer.explorer import Explorer, explore
 from puzzles_lib.tracer.maps import tensor_map
+from puzzles_lib.tracer.page import Recording, recorded
 from puzzles_lib.wrapped import is_wrapped
 
 MOST_ELEMENTS = 10_000_000  # of all tensors of a case; each takes about 90 bytes
@@ -62,7 +64,7 @@ def trace(
     if isinstance(done, Report):
         return Trace(title, grid, refusal=done)
     bound, ran = done
-    accesses, notes = ran.accesses, []
+    accesses, recording, notes = ran.accesses, None, []
     if bound.configuration:
         grid = tuple(int(n) for n in puzzle.grid(bound.case))
         outlined = _program(program, grid)
@@ -72,12 +74,16 @@ def trace(
     tensors = {name: tensor for name, tensor in tensors.items() if name in taken}
     if ran.stop is None:
         try:
-            accesses = alone(lambda: viz.accesses(bound, ran))
+            steps = alone(lambda: viz.steps(bound, ran))
         except viz.NotTraced as reason:
-            notes.append(f"triton-viz cannot trace this kernel ({reason}); drawn from the checker's own run")
+            notes.append(f"triton-viz cannot trace this kernel: {reason}; drawn from the checker's own run")
+        else:
+            accesses = [step for step in steps if isinstance(step, Access)]
+            recording = recorded(title, bound, ran, steps)
     if outlined is None:
         outlined = _telling_program(accesses, grid)
-    return Trace(title, grid, tensors, tuple(accesses), outlined, ran.stop, ". ".join(filter(None, notes)))
+    note = ". ".join(filter(None, notes))
+    return Trace(title, grid, tensors, tuple(accesses), outlined, ran.stop, note, recording=recording)
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,6 +96,7 @@ class Trace:
     program: the outlined one. stop: why the run ended early, None if it did not.
     note: where the accesses come from, if not from triton-viz.
     refusal: the checker's answer where the kernel could not run at all; the rest is empty then.
+    recording: what `explore` shows, None for a run that triton-viz has not traced.
     """
 
     title: str
@@ -100,6 +107,7 @@ class Trace:
     stop: Stop | None = None
     note: str = ""
     refusal: Report | None = None
+    recording: Recording | None = None
 
     @property
     def clean(self) -> bool:
@@ -130,6 +138,19 @@ class Trace:
     def figure(self) -> Figure | None:
         """The access map as a matplotlib figure; None for a kernel that could not run."""
         return self.picture.figure if self.picture else None
+
+    def explore(self) -> Explorer:
+        """Open triton-viz's own page of this run, to turn, zoom and step through, below the cell.
+
+        It is served on this machine alone, until ``close()``, the same trace is explored again, or the
+        notebook's kernel ends. Where there is nothing to serve, this says why and shows the picture.
+        """
+        if self.recording:
+            return explore(self.recording, self)
+        if self.stop:
+            why = "No page: triton-viz shows kernels that stay inside their tensors and run to their end"
+            return Explorer(self.title, self, why)
+        return Explorer(self.title, self, "No page of triton-viz's, for the reason below")
 
     def _ending(self) -> str:
         """Why the run ended early, in a line."""

@@ -11,6 +11,7 @@ import traceback
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 
 import numpy as np
@@ -21,6 +22,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker import SECONDS_PER_CASE
+from puzzles_lib.dtypes import of_triton
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import Access, Program, Run, TimeLimitReached, time_limit
 from puzzles_lib.interpreter.limits import interrupts_held, undone_after_fork
@@ -29,11 +31,24 @@ from puzzles_lib.source import Site, with_helpers
 
 
 class NotTraced(Exception):
-    """triton-viz failed on a kernel; says how, in a few words."""
+    """triton-viz failed on a kernel; says at which operation and how, in a few words."""
 
 
-def accesses(bound: Bound, ran: Run) -> list[Access]:
-    """The accesses of a kernel known to be clean, from triton-viz's records.
+@dataclass(frozen=True)
+class Product:
+    """One `tl.dot` of one program, with its operands' values."""
+
+    program: Program
+    left: np.ndarray
+    right: np.ndarray
+    site: Site
+
+
+Step = Access | Product
+
+
+def steps(bound: Bound, ran: Run) -> list[Step]:
+    """The accesses and products of a kernel known to be clean, from triton-viz's records.
 
     ran: its guarded run. triton-viz does not record atomics: where there are any, these come from there.
     Raises NotTraced where triton-viz cannot trace the kernel.
@@ -46,12 +61,12 @@ def accesses(bound: Bound, ran: Run) -> list[Access]:
     if not atomics:
         return found
     merged = defaultdict(list)
-    for access in found + atomics:
-        merged[access.program].append(access)
-    return [access for program in sorted(merged) for access in merged[program]]
+    for step in [*found, *atomics]:
+        merged[step.program].append(step)
+    return [step for program in sorted(merged) for step in merged[program]]
 
 
-def _run_traced(kernel: JITFunction, bound: Mapping[str, object], grid: tuple[int, ...]) -> list[Access]:
+def _run_traced(kernel: JITFunction, bound: Mapping[str, object], grid: tuple[int, ...]) -> list[Step]:
     """One launch under a fresh Tracer. Raises NotTraced where triton-viz cannot."""
     quiet = io.StringIO()
     tracer = traced = None
@@ -79,8 +94,23 @@ def _run_traced(kernel: JITFunction, bound: Mapping[str, object], grid: tuple[in
         except Exception as error:
             while error.__cause__ is not None:
                 error = error.__cause__
-            raise NotTraced(type(error).__name__) from None
+            raise NotTraced(_failure(kernel, error)) from None
     return tracer.found
+
+
+def _failure(kernel: JITFunction, error: BaseException) -> str:
+    """Which operation of which line raised what."""
+    ours = {(f.fn.__code__.co_filename, f.fn.__name__) for f in with_helpers(kernel)}
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [i for i, frame in enumerate(frames) if (frame.filename, frame.name) in ours]
+    if not places:
+        return type(error).__name__
+    last = places[-1]
+    named = (f.name for f in frames[last + 1 :] if "/triton/language/" in f.filename and hasattr(tl, f.name))
+    operation = next((f"tl.{name}" for name in named), "")
+    line = f"line {frames[last].lineno}"
+    place = f"{operation} ({line})" if operation else line
+    return f"{place} raises {type(error).__name__} there"
 
 
 def _triton_viz() -> ModuleType:
@@ -99,13 +129,13 @@ def _tracer(viz: ModuleType):
     there than here, so that a kernel may still do something else this time.
     """
     from triton_viz.core.callbacks import OpCallbacks
-    from triton_viz.core.data import AtomicCas, AtomicRMW, Load, Store
+    from triton_viz.core.data import AtomicCas, AtomicRMW, Dot, Load, Store
 
     class AccessTracer(viz.Tracer):
         def __init__(self):
             super().__init__()
             self.arguments: dict[str, torch.Tensor] = {}
-            self.found: list[Access] = []
+            self.found: list[Step] = []
             self.program: Program = (0, 0, 0)
 
         def arg_callback(self, name, arg, arg_cvt):
@@ -129,6 +159,14 @@ def _tracer(viz: ModuleType):
                     self._take(self.records[-1], "load" if op_type is Load else "store")
 
                 return OpCallbacks(before_callback=note)
+            if op_type is Dot:
+
+                def keep(ret, left, right):
+                    callbacks.after_callback(ret, left, right)
+                    site = _site(self.records[-1].call_path)
+                    self.found.append(Product(self.program, _values(left), _values(right), site))
+
+                return OpCallbacks(after_callback=keep)
             if op_type is AtomicRMW:
                 return OpCallbacks(
                     before_callback=lambda op, ptr, val, mask, *a, **k: self._vet(ptr.data, mask.data)
@@ -159,6 +197,11 @@ def _tracer(viz: ModuleType):
             raise MemoryError("lanes outside of the tensors")
 
     return AccessTracer()
+
+
+def _values(handle) -> np.ndarray:
+    """A copy of an operand's numbers; Triton's interpreter holds those of bfloat16 and float8 as bits."""
+    return of_triton(handle.dtype).widen(handle.data).copy()
 
 
 def _site(frames: Sequence[traceback.FrameSummary]) -> Site:

@@ -24,6 +24,18 @@ def no_relu(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.conste
 
 
 @triton.jit
+def folded(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """tl.max(t, 0), a reduction over axis 0, for tl.maximum(t, 0)."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    x = tl.load(x_ptr + offs_n, mask=offs_n < N, other=0.0)
+    y = tl.load(y_ptr + offs_m, mask=offs_m < M, other=0.0)
+    z = tl.max(x[None, :] * y[:, None], 0)
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], z[None, :], mask=mask)
+
+
+@triton.jit
 def relu_before_product(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
     """relu(x) * y: the two operations in the wrong order."""
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -452,6 +464,7 @@ WRONG = [
     Wrong(MUL_RELU, mask_without_brackets, kind="compiler", says="a < b < c"),
     Wrong(MUL_RELU, if_on_a_block, kind="compiler", says="an if"),
     Wrong(MUL_RELU, torch_in_the_kernel, kind="compiler", says="torch.relu"),
+    Wrong(MUL_RELU, folded, kind="values", says="tl.max(t, 0) folds axis 0"),
     Wrong(MUL_RELU, spec_in_the_kernel, kind="compiler", says="mul_relu_spec"),
     Wrong(MUL_RELU, lambda_in_the_kernel, kind="compiler", says="cannot define functions"),
     Wrong(MUL_RELU, leftover_print, kind="compiler", says="tl.device_print"),

@@ -1,0 +1,127 @@
+"""The course in a real browser: JupyterLab as `make lab` opens it, by mouse and by keyboard.
+
+What needs JupyterLab takes minutes: `make test PYTEST_ARGS="--browser tests/test_browser.py"`. The rest,
+which opens a page alone, is run with all tests where there is Chromium.
+"""
+
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from puzzles_lib.tracer import trace
+from tests.browser import THEMES, eventually
+from tests.test_tracer import OUTER, outer_kernel
+
+pytestmark = pytest.mark.browser
+
+KERNEL = "def constant_add_kernel("
+CHECK = "check(constant_add_kernel, CONSTANT_ADD)"
+OVERRUN = "check(constant_add_kernel, MASKED_ADD)"
+MAP = "trace(constant_add_kernel, MASKED_ADD"
+EXPLORE = "trace(constant_add_kernel, CONSTANT_ADD, case=1).explore()"
+HOLE = "    # your code here"
+WRONG = """\
+    offs = pid * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 1)"""
+RIGHT = WRONG.replace("+ 1)", "+ 10)")
+
+
+def filled(source: str, answer: str) -> str:
+    """A cell's source with an answer in place of its hole."""
+    lines = [answer if line.startswith(HOLE) else line for line in source.splitlines()]
+    assert answer in lines
+    return "\n".join(lines)
+
+
+# ---- triton-viz's page alone
+
+
+def number_heights(png: bytes) -> tuple[int, int]:
+    """How many pixels high what stands in the middle of the x axis is, and how wide of the y axis.
+
+    By their colours, light red and green. Of an axis without its number this is its line, two pixels at most.
+    """
+    red, green, blue = np.moveaxis(np.asarray(Image.open(BytesIO(png)).convert("RGB")).astype(int), 2, 0)
+    return _across((red > green + 60) & (red > blue + 60)), _across(
+        ((green > red + 60) & (green > blue + 40)).T
+    )
+
+
+def _across(lit: np.ndarray) -> int:
+    columns = np.flatnonzero(lit.any(axis=0))
+    if not columns.size:
+        return 0
+    middle = (columns[0] + columns[-1]) // 2
+    return int(lit[:, middle - 12 : middle + 13].any(axis=1).sum())
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1000, False), (1400, True)], ids=["1000-light", "1400-dark"])
+def test_the_explorers_page_needs_nobody_else_and_numbers_its_axes(open_page, width, dark):
+    opened = trace(outer_kernel, OUTER).explore()
+    watched = open_page(opened.url, dark=dark, width=width, height=680)
+    page = watched.page
+    page.get_by_text("Store - 20x40 - z").click()
+    page.locator(".viz-stage canvas").wait_for()
+    assert page.locator(".viz-shape-legend").inner_text().split("\n")[-1] == "z: [20, 40]"
+    name = f"explorer-{width}-{'dark' if dark else 'light'}"
+    watched.shoot(name)
+    page.locator(".viz-shape-legend").evaluate("(legend) => legend.remove()")  # the same colours
+    stage = page.locator(".viz-stage")
+    eventually("numbers on both axes", lambda: min(number_heights(stage.screenshot())) >= 8)
+    assert page.evaluate("document.documentElement.dataset.theme") == ("dark" if dark else "light")
+    page.locator("input[type=range]").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".detail-title").text_content() == "Program (1, 0, 0)"
+    assert page.locator("#pid-value-0").inner_text() == "1"
+    watched.shoot(f"{name}-next")
+    opened.close()
+
+
+# ---- JupyterLab
+
+
+def test_chapter_01_from_an_open_exercise_to_a_pass_and_a_look_at_it(open_notebook):
+    book = open_notebook("01_blocks")
+    unsolved = book.source(KERNEL)
+    book.run_to(CHECK)
+    assert "still open" in book.output(CHECK).inner_text()
+    book.write(KERNEL, filled(unsolved, WRONG))
+    book.run(KERNEL)
+    book.run(CHECK)
+    assert "constant_add: 0 of 4 cases pass" in book.output(CHECK).inner_text()
+    book.shoot("01-fails")
+    book.write(KERNEL, filled(unsolved, RIGHT))
+    book.run(KERNEL)
+    book.run(CHECK)
+    assert "constant_add: all 4 cases pass" in book.output(CHECK).inner_text()
+    book.shoot("01-passes")
+
+    book.add(CHECK, EXPLORE)
+    book.run(EXPLORE)
+    frame = book.output(EXPLORE).frame_locator("iframe")
+    frame.locator("canvas").first.wait_for()
+    assert frame.locator(".detail-tab").all_inner_texts() == ["Load - 128 - x", "Store - 128 - z"]
+    frame.locator("input[type=range]").first.focus()
+    book.page.keyboard.press("ArrowRight")
+    assert frame.locator("#pid-value-0").inner_text() == "1"
+    assert frame.locator(".detail-title").text_content() == "Program (1, 0, 0)"
+    book.shoot("01-explorer")
+
+
+def test_outputs_read_well_in_every_theme_and_at_every_width(open_notebook):
+    book = open_notebook("01_blocks")
+    book.write(KERNEL, filled(book.source(KERNEL), RIGHT))
+    book.run_to(MAP)
+    assert "FAIL" in book.output(OVERRUN).inner_text()
+    assert "24 lanes" in book.output(MAP).locator("img").get_attribute("alt")
+    assert not book.without_alt()
+    for theme in THEMES:
+        book.theme(theme)
+        assert not book.faint(), theme
+        for width in (1000, 1400):
+            book.page.set_viewport_size({"width": width, "height": 900})
+            book.cell(OVERRUN)
+            book.shoot(f"01-{theme}-{width}".replace(" ", "-"))
+            assert not book.clipped(), (theme, width)
