@@ -870,7 +870,7 @@ class Stage {
     canvas.style.height = `${rows * side}px`;
     const paint = (here = null) => this.paint(canvas, spec, columns, side * scale, here);
     canvas.paint = paint;
-    requestAnimationFrame(() => paint());
+    paint();
     return {
       element: canvas, columns,
       under: (event) => {
