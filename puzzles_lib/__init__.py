@@ -1,11 +1,12 @@
 """Triton, bit by bit: the software under the course.
 
-    from puzzles_lib import OUTER_ADD, check, trace
+    from puzzles_lib import OUTER_ADD, check, trace, watch
 
 ``check(kernel, PUZZLE)`` says whether a kernel is right, ``trace(kernel, PUZZLE)`` shows what it
-touches, ``run(kernel, PUZZLE, **tensors)`` uses it, ``progress()`` says what is solved. Besides these,
-every puzzle by its name in capitals, and every chapter by its number (``ch02``). Names are looked up
-when first used, so that importing the package alone costs nothing.
+touches, ``watch(kernel, PUZZLE)`` plays it line by line, ``run(kernel, PUZZLE, **tensors)`` uses it,
+``progress()`` says what is solved. Besides these, every puzzle by its name in capitals, and every chapter by
+its number (``ch02``). Names are looked up when first used, so that importing the package alone costs
+nothing.
 """
 
 import importlib
@@ -14,6 +15,7 @@ import re
 _HOME = {
     "check": "puzzles_lib.checker",
     "trace": "puzzles_lib.tracer",
+    "watch": "puzzles_lib.player",
     "stages": "puzzles_lib.inspector",
     "answer": "puzzles_lib.answers",
     "race": "puzzles_lib.chapters.ch15_racing_cublas.race",

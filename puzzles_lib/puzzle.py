@@ -353,6 +353,33 @@ def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:
     return cases[case]
 
 
+class NoSuchProgram(ValueError):
+    """A program that a grid has not."""
+
+
+def pick_program(program: object, grid: tuple[int, ...], caller: str) -> int | None:
+    """A program's number in launch order, from that or from its ids along the grid's axes; None for None.
+
+    Raises NoSuchProgram, in the name of the public function ``caller``, for one that there is not.
+    """
+    count = math.prod(grid)
+    last = ", ".join(str(n) for n in grid)
+    allowed = f"0 to {count - 1}, or ids below {last if len(grid) == 1 else f'({last})'}"
+    wrong = NoSuchProgram(f"{caller}: program is {program!r}, allowed are {allowed}")
+    if program is None:
+        return None
+    if isinstance(program, int) and not isinstance(program, bool):
+        if not 0 <= program < count:
+            raise wrong
+        return program
+    if not isinstance(program, (tuple, list)) or not 1 <= len(program) <= 3:
+        raise wrong
+    ids, sizes = (*program, *(0,) * (3 - len(program))), (*grid, *(1,) * (3 - len(grid)))
+    if not all(isinstance(i, int) and 0 <= i < n for i, n in zip(ids, sizes, strict=True)):
+        raise wrong
+    return (ids[0] * sizes[1] + ids[1]) * sizes[2] + ids[2]
+
+
 def _annotations(spec: Callable) -> dict[str, Any]:
     return typing.get_type_hints(spec, include_extras=True)
 

@@ -15,6 +15,7 @@ MEASURED = {
 }
 """Benches by name: a module with a ``measure()`` that gives rows, and what it measures."""
 CHECKS = "puzzles_lib.authoring.checks"
+WATCHED = "puzzles_lib.authoring.watched"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -22,6 +23,10 @@ def main(arguments: list[str] | None = None) -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     checks = commands.add_parser("checks", help="CPU seconds per puzzle for check, and what guarding costs")
     checks.add_argument("--json", action="store_true", help="print one JSON object per puzzle")
+    watched = commands.add_parser(
+        "watch", help="per puzzle the size of watch's page, and what recording costs"
+    )
+    watched.add_argument("--json", action="store_true", help="print one JSON object per puzzle")
     for name, (_, text) in MEASURED.items():
         measured = commands.add_parser(name, help=text)
         measured.add_argument("--json", metavar="FILE", help="write the rows there as well")
@@ -31,6 +36,8 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     if chosen.command == "checks":
         importlib.import_module(CHECKS).print_checks(chosen.json)
+    elif chosen.command == "watch":
+        importlib.import_module(WATCHED).print_watched(chosen.json)
     elif chosen.command == "plain-interpreter":
         print(json.dumps(importlib.import_module(CHECKS).plain_seconds()))
     elif chosen.command in MEASURED:

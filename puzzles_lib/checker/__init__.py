@@ -180,22 +180,32 @@ def _drawn_cases(
             return
 
 
-def guarded(kernel: object, puzzle: Puzzle, case: Case) -> tuple[Bound, Run] | Report:
+def guarded(kernel: object, puzzle: Puzzle, case: Case, **options: Any) -> tuple[Bound, Run] | Report:
     """One guarded run of a kernel on a case; a `Report` where it cannot be run at all.
 
-    Accesses are kept, and an out-of-bounds one does not end the run.
+    Accesses are kept, and an out-of-bounds one does not end the run. options: of `interpreter.run`.
     """
 
     def work() -> tuple[Bound, Run] | Report:
         bound = _ready(kernel, puzzle, case)
         if isinstance(bound, Report):
             return bound
-        return bound, attempt(bound, make_inputs(puzzle, case), record=True)
+        return bound, attempt(bound, make_inputs(puzzle, case), record=True, **options)
 
     try:
         return alone(work)
     except Busy as reason:
         return _busy(puzzle, reason)
+
+
+def wanted(puzzle: Puzzle, case: Case) -> tuple[dict[str, torch.Tensor], dict[str, Expected]] | Report:
+    """A case's inputs, and the results that they should lead to; a `Report` where the puzzle has none."""
+    try:
+        return alone(lambda: _wanted(puzzle, case))
+    except Busy as reason:
+        return _busy(puzzle, reason)
+    except PuzzleFault as fault:
+        return Report(puzzle.name, verdict=Verdict("puzzle", str(fault)))
 
 
 def outputs(

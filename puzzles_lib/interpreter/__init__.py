@@ -35,20 +35,44 @@ from puzzles_lib.interpreter.limits import (
 from puzzles_lib.interpreter.memory import Halt, Memory
 from puzzles_lib.interpreter.ordering import HeldBy, Holders
 from puzzles_lib.interpreter.pretend import Pretended, PretendedMemory, PretendingBuilder
+from puzzles_lib.interpreter.recording import (
+    RETURNS,
+    Block,
+    Done,
+    Dot,
+    Function,
+    Held,
+    Plain,
+    Recorder,
+    Recording,
+    Statement,
+    Step,
+)
 from puzzles_lib.interpreter.records import Access, Conflict, Program, Run, Source, Stop, Touch, WithinProgram
 from puzzles_lib.interpreter.turns import Busy, alone
 from puzzles_lib.source import Site, statements, with_helpers
 
 __all__ = [
+    "RETURNS",
     "Access",
+    "Block",
     "Busy",
     "Conflict",
+    "Done",
+    "Dot",
+    "Function",
     "HeldBy",
+    "Held",
     "Holders",
+    "Plain",
     "Pretended",
     "Program",
+    "Recorder",
+    "Recording",
     "Run",
     "Source",
+    "Statement",
+    "Step",
     "Stop",
     "TimeLimitReached",
     "Touch",
@@ -82,6 +106,7 @@ def run(
     seconds: float = 10.0,
     held_by: HeldBy | None = None,
     only: Sequence[Program] | None = None,
+    recorder: Recorder | None = None,
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
 
@@ -95,6 +120,7 @@ def run(
     held_by: which threads hold the lanes of an access (`ordering`), to look for races within a program.
     seconds: limit on the run, of CPU time; see `time_limit`.
     only: run these programs of the grid, in this order.
+    recorder: keeps what each statement does, where ``record`` is on.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
@@ -105,6 +131,7 @@ def run(
         record, _learner_site, programs, reverse, is_used=lambda site: site not in dropped()
     )
     memory.ordering.held_by = held_by
+    memory.recorder = recorder if record else None
     constants = {p.name for p in kernel.params if p.is_constexpr}
     stop = None
 
@@ -112,6 +139,8 @@ def run(
         body = twin(kernel)
         for number, program in enumerate(programs):
             memory.enter(program, number)
+            if memory.recorder:
+                memory.recorder.starts(memory)
             body(**values)
 
     with interrupts_held(inside=launch), executing(), _calm():
@@ -137,6 +166,8 @@ def run(
             stop = Stop("memory limit", text, _raised_at(error))
         except (Exception, SystemExit) as error:
             stop = Stop("error", _cause(error), _raised_at(error))
+        if memory.recorder:
+            memory.recorder.ends(stop)
     return Run(
         programs=len(programs),
         outputs={b.name: b.tensor for b in memory.buffers if b.is_output},

@@ -162,8 +162,11 @@ class GuardedBuilder(InterpreterBuilder):
         element_type = ptrs.get_element_ty()
         on = self._lanes(ptrs, mask)
         fill = None if other is None else other.data
+        before = len(self.memory.accesses)
         values, labels = self.memory.load(ptrs.data, on, fill, of_triton(element_type), taint.labels(other))
-        return taint.mark(TensorHandle(values, element_type), labels)
+        result = taint.mark(TensorHandle(values, element_type), labels)
+        self._record(before, result)
+        return result
 
     def create_tensor_pointer_load(self, ptr, boundary_check, padding_option, *how):
         pointers, mask = ptr.materialize_pointers(boundary_check)
@@ -189,7 +192,14 @@ class GuardedBuilder(InterpreterBuilder):
     def create_masked_store(self, ptrs, value, mask, cache_modifier, eviction_policy):
         dtype = of_triton(ptrs.get_element_ty()).storage
         on = self._lanes(ptrs, mask)
+        before = len(self.memory.accesses)
         self.memory.store(ptrs.data, value.data, on, dtype, taint.labels(value))
+        self._record(before, value)
+
+    def _record(self, before, values, *operands):
+        """Tell of the accesses that were noted since, and what they carried."""
+        if self.memory.recorder:
+            self.memory.recorder.accessed(self.memory.accesses[before:], values, *operands)
 
     def create_atomic_rmw(self, rmwOp, ptr, val, mask, sem, scope):
         orders = _SEM[sem], _SCOPE[scope]
@@ -207,10 +217,13 @@ class GuardedBuilder(InterpreterBuilder):
 
         on, dtype = self._lanes(ptr, mask), val.data.dtype
         self.memory.use(taint.labels(val), on)
+        before = len(self.memory.accesses)
         old, labels = self.memory.atomic(
             in_code if row and reads else operation, ptr.data, [val.data], on, dtype, reads, *orders
         )
-        return taint.mark(TensorHandle(old, val.dtype.scalar), labels)
+        result = taint.mark(TensorHandle(old, val.dtype.scalar), labels)
+        self._record(before, result, val)
+        return result
 
     def create_atomic_cas(self, ptr, cmp, val, sem, scope):
         def operation(old, expected, new):
@@ -219,8 +232,11 @@ class GuardedBuilder(InterpreterBuilder):
         self._lanes(ptr, None)
         self.memory.use(taint.joined(taint.labels(cmp), taint.labels(val)))
         operands, orders = [cmp.data, val.data], (_SEM[sem], _SCOPE[scope])
+        before = len(self.memory.accesses)
         old, labels = self.memory.atomic(operation, ptr.data, operands, None, val.data.dtype, True, *orders)
-        return taint.mark(TensorHandle(old, cmp.dtype.scalar), labels)
+        result = taint.mark(TensorHandle(old, cmp.dtype.scalar), labels)
+        self._record(before, result, cmp, val)
+        return result
 
     def _lanes(self, ptrs, mask):
         """A mask as an array; it and the addresses must be defined."""
@@ -379,6 +395,14 @@ class GuardedBuilder(InterpreterBuilder):
         return super().create_erf(arg)
 
     def create_dot(self, a, b, d, input_precision, max_num_imprecise_acc):
+        return self._recorded_dot(self._dot(a, b, d, input_precision), a, b, d)
+
+    def _recorded_dot(self, result, *operands):
+        if self.memory.recorder:
+            self.memory.recorder.dotted(*operands, result)
+        return result
+
+    def _dot(self, a, b, d, input_precision):
         # float8 is summed in float32; Hopper's tensor cores keep fewer bits: 6e-5 of sum(|a| |b|) is lost.
         left, right = _widened(a), _widened(b)
         if input_precision == ir.INPUT_PRECISION.TF32 and left.dtype == right.dtype == np.float32:

@@ -20,6 +20,7 @@ from triton.runtime.jit import JITFunction, get_jit_fn_file_line
 from puzzles_lib.interpreter import reductions, rewrite, taint
 from puzzles_lib.interpreter.builder import GuardedBuilder, shown
 from puzzles_lib.interpreter.limits import undone_after_fork
+from puzzles_lib.interpreter.recording import Function
 
 builder = GuardedBuilder()
 
@@ -50,7 +51,14 @@ def _make_twin(function: JITFunction) -> Callable:
         scope = {**_python_names(), **scope}
     local: dict[str, Callable] = {}
     file, first_line = get_jit_fn_file_line(function)
-    exec(rewrite.compiled(function.src, file, first_line), scope, local)
+    recorder = builder.memory.recorder if twins is _of_learner else None
+    if recorder:
+        code, parts = rewrite.recorded(function.src, file, first_line)
+        number = recorder.function(Function(function.fn.__name__, function.src, first_line, parts))
+        scope |= {rewrite.RECORDER: recorder, rewrite.FUNCTION: number}
+    else:
+        code = rewrite.compiled(function.src, file, first_line)
+    exec(code, scope, local)
     twins[id(function)] = local[function.fn.__name__]
     return local[function.fn.__name__]
 

@@ -7,7 +7,7 @@ what was read before it was written, how many bytes moved.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -81,6 +81,7 @@ class Memory:
         self.lane_bytes = 0
         self.first_bad: Stop | None = None
         self.ordering = Ordering()
+        self.recorder: Any = None  # a `recording.Recorder`, which is told of accesses
 
     def add(self, name: str, tensor: torch.Tensor, is_output: bool) -> int:
         """Give a tensor its address range; returns the address of its first element."""
@@ -134,6 +135,8 @@ class Memory:
             if found is not None:
                 labels = np.zeros(shape, taint.KIND) if labels is None else labels
                 labels[... if on is None else on] = found.reshape(index.shape)
+        if self.record:
+            labels = taint.joined(labels, self._beyond(shape, mask, parts))
         return values, labels
 
     def store(
@@ -239,9 +242,16 @@ class Memory:
             self.undefined = source
         return source
 
+    def _beyond(self, shape: tuple[int, ...], mask: np.ndarray | None, parts: list[Part]) -> Labels:
+        """The labels of lanes that are on and point to nothing."""
+        lost = np.ones(shape, bool) if mask is None else mask.copy()
+        for part in parts:
+            lost[... if part.on is None else part.on] = False
+        return taint.where(lost, self.label("what lies out of bounds")) if lost.any() else None
+
     def _hole(self, pointers: np.ndarray, mask: np.ndarray) -> int:
         """The label of lanes that a mask switched off and nothing fills."""
-        buffer = self._region(pointers.flat[int(mask.argmax())])
+        buffer = self.buffer_at(pointers.flat[int(mask.argmax())])
         name = buffer.name if buffer else "?"
         source = Source("lanes", name, self.site())
         self.holes.setdefault(source.site, name)
@@ -289,9 +299,16 @@ class Memory:
         offsets = (pointers - np.uint64(buffer.base)).view(np.int64)
         return offsets >> (dtype.itemsize.bit_length() - 1)
 
-    def _region(self, address: int) -> Buffer | None:
+    def buffer_at(self, address: int) -> Buffer | None:
+        """The tensor that an address belongs to, or is near to."""
         number = (int(address) >> REGION_BITS) - 1
         return self.buffers[number] if 0 <= number < len(self.buffers) else None
+
+    def elements_of(self, pointers: np.ndarray, dtype: np.dtype) -> tuple[str, np.ndarray] | None:
+        """The tensor that addresses belong to, and their elements; None where there are several."""
+        numbers = np.unique(pointers >> np.uint64(REGION_BITS))
+        buffer = self.buffer_at(int(pointers.flat[0])) if numbers.size == 1 else None
+        return None if buffer is None else (buffer.name, self._elements(buffer, pointers, dtype))
 
     def _locate(
         self, kind: str, pointers: np.ndarray, mask: np.ndarray | None, dtype: np.dtype
@@ -301,7 +318,7 @@ class Memory:
         Lanes outside of their tensor end the run; while recording they are noted and left out.
         """
         first = pointers.flat[0] if mask is None else pointers.flat[int(mask.argmax())]
-        buffer = self._region(first)
+        buffer = self.buffer_at(first)
         if buffer is None or self.casts or buffer.inside is not None:
             return self._locate_slowly(kind, pointers, mask, dtype)
         elements = self._elements(buffer, pointers, dtype)
@@ -363,6 +380,8 @@ class Memory:
         stop = Stop("out of bounds", text, self.site())
         if not self.record:
             raise Halt(stop)
+        if self.recorder:
+            self.recorder.refused(text)
         self.first_bad = self.first_bad or stop
 
     # ---- doing it, and taking notes
@@ -500,7 +519,7 @@ class Memory:
 
     def _note_off(self, kind: str, pointers: np.ndarray, mask: np.ndarray, dtype: np.dtype) -> None:
         """An access with no lane on touches nothing, but a picture shows it."""
-        buffer = self._region(pointers.flat[0]) if pointers.size else None
+        buffer = self.buffer_at(pointers.flat[0]) if pointers.size else None
         if self.record and buffer is not None:
             self._note(kind, buffer, self._elements(buffer, pointers, dtype), mask, None, dtype)
 

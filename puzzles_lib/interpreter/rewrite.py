@@ -15,7 +15,7 @@ The two agree on most of the language. Where they do not, the source is rewritte
 import ast
 import functools
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
 
 import numpy as np
@@ -24,7 +24,9 @@ from triton.language.semantic import TritonSemantic
 from triton.runtime.interpreter import TensorHandle
 
 from puzzles_lib.interpreter import taint
+from puzzles_lib.interpreter.recording import Statement
 
+RECORDER, FUNCTION = "__recorder__", "__function__"  # likewise, where a run is recorded: it, and its number
 NAME = "__as_compiled__"  # under which rewritten code finds its `AsCompiled`
 DECIDED = "__decided__"  # a function's local: has a tensor decided what it does?
 STATIC_RANGE = tl.static_range
@@ -81,22 +83,19 @@ class AsCompiled:
         """What one of several ``return`` statements returns."""
         return self.assigned(value) if decided and value is not None else value
 
-    def turns(self, function: object, *bounds: object, **named: object) -> Iterator[object]:
+    def turns(self, function: object, *bounds: object, **named: object) -> "range | Turns":
         """The values of a loop's variable."""
         start, stop, step = _bounds(*bounds, **named)
         numbers = range(*map(operator.index, (start, stop, step)))
         if function is STATIC_RANGE:
-            yield from numbers
-            return
+            return numbers
         if isinstance(step, tl.tensor) and numbers.step < 0:
-            return  # a loop that counts up to its end
+            return range(0)  # a loop that counts up to its end
         kind = tl.int32
         for each in (start, stop, step):
             of_it = each.dtype if isinstance(each, tl.tensor) else self.semantic.to_tensor_type(each)
             kind = self.semantic.integer_promote_impl(kind, of_it)
-        make = _number if kind is tl.int32 else _number.__wrapped__
-        for number in numbers:
-            yield make(number, kind)
+        return Turns(numbers, kind)
 
     def left(self, function: object, name: str, scope: Mapping[str, object]) -> object:
         """A loop's variable after the loop."""
@@ -125,6 +124,21 @@ class AsCompiled:
         return result
 
 
+class Turns:
+    """The values of a loop's variable, each made when its turn comes."""
+
+    def __init__(self, numbers: range, kind: tl.dtype):
+        self.numbers, self.kind = numbers, kind
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator[tl.tensor]:
+        make = _number if self.kind is tl.int32 else _number.__wrapped__
+        for number in self.numbers:
+            yield make(number, self.kind)
+
+
 def _bounds(
     one: object, two: object = None, step: object = None, **_: object
 ) -> tuple[object, object, object]:
@@ -148,7 +162,18 @@ def _shape(value: tl.tensor) -> str:
 @functools.lru_cache(maxsize=512)
 def compiled(source: str, file: str, first_line: int) -> CodeType:
     """Code that defines the rewritten function, its line numbers those of the file."""
-    tree = _Rewriter().visit(ast.parse(source))
+    return _code(_Rewriter().visit(ast.parse(source)), file, first_line)
+
+
+@functools.lru_cache(maxsize=64)
+def recorded(source: str, file: str, first_line: int) -> tuple[CodeType, tuple[Statement, ...]]:
+    """The same, which tells a `Recorder` named `RECORDER` of its statements; and these."""
+    recording = _Recording(source)
+    tree = recording.visit(_Rewriter().visit(ast.parse(source)))
+    return _code(tree, file, first_line), tuple(recording.statements)
+
+
+def _code(tree: ast.Module, file: str, first_line: int) -> CodeType:
     ast.fix_missing_locations(ast.increment_lineno(tree, first_line - 1))
     return compile(tree, file, "exec")
 
@@ -273,3 +298,157 @@ def _read_outside(node: ast.AST, bound: frozenset[str]) -> Iterator[str]:
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, ast.AST):
                 yield from _read_outside(each, inner)
+
+
+# ---- recording
+
+
+class _Recording(ast.NodeTransformer):
+    """Makes a rewritten function tell of each statement, and of what masks are made of."""
+
+    def __init__(self, source: str):
+        self.lines = [line.encode() for line in source.splitlines()]  # columns count bytes
+        self.statements: list[Statement] = []
+        self.loops: tuple[int, ...] = ()
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        body = self._all(node.body)
+        begin = _told("call", ast.Name(FUNCTION, ast.Load()), _locals())
+        node.body = (
+            _placed([begin], node) + body + _placed([_told("gave", ast.Constant(None))], node.body[-1])
+        )
+        return node
+
+    def _all(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        return [each for statement in body for each in self._one(statement)]
+
+    def _one(self, node: ast.stmt) -> list[ast.stmt]:
+        """A statement and what tells of it."""
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            return [node]  # a docstring
+        if isinstance(node, ast.Pass) or DECIDED in _names(node, ast.Store):
+            return [node]
+        match node:
+            case ast.For():
+                return self._for(node)
+            case ast.While() | ast.If():
+                return self._test(node)
+        number = self._number(node)
+        enter, done = _told("enter", number), _told("done", number, _locals())
+        self.generic_visit(node)
+        match node:
+            case ast.Return():
+                value = node.value or ast.copy_location(ast.Constant(None), node)
+                node.value = _telling("gave", number, value)
+                return [*_placed([enter], node), node]
+            case ast.Break() | ast.Continue():
+                return [*_placed([enter, done], node), node]
+        return [*_placed([enter], node), node, *_placed([done], node)]
+
+    def _for(self, node: ast.For) -> list[ast.stmt]:
+        number = self._number(node, "loop")
+        entered = _telling("enter", number)
+        node.iter = _telling("turns", entered, self.visit(node.iter))
+        around, self.loops = self.loops, (*self.loops, number.value)
+        turned = _told("turned", number, _locals())
+        node.body = [*_placed([turned], node), *self._all(node.body)]
+        self.loops = around
+        node.orelse = self._all(node.orelse)
+        return [node]
+
+    def _test(self, node: ast.While | ast.If) -> list[ast.stmt]:
+        is_loop = isinstance(node, ast.While)
+        number = self._number(node, "loop" if is_loop else "test")
+        node.test = _telling("test", _telling("enter", number), self.visit(node.test))
+        around = self.loops
+        if is_loop:
+            self.loops = (*around, number.value)
+        node.body = self._all(node.body)
+        self.loops = around
+        node.orelse = self._all(node.orelse)
+        return [*_placed([_told("begins", number)], node), node] if is_loop else [node]
+
+    def _number(self, node: ast.stmt, kind: str = "") -> ast.Constant:
+        """Note a statement; returns its number."""
+        body = getattr(node, "body", None)
+        heads: list[ast.AST] = [node]
+        if isinstance(node, ast.For):
+            heads = [node.target, node.iter]
+        elif isinstance(node, ast.If | ast.While):
+            heads = [node.test]
+        reads = [name for head in heads for name in _names(head, ast.Load)]
+        writes = [name for head in heads for name in _names(head, ast.Store)]
+        if isinstance(node, ast.AugAssign):
+            reads = [*writes, *reads]
+        last = max(node.lineno, body[0].lineno - 1) if body else (node.end_lineno or node.lineno)
+        statement = Statement(node.lineno, last, _once(reads), _once(writes), self.loops, kind)
+        self.statements.append(statement)
+        return ast.Constant(len(self.statements) - 1)
+
+    # what masks are made of
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        return _telling("term", node, self._text(node))
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        texts = [self._text(side) for side in (node.left, node.right)]
+        self.generic_visit(node)
+        return _telling("both", node.left, node.right, *texts) if isinstance(node.op, ast.BitAnd) else node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        for keyword in node.keywords:
+            if keyword.arg == "mask":
+                keyword.value = _telling("mask", keyword.value, self._text(keyword.value))
+        place = 1 if isinstance(node.func, ast.Attribute) and node.func.attr == "load" else 2
+        is_access = isinstance(node.func, ast.Attribute) and node.func.attr in _ACCESSES
+        if is_access and len(node.args) > place and not any(isinstance(a, ast.Starred) for a in node.args):
+            node.args[place] = _telling("mask", node.args[place], self._text(node.args[place]))
+        self.generic_visit(node)
+        return node
+
+    def _text(self, node: ast.expr) -> ast.Constant:
+        """An expression as the learner wrote it, on one line."""
+        lines = self.lines[node.lineno - 1 : node.end_lineno]
+        lines[-1] = lines[-1][: node.end_col_offset]
+        lines[0] = lines[0][node.col_offset :]
+        return ast.copy_location(ast.Constant(" ".join(b" ".join(lines).decode().split())), node)
+
+
+_ACCESSES = frozenset(["load", "store", *(f"atomic_{n}" for n in "add max min and or xor xchg".split())])
+
+
+def _telling(method: str, *arguments: ast.expr) -> ast.Call:
+    """A call of the recorder's."""
+    function = ast.Attribute(ast.Name(RECORDER, ast.Load()), method, ast.Load())
+    call = ast.Call(function, list(arguments), [])
+    place = next((each for each in arguments if hasattr(each, "lineno")), None)
+    return ast.copy_location(call, place) if place is not None else call
+
+
+def _told(method: str, *arguments: ast.expr) -> ast.Expr:
+    return ast.Expr(_telling(method, *arguments))
+
+
+def _placed(statements: list[ast.stmt], node: ast.AST) -> list[ast.stmt]:
+    """Statements at the place of another, down to their last part."""
+    for statement in statements:
+        for part in ast.walk(statement):
+            if not hasattr(part, "lineno"):
+                ast.copy_location(part, node)
+    return statements
+
+
+def _locals() -> ast.Call:
+    return ast.Call(ast.Name("locals", ast.Load()), [], [])
+
+
+def _names(node: ast.AST, context: type[ast.expr_context]) -> list[str]:
+    """The names that are read or written somewhere in it, ours left out but `DECIDED`."""
+    found = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, context)]
+    found.sort(key=lambda n: (getattr(n, "lineno", 0), getattr(n, "col_offset", 0)))
+    return [n.id for n in found if n.id == DECIDED and context is ast.Store or not n.id.startswith("__")]
+
+
+def _once(names: list[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))

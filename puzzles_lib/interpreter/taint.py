@@ -27,6 +27,14 @@ def labels(handle: object) -> Labels:
     return handle.attr.get(KEY) if isinstance(handle, TensorHandle) else None
 
 
+def numbers(found: Labels) -> Labels:
+    """Labels as numbers of sources in the order in which the run met them, from 1."""
+    if found is None:
+        return None
+    found = found.astype(np.int32)
+    return np.where(found == 0, 0, np.where(found >= ORDER, MOST + 1 - found, ORDER - found))
+
+
 def mark(handle: TensorHandle, found: Labels) -> TensorHandle:
     """Give a new block its labels."""
     if found is not None and found.any():

@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from puzzles_lib.checker import guarded
 from puzzles_lib.checker.maps import tensor_map
 from puzzles_lib.checker.report import Report
-from puzzles_lib.drawing import Picture, TensorMap, access_map, plural, program_name
+from puzzles_lib.drawing import Picture, TensorMap, access_map, plural
 from puzzles_lib.interpreter import Access, Program, Stop, alone
-from puzzles_lib.puzzle import Case, Puzzle, pick_case
+from puzzles_lib.puzzle import Case, Puzzle, pick_case, pick_program
 from puzzles_lib.tracer import viz
 from puzzles_lib.tracer.explorer import Explorer, explore
 from puzzles_lib.tracer.page import Recording, recorded
@@ -201,26 +201,12 @@ def _chosen(puzzle: Puzzle, only: Sequence[str]) -> set[str]:
 
 def _program(program: int | tuple[int, ...] | None, grid: tuple[int, ...]) -> Program | None:
     """The program's ids along three axes."""
-    if program is None:
-        return None
-    count = math.prod(grid)
-    allowed = f"0 to {count - 1}, or ids below {program_name(grid, len(grid))}"
-    wrong = ValueError(f"trace: program is {program!r}, allowed are {allowed}")
-    if isinstance(program, int) and not isinstance(program, bool):
-        if not 0 <= program < count:
-            raise wrong
-        return _three(tuple(int(i) for i in np.unravel_index(program, grid)))
-    if not isinstance(program, (tuple, list)) or not 1 <= len(program) <= 3:
-        raise wrong
-    if not all(
-        isinstance(i, int) and 0 <= i < n for i, n in zip(_three(program, 0), _three(grid, 1), strict=True)
-    ):
-        raise wrong
-    return _three(program)
+    number = pick_program(program, grid, "trace")
+    return None if number is None else _three(tuple(int(i) for i in np.unravel_index(number, grid)))
 
 
-def _three(values: Sequence[int], fill: int = 0) -> tuple[int, int, int]:
-    return (*values, *(fill,) * (3 - len(values)))
+def _three(values: Sequence[int]) -> tuple[int, int, int]:
+    return (*values, *(0,) * (3 - len(values)))
 
 
 def _telling_program(accesses: Sequence[Access], grid: tuple[int, ...]) -> Program:

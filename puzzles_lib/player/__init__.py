@@ -1,0 +1,238 @@
+"""`watch`: a kernel's run, line by line and value by value, as a page that plays in the notebook.
+
+One guarded run is recorded statement by statement (`interpreter.recording`), told as a tree of plain values
+(`story`), packed (`packing`) and put into a page with the script that plays it (`page`, `player.js`).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from puzzles_lib.binding import Bound
+from puzzles_lib.checker import guarded, wanted
+from puzzles_lib.checker.expected import Expected
+from puzzles_lib.checker.report import Report, Verdict
+from puzzles_lib.interpreter import Access, Conflict, Recorder, Run
+from puzzles_lib.player import page
+from puzzles_lib.player.frame import Frame, frame_of
+from puzzles_lib.player.packing import packed
+from puzzles_lib.player.story import Sheet, Teller, Told, sheets
+from puzzles_lib.puzzle import Case, NoSuchProgram, Puzzle, pick_case, pick_program
+from puzzles_lib.wrapped import is_wrapped
+
+MOST_ELEMENTS = 1_000_000  # of all tensors of a case
+MOST_CHARACTERS = 900_000  # of what is packed: with script and first frame a page stays below 1 MB
+MOST_BYTES = 24 << 20  # before it is packed
+FEWEST_STEPS = 20
+
+
+def watch(
+    kernel: object,
+    puzzle: Puzzle,
+    case: int | Case = 0,
+    program: int | tuple[int, ...] | None = None,
+) -> "Player":
+    """Run a ``@triton.jit`` kernel on one case of a puzzle and play the run, line by line.
+
+        watch(outer_add_kernel, OUTER_ADD, case=2, program=1)
+
+    kernel: where `triton.autotune` wraps it, in the first configuration that it would try.
+    case: number of the case in ``puzzle.cases``, or a `Case` of your own.
+    program: the one to begin with, as its number in launch order or its ids along the grid's axes; by
+        default one that tells most: the first that stores a wrong value, else breaks off, goes out of
+        bounds or has lanes masked off, else 0.
+
+    The page opens at the line where a stored value first differs from what the spec wants; where none
+    does, at the line that breaks off or goes out of bounds; else at the start. Whatever the kernel does,
+    this returns: a run that breaks off ends at the line that broke it, and for a kernel that cannot run
+    the answer is the checker's report.
+
+    Raises TypeError where ``puzzle`` is not a `Puzzle`, ValueError for a case or program that does not
+    exist and a case that is too large to show, and KeyboardInterrupt when interrupted.
+    """
+    __tracebackhide__ = True
+    if not isinstance(puzzle, Puzzle):
+        raise TypeError(f"watch(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+    case = pick_case(puzzle, case, "watch")
+    if case.pretend:
+        raise ValueError(f"watch: case is {case}: its tensors hold nothing that could be shown")
+    elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.inputs + puzzle.results)
+    if elements > MOST_ELEMENTS:
+        told = f"{elements:,} elements, allowed are {MOST_ELEMENTS:,} at most"
+        raise ValueError(f"watch: case is {case}, of {told}")
+    if not math.prod(puzzle.programs(case)):
+        raise ValueError(f"watch: case is {case}, which starts no program")
+    if not is_wrapped(kernel):  # else a configuration may change the grid
+        pick_program(program, puzzle.grid(case), "watch")
+    try:
+        return _watched(kernel, puzzle, case, program)
+    except NoSuchProgram:  # in the grid that a configuration gives
+        raise
+    except Exception as error:  # a fault of ours must not be a page of traceback for a learner
+        text = " ".join(f"watch cannot show this run ({type(error).__name__}: {error})".split())
+        refusal = Report(puzzle.name, verdict=Verdict("error", text[:250]))
+        return Player(f"{puzzle.name}, {case}", refusal=refusal)
+
+
+def _watched(kernel: object, puzzle: Puzzle, case: Case, program: int | tuple[int, ...] | None) -> "Player":
+    goal = wanted(puzzle, case)
+    if isinstance(goal, Report):
+        return Player(f"{puzzle.name}, {case}", refusal=goal)
+    recorder = Recorder()
+    done = guarded(kernel, puzzle, case, recorder=recorder)
+    if isinstance(done, Report):
+        return Player(f"{puzzle.name}, {case}", refusal=done)
+    bound, ran = done
+    grid = tuple(int(n) for n in puzzle.grid(bound.case))
+    number = pick_program(program, grid, "watch")
+    tensors = _tensors(bound, goal, ran)
+    if number is None:
+        number = _first_to_store_wrong(recorder, tensors, ran.accesses, grid)
+    if number is not None and number not in recorder.recordings:
+        recorder = Recorder({number})
+        guarded(kernel, puzzle, case, recorder=recorder, quiet=True)
+    title = f"{puzzle.name}, {bound.case}"
+    if bound.configuration and bound.configuration.count > 1:
+        title += f", in {bound.configuration}"
+    return _player(title, grid, recorder, tensors, number, ran)
+
+
+@dataclass(frozen=True, repr=False)
+class Player:
+    """A run to look at: shows itself as a page that plays, and as the text of the frame it opens at.
+
+    title: what was run. frame: the one that it opens at; None for a kernel that could not run.
+    data: what the page plays, packed. refusal: the checker's answer where the kernel could not run.
+    """
+
+    title: str
+    frame: Frame | None = None
+    data: str = field(default="", repr=False)
+    refusal: Report | None = None
+
+    def __repr__(self) -> str:
+        return str(self.refusal) if self.refusal or self.frame is None else f"{self.title}\n{self.frame}"
+
+    def _repr_html_(self) -> str:
+        if self.refusal or self.frame is None:
+            return self.refusal._repr_html_() if self.refusal else ""
+        return page.html_of(self.title, self.frame, self.data)
+
+
+# ---- what is shown
+
+
+def _tensors(
+    bound: Bound, goal: tuple[dict[str, torch.Tensor], dict[str, Expected]], ran: Run
+) -> list[Sheet]:
+    """The tensors that the kernel takes."""
+    every = bound.puzzle.inputs + bound.puzzle.results
+    taken = {name.removesuffix("_ptr").removesuffix("_desc") for name in bound.arguments}
+    shapes = {a.name: a.shape(bound.case.numbers) for a in every}
+    return sheets([a for a in every if a.name in taken], shapes, *goal, ran)
+
+
+def _first_to_store_wrong(
+    recorder: Recorder, tensors: Sequence[Sheet], accesses: Sequence[Access], grid: tuple[int, ...]
+) -> int | None:
+    """The first program that left a wrong value, where more ran than was recorded; else None."""
+    count = math.prod(grid)
+    complete = len(recorder.recordings) == count and all(r.complete for r in recorder.recordings.values())
+    if complete or not accesses:
+        return None
+    stored = {sheet.name: np.full(math.prod(sheet.shape), count, np.int64) for sheet in tensors}
+    for access in accesses:
+        if access.kind != "load":
+            number = int(np.ravel_multi_index(access.program[: len(grid)], grid))
+            stored[access.argument][access.elements[access.mask & ~access.bad]] = number
+    return min((int(stored[s.name][s.wrong].min()) for s in tensors if s.wrong.any()), default=None)
+
+
+def _player(
+    title: str,
+    grid: tuple[int, ...],
+    recorder: Recorder,
+    tensors: Sequence[Sheet],
+    number: int | None,
+    ran: Run,
+) -> Player:
+    """As many programs and steps as a page holds."""
+    count = math.prod(grid)
+    kept, most_steps = sorted(recorder.recordings), max(len(r.steps) for r in recorder.recordings.values())
+    while True:
+        teller = Teller(recorder, tensors)
+        told = {n: teller.told(recorder.recordings[n], most_steps) for n in kept}
+        if number is None:
+            number = _telling(told)
+        place = told[number].opening
+        functions = teller.functions()
+        tree = {
+            "title": title,
+            "grid": list(grid),
+            "functions": functions,
+            "tensors": teller.sheets(),
+            "programs": [teller.tree(told[n]) for n in kept],
+            "values": teller.values,
+            "sources": recorder.sources,
+            "program": kept.index(number),
+            "step": place,
+            "notes": _notes(told, grid, recorder.started, ran),
+        }
+        data = packed(tree, teller.pool) if len(teller.pool.blob) <= MOST_BYTES else ""
+        size = len(data) / MOST_CHARACTERS if data else 2 * len(teller.pool.blob) / MOST_BYTES
+        if size <= 1 or most_steps <= FEWEST_STEPS:
+            frame = frame_of(recorder, recorder.recordings[number], place, count)
+            return Player(title, frame, data)
+        if len(kept) > 1:
+            fewer = min(max(1, int(0.9 * len(kept) / size)), len(kept) - 1)
+            nearest = sorted(kept, key=lambda n: (abs(n - number), n))
+            kept = sorted(nearest[:fewer])
+        else:
+            steps = len(told[number].steps)
+            most_steps = max(FEWEST_STEPS, min(int(0.9 * steps / size), steps - 1))
+
+
+def _telling(told: Mapping[int, Told]) -> int:
+    """The program to begin with: with something wrong, else with lanes masked off, else the first."""
+    for has in (Told.stores_wrong, Told.goes_bad, Told.masks):
+        found = [number for number, each in told.items() if has(each)]
+        if found:
+            return found[0]
+    return min(told)
+
+
+def _race(conflict: Conflict, axes: int) -> str:
+    """Who disagrees about an element: on a GPU it is open who comes last."""
+    first, second = (p[0] if axes == 1 else p[:axes] for p in conflict.programs)
+    who = (
+        f"two lanes of one store of program {first}" if first == second else f"programs {first} and {second}"
+    )
+    what = "store different values to" if conflict.kind == "write" else "store to and load"
+    line = f" ({conflict.site})" if conflict.site.source else ""
+    return (
+        f"A race: {who} {what} element {conflict.element} of {conflict.argument}{line}. Here they took turns."
+    )
+
+
+def _notes(told: Mapping[int, Told], grid: tuple[int, ...], started: int, ran: Run) -> list[str]:
+    """Why the run ended early, what an order of turns decides, and what is not on the page."""
+    notes = []
+    if ran.stop and ran.stop.kind != "out of bounds":
+        count = math.prod(grid)
+        never = f"; {count - started} of {count} programs never began" if started < count else ""
+        notes.append(f"The kernel did not finish: {ran.stop.message}{never}.")
+    if ran.conflict:
+        notes.append(_race(ran.conflict, len(grid)))
+    if len(told) < started:
+        kept = f"{min(told)} is" if len(told) == 1 else f"{min(told)} to {max(told)} are"
+        notes.append(
+            f"Of {started} programs {kept} kept here; watch(kernel, PUZZLE, program=...) shows another."
+        )
+    for number, each in told.items():
+        if not each.complete:
+            notes.append(f"Program {number} ran on after step {len(each.steps)}, the last that is kept.")
+            break
+    return notes

@@ -1,0 +1,1108 @@
+// Plays a recorded run of a kernel. Written by hand, in two halves: what is true at a step (plain functions on
+// what `packing.py` packed, tested under node), and what of it is shown (one class, `Stage`).
+
+// ---- reading what was packed
+
+/** The tree of a run, its arrays still packed. text: base64 of a zlib stream. */
+async function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const whole = new Uint8Array(await new Response(stream).arrayBuffer());
+  const size = new DataView(whole.buffer).getUint32(0, true);
+  const run = JSON.parse(new TextDecoder().decode(whole.subarray(4, 4 + size)));
+  run.blob = whole.subarray(4 + size);
+  run.read = new Map();
+  return run;
+}
+
+const WORDS = { nan: NaN, inf: Infinity, "-inf": -Infinity };
+const TYPED = {
+  u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array, u4: Uint32Array, i4: Int32Array,
+  f4: Float32Array, f8: Float64Array, u8: BigUint64Array, i8: BigInt64Array,
+};
+
+function plain(value) {
+  return typeof value === "string" ? (WORDS[value] ?? BigInt(value)) : value;
+}
+
+/** The array of a number: {shape, data}. */
+function arrayOf(run, number) {
+  if (!run.read.has(number)) run.read.set(number, readArray(run, run.arrays[number]));
+  return run.read.get(number);
+}
+
+function readArray(run, [kind, shape, first, steps]) {
+  const size = shape.reduce((a, b) => a * b, 1);
+  if (kind === "c") return { shape, data: new Array(size).fill(plain(first)) };
+  if (kind === "a") {
+    const data = new Array(size);
+    for (let i = 0; i < size; i++) {
+      data[i] = coordinates(shape, i).reduce((sum, place, axis) => sum + place * steps[axis], first);
+    }
+    return { shape, data };
+  }
+  if (kind === "b") {
+    const data = new Array(size);
+    for (let i = 0; i < size; i++) data[i] = ((run.blob[first + (i >> 3)] >> (i & 7)) & 1) === 1;
+    return { shape, data };
+  }
+  const data = new TYPED[kind](size);
+  const out = new Uint8Array(data.buffer);
+  const width = data.BYTES_PER_ELEMENT;
+  for (let plane = 0; plane < width; plane++) {
+    for (let i = 0; i < size; i++) out[i * width + plane] = run.blob[first + plane * size + i];
+  }
+  return { shape, data };
+}
+
+/** Where the element of a flat index lies: an index along each axis. */
+function coordinates(shape, index) {
+  const places = new Array(shape.length);
+  for (let axis = shape.length - 1; axis >= 0; axis--) {
+    places[axis] = index % shape[axis];
+    index = Math.floor(index / shape[axis]);
+  }
+  return places;
+}
+
+/** The flat index in an array that is spread over a larger shape, as NumPy does it. */
+function spread(shape, lanes, index) {
+  const places = coordinates(lanes, index).slice(lanes.length - shape.length);
+  return shape.reduce((flat, size, axis) => flat * size + (size === 1 ? 0 : places[axis]), 0);
+}
+
+// ---- words for values
+
+function numberText(value, digits = 5) {
+  if (typeof value === "boolean") return value ? "True" : "False";
+  if (typeof value === "bigint") return String(value);
+  if (Number.isNaN(value)) return "NaN";
+  if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
+  if (Number.isInteger(value) && Math.abs(value) < 1e15) return Object.is(value, -0) ? "-0" : String(value);
+  const text = value.toPrecision(digits);
+  return text.includes("e") ? text.replace(/\.?0+e/, "e") : text.replace(/\.?0+$/, "");
+}
+
+/** ``x[3, 17]``; outside of the tensor by its flat index: ``x + 912``. */
+function address(tensor, element) {
+  const size = tensor.shape.reduce((a, b) => a * b, 1);
+  if (element < 0) return `${tensor.name} - ${-element}`;
+  if (element >= size) return `${tensor.name} + ${element}`;
+  return `${tensor.name}[${coordinates(tensor.shape, element).join(", ")}]`;
+}
+
+/** What a value is, in words: ``float32 [32]``. */
+function kindText(run, value) {
+  if (value.text !== undefined) return "constant";
+  const shape = isBlock(value) ? ` [${arrayOf(run, value.a).shape.join(", ")}]` : "";
+  return (value.to === undefined ? value.dtype : `pointer to ${value.dtype}`) + shape;
+}
+
+/** Blocks hold the number of an array, scalars their value. */
+function isBlock(value) {
+  return value.a !== undefined;
+}
+
+// ---- what is true at a step
+
+function statementOf(run, program, step) {
+  return step.k === undefined ? null : functionOf(run, program, step).statements[step.k];
+}
+
+function functionOf(run, program, step) {
+  return run.functions[program.frames[step.f][0]];
+}
+
+/** First and last line of a step, of the function's source from 1. */
+function linesOf(run, program, step) {
+  const statement = statementOf(run, program, step);
+  if (statement) return [statement[0], statement[1]];
+  const lines = functionOf(run, program, step).lines;
+  const last = lines.findIndex((line) => line.split("#")[0].trimEnd().endsWith(":"));
+  return [1, last + 1 || 1];
+}
+
+/** What names of a frame hold before a step. */
+function namesBefore(program, at, frame) {
+  const names = new Map();
+  for (const step of program.steps.slice(0, at)) {
+    if (step.f === frame) for (const [name, value] of step.w ?? []) if (name !== "return") names.set(name, value);
+  }
+  return names;
+}
+
+/** What a step shows of names, those that it changes first: [{name, value, role}]. */
+function namesAt(run, program, at) {
+  const step = program.steps[at];
+  const before = namesBefore(program, at, step.f);
+  const statement = statementOf(run, program, step);
+  const reads = statement ? statement[2] : [];
+  const changed = (step.w ?? []).map(([name, value]) => ({ name, value, role: "changed" }));
+  const written = new Set(changed.map((each) => each.name));
+  const read = reads.filter((name) => before.has(name)).map((name) => {
+    const label = written.has(name) ? `${name}, before` : name;
+    return { name: label, value: before.get(name), role: "read" };
+  });
+  return [...changed, ...read].flatMap((each) => parts(run, each));
+}
+
+/** A tuple's parts, each by itself. */
+function parts(run, each) {
+  const value = run.values[each.value];
+  if (!value.parts) return [each];
+  return value.parts.flatMap((part, i) => parts(run, { ...each, name: `${each.name}[${i}]`, value: part }));
+}
+
+/** The turns of the loops around a step, by line of the frame's function: Map line -> [turn, of]. */
+function turnsAt(run, program, at) {
+  const step = program.steps[at];
+  const turns = new Map();
+  const statement = statementOf(run, program, step);
+  const loops = statement ? [...statement[4], ...(step.t ? [step.k] : [])] : [];
+  for (const loop of loops) {
+    for (let i = at; i >= 0; i--) {
+      const each = program.steps[i];
+      if (each.f === step.f && each.k === loop && each.t) {
+        turns.set(functionOf(run, program, step).statements[loop][0], each.t);
+        break;
+      }
+    }
+  }
+  return turns;
+}
+
+/** The frames from the kernel to a step's own, each with the line that it waits at. */
+function callers(run, program, at) {
+  const found = [];
+  let frame = program.frames[program.steps[at].f][1];
+  let i = at;
+  while (frame >= 0) {
+    while (i < program.steps.length && program.steps[i].f !== frame) i++;
+    if (i < program.steps.length) {
+      const step = program.steps[i];
+      found.unshift({ name: functionOf(run, program, step).name, line: linesOf(run, program, step)[0], step });
+    }
+    frame = program.frames[frame][1];
+  }
+  return found;
+}
+
+/** Everything that was stored up to and with a step: for each tensor Map element -> [value, state]. */
+function storedAt(run, place, at) {
+  const stored = run.tensors.map(() => new Map());
+  const take = (tensor, { i, v, r }) => {
+    const elements = arrayOf(run, i).data;
+    const values = arrayOf(run, v).data;
+    const states = arrayOf(run, r).data;
+    for (let lane = 0; lane < elements.length; lane++) {
+      stored[tensor].set(Number(elements[lane]), [values[lane], states[lane]]);
+    }
+  };
+  for (let number = 0; number <= place; number++) {
+    const program = run.programs[number];
+    for (const each of program.before) take(each.T, each);
+    const steps = number < place ? program.steps : program.steps.slice(0, at + 1);
+    for (const step of steps) for (const access of step.a ?? []) if (access.s) take(access.T, access.s);
+  }
+  return stored;
+}
+
+/** The terms of an access's mask that are false for a lane. */
+function switchedOffBy(run, access, lane) {
+  const lanes = arrayOf(run, access.i).shape;
+  return (access.terms ?? []).filter(([, number]) => {
+    const { shape, data } = arrayOf(run, number);
+    return !data[data.length === 1 ? 0 : spread(shape, lanes, lane)];
+  }).map(([text]) => text);
+}
+
+/** A lane of an access in words. */
+function laneText(run, access, lane) {
+  const tensor = run.tensors[access.T];
+  const { shape, data } = arrayOf(run, access.i);
+  const where = tensor ? address(tensor, Number(data[lane])) : "?";
+  const place = `lane [${coordinates(shape, lane).join(", ")}]`;
+  if (access.m !== undefined && !arrayOf(run, access.m).data[lane]) {
+    const terms = switchedOffBy(run, access, lane);
+    const why = terms.length ? `${terms.join(" and ")} ${terms.length > 1 ? "are" : "is"} False` : "its mask is False";
+    return `${place}: off, ${why}; it would be ${where}`;
+  }
+  if (access.b !== undefined && arrayOf(run, access.b).data[lane]) {
+    const size = tensor.shape.reduce((a, b) => a * b, 1);
+    return `${place}: out of bounds, ${where}; ${tensor.name} has ${size} elements`;
+  }
+  return `${place}: ${where}`;
+}
+
+// ---- where to go: the place of a step; null where there is none
+
+/** The next place in a direction (1 or -1) that `fits`. */
+function next(program, at, direction, fits) {
+  for (let i = at + direction; i >= 0 && i < program.steps.length; i += direction) {
+    if (fits(program.steps[i], i)) return i;
+  }
+  return null;
+}
+
+function nextAccess(program, at, direction) {
+  return next(program, at, direction, (step) => Boolean(step.a));
+}
+
+function nextChange(program, at, direction, name) {
+  return next(program, at, direction, (step) => (step.w ?? []).some(([each]) => each === name));
+}
+
+/** The loop that a step is in, the innermost; where it begins a turn, that loop; null outside of loops. */
+function loopAround(run, program, at) {
+  const step = program.steps[at];
+  const statement = statementOf(run, program, step);
+  if (!statement) return null;
+  if (statement[5] === "loop" && step.t) return step.k;
+  return statement[4].length ? statement[4][statement[4].length - 1] : null;
+}
+
+/** Out of the innermost loop, or before it; outside of loops past the next one; null where there is none. */
+function overLoop(run, program, at, direction) {
+  const inside = (i, frame, loop) => {
+    const step = program.steps[i];
+    if (step.f !== frame) return below(program, step.f, frame);
+    const statement = statementOf(run, program, step);
+    return Boolean(statement) && ((step.k === loop && Boolean(step.t)) || statement[4].includes(loop));
+  };
+  let from = at;
+  let loop = loopAround(run, program, at);
+  if (loop === null) {
+    from = next(program, at, direction, (step, i) => loopAround(run, program, i) !== null);
+    if (from === null) return null;
+    loop = outermost(run, program, from);
+  }
+  const frame = program.steps[from].f;
+  return next(program, from, direction, (step, i) => !inside(i, frame, loop));
+}
+
+function outermost(run, program, at) {
+  const statement = statementOf(run, program, program.steps[at]);
+  return statement[4].length ? statement[4][0] : program.steps[at].k;
+}
+
+/** Whether a frame was called, directly or not, from another. */
+function below(program, frame, above) {
+  while (frame >= 0 && frame !== above) frame = program.frames[frame][1];
+  return frame === above;
+}
+
+const WRONG = 2;
+const UNDEFINED = 4;
+
+/** Where a wrong value is first stored, over all programs: [program, step]; null where none is. */
+function firstWrong(run) {
+  for (let place = 0; place < run.programs.length; place++) {
+    const steps = run.programs[place].steps;
+    for (let at = 0; at < steps.length; at++) {
+      const stores = (steps[at].a ?? []).filter((access) => access.s);
+      const states = stores.flatMap((access) => [...arrayOf(run, access.s.r).data]);
+      if (states.some((state) => state === WRONG || state === UNDEFINED)) return [place, at];
+    }
+  }
+  return null;
+}
+
+/** Where something is first amiss that is no wrong value: a lane out of bounds, the end of a run that broke. */
+function firstProblem(run) {
+  for (let place = 0; place < run.programs.length; place++) {
+    const at = run.programs[place].steps.findIndex((step) => step.e);
+    if (at >= 0) return [place, at];
+  }
+  return null;
+}
+
+/** Smallest and largest of the finite numbers: [low, high]; null where there are none. */
+function range(data, skip = () => false) {
+  let low = Infinity;
+  let high = -Infinity;
+  for (let i = 0; i < data.length; i++) {
+    const value = Number(data[i]);
+    if (typeof data[i] === "boolean" || !Number.isFinite(value) || skip(i)) continue;
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return low <= high ? [low, high] : null;
+}
+
+/** From -1 to 1: where a number lies between the extremes, zero in the middle if they are on both sides. */
+function heat(value, [low, high]) {
+  const number = Number(value);
+  if (number === Infinity) return 1;
+  if (number === -Infinity) return -1;
+  const most = Math.max(Math.abs(low), Math.abs(high));
+  if (low < 0 && high > 0) return number / most;
+  const part = high > low ? (number - low) / (high - low) : 0.5;
+  return low >= 0 ? part : part - 1;
+}
+
+// ---- showing it
+
+const NUMBERS = 256; // cells that are shown as numbers; more are a heat map
+const SHEET_NUMBERS = 96; // likewise of a whole tensor
+const STRIP = 32; // cells in a row of a heat map with one axis
+const FRAME_MS = 650; // a step, while it plays
+const STATES = ["", "right", "wrong", "later", "undefined"];
+const STATE_WORDS = {
+  right: "right", wrong: "wrong", later: "not right yet, a later store mends it", undefined: "undefined",
+};
+const KEYS = [
+  ["→ ←", "a step"], ["↓ ↑", "past a loop"], ["Page Down, Page Up", "a load or store"],
+  ["n, Shift+n", "a change of the chosen name"], ["w", "the first wrong value"], ["Home, End", "first, last step"],
+  ["] [", "a program"], ["Tab, then arrows", "the lanes of a block"],
+];
+
+/** An element: tag, attributes, children. Text is set as text. */
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== false && value !== undefined) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** The player of one output. */
+class Stage {
+  constructor(host, run, style) {
+    this.run = run;
+    this.place = run.program;
+    this.at = run.step;
+    this.name = null;
+    this.timer = null;
+    this.wrong = firstWrong(run);
+    this.problem = firstProblem(run);
+    this.root = host.shadowRoot ?? host.attachShadow({ mode: "open" });
+    this.root.replaceChildren(make("style", {}, style), this.frame());
+    host.addEventListener("keydown", (event) => this.key(event));
+    this.colours = new Map();
+    new MutationObserver(() => this.recoloured()).observe(document.body, { attributes: true });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.recoloured());
+    this.width = host.clientWidth;
+    new ResizeObserver(() => this.resized()).observe(host);
+    this.show();
+  }
+
+  get program() {
+    return this.run.programs[this.place];
+  }
+
+  get step() {
+    return this.program.steps[this.at];
+  }
+
+  /** What is laid out by the width is laid out anew. */
+  resized() {
+    if (this.root.host.clientWidth === this.width) return;
+    this.width = this.root.host.clientWidth;
+    this.show();
+  }
+
+  // -- the parts that stay
+
+  frame() {
+    const { run } = this;
+    const button = (text, label, action, extra = {}) =>
+      make("button", { type: "button", title: label, "aria-label": label, onclick: action, ...extra }, text);
+    const pair = (text, label, go) => {
+      const both = [-1, 1].map((direction) => {
+        const words = `${direction < 0 ? "previous" : "next"} ${label}`;
+        return button(direction < 0 ? "◀" : "▶", words, () => this.go(go(direction)));
+      });
+      return make("span", { class: "pair" }, both[0], text, both[1]);
+    };
+    this.steps = make("input", { type: "range", min: 0, "aria-label": "step of the run",
+      oninput: () => this.go(Number(this.steps.value)) });
+    this.stepText = make("span");
+    this.programs = make("input", { type: "range", min: 0, max: run.programs.length - 1,
+      "aria-label": "program", oninput: () => this.goProgram(Number(this.programs.value)) });
+    this.programText = make("span");
+    this.names = make("select", { "aria-label": "name whose changes to look for",
+      onchange: () => { this.name = this.names.value; this.show(); } });
+    this.playing = button("▶ play", "play", () => this.toggle());
+    this.alarm = button("", "first wrong value", () => this.goFirstWrong(), { class: "alarm" });
+    const span = (text) => make("span", {}, text);
+    this.moves = {
+      step: pair(span("step"), "step", (d) => this.near(d)),
+      loop: pair(span("past loop"), "end of a loop", (d) => overLoop(run, this.program, this.at, d)),
+      access: pair(span("load / store"), "load or store", (d) => nextAccess(this.program, this.at, d)),
+      change: pair(this.names, "change of that name", (d) => nextChange(this.program, this.at, d, this.name)),
+    };
+    this.code = make("div", { class: "code", tabindex: 0, role: "group", "aria-label": "source" });
+    this.blocks = make("div", { class: "blocks" });
+    this.tensors = make("div", { class: "tensors" });
+    this.inspect = make("div", { class: "inspect", "aria-live": "polite" });
+    this.said = make("div", { class: "gone", role: "status", "aria-live": "polite" });
+    this.table = make("div");
+    this.tables = make("details", { ontoggle: () => this.showTable() },
+      make("summary", {}, "The same as a table"), this.table);
+    const several = run.programs.length > 1;
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    return make("div", { class: "player", role: "region", "aria-label": `run of ${run.title}` },
+      make("h3", {}, run.title),
+      several ? make("label", { class: "run" }, make("span", {}, "program"), this.programs, this.programText) : null,
+      make("label", { class: "run" }, make("span", {}, "step"), this.steps, this.stepText),
+      make("div", { class: "bar", role: "group", "aria-label": "move" }, ...Object.values(this.moves), this.alarm,
+        still ? null : this.playing),
+      ...run.notes.map((note) => make("p", { class: "quiet" }, note)),
+      make("div", { class: "stage" }, make("div", {}, this.code), this.blocks),
+      this.inspect, this.tensors, this.keyOf(), this.tables,
+      make("details", {}, make("summary", {}, "Keys"), make("table", {}, make("tbody", {},
+        ...KEYS.map(([keys, what]) => make("tr", {}, make("td", {}, keys), make("td", {}, what)))))),
+      this.said);
+  }
+
+  keyOf() {
+    const entries = [["off", "masked off"], ["undefined", "undefined"], ["lit", "touched by this line"],
+      ["right", "stored, right"], ["wrong", "stored, wrong"], ["later", "stored, not right yet"],
+      ["bad", "out of bounds"]];
+    return make("div", { class: "key" }, ...entries.map(([name, text]) =>
+      make("span", {}, make("i", { class: name, "aria-hidden": true }), text)));
+  }
+
+  // -- moving
+
+  near(direction) {
+    const at = this.at + direction;
+    return at >= 0 && at < this.program.steps.length ? at : null;
+  }
+
+  go(at) {
+    if (at === null || at === this.at) return;
+    this.at = at;
+    this.show();
+  }
+
+  goProgram(place) {
+    if (place < 0 || place >= this.run.programs.length || place === this.place) return;
+    const same = this.at === this.program.steps.length - 1;
+    this.place = place;
+    this.at = same ? this.program.steps.length - 1 : Math.min(this.at, this.program.steps.length - 1);
+    this.show();
+  }
+
+  goFirstWrong() {
+    const found = this.wrong ?? this.problem;
+    if (!found) return;
+    [this.place, this.at] = found;
+    this.show();
+  }
+
+  toggle() {
+    if (this.timer) {
+      clearInterval(this.timer);
+      this.timer = null;
+    } else {
+      if (this.near(1) === null) this.at = 0;
+      this.timer = setInterval(() => {
+        const there = this.root.host.isConnected;
+        if (there && this.near(1) !== null) this.go(this.near(1));
+        if (!there || this.near(1) === null) this.toggle();
+      }, FRAME_MS);
+    }
+    this.show();
+  }
+
+  key(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    const target = event.composedPath()[0];
+    const inside = target.closest?.("[data-cells]");
+    const { run, program, at } = this;
+    if (inside && this.walk(inside, event.key)) {
+      event.preventDefault();
+      event.stopPropagation();
+      return;
+    }
+    if (target.matches?.("select")) return;
+    const moves = {
+      ArrowRight: () => this.go(this.near(1)), ArrowLeft: () => this.go(this.near(-1)),
+      ArrowDown: () => this.go(overLoop(run, program, at, 1)), ArrowUp: () => this.go(overLoop(run, program, at, -1)),
+      PageDown: () => this.go(nextAccess(program, at, 1)), PageUp: () => this.go(nextAccess(program, at, -1)),
+      Home: () => this.go(0), End: () => this.go(program.steps.length - 1),
+      n: () => this.go(nextChange(program, at, 1, this.name)), N: () => this.go(nextChange(program, at, -1, this.name)),
+      w: () => this.goFirstWrong(), "]": () => this.goProgram(this.place + 1), "[": () => this.goProgram(this.place - 1),
+    };
+    if (target === this.programs && /^(Arrow|Page|Home|End)/.test(event.key)) return;
+    if (!moves[event.key]) return;
+    event.preventDefault();
+    event.stopPropagation();
+    moves[event.key]();
+  }
+
+  // -- the parts that change
+
+  show() {
+    const { run, program, step } = this;
+    this.steps.max = program.steps.length - 1;
+    this.steps.value = this.at;
+    this.stepText.textContent = `${this.at + 1} of ${program.steps.length}`;
+    this.steps.setAttribute("aria-valuetext", this.stepText.textContent);
+    this.programs.value = this.place;
+    const ids = program.id.slice(0, run.grid.length).join(", ");
+    const count = run.grid.reduce((a, b) => a * b, 1);
+    const numbers = `${program.number} of 0 to ${count - 1}`;
+    this.programText.textContent = run.grid.length > 1 ? `(${ids}), ${numbers}` : numbers;
+    this.programs.setAttribute("aria-valuetext", this.programText.textContent);
+    this.colours.clear();
+    this.showNames();
+    this.showMoves();
+    this.showCode();
+    this.showBlocks();
+    this.showTensors();
+    this.showTable();
+    this.inspect.textContent = this.noteText() || "Point at a cell, or go to a block with Tab and walk it with arrows.";
+    this.inspect.classList.toggle("alarm-text", Boolean(step.e));
+    this.said.textContent = this.spoken();
+  }
+
+  noteText() {
+    const { step } = this;
+    return [step.n, step.e].filter(Boolean).join(". ");
+  }
+
+  spoken() {
+    const { run, program, at, step } = this;
+    const [line] = linesOf(run, program, step);
+    const source = functionOf(run, program, step);
+    const turns = [...turnsAt(run, program, at).values()].map((turn) => turnText(turn));
+    const changed = namesAt(run, program, at).filter((each) => each.role === "changed").map((each) => each.name);
+    return [`step ${at + 1}, line ${source.first + line - 1}: ${source.lines[line - 1].trim()}`, ...turns,
+      changed.length ? `changes ${changed.join(", ")}` : "", this.noteText()].filter(Boolean).join(". ");
+  }
+
+  showNames() {
+    const every = new Set();
+    for (const step of this.program.steps) for (const [name] of step.w ?? []) if (name !== "return") every.add(name);
+    const names = [...every];
+    if (!names.includes(this.name)) {
+      const local = this.program.steps.filter((step) => step.k !== undefined && step.w);
+      this.name = local.length ? local[local.length - 1].w[0][0] : names[0];
+      if (!names.includes(this.name)) this.name = names[0];
+    }
+    if (this.names.textContent !== names.join("")) {
+      this.names.replaceChildren(...names.map((name) => make("option", { value: name }, name)));
+    }
+    this.names.value = this.name;
+  }
+
+  showMoves() {
+    const { run, program, at } = this;
+    const found = {
+      step: (d) => this.near(d), loop: (d) => overLoop(run, program, at, d),
+      access: (d) => nextAccess(program, at, d), change: (d) => nextChange(program, at, d, this.name),
+    };
+    for (const [name, element] of Object.entries(this.moves)) {
+      const [back, forward] = element.querySelectorAll("button");
+      back.disabled = found[name](-1) === null;
+      forward.disabled = found[name](1) === null;
+    }
+    const amiss = this.wrong ?? this.problem;
+    this.alarm.textContent = this.wrong || !amiss ? "first wrong value" : "first thing amiss";
+    this.alarm.disabled = !amiss;
+    this.alarm.title = amiss ? this.alarm.textContent : "no wrong value is stored";
+    this.playing.textContent = this.timer ? "❚❚ pause" : "play";
+    this.playing.setAttribute("aria-label", this.timer ? "pause" : "play");
+  }
+
+  showCode() {
+    const { run, program, at, step } = this;
+    const source = functionOf(run, program, step);
+    const [first, last] = linesOf(run, program, step);
+    const turns = turnsAt(run, program, at);
+    const names = namesAt(run, program, at);
+    const roles = new Map(names.map((each) => [each.name.split(/[[,]/)[0], each.role]).reverse());
+    const rows = callers(run, program, at).map((each) =>
+      make("div", { class: "caller" }, `${each.name} waits here in line `,
+        String(functionOf(run, program, each.step).first + each.line - 1)));
+    source.lines.forEach((text, i) => {
+      const on = i + 1 >= first && i + 1 <= last;
+      const row = make("div", { class: on ? "on" : "", "aria-current": on && "step" },
+        make("span", { class: "number" }, String(source.first + i)), ...coloured(text, on ? roles : new Map()));
+      if (turns.has(i + 1)) row.append(make("span", { class: "turn" }, turnText(turns.get(i + 1))));
+      rows.push(row);
+    });
+    this.code.replaceChildren(...rows);
+    const lit = this.code.querySelector(".on");
+    if (lit) keepInView(this.code, lit);
+  }
+
+  showBlocks() {
+    const { run, program, at, step } = this;
+    const content = (value) => run.values[value].a ?? `value ${value}`;
+    const shown = { has: (value) => seen.has(content(value)), add: (value) => seen.add(content(value)) };
+    const seen = new Set();
+    const stored = new Set();
+    const blocks = [];
+    for (const { name, value, role } of namesAt(run, program, at)) {
+      const access = (step.a ?? []).find((each) => content(each.v) === content(value)
+        && (each.k === "store") === (role === "read"));
+      if (access?.k === "store") stored.add(access);
+      shown.add(value);
+      const title = name === "return" ? "what it returns" : name;
+      const changed = access ? { load: "loaded", atomic: "found by the atomic" }[access.k]
+        : step.k === undefined ? "given" : step.n === "returns" ? "returned" : "changed";
+      const read = access ? `stored to ${run.tensors[access.T]?.name ?? "?"}` : "read";
+      blocks.push(this.valueBlock(title, role === "changed" ? changed : read, value, role, access));
+    }
+    for (const [left, right, start, result] of step.d ?? []) {
+      const shape = (value) => arrayOf(run, run.values[value].a).shape.join(" × ");
+      const title = `dot [${shape(left)}] @ [${shape(right)}]`;
+      const operands = [["left", left], ["right", right], ["added to", start], ["result", result]];
+      for (const [word, value] of operands) {
+        if (shown.has(value)) continue;
+        shown.add(value);
+        blocks.push(this.valueBlock(title, word, value, word === "result" ? "changed" : "read"));
+      }
+    }
+    for (const access of step.a ?? []) {
+      const words = { load: "loaded from", store: "stored to", atomic: "found by the atomic in" };
+      const tensor = run.tensors[access.T]?.name ?? "?";
+      if (!shown.has(access.v) || (access.k === "store" && !stored.has(access))) {
+        blocks.push(this.valueBlock(`${words[access.k]} ${tensor}`, access.k, access.v, "changed", access));
+      }
+      for (const operand of access.o ?? []) {
+        blocks.push(this.valueBlock(`given to the atomic in ${tensor}`, "operand", operand, "read", access));
+      }
+    }
+    this.blocks.replaceChildren(...blocks);
+    if (!blocks.length) this.blocks.append(make("p", { class: "quiet" }, "This line reads and changes no names."));
+  }
+
+  valueBlock(name, tag, number, role, access) {
+    const { run } = this;
+    const value = run.values[number];
+    const block = make("section", { class: `block ${role}` }, make("header", {}, make("h4", {}, name),
+      make("span", { class: "quiet" }, kindText(run, value)), make("span", { class: "tag" }, tag)));
+    if (value.text !== undefined) {
+      block.querySelector("header").append(make("code", {}, value.text));
+      return block;
+    }
+    const { shape, data } = isBlock(value) ? arrayOf(run, value.a) : { shape: [], data: [plain(value.x)] };
+    const off = value.o === undefined ? null : arrayOf(run, value.o).data;
+    const mask = access?.m === undefined ? null : arrayOf(run, access.m).data;
+    const bad = access?.b === undefined ? null : arrayOf(run, access.b).data;
+    const undefined_ = value.u === undefined ? null : arrayOf(run, value.u).data;
+    const tensor = value.to === undefined ? null : run.tensors[value.to];
+    const isOff = (i) => Boolean(off?.[i] || (mask && mask.length === data.length && !mask[i]));
+    const state = (i) => {
+      if (bad?.[i]) return "bad";
+      if (undefined_?.[i]) return isOff(i) ? "off undefined" : "undefined";
+      return isOff(i) ? "off" : "";
+    };
+    const text = (i) => {
+      if (undefined_?.[i]) return "?";
+      return tensor ? String(data[i]) : numberText(data[i], 4);
+    };
+    const describe = (i) => {
+      const at = shape.length ? `${name}[${coordinates(shape, i).join(", ")}]` : name;
+      const says = [];
+      if (undefined_?.[i]) says.push(`undefined: ${run.sources[undefined_[i] - 1] ?? "?"}`);
+      if (tensor) says.push(`points to ${address(tensor, Number(data[i]))}`);
+      else if (!undefined_?.[i]) says.push(`= ${numberText(data[i], 9)}`);
+      if (access && arrayOf(run, access.i).data.length === data.length) says.push(laneText(run, access, i));
+      else if (off?.[i]) says.push("its load masked this lane off");
+      return `${at} ${says.join("; ")}`;
+    };
+    const facts = [];
+    const limits = range(data, (i) => Boolean(undefined_?.[i]));
+    if (limits && data.length > 1 && !tensor) facts.push(`${numberText(limits[0])} to ${numberText(limits[1])}`);
+    const count = (fits) => { let n = 0; for (let i = 0; i < data.length; i++) n += fits(i) ? 1 : 0; return n; };
+    const nans = tensor ? 0 : count((i) => Number.isNaN(data[i]) && !undefined_?.[i]);
+    const infs = tensor ? 0 : count((i) => Math.abs(Number(data[i])) === Infinity);
+    if (nans) facts.push(`${nans} NaN`);
+    if (infs) facts.push(`${infs} infinite`);
+    if (off || mask) facts.push(`${count(isOff)} of ${data.length} lanes off`);
+    if (bad) facts.push(`${count((i) => bad[i])} out of bounds`);
+    if (undefined_) facts.push(`${count((i) => undefined_[i])} undefined`);
+    if (typeof data[0] === "boolean" && data.length > 1) facts.push(`${count((i) => data[i])} of ${data.length} True`);
+    if (facts.length) block.querySelector("header").append(make("span", { class: "quiet" }, facts.join(", ")));
+    if (tensor) block.querySelector("header").append(make("span", { class: "quiet" }, `into ${tensor.name}`));
+    if (!isBlock(value) && !access) {
+      const words = undefined_ ? describe(0) : tensor ? address(tensor, Number(data[0])) : text(0);
+      block.querySelector("header").append(make("code", { class: state(0) }, words));
+      return block;
+    }
+    block.append(this.cells({ label: name, shape, size: data.length, text, state, describe, number: (i) => data[i],
+      limits: limits ?? [0, 0] }));
+    return block;
+  }
+
+  showTensors() {
+    const { run, step } = this;
+    const stored = storedAt(run, this.place, this.at);
+    this.tensors.replaceChildren(...run.tensors.map((tensor, t) =>
+      this.tensorBlock(tensor, stored[t], (step.a ?? []).filter((access) => access.T === t))));
+  }
+
+  tensorBlock(tensor, stored, accesses) {
+    const { run } = this;
+    const size = tensor.shape.reduce((a, b) => a * b, 1);
+    const lit = new Set();
+    const fresh = new Set();
+    const bad = new Set();
+    for (const access of accesses) {
+      const { data } = arrayOf(run, access.i);
+      const mask = access.m === undefined ? null : arrayOf(run, access.m).data;
+      const out = access.b === undefined ? null : arrayOf(run, access.b).data;
+      for (let i = 0; i < data.length; i++) {
+        if (mask && !mask[i]) continue;
+        if (out?.[i]) bad.add(Number(data[i]));
+        else (access.k === "load" ? lit : fresh).add(Number(data[i]));
+      }
+    }
+    const values = tensor.values === undefined ? null : arrayOf(run, tensor.values).data;
+    const wanted = tensor.wanted === undefined ? null : arrayOf(run, tensor.wanted).data;
+    const beyond = tensor.shape.length === 1 && bad.size && Math.min(...bad) >= 0
+      ? Math.min(Math.max(...bad) + 1 - size, 64) : 0;
+    const valueAt = (i) => (stored.has(i) ? stored.get(i)[0] : values?.[i]);
+    const mark = (i) => {
+      if (i >= size) return bad.has(i) ? "bad" : "off";
+      const judged = stored.has(i) ? STATES[stored.get(i)[1]] : values || !wanted ? "" : "empty";
+      return [judged, lit.has(i) ? "lit" : "", fresh.has(i) ? "new lit" : ""].filter(Boolean).join(" ");
+    };
+    const describe = (i) => {
+      if (i >= size) return `${address(tensor, i)} is out of bounds`;
+      const says = [address(tensor, i)];
+      if (stored.has(i)) {
+        const [value, state] = stored.get(i);
+        says.push(`= ${numberText(value, 9)}`, STATE_WORDS[STATES[state]]);
+      } else if (values) says.push(`= ${numberText(values[i], 9)}`);
+      else says.push(wanted ? "nothing is stored there yet" : "its values are not kept here");
+      if (wanted) says.push(`the spec wants ${numberText(wanted[i], 9)}`);
+      if (lit.has(i)) says.push("loaded by this line");
+      if (fresh.has(i)) says.push("stored by this line");
+      return says.join("; ");
+    };
+    const facts = [];
+    if (lit.size) facts.push(`${lit.size} loaded by this line`);
+    if (fresh.size) facts.push(`${fresh.size} stored by this line`);
+    if (stored.size) {
+      const counts = [1, 2, 3, 4].map((state) => [...stored.values()].filter((each) => each[1] === state).length);
+      facts.push(`${stored.size} of ${size} stored so far: ` + counts.map((n, i) => [n, STATES[i + 1]])
+        .filter(([n]) => n).map(([n, word]) => `${n} ${word === "later" ? "not right yet" : word}`).join(", "));
+    } else if (wanted) facts.push("nothing stored yet");
+    const header = make("header", {}, make("h4", {}, tensor.name),
+      make("span", { class: "quiet" }, `${tensor.dtype} [${tensor.shape.join(", ")}], axes ${tensor.dims.join(" ")}`),
+      make("span", { class: "quiet" }, facts.join("; ")));
+    if (bad.size) {
+      const low = Math.min(...bad);
+      const high = Math.max(...bad);
+      header.append(make("span", { class: "alarm-text" },
+        `out of bounds: ${bad.size === 1 ? `element ${low}` : `elements ${low} to ${high}`}, it has ${size}`));
+    }
+    const all = values ?? wanted;
+    return make("section", { class: `block ${fresh.size ? "changed" : ""}` }, header, this.cells({
+      label: tensor.name, shape: tensor.shape.length === 1 ? [size + beyond] : tensor.shape, size: size + beyond,
+      text: (i) => (i < size && valueAt(i) !== undefined ? numberText(valueAt(i), 4) : "·"),
+      number: (i) => (i < size ? valueAt(i) : undefined), state: mark, describe, limits: (all && range(all)) ?? [0, 0],
+      isSheet: true, lit: lit.size ? Math.min(...lit) : fresh.size ? Math.min(...fresh) : null }));
+  }
+
+  // -- cells: numbers where they are few, else a heat map
+
+  cells(spec) {
+    const isStrip = spec.shape.filter((size) => size > 1).length < 2;
+    let columns = isStrip ? spec.size : spec.shape[spec.shape.length - 1];
+    const few = spec.size <= (spec.isSheet ? SHEET_NUMBERS : NUMBERS) && (isStrip || columns <= 16);
+    if (few && isStrip) {
+      const widest = Math.max(1, ...Array.from({ length: spec.size }, (_, i) => spec.text(i).length));
+      const box = spec.isSheet ? this.tensors : this.blocks;
+      columns = Math.min(columns, wrapped(box.clientWidth - 70, widest));
+    }
+    const view = few ? this.numberCells(spec, columns) : this.heatCells(spec);
+    const element = make("div", { class: "scroll", "data-cells": "", tabindex: spec.size > 1 ? 0 : undefined,
+      role: "group", "aria-label": `${spec.label}, ${spec.size} cells: arrows walk them` }, view.element);
+    element.view = { ...spec, ...view, columns: view.columns, at: null };
+    element.addEventListener("pointermove", (event) => {
+      const at = view.under(event);
+      if (at !== null) this.say(spec.describe(at));
+    });
+    element.addEventListener("focus", () => {
+      const at = element.view.at ?? spec.lit ?? 0;
+      if (spec.size > 1 && element.matches(":focus-visible")) this.point(element, at);
+    });
+    if (spec.lit !== null && spec.lit !== undefined) requestAnimationFrame(() => view.reveal(element, spec.lit));
+    return element;
+  }
+
+  numberCells({ shape, size, text, state, number }, columns) {
+    const grid = make("div", { class: "grid" });
+    const isStrip = shape.filter((each) => each > 1).length < 2;
+    const head = size > columns || !isStrip;
+    grid.style.gridTemplateColumns = `${head ? "max-content " : ""}repeat(${Math.max(columns, 1)}, max-content)`;
+    const spans = [];
+    for (let i = 0; i < size; i++) {
+      if (head && i % columns === 0) {
+        const places = isStrip ? String(i) : coordinates(shape, i).slice(0, -1).join(", ");
+        grid.append(make("i", {}, places));
+      }
+      const value = number(i);
+      const odd = typeof value === "number" && !Number.isFinite(value) ? " odd" : "";
+      const marks = state(i);
+      const hatched = /off|undefined/.test(marks);
+      const span = make("span", { class: `${marks}${odd}` }, hatched ? make("u", {}, text(i)) : text(i));
+      spans.push(span);
+      grid.append(span);
+    }
+    return {
+      element: grid, columns,
+      under: (event) => { const i = spans.indexOf(event.target.closest("span")); return i < 0 ? null : i; },
+      mark: (i) => spans.forEach((span, each) => span.classList.toggle("here", each === i)),
+      reveal: (box, i) => keepInView(box, spans[i]),
+    };
+  }
+
+  heatCells(spec) {
+    const { shape, size } = spec;
+    const isStrip = shape.filter((each) => each > 1).length < 2;
+    const columns = isStrip ? Math.min(size, STRIP) : shape[shape.length - 1];
+    const rows = Math.ceil(size / columns);
+    const room = [Math.floor(560 / columns), Math.floor(230 / rows), isStrip ? 13 : spec.isSheet ? 9 : 11];
+    const side = Math.min(Math.max(3, Math.min(...room)), Math.max(1, Math.floor(16000 / columns)));
+    const scale = Math.min(2, Math.ceil(devicePixelRatio || 1));
+    const canvas = make("canvas", { width: columns * side * scale, height: rows * side * scale });
+    canvas.style.width = `${columns * side}px`;
+    canvas.style.height = `${rows * side}px`;
+    const paint = (here = null) => this.paint(canvas, spec, columns, side * scale, here);
+    canvas.paint = paint;
+    paint();
+    return {
+      element: canvas, columns,
+      under: (event) => {
+        const box = canvas.getBoundingClientRect();
+        const column = Math.floor((event.clientX - box.left) / side);
+        const row = Math.floor((event.clientY - box.top) / side);
+        const i = row * columns + column;
+        return column >= 0 && column < columns && row >= 0 && i < size ? i : null;
+      },
+      mark: (i) => paint(i),
+      reveal: (box, i) => {
+        const [x, y] = [(i % columns) * side, Math.floor(i / columns) * side];
+        if (x < box.scrollLeft || x > box.scrollLeft + box.clientWidth - side) box.scrollLeft = x - 20;
+        if (y < box.scrollTop || y > box.scrollTop + box.clientHeight - side) box.scrollTop = y - 20;
+      },
+    };
+  }
+
+  paint(canvas, { size, number, state, limits }, columns, side, here) {
+    const scale = canvas.width / Number.parseFloat(canvas.style.width);
+    const pen = canvas.getContext("2d");
+    const colour = (name) => this.colour(name);
+    const [paper, line, ink] = ["--paper", "--line", "--ink"].map(colour);
+    pen.fillStyle = css(paper);
+    pen.fillRect(0, 0, canvas.width, canvas.height);
+    for (let i = 0; i < size; i++) {
+      const [x, y] = [(i % columns) * side, Math.floor(i / columns) * side];
+      const marks = state(i).split(" ");
+      const value = number(i);
+      let fill = paper;
+      const judged = { right: "--ok", wrong: "--wrong", later: "--open" };
+      const stored = marks.find((mark) => judged[mark]);
+      if (stored) fill = mixed(paper, colour(judged[stored]), stored === "wrong" ? 0.85 : 0.5);
+      else if (marks.includes("bad")) fill = colour("--wrong");
+      else if (typeof value === "boolean") fill = value ? mixed(paper, colour("--brand"), 0.75) : paper;
+      else if (value !== undefined && !marks.includes("empty") && !Number.isNaN(Number(value))) {
+        const warmth = heat(value, limits);
+        fill = mixed(paper, colour(warmth < 0 ? "--cold" : "--hot"), 0.08 + 0.8 * Math.abs(warmth));
+      }
+      pen.fillStyle = css(fill);
+      pen.fillRect(x, y, side, side);
+      const isNan = typeof value === "number" && Number.isNaN(value);
+      if (marks.includes("off")) stripes(pen, x, y, side, css(mixed(paper, ink, 0.45)), 1);
+      if (marks.includes("undefined") || isNan) stripes(pen, x, y, side, css(colour("--wrong")), -1);
+      if (side >= 6 * scale && (stored === "wrong" || Math.abs(value) === Infinity)) cross(pen, x, y, side, css(ink));
+    }
+    const isLit = Array.from({ length: size }, (_, i) => state(i).includes("lit"));
+    pen.fillStyle = css(ink);
+    for (let i = 0; i < size; i++) if (isLit[i]) this.rim(pen, isLit, i, columns, side);
+    if (side >= 6) {
+      pen.strokeStyle = css(line);
+      pen.lineWidth = 0.5;
+      pen.beginPath();
+      for (let x = side; x < canvas.width; x += side) { pen.moveTo(x, 0); pen.lineTo(x, canvas.height); }
+      for (let y = side; y < canvas.height; y += side) { pen.moveTo(0, y); pen.lineTo(canvas.width, y); }
+      pen.stroke();
+    }
+    if (here !== null) {
+      pen.lineWidth = 2;
+      pen.strokeStyle = css(ink);
+      pen.strokeRect((here % columns) * side + 1, Math.floor(here / columns) * side + 1, side - 2, side - 2);
+    }
+  }
+
+  /** The sides of a lit cell beyond which is none. */
+  rim(pen, isLit, i, columns, side) {
+    const [x, y] = [(i % columns) * side, Math.floor(i / columns) * side];
+    const wide = side > 6 ? 2 : 1;
+    if (i % columns === 0 || !isLit[i - 1]) pen.fillRect(x, y, wide, side);
+    if (i % columns === columns - 1 || !isLit[i + 1]) pen.fillRect(x + side - wide, y, wide, side);
+    if (!isLit[i - columns]) pen.fillRect(x, y, side, wide);
+    if (!isLit[i + columns]) pen.fillRect(x, y + side - wide, side, wide);
+  }
+
+  /** Arrow keys within a block; true where the key is for it. */
+  walk(element, key) {
+    const { view } = element;
+    if (!view || view.size < 2) return false;
+    const from = view.at ?? 0;
+    const to = {
+      ArrowRight: from + 1, ArrowLeft: from - 1, ArrowDown: from + view.columns, ArrowUp: from - view.columns,
+      Home: 0, End: view.size - 1,
+    }[key];
+    if (to === undefined) return false;
+    this.point(element, Math.max(0, Math.min(view.size - 1, to)));
+    return true;
+  }
+
+  point(element, at) {
+    element.view.at = at;
+    element.view.mark(at);
+    element.view.reveal(element, at);
+    this.say(element.view.describe(at));
+  }
+
+  say(text) {
+    this.inspect.classList.remove("alarm-text");
+    this.inspect.textContent = text;
+  }
+
+  // -- the same as a table
+
+  showTable() {
+    if (!this.tables.open) return;
+    const { run, program, at, step } = this;
+    const rows = namesAt(run, program, at).map(({ name, value, role }) => [name, role, ...this.row(run.values[value])]);
+    for (const access of step.a ?? []) {
+      const tensor = run.tensors[access.T]?.name ?? "?";
+      rows.push([tensor, access.k, ...this.row(run.values[access.v])]);
+      const { data } = arrayOf(run, access.i);
+      const lanes = [...data.keys()].slice(0, 16).map((lane) => laneText(run, access, lane));
+      rows.push([`lanes of ${tensor}`, access.k, "", `[${arrayOf(run, access.i).shape.join(", ")}]`, "",
+        lanes.join("; ") + (data.length > 16 ? "; …" : "")]);
+    }
+    const head = ["name", "here", "dtype", "shape", "range", "first values"];
+    this.table.replaceChildren(make("table", {}, make("thead", {}, make("tr", {},
+      ...head.map((text) => make("th", { scope: "col" }, text)))), make("tbody", {},
+      ...rows.map((row) => make("tr", {}, ...row.map((text) => make("td", {}, text)))))));
+  }
+
+  row(value) {
+    const { run } = this;
+    if (value.text !== undefined) return ["constant", "", "", value.text];
+    const { shape, data } = isBlock(value) ? arrayOf(run, value.a) : { shape: [], data: [plain(value.x)] };
+    const unknown = value.u === undefined ? null : arrayOf(run, value.u).data;
+    const off = value.o === undefined ? null : arrayOf(run, value.o).data;
+    const limits = value.to === undefined ? range(data, (i) => Boolean(unknown?.[i])) : null;
+    const one = (each, i) => {
+      const text = unknown?.[i] ? "undefined"
+        : value.to >= 0 ? address(run.tensors[value.to], Number(each)) : numberText(each);
+      return off?.[i] ? `${text} (off)` : text;
+    };
+    const first = Array.from(data.slice(0, 16), one).join(", ") + (data.length > 16 ? ", …" : "");
+    const words = value.to === undefined ? value.dtype : `pointer to ${value.dtype}`;
+    return [words, `[${shape.join(", ")}]`, limits ? `${numberText(limits[0])} to ${numberText(limits[1])}` : "", first];
+  }
+
+  // -- colours, which are the theme's
+
+  colour(name) {
+    if (!this.colours.has(name)) {
+      const probe = make("span");
+      probe.style.color = `var(${name})`;
+      this.root.append(probe);
+      this.colours.set(name, rgb(getComputedStyle(probe).color));
+      probe.remove();
+    }
+    return this.colours.get(name);
+  }
+
+  recoloured() {
+    this.colours.clear();
+    for (const canvas of this.root.querySelectorAll("canvas")) canvas.paint();
+  }
+}
+
+/** How many cells of so many characters stand in a row of a width: a power of two. */
+function wrapped(width, characters) {
+  const most = width / (7.3 * Math.max(characters, 2) + 12);
+  return 2 ** Math.max(2, Math.min(5, Math.floor(Math.log2(Math.max(most, 1)))));
+}
+
+function turnText([turn, of]) {
+  return `turn ${turn}${of ? ` of ${of}` : ""}`;
+}
+
+/** A line of source with its names marked and its comment faint. */
+function coloured(text, roles) {
+  const out = [];
+  const parts = text.split(/(#.*$|[A-Za-z_]\w*(?!\w*=[^=]))/);
+  for (const part of parts) {
+    if (part.startsWith("#")) out.push(make("span", { class: "comment" }, part));
+    else if (roles.has(part)) out.push(make("span", { class: `name ${roles.get(part)}` }, part));
+    else if (part) out.push(part);
+  }
+  return out;
+}
+
+/** Scroll a box, and nothing around it, so that a part of it shows. */
+function keepInView(box, part) {
+  const [outer, inner] = [box.getBoundingClientRect(), part.getBoundingClientRect()];
+  if (inner.top < outer.top || inner.bottom > outer.bottom) {
+    box.scrollTop += inner.top - outer.top - box.clientHeight / 3;
+  }
+  if (box.classList.contains("code")) return;
+  if (inner.left < outer.left || inner.right > outer.right) box.scrollLeft += inner.left - outer.left - 20;
+}
+
+/** ``rgb(1, 2, 3)`` or ``color(srgb .1 .2 .3)`` as three numbers up to 255. */
+function rgb(text) {
+  const numbers = text.match(/[\d.]+(e-?\d+)?/g).map(Number).slice(0, 3);
+  return text.startsWith("color(") ? numbers.map((part) => part * 255) : numbers;
+}
+
+function mixed(one, other, part) {
+  return one.map((value, i) => value + (other[i] - value) * part);
+}
+
+function css(colour) {
+  return `rgb(${colour.map(Math.round).join(",")})`;
+}
+
+function stripes(pen, x, y, side, colour, direction) {
+  pen.strokeStyle = colour;
+  pen.lineWidth = Math.max(1, side / 8);
+  pen.beginPath();
+  if (direction > 0) { pen.moveTo(x, y + side); pen.lineTo(x + side, y); }
+  else { pen.moveTo(x, y); pen.lineTo(x + side, y + side); }
+  pen.stroke();
+}
+
+function cross(pen, x, y, side, colour) {
+  stripes(pen, x, y, side, colour, 1);
+  stripes(pen, x, y, side, colour, -1);
+}
+
+/** Put a player into the element that the running script stands in. */
+function play(style, data) {
+  const name = ".puzzles-player";
+  const mine = document.currentScript?.closest(name);
+  const hosts = mine ? [mine] : [...document.querySelectorAll(name)].filter((host) => host.textContent.includes(data));
+  for (const host of hosts) {
+    if (host.stage) continue;
+    host.stage = unpacked(data).then((run) => new Stage(host, run, style)).catch((error) => {
+      host.querySelector(".still em").textContent = `This browser cannot play the run: ${error.message}`;
+    });
+  }
+}
+
+if (typeof module === "object" && typeof document === "undefined") {
+  module.exports = {
+    unpacked, arrayOf, coordinates, spread, numberText, address, kindText, namesAt, turnsAt, callers, storedAt,
+    switchedOffBy, laneText, nextAccess, nextChange, overLoop, firstWrong, firstProblem, range, heat, linesOf, wrapped,
+  };
+}

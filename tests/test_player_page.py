@@ -1,0 +1,271 @@
+"""The player's page in Chromium, by mouse and by keyboard, in light and dark, with no network."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from puzzles_lib.authoring.solutions import solutions
+from puzzles_lib.chapters import puzzles
+from puzzles_lib.player import watch
+from tests.test_player import ADD_TEN, add_ten_kernel, cell, overrunning_kernel, winding_kernel
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+try:
+    from playwright.sync_api import sync_playwright
+except ImportError:
+    sync_playwright = None
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(sync_playwright is None, reason="needs playwright: pip install playwright"),
+    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, by apt or the like"),
+]
+THEMES = {  # what JupyterLab's themes say
+    "light": "--jp-layout-color0:white;--jp-content-font-color1:rgba(0,0,0,.87);--jp-brand-color1:#1976d2;"
+    "--jp-success-color1:#388e3c;--jp-error-color1:#d32f2f;--jp-warn-color1:#f57c00",
+    "dark": "--jp-layout-color0:#111111;--jp-content-font-color1:white;--jp-brand-color1:#2196f3;"
+    "--jp-success-color1:#4caf50;--jp-error-color1:#f44336;--jp-warn-color1:#ff9800",
+}
+
+
+@pytest.fixture(scope="module")
+def chromium(request: pytest.FixtureRequest) -> Iterator:
+    """A browser: the session's, where there is one."""
+    try:
+        yield request.getfixturevalue("browser")
+    except pytest.FixtureLookupError:
+        with sync_playwright() as playwright:
+            options = ["--no-sandbox"] if os.geteuid() == 0 else []
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+            yield browser
+            browser.close()
+
+
+@pytest.fixture
+def show(chromium) -> Iterator[Callable]:
+    """``show(player, ..., theme="dark", width=1000)``: a page with these outputs, one below the other."""
+    contexts, problems = [], []
+
+    def shown(*players, theme: str = "light", width: int = 1400, scripts: bool = True):
+        size = {"width": width, "height": 900}
+        contexts.append(chromium.new_context(viewport=size, java_script_enabled=scripts))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(30_000)
+        page.on("console", lambda message: problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.route("**/*", lambda route: (problems.append(route.request.url), route.abort()))
+        outputs = "".join(f"<div>{player._repr_html_()}</div>" for player in players)
+        page.set_content(
+            f"<style>:root{{{THEMES[theme]}}}body{{background:var(--jp-layout-color0);"
+            f"color:var(--jp-content-font-color1)}}</style>{outputs}"
+        )
+        if scripts:
+            page.locator(".puzzles-player .stage").nth(len(players) - 1).wait_for()
+        return page
+
+    yield shown
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+def lit(page, number: int = 0) -> str:
+    return page.locator(".puzzles-player").nth(number).locator(".code .on").last.inner_text()
+
+
+def press(page, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def test_keys_step_and_the_lit_line_the_blocks_and_the_lanes_follow(show):
+    page = show(watch(add_ten_kernel, ADD_TEN, 1, program=2))
+    assert "def add_ten_kernel" in lit(page)
+    page.locator(".code").focus()
+    press(page, "ArrowRight")
+    assert "offs = tl.program_id(0)" in lit(page)
+    assert page.locator(".blocks .changed h4").all_inner_texts() == ["offs"]
+    press(page, "PageDown")
+    assert "x = tl.load(" in lit(page)
+    x = page.locator(".blocks .block").first
+    assert x.locator(".off").count() == 8 and "8 of 16 lanes off" in x.inner_text()
+    sheet = page.locator(".tensors .block").first
+    assert sheet.locator(".lit").count() == 8 and "8 loaded by this line" in sheet.inner_text()
+    press(page, "End")
+    assert "tl.store(" in lit(page)
+    assert "40 of 40 stored so far: 40 right" in page.locator(".tensors .block").nth(1).inner_text()
+    press(page, "ArrowLeft", "Home")
+    assert "def add_ten_kernel" in lit(page)
+    press(page, "[")
+    assert page.get_by_label("program", exact=True).get_attribute("aria-valuetext") == "1 of 0 to 2"
+
+
+def test_lanes_are_walked_by_keyboard_and_pointed_at(show):
+    page = show(watch(add_ten_kernel, ADD_TEN, 1, program=2))
+    page.locator(".code").focus()
+    press(page, "PageDown")
+    cells = page.locator(".blocks [data-cells]").first
+    cells.focus()
+    press(page, "End")
+    said = page.locator(".inspect")
+    assert said.inner_text() == (
+        "x[15] undefined: uninitialised lanes of x_ptr are used: the load has a mask but no other=; "
+        "lane [15]: off, offs < N is False; it would be x + 47"
+    )
+    press(page, "Home", "ArrowRight")
+    assert said.inner_text().endswith("lane [1]: x[33]") and said.inner_text().startswith("x[1] = ")
+    assert "x = tl.load(" in lit(page)  # the arrows were the block's
+    page.locator(".tensors .block").nth(1).locator(".grid > span").nth(5).hover()
+    assert said.inner_text().startswith("z[5]; = ") and "the spec wants" in said.inner_text()
+
+
+def test_a_wrong_value_is_opened_at_marked_and_gone_to(show):
+    kernel = cell(
+        "def kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):\n"
+        "    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
+        "    x = tl.load(x_ptr + offs, mask=offs < N, other=0.0)\n"
+        "    tl.store(z_ptr + offs, x + 10 + tl.program_id(0), mask=offs < N)\n",
+        "<wrong from program 1 on, on a page>",
+    )
+    page = show(watch(kernel, ADD_TEN, 1))
+    assert "tl.store(" in lit(page)
+    sheet = page.locator(".tensors .block").nth(1)
+    assert (sheet.locator(".right").count(), sheet.locator(".wrong").count()) == (16, 16)
+    page.locator(".code").focus()
+    press(page, "Home", "[", "w")
+    assert "tl.store(" in lit(page)
+    assert page.get_by_label("program", exact=True).get_attribute("aria-valuetext") == "1 of 0 to 2"
+
+
+def test_out_of_bounds_lanes_stand_beyond_the_tensor(show):
+    page = show(watch(overrunning_kernel, ADD_TEN, 1))
+    sheet = page.locator(".tensors .block").first
+    assert sheet.locator(".bad").count() == 8
+    assert "out of bounds: elements 40 to 47, it has 40" in sheet.inner_text()
+    assert "out-of-bounds load of x_ptr" in page.locator(".inspect").inner_text()
+
+
+def test_loops_are_counted_stepped_over_and_helpers_shown(show):
+    page = show(watch(winding_kernel, ADD_TEN, 1, program=0))
+    page.get_by_label("next step").click(click_count=4)
+    assert "turns += 1" in lit(page) and page.locator(".code .turn").inner_text() == "turn 1"
+    page.get_by_label("next end of a loop").click()
+    assert (
+        "while turns < 3:" in lit(page) and "is false: the loop ends" in page.locator(".inspect").inner_text()
+    )
+    page.get_by_label("next step").click(click_count=2)
+    assert "winding_kernel waits here in line" in page.locator(".code .caller").inner_text()
+    page.get_by_label("name whose changes to look for").select_option("j")
+    page.get_by_label("next change of that name").click()
+    assert page.locator(".code .turn").all_inner_texts() == ["turn 1 of 2", "turn 1 of 2"]
+
+
+def test_two_players_do_not_disturb_each_other(show):
+    first, second = watch(add_ten_kernel, ADD_TEN, 1), watch(add_ten_kernel, ADD_TEN, 1)
+    assert first._repr_html_() == second._repr_html_()
+    page = show(first, second)
+    page.locator(".puzzles-player").nth(1).locator(".code").focus()
+    press(page, "ArrowRight", "ArrowRight")
+    assert "def add_ten_kernel" in lit(page, 0) and "mask = " in lit(page, 1)
+
+
+def test_large_blocks_are_heat_maps_that_tell_their_cells(show):
+    puzzle = next(p for p in puzzles() if p.name == "batched_matmul")
+    page = show(watch(solutions()["batched_matmul"], puzzle, 2, program=0), width=1000)
+    page.locator(".code").focus()
+    press(page, "PageDown")
+    canvas = page.locator(".blocks canvas").first
+    colours = canvas.evaluate(
+        "(c) => new Set(new Uint32Array("
+        "c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size"
+    )
+    assert colours > 50
+    canvas.hover(position={"x": 3, "y": 3})
+    assert page.locator(".inspect").inner_text().startswith("x[0, 0] = ")
+    assert page.locator(".blocks header").first.inner_text().startswith("x\nfloat16 [16, 64]\nloaded\n-3.4")
+
+
+def test_a_table_says_the_same(show):
+    page = show(watch(add_ten_kernel, ADD_TEN, 1, program=2))
+    page.locator(".code").focus()
+    press(page, "PageDown")
+    page.get_by_text("The same as a table").click()
+    rows = page.locator("details table").first.locator("tr").all_inner_texts()
+    assert rows[0].split("\t") == ["name", "here", "dtype", "shape", "range", "first values"]
+    assert rows[1].startswith("x\tchanged\tfloat32\t[16]\t") and "undefined (off)" in rows[1]
+    assert any(row.startswith("lanes of x\tload\t\t[16]") and "lane [0]: x[32]" in row for row in rows)
+
+
+def test_without_scripts_there_is_the_first_frame(show):
+    page = show(watch(add_ten_kernel, ADD_TEN, 1), scripts=False)
+    assert "This is the first frame." in page.locator("body").inner_text()
+    assert "def add_ten_kernel" in page.locator("pre b").inner_text()
+
+
+FAINT = """
+(host) => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgba = (colour) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
+    return [r, g, b, a / 255];
+  };
+  const over = (top, under) => under.map((c, i) => top[i] * top[3] + c * (1 - top[3]));
+  const up = (element) => element.parentElement ?? element.getRootNode().host ?? null;
+  const behind = (element) => {
+    const layers = [];
+    for (let e = element; e; e = up(e)) layers.push(rgba(getComputedStyle(e).backgroundColor));
+    return layers.reverse().reduce((under, layer) => over(layer, under), [255, 255, 255]);
+  };
+  const light = (colour) => {
+    const [r, g, b] = colour.map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const texts = document.createTreeWalker(host.shadowRoot, NodeFilter.SHOW_TEXT);
+  const found = [];
+  let seen = 0;
+  while (texts.nextNode()) {
+    const text = texts.currentNode.textContent.trim(), element = texts.currentNode.parentElement;
+    if (!text || element.closest("style, :disabled, .empty") || !element.getClientRects().length) continue;
+    const ground = behind(element), ink = over(rgba(getComputedStyle(element).color), ground);
+    const [a, b] = [light(ink), light(ground)];
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    seen += 1;
+    if (contrast < 4.5) found.push(`${contrast.toFixed(2)} ${element.className}: ${text}`);
+  }
+  if (seen < 50) throw new Error("no texts");
+  return found;
+}
+"""
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_texts_stand_out(show, theme):
+    kernel = cell(
+        "def kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):\n"
+        "    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # where\n"
+        "    x = tl.load(x_ptr + offs, mask=offs < N - 3)\n"
+        "    tl.store(z_ptr + offs, x + 10, mask=offs < N)\n",
+        "<stores what is undefined>",
+    )
+    page = show(watch(kernel, ADD_TEN, 1), watch(overrunning_kernel, ADD_TEN, 1), theme=theme)
+    for number in (0, 1):
+        assert page.locator(".puzzles-player").nth(number).evaluate(FAINT) == []
+
+
+@pytest.mark.parametrize("width", [500, 1000])
+def test_nothing_is_wider_than_its_place(show, width):
+    """500 px is what 1000 px are at 200% zoom."""
+    page = show(watch(add_ten_kernel, ADD_TEN, 1, program=2), width=width)
+    page.locator(".code").focus()
+    press(page, "PageDown")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    too_wide = page.locator(".puzzles-player").evaluate(
+        "(host) => [...host.shadowRoot.querySelectorAll('.blocks .scroll')]"
+        ".filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.ariaLabel)"
+    )
+    assert too_wide == []
