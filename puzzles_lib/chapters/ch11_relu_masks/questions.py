@@ -57,4 +57,18 @@ QUESTIONS = (
         ),
         nudge="look into the cases for what dy holds: 0 times which values is not 0?",
     ),
+    Question(
+        id="ch11-q4",
+        asks="N = 28672. Which is the first row that has an offset row * N + n of 2^31 or more?",
+        right=lambda: 2**31 // 28672,
+        kind=int,
+        nudges=(
+            Nudge(
+                lambda v, r: v == r + 1,
+                "close: that row has no other; but does the one before end below 2^31?",
+            ),
+            Nudge(lambda v, r: v == r // 2, "an int32 has 31 bits beside its sign"),
+        ),
+        nudge="a row has 28672 offsets, beginning at row * 28672; in which does 2^31 lie?",
+    ),
 )
