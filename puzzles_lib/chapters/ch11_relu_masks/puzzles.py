@@ -44,7 +44,7 @@ RELU_PACK = Puzzle(
     spec=relu_pack,
     formula=(
         r"y_{m, n} = \max(x_{m, n}, 0) \qquad"
-        r"\mathrm{mask}_{m, w} = \sum_{i=0}^{31} \left[ x_{m, \, 32w + i} > 0 \right] \cdot 2^i"
+        r"\mathrm{mask}_{m, w} = \sum_{i=0}^{31} \left[ \lnot (x_{m, \, 32w + i} \le 0) \right] \cdot 2^i"
     ),
     grid=lambda s: (s.M, triton.cdiv(s.N, 32 * s.BLOCK_W)),
     cases=(

@@ -215,7 +215,7 @@ def packed_along_k(
     x[k, n] = minimum[g, k] + scale[g, k] · code[k, n] with g = n // GROUP, and code[k, n]
     is field j of words[b, r, n] where k = 16 · F · b + 16 · j + r, F = 16 // BITS, r < 16:
     the format of puzzles_lib.kernels. Past row K, words, scales and minima may hold any
-    numbers. GROUP is a multiple of BLOCK_N. Sums run in float32, and the checker's x are
+    finite numbers. GROUP is a multiple of BLOCK_N. Sums run in float32, and the checker's x are
     bfloat16 numbers.
     """
     K, CIN = dy.shape[0], words.shape[2]

@@ -2,8 +2,9 @@
 
 import torch
 
+from puzzles_lib.bench.recorded import rows
 from puzzles_lib.chapters.ch15_racing_cublas import versions
-from puzzles_lib.chapters.ch15_racing_cublas.race import compile_rung, waves
+from puzzles_lib.chapters.ch15_racing_cublas.race import bytes_passed_on, compile_rung, waves
 from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS
 from puzzles_lib.question import Nudge, Question
 
@@ -28,6 +29,41 @@ def _most_parts() -> int:
     by_tma = versions.by_tma  # rung 6, whose places the reader has before them
     programs, places = waves(by_tma, compile_rung(by_tma))
     return places // (programs // by_tma.splits)
+
+
+def _times(path: str) -> list[dict]:
+    """Of a version, as recorded, the long K first."""
+    found = [row for row in rows("ladder") if row["path"] == path]
+    return sorted(found, key=lambda row: -row["us"])
+
+
+def _first_is_faster() -> bool:
+    return _times(versions.first.name)[0]["ratio"] > 1
+
+
+def _bigger_is_twice_as_fast() -> bool:
+    return _times(versions.first.name)[0]["us"] >= 2 * _times(versions.bigger.name)[0]["us"]
+
+
+def _rounds() -> int:
+    programs, places = waves(versions.bigger, compile_rung(versions.bigger))
+    return -(-programs // places)
+
+
+def _passed_on() -> int:
+    return bytes_passed_on(versions.along_k, compile_rung(versions.along_k))
+
+
+def _operand_registers() -> int:
+    whole = versions.whole
+    values = whole.constants["BLOCK_N"] * whole.constants["BLOCK_K"]
+    return 2 * values // (4 * 32 * whole.options["num_warps"])
+
+
+def _gains_more() -> int:
+    before, after = _times(versions.whole.name), _times(versions.in_pieces.name)
+    gains = [b["us"] / a["us"] for b, a in zip(before, after, strict=True)]
+    return dict(zip(gains, ROWS, strict=True))[max(gains)]
 
 
 QUESTIONS = (
@@ -75,5 +111,59 @@ QUESTIONS = (
         kind=int,
         nudges=(Nudge(lambda v, r: v > r, "then there are more programs than places, and a second round"),),
         nudge="race says how many places there are; a part is one program for each tile",
+    ),
+    Question(
+        id="ch15-q5",
+        asks="Is rung 1 faster than dequantise + cuBLAS, at K = 100864? True or False.",
+        right=_first_is_faster,
+        kind=bool,
+        nudge="so one might think; race it, and see what else there is to do than to move bytes",
+    ),
+    Question(
+        id="ch15-q6",
+        asks="Is rung 2 at least twice as fast as rung 1, at K = 100864? True or False.",
+        right=_bigger_is_twice_as_fast,
+        kind=bool,
+        nudge="so one might think; race it, and read all of the box",
+    ),
+    Question(
+        id="ch15-q7",
+        asks="One program takes a time T. How many T does the launch of rung 2 take?",
+        right=_rounds,
+        kind=int,
+        nudges=(Nudge(lambda v, r: v == 1, "there is no place for some of the programs at first"),),
+        nudge="fill the places with programs; when they end, start those that are left",
+    ),
+    Question(
+        id="ch15-q8",
+        asks="How many bytes do threads pass on through shared memory in a step of rung 3?",
+        right=_passed_on,
+        kind=int,
+        nudges=(
+            Nudge(
+                lambda v, r: v == 16 * 256 or v == 16 * 128 * 2,
+                "those are bytes of words; they come from memory through shared memory, not from a thread",
+            ),
+        ),
+        nudge="who unpacks a value of x̂ here, and who hands it to the matrix unit?",
+    ),
+    Question(
+        id="ch15-q9",
+        asks="How many 32-bit registers of each thread take a step's 128 x 128 values of x̂, with 8 warps?",
+        right=_operand_registers,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v == 2 * r, "a register holds two bfloat16"),
+            Nudge(lambda v, r: v == 32 * r, "that is for each warp; it has 32 threads"),
+        ),
+        nudge="values, shared among 8 warps of 32 threads, two to a register",
+    ),
+    Question(
+        id="ch15-q10",
+        asks="Which K gains more by storing in pieces, as a share of its time: 100864 or 8192?",
+        right=_gains_more,
+        kind=int,
+        nudges=(Nudge(lambda v, r: v not in ROWS, f"one of {ROWS[0]} and {ROWS[1]}"),),
+        nudge="storing comes once, at the end; for which K is the end a larger share?",
     ),
 )

@@ -1,0 +1,72 @@
+"""The predictions of chapter 09."""
+
+from puzzles_lib.question import Nudge, Question
+
+_BYTES_A_LOAD = 16  # the most that a thread loads at once
+
+
+def _largest_shifted_down() -> int:
+    return sum(15 >> 4 * i for i in range(8))
+
+
+def _threes_in_a_byte() -> int:
+    lowest = sum(3 << 2 * i for i in range(16)) & 0xFF
+    return lowest - 256 if lowest > 127 else lowest
+
+
+def _divided_and_shifted() -> tuple[int, int]:
+    return int(-5 / 4), -5 >> 2
+
+
+def _threads_a_word() -> tuple[int, ...]:
+    return tuple(-(-(32 // bits) // _BYTES_A_LOAD) for bits in (1, 2, 4, 8))
+
+
+QUESTIONS = (
+    Question(
+        id="ch09-q1",
+        asks="With `>>` for `<<`: what is the largest word that eight codes of 4 bits can give?",
+        right=_largest_shifted_down,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v == -1, "that is the word of `<<`: all 32 bits set"),
+            Nudge(lambda v, r: v == 8 * r, "moved down by 4 or more places, what is left of 4 bits?"),
+        ),
+        nudge="field 0 is not moved at all; see what `>> 4 * i` leaves of the others",
+    ),
+    Question(
+        id="ch09-q2",
+        asks="Every code is 3, of 2 bits. The sum goes into an int8, and is stored as an int32: what number?",
+        right=_threes_in_a_byte,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v == 255, "so it is without a sign; what are these bits as an int8?"),
+            Nudge(lambda v, r: v == 48, "that adds the codes without moving them up first"),
+        ),
+        nudge="write down the lowest eight bits of the word, and read them as an int8",
+    ),
+    Question(
+        id="ch09-q3",
+        asks="What are -5 divided by 4 as C divides, and -5 >> 2? (quotient, shifted)",
+        right=_divided_and_shifted,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 2, "two numbers: (quotient, shifted)"),
+            Nudge(lambda v, r: v == r[::-1], "the other way round: which of them rounds towards zero?"),
+            Nudge(lambda v, r: v[0] == v[1], "-1.25 lies between two integers, and they go different ways"),
+        ),
+        nudge="-5 / 4 is -1.25; one goes to the integer nearer to zero, the other to the one below",
+    ),
+    Question(
+        id="ch09-q4",
+        asks="A thread loads 16 neighbouring codes. How many threads hold the codes of one word, "
+        "for 1, 2, 4 and 8 bits? A tuple of four.",
+        right=_threads_a_word,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 4, "four numbers, for 1, 2, 4 and 8 bits"),
+            Nudge(lambda v, r: v == (32, 16, 8, 4), "so many codes has a word. A thread holds 16 of them."),
+        ),
+        nudge="a word has 32 / BITS codes; divide by 16, and a part of a thread is a thread",
+    ),
+)

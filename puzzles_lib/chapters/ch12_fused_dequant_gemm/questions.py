@@ -1,0 +1,69 @@
+"""The predictions of chapter 12."""
+
+from puzzles_lib.question import Nudge, Question
+
+_K, _C = 100864, 768
+
+
+def _floor() -> str:
+    moved = _K * _C / 4 + 4 * _K * _C / 256 + 2 * _K * _C + 4 * _C * _C
+    return "bytes" if moved / 4.8e12 > 2 * _K * _C * _C / 989e12 else "products"
+
+
+def _tensor_clocks() -> int:
+    return 128 * 128 * 32 // 2048
+
+
+def _most_splits() -> int:
+    return 132 // (_C // 128) ** 2
+
+
+def _twice() -> int:
+    share = -(-83 // 4)
+    return -(-share // 16) * 16 - share
+
+
+QUESTIONS = (
+    Question(
+        id="ch12-q1",
+        asks="Fused: which takes an H200 longer, moving the bytes or making the products? "
+        "'bytes' or 'products'",
+        right=_floor,
+        kind=str,
+        nudge="178 MB at 4.8 TB/s; and two FLOP for each of K · COUT · CIN products, at 989 TFLOP/s",
+    ),
+    Question(
+        id="ch12-q2",
+        asks="How many clocks of tensor cores takes a step of 32 rows in a tile of 128 x 128?",
+        right=_tensor_clocks,
+        kind=int,
+        nudges=(
+            Nudge(
+                lambda v, r: v == r // 4,
+                "so many took the tile of 64 x 64. How many of them fit in this one?",
+            ),
+            Nudge(lambda v, r: v == 2 * r, "a multiplication and an addition are one product here"),
+        ),
+        nudge="count the products of a step, and divide by 2048 a clock",
+    ),
+    Question(
+        id="ch12-q3",
+        asks="36 tiles, 132 multiprocessors. Into how many splits may K be cut, "
+        "if none is to get two programs?",
+        right=_most_splits,
+        kind=int,
+        nudges=(Nudge(lambda v, r: v > r, "then there are more programs than multiprocessors"),),
+        nudge="a split is one program for each tile",
+    ),
+    Question(
+        id="ch12-q4",
+        asks="K = 83 in 4 shares of 21 rows, read in blocks of 16. "
+        "How many rows of split 1 does split 0 add?",
+        right=_twice,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v == 16 - 21 % 16 + 16, "the second block is needed: count from its end"),
+        ),
+        nudge="two blocks reach to row 32; where does split 1 begin?",
+    ),
+)
