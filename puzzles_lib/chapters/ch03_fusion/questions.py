@@ -36,7 +36,10 @@ QUESTIONS = (
                 "That is one way. The product was written, and then read back.",
             ),
             Nudge(lambda given, right: FLOAT32 * given == right, "So many numbers; each has 4 bytes."),
-            Nudge(lambda given, right: 2 * FLOAT32 * given == right, "So many numbers. Each has 4 bytes, and goes both ways."),
+            Nudge(
+                lambda given, right: 2 * FLOAT32 * given == right,
+                "So many numbers. Each has 4 bytes, and goes both ways.",
+            ),
         ),
     ),
     Question(

@@ -37,7 +37,7 @@ QUESTIONS = (
         "How many lanes of the loads of x are masked off, in both programs together?",
         _masked_off,
         int,
-        "Count all lanes: programs, times turns of the loop, times lanes of a tile. How many have an element?",
+        "Count all lanes: programs times turns of the loop times lanes of a tile. How many have an element?",
         (
             Nudge(
                 lambda given, right: given == right + M * N,

@@ -40,6 +40,7 @@ QUESTIONS = (
                 "That would be rounding up, each time. Half way goes to the even neighbour.",
             ),
         ),
+        lambda given, right: given == right,
     ),
     Question(
         "ch07-q2",

@@ -65,7 +65,9 @@ QUESTIONS = (
         int,
         "Each of the 45 x 104 codes has a lane that loads the word it lies in. In how many programs?",
         (
-            Nudge(lambda given, right: given == 585, "That is how many words there are. Eight lanes want each."),
+            Nudge(
+                lambda given, right: given == 585, "That is how many words there are. Eight lanes want each."
+            ),
             Nudge(
                 lambda given, right: 2 * given == right,
                 "That is one program for each row of tiles. But N takes two blocks.",
