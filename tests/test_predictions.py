@@ -182,11 +182,28 @@ def test_the_wrong_kernel_passes_what_the_prediction_says(id, cell):
         assert right in (passed, len(passed))
 
 
-def test_chapter_08_ends_with_recorded_figures():
-    (row,) = (
-        r
-        for r in rows("packed-weight")
-        if r["case"] == "4 bits, groups of 256, 1 x 4096x4096" and r["path"] == "dequant_gemm"
-    )
-    text = cells("08")["end-idea-5"]
-    assert f"{row['us']:.1f} µs" in text and f"{row['baseline_us']:.1f} µs" in text
+@pytest.mark.parametrize(
+    "cell, bench, case, path, baseline, digits",
+    [
+        (
+            ("00", "why-idea"),
+            "memory",
+            "2 bits, groups of 256, 100864x768",
+            "quantize_pack",
+            "torch.compile",
+            0,
+        ),
+        (
+            ("08", "end-idea-5"),
+            "packed-weight",
+            "4 bits, groups of 256, 1 x 4096x4096",
+            "dequant_gemm",
+            "cuBLAS, bfloat16 weight",
+            1,
+        ),
+    ],
+)
+def test_times_in_the_prose_are_recorded(cell, bench, case, path, baseline, digits):
+    (row,) = (r for r in rows(bench) if (r["case"], r["path"], r["baseline"]) == (case, path, baseline))
+    for figure in ("us", "baseline_us"):
+        assert f"{row[figure]:.{digits}f} µs" in cells(cell[0])[cell[1]]
