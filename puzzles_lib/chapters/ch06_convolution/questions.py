@@ -9,7 +9,7 @@ from puzzles_lib.question import Nudge, Question
 def _corner() -> int:
     x, w = torch.arange(24).reshape(4, 6), torch.arange(1, 7).reshape(2, 3)
     padded = torch.nn.functional.pad(x, (0, 2, 0, 1))
-    return int((padded[3:5, 4:7] * w).sum())
+    return int((padded[2:4, 5:8] * w).sum())
 
 
 def _columns() -> set[int]:
@@ -20,16 +20,16 @@ def _columns() -> set[int]:
 QUESTIONS = (
     Question(
         "ch06-q1",
-        "What is z[3, 4], in the last row of the image?",
+        "What is z[2, 5], in the last column of the image?",
         _corner,
         int,
-        "Lay the filter's upper left corner on row 3, column 4. Which of its six numbers meet a pixel?",
+        "Lay the filter's upper left corner on row 2, column 5. Which of its six numbers meet a pixel?",
         (
             Nudge(
-                lambda given, right: given == 22 + 23 + 0,
+                lambda given, right: given == 17 + 23,
                 "Those are the two pixels. Each is multiplied by its number of the filter first.",
             ),
-            Nudge(lambda given, right: given == 22, "One more pixel lies under the filter, to the right."),
+            Nudge(lambda given, right: given == 17, "One more pixel lies under the filter, below."),
             Nudge(
                 lambda given, right: given > right,
                 "Too much: what hangs over the edge meets zeros, not the next row and not the first.",
