@@ -329,7 +329,7 @@ class Puzzle:
         table = "\n".join(rows)
         return (
             f"**Puzzle {self.number}: {self.title}**\n{formula}\n```python\n{self.source()}\n```\n\n"
-            f"Your kernel may take {pointers}, and any number of the cases by its name:\n\n{table}\n"
+            f"Your kernel may take {pointers}, and any column of this table, by its name:\n\n{table}\n"
         )
 
 

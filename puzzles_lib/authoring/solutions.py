@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_CHECK = re.compile(r"^check\((\w+), (\w+)\)", re.MULTILINE)
+_CHECK = re.compile(r"^check\((\w+), (\w+)\)\n?", re.MULTILINE)
+_KERNEL_ID = re.compile(r"p\d+[a-z]?-kernel")
 _MARKER = re.compile(r"^ *### (BEGIN|END) SOLUTION.*\n?", re.MULTILINE)
 
 
@@ -18,9 +19,10 @@ def solutions() -> dict[str, object]:
 
 
 def kernel_cells(folder: str = "solutions") -> dict[str, str]:
-    """Source of the cell that defines each puzzle's kernel, by the puzzle's name.
+    """Source of the cell that defines each puzzle's kernel, by the puzzle's name; its check is left out.
 
-    A puzzle's cells are ``pN-kernel`` and ``pN-check``; the latter says which kernel and puzzle.
+    A puzzle's cell is ``pN-kernel``, with a check that says which kernel and puzzle at its end, or in a
+    cell of its own, ``pN-check``.
     Raises FileNotFoundError where there are no masters, ValueError where a check has no kernel cell.
     """
     found = {}
@@ -31,13 +33,14 @@ def kernel_cells(folder: str = "solutions") -> dict[str, str]:
         cells = json.loads(path.read_text("utf-8"))["cells"]
         sources = {cell["id"]: "".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"}
         for cell_id, source in sources.items():
-            if not (cell_id.endswith("-check") and (match := _CHECK.search(source))):
+            judges = cell_id.endswith("-check") or _KERNEL_ID.fullmatch(cell_id)
+            if not (judges and (match := _CHECK.search(source))):
                 continue
             kernel, puzzle = match.groups()
             defining = [s for i, s in sources.items() if i.endswith("-kernel") and f"def {kernel}(" in s]
             if len(defining) != 1:
                 raise ValueError(f"{path.name}: {cell_id} checks {kernel}, defined in {len(defining)} cells")
-            found[puzzle.lower()] = defining[0]
+            found[puzzle.lower()] = _CHECK.sub("", defining[0]).rstrip()
     return found
 
 

@@ -1,4 +1,4 @@
-"""Chapter 00: the demonstration puzzle. It is solved in the text and counts for nothing."""
+"""Chapter 00: the demonstration puzzle, solved in the text, and a first line to write. Neither counts."""
 
 import triton
 from jaxtyping import Float32
@@ -26,4 +26,19 @@ DOUBLE = Puzzle(
         Case(N=100, BLOCK=64, fill={"x": inputs.large}),
     ),
     contract=Contract({"N": Size(300), "BLOCK": (32, 64, 128)}),
+)
+
+
+def square(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+    """z[n] = x[n] · x[n]"""
+    return x * x
+
+
+SQUARE = Puzzle(
+    number="0b",
+    spec=square,
+    formula=r"z_n = x_n \cdot x_n",
+    grid=lambda s: (triton.cdiv(s.N, s.BLOCK),),
+    cases=DOUBLE.cases,
+    contract=DOUBLE.contract,
 )

@@ -35,7 +35,7 @@ def batched_matmul(
 BATCHED_MATMUL = Puzzle(
     number="11",
     spec=batched_matmul,
-    formula=r"z_{b, m, n} = \sum_{k=1}^{K} x_{b, m, k} \, y_{b, k, n}",
+    formula=r"z_{b, m, n} = \sum_{k=0}^{K-1} x_{b, m, k} \, y_{b, k, n}",
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N), s.B),
     cases=(
         # one program, one step

@@ -1,0 +1,87 @@
+"""The predictions of chapter 04."""
+
+import math
+
+import triton
+
+from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX
+from puzzles_lib.inputs import make_inputs
+from puzzles_lib.question import Nudge, Question
+
+M, N, BLOCK_M, BLOCK_N = 5, 20, 4, 8
+
+
+def _masked_off() -> int:
+    return triton.cdiv(M, BLOCK_M) * BLOCK_M * triton.cdiv(N, BLOCK_N) * BLOCK_N - M * N
+
+
+def _zero_padding() -> int:
+    """What is stored in case 4 with zeros past the end of a row."""
+    x = make_inputs(LONG_SOFTMAX, LONG_SOFTMAX.cases[4])["x"]
+    (stored,) = {float(value) for value in (x - 0.0).exp().flatten()}  # 0 is the maximum
+    return int(stored)
+
+
+def _starts_with_a_hidden_block() -> int:
+    hidden = []
+    for number, case in enumerate(LONG_SOFTMAX.cases):
+        block = make_inputs(LONG_SOFTMAX, case)["x"][:, : case.BLOCK_N]
+        hidden += [number] if (block == -math.inf).all(dim=1).any() else []
+    (number,) = hidden
+    return number
+
+
+QUESTIONS = (
+    Question(
+        "ch04-q1",
+        "How many lanes of the loads of x are masked off, in both programs together?",
+        _masked_off,
+        int,
+        "Count all lanes: programs times turns of the loop times lanes of a tile. How many have an element?",
+        (
+            Nudge(
+                lambda given, right: given == right + M * N,
+                "That is all of them. Some have an element of x.",
+            ),
+            Nudge(lambda given, right: given == M * N, "So many have an element. And the others?"),
+            Nudge(
+                lambda given, right: given == M * (triton.cdiv(N, BLOCK_N) * BLOCK_N - N),
+                "Those past column 20 in the rows that exist. And the rows that do not exist?",
+            ),
+        ),
+    ),
+    Question(
+        "ch04-q2",
+        "What does the kernel with zeros in the padding store in case 4?",
+        _zero_padding,
+        float,
+        "What is the maximum of a row and its padding? Then what is the exponential of x minus that?",
+        (
+            Nudge(
+                lambda given, right: given == 1,
+                "That would be the exponential of the maximum itself. Is the maximum one of x?",
+            ),
+            Nudge(
+                lambda given, right: math.isnan(given),
+                "For NaN the denominator would have to vanish, too. But each lane of padding adds 1 to it.",
+            ),
+        ),
+    ),
+    Question(
+        "ch04-q3",
+        "In which case, counted from 0, does the kernel fail that starts from minus infinity?",
+        _starts_with_a_hidden_block,
+        int,
+        "When is the new maximum still minus infinity after a whole block?",
+        (
+            Nudge(
+                lambda given, right: given == right + 1,
+                "Cases count from 0.",
+            ),
+            Nudge(
+                lambda given, right: given == 4,
+                "Those are far below 0, but they are numbers: after the first block the maximum is one, too.",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,80 @@
+"""The predictions of chapter 07."""
+
+import torch
+import triton
+
+from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
+from puzzles_lib.question import Nudge, Question
+
+
+def _thousand_times_one() -> float:
+    number = torch.tensor(2048, dtype=torch.float16)
+    for _ in range(1000):
+        number = number + 1
+    return float(number)
+
+
+def _reads() -> tuple[int, int]:
+    case = BATCHED_MATMUL.cases[2]
+    return triton.cdiv(case.N, case.BLOCK_N), triton.cdiv(case.M, case.BLOCK_M)
+
+
+def _one_step() -> int:
+    return sum(case.K <= case.BLOCK_K for case in BATCHED_MATMUL.cases)
+
+
+QUESTIONS = (
+    Question(
+        "ch07-q1",
+        "What comes out if 1 is added a thousand times to a float16 of 2048?",
+        _thousand_times_one,
+        float,
+        "Which float16 comes after 2048? And what becomes of 2049, which lies half way?",
+        (
+            Nudge(
+                lambda given, right: given == right + 1000,
+                "So it is on paper. But a float16 has 11 significant bits.",
+            ),
+            Nudge(
+                lambda given, right: given == right + 2000,
+                "That would be rounding up, each time. Half way goes to the even neighbour.",
+            ),
+        ),
+        lambda given, right: given == right,
+    ),
+    Question(
+        "ch07-q2",
+        "By how many programs is each number of x loaded, and each of y, as (x, y)?",
+        _reads,
+        tuple,
+        "Which tiles of z need the first row of x? They lie beside each other. For y, below each other.",
+        (
+            Nudge(lambda given, right: len(given) != 2, "Two numbers: (x, y)."),
+            Nudge(
+                lambda given, right: given == right[::-1],
+                "Both numbers are in it. Tiles beside each other need the same rows: rows of what?",
+            ),
+            Nudge(
+                lambda given, right: given == (1, 1),
+                "Once would be enough, but programs do not hand numbers to each other.",
+            ),
+        ),
+    ),
+    Question(
+        "ch07-q3",
+        "In how many of the five cases is a float16 accumulator right?",
+        _one_step,
+        int,
+        "Nothing is rounded twice where the sum is complete after one dot: K within BLOCK_K.",
+        (
+            Nudge(
+                lambda given, right: given == len(BATCHED_MATMUL.cases),
+                "With several steps the sum so far is rounded each time. Does the checker see it?",
+            ),
+            Nudge(
+                lambda given, right: given == 0,
+                "One dot adds up in float32, and rounding it once is what tl.store does anyway.",
+            ),
+        ),
+    ),
+)

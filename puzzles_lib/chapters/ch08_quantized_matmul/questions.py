@@ -1,0 +1,81 @@
+"""The predictions of chapter 08."""
+
+import torch
+import triton
+
+from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import QUANTIZED_MATMUL
+from puzzles_lib.question import Nudge, Question
+
+
+def _shifted() -> int:
+    return int((torch.tensor(9, dtype=torch.int32) << 28) >> 28)
+
+
+def _place() -> tuple[int, int, int, int]:
+    k, group = 100, 12
+    return *divmod(k, 8), *divmod(k // group, 8)
+
+
+def _loads() -> int:
+    """A word for each code, in each program of a row of tiles."""
+    case = QUANTIZED_MATMUL.cases[2]
+    return case.M * case.K * triton.cdiv(case.N, case.BLOCK_N)
+
+
+QUESTIONS = (
+    Question(
+        "ch08-q1",
+        "What is word >> 28 where the word's top field holds 9?",
+        _shifted,
+        int,
+        "9 is 1001 in bits. What does >> put into the 28 places on its left?",
+        (
+            Nudge(
+                lambda given, right: given == 9,
+                "So it would be for an unsigned word. This one is negative: bit 31 is set.",
+            ),
+            Nudge(
+                lambda given, right: given == -9,
+                "The sign is right. Four bits and copies of the sign make 9 - 16, not minus 9.",
+            ),
+        ),
+    ),
+    Question(
+        "ch08-q2",
+        "Where do the code and the offset of k = 100 lie? (weight word, field, offset word, field)",
+        _place,
+        tuple,
+        "Divide 100 by 8 for the code. Divide 100 by 12 for the group, and that by 8 for its offset.",
+        (
+            Nudge(lambda given, right: len(given) != 4, "Four numbers."),
+            Nudge(
+                lambda given, right: given[:2] == right[:2],
+                "The code is right. For the offset it is the group that counts, not k.",
+            ),
+            Nudge(
+                lambda given, right: given[2:] == right[2:],
+                "The offset is right. The code lies where k says: word and field of 8 to a word.",
+            ),
+        ),
+    ),
+    Question(
+        "ch08-q3",
+        "How often are weight words loaded, over all lanes and programs?",
+        _loads,
+        int,
+        "Each of the 45 x 104 codes has a lane that loads the word it lies in. In how many programs?",
+        (
+            Nudge(
+                lambda given, right: given == 585, "That is how many words there are. Eight lanes want each."
+            ),
+            Nudge(
+                lambda given, right: 2 * given == right,
+                "That is one program for each row of tiles. But N takes two blocks.",
+            ),
+            Nudge(
+                lambda given, right: 8 * given == right,
+                "Two programs want each word, that is right; and in each, eight lanes do.",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,209 @@
+"""The predictions of chapters 00 to 08: masters answer them, nudges keep them, and runs bear them out."""
+
+import ast
+import re
+
+import nbformat
+import pytest
+
+from puzzles_lib import answer
+from puzzles_lib.authoring.solutions import define
+from puzzles_lib.bench.recorded import rows
+from puzzles_lib.chapters import CHAPTERS, puzzles
+from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
+from puzzles_lib.checker import examine
+from tests.conftest import REPO
+
+EARLY = [chapter for chapter in CHAPTERS if chapter.number < "09"]
+MINE = {question.id: question for chapter in EARLY for question in chapter.questions}
+PUZZLES = {puzzle.name: puzzle for puzzle in (DOUBLE, *puzzles())}
+
+MISTAKES = [
+    ("ch00-q1", 4, "Divide"),
+    ("ch00-q1", 0, "True everywhere"),
+    ("ch00-q1", 1, "every lane have one"),
+    ("ch00-q2", 8, "The others"),
+    ("ch00-q2", 0, "the same ones"),
+    ("ch00-q2", 23, "program 0 store"),
+    ("ch01-q1", {32}, "not all"),
+    ("ch01-q1", {32, 128, 200}, "One too many"),
+    ("ch01-q1", {20, 65}, "goes wrong"),
+    ("ch01-q1", {20, 32}, "every lane"),
+    ("ch01-q2", 2, "full blocks"),
+    ("ch01-q2", 6, "when it is stored"),
+    ("ch01-q2", 1, "both masks"),
+    ("ch02-q1", (30,), "Two numbers"),
+    ("ch02-q1", (0, 30), "behind the last"),
+    ("ch02-q1", (0, 1), "The row comes first"),
+    ("ch02-q1", (2, 2), "Count the elements"),
+    ("ch02-q2", (3,), "Two numbers"),
+    ("ch02-q2", (7, 3), "Both numbers"),
+    ("ch02-q2", (1, 1), "one program for all"),
+    ("ch02-q2", (21, 21), "below each other"),
+    ("ch02-q3", (6,), "Two numbers"),
+    ("ch02-q3", (6, 0), "The row comes first"),
+    ("ch02-q3", (2, 6), "which is the first"),
+    ("ch02-q3", (0, 7), "count from 0"),
+    ("ch02-q3", (0, 0), "past column 99"),
+    ("ch03-q1", 36000, "one way"),
+    ("ch03-q1", 18000, "each has 4 bytes"),
+    ("ch03-q1", 9000, "goes both ways"),
+    ("ch03-q1", 760, "never goes to memory"),
+    ("ch03-q2", (0, 90), "Three numbers"),
+    ("ch03-q2", (0, 60, 90), "At exactly 0"),
+    ("ch03-q2", (0, 0, 30), "Which factor"),
+    ("ch03-q2", (30, 60, 90), "For each"),
+    ("ch03-q3", 0, "Is 0 >= 0"),
+    ("ch03-q3", 20, "one more factor"),
+    ("ch03-q3", 3, "let through"),
+    ("ch04-q1", 192, "all of them"),
+    ("ch04-q1", 100, "So many have"),
+    ("ch04-q1", 20, "rows that do not exist"),
+    ("ch04-q1", 3, "Count all lanes"),
+    ("ch04-q2", 1, "Is the maximum one of x"),
+    ("ch04-q2", float("nan"), "vanish"),
+    ("ch04-q2", -1000, "its padding"),
+    ("ch04-q3", 8, "count from 0"),
+    ("ch04-q3", 4, "far below 0"),
+    ("ch04-q3", 2, "after a whole block"),
+    ("ch05-q1", 4, "take the mean"),
+    ("ch05-q1", 1, "walks all keys"),
+    ("ch05-q1", 10, "sum over"),
+    ("ch05-q1", 3, "how often"),
+    ("ch05-q2", set(), "There is one"),
+    ("ch05-q2", {1}, "count from 0"),
+    ("ch05-q2", {0, 5}, "too many"),
+    ("ch05-q2", {2, 3}, "no earlier blocks"),
+    ("ch05-q3", 2048, "above the diagonal"),
+    ("ch05-q3", 32, "Add up all"),
+    ("ch05-q3", 900, "cuts is needed"),
+    ("ch05-q3", 1500, "two tiles"),
+    ("ch06-q1", 40, "multiplied by"),
+    ("ch06-q1", 17, "One more pixel"),
+    ("ch06-q1", 230, "hangs over the edge"),
+    ("ch06-q1", 0, "meet a pixel"),
+    ("ch06-q2", {7}, "more than one column"),
+    ("ch06-q2", {5, 6, 7}, "wholly inside"),
+    ("ch06-q2", {7, 8}, "no column 8"),
+    ("ch06-q2", {0}, "a window of 3"),
+    ("ch07-q1", 3048, "on paper"),
+    ("ch07-q1", 4048, "even neighbour"),
+    ("ch07-q1", 2050, "half way"),
+    ("ch07-q2", (2,), "Two numbers"),
+    ("ch07-q2", (3, 2), "rows of what"),
+    ("ch07-q2", (1, 1), "hand numbers"),
+    ("ch07-q2", (12, 12), "below each other"),
+    ("ch07-q3", 5, "see it"),
+    ("ch07-q3", 0, "does anyway"),
+    ("ch07-q3", 3, "rounded twice"),
+    ("ch08-q1", 9, "unsigned"),
+    ("ch08-q1", -9, "copies of the sign"),
+    ("ch08-q1", 0, "1001"),
+    ("ch08-q2", (12, 4), "Four numbers"),
+    ("ch08-q2", (12, 4, 12, 4), "not k"),
+    ("ch08-q2", (8, 4, 1, 0), "where k says"),
+    ("ch08-q2", (8, 4, 8, 4), "Divide 100"),
+    ("ch08-q3", 585, "how many words"),
+    ("ch08-q3", 4680, "two blocks"),
+    ("ch08-q3", 1170, "eight lanes do"),
+    ("ch08-q3", 5, "In how many programs"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_progress(state_dir):
+    """What these tests answer is nobody's progress."""
+
+
+def cells(number: str) -> dict[str, str]:
+    (path,) = (REPO / "solutions").glob(f"{number}_*.ipynb")
+    return {cell.id: cell.source for cell in nbformat.read(path, as_version=4).cells}
+
+
+@pytest.mark.parametrize("chapter", EARLY, ids=lambda chapter: chapter.number)
+def test_every_chapter_asks_two_or_three_in_order(chapter):
+    ids = [i for i in cells(chapter.number) if re.fullmatch(r"q\d+", i)]
+    assert ids == [question.id.partition("-")[2] for question in chapter.questions]
+    assert len(ids) in (2, 3)
+
+
+@pytest.mark.parametrize("id", MINE)
+def test_the_masters_answer_is_right(id):
+    number, cell = id.removeprefix("ch").split("-")
+    tree = ast.parse(cells(number)[cell])
+    assert answer(id, ast.literal_eval(tree.body[1].value)).ok
+    assert f'answer("{id}"' in ast.unparse(tree.body[2]).replace("'", '"')
+
+
+@pytest.mark.parametrize("id, value, words", MISTAKES)
+def test_a_mistake_is_answered_by_its_nudge(id, value, words):
+    given = answer(id, value)
+    assert given.status == "WRONG" and words in given.words
+
+
+def test_every_nudge_is_reached_by_some_mistake():
+    reached = {answer(id, value).words for id, value, _ in MISTAKES}
+    said = {n.words for q in MINE.values() for n in q.nudges} | {q.nudge for q in MINE.values()}
+    assert said == reached
+
+
+@pytest.mark.parametrize("id", MINE)
+def test_no_nudge_gives_the_answer_away(id):
+    question, right = MINE[id], MINE[id].right()
+    secrets = [str(right)] if not isinstance(right, set | tuple) else [str(right), str(right)[1:-1]]
+    for text in (question.nudge, *(n.words for n in question.nudges)):
+        for secret in secrets:
+            if len(secret) > 1:  # 0, 1 and 2 are words of any sentence about numbers
+                assert not re.search(rf"(?<![\w.]){re.escape(secret)}(?![\w])", text), text
+
+
+# ---- what the wrong kernels do
+
+
+@pytest.mark.parametrize(
+    "id, cell",
+    [
+        ("ch00-q1", "break-mask"),
+        ("ch01-q2", "p2-wrong"),
+        ("ch04-q3", "online-wrong"),
+        ("ch05-q2", "p9-wrong"),
+        ("ch07-q3", "p11-wrong"),
+    ],
+)
+def test_the_wrong_kernel_passes_what_the_prediction_says(id, cell):
+    source = cells(id[2:4])[cell]
+    body, _, check = source.partition("\n\n\ncheck(")
+    report = examine(define(body, f"<{cell} of {id}>"), PUZZLES[check.split(", ")[1].rstrip(")").lower()])
+    passed = {i for i, case in enumerate(report.cases) if case.ok}
+    right = MINE[id].right()
+    if id == "ch04-q3":
+        assert {*range(len(report.cases))} - passed == {right}
+    else:
+        assert right in (passed, len(passed))
+
+
+@pytest.mark.parametrize(
+    "cell, bench, case, path, baseline, digits",
+    [
+        (
+            ("00", "why-idea"),
+            "memory",
+            "2 bits, groups of 256, 100864x768",
+            "quantize_pack",
+            "torch.compile",
+            0,
+        ),
+        (
+            ("08", "end-idea-5"),
+            "packed-weight",
+            "4 bits, groups of 256, 1 x 4096x4096",
+            "dequant_gemm",
+            "cuBLAS, bfloat16 weight",
+            1,
+        ),
+    ],
+)
+def test_times_in_the_prose_are_recorded(cell, bench, case, path, baseline, digits):
+    (row,) = (r for r in rows(bench) if (r["case"], r["path"], r["baseline"]) == (case, path, baseline))
+    for figure in ("us", "baseline_us"):
+        assert f"{row[figure]:.{digits}f} µs" in cells(cell[0])[cell[1]]
