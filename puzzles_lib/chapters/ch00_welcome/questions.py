@@ -13,6 +13,10 @@ def _unwritten() -> int:
     return case.N - case.BLOCK
 
 
+def _first_off() -> int:
+    return DOUBLE.cases[2].N
+
+
 QUESTIONS = (
     Question(
         "ch00-q1",
@@ -45,6 +49,23 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given == 0,
                 "Four programs store 8 elements each, but the same ones.",
+            ),
+        ),
+    ),
+    Question(
+        "ch00-q3",
+        "What does offs hold in the first lane of program 3 that the mask switches off?",
+        _first_off,
+        int,
+        "Choose program 3 with the second slider, step to the line of the load, and look at offs.",
+        (
+            Nudge(
+                lambda given, right: given == right - 1,
+                "That is the offset of the last element, and its lane is on.",
+            ),
+            Nudge(
+                lambda given, right: given == DOUBLE.cases[2].BLOCK * 4 - right,
+                "So many lanes are off. What does offs hold in the first of them?",
             ),
         ),
     ),

@@ -12,6 +12,10 @@ def _without_a_last_element() -> int:
     return sum(case.N == 0 for case in MASKED_ADD.cases)
 
 
+def _last_element() -> int:
+    return MASKED_ADD.cases[3].N - 1
+
+
 QUESTIONS = (
     Question(
         "ch01-q1",
@@ -42,6 +46,20 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given == len(MASKED_ADD.cases),
                 "What does the lane of the last element hold when it is stored?",
+            ),
+        ),
+    ),
+    Question(
+        "ch01-q3",
+        "Which element of z gets a value that nobody defined?",
+        _last_element,
+        int,
+        "Point at the lane of the store that is marked as undefined: the line below says where it goes.",
+        (
+            Nudge(lambda given, right: given == right + 1, "z has no such element: they count from 0."),
+            Nudge(
+                lambda given, right: given == right % MASKED_ADD.cases[3].BLOCK,
+                "That is the lane. Its element lies six blocks further on.",
             ),
         ),
     ),

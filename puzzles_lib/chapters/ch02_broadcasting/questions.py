@@ -19,6 +19,10 @@ def _first_past_x() -> tuple[int, int]:
     return 0, case.N // case.BLOCK_N
 
 
+def _element_of_column_31() -> tuple[int, int]:
+    return divmod(31, OUTER_ADD.cases[2].N)
+
+
 QUESTIONS = (
     Question(
         "ch02-q1",
@@ -67,6 +71,20 @@ QUESTIONS = (
                 "The column is right. But every row of tiles has such a program; which is the first?",
             ),
             Nudge(lambda given, right: given[1] == right[1] + 1, "Programs count from 0, as all here."),
+        ),
+    ),
+    Question(
+        "ch02-q4",
+        "Which element of z does the lane in row 0 and column 31 store to, as (row, column)?",
+        _element_of_column_31,
+        tuple,
+        "Its offset is 0 * N + 31; or point at the lane in the player.",
+        (
+            Nudge(
+                lambda given, right: given == (0, 31),
+                "That is the lane. In z, a row ends earlier, and the next begins.",
+            ),
+            Nudge(lambda given, right: given == (1, 0), "That is the element of the lane before."),
         ),
     ),
 )

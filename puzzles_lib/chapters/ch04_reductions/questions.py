@@ -4,7 +4,7 @@ import math
 
 import triton
 
-from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX
+from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.question import Nudge, Question
 
@@ -29,6 +29,11 @@ def _starts_with_a_hidden_block() -> int:
         hidden += [number] if (block == -math.inf).all(dim=1).any() else []
     (number,) = hidden
     return number
+
+
+def _last_turn() -> int:
+    case = LONG_SUM.cases[2]
+    return -(-case.N // case.BLOCK_N)
 
 
 QUESTIONS = (
@@ -81,6 +86,19 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given == 4,
                 "Those are far below 0, but they are numbers: after the first block the maximum is one, too.",
+            ),
+        ),
+    ),
+    Question(
+        "ch04-q4",
+        "After which turn of the loop, counted from 1, is acc no longer defined?",
+        _last_turn,
+        int,
+        "A turn spoils acc when its load has lanes off. Which blocks of a row are full?",
+        (
+            Nudge(
+                lambda given, right: given == right - 1,
+                "Counted from 1? In that turn all lanes of these rows are on.",
             ),
         ),
     ),

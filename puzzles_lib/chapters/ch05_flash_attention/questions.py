@@ -3,6 +3,7 @@
 import triton
 
 from puzzles_lib.chapters.ch05_flash_attention.puzzles import SCALAR_FLASH_ATTENTION
+from puzzles_lib.inputs import make_inputs
 from puzzles_lib.question import Nudge, Question
 
 T, BLOCK_Q, BLOCK_K = 4096, 128, 64
@@ -20,6 +21,15 @@ def _one_block() -> set[int]:
 
 def _needed() -> int:
     return sum(triton.cdiv(start + BLOCK_Q, BLOCK_K) for start in range(0, T, BLOCK_Q))
+
+
+def _lanes_whose_maximum_moves() -> int:
+    """In the second turn of the first program of case 2."""
+    case = SCALAR_FLASH_ATTENTION.cases[2]
+    tensors = make_inputs(SCALAR_FLASH_ATTENTION, case)
+    scores = tensors["q"][: case.BLOCK_Q, None] * tensors["k"][None, : 2 * case.BLOCK_K]
+    first, second = scores.split(case.BLOCK_K, dim=1)
+    return int((second.amax(1) > first.amax(1)).sum())
 
 
 QUESTIONS = (
@@ -71,5 +81,22 @@ QUESTIONS = (
             Nudge(lambda given, right: given < right, "More: a tile that the diagonal cuts is needed, too."),
         ),
         lambda given, right: abs(given - right) <= 0.05 * right,
+    ),
+    Question(
+        "ch05-q4",
+        "In how many of the 128 lanes does row_max change in turn 2?",
+        _lanes_whose_maximum_moves,
+        int,
+        "Step to the line that updates row_max in turn 2: the player says how many lanes it changed.",
+        (
+            Nudge(
+                lambda given, right: given == SCALAR_FLASH_ATTENTION.cases[2].BLOCK_Q,
+                "So many change in turn 1, where the maximum starts from no score at all. In turn 2?",
+            ),
+            Nudge(
+                lambda given, right: given == SCALAR_FLASH_ATTENTION.cases[2].BLOCK_Q - right,
+                "In so many it stays as it was.",
+            ),
+        ),
     ),
 )

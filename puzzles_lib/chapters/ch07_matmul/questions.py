@@ -4,6 +4,7 @@ import torch
 import triton
 
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
+from puzzles_lib.inputs import make_inputs
 from puzzles_lib.question import Nudge, Question
 
 
@@ -21,6 +22,18 @@ def _reads() -> tuple[int, int]:
 
 def _one_step() -> int:
     return sum(case.K <= case.BLOCK_K for case in BATCHED_MATMUL.cases)
+
+
+def _last_turn_that_counts() -> int:
+    """Of case 4, with an accumulator in float16, for element [0, 0]."""
+    case = BATCHED_MATMUL.cases[4]
+    tensors = make_inputs(BATCHED_MATMUL, case)
+    products = tensors["x"][0, 0].float() * tensors["y"][0, :, 0].float()
+    acc, last = torch.zeros((), dtype=torch.float16), 0
+    for turn, part in enumerate(products.split(case.BLOCK_K), start=1):
+        before, acc = acc, acc + part.sum().half()
+        last = turn if acc != before else last
+    return last
 
 
 QUESTIONS = (
@@ -74,6 +87,22 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given == 0,
                 "One dot adds up in float32, and rounding it once is what tl.store does anyway.",
+            ),
+        ),
+    ),
+    Question(
+        "ch07-q4",
+        "Which turn, counted from 1, is the last that changes acc[0, 0]?",
+        _last_turn_that_counts,
+        int,
+        "Step from turn to turn with acc[0, 0] in view. How far apart are float16 numbers there?",
+        (
+            Nudge(
+                lambda given, right: given == 16,
+                "In that turn something is added, too. Is acc[0, 0] another number after it?",
+            ),
+            Nudge(
+                lambda given, right: given == 0, "It starts as 0 and does not stay so; turns count from 1."
             ),
         ),
     ),

@@ -22,6 +22,11 @@ def _loads() -> int:
     return case.M * case.K * triton.cdiv(case.N, case.BLOCK_N)
 
 
+def _smallest_code() -> int:
+    """Of four bits whose first one is taken for a sign."""
+    return -(2 ** (4 - 1))
+
+
 QUESTIONS = (
     Question(
         "ch08-q1",
@@ -76,6 +81,20 @@ QUESTIONS = (
                 lambda given, right: 8 * given == right,
                 "Two programs want each word, that is right; and in each, eight lanes do.",
             ),
+        ),
+    ),
+    Question(
+        "ch08-q4",
+        "What is the smallest value of w in the kernel that keeps the sign?",
+        _smallest_code,
+        int,
+        "Step to the line that makes w: its range stands beside it.",
+        (
+            Nudge(
+                lambda given, right: given == 0,
+                "That is the smallest code. Here the top bit of a field is a sign.",
+            ),
+            Nudge(lambda given, right: given == -15, "Four bits with a sign reach half as far."),
         ),
     ),
 )

@@ -302,6 +302,11 @@ def memory(group: int = 256) -> Picture:
 # ---- the GPU's word
 
 
+def _is_plain(path: str) -> bool:
+    """Whether it is the chapter's kernel as it stands, or production's, and no changed one."""
+    return path.endswith(("warp", "warps", "production"))
+
+
 def programs(rows: Sequence[dict], about: str) -> Picture:
     """Recorded times of this chapter's kernels, launched in several ways, beside production and a copy.
 
@@ -313,7 +318,7 @@ def programs(rows: Sequence[dict], about: str) -> Picture:
     widest = max(row["us"] for row in rows)
     told = []
     for ax, path in zip(axes, ("quantize_pack", "dequantize"), strict=True):
-        kept = [row for row in rows if row["path"].startswith(f"{path}, ")]
+        kept = [row for row in rows if row["path"].startswith(f"{path}, ") and _is_plain(row["path"])]
         names = [row["path"].removeprefix(f"{path}, ") for row in kept]
         colors = [GREEN if name == "production" else BLUE for name in names]
         ax.barh(names, [row["us"] for row in kept], color=colors, height=0.66)
