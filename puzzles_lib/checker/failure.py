@@ -54,7 +54,10 @@ def drawing(
         name = _wrong_result(ran, expected)
         if expected[name].value.numel() > MOST_ELEMENTS:
             return None
-        return lambda: (f"where {name} is wrong", _error_map(expected[name], ran.outputs[name]))
+        return lambda: (
+            f"where {name} is wrong",
+            alone(lambda: _error_map(expected[name], ran.outputs[name])),
+        )
     if verdict.kind == "out of bounds":
         name = ""
     elif verdict.kind == "never written" and ran.written:

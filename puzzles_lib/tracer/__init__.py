@@ -82,7 +82,7 @@ def trace(
             notes.append(f"triton-viz cannot trace this kernel: {reason}; drawn from the checker's own run")
         else:
             accesses = [step for step in steps if isinstance(step, Access)]
-            recording = recorded(title, bound, ran, steps)
+            recording = alone(lambda: recorded(title, bound, ran, steps))
     if outlined is None:
         outlined = _telling_program(accesses, grid)
     note = ". ".join(filter(None, notes))
