@@ -1,14 +1,17 @@
 """A failure draws itself: one map of what is wrong, and the call that shows it happen."""
 
+import ast
 import dataclasses
 import re
 import time
 
+import nbformat
 import pytest
 
 from puzzles_lib import OUTER_ADD_BLOCKS, check
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.checker import Report, failure
+from tests.notebook_run import chapters
 
 
 def make(rows: str = "0", x_mask: bool = True, added: str = "") -> object:
@@ -108,3 +111,13 @@ def test_a_long_run_is_not_made_again(monkeypatch):
     monkeypatch.setattr(failure, "MOST_PROGRAMS", 20)  # the failing case has 21
     report = check(make(x_mask=False), OUTER_ADD_BLOCKS)
     assert told(report) and "<svg" not in report._repr_html_()
+
+
+@pytest.mark.parametrize("notebook", chapters("notebooks"), ids=lambda path: path.stem)
+def test_where_a_report_names_watch_it_is_imported(notebook):
+    trees = [
+        ast.parse(c.source) for c in nbformat.read(notebook, as_version=4).cells if c.cell_type == "code"
+    ]
+    called = {ast.unparse(node.func) for t in trees for node in ast.walk(t) if isinstance(node, ast.Call)}
+    imported = {a.name for node in ast.walk(trees[0]) if isinstance(node, ast.ImportFrom) for a in node.names}
+    assert "check" not in called or "watch" in imported
