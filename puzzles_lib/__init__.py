@@ -13,11 +13,13 @@ import importlib
 import re
 
 _HOME = {
-    "check": "puzzles_lib.checker",
+    "check": "puzzles_lib.checking",
     "trace": "puzzles_lib.tracer",
     "watch": "puzzles_lib.player",
     "stages": "puzzles_lib.inspector",
     "answer": "puzzles_lib.answers",
+    "hint": "puzzles_lib.coach.hinting",
+    "mistake": "puzzles_lib.coach.contrast",
     "race": "puzzles_lib.chapters.ch15_racing_cublas.race",
     "run": "puzzles_lib.checker.runner",
     "progress": "puzzles_lib.overview",

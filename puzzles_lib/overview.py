@@ -1,90 +1,167 @@
-"""`progress()`: every puzzle and reading exercise with its state, in the order of the syllabus."""
+"""`progress()`: a row for each chapter, and what is next; and what is said at a puzzle's first pass."""
 
 import html
 from dataclasses import dataclass
 
 from puzzles_lib import ledger
-from puzzles_lib.card import Theme
+from puzzles_lib.card import Theme, card
 from puzzles_lib.chapters import CHAPTERS
+from puzzles_lib.checker.report import Cheer
 from puzzles_lib.ledger import OPEN, SOLVED, TRIED
+from puzzles_lib.puzzle import Puzzle
 
-_MARKS = {  # beside the word, never instead of it
-    SOLVED: ("●", Theme.OK),
-    TRIED: ("◐", Theme.OPEN),
-    OPEN: ("○", Theme.QUIET),
-}
+_CELLS = 12  # of a bar
+_CHARACTERS = {SOLVED: "█", TRIED: "▒", OPEN: "░"}
+_COLOURS = {SOLVED: Theme.OK, TRIED: Theme.OPEN}
 
 
 @dataclass(frozen=True)
-class PuzzleProgress:
+class Item:
+    """A puzzle, or a reading exercise, by its number in the course, such as ``"9b"``, or ``"q2"``."""
+
     number: str
     name: str
     state: str  # "solved", "tried" or "open"
+    is_puzzle: bool = True
+
+    @property
+    def label(self) -> str:
+        return f"{'puzzle' if self.is_puzzle else 'question'} {self.number}"
 
 
 @dataclass(frozen=True)
 class ChapterProgress:
+    """notebook: its file's name."""
+
     number: str
     title: str
-    puzzles: tuple[PuzzleProgress, ...]
+    notebook: str
+    items: tuple[Item, ...]
+
+    def count(self, state: str) -> int:
+        return sum(item.state == state for item in self.items)
+
+    @property
+    def left(self) -> str:
+        """What is not solved yet: puzzles by number, questions by how many."""
+        unsolved = [item for item in self.items if item.state != SOLVED]
+        numbers = [item.number for item in unsolved if item.is_puzzle]
+        questions = len(unsolved) - len(numbers)
+        parts = [f"puzzle{'s' * (len(numbers) > 1)} {', '.join(numbers)}"] if numbers else []
+        return " + ".join(parts + [_counted(questions, "question")] * (questions > 0))
 
 
 @dataclass(frozen=True)
 class Progress:
-    """All puzzles in syllabus order; `note` is a line about a file that could not be read, or None."""
+    """All chapters in order; `note` is a line about a file that could not be read, or None."""
 
     chapters: tuple[ChapterProgress, ...]
     note: str | None = None
 
     def count(self, state: str) -> int:
-        """How many puzzles are "solved", "tried" or "open"."""
-        return sum(puzzle.state == state for chapter in self.chapters for puzzle in chapter.puzzles)
+        """How many puzzles and reading exercises are "solved", "tried" or "open"."""
+        return sum(chapter.count(state) for chapter in self.chapters)
 
     @property
     def summary(self) -> str:
         solved, tried, left = (self.count(state) for state in (SOLVED, TRIED, OPEN))
-        return f"{solved} of {solved + tried + left} puzzles solved, {tried} tried, {left} open"
+        return f"{solved} of {solved + tried + left} solved, {tried} tried, {left} open"
+
+    @property
+    def next(self) -> tuple[ChapterProgress, Item] | None:
+        """The first puzzle that is not solved, or where there is none, the first reading exercise."""
+        unsolved = [(c, item) for c in self.chapters for item in c.items if item.state != SOLVED]
+        return next((pair for pair in unsolved if pair[1].is_puzzle), next(iter(unsolved), None))
 
     def __str__(self) -> str:
         lines = [self.summary] + ([self.note] if self.note else [])
+        width = max((len(chapter.title) for chapter in self.chapters), default=0)
         for chapter in self.chapters:
-            lines.append(f"{chapter.number} {chapter.title}")
-            lines += [f"   {p.state:<6}   {p.number:<3} {p.name}" for p in chapter.puzzles]
+            bar = "".join(_CHARACTERS[state] * count for state, count in _shares(chapter, _CELLS).items())
+            counted = f"{chapter.count(SOLVED):2} of {len(chapter.items):2}"
+            lines.append(
+                f"{chapter.number} {chapter.title:<{width}}  {bar}  {counted}  {chapter.left}".rstrip()
+            )
+        if self.next:
+            chapter, item = self.next
+            lines.append(f"next: {item.label}, in {chapter.notebook}")
         return "\n".join(lines)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows = "".join(_row(chapter, puzzle) for chapter in self.chapters for puzzle in chapter.puzzles)
         note = f"<div>{html.escape(self.note)}</div>" if self.note else ""
-        return (
-            '<div style="color:var(--jp-content-font-color1, inherit)">'
-            f'<div role="status"><strong>{self.summary}</strong>{note}</div>'
-            f'<table style="margin:0.3em 0">{rows}</table></div>'
-        )
+        rows = "".join(map(_row, self.chapters))
+        after = "All of it. Well done."
+        if self.next:
+            chapter, item = self.next
+            after = f"Next: {_link(chapter.notebook, f'{item.label}, in chapter {chapter.number}')}"
+        head = "<tr><th>chapter</th><th>solved</th><th></th><th>left</th></tr>"
+        table = f'<table style="margin:0.3em 0;text-align:left">{head}{rows}</table>'
+        return card(Theme.NEUTRAL, self.summary, f"{note}{table}<div>{after}</div>")
 
 
 def progress() -> Progress:
-    """All puzzles with their state: solved, tried, open. Changes nothing."""
+    """Each chapter with its puzzles and reading exercises: solved, tried, open. Changes nothing."""
     states, note = ledger.load()
     chapters = []
     for chapter in CHAPTERS:
-        puzzles = [(p.name, p.number, p.name) for p in chapter.puzzles]
-        puzzles += [(q.id, q.id.partition("-")[2], "reading exercise") for q in chapter.questions]
-        entries = tuple(PuzzleProgress(number, name, states.get(key, OPEN)) for key, number, name in puzzles)
-        if entries:
-            chapters.append(ChapterProgress(chapter.number, chapter.title, entries))
+        items = [Item(p.number, p.name, states.get(p.name, OPEN)) for p in chapter.puzzles]
+        for question in chapter.questions:
+            number = question.id.partition("-")[2]
+            items.append(Item(number, question.id, states.get(question.id, OPEN), is_puzzle=False))
+        if items:
+            chapters.append(ChapterProgress(chapter.number, chapter.title, chapter.notebook, tuple(items)))
     return Progress(tuple(chapters), note)
 
 
-def _row(chapter: ChapterProgress, puzzle: PuzzleProgress) -> str:
-    """A table row; that of a chapter's first puzzle names the chapter."""
-    left = 'style="text-align:left;vertical-align:top"'
-    head = ""
-    if puzzle is chapter.puzzles[0]:
-        title = html.escape(f"{chapter.number} {chapter.title}")
-        head = f'<th scope="rowgroup" rowspan="{len(chapter.puzzles)}" {left}>{title}</th>'
-    mark, colour = _MARKS[puzzle.state]
-    state = f'<span aria-hidden="true" style="color:{colour.ink}">{mark}</span> {puzzle.state}'
-    cells = (state, html.escape(puzzle.number), html.escape(puzzle.name))
-    return f"<tr>{head}{''.join(f'<td {left}>{cell}</td>' for cell in cells)}</tr>"
+def cheer(puzzle: Puzzle) -> Cheer:
+    """What is said when a puzzle of the course is solved for the first time."""
+    states, _ = ledger.load()
+    (here,) = (chapter for chapter in CHAPTERS if puzzle in chapter.puzzles)
+    everything = [p for chapter in CHAPTERS for p in chapter.puzzles]
+    solved = sum(states.get(p.name) == SOLVED for p in everything)
+    words = f"Solved! Puzzle {puzzle.number} is yours, {solved} of {len(everything)} so far."
+    below = here.puzzles[here.puzzles.index(puzzle) + 1 :]
+    if following := next((p for p in below if states.get(p.name) != SOLVED), None):
+        return Cheer(words, f"puzzle {following.number}, below")
+    if all(states.get(p.name) == SOLVED for p in here.puzzles):
+        words += f" Chapter {here.number} is done."
+    later = next(iter(CHAPTERS[CHAPTERS.index(here) + 1 :]), None)
+    return Cheer(words, f"chapter {later.number}, {later.title}", later.notebook) if later else Cheer(words)
+
+
+def _shares(chapter: ChapterProgress, cells: int) -> dict[str, int]:
+    """A bar's cells by state, in the order drawn: one at least for what there is, full for all only."""
+    total = len(chapter.items)
+    solved = chapter.count(SOLVED) * cells // total
+    begun = (chapter.count(SOLVED) + chapter.count(TRIED)) * cells // total
+    solved = max(solved, chapter.count(SOLVED) > 0)
+    begun = max(begun, solved + (chapter.count(TRIED) > 0))
+    return {SOLVED: solved, TRIED: begun - solved, OPEN: cells - begun}
+
+
+def _row(chapter: ChapterProgress) -> str:
+    parts = "".join(
+        f'<span style="display:inline-block;height:0.7em;width:{share / 2}em;background:{_COLOURS[state]}">'
+        "</span>"
+        for state, share in _shares(chapter, 2 * _CELLS).items()
+        if share and state in _COLOURS
+    )
+    edge = f"width:{_CELLS}em;border:1px solid {Theme.QUIET};line-height:0;text-align:left"
+    bar = f'<div aria-hidden="true" style="{edge}">{parts}</div>'
+    cells = (
+        _link(chapter.notebook, f"{chapter.number} {chapter.title}"),
+        f"{chapter.count(SOLVED)} of {len(chapter.items)}",
+        bar,
+        html.escape(chapter.left),
+    )
+    return "<tr>" + "".join(f'<td style="text-align:left">{cell}</td>' for cell in cells) + "</tr>"
+
+
+def _link(notebook: str, text: str) -> str:
+    return f'<a href="{html.escape(notebook)}">{html.escape(text)}</a>'
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number > 1)}"

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 
+import triton
 import triton.language as tl
-from triton.runtime.jit import JITCallable, JITFunction, get_jit_fn_file_line
+from triton.runtime.jit import JITCallable, JITFunction, KernelInterface, get_jit_fn_file_line
 
 Scope = Mapping[str, object]
 
@@ -39,6 +40,21 @@ class Refusal:
 
     def __str__(self) -> str:
         return "; ".join(part for part in (self.message, self.advice) if part)
+
+
+def define(source: str, name: str, scope: Scope | None = None) -> KernelInterface:
+    """Run a cell's source and return the last ``@triton.jit`` function in it.
+
+    name: of the file that it is taken to be from. Triton reads a function's source from its file;
+        ``linecache`` stands in for one, as in Jupyter.
+    scope: what else the source may name, which is left as it is; `triton` and `tl` always.
+    """
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    inner = {**(scope or {}), "triton": triton, "tl": tl, "__name__": "notebook"}
+    before = {id(value) for value in inner.values()}
+    exec(compile(source, name, "exec"), inner)
+    made = [v for v in inner.values() if isinstance(v, KernelInterface) and id(v) not in before]
+    return made[-1]
 
 
 def site_in(function: JITFunction, line_in_source: int) -> Site:

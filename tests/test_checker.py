@@ -11,9 +11,10 @@ import triton.language as tl
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib import LONG_SUM, MASKED_ADD, checker, stages, trace
+from puzzles_lib import LONG_SUM, MASKED_ADD, checker, ledger, stages, trace
 from puzzles_lib.authoring.solutions import solutions
-from puzzles_lib.checker import check, examine
+from puzzles_lib.checker import examine
+from puzzles_lib.checking import check
 from puzzles_lib.puzzle import Case, Puzzle
 
 
@@ -415,7 +416,7 @@ def test_an_interrupt_shows_few_frames(monkeypatch):
 
 def test_progress_is_noted_by_check_and_not_by_examine(monkeypatch):
     noted = []
-    monkeypatch.setattr(checker.ledger, "record", lambda name, solved: noted.append((name, solved)))
+    monkeypatch.setattr(ledger, "record", lambda name, solved: noted.append((name, solved)))
     solution = solutions()["masked_add"]
     examine(solution, MASKED_ADD)
     check(solution, MASKED_ADD)
@@ -426,7 +427,7 @@ def test_progress_is_noted_by_check_and_not_by_examine(monkeypatch):
 def test_progress_is_of_the_courses_own_puzzles(monkeypatch):
     """Not of another of the same name, nor of one with fewer cases."""
     noted = []
-    monkeypatch.setattr(checker.ledger, "record", lambda name, solved: noted.append(name))
+    monkeypatch.setattr(ledger, "record", lambda name, solved: noted.append(name))
     easier = dataclasses.replace(MASKED_ADD, cases=MASKED_ADD.cases[:1])
     assert check(solutions()["masked_add"], easier).ok and easier.name == MASKED_ADD.name
     assert check(right, SCALE_ROWS).ok
@@ -434,7 +435,7 @@ def test_progress_is_of_the_courses_own_puzzles(monkeypatch):
 
 
 def test_trouble_with_the_progress_file_is_a_line_in_the_report(monkeypatch):
-    monkeypatch.setattr(checker.ledger, "record", lambda name, solved: "progress: cannot write")
+    monkeypatch.setattr(ledger, "record", lambda name, solved: "progress: cannot write")
     report = check(solutions()["masked_add"], MASKED_ADD)
     assert report.ok and str(report).splitlines()[-1] == "progress: cannot write"
 

@@ -12,8 +12,9 @@ from torch import Tensor
 from puzzles_lib import trace
 from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SUM
-from puzzles_lib.checker import check, examine
+from puzzles_lib.checker import examine
 from puzzles_lib.checker.expected import expect
+from puzzles_lib.checking import check
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case, Puzzle
 from tests.kernel_lab import kernel_of

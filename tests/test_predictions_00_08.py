@@ -7,9 +7,9 @@ import nbformat
 import pytest
 
 from puzzles_lib import answer
-from puzzles_lib.authoring.solutions import define
+from puzzles_lib.authoring.solutions import define, kernel_sources
 from puzzles_lib.bench.recorded import rows
-from puzzles_lib.chapters import CHAPTERS, puzzles
+from puzzles_lib.chapters import CHAPTERS, mistakes, puzzles
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 from puzzles_lib.checker import examine
 from tests.conftest import REPO
@@ -192,8 +192,14 @@ def test_no_nudge_gives_the_answer_away(id):
 )
 def test_the_wrong_kernel_passes_what_the_prediction_says(id, cell):
     source = cells(id[2:4])[cell]
-    body, _, check = source.partition("\n\n\ncheck(")
-    report = examine(define(body, f"<{cell} of {id}>"), PUZZLES[check.split(", ")[1].rstrip(")").lower()])
+    if slip := re.search(r'mistake\((\w+), "(\w+)"\)', source):
+        puzzle = PUZZLES[slip[1].lower()]
+        (wrong,) = (each for each in mistakes(puzzle) if each.name == slip[2])
+        body = wrong.apply(kernel_sources()[puzzle.name])
+    else:
+        body, _, check = source.partition("\n\n\ncheck(")
+        puzzle = PUZZLES[check.split(", ")[1].rstrip(")").lower()]
+    report = examine(define(body, f"<{cell} of {id}>"), puzzle)
     passed = {i for i, case in enumerate(report.cases) if case.ok}
     right = MINE[id].right()
     if id == "ch04-q3":

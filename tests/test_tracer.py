@@ -14,7 +14,7 @@ from torch import Tensor
 from puzzles_lib import MASKED_ADD, tracer
 from puzzles_lib.authoring.solutions import define, solutions
 from puzzles_lib.binding import bind
-from puzzles_lib.checker import check
+from puzzles_lib.checking import check
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import Access, Run, Stop
 from puzzles_lib.interpreter.restored import patched

@@ -12,6 +12,7 @@ answer was, no outputs. Both files depend on their sources alone, so a second re
 
 import argparse
 import ast
+import base64
 import json
 import logging
 import os
@@ -27,6 +28,9 @@ from nbformat import NotebookNode
 
 from puzzles_lib.authoring.modules import modules
 from puzzles_lib.authoring.sockets import socket_prefix
+from puzzles_lib.authoring.solutions import kernels_in, without_markers
+from puzzles_lib.chapters import CHAPTERS
+from puzzles_lib.mistakes import FILE as RIGHT_KERNELS
 from puzzles_lib.stubs import FILE, HOLE, digest
 
 CELL_TIMEOUT_S = 120
@@ -207,7 +211,21 @@ def _modules(master: Path, nb: NotebookNode) -> dict[Path, str]:
     made = {folder / f"{name}.py": text for name, text in modules(nb, master.stem).items()}
     if folder.is_dir() and (found := _stubs(strip(nb, _short(master)))):
         made[folder / FILE] = json.dumps(found, indent=1, sort_keys=True) + "\n"
+    if folder.is_dir() and (right := _right_kernels(nb, master)):
+        made[folder / RIGHT_KERNELS] = json.dumps(right, indent=1, sort_keys=True) + "\n"
     return made
+
+
+def _right_kernels(nb: NotebookNode, master: Path) -> dict[str, str]:
+    """The kernel of each of the chapter's puzzles that has mistakes, in base64, by the puzzle's name."""
+    wanted = {each.puzzle.name for chapter in CHAPTERS for each in chapter.mistakes}
+    sources = {cell.id: cell.source for cell in nb.cells if cell.cell_type == "code"}
+    kernels = kernels_in(sources, _short(master))
+    return {
+        name: base64.b64encode(without_markers(source).encode()).decode()
+        for name, source in kernels.items()
+        if name in wanted
+    }
 
 
 def _stubs(exercise: NotebookNode) -> dict[str, str]:

@@ -2,9 +2,10 @@
 
 import functools
 import json
-import linecache
 import re
 from pathlib import Path
+
+from puzzles_lib.source import define
 
 ROOT = Path(__file__).parents[2]
 _CHECK = re.compile(r"^check\((\w+), (\w+)\)\n?", re.MULTILINE)
@@ -31,35 +32,33 @@ def kernel_cells(folder: str = "solutions") -> dict[str, str]:
         raise FileNotFoundError(f"{folder}/ has no notebooks: only a checkout of the course has the masters")
     for path in masters:
         cells = json.loads(path.read_text("utf-8"))["cells"]
-        sources = {cell["id"]: "".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"}
-        for cell_id, source in sources.items():
-            judges = cell_id.endswith("-check") or _KERNEL_ID.fullmatch(cell_id)
-            if not (judges and (match := _CHECK.search(source))):
-                continue
-            kernel, puzzle = match.groups()
-            defining = [s for i, s in sources.items() if i.endswith("-kernel") and f"def {kernel}(" in s]
-            if len(defining) != 1:
-                raise ValueError(f"{path.name}: {cell_id} checks {kernel}, defined in {len(defining)} cells")
-            found[puzzle.lower()] = _CHECK.sub("", defining[0]).rstrip()
+        found |= kernels_in(
+            {c["id"]: "".join(c["source"]) for c in cells if c["cell_type"] == "code"}, path.name
+        )
+    return found
+
+
+def kernels_in(sources: dict[str, str], name: str) -> dict[str, str]:
+    """What `kernel_cells` finds in one notebook: sources are its code cells', by id."""
+    found = {}
+    for cell_id, source in sources.items():
+        judges = cell_id.endswith("-check") or _KERNEL_ID.fullmatch(cell_id)
+        if not (judges and (match := _CHECK.search(source))):
+            continue
+        kernel, puzzle = match.groups()
+        defining = [s for i, s in sources.items() if i.endswith("-kernel") and f"def {kernel}(" in s]
+        if len(defining) != 1:
+            raise ValueError(f"{name}: {cell_id} checks {kernel}, defined in {len(defining)} cells")
+        found[puzzle.lower()] = _CHECK.sub("", defining[0]).rstrip()
     return found
 
 
 @functools.cache
 def kernel_sources() -> dict[str, str]:
     """The solutions' cells without the marker lines of their holes, by the puzzle's name."""
-    return {name: _MARKER.sub("", source + "\n") for name, source in kernel_cells().items()}
+    return {name: without_markers(source) for name, source in kernel_cells().items()}
 
 
-def define(source: str, name: str) -> object:
-    """Run a cell's source and return the last ``@triton.jit`` function in it.
-
-    Triton reads a function's source from its file; ``linecache`` stands in for one, as in Jupyter.
-    """
-    import triton
-    import triton.language as tl
-    from triton.runtime.jit import KernelInterface
-
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    scope = {"triton": triton, "tl": tl, "__name__": "notebook"}
-    exec(compile(source, name, "exec"), scope)
-    return [value for value in scope.values() if isinstance(value, KernelInterface)][-1]
+def without_markers(source: str) -> str:
+    """A cell's source without the marker lines of its holes."""
+    return _MARKER.sub("", source + "\n")

@@ -6,6 +6,7 @@
         pictures.py    what its notebook draws
         questions.py   QUESTIONS: its reading exercises
         mistakes.py    MISTAKES: wrong kernels, as edits of the right ones
+        hints.md       what `hint` says
 
 All but the first may be missing, and what else only that chapter needs lies beside them. Nothing of a
 chapter is imported before it is asked for.
@@ -16,9 +17,11 @@ import pkgutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 
-from puzzles_lib.mistake import Mistake
+from puzzles_lib.hints import Hint, Key, read_hints
+from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.question import Question
 
@@ -33,6 +36,11 @@ class Chapter:
     def number(self) -> str:
         """``"04"``"""
         return self.folder[2:4]
+
+    @property
+    def notebook(self) -> str:
+        """The name of its notebook's file."""
+        return f"{self.folder[2:]}.ipynb"
 
     @property
     def title(self) -> str:
@@ -52,6 +60,17 @@ class Chapter:
     def mistakes(self) -> tuple[Mistake, ...]:
         """Wrong kernels, as edits of the right ones."""
         return getattr(self._part("mistakes"), "MISTAKES", ())
+
+    @property
+    def hints(self) -> dict[Key, tuple[Hint, ...]]:
+        """What `hint` says of its puzzles."""
+        file = self.place / "hints.md"
+        return read_hints(file.read_text("utf-8")) if file.exists() else {}
+
+    @property
+    def place(self) -> Path:
+        """Its folder."""
+        return Path(next(iter(self._module("").__path__)))
 
     @property
     def pictures(self) -> ModuleType | None:
@@ -80,6 +99,17 @@ def puzzles() -> tuple[Puzzle, ...]:
 def questions() -> dict[str, Question]:
     """All reading exercises by id, in order."""
     return {question.id: question for chapter in CHAPTERS for question in chapter.questions}
+
+
+@cache
+def hints() -> dict[Key, tuple[Hint, ...]]:
+    """All hints, by puzzle and kernel."""
+    return {key: known for chapter in CHAPTERS for key, known in chapter.hints.items()}
+
+
+def mistakes(puzzle: Puzzle) -> tuple[Mistake, ...]:
+    """The wrong kernels of a puzzle, in order."""
+    return tuple(each for chapter in CHAPTERS for each in chapter.mistakes if each.puzzle is puzzle)
 
 
 @cache

@@ -1,10 +1,9 @@
-"""`check`: binds a kernel to a puzzle, tries it on every case, and says what is wrong.
+"""`examine`: binds a kernel to a puzzle, tries it on every case, and says what is wrong.
 
-The order of things is here, what is said of them in `verdicts`. Nothing that a learner types into a
+`puzzles_lib.checking` is what a learner calls, and keeps what came of it. The order of things is here, what is said of them in `verdicts`. Nothing that a learner types into a
 kernel raises here: the answer is always a `Report`.
 """
 
-import contextlib
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 import torch
 
-from puzzles_lib import compiler, ledger
+from puzzles_lib import compiler
 from puzzles_lib.binding import Bound, bind
 from puzzles_lib.checker import failure, verdicts
 from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt
@@ -25,49 +24,11 @@ from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import Busy, Run, alone
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.source import Refusal
-from puzzles_lib.staleness import stale_note
 from puzzles_lib.stubs import is_untouched
-from puzzles_lib.wrapped import unwrap
 
 SECONDS_PER_CASE = 10.0
 _LESS_BASIC = ("input changed", "values", "loads")  # than a race
 RUNS_PER_CHECK = 6  # times the seconds of a run that all runs of a check may take together
-
-
-def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, salt: str = "") -> Report:
-    """Try a ``@triton.jit`` kernel on every case of a puzzle, and on a few drawn ones.
-
-    Runs on the CPU, guarded: whatever the kernel does, this returns. ``seconds`` limits the CPU time of
-    each run of a case (ten times as long by the clock); once all runs have taken six times as many, the
-    check ends there. Checks in several threads wait for each other. A pass or a try is noted for `progress`.
-
-    salt: for who grades: another salt draws other cases, and other values for the inputs of all. With the
-        same salt a report is the same at every call.
-
-    Raises TypeError where ``puzzle`` is not a `Puzzle` or ``salt`` no string, ValueError where ``seconds``
-    is not positive, and KeyboardInterrupt when interrupted.
-    """
-    __tracebackhide__ = True
-    if not isinstance(puzzle, Puzzle):
-        raise TypeError(f"check(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
-    if not seconds > 0:
-        raise ValueError(f"check: seconds is {seconds!r}, allowed is any number above 0")
-    if not isinstance(salt, str):
-        raise TypeError(f"check: salt is a {type(salt).__name__}, allowed is a string")
-    report = None
-    with contextlib.suppress(KeyboardInterrupt):
-        report = examine(kernel, puzzle, seconds=seconds, salt=salt)
-    if report is None:  # raised from here, so that a notebook shows two frames and not thirty
-        raise KeyboardInterrupt("the check was interrupted") from None
-    notes = [_stale(kernel)]
-    if puzzle.counts:
-        notes.append(ledger.record(puzzle.name, report.ok) or "")
-    return dataclasses.replace(report, notes=(*report.notes, *filter(None, notes)))
-
-
-def _stale(kernel: object) -> str:
-    wrapped = unwrap(kernel)
-    return stale_note(wrapped.kernel) if wrapped else ""
 
 
 def examine(
@@ -78,7 +39,10 @@ def examine(
     salt: str = "",
     until_failure: bool = False,
 ) -> Report:
-    """`check` without a trace in the learner's progress; ``until_failure``: no case after one that fails."""
+    """Try a kernel on every case of a puzzle, and on drawn ones; leaves no trace in the learner's progress.
+
+    seconds, salt: of `check`. until_failure: no case after one that fails.
+    """
     try:
         return alone(lambda: _examine(kernel, puzzle, seconds, salt, until_failure))
     except Busy as reason:

@@ -102,10 +102,35 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Cheer:
+    """What is said when a puzzle is solved for the first time.
+
+    next: what comes next, "" where nothing does. notebook: the file that it is in; "" for the same.
+    """
+
+    words: str
+    next: str = ""
+    notebook: str = ""
+
+    def __str__(self) -> str:
+        where = f" ({self.notebook})" if self.notebook else ""
+        return f"★ {self.words}" + (f" Next: {self.next}{where}." if self.next else "")
+
+    def html(self) -> str:
+        """With the words that `tests/nbval_sanitize.cfg` knows it by: it is there once, and then no more."""
+        after = html.escape(self.next)
+        if self.notebook:
+            after = f'<a href="{html.escape(self.notebook)}">{after}</a>'
+        star = f'<strong style="color:{Theme.OK.ink}">★ {html.escape(self.words)}</strong>'
+        return f'<div class="first-pass">{star}{" Next: " * bool(after)}{after}</div>'
+
+
+@dataclass(frozen=True)
 class Report:
     """The answer to one check: ``ok``, the verdict on the kernel as a whole if any, and the cases.
 
     Drawn cases come last, and are there only where all others pass. salt: of `check`.
+    cheer: at the first pass; no part of what is compared or told to machines.
     """
 
     title: str
@@ -113,6 +138,7 @@ class Report:
     verdict: Verdict | None = None
     notes: tuple[str, ...] = field(default=())
     salt: str = ""
+    cheer: Cheer | None = field(default=None, compare=False)
 
     @property
     def ok(self) -> bool:
@@ -152,6 +178,7 @@ class Report:
             "ok": self.ok,
             "notes": list(self.notes),
         }
+        del told["cheer"]
         told["cases"] = [_told(case) for case in self.cases]
         return told
 
@@ -234,7 +261,8 @@ class Report:
             text = f"{row.text:<{width}}   {row.cost}" if row.cost else row.text
             lines.append(f"{row.status}   {text}")
             lines += ["       " + line for line in row.lines()]
-        return "\n".join(_cut(line) for line in (lines + notes)[:MOST_LINES])
+        cheer = [str(self.cheer)] if self.cheer else []
+        return "\n".join(_cut(line) for line in (lines + notes)[:MOST_LINES] + cheer)
 
     def _repr_html_(self) -> str:
         table, rows = self.rows(), []
@@ -256,6 +284,7 @@ class Report:
         notes = [f"{self._least()}."] if self.ok else []
         for note in [*notes, *self.notes]:
             body += f'<div style="opacity:0.8">{html.escape(note)}</div>'
+        body += self.cheer.html() if self.cheer else ""
         return card(Theme.OK if self.ok else Theme.WRONG, self.headline(), body)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from puzzles_lib.authoring.solutions import define, kernel_sources
 from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.checker.report import KINDS
-from puzzles_lib.mistake import Mistake
+from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Puzzle
 
 

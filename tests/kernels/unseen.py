@@ -16,7 +16,7 @@ from puzzles_lib.chapters.ch10_quantize.puzzles import QUANTIZE_PACK, UNPACK_DEQ
 from puzzles_lib.chapters.ch11_relu_masks.puzzles import RELU_PACK, RELU_UNPACK_BACKWARD
 from puzzles_lib.chapters.ch12_fused_dequant_gemm.puzzles import FUSED_DW, PACKED_ALONG_K
 from puzzles_lib.chapters.ch14_int8_linear.puzzles import INT8_LINEAR, QUANTIZE_ROWS
-from puzzles_lib.mistake import Mistake
+from puzzles_lib.mistakes import Mistake
 from tests.kernels import made
 
 # ---- right for the sizes that the cases have

@@ -1,7 +1,7 @@
 """Wrong kernels of chapter 07: right ones with one slip each."""
 
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
-from puzzles_lib.mistake import Mistake
+from puzzles_lib.mistakes import Mistake
 
 MISTAKES = (
     Mistake(

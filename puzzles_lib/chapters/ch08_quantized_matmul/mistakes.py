@@ -1,7 +1,7 @@
 """Wrong kernels of chapter 08: right ones with one slip each."""
 
 from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import QUANTIZED_MATMUL
-from puzzles_lib.mistake import Mistake
+from puzzles_lib.mistakes import Mistake
 
 MISTAKES = (
     Mistake(

@@ -1,7 +1,7 @@
 """Wrong kernels of chapter 09: right ones with one slip each."""
 
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import PACK_BITS, UNPACK_BITS
-from puzzles_lib.mistake import Mistake
+from puzzles_lib.mistakes import Mistake
 
 MISTAKES = (
     Mistake(

@@ -1,7 +1,7 @@
 """Wrong kernels of chapter 10: right ones with one slip each."""
 
 from puzzles_lib.chapters.ch10_quantize.puzzles import QUANTIZE_PACK, UNPACK_DEQUANTIZE
-from puzzles_lib.mistake import Mistake
+from puzzles_lib.mistakes import Mistake
 
 MISTAKES = (
     Mistake(

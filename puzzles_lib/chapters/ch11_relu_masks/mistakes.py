@@ -1,7 +1,7 @@
 """Wrong kernels of chapter 11: right ones with one slip each."""
 
 from puzzles_lib.chapters.ch11_relu_masks.puzzles import RELU_PACK, RELU_UNPACK_BACKWARD
-from puzzles_lib.mistake import Mistake
+from puzzles_lib.mistakes import Mistake
 
 MISTAKES = (
     Mistake(

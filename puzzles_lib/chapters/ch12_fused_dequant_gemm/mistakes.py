@@ -1,7 +1,7 @@
 """Wrong kernels of chapter 12: right ones with one slip each."""
 
 from puzzles_lib.chapters.ch12_fused_dequant_gemm.puzzles import FUSED_DW, PACKED_ALONG_K, SPLIT_K
-from puzzles_lib.mistake import Mistake
+from puzzles_lib.mistakes import Mistake
 
 MISTAKES = (
     Mistake(
@@ -102,6 +102,18 @@ MISTAKES = (
         {"minimum_ptr + at, mask=mask, other=0.0": "minimum_ptr + at, mask=mask"},
         kind="uninitialised",
         says="minimum_ptr",
+    ),
+    Mistake(
+        FUSED_DW,
+        "rows_wrap_around",
+        "Row k % K is always there: past the end of K the first rows are summed once more.",
+        {
+            "k = start + tl.arange(0, BLOCK_K)  # [BLOCK_K]": (
+                "k = (start + tl.arange(0, BLOCK_K)) % K  # always a row"
+            ),
+        },
+        kind="values",
+        says="dw[0, 0]",
     ),
     Mistake(
         FUSED_DW,

@@ -1,7 +1,7 @@
 """Wrong kernels of chapter 14: right ones with one slip each."""
 
 from puzzles_lib.chapters.ch14_int8_linear.puzzles import INT8_LINEAR, QUANTIZE_ROWS, TILED_LINEAR
-from puzzles_lib.mistake import Mistake
+from puzzles_lib.mistakes import Mistake
 
 MISTAKES = (
     Mistake(
@@ -306,6 +306,23 @@ MISTAKES = (
         "bias_inside_the_scale",
         "Adds the bias before the scales.",
         {"acc * (x_scale * w_scale) + bias": "(acc + bias) * (x_scale * w_scale)"},
+        kind="values",
+        says="y[0, 0]",
+    ),
+    Mistake(
+        INT8_LINEAR,
+        "bias_each_step",
+        "Adds scales and bias within the loop: the bias once for each step.",
+        {
+            "acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.int32)": (
+                "x_scale = tl.load(x_scale_ptr + offs_m, mask=offs_m < M)  # [BLOCK_M, 1]\n"
+                "    w_scale = tl.load(w_scale_ptr + offs_n, mask=offs_n < N)  # [1, BLOCK_N]\n"
+                "    bias = tl.load(bias_ptr + offs_n, mask=offs_n < N)  # [1, BLOCK_N]\n"
+                "    y = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)"
+            ),
+            "acc += tl.dot(x, w)": "y += tl.dot(x, w) * (x_scale * w_scale) + bias",
+            "    y = acc * (x_scale * w_scale) + bias\n": "",
+        },
         kind="values",
         says="y[0, 0]",
     ),

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 
 from puzzles_lib.puzzle import Puzzle
 
+FILE = "right.json"  # in a chapter's folder: the right kernels, in base64, by the puzzle's name
+
 
 @dataclass(frozen=True)
 class Mistake:

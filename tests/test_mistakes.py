@@ -10,12 +10,12 @@ import pytest
 from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD
-from puzzles_lib.mistake import Mistake
+from puzzles_lib.mistakes import Mistake
 from tests.kernels import made
 from tests.test_walls import LIBRARY, ROOT, imports_of
 
 MISTAKES = [(chapter, mistake) for chapter in CHAPTERS for mistake in chapter.mistakes]
-MODULES = [LIBRARY / "mistake.py", *sorted(LIBRARY.glob("chapters/*/mistakes.py"))]
+MODULES = [LIBRARY / "mistakes.py", *sorted(LIBRARY.glob("chapters/*/mistakes.py"))]
 SOURCE = """\
 @triton.jit
 def right(x_ptr, z_ptr, BLOCK: tl.constexpr):
@@ -91,7 +91,7 @@ def test_mistakes_know_puzzles_and_nothing_else(path: Path):
     ours = {name for name in imports_of(path) if name.startswith("puzzles_lib")}
     allowed = (
         "puzzles_lib.puzzle",
-        "puzzles_lib.mistake",
+        "puzzles_lib.mistakes",
         f"puzzles_lib.chapters.{path.parent.name}.puzzles",
     )
     assert all(any(name == a or name.startswith(a + ".") for a in allowed) for name in ours)

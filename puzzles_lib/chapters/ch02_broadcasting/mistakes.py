@@ -1,0 +1,15 @@
+"""Wrong kernels of chapter 02: right ones with one slip each. More are written out in the tests."""
+
+from puzzles_lib.chapters.ch02_broadcasting.puzzles import OUTER_ADD_BLOCKS
+from puzzles_lib.mistakes import Mistake
+
+MISTAKES = (
+    Mistake(
+        OUTER_ADD_BLOCKS,
+        "mask_of_x_forgotten",
+        "x is loaded without a mask.",
+        {"x_ptr + offs_n, mask=offs_n < N": "x_ptr + offs_n"},
+        kind="out of bounds",
+        says="x_ptr",
+    ),
+)

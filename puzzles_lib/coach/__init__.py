@@ -1,0 +1,1 @@
+"""Help for one puzzle: `hint` before it is solved, `mistake` after."""

@@ -1,0 +1,80 @@
+"""Hints as they are written: `hints.md` in a chapter's folder.
+
+    # MASKED_ADD
+
+    ## What is new
+
+    The lines of puzzle 1, and one more.
+
+    ## Who needs it
+    fits: out of bounds, values (on_ties)
+
+    Both sides do.
+
+A puzzle's hints go from a nudge to nearly the answer. The line ``fits:``, where there is one, names the kinds
+of verdict that a hint is about; words in brackets must stand in the report as well. A puzzle that is solved
+twice has its second kernel behind a colon: ``# LONG_SOFTMAX: online_softmax_kernel``.
+"""
+
+import re
+from dataclasses import dataclass
+
+_PUZZLE = re.compile(r"^# (?=[A-Z0-9_]+(?::|$))", re.MULTILINE)  # no comment in an excerpt of code
+_HINT = re.compile(r"^## ", re.MULTILINE)
+_FITS = re.compile(r"([\w ]*\w)(?: \(([^)]+)\))?")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a hint is about: a kind of verdict, and words of the report, "" for any."""
+
+    kind: str
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Hint:
+    """A hint in Markdown, and the verdicts that it fits."""
+
+    title: str
+    text: str
+    fits: tuple[Fit, ...] = ()
+
+
+Key = tuple[str, str]
+"""A puzzle's name, and the kernel's that the hints are for; "" for any other kernel."""
+
+
+def read_hints(text: str) -> dict[Key, tuple[Hint, ...]]:
+    """The hints of a chapter, by puzzle and kernel. Raises ValueError for text that is no such list."""
+    found: dict[Key, tuple[Hint, ...]] = {}
+    before, *puzzles = _PUZZLE.split(text)
+    if before.strip():
+        raise ValueError(f"hints before the first puzzle: {before.strip():.60}")
+    for part in puzzles:
+        heading, *hints = _HINT.split(part)
+        head, _, stray = heading.partition("\n")
+        name, _, kernel = head.partition(":")
+        key = name.strip().lower(), kernel.strip()
+        if key in found or stray.strip() or not hints:
+            raise ValueError(f"# {head}: twice, without hints, or with text before the first hint")
+        found[key] = tuple(_hint(hint) for hint in hints)
+    return found
+
+
+def _hint(part: str) -> Hint:
+    title, _, text = part.partition("\n")
+    fits: tuple[Fit, ...] = ()
+    if text.startswith("fits:"):
+        line, _, text = text.partition("\n")
+        fits = tuple(_fit(each.strip(), title) for each in line.removeprefix("fits:").split(","))
+    if not title.strip() or not text.strip():
+        raise ValueError(f"## {title}: a hint has a title and a text")
+    return Hint(title.strip(), text.strip(), fits)
+
+
+def _fit(text: str, title: str) -> Fit:
+    match = _FITS.fullmatch(text)
+    if not match:
+        raise ValueError(f"## {title}: fits {text!r}, allowed is a form such as 'values (on_ties)'")
+    return Fit(match[1], match[2] or "")
