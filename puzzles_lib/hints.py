@@ -12,8 +12,8 @@
     Both sides do.
 
 A puzzle's hints go from a nudge to nearly the answer. The line ``fits:``, where there is one, names the kinds
-of verdict that a hint is about; words in brackets must stand in the report as well. A puzzle that is solved
-twice has its second kernel behind a colon: ``# LONG_SOFTMAX: online_softmax_kernel``.
+of verdict that a hint is about; words in brackets must stand in what is said of the first case that fails. A
+puzzle that is solved twice has its second kernel behind a colon: ``# LONG_SOFTMAX: online_softmax_kernel``.
 """
 
 import re
@@ -26,7 +26,7 @@ _FITS = re.compile(r"([\w ]*\w)(?: \(([^)]+)\))?")
 
 @dataclass(frozen=True)
 class Fit:
-    """What a hint is about: a kind of verdict, and words of the report, "" for any."""
+    """What a hint is about: a kind of verdict, and words of the failure, "" for any."""
 
     kind: str
     words: str = ""

@@ -42,6 +42,11 @@ class ChapterProgress:
         return sum(item.state == state for item in self.items)
 
     @property
+    def short(self) -> str:
+        """Number and title, of which what follows a colon is left out."""
+        return f"{self.number} {self.title.partition(':')[0]}"
+
+    @property
     def left(self) -> str:
         """What is not solved yet: puzzles by number, questions by how many."""
         unsolved = [item for item in self.items if item.state != SOLVED]
@@ -75,13 +80,11 @@ class Progress:
 
     def __str__(self) -> str:
         lines = [self.summary] + ([self.note] if self.note else [])
-        width = max((len(chapter.title) for chapter in self.chapters), default=0)
+        width = max((len(chapter.short) for chapter in self.chapters), default=0)
         for chapter in self.chapters:
             bar = "".join(_CHARACTERS[state] * count for state, count in _shares(chapter, _CELLS).items())
             counted = f"{chapter.count(SOLVED):2} of {len(chapter.items):2}"
-            lines.append(
-                f"{chapter.number} {chapter.title:<{width}}  {bar}  {counted}  {chapter.left}".rstrip()
-            )
+            lines.append(f"{chapter.short:<{width}}  {bar}  {counted}  {chapter.left}".rstrip())
         if self.next:
             chapter, item = self.next
             lines.append(f"next: {item.label}, in {chapter.notebook}")
@@ -151,7 +154,7 @@ def _row(chapter: ChapterProgress) -> str:
     edge = f"width:{_CELLS}em;border:1px solid {Theme.QUIET};line-height:0;text-align:left"
     bar = f'<div aria-hidden="true" style="{edge}">{parts}</div>'
     cells = (
-        _link(chapter.notebook, f"{chapter.number} {chapter.title}"),
+        _link(chapter.notebook, chapter.short),
         f"{chapter.count(SOLVED)} of {len(chapter.items)}",
         bar,
         html.escape(chapter.left),

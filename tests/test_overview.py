@@ -1,21 +1,29 @@
-"""`progress()`: every puzzle with its state, as text and in the notebook's colours."""
+"""`progress()`: a row a chapter, as text and in the notebook's colours; and what a first pass is told."""
 
+import dataclasses
 import subprocess
 import sys
+from html.parser import HTMLParser
 from types import FunctionType
 
 import pytest
 
-from puzzles_lib.chapters import CHAPTERS
+from puzzles_lib.authoring.solutions import solutions
+from puzzles_lib.chapters import CHAPTERS, puzzles, questions
+from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD, MASKED_ADD
+from puzzles_lib.chapters.ch12_fused_dequant_gemm.puzzles import FUSED_DW, PACKED_ALONG_K, SPLIT_K
+from puzzles_lib.checker.report import Report
+from puzzles_lib.checking import check
 from puzzles_lib.ledger import record
-from puzzles_lib.overview import ChapterProgress, Progress, PuzzleProgress, progress
+from puzzles_lib.overview import ChapterProgress, Item, Progress, cheer, progress
+from tests.conftest import REPO
 
 
 def test_it_is_a_plain_function():
     assert type(progress) is FunctionType
 
 
-def test_lists_every_puzzle_and_reading_exercise_in_syllabus_order(state_dir):
+def test_every_puzzle_and_reading_exercise_is_there_in_syllabus_order(state_dir):
     record("masked_add", False)
     record("outer_add", True)
     record("of_an_older_course", True)
@@ -23,22 +31,26 @@ def test_lists_every_puzzle_and_reading_exercise_in_syllabus_order(state_dir):
     expected = []
     for c in CHAPTERS:
         expected += [(c.number, p.number, p.name) for p in c.puzzles]
-        asked = [q.id for q in c.questions]
-        expected += [(c.number, i.partition("-")[2], "reading exercise") for i in asked]
-    assert [(c.number, p.number, p.name) for c in shown.chapters for p in c.puzzles] == expected
-    assert shown.summary == f"1 of {len(expected)} puzzles solved, 1 tried, {len(expected) - 2} open"
-    by_name = {p.name: p.state for c in shown.chapters for p in c.puzzles}
+        expected += [(c.number, q.id.partition("-")[2], q.id) for q in c.questions]
+    assert [(c.number, i.number, i.name) for c in shown.chapters for i in c.items] == expected
+    assert shown.summary == f"1 of {len(expected)} solved, 1 tried, {len(expected) - 2} open"
+    by_name = {i.name: i.state for c in shown.chapters for i in c.items}
     assert (by_name.pop("outer_add"), by_name.pop("masked_add")) == ("solved", "tried")
     assert set(by_name.values()) == {"open"}
     assert shown.note is None
 
 
+def chapter(number: str, title: str, *items: Item) -> ChapterProgress:
+    return ChapterProgress(number, title, f"{number}_some.ipynb", items)
+
+
 SMALL = Progress(
     (
-        ChapterProgress("01", "Loads & <stores>", (PuzzleProgress("1", "constant_add", "solved"),)),
-        ChapterProgress(
-            "05", "Dots", (PuzzleProgress("9", "scalar", "tried"), PuzzleProgress("9b", "full", "open"))
+        chapter("01", "Loads & <stores>", Item("1", "constant_add", "solved")),
+        chapter(
+            "05", "Dots", Item("9", "s", "tried"), Item("9b", "f", "open"), Item("q1", "q", "open", False)
         ),
+        chapter("06", "More", Item("10", "conv", "solved"), *[Item("q1", "q", "open", False)] * 19),
     ),
     note="progress file <damaged>",
 )
@@ -46,15 +58,36 @@ SMALL = Progress(
 
 def test_text():
     assert str(SMALL).splitlines() == [
-        "1 of 3 puzzles solved, 1 tried, 1 open",
+        "2 of 24 solved, 1 tried, 21 open",
         "progress file <damaged>",
-        "01 Loads & <stores>",
-        "   solved   1   constant_add",
-        "05 Dots",
-        "   tried    9   scalar",
-        "   open     9b  full",
+        "01 Loads & <stores>  ████████████   1 of  1",
+        "05 Dots              ▒▒▒▒░░░░░░░░   0 of  3  puzzles 9, 9b + 1 question",
+        "06 More              █░░░░░░░░░░░   1 of 20  19 questions",
+        "next: puzzle 9, in 05_some.ipynb",
     ]
     assert repr(SMALL) == str(SMALL)
+
+
+def test_a_bar_is_full_where_all_is_solved_and_only_there():
+    nearly = Progress((chapter("01", "", *[Item("1", "", "solved")] * 99, Item("1", "", "open")),))
+    assert "███████████░" in str(nearly)
+
+
+def test_the_whole_course_fits_a_screen():
+    lines = str(progress()).splitlines()
+    assert len(lines) == len(CHAPTERS) + 2 and max(map(len, lines)) <= 88
+    assert progress()._repr_html_().count("<tr>") == len(CHAPTERS) + 1  # and a head
+
+
+class Links(HTMLParser):
+    def __init__(self, page: str):
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        if tag == "a":
+            self.found.append(dict(attributes)["href"])
 
 
 def test_html_has_words_beside_theme_colours_and_escapes():
@@ -62,9 +95,65 @@ def test_html_has_words_beside_theme_colours_and_escapes():
     assert 'role="status"' in page and SMALL.summary in page
     assert "Loads &amp; &lt;stores&gt;" in page and "progress file &lt;damaged&gt;" in page
     assert "<stores>" not in page and "<damaged>" not in page
-    for word, variable in {"solved": "success", "tried": "warn", "open": "ui-font"}.items():
-        assert f"</span> {word}</td>" in page and f"var(--jp-{variable}" in page
-    assert page.count("<tr>") == 3 and page.count('rowspan="2"') == 1
+    assert "<td" in page and "0 of 3" in page and "puzzles 9, 9b + 1 question" in page
+    assert "var(--jp-success" in page and "var(--jp-warn" in page
+
+
+def test_each_chapter_and_what_is_next_are_links_to_notebooks_that_are_there():
+    links = Links(progress()._repr_html_()).found
+    assert links == [c.notebook for c in CHAPTERS] + ["01_blocks.ipynb"]
+    assert all((REPO / "notebooks" / link).exists() for link in links)
+
+
+def test_what_is_next_is_a_puzzle_before_a_question_and_then_nothing(state_dir):
+    for puzzle in puzzles():
+        record(puzzle.name, True)
+    shown = progress()
+    assert shown.next[1].label == "question q1" and shown.next[0].number == "00"
+    for id in questions():
+        record(id, True)
+    assert progress().next is None and "next" not in str(progress())
+    assert "Well done" in progress()._repr_html_()
+
+
+# ---- a first pass
+
+
+def test_a_first_pass_is_cheered_and_no_other(state_dir):
+    first, again = (check(solutions()["masked_add"], MASKED_ADD) for _ in range(2))
+    assert str(first).splitlines()[-1] == (
+        f"★ Solved! Puzzle 2 is yours, 1 of {len(puzzles())} so far. "
+        "Next: chapter 02, Broadcasting: two axes, a grid (02_broadcasting.ipynb)."
+    )
+    assert str(first).splitlines()[:-1] == str(again).splitlines()
+    assert Links(first._repr_html_()).found == ["02_broadcasting.ipynb"]
+    assert "★" not in again._repr_html_()
+    assert first == again and first.as_dict() == again.as_dict()
+    assert Report.from_dict(first.as_dict()).cheer is None
+
+
+def test_a_failure_and_a_puzzle_of_somebody_elses_are_not_cheered(state_dir):
+    assert check(None, MASKED_ADD).cheer is None
+    other = dataclasses.replace(MASKED_ADD, cases=MASKED_ADD.cases[:1])
+    assert check(solutions()["masked_add"], other).ok
+    assert check(solutions()["masked_add"], other).cheer is None
+
+
+def test_where_progress_cannot_be_kept_nobody_is_told_that_it_was(state_dir):
+    state_dir.write_text("a file in the place of the folder")
+    report = check(solutions()["masked_add"], MASKED_ADD)
+    assert report.ok and report.cheer is None and "progress not kept" in str(report)
+
+
+def test_what_comes_next_is_below_or_in_the_next_chapter(state_dir):
+    record("constant_add", True)
+    assert cheer(CONSTANT_ADD).next == "puzzle 2, below"
+    record("masked_add", True)
+    assert cheer(CONSTANT_ADD).words.endswith("Chapter 01 is done.")
+    record("packed_along_k", True)
+    said = cheer(PACKED_ALONG_K)  # who skips 19 and 20 is not sent back
+    assert said.notebook == "13_machine_code.ipynb" and "done" not in said.words
+    assert cheer(FUSED_DW).next == f"puzzle {SPLIT_K.number}, below"
 
 
 @pytest.mark.parametrize(
@@ -83,4 +172,4 @@ def test_progress_can_be_called_whatever_is_imported_first(first):
         "print(progress().summary)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert ran.stderr == "" and " puzzles solved, 1 tried, " in ran.stdout
+    assert ran.stderr == "" and " solved, 1 tried, " in ran.stdout

@@ -1,7 +1,7 @@
 """`examine`: binds a kernel to a puzzle, tries it on every case, and says what is wrong.
 
-`puzzles_lib.checking` is what a learner calls, and keeps what came of it. The order of things is here, what is said of them in `verdicts`. Nothing that a learner types into a
-kernel raises here: the answer is always a `Report`.
+The order of things is here, what is said of them in `verdicts`. Nothing that a learner types into a
+kernel raises here: the answer is always a `Report`. `puzzles_lib.checking` is what a learner calls.
 """
 
 import dataclasses

@@ -100,9 +100,7 @@ def mistake(puzzle: Puzzle, which: int | str = 0) -> Contrast:
             call = f"mistake({puzzle.name.upper()}, {named}).kernel"
             lines = _difference(source, wrong)
             return Contrast(title, slip.what, lines, own, kernel, _watching(report, kernel, call))
-    return Contrast(
-        title, "it has no place in your kernel, and this copy of the course has no other right one."
-    )
+    return Contrast(title, "it has no place in your kernel, and this copy of the course has no other.")
 
 
 def _pick(puzzle: Puzzle, which: int | str) -> Mistake:

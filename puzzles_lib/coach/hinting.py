@@ -83,9 +83,11 @@ def _key(puzzle: Puzzle, said: Checked | None) -> Key:
 
 
 def _fit(hint: Hint, said: Checked | None) -> int:
-    """How well a hint fits the last check: 2 where words of the report say so, 1 by its kind, else 0."""
+    """How well a hint fits the last check: 2 by words of its first failure, 1 by its kind, else 0."""
     if not said or not said.report.verdicts:
         return 0
-    kind, text = said.report.verdicts[0].kind, str(said.report)
-    fits = [fit for fit in hint.fits if fit.kind == kind and fit.words in text]
+    verdict = said.report.verdicts[0]
+    case = next((case.label for case in said.report.cases if case.verdict), "")
+    told = "\n".join([case, *verdict.lines()])
+    fits = [fit for fit in hint.fits if fit.kind == verdict.kind and fit.words in told]
     return max((2 if fit.words else 1 for fit in fits), default=0)

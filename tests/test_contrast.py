@@ -1,0 +1,167 @@
+"""`mistake`: closed until the puzzle is solved; then a difference of few lines, and what the checker says."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+
+from puzzles_lib import MASKED_ADD, PACK_BITS, ledger, mistake, session
+from puzzles_lib.authoring.solutions import kernel_sources, solutions
+from puzzles_lib.chapters import CHAPTERS, mistakes, named
+from puzzles_lib.checking import check
+from puzzles_lib.coach import contrast
+from puzzles_lib.source import define
+from tests.test_walls import ROOT
+
+SOLVED = kernel_sources()["pack_bits"]
+OWN = SOLVED.replace("words", "sums").replace("sums_ptr", "words_ptr")  # another's names
+SHOWN = [
+    (path.name, *found)
+    for path in sorted((ROOT / "solutions").glob("*.ipynb"))
+    for cell in json.loads(path.read_text())["cells"]
+    for found in re.findall(r'\bmistake\((\w+), "(\w+)"\)', "".join(cell["source"]))
+    if cell["cell_type"] == "code"
+]
+
+
+@pytest.fixture(autouse=True)
+def _new_session(monkeypatch, state_dir):
+    monkeypatch.setattr(session, "_last", {})
+    monkeypatch.setattr(session, "_passed", {})
+
+
+def signs(told: contrast.Contrast, sign: str) -> list[str]:
+    return [text.strip() for s, text in told.lines if s == sign]
+
+
+def test_nothing_of_the_answer_is_shown_before_the_puzzle_is_solved():
+    ledger.record("pack_bits", False)
+    told = mistake(PACK_BITS, "shifted_down")
+    assert "solve the puzzle first" in str(told) and told.kernel is None and told.report is None
+    for line in filter(None, SOLVED.splitlines()):
+        assert line.strip() not in str(told) + told._repr_html_()
+
+
+def test_a_puzzle_of_the_same_name_opens_nothing():
+    easier = dataclasses.replace(PACK_BITS, cases=PACK_BITS.cases[:1])
+    assert check(solutions()["pack_bits"], easier).ok
+    assert mistake(PACK_BITS).report is None
+
+
+def test_once_solved_earlier_it_is_shown_against_the_courses_kernel():
+    ledger.record("pack_bits", True)
+    told = mistake(PACK_BITS, "shifted_down")
+    assert not told.own and told.report.verdicts[0].kind == "values"
+    assert signs(told, "-") == ["words = tl.sum(codes << BITS * i, axis=1)  # [BLOCK_W]"]
+    assert signs(told, "+") == ["words = tl.sum(codes >> BITS * i, axis=1)  # [BLOCK_W]"]
+    assert str(told.report) in str(told) and "Fields are moved down" in str(told)
+    assert len(str(told).splitlines()) < 24
+
+
+def test_once_solved_in_this_session_it_is_shown_against_ones_own():
+    assert check(define(OWN, "<own pack_bits>"), PACK_BITS).ok
+    told = mistake(PACK_BITS, "shifted_down")
+    assert told.own and signs(told, "-") == ["sums = tl.sum(codes << BITS * i, axis=1)  # [BLOCK_W]"]
+    assert "your right kernel" in str(told)
+
+
+def test_where_it_has_no_place_in_ones_own_it_is_shown_against_the_courses():
+    assert check(define(SOLVED.replace("codes << BITS * i", "codes << i * BITS"), "<own>"), PACK_BITS).ok
+    told = mistake(PACK_BITS, "shifted_down")
+    assert not told.own and told.report
+
+
+def test_where_it_does_no_harm_in_ones_own_it_is_shown_against_the_courses():
+    """`codes << BITS * i` stands in it, and is not what is stored."""
+    twice = SOLVED.replace("    words = tl.sum(codes << BITS * i, axis=1)", (
+        "    old = tl.sum(codes << BITS * i, axis=1)\n"
+        "    words = tl.sum(codes << i * BITS, axis=1) + 0 * old"
+    ))  # fmt: skip
+    assert check(define(twice, "<twice>"), PACK_BITS).ok
+    assert not mistake(PACK_BITS, "shifted_down").own
+
+
+def test_ones_own_may_name_what_the_notebook_has():
+    scope = {"ten": 10}
+    source = "@triton.jit\ndef up(x):\n    return x\n\n\n" + SOLVED.replace("<< BITS * i", "<< up(BITS * i)")
+    own = define(source, "<own with a helper>", scope)
+    assert scope == {"ten": 10}
+    assert check(own, PACK_BITS).ok
+    assert mistake(PACK_BITS, "first_field_on_top").own
+
+
+def test_comments_around_a_hole_are_not_shown():
+    marked = SOLVED.replace("    words =", "    # your code here (about 5 lines)\n    words =")
+    assert check(define(marked, "<own with the comment>"), PACK_BITS).ok
+    told = mistake(PACK_BITS, "shifted_down")
+    assert told.own and "your code here" not in str(told)
+
+
+def test_nothing_is_noted_and_the_right_kernel_stays(state_dir):
+    ledger.record("pack_bits", True)
+    before = (state_dir / "progress.json").read_bytes()
+    mistake(PACK_BITS, "shifted_down")
+    assert (state_dir / "progress.json").read_bytes() == before
+    assert session.last_check(PACK_BITS) is None and session.passed(PACK_BITS) is None
+
+
+def test_it_can_be_watched_by_the_call_that_is_named():
+    ledger.record("pack_bits", True)
+    told = mistake(PACK_BITS, "shifted_down")
+    call = 'watch(mistake(PACK_BITS, "shifted_down").kernel, PACK_BITS, case=0'
+    assert call in str(told)
+    assert "watch(mistake(PACK_BITS, 0).kernel," in str(mistake(PACK_BITS, 0))
+
+
+def test_html_escapes_and_colours_by_the_theme():
+    ledger.record("pack_bits", True)
+    page = mistake(PACK_BITS, "shifted_down")._repr_html_()
+    assert "codes &lt;&lt; BITS" in page and "codes << BITS" not in page
+    assert "var(--jp-success" in page and "var(--jp-error" in page
+
+
+def test_what_is_no_puzzle_or_no_mistake_is_refused():
+    with pytest.raises(TypeError, match="puzzle is a str"):
+        mistake("pack_bits")
+    for wrong in (-1, 99, True, "no_such", 1.5, None):
+        with pytest.raises(ValueError, match=r"which is .*, allowed are 0 to \d+, or shifted_down"):
+            mistake(PACK_BITS, wrong)
+    with pytest.raises(ValueError, match="masked_add has no mistakes"):
+        mistake(MASKED_ADD)
+
+
+def test_lines_left_out_are_told_of():
+    before = "\n".join("abcdefgh")
+    after = before.replace("b", "B").replace("g", "G")
+    assert contrast._difference(before, after) == (
+        (" ", "a"), ("-", "b"), ("+", "B"), (" ", "c"), (" ", "…"),
+        (" ", "f"), ("-", "g"), ("+", "G"), (" ", "h"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("notebook, puzzle, name", SHOWN, ids=lambda value: str(value))
+def test_those_that_notebooks_show_are_few_lines(notebook, puzzle, name):
+    found = named()[puzzle]
+    (slip,) = (each for each in mistakes(found) if each.name == name)
+    right = kernel_sources()[found.name]
+    assert len(contrast._difference(right, slip.apply(right))) <= 20
+
+
+def test_notebooks_show_many():
+    assert len(SHOWN) >= 28
+
+
+def test_a_puzzles_right_kernel_is_there_where_it_has_mistakes_and_only_there():
+    for chapter in CHAPTERS:
+        file = chapter.place / contrast.FILE
+        packed = json.loads(file.read_text()) if file.exists() else {}
+        assert set(packed) == {each.puzzle.name for each in chapter.mistakes}, chapter.number
+
+
+def test_a_hand_out_may_leave_the_right_kernels_away(monkeypatch):
+    monkeypatch.setattr(contrast, "FILE", "not there.json")
+    ledger.record("pack_bits", True)
+    assert "has no other" in str(mistake(PACK_BITS, "shifted_down"))
+    assert check(solutions()["pack_bits"], PACK_BITS).ok
+    assert mistake(PACK_BITS, "shifted_down").own

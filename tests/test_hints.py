@@ -1,0 +1,192 @@
+"""`hint`: what is written in the chapters, and which one comes next."""
+
+import re
+
+import pytest
+
+from puzzles_lib import MASKED_ADD, OUTER_ADD_BLOCKS, hint, session
+from puzzles_lib.authoring.solutions import kernel_cells, kernel_sources, solutions
+from puzzles_lib.chapters import hints, mistakes, puzzles
+from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX
+from puzzles_lib.checker.report import KINDS, CaseResult, Report, Verdict
+from puzzles_lib.checking import check
+from puzzles_lib.coach import hinting
+from puzzles_lib.hints import Fit, Hint, read_hints
+from puzzles_lib.source import define
+
+TEXT = """\
+# MASKED_ADD
+
+## What is new
+
+A mask.
+
+## Who needs it
+fits: out of bounds, values (on_ties)
+
+```python
+# no heading
+x = ...
+```
+
+# LONG_SOFTMAX: online_softmax_kernel
+
+## Keep the old one
+
+Do.
+"""
+
+
+@pytest.fixture(autouse=True)
+def _new_session(monkeypatch):
+    monkeypatch.setattr(hinting, "_shown", {})
+    monkeypatch.setattr(session, "_last", {})
+    monkeypatch.setattr(session, "_passed", {})
+
+
+def failed(puzzle, kind: str, message: str = "", kernel: str = "") -> None:
+    """A check of this session said so."""
+    report = Report(puzzle.name, (CaseResult("N=1", Verdict(kind, message)),))
+    session._last[puzzle.name] = session.Checked(puzzle, kernel, report)
+
+
+# ---- as they are written
+
+
+def test_they_are_read():
+    fits = (Fit("out of bounds"), Fit("values", "on_ties"))
+    assert read_hints(TEXT) == {
+        ("masked_add", ""): (
+            Hint("What is new", "A mask."),
+            Hint("Who needs it", "```python\n# no heading\nx = ...\n```", fits),
+        ),
+        ("long_softmax", "online_softmax_kernel"): (Hint("Keep the old one", "Do."),),
+    }
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("Hello.\n" + TEXT, "before the first puzzle: Hello"),
+        (TEXT + TEXT, "# MASKED_ADD: twice"),
+        ("# MASKED_ADD\n\nText.\n", "without hints"),
+        ("# MASKED_ADD\nText.\n\n## One\n\nText.", "text before the first hint"),
+        ("# MASKED_ADD\n\n## One\n", "a title and a text"),
+        ("# MASKED_ADD\n\n## One\nfits: values (\n\nText.", r"fits 'values \(', allowed is"),
+    ],
+)
+def test_what_is_no_list_of_hints_is_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        read_hints(text)
+
+
+def test_every_puzzle_has_hints_and_every_hint_a_puzzle():
+    names = {puzzle.name for puzzle in puzzles()}
+    assert names <= {name for name, _ in hints()}
+    assert {name for name, _ in hints()} - names <= {"square"}
+    assert {name for name, kernel in hints() if not kernel} >= names
+
+
+@pytest.mark.parametrize("key", hints(), ids=lambda key: ":".join(filter(None, key)))
+def test_they_fit_kinds_that_there_are_and_not_the_last_one(key):
+    *nudges, last = hints()[key]
+    assert {fit.kind for each in nudges for fit in each.fits} <= set(KINDS)
+    if last.title == "Nearly all of it":
+        assert "```" in last.text and not last.fits
+
+
+@pytest.mark.parametrize("name", kernel_cells())
+def test_no_hint_is_the_whole_answer(name):
+    lines = {line.partition("#")[0].strip() for line in kernel_sources()[name].splitlines()}
+    for each in hints().get((name, ""), ()):
+        for code in re.findall(r"```python\n(.*?)```", each.text, re.DOTALL):
+            given = [line.partition("#")[0].strip() for line in code.splitlines()]
+            assert not {line for line in given if line} <= lines, each.title
+
+
+@pytest.mark.parametrize("puzzle", puzzles(), ids=lambda p: p.name)
+def test_a_verdict_that_mistakes_get_has_a_hint(puzzle):
+    """Of the kinds that its known mistakes get, but for wrong values, at least one."""
+    kinds = {each.kind for each in mistakes(puzzle)} - {"values", "error", "race", "input changed"}
+    fitting = {fit.kind for each in hints()[puzzle.name, ""] for fit in each.fits}
+    assert fitting and (not kinds or fitting & kinds)
+
+
+# ---- which comes next
+
+
+def numbers(puzzle, count: int) -> list[int]:
+    return [hint(puzzle).number for _ in range(count)]
+
+
+def test_they_come_in_order_and_the_last_one_stays():
+    count = len(hints()["masked_add", ""])
+    assert numbers(MASKED_ADD, count + 2) == [*range(1, count + 1), count, count]
+    assert "That was the last; hint(MASKED_ADD, 1)" in str(hint(MASKED_ADD))
+
+
+def test_one_that_fits_what_was_said_comes_first():
+    failed(OUTER_ADD_BLOCKS, "never written")
+    told = hint(OUTER_ADD_BLOCKS)
+    assert told.number == 3 and "Chosen for what the last check said: never written." in str(told)
+    assert numbers(OUTER_ADD_BLOCKS, 3) == [1, 2, 4]
+
+
+def test_words_of_the_report_weigh_more_than_its_kind(monkeypatch):
+    known = (
+        Hint("a", "A.", (Fit("values"),)),
+        Hint("b", "B.", (Fit("values", "on_ties"),)),
+        Hint("c", "C.", (Fit("values", "nobody says"),)),
+    )
+    monkeypatch.setattr(hinting, "hints", lambda: {("masked_add", ""): known})
+    failed(MASKED_ADD, "values", "wrong in x:on_ties")
+    assert numbers(MASKED_ADD, 3) == [2, 1, 3]
+
+
+def test_the_next_check_is_heard(monkeypatch):
+    failed(OUTER_ADD_BLOCKS, "values")
+    assert hint(OUTER_ADD_BLOCKS).number == 2
+    failed(OUTER_ADD_BLOCKS, "never written")
+    assert hint(OUTER_ADD_BLOCKS).number == 3
+
+
+def test_a_number_is_that_one_whatever_was_shown():
+    assert [hint(MASKED_ADD, 3).number, hint(MASKED_ADD, 3).number, hint(MASKED_ADD).number] == [3, 3, 1]
+    assert hint(MASKED_ADD).number == 2
+
+
+def test_a_puzzle_that_is_solved_twice_has_hints_for_the_kernel_checked_last():
+    first = hint(LONG_SOFTMAX).headline
+    failed(LONG_SOFTMAX, "open", kernel="online_softmax_kernel")
+    assert hint(LONG_SOFTMAX).headline != first
+    assert hint(LONG_SOFTMAX, 1).hint == hints()["long_softmax", "online_softmax_kernel"][0]
+
+
+def test_who_has_passed_needs_none(state_dir):
+    check(solutions()["masked_add"], MASKED_ADD)
+    told = hint(MASKED_ADD)
+    assert told.hint is None and "nothing is left to hint at" in str(told)
+    assert hint(MASKED_ADD, 1).hint
+
+
+def test_a_check_is_what_it_hears(state_dir):
+    source = kernel_sources()["outer_add_blocks"].replace("program_id(0)", "program_id(2)")
+    check(define(source, "<outer add, first row of tiles>"), OUTER_ADD_BLOCKS)
+    assert hint(OUTER_ADD_BLOCKS).number == 3
+    check(None, OUTER_ADD_BLOCKS)
+    assert hint(OUTER_ADD_BLOCKS).number == 1
+
+
+def test_markdown_has_the_text_as_it_is_written():
+    told = hint(OUTER_ADD_BLOCKS, 4)
+    assert told._repr_markdown_().startswith(
+        "**outer_add_blocks, hint 4 of 4: Nearly all of it**\n\n```python"
+    )
+
+
+def test_what_is_no_puzzle_or_no_number_is_refused():
+    with pytest.raises(TypeError, match="puzzle is a str"):
+        hint("masked_add")
+    for wrong in (0, 99, True, "1"):
+        with pytest.raises(ValueError, match="number is .*, allowed are 1 to 4"):
+            hint(MASKED_ADD, wrong)
