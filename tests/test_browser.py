@@ -125,3 +125,15 @@ def test_outputs_read_well_in_every_theme_and_at_every_width(open_notebook):
             book.cell(OVERRUN)
             book.shoot(f"01-{theme}-{width}".replace(" ", "-"))
             assert not book.clipped(), (theme, width)
+
+
+# ---- a notebook as it is handed out
+
+
+def test_pictures_and_statements_are_seen_in_a_notebook_that_nobody_trusts_or_has_run(open_notebook):
+    book = open_notebook("01_blocks")
+    book.page.get_by_text("Puzzle 1: ").first.wait_for()
+    image = book.output("ch01.pictures.offsets()").locator("img")
+    image.wait_for()
+    assert image.evaluate("image => image.naturalWidth") > 300 and "3 programs" in image.get_attribute("alt")
+    assert not book.without_alt()

@@ -3,12 +3,14 @@
 They run where a learner has them: in a folder with the library and nothing else of the course.
 """
 
+import re
 from pathlib import Path
 
 import nbformat
 import pytest
 
 from puzzles_lib.authoring.release import find_stale
+from puzzles_lib.chapters import named
 from tests.conftest import REPO
 from tests.handout import make_handout, python_in
 from tests.notebook_run import chapters, run_under_nbval, states_of_chapter
@@ -52,5 +54,19 @@ def test_exercises_and_masters_are_in_step():
 def test_nothing_of_a_solution_is_left(notebook):
     for cell in nbformat.read(notebook, as_version=4).cells:
         if cell.cell_type == "code":
-            assert cell.outputs == [] and cell.execution_count is None
-            assert "SOLUTION" not in cell.source
+            assert cell.execution_count is None and "SOLUTION" not in cell.source
+            assert all("★" not in str(output) and "check(" not in cell.source for output in cell.outputs)
+
+
+@exercises
+def test_statements_and_pictures_are_there_before_anything_is_run(notebook):
+    cells = [cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
+    statements = [cell for cell in cells if cell.source in named()]
+    pictures = [cell for cell in cells if re.fullmatch(r"ch\d\d\.pictures\.\w+\([^)]*\)", cell.source)]
+    assert pictures
+    for cell in statements:
+        assert "**Puzzle " in cell.outputs[0].data["text/markdown"], cell.id
+    drawn = [cell for cell in pictures if cell.outputs]
+    assert len(drawn) >= len(pictures) - 1, [cell.id for cell in pictures if not cell.outputs]
+    assert all('<img alt="' in cell.outputs[0].data["text/html"] for cell in drawn)
+    assert notebook.stat().st_size < 600_000

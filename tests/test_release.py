@@ -1,5 +1,6 @@
 """`puzzles_lib.authoring.release`: what is cut, what stays, and that nothing is half-written."""
 
+import base64
 import json
 import os
 import stat
@@ -326,12 +327,89 @@ def test_exercise_that_is_being_solved_is_not_overwritten(course):
     before = (notebooks / "01_blocks.ipynb").read_bytes()
     put("00_welcome", code("one", "2"))
     master_before = (solutions / "00_welcome.ipynb").read_bytes()
-    with pytest.raises(ValueError, match="notebooks/01_blocks.ipynb has outputs.*--force"):
+    with pytest.raises(ValueError, match="notebooks/01_blocks.ipynb was run.*--force"):
         release(solutions, notebooks, execute=False)
     assert (notebooks / "01_blocks.ipynb").read_bytes() == before
     assert (solutions / "00_welcome.ipynb").read_bytes() == master_before
     release(solutions, notebooks, execute=False, force=True)
     assert find_stale(solutions, notebooks) == []
+
+
+SHOWN = [
+    "OUTER_ADD",
+    "ch02.pictures.tiles()",
+    "ch02.pictures.tiles(OUTER_ADD, BLOCK=4)",
+    "from puzzles_lib.bench import recorded\n\nch02.pictures.bandwidth(recorded.rows('memory'))",
+]
+NOT_SHOWN = [
+    "check(kernel, OUTER_ADD)",
+    "kernel",
+    "NAMED_BY_THE_READER",
+    "ch02.pictures.road(kernel)",
+    "size = 4\nch02.pictures.tiles(size)",
+    "print(ch02.pictures.tiles())",
+    "ch02.pictures",
+    "%timeit 1",
+    "",
+]
+IMPORTS = "from puzzles_lib import OUTER_ADD, ch02, check"
+DRAWING = '<svg role="img" aria-labelledby="p1"><desc id="p1">a &lt; b</desc></svg>'
+
+
+def shows(cell_id: str, source: str, **data: str):
+    made = code(cell_id, source)
+    kinds = {kind.replace("_", "/"): text for kind, text in data.items()}
+    made.outputs = [nbformat.v4.new_output("execute_result", kinds, execution_count=7)]
+    made.execution_count = 7
+    return made
+
+
+@pytest.mark.parametrize("source", SHOWN + NOT_SHOWN)
+def test_statements_and_pictures_are_shown_and_nothing_that_a_reader_makes(source):
+    nb = notebook(code("imports", IMPORTS), shows("it", source, text_plain="said"))
+    cell = strip(nb).cells[1]
+    assert [output.data["text/plain"] for output in cell.outputs] == ["said"] * (source in SHOWN)
+    assert cell.execution_count is None and all(o.execution_count is None for o in cell.outputs)
+    nbformat.validate(strip(nb))
+    assert nb.cells[1].execution_count == nb.cells[1].outputs[0].execution_count == 7
+
+
+def test_a_picture_is_shown_as_an_image_with_its_words():
+    picture = shows("it", SHOWN[1], text_html=DRAWING, text_plain='[picture] a < b, "c"')
+    (output,) = strip(notebook(code("imports", IMPORTS), picture)).cells[1].outputs
+    head, _, packed = output.data["text/html"].partition("base64,")
+    assert head == '<img alt="a &lt; b, &quot;c&quot;" src="data:image/svg+xml;'
+    assert base64.b64decode(packed.removesuffix('">')).decode() == DRAWING
+    assert output.data["text/plain"] == '[picture] a < b, "c"'
+
+
+def test_a_statement_is_shown_as_it_is():
+    (output,) = (
+        strip(notebook(code("imports", IMPORTS), shows("it", "OUTER_ADD", text_markdown="**Puzzle 3**")))
+        .cells[1]
+        .outputs
+    )
+    assert output.data == {"text/markdown": "**Puzzle 3**"}
+
+
+def test_what_is_shown_is_in_step_and_is_no_sign_of_use(course):
+    root, put = course
+    put("02_more", code("imports", IMPORTS), shows("it", "OUTER_ADD", text_markdown="**Puzzle 3**"))
+    solutions, notebooks = root / "solutions", root / "notebooks"
+    release(solutions, notebooks, execute=False)
+    assert find_stale(solutions, notebooks) == [] and release(solutions, notebooks, execute=False) == []
+    path = notebooks / "02_more.ipynb"
+    mine = nbformat.read(path, as_version=4)
+    assert mine.cells[1].outputs
+    mine.cells[1].outputs[0].data["text/markdown"] = "**Puzzle 4**"
+    nbformat.write(mine, path)
+    assert [line.partition(":")[0] for line in find_stale(solutions, notebooks)] == [
+        "notebooks/02_more.ipynb"
+    ]
+    mine.cells[1].execution_count = 1  # its reader ran it
+    nbformat.write(mine, path)
+    with pytest.raises(ValueError, match="02_more.ipynb was run"):
+        release(solutions, notebooks, execute=False)
 
 
 def test_written_whole_or_not_at_all(course, monkeypatch):

@@ -7,12 +7,14 @@ The master of a chapter is `solutions/NN_topic.ipynb`, with the answers between 
     ### END SOLUTION
 
 A release executes the master in place, then writes `notebooks/NN_topic.ipynb` from it: a comment where each
-answer was, no outputs. Both files depend on their sources alone, so a second release changes no byte.
+answer was, no outputs but those of puzzle statements and pictures. Both files depend on their sources alone,
+so a second release changes no byte.
 """
 
 import argparse
 import ast
 import base64
+import html
 import json
 import logging
 import os
@@ -55,19 +57,69 @@ class ExecutionFailed(RuntimeError):
 
 
 def strip(nb: NotebookNode, name: str = "notebook") -> NotebookNode:
-    """The exercise made from a master: holes cut, outputs cleared. `nb` itself is left alone.
+    """The exercise made from a master: holes cut, outputs cleared, but for what `_is_shown`.
+
+    `nb` itself is left alone.
 
     A hole keeps its indentation and says `# your code here (SIZE)`; SIZE is the text after the BEGIN marker,
     or the number of lines cut. A block of which nothing is left gets a `pass`, which Triton compiles too.
     Raises ValueError, with `name`, cell id and line, for markers that are unpaired, nested or misspelt.
     """
     exercise = normalise(nb)
+    imported = _imported(exercise)
     for cell in exercise.cells:
         if cell.cell_type == "code":
+            outputs = cell.outputs if _is_shown(cell.source, imported) else []
             cell.source = _cut_holes(cell.source, f"{name}, cell {cell.id}")
-            cell.outputs = []
+            cell.outputs = [_still(output) for output in outputs if "data" in output]
             cell.execution_count = None
     return exercise
+
+
+def _imported(nb: NotebookNode) -> frozenset[str]:
+    """The names that a notebook's cells import."""
+    found = set()
+    for cell in nb.cells:
+        if cell.cell_type == "code" and _parses(cell.source):
+            for node in ast.walk(ast.parse(cell.source)):
+                if isinstance(node, ast.Import | ast.ImportFrom):
+                    found |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+    return frozenset(found)
+
+
+def _is_shown(source: str, imported: frozenset[str]) -> bool:
+    """Whether a cell shows a puzzle's statement or a picture, and nothing that a reader has made.
+
+    After imports, that is one expression of imported names alone: a puzzle's, or a call of a picture.
+    """
+    statements = ast.parse(source).body if _parses(source) else []
+    *first, last = statements or [None]
+    if not isinstance(last, ast.Expr) or not all(isinstance(s, ast.Import | ast.ImportFrom) for s in first):
+        return False
+    names = {node.id for node in ast.walk(last) if isinstance(node, ast.Name)}
+    match last.value:
+        case ast.Name(id=name):
+            return name.isupper() and names <= imported
+        case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="pictures"))):
+            return names <= imported
+    return False
+
+
+def _still(output: NotebookNode) -> NotebookNode:
+    """An output as it is handed out: a drawing is an image, which a notebook shows that nobody trusts yet.
+
+    JupyterLab takes inline SVG out of such a notebook. An image has no theme: it is ink on paper until the
+    cell is run.
+    """
+    copy = nbformat.from_dict(output)
+    if "execution_count" in copy:
+        copy.execution_count = None
+    drawing = copy.data.get("text/html", "")
+    if drawing.startswith("<svg "):
+        packed = base64.b64encode(drawing.encode()).decode()
+        told = html.escape(" ".join(copy.data.get("text/plain", "").removeprefix("[picture] ").split()))
+        copy.data["text/html"] = f'<img alt="{told}" src="data:image/svg+xml;base64,{packed}">'
+    return copy
 
 
 def normalise(nb: NotebookNode) -> NotebookNode:
@@ -186,13 +238,13 @@ def release(
 
     `only` names chapters, "01" or "01_blocks". Returns the files whose bytes changed.
     Raises what `execute` and `strip` raise, and ValueError for an unknown chapter or, unless `force`, for an
-    exercise with outputs in it: somebody is solving that one.
+    exercise that was run: somebody is solving that one.
     """
     masters = _masters(solutions_dir, only)
     for master in masters:
         if not force and _is_in_use(notebooks_dir / master.name):
             raise ValueError(
-                f"{_short(notebooks_dir / master.name)} has outputs, so somebody may be solving it: "
+                f"{_short(notebooks_dir / master.name)} was run, so somebody may be solving it: "
                 "move it away, or give --force"
             )
     changed = []
@@ -364,10 +416,15 @@ def _executed(path: Path) -> NotebookNode:
 
 
 def _is_in_use(path: Path) -> bool:
-    """Whether `path` is a notebook with outputs, which no released exercise has."""
+    """Whether a cell of the notebook at `path` was run: it has a number, or what no exercise comes with."""
     if not path.exists():
         return False
-    return any(cell.get("outputs") for cell in nbformat.read(path, as_version=4).cells)
+    nb = nbformat.read(path, as_version=4)
+    imported = _imported(nb)
+    return any(
+        cell.get("execution_count") or (cell.get("outputs") and not _is_shown(cell.source, imported))
+        for cell in nb.cells
+    )
 
 
 def _dumps(nb: NotebookNode) -> str:
@@ -404,7 +461,7 @@ def main(argv: list[str] | None = None, root: Path = REPO) -> int:
     )
     parser.add_argument("--no-execute", action="store_true", help="keep the outputs that the solutions have")
     parser.add_argument("--check", action="store_true", help="list stale files, write nothing; exit 1 if any")
-    parser.add_argument("--force", action="store_true", help="overwrite exercises that have outputs")
+    parser.add_argument("--force", action="store_true", help="overwrite exercises that were run")
     args = parser.parse_args(argv)
     folders = root / "solutions", root / "notebooks"
     try:
