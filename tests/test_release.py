@@ -83,6 +83,7 @@ def test_hole_becomes_a_comment_with_its_size_and_indentation():
     [
         ("a = 1", "# your code here (1 line)"),
         ("# why\na = 1\n\nb = 2", "# your code here (about 2 lines)"),
+        ("a = (\n    1,\n)\nb = 2", "# your code here (about 2 lines)"),
     ],
 )
 def test_size_is_counted_where_none_is_given(body, comment):

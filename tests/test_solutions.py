@@ -6,7 +6,9 @@ import nbformat
 import pytest
 
 from puzzles_lib.authoring.release import hole_sizes
-from puzzles_lib.chapters import CHAPTERS
+from puzzles_lib.authoring.solutions import kernel_sources
+from puzzles_lib.chapters import CHAPTERS, hints
+from tests.conftest import REPO
 from tests.notebook_run import chapters, run_under_nbval, states_of_chapter
 
 masters = pytest.mark.parametrize("notebook", chapters("solutions"), ids=lambda path: path.stem)
@@ -28,6 +30,28 @@ def test_every_chapter_has_a_master(chapter):
     assert [path.name[:2] for path in chapters("solutions")].count(chapter.number) == 1
 
 
+def used(names: tuple[str, ...]) -> set[str]:
+    """What of `tl` the solutions of some puzzles use."""
+    return {name for puzzle in names for name in re.findall(r"\btl\.\w+", kernel_sources()[puzzle])}
+
+
+def test_the_fast_track_leaves_out_nothing_that_later_chapters_take_for_granted():
+    """Puzzles 4, 8 and 11 use what later ones do, but for what those chapters explain, or the cell names."""
+    (welcome, *_), later = chapters("solutions"), [c for c in CHAPTERS if c.number >= "09"]
+    (cell,) = (c for c in nbformat.read(welcome, as_version=4).cells if c.id == "fast-track")
+    assert [*re.findall(r"puzzles (\d+), (\d+) and (\d+)", cell.source)] == [("4", "8", "11")]
+    known = used(("outer_add_blocks", "long_softmax", "batched_matmul")) | set(
+        re.findall(r"tl\.\w+", cell.source)
+    )
+    explained = set()
+    for chapter in later:
+        told = nbformat.read(REPO / "solutions" / chapter.notebook, as_version=4).cells
+        explained |= {n for c in told if c.cell_type == "markdown" for n in re.findall(r"tl\.\w+", c.source)}
+    dtypes = {"tl.int8", "tl.int32", "tl.bfloat16"}
+    assert used(tuple(p.name for c in later for p in c.puzzles)) - known - dtypes <= explained
+    assert not used(("fused_dw",)) <= used(("outer_add_blocks",))
+
+
 def test_part_one_is_there():
     assert {path.name[:2] for path in chapters("solutions")} >= {f"{number:02}" for number in range(9)}
 
@@ -44,6 +68,53 @@ def test_no_warning_and_no_path_of_a_machine_in_the_outputs(notebook):
                 assert not re.search(r"site-packages|(?<![\w+/])/(root|home|work|usr|opt|tmp)/\w", text), (
                     f"cell {cell.id}: {text[:300]}"
                 )
+
+
+MOST_WORDS = 80
+MOST_COLUMNS = 88  # of code, in a window 1000 pixels wide; solutions/.ruff.toml holds to it, too
+WIDER = {"15_racing_cublas"}
+
+
+def words(text: str) -> int:
+    """The words of a cell's prose: no headings, tables, code or formulas; `code` and a link count as said."""
+    text = re.sub(r"```.*?```|\$\$.*?\$\$", "", text, flags=re.DOTALL)
+    text = "\n".join(line for line in text.splitlines() if not line.startswith(("#", "|")))
+    text = re.sub(r"`[^`]*`|\$[^$]*\$", "x", re.sub(r"\]\([^)]*\)", "]", text))
+    return len(re.findall(r"[\w'’.,/×-]*\w[\w'’.,/×-]*", text))
+
+
+def test_words_are_counted_as_said():
+    text = "## Not this\n\nA `b = c`, $d + e$ and [two words](of_a_link.ipynb).\n\n| no | table |\n"
+    assert words(text) == 6
+
+
+@masters
+def test_a_cell_of_prose_is_short(notebook):
+    prose = [cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "markdown"]
+    assert {cell.id: words(cell.source) for cell in prose if words(cell.source) > MOST_WORDS} == {}
+
+
+@masters
+def test_a_line_of_code_is_not_cut_off_on_a_small_screen(notebook):
+    long = [
+        (c.id, line)
+        for c in code_cells(notebook)
+        for line in c.source.splitlines()
+        if len(line) > MOST_COLUMNS
+    ]
+    assert long == [] or notebook.stem in WIDER
+
+
+@masters
+def test_hints_are_asked_for(notebook):
+    """None lies folded in a cell, where a double click opens all."""
+    cells = nbformat.read(notebook, as_version=4).cells
+    assert [cell.id for cell in cells if "<details>" in cell.source] == []
+    asked = {name for cell in cells for name in re.findall(r"^# hint\((\w+)\)$", cell.source, re.MULTILINE)}
+    checked = {
+        name for cell in cells for name in re.findall(r"^check\(\w+, (\w+)\)$", cell.source, re.MULTILINE)
+    }
+    assert asked == {name for name in checked if (name.lower(), "") in hints()}
 
 
 @masters

@@ -15,6 +15,7 @@ import argparse
 import ast
 import base64
 import html
+import io
 import json
 import logging
 import os
@@ -22,6 +23,8 @@ import re
 import stat
 import sys
 import tempfile
+import textwrap
+import tokenize
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -188,7 +191,13 @@ def _stated_size(begin_line: str) -> str:
 
 
 def _count_code(lines: Iterable[str]) -> int:
-    return sum(bool(line.strip()) and not line.strip().startswith("#") for line in lines)
+    """Lines of code, one that goes on in the next counted once. Part of a statement counts as one."""
+    text = textwrap.dedent("\n".join(lines)) + "\n"
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except tokenize.TokenError:
+        return 1
+    return sum(token.type == tokenize.NEWLINE for token in tokens)
 
 
 def _size(count: int) -> str:

@@ -156,7 +156,7 @@ MISTAKES = (
         BATCHED_MATMUL,
         "no_other_on_y",
         "y's masked lanes hold whatever, and 0 times NaN is NaN.",
-        {"(offs_k[:, None] < K), other=0.0": "(offs_k[:, None] < K)"},
+        {"(offs_k[:, None] < K),\n            other=0.0": "(offs_k[:, None] < K)"},
         kind="uninitialised",
         says="y_ptr",
     ),
@@ -166,7 +166,7 @@ MISTAKES = (
         "Lanes past K hold 1 in both blocks and are summed.",
         {
             "(offs_k[None, :] < K), other=0.0": "(offs_k[None, :] < K), other=1.0",
-            "(offs_k[:, None] < K), other=0.0": "(offs_k[:, None] < K), other=1.0",
+            "(offs_k[:, None] < K),\n            other=0.0": "(offs_k[:, None] < K),\n            other=1.0",
         },
         kind="values",
         says="off by 28",
@@ -237,7 +237,7 @@ MISTAKES = (
         "stores_to_all_batches",
         "Every program stores its tile to all batches.",
         {
-            "K, BLOCK_M": "K, B, BLOCK_M",
+            "K,\n    BLOCK_M": "K,\n    B,\n    BLOCK_M",
             "    z_tile = z_ptr + pid_b": "    for b in range(B):\n        z_tile = z_ptr + b",
             "    tl.store(": "        tl.store(",
         },

@@ -301,7 +301,11 @@ MISTAKES = (
         SPLIT_K,
         "sums_overwritten",
         "Every split stores its sum into all parts.",
-        {"    tl.store(parts_ptr + (split": "    for s in range(SPLITS):\n        tl.store(parts_ptr + (s"},
+        {
+            "    tl.store(\n        parts_ptr + (split": (
+                "    for s in range(SPLITS):\n        tl.store(\n        parts_ptr + (s"
+            ),
+        },
         kind="race",
         says="(0, 0, 0) and (0, 0, 1)",
     ),
@@ -424,7 +428,7 @@ MISTAKES = (
         SPLIT_K,
         "rounded_parts",
         "Partial sums are rounded to bfloat16 on the way to the workspace.",
-        {"acc, mask=mask": "acc.to(tl.bfloat16), mask=mask"},
+        {"acc,\n        mask=mask": "acc.to(tl.bfloat16),\n        mask=mask"},
         kind="values",
         says="parts[0, 0, 0]",
     ),

@@ -14,7 +14,15 @@ def masked_add_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
 
 @triton.jit
 def batched_matmul_kernel(
-    x_ptr, y_ptr, z_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
+    x_ptr,
+    y_ptr,
+    z_ptr,
+    M,
+    N,
+    K,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
 ):
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M]
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)  # [BLOCK_N]
@@ -27,15 +35,27 @@ def batched_matmul_kernel(
     for k in range(0, K, BLOCK_K):
         offs_k = k + tl.arange(0, BLOCK_K)  # [BLOCK_K]
         x = tl.load(x_rows + offs_k[None, :], mask=mask_m & (offs_k[None, :] < K), other=0.0)
-        y = tl.load(y_columns + offs_k[:, None] * N, mask=mask_n & (offs_k[:, None] < K), other=0.0)
+        y = tl.load(
+            y_columns + offs_k[:, None] * N,
+            mask=mask_n & (offs_k[:, None] < K),
+            other=0.0,
+        )
         acc = tl.dot(x, y, acc)  # [BLOCK_M, BLOCK_K] @ [BLOCK_K, BLOCK_N]
-    z_tile = z_ptr + pid_b * M * N + offs_m[:, None] * N + offs_n[None, :]  # [BLOCK_M, BLOCK_N]
+    z_tile = z_ptr + pid_b * M * N + offs_m[:, None] * N + offs_n[None, :]
     tl.store(z_tile, acc, mask=mask_m & mask_n)
 
 
 @triton.jit
 def int8_matmul_kernel(
-    x_ptr, y_ptr, z_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
+    x_ptr,
+    y_ptr,
+    z_ptr,
+    M,
+    N,
+    K,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
 ):
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M]
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)  # [BLOCK_N]
@@ -47,7 +67,11 @@ def int8_matmul_kernel(
     for k in range(0, K, BLOCK_K):
         offs_k = k + tl.arange(0, BLOCK_K)  # [BLOCK_K]
         x = tl.load(x_rows + offs_k[None, :], mask=mask_m & (offs_k[None, :] < K), other=0)
-        y = tl.load(y_columns + offs_k[:, None] * N, mask=mask_n & (offs_k[:, None] < K), other=0)
-        acc += tl.dot(x, y, out_dtype=tl.int32)  # [BLOCK_M, BLOCK_K] @ [BLOCK_K, BLOCK_N]
+        y = tl.load(
+            y_columns + offs_k[:, None] * N,
+            mask=mask_n & (offs_k[:, None] < K),
+            other=0,
+        )
+        acc += tl.dot(x, y, out_dtype=tl.int32)
     z_tile = z_ptr + offs_m[:, None] * N + offs_n[None, :]  # [BLOCK_M, BLOCK_N]
     tl.store(z_tile, acc, mask=mask_m & mask_n)

@@ -410,7 +410,10 @@ MISTAKES = (
         INT8_LINEAR,
         "masked_codes_hold_anything",
         "Lanes past K are multiplied and summed, and nobody said what they hold.",
-        {"(k[None, :] < K), other=0": "(k[None, :] < K)", "(k[:, None] < K), other=0": "(k[:, None] < K)"},
+        {
+            "(k[None, :] < K),\n            other=0": "(k[None, :] < K)",
+            "(k[:, None] < K),\n            other=0": "(k[:, None] < K)",
+        },
         kind="uninitialised",
         says="xq_ptr",
     ),
