@@ -3,8 +3,9 @@
     from puzzles_lib import OUTER_ADD, check, trace, watch
 
 ``check(kernel, PUZZLE)`` says whether a kernel is right, ``trace(kernel, PUZZLE)`` shows what it
-touches, ``watch(kernel, PUZZLE)`` plays it line by line, ``run(kernel, PUZZLE, **tensors)`` uses it,
-``progress()`` says what is solved. Besides these, every puzzle by its name in capitals, and every chapter by
+touches, ``watch(kernel, PUZZLE)`` plays it line by line, ``run(kernel, PUZZLE, **tensors)`` uses it.
+``hint(PUZZLE)`` helps before a puzzle is solved, ``mistake(PUZZLE, n)`` after; ``progress()`` says what is
+solved. Besides these, every puzzle by its name in capitals, and every chapter by
 its number (``ch02``). Names are looked up when first used, so that importing the package alone costs
 nothing.
 """
