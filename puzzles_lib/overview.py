@@ -10,7 +10,7 @@ from puzzles_lib.checker.report import Cheer
 from puzzles_lib.ledger import OPEN, SOLVED, TRIED
 from puzzles_lib.puzzle import Puzzle
 
-_CELLS = 12  # of a bar
+_CELLS, _HTML_CELLS = 12, 24  # of a bar
 _CHARACTERS = {SOLVED: "█", TRIED: "▒", OPEN: "░"}
 _COLOURS = {SOLVED: Theme.OK, TRIED: Theme.OPEN}
 
@@ -53,7 +53,7 @@ class ChapterProgress:
         numbers = [item.number for item in unsolved if item.is_puzzle]
         questions = len(unsolved) - len(numbers)
         parts = [f"puzzle{'s' * (len(numbers) > 1)} {', '.join(numbers)}"] if numbers else []
-        return " + ".join(parts + [_counted(questions, "question")] * (questions > 0))
+        return " and ".join(parts + [_counted(questions, "question")] * (questions > 0))
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ class Progress:
         if self.next:
             chapter, item = self.next
             after = f"Next: {_link(chapter.notebook, f'{item.label}, in chapter {chapter.number}')}"
-        head = "<tr><th>chapter</th><th>solved</th><th></th><th>left</th></tr>"
-        table = f'<table style="margin:0.3em 0;text-align:left">{head}{rows}</table>'
+        head = _cells("th", "chapter", "solved", "", "puzzles left")
+        table = f'<table style="margin:0.3em 0">{head}{rows}</table>'
         return card(Theme.NEUTRAL, self.summary, f"{note}{table}<div>{after}</div>")
 
 
@@ -124,7 +124,7 @@ def cheer(puzzle: Puzzle) -> Cheer:
     (here,) = (chapter for chapter in CHAPTERS if puzzle in chapter.puzzles)
     everything = [p for chapter in CHAPTERS for p in chapter.puzzles]
     solved = sum(states.get(p.name) == SOLVED for p in everything)
-    words = f"Solved! Puzzle {puzzle.number} is yours, {solved} of {len(everything)} so far."
+    words = f"Solved! Puzzle {puzzle.number} is yours: {solved} of {len(everything)}."
     below = here.puzzles[here.puzzles.index(puzzle) + 1 :]
     if following := next((p for p in below if states.get(p.name) != SOLVED), None):
         return Cheer(words, f"puzzle {following.number}, below")
@@ -145,21 +145,26 @@ def _shares(chapter: ChapterProgress, cells: int) -> dict[str, int]:
 
 
 def _row(chapter: ChapterProgress) -> str:
+    block = "display:inline-block;height:100%"
     parts = "".join(
-        f'<span style="display:inline-block;height:0.7em;width:{share / 2}em;background:{_COLOURS[state]}">'
-        "</span>"
-        for state, share in _shares(chapter, 2 * _CELLS).items()
+        f'<span style="{block};width:{share / 4}em;background:{_COLOURS[state]}"></span>'
+        for state, share in _shares(chapter, _HTML_CELLS).items()
         if share and state in _COLOURS
     )
-    edge = f"width:{_CELLS}em;border:1px solid {Theme.QUIET};line-height:0;text-align:left"
-    bar = f'<div aria-hidden="true" style="{edge}">{parts}</div>'
-    cells = (
+    edge = f"width:{_HTML_CELLS / 4}em;height:0.7em;border:1px solid {Theme.QUIET};line-height:0"
+    return _cells(
+        "td",
         _link(chapter.notebook, chapter.short),
         f"{chapter.count(SOLVED)} of {len(chapter.items)}",
-        bar,
-        html.escape(chapter.left),
+        f'<div aria-hidden="true" style="{edge}">{parts}</div>',
+        html.escape(chapter.left.removeprefix("puzzles ").removeprefix("puzzle ")),
     )
-    return "<tr>" + "".join(f'<td style="text-align:left">{cell}</td>' for cell in cells) + "</tr>"
+
+
+def _cells(tag: str, *contents: str) -> str:
+    """A row of a table, which is as narrow as it can be and breaks no line."""
+    style = "text-align:left;white-space:nowrap"
+    return "<tr>" + "".join(f'<{tag} style="{style}">{content}</{tag}>' for content in contents) + "</tr>"
 
 
 def _link(notebook: str, text: str) -> str:

@@ -61,7 +61,7 @@ def test_text():
         "2 of 24 solved, 1 tried, 21 open",
         "progress file <damaged>",
         "01 Loads & <stores>  ████████████   1 of  1",
-        "05 Dots              ▒▒▒▒░░░░░░░░   0 of  3  puzzles 9, 9b + 1 question",
+        "05 Dots              ▒▒▒▒░░░░░░░░   0 of  3  puzzles 9, 9b and 1 question",
         "06 More              █░░░░░░░░░░░   1 of 20  19 questions",
         "next: puzzle 9, in 05_some.ipynb",
     ]
@@ -95,7 +95,7 @@ def test_html_has_words_beside_theme_colours_and_escapes():
     assert 'role="status"' in page and SMALL.summary in page
     assert "Loads &amp; &lt;stores&gt;" in page and "progress file &lt;damaged&gt;" in page
     assert "<stores>" not in page and "<damaged>" not in page
-    assert "<td" in page and "0 of 3" in page and "puzzles 9, 9b + 1 question" in page
+    assert "<td" in page and "0 of 3" in page and ">9, 9b and 1 question<" in page
     assert "var(--jp-success" in page and "var(--jp-warn" in page
 
 
@@ -122,7 +122,7 @@ def test_what_is_next_is_a_puzzle_before_a_question_and_then_nothing(state_dir):
 def test_a_first_pass_is_cheered_and_no_other(state_dir):
     first, again = (check(solutions()["masked_add"], MASKED_ADD) for _ in range(2))
     assert str(first).splitlines()[-1] == (
-        f"★ Solved! Puzzle 2 is yours, 1 of {len(puzzles())} so far. "
+        f"★ Solved! Puzzle 2 is yours: 1 of {len(puzzles())}. "
         "Next: chapter 02, Broadcasting: two axes, a grid (02_broadcasting.ipynb)."
     )
     assert str(first).splitlines()[:-1] == str(again).splitlines()

@@ -67,9 +67,10 @@ class Contrast:
         colour = {"-": f"color:{Theme.OK.ink}", "+": f"color:{Theme.WRONG.ink}"}
         lines = "".join(
             f'<div style="{colour.get(sign, "opacity:0.8")}">{html.escape(f"{sign} {text}")}</div>'
-            for sign, text in [("", self.whose), *self.lines]
+            for sign, text in self.lines
         )
-        code = f'<pre style="margin:0.4em 0;white-space:pre;overflow-x:auto">{lines}</pre>'
+        legend = f'<div style="opacity:0.8">{html.escape(self.whose)}</div>'
+        code = f'<pre style="margin:0.4em 0;white-space:pre;overflow-x:auto">{legend}{lines}</pre>'
         head = f'<div style="font-weight:bold">{html.escape(self.headline)}</div>'
         return framed(Theme.NEUTRAL, f"{head}{code}") + self.report._repr_html_()
 
@@ -149,7 +150,14 @@ def _difference(right: str, wrong: str) -> tuple[tuple[str, str], ...]:
                 lines += [(" ", text) for text in before[i:j]]
             else:
                 lines += [("-", text) for text in before[i:j]] + [("+", text) for text in after[k:l]]
-    return tuple(lines)
+    return _dedented(lines)
+
+
+def _dedented(lines: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The lines without the indentation that all share, but for those that stand for lines left out."""
+    code = [text for _, text in lines if text.strip() and text != _GAP]
+    indent = min((len(text) - len(text.lstrip()) for text in code), default=0)
+    return tuple((sign, text if text == _GAP else text[indent:]) for sign, text in lines)
 
 
 def _watching(report: Report, kernel: KernelInterface, call: str) -> Report:
