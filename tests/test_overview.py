@@ -75,7 +75,7 @@ def test_a_bar_is_full_where_all_is_solved_and_only_there():
 
 def test_the_whole_course_fits_a_screen():
     lines = str(progress()).splitlines()
-    assert len(lines) == len(CHAPTERS) + 2 and max(map(len, lines)) <= 88
+    assert len(lines) == len(CHAPTERS) + 2 and max(map(len, lines)) <= 100
     assert progress()._repr_html_().count("<tr>") == len(CHAPTERS) + 1  # and a head
 
 
