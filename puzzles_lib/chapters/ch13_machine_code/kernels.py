@@ -34,7 +34,9 @@ def batched_matmul_kernel(
     y_columns = y_ptr + pid_b * K * N + offs_n[None, :]  # [1, BLOCK_N]
     for k in range(0, K, BLOCK_K):
         offs_k = k + tl.arange(0, BLOCK_K)  # [BLOCK_K]
-        x = tl.load(x_rows + offs_k[None, :], mask=mask_m & (offs_k[None, :] < K), other=0.0)
+        x = tl.load(
+            x_rows + offs_k[None, :], mask=mask_m & (offs_k[None, :] < K), other=0.0
+        )
         y = tl.load(
             y_columns + offs_k[:, None] * N,
             mask=mask_n & (offs_k[:, None] < K),
@@ -66,7 +68,9 @@ def int8_matmul_kernel(
     y_columns = y_ptr + offs_n[None, :]  # [1, BLOCK_N]
     for k in range(0, K, BLOCK_K):
         offs_k = k + tl.arange(0, BLOCK_K)  # [BLOCK_K]
-        x = tl.load(x_rows + offs_k[None, :], mask=mask_m & (offs_k[None, :] < K), other=0)
+        x = tl.load(
+            x_rows + offs_k[None, :], mask=mask_m & (offs_k[None, :] < K), other=0
+        )
         y = tl.load(
             y_columns + offs_k[:, None] * N,
             mask=mask_n & (offs_k[:, None] < K),
