@@ -22,7 +22,10 @@ def handout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_nothing_else_of_the_course_is_handed_out(handout):
-    assert {path.name for path in handout.iterdir()} == {"puzzles_lib", "notebooks"}
+    files = {"LICENSE", "Makefile", "README.md", "environment.yml", "pyproject.toml"}
+    folders = {".readme", ".setup", "notebooks", "puzzles_lib"}
+    assert {path.name for path in handout.iterdir()} == files | folders
+    assert not list(handout.rglob("__pycache__"))
     assert python_in(handout, "import puzzles_lib; print(puzzles_lib.__file__)").startswith(str(handout))
 
 

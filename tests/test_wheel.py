@@ -3,7 +3,6 @@
 It takes minutes and asks for the build's own packages, so it is not run by itself.
 """
 
-import shutil
 import site
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPO
+from tests.handout import make_handout
 from tests.notebook_run import chapters, run_under_nbval
 
 pytestmark = pytest.mark.wheel
@@ -27,13 +26,8 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
 
-    shutil.copytree(REPO / "puzzles_lib", folder / "source" / "puzzles_lib")
-    shutil.copytree(REPO / ".setup", folder / "source" / ".setup")
-    for name in ("pyproject.toml", "LICENSE", "README.md"):
-        shutil.copy(REPO / name, folder / "source")
-    run(
-        sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, folder / "source"
-    )
+    source = make_handout(folder / "source")
+    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source)
     (wheel,) = folder.glob("*.whl")
     run(sys.executable, "-m", "venv", folder / "venv")
     python = folder / "venv" / "bin" / "python"
@@ -46,7 +40,30 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
+@pytest.fixture(scope="module")
+def course(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the exercises, as the wheel gives them, and nothing else."""
+    folder = tmp_path_factory.mktemp("learner") / "course"
+    command = [python, "-m", "puzzles_lib.notebooks", folder]
+    ran = subprocess.run(command, cwd=folder.parent, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return folder
+
+
+def test_its_exercises_are_the_courses(course):
+    assert [path.name for path in sorted(course.iterdir())] == [path.name for path in chapters("notebooks")]
+    for path in chapters("notebooks"):
+        assert (course / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "command", ["puzzles_lib.bench checks", "puzzles_lib.bench watch", "puzzles_lib.authoring.handout"]
+)
+def test_what_only_a_checkout_can_do_is_said_in_a_line(command, python, tmp_path):
+    ran = subprocess.run([python, "-m", *command.split()], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 1 and ran.stderr.startswith("error: ") and ran.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("notebook", chapters("notebooks"), ids=lambda path: path.stem)
-def test_a_notebook_runs_with_the_wheel(notebook, python, tmp_path):
-    copy = shutil.copy(notebook, tmp_path)
-    run_under_nbval(Path(copy), "--nbval-lax", library=tmp_path, python=python)
+def test_a_notebook_runs_with_the_wheel(notebook, course, python, tmp_path):
+    run_under_nbval(course / notebook.name, "--nbval-lax", library=tmp_path, python=python)
