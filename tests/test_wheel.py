@@ -3,13 +3,13 @@
 It takes minutes and asks for the build's own packages, so it is not run by itself.
 """
 
-import site
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.environment import new_environment, run
 from tests.handout import make_handout
 from tests.notebook_run import chapters, run_under_nbval
 
@@ -20,21 +20,11 @@ pytestmark = pytest.mark.wheel
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """That of a new environment with the wheel; torch and the like are the ones of the course's own."""
     folder = tmp_path_factory.mktemp("wheel")
-
-    def run(*command: str | Path) -> str:
-        ran = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout
-
     source = make_handout(folder / "source")
     run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source)
     (wheel,) = folder.glob("*.whl")
-    run(sys.executable, "-m", "venv", folder / "venv")
-    python = folder / "venv" / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel)
+    python = new_environment(folder / "venv", "--no-deps", "--no-index", "--ignore-installed", wheel)
     (packages,) = (folder / "venv" / "lib").glob("python3*/site-packages")
-    # After the environment's own packages; a .pth file in there, as of an editable install, is not read.
-    (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
     where = run(python, "-c", "import puzzles_lib; print(puzzles_lib.__file__)")
     assert where.startswith(str(packages))
     return python
