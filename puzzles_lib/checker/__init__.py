@@ -24,9 +24,9 @@ from puzzles_lib.checker.tuning import every_configuration
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import Busy, Run, alone
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.source import Refusal, with_helpers
+from puzzles_lib.source import Refusal
 from puzzles_lib.staleness import stale_note
-from puzzles_lib.stubs import digest, is_untouched
+from puzzles_lib.stubs import attempt_text, is_untouched
 from puzzles_lib.wrapped import unwrap
 
 SECONDS_PER_CASE = 10.0
@@ -62,22 +62,13 @@ def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, 
     notes = [_stale(kernel)]
     if puzzle.counts:
         kind = next((verdict.kind for verdict in report.verdicts), "")
-        notes.append(ledger.record(puzzle.name, report.ok, kind, _attempt(kernel)) or "")
+        notes.append(ledger.record(puzzle.name, report.ok, kind, attempt_text(kernel)) or "")
     return dataclasses.replace(report, notes=(*report.notes, *filter(None, notes)))
 
 
 def _stale(kernel: object) -> str:
     wrapped = unwrap(kernel)
     return stale_note(wrapped.kernel) if wrapped else ""
-
-
-def _attempt(kernel: object) -> str:
-    """What tells one try from another: the code of a kernel and its helpers; "" where there is no telling."""
-    try:
-        wrapped = unwrap(kernel)
-        return " ".join(digest(function.src) for function in with_helpers(wrapped.kernel)) if wrapped else ""
-    except Exception:  # the check has said what is wrong with it
-        return ""
 
 
 def examine(
