@@ -459,6 +459,45 @@ def test_environment_yml_installs_this_package_and_pins_nothing_else():
     assert SpecifierSet(PROJECT["requires-python"]).contains(version)
 
 
+def test_the_image_installs_before_it_has_the_notebooks_and_is_a_hand_out(checkout):
+    """The Dockerfile's steps, with a pip that pretends: what is copied last does not install anew."""
+    lines = (REPO / "Dockerfile").read_text().splitlines()
+    python = re.fullmatch(
+        r"FROM python:(3\.\d+)-\S+ AS base", next(line for line in lines if "FROM" in line)
+    )[1]
+    assert SpecifierSet(PROJECT["requires-python"]).contains(python)
+    steps = [line for line in lines if line.startswith(("COPY", "RUN make"))]
+    before, after = steps[: steps.index("RUN make venv")], steps[steps.index("RUN make venv") + 1 :]
+    assert after == ["COPY --chown=learner . ."]
+    shutil.rmtree(checkout.folder)
+    for step in before:
+        *sources, target = step.split()[2:]
+        for source in sources:
+            into = checkout.folder / target
+            copy = shutil.copytree if (REPO / source).is_dir() else shutil.copy
+            (into if copy is shutil.copy else into.parent).mkdir(parents=True, exist_ok=True)
+            copy(REPO / source, into)
+    checkout.python("python3", tuple(map(int, python.split("."))))
+    assert checkout.run("make", "venv").returncode == 0 and checkout.installs == 1
+    ignored = (REPO / ".dockerignore").read_text().split()
+    assert {"solutions", "tests", ".git", ".venv"} <= set(ignored)
+    shutil.copytree(REPO / "puzzles_lib", checkout.folder / "puzzles_lib", dirs_exist_ok=True)
+    assert checkout.run("make", "venv").stdout == "" and checkout.installs == 1
+
+
+def test_the_dev_container_and_the_workflow_run_what_make_gives():
+    container = json.loads((REPO / ".devcontainer/devcontainer.json").read_text())
+    assert container["postCreateCommand"] == "make venv" and container["build"]["target"] == "base"
+    workflow = yaml.safe_load((REPO / ".github/workflows/ci.yml").read_text())
+    job = workflow["jobs"]["test"]
+    commands = [step["run"].partition(" PYTHON=")[0] for step in job["steps"] if "run" in step]
+    assert commands == [
+        line for line in (REPO / ".ci/run").read_text().splitlines() if line.startswith("make")
+    ]
+    for python in job["strategy"]["matrix"]["python"]:
+        assert SpecifierSet(PROJECT["requires-python"]).contains(python)
+
+
 def test_what_the_course_imports_it_depends_on():
     home = importlib.metadata.packages_distributions()
     for path in sorted((REPO / "puzzles_lib").rglob("*.py")):
