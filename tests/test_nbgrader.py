@@ -5,6 +5,7 @@ The latter installs nbgrader, in an environment of its own, and takes minutes:
 """
 
 import csv
+import json
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from puzzles_lib.authoring.nbgrader import PUZZLE_POINTS, QUESTION_POINTS, main
+from puzzles_lib.authoring.nbgrader import PUZZLE_POINTS, QUESTION_POINTS, _shares, main
 from puzzles_lib.authoring.release import read_master, strip
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.chapters import CHAPTERS
@@ -92,7 +93,38 @@ def test_chapters_are_chosen_and_two_runs_have_two_salts(tmp_path, capsys):
     assert capsys.readouterr().err.startswith("error: no chapter '77'")
 
 
+def grade(folder, student, points, status):
+    """A grade as `puzzles_lib.grading` writes it, as far as it is read."""
+    path = folder / "students" / student / "grade.json"
+    path.parent.mkdir(parents=True)
+    puzzles = [
+        {"puzzle": "constant_add", "points": points, "of": 1},
+        {"puzzle": "masked_add", "points": 1, "of": 1},
+    ]
+    answers = [{"id": f"ch01-q{n}", "status": status} for n in (1, 2, 3)]
+    path.write_text(json.dumps({"schema": 1, "student": student, "puzzles": puzzles, "answers": answers}))
+
+
+def test_marks_without_grades_without_a_gradebook_or_of_another_form_are_a_line(source, tmp_path, capsys):
+    assert main(["--out", str(source), "--marks", str(tmp_path / "nothing")]) == 1
+    grade(tmp_path, "ann", 1, "right")
+    assert main(["--out", str(source), "--marks", str(tmp_path)]) == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("nothing/students: no grades")
+    assert second.endswith("gradebook.db: no gradebook: generate an assignment first")
+    (tmp_path / "grade.json").write_text('{"puzzles": [{"puzzle": "x"}]}')
+    with pytest.raises(ValueError, match="not a grade .KeyError: 'points'"):
+        _shares(tmp_path / "grade.json")
+
+
 # ---- nbgrader itself
+
+
+def scores(folder):
+    with open(folder / "grades.csv") as file:
+        return {
+            row["student_id"]: (float(row["score"]), float(row["max_score"])) for row in csv.DictReader(file)
+        }
 
 
 @pytest.mark.nbgrader
@@ -102,7 +134,7 @@ def test_from_source_to_marks(tmp_path):
     folder = tmp_path / "course"
     assert main([CHAPTER, "--out", str(folder), "--salt", "autumn"]) == 0
 
-    def nbgrader(*command: str) -> None:
+    def run(*command: str | Path) -> None:
         # It calls alembic by the PATH; nbconvert's templates are in the course's own environment.
         own = {
             "HOME": str(tmp_path),
@@ -118,6 +150,9 @@ def test_from_source_to_marks(tmp_path):
             text=True,
         )
         assert ran.returncode == 0, ran.stderr
+
+    def nbgrader(*command: str) -> None:
+        run(python.parent / "nbgrader", *command)
 
     nbgrader("generate_assignment", CHAPTER)
     released = nbformat.read(folder / "release" / CHAPTER / f"{CHAPTER}.ipynb", as_version=4)
@@ -145,7 +180,15 @@ def test_from_source_to_marks(tmp_path):
         }
     most = 2 * PUZZLE_POINTS + 3 * QUESTION_POINTS
     lost = PUZZLE_POINTS + QUESTION_POINTS
-    assert scores == {"right": (most, most), "wrong": (most - lost, most), "empty": (0, most)}
+    assert scores(folder) == {"right": (most, most), "wrong": (most - lost, most), "empty": (0, most)}
     feedback = (folder / "feedback" / "wrong" / CHAPTER / f"{CHAPTER}.html").read_text()
     assert "constant_add: " in feedback and "cases pass" in feedback
     assert not list(tmp_path.rglob("progress.json"))  # the teacher's own is left alone
+
+    results = tmp_path / "results"  # of our own grader: one who was marked otherwise, one nbgrader never ran
+    grade(results, "right", 0, "right")
+    grade(results, "new", 1, "WRONG")
+    run(python, "-m", "puzzles_lib.authoring.nbgrader", "--out", folder, "--marks", results)
+    nbgrader("export")
+    marked = {"right": (most - PUZZLE_POINTS, most), "new": (2 * PUZZLE_POINTS, most)}
+    assert scores(folder).items() >= marked.items() and scores(folder)["empty"] == (0, most)

@@ -2,11 +2,13 @@
 
 What it writes, `nbgrader generate_assignment` and `autograde` take as it is: each exercise is a solution
 cell, and after it comes a locked cell with points and a hidden test. nbgrader runs whatever a student hands
-in, with the rights of who grades, and next to its own hidden tests: for marks that hold, see TEACHING.md.
+in, with the rights of who grades, and next to its own hidden tests. So there is ``--marks``: it puts into
+nbgrader's gradebook what `puzzles_lib.grading` found, which runs no student's Python.
 """
 
 import argparse
 import ast
+import importlib
 import json
 import re
 import secrets
@@ -21,6 +23,7 @@ from puzzles_lib.authoring.release import REPO, find_masters, normalise, read_ma
 
 PUZZLE_POINTS, QUESTION_POINTS = 10, 2
 _GRADED = re.compile(r"p\d+[a-z]?-(kernel|check)|q\d+")  # cells whose check or answer counts
+_EXERCISE = "exercise"  # in a cell's metadata: a puzzle's name, or a question's id
 _CONFIG = '''\
 """Made by `make nbgrader`. Run nbgrader in this folder, with the course's environment activated."""
 
@@ -47,8 +50,9 @@ def assignment(nb: NotebookNode, name: str, salt: str) -> NotebookNode:
         solution = with_stubs(cell.source, f"{name}, cell {cell.id}")
         if solution != cell.source:
             cell.metadata["nbgrader"] = _metadata(cell.id, solution=True)
-        for test, points in _tests(cell, salt):
+        for exercise, test, points in _tests(cell, salt):
             cells.append(nbformat.v4.new_code_cell(test, id=f"{cell.id}-points"))
+            cells[-1].metadata[_EXERCISE] = exercise
             cells[-1].metadata["nbgrader"] = _metadata(f"{cell.id}-points", points=points)
         cell.source = solution
     source.cells = cells
@@ -63,8 +67,8 @@ def _metadata(grade_id: str, solution: bool = False, points: int = 0) -> dict[st
     return {"schema_version": 3, "grade_id": grade_id, **flags, **graded}
 
 
-def _tests(cell: NotebookNode, salt: str) -> Iterator[tuple[str, int]]:
-    """The hidden test, and its points, of a cell that ends in a check or an answer."""
+def _tests(cell: NotebookNode, salt: str) -> Iterator[tuple[str, str, int]]:
+    """What a cell that ends in a check or an answer is of, its hidden test, and the points."""
     last = ast.parse(cell.source).body[-1:] if _GRADED.fullmatch(cell.id) else []
     for call in [node.value for node in last if isinstance(node, ast.Expr)]:
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and len(call.args) == 2):
@@ -75,10 +79,10 @@ def _tests(cell: NotebookNode, salt: str) -> Iterator[tuple[str, int]]:
                 f"from puzzles_lib import {second}\nfrom puzzles_lib.checker import examine\n\n"
                 f"_report = examine({first}, {second}, salt={salt!r})\nprint(_report)\nassert _report.ok"
             )
-            yield _hidden(test, PUZZLE_POINTS), PUZZLE_POINTS
+            yield second.lower(), _hidden(test, PUZZLE_POINTS), PUZZLE_POINTS
         elif call.func.id == "answer":
             test = f"from puzzles_lib import answer\n\nassert answer({first}, {second}).ok"
-            yield _hidden(test, QUESTION_POINTS), QUESTION_POINTS
+            yield ast.literal_eval(call.args[0]), _hidden(test, QUESTION_POINTS), QUESTION_POINTS
 
 
 def _hidden(test: str, points: int) -> str:
@@ -104,6 +108,57 @@ def write(root: Path, folder: Path, salt: str, only: Iterable[str] | None = None
     return list(made)
 
 
+def take_marks(folder: Path, results: Path) -> int:
+    """Put the grades in ``results/`` of `puzzles_lib.grading` into the gradebook of a course folder.
+
+    For the assignments that nbgrader has generated; a student's earlier points there are replaced. Returns
+    how many students there were. Raises FileNotFoundError where there are no grades or no gradebook,
+    ModuleNotFoundError without nbgrader, and ValueError for a grade of another form.
+    """
+    places: dict[str, dict[str, tuple[str, int]]] = {}  # assignment -> exercise -> grade cell, points
+    for path in sorted(folder.glob("source/*/*.ipynb")):
+        cells = [
+            cell.metadata for cell in nbformat.read(path, as_version=4).cells if _EXERCISE in cell.metadata
+        ]
+        told = {m[_EXERCISE]: (m["nbgrader"]["grade_id"], m["nbgrader"]["points"]) for m in cells}
+        places[path.stem] = told
+    grades = sorted(results.glob("students/*/grade.json"))
+    database = folder / "gradebook.db"
+    for path, what in (
+        (results / "students", "grades"),
+        (database, "gradebook: generate an assignment first"),
+    ):
+        if not path.exists():
+            raise FileNotFoundError(f"{path}: no {what}")
+    api = importlib.import_module("nbgrader.api")
+    with api.Gradebook(f"sqlite:///{database.resolve()}") as book:
+        known = {assignment.name for assignment in book.assignments}
+        for path in grades:
+            student, shares = _shares(path)
+            book.update_or_create_student(student)
+            for name in sorted(known & set(places)):
+                if not shares.keys() & places[name].keys():
+                    continue
+                book.update_or_create_submission(name, student)
+                for exercise, (cell, points) in places[name].items():
+                    mark = book.find_grade(cell, name, name, student)
+                    mark.auto_score, mark.manual_score = points * shares.get(exercise, 0), None
+                    mark.needs_manual_grade = False
+        book.db.commit()
+    return len(grades)
+
+
+def _shares(path: Path) -> tuple[str, dict[str, float]]:
+    """A student, and the share of its points that each exercise is worth."""
+    try:
+        grade = json.loads(path.read_text("utf-8"))
+        shares = {mark["puzzle"]: mark["points"] / mark["of"] for mark in grade["puzzles"]}
+        shares |= {answer["id"]: float(answer["status"] == "right") for answer in grade["answers"]}
+        return grade["student"], shares
+    except (KeyError, TypeError, ZeroDivisionError) as error:
+        raise ValueError(f"{path}: not a grade ({type(error).__name__}: {error})") from None
+
+
 def main(argv: list[str] | None = None, root: Path = REPO) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m puzzles_lib.authoring.nbgrader", description=__doc__.splitlines()[0]
@@ -113,11 +168,15 @@ def main(argv: list[str] | None = None, root: Path = REPO) -> int:
     parser.add_argument(
         "--salt", help="of the hidden checks: other cases than students see (default: random)"
     )
+    parser.add_argument("--marks", type=Path, metavar="RESULTS", help="take the marks of puzzles_lib.grading")
     args = parser.parse_args(argv)
     salt = args.salt if args.salt is not None else secrets.token_hex(8)
     try:
+        if args.marks:
+            print(f"{take_marks(args.out, args.marks)} students' marks are in {args.out}/gradebook.db")
+            return 0
         written = write(root, args.out, salt, args.chapters or None)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ModuleNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     count = len(written) - 1
