@@ -71,9 +71,9 @@ install() {
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
         fail "$python has no venv module: sudo apt install python$version-venv (or your system's like), then make again"
     is_sound "$version" || rm -rf .venv
-    echo "Setting up .venv with Python $version (the first time takes some minutes)"
     trap 'exit 130' INT  # leaves "incomplete"
     mkdir -p .venv 2>/dev/null || fail "$folder is not writable for you: $advice"
+    echo "Setting up .venv with Python $version (the first time takes some minutes)"
     echo incomplete >"$stamp"
     [[ -x .venv/bin/python ]] || "$python" -m venv .venv || fail "$python could not make .venv"
     if ! .venv/bin/python -m pip install $([[ -t 1 ]] || echo --quiet) --editable ".[$extras]"; then
