@@ -142,13 +142,7 @@ def test_from_source_to_marks(tmp_path):
             "PYTHONPATH": str(REPO),
             "JUPYTER_PATH": f"{sys.prefix}/share/jupyter",
         }
-        ran = subprocess.run(
-            [python.parent / "nbgrader", *command],
-            cwd=folder,
-            env=os.environ | own,
-            capture_output=True,
-            text=True,
-        )
+        ran = subprocess.run(command, cwd=folder, env=os.environ | own, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
 
     def nbgrader(*command: str) -> None:
