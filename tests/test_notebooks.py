@@ -30,10 +30,10 @@ def test_nothing_else_of_the_course_is_handed_out(handout):
 
 
 @exercises
-def test_runs_unsolved_and_every_puzzle_is_still_open(notebook, handout):
+def test_runs_unsolved_and_every_puzzle_is_checked(notebook, handout):
     run_under_nbval(handout / "notebooks" / notebook.name, "--nbval-lax", library=handout)
     states = states_of_chapter(notebook)
-    assert states == dict.fromkeys(states, "open")
+    assert set(states.values()) <= {"open", "tried"}  # tried, by an experiment of the notebook's own
 
 
 def test_every_answer_is_found_out_where_it_is_handed_out(handout):
