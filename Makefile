@@ -6,26 +6,30 @@ PYTHON ?=
 JUPYTER_ARGS ?=
 PYTEST_ARGS ?=
 RELEASE_ARGS ?=
+HANDOUT_ARGS ?=
+NBGRADER_ARGS ?=
 
 unexport TRITON_INTERPRET  # the course never sets it: it would keep kernels from compiling
 
-.PHONY: help venv lab test lint notebooks explorer clean
+.PHONY: help venv lab test lint notebooks handout nbgrader explorer clean
 
 help:
 	@echo "make lab        open the course in JupyterLab (JUPYTER_ARGS=--no-browser)"
 	@echo "make test       run the tests (PYTEST_ARGS=...)"
 	@echo "make lint       check style with ruff, types with mypy"
 	@echo "make notebooks  execute solutions/, write notebooks/ from them (RELEASE_ARGS=--check)"
+	@echo "make handout    pack what a student needs into a zip (HANDOUT_ARGS=\"01 02\")"
+	@echo "make nbgrader   write a source folder for nbgrader (NBGRADER_ARGS=...)"
 	@echo "make explorer   bundle anew what triton-viz's page imports (needs npm)"
 	@echo "make clean      remove .venv and caches"
 
 venv:
 	@PYTHON="$(PYTHON)" bash .setup/venv.sh
 
-# Encrypted: otherwise each kernel warns, rightly, of others on the machine who listen.
 lab: venv
-	.venv/bin/jupyter lab --KernelManager.transport_encryption=auto \
-		--LabApp.default_url=/lab/tree/notebooks/00_welcome.ipynb $(JUPYTER_ARGS)
+	@bash .setup/lab.sh $(JUPYTER_ARGS)
+
+ifneq ($(wildcard tests),)
 
 test: venv
 	.venv/bin/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
@@ -38,8 +42,21 @@ lint: venv
 notebooks: venv
 	.venv/bin/python -m puzzles_lib.authoring.release $(RELEASE_ARGS)
 
+handout: venv
+	.venv/bin/python -m puzzles_lib.authoring.handout $(HANDOUT_ARGS)
+
+nbgrader: venv
+	.venv/bin/python -m puzzles_lib.authoring.nbgrader $(NBGRADER_ARGS)
+
 explorer:
 	bash .setup/explorer/bundle.sh
+
+else
+
+test lint notebooks handout nbgrader explorer:
+	@echo "error: this is a hand-out of the course, without what make $@ needs: take a whole checkout" >&2; exit 1
+
+endif
 
 clean:
 	rm -rf .venv .screenshots .pytest_cache .ruff_cache *.egg-info build dist

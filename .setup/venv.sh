@@ -10,7 +10,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 stamp=.venv/.stamp
 triton_pin=$(sed -n 's/^ *"triton==\([^"]*\)".*/\1/p' pyproject.toml)
 read -r low high < <(sed -n 's/^requires-python = ">=3\.\([0-9]*\),<3\.\([0-9]*\)"$/\1 \2/p' pyproject.toml)
-key=$(cat pyproject.toml .setup/*.json | sha256sum | cut -c1-16)
+extras=lab
+[[ ! -d tests ]] || extras=lab,dev  # a hand-out has no tests
+key=$({ echo "$extras" && cat pyproject.toml .setup/*.json; } | sha256sum | cut -c1-16)
 folder=$(pwd -P)
 
 fail() {
@@ -61,20 +63,23 @@ choose_python() {
 }
 
 install() {
-    local python version
+    local python version advice="copy the course to a folder of your own, and make there"
+    [[ ! -e .venv || $(stat -c %u .venv) == "$(id -u)" ]] ||  # before anything in it is removed
+        fail ".venv is another user's, and out of date or not for you to run: $advice"
     python=$(choose_python)
     version=$(version_of "$python")
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
         fail "$python has no venv module: sudo apt install python$version-venv (or your system's like), then make again"
     is_sound "$version" || rm -rf .venv
-    echo "Setting up .venv with Python $version (the first time takes some minutes)"
     trap 'exit 130' INT  # leaves "incomplete"
-    mkdir -p .venv
+    mkdir -p .venv 2>/dev/null || fail "$folder is not writable for you: $advice"
+    echo "Setting up .venv with Python $version (the first time takes some minutes)"
     echo incomplete >"$stamp"
     [[ -x .venv/bin/python ]] || "$python" -m venv .venv || fail "$python could not make .venv"
-    if ! .venv/bin/python -m pip install $([[ -t 1 ]] || echo --quiet) --editable '.[dev]'; then
+    if ! .venv/bin/python -m pip install $([[ -t 1 ]] || echo --quiet) --editable ".[$extras]"; then
         echo stale >"$stamp"
-        fail "pip could not install the packages, for the reason above; then make again"
+        fail "pip could not install the packages, for the reason above (\"No matching distribution\" is also what" \
+            "it says without a network); then make again"
     fi
     echo "$key $version $folder" >"$stamp"
 }

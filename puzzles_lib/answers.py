@@ -72,7 +72,7 @@ def answer(id: str, value: object = ...) -> Answer:
     except Exception as error:
         text = " ".join(str(error).split())
         return Answer(id, UNCLEAR, f"the answer cannot be computed here: {type(error).__name__}: {text:.200}")
-    note = ledger.record(id, ok)
+    note = ledger.record(id, ok, "" if ok else "wrong answer", _attempt(given))
     return Answer(id, RIGHT if ok else WRONG, words, (note,) if note else ())
 
 
@@ -115,6 +115,14 @@ def _shown(value: object) -> str:
         return f"{value!r:.40}"
     except Exception:  # somebody else's __repr__
         return "an object"
+
+
+def _attempt(given: object) -> str:
+    """What tells one try from another; a set's elements come in any order."""
+    try:
+        return repr(sorted(map(repr, given)) if isinstance(given, set) else given)
+    except Exception:  # somebody else's __repr__, or an int of too many digits
+        return ""
 
 
 def _plain(text: str) -> str:

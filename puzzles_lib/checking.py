@@ -13,6 +13,7 @@ from puzzles_lib.checker.report import Report
 from puzzles_lib.overview import cheer
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.staleness import stale_note
+from puzzles_lib.stubs import attempt_text
 from puzzles_lib.wrapped import unwrap
 
 
@@ -52,7 +53,8 @@ def _kept(kernel: object, puzzle: Puzzle, report: Report) -> Report:
     cheered = None
     if puzzle.counts:
         known, _ = ledger.load()
-        trouble = ledger.record(puzzle.name, report.ok)
+        kind = next((verdict.kind for verdict in report.verdicts), "")
+        trouble = ledger.record(puzzle.name, report.ok, kind, attempt_text(kernel))
         notes.append(trouble or "")
         if report.ok and not trouble and known.get(puzzle.name) != ledger.SOLVED:
             cheered = cheer(puzzle)

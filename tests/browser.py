@@ -74,14 +74,6 @@ class Lab:
     token: str
 
 
-def command() -> list[str]:
-    """What `make lab` starts, without its Python."""
-    recipe = (REPO / "Makefile").read_text().partition("\nlab: venv\n")[2].partition("\n\n")[0]
-    words = recipe.replace("\\\n", " ").replace("$(JUPYTER_ARGS)", "").split()
-    assert words[:2] == [".venv/bin/jupyter", "lab"], words
-    return [sys.executable, "-m", "jupyter", *words[1:]]
-
-
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """JupyterLab as `make lab` starts it, over a copy of ``notebooks/``."""
@@ -99,12 +91,11 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             "--ServerApp.port_retries=200",
             f"--ServerApp.root_dir={root}",
             f"--IdentityProvider.token={token}",
-            "--KernelManager.transport=ipc",
             "--LabApp.expose_app_in_browser=True",
         ]
         with (Path(own) / "log").open("w") as log:
             server = subprocess.Popen(
-                [*command(), *options], cwd=root, env=_environment(own), stdout=log, stderr=log
+                ["bash", REPO / ".setup/lab.sh", *options], env=_environment(own), stdout=log, stderr=log
             )
         try:
             yield Lab(root, _address(server, Path(own)), token)
@@ -133,7 +124,14 @@ def _environment(own: str) -> dict[str, str]:
     }
     for folder in folders.values():
         os.makedirs(f"{own}/{folder}", exist_ok=True)
-    return kept | {name: f"{own}/{folder}" for name, folder in folders.items()} | {"PYTHONPATH": str(REPO)}
+    return (
+        kept
+        | {name: f"{own}/{folder}" for name, folder in folders.items()}
+        | {
+            "LAB_PYTHON": sys.executable,
+            "PYTHONPATH": str(REPO),
+        }
+    )
 
 
 def _address(server: subprocess.Popen, own: Path) -> str:

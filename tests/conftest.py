@@ -93,14 +93,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--wheel", action="store_true", help="build the wheel and run the notebooks with it")
+    parser.addoption("--nbgrader", action="store_true", help="install nbgrader somewhere, and grade with it")
     parser.addoption("--browser", action="store_true", help="drive JupyterLab in Chromium, too")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--wheel"):
-        for item in items:
-            if item.get_closest_marker("wheel"):
-                item.add_marker(pytest.mark.skip(reason="takes minutes: give --wheel"))
+    for name in ("wheel", "nbgrader"):
+        if not config.getoption(f"--{name}"):
+            for item in items:
+                if item.get_closest_marker(name):
+                    item.add_marker(pytest.mark.skip(reason=f"takes minutes: give --{name}"))
     for item in [item for item in items if item.get_closest_marker("browser")]:
         reason = missing()
         if not reason and "lab" in item.fixturenames and not config.getoption("--browser"):

@@ -1,4 +1,4 @@
-"""What a teacher hands out: the library and the exercises, without masters and without git."""
+"""What a teacher hands out, unpacked: the library and the exercises, without masters, tests and git."""
 
 import os
 import shutil
@@ -6,14 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+from puzzles_lib.authoring.handout import handed_out
 from tests.conftest import REPO
 
 
 def make_handout(folder: Path) -> Path:
     """Copy it into `folder`."""
-    for part in ("puzzles_lib", "notebooks"):
-        ignored = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
-        shutil.copytree(REPO / part, folder / part, ignore=ignored)
+    for path in handed_out(REPO):
+        target = folder / path.relative_to(REPO)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
     return folder
 
 

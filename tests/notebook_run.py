@@ -71,11 +71,11 @@ def run_under_nbval(
     assert passed and int(passed.group(1)) == len(cells), printed
 
 
-def states_of_chapter(notebook: Path, state_dir: Path) -> dict[str, str]:
+def states_of_chapter(notebook: Path) -> dict[str, str]:
     """What the run left in the progress file for each puzzle of the notebook's chapter."""
     from puzzles_lib.chapters import CHAPTERS
+    from puzzles_lib.ledger import load
 
-    path = state_dir / "progress.json"
-    known = json.loads(path.read_text())["puzzles"] if path.exists() else {}
+    known, _ = load()
     (chapter,) = (chapter for chapter in CHAPTERS if chapter.number == notebook.name[:2])
-    return {puzzle.name: known.get(puzzle.name, "open") for puzzle in chapter.puzzles}
+    return {puzzle.name: known.get(puzzle.name, "never checked") for puzzle in chapter.puzzles}

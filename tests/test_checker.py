@@ -12,7 +12,7 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from puzzles_lib import LONG_SUM, MASKED_ADD, checker, ledger, stages, trace
-from puzzles_lib.authoring.solutions import solutions
+from puzzles_lib.authoring.solutions import define, kernel_cells, solutions
 from puzzles_lib.checker import examine
 from puzzles_lib.checking import check
 from puzzles_lib.puzzle import Case, Puzzle
@@ -416,7 +416,7 @@ def test_an_interrupt_shows_few_frames(monkeypatch):
 
 def test_progress_is_noted_by_check_and_not_by_examine(monkeypatch):
     noted = []
-    monkeypatch.setattr(ledger, "record", lambda name, solved: noted.append((name, solved)))
+    monkeypatch.setattr(ledger, "record", lambda name, solved, *_: noted.append((name, solved)))
     solution = solutions()["masked_add"]
     examine(solution, MASKED_ADD)
     check(solution, MASKED_ADD)
@@ -424,10 +424,28 @@ def test_progress_is_noted_by_check_and_not_by_examine(monkeypatch):
     assert noted == [("masked_add", True), ("masked_add", False)]
 
 
+def test_the_progress_counts_kernels_and_keeps_the_last_fault():
+    stub, solution = kernel_cells("notebooks")["masked_add"], kernel_cells()["masked_add"]
+
+    def checked(source):
+        check(define(source, f"<{len(source)}>"), MASKED_ADD)
+        return ledger.entries()[0]["masked_add"]
+
+    assert checked(stub) == ledger.Entry("open")
+    wrong = solution.replace("+ 10", "+ 11")
+    first = checked(wrong)
+    assert (first.state, first.tries, first.last) == ("tried", 1, "values")
+    assert checked(wrong + "  # the same") == first
+    check(None, MASKED_ADD)
+    assert ledger.entries()[0]["masked_add"].last == "signature"
+    solved = checked(solution)
+    assert (solved.state, solved.tries, solved.last) == ("solved", 3, "pass")
+
+
 def test_progress_is_of_the_courses_own_puzzles(monkeypatch):
     """Not of another of the same name, nor of one with fewer cases."""
     noted = []
-    monkeypatch.setattr(ledger, "record", lambda name, solved: noted.append(name))
+    monkeypatch.setattr(ledger, "record", lambda name, *_: noted.append(name))
     easier = dataclasses.replace(MASKED_ADD, cases=MASKED_ADD.cases[:1])
     assert check(solutions()["masked_add"], easier).ok and easier.name == MASKED_ADD.name
     assert check(right, SCALE_ROWS).ok
@@ -435,7 +453,7 @@ def test_progress_is_of_the_courses_own_puzzles(monkeypatch):
 
 
 def test_trouble_with_the_progress_file_is_a_line_in_the_report(monkeypatch):
-    monkeypatch.setattr(ledger, "record", lambda name, solved: "progress: cannot write")
+    monkeypatch.setattr(ledger, "record", lambda *_: "progress: cannot write")
     report = check(solutions()["masked_add"], MASKED_ADD)
     assert report.ok and str(report).splitlines()[-1] == "progress: cannot write"
 

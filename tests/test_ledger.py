@@ -12,13 +12,18 @@ from contextlib import contextmanager
 import pytest
 
 from puzzles_lib import ledger
-from puzzles_lib.ledger import LOCK_TIMEOUT_S, load, record
+from puzzles_lib.checker.report import KINDS
+from puzzles_lib.ledger import LOCK_TIMEOUT_S, MOST_BYTES, Entry, entries, load, record
 
 FILE = "progress.json"
 
 
-def states(state_dir):
+def kept(state_dir):
     return json.loads((state_dir / FILE).read_text())["puzzles"]
+
+
+def states(state_dir):
+    return {name: entry["state"] for name, entry in kept(state_dir).items()}
 
 
 def write(state_dir, text):
@@ -39,7 +44,7 @@ def test_what_another_process_solved_meanwhile_stays_solved(state_dir, monkeypat
     @contextmanager
     def lock_after_another(path):
         with lock(path):
-            write(state_dir, '{"schema": 1, "puzzles": {"outer_add": "solved"}}')
+            write(state_dir, json.dumps({"schema": 2, "puzzles": {"outer_add": {"state": "solved"}}}))
             yield
 
     lock = ledger._lock
@@ -50,7 +55,7 @@ def test_what_another_process_solved_meanwhile_stays_solved(state_dir, monkeypat
 
 def test_file_has_a_schema_and_no_leftovers_beside_it(state_dir):
     record("outer_add", True)
-    assert json.loads((state_dir / FILE).read_text())["schema"] == 1
+    assert json.loads((state_dir / FILE).read_text())["schema"] == 2
     assert sorted(path.name for path in state_dir.iterdir()) == [FILE, "progress.lock"]
 
 
@@ -60,6 +65,52 @@ def test_recording_what_is_known_writes_nothing(state_dir):
     record("outer_add", True)
     record("outer_add", False)
     assert (state_dir / FILE).stat().st_ino == before
+
+
+def test_tries_are_different_kernels_up_to_the_first_that_is_right(state_dir):
+    for kind, attempt in (("values", "a"), ("values", "a"), ("out of bounds", "b"), ("race", "b")):
+        assert record("outer_add", False, kind, attempt) is None
+    entry = entries()[0]["outer_add"]
+    assert (entry.state, entry.tries, entry.last, entry.first_solved) == ("tried", 2, "race", "")
+    before = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    record("outer_add", True, attempt="c")
+    solved = entries()[0]["outer_add"]
+    assert (solved.state, solved.tries, solved.last) == ("solved", 3, "pass")
+    assert before <= solved.first_solved <= time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    record("outer_add", False, "values", "d")
+    record("outer_add", True, attempt="e")
+    assert entries()[0]["outer_add"] == solved
+
+
+def test_what_nobody_has_tried_is_open_and_takes_nothing_back(state_dir):
+    record("outer_add", False, "open", "stub")
+    assert load() == ({"outer_add": "open"}, None) and entries()[0]["outer_add"].tries == 0
+    record("outer_add", False, "values", "a")
+    tried = entries()
+    record("outer_add", False, "open", "stub")
+    assert entries() == tried and tried[0]["outer_add"].tries == 1
+
+
+def test_every_kind_of_verdict_can_be_kept(state_dir):
+    for kind in (*KINDS, "wrong answer"):
+        assert record(f"after {kind}", False, kind, "a") is None
+    assert entries()[1] is None and len(entries()[0]) == len(KINDS) + 1
+
+
+FIRST_SCHEMA = '{"schema": 1, "puzzles": {"outer_add": "solved", "long_sum": "tried"}}'
+
+
+def test_file_of_an_older_course_is_read_and_goes_on(state_dir):
+    write(state_dir, FIRST_SCHEMA)
+    assert entries() == ({"outer_add": Entry("solved"), "long_sum": Entry("tried")}, None)
+    assert (state_dir / FILE).read_text() == FIRST_SCHEMA  # looking changes nothing
+    assert record("outer_add", True, attempt="a") is None
+    assert (state_dir / FILE).read_text() == FIRST_SCHEMA  # nor does what is known
+    assert record("long_sum", False, "values", "a") is None
+    kept_now, note = entries()
+    assert note is None and kept_now["outer_add"] == Entry("solved")
+    assert (kept_now["long_sum"].tries, kept_now["long_sum"].last) == (1, "values")
+    assert not (state_dir / f"{FILE}.damaged").exists()
 
 
 def test_default_is_the_users_state_directory(monkeypatch, tmp_path):
@@ -81,8 +132,16 @@ def test_default_is_the_users_state_directory(monkeypatch, tmp_path):
         '{"schema": 1, "puzzles": {"outer_add": "perfect"}}',
         '{"schema": 1, "puzzles": {"outer_add": []}}',
         '{"schema": "one", "puzzles": {}}',
+        '{"schema": 2, "puzzles": {"outer_add": "solved"}}',
+        '{"schema": 2, "puzzles": {"outer_add": {}}}',
+        '{"schema": 2, "puzzles": {"outer_add": {"state": "solved", "tries": -1}}}',
+        '{"schema": 2, "puzzles": {"outer_add": {"state": "solved", "tries": true}}}',
+        '{"schema": 2, "puzzles": {"outer_add": {"state": "solved", "last": "\\u001b[31m"}}}',
+        '{"schema": 2, "puzzles": {"outer_add": {"state": "solved", "first_solved": "=1+1"}}}',
+        '{"schema": 2, "puzzles": {"outer_add": {"state": "solved", "tries": ' + "9" * 10_000 + "}}}",
         "\x00" * 100,
         "[" * 100_000,
+        " " * (MOST_BYTES + 1),
     ],
 )
 def test_damaged_file_is_set_aside_and_told_in_a_line(state_dir, text):
@@ -97,7 +156,7 @@ def test_damaged_file_is_set_aside_and_told_in_a_line(state_dir, text):
 
 
 def test_file_of_a_newer_course_is_left_alone(state_dir):
-    text = '{"schema": 2, "puzzles": {"outer_add": "solved"}}'
+    text = '{"schema": 3, "puzzles": {"outer_add": "solved"}}'
     write(state_dir, text)
     assert "newer" in record("outer_add", True) and "newer" in load()[1]
     assert (state_dir / FILE).read_text() == text
@@ -122,7 +181,7 @@ def test_read_only_file_system(monkeypatch, state_dir):
     def refuse(*args, **kwargs):
         raise OSError(30, "Read-only file system", str(state_dir))
 
-    write(state_dir, '{"schema": 1, "puzzles": {"long_sum": "solved"}}')
+    record("long_sum", True)
     monkeypatch.setattr("puzzles_lib.ledger.tempfile.mkstemp", refuse)
     assert record("outer_add", True) == f"progress not kept: Read-only file system: {state_dir}"
     assert states(state_dir) == {"long_sum": "solved"}

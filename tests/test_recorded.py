@@ -8,6 +8,7 @@ import pytest
 import torch
 import triton
 
+from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.bench import recorded, results
 from puzzles_lib.bench.__main__ import main
 
@@ -154,3 +155,22 @@ def test_a_bench_makes_rows_that_can_be_recorded(tmp_path, on_a_gpu):
     assert made["case"] == "1 bit, 2 bits" and made["ratio"] == 2.5 and made["error"] == pytest.approx(0.1)
     recorded.save([made], tmp_path / "record.json")
     assert recorded.load(tmp_path / "record.json")["rows"] == [made]
+
+
+@pytest.mark.parametrize("command", ["memory", "row-wise", "dw", "ladder", "packed-weight"])
+def test_a_bench_without_a_gpu_is_one_line(command, capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main([command]) == 1
+    assert capsys.readouterr() == ("", f"error: bench {command} needs a CUDA device\n")
+
+
+@pytest.mark.parametrize("command", ["checks", "watch"])
+def test_a_bench_of_the_masters_without_them_is_one_line(command, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("puzzles_lib.authoring.solutions.ROOT", tmp_path)
+    solutions.cache_clear()
+    try:
+        assert main([command, "--json"]) == 1
+    finally:
+        solutions.cache_clear()
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1) and err.startswith("error: solutions/ has no notebooks")

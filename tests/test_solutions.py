@@ -19,9 +19,9 @@ def code_cells(notebook):
 
 
 @masters
-def test_outputs_are_what_they_were_and_every_puzzle_is_solved(notebook, state_dir):
+def test_outputs_are_what_they_were_and_every_puzzle_is_solved(notebook):
     run_under_nbval(notebook, "--nbval")
-    states = states_of_chapter(notebook, state_dir)
+    states = states_of_chapter(notebook)
     assert states == dict.fromkeys(states, "solved")
 
 

@@ -3,15 +3,14 @@
 It takes minutes and asks for the build's own packages, so it is not run by itself.
 """
 
-import shutil
-import site
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPO
+from tests.environment import new_environment, run
+from tests.handout import make_handout
 from tests.notebook_run import chapters, run_under_nbval
 
 pytestmark = pytest.mark.wheel
@@ -21,32 +20,40 @@ pytestmark = pytest.mark.wheel
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """That of a new environment with the wheel; torch and the like are the ones of the course's own."""
     folder = tmp_path_factory.mktemp("wheel")
-
-    def run(*command: str | Path) -> str:
-        ran = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout
-
-    shutil.copytree(REPO / "puzzles_lib", folder / "source" / "puzzles_lib")
-    shutil.copytree(REPO / ".setup", folder / "source" / ".setup")
-    for name in ("pyproject.toml", "LICENSE", "README.md"):
-        shutil.copy(REPO / name, folder / "source")
-    run(
-        sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, folder / "source"
-    )
+    source = make_handout(folder / "source")
+    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source)
     (wheel,) = folder.glob("*.whl")
-    run(sys.executable, "-m", "venv", folder / "venv")
-    python = folder / "venv" / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel)
+    python = new_environment(folder / "venv", "--no-deps", "--no-index", "--ignore-installed", wheel)
     (packages,) = (folder / "venv" / "lib").glob("python3*/site-packages")
-    # After the environment's own packages; a .pth file in there, as of an editable install, is not read.
-    (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
     where = run(python, "-c", "import puzzles_lib; print(puzzles_lib.__file__)")
     assert where.startswith(str(packages))
     return python
 
 
+@pytest.fixture(scope="module")
+def course(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the exercises, as the wheel gives them, and nothing else."""
+    folder = tmp_path_factory.mktemp("learner") / "course"
+    command = [python, "-m", "puzzles_lib.notebooks", folder]
+    ran = subprocess.run(command, cwd=folder.parent, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return folder
+
+
+def test_its_exercises_are_the_courses(course):
+    assert [path.name for path in sorted(course.iterdir())] == [path.name for path in chapters("notebooks")]
+    for path in chapters("notebooks"):
+        assert (course / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "command", ["puzzles_lib.bench checks", "puzzles_lib.bench watch", "puzzles_lib.authoring.handout"]
+)
+def test_what_only_a_checkout_can_do_is_said_in_a_line(command, python, tmp_path):
+    ran = subprocess.run([python, "-m", *command.split()], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 1 and ran.stderr.startswith("error: ") and ran.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("notebook", chapters("notebooks"), ids=lambda path: path.stem)
-def test_a_notebook_runs_with_the_wheel(notebook, python, tmp_path):
-    copy = shutil.copy(notebook, tmp_path)
-    run_under_nbval(Path(copy), "--nbval-lax", library=tmp_path, python=python)
+def test_a_notebook_runs_with_the_wheel(notebook, course, python, tmp_path):
+    run_under_nbval(course / notebook.name, "--nbval-lax", library=tmp_path, python=python)

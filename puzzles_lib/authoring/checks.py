@@ -12,13 +12,17 @@ import sys
 import tempfile
 from collections.abc import Callable
 
-from puzzles_lib.authoring.solutions import ROOT
+from puzzles_lib.authoring.solutions import ROOT, kernel_cells
 
 REPEATS = 5
 
 
 def print_checks(as_json: bool) -> None:
-    """One row per puzzle, and the first check of a fresh process."""
+    """One row per puzzle, and the first check of a fresh process.
+
+    Raises FileNotFoundError where there are no masters.
+    """
+    kernel_cells()
     plain = _plain_in_its_own_process()
     rows = []
     for name, check_s, guarded_s in check_seconds():
@@ -107,8 +111,6 @@ def _plain_in_its_own_process() -> dict[str, float]:
 
 def _first_check() -> float:
     """CPU seconds from the start of Python to the end of a first check."""
-    from puzzles_lib.authoring.solutions import kernel_cells
-
     script = [
         "import triton, triton.language as tl",
         "from puzzles_lib import CONSTANT_ADD",

@@ -25,7 +25,7 @@ import sys
 import tempfile
 import textwrap
 import tokenize
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import nbformat
@@ -140,23 +140,40 @@ def hole_sizes(source: str) -> list[tuple[str, int]]:
     return [(_stated_size(lines[b]), _count_code(lines[b + 1 : e])) for b, e in _find_holes(source, "cell")]
 
 
+def with_stubs(source: str, where: str) -> str:
+    """A master's cell with the exercise's comment before each answer: what is left when both markers and all
+    between them are cut by another tool, such as nbgrader, is the exercise.
+
+    Raises what `strip` raises.
+    """
+    return _around_holes(source, where, lambda stub, answer: [*stub, *answer])
+
+
 def _cut_holes(source: str, where: str) -> str:
     """`source` with a comment, and a `pass` where Python needs one, in place of each hole."""
+    return _around_holes(source, where, lambda stub, answer: stub)
+
+
+def _around_holes(source: str, where: str, joined: Callable[[list[str], list[str]], list[str]]) -> str:
+    """`source` with each hole replaced by what is made of its stub and of the lines from marker to marker."""
     holes = _find_holes(source, where)
     if holes and not _parses(source):
         raise ValueError(f"{where}: a cell with a hole must be plain Python")
     lines = source.splitlines()
+    cut: list[str] = []  # the exercise so far
     done: list[str] = []
     start = 0
     for begin, end in holes:
-        done += lines[start:begin]
         indent = lines[begin][: -len(lines[begin].lstrip())]
         stated = _stated_size(lines[begin]) or _size(_count_code(lines[begin + 1 : end]))
-        done.append(f"{indent}{HOLE} ({stated})")
-        if not _parses("\n".join(done + lines[end + 1 :])):
-            done.append(f"{indent}pass")
-            if not _parses("\n".join(done + lines[end + 1 :])):
+        cut += lines[start:begin]
+        stub = [f"{indent}{HOLE} ({stated})"]
+        if not _parses("\n".join(cut + stub + lines[end + 1 :])):
+            stub.append(f"{indent}pass")
+            if not _parses("\n".join(cut + stub + lines[end + 1 :])):
                 raise ValueError(f"{where}, line {begin + 1}: without the answer the cell is not Python")
+        cut += stub
+        done += lines[start:begin] + joined(stub, lines[begin : end + 1])
         start = end + 1
     return "\n".join(done + lines[start:])
 
@@ -249,7 +266,7 @@ def release(
     Raises what `execute` and `strip` raise, and ValueError for an unknown chapter or, unless `force`, for an
     exercise that was run: somebody is solving that one.
     """
-    masters = _masters(solutions_dir, only)
+    masters = find_masters(solutions_dir, only)
     for master in masters:
         if not force and _is_in_use(notebooks_dir / master.name):
             raise ValueError(
@@ -258,7 +275,7 @@ def release(
             )
     changed = []
     for master in masters:
-        solved = _executed(master) if execute else normalise(_read(master))
+        solved = _executed(master) if execute else normalise(read_master(master))
         exercise = strip(solved, _short(master))
         notebooks_dir.mkdir(parents=True, exist_ok=True)
         made = {master: _dumps(solved), notebooks_dir / master.name: _dumps(exercise)}
@@ -313,11 +330,11 @@ def _end(node: ast.FunctionDef, lines: list[str]) -> int:
 def find_stale(solutions_dir: Path, notebooks_dir: Path, only: Iterable[str] | None = None) -> list[str]:
     """One line for each file that a release would change, outputs aside; runs and writes nothing."""
     problems = []
-    masters = _masters(solutions_dir, only)
+    masters = find_masters(solutions_dir, only)
     for master in masters:
         exercise = notebooks_dir / master.name
         try:
-            solved = _read(master)
+            solved = read_master(master)
             wanted = _dumps(strip(solved, _short(master)))
         except ValueError as error:
             problems.append(str(error))
@@ -341,7 +358,7 @@ def find_stale(solutions_dir: Path, notebooks_dir: Path, only: Iterable[str] | N
     return problems
 
 
-def _masters(solutions_dir: Path, only: Iterable[str] | None) -> list[Path]:
+def find_masters(solutions_dir: Path, only: Iterable[str] | None) -> list[Path]:
     masters = sorted(solutions_dir.glob(_MASTERS))
     if not masters:
         raise ValueError(f"{_short(solutions_dir)}/ has no masters: only a checkout of the course has them")
@@ -357,7 +374,7 @@ def _masters(solutions_dir: Path, only: Iterable[str] | None) -> list[Path]:
     return chosen
 
 
-def _read(path: Path) -> NotebookNode:
+def read_master(path: Path) -> NotebookNode:
     """The master at `path`. Raises ValueError if it is no notebook of format 4.5, or has bad cell ids."""
     name = _short(path)
     try:
@@ -384,7 +401,7 @@ def _executed(path: Path) -> NotebookNode:
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
-    nb = normalise(_read(path))
+    nb = normalise(read_master(path))
     running = {"id": "(none)"}
     client = NotebookClient(
         nb,

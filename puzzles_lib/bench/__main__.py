@@ -18,7 +18,17 @@ CHECKS = "puzzles_lib.authoring.checks"
 WATCHED = "puzzles_lib.authoring.watched"
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None) -> int:
+    """The command; returns its exit status."""
+    try:
+        _run(arguments)
+    except (RuntimeError, FileNotFoundError) as error:  # no GPU, or no masters
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _run(arguments: list[str] | None) -> None:
     parser = argparse.ArgumentParser(prog="python -m puzzles_lib.bench")
     commands = parser.add_subparsers(dest="command", required=True)
     checks = commands.add_parser("checks", help="CPU seconds per puzzle for check, and what guarding costs")
@@ -59,7 +69,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (RuntimeError, FileNotFoundError) as error:  # no GPU, or no masters
-        sys.exit(f"error: {error}")
+    sys.exit(main())

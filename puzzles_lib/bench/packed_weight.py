@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import torch
 
+from puzzles_lib.bench.h200 import CACHE
 from puzzles_lib.bench.recorded import bits_text
-from puzzles_lib.bench.results import CACHE, relative_error, row
+from puzzles_lib.bench.results import relative_error, row
 from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack

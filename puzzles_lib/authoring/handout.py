@@ -1,0 +1,77 @@
+"""``make handout``: a zip of what a student needs, without the masters, the tests and git.
+
+Unpacked, `make lab` in it sets up all by itself. Its bytes depend on the files alone.
+"""
+
+import argparse
+import sys
+import zipfile
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from puzzles_lib.authoring.release import REPO, find_stale
+
+NAME = "triton-bit-by-bit"
+_FILES = ("LICENSE", "Makefile", "README.md", "environment.yml", "pyproject.toml")
+_FOLDERS = {".readme": "*", ".setup": "*.*", "puzzles_lib": "**/*"}  # and what is taken of each
+_NEVER = {"__pycache__", ".ipynb_checkpoints"}
+_FIRST = "00"  # which `make lab` opens, so that it is always there
+_TIME = (2026, 1, 1, 0, 0, 0)
+
+
+def handed_out(root: Path, chapters: Collection[str] = ()) -> Iterator[Path]:
+    """The files of a hand-out, of a checkout in ``root``. chapters: such as "01" or "01_blocks"; all without.
+
+    Raises ValueError for a chapter that there is not.
+    """
+    notebooks = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+    names = {name for path in notebooks for name in (path.stem, path.stem[:2])}
+    if unknown := sorted(set(chapters) - names):
+        known = ", ".join(path.stem for path in notebooks)
+        raise ValueError(f"no chapter {unknown[0]!r} in notebooks; there are: {known or 'none'}")
+    wanted = {*chapters, _FIRST} if chapters else names
+    yield from (root / name for name in _FILES)
+    yield from (path for path in notebooks if {path.stem, path.stem[:2]} & wanted)
+    for folder, pattern in _FOLDERS.items():
+        for path in sorted((root / folder).glob(pattern)):
+            if path.is_file() and not _NEVER & set(path.parts):
+                yield path
+
+
+def pack(root: Path, target: Path, chapters: Collection[str] = ()) -> int:
+    """Write the zip, and return how many files are in it.
+
+    Raises ValueError for an unknown chapter, and where an exercise is not what its master gives: it may hold
+    somebody's answers. Raises OSError where a file is missing, or ``target`` cannot be written.
+    """
+    files = list(handed_out(root, chapters))
+    if stale := find_stale(root / "solutions", root / "notebooks"):
+        raise ValueError(f"not handed out, there may be answers in it: {stale[0]}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in files:
+            entry = zipfile.ZipInfo(f"{NAME}/{path.relative_to(root).as_posix()}", _TIME)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, path.read_bytes())
+    return len(files)
+
+
+def main(argv: list[str] | None = None, root: Path = REPO) -> int:
+    parser = argparse.ArgumentParser(prog="python -m puzzles_lib.authoring.handout", description=__doc__)
+    parser.add_argument(
+        "chapters", nargs="*", help=f"like 01 or 01_blocks (default: all); {_FIRST} comes along"
+    )
+    parser.add_argument("--out", type=Path, default=Path("dist") / f"{NAME}.zip", metavar="ZIP")
+    args = parser.parse_args(argv)
+    try:
+        count = pack(root, args.out, args.chapters)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"{count} files in {args.out}: unpack it, then `make lab` in {NAME}/")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

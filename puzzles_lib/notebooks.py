@@ -1,0 +1,73 @@
+"""``python -m puzzles_lib.notebooks DIR``: the exercises that ship with the package, copied to a folder."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+_PACKED = _HERE / "exercises"  # in a wheel; a checkout has them beside the package
+
+
+def exercises() -> list[Path]:
+    """The notebooks in order. Raises FileNotFoundError where there are none."""
+    folder = _PACKED if _PACKED.is_dir() else _HERE.parent / "notebooks"
+    found = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
+    if not found:
+        raise FileNotFoundError(
+            "no notebooks beside the package: install its wheel, or take a whole checkout"
+        )
+    return found
+
+
+def copy(folder: Path, kernel: str = "") -> Iterator[tuple[str, bool]]:
+    """Copy them into a folder, which is made; gives each one's name, and whether it was written.
+
+    A file that is there already is somebody's work, and is left alone. kernel: the Jupyter kernel that they
+    ask for, by the name in ``jupyter kernelspec list``; without, ``python3``.
+    Raises OSError where the folder cannot be written to.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in exercises():
+        text = path.read_text("utf-8")
+        try:
+            with open(folder / path.name, "x", encoding="utf-8") as file:
+                file.write(_with_kernel(text, kernel) if kernel else text)
+            yield path.name, True
+        except FileExistsError:
+            yield path.name, False
+
+
+def _with_kernel(text: str, kernel: str) -> str:
+    notebook = json.loads(text)
+    notebook["metadata"]["kernelspec"] |= {"name": kernel, "display_name": kernel}
+    return json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m puzzles_lib.notebooks", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "folder", type=Path, metavar="DIR", help="made where it is missing; no file is replaced"
+    )
+    parser.add_argument(
+        "--kernel", default="", help="the Jupyter kernel that they ask for (default: python3)"
+    )
+    chosen = parser.parse_args(argv)
+    try:
+        written = dict(copy(chosen.folder, chosen.kernel))
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    count = sum(written.values())
+    print(f"{count} notebook{'s' * (count != 1)} written to {chosen.folder}")
+    for name in [name for name, new in written.items() if not new]:
+        print(f"kept {name}, which was there")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+"""An environment beside the course's own, which shares its packages."""
+
+import site
+import subprocess
+import sys
+from pathlib import Path
+
+
+def run(*command: str | Path) -> str:
+    """What a command prints; it has to succeed."""
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def new_environment(folder: Path, *requirements: str | Path) -> Path:
+    """The Python of a new environment, in which pip installs what is asked for and the course's has not."""
+    run(sys.executable, "-m", "venv", folder)
+    (packages,) = (folder / "lib").glob("python3*/site-packages")
+    # After the environment's own packages; a .pth file in there, as of an editable install, is not read.
+    (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
+    python = folder / "bin" / "python"
+    run(python, "-m", "pip", "install", "--quiet", *requirements)
+    return python

@@ -1,0 +1,102 @@
+"""`make handout` and ``python -m puzzles_lib.notebooks``: what is handed out, and what is never lost."""
+
+import json
+import zipfile
+
+import nbformat
+import pytest
+
+from puzzles_lib import notebooks
+from puzzles_lib.authoring import handout
+from puzzles_lib.authoring.release import main as release
+from tests.notebook_run import chapters
+
+
+@pytest.fixture
+def course(tmp_path):
+    """A small course of two chapters, and some of what lies about in a checkout."""
+    root = tmp_path / "checkout"
+    for folder in (".setup", ".readme", "solutions", "puzzles_lib/__pycache__", "tests", ".git"):
+        (root / folder).mkdir(parents=True)
+    for name in ("LICENSE", "Makefile", "README.md", "environment.yml", "pyproject.toml", ".setup/venv.sh",
+                 "puzzles_lib/__init__.py", "puzzles_lib/__pycache__/x.pyc", "tests/test_x.py", ".git/config",
+                 "CONTRIBUTING.md"):  # fmt: skip
+        (root / name).write_text(name)
+    for name in ("00_welcome", "01_blocks", "02_more"):
+        source = "### BEGIN SOLUTION\nsecret = 1\n### END SOLUTION"
+        cells = [nbformat.v4.new_code_cell(source, id="p1-kernel")]
+        nbformat.write(nbformat.v4.new_notebook(cells=cells), root / "solutions" / f"{name}.ipynb")
+    assert release(["--no-execute"], root) == 0
+    return root
+
+
+def packed(path):
+    with zipfile.ZipFile(path) as archive:
+        assert not any(b"secret" in archive.read(name) for name in archive.namelist())
+        return {name.removeprefix("triton-bit-by-bit/") for name in archive.namelist()}
+
+
+def test_a_student_gets_what_is_needed_and_no_more(course, tmp_path, capsys):
+    out = tmp_path / "new" / "course.zip"
+    assert handout.main(["--out", str(out)], course) == 0
+    assert packed(out) == {
+        *("LICENSE", "Makefile", "README.md", "environment.yml", "pyproject.toml"),
+        *(".setup/venv.sh", "puzzles_lib/__init__.py"),
+        *(f"notebooks/{name}.ipynb" for name in ("00_welcome", "01_blocks", "02_more")),
+    }
+    first = out.read_bytes()
+    assert handout.main(["--out", str(out)], course) == 0 and out.read_bytes() == first
+    assert "10 files in" in capsys.readouterr().out
+
+
+def test_some_chapters(course, tmp_path, capsys):
+    out = tmp_path / "course.zip"
+    assert handout.main(["01", "--out", str(out)], course) == 0
+    assert {name for name in packed(out) if name.endswith(".ipynb")} == {
+        "notebooks/00_welcome.ipynb",  # which `make lab` opens
+        "notebooks/01_blocks.ipynb",
+    }
+    assert handout.main(["07", "--out", str(out)], course) == 1
+    assert capsys.readouterr().err.startswith("error: no chapter '07' in notebooks; there are: 00_welcome,")
+
+
+def test_an_exercise_that_somebody_filled_in_is_not_handed_out(course, tmp_path, capsys):
+    path = course / "notebooks" / "01_blocks.ipynb"
+    path.write_text(path.read_text().replace("# your code here", "secret = 1  #"))
+    assert handout.main(["--out", str(tmp_path / "course.zip")], course) == 1
+    assert "there may be answers in it: notebooks/01_blocks.ipynb" in capsys.readouterr().err
+    assert not (tmp_path / "course.zip").exists()
+
+
+def test_the_exercises_are_copied_and_no_file_is_replaced(tmp_path, capsys):
+    mine = tmp_path / "mine" / "course"
+    assert notebooks.main([str(mine)]) == 0
+    assert {path.name: path.read_bytes() for path in mine.iterdir()} == {
+        path.name: path.read_bytes() for path in chapters("notebooks")
+    }
+    (mine / "01_blocks.ipynb").write_text("my answers")
+    (mine / "02_broadcasting.ipynb").unlink()
+    capsys.readouterr()
+    assert notebooks.main([str(mine)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"1 notebook written to {mine}\n") and "kept 01_blocks.ipynb" in said
+    assert (mine / "01_blocks.ipynb").read_text() == "my answers"
+
+
+def test_another_kernel_is_asked_for(tmp_path):
+    assert notebooks.main([str(tmp_path / "course"), "--kernel", "triton-course"]) == 0
+    for path in chapters("notebooks"):
+        text = path.read_text()
+        copy = (tmp_path / "course" / path.name).read_text()
+        assert json.loads(copy)["metadata"]["kernelspec"]["name"] == "triton-course"
+        assert json.loads(copy)["cells"] == json.loads(text)["cells"]
+
+
+def test_a_folder_that_cannot_be_made_and_no_notebooks_are_a_line(tmp_path, capsys, monkeypatch):
+    (tmp_path / "file").write_text("")
+    assert notebooks.main([str(tmp_path / "file" / "course")]) == 1
+    monkeypatch.setattr(notebooks, "_HERE", tmp_path / "puzzles_lib")
+    assert notebooks.main([str(tmp_path / "course")]) == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("error: ") and "Not a directory" in first
+    assert second.startswith("error: no notebooks beside the package")
