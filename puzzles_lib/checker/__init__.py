@@ -14,7 +14,7 @@ import torch
 
 from puzzles_lib import compiler, ledger
 from puzzles_lib.binding import Bound, bind
-from puzzles_lib.checker import failure, verdicts
+from puzzles_lib.checker import failure, machine, verdicts
 from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt
 from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
 from puzzles_lib.checker.races import within_program
@@ -80,7 +80,8 @@ def examine(
 ) -> Report:
     """`check` without a trace in the learner's progress; ``until_failure``: no case after one that fails."""
     try:
-        return alone(lambda: _examine(kernel, puzzle, seconds, salt, until_failure))
+        report = alone(lambda: _examine(kernel, puzzle, seconds, salt, until_failure))
+        return dataclasses.replace(report, goals=machine.judge(kernel, puzzle)) if report.ok else report
     except Busy as reason:
         return _busy(puzzle, reason)
     except PuzzleFault as fault:
