@@ -28,6 +28,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.contract import DRAWS, Contract, Size, beyond
 from puzzles_lib.dtypes import of_name, of_torch
+from puzzles_lib.goal import Goal
 
 MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)
 """What a GPU launches along each axis of a grid."""
@@ -150,6 +151,7 @@ class Puzzle:
     exact: results that are copied or chosen, not computed: they are compared bit for bit.
     slips: functions like the spec, each with a slip that is often made, by what the report says of it.
     contract: how cases are drawn that are tried beside ``cases``; without it none are.
+    machine: what the machine code must be like, once all cases pass.
 
     Raises ValueError where the parts do not fit together.
     """
@@ -165,6 +167,7 @@ class Puzzle:
     exact: tuple[str, ...] = ()
     slips: Mapping[str, Callable] | None = None
     contract: Contract | None = None
+    machine: tuple[Goal, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.cases:
@@ -182,6 +185,10 @@ class Puzzle:
         if unknown := set(self.exact) - set(self.outputs):
             raise ValueError(f"{self.name}: exact names {sorted(unknown)}, which are not outputs")
         self._check_contract()
+        run = {number for number, case in enumerate(self.cases) if not case.pretend}
+        for goal in self.machine:
+            if missed := set(goal.cases) - run:
+                raise ValueError(f"{self.name}: machine names case {min(missed)}, which is not run in full")
         for case in self.cases:
             if missing := set(self.spec_numbers) - set(case.numbers):
                 raise ValueError(
@@ -312,7 +319,8 @@ class Puzzle:
 
     def __str__(self) -> str:
         cases = "\n".join(f"    {case}" for case in self.cases)
-        return f"Puzzle {self.number}: {self.title}\n\n{self.source()}\n\ncases\n{cases}"
+        goals = "".join(f"\n{goal}" for goal in self.machine)
+        return f"Puzzle {self.number}: {self.title}\n\n{self.source()}\n\ncases\n{cases}{goals}"
 
     def __repr__(self) -> str:
         return f"<Puzzle {self.number}: {self.name}>"
@@ -330,7 +338,13 @@ class Puzzle:
         return (
             f"**Puzzle {self.number}: {self.title}**\n{formula}\n```python\n{self.source()}\n```\n\n"
             f"Your kernel may take {pointers}, and any column of this table, by its name:\n\n{table}\n"
+            + "".join(_goal_markdown(goal) for goal in self.machine)
         )
+
+
+def _goal_markdown(goal: Goal) -> str:
+    wants = "".join(f"- {want}\n" for want in goal.wants)
+    return f"\nOnce all cases pass (they count from 0), it is judged by the {goal.title}:\n\n{wants}"
 
 
 def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:

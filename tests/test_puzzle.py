@@ -109,11 +109,13 @@ def test_a_case_is_frozen_and_names_what_it_has():
 
 
 def test_the_syllabus_is_numbered_in_order_with_unique_names():
-    numbers = [re.fullmatch(r"(\d+)([b-z]?)", p.number).groups() for p in puzzles()]
+    numbers = [re.fullmatch(r"(\d+)([a-z]?)", p.number).groups() for p in puzzles()]
     assert numbers[0] == ("1", "")
     for (number, letter), (after, its_letter) in itertools.pairwise(numbers):
-        assert after == number if its_letter else int(after) == int(number) + 1
-        assert not its_letter or ord(its_letter) == ord(letter or "a") + 1
+        if its_letter in ("", "a"):  # 9 and 9b, or 12a and 12b
+            assert int(after) == int(number) + 1
+        else:
+            assert after == number and ord(its_letter) == ord(letter or "a") + 1
     assert len({p.name for p in puzzles()}) == len(puzzles())
     assert [c.number for c in CHAPTERS] == [f"{n:02}" for n in range(len(CHAPTERS))]
 
@@ -131,6 +133,7 @@ def test_every_puzzle_has_cases_of_each_kind(puzzle):
 @pytest.mark.parametrize("puzzle", [p for p in puzzles() if p.number != "1"], ids=lambda p: p.name)
 def test_every_block_size_fails_to_divide_in_some_case(puzzle):
     blocks = {n for c in puzzle.cases for n in c.numbers if n.startswith("BLOCK_")}
+    blocks -= {"BLOCK_K"} if puzzle.name == "once_per_group" else set()  # divides, by its contract
     for block in blocks:
         assert any(blocked_size(c.numbers, block) % c.numbers[block] for c in puzzle.cases), block
 

@@ -145,7 +145,7 @@ def test_a_report_travels_as_json(report):
 
 def test_the_keys_of_the_dictionary_stay():
     told = Report("outer_add", (PASSED, FAILED)).as_dict()
-    assert set(told) == {"title", "ok", "cases", "verdict", "notes", "salt"}
+    assert set(told) == {"title", "ok", "cases", "verdict", "notes", "salt", "goals"}
     assert {
         "label", "status", "number", "drawn", "ran", "verdict",
         "programs", "bytes_moved", "bytes_least", "lane_bytes",

@@ -13,7 +13,7 @@ import torch
 
 from puzzles_lib import compiler
 from puzzles_lib.binding import Bound, bind
-from puzzles_lib.checker import failure, verdicts
+from puzzles_lib.checker import failure, machine, verdicts
 from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt
 from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
 from puzzles_lib.checker.races import within_program
@@ -44,7 +44,8 @@ def examine(
     seconds, salt: of `check`. until_failure: no case after one that fails.
     """
     try:
-        return alone(lambda: _examine(kernel, puzzle, seconds, salt, until_failure))
+        report = alone(lambda: _examine(kernel, puzzle, seconds, salt, until_failure))
+        return dataclasses.replace(report, goals=machine.judge(kernel, puzzle)) if report.ok else report
     except Busy as reason:
         return _busy(puzzle, reason)
     except PuzzleFault as fault:

@@ -17,9 +17,10 @@ BY_LANE = "; by lane: as if no two lanes of a load could share what they ask for
 
 KINDS = (
     "open", "signature", "compiler", "error", "time limit", "memory limit", "out of bounds", "uninitialised",
-    "never written", "race", "input changed", "values", "loads", "true size", "puzzle",
+    "never written", "race", "input changed", "values", "loads", "true size", "machine", "puzzle",
 )  # fmt: skip
-"""What a `Verdict` can be of. ``"puzzle"``: the puzzle itself is at fault, not the kernel."""
+"""What a `Verdict` can be of. ``"machine"``: right, but its machine code is not what the puzzle wants.
+``"puzzle"``: the puzzle itself is at fault, not the kernel."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,28 @@ class CaseResult:
 
 
 @dataclass(frozen=True)
+class GoalResult:
+    """What became of one of the puzzle's goals for the machine code. ``verdict`` is None where it is met.
+
+    launch: which case, target and warps. told: what was measured. look: the call that shows the code.
+    """
+
+    launch: str
+    told: str = ""
+    verdict: Verdict | None = None
+    look: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict is None
+
+
+@dataclass(frozen=True)
 class Row:
-    """A line about a case, or about several at once; ``verdict`` where it is told in full."""
+    """A line about a case, a goal, or about several at once; ``verdict`` where it is told in full.
+
+    watch: the call that shows it.
+    """
 
     status: str
     text: str
@@ -131,6 +152,7 @@ class Report:
 
     Drawn cases come last, and are there only where all others pass. salt: of `check`.
     cheer: at the first pass; no part of what is compared or told to machines.
+    goals: for the machine code, judged only where all cases pass.
     """
 
     title: str
@@ -139,16 +161,23 @@ class Report:
     notes: tuple[str, ...] = field(default=())
     salt: str = ""
     cheer: Cheer | None = field(default=None, compare=False)
+    goals: tuple[GoalResult, ...] = ()
+
+    @property
+    def right(self) -> bool:
+        """Whether all cases pass, whatever the machine code is like."""
+        return self.verdict is None and bool(self.cases) and all(c.ok for c in self.cases)
 
     @property
     def ok(self) -> bool:
-        return self.verdict is None and bool(self.cases) and all(c.ok for c in self.cases)
+        return self.right and all(goal.ok for goal in self.goals)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """All verdicts, the one on the kernel first."""
         found = [self.verdict] if self.verdict else []
-        return tuple(found + [c.verdict for c in self.cases if c.verdict])
+        found += [case.verdict for case in self.cases if case.verdict]
+        return tuple(found + [goal.verdict for goal in self.goals if goal.verdict])
 
     @property
     def listed(self) -> tuple[CaseResult, ...]:
@@ -169,7 +198,10 @@ class Report:
                  "lane_bytes": 4352, "watch": "", "verdict": None},
                 {"number": 1, "label": "M=90  N=100", "status": "FAIL", ..., "verdict":
                  {"kind": "out of bounds", "message": "out-of-bounds load of x_ptr in ...",
-                  "diagnosis": "", "site": {"line": 4, "source": "x = tl.load(x_ptr + offs_n)"}}}]}
+                  "diagnosis": "", "site": {"line": 4, "source": "x = tl.load(x_ptr + offs_n)"}}}],
+             "goals": []}
+
+        A goal has the keys ``launch`` (``"case 6, sm_90, 4 warps"``), ``told``, ``look`` and ``verdict``.
 
         ``verdict`` beside ``cases`` is on the kernel as a whole, which then was not run. kind is one of
         `KINDS`, status ``"pass"``, ``"FAIL"`` or ``"skip"``. Keys may be added, none is taken away.
@@ -190,6 +222,10 @@ class Report:
             "cases": tuple(CaseResult(**case) for case in cases),
             "verdict": _verdict(told["verdict"]),
             "notes": tuple(told["notes"]),
+            "goals": tuple(
+                GoalResult(**(_known(GoalResult, goal) | {"verdict": _verdict(goal["verdict"])}))
+                for goal in told.get("goals", ())
+            ),
         }
         return cls(**(_known(cls, told) | parts))
 
@@ -197,14 +233,34 @@ class Report:
         if self.verdict:
             return f"{self.title}: not run"
         passed, count = sum(c.ok for c in self.listed), len(self.listed)
-        if self.ok:
-            return f"{self.title}: all {passed} cases pass"
+        if self.right:
+            told = ", and so does its machine code" if self.goals else ""
+            told = told if self.ok else ", its machine code does not"
+            return f"{self.title}: all {passed} cases pass{told}"
         if passed == count and self.drawn:
             return f"{self.title}: all {passed} cases pass, a drawn one does not"
         return f"{self.title}: {passed} of {count} cases pass"
 
     def rows(self, most: int = MOST_LINES) -> list[Row]:
-        """A row for each case, the first failure told in full; those around it together where it is long."""
+        """A row for each case and goal, the first failure told in full, the others together if need be."""
+        goals = self._goal_rows()
+        return self._case_rows(max(most - sum(1 + len(row.lines()) for row in goals), 2)) + goals
+
+    def _goal_rows(self) -> list[Row]:
+        told = next((goal for goal in self.goals if not goal.ok), None)
+        return [
+            Row("pass", f"machine code of {goal.launch}: {goal.told}")
+            if goal.ok
+            else Row(
+                "FAIL",
+                f"machine code of {goal.launch}",
+                verdict=goal.verdict if goal is told else None,
+                watch=goal.look if goal is told else "",
+            )
+            for goal in self.goals
+        ]
+
+    def _case_rows(self, most: int) -> list[Row]:
         told = next((i for i, c in enumerate(self.cases) if c.verdict), None)
         before = tuple(c for c in self.cases[:told] if not c.drawn)
         after = self.cases[told + 1 :] if told is not None else ()

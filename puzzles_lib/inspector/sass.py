@@ -27,6 +27,11 @@ def instructions(sass: str) -> Iterator[Instruction]:
 def matrix_loop(sass: str) -> list[Instruction]:
     """The innermost loop with the most matrix instructions, its branch back included; empty without one."""
     code = list(instructions(sass))
+    return [code[place] for place in matrix_loop_places(code) if code[place][0] != "label"]
+
+
+def matrix_loop_places(code: Sequence[Instruction]) -> range:
+    """`matrix_loop` as places in a listing, those of labels included."""
     loops = [range(start, end + 1) for end, start in _branches_back(code).items()]
     counts = {loop: sum(code[place][0].startswith(_MATRIX) for place in loop) for loop in loops}
     inner = [
@@ -34,8 +39,7 @@ def matrix_loop(sass: str) -> list[Instruction]:
         for loop, count in counts.items()
         if count and not any(_within(other, loop) for other in loops if counts[other])
     ]
-    longest = max(inner, key=lambda loop: (counts[loop], -len(loop)), default=range(0))
-    return [code[place] for place in longest if code[place][0] != "label"]
+    return max(inner, key=lambda loop: (counts[loop], -len(loop)), default=range(0))
 
 
 def _branches_back(code: Sequence[Instruction]) -> dict[int, int]:

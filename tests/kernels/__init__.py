@@ -6,6 +6,7 @@ wrong ones are edits of the course's solutions instead: the chapter's ``MISTAKES
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from puzzles_lib.authoring.solutions import define, kernel_sources
@@ -53,6 +54,12 @@ def made(mistake: Mistake, source: str) -> Wrong:
     kernel = define(mistake.apply(source), f"<{mistake.puzzle.name} with {mistake.name}>")
     kernel.__name__, kernel.__doc__ = mistake.name, mistake.what  # as a written-out one has them
     return Wrong(mistake.puzzle, kernel, mistake.kind, mistake.says)
+
+
+def edited(puzzle: Puzzle, name: str, what: str, edits: Mapping[str, str]) -> object:
+    """A right kernel by edits of the course's solution, as `Mistake` makes wrong ones."""
+    source = kernel_sources()[puzzle.name]
+    return made(Mistake(puzzle, name, what, edits, kind="open"), source).kernel
 
 
 def right() -> list[tuple[Puzzle, object]]:

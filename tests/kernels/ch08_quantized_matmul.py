@@ -3,7 +3,12 @@
 import triton
 import triton.language as tl
 
-from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import QUANTIZED_MATMUL
+from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import (
+    GROUPED_WEIGHTS,
+    ONCE_PER_GROUP,
+    QUANTIZED_MATMUL,
+    WEIGHT_CODES,
+)
 from tests.kernels import Wrong
 
 WIDTH = 8
@@ -403,7 +408,106 @@ def group_by_group(
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
 
+# ---- right, for puzzles 12a, 12b and 12d
+
+
+@triton.jit
+def codes_of_a_word(weight_ptr, z_ptr, M, K, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr):
+    """One lane for each word, its eight fields along a third axis where a block has whole words."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    if BLOCK_K % 8 == 0:
+        i = tl.program_id(1) * (BLOCK_K // 8) + tl.arange(0, BLOCK_K // 8)[None, :]
+        mask = (offs_m < M) & (i < K // 8)
+        words = tl.load(weight_ptr + offs_m * (K // 8) + i, mask=mask)
+        field = tl.arange(0, 8)[None, None, :]
+        codes = (words[:, :, None] >> 4 * field) & 15
+        at = (offs_m * K + 8 * i)[:, :, None] + field
+        tl.store(z_ptr + at, codes, mask=mask[:, :, None])
+    else:
+        k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)[None, :]
+        mask = (offs_m < M) & (k < K)
+        words = tl.load(weight_ptr + offs_m * (K // 8) + k // 8, mask=mask)
+        tl.store(z_ptr + offs_m * K + k, (words >> 4 * (k % 8)) & 15, mask=mask)
+
+
+@triton.jit
+def codes_unsigned(
+    weight_ptr, z_ptr, M, K, stride_weight0, stride_zm, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr
+):
+    """Up and down again, in words without a sign: no & 15."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
+    mask = (offs_m[:, None] < M) & (offs_k[None, :] < K)
+    words = tl.load(weight_ptr + offs_m[:, None] * stride_weight0 + offs_k[None, :] // 8, mask=mask, other=0)
+    up = (28 - offs_k % 8 * 4)[None, :].to(tl.uint32)
+    codes = (words.to(tl.uint32, bitcast=True) << up) >> 28
+    tl.store(z_ptr + offs_m[:, None] * stride_zm + offs_k[None, :], codes.to(tl.int32), mask=mask)
+
+
+@triton.jit
+def weights_by_helper(
+    weight_ptr, scale_ptr, offset_ptr, z_ptr, M, K, GROUP, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr
+):
+    """One helper unpacks weights and offsets."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    offs_k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)[None, :]
+    offs_g = offs_k // GROUP
+    groups = K // GROUP
+    mask = (offs_m < M) & (offs_k < K)
+    w = _field(weight_ptr + offs_m * (K // 8), offs_k, mask)
+    o = _field(offset_ptr + offs_m * tl.cdiv(groups, 8), offs_g, mask)
+    s = tl.load(scale_ptr + offs_m * groups + offs_g, mask=mask, other=1.0)
+    tl.store(z_ptr + offs_m * K + offs_k, s * w - s * o, mask=mask)
+
+
+@triton.jit
+def weights_row_by_row(
+    weight_ptr, scale_ptr, offset_ptr, z_ptr, M, K, GROUP, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr
+):
+    """A loop over the rows of the block, one vector at a time."""
+    offs_k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
+    groups = K // GROUP
+    offs_g = offs_k // GROUP
+    for row in range(tl.program_id(0) * BLOCK_M, min((tl.program_id(0) + 1) * BLOCK_M, M)):
+        mask = offs_k < K
+        words = tl.load(weight_ptr + row * (K // 8) + offs_k // 8, mask=mask)
+        w = words >> (offs_k % 8 * 4) & 15
+        words = tl.load(offset_ptr + row * ((groups + 7) // 8) + offs_g // 8, mask=mask)
+        o = words >> (offs_g % 8 * 4) & 15
+        s = tl.load(scale_ptr + row * groups + offs_g, mask=mask)
+        tl.store(z_ptr + row * K + offs_k, (w - o) * s, mask=mask)
+
+
+@triton.jit
+def once_with_scale_inside(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Scale and offset of a step as columns; the scale stays within the dot, and each lane loads its word."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        offs_k = start + tl.arange(0, BLOCK_K)
+        g = start // GROUP
+        w = _field(weight_ptr + offs_m[:, None] * (K // 8), offs_k[None, :], mask_m[:, None])
+        o = _field(offset_ptr + offs_m * ((groups + 7) // 8), g, mask_m)
+        s = tl.load(scale_ptr + offs_m * groups + g, mask=mask_m, other=0.0)
+        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask_n[None, :], other=0.0)
+        acc = tl.dot(s[:, None] * (w - o[:, None]), a, acc, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
 RIGHT = [
+    (WEIGHT_CODES, codes_of_a_word),
+    (WEIGHT_CODES, codes_unsigned),
+    (GROUPED_WEIGHTS, weights_by_helper),
+    (GROUPED_WEIGHTS, weights_row_by_row),
+    (ONCE_PER_GROUP, once_with_scale_inside),
+    (ONCE_PER_GROUP, group_by_group),
     (QUANTIZED_MATMUL, each_word_once),
     (QUANTIZED_MATMUL, helper_for_fields),
     (QUANTIZED_MATMUL, unsigned_words),

@@ -3,8 +3,8 @@
 import triton
 import triton.language as tl
 
-from puzzles_lib.chapters.ch09_bit_packing.puzzles import PACK_BITS, UNPACK_BITS
-from tests.kernels import Wrong
+from puzzles_lib.chapters.ch09_bit_packing.puzzles import PACK_BITS, PACK_WIDE, UNPACK_BITS
+from tests.kernels import Wrong, edited
 
 
 @triton.jit
@@ -179,4 +179,21 @@ RIGHT = [
     (UNPACK_BITS, word_by_word_shifted),
     (UNPACK_BITS, whole_row_at_once),
     (UNPACK_BITS, remainders),
+    (
+        PACK_WIDE,
+        edited(
+            PACK_WIDE,
+            "halves_joined",
+            "Halves are packed from bit 0 and joined by a bitwise or.",
+            {
+                "words += tl.sum(codes << BITS * (first + i), axis=1)": (
+                    "words |= tl.sum(codes << BITS * i, axis=1) << BITS * first"
+                )
+            },
+        ),
+    ),
+    (
+        PACK_WIDE,
+        edited(PACK_WIDE, "halves_in_a_loop", "A loop that is not unrolled.", {"tl.static_range(": "range("}),
+    ),
 ]

@@ -3,7 +3,14 @@
 import triton
 import triton.language as tl
 
-from puzzles_lib.chapters.ch12_fused_dequant_gemm.puzzles import FUSED_DW, PACKED_ALONG_K, SPLIT_K
+from puzzles_lib.chapters.ch12_fused_dequant_gemm.puzzles import (
+    BUSY_DW,
+    FUSED_DW,
+    PACKED_ALONG_K,
+    SPLIT_K,
+    TWO_PROGRAMS,
+)
+from tests.kernels import Wrong, edited
 
 
 @triton.jit
@@ -438,6 +445,21 @@ def fields_backwards(
     tl.store(dw_ptr + offs_m * CIN + offs_n, acc, mask=(offs_m < COUT) & (offs_n < CIN))
 
 
+_HALVES = {
+    "    for start in range(0, last - first, BLOCK_K):": (
+        "    HALF: tl.constexpr = BLOCK_K // 2\n    for start in range(0, last - first, HALF):"
+    ),
+    "tl.arange(0, BLOCK_K)": "tl.arange(0, HALF)",
+    "tl.reshape(x, (BLOCK_K,": "tl.reshape(x, (HALF,",
+}
+
+# Right, but their machine code is not what the puzzle wants.
+WRONG = [
+    Wrong(PACKED_ALONG_K, stacked_fields, kind="machine", says="from layout to layout: scale ="),
+    Wrong(PACKED_ALONG_K, dy_on_the_left, kind="machine", says="through shared memory: x ="),
+    Wrong(PACKED_ALONG_K, a_loop_over_fields, kind="machine", says="through shared memory: x ="),
+]
+
 RIGHT = [
     (FUSED_DW, a_scale_a_lane),
     (FUSED_DW, float32_operands),
@@ -449,8 +471,44 @@ RIGHT = [
     (SPLIT_K, no_end_at_k),
     (SPLIT_K, counted_steps),
     (SPLIT_K, a_while_loop),
-    (PACKED_ALONG_K, stacked_fields),
-    (PACKED_ALONG_K, dy_on_the_left),
-    (PACKED_ALONG_K, a_loop_over_fields),
     (PACKED_ALONG_K, fields_backwards),
+    (
+        PACKED_ALONG_K,
+        edited(
+            PACKED_ALONG_K,
+            "multiplied_and_added",
+            "One fused multiply-add.",
+            {
+                "minimum[None, :] + scale[None, :] * codes": (
+                    "tl.fma(scale[None, :], codes.to(tl.float32), minimum[None, :])"
+                )
+            },
+        ),
+    ),
+    (
+        BUSY_DW,
+        edited(
+            BUSY_DW,
+            "thirty_two_rows_at_a_time",
+            "32 rows, whatever the step.",
+            {
+                "BLOCK_K // 2": "32",
+            },
+        ),
+    ),
+    (
+        BUSY_DW,
+        edited(
+            BUSY_DW,
+            "halves_counted",
+            "The halves are counted.",
+            {
+                "    for start in range(0, K, HALF):\n        k = start": (
+                    "    for at_half in range(0, 2 * tl.cdiv(K, BLOCK_K)):\n        k = at_half * HALF"
+                ),
+            },
+        ),
+    ),
+    (TWO_PROGRAMS, a_while_loop),
+    (TWO_PROGRAMS, edited(TWO_PROGRAMS, "half_at_a_time", "Half of a block's rows at a time.", _HALVES)),
 ]

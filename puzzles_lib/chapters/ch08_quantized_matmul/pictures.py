@@ -167,6 +167,39 @@ def dequantise(codes: tuple[int, ...] = CODES) -> Picture:
     )
 
 
+def once(rows: int = 4, group: int = 16) -> Picture:
+    """What the lanes of a tile ask for: a scale for each weight, and a scale for each row."""
+    figure, ax = new_sheet(26, 6.8)
+    colors = GROUPS[:rows]
+    tile = cells(
+        ax,
+        [[f"s{m}"] * group for m in range(rows)],
+        x=1,
+        y=1.6,
+        colors=[[color] * group for color in colors],
+        edge=FAINT,
+        fontsize=9,
+    )
+    column = cells(
+        ax,
+        [[f"s{m}"] for m in range(rows)],
+        x=tile.right + 3,
+        y=1.6,
+        colors=[[color] for color in colors],
+        fontsize=9,
+    )
+    label(ax, tile.x, 0.8, f"12c: [{rows}, {group}], a scale for each weight", align="left")
+    label(ax, column.x, 0.8, f"12d: [{rows}, 1]", align="left")
+    label(ax, tile.x, 6.2, f"{rows * group} lanes ask", align="left", fontsize=9)
+    label(ax, column.x, 6.2, f"{rows} lanes ask", align="left", fontsize=9)
+    return Picture(
+        figure,
+        f"A tile of {rows} rows by {group} columns, all within one group. In puzzle 12c each of the "
+        f"{rows * group} lanes asks for a scale, and all lanes of a row get the same one. In puzzle 12d the "
+        f"scales are a column of {rows} lanes, one a row.",
+    )
+
+
 def groups() -> Picture:
     """Three rulers along k: words of 8, groups of 12, steps of 32; and where the offsets are."""
     K, group, block = 48, 12, 32
@@ -282,4 +315,4 @@ def road(kernel: object) -> Picture:
     )
 
 
-__all__ = ["dequantise", "fold", "groups", "pack", "road", "sign", "word"]
+__all__ = ["dequantise", "fold", "groups", "once", "pack", "road", "sign", "word"]

@@ -13,6 +13,33 @@ from puzzles_lib.inputs import all_bits_set, zeros
 from puzzles_lib.puzzle import Case, Puzzle
 
 
+def weight_codes(weight: Int32[Tensor, "M K//8"]) -> Int32[Tensor, "M K"]:
+    """z[m, k] = field k % 8 of weight[m, k // 8]
+
+    Field i of an int32 word is its bits 4i to 4i + 3, read as a number from 0 to 15.
+    K is a multiple of 8.
+    """
+    shifts = 4 * torch.arange(8)
+    return (weight[:, :, None] >> shifts & 15).flatten(1)
+
+
+def grouped_weights(
+    weight: Int32[Tensor, "M K//8"],
+    scale: Float32[Tensor, "M K//GROUP"],
+    offset: Int32[Tensor, " M (K//GROUP+7)//8"],
+) -> Float32[Tensor, "M K"]:
+    """z[m, k] = scale[m, g] · (w[m, k] - o[m, g])
+
+    g is k // GROUP; w[m, k] is field k % 8 of weight[m, k // 8], and o[m, g] is field
+    g % 8 of offset[m, g // 8].
+    Field i of an int32 word is its bits 4i to 4i + 3, read as a number from 0 to 15.
+    K is a multiple of 8 and of GROUP.
+    """
+    w, o = weight_codes(weight), weight_codes(offset)
+    g = torch.arange(w.shape[1]) // (w.shape[1] // scale.shape[1])  # [K]
+    return scale[:, g] * (w - o[:, g])
+
+
 def quantized_matmul(
     weight: Int32[Tensor, "M K//8"],
     scale: Float32[Tensor, "M K//GROUP"],
@@ -21,17 +48,25 @@ def quantized_matmul(
 ) -> Float32[Tensor, "M N"]:
     """z[m, n] = sum over k of scale[m, g] · (w[m, k] - o[m, g]) · activation[k, n]
 
-    g is k // GROUP; w[m, k] is field k % 8 of weight[m, k // 8], and o[m, g] is field
-    g % 8 of offset[m, g // 8].
-    Field i of an int32 word is its bits 4i to 4i + 3, read as a number from 0 to 15.
+    The left matrix is that of puzzle 12b, made on the way: it is stored nowhere.
     K is a multiple of 8 and of GROUP.
     """
-    K, groups = activation.shape[0], scale.shape[1]
-    shifts = 4 * torch.arange(8)
-    w = (weight[:, :, None] >> shifts & 15).flatten(1)  # [M, K]
-    o = (offset[:, :, None] >> shifts & 15).flatten(1)[:, :groups]  # [M, K//GROUP]
-    g = torch.arange(K) // (K // groups)  # [K]
-    return (scale[:, g] * (w - o[:, g])) @ activation
+    return grouped_weights(weight, scale, offset) @ activation
+
+
+def once_per_group(
+    weight: Int32[Tensor, "M K//8"],
+    scale: Float32[Tensor, "M K//GROUP"],
+    offset: Int32[Tensor, " M (K//GROUP+7)//8"],
+    activation: Float32[Tensor, "K N"],
+) -> Float32[Tensor, "M N"]:
+    """z[m, n] = sum over k of scale[m, g] · (w[m, k] - o[m, g]) · activation[k, n]
+
+    As puzzle 12c, but a program loads the scale and the offset of a row at most once
+    for each BLOCK_K columns. GROUP is a multiple of BLOCK_K, and K of GROUP: a block
+    of columns lies within one group.
+    """
+    return quantized_matmul(weight, scale, offset, activation)
 
 
 def _slip(
@@ -43,25 +78,35 @@ def _slip(
     by_k: bool = False,
     out: bool = False,
 ) -> Callable:
-    """`quantized_matmul` with a slip.
+    """`grouped_weights` with a slip, times an activation where there is one.
 
     w_mask, o_mask: of a field, -1 for none. w_first, o_first: shift of field 0, 28 where the fields are
     read from the top. by_k: o's field is k % 8. out: scale · w - o.
     """
 
-    def slip(weight: Tensor, scale: Tensor, offset: Tensor, activation: Tensor) -> Tensor:
-        K, groups = activation.shape[0], scale.shape[1]
-        shifts = 4 * torch.arange(8)
-        w = (weight[:, :, None] >> (w_first - shifts).abs() & w_mask).flatten(1)
-        fields = (offset[:, :, None] >> (o_first - shifts).abs() & o_mask).flatten(1)
-        k = torch.arange(K)
-        g = k // (K // groups)
+    def slip(weight: Tensor, scale: Tensor, offset: Tensor, activation: Tensor | None = None) -> Tensor:
+        w, fields = _fields(weight, w_mask, w_first), _fields(offset, o_mask, o_first)
+        k = torch.arange(w.shape[1])
+        g = k // (w.shape[1] // scale.shape[1])
         o = fields[:, g // 8 * 8 + k % 8] if by_k else fields[:, g]
-        return (scale[:, g] * w - o if out else scale[:, g] * (w - o)) @ activation
+        weights = scale[:, g] * w - o if out else scale[:, g] * (w - o)
+        return weights if activation is None else weights @ activation
 
     return slip
 
 
+def _fields(words: Tensor, mask: int, first: int) -> Tensor:
+    """`weight_codes` with a mask, and a shift of field 0, of one's own."""
+    shifts = (first - 4 * torch.arange(8)).abs()
+    return (words[:, :, None] >> shifts & mask).flatten(1)
+
+
+CODE_SLIPS = {
+    "it is what comes of a shift without & 15": lambda weight: _fields(weight, -1, 0),
+    "it is what comes of reading the fields from the top: field 0 is the lowest 4 bits": (
+        lambda weight: _fields(weight, 15, 28)
+    ),
+}
 SLIPS = {
     "it is what comes of a w without & 15": _slip(w_mask=-1),
     "it is what comes of an o without & 15": _slip(o_mask=-1),
@@ -77,8 +122,66 @@ SLIPS = {
 """Wrong results that are often seen, by what there is to say of them."""
 
 
+WEIGHT_CODES = Puzzle(
+    number="12a",
+    spec=weight_codes,
+    formula=(
+        r"z_{m, k} = \Big\lfloor \frac{\mathrm{weight}_{m, \lfloor k / 8 \rfloor}}"
+        r"{2^{4 (k \bmod 8)}} \Big\rfloor \bmod 16"
+    ),
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.K, s.BLOCK_K)),
+    cases=(
+        # one program, one word a row
+        Case(M=4, K=8, BLOCK_M=4, BLOCK_K=8),
+        # several full blocks on both axes
+        Case(M=16, K=64, BLOCK_M=8, BLOCK_K=16),
+        # ragged on both axes
+        Case(M=13, K=104, BLOCK_M=4, BLOCK_K=64),
+        # tall blocks that end within a word
+        Case(M=13, K=24, BLOCK_M=8, BLOCK_K=4),
+        # every field is 15, every sign bit is set
+        Case(M=4, K=32, BLOCK_M=2, BLOCK_K=32, fill={"weight": all_bits_set}),
+    ),
+    slips=CODE_SLIPS,
+    contract=Contract({"M": Size(150), "K": Size(700, step=8), "BLOCK_M": (16, 64), "BLOCK_K": (128, 256)}),
+)
+
+GROUPED_WEIGHTS = Puzzle(
+    number="12b",
+    spec=grouped_weights,
+    formula=r"z_{m, k} = s_{m, g} \, (w_{m, k} - o_{m, g}) \qquad g = \lfloor k / \mathrm{GROUP} \rfloor",
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.K, s.BLOCK_K)),
+    cases=(
+        # one program, one offset word
+        Case(M=4, K=32, GROUP=8, BLOCK_M=4, BLOCK_K=32),
+        # several full blocks on both axes; two offset words
+        Case(M=16, K=128, GROUP=8, BLOCK_M=8, BLOCK_K=32),
+        # ragged on both axes; 13 groups, so the second offset word is ragged too
+        Case(M=13, K=104, GROUP=8, BLOCK_M=4, BLOCK_K=64),
+        # groups that straddle words and blocks; blocks taller than wide
+        Case(M=27, K=120, GROUP=12, BLOCK_M=32, BLOCK_K=16),
+        # one group, longer than a block
+        Case(M=7, K=80, GROUP=80, BLOCK_M=4, BLOCK_K=32),
+        # every field is 15, every sign bit is set
+        Case(
+            M=4, K=64, GROUP=4, BLOCK_M=2, BLOCK_K=64,
+            fill={"weight": all_bits_set, "offset": zeros},
+        ),
+    ),
+    slips=SLIPS,
+    contract=Contract(
+        {
+            "M": Size(150),
+            "GROUP": (4, 24, 160),
+            "K": Size(700, step=lambda s: math.lcm(8, s.GROUP)),
+            "BLOCK_M": (32, 64),
+            "BLOCK_K": (128, 256),
+        }
+    ),
+)  # fmt: skip
+
 QUANTIZED_MATMUL = Puzzle(
-    number="12",
+    number="12c",
     spec=quantized_matmul,
     formula=(
         r"z_{m, n} = \sum_{k=0}^{K-1} s_{m, g} \, (w_{m, k} - o_{m, g}) \, a_{k, n}"
@@ -118,4 +221,49 @@ QUANTIZED_MATMUL = Puzzle(
     ),
 )  # fmt: skip
 
-PUZZLES = (QUANTIZED_MATMUL,)
+ONCE_PER_GROUP = Puzzle(
+    number="12d",
+    spec=once_per_group,
+    formula=QUANTIZED_MATMUL.formula,
+    grid=QUANTIZED_MATMUL.grid,
+    cases=(
+        # one program, one group
+        Case(M=16, N=16, K=32, GROUP=32, BLOCK_M=16, BLOCK_N=16, BLOCK_K=32),
+        # several programs, 8 groups: an offset word filled to the top
+        Case(M=64, N=32, K=128, GROUP=16, BLOCK_M=32, BLOCK_N=16, BLOCK_K=16),
+        # ragged rows and columns; 9 groups, so the second offset word holds one
+        Case(M=45, N=50, K=144, GROUP=16, BLOCK_M=16, BLOCK_N=32, BLOCK_K=16),
+        # two steps to a group
+        Case(M=20, N=18, K=320, GROUP=64, BLOCK_M=32, BLOCK_N=32, BLOCK_K=32),
+        # three steps to a group, which is no power of two
+        Case(M=20, N=5, K=288, GROUP=96, BLOCK_M=32, BLOCK_N=16, BLOCK_K=32),
+        # every field is 15, every sign bit is set
+        Case(
+            M=16, N=16, K=64, GROUP=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16,
+            fill={"weight": all_bits_set, "offset": zeros},
+        ),
+        # a layer and one token
+        Case(M=64, N=1, K=512, GROUP=128, BLOCK_M=16, BLOCK_N=16, BLOCK_K=128),
+    ),
+    most_loads={name: lambda s: _steps(s) * s.M for name in ("scale", "offset")},
+    slips=SLIPS,
+    contract=Contract(
+        {
+            "M": Size(150),
+            "GROUP": (32, 96, 128),
+            "K": Size(1000, step=lambda s: s.GROUP),
+            "N": Size(150),
+            "BLOCK_M": (32, 64),
+            "BLOCK_N": (32, 64),
+            "BLOCK_K": (16, 32),
+        }
+    ),
+)  # fmt: skip
+
+
+def _steps(case: Case) -> int:
+    """Along K, of all programs that share their rows."""
+    return case.K // case.BLOCK_K * triton.cdiv(case.N, case.BLOCK_N)
+
+
+PUZZLES = (WEIGHT_CODES, GROUPED_WEIGHTS, QUANTIZED_MATMUL, ONCE_PER_GROUP)

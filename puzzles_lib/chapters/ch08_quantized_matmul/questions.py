@@ -27,6 +27,11 @@ def _smallest_code() -> int:
     return -(2 ** (4 - 1))
 
 
+def _scales() -> tuple[int, int]:
+    rows, group = 16, 128
+    return rows * group, rows
+
+
 QUESTIONS = (
     Question(
         "ch08-q1",
@@ -95,6 +100,25 @@ QUESTIONS = (
                 "That is the smallest code. Here the top bit of a field is a sign.",
             ),
             Nudge(lambda given, right: given == -15, "Four bits with a sign reach half as far."),
+        ),
+    ),
+    Question(
+        "ch08-q5",
+        "How many lanes ask for a scale in a tile of 16 x 128, and how many scales are there? (two numbers)",
+        _scales,
+        tuple,
+        "A lane for each weight of the tile. And GROUP = 128 columns of a row share one scale.",
+        (
+            Nudge(lambda given, right: len(given) != 2, "Two numbers."),
+            Nudge(lambda given, right: given == right[::-1], "Both are right, the other way round."),
+            Nudge(
+                lambda given, right: given[0] == right[0],
+                "The lanes are right. How many groups does each of the 16 rows of the tile lie in?",
+            ),
+            Nudge(
+                lambda given, right: given[1] == right[1],
+                "The scales are right. In 12c s is a tile, [BLOCK_M, BLOCK_K]: each of its lanes loads.",
+            ),
         ),
     ),
 )

@@ -1,6 +1,6 @@
 """Wrong kernels of chapter 09: right ones with one slip each."""
 
-from puzzles_lib.chapters.ch09_bit_packing.puzzles import PACK_BITS, UNPACK_BITS
+from puzzles_lib.chapters.ch09_bit_packing.puzzles import PACK_BITS, PACK_WIDE, UNPACK_BITS
 from puzzles_lib.mistakes import Mistake
 
 MISTAKES = (
@@ -297,5 +297,45 @@ MISTAKES = (
         {"tl.program_id(0)": "0"},
         kind="never written",
         says="codes[1, 0]",
+    ),
+    Mistake(
+        PACK_WIDE,
+        "whole_word_at_once",
+        "Right, but 32 codes of one bit are the load of two threads, which must exchange sums.",
+        {"min(F, 16)": "F"},
+        kind="machine",
+        says="instructions that pass values between threads: 10, none wanted",
+    ),
+    Mistake(
+        PACK_WIDE,
+        "field_by_field",
+        "Right, but the neighbours in a column of fields are no neighbours in memory.",
+        {"min(F, 16)": "1"},
+        kind="machine",
+        says="narrowest load: 1, at least 16 wanted",
+    ),
+    Mistake(
+        PACK_WIDE,
+        "half_over_half",
+        "The second half of a word is put where the first one is.",
+        {"BITS * (first + i)": "BITS * i"},
+        kind="values",
+        says="words[",
+    ),
+    Mistake(
+        PACK_WIDE,
+        "first_half_only",
+        "The fields from 16 on are left out.",
+        {"tl.static_range(0, F, H)": "tl.static_range(0, H, H)"},
+        kind="values",
+        says="words[",
+    ),
+    Mistake(
+        PACK_WIDE,
+        "no_mask_on_codes",
+        "The load runs past the last row.",
+        {", mask=n < N, other=0": ""},
+        kind="out of bounds",
+        says="codes_ptr",
     ),
 )

@@ -1,11 +1,121 @@
 """Pictures for chapter 09."""
 
+from collections.abc import Sequence
+
+from puzzles_lib.bench.h200 import CACHE, MULTIPROCESSORS, REGISTERS, SHARED, WARPS
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
-from puzzles_lib.drawing.colours import FAINT, INK, PALE, SKY, YELLOW
+from puzzles_lib.drawing.colours import (
+    FAINT,
+    GREEN,
+    INK,
+    PALE,
+    PALE_SKY,
+    PROGRAM_COLORS,
+    PURPLE,
+    SKY,
+    YELLOW,
+)
 
 BIT = 0.27  # inches per bit
 FIELDS = (SKY, YELLOW)  # in turns
 CODES = (3, 20, 77, 200)  # of 8 bits; the last is above 127, so the sign bit is on
+
+
+def multiprocessor() -> Picture:
+    """One multiprocessor of an H200, its memories as large as they are beside each other."""
+    quarters, wide, left = 4, 5.2, 0.6
+    inside = quarters * wide
+    kib = {"registers": REGISTERS * 4 / 1024, "shared": SHARED / 1024, "L2": CACHE / 1024 / MULTIPROCESSORS}
+    area = 0.07  # square units of the drawing for a KiB
+    figure, ax = new_sheet(inside + 1.2, 9.8)
+    high = area * kib["registers"] / quarters / (wide - 0.6)
+    for quarter in range(quarters):
+        x = left + 0.3 + quarter * wide
+        box(ax, x, 1.5, wide - 0.6, 0.9, f"scheduler {quarter}", color=PALE)
+        label(ax, x, 2.9, f"up to {WARPS // quarters} warps", align="left", fontsize=9)
+        for warp in range(WARPS // quarters):
+            size = (wide - 0.6) / (WARPS // quarters)
+            box(
+                ax,
+                x + warp * size,
+                3.3,
+                size,
+                0.7,
+                color=PROGRAM_COLORS[warp % len(PROGRAM_COLORS)],
+                edge=INK,
+            )
+        words = f"{REGISTERS // quarters} registers"
+        box(ax, x, 4.4, wide - 0.6, high, words, color=GREEN)
+    y = 4.4 + high + 0.4
+    box(ax, left + 0.3, y, inside - 0.6, area * kib["shared"] / (inside - 0.6), color=PURPLE)
+    label(ax, left + inside / 2, y + 0.4, f"shared memory: {kib['shared']:.0f} KiB")
+    y += area * kib["shared"] / (inside - 0.6) + 0.3
+    box(ax, left, 0.9, inside, y - 0.9, color=None, edge=INK, linewidth=1.4)
+    label(ax, left, 0.45, "one multiprocessor; each memory's area is to scale", align="left", fontsize=11)
+    y += 0.9
+    box(ax, left, y, inside, area * kib["L2"] / inside, color=PALE_SKY)
+    label(ax, left + inside / 2, y + 0.65, f"its share of L2: {kib['L2']:.0f} KiB of {CACHE >> 20} MiB")
+    foot = y + area * kib["L2"] / inside + 0.6
+    times = MEMORY / CACHE
+    label(ax, left, foot, f"behind it, memory: {times:.0f} times as large as L2", align="left", fontsize=9)
+    return Picture(
+        figure,
+        f"One multiprocessor of an H200. Four quarters, each with a scheduler, up to {WARPS // quarters} "
+        f"warps and {REGISTERS // quarters} registers of 4 bytes; below them {kib['shared']:.0f} KiB of "
+        f"shared memory. Areas are to scale: registers {kib['registers']:.0f} KiB in all, shared memory "
+        f"{kib['shared']:.0f} KiB, the multiprocessor's share of L2 {kib['L2']:.0f} KiB. Memory is "
+        f"{times:.0f} times as large as L2.",
+    )
+
+
+MEMORY = 141e9  # bytes of an H200, as its maker says
+ISSUE, WAIT = 2, 6  # clocks of the scheme: a warp's instructions, then what they wait for
+
+
+def waiting(warps: Sequence[int] = (1, 2), clocks: int = 24) -> Picture:
+    """A scheduler with so many warps, clock by clock: each issues, then waits; in one picture for each."""
+    rows = sum(count + 2 for count in warps)
+    figure, ax = new_sheet(5.2 + 0.75 * clocks, 0.6 + 0.85 * rows, unit=0.36)
+    y, told = 0.3, []
+    for count in warps:
+        turns = _turns(count, clocks)
+        busy = sum(warp is not None for warp in turns)
+        for warp in range(count):
+            label(ax, 4.6, y + 0.4, f"warp {warp}", align="right")
+            color = PROGRAM_COLORS[warp % len(PROGRAM_COLORS)]
+            for clock, turn in enumerate(turns):
+                filled = {"color": color} if turn == warp else {"color": None, "hatch": "..", "edge": FAINT}
+                box(ax, 5.0 + 0.75 * clock, y, 0.75, 0.7, **filled)
+            y += 0.85
+        label(ax, 4.6, y + 0.4, "scheduler", align="right")
+        for clock, turn in enumerate(turns):
+            color = None if turn is None else PROGRAM_COLORS[turn % len(PROGRAM_COLORS)]
+            box(ax, 5.0 + 0.75 * clock, y, 0.75, 0.7, color=color, edge=INK)
+        y += 0.85
+        words = f"{'1 warp' if count == 1 else f'{count} warps'}: busy in {busy} of {clocks} clocks"
+        label(ax, 5.0, y + 0.3, words, align="left", fontsize=9)
+        told.append(words)
+        y += 0.85
+    return Picture(
+        figure,
+        f"A scheduler and its warps over {clocks} clocks, as a scheme: each warp issues for {ISSUE} clocks "
+        f"and then waits for {WAIT}, dotted. {'; '.join(told)}.",
+    )
+
+
+def _turns(warps: int, clocks: int) -> list[int | None]:
+    """Which warp the scheduler serves in each clock: one that is ready, the one it serves if it may."""
+    ready, left = [0] * warps, [ISSUE] * warps
+    turns: list[int | None] = []
+    for clock in range(clocks):
+        able = [warp for warp in range(warps) if ready[warp] <= clock]
+        warp = min(able, key=lambda w: (left[w] == ISSUE, ready[w], w), default=None)
+        turns.append(warp)
+        if warp is not None:
+            left[warp] -= 1
+            if not left[warp]:
+                ready[warp], left[warp] = clock + 1 + WAIT, ISSUE
+    return turns
 
 
 def rulers(word: int = -925_018_109) -> Picture:
@@ -176,4 +286,13 @@ def _name(ax, x: float, y: float, text: str) -> None:
     label(ax, x, y, text, align="right", family="monospace")
 
 
-__all__ = ["down_a_column", "pack", "rulers", "spread", "sum_of_fields", "tile"]
+__all__ = [
+    "down_a_column",
+    "multiprocessor",
+    "pack",
+    "rulers",
+    "spread",
+    "sum_of_fields",
+    "tile",
+    "waiting",
+]

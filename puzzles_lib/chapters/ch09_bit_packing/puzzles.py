@@ -8,6 +8,7 @@ from jaxtyping import Int32, UInt8
 from torch import Tensor
 
 from puzzles_lib.contract import Contract, Size
+from puzzles_lib.goal import Goal, Want
 from puzzles_lib.inputs import all_bits_set
 from puzzles_lib.puzzle import Case, Puzzle
 
@@ -127,4 +128,36 @@ UNPACK_BITS = Puzzle(
     contract=Contract({"M": Size(9), "N": Size(1100), "BITS": (1, 2, 4, 8), "BLOCK_W": (8, 64, 128)}),
 )
 
-PUZZLES = (PACK_BITS, UNPACK_BITS)
+
+def pack_wide(
+    codes: UInt8[Tensor, "M N"],
+    BITS: int,
+) -> Int32[Tensor, " M (N*BITS+31)//32"]:
+    """The words of puzzle 13: for rows of any length, and of 4096 codes without detours.
+
+    There each thread loads 16 codes at a time, and no code goes to another thread.
+    """
+    return pack_bits(codes, BITS)
+
+
+PACK_WIDE = Puzzle(
+    number="13b",
+    spec=pack_wide,
+    formula=PACK_BITS.formula,
+    grid=PACK_BITS.grid,
+    cases=(
+        *PACK_BITS.cases,
+        # one bit a code: two threads hold the 32 codes of a word, 16 each
+        Case(M=2, N=4096, BITS=1, BLOCK_W=512, fill={"codes": below(2)}),
+        # two bits a code: a thread holds a word's codes
+        Case(M=2, N=4096, BITS=2, BLOCK_W=512, fill={"codes": below(4)}),
+    ),
+    outputs=("words",),
+    contract=Contract(
+        {"M": Size(9), "N": Size(9000), "BITS": (1, 2, 4, 8), "BLOCK_W": (64, 128, 512)},
+        fills=lambda s: ({"codes": below(2**s.BITS)},),
+    ),
+    machine=(Goal(cases=(6, 7), wants=(Want("load bytes", least=16), Want("exchanges", most=0))),),
+)
+
+PUZZLES = (PACK_BITS, PACK_WIDE, UNPACK_BITS)

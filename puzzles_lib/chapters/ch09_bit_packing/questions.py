@@ -1,8 +1,18 @@
 """The predictions of chapter 09."""
 
+from puzzles_lib.bench.h200 import REGISTERS
 from puzzles_lib.question import Nudge, Question
 
 _BYTES_A_LOAD = 16  # the most that a thread loads at once
+
+
+def _programs_that_fit() -> int:
+    return REGISTERS // (64 * 4 * 32)
+
+
+def _warps_that_keep_busy() -> int:
+    issue, wait = 2, 6  # as the picture has it
+    return (issue + wait) // issue
 
 
 def _largest_shifted_down() -> int:
@@ -68,5 +78,33 @@ QUESTIONS = (
             Nudge(lambda v, r: v == (32, 16, 8, 4), "so many codes has a word. A thread holds 16 of them."),
         ),
         nudge="a word has 32 / BITS codes; divide by 16, and a part of a thread is a thread",
+    ),
+    Question(
+        id="ch09-q5",
+        asks="Programs of 4 warps, 64 registers a thread: how many fit on a multiprocessor?",
+        right=_programs_that_fit,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v == 32 * r, "that counts threads for warps: a warp has 32 of them"),
+            Nudge(lambda v, r: v == 4 * r, "that is how many warps fit; a program has 4 of them"),
+            Nudge(
+                lambda v, r: v == r / 4, "that is one quarter's registers; the program's warps go to all four"
+            ),
+        ),
+        nudge="64 registers for each of 128 threads, and four quarters with 16384 registers each",
+    ),
+    Question(
+        id="ch09-q6",
+        asks="A warp issues for 2 clocks, then waits for 6. How many warps keep a scheduler busy?",
+        right=_warps_that_keep_busy,
+        kind=int,
+        nudges=(
+            Nudge(
+                lambda v, r: v == r - 1,
+                "nearly: while the others take their turns, the first one still waits",
+            ),
+            Nudge(lambda v, r: v == r + 2, "it waits 6 clocks once, not twice"),
+        ),
+        nudge="a warp comes back after 8 clocks; how many turns of 2 clocks fill them?",
     ),
 )

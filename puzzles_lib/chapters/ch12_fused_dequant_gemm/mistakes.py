@@ -1,6 +1,12 @@
 """Wrong kernels of chapter 12: right ones with one slip each."""
 
-from puzzles_lib.chapters.ch12_fused_dequant_gemm.puzzles import FUSED_DW, PACKED_ALONG_K, SPLIT_K
+from puzzles_lib.chapters.ch12_fused_dequant_gemm.puzzles import (
+    BUSY_DW,
+    FUSED_DW,
+    PACKED_ALONG_K,
+    SPLIT_K,
+    TWO_PROGRAMS,
+)
 from puzzles_lib.mistakes import Mistake
 
 MISTAKES = (
@@ -648,5 +654,77 @@ MISTAKES = (
         {"    tl.store(dw_ptr + offs_m * CIN + offs_n, acc, mask=(offs_m < COUT) & (offs_n < CIN))\n": ""},
         kind="never written",
         says="dw_ptr",
+    ),
+    Mistake(
+        BUSY_DW,
+        "all_rows_at_once",
+        "Right, but 64 rows of x are in registers at one time, and do not fit.",
+        {"BLOCK_K // 2": "BLOCK_K"},
+        kind="machine",
+        says="spills to memory: 12, none wanted",
+    ),
+    Mistake(
+        BUSY_DW,
+        "first_halves_only",
+        "The walk takes a whole step and unpacks half of it.",
+        {"range(0, K, HALF)": "range(0, K, BLOCK_K)"},
+        kind="values",
+        says="dw[",
+    ),
+    Mistake(
+        BUSY_DW,
+        "scale_of_group_0",
+        "All columns of a tile have the scales of the first group.",
+        {"offs_w * F // GROUP": "offs_w * 0"},
+        kind="values",
+        says="dw[",
+    ),
+    Mistake(
+        BUSY_DW,
+        "no_k_mask_on_dy",
+        "dy is read past row K.",
+        {"(offs_m[:, None] < COUT) & (k[None, :] < K)": "(offs_m[:, None] < COUT) & (k[None, :] < K + HALF)"},
+        kind="out of bounds",
+        says="dy_ptr",
+    ),
+    Mistake(
+        TWO_PROGRAMS,
+        "counted_from_first",
+        "Right, but so written the loop takes too many registers for two programs.",
+        {"range(0, last - first, BLOCK_K)": "range(first, last, BLOCK_K)", "k = first + start": "k = start"},
+        kind="machine",
+        says="one program more fits with 128 or fewer",
+    ),
+    Mistake(
+        TWO_PROGRAMS,
+        "first_forgotten",
+        "Counted from 0, and every split takes the rows of split 0.",
+        {"k = first + start": "k = start"},
+        kind="values",
+        says="parts[",
+    ),
+    Mistake(
+        TWO_PROGRAMS,
+        "end_of_all",
+        "The loop ends at `last`, though it begins at 0: rows of other splits are added.",
+        {"range(0, last - first, BLOCK_K)": "range(0, last, BLOCK_K)"},
+        kind="values",
+        says="parts[",
+    ),
+    Mistake(
+        TWO_PROGRAMS,
+        "splits_overlap",
+        "A split begins after so many rows, not blocks.",
+        {"first = split * steps * BLOCK_K": "first = split * steps"},
+        kind="values",
+        says="parts[",
+    ),
+    Mistake(
+        PACKED_ALONG_K,
+        "fields_in_a_loop",
+        "Right, but in a loop that is not written out the unpacked tile goes through shared memory.",
+        {"tl.static_range(F)": "range(F)"},
+        kind="machine",
+        says="through shared memory: x =",
     ),
 )

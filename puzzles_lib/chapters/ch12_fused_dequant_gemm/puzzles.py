@@ -10,6 +10,7 @@ from torch import Tensor
 
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import unpack_bits
 from puzzles_lib.contract import Contract, Fill, Size
+from puzzles_lib.goal import Goal, Want
 from puzzles_lib.inputs import far_apart
 from puzzles_lib.puzzle import Case, Puzzle
 
@@ -129,6 +130,49 @@ FUSED_DW = Puzzle(
     ),
 )  # fmt: skip
 
+
+def busy_dw(
+    dy: BFloat16[Tensor, "K COUT"],
+    words: Int32[Tensor, " K (CIN*BITS+31)//32"],
+    scale: BFloat16[Tensor, " K (CIN+GROUP-1)//GROUP"],
+    minimum: BFloat16[Tensor, " K (CIN+GROUP-1)//GROUP"],
+    CIN: int,
+    BITS: int,
+    GROUP: int,
+) -> Float32[Tensor, "COUT CIN"]:
+    """dW as in puzzle 19, and BLOCK_K is a multiple of 32.
+
+    In tiles of 128 x 128 with BLOCK_K = 64 nothing is spilled, and the tensor cores can be
+    busy half of the time.
+    """
+    return fused_dw(dy, words, scale, minimum, CIN, BITS, GROUP)
+
+
+def _in_tiles(case: Case, **blocks: int) -> Case:
+    """The sizes of the ladder in chapter 12, but for fewer rows and columns: the machine code is the same."""
+    sizes = {"K": 128, "COUT": 128, "CIN": 128, "BITS": 2, "GROUP": 256}
+    return case.but(**sizes, BLOCK_M=128, BLOCK_N=128, **blocks)
+
+
+def _least_block_k(contract: Contract, least: int) -> Contract:
+    numbers = {**contract.numbers, "BLOCK_K": lambda s: (least,) if s.K > 128 else (least, 128)}
+    return Contract(numbers, contract.fills, contract.most_programs)
+
+
+BUSY_DW = Puzzle(
+    number="19b",
+    spec=busy_dw,
+    formula=FUSED_DW.formula,
+    grid=FUSED_DW.grid,
+    cases=(
+        *(case.but(BLOCK_K=32) for case in FUSED_DW.cases),
+        _in_tiles(FUSED_DW.cases[1], BLOCK_K=64),
+    ),
+    outputs=("dw",),
+    contract=_least_block_k(FUSED_DW.contract, 32),
+    machine=(Goal(cases=(6,), wants=(Want("spills", most=0), Want("busy", least=0.5))),),
+)
+
 # ---- puzzle 20
 
 
@@ -199,6 +243,40 @@ SPLIT_K = Puzzle(
     ),
 )  # fmt: skip
 
+
+def two_programs(
+    dy: BFloat16[Tensor, "K COUT"],
+    words: Int32[Tensor, " K (CIN*BITS+31)//32"],
+    scale: BFloat16[Tensor, " K (CIN+GROUP-1)//GROUP"],
+    minimum: BFloat16[Tensor, " K (CIN+GROUP-1)//GROUP"],
+    CIN: int,
+    BITS: int,
+    GROUP: int,
+    SPLITS: int,
+    BLOCK_K: int,
+) -> Float32[Tensor, "SPLITS COUT CIN"]:
+    """The parts of puzzle 20, and BLOCK_K is a multiple of 32.
+
+    In tiles of 128 x 128 with BLOCK_K = 32, and 8 warps a program, a multiprocessor has
+    room for two programs.
+    """
+    return split_k(dy, words, scale, minimum, CIN, BITS, GROUP, SPLITS, BLOCK_K)
+
+
+TWO_PROGRAMS = Puzzle(
+    number="20b",
+    spec=two_programs,
+    formula=SPLIT_K.formula,
+    grid=SPLIT_K.grid,
+    cases=(
+        *(case.but(BLOCK_K=32) for case in SPLIT_K.cases),
+        _in_tiles(SPLIT_K.cases[1], SPLITS=2, BLOCK_K=32),
+    ),
+    outputs=("parts",),
+    contract=_least_block_k(SPLIT_K.contract, 32),
+    machine=(Goal(cases=(6,), wants=(Want("programs", least=2), Want("spills", most=0)), num_warps=8),),
+)
+
 # ---- puzzle 21
 
 
@@ -216,7 +294,7 @@ def packed_along_k(
     is field j of words[b, r, n] where k = 16 · F · b + 16 · j + r, F = 16 // BITS, r < 16:
     the format of puzzles_lib.kernels. Past row K, words, scales and minima may hold any
     finite numbers. GROUP is a multiple of BLOCK_N. Sums run in float32, and the checker's x are
-    bfloat16 numbers.
+    bfloat16 numbers. In tiles of 128 x 128 no computed value goes from thread to thread.
     """
     K, CIN = dy.shape[0], words.shape[2]
     shifts = BITS * torch.arange(16 // BITS, dtype=torch.int32)[:, None, None]
@@ -249,6 +327,8 @@ PACKED_ALONG_K = Puzzle(
         _case(K=129, COUT=18, CIN=40, BITS=2, GROUP=32, BLOCK_M=32, BLOCK_N=32, most=20),
         # fewer rows and columns than a block
         _case(K=5, COUT=3, CIN=5, BITS=4, GROUP=16, BLOCK_M=16, BLOCK_N=16),
+        # a tile as large as in the ladder
+        _case(K=128, COUT=128, CIN=128, BITS=2, GROUP=256, BLOCK_M=128, BLOCK_N=128),
     ),
     outputs=("dw",),
     contract=Contract(
@@ -264,6 +344,7 @@ PACKED_ALONG_K = Puzzle(
         fills=_fills,
         most_programs=2,
     ),
+    machine=(Goal(cases=(6,), wants=(Want("moves", most=0), Want("busy", least=0.5))),),
 )  # fmt: skip
 
-PUZZLES = (FUSED_DW, SPLIT_K, PACKED_ALONG_K)
+PUZZLES = (FUSED_DW, BUSY_DW, SPLIT_K, TWO_PROGRAMS, PACKED_ALONG_K)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from puzzles_lib.bench.h200 import MULTIPROCESSORS, PROGRAMS, REGISTERS, RESERVED, SHARED, WARPS
+from puzzles_lib.bench.h200 import MULTIPROCESSORS, RESERVED, SHARED
 from puzzles_lib.bench.recorded import about, rows, table
 from puzzles_lib.card import Theme, card
 from puzzles_lib.chapters.ch15_racing_cublas.ladder import CUBLAS, RUNS, UNFUSED, measure, rungs, unsound
@@ -19,6 +19,7 @@ from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, GROUP, ROWS,
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report
 from puzzles_lib.inspector import Stages, stages
+from puzzles_lib.inspector.occupancy import resident
 from puzzles_lib.inspector.sass import bytes_stored_to_shared, matrix_loop, overwritten_operands
 from puzzles_lib.puzzle import Puzzle
 
@@ -127,17 +128,6 @@ def _times(rung: Rung) -> tuple[tuple[dict[str, object], ...], str]:
 
 
 # ---- what the compiler and the hardware make of it
-
-
-def resident(registers: int, shared: int, warps: int) -> int:
-    """Programs that one multiprocessor of an H200 holds at a time.
-
-    registers: a thread; they are given out to warps in lots of 256, from a quarter of the file each.
-    shared: bytes a program. warps: a program.
-    """
-    lot = -(-registers * 32 // 256) * 256
-    by_registers = 4 * (REGISTERS // 4 // lot) // warps
-    return min(by_registers, WARPS // warps, SHARED // (shared + RESERVED), PROGRAMS)
 
 
 def waves(rung: Rung, compiled: Stages) -> tuple[int, int]:

@@ -1,0 +1,91 @@
+"""What a puzzle wants of the machine code, once a kernel is right: data, measured by `inspector.measures`.
+
+    Goal(cases=(5, 6), wants=(Want("load bytes", least=16), Want("exchanges", most=0)))
+
+A goal is about some of the puzzle's own cases, so the kernel whose machine code is read has also been run
+there: code for sizes that nobody tries helps nobody.
+"""
+
+from dataclasses import dataclass
+
+MEASURES = {
+    "load bytes": "bytes of a thread's narrowest load",
+    "exchanges": "instructions that pass values between threads",
+    "busy": "share of the time that tensor cores can be busy",
+    "spills": "bytes that a thread spills to memory",
+    "moves": "computed blocks that pass between threads in the loop",
+    "programs": "programs at a time on a multiprocessor",
+}
+"""What can be measured, in words. ``"busy"`` is a share, from 0 to 1; all others are counted."""
+
+
+@dataclass(frozen=True)
+class Want:
+    """A bound on one of the `MEASURES`: ``least`` or ``most``, one of the two.
+
+    Raises ValueError for a measure that there is not, and for two bounds or none.
+    """
+
+    measure: str
+    least: float | None = None
+    most: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.measure not in MEASURES:
+            raise ValueError(f"Want: measure is {self.measure!r}, allowed are {', '.join(MEASURES)}")
+        if (self.least is None) == (self.most is None):
+            raise ValueError(f"Want: {self.measure} has least={self.least}, most={self.most}: give one")
+
+    def is_met_by(self, number: float | None) -> bool:
+        """Whether a measured number is within the bound; None, where there was nothing to measure, is not."""
+        if number is None:
+            return False
+        return number >= self.least if self.least is not None else number <= self.most
+
+    @property
+    def bound(self) -> str:
+        """``"at least 50%"``, ``"none"``"""
+        if self.least is not None:
+            return f"at least {self.told(self.least)}"
+        return "none" if self.most == 0 else f"at most {self.told(self.most)}"
+
+    def told(self, number: float | None) -> str:
+        """A number of this measure as text."""
+        if number is None:
+            return "nothing to measure"
+        return f"{number:.0%}" if self.measure == "busy" else f"{number:g}"
+
+    def __str__(self) -> str:
+        return f"{MEASURES[self.measure]}: {self.bound}"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the machine code for some cases of a puzzle must be like.
+
+    cases: their numbers in ``puzzle.cases``. wants: all to be met, in each of them.
+    num_warps: of the launch. target: as `stages` takes it.
+    """
+
+    cases: tuple[int, ...]
+    wants: tuple[Want, ...]
+    num_warps: int = 4
+    target: str = "sm_90"
+
+    def launch(self, case: int) -> str:
+        """``"case 6, sm_90, 4 warps"``"""
+        return f"case {case}, {self.target}, {self._warps}"
+
+    @property
+    def _warps(self) -> str:
+        return "1 warp" if self.num_warps == 1 else f"{self.num_warps} warps"
+
+    @property
+    def title(self) -> str:
+        """``"machine code of cases 5 and 6, for sm_90 with 4 warps"``"""
+        *most, last = map(str, self.cases)
+        named = f"cases {', '.join(most)} and {last}" if most else f"case {last}"
+        return f"machine code of {named}, for {self.target} with {self._warps}"
+
+    def __str__(self) -> str:
+        return f"{self.title}: {'; '.join(map(str, self.wants))}"

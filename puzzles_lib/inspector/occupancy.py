@@ -1,0 +1,27 @@
+"""How many programs a multiprocessor holds at a time, and what would let it hold one more."""
+
+from puzzles_lib.bench.h200 import PROGRAMS, REGISTERS, RESERVED, SHARED, WARPS
+
+
+def resident(registers: int, shared: int, warps: int) -> int:
+    """Programs that one multiprocessor of an H200 holds at a time.
+
+    registers: a thread; they are given out to warps in lots of 256, from a quarter of the file each.
+    shared: bytes a program. warps: a program.
+    """
+    lot = -(-registers * 32 // 256) * 256
+    by_registers = 4 * (REGISTERS // 4 // lot) // warps
+    return min(by_registers, WARPS // warps, SHARED // (shared + RESERVED), PROGRAMS)
+
+
+def one_more(registers: int, shared: int, warps: int) -> str:
+    """What keeps one more program out, and how little of it would let that in."""
+    now = resident(registers, shared, warps)
+    fewer = next((r for r in range(registers, 0, -1) if resident(r, shared, warps) > now), None)
+    if fewer is not None:
+        return f"{registers} registers a thread: one program more fits with {fewer} or fewer"
+    most = SHARED // (now + 1) - RESERVED
+    if resident(registers, most, warps) > now:
+        return f"{shared} bytes of shared memory: one program more fits with {most} or fewer"
+    both = f"{registers} registers a thread and {shared} bytes of shared memory"
+    return f"{both} are each too many for one program more"

@@ -1,0 +1,232 @@
+"""Goals for the machine code: what they say, what they measure, and when `check` judges by them."""
+
+import dataclasses
+import json
+
+import pytest
+import triton
+import triton.language as tl
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib.checker import check, examine, machine
+from puzzles_lib.checker.report import Report
+from puzzles_lib.goal import MEASURES, Goal, Want
+from puzzles_lib.inputs import large
+from puzzles_lib.inspector import stages
+from puzzles_lib.inspector.measures import measure
+from puzzles_lib.inspector.occupancy import one_more, resident
+from puzzles_lib.puzzle import Case, Puzzle
+
+
+def doubled(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+    """z[n] = 2 · x[n]"""
+    return 2 * x
+
+
+WIDE = Want("load bytes", least=16)
+ALONE = Want("exchanges", most=0)
+CASES = (Case(N=40, BLOCK=16), Case(N=2048, BLOCK=1024, fill={"x": large}))
+PUZZLE = Puzzle(
+    number="1",
+    spec=doubled,
+    grid=lambda s: (triton.cdiv(s.N, s.BLOCK),),
+    cases=CASES,
+    machine=(Goal(cases=(1,), wants=(WIDE, ALONE)),),
+)
+
+
+@triton.jit
+def plain(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N)
+    tl.store(z_ptr + offs, 2 * x, mask=offs < N)
+
+
+@triton.jit
+def backwards(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Each thread's lanes run against memory's order."""
+    offs = tl.program_id(0) * BLOCK + BLOCK - 1 - tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N)
+    tl.store(z_ptr + offs, 2 * x, mask=offs < N)
+
+
+@triton.jit
+def with_a_sum(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Adds a sum over all threads, times zero."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N, other=0.0)
+    none = tl.sum((x > 1e30).to(tl.int32), axis=0)
+    tl.store(z_ptr + offs, 2 * x + none, mask=offs < N)
+
+
+@triton.jit
+def nothing_loaded(z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, offs.to(tl.float32), mask=offs < N)
+
+
+@triton.jit
+def no_mask(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, 2 * tl.load(x_ptr + offs))
+
+
+def reading(kernel, name, case=1):
+    return measure(name, stages(kernel, PUZZLE, case=case))
+
+
+# ---- what a goal says
+
+
+def test_a_want_has_one_bound_on_a_measure_that_there_is():
+    for wrong, message in (
+        ({"measure": "speed", "least": 1}, "measure is 'speed', allowed are load bytes"),
+        ({"measure": "spills"}, "give one"),
+        ({"measure": "spills", "least": 0, "most": 1}, "give one"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Want(**wrong)
+
+
+def test_a_want_says_itself():
+    assert str(ALONE) == "instructions that pass values between threads: none"
+    assert str(Want("busy", least=0.5)).endswith("busy: at least 50%")
+    assert str(Want("spills", most=8)).endswith("memory: at most 8")
+
+
+@pytest.mark.parametrize(
+    "want, number, met",
+    [
+        (WIDE, 16, True),
+        (WIDE, 8, False),
+        (WIDE, None, False),
+        (ALONE, 0, True),
+        (ALONE, 1, False),
+        (ALONE, None, False),
+    ],
+)
+def test_a_bound_is_met_or_not_and_never_by_nothing(want, number, met):
+    assert want.is_met_by(number) is met
+
+
+@pytest.mark.parametrize("cases", [(2,), (-1,), (0, 5)])
+def test_a_goal_names_cases_that_are_run(cases):
+    with pytest.raises(ValueError, match="doubled: machine names case"):
+        dataclasses.replace(PUZZLE, machine=(Goal(cases=cases, wants=(WIDE,)),))
+
+
+def test_a_puzzle_shows_its_goals():
+    goal = Goal(cases=(0, 1), wants=(WIDE, ALONE), num_warps=1)
+    shown = dataclasses.replace(PUZZLE, machine=(goal,))
+    assert str(shown).endswith(
+        "\nmachine code of cases 0 and 1, for sm_90 with 1 warp: bytes of a thread's narrowest load: "
+        "at least 16; instructions that pass values between threads: none"
+    )
+    assert "\n- bytes of a thread's narrowest load: at least 16\n" in shown._repr_markdown_()
+    assert "machine code" not in dataclasses.replace(PUZZLE, machine=())._repr_markdown_()
+
+
+# ---- what is measured
+
+
+def test_every_measure_is_measured():
+    compiled = stages(plain, PUZZLE, case=1)
+    assert all(measure(name, compiled) for name in MEASURES)
+
+
+def test_loads_are_as_wide_as_alignment_and_order_allow():
+    assert reading(plain, "load bytes").number == 16
+    narrow = reading(backwards, "load bytes")
+    assert narrow.number == 4 and narrow.cause.startswith("8 of 8 loads are that narrow")
+    ragged = reading(plain, "load bytes", case=Case(N=2047, BLOCK=1024))  # the mask ends anywhere
+    assert ragged.number == 4
+
+
+def test_the_narrowest_load_is_at_its_line():
+    line = reading(backwards, "load bytes").line
+    assert "tl.load" in stages(backwards, PUZZLE, case=1).source[line]
+
+
+def test_without_loads_there_is_nothing_to_measure():
+    assert reading(nothing_loaded, "load bytes").number is None
+
+
+def test_a_sum_over_threads_is_an_exchange_and_arithmetic_is_none():
+    assert reading(plain, "exchanges").number == 0
+    exchanged = reading(with_a_sum, "exchanges")
+    assert exchanged.number > 0 and "shuffles" in exchanged.cause
+    assert "tl.sum" in stages(with_a_sum, PUZZLE, case=1).source[exchanged.line]
+
+
+def test_what_has_no_loop_or_no_tensor_cores_has_no_number():
+    assert reading(plain, "moves").number is None
+    assert reading(plain, "busy").number is None
+    assert reading(plain, "spills").number == 0
+
+
+def test_programs_follow_from_registers_and_shared_memory():
+    compiled = stages(plain, PUZZLE, case=1, num_warps=8)
+    assert measure("programs", compiled).number == resident(compiled.registers, 0, 8) == 8
+
+
+@pytest.mark.parametrize(
+    "registers, shared, warps, programs, more",
+    [
+        (130, 0, 8, 1, "130 registers a thread: one program more fits with 128 or fewer"),
+        (128, 0, 8, 2, "128 registers a thread: one program more fits with 80 or fewer"),
+        (64, 120_000, 4, 1, "120000 bytes of shared memory: one program more fits with 115712 or fewer"),
+        (255, 120_000, 8, 1, "255 registers a thread and 120000 bytes of shared memory are each too many"),
+    ],
+)
+def test_what_keeps_one_more_program_out(registers, shared, warps, programs, more):
+    assert resident(registers, shared, warps) == programs
+    assert one_more(registers, shared, warps).startswith(more)
+
+
+# ---- when it is judged
+
+
+def test_a_right_kernel_is_judged_by_its_machine_code():
+    report = check(plain, PUZZLE)
+    assert report.ok and [goal.launch for goal in report.goals] == ["case 1, sm_90, 4 warps"]
+    assert report.headline() == "doubled: all 2 cases pass, and so does its machine code"
+    assert "narrowest load: 16; instructions that pass values between threads: 0" in str(report)
+
+
+def test_one_that_misses_a_goal_is_told_by_how_much_and_where():
+    report = check(backwards, PUZZLE)
+    assert report.right and not report.ok
+    assert str(report).splitlines()[0] == "doubled: all 2 cases pass, its machine code does not"
+    assert [verdict.kind for verdict in report.verdicts] == ["machine"]
+    assert report.verdicts[0].message == "bytes of a thread's narrowest load: 4, at least 16 wanted"
+    assert "x = tl.load(x_ptr + offs" in str(report)
+    assert "stages(backwards, DOUBLED, case=1)" in str(report)
+    assert "stages(backwards, DOUBLED, case=1)" in report._repr_html_()
+
+
+def test_a_wrong_one_is_not_compiled(monkeypatch):
+    monkeypatch.setattr(machine, "judge", None)
+    report = examine(no_mask, PUZZLE)
+    assert not report.right and report.goals == ()
+
+
+def test_a_report_with_goals_travels():
+    report = examine(backwards, PUZZLE)
+    again = Report.from_dict(json.loads(json.dumps(report.as_dict())))
+    assert again == report and str(again) == str(report) and not again.ok
+    old = {key: value for key, value in report.as_dict().items() if key != "goals"}
+    assert Report.from_dict(old).goals == ()
+
+
+def test_a_kernel_that_does_not_compile_misses_its_goals(monkeypatch):
+    refused = dataclasses.replace(stages(plain, PUZZLE, case=1), built=None, refusal="ptxas: it is tired")
+    monkeypatch.setattr(machine, "stages", lambda *args, **options: refused)
+    report = examine(plain, PUZZLE)
+    assert report.right and not report.ok
+    assert "it does not compile: ptxas: it is tired" in str(report)
+
+
+def test_the_launch_is_the_goals_whatever_autotune_says():
+    tuned = triton.autotune(configs=[triton.Config({}, num_warps=1)], key=[])(plain)
+    assert [goal.launch for goal in check(tuned, PUZZLE).goals] == ["case 1, sm_90, 4 warps"]
