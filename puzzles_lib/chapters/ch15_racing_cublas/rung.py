@@ -4,6 +4,9 @@ Versions are written for one problem, with no masks: K a multiple of 128, COUT a
 groups no narrower than a tile.
 """
 
+import functools
+import hashlib
+import json
 from collections.abc import Mapping
 
 import torch
@@ -69,8 +72,21 @@ class Rung:
         return self._identity() == other._identity()
 
     def _identity(self) -> tuple[object, ...]:
-        sources = [function.src.strip() for function in with_helpers(self.kernel)]
-        return sources, self.splits, self.constants, self.options, self.descriptors
+        return self._sources(), self.launch()
+
+    def _sources(self) -> list[str]:
+        return [function.src.strip() for function in with_helpers(self.kernel)]
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of kernel and launch."""
+        told = json.dumps(self._identity(), sort_keys=True)
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+    def launch(self) -> dict[str, object]:
+        """How it is launched, in what JSON has."""
+        tiles = {name: list(tile) for name, tile in self.descriptors.items()}
+        return {"splits": self.splits, **self.constants, **self.options, "descriptors": tiles}
 
     def grid(self, cout: int = COUT, cin: int = CIN) -> tuple[int, int, int]:
         """Programs: tiles along COUT, along CIN, parts of K."""
