@@ -100,6 +100,15 @@ def test_launches_are_kept_with_the_rows_of_their_path_and_the_compiler_that_mad
     assert list(recorded.load(path)["launches"]) == ["two"]
 
 
+def test_clocks_are_kept_beside_the_rows_until_there_are_others(tmp_path, on_a_gpu):
+    path = tmp_path / "r.json"
+    recorded.save([a_row()], path)
+    recorded.save([], path, clocks={"one": {"us": 1.0, "mhz": 1980.0, "watts": 700.0}})
+    recorded.save([a_row(us=3.0)], path)
+    record = recorded.load(path)
+    assert record["clocks"]["one"]["mhz"] == 1980.0 and record["rows"][0]["us"] == 3.0
+
+
 def disk_full(*_args, **_kwargs):
     raise OSError(28, "No space left on device")
 

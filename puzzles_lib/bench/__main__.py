@@ -4,6 +4,7 @@ import argparse
 import importlib
 import json
 import sys
+from dataclasses import asdict
 
 MEASURED = {
     "memory": ("puzzles_lib.bench.memory", "bandwidth of the memory-bound kernels (needs a GPU)"),
@@ -16,6 +17,7 @@ MEASURED = {
 RACED = {
     "ladder": "chapter 15's versions of it (needs a GPU)",
     "grid": "about a hundred other launches of them (needs a GPU)",
+    "clocks": "what the chip's clock does while each of its versions runs (needs a GPU)",
 }
 """Benches of chapter 15, which may run binaries that were compiled on another machine."""
 CHAPTER = "puzzles_lib.chapters.ch15_racing_cublas"
@@ -80,6 +82,13 @@ def _race(chosen: argparse.Namespace) -> None:
     ladder, programs = (importlib.import_module(f"{CHAPTER}.{name}") for name in ("ladder", "programs"))
     told = programs.read(chosen.binaries) if chosen.binaries else {"launches": {}, "triton": ""}
     options = {"programs": programs.Programs(told["binaries"])} if chosen.binaries else {}
+    if chosen.command == "clocks":
+        found = {name: asdict(each) for name, each in ladder.measure_clocks(**options).items()}
+        for name, each in found.items():
+            print(f"{name:26} {each['us']:8.1f} us  {each['mhz']:5.0f} MHz  {each['watts']:4.0f} W")
+        if chosen.json:
+            save([], chosen.json, compiler=told["triton"], clocks=found)
+        return
     if chosen.command == "grid":
         some = [rung for rung in programs.grid() if rung.name in told["launches"]]
         rows = list(ladder.measure_grid(some, **options))

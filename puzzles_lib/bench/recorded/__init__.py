@@ -6,7 +6,7 @@ with, in the same run), ``ratio`` (baseline_us / us) and ``error`` (of the resul
 
 ``race.json`` is such a record of chapter 15's launches, of binaries that the pinned Triton made. It has
 ``launches`` too: by path, how it was launched and what its binary looks like, see
-`puzzles_lib.chapters.ch15_racing_cublas.records`.
+`puzzles_lib.chapters.ch15_racing_cublas.records`; and ``clocks``, what the chip did under load.
 """
 
 import datetime
@@ -39,6 +39,11 @@ def launches() -> dict[str, Row]:
     return load(RACE)["launches"]
 
 
+def clocks() -> dict[str, Row]:
+    """``us``, ``mhz`` and ``watts`` of chapter 15's paths, each run alone for a second, by path."""
+    return load(RACE)["clocks"]
+
+
 def about(bench: str = "") -> str:
     """Where the recorded figures of a bench come from, in a line; of most benches, where none is named."""
     of_bench = (record for record in _records() if any(row["bench"] == bench for row in record["rows"]))
@@ -57,11 +62,12 @@ def save(
     *,
     compiler: str = "",
     launches: Mapping[str, Row] | None = None,
+    clocks: Mapping[str, Row] | None = None,
 ) -> None:
     """Replace the rows of the same benches in a record, and say what they were measured on.
 
     compiler: the Triton that made the binaries, where it is not this machine's. launches: of the rows' paths;
-    those of paths that the record has no row of are left out.
+    those of paths that the record has no row of are left out. clocks: by path, replaces what there was.
 
     The file is replaced as a whole or not at all. Raises ValueError for a row without exactly the names
     above, or with a number that is not finite, and where rows of other benches come from another device
@@ -86,9 +92,11 @@ def save(
     lines = ",\n".join("    " + json.dumps(row) for row in [*kept, *new])
     head = json.dumps({**origin, "date": datetime.date.today().isoformat()}, indent=2).rstrip("}\n")
     paths = {row["path"] for row in [*kept, *new]}
+    chip = clocks or old.get("clocks", {})
     known = {**old.get("launches", {}), **(launches or {})}
     told = [f"    {json.dumps(name)}: {json.dumps(known[name])}" for name in known if name in paths]
-    more = ',\n  "launches": {\n' + ",\n".join(told) + "\n  }" if told else ""
+    beside = {"launches": told, "clocks": [f"    {json.dumps(n)}: {json.dumps(chip[n])}" for n in chip]}
+    more = "".join(f',\n  "{n}": {{\n' + ",\n".join(some) + "\n  }" for n, some in beside.items() if some)
     temporary = path.with_name(path.name + ".new")
     try:
         temporary.write_text(f'{head},\n  "rows": [\n{lines}\n  ]{more}\n}}\n')

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 from puzzles_lib.bench.results import relative_error, row
-from puzzles_lib.bench.timing import interleaved
+from puzzles_lib.bench.timing import Sustained, interleaved, sustained
 from puzzles_lib.chapters.ch15_racing_cublas import versions
 from puzzles_lib.chapters.ch15_racing_cublas.programs import Programs
 from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS, Problem, Rung
@@ -76,6 +76,11 @@ def measure_grid(some: Sequence[Rung], programs: Programs = HERE) -> Rows:
             yield from track.measure("grid", right[start : start + BATCH])
 
 
+def measure_clocks(programs: Programs = HERE) -> dict[str, Sustained]:
+    """Each path alone for a second, at the large K: what the chip's clock does. Raises as `measure`."""
+    return _Track(max(ROWS), programs).sustained()
+
+
 class _Track:
     """Problems with one K, more of them than the cache holds, and the unfused paths."""
 
@@ -100,6 +105,10 @@ class _Track:
         for path, us in times.items():
             if bench == "ladder" or path not in (UNFUSED, CUBLAS):
                 yield self._row(bench, path, us, times[UNFUSED], float(f"{errors[path]:.3e}"))
+
+    def sustained(self) -> dict[str, Sustained]:
+        paths = self._unfused() | {rung.name: self._fused(rung) for rung in rungs()}
+        return {name: sustained(calls) for name, calls in paths.items()}
 
     def repeated(self, rung: Rung) -> dict[str, object]:
         """How many runs on the same inputs differ from the first."""
