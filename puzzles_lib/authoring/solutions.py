@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 _CHECK = re.compile(r"^check\((\w+), (\w+)\)\n?", re.MULTILINE)
 _KERNEL_ID = re.compile(r"p\d+[a-z]?-kernel")
-_MARKER = re.compile(r"^ *### (BEGIN|END) SOLUTION.*\n?", re.MULTILINE)
+MARKER = re.compile(r"^ *### (BEGIN|END) SOLUTION.*\n?", re.MULTILINE)
 
 
 @functools.cache
@@ -47,7 +47,7 @@ def kernel_cells(folder: str = "solutions") -> dict[str, str]:
 @functools.cache
 def kernel_sources() -> dict[str, str]:
     """The solutions' cells without the marker lines of their holes, by the puzzle's name."""
-    return {name: _MARKER.sub("", source + "\n") for name, source in kernel_cells().items()}
+    return {name: MARKER.sub("", source + "\n") for name, source in kernel_cells().items()}
 
 
 def define(source: str, name: str) -> object:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from puzzles_lib.bench.h200 import FLOPS, MULTIPROCESSORS, PROGRAMS, REGISTERS, RESERVED, SHARED, WARPS
+from puzzles_lib.bench.h200 import BYTES, FLOPS, MULTIPROCESSORS, PROGRAMS, REGISTERS, RESERVED, SHARED, WARPS
 from puzzles_lib.chapters.ch15_racing_cublas.puzzles import race_puzzle
 from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, GROUP, ROWS, Rung
 from puzzles_lib.inspector import Stages, stages
@@ -194,14 +194,15 @@ class Bound:
 
     programs: that it runs, one after the other or together. turns: of the loop, the most of a program.
     issue: clocks of its schedulers to start a turn's instructions. tensor: clocks of its tensor cores for a
-    turn's products. What else a kernel waits for (memory, barriers, what is before and after the loop) comes
-    on top.
+    turn's products. sums_us: microseconds to write and read the partial sums, as fast as a large copy. What
+    else a kernel waits for (memory, barriers, what is before and after the loop) comes on top.
     """
 
     programs: int
     turns: int
     issue: float
     tensor: float
+    sums_us: float
 
     @property
     def issue_us(self) -> float:
@@ -221,6 +222,11 @@ class Bound:
         """Microseconds where they take turns."""
         return self.issue_us + self.tensor_us
 
+    @property
+    def forecast_us(self) -> float:
+        """A rule of thumb for versions that wait for little else: taking turns, and then the partial sums."""
+        return self.turns_us + self.sums_us
+
     def _us(self, clocks: float) -> float:
         return 1e6 * self.programs * self.turns * clocks / CLOCK
 
@@ -233,23 +239,20 @@ class Bound:
         ]
 
 
-def bound(rung: Rung, found: Evidence, rows: int = ROWS[0]) -> Bound | None:
-    """Of a version with such machine code, for K = ``rows``; None where no loop has matrix instructions.
+def bound(launch: Mapping[str, int], found: Evidence, rows: int = ROWS[0]) -> Bound | None:
+    """Of such machine code, launched so, for K = ``rows``; None where no loop has matrix instructions.
 
     Programs are dealt evenly to multiprocessors, and the longest part of K counts for all.
+    launch: as `Rung.launch` tells it.
     """
     if not found.products:
         return None
-    tile = rung.constants["BLOCK_M"] * rung.constants["BLOCK_N"] * rung.constants["BLOCK_K"]
-    steps = -(-(rows // rung.constants["BLOCK_K"]) // rung.splits)  # of the longest part
+    m, n, k, splits = (launch[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K", "splits"))
+    steps = -(-(rows // k) // splits)  # of the longest part
     return Bound(
-        programs=-(-math.prod(rung.grid()) // MULTIPROCESSORS),
-        turns=-(-steps * tile // found.products),
-        issue=found.instructions * rung.options["num_warps"] / SCHEDULERS,
+        programs=-(-(COUT // m) * (CIN // n) * splits // MULTIPROCESSORS),
+        turns=-(-steps * m * n * k // found.products),
+        issue=found.instructions * launch["num_warps"] / SCHEDULERS,
         tensor=found.products / PRODUCTS,
+        sums_us=1e6 * 2 * 4 * COUT * CIN * splits / BYTES,
     )
-
-
-def parts_bytes(rung: Rung) -> int:
-    """Bytes of partial sums, written once and read once."""
-    return 2 * 4 * COUT * CIN * rung.splits

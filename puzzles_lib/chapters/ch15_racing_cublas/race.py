@@ -5,12 +5,12 @@ Without a GPU its time is a recorded one, of the same machine code, and said to 
 
 import html
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from puzzles_lib.bench.h200 import RESERVED, SHARED
-from puzzles_lib.bench.recorded import about, rows, table
+from puzzles_lib.bench.recorded import about, clocks, rows, table
 from puzzles_lib.card import Theme, card
 from puzzles_lib.chapters.ch15_racing_cublas.ladder import CUBLAS, RUNS, UNFUSED, measure
 from puzzles_lib.chapters.ch15_racing_cublas.machine import (
@@ -23,10 +23,19 @@ from puzzles_lib.chapters.ch15_racing_cublas.machine import (
     waves,
     waves_text,
 )
-from puzzles_lib.chapters.ch15_racing_cublas.records import Record, find, nearest, sizes, unlike
+from puzzles_lib.chapters.ch15_racing_cublas.records import (
+    Record,
+    bound_of,
+    find,
+    ladder_records,
+    nearest,
+    sizes,
+    unlike,
+)
 from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS, Rung
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report
+from puzzles_lib.checker.verdicts import STILL_OPEN
 from puzzles_lib.inspector import Stages
 from puzzles_lib.inspector.sass import overwritten_operands
 
@@ -54,16 +63,23 @@ class Race:
         """Whether it is right, compiles, and keeps its hands off what a wgmma still reads."""
         return self.found is not None and not self.found.overwrites
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is an exercise that nobody has touched."""
+        return self.report.verdict is not None and self.report.verdict.kind == "open"
+
     def bound(self, count: int = ROWS[0]) -> Bound | None:
         """The least time that its machine code allows, K being ``count``; None where that is not known."""
-        return bound(self.rung, self.found, count) if self.found else None
+        return bound(self.rung.launch(), self.found, count) if self.found else None
 
     def lines(self) -> list[str]:
         """What it shows, as text."""
         name = self.rung.name
         if not self.report.ok:
-            is_open = self.report.verdict is not None and self.report.verdict.kind == "open"
-            return [f"{name}: {'still open' if is_open else 'wrong'}", *str(self.report).splitlines()[1:]]
+            return [
+                f"{name}: {'still open' if self.is_open else 'wrong'}",
+                *str(self.report).splitlines()[1:],
+            ]
         if not self.compiled.ok:
             return [f"{name}: does not compile: {self.compiled.refusal}"]
         if self.found is None:
@@ -87,8 +103,8 @@ class Race:
         """Bound and time for K = ``count``."""
         told = []
         if (of_this := self.bound(count)) is not None:
-            bounds = f"{of_this.least_us:.1f} µs; {of_this.turns_us:.1f} where the two take turns"
-            told.append(f"bound {bounds}")
+            parts = f"in turns {of_this.turns_us:.1f}, then partial sums {of_this.sums_us:.1f}"
+            told.append(f"bound {of_this.least_us:.1f} µs; forecast {of_this.forecast_us:.1f}: {parts}")
         for row in self.times:
             if sizes(row)[0] != count:
                 continue
@@ -103,10 +119,14 @@ class Race:
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
-        first, *others = self.lines()
-        style = "margin:0.2em 0;font-family:var(--jp-code-font-family, monospace)"
-        body = html.escape("\n".join(others))
-        return card(Theme.OK if self.ok else Theme.WRONG, first, f'<pre style="{style}">{body}</pre>')
+        return _card(Theme.OPEN if self.is_open else Theme.OK if self.ok else Theme.WRONG, self.lines())
+
+
+def _card(theme: Theme, lines: Sequence[str]) -> str:
+    first, *others = lines
+    style = "margin:0.2em 0;font-family:var(--jp-code-font-family, monospace)"
+    body = html.escape("\n".join(others))
+    return card(theme, first, f'<pre style="{style}">{body}</pre>')
 
 
 def race(rung: Rung) -> Race:
@@ -121,6 +141,8 @@ def race(rung: Rung) -> Race:
     __tracebackhide__ = True
     if not isinstance(rung, Rung):
         raise TypeError(f"race(rung): rung is a {type(rung).__name__}, allowed is a Rung")
+    if rung.splits is ...:
+        return Race(rung, Report(rung.name, verdict=STILL_OPEN))
     report = examine(rung.kernel, small_puzzle(rung))
     if not report.ok:
         return Race(rung, report)
@@ -149,8 +171,8 @@ def _times(rung: Rung, found: Evidence) -> tuple[tuple[Mapping, ...], tuple[str,
 def _origin(rung: Rung, found: Evidence, record: Record) -> list[str]:
     """Whose times are shown, and in what the binary that was timed is unlike this one."""
     lines = [about(record.rows[0]["bench"])]
-    if record.digest != rung.digest:
-        lines.append(f"its machine code is that of {record.name!r}, which was timed")
+    if record.name != rung.name:
+        lines.append(f"it is the recorded {record.name!r}")
     if different := record.evidence.unlike(found):
         lines.append("ANOTHER BINARY was timed, of the same kernel by another compiler: it has")
         lines += [f"    {words}" for words in different]
@@ -169,7 +191,81 @@ def _no_times(rung: Rung) -> tuple[str, ...]:
     )
 
 
+# ---- where a version stands
+
+
+@dataclass(frozen=True, repr=False)
+class Standing:
+    """A version among the ladder's, by forecast at the large K.
+
+    rows: name, bound, forecast and recorded time, None where there is none, best first; microseconds.
+    why_not: why it takes no part; "" where it does.
+    """
+
+    name: str
+    rows: tuple[tuple[str, float, float, float | None], ...]
+    why_not: str = ""
+
+    @property
+    def place(self) -> int | None:
+        """1 for the best; None where it takes no part."""
+        names = [name for name, *_ in self.rows]
+        return names.index(self.name) + 1 if self.name in names else None
+
+    def lines(self) -> list[str]:
+        """As text."""
+        if self.why_not:
+            return [f"{self.name} takes no part: {self.why_not}"]
+        lines = [f"{self.name}: right, sound, no spills; {self.place} of {len(self.rows)} by forecast"]
+        wide = max(len(name) for name, *_ in self.rows)
+        lines.append(f"{f'K = {ROWS[0]}, µs':<{wide}}  {'bound':>7}  {'forecast':>8}  {'recorded':>8}")
+        for name, least, forecast, us in self.rows:
+            time = f"{us:8.1f}" if us is not None else f"{'none':>8}"
+            lines.append(f"{name:<{wide}}  {least:7.1f}  {forecast:8.1f}  {time}")
+        return lines
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        return _card(Theme.OPEN if self.why_not else Theme.OK, self.lines())
+
+
+def standing(found: Race) -> Standing:
+    """Where a version stands among the ladder's. It takes part if it is right, sound and spills nothing."""
+    name = found.rung.name
+    if not found.ok or found.bound() is None:
+        return Standing(name, (), found.lines()[0].removeprefix(f"{name}: "))
+    if found.found.spills:
+        return Standing(name, (), f"it spills {found.found.spills} bytes a thread")
+    entries = [_entry(record.name, bound_of(record), record.rows) for record in ladder_records()]
+    entries = [entry for entry in entries if entry[0] != name]
+    entries.append(_entry(name, found.bound(), found.times))
+    return Standing(name, tuple(sorted(entries, key=lambda entry: entry[2])))
+
+
+def _entry(name: str, limits: Bound, some: Sequence[Mapping]) -> tuple[str, float, float, float | None]:
+    us = next((row["us"] for row in some if sizes(row)[0] == ROWS[0]), None)
+    return name, limits.least_us, limits.forecast_us, us
+
+
 # ---- what else was recorded
+
+
+def bounds() -> dict[str, Bound]:
+    """Of the ladder's recorded binaries, at the large K."""
+    return {record.name: bound_of(record) for record in ladder_records()}
+
+
+def under_load() -> str:
+    """What the chip's clock did while each path ran alone for a second, as recorded."""
+    told = clocks()
+    wide = max(len(name) for name in told)
+    lines = [
+        f"{name:<{wide}}  {each['us']:7.1f} µs  {each['mhz']:4.0f} MHz  {each['watts']:3.0f} W"
+        for name, each in told.items()
+    ]
+    return "\n".join([*lines, about("ladder")])
 
 
 def baselines() -> str:

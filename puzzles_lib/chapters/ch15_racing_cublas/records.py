@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from puzzles_lib.bench import recorded
-from puzzles_lib.chapters.ch15_racing_cublas.machine import Evidence
-from puzzles_lib.chapters.ch15_racing_cublas.rung import Rung
+from puzzles_lib.chapters.ch15_racing_cublas.machine import Bound, Evidence, bound
+from puzzles_lib.chapters.ch15_racing_cublas.rung import ROWS, Rung
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,16 @@ def records() -> list[Record]:
         )
         for name, told in recorded.launches().items()
     ]  # fmt: skip
+
+
+def ladder_records() -> list[Record]:
+    """Those of the ladder's own versions, in order."""
+    return [record for record in records() if record.rows[0]["bench"] == "ladder"]
+
+
+def bound_of(record: Record, rows: int = ROWS[0]) -> Bound:
+    """From the machine code that was timed, for K = ``rows``."""
+    return bound(record.launch, record.evidence, rows)
 
 
 def find(rung: Rung, found: Evidence) -> Record | None:
