@@ -82,7 +82,7 @@ def test_the_draft_of_rung_8_that_the_chapter_warns_of_is_unsound():
         ("    minimum = (minimum[None, :].to(tl.float32) * 2.0**-32).to(tl.bfloat16)\n", ""),
         ("tl.reshape(params, (2, 128))", "tl.reshape(params * unit, (2, 128))"),
         ("tl.fma(code, scale[None, :] * unit, minimum)", "tl.fma(code, scale[None, :], minimum[None, :])"),
-        ("field = tl.load(numbers_ptr + tl.arange(0, BLOCK_K) // 16 % 4)[None, :]",
+        ("place = numbers_ptr + tl.arange(0, BLOCK_K) // 16 % 4\n    field = tl.load(place)[None, :]",
          "place = tl.arange(0, 256)\n    field = tl.load(numbers_ptr + place // 16 % 4)"),
         ("unit = ((228 - 2 * field) << 7).to(tl.bfloat16, bitcast=True)",
          "power = tl.where(place < 128, 101 - 2 * field, -32)\n"
