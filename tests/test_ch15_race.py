@@ -1,5 +1,6 @@
 """Chapter 15's tools: versions checked and compiled, and what is read from their machine code."""
 
+import dataclasses
 import json
 import re
 
@@ -10,12 +11,12 @@ import triton.language as tl
 
 from puzzles_lib.authoring.solutions import ROOT, define
 from puzzles_lib.bench.results import relative_error
-from puzzles_lib.chapters.ch15_racing_cublas import ladder, puzzles
+from puzzles_lib.chapters.ch15_racing_cublas import ladder, launches, machine, puzzles, records
 from puzzles_lib.chapters.ch15_racing_cublas import race as racing
 from puzzles_lib.chapters.ch15_racing_cublas import rung as rung_module
 from puzzles_lib.chapters.ch15_racing_cublas.questions import QUESTIONS
 from puzzles_lib.chapters.ch15_racing_cublas.rung import Problem, Rung
-from puzzles_lib.inspector.sass import bytes_stored_to_shared, matrix_loop, overwritten_operands
+from puzzles_lib.inspector.sass import bytes_stored_to_shared, matrix_loop, overwritten_operands, written
 from puzzles_lib.kernels.bitpack import unpack_bits
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
 
@@ -30,7 +31,7 @@ def compiled():
 
     def of(rung: Rung):
         if rung.name not in kept:
-            kept[rung.name] = racing.compile_rung(rung)
+            kept[rung.name] = machine.compile_rung(rung)
         return kept[rung.name]
 
     return of
@@ -63,7 +64,7 @@ def test_no_rung_overwrites_what_a_wgmma_may_still_read(name, compiled):
     code = compiled(RUNGS[name])
     assert any(operation.startswith("HGMMA") for operation, _ in matrix_loop(code.sass))
     assert overwritten_operands(code.sass) == []
-    assert code.spills == 0 and racing.ptxas_notes(code) == []
+    assert code.spills == 0 and machine.ptxas_notes(code) == []
 
 
 def test_the_unsound_example_does_and_race_says_so(compiled):
@@ -81,7 +82,7 @@ def test_the_draft_of_rung_8_that_the_chapter_warns_of_is_unsound():
         ("    minimum = (minimum[None, :].to(tl.float32) * 2.0**-32).to(tl.bfloat16)\n", ""),
         ("tl.reshape(params, (2, 128))", "tl.reshape(params * unit, (2, 128))"),
         ("tl.fma(code, scale[None, :] * unit, minimum)", "tl.fma(code, scale[None, :], minimum[None, :])"),
-        ("field = tl.load(numbers_ptr + tl.arange(0, BLOCK_K) // 16 % 4)[None, :]",
+        ("place = numbers_ptr + tl.arange(0, BLOCK_K) // 16 % 4\n    field = tl.load(place)[None, :]",
          "place = tl.arange(0, 256)\n    field = tl.load(numbers_ptr + place // 16 % 4)"),
         ("unit = ((228 - 2 * field) << 7).to(tl.bfloat16, bitcast=True)",
          "power = tl.where(place < 128, 101 - 2 * field, -32)\n"
@@ -104,13 +105,15 @@ def test_without_the_assumption_every_wgmma_waits(compiled):
     source = rung.kernel.src.replace("    tl.assume(first < last)\n", "")
     assert source != rung.kernel.src
     kernel = define("@triton.jit\n" + source, "<no assumption>")
-    code = racing.compile_rung(Rung("mine", kernel, splits=8, **rung.constants, **rung.options))
-    assert racing.ptxas_notes(code) == ["C7515"] and racing.pending(code) == 0
+    code = machine.compile_rung(Rung("mine", kernel, splits=8, **rung.constants, **rung.options))
+    (note,) = machine.ptxas_notes(code)
+    assert note.startswith("C7515: ") and "serialized due to" in note and "in the function" not in note
+    assert machine.pending(code) == 0
 
 
 def test_what_the_chapter_says_of_each_rung(compiled):
     facts = [
-        (racing.operand(code), racing.pending(code) > 0, racing.bytes_passed_on(rung, code))
+        (machine.operand(code), machine.pending(code) > 0, machine.bytes_passed_on(rung, code))
         for rung in RUNGS.values()
         for code in [compiled(rung)]
     ]
@@ -128,7 +131,7 @@ def test_what_the_chapter_says_of_each_rung(compiled):
 
 
 def test_from_rung_7_on_there_is_a_place_for_every_program(compiled):
-    fills = [racing.waves(rung, compiled(rung)) for rung in RUNGS.values()]
+    fills = [machine.waves(rung, compiled(rung)) for rung in RUNGS.values()]
     assert [programs <= places for programs, places in fills] == [False] * 6 + [True] * 3
 
 
@@ -146,7 +149,7 @@ def test_from_rung_7_on_there_is_a_place_for_every_program(compiled):
     ],
 )
 def test_programs_that_a_multiprocessor_holds(registers, shared, warps, programs):
-    assert racing.resident(registers, shared, warps) == programs
+    assert machine.resident(registers, shared, warps) == programs
 
 
 # ---- words and launches
@@ -182,9 +185,6 @@ def test_no_measurement_without_a_gpu(monkeypatch):
         list(ladder.measure())
 
 
-# ---- race
-
-
 def test_a_wrong_version_is_said_to_be_wrong_and_not_compiled():
     source = RUNGS["1 first"].kernel.src.replace("& 3, (BLOCK_K", "& 1, (BLOCK_K")
     rung = Rung("mine", define("@triton.jit\n" + source, "<wrong rung>"), splits=8, num_warps=4,
@@ -194,15 +194,148 @@ def test_a_wrong_version_is_said_to_be_wrong_and_not_compiled():
     assert "mine: wrong" in str(found) and "wrong values in parts" in str(found)
 
 
-def test_a_changed_version_has_no_recorded_times(monkeypatch):
+# ---- recorded times
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    first = RUNGS["1 first"]
-    changed = Rung(first.name, first.kernel, splits=4, **first.constants)
-    assert first.same_as(Rung(first.name, first.kernel, splits=8, **first.constants))
-    assert racing._times(changed) == (
-        (),
-        "no times: there is no GPU here, and this version is not the recorded one",
+
+
+@pytest.mark.parametrize("name", [*RUNGS, "hasty"])
+def test_the_binary_that_was_timed_is_the_one_that_this_triton_makes(name, compiled):
+    """Else the times are of one compiler and the machine code beside them of another: record them again."""
+    (rung,) = [rung for rung in [*RUNGS.values(), *ladder.unsound()] if rung.name == name]
+    record = next(record for record in records.records() if record.name == name)
+    assert record.digest == rung.digest and record.launch == rung.launch()
+    assert record.evidence == machine.evidence(rung, compiled(rung))
+
+
+def test_every_recorded_launch_is_one_of_the_courses_and_has_a_time_for_each_k():
+    known = {rung.digest: rung for rung in [*launches.own(), *launches.grid()]}
+    found = records.records()
+    assert len(found) > 100 and len({record.name for record in found}) == len(found)
+    for record in found:
+        rung = known[record.digest]
+        assert (record.name, record.kernel, record.launch) == (rung.name, rung.kernel.__name__, rung.launch())
+        assert sorted(records.sizes(row)[0] for row in record.rows) == sorted(rung_module.ROWS)
+        assert record.name == "hasty" or record.evidence.overwrites == 0
+
+
+def test_a_version_with_another_name_and_other_comments_has_its_time(no_gpu):
+    rung = RUNGS["7 filled multiprocessors"]
+    kernel = define("@triton.jit\n" + rung.kernel.src.replace("# x^ times", "# my x^, times"), "<mine>")
+    mine = Rung("mine", kernel, splits=7, **rung.constants, **rung.options)
+    found = racing.race(mine)
+    assert found.record.name == rung.name and found.times == found.record.rows
+    assert "it is the recorded '7 filled multiprocessors'" in str(found)
+    assert f"this machine code was timed, to the instruction ({found.found.code})" in str(found)
+
+
+def test_the_same_machine_code_in_another_number_of_parts_is_another_version(compiled):
+    six, seven = RUNGS["6 copies by TMA"], RUNGS["7 filled multiprocessors"]
+    assert machine.digest(compiled(six)) == machine.digest(compiled(seven))
+    for rung in (six, seven):
+        assert records.find(rung, machine.evidence(rung, compiled(rung))).name == rung.name
+
+
+def test_where_the_binary_that_was_timed_is_another_the_box_says_in_what(no_gpu, monkeypatch):
+    known = records.records()
+    last = dataclasses.replace(
+        known[-1].evidence, registers=7, pending=3, notes=("C7515: why",), code="other"
     )
+    rung = RUNGS["9 stored in pieces"]
+    timed = dataclasses.replace(known[-1], name="old", digest=rung.digest, evidence=last)
+    monkeypatch.setattr(records, "records", lambda: [timed])
+    text = str(racing.race(rung))
+    assert "ANOTHER BINARY was timed, of the same kernel by another compiler: it has" in text
+    for words in ("7 registers a thread, not 236", "3 groups of wgmma that go on, not 1", "C7515, not none"):
+        assert words in text
+
+
+def test_a_changed_version_has_a_bound_and_is_told_the_nearest_time(no_gpu):
+    rung = RUNGS["9 stored in pieces"]
+    changed = Rung(
+        "mine", rung.kernel, splits=9, descriptors=rung.descriptors, **rung.constants, **rung.options
+    )
+    found = racing.race(changed)
+    assert found.ok and found.times == () and found.record is None
+    assert "no time: there is no GPU here, and no recorded launch has this machine code" in str(found)
+    assert re.search(
+        r"the nearest that was timed is '9.* parts', with 8 for 9 parts: \d+\.\d µs at", str(found)
+    )
+    assert re.search(
+        r"K = 100864: bound \d+\.\d µs; forecast \d+\.\d: in turns \d+\.\d, then partial sums \d+\.\d",
+        str(found),
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"splits": 7, "num_stages": 4}, "7 filled multiprocessors"),
+        ({"splits": 8, "num_stages": 4}, "6 copies by TMA"),
+        ({"splits": 20, "num_stages": 4}, "6: 256 x 128 x 64, 8 warps, 4 stages, 22 parts"),
+    ],
+)
+def test_the_nearest_launch_is_that_with_the_fewest_steps_between(settings, name):
+    rung = RUNGS["6 copies by TMA"]
+    asked = Rung("mine", rung.kernel, num_warps=8, **settings, **rung.constants)
+    assert records.nearest(asked).name == name
+
+
+def test_a_kernel_of_the_readers_own_is_near_to_one_that_takes_the_same(no_gpu):
+    @triton.jit
+    def mine(words_desc, params_desc, numbers_ptr, dy_desc, parts_ptr, K, BLOCK_M: tl.constexpr):
+        tl.store(parts_ptr, 0.0)
+
+    rung = Rung("mine", mine, splits=7, num_warps=8, BLOCK_M=256, BLOCK_N=128, BLOCK_K=128)
+    assert records.nearest(rung).name == "9 stored in pieces"
+
+
+# ---- the bound
+
+
+def test_the_bound_counts_the_fullest_multiprocessor():
+    rung = RUNGS["2 bigger tiles"]
+    made = machine.Evidence(
+        registers=255, spills=0, shared=0, operand="", pending=0, passed_on=0, instructions=583,
+        products=256 * 128 * 64, overwrites=0, notes=(), code="",
+    )  # fmt: skip
+    found = machine.bound(rung.launch(), made)
+    assert (found.programs, found.turns) == (2, 197)  # 144 programs on 132; 1576 steps in 8 parts
+    assert (found.issue, found.tensor) == (583 * 8 / 4, 256 * 128 * 64 / 2048)
+    clock = 989e12 / (132 * 4096)
+    assert found.tensor_us == pytest.approx(1e6 * 2 * 197 * 1024 / clock)
+    assert found.least_us == found.issue_us > found.tensor_us
+    assert found.turns_us == found.issue_us + found.tensor_us
+    assert machine.bound(rung.launch(), made, 8192).turns == 16
+    twice = dataclasses.replace(made, products=2 * made.products)  # a loop unrolled twice
+    assert machine.bound(rung.launch(), twice).turns == 99
+    assert machine.bound(rung.launch(), dataclasses.replace(made, products=0)) is None
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_no_recorded_time_is_below_the_bound_of_its_machine_code(name):
+    (record,) = [record for record in records.records() if record.name == name]
+    for row in record.rows:
+        of_row = records.bound_of(record, records.sizes(row)[0])
+        assert of_row.least_us < row["us"]
+
+
+def test_rungs_6_to_9_take_what_is_forecast_and_those_before_more():
+    known = {record.name: record for record in records.records()}
+    off = [row["us"] / records.bound_of(known[name]).forecast_us for name in RUNGS
+           for row in known[name].rows if records.sizes(row)[0] == rung_module.ROWS[0]]  # fmt: skip
+    assert all(ratio > 1.08 for ratio in off[:5]) and all(0.97 < ratio < 1.03 for ratio in off[5:])
+
+
+def test_filling_the_multiprocessors_changes_the_bound_and_no_instruction(compiled):
+    six, seven = (
+        machine.bound(r.launch(), machine.evidence(r, compiled(r))) for r in list(RUNGS.values())[5:7]
+    )
+    assert (six.issue, six.tensor) == (seven.issue, seven.tensor)
+    assert (six.programs, seven.programs) == (2, 1) and seven.least_us < 0.6 * six.least_us
 
 
 def test_a_changed_helper_makes_another_version():
@@ -220,7 +353,7 @@ def test_a_changed_helper_makes_another_version():
 
 
 def test_a_version_that_no_multiprocessor_holds_is_said_to_be_so(monkeypatch):
-    monkeypatch.setattr(racing, "_times", lambda rung: pytest.fail("it cannot run"))
+    monkeypatch.setattr(racing, "_times", lambda rung, found: pytest.fail("it cannot run"))
     rung = RUNGS["8 a whole block"]
     options = {**rung.options, "num_stages": 9}
     large = Rung("mine", rung.kernel, splits=7, descriptors=rung.descriptors, **rung.constants, **options)
@@ -256,8 +389,40 @@ def test_what_a_gpu_cannot_run_is_no_page_of_traceback(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(racing, "measure", measure)
-    times, source = racing._times(RUNGS["1 first"])
+    times, (source,), record = racing._times(RUNGS["1 first"], None)
     assert times == () and source.startswith("not timed on this GPU: out of resource: shared memory")
+    assert record is None
+
+
+def test_a_rung_whose_parts_are_not_chosen_yet_is_open():
+    rung = RUNGS["6 copies by TMA"]
+    found = racing.race(Rung("mine", rung.kernel, splits=..., **rung.constants, **rung.options))
+    assert found.is_open and not found.ok and str(found).startswith("mine: still open")
+
+
+def test_a_version_stands_among_the_ladders_by_its_forecast(no_gpu):
+    rung = RUNGS["9 stored in pieces"]
+    settings = {"descriptors": rung.descriptors, **rung.constants, **rung.options}
+    found = racing.standing(racing.race(Rung("mine", rung.kernel, splits=6, **settings)))
+    names = [name for name, *_ in found.rows]
+    assert len(names) == 10 and names[:2] == ["9 stored in pieces", "8 a whole block"]
+    forecasts = [forecast for _, _, forecast, _ in found.rows]
+    assert forecasts == sorted(forecasts) and found.place == 3
+    assert str(found).startswith("mine: right, sound, no spills; 3 of 10 by forecast")
+    mine = found.rows[2]
+    assert mine[1] < mine[2] < mine[3] and str(found).count("none") == 0
+    other = racing.standing(racing.race(Rung("mine", rung.kernel, splits=13, **settings)))
+    assert other.rows[other.place - 1][3] is None and str(other).count("none") == 1
+
+
+def test_what_is_wrong_or_unsound_takes_no_part(no_gpu):
+    (hasty,) = ladder.unsound()
+    assert str(racing.standing(racing.race(hasty))).startswith("hasty takes no part: right here, and UNSOUND")
+    rung = RUNGS["8 a whole block"]
+    options = {**rung.options, "num_warps": 4}  # 255 registers a thread are too few
+    spilling = Rung("mine", rung.kernel, splits=7, descriptors=rung.descriptors, **rung.constants, **options)
+    found = racing.standing(racing.race(spilling))
+    assert found.place is None and re.search(r"it spills \d+ bytes a thread", str(found))
 
 
 def test_race_wants_a_rung():
@@ -305,3 +470,13 @@ def test_the_loop_and_what_it_stores():
 
 def test_code_without_a_loop():
     assert matrix_loop("0100  EXIT\n") == []
+
+
+@pytest.mark.parametrize(("ending", "count"), [("", 1), (".2", 2), (".4", 4)])
+def test_instructions_that_move_one_two_or_four_matrices(ending, count):
+    store = f"STSM.16.M88{ending}"
+    assert bytes_stored_to_shared([(store, "[R3], R4")]) == 4 * count
+    last = f"LDSM.16.M88{ending} R7, [R3]"  # R8 is the first that the wgmma reads
+    code = LOOP.replace("STS [R3+0x10], R4", last)
+    assert len(overwritten_operands(code)) == (count > 1)
+    assert written(f"LDSM.16.MT88{ending}", "R8, [R3]") == set(range(8, 8 + count))

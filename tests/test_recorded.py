@@ -27,8 +27,9 @@ def on_a_gpu(monkeypatch):
 # ---- what the course quotes
 
 
-def test_every_recorded_row_has_all_entries_and_a_ratio_that_is_one():
-    found = recorded.load()["rows"]
+@pytest.mark.parametrize("file", [recorded.FILE, recorded.RACE], ids=lambda file: file.name)
+def test_every_recorded_row_has_all_entries_and_a_ratio_that_is_one(file):
+    found = recorded.load(file)["rows"]
     assert found
     for row in found:
         assert tuple(row) == recorded.NAMES
@@ -41,12 +42,13 @@ def test_every_recorded_row_has_all_entries_and_a_ratio_that_is_one():
 
 
 def test_no_figure_is_recorded_twice():
-    keys = [(r["bench"], r["case"], r["path"], r["baseline"]) for r in recorded.load()["rows"]]
+    whole = recorded.load()["rows"] + recorded.load(recorded.RACE)["rows"]
+    keys = [(r["bench"], r["case"], r["path"], r["baseline"]) for r in whole]
     assert len(set(keys)) == len(keys)
 
 
 def test_rows_are_those_of_one_bench():
-    whole = recorded.load()["rows"]
+    whole = recorded.load()["rows"] + recorded.load(recorded.RACE)["rows"]
     for bench in {row["bench"] for row in whole}:
         assert recorded.rows(bench) == [row for row in whole if row["bench"] == bench]
     assert recorded.rows("no such bench") == []
@@ -56,8 +58,11 @@ def test_about_tells_device_versions_and_date(tmp_path, monkeypatch):
     record = {"device": "A", "versions": {"torch": "1.2", "triton": "3.4"}, "date": "2026-01-02", "rows": []}
     (tmp_path / "r.json").write_text(json.dumps(record))
     assert recorded.load(tmp_path / "r.json") == record
-    monkeypatch.setattr(recorded, "load", lambda: record)
+    other = {**record, "device": "B", "rows": [a_row(bench="ladder")]}
+    files = {recorded.FILE: record, recorded.RACE: other}
+    monkeypatch.setattr(recorded, "load", lambda path=recorded.FILE: files[path])
     assert recorded.about() == "recorded on one A (torch 1.2, triton 3.4) on 2026-01-02"
+    assert recorded.about("ladder") == "recorded on one B (torch 1.2, triton 3.4) on 2026-01-02"
 
 
 # ---- writing
@@ -80,6 +85,29 @@ def test_what_is_saved_is_a_row_a_line_and_loads_as_it_was(tmp_path, on_a_gpu):
     recorded.save(some, path)
     assert recorded.load(path)["rows"] == some
     assert sum(line.startswith('    {"bench"') for line in path.read_text().splitlines()) == 2
+
+
+def test_launches_are_kept_with_the_rows_of_their_path_and_the_compiler_that_made_them(tmp_path, on_a_gpu):
+    path, told = (
+        tmp_path / "r.json",
+        {"one": {"digest": "a"}, "two": {"digest": "b"}, "none": {"digest": "c"}},
+    )
+    recorded.save([a_row(path="one")], path, compiler="9.9", launches=told)
+    recorded.save([a_row(bench="grid", path="two")], path, compiler="9.9", launches=told)
+    record = recorded.load(path)
+    assert record["versions"]["triton"] == "9.9"
+    assert record["launches"] == {name: told[name] for name in ("one", "two")}
+    recorded.save([a_row(path="three")], path, compiler="9.9")
+    assert list(recorded.load(path)["launches"]) == ["two"]
+
+
+def test_clocks_are_kept_beside_the_rows_until_there_are_others(tmp_path, on_a_gpu):
+    path = tmp_path / "r.json"
+    recorded.save([a_row()], path)
+    recorded.save([], path, clocks={"one": {"us": 1.0, "mhz": 1980.0, "watts": 700.0}})
+    recorded.save([a_row(us=3.0)], path)
+    record = recorded.load(path)
+    assert record["clocks"]["one"]["mhz"] == 1980.0 and record["rows"][0]["us"] == 3.0
 
 
 def disk_full(*_args, **_kwargs):
@@ -136,15 +164,15 @@ def test_a_table_has_a_line_for_every_row_with_all_of_it():
 def test_report_prints_every_recorded_row_under_its_bench(capsys):
     main(["report"])
     text = capsys.readouterr().out
-    record = recorded.load()
-    assert text.startswith(recorded.about())
+    rows = recorded.load()["rows"] + recorded.load(recorded.RACE)["rows"]
     lines = text.splitlines()
-    for row in record["rows"]:
+    assert lines[0] == recorded.about() and recorded.about("ladder") in lines
+    for row in rows:
         wanted = (row["case"], row["path"], f"{row['us']:.1f}", row["baseline"], f"{row['ratio']:.3f}")
         assert any(all(part in line for part in wanted) for line in lines), row
-    benches = list(dict.fromkeys(row["bench"] for row in record["rows"]))
+    benches = list(dict.fromkeys(row["bench"] for row in rows))
     assert [line for line in lines if line in benches] == benches
-    assert len(lines) == 1 + sum(3 for _ in benches) + len(record["rows"])
+    assert len(lines) == 3 + 3 * len(benches) + len(rows)  # two files, an empty line between them
 
 
 def test_a_bench_makes_rows_that_can_be_recorded(tmp_path, on_a_gpu):

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 
 from nbformat import NotebookNode
 
+from puzzles_lib.authoring.solutions import without_markers
+
 _TAG = re.compile(r"module:([a-z_]+)")
 
 
@@ -41,9 +43,15 @@ def _module(chapter: str, sources: Iterable[str], imports: Iterable[ast.Import |
 
 
 def _definitions(source: str) -> Iterator[tuple[str, bool]]:
-    """The functions and assignments of a cell as they stand there, each with whether it is a function."""
+    """The functions and assignments of a cell as they stand there, each with whether it is a function.
+
+    The answers are among them, without the markers of their holes; a hole's ``name = ...`` is not.
+    """
+    source = without_markers(source)
     lines = source.splitlines()
     for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and getattr(node.value, "value", None) is ...:
+            continue
         if isinstance(node, ast.FunctionDef | ast.Assign):
             first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
             yield "\n".join(lines[first - 1 : node.end_lineno]), isinstance(node, ast.FunctionDef)

@@ -4,16 +4,23 @@ import argparse
 import importlib
 import json
 import sys
+from dataclasses import asdict
 
 MEASURED = {
     "memory": ("puzzles_lib.bench.memory", "bandwidth of the memory-bound kernels (needs a GPU)"),
     "row-wise": ("puzzles_lib.authoring.row_wise", "chapter 10's kernels in several blocks (needs a GPU)"),
     "int8": ("puzzles_lib.bench.int8", "int8 dynamic linear on this CPU, and on the GPU where there is one"),
     "dw": ("puzzles_lib.bench.dw", "the fused dW against dequantise + cuBLAS (needs a GPU)"),
-    "ladder": ("puzzles_lib.chapters.ch15_racing_cublas.ladder", "chapter 15's versions of it (needs a GPU)"),
     "packed-weight": ("puzzles_lib.bench.packed_weight", "a packed weight times few rows (needs a GPU)"),
 }
 """Benches by name: a module with a ``measure()`` that gives rows, and what it measures."""
+RACED = {
+    "ladder": "chapter 15's versions of it (needs a GPU)",
+    "grid": "about a hundred other launches of them (needs a GPU)",
+    "clocks": "what the chip's clock does while each of its versions runs (needs a GPU)",
+}
+"""Benches of chapter 15, which may run binaries that were compiled on another machine."""
+CHAPTER = "puzzles_lib.chapters.ch15_racing_cublas"
 CHECKS = "puzzles_lib.authoring.checks"
 WATCHED = "puzzles_lib.authoring.watched"
 
@@ -40,6 +47,12 @@ def _run(arguments: list[str] | None) -> None:
     for name, (_, text) in MEASURED.items():
         measured = commands.add_parser(name, help=text)
         measured.add_argument("--json", metavar="FILE", help="write the rows there as well")
+    compile_ = commands.add_parser("compile", help="the binaries of ladder and grid, with no GPU")
+    compile_.add_argument("file", metavar="FILE", help="where to write them")
+    for name, text in RACED.items():
+        raced = commands.add_parser(name, help=text)
+        raced.add_argument("--binaries", metavar="FILE", help="what compile wrote", required=name == "grid")
+        raced.add_argument("--json", metavar="FILE", help="write the rows there as well")
     report = commands.add_parser("report", help="the recorded figures as tables")
     report.add_argument("--readme", action="store_true", help="the tables of the README, in Markdown")
     commands.add_parser("plain-interpreter", help="used by checks, in a process of its own")
@@ -58,6 +71,11 @@ def _run(arguments: list[str] | None) -> None:
         print(table(rows))
         if chosen.json:
             save(rows, chosen.json)
+    elif chosen.command == "compile":
+        for line in importlib.import_module(f"{CHAPTER}.programs").compile_all(chosen.file):
+            print(line, flush=True)
+    elif chosen.command in RACED:
+        _race(chosen)
     elif chosen.readme:
         from puzzles_lib.bench.recorded.tables import readme
 
@@ -66,6 +84,29 @@ def _run(arguments: list[str] | None) -> None:
         from puzzles_lib.bench.recorded import report
 
         print(report())
+
+
+def _race(chosen: argparse.Namespace) -> None:
+    from puzzles_lib.bench.recorded import save, table
+
+    ladder, programs = (importlib.import_module(f"{CHAPTER}.{name}") for name in ("ladder", "programs"))
+    told = programs.read(chosen.binaries) if chosen.binaries else {"launches": {}, "triton": ""}
+    options = {"programs": programs.Programs(told["binaries"])} if chosen.binaries else {}
+    if chosen.command == "clocks":
+        found = {name: asdict(each) for name, each in ladder.measure_clocks(**options).items()}
+        for name, each in found.items():
+            print(f"{name:26} {each['us']:8.1f} us  {each['mhz']:5.0f} MHz  {each['watts']:4.0f} W")
+        if chosen.json:
+            save([], chosen.json, compiler=told["triton"], clocks=found)
+        return
+    if chosen.command == "grid":
+        some = [rung for rung in programs.grid() if rung.name in told["launches"]]
+        rows = list(ladder.measure_grid(some, **options))
+    else:
+        rows = list(ladder.measure(**options))
+    print(table(rows))
+    if chosen.json:
+        save(rows, chosen.json, compiler=told["triton"], launches=told["launches"])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
-"""Timing on a GPU: medians of CUDA graph replays, the paths taking turns."""
+"""Timing on a GPU: medians of CUDA graph replays, the paths taking turns; and what the chip's clock does."""
 
 import statistics
+import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -17,18 +20,7 @@ def interleaved(
     path is captured in a CUDA graph, which leaves out the host's launch times, and the graphs take turns:
     when the chip gets warm and slows down, all of them do.
     """
-    graphs = {}
-    for name, calls in paths.items():
-        for _ in range(2):
-            for call in calls:
-                call()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for call in calls:
-                call()
-        graph.replay()
-        graphs[name] = graph
+    graphs = {name: _graph(calls) for name, calls in paths.items()}
     torch.cuda.synchronize()
     events = {name: [] for name in paths}
     for _ in range(rounds):
@@ -43,3 +35,47 @@ def interleaved(
         name: statistics.median(start.elapsed_time(end) for start, end in pairs) * 1000 / len(paths[name])
         for name, pairs in events.items()
     }
+
+
+def _graph(calls: Sequence[Callable[[], object]]) -> torch.cuda.CUDAGraph:
+    """All calls, one after the other; replayed once."""
+    for _ in range(2):
+        for call in calls:
+            call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for call in calls:
+            call()
+    graph.replay()
+    return graph
+
+
+@dataclass(frozen=True)
+class Sustained:
+    """A path on its own for a while: microseconds a call, the chip's clock, and what it draws."""
+
+    us: float
+    mhz: float
+    watts: float
+
+
+def sustained(calls: Sequence[Callable[[], object]], seconds: float = 1.0) -> Sustained:
+    """Medians over the second half of the time. Raises RuntimeError where nvidia-smi tells nothing."""
+    graph, told = _graph(calls), []
+    fields = "--query-gpu=clocks.sm,power.draw.instant"
+    command = ["nvidia-smi", fields, "--format=csv,noheader,nounits", "-lms", "50"]
+    torch.cuda.synchronize()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watcher:
+        start, times = time.monotonic(), []
+        while (now := time.monotonic()) < start + seconds:
+            for _ in range(20):
+                graph.replay()
+            torch.cuda.synchronize()
+            times.append((time.monotonic() - now) * 1e6 / 20 / len(calls))
+        watcher.terminate()
+        told = [line.split(",") for line in watcher.stdout.read().splitlines() if line.count(",") == 1]
+    if len(told) < 4:
+        raise RuntimeError("nvidia-smi does not tell the clock")
+    mhz, watts = (statistics.median(float(line[n]) for line in told[len(told) // 2 :]) for n in (0, 1))
+    return Sustained(round(statistics.median(times[len(times) // 2 :]), 1), mhz, watts)

@@ -39,7 +39,8 @@ class Build:
 
     texts: MLIR, LLVM IR and assembly by stage, as Triton writes them, locations included.
     binary: the cubin or hsaco, empty where the kernel did not come so far.
-    metadata: ``shared`` (bytes), ``num_warps``, ``num_stages``.
+    metadata: ``shared`` (bytes), ``num_warps``, ``num_stages``, ``global_scratch_size`` (bytes a program) and
+        ``tensordesc_meta``, what a launch needs to make the map of each descriptor.
     log: what ptxas said.
     refusal: why it stopped early, None if it did not.
     """

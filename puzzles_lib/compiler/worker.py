@@ -55,7 +55,9 @@ def main(folder: Path) -> None:
         os.replace(unfinished, folder / name)
         if name == request["until"]:
             break
-    known = {k: metadata.get(k) for k in ("name", "shared", "num_warps", "num_stages", "tmem_size")}
+    kept = ("name", "shared", "num_warps", "num_stages", "tmem_size")
+    kept += ("global_scratch_size", "tensordesc_meta")  # for a launch
+    known = {k: metadata.get(k) for k in kept}
     (folder / "done.json").write_text(json.dumps({"metadata": known, "error": error}))
 
 

@@ -90,7 +90,7 @@ def written(operation: str, operands: str) -> set[int]:
         return set()
     wide = 1
     if operation.startswith("LDSM"):
-        wide = int(operation.rsplit(".", 1)[1])
+        wide = _matrices(operation)
     elif ".128" in operation:
         wide = 4
     elif ".64" in operation or ".WIDE" in operation:
@@ -107,5 +107,11 @@ def bytes_stored_to_shared(code: Sequence[Instruction]) -> int:
         if name == "STS":
             count += next((sizes[part] for part in parts if part in sizes), 4)
         elif name == "STSM":
-            count += 4 * int(parts[-1])
+            count += 4 * _matrices(operation)
     return count
+
+
+def _matrices(operation: str) -> int:
+    """Of 8 rows of 16 bytes, that an LDSM or STSM moves: the number at its end, 1 where there is none."""
+    last = operation.rpartition(".")[2]
+    return int(last) if last.isdigit() else 1

@@ -357,14 +357,23 @@ def launch_dequantize(
     words: torch.Tensor, params: torch.Tensor, x: torch.Tensor, bits: int, group_size: int
 ) -> None:
     """Fill a matrix x from words and params."""
+    kernel, grid, arguments, options = dequantize_launch(words, params, x, bits, group_size)
+    kernel[grid](**arguments, **options)
+
+
+def dequantize_launch(
+    words: torch.Tensor, params: torch.Tensor, x: torch.Tensor, bits: int, group_size: int
+) -> tuple[triton.JITFunction, tuple[int], dict[str, object], dict[str, int]]:
+    """The kernel of `launch_dequantize`, its grid, its arguments and its options."""
     (rows, columns), blocks = x.shape, words.shape[0]
     word_rows = max(1, bits // 4)
     even = rows % block_rows(bits) == 0 and columns % 256 == 0
     grid = (blocks * WORD_ROWS // word_rows * triton.cdiv(columns, 256),)
-    _dequantize_kernel[grid](
-        words, params, x, rows, columns, blocks,
-        BITS=bits, GROUP=group_size, BLOCK_C=256, ROWS=word_rows, EVEN=even, num_warps=2,
-    )  # fmt: skip
+    arguments = {
+        "words_ptr": words, "params_ptr": params, "x_ptr": x, "K": rows, "C": columns, "blocks": blocks,
+        "BITS": bits, "GROUP": group_size, "BLOCK_C": 256, "ROWS": word_rows, "EVEN": even,
+    }  # fmt: skip
+    return _dequantize_kernel, grid, arguments, {"num_warps": 2}
 
 
 @dequantize_words.register_fake

@@ -3,17 +3,22 @@
 ``h200.json`` holds them: ``device``, ``versions``, ``date`` and ``rows``. A row is ``bench``, ``case``,
 ``path``, ``us`` (median microseconds), ``baseline``, ``baseline_us`` (the same for what it is compared
 with, in the same run), ``ratio`` (baseline_us / us) and ``error`` (of the result, checked in that run).
+
+``race.json`` is such a record of chapter 15's launches, of binaries that the pinned Triton made. It has
+``launches`` too: by path, how it was launched and what its binary looks like, see
+`puzzles_lib.chapters.ch15_racing_cublas.records`; and ``clocks``, what the chip did under load.
 """
 
 import datetime
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).parent / "h200.json"
+RACE = FILE.with_name("race.json")
 NAMES = ("bench", "case", "path", "us", "baseline", "baseline_us", "ratio", "error")  # of a row's entries
 NUMBERS = ("us", "baseline_us", "ratio", "error")
 Row = dict[str, Any]
@@ -26,18 +31,43 @@ def load(path: str | Path = FILE) -> dict[str, Any]:
 
 def rows(bench: str) -> list[Row]:
     """The recorded rows of one bench, such as ``"memory"``."""
-    return [row for row in load()["rows"] if row["bench"] == bench]
+    return [row for record in _records() for row in record["rows"] if row["bench"] == bench]
 
 
-def about() -> str:
-    """Where the recorded figures come from, in a line."""
-    record = load()
+def launches() -> dict[str, Row]:
+    """Chapter 15's recorded launches, by the path of their rows."""
+    return load(RACE)["launches"]
+
+
+def clocks() -> dict[str, Row]:
+    """``us``, ``mhz`` and ``watts`` of chapter 15's paths, each run alone for a second, by path."""
+    return load(RACE)["clocks"]
+
+
+def about(bench: str = "") -> str:
+    """Where the recorded figures of a bench come from, in a line; of most benches, where none is named."""
+    of_bench = (record for record in _records() if any(row["bench"] == bench for row in record["rows"]))
+    record = next(of_bench, None) or load()
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     return f"recorded on one {record['device']} ({versions}) on {record['date']}"
 
 
-def save(new: Sequence[Row], path: str | Path = FILE) -> None:
+def _records() -> list[dict[str, Any]]:
+    return [load(path) for path in (FILE, RACE)]
+
+
+def save(
+    new: Sequence[Row],
+    path: str | Path = FILE,
+    *,
+    compiler: str = "",
+    launches: Mapping[str, Row] | None = None,
+    clocks: Mapping[str, Row] | None = None,
+) -> None:
     """Replace the rows of the same benches in a record, and say what they were measured on.
+
+    compiler: the Triton that made the binaries, where it is not this machine's. launches: of the rows' paths;
+    those of paths that the record has no row of are left out. clocks: by path, replaces what there was.
 
     The file is replaced as a whole or not at all. Raises ValueError for a row without exactly the names
     above, or with a number that is not finite, and where rows of other benches come from another device
@@ -51,7 +81,7 @@ def save(new: Sequence[Row], path: str | Path = FILE) -> None:
         _verify(row)
     origin: dict[str, Any] = {
         "device": torch.cuda.get_device_name(),
-        "versions": {"torch": torch.__version__.split("+")[0], "triton": triton.__version__},
+        "versions": {"torch": torch.__version__.split("+")[0], "triton": compiler or triton.__version__},
     }
     old = load(path) if path.exists() else {**origin, "rows": []}
     benches = {row["bench"] for row in new}
@@ -61,9 +91,15 @@ def save(new: Sequence[Row], path: str | Path = FILE) -> None:
         raise ValueError(f"{path} keeps rows recorded on {was}; these are of {now}: write another file")
     lines = ",\n".join("    " + json.dumps(row) for row in [*kept, *new])
     head = json.dumps({**origin, "date": datetime.date.today().isoformat()}, indent=2).rstrip("}\n")
+    paths = {row["path"] for row in [*kept, *new]}
+    chip = clocks or old.get("clocks", {})
+    known = {**old.get("launches", {}), **(launches or {})}
+    told = [f"    {json.dumps(name)}: {json.dumps(known[name])}" for name in known if name in paths]
+    beside = {"launches": told, "clocks": [f"    {json.dumps(n)}: {json.dumps(chip[n])}" for n in chip]}
+    more = "".join(f',\n  "{n}": {{\n' + ",\n".join(some) + "\n  }" for n, some in beside.items() if some)
     temporary = path.with_name(path.name + ".new")
     try:
-        temporary.write_text(f'{head},\n  "rows": [\n{lines}\n  ]\n}}\n')
+        temporary.write_text(f'{head},\n  "rows": [\n{lines}\n  ]{more}\n}}\n')
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -99,8 +135,10 @@ def bits_text(bits: int) -> str:
 
 def report() -> str:
     """All recorded figures, bench by bench."""
-    record = load()
-    parts = [about()]
-    for bench in dict.fromkeys(row["bench"] for row in record["rows"]):
-        parts.append(f"{bench}\n{table([r for r in record['rows'] if r['bench'] == bench])}")
+    parts = []
+    for record in _records():
+        benches = dict.fromkeys(row["bench"] for row in record["rows"])
+        parts += [about(next(iter(benches), ""))] * bool(benches)
+        for bench in benches:
+            parts.append(f"{bench}\n{table([r for r in record['rows'] if r['bench'] == bench])}")
     return "\n\n".join(parts)

@@ -1,19 +1,23 @@
 """Chapter 15's ladder: its nine versions, run and measured against the best unfused path."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
-import triton
 
 from puzzles_lib.bench.results import relative_error, row
-from puzzles_lib.bench.timing import interleaved
+from puzzles_lib.bench.timing import Sustained, interleaved, sustained
 from puzzles_lib.chapters.ch15_racing_cublas import versions
+from puzzles_lib.chapters.ch15_racing_cublas.programs import Programs
 from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS, Problem, Rung
 from puzzles_lib.kernels.quantize import dequantize
 
 UNFUSED, CUBLAS = "dequantize + cuBLAS", "cuBLAS alone, x^ ready"
 REPEATS = 20  # runs that must give the same bits
 RUNS = 300  # of a version that may not
+BATCH = 12  # launches that take turns, where there are more than the ladder's
+HERE = Programs()  # compiled on this machine
+
+Rows = Iterator[dict[str, object]]
 
 
 def rungs() -> list[Rung]:
@@ -30,17 +34,13 @@ def _all() -> list[Rung]:
     return [value for value in vars(versions).values() if isinstance(value, Rung)]
 
 
-def run(rung: Rung, problem: Problem, parts: torch.Tensor, dw: torch.Tensor) -> None:
+def run(
+    rung: Rung, problem: Problem, parts: torch.Tensor, dw: torch.Tensor, programs: Programs = HERE
+) -> None:
     """Fill dw [COUT, CIN] on a GPU; parts [splits, COUT, CIN] float32 is overwritten."""
     problem = problem.of(rung)
-    triton.set_allocator(_scratch)  # for kernels that make tensor descriptors
-    rung.kernel[rung.grid(*problem.shape)](**rung.arguments(problem, parts), **rung.options)
-    block, grid = 512, (dw.numel() // 512,)
-    versions.sum_splits_kernel[grid](parts, dw, dw.numel(), SPLITS=len(parts), BLOCK=block)
-
-
-def _scratch(size: int, alignment: int, stream: int | None) -> torch.Tensor:
-    return torch.empty(size, device="cuda", dtype=torch.int8)
+    programs.run(rung, rung.arguments(problem, parts), rung.grid(*problem.shape))
+    programs.sum_splits(parts, dw)
 
 
 def unfused(problem: Problem) -> torch.Tensor:
@@ -48,90 +48,125 @@ def unfused(problem: Problem) -> torch.Tensor:
     return torch.matmul(problem.dy.t(), dequantize(problem.packed))
 
 
-def measure(some: Sequence[Rung] | None = None, rows: Sequence[int] = ROWS) -> Iterator[dict[str, object]]:
+def measure(some: Sequence[Rung] | None = None, programs: Programs = HERE) -> Rows:
     """Rows of bench "ladder": each rung against `UNFUSED`, taking turns in one run.
 
     error is relative to the exact product of the same x^. Then, of the chapter's unsound examples, rows of
     bench "repeats", whose error is the share of `RUNS` runs that give other bits than the first.
 
-    some: rungs other than the chapter's, without the examples.
+    some: rungs other than the chapter's, without the examples. programs: the machine code.
     Raises RuntimeError without a GPU, or where a rung's result is off, or differs between runs.
     """
-    if not torch.cuda.is_available():
-        raise RuntimeError("bench ladder needs a CUDA device")
-    for count in rows:
-        problems = _problems(count)
-        yield from _measure(rungs() if some is None else some, problems)
+    for count in ROWS:
+        track = _Track(count, programs)
+        yield from track.measure("ladder", rungs() if some is None else some)
         for rung in unsound() if some is None else ():
-            yield _repeated(rung, problems)
-        del problems
-        torch.cuda.empty_cache()
+            yield track.repeated(rung)
 
 
-def _problems(rows: int) -> list[Problem]:
-    """More of them than the cache holds."""
-    torch.manual_seed(0)
+def measure_grid(some: Sequence[Rung], programs: Programs = HERE) -> Rows:
+    """Rows of bench "grid": the same for more launches than can take turns at once.
 
-    def normal(columns: int) -> torch.Tensor:
-        return torch.randn(rows, columns, device="cuda", dtype=torch.bfloat16)
-
-    return [Problem(normal(CIN), normal(COUT)) for _ in range(3 if rows > 50000 else 8)]
-
-
-def _buffers(rung: Rung) -> tuple[torch.Tensor, torch.Tensor]:
-    """For partial sums, and for dW."""
-    parts = torch.empty(rung.splits, COUT, CIN, device="cuda")
-    return parts, torch.empty(COUT, CIN, device="cuda", dtype=torch.bfloat16)
+    A launch that is wrong, or not the same in each run, is left out. Raises RuntimeError without a GPU.
+    """
+    for count in ROWS:
+        track = _Track(count, programs)
+        right = [rung for rung in some if track.is_right(rung)]
+        for start in range(0, len(right), BATCH):
+            yield from track.measure("grid", right[start : start + BATCH])
 
 
-def _measure(some: Sequence[Rung], problems: Sequence[Problem]) -> Iterator[dict[str, object]]:
-    rows = problems[0].rows
-    x = [dequantize(p.packed) for p in problems]
-    want = problems[0].exact()
-    paths = {UNFUSED: [lambda p=p: unfused(p) for p in problems]}
-    paths[CUBLAS] = [lambda p=p, x=x: torch.matmul(p.dy.t(), x) for p, x in zip(problems, x, strict=True)]
-    errors = {name: relative_error(calls[0](), want) for name, calls in paths.items()}
-    for rung in some:
-        buffers = _buffers(rung)
-        paths[rung.name] = [lambda p=p, r=rung, b=buffers: run(r, p, *b) for p in problems]
-        errors[rung.name] = _checked(rung, problems[0], *buffers, want, 1.05 * errors[UNFUSED])
-    times = interleaved(paths)
-    for path, us in times.items():
-        yield _row("ladder", rows, path, us, times[UNFUSED], float(f"{errors[path]:.3e}"))
+def measure_clocks(programs: Programs = HERE) -> dict[str, Sustained]:
+    """Each path alone for a second, at the large K: what the chip's clock does. Raises as `measure`."""
+    return _Track(max(ROWS), programs).sustained()
 
 
-def _row(bench: str, rows: int, path: str, us: float, baseline_us: float, error: float) -> dict[str, object]:
-    return row(bench, f"2 bits, {rows}x{COUT}x{CIN}", path, us, UNFUSED, baseline_us, error)
+class _Track:
+    """Problems with one K, more of them than the cache holds, and the unfused paths."""
 
+    def __init__(self, rows: int, programs: Programs):
+        if not torch.cuda.is_available():
+            raise RuntimeError("bench ladder needs a CUDA device")
+        torch.manual_seed(0)
 
-def _repeated(rung: Rung, problems: Sequence[Problem]) -> dict[str, object]:
-    """How many runs on the same inputs differ from the first."""
-    rows = problems[0].rows
-    parts, dw = _buffers(rung)
-    run(rung, problems[0], parts, dw)
-    first, differing = dw.clone(), 0
-    for _ in range(RUNS):
-        run(rung, problems[0], parts, dw)
-        differing += not torch.equal(dw, first)  # a NaN differs too
-    paths = {rung.name: [lambda p=p: run(rung, p, parts, dw) for p in problems]}
-    times = interleaved(paths | {UNFUSED: [lambda p=p: unfused(p) for p in problems]})
-    return _row("repeats", rows, rung.name, times[rung.name], times[UNFUSED], differing / RUNS)
+        def normal(columns: int) -> torch.Tensor:
+            return torch.randn(rows, columns, device="cuda", dtype=torch.bfloat16)
 
+        self.rows, self.programs = rows, programs
+        self.problems = [Problem(normal(CIN), normal(COUT)) for _ in range(3 if rows > 50000 else 8)]
+        self.x = [dequantize(problem.packed) for problem in self.problems]
+        self.want = self.problems[0].exact()
+        self.unfused_error = relative_error(unfused(self.problems[0]), self.want)
 
-def _checked(
-    rung: Rung, problem: Problem, parts: torch.Tensor, dw: torch.Tensor, want: torch.Tensor, most: float
-) -> float:
-    """The error of a rung, whose buffers are poisoned before each of `REPEATS` runs."""
-    for repeat in range(REPEATS):
-        parts.fill_(float("nan"))
-        dw.fill_(float("nan"))
-        run(rung, problem, parts, dw)
-        if repeat == 0:
-            first = dw.clone()
-        elif not torch.equal(dw, first):
-            off = float((dw != first).float().mean())
-            raise RuntimeError(f"{rung.name}: run {repeat} differs from run 0 in {off:.2%} of dW")
-    error = relative_error(first, want)
-    if not error <= most:
-        raise RuntimeError(f"{rung.name}: error {error:.2e}, allowed is {most:.2e}")
-    return error
+    def measure(self, bench: str, some: Sequence[Rung]) -> Rows:
+        errors = {UNFUSED: self.unfused_error, CUBLAS: self.unfused_error}
+        errors |= {rung.name: self._checked(rung) for rung in some}
+        times = interleaved(self._unfused() | {rung.name: self._fused(rung) for rung in some})
+        for path, us in times.items():
+            if bench == "ladder" or path not in (UNFUSED, CUBLAS):
+                yield self._row(bench, path, us, times[UNFUSED], float(f"{errors[path]:.3e}"))
+
+    def sustained(self) -> dict[str, Sustained]:
+        paths = self._unfused() | {rung.name: self._fused(rung) for rung in rungs()}
+        return {name: sustained(calls) for name, calls in paths.items()}
+
+    def repeated(self, rung: Rung) -> dict[str, object]:
+        """How many runs on the same inputs differ from the first."""
+        (once, *_), dw = self._fused_into(rung)
+        once()
+        first, differing = dw.clone(), 0
+        for _ in range(RUNS):
+            once()
+            differing += not torch.equal(dw, first)  # a NaN differs too
+        times = interleaved(self._unfused() | {rung.name: self._fused(rung)})
+        return self._row("repeats", rung.name, times[rung.name], times[UNFUSED], differing / RUNS)
+
+    def is_right(self, rung: Rung) -> bool:
+        try:
+            self._checked(rung)
+        except RuntimeError:
+            return False
+        return True
+
+    def _row(self, bench: str, path: str, us: float, baseline_us: float, error: float) -> dict[str, object]:
+        return row(bench, f"2 bits, {self.rows}x{COUT}x{CIN}", path, us, UNFUSED, baseline_us, error)
+
+    def _unfused(self) -> dict[str, list[Callable[[], object]]]:
+        pairs = list(zip(self.problems, self.x, strict=True))
+
+        def both(problem: Problem, x: torch.Tensor) -> torch.Tensor:
+            self.programs.dequantize(problem.packed.words, problem.packed.params, x)
+            return torch.matmul(problem.dy.t(), x)
+
+        return {
+            UNFUSED: [lambda p=p, x=x: both(p, x) for p, x in pairs],
+            CUBLAS: [lambda p=p, x=x: torch.matmul(p.dy.t(), x) for p, x in pairs],
+        }
+
+    def _fused(self, rung: Rung) -> list[Callable[[], object]]:
+        return self._fused_into(rung)[0]
+
+    def _fused_into(self, rung: Rung) -> tuple[list[Callable[[], object]], torch.Tensor]:
+        """A call for each problem, poisoned buffers of its own, and the dW that all fill."""
+        parts = torch.full((rung.splits, COUT, CIN), float("nan"), device="cuda")
+        dw = torch.full((COUT, CIN), float("nan"), device="cuda", dtype=torch.bfloat16)
+
+        def call(problem: Problem) -> None:
+            run(rung, problem, parts, dw, self.programs)
+
+        return [lambda p=p: call(p) for p in self.problems], dw
+
+    def _checked(self, rung: Rung) -> float:
+        """The error of a rung, in `REPEATS` runs that must give the same bits."""
+        for repeat in range(REPEATS):
+            (once, *_), dw = self._fused_into(rung)
+            once()
+            if repeat == 0:
+                first = dw
+            elif not torch.equal(dw, first):
+                off = float((dw != first).float().mean())
+                raise RuntimeError(f"{rung.name}: run {repeat} differs from run 0 in {off:.2%} of dW")
+        error, most = relative_error(first, self.want), 1.05 * self.unfused_error
+        if not error <= most:
+            raise RuntimeError(f"{rung.name}: error {error:.2e}, allowed is {most:.2e}")
+        return error

@@ -1,6 +1,7 @@
 """Pictures for chapter 15."""
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import torch
 
@@ -13,6 +14,8 @@ from puzzles_lib.drawing.colours import (
     LINE,
     ORANGE,
     PALE,
+    PALE_GREEN,
+    PALE_SKY,
     PAPER,
     SKY,
     VERMILLION,
@@ -41,7 +44,7 @@ def least_bytes(rows: int, cout: int, cin: int, group: int = 256) -> int:
 
 
 def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float) -> Picture:
-    """What arithmetic and memory allow, and where the ladder climbs beside cuBLAS and the unfused path.
+    """What arithmetic and memory allow, and where cuBLAS and the unfused path stand.
 
     rows: of `puzzles_lib.bench.recorded`, bench "ladder". flops, bandwidth: a second, of the chip.
     """
@@ -53,7 +56,6 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
     words = f"arithmetic: {flops / 1e12:.0f} TFLOP/s"
     label(ax, 700, flops / 1e12 * 1.12, words, align="baseline", fontsize=9)
     told = []
-    climb = rung_names(rows)
     for count, filled in ((max(_sizes(rows)), True), (min(_sizes(rows)), False)):
         paths = _of(rows, count)
         cout, cin = _size(next(iter(paths.values())))[1:]
@@ -62,21 +64,16 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
         ready = 2 * count * (cin + cout) + 2 * cout * cin  # x^ as bfloat16 is there, and read
         points = {UNFUSED: least + 4 * count * cin, CUBLAS: ready}  # unfused: x^ written and read
         points = {name: (work / moved, work / paths[name]["us"] / 1e6) for name, moved in points.items()}
-        rungs = [(work / least, work / paths[name]["us"] / 1e6) for name in climb]
         fill = {"markersize": 8, "zorder": 3}
         looks = ((UNFUSED, VERMILLION, "o"), (CUBLAS, ORANGE, "s"))
         for name, color, mark in looks:
             face = color if filled else PAPER
             words = f"{name.replace('x^', 'x̂')}, K = {count}"
             ax.plot(*points[name], mark, color=color, markerfacecolor=face, label=words, **fill)
-        face = BLUE if filled else PAPER
-        words = f"the climb, {climb[0]} to {climb[-1]}, K = {count}"
-        ax.plot(*zip(*rungs, strict=True), "^-", color=BLUE, markerfacecolor=face, label=words, **fill)
+        ax.axvline(work / least, color=BLUE, linestyle="-" if filled else ":", linewidth=1.2)
+        label(ax, work / least * 1.04, 36 if filled else 48, f"fused, K = {count}", align="left", fontsize=9)
         told += [f"{n}, K = {count}: {x:.0f} FLOP a byte, {y:.0f} TFLOP/s" for n, (x, y) in points.items()]
-        speeds = ", ".join(f"{y:.0f}" for _, y in rungs)
-        told.append(
-            f"rungs {climb[0]} to {climb[-1]}, K = {count}: {rungs[0][0]:.0f} FLOP a byte, {speeds} TFLOP/s"
-        )
+        told.append(f"fused, K = {count}: {work / least:.0f} FLOP a byte")
     ax.set(xscale="log", yscale="log", xlim=(10, 3000), ylim=(30, 1400))
     ax.set_xticks([10, 30, 100, 300, 1000, 3000], ["10", "30", "100", "300", "1000", "3000"], fontsize=9)
     ax.set_yticks([50, 100, 200, 400, 800], ["50", "100", "200", "400", "800"], fontsize=9)
@@ -93,6 +90,58 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
         f"{flops / 1e12:.0f} TFLOP/s at {flops / bandwidth:.0f} FLOP a byte. {'; '.join(told)}. The fused "
         f"paths lie far to the right of the corner: arithmetic is their limit, not memory.",
     )
+
+
+class Limits(Protocol):
+    """What `climb` needs of a bound: microseconds."""
+
+    least_us: float
+    turns_us: float
+
+
+def climb(bounds: Mapping[str, Limits], rows: Sequence[Mapping], about: str, flops: float) -> Picture:
+    """The ladder as a path under the roof: what each version's machine code allows, and what was measured.
+
+    bounds: of the versions by name, in order, at the largest K of the rows. rows: bench "ladder". flops: a
+    second, of the chip.
+    """
+    figure = new_figure(8.4, 4.6)
+    ax = figure.subplots()
+    count = max(_sizes(rows))
+    paths = _of(rows, count)
+    cout, cin = _size(next(iter(paths.values())))[1:]
+    work = 2 * count * cout * cin / 1e6  # TFLOP/s from microseconds
+    speeds = [work / paths[name]["us"] for name in bounds]
+    told = []
+    for place, (name, limits) in enumerate(bounds.items()):
+        low, high = work / limits.turns_us, work / limits.least_us
+        ax.bar(place, high - low, bottom=low, width=0.62, color=PALE_SKY, edgecolor=SKY)
+        told.append(f"{name}: {speeds[place]:.0f} TFLOP/s, code allows {low:.0f} to {high:.0f}")
+        label(
+            ax,
+            place + 0.12,
+            speeds[place] - 34,
+            f"{speeds[place]:.0f}",
+            align="left",
+            fontsize=9,
+            behind=PAPER,
+        )
+    ax.plot(range(len(bounds)), speeds, "^-", color=BLUE, markersize=7, zorder=3)
+    lines = [("the roof: the data sheet's rate", flops / 1e12, INK)]
+    lines += [("cuBLAS, x̂ ready", work / paths[CUBLAS]["us"], ORANGE)]
+    lines += [("dequantise + cuBLAS", work / paths[UNFUSED]["us"], VERMILLION)]
+    for name, height, color in lines:
+        ax.axhline(height, color=color, linewidth=1.6, zorder=1)
+        label(ax, -0.4, height + 12, f"{name}: {height:.0f}", align="left baseline", fontsize=9, behind=PAPER)
+        told.append(f"{name}: {height:.0f} TFLOP/s")
+    ax.set_xticks(range(len(bounds)), [name.replace(" ", "\n", 1).replace(" ", "\n") for name in bounds])
+    ax.tick_params(labelsize=9)
+    ax.set(xlim=(-0.5, len(bounds) - 0.3), ylim=(0, 1.08 * flops / 1e12))
+    ax.set_ylabel(f"TFLOP/s at K = {count}", fontsize=10)
+    ax.spines[["top", "right"]].set_visible(False)
+    words = "bar: from taking turns to full overlap, by the machine code; path: measured"
+    figure.supxlabel(f"{words}; {about}", fontsize=9, color=FAINT)
+    return Picture(figure, f"The climb at K = {count}, {about}. {'; '.join(told)}.")
 
 
 def _sizes(rows: Sequence[Mapping]) -> set[int]:
@@ -284,13 +333,101 @@ def waves(launches: Mapping[str, tuple[int, int]]) -> Picture:
     )
 
 
+def unpacking(field: int = 1) -> Picture:
+    """Rung 8's `unpacked`: two words of a column on their way to four codes at once."""
+    figure, ax = new_sheet(30, 11.4)
+    left, width = 6.6, 1.36
+    pair = [str(n) for n in range(7, -1, -1)] * 2  # fields of row 1's word, then of row 0's
+    hues = [SKY] * 8 + [GREEN] * 8
+    kept = [n in (7 - field, 15 - field) for n in range(16)]
+    moved, moved_hues = ["·"] * 4 + pair[:12], [PALE] * 4 + hues[:12]
+    masked = [YELLOW if keep else PALE for keep in kept]
+
+    def line(y: float, title: str, texts: list[str], colors: list[str]) -> None:
+        label(ax, left - 0.4, y + 0.5, title, align="right")
+        cells(ax, texts, x=left, y=y, width=width, colors=colors)
+
+    def after_mask(texts: list[str], colors: list[str]) -> tuple[list[str], list[str]]:
+        pairs = zip(texts, colors, kept, strict=True)
+        return tuple(zip(*((t, c) if keep else ("0", PALE) for t, c, keep in pairs), strict=True))
+
+    for half, name in enumerate(("word of row 1: its 8 fields", "word of row 0")):
+        label(ax, left + (8 * half + 4) * width, 0.4, name)
+    line(0.9, "pair", pair, hues)
+    line(2.3, "pair >> 8", moved, moved_hues)
+    line(4.2, f"mask, field {field}", ["3" if keep else "0" for keep in kept], masked)
+    told = []
+    for y, name, row, first in (
+        (6.1, "pair & mask", (pair, hues), field),
+        (7.5, "(pair >> 8) & mask", (moved, moved_hues), field + 4),
+    ):
+        texts, colors = after_mask(*row)
+        assert [t for t in texts if t != "0"] == [str(first)] * 2  # the same field of both words
+        line(y, name, [*texts], [*colors])
+        told.append(f"{name}: field {first} of both rows, so k = {16 * first + 1} and {16 * first}")
+    for half, row in ((0, 1), (1, 0)):
+        x = left + 8 * width * half
+        box(ax, x, 6.0, 8 * width, 2.6, color=None, edge=INK, linewidth=2)
+        ks = f"k = {16 * field + row} and {16 * (field + 4) + row}"
+        label(ax, x + 4 * width, 9.2, f"two bfloat16: {ks}")
+    raised = _raised(2 * field - 133)
+    label(ax, left + 8 * width, 10.5, f"each is code · 2{raised}: four rows of a column at once", fontsize=11)
+    return Picture(
+        figure,
+        f"Words of rows 1 and 0 of a column, 8 fields of two bits each, side by side in 32 bits: the pair. "
+        f"Below it the pair moved down by 8 bits, so that fields 4 to 7 stand where 0 to 3 stood. One mask "
+        f"keeps a field of both halves: {'; '.join(told)}. Each half, read as a bfloat16, is the code times "
+        f"2^{2 * field - 133}.",
+    )
+
+
+def schedule(operands: int = 8) -> Picture:
+    """A step of the library's Gluon kernel and the beginning of the next. A scheme, not a measurement."""
+    figure, ax = new_sheet(30, 9.6)
+    left, long = 4.6, 2.45
+    lanes = {"copies (TMA)": 1.5, "threads": 3.6, "matrix unit": 5.3}
+    for name, y in lanes.items():
+        label(ax, left - 0.3, y + 0.5, name, align="right")
+    for turn in range(operands + 2):
+        j, x = turn % operands, left + long * turn
+        color = SKY if turn < operands else PALE_SKY
+        box(ax, x, lanes["threads"], long, 1, f"unpack {j}", color=color, fontsize=9)
+        shade = GREEN if turn < operands else PALE_GREEN
+        if turn <= operands:
+            box(ax, x + long, lanes["matrix unit"], long, 1, f"wgmma {j}", color=shade, fontsize=9)
+    starts = {0: "words", 1: "parameters", 4: "dy"}
+    for j, what in starts.items():
+        x = left + long * (j + 1)
+        box(ax, x, lanes["copies (TMA)"], 1.9 * long if j else 0.9 * long, 1, what, color=ORANGE, fontsize=9)
+    for j in (0, 4):
+        x = left + long * (j + 1)
+        ax.plot([x, x], [1.0, 6.6], color=VERMILLION, linewidth=2)
+        label(ax, x, 0.75, "barrier", align="bottom", fontsize=9, color=VERMILLION)
+    for turn, words in ((0, "step s"), (operands, "step s + 1")):
+        x = left + long * turn
+        ax.plot([x, x], [2.9, 7.4], color=INK, linewidth=1.2, linestyle="--")
+        label(ax, x + 0.2, 7.2, f"{words}: wait for its copies", align="left", fontsize=9)
+    label(ax, left, 8.2, "after each wgmma is started: wait until at most two are in flight", align="left")
+    label(ax, left, 9.2, "time →   (a scheme, not a measurement)", align="left", fontsize=9, color=FAINT)
+    return Picture(
+        figure,
+        f"The schedule of a step of the Gluon kernel. It begins with a wait for its copies. Then threads "
+        f"unpack field 0, 1, and so on to {operands - 1}; the matrix unit multiplies each while they unpack "
+        "the next. After field 0 a barrier of all warps, and the copy of words for a step ahead is started, "
+        "after field 1 that of its parameters; after field 4 a second barrier, and the copy of dy. The next "
+        "step follows without a gap. At most two wgmmas are in flight when a wait ends.",
+    )
+
+
 # ---- the result
 
 
-def ladder(rows: Sequence[Mapping], about: str, product: Sequence[Mapping] = ()) -> Picture:
-    """Recorded times of all versions, the unfused path and the floor as lines.
+def ladder(
+    rows: Sequence[Mapping], about: str, product: Sequence[Mapping] = (), about_product: str = ""
+) -> Picture:
+    """Recorded times of all versions, the unfused path as a line.
 
-    rows: bench "ladder". product: bench "dw", for the floor and the library's own kernel.
+    rows: bench "ladder". product: bench "dw", for the library's own kernel. about_product: its origin.
     """
     figure = new_figure(7.8, 4.6)
     axes = figure.subplots(1, 2, sharey=True)
@@ -323,5 +460,6 @@ def ladder(rows: Sequence[Mapping], about: str, product: Sequence[Mapping] = ())
         parts = ", ".join(f"{name} {us:.1f} µs ({unfused / us:.2f}×)" for name, us in bars.items())
         told.append(f"K = {count}: unfused {unfused:.1f} µs; {parts}")
     axes[0].invert_yaxis()
-    figure.supxlabel(f"×: times as fast as dequantise + cuBLAS; {about}", fontsize=9, color=FAINT)
-    return Picture(figure, f"The ladder, {about}. {'. '.join(told)}.")
+    origin = f"{about}\nlibrary: {about_product}" if about_product not in ("", about) else about
+    figure.supxlabel(f"×: times as fast as dequantise + cuBLAS; {origin}", fontsize=9, color=FAINT)
+    return Picture(figure, f"The ladder, {origin}. {'. '.join(told)}.")

@@ -4,7 +4,7 @@ import torch
 
 from puzzles_lib.bench.recorded import rows
 from puzzles_lib.chapters.ch15_racing_cublas import versions
-from puzzles_lib.chapters.ch15_racing_cublas.race import bytes_passed_on, compile_rung, waves
+from puzzles_lib.chapters.ch15_racing_cublas.machine import bytes_passed_on, compile_rung, waves
 from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS
 from puzzles_lib.question import Nudge, Question
 

@@ -1,27 +1,43 @@
-"""`race`: one version of chapter 15's kernel, checked, compiled, and timed where there is a GPU.
+"""`race`: one version of chapter 15's kernel, checked, compiled, bounded, and timed where there is a GPU.
 
-Without a GPU the times are the recorded ones, and said to be; a version that has been changed has none.
+Without a GPU its time is a recorded one, of the same machine code, and said to be.
 """
 
 import html
-import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from puzzles_lib.bench.h200 import MULTIPROCESSORS, RESERVED, SHARED
-from puzzles_lib.bench.recorded import about, rows, table
+from puzzles_lib.bench.h200 import RESERVED, SHARED
+from puzzles_lib.bench.recorded import about, clocks, rows, table
 from puzzles_lib.card import Theme, card
-from puzzles_lib.chapters.ch15_racing_cublas.ladder import CUBLAS, RUNS, UNFUSED, measure, rungs, unsound
-from puzzles_lib.chapters.ch15_racing_cublas.puzzles import race_puzzle
-from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, GROUP, ROWS, Rung
+from puzzles_lib.chapters.ch15_racing_cublas.ladder import CUBLAS, RUNS, UNFUSED, measure
+from puzzles_lib.chapters.ch15_racing_cublas.machine import (
+    Bound,
+    Evidence,
+    bound,
+    compile_rung,
+    evidence,
+    small_puzzle,
+    waves,
+    waves_text,
+)
+from puzzles_lib.chapters.ch15_racing_cublas.records import (
+    Record,
+    bound_of,
+    find,
+    ladder_records,
+    nearest,
+    sizes,
+    unlike,
+)
+from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS, Rung
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report
-from puzzles_lib.inspector import Stages, stages
-from puzzles_lib.inspector.occupancy import resident
-from puzzles_lib.inspector.sass import bytes_stored_to_shared, matrix_loop, overwritten_operands
-from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.checker.verdicts import STILL_OPEN
+from puzzles_lib.inspector import Stages
+from puzzles_lib.inspector.sass import overwritten_operands
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,188 +45,240 @@ class Race:
     """How a version did.
 
     report: `check`'s, on small inputs. compiled: for an H200 at K = 100864, None where it is wrong.
-    times: rows of bench "ladder", none where there is no GPU and the version is not the recorded one.
-    source: where the times come from.
+    found: what decides its speed, None where no H200 can run it.
+    times: rows of bench "ladder" or "grid", none where there is no GPU and it is no recorded version.
+    source: where the times come from. record: the recorded version that they are of, None if measured now.
     """
 
     rung: Rung
     report: Report
     compiled: Stages | None = None
-    times: tuple[dict[str, object], ...] = ()
-    source: str = ""
+    found: Evidence | None = None
+    times: tuple[Mapping, ...] = ()
+    source: tuple[str, ...] = ()
+    record: Record | None = None
 
     @property
     def ok(self) -> bool:
         """Whether it is right, compiles, and keeps its hands off what a wgmma still reads."""
-        compiles = self.report.ok and self.compiled is not None and self.compiled.ok
-        fits = compiles and waves(self.rung, self.compiled)[1] > 0
-        return fits and not overwritten_operands(self.compiled.sass)
+        return self.found is not None and not self.found.overwrites
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is an exercise that nobody has touched."""
+        return self.report.verdict is not None and self.report.verdict.kind == "open"
+
+    def bound(self, count: int = ROWS[0]) -> Bound | None:
+        """The least time that its machine code allows, K being ``count``; None where that is not known."""
+        return bound(self.rung.launch(), self.found, count) if self.found else None
 
     def lines(self) -> list[str]:
         """What it shows, as text."""
+        name = self.rung.name
         if not self.report.ok:
-            return [f"{self.rung.name}: wrong", *str(self.report).splitlines()[1:]]
+            return [
+                f"{name}: {'still open' if self.is_open else 'wrong'}",
+                *str(self.report).splitlines()[1:],
+            ]
         if not self.compiled.ok:
-            return [f"{self.rung.name}: does not compile: {self.compiled.refusal}"]
-        if not waves(self.rung, self.compiled)[1]:
+            return [f"{name}: does not compile: {self.compiled.refusal}"]
+        if self.found is None:
             needs = f"{self.compiled.registers} registers a thread and {self.compiled.shared_bytes} bytes"
             most = SHARED - RESERVED
             text = f"right here, but no H200 can hold a program: {needs} of shared memory, {most} at most"
-            return [f"{self.rung.name}: {text}"]
-        lines = [f"{self.rung.name}: right" + ("" if self.ok else " here, and UNSOUND on a GPU")]
+            return [f"{name}: {text}"]
+        lines = [f"{name}: right" + ("" if self.ok else " here, and UNSOUND on a GPU")]
         lines.append(waves_text(self.rung, self.compiled))
-        lines += evidence(self.rung, self.compiled)
+        lines += self.found.lines(self.rung.constants["BLOCK_K"])
+        if overwritten := overwritten_operands(self.compiled.sass):
+            words = "instructions overwrite what a wgmma may still read, the first is"
+            lines += [f"{len(overwritten)} {words}", f"    {overwritten[0]}"]
+        if (of_long := self.bound()) is not None:
+            lines += of_long.lines()
+        for count in ROWS:
+            lines += self._about(count)
+        return [*lines, *self.source]
+
+    def _about(self, count: int) -> list[str]:
+        """Bound and time for K = ``count``."""
+        told = []
+        if (of_this := self.bound(count)) is not None:
+            parts = f"in turns {of_this.turns_us:.1f}, then partial sums {of_this.sums_us:.1f}"
+            told.append(f"bound {of_this.least_us:.1f} µs; forecast {of_this.forecast_us:.1f}: {parts}")
         for row in self.times:
+            if sizes(row)[0] != count:
+                continue
             if row["bench"] == "repeats":
-                lines.append(f"K = {_sizes(row)[0]:6}: {row['error']:.0%} of {RUNS} runs unlike the first")
+                told.append(f"{row['error']:.0%} of {RUNS} runs unlike the first")
             else:
-                times = f"{row['us']:7.1f} µs, {row['ratio']:.2f} times as fast as {row['baseline']}"
-                lines.append(f"K = {_sizes(row)[0]:6}: {times}")
-        return [*lines, self.source]
+                told.append(f"{row['us']:.1f} µs, {row['ratio']:.2f} times as fast as {row['baseline']}")
+        heads = [f"K = {count:6}: ", *[" " * 12] * len(told)]
+        return [head + text for head, text in zip(heads, told, strict=False)]
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
-        first, *others = self.lines()
-        style = "margin:0.2em 0;font-family:var(--jp-code-font-family, monospace)"
-        body = html.escape("\n".join(others))
-        return card(Theme.OK if self.ok else Theme.WRONG, first, f'<pre style="{style}">{body}</pre>')
+        return _card(Theme.OPEN if self.is_open else Theme.OK if self.ok else Theme.WRONG, self.lines())
+
+
+def _card(theme: Theme, lines: Sequence[str]) -> str:
+    first, *others = lines
+    style = "margin:0.2em 0;font-family:var(--jp-code-font-family, monospace)"
+    body = html.escape("\n".join(others))
+    return card(theme, first, f'<pre style="{style}">{body}</pre>')
 
 
 def race(rung: Rung) -> Race:
     """Check a version, compile it for an H200, and say how fast it is.
 
-    rung: a kernel and how it is launched. With a GPU it is measured now, beside dequantise + cuBLAS; that
-        takes about 2 s. Without, these are recorded figures.
+    rung: a kernel and how it is launched. Its bound is read from the machine code. With a Hopper GPU it is
+        measured now, beside dequantise + cuBLAS; that takes about 2 s. Without, its time is a recorded one,
+        or the nearest recorded version is named.
 
     Raises TypeError where ``rung`` is no `Rung`.
     """
     __tracebackhide__ = True
     if not isinstance(rung, Rung):
         raise TypeError(f"race(rung): rung is a {type(rung).__name__}, allowed is a Rung")
+    if rung.splits is ...:
+        return Race(rung, Report(rung.name, verdict=STILL_OPEN))
     report = examine(rung.kernel, small_puzzle(rung))
     if not report.ok:
         return Race(rung, report)
     compiled = compile_rung(rung)
     if not compiled.ok or not waves(rung, compiled)[1]:
         return Race(rung, report, compiled)
-    return Race(rung, report, compiled, *_times(rung))
+    found = evidence(rung, compiled)
+    return Race(rung, report, compiled, found, *_times(rung, found))
 
 
-def small_puzzle(rung: Rung) -> Puzzle:
-    """The problem in small, with the tiles of this version."""
-    row_words = "scale_ptr" in rung.kernel.arg_names
-    tiles = {name: rung.constants[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K")}
-    return race_puzzle(row_words, rung.descriptors, **tiles)
-
-
-def compile_rung(rung: Rung) -> Stages:
-    """`stages` of a version in its real size, for an H200."""
-    sizes = {"K": ROWS[0], "COUT": COUT, "CIN": CIN, "GROUP": GROUP, "SPLITS": rung.splits}
-    return stages(rung.kernel, small_puzzle(rung), "sm_90", **sizes, **rung.options)
-
-
-def _times(rung: Rung) -> tuple[tuple[dict[str, object], ...], str]:
-    """Rows for this version and where they come from."""
+def _times(rung: Rung, found: Evidence) -> tuple[tuple[Mapping, ...], tuple[str, ...], Record | None]:
+    """Rows for this version, where they come from, and whose they are."""
     import torch
 
     if torch.cuda.is_available():
         try:
             measured = tuple(row for row in measure([rung]) if row["path"] == rung.name)
-        except Exception as error:  # wrong or never the same on this GPU, or too large for it, or too new
-            return (), f"not timed on this GPU: {' '.join(str(error).split()):.200}"
-        return measured, f"measured now on {torch.cuda.get_device_name()}"
-    if not any(rung.same_as(other) for other in [*rungs(), *unsound()]):
-        return (), "no times: there is no GPU here, and this version is not the recorded one"
-    found = tuple(row for bench in ("ladder", "repeats") for row in rows(bench) if row["path"] == rung.name)
-    return found, about() if found else "no times: there is no GPU here, and none are recorded"
+        except Exception as error:  # wrong or never the same on this GPU, or too large for it, or no Hopper
+            return (), (f"not timed on this GPU: {' '.join(str(error).split()):.200}",), None
+        return measured, (f"measured now on {torch.cuda.get_device_name()}",), None
+    if (record := find(rung, found)) is None:
+        return (), _no_times(rung), None
+    return record.rows, tuple(_origin(rung, found, record)), record
 
 
-# ---- what the compiler and the hardware make of it
-
-
-def waves(rung: Rung, compiled: Stages) -> tuple[int, int]:
-    """Programs in all, and how many the whole GPU holds at a time."""
-    warps = rung.options["num_warps"]
-    across, down, splits = rung.grid()
-    held = resident(compiled.registers, compiled.shared_bytes, warps)
-    return across * down * splits, MULTIPROCESSORS * held
-
-
-def waves_text(rung: Rung, compiled: Stages) -> str:
-    programs, held = waves(rung, compiled)
-    text = f"{programs} programs, {held // MULTIPROCESSORS} at a time on each multiprocessor"
-    return f"{text}: {held} places, filled {programs / held:.2f} times"
-
-
-def evidence(rung: Rung, compiled: Stages) -> list[str]:
-    """What decides its speed, from the compiler's output."""
-    passed = bytes_passed_on(rung, compiled)
-    lines = [
-        f"{compiled.registers} registers a thread, {compiled.spills} bytes spilled, "
-        f"{compiled.shared_bytes} bytes of shared memory",
-        f"x^ to the matrix unit from {operand(compiled)}; when a step ends, {_count(pending(compiled))} of "
-        "wgmma may go on",
-        f"in a step of {rung.constants['BLOCK_K']} rows threads pass on {passed} bytes through shared memory",
-    ]
-    if notes := ptxas_notes(compiled):
-        lines.append(f"ptxas remarks: {', '.join(notes)}")
-    if found := overwritten_operands(compiled.sass):
-        lines.append(f"{len(found)} instructions overwrite what a wgmma may still read, the first is")
-        lines.append(f"    {found[0]}")
+def _origin(rung: Rung, found: Evidence, record: Record) -> list[str]:
+    """Whose times are shown, and in what the binary that was timed is unlike this one."""
+    lines = [about(record.rows[0]["bench"])]
+    if record.name != rung.name:
+        lines.append(f"it is the recorded {record.name!r}")
+    if different := record.evidence.unlike(found):
+        lines.append("ANOTHER BINARY was timed, of the same kernel by another compiler: it has")
+        lines += [f"    {words}" for words in different]
+    else:
+        lines.append(f"this machine code was timed, to the instruction ({found.code})")
     return lines
 
 
-def _count(groups: int) -> str:
-    return f"{groups or 'no'} group{'s' * (groups != 1)}"
+def _no_times(rung: Rung) -> tuple[str, ...]:
+    near = nearest(rung)
+    times = ", ".join(f"{row['us']:.1f} µs at K = {sizes(row)[0]}" for row in near.rows)
+    how = unlike(rung, near)
+    return (
+        "no time: there is no GPU here, and no recorded launch has this machine code",
+        f"the nearest that was timed is {near.name!r}{f', with {how}' if how else ''}: {times}",
+    )
 
 
-def loop(compiled: Stages) -> str:
-    """The body of the kernel's loop in TTGIR."""
-    match = re.search(r"scf\.for .*?\n(.*?)scf\.yield", compiled.ttgir, re.DOTALL)
-    return match[1] if match else ""
+# ---- where a version stands
 
 
-def operand(compiled: Stages) -> str:
-    """Where the matrix unit takes x^ from: ``"registers"`` or ``"shared memory"``."""
-    dots = [line for line in loop(compiled).splitlines() if "warp_group_dot " in line]
-    return "registers" if any("dot_op" in line for line in dots) else "shared memory"
+@dataclass(frozen=True, repr=False)
+class Standing:
+    """A version among the ladder's, by forecast at the large K.
+
+    rows: name, bound, forecast and recorded time, None where there is none, best first; microseconds.
+    why_not: why it takes no part; "" where it does.
+    """
+
+    name: str
+    rows: tuple[tuple[str, float, float, float | None], ...]
+    why_not: str = ""
+
+    @property
+    def place(self) -> int | None:
+        """1 for the best; None where it takes no part."""
+        names = [name for name, *_ in self.rows]
+        return names.index(self.name) + 1 if self.name in names else None
+
+    def lines(self) -> list[str]:
+        """As text."""
+        if self.why_not:
+            return [f"{self.name} takes no part: {self.why_not}"]
+        lines = [f"{self.name}: right, sound, no spills; {self.place} of {len(self.rows)} by forecast"]
+        wide = max(len(name) for name, *_ in self.rows)
+        lines.append(f"{f'K = {ROWS[0]}, µs':<{wide}}  {'bound':>7}  {'forecast':>8}  {'recorded':>8}")
+        for name, least, forecast, us in self.rows:
+            time = f"{us:8.1f}" if us is not None else f"{'none':>8}"
+            lines.append(f"{name:<{wide}}  {least:7.1f}  {forecast:8.1f}  {time}")
+        return lines
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        return _card(Theme.OPEN if self.why_not else Theme.OK, self.lines())
 
 
-def pending(compiled: Stages) -> int:
-    """Groups of wgmma that may still run when a step ends."""
-    waits = [o for name, o in matrix_loop(compiled.sass) if name == "WARPGROUP.DEPBAR.LE"]
-    return int(waits[-1].split(",")[1], 0) if waits else 0
+def standing(found: Race) -> Standing:
+    """Where a version stands among the ladder's. It takes part if it is right, sound and spills nothing."""
+    name = found.rung.name
+    if not found.ok or found.bound() is None:
+        return Standing(name, (), found.lines()[0].removeprefix(f"{name}: "))
+    if found.found.spills:
+        return Standing(name, (), f"it spills {found.found.spills} bytes a thread")
+    entries = [_entry(record.name, bound_of(record), record.rows) for record in ladder_records()]
+    entries = [entry for entry in entries if entry[0] != name]
+    entries.append(_entry(name, found.bound(), found.times))
+    return Standing(name, tuple(sorted(entries, key=lambda entry: entry[2])))
 
 
-def bytes_passed_on(rung: Rung, compiled: Stages) -> int:
-    """Bytes that the threads of a program hand on to each other through shared memory, in a step."""
-    body = matrix_loop(compiled.sass)
-    return bytes_stored_to_shared(body) * 32 * rung.options["num_warps"]
+def _entry(name: str, limits: Bound, some: Sequence[Mapping]) -> tuple[str, float, float, float | None]:
+    us = next((row["us"] for row in some if sizes(row)[0] == ROWS[0]), None)
+    return name, limits.least_us, limits.forecast_us, us
 
 
-def ptxas_notes(compiled: Stages) -> list[str]:
-    """Numbers of ptxas's remarks on wgmma, such as C7515."""
-    return sorted(set(re.findall(r"C75\d\d", compiled.built.log)))
+# ---- what else was recorded
 
 
-def _sizes(row: Mapping[str, object]) -> tuple[int, ...]:
-    """K, COUT, CIN of a row's case."""
-    return tuple(int(size) for size in str(row["case"]).split(", ")[-1].split("x"))
+def bounds() -> dict[str, Bound]:
+    """Of the ladder's recorded binaries, at the large K."""
+    return {record.name: bound_of(record) for record in ladder_records()}
+
+
+def under_load() -> str:
+    """What the chip's clock did while each path ran alone for a second, as recorded."""
+    told = clocks()
+    wide = max(len(name) for name in told)
+    lines = [
+        f"{name:<{wide}}  {each['us']:7.1f} µs  {each['mhz']:4.0f} MHz  {each['watts']:3.0f} W"
+        for name, each in told.items()
+    ]
+    return "\n".join([*lines, about("ladder")])
 
 
 def baselines() -> str:
     """The paths without fusion, as recorded."""
     found = [row for row in rows("ladder") if row["path"] in (UNFUSED, CUBLAS)]
-    lines = [f"K = {_sizes(row)[0]:6}: {row['us']:6.1f} µs  {row['path']}" for row in found]
-    return "\n".join([*lines, about()])
+    lines = [f"K = {sizes(row)[0]:6}: {row['us']:6.1f} µs  {row['path']}" for row in found]
+    return "\n".join([*lines, about("ladder")])
 
 
 def product() -> str:
     """The library's kernel against the same baseline, as recorded."""
     wanted = [f"2 bits, {count}x{COUT}x{CIN}" for count in ROWS]
-    return f"{table([row for row in rows('dw') if row['case'] in wanted])}\n{about()}"
+    return f"{table([row for row in rows('dw') if row['case'] in wanted])}\n{about('dw')}"
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,7 +4,13 @@ Versions are written for one problem, with no masks: K a multiple of 128, COUT a
 groups no narrower than a tile.
 """
 
+import functools
+import hashlib
+import io
+import json
+import tokenize
 from collections.abc import Mapping
+from types import EllipsisType
 
 import torch
 from triton.runtime.jit import KernelInterface
@@ -28,7 +34,7 @@ class Rung:
         bound by name: ``words_ptr`` with ``scale_ptr`` and ``minimum_ptr`` (row-wise words), or with
         ``params_ptr`` (words along K, as the production kernels have them), ``dy_ptr``, ``numbers_ptr``
         (`NUMBERS`), ``K``, and constants.
-    splits: parts that K is cut into, none of them empty.
+    splits: parts that K is cut into, none of them empty; ``...`` where that is still to be decided.
     descriptors: for the name of a tensor, the tile that its descriptor loads, made by the host: the kernel
         takes ``dy_desc`` for ``dy_ptr`` where this has ``dy``. Tensors are seen as matrices, their last
         axis a row; a row of ``params`` is the 256 parameters of a block.
@@ -42,7 +48,7 @@ class Rung:
         name: str,
         kernel: KernelInterface,
         *,
-        splits: int,
+        splits: int | EllipsisType,
         num_warps: int = 4,
         num_stages: int = 3,
         descriptors: Mapping[str, tuple[int, int]] | None = None,
@@ -52,7 +58,7 @@ class Rung:
             if not _is_power_of_two(constants.get(block)):
                 raise ValueError(f"Rung: {block} is {constants.get(block)!r}, allowed are powers of 2")
         most = min(ROWS) // constants["BLOCK_K"]
-        if not isinstance(splits, int) or not 1 <= splits <= most:
+        if splits is not ... and (not isinstance(splits, int) or not 1 <= splits <= most):
             raise ValueError(f"Rung: splits is {splits!r}, allowed are 1 to {most}: none may be empty")
         for tensor, tile in (descriptors or {}).items():
             if tensor not in TILED:
@@ -69,8 +75,21 @@ class Rung:
         return self._identity() == other._identity()
 
     def _identity(self) -> tuple[object, ...]:
-        sources = [function.src.strip() for function in with_helpers(self.kernel)]
-        return sources, self.splits, self.constants, self.options, self.descriptors
+        return self._sources(), self.launch()
+
+    def _sources(self) -> list[list[str]]:
+        return [_tokens(function.src) for function in with_helpers(self.kernel)]
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of kernel and launch, comments and layout aside."""
+        told = json.dumps(self._identity(), sort_keys=True, default=str)
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+    def launch(self) -> dict[str, object]:
+        """How it is launched, in what JSON has."""
+        tiles = {name: list(tile) for name, tile in self.descriptors.items()}
+        return {"splits": self.splits, **self.constants, **self.options, "descriptors": tiles}
 
     def grid(self, cout: int = COUT, cin: int = CIN) -> tuple[int, int, int]:
         """Programs: tiles along COUT, along CIN, parts of K."""
@@ -125,6 +144,14 @@ def row_wise(packed: PackedTensor) -> tuple[torch.Tensor, torch.Tensor, torch.Te
         words |= codes[:, :, i].int() << BITS * i
     scale, minimum = (p.flatten(1)[:, :rows].t().contiguous() for p in (packed.scale, packed.minimum))
     return words, scale, minimum
+
+
+def _tokens(source: str) -> list[str]:
+    """What Python reads of a source: all but its comments, empty lines and layout."""
+    aside = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
+    found = tokenize.generate_tokens(io.StringIO(source).readline)
+    marks = {tokenize.INDENT: "->", tokenize.DEDENT: "<-"}
+    return [marks.get(token.type, token.string) for token in found if token.type not in aside]
 
 
 def _is_power_of_two(size: object) -> bool:

@@ -1,0 +1,196 @@
+"""Machine code that was compiled elsewhere, launched on this machine's GPU through NVIDIA's driver.
+
+So what is timed is a binary that is known to the byte, whatever Triton the machine with the GPU has. What
+Triton's own launcher does is done here in the same way: parameters as PTX declares them, a tensor map of 128
+bytes for each descriptor, and two pointers to scratch memory at the end.
+"""
+
+import base64
+import ctypes
+import functools
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import torch
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+CAPABILITY = (9, 0)  # what the binaries here are for
+_WIDTHS = {
+    "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64,
+    "f32": ctypes.c_float,
+}  # fmt: skip
+_ON_HOST = {8: 10, 9: 8, 10: 9}  # CUtensorMapDataType of Triton's numbers for fp16, fp32 and bf16, as it does
+_SHARED_BY_DEFAULT = 48 << 10  # bytes; more must be asked for
+_L2_PROMOTION_128B = 2
+_MAX_DYNAMIC_SHARED, _PREFER_SHARED = 8, 1  # a CUfunction_attribute, a CUfunc_cache
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A kernel's machine code, and what a launch must know.
+
+    cubin: as the driver loads it. name: of the kernel in it. warps: a program. shared, scratch: bytes a
+    program, of shared and of global memory. parameters: name in the kernel and PTX type of each, in order, a
+    descriptor's five under one name; the two for scratch are left out. maps: for each descriptor,
+    ``swizzle``, ``elem_size``, ``elem_type`` and ``block_size``, as Triton's compiler says.
+    """
+
+    cubin: bytes
+    name: str
+    warps: int
+    shared: int
+    scratch: int
+    parameters: tuple[tuple[str, str], ...]
+    maps: tuple[Mapping, ...] = ()
+
+    def as_dict(self) -> dict[str, object]:
+        """In what JSON has."""
+        return asdict(self) | {"cubin": base64.b85encode(self.cubin).decode()}
+
+    @classmethod
+    def from_dict(cls, told: Mapping) -> "Binary":
+        parameters = tuple((name, kind) for name, kind in told["parameters"])
+        made = cls(**{**told, "parameters": parameters, "maps": tuple(told["maps"])})
+        return replace(made, cubin=base64.b85decode(told["cubin"]))
+
+    def flattened(self, values: Mapping[str, object]) -> list[tuple[str, object]]:
+        """PTX type and value of each parameter: a number, the address of a tensor, or a `TensorMap`.
+
+        Raises TypeError where the values are not as many as the kernel takes.
+        """
+        found, maps = [], iter(self.maps)
+        for name in dict.fromkeys(name for name, _ in self.parameters):
+            kinds = [kind for other, kind in self.parameters if other == name]
+            value = values[name]
+            if isinstance(value, TensorDescriptor):
+                given = [TensorMap.of(value, next(maps)), *value.shape, *value.strides]
+            else:
+                given = [value.data_ptr() if isinstance(value, torch.Tensor) else value]
+            if len(given) != len(kinds):
+                raise TypeError(f"{self.name}: {name} is {len(given)} parameters, it takes {len(kinds)}")
+            found += zip(kinds, given, strict=True)
+        return found
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """What TMA is told of a matrix and its tiles, as the driver's call has it: the last axis comes first.
+
+    shape, tile: elements. pitch: bytes from one to the next along each axis but the first. kind: a
+    CUtensorMapDataType.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    pitch: tuple[int, ...]
+    tile: tuple[int, ...]
+    kind: int
+    swizzle: int
+
+    @classmethod
+    def of(cls, value: TensorDescriptor, told: Mapping) -> "TensorMap":
+        """told: of `Binary.maps`."""
+        return cls(
+            address=value.base.data_ptr(),
+            shape=tuple(reversed(value.shape)),
+            pitch=tuple(told["elem_size"] * stride for stride in reversed(value.strides[:-1])),
+            tile=tuple(reversed(told["block_size"])),
+            kind=_ON_HOST.get(told["elem_type"], told["elem_type"]),
+            swizzle=told["swizzle"],
+        )
+
+
+def parameters(ttir: str, ptx: str) -> tuple[tuple[str, str], ...]:
+    """A kernel's parameters as `Binary` has them: names from Triton IR, types from PTX.
+
+    Raises ValueError where the two do not go together.
+    """
+    head = re.search(r"tt\.func public @\w+\((.*)\) attributes", ttir)
+    names = re.findall(r'loc\("(\w+)"\(#loc\d*\)\)', head[1]) if head else []
+    entry = re.search(r"\.entry \w+\((.*?)\)", ptx, re.DOTALL)
+    kinds = [
+        f"b8[{size}]" if size else kind
+        for kind, size in re.findall(r"\.param .*?\.(b8|[usf]\d+)\b.*?_param_\d+(?:\[(\d+)\])?", entry[1])
+    ]
+    if len(kinds) != len(names) + 2:
+        raise ValueError(f"{len(names)} parameters in Triton IR, {len(kinds)} in PTX: two more are scratch")
+    return tuple(zip(names, kinds[:-2], strict=True))
+
+
+class Loaded:
+    """A binary on this machine's GPU. Raises RuntimeError where it has none that runs the binary."""
+
+    def __init__(self, binary: Binary):
+        if not torch.cuda.is_available():
+            raise RuntimeError("launching machine code needs a CUDA device")
+        if (has := torch.cuda.get_device_capability()) != CAPABILITY:
+            words = "{}.{}".format(*CAPABILITY), "{}.{}".format(*has)
+            raise RuntimeError("it is compiled for compute capability {}, this GPU has {}".format(*words))
+        torch.cuda.current_stream().synchronize()  # so that there is a context
+        self.binary = binary
+        self._module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call("cuModuleLoadData", ctypes.byref(self._module), binary.cubin)
+        name = binary.name.encode()
+        self._call("cuModuleGetFunction", ctypes.byref(self._function), self._module, name)
+        if binary.shared > _SHARED_BY_DEFAULT:
+            self._call("cuFuncSetCacheConfig", self._function, _PREFER_SHARED)
+            self._call("cuFuncSetAttribute", self._function, _MAX_DYNAMIC_SHARED, binary.shared)
+
+    def launch(self, grid: Sequence[int], values: Mapping[str, object]) -> None:
+        """On torch's current stream. values: by name; those that the machine code does not take are left out.
+
+        Scratch memory comes from torch, so that a CUDA graph may hold the launch.
+        """
+        packed = [self._packed(kind, value) for kind, value in self.binary.flattened(values)]
+        scratch = None
+        if size := self.binary.scratch * math.prod(grid):
+            scratch = torch.empty(size, dtype=torch.int8, device="cuda")
+        packed += [ctypes.c_uint64(scratch.data_ptr() if scratch is not None else 0), ctypes.c_uint64(0)]
+        pointers = (ctypes.c_void_p * len(packed))(*(ctypes.addressof(value) for value in packed))
+        x, y, z = [*grid, 1, 1][:3]
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        threads = 32 * self.binary.warps
+        self._call(
+            "cuLaunchKernel",
+            self._function,
+            x,
+            y,
+            z,
+            threads,
+            1,
+            1,
+            self.binary.shared,
+            stream,
+            pointers,
+            None,
+        )
+
+    def _packed(self, kind: str, value: object) -> ctypes.Array | ctypes._SimpleCData:
+        return self._encoded(value) if isinstance(value, TensorMap) else _WIDTHS[kind](value)
+
+    def _encoded(self, told: TensorMap) -> ctypes.Array:
+        room = ctypes.create_string_buffer(128 + 64)
+        start = -ctypes.addressof(room) % 64  # where the driver wants it
+        made = (ctypes.c_char * 128).from_buffer(room, start)
+        rank = len(told.shape)
+        wide, narrow = ctypes.c_uint64 * rank, ctypes.c_uint32 * rank
+        self._call(
+            "cuTensorMapEncodeTiled", made, told.kind, rank, ctypes.c_void_p(told.address),
+            wide(*told.shape), wide(*told.pitch), narrow(*told.tile), narrow(*[1] * rank),
+            0, told.swizzle, _L2_PROMOTION_128B, 0,
+        )  # fmt: skip
+        return made
+
+    def _call(self, name: str, *arguments: object) -> None:
+        """Raises RuntimeError where the driver does not say that all is well."""
+        if status := getattr(_driver(), name)(*arguments):
+            words = ctypes.c_char_p()
+            _driver().cuGetErrorString(status, ctypes.byref(words))
+            raise RuntimeError(f"{name}: {(words.value or b'?').decode()} ({status})")
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
