@@ -83,7 +83,7 @@ def counted(grades: Grades) -> dict[str, Counter[str]]:
 
 
 def _table_of_puzzles(grades: Grades) -> str:
-    """Of each puzzle: solved, tried, and the first verdicts on those that are not right, the frequent first."""
+    """Of each puzzle: solved, tried, and what those that are not right fail for, the frequent first."""
     counts = counted(grades)
     kinds: dict[str, Counter[str]] = {name: Counter() for name in counts}
     for grade in grades:

@@ -66,7 +66,8 @@ def grade(job: Job) -> dict[str, Any]:
         {"schema": 1, "student": "Ada Lovelace", "key": ..., "points": 1, "of": 2, "remarks": [...],
          "cpu_seconds": 3.4, "memory": 316837888,
          "puzzles": [{"puzzle": "masked_add", "number": "2", "chapter": "01", "points": 0, "of": 1,
-                      "state": "wrong", "kind": "out of bounds", "words": "", "remarks": [], "report": {...}}],
+                      "state": "wrong", "kind": "out of bounds", "words": "", "remarks": [],
+                      "report": {...}}],
          "answers": [{"id": "ch01-q1", "status": "right", "words": ""}]}
 
     state is one of `STATES`; kind that of the first verdict; report is `Report.as_dict`, or None. A point for

@@ -79,7 +79,7 @@ class Notebook:
                 self._cells.append(_read(id, source, known))
 
     def answers(self) -> dict[str, str]:
-        """What each call of ``answer`` is given, as text that `plain.value` reads: the last that is not open."""
+        """What each ``answer`` is given, as text that `plain.value` reads: the last that is not open."""
         found: dict[str, str] = {}
         for cell in self._cells:
             for id, text in cell.answers.items():

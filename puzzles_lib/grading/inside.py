@@ -35,7 +35,7 @@ def main() -> None:
             pipe.write(json.dumps(message) + "\n")
             pipe.flush()
 
-        _grade(job, tell)
+        grade_job(job, tell)
     os._exit(0)  # nothing more to be done, and nothing to wait for
 
 
@@ -65,7 +65,8 @@ def _become(uid: int | None, limit_processes: bool) -> None:
         pass
 
 
-def _grade(job: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) -> None:
+def grade_job(job: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) -> None:
+    """Read what the job names, check it, and tell of each part as it is done. Takes the standard streams."""
     import puzzles_lib.checker  # noqa: F401  what every fork needs
     from puzzles_lib.chapters import CHAPTERS
     from puzzles_lib.grading.handed_in import by_chapter
@@ -125,7 +126,7 @@ def _checked(kernel: Any, puzzle: Any, job: Mapping[str, Any]) -> dict[str, Any]
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
     try:
-        return json.loads(data)
+        return json.loads(data or b"")
     except ValueError:
         return {"problem": "limit", "words": _ending(status, data, job)}
 

@@ -29,8 +29,8 @@ _MODULES = {  # that may be imported, and what of them; None: every public name
 _JIT = ("triton.jit", "triton.constexpr_function")
 _OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift, ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
+    ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
     ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert, ast.Not: operator.not_,
 }  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -251,7 +251,7 @@ def _bounded(found: Any) -> Any:
 
 
 def written(found: Any) -> str:
-    """A plain value as the text of an expression that `value` reads again. Raises NotPlain where it is large."""
+    """A plain value as an expression's text, which `value` reads again. Raises NotPlain where it is large."""
     text = _written(found)
     if len(text) > MOST_CHARACTERS:
         raise NotPlain("a value too large to be meant")

@@ -207,7 +207,8 @@ def _harmless(cell: object) -> object:
 def page(title: str, body: str) -> str:
     """A page that stands alone, light or dark as its reader has it."""
     style = (
-        "body{font-family:system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;line-height:1.4}"
+        "body{font-family:system-ui,sans-serif;line-height:1.4;max-width:60rem;margin:2rem auto;"
+        "padding:0 1rem}"
         "section{margin:1.2rem 0}pre{overflow-x:auto}table{border-collapse:collapse}"
         "th,td{text-align:left;padding:0.15em 0.6em;vertical-align:top}"
         ".number{text-align:right;font-variant-numeric:tabular-nums}:root{color-scheme:light dark;"
@@ -216,7 +217,8 @@ def page(title: str, body: str) -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         '<meta name="viewport" content="width=device-width">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<style>{style}</style></head><body>{body}</body></html>\n"
     )
 

@@ -78,7 +78,7 @@ def run(job: Mapping[str, Any], wall_seconds: float, sandboxed: bool) -> Said:
         finally:
             os.close(writing)
         try:
-            said = _listen(reading, wall_seconds)
+            said = listen(reading, wall_seconds)
         finally:
             os.close(reading)
             with contextlib.suppress(ProcessLookupError):
@@ -92,7 +92,7 @@ def run(job: Mapping[str, Any], wall_seconds: float, sandboxed: bool) -> Said:
         return said
 
 
-def _listen(pipe: int, wall_seconds: float) -> Said:
+def listen(pipe: int, wall_seconds: float) -> Said:
     """All messages, a line each, until the last, or the end of the pipe, or of the time."""
     said = Said(ended="its process ended before it was done")
     deadline = time.monotonic() + wall_seconds + _GRACE
@@ -208,7 +208,7 @@ def _elsewhere() -> list[str]:
 
 
 def _own_uid() -> int | None:
-    """A user id that nobody has, where this process may give it away; drawn, so that no two runs share one."""
+    """A user id that nobody has, where this process may give it away; drawn, so that no two share one."""
     if os.geteuid() != 0:
         return None
     try:
