@@ -14,6 +14,7 @@ from typing import Any
 
 from puzzles_lib.chapters import Chapter
 from puzzles_lib.grading import plain
+from puzzles_lib.grading.asides import asides
 from puzzles_lib.grading.plain import Definition, Known, NotPlain
 from puzzles_lib.puzzle import Puzzle
 
@@ -56,6 +57,7 @@ class _Cell:
     source: str
     definitions: tuple[Definition, ...] | None
     answers: Mapping[str, str]
+    aside: str = ""
     fault: NotPlain | None = None
 
     def defining(self, name: str) -> Definition | None:
@@ -77,6 +79,12 @@ class Notebook:
                 source = _source(cell)
                 self.misleading = self.misleading or plain.misleading(source)
                 self._cells.append(_read(id, source, known))
+
+    def asides(self) -> list[str]:
+        """What cells would have done beside the exercises: none was run."""
+        return [
+            f"cell {c.id or 'without an id'}, which was not run: {c.aside}" for c in self._cells if c.aside
+        ]
 
     def answers(self) -> dict[str, str]:
         """What each ``answer`` is given, as text that `plain.value` reads: the last that is not open."""
@@ -228,6 +236,8 @@ def by_chapter(
             if proper:
                 continue
         found[chapter.number] = label, notebook
+    for label, notebook in found.values():
+        remarks += [f"{label}: {aside}" for aside in notebook.asides()]
     return {number: notebook for number, (_, notebook) in sorted(found.items())}, remarks
 
 
@@ -286,11 +296,11 @@ def _read(id: str, source: str, known: Known) -> _Cell:
     try:
         tree = plain.parse(source)
         found = plain.definitions(source, tree, known)
-        return _Cell(id, source, tuple(found), dict(_answers(tree, known)))
+        return _Cell(id, source, tuple(found), dict(_answers(tree, known)), asides(source, tree))
     except NotPlain as fault:
-        return _Cell(id, source, None, {}, fault)
+        return _Cell(id, source, None, {}, fault=fault)
     except RecursionError:
-        return _Cell(id, source, None, {}, NotPlain("the cell is not Python: nested too deeply"))
+        return _Cell(id, source, None, {}, fault=NotPlain("the cell is not Python: nested too deeply"))
 
 
 def _answers(tree: ast.Module, known: Known) -> Iterator[tuple[str, str]]:
