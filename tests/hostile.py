@@ -129,11 +129,13 @@ PYTHON = (
     _python("gradebook rewritten", "imports sqlite3", "import sqlite3\nsqlite3.connect('../../g.db').execute('drop x')"),
 )  # fmt: skip
 
-# ---- Python in the definition of a kernel: puzzle 1 is right
+# ---- Python in the definition of a kernel: puzzle 1 is not there
 
 
-def _definition(name: str, two: str, says: str, before: str = "", points: int = 1) -> Hostile:
-    return Hostile(name, points, says, _file(notebook({"p2-kernel": two}, before)))
+def _definition(
+    name: str, two: str, says: str, before: str = "", points: int = 0, one: str | None = None
+) -> Hostile:
+    return Hostile(name, points, says, _file(notebook({"p1-kernel": one, "p2-kernel": two}, before)))
 
 
 _EVIL = "__import__('os').system('touch /tmp/owned')"
@@ -156,7 +158,7 @@ DEFINITIONS = (
     ),
     _definition("two lines of a decorator", TWO.replace("@triton.jit", "@\\\ntriton.jit"), "on a line of its own"),
     _definition(
-        "Triton's names taken", TWO, "tl is Triton's name", "class tl: pass\ntriton = None", points=2
+        "Triton's names taken", TWO, "tl is Triton's name", "class tl: pass\ntriton = None", points=1
     ),
     _definition("kernel from exec", "exec(open('kernel.py').read())", "no @triton.jit function masked_add_kernel"),
     _definition("kernel from a module", "from mine import masked_add_kernel", "no @triton.jit function"),
@@ -175,7 +177,12 @@ def _kernel(name: str, body: str, says: str, before: str = "", two: str = "") ->
     """A kernel whose last line stands where the right one stores."""
     line = TWO.splitlines()[4]
     return _definition(
-        name, two or TWO.replace(line, "\n".join(f"    {row}" for row in body.splitlines())), says, before
+        name,
+        two or TWO.replace(line, "\n".join(f"    {row}" for row in body.splitlines())),
+        says,
+        before,
+        points=1,
+        one=ONE,
     )
 
 

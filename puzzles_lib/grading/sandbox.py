@@ -6,23 +6,26 @@ The verdict comes through a pipe that nothing but `inside` has.
 """
 
 import contextlib
+import functools
 import json
 import os
 import platform
 import secrets
 import select
 import shutil
+import signal
 import site
 import subprocess
 import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+CHECKS = ("-m", "puzzles_lib.grading.inside")
 MOST_SAID = 64 << 20  # bytes of all messages
 PRIVATE_FOLDER = 64 << 20  # bytes that fit into it
 _GRACE = 120.0  # seconds to begin, on a busy machine
@@ -46,24 +49,39 @@ class Said:
     ended: str = ""
 
 
-def find() -> str:
-    """Where bubblewrap is. Raises Unavailable."""
+@functools.cache
+def find() -> tuple[str, bool]:
+    """Where bubblewrap is, and whether it can forbid further namespaces. Raises Unavailable."""
     program = shutil.which("bwrap")
     if program is None:
-        raise Unavailable("bubblewrap is not installed (apt install bubblewrap; bwrap is its program)")
-    return program
+        raise Unavailable("bubblewrap is not installed (apt install bubblewrap; its program is bwrap)")
+    helped = subprocess.run([program, "--help"], capture_output=True, text=True)
+    newer = "--disable-userns" in helped.stdout + helped.stderr
+    command = [program, *_walls(_own_uid() is not None, newer), "--", sys.executable, "-c", ""]
+    tried = subprocess.run(command, capture_output=True, text=True, env=_environment("/tmp"), cwd="/")
+    if tried.returncode:
+        said = tried.stderr.strip().splitlines()[-1:] or [f"status {tried.returncode}"]
+        raise Unavailable(f"bubblewrap is there, and cannot do its work: {said[0]}")
+    return program, newer
 
 
-def run(job: Mapping[str, Any], wall_seconds: float, sandboxed: bool) -> Said:
-    """Have `inside` do a job. Raises Unavailable where there is no sandbox, NotStarted where none begins."""
+def run(
+    job: Mapping[str, Any], wall_seconds: float, sandboxed: bool, program: Sequence[str] = CHECKS
+) -> Said:
+    """Have ``program``, arguments of Python, do a job, as `inside` does.
+
+    Raises Unavailable where there is no sandbox, NotStarted where the program does not come to be ready.
+    """
     uid = _own_uid() if sandboxed else None
     whole = {**job, "uid": uid, "limit_processes": uid is not None or (sandboxed and _counts_by_namespace())}
     reading, writing = os.pipe()
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors, _folder(sandboxed) as folder:
         given.write(json.dumps(whole).encode())
         given.seek(0)
-        python = [sys.executable, "-m", "puzzles_lib.grading.inside", str(writing)]
-        command = [find(), *_walls(uid is not None), "--", *python] if sandboxed else python
+        command = [sys.executable, *program, str(writing)]
+        if sandboxed:
+            bubblewrap, newer = find()
+            command = [bubblewrap, *_walls(uid is not None, newer), "--", *command]
         try:
             process = subprocess.Popen(
                 command,
@@ -81,15 +99,29 @@ def run(job: Mapping[str, Any], wall_seconds: float, sandboxed: bool) -> Said:
             said = listen(reading, wall_seconds)
         finally:
             os.close(reading)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, 9)
-            status = process.wait()
+            status = _end(process)
         if not any("ready" in message for message in said.messages):
             errors.seek(0, os.SEEK_END)
             errors.seek(max(0, errors.tell() - 2000))
             last = errors.read().decode("utf-8", "replace").strip().splitlines()[-1:] or [f"status {status}"]
             raise NotStarted(f"the process that checks did not start: {last[0]}")
         return said
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    """End a process with all that it has started; its status.
+
+    bubblewrap's own child is the first of its process tree: when that one is gone, so are all others.
+    """
+    try:
+        for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            os.kill(int(child), signal.SIGKILL)
+        process.wait(5)
+    except (OSError, subprocess.TimeoutExpired):
+        pass
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    return process.wait()
 
 
 def listen(pipe: int, wall_seconds: float) -> Said:
@@ -161,14 +193,14 @@ def _environment(home: str) -> dict[str, str]:
     }
 
 
-def _walls(as_root: bool) -> list[str]:
-    """bubblewrap's options."""
+def _walls(as_root: bool, newer: bool) -> list[str]:
+    """bubblewrap's options, of 0.5 on; newer: 0.8."""
     options = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     options += ["--die-with-parent", "--new-session", "--hostname", "grading", "--cap-drop", "ALL"]
     if as_root:  # to become the user of its own, which has neither
         options += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
-        options += ["--unshare-user", "--disable-userns"]
+        options += ["--unshare-user", *(["--disable-userns"] if newer else [])]
     options += ["--perms", "1777", "--size", str(PRIVATE_FOLDER), "--tmpfs", "/tmp"]
     options += ["--proc", "/proc", "--dev", "/dev"]
     for name in ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64"):
@@ -185,7 +217,7 @@ def _walls(as_root: bool) -> list[str]:
                 made.add(str(parent))
                 options += ["--perms", "0755", "--dir", str(parent)]
         options += ["--ro-bind", source, target]
-    return [*options, "--remount-ro", "/", "--chdir", "/tmp"]
+    return [*options, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
 
 
 def _pythons() -> list[str]:

@@ -255,7 +255,6 @@ def _unwrapped(files: list[_File], name: str) -> list[_File]:
     firsts = {file.path.parts[0] for file in files}
     if len(firsts) != 1 or any(len(file.path.parts) < 2 for file in files):
         return files
-    seconds = {file.path.parts[1] for file in files if len(file.path.parts) > 2}
-    if firsts != {name} and len(seconds) < 2:
-        return files
-    return [_File(PurePosixPath(*file.path.parts[1:]), file.read) for file in files]
+    inner = [_File(PurePosixPath(*file.path.parts[1:]), file.read) for file in files]
+    students = {student for student, _, _ in _by_student(inner, "")}
+    return inner if firsts == {name} or len(students) > 1 else files
