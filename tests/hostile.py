@@ -64,12 +64,16 @@ def of_cells(cells: list[tuple[str, str]], kind: str = "code") -> bytes:
 
 @dataclass(frozen=True)
 class Hostile:
-    """A submission: ``write`` puts its files into a folder. says: words of its report; points: of 2."""
+    """A submission: ``write`` puts its files into a folder. says: words of its report; points: of 2.
+
+    slow: takes the compiler's ten seconds, whatever the limit.
+    """
 
     name: str
     points: int
     says: str
     write: Callable[[Path], None]
+    slow: bool = False
 
 
 def _file(data: bytes, name: str = "01_blocks.ipynb") -> Callable[[Path], None]:
@@ -206,7 +210,6 @@ KERNELS = (
     _kernel("endless output", "while N > 0:\n    tl.device_print('x', offs)", "time limit"),
     _kernel("writes to neighbours", "tl.store(z_ptr + offs - 64, 10.0)", "out-of-bounds store"),
     _kernel("50 GB in a kernel", "x = tl.zeros([1 << 20, 1 << 14], tl.float32)", "1048576"),
-    _kernel("unrolled for ever", "for i in tl.static_range(1 << 30):\n    offs += i", "more than|too|static_range"),
     _kernel(
         "helpers without end", "", "recur|calls itself|itself", two=TWO.replace(
             "@triton.jit\ndef masked", "@triton.jit\ndef deep(x):\n    return deep(x) + 1\n\n\n@triton.jit\ndef masked"
@@ -224,15 +227,21 @@ def _knows_all_that_check_tries(folder: Path) -> None:
     (folder / "01_blocks.ipynb").write_bytes(notebook({"p2-kernel": two}))
 
 
+_UNROLLED = TWO.replace(
+    "    tl.store", "    for i in tl.static_range(1 << 30):\n        offs += i\n    tl.store"
+)
+
 KERNELS += (
+    Hostile("unrolled for ever", 1, "static_range", _file(notebook({"p2-kernel": _UNROLLED})), slow=True),
     Hostile("knows all that check tries", 1, "passes all that `check` shows", _knows_all_that_check_tries),
 )
 
 # ---- files and notebooks
 
 
-def _two(folder: Path) -> None:
-    other = folder.parent / f"{folder.name}-elsewhere.ipynb"
+def _two(folder: Path) -> Path:
+    """A right notebook outside of the class's folder."""
+    other = folder.parents[1] / f"{folder.name}-elsewhere.ipynb"
     other.write_bytes(notebook())
     return other
 
@@ -246,9 +255,10 @@ def _hard_link(folder: Path) -> None:
 
 
 def _linked_folder(folder: Path) -> None:
-    (folder.parent / f"{folder.name}-elsewhere").mkdir()
-    (folder.parent / f"{folder.name}-elsewhere" / "01_blocks.ipynb").write_bytes(notebook())
-    (folder / "work").symlink_to(folder.parent / f"{folder.name}-elsewhere")
+    elsewhere = folder.parents[1] / f"{folder.name}-elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "01_blocks.ipynb").write_bytes(notebook())
+    (folder / "work").symlink_to(elsewhere)
 
 
 def _pipe(folder: Path) -> None:
