@@ -34,11 +34,10 @@ def test_a_worker_that_is_killed_loses_nothing_and_doubles_nothing(client: "dist
     def factory() -> Executor:
         return client.get_executor()
 
-    jobs = [
-        Job(f"student {number}", {"01_blocks.ipynb": notebook({"p2-kernel": WRONG_TWO} if number % 2 else {})}, (),
-            f"key {number}", "x", ("01",), sandboxed=False)
-        for number in range(8)
-    ]  # fmt: skip
+    jobs = []
+    for number in range(8):
+        files = {"01_blocks.ipynb": notebook({"p2-kernel": WRONG_TWO} if number % 2 else {})}
+        jobs.append(Job(f"student {number}", files, (), f"key {number}", "x", ("01",), sandboxed=False))
     pids = client.run(os.getpid)
     assert len(pids) == 2
     found: dict[str, int] = {}
