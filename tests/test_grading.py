@@ -1,5 +1,7 @@
 """Grading: hostile submissions get what they deserve, marks are complete, and results survive."""
 
+import ast
+import importlib
 import json
 import os
 import re
@@ -20,6 +22,7 @@ from puzzles_lib.grading.handed_in import Found, Notebook, by_chapter
 from puzzles_lib.grading.plain import Known, NotPlain
 from puzzles_lib.grading.results import folder_name, gradebook, page, report, told
 from puzzles_lib.grading.submissions import collect
+from puzzles_lib.wrapped import unwrap
 from tests.hostile import HOSTILE, TWO, Hostile, notebook
 
 SALT = "autumn"
@@ -111,6 +114,9 @@ def test_an_unsolved_course_has_nothing_to_remark() -> None:
 
 HELPER = "@triton.jit\ndef ten(x):\n    return x + TEN\n"
 WITH_HELPER = TWO.replace("mask=mask) + 10", "mask=mask) + 0").replace("tl.load(", "ten(tl.load(", 1)
+TUNED = TWO.replace(
+    "@triton.jit", "@triton.autotune(configs=[triton.Config({}, num_warps=w)], key=['N'])\n@triton.jit"
+)
 WITH_HELPER = WITH_HELPER.replace("mask=mask) + 0", "mask=mask))")
 
 
@@ -121,8 +127,9 @@ WITH_HELPER = WITH_HELPER.replace("mask=mask) + 0", "mask=mask))")
         {"early": f"TEN: tl.constexpr = tl.constexpr(5 + 5)\n{HELPER}", "p2-kernel": WITH_HELPER},
         {"early": HELPER, "p2-kernel": WITH_HELPER, "late": "TEN: tl.constexpr = tl.constexpr(10)"},
         {"p2-kernel": f"%%time\nimport triton as tr\nTEN = tr.language.constexpr(10)\n{HELPER}{WITH_HELPER}"},
+        {"p2-kernel": TUNED.replace("=w", "=4")},
     ],
-    ids=["one cell", "earlier cell", "later cell", "magic and imports"],
+    ids=["one cell", "earlier cell", "later cell", "magic and imports", "autotune"],
 )
 def test_helpers_and_constants_are_found(cells: dict[str, str], in_a_fork: None) -> None:
     assert grade(job_of({"01_blocks.ipynb": notebook(cells)}))["points"] == 2
@@ -135,12 +142,19 @@ def test_the_line_of_a_verdict_is_that_of_the_cell(in_a_fork: None) -> None:
     assert two.splitlines()[site["line"] - 1].strip() == site["source"]
 
 
-def test_autotune_with_plain_values_is_taken() -> None:
-    tuned = TWO.replace(
-        "@triton.jit", "@triton.autotune(configs=[triton.Config({}, num_warps=w)], key=['N'])\n@triton.jit"
-    )
-    assert kernel_in(notebook({"p2-kernel": tuned})).problem == "refused"  # w is nothing
-    assert kernel_in(notebook({"p2-kernel": tuned.replace("=w", "=4")})).kernel
+def test_autotune_takes_plain_values_alone() -> None:
+    assert kernel_in(notebook({"p2-kernel": TUNED})).problem == "refused"  # w is nothing
+    assert kernel_in(notebook({"p2-kernel": "w = 4\n" + TUNED})).kernel
+
+
+def test_right_kernels_are_taken_however_they_are_written() -> None:
+    for path in sorted((ROOT / "tests/kernels").glob("ch*.py")):
+        module = importlib.import_module(f"tests.kernels.{path.stem}")
+        source = path.read_text("utf-8")
+        known = {one.name: one for one in plain.definitions(source, ast.parse(source), Known())}
+        assert module.RIGHT
+        for _, kernel in module.RIGHT:
+            assert known[unwrap(kernel).kernel.__name__].complaint is None
 
 
 @pytest.mark.parametrize(
@@ -242,6 +256,14 @@ def test_a_students_name_is_a_folder_of_its_own_and_no_formula(name: str) -> Non
     table = gradebook([empty])
     assert not table.splitlines()[1].startswith(("=", "+", "-", "@"))
     assert "<b>" not in page("x", report(empty))
+
+
+def test_an_empty_folder_is_a_student_with_nothing(tmp_path: Path) -> None:
+    (tmp_path / "ada").mkdir()
+    (tmp_path / "bob" / "notes").mkdir(parents=True)
+    (tmp_path / "cyd.ipynb").write_bytes(b"{}")
+    found = {one.student: one.read() for one in collect([tmp_path])[0]}
+    assert found["ada"] == found["bob"] == ({}, ["no notebook"]) and set(found) == {"ada", "bob", "cyd"}
 
 
 def test_two_notebooks_of_a_chapter(in_a_fork: None) -> None:

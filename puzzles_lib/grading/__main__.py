@@ -15,9 +15,9 @@ from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.grading import executors, sandbox
 from puzzles_lib.grading.bar import Bar
 from puzzles_lib.grading.class_view import overview
-from puzzles_lib.grading.grade import Job, warm_up
+from puzzles_lib.grading.grade import LIMIT, Job, warm_up
 from puzzles_lib.grading.results import InUse, Results, gradebook, key_of, write
-from puzzles_lib.grading.submissions import Submission, Unread, collect, digest
+from puzzles_lib.grading.submissions import Submission, collect, digest
 
 _LOUD = """\
 WARNING: --no-sandbox. Kernels are vetted, and nothing else of a notebook is run; but should one get past
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on from here", file=sys.stderr)
         return 130
-    except (InUse, FileNotFoundError, ValueError, Unread, sandbox.Unavailable) as error:
+    except (InUse, OSError, ValueError, sandbox.Unavailable) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
@@ -113,6 +113,8 @@ def _grade(options: argparse.Namespace) -> int:
     print(
         f"{len(graded)} of {len(submissions)} graded: {options.out / 'index.html'}, gradebook.csv, students/"
     )
+    if cut := [grade["student"] for grade in graded if any(m["state"] == LIMIT for m in grade["puzzles"])]:
+        print(f"look at these, where a limit ended a check: {', '.join(cut)}", file=sys.stderr)
     if failed:
         print(f"error: {failed} not graded; the same command tries them again", file=sys.stderr)
     return 1 if failed else 0

@@ -37,8 +37,9 @@ def overview(grades: Grades, remarks: Sequence[str], sandboxed: bool) -> str:
     parts.append(
         f"<p>{len(grades)} students; of {most} puzzles the one in the middle has solved {middle}.</p>"
     )
-    parts.append(picture(grades).svg())
-    parts += [_table_of_puzzles(grades), _table_of_students(grades)]
+    if most:
+        parts += [picture(grades).svg(), _table_of_puzzles(grades)]
+    parts.append(_table_of_students(grades))
     if remarks:
         items = "".join(f"<li>{html.escape(remark)}</li>" for remark in remarks)
         parts.append(f"<h2>Files that are nobody's</h2><ul>{items}</ul>")

@@ -55,7 +55,6 @@ class Job:
             "seconds": self.seconds,
             "puzzle_seconds": self.puzzle_seconds,
             "cpu_seconds": self.cpu_seconds,
-            "wall_seconds": self.wall_seconds,
             "memory": self.memory,
         }
 

@@ -17,6 +17,7 @@ from puzzles_lib.grading import plain
 from puzzles_lib.grading.asides import asides
 from puzzles_lib.grading.plain import Definition, Known, NotPlain
 from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.stubs import HOLE
 
 MOST_CELLS = 5000  # of a notebook
 
@@ -154,7 +155,7 @@ class Notebook:
     def _best(self, numbers: Sequence[int], name: str) -> tuple[int, str] | None:
         """The last cell that defines the name as a kernel; one with a hole only where all have one."""
         defining = [n for n in numbers if (d := self._cells[n].defining(name)) and d.kind == "function"]
-        solved = [n for n in defining if "# your code here" not in self._cells[n].source]
+        solved = [n for n in defining if HOLE not in self._cells[n].source]
         return ((solved or defining)[-1], name) if defining else None
 
     def _handed_to_check(self, numbers: Sequence[int], puzzle: Puzzle) -> tuple[int, str] | None:

@@ -64,7 +64,14 @@ class Results:
     def salt(self, wanted: str | None) -> str:
         """The class's salt: the one wanted, else that of the run before, else a new one nobody knows."""
         path = self.folder / "grading.json"
-        kept = json.loads(path.read_text("utf-8"))["salt"] if path.exists() and wanted is None else None
+        kept = None
+        if path.exists() and wanted is None:
+            try:
+                kept = str(json.loads(path.read_text("utf-8"))["salt"])
+            except (ValueError, KeyError, TypeError):
+                raise ValueError(
+                    f"{path}: damaged; give the run's --salt, or remove it for a new one"
+                ) from None
         salt = wanted if wanted is not None else kept or secrets.token_hex(8)
         write(path, json.dumps({"schema": SCHEMA, "salt": salt}, indent=1) + "\n")
         return salt

@@ -13,6 +13,7 @@ import stat
 import unicodedata
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,9 +21,10 @@ from pathlib import Path, PurePosixPath
 
 MOST_NOTEBOOK = 20 << 20  # bytes
 MOST_ARCHIVE = 100 << 20  # bytes, of a student's own
-MOST_READ = 100 << 20  # bytes of all notebooks of a student
+MOST_READ = 40 << 20  # bytes of all notebooks of a student
 MOST_NOTEBOOKS = 100  # of a student
-MOST_ENTRIES = 100_000  # of a folder or an archive
+MOST_FILES = 5000  # of a student
+MOST_MEMBERS = 300_000  # of a class's archive
 DEEPEST = 10  # folders in folders
 
 _COURSE_NAME = re.compile(
@@ -39,10 +41,13 @@ class Unread(ValueError):
 
 @dataclass(frozen=True)
 class _File:
-    """A file by its path in a folder or an archive. read: its bytes, at most so many; or raises Unread."""
+    """A file by its path in a folder or an archive. read: its bytes, at most so many; or raises Unread.
+
+    Without ``read`` it is a student's folder, which may be empty.
+    """
 
     path: PurePosixPath
-    read: Callable[[int], bytes]
+    read: Callable[[int], bytes] | None
 
 
 @dataclass
@@ -64,7 +69,7 @@ class Submission:
             try:
                 if label.lower().endswith(".zip"):
                     data = io.BytesIO(read(MOST_ARCHIVE))
-                    for file in _archive(data, label, remarks):
+                    for file in _archive(data, label, remarks, MOST_FILES):
                         self._add(file, found, remarks, label)
                 else:
                     found[label] = read(MOST_NOTEBOOK)
@@ -78,7 +83,7 @@ class Submission:
         name = f"{label}/{file.path}"
         if file.path.suffix.lower() == ".zip":
             remarks.append(f"{name}: an archive in an archive is not read")
-        elif file.path.suffix.lower() == ".ipynb":
+        elif file.path.suffix.lower() == ".ipynb" and file.read:
             if len(found) >= MOST_NOTEBOOKS or sum(map(len, found.values())) > MOST_READ:
                 raise Unread("holds more than can be meant")
             try:
@@ -111,7 +116,11 @@ def collect(paths: Sequence[Path]) -> tuple[list[Submission], list[str]]:
         if path.is_dir():
             files, name = list(_folder(path, remarks)), path.resolve().name
         elif path.suffix.lower() == ".zip":
-            files, name = _unwrapped(list(_archive(path, path.name, remarks)), path.stem), path.stem
+            try:
+                members = list(_archive(path, path.name, remarks, MOST_MEMBERS))
+            except Unread as reason:
+                raise ValueError(f"{path}: {reason}") from None
+            files, name = _unwrapped(members, path.stem), path.stem
         elif path.suffix.lower() == ".ipynb":
             whole = _File(PurePosixPath(path.name), partial(_read_file, str(path)))
             files, name = [whole], path.resolve().parent.name
@@ -119,7 +128,7 @@ def collect(paths: Sequence[Path]) -> tuple[list[Submission], list[str]]:
             raise ValueError(f"{path}: allowed are folders, zip archives and notebooks")
         for student, label, file in _by_student(files, name):
             submission = found.setdefault(student, Submission(student))
-            if file.path.suffix.lower() in (".ipynb", ".zip"):
+            if file.read and file.path.suffix.lower() in (".ipynb", ".zip"):
                 label = label if label not in {known for known, _ in submission._files} else f"{name}/{label}"
                 submission._files.append((label, file.read))
     return [found[student] for student in sorted(found)], remarks
@@ -132,9 +141,9 @@ def _by_student(files: Iterable[_File], name: str) -> Iterator[tuple[str, str, _
     one = bool(notebooks) and all(len(f.path.parts) == 1 and _own_name(f.path.name) == "" for f in notebooks)
     for file in files:
         first, *others = file.path.parts
-        if one and not others:
-            yield name, first, file
-        elif others:
+        if one:
+            yield name, str(file.path), file
+        elif others or file.read is None:
             yield _folder_name(first), "/".join(others), file
         elif file.path.suffix.lower() in (".ipynb", ".zip"):
             yield _own_name(first) or name, first, file
@@ -166,23 +175,25 @@ def _clean(name: str) -> str:
 def _folder(root: Path, remarks: list[str]) -> Iterator[_File]:
     """The files below a folder. What is no plain file yields a file that says so when read."""
     todo = [(str(root), PurePosixPath())]
-    count = 0
+    counts: Counter[str] = Counter()
     while todo:
         place, inner = todo.pop()
         try:
             entries = sorted(os.scandir(place), key=lambda entry: entry.name)
         except OSError as error:
-            remarks.append(f"{inner}: {error.strerror}")
+            remarks.append(f"{_clean(str(inner))}: {error.strerror}")
             continue
         for entry in entries:
-            count += 1
-            if count > MOST_ENTRIES:
-                remarks.append(f"{root.name}: more than {MOST_ENTRIES} files: the others are not read")
-                return
             path = inner / entry.name
-            if entry.name in _SKIPPED:
+            first = path.parts[0]
+            counts[first] += 1
+            if counts[first] == MOST_FILES:
+                remarks.append(f"{_clean(first)}: more than {MOST_FILES} files: the others are not read")
+            if entry.name in _SKIPPED or counts[first] >= MOST_FILES:
                 continue
             if entry.is_dir(follow_symlinks=False):
+                if len(path.parts) == 1:
+                    yield _File(path, None)
                 if len(path.parts) < DEEPEST:
                     todo.append((entry.path, path))
             else:
@@ -210,14 +221,14 @@ def _read_file(path: str, most: int) -> bytes:
 # ---- archives
 
 
-def _archive(source: Path | io.BytesIO, label: str, remarks: list[str]) -> Iterator[_File]:
+def _archive(source: Path | io.BytesIO, label: str, remarks: list[str], most: int) -> Iterator[_File]:
     """The members of a zip. Nothing is written, and a name is never used as a path."""
     try:
         archive = zipfile.ZipFile(source)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
         raise Unread(f"not a zip archive that can be read ({error})") from None
-    if len(archive.infolist()) > MOST_ENTRIES:
-        raise Unread(f"an archive of more than {MOST_ENTRIES} files")
+    if len(archive.infolist()) > most:
+        raise Unread(f"an archive of more than {most} files")
     for member in archive.infolist():
         name = member.filename.replace("\\", "/")
         path = PurePosixPath(name)
