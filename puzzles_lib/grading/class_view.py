@@ -34,9 +34,7 @@ def overview(grades: Grades, remarks: Sequence[str], sandboxed: bool) -> str:
         return page("The class", "".join([*parts, "<p>Nobody has handed in anything.</p>"]))
     middle = points[len(points) // 2]
     most = grades[0]["of"]
-    parts.append(
-        f"<p>{len(grades)} students; of {most} puzzles the one in the middle has solved {middle}.</p>"
-    )
+    parts.append(f"<p>{len(grades)} students; the median has solved {middle} of {most} puzzles.</p>")
     if most:
         parts += [picture(grades).svg(), _table_of_puzzles(grades)]
     parts.append(_table_of_students(grades))
@@ -60,7 +58,7 @@ def picture(grades: Grades) -> Picture:
     said = []
     for row, (number, name) in enumerate(puzzles):
         y = row + 1.4
-        label(ax, _LEFT - 0.3, y + 0.35, f"{name}  {number}", align="right", fontsize=9)
+        label(ax, _LEFT - 0.3, y + 0.35, f"{number}  {name}", align="right", fontsize=9)
         x = _LEFT
         for state in STATES:
             width = _WIDTH * counts[name][state] / len(grades)
