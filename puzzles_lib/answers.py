@@ -1,5 +1,6 @@
 """`answer`: checks a reading exercise, with a nudge where it is wrong and never the solution."""
 
+import dataclasses
 import math
 import operator
 from dataclasses import dataclass
@@ -60,20 +61,30 @@ def answer(id: str, value: object = ...) -> Answer:
             dict.fromkeys(f"{q[:4]}-..." for q in questions())
         )
         return Answer(_shown(id), UNCLEAR, f"there is no such question; there are {known or 'none'}")
+    found = judge(question, value)
+    if found.status not in (RIGHT, WRONG):
+        return found
+    given, _ = _as_kind(value, question.kind)
+    note = ledger.record(id, found.ok, "" if found.ok else "wrong answer", _attempt(given))
+    return dataclasses.replace(found, notes=(note,)) if note else found
+
+
+def judge(question: Question, value: object) -> Answer:
+    """`answer` without a trace in the learner's progress. Raises nothing."""
     if value is ... or value is None:
-        return Answer(id, OPEN, question.asks)
+        return Answer(question.id, OPEN, question.asks)
     given, complaint = _as_kind(value, question.kind)
     if complaint:
-        return Answer(id, UNCLEAR, complaint)
+        return Answer(question.id, UNCLEAR, complaint)
     try:
         right = question.right()
         ok = _same(question, given, right)
         words = "" if ok else _nudge(question, given, right)
     except Exception as error:
         text = " ".join(str(error).split())
-        return Answer(id, UNCLEAR, f"the answer cannot be computed here: {type(error).__name__}: {text:.200}")
-    note = ledger.record(id, ok, "" if ok else "wrong answer", _attempt(given))
-    return Answer(id, RIGHT if ok else WRONG, words, (note,) if note else ())
+        words = f"the answer cannot be computed here: {type(error).__name__}: {text:.200}"
+        return Answer(question.id, UNCLEAR, words)
+    return Answer(question.id, RIGHT if ok else WRONG, words)
 
 
 def _same(question: Question, given: Any, right: Any) -> bool:

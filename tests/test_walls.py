@@ -160,6 +160,28 @@ def test_nobody_imports_what_makers_and_teachers_run(wing):
     assert not {u for u in importers(f"puzzles_lib.{wing}") if not u.startswith(f"{wing}/")}
 
 
+def test_grading_stands_on_the_checker_alone_and_runs_code_in_one_place():
+    """What reads submissions executes nothing; what is taken of them is defined in `inside` alone."""
+    allowed = {
+        f"puzzles_lib.{name}" for name in ("answers", "card", "chapters", "checker", "drawing", "grading")
+    }
+    allowed |= {
+        "puzzles_lib.puzzle",
+        "puzzles_lib.question",
+        "puzzles_lib.stubs",
+        "triton",
+        *sys.stdlib_module_names,
+    }
+    running = set()
+    for path in (LIBRARY / "grading").rglob("*.py"):
+        for name in imports_of(path):
+            assert any(name == a or name.startswith(a + ".") for a in allowed), f"{path.name} imports {name}"
+        calls = [node.func for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+        names = {called.id for called in calls if isinstance(called, ast.Name)}
+        running |= {path.name} if names & {"exec", "eval", "compile", "__import__"} else set()
+    assert running == {"inside.py"}
+
+
 def test_only_the_authoring_wing_knows_of_solutions():
     knowing = {place(path) for path in FILES if "solutions" in path.read_text()}
     assert all_below(knowing, "authoring/")
@@ -203,8 +225,10 @@ def test_no_stage_prints():
         calls = [node.func for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
         return any(isinstance(called, ast.Name) and called.id == "print" for called in calls)
 
-    commands = ("authoring/", "bench/", "grading/", "export.py", "notebooks.py")
-    assert all_below({place(path) for path in FILES if prints(path)}, *commands)
+    printing = {place(path) for path in FILES if prints(path)}
+    assert all_below(
+        printing, "authoring/", "bench/", "grading/__main__", "grading/bar", "export.py", "notebooks.py"
+    )
 
 
 def test_pictures_are_made_of_labels_boxes_and_named_colours():

@@ -1,0 +1,150 @@
+"""Marks for a class: `python -m puzzles_lib.grading SUBMISSIONS... --out results/`.
+
+Checks every puzzle of every submission with other values and sizes than learners see, in a sandbox, and runs
+none of their Python. Begun again, it goes on where it was stopped.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from puzzles_lib.chapters import CHAPTERS
+from puzzles_lib.grading import executors, sandbox
+from puzzles_lib.grading.bar import Bar
+from puzzles_lib.grading.class_view import overview
+from puzzles_lib.grading.grade import LIMIT, Job, warm_up
+from puzzles_lib.grading.results import InUse, Results, gradebook, key_of, write
+from puzzles_lib.grading.submissions import Submission, collect, digest
+
+_LOUD = """\
+WARNING: --no-sandbox. Kernels are vetted, and nothing else of a notebook is run; but should one get past
+that, nothing stands between it and your files, your network and the other submissions."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        return _grade(options)
+    except KeyboardInterrupt:
+        print("\nstopped; the same command goes on from here", file=sys.stderr)
+        return 130
+    except (InUse, OSError, ValueError, sandbox.Unavailable) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m puzzles_lib.grading", description=__doc__)
+    parser.add_argument("submissions", nargs="+", type=Path, metavar="SUBMISSIONS")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the results go")
+    parser.add_argument(
+        "--chapters", nargs="+", metavar="NN", help="what was set, as in 01 02; all chapters without it"
+    )
+    parser.add_argument(
+        "--salt",
+        metavar="TEXT",
+        help="which other cases are tried; without it FOLDER's, at first a random one",
+    )
+    parser.add_argument("--workers", type=int, default=_processors(), metavar="N", help="at a time, here")
+    parser.add_argument(
+        "--executor", metavar="MODULE:NAME", help="a function that gives a concurrent.futures.Executor"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="of the processor for a run of a case, as in check"
+    )
+    parser.add_argument("--no-sandbox", action="store_true", help="do without bubblewrap, at your own risk")
+    return parser
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _grade(options: argparse.Namespace) -> int:
+    sandboxed = not options.no_sandbox
+    if sandboxed:
+        _ask_for_sandbox()
+    else:
+        print(_LOUD, file=sys.stderr)
+    chapters = _chapters(options.chapters)
+    if options.workers < 1 or not options.seconds > 0:
+        raise ValueError("--workers and --seconds are numbers above 0")
+    factory = executors.named(options.executor) if options.executor else executors.processes(options.workers)
+    submissions, remarks = collect(options.submissions)
+    if not submissions:
+        raise ValueError(f"no submission in {', '.join(map(str, options.submissions))}")
+    grades: dict[str, dict[str, Any]] = {}
+    failed = 0
+    with Results(options.out) as results, Bar(len(submissions)) as bar:
+        salt = results.salt(options.salt)
+
+        def jobs() -> Iterator[Job]:
+            """Those that no earlier run has done."""
+            warm = bool(options.executor)
+            for submission in submissions:
+                job = _job(submission, salt, chapters, options.seconds, sandboxed)
+                if kept := results.kept(submission.student, job.key):
+                    grades[submission.student] = kept
+                    bar.step()
+                    continue
+                if not warm:  # before the first process is forked
+                    bar.say("computing the answers to the reading exercises")
+                    for line in warm_up(chapters):
+                        bar.say(f"not checked, since the answer cannot be computed here: {line}")
+                    warm = True
+                yield job
+
+        for job, outcome in executors.work(jobs(), factory, executors.AHEAD * options.workers):
+            if isinstance(outcome, Exception):
+                failed += 1
+                bar.say(f"NOT GRADED: {job.student}: {outcome or type(outcome).__name__}")
+            else:
+                results.keep(outcome)
+                grades[job.student] = outcome
+            bar.step()
+        graded = [grades[one.student] for one in submissions if one.student in grades]
+        write(options.out / "gradebook.csv", gradebook(graded))
+        write(options.out / "index.html", overview(graded, remarks, sandboxed))
+    for remark in remarks:
+        print(remark, file=sys.stderr)
+    print(
+        f"{len(graded)} of {len(submissions)} graded: {options.out / 'index.html'}, gradebook.csv, students/"
+    )
+    if cut := [grade["student"] for grade in graded if any(m["state"] == LIMIT for m in grade["puzzles"])]:
+        print(f"look at these, where a limit ended a check: {', '.join(cut)}", file=sys.stderr)
+    if failed:
+        print(f"error: {failed} not graded; the same command tries them again", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _ask_for_sandbox() -> None:
+    """Raises sandbox.Unavailable, with what can be done."""
+    try:
+        sandbox.find()
+    except sandbox.Unavailable as reason:
+        raise sandbox.Unavailable(f"{reason}; or take the risk with --no-sandbox") from None
+
+
+def _chapters(wanted: Sequence[str] | None) -> tuple[str, ...]:
+    """The numbers of the chapters to grade. Raises ValueError for one that there is not."""
+    known = [chapter.number for chapter in CHAPTERS]
+    for number in wanted or ():
+        if number[:2] not in known:
+            raise ValueError(f"--chapters {number}: there are {', '.join(known)}")
+    return tuple(n for n in known if wanted is None or n in {w[:2] for w in wanted})
+
+
+def _job(
+    submission: Submission, salt: str, chapters: tuple[str, ...], seconds: float, sandboxed: bool
+) -> Job:
+    files, remarks = submission.read()
+    asked = digest({**files, "": "\n".join([submission.student, *remarks]).encode("utf-8", "replace")})
+    key = key_of(asked, salt, chapters, seconds, sandboxed)
+    return Job(submission.student, files, tuple(remarks), key, salt, chapters, sandboxed, seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

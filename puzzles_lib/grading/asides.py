@@ -1,0 +1,49 @@
+"""What a cell would do beside an exercise, in words: hints for a teacher's eye, of what was not run.
+
+No mark follows from it. It names what patches a library, reaches for the system, or would never end.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+
+MOST_TOLD = 3  # of a cell
+_MODULES = {
+    "atexit", "builtins", "ctypes", "gc", "glob", "importlib", "inspect", "multiprocessing", "os", "pathlib",
+    "pty", "requests", "shutil", "signal", "site", "socket", "sqlite3", "subprocess", "sys", "threading",
+    "urllib",
+}  # fmt: skip
+_CALLS = {"__import__", "compile", "delattr", "eval", "exec", "open", "setattr"}
+_SHELL = re.compile(r"^(?:!|%%?(?:bash|sh|script|system|sx|run)\b)", re.MULTILINE)
+
+
+def asides(source: str, tree: ast.Module) -> str:
+    """What is to be told of a cell, in a line; "" where there is nothing."""
+    found = list(dict.fromkeys(_found(source, tree)))
+    return ", ".join([*found[:MOST_TOLD], *(["and more"] if len(found) > MOST_TOLD else [])])
+
+
+def _found(source: str, tree: ast.Module) -> Iterator[str]:
+    if _SHELL.search(source):
+        yield "runs a shell command"
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (f"imports {a.name}" for a in names if a.name.partition(".")[0] in _MODULES)
+            case ast.ImportFrom(module=str() as module) if module.partition(".")[0] in _MODULES:
+                yield f"imports {module}"
+            case ast.Assign(targets=targets):
+                yield from (f"assigns {ast.unparse(t)[:60]}" for t in targets if _is_elsewheres(t))
+            case ast.Call(func=ast.Name(id=name)) if name in _CALLS:
+                yield f"calls {name}"
+            case ast.While(test=ast.Constant(value=value)) if value and not _leaves(node):
+                yield "loops without end"
+
+
+def _is_elsewheres(target: ast.expr) -> bool:
+    """Whether it is a part of a module or a class, as ``torch.equal`` and ``sys.modules["torch"]``."""
+    return isinstance(target.value if isinstance(target, ast.Subscript) else target, ast.Attribute)
+
+
+def _leaves(loop: ast.While) -> bool:
+    return any(isinstance(node, ast.Break | ast.Return | ast.Raise) for node in ast.walk(loop))

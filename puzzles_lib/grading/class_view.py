@@ -1,0 +1,113 @@
+"""The class at a glance: which puzzles are solved, what they fail for, and who stands where."""
+
+import html
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from puzzles_lib.drawing import Picture, box, label, new_sheet
+from puzzles_lib.drawing.colours import BAD, FAINT, GREEN, ORANGE, PALE, PURPLE
+from puzzles_lib.grading.grade import LIMIT, MISSING, REFUSED, SOLVED, STATES, UNTOUCHED, WRONG
+from puzzles_lib.grading.results import folder_name, page
+
+_LOOKS = {SOLVED: GREEN, WRONG: BAD, REFUSED: PURPLE, LIMIT: PURPLE, UNTOUCHED: ORANGE, MISSING: PALE}
+_NAMES = {
+    SOLVED: "solved",
+    WRONG: "wrong",
+    REFUSED: "not run",
+    LIMIT: "no verdict",
+    UNTOUCHED: "still open",
+    MISSING: "not handed in",
+}
+_WIDTH, _LEFT = 13.0, 6.2  # of the bars, and of what is left of them, in units of the sheet
+
+Grades = Sequence[Mapping[str, Any]]
+
+
+def overview(grades: Grades, remarks: Sequence[str], sandboxed: bool) -> str:
+    """The page of a class. remarks: on files that are nobody's."""
+    parts = ["<h1>The class</h1>"]
+    if not sandboxed:
+        parts.append("<p><strong>Graded without a sandbox (--no-sandbox).</strong></p>")
+    points = sorted(grade["points"] for grade in grades)
+    if not grades:
+        return page("The class", "".join([*parts, "<p>Nobody has handed in anything.</p>"]))
+    middle = points[len(points) // 2]
+    most = grades[0]["of"]
+    parts.append(f"<p>{len(grades)} students; the median has solved {middle} of {most} puzzles.</p>")
+    if most:
+        parts += [picture(grades).svg(), _table_of_puzzles(grades)]
+    parts.append(_table_of_students(grades))
+    if remarks:
+        items = "".join(f"<li>{html.escape(remark)}</li>" for remark in remarks)
+        parts.append(f"<h2>Files that are nobody's</h2><ul>{items}</ul>")
+    return page("The class", "".join(parts))
+
+
+def picture(grades: Grades) -> Picture:
+    """A bar for each puzzle, cut by how it stands with the students."""
+    puzzles = [(mark["number"], mark["puzzle"]) for mark in grades[0]["puzzles"]]
+    counts = counted(grades)
+    figure, ax = new_sheet(_LEFT + _WIDTH + 1.2, len(puzzles) + 2.2)
+    x = _LEFT
+    used = [state for state in STATES if any(counts[name][state] for _, name in puzzles)]
+    for state in used:
+        box(ax, x, 0.35, 0.5, 0.5, color=_LOOKS[state])
+        label(ax, x + 0.65, 0.6, _NAMES[state], align="left", fontsize=9)
+        x += 1.3 + 0.24 * len(_NAMES[state])
+    said = []
+    for row, (number, name) in enumerate(puzzles):
+        y = row + 1.4
+        label(ax, _LEFT - 0.3, y + 0.35, f"{number}  {name}", align="right", fontsize=9)
+        x = _LEFT
+        for state in STATES:
+            width = _WIDTH * counts[name][state] / len(grades)
+            if width:
+                text = str(counts[name][state]) if width > 0.6 else ""
+                box(ax, x, y, width, 0.7, text, color=_LOOKS[state], fontsize=9)
+            x += width
+        share = round(100 * counts[name][SOLVED] / len(grades))
+        label(ax, x + 0.2, y + 0.35, f"{share}%", align="left", fontsize=9, color=FAINT)
+        said.append(f"{name} {counts[name][SOLVED]}")
+    return Picture(figure, f"Of {len(grades)} students so many have solved each puzzle: {', '.join(said)}.")
+
+
+def counted(grades: Grades) -> dict[str, Counter[str]]:
+    """For each puzzle, how many students have it in each state."""
+    found: dict[str, Counter[str]] = {}
+    for grade in grades:
+        for mark in grade["puzzles"]:
+            found.setdefault(mark["puzzle"], Counter())[mark["state"]] += 1
+    return found
+
+
+def _table_of_puzzles(grades: Grades) -> str:
+    """Of each puzzle: solved, tried, and what those that are not right fail for, the frequent first."""
+    counts = counted(grades)
+    kinds: dict[str, Counter[str]] = {name: Counter() for name in counts}
+    for grade in grades:
+        for mark in grade["puzzles"]:
+            if mark["state"] in (WRONG, REFUSED, LIMIT):
+                kinds[mark["puzzle"]][mark["kind"] or _NAMES[mark["state"]]] += 1
+    rows = ["<tr><th>puzzle</th><th>solved</th><th>tried</th><th>open</th><th>what they fail for</th></tr>"]
+    for name, states in counts.items():
+        tried = states[SOLVED] + states[WRONG] + states[REFUSED] + states[LIMIT]
+        why = ", ".join(f"{kind} {number}" for kind, number in kinds[name].most_common())
+        numbers = (states[SOLVED], tried, states[UNTOUCHED] + states[MISSING])
+        cells = "".join(f'<td class="number">{number}</td>' for number in numbers)
+        rows.append(f"<tr><td>{html.escape(name)}</td>{cells}<td>{html.escape(why)}</td></tr>")
+    return f"<h2>Puzzles</h2><table>{''.join(rows)}</table>"
+
+
+def _table_of_students(grades: Grades) -> str:
+    rows = ["<tr><th>student</th><th>solved</th><th>answers right</th><th>remarks</th></tr>"]
+    for grade in grades:
+        link = f"students/{folder_name(grade['student'])}/report.html"
+        right = sum(answer["status"] == "right" for answer in grade["answers"])
+        remarks = len(grade["remarks"]) + sum(len(mark["remarks"]) for mark in grade["puzzles"])
+        rows.append(
+            f'<tr><td><a href="{html.escape(link)}">{html.escape(grade["student"])}</a></td>'
+            f'<td class="number">{grade["points"]}</td><td class="number">{right}</td>'
+            f'<td class="number">{remarks or ""}</td></tr>'
+        )
+    return f"<h2>Students</h2><table>{''.join(rows)}</table>"

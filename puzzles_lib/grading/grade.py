@@ -1,0 +1,191 @@
+"""A submission's marks: a job for any executor, and what comes of it, as JSON has it."""
+
+import base64
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from puzzles_lib.answers import OPEN, UNCLEAR, Answer, judge
+from puzzles_lib.chapters import CHAPTERS, Chapter
+from puzzles_lib.checker.report import Report
+from puzzles_lib.grading import sandbox
+from puzzles_lib.grading.handed_in import cell_id
+from puzzles_lib.grading.plain import Known, NotPlain, parse, value
+from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.question import Question
+
+SCHEMA = 1
+SOLVED, WRONG, UNTOUCHED, MISSING, REFUSED, LIMIT = "solved", "wrong", "open", "missing", "refused", "limit"
+STATES = (SOLVED, WRONG, REFUSED, LIMIT, UNTOUCHED, MISSING)
+"""How a puzzle can stand. ``"refused"``: not run, since more than a kernel would have had to be; ``"limit"``:
+it came to no verdict."""
+ATTEMPTS = 3  # to start the process that checks
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that it takes to grade one submission, on this machine or another.
+
+    chapters: their numbers, ``"01"``. seconds: of the processor for a run of a case, as for `check`.
+    puzzle_seconds: of the processor for all of one puzzle. cpu_seconds: after which no puzzle is begun;
+    wall_seconds: by the clock, for the whole. memory: bytes that a check may map.
+    """
+
+    student: str
+    files: Mapping[str, bytes]
+    remarks: tuple[str, ...]
+    key: str
+    salt: str
+    chapters: tuple[str, ...]
+    sandboxed: bool = True
+    seconds: float = 10.0
+    puzzle_seconds: float = 90.0
+    cpu_seconds: float = 600.0
+    wall_seconds: float = 3600.0
+    memory: int = 4 << 30
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `inside` is told: nothing of who it was."""
+        return {
+            "notebooks": {label: base64.b64encode(data).decode() for label, data in self.files.items()},
+            "chapters": self.chapters,
+            "salt": self.salt,
+            "seconds": self.seconds,
+            "puzzle_seconds": self.puzzle_seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "memory": self.memory,
+        }
+
+
+def grade(job: Job) -> dict[str, Any]:
+    """The marks for a submission. The keys stay.
+
+        {"schema": 1, "student": "Ada Lovelace", "key": ..., "points": 1, "of": 2, "remarks": [...],
+         "cpu_seconds": 3.4, "memory": 316837888,
+         "puzzles": [{"puzzle": "masked_add", "number": "2", "chapter": "01", "points": 0, "of": 1,
+                      "state": "wrong", "kind": "out of bounds", "words": "", "remarks": [],
+                      "report": {...}}],
+         "answers": [{"id": "ch01-q1", "status": "right", "words": ""}]}
+
+    state is one of `STATES`; kind that of the first verdict; report is `Report.as_dict`, or None. A point for
+    each puzzle that is solved; answers are told and give none.
+
+    Raises sandbox.Unavailable, and sandbox.NotStarted where no process begins: then nothing is known.
+    """
+    said = _said(job)
+    told: dict[str, Any] = {"chapters": [], "answers": {}, "remarks": []}
+    messages: dict[str, Mapping[str, Any]] = {}
+    done: Mapping[str, Any] = {}
+    for message in said.messages:
+        if "notebooks" in message:
+            told = message["notebooks"]
+        elif "puzzle" in message:
+            messages[message["puzzle"]] = message
+        elif "done" in message:
+            done = message["done"]
+    chapters = [chapter for chapter in CHAPTERS if chapter.number in job.chapters]
+    puzzles = [
+        _mark(chapter, puzzle, messages.get(puzzle.name), chapter.number in told["chapters"], said.ended)
+        for chapter in chapters
+        for puzzle in chapter.puzzles
+    ]
+    remarks = [
+        *job.remarks,
+        *told["remarks"],
+        *([f"not all was checked: {said.ended}"] if said.ended else []),
+    ]
+    return {
+        "schema": SCHEMA,
+        "student": job.student,
+        "key": job.key,
+        "points": sum(mark["points"] for mark in puzzles),
+        "of": sum(mark["of"] for mark in puzzles),
+        "remarks": remarks,
+        "cpu_seconds": done.get("cpu_seconds"),
+        "memory": done.get("memory"),
+        "puzzles": puzzles,
+        "answers": [_answer(question, told["answers"]) for question in _questions(chapters)],
+    }
+
+
+def _said(job: Job) -> sandbox.Said:
+    for attempt in range(ATTEMPTS):
+        try:
+            return sandbox.run(job.as_dict(), job.wall_seconds, job.sandboxed)
+        except sandbox.NotStarted:
+            if attempt == ATTEMPTS - 1:
+                raise
+    raise AssertionError
+
+
+def _mark(
+    chapter: Chapter, puzzle: Puzzle, message: Mapping[str, Any] | None, has_notebook: bool, ended: str
+) -> dict[str, Any]:
+    """A puzzle's mark, from what was said of it."""
+    mark: dict[str, Any] = {"puzzle": puzzle.name, "number": puzzle.number, "chapter": chapter.number}
+    mark |= {"points": 0, "of": 1, "state": MISSING, "kind": "", "words": "", "remarks": [], "report": None}
+    if message is None:
+        if not has_notebook and not ended:
+            return mark | {"words": f"no notebook of chapter {chapter.number}"}
+        return mark | {"state": LIMIT, "words": f"no verdict: {ended or 'its process said nothing of it'}"}
+    mark["remarks"] = list(message["remarks"])
+    if "report" not in message:
+        where = f"line {message['line']}: {message['source']}" if message.get("source") else ""
+        words = "\n".join(filter(None, [message["words"], where]))
+        return mark | {"state": message["problem"], "kind": message["problem"], "words": words}
+    report = Report.from_dict(message["report"])
+    kind = report.verdicts[0].kind if report.verdicts else ""
+    if message.get("passes_shown"):
+        mark["remarks"].append("passes all that `check` shows, and fails with other values and sizes")
+    state = SOLVED if report.ok else UNTOUCHED if kind == "open" else WRONG
+    return mark | {"points": int(report.ok), "state": state, "kind": kind, "report": message["report"]}
+
+
+def _questions(chapters: Iterable[Chapter]) -> list[Question]:
+    return [question for chapter in chapters for question in chapter.questions]
+
+
+def _answer(question: Question, given: Mapping[str, str]) -> dict[str, str]:
+    """How an answer is, by the text of its value."""
+    found = _judged(question.id, given[question.id]) if question.id in given else None
+    if found is None:
+        return {"id": question.id, "status": MISSING, "words": "there is no such call of answer"}
+    words = "" if found.status == OPEN else found.words
+    return {"id": question.id, "status": found.status, "words": words}
+
+
+def _judged(id: str, text: str) -> Answer:
+    question = _known_questions()[id]
+    try:
+        return judge(question, value(parse(text).body[0].value, Known()))  # type: ignore[attr-defined]
+    except (NotPlain, IndexError, AttributeError):
+        return Answer(id, UNCLEAR, "not a plain value: write the answer itself, which grading can read")
+
+
+@functools.cache
+def _known_questions() -> dict[str, Question]:
+    """The questions, each of which computes its answer once in a process."""
+    every = [question for chapter in CHAPTERS for question in chapter.questions]
+    return {q.id: dataclasses.replace(q, right=functools.cache(q.right)) for q in every}
+
+
+def warm_up(chapters: Iterable[str]) -> list[str]:
+    """Compute the answers of all questions, for processes that are forked from this one.
+
+    Returns a line for each that cannot be computed here.
+    """
+    problems = []
+    for question in _known_questions().values():
+        if question.chapter in chapters:
+            try:
+                question.right()
+            except Exception as error:
+                problems.append(f"{question.id}: {type(error).__name__}: {error}"[:200])
+    return problems
+
+
+def where(mark: Mapping[str, Any], puzzle: Puzzle) -> str:
+    """Where a mark is about: chapter and cell."""
+    return f"chapter {mark['chapter']}, cell {cell_id(puzzle)}"

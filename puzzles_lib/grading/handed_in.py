@@ -1,0 +1,320 @@
+"""What a student handed in for each exercise: found in notebooks as bytes, by cell id, with nothing run.
+
+The course says where to look: a puzzle's kernel is ``NAME_kernel`` in the cell ``pNUMBER-kernel`` of its
+chapter's notebook, an answer is the value that ``answer("chNN-qM", value)`` is given. Cells that were
+deleted, doubled or renamed are looked for by what is in them, and all that was done for it is said.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from puzzles_lib.chapters import Chapter
+from puzzles_lib.grading import plain
+from puzzles_lib.grading.asides import asides
+from puzzles_lib.grading.plain import Definition, Known, NotPlain
+from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.stubs import HOLE
+
+MOST_CELLS = 5000  # of a notebook
+
+
+class Unreadable(ValueError):
+    """Bytes that are no notebook, in words."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel as it was handed in: the source of each cell that it needs, in the order of execution."""
+
+    name: str
+    sources: tuple[str, ...]
+
+
+@dataclass
+class Found:
+    """What there is for one puzzle: a kernel, or in words why there is none to check. remarks: on the way.
+
+    problem: ``"missing"``, or ``"refused"`` for one that may not be run; ``line`` of the cell and ``source``
+    are where.
+    """
+
+    kernel: Kernel | None = None
+    problem: str = ""
+    words: str = ""
+    line: int = 0
+    source: str = ""
+    remarks: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A code cell. definitions: None where it is not Python, and ``fault`` says why."""
+
+    id: str
+    source: str
+    definitions: tuple[Definition, ...] | None
+    answers: Mapping[str, str]
+    aside: str = ""
+    fault: NotPlain | None = None
+
+    def defining(self, name: str) -> Definition | None:
+        """What binds the name last."""
+        return next((d for d in reversed(self.definitions or ()) if d.name == name), None)
+
+
+class Notebook:
+    """The cells of one notebook file. Raises Unreadable for bytes that are none."""
+
+    def __init__(self, data: bytes):
+        cells = _cells(data)
+        self.ids = [str(cell.get("id", "")) for cell in cells]
+        self.misleading = False
+        self._cells: list[_Cell] = []
+        known = Known()
+        for cell, id in zip(cells, self.ids, strict=True):
+            if cell.get("cell_type") == "code":
+                source = _source(cell)
+                self.misleading = self.misleading or plain.misleading(source)
+                self._cells.append(_read(id, source, known))
+
+    def asides(self) -> list[str]:
+        """What cells would have done beside the exercises: none was run."""
+        return [
+            f"cell {c.id or 'without an id'}, which was not run: {c.aside}" for c in self._cells if c.aside
+        ]
+
+    def answers(self) -> dict[str, str]:
+        """What each ``answer`` is given, as text that `plain.value` reads: the last that is not open."""
+        found: dict[str, str] = {}
+        for cell in self._cells:
+            for id, text in cell.answers.items():
+                if found.get(id, "...") == "..." or text != "...":
+                    found[id] = text
+        return found
+
+    def traces(self, chapter: Chapter) -> int:
+        """How much in it is of this chapter: its kernels' cells, checks and answers."""
+        named = "\n".join(cell.source for cell in self._cells)
+        answers = len(set(re.findall(rf"\bch{chapter.number}-q\d+", named)))
+        cells = sum(cell_id(puzzle) in self.ids for puzzle in chapter.puzzles)
+        checks = sum(f", {puzzle.name.upper()})" in named for puzzle in chapter.puzzles)
+        return answers + cells + checks
+
+    def kernel_of(self, puzzle: Puzzle) -> Found:
+        """A puzzle's kernel."""
+        found = Found()
+        place = self._place(puzzle, found)
+        if place is None:
+            return found
+        number, name = place
+        cell = self._cells[number]
+        definition = cell.defining(name)
+        assert definition is not None
+        if definition.complaint:
+            return self._refused(cell, definition.complaint, found)
+        sources, complaint = self._with_what_it_needs(number, definition, found)
+        if complaint:
+            return self._refused(cell, complaint, found)
+        found.kernel = Kernel(name, tuple(sources))
+        return found
+
+    def _place(self, puzzle: Puzzle, found: Found) -> tuple[int, str] | None:
+        """Which cell holds the kernel, and under which name."""
+        id, name = cell_id(puzzle), kernel_name(puzzle)
+        here = [n for n, cell in enumerate(self._cells) if cell.id == id]
+        if len(here) > 1:
+            found.remarks.append(f"cell {id} is there {len(here)} times: the last that is solved counts")
+        if here and (place := self._best(here, name)):
+            return place
+        if here and (place := self._handed_to_check(here, puzzle)):
+            found.remarks.append(f"cell {id} has no {name}; it hands {place[1]} to check, so that is taken")
+            return place
+        everywhere = [n for n in range(len(self._cells)) if n not in here]
+        if place := self._best(everywhere, name):
+            other = self._cells[place[0]].id or "without an id"
+            why = f"cell {id} has no {name}" if here else f"there is no cell {id}"
+            found.remarks.append(f"{why}; {name} is taken from the cell {other}")
+            return place
+        found.problem = "missing"
+        faults = [self._cells[n].fault for n in here if self._cells[n].fault]
+        if faults and (fault := faults[-1]):
+            found.words, found.line = f"cell {id}: {fault}", fault.line
+            found.source = _line(self._cells[here[-1]].source, fault.line)
+        elif here:
+            found.words = f"cell {id} has no @triton.jit function {name}"
+        elif id in self.ids:
+            found.words = f"cell {id} is not a code cell any more"
+        else:
+            found.words = f"there is no cell {id}, and no {name} in another"
+        return None
+
+    def _best(self, numbers: Sequence[int], name: str) -> tuple[int, str] | None:
+        """The last cell that defines the name as a kernel; one with a hole only where all have one."""
+        defining = [n for n in numbers if (d := self._cells[n].defining(name)) and d.kind == "function"]
+        solved = [n for n in defining if HOLE not in self._cells[n].source]
+        return ((solved or defining)[-1], name) if defining else None
+
+    def _handed_to_check(self, numbers: Sequence[int], puzzle: Puzzle) -> tuple[int, str] | None:
+        call = re.compile(rf"^check\(\s*(\w+)\s*,\s*{puzzle.name.upper()}\b", re.MULTILINE)
+        for number in reversed(numbers):
+            for name in reversed(call.findall(self._cells[number].source)):
+                if (d := self._cells[number].defining(name)) and d.kind == "function":
+                    return number, name
+        return None
+
+    def _with_what_it_needs(
+        self, number: int, kernel: Definition, found: Found
+    ) -> tuple[list[str], NotPlain | None]:
+        """The sources that define a cell's kernel and all it names: its own cell, and others where needed.
+
+        A name that its cell does not bind is taken from the cells before it, else from those after it.
+        """
+        taken: dict[int, set[str]] = {}
+        todo, seen = [kernel.name], set()
+        while todo:
+            name = todo.pop()
+            home = None if name in seen else self._home(name, number)
+            seen.add(name)
+            if home is None:
+                continue
+            last = self._cells[home].defining(name)
+            assert last is not None
+            if last.complaint and last.kind == "function":
+                return [], last.complaint
+            if last.complaint:
+                found.remarks.append(str(last.complaint))
+                continue
+            taken.setdefault(home, set()).add(name)
+            todo += sorted(n for d in self._cells[home].definitions or () if d.name == name for n in d.needs)
+        after = [n for n in sorted(taken) if n > number]
+        before = [n for n in sorted(taken) if n <= number]
+        return [self._source(n, taken[n]) for n in after + before], None
+
+    def _home(self, name: str, number: int) -> int | None:
+        near = [number, *range(number - 1, -1, -1), *range(number + 1, len(self._cells))]
+        return next((n for n in near if self._cells[n].defining(name)), None)
+
+    def _source(self, number: int, names: set[str]) -> str:
+        parts = [d for d in self._cells[number].definitions or () if d.name in names and d.text]
+        return plain.text_of(parts)
+
+    def _refused(self, cell: _Cell, complaint: NotPlain, found: Found) -> Found:
+        found.problem, found.words = "refused", str(complaint)
+        found.line, found.source = complaint.line, _line(cell.source, complaint.line)
+        return found
+
+
+def by_chapter(
+    files: Mapping[str, bytes], chapters: Sequence[Chapter]
+) -> tuple[dict[str, Notebook], list[str]]:
+    """The notebook of each chapter, by the chapter's number, and remarks on the files. One that is named as
+    the course names it comes first, then the last by name."""
+    found: dict[str, tuple[str, Notebook]] = {}
+    remarks: list[str] = []
+    for label, data in sorted(files.items()):
+        try:
+            notebook = Notebook(data)
+        except Unreadable as reason:
+            remarks.append(f"{label}: {reason}")
+            continue
+        if notebook.misleading:
+            remarks.append(
+                f"{label}: characters in it turn the order of text around: it is not what it looks like"
+            )
+        chapter = _chapter_of(label, notebook, chapters)
+        if chapter is None:
+            remarks.append(f"{label}: nothing in it of the chapters that are graded")
+            continue
+        before = found.get(chapter.number)
+        if before:
+            proper = before[0].rpartition("/")[2] == f"{_stem(chapter)}.ipynb"
+            loser, winner = (label, before[0]) if proper else (before[0], label)
+            remarks.append(f"{loser}: a second notebook of chapter {chapter.number}, {winner} counts")
+            if proper:
+                continue
+        found[chapter.number] = label, notebook
+    for label, notebook in found.values():
+        remarks += [f"{label}: {aside}" for aside in notebook.asides()]
+    return {number: notebook for number, (_, notebook) in sorted(found.items())}, remarks
+
+
+def _chapter_of(label: str, notebook: Notebook, chapters: Sequence[Chapter]) -> Chapter | None:
+    """Whose notebook it is: by its name, and where that says nothing, by what is in it."""
+    traces = {chapter: notebook.traces(chapter) for chapter in chapters}
+    named = [
+        chapter for chapter in chapters if _stem(chapter) in label.rpartition("/")[2] and traces[chapter]
+    ]
+    best = named or sorted((c for c in chapters if traces[c]), key=lambda chapter: -traces[chapter])
+    return best[0] if best else None
+
+
+def _stem(chapter: Chapter) -> str:
+    """``01_blocks``, as its notebook is called."""
+    return chapter.folder.removeprefix("ch")
+
+
+def cell_id(puzzle: Puzzle) -> str:
+    """Where the course has a puzzle's kernel."""
+    return f"p{puzzle.number}-kernel"
+
+
+def kernel_name(puzzle: Puzzle) -> str:
+    """What the course calls a puzzle's kernel."""
+    return f"{puzzle.name}_kernel"
+
+
+def _cells(data: bytes) -> list[dict[str, Any]]:
+    try:
+        notebook = json.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise Unreadable("not a notebook: not a text in UTF-8") from None
+    except RecursionError:
+        raise Unreadable("not a notebook: JSON nested too deeply") from None
+    except ValueError as error:
+        raise Unreadable(f"not a notebook: broken JSON ({error})"[:200]) from None
+    if isinstance(notebook, dict) and "worksheets" in notebook:
+        raise Unreadable("a notebook of an old format (3): open it in JupyterLab, save it, hand it in again")
+    cells = notebook.get("cells") if isinstance(notebook, dict) else None
+    if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
+        raise Unreadable("JSON, but not a notebook: it has no list of cells")
+    if len(cells) > MOST_CELLS:
+        raise Unreadable(f"a notebook of {len(cells)} cells: {MOST_CELLS} are read")
+    return cells
+
+
+def _source(cell: Mapping[str, Any]) -> str:
+    source = cell.get("source", "")
+    if isinstance(source, list):
+        source = "".join(part for part in source if isinstance(part, str))
+    return source if isinstance(source, str) else ""
+
+
+def _read(id: str, source: str, known: Known) -> _Cell:
+    try:
+        tree = plain.parse(source)
+        found = plain.definitions(source, tree, known)
+        return _Cell(id, source, tuple(found), dict(_answers(tree, known)), asides(source, tree))
+    except NotPlain as fault:
+        return _Cell(id, source, None, {}, fault=fault)
+    except RecursionError:
+        return _Cell(id, source, None, {}, fault=NotPlain("the cell is not Python: nested too deeply"))
+
+
+def _answers(tree: ast.Module, known: Known) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="answer"), args=[ast.Constant(value=str() as id), *rest]):
+                given = rest[0] if rest else next((k.value for k in node.keywords if k.arg == "value"), None)
+                try:
+                    yield id, plain.written(plain.value(given, known)) if given is not None else "..."
+                except NotPlain:
+                    yield id, ""  # no plain value
+
+
+def _line(source: str, number: int) -> str:
+    rows = source.split("\n")
+    return rows[number - 1].strip()[:200] if 0 < number <= len(rows) else ""

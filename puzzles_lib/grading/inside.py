@@ -1,0 +1,210 @@
+"""What runs in the sandbox, a process per submission: ``python -m puzzles_lib.grading.inside FD``.
+
+Reads a job as JSON from its standard input and writes JSON, a line a message, to the file descriptor: first
+``{"ready": true}``, once all is imported and nothing of the student's is read yet; ``{"notebooks": ...}``;
+for each puzzle ``{"puzzle": ...}``; at the end ``{"done": ...}``. No cell is ever run. What is taken of them
+(`plain`) is defined and checked in a fork for each puzzle, which has a pipe of its own, so that neither a
+crash nor a kernel that gets at Python can speak for another puzzle.
+"""
+
+import base64
+import json
+import linecache
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+MEGABYTE = 1 << 20
+MOST_ANSWER = 4 * MEGABYTE  # bytes of what is said about one puzzle
+MOST_FILE = 64 * MEGABYTE
+MOST_PROCESSES = 64  # threads included
+CLOCK = 10  # times a puzzle's seconds of the processor that it may take by the clock
+
+
+def main() -> None:
+    job, out = begin()
+    with os.fdopen(out, "w") as pipe:
+
+        def tell(message: Mapping[str, Any]) -> None:
+            pipe.write(json.dumps(message) + "\n")
+            pipe.flush()
+
+        grade_job(job, tell)
+    os._exit(0)  # nothing more to be done, and nothing to wait for
+
+
+def begin() -> tuple[dict[str, Any], int]:
+    """The job, and the pipe for what is to be said; from here on with no more rights than it takes."""
+    out = _private(int(sys.argv[1]))
+    job = json.load(sys.stdin)
+    _become(job["uid"], job["limit_processes"])
+    return job, out
+
+
+def _private(pipe: int) -> int:
+    """The pipe at another number, which no program that is started from here gets."""
+    import fcntl
+
+    own = fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, 100)
+    os.close(pipe)
+    return own
+
+
+def _become(uid: int | None, limit_processes: bool) -> None:
+    """A user of its own where the job names one; limits that hold for all that is started from here."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_FILE, MOST_FILE))
+    if limit_processes:
+        resource.setrlimit(resource.RLIMIT_NPROC, (MOST_PROCESSES, MOST_PROCESSES))
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")  # where memory runs out, this goes first
+    except OSError:
+        pass
+
+
+def grade_job(job: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) -> None:
+    """Read what the job names, check it, and tell of each part as it is done. Takes the standard streams."""
+    import puzzles_lib.checker  # noqa: F401  what every fork needs
+    from puzzles_lib.chapters import CHAPTERS
+    from puzzles_lib.grading.handed_in import by_chapter
+
+    chapters = [chapter for chapter in CHAPTERS if chapter.number in job["chapters"]]
+    puzzles = [(chapter, puzzle) for chapter in chapters for puzzle in chapter.puzzles]
+    tell({"ready": True})
+    silence = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(silence, stream)
+    files = {label: base64.b64decode(data) for label, data in job["notebooks"].items()}
+    notebooks, remarks = by_chapter(files, chapters)
+    answers = {id: text for notebook in notebooks.values() for id, text in notebook.answers().items()}
+    tell({"notebooks": {"chapters": list(notebooks), "answers": answers, "remarks": remarks}})
+    for chapter, puzzle in puzzles:
+        notebook = notebooks.get(chapter.number)
+        if notebook is None:
+            continue
+        found = notebook.kernel_of(puzzle)
+        message: dict[str, Any] = {"puzzle": puzzle.name, "remarks": found.remarks}
+        if found.kernel is None:
+            message |= {"problem": found.problem, "words": found.words}
+            message |= {"line": found.line, "source": found.source}
+        elif _cpu() > job["cpu_seconds"]:
+            words = f"not tried: the submission has used its {job['cpu_seconds']:g} s of the processor"
+            message |= {"problem": "limit", "words": words}
+        else:
+            message |= _checked(found.kernel, puzzle, job)
+        tell(message)
+    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    tell({"done": {"cpu_seconds": _cpu(), "memory": max(u.ru_maxrss for u in usage) * 1024}})
+
+
+def _cpu() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def _checked(kernel: Any, puzzle: Any, job: Mapping[str, Any]) -> dict[str, Any]:
+    """The report on a kernel, from a fork; or how the fork ended without one."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reading)
+            _limit(job)
+            answer = json.dumps(_examined(kernel, puzzle, job)).encode()
+            while answer:
+                answer = answer[os.write(writing, answer) :]
+        finally:
+            os._exit(0)
+    os.close(writing)
+    try:
+        data = _heard(reading, time.monotonic() + CLOCK * job["puzzle_seconds"])
+    finally:
+        os.close(reading)
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    try:
+        return json.loads(data or b"")
+    except ValueError:
+        return {"problem": "limit", "words": _ending(status, data, job)}
+
+
+def _ending(status: int, data: bytes | None, job: Mapping[str, Any]) -> str:
+    by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    if data is None:
+        return f"no verdict within {CLOCK * job['puzzle_seconds']:g} s"
+    if by in (signal.SIGXCPU, signal.SIGKILL):
+        return (
+            f"no verdict: it took more than {job['puzzle_seconds']:g} s of the processor, or too much memory"
+        )
+    return (
+        f"no verdict: its process ended by {signal.Signals(by).name}"
+        if by
+        else "no verdict: its process ended"
+    )
+
+
+def _heard(pipe: int, deadline: float) -> bytes | None:
+    """All that comes through a pipe; None where it does not end in time, or is more than there can be."""
+    data = bytearray()
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    while (left := deadline - time.monotonic()) > 0 and len(data) <= MOST_ANSWER:
+        if poll.poll(left * 1000):
+            if not (more := os.read(pipe, 1 << 16)):
+                return bytes(data)
+            data += more
+    return None
+
+
+def _limit(job: Mapping[str, Any]) -> None:
+    """In the fork: its share of the processor and of memory."""
+    seconds = int(job["puzzle_seconds"])
+    used = int(time.process_time()) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (used + seconds, used + seconds + 1))
+    with open("/proc/self/statm") as statm:
+        mapped = int(statm.read().split()[0]) * resource.getpagesize()
+    most = mapped + job["memory"]
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def _examined(kernel: Any, puzzle: Any, job: Mapping[str, Any]) -> dict[str, Any]:
+    """The salted report; and of a kernel that fails it, whether it passes what its author could see."""
+    from puzzles_lib.checker import examine
+
+    try:
+        function = _defined(kernel)
+    except Exception as error:
+        words = f"the definition fails: {type(error).__name__}: {error}"
+        return {"problem": "refused", "words": " ".join(words.split())[:300]}
+    report = examine(function, puzzle, seconds=job["seconds"], salt=job["salt"])
+    message: dict[str, Any] = {"report": report.as_dict()}
+    if report.cases and not report.ok and not any("limit" in verdict.kind for verdict in report.verdicts):
+        message["passes_shown"] = examine(function, puzzle, seconds=job["seconds"], until_failure=True).ok
+    return message
+
+
+def _defined(kernel: Any) -> object:
+    """The kernel, from definitions that `plain` has taken."""
+    import triton
+    import triton.language as tl
+
+    scope: dict[str, Any] = {"triton": triton, "tl": tl, "__name__": "notebook"}
+    for number, source in enumerate(kernel.sources):
+        name = f"<handed in {number}>"
+        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+        exec(compile(source, name, "exec"), scope)
+    return scope[kernel.name]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,424 @@
+"""What a cell says in plain words: its `@triton.jit` functions, constants and imports, read and not run.
+
+Everything here is decided on the syntax tree. A constant is computed by `value`, which knows arithmetic on
+numbers and little else; a function is taken with its text as it stands if executing its definition can run
+no Python but Triton's decorator; of imports a short list is taken. All else in a cell is left alone.
+"""
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+MOST_CHARACTERS = 200_000  # of a cell
+MOST_BITS = 4096  # of a number
+MOST_ITEMS = 1000  # of a tuple, a list, a set, a dictionary
+
+_GIVEN = {"triton": "triton", "tl": "triton.language"}  # names that always mean this
+_MODULES = {  # that may be imported, and what of them; None: every public name
+    "triton": {"Config", "autotune", "cdiv", "constexpr_function", "jit", "language", "next_power_of_2"},
+    "triton.language": None,
+    "triton.language.math": None,
+    "triton.language.extra": {"libdevice"},
+    "triton.language.extra.libdevice": None,
+    "math": None,
+}
+_JIT = ("triton.jit", "triton.constexpr_function")
+_OPERATORS: dict[type, Callable[..., Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
+    ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.USub: operator.neg, ast.UAdd: operator.pos,
+    ast.Invert: operator.invert, ast.Not: operator.not_,
+}  # fmt: skip
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "abs": abs, "float": float, "int": int, "len": len, "max": max, "min": min, "round": round, "set": set,
+    "tuple": tuple,
+}  # fmt: skip
+_NUMBERS_OF_MATH = ("e", "inf", "nan", "pi", "tau")
+_NO_LINE_ENDS = str.maketrans(dict.fromkeys("\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", " "))
+_MISLEADING = re.compile("[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]")
+
+
+class NotPlain(ValueError):
+    """What is not taken, in words; ``line`` of the cell, 0 where there is none to name."""
+
+    def __init__(self, words: str, line: int = 0):
+        super().__init__(words)
+        self.line = line
+
+
+@dataclass(frozen=True)
+class Named:
+    """A value that only Triton has, by the text that names it: ``tl.float32``, ``tl.constexpr(32)``."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What a cell binds a name to. kind: ``"function"``, ``"constant"``, ``"import"``, or ``"other"``.
+
+    text: what defines it again, from line ``line`` of the cell on; "" of what is not taken.
+    needs: names that it uses. complaint: why it is not taken.
+    """
+
+    name: str
+    kind: str
+    text: str
+    line: int
+    needs: frozenset[str] = frozenset()
+    complaint: NotPlain | None = None
+
+
+@dataclass
+class Known:
+    """What the cells so far have bound: constants by their values, modules' names by what they stand for."""
+
+    values: dict[str, object] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=lambda: dict(_GIVEN))
+
+
+def parse(source: str) -> ast.Module:
+    """A cell's tree, lines of IPython's own left out. Raises NotPlain where it is not Python."""
+    text = "\n".join(lines_of(source))
+    for attempt in (text, re.sub(r"^[%!?].*", "", text, flags=re.MULTILINE)):
+        try:
+            return ast.parse(attempt)
+        except SyntaxError as error:
+            fault = NotPlain(f"the cell is not Python: {error.msg}", error.lineno or 0)
+        except (ValueError, MemoryError, RecursionError):
+            fault = NotPlain("the cell is not Python: nested too deeply, or with characters of no text")
+    raise fault
+
+
+def lines_of(source: str) -> list[str]:
+    """A cell's lines as Python counts them; what other tools take for the end of a line is a space.
+
+    Raises NotPlain for a cell of more than `MOST_CHARACTERS`.
+    """
+    if len(source) > MOST_CHARACTERS:
+        raise NotPlain(f"the cell has {len(source)} characters, {MOST_CHARACTERS} are read")
+    return source.replace("\r\n", "\n").replace("\r", "\n").translate(_NO_LINE_ENDS).split("\n")
+
+
+def misleading(source: str) -> bool:
+    """Whether characters in it make an editor show its text in another order than Python reads it."""
+    return bool(_MISLEADING.search(source))
+
+
+def definitions(source: str, tree: ast.Module, known: Known) -> list[Definition]:
+    """What a cell binds at its top level, in order; ``known`` learns of it."""
+    lines = lines_of(source)
+    found: list[Definition] = []
+    for node in tree.body:
+        for one in _defined(node, lines, known):
+            if one.name in _GIVEN and one.kind != "import":
+                words = f"{one.name} is Triton's name: the cell gives it to something else"
+                one = Definition(one.name, "other", "", one.line, complaint=NotPlain(words, one.line))
+            found.append(one)
+    return found
+
+
+def _defined(node: ast.stmt, lines: list[str], known: Known) -> list[Definition]:
+    if isinstance(node, ast.FunctionDef):
+        return [_function(node, lines, known)]
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [d for alias in node.names if (d := _import(node, alias, known))]
+    if isinstance(node, ast.Assign):
+        names = [n for target in node.targets for n in _names_in(target)]
+        return [_assigned(name, node, names, known) for name in names]
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
+        return [_assigned(node.target.id, node, [node.target.id], known)]
+    if isinstance(node, ast.ClassDef | ast.AsyncFunctionDef):
+        return [_other(node.name, node, known)]
+    inner = [n for n in ast.walk(node) if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    return [_other(n.name, n, known) for n in inner] + [_other(n, node, known) for n in _names_in(node)]
+
+
+def _other(name: str, node: ast.AST, known: Known) -> Definition:
+    known.values.pop(name, None)
+    line = getattr(node, "lineno", 0)
+    words = f"{name} is not taken: grading takes @triton.jit functions and plain constants"
+    return Definition(name, "other", "", line, complaint=NotPlain(words, line))
+
+
+def _names_in(node: ast.AST) -> list[str]:
+    """That are given a value."""
+    return [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+
+
+# ---- constants
+
+
+def _assigned(name: str, node: ast.Assign | ast.AnnAssign, names: list[str], known: Known) -> Definition:
+    known.values.pop(name, None)
+    known.aliases.pop(name, None) if name not in _GIVEN else None
+    plainly = isinstance(node, ast.AnnAssign) or all(isinstance(t, ast.Name) for t in node.targets)
+    if not plainly or node.value is None:
+        return _other(name, node, known)
+    try:
+        found = value(node.value, known)
+        text = written(found)
+        if isinstance(node, ast.AnnAssign):
+            _check_annotation(node.annotation)
+            text = f"{name}: {ast.unparse(node.annotation)} = {text}"
+        else:
+            text = f"{name} = {text}"
+    except NotPlain:
+        return _other(name, node, known)
+    if name not in _GIVEN:
+        known.values[name] = found
+    return Definition(name, "constant", text, node.lineno)
+
+
+def value(node: ast.expr, known: Known) -> Any:
+    """What an expression of plain values is: a number, a text, ``...``, a collection of these, a `Named`.
+
+    Raises NotPlain for anything else, and for what is too large or deep to be meant.
+    """
+    try:
+        found = _value(node, known)
+    except NotPlain:
+        raise
+    except RecursionError:
+        raise NotPlain("nested too deeply", getattr(node, "lineno", 0)) from None
+    except (ArithmeticError, TypeError, ValueError, MemoryError) as error:
+        raise NotPlain(f"{type(error).__name__}: {error}"[:200], getattr(node, "lineno", 0)) from None
+    return found
+
+
+def _value(node: ast.expr, known: Known) -> Any:
+    match node:
+        case ast.Constant() if node.value is ... or isinstance(node.value, bool | int | float | str | None):
+            return _bounded(node.value)
+        case ast.Name() if node.id in known.values:
+            return known.values[node.id]
+        case ast.UnaryOp():
+            return _bounded(_OPERATORS[type(node.op)](_number(node.operand, known)))
+        case ast.BinOp() if type(node.op) in _OPERATORS:
+            left, right = _number(node.left, known), _number(node.right, known)
+            if isinstance(node.op, ast.Pow | ast.LShift) and _too_large(node.op, left, right):
+                raise NotPlain("a number too large to be meant", node.lineno)
+            return _bounded(_OPERATORS[type(node.op)](left, right))
+        case ast.Tuple() | ast.List() | ast.Set():
+            kind = {ast.Tuple: tuple, ast.List: list, ast.Set: set}[type(node)]
+            return _bounded(kind(_value(item, known) for item in node.elts))
+        case ast.Dict() if None not in node.keys:
+            keys = [_value(key, known) for key in node.keys if key is not None]
+            return _bounded(dict(zip(keys, (_value(v, known) for v in node.values), strict=True)))
+        case ast.Call(func=ast.Name(id=name)) if name in _FUNCTIONS and not node.keywords:
+            return _bounded(_FUNCTIONS[name](*(_value(argument, known) for argument in node.args)))
+    named = dotted(node.func if isinstance(node, ast.Call) else node, known)
+    module, _, last = named.rpartition(".")
+    if isinstance(node, ast.Call) and named == "triton.language.constexpr":
+        if len(node.args) == 1 and not node.keywords:
+            return Named(f"tl.constexpr({written(_value(node.args[0], known))})")
+    if isinstance(node, ast.Attribute) and module == "math" and last in _NUMBERS_OF_MATH:
+        return getattr(math, last)
+    if (
+        isinstance(node, ast.Attribute)
+        and module == "triton.language"
+        and re.fullmatch(r"[a-z]+\d+\w*", last)
+    ):
+        return Named(f"tl.{last}")  # a dtype
+    raise NotPlain(f"{ast.unparse(node)[:80]} is not a plain value", node.lineno)
+
+
+def _number(node: ast.expr, known: Known) -> Any:
+    found = _value(node, known)
+    if not isinstance(found, bool | int | float):
+        raise NotPlain(f"{ast.unparse(node)[:80]} is not a number", node.lineno)
+    return found
+
+
+def _too_large(op: ast.operator, left: float, right: float) -> bool:
+    if isinstance(left, float) or isinstance(right, float):
+        return False
+    return abs(right) * (max(left.bit_length(), 1) if isinstance(op, ast.Pow) else 1) > MOST_BITS
+
+
+def _bounded(found: Any) -> Any:
+    if isinstance(found, int) and found.bit_length() > MOST_BITS or isinstance(found, complex):
+        raise NotPlain("a number too large to be meant")
+    if isinstance(found, str) and len(found) > MOST_ITEMS * 10:
+        raise NotPlain("a text too long to be meant")
+    if isinstance(found, tuple | list | set | dict) and len(found) > MOST_ITEMS:
+        raise NotPlain("more items than can be meant")
+    return found
+
+
+def written(found: Any) -> str:
+    """A plain value as an expression's text, which `value` reads again. Raises NotPlain where it is large."""
+    text = _written(found)
+    if len(text) > MOST_CHARACTERS:
+        raise NotPlain("a value too large to be meant")
+    return text
+
+
+def _written(found: Any) -> str:
+    match found:
+        case Named():
+            return found.text
+        case float() if not math.isfinite(found):
+            return f'float("{found}")'
+        case tuple():
+            return f"({', '.join(map(_written, found))}{',' * (len(found) == 1)})"
+        case list():
+            return f"[{', '.join(map(_written, found))}]"
+        case set():
+            return f"{{{', '.join(sorted(map(_written, found)))}}}" if found else "set()"
+        case dict():
+            return f"{{{', '.join(f'{_written(k)}: {_written(v)}' for k, v in found.items())}}}"
+    return "..." if found is ... else repr(found)
+
+
+# ---- imports and names
+
+
+def _import(node: ast.Import | ast.ImportFrom, alias: ast.alias, known: Known) -> Definition | None:
+    if isinstance(node, ast.Import):
+        if alias.asname is None and "." in alias.name:
+            return None  # binds the first part alone: `triton`, which is given, or what is not taken
+        bound, stands_for = alias.asname or alias.name, alias.name
+        allowed = alias.name in _MODULES
+        text = f"import {alias.name} as {bound}"
+    else:
+        module = node.module or ""
+        bound, stands_for = alias.asname or alias.name, f"{module}.{alias.name}"
+        of_it = _MODULES.get(module, set())
+        public = not alias.name.startswith("_") and alias.name != "*"
+        allowed = not node.level and public and (of_it is None or alias.name in of_it)
+        text = f"from {module} import {alias.name} as {bound}"
+    if bound in _GIVEN:
+        return None if stands_for == _GIVEN[bound] else _other(bound, node, known)
+    known.values.pop(bound, None)
+    if not allowed:
+        known.aliases.pop(bound, None)
+        return _other(bound, node, known)
+    known.aliases[bound] = stands_for
+    return Definition(bound, "import", text, node.lineno)
+
+
+def dotted(node: ast.expr, known: Known) -> str:
+    """``triton.language.constexpr`` for ``tl.constexpr``; "" for what is no name in a module."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or node.id not in known.aliases:
+        return ""
+    return ".".join([known.aliases[node.id], *reversed(parts)])
+
+
+# ---- functions
+
+
+def _function(node: ast.FunctionDef, lines: list[str], known: Known) -> Definition:
+    known.values.pop(node.name, None)
+    if node.name not in _GIVEN:
+        known.aliases.pop(node.name, None)
+    first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+    text = "\n".join(lines[first - 1 : node.end_lineno])
+    own = {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)} | set(_names_in(node))
+    needs = frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name)) - own
+    if not node.decorator_list:
+        words = f"{node.name} has no @triton.jit: a Python function, which grading does not run"
+        return Definition(node.name, "other", "", first, needs, NotPlain(words, node.lineno))
+    try:
+        _check_definition(node, known)
+        _check_text(node, text)
+    except NotPlain as complaint:
+        return Definition(node.name, "function", "", first, needs, complaint)
+    return Definition(node.name, "function", text, first, needs)
+
+
+def _check_definition(node: ast.FunctionDef, known: Known) -> None:
+    """Raises NotPlain where the ``def`` alone, without a call, would run anything but Triton's decorators."""
+    decorators = list(node.decorator_list)
+    for decorator in decorators:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        named = dotted(called, known)
+        if named in _JIT and decorator is decorators[-1]:
+            _check_arguments(decorator, known)
+        elif named == "triton.autotune" and decorator is not decorators[-1]:
+            _check_autotune(decorator, known)
+        else:
+            words = (
+                f"@{ast.unparse(decorator)[:80]}: grading takes @triton.jit, and @triton.autotune around it"
+            )
+            raise NotPlain(words, decorator.lineno)
+    arguments = node.args
+    for default in [*arguments.defaults, *filter(None, arguments.kw_defaults)]:
+        _check_value(default, known, "a default")
+    every = [
+        *arguments.posonlyargs,
+        *arguments.args,
+        *arguments.kwonlyargs,
+        arguments.vararg,
+        arguments.kwarg,
+    ]
+    for annotation in [*(a.annotation for a in every if a and a.annotation), node.returns]:
+        if annotation is not None:
+            _check_annotation(annotation)
+    if getattr(node, "type_params", ()):
+        raise NotPlain("grading takes no function with type parameters", node.lineno)
+
+
+def _check_value(node: ast.expr, known: Known, what: str) -> None:
+    try:
+        value(node, known)
+    except NotPlain as complaint:
+        words = f"{what} is {ast.unparse(node)[:80]}: grading takes plain values, and runs no Python"
+        raise NotPlain(words, complaint.line or node.lineno) from None
+
+
+def _check_arguments(decorator: ast.expr, known: Known) -> None:
+    """Of a call with plain values alone, or of no call."""
+    if isinstance(decorator, ast.Call):
+        for argument in [*decorator.args, *(keyword.value for keyword in decorator.keywords)]:
+            _check_value(argument, known, f"an argument of @{ast.unparse(decorator.func)[:40]}")
+
+
+def _check_autotune(decorator: ast.expr, known: Known) -> None:
+    """Of ``triton.autotune(configs=[triton.Config({...}, num_warps=4), ...], key=[...])``."""
+    if not isinstance(decorator, ast.Call):
+        raise NotPlain("@triton.autotune without its configurations", decorator.lineno)
+    for argument in [*decorator.args, *(keyword.value for keyword in decorator.keywords)]:
+        for part in argument.elts if isinstance(argument, ast.List | ast.Tuple) else [argument]:
+            if isinstance(part, ast.Call) and dotted(part.func, known) == "triton.Config":
+                _check_arguments(part, known)
+            else:
+                _check_value(part, known, "an argument of @triton.autotune")
+
+
+def _check_annotation(node: ast.expr) -> None:
+    """Names, and attributes of names, alone: looking these up runs nothing."""
+    for part in ast.walk(node):
+        if not isinstance(part, ast.Name | ast.Attribute | ast.Constant | ast.Load):
+            words = f"the annotation {ast.unparse(node)[:80]}: grading takes names, such as tl.constexpr"
+            raise NotPlain(words, node.lineno)
+
+
+def _check_text(node: ast.FunctionDef, text: str) -> None:
+    """The function's lines alone must say what they say in their cell."""
+    try:
+        again = ast.parse(text).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        again = []
+    if len(again) != 1 or ast.dump(again[0]) != ast.dump(node):
+        raise NotPlain(f"{node.name}: write its decorator on a line of its own", node.lineno)
+
+
+def text_of(parts: Iterable[Definition]) -> str:
+    """Source with each definition where its cell has it: line numbers are those of the cell."""
+    rows: dict[int, str] = {}
+    for part in parts:
+        rows[part.line] = "; ".join(filter(None, [rows.get(part.line), part.text]))
+    text = ""
+    for line, row in sorted(rows.items()):
+        text += "\n" * (line - 1 - text.count("\n")) + row + "\n"
+    return text

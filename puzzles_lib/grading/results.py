@@ -1,0 +1,264 @@
+"""What is kept of a class: a folder per student, written whole or not at all, and a table of all.
+
+results/
+    index.html      the class; `class_view` draws it
+    gradebook.csv   a row a student
+    grading.json    the salt, and what was graded; it makes a second run give the same
+    students/NAME/  grade.json   all that is known
+                    results.json the same for Gradescope
+                    report.html  for the student
+"""
+
+import csv
+import fcntl
+import functools
+import hashlib
+import html
+import io
+import json
+import os
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from puzzles_lib.card import Theme, card, rows
+from puzzles_lib.checker.report import Report
+from puzzles_lib.grading.grade import LIMIT, MISSING, REFUSED, SCHEMA, SOLVED, UNTOUCHED
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which a cell of a table would be computed
+_COLOURS = {SOLVED: Theme.OK, UNTOUCHED: Theme.OPEN, MISSING: Theme.QUIET}
+_WORDS = {
+    MISSING: "not handed in",
+    REFUSED: "not run",
+    LIMIT: "no verdict",
+}
+
+
+class InUse(RuntimeError):
+    """Another run writes to the folder."""
+
+
+class Results:
+    """The folder. Raises InUse where another process has it open, ValueError for a damaged one."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = open(folder / ".lock", "a")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise InUse(f"{folder}: another run is writing to it") from None
+
+    def __enter__(self) -> "Results":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.close()
+
+    def salt(self, wanted: str | None) -> str:
+        """The class's salt: the one wanted, else that of the run before, else a new one nobody knows."""
+        path = self.folder / "grading.json"
+        kept = None
+        if path.exists() and wanted is None:
+            try:
+                kept = str(json.loads(path.read_text("utf-8"))["salt"])
+            except (ValueError, KeyError, TypeError):
+                raise ValueError(
+                    f"{path}: damaged; give the run's --salt, or remove it for a new one"
+                ) from None
+        salt = wanted if wanted is not None else kept or secrets.token_hex(8)
+        write(path, json.dumps({"schema": SCHEMA, "salt": salt}, indent=1) + "\n")
+        return salt
+
+    def kept(self, student: str, key: str) -> dict[str, Any] | None:
+        """A grade of an earlier run for the very same submission, asked in the very same way."""
+        try:
+            grade = json.loads((self.place(student) / "grade.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        return grade if isinstance(grade, dict) and grade.get("key") == key else None
+
+    def keep(self, grade: Mapping[str, Any]) -> None:
+        """Write a student's files; grade.json last, since it says that the others are there."""
+        place = self.place(grade["student"])
+        place.mkdir(parents=True, exist_ok=True)
+        write(place / "results.json", json.dumps(gradescope(grade), indent=1, ensure_ascii=False) + "\n")
+        write(place / "report.html", page(f"{grade['student']}: report", report(grade)))
+        write(place / "grade.json", json.dumps(grade, indent=1, ensure_ascii=False) + "\n")
+
+    def place(self, student: str) -> Path:
+        """A student's folder: the name where it is a plain one, else what is left of it and a digest."""
+        return self.folder / "students" / folder_name(student)
+
+
+def folder_name(student: str) -> str:
+    """A name for a folder on any system, another for each student."""
+    plain = re.sub(r"[^\w.-]+", "_", student, flags=re.ASCII).strip("._")[:60]
+    if plain == student and plain.lower() == plain:
+        return plain
+    return f"{plain or 'student'}-{hashlib.sha256(student.encode('utf-8', 'replace')).hexdigest()[:8]}"
+
+
+def write(path: Path, text: str) -> None:
+    """A whole file, or the one before. What no text can hold is replaced."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    with open(unfinished, "w", encoding="utf-8", errors="replace", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(unfinished, path)
+
+
+def key_of(submission: str, salt: str, chapters: Sequence[str], seconds: float, sandboxed: bool) -> str:
+    """What a grade follows from: the submission's digest, how it was asked, and the course that asked."""
+    parts = [SCHEMA, submission, salt, list(chapters), seconds, sandboxed, _course()]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+@functools.cache
+def _course() -> str:
+    """A digest of this package, and of what it computes with."""
+    whole = hashlib.sha256()
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        whole.update(str(path.relative_to(_PACKAGE)).encode() + b"\0" + path.read_bytes())
+    for name in ("torch", "triton", "numpy"):
+        whole.update(metadata.version(name).encode())
+    return whole.hexdigest()
+
+
+# ---- for machines
+
+
+def gradescope(grade: Mapping[str, Any]) -> dict[str, Any]:
+    """A grade as Gradescope's autograder takes it: results.json, one test a puzzle, and one for the answers.
+
+    Its form: https://gradescope-autograders.readthedocs.io/en/latest/specs/
+    """
+    tests = [
+        {
+            "name": f"{mark['number']} {mark['puzzle']}",
+            "number": mark["number"],
+            "score": mark["points"],
+            "max_score": mark["of"],
+            "status": "passed" if mark["points"] == mark["of"] else "failed",
+            "output": told(mark),
+            "output_format": "text",
+            "visibility": "visible",
+            "tags": [f"chapter {mark['chapter']}"],
+        }
+        for mark in grade["puzzles"]
+    ]
+    if grade["answers"]:
+        lines = [
+            f"{a['id']}: {a['status']}" + (f": {a['words']}" if a["words"] else "") for a in grade["answers"]
+        ]
+        tests.append(
+            {
+                "name": "reading exercises",
+                "score": 0,
+                "max_score": 0,
+                "output": "\n".join(lines),
+                "output_format": "text",
+                "visibility": "visible",
+            }
+        )
+    return {
+        "score": grade["points"],
+        "output": "\n".join(grade["remarks"]),
+        "output_format": "text",
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "tests": tests,
+    }
+
+
+def told(mark: Mapping[str, Any]) -> str:
+    """A mark as text: the card's lines, or why there is none, and the remarks."""
+    first = str(Report.from_dict(mark["report"])) if mark["report"] else f"{mark['puzzle']}: {_state(mark)}"
+    return "\n".join(filter(None, [first, mark["words"], *mark["remarks"]]))
+
+
+def _state(mark: Mapping[str, Any]) -> str:
+    return _WORDS.get(mark["state"], mark["state"])
+
+
+def gradebook(grades: Sequence[Mapping[str, Any]]) -> str:
+    """A table as CSV: a row a student, a column a puzzle with its points, answers that are right, remarks."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\r\n")
+    puzzles = [mark["puzzle"] for mark in grades[0]["puzzles"]] if grades else []
+    table.writerow(["student", "points", "of", *puzzles, "answers right", "answers", "remarks"])
+    for grade in grades:
+        right = sum(answer["status"] == "right" for answer in grade["answers"])
+        said = [*grade["remarks"], *(f"{m['puzzle']}: {r}" for m in grade["puzzles"] for r in m["remarks"])]
+        points = [mark["points"] for mark in grade["puzzles"]]
+        row = [grade["student"], grade["points"], grade["of"], *points, right, len(grade["answers"])]
+        table.writerow([_harmless(cell) for cell in [*row, "; ".join(said)]])
+    return text.getvalue()
+
+
+def _harmless(cell: object) -> object:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+
+
+# ---- for people
+
+
+def page(title: str, body: str) -> str:
+    """A page that stands alone, light or dark as its reader has it."""
+    style = (
+        "body{font-family:system-ui,sans-serif;line-height:1.4;max-width:60rem;margin:2rem auto;"
+        "padding:0 1rem}"
+        "section{margin:1.2rem 0}pre{overflow-x:auto}table{border-collapse:collapse}"
+        "th,td{text-align:left;padding:0.15em 0.6em;vertical-align:top}"
+        ".number{text-align:right;font-variant-numeric:tabular-nums}:root{color-scheme:light dark;"
+        "--jp-content-font-color1:CanvasText;--jp-layout-color0:Canvas}"
+    )
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        '<meta name="viewport" content="width=device-width">'
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f"<style>{style}</style></head><body>{body}</body></html>\n"
+    )
+
+
+def report(grade: Mapping[str, Any]) -> str:
+    """A student's report as HTML: a card for each puzzle, as `check` shows it."""
+    parts = [f"<h1>{html.escape(grade['student'])}</h1>"]
+    parts.append(f"<p><strong>{grade['points']} of {grade['of']}</strong> puzzles are solved.</p>")
+    if grade["remarks"]:
+        items = "".join(f"<li>{html.escape(remark)}</li>" for remark in grade["remarks"])
+        parts.append(f"<ul>{items}</ul>")
+    chapter = ""
+    for mark in grade["puzzles"]:
+        if mark["chapter"] != chapter:
+            chapter = mark["chapter"]
+            parts.append(f"<h2>Chapter {html.escape(chapter)}</h2>")
+        parts.append(f"<section>{_card(mark)}</section>")
+    if grade["answers"]:
+        cells = (
+            f"<tr><td>{html.escape(a['id'])}</td><td>{html.escape(a['status'])}</td>"
+            f"<td>{html.escape(a['words'])}</td></tr>"
+            for a in grade["answers"]
+        )
+        parts.append(f"<h2>Reading exercises</h2><table>{''.join(cells)}</table>")
+    return "".join(parts)
+
+
+def _card(mark: Mapping[str, Any]) -> str:
+    remarks = rows(*mark["remarks"])
+    if mark["report"]:
+        shown = Report.from_dict(mark["report"])._repr_html_()
+        return shown + (f'<div style="padding-left:1rem"><em>{remarks}</em></div>' if remarks else "")
+    words = rows(*mark["words"].split("\n"))
+    return card(
+        _COLOURS.get(mark["state"], Theme.WRONG), f"{mark['puzzle']}: {_state(mark)}", words + remarks
+    )

@@ -1,0 +1,271 @@
+"""Who handed in what: folders and archives read as bytes, with limits, no link followed, nothing unpacked.
+
+A folder or a zip holds a folder per student (Moodle, Gradescope, nbgrader), or files that begin with the
+student's name (Canvas, Moodle without folders); a folder of nothing but ``NN_topic.ipynb`` is one student's.
+In each, a student's notebooks may lie anywhere, also in a zip of the student's own.
+"""
+
+import hashlib
+import io
+import os
+import re
+import stat
+import unicodedata
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+MOST_NOTEBOOK = 20 << 20  # bytes
+MOST_ARCHIVE = 100 << 20  # bytes, of a student's own
+MOST_READ = 40 << 20  # bytes of all notebooks of a student
+MOST_NOTEBOOKS = 100  # of a student
+MOST_FILES = 5000  # of a student
+MOST_MEMBERS = 300_000  # of a class's archive
+DEEPEST = 10  # folders in folders
+
+_COURSE_NAME = re.compile(
+    r"(?:^|[\W_])(\d\d_[a-z][a-z0-9_]*?)(?:[-_ ]?(?:\(\d+\)|copy\d*|\d+))?\.ipynb$", re.I
+)
+_MOODLE = re.compile(r"(.+?)_assignsubmission_file(?:_|$)")
+_CANVAS = re.compile(r"([^\W\d_]+)_(?:late_)?(\d+)_\d+_.+", re.I)
+_SKIPPED = {".ipynb_checkpoints", "__MACOSX", ".git", "__pycache__"}
+
+
+class Unread(ValueError):
+    """Why a file is not read, in words."""
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file by its path in a folder or an archive. read: its bytes, at most so many; or raises Unread.
+
+    Without ``read`` it is a student's folder, which may be empty.
+    """
+
+    path: PurePosixPath
+    read: Callable[[int], bytes] | None
+
+
+@dataclass
+class Submission:
+    """What a student handed in. The notebooks are read when they are wanted."""
+
+    student: str
+    remarks: list[str] = field(default_factory=list)
+    _files: list[tuple[str, Callable[[int], bytes]]] = field(default_factory=list)
+
+    def read(self) -> tuple[dict[str, bytes], list[str]]:
+        """The notebooks by their names, and remarks on what is not read."""
+        found: dict[str, bytes] = {}
+        remarks = list(self.remarks)
+        for label, read in sorted(self._files, key=lambda file: file[0]):
+            if len(found) >= MOST_NOTEBOOKS or sum(map(len, found.values())) > MOST_READ:
+                remarks.append(f"{label} and what follows: not read, it is more than can be meant")
+                break
+            try:
+                if label.lower().endswith(".zip"):
+                    data = io.BytesIO(read(MOST_ARCHIVE))
+                    for file in _archive(data, label, remarks, MOST_FILES):
+                        self._add(file, found, remarks, label)
+                else:
+                    found[label] = read(MOST_NOTEBOOK)
+            except Unread as reason:
+                remarks.append(f"{label}: {reason}")
+        if not found:
+            remarks.append("no notebook")
+        return found, remarks
+
+    def _add(self, file: _File, found: dict[str, bytes], remarks: list[str], label: str) -> None:
+        name = f"{label}/{file.path}"
+        if file.path.suffix.lower() == ".zip":
+            remarks.append(f"{name}: an archive in an archive is not read")
+        elif file.path.suffix.lower() == ".ipynb" and file.read:
+            if len(found) >= MOST_NOTEBOOKS or sum(map(len, found.values())) > MOST_READ:
+                raise Unread("holds more than can be meant")
+            try:
+                found[name] = file.read(MOST_NOTEBOOK)
+            except Unread as reason:
+                remarks.append(f"{name}: {reason}")
+
+
+def digest(files: dict[str, bytes]) -> str:
+    """Of notebooks and their names."""
+    whole = hashlib.sha256()
+    for label, data in sorted(files.items()):
+        whole.update(
+            hashlib.sha256(label.encode("utf-8", "replace")).digest() + hashlib.sha256(data).digest()
+        )
+    return whole.hexdigest()
+
+
+def collect(paths: Sequence[Path]) -> tuple[list[Submission], list[str]]:
+    """The submissions in folders, archives and notebooks, by student; and remarks on what is nobody's.
+
+    A student who is in several of them has one submission. Raises FileNotFoundError for a path that there is
+    not, ValueError for one that is neither.
+    """
+    found: dict[str, Submission] = {}
+    remarks: list[str] = []
+    for path in paths:
+        if not path.exists():
+            raise FileNotFoundError(f"{path}: there is no such file or folder")
+        if path.is_dir():
+            files, name = list(_folder(path, remarks)), path.resolve().name
+        elif path.suffix.lower() == ".zip":
+            try:
+                members = list(_archive(path, path.name, remarks, MOST_MEMBERS))
+            except Unread as reason:
+                raise ValueError(f"{path}: {reason}") from None
+            files, name = _unwrapped(members, path.stem), path.stem
+        elif path.suffix.lower() == ".ipynb":
+            whole = _File(PurePosixPath(path.name), partial(_read_file, str(path)))
+            files, name = [whole], path.resolve().parent.name
+        else:
+            raise ValueError(f"{path}: allowed are folders, zip archives and notebooks")
+        for student, label, file in _by_student(files, name):
+            submission = found.setdefault(student, Submission(student))
+            if file.read and file.path.suffix.lower() in (".ipynb", ".zip"):
+                label = label if label not in {known for known, _ in submission._files} else f"{name}/{label}"
+                submission._files.append((label, file.read))
+    return [found[student] for student in sorted(found)], remarks
+
+
+def _by_student(files: Iterable[_File], name: str) -> Iterator[tuple[str, str, _File]]:
+    """Each file with its student, and what it is called among the student's."""
+    files = list(files)
+    notebooks = [f for f in files if f.path.suffix.lower() == ".ipynb"]
+    one = bool(notebooks) and all(len(f.path.parts) == 1 and _own_name(f.path.name) == "" for f in notebooks)
+    for file in files:
+        first, *others = file.path.parts
+        if one:
+            yield name, str(file.path), file
+        elif others or file.read is None:
+            yield _folder_name(first), "/".join(others), file
+        elif file.path.suffix.lower() in (".ipynb", ".zip"):
+            yield _own_name(first) or name, first, file
+
+
+def _folder_name(name: str) -> str:
+    match = _MOODLE.match(name)
+    return _clean(match[1] if match else name)
+
+
+def _own_name(name: str) -> str:
+    """The student's part of a file's name; "" where it has none, as in ``01_blocks.ipynb``."""
+    if match := _MOODLE.match(name) or _CANVAS.match(name):
+        return _clean("_".join(match.groups()))
+    if match := _COURSE_NAME.search(name):
+        return _clean(name[: match.start(1)].strip(" _-."))
+    return _clean(PurePosixPath(name).stem)
+
+
+def _clean(name: str) -> str:
+    """A name without what no name has: control characters, and those that turn text around."""
+    text = unicodedata.normalize("NFC", name)
+    return "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))[:120].strip()
+
+
+# ---- folders
+
+
+def _folder(root: Path, remarks: list[str]) -> Iterator[_File]:
+    """The files below a folder. What is no plain file yields a file that says so when read."""
+    todo = [(str(root), PurePosixPath())]
+    counts: Counter[str] = Counter()
+    while todo:
+        place, inner = todo.pop()
+        try:
+            entries = sorted(os.scandir(place), key=lambda entry: entry.name)
+        except OSError as error:
+            remarks.append(f"{_clean(str(inner))}: {error.strerror}")
+            continue
+        for entry in entries:
+            path = inner / entry.name
+            first = path.parts[0]
+            counts[first] += 1
+            if counts[first] == MOST_FILES:
+                remarks.append(f"{_clean(first)}: more than {MOST_FILES} files: the others are not read")
+            if entry.name in _SKIPPED or counts[first] >= MOST_FILES:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                if len(path.parts) == 1:
+                    yield _File(path, None)
+                if len(path.parts) < DEEPEST:
+                    todo.append((entry.path, path))
+            else:
+                yield _File(path, partial(_read_file, entry.path))
+
+
+def _read_file(path: str, most: int) -> bytes:
+    """A plain file's bytes. Raises Unread for a link, a device, and what is too large."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        is_link = os.path.islink(path)
+        raise Unread("a symbolic link, which is not followed" if is_link else f"{error.strerror}") from None
+    with os.fdopen(file, "rb") as opened:
+        state = os.fstat(opened.fileno())
+        if not stat.S_ISREG(state.st_mode):
+            raise Unread("not a plain file")
+        if state.st_nlink > 1:
+            raise Unread("a file with a second name (a hard link) may be another's: hand in a copy")
+        if state.st_size > most:
+            raise Unread(f"{state.st_size >> 20} MB, of at most {most >> 20}")
+        return opened.read(most)
+
+
+# ---- archives
+
+
+def _archive(source: Path | io.BytesIO, label: str, remarks: list[str], most: int) -> Iterator[_File]:
+    """The members of a zip. Nothing is written, and a name is never used as a path."""
+    try:
+        archive = zipfile.ZipFile(source)
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
+        raise Unread(f"not a zip archive that can be read ({error})") from None
+    if len(archive.infolist()) > most:
+        raise Unread(f"an archive of more than {most} files")
+    for member in archive.infolist():
+        name = member.filename.replace("\\", "/")
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name):
+            remarks.append(f"{label}: {_clean(name)[:80]!r} leads out of the archive, and is not read")
+        elif not member.is_dir() and path.parts and not _SKIPPED & set(path.parts):
+            yield _File(path, partial(_read_member, archive, member))
+
+
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> bytes:
+    if stat.S_ISLNK(member.external_attr >> 16):
+        raise Unread("a symbolic link, which is not followed")
+    if member.flag_bits & 1:
+        raise Unread("encrypted")
+    try:
+        with archive.open(member) as opened:
+            data = opened.read(most + 1)
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        OSError,
+        ValueError,
+        RuntimeError,
+        MemoryError,
+    ) as error:
+        raise Unread(f"cannot be unpacked ({error})") from None
+    if len(data) > most:
+        raise Unread(f"more than {most >> 20} MB when unpacked")
+    return data
+
+
+def _unwrapped(files: list[_File], name: str) -> list[_File]:
+    """Without one folder around everything, where it is the archive's own or holds several students'."""
+    firsts = {file.path.parts[0] for file in files}
+    if len(firsts) != 1 or any(len(file.path.parts) < 2 for file in files):
+        return files
+    inner = [_File(PurePosixPath(*file.path.parts[1:]), file.read) for file in files]
+    students = {student for student, _, _ in _by_student(inner, "")}
+    return inner if firsts == {name} or len(students) > 1 else files

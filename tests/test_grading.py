@@ -1,0 +1,272 @@
+"""Grading: hostile submissions get what they deserve, marks are complete, and results survive."""
+
+import ast
+import importlib
+import json
+import os
+import re
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from puzzles_lib import MASKED_ADD
+from puzzles_lib.authoring.solutions import ROOT, kernel_cells
+from puzzles_lib.chapters import CHAPTERS
+from puzzles_lib.grading import inside, plain, sandbox
+from puzzles_lib.grading.grade import Job, grade
+from puzzles_lib.grading.handed_in import Found, Notebook, by_chapter
+from puzzles_lib.grading.plain import Known, NotPlain
+from puzzles_lib.grading.results import folder_name, gradebook, page, report, told
+from puzzles_lib.grading.submissions import collect
+from puzzles_lib.wrapped import unwrap
+from tests.hostile import HOSTILE, TWO, Hostile, notebook
+
+SALT = "autumn"
+
+
+def job_of(files: Mapping[str, bytes], remarks: tuple[str, ...] = (), **options: Any) -> Job:
+    given = {"chapters": ("01",), "seconds": 0.4, "sandboxed": False, **options}
+    return Job("Ada", files, remarks, "key", SALT, **given)
+
+
+def all_said(grade: Mapping[str, Any]) -> str:
+    """Every word of a report."""
+    answers = [answer["words"] for answer in grade["answers"]]
+    return "\n".join([*grade["remarks"], *(told(mark) for mark in grade["puzzles"]), *answers])
+
+
+@pytest.fixture
+def in_a_fork(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The process that checks is a fork of this one, which has imported all: a tenth of the time."""
+
+    def run(job: Mapping[str, Any], wall_seconds: float, sandboxed: bool) -> sandbox.Said:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.close(reading)
+                os.chdir(tmp_path)
+                sys.stdout = open(os.devnull, "w")  # pytest's own would keep what kernels print
+                with os.fdopen(writing, "w") as pipe:
+                    inside.grade_job(job, lambda message: print(json.dumps(message), file=pipe, flush=True))
+            finally:
+                os._exit(0)
+        os.close(writing)
+        try:
+            return sandbox.listen(reading, wall_seconds)
+        finally:
+            os.close(reading)
+            os.waitpid(child, 0)
+
+    monkeypatch.setattr(sandbox, "run", run)
+
+
+@pytest.mark.parametrize("one", [one for one in HOSTILE if not one.slow], ids=lambda one: one.name)
+def test_a_hostile_submission_gets_what_it_deserves(one: Hostile, tmp_path: Path, in_a_fork: None) -> None:
+    folder = tmp_path / "class" / "student"
+    folder.mkdir(parents=True)
+    one.write(folder)
+    submissions, _ = collect([tmp_path / "class"])
+    files, remarks = {}, []
+    for submission in submissions:
+        if submission.student == "student":
+            files, remarks = submission.read()
+    found = grade(job_of(files, tuple(remarks)))
+    assert found["points"] == one.points, all_said(found)
+    assert re.search(one.says, all_said(found)), all_said(found)
+    assert not Path("/tmp/owned").exists()
+    assert "<script>" not in report(found)
+
+
+# ---- what is taken of a notebook
+
+
+def kernel_in(data: bytes) -> Found:
+    return Notebook(data).kernel_of(MASKED_ADD)
+
+
+def test_of_every_solution_the_kernel_is_taken_as_it_stands() -> None:
+    """Cell ids, names and all that a solution is made of are what grading knows."""
+    for chapter in CHAPTERS:
+        (master,) = (ROOT / "solutions").glob(f"{chapter.number}_*.ipynb")
+        notebooks, remarks = by_chapter({master.name: master.read_bytes()}, CHAPTERS)
+        assert list(notebooks) == ([chapter.number] if chapter.puzzles or chapter.questions else [])
+        assert remarks == []
+        for puzzle in chapter.puzzles:
+            found = notebooks[chapter.number].kernel_of(puzzle)
+            assert found.kernel and not found.remarks, (puzzle, found.words)
+            cell = kernel_cells()[puzzle.name].split("\n")
+            assert set(found.kernel.sources[-1].split("\n")) <= {"", *cell}
+        values = notebooks[chapter.number].answers() if chapter.questions else {}
+        assert set(values) == {question.id for question in chapter.questions}
+        assert all(values.values()) and "..." not in values.values()
+
+
+def test_an_unsolved_course_has_nothing_to_remark() -> None:
+    files = {path.name: path.read_bytes() for path in (ROOT / "notebooks").glob("*.ipynb")}
+    notebooks, remarks = by_chapter(files, CHAPTERS)
+    assert remarks == [] and len(notebooks) == len(CHAPTERS)
+
+
+HELPER = "@triton.jit\ndef ten(x):\n    return x + TEN\n"
+WITH_HELPER = TWO.replace("mask=mask) + 10", "mask=mask) + 0").replace("tl.load(", "ten(tl.load(", 1)
+TUNED = TWO.replace(
+    "@triton.jit", "@triton.autotune(configs=[triton.Config({}, num_warps=w)], key=['N'])\n@triton.jit"
+)
+WITH_HELPER = WITH_HELPER.replace("mask=mask) + 0", "mask=mask))")
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {"p2-kernel": f"TEN = tl.constexpr(10)\n\n{HELPER}\n{WITH_HELPER}"},
+        {"early": f"TEN: tl.constexpr = tl.constexpr(5 + 5)\n{HELPER}", "p2-kernel": WITH_HELPER},
+        {"early": HELPER, "p2-kernel": WITH_HELPER, "late": "TEN: tl.constexpr = tl.constexpr(10)"},
+        {"p2-kernel": f"%%time\nimport triton as tr\nTEN = tr.language.constexpr(10)\n{HELPER}{WITH_HELPER}"},
+        {"p2-kernel": TUNED.replace("=w", "=4")},
+    ],
+    ids=["one cell", "earlier cell", "later cell", "magic and imports", "autotune"],
+)
+def test_helpers_and_constants_are_found(cells: dict[str, str], in_a_fork: None) -> None:
+    assert grade(job_of({"01_blocks.ipynb": notebook(cells)}))["points"] == 2
+
+
+def test_the_line_of_a_verdict_is_that_of_the_cell(in_a_fork: None) -> None:
+    two = "# mine\n\nHALF = 5\n\n" + TWO.replace("mask = offs < N", "mask = offs < N + 1")
+    found = grade(job_of({"01_blocks.ipynb": notebook({"p2-kernel": two})}))
+    site = found["puzzles"][1]["report"]["cases"][1]["verdict"]["site"]
+    assert two.splitlines()[site["line"] - 1].strip() == site["source"]
+
+
+def test_autotune_takes_plain_values_alone() -> None:
+    assert kernel_in(notebook({"p2-kernel": TUNED})).problem == "refused"  # w is nothing
+    assert kernel_in(notebook({"p2-kernel": "w = 4\n" + TUNED})).kernel
+
+
+def test_right_kernels_are_taken_however_they_are_written() -> None:
+    for path in sorted((ROOT / "tests/kernels").glob("ch*.py")):
+        module = importlib.import_module(f"tests.kernels.{path.stem}")
+        source = path.read_text("utf-8")
+        known = {one.name: one for one in plain.definitions(source, ast.parse(source), Known())}
+        assert module.RIGHT
+        for _, kernel in module.RIGHT:
+            assert known[unwrap(kernel).kernel.__name__].complaint is None
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        ("-(2**31) // 7", -(2**31) // 7),
+        ("{1, 2}", {1, 2}),
+        ("(1, (2.5, 'a'), None)", (1, (2.5, "a"), None)),
+        ("float('-inf')", float("-inf")),
+        ("max(abs(-3), len((1, 2)))", 3),
+        ("True", True),
+    ],
+)
+def test_plain_values(text: str, value: object) -> None:
+    read = plain.value(plain.parse(text).body[0].value, Known())
+    assert read == value
+    assert plain.value(plain.parse(plain.written(read)).body[0].value, Known()) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x", "f()",  "9**9**9",
+     "1 << 10**6", "'a' * 10**9", "[0] * 10**9", "(lambda: 1)()", "print", "1j", "b'a'",
+     "f'{1}'", "[x for x in (1,)]", "().__class__", "int('1' * 10**5)", "__import__('os')", "-" * 3000 + "1"],
+)  # fmt: skip
+def test_what_is_no_plain_value(text: str) -> None:
+    with pytest.raises(NotPlain):
+        plain.value(plain.parse(text).body[0].value, Known())
+
+
+def test_nothing_of_a_cell_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not while it is read: whatever a cell does would have to go through one of these."""
+    touched: list[str] = []
+    sys.addaudithook(lambda event, _: touched.append(event) if watching else None)
+    watching = True
+    for one in (notebook({}, f"{name} = __import__('os').system('x')") for name in ("a", "tl", "triton")):
+        by_chapter({"01_blocks.ipynb": one}, CHAPTERS[:2])[0]["01"].kernel_of(MASKED_ADD)
+    watching = False
+    assert "compile" in touched  # which is parsing, as the hook sees it
+    assert not {"exec", "import", "os.system", "subprocess.Popen"} & set(touched)
+
+
+# ---- answers
+
+
+def test_answers_are_judged_and_give_no_points(in_a_fork: None) -> None:
+    data = notebook({"q2": 'answer("ch01-q2", 3)', "q3": "element = ...\nanswer('ch01-q3', element)"})
+    found = grade(job_of({"01_blocks.ipynb": data}))
+    assert [answer["status"] for answer in found["answers"]] == ["right", "WRONG", "open"]
+    assert (found["points"], found["of"]) == (2, 2)
+
+
+# ---- who handed in what
+
+
+def students(folder: Path, **files: bytes) -> dict[str, list[str]]:
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return {one.student: sorted(one.read()[0]) for one in collect([folder])[0]}
+
+
+@pytest.mark.parametrize(
+    "files, found",
+    [
+        (["ada/01_blocks.ipynb", "bob/week/02_broadcasting.ipynb"], {"ada", "bob"}),
+        (["01_blocks.ipynb", "02_broadcasting.ipynb"], {"class"}),
+        (["ada_01_blocks.ipynb", "ada_02_broadcasting.ipynb", "bob-01_blocks (1).ipynb"], {"ada", "bob"}),
+        (["Ada L_12_assignsubmission_file_/01_blocks.ipynb", "Bob_13_assignsubmission_file_x.ipynb"],
+         {"Ada L_12", "Bob_13"}),
+        (["lovelaceada_77_1001_01_blocks.ipynb", "lovelaceada_LATE_77_1002_02_broadcasting.ipynb"],
+         {"lovelaceada_77"}),
+        (["ada.ipynb", "bob.ipynb"], {"ada", "bob"}),
+        (["ada/.ipynb_checkpoints/01_blocks.ipynb", "ada/01_blocks.ipynb", "ada/notes.pdf"], {"ada"}),
+    ],
+    ids=["folders", "one student", "names first", "Moodle", "Canvas", "bare names", "rubbish"],
+)  # fmt: skip
+def test_students_are_named(files: list[str], found: set[str], tmp_path: Path) -> None:
+    (tmp_path / "class").mkdir()
+    named = students(tmp_path / "class", **dict.fromkeys(files, b"{}"))
+    assert set(named) == found
+    assert sum(map(len, named.values())) == sum(
+        name.endswith("ipynb") and "checkpoints" not in name for name in files
+    )
+    with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
+        for name in files:
+            archive.writestr(f"export/{name}" if len(found) > 1 and "/" in files[0] else name, b"{}")
+    assert {one.student for one in collect([tmp_path / "class.zip"])[0]} == found
+
+
+@pytest.mark.parametrize(
+    "name", ["../../x", "=HYPERLINK(1)", "<b>", "\u202eada", "a" * 300, "Ünal Ö", ".", "A"]
+)
+def test_a_students_name_is_a_folder_of_its_own_and_no_formula(name: str) -> None:
+    assert re.fullmatch(r"[\w-][\w.-]{0,80}", folder_name(name), re.ASCII)
+    assert folder_name(name) != folder_name(name + " ")
+    empty = {"student": name, "points": 0, "of": 0, "puzzles": [], "answers": [], "remarks": [name]}
+    table = gradebook([empty])
+    assert not table.splitlines()[1].startswith(("=", "+", "-", "@"))
+    assert "<b>" not in page("x", report(empty))
+
+
+def test_an_empty_folder_is_a_student_with_nothing(tmp_path: Path) -> None:
+    (tmp_path / "ada").mkdir()
+    (tmp_path / "bob" / "notes").mkdir(parents=True)
+    (tmp_path / "cyd.ipynb").write_bytes(b"{}")
+    found = {one.student: one.read() for one in collect([tmp_path])[0]}
+    assert found["ada"] == found["bob"] == ({}, ["no notebook"]) and set(found) == {"ada", "bob", "cyd"}
+
+
+def test_two_notebooks_of_a_chapter(in_a_fork: None) -> None:
+    files = {"01_blocks-Copy1.ipynb": notebook({"p1-kernel": None}), "01_blocks.ipynb": notebook()}
+    found = grade(job_of(files))
+    assert found["points"] == 2 and "a second notebook of chapter 01" in all_said(found)
