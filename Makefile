@@ -29,7 +29,7 @@ venv:
 lab: venv
 	@bash .setup/lab.sh $(JUPYTER_ARGS)
 
-ifneq ($(wildcard tests),)
+ifneq ($(and $(wildcard solutions),$(wildcard tests)),)
 
 test: venv
 	.venv/bin/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
@@ -54,7 +54,7 @@ explorer:
 else
 
 test lint notebooks handout nbgrader explorer:
-	@echo "error: this is a hand-out of the course, without what make $@ needs: take a whole checkout" >&2; exit 1
+	@echo "error: this is a hand-out of the course, without what make $@ needs: solutions/ and tests/" >&2; exit 1
 
 endif
 

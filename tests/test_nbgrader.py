@@ -168,10 +168,6 @@ def test_from_source_to_marks(tmp_path):
     nbgrader("autograde", CHAPTER, "--create")
     nbgrader("generate_feedback", CHAPTER)
     nbgrader("export")
-    with open(folder / "grades.csv") as file:
-        scores = {
-            row["student_id"]: (float(row["score"]), float(row["max_score"])) for row in csv.DictReader(file)
-        }
     most = 2 * PUZZLE_POINTS + 3 * QUESTION_POINTS
     lost = PUZZLE_POINTS + QUESTION_POINTS
     assert scores(folder) == {"right": (most, most), "wrong": (most - lost, most), "empty": (0, most)}

@@ -98,7 +98,8 @@ class Checkout:
             shutil.copy(REPO / name, self.folder)
         for tool in TOOLS:
             (self.bin / tool).symlink_to(shutil.which(tool))
-        (self.folder / "tests").mkdir()
+        for name in ("solutions", "tests"):
+            (self.folder / name).mkdir()
         self.uname("Linux", "x86_64")
         self.user(os.getuid())
 
@@ -265,9 +266,10 @@ def test_installs_the_course_and_its_tools_once(installed):
     assert (ran.returncode, ran.stdout, ran.stderr, installed.installs) == (0, "", "", 1)
 
 
-def test_a_hand_out_installs_what_the_notebooks_need_and_makes_nothing_else(checkout):
+@pytest.mark.parametrize("missing", ["solutions", "tests"])
+def test_a_hand_out_installs_what_the_notebooks_need_and_makes_nothing_else(checkout, missing):
     checkout.python("python3", (3, 12))
-    (checkout.folder / "tests").rmdir()
+    (checkout.folder / missing).rmdir()
     assert checkout.run("make", "venv").returncode == 0
     assert (checkout.folder / "pip.log").read_text() == "--quiet --editable .[lab]\n"
     for target in ("test", "lint", "notebooks", "handout", "nbgrader", "explorer"):
