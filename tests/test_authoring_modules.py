@@ -44,3 +44,12 @@ def test_a_module_for_each_name_and_none_without_tags():
     other = new_code_cell("x = 1", metadata={"tags": ["module:numbers", "hide"]})
     assert set(made(SETUP, KERNEL, other)) == {"versions", "numbers"}
     assert made(SETUP, new_code_cell("x = 1", metadata={"tags": ["hide"]})) == {}
+
+
+def test_an_answer_is_taken_and_its_hole_is_not():
+    hole = new_code_cell(
+        "parts = ...\n### BEGIN SOLUTION 1 line\nparts = 7\n### END SOLUTION\nrace(parts)",
+        metadata={"tags": ["module:versions"]},
+    )
+    text = made(hole)["versions"]
+    assert text.endswith("\n\nparts = 7\n") and "..." not in text and "SOLUTION" not in text

@@ -10,8 +10,9 @@ import triton
 import triton.language as tl
 
 from puzzles_lib.authoring.solutions import ROOT, define
+from puzzles_lib.bench import recorded
 from puzzles_lib.bench.results import relative_error
-from puzzles_lib.chapters.ch15_racing_cublas import ladder, launches, machine, puzzles, records
+from puzzles_lib.chapters.ch15_racing_cublas import ladder, launches, machine, pictures, puzzles, records
 from puzzles_lib.chapters.ch15_racing_cublas import race as racing
 from puzzles_lib.chapters.ch15_racing_cublas import rung as rung_module
 from puzzles_lib.chapters.ch15_racing_cublas.questions import QUESTIONS
@@ -423,6 +424,38 @@ def test_what_is_wrong_or_unsound_takes_no_part(no_gpu):
     spilling = Rung("mine", rung.kernel, splits=7, descriptors=rung.descriptors, **rung.constants, **options)
     found = racing.standing(racing.race(spilling))
     assert found.place is None and re.search(r"it spills \d+ bytes a thread", str(found))
+
+
+def test_a_launch_is_known_by_what_python_reads_of_its_kernel():
+    rung = RUNGS["9 stored in pieces"]
+    settings = {"splits": 7, "descriptors": rung.descriptors, **rung.constants, **rung.options}
+    cells = {c["id"]: "".join(c["source"]) for c in json.loads(NOTEBOOK.read_text())["cells"]}
+    source = f"{cells['r8-kernel']}\n\n\n{cells['r9-kernel']}"
+    assert Rung("mine", define(source + "  # last", "<same>"), **settings).digest == rung.digest
+    assert Rung("mine", define(source.replace("(8)", "(4 + 4)"), "<other>"), **settings).digest != rung.digest
+    assert Rung("mine", rung.kernel, **{**settings, "splits": 6}).digest != rung.digest
+
+
+def test_pictures_of_the_recorded_climb():
+    some, about = recorded.rows("ladder"), recorded.about("ladder")
+    climb = pictures.climb(racing.bounds(), some, about, 989e12)
+    for words in ("1 first: 96 TFLOP/s", "cuBLAS, x̂ ready: 773", "the roof: the data sheet's rate: 989"):
+        assert words in climb.alt
+    roofline = pictures.roofline(some, about, 989e12, 3.95e12)
+    assert "rung" not in roofline.alt and "first" not in roofline.alt  # nothing of the climb before it begins
+    both = pictures.ladder(some, about, recorded.rows("dw"), recorded.about("dw"))
+    assert about in both.alt and f"library: {recorded.about('dw')}" in both.alt
+    for picture in (climb, roofline, both):
+        assert "<svg" in picture.svg()
+
+
+def test_under_full_load_the_clock_falls():
+    told = recorded.clocks()
+    assert set(told) == {*RUNGS, ladder.UNFUSED, ladder.CUBLAS}
+    slow = {name for name, each in told.items() if each["mhz"] < 1830}
+    assert slow == {ladder.UNFUSED, ladder.CUBLAS, *list(RUNGS)[6:]}
+    assert all(told[name]["watts"] > 650 for name in slow)
+    assert f"{ladder.CUBLAS}      183.6 µs  1508 MHz  726 W" in racing.under_load()
 
 
 def test_race_wants_a_rung():

@@ -23,6 +23,7 @@ MEGABYTE = 1 << 20
 MOST_ANSWER = 4 * MEGABYTE  # bytes of what is said about one puzzle
 MOST_FILE = 64 * MEGABYTE
 MOST_PROCESSES = 64  # threads included
+_MOST_FILES = 4096  # no file descriptor is above it
 CLOCK = 10  # times a puzzle's seconds of the processor that it may take by the clock
 
 
@@ -118,7 +119,8 @@ def _checked(kernel: Any, puzzle: Any, job: Mapping[str, Any]) -> dict[str, Any]
     child = os.fork()
     if child == 0:
         try:
-            os.close(reading)
+            os.closerange(3, writing)  # the pipe of the whole job, first of all
+            os.closerange(writing + 1, _MOST_FILES)
             _limit(job)
             answer = json.dumps(_examined(kernel, puzzle, job)).encode()
             while answer:

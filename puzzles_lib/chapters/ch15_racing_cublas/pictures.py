@@ -54,7 +54,7 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
     ax.plot(xs, [min(flops, bandwidth * x) / 1e12 for x in xs], color=INK, linewidth=2)
     label(ax, 12, 200, f"memory:\n{bandwidth / 1e12:.2f} TB/s", align="left baseline", fontsize=9)
     words = f"arithmetic: {flops / 1e12:.0f} TFLOP/s"
-    label(ax, 700, flops / 1e12 * 1.12, words, align="baseline", fontsize=9)
+    label(ax, 1500, flops / 1e12 * 1.12, words, align="baseline", fontsize=9)
     told = []
     for count, filled in ((max(_sizes(rows)), True), (min(_sizes(rows)), False)):
         paths = _of(rows, count)
@@ -71,7 +71,8 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
             words = f"{name.replace('x^', 'x̂')}, K = {count}"
             ax.plot(*points[name], mark, color=color, markerfacecolor=face, label=words, **fill)
         ax.axvline(work / least, color=BLUE, linestyle="-" if filled else ":", linewidth=1.2)
-        label(ax, work / least * 1.04, 36 if filled else 48, f"fused, K = {count}", align="left", fontsize=9)
+        side, near = ("left", 1.04) if filled else ("right", 0.96)
+        label(ax, work / least * near, 36, f"fused, K = {count}", align=side, fontsize=9)
         told += [f"{n}, K = {count}: {x:.0f} FLOP a byte, {y:.0f} TFLOP/s" for n, (x, y) in points.items()]
         told.append(f"fused, K = {count}: {work / least:.0f} FLOP a byte")
     ax.set(xscale="log", yscale="log", xlim=(10, 3000), ylim=(30, 1400))
@@ -140,7 +141,7 @@ def climb(bounds: Mapping[str, Limits], rows: Sequence[Mapping], about: str, flo
     ax.set_ylabel(f"TFLOP/s at K = {count}", fontsize=10)
     ax.spines[["top", "right"]].set_visible(False)
     words = "bar: from taking turns to full overlap, by the machine code; path: measured"
-    figure.supxlabel(f"{words}; {about}", fontsize=9, color=FAINT)
+    figure.supxlabel(f"{words}\n{about}", fontsize=9, color=FAINT)
     return Picture(figure, f"The climb at K = {count}, {about}. {'; '.join(told)}.")
 
 

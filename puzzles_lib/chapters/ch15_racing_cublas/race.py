@@ -208,9 +208,9 @@ class Standing:
 
     @property
     def place(self) -> int | None:
-        """1 for the best; None where it takes no part."""
-        names = [name for name, *_ in self.rows]
-        return names.index(self.name) + 1 if self.name in names else None
+        """1 for the best, or one as good; None where it takes no part."""
+        mine = {name: forecast for name, _, forecast, _ in self.rows}.get(self.name)
+        return None if mine is None else 1 + sum(forecast < mine for _, _, forecast, _ in self.rows)
 
     def lines(self) -> list[str]:
         """As text."""
