@@ -456,7 +456,7 @@ def test_environment_yml_installs_this_package_and_pins_nothing_else():
     environment = yaml.safe_load((REPO / "environment.yml").read_text())
     assert environment["name"] == PROJECT["name"]
     python, pip, pip_installs = environment["dependencies"]
-    assert pip == "pip" and pip_installs == {"pip": ["-e .[lab]"]}
+    assert pip == "pip" and pip_installs == {"pip": ["-e .[lab,dev]"]}
     version = re.fullmatch(r"python=(3\.\d+)", python).group(1)
     assert SpecifierSet(PROJECT["requires-python"]).contains(version)
 
