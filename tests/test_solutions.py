@@ -36,7 +36,7 @@ def used(names: tuple[str, ...]) -> set[str]:
 
 
 def test_the_fast_track_leaves_out_nothing_that_later_chapters_take_for_granted():
-    """What later puzzles use and 4, 8 and 11 do not is little, named in the cell or explained where it comes."""
+    """What later puzzles use beyond 4, 8 and 11 is little: named in the cell, or explained where it comes."""
     welcome, later = chapters("solutions")[0], [c for c in CHAPTERS if c.number >= "09"]
     (cell,) = (c for c in nbformat.read(welcome, as_version=4).cells if c.id == "fast-track")
     assert re.findall(r"puzzles (\d+), (\d+) and (\d+)", cell.source) == [("4", "8", "11")]
