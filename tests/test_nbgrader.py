@@ -127,58 +127,98 @@ def scores(folder):
         }
 
 
-@pytest.mark.nbgrader
-def test_from_source_to_marks(tmp_path):
-    project = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
-    python = new_environment(tmp_path / "venv", *project["optional-dependencies"]["nbgrader"])
-    folder = tmp_path / "course"
-    assert main([CHAPTER, "--out", str(folder), "--salt", "autumn"]) == 0
+class Course:
+    """A course folder, and nbgrader in an environment of its own."""
 
-    def run(*command: str | Path) -> None:
-        # It calls alembic by the PATH; nbconvert's templates are in the course's own environment.
+    def __init__(self, folder: Path):
+        project = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
+        self.python = new_environment(folder / "venv", *project["optional-dependencies"]["nbgrader"])
+        self.home, self.folder = folder, folder / "course"
+        assert main([CHAPTER, "--out", str(self.folder), "--salt", "autumn"]) == 0
+
+    def run(self, *command: str | Path) -> None:
+        # nbgrader calls alembic by the PATH; nbconvert's templates are in the course's own environment.
         own = {
-            "HOME": str(tmp_path),
-            "PATH": f"{python.parent}:{os.environ['PATH']}",
+            "HOME": str(self.home),
+            "PATH": f"{self.python.parent}:{os.environ['PATH']}",
             "PYTHONPATH": str(REPO),
             "JUPYTER_PATH": f"{sys.prefix}/share/jupyter",
         }
-        ran = subprocess.run(command, cwd=folder, env=os.environ | own, capture_output=True, text=True)
+        ran = subprocess.run(command, cwd=self.folder, env=os.environ | own, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
 
-    def nbgrader(*command: str) -> None:
-        run(python.parent / "nbgrader", *command)
+    def nbgrader(self, *command: str) -> None:
+        self.run(self.python.parent / "nbgrader", *command)
 
-    nbgrader("generate_assignment", CHAPTER)
-    released = nbformat.read(folder / "release" / CHAPTER / f"{CHAPTER}.ipynb", as_version=4)
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    return Course(tmp_path_factory.mktemp("course"))
+
+
+@pytest.fixture(scope="module")
+def released(course):
+    """What students get."""
+    course.nbgrader("generate_assignment", CHAPTER)
+    return nbformat.read(course.folder / "release" / CHAPTER / f"{CHAPTER}.ipynb", as_version=4)
+
+
+@pytest.fixture(scope="module")
+def handed_in(course, released):
+    answers = {cell.id: cell.source for cell in read_master(REPO / "solutions" / f"{CHAPTER}.ipynb").cells}
+    wrong = answers | {"p1-kernel": answers["p1-kernel"].replace("x + 10", "x + 11"), "q1": "right = 1"}
+    for student, given in {"right": answers, "wrong": wrong, "empty": {}}.items():
+        notebook = nbformat.from_dict(released)
+        for cell in notebook.cells:
+            cell.source = given.get(cell.id, cell.source)
+        path = course.folder / "submitted" / student / CHAPTER / f"{CHAPTER}.ipynb"
+        path.parent.mkdir(parents=True)
+        nbformat.write(notebook, path)
+
+
+MOST = 2 * PUZZLE_POINTS + 3 * QUESTION_POINTS
+
+# In this order: each goes on from the one before, so that none takes as long as all.
+
+
+@pytest.mark.nbgrader
+def test_nbgrader_installs_beside_the_course(course):
+    course.nbgrader("--version")
+
+
+@pytest.mark.nbgrader
+def test_nbgrader_releases_the_exercises(released):
     text = "".join(cell.source for cell in released.cells)
     assert "SOLUTION" not in text and "HIDDEN" not in text and "autumn" not in text
     stubs = {cell.id: cell.source for cell in released.cells}
     assert is_untouched(define(stubs["p2-kernel"].partition("\n\n\n")[0], "<nbgrader's stub>"))
 
-    answers = {cell.id: cell.source for cell in read_master(REPO / "solutions" / f"{CHAPTER}.ipynb").cells}
-    wrong = answers | {"p1-kernel": answers["p1-kernel"].replace("x + 10", "x + 11"), "q1": "right = 1"}
-    for student, given in {"right": answers, "wrong": wrong, "empty": {}}.items():
-        handed_in = nbformat.from_dict(released)
-        for cell in handed_in.cells:
-            cell.source = given.get(cell.id, cell.source)
-        path = folder / "submitted" / student / CHAPTER / f"{CHAPTER}.ipynb"
-        path.parent.mkdir(parents=True)
-        nbformat.write(handed_in, path)
 
-    nbgrader("autograde", CHAPTER, "--create")
-    nbgrader("generate_feedback", CHAPTER)
-    nbgrader("export")
-    most = 2 * PUZZLE_POINTS + 3 * QUESTION_POINTS
+@pytest.mark.nbgrader
+@pytest.mark.parametrize("student", ["right", "wrong", "empty"])
+def test_nbgrader_grades_what_is_handed_in(course, handed_in, student):
+    course.nbgrader("autograde", CHAPTER, "--create", "--student", student)
+
+
+@pytest.mark.nbgrader
+def test_nbgrader_exports_the_marks_and_tells_students_why(course, handed_in):
+    course.nbgrader("export")
     lost = PUZZLE_POINTS + QUESTION_POINTS
-    assert scores(folder) == {"right": (most, most), "wrong": (most - lost, most), "empty": (0, most)}
-    feedback = (folder / "feedback" / "wrong" / CHAPTER / f"{CHAPTER}.html").read_text()
+    assert scores(course.folder) == {"right": (MOST, MOST), "wrong": (MOST - lost, MOST), "empty": (0, MOST)}
+    course.nbgrader("generate_feedback", CHAPTER, "--student", "wrong")
+    feedback = (course.folder / "feedback" / "wrong" / CHAPTER / f"{CHAPTER}.html").read_text()
     assert "constant_add: " in feedback and "cases pass" in feedback
-    assert not list(tmp_path.rglob("progress.json"))  # the teacher's own is left alone
+    assert not list(course.home.rglob("progress.json"))  # the teacher's own is left alone
 
-    results = tmp_path / "results"  # of our own grader: one who was marked otherwise, one nbgrader never ran
-    grade(results, "right", 0, "right")
-    grade(results, "new", 1, "WRONG")
-    run(python, "-m", "puzzles_lib.authoring.nbgrader", "--out", folder, "--marks", results)
-    nbgrader("export")
-    marked = {"right": (most - PUZZLE_POINTS, most), "new": (2 * PUZZLE_POINTS, most)}
-    assert scores(folder).items() >= marked.items() and scores(folder)["empty"] == (0, most)
+
+@pytest.mark.nbgrader
+def test_nbgrader_takes_the_marks_of_our_own_grader(course, handed_in, tmp_path):
+    grade(tmp_path, "right", 0, "right")  # marked otherwise than by nbgrader
+    grade(tmp_path, "new", 1, "WRONG")  # whom nbgrader has not run
+    course.run(
+        course.python, "-m", "puzzles_lib.authoring.nbgrader", "--out", course.folder, "--marks", tmp_path
+    )
+    course.nbgrader("export")
+    marked = scores(course.folder)
+    assert marked["right"] == (MOST - PUZZLE_POINTS, MOST) and marked["new"] == (2 * PUZZLE_POINTS, MOST)
+    assert marked["empty"] == (0, MOST)

@@ -3,13 +3,12 @@
 It takes minutes and asks for the build's own packages, so it is not run by itself.
 """
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.environment import new_environment, run
+from tests.environment import new_environment, printed, run
 from tests.handout import make_handout
 from tests.notebook_run import chapters, run_under_nbval
 
@@ -21,11 +20,11 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """That of a new environment with the wheel; torch and the like are the ones of the course's own."""
     folder = tmp_path_factory.mktemp("wheel")
     source = make_handout(folder / "source")
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source)
+    printed(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source)
     (wheel,) = folder.glob("*.whl")
     python = new_environment(folder / "venv", "--no-deps", "--no-index", "--ignore-installed", wheel)
     (packages,) = (folder / "venv" / "lib").glob("python3*/site-packages")
-    where = run(python, "-c", "import puzzles_lib; print(puzzles_lib.__file__)")
+    where = printed(python, "-c", "import puzzles_lib; print(puzzles_lib.__file__)", cwd=folder)
     assert where.startswith(str(packages))
     return python
 
@@ -34,9 +33,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def course(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the exercises, as the wheel gives them, and nothing else."""
     folder = tmp_path_factory.mktemp("learner") / "course"
-    command = [python, "-m", "puzzles_lib.notebooks", folder]
-    ran = subprocess.run(command, cwd=folder.parent, capture_output=True, text=True)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    printed(python, "-m", "puzzles_lib.notebooks", folder, cwd=folder.parent)
     return folder
 
 
@@ -50,7 +47,7 @@ def test_its_exercises_are_the_courses(course):
     "command", ["puzzles_lib.bench checks", "puzzles_lib.bench watch", "puzzles_lib.authoring.handout"]
 )
 def test_what_only_a_checkout_can_do_is_said_in_a_line(command, python, tmp_path):
-    ran = subprocess.run([python, "-m", *command.split()], cwd=tmp_path, capture_output=True, text=True)
+    ran = run(python, "-m", *command.split(), cwd=tmp_path)
     assert ran.returncode == 1 and ran.stderr.startswith("error: ") and ran.stderr.count("\n") == 1
 
 
