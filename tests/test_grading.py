@@ -229,7 +229,7 @@ def students(folder: Path, **files: bytes) -> dict[str, list[str]]:
         (["lovelaceada_77_1001_01_blocks.ipynb", "lovelaceada_LATE_77_1002_02_broadcasting.ipynb"],
          {"lovelaceada_77"}),
         (["ada.ipynb", "bob.ipynb"], {"ada", "bob"}),
-        (["ada/.ipynb_checkpoints/01_blocks.ipynb", "ada/01_blocks.ipynb", "ada/notes.pdf"], {"ada"}),
+        (["ada/.ipynb_checkpoints/1.ipynb", "ada/01_blocks.ipynb", "ada/notes.pdf", ".x/a.ipynb"], {"ada"}),
     ],
     ids=["folders", "one student", "names first", "Moodle", "Canvas", "bare names", "rubbish"],
 )  # fmt: skip
@@ -238,7 +238,7 @@ def test_students_are_named(files: list[str], found: set[str], tmp_path: Path) -
     named = students(tmp_path / "class", **dict.fromkeys(files, b"{}"))
     assert set(named) == found
     assert sum(map(len, named.values())) == sum(
-        name.endswith("ipynb") and "checkpoints" not in name for name in files
+        name.endswith("ipynb") and "/." not in f"/{name}" for name in files
     )
     with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
         for name in files:

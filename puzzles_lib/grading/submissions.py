@@ -32,7 +32,7 @@ _COURSE_NAME = re.compile(
 )
 _MOODLE = re.compile(r"(.+?)_assignsubmission_file(?:_|$)")
 _CANVAS = re.compile(r"([^\W\d_]+)_(?:late_)?(\d+)_\d+_.+", re.I)
-_SKIPPED = {".ipynb_checkpoints", "__MACOSX", ".git", "__pycache__"}
+_SKIPPED = {"__MACOSX", "__pycache__"}  # and what is hidden
 
 
 class Unread(ValueError):
@@ -169,6 +169,10 @@ def _clean(name: str) -> str:
     return "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))[:120].strip()
 
 
+def _skipped(name: str) -> bool:
+    return name.startswith(".") or name in _SKIPPED
+
+
 # ---- folders
 
 
@@ -189,7 +193,7 @@ def _folder(root: Path, remarks: list[str]) -> Iterator[_File]:
             counts[first] += 1
             if counts[first] == MOST_FILES:
                 remarks.append(f"{_clean(first)}: more than {MOST_FILES} files: the others are not read")
-            if entry.name in _SKIPPED or counts[first] >= MOST_FILES:
+            if _skipped(entry.name) or counts[first] >= MOST_FILES:
                 continue
             if entry.is_dir(follow_symlinks=False):
                 if len(path.parts) == 1:
@@ -234,7 +238,7 @@ def _archive(source: Path | io.BytesIO, label: str, remarks: list[str], most: in
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name):
             remarks.append(f"{label}: {_clean(name)[:80]!r} leads out of the archive, and is not read")
-        elif not member.is_dir() and path.parts and not _SKIPPED & set(path.parts):
+        elif not member.is_dir() and path.parts and not any(map(_skipped, path.parts)):
             yield _File(path, partial(_read_member, archive, member))
 
 
