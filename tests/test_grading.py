@@ -266,6 +266,13 @@ def test_an_empty_folder_is_a_student_with_nothing(tmp_path: Path) -> None:
     assert found["ada"] == found["bob"] == ({}, ["no notebook"]) and set(found) == {"ada", "bob", "cyd"}
 
 
+def test_a_name_that_looks_like_anothers_is_not_anothers(tmp_path: Path) -> None:
+    named = students(
+        tmp_path, **dict.fromkeys(("ada/1.ipynb", "ad\u200ba/1.ipynb", "\u202eada/1.ipynb"), b"{}")
+    )
+    assert len(named) == 3 and "ada" in named and all(name.isprintable() for name in named)
+
+
 def test_two_notebooks_of_a_chapter(in_a_fork: None) -> None:
     files = {"01_blocks-Copy1.ipynb": notebook({"p1-kernel": None}), "01_blocks.ipynb": notebook()}
     found = grade(job_of(files))

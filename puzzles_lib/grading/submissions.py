@@ -151,16 +151,24 @@ def _by_student(files: Iterable[_File], name: str) -> Iterator[tuple[str, str, _
 
 def _folder_name(name: str) -> str:
     match = _MOODLE.match(name)
-    return _clean(match[1] if match else name)
+    return _student(match[1] if match else name)
 
 
 def _own_name(name: str) -> str:
     """The student's part of a file's name; "" where it has none, as in ``01_blocks.ipynb``."""
     if match := _MOODLE.match(name) or _CANVAS.match(name):
-        return _clean("_".join(match.groups()))
+        return _student("_".join(match.groups()))
     if match := _COURSE_NAME.search(name):
-        return _clean(name[: match.start(1)].strip(" _-."))
-    return _clean(PurePosixPath(name).stem)
+        return _student(name[: match.start(1)].strip(" _-."))
+    return _student(PurePosixPath(name).stem)
+
+
+def _student(name: str) -> str:
+    """A name that can be shown; one that cannot as it is stays another's than what it looks like."""
+    shown = _clean(name)
+    if shown == unicodedata.normalize("NFC", name).strip():
+        return shown
+    return f"{shown}~{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:6]}"
 
 
 def _clean(name: str) -> str:
