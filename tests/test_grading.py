@@ -78,7 +78,7 @@ def test_a_hostile_submission_gets_what_it_deserves(one: Hostile, tmp_path: Path
     found = grade(job_of(files, tuple(remarks)))
     assert found["points"] == one.points, all_said(found)
     assert re.search(one.says, all_said(found)), all_said(found)
-    assert not Path("/tmp/owned").exists()
+    assert not (tmp_path / "owned").exists()
     assert "<script>" not in report(found)
 
 
