@@ -142,7 +142,7 @@ def _definition(
     return Hostile(name, points, says, _file(notebook({"p1-kernel": one, "p2-kernel": two}, before)))
 
 
-_EVIL = "__import__('os').system('touch /tmp/owned')"
+_EVIL = "__import__('os').system('touch owned')"
 
 DEFINITIONS = (
     _definition("evil decorator", f"@(lambda f: {_EVIL} or f)\n{TWO}", "grading takes @triton.jit"),

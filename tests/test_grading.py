@@ -78,7 +78,7 @@ def test_a_hostile_submission_gets_what_it_deserves(one: Hostile, tmp_path: Path
     found = grade(job_of(files, tuple(remarks)))
     assert found["points"] == one.points, all_said(found)
     assert re.search(one.says, all_said(found)), all_said(found)
-    assert not Path("/tmp/owned").exists()
+    assert not (tmp_path / "owned").exists()
     assert "<script>" not in report(found)
 
 
@@ -229,7 +229,7 @@ def students(folder: Path, **files: bytes) -> dict[str, list[str]]:
         (["lovelaceada_77_1001_01_blocks.ipynb", "lovelaceada_LATE_77_1002_02_broadcasting.ipynb"],
          {"lovelaceada_77"}),
         (["ada.ipynb", "bob.ipynb"], {"ada", "bob"}),
-        (["ada/.ipynb_checkpoints/01_blocks.ipynb", "ada/01_blocks.ipynb", "ada/notes.pdf"], {"ada"}),
+        (["ada/.ipynb_checkpoints/1.ipynb", "ada/01_blocks.ipynb", "ada/notes.pdf", ".x/a.ipynb"], {"ada"}),
     ],
     ids=["folders", "one student", "names first", "Moodle", "Canvas", "bare names", "rubbish"],
 )  # fmt: skip
@@ -238,7 +238,7 @@ def test_students_are_named(files: list[str], found: set[str], tmp_path: Path) -
     named = students(tmp_path / "class", **dict.fromkeys(files, b"{}"))
     assert set(named) == found
     assert sum(map(len, named.values())) == sum(
-        name.endswith("ipynb") and "checkpoints" not in name for name in files
+        name.endswith("ipynb") and "/." not in f"/{name}" for name in files
     )
     with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
         for name in files:
@@ -264,6 +264,13 @@ def test_an_empty_folder_is_a_student_with_nothing(tmp_path: Path) -> None:
     (tmp_path / "cyd.ipynb").write_bytes(b"{}")
     found = {one.student: one.read() for one in collect([tmp_path])[0]}
     assert found["ada"] == found["bob"] == ({}, ["no notebook"]) and set(found) == {"ada", "bob", "cyd"}
+
+
+def test_a_name_that_looks_like_anothers_is_not_anothers(tmp_path: Path) -> None:
+    named = students(
+        tmp_path, **dict.fromkeys(("ada/1.ipynb", "ad\u200ba/1.ipynb", "\u202eada/1.ipynb"), b"{}")
+    )
+    assert len(named) == 3 and "ada" in named and all(name.isprintable() for name in named)
 
 
 def test_two_notebooks_of_a_chapter(in_a_fork: None) -> None:

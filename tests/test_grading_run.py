@@ -210,7 +210,7 @@ def test_hostile_among_honest_twice(tmp_path: Path) -> None:
     assert {student: grade["points"] for student, grade in runs[0].items()} == deserved
     assert runs[0] == runs[1]
     assert contents(tmp_path / "class") == before
-    assert not any(b"grading.inside" in c for c in commands()) and not Path("/tmp/owned").exists()
+    assert not any(b"grading.inside" in c for c in commands())
 
 
 def commands() -> list[bytes]:

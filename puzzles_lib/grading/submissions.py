@@ -32,7 +32,7 @@ _COURSE_NAME = re.compile(
 )
 _MOODLE = re.compile(r"(.+?)_assignsubmission_file(?:_|$)")
 _CANVAS = re.compile(r"([^\W\d_]+)_(?:late_)?(\d+)_\d+_.+", re.I)
-_SKIPPED = {".ipynb_checkpoints", "__MACOSX", ".git", "__pycache__"}
+_SKIPPED = {"__MACOSX", "__pycache__"}  # and what is hidden
 
 
 class Unread(ValueError):
@@ -151,22 +151,34 @@ def _by_student(files: Iterable[_File], name: str) -> Iterator[tuple[str, str, _
 
 def _folder_name(name: str) -> str:
     match = _MOODLE.match(name)
-    return _clean(match[1] if match else name)
+    return _student(match[1] if match else name)
 
 
 def _own_name(name: str) -> str:
     """The student's part of a file's name; "" where it has none, as in ``01_blocks.ipynb``."""
     if match := _MOODLE.match(name) or _CANVAS.match(name):
-        return _clean("_".join(match.groups()))
+        return _student("_".join(match.groups()))
     if match := _COURSE_NAME.search(name):
-        return _clean(name[: match.start(1)].strip(" _-."))
-    return _clean(PurePosixPath(name).stem)
+        return _student(name[: match.start(1)].strip(" _-."))
+    return _student(PurePosixPath(name).stem)
+
+
+def _student(name: str) -> str:
+    """A name that can be shown; one that cannot as it is stays another's than what it looks like."""
+    shown = _clean(name)
+    if shown == unicodedata.normalize("NFC", name).strip():
+        return shown
+    return f"{shown}~{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:6]}"
 
 
 def _clean(name: str) -> str:
     """A name without what no name has: control characters, and those that turn text around."""
     text = unicodedata.normalize("NFC", name)
     return "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))[:120].strip()
+
+
+def _skipped(name: str) -> bool:
+    return name.startswith(".") or name in _SKIPPED
 
 
 # ---- folders
@@ -189,7 +201,7 @@ def _folder(root: Path, remarks: list[str]) -> Iterator[_File]:
             counts[first] += 1
             if counts[first] == MOST_FILES:
                 remarks.append(f"{_clean(first)}: more than {MOST_FILES} files: the others are not read")
-            if entry.name in _SKIPPED or counts[first] >= MOST_FILES:
+            if _skipped(entry.name) or counts[first] >= MOST_FILES:
                 continue
             if entry.is_dir(follow_symlinks=False):
                 if len(path.parts) == 1:
@@ -234,7 +246,7 @@ def _archive(source: Path | io.BytesIO, label: str, remarks: list[str], most: in
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name):
             remarks.append(f"{label}: {_clean(name)[:80]!r} leads out of the archive, and is not read")
-        elif not member.is_dir() and path.parts and not _SKIPPED & set(path.parts):
+        elif not member.is_dir() and path.parts and not any(map(_skipped, path.parts)):
             yield _File(path, partial(_read_member, archive, member))
 
 
