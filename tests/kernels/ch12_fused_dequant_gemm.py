@@ -390,35 +390,6 @@ def dy_on_the_left(
 
 
 @triton.jit
-def a_loop_over_fields(
-    dy_ptr, words_ptr, scale_ptr, minimum_ptr, dw_ptr, K, COUT, CIN,
-    BITS: tl.constexpr, GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-):  # fmt: skip
-    """The fields in a loop that is not unrolled; words of 32 bits in the registers."""
-    F: tl.constexpr = 16 // BITS
-    blocks = tl.cdiv(K, 16 * F)
-    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[None, :]
-    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[:, None]
-    r = tl.arange(0, 16)
-    g = tl.program_id(1) * BLOCK_N // GROUP
-    acc = tl.zeros((BLOCK_N, BLOCK_M), tl.float32)
-    for b in range(blocks):
-        words = tl.load(words_ptr + (b * 16 + r[None, :]) * CIN + offs_n, mask=offs_n < CIN, other=0).to(
-            tl.int32
-        )
-        for j in range(F):
-            k = b * 16 * F + 16 * j + r
-            codes = (words >> BITS * j) & ((1 << BITS) - 1)
-            scale = tl.load(scale_ptr + g * blocks * 16 * F + k).to(tl.float32)
-            minimum = tl.load(minimum_ptr + g * blocks * 16 * F + k).to(tl.float32)
-            x = (minimum[None, :] + scale[None, :] * codes).to(tl.bfloat16)
-            mask = (k[:, None] < K) & (offs_m < COUT)
-            dy = tl.load(dy_ptr + k[:, None] * COUT + offs_m, mask=mask, other=0.0)
-            acc = tl.dot(x, dy, acc)
-    tl.store(dw_ptr + offs_m * CIN + offs_n, acc, mask=(offs_m < COUT) & (offs_n < CIN))
-
-
-@triton.jit
 def fields_backwards(
     dy_ptr, words_ptr, scale_ptr, minimum_ptr, dw_ptr, K, COUT, CIN,
     BITS: tl.constexpr, GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
@@ -457,7 +428,6 @@ _HALVES = {
 WRONG = [
     Wrong(PACKED_ALONG_K, stacked_fields, kind="machine", says="from layout to layout: scale ="),
     Wrong(PACKED_ALONG_K, dy_on_the_left, kind="machine", says="through shared memory: x ="),
-    Wrong(PACKED_ALONG_K, a_loop_over_fields, kind="machine", says="through shared memory: x ="),
 ]
 
 RIGHT = [
