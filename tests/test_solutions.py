@@ -76,7 +76,6 @@ def test_no_warning_and_no_path_of_a_machine_in_the_outputs(notebook):
 
 MOST_WORDS = 80
 MOST_COLUMNS = 88  # of code, in a window 1000 pixels wide; solutions/.ruff.toml holds to it, too
-WIDER = {"15_racing_cublas"}
 
 
 def words(text: str) -> int:
@@ -106,7 +105,7 @@ def test_a_line_of_code_is_not_cut_off_on_a_small_screen(notebook):
         for line in c.source.splitlines()
         if len(line) > MOST_COLUMNS
     ]
-    assert long == [] or notebook.stem in WIDER
+    assert long == []
 
 
 @masters
