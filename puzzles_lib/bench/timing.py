@@ -1,6 +1,7 @@
 """Timing on a GPU: medians of CUDA graph replays, the paths taking turns."""
 
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -43,3 +44,29 @@ def interleaved(
         name: statistics.median(start.elapsed_time(end) for start, end in pairs) * 1000 / len(paths[name])
         for name, pairs in events.items()
     }
+
+
+def sustained(calls: Sequence[Callable[[], object]], seconds: float = 1.0) -> float:
+    """Microseconds per call after some time of nothing else, when the chip's power limit has set in.
+
+    The median of those graph replays that began in the second half of the time.
+    """
+    for call in calls:
+        call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for call in calls:
+            call()
+    times = []
+    begin = time.perf_counter()
+    while (now := time.perf_counter() - begin) < seconds:
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        for _ in range(20):  # back to back: the next are launched while these run
+            graph.replay()
+        end.record()
+        end.synchronize()
+        if now > seconds / 2:
+            times.append(start.elapsed_time(end) / 20)
+    return statistics.median(times) * 1000 / len(calls)
