@@ -9,11 +9,12 @@ RELEASE_ARGS ?=
 
 unexport TRITON_INTERPRET  # the course never sets it: it would keep kernels from compiling
 
-.PHONY: help venv lab test lint notebooks explorer clean
+.PHONY: help venv lab test test-next lint notebooks explorer clean
 
 help:
 	@echo "make lab        open the course in JupyterLab (JUPYTER_ARGS=--no-browser)"
 	@echo "make test       run the tests (PYTEST_ARGS=...)"
+	@echo "make test-next  compile the production kernels with the newest Triton"
 	@echo "make lint       check style with ruff, types with mypy"
 	@echo "make notebooks  execute solutions/, write notebooks/ from them (RELEASE_ARGS=--check)"
 	@echo "make explorer   bundle anew what triton-viz's page imports (needs npm)"
@@ -30,6 +31,12 @@ lab: venv
 test: venv
 	.venv/bin/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
+# In a virtual environment of its own, .venv-next: the course itself works with the pinned Triton only.
+test-next:
+	@PYTHON="$(PYTHON)" bash .setup/next.sh
+	.venv-next/bin/python -m pytest tests/test_kernels_compile.py tests/test_dequant_gemm_rows.py \
+		tests/test_dequant_gemm_hopper.py $(PYTEST_ARGS)
+
 lint: venv
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -42,5 +49,5 @@ explorer:
 	bash .setup/explorer/bundle.sh
 
 clean:
-	rm -rf .venv .screenshots .pytest_cache .ruff_cache *.egg-info build dist
+	rm -rf .venv .venv-next .screenshots .pytest_cache .ruff_cache *.egg-info build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
