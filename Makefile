@@ -11,11 +11,12 @@ NBGRADER_ARGS ?=
 
 unexport TRITON_INTERPRET  # the course never sets it: it would keep kernels from compiling
 
-.PHONY: help venv lab test lint notebooks handout nbgrader explorer clean
+.PHONY: help venv lab test test-next lint notebooks handout nbgrader explorer clean
 
 help:
 	@echo "make lab        open the course in JupyterLab (JUPYTER_ARGS=--no-browser)"
 	@echo "make test       run the tests (PYTEST_ARGS=...)"
+	@echo "make test-next  compile the production kernels with the newest Triton"
 	@echo "make lint       check style with ruff, types with mypy"
 	@echo "make notebooks  execute solutions/, write notebooks/ from them (RELEASE_ARGS=--check)"
 	@echo "make handout    pack what a student needs into a zip (HANDOUT_ARGS=\"01 02\")"
@@ -33,6 +34,12 @@ ifneq ($(and $(wildcard solutions),$(wildcard tests)),)
 
 test: venv
 	.venv/bin/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+
+# In a virtual environment of its own, .venv-next: the course itself works with the pinned Triton only.
+test-next:
+	@PYTHON="$(PYTHON)" bash .setup/next.sh
+	.venv-next/bin/python -m pytest tests/test_kernels_compile.py tests/test_dequant_gemm_rows.py \
+		tests/test_dequant_gemm_hopper.py $(PYTEST_ARGS)
 
 lint: venv
 	.venv/bin/ruff check .
@@ -53,11 +60,11 @@ explorer:
 
 else
 
-test lint notebooks handout nbgrader explorer:
+test test-next lint notebooks handout nbgrader explorer:
 	@echo "error: this is a hand-out of the course, without what make $@ needs: solutions/ and tests/" >&2; exit 1
 
 endif
 
 clean:
-	rm -rf .venv .screenshots .pytest_cache .ruff_cache *.egg-info build dist
+	rm -rf .venv .venv-next .screenshots .pytest_cache .ruff_cache *.egg-info build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

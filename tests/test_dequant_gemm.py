@@ -1,4 +1,4 @@
-"""Products with a packed factor, on the CPU: references, refusals, operators, and the plain Triton kernels.
+"""Products with a packed factor, on the CPU: references, refusals, operators, and what chooses a kernel.
 
 What needs a GPU is in test_dequant_gemm_gpu.py.
 """
@@ -247,14 +247,14 @@ def test_autocast_changes_nothing():
     assert all(a.dtype == torch.float32 and torch.equal(a, b) for a, b in zip(got, want, strict=True))
 
 
-# ---- the Triton kernels against the references
+# ---- the Triton kernel that adds
 
 
 class Recorded:
-    """Stands for a kernel in a launcher: runs it under guard, and keeps what it was launched with."""
+    """Stands for a kernel in a launcher: runs it under guard."""
 
     def __init__(self, kernel, outputs):
-        self.kernel, self.outputs, self.launches = kernel, outputs, []
+        self.kernel, self.outputs = kernel, outputs
 
     def __getitem__(self, grid):
         def launch(*values, num_warps=4, num_stages=None, **constants):
@@ -266,20 +266,8 @@ class Recorded:
             for name, output in zip(self.outputs, done.outputs.values(), strict=True):
                 named[name].copy_(output)
             assert all(written.all() for written in done.written.values())
-            self.launches.append((grid_3d, named))
 
         return launch
-
-
-@pytest.fixture
-def guarded(monkeypatch):
-    """The module's kernels, run under guard where the launchers launch them."""
-    kernels = {}
-    for home, part in ((module, "dequant_gemm_few_rows"), (common, "add_splits")):
-        name = f"_{part}_kernel"
-        kernels[name] = Recorded(getattr(home, name), ["out_ptr"])
-        monkeypatch.setattr(home, name, kernels[name])
-    return kernels
 
 
 def blank(shape, dtype):
@@ -287,59 +275,14 @@ def blank(shape, dtype):
 
 
 @pytest.mark.parametrize("splits, size", [(1, 5), (2, 512), (7, 1300)])
-def test_splits_are_added_in_order(guarded, splits, size):
+def test_splits_are_added_in_order(monkeypatch, splits, size):
+    monkeypatch.setattr(common, "_add_splits_kernel", Recorded(common._add_splits_kernel, ["out_ptr"]))
     sums, out = 10.0 ** torch.arange(splits)[:, None] * draw((splits, size)), blank((size,), torch.float32)
     common.add_splits(sums, out)
     want = torch.zeros(size)
     for part in sums:
         want += part
     assert torch.equal(out, want)
-
-
-# rows, features, columns, group, multiprocessors: one field and two, slices of 128, 64, 32 columns, ragged
-FEW_ROWS = [(1, 16, 512, 128, 1), (3, 70, 530, 64, 1), (8, 33, 530, 32, 132), (9, 100, 200, 200, 1)]
-FEW_ROWS += [(20, 20, 64, 256, 132)]
-
-
-@bits_of_a_code
-@pytest.mark.parametrize("rows, features, columns, group, multiprocessors", FEW_ROWS)
-def test_kernel_of_few_rows(guarded, rows, features, columns, group, multiprocessors, bits):
-    for seed, dtype in enumerate(FLOATS[1:]):
-        weight, x = draw((features, columns), dtype, seed, 0.1, 0.2), draw((rows, columns), dtype, seed + 3)
-        packed = quantize_pack(weight, bits, group)
-        y = blank((rows, features), dtype)
-        module.launch_dequant_gemm_few_rows(
-            x, packed.words, packed.params, y, bits, group, "", multiprocessors
-        )
-        assert close(y, x.double() @ dequantize(packed).double().t(), dtype)
-    (_, named), _ = guarded["_dequant_gemm_few_rows_kernel"].launches
-    assert group >= columns or group % named["BLOCK_K"] == 0
-    assert named["PARTS"] == (2 if features > 64 * multiprocessors else 1)
-
-
-def test_few_rows_keep_a_poisoned_feature_to_itself(guarded):
-    weight, x = draw((40, 300), torch.bfloat16), draw((2, 300), torch.bfloat16, 1)
-    weight[17, 200] = float("nan")
-    packed, y = quantize_pack(weight, 2, 32), blank((2, 40), torch.bfloat16)
-    module.launch_dequant_gemm_few_rows(x, packed.words, packed.params, y, 2, 32, "", 132)
-    assert y[:, 17].isnan().all() and y.isnan().sum() == 2
-
-
-def test_the_text_that_unpacks():
-    """What it says, done by hand: every code of every field comes out, for both halves of a register."""
-    for bits, (dtype, hidden) in itertools.product((1, 2, 4), ((torch.float16, 1024), (torch.bfloat16, 128))):
-        text = module.codes_asm(bits, dtype)
-        mask, power = (int(number, 16) for number in re.findall(r"0x[0-9a-f]+", text)[:2])
-        assert text.endswith("0xEA; }") and "shr.b32 w, $1, $2" in text  # (w & mask) | power
-        low = torch.arange(2**16)
-        registers = low | ((2**16 - 1 - low) << 16)  # another word in the other half
-        for shift in range(0, 16, bits):
-            out = (registers >> shift) & mask | power
-            for position in (0, 16):
-                halves = (out >> position).to(torch.int16).view(dtype)
-                codes = (registers >> position >> shift) & (2**bits - 1)
-                assert torch.equal(halves.float() - hidden, codes.float())
-    assert module.codes_asm(8, torch.float16) == module.codes_asm(8, torch.bfloat16) == ""
 
 
 # ---- dW in chunks of rows, where it is not fused
@@ -392,3 +335,67 @@ def test_what_rows_past_the_end_hold_is_not_read(monkeypatch):
     words[1, 6:] = -1
     spoilt = dataclasses.replace(packed, words=words, params=params)
     assert torch.equal(chunked(monkeypatch, dy, spoilt, 1), chunked(monkeypatch, dy, packed, 1))
+
+
+@pytest.mark.parametrize(
+    "rows, cout, cin, bits, unfused",
+    [
+        (8192, 1024, 1024, 2, True),  # how much faster the fused kernel is: 0.99
+        (4096, 1024, 1024, 8, True),  # 0.86
+        (8192, 3072, 768, 2, True),  # 0.83
+        (2048, 4096, 4096, 2, True),  # 0.95
+        (16384, 11008, 4096, 8, True),  # 0.92
+        (8192, 4096, 4096, 8, True),  # 0.93
+        (16384, 11008, 4096, 4, False),
+        (8192, 768, 768, 8, False),  # 1.11
+        (12288, 1024, 1024, 8, False),  # 1.19
+        (8192, 2048, 2048, 8, False),  # 1.04
+        (100864, 1024, 1024, 8, False),
+        (16384, 4096, 11008, 8, False),  # 0.97, but x^ would be larger than dW in float32
+    ],
+)
+def test_where_the_fused_product_is_left(rows, cout, cin, bits, unfused):
+    assert module.unfused_is_faster(rows, cout, cin, bits) == unfused
+
+
+def test_x_is_made_whole_where_dw_is_as_large(monkeypatch):
+    """Then nothing is added, and nothing rounded twice."""
+    made = []
+
+    def dequantized(words, params, bits, group_size, shape):
+        made.append(shape)
+        return torch.zeros(shape)
+
+    monkeypatch.setattr(module, "CHUNK", 1)
+    monkeypatch.setattr(module, "dequantize_words", dequantized)
+    packed = quantize_pack(draw((130, 40)), 4, 40)
+    for columns, shapes in ((192, [[130, 40]]), (64, [[64, 40], [64, 40], [2, 40]])):
+        made.clear()
+        dy = draw((130, columns))
+        assert module.dw_by_chunks(dy, packed.words, packed.params, 4, 40).shape == (columns, 40)
+        assert made == shapes
+
+
+@pytest.mark.parametrize(
+    "rows, shape, dtype, group, capability, wanted",
+    [
+        (1, (8192, 8192), torch.bfloat16, 128, (9, 0), "rows16"),
+        (16, (4096, 4096), torch.float16, 128, (9, 0), "rows16"),
+        (16, (4096, 11008), torch.bfloat16, 128, (9, 0), "rows128"),
+        (128, (4096, 4096), torch.bfloat16, 128, (9, 0), "rows128"),
+        (32, (4096, 4096), torch.bfloat16, 32, (9, 0), "rows16"),  # groups of no half step
+        (32, (4096, 4100), torch.bfloat16, 64, (9, 0), "rows16"),  # rows of no 16 bytes
+        (32, (4096, 4096), torch.bfloat16, 128, (8, 0), "rows16"),
+        (33, (4096, 4096), torch.bfloat16, 128, (8, 0), None),
+        (129, (4096, 4096), torch.bfloat16, 128, (9, 0), None),
+        (1, (4096, 4096), torch.float32, 128, (9, 0), None),
+        (1, (4096, 4096), torch.bfloat16, 100, (9, 0), None),
+        (1, (4096, 4096), torch.bfloat16, 128, (7, 5), None),
+    ],
+)
+def test_which_kernel_multiplies(monkeypatch, rows, shape, dtype, group, capability, wanted):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    x = torch.empty(rows, shape[1], dtype=dtype)
+    words = torch.empty(shape[0] // 64, 16, shape[1], dtype=torch.int16)
+    launch = module._fused(x, words, 4, group)
+    assert (launch and launch.__module__) == (wanted and f"{module.__name__}_{wanted}")

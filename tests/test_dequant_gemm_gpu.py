@@ -3,6 +3,7 @@
 Imports neither the harness nor triton-viz, so that it runs where only torch and triton are installed.
 """
 
+import dataclasses
 import itertools
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from puzzles_lib.kernels import dequant_gemm as module
 from puzzles_lib.kernels.bitpack import BITS, matrix_shape
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm, dequant_gemm_dw
-from puzzles_lib.kernels.quantize import dequantize, quantize_pack
+from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
 
 pytestmark = pytest.mark.gpu
 
@@ -213,6 +214,10 @@ FORWARD_SHAPES = [
     (1, 4096, 4096, 256), (3, 4096, 4096, 64), (16, 4096, 4096, 128), (17, 4096, 4096, 256),
     (5, 1000, 1000, 32), (16, 130, 520, 520), (1, 1, 1, 1), (2, 33, 4100, 100), (9, 64, 8192, 8192),
     (128, 512, 768, 256), (300, 257, 130, 64), (2, 64, 20000, 20000),
+    # several splits of K, ragged; groups that no power of two is; rows of no 16 bytes; every number of rows
+    (8, 300, 5000, 96), (40, 300, 5000, 192), (64, 1000, 1152, 64), (33, 8200, 520, 128),
+    (100, 130, 4104, 4104), (16, 8192, 4096, 128), (24, 500, 1001, 32), (12, 65, 1002, 1002),
+    (31, 64, 4096, 32), (128, 129, 10000, 80), (64, 100, 32768, 64),
 ]  # fmt: skip
 
 
@@ -226,7 +231,7 @@ def test_forward_in_every_shape(shape, dtype, bits):
 
 
 @bits_of_a_code
-@pytest.mark.parametrize("rows", [4, 40])
+@pytest.mark.parametrize("rows", [4, 16, 40])
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_forward_over_scales_and_offsets(dtype, rows, bits):
     for scale, offset in itertools.product((1e-6, 1e-3, 1.0, 1e2, 1e4), (0.0, 3.0)):
@@ -244,20 +249,103 @@ def test_forward_is_bitwise_repeatable(rows, dtype, bits):
         check_repeats(lambda x=x, packed=packed: dequant_gemm(x, packed))
 
 
-@pytest.mark.parametrize("rows", [4, 40])
-def test_a_poisoned_row_of_the_weight_spoils_its_own_feature_alone(rows):
-    weight, x = draw((200, 512)), draw((rows, 512), seed=1)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("rows", [4, 40, 128])
+def test_a_poisoned_row_of_the_weight_spoils_its_own_feature_alone(rows, dtype, bad):
+    weight, x = draw((200, 512), dtype), draw((rows, 512), dtype, 1)
     clean = dequant_gemm(x, quantize_pack(weight, 4, 128))
-    weight[70, 300] = float("nan")
+    weight[70, 300] = bad
     got = dequant_gemm(x, quantize_pack(weight, 4, 128))
     assert got[:, 70].isnan().all()
     got[:, 70] = clean[:, 70]
     assert torch.equal(got, clean)
 
 
+@bits_of_a_code
+@pytest.mark.parametrize("rows", [4, 40])
+def test_params_that_leave_no_room_for_powers_of_two(rows, bits):
+    """Huge and tiny ones, side by side in a program: each feature is as exact as without its neighbours."""
+    weight, x = draw((256, 1024), torch.float32, 1), draw((rows, 1024), torch.bfloat16, 2)
+    for first, size in ((3, 1e30), (40, 1e-30), (77, 3e4), (78, 1e-36)):
+        weight[first::128] *= size
+    weight[5, 128:256], weight[9::64, :64] = 1e-33, 0  # constant groups: a scale of 1
+    packed = quantize_pack(weight.bfloat16(), bits, 128)
+    exact = x.double() @ dequantize(packed).double().t()
+    got = dequant_gemm(x, packed).double()
+    allowed = 2**-8 * exact.abs() + 1e-6 * (x.double().abs() @ dequantize(packed).double().abs().t())
+    assert ((got - exact).abs() <= allowed).all()
+
+
+@pytest.mark.parametrize("rows", [4, 64])
+def test_x_that_is_no_number_spoils_its_own_row_alone(rows):
+    packed, x = quantize_pack(draw((200, 1000)), 4, 64), draw((rows, 1000), seed=1)
+    clean = dequant_gemm(x, packed)
+    x[2, 999], x[3, 0] = float("nan"), float("inf")
+    got = dequant_gemm(x, packed)
+    assert got[2].isnan().all() and not got[3].isfinite().any()
+    got[2:4] = clean[2:4]
+    assert torch.equal(got, clean)
+
+
+@bits_of_a_code
+@pytest.mark.parametrize("rows", [1, 16, 17, 64, 128])
+@pytest.mark.parametrize("columns, group", [(1000, 64), (520, 32), (130, 130)])
+def test_what_lies_around_the_operands_is_not_read(rows, columns, group, bits):
+    """Nor what a block holds past the last feature."""
+
+    def between(value, poison):
+        buffer = torch.full((value.numel() + 8192,), poison, device="cuda", dtype=value.dtype)
+        buffer[4096:-4096] = value.flatten()
+        return buffer[4096:-4096].view(value.shape)
+
+    features = 300
+    packed, x = quantize_pack(draw((features, columns), seed=1), bits, group), draw((rows, columns), seed=2)
+    want = dequant_gemm(x, packed)
+    words, params = between(packed.words, 0x7FFF), between(packed.params, float("nan"))
+    params[:, -1, :, features % (256 // bits) :] = float("nan")
+    hidden = dataclasses.replace(packed, words=words, params=params)
+    assert torch.equal(dequant_gemm(between(x, float("nan")), hidden), want)
+    assert want.isfinite().all()
+
+
+def test_no_offset_overflows():
+    """Words and params of more than 2^31 elements."""
+    free = torch.cuda.mem_get_info()[0]
+    if free < 40 << 30:
+        pytest.skip(f"{free >> 30} GiB are free, 40 are needed")
+    columns, features, group = 65536, 8256 * 64, 32
+    words = torch.empty(features // 64, 16, columns, device="cuda", dtype=torch.int16).random_()
+    words -= 2**14  # the sign bit, too
+    params = torch.rand(columns // group, features // 64, 2, 64, device="cuda", dtype=torch.bfloat16)
+    assert words.numel() > 2**31 and params.numel() > 2**31
+    last = PackedTensor(words[-2:], params[:, -2:], 4, group, (128, columns), torch.bfloat16)
+    for rows, step in ((1, 1), (64, 2)):  # groups of 64 for the kernel of many rows
+        packed = PackedTensor(
+            words, params[::step].contiguous(), 4, step * group, (features, columns), torch.bfloat16
+        )
+        some = dataclasses.replace(last, params=last.params[::step].contiguous(), group_size=step * group)
+        x = draw((rows, columns), seed=1)
+        got = dequant_gemm(x, packed)
+        assert got.isfinite().all()
+        weight = dequantize(some)
+        check_accuracy(got[:, -128:], x @ weight.t(), x.double() @ weight.double().t())
+
+
+@pytest.mark.parametrize("rows", [2, 40])
+def test_operands_without_alignment(rows):
+    """Views whose first element is at no multiple of 16 bytes."""
+    packed = quantize_pack(draw((300, 1024)), 4, 128)
+    x = draw((rows * 1024 + 1,), seed=1)[1:].view(rows, 1024)
+    words = torch.empty(packed.words.numel() + 1, device="cuda", dtype=torch.int16)[1:].view_as(packed.words)
+    shifted = dataclasses.replace(packed, words=words.copy_(packed.words))
+    check_forward(x, packed)
+    check_forward(x.clone(), shifted)
+
+
 def test_forward_makes_no_dequantised_copy():
     packed = quantize_pack(draw((4096, 4096)), 4, 256)
-    for rows in (1, 16, 32):
+    for rows in (1, 16, 32, 64, 128):
         x = draw((rows, 4096), seed=1)
         dequant_gemm(x, packed)
         torch.cuda.synchronize()

@@ -1,7 +1,6 @@
 """The Hopper kernel's machine code, compiled with no GPU."""
 
 import re
-import subprocess
 
 import pytest
 import torch
@@ -10,9 +9,10 @@ from triton.backends.compiler import GPUTarget
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon._runtime import GluonASTSource
 
-from puzzles_lib.inspector.sass import instructions, overwritten_operands
 from puzzles_lib.kernels import dequant_gemm_hopper as hopper
+from puzzles_lib.kernels import dequant_gemm_unpack as unpack
 from puzzles_lib.kernels.bitpack import block_rows
+from tests.lone_sass import instructions, overwritten_operands, said_by_ptxas
 
 
 def compiled(bits: int, dtype: str, groups: int):
@@ -67,9 +67,7 @@ def test_unpacked_values_do_not_move(kernel):
 
 
 def test_ptxas_keeps_wgmma_asynchronous_and_spills_nothing(kernel, tmp_path):
-    (tmp_path / "kernel.ptx").write_text(kernel.asm["ptx"])
-    command = [triton.knobs.nvidia.ptxas.path, "-v", "--gpu-name=sm_90a", str(tmp_path / "kernel.ptx")]
-    said = subprocess.run([*command, "-o", str(tmp_path / "cubin")], capture_output=True, text=True).stderr
+    said = said_by_ptxas(kernel, tmp_path)
     assert "C75" not in said
     assert "0 bytes spill stores, 0 bytes spill loads" in said
 
@@ -79,7 +77,7 @@ def test_shared_memory_fits_a_hopper_multiprocessor(kernel):
 
 
 def executed(text: str, words: torch.Tensor, scale: int, minimum: int) -> torch.Tensor:
-    """What PTX of `unpack_and_scale_asm` leaves in $0, for registers as int64 of 32 bits."""
+    """What PTX of `dequant_gemm_unpack` leaves in $0, for registers as int64 of 32 bits."""
     registers = {"$1": words, "$2": torch.full_like(words, scale), "$3": torch.full_like(words, minimum)}
 
     def value(name: str) -> torch.Tensor:
@@ -110,6 +108,23 @@ def executed(text: str, words: torch.Tensor, scale: int, minimum: int) -> torch.
     return halves(registers["$0"], dtype)
 
 
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_every_code_is_unpacked_exactly_of_scaled_params(bits):
+    """Of -3, 0 and 1 as minima: what a product is multiplied by at the end is left."""
+    low = torch.arange(2**16)
+    words = low | low.flip(0) << 16
+    for field in range(min(16 // bits, 4)):
+        text = unpack.unpack_scaled_asm.fn(bits, field)
+        codes = torch.stack([words & 0xFFFF, words >> 16]) >> bits * field & (1 << bits) - 1
+        up = 2.0 ** (133 - unpack.SCALED.value - bits * field % 8)
+        for minimum in (-3.0, 0.0, 1.0):
+            params = torch.tensor([up, minimum * 2.0**-unpack.SCALED.value]).bfloat16()
+            scale, low_bits = (params.view(torch.int16).long() & 0xFFFF).tolist()
+            got = executed(text, words, 0x10001 * scale, 0x10001 * low_bits)
+            want = (codes + minimum).bfloat16().double() * 2.0**-unpack.SCALED.value
+            assert torch.equal(got, want), field
+
+
 @pytest.mark.parametrize("half", [False, True], ids=["bf16", "fp16"])
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
 def test_every_code_of_every_word_is_unpacked_exactly(bits, half):
@@ -117,7 +132,7 @@ def test_every_code_of_every_word_is_unpacked_exactly(bits, half):
     words = low | low.flip(0) << 16
     one, half_minimum = (0x3C00, 0xC200) if half else (0x3F80, 0xC040)  # 1 and -3
     for field in range(min(16 // bits, 8)):
-        text = hopper.unpack_and_scale_asm.fn(bits, field, half)
+        text = unpack.unpack_and_scale_asm.fn(bits, field, half)
         codes = torch.stack([words & 0xFFFF, words >> 16]) >> bits * field & (1 << bits) - 1
         got = executed(text, words, 0x10001 * one, 0x10001 * half_minimum)
         want = (codes - 3).to(torch.float16 if half else torch.bfloat16).double()

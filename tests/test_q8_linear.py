@@ -14,10 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import triton
 from torch import nn
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
 
 from puzzles_lib.interpreter import run
 from puzzles_lib.kernels import q8_linear as module
@@ -866,35 +863,6 @@ def test_kernel_multiplies_in_shares(monkeypatch, split, group):
     tiles = module.Tiles(16, 32, 32, group=group, split=split)
     y = multiplied_by_the_kernel(monkeypatch, x, wq, w_scale, bias, tiles)
     assert same(y, oracle(x, wq, w_scale, bias)) and y[3].isnan().all() and torch.equal(y[7], bias)
-
-
-# ---- the Triton kernels, compiled for a Hopper GPU
-
-
-@pytest.mark.parametrize(
-    "rows, outputs", [(64, 4096), (128, 4096), (256, 4096), (512, 4096), (4096, 4096), (64, 256)]
-)
-def test_tiles_compile_for_hopper(rows, outputs):
-    tiles = module.choose_tiles(rows, outputs, 4096, 132, True)
-    assert (tiles.split > 1) == (outputs == 256)
-    constants = {
-        "BLOCK_M": tiles.m, "BLOCK_N": tiles.n, "BLOCK_K": tiles.k, "GROUP_M": tiles.group,
-        "SPLIT": tiles.split, "HAS_BIAS": True, "TMA": True, "PDL": True,
-    }  # fmt: skip
-    types = {"codes": f"tensordesc<i8[{tiles.m}, {tiles.k}]>", "wq": f"tensordesc<i8[{tiles.n}, {tiles.k}]>"}
-    types |= {"x_scale_ptr": "*fp32", "w_scale_ptr": "*fp32", "bias_ptr": "*bf16", "y_ptr": "*bf16"}
-    types |= {"sums_ptr": "*i32", "M": "i32", "N": "i32", "K": "i32"} | dict.fromkeys(constants, "constexpr")
-    names = module._matmul_kernel.arg_names
-    attributes = {(names.index(n),): [["tt.divisibility", 16]] for n in ("y_ptr", "sums_ptr", "N", "K")}
-    source = ASTSource(
-        module._matmul_kernel, {name: types[name] for name in names},
-        {(names.index(name),): value for name, value in constants.items()}, attributes,
-    )  # fmt: skip
-    options = {"num_warps": tiles.warps, "num_stages": tiles.stages, **module.EXACT_STEPS}
-    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-    assert re.search(r"wgmma\.mma_async\.\S+\.s32\.s8\.s8", compiled.asm["ptx"])
-    assert compiled.metadata.shared <= 227 * 1024
-    assert ".local" not in compiled.asm["ptx"] and "fma.rn.f32" not in compiled.asm["ptx"]
 
 
 # ---- the benchmark

@@ -2,7 +2,7 @@
 
 Rows of bench "dw": the product, cuBLAS alone on a ready x^, and the floor; then the round trip, quantising
 included. The error of a path is the norm of its distance from the exact product of the dequantised values
-(in float64) over the norm of that product.
+(in float64) over the norm of that product. One row sets the product beside cuBLAS on the unquantised x.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ import torch
 from puzzles_lib.bench.h200 import BYTES, CACHE, FLOPS
 from puzzles_lib.bench.recorded import bits_text
 from puzzles_lib.bench.results import relative_error, row
-from puzzles_lib.bench.timing import interleaved
+from puzzles_lib.bench.timing import interleaved, sustained
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm_dw
 from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
 
@@ -32,6 +32,8 @@ def measure() -> Iterator[dict[str, object]]:
         for bits in (2, 1, 4, 8):
             torch.manual_seed(0)
             yield from _product(shape, bits)
+            if bits == 2 and shape == LONG:
+                yield from _sustained(shape, bits)
             if bits == 2 and shape in (LONG, SHORT):
                 yield from _round_trip(shape, bits)
                 for group in (128, 64, 32):
@@ -89,6 +91,20 @@ def _product(shape: tuple[int, int, int], bits: int, group: int = GROUP) -> Iter
     rows = list(_rows(case, paths, errors, UNFUSED))
     yield from rows
     yield row("dw", case, "floor", floor(shape, bits, group), UNFUSED, rows[0]["us"], 0.0)
+
+
+def _sustained(shape: tuple[int, int, int], bits: int) -> Iterator[dict[str, object]]:
+    """What training without packing pays: cuBLAS on x as it is. Each for a second, one after the other.
+
+    The chip's power then limits both, and cuBLAS more, as the bits of an unquantised x change more often.
+    """
+    pairs = _inputs(shape)
+    packs = [(dy, quantize_pack(x, bits, GROUP)) for dy, x in pairs]
+    plain = sustained([lambda d=d, x=x: d.t() @ x for d, x in pairs]).us
+    fused = sustained([lambda d=d, p=p: dequant_gemm_dw(d, p) for d, p in packs]).us
+    error = relative_error(dequant_gemm_dw(*packs[0]), exact(*packs[0]))
+    case, path = f"{_case(shape, bits)}, for a second", "dequant_gemm_dw, sustained"
+    yield row("dw", case, path, fused, "cuBLAS, x not quantised", plain, error)
 
 
 def _round_trip(shape: tuple[int, int, int], bits: int) -> Iterator[dict[str, object]]:

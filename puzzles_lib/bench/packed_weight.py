@@ -1,11 +1,13 @@
 """A linear layer with a packed weight and few rows, against cuBLAS on the bfloat16 weight.
 
 With few rows such a layer takes the time that it takes to read its weight: 4 bits an element are a quarter
-of bfloat16's bytes. The error of a path is the norm of its distance from the product with its own weight
-(the dequantised one, or the bfloat16 one) in float64, over the norm of that product.
+of bfloat16's bytes. PyTorch's own product with 4-bit weights, tinygemm, stands beside it, and gemlite's where
+that is installed. The error of a path is the norm of its distance from the product with its own weight (as
+packed, or the bfloat16 one) in float64, over the norm of that product.
 """
 
-from collections.abc import Iterator
+import importlib.util
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -16,13 +18,19 @@ from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
 
-CASES = (
-    *((rows, 4096, 4096, 4, 256) for rows in (1, 2, 4, 8, 16, 32, 64)),  # M, N, K, bits, group size
-    *((rows, 4096, 4096, bits, 256) for bits in (1, 2, 8) for rows in (1, 16)),
-    *((rows, 4096, 4096, 4, 128) for rows in (1, 16)),
-    *((rows, 11008, 4096, 4, 256) for rows in (1, 16)),
-    *((rows, 4096, 11008, 4, 256) for rows in (1, 16)),
+CASES = (  # M, N, K, bits, group size
+    *((rows, 4096, 4096, 4, 128) for rows in (1, 2, 4, 8, 16, 32, 64, 128)),
+    *((rows, 8192, 8192, 4, 128) for rows in (1, 4, 8, 16, 32, 64, 128)),
+    *((rows, 4096, 4096, bits, 128) for bits in (8, 2, 1) for rows in (1, 16, 64)),
+    *(
+        (rows, *shape, 4, 128)
+        for shape in ((11008, 4096), (4096, 11008), (1024, 4096))
+        for rows in (1, 16, 64)
+    ),
+    *((rows, 28672, 8192, 4, 128) for rows in (1, 16, 64)),
+    *((1, 4096, 4096, 4, group) for group in (32, 64, 256)),
 )
+TINYGEMM = 64  # rows, at most: it takes a multiple of the time for more
 
 
 def measure() -> Iterator[dict[str, object]]:
@@ -55,11 +63,47 @@ def _rows(rows: int, features: int, columns: int, bits: int, group: int) -> Iter
         "cuBLAS, bfloat16 weight": relative_error(x @ weight.t(), _exact(x, weight)),
         "dequantize + cuBLAS": relative_error(x @ ready.t(), _exact(x, ready)),
     }
+    others = _others(x, weight, group, len(packs)) if bits == 4 and rows <= TINYGEMM else {}
+    for name, (calls, stands_for) in others.items():
+        paths[name] = calls
+        errors[name] = relative_error(calls[0](), x.double() @ stands_for.t())
     times = interleaved(paths)
     name = f"{bits_text(bits)}, groups of {group}, {rows} x {features}x{columns}"
     baseline = "cuBLAS, bfloat16 weight"
     for path, us in times.items():
         yield row("packed-weight", name, path, us, baseline, times[baseline], errors[path])
+
+
+def _others(
+    x: torch.Tensor, weight: torch.Tensor, group: int, copies: int
+) -> dict[str, tuple[list[Callable[[], torch.Tensor]], torch.Tensor]]:
+    """Calls of other libraries' products with 4-bit weights, each with what its weight stands for."""
+    features, columns = weight.shape
+    groups = weight.float().view(features, columns // group, group)
+    low = groups.amin(2, keepdim=True)
+    scale = (groups.amax(2, keepdim=True) - low) / 15
+    codes = ((groups - low) / scale).round().clamp(0, 15).to(torch.uint8)
+    scale, middle = scale.bfloat16(), (low + 8 * scale).bfloat16()
+    stands_for = ((codes.double() - 8) * scale.double() + middle.double()).view(features, columns)
+    flat = codes.view(features, columns)
+    packed = torch._convert_weight_to_int4pack(flat[:, ::2] << 4 | flat[:, 1::2], 8)
+    params = torch.stack([scale, middle], -1).view(features, -1, 2).transpose(0, 1).contiguous()
+    packs = [packed.clone() for _ in range(copies)]
+    calls = [lambda p=p: torch._weight_int4pack_mm(x, p, group, params) for p in packs]
+    found = {"tinygemm, torch._weight_int4pack_mm": (calls, stands_for)}
+    if importlib.util.find_spec("gemlite"):
+        from gemlite.core import DType, GemLiteLinear  # its figures need its own tuning: minutes
+
+        zero = 8 - middle.double() / scale.double()  # w = (code - zero) * scale
+        layers = []
+        for _ in range(copies):
+            layer = GemLiteLinear(4, group, columns, features, DType.BF16, DType.BF16)
+            layer.pack(flat.clone(), scale.view(features, -1), zero.bfloat16().view(features, -1), None)
+            layers.append(layer)
+        rounded = zero.bfloat16().double()
+        stands_for = ((codes.double() - rounded) * scale.double()).view(features, columns)
+        found["gemlite"] = ([lambda layer=layer: layer(x) for layer in layers], stands_for)
+    return found
 
 
 def _copies(nbytes: int) -> int:

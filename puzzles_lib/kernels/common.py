@@ -28,15 +28,23 @@ def multiprocessors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def add_splits(sums: torch.Tensor, out: torch.Tensor) -> None:
-    """Fill out with the sum of float32 ``sums`` [splits, ...], in their order: always the same bits."""
+def add_splits(sums: torch.Tensor, out: torch.Tensor, pdl: bool = False) -> None:
+    """Fill out with the sum of float32 ``sums`` [splits, ...], in their order: always the same bits.
+
+    pdl: the kernel before it, which makes the sums, signals that this one may be launched (Hopper and later).
+    """
     size = out.numel()
     grid = (triton.cdiv(size, 512),)
-    _add_splits_kernel[grid](sums, out, size, SPLITS=sums.shape[0], BLOCK=512, num_warps=4)
+    options = {"launch_pdl": True} if pdl else {}
+    _add_splits_kernel[grid](
+        sums, out, size, SPLITS=sums.shape[0], BLOCK=512, PDL=pdl, num_warps=4, **options
+    )
 
 
 @triton.jit
-def _add_splits_kernel(sums_ptr, out_ptr, size, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
+def _add_splits_kernel(sums_ptr, out_ptr, size, SPLITS: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr):
+    if PDL:
+        tl.extra.cuda.gdc_wait()
     offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)  # [BLOCK]
     total = tl.zeros([BLOCK], tl.float32)
     for split in tl.static_range(SPLITS):  # unrolled: all loads are asked for at once

@@ -10,17 +10,16 @@ end. Partial sums, of programs or of chunks of rows, are added in a fixed order:
 same bits.
 """
 
-import torch
-import triton
-import triton.language as tl
+from collections.abc import Callable
 
-from puzzles_lib.kernels import dequant_gemm_hopper
+import torch
+
+from puzzles_lib.kernels import dequant_gemm_hopper, dequant_gemm_rows16, dequant_gemm_rows128
 from puzzles_lib.kernels.bitpack import block_rows, matrix_shape
-from puzzles_lib.kernels.common import multiprocessors
 from puzzles_lib.kernels.quantize import PackedTensor, check_packed, dequantize_ref, dequantize_words
 
-CHUNK = 32 << 20  # bytes of x^ that `dequant_gemm_dw` makes at a time, where it makes any
-FEW_ROWS = 32  # of x: up to here `dequant_gemm` reads the packed weight itself
+CHUNK = 32 << 20  # bytes of x^ that `dequant_gemm_dw` makes at a time, where it makes any and dW is small
+FEW_ROWS = 32  # of x: up to here `dequant_gemm` makes no w^ on GPUs other than Hopper's
 
 
 def dequant_gemm_dw(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
@@ -33,8 +32,9 @@ def dequant_gemm_dw(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
 
     On Hopper GPUs a fused kernel dequantises inside the product: for 16-bit floats, COUT and CIN multiples
     of 8, and groups of 64 or a multiple of 128, or all of a row; with up to 4 bits also 16 and 32.
-    Otherwise x^ is made for some rows at a time, at most 32 MiB of it, and multiplied by cuBLAS; float32
-    then follows torch's setting for TF32.
+    Otherwise, and where that is faster (`unfused_is_faster`), x^ is made for some rows at a time, at most
+    32 MiB of it or as much as dW takes in float32, and multiplied by cuBLAS; float32 then follows torch's
+    setting for TF32 and, where x^ is made whole, 16-bit floats those for reduced-precision reductions.
 
     Raises TypeError where ``packed`` is no `PackedTensor` or the dtypes differ, ValueError where shapes or
     devices do.
@@ -54,9 +54,11 @@ def dequant_gemm(x: torch.Tensor, packed_weight: PackedTensor) -> torch.Tensor:
         weight [N, K] in groups along K. Any size, empty ones too; non-contiguous is accepted.
     Returns [..., N] in that dtype. The gradient of x is dy @ w^; the packed weight is a constant.
 
-    With few rows the time is that of reading the weight: on a GPU, up to 32 rows of 16-bit floats and groups
-    of a multiple of 32 (or whole rows) are multiplied by the packed weight as it is read, which takes no
-    memory besides. Otherwise, and in backward, w^ is made for the while: then arithmetic is what takes time.
+    With few rows the time is that of reading the weight. A GPU of the Ampere generation or later multiplies
+    up to 32 rows of 16-bit floats by the packed weight as it is read, a Hopper GPU up to 128, which takes
+    little memory besides: float32 sums, where K is split. Groups have to be of a multiple of 32, above 32
+    rows of 64, or whole rows. Otherwise, and in backward, w^ is made for the while: then arithmetic is what
+    takes time.
 
     Raises TypeError where ``packed_weight`` is no `PackedTensor` or the dtypes differ, ValueError where
     shapes or devices do.
@@ -107,84 +109,6 @@ def dequant_gemm_ref(
     return (x.float() @ weight.float().t()).to(x.dtype)
 
 
-# ---- Triton
-
-
-@triton.jit
-def _dequant_gemm_few_rows_kernel(
-    x_ptr, words_ptr, params_ptr, out_ptr, M, N, K, blocks, group_size,
-    BITS: tl.constexpr, UNPACK: tl.constexpr, PARTS: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, SLICES: tl.constexpr,
-):  # fmt: skip
-    """Features of y from PARTS fields of a block, 16 a field: program (fields, along M).
-
-    A dot is one of SLICES independent ones, a warp each, with its own BLOCK_K columns a step: K is split
-    within the program. The words go to the matrix unit's layout first and are unpacked there, in the thread
-    that uses them. Params of the next step are asked for before this step's dots.
-    """
-    FIELDS: tl.constexpr = 16 // BITS
-    first = tl.program_id(0) * PARTS  # a field, counted over all blocks
-    block = (first // FIELDS).to(tl.int64)
-    offs_r = tl.arange(0, 16)
-    offs_m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M]
-    words_ptr += block * 16 * K
-    params_ptr += (block * 2 * FIELDS + first % FIELDS) * 16
-    slices = tl.arange(0, SLICES) * BLOCK_K  # [SLICES]
-    lane = tl.arange(0, BLOCK_K)
-    accs, params = (), ()
-    for part in tl.static_range(PARTS):
-        accs = accs + (tl.zeros([SLICES, 16, BLOCK_M], tl.float32),)
-        params = params + _load_params(params_ptr + 16 * part, slices, offs_r, K, blocks, group_size, FIELDS)
-    for start in tl.range(0, K, SLICES * BLOCK_K, num_stages=3):
-        offs_k = start + slices[:, None] + lane[None, :]  # [SLICES, BLOCK_K]
-        where = offs_r[None, :, None] * K + offs_k[:, None, :]
-        words = tl.load(words_ptr + where, mask=offs_k[:, None, :] < K, other=0)  # [SLICES, 16, BLOCK_K]
-        where = offs_m[None, None, :] * K + offs_k[:, :, None]
-        mask = (offs_m[None, None, :] < M) & (offs_k[:, :, None] < K)
-        x = tl.load(x_ptr + where, mask=mask, other=0.0)  # [SLICES, BLOCK_K, BLOCK_M]
-        now, sums = params, ()
-        ahead = start + SLICES * BLOCK_K + slices
-        params = ()
-        for part in tl.static_range(PARTS):
-            params = params + _load_params(
-                params_ptr + 16 * part, ahead, offs_r, K, blocks, group_size, FIELDS
-            )
-        for part in tl.static_range(PARTS):
-            scale, low = now[2 * part][:, :, None], now[2 * part + 1][:, :, None]  # [SLICES, 16, 1]
-            w = _unpack(words, BITS * (first % FIELDS + part), scale, low, BITS, UNPACK)
-            sums = sums + (tl.dot(w, x, accs[part]),)
-        accs = sums
-    for part in tl.static_range(PARTS):
-        y = tl.sum(accs[part], axis=0)  # [16, BLOCK_M]
-        offs_n = (first + part) * 16 + offs_r
-        mask = (offs_n < N)[:, None] & (offs_m < M)[None, :]
-        tl.store(out_ptr + offs_m.to(tl.int64)[None, :] * N + offs_n[:, None], y, mask=mask)
-
-
-@triton.jit
-def _load_params(params_ptr, columns, offs_r, K, blocks, group_size, FIELDS: tl.constexpr):
-    """Scales and minima [columns, 16] of 16 rows for some columns; 0 past the last column."""
-    group = (columns // group_size).to(tl.int64)
-    where = params_ptr + (group * blocks * (32 * FIELDS))[:, None] + offs_r[None, :]
-    mask = (columns < K)[:, None]
-    return tl.load(where, mask=mask, other=0.0), tl.load(where + 16 * FIELDS, mask=mask, other=0.0)
-
-
-@triton.jit
-def _unpack(words, shift, scale, low, BITS: tl.constexpr, UNPACK: tl.constexpr):
-    """The floats of the codes at ``shift`` in words: two at once by UNPACK, in float32 where it is empty."""
-    shift = tl.zeros(words.shape, tl.int32) + shift
-    if UNPACK == "":
-        code = ((words.to(tl.int32) >> shift) & ((1 << BITS) - 1)).to(tl.float32)
-        return tl.fma(code, scale.to(tl.float32), low.to(tl.float32)).to(scale.dtype)
-    HIDDEN: tl.constexpr = 1024.0 if scale.dtype == tl.float16 else 128.0
-    words = tl.inline_asm_elementwise(
-        UNPACK, "=r,r,r,r", [words, shift], dtype=tl.int16, is_pure=True, pack=2
-    )
-    code = words.to(scale.dtype, bitcast=True) - HIDDEN
-    return tl.fma(code, tl.broadcast_to(scale, words.shape), tl.broadcast_to(low, words.shape))
-
-
 # ---- launching them
 
 
@@ -192,9 +116,22 @@ def _dw_cuda(
     dy: torch.Tensor, words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int
 ) -> torch.Tensor:
     """dW of contiguous tensors on a GPU, dy [K, COUT]; no size is 0."""
-    if dequant_gemm_hopper.fits(dy, words, params, group_size):
+    fused = dequant_gemm_hopper.fits(dy, words, params, group_size)
+    if fused and not unfused_is_faster(len(dy), dy.shape[1], words.shape[2], bits):
         return dequant_gemm_hopper.launch(dy, words, params, bits, group_size)
     return dw_by_chunks(dy, words, params, bits, group_size)
+
+
+def unfused_is_faster(rows: int, cout: int, cin: int, bits: int) -> bool:
+    """Whether dequantising and cuBLAS beat the fused kernel on a Hopper GPU, by measurements on an H200.
+
+    An x^ that stays in the cache costs little to make, while the fused kernel's sums for a large dW cost the
+    same for a short K as for a long one. With 8 bits a word has two codes: unpacking takes longest, which
+    shows where most of the time is arithmetic.
+    """
+    size = 2 * rows * cin  # of x^, in bytes
+    cached = size <= 16 << 20 and cin * cout >= 1 << 20
+    return cached or (bits == 8 and cin * cout >= 1 << 24 and size <= 4 * cin * cout)
 
 
 def dw_by_chunks(
@@ -202,7 +139,11 @@ def dw_by_chunks(
 ) -> torch.Tensor:
     """dW of contiguous tensors where the fused kernel does not fit: x^ is made for some rows at a time."""
     rows, columns = block_rows(bits), words.shape[2]
-    blocks = max(CHUNK // (rows * columns * dy.element_size()), 1)  # at a time
+    chunk = max(CHUNK, 4 * columns * dy.shape[1])  # dW's float32 sums are as large
+    blocks = max(chunk // (rows * columns * dy.element_size()), 1)  # at a time
+    if blocks >= words.shape[0]:
+        with torch.autocast(dy.device.type, enabled=False):
+            return dy.t() @ dequantize_words(words, params, bits, group_size, [len(dy), columns])
     options = {} if dy.dtype == torch.float32 else {"out_dtype": torch.float32}
     total = None
     with torch.autocast(dy.device.type, enabled=False):
@@ -222,59 +163,28 @@ def _forward_cuda(
     x: torch.Tensor, words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int, features: int
 ) -> torch.Tensor:
     """y [M, N] of contiguous tensors on a GPU; no size is 0."""
-    rows, columns = x.shape
-    slices_fit = group_size % 32 == 0 or group_size >= columns
-    if rows > FEW_ROWS or x.dtype == torch.float32 or not slices_fit:
-        weight = dequantize_words(words, params, bits, group_size, [features, columns])
+    launch = _fused(x, words, bits, group_size)
+    if launch is None:
+        weight = dequantize_words(words, params, bits, group_size, [features, x.shape[1]])
         with torch.autocast("cuda", enabled=False):
             return x @ weight.t()
-    y = x.new_empty(rows, features)
-    capable = torch.cuda.get_device_capability(x.device) >= (9, 0)
-    unpack = codes_asm(bits, x.dtype) if capable else ""
-    launch_dequant_gemm_few_rows(x, words, params, y, bits, group_size, unpack, multiprocessors(x.device))
+    y = x.new_empty(x.shape[0], features)
+    launch(x, words, params, y, bits, group_size)
     return y
 
 
-def launch_dequant_gemm_few_rows(
-    x: torch.Tensor,
-    words: torch.Tensor,
-    params: torch.Tensor,
-    y: torch.Tensor,
-    bits: int,
-    group_size: int,
-    unpack: str,
-    multiprocessors: int,
-) -> None:
-    """Fill y [M, N] for a small M and 16-bit floats; a group is 32 columns or a multiple of that, or all.
+def _fused(x: torch.Tensor, words: torch.Tensor, bits: int, group_size: int) -> Callable[..., None] | None:
+    """What launches the kernel for these, or None where w^ has to be made.
 
-    unpack: what `codes_asm` gives, or "" for a GPU that has no bfloat16 arithmetic, or the interpreter.
+    The kernel of 128 rows is the faster one from 9 rows on, too, where the weight is large.
     """
-    (rows, columns), features = x.shape, y.shape[1]
-    block_m = 8 if rows <= 8 else 16
-    parts, block_k = 1, 128
-    if triton.cdiv(features, 32) > 2 * multiprocessors:  # enough programs: two fields each, and fewer bytes
-        parts, block_k = 2, 64
-    while block_k > 32 and group_size % block_k and group_size < columns:
-        block_k //= 2
-    grid = (triton.cdiv(features, 16 * parts), triton.cdiv(rows, block_m))
-    _dequant_gemm_few_rows_kernel[grid](
-        x, words, params, y, rows, features, columns, words.shape[0], group_size,
-        BITS=bits, UNPACK=unpack, PARTS=parts, BLOCK_M=block_m, BLOCK_K=block_k, SLICES=4, num_warps=4,
-    )  # fmt: skip
-
-
-def codes_asm(bits: int, dtype: torch.dtype) -> str:
-    """PTX for `_unpack`: two codes from the halves of a register, each beside the bits of a power of two.
-
-    In the low bits of 1024, a float16, a code below 1024 reads as 1024 + code, exactly; so does one below 128
-    in the low bits of 128, a bfloat16. For codes of 8 bits, which are more than that, the text is empty.
-    """
-    if bits == 8:
-        return ""
-    power = 0x6400 if dtype == torch.float16 else 0x4300
-    both = 0x10001  # times this: the same in both halves
-    mask = f"{both * (2**bits - 1):#x}, {both * power:#x}"
-    return f"{{ .reg .b32 w; shr.b32 w, $1, $2; lop3.b32 $0, w, {mask}, 0xEA; }}"  # (w & codes) | power
+    rows = x.shape[0]
+    few = rows <= 8 or (rows <= 16 and words.numel() * (16 // bits) < 1 << 25)
+    if not few and dequant_gemm_rows128.fits(x, words, group_size):
+        return dequant_gemm_rows128.launch
+    if rows <= FEW_ROWS and dequant_gemm_rows16.fits(x, group_size):
+        return dequant_gemm_rows16.launch
+    return None
 
 
 # ---- the operators that torch knows

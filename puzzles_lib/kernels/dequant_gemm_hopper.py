@@ -26,7 +26,6 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     mbarrier,
-    tma,
     warpgroup_mma,
     warpgroup_mma_init,
     warpgroup_mma_wait,
@@ -35,13 +34,13 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from puzzles_lib.kernels.bitpack import block_rows
 from puzzles_lib.kernels.common import add_splits, multiprocessors
+from puzzles_lib.kernels.dequant_gemm_unpack import shift_right, unpack_and_scale_asm
+from puzzles_lib.kernels.gluon_versions import barrier, copy_tile
 
 BLOCK_M, BLOCK_N, STEP = 128, 256, 128  # columns of x, columns of dy, rows of both
 DY_STAGES = tl.constexpr(3)  # steps of dy that shared memory holds
 WORD_STAGES = tl.constexpr(2)  # and of words and params
 SWIZZLED, PLAIN = gl.NVMMASharedLayout(128, 16), gl.NVMMASharedLayout(0, 16, rank=3)
-
-_barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier  # renamed in Triton 3.7
 
 
 def fits(dy: torch.Tensor, words: torch.Tensor, params: torch.Tensor, group_size: int) -> bool:
@@ -101,38 +100,6 @@ def choose_splits(tiles: int, steps: int, size: int, multiprocessors: int) -> in
     return min(range(1, min(steps, 64) + 1), key=cost)
 
 
-@gluon.constexpr_function
-def unpack_and_scale_asm(bits, field, half):
-    """PTX that makes two codes of a field, in the halves of a register, two floats, and scales them.
-
-    bits: of a code. field: which one of the int16 word in each half. half: float16, else bfloat16.
-    $1: the words, $2 and $3: scales and minima, $0: code · scale + minimum.
-
-    A code's bits in the mantissa of a constant 2^m read as 2^m + code · 2^position: fma takes that apart to
-    the code, exactly, as there are bits enough. Where there are not (a bfloat16 has seven), the bits alone
-    are a subnormal, code · 2^(position - 133), which one or two powers of two make the code.
-    """
-    both = 0x10001  # times this: the same in both halves
-    position = 0 if bits == 4 and not half else bits * field % 8
-    shift = bits * field - position
-    fields = both * (((1 << bits) - 1) << position)
-    mantissa, bias = (10, 15) if half else (7, 127)
-    fma = "fma.rn.f16x2" if half else "fma.rn.bf16x2"
-    text = f"{{ .reg .b32 w, a, b; shr.u32 w, $1, {shift}; "
-    if position + bits <= mantissa:
-        one = (bias + mantissa) << mantissa  # 2^m, whose last bit stands for 1
-        text += f"lop3.b32 w, w, {fields:#x}, {both * one:#x}, 0xEA; "  # (w & fields) | 2^m
-        text += f"mov.b32 a, {both * ((bias - position) << mantissa):#x}; "  # 2^-position
-        text += f"mov.b32 b, {both * (0x8000 + one - (position << mantissa)):#x}; "  # -2^(m - position)
-        text += f"{fma} w, w, a, b; "
-    else:
-        text += f"and.b32 w, w, {fields:#x}; mov.b32 b, {both * 0x8000:#x}; "  # -0
-        power = 133 - position
-        for part in [power] if power <= 127 else [127, power - 127]:
-            text += f"mov.b32 a, {both * ((127 + part) << 7):#x}; {fma} w, w, a, b; "
-    return text + f"{fma} $0, w, $2, $3; }}"  # code · scale + minimum, rounded once
-
-
 @gluon.jit
 def _fetch(
     part: gl.constexpr, dy, words, params, s_dy, s_words, s_params, ready, turn, first, count, m, n, group,
@@ -147,17 +114,13 @@ def _fetch(
         nbytes: gl.constexpr = dy.block_type.nbytes + words.block_type.nbytes + params.block_type.nbytes
         mbarrier.expect(bar, nbytes, pred=wanted)
         place = [step * dy.block_shape[0], n]
-        tma.async_copy_global_to_shared(dy, place, bar, s_dy.index(turn % s_dy.shape[0]), pred=wanted)
+        copy_tile(dy, place, bar, s_dy.index(turn % s_dy.shape[0]), pred=wanted)
     elif part == 1:
         place = [step // PARTS * words.block_shape[0], m]
-        tma.async_copy_global_to_shared(
-            words, place, bar, s_words.index(turn % s_words.shape[0]), pred=wanted
-        )
+        copy_tile(words, place, bar, s_words.index(turn % s_words.shape[0]), pred=wanted)
     elif part == 2:
         place = [group, step // PARTS * params.block_shape[1], step % PARTS * params.block_shape[2]]
-        tma.async_copy_global_to_shared(
-            params, place, bar, s_params.index(turn % s_params.shape[0]), pred=wanted
-        )
+        copy_tile(params, place, bar, s_params.index(turn % s_params.shape[0]), pred=wanted)
 
 
 @gluon.constexpr_function
@@ -246,7 +209,7 @@ def _dequant_gemm_dw_hopper_kernel(
             if j % FIELDS == 0:  # [BLOCK_M, 16] words, transposed as they are loaded
                 word = words_blocks.slice(16 * (j // FIELDS), 16).permute([1, 0]).load(operand)
                 if PARTS > 1:
-                    word = _shift_right(word, step % PARTS * (FIELDS * BITS))
+                    word = shift_right(word, step % PARTS * (FIELDS * BITS))
             # of a block, FIELDS times 16 scales and as many minima
             scale = _load_param(params, 16 * (j // FIELDS * 2 * FIELDS + j % FIELDS), word)
             minimum = _load_param(params, 16 * ((j // FIELDS * 2 + 1) * FIELDS + j % FIELDS), word)
@@ -260,12 +223,12 @@ def _dequant_gemm_dw_hopper_kernel(
             last = x
             # At j = 0 every warp has unpacked the step before, at j = 2 multiplied it: its place is free.
             if j == 0:
-                _barrier()
+                barrier()
                 _fetch(1, *copies, turn + WORD_STAGES - 1, first, count, m, n, group, BITS)
             if j == 1:
                 _fetch(2, *copies, turn + WORD_STAGES - 1, first, count, m, n, group, BITS)
             if j == 4:
-                _barrier()
+                barrier()
                 _fetch(0, *copies, turn + DY_STAGES - 1, first, count, m, n, group, BITS)
     acc, last, last_but_one = warpgroup_mma_wait(0, deps=[acc, last, last_but_one])
 
@@ -274,11 +237,3 @@ def _dequant_gemm_dw_hopper_kernel(
     out_ptr += split.to(gl.int64) * COUT * CIN
     mask = (offs_m < CIN) & (offs_n < COUT)
     gl.store(out_ptr + offs_n * CIN + offs_m, acc.to(out_ptr.dtype.element_ty), mask=mask)
-
-
-@gluon.jit
-def _shift_right(word, distance):
-    """Both halves of a register at once: the lower one then has bits of the upper at its top."""
-    distance = gl.full(word.shape, 1, gl.int16, word.type.layout) * distance.to(gl.int16)
-    text: gl.constexpr = "{ .reg .b32 d; and.b32 d, $2, 255; shr.u32 $0, $1, d; }"
-    return gl.inline_asm_elementwise(text, "=r,r,r", [word, distance], dtype=gl.int16, is_pure=True, pack=2)

@@ -17,6 +17,7 @@ import triton.language as tl
 from torch import nn
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from puzzles_lib.kernels import q8_linear_rows16
 from puzzles_lib.kernels.common import MAGIC, TINY, check_dtype, maximum_with_nan
 
 TOP = 127
@@ -426,12 +427,17 @@ def launch_q8_linear(
     """Fill y [M, N] from x [M, K], all contiguous, no size 0."""
     (rows, columns), outputs = x.shape, wq.shape[0]
     gpu = torch.cuda.get_device_properties(x.device)
+    x_scale = x.new_empty(rows, dtype=torch.float32)
+    if q8_linear_rows16.fits(rows, wq):
+        codes, pdl = x.new_empty(rows, columns, dtype=torch.int8), gpu.major >= 9
+        launch_quantize_rows(x, codes, x_scale, pdl=pdl)
+        q8_linear_rows16.launch(codes, x_scale, wq, w_scale, bias, y, pdl)
+        return
     hopper = gpu.major >= 9 and gpu.shared_memory_per_block_optin >= 200 * 1024
     tma = hopper and columns % 16 == 0 and wq.data_ptr() % 16 == 0
     tiles = choose_tiles(rows, outputs, columns, gpu.multi_processor_count, tma)
     # Room for whole tiles: a bulk copy that reaches past the end is slow. What is there is not used.
     codes = x.new_empty(triton.cdiv(rows, tiles.m) * tiles.m, columns, dtype=torch.int8)
-    x_scale = x.new_empty(rows, dtype=torch.float32)
     sums = None
     if tiles.split > 1:
         sums = x.new_empty(rows * outputs + grid_of(tiles, rows, outputs)[0], dtype=torch.int32)

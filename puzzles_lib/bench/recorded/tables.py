@@ -3,12 +3,13 @@
 from puzzles_lib.bench.recorded import Row, bits_text, rows
 
 VIT_B = "100864x768"
+CUBLAS, TINYGEMM = "cuBLAS, bfloat16 weight", "tinygemm, torch._weight_int4pack_mm"
 LONG, SHORT = "2 bits, 100864x768x768", "2 bits, 8192x768x768"
 
 
 def readme() -> str:
-    """The three tables, in Markdown."""
-    return "\n\n".join(["\n".join(lines) for lines in (_memory(), _dw(), _int8())])
+    """The four tables, in Markdown."""
+    return "\n\n".join(["\n".join(lines) for lines in (_memory(), _dw(), _packed_weight(), _int8())])
 
 
 def _ratio(some: list[Row], case: str, path: str, baseline: str) -> float:
@@ -55,6 +56,27 @@ def _dw() -> list[str]:
     path = "quantize_pack + dequant_gemm_dw"
     ratios = " | ".join(f"{found[case, path]['ratio']:.2f}x" for case in (LONG, SHORT))
     return [*lines, f"| quantising included, against the same unfused | {ratios} |"]
+
+
+def _packed_weight() -> list[str]:
+    some = rows("packed-weight")
+    sizes = (1, 16, 32, 64)
+    lines = ["| packed weight, groups of 128 | " + " | ".join(f"M = {m}" for m in sizes) + " |"]
+    lines.append("|---" * (len(sizes) + 1) + "|")
+    for bits, shape, measured in (
+        (4, "4096x4096", sizes), (4, "8192x8192", sizes), (8, "4096x4096", (1, 16, 64)),
+        (2, "4096x4096", (1, 16, 64)),
+    ):  # fmt: skip
+        cells = []
+        for m in sizes:
+            case, path = f"{bits_text(bits)}, groups of 128, {m} x {shape}", "dequant_gemm"
+            ratio = f"{_ratio(some, case, path, CUBLAS):.2f}x" if m in measured else "–"
+            cells.append(ratio)
+        lines.append(f"| {bits_text(bits)}, {shape.replace('x', ' x ')} | " + " | ".join(cells) + " |")
+    cells = [
+        f"{_ratio(some, f'4 bits, groups of 128, {m} x 4096x4096', TINYGEMM, CUBLAS):.2f}x" for m in sizes
+    ]
+    return [*lines, "| torch's `_weight_int4pack_mm`, 4 bits, 4096 x 4096 | " + " | ".join(cells) + " |"]
 
 
 def _int8() -> list[str]:

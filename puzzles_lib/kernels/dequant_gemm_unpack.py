@@ -1,0 +1,192 @@
+"""What the kernels of `dequant_gemm` share: words to floats in a few instructions, and the params for it.
+
+The bits of a code by themselves are a bfloat16, a subnormal: with a code's lowest bit at ``position``,
+code · 2^(position - 133). So are all of bits 0 to 7, as the exponent's lowest bit just goes on counting.
+With scales and minima that were multiplied by powers of two before, one `and` and one multiply-add unpack
+and scale two codes:
+
+    w · 2^-16 = (word & mask) · (scale · 2^(117 - position)) + minimum · 2^-16
+
+and the float32 sums are multiplied by 2^16 at the end. All of it is exact but for the one rounding of w,
+unless a param is so large or so small that its power of two does not fit: `need_care` finds those,
+and a program that has one multiplies unscaled params, unpacking by `unpack_and_scale_asm`, which is exact
+for all. In float16 nothing has room to be scaled, and all programs unpack so.
+"""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+SCALED = gl.constexpr(16)  # log2 of what products are divided by meanwhile
+LEAST = gl.constexpr(2.0**-80)  # what is smaller might lose bits below the least normal number
+MOST = gl.constexpr(2.0**10)  # scales from here up could overflow
+
+
+@gluon.constexpr_function
+def unpack_and_scale_asm(bits, field, half):
+    """PTX that makes two codes of a field, in the halves of a register, two floats, and scales them.
+
+    bits: of a code. field: which one of the int16 word in each half. half: float16, else bfloat16.
+    $1: the words, $2 and $3: scales and minima, $0: code · scale + minimum.
+
+    A code's bits in the mantissa of a constant 2^m read as 2^m + code · 2^position: fma takes that apart to
+    the code, exactly, as there are bits enough. Where there are not (a bfloat16 has seven), the bits alone
+    are a subnormal, code · 2^(position - 133), which one or two powers of two make the code.
+    """
+    both = 0x10001  # times this: the same in both halves
+    position = 0 if bits == 4 and not half else bits * field % 8
+    shift = bits * field - position
+    fields = both * (((1 << bits) - 1) << position)
+    mantissa, bias = (10, 15) if half else (7, 127)
+    fma = "fma.rn.f16x2" if half else "fma.rn.bf16x2"
+    text = f"{{ .reg .b32 w, a, b; shr.u32 w, $1, {shift}; "
+    if position + bits <= mantissa:
+        one = (bias + mantissa) << mantissa  # 2^m, whose last bit stands for 1
+        text += f"lop3.b32 w, w, {fields:#x}, {both * one:#x}, 0xEA; "  # (w & fields) | 2^m
+        text += f"mov.b32 a, {both * ((bias - position) << mantissa):#x}; "  # 2^-position
+        text += f"mov.b32 b, {both * (0x8000 + one - (position << mantissa)):#x}; "  # -2^(m - position)
+        text += f"{fma} w, w, a, b; "
+    else:
+        text += f"and.b32 w, w, {fields:#x}; mov.b32 b, {both * 0x8000:#x}; "  # -0
+        power = 133 - position
+        for part in [power] if power <= 127 else [127, power - 127]:
+            text += f"mov.b32 a, {both * ((127 + part) << 7):#x}; {fma} w, w, a, b; "
+    return text + f"{fma} $0, w, $2, $3; }}"  # code · scale + minimum, rounded once
+
+
+@gluon.constexpr_function
+def unpack_scaled_asm(bits, field):
+    """As `unpack_and_scale_asm` for bfloat16, of params that `scale_params` has scaled: w · 2^-SCALED."""
+    position = bits * field % 8
+    mask = 0x10001 * (((1 << bits) - 1) << position)
+    text = f"{{ .reg .b32 w; shr.u32 w, $1, {bits * field - position}; and.b32 w, w, {mask:#x}; "
+    return text + "fma.rn.bf16x2 $0, w, $2, $3; }"
+
+
+@gluon.constexpr_function
+def unpack_asm(bits, field, half, careful):
+    """The text for a field: the careful one, or the one for scaled params."""
+    if half or careful:
+        return unpack_and_scale_asm(bits, field, half)
+    return unpack_scaled_asm(bits, field)
+
+
+@gluon.jit
+def unpack_field(words, params, field: gl.constexpr, BITS: gl.constexpr, CAREFUL: gl.constexpr):
+    """The floats of a field of words; params: scales and minima by turns, for fields 0 and up."""
+    scale, minimum = params[2 * field], params[2 * field + 1]
+    return gl.inline_asm_elementwise(
+        unpack_asm(BITS, field, scale.dtype == gl.float16, CAREFUL), "=r,r,r,r",
+        [words, scale, minimum], dtype=scale.dtype, is_pure=True, pack=2,
+    )  # fmt: skip
+
+
+@gluon.jit
+def scale_params(params, is_scale, field, BITS: gl.constexpr):
+    """Bfloat16 params as `unpack_scaled_asm` wants them. is_scale, field: of each element, broadcast."""
+    up = (127 + 133 - SCALED - field * BITS % 8 << 23).to(gl.float32, bitcast=True)  # 2^(117 - position)
+    return (params.to(gl.float32) * gl.where(is_scale, up, 2.0**-SCALED)).to(gl.bfloat16)
+
+
+@gluon.jit
+def need_care(params, is_scale):
+    """1 for each 8 neighbouring params of which one cannot be scaled exactly, else 0."""
+    size = gl.abs(params.to(gl.float32))
+    least = gl.where(is_scale, -1.0, 0.0)  # a minimum may be 0
+    most = gl.where(is_scale, MOST, float("inf"))
+    odd = ((size < LEAST) & (size > least)) | (size >= most)
+    LAST: gl.constexpr = len(odd.shape) - 1
+    odd = gl.where(odd, 1, 0).reshape(odd.shape[:-1] + [odd.shape[LAST] // 8, 8])
+    return gl.max(odd, axis=LAST + 1)
+
+
+@gluon.jit
+def params_by_field(params, like):
+    """Params [..., 2 · FIELDS], of a lane's rows, as pairs of tensors like ``like``, [..., k].
+
+    The last axis holds a field's scale and minimum side by side. Nothing moves: a lane has its own rows'.
+    """
+    FIELDS: gl.constexpr = params.shape[len(params.shape) - 1] // 2
+    LAST: gl.constexpr = len(params.shape) - 1
+    LEAD: gl.constexpr = params.shape[:-1]
+    scale, minimum = gl.split(params.reshape(LEAD + [FIELDS, 2]))
+    if FIELDS == 2:
+        scale_0, scale_1 = gl.split(scale)
+        minimum_0, minimum_1 = gl.split(minimum)
+        some = (scale_0, minimum_0, scale_1, minimum_1)
+    else:
+        gl.static_assert(FIELDS == 4)
+        even, odd = gl.split(scale.reshape(LEAD + [2, 2]))
+        scale_0, scale_2 = gl.split(even)
+        scale_1, scale_3 = gl.split(odd)
+        even, odd = gl.split(minimum.reshape(LEAD + [2, 2]))
+        minimum_0, minimum_2 = gl.split(even)
+        minimum_1, minimum_3 = gl.split(odd)
+        some = (scale_0, minimum_0, scale_1, minimum_1, scale_2, minimum_2, scale_3, minimum_3)
+    rows: gl.constexpr = gl.SliceLayout(LAST, like.type.layout)
+    out = ()
+    for i in gl.static_range(2 * FIELDS):
+        own = gl.convert_layout(some[i], rows, assert_trivial=True)
+        out = out + (gl.broadcast(gl.expand_dims(own, LAST), like)[0],)
+    return out
+
+
+@gluon.jit
+def shift_right(word, distance):
+    """Both halves of a register at once: the lower one then has bits of the upper at its top."""
+    distance = gl.full(word.shape, 1, gl.int16, word.type.layout) * distance.to(gl.int16)
+    text: gl.constexpr = "{ .reg .b32 d; and.b32 d, $2, 255; shr.u32 $0, $1, d; }"
+    return gl.inline_asm_elementwise(text, "=r,r,r", [word, distance], dtype=gl.int16, is_pure=True, pack=2)
+
+
+def group_shift(group_size: int, columns: int) -> int:
+    """log2 of the columns that share params, for `group_of`; -1 where that is no power of two."""
+    if group_size >= columns:
+        return (columns - 1).bit_length()
+    return group_size.bit_length() - 1 if group_size & (group_size - 1) == 0 else -1
+
+
+@gluon.jit
+def group_of(k, group_size, SHIFT: gl.constexpr):
+    """The number of a column's group; a division would take longer than all else before params are loaded."""
+    if SHIFT >= 0:
+        return k >> SHIFT
+    else:
+        return k // group_size
+
+
+@gluon.constexpr_function
+def along(rank, dim, size, first=1):
+    """The bases of a linear layout that walk so many elements of a dimension, in steps of ``first``."""
+    bases = []
+    while first < size:
+        bases.append([first if axis == dim else 0 for axis in range(rank)])
+        first *= 2
+    return bases
+
+
+@gluon.constexpr_function
+def spread(registers, rest, warps, shape):
+    """A linear layout: ``registers`` in each thread, ``rest`` over lanes, then warps, then registers."""
+    count = 5 + warps.bit_length() - 1
+    rest = rest + [[0] * len(shape)] * (count - len(rest))
+    return gl.DistributedLinearLayout(registers + rest[count:], rest[:5], rest[5:count], [], shape)
+
+
+@gluon.constexpr_function
+def _along_axis(axis, rank, layout):
+    """The layout of one axis of a tensor: that of a vector which `positions` expands."""
+    for other in reversed(range(rank)):
+        if other != axis:
+            layout = gl.SliceLayout(other, layout)
+    return layout
+
+
+@gluon.jit
+def positions(axis: gl.constexpr, shape: gl.constexpr, layout: gl.constexpr):
+    """0, 1, .. along an axis of a tensor of this shape and layout; its other axes have size 1."""
+    RANK: gl.constexpr = len(shape)
+    at = gl.arange(0, shape[axis], _along_axis(axis, RANK, layout))
+    for other in gl.static_range(RANK):
+        if other != axis:
+            at = gl.expand_dims(at, other)
+    return at

@@ -1,0 +1,83 @@
+"""The kernels in plain Triton, compiled for a Hopper GPU with none here; those in Gluon have their own files.
+
+`make test-next` runs these with the newest Triton, so they import nothing of the course but `kernels`.
+"""
+
+import re
+
+import pytest
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from puzzles_lib.kernels import bitpack, common, packed_relu, quantize
+from puzzles_lib.kernels import q8_linear as module
+
+POINTERS = {
+    "codes_ptr": "*u8", "words_ptr": "*i16", "mask_ptr": "*u8", "scale_ptr": "*fp32", "sums_ptr": "*fp32",
+}  # fmt: skip
+KERNELS = [
+    (bitpack._pack_bits_kernel, {"BITS": 2, "BLOCK_C": 256}, {}),
+    (bitpack._unpack_bits_kernel, {"BITS": 2, "BLOCK_C": 256}, {}),
+    (
+        quantize._quantize_pack_kernel,
+        {"BITS": 2, "GROUP": 256, "WIDTH": 256, "GROUPS": 1, "ROWS": 2, "STEP": 2, "EVEN": True},
+        {"num_warps": 1},
+    ),
+    (
+        quantize._dequantize_kernel,
+        {"BITS": 4, "GROUP": 100, "BLOCK_C": 256, "ROWS": 1, "EVEN": False},
+        {"num_warps": 2},
+    ),
+    (packed_relu._relu_pack_kernel, {"BLOCK": 2048}, {}),
+    (packed_relu._relu_unpack_backward_kernel, {"BLOCK": 1024}, {}),
+    (common._add_splits_kernel, {"SPLITS": 4, "BLOCK": 512, "PDL": True}, {}),
+    (
+        module._quantize_rows_kernel,
+        {"ROWS": 1, "BLOCK_K": 4096, "ONE_BLOCK": True, "PDL": True},
+        {"num_warps": 8, **module.EXACT_STEPS},
+    ),
+]
+
+
+@pytest.mark.parametrize("kernel, constants, options", KERNELS, ids=lambda v: getattr(v, "__name__", ""))
+def test_kernels_compile_for_hopper(kernel, constants, options):
+    names = kernel.arg_names
+    signature = {
+        name: "constexpr" if name in constants else POINTERS.get(name, "*bf16") if "_ptr" in name else "i32"
+        for name in names
+    }
+    attributes = {
+        (i,): [["tt.divisibility", 16]] for i, name in enumerate(names) if signature[name].startswith("*")
+    }
+    values = {(names.index(name),): value for name, value in constants.items()}
+    source = ASTSource(kernel, signature, values, attributes)
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    assert ("griddepcontrol" in compiled.asm["ptx"]) == ("PDL" in constants)
+    assert ".local" not in compiled.asm["ptx"]
+
+
+@pytest.mark.parametrize(
+    "rows, outputs", [(64, 4096), (128, 4096), (256, 4096), (512, 4096), (4096, 4096), (64, 256)]
+)
+def test_tiles_compile_for_hopper(rows, outputs):
+    tiles = module.choose_tiles(rows, outputs, 4096, 132, True)
+    assert (tiles.split > 1) == (outputs == 256)
+    constants = {
+        "BLOCK_M": tiles.m, "BLOCK_N": tiles.n, "BLOCK_K": tiles.k, "GROUP_M": tiles.group,
+        "SPLIT": tiles.split, "HAS_BIAS": True, "TMA": True, "PDL": True,
+    }  # fmt: skip
+    types = {"codes": f"tensordesc<i8[{tiles.m}, {tiles.k}]>", "wq": f"tensordesc<i8[{tiles.n}, {tiles.k}]>"}
+    types |= {"x_scale_ptr": "*fp32", "w_scale_ptr": "*fp32", "bias_ptr": "*bf16", "y_ptr": "*bf16"}
+    types |= {"sums_ptr": "*i32", "M": "i32", "N": "i32", "K": "i32"} | dict.fromkeys(constants, "constexpr")
+    names = module._matmul_kernel.arg_names
+    attributes = {(names.index(n),): [["tt.divisibility", 16]] for n in ("y_ptr", "sums_ptr", "N", "K")}
+    source = ASTSource(
+        module._matmul_kernel, {name: types[name] for name in names},
+        {(names.index(name),): value for name, value in constants.items()}, attributes,
+    )  # fmt: skip
+    options = {"num_warps": tiles.warps, "num_stages": tiles.stages, **module.EXACT_STEPS}
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    assert re.search(r"wgmma\.mma_async\.\S+\.s32\.s8\.s8", compiled.asm["ptx"])
+    assert compiled.metadata.shared <= 227 * 1024
+    assert ".local" not in compiled.asm["ptx"] and "fma.rn.f32" not in compiled.asm["ptx"]
