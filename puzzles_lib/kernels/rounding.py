@@ -1,0 +1,137 @@
+"""Random numbers for stochastic rounding: Philox, counted by an element's place and by nothing else.
+
+Stochastic rounding of a value between the codes c and c + 1 gives c + 1 with the probability of its
+distance from c: wrong each time, right on average (Gupta et al., 2015, arXiv:1502.02551). Philox (Salmon et
+al., 2011, "Parallel random numbers: as easy as 1, 2, 3") makes random bits of a key and a count, with no
+state between. A key is made of seed and offset. One call, by column and row, makes 64 bits for 8 elements of
+that column, a *unit*, whose words and fields are neighbours. An element has 8 bits of its own, and behind
+them, where they hardly matter, its neighbour's. So a code depends on seed, offset, row and column, not on how
+a kernel is launched.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from puzzles_lib.kernels.bitpack import WORD_ROWS, block_rows
+
+ROUNDINGS = ("nearest", "stochastic")
+ROUNDS = tl.constexpr(7)  # of Philox: as many as pass BigCrush in the paper
+_M = (0xD2511F53, 0xCD9E8D57, 0xD256D193)  # Philox's multipliers: of 4x32, and of 2x32
+_BUMPS = (0x9E3779B9, 0xBB67AE85)  # of its key, each round
+_LOW = 0xFFFFFFFF
+UNIT_FIELDS = {1: 4, 2: 4, 4: 4, 8: 2}  # by bits: neighbouring fields of a word
+UNIT_ROWS = {1: 2, 2: 2, 4: 2, 8: 4}  # and neighbouring rows of words, 8 elements in all
+
+
+def check_rounding(rounding: str) -> None:
+    if rounding not in ROUNDINGS:
+        raise ValueError(f"rounding is {rounding!r}, allowed are nearest and stochastic")
+
+
+def as_seed(rounding: str, seed: int | torch.Tensor, device: torch.device) -> torch.Tensor | None:
+    """The seed as a tensor of one int64, or None for nearest rounding.
+
+    Raises ValueError for another rounding, or a seed of 65 bits or of more elements, TypeError for a seed
+    that is neither an integer nor an int64 tensor.
+    """
+    check_rounding(rounding)
+    if isinstance(seed, torch.Tensor):
+        if seed.dtype != torch.int64:
+            raise TypeError(f"seed is {seed.dtype}, allowed are an integer and a torch.int64 tensor of one")
+        if seed.numel() != 1 or seed.device != device:
+            what = f"{seed.numel()} elements on {seed.device}"
+            raise ValueError(f"seed has {what}, allowed is one on the device of x, {device}")
+        return None if rounding == "nearest" else seed
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise TypeError(f"seed is {type(seed).__name__}, allowed are an integer and a torch.int64 tensor of one")
+    if not -(2**63) <= seed < 2**63:
+        raise ValueError(f"seed is {seed}, allowed are integers of 64 bits")
+    return None if rounding == "nearest" else torch.full((), seed, dtype=torch.int64, device=device)
+
+
+@triton.constexpr_function
+def fraction_bits(bits):
+    """Bits behind the point that a value between two codes is counted in."""
+    return 14 if bits == 8 else 16
+
+
+@triton.constexpr_function
+def leading_one(bits):
+    """1.5 · 2^n whose float32 neighbours are 2^-fraction_bits apart: what is added to it is cut to those."""
+    return 1.5 * 2.0 ** (23 - fraction_bits(bits))
+
+
+# ---- torch, the reference
+
+
+def philox_ref(key: list[torch.Tensor], counter: list[torch.Tensor], rounds: int = ROUNDS.value):
+    """Philox4x32 or Philox2x32: as many tensors of 32 random bits (in int64) as the counter has.
+
+    counter: 4 or 2 tensors of 32 bits, key: 2 or 1 of them.
+    """
+    for turn in range(rounds):
+        if len(counter) == 2:
+            product = _M[2] * counter[0]  # 64 bits, the top one in the sign
+            counter = [(product >> 32 & _LOW) ^ key[0] ^ counter[1], product & _LOW]
+        else:
+            (a, b), (c0, c1, c2, c3) = (_M[0] * counter[0], _M[1] * counter[2]), counter
+            counter = [(b >> 32 & _LOW) ^ c1 ^ key[0], b & _LOW, (a >> 32 & _LOW) ^ c3 ^ key[1], a & _LOW]
+        key = [(k + bump) & _LOW for k, bump in zip(key, _BUMPS, strict=False)]
+    return counter
+
+
+def draw_ref(seed: torch.Tensor, offset: int, rows: int, columns: int, bits: int) -> torch.Tensor:
+    """Integers [rows, columns] of `fraction_bits` random bits; rows fill blocks."""
+    halves = [seed & _LOW, seed >> 32 & _LOW]
+    count = [torch.full_like(seed, word) for word in (offset & _LOW, offset >> 32 & _LOW, 0, 0)]
+    key = philox_ref(halves, count)[:1]
+    unit_fields, unit_rows, fields = UNIT_FIELDS[bits], UNIT_ROWS[bits], 16 // bits
+    unit = torch.arange(rows // 8, device=seed.device)[:, None]
+    column = torch.arange(columns, device=seed.device)[None, :]
+    words = philox_ref(key, [column.expand(rows // 8, columns), unit])
+    row = torch.arange(rows, device=seed.device)
+    word_row = row // block_rows(bits) * WORD_ROWS + row % WORD_ROWS
+    field = row % block_rows(bits) // WORD_ROWS
+    unit = word_row // unit_rows * (fields // unit_fields) + field // unit_fields
+    piece = field % unit_fields * unit_rows + word_row % unit_rows  # of 8
+    word = torch.stack(words)[piece // 4, unit]  # [rows, columns]
+    turned = (word | word << 32) >> (8 * (piece % 4))[:, None]
+    return (turned & 0xFFFF) >> 16 - fraction_bits(bits)
+
+
+# ---- Triton
+
+
+@triton.jit
+def draw(seed_ptr, offset, first, step, offs_c, BITS: tl.constexpr, SPLIT: tl.constexpr):
+    """Floats [STEP, ROWS, GROUPS * WIDTH]: `leading_one` and a fraction below 1 of `fraction_bits`.
+
+    Of STEP fields from ``step`` and ROWS rows of words from ``first``, both at most those of a unit.
+    """
+    FIELDS: tl.constexpr = 16 // BITS
+    UNIT_FIELDS: tl.constexpr = 2 if BITS == 8 else 4
+    UNIT_ROWS: tl.constexpr = 8 // UNIT_FIELDS
+    STEP: tl.constexpr = SPLIT[0]
+    ROWS: tl.constexpr = SPLIT[1]
+    # Where a program has whole units, the compiler knows each element's piece.
+    field = 0 if STEP == UNIT_FIELDS else step % UNIT_FIELDS
+    row = 0 if ROWS == UNIT_ROWS else first % UNIT_ROWS
+    unit = first // UNIT_ROWS * (FIELDS // UNIT_FIELDS) + step // UNIT_FIELDS
+    key, _, _, _ = tl.philox(
+        tl.load(seed_ptr), offset.to(tl.int32), (offset.to(tl.int64) >> 32).to(tl.int32), 0, 0, n_rounds=ROUNDS
+    )
+    high = tl.zeros_like(offs_c).to(tl.uint32) + unit.to(tl.uint32)
+    low = offs_c.to(tl.uint32)  # [1, 1, GROUPS * WIDTH]
+    for _ in tl.static_range(ROUNDS):
+        product = low.to(tl.uint64) * 0xD256D193
+        low = (product >> 32).to(tl.uint32) ^ key ^ high
+        high = product.to(tl.uint32)
+        key += 0x9E3779B9
+    piece = (field + tl.arange(0, STEP)[:, None, None]) * UNIT_ROWS + row + tl.arange(0, ROWS)[None, :, None]
+    word = tl.where(piece < 4, low, high)
+    distance = (piece % 4 * 8).to(tl.uint32)
+    turned = (word >> distance) | (word << ((32 - distance) % 32))
+    bits = (turned & 0xFFFF) >> (16 - fraction_bits(BITS))
+    leading = tl.full(bits.shape, leading_one(BITS), tl.float32).to(tl.uint32, bitcast=True)
+    return (bits | leading).to(tl.float32, bitcast=True)
