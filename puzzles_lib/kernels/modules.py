@@ -237,6 +237,8 @@ class _Norm(_Quantizing):
         )
         if axes > 1:
             return y.view(cast.shape)
+        if torch.compiler.is_compiling():
+            y = y.view_as(y)  # a tensor of the graph, which may have attributes
         sharing.remember(y, self.key(dtype), Kept(words, params, weight, bias))
         return y
 

@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 from puzzles_lib.kernels.bitpack import WORD_ROWS, block_rows, check_bits, matrix_shape
 from puzzles_lib.kernels.common import MAGIC, check_dtype
@@ -33,7 +34,7 @@ from puzzles_lib.kernels.quantize import (
     quantize_pack_ref,
     quantize_rows,
 )
-from puzzles_lib.kernels.rounding import UNIT_FIELDS, UNIT_ROWS, draw
+from puzzles_lib.kernels.rounding import UNIT_FIELDS, UNIT_ROWS, draw, noise
 
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 ZERO = {1: 0, 2: 0, 4: 2, 8: 27}  # the code of slope 0, by slope bits
@@ -53,7 +54,8 @@ def activation_pack(x: torch.Tensor, activation: str, slope_bits: int) -> tuple[
     """The activation of x, and its slopes in ``slope_bits`` bits an element.
 
     x: any shape, float32, float16 or bfloat16; non-contiguous and empty ones are accepted.
-    activation: relu, gelu (by erf), gelu_tanh (its approximation) or silu; y is torch's.
+    activation: relu, gelu (by erf), gelu_tanh (its approximation) or silu; y is torch's, but for
+        rounding: to about 1e-7 of its size before it is rounded to x's dtype.
     Returns y (shape and dtype of x, contiguous) and the slopes (uint8). Of NaN the slope is some number.
 
     Raises TypeError for another dtype, ValueError for another activation or other bits.
@@ -148,7 +150,7 @@ def slope_ref(x: torch.Tensor, activation: str) -> torch.Tensor:
     """f'(x) in float32."""
     if activation == "relu":
         return (~(x <= 0)).float()
-    x = x.float().nan_to_num(-20.0).clamp(-20, 20)
+    x = x.float().clamp(-20, 20)  # beyond, slopes are 0 and 1
     if activation == "silu":
         s = x.sigmoid()
         return s * (1 + x * (1 - s))
@@ -160,7 +162,7 @@ def slope_ref(x: torch.Tensor, activation: str) -> torch.Tensor:
 
 def activation_pack_ref(x: torch.Tensor, activation: str, slope_bits: int) -> tuple[torch.Tensor, torch.Tensor]:
     code = (slope_ref(x, activation) * STEPS[slope_bits]).round() + ZERO[slope_bits]
-    code = code.clamp(0, 2**slope_bits - 1).flatten()
+    code = code.nan_to_num(0.0).clamp(0, 2**slope_bits - 1).flatten()
     each = 8 // slope_bits
     padded = code.new_zeros(slope_bytes(len(code), slope_bits) * each, dtype=torch.int32)
     padded[: len(code)] = code
@@ -195,52 +197,63 @@ def slope_steps(slope_bits):
 @triton.jit
 def _activate(x, ACTIVATION: tl.constexpr, SLOPE_BITS: tl.constexpr):
     """f(x), in x's dtype for relu, else in float32, and the codes of the slopes in int32."""
+    TOP: tl.constexpr = (1 << SLOPE_BITS) - 1
     if ACTIVATION == "relu":
         off = x <= 0
-        return tl.where(off, 0.0, x), tl.where(off, 0, 1)
-    x = x.to(tl.float32)
-    near = tl.minimum(tl.maximum(x, -20.0), 20.0)  # beyond, slopes are 0 and 1; and it is a number
-    if ACTIVATION == "silu":
-        s = tl.sigmoid(near)
-        y = x * tl.sigmoid(x)
-        slope = s * (1 + near * (1 - s))
-    elif ACTIVATION == "gelu":
-        half = 0.5 + 0.5 * tl.erf(near * 0.7071067811865476)
-        slope = half + near * tl.exp(near * near * -0.5) * 0.3989422804014327
-        y = x * half
+        y = tl.where(off, 0.0, x)
+        code = tl.where(off, 0, 1)
     else:
-        half = tl.sigmoid(1.5957691216057308 * (near + 0.044715 * near * near * near))  # (1 + tanh) / 2
-        inner = 1.5957691216057308 * (1 + 0.134145 * near * near)
-        slope = half + near * half * (1 - half) * inner
-        y = x * half
-    TOP: tl.constexpr = (1 << SLOPE_BITS) - 1
-    code = tl.fma(slope, slope_steps(SLOPE_BITS), MAGIC + slope_zero(SLOPE_BITS))
-    code = tl.minimum(tl.maximum(code, MAGIC), MAGIC + TOP)
-    return y, code.to(tl.int32, bitcast=True) & TOP
+        x = x.to(tl.float32)
+        if ACTIVATION == "silu":
+            rise = libdevice.fast_dividef(1.0, 1.0 + tl.exp(-x))
+            y = x * rise
+            slope = rise + y * (1 - rise)
+        elif ACTIVATION == "gelu":
+            # The normal distribution's tail to 1e-7, Abramowitz and Stegun 7.1.26: one exp for y and slope.
+            bell = tl.exp(x * x * -0.5)
+            t = libdevice.fast_dividef(1.0, tl.fma(tl.abs(x), 0.23164190, 1.0))
+            tail = t * (0.127414796 + t * (-0.142248368 + t * (0.7107068705 + t * (-0.7265760135 + t * 0.5307027145))))
+            tail = tail * bell
+            rise = tl.where(x < 0, tail, 1 - tail)
+            y = x * rise
+            slope = tl.fma(x, bell * 0.3989422804014327, rise)
+        else:
+            near = tl.minimum(tl.maximum(x, -20.0), 20.0)  # beyond, slopes are 0 and 1
+            square = near * near
+            rise = libdevice.fast_dividef(1.0, 1.0 + tl.exp(near * (-1.5957691216057308 - 0.07135481627159982 * square)))
+            y = x * rise
+            slope = rise + near * rise * (1 - rise) * (1.5957691216057308 + 0.21406444881479946 * square)
+        code = tl.fma(slope, slope_steps(SLOPE_BITS), MAGIC + slope_zero(SLOPE_BITS))
+        code = tl.minimum(tl.maximum(code, MAGIC), MAGIC + TOP)
+        code = code.to(tl.int32, bitcast=True) & TOP
+    return y, code
 
 
 @triton.jit
 def _times_slope(dy, code, SLOPE_BITS: tl.constexpr):
     if SLOPE_BITS == 1:
-        return tl.where(code == 1, dy, 0.0)
-    slope = (code - slope_zero(SLOPE_BITS)).to(tl.float32) * (1.0 / slope_steps(SLOPE_BITS))
-    return dy.to(tl.float32) * slope
+        dx = tl.where(code == 1, dy, 0.0)
+    else:
+        slope = (code - slope_zero(SLOPE_BITS)).to(tl.float32) * (1.0 / slope_steps(SLOPE_BITS))
+        dx = dy.to(tl.float32) * slope
+    return dx
 
 
 @triton.jit
 def _activation_pack_kernel(
     x_ptr, y_ptr, slopes_ptr, N, ACTIVATION: tl.constexpr, SLOPE_BITS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """The elements of a byte belong to one thread, so that it is a sum within the thread."""
+    """8 neighbouring elements, SLOPE_BITS bytes of slopes, belong to one thread: a byte is a sum within it."""
     EACH: tl.constexpr = 8 // SLOPE_BITS
     start = tl.program_id(0).to(tl.int64) * BLOCK
-    offs = start + tl.arange(0, BLOCK // EACH)[:, None] * EACH + tl.arange(0, EACH)[None, :]
+    offs = start + tl.arange(0, BLOCK // 8)[:, None] * 8 + tl.arange(0, 8)[None, :]
     x = tl.load(x_ptr + offs, mask=offs < N, other=0.0)
     y, code = _activate(x, ACTIVATION, SLOPE_BITS)
     tl.store(y_ptr + offs, y, mask=offs < N)
-    code = tl.where(offs < N, code, 0) << (tl.arange(0, EACH) * SLOPE_BITS)[None, :]
-    where = start // EACH + tl.arange(0, BLOCK // EACH)
-    tl.store(slopes_ptr + where, tl.sum(code, axis=1).to(tl.uint8), mask=where * EACH < N)
+    code = tl.where(offs < N, code, 0) << (tl.arange(0, 8) % EACH * SLOPE_BITS)[None, :]
+    code = tl.sum(tl.reshape(code, [BLOCK // 8, SLOPE_BITS, EACH]), axis=2).to(tl.uint8)
+    where = start // EACH + tl.arange(0, BLOCK // 8)[:, None] * SLOPE_BITS + tl.arange(0, SLOPE_BITS)[None, :]
+    tl.store(slopes_ptr + where, code, mask=where * EACH < N)
 
 
 @triton.jit
@@ -249,10 +262,12 @@ def _activation_backward_kernel(
 ):
     EACH: tl.constexpr = 8 // SLOPE_BITS
     start = tl.program_id(0).to(tl.int64) * BLOCK
-    offs = start + tl.arange(0, BLOCK // EACH)[:, None] * EACH + tl.arange(0, EACH)[None, :]
-    where = start // EACH + tl.arange(0, BLOCK // EACH)
+    offs = start + tl.arange(0, BLOCK // 8)[:, None] * 8 + tl.arange(0, 8)[None, :]
+    where = start // EACH + tl.arange(0, BLOCK // 8)[:, None] * SLOPE_BITS + tl.arange(0, SLOPE_BITS)[None, :]
     codes = tl.load(slopes_ptr + where, mask=where * EACH < N, other=0).to(tl.int32)
-    code = (codes[:, None] >> (tl.arange(0, EACH) * SLOPE_BITS)[None, :]) & ((1 << SLOPE_BITS) - 1)
+    codes = tl.broadcast_to(codes[:, :, None], [BLOCK // 8, SLOPE_BITS, EACH])
+    shift = (tl.arange(0, 8) % EACH * SLOPE_BITS)[None, :]
+    code = (tl.reshape(codes, [BLOCK // 8, 8]) >> shift) & ((1 << SLOPE_BITS) - 1)
     dy = tl.load(dy_ptr + offs, mask=offs < N, other=0.0)
     tl.store(dx_ptr + offs, _times_slope(dy, code, SLOPE_BITS), mask=offs < N)
 
@@ -262,25 +277,32 @@ def _activation_backward_sum_kernel(
     dy_ptr, slopes_ptr, sums_ptr, K, C,
     SLOPE_BITS: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """ROWS rows of BLOCK_C columns, STEP at a time, in place, and the sum over these rows."""
-    EACH: tl.constexpr = 8 // SLOPE_BITS
+    """ROWS rows of BLOCK_C columns, STEP at a time, in place, and the sum over these rows.
+
+    A cell is the slopes of 8 elements, which belong to one thread: an integer of SLOPE_BITS bytes.
+    """
     across = tl.cdiv(C, BLOCK_C)
     row = tl.program_id(0) // across
-    offs_r = row.to(tl.int64) * ROWS + tl.arange(0, STEP)[:, None, None]  # [STEP, 1, 1]
-    byte = tl.program_id(0) % across * (BLOCK_C // EACH) + tl.arange(0, BLOCK_C // EACH)[None, :, None]
-    offs_c = byte * EACH + tl.arange(0, EACH)[None, None, :]  # [1, BLOCK_C / EACH, EACH]
-    shift = (tl.arange(0, EACH) * SLOPE_BITS)[None, None, :]
-    total = tl.zeros([BLOCK_C // EACH, EACH], tl.float32)
-    for start in tl.range(0, ROWS, STEP, num_stages=3):
-        rows = offs_r + start
-        inside = (rows < K) & (offs_c < C)
-        codes = tl.load(slopes_ptr + rows * (C // EACH) + byte, mask=(rows < K) & (byte * EACH < C), other=0)
-        dy = tl.load(dy_ptr + rows * C + offs_c, mask=inside, other=0.0)
-        dx = _times_slope(dy, (codes.to(tl.int32) >> shift) & ((1 << SLOPE_BITS) - 1), SLOPE_BITS)
-        dx = dx.to(dy.dtype)
-        tl.store(dy_ptr + rows * C + offs_c, dx, mask=inside)
-        total += tl.sum(dx.to(tl.float32), axis=0)
-    total = tl.reshape(total, [1, BLOCK_C // EACH, EACH])
+    cell = tl.program_id(0) % across * (BLOCK_C // 8) + tl.arange(0, BLOCK_C // 8)[:, None]
+    offs_c = cell * 8 + tl.arange(0, 8)[None, :]  # [BLOCK_C / 8, 8]
+    cells_ptr = slopes_ptr.to(tl.pointer_type(tl.core.get_int_dtype(8 * SLOPE_BITS, True)))
+    shift = (tl.arange(0, 8) * SLOPE_BITS)[None, :]
+    total = tl.zeros([BLOCK_C // 8, 8], tl.float32)
+    for start in tl.range(row.to(tl.int64) * ROWS, row.to(tl.int64) * ROWS + ROWS, STEP, num_stages=1):
+        loaded = ()
+        for i in tl.static_range(STEP):  # before any is stored
+            r = start + i
+            cells = tl.load(cells_ptr + r * (C // 8) + cell, mask=(r < K) & (cell * 8 < C), other=0)
+            loaded = loaded + (cells, tl.load(dy_ptr + r * C + offs_c, mask=(r < K) & (offs_c < C), other=0.0))
+        for i in tl.static_range(STEP):
+            cells, dy = loaded[2 * i], loaded[2 * i + 1]
+            if SLOPE_BITS == 8:
+                code = (cells >> shift.to(tl.int64)) & 255
+            else:
+                code = (cells.to(tl.int32) >> shift) & ((1 << SLOPE_BITS) - 1)
+            dx = _times_slope(dy, code.to(tl.int32), SLOPE_BITS).to(dy.dtype)
+            tl.store(dy_ptr + (start + i) * C + offs_c, dx, mask=(start + i < K) & (offs_c < C))
+            total += dx.to(tl.float32)
     tl.store(sums_ptr + row.to(tl.int64) * C + offs_c, total, mask=offs_c < C)
 
 
@@ -289,17 +311,17 @@ def _activation_quantize_kernel(
     h_ptr, slopes_ptr, words_ptr, params_ptr, seed_ptr, K, C, blocks, offset,
     ACTIVATION: tl.constexpr, SLOPE_BITS: tl.constexpr,
     BITS: tl.constexpr, GROUP: tl.constexpr, GROUPS: tl.constexpr,
-    ROWS: tl.constexpr, STEP: tl.constexpr, EVEN: tl.constexpr,
+    ROWS: tl.constexpr, STEP: tl.constexpr, EVEN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """As `puzzles_lib.kernels.quantize`'s, of y = f(h), which is stored over h, and with f's slopes.
 
-    A thread's 8 columns of a row are whole bytes of slopes: a sum within the thread. Programs count columns
+    A thread's 8 columns of a row are a cell of slopes (SLOPE_BITS bytes): a sum within the thread. Programs count columns
     first, so that neighbours in time write the rows of y and of the slopes whole: a fifth faster.
     """
     FIELDS: tl.constexpr = 16 // BITS
     SPLIT: tl.constexpr = [STEP, ROWS, GROUPS, GROUP]
-    EACH: tl.constexpr = 8 // SLOPE_BITS
-    BYTES: tl.constexpr = GROUPS * GROUP // EACH
+    CELLS: tl.constexpr = GROUPS * GROUP // 8
+    CELL: tl.constexpr = tl.core.get_int_dtype(8 * SLOPE_BITS, True)
     across = C // (GROUPS * GROUP)
     first = tl.program_id(0) // across * ROWS  # a row of words, counted over all blocks
     pid_c = tl.program_id(0) % across
@@ -308,30 +330,34 @@ def _activation_quantize_kernel(
     rows = tl.arange(0, STEP)[:, None, None] * 16 + (first % 16 + tl.arange(0, ROWS))[None, :, None]
     offs_c = pid_c * (GROUPS * GROUP) + tl.arange(0, GROUPS * GROUP)[None, None, :]
     offs_g = pid_c * GROUPS + tl.arange(0, GROUPS)[None, None, :]  # [1, 1, GROUPS]
-    offs_b = pid_c * BYTES + tl.arange(0, BYTES)[None, None, :]
+    cell = pid_c * CELLS + tl.arange(0, CELLS)[None, None, :]
     param = params_ptr + (offs_g.to(tl.int64) * blocks + block) * (2 * 16 * FIELDS) + rows
     h_ptr += first_row * C
-    slopes_ptr += first_row * (C // EACH)
+    cells_ptr = slopes_ptr.to(tl.pointer_type(CELL)) + first_row * (C // 8)
     rows_left = K - first_row
     words = tl.zeros(SPLIT[1:], tl.int32)
     zero = tl.zeros(SPLIT[1:3], tl.float32)  # NaN where a group has one
-    for step in tl.range(0, FIELDS, STEP, num_stages=1):
+    if seed_ptr is not None:
+        drawn_low, drawn_high = draw(seed_ptr, offset, first, offs_c, BITS)
+    for step in tl.range(0, FIELDS, STEP, num_stages=STAGES):
         row = rows + step * 16
-        where, where_b = h_ptr + (row * C + offs_c), slopes_ptr + (row * (C // EACH) + offs_b)
+        where, where_s = h_ptr + (row * C + offs_c), cells_ptr + (row * (C // 8) + cell)
         h = tl.load(where) if EVEN else tl.load(where, mask=row < rows_left, other=0.0)
         y, code = _activate(h, ACTIVATION, SLOPE_BITS)
         y = y.to(h.dtype)
-        code = code << (tl.arange(0, GROUPS * GROUP)[None, None, :] % EACH * SLOPE_BITS)
-        code = tl.sum(tl.reshape(code, [STEP, ROWS, BYTES, EACH]), axis=3).to(tl.uint8)
+        if SLOPE_BITS == 8:
+            code = code.to(tl.int64)
+        code = code << (tl.arange(0, GROUPS * GROUP)[None, None, :] % 8 * SLOPE_BITS).to(code.dtype)
+        code = tl.sum(tl.reshape(code, [STEP, ROWS, CELLS, 8]), axis=3).to(CELL)
         if EVEN:
             tl.store(where, y)
-            tl.store(where_b, code)
+            tl.store(where_s, code)
         else:
             tl.store(where, y, mask=row < rows_left)
-            tl.store(where_b, code, mask=row < rows_left)
+            tl.store(where_s, code, mask=row < rows_left)
         y = y.to(tl.float32)
-        noise = None if seed_ptr is None else draw(seed_ptr, offset, first, step, offs_c, BITS, SPLIT)
-        fields, scale, low = encode(y, y, y, noise, step, BITS, SPLIT, params_ptr.dtype.element_ty, False)
+        added = None if seed_ptr is None else noise(drawn_low, drawn_high, first, step, BITS, SPLIT)
+        fields, scale, low = encode(y, y, y, added, step, BITS, SPLIT, params_ptr.dtype.element_ty, False)
         tl.store(param + step * 16, scale)
         tl.store(param + step * 16 + 16 * FIELDS, low)
         zero += tl.sum(scale * 0.0, axis=0)
@@ -377,7 +403,8 @@ def launch_activation_quantize(
     _activation_quantize_kernel[grid](
         h, slopes, words, params, seed, rows, columns, blocks, offset,
         ACTIVATION=activation, SLOPE_BITS=slope_bits, BITS=bits, GROUP=group_size, GROUPS=groups,
-        ROWS=word_rows, STEP=step, EVEN=rows % block_rows(bits) == 0, num_warps=max(1, group_size // 256),
+        ROWS=word_rows, STEP=step, EVEN=rows % block_rows(bits) == 0, STAGES=3,
+        num_warps=max(1, group_size // 256),
     )  # fmt: skip
 
 
@@ -390,10 +417,19 @@ def launch_activation_pack(
     )
 
 
+def launch_activation_backward(
+    dy: torch.Tensor, slopes: torch.Tensor, dx: torch.Tensor, slope_bits: int
+) -> None:
+    """Fill dx (which may be dy) from contiguous dy and slopes."""
+    _activation_backward_kernel[(triton.cdiv(dy.numel(), BLOCK),)](
+        dy, slopes, dx, dy.numel(), SLOPE_BITS=slope_bits, BLOCK=BLOCK
+    )
+
+
 def launch_activation_backward_sum(
     dy: torch.Tensor, slopes: torch.Tensor, sums: torch.Tensor, slope_bits: int
 ) -> None:
-    """dy [K, C] times its slopes, in place, and sums [blocks of ROWS rows, C]; C fills whole bytes."""
+    """dy [K, C] times its slopes, in place, and sums [blocks of ROWS rows, C]; C a multiple of 8."""
     rows, columns = dy.shape
     _activation_backward_sum_kernel[(sums.shape[0] * triton.cdiv(columns, COLUMNS),)](
         dy, slopes, sums, rows, columns,
@@ -433,8 +469,7 @@ def _activation_backward(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int
     dx = torch.empty_like(dy)
     if dy.numel():
         with torch.cuda.device(dy.device):
-            grid = (triton.cdiv(dy.numel(), BLOCK),)
-            _activation_backward_kernel[grid](dy, slopes, dx, dy.numel(), SLOPE_BITS=slope_bits, BLOCK=BLOCK)
+            launch_activation_backward(dy, slopes, dx, slope_bits)
     return dx
 
 
@@ -496,9 +531,8 @@ def _activation_backward_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: in
     if not dy.numel():
         return dy.new_zeros(columns)
     with torch.cuda.device(dy.device):
-        if columns * slope_bits % 8:
-            grid = (triton.cdiv(dy.numel(), BLOCK),)
-            _activation_backward_kernel[grid](dy, slopes, dy, dy.numel(), SLOPE_BITS=slope_bits, BLOCK=BLOCK)
+        if columns % 8:
+            launch_activation_backward(dy, slopes, dy, slope_bits)
             return matrix.sum(0)
         sums = dy.new_empty(triton.cdiv(rows, ROWS), columns, dtype=torch.float32)
         launch_activation_backward_sum(matrix, slopes, sums, slope_bits)

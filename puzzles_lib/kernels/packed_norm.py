@@ -27,7 +27,7 @@ from puzzles_lib.kernels.quantize import (
     launch_quantize_pack,
     quantize_pack_ref,
 )
-from puzzles_lib.kernels.rounding import UNIT_FIELDS, UNIT_ROWS, draw
+from puzzles_lib.kernels.rounding import UNIT_FIELDS, UNIT_ROWS, draw, noise
 
 MAX_COLUMNS = 8192  # that a program holds; wider rows take more than one pass
 
@@ -171,6 +171,8 @@ def _norm_quantize_kernel(
     if bias_ptr is not None:
         bias = tl.load(bias_ptr + offs_c, mask=inside, other=0.0).to(tl.float32)
     words = tl.zeros(SPLIT[1:], tl.int32)
+    if seed_ptr is not None:
+        drawn_low, drawn_high = draw(seed_ptr, offset, first, offs_c, BITS)
     for step in tl.range(0, FIELDS, STEP, num_stages=1):
         row = rows + step * 16  # [STEP, ROWS, 1]
         exist = row < K - first_row
@@ -189,8 +191,8 @@ def _norm_quantize_kernel(
         tl.store(y_ptr + where, y, mask=exist & inside)
         x = x.to(DTYPE).to(tl.float32)
         low_x, high_x = tl.where(inside, x, float("inf")), tl.where(inside, x, float("-inf"))
-        noise = None if seed_ptr is None else draw(seed_ptr, offset, first, step, offs_c, BITS, SPLIT)
-        fields, scale, low = encode(x, low_x, high_x, noise, step, BITS, SPLIT, DTYPE, True)
+        added = None if seed_ptr is None else noise(drawn_low, drawn_high, first, step, BITS, SPLIT)
+        fields, scale, low = encode(x, low_x, high_x, added, step, BITS, SPLIT, DTYPE, True)
         tl.store(param + step * 16, scale, mask=exists)
         tl.store(param + step * 16 + 16 * FIELDS, low, mask=exists)
         words += fields
@@ -200,19 +202,24 @@ def _norm_quantize_kernel(
 
 @triton.jit
 def _norm_backward_kernel(
-    dy_ptr, words_ptr, params_ptr, rstd_ptr, weight_ptr, dx_ptr, sums_ptr, K, C, blocks, group_size,
-    RMS: tl.constexpr, BITS: tl.constexpr, WIDTH: tl.constexpr, STEP: tl.constexpr, TURNS: tl.constexpr,
+    dy_ptr, words_ptr, params_ptr, rstd_ptr, weight_ptr, dx_ptr, sums_ptr, K, C, blocks,
+    RMS: tl.constexpr, BITS: tl.constexpr, GROUP: tl.constexpr, WIDTH: tl.constexpr, GROUPS: tl.constexpr,
+    STEP: tl.constexpr, TURNS: tl.constexpr,
 ):  # fmt: skip
     """The rows whose fields share TURNS rows of words, STEP fields at a time, and their share of the sums.
 
-    sums: float32 [programs, 2, C], of dy · n and of dy. WIDTH: C up to a power of two.
+    sums: float32 [programs, 2, C], of dy · n and of dy. GROUPS and WIDTH as in the forward pass.
     """
     FIELDS: tl.constexpr = 16 // BITS
-    offs_c = tl.arange(0, WIDTH)[None, :]  # [1, WIDTH]
-    inside = offs_c < C
-    param = params_ptr + (offs_c // group_size).to(tl.int64) * blocks * (2 * 16 * FIELDS)
-    sum_dyn = tl.zeros([1, WIDTH], tl.float32)
-    sum_dy = tl.zeros([1, WIDTH], tl.float32)
+    LANES: tl.constexpr = GROUPS * WIDTH
+    lane = tl.arange(0, LANES)[None, :]
+    offs_c = lane // WIDTH * GROUP + lane % WIDTH  # [1, LANES]
+    inside = (lane % WIDTH < GROUP) & (offs_c < C)
+    offs_g = tl.arange(0, GROUPS)[None, :]
+    param = params_ptr + offs_g.to(tl.int64) * blocks * (2 * 16 * FIELDS)
+    exists = offs_g * GROUP < C
+    sum_dyn = tl.zeros([1, LANES], tl.float32)
+    sum_dy = tl.zeros([1, LANES], tl.float32)
     if weight_ptr is not None:
         weight = tl.load(weight_ptr + offs_c, mask=inside, other=0.0).to(tl.float32)
     for turn in tl.range(0, TURNS, num_stages=1):
@@ -223,24 +230,32 @@ def _norm_backward_kernel(
             field = start + tl.arange(0, STEP)[:, None]  # [STEP, 1]
             row = field * 16 + first % 16
             row_param = param + block * (2 * 16 * FIELDS) + row
-            scale = tl.load(row_param, mask=inside, other=0.0).to(tl.float32)  # [STEP, WIDTH]
-            low = tl.load(row_param + 16 * FIELDS, mask=inside, other=0.0).to(tl.float32)
-            n = tl.fma(((words >> (field * BITS)) & ((1 << BITS) - 1)).to(tl.float32), scale, low)
+            scale = tl.load(row_param, mask=exists, other=0.0).to(tl.float32)  # [STEP, GROUPS]
+            low = tl.load(row_param + 16 * FIELDS, mask=exists, other=0.0).to(tl.float32)
+            code = ((words >> (field * BITS)) & ((1 << BITS) - 1)).to(tl.float32)  # [STEP, LANES]
+            n = tl.reshape(code, [STEP, GROUPS, WIDTH]) * scale[:, :, None] + low[:, :, None]
             row = block * (16 * FIELDS) + row
             exist = (row < K) & inside
             dy = tl.load(dy_ptr + row * C + offs_c, mask=exist, other=0.0).to(tl.float32)
             rstd = tl.load(rstd_ptr + row, mask=row < K, other=0.0)  # [STEP, 1]
-            sum_dyn += tl.sum(tl.where(exist, dy * n, 0.0), axis=0, keep_dims=True)
+            n = tl.where(exist, tl.reshape(n, [STEP, LANES]), 0.0)
+            sum_dyn += tl.sum(dy * n, axis=0, keep_dims=True)
             sum_dy += tl.sum(dy, axis=0, keep_dims=True)
             if weight_ptr is not None:
                 dy = dy * weight
-            dx = dy - n * (tl.sum(tl.where(exist, dy * n, 0.0), axis=1, keep_dims=True) / C)
+            mean, mean_n = tl.reduce((dy, dy * n), 1, _add_both, keep_dims=True)
+            dx = dy - n * (mean_n / C)
             if not RMS:
-                dx = dx - tl.sum(dy, axis=1, keep_dims=True) / C
+                dx = dx - mean / C
             tl.store(dx_ptr + row * C + offs_c, dx * rstd, mask=exist)
-    sums_ptr += tl.program_id(0).to(tl.int64) * 2 * C
-    tl.store(sums_ptr + offs_c, sum_dyn, mask=inside)
-    tl.store(sums_ptr + C + offs_c, sum_dy, mask=inside)
+    where = sums_ptr + tl.program_id(0).to(tl.int64) * 2 * C + offs_c
+    tl.store(where, sum_dyn, mask=inside)
+    tl.store(where + C, sum_dy, mask=inside)
+
+
+@triton.jit
+def _add_both(a, b, c, d):
+    return a + c, b + d
 
 
 # ---- launching them
@@ -263,7 +278,7 @@ def launch_norm_quantize(
     (rows, columns), (words, params, rstd) = x.shape, saved
     width = triton.next_power_of_2(group_size)
     groups = triton.next_power_of_2(triton.cdiv(columns, group_size))
-    word_rows, step = (1, 2) if seed is None else (UNIT_ROWS[bits], UNIT_FIELDS[bits])
+    word_rows, step = (1, min(8, 16 // bits)) if seed is None else (UNIT_ROWS[bits], UNIT_FIELDS[bits])
     _norm_quantize_kernel[(words.shape[0] * WORD_ROWS // word_rows,)](
         x, weight, bias, y, words, params, rstd, seed, rows, columns, words.shape[0], offset, eps,
         RMS=rms, BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, ROWS=word_rows, STEP=step,
@@ -283,18 +298,19 @@ def launch_norm_backward(
     bits: int,
     group_size: int,
 ) -> None:
-    """Fill dx and sums [programs, 2, C] from a matrix dy of at most MAX_COLUMNS columns."""
+    """Fill dx and sums [programs, 2, C] from a matrix dy of at most MAX_COLUMNS columns, groups filled up."""
     (rows, columns), blocks = dy.shape, words.shape[0]
-    width = triton.next_power_of_2(columns)
+    width = triton.next_power_of_2(group_size)
+    groups = triton.next_power_of_2(triton.cdiv(columns, group_size))
     _norm_backward_kernel[(len(sums),)](
-        dy, words, params, rstd, weight, dx, sums, rows, columns, blocks, group_size,
-        RMS=rms, BITS=bits, WIDTH=width, STEP=2, TURNS=blocks * WORD_ROWS // len(sums),
-        num_warps=min(max(width // 256, 1), 32),
+        dy, words, params, rstd, weight, dx, sums, rows, columns, blocks,
+        RMS=rms, BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, STEP=2,
+        TURNS=blocks * WORD_ROWS // len(sums), num_warps=min(max(width * groups // 256, 1), 32),
     )  # fmt: skip
 
 
 def padded_width(columns: int, group_size: int) -> int:
-    """Lanes that a program of `norm_quantize` takes for a row."""
+    """Lanes that a program takes for a row."""
     return triton.next_power_of_2(group_size) * triton.next_power_of_2(triton.cdiv(columns, group_size))
 
 
@@ -365,7 +381,7 @@ def _norm_backward(
     rows, columns = matrix_shape(dy.shape)
     group_size = min(group_size, max(columns, 1))
     matrix = dy.contiguous().view(rows, columns)
-    if not dy.is_cuda or columns > MAX_COLUMNS:
+    if not dy.is_cuda or padded_width(columns, group_size) > MAX_COLUMNS:
         dx, sums = norm_backward_ref(matrix, words, params, rstd, weight, rms, bits, group_size)
         return dx.view(dy.shape), sums
     dx = dy.new_empty(dy.shape)

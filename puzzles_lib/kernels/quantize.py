@@ -36,6 +36,7 @@ from puzzles_lib.kernels.rounding import (
     draw_ref,
     fraction_bits,
     leading_one,
+    noise,
 )
 
 
@@ -182,9 +183,9 @@ def quantize_pack_ref(
         exact = exact.round()
     else:
         steps = 2 ** fraction_bits(bits)  # that a code is counted in
-        noise = draw_ref(seed, offset, rows, columns, bits)
-        noise = torch.cat([noise, noise.new_zeros(rows, short)], 1).view(exact.shape)
-        exact = ((exact * steps).round() + noise).div(steps).floor()
+        drawn = draw_ref(seed, offset, rows, columns, bits)
+        drawn = torch.cat([drawn, drawn.new_zeros(rows, short)], 1).view(exact.shape)
+        exact = ((exact * steps).round() + drawn).div(steps).floor()
     codes = exact.nan_to_num(0.0, levels, 0.0).clamp(0, levels).to(torch.uint8)
     codes = codes.view(rows, groups * group_size)[:, :columns]
     params = torch.stack([scale, low]).to(x.dtype).view(2, blocks, block_rows(bits), groups)
@@ -269,6 +270,8 @@ def quantize_rows(
     STEP: tl.constexpr = SPLIT[0]
     words = tl.zeros(SPLIT[1:], tl.int32)
     zero = tl.zeros(SPLIT[1:3], tl.float32)  # the sum of 0 · scale: NaN with a scale that is no number
+    if seed_ptr is not None:
+        drawn_low, drawn_high = draw(seed_ptr, offset, first, offs_c, BITS)
     # Not unrolled: that would take twice the registers.
     for step in tl.range(0, FIELDS, STEP, num_stages=1 if CAREFUL or SPLIT[3] > 4096 else 3):
         row = rows + step * 16
@@ -279,9 +282,9 @@ def quantize_rows(
             mask = (row < rows_left) & in_group
             x = tl.load(x_ptr + (row * C + offs_c), mask=mask, other=0.0).to(tl.float32)
             low_x, high_x = tl.where(in_group, x, float("inf")), tl.where(in_group, x, float("-inf"))
-        noise = None if seed_ptr is None else draw(seed_ptr, offset, first, step, offs_c, BITS, SPLIT)
+        added = None if seed_ptr is None else noise(drawn_low, drawn_high, first, step, BITS, SPLIT)
         fields, scale, low = encode(
-            x, low_x, high_x, noise, step, BITS, SPLIT, param.dtype.element_ty, CAREFUL
+            x, low_x, high_x, added, step, BITS, SPLIT, param.dtype.element_ty, CAREFUL
         )
         tl.store(param + step * 16, scale, mask=exists)
         tl.store(param + step * 16 + 16 * FIELDS, low, mask=exists)
@@ -292,27 +295,27 @@ def quantize_rows(
 
 @triton.jit
 def encode(
-    x, low_x, high_x, noise, step,
+    x, low_x, high_x, added, step,
     BITS: tl.constexpr, SPLIT: tl.constexpr, DTYPE: tl.constexpr, CAREFUL: tl.constexpr,
 ):  # fmt: skip
     """Fields [ROWS, GROUPS, WIDTH] of a word's STEP fields from ``step``; scales, minima [STEP, ROWS, GROUPS].
 
     x: float32 [STEP, ROWS, GROUPS * WIDTH]; low_x and high_x are x, or what does not count for minimum and
-    maximum is infinite there. noise: of `draw`, or None for nearest rounding.
+    maximum is infinite there. added: of `noise`, or None for nearest rounding.
     """
     LEVELS: tl.constexpr = (1 << BITS) - 1
     low = tl.reduce(tl.reshape(low_x, SPLIT), 3, _minimum_with_nan)  # [STEP, ROWS, GROUPS]
     high = tl.reduce(tl.reshape(high_x, SPLIT), 3, maximum_with_nan)
     exact = (high - low) * (1.0 / LEVELS)
     scale = exact.to(DTYPE)
-    if noise is not None and DTYPE != tl.float32:  # up: positive floats are in the order of their bits
+    if added is not None and DTYPE != tl.float32:  # up: positive floats are in the order of their bits
         above = (scale.to(tl.int16, bitcast=True) + 1).to(tl.int16).to(DTYPE, bitcast=True)
         scale = tl.where(scale.to(tl.float32) < exact, above, scale)
     scale = tl.where(scale.to(tl.float32) < TINY, 1.0, scale.to(tl.float32))
     inverse = tl.broadcast_to(tl.div_rn(1.0, scale)[:, :, :, None], SPLIT)
     distance = tl.reshape(x, SPLIT) - low[:, :, :, None]
     shift = BITS * (step + tl.arange(0, SPLIT[0]))[:, None, None, None]
-    if noise is None:
+    if added is None:
         code = tl.fma(distance, inverse, MAGIC)
         if CAREFUL:
             code = tl.maximum(code, MAGIC)  # 0 for NaN
@@ -322,9 +325,9 @@ def encode(
         # The low 16 bits of MAGIC's pattern are 0: what is left there is the code.
         fields = tl.sum(code.to(tl.int32, bitcast=True) << shift, axis=0)
     else:
-        # The noise is a float whose last bits are a fraction of a code: the sum, cut, is the code.
+        # What is added is a float whose last bits are a fraction of a code: the sum, cut, is the code.
         ONE: tl.constexpr = leading_one(BITS)
-        code = tl.fma(distance, inverse, tl.reshape(noise, SPLIT))
+        code = tl.fma(distance, inverse, tl.reshape(added, SPLIT))
         if CAREFUL:
             code = tl.maximum(code, ONE)
         if BITS == 8:  # the top code and almost 1 is rounded to one more

@@ -3,10 +3,13 @@
 Stochastic rounding of a value between the codes c and c + 1 gives c + 1 with the probability of its
 distance from c: wrong each time, right on average (Gupta et al., 2015, arXiv:1502.02551). Philox (Salmon et
 al., 2011, "Parallel random numbers: as easy as 1, 2, 3") makes random bits of a key and a count, with no
-state between. A key is made of seed and offset. One call, by column and row, makes 64 bits for 8 elements of
-that column, a *unit*, whose words and fields are neighbours. An element has 8 bits of its own, and behind
-them, where they hardly matter, its neighbour's. So a code depends on seed, offset, row and column, not on how
-a kernel is launched.
+state between: a key of seed and offset, a count of column and row. So a code depends on these alone, not on
+how a kernel is launched.
+
+A random number u of 16 bits serves 8 elements of a column, a *unit*, whose words and fields are neighbours:
+each takes u with its top three bits flipped in another way. Each of them is uniform, which is what makes x^
+right on average; together they lie in different eighths of [0, 1), so that their errors tend to cancel in
+a sum over rows, as a weight's gradient is. A number for each element would take twice the kernel's time.
 """
 
 import torch
@@ -86,52 +89,56 @@ def draw_ref(seed: torch.Tensor, offset: int, rows: int, columns: int, bits: int
     halves = [seed & _LOW, seed >> 32 & _LOW]
     count = [torch.full_like(seed, word) for word in (offset & _LOW, offset >> 32 & _LOW, 0, 0)]
     key = philox_ref(halves, count)[:1]
-    unit_fields, unit_rows, fields = UNIT_FIELDS[bits], UNIT_ROWS[bits], 16 // bits
-    unit = torch.arange(rows // 8, device=seed.device)[:, None]
-    column = torch.arange(columns, device=seed.device)[None, :]
-    words = philox_ref(key, [column.expand(rows // 8, columns), unit])
+    unit_fields, unit_rows = UNIT_FIELDS[bits], UNIT_ROWS[bits]
     row = torch.arange(rows, device=seed.device)
     word_row = row // block_rows(bits) * WORD_ROWS + row % WORD_ROWS
     field = row % block_rows(bits) // WORD_ROWS
-    unit = word_row // unit_rows * (fields // unit_fields) + field // unit_fields
+    calls = rows // block_rows(bits) * WORD_ROWS // unit_rows
+    column = torch.arange(columns, device=seed.device).expand(calls, columns)
+    words = philox_ref(key, [column, torch.arange(calls, device=seed.device)[:, None]])
+    unit = field // unit_fields  # of the call's 64 bits, 16 each
+    word = torch.stack(words)[unit // 2, word_row // unit_rows]  # [rows, columns]
+    number = (word >> (16 * (unit % 2))[:, None] & 0xFFFF) >> 16 - fraction_bits(bits)
     piece = field % unit_fields * unit_rows + word_row % unit_rows  # of 8
-    word = torch.stack(words)[piece // 4, unit]  # [rows, columns]
-    turned = (word | word << 32) >> (8 * (piece % 4))[:, None]
-    return (turned & 0xFFFF) >> 16 - fraction_bits(bits)
+    return number ^ (piece << fraction_bits(bits) - 3)[:, None]
 
 
 # ---- Triton
 
 
 @triton.jit
-def draw(seed_ptr, offset, first, step, offs_c, BITS: tl.constexpr, SPLIT: tl.constexpr):
-    """Floats [STEP, ROWS, GROUPS * WIDTH]: `leading_one` and a fraction below 1 of `fraction_bits`.
-
-    Of STEP fields from ``step`` and ROWS rows of words from ``first``, both at most those of a unit.
-    """
-    FIELDS: tl.constexpr = 16 // BITS
-    UNIT_FIELDS: tl.constexpr = 2 if BITS == 8 else 4
-    UNIT_ROWS: tl.constexpr = 8 // UNIT_FIELDS
-    STEP: tl.constexpr = SPLIT[0]
-    ROWS: tl.constexpr = SPLIT[1]
-    # Where a program has whole units, the compiler knows each element's piece.
-    field = 0 if STEP == UNIT_FIELDS else step % UNIT_FIELDS
-    row = 0 if ROWS == UNIT_ROWS else first % UNIT_ROWS
-    unit = first // UNIT_ROWS * (FIELDS // UNIT_FIELDS) + step // UNIT_FIELDS
+def draw(seed_ptr, offset, first, offs_c, BITS: tl.constexpr):
+    """64 random bits for each column, in two words, for the unit rows of words that ``first`` lies in."""
+    UNIT_ROWS: tl.constexpr = 4 if BITS == 8 else 2
     key, _, _, _ = tl.philox(
         tl.load(seed_ptr), offset.to(tl.int32), (offset.to(tl.int64) >> 32).to(tl.int32), 0, 0, n_rounds=ROUNDS
     )
-    high = tl.zeros_like(offs_c).to(tl.uint32) + unit.to(tl.uint32)
     low = offs_c.to(tl.uint32)  # [1, 1, GROUPS * WIDTH]
+    high = tl.zeros_like(low) + (first // UNIT_ROWS).to(tl.uint32)
     for _ in tl.static_range(ROUNDS):
         product = low.to(tl.uint64) * 0xD256D193
         low = (product >> 32).to(tl.uint32) ^ key ^ high
         high = product.to(tl.uint32)
         key += 0x9E3779B9
+    return low, high
+
+
+@triton.jit
+def noise(low, high, first, step, BITS: tl.constexpr, SPLIT: tl.constexpr):
+    """Floats [STEP, ROWS, GROUPS * WIDTH]: `leading_one` and a fraction below 1 of `fraction_bits`.
+
+    Of STEP fields from ``step`` and ROWS rows of words from ``first``, both at most those of a unit.
+    """
+    UNIT_FIELDS: tl.constexpr = 2 if BITS == 8 else 4
+    UNIT_ROWS: tl.constexpr = 8 // UNIT_FIELDS
+    STEP: tl.constexpr = SPLIT[0]
+    ROWS: tl.constexpr = SPLIT[1]
+    unit = step // UNIT_FIELDS
+    number = (tl.where(unit < 2, low, high) >> (unit % 2 * 16).to(tl.uint32)) & 0xFFFF
+    leading = tl.full(number.shape, leading_one(BITS), tl.float32).to(tl.uint32, bitcast=True)
+    number = (number >> (16 - fraction_bits(BITS))) | leading
+    # Where a program has whole units, the compiler knows each element's piece.
+    field = 0 if STEP == UNIT_FIELDS else step % UNIT_FIELDS
+    row = 0 if ROWS == UNIT_ROWS else first % UNIT_ROWS
     piece = (field + tl.arange(0, STEP)[:, None, None]) * UNIT_ROWS + row + tl.arange(0, ROWS)[None, :, None]
-    word = tl.where(piece < 4, low, high)
-    distance = (piece % 4 * 8).to(tl.uint32)
-    turned = (word >> distance) | (word << ((32 - distance) % 32))
-    bits = (turned & 0xFFFF) >> (16 - fraction_bits(BITS))
-    leading = tl.full(bits.shape, leading_one(BITS), tl.float32).to(tl.uint32, bitcast=True)
-    return (bits | leading).to(tl.float32, bitcast=True)
+    return (number ^ (piece << (fraction_bits(BITS) - 3)).to(tl.uint32)).to(tl.float32, bitcast=True)
