@@ -40,6 +40,9 @@ ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 ZERO = {1: 0, 2: 0, 4: 2, 8: 27}  # the code of slope 0, by slope bits
 STEPS = {1: 1, 2: 3, 4: 11, 8: 200}  # codes from slope 0 to slope 1
 BLOCK, COLUMNS, ROWS = 2048, 1024, 128  # of a program: elements, or columns and rows
+AT_ONCE = 4  # rows in flight in `activation_backward_`
+SMOOTH = (2, 2, 3)  # of GELU and SiLU in one pass: rows of words, fields at once, stages
+RELU = (2, 4, 3)
 
 
 def check_activation(activation: str, slope_bits: int) -> None:
@@ -398,12 +401,14 @@ def launch_activation_quantize(
     """One pass over a matrix h that `fits`."""
     (rows, columns), blocks = h.shape, words.shape[0]
     groups = max(1, 256 // group_size)
-    word_rows, step = UNIT_ROWS[bits], UNIT_FIELDS[bits]
+    word_rows, step, stages = RELU if activation == "relu" else SMOOTH
+    if bits == 8 or seed is not None:
+        word_rows, step = UNIT_ROWS[bits], UNIT_FIELDS[bits]
     grid = (blocks * WORD_ROWS // word_rows * (columns // (groups * group_size)),)
     _activation_quantize_kernel[grid](
         h, slopes, words, params, seed, rows, columns, blocks, offset,
         ACTIVATION=activation, SLOPE_BITS=slope_bits, BITS=bits, GROUP=group_size, GROUPS=groups,
-        ROWS=word_rows, STEP=step, EVEN=rows % block_rows(bits) == 0, STAGES=3,
+        ROWS=word_rows, STEP=step, EVEN=rows % block_rows(bits) == 0, STAGES=stages,
         num_warps=max(1, group_size // 256),
     )  # fmt: skip
 
@@ -433,7 +438,7 @@ def launch_activation_backward_sum(
     rows, columns = dy.shape
     _activation_backward_sum_kernel[(sums.shape[0] * triton.cdiv(columns, COLUMNS),)](
         dy, slopes, sums, rows, columns,
-        SLOPE_BITS=slope_bits, ROWS=ROWS, STEP=4, BLOCK_C=COLUMNS, num_warps=4,
+        SLOPE_BITS=slope_bits, ROWS=ROWS, STEP=AT_ONCE, BLOCK_C=COLUMNS, num_warps=4,
     )  # fmt: skip
 
 

@@ -27,8 +27,9 @@ from puzzles_lib.kernels.quantize import (
     launch_quantize_pack,
     quantize_pack_ref,
 )
-from puzzles_lib.kernels.rounding import UNIT_FIELDS, UNIT_ROWS, draw, noise
+from puzzles_lib.kernels.rounding import STOCHASTIC_REGISTERS, UNIT_FIELDS, UNIT_ROWS, draw, noise
 
+AT_ONCE, TURNS = 4, 4  # in backward: fields, and rows of words of a program, of a block's 16
 MAX_COLUMNS = 8192  # that a program holds; wider rows take more than one pass
 
 Saved = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # words, params, rstd
@@ -283,6 +284,7 @@ def launch_norm_quantize(
         x, weight, bias, y, words, params, rstd, seed, rows, columns, words.shape[0], offset, eps,
         RMS=rms, BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, ROWS=word_rows, STEP=step,
         num_warps=min(max(width * groups // 256, 1), 32),
+        maxnreg=STOCHASTIC_REGISTERS if seed is not None and width * groups <= 2048 else None,
     )  # fmt: skip
 
 
@@ -304,7 +306,7 @@ def launch_norm_backward(
     groups = triton.next_power_of_2(triton.cdiv(columns, group_size))
     _norm_backward_kernel[(len(sums),)](
         dy, words, params, rstd, weight, dx, sums, rows, columns, blocks,
-        RMS=rms, BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, STEP=2,
+        RMS=rms, BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, STEP=min(AT_ONCE, 16 // bits),
         TURNS=blocks * WORD_ROWS // len(sums), num_warps=min(max(width * groups // 256, 1), 32),
     )  # fmt: skip
 
@@ -387,8 +389,7 @@ def _norm_backward(
     dx = dy.new_empty(dy.shape)
     if not dy.numel():
         return dx, rstd.new_zeros(2, columns)
-    turns = 4  # rows of words a program, of a block's 16
-    sums = rstd.new_empty(words.shape[0] * WORD_ROWS // turns, 2, columns)
+    sums = rstd.new_empty(words.shape[0] * WORD_ROWS // TURNS, 2, columns)
     with torch.cuda.device(dy.device):
         launch_norm_backward(
             matrix, words, params, rstd, weight, dx.view(matrix.shape), sums, rms, bits, group_size

@@ -29,6 +29,7 @@ from puzzles_lib.kernels.bitpack import (
 )
 from puzzles_lib.kernels.common import MAGIC, TINY, check_dtype, maximum_with_nan
 from puzzles_lib.kernels.rounding import (
+    STOCHASTIC_REGISTERS,
     UNIT_FIELDS,
     UNIT_ROWS,
     as_seed,
@@ -421,6 +422,7 @@ def launch_quantize_pack(
         x, words, params, seed, rows, columns, blocks, offset,
         BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, ROWS=word_rows, STEP=step, EVEN=even,
         num_warps=min(max(1, width // 256), 32),
+        maxnreg=STOCHASTIC_REGISTERS if seed is not None and width <= 1024 else None,
     )  # fmt: skip
 
 

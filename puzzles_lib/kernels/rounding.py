@@ -25,6 +25,7 @@ _BUMPS = (0x9E3779B9, 0xBB67AE85)  # of its key, each round
 _LOW = 0xFFFFFFFF
 UNIT_FIELDS = {1: 4, 2: 4, 4: 4, 8: 2}  # by bits: neighbouring fields of a word
 UNIT_ROWS = {1: 2, 2: 2, 4: 2, 8: 4}  # and neighbouring rows of words, 8 elements in all
+STOCHASTIC_REGISTERS = 168  # of a thread, at most: more threads are worth more than fewer reloads
 
 
 def check_rounding(rounding: str) -> None:
