@@ -51,7 +51,9 @@ def test_philox_is_that_of_its_authors(rounds, value, four, two):
 
 @bits_of_a_code
 def test_numbers_are_uniform_and_a_units_lie_in_eighths(bits):
-    numbers = rounding.draw_ref(torch.tensor(3), 0, block_rows(bits), 256, bits) / 2 ** rounding.fraction_bits(bits)
+    numbers = rounding.draw_ref(
+        torch.tensor(3), 0, block_rows(bits), 256, bits
+    ) / 2 ** rounding.fraction_bits(bits)
     rows = block_rows(bits)
     fields, unit_rows = rounding.UNIT_FIELDS[bits], rounding.UNIT_ROWS[bits]
     units = numbers.view(16 // bits // fields, fields, 16 // unit_rows, unit_rows, 256)
@@ -89,7 +91,9 @@ def test_stochastic_codes_are_the_two_next_to_the_value(dtype, bits):
     assert torch.equal(packed.words, again.words) and not torch.equal(packed.words, other.words)
     scale = packed.scale.permute(1, 2, 0).flatten(0, 1)[:70].double().repeat_interleave(16, 1)
     eps = torch.finfo(dtype).eps
-    assert ((dequantize(packed).double() - x.double()).abs() <= scale * (1 + 1e-4) + 4 * eps * x.abs().max()).all()
+    assert (
+        (dequantize(packed).double() - x.double()).abs() <= scale * (1 + 1e-4) + 4 * eps * x.abs().max()
+    ).all()
 
 
 @bits_of_a_code
@@ -151,7 +155,9 @@ def test_activation_and_its_slope(shape, activation, slope_bits):
 def test_dead_and_saturated_elements_are_exact(activation, slope_bits):
     x = torch.tensor([-30.0, 30.0, -1e30, 1e30])
     _, slopes = activation_pack(x, activation, slope_bits)
-    assert activation_backward(torch.ones(4), slopes, slope_bits).tolist() == pytest.approx([0, 1, 0, 1], abs=1e-6)
+    assert activation_backward(torch.ones(4), slopes, slope_bits).tolist() == pytest.approx(
+        [0, 1, 0, 1], abs=1e-6
+    )
 
 
 @slopes_of
@@ -193,7 +199,9 @@ def test_norm_with_eight_bits_is_almost_exact(affine, rms):
 
 def test_a_norm_rounds_to_the_dtype_that_is_asked_for():
     x = draw((40, 96))
-    y, _, params, _ = norm_quantize(x, None, None, 1e-5, rms=False, bits=2, group_size=32, dtype=torch.bfloat16)
+    y, _, params, _ = norm_quantize(
+        x, None, None, 1e-5, rms=False, bits=2, group_size=32, dtype=torch.bfloat16
+    )
     assert y.dtype == torch.float32 and params.dtype == torch.bfloat16
 
 
@@ -235,7 +243,9 @@ def on_levels(shape, bits, seed=0):
 
 
 @bits_of_a_code
-@pytest.mark.parametrize("blocks, more, columns, group", [(1, 0, 256, 128), (0, 37, 70, 32), (0, 5, 256, 256)])
+@pytest.mark.parametrize(
+    "blocks, more, columns, group", [(1, 0, 256, 128), (0, 37, 70, 32), (0, 5, 256, 256)]
+)
 def test_kernel_rounds_stochastically(monkeypatch, blocks, more, columns, group, bits):
     x, seed = on_levels((blocks * block_rows(bits) + more, columns), bits), torch.tensor(2**40 + 3)
     words, params = quantize.quantize_pack_ref(x, bits, group, seed, 5)
@@ -301,7 +311,9 @@ def test_kernel_of_the_gradient_and_its_sum(monkeypatch, rows, columns, activati
         (8, 33, 256, 64, "gelu", 4, None),
     ],
 )
-def test_kernel_of_activation_and_codes(monkeypatch, bits, rows, columns, group, activation, slope_bits, seed):
+def test_kernel_of_activation_and_codes(
+    monkeypatch, bits, rows, columns, group, activation, slope_bits, seed
+):
     h = torch.randint(-8, 9, (rows, columns), generator=torch.Generator().manual_seed(0)).float() / 4
     if rows == 100:
         h[5, 7], h[20, 130] = float("nan"), float("inf")
@@ -322,7 +334,11 @@ def test_kernel_of_activation_and_codes(monkeypatch, bits, rows, columns, group,
 
 @pytest.mark.parametrize(
     "rms, affine, bits, rows, columns, group, seed",
-    [(False, True, 2, 130, 96, 32, None), (True, True, 4, 64, 70, 32, 5), (False, False, 8, 20, 50, 50, None)],
+    [
+        (False, True, 2, 130, 96, 32, None),
+        (True, True, 4, 64, 70, 32, 5),
+        (False, False, 8, 20, 50, 50, None),
+    ],
 )
 def test_kernels_of_norms(monkeypatch, rms, affine, bits, rows, columns, group, seed):
     x = 3 * draw((rows, columns)) + 1

@@ -91,7 +91,9 @@ def test_activation(shape, activation, slope_bits):
         assert an_ulp(y.cpu(), want)
         assert not x.numel() or beside(slopes, want_slopes, slope_bits)
         dx = packed_activation.activation_backward(dy, slopes, slope_bits)
-        assert torch.equal(dx.cpu(), packed_activation.activation_backward(dy.cpu(), slopes.cpu(), slope_bits))
+        assert torch.equal(
+            dx.cpu(), packed_activation.activation_backward(dy.cpu(), slopes.cpu(), slope_bits)
+        )
         got = dy.clone()
         sums = packed_activation.activation_backward_(got, slopes, slope_bits)
         assert torch.equal(got, dx)
@@ -108,7 +110,9 @@ def test_fused_activation_is_the_sequence(seed, rows, columns, group, activation
     y, slopes = packed_activation.activation_pack(h, activation, slope_bits)
     state = None if seed is None else torch.tensor(seed, device="cuda")
     found = packed_activation.activation_quantize_(h, activation, slope_bits, bits, group, state)
-    packed = quantize_pack(h, bits, group, rounding="nearest" if seed is None else "stochastic", seed=seed or 0)
+    packed = quantize_pack(
+        h, bits, group, rounding="nearest" if seed is None else "stochastic", seed=seed or 0
+    )
     assert torch.equal(found[1], packed.words) and torch.equal(found[2], packed.params)
     if activation == "relu":
         assert torch.equal(h, y) and torch.equal(found[0], slopes)
@@ -154,7 +158,9 @@ def test_norm(seed, shape, group, bits, rms):
             dy.cpu(), words.cpu(), params.cpu(), rstd.cpu(), weight.cpu(), **options
         )
         assert torch.allclose(got[0].cpu().float(), want[0].float(), rtol=4 * eps, atol=2e-5 + eps)
-        assert all(torch.allclose(a.cpu(), b, rtol=1e-3, atol=1e-3) for a, b in zip(got[1:], want[1:], strict=True))
+        assert all(
+            torch.allclose(a.cpu(), b, rtol=1e-3, atol=1e-3) for a, b in zip(got[1:], want[1:], strict=True)
+        )
 
 
 def test_a_norm_of_wide_rows_takes_torch():
@@ -204,7 +210,11 @@ def relative(got, want):
 @pytest.mark.parametrize("act", [nn.ReLU(), nn.GELU(), nn.GELU("tanh"), nn.SiLU()], ids=str)
 def test_gradients_of_a_block(act):
     packed = block(act, torch.float32, bits=8, slope_bits=8)
-    plain, x, dy = unpack_activations(copy.deepcopy(packed)), draw((1000, 256), torch.float32), draw((1000, 256))
+    plain, x, dy = (
+        unpack_activations(copy.deepcopy(packed)),
+        draw((1000, 256), torch.float32),
+        draw((1000, 256)),
+    )
     assert type(packed.mlp) is PackedMLP
     for got, want in zip(gradients(packed, x, dy), gradients(plain, x, dy), strict=True):
         assert relative(got, want) < 0.02
@@ -213,7 +223,9 @@ def test_gradients_of_a_block(act):
 @pytest.mark.parametrize("rounding", ["nearest", "stochastic"])
 @pytest.mark.parametrize("autocast", [False, True])
 def test_compiled_and_repeated_it_is_the_same(autocast, rounding):
-    model = block(dtype=torch.float32 if autocast else torch.bfloat16, bits=8, slope_bits=8, rounding=rounding)
+    model = block(
+        dtype=torch.float32 if autocast else torch.bfloat16, bits=8, slope_bits=8, rounding=rounding
+    )
     x, dy = draw((1000, 256), torch.float32 if autocast else torch.bfloat16), draw((1000, 256))
     with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
         seed_rounding(model, 5)

@@ -39,7 +39,9 @@ def measure() -> Iterator[dict[str, object]]:
     yield from _rows(f"ViT-B/16, batch {BATCH}, AdamW", ViT, _vit_step, (2, 4))
 
 
-def _rows(case: str, make: Callable, step_of: Callable, formats: tuple[int, ...]) -> Iterator[dict[str, object]]:
+def _rows(
+    case: str, make: Callable, step_of: Callable, formats: tuple[int, ...]
+) -> Iterator[dict[str, object]]:
     torch.manual_seed(0)
     plain = make().to("cuda", torch.bfloat16)
     models = {EAGER: plain, COMPILED: _compiled(copy.deepcopy(plain))}

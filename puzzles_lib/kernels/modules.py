@@ -79,7 +79,11 @@ class _Quantizing(nn.Module):
         if found is None:
             seed = self.seed(x.device)
             packed = quantize_pack(
-                cast.detach(), self.bits, self.group_size, rounding=self.rounding, seed=0 if seed is None else seed
+                cast.detach(),
+                self.bits,
+                self.group_size,
+                rounding=self.rounding,
+                seed=0 if seed is None else seed,
             )
             found = Kept(packed.words, packed.params)
             sharing.remember(x, self.key(cast.dtype), found)
@@ -641,4 +645,9 @@ class _NormFunction(torch.autograd.Function):
         dx, dw, db = norm_backward(dy, words, params, rstd, weight, **ctx.options)
         dtype = dy.dtype if weight is None else weight.dtype
         needs = ctx.needs_input_grad
-        return dx if needs[0] else None, dw.to(dtype) if needs[1] else None, db.to(dtype) if needs[2] else None, *[None] * 6
+        return (
+            dx if needs[0] else None,
+            dw.to(dtype) if needs[1] else None,
+            db.to(dtype) if needs[2] else None,
+            *[None] * 6,
+        )

@@ -113,7 +113,9 @@ def activation_backward_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int
     """
     check_slopes(dy, slopes, slope_bits)
     if dy.dim() == 0 or not dy.is_contiguous():
-        raise ValueError("dy is a scalar or not contiguous, allowed are contiguous tensors of an axis or more")
+        raise ValueError(
+            "dy is a scalar or not contiguous, allowed are contiguous tensors of an axis or more"
+        )
     return _activation_backward_(dy, slopes, slope_bits)
 
 
@@ -125,7 +127,9 @@ def check_slopes(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> Non
         raise TypeError(f"slopes is {what}, allowed is torch.uint8")
     expected = (slope_bytes(dy.numel(), slope_bits),)
     if tuple(slopes.shape) != expected:
-        text = f"slopes has shape {tuple(slopes.shape)}, allowed for {dy.numel()} elements of {slope_bits} bits"
+        text = (
+            f"slopes has shape {tuple(slopes.shape)}, allowed for {dy.numel()} elements of {slope_bits} bits"
+        )
         raise ValueError(f"{text} is {expected}")
     if slopes.device != dy.device:
         raise ValueError(f"slopes is on {slopes.device}, allowed is the device of dy, {dy.device}")
@@ -163,14 +167,18 @@ def slope_ref(x: torch.Tensor, activation: str) -> torch.Tensor:
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 0.134145 * x * x)
 
 
-def activation_pack_ref(x: torch.Tensor, activation: str, slope_bits: int) -> tuple[torch.Tensor, torch.Tensor]:
+def activation_pack_ref(
+    x: torch.Tensor, activation: str, slope_bits: int
+) -> tuple[torch.Tensor, torch.Tensor]:
     code = (slope_ref(x, activation) * STEPS[slope_bits]).round() + ZERO[slope_bits]
     code = code.nan_to_num(0.0).clamp(0, 2**slope_bits - 1).flatten()
     each = 8 // slope_bits
     padded = code.new_zeros(slope_bytes(len(code), slope_bits) * each, dtype=torch.int32)
     padded[: len(code)] = code
     shifts = slope_bits * torch.arange(each, device=x.device, dtype=torch.int32)
-    return activation_ref(x, activation).contiguous(), (padded.view(-1, each) << shifts).sum(1).to(torch.uint8)
+    return activation_ref(x, activation).contiguous(), (padded.view(-1, each) << shifts).sum(1).to(
+        torch.uint8
+    )
 
 
 def activation_backward_ref(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
@@ -215,7 +223,9 @@ def _activate(x, ACTIVATION: tl.constexpr, SLOPE_BITS: tl.constexpr):
             # The normal distribution's tail to 1e-7, Abramowitz and Stegun 7.1.26: one exp for y and slope.
             bell = tl.exp(x * x * -0.5)
             t = libdevice.fast_dividef(1.0, tl.fma(tl.abs(x), 0.23164190, 1.0))
-            tail = t * (0.127414796 + t * (-0.142248368 + t * (0.7107068705 + t * (-0.7265760135 + t * 0.5307027145))))
+            tail = t * (
+                0.127414796 + t * (-0.142248368 + t * (0.7107068705 + t * (-0.7265760135 + t * 0.5307027145)))
+            )
             tail = tail * bell
             rise = tl.where(x < 0, tail, 1 - tail)
             y = x * rise
@@ -223,7 +233,9 @@ def _activate(x, ACTIVATION: tl.constexpr, SLOPE_BITS: tl.constexpr):
         else:
             near = tl.minimum(tl.maximum(x, -20.0), 20.0)  # beyond, slopes are 0 and 1
             square = near * near
-            rise = libdevice.fast_dividef(1.0, 1.0 + tl.exp(near * (-1.5957691216057308 - 0.07135481627159982 * square)))
+            rise = libdevice.fast_dividef(
+                1.0, 1.0 + tl.exp(near * (-1.5957691216057308 - 0.07135481627159982 * square))
+            )
             y = x * rise
             slope = rise + near * rise * (1 - rise) * (1.5957691216057308 + 0.21406444881479946 * square)
         code = tl.fma(slope, slope_steps(SLOPE_BITS), MAGIC + slope_zero(SLOPE_BITS))
@@ -260,9 +272,7 @@ def _activation_pack_kernel(
 
 
 @triton.jit
-def _activation_backward_kernel(
-    dy_ptr, slopes_ptr, dx_ptr, N, SLOPE_BITS: tl.constexpr, BLOCK: tl.constexpr
-):
+def _activation_backward_kernel(dy_ptr, slopes_ptr, dx_ptr, N, SLOPE_BITS: tl.constexpr, BLOCK: tl.constexpr):
     EACH: tl.constexpr = 8 // SLOPE_BITS
     start = tl.program_id(0).to(tl.int64) * BLOCK
     offs = start + tl.arange(0, BLOCK // 8)[:, None] * 8 + tl.arange(0, 8)[None, :]
@@ -296,7 +306,10 @@ def _activation_backward_sum_kernel(
         for i in tl.static_range(STEP):  # before any is stored
             r = start + i
             cells = tl.load(cells_ptr + r * (C // 8) + cell, mask=(r < K) & (cell * 8 < C), other=0)
-            loaded = loaded + (cells, tl.load(dy_ptr + r * C + offs_c, mask=(r < K) & (offs_c < C), other=0.0))
+            loaded = loaded + (
+                cells,
+                tl.load(dy_ptr + r * C + offs_c, mask=(r < K) & (offs_c < C), other=0.0),
+            )
         for i in tl.static_range(STEP):
             cells, dy = loaded[2 * i], loaded[2 * i + 1]
             if SLOPE_BITS == 8:

@@ -48,7 +48,9 @@ def as_seed(rounding: str, seed: int | torch.Tensor, device: torch.device) -> to
             raise ValueError(f"seed has {what}, allowed is one on the device of x, {device}")
         return None if rounding == "nearest" else seed
     if isinstance(seed, bool) or not isinstance(seed, int):
-        raise TypeError(f"seed is {type(seed).__name__}, allowed are an integer and a torch.int64 tensor of one")
+        raise TypeError(
+            f"seed is {type(seed).__name__}, allowed are an integer and a torch.int64 tensor of one"
+        )
     if not -(2**63) <= seed < 2**63:
         raise ValueError(f"seed is {seed}, allowed are integers of 64 bits")
     return None if rounding == "nearest" else torch.full((), seed, dtype=torch.int64, device=device)
@@ -112,7 +114,12 @@ def draw(seed_ptr, offset, first, offs_c, BITS: tl.constexpr):
     """64 random bits for each column, in two words, for the unit rows of words that ``first`` lies in."""
     UNIT_ROWS: tl.constexpr = 4 if BITS == 8 else 2
     key, _, _, _ = tl.philox(
-        tl.load(seed_ptr), offset.to(tl.int32), (offset.to(tl.int64) >> 32).to(tl.int32), 0, 0, n_rounds=ROUNDS
+        tl.load(seed_ptr),
+        offset.to(tl.int32),
+        (offset.to(tl.int64) >> 32).to(tl.int32),
+        0,
+        0,
+        n_rounds=ROUNDS,
     )
     low = offs_c.to(tl.uint32)  # [1, 1, GROUPS * WIDTH]
     high = tl.zeros_like(low) + (first // UNIT_ROWS).to(tl.uint32)

@@ -1,8 +1,8 @@
 """What several layers keep of one tensor is kept once.
 
 q, k and v read one input; a norm's output feeds a linear layer. The first layer that packs a tensor leaves a
-note here, and the others that want the same codes of it find them. A note holds on to nothing: codes live for
-as long as a layer keeps them for its backward pass.
+note here, and the others that want the same codes of it find them. A note lives as long as its tensor does, so
+that a forward pass that is run again, by gradient checkpointing, finds what the first one found.
 
 Within `torch.compile` the compiler itself merges equal packings of one tensor, and what a norm packed
 travels with its output as an attribute.
@@ -11,7 +11,7 @@ travels with its output as an attribute.
 from typing import NamedTuple
 
 import torch
-from torch.utils.weak import TensorWeakRef, WeakTensorKeyDictionary
+from torch.utils.weak import WeakTensorKeyDictionary
 
 
 class Kept(NamedTuple):
@@ -35,7 +35,7 @@ class Key(NamedTuple):
     rounding: str
 
 
-_notes: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # x -> (its version, {key: references})
+_notes: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # x -> (its version, {key: codes})
 
 
 def remember(x: torch.Tensor, key: Key, kept: Kept) -> None:
@@ -47,23 +47,16 @@ def remember(x: torch.Tensor, key: Key, kept: Kept) -> None:
         version, notes = _notes.get(x, (None, {}))
         if version != x._version:
             notes = {}
-        notes[key] = [None if part is None else TensorWeakRef(part) for part in kept]
-        _notes[x] = (x._version, notes)
+        _notes[x] = (x._version, notes | {key: kept})
 
 
 def find(x: torch.Tensor, key: Key) -> Kept | None:
-    """Codes of x that are still kept somewhere, or None."""
+    """Codes of x, as it is now, that some layer has made, or None."""
     if torch.compiler.is_compiling():
         its, kept = getattr(x, "_bit_by_bit_packed", (None, None))
         return kept if its == key else None
-    if x.is_inference():
-        return None
-    version, notes = _notes.get(x, (None, {}))
-    if version != x._version or key not in notes:
-        return None
-    parts = [None if part is None else part() for part in notes[key]]
-    lost = any(now is None and then is not None for now, then in zip(parts, notes[key], strict=True))
-    return None if lost else Kept(*parts)
+    version, notes = (None, {}) if x.is_inference() else _notes.get(x, (None, {}))
+    return notes.get(key) if version is not None and version == x._version else None
 
 
 def forget() -> None:
