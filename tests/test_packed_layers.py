@@ -68,7 +68,7 @@ def test_numbers_are_uniform_and_a_units_lie_in_eighths(bits):
 
 @bits_of_a_code
 def test_stochastic_rounding_is_right_on_average(bits):
-    """Each element's mean over seeds, in its own standard errors; drawn once for all, so no luck is needed."""
+    """Each element's mean over seeds, in its own standard errors; drawn once for all: no luck is needed."""
     x, seeds = draw((block_rows(bits), 32)), 300
     some = [quantize_pack(x, bits, 16, rounding="stochastic", seed=seed) for seed in range(seeds)]
     found = torch.stack([dequantize(packed) for packed in some]).double()
@@ -236,7 +236,7 @@ def blank(like):
 
 
 def on_levels(shape, bits, seed=0):
-    """Values a quarter apart, so that an fma that rounds twice gives the same codes as one that rounds once."""
+    """Values a quarter apart: an fma that rounds twice gives the same codes as one that rounds once."""
     x = torch.randint(0, 2**bits, shape, generator=torch.Generator().manual_seed(seed)).float() / 4
     x[:, ::2], x[:, 1::4] = 0, (2**bits - 1) / 4
     return x + torch.where(torch.arange(shape[1]) % 8 == 3, 1 / 16, 0).clamp(max=x.max())
@@ -274,14 +274,15 @@ def test_kernels_of_activations(monkeypatch, activation, slope_bits):
         x[-1] = 0
         y, slopes = packed_activation.activation_pack_ref(x, activation, slope_bits)
         got_y, got = guarded(
-            monkeypatch, packed_activation, "_activation_pack_kernel", packed_activation.launch_activation_pack,
-            x, blank(y), blank(slopes), activation, slope_bits, outputs=["y_ptr", "slopes_ptr"],
+            monkeypatch, packed_activation, "_activation_pack_kernel",
+            packed_activation.launch_activation_pack, x, blank(y), blank(slopes), activation, slope_bits, outputs=["y_ptr", "slopes_ptr"],
         )  # fmt: skip
         assert torch.allclose(got_y, y, rtol=torch.finfo(dtype).eps, atol=1e-6)
         assert (got != slopes).float().mean() <= 0.002
         [dx] = guarded(
             monkeypatch, packed_activation, "_activation_backward_kernel",
-            packed_activation.launch_activation_backward, dy, slopes, blank(dy), slope_bits, outputs=["dx_ptr"],
+            packed_activation.launch_activation_backward, dy, slopes, blank(dy), slope_bits,
+            outputs=["dx_ptr"],
         )  # fmt: skip
         assert torch.equal(dx, packed_activation.activation_backward_ref(dy, slopes, slope_bits))
 
@@ -367,6 +368,7 @@ def test_kernels_of_norms(monkeypatch, rms, affine, bits, rows, columns, group, 
 # ---- what is refused, and the operators that torch knows
 
 
+# ruff: noqa: E501  the table below has a case a line
 X, U8 = draw((4, 8)), torch.zeros(32, dtype=torch.uint8)
 REFUSED = [
     (ValueError, "rounding is 'up', allowed are nearest and stochastic", lambda: quantize_pack(X, 2, 8, rounding="up")),

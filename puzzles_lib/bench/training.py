@@ -5,9 +5,10 @@ and backward of the mean square. And a ViT-B/16 at batch 128: a whole step, Adam
 torch, compiled block by block, with activation checkpointing of each block, and with `pack_activations`.
 
 Steps are replayed as CUDA graphs, as in the other benches: what the host takes to launch them, which at small
-batches is more than the GPU takes, is left out. Rows are those of other benches, with three figures more: ``bytes``, the peak of memory above what is there
-before the step (weights, optimiser's state, inputs), ``baseline_bytes``, and ``cosine``, of the gradients of
-all weights and the baseline's, whose relative error is ``error``.
+batches is more than the GPU takes, is left out. Rows are those of other benches, with three figures more:
+``bytes``, the peak of memory above what is there before the step (weights, optimiser's state, inputs),
+``baseline_bytes``, and ``cosine``, of the gradients of all weights and the baseline's, whose relative error
+is ``error``.
 """
 
 import copy

@@ -258,7 +258,7 @@ def _times_slope(dy, code, SLOPE_BITS: tl.constexpr):
 def _activation_pack_kernel(
     x_ptr, y_ptr, slopes_ptr, N, ACTIVATION: tl.constexpr, SLOPE_BITS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """8 neighbouring elements, SLOPE_BITS bytes of slopes, belong to one thread: a byte is a sum within it."""
+    """8 neighbouring elements, SLOPE_BITS bytes of slopes, belong to one thread: a byte is its own sum."""
     EACH: tl.constexpr = 8 // SLOPE_BITS
     start = tl.program_id(0).to(tl.int64) * BLOCK
     offs = start + tl.arange(0, BLOCK // 8)[:, None] * 8 + tl.arange(0, 8)[None, :]
@@ -331,8 +331,8 @@ def _activation_quantize_kernel(
 ):  # fmt: skip
     """As `puzzles_lib.kernels.quantize`'s, of y = f(h), which is stored over h, and with f's slopes.
 
-    A thread's 8 columns of a row are a cell of slopes (SLOPE_BITS bytes): a sum within the thread. Programs count columns
-    first, so that neighbours in time write the rows of y and of the slopes whole: a fifth faster.
+    A thread's 8 columns of a row are a cell of slopes (SLOPE_BITS bytes): a sum within the thread. Programs
+    count columns first, so that neighbours in time write the rows of y and of the slopes whole.
     """
     FIELDS: tl.constexpr = 16 // BITS
     SPLIT: tl.constexpr = [STEP, ROWS, GROUPS, GROUP]

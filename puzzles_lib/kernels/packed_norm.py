@@ -24,7 +24,6 @@ from puzzles_lib.kernels.quantize import (
     dequantize_ref,
     empty_storage,
     encode,
-    launch_quantize_pack,
     quantize_pack_ref,
 )
 from puzzles_lib.kernels.rounding import STOCHASTIC_REGISTERS, UNIT_FIELDS, UNIT_ROWS, draw, noise

@@ -8,9 +8,10 @@ keeps its minimum and a scale, and for each element a code:
     x^      = min + code · scale, rounded once
 
 Codes are computed from the *stored* minimum and scale. Stochastic rounding takes, in place of the nearest
-code, the one above as often as the value is near to it, so that x^ is x on average (`ROUNDINGS`). Words are those of `puzzles_lib.kernels.bitpack`:
-blocks of 16 · (16 / bits) rows, packed down the columns, so that a matrix multiplication that walks K
-unpacks them without passing a value between threads.
+code, the one above as often as the value is near to it, so that x^ is x on average (see
+`puzzles_lib.kernels.rounding`).
+Words are those of `puzzles_lib.kernels.bitpack`: blocks of 16 · (16 / bits) rows, packed down the columns, so
+that a matrix multiplication that walks K unpacks them without passing a value between threads.
 """
 
 from dataclasses import dataclass
@@ -299,7 +300,7 @@ def encode(
     x, low_x, high_x, added, step,
     BITS: tl.constexpr, SPLIT: tl.constexpr, DTYPE: tl.constexpr, CAREFUL: tl.constexpr,
 ):  # fmt: skip
-    """Fields [ROWS, GROUPS, WIDTH] of a word's STEP fields from ``step``; scales, minima [STEP, ROWS, GROUPS].
+    """STEP fields of words [ROWS, GROUPS, WIDTH] from ``step``; scales and minima [STEP, ROWS, GROUPS].
 
     x: float32 [STEP, ROWS, GROUPS * WIDTH]; low_x and high_x are x, or what does not count for minimum and
     maximum is infinite there. added: of `noise`, or None for nearest rounding.

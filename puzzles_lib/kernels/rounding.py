@@ -9,7 +9,8 @@ how a kernel is launched.
 A random number u of 16 bits serves 8 elements of a column, a *unit*, whose words and fields are neighbours:
 each takes u with its top three bits flipped in another way. Each of them is uniform, which is what makes x^
 right on average; together they lie in different eighths of [0, 1), so that their errors tend to cancel in
-a sum over rows, as a weight's gradient is. A number for each element would take twice the kernel's time.
+a sum over rows, as a weight's gradient is. On an H200, 2 bits of
+[100864, 3072] take 1.5 times as long as with nearest rounding; with 16 bits for each element, 1.7 times.
 """
 
 import torch
@@ -76,13 +77,14 @@ def philox_ref(key: list[torch.Tensor], counter: list[torch.Tensor], rounds: int
 
     counter: 4 or 2 tensors of 32 bits, key: 2 or 1 of them.
     """
-    for turn in range(rounds):
+    for _ in range(rounds):
         if len(counter) == 2:
             product = _M[2] * counter[0]  # 64 bits, the top one in the sign
             counter = [(product >> 32 & _LOW) ^ key[0] ^ counter[1], product & _LOW]
         else:
-            (a, b), (c0, c1, c2, c3) = (_M[0] * counter[0], _M[1] * counter[2]), counter
-            counter = [(b >> 32 & _LOW) ^ c1 ^ key[0], b & _LOW, (a >> 32 & _LOW) ^ c3 ^ key[1], a & _LOW]
+            a, b = _M[0] * counter[0], _M[1] * counter[2]
+            high_a, high_b = a >> 32 & _LOW, b >> 32 & _LOW
+            counter = [high_b ^ counter[1] ^ key[0], b & _LOW, high_a ^ counter[3] ^ key[1], a & _LOW]
         key = [(k + bump) & _LOW for k, bump in zip(key, _BUMPS, strict=False)]
     return counter
 

@@ -1,8 +1,8 @@
 """What several layers keep of one tensor is kept once.
 
 q, k and v read one input; a norm's output feeds a linear layer. The first layer that packs a tensor leaves a
-note here, and the others that want the same codes of it find them. A note lives as long as its tensor does, so
-that a forward pass that is run again, by gradient checkpointing, finds what the first one found.
+note here, and the others that want the same codes of it find them. A note lives as long as its tensor does,
+so that a forward pass that is run again, by gradient checkpointing, finds what the first one found.
 
 Within `torch.compile` the compiler itself merges equal packings of one tensor, and what a norm packed
 travels with its output as an attribute.
@@ -17,7 +17,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 class Kept(NamedTuple):
     """Codes of a tensor x: of x itself, or of n where x = n · weight + bias.
 
-    words, params: those of a `puzzles_lib.kernels.quantize.PackedTensor`. weight, bias: [C] of a norm, or None.
+    words, params: those of a `puzzles_lib.kernels.quantize.PackedTensor`. weight, bias: [C], of a norm.
     """
 
     words: torch.Tensor
