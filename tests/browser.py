@@ -281,10 +281,14 @@ class Notebook(Watched):
     def without_alt(self) -> list[str]:
         """The images of the notebook that a screen reader could only spell."""
         return self.page.evaluate(
-            "() => [...document.querySelectorAll('.jp-Notebook img, .jp-Notebook svg[role=img]')]"
-            ".filter((i) => !(i.alt || i.ariaLabel || i.querySelector('title')?.textContent))"
-            ".map((i) => i.outerHTML.slice(0, 200))"
+            f"() => {{ const told = {_TOLD};"
+            " return [...document.querySelectorAll('.jp-Notebook img, .jp-Notebook svg[role=img]')]"
+            ".filter((image) => !told(image)).map((image) => image.outerHTML.slice(0, 200)) }"
         )
+
+    def description(self, image: "Locator") -> str:
+        """What a screen reader says of an image."""
+        return image.evaluate(_TOLD)
 
     def faint(self, least: float = 4.5) -> list[str]:
         """Our texts, those in outputs, whose contrast to what is behind them is less, with the contrast."""
@@ -298,6 +302,8 @@ class Notebook(Watched):
         )
 
 
+_TOLD = """((image) => image.alt || image.ariaLabel
+  || document.getElementById(image.getAttribute("aria-labelledby"))?.textContent)"""
 # By WCAG 2's relative luminance, of what the browser has computed; opacity and layers of colour are blended.
 _FAINT = """
 ([within, least]) => {
@@ -313,7 +319,23 @@ _FAINT = """
   const behind = (element) => {
     const layers = [];
     for (let e = element; e; e = e.parentElement) layers.push(rgba(getComputedStyle(e).backgroundColor));
-    return layers.reverse().reduce((under, layer) => over(layer, under), [255, 255, 255]);
+    const ground = layers.reverse().reduce((under, layer) => over(layer, under), [255, 255, 255]);
+    return element instanceof SVGElement ? filled(element).reduce((u, l) => over(l, u), ground) : ground;
+  };
+  const filled = (text) => {  // the shapes of its picture that lie behind the middle of a text
+    const box = text.getBBox();
+    const middle = new DOMPoint(box.x + box.width / 2, box.y + box.height / 2).matrixTransform(text.getCTM());
+    const before = (shape) => shape.compareDocumentPosition(text) & Node.DOCUMENT_POSITION_FOLLOWING;
+    const covers = (shape) => {
+      try { return shape.isPointInFill(middle.matrixTransform(shape.getCTM().inverse())); }
+      catch { return false; }  // not drawn: in a pattern or a mask
+    };
+    return [...text.ownerSVGElement.querySelectorAll("path, rect, circle, ellipse, polygon")]
+      .filter((shape) => before(shape) && covers(shape))
+      .map((shape) => getComputedStyle(shape))
+      .filter((style) => !/none|url/.test(style.fill))  // a pattern is a few thin lines
+      .map((style) => [style, rgba(style.fill)])
+      .map(([style, [r, g, b, a]]) => [r, g, b, a * style.fillOpacity * style.opacity]);
   };
   const light = (colour) => {
     const [r, g, b] = colour.map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);

@@ -6,12 +6,13 @@ import json
 import os
 import re
 import subprocess
-import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from puzzles_lib.authoring.sockets import socket_prefix
+from tests import warm
 from tests.conftest import REPO
 
 START_TIMEOUT_S = 120
@@ -31,12 +32,13 @@ def _fonts_are_known() -> None:
 
 
 def run_under_nbval(
-    notebook: Path, *options: str, library: Path = REPO, python: str | Path = sys.executable
+    notebook: Path, *options: str, library: Path = REPO, python: str | Path | None = None
 ) -> None:
     """Run each cell; fails with nbval's own words where a cell raises or prints what it should not.
 
     Also where its kernel does not start, or the whole takes more than NOTEBOOK_TIMEOUT_S.
-    library: the folder that the kernel takes `puzzles_lib` from. python: what runs the kernel.
+    library: the folder that the kernel takes `puzzles_lib` from. python: what runs nbval and the kernel, in
+    new processes; by default this one, in warm ones.
     """
     _fonts_are_known()
     name = f"{notebook.parent.name}/{notebook.name}"
@@ -49,19 +51,24 @@ def run_under_nbval(
     ]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     environment |= {"NO_COLOR": "1", "PYTHONPATH": str(library)}
-    with socket_prefix() as prefix:
-        command = [str(python), "-m", "tests.nbval_process", prefix, *arguments]
+    with socket_prefix() as prefix, tempfile.TemporaryDirectory() as own:
+        log = Path(own) / "log"
+        told = {"cwd": REPO, "env": environment, "timeout": NOTEBOOK_TIMEOUT_S}
         try:
-            ran = subprocess.run(
-                command, cwd=REPO, env=environment, capture_output=True, text=True, timeout=NOTEBOOK_TIMEOUT_S
-            )
+            if python:
+                command = [str(python), "-m", "tests.nbval_process", prefix, *arguments]
+                with log.open("w") as file:
+                    code = subprocess.run(command, stdout=file, stderr=file, **told).returncode
+            else:
+                code = warm.call("tests.nbval_process:forked", prefix, arguments, log=log, **told)
         except subprocess.TimeoutExpired:
             pytest.fail(f"{name}: not done after {NOTEBOOK_TIMEOUT_S} s", pytrace=False)
-    if ran.returncode:
-        pytest.fail(f"{name}\n{ran.stdout}{ran.stderr}", pytrace=False)
+        printed = log.read_text()
+    if code:
+        pytest.fail(f"{name}\n{printed}", pytrace=False)
     cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
-    passed = re.search(r"^(\d+) passed in", ran.stdout, re.MULTILINE)
-    assert passed and int(passed.group(1)) == len(cells), ran.stdout
+    passed = re.search(r"^(\d+) passed in", printed, re.MULTILINE)
+    assert passed and int(passed.group(1)) == len(cells), printed
 
 
 def states_of_chapter(notebook: Path, state_dir: Path) -> dict[str, str]:

@@ -17,7 +17,7 @@ from tests.test_tracer import OUTER, outer_kernel
 pytestmark = pytest.mark.browser
 
 KERNEL = "def constant_add_kernel("
-CHECK = "check(constant_add_kernel, CONSTANT_ADD)"
+WATCH = "watch(constant_add_kernel, CONSTANT_ADD"
 OVERRUN = "check(constant_add_kernel, MASKED_ADD)"
 MAP = "trace(constant_add_kernel, MASKED_ADD"
 EXPLORE = "trace(constant_add_kernel, CONSTANT_ADD, case=1).explore()"
@@ -85,20 +85,41 @@ def test_the_explorers_page_needs_nobody_else_and_numbers_its_axes(open_page, wi
 def test_chapter_01_from_an_open_exercise_to_a_pass_and_a_look_at_it(open_notebook):
     book = open_notebook("01_blocks")
     unsolved = book.source(KERNEL)
-    book.run_to(CHECK)
-    assert "still open" in book.output(CHECK).inner_text()
+    book.run_to(KERNEL)
+    assert "still open" in book.output(KERNEL).inner_text()
     book.write(KERNEL, filled(unsolved, WRONG))
     book.run(KERNEL)
-    book.run(CHECK)
-    assert "constant_add: 0 of 4 cases pass" in book.output(CHECK).inner_text()
+    assert "constant_add: 0 of 4 cases pass" in book.output(KERNEL).inner_text()
+    assert f"{WATCH}, case=0, program=0)" in book.output(KERNEL).inner_text()
+    book.output(KERNEL).locator("summary").click()
+    assert "wrong" in book.description(book.output(KERNEL).locator("svg[role=img]"))
     book.shoot("01-fails")
+
+    book.add(KERNEL, f"{WATCH}, case=0, program=0)")
+    book.run(WATCH)
+    player = book.output(WATCH).locator(".puzzles-player")
+    lit = player.locator(".code .on").last
+    assert "tl.store(" in lit.inner_text()  # where the first wrong value is stored
+    z = player.locator(".tensors .block").last
+    wrong = z.locator(".wrong").count()
+    assert wrong
+    player.locator(".code").focus()
+    book.page.keyboard.press("Home")
+    assert "def constant_add_kernel" in lit.inner_text()
+    assert z.locator(".wrong").count() == z.locator(".lit").count() == 0
+    book.page.keyboard.press("ArrowRight")
+    assert "pid = " in lit.inner_text()
+    book.page.keyboard.press("End")
+    assert "tl.store(" in lit.inner_text()
+    assert z.locator(".lit").count() == wrong  # all lanes of the program
+    book.shoot("01-player")
+
     book.write(KERNEL, filled(unsolved, RIGHT))
     book.run(KERNEL)
-    book.run(CHECK)
-    assert "constant_add: all 4 cases pass" in book.output(CHECK).inner_text()
+    assert "constant_add: all 4 cases pass" in book.output(KERNEL).inner_text()
     book.shoot("01-passes")
 
-    book.add(CHECK, EXPLORE)
+    book.add(KERNEL, EXPLORE)
     book.run(EXPLORE)
     frame = book.output(EXPLORE).frame_locator("iframe")
     frame.locator("canvas").first.wait_for()
@@ -115,13 +136,16 @@ def test_outputs_read_well_in_every_theme_and_at_every_width(open_notebook):
     book.write(KERNEL, filled(book.source(KERNEL), RIGHT))
     book.run_to(MAP)
     assert "FAIL" in book.output(OVERRUN).inner_text()
-    assert "24 lanes" in book.output(MAP).locator("img").get_attribute("alt")
+    assert "24 lanes" in book.description(book.output(MAP).locator("svg[role=img]"))
+    book.add(MAP, f"{WATCH}, case=1)")
+    book.run(WATCH)
     assert not book.without_alt()
     for theme in THEMES:
         book.theme(theme)
         assert not book.faint(), theme
         for width in (1000, 1400):
             book.page.set_viewport_size({"width": width, "height": 900})
-            book.cell(OVERRUN)
-            book.shoot(f"01-{theme}-{width}".replace(" ", "-"))
+            for name, cell in (("map", MAP), ("player", WATCH)):
+                book.cell(cell)
+                book.shoot(f"01-{name}-{theme}-{width}".replace(" ", "-"))
             assert not book.clipped(), (theme, width)

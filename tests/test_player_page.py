@@ -1,7 +1,5 @@
 """The player's page in Chromium, by mouse and by keyboard, in light and dark, with no network."""
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -9,19 +7,10 @@ import pytest
 from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.player import watch
+from tests.browser import LONGEST_S
 from tests.test_player import ADD_TEN, add_ten_kernel, cell, overrunning_kernel, winding_kernel
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-try:
-    from playwright.sync_api import sync_playwright
-except ImportError:
-    sync_playwright = None
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(sync_playwright is None, reason="needs playwright: pip install playwright"),
-    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, by apt or the like"),
-]
+pytestmark = pytest.mark.browser
 THEMES = {  # what JupyterLab's themes say
     "light": "--jp-layout-color0:white;--jp-content-font-color1:rgba(0,0,0,.87);--jp-brand-color1:#1976d2;"
     "--jp-success-color1:#388e3c;--jp-error-color1:#d32f2f;--jp-warn-color1:#f57c00",
@@ -30,29 +19,16 @@ THEMES = {  # what JupyterLab's themes say
 }
 
 
-@pytest.fixture(scope="module")
-def chromium(request: pytest.FixtureRequest) -> Iterator:
-    """A browser: the session's, where there is one."""
-    try:
-        yield request.getfixturevalue("browser")
-    except pytest.FixtureLookupError:
-        with sync_playwright() as playwright:
-            options = ["--no-sandbox"] if os.geteuid() == 0 else []
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
-            yield browser
-            browser.close()
-
-
 @pytest.fixture
-def show(chromium) -> Iterator[Callable]:
+def show(browser) -> Iterator[Callable]:
     """``show(player, ..., theme="dark", width=1000)``: a page with these outputs, one below the other."""
     contexts, problems = [], []
 
     def shown(*players, theme: str = "light", width: int = 1400, scripts: bool = True):
         size = {"width": width, "height": 900}
-        contexts.append(chromium.new_context(viewport=size, java_script_enabled=scripts))
+        contexts.append(browser.new_context(viewport=size, java_script_enabled=scripts))
         page = contexts[-1].new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(LONGEST_S * 1000)
         page.on("console", lambda message: problems.append(message.text))
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.route("**/*", lambda route: (problems.append(route.request.url), route.abort()))

@@ -18,6 +18,7 @@ def quantize_rows(
     """codes, scale: a scale for each row, codes from -127 to 127
 
     scale[m] = max over k of |x[m, k]|, divided by 127, or 1 where the row is all zeros.
+    No scale is subnormal: a largest value that is not 0 is 2e-36 at least.
     codes[m, k] = x[m, k] / scale[m], rounded half to even.
     """
     peak = x.abs().amax(dim=1)  # [M]
