@@ -105,7 +105,7 @@ class PackedLinear(_Quantizing, nn.Linear):
 
     bits: 1, 2, 4 or 8. group_size: 1 or more; the last group of a row may be shorter.
     rounding: "nearest", or "stochastic", whose random numbers `seed_rounding` changes from step to step: with
-        1 bit the one to train with, as nearest codes are off by as much in one direction for many rows at once.
+        1 bit the one to train with, since nearest codes are off in one direction for many rows at once.
     Raises ValueError for other bits, group sizes or roundings, TypeError on x of another dtype.
     """
 
