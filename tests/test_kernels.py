@@ -438,7 +438,7 @@ def launched(monkeypatch, name, launch, *arguments):
     with monkeypatch.context() as patch:
         patch.setattr(quantize, name, seen)
         launch(*arguments)
-    options = {k: v for k, v in seen.options.items() if k not in ("num_warps", "num_stages")}
+    options = {k: v for k, v in seen.options.items() if k not in ("num_warps", "num_stages", "maxnreg")}
     return kernel, seen.grid, {**dict(zip(kernel.arg_names, seen.values, strict=False)), **options}
 
 

@@ -1,8 +1,10 @@
-"""PackedLinear and PackedReLU on the CPU: what they compute, what they keep, where they work.
+"""Packed layers on the CPU: what they compute, what they keep, where they work.
 
 On a GPU: test_modules_gpu.py.
 """
 
+import copy
+import io
 import math
 
 import pytest
@@ -12,8 +14,20 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
+from puzzles_lib.kernels import sharing
 from puzzles_lib.kernels.bitpack import BITS
-from puzzles_lib.kernels.modules import PackedLinear, PackedReLU
+from puzzles_lib.kernels.modules import (
+    PackedGELU,
+    PackedLayerNorm,
+    PackedLinear,
+    PackedMLP,
+    PackedReLU,
+    PackedRMSNorm,
+    PackedSiLU,
+    pack_activations,
+    seed_rounding,
+    unpack_activations,
+)
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -432,3 +446,245 @@ def test_bad_input_is_refused():
         linear()(draw((4, 71)))
     with pytest.raises(RuntimeError, match="dtype"):
         linear()(draw((4, 70), torch.bfloat16))
+
+
+# ---- a model, packed
+
+
+class Block(nn.Module):
+    """Projections that read one norm, and an MLP behind another, as in a transformer."""
+
+    def __init__(self, act):
+        super().__init__()
+        self.norm, self.norm2 = nn.LayerNorm(48), nn.RMSNorm(48)
+        self.q, self.k, self.v = (nn.Linear(48, 48) for _ in range(3))
+        self.mlp = nn.Sequential(nn.Linear(48, 96), act, nn.Linear(96, 48))
+        self.act, self.out = nn.SiLU(), nn.Linear(48, 5)
+        with torch.no_grad():  # so that a norm's weight and bias count
+            self.norm.weight.uniform_(0.2, 2.0)
+            self.norm.bias.normal_()
+
+    def forward(self, x):
+        y = self.norm(x)
+        x = x + self.q(y).sigmoid() * self.k(y) + self.v(y)
+        return self.out(self.act(x + self.mlp(self.norm2(x))))
+
+
+def block(act=None, **options):
+    torch.manual_seed(0)
+    options = {"bits": 8, "group_size": 16, "slope_bits": 8, **options}
+    return pack_activations(Block(act or nn.GELU()), **options)
+
+
+KINDS = [nn.ReLU(), nn.GELU(), nn.GELU("tanh"), nn.SiLU()]
+
+
+@pytest.mark.parametrize("act", KINDS, ids=str)
+def test_a_packed_block_has_the_outputs_and_almost_the_gradients(act):
+    packed, x = block(act), draw((130, 48))
+    got = gradients(packed, x, packed.parameters())
+    plain = unpack_activations(packed)
+    want = gradients(plain, x, plain.parameters())
+    assert torch.equal(got[0], want[0])
+    for value, exact in zip(got[1:], want[1:], strict=True):
+        assert (value - exact).norm() < 0.02 * exact.norm()
+
+
+@pytest.mark.parametrize("act", KINDS, ids=str)
+def test_an_mlp_is_its_layers_one_after_the_other(act):
+    """With hooks it runs them so; the fused one does the same to the bit."""
+    net, x = block(act, bits=2).mlp, draw((40, 48))
+    assert type(net) is PackedMLP
+    got = gradients(net, x, net.parameters())
+    seen = []
+    net[1].register_forward_hook(lambda *_: seen.append(1))
+    want = gradients(net, x, net.parameters())
+    assert seen and all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+
+
+@pytest.mark.parametrize("frozen", [0, 2])
+def test_an_mlp_with_a_frozen_layer(frozen):
+    net, x = block(bits=2).mlp, draw((40, 48))
+    net[frozen].weight.requires_grad_(False)
+    _, _, *found = gradients(net, x, [p for p in net.parameters() if p.requires_grad])
+    assert len(found) == 3 and all(g is not None for g in found) and net[frozen].weight.grad is None
+
+
+def storages(call):
+    """The shapes and dtypes of the storages that autograd keeps, each once."""
+    kept = {}
+
+    def pack(tensor):
+        kept[tensor.untyped_storage().data_ptr()] = (tuple(tensor.shape), tensor.dtype)
+        return tensor
+
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        y = call()
+    del y
+    return list(kept.values())
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_one_tensor_is_packed_once(compiled):
+    """q, k, v and their norm share codes; the MLP and its norm; the hidden layer and the output's input."""
+    model, x = block(), draw((130, 48)).requires_grad_()
+    if compiled:
+        torch.compiler.reset()
+        call = torch.compile(model, fullgraph=True, backend="aot_eager")
+    else:
+        call = model
+    words = sorted(shape for shape, dtype in storages(lambda: call(x)) if dtype == torch.int16)
+    assert words == [(5, 16, 48), (5, 16, 48), (5, 16, 48), (5, 16, 96)]
+    torch.compiler.reset()
+
+
+def test_codes_of_a_changed_tensor_are_not_used_again():
+    a, b, x = linear(bits=8), linear(bits=8), draw((5, 70))
+    first = a(x).sum()
+    x += 1
+    assert torch.allclose(torch.autograd.grad(b(x).sum(), b.weight)[0][0], x.sum(0), rtol=0.02, atol=0.1)
+    first.backward()
+
+
+def test_shared_codes_go_with_their_tensor():
+    layer, x = linear(bits=8), draw((5, 70))
+    before = len(sharing._notes)
+    layer(x).sum().backward()
+    assert len(sharing._notes) == before + 1
+    del x
+    assert len(sharing._notes) == before
+
+
+def test_pack_activations_swaps_and_unpack_activations_undoes_it():
+    model = Block(nn.GELU("tanh"))
+    kinds = [type(m) for m in model.modules()]
+    state, ids = copy.deepcopy(model.state_dict()), [id(t) for t in (*model.modules(), *model.parameters())]
+    for rounding in ("nearest", "stochastic"):
+        for _ in range(2):
+            assert pack_activations(model, 2, 32, rounding=rounding) is model
+            assert {PackedLinear, PackedSiLU, PackedLayerNorm, PackedRMSNorm, PackedMLP, PackedGELU} <= {
+                type(m) for m in model.modules()
+            }
+            assert list(model.state_dict()) == list(state) and model.q.rounding == rounding
+    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), state.values(), strict=True))
+    assert unpack_activations(unpack_activations(model)) is model
+    assert [type(m) for m in model.modules()] == kinds and not list(model.buffers())
+    assert [id(t) for t in (*model.modules(), *model.parameters())] == ids
+    assert "bits" not in vars(model.q) and "slope_bits" not in vars(model.act)
+
+
+def test_a_predicate_chooses():
+    seen = []
+    model = pack_activations(Block(nn.ReLU()), predicate=lambda name, m: seen.append(name) or name != "q")
+    assert type(model.q) is nn.Linear and type(model.k) is PackedLinear
+    assert {"q", "norm", "mlp.0", "mlp.1", "act"} <= set(seen)
+
+
+def test_subclasses_are_left_alone():
+    class Mine(nn.Linear):
+        pass
+
+    model = pack_activations(nn.ModuleList([Mine(4, 4), nn.MultiheadAttention(8, 2)]))
+    assert type(model[0]) is Mine and type(model[1].out_proj) is not PackedLinear
+
+
+@pytest.mark.parametrize("act", KINDS[:2], ids=str)
+def test_a_packed_block_under_autocast(act):
+    model, x = block(act), draw((130, 48))
+    plain = unpack_activations(copy.deepcopy(model))
+    with torch.autocast("cpu", torch.bfloat16):
+        got = gradients(model, x, model.parameters())
+        want = gradients(plain, x, plain.parameters())
+    assert got[0].dtype == want[0].dtype and torch.equal(got[0], want[0])
+    for value, exact in zip(got[1:], want[1:], strict=True):
+        assert value.dtype == exact.dtype and (value - exact).norm() < 0.03 * exact.norm()
+
+
+@pytest.mark.parametrize("rounding", ["nearest", "stochastic"])
+def test_compiled_checkpointed_and_repeated_it_is_the_same(rounding):
+    model, x = block(bits=2, rounding=rounding), draw((130, 48))
+    seed_rounding(model, 5)
+    want = gradients(model, x, model.parameters())
+    torch.compiler.reset()
+    for call in (
+        model,
+        lambda x: checkpoint(model, x, use_reentrant=False),
+        torch.compile(model, fullgraph=True, backend="aot_eager"),
+    ):
+        got = gradients(call, x, model.parameters())
+        assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+    torch.compiler.reset()
+
+
+def test_seeds_change_the_codes_and_are_no_state():
+    model, x = block(bits=2, rounding="stochastic"), draw((130, 48))
+    found = {}
+    for seed in (1, 2, 1):
+        seed_rounding(model, seed)
+        weight = gradients(model, x, model.parameters())[2]
+        assert torch.equal(found.setdefault(seed, weight), weight)
+    assert not torch.equal(found[1], found[2])
+    saved = io.BytesIO()
+    torch.save(model.state_dict(), saved)
+    saved.seek(0)
+    again = block(bits=2, rounding="stochastic")
+    again.load_state_dict(torch.load(saved))
+    seed_rounding(again, 2)
+    assert torch.equal(gradients(again, x, again.parameters())[2], found[2])
+
+
+@pytest.mark.parametrize("shape", [(4, 48), (2, 3, 48), (0, 48)], ids=str)
+@pytest.mark.parametrize("make", [PackedLayerNorm, PackedRMSNorm])
+def test_norms_of_any_shape(make, shape):
+    norm, x = make(48, bits=8, group_size=16), draw(shape)
+    plain = unpack_activations(copy.deepcopy(norm))
+    got, want = (gradients(m, x, m.parameters()) for m in (norm, plain))
+    assert torch.equal(got[0], want[0])
+    assert all(torch.allclose(a, b, rtol=0.02, atol=0.02) for a, b in zip(got[1:], want[1:], strict=True))
+    wide, x = make((6, 8), bits=8, group_size=16), draw((*shape[:-1], 6, 8))
+    plain = unpack_activations(copy.deepcopy(wide))
+    got, want = (gradients(m, x, m.parameters()) for m in (wide, plain))
+    assert torch.equal(got[0], want[0])
+    assert all(torch.allclose(a, b, rtol=0.02, atol=0.02) for a, b in zip(got[1:], want[1:], strict=True))
+
+
+def test_a_packed_model_exports_and_shows_shapes():
+    model = block().eval()
+    with torch.no_grad():
+        exported = torch.export.export(model, (draw((7, 48)),))
+        assert torch.equal(exported.module()(draw((7, 48), seed=1)), model(draw((7, 48), seed=1)))
+    assert block().to("meta")(torch.empty(3, 48, device="meta")).shape == (3, 5)
+
+
+def test_how_packed_layers_show_themselves():
+    text = repr(block(bits=2, rounding="stochastic", slope_bits=4))
+    for line in (
+        "(norm): PackedLayerNorm((48,), eps=1e-05, elementwise_affine=True, bias=True, "
+        "bits=2, group_size=16, rounding='stochastic')",
+        "(1): PackedGELU(approximate='none', slope_bits=4)",
+        "(act): PackedSiLU(slope_bits=4)",
+        "(mlp): PackedMLP(",
+    ):
+        assert line in text
+
+
+def test_bad_options_of_models_are_refused():
+    with pytest.raises(TypeError, match="^model is a int, allowed is a torch.nn.Module$"):
+        pack_activations(3)
+    with pytest.raises(TypeError, match="^model is a int, allowed is a torch.nn.Module$"):
+        unpack_activations(3)
+    with pytest.raises(ValueError, match="^rounding is 'up', allowed are nearest and stochastic$"):
+        pack_activations(Block(nn.ReLU()), rounding="up")
+    with pytest.raises(ValueError, match="^slope_bits is 5, allowed are 1, 2, 4 and 8$"):
+        PackedGELU(slope_bits=5)
+    with pytest.raises(ValueError, match="^activation is 'elu', allowed are relu, gelu, gelu_tanh and silu$"):
+        PackedMLP(4, 8, activation="elu")
+    with pytest.raises(TypeError, match="^seed is float, allowed is an integer$"):
+        seed_rounding(block(), 1.0)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu"])
+def test_an_mlp_by_its_sizes(activation):
+    net = PackedMLP(48, 64, 9, activation, bits=8, group_size=16, slope_bits=8)
+    assert list(net.state_dict()) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    assert net(draw((3, 48))).shape == (3, 9)

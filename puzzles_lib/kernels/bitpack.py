@@ -28,9 +28,9 @@ def block_rows(bits: int) -> int:
     return WORD_ROWS * (WORD_BITS // bits)
 
 
-def check_bits(bits: int) -> None:
+def check_bits(bits: int, name: str = "bits") -> None:
     if isinstance(bits, bool) or bits not in BITS:
-        raise ValueError(f"bits is {bits!r}, allowed are 1, 2, 4 and 8")
+        raise ValueError(f"{name} is {bits!r}, allowed are 1, 2, 4 and 8")
 
 
 def pack_bits(codes: torch.Tensor, bits: int) -> torch.Tensor:

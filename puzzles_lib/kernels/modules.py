@@ -1,40 +1,112 @@
 """Layers that remember what backward needs in a few bits an element.
 
-A linear layer keeps its input to compute its weight's gradient, a ReLU keeps its output to know where the
-gradient passes: with bfloat16 that is 16 bits an element each, and most of the memory of training.
-`PackedLinear` keeps the input quantised, `PackedReLU` one bit an element. The forward pass is exact, and
-so is the gradient of the input; the gradient of a weight is dy^T @ x^, the exact one of the input that
-comes back from its codes.
+A linear layer keeps its input to compute its weight's gradient, an activation or a norm keeps its input or
+output: with bfloat16 that is 16 bits an element each, and most of the memory of training. These keep:
+
+    PackedLinear                        its input's codes
+    PackedReLU, PackedGELU, PackedSiLU  the slope, of 1 bit (ReLU) or 4
+    PackedLayerNorm, PackedRMSNorm      the normalised input's codes; a linear layer behind uses the same
+    PackedMLP                           linear, activation, linear: all of these, with fused kernels
+
+The forward pass is exact, but for rounding. So are the gradients of a linear layer's input and bias, and all
+of ReLU's; the gradient of a weight is that of the input that comes back from its codes. `pack_activations`
+puts these layers into a model, in the place of torch's.
 
 The idea of training on compressed activations is that of ActNN (Chen et al., 2021, arXiv:2104.14129).
 """
+
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.autograd.function import once_differentiable
 
+from puzzles_lib.kernels import sharing
 from puzzles_lib.kernels.bitpack import check_bits, matrix_shape
 from puzzles_lib.kernels.common import DTYPES
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm_dw
+from puzzles_lib.kernels.packed_activation import (
+    activation_backward,
+    activation_backward_,
+    activation_pack,
+    activation_quantize_,
+)
+from puzzles_lib.kernels.packed_norm import norm_backward, norm_quantize
 from puzzles_lib.kernels.packed_relu import relu_pack, relu_unpack_backward
 from puzzles_lib.kernels.quantize import PackedTensor, check_group_size, quantize_pack
+from puzzles_lib.kernels.rounding import check_rounding
+from puzzles_lib.kernels.sharing import Kept, Key
+
+SEED = "rounding_seed"  # the buffer of a layer that rounds stochastically
 
 
-class PackedLinear(nn.Linear):
+class _Quantizing(nn.Module):
+    """What layers that keep codes have in common: their format."""
+
+    bits: int
+    group_size: int
+    rounding: str
+
+    def set_format(self, bits: int, group_size: int, rounding: str) -> None:
+        """Of the codes that this layer keeps from now on."""
+        check_bits(bits)
+        check_group_size(group_size)
+        check_rounding(rounding)
+        self.bits, self.group_size, self.rounding = bits, group_size, rounding
+        if rounding == "stochastic" and SEED not in self._buffers:
+            weight = next(self.parameters(), None)
+            device = None if weight is None else weight.device
+            # Not in the state_dict, which is that of torch's layer.
+            self.register_buffer(SEED, torch.zeros((), dtype=torch.int64, device=device), persistent=False)
+        elif rounding == "nearest":
+            self._buffers.pop(SEED, None)
+            self._non_persistent_buffers_set.discard(SEED)
+
+    def format_text(self) -> str:
+        rounding = "" if self.rounding == "nearest" else f", rounding={self.rounding!r}"
+        return f"bits={self.bits}, group_size={self.group_size}{rounding}"
+
+    def key(self, dtype: torch.dtype) -> Key:
+        return Key(self.bits, self.group_size, dtype, self.rounding)
+
+    def seed(self, device: torch.device) -> torch.Tensor | None:
+        return self._buffers[SEED].to(device) if self.rounding == "stochastic" else None
+
+    def kept(self, x: torch.Tensor, cast: torch.Tensor) -> Kept:
+        """Codes of x, cast to the dtype of the computation: those that are kept already, or new ones."""
+        found = sharing.find(x, self.key(cast.dtype))
+        if found is None:
+            seed = self.seed(x.device)
+            packed = quantize_pack(
+                cast.detach(),
+                self.bits,
+                self.group_size,
+                rounding=self.rounding,
+                seed=0 if seed is None else seed,
+            )
+            found = Kept(packed.words, packed.params)
+            sharing.remember(x, self.key(cast.dtype), found)
+        return found
+
+
+class PackedLinear(_Quantizing, nn.Linear):
     """`torch.nn.Linear` whose backward pass lives on a packed input.
 
     x [..., in_features] gives x @ weight^T + bias [..., out_features], as nn.Linear does: the same
     parameters, the same ``state_dict``. For backward it keeps x's codes of ``bits`` bits, and a scale and a
     minimum for each ``group_size`` neighbouring features of a row: with 2 bits and groups of 256 in
-    bfloat16, 2.125 bits an element in place of 16. Without gradients, or with a frozen weight, it keeps
-    nothing of x, as nn.Linear does.
+    bfloat16, 2.125 bits an element in place of 16. Several layers that read one x keep its codes once, and
+    behind a packed norm its codes are used. Without gradients, or with a frozen weight, it keeps nothing of
+    x, as nn.Linear does.
 
     x may be float32, float16 or bfloat16, on any device, non-contiguous, under `torch.autocast`,
     `torch.compile` and gradient checkpointing. Gradients of gradients raise a RuntimeError.
 
     bits: 1, 2, 4 or 8. group_size: 1 or more; the last group of a row may be shorter.
-    Raises ValueError for other bits or group sizes, TypeError on x of another dtype.
+    rounding: "nearest", or "stochastic", whose random numbers `seed_rounding` changes from step to step: with
+        1 bit the one to train with, since nearest codes are off in one direction for many rows at once.
+    Raises ValueError for other bits, group sizes or roundings, TypeError on x of another dtype.
     """
 
     def __init__(
@@ -47,39 +119,37 @@ class PackedLinear(nn.Linear):
         *,
         bits: int = 2,
         group_size: int = 256,
+        rounding: str = "nearest",
     ) -> None:
         check_bits(bits)
         check_group_size(group_size)
         super().__init__(in_features, out_features, bias, device, dtype)
-        self.bits, self.group_size = bits, group_size
+        self.set_format(bits, group_size, rounding)
 
     @classmethod
-    def from_linear(cls, linear: nn.Linear, *, bits: int = 2, group_size: int = 256) -> "PackedLinear":
+    def from_linear(
+        cls, linear: nn.Linear, *, bits: int = 2, group_size: int = 256, rounding: str = "nearest"
+    ) -> "PackedLinear":
         """A packed layer in place of ``linear``: it holds the same parameters, not copies of them.
 
         Raises TypeError where ``linear`` is no nn.Linear.
         """
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"linear is a {type(linear).__name__}, allowed is torch.nn.Linear")
-        packed = cls(
-            linear.in_features, linear.out_features, linear.bias is not None, device="meta",
-            bits=bits, group_size=group_size,
-        )  # fmt: skip
+        packed = cls(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
         packed.weight, packed.bias = linear.weight, linear.bias
+        packed.set_format(bits, group_size, rounding)
         return packed.train(linear.training)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not torch.is_grad_enabled() or not self.weight.requires_grad:
             return F.linear(x, self.weight, self.bias)  # keeps nothing of x
-        dtype, device = self.weight.dtype, x.device.type
-        # A meta tensor has no autocast, and to ask whether it has is more than torch.compile understands.
-        if device != "meta" and torch.is_autocast_enabled(device) and x.dtype in DTYPES:
-            dtype = torch.get_autocast_dtype(device)
-            x = x.to(dtype)
-        return _Linear.apply(x, self.weight, self.bias, dtype, self.bits, self.group_size)
+        cast, dtype = _autocast(x, self.weight.dtype)
+        kept = self.kept(x, cast)
+        return _Linear.apply(cast, self.weight, self.bias, *kept, dtype, self.bits, self.group_size)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, bits={self.bits}, group_size={self.group_size}"
+        return f"{nn.Linear.extra_repr(self)}, {self.format_text()}"
 
 
 class PackedReLU(nn.ReLU):
@@ -98,6 +168,328 @@ class PackedReLU(nn.ReLU):
             return F.relu(x)
         return _ReLU.apply(x)
 
+    def extra_repr(self) -> str:
+        return ""
+
+
+class _Sloped(nn.Module):
+    """What PackedGELU and PackedSiLU have in common."""
+
+    slope_bits: int
+
+    def set_slope_bits(self, slope_bits: int) -> None:
+        check_bits(slope_bits, "slope_bits")
+        self.slope_bits = slope_bits
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not torch.is_grad_enabled() or not x.requires_grad:
+            return super().forward(x)
+        return _Activation.apply(x, _activation(self), self.slope_bits)
+
+
+class PackedGELU(_Sloped, nn.GELU):
+    """`torch.nn.GELU` that keeps the slope of each element in ``slope_bits`` bits for backward.
+
+    The gradient of x is off by at most dy / 22 with 4 bits, dy / 400 with 8; see
+    `puzzles_lib.kernels.packed_activation`. x as for `PackedReLU`. approximate: "none" or "tanh".
+    Raises ValueError for other bits.
+    """
+
+    def __init__(self, approximate: str = "none", *, slope_bits: int = 4) -> None:
+        super().__init__(approximate)
+        self.set_slope_bits(slope_bits)
+
+    def extra_repr(self) -> str:
+        return f"{nn.GELU.extra_repr(self)}, slope_bits={self.slope_bits}"
+
+
+class PackedSiLU(_Sloped, nn.SiLU):
+    """`torch.nn.SiLU` that keeps the slope of each element in ``slope_bits`` bits, as `PackedGELU`."""
+
+    def __init__(self, *, slope_bits: int = 4) -> None:
+        super().__init__()
+        self.set_slope_bits(slope_bits)
+
+    def extra_repr(self) -> str:
+        return f"slope_bits={self.slope_bits}"
+
+
+class _Norm(_Quantizing):
+    """What PackedLayerNorm and PackedRMSNorm have in common."""
+
+    normalized_shape: tuple[int, ...]
+    weight: nn.Parameter | None
+    rms: bool
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        bias = getattr(self, "bias", None)
+        wanted = any(t is not None and t.requires_grad for t in (x, self.weight, bias))
+        if not torch.is_grad_enabled() or not wanted or x.dtype not in DTYPES:
+            return super().forward(x)
+        axes = len(self.normalized_shape)
+        if tuple(x.shape[-axes:]) != tuple(self.normalized_shape):
+            return super().forward(x)  # which says what is wrong
+        eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
+        dtype, cast = x.dtype, x
+        if x.device.type != "meta" and torch.is_autocast_enabled(x.device.type):
+            dtype = torch.get_autocast_dtype(x.device.type)  # in which a linear layer behind computes
+            cast = x.to(super().forward(x.detach()[:0]).dtype)  # as torch casts it
+        weight, flat = self.weight, cast.flatten(-axes)
+        if axes > 1:
+            weight, bias = (None if t is None else t.flatten() for t in (weight, bias))
+        y, words, params = _NormFunction.apply(
+            flat, weight, bias, eps, self.rms, self.bits, self.group_size, dtype, self.seed(x.device)
+        )
+        if axes > 1:
+            return y.view(cast.shape)
+        if torch.compiler.is_compiling():
+            y = y.view_as(y)  # a tensor of the graph, which may have attributes
+        sharing.remember(y, self.key(dtype), Kept(words, params, weight, bias))
+        return y
+
+
+class PackedLayerNorm(_Norm, nn.LayerNorm):
+    """`torch.nn.LayerNorm` that keeps its normalised input n in codes, and one number a row.
+
+    Parameters and ``state_dict`` are nn.LayerNorm's. The gradient of bias is exact; that of weight is the one
+    of n^, and in that of x only the term n · mean(dy · weight · n) is. A `PackedLinear` of the same
+    format that reads the result keeps nothing of its own. Options are those of `PackedLinear`.
+    """
+
+    rms = False
+
+    def __init__(
+        self,
+        normalized_shape: int | list[int] | torch.Size,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        bits: int = 2,
+        group_size: int = 256,
+        rounding: str = "nearest",
+    ) -> None:
+        super().__init__(normalized_shape, eps, elementwise_affine, bias, device, dtype)
+        self.set_format(bits, group_size, rounding)
+
+    def extra_repr(self) -> str:
+        return f"{nn.LayerNorm.extra_repr(self)}, {self.format_text()}"
+
+
+class PackedRMSNorm(_Norm, nn.RMSNorm):
+    """`torch.nn.RMSNorm` that keeps its normalised input in codes, as `PackedLayerNorm`."""
+
+    rms = True
+
+    def __init__(
+        self,
+        normalized_shape: int | list[int] | torch.Size,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        bits: int = 2,
+        group_size: int = 256,
+        rounding: str = "nearest",
+    ) -> None:
+        super().__init__(normalized_shape, eps, elementwise_affine, device, dtype)
+        self.set_format(bits, group_size, rounding)
+
+    def extra_repr(self) -> str:
+        return f"{nn.RMSNorm.extra_repr(self)}, {self.format_text()}"
+
+
+class PackedMLP(nn.Sequential):
+    """Linear, activation, linear, with what lies between the products in one pass forward and one backward.
+
+    x [..., in_features] gives [..., out_features]. It is an nn.Sequential of a `PackedLinear`, a packed
+    activation and a `PackedLinear`, with the gradients and the ``state_dict`` of such; but the hidden
+    activation is written over the first product, and its gradient over that of the second, so that at no time
+    two tensors of the hidden size are there.
+
+    activation: relu, gelu, gelu_tanh or silu; its slopes are kept in 1 bit (relu) or ``slope_bits``. Other
+    options and errors are those of `PackedLinear`. Where a layer is frozen or has hooks, or the formats of
+    the two linear layers differ, the three run one after the other.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden_features: int,
+        out_features: int | None = None,
+        activation: str = "gelu",
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        bits: int = 2,
+        group_size: int = 256,
+        slope_bits: int = 4,
+        rounding: str = "nearest",
+    ) -> None:
+        made = {
+            "relu": PackedReLU,
+            "gelu": lambda: PackedGELU(slope_bits=slope_bits),
+            "gelu_tanh": lambda: PackedGELU("tanh", slope_bits=slope_bits),
+            "silu": lambda: PackedSiLU(slope_bits=slope_bits),
+        }
+        if activation not in made:
+            raise ValueError(f"activation is {activation!r}, allowed are relu, gelu, gelu_tanh and silu")
+        out_features = in_features if out_features is None else out_features
+        options = {"bits": bits, "group_size": group_size, "rounding": rounding}
+        super().__init__(
+            PackedLinear(in_features, hidden_features, bias, device, dtype, **options),
+            made[activation](),
+            PackedLinear(hidden_features, out_features, bias, device, dtype, **options),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        up, act, down = self
+        if not torch.is_grad_enabled() or not self._fused():
+            return super().forward(x)
+        cast, dtype = _autocast(x, up.weight.dtype)
+        kept = up.kept(x, cast)
+        slope_bits = 1 if isinstance(act, PackedReLU) else act.slope_bits
+        return _MLP.apply(
+            cast, up.weight, up.bias, down.weight, down.bias, *kept, down.seed(x.device),
+            dtype, _activation(act), slope_bits, up.bits, up.group_size,
+        )  # fmt: skip
+
+    def _fused(self) -> bool:
+        up, act, down = self
+        hooks = any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in self)
+        kinds = [type(m) for m in self]
+        return (
+            not hooks
+            and kinds in ([PackedLinear, kind, PackedLinear] for kind in (PackedReLU, PackedGELU, PackedSiLU))
+            and up.weight.requires_grad
+            and down.weight.requires_grad
+            and up.weight.dtype == down.weight.dtype
+            and up.key(torch.float32) == down.key(torch.float32)
+        )
+
+
+def _autocast(x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.dtype]:
+    """x as a linear layer of this dtype reads it, and the dtype it computes in: those of autocast, if any."""
+    # A meta tensor has no autocast, and to ask whether it has is more than torch.compile understands.
+    if x.device.type != "meta" and torch.is_autocast_enabled(x.device.type) and x.dtype in DTYPES:
+        dtype = torch.get_autocast_dtype(x.device.type)
+        return x.to(dtype), dtype
+    return x, dtype
+
+
+def _activation(module: nn.Module) -> str:
+    """The name of a module's activation."""
+    if isinstance(module, nn.GELU):
+        return "gelu" if module.approximate == "none" else "gelu_tanh"
+    return "silu" if isinstance(module, nn.SiLU) else "relu"
+
+
+# ---- in a model
+
+
+PACKED = {
+    nn.Linear: PackedLinear,
+    nn.ReLU: PackedReLU,
+    nn.GELU: PackedGELU,
+    nn.SiLU: PackedSiLU,
+    nn.LayerNorm: PackedLayerNorm,
+    nn.RMSNorm: PackedRMSNorm,
+    nn.Sequential: PackedMLP,
+}
+PLAIN = {packed: plain for plain, packed in PACKED.items()}
+
+
+def pack_activations(
+    model: nn.Module,
+    bits: int = 2,
+    group_size: int = 256,
+    *,
+    slope_bits: int = 4,
+    rounding: str = "nearest",
+    predicate: Callable[[str, nn.Module], bool] | None = None,
+) -> nn.Module:
+    """Make the layers of a model keep what they need for backward in a few bits. Returns the model.
+
+    nn.Linear, nn.ReLU, nn.GELU, nn.SiLU, nn.LayerNorm and nn.RMSNorm become their packed kind, and an
+    nn.Sequential of a linear layer, an activation and a linear layer a `PackedMLP`. Each stays the same
+    object, with its parameters, buffers, hooks and ``state_dict``; subclasses of them are left alone. What is
+    packed already gets the new options, so that calling it twice is calling it once.
+
+    predicate: called with the name and the module of each that could be packed; False leaves it as it is.
+    Bits, group_size and rounding are those of `PackedLinear`, slope_bits those of `PackedGELU`.
+    Call it before the model is wrapped (compile, DDP, FSDP2). `unpack_activations` undoes it.
+
+    Raises ValueError for other options, TypeError where ``model`` is no module.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}, allowed is a torch.nn.Module")
+    check_bits(bits)
+    check_group_size(group_size)
+    check_bits(slope_bits, "slope_bits")
+    check_rounding(rounding)
+    for name, module in list(model.named_modules()):
+        kind = type(module)
+        if kind not in PACKED and kind not in PLAIN or predicate is not None and not predicate(name, module):
+            continue
+        if isinstance(module, nn.Sequential):
+            continue
+        module.__class__ = PACKED.get(kind, kind)
+        if isinstance(module, _Quantizing):
+            module.set_format(bits, group_size, rounding)
+        elif isinstance(module, _Sloped):
+            module.set_slope_bits(slope_bits)
+    for module in list(model.modules()):
+        if type(module) is nn.Sequential and [type(m) for m in module] in _MLPS:
+            module.__class__ = PackedMLP
+    return model
+
+
+_MLPS = [[PackedLinear, kind, PackedLinear] for kind in (PackedReLU, PackedGELU, PackedSiLU)]
+
+
+def unpack_activations(model: nn.Module) -> nn.Module:
+    """Undo `pack_activations`: every packed layer becomes torch's again. Returns the model.
+
+    Raises TypeError where ``model`` is no module.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}, allowed is a torch.nn.Module")
+    for module in list(model.modules()):
+        plain = PLAIN.get(type(module))
+        if plain is None:
+            continue
+        if isinstance(module, _Quantizing):
+            module.set_format(module.bits, module.group_size, "nearest")  # without a seed
+            del module.bits, module.group_size, module.rounding
+        elif isinstance(module, _Sloped):
+            del module.slope_bits
+        module.__class__ = plain
+    return model
+
+
+def seed_rounding(model: nn.Module, seed: int) -> None:
+    """Give every layer that rounds stochastically the random numbers of ``seed``.
+
+    To be called before each step, with the step's number: the same seed gives the same codes, in a
+    recomputed forward pass and in a run that was resumed as well. All layers share the numbers, so
+    that one tensor has one packing.
+
+    seed: an integer of 64 bits. Raises TypeError for anything else.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise TypeError(f"seed is {type(seed).__name__}, allowed is an integer")
+    sharing.forget()
+    for module in model.modules():
+        if isinstance(module, _Quantizing) and module.rounding == "stochastic":
+            module._buffers[SEED].fill_(seed)
+
+
+# ---- what autograd runs
+
 
 class _Linear(torch.autograd.Function):
     @staticmethod
@@ -106,30 +498,93 @@ class _Linear(torch.autograd.Function):
         x: torch.Tensor,
         weight: torch.Tensor,
         bias: torch.Tensor | None,
+        words: torch.Tensor,
+        params: torch.Tensor,
+        norm_weight: torch.Tensor | None,
+        norm_bias: torch.Tensor | None,
         dtype: torch.dtype,
         bits: int,
         group_size: int,
     ) -> torch.Tensor:
-        packed = quantize_pack(x, bits, group_size)
         # The parameter itself is kept, and cast again in backward: keeping its cast would take memory.
-        ctx.save_for_backward(packed.words, packed.params, weight)
-        ctx.bits, ctx.group_size, ctx.shape, ctx.dtype = bits, group_size, packed.shape, dtype
+        ctx.save_for_backward(words, params, norm_weight, norm_bias, weight)
+        ctx.format, ctx.shape = (bits, group_size), tuple(x.shape)
         return F.linear(x, weight.to(dtype), None if bias is None else bias.to(dtype))
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        words, params, weight = ctx.saved_tensors
-        packed = PackedTensor(words, params, ctx.bits, ctx.group_size, ctx.shape, ctx.dtype)
+        *kept, weight = ctx.saved_tensors
         dx = dw = db = None
         with torch.autocast(dy.device.type, enabled=False):
             if ctx.needs_input_grad[0]:
                 dx = dy @ weight.to(dy.dtype)
-            if ctx.needs_input_grad[1]:
-                dw = dequant_gemm_dw(dy, packed).to(weight.dtype)
             if ctx.needs_input_grad[2]:
-                db = dy.reshape(matrix_shape(dy.shape)).sum(0).to(weight.dtype)
-        return dx, dw, db, None, None, None
+                db = dy.reshape(matrix_shape(dy.shape)).sum(0)
+            if ctx.needs_input_grad[1]:
+                dw = _weight_gradient(dy, db, Kept(*kept), ctx.shape, *ctx.format).to(weight.dtype)
+        return dx, dw, None if db is None else db.to(weight.dtype), *[None] * 7
+
+
+class _MLP(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx,
+        x: torch.Tensor,
+        up: torch.Tensor,
+        up_bias: torch.Tensor | None,
+        down: torch.Tensor,
+        down_bias: torch.Tensor | None,
+        words: torch.Tensor,
+        params: torch.Tensor,
+        norm_weight: torch.Tensor | None,
+        norm_bias: torch.Tensor | None,
+        seed: torch.Tensor | None,
+        dtype: torch.dtype,
+        activation: str,
+        slope_bits: int,
+        bits: int,
+        group_size: int,
+    ) -> torch.Tensor:
+        h = F.linear(x, up.to(dtype), None if up_bias is None else up_bias.to(dtype))
+        hidden = activation_quantize_(h, activation, slope_bits, bits, group_size, seed)
+        ctx.save_for_backward(words, params, norm_weight, norm_bias, *hidden, up, down)
+        ctx.format, ctx.slope_bits = (bits, group_size), slope_bits
+        ctx.shape, ctx.hidden_shape = tuple(x.shape), tuple(h.shape)
+        return F.linear(h, down.to(dtype), None if down_bias is None else down_bias.to(dtype))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        *kept, slopes, words, params, up, down = ctx.saved_tensors
+        dx = d_up_bias = d_down_bias = None
+        with torch.autocast(dy.device.type, enabled=False):
+            if ctx.needs_input_grad[4]:
+                d_down_bias = dy.reshape(matrix_shape(dy.shape)).sum(0).to(down.dtype)
+            hidden = Kept(words, params)
+            d_down = _weight_gradient(dy, None, hidden, ctx.hidden_shape, *ctx.format).to(down.dtype)
+            dh = dy @ down.to(dy.dtype)
+            sums = activation_backward_(dh, slopes, ctx.slope_bits)
+            if ctx.needs_input_grad[0]:
+                dx = dh @ up.to(dh.dtype)
+            if ctx.needs_input_grad[2]:
+                d_up_bias = sums.to(up.dtype)
+            d_up = _weight_gradient(dh, sums, Kept(*kept), ctx.shape, *ctx.format).to(up.dtype)
+        return dx, d_up, d_up_bias, d_down, d_down_bias, *[None] * 10
+
+
+def _weight_gradient(
+    dy: torch.Tensor, db: torch.Tensor | None, kept: Kept, shape: tuple[int, ...], bits: int, group_size: int
+) -> torch.Tensor:
+    """dy^T @ x^; of a norm's codes, x^ = n^ · weight + bias. db: dy's sum over rows, where it is known."""
+    packed = PackedTensor(kept.words, kept.params, bits, group_size, shape, kept.params.dtype)
+    dw = dequant_gemm_dw(dy, packed)
+    if kept.weight is not None:
+        dw = dw * kept.weight.to(dw.dtype)
+    if kept.bias is not None:
+        db = dy.reshape(matrix_shape(dy.shape)).sum(0) if db is None else db
+        dw = torch.addr(dw, db.to(dw.dtype), kept.bias.to(dw.dtype))
+    return dw
 
 
 class _ReLU(torch.autograd.Function):
@@ -143,3 +598,57 @@ class _ReLU(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dy: torch.Tensor) -> torch.Tensor:
         return relu_unpack_backward(dy, *ctx.saved_tensors)
+
+
+class _Activation(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: torch.Tensor, activation: str, slope_bits: int) -> torch.Tensor:
+        y, slopes = activation_pack(x, activation, slope_bits)
+        ctx.save_for_backward(slopes)
+        ctx.slope_bits = slope_bits
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return activation_backward(dy, *ctx.saved_tensors, ctx.slope_bits), None, None
+
+
+class _NormFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx,
+        x: torch.Tensor,
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        eps: float,
+        rms: bool,
+        bits: int,
+        group_size: int,
+        dtype: torch.dtype,
+        seed: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        y, words, params, rstd = norm_quantize(
+            x, weight, bias, eps, rms=rms, bits=bits, group_size=group_size, dtype=dtype, seed=seed
+        )
+        ctx.mark_non_differentiable(words, params)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(words, params, rstd, weight)
+        ctx.options = {"rms": rms, "bits": bits, "group_size": group_size}
+        return y, words, params
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy: torch.Tensor | None, *_: None) -> tuple[torch.Tensor | None, ...]:
+        if dy is None:
+            return (None,) * 9
+        words, params, rstd, weight = ctx.saved_tensors
+        dx, dw, db = norm_backward(dy, words, params, rstd, weight, **ctx.options)
+        dtype = dy.dtype if weight is None else weight.dtype
+        needs = ctx.needs_input_grad
+        return (
+            dx if needs[0] else None,
+            dw.to(dtype) if needs[1] else None,
+            db.to(dtype) if needs[2] else None,
+            *[None] * 6,
+        )

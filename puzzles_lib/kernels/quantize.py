@@ -7,9 +7,11 @@ keeps its minimum and a scale, and for each element a code:
     code    = round((x - min) / scale), ties to even, clamped to 0 .. 2^bits - 1
     x^      = min + code · scale, rounded once
 
-Codes are computed from the *stored* minimum and scale. Words are those of `puzzles_lib.kernels.bitpack`:
-blocks of 16 · (16 / bits) rows, packed down the columns, so that a matrix multiplication that walks K
-unpacks them without passing a value between threads.
+Codes are computed from the *stored* minimum and scale. Stochastic rounding takes, in place of the nearest
+code, the one above as often as the value is near to it, so that x^ is x on average (see
+`puzzles_lib.kernels.rounding`).
+Words are those of `puzzles_lib.kernels.bitpack`: blocks of 16 · (16 / bits) rows, packed down the columns, so
+that a matrix multiplication that walks K unpacks them without passing a value between threads.
 """
 
 from dataclasses import dataclass
@@ -27,6 +29,17 @@ from puzzles_lib.kernels.bitpack import (
     unpack_rows_ref,
 )
 from puzzles_lib.kernels.common import MAGIC, TINY, check_dtype, maximum_with_nan
+from puzzles_lib.kernels.rounding import (
+    STOCHASTIC_REGISTERS,
+    UNIT_FIELDS,
+    UNIT_ROWS,
+    as_seed,
+    draw,
+    draw_ref,
+    fraction_bits,
+    leading_one,
+    noise,
+)
 
 
 @dataclass(frozen=True)
@@ -63,23 +76,38 @@ class PackedTensor:
         return self.words.nbytes + self.params.nbytes
 
 
-def quantize_pack(x: torch.Tensor, bits: int, group_size: int = 256) -> PackedTensor:
+def quantize_pack(
+    x: torch.Tensor,
+    bits: int,
+    group_size: int = 256,
+    *,
+    rounding: str = "nearest",
+    seed: int | torch.Tensor = 0,
+    offset: int = 0,
+) -> PackedTensor:
     """Quantise x in groups of ``group_size`` along its last axis, and pack the codes.
 
     x: float32, float16 or bfloat16, one axis or more, of any size; non-contiguous is accepted.
+    rounding: "nearest", or "stochastic": up with a probability of the distance to the code below, down
+        otherwise. The mean of x^ over many seeds is then x. Scales are rounded up, so that no x is outside.
+    seed, offset: of the random numbers (Philox; an element's place in x counts on). The same give the
+        same codes, on any device and in any launch. seed: an integer of 64 bits, or an int64 tensor of one
+        on x's device, for a seed that changes under `torch.compile` or in a CUDA graph. Nearest rounding
+        uses neither.
     A NaN or an infinity makes every element of its own group NaN when dequantised, and no other.
     A group whose scale rounds to 0 or is below 2^-126 counts as constant. In float16 a scale above 65504,
     which takes a range wider than 65504 · (2^bits - 1), is infinite and makes its group NaN as well, and
     values next to the ends of float16's range may come back as infinities.
 
-    Raises ValueError for other bits, a group size below 1 or a scalar, TypeError for another dtype.
+    Raises ValueError for other bits or rounding, a group size below 1 or a scalar, TypeError for another
+    dtype.
     """
     check_bits(bits)
     check_group_size(group_size)
     check_dtype("x", x)
     if x.dim() == 0:
         raise ValueError("x is a scalar, allowed are tensors of one axis or more")
-    words, params = _quantize_pack(x, bits, group_size)
+    words, params = _quantize_pack(x, bits, group_size, as_seed(rounding, seed, x.device), offset)
     return PackedTensor(words, params, bits, group_size, tuple(x.shape), x.dtype)
 
 
@@ -129,8 +157,10 @@ def storage_shapes(
 # ---- torch, the reference
 
 
-def quantize_pack_ref(x: torch.Tensor, bits: int, group_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Words and params of a matrix x [K, C]."""
+def quantize_pack_ref(
+    x: torch.Tensor, bits: int, group_size: int, seed: torch.Tensor | None = None, offset: int = 0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Words and params of a matrix x [K, C]; with a seed, rounded stochastically."""
     rows, columns = x.shape
     words_shape, params_shape = storage_shapes(rows, columns, bits, group_size)
     if not x.numel():
@@ -142,12 +172,23 @@ def quantize_pack_ref(x: torch.Tensor, bits: int, group_size: int) -> tuple[torc
     short = groups * group_size - columns  # columns that the last group lacks: repeat its last one
     padded = torch.cat([x, x[:, -1:].expand(rows, short)], 1).float().view(rows, groups, group_size)
     low, high = padded.amin(2), padded.amax(2)  # [K, groups]
-    scale = ((high - low) * (1 / levels)).to(x.dtype)
+    exact = (high - low) * (1 / levels)
+    scale = exact.to(x.dtype)
+    if seed is not None and x.dtype != torch.float32:  # up: positive floats are in the order of their bits
+        above = (scale.view(torch.int16) + 1).view(x.dtype)
+        scale = torch.where(scale.float() < exact, above, scale)
     scale = torch.where(scale.float() < TINY.value, 1.0, scale)
     inverse = torch.ones((), device=x.device) / scale.float()
     # In float64 the product is exact, so that it is rounded once, as by a fused multiply-add.
     exact = (padded - low[:, :, None]).double() * inverse.double()[:, :, None]
-    codes = exact.round().nan_to_num(0.0, levels, 0.0).clamp(0, levels).to(torch.uint8)
+    if seed is None:
+        exact = exact.round()
+    else:
+        steps = 2 ** fraction_bits(bits)  # that a code is counted in
+        drawn = draw_ref(seed, offset, rows, columns, bits)
+        drawn = torch.cat([drawn, drawn.new_zeros(rows, short)], 1).view(exact.shape)
+        exact = ((exact * steps).round() + drawn).div(steps).floor()
+    codes = exact.nan_to_num(0.0, levels, 0.0).clamp(0, levels).to(torch.uint8)
     codes = codes.view(rows, groups * group_size)[:, :columns]
     params = torch.stack([scale, low]).to(x.dtype).view(2, blocks, block_rows(bits), groups)
     params = params.permute(3, 1, 0, 2).contiguous()
@@ -176,11 +217,13 @@ def _minimum_with_nan(a, b):
 
 @triton.jit
 def _quantize_pack_kernel(
-    x_ptr, words_ptr, params_ptr, K, C, blocks,
+    x_ptr, words_ptr, params_ptr, seed_ptr, K, C, blocks, offset,
     BITS: tl.constexpr, GROUP: tl.constexpr, WIDTH: tl.constexpr, GROUPS: tl.constexpr,
     ROWS: tl.constexpr, STEP: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """ROWS rows of words, GROUPS groups of GROUP columns (WIDTH: that, up to a power of two).
+
+    seed_ptr: None for nearest rounding.
 
     A thread holds the same 8 columns of all rows that share its words, STEP fields at a time: packing
     is a sum within the thread, and only minimum and maximum pass between threads.
@@ -199,13 +242,15 @@ def _quantize_pack_kernel(
     param = params_ptr + (offs_g.to(tl.int64) * blocks + block) * (2 * 16 * FIELDS) + rows
     x_ptr += first_row * C
     rows_left = K - first_row
-    words, spoilt = _quantize_rows(
-        x_ptr, param, rows, offs_c, in_group, exists, rows_left, C, BITS, SPLIT, EVEN, CAREFUL=False
-    )
+    words, spoilt = quantize_rows(
+        x_ptr, param, seed_ptr, offset, first, rows, offs_c, in_group, exists, rows_left, C,
+        BITS, SPLIT, EVEN, CAREFUL=False,
+    )  # fmt: skip
     if tl.max(tl.max(spoilt, 1), 0) > 0:  # rare: cheaper than a check of every code
-        words, spoilt = _quantize_rows(
-            x_ptr, param, rows, offs_c, in_group, exists, rows_left, C, BITS, SPLIT, EVEN, CAREFUL=True
-        )
+        words, spoilt = quantize_rows(
+            x_ptr, param, seed_ptr, offset, first, rows, offs_c, in_group, exists, rows_left, C,
+            BITS, SPLIT, EVEN, CAREFUL=True,
+        )  # fmt: skip
     place = words_ptr + first.to(tl.int64) * C + (tl.arange(0, ROWS)[None, :, None] * C + offs_c)
     words = tl.reshape(words, [1, ROWS, GROUPS * WIDTH]).to(tl.int16)
     if EVEN:
@@ -215,8 +260,8 @@ def _quantize_pack_kernel(
 
 
 @triton.jit
-def _quantize_rows(
-    x_ptr, param, rows, offs_c, in_group, exists, rows_left, C,
+def quantize_rows(
+    x_ptr, param, seed_ptr, offset, first, rows, offs_c, in_group, exists, rows_left, C,
     BITS: tl.constexpr, SPLIT: tl.constexpr, EVEN: tl.constexpr, CAREFUL: tl.constexpr,
 ):  # fmt: skip
     """The words, and [ROWS, GROUPS] ones where a group had a NaN or an infinity, after storing the params.
@@ -224,10 +269,11 @@ def _quantize_rows(
     There a code is NaN, whose bits spill into the fields of other rows, unless CAREFUL.
     """
     FIELDS: tl.constexpr = 16 // BITS
-    LEVELS: tl.constexpr = (1 << BITS) - 1
     STEP: tl.constexpr = SPLIT[0]
     words = tl.zeros(SPLIT[1:], tl.int32)
     zero = tl.zeros(SPLIT[1:3], tl.float32)  # the sum of 0 · scale: NaN with a scale that is no number
+    if seed_ptr is not None:
+        drawn_low, drawn_high = draw(seed_ptr, offset, first, offs_c, BITS)
     # Not unrolled: that would take twice the registers.
     for step in tl.range(0, FIELDS, STEP, num_stages=1 if CAREFUL or SPLIT[3] > 4096 else 3):
         row = rows + step * 16
@@ -238,25 +284,59 @@ def _quantize_rows(
             mask = (row < rows_left) & in_group
             x = tl.load(x_ptr + (row * C + offs_c), mask=mask, other=0.0).to(tl.float32)
             low_x, high_x = tl.where(in_group, x, float("inf")), tl.where(in_group, x, float("-inf"))
-        low = tl.reduce(tl.reshape(low_x, SPLIT), 3, _minimum_with_nan)  # [STEP, ROWS, GROUPS]
-        high = tl.reduce(tl.reshape(high_x, SPLIT), 3, maximum_with_nan)
-        scale = ((high - low) * (1.0 / LEVELS)).to(param.dtype.element_ty)
-        scale = tl.where(scale.to(tl.float32) < TINY, 1.0, scale.to(tl.float32))
+        added = None if seed_ptr is None else noise(drawn_low, drawn_high, first, step, BITS, SPLIT)
+        fields, scale, low = encode(
+            x, low_x, high_x, added, step, BITS, SPLIT, param.dtype.element_ty, CAREFUL
+        )
         tl.store(param + step * 16, scale, mask=exists)
         tl.store(param + step * 16 + 16 * FIELDS, low, mask=exists)
         zero += tl.sum(scale * 0.0, axis=0)
+        words += fields
+    return words, tl.where(zero == 0, 0, 1)
 
-        inverse = tl.div_rn(1.0, scale)[:, :, :, None]
-        code = tl.fma(tl.reshape(x, SPLIT) - low[:, :, :, None], tl.broadcast_to(inverse, SPLIT), MAGIC)
+
+@triton.jit
+def encode(
+    x, low_x, high_x, added, step,
+    BITS: tl.constexpr, SPLIT: tl.constexpr, DTYPE: tl.constexpr, CAREFUL: tl.constexpr,
+):  # fmt: skip
+    """STEP fields of words [ROWS, GROUPS, WIDTH] from ``step``; scales and minima [STEP, ROWS, GROUPS].
+
+    x: float32 [STEP, ROWS, GROUPS * WIDTH]; low_x and high_x are x, or what does not count for minimum and
+    maximum is infinite there. added: of `noise`, or None for nearest rounding.
+    """
+    LEVELS: tl.constexpr = (1 << BITS) - 1
+    low = tl.reduce(tl.reshape(low_x, SPLIT), 3, _minimum_with_nan)  # [STEP, ROWS, GROUPS]
+    high = tl.reduce(tl.reshape(high_x, SPLIT), 3, maximum_with_nan)
+    exact = (high - low) * (1.0 / LEVELS)
+    scale = exact.to(DTYPE)
+    if added is not None and DTYPE != tl.float32:  # up: positive floats are in the order of their bits
+        above = (scale.to(tl.int16, bitcast=True) + 1).to(tl.int16).to(DTYPE, bitcast=True)
+        scale = tl.where(scale.to(tl.float32) < exact, above, scale)
+    scale = tl.where(scale.to(tl.float32) < TINY, 1.0, scale.to(tl.float32))
+    inverse = tl.broadcast_to(tl.div_rn(1.0, scale)[:, :, :, None], SPLIT)
+    distance = tl.reshape(x, SPLIT) - low[:, :, :, None]
+    shift = BITS * (step + tl.arange(0, SPLIT[0]))[:, None, None, None]
+    if added is None:
+        code = tl.fma(distance, inverse, MAGIC)
         if CAREFUL:
             code = tl.maximum(code, MAGIC)  # 0 for NaN
         # A scale rounded down leads past the top: in bfloat16 at 8 bits, in float16 where it is subnormal.
-        if BITS == 8 or param.dtype.element_ty == tl.float16:
+        if BITS == 8 or DTYPE == tl.float16:
             code = tl.minimum(code, MAGIC + LEVELS)
         # The low 16 bits of MAGIC's pattern are 0: what is left there is the code.
-        shift = BITS * (step + tl.arange(0, STEP))[:, None, None, None]
-        words += tl.sum(code.to(tl.int32, bitcast=True) << shift, axis=0)
-    return words, tl.where(zero == 0, 0, 1)
+        fields = tl.sum(code.to(tl.int32, bitcast=True) << shift, axis=0)
+    else:
+        # What is added is a float whose last bits are a fraction of a code: the sum, cut, is the code.
+        ONE: tl.constexpr = leading_one(BITS)
+        code = tl.fma(distance, inverse, tl.reshape(added, SPLIT))
+        if CAREFUL:
+            code = tl.maximum(code, ONE)
+        if BITS == 8:  # the top code and almost 1 is rounded to one more
+            code = tl.minimum(code, ONE + 255.99993896484375)
+        fields = (code.to(tl.int32, bitcast=True) & (LEVELS << fraction_bits(BITS))) << shift
+        fields = tl.sum(fields, axis=0) >> fraction_bits(BITS)
+    return fields, scale, low
 
 
 @triton.jit
@@ -299,42 +379,59 @@ def _dequantize_kernel(
 
 
 @torch.library.custom_op("bit_by_bit::quantize_pack", mutates_args=())
-def _quantize_pack(x: torch.Tensor, bits: int, group_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _quantize_pack(
+    x: torch.Tensor, bits: int, group_size: int, seed: torch.Tensor | None = None, offset: int = 0
+) -> tuple[torch.Tensor, torch.Tensor]:
     rows, columns = matrix_shape(x.shape)
     group_size = min(group_size, max(columns, 1))
     x = x.reshape(rows, columns).contiguous()
     if not x.is_cuda:
-        return quantize_pack_ref(x, bits, group_size)
-    words_shape, params_shape = storage_shapes(rows, columns, bits, group_size)
-    words, params = x.new_empty(words_shape, dtype=torch.int16), x.new_empty(params_shape)
+        return quantize_pack_ref(x, bits, group_size, seed, offset)
+    words, params = empty_storage(x, bits, group_size)
     if x.numel():
         with torch.cuda.device(x.device):
-            launch_quantize_pack(x, words, params, bits, group_size)
+            launch_quantize_pack(x, words, params, bits, group_size, seed, offset)
     return words, params
 
 
+def empty_storage(x: torch.Tensor, bits: int, group_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Words and params of x, still to be filled."""
+    rows, columns = matrix_shape(x.shape)
+    words_shape, params_shape = storage_shapes(rows, columns, bits, min(group_size, max(columns, 1)))
+    return x.new_empty(words_shape, dtype=torch.int16), x.new_empty(params_shape)
+
+
 def launch_quantize_pack(
-    x: torch.Tensor, words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int
+    x: torch.Tensor,
+    words: torch.Tensor,
+    params: torch.Tensor,
+    bits: int,
+    group_size: int,
+    seed: torch.Tensor | None = None,
+    offset: int = 0,
 ) -> None:
     """Fill words and params from a matrix x."""
     (rows, columns), blocks = x.shape, words.shape[0]
     width = triton.next_power_of_2(group_size)
     groups = max(1, 256 // width)
-    at_once = 2 if width <= 4096 else 1  # rows of words, and fields: long groups are held in few
+    word_rows, step = (2, 2) if seed is None else (UNIT_ROWS[bits], UNIT_FIELDS[bits])
+    if width > 4096:
+        word_rows = step = 1  # long groups are held in few rows
     even = rows % block_rows(bits) == 0 and columns % (groups * group_size) == 0 and width == group_size
-    grid = (blocks * WORD_ROWS // at_once, triton.cdiv(columns, groups * group_size))
+    grid = (blocks * WORD_ROWS // word_rows, triton.cdiv(columns, groups * group_size))
     _quantize_pack_kernel[grid](
-        x, words, params, rows, columns, blocks,
-        BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, ROWS=at_once, STEP=at_once, EVEN=even,
+        x, words, params, seed, rows, columns, blocks, offset,
+        BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, ROWS=word_rows, STEP=step, EVEN=even,
         num_warps=min(max(1, width // 256), 32),
+        maxnreg=STOCHASTIC_REGISTERS if seed is not None and width <= 1024 else None,
     )  # fmt: skip
 
 
 @_quantize_pack.register_fake
-def _(x: torch.Tensor, bits: int, group_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    rows, columns = matrix_shape(x.shape)
-    words_shape, params_shape = storage_shapes(rows, columns, bits, min(group_size, max(columns, 1)))
-    return x.new_empty(words_shape, dtype=torch.int16), x.new_empty(params_shape)
+def _(
+    x: torch.Tensor, bits: int, group_size: int, seed: torch.Tensor | None = None, offset: int = 0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return empty_storage(x, bits, group_size)
 
 
 @torch.library.custom_op("bit_by_bit::dequantize", mutates_args=())

@@ -1,0 +1,215 @@
+"""Training steps on packed activations: time, memory and gradients against torch in bfloat16.
+
+Two models. Twelve blocks of LayerNorm, Linear 768 -> 3072, ReLU, Linear 3072 -> 768 on 50432 tokens: forward
+and backward of the mean square. And a ViT-B/16 at batch 128: a whole step, AdamW included. Each runs in plain
+torch, compiled block by block, with activation checkpointing of each block, and with `pack_activations`.
+
+Steps are replayed as CUDA graphs, as in the other benches: what the host takes to launch them, which at small
+batches is more than the GPU takes, is left out. Rows are those of other benches, with three figures more:
+``bytes``, the peak of memory above what is there before the step (weights, optimiser's state, inputs),
+``baseline_bytes``, and ``cosine``, of the gradients of all weights and the baseline's, whose relative error
+is ``error``.
+"""
+
+import copy
+import gc
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from puzzles_lib.bench.recorded import bits_text
+from puzzles_lib.bench.results import row
+from puzzles_lib.bench.timing import interleaved
+from puzzles_lib.kernels.modules import pack_activations, seed_rounding
+
+TOKENS, WIDTH, HIDDEN, BLOCKS = 50432, 768, 3072, 12  # a ViT-B at batch 256
+BATCH, PATCHES, HEADS, CLASSES = 128, 196, 12, 1000
+EAGER, COMPILED = "torch", "torch, compiled"
+ROUNDS = 12
+
+
+def measure() -> Iterator[dict[str, object]]:
+    """All rows. Raises RuntimeError without a GPU."""
+    if not torch.cuda.is_available():
+        raise RuntimeError("bench training needs a CUDA device")
+    name = f"{BLOCKS} blocks of LayerNorm and MLP (ReLU), {TOKENS} tokens"
+    yield from _rows(name, mlp_blocks, _mlp_step, (1, 2, 4, 8))
+    yield from _rows(f"ViT-B/16, batch {BATCH}, AdamW", ViT, _vit_step, (2, 4))
+
+
+def _rows(
+    case: str, make: Callable, step_of: Callable, formats: tuple[int, ...]
+) -> Iterator[dict[str, object]]:
+    torch.manual_seed(0)
+    plain = make().to("cuda", torch.bfloat16)
+    models = {EAGER: plain, COMPILED: _compiled(copy.deepcopy(plain))}
+    models["torch, checkpointed"] = _checkpointed(copy.deepcopy(plain))
+    models["torch, checkpointed and compiled"] = _compiled(_checkpointed(copy.deepcopy(plain)))
+    for bits in formats:
+        models[f"packed, {bits_text(bits)}"] = pack_activations(copy.deepcopy(plain), bits)
+    for bits in (1, 2):
+        if bits in formats:
+            model = pack_activations(copy.deepcopy(plain), bits, rounding="stochastic")
+            models[f"packed, {bits_text(bits)}, stochastic"] = model
+    models["packed, 2 bits, compiled"] = _compiled(pack_activations(copy.deepcopy(plain), 2))
+    steps = {path: step_of(model) for path, model in models.items()}
+    peaks, gradients = {}, {}
+    for path, step in steps.items():
+        for turn in range(3):
+            seed_rounding(models[path], turn)
+            gradients[path] = step(update=False)
+        peaks[path] = _peak(step)
+    wanted = gradients.pop(EAGER)
+    compared = {path: _compare(found, wanted) for path, found in gradients.items()} | {EAGER: (0.0, 1.0)}
+    del gradients, wanted
+    times = interleaved({path: [step] for path, step in steps.items()}, ROUNDS)
+    for path in models:
+        baselines = [EAGER, COMPILED] if path.startswith("packed") else [EAGER]
+        for baseline in baselines:
+            error, cosine = compared[path]
+            made = row("training", case, path, times[path], baseline, times[baseline], error)
+            yield {**made, "bytes": peaks[path], "baseline_bytes": peaks[baseline], "cosine": cosine}
+    del models, steps
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def _peak(step: Callable) -> int:
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    step()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def _compare(found: torch.Tensor, wanted: torch.Tensor) -> tuple[float, float]:
+    """Relative error and cosine."""
+    found, wanted = found.double(), wanted.double()
+    error = float((found - wanted).norm() / wanted.norm())
+    return error, float(F.cosine_similarity(found, wanted, dim=0))
+
+
+def _gradients(model: nn.Module) -> torch.Tensor:
+    """Of all weights, in one vector on the CPU."""
+    return torch.cat([p.grad.flatten().cpu() for p in model.parameters()])
+
+
+def _blocks(model: nn.Module) -> nn.Sequential:
+    return model.blocks if isinstance(model, ViT) else model
+
+
+def _compiled(model: nn.Module) -> nn.Module:
+    for block in _blocks(model):
+        block.compile(fullgraph=True)
+    return model
+
+
+class _Checkpointed(nn.Module):
+    def __init__(self, block: nn.Module) -> None:
+        super().__init__()
+        self.block = block
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(self.block, x, use_reentrant=False, preserve_rng_state=False)  # nothing is random
+
+
+def _checkpointed(model: nn.Module) -> nn.Module:
+    blocks = _blocks(model)
+    for place, block in enumerate(blocks):
+        blocks[place] = _Checkpointed(block)
+    return model
+
+
+# ---- the models
+
+
+def mlp_blocks() -> nn.Sequential:
+    """Without residuals: the gradient passes through every block."""
+    return nn.Sequential(
+        *[
+            nn.Sequential(
+                nn.LayerNorm(WIDTH),
+                nn.Sequential(nn.Linear(WIDTH, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, WIDTH)),
+            )
+            for _ in range(BLOCKS)
+        ]
+    )
+
+
+def _mlp_step(model: nn.Module) -> Callable:
+    x = torch.randn(TOKENS, WIDTH, device="cuda", dtype=torch.bfloat16, generator=_generator())
+
+    def step(update: bool = True) -> torch.Tensor | None:
+        for parameter in model.parameters():
+            parameter.grad = None
+        model(x).square().mean().backward()
+        return None if update else _gradients(model)
+
+    return step
+
+
+class Attention(nn.Module):
+    """Self-attention over tokens [B, N, WIDTH]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, tokens, _ = x.shape
+        q, k, v = self.qkv(x).view(batch, tokens, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.out(y.transpose(1, 2).reshape(batch, tokens, WIDTH))
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.attention, self.norm2 = nn.LayerNorm(WIDTH), Attention(), nn.LayerNorm(WIDTH)
+        self.mlp = nn.Sequential(nn.Linear(WIDTH, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, WIDTH))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class ViT(nn.Module):
+    """A ViT-B/16 (Dosovitskiy et al., 2021, arXiv:2010.11929) on images [B, 3, 224, 224]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, WIDTH, 16, 16)
+        self.token = nn.Parameter(torch.zeros(1, 1, WIDTH))
+        self.places = nn.Parameter(0.02 * torch.randn(1, PATCHES + 1, WIDTH))
+        self.blocks = nn.Sequential(*[Block() for _ in range(BLOCKS)])
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        x = self.patches(images).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(len(x), -1, -1), x], 1) + self.places
+        return self.head(self.norm(self.blocks(x))[:, 0])
+
+
+def _vit_step(model: nn.Module) -> Callable:
+    generator = _generator()
+    images = torch.randn(BATCH, 3, 224, 224, device="cuda", dtype=torch.bfloat16, generator=generator)
+    labels = torch.randint(CLASSES, (BATCH,), device="cuda", generator=generator)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True, capturable=True)
+
+    def step(update: bool = True) -> torch.Tensor | None:
+        optimiser.zero_grad(set_to_none=True)
+        F.cross_entropy(model(images), labels).backward()
+        if not update:
+            return _gradients(model)
+        optimiser.step()
+        return None
+
+    return step
+
+
+def _generator() -> torch.Generator:
+    return torch.Generator("cuda").manual_seed(0)
