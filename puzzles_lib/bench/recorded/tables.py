@@ -8,8 +8,9 @@ LONG, SHORT = "2 bits, 100864x768x768", "2 bits, 8192x768x768"
 
 
 def readme() -> str:
-    """The four tables, in Markdown."""
-    return "\n\n".join(["\n".join(lines) for lines in (_memory(), _dw(), _packed_weight(), _int8())])
+    """The five tables, in Markdown."""
+    tables = (_memory(), _dw(), _training(), _packed_weight(), _int8())
+    return "\n\n".join(["\n".join(lines) for lines in tables])
 
 
 def _ratio(some: list[Row], case: str, path: str, baseline: str) -> float:
@@ -56,6 +57,23 @@ def _dw() -> list[str]:
     path = "quantize_pack + dequant_gemm_dw"
     ratios = " | ".join(f"{found[case, path]['ratio']:.2f}x" for case in (LONG, SHORT))
     return [*lines, f"| quantising included, against the same unfused | {ratios} |"]
+
+
+def _training() -> list[str]:
+    found = {(row["case"], row["path"]): row for row in rows("training") if row["baseline"] == "torch"}
+    cases = list(dict.fromkeys(case for case, _ in found))
+    head = " | ".join(f"{name}: time | memory | cosine" for name in ("12 blocks", "ViT-B/16"))
+    lines = [f"| training step, bfloat16 | {head} |", "|---" * 7 + "|"]
+    for path in (
+        "torch", "torch, compiled", "torch, checkpointed", "torch, checkpointed and compiled",
+        "packed, 4 bits", "packed, 2 bits", "packed, 2 bits, stochastic", "packed, 2 bits, compiled",
+    ):  # fmt: skip
+        cells = []
+        for case in cases:
+            row = found[case, path]
+            cells += [f"{row['us'] / 1000:.1f} ms", f"{row['bytes'] / 1e9:.2f} GB", f"{row['cosine']:.4f}"]
+        lines.append(f"| {path} | {' | '.join(cells)} |")
+    return lines
 
 
 def _packed_weight() -> list[str]:
