@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -28,6 +29,7 @@ from puzzles_lib.compiler import front_end
 from puzzles_lib.interpreter import alone, language, turns
 from puzzles_lib.tracer import trace
 
+Place = tuple[str, int]  # a file, and the number of a line
 OURS = os.path.dirname(os.path.dirname(interpreter.__file__))
 OWNERS = (tl, tl.core, tl.math, tl.tensor, cuda, libdevice, JITFunction, TritonSemantic, CodeGenerator)
 SOURCE = """@triton.jit
@@ -84,19 +86,15 @@ WORK = {  # and where its lines are
 }
 
 
-def traced(
-    work: Callable[[], object], where: list[str], at_line: Callable[[int, tuple[str, int]], None]
-) -> None:
-    """Do the work, calling ``at_line`` with a running number and the place for each line of those files."""
-    files, number = tuple(os.path.join(OURS, place) for place in where), 0
+def traced(work: Callable[[], object], where: list[str], at_line: Callable[[Place], None]) -> None:
+    """Do the work, calling ``at_line`` with the place of each line of those files that is reached."""
+    files = tuple(os.path.join(OURS, place) for place in where)
 
     def trace(frame, event, _):
-        nonlocal number
         if not frame.f_code.co_filename.startswith(files):
             return None
         if event == "line":
-            number += 1
-            at_line(number, (frame.f_code.co_filename, frame.f_lineno))
+            at_line((frame.f_code.co_filename, frame.f_lineno))
         return trace
 
     sys.settrace(trace)
@@ -110,34 +108,35 @@ def say(*words: object) -> None:
     print(*words, file=sys.__stdout__, flush=True)
 
 
-def main(work: Callable[[], object], where: str) -> None:
+def main(work: Callable[[], object], where: list[str]) -> None:
     work()  # caches are filled
-    first, last = {}, {}
-
-    def note(number: int, place: tuple[str, int]) -> None:
-        first.setdefault(place, number)
-        last[place] = number
-
-    traced(work, where, note)
+    times: Counter[Place] = Counter()
+    traced(work, where, lambda place: times.update([place]))
     before = state()
-    chosen = {number: place for times in (first, last) for place, number in times.items()}
-    for chosen_number, (file, line) in sorted(chosen.items()):
-
-        def interrupt(number: int, _, chosen_number: int = chosen_number) -> None:
-            if number == chosen_number:
-                signal.raise_signal(signal.SIGINT)
-
+    chosen = sorted({(place, nth) for place, count in times.items() for nth in (1, count)})
+    for chosen_place, nth in chosen:
+        name = f"{os.path.relpath(chosen_place[0], OURS)}:{chosen_place[1]}"
         for _ in range(ATTEMPTS):
+            reached: Counter[Place] = Counter()
+
+            def interrupt(
+                place: Place, chosen_place: Place = chosen_place, nth: int = nth, reached: Counter = reached
+            ) -> None:
+                reached.update([place])
+                if (place, reached[place]) == (chosen_place, nth):
+                    signal.raise_signal(signal.SIGINT)
+
             try:
                 traced(work, where, interrupt)
             except KeyboardInterrupt:
                 break
-        else:
-            say(f"{os.path.relpath(file, OURS)}:{line}: the interrupt is lost")
+            if reached[chosen_place] >= nth:
+                say(f"{name}: the interrupt is lost")
+                break
         after = state()
-        for name in before.keys() | after.keys():
-            if before.get(name) != after.get(name):
-                say(f"{os.path.relpath(file, OURS)}:{line}: {name} is {after.get(name)!r}"[:300])
+        for thing in before.keys() | after.keys():
+            if before.get(thing) != after.get(thing):
+                say(f"{name}: {thing} is {after.get(thing)!r}"[:300])
                 return
     work()
     say(len(chosen))

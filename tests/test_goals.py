@@ -9,8 +9,9 @@ import triton.language as tl
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib.checker import check, examine, machine
+from puzzles_lib.checker import examine, machine
 from puzzles_lib.checker.report import Report
+from puzzles_lib.checking import check
 from puzzles_lib.goal import MEASURES, Goal, Want
 from puzzles_lib.inputs import large
 from puzzles_lib.inspector import stages

@@ -82,10 +82,10 @@ def test_only_the_system_the_course_and_an_empty_folder_are_there(walls: str, tm
         "places = ('/usr', '/course', '/course/puzzles_lib', '/etc', '/dev', '/', sys.prefix)\n"
         "tell(writable=[p for p in places if not fails(lambda: open(p + '/x', 'w'))])\n"
         "tell(seen=[p for p in job['hidden'] if os.path.exists(p)], tmp=os.listdir('/tmp'))\n"
-        "tell(own=fails(lambda: open('/tmp/x', 'w')), environment=sorted(os.environ))\n"
+        "tell(own=fails(lambda: open('x', 'w')), environment=sorted(os.environ))\n"
         "tell(removed=fails(lambda: os.remove('/course/puzzles_lib/__init__.py')))\n"
         "def fill():\n"
-        "    with open('/tmp/much', 'wb') as file:\n"
+        "    with open('much', 'wb') as file:\n"
         "        for _ in range(100): file.write(bytes(1 << 20)); file.flush()\n"
         "tell(much=fails(fill))\n",
         hidden=[str(neighbour), "/etc/passwd", "/home", f"{root}/notebooks", f"{root}/tests", "/var"],

@@ -57,7 +57,7 @@ def test_exercises_and_masters_are_in_step():
 def test_nothing_of_a_solution_is_left(notebook):
     for cell in nbformat.read(notebook, as_version=4).cells:
         if cell.cell_type == "code":
-            assert cell.execution_count is None and "SOLUTION" not in cell.source
+            assert (cell.execution_count is None) == (not cell.outputs) and "SOLUTION" not in cell.source
             assert all("★" not in str(output) and "check(" not in cell.source for output in cell.outputs)
 
 

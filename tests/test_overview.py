@@ -13,7 +13,7 @@ from nbval.plugin import get_sanitize_patterns
 from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.chapters import CHAPTERS, puzzles, questions
 from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD, MASKED_ADD
-from puzzles_lib.chapters.ch12_fused_dequant_gemm.puzzles import FUSED_DW, PACKED_ALONG_K, SPLIT_K
+from puzzles_lib.chapters.ch12_fused_dequant_gemm.puzzles import BUSY_DW, FUSED_DW, PACKED_ALONG_K
 from puzzles_lib.checker.report import Report
 from puzzles_lib.checking import check
 from puzzles_lib.ledger import record
@@ -169,7 +169,7 @@ def test_what_comes_next_is_below_or_in_the_next_chapter(state_dir):
     record("packed_along_k", True)
     said = cheer(PACKED_ALONG_K)  # who skips 19 and 20 is not sent back
     assert said.notebook == "13_machine_code.ipynb" and "done" not in said.words
-    assert cheer(FUSED_DW).next == f"puzzle {SPLIT_K.number}, below"
+    assert cheer(FUSED_DW).next == f"puzzle {BUSY_DW.number}, below"
 
 
 @pytest.mark.parametrize(

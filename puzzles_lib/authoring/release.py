@@ -69,13 +69,15 @@ def strip(nb: NotebookNode, name: str = "notebook") -> NotebookNode:
     Raises ValueError, with `name`, cell id and line, for markers that are unpaired, nested or misspelt.
     """
     exercise = normalise(nb)
-    imported = _imported(exercise)
+    imported, number = _imported(exercise), 0
     for cell in exercise.cells:
         if cell.cell_type == "code":
             outputs = cell.outputs if _is_shown(cell.source, imported) else []
             cell.source = _cut_holes(cell.source, f"{name}, cell {cell.id}")
-            cell.outputs = [_still(output) for output in outputs if "data" in output]
-            cell.execution_count = None
+            outputs = [output for output in outputs if "data" in output]
+            number += bool(outputs)
+            cell.execution_count = number if outputs else None  # nbval minds outputs without a number
+            cell.outputs = [_still(output, number) for output in outputs]
     return exercise
 
 
@@ -108,7 +110,7 @@ def _is_shown(source: str, imported: frozenset[str]) -> bool:
     return False
 
 
-def _still(output: NotebookNode) -> NotebookNode:
+def _still(output: NotebookNode, number: int) -> NotebookNode:
     """An output as it is handed out: a drawing is an image, which a notebook shows that nobody trusts yet.
 
     JupyterLab takes inline SVG out of such a notebook. An image has no theme: it is ink on paper until the
@@ -116,7 +118,7 @@ def _still(output: NotebookNode) -> NotebookNode:
     """
     copy = nbformat.from_dict(output)
     if "execution_count" in copy:
-        copy.execution_count = None
+        copy.execution_count = number
     drawing = copy.data.get("text/html", "")
     if drawing.startswith("<svg "):
         packed = base64.b64encode(drawing.encode()).decode()
@@ -442,13 +444,13 @@ def _executed(path: Path) -> NotebookNode:
 
 
 def _is_in_use(path: Path) -> bool:
-    """Whether a cell of the notebook at `path` was run: it has a number, or what no exercise comes with."""
+    """Whether a cell of the notebook at `path` was run, but for those that exercises show anyway."""
     if not path.exists():
         return False
     nb = nbformat.read(path, as_version=4)
     imported = _imported(nb)
     return any(
-        cell.get("execution_count") or (cell.get("outputs") and not _is_shown(cell.source, imported))
+        (cell.get("execution_count") or cell.get("outputs")) and not _is_shown(cell.source, imported)
         for cell in nb.cells
     )
 

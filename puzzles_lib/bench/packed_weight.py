@@ -92,12 +92,11 @@ def _others(
     calls = [lambda p=p: torch._weight_int4pack_mm(x, p, group, params) for p in packs]
     found = {"tinygemm, torch._weight_int4pack_mm": (calls, stands_for)}
     if importlib.util.find_spec("gemlite"):
-        from gemlite.core import DType, GemLiteLinear  # its figures need its own tuning: minutes
-
+        core = importlib.import_module("gemlite.core")  # its figures need its own tuning: minutes
         zero = 8 - middle.double() / scale.double()  # w = (code - zero) * scale
         layers = []
         for _ in range(copies):
-            layer = GemLiteLinear(4, group, columns, features, DType.BF16, DType.BF16)
+            layer = core.GemLiteLinear(4, group, columns, features, core.DType.BF16, core.DType.BF16)
             layer.pack(flat.clone(), scale.view(features, -1), zero.bfloat16().view(features, -1), None)
             layers.append(layer)
         rounded = zero.bfloat16().double()

@@ -42,7 +42,11 @@ def _found(source: str, tree: ast.Module) -> Iterator[str]:
 
 def _is_elsewheres(target: ast.expr) -> bool:
     """Whether it is a part of a module or a class, as ``torch.equal`` and ``sys.modules["torch"]``."""
-    return isinstance(target.value if isinstance(target, ast.Subscript) else target, ast.Attribute)
+    owner = target.value if isinstance(target, ast.Subscript) else target
+    match owner:
+        case ast.Attribute(value=ast.Name(id="self")):
+            return False  # in a class of the cell's own
+    return isinstance(owner, ast.Attribute)
 
 
 def _leaves(loop: ast.While) -> bool:
