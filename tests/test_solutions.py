@@ -109,6 +109,11 @@ def test_a_line_of_code_is_not_cut_off_on_a_small_screen(notebook):
 
 
 @masters
+def test_a_notebook_is_quickly_opened(notebook):
+    assert notebook.stat().st_size < 600_000
+
+
+@masters
 def test_hints_are_asked_for(notebook):
     """None lies folded in a cell, where a double click opens all."""
     cells = nbformat.read(notebook, as_version=4).cells
