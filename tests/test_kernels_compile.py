@@ -15,15 +15,14 @@ from puzzles_lib.kernels import q8_linear as module
 
 POINTERS = {
     "codes_ptr": "*u8", "words_ptr": "*i16", "mask_ptr": "*u8", "scale_ptr": "*fp32", "sums_ptr": "*fp32",
+    "seed_ptr": "*i64",
 }  # fmt: skip
+PACKING = {"BITS": 2, "GROUP": 256, "WIDTH": 256, "GROUPS": 1, "ROWS": 2, "STEP": 2, "EVEN": True}
 KERNELS = [
     (bitpack._pack_bits_kernel, {"BITS": 2, "BLOCK_C": 256}, {}),
     (bitpack._unpack_bits_kernel, {"BITS": 2, "BLOCK_C": 256}, {}),
-    (
-        quantize._quantize_pack_kernel,
-        {"BITS": 2, "GROUP": 256, "WIDTH": 256, "GROUPS": 1, "ROWS": 2, "STEP": 2, "EVEN": True},
-        {"num_warps": 1},
-    ),
+    (quantize._quantize_pack_kernel, {**PACKING, "seed_ptr": None}, {"num_warps": 1}),  # to the nearest
+    (quantize._quantize_pack_kernel, PACKING, {"num_warps": 1}),  # stochastic
     (
         quantize._dequantize_kernel,
         {"BITS": 4, "GROUP": 100, "BLOCK_C": 256, "ROWS": 1, "EVEN": False},
