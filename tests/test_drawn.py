@@ -51,6 +51,7 @@ def test_results_typed_in_are_right_for_the_listed_cases_only():
 
 def test_results_typed_in_fail_in_the_listed_cases_under_a_salt():
     report = examine(typed_in(), LONG_SUM, salt="exam")
+    assert "FAIL" in str(report) and "(case=" not in str(report) and "watch(" not in str(report)
     assert not report.drawn and not any(c.ok for c in report.listed)
     assert (
         examine(typed_in("exam"), LONG_SUM, salt="exam").headline().startswith("long_sum: all 5 cases pass,")

@@ -289,13 +289,15 @@ class Report:
 
     def _told(self, case: CaseResult) -> Row:
         """A row for the case that is told in full."""
-        return dataclasses.replace(self._row(case), verdict=case.verdict, watch=case.watch, draw=case.draw)
+        watch = "" if self.salt else case.watch  # `watch` would show other values
+        return dataclasses.replace(self._row(case), verdict=case.verdict, watch=watch, draw=case.draw)
 
     def _row(self, case: CaseResult) -> Row:
         label = _cut(case.label)
         if case.status != "FAIL":
             return Row(case.status, label, case.cost() if self.ok else "")
-        place = "" if case.number is None or (case.drawn and self.salt) else f"   (case={case.number})"
+        # With a salt a case has other values than `trace(case=...)` would show.
+        place = "" if case.number is None or self.salt else f"   (case={case.number})"
         return Row(case.status, f"{label}{'   drawn' if case.drawn else ''}{place}")
 
     def _notes(self) -> list[str]:
