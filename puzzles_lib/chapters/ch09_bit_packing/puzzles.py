@@ -160,4 +160,4 @@ PACK_WIDE = Puzzle(
     machine=(Goal(cases=(6, 7), wants=(Want("load bytes", least=16), Want("exchanges", most=0))),),
 )
 
-PUZZLES = (PACK_BITS, PACK_WIDE, UNPACK_BITS)
+PUZZLES = (PACK_BITS, UNPACK_BITS, PACK_WIDE)
