@@ -66,6 +66,11 @@ def course(tmp_path):
 # What is cut.
 
 
+def test_a_learner_reads_no_comment_for_the_formatter():
+    source = "def kernel(\n    x, y,\n):  # fmt: skip\n    return x  # [BLOCK]"
+    assert stripped(source) == "def kernel(\n    x, y,\n):\n    return x  # [BLOCK]"
+
+
 def test_hole_becomes_a_comment_with_its_size_and_indentation():
     assert stripped(KERNEL) == (
         "@triton.jit\n"

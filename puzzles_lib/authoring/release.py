@@ -43,6 +43,7 @@ START_TIMEOUT_S = 120  # of a kernel
 REPO = Path(__file__).resolve().parents[2]
 
 _BEGIN, _END = "### BEGIN SOLUTION", "### END SOLUTION"
+_TOOL_COMMENT = re.compile(r" +# fmt: skip$", re.MULTILINE)
 _LOOKS_LIKE_A_MARKER = re.compile(r"\s*#+\s*(begin|end)[\s_-]*solution", re.IGNORECASE)
 _READABLE_ID = re.compile(r"[a-z0-9]+([-_][a-z0-9]+)*")
 _RANDOM_ID_PART = re.compile(r"(?=.*[0-9])[0-9a-f]{8,}")  # of the ids that Jupyter and nbformat make
@@ -73,7 +74,7 @@ def strip(nb: NotebookNode, name: str = "notebook") -> NotebookNode:
     for cell in exercise.cells:
         if cell.cell_type == "code":
             outputs = cell.outputs if _is_shown(cell.source, imported) else []
-            cell.source = _cut_holes(cell.source, f"{name}, cell {cell.id}")
+            cell.source = without_tool_comments(_cut_holes(cell.source, f"{name}, cell {cell.id}"))
             outputs = [output for output in outputs if "data" in output]
             number += bool(outputs)
             cell.execution_count = number if outputs else None  # nbval minds outputs without a number
@@ -149,6 +150,11 @@ def with_stubs(source: str, where: str) -> str:
     Raises what `strip` raises.
     """
     return _around_holes(source, where, lambda stub, answer: [*stub, *answer])
+
+
+def without_tool_comments(source: str) -> str:
+    """A cell's source without what speaks to the formatter, and not to a learner."""
+    return _TOOL_COMMENT.sub("", source)
 
 
 def _cut_holes(source: str, where: str) -> str:
