@@ -53,6 +53,7 @@ _METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": _KERNEL},
     "language_info": {"name": "python"},  # no version: it would be this machine's
 }
+_SHEET = "background-color:#fff;border-radius:8px;padding:8px;box-sizing:border-box"  # what JupyterLab lets an image have
 _KEPT_CELL_METADATA = ("tags", "jupyter")
 
 
@@ -114,8 +115,8 @@ def _is_shown(source: str, imported: frozenset[str]) -> bool:
 def _still(output: NotebookNode, number: int) -> NotebookNode:
     """An output as it is handed out: a drawing is an image, which a notebook shows that nobody trusts yet.
 
-    JupyterLab takes inline SVG out of such a notebook. An image has no theme: it is ink on paper until the
-    cell is run.
+    JupyterLab takes inline SVG out of such a notebook, and shows no `image/svg+xml`. An image has no theme:
+    it is ink on a sheet of paper, which a dark page shows as one, until the cell is run.
     """
     copy = nbformat.from_dict(output)
     if "execution_count" in copy:
@@ -124,7 +125,8 @@ def _still(output: NotebookNode, number: int) -> NotebookNode:
     if drawing.startswith("<svg "):
         packed = base64.b64encode(drawing.encode()).decode()
         told = html.escape(" ".join(copy.data.get("text/plain", "").removeprefix("[picture] ").split()))
-        copy.data["text/html"] = f'<img alt="{told}" src="data:image/svg+xml;base64,{packed}">'
+        image = f'<img alt="{told}" style="{_SHEET}" src="data:image/svg+xml;base64,{packed}">'
+        copy.data["text/html"] = image
     return copy
 
 
