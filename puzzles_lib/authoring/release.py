@@ -53,7 +53,8 @@ _METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": _KERNEL},
     "language_info": {"name": "python"},  # no version: it would be this machine's
 }
-_SHEET = "background-color:#fff;border-radius:8px;padding:8px;box-sizing:border-box"  # what JupyterLab lets an image have
+# Of styles, JupyterLab leaves an image these.
+_SHEET = "background-color:#fff;border-radius:8px;padding:8px;box-sizing:border-box"
 _KEPT_CELL_METADATA = ("tags", "jupyter")
 
 

@@ -228,16 +228,15 @@ def operands() -> Picture:
             arrow(ax, (start + product / 2, top + 1.02), (start + product / 2, top + 1.28))
         ax.plot([end, end], [top - 0.2, top + 3.7], color=VERMILLION, linewidth=2)
         label(ax, end + 0.2, top + 1.8, "done", align="left", color=VERMILLION)
-        told.append(
-            f"{title}, x̂ {'stored to shared memory, behind a barrier' if through else 'from registers'}"
-        )
+        way = "stored to shared memory, behind a barrier" if through else "from registers"
+        told.append(f"{title}, x̂ {way}")
     label(ax, left, 10.1, "time →   (a scheme, not a measurement)", align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
         f"A scheme of one step: where the matrix unit takes its operands from, and when. {'; '.join(told)}. "
-        f"Its first operand may come from registers, its second always comes from shared memory. So with the "
-        f"product turned round, values that a thread has unpacked stay in that thread, and the product begins "
-        f"as soon as they are there.",
+        "Its first operand may come from registers, its second always comes from shared memory. So with the "
+        "product turned round, values that a thread has unpacked stay in that thread, and the product begins as "
+        "soon as they are there.",
     )
 
 
