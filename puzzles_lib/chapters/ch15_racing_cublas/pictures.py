@@ -235,8 +235,8 @@ def operands() -> Picture:
         figure,
         f"A scheme of one step: where the matrix unit takes its operands from, and when. {'; '.join(told)}. "
         "Its first operand may come from registers, its second always comes from shared memory. So with the "
-        "product turned round, values that a thread has unpacked stay in that thread, and the product begins as "
-        "soon as they are there.",
+        "product turned round, values that a thread has unpacked stay in that thread, and the product begins "
+        "as soon as they are there.",
     )
 
 
