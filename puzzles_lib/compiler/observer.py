@@ -95,7 +95,7 @@ def watch(files: list[str], place: Place) -> Seen:
 
 
 def _share() -> None:
-    """Let translations share what they have in common: a block's shape, the trees of Triton's own functions."""
+    """Let translations share what they have in common: shapes of blocks, trees of Triton's own functions."""
     tl.block_type.__init__ = make_block_type
     tl.tensor.__init__ = make_tensor
     parse = JITFunction.parse

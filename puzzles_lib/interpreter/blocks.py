@@ -1,7 +1,7 @@
 """Blocks of one shape share what Triton works out anew for each: a third of a run's time.
 
-`make_block_type` and `make_tensor` take the places of Triton's ``__init__``, and do what those do: in a run, and in the
-front end, where it is a sixth of a translation's time.
+`make_block_type` and `make_tensor` take the places of Triton's ``__init__``, and do what those do: in a run,
+and in the front end, where it is a sixth of a translation's time.
 """
 
 import functools
