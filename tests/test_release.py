@@ -387,7 +387,7 @@ def test_a_picture_is_shown_as_an_image_with_its_words():
     picture = shows("it", SHOWN[1], text_html=DRAWING, text_plain='[picture] a < b, "c"')
     (output,) = strip(notebook(code("imports", IMPORTS), picture)).cells[1].outputs
     head, _, packed = output.data["text/html"].partition("base64,")
-    assert head.startswith('<img alt="a &lt; b, &quot;c&quot;" style="background-color:#fff;')
+    assert head.startswith('<img alt="a &lt; b, &quot;c&quot;" style="background-color:#ffffff;')
     assert head.endswith('" src="data:image/svg+xml;')
     assert base64.b64decode(packed.removesuffix('">')).decode() == DRAWING
     assert output.data["text/plain"] == '[picture] a < b, "c"'

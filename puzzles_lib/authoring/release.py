@@ -35,6 +35,7 @@ from puzzles_lib.authoring.modules import modules
 from puzzles_lib.authoring.sockets import socket_prefix
 from puzzles_lib.authoring.solutions import kernels_in, without_markers
 from puzzles_lib.chapters import CHAPTERS
+from puzzles_lib.drawing.colours import PAPER
 from puzzles_lib.mistakes import FILE as RIGHT_KERNELS
 from puzzles_lib.stubs import FILE, HOLE, digest
 
@@ -54,7 +55,7 @@ _METADATA = {
     "language_info": {"name": "python"},  # no version: it would be this machine's
 }
 # Of styles, JupyterLab leaves an image these.
-_SHEET = "background-color:#fff;border-radius:8px;padding:8px;box-sizing:border-box"
+_SHEET = f"background-color:{PAPER};border-radius:8px;padding:8px;box-sizing:border-box"
 _KEPT_CELL_METADATA = ("tags", "jupyter")
 
 
