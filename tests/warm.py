@@ -26,7 +26,8 @@ IMPORTED = [
     "ipykernel.kernelapp",
     "tests.nbval_process",
     "nbformat",
-    "flask_cloudflared",  # triton-viz's, as is z3
+    "flask",  # this and what follows: triton-viz's
+    "requests",
     "z3",
 ]
 LAUNCHER = [sys.executable, "-m", "ipykernel_launcher"]
