@@ -23,6 +23,17 @@ from tests.browser import browser, lab, missing, open_notebook, open_page  # noq
 
 REPO = Path(__file__).resolve().parent.parent
 
+# The files that take longest come first, so that no worker is left alone with one at the end.
+LONGEST = (
+    "test_solutions.py",
+    "test_wrong_kernels.py",
+    "test_notebooks.py",
+    "test_right_kernels.py",
+    "test_stages.py",
+    "test_survival.py",
+    "test_grading.py",
+    "test_interrupts.py",
+)
 
 _tests = itertools.count()
 
@@ -118,6 +129,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(place)))
     for name in ("wheel", "nbgrader", "classroom"):
         if not config.getoption(f"--{name}"):
             for item in items:
