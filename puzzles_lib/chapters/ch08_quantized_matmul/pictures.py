@@ -1,11 +1,15 @@
 """Pictures for chapter 08."""
 
+import html
 import inspect
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
 
-from puzzles_lib.drawing import Picture, box, cells, label, new_sheet
+from puzzles_lib.drawing import Picture, box, cells, label, new_figure, new_sheet
 from puzzles_lib.drawing.colours import (
     BLACK,
     BLUE,
@@ -19,6 +23,7 @@ from puzzles_lib.drawing.colours import (
     VERMILLION,
     YELLOW,
 )
+from puzzles_lib.drawing.live import CODE, ON_FILL, Live
 
 CODES = (3, 1, 4, 1, 5, 9, 2, 12)  # field 0 first; the top field is above 7, so the sign bit is on
 BITS = 0.27  # inches per bit
@@ -61,6 +66,52 @@ def word(codes: tuple[int, ...] = CODES) -> Picture:
         figure,
         f"The int32 word {value} as 32 bits, bit 31 on the left: {bits}. Each run of four bits is a field: "
         f"field i is bits 4i to 4i + 3, so field 0 is on the right. {fields}.",
+    )
+
+
+def flip(codes: tuple[int, ...] = CODES, field: int = 7) -> Live:
+    """A word whose bits can be flipped, and one of its fields on its way down."""
+    value = pack(codes)
+    bits = f"{value & 0xFFFFFFFF:032b}"
+    button = f"padding:0;border:0;border-radius:2px;height:2em;cursor:pointer;{ON_FILL}"
+    row = "display:grid;gap:2px 1px;grid-template-columns:repeat({},minmax(0,1fr))"
+    flips = "".join(
+        f'<button type="button" data-bit="{bit}" aria-label="bit {bit}" aria-pressed="{on == "1"}" '
+        f'title="bit {bit}" style="background:{FIELDS[bit // 4 % 2]};{button}">{on}</button>'.lower()
+        for bit, on in zip(range(31, -1, -1), bits, strict=True)
+    )
+    picks = "".join(
+        f'<button type="button" data-field="{i}" aria-pressed="{str(i == field).lower()}" '
+        f'style="background:{FIELDS[i % 2]};{button}">'
+        f"<span>{i}: {codes[i]}</span></button>"
+        for i in range(7, -1, -1)
+    )
+    lines = {
+        "word": value,
+        "word >> 4 * i": value >> 4 * field,
+        "(word >> 4 * i) & 15": value >> 4 * field & 15,
+    }
+    table = "".join(
+        f'<tr><td style="text-align:left">{html.escape(name)}</td>'
+        f'<td style="text-align:left" data-bits="{n}">{result & 0xFFFFFFFF:032b}</td>'
+        f'<td style="text-align:left" data-number="{n}">{result}</td></tr>'
+        for n, (name, result) in enumerate(lines.items())
+    )
+    body = (
+        f'<div style="{row.format(32)}">{flips}</div>'
+        f'<div style="margin-top:.5em">fields, and what they hold</div>'
+        f'<div style="{row.format(8)}">{picks}</div>'
+        f'<div style="margin-top:.5em">i = <b data-i="">{field}</b></div>'
+        f'<table aria-live="polite" style="margin:0;color:inherit;{CODE}">{table}</table>'
+    )
+    shifted, held = value >> 4 * field, ", ".join(f"field {i} = {code}" for i, code in enumerate(codes))
+    return Live(
+        "bits",
+        body,
+        Path(__file__).with_name("flip.js").read_text("utf-8"),
+        f"The int32 word {value} as 32 buttons, a bit each: {bits}. A click flips a bit. Below, its eight "
+        f"fields, {held}; a click chooses one. Of the chosen field {field}: word >> {4 * field} = {shifted}, "
+        f"and with & 15 it is {shifted & 15}.",
     )
 
 
@@ -276,6 +327,46 @@ _CHAPTERS = (
 )
 _COLORS = (ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE, BLACK)
 _WIDEST = 96  # characters of a line that are shown
+
+
+def ladder(rows: Sequence[dict], about: str) -> Picture:
+    """Recorded times of the chapter's kernel and its changes for one token, on a logarithmic axis.
+
+    rows: of `puzzles_lib.bench.recorded`, bench "quantized-matmul".
+    """
+    rows = [row for row in rows if row["case"].endswith("N = 1")]
+    figure = new_figure(7.4, 3.9)
+    ax = figure.subplots()
+    steps = [row for row in rows if row["path"].startswith(("12", "each"))]
+    ax.plot([row["us"] for row in steps], range(len(steps)), color=FAINT, linewidth=1, zorder=1)
+    for place, row in enumerate(rows):
+        name, us = row["path"], row["us"]
+        color = BLUE if row in steps else GREEN if name == "dequant_gemm" else ORANGE
+        ax.scatter(us, place, s=70, color=INK if name.startswith("floor") else color, zorder=2)
+        below = 0.25 if row in steps else 0  # of the line
+        label(
+            ax,
+            us * 1.15,
+            place + below,
+            f"{us:.0f} µs" if us > 20 else f"{us:.1f} µs",
+            align="left",
+            fontsize=9,
+        )
+    ax.set_xscale("log")
+    ax.set_xlim(1, 2000)
+    ax.set_xticks([1, 10, 100, 1000], ["1", "10", "100", "1000"])
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_yticks(range(len(rows)), [row["path"] for row in rows])
+    ax.invert_yaxis()
+    ax.grid(axis="x", color=PALE)
+    ax.set_axisbelow(True)
+    ax.tick_params(labelsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_xlabel("µs for one token; each line of the grid is ten times the one before", fontsize=9)
+    case = rows[0]["case"]
+    figure.supxlabel(f"{case}\n{about}", fontsize=9, color=FAINT)
+    told = ", ".join(f"{row['path']} {row['us']:.1f} µs" for row in rows)
+    return Picture(figure, f"Times for {case}, {about}: {told}.")
 
 
 def road(kernel: object) -> Picture:

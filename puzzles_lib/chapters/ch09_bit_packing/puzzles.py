@@ -104,9 +104,9 @@ UNPACK_BITS = Puzzle(
     number="14",
     spec=unpack_bits,
     formula=(
-        r"\mathrm{codes}_{m, n} = \left\lfloor \frac{u_{m, \lfloor n / F \rfloor}}"
+        r"\begin{gathered} \mathrm{codes}_{m, n} = \left\lfloor \frac{u_{m, \lfloor n / F \rfloor}}"
         r"{2^{\mathrm{BITS} \cdot (n \bmod F)}} \right\rfloor \bmod 2^{\mathrm{BITS}}"
-        r"\qquad F = 32 / \mathrm{BITS}, \; u = \mathrm{words} \text{ read without sign}"
+        r"\\ F = 32 / \mathrm{BITS}, \; u = \mathrm{words} \text{ read without sign} \end{gathered}"
     ),
     grid=lambda s: (s.M, triton.cdiv(s.N * s.BITS, 32 * s.BLOCK_W)),
     cases=(
@@ -160,4 +160,4 @@ PACK_WIDE = Puzzle(
     machine=(Goal(cases=(6, 7), wants=(Want("load bytes", least=16), Want("exchanges", most=0))),),
 )
 
-PUZZLES = (PACK_BITS, PACK_WIDE, UNPACK_BITS)
+PUZZLES = (PACK_BITS, UNPACK_BITS, PACK_WIDE)

@@ -143,11 +143,11 @@ QUANTIZE_PACK = Puzzle(
     number="15",
     spec=quantize_pack,
     formula=(
-        r"\mathrm{scale}_{m, g} = \mathrm{bf16}\!\left("
-        r"\frac{\max_g x_{m, n} - \min_g x_{m, n}}{2^{\mathrm{BITS}} - 1}\right) \qquad "
+        r"\begin{gathered} \mathrm{scale}_{m, g} = \mathrm{bf16}\!\left("
+        r"\frac{\max_g x_{m, n} - \min_g x_{m, n}}{2^{\mathrm{BITS}} - 1}\right) \\ "
         r"\mathrm{code}_{m, n} = \mathrm{round}\!\left("
         r"\frac{x_{m, n} - \min_g x_{m, n}}{\mathrm{scale}_{m, g}}\right)"
-        r"\qquad g = \lfloor n / \mathrm{GROUP} \rfloor"
+        r"\qquad g = \lfloor n / \mathrm{GROUP} \rfloor \end{gathered}"
     ),
     grid=lambda s: (s.M, triton.cdiv(triton.cdiv(s.N, s.GROUP), s.BLOCK_G)),
     cases=(

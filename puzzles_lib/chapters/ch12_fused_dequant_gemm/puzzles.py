@@ -94,9 +94,9 @@ FUSED_DW = Puzzle(
     number="19",
     spec=fused_dw,
     formula=(
-        r"dW_{m, n} = \sum_{k=0}^{K-1} dy_{k, m} \, \hat x_{k, n} \qquad "
+        r"\begin{gathered} dW_{m, n} = \sum_{k=0}^{K-1} dy_{k, m} \, \hat x_{k, n} \\ "
         r"\hat x_{k, n} = \mathrm{minimum}_{k, g} + \mathrm{scale}_{k, g} \cdot \mathrm{code}_{k, n}"
-        r"\qquad g = \lfloor n / \mathrm{GROUP} \rfloor"
+        r"\qquad g = \lfloor n / \mathrm{GROUP} \rfloor \end{gathered}"
     ),
     grid=lambda s: (triton.cdiv(s.COUT, s.BLOCK_M), triton.cdiv(s.CIN, s.BLOCK_N)),
     cases=(
@@ -206,9 +206,10 @@ SPLIT_K = Puzzle(
     number="20",
     spec=split_k,
     formula=(
-        r"\mathrm{parts}_{s, m, n} = \sum_{k = sR}^{\min(sR + R, K) - 1} dy_{k, m} \, \hat x_{k, n} \qquad "
+        r"\begin{gathered} "
+        r"\mathrm{parts}_{s, m, n} = \sum_{k = sR}^{\min(sR + R, K) - 1} dy_{k, m} \, \hat x_{k, n} \\ "
         r"R = \mathrm{BLOCK\_K} \left\lceil"
-        r"\frac{\lceil K / \mathrm{BLOCK\_K} \rceil}{\mathrm{SPLITS}} \right\rceil"
+        r"\frac{\lceil K / \mathrm{BLOCK\_K} \rceil}{\mathrm{SPLITS}} \right\rceil \end{gathered}"
     ),
     grid=lambda s: (triton.cdiv(s.COUT, s.BLOCK_M), triton.cdiv(s.CIN, s.BLOCK_N), s.SPLITS),
     cases=(
@@ -309,9 +310,10 @@ PACKED_ALONG_K = Puzzle(
     number="21",
     spec=packed_along_k,
     formula=(
-        r"dW_{m, n} = \sum_{b} \sum_{j=0}^{F-1} \sum_{r=0}^{15} dy_{k, m} \, \hat x_{k, n} \qquad "
+        r"\begin{gathered} dW_{m, n} = \sum_{b} \sum_{j=0}^{F-1} \sum_{r=0}^{15} dy_{k, m} \, "
+        r"\hat x_{k, n} \\ "
         r"k = 16 F b + 16 j + r \qquad "
-        r"\mathrm{code}_{k, n} = \text{field } j \text{ of } \mathrm{words}_{b, r, n}"
+        r"\mathrm{code}_{k, n} = \text{field } j \text{ of } \mathrm{words}_{b, r, n} \end{gathered}"
     ),
     grid=lambda s: (triton.cdiv(s.COUT, s.BLOCK_M), triton.cdiv(s.CIN, s.BLOCK_N)),
     cases=(

@@ -238,9 +238,10 @@ TILED_LINEAR = Puzzle(
     number="24",
     spec=tiled_linear,
     formula=(
-        r"y_{m, n} = s^x_m \, s^w_n \sum_{k=0}^{K-1} x^q_{m, k} \, w^q_{n, k} \; + \; b_n \qquad "
+        r"\begin{gathered} "
+        r"y_{m, n} = s^x_m \, s^w_n \sum_{k=0}^{K-1} x^q_{m, k} \, w^q_{n, k} \; + \; b_n \\ "
         r"w^q_{n, k} = \mathrm{tiles}\!\left[\lfloor n / T_N \rfloor,\; \lfloor k / T_K \rfloor,\;"
-        r" n \bmod T_N,\; k \bmod T_K\right]"
+        r" n \bmod T_N,\; k \bmod T_K\right] \end{gathered}"
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.TILE_N)),
     cases=(
