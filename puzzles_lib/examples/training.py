@@ -40,8 +40,8 @@ class Config:
     """What a run computes. A checkpoint is resumed by the same one alone.
 
     size: digits or base. bits, rounding: of `pack_activations`; no bits for torch's own layers, no rounding
-    for its default. batch: images a step, on all ranks together. dtype: of autocast. lr: of AdamW, reached
-    within ten steps.
+    for its default. batch: images a step, on all ranks together. lr: of AdamW, reached within ten steps.
+    dtype: of autocast. compile: each block by torch.compile.
     """
 
     size: str = "digits"
@@ -51,6 +51,7 @@ class Config:
     lr: float = 3e-3
     dropout: float = 0.0
     dtype: str = "float32"
+    compile: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -81,6 +82,9 @@ class Config:
         if self.bits is not None:
             rounding = {} if self.rounding is None else {"rounding": self.rounding}
             pack_activations(model, self.bits, **rounding)
+        if self.compile:
+            for block in model.blocks:  # not the module: FSDP2's hooks and the names of weights stay outside
+                block.forward = torch.compile(block.forward, fullgraph=True, dynamic=False)
         return model
 
     def text(self) -> str:
@@ -240,6 +244,7 @@ def loss_of(model: nn.Module, config: Config, images: torch.Tensor, labels: torc
 
 def _parallel(model: nn.Module, ranks: Ranks) -> nn.Module:
     if ranks.parallel == "ddp":
+        torch._dynamo.config.optimize_ddp = False  # which cuts what is compiled at DDP's buckets
         with warnings.catch_warnings():  # torch 2.13 has another name for it, older ones have not
             warnings.simplefilter("ignore", FutureWarning)
             # Buffers are the seeds of rounding, each rank's its own.
