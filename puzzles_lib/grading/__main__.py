@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from puzzles_lib import ledger
 from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.grading import executors, sandbox
 from puzzles_lib.grading.bar import Bar
@@ -20,6 +19,7 @@ from puzzles_lib.grading.class_view import overview
 from puzzles_lib.grading.grade import LIMIT, Job, warm_up
 from puzzles_lib.grading.results import InUse, Results, gradebook, key_of, write
 from puzzles_lib.grading.submissions import PROGRESS, Submission, collect, digest
+from puzzles_lib.ledger import Damaged, Entry, parse
 
 _LOUD = """\
 WARNING: --no-sandbox. Kernels are vetted, and nothing else of a notebook is run; but should one get past
@@ -124,13 +124,13 @@ def _grade(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def handed_in_progress(submissions: Sequence[Submission]) -> dict[str, dict[str, ledger.Entry]]:
+def handed_in_progress(submissions: Sequence[Submission]) -> dict[str, dict[str, Entry]]:
     """What students' own progress files say, by student; those that hold something else are left out."""
     found = {}
     for one in submissions:
-        with contextlib.suppress(ledger.Damaged, RuntimeError):
+        with contextlib.suppress(Damaged, RuntimeError):
             if one.progress:
-                found[one.student] = ledger.parse(one.progress, PROGRESS)
+                found[one.student] = parse(one.progress, PROGRESS)
     return found
 
 
