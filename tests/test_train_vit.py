@@ -29,12 +29,9 @@ SAME = replace(CONFIG, rounding="nearest", dropout=0.0)  # on any number of rank
 
 
 @pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+def _as_it_was():
     yield
-    torch.set_num_threads(before)
-    torch.use_deterministic_algorithms(False)
+    torch.use_deterministic_algorithms(False)  # which the command does
 
 
 @pytest.fixture
@@ -113,7 +110,6 @@ def test_only_the_newest_checkpoints_stay(tmp_path):
 def saved(tmp_path_factory):
     """A folder with the checkpoints of steps 1 and 2."""
     folder = tmp_path_factory.mktemp("saved")
-    torch.set_num_threads(1)
     train(PLAIN, 2, ALONE, folder, save_every=1)
     return folder
 
