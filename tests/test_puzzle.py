@@ -122,6 +122,11 @@ def test_the_syllabus_is_numbered_in_order_with_unique_names():
 
 
 @pytest.mark.parametrize("puzzle", puzzles(), ids=lambda p: p.name)
+def test_no_line_of_a_statement_is_broken_in_a_window_of_1000_pixels(puzzle):
+    assert max(map(len, puzzle.source().split("\n"))) <= 86  # JupyterLab breaks within words
+
+
+@pytest.mark.parametrize("puzzle", puzzles(), ids=lambda p: p.name)
 def test_every_puzzle_has_cases_of_each_kind(puzzle):
     cases = puzzle.cases
     assert len(cases) >= 4
