@@ -1,0 +1,56 @@
+"""What the checker accepts, a chip computes: solutions and right kernels on a GPU, on every case of theirs.
+
+    python -m pytest -o addopts= tests/test_solutions_gpu.py
+
+Inputs, outputs full of nonsense and the verdict on values are the checker's; the launch is Triton's. Cases
+that are pretended are left out: nobody holds their tensors.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import triton
+
+from puzzles_lib.authoring.solutions import solutions
+from puzzles_lib.binding import Bound, bind
+from puzzles_lib.chapters import puzzles
+from puzzles_lib.checker import wanted
+from puzzles_lib.checker.attempts import nonsense
+from puzzles_lib.puzzle import Case, Puzzle
+from tests import kernels
+
+pytestmark = pytest.mark.gpu
+
+ACCEPTED = [(puzzle, None) for puzzle in puzzles()] + kernels.right()
+IDS = [getattr(kernel, "__name__", puzzle.name) for puzzle, kernel in ACCEPTED]
+
+
+@pytest.mark.parametrize("puzzle, kernel", ACCEPTED, ids=IDS)
+def test_a_gpu_computes_it(puzzle: Puzzle, kernel: object):
+    wrong = []
+    for number, case in enumerate([*puzzle.cases, *puzzle.drawn()]):
+        if not case.pretend:
+            wrong += [f"case {number}, {case}: {fault}" for fault in faults(puzzle, kernel, case)]
+    assert not wrong, "\n".join(wrong)
+
+
+def faults(puzzle: Puzzle, kernel: object, case: Case) -> Iterator[str]:
+    bound = bind(kernel or solutions()[puzzle.name], puzzle, case)
+    assert isinstance(bound, Bound), bound
+    inputs, expected = wanted(puzzle, bound.case)
+    results = {result.name: nonsense(result, bound.case).cuda() for result in puzzle.results}
+    launch(bound, {name: tensor.cuda() for name, tensor in inputs.items()} | results)
+    for name, result in results.items():
+        right = expected[name].accepts(result.cpu())
+        if not right.all():
+            yield f"{(~right).sum()} of {right.numel()} elements of {name} are wrong"
+
+
+def launch(bound: Bound, tensors: dict[str, torch.Tensor]) -> None:
+    triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
+    options = dict(bound.configuration.options) if bound.configuration else {}
+    grid = bound.puzzle.programs(bound.case)
+    if all(grid):  # a launch of no programs is none
+        bound.kernel[grid](**bound.filled(tensors), **options)
+    torch.cuda.synchronize()
