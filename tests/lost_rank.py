@@ -4,8 +4,6 @@ import os
 import signal
 import sys
 
-import torch
-
 from puzzles_lib.examples import train_vit, training
 
 step_of = training.take_step
@@ -18,6 +16,5 @@ def killed(run, images, optimiser, ranks, step):
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     training.take_step = killed
     sys.exit(train_vit.main())

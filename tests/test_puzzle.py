@@ -67,6 +67,7 @@ def test_a_kernel_is_offered_pointers_numbers_and_strides():
         ({"outputs": ("x",)}, "both an input and an output"),
         ({"grid": lambda s: (1, 1, 1, 1)}, "1 to 3 axes"),
         ({"cases": (Case(M=3, N=5, fill={"q": torch.zeros}),)}, "not inputs"),
+        ({"needed": {"q": lambda s: 0}}, "needed names \\['q'\\], which are not inputs"),
         ({"descriptors": {"q": lambda s: (4, 4)}}, "descriptors names \\['q'\\], which are not inputs"),
         ({"descriptors": {"x": lambda s: (4, 3)}}, "no x_desc for case .*power of 2"),
     ],

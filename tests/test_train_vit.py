@@ -6,15 +6,17 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 
-from puzzles_lib.examples import checkpoints, train_vit, training
+from puzzles_lib.examples import checkpoints, leaving, train_vit, training
 from puzzles_lib.examples.images import COUNT, digits, order
 from puzzles_lib.examples.kept import Kept
 from puzzles_lib.examples.training import PARALLEL, Config, LossLost, Ranks, train
@@ -29,12 +31,9 @@ SAME = replace(CONFIG, rounding="nearest", dropout=0.0)  # on any number of rank
 
 
 @pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+def _as_it_was():
     yield
-    torch.set_num_threads(before)
-    torch.use_deterministic_algorithms(False)
+    torch.use_deterministic_algorithms(False)  # which the command does
 
 
 @pytest.fixture
@@ -113,7 +112,6 @@ def test_only_the_newest_checkpoints_stay(tmp_path):
 def saved(tmp_path_factory):
     """A folder with the checkpoints of steps 1 and 2."""
     folder = tmp_path_factory.mktemp("saved")
-    torch.set_num_threads(1)
     train(PLAIN, 2, ALONE, folder, save_every=1)
     return folder
 
@@ -278,6 +276,40 @@ def test_two_ranks_train_as_one_does_and_resume_to_the_bit(tmp_path):
         # One process goes on with what two have saved.
         folder = tmp_path / f"{parallel}-same"
         assert train(SAME, 5, ALONE, folder, resume=True).losses == pytest.approx(alone, rel=1e-4)
+
+
+def waits_in_vain(rank, folder):
+    """Rank 1 never comes to step 1, and rank 0, which waits for it, is told to leave."""
+    others = [os.getpid()] * 2
+    dist.all_gather_object(others, os.getpid())
+
+    def never_comes():
+        os.kill(others[0], signal.SIGTERM)
+        while state_of(others[0]) != "Z":
+            time.sleep(0.05)
+        os._exit(3)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leaving, "PATIENCE", 0.2)
+        if rank == 1:
+            at_step(patch, 1, never_comes)
+        else:
+            patch.setattr(sys, "stderr", open(folder / "said", "w"))
+        train(PLAIN, 3, Ranks(torch.device("cpu"), rank, 2, "ddp"), folder / "run", save_every=1)
+
+
+def state_of(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+def test_a_rank_that_waits_in_vain_says_so_when_it_is_told_to_leave(tmp_path):
+    with pytest.raises(AssertionError, match=r"\[1, 3\]"):
+        together(waits_in_vain, tmp_path, folder=tmp_path)
+    last = f"the last whole checkpoint is {tmp_path}/run/step-00000001"
+    assert (tmp_path / "said").read_text() == f"error: rank 0 of 2 lost another in step 1: {last}\n"
 
 
 def test_a_rank_that_is_killed_ends_all_and_leaves_a_whole_checkpoint(tmp_path):

@@ -46,10 +46,8 @@ def _receive(pipe: Connection) -> tuple[bool, Any]:
 
 
 def _run(work: Callable, arguments: tuple, rank: int, count: int, store: Path, pipe: Connection) -> None:
-    import torch
     import torch.distributed as dist
 
-    torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     where = {"init_method": f"file://{store}", "rank": rank, "world_size": count}
     try:

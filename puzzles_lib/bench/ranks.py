@@ -1,12 +1,11 @@
 """Training on two GPUs, packed and not: a ViT-B/16 as `puzzles_lib.examples.train_vit` trains it.
 
-Rows are whole steps of a batch of 256, with AdamW and autocast to bfloat16, as the example runs them: not
-replayed, by deterministic kernels, on one GPU, under DDP and under FSDP2. ``us`` is the median step of two
-turns, which alternate with the baseline's; ``bytes`` the largest peak of memory on a GPU, weights and
-optimiser included, and ``error`` how far a loss is from that of the same layers on one GPU, at most, relative
-to it (rounding to nearest; 0 for one GPU itself).
+Rows are whole steps with AdamW and autocast to bfloat16, as the example runs them: launched by the host, not
+replayed, by deterministic kernels, on one GPU, under DDP and under FSDP2. ``us`` is the median step behind
+the first ones; ``bytes`` the largest peak of memory on a GPU, weights and optimiser included, and ``error``
+how far a loss is from that of the same layers on one GPU, at most, relative to it (rounding to nearest).
 
-That a resumed run has the same bits is checked on the way, with stochastic rounding and dropout.
+That a resumed run has the same bits is checked at the end, with stochastic rounding and dropout.
 """
 
 import gc
@@ -28,7 +27,8 @@ from puzzles_lib.examples.train_vit import SIZES, join
 from puzzles_lib.examples.training import PARALLEL, Config, Ranks, Run, train
 
 PLAIN, PACKED = "torch", "packed, 2 bits"
-STEPS, WARM = 14, 4
+SETUPS = ((256, False), (256, True), (1024, False))  # batch on all GPUs, compiled or not
+STEPS, WARM = 10, 4
 NAMES = {"ddp": "DDP", "fsdp": "FSDP2"}
 
 
@@ -43,40 +43,36 @@ def measure() -> Iterator[dict[str, Any]]:
         yield from json.loads(rows.read_text())
 
 
-def measure_on(ranks: Ranks, config: Config, folder: Path) -> list[dict[str, Any]]:
-    """The rows, on rank 0; all ranks call it. Raises RuntimeError where a resumed run has other losses."""
-    formats = {PLAIN: replace(config, bits=None), PACKED: replace(config, bits=2, rounding="nearest")}
-    found, alone = [], {}
-    for parallel in (None, *PARALLEL):
-        group = replace(ranks, parallel=parallel) if parallel else Ranks(ranks.device)
-        if parallel or ranks.rank == 0:
-            runs: dict[str, list[Run]] = {path: [] for path in formats}
-            for _ in range(2):
-                for path, each in formats.items():
-                    runs[path].append(_run(each, STEPS, group))
-            alone = alone or {path: runs[path][0].losses for path in formats}
-            where = f"{NAMES[parallel]} on {ranks.count} GPUs" if parallel else "one GPU"
-            found += _rows(f"ViT-B/16, batch {config.batch}, {where}", runs, alone, group)
-        dist.barrier()
-        if parallel:
-            _check_resuming(replace(config, rounding="stochastic", dropout=0.1), group, folder / parallel)
+def measure_on(ranks: Ranks, config: Config) -> list[dict[str, Any]]:
+    """The rows, on rank 0; all ranks call it."""
+    found: list[dict[str, Any]] = []
+    alone: dict[tuple[int, str], list[float]] = {}  # losses, by batch and path
+    for batch, compiled in SETUPS:
+        for parallel in (*([] if compiled else [None]), *PARALLEL):
+            group = replace(ranks, parallel=parallel) if parallel else Ranks(ranks.device)
+            if parallel or ranks.rank == 0:
+                runs = {}
+                for path, bits in ((PLAIN, None), (PACKED, 2)):
+                    rounding = "nearest" if bits else None
+                    each = replace(config, batch=batch, compile=compiled, bits=bits, rounding=rounding)
+                    runs[path] = _run(each, STEPS, group)
+                    alone.setdefault((batch, path), runs[path].losses)
+                where = f"{NAMES[parallel]} on {ranks.count} GPUs" if parallel else "one GPU"
+                case = f"ViT-B/16, batch {batch}, {where}{', compiled' * compiled}"
+                found += _rows(case, runs, {path: alone[batch, path] for path in runs}, group)
+            dist.barrier()
     return found
 
 
 def _rows(
-    case: str, runs: dict[str, list[Run]], alone: dict[str, list[float]], ranks: Ranks
+    case: str, runs: dict[str, Run], alone: dict[str, list[float]], ranks: Ranks
 ) -> Iterator[dict[str, Any]]:
-    times = {path: 1e6 * median(_times(some)) for path, some in runs.items()}
-    peaks = {path: _most(max(some[0].peaks), ranks) for path, some in runs.items()}
-    for path, (first, _) in runs.items():
-        pairs = zip(first.losses, alone.get(path, first.losses), strict=True)
-        error = max(abs(loss / wanted - 1) for loss, wanted in pairs)
+    times = {path: 1e6 * median(run.seconds[WARM:]) for path, run in runs.items()}
+    peaks = {path: _most(max(run.peaks), ranks) for path, run in runs.items()}
+    for path, run in runs.items():
+        error = max(abs(loss / wanted - 1) for loss, wanted in zip(run.losses, alone[path], strict=True))
         made = row("ranks", case, path, times[path], PLAIN, times[PLAIN], error)
         yield {**made, "bytes": peaks[path], "baseline_bytes": peaks[PLAIN]}
-
-
-def _times(runs: list[Run]) -> list[float]:
-    return [seconds for run in runs for seconds in run.seconds[WARM:]]
 
 
 def _run(config: Config, steps: int, ranks: Ranks, **options: Any) -> Run:
@@ -97,18 +93,27 @@ def _most(value: int, ranks: Ranks) -> int:
     return int(most)
 
 
-def _check_resuming(config: Config, ranks: Ranks, folder: Path) -> None:
-    whole = _run(config, 6, ranks).losses
-    _run(config, 3, ranks, folder=folder)
-    resumed = _run(config, 6, ranks, folder=folder, resume=True).losses
-    if resumed != whole:
-        raise RuntimeError(f"{ranks.text()}: losses of the resumed run {resumed}, of the whole one {whole}")
+def check_resuming(ranks: Ranks, config: Config, folder: Path) -> None:
+    """Raises RuntimeError where a resumed run has other losses than one that was not; all ranks call it."""
+    config = replace(config, batch=64, rounding="stochastic", dropout=0.1)
+    for parallel in PARALLEL:
+        group = replace(ranks, parallel=parallel)
+        whole = _run(config, 6, group).losses
+        _run(config, 3, group, folder=folder / parallel)
+        resumed = _run(config, 6, group, folder=folder / parallel, resume=True).losses
+        if resumed != whole:
+            raise RuntimeError(f"{group.text()}: resumed, losses are {resumed}, and were to be {whole}")
 
 
 if __name__ == "__main__":
     size, file = sys.argv[1:]
     options = {name: value for name, value in SIZES[size].items() if name != "steps"}
-    rows = measure_on(join("ddp", None), Config(size, **options), Path(file).parent)
-    if dist.get_rank() == 0:
+    ranks, config = join("ddp", None), Config(size, **options)
+    rows = measure_on(ranks, config)
+    if ranks.rank == 0:
         Path(file).write_text(json.dumps(rows))
+    with tempfile.TemporaryDirectory() as folder:
+        folders = [folder]
+        dist.broadcast_object_list(folders)
+        check_resuming(ranks, config, Path(folders[0]))
     dist.destroy_process_group()

@@ -6,7 +6,7 @@ from functools import cache
 import torch
 import torch.nn.functional as F
 
-COUNT = {"digits": 1500, "base": 512}  # images to train on
+COUNT = {"digits": 1500, "base": 2048}  # images to train on
 
 
 @dataclass(frozen=True)

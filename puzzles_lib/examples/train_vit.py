@@ -96,6 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--lr", type=float, help="of AdamW (default: 0.003; base: 0.0001)")
     add("--dropout", type=float, help="(default: 0)")
     add("--dtype", help="of autocast: float32 or bfloat16 (default: float32; base: bfloat16)")
+    add("--compile", action="store_true", default=None, help="each block by torch.compile")
     add("--seed", type=int, help="of weights, order and rounding (default: 0)")
     add("--device", choices=("cpu", "cuda"), help="(default: cuda where there is one)")
     add("--folder", type=Path, metavar="DIR", help="save checkpoints there, the last two are kept")
@@ -116,7 +117,7 @@ def _config(chosen: argparse.Namespace) -> tuple[Config, int]:
     """And the number of steps."""
     if chosen.no_packing and (chosen.bits or chosen.rounding):
         raise ValueError("no-packing is given, allowed with it are neither bits nor rounding")
-    names = ("size", "bits", "rounding", "batch", "lr", "dropout", "dtype", "seed", "steps")
+    names = ("size", "bits", "rounding", "batch", "lr", "dropout", "dtype", "compile", "seed", "steps")
     given = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
     options = SIZES[chosen.size] | given | ({"bits": None} if chosen.no_packing else {})
     steps = options.pop("steps")

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import FrameType
 
 import torch
 import torch.distributed as dist
@@ -26,6 +25,7 @@ from tqdm import tqdm
 
 from puzzles_lib.examples import checkpoints
 from puzzles_lib.examples.images import COUNT, Images, digits, order, synthetic
+from puzzles_lib.examples.leaving import Leaving
 from puzzles_lib.examples.vit import ViT
 from puzzles_lib.kernels.bitpack import check_bits
 from puzzles_lib.kernels.modules import pack_activations, seed_rounding
@@ -40,8 +40,8 @@ class Config:
     """What a run computes. A checkpoint is resumed by the same one alone.
 
     size: digits or base. bits, rounding: of `pack_activations`; no bits for torch's own layers, no rounding
-    for its default. batch: images a step, on all ranks together. dtype: of autocast. lr: of AdamW, reached
-    within ten steps.
+    for its default. batch: images a step, on all ranks together. lr: of AdamW, reached within ten steps.
+    dtype: of autocast. compile: each block by torch.compile.
     """
 
     size: str = "digits"
@@ -51,6 +51,7 @@ class Config:
     lr: float = 3e-3
     dropout: float = 0.0
     dtype: str = "float32"
+    compile: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -81,6 +82,9 @@ class Config:
         if self.bits is not None:
             rounding = {} if self.rounding is None else {"rounding": self.rounding}
             pack_activations(model, self.bits, **rounding)
+        if self.compile:
+            for block in model.blocks:  # not the module: FSDP2's hooks and the names of weights stay outside
+                block.forward = torch.compile(block.forward, fullgraph=True, dynamic=False)
         return model
 
     def text(self) -> str:
@@ -184,24 +188,27 @@ def train(
             was = replace(ranks, count=before["ranks"], parallel=before["parallel"]).text()
             tqdm.write(f"{found} is of {was}, this is {ranks.text()}: losses go on, but not to the bit")
     start = len(run.losses)
-    with _leaving() as signals:
-        for step in tqdm(
-            range(start, steps),
-            config.text(),
-            initial=start,
-            total=steps,
-            disable=quiet or ranks.rank > 0 or None,
-            leave=False,
-        ):
-            with _naming_who_is_lost(run, ranks, step):
+    bar = tqdm(
+        range(start, steps),
+        config.text(),
+        initial=start,
+        total=steps,
+        disable=quiet or ranks.rank > 0 or None,
+        leave=False,
+    )
+    with Leaving(lambda: _lost(run, ranks)) as leaving:
+        for step in bar:
+            with _naming_who_is_lost(run, ranks):
+                leaving.in_step = ranks.count > 1
                 take_step(run, images, optimiser, ranks, step)
-                stopping, done = _any(bool(signals), ranks), step + 1
+                stopping, done = _any(bool(leaving.signals), ranks), step + 1
+                leaving.in_step = False
                 if folder and (stopping or done == steps or save_every and done % save_every == 0):
                     told = {"config": asdict(config), "ranks": ranks.count, "parallel": ranks.parallel}
                     told |= {"losses": run.losses, "seconds": run.seconds, "peaks": run.peaks}
                     run.saved = checkpoints.save(folder, done, model, optimiser, told)
             if stopping:
-                run.stopped = signals[0] if signals else signal.SIGTERM
+                run.stopped = leaving.signals[0] if leaving.signals else signal.SIGTERM
                 break
     return run
 
@@ -240,6 +247,7 @@ def loss_of(model: nn.Module, config: Config, images: torch.Tensor, labels: torc
 
 def _parallel(model: nn.Module, ranks: Ranks) -> nn.Module:
     if ranks.parallel == "ddp":
+        torch._dynamo.config.optimize_ddp = False  # which cuts what is compiled at DDP's buckets
         with warnings.catch_warnings():  # torch 2.13 has another name for it, older ones have not
             warnings.simplefilter("ignore", FutureWarning)
             # Buffers are the seeds of rounding, each rank's its own.
@@ -304,29 +312,16 @@ def _any(flag: bool, ranks: Ranks) -> bool:
 
 
 @contextmanager
-def _naming_who_is_lost(run: Run, ranks: Ranks, step: int) -> Iterator[None]:
+def _naming_who_is_lost(run: Run, ranks: Ranks) -> Iterator[None]:
     """What a collective raises when another rank is gone says neither where nor what is left."""
     try:
         yield
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise
-        left = f"the last whole checkpoint is {run.saved}" if run.saved else "there is no checkpoint"
-        raise RankLost(f"rank {ranks.rank} of {ranks.count} lost another in step {step}: {left}") from error
+        raise RankLost(_lost(run, ranks)) from error
 
 
-@contextmanager
-def _leaving() -> Iterator[list[int]]:
-    """Within, SIGTERM and Ctrl-C only add to the list that it gives; a second one acts at once."""
-    came: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        came.append(number)
-        signal.signal(number, before[number])
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _lost(run: Run, ranks: Ranks) -> str:
+    left = f"the last whole checkpoint is {run.saved}" if run.saved else "there is no checkpoint"
+    return f"rank {ranks.rank} of {ranks.count} lost another in step {len(run.losses)}: {left}"
