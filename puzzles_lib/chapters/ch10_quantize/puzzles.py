@@ -195,10 +195,10 @@ def unpack_dequantize(
     BITS: int,
     GROUP: int,
 ) -> BFloat16[Tensor, "M N"]:
-    """x[m, n] = minimum[m, g] + scale[m, g] · code[m, n], rounded once; g = n // GROUP
+    """x[m, n] = minimum[m, g] + scale[m, g] · code[m, n], where g = n // GROUP
 
     code[m, n] is field n % F of words[m, n // F], F = 32 // BITS, as in puzzle 14.
-    GROUP is a multiple of F.
+    The result is rounded once. GROUP is a multiple of F.
     """
     codes = unpack_bits(words, N, BITS)  # [M, N]
     g = torch.arange(N) // GROUP  # [N]

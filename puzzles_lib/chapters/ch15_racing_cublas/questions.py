@@ -81,7 +81,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch15-q2",
-        asks="How many programs of one part of K load the same row of dy's tile, in rung 1 and in rung 2?",
+        asks="How many programs of one part of K load the same columns of dy, in rung 1 and in rung 2?",
         right=_reads_of_dy,
         kind=tuple,
         nudges=(

@@ -25,9 +25,9 @@ def strided_copy(
 ) -> BFloat16[Tensor, "M N"]:
     """y[m, n] = x[m · stride_xm + n · stride_xn], rounded to bfloat16
 
-    A view of any strides, in elements: a slice, a transpose, one row for all. y has its rows
-    one after the other. M or N may be 0, and M, the strides' products and the elements of y
-    may be 2^31 and more; each stride fits an int32.
+    A view of any strides, in elements: a slice, a transpose, one row for all. y has
+    its rows one after the other. M or N may be 0, and M, the strides' products and
+    the elements of y may be 2^31 and more; each stride fits an int32.
     """
     return torch.as_strided(x, (M, N), (stride_xm, stride_xn))
 
@@ -90,17 +90,17 @@ def linear_backward(
 ) -> tuple[Float32[Tensor, "COUT*NEED_DW CIN"], Float32[Tensor, " COUT*NEED_DB"]]:
     """dw and db, the gradients of y = x wᵀ + b, for the x that the words stand for
 
-    x is packed as in puzzle 19. What is not needed, NEED_DW = 0 or NEED_DB = 0, has no
-    elements, and nothing is loaded for it. Where dw is not needed, one column of programs
-    is launched. A program loads its dy once. K may be 0; dw may have 2^31 elements and more.
-    Sums run in float32, and the checker's x are bfloat16 numbers.
+    x is packed as in puzzle 19. What is not needed, NEED_DW = 0 or NEED_DB = 0, has
+    no elements, and nothing is loaded for it. Where dw is not needed, one column of
+    programs is launched. A program loads its dy once. K may be 0; dw may have 2^31
+    elements and more. Sums run in float32, and the checker's x are bfloat16 numbers.
     """
     codes = unpack_bits(words, CIN, BITS)  # [K, CIN]
     g = torch.arange(CIN) // GROUP  # [CIN]
     x = minimum[:, g] + scale[:, g] * codes  # [K, CIN]
     w, b = x.new_zeros(dy.shape[1], CIN), x.new_zeros(dy.shape[1])
-    _, backward = torch.func.vjp(lambda w, b: torch.nn.functional.linear(x, w, b), w, b)
-    dw, db = backward(dy)
+    linear = torch.nn.functional.linear
+    dw, db = torch.func.vjp(lambda w, b: linear(x, w, b), w, b)[1](dy)
     return dw[: len(dw) * NEED_DW], db[: len(db) * NEED_DB]
 
 
@@ -207,8 +207,9 @@ def stochastic_pack(
 ]:
     """words, scale, minimum as in puzzle 15, but codes go up or down at random
 
-    code[m, n] = floor((x[m, n] - minimum) / scale + u[m, n]), at most 2^BITS - 1, with
-    u[m, n] = tl.rand(SEED, OFFSET + m · N + n). SEED and OFFSET may take 64 bits.
+    code[m, n] = floor((x[m, n] - minimum) / scale + u[m, n]), at most 2^BITS - 1,
+    with u[m, n] = tl.rand(SEED, OFFSET + m · N + n). SEED and OFFSET may take 64
+    bits.
     """
     steps, scale, minimum = steps_up(x, BITS, GROUP)  # [M, N], [M, G], [M, G]
     u = uniform(SEED, OFFSET + torch.arange(x.numel()).reshape(x.shape))  # [M, N]
