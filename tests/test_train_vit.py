@@ -198,7 +198,7 @@ def test_the_command_says_how_to_go_on(alone, tmp_path, capsys, monkeypatch):
         ("--bits 3", "bits is 3, allowed are 1, 2, 4 and 8"),
         ("--bits 0", "bits is 0, allowed are 1, 2, 4 and 8"),
         ("--rounding up", "rounding is 'up', allowed are nearest and stochastic"),
-        ("--no-packing --bits 2", "no-packing is given, allowed with it are neither bits nor rounding"),
+        ("--no-packing --bits 0", "no-packing is given, allowed with it are neither bits nor rounding"),
         ("--steps 0", "steps is 0, allowed are integers from 1 up"),
         ("--batch 1501", "batch is 1501, allowed are 1 to 1500, the images of digits"),
         ("--lr 0", "lr is 0.0, allowed are numbers above 0"),
