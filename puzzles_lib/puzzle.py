@@ -146,6 +146,8 @@ class Puzzle:
     outputs: names of the results, so that the kernel's pointers are ``z_ptr`` and so on.
     most_loads: for an input's name, case -> the most elements of it that all programs together may
         load. For puzzles whose point is to read something only once.
+    needed: for an input's name, case -> how many elements of it the results depend on, where that is not
+        all: what is left out of the least that a kernel has to move.
     descriptors: for an input's name, case -> the tile that its descriptor ``<name>_desc`` loads, see
         `Tiled`. The kernel may take it beside or instead of the pointer.
     exact: results that are copied or chosen, not computed: they are compared bit for bit.
@@ -163,6 +165,7 @@ class Puzzle:
     formula: str = ""
     outputs: tuple[str, ...] = ("z",)
     most_loads: Mapping[str, Callable[[Case], int]] | None = None
+    needed: Mapping[str, Callable[[Case], int]] | None = None
     descriptors: Mapping[str, Callable[[Case], tuple[int, int]]] | None = None
     exact: tuple[str, ...] = ()
     slips: Mapping[str, Callable] | None = None
@@ -182,6 +185,8 @@ class Puzzle:
             raise ValueError(f"{self.name}: {sorted(twice)} names both an input and an output")
         if unknown := set(self.descriptors or {}) - {a.name for a in self.inputs}:
             raise ValueError(f"{self.name}: descriptors names {sorted(unknown)}, which are not inputs")
+        if unknown := set(self.needed or {}) - {a.name for a in self.inputs}:
+            raise ValueError(f"{self.name}: needed names {sorted(unknown)}, which are not inputs")
         if unknown := set(self.exact) - set(self.outputs):
             raise ValueError(f"{self.name}: exact names {sorted(unknown)}, which are not outputs")
         self._check_contract()
@@ -332,7 +337,8 @@ class Puzzle:
         for case in self.cases:
             numbers = [str(case.numbers.get(name, "")) for name in names]
             fills = ", ".join(f"{n}: {f.__name__.replace('_', ' ')}" for n, f in case.fill.items())
-            rows.append(f"| {' | '.join([*numbers, fills or 'random'])} |")
+            held = "pretended" if case.pretend else fills or "random"
+            rows.append(f"| {' | '.join([*numbers, held])} |")
         pointers = ", ".join(f"`{a.name}_ptr`" for a in self.inputs + self.results)
         table = "\n".join(rows)
         return (

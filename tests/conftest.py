@@ -23,28 +23,31 @@ from tests.browser import browser, lab, missing, open_notebook, open_page  # noq
 
 REPO = Path(__file__).resolve().parent.parent
 
+# The files that take longest come first, so that no worker is left alone with one at the end.
+LONGEST = (
+    "test_solutions.py",
+    "test_wrong_kernels.py",
+    "test_notebooks.py",
+    "test_right_kernels.py",
+    "test_stages.py",
+    "test_survival.py",
+    "test_grading.py",
+    "test_interrupts.py",
+)
 
-STATE = "puzzles-state"
 _tests = itertools.count()
 
 
 @pytest.fixture
-def own_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For what a test may write by the way; not made yet, as most write nothing, and ``tmp_path`` is."""
-    return tmp_path_factory.getbasetemp() / "own" / str(next(_tests))
-
-
-@pytest.fixture
-def state_dir(own_folder: Path) -> Path:
-    """Where this test's progress is kept; not made yet."""
-    own_folder.mkdir(parents=True, exist_ok=True)
-    return own_folder / STATE
+def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where this test's progress is kept; not made yet, since most tests keep none."""
+    return tmp_path_factory.getbasetemp() / f"puzzles-state-{next(_tests)}"
 
 
 @pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch, own_folder: Path) -> None:
-    monkeypatch.setenv("PUZZLES_STATE_DIR", str(own_folder / STATE))
-    monkeypatch.setenv("IPYTHONDIR", str(own_folder / "ipython"))
+def _own_environment(monkeypatch: pytest.MonkeyPatch, state_dir: Path) -> None:
+    monkeypatch.setenv("PUZZLES_STATE_DIR", str(state_dir))
+    monkeypatch.setenv("IPYTHONDIR", f"{state_dir}-ipython")
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
 
 
@@ -127,6 +130,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(place)))
     for name in ("wheel", "nbgrader", "classroom", "torchrun"):
         if not config.getoption(f"--{name}"):
             for item in items:

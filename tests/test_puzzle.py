@@ -67,6 +67,7 @@ def test_a_kernel_is_offered_pointers_numbers_and_strides():
         ({"outputs": ("x",)}, "both an input and an output"),
         ({"grid": lambda s: (1, 1, 1, 1)}, "1 to 3 axes"),
         ({"cases": (Case(M=3, N=5, fill={"q": torch.zeros}),)}, "not inputs"),
+        ({"needed": {"q": lambda s: 0}}, "needed names \\['q'\\], which are not inputs"),
         ({"descriptors": {"q": lambda s: (4, 4)}}, "descriptors names \\['q'\\], which are not inputs"),
         ({"descriptors": {"x": lambda s: (4, 3)}}, "no x_desc for case .*power of 2"),
     ],
@@ -118,6 +119,11 @@ def test_the_syllabus_is_numbered_in_order_with_unique_names():
             assert before & {its for its_number, its in numbers[:i] if its_number == number}
     assert len({p.name for p in puzzles()}) == len(puzzles())
     assert [c.number for c in CHAPTERS] == [f"{n:02}" for n in range(len(CHAPTERS))]
+
+
+@pytest.mark.parametrize("puzzle", puzzles(), ids=lambda p: p.name)
+def test_no_line_of_a_statement_is_broken_in_a_window_of_1000_pixels(puzzle):
+    assert max(map(len, puzzle.source().split("\n"))) <= 86  # JupyterLab breaks within words
 
 
 @pytest.mark.parametrize("puzzle", puzzles(), ids=lambda p: p.name)

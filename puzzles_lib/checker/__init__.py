@@ -6,6 +6,7 @@ kernel raises here: the answer is always a `Report`. `puzzles_lib.checking` is w
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -278,8 +279,10 @@ def _run_case(bound: Bound, seconds: float, budget: Budget, backwards: bool, nam
 
 
 def _least(puzzle: Puzzle, case: Case) -> int:
-    """Bytes that any kernel must move: each input once, each output once."""
+    """Bytes that any kernel must move: what is needed of each input once, each output once."""
     total = 0
     for argument in puzzle.inputs + puzzle.results:
-        total += torch.Size(argument.shape(case.numbers)).numel() * argument.dtype.itemsize
+        needed = (puzzle.needed or {}).get(argument.name)
+        elements = needed(case) if needed else math.prod(argument.shape(case.numbers))
+        total += elements * argument.dtype.itemsize
     return total

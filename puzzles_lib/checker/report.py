@@ -50,7 +50,7 @@ class CaseResult:
     """How one case went. ``verdict`` is None for a pass; ``ran`` is False where it was not tried.
 
     bytes_moved: distinct bytes of each load and store of each program. lane_bytes: what their lanes ask for,
-        each for itself. bytes_least: each input once, each output once.
+        each for itself. bytes_least: what is needed of each input once, each output once.
     number: of the case, as `trace` takes it. drawn: whether it is none of the puzzle's own cases.
     watch: the call that shows the failing case run; "" where there is none.
     draw: makes a map of what is wrong; no part of what is compared or told to machines.
@@ -78,6 +78,8 @@ class CaseResult:
 
     def cost(self) -> str:
         """What a pass cost: programs, and bytes moved against the least possible."""
+        if not self.programs:
+            return "no programs"
         programs = "1 program" if self.programs == 1 else f"{self.programs} programs"
         if not self.bytes_least:
             return f"{programs} at the edges of the grid"

@@ -78,6 +78,9 @@ def judge(
             )
     for name, most in (puzzle.most_loads or {}).items():
         loads, allowed = ran.loads.get(name, 0), most(case)
+        if loads and not allowed:
+            text = f"{name}_ptr is loaded, {loads} elements of it, and no result depends on them"
+            return Verdict("loads", text)
         if loads > allowed:
             text = f"too many loads of {name}_ptr: {loads} elements, {allowed} are enough"
             return Verdict(

@@ -33,10 +33,13 @@ class Live:
     def _repr_html_(self) -> str:
         style = "max-width:820px;margin:.4em 0;color:var(--jp-content-font-color1,inherit)"
         return (
-            f'<div class="puzzles-live" data-kind="{self.kind}" data-lm-suppress-shortcuts="true" '
-            f'role="group" aria-label="{html.escape(self.alt)}" style="{style}">{self.body}'
+            f'<div class="puzzles-live" data-kind="{self.kind}" role="group" '
+            f'aria-label="{html.escape(self.alt)}" style="{style}">{self.body}'
             f'<div class="asleep"><em>{ASLEEP}</em></div><script>(() => {{\nconst wake = {self.script};\n'
             f"for (const root of document.querySelectorAll('.puzzles-live[data-kind=\"{self.kind}\"]')) {{\n"
             "  root.querySelector('.asleep')?.remove();\n"
+            # Else JupyterLab takes their arrow keys for its own: it asks each element for this by itself.
+            "  for (const one of root.querySelectorAll('input, button')) "
+            "one.dataset.lmSuppressShortcuts = 'true';\n"
             "  if (!root.awake) wake(root);\n  root.awake = true;\n}\n})();</script></div>"
         )

@@ -14,9 +14,10 @@
       const shown = { factor, kept, added, denominator: total };
       for (const name in shown) block.querySelector(`[data-is=${name}]`).textContent = shown[name].toFixed(4);
       block.querySelector("[data-is=maximum]").textContent = newMax;
-      const height = { kept, added };
-      for (const name in height) {
-        block.querySelector(`[data-bar=${name}]`).style.height = `${Math.round(UNIT_PX * height[name])}px`;
+      for (const [name, sum] of Object.entries({ kept, added })) {
+        const bar = block.querySelector(`[data-bar=${name}]`);
+        bar.style.width = `${(100 * sum) / inputs.length / blocks.length}%`;
+        bar.textContent = sum > 0.8 ? name : "";
       }
     }
   };

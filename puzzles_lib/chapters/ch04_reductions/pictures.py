@@ -208,7 +208,7 @@ def _plain(ax: Axes) -> None:
     ax.tick_params(labelsize=9)
 
 
-UNIT_PX = 14  # of a bar, for a sum of 1
+NAMED = 0.8  # what a bar must stand for at least, to have room for its name
 
 
 def drag(scores: Sequence[int] = (1, 3, 2, 7, 5, 6)) -> Live:
@@ -232,10 +232,10 @@ def drag(scores: Sequence[int] = (1, 3, 2, 7, 5, 6)) -> Live:
         )
         bars = "".join(
             f'<div data-bar="{name}" style="background:{colour};{ON_FILL};overflow:hidden;text-align:center;'
-            f'height:{round(UNIT_PX * height)}px">{name}</div>'
-            for name, colour, height in (("added", ORANGE, added), ("kept", SKY, kept))
+            f'line-height:1.7em;width:{100 * sum_ / len(scores):.1f}%">{name if sum_ > NAMED else ""}</div>'
+            for name, colour, sum_ in (("kept", SKY, kept), ("added", ORANGE, added))
         )
-        bar = f"display:flex;flex-direction:column;justify-content:flex-end;height:{6 * UNIT_PX}px"
+        bar = "display:flex;height:1.7em;margin:.3em 0;font:12px var(--jp-code-font-family,monospace)"
         columns.append(
             f'<div data-block="" style="min-width:0"><div style="font-weight:bold">block {block // 2}</div>'
             f'{sliders}<div style="{bar}">{bars}</div><div aria-live="polite">{table}</div></div>'
@@ -245,7 +245,7 @@ def drag(scores: Sequence[int] = (1, 3, 2, 7, 5, 6)) -> Live:
     return Live(
         "online-softmax",
         f'<div style="{grid}">{"".join(columns)}</div>',
-        Path(__file__).with_name("drag.js").read_text("utf-8").replace("UNIT_PX", str(UNIT_PX)),
+        Path(__file__).with_name("drag.js").read_text("utf-8"),
         f"An online softmax over the scores {', '.join(map(str, scores))}, two a block, each with a slider "
         f"from -5 to 10. Block by block: {'; '.join(told)}. Denominator {total:.4f}.",
     )

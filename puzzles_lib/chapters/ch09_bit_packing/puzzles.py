@@ -45,8 +45,8 @@ def pack_bits(
     """words[m, w] = sum over i of codes[m, w · F + i] · 2^(BITS · i), as an int32
 
     F is 32 // BITS. Field i of a word is its bits BITS · i to BITS · (i + 1) - 1.
-    BITS is 1, 2, 4 or 8, and every code is below 2^BITS. Where a row ends within a word,
-    the fields past its end are 0.
+    BITS is 1, 2, 4 or 8, and every code is below 2^BITS. Where a row ends within a
+    word, the fields past its end are 0.
     """
     fields = 32 // BITS
     spare = -codes.shape[1] % fields
@@ -133,7 +133,7 @@ def pack_wide(
     codes: UInt8[Tensor, "M N"],
     BITS: int,
 ) -> Int32[Tensor, " M (N*BITS+31)//32"]:
-    """The words of puzzle 13: for rows of any length, and of 4096 codes without detours.
+    """The words of puzzle 13: rows of any length, and of 4096 codes without detours.
 
     There each thread loads 16 codes at a time, and no code goes to another thread.
     """

@@ -1,0 +1,1 @@
+TITLE = "From kernel to layer: train on packed activations"

@@ -1,0 +1,359 @@
+"""Chapter 16: what a layer asks of its kernels: any strides and sizes, a backward, random rounding."""
+
+from collections.abc import Callable
+
+import torch
+import triton
+from jaxtyping import BFloat16, Float32, Int32
+from torch import Tensor
+
+from puzzles_lib.chapters.ch09_bit_packing.puzzles import pack_bits, unpack_bits
+from puzzles_lib.chapters.ch12_fused_dequant_gemm.puzzles import minima, scales
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import far_apart
+from puzzles_lib.puzzle import Case, Puzzle
+
+# ---- puzzle 25
+
+
+def strided_copy(
+    x: Float32[Tensor, " (M-1)*stride_xm+(N-1)*stride_xn+1"],
+    M: int,
+    N: int,
+    stride_xm: int,
+    stride_xn: int,
+) -> BFloat16[Tensor, "M N"]:
+    """y[m, n] = x[m · stride_xm + n · stride_xn], rounded to bfloat16
+
+    A view of any strides, in elements: a slice, a transpose, one row for all. y has its rows
+    one after the other. M or N may be 0, and M, the strides' products and the elements of y
+    may be 2^31 and more; each stride fits an int32.
+    """
+    return torch.as_strided(x, (M, N), (stride_xm, stride_xn))
+
+
+STRIDED_COPY = Puzzle(
+    number="25",
+    spec=strided_copy,
+    formula=r"y_{mn} = \mathrm{bf16}\!\left(x_{m s_m + n s_n}\right)",
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
+    cases=(
+        # one program; rows one after the other
+        Case(M=16, N=32, stride_xm=32, stride_xn=1, BLOCK_M=16, BLOCK_N=32),
+        # several programs, full blocks; a slice of the columns of something wider
+        Case(M=32, N=64, stride_xm=192, stride_xn=1, BLOCK_M=16, BLOCK_N=32),
+        # ragged; a transpose; numbers that float16 cannot hold
+        Case(M=45, N=19, stride_xm=1, stride_xn=45, BLOCK_M=16, BLOCK_N=32, fill={"x": far_apart}),
+        # every other row, every third column
+        Case(M=19, N=70, stride_xm=420, stride_xn=3, BLOCK_M=32, BLOCK_N=16),
+        # one row for all, and one column
+        Case(M=20, N=33, stride_xm=0, stride_xn=1, BLOCK_M=16, BLOCK_N=32),
+        Case(M=20, N=33, stride_xm=1, stride_xn=0, BLOCK_M=16, BLOCK_N=32),
+        # nothing: no rows, no columns
+        Case(M=0, N=40, stride_xm=40, stride_xn=1, BLOCK_M=16, BLOCK_N=32),
+        Case(M=7, N=0, stride_xm=1, stride_xn=1, BLOCK_M=16, BLOCK_N=32),
+        # y has 2.5 thousand million elements
+        Case(pretend=True, M=50_000, N=50_001, stride_xm=50_001, stride_xn=1, BLOCK_M=32, BLOCK_N=64),
+        # y is small: rows of x lie far apart, then columns
+        Case(pretend=True, M=5, N=70, stride_xm=2**30, stride_xn=1, BLOCK_M=16, BLOCK_N=32),
+        Case(pretend=True, M=70, N=5, stride_xm=1, stride_xn=2**30, BLOCK_M=16, BLOCK_N=32),
+        # more rows than an int32 counts
+        Case(pretend=True, M=2**31 + 5, N=3, stride_xm=3, stride_xn=1, BLOCK_M=128, BLOCK_N=4),
+    ),
+    outputs=("y",),
+    needed={"x": lambda s: (s.M if s.stride_xm else 1) * (s.N if s.stride_xn else 1)},
+    contract=Contract(
+        {
+            "M": Size(300),
+            "N": Size(300),
+            "stride_xm": lambda s: (s.N, 2 * s.N + 3, 1),
+            "stride_xn": lambda s: (s.M,) if s.stride_xm == 1 else (1, 2),
+            "BLOCK_M": (16, 64, 128),
+            "BLOCK_N": (16, 128),
+        },
+    ),
+)
+
+# ---- puzzle 26
+
+
+def linear_backward(
+    dy: BFloat16[Tensor, "K COUT"],
+    words: Int32[Tensor, " K (CIN*BITS+31)//32"],
+    scale: BFloat16[Tensor, " K (CIN+GROUP-1)//GROUP"],
+    minimum: BFloat16[Tensor, " K (CIN+GROUP-1)//GROUP"],
+    CIN: int,
+    BITS: int,
+    GROUP: int,
+    NEED_DW: int,
+    NEED_DB: int,
+) -> tuple[Float32[Tensor, "COUT*NEED_DW CIN"], Float32[Tensor, " COUT*NEED_DB"]]:
+    """dw and db, the gradients of y = x wᵀ + b, for the x that the words stand for
+
+    x is packed as in puzzle 19. What is not needed, NEED_DW = 0 or NEED_DB = 0, has no
+    elements, and nothing is loaded for it. Where dw is not needed, one column of programs
+    is launched. A program loads its dy once. K may be 0; dw may have 2^31 elements and more.
+    Sums run in float32, and the checker's x are bfloat16 numbers.
+    """
+    codes = unpack_bits(words, CIN, BITS)  # [K, CIN]
+    g = torch.arange(CIN) // GROUP  # [CIN]
+    x = minimum[:, g] + scale[:, g] * codes  # [K, CIN]
+    w, b = x.new_zeros(dy.shape[1], CIN), x.new_zeros(dy.shape[1])
+    _, backward = torch.func.vjp(lambda w, b: torch.nn.functional.linear(x, w, b), w, b)
+    dw, db = backward(dy)
+    return dw[: len(dw) * NEED_DW], db[: len(db) * NEED_DB]
+
+
+def _backward_case(*, most: int = 3, **numbers: int) -> Case:
+    """A case with scales and minima for its BITS, as those of puzzle 19."""
+    BITS = numbers["BITS"]
+    return Case(**numbers, fill={"scale": scales(BITS, most), "minimum": minima(BITS, most)})
+
+
+LINEAR_BACKWARD = Puzzle(
+    number="26",
+    spec=linear_backward,
+    formula=(
+        r"dW_{m, n} = \sum_{k=0}^{K-1} dy_{k, m} \, \hat x_{k, n} \qquad "
+        r"db_m = \sum_{k=0}^{K-1} dy_{k, m}"
+    ),
+    grid=lambda s: (triton.cdiv(s.COUT, s.BLOCK_M), triton.cdiv(s.CIN, s.BLOCK_N) if s.NEED_DW else 1),
+    cases=(
+        # one program, one step, one group
+        _backward_case(K=16, COUT=16, CIN=32, BITS=4, GROUP=32, NEED_DW=1, NEED_DB=1,
+            BLOCK_M=16, BLOCK_N=32, BLOCK_K=16),
+        # several blocks on every axis, all full; four groups a block
+        _backward_case(K=64, COUT=64, CIN=128, BITS=2, GROUP=16, NEED_DW=1, NEED_DB=1,
+            BLOCK_M=32, BLOCK_N=64, BLOCK_K=32),
+        # ragged on every axis; the last word holds three codes
+        _backward_case(K=83, COUT=45, CIN=91, BITS=8, GROUP=16, NEED_DW=1, NEED_DB=1,
+            BLOCK_M=16, BLOCK_N=64, BLOCK_K=32),
+        # a layer without a bias; groups that straddle blocks
+        _backward_case(K=40, COUT=20, CIN=150, BITS=1, GROUP=96, NEED_DW=1, NEED_DB=0,
+            BLOCK_M=32, BLOCK_N=64, BLOCK_K=16),
+        # weights that are not trained
+        _backward_case(K=83, COUT=45, CIN=91, BITS=2, GROUP=16, NEED_DW=0, NEED_DB=1,
+            BLOCK_M=16, BLOCK_N=64, BLOCK_K=32),
+        # numbers that float16 cannot hold; one row in the last block of K
+        _backward_case(K=65, COUT=18, CIN=40, BITS=2, GROUP=16, NEED_DW=1, NEED_DB=1,
+            BLOCK_M=32, BLOCK_N=64, BLOCK_K=32, most=20),
+        # no tokens
+        _backward_case(K=0, COUT=18, CIN=40, BITS=4, GROUP=16, NEED_DW=1, NEED_DB=1,
+            BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),
+        # dw has 2.5 thousand million elements
+        Case(pretend=True, K=16, COUT=50_000, CIN=50_001, BITS=8, GROUP=16, NEED_DW=1, NEED_DB=1,
+            BLOCK_M=32, BLOCK_N=64, BLOCK_K=16),
+    ),
+    outputs=("dw", "db"),
+    most_loads={
+        "dy": lambda s: s.K * s.COUT * (triton.cdiv(s.CIN, s.BLOCK_N) if s.NEED_DW else 1),
+        "words": lambda s: s.NEED_DW * s.K * s.CIN * triton.cdiv(s.COUT, s.BLOCK_M),
+        "scale": lambda s: s.NEED_DW * s.K * s.CIN * triton.cdiv(s.COUT, s.BLOCK_M),
+        "minimum": lambda s: s.NEED_DW * s.K * s.CIN * triton.cdiv(s.COUT, s.BLOCK_M),
+    },
+    needed={
+        "words": lambda s: s.NEED_DW * s.K * triton.cdiv(s.CIN * s.BITS, 32),
+        "scale": lambda s: s.NEED_DW * s.K * triton.cdiv(s.CIN, s.GROUP),
+        "minimum": lambda s: s.NEED_DW * s.K * triton.cdiv(s.CIN, s.GROUP),
+    },
+    contract=Contract(
+        {
+            "COUT": Size(150),
+            "K": Size(300),
+            "CIN": Size(300),
+            "BITS": (1, 2, 4, 8),
+            "GROUP": lambda s: (32 // s.BITS, 96, 256),
+            "NEED_DW": (1,),
+            "NEED_DB": (1,),
+            "BLOCK_M": lambda s: (128,) if s.COUT > 64 else (32,),
+            "BLOCK_N": (64, 128),
+            "BLOCK_K": lambda s: (32,) if s.K > 128 else (32, 128),
+        },
+        fills=lambda s: (
+            {"scale": scales(s.BITS), "minimum": minima(s.BITS)},
+            {"scale": scales(s.BITS), "minimum": minima(s.BITS), "dy": far_apart},
+        ),
+        most_programs=4,
+    ),
+)  # fmt: skip
+
+# ---- puzzle 27
+
+_LOW = 0xFFFFFFFF
+MARGIN = 1 / 64  # of a code step: far more than float32 arithmetic on codes up to 255 is off
+
+
+def uniform(seed: int, place: Tensor) -> Tensor:
+    """`tl.rand(seed, place)`: a float32 from 0 to below 1 for each place, an int64.
+
+    The first word of Philox 4x32-10 (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3")
+    with the seed as its key and the place as its count.
+    """
+    c0, c1, c2, c3 = place & _LOW, place >> 32 & _LOW, place * 0, place * 0
+    key0, key1 = seed & _LOW, seed >> 32 & _LOW
+    for _ in range(10):
+        a, b = 0xD2511F53 * c0, 0xCD9E8D57 * c2  # 64 bits, the top one in the sign
+        c0, c1, c2, c3 = (b >> 32 & _LOW) ^ c1 ^ key0, b & _LOW, (a >> 32 & _LOW) ^ c3 ^ key1, a & _LOW
+        key0, key1 = key0 + 0x9E3779B9 & _LOW, key1 + 0xBB67AE85 & _LOW
+    return torch.where(c0 > _LOW >> 1, _LOW - c0, c0).float() * 4.6566127342e-10
+
+
+def stochastic_pack(
+    x: BFloat16[Tensor, "M N"], BITS: int, GROUP: int, SEED: int, OFFSET: int
+) -> tuple[
+    Int32[Tensor, " M (N*BITS+31)//32"],
+    BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
+    BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
+]:
+    """words, scale, minimum as in puzzle 15, but codes go up or down at random
+
+    code[m, n] = floor((x[m, n] - minimum) / scale + u[m, n]), at most 2^BITS - 1, with
+    u[m, n] = tl.rand(SEED, OFFSET + m · N + n). SEED and OFFSET may take 64 bits.
+    """
+    steps, scale, minimum = steps_up(x, BITS, GROUP)  # [M, N], [M, G], [M, G]
+    u = uniform(SEED, OFFSET + torch.arange(x.numel()).reshape(x.shape))  # [M, N]
+    codes = (steps + u).floor().clamp(max=2**BITS - 1).to(torch.uint8)
+    return pack_bits(codes, BITS), scale.bfloat16(), minimum.bfloat16()
+
+
+def steps_up(x: Tensor, BITS: int, GROUP: int) -> tuple[Tensor, Tensor, Tensor]:
+    """How many steps each x lies above its group's minimum; scale, as stored, and minimum of the groups."""
+    group = torch.arange(x.shape[1]) // GROUP  # [N]
+    padded = torch.cat([x, x[:, -1:].expand(-1, -x.shape[1] % GROUP)], 1)
+    minimum, maximum = padded.unflatten(1, (-1, GROUP)).aminmax(dim=2)  # [M, G]
+    scale = ((maximum - minimum) / (2**BITS - 1)).bfloat16().to(x.dtype)
+    scale = torch.where(maximum > minimum, scale, 1.0)
+    return (x - minimum[:, group]) / scale[:, group], scale, minimum
+
+
+def _rounded_by(codes: Callable, place: Callable = lambda m, n, N, OFFSET: 0) -> Callable:
+    """A spec with a slip: codes from steps and draws, which are those at a place of the element's."""
+
+    def spec(x: Tensor, BITS: int, GROUP: int, SEED: int, OFFSET: int) -> tuple[Tensor, Tensor, Tensor]:
+        steps, scale, minimum = steps_up(x, BITS, GROUP)
+        m, n = torch.arange(x.shape[0])[:, None], torch.arange(x.shape[1])[None, :]
+        u = uniform(SEED, place(m, n, x.shape[1], OFFSET) + 0 * (m + n))
+        made = codes(steps, u).clamp(0, 2**BITS - 1).to(torch.uint8)
+        return pack_bits(made, BITS), scale.bfloat16(), minimum.bfloat16()
+
+    return spec
+
+
+ROUNDING_SLIPS = {
+    "these are the codes of rounding to the nearest": _rounded_by(lambda steps, u: steps.round()),
+    "these are the codes rounded down: is u added before the floor?": _rounded_by(
+        lambda steps, u: steps.floor()
+    ),
+    "each row draws the same numbers: count the elements of the rows before": _rounded_by(
+        lambda steps, u: (steps + u).floor(), lambda m, n, N, OFFSET: OFFSET + n
+    ),
+    "the draws begin at 0, not at OFFSET": _rounded_by(
+        lambda steps, u: (steps + u).floor(), lambda m, n, N, OFFSET: m * N + n
+    ),
+    "the draws begin anew after 2^32 of them: OFFSET has 64 bits": _rounded_by(
+        lambda steps, u: (steps + u).floor(), lambda m, n, N, OFFSET: OFFSET + m * N + n & _LOW
+    ),
+    "codes go up where u is small: the contract is floor(steps + u)": _rounded_by(
+        lambda steps, u: steps.floor() + (u < steps - steps.floor()),
+        lambda m, n, N, OFFSET: OFFSET + m * N + n,
+    ),
+    "half a step too high: a floor, and no rounding, after u is added": _rounded_by(
+        lambda steps, u: (steps + u).round(), lambda m, n, N, OFFSET: OFFSET + m * N + n
+    ),
+}
+
+
+def off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int, constant: bool = False) -> Callable:
+    """A fill with normal values around a value of each group, for a seed; or in every other group that value.
+
+    Words are compared exactly, so no steps + u is within `MARGIN` of an integer, where float32 arithmetic
+    may go either way, and no scale in the middle of two bfloat16 numbers. A group's minimum is exact: 0 + u.
+    """
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        around = 4 * torch.randn(shape[0], triton.cdiv(shape[1], GROUP), generator=generator)
+        group = torch.arange(shape[1]) // GROUP
+        spread = torch.randn(shape, generator=generator)
+        x = (spread * (group % 2 == 0 if constant else 1.0) + around[:, group]).to(dtype)
+        u = uniform(SEED, OFFSET + torch.arange(x.numel()).reshape(shape))
+        while True:
+            padded = torch.cat([x, x[:, -1:].expand(-1, -shape[1] % GROUP)], 1).double()
+            minimum, maximum = padded.unflatten(1, (-1, GROUP)).aminmax(dim=2)  # [M, G]
+            exact = (maximum - minimum) / (2**BITS - 1)
+            beyond_bfloat16 = exact.float().view(torch.int32) & 0xFFFF
+            unsure = ((beyond_bfloat16 - 0x8000).abs() < 16) & (maximum != minimum)
+            scale = torch.where(maximum == minimum, 1.0, exact.bfloat16().double())
+            steps = (x.double() - minimum[:, group]) / scale[:, group]
+            near = ((steps + u + 0.5) % 1 - 0.5).abs() < MARGIN
+            near = (near & (steps > 0)) | (unsure[:, group] & (x == maximum[:, group]))
+            if not near.any():
+                return x
+            x = torch.where(near, minimum[:, group].to(dtype), x)
+
+    fill.__name__ = "some_constant" if constant else "off_steps"
+    return fill
+
+
+def tiny_off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int) -> Callable:
+    """Like `off_steps`, but 2^30 times as small: groups have a spread of about 1e-9."""
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        return off_steps(BITS, GROUP, SEED, OFFSET)(shape, dtype, generator) * 2.0**-30
+
+    fill.__name__ = "tiny_off_steps"
+    return fill
+
+
+def _rounding_case(constant: bool = False, **numbers: int) -> Case:
+    """A case with values for its seed."""
+    fill = off_steps(*(numbers[name] for name in ("BITS", "GROUP", "SEED", "OFFSET")), constant)
+    return Case(**numbers, fill={"x": fill})
+
+
+STOCHASTIC_PACK = Puzzle(
+    number="27",
+    spec=stochastic_pack,
+    formula=(
+        r"\mathrm{code}_{m, n} = \left\lfloor "
+        r"\frac{x_{m, n} - \min_g x_{m, n}}{\mathrm{scale}_{m, g}} + u_{m, n} \right\rfloor \qquad "
+        r"u_{m, n} = \mathrm{rand}(\mathrm{SEED}, \; \mathrm{OFFSET} + m N + n)"
+        r"\qquad g = \lfloor n / \mathrm{GROUP} \rfloor"
+    ),
+    grid=lambda s: (s.M, triton.cdiv(triton.cdiv(s.N, s.GROUP), s.BLOCK_G)),
+    cases=(
+        # one program, one group, four words
+        _rounding_case(M=1, N=32, BITS=4, GROUP=32, SEED=7, OFFSET=0, BLOCK_G=1),
+        # several rows, two blocks each, all full; a word a group; draws taken before
+        _rounding_case(M=3, N=128, BITS=2, GROUP=16, SEED=7, OFFSET=1000, BLOCK_G=4),
+        # ragged: the last block has two groups, the last group 11 codes, the last word three
+        _rounding_case(M=3, N=91, BITS=8, GROUP=16, SEED=123, OFFSET=5, BLOCK_G=4),
+        # one bit a code; a seed of more than 32 bits
+        _rounding_case(M=2, N=150, BITS=1, GROUP=64, SEED=2**40 + 3, OFFSET=0, BLOCK_G=2),
+        # the draws pass number 2^32
+        _rounding_case(M=3, N=72, BITS=2, GROUP=32, SEED=11, OFFSET=2**32 - 100, BLOCK_G=2),
+        # groups without any spread
+        _rounding_case(M=3, N=64, BITS=4, GROUP=8, SEED=5, OFFSET=64, BLOCK_G=8, constant=True),
+        # rows shorter than a group
+        _rounding_case(M=4, N=5, BITS=4, GROUP=16, SEED=0, OFFSET=17, BLOCK_G=2),
+    ),
+    outputs=("words", "scale", "minimum"),
+    exact=("scale", "minimum"),
+    slips=ROUNDING_SLIPS,
+    contract=Contract(
+        {
+            "M": Size(9),
+            "N": Size(400),
+            "BITS": (1, 2, 4, 8),
+            "GROUP": lambda s: (32 // s.BITS, 64, 256),
+            "SEED": (1, 2**31 - 1, 2**50 + 1),
+            "OFFSET": (0, 12345, 2**33 - 70),
+            "BLOCK_G": (4, 32),
+        },
+        fills=lambda s: (
+            {"x": off_steps(s.BITS, s.GROUP, s.SEED, s.OFFSET)},
+            {"x": tiny_off_steps(s.BITS, s.GROUP, s.SEED, s.OFFSET)},
+        ),
+    ),
+)
+
+PUZZLES = (STRIDED_COPY, LINEAR_BACKWARD, STOCHASTIC_PACK)
