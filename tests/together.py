@@ -1,4 +1,4 @@
-"""Several processes that train together, on gloo: forks of one that has imported torch, which is quick."""
+"""Several processes that train together, on gloo: forks of the test's own, which has imported torch."""
 
 import multiprocessing
 import os
@@ -10,26 +10,24 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["puzzles_lib.examples.train_vit", "puzzles_lib.kernels.modules"])
+CONTEXT = multiprocessing.get_context("fork")  # torch is on one thread here, see conftest.py, so it may
 
 
 def together(work: Callable, *arguments: Any, folder: Path, count: int = 2) -> list[Any]:
-    """What ``work(rank, *arguments)`` gives on each rank, by rank; a function of a module, as pickle wants.
+    """What ``work(rank, *arguments)`` gives on each rank, by rank; a function and what it is given.
 
     They find each other by a file in ``folder``. Raises AssertionError with the traceback of the first rank
     that failed, or the exit status of one that died.
     """
     store = folder / f"store-{len(list(folder.glob('store-*')))}"
-    pipes = [CONTEXT.Pipe(duplex=False) for _ in range(count)]
-    ranks = [
-        CONTEXT.Process(target=_run, args=(work, arguments, rank, count, store, pipe))
-        for rank, (_, pipe) in enumerate(pipes)
-    ]
-    for rank, (_, pipe) in zip(ranks, pipes, strict=True):
-        rank.start()
-        pipe.close()
-    found = [_receive(pipe) for pipe, _ in pipes]
+    ranks, pipes = [], []
+    for rank in range(count):
+        reader, writer = CONTEXT.Pipe(duplex=False)
+        ranks.append(CONTEXT.Process(target=_run, args=(work, arguments, rank, count, store, writer)))
+        ranks[-1].start()
+        writer.close()  # before the next rank is forked: the end of this one is the end of the pipe
+        pipes.append(reader)
+    found = [_receive(pipe) for pipe in pipes]
     for rank in ranks:
         rank.join()
     failed = [text for good, text in found if not good and text]

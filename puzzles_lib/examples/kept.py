@@ -1,26 +1,30 @@
 """What autograd keeps between forward and backward, as it comes and goes."""
 
 from collections import Counter
+from typing import Any
 
 import torch
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
 
-class Kept(saved_tensors_hooks):
+class Kept:
     """Within it, ``levels`` grows by a number whenever autograd keeps a tensor or takes one back.
 
     levels: bytes kept by then, of all tensors but parameters; what several layers keep together counts once.
     """
 
     def __init__(self) -> None:
-        super().__init__(self._keep, self._take)
+        self._hooks = saved_tensors_hooks(self._keep, self._take)
         self.levels = [0]
         self._users: Counter[int] = Counter()
 
     def __enter__(self) -> "Kept":
-        super().__enter__()
+        self._hooks.__enter__()
         return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._hooks.__exit__(*error)
 
     @property
     def peak(self) -> int:

@@ -47,7 +47,7 @@ class Leaving:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signals.append(number)
-        signal.signal(number, self._before[number])
+        signal.signal(number, self._before[signal.Signals(number)])
 
     def _watch(self, reader: int) -> None:
         """The kernel of Python writes each signal's number at once, whatever the main thread waits in."""

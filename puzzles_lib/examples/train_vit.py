@@ -62,20 +62,15 @@ def main(argv: list[str] | None = None) -> int:
             saved = f"{run.saved} is saved" if run.saved else "nothing is saved without --folder"
             name = signal.Signals(run.stopped).name
             print(f"{name} after {len(run.losses)} of {steps} steps; {saved}", file=sys.stderr)
-    except (ValueError, FileNotFoundError, FileExistsError) as error:
-        return _fail(parser, error, 2, first)
-    except RankLost as error:  # no collective would end, that which leaves the group included
-        return _fail(parser, error, 1, True)
-    except (LossLost, OSError) as error:
-        return _fail(parser, error, 1, first)
+        status = 0 if run.stopped is None else 128 + run.stopped
+    except (RankLost, LossLost, ValueError, OSError) as error:
+        if first or isinstance(error, RankLost):
+            print(f"{parser.prog}: error: {error}", file=sys.stderr, flush=True)
+        if isinstance(error, RankLost | OSError):  # the others may be elsewhere: to leave the group may wait
+            return 2 if isinstance(error, FileNotFoundError | FileExistsError) else 1
+        status = 2 if isinstance(error, ValueError) else 1
     if dist.is_initialized():
         dist.destroy_process_group()
-    return 0 if run.stopped is None else 128 + run.stopped
-
-
-def _fail(parser: argparse.ArgumentParser, error: Exception, status: int, shown: bool) -> int:
-    if shown:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr, flush=True)
     return status
 
 
@@ -115,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _config(chosen: argparse.Namespace) -> tuple[Config, int]:
     """And the number of steps."""
-    if chosen.no_packing and (chosen.bits or chosen.rounding):
+    if chosen.no_packing and (chosen.bits, chosen.rounding) != (None, None):
         raise ValueError("no-packing is given, allowed with it are neither bits nor rounding")
     names = ("size", "bits", "rounding", "batch", "lr", "dropout", "dtype", "compile", "seed", "steps")
     given = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -76,11 +77,11 @@ class Config:
     def images(self) -> Images:
         return digits()[0] if self.size == "digits" else synthetic()
 
-    def model(self) -> nn.Module:
+    def model(self) -> ViT:
         torch.manual_seed(self.seed)
         model = ViT(**(SMALL if self.size == "digits" else {}), dropout=self.dropout)
         if self.bits is not None:
-            rounding = {} if self.rounding is None else {"rounding": self.rounding}
+            rounding: dict[str, Any] = {} if self.rounding is None else {"rounding": self.rounding}
             pack_activations(model, self.bits, **rounding)
         if self.compile:
             for block in model.blocks:  # not the module: FSDP2's hooks and the names of weights stay outside
@@ -145,7 +146,7 @@ def deterministic() -> None:
     """Have this process take kernels that give the same bits each time; before its first step on a GPU."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # which takes time, and nothing reads it
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # takes time
     torch.backends.cuda.enable_cudnn_sdp(False)  # attention: torch's flash attention has such a backward
 
 
@@ -245,7 +246,7 @@ def loss_of(model: nn.Module, config: Config, images: torch.Tensor, labels: torc
         return F.cross_entropy(model(images).float(), labels)
 
 
-def _parallel(model: nn.Module, ranks: Ranks) -> nn.Module:
+def _parallel(model: ViT, ranks: Ranks) -> nn.Module:
     if ranks.parallel == "ddp":
         torch._dynamo.config.optimize_ddp = False  # which cuts what is compiled at DDP's buckets
         with warnings.catch_warnings():  # torch 2.13 has another name for it, older ones have not
