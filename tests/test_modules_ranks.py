@@ -37,7 +37,7 @@ class Block(nn.Module):
 
 def model(**options):
     torch.manual_seed(0)
-    return pack_activations(nn.Sequential(Block(), Block()), group_size=16, **{"bits": 2, **options})
+    return pack_activations(nn.Sequential(Block(), Block()), 2, 16, **{"rounding": "nearest", **options})
 
 
 def batch():

@@ -23,10 +23,11 @@ from torch.utils.checkpoint import checkpoint
 from puzzles_lib.bench.recorded import bits_text
 from puzzles_lib.bench.results import row
 from puzzles_lib.bench.timing import interleaved
+from puzzles_lib.examples.vit import ViT
 from puzzles_lib.kernels.modules import pack_activations, seed_rounding
 
 TOKENS, WIDTH, HIDDEN, BLOCKS = 50432, 768, 3072, 12  # a ViT-B at batch 256
-BATCH, PATCHES, HEADS, CLASSES = 128, 196, 12, 1000
+BATCH, CLASSES = 128, 1000
 EAGER, COMPILED = "torch", "torch, compiled"
 ROUNDS = 12
 
@@ -150,48 +151,6 @@ def _mlp_step(model: nn.Module) -> Callable:
         return None if update else _gradients(model)
 
     return step
-
-
-class Attention(nn.Module):
-    """Self-attention over tokens [B, N, WIDTH]."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        batch, tokens, _ = x.shape
-        q, k, v = self.qkv(x).view(batch, tokens, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(q, k, v)
-        return self.out(y.transpose(1, 2).reshape(batch, tokens, WIDTH))
-
-
-class Block(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm1, self.attention, self.norm2 = nn.LayerNorm(WIDTH), Attention(), nn.LayerNorm(WIDTH)
-        self.mlp = nn.Sequential(nn.Linear(WIDTH, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, WIDTH))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.attention(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
-
-
-class ViT(nn.Module):
-    """A ViT-B/16 (Dosovitskiy et al., 2021, arXiv:2010.11929) on images [B, 3, 224, 224]."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.patches = nn.Conv2d(3, WIDTH, 16, 16)
-        self.token = nn.Parameter(torch.zeros(1, 1, WIDTH))
-        self.places = nn.Parameter(0.02 * torch.randn(1, PATCHES + 1, WIDTH))
-        self.blocks = nn.Sequential(*[Block() for _ in range(BLOCKS)])
-        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, CLASSES)
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        x = self.patches(images).flatten(2).transpose(1, 2)
-        x = torch.cat([self.token.expand(len(x), -1, -1), x], 1) + self.places
-        return self.head(self.norm(self.blocks(x))[:, 0])
 
 
 def _vit_step(model: nn.Module) -> Callable:
