@@ -23,10 +23,24 @@ from tests import kernels
 pytestmark = pytest.mark.gpu
 
 ACCEPTED = [(puzzle, None) for puzzle in puzzles()] + kernels.right()
-IDS = [getattr(kernel, "__name__", puzzle.name) for puzzle, kernel in ACCEPTED]
+COMPILER = "the compiler's own fault, mended since: github.com/triton-lang/triton/pull/11682"
+FUSED = "a GPU takes a product and a sum in one step: what should cancel leaves the product's rounding error"
+KNOWN = {
+    "long_softmax": COMPILER,  # with 256 columns a step and more
+    "log_sum_exp": COMPILER,
+    "relu_by_half_sum": FUSED,  # (z + |z|) / 2, of z = x * y
+    "weights_by_helper": FUSED,  # s * w - s * o
+}
+"""Accepted by the checker, and yet no GPU computes them, by name."""
 
 
-@pytest.mark.parametrize("puzzle, kernel", ACCEPTED, ids=IDS)
+def _known(puzzle: Puzzle, kernel: object) -> pytest.param:
+    name = getattr(kernel, "__name__", puzzle.name)
+    marks = [pytest.mark.xfail(reason=KNOWN[name], strict=True)] if name in KNOWN else []
+    return pytest.param(puzzle, kernel, id=name, marks=marks)
+
+
+@pytest.mark.parametrize("puzzle, kernel", [_known(*each) for each in ACCEPTED])
 def test_a_gpu_computes_it(puzzle: Puzzle, kernel: object):
     wrong = []
     for number, case in enumerate([*puzzle.cases, *puzzle.drawn()]):

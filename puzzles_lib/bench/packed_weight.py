@@ -2,8 +2,8 @@
 
 With few rows such a layer takes the time that it takes to read its weight: 4 bits an element are a quarter
 of bfloat16's bytes. PyTorch's own product with 4-bit weights, tinygemm, stands beside it, and for 4096 x 4096
-gemlite's, tuned by itself, where that is installed. The error of a path is the norm of its distance from the product with its own weight (as
-packed, or the bfloat16 one) in float64, over the norm of that product.
+gemlite's, tuned by itself, where that is installed. The error of a path is the norm of its distance from the
+product with its own weight (as packed, or the bfloat16 one) in float64, over the norm of that product.
 """
 
 import importlib.util
