@@ -8,6 +8,8 @@ Rows of bench "training" go on with ``bytes`` (peak memory), ``baseline_bytes`` 
 ``race.json`` is such a record of chapter 15's launches, of binaries that the pinned Triton made. It has
 ``launches`` too: by path, how it was launched and what its binary looks like, see
 `puzzles_lib.chapters.ch15_racing_cublas.records`; and ``clocks``, what the chip did under load.
+
+``digits.json`` is of another form: what `puzzles_lib.bench.digits` measures, on a CPU.
 """
 
 import datetime
@@ -20,6 +22,7 @@ from typing import Any
 
 FILE = Path(__file__).parent / "h200.json"
 RACE = FILE.with_name("race.json")
+DIGITS = FILE.with_name("digits.json")
 NAMES = ("bench", "case", "path", "us", "baseline", "baseline_us", "ratio", "error")  # of a row's entries
 MORE = ("bytes", "baseline_bytes", "cosine")  # after those, in some rows
 NUMBERS = ("us", "baseline_us", "ratio", "error")
