@@ -184,6 +184,17 @@ def of_triton(dtype: tl.dtype) -> DType:
     return row
 
 
+def of_integer(value: int, annotation: str = "") -> DType:
+    """The integer that a launch makes of ``value``, for a parameter annotated so ("i64"; "" for not).
+
+    Where it does not fit the annotation, what it is without one.
+    """
+    row = next((row for row in DTYPES if row.signature == annotation), None)
+    if row and row.storage.kind in "iu" and np.iinfo(row.storage).min <= value <= np.iinfo(row.storage).max:
+        return row
+    return _BY_NAME["int32" if -(2**31) <= value < 2**31 else "int64"]
+
+
 # ---- what Triton does not compile of float8 (3.7.1, sm_90), in words
 
 

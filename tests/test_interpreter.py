@@ -23,6 +23,7 @@ from triton.runtime import interpreter as stock
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib import interpreter
+from puzzles_lib.compiler import front_end
 from puzzles_lib.dtypes import DTYPES
 from puzzles_lib.interpreter import Source
 from tests.kernel_lab import execute, kernel_of
@@ -436,6 +437,23 @@ def test_numbers_arrive_with_the_type_a_launch_gives_them(value, dtype, capsys):
         and z.item() == pytest.approx(float(value))
         and capsys.readouterr().out == dtype + "\n"
     )
+
+
+@triton.jit
+def show_annotated(n: tl.int64, m: tl.int8, k: tl.uint32, z_ptr):
+    tl.static_print(n.dtype, m.dtype, k.dtype)
+    tl.store(z_ptr, n)
+
+
+@pytest.mark.parametrize("value", [1, 3, 2**40])
+def test_annotated_numbers_arrive_with_the_type_of_their_annotation(value, capsys):
+    """As a launch hands them over, also where 1 would be a constant; a value too large is what it was."""
+    z = torch.zeros(1, dtype=torch.int64)
+    arguments = {"n": value, "m": 300 if value == 3 else 4, "k": 1, "z_ptr": z}
+    assert execute(show_annotated, **arguments).stop is None and z.item() == value
+    narrow = "int32" if value == 3 else "int8"
+    assert capsys.readouterr().out == f"int64 {narrow} uint32\n"
+    assert front_end(show_annotated, arguments) is None
 
 
 def test_a_float_parameter_is_a_float32_not_a_literal():

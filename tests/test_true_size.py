@@ -1,8 +1,9 @@
 """Cases of true size: tensors of billions of elements that nobody holds, programs at the edges of the grid.
 
-None of the course's solutions holds beyond 2^31 elements: all count in int32, as kernels commonly do, and
-`BEYOND` says so of each. Just below they all hold, `BELOW`. Two need a word: outer_add is one program, whose
-block Triton limits to 2^20 elements; and where a loop would be 2^31 long, only its start was run.
+Of the course's solutions only those whose puzzle asks for it hold beyond 2^31 elements, `WIDE`. All others
+count in int32, as kernels commonly do, and `BEYOND` says so of each. Just below they all hold, `BELOW`. Two
+need a word: outer_add is one program, whose block Triton limits to 2^20 elements; and where a loop would be
+2^31 long, only its start was run.
 """
 
 import dataclasses
@@ -65,7 +66,9 @@ BEYOND = {
     "quantize_rows": Case(pretend=True, M=2**21 + 3, K=1_025, BLOCK_M=4, BLOCK_K=256),
     "int8_linear": Case(pretend=True, M=50_000, N=50_001, K=64, BLOCK_M=32, BLOCK_N=32, BLOCK_K=64),
     "tiled_linear": Case(pretend=True, M=50_000, N=50_001, K=64, BLOCK_M=32, TILE_N=32, TILE_K=64),
+    "stochastic_pack": Case(pretend=True, M=50_000, N=50_001, BITS=8, GROUP=16, SEED=7, OFFSET=0, BLOCK_G=4),
 }  # fmt: skip
+WIDE = {"strided_copy", "linear_backward"}  # their puzzles have cases of true size
 SMALLER = {  # the number that makes the largest tensor a little smaller than 2^31
     "constant_add": {"N": LIMIT - 1024},
     "masked_add": {"N": LIMIT - 1029},
@@ -91,7 +94,7 @@ def at_true_size(kernel, puzzle: Puzzle, case: Case | None = None, **numbers: in
 
 
 def test_the_table_has_every_puzzle_but_that_of_one_program():
-    assert set(BEYOND) == set(PUZZLES) - {"outer_add"}
+    assert set(BEYOND) == set(PUZZLES) - {"outer_add"} - WIDE
 
 
 @pytest.mark.parametrize("name", BEYOND)
@@ -109,6 +112,19 @@ def test_every_solution_holds_just_below(name):
     assert 0.97 * LIMIT < max(sizes) < LIMIT
     report = at_true_size(solutions()[name], puzzle, case)
     assert report.ok, report
+
+
+@pytest.mark.parametrize("name", sorted(WIDE))
+def test_what_is_promised_beyond_holds(name):
+    """Each axis of the grid, and the offsets of each tensor that the puzzle says may be so large."""
+    puzzle = PUZZLES[name]
+    pretended = [case for case in puzzle.cases if case.pretend]
+    for case in pretended:
+        report = at_true_size(solutions()[name], puzzle, case)
+        assert report.ok, report
+    sizes = [max(math.prod(a.shape(c.numbers)) for a in puzzle.inputs + puzzle.results) for c in pretended]
+    assert sizes and min(sizes) > LIMIT
+    assert {name for name, other in PUZZLES.items() if any(c.pretend for c in other.cases)} == WIDE
 
 
 # ---- kernels that hold, and others

@@ -26,7 +26,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from puzzles_lib.compiler import observer, wording
 from puzzles_lib.compiler.child import Limits, Place, Send, in_child
 from puzzles_lib.compiler.targets import Target, find_target
-from puzzles_lib.dtypes import of_torch
+from puzzles_lib.dtypes import of_integer, of_torch
 from puzzles_lib.source import Refusal, Site, calls_itself, with_helpers
 
 DEFAULT = find_target("sm_90")
@@ -110,7 +110,8 @@ def _signature(
     constants: dict[str, object] = {}
     for parameter in kernel.params:
         value = arguments[parameter.name]
-        one = ones and type(value) is int and value == 1 and not parameter.do_not_specialize
+        one = ones and type(value) is int and value == 1
+        one = one and not (parameter.do_not_specialize or parameter.annotation_type)
         if parameter.is_constexpr or value is None or one:
             signature[parameter.name] = "constexpr"
             constants[parameter.name] = value
@@ -122,7 +123,7 @@ def _signature(
         elif isinstance(value, float):
             signature[parameter.name] = "fp32"
         else:
-            signature[parameter.name] = "i32" if -(2**31) <= value < 2**31 else "i64"
+            signature[parameter.name] = of_integer(value, parameter.annotation_type).signature
     return signature, constants
 
 

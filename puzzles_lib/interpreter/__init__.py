@@ -17,10 +17,11 @@ import numpy as np
 import torch
 import triton.language as tl
 from triton.runtime.errors import InterpreterError
-from triton.runtime.interpreter import InterpretedFunction, _implicit_cvt
-from triton.runtime.jit import JITFunction
+from triton.runtime.interpreter import InterpretedFunction, TensorHandle, _implicit_cvt
+from triton.runtime.jit import JITFunction, KernelParam
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from puzzles_lib.dtypes import of_integer
 from puzzles_lib.interpreter.builder import GuardedBuilder
 from puzzles_lib.interpreter.language import LEARNER, builder, executing, twin
 from puzzles_lib.interpreter.limits import (
@@ -132,7 +133,7 @@ def run(
     )
     memory.ordering.held_by = held_by
     memory.recorder = recorder if record else None
-    constants = {p.name for p in kernel.params if p.is_constexpr}
+    parameters = {p.name: p for p in kernel.params}
     stop = None
 
     def launch() -> None:
@@ -147,8 +148,7 @@ def run(
         builder.__class__ = PretendingBuilder if pretends else GuardedBuilder
         builder.start(memory, grid, quiet)
         values = {
-            name: _argument(memory, name, value, name in constants, outputs)
-            for name, value in arguments.items()
+            name: _argument(memory, parameters[name], value, outputs) for name, value in arguments.items()
         }
         try:
             with recursion_limit(DEEPEST), memory_limit(MEMORY_LIMIT), time_limit(seconds, inside=launch):
@@ -199,11 +199,10 @@ def _tensor(value: object) -> object:
     return value.base if isinstance(value, TensorDescriptor) else value
 
 
-def _argument(
-    memory: Memory, name: str, value: object, is_constant: bool, outputs: Collection[str]
-) -> object:
+def _argument(memory: Memory, parameter: KernelParam, value: object, outputs: Collection[str]) -> object:
     """What the kernel gets for a parameter: a constant as it is, a tensor as an invented address."""
-    if is_constant or value is None:
+    name = parameter.name
+    if parameter.is_constexpr or value is None:
         return value
     if isinstance(value, torch.Tensor | Pretended):
         address = memory.add(name.removesuffix("_ptr"), value, name in outputs)
@@ -216,10 +215,8 @@ def _argument(
     if isinstance(value, float):
         return tl.tensor(builder.get_fp32(value), tl.float32)
     if isinstance(value, int):
-        kind, make = (
-            (tl.int32, builder.get_int32) if -(2**31) <= value < 2**31 else (tl.int64, builder.get_int64)
-        )
-        return tl.tensor(make(value), kind)
+        row = of_integer(value, parameter.annotation_type)
+        return tl.tensor(TensorHandle(np.array([value], row.storage), row.triton), row.triton)
     return value
 
 

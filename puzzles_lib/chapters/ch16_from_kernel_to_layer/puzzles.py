@@ -45,7 +45,7 @@ STRIDED_COPY = Puzzle(
         # ragged; a transpose; numbers that float16 cannot hold
         Case(M=45, N=19, stride_xm=1, stride_xn=45, BLOCK_M=16, BLOCK_N=32, fill={"x": far_apart}),
         # every other row, every third column
-        Case(M=19, N=70, stride_xm=420, stride_xn=3, BLOCK_M=16, BLOCK_N=32),
+        Case(M=19, N=70, stride_xm=420, stride_xn=3, BLOCK_M=32, BLOCK_N=16),
         # one row for all, and one column
         Case(M=20, N=33, stride_xm=0, stride_xn=1, BLOCK_M=16, BLOCK_N=32),
         Case(M=20, N=33, stride_xm=1, stride_xn=0, BLOCK_M=16, BLOCK_N=32),
@@ -221,8 +221,8 @@ def stochastic_pack(
     return pack_bits(codes, BITS), scale.bfloat16(), minimum.bfloat16()
 
 
-def off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int) -> Callable:
-    """A fill with normal values around a value of each group, for a seed.
+def off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int, constant: bool = False) -> Callable:
+    """A fill with normal values around a value of each group, for a seed; or in every other group that value.
 
     Words are compared exactly, so no steps + u is within `MARGIN` of an integer, where float32 arithmetic
     may go either way, and no scale in the middle of two bfloat16 numbers. A group's minimum is exact: 0 + u.
@@ -231,7 +231,8 @@ def off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int) -> Callable:
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
         around = 4 * torch.randn(shape[0], triton.cdiv(shape[1], GROUP), generator=generator)
         group = torch.arange(shape[1]) // GROUP
-        x = (torch.randn(shape, generator=generator) + around[:, group]).to(dtype)
+        spread = torch.randn(shape, generator=generator)
+        x = (spread * (group % 2 == 0 if constant else 1.0) + around[:, group]).to(dtype)
         u = uniform(SEED, OFFSET + torch.arange(x.numel()).reshape(shape))
         while True:
             padded = torch.cat([x, x[:, -1:].expand(-1, -shape[1] % GROUP)], 1).double()
@@ -247,13 +248,13 @@ def off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int) -> Callable:
                 return x
             x = torch.where(near, minimum[:, group].to(dtype), x)
 
-    fill.__name__ = "off_steps"
+    fill.__name__ = "some_constant" if constant else "off_steps"
     return fill
 
 
-def _rounding_case(**numbers: int) -> Case:
+def _rounding_case(constant: bool = False, **numbers: int) -> Case:
     """A case with values for its seed."""
-    fill = off_steps(*(numbers[name] for name in ("BITS", "GROUP", "SEED", "OFFSET")))
+    fill = off_steps(*(numbers[name] for name in ("BITS", "GROUP", "SEED", "OFFSET")), constant)
     return Case(**numbers, fill={"x": fill})
 
 
@@ -278,6 +279,8 @@ STOCHASTIC_PACK = Puzzle(
         _rounding_case(M=2, N=150, BITS=1, GROUP=64, SEED=2**40 + 3, OFFSET=0, BLOCK_G=2),
         # the draws pass number 2^32
         _rounding_case(M=3, N=72, BITS=2, GROUP=32, SEED=11, OFFSET=2**32 - 100, BLOCK_G=2),
+        # groups without any spread
+        _rounding_case(M=3, N=64, BITS=4, GROUP=8, SEED=5, OFFSET=64, BLOCK_G=8, constant=True),
         # rows shorter than a group
         _rounding_case(M=4, N=5, BITS=4, GROUP=16, SEED=0, OFFSET=17, BLOCK_G=2),
     ),
