@@ -15,6 +15,7 @@ is ``error``.
 import copy
 import gc
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -34,11 +35,16 @@ ROUNDS = 12
 
 def measure() -> Iterator[dict[str, object]]:
     """All rows. Raises RuntimeError without a GPU."""
+    yield from measure_blocks()
+    yield from _rows(f"ViT-B/16, batch {BATCH}, AdamW", ViT, _vit_step, (2, 4))
+
+
+def measure_blocks(tokens: int = TOKENS) -> Iterator[dict[str, object]]:
+    """The rows of the first model, on so many tokens. Raises RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench training needs a CUDA device")
-    name = f"{BLOCKS} blocks of LayerNorm and MLP (ReLU), {TOKENS} tokens"
-    yield from _rows(name, mlp_blocks, _mlp_step, (1, 2, 4, 8))
-    yield from _rows(f"ViT-B/16, batch {BATCH}, AdamW", ViT, _vit_step, (2, 4))
+    name = f"{BLOCKS} blocks of LayerNorm and MLP (ReLU), {tokens} tokens"
+    yield from _rows(name, mlp_blocks, partial(_mlp_step, tokens=tokens), (1, 2, 4, 8))
 
 
 def _rows(
@@ -142,8 +148,8 @@ def mlp_blocks() -> nn.Sequential:
     )
 
 
-def _mlp_step(model: nn.Module) -> Callable:
-    x = torch.randn(TOKENS, WIDTH, device="cuda", dtype=torch.bfloat16, generator=_generator())
+def _mlp_step(model: nn.Module, tokens: int) -> Callable:
+    x = torch.randn(tokens, WIDTH, device="cuda", dtype=torch.bfloat16, generator=_generator())
 
     def step(update: bool = True) -> torch.Tensor | None:
         for parameter in model.parameters():

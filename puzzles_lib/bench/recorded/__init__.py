@@ -144,6 +144,14 @@ def bits_text(bits: int) -> str:
     return f"{bits} bit{'s' * (bits != 1)}"
 
 
+def rounding_told(path: str) -> str:
+    """A path of bench "training", with how its codes are rounded: to the nearest where it does not say."""
+    if not path.startswith("packed, ") or "stochastic" in path:
+        return path
+    packed, bits, *others = path.split(", ")
+    return ", ".join([packed, bits, "nearest", *others])
+
+
 def report() -> str:
     """All recorded figures, bench by bench."""
     parts = []

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from puzzles_lib.bench.recorded import rounding_told
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.drawing.colours import (
@@ -194,7 +195,7 @@ def budget(record: Mapping[str, Any], last: int = 20) -> Picture:
     told = [f"{FLOAT} keeps {rows[FLOAT]['bytes'] / 1e3:.0f} kB, loss {exact:.3f}"]
     ax.axhline(exact, color=LINE, linewidth=0.8)
     ax.plot([rows[FLOAT]["bytes"] / 1e3], [exact], "o", color=INK, markersize=9)
-    label(ax, rows[FLOAT]["bytes"] / 1e3, exact + 0.004, FLOAT, align="baseline")
+    label(ax, rows[FLOAT]["bytes"] / 1e3, 1.01 * exact, FLOAT, align="baseline")
     for rounding, offset in (("nearest", -1), ("stochastic", 1)):
         for bits, (color, mark) in BITS_LOOKS.items():
             row = rows[f"{bits} bit{'s' * (bits != 1)}, {rounding}"]
@@ -205,6 +206,7 @@ def budget(record: Mapping[str, Any], last: int = 20) -> Picture:
                 label=name, linestyle="none")  # fmt: skip
             told.append(f"{row['path']} keep {row['bytes'] / 1e3:.0f} kB, loss {loss:.3f}")
     ax.set_xlim(0, rows[FLOAT]["bytes"] / 1e3 * 1.08)
+    ax.set_ylim(0.8 * exact, 1.05 * exact)
     ax.set_xlabel("kB kept for backward, of a batch", fontsize=10)
     ax.set_ylabel(f"loss, mean of the last {last} steps", fontsize=10)
     ax.tick_params(labelsize=9)
@@ -259,11 +261,12 @@ def steps(rows: Sequence[Mapping[str, Any]], about: str) -> Picture:
     for ax, name in zip(axes, names, strict=True):
         for row in [row for row in rows if row["case"] == name]:
             color, mark, filled = _look(row["path"])
+            path = rounding_told(row["path"])
             x, y = row["us"] / 1000, row["bytes"] / 1e9
             fill = color if filled else "none"
             ax.plot([x], [y], mark, color=color, markerfacecolor=fill, markersize=9, linestyle="none",
-                label=row["path"])  # fmt: skip
-            told.append(f"{row['path']}: {x:.1f} ms, {y:.2f} GB")
+                label=path)  # fmt: skip
+            told.append(f"{path}: {x:.1f} ms, {y:.2f} GB")
         told[-1] += f" ({name})"
         ax.set_title(name.split(",")[0].replace(" of LayerNorm and MLP (ReLU)", " of norm and MLP"),
             fontsize=11, color=INK)  # fmt: skip
