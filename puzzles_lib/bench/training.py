@@ -56,7 +56,8 @@ def _rows(
     models["torch, checkpointed"] = _checkpointed(copy.deepcopy(plain))
     models["torch, checkpointed and compiled"] = _compiled(_checkpointed(copy.deepcopy(plain)))
     for bits in formats:
-        models[f"packed, {bits_text(bits)}"] = pack_activations(copy.deepcopy(plain), bits, rounding="nearest")
+        model = pack_activations(copy.deepcopy(plain), bits, rounding="nearest")
+        models[f"packed, {bits_text(bits)}"] = model
     for bits in (1, 2):
         if bits in formats:
             model = pack_activations(copy.deepcopy(plain), bits, rounding="stochastic")

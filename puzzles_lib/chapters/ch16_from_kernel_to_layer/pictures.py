@@ -136,7 +136,8 @@ def draws(steps: float = 2.3, count: int = 40, seed: int = 7) -> Picture:
     label(ax, left + 0.62 * width, 4.55, f"{count - up} draws of s + u: code {low}", color=ORANGE)
     label(ax, left + 1.2 * width, 4.55, f"{up} draws: code {low + 1}", align="left", color=BLUE)
     mean = low + up / count
-    label(ax, 12.5, 5.6, f"the mean of {count} codes is {mean:.2f}; the nearest code would be {low} each time")
+    text = f"the mean of {count} codes is {mean:.2f}; the nearest code would be {low} each time"
+    label(ax, 12.5, 5.6, text)
     return Picture(
         figure,
         f"s = {steps:g} lies between the codes {low} and {low + 1}. {count} draws of s + u, u from 0 to 1: "
@@ -196,7 +197,7 @@ def budget(record: Mapping[str, Any], last: int = 20) -> Picture:
     ax.axhline(exact, color=LINE, linewidth=0.8)
     ax.plot([rows[FLOAT]["bytes"] / 1e3], [exact], "o", color=INK, markersize=9)
     label(ax, rows[FLOAT]["bytes"] / 1e3, 1.01 * exact, FLOAT, align="baseline")
-    for rounding, offset in (("nearest", -1), ("stochastic", 1)):
+    for rounding in ("nearest", "stochastic"):
         for bits, (color, mark) in BITS_LOOKS.items():
             row = rows[f"{bits} bit{'s' * (bits != 1)}, {rounding}"]
             loss = fmean(row["loss"][-last:])
@@ -268,8 +269,8 @@ def steps(rows: Sequence[Mapping[str, Any]], about: str) -> Picture:
                 label=path)  # fmt: skip
             told.append(f"{path}: {x:.1f} ms, {y:.2f} GB")
         told[-1] += f" ({name})"
-        ax.set_title(name.split(",")[0].replace(" of LayerNorm and MLP (ReLU)", " of norm and MLP"),
-            fontsize=11, color=INK)  # fmt: skip
+        title = name.split(",")[0].replace(" of LayerNorm and MLP (ReLU)", " of norm and MLP")
+        ax.set_title(title, fontsize=11, color=INK)
         ax.set_ylim(0)
         ax.set_xlabel("ms a step", fontsize=10)
         ax.tick_params(labelsize=9)
@@ -287,7 +288,7 @@ def steps(rows: Sequence[Mapping[str, Any]], about: str) -> Picture:
 
 
 def _look(path: str) -> tuple[str, str, bool]:
-    """Colour, mark, and whether it is filled: packed by bits, torch by what it does; compiled ones are not."""
+    """Colour, mark, and whether it is filled: packed by bits, torch by what it does; not if compiled."""
     filled = "compiled" not in path
     if path.startswith("torch"):
         return (PURPLE if "checkpointed" in path else INK), ("v" if "checkpointed" in path else "P"), filled

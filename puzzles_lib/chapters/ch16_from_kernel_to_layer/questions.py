@@ -100,7 +100,6 @@ def _spoilt() -> int:
     return 256  # its group
 
 
-
 _NAMES = f"one of {', '.join(CHECKS[:-1])} and {CHECKS[-1]}"
 _NO_NAME = Nudge(lambda v, r: v not in CHECKS, f"the answer is {_NAMES}")
 
@@ -215,12 +214,12 @@ QUESTIONS = (
         right=_side_of_one_bit,
         kind=str,
         nudges=(Nudge(lambda v, r: v not in ("above", "below"), "answer 'above' or 'below'"),),
-        nudge="its gradients of weights are too large: what does a larger step do, as long as it is bearable?",
+        nudge="gradients of weights are too large: what does a larger step do, as long as it is bearable?",
     ),
     Question(
         id="ch16-q12",
-        asks="A linear layer's backward has two products, its forward one. Checkpointing runs forward twice. "
-        "How many times as long does a step take (within 0.02)?",
+        asks="A linear layer's backward has two products, its forward one. Checkpointing runs forward "
+        "twice. How many times as long does a step take (within 0.02)?",
         right=_checkpointed,
         kind=float,
         same=lambda value, right: abs(value - right) <= 0.02,
