@@ -1,6 +1,7 @@
 """What can be said of a kernel's source: its lines, the helpers that it reaches, why it is refused."""
 
 import ast
+import collections
 import functools
 import linecache
 from collections.abc import Collection, Iterator, Mapping
@@ -111,6 +112,21 @@ def _named_in(function: JITFunction) -> list[JITFunction]:
         if isinstance(value, JITFunction):
             found.append(value)
     return found + [p.default for p in function.params if isinstance(p.default, JITFunction)]
+
+
+def is_named_tuple(value: object) -> bool:
+    """A class of ``typing.NamedTuple`` or ``collections.namedtuple``, with nothing added to it."""
+    if not (isinstance(value, type) and value.__bases__ == (tuple,)):
+        return False
+    own, fields = vars(value), vars(value).get("_fields", ())
+    return (
+        all(type(own.get(name)) is type(vars(_Example)["field"]) for name in fields)
+        and set(own) <= {*vars(_Example), *fields, "__annotations__", "__orig_bases__", "__annotate_func__"}
+        and all(own[name].__code__ is vars(_Example)[name].__code__ for name in ("__repr__", "_asdict"))
+    )
+
+
+_Example = collections.namedtuple("_Example", "field")
 
 
 def calls_itself(kernel: JITFunction) -> bool:

@@ -22,7 +22,7 @@ def test_every_size_of_every_puzzle_is_large_in_some_draw(puzzle):
     for salt in SALTS:
         drawn = puzzle.drawn(salt)
         for name in sizes:
-            listed = max(case.numbers[name] for case in puzzle.cases)
+            listed = max(case.numbers[name] for case in puzzle.cases if not case.pretend)
             assert max(case.numbers[name] for case in drawn) > 2 ** (listed - 1).bit_length(), name
 
 

@@ -23,9 +23,22 @@ bits_of_a_code = pytest.mark.parametrize("bits", BITS)
 dtypes = pytest.mark.parametrize("dtype", FLOATS, ids=str)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _float32_sums():
+    """cuBLAS keeps to float32 sums. By hand: pytest's monkeypatch can't undo torch's computed settings."""
+    matmul = torch.backends.cuda.matmul
+    settings = ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction")
+    before = [getattr(matmul, setting) for setting in settings]
+    for setting in settings:
+        setattr(matmul, setting, False)
+    yield
+    for setting, value in zip(settings, before, strict=True):
+        setattr(matmul, setting, value)
+
+
 @pytest.fixture(autouse=True)
 def _poisoned(monkeypatch):
-    """Memory that a kernel does not write is NaN; cuBLAS keeps to float32 sums."""
+    """Memory that a kernel does not write is NaN."""
 
     def poisoned(make):
         def empty(*arguments, **options):
@@ -36,9 +49,6 @@ def _poisoned(monkeypatch):
 
     monkeypatch.setattr(torch, "empty", poisoned(torch.empty))
     monkeypatch.setattr(torch.Tensor, "new_empty", poisoned(torch.Tensor.new_empty))
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_fp16_reduced_precision_reduction", False)
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction", False)
 
 
 def draw(shape, dtype=torch.bfloat16, seed=0, scale=1.0, offset=0.0):

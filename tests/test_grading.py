@@ -118,6 +118,8 @@ TUNED = TWO.replace(
     "@triton.jit", "@triton.autotune(configs=[triton.Config({}, num_warps=w)], key=['N'])\n@triton.jit"
 )
 WITH_HELPER = WITH_HELPER.replace("mask=mask) + 0", "mask=mask))")
+PLACE = "class Place(NamedTuple):\n    'Where a block lies.'\n    offs: tl.tensor\n    mask: open('x', 'w')\n"
+IN_A_TUPLE = TWO.replace("mask = offs < N", "at = Place(offs, offs < N)").replace("mask=mask", "mask=at.mask")
 
 
 @pytest.mark.parametrize(
@@ -128,8 +130,9 @@ WITH_HELPER = WITH_HELPER.replace("mask=mask) + 0", "mask=mask))")
         {"early": HELPER, "p2-kernel": WITH_HELPER, "late": "TEN: tl.constexpr = tl.constexpr(10)"},
         {"p2-kernel": f"%%time\nimport triton as tr\nTEN = tr.language.constexpr(10)\n{HELPER}{WITH_HELPER}"},
         {"p2-kernel": TUNED.replace("=w", "=4")},
+        {"early": f"from typing import NamedTuple\n{PLACE}", "p2-kernel": IN_A_TUPLE},
     ],
-    ids=["one cell", "earlier cell", "later cell", "magic and imports", "autotune"],
+    ids=["one cell", "earlier cell", "later cell", "magic and imports", "autotune", "named tuple"],
 )
 def test_helpers_and_constants_are_found(cells: dict[str, str], in_a_fork: None) -> None:
     assert grade(job_of({"01_blocks.ipynb": notebook(cells)}))["points"] == 2
@@ -145,6 +148,23 @@ def test_the_line_of_a_verdict_is_that_of_the_cell(in_a_fork: None) -> None:
 def test_autotune_takes_plain_values_alone() -> None:
     assert kernel_in(notebook({"p2-kernel": TUNED})).problem == "refused"  # w is nothing
     assert kernel_in(notebook({"p2-kernel": "w = 4\n" + TUNED})).kernel
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PLACE.replace("(NamedTuple)", "(tuple)"),
+        PLACE.replace("(NamedTuple)", "(NamedTuple, metaclass=M)"),
+        PLACE.replace("open('x', 'w')", "int = 1"),
+        PLACE + "    def __repr__(self): return ''\n",
+        PLACE.replace("offs:", "_offs:"),
+        f"@f\n{PLACE}",
+        f"NamedTuple = f\n{PLACE}",
+    ],
+)
+def test_a_class_that_could_run_python_is_not_taken(text: str) -> None:
+    source = f"from typing import NamedTuple\n{text}"
+    assert plain.definitions(source, plain.parse(source), Known())[-1].kind == "other"
 
 
 def test_right_kernels_are_taken_however_they_are_written() -> None:

@@ -11,7 +11,7 @@ from tests.test_puzzle import make
 
 @pytest.mark.parametrize("puzzle", puzzles(), ids=lambda p: p.name)
 def test_inputs_have_the_annotated_shape_and_repeat(puzzle):
-    for case in puzzle.cases:
+    for case in (case for case in puzzle.cases if not case.pretend):
         first, second = inputs.make_inputs(puzzle, case), inputs.make_inputs(puzzle, case)
         for argument in puzzle.inputs:
             tensor = first[argument.name]

@@ -15,11 +15,6 @@ pytestmark = pytest.mark.gpu
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
-@pytest.fixture(autouse=True)
-def _float32_is_float32(monkeypatch):
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
-
-
 def draw(shape, dtype=torch.bfloat16, seed=0):
     generator = torch.Generator("cuda").manual_seed(seed)
     return torch.randn(shape, device="cuda", generator=generator).to(dtype)

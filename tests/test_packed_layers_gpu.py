@@ -17,11 +17,6 @@ FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 SLOPES = [("relu", 1), ("gelu", 4), ("gelu_tanh", 8), ("silu", 2)]
 
 
-@pytest.fixture(autouse=True)
-def _float32_is_float32(monkeypatch):
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
-
-
 def draw(shape, dtype=torch.bfloat16, seed=0):
     generator = torch.Generator("cuda").manual_seed(seed)
     return torch.randn(shape, device="cuda", generator=generator).to(dtype)

@@ -311,12 +311,18 @@ partial()
 table["die"]()
 pair.die()
 pair.module.abort()
+Pair; pair.die()
+Pair(1, 2).module.abort(); Pair.die(pair)
+p = Pair(die, os); p.die()
+p = Pair(pair, 1); p.die.die()
+Wild(1, 2)
+Worse(1)
 tl.constexpr.__init__.__globals__
 method()
 """.strip().splitlines()
 
 GLOBALS = """
-import functools, collections
+import functools, collections, typing
 def die(*a, **k): os.abort()
 class Thing:
     die = __add__ = __getitem__ = __repr__ = __str__ = __call__ = die
@@ -326,7 +332,13 @@ thing = Thing()
 method = thing.die
 DIE, MODULE, OBJECT = tl.constexpr(die), tl.constexpr(os), tl.constexpr(thing)
 partial, table = functools.partial(die), {"die": die}
-pair = collections.namedtuple("Pair", "die module")(die, os)
+Pair = collections.namedtuple("Pair", "die module")
+pair = Pair(die, os)
+class Wild(collections.namedtuple("Plain", "a b")): __new__ = die
+class Worse(typing.NamedTuple):
+    a: int
+    __repr__ = __add__ = die
+    later = property(die)
 @triton.jit
 def call(m): m.abort()
 @triton.jit

@@ -145,7 +145,9 @@ def test_only_the_tracer_imports_triton_viz():
 
 def test_the_harness_never_imports_production_kernels():
     users = {u for u in importers("puzzles_lib.kernels") if not u.startswith("kernels/")}
-    assert all_below(users, "bench/", "authoring/row_wise", "chapters/ch15_racing_cublas/")
+    assert all_below(
+        users, "bench/", "authoring/row_wise", "authoring/quantized_matmul", "chapters/ch15_racing_cublas/"
+    )
 
 
 def test_production_kernels_import_torch_and_triton_only():

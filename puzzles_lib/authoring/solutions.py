@@ -19,6 +19,14 @@ def solutions() -> dict[str, object]:
     return {name: define(source, f"<solution of {name}>") for name, source in kernel_cells().items()}
 
 
+def other_kernel(chapter: str, cell_id: str) -> object:
+    """A kernel that a chapter's master defines in a cell that is no puzzle's, without its hole's markers."""
+    (path,) = (ROOT / "solutions").glob(f"{chapter}_*.ipynb")
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    (source,) = ("".join(c["source"]) for c in cells if c["id"] == cell_id)
+    return define(_CHECK.sub("", without_markers(source)), f"<{cell_id} of chapter {chapter}>")
+
+
 def kernel_cells(folder: str = "solutions") -> dict[str, str]:
     """Source of the cell that defines each puzzle's kernel, by the puzzle's name; its check is left out.
 

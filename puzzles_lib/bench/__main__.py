@@ -9,6 +9,10 @@ from dataclasses import asdict
 MEASURED = {
     "memory": ("puzzles_lib.bench.memory", "bandwidth of the memory-bound kernels (needs a GPU)"),
     "row-wise": ("puzzles_lib.authoring.row_wise", "chapter 10's kernels in several blocks (needs a GPU)"),
+    "quantized-matmul": (
+        "puzzles_lib.authoring.quantized_matmul",
+        "chapter 08's 4-bit matmul, step by step (needs a GPU)",
+    ),
     "int8": ("puzzles_lib.bench.int8", "int8 dynamic linear on this CPU, and on the GPU where there is one"),
     "dw": ("puzzles_lib.bench.dw", "the fused dW against dequantise + cuBLAS (needs a GPU)"),
     "training": ("puzzles_lib.bench.training", "training steps on packed activations (needs a GPU)"),

@@ -8,7 +8,7 @@ executed, and no attribute of anything but a module is looked up.
 import ast
 import builtins
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from types import ModuleType
 
 import numpy as np
@@ -17,7 +17,7 @@ from triton.compiler.code_generator import CodeGenerator
 from triton.runtime.jit import ConstexprFunction, JITCallable, JITFunction
 
 from puzzles_lib.compiler import wording
-from puzzles_lib.source import Refusal, Scope, module_named, nodes, site_in, with_helpers
+from puzzles_lib.source import Refusal, Scope, is_named_tuple, module_named, nodes, site_in, with_helpers
 
 _PLAIN = {int, float, bool, str, type(None), *(t for t in np.sctypeDict.values() if issubclass(t, np.number))}
 # What may hang on a value of the kernel: members of blocks, descriptors, tuples, types, constants.
@@ -51,6 +51,7 @@ def vet(kernel: JITFunction) -> Refusal | None:
     ``@triton.constexpr_function``s, which may call some of Python's own functions as well.
     """
     functions: list[JITCallable] = [*with_helpers(kernel)]
+    members = _MEMBERS | _fields(functions)
     for function in functions:
         scope = function.get_capture_scope()
         for parameter in getattr(function, "params", ()):
@@ -60,7 +61,7 @@ def vet(kernel: JITFunction) -> Refusal | None:
                     f"{parameter.name}'s default is a {what}, allowed are numbers", site_in(function, 1)
                 )
         every = nodes(function)
-        for node, complaint in _complaints(every, scope, isinstance(function, ConstexprFunction)):
+        for node, complaint in _complaints(every, scope, members, isinstance(function, ConstexprFunction)):
             return Refusal(complaint, site_in(function, node.lineno))
         named = (scope.get(node.id) for node in every if isinstance(node, ast.Name))
         functions += [
@@ -73,8 +74,10 @@ def vet(kernel: JITFunction) -> Refusal | None:
     return None
 
 
-def _complaints(every: Sequence[ast.AST], scope: Scope, python: bool) -> Iterator[tuple[ast.expr, str]]:
-    """``python``: the function runs as Python."""
+def _complaints(
+    every: Sequence[ast.AST], scope: Scope, members: Set[str], python: bool
+) -> Iterator[tuple[ast.expr, str]]:
+    """``members``: what may hang on a value; ``python``: the function runs as Python."""
     local = _local_names(every) - {n for n, v in scope.items() if isinstance(v, ModuleType)}
     callable_ = _parameters(every) - _stored(every)
     notes = [a for node in every if (a := getattr(node, "annotation", None) or _returns(node))]
@@ -92,13 +95,25 @@ def _complaints(every: Sequence[ast.AST], scope: Scope, python: bool) -> Iterato
         elif isinstance(node, ast.Lambda):
             complaint = wording.NO_FUNCTIONS
         elif isinstance(node, ast.Attribute):
-            complaint = _complain_about_attribute(node, scope, local, id(node) in inner)
+            complaint = _complain_about_attribute(node, scope, local, members, id(node) in inner)
         elif isinstance(node, ast.Call):
             complaint = _complain_about_call(node, scope, local, callable_, python)
         elif isinstance(node, ast.Name) and node.id not in local and id(node) not in called:
             complaint = _complain_about_name(node.id, scope, id(node) in inner, python)
         if complaint:
             yield node, complaint
+
+
+def _fields(functions: Sequence[JITCallable]) -> set[str]:
+    """The fields of the named tuples that these make."""
+    made = [
+        scope.get(node.id)
+        for function in functions
+        for scope in [function.get_capture_scope()]
+        for node in nodes(function)
+        if isinstance(node, ast.Name)
+    ]
+    return {name for value in made if is_named_tuple(value) for name in value._fields}
 
 
 def _complain_about_name(name: str, scope: Scope, inner: bool, python: bool) -> str | None:
@@ -121,7 +136,9 @@ def _complain_about_name(name: str, scope: Scope, inner: bool, python: bool) -> 
     return None  # the front end explains
 
 
-def _complain_about_attribute(node: ast.Attribute, scope: Scope, local: set[str], inner: bool) -> str | None:
+def _complain_about_attribute(
+    node: ast.Attribute, scope: Scope, local: set[str], members: Set[str], inner: bool
+) -> str | None:
     """``inner``: another attribute follows, as ``tl.math`` in ``tl.math.exp``."""
     text = ast.unparse(node)
     if node.attr.startswith("_") or node.attr == "handle":
@@ -136,7 +153,9 @@ def _complain_about_attribute(node: ast.Attribute, scope: Scope, local: set[str]
         held = held.value if isinstance(held, tl.constexpr) else held
         if node.attr in getattr(type(held), "_fields", ()) and _is_plain(held):  # of a named tuple
             return None
-        return None if node.attr in _MEMBERS else _no_member(node, text, scope, local)
+        if node.attr in _MEMBERS or (node.attr in members and _hangs_on_local(node, local)):
+            return None
+        return _no_member(node, text, scope, local)
     try:
         value = getattr(owner, node.attr)
     except Exception:
@@ -149,10 +168,19 @@ def _complain_about_attribute(node: ast.Attribute, scope: Scope, local: set[str]
     return f"{text} is Python's, a kernel cannot use it" + (f": here it is {instead}" if instead else "")
 
 
+def _hangs_on_local(node: ast.Attribute, local: set[str]) -> bool:
+    root = _root(node)
+    return isinstance(root, ast.Call) or (isinstance(root, ast.Name) and root.id in local)
+
+
+def _root(node: ast.expr) -> ast.expr:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node
+
+
 def _no_member(node: ast.Attribute, text: str, scope: Scope, local: set[str]) -> str | None:
-    root: ast.expr = node
-    while isinstance(root, ast.Attribute):
-        root = root.value
+    root = _root(node)
     if isinstance(root, ast.Name) and root.id not in local and root.id not in scope:
         return None if not hasattr(builtins, root.id) else f"{root.id} is Python's, a kernel cannot use it"
     instead = wording.in_triton(node.attr)
@@ -173,9 +201,11 @@ def _complain_about_call(
         return None if callee.id in callable_ else f"{text} is a value of the kernel, it cannot be called"
     if callee.id in scope:
         value = scope[callee.id]
-        if isinstance(value, ConstexprFunction) or _is_tritons(value):
+        if isinstance(value, ConstexprFunction) or _is_tritons(value) or is_named_tuple(value):
             return None
-        what = "a lambda" if getattr(scope[text], "__name__", "") == "<lambda>" else "a Python function"
+        what = "a lambda" if getattr(value, "__name__", "") == "<lambda>" else "a Python function"
+        if isinstance(value, type):
+            what = "a class"
         return f"the kernel calls {text}, {what}: it may call tl.*, triton.* and @triton.jit functions only"
     if text in ("getattr", "hasattr"):
         name = node.args[1] if len(node.args) > 1 else None

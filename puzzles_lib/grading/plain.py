@@ -1,4 +1,4 @@
-"""What a cell says in plain words: its `@triton.jit` functions, constants and imports, read and not run.
+"""What a cell says in plain words: `@triton.jit` functions, constants, named tuples, imports; not run.
 
 Everything here is decided on the syntax tree. A constant is computed by `value`, which knows arithmetic on
 numbers and little else; a function is taken with its text as it stands if executing its definition can run
@@ -25,6 +25,7 @@ _MODULES = {  # that may be imported, and what of them; None: every public name
     "triton.language.extra": {"libdevice"},
     "triton.language.extra.libdevice": None,
     "math": None,
+    "typing": {"NamedTuple"},
 }
 _JIT = ("triton.jit", "triton.constexpr_function")
 _OPERATORS: dict[type, Callable[..., Any]] = {
@@ -60,7 +61,8 @@ class Named:
 
 @dataclass(frozen=True)
 class Definition:
-    """What a cell binds a name to. kind: ``"function"``, ``"constant"``, ``"import"``, or ``"other"``.
+    """What a cell binds a name to. kind: ``"function"``, ``"constant"``, ``"class"``, ``"import"``, or
+    ``"other"``.
 
     text: what defines it again, from line ``line`` of the cell on; "" of what is not taken.
     needs: names that it uses. complaint: why it is not taken.
@@ -133,7 +135,9 @@ def _defined(node: ast.stmt, lines: list[str], known: Known) -> list[Definition]
         return [_assigned(name, node, names, known) for name in names]
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
         return [_assigned(node.target.id, node, [node.target.id], known)]
-    if isinstance(node, ast.ClassDef | ast.AsyncFunctionDef):
+    if isinstance(node, ast.ClassDef):
+        return [_class(node, known)]
+    if isinstance(node, ast.AsyncFunctionDef):
         return [_other(node.name, node, known)]
     inner = [n for n in ast.walk(node) if isinstance(n, ast.FunctionDef | ast.ClassDef)]
     return [_other(n.name, n, known) for n in inner] + [_other(n, node, known) for n in _names_in(node)]
@@ -142,7 +146,7 @@ def _defined(node: ast.stmt, lines: list[str], known: Known) -> list[Definition]
 def _other(name: str, node: ast.AST, known: Known) -> Definition:
     known.values.pop(name, None)
     line = getattr(node, "lineno", 0)
-    words = f"{name} is not taken: grading takes @triton.jit functions and plain constants"
+    words = f"{name} is not taken: grading takes @triton.jit functions, plain constants and named tuples"
     return Definition(name, "other", "", line, complaint=NotPlain(words, line))
 
 
@@ -312,6 +316,30 @@ def dotted(node: ast.expr, known: Known) -> str:
     if not isinstance(node, ast.Name) or node.id not in known.aliases:
         return ""
     return ".".join([known.aliases[node.id], *reversed(parts)])
+
+
+# ---- named tuples
+
+
+def _class(node: ast.ClassDef, known: Known) -> Definition:
+    """A named tuple of fields alone; any other class is not taken."""
+    base = node.bases[0] if len(node.bases) == 1 else None
+    body = node.body
+    if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        body = body[1:]  # its docstring
+    fields = [
+        each.target.id
+        for each in body
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and each.value is None
+    ]
+    plainly = not (node.decorator_list or node.keywords) and fields and len(fields) == len(body)
+    plainly = plainly and not any(name.startswith("_") for name in fields)
+    if not (isinstance(base, ast.Name) and dotted(base, known) == "typing.NamedTuple" and plainly):
+        return _other(node.name, node, known)
+    known.values.pop(node.name, None)
+    known.aliases.pop(node.name, None)
+    text = "\n".join([f"class {node.name}({base.id}):", *(f"    {name}: object" for name in fields)])
+    return Definition(node.name, "class", text, node.lineno, frozenset([base.id]))
 
 
 # ---- functions

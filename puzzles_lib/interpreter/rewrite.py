@@ -47,8 +47,9 @@ class AsCompiled:
             return value
         if isinstance(value, tl.tuple):
             return tl.tuple([self.assigned(v) for v in value])
-        if type(value) is tuple:
-            return tuple(self.assigned(v) for v in value)
+        if isinstance(value, tuple):
+            parts = (self.assigned(v) for v in value)
+            return value._make(parts) if hasattr(value, "_make") else tuple(parts)
         return self.semantic.to_tensor(value, False)
 
     def condition(self, value: object, decided: list[bool] | None = None) -> bool:

@@ -1,5 +1,7 @@
 """Wrong and right kernels for chapter 01: constant_add and masked_add."""
 
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
@@ -494,6 +496,27 @@ def _place(N, BLOCK: tl.constexpr):
     return offs, offs < N
 
 
+class Place(NamedTuple):
+    offs: tl.tensor
+    mask: tl.tensor
+
+
+@triton.jit
+def by_named_tuple(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """The helper's two results have names."""
+    place = _named_place(N, BLOCK)
+    x = tl.load(x_ptr + place.offs, mask=place.mask)
+    _, mask = place
+    result = Place(mask=mask, offs=x + 10)
+    tl.store(z_ptr + place.offs, result.offs, mask=result.mask)
+
+
+@triton.jit
+def _named_place(N, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    return Place(offs, offs < N)
+
+
 @triton.jit
 def in_two_halves(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     """Each program walks its block in two steps."""
@@ -512,5 +535,6 @@ RIGHT = [
     (MASKED_ADD, clamped_load),
     (MASKED_ADD, wrapped_on_both_sides),
     (MASKED_ADD, by_helper),
+    (MASKED_ADD, by_named_tuple),
     (MASKED_ADD, in_two_halves),
 ]

@@ -2,10 +2,12 @@
 
 import inspect
 import re
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
 
-from puzzles_lib.drawing import Picture, box, cells, label, new_sheet
+from puzzles_lib.drawing import Picture, box, cells, label, new_figure, new_sheet
 from puzzles_lib.drawing.colours import (
     BLACK,
     BLUE,
@@ -276,6 +278,46 @@ _CHAPTERS = (
 )
 _COLORS = (ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE, BLACK)
 _WIDEST = 96  # characters of a line that are shown
+
+
+def ladder(rows: Sequence[dict], about: str) -> Picture:
+    """Recorded times of the chapter's kernel and its changes for one token, on a logarithmic axis.
+
+    rows: of `puzzles_lib.bench.recorded`, bench "quantized-matmul".
+    """
+    rows = [row for row in rows if row["case"].endswith("N = 1")]
+    figure = new_figure(7.4, 3.9)
+    ax = figure.subplots()
+    steps = [row for row in rows if row["path"].startswith(("12", "each"))]
+    ax.plot([row["us"] for row in steps], range(len(steps)), color=FAINT, linewidth=1, zorder=1)
+    for place, row in enumerate(rows):
+        name, us = row["path"], row["us"]
+        color = BLUE if row in steps else GREEN if name == "dequant_gemm" else ORANGE
+        ax.scatter(us, place, s=70, color=INK if name.startswith("floor") else color, zorder=2)
+        below = 0.25 if row in steps else 0  # of the line
+        label(
+            ax,
+            us * 1.15,
+            place + below,
+            f"{us:.0f} µs" if us > 20 else f"{us:.1f} µs",
+            align="left",
+            fontsize=9,
+        )
+    ax.set_xscale("log")
+    ax.set_xlim(1, 2000)
+    ax.set_xticks([1, 10, 100, 1000], ["1", "10", "100", "1000"])
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_yticks(range(len(rows)), [row["path"] for row in rows])
+    ax.invert_yaxis()
+    ax.grid(axis="x", color=PALE)
+    ax.set_axisbelow(True)
+    ax.tick_params(labelsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_xlabel("µs for one token; each line of the grid is ten times the one before", fontsize=9)
+    case = rows[0]["case"]
+    figure.supxlabel(f"{case}\n{about}", fontsize=9, color=FAINT)
+    told = ", ".join(f"{row['path']} {row['us']:.1f} µs" for row in rows)
+    return Picture(figure, f"Times for {case}, {about}: {told}.")
 
 
 def road(kernel: object) -> Picture:

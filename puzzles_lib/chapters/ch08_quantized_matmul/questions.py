@@ -3,6 +3,7 @@
 import torch
 import triton
 
+from puzzles_lib.bench.recorded import rows
 from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import QUANTIZED_MATMUL
 from puzzles_lib.question import Nudge, Question
 
@@ -30,6 +31,15 @@ def _smallest_code() -> int:
 def _scales() -> tuple[int, int]:
     rows, group = 16, 128
     return rows * group, rows
+
+
+CHANGES = ("tiles", "words", "groups", "dots")  # in the order of the recorded steps
+
+
+def _best_change() -> str:
+    times = [row["us"] for row in rows("quantized-matmul") if row["case"].endswith("N = 1")]
+    factors = [times[i] / times[i + 1] for i in range(len(CHANGES))]
+    return CHANGES[factors.index(max(factors))]
 
 
 QUESTIONS = (
@@ -118,6 +128,24 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given[1] == right[1],
                 "The scales are right. In 12c s is a tile, [BLOCK_M, BLOCK_K]: each of its lanes loads.",
+            ),
+        ),
+    ),
+    Question(
+        "ch08-q6",
+        "Which change makes the kernel faster by the largest factor?",
+        _best_change,
+        str,
+        "Which of them replaces not a few instructions, but nearly all of the arithmetic?",
+        (
+            Nudge(lambda given, right: given not in CHANGES, "One of the four words in quotes above."),
+            Nudge(
+                lambda given, right: given == "groups",
+                "That is a large one, the second. Think of what multiplies: 16 columns a tile, one in use.",
+            ),
+            Nudge(
+                lambda given, right: given == "words",
+                "The cache answers eight lanes at once already: it is the smallest of the four.",
             ),
         ),
     ),

@@ -252,6 +252,16 @@ def off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int, constant: bool = Fa
     return fill
 
 
+def tiny_off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int) -> Callable:
+    """Like `off_steps`, but 2^30 times as small: groups have a spread of about 1e-9."""
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        return off_steps(BITS, GROUP, SEED, OFFSET)(shape, dtype, generator) * 2.0**-30
+
+    fill.__name__ = "tiny_off_steps"
+    return fill
+
+
 def _rounding_case(constant: bool = False, **numbers: int) -> Case:
     """A case with values for its seed."""
     fill = off_steps(*(numbers[name] for name in ("BITS", "GROUP", "SEED", "OFFSET")), constant)
@@ -296,7 +306,10 @@ STOCHASTIC_PACK = Puzzle(
             "OFFSET": (0, 12345, 2**33 - 70),
             "BLOCK_G": (4, 32),
         },
-        fills=lambda s: ({"x": off_steps(s.BITS, s.GROUP, s.SEED, s.OFFSET)},),
+        fills=lambda s: (
+            {"x": off_steps(s.BITS, s.GROUP, s.SEED, s.OFFSET)},
+            {"x": tiny_off_steps(s.BITS, s.GROUP, s.SEED, s.OFFSET)},
+        ),
     ),
 )
 
