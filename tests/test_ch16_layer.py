@@ -196,7 +196,7 @@ def test_the_command_writes_what_it_prints(tmp_path, monkeypatch, capsys):
     assert [row["path"] for row in record["curves"]] == list(bench.PATHS)
     assert len(record["curves"][0]["loss"]) == 2 and [p.name for p in tmp_path.iterdir()] == ["d.json"]
     printed = capsys.readouterr().out
-    assert printed == bench.table(record) + "\n" and "2 bits, stochastic     47108" in printed
+    assert printed == bench.table(record) + "\n" and "2 bits, stochastic   47108" in printed
 
 
 @pytest.mark.parametrize("name", ["budget", "curves", "rates", "steps"])

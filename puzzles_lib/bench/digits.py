@@ -81,19 +81,19 @@ def _apart(run: list[float], exact: list[float]) -> float:
 def table(record: Mapping[str, Any]) -> str:
     """A record as text."""
     last = len(record["curves"][0]["loss"]) - 1
-    steps = [step for step in (10, 25, 50, 100) if step < last] + [last]
+    steps = [step for step in (25, 50) if step < last] + [last]
     head = " ".join(f"step {step:>3}" for step in steps)
-    lines = [f"{'path':20} {'bytes':>7}  {head}  {'apart':>7}  unseen  right"]
+    lines = [f"{'path':18} {'bytes':>7}  {head}  {'apart':>7}  unseen  right"]
     for row in record["curves"]:
         told = " ".join(f"{row['loss'][step]:8.4f}" for step in steps)
         end = f"{row['apart']:7.4f}  {row['unseen']:6.3f}  {row['right']:5.1f}"
-        lines.append(f"{row['path']:20} {row['bytes']:7}  {told}  {end}")
+        lines.append(f"{row['path']:18} {row['bytes']:7}  {told}  {end}")
     lines.append("")
     rates = list(dict.fromkeys(row["rate"] for row in record["rates"]))
-    lines.append(f"{'mean loss at rate':20} " + " ".join(f"{rate:7g}" for rate in rates))
+    lines.append(f"{'mean loss at rate':18} " + " ".join(f"{rate:7g}" for rate in rates))
     for path in dict.fromkeys(row["path"] for row in record["rates"]):
         found = {row["rate"]: row["loss"] for row in record["rates"] if row["path"] == path}
-        lines.append(f"{path:20} " + " ".join(f"{found[rate]:7.3f}" for rate in rates))
+        lines.append(f"{path:18} " + " ".join(f"{found[rate]:7.3f}" for rate in rates))
     return "\n".join(lines)
 
 
