@@ -131,7 +131,12 @@ def _no_kernel(kernel: object) -> Refusal:
         )
     if callable(kernel):
         return _signature(f"{name} is a Python function: put @triton.jit on the line above its def")
-    return _signature(f"check(kernel, puzzle): kernel is {kernel!r:.60}, allowed is a @triton.jit function")
+    if kernel is None:  # as `mistake(...).kernel` is until its puzzle is solved
+        return _signature(
+            "there is no kernel yet: it is None. A kernel taken from mistake(...) is there once you have "
+            "solved its puzzle: then run the cell with mistake(...) again, and this one"
+        )
+    return _signature(f"kernel is {kernel!r:.60}, allowed is a @triton.jit function")
 
 
 def _unfit(wrapped: Wrapped, puzzle: Puzzle) -> Refusal | None:

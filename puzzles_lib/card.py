@@ -5,7 +5,10 @@ wait for it.
 """
 
 import html
+import re
 from enum import StrEnum
+
+_CODE = re.compile(r"`([^`]+)`")
 
 
 class Theme(StrEnum):
@@ -39,4 +42,9 @@ def framed(colour: Theme, body: str, **attributes: str) -> str:
 
 def rows(*lines: str) -> str:
     """HTML of lines of text, one below the other; empty ones are left out."""
-    return "".join(f"<div>{html.escape(line)}</div>" for line in lines if line)
+    return "".join(f"<div>{marked(line)}</div>" for line in lines if line)
+
+
+def marked(line: str) -> str:
+    """HTML of a line of text, in which what stands between backticks is code."""
+    return _CODE.sub(r"<code>\1</code>", html.escape(line))

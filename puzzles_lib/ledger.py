@@ -103,24 +103,28 @@ def read(path: Path) -> dict[str, Entry]:
     Raises Damaged where it holds something else, OSError, and RuntimeError for a newer course's file.
     """
     with open(path, "rb") as file:
-        text = file.read(MOST_BYTES + 1)
+        return parse(file.read(MOST_BYTES + 1), str(path))
+
+
+def parse(text: bytes, name: str) -> dict[str, Entry]:
+    """The same of a file's bytes; ``name`` is what errors call it."""
     if len(text) > MOST_BYTES:  # so deep a nesting could overflow the stack of json's parser
-        raise Damaged(str(path))
+        raise Damaged(name)
     try:
         data = json.loads(text)
         schema, puzzles = data["schema"], data["puzzles"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise Damaged(str(path)) from None
+        raise Damaged(name) from None
     if isinstance(schema, int) and schema > SCHEMA:
-        raise RuntimeError(f"{path} is of a newer version of the course (schema {schema})")
+        raise RuntimeError(f"{name} is of a newer version of the course (schema {schema})")
     if schema == 1 and isinstance(puzzles, dict):
         puzzles = {name: {"state": state} for name, state in puzzles.items()}
     elif schema != SCHEMA or not isinstance(puzzles, dict):
-        raise Damaged(str(path))
+        raise Damaged(name)
     try:
         return {name: _entry(told) for name, told in puzzles.items()}
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise Damaged(str(path)) from None
+        raise Damaged(name) from None
 
 
 def _entry(told: Mapping[str, object]) -> Entry:

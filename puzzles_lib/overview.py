@@ -162,9 +162,10 @@ def _row(chapter: ChapterProgress) -> str:
 
 
 def _cells(tag: str, *contents: str) -> str:
-    """A row of a table, which is as narrow as it can be and breaks no line."""
-    style = "text-align:left;white-space:nowrap"
-    return "<tr>" + "".join(f'<{tag} style="{style}">{content}</{tag}>' for content in contents) + "</tr>"
+    """A row of a table, which is as narrow as it can be and breaks no line but in the last column."""
+    styles = ["text-align:left;white-space:nowrap"] * (len(contents) - 1) + ["text-align:left"]
+    cells = (f'<{tag} style="{s}">{content}</{tag}>' for s, content in zip(styles, contents, strict=True))
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def _link(notebook: str, text: str) -> str:

@@ -19,7 +19,7 @@ import sys
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -427,6 +427,11 @@ _OPERATORS: dict[type, Callable[..., int]] = {
 }
 
 
+@cache
+def _parsed(dim: str) -> ast.expr:
+    return ast.parse(re.sub(r"\s", "", dim), mode="eval").body
+
+
 def evaluate(dim: str, numbers: Mapping[str, int]) -> int:
     """The value of one size of an annotation, such as ``"K//8"``, for a case's numbers.
 
@@ -448,7 +453,7 @@ def evaluate(dim: str, numbers: Mapping[str, int]) -> int:
                 return _OPERATORS[type(node.op)](value(node.operand))
         raise ValueError(f"size {dim!r} is not integer arithmetic on names and numbers")
 
-    size = value(ast.parse(re.sub(r"\s", "", dim), mode="eval").body)
+    size = value(_parsed(dim))
     if size < 0:
         raise ValueError(f"size {dim!r} is {size} for this case, allowed are integers from 0 up")
     return size

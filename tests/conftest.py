@@ -1,33 +1,53 @@
 """For every test: progress and IPython's profile of its own, no TRITON_INTERPRET, gpu tests where one is.
 
+torch computes on one thread, here and in the processes that tests start: where each worker has as many as
+there are cores, they spend more time waiting for each other (spinning, in OpenMP) than computing.
+
 For all of them, in CI: they leave nothing in the checkout.
 """
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+os.environ["OMP_NUM_THREADS"] = "1"  # read once, when torch is imported
 
 from tests.browser import browser, lab, missing, open_notebook, open_page  # noqa: F401  fixtures
 
 REPO = Path(__file__).resolve().parent.parent
 
+# The files that take longest come first, so that no worker is left alone with one at the end.
+LONGEST = (
+    "test_solutions.py",
+    "test_wrong_kernels.py",
+    "test_notebooks.py",
+    "test_right_kernels.py",
+    "test_stages.py",
+    "test_survival.py",
+    "test_grading.py",
+    "test_interrupts.py",
+)
+
+_tests = itertools.count()
+
 
 @pytest.fixture
-def state_dir(tmp_path: Path) -> Path:
-    """Where this test's progress is kept; not made yet."""
-    return tmp_path / "puzzles-state"
+def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where this test's progress is kept; not made yet, since most tests keep none."""
+    return tmp_path_factory.getbasetemp() / f"puzzles-state-{next(_tests)}"
 
 
 @pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state_dir: Path) -> None:
+def _own_environment(monkeypatch: pytest.MonkeyPatch, state_dir: Path) -> None:
     monkeypatch.setenv("PUZZLES_STATE_DIR", str(state_dir))
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("IPYTHONDIR", f"{state_dir}-ipython")
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
 
 
@@ -50,6 +70,16 @@ def _own_numbers() -> None:
     """What a test draws does not depend on the tests before it, which xdist hands out by chance."""
     if "torch" in sys.modules:  # two seconds, so not where a test has no need of it
         sys.modules["torch"].manual_seed(0)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Where a test asks whether torch's threads are as many as before: one is what is set for a time."""
+    import torch
+
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
 
 
 def _untracked() -> set[str]:
@@ -99,6 +129,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(place)))
     for name in ("wheel", "nbgrader", "classroom"):
         if not config.getoption(f"--{name}"):
             for item in items:

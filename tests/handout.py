@@ -2,11 +2,10 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 from puzzles_lib.authoring.handout import handed_out
+from tests import warm
 from tests.conftest import REPO
 
 
@@ -21,8 +20,4 @@ def make_handout(folder: Path) -> Path:
 
 def python_in(handout: Path, code: str) -> str:
     """What a piece of Python prints where the library is the handed-out one."""
-    environment = os.environ | {"PYTHONPATH": str(handout)}
-    command = [sys.executable, "-c", code]
-    ran = subprocess.run(command, cwd=handout / "notebooks", env=environment, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+    return warm.python(code, handout / "notebooks", os.environ | {"PYTHONPATH": str(handout)})

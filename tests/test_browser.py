@@ -21,6 +21,7 @@ WATCH = "watch(constant_add_kernel, CONSTANT_ADD"
 OVERRUN = "check(constant_add_kernel, MASKED_ADD)"
 MAP = "trace(constant_add_kernel, MASKED_ADD"
 EXPLORE = "trace(constant_add_kernel, CONSTANT_ADD, case=1).explore()"
+DRAG = "ch04.pictures.drag()"
 HOLE = "    # your code here"
 WRONG = """\
     offs = pid * BLOCK + tl.arange(0, BLOCK)
@@ -149,6 +150,20 @@ def test_outputs_read_well_in_every_theme_and_at_every_width(open_notebook):
                 book.cell(cell)
                 book.shoot(f"01-{name}-{theme}-{width}".replace(" ", "-"))
             assert not book.clipped(), (theme, width)
+
+
+def test_a_picture_to_take_in_hand_keeps_its_keys_from_the_notebook(open_notebook):
+    book = open_notebook("04_reductions", theme="dark", width=1000)
+    assert "Run this cell" in book.output(DRAG).inner_text()  # nobody trusts it yet: no script
+    book.run("import triton.language as tl")
+    book.run(DRAG)
+    output = book.output(DRAG)
+    output.locator("input").nth(3).focus()
+    for _ in range(9):
+        book.page.keyboard.press("ArrowLeft")  # to the notebook: up to the heading, and fold it
+    assert "x[3] = -2" in output.inner_text() and "Run this cell" not in output.inner_text()
+    assert not book.faint() and not book.clipped()
+    book.shoot("04-drag")
 
 
 # ---- a notebook as it is handed out

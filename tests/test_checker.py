@@ -23,6 +23,10 @@ def scale_rows(x: Float32[Tensor, "M N"], s: Float32[Tensor, " M"]) -> Float32[T
     return x * s[:, None]
 
 
+def ignores_scales(x: Float32[Tensor, "M N"], s: Float32[Tensor, " M"]) -> Float32[Tensor, "M N"]:
+    return x.clone()
+
+
 SCALE_ROWS = Puzzle(
     number="0",
     spec=scale_rows,
@@ -41,6 +45,23 @@ def right(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexp
     x = tl.load(x_ptr + offs_m[:, None] * N + offs_n[None, :], mask=mask)
     s = tl.load(s_ptr + offs_m, mask=offs_m < M)
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], x * s[:, None], mask=mask)
+
+
+@triton.jit
+def copies(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK_M * N + tl.arange(0, BLOCK_M * BLOCK_N)
+    mask = (offs < M * N) & (offs < (tl.program_id(0) + 1) * BLOCK_M * N)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=mask), mask=mask)
+
+
+@triton.jit
+def right_but_for_scales(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.arange(0, BLOCK_N)
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    x = tl.load(x_ptr + offs_m[:, None] * N + offs_n[None, :], mask=mask)
+    s = tl.load(s_ptr + offs_m, mask=offs_m < M)
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], x + 0 * s[:, None], mask=mask)
 
 
 @triton.jit
@@ -169,6 +190,24 @@ FAULTS = [
     (reads_scales_twice, "loads", "too many loads of s_ptr: 8 elements, 4 are enough"),
     (adds, "values", "wrong values in z"),
 ]
+
+
+def test_what_no_result_needs_is_no_part_of_the_least_and_may_not_be_loaded():
+    nothing = {"s": lambda s: 0}
+    ones = dataclasses.replace(SCALE_ROWS, spec=ignores_scales, most_loads=nothing, needed=nothing)
+    report = examine(copies, ones)
+    assert report.ok and [c.bytes_moved == c.bytes_least for c in report.cases] == [True, True], report
+    (verdict,) = examine(right_but_for_scales, ones, until_failure=True).verdicts
+    told = "s_ptr is loaded, 4 elements of it, and no result depends on them"
+    assert (verdict.kind, verdict.message, verdict.diagnosis) == ("loads", told, "")
+
+
+def test_a_case_without_programs_passes_and_says_so():
+    nothing = dataclasses.replace(
+        SCALE_ROWS, cases=(*SCALE_ROWS.cases, Case(M=0, N=5, BLOCK_M=4, BLOCK_N=16))
+    )
+    report = examine(right, nothing)
+    assert report.ok and report.cases[2].cost() == "no programs", report
 
 
 def test_a_right_kernel_passes():

@@ -257,6 +257,15 @@ def test_a_slip_that_the_puzzle_knows_is_named():
     assert "lacks" not in compare(expected, 2 * SQUARE, puzzle, puzzle.cases[0], inputs).diagnosis
 
 
+def test_of_integers_a_slip_must_give_each():
+    """A word that differs in its low bits is as wrong as any, and close to the slip's."""
+    puzzle = dataclasses.replace(puzzle_of(doubled, N=2), slips={"it is tripled": lambda x: 3 * x})
+    x = torch.tensor([2**28, 5], dtype=torch.int32)
+    expected = expect(puzzle, puzzle.cases[0], {"x": x})["z"]
+    told = [compare(expected, 3 * x + n, puzzle, puzzle.cases[0], {"x": x}).diagnosis for n in (0, 1)]
+    assert told[0] == "it is tripled" and "tripled" not in told[1]
+
+
 def relu(x: Float32[Tensor, "M T"]) -> Float32[Tensor, "M T"]:
     return x.relu()
 

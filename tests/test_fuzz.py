@@ -5,7 +5,7 @@ import pytest
 from puzzles_lib.authoring import fuzz
 
 
-def test_a_hundred_random_kernels_leave_the_session_as_it_was():
+def test_a_hundred_random_kernels_leave_the_session_as_it_was(two_threads):
     kinds, wrong = fuzz.survive(0, 100)
     assert wrong == []
     assert sum(kinds.get(kind, 0) for kind in ("compiler", "pass")) > 50

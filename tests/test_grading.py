@@ -17,11 +17,14 @@ from puzzles_lib import MASKED_ADD
 from puzzles_lib.authoring.solutions import ROOT, kernel_cells
 from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.grading import inside, plain, sandbox
+from puzzles_lib.grading.__main__ import handed_in_progress
+from puzzles_lib.grading.class_view import overview
 from puzzles_lib.grading.grade import Job, grade
 from puzzles_lib.grading.handed_in import Found, Notebook, by_chapter
 from puzzles_lib.grading.plain import Known, NotPlain
 from puzzles_lib.grading.results import folder_name, gradebook, page, report, told
 from puzzles_lib.grading.submissions import collect
+from puzzles_lib.ledger import SCHEMA
 from puzzles_lib.wrapped import unwrap
 from tests.hostile import HOSTILE, TWO, Hostile, notebook
 
@@ -252,9 +255,10 @@ def students(folder: Path, **files: bytes) -> dict[str, list[str]]:
         (["lovelaceada_77_1001_01_blocks.ipynb", "lovelaceada_LATE_77_1002_02_broadcasting.ipynb"],
          {"lovelaceada_77"}),
         (["ada.ipynb", "bob.ipynb"], {"ada", "bob"}),
+        (["ada_01_blocks.ipynb", "ada-progress.json", "bob.ipynb"], {"ada", "bob"}),
         (["ada/.ipynb_checkpoints/1.ipynb", "ada/01_blocks.ipynb", "ada/notes.pdf", ".x/a.ipynb"], {"ada"}),
     ],
-    ids=["folders", "one student", "names first", "Moodle", "Canvas", "bare names", "rubbish"],
+    ids=["folders", "one student", "names first", "Moodle", "Canvas", "bare names", "progress", "rubbish"],
 )  # fmt: skip
 def test_students_are_named(files: list[str], found: set[str], tmp_path: Path) -> None:
     (tmp_path / "class").mkdir()
@@ -279,6 +283,30 @@ def test_a_students_name_is_a_folder_of_its_own_and_no_formula(name: str) -> Non
     table = gradebook([empty])
     assert not table.splitlines()[1].startswith(("=", "+", "-", "@"))
     assert "<b>" not in page("x", report(empty))
+
+
+def test_the_class_page_has_tries_where_students_hand_in_their_progress(tmp_path: Path) -> None:
+    tried = {"ada": 1, "bob": 4, "cyd": 7}
+    for name, tries in tried.items():
+        (tmp_path / name).mkdir()
+        entry = {"state": "solved", "tries": tries}
+        text = json.dumps({"schema": SCHEMA, "puzzles": {"masked_add": entry, "<b>": entry}})
+        (tmp_path / name / "my progress.json").write_text(text)
+    (tmp_path / "cyd" / "my progress.json").unlink()
+    with zipfile.ZipFile(tmp_path / "cyd" / "all.zip", "w") as archive:
+        archive.writestr("course/progress.json", text)
+    for name, wrong in {"dan": "[" * 100_000, "eve": text.replace("7", "-7"), "fay": text[:-1]}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "progress.json").write_text(wrong)
+    submissions, remarks = collect([tmp_path])
+    for one in submissions:
+        assert one.read() == ({}, ["no notebook"])
+    progress = handed_in_progress(submissions)
+    assert {name: kept["masked_add"].tries for name, kept in progress.items()} == tried
+    mark = {"puzzle": "masked_add", "number": "2", "chapter": "01", "state": "solved", "kind": ""}
+    grade = {"student": "ada", "points": 1, "of": 1, "remarks": [], "answers": []}
+    shown = overview([grade | {"puzzles": [mark | {"remarks": []}]}], remarks, True, progress)
+    assert '<td class="number">4</td>' in shown and "3 students" in shown and "<b>" not in shown
 
 
 def test_an_empty_folder_is_a_student_with_nothing(tmp_path: Path) -> None:

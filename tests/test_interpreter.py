@@ -1077,7 +1077,7 @@ def assert_all_is_well():
         ("exit", "error"),
     ],
 )
-def test_after_any_failure_triton_is_as_before(how, kind, monkeypatch):
+def test_after_any_failure_triton_is_as_before(how, kind, monkeypatch, two_threads):
     monkeypatch.setattr(interpreter, "MEMORY_LIMIT", 256 << 20)
     assert_all_is_well()
     before = process_as_it_is()

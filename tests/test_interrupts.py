@@ -3,19 +3,19 @@
 In a process of its own: a trace function would disturb coverage, debuggers and the tests that follow.
 """
 
-import subprocess
-import sys
-from pathlib import Path
+import os
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests import warm
+from tests.conftest import REPO
 
 
 @pytest.mark.parametrize("work, fewest", [("run", 200), ("turn", 20), ("front_end", 60), ("trace", 200)])
-def test_an_interrupt_at_any_line_leaves_nothing_behind(work, fewest):
-    command = [sys.executable, "-m", "tests.interrupted", work]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=540)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip().isdigit(), done.stdout
-    assert int(done.stdout) >= fewest
+def test_an_interrupt_at_any_line_leaves_nothing_behind(work, fewest, tmp_path):
+    log = tmp_path / "log"
+    environment = {**os.environ, "PYTHONPATH": str(REPO)}
+    code = warm.call("tests.interrupted:main", work, cwd=REPO, env=environment, log=log, timeout=540)
+    printed = log.read_text().strip()
+    assert code == 0 and printed.isdigit(), printed
+    assert int(printed) >= fewest

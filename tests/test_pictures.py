@@ -9,7 +9,7 @@ import pytest
 from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.drawing import Picture
 
-COLUMN = 830  # pixels, of an output in a window of 1000 without the list of files
+COLUMN = 785  # pixels, of an output in a window of 1000 without the list of files
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -868,7 +868,7 @@ def test_kernel_multiplies_in_shares(monkeypatch, split, group):
 # ---- the benchmark
 
 
-def test_the_benchmark_of_the_cpu(monkeypatch):
+def test_the_benchmark_of_the_cpu(monkeypatch, two_threads):
     from puzzles_lib.bench import int8
     from puzzles_lib.bench.recorded import NAMES
 

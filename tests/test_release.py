@@ -66,6 +66,11 @@ def course(tmp_path):
 # What is cut.
 
 
+def test_a_learner_reads_no_comment_for_the_formatter():
+    source = "def kernel(\n    x, y,\n):  # fmt: skip\n    return x  # [BLOCK]"
+    assert stripped(source) == "def kernel(\n    x, y,\n):\n    return x  # [BLOCK]"
+
+
 def test_hole_becomes_a_comment_with_its_size_and_indentation():
     assert stripped(KERNEL) == (
         "@triton.jit\n"
@@ -382,7 +387,8 @@ def test_a_picture_is_shown_as_an_image_with_its_words():
     picture = shows("it", SHOWN[1], text_html=DRAWING, text_plain='[picture] a < b, "c"')
     (output,) = strip(notebook(code("imports", IMPORTS), picture)).cells[1].outputs
     head, _, packed = output.data["text/html"].partition("base64,")
-    assert head == '<img alt="a &lt; b, &quot;c&quot;" src="data:image/svg+xml;'
+    assert head.startswith('<img alt="a &lt; b, &quot;c&quot;" style="background-color:#ffffff;')
+    assert head.endswith('" src="data:image/svg+xml;')
     assert base64.b64decode(packed.removesuffix('">')).decode() == DRAWING
     assert output.data["text/plain"] == '[picture] a < b, "c"'
 

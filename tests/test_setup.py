@@ -414,7 +414,7 @@ def make(*args, **environment):
     "args, commands",
     [
         (["lab", "JUPYTER_ARGS=--no-browser --port 9999"], ["bash .setup/lab.sh --no-browser --port 9999"]),
-        (["test"], [".venv/bin/python -m pytest -n 2 --dist loadfile"]),
+        (["test"], [".venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder"]),
         (["lint"], [".venv/bin/ruff check .", ".venv/bin/ruff format --check .", ".venv/bin/mypy"]),
         (["notebooks"], [".venv/bin/python -m puzzles_lib.authoring.release"]),
         (["handout", "HANDOUT_ARGS=01"], [".venv/bin/python -m puzzles_lib.authoring.handout 01"]),

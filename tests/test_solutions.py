@@ -30,6 +30,13 @@ def test_every_chapter_has_a_master(chapter):
     assert [path.name[:2] for path in chapters("solutions")].count(chapter.number) == 1
 
 
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.number)
+def test_puzzles_come_in_the_order_of_the_master(chapter):
+    """A first pass says which puzzle is next, "below"."""
+    names = [puzzle.name for puzzle in chapter.puzzles if puzzle.name in kernel_sources()]
+    assert names == [name for name in kernel_sources() if name in names]
+
+
 def used(names: tuple[str, ...]) -> set[str]:
     """What of `tl` the solutions of some puzzles use."""
     return {name for puzzle in names for name in re.findall(r"\btl\.\w+", kernel_sources()[puzzle])}

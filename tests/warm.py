@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import NoReturn
@@ -26,6 +27,9 @@ IMPORTED = [
     "ipykernel.kernelapp",
     "tests.nbval_process",
     "nbformat",
+    "flask",  # this and what follows: triton-viz's
+    "requests",
+    "z3",
 ]
 LAUNCHER = [sys.executable, "-m", "ipykernel_launcher"]
 
@@ -46,6 +50,20 @@ def call(name: str, *arguments: object, cwd: Path, env: dict[str, str], log: Pat
         process.join()
         raise subprocess.TimeoutExpired(name, timeout)
     return process.exitcode
+
+
+def python(code: str, cwd: Path, env: dict[str, str] | None = None) -> str:
+    """What a piece of Python prints in a warm process, errors included. It has to end well."""
+    with tempfile.TemporaryDirectory() as own:
+        log = Path(own) / "log"
+        status = call("tests.warm:_run", code, cwd=cwd, env=env or dict(os.environ), log=log, timeout=300)
+        printed = log.read_text()
+    assert status == 0, printed
+    return printed
+
+
+def _run(code: str) -> None:
+    exec(compile(code, "<warm>", "exec"), {"__name__": "__main__"})
 
 
 def _called(name: str, arguments: tuple, cwd: str, env: dict[str, str], log: str) -> NoReturn:

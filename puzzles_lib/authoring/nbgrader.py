@@ -19,7 +19,14 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from puzzles_lib.authoring.release import REPO, find_masters, normalise, read_master, with_stubs
+from puzzles_lib.authoring.release import (
+    REPO,
+    find_masters,
+    normalise,
+    read_master,
+    with_stubs,
+    without_tool_comments,
+)
 
 PUZZLE_POINTS, QUESTION_POINTS = 10, 2
 _GRADED = re.compile(r"p\d+[a-z]?-(kernel|check)|q\d+")  # cells whose check or answer counts
@@ -47,6 +54,7 @@ def assignment(nb: NotebookNode, name: str, salt: str) -> NotebookNode:
         if cell.cell_type != "code":
             continue
         cell.outputs, cell.execution_count = [], None
+        cell.source = without_tool_comments(cell.source)
         solution = with_stubs(cell.source, f"{name}, cell {cell.id}")
         if solution != cell.source:
             cell.metadata["nbgrader"] = _metadata(cell.id, solution=True)

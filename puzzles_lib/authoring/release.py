@@ -35,6 +35,7 @@ from puzzles_lib.authoring.modules import modules
 from puzzles_lib.authoring.sockets import socket_prefix
 from puzzles_lib.authoring.solutions import kernels_in, without_markers
 from puzzles_lib.chapters import CHAPTERS
+from puzzles_lib.drawing.colours import PAPER
 from puzzles_lib.mistakes import FILE as RIGHT_KERNELS
 from puzzles_lib.stubs import FILE, HOLE, digest
 
@@ -43,6 +44,7 @@ START_TIMEOUT_S = 120  # of a kernel
 REPO = Path(__file__).resolve().parents[2]
 
 _BEGIN, _END = "### BEGIN SOLUTION", "### END SOLUTION"
+_TOOL_COMMENT = re.compile(r" +# fmt: skip$", re.MULTILINE)
 _LOOKS_LIKE_A_MARKER = re.compile(r"\s*#+\s*(begin|end)[\s_-]*solution", re.IGNORECASE)
 _READABLE_ID = re.compile(r"[a-z0-9]+([-_][a-z0-9]+)*")
 _RANDOM_ID_PART = re.compile(r"(?=.*[0-9])[0-9a-f]{8,}")  # of the ids that Jupyter and nbformat make
@@ -52,6 +54,8 @@ _METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": _KERNEL},
     "language_info": {"name": "python"},  # no version: it would be this machine's
 }
+# Of styles, JupyterLab leaves an image these.
+_SHEET = f"background-color:{PAPER};border-radius:8px;padding:8px;box-sizing:border-box"
 _KEPT_CELL_METADATA = ("tags", "jupyter")
 
 
@@ -73,7 +77,7 @@ def strip(nb: NotebookNode, name: str = "notebook") -> NotebookNode:
     for cell in exercise.cells:
         if cell.cell_type == "code":
             outputs = cell.outputs if _is_shown(cell.source, imported) else []
-            cell.source = _cut_holes(cell.source, f"{name}, cell {cell.id}")
+            cell.source = without_tool_comments(_cut_holes(cell.source, f"{name}, cell {cell.id}"))
             outputs = [output for output in outputs if "data" in output]
             number += bool(outputs)
             cell.execution_count = number if outputs else None  # nbval minds outputs without a number
@@ -113,8 +117,8 @@ def _is_shown(source: str, imported: frozenset[str]) -> bool:
 def _still(output: NotebookNode, number: int) -> NotebookNode:
     """An output as it is handed out: a drawing is an image, which a notebook shows that nobody trusts yet.
 
-    JupyterLab takes inline SVG out of such a notebook. An image has no theme: it is ink on paper until the
-    cell is run.
+    JupyterLab takes inline SVG out of such a notebook, and shows no `image/svg+xml`. An image has no theme:
+    it is ink on a sheet of paper, which a dark page shows as one, until the cell is run.
     """
     copy = nbformat.from_dict(output)
     if "execution_count" in copy:
@@ -123,7 +127,8 @@ def _still(output: NotebookNode, number: int) -> NotebookNode:
     if drawing.startswith("<svg "):
         packed = base64.b64encode(drawing.encode()).decode()
         told = html.escape(" ".join(copy.data.get("text/plain", "").removeprefix("[picture] ").split()))
-        copy.data["text/html"] = f'<img alt="{told}" src="data:image/svg+xml;base64,{packed}">'
+        image = f'<img alt="{told}" style="{_SHEET}" src="data:image/svg+xml;base64,{packed}">'
+        copy.data["text/html"] = image
     return copy
 
 
@@ -149,6 +154,11 @@ def with_stubs(source: str, where: str) -> str:
     Raises what `strip` raises.
     """
     return _around_holes(source, where, lambda stub, answer: [*stub, *answer])
+
+
+def without_tool_comments(source: str) -> str:
+    """A cell's source without what speaks to the formatter, and not to a learner."""
+    return _TOOL_COMMENT.sub("", source)
 
 
 def _cut_holes(source: str, where: str) -> str:

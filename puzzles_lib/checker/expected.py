@@ -8,10 +8,10 @@ Half precision is 8192 times coarser than float32 and never fits in.
 What counts as right:
 
     result                              right is                                            puzzles
-    integers: words, codes, masks       the spec's, bit for bit                             13 to 15, 17, 22
-    `Puzzle.exact`: copied or chosen    the spec's; -0 is 0, and one NaN as good as another 15, 17, 18
-    float16, bfloat16, float8           float32's own error, then rounded to nearest        11, 16
-    float32                             float32's own error                                 1 to 12, 19 to 24
+    integers: words, codes, masks       the spec's, bit for bit                             13-15, 17, 22, 27
+    `Puzzle.exact`: copied or chosen    the spec's; -0 is 0, and one NaN as good as another 15, 17, 18, 27
+    float16, bfloat16, float8           float32's own error, then rounded to nearest        11, 16, 25
+    float32                             float32's own error                                 1-12, 19-24, 26
     float64, with no other floats       float64's own error
 
 Accepted on purpose: in float32 a unit in the last place everywhere, up to about 24 (1.4e-6 of the value: so

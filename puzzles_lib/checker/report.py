@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from puzzles_lib.card import Theme, card
+from puzzles_lib.card import Theme, card, marked
 from puzzles_lib.source import Site
 
 MOST_LINES = 12
@@ -361,9 +361,9 @@ def _counted(number: int, words: str) -> str:
 
 
 def _verdict_html(verdict: Verdict) -> str:
-    text = f"<div>{html.escape(_cut(verdict.message))}</div>"
+    text = f"<div>{marked(_cut(verdict.message))}</div>"
     if verdict.diagnosis:
-        text += f"<div><em>{html.escape(_cut(verdict.diagnosis))}</em></div>"
+        text += f"<div><em>{marked(_cut(verdict.diagnosis))}</em></div>"
     if verdict.site and verdict.site.source:
         text += f"<pre style='margin:0.2em 0'>{html.escape(_cut(str(verdict.site)))}</pre>"
     return f'<div style="text-align:left">{text}</div>'

@@ -183,10 +183,13 @@ def _translated(
 
         def work(send: Send, start: int = len(found), place: Place = place) -> None:
             seen = observer.watch(files, place)
+            context = ir.context()
+            ir.load_dialects(context)
+            backend.load_dialects(context)
             for source in sources[start:]:
                 limits.begin_part()
                 seen.start()
-                answer = _one(kernel, source, backend, options, seen, wanted)
+                answer = _one(kernel, source, context, backend, options, seen, wanted)
                 send(answer)
                 if answer["refusal"] and source is sources[0]:
                     return
@@ -222,14 +225,14 @@ def _site(files: Sequence[str], place: Place) -> Site | None:
 
 
 def _one(
-    kernel: JITFunction, source: ASTSource, backend, options, seen: observer.Seen, wanted: str
+    kernel: JITFunction, source: ASTSource, context, backend, options, seen: observer.Seen, wanted: str
 ) -> dict[str, object]:
     """An opinion, as JSON has it."""
     said = os.memfd_create("said")
     os.dup2(said, 2)  # there MLIR's verifier explains itself
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        module, refusal = _module_or_refusal(kernel, source, backend, options, seen, said)
+        module, refusal = _module_or_refusal(kernel, source, context, backend, options, seen, said)
         if wanted == "ttgir" and module and not refusal:
             module, refusal = _lowered(module, backend, options, said)
     os.close(said)
@@ -239,11 +242,8 @@ def _one(
 
 
 def _module_or_refusal(
-    kernel: JITFunction, source: ASTSource, backend, options, seen: observer.Seen, said: int
+    kernel: JITFunction, source: ASTSource, context, backend, options, seen: observer.Seen, said: int
 ) -> tuple[object, Refusal | None]:
-    context = ir.context()
-    ir.load_dialects(context)
-    backend.load_dialects(context)
     codegen_fns, module_map = backend.get_codegen_implementation(options), backend.get_module_map()
     try:
         module = source.make_ir(backend.target, options, codegen_fns, module_map, context)

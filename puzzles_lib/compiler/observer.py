@@ -13,9 +13,12 @@ import triton.language as tl
 from triton.compiler.code_generator import CodeGenerator
 from triton.compiler.errors import CompilationError
 from triton.language.semantic import TritonSemantic
+from triton.runtime.jit import JITFunction
 
 from puzzles_lib.compiler.child import Place
 from puzzles_lib.dtypes import NO_FLOAT8_ARITHMETIC, refused_cast, refused_constant
+from puzzles_lib.interpreter.blocks import make_block_type, make_tensor
+from puzzles_lib.source import nodes
 
 
 @dataclass
@@ -84,10 +87,24 @@ def watch(files: list[str], place: Place) -> Seen:
         return value
 
     CodeGenerator.visit = watched
+    _share()
     _replace({name: functools.partial(_float8_made, name) for name in ("cast", "scalar_constant")})
     _replace({name: functools.partial(_fussy, name) for name in _RARE})
     _replace({"load": _load_hinted, "store": _store_hinted, "splat": _not_empty})
     return seen
+
+
+def _share() -> None:
+    """Let translations share what they have in common: shapes of blocks, trees of Triton's own functions."""
+    tl.block_type.__init__ = make_block_type
+    tl.tensor.__init__ = make_tensor
+    parse = JITFunction.parse
+
+    def parsed(self: JITFunction) -> ast.Module:
+        # A helper of the learner's has a tree for each kind of its arguments: values are found by the node.
+        return nodes(self)[0] if self.__module__.startswith("triton.") else parse(self)
+
+    JITFunction.parse = parsed
 
 
 def _replace(wrappers: Mapping[str, Callable]) -> None:

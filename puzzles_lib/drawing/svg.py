@@ -23,7 +23,7 @@ from matplotlib.transforms import Affine2D, Bbox, Transform
 from puzzles_lib.drawing.colours import BLACK, INK, PAPER, THEME, text_color, themed, themed_line
 
 DPI = 96  # pixels of CSS to an inch
-LEAST_TEXT, COLUMN = 11, 830  # pixels of a text, where a window of 1000 leaves so many for an output
+LEAST_TEXT, COLUMN = 11, 785  # pixels of a text, where a window of 1000 leaves so many for an output
 _FONT = "var(--jp-content-font-family,system-ui,sans-serif)"
 _CODE_FONT = "var(--jp-code-font-family,monospace)"
 _MARK = "\N{SECTION SIGN}"  # stands for the beginning of ids until they are known

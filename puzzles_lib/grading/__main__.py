@@ -5,6 +5,7 @@ none of their Python. Begun again, it goes on where it was stopped.
 """
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,8 @@ from puzzles_lib.grading.bar import Bar
 from puzzles_lib.grading.class_view import overview
 from puzzles_lib.grading.grade import LIMIT, Job, warm_up
 from puzzles_lib.grading.results import InUse, Results, gradebook, key_of, write
-from puzzles_lib.grading.submissions import Submission, collect, digest
+from puzzles_lib.grading.submissions import PROGRESS, Submission, collect, digest
+from puzzles_lib.ledger import Damaged, Entry, parse
 
 _LOUD = """\
 WARNING: --no-sandbox. Kernels are vetted, and nothing else of a notebook is run; but should one get past
@@ -107,7 +109,9 @@ def _grade(options: argparse.Namespace) -> int:
             bar.step()
         graded = [grades[one.student] for one in submissions if one.student in grades]
         write(options.out / "gradebook.csv", gradebook(graded))
-        write(options.out / "index.html", overview(graded, remarks, sandboxed))
+        write(
+            options.out / "index.html", overview(graded, remarks, sandboxed, handed_in_progress(submissions))
+        )
     for remark in remarks:
         print(remark, file=sys.stderr)
     print(
@@ -118,6 +122,16 @@ def _grade(options: argparse.Namespace) -> int:
     if failed:
         print(f"error: {failed} not graded; the same command tries them again", file=sys.stderr)
     return 1 if failed else 0
+
+
+def handed_in_progress(submissions: Sequence[Submission]) -> dict[str, dict[str, Entry]]:
+    """What students' own progress files say, by student; those that hold something else are left out."""
+    found = {}
+    for one in submissions:
+        with contextlib.suppress(Damaged, RuntimeError):
+            if one.progress:
+                found[one.student] = parse(one.progress, PROGRESS)
+    return found
 
 
 def _ask_for_sandbox() -> None:

@@ -1,6 +1,7 @@
 """The class at a glance: which puzzles are solved, what they fail for, and who stands where."""
 
 import html
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from puzzles_lib.drawing import Picture, box, label, new_sheet
 from puzzles_lib.drawing.colours import BAD, FAINT, GREEN, ORANGE, PALE, PURPLE
 from puzzles_lib.grading.grade import LIMIT, MISSING, REFUSED, SOLVED, STATES, UNTOUCHED, WRONG
 from puzzles_lib.grading.results import folder_name, page
+from puzzles_lib.ledger import Entry
 
 _LOOKS = {SOLVED: GREEN, WRONG: BAD, REFUSED: PURPLE, LIMIT: PURPLE, UNTOUCHED: ORANGE, MISSING: PALE}
 _NAMES = {
@@ -22,10 +24,13 @@ _NAMES = {
 _WIDTH, _LEFT = 13.0, 6.2  # of the bars, and of what is left of them, in units of the sheet
 
 Grades = Sequence[Mapping[str, Any]]
+Progress = Mapping[str, Mapping[str, Entry]]
 
 
-def overview(grades: Grades, remarks: Sequence[str], sandboxed: bool) -> str:
-    """The page of a class. remarks: on files that are nobody's."""
+def overview(
+    grades: Grades, remarks: Sequence[str], sandboxed: bool, progress: Progress | None = None
+) -> str:
+    """The page of a class. remarks: on files that are nobody's. progress: the students' own files."""
     parts = ["<h1>The class</h1>"]
     if not sandboxed:
         parts.append("<p><strong>Graded without a sandbox (--no-sandbox).</strong></p>")
@@ -36,7 +41,7 @@ def overview(grades: Grades, remarks: Sequence[str], sandboxed: bool) -> str:
     most = grades[0]["of"]
     parts.append(f"<p>{len(grades)} students; the median has solved {middle} of {most} puzzles.</p>")
     if most:
-        parts += [picture(grades).svg(), _table_of_puzzles(grades)]
+        parts += [picture(grades).svg(), _table_of_puzzles(grades, progress or {})]
     parts.append(_table_of_students(grades))
     if remarks:
         items = "".join(f"<li>{html.escape(remark)}</li>" for remark in remarks)
@@ -81,22 +86,33 @@ def counted(grades: Grades) -> dict[str, Counter[str]]:
     return found
 
 
-def _table_of_puzzles(grades: Grades) -> str:
-    """Of each puzzle: solved, tried, and what those that are not right fail for, the frequent first."""
+def _table_of_puzzles(grades: Grades, progress: Progress) -> str:
+    """Of each puzzle: solved, tried, the median of tries, and what those that are not right fail for."""
     counts = counted(grades)
     kinds: dict[str, Counter[str]] = {name: Counter() for name in counts}
     for grade in grades:
         for mark in grade["puzzles"]:
             if mark["state"] in (WRONG, REFUSED, LIMIT):
                 kinds[mark["puzzle"]][mark["kind"] or _NAMES[mark["state"]]] += 1
-    rows = ["<tr><th>puzzle</th><th>solved</th><th>tried</th><th>open</th><th>what they fail for</th></tr>"]
+    heads = ("puzzle", "solved", "tried", "open", *(["tries"] if progress else []), "what they fail for")
+    rows = [f"<tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>"]
     for name, states in counts.items():
         tried = states[SOLVED] + states[WRONG] + states[REFUSED] + states[LIMIT]
         why = ", ".join(f"{kind} {number}" for kind, number in kinds[name].most_common())
         numbers = (states[SOLVED], tried, states[UNTOUCHED] + states[MISSING])
-        cells = "".join(f'<td class="number">{number}</td>' for number in numbers)
+        shown = [*numbers, *([_tries(name, progress)] if progress else [])]
+        cells = "".join(f'<td class="number">{number}</td>' for number in shown)
         rows.append(f"<tr><td>{html.escape(name)}</td>{cells}<td>{html.escape(why)}</td></tr>")
-    return f"<h2>Puzzles</h2><table>{''.join(rows)}</table>"
+    note = (
+        f"<p>Tries: the median of different kernels up to the first right one, as {len(progress)} students' "
+        "own progress files say, which they can edit.</p>"
+    )
+    return f"<h2>Puzzles</h2><table>{''.join(rows)}</table>{note if progress else ''}"
+
+
+def _tries(puzzle: str, progress: Progress) -> str:
+    told = [one[puzzle].tries for one in progress.values() if puzzle in one and one[puzzle].tries]
+    return f"{statistics.median(told):g}" if told else ""
 
 
 def _table_of_students(grades: Grades) -> str:

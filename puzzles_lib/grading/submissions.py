@@ -2,7 +2,8 @@
 
 A folder or a zip holds a folder per student (Moodle, Gradescope, nbgrader), or files that begin with the
 student's name (Canvas, Moodle without folders); a folder of nothing but ``NN_topic.ipynb`` is one student's.
-In each, a student's notebooks may lie anywhere, also in a zip of the student's own.
+In each, a student's notebooks may lie anywhere, also in a zip of the student's own; and beside them the
+student's ``progress.json``.
 """
 
 import hashlib
@@ -23,9 +24,11 @@ MOST_NOTEBOOK = 20 << 20  # bytes
 MOST_ARCHIVE = 100 << 20  # bytes, of a student's own
 MOST_READ = 40 << 20  # bytes of all notebooks of a student
 MOST_NOTEBOOKS = 100  # of a student
+MOST_PROGRESS = 1 << 20  # bytes of a progress file
 MOST_FILES = 5000  # of a student
 MOST_MEMBERS = 300_000  # of a class's archive
 DEEPEST = 10  # folders in folders
+PROGRESS = "progress.json"  # how the name of a progress file ends
 
 _COURSE_NAME = re.compile(
     r"(?:^|[\W_])(\d\d_[a-z][a-z0-9_]*?)(?:[-_ ]?(?:\(\d+\)|copy\d*|\d+))?\.ipynb$", re.I
@@ -52,10 +55,14 @@ class _File:
 
 @dataclass
 class Submission:
-    """What a student handed in. The notebooks are read when they are wanted."""
+    """What a student handed in. The notebooks are read when they are wanted.
+
+    progress: the bytes of the student's progress file once they are read, empty where there is none.
+    """
 
     student: str
     remarks: list[str] = field(default_factory=list)
+    progress: bytes = b""
     _files: list[tuple[str, Callable[[int], bytes]]] = field(default_factory=list)
 
     def read(self) -> tuple[dict[str, bytes], list[str]]:
@@ -71,6 +78,8 @@ class Submission:
                     data = io.BytesIO(read(MOST_ARCHIVE))
                     for file in _archive(data, label, remarks, MOST_FILES):
                         self._add(file, found, remarks, label)
+                elif label.lower().endswith(PROGRESS):
+                    self.progress = read(MOST_PROGRESS)
                 else:
                     found[label] = read(MOST_NOTEBOOK)
             except Unread as reason:
@@ -83,6 +92,11 @@ class Submission:
         name = f"{label}/{file.path}"
         if file.path.suffix.lower() == ".zip":
             remarks.append(f"{name}: an archive in an archive is not read")
+        elif file.path.name.lower().endswith(PROGRESS) and file.read:
+            try:
+                self.progress = file.read(MOST_PROGRESS)
+            except Unread as reason:
+                remarks.append(f"{name}: {reason}")
         elif file.path.suffix.lower() == ".ipynb" and file.read:
             if len(found) >= MOST_NOTEBOOKS or sum(map(len, found.values())) > MOST_READ:
                 raise Unread("holds more than can be meant")
@@ -128,7 +142,7 @@ def collect(paths: Sequence[Path]) -> tuple[list[Submission], list[str]]:
             raise ValueError(f"{path}: allowed are folders, zip archives and notebooks")
         for student, label, file in _by_student(files, name):
             submission = found.setdefault(student, Submission(student))
-            if file.read and file.path.suffix.lower() in (".ipynb", ".zip"):
+            if file.read and _wanted(file.path.name):
                 label = label if label not in {known for known, _ in submission._files} else f"{name}/{label}"
                 submission._files.append((label, file.read))
     return [found[student] for student in sorted(found)], remarks
@@ -145,8 +159,12 @@ def _by_student(files: Iterable[_File], name: str) -> Iterator[tuple[str, str, _
             yield name, str(file.path), file
         elif others or file.read is None:
             yield _folder_name(first), "/".join(others), file
-        elif file.path.suffix.lower() in (".ipynb", ".zip"):
+        elif _wanted(first):
             yield _own_name(first) or name, first, file
+
+
+def _wanted(name: str) -> bool:
+    return name.lower().endswith((".ipynb", ".zip", PROGRESS))
 
 
 def _folder_name(name: str) -> str:
@@ -160,6 +178,8 @@ def _own_name(name: str) -> str:
         return _student("_".join(match.groups()))
     if match := _COURSE_NAME.search(name):
         return _student(name[: match.start(1)].strip(" _-."))
+    if name.lower().endswith(PROGRESS):
+        return _student(name[: -len(PROGRESS)].strip(" _-."))
     return _student(PurePosixPath(name).stem)
 
 

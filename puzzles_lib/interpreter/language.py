@@ -7,8 +7,7 @@ with a fixed list of replacements that is undone in full afterwards.
 import contextlib
 import functools
 import inspect
-import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import triton.language as tl
 from triton.language.extra import cuda, libdevice
@@ -17,7 +16,7 @@ from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter as stock
 from triton.runtime.jit import JITFunction, get_jit_fn_file_line
 
-from puzzles_lib.interpreter import reductions, rewrite, taint
+from puzzles_lib.interpreter import blocks, reductions, rewrite, taint
 from puzzles_lib.interpreter.builder import GuardedBuilder, shown
 from puzzles_lib.interpreter.limits import undone_after_fork
 from puzzles_lib.interpreter.recording import Function
@@ -123,38 +122,6 @@ def _dot_scaled(*args, **kwargs):
     return _scaled(*(tl.constexpr(v) if isinstance(v, str) else v for v in args), **named, _semantic=semantic)
 
 
-# ---- blocks of one shape share what Triton works out anew for each: a third of a run's time
-
-_init_type = tl.block_type.__init__
-
-
-@functools.lru_cache(maxsize=1024)
-def _shape(sizes: tuple[int, ...]) -> tuple[tl.tuple, int, str]:
-    """A shape as a type has it, the number of its elements, and its name."""
-    plain = tl.block_type.__new__(tl.block_type)
-    _init_type(plain, tl.int1, list(sizes))
-    return plain.shape, plain.numel, str(plain.shape)
-
-
-@functools.lru_cache(maxsize=1024)
-def _constants(sizes: tuple[int, ...]) -> tuple[tl.tuple, tl.constexpr]:
-    """A shape as a tensor has it, and the number of its elements."""
-    return tl.tuple([tl.constexpr(n) for n in sizes]), tl.constexpr(math.prod(sizes))
-
-
-def _make_block_type(self: tl.block_type, element_ty: tl.dtype, shape: Iterable) -> None:
-    self.element_ty = element_ty
-    self.shape, self.numel, name = _shape(
-        tuple([n.value if isinstance(n, tl.constexpr) else n for n in shape])
-    )
-    self.name = f"<{name}, {element_ty}>"
-
-
-def _make_tensor(self: tl.tensor, handle: object, type: tl.dtype) -> None:
-    self.handle, self.type, self.dtype = handle, type, type.scalar
-    self.shape, self.numel = _constants(tuple(type.shape.values) if type.is_block() else ())
-
-
 class _Semantic(TritonSemantic):
     """Triton's, with short ways for what every line of a kernel asks for."""
 
@@ -214,8 +181,8 @@ def _patches() -> list[tuple[object, str, object]]:
             elif tl.core.is_builtin(member) or "_semantic" in getattr(member, "signature", _NONE).parameters:
                 collector.set_attr(owner, name, _bound(member))
     stock._patch_lang_tensor(tl.tensor, collector)
-    collector.set_attr(tl.block_type, "__init__", _make_block_type)
-    collector.set_attr(tl.tensor, "__init__", _make_tensor)
+    collector.set_attr(tl.block_type, "__init__", blocks.make_block_type)
+    collector.set_attr(tl.tensor, "__init__", blocks.make_tensor)
     collector.set_attr(tl.tensor, "T", property(lambda self: semantic.permute(self, (1, 0))))
     collector.set_attr(tl.tensor, "__index__", _index)
     collector.set_attr(tl.tensor, "__bool__", lambda self: True)  # `if other:` means "if there is one"

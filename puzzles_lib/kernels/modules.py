@@ -477,7 +477,8 @@ def seed_rounding(model: nn.Module, seed: int) -> None:
 
     To be called before each step, with the step's number: the same seed gives the same codes, in a
     recomputed forward pass and in a run that was resumed as well. All layers share the numbers, so
-    that one tensor has one packing.
+    that one tensor has one packing. Of several ranks each takes a seed of its own, so that their errors
+    cancel; DDP leaves it with ``broadcast_buffers=False`` only.
 
     Where it is never called, all steps have the same numbers: right on average over rows still, and on
     the digits' shuffled batches as near to float32's loss.
@@ -519,15 +520,10 @@ class _Linear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         *kept, weight = ctx.saved_tensors
-        dx = dw = db = None
+        needs = ctx.needs_input_grad[:3]
         with torch.autocast(dy.device.type, enabled=False):
-            if ctx.needs_input_grad[0]:
-                dx = dy @ weight.to(dy.dtype)
-            if ctx.needs_input_grad[2]:
-                db = dy.reshape(matrix_shape(dy.shape)).sum(0)
-            if ctx.needs_input_grad[1]:
-                dw = _weight_gradient(dy, db, Kept(*kept), ctx.shape, *ctx.format).to(weight.dtype)
-        return dx, dw, None if db is None else db.to(weight.dtype), *[None] * 7
+            found = _linear_gradients(dy, weight, Kept(*kept), ctx.shape, ctx.format, needs)
+        return *found, *[None] * 7
 
 
 class _MLP(torch.autograd.Function):
@@ -561,34 +557,47 @@ class _MLP(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         *kept, slopes, words, params, up, down = ctx.saved_tensors
-        dx = d_up_bias = d_down_bias = None
+        needs_x, _, needs_up_bias, _, needs_down_bias = ctx.needs_input_grad[:5]
         with torch.autocast(dy.device.type, enabled=False):
-            if ctx.needs_input_grad[4]:
-                d_down_bias = dy.reshape(matrix_shape(dy.shape)).sum(0).to(down.dtype)
-            hidden = Kept(words, params)
-            d_down = _weight_gradient(dy, None, hidden, ctx.hidden_shape, *ctx.format).to(down.dtype)
-            dh = dy @ down.to(dy.dtype)
+            dh, d_down, d_down_bias = _linear_gradients(
+                dy, down, Kept(words, params), ctx.hidden_shape, ctx.format, (True, True, needs_down_bias)
+            )
             sums = activation_backward_(dh, slopes, ctx.slope_bits)
-            if ctx.needs_input_grad[0]:
-                dx = dh @ up.to(dh.dtype)
-            if ctx.needs_input_grad[2]:
-                d_up_bias = sums.to(up.dtype)
-            d_up = _weight_gradient(dh, sums, Kept(*kept), ctx.shape, *ctx.format).to(up.dtype)
+            dx, d_up, d_up_bias = _linear_gradients(
+                dh, up, Kept(*kept), ctx.shape, ctx.format, (needs_x, True, needs_up_bias), sums
+            )
         return dx, d_up, d_up_bias, d_down, d_down_bias, *[None] * 10
 
 
-def _weight_gradient(
-    dy: torch.Tensor, db: torch.Tensor | None, kept: Kept, shape: tuple[int, ...], bits: int, group_size: int
-) -> torch.Tensor:
-    """dy^T @ x^; of a norm's codes, x^ = n^ · weight + bias. db: dy's sum over rows, where it is known."""
-    packed = PackedTensor(kept.words, kept.params, bits, group_size, shape, kept.params.dtype)
-    dw = dequant_gemm_dw(dy, packed)
-    if kept.weight is not None:
-        dw = dw * kept.weight.to(dw.dtype)
-    if kept.bias is not None:
-        db = dy.reshape(matrix_shape(dy.shape)).sum(0) if db is None else db
-        dw = torch.addr(dw, db.to(dw.dtype), kept.bias.to(dw.dtype))
-    return dw
+def _linear_gradients(
+    dy: torch.Tensor,
+    weight: torch.Tensor,
+    kept: Kept,
+    shape: tuple[int, ...],
+    code_format: tuple[int, int],
+    needs: tuple[bool, bool, bool],
+    db: torch.Tensor | None = None,
+) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    """dx, dw and db of a linear layer, those that are needed, from the codes kept of its input x.
+
+    dw = dy^T @ x^; of a norm's codes, x^ = n^ · weight + bias of the norm. shape: that of x.
+    code_format: bits and group size. db: dy's sum over rows, where it is known.
+    """
+    dx = dw = None
+    needs_x, needs_weight, needs_bias = needs
+    if db is None and (needs_bias or needs_weight and kept.bias is not None):
+        db = dy.reshape(matrix_shape(dy.shape)).sum(0)
+    if needs_weight:
+        packed = PackedTensor(kept.words, kept.params, *code_format, shape, kept.params.dtype)
+        dw = dequant_gemm_dw(dy, packed)
+        if kept.weight is not None:
+            dw = dw * kept.weight.to(dw.dtype)
+        if kept.bias is not None:
+            dw = torch.addr(dw, db.to(dw.dtype), kept.bias.to(dw.dtype))
+        dw = dw.to(weight.dtype)
+    if needs_x:
+        dx = dy @ weight.to(dy.dtype)
+    return dx, dw, db.to(weight.dtype) if needs_bias else None
 
 
 class _ReLU(torch.autograd.Function):

@@ -42,7 +42,10 @@ def remember(x: torch.Tensor, key: Key, kept: Kept) -> None:
     """Note that these are codes of x, as it is now."""
     if torch.compiler.is_compiling():
         if kept.weight is not None or kept.bias is not None:
-            x._bit_by_bit_packed = (key, kept)  # what the compiler follows; setattr it does not
+            # Copies, for a caller in another graph, before whose backward FSDP2 may have freed the norm's
+            # own; within a graph the compiler leaves them out.
+            copies = (None if t is None else t.detach().clone() for t in (kept.weight, kept.bias))
+            x._bit_by_bit_packed = (key, Kept(kept.words, kept.params, *copies))  # setattr it cannot follow
     elif not x.is_inference():
         version, notes = _notes.get(x, (None, {}))
         if version != x._version:
@@ -51,12 +54,21 @@ def remember(x: torch.Tensor, key: Key, kept: Kept) -> None:
 
 
 def find(x: torch.Tensor, key: Key) -> Kept | None:
-    """Codes of x, as it is now, that some layer has made, or None."""
+    """Codes of x, as it is now, that some layer has made, or None.
+
+    None, too, where they need a norm's weight that FSDP2 has freed: it shards norm and caller apart, and
+    would not gather it again in time for the caller's backward.
+    """
     if torch.compiler.is_compiling():
         its, kept = getattr(x, "_bit_by_bit_packed", (None, None))
         return kept if its == key else None
     version, notes = (None, {}) if x.is_inference() else _notes.get(x, (None, {}))
-    return notes.get(key) if version is not None and version == x._version else None
+    kept = notes.get(key) if version is not None and version == x._version else None
+    return None if kept is None or _freed(kept.weight) or _freed(kept.bias) else kept
+
+
+def _freed(parameter: torch.Tensor | None) -> bool:
+    return parameter is not None and parameter.untyped_storage().nbytes() < parameter.nbytes
 
 
 def forget() -> None:

@@ -3,7 +3,8 @@
 ``h200.json`` holds them: ``device``, ``versions``, ``date`` and ``rows``. A row is ``bench``, ``case``,
 ``path``, ``us`` (median microseconds), ``baseline``, ``baseline_us`` (the same for what it is compared
 with, in the same run), ``ratio`` (baseline_us / us) and ``error`` (of the result, checked in that run).
-Rows of bench "training" go on with ``bytes`` (peak memory), ``baseline_bytes`` and ``cosine`` (of gradients).
+Rows of bench "ranks" and "training" go on with ``bytes`` (peak memory) and ``baseline_bytes``, those of
+"training" with ``cosine`` (of gradients).
 
 ``race.json`` is such a record of chapter 15's launches, of binaries that the pinned Triton made. It has
 ``launches`` too: by path, how it was launched and what its binary looks like, see
@@ -24,7 +25,7 @@ FILE = Path(__file__).parent / "h200.json"
 RACE = FILE.with_name("race.json")
 DIGITS = FILE.with_name("digits.json")
 NAMES = ("bench", "case", "path", "us", "baseline", "baseline_us", "ratio", "error")  # of a row's entries
-MORE = ("bytes", "baseline_bytes", "cosine")  # after those, in some rows
+MORE = ((), ("bytes", "baseline_bytes"), ("bytes", "baseline_bytes", "cosine"))  # after those, in some rows
 NUMBERS = ("us", "baseline_us", "ratio", "error")
 Row = dict[str, Any]
 
@@ -112,9 +113,9 @@ def save(
 
 def _verify(row: Row) -> None:
     """Raises ValueError for what is no row."""
-    if tuple(row) not in (NAMES, NAMES + MORE):
+    if tuple(row) not in [NAMES + more for more in MORE]:
         raise ValueError(f"a row has {', '.join(row)}, it needs {', '.join(NAMES)}")
-    for name in (*NUMBERS, *(name for name in MORE if name in row)):
+    for name in (*NUMBERS, *(name for name in MORE[-1] if name in row)):
         if not math.isfinite(row[name]):
             raise ValueError(f"{name} is {row[name]} in {row['bench']}, {row['case']}, {row['path']}")
 
@@ -126,15 +127,18 @@ def table(some: Sequence[Row]) -> str:
     }
     case, path, baseline = (f"{name:<{width}}" for name, width in wide.items())
     head = f"{case} {path} {'us':>9}  {baseline} {'us':>9}  {'ratio':>6}  {'error':>8}"
-    with_more = any("bytes" in row for row in some)
-    lines = [head + (f"  {'MB':>7}  {'of':>5}  {'cosine':>7}" if with_more else "")]
+    head += f"  {'MB':>7}  {'of':>5}" if any("bytes" in row for row in some) else ""
+    head += f"  {'cosine':>7}" if any("cosine" in row for row in some) else ""
+    lines = [head]
     for row in some:
         case, path, baseline = (f"{row[name]:<{width}}" for name, width in wide.items())
         times = f"{path} {row['us']:9.1f}  {baseline} {row['baseline_us']:9.1f}"
         line = f"{case} {times}  {row['ratio']:6.3f}  {row['error']:8.1e}"
         if "bytes" in row:
             share = row["bytes"] / row["baseline_bytes"]
-            line += f"  {row['bytes'] / 1e6:7.1f}  {share:5.3f}  {row['cosine']:7.5f}"
+            line += f"  {row['bytes'] / 1e6:7.1f}  {share:5.3f}"
+        if "cosine" in row:
+            line += f"  {row['cosine']:7.5f}"
         lines.append(line)
     return "\n".join(lines)
 

@@ -8,8 +8,8 @@ LONG, SHORT = "2 bits, 100864x768x768", "2 bits, 8192x768x768"
 
 
 def readme() -> str:
-    """The five tables, in Markdown."""
-    tables = (_memory(), _dw(), _training(), _packed_weight(), _int8())
+    """The six tables, in Markdown."""
+    tables = (_memory(), _dw(), _training(), _ranks(), _packed_weight(), _int8())
     return "\n\n".join(["\n".join(lines) for lines in tables])
 
 
@@ -73,6 +73,25 @@ def _training() -> list[str]:
             row = found[case, path]
             cells += [f"{row['us'] / 1000:.1f} ms", f"{row['bytes'] / 1e9:.2f} GB", f"{row['cosine']:.4f}"]
         lines.append(f"| {rounding_told(path)} | {' | '.join(cells)} |")
+    return lines
+
+
+def _ranks() -> list[str]:
+    found = {(row["case"], row["path"]): row for row in rows("ranks")}
+    paths, batches = ("torch", "packed, 2 bits"), (256, 1024)
+    head = " | ".join(f"batch {batch}, {path}" for batch in batches for path in paths)
+    lines = [f"| images a second, peak memory of a GPU | {head} |", "|---" * 5 + "|"]
+    for where in (
+        "one GPU", "DDP on 2 GPUs", "DDP on 2 GPUs, compiled", "FSDP2 on 2 GPUs", "FSDP2 on 2 GPUs, compiled"
+    ):  # fmt: skip
+        cells = []
+        for batch in batches:
+            some = [found.get((f"ViT-B/16, batch {batch}, {where}", path)) for path in paths]
+            cells += [
+                f"{1e6 * batch / each['us']:.0f}, {each['bytes'] / 1e9:.1f} GB" if each else "–"
+                for each in some
+            ]
+        lines.append(f"| {where} | {' | '.join(cells)} |")
     return lines
 
 

@@ -13,7 +13,10 @@ def outer_add(
     x: Float32[Tensor, " N"],
     y: Float32[Tensor, " M"],
 ) -> Float32[Tensor, "M N"]:
-    """z[m, n] = x[n] + y[m]; one block holds everything: M <= BLOCK_M, N <= BLOCK_N"""
+    """z[m, n] = x[n] + y[m]
+
+    One block holds everything: M <= BLOCK_M, N <= BLOCK_N.
+    """
     return x[None, :] + y[:, None]
 
 

@@ -4,7 +4,7 @@ import torch
 
 from puzzles_lib.question import Nudge, Question
 
-M, N, FLOAT32 = 90, 100, 4
+M, N, FLOAT32 = 200, 300, 4
 
 
 def _saved() -> int:

@@ -1,6 +1,8 @@
 """Pictures of chapter 04: walking a row in blocks, folding an axis, and a softmax that keeps its head."""
 
 import math
+from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from matplotlib.axes import Axes
@@ -8,6 +10,7 @@ from matplotlib.axes import Axes
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, ORANGE, PALE, SKY, VERMILLION
+from puzzles_lib.drawing.live import ON_FILL, Live
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case
 
@@ -203,3 +206,46 @@ def _plain(ax: Axes) -> None:
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     ax.tick_params(labelsize=9)
+
+
+NAMED = 0.8  # what a bar must stand for at least, to have room for its name
+
+
+def drag(scores: Sequence[int] = (1, 3, 2, 7, 5, 6)) -> Live:
+    """An online softmax over blocks of two scores, which can be dragged."""
+    row_max, total, columns, told = -1e30, 0.0, [], []
+    for block in range(0, len(scores), 2):
+        new_max = max(row_max, *scores[block : block + 2])
+        factor = math.exp(row_max - new_max)
+        kept = total * factor
+        added = sum(math.exp(score - new_max) for score in scores[block : block + 2])
+        row_max, total = new_max, kept + added
+        sliders = "".join(
+            f'<label style="display:block">x[{n}] = <b>{scores[n]}</b><input type="range" min="-5" max="10" '
+            f'value="{scores[n]}" aria-label="x[{n}]" style="width:100%"></label>'
+            for n in range(block, block + 2)
+        )
+        numbers = {"maximum": f"{new_max}", "factor": f"{factor:.4f}", "kept": f"{kept:.4f}"}
+        numbers |= {"added": f"{added:.4f}", "denominator": f"{total:.4f}"}
+        table = "".join(
+            f'<div>{name} <b data-is="{name}">{value}</b></div>' for name, value in numbers.items()
+        )
+        bars = "".join(
+            f'<div data-bar="{name}" style="background:{colour};{ON_FILL};overflow:hidden;text-align:center;'
+            f'line-height:1.7em;width:{100 * sum_ / len(scores):.1f}%">{name if sum_ > NAMED else ""}</div>'
+            for name, colour, sum_ in (("kept", SKY, kept), ("added", ORANGE, added))
+        )
+        bar = "display:flex;height:1.7em;margin:.3em 0;font:12px var(--jp-code-font-family,monospace)"
+        columns.append(
+            f'<div data-block="" style="min-width:0"><div style="font-weight:bold">block {block // 2}</div>'
+            f'{sliders}<div style="{bar}">{bars}</div><div aria-live="polite">{table}</div></div>'
+        )
+        told.append(f"maximum {new_max}, factor {factor:.4f}, kept {kept:.4f}, added {added:.4f}")
+    grid = f"display:grid;gap:1.5em;grid-template-columns:repeat({len(columns)},minmax(0,1fr))"
+    return Live(
+        "online-softmax",
+        f'<div style="{grid}">{"".join(columns)}</div>',
+        Path(__file__).with_name("drag.js").read_text("utf-8"),
+        f"An online softmax over the scores {', '.join(map(str, scores))}, two a block, each with a slider "
+        f"from -5 to 10. Block by block: {'; '.join(told)}. Denominator {total:.4f}.",
+    )

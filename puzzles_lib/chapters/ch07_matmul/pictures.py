@@ -146,7 +146,7 @@ def ragged_k() -> Picture:
     strips = {}
     for line, (name, values) in enumerate({"x": row, "y": column}.items()):
         for step in range(steps):
-            part = (values + [0] * pad)[step * block : (step + 1) * block]
+            part = (values + [""] * pad)[step * block : (step + 1) * block]  # the 0s come below
             ks = range(step * block, (step + 1) * block)
             strips[name, step] = cells(
                 ax,

@@ -8,10 +8,10 @@ from puzzles_lib.inputs import make_inputs
 from puzzles_lib.question import Nudge, Question
 
 
-def _thousand_times_one() -> float:
+def _thousand_times() -> float:
     number = torch.tensor(2048, dtype=torch.float16)
     for _ in range(1000):
-        number = number + 1
+        number = number + 1.5
     return float(number)
 
 
@@ -39,18 +39,18 @@ def _last_turn_that_counts() -> int:
 QUESTIONS = (
     Question(
         "ch07-q1",
-        "What comes out if 1 is added a thousand times to a float16 of 2048?",
-        _thousand_times_one,
+        "What comes out if 1.5 is added a thousand times to a float16 of 2048?",
+        _thousand_times,
         float,
-        "Which float16 comes after 2048? And what becomes of 2049, which lies half way?",
+        "Which float16 comes after 2048? And which of the two is nearer to 2049.5?",
         (
             Nudge(
-                lambda given, right: given == right + 1000,
-                "So it is on paper. But a float16 has 11 significant bits.",
+                lambda given, right: given == 2048 + 1500,
+                "So it is on paper. But from 2048 on a float16 counts in twos.",
             ),
             Nudge(
-                lambda given, right: given == right + 2000,
-                "That would be rounding up, each time. Half way goes to the even neighbour.",
+                lambda given, right: given == 2048,
+                "With 1 it would stay there: half way goes back. And 1.5 is more than half of the way.",
             ),
         ),
         lambda given, right: given == right,

@@ -1,8 +1,10 @@
 """Pictures for chapter 08."""
 
+import html
 import inspect
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
@@ -21,6 +23,7 @@ from puzzles_lib.drawing.colours import (
     VERMILLION,
     YELLOW,
 )
+from puzzles_lib.drawing.live import CODE, ON_FILL, Live
 
 CODES = (3, 1, 4, 1, 5, 9, 2, 12)  # field 0 first; the top field is above 7, so the sign bit is on
 BITS = 0.27  # inches per bit
@@ -63,6 +66,52 @@ def word(codes: tuple[int, ...] = CODES) -> Picture:
         figure,
         f"The int32 word {value} as 32 bits, bit 31 on the left: {bits}. Each run of four bits is a field: "
         f"field i is bits 4i to 4i + 3, so field 0 is on the right. {fields}.",
+    )
+
+
+def flip(codes: tuple[int, ...] = CODES, field: int = 7) -> Live:
+    """A word whose bits can be flipped, and one of its fields on its way down."""
+    value = pack(codes)
+    bits = f"{value & 0xFFFFFFFF:032b}"
+    button = f"padding:0;border:0;border-radius:2px;height:2em;cursor:pointer;{ON_FILL}"
+    row = "display:grid;gap:2px 1px;grid-template-columns:repeat({},minmax(0,1fr))"
+    flips = "".join(
+        f'<button type="button" data-bit="{bit}" aria-label="bit {bit}" aria-pressed="{on == "1"}" '
+        f'title="bit {bit}" style="background:{FIELDS[bit // 4 % 2]};{button}">{on}</button>'.lower()
+        for bit, on in zip(range(31, -1, -1), bits, strict=True)
+    )
+    picks = "".join(
+        f'<button type="button" data-field="{i}" aria-pressed="{str(i == field).lower()}" '
+        f'style="background:{FIELDS[i % 2]};{button}">'
+        f"<span>{i}: {codes[i]}</span></button>"
+        for i in range(7, -1, -1)
+    )
+    lines = {
+        "word": value,
+        "word >> 4 * i": value >> 4 * field,
+        "(word >> 4 * i) & 15": value >> 4 * field & 15,
+    }
+    table = "".join(
+        f'<tr><td style="text-align:left">{html.escape(name)}</td>'
+        f'<td style="text-align:left" data-bits="{n}">{result & 0xFFFFFFFF:032b}</td>'
+        f'<td style="text-align:left" data-number="{n}">{result}</td></tr>'
+        for n, (name, result) in enumerate(lines.items())
+    )
+    body = (
+        f'<div style="{row.format(32)}">{flips}</div>'
+        f'<div style="margin-top:.5em">fields, and what they hold</div>'
+        f'<div style="{row.format(8)}">{picks}</div>'
+        f'<div style="margin-top:.5em">i = <b data-i="">{field}</b></div>'
+        f'<table aria-live="polite" style="margin:0;color:inherit;{CODE}">{table}</table>'
+    )
+    shifted, held = value >> 4 * field, ", ".join(f"field {i} = {code}" for i, code in enumerate(codes))
+    return Live(
+        "bits",
+        body,
+        Path(__file__).with_name("flip.js").read_text("utf-8"),
+        f"The int32 word {value} as 32 buttons, a bit each: {bits}. A click flips a bit. Below, its eight "
+        f"fields, {held}; a click chooses one. Of the chosen field {field}: word >> {4 * field} = {shifted}, "
+        f"and with & 15 it is {shifted & 15}.",
     )
 
 

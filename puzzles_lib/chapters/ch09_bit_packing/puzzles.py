@@ -45,8 +45,8 @@ def pack_bits(
     """words[m, w] = sum over i of codes[m, w · F + i] · 2^(BITS · i), as an int32
 
     F is 32 // BITS. Field i of a word is its bits BITS · i to BITS · (i + 1) - 1.
-    BITS is 1, 2, 4 or 8, and every code is below 2^BITS. Where a row ends within a word,
-    the fields past its end are 0.
+    BITS is 1, 2, 4 or 8, and every code is below 2^BITS. Where a row ends within a
+    word, the fields past its end are 0.
     """
     fields = 32 // BITS
     spare = -codes.shape[1] % fields
@@ -104,9 +104,9 @@ UNPACK_BITS = Puzzle(
     number="14",
     spec=unpack_bits,
     formula=(
-        r"\mathrm{codes}_{m, n} = \left\lfloor \frac{u_{m, \lfloor n / F \rfloor}}"
+        r"\begin{gathered} \mathrm{codes}_{m, n} = \left\lfloor \frac{u_{m, \lfloor n / F \rfloor}}"
         r"{2^{\mathrm{BITS} \cdot (n \bmod F)}} \right\rfloor \bmod 2^{\mathrm{BITS}}"
-        r"\qquad F = 32 / \mathrm{BITS}, \; u = \mathrm{words} \text{ read without sign}"
+        r"\\ F = 32 / \mathrm{BITS}, \; u = \mathrm{words} \text{ read without sign} \end{gathered}"
     ),
     grid=lambda s: (s.M, triton.cdiv(s.N * s.BITS, 32 * s.BLOCK_W)),
     cases=(
@@ -133,7 +133,7 @@ def pack_wide(
     codes: UInt8[Tensor, "M N"],
     BITS: int,
 ) -> Int32[Tensor, " M (N*BITS+31)//32"]:
-    """The words of puzzle 13: for rows of any length, and of 4096 codes without detours.
+    """The words of puzzle 13: rows of any length, and of 4096 codes without detours.
 
     There each thread loads 16 codes at a time, and no code goes to another thread.
     """
@@ -160,4 +160,4 @@ PACK_WIDE = Puzzle(
     machine=(Goal(cases=(6, 7), wants=(Want("load bytes", least=16), Want("exchanges", most=0))),),
 )
 
-PUZZLES = (PACK_BITS, PACK_WIDE, UNPACK_BITS)
+PUZZLES = (PACK_BITS, UNPACK_BITS, PACK_WIDE)

@@ -11,7 +11,7 @@ def _programs_that_fit() -> int:
 
 
 def _warps_that_keep_busy() -> int:
-    issue, wait = 2, 6  # as the picture has it
+    issue, wait = 2, 14
     return (issue + wait) // issue
 
 
@@ -95,7 +95,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch09-q6",
-        asks="A warp issues for 2 clocks, then waits for 6. How many warps keep a scheduler busy?",
+        asks="A warp issues for 2 clocks, then waits for 14. How many warps keep a scheduler busy?",
         right=_warps_that_keep_busy,
         kind=int,
         nudges=(
@@ -103,8 +103,8 @@ QUESTIONS = (
                 lambda v, r: v == r - 1,
                 "nearly: while the others take their turns, the first one still waits",
             ),
-            Nudge(lambda v, r: v == r + 2, "it waits 6 clocks once, not twice"),
+            Nudge(lambda v, r: v == 4, "so many are enough if a warp waits for 6 clocks"),
         ),
-        nudge="a warp comes back after 8 clocks; how many turns of 2 clocks fill them?",
+        nudge="a warp comes back after 16 clocks; how many turns of 2 clocks fill them?",
     ),
 )

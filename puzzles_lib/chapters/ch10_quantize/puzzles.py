@@ -24,10 +24,11 @@ def quantize_pack(
 ]:
     """words, scale, minimum; group g of a row holds its n with n // GROUP = g
 
-    scale[m, g] = (max - min) / (2^BITS - 1) rounded to bfloat16, or 1 where max = min.
+    scale[m, g] = (max - min) / (2^BITS - 1) rounded to bfloat16, 1 where max = min.
     code[m, n] = (x[m, n] - minimum[m, g]) / scale[m, g] with the scale as stored,
     rounded half to even, at most 2^BITS - 1. The words are those of puzzle 13.
-    GROUP is a power of two and a multiple of 32 // BITS. A row's last group may be short.
+    GROUP is a power of two and a multiple of 32 // BITS. A row's last group may be
+    short.
     """
     x = x.bfloat16().double()  # bfloat16 values, exact arithmetic
     last = x[:, -1:].expand(-1, -x.shape[1] % GROUP)  # changes no minimum, no maximum
@@ -143,11 +144,11 @@ QUANTIZE_PACK = Puzzle(
     number="15",
     spec=quantize_pack,
     formula=(
-        r"\mathrm{scale}_{m, g} = \mathrm{bf16}\!\left("
-        r"\frac{\max_g x_{m, n} - \min_g x_{m, n}}{2^{\mathrm{BITS}} - 1}\right) \qquad "
+        r"\begin{gathered} \mathrm{scale}_{m, g} = \mathrm{bf16}\!\left("
+        r"\frac{\max_g x_{m, n} - \min_g x_{m, n}}{2^{\mathrm{BITS}} - 1}\right) \\ "
         r"\mathrm{code}_{m, n} = \mathrm{round}\!\left("
         r"\frac{x_{m, n} - \min_g x_{m, n}}{\mathrm{scale}_{m, g}}\right)"
-        r"\qquad g = \lfloor n / \mathrm{GROUP} \rfloor"
+        r"\qquad g = \lfloor n / \mathrm{GROUP} \rfloor \end{gathered}"
     ),
     grid=lambda s: (s.M, triton.cdiv(triton.cdiv(s.N, s.GROUP), s.BLOCK_G)),
     cases=(
@@ -194,7 +195,7 @@ def unpack_dequantize(
     BITS: int,
     GROUP: int,
 ) -> BFloat16[Tensor, "M N"]:
-    """x[m, n] = minimum[m, g] + scale[m, g] · code[m, n], g = n // GROUP, rounded once
+    """x[m, n] = minimum[m, g] + scale[m, g] · code[m, n], rounded once; g = n // GROUP
 
     code[m, n] is field n % F of words[m, n // F], F = 32 // BITS, as in puzzle 14.
     GROUP is a multiple of F.

@@ -27,10 +27,10 @@ def positive(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Genera
 def relu_pack(
     x: BFloat16[Tensor, "M N"],
 ) -> tuple[BFloat16[Tensor, "M N"], Int32[Tensor, " M (N+31)//32"]]:
-    """y[m, n] = relu(x[m, n]); bit n % 32 of mask[m, n // 32]: does its gradient pass?
+    """y[m, n] = relu(x[m, n]); bit n % 32 of mask[m, n // 32]: passes its gradient?
 
-    It passes where x > 0 and, as in torch, where x is NaN; relu(NaN) is NaN. Bits past
-    the end of a row are 0.
+    It passes where x > 0 and, as in torch, where x is NaN; relu(NaN) is NaN. Bits
+    past the end of a row are 0.
     """
     passes = ~(x <= 0)
     padded = torch.nn.functional.pad(passes.int(), (0, -x.shape[1] % 32))

@@ -79,10 +79,10 @@ def fused_dw(
 ) -> Float32[Tensor, "COUT CIN"]:
     """dw[m, n] = sum over k of dy[k, m] · x[k, n]
 
-    x[k, n] = minimum[k, g] + scale[k, g] · code[k, n] with g = n // GROUP, and code[k, n]
-    is field n % F of words[k, n // F], F = 32 // BITS, as in puzzle 16. GROUP and BLOCK_N
-    are multiples of F. Sums run in float32. The checker's x are bfloat16 numbers: to hold
-    them in bfloat16 changes nothing.
+    x[k, n] = minimum[k, g] + scale[k, g] · code[k, n] with g = n // GROUP, and
+    code[k, n] is field n % F of words[k, n // F], F = 32 // BITS, as in puzzle
+    16. GROUP and BLOCK_N are multiples of F. Sums run in float32. The checker's
+    x are bfloat16 numbers: to hold them in bfloat16 changes nothing.
     """
     codes = unpack_bits(words, CIN, BITS)  # [K, CIN]
     g = torch.arange(CIN) // GROUP  # [CIN]
@@ -94,9 +94,9 @@ FUSED_DW = Puzzle(
     number="19",
     spec=fused_dw,
     formula=(
-        r"dW_{m, n} = \sum_{k=0}^{K-1} dy_{k, m} \, \hat x_{k, n} \qquad "
+        r"\begin{gathered} dW_{m, n} = \sum_{k=0}^{K-1} dy_{k, m} \, \hat x_{k, n} \\ "
         r"\hat x_{k, n} = \mathrm{minimum}_{k, g} + \mathrm{scale}_{k, g} \cdot \mathrm{code}_{k, n}"
-        r"\qquad g = \lfloor n / \mathrm{GROUP} \rfloor"
+        r"\qquad g = \lfloor n / \mathrm{GROUP} \rfloor \end{gathered}"
     ),
     grid=lambda s: (triton.cdiv(s.COUT, s.BLOCK_M), triton.cdiv(s.CIN, s.BLOCK_N)),
     cases=(
@@ -142,8 +142,8 @@ def busy_dw(
 ) -> Float32[Tensor, "COUT CIN"]:
     """dW as in puzzle 19, and BLOCK_K is a multiple of 32.
 
-    In tiles of 128 x 128 with BLOCK_K = 64 nothing is spilled, and the tensor cores can be
-    busy half of the time.
+    In tiles of 128 x 128 with BLOCK_K = 64 nothing is spilled, and the tensor
+    cores can be busy half of the time.
     """
     return fused_dw(dy, words, scale, minimum, CIN, BITS, GROUP)
 
@@ -189,16 +189,17 @@ def split_k(
 ) -> Float32[Tensor, "SPLITS COUT CIN"]:
     """parts[s, m, n] = sum over the rows k of split s of dy[k, m] · x[k, n]
 
-    x as in puzzle 19. K has cdiv(K, BLOCK_K) blocks of rows. A split takes as many as
-    that over SPLITS, rounded up, one split after the other; the last splits may be short,
-    or empty: their sums are 0. The sum of all parts is dW.
+    x as in puzzle 19. K has cdiv(K, BLOCK_K) blocks of rows. A split takes as
+    many as that over SPLITS, rounded up, one split after the other; the last
+    splits may be short, or empty: their sums are 0. The sum of all parts is dW.
     """
     K = dy.shape[0]
     rows = BLOCK_K * triton.cdiv(triton.cdiv(K, BLOCK_K), SPLITS)  # a split
     parts = []
     for split in range(SPLITS):
         k = torch.arange(K) // rows == split  # [K]
-        parts.append(fused_dw(dy[k], words[k], scale[k], minimum[k], CIN, BITS, GROUP))
+        packed = words[k], scale[k], minimum[k]
+        parts.append(fused_dw(dy[k], *packed, CIN, BITS, GROUP))
     return torch.stack(parts)
 
 
@@ -206,9 +207,10 @@ SPLIT_K = Puzzle(
     number="20",
     spec=split_k,
     formula=(
-        r"\mathrm{parts}_{s, m, n} = \sum_{k = sR}^{\min(sR + R, K) - 1} dy_{k, m} \, \hat x_{k, n} \qquad "
+        r"\begin{gathered} "
+        r"\mathrm{parts}_{s, m, n} = \sum_{k = sR}^{\min(sR + R, K) - 1} dy_{k, m} \, \hat x_{k, n} \\ "
         r"R = \mathrm{BLOCK\_K} \left\lceil"
-        r"\frac{\lceil K / \mathrm{BLOCK\_K} \rceil}{\mathrm{SPLITS}} \right\rceil"
+        r"\frac{\lceil K / \mathrm{BLOCK\_K} \rceil}{\mathrm{SPLITS}} \right\rceil \end{gathered}"
     ),
     grid=lambda s: (triton.cdiv(s.COUT, s.BLOCK_M), triton.cdiv(s.CIN, s.BLOCK_N), s.SPLITS),
     cases=(
@@ -257,8 +259,8 @@ def two_programs(
 ) -> Float32[Tensor, "SPLITS COUT CIN"]:
     """The parts of puzzle 20, and BLOCK_K is a multiple of 32.
 
-    In tiles of 128 x 128 with BLOCK_K = 32, and 8 warps a program, a multiprocessor has
-    room for two programs.
+    In tiles of 128 x 128 with BLOCK_K = 32, and 8 warps a program, a
+    multiprocessor has room for two programs.
     """
     return split_k(dy, words, scale, minimum, CIN, BITS, GROUP, SPLITS, BLOCK_K)
 
@@ -290,11 +292,12 @@ def packed_along_k(
 ) -> Float32[Tensor, "COUT CIN"]:
     """dw[m, n] = sum over k of dy[k, m] · x[k, n]
 
-    x[k, n] = minimum[g, k] + scale[g, k] · code[k, n] with g = n // GROUP, and code[k, n]
-    is field j of words[b, r, n] where k = 16 · F · b + 16 · j + r, F = 16 // BITS, r < 16:
-    the format of puzzles_lib.kernels. Past row K, words, scales and minima may hold any
-    finite numbers. GROUP is a multiple of BLOCK_N. Sums run in float32, and the checker's x are
-    bfloat16 numbers. In tiles of 128 x 128 no computed value goes from thread to thread.
+    x[k, n] = minimum[g, k] + scale[g, k] · code[k, n] with g = n // GROUP, and
+    code[k, n] is field j of words[b, r, n] where k = 16 · F · b + 16 · j + r,
+    F = 16 // BITS, r < 16: the format of puzzles_lib.kernels. Past row K, words,
+    scales and minima may hold any finite numbers. GROUP is a multiple of
+    BLOCK_N. Sums run in float32, and the checker's x are bfloat16 numbers. In
+    tiles of 128 x 128 no computed value goes from thread to thread.
     """
     K, CIN = dy.shape[0], words.shape[2]
     shifts = BITS * torch.arange(16 // BITS, dtype=torch.int32)[:, None, None]
@@ -309,9 +312,10 @@ PACKED_ALONG_K = Puzzle(
     number="21",
     spec=packed_along_k,
     formula=(
-        r"dW_{m, n} = \sum_{b} \sum_{j=0}^{F-1} \sum_{r=0}^{15} dy_{k, m} \, \hat x_{k, n} \qquad "
+        r"\begin{gathered} dW_{m, n} = \sum_{b} \sum_{j=0}^{F-1} \sum_{r=0}^{15} dy_{k, m} \, "
+        r"\hat x_{k, n} \\ "
         r"k = 16 F b + 16 j + r \qquad "
-        r"\mathrm{code}_{k, n} = \text{field } j \text{ of } \mathrm{words}_{b, r, n}"
+        r"\mathrm{code}_{k, n} = \text{field } j \text{ of } \mathrm{words}_{b, r, n} \end{gathered}"
     ),
     grid=lambda s: (triton.cdiv(s.COUT, s.BLOCK_M), triton.cdiv(s.CIN, s.BLOCK_N)),
     cases=(

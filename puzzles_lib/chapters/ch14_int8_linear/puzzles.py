@@ -17,7 +17,7 @@ def quantize_rows(
 ) -> tuple[Int8[Tensor, "M K"], Float32[Tensor, " M"]]:
     """codes, scale: a scale for each row, codes from -127 to 127
 
-    scale[m] = max over k of |x[m, k]|, divided by 127, or 1 where the row is all zeros.
+    scale[m] = max over k of |x[m, k]|, divided by 127, or 1 where a row is all zeros.
     No scale is subnormal: a largest value that is not 0 is 2e-36 at least.
     codes[m, k] = x[m, k] / scale[m], rounded half to even.
     """
@@ -132,11 +132,12 @@ def int8_linear(
     w_scale: Float32[Tensor, " N"],
     bias: Float32[Tensor, " N"],
 ) -> Float32[Tensor, "M N"]:
-    """y[m, n] = x_scale[m] · w_scale[n] · (sum over k of xq[m, k] · wq[n, k]) + bias[n]
+    """y[m, n] = x_scale[m] · w_scale[n] · (Σ over k of xq[m, k] · wq[n, k]) + bias[n]
 
-    The sum is of integers, and exact. K is at most 131071, so that it fits into an int32.
+    The sum is of integers, and exact. K is at most 131071, so it fits into an int32.
     """
-    acc = (xq.double() @ wq.double().T).to(torch.int32)  # float64 holds such sums exactly
+    # float64 holds such sums exactly
+    acc = (xq.double() @ wq.double().T).to(torch.int32)
     return x_scale[:, None] * w_scale * acc + bias
 
 
@@ -220,13 +221,14 @@ def tiled_linear(
     w_scale: Float32[Tensor, " N"],
     bias: Float32[Tensor, " N"],
 ) -> Float32[Tensor, "M N"]:
-    """y[m, n] = x_scale[m] · w_scale[n] · (sum over k of xq[m, k] · wq[n, k]) + bias[n]
+    """y[m, n] = x_scale[m] · w_scale[n] · (Σ over k of xq[m, k] · wq[n, k]) + bias[n]
 
     wq[n, k] is tiles[n // TILE_N, k // TILE_K, n % TILE_N, k % TILE_K].
     The last tiles reach past N and K. What they hold there is padding, and may be
     anything.
     """
-    padded = tiles.transpose(1, 2).flatten(0, 1).flatten(1, 2)  # [N or more, K or more]
+    # [N or more, K or more]
+    padded = tiles.transpose(1, 2).flatten(0, 1).flatten(1, 2)
     return int8_linear(xq, x_scale, padded[: len(bias), : xq.shape[1]], w_scale, bias)
 
 
@@ -238,9 +240,10 @@ TILED_LINEAR = Puzzle(
     number="24",
     spec=tiled_linear,
     formula=(
-        r"y_{m, n} = s^x_m \, s^w_n \sum_{k=0}^{K-1} x^q_{m, k} \, w^q_{n, k} \; + \; b_n \qquad "
+        r"\begin{gathered} "
+        r"y_{m, n} = s^x_m \, s^w_n \sum_{k=0}^{K-1} x^q_{m, k} \, w^q_{n, k} \; + \; b_n \\ "
         r"w^q_{n, k} = \mathrm{tiles}\!\left[\lfloor n / T_N \rfloor,\; \lfloor k / T_K \rfloor,\;"
-        r" n \bmod T_N,\; k \bmod T_K\right]"
+        r" n \bmod T_N,\; k \bmod T_K\right] \end{gathered}"
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.TILE_N)),
     cases=(

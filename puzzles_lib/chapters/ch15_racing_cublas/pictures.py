@@ -197,33 +197,46 @@ def traffic(rows: int = 100864, cout: int = 768, cin: int = 768) -> Picture:
 
 
 def operands() -> Picture:
-    """x^ as the second operand, through shared memory; and as the first, from registers."""
-    figure, ax = new_sheet(24, 7.8)
+    """A step with x^ as the second operand, through shared memory; and as the first, from registers."""
+    figure, ax = new_sheet(25, 10.6)
+    left, unpack, store, barrier, product = 4.8, 4.2, 3.4, 2.4, 4.6
     told = []
-    for top, title, first, second, path in (
-        (0.6, "rungs 1 and 2", ("dyᵀ", GREEN), ("x̂", SKY), True),
-        (4.2, "from rung 3 on", ("x̂ᵀ", SKY), ("dy", GREEN), False),
+    for top, title, through in (
+        (0.9, "rungs 1 and 2: dyᵀ × x̂", True),
+        (5.7, "from rung 3 on: x̂ᵀ × dy", False),
     ):
-        label(ax, 0.2, top + 1.1, title, align="left", weight="bold")
-        box(ax, 4.6, top, 3.4, 2.2, "threads unpack\nx̂ in registers", color=SKY, fontsize=9.5)
-        x = 10.2
-        if path:
-            box(ax, x, top, 3.4, 2.2, "shared memory\nx̂ and dy", color=YELLOW, fontsize=9.5)
-            arrow(ax, (8.1, top + 1.1), (x - 0.1, top + 1.1))
-            arrow(ax, (x + 3.5, top + 1.1), (16.3, top + 1.1))
+        label(ax, 0.2, top - 0.35, title, align="left", weight="bold")
+        for lane, name in enumerate(("threads", "matrix unit", "shared memory")):
+            label(ax, left - 0.3, top + 0.5 + 1.3 * lane, name, align="right")
+        box(ax, left, top, unpack, 1, "unpack x̂", color=SKY, fontsize=9.5)
+        start = left + unpack + (store + barrier if through else 0)  # of the product
+        end = start + product
+        box(ax, start, top + 1.3, product, 1, "wgmma", color=GREEN, fontsize=9.5)
+        box(ax, left, top + 2.6, end - left, 0.5, color=YELLOW)
+        label(ax, left + unpack / 2, top + 2.85, "dy", fontsize=9)
+        arrow(ax, (start + 0.9, top + 2.6), (start + 0.9, top + 2.35))
+        if through:
+            x = left + unpack
+            box(ax, x, top, store, 1, "store x̂", color=ORANGE, fontsize=9.5)
+            box(ax, x + store, top, barrier, 1, color=None, hatch="...")
+            label(ax, x + store + barrier / 2, top + 0.5, "barrier", fontsize=9, color=FAINT, behind="white")
+            box(ax, x + store, top + 3.1, end - x - store, 0.5, "x̂", color=SKY, fontsize=9)
+            arrow(ax, (x + store / 2, top + 1.05), (x + store + 0.3, top + 3.05))
+            arrow(ax, (end - 0.9, top + 3.1), (end - 0.9, top + 2.35))
         else:
-            box(ax, x, top + 1.0, 3.4, 2.2, "shared memory\ndy", color=YELLOW, fontsize=9.5)
-            arrow(ax, (8.1, top + 0.4), (16.3, top + 0.4))
-            arrow(ax, (x + 3.5, top + 2.1), (16.3, top + 1.6))
-        box(ax, 16.4, top, 6.6, 2.2, f"matrix unit: {first[0]} × {second[0]}", fontsize=9.5)
-        told.append(
-            f"{title}: {first[0]} × {second[0]}, x̂ {'through shared memory' if path else 'from registers'}"
-        )
+            box(ax, start, top, product, 1, "x̂ in registers", color=SKY, fontsize=9.5)
+            arrow(ax, (start + product / 2, top + 1.02), (start + product / 2, top + 1.28))
+        ax.plot([end, end], [top - 0.2, top + 3.7], color=VERMILLION, linewidth=2)
+        label(ax, end + 0.2, top + 1.8, "done", align="left", color=VERMILLION)
+        way = "stored to shared memory, behind a barrier" if through else "from registers"
+        told.append(f"{title}, x̂ {way}")
+    label(ax, left, 10.1, "time →   (a scheme, not a measurement)", align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"Where the matrix unit takes its operands from. {'; '.join(told)}. Its first operand may come from "
-        f"registers, its second always comes from shared memory. So with the product turned round, values "
-        f"that a thread has unpacked stay in that thread.",
+        f"A scheme of one step: where the matrix unit takes its operands from, and when. {'; '.join(told)}. "
+        "Its first operand may come from registers, its second always comes from shared memory. So with the "
+        "product turned round, values that a thread has unpacked stay in that thread, and the product begins "
+        "as soon as they are there.",
     )
 
 
@@ -407,7 +420,8 @@ def schedule(operands: int = 8) -> Picture:
     for turn, words in ((0, "step s"), (operands, "step s + 1")):
         x = left + long * turn
         ax.plot([x, x], [2.9, 7.4], color=INK, linewidth=1.2, linestyle="--")
-        label(ax, x + 0.2, 7.2, f"{words}: wait for its copies", align="left", fontsize=9)
+        wait = f"{words}: wait for its copies" if not turn else f"{words}: wait again"
+        label(ax, x + 0.2, 7.2, wait, align="left", fontsize=9)
     label(ax, left, 8.2, "after each wgmma is started: wait until at most two are in flight", align="left")
     label(ax, left, 9.2, "time →   (a scheme, not a measurement)", align="left", fontsize=9, color=FAINT)
     return Picture(

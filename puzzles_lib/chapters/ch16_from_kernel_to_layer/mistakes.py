@@ -343,7 +343,7 @@ MISTAKES = (
         "Rounds to the nearest: right for the draws that happen to be on its side.",
         {"tl.floor(steps + u)": "(steps + 12582912.0) - 12582912.0"},
         kind="values",
-        says="words[0, 0]",
+        says="rounding to the nearest",
     ),
     Mistake(
         STOCHASTIC_PACK,
@@ -351,7 +351,7 @@ MISTAKES = (
         "Draws at the column: every row is rounded by the same numbers.",
         {"OFFSET + row * N + n": "OFFSET + n"},
         kind="values",
-        says="1..2 along M",
+        says="each row draws the same numbers",
     ),
     Mistake(
         STOCHASTIC_PACK,
@@ -379,7 +379,7 @@ MISTAKES = (
         "Draws from number 0 on: so does the next layer, and the next step.",
         {"OFFSET + row * N + n": "row * N + n"},
         kind="values",
-        says="words[0, 0]",
+        says="the draws begin at 0",
     ),
     Mistake(
         STOCHASTIC_PACK,
@@ -387,7 +387,7 @@ MISTAKES = (
         "Counts the draws in 32 bits: after 2^32 of them they begin anew.",
         {"tl.rand(SEED, OFFSET + row * N + n)": "tl.rand(SEED, (OFFSET + row * N + n).to(tl.int32))"},
         kind="values",
-        says="OFFSET=4294967196",
+        says="anew after 2^32",
     ),
     Mistake(
         STOCHASTIC_PACK,
@@ -427,7 +427,7 @@ MISTAKES = (
         "Adds u to what is an integer already: the cast to int32 takes it off again.",
         {"tl.floor(steps + u)": "tl.floor(steps) + u"},
         kind="values",
-        says="words[0, 0]",
+        says="rounded down",
     ),
     Mistake(
         STOCHASTIC_PACK,
@@ -435,7 +435,7 @@ MISTAKES = (
         "Adds u and rounds to the nearest: half a step too high on average.",
         {"tl.floor(steps + u)": "(steps + u + 12582912.0) - 12582912.0"},
         kind="values",
-        says="words[0, 0]",
+        says="half a step too high",
     ),
     Mistake(
         STOCHASTIC_PACK,
@@ -451,7 +451,7 @@ MISTAKES = (
         "Goes up where u is below the fraction: unbiased, but by other draws than the contract's.",
         {"tl.floor(steps + u)": "tl.floor(steps) + (u < steps - tl.floor(steps)).to(tl.float32)"},
         kind="values",
-        says="words[0, 0]",
+        says="where u is small",
     ),
     Mistake(
         STOCHASTIC_PACK,

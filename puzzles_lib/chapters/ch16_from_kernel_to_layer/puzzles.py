@@ -210,15 +210,57 @@ def stochastic_pack(
     code[m, n] = floor((x[m, n] - minimum) / scale + u[m, n]), at most 2^BITS - 1, with
     u[m, n] = tl.rand(SEED, OFFSET + m · N + n). SEED and OFFSET may take 64 bits.
     """
+    steps, scale, minimum = steps_up(x, BITS, GROUP)  # [M, N], [M, G], [M, G]
+    u = uniform(SEED, OFFSET + torch.arange(x.numel()).reshape(x.shape))  # [M, N]
+    codes = (steps + u).floor().clamp(max=2**BITS - 1).to(torch.uint8)
+    return pack_bits(codes, BITS), scale.bfloat16(), minimum.bfloat16()
+
+
+def steps_up(x: Tensor, BITS: int, GROUP: int) -> tuple[Tensor, Tensor, Tensor]:
+    """How many steps each x lies above its group's minimum; scale, as stored, and minimum of the groups."""
     group = torch.arange(x.shape[1]) // GROUP  # [N]
     padded = torch.cat([x, x[:, -1:].expand(-1, -x.shape[1] % GROUP)], 1)
     minimum, maximum = padded.unflatten(1, (-1, GROUP)).aminmax(dim=2)  # [M, G]
     scale = ((maximum - minimum) / (2**BITS - 1)).bfloat16().to(x.dtype)
     scale = torch.where(maximum > minimum, scale, 1.0)
-    steps = (x - minimum[:, group]) / scale[:, group]  # [M, N]
-    u = uniform(SEED, OFFSET + torch.arange(x.numel()).reshape(x.shape))  # [M, N]
-    codes = (steps + u).floor().clamp(max=2**BITS - 1).to(torch.uint8)
-    return pack_bits(codes, BITS), scale.bfloat16(), minimum.bfloat16()
+    return (x - minimum[:, group]) / scale[:, group], scale, minimum
+
+
+def _rounded_by(codes: Callable, place: Callable = lambda m, n, N, OFFSET: 0) -> Callable:
+    """A spec with a slip: codes from steps and draws, which are those at a place of the element's."""
+
+    def spec(x: Tensor, BITS: int, GROUP: int, SEED: int, OFFSET: int) -> tuple[Tensor, Tensor, Tensor]:
+        steps, scale, minimum = steps_up(x, BITS, GROUP)
+        m, n = torch.arange(x.shape[0])[:, None], torch.arange(x.shape[1])[None, :]
+        u = uniform(SEED, place(m, n, x.shape[1], OFFSET) + 0 * (m + n))
+        made = codes(steps, u).clamp(0, 2**BITS - 1).to(torch.uint8)
+        return pack_bits(made, BITS), scale.bfloat16(), minimum.bfloat16()
+
+    return spec
+
+
+ROUNDING_SLIPS = {
+    "these are the codes of rounding to the nearest": _rounded_by(lambda steps, u: steps.round()),
+    "these are the codes rounded down: is u added before the floor?": _rounded_by(
+        lambda steps, u: steps.floor()
+    ),
+    "each row draws the same numbers: count the elements of the rows before": _rounded_by(
+        lambda steps, u: (steps + u).floor(), lambda m, n, N, OFFSET: OFFSET + n
+    ),
+    "the draws begin at 0, not at OFFSET": _rounded_by(
+        lambda steps, u: (steps + u).floor(), lambda m, n, N, OFFSET: m * N + n
+    ),
+    "the draws begin anew after 2^32 of them: OFFSET has 64 bits": _rounded_by(
+        lambda steps, u: (steps + u).floor(), lambda m, n, N, OFFSET: OFFSET + m * N + n & _LOW
+    ),
+    "codes go up where u is small: the contract is floor(steps + u)": _rounded_by(
+        lambda steps, u: steps.floor() + (u < steps - steps.floor()),
+        lambda m, n, N, OFFSET: OFFSET + m * N + n,
+    ),
+    "half a step too high: a floor, and no rounding, after u is added": _rounded_by(
+        lambda steps, u: (steps + u).round(), lambda m, n, N, OFFSET: OFFSET + m * N + n
+    ),
+}
 
 
 def off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int, constant: bool = False) -> Callable:
@@ -296,6 +338,7 @@ STOCHASTIC_PACK = Puzzle(
     ),
     outputs=("words", "scale", "minimum"),
     exact=("scale", "minimum"),
+    slips=ROUNDING_SLIPS,
     contract=Contract(
         {
             "M": Size(9),

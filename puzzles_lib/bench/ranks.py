@@ -1,0 +1,119 @@
+"""Training on two GPUs, packed and not: a ViT-B/16 as `puzzles_lib.examples.train_vit` trains it.
+
+Rows are whole steps with AdamW and autocast to bfloat16, as the example runs them: launched by the host, not
+replayed, by deterministic kernels, on one GPU, under DDP and under FSDP2. ``us`` is the median step behind
+the first ones; ``bytes`` the largest peak of memory on a GPU, weights and optimiser included, and ``error``
+how far a loss is from that of the same layers on one GPU, at most, relative to it (rounding to nearest).
+
+That a resumed run has the same bits is checked at the end, with stochastic rounding and dropout.
+"""
+
+import gc
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from puzzles_lib.bench.results import row
+from puzzles_lib.examples.train_vit import SIZES, join
+from puzzles_lib.examples.training import PARALLEL, Config, Ranks, Run, train
+
+PLAIN, PACKED = "torch", "packed, 2 bits"
+SETUPS = ((256, False), (256, True), (1024, False))  # batch on all GPUs, compiled or not
+STEPS, WARM = 10, 4
+NAMES = {"ddp": "DDP", "fsdp": "FSDP2"}
+
+
+def measure() -> Iterator[dict[str, Any]]:
+    """All rows. Raises RuntimeError with fewer than two GPUs."""
+    if torch.cuda.device_count() < 2:
+        raise RuntimeError("bench ranks needs two CUDA devices")
+    with tempfile.TemporaryDirectory() as folder:
+        rows = Path(folder) / "rows.json"
+        launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        subprocess.run([sys.executable, *launch, "-m", __name__, "base", str(rows)], check=True)
+        yield from json.loads(rows.read_text())
+
+
+def measure_on(ranks: Ranks, config: Config) -> list[dict[str, Any]]:
+    """The rows, on rank 0; all ranks call it."""
+    found: list[dict[str, Any]] = []
+    alone: dict[tuple[int, str], list[float]] = {}  # losses, by batch and path
+    for batch, compiled in SETUPS:
+        for parallel in (*([] if compiled else [None]), *PARALLEL):
+            group = replace(ranks, parallel=parallel) if parallel else Ranks(ranks.device)
+            if parallel or ranks.rank == 0:
+                runs = {}
+                for path, bits in ((PLAIN, None), (PACKED, 2)):
+                    rounding = "nearest" if bits else None
+                    each = replace(config, batch=batch, compile=compiled, bits=bits, rounding=rounding)
+                    runs[path] = _run(each, STEPS, group)
+                    alone.setdefault((batch, path), runs[path].losses)
+                where = f"{NAMES[parallel]} on {ranks.count} GPUs" if parallel else "one GPU"
+                case = f"ViT-B/16, batch {batch}, {where}{', compiled' * compiled}"
+                found += _rows(case, runs, {path: alone[batch, path] for path in runs}, group)
+            dist.barrier()
+    return found
+
+
+def _rows(
+    case: str, runs: dict[str, Run], alone: dict[str, list[float]], ranks: Ranks
+) -> Iterator[dict[str, Any]]:
+    times = {path: 1e6 * median(run.seconds[WARM:]) for path, run in runs.items()}
+    peaks = {path: _most(max(run.peaks), ranks) for path, run in runs.items()}
+    for path, run in runs.items():
+        error = max(abs(loss / wanted - 1) for loss, wanted in zip(run.losses, alone[path], strict=True))
+        made = row("ranks", case, path, times[path], PLAIN, times[PLAIN], error)
+        yield {**made, "bytes": peaks[path], "baseline_bytes": peaks[PLAIN]}
+
+
+def _run(config: Config, steps: int, ranks: Ranks, **options: Any) -> Run:
+    """A run without its model, whose memory the next one needs."""
+    run = train(config, steps, ranks, **options)
+    del run.model
+    gc.collect()
+    if ranks.device.type == "cuda":
+        torch.cuda.empty_cache()
+    return run
+
+
+def _most(value: int, ranks: Ranks) -> int:
+    if ranks.count == 1:
+        return value
+    most = torch.tensor(value, device=ranks.device)
+    dist.all_reduce(most, dist.ReduceOp.MAX)
+    return int(most)
+
+
+def check_resuming(ranks: Ranks, config: Config, folder: Path) -> None:
+    """Raises RuntimeError where a resumed run has other losses than one that was not; all ranks call it."""
+    config = replace(config, batch=64, rounding="stochastic", dropout=0.1)
+    for parallel in PARALLEL:
+        group = replace(ranks, parallel=parallel)
+        whole = _run(config, 6, group).losses
+        _run(config, 3, group, folder=folder / parallel)
+        resumed = _run(config, 6, group, folder=folder / parallel, resume=True).losses
+        if resumed != whole:
+            raise RuntimeError(f"{group.text()}: resumed, losses are {resumed}, and were to be {whole}")
+
+
+if __name__ == "__main__":
+    size, file = sys.argv[1:]
+    options = {name: value for name, value in SIZES[size].items() if name != "steps"}
+    ranks, config = join("ddp", None), Config(size, **options)
+    rows = measure_on(ranks, config)
+    if ranks.rank == 0:
+        Path(file).write_text(json.dumps(rows))
+    with tempfile.TemporaryDirectory() as folder:
+        folders = [folder]
+        dist.broadcast_object_list(folders)
+        check_resuming(ranks, config, Path(folders[0]))
+    dist.destroy_process_group()

@@ -1,0 +1,65 @@
+"""Images to train on, and the order in which they come: a function of seed and step, with nothing to save."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+
+COUNT = {"digits": 1500, "base": 2048}  # images to train on
+
+
+@dataclass(frozen=True)
+class Images:
+    """pixels: [N, channels, side, side], uint8 up to 2 · half. labels: [N], int64."""
+
+    pixels: torch.Tensor
+    labels: torch.Tensor
+    half: float
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def to(self, device: torch.device) -> "Images":
+        return Images(self.pixels.to(device), self.labels.to(device), self.half)
+
+    def take(self, chosen: torch.Tensor | slice) -> tuple[torch.Tensor, torch.Tensor]:
+        """Some of them, float32 from -1 to 1, and their labels."""
+        return self.pixels[chosen].float() / self.half - 1, self.labels[chosen]
+
+
+@cache
+def digits() -> tuple[Images, Images]:
+    """Scikit-learn's digits, of 8 by 8 pixels: 1500 to train on and 297 to test, mixed."""
+    from sklearn.datasets import load_digits
+
+    loaded = load_digits()
+    mixed = torch.randperm(len(loaded.target), generator=torch.Generator().manual_seed(0))
+    pixels = torch.from_numpy(loaded.images).to(torch.uint8)[mixed, None]
+    labels = torch.from_numpy(loaded.target).long()[mixed]
+    count = COUNT["digits"]
+    return Images(pixels[:count], labels[:count], 8.0), Images(pixels[count:], labels[count:], 8.0)
+
+
+@cache
+def synthetic(classes: int = 20, side: int = 224) -> Images:
+    """Images of ImageNet's size: for each of a few classes a pattern of 14 by 14 patches, under noise."""
+    count, generator = COUNT["base"], torch.Generator().manual_seed(0)
+    labels = torch.randint(classes, (count,), generator=generator)
+    patterns = torch.randn(classes, 3, 14, 14, generator=generator)
+    pixels = torch.empty(count, 3, side, side, dtype=torch.uint8)
+    for place, label in enumerate(labels.tolist()):
+        noise = torch.randn(3, side, side, generator=generator)
+        image = F.interpolate(patterns[None, label], side)[0] + noise
+        pixels[place] = (image * 32 + 128).clamp(0, 255)
+    return Images(pixels, labels, 128.0)
+
+
+def order(count: int, batch: int, step: int, seed: int) -> torch.Tensor:
+    """Which of ``count`` images are the batch of a step: [batch] indices, all of them drawn anew each epoch.
+
+    What is left over of an epoch is left out.
+    """
+    epoch, place = divmod(step, count // batch)
+    generator = torch.Generator().manual_seed(2**20 * seed + epoch)
+    return torch.randperm(count, generator=generator)[place * batch : (place + 1) * batch]

@@ -1,0 +1,44 @@
+"""What autograd keeps between forward and backward, as it comes and goes."""
+
+from collections import Counter
+
+import torch
+from torch import nn
+from torch.autograd.graph import saved_tensors_hooks
+
+
+class Kept(saved_tensors_hooks):
+    """Within it, ``levels`` grows by a number whenever autograd keeps a tensor or takes one back.
+
+    levels: bytes kept by then, of all tensors but parameters; what several layers keep together counts once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(self._keep, self._take)
+        self.levels = [0]
+        self._users: Counter[int] = Counter()
+
+    def __enter__(self) -> "Kept":
+        super().__enter__()
+        return self
+
+    @property
+    def peak(self) -> int:
+        return max(self.levels)
+
+    def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        self._count(tensor, 1)
+        return tensor
+
+    def _take(self, tensor: torch.Tensor) -> torch.Tensor:
+        self._count(tensor, -1)
+        return tensor
+
+    def _count(self, tensor: torch.Tensor, change: int) -> None:
+        if isinstance(tensor if tensor._base is None else tensor._base, nn.Parameter):
+            return
+        storage = tensor.untyped_storage()
+        before = self._users[storage.data_ptr()]
+        self._users[storage.data_ptr()] = before + change
+        if (before == 0) != (before + change == 0):
+            self.levels.append(self.levels[-1] + change * storage.nbytes())

@@ -1,0 +1,327 @@
+"""Training a vision transformer, alone or on several ranks; what a step computes follows from its number.
+
+The batch is drawn by seed and step, rounding by step and rank, and kernels are the deterministic ones (see
+`deterministic`). So a run that was resumed has the losses of one that was not, to the bit; only dropout's
+random numbers are a state, and checkpoints hold them.
+"""
+
+import os
+import signal
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+from tqdm import tqdm
+
+from puzzles_lib.examples import checkpoints
+from puzzles_lib.examples.images import COUNT, Images, digits, order, synthetic
+from puzzles_lib.examples.leaving import Leaving
+from puzzles_lib.examples.vit import ViT
+from puzzles_lib.kernels.bitpack import check_bits
+from puzzles_lib.kernels.modules import pack_activations, seed_rounding
+from puzzles_lib.kernels.rounding import check_rounding
+
+SMALL = {"side": 8, "patch": 2, "channels": 1, "width": 64, "depth": 2, "heads": 4, "classes": 10}
+PARALLEL = ("ddp", "fsdp")
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a run computes. A checkpoint is resumed by the same one alone.
+
+    size: digits or base. bits, rounding: of `pack_activations`; no bits for torch's own layers, no rounding
+    for its default. batch: images a step, on all ranks together. lr: of AdamW, reached within ten steps.
+    dtype: of autocast. compile: each block by torch.compile.
+    """
+
+    size: str = "digits"
+    bits: int | None = 2
+    rounding: str | None = None
+    batch: int = 50
+    lr: float = 3e-3
+    dropout: float = 0.0
+    dtype: str = "float32"
+    compile: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what cannot be."""
+        if self.size not in COUNT:
+            raise ValueError(f"size is {self.size!r}, allowed are {' and '.join(COUNT)}")
+        if self.bits is not None:
+            check_bits(self.bits)
+        if self.rounding is not None:
+            check_rounding(self.rounding)
+        if self.dtype not in ("float32", "bfloat16"):
+            raise ValueError(f"dtype is {self.dtype!r}, allowed are float32 and bfloat16")
+        _at_least("seed", self.seed, 0)
+        if not self.lr > 0:
+            raise ValueError(f"lr is {self.lr}, allowed are numbers above 0")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is {self.dropout}, allowed is 0 to below 1")
+        most = COUNT[self.size]
+        if not 1 <= self.batch <= most:
+            raise ValueError(f"batch is {self.batch}, allowed are 1 to {most}, the images of {self.size}")
+
+    def images(self) -> Images:
+        return digits()[0] if self.size == "digits" else synthetic()
+
+    def model(self) -> nn.Module:
+        torch.manual_seed(self.seed)
+        model = ViT(**(SMALL if self.size == "digits" else {}), dropout=self.dropout)
+        if self.bits is not None:
+            rounding = {} if self.rounding is None else {"rounding": self.rounding}
+            pack_activations(model, self.bits, **rounding)
+        if self.compile:
+            for block in model.blocks:  # not the module: FSDP2's hooks and the names of weights stay outside
+                block.forward = torch.compile(block.forward, fullgraph=True, dynamic=False)
+        return model
+
+    def text(self) -> str:
+        if self.bits is None:
+            return f"{self.size}, torch's layers"
+        return f"{self.size}, packed into {self.bits} bit{'s' * (self.bits != 1)}"
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among those that train together."""
+
+    device: torch.device
+    rank: int = 0
+    count: int = 1
+    parallel: str | None = None
+
+    def text(self) -> str:
+        name = "GPU" if self.device.type == "cuda" else "process"
+        many = f"{self.count} {name}{('es' if name == 'process' else 's') * (self.count != 1)}"
+        return many + (f" ({self.parallel})" if self.parallel else "")
+
+    def share(self, chosen: torch.Tensor) -> torch.Tensor:
+        """This rank's part of a batch."""
+        return chosen.chunk(self.count)[self.rank] if self.count > 1 else chosen
+
+
+class RankLost(RuntimeError):
+    """Another rank is gone."""
+
+
+class LossLost(ArithmeticError):
+    """The loss is no number any more."""
+
+
+@dataclass
+class Run:
+    """How a run went, and its model. losses, seconds, peaks (bytes): one for each step since step 0.
+
+    Peaks are those of the GPU's allocator on rank 0, 0 on a CPU. stopped: by which signal, if by one.
+    """
+
+    config: Config
+    model: nn.Module
+    losses: list[float]
+    seconds: list[float]
+    peaks: list[int]
+    saved: Path | None = None
+    stopped: int | None = None
+
+    def images_per_second(self) -> float:
+        """Of the median step, of those that found all kernels compiled."""
+        times = sorted(self.seconds[min(3, len(self.seconds) - 1) :])
+        return self.config.batch / times[len(times) // 2]
+
+
+def deterministic() -> None:
+    """Have this process take kernels that give the same bits each time; before its first step on a GPU."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # which takes time, and nothing reads it
+    torch.backends.cuda.enable_cudnn_sdp(False)  # attention: torch's flash attention has such a backward
+
+
+def train(
+    config: Config,
+    steps: int,
+    ranks: Ranks,
+    folder: Path | None = None,
+    save_every: int = 0,
+    resume: bool = False,
+    quiet: bool = True,
+) -> Run:
+    """Train until ``steps`` steps are done; all ranks call it, each with its `Ranks`.
+
+    folder: for checkpoints, one every ``save_every`` steps (0: none) and one at the end. resume: go on
+    from the newest whole one in it. quiet: without a progress bar.
+    Raises ValueError for what does not fit together, FileNotFoundError where there is nothing to resume,
+    FileExistsError where there is, and no ``resume``, OSError where a checkpoint cannot be written or read,
+    RankLost where another rank died, LossLost where the loss is no number.
+    """
+    _at_least("steps", steps, 1)
+    _at_least("save_every", save_every, 0)
+    if config.batch % ranks.count:
+        raise ValueError(
+            f"batch is {config.batch}, allowed on {ranks.count} ranks are multiples of {ranks.count}"
+        )
+    found = _to_resume(config, steps, folder, save_every, resume)
+    model = _parallel(config.model().to(ranks.device), ranks)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=config.lr, fused=ranks.device.type == "cuda")
+    images = config.images().to(ranks.device)
+    if ranks.parallel == "ddp":
+        _settle(model, config, ranks, images)
+    torch.manual_seed(2**20 * config.seed + ranks.rank)  # dropout's
+    run = Run(config, model, [], [], [], saved=found)
+    if found:
+        checkpoints.load(found, model, optimiser)
+        before = checkpoints.read_run(found)
+        run.losses, run.seconds, run.peaks = (before[name] for name in ("losses", "seconds", "peaks"))
+        if (before["ranks"], before["parallel"]) != (ranks.count, ranks.parallel) and ranks.rank == 0:
+            was = replace(ranks, count=before["ranks"], parallel=before["parallel"]).text()
+            tqdm.write(f"{found} is of {was}, this is {ranks.text()}: losses go on, but not to the bit")
+    start = len(run.losses)
+    bar = tqdm(
+        range(start, steps),
+        config.text(),
+        initial=start,
+        total=steps,
+        disable=quiet or ranks.rank > 0 or None,
+        leave=False,
+    )
+    with Leaving(lambda: _lost(run, ranks)) as leaving:
+        for step in bar:
+            with _naming_who_is_lost(run, ranks):
+                leaving.in_step = ranks.count > 1
+                take_step(run, images, optimiser, ranks, step)
+                stopping, done = _any(bool(leaving.signals), ranks), step + 1
+                leaving.in_step = False
+                if folder and (stopping or done == steps or save_every and done % save_every == 0):
+                    told = {"config": asdict(config), "ranks": ranks.count, "parallel": ranks.parallel}
+                    told |= {"losses": run.losses, "seconds": run.seconds, "peaks": run.peaks}
+                    run.saved = checkpoints.save(folder, done, model, optimiser, told)
+            if stopping:
+                run.stopped = leaving.signals[0] if leaving.signals else signal.SIGTERM
+                break
+    return run
+
+
+def take_step(run: Run, images: Images, optimiser: torch.optim.Optimizer, ranks: Ranks, step: int) -> None:
+    """Train on one batch, and note how it went."""
+    config, began = run.config, time.perf_counter()
+    on_gpu = ranks.device.type == "cuda"
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    for group in optimiser.param_groups:
+        group["lr"] = config.lr * min(1.0, (step + 1) / 10)
+    # Each rank rounds by numbers of its own, so that errors of all ranks average out.
+    seed_rounding(run.model, ranks.count * step + ranks.rank)
+    chosen = ranks.share(order(len(images), config.batch, step, config.seed))
+    loss = loss_of(run.model, config, *images.take(chosen.to(ranks.device)))
+    optimiser.zero_grad(set_to_none=True)
+    loss.backward()
+    optimiser.step()
+    mean = loss.detach()
+    if ranks.count > 1:
+        dist.all_reduce(mean)
+        mean = mean / ranks.count
+    run.losses.append(mean.item())
+    if not abs(run.losses[-1]) < float("inf"):
+        raise LossLost(f"the loss is {run.losses[-1]} in step {step}, with lr {config.lr}")
+    run.seconds.append(time.perf_counter() - began)
+    run.peaks.append(torch.cuda.max_memory_allocated() if on_gpu else 0)
+
+
+def loss_of(model: nn.Module, config: Config, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """The mean cross-entropy of a batch."""
+    with torch.autocast(images.device.type, torch.bfloat16, enabled=config.dtype == "bfloat16"):
+        return F.cross_entropy(model(images).float(), labels)
+
+
+def _parallel(model: nn.Module, ranks: Ranks) -> nn.Module:
+    if ranks.parallel == "ddp":
+        torch._dynamo.config.optimize_ddp = False  # which cuts what is compiled at DDP's buckets
+        with warnings.catch_warnings():  # torch 2.13 has another name for it, older ones have not
+            warnings.simplefilter("ignore", FutureWarning)
+            # Buffers are the seeds of rounding, each rank's its own.
+            return DistributedDataParallel(model, broadcast_buffers=False)
+    if ranks.parallel == "fsdp":
+        mesh = init_device_mesh(ranks.device.type, (ranks.count,))
+        for block in model.blocks:
+            fully_shard(block, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+    return model
+
+
+def _settle(model: nn.Module, config: Config, ranks: Ranks, images: Images) -> None:
+    """Have DDP lay out its buckets of gradients for good, which it does behind a first backward.
+
+    Other buckets may sum in another order: the first step of a resumed run would not have the bits of the
+    same step in a run that was not.
+    """
+    chosen = torch.arange(config.batch // ranks.count, device=ranks.device)
+    loss_of(model, config, *images.take(chosen)).backward()
+    model.zero_grad(set_to_none=True)
+
+
+def _to_resume(config: Config, steps: int, folder: Path | None, save_every: int, resume: bool) -> Path | None:
+    """The checkpoint to go on from, if any."""
+    if folder is None:
+        if resume:
+            raise ValueError("resume needs a folder, with the checkpoints of an earlier run")
+        if save_every:
+            raise ValueError(f"save_every is {save_every}, which needs a folder")
+        return None
+    found = checkpoints.newest(folder)
+    if not resume:
+        if found:
+            raise FileExistsError(f"{folder} has {found.name} in it: resume it, or name another folder")
+        return None
+    if not found:
+        raise FileNotFoundError(f"{folder} has no whole checkpoint to resume")
+    before = checkpoints.read_run(found)
+    saved, wanted = before["config"], asdict(config)
+    other = [name for name in wanted if saved.get(name) != wanted[name]]
+    if other:
+        was, now = (", ".join(f"{name} {some.get(name)}" for name in other) for some in (saved, wanted))
+        raise ValueError(f"{found} was saved with {was}, this run has {now}: they must be the same")
+    if before["step"] >= steps:
+        raise ValueError(f"steps is {steps}, allowed are more than the {before['step']} of {found}")
+    return found
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise ValueError(f"{name} is {value}, allowed are integers from {least} up")
+
+
+def _any(flag: bool, ranks: Ranks) -> bool:
+    """Whether any rank says so."""
+    if ranks.count == 1:
+        return flag
+    flags = torch.tensor(float(flag), device=ranks.device)
+    dist.all_reduce(flags)
+    return bool(flags.item())
+
+
+@contextmanager
+def _naming_who_is_lost(run: Run, ranks: Ranks) -> Iterator[None]:
+    """What a collective raises when another rank is gone says neither where nor what is left."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, dist.DistError) and "gloo" not in str(error):
+            raise
+        raise RankLost(_lost(run, ranks)) from error
+
+
+def _lost(run: Run, ranks: Ranks) -> str:
+    left = f"the last whole checkpoint is {run.saved}" if run.saved else "there is no checkpoint"
+    return f"rank {ranks.rank} of {ranks.count} lost another in step {len(run.losses)}: {left}"

@@ -1,0 +1,50 @@
+"""Chapter 16's puzzles: what they draw is what Triton draws, and right on average."""
+
+import pytest
+import torch
+
+from puzzles_lib.chapters.ch09_bit_packing.puzzles import unpack_bits
+from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import (
+    MARGIN,
+    STOCHASTIC_PACK,
+    steps_up,
+    stochastic_pack,
+    uniform,
+)
+from puzzles_lib.inputs import make_inputs
+from tests.kernel_lab import evaluate
+
+PLACES = torch.tensor([0, 1, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40 + 5, 2**62 + 3])
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**31, 2**32 + 1, 2**63 - 1])
+def test_the_spec_draws_what_triton_draws(seed):
+    drawn = evaluate(f"tl.rand({seed}, x)", PLACES, shape=(8,), dtype=torch.float32)
+    assert torch.equal(drawn, uniform(seed, PLACES))
+    assert len(set(drawn.tolist())) == 8
+
+
+def test_codes_are_right_on_average():
+    """The mean over seeds is within 4 standard errors of x; nearest codes are further off."""
+    seeds, bits, group = 400, 2, 32
+    x = torch.randn(2, 64, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = x.bfloat16().double()
+    steps, scale, minimum = steps_up(x, bits, group)
+    total = torch.zeros_like(steps)
+    for seed in range(seeds):
+        total += unpack_bits(stochastic_pack(x, bits, group, seed, OFFSET=seed)[0], 64, bits)
+    inside = steps < 2**bits - 1  # what a scale that was rounded down leaves above is clamped
+    error = (steps % 1 * (1 - steps % 1) / seeds).sqrt()
+    off = (total / seeds - steps).abs()
+    assert inside.sum() > 120 and (off <= 4 * error)[inside].all()
+    assert ((steps.round() - steps).abs() > 4 * error)[inside].float().mean() > 0.5
+
+
+@pytest.mark.parametrize("case", [*STOCHASTIC_PACK.cases, *STOCHASTIC_PACK.drawn()], ids=str)
+def test_no_code_is_near_an_edge(case):
+    """So float32 and float64 agree on each; what is at its group's minimum is 0 in both."""
+    x = make_inputs(STOCHASTIC_PACK, case)["x"].double()
+    steps, _, _ = steps_up(x, case.BITS, case.GROUP)
+    u = uniform(case.SEED, case.OFFSET + torch.arange(x.numel()).reshape(x.shape))
+    near = ((steps + u + 0.5) % 1 - 0.5).abs() < 0.99 * MARGIN
+    assert not (near & (steps > 0)).any()
