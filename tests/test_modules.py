@@ -65,7 +65,7 @@ def through_the_dequantised(layer, x, seed=9):
     """The same in float64, by formula: dW from x^, all else from x."""
     weight = layer.weight.detach().double()
     bias = None if layer.bias is None else layer.bias.detach().double()
-    x_hat = dequantize(quantize_pack(x, layer.bits, layer.group_size)).double()
+    x_hat = dequantize(quantize_pack(x, layer.bits, layer.group_size, rounding=layer.rounding)).double()
     dy = draw((*x.shape[:-1], layer.out_features), x.dtype, seed).double()
     rows = dy.reshape(-1, layer.out_features)
     found = [F.linear(x.double(), weight, bias), dy @ weight, rows.t() @ x_hat.reshape(-1, x.shape[-1])]
@@ -426,7 +426,7 @@ def test_shapes_without_data():
 
 def test_how_they_show_themselves():
     assert repr(linear()) == (
-        "PackedLinear(in_features=70, out_features=9, bias=True, bits=4, group_size=32)"
+        "PackedLinear(in_features=70, out_features=9, bias=True, bits=4, group_size=32, rounding='nearest')"
     )
     assert repr(PackedReLU()) == "PackedReLU()"
 
@@ -571,6 +571,20 @@ def test_pack_activations_swaps_and_unpack_activations_undoes_it():
     assert [type(m) for m in model.modules()] == kinds and not list(model.buffers())
     assert [id(t) for t in (*model.modules(), *model.parameters())] == ids
     assert "bits" not in vars(model.q) and "slope_bits" not in vars(model.act)
+
+
+def test_one_and_two_bits_round_stochastically_where_nothing_is_said():
+    wanted = {1: "stochastic", 2: "stochastic", 4: "nearest", 8: "nearest"}
+    plain = nn.Linear(8, 4)
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.LayerNorm(8, elementwise_affine=False))
+    for bits, rounding in wanted.items():
+        layer = PackedLinear.from_linear(plain, bits=bits)
+        assert PackedLinear(8, 4, bits=bits).rounding == layer.rounding == rounding
+        assert [b.device.type for b in layer.buffers()] == ["cpu"] * (rounding == "stochastic")
+        assert PackedMLP(8, 8, bits=bits)[2].rounding == rounding
+        pack_activations(model, bits)  # again and again: by its new bits
+        assert model[0].rounding == model[2].rounding == rounding
+    assert PackedLinear(8, 4, bits=1, rounding="nearest").rounding == "nearest"
 
 
 def test_a_predicate_chooses():

@@ -53,6 +53,8 @@ def _run(arguments: list[str] | None) -> None:
     for name, (_, text) in MEASURED.items():
         measured = commands.add_parser(name, help=text)
         measured.add_argument("--json", metavar="FILE", help="write the rows there as well")
+    digits = commands.add_parser("digits", help="chapter 16's loss curves, on this CPU: takes minutes")
+    digits.add_argument("--json", metavar="FILE", help="write the record there as well")
     compile_ = commands.add_parser("compile", help="the binaries of ladder and grid, with no GPU")
     compile_.add_argument("file", metavar="FILE", help="where to write them")
     for name, text in RACED.items():
@@ -77,6 +79,13 @@ def _run(arguments: list[str] | None) -> None:
         print(table(rows))
         if chosen.json:
             save(rows, chosen.json)
+    elif chosen.command == "digits":
+        from puzzles_lib.bench import digits as curves
+
+        record = curves.measure()
+        print(curves.table(record))
+        if chosen.json:
+            curves.save(record, chosen.json)
     elif chosen.command == "compile":
         for line in importlib.import_module(f"{CHAPTER}.programs").compile_all(chosen.file):
             print(line, flush=True)

@@ -9,6 +9,8 @@ Rows of bench "ranks" and "training" go on with ``bytes`` (peak memory) and ``ba
 ``race.json`` is such a record of chapter 15's launches, of binaries that the pinned Triton made. It has
 ``launches`` too: by path, how it was launched and what its binary looks like, see
 `puzzles_lib.chapters.ch15_racing_cublas.records`; and ``clocks``, what the chip did under load.
+
+``digits.json`` is of another form: what `puzzles_lib.bench.digits` measures, on a CPU.
 """
 
 import datetime
@@ -21,6 +23,7 @@ from typing import Any
 
 FILE = Path(__file__).parent / "h200.json"
 RACE = FILE.with_name("race.json")
+DIGITS = FILE.with_name("digits.json")
 NAMES = ("bench", "case", "path", "us", "baseline", "baseline_us", "ratio", "error")  # of a row's entries
 MORE = ((), ("bytes", "baseline_bytes"), ("bytes", "baseline_bytes", "cosine"))  # after those, in some rows
 NUMBERS = ("us", "baseline_us", "ratio", "error")
@@ -143,6 +146,14 @@ def table(some: Sequence[Row]) -> str:
 def bits_text(bits: int) -> str:
     """How cases name a format: "1 bit", "2 bits"."""
     return f"{bits} bit{'s' * (bits != 1)}"
+
+
+def rounding_told(path: str) -> str:
+    """A path of bench "training", with how its codes are rounded: to the nearest where it does not say."""
+    if not path.startswith("packed, ") or "stochastic" in path:
+        return path
+    packed, bits, *others = path.split(", ")
+    return ", ".join([packed, bits, "nearest", *others])
 
 
 def report() -> str:

@@ -1,6 +1,6 @@
 """The README's tables, from the recorded figures: ``python -m puzzles_lib.bench report --readme``."""
 
-from puzzles_lib.bench.recorded import Row, bits_text, rows
+from puzzles_lib.bench.recorded import Row, bits_text, rounding_told, rows
 
 VIT_B = "100864x768"
 CUBLAS, TINYGEMM = "cuBLAS, bfloat16 weight", "tinygemm, torch._weight_int4pack_mm"
@@ -72,7 +72,7 @@ def _training() -> list[str]:
         for case in cases:
             row = found[case, path]
             cells += [f"{row['us'] / 1000:.1f} ms", f"{row['bytes'] / 1e9:.2f} GB", f"{row['cosine']:.4f}"]
-        lines.append(f"| {path} | {' | '.join(cells)} |")
+        lines.append(f"| {rounding_told(path)} | {' | '.join(cells)} |")
     return lines
 
 

@@ -4,11 +4,10 @@ Without a GPU its time is a recorded one, of the same machine code, and said to 
 """
 
 import html
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from puzzles_lib import excerpts
 from puzzles_lib.bench.h200 import RESERVED, SHARED
 from puzzles_lib.bench.recorded import about, clocks, rows, table
 from puzzles_lib.card import Theme, card
@@ -36,6 +35,7 @@ from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS, Rung
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report
 from puzzles_lib.checker.verdicts import STILL_OPEN
+from puzzles_lib.excerpts import Excerpt
 from puzzles_lib.inspector import Stages
 from puzzles_lib.inspector.sass import overwritten_operands
 
@@ -281,30 +281,6 @@ def product() -> str:
     return f"{table([row for row in rows('dw') if row['case'] in wanted])}\n{about('dw')}"
 
 
-@dataclass(frozen=True, repr=False)
-class Excerpt:
-    """Lines of a file, highlighted in a notebook."""
-
-    lines: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        return "\n".join(self.lines)
-
-    def _repr_markdown_(self) -> str:
-        return f"```python\n{self}\n```"
-
-
 def excerpt(first: str, last: str) -> Excerpt:
-    """The lines of the library's Gluon kernel from the first that holds one text to the next with the other.
-
-    Raises ValueError where there are none.
-    """
-    file = Path(__file__).parents[2] / "kernels" / "dequant_gemm_hopper.py"
-    lines = file.read_text().splitlines()
-    start = next((n for n, line in enumerate(lines) if first in line), None)
-    end = next((n for n, line in enumerate(lines) if last in line and start is not None and n >= start), None)
-    if end is None:
-        raise ValueError(f"excerpt: {file.name} has no lines from {first!r} to {last!r}")
-    while "\n".join(lines[start : end + 1]).count("(") > "\n".join(lines[start : end + 1]).count(")"):
-        end += 1  # to the end of the statement
-    return Excerpt(tuple(textwrap.dedent("\n".join(lines[start : end + 1])).splitlines()))
+    """Lines of the library's Gluon kernel: those of `puzzles_lib.excerpts.excerpt`."""
+    return excerpts.excerpt("kernels/dequant_gemm_hopper.py", first, last)

@@ -1,0 +1,115 @@
+"""Chapter 16's loss curves: digits, trained on activations of 8, 4, 2 and 1 bits, on this CPU.
+
+Every path starts with the same weights and gets the same batches, seed for seed, so that a curve is compared
+with float32's own: how far it is from it, in mean over the steps. Learning rates are float32's, too. Then the
+same at other learning rates, for 2 bits and 1. Minutes of CPU time, no GPU.
+
+What `puzzles_lib.kernels.modules` rounds by where nothing is said follows from these figures.
+"""
+
+import datetime
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from puzzles_lib.bench.recorded import bits_text
+from puzzles_lib.chapters.ch16_from_kernel_to_layer.digits import bytes_kept, mlp, train, unseen
+from puzzles_lib.kernels.modules import pack_activations, seed_rounding
+
+SEEDS, STEPS, RATE = 4, 150, 0.05
+RATES, RATE_STEPS = (0.05, 0.1, 0.2, 0.4), 100
+FLOAT = "float32"
+PATHS: dict[str, tuple[int, str] | None] = {FLOAT: None} | {
+    f"{bits_text(bits)}, {rounding}": (bits, rounding)
+    for bits in (8, 4, 2, 1)
+    for rounding in ("nearest", "stochastic")
+}
+"""What is kept for backward, by name: bits and rounding."""
+
+
+def packed_mlp(path: str, seed: int) -> torch.nn.Sequential:
+    """The digits' model as this path of `PATHS` trains it."""
+    model, options = mlp(seed), PATHS[path]
+    return model if options is None else pack_activations(model, options[0], rounding=options[1])
+
+
+def losses(path: str, seed: int, steps: int, rate: float = RATE) -> tuple[list[float], torch.nn.Module]:
+    """The loss of every step, and the model behind them."""
+    model = packed_mlp(path, seed)
+    sgd = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
+    found = train(model, steps, seed, optimiser=sgd, before=lambda step: seed_rounding(model, step))
+    return found, model
+
+
+def measure() -> dict[str, Any]:
+    """The record: curves at one learning rate, and the mean loss at several."""
+    curves, exact = [], {}
+    for path in PATHS:
+        runs = [losses(path, seed, STEPS) for seed in range(SEEDS)]
+        found = [run for run, _ in runs]
+        exact = exact or dict(enumerate(found))
+        apart = [_apart(run, exact[seed]) for seed, run in enumerate(found)]
+        mean = [round(fmean(step), 5) for step in zip(*found, strict=True)]
+        left, right = zip(*(unseen(model) for _, model in runs), strict=True)
+        of_unseen = {"unseen": round(fmean(left), 4), "right": round(fmean(right), 1)}
+        kept = {"path": path, "bytes": bytes_kept(packed_mlp(path, 0))}
+        curves.append({**kept, "apart": round(fmean(apart), 5), **of_unseen, "loss": mean})
+    rates = []
+    for rate in RATES:
+        for path in PATHS:
+            if path == FLOAT or path.startswith(("1", "2")):
+                mean = fmean(fmean(losses(path, seed, RATE_STEPS, rate)[0]) for seed in range(SEEDS))
+                rates.append({"rate": rate, "path": path, "loss": round(mean, 4)})
+    return {
+        "versions": {"torch": torch.__version__.split("+")[0]},
+        "date": datetime.date.today().isoformat(),
+        "seeds": SEEDS,
+        "curves": curves,
+        "rates": rates,
+    }
+
+
+def _apart(run: list[float], exact: list[float]) -> float:
+    return fmean(abs(a - b) for a, b in zip(run, exact, strict=True))
+
+
+def table(record: Mapping[str, Any]) -> str:
+    """A record as text."""
+    last = len(record["curves"][0]["loss"]) - 1
+    steps = [step for step in (25, 50) if step < last] + [last]
+    head = " ".join(f"step {step:>3}" for step in steps)
+    lines = [f"{'path':18} {'bytes':>7}  {head}  {'apart':>7}  unseen  right"]
+    for row in record["curves"]:
+        told = " ".join(f"{row['loss'][step]:8.4f}" for step in steps)
+        end = f"{row['apart']:7.4f}  {row['unseen']:6.3f}  {row['right']:5.1f}"
+        lines.append(f"{row['path']:18} {row['bytes']:7}  {told}  {end}")
+    lines.append("")
+    rates = list(dict.fromkeys(row["rate"] for row in record["rates"]))
+    lines.append(f"{'mean loss at rate':18} " + " ".join(f"{rate:7g}" for rate in rates))
+    for path in dict.fromkeys(row["path"] for row in record["rates"]):
+        found = {row["rate"]: row["loss"] for row in record["rates"] if row["path"] == path}
+        lines.append(f"{path:18} " + " ".join(f"{found[rate]:7.3f}" for rate in rates))
+    return "\n".join(lines)
+
+
+def save(record: Mapping[str, Any], path: str | Path) -> None:
+    """Write a record, a row a line; as a whole or not at all."""
+    parts = []
+    for name, value in record.items():
+        if isinstance(value, list):
+            rows = ",\n".join("    " + json.dumps(row) for row in value)
+            parts.append(f'  "{name}": [\n{rows}\n  ]')
+        else:
+            parts.append(f'  "{name}": {json.dumps(value)}')
+    path = Path(path)
+    temporary = path.with_name(path.name + ".new")
+    try:
+        temporary.write_text("{\n" + ",\n".join(parts) + "\n}\n")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

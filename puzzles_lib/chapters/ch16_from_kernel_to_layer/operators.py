@@ -1,0 +1,39 @@
+"""Cells of chapter 16: made by `make notebooks`, to be changed in its notebook."""
+
+import torch
+from torch.library import custom_op
+
+
+@custom_op("ch16::keep_signs", mutates_args=())
+def keep_signs(x: torch.Tensor) -> torch.Tensor:
+    bits = torch.nn.functional.pad((x > 0).to(torch.uint8), (0, -x.shape[1] % 8))
+    x.relu_()
+    weights = 2 ** torch.arange(8, dtype=torch.uint8)
+    return (bits.unflatten(1, (-1, 8)) * weights).sum(2, dtype=torch.uint8)
+
+
+@keep_signs.register_fake
+def _(x):
+    return x.new_empty((x.shape[0], (x.shape[1] + 7) // 8), dtype=torch.uint8)
+
+
+@custom_op("ch16::signs_of_whole_bytes", mutates_args=())
+def signs_of_whole_bytes(x: torch.Tensor) -> torch.Tensor:
+    bits = torch.nn.functional.pad((x > 0).to(torch.uint8), (0, -x.shape[1] % 8))
+    weights = 2 ** torch.arange(8, dtype=torch.uint8)
+    return (bits.unflatten(1, (-1, 8)) * weights).sum(2, dtype=torch.uint8)
+
+
+@signs_of_whole_bytes.register_fake
+def _(x):
+    return x.new_empty((x.shape[0], x.shape[1] // 8), dtype=torch.uint8)
+
+
+@custom_op("ch16::clipped", mutates_args=())
+def clipped(x: torch.Tensor) -> torch.Tensor:
+    return x.clamp(-1, 1)
+
+
+@clipped.register_fake
+def _(x):
+    return torch.empty_like(x)

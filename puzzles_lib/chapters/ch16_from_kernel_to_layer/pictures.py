@@ -1,0 +1,329 @@
+"""Pictures for chapter 16."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from puzzles_lib.bench.recorded import rounding_told
+from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
+from puzzles_lib.drawing.colours import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    LINE,
+    ORANGE,
+    PALE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    YELLOW,
+)
+
+PACKED, VALUES, DY, DW = YELLOW, SKY, ORANGE, GREEN
+FLOAT = "float32"
+BITS_LOOKS = {8: (SKY, "D"), 4: (GREEN, "s"), 2: (BLUE, "o"), 1: (VERMILLION, "^")}
+
+
+# ---- the layer
+
+
+def layer() -> Picture:
+    """What a linear layer computes forward and backward, and what lies between, with the puzzles' numbers."""
+    figure, ax = new_sheet(25, 9.4)
+    label(ax, 0.3, 1.4, "forward", align="left", fontsize=11)
+    label(ax, 0.3, 7.4, "backward", align="left", fontsize=11)
+    x = box(ax, 3.6, 0.9, 2.6, 1.2, "x", color=VALUES)
+    y = box(ax, 19.8, 0.9, 2.6, 1.2, "y", color=VALUES)
+    words = box(ax, 9.2, 3.7, 7.6, 1.3, "words, scales, minima", color=PACKED)
+    dy = box(ax, 19.8, 6.8, 2.6, 1.2, "dy", color=DY)
+    dw = box(ax, 3.6, 6.8, 2.6, 1.2, "dW, db", color=DW)
+    arrow(ax, (x.right + 0.1, 1.3), (y.x - 0.1, 1.3))
+    label(ax, 13.0, 0.85, "y = x Wᵀ + b, exact: cuBLAS")
+    arrow(ax, (x.right + 0.1, 1.9), (words.x + 0.6, words.y - 0.1))
+    label(ax, 8.9, 2.55, "25 any strides,  27 round and pack", align="left")
+    arrow(ax, (words.x + 0.6, words.bottom + 0.1), (dw.right + 0.1, dw.y + 0.3))
+    label(ax, 8.9, 6.05, "26 unpack in the product", align="left")
+    arrow(ax, (dy.x - 0.1, 7.4), (dw.right + 0.1, 7.4))
+    label(ax, 13.0, 7.85, "dW = dyᵀ x̂,  db = sum of dy")
+    text = "all that is kept of x"
+    label(ax, words.right + 0.3, 4.35, text, align="left", color=FAINT)
+    label(ax, 12.5, 8.9, "dx = dy W needs no x at all", color=FAINT)
+    return Picture(
+        figure,
+        "A linear layer. Forward: x becomes y = x Wᵀ + b, exactly, and on the side puzzles 25 and 27 make "
+        "words, scales and minima of it: all that is kept of x. Backward: dy and these, unpacked within "
+        "puzzle 26's product, give dW = dyᵀ x̂ and db. dx = dy W needs no x at all.",
+    )
+
+
+def wraps(N: int = 50_001, rows: int = 50_000) -> Picture:
+    """The offset of each row's first element, as it is and as an int32 holds it."""
+    figure = new_figure(7.4, 3.3)
+    ax = figure.subplots()
+    first = -(-(2**31) // N)  # the first row whose offset is too large
+    ax.plot([0, rows], [0, rows * N / 1e9], color=BLUE, linewidth=1.6)
+    low = [(first * N - 2**32) / 1e9, (rows * N - 2**32) / 1e9]
+    ax.plot([0, first], [0, first * N / 1e9], color=VERMILLION, linewidth=3, linestyle=":")
+    ax.plot([first, rows], low, color=VERMILLION, linewidth=3, linestyle=":")
+    ax.axhline(2**31 / 1e9, color=LINE, linewidth=0.8)
+    label(ax, 500, 2**31 / 1e9 + 0.14, "2³¹", align="left baseline", fontsize=9, color=FAINT)
+    label(ax, rows + 600, rows * N / 1e9, "int64", align="left", color=BLUE)
+    label(ax, rows + 600, low[1], "int32", align="left", color=VERMILLION)
+    label(ax, first - 600, low[0], f"from row {first} on", align="right", fontsize=9)
+    ax.set_xlim(0, rows * 1.13)
+    ax.set_ylim(-2.5, 3.0)
+    ax.set_xlabel("row m", fontsize=10)
+    ax.set_ylabel(f"m · {N}, in thousand millions", fontsize=10)
+    ax.tick_params(labelsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    return Picture(
+        figure,
+        f"The offset m times {N} of row m, for {rows} rows. In int64 it rises to {rows * N:,}. In int32 it "
+        f"is the same up to row {first - 1}, and from row {first} on negative: it begins again at "
+        f"{first * N - 2**32:,}.",
+    )
+
+
+def programs(COUT: int = 45, CIN: int = 91, BLOCK_M: int = 16, BLOCK_N: int = 32) -> Picture:
+    """Which program of puzzle 26 stores what: a tile of dW each, db by the first of a row of programs."""
+    down, across = -(-COUT // BLOCK_M), -(-CIN // BLOCK_N)
+    figure, ax = new_sheet(25, 2.0 * down + 4.2)
+    left, top, width, height = 6.0, 1.9, 4.2, 2.0
+    for i in range(down):
+        for j in range(across):
+            text = f"program ({i}, {j})"
+            box(ax, left + j * width, top + i * height, width, height, text, color=DW, edge=INK)
+        y = top + (i + 0.5) * height
+        strip = box(ax, left + across * width + 3.4, top + i * height, 1.6, height, "db", color=DY, edge=INK)
+        arrow(ax, (left + width / 2, top + (i + 1) * height - 0.45), (strip.x - 0.1, y + 0.55), bend=0.06)
+        label(ax, left - 0.3, y, f"rows {i * BLOCK_M}..{min(COUT, (i + 1) * BLOCK_M) - 1}", align="right")
+    for j in range(across):
+        text = f"{j * BLOCK_N}..{min(CIN, (j + 1) * BLOCK_N) - 1}"
+        label(ax, left + (j + 0.5) * width, top - 0.5, text, fontsize=9, color=FAINT)
+    label(ax, left + across * width / 2, 0.6, f"dW: {COUT} outputs by {CIN} inputs")
+    foot = "all programs of a row read the same dy; the first one stores its sums"
+    label(ax, 12.5, top + down * height + 1.0, foot)
+    return Picture(
+        figure,
+        f"dW of {COUT} by {CIN} in tiles of {BLOCK_M} by {BLOCK_N}: {down} by {across} programs, each stores "
+        f"its tile. All programs of a row of tiles read the same columns of dy; the first one of them, "
+        f"program (i, 0), stores their sums to db.",
+    )
+
+
+def draws(steps: float = 2.3, count: int = 40, seed: int = 7) -> Picture:
+    """A value between two codes, draws of u, and where floor(steps + u) puts it."""
+    u = uniform(seed, torch.arange(count)).tolist()
+    low = int(steps)
+    up = sum(steps + each >= low + 1 for each in u)
+    figure, ax = new_sheet(25, 6.2)
+    left, width = 3.0, 9.5  # a step
+    for code in range(low, low + 3):
+        x = left + (code - low) * width
+        ax.plot([x, x], [1.2, 4.0], color=LINE, linewidth=1)
+        label(ax, x, 0.7, f"code {code}", fontsize=11)
+    for number, each in enumerate(u):
+        x, goes_up = left + (steps + each - low) * width, steps + each >= low + 1
+        y = 2.05 + 1.7 * number / count
+        ax.plot([x], [y], "o", markersize=5, color=BLUE if goes_up else ORANGE)
+    place = left + (steps - low) * width
+    ax.plot([place], [1.5], "v", markersize=9, color=INK)
+    label(ax, place + 0.4, 1.5, f"s = {steps:g}", align="left")
+    label(ax, left + 0.62 * width, 4.55, f"{count - up} draws of s + u: code {low}", color=ORANGE)
+    label(ax, left + 1.2 * width, 4.55, f"{up} draws: code {low + 1}", align="left", color=BLUE)
+    mean = low + up / count
+    text = f"the mean of {count} codes is {mean:.2f}; the nearest code would be {low} each time"
+    label(ax, 12.5, 5.6, text)
+    return Picture(
+        figure,
+        f"s = {steps:g} lies between the codes {low} and {low + 1}. {count} draws of s + u, u from 0 to 1: "
+        f"{count - up} stay below {low + 1} and become {low}, {up} reach it and become {low + 1}. The mean "
+        f"is {mean:.2f}; the nearest code would be {low} each time.",
+    )
+
+
+# ---- digits
+
+
+def _named(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {row["path"]: row for row in record["curves"]}
+
+
+def curves(record: Mapping[str, Any]) -> Picture:
+    """Loss against step, with nearest codes and with stochastic ones.
+
+    record: of `puzzles_lib.bench.digits`.
+    """
+    rows = _named(record)
+    figure = new_figure(8.4, 4.0)
+    axes = figure.subplots(1, 2, sharey=True)
+    told = []
+    for ax, rounding in zip(axes, ("nearest", "stochastic"), strict=True):
+        exact = rows[FLOAT]["loss"]
+        ax.plot(exact, color=INK, linewidth=4.5, alpha=0.35, label=FLOAT)
+        for bits, (color, _) in BITS_LOOKS.items():
+            row = rows[f"{bits} bit{'s' * (bits != 1)}, {rounding}"]
+            ax.plot(row["loss"], color=color, linewidth=1.4, label=f"{bits} bit{'s' * (bits != 1)}")
+            told.append(f"{row['path']}: {row['loss'][40]:.3f} at step 40, {row['apart']:.4f} apart")
+        ax.set_yscale("log")
+        ax.set_yticks([0.1, 0.2, 0.5, 1, 2], ["0.1", "0.2", "0.5", "1", "2"])
+        ax.minorticks_off()
+        ax.set_title(rounding, fontsize=11, color=INK)
+        ax.set_xlabel("step", fontsize=10)
+        ax.tick_params(labelsize=9)
+        ax.grid(axis="y", color=PALE)
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("loss", fontsize=10)
+    figure.legend(*axes[0].get_legend_handles_labels(), fontsize=9, frameon=False,
+        loc="outside lower center", ncols=5)  # fmt: skip
+    return Picture(
+        figure,
+        f"Loss on the digits, the mean of {record['seeds']} runs. float32: {rows[FLOAT]['loss'][40]:.3f} at "
+        f"step 40. {'; '.join(told)}. Apart is the mean distance from float32's own curve.",
+    )
+
+
+def budget(record: Mapping[str, Any], last: int = 20) -> Picture:
+    """Bytes that are kept for backward, and the loss of the last steps."""
+    rows = _named(record)
+    figure = new_figure(7.6, 3.8)
+    ax = figure.subplots()
+    exact = fmean(rows[FLOAT]["loss"][-last:])
+    told = [f"{FLOAT} keeps {rows[FLOAT]['bytes'] / 1e3:.0f} kB, loss {exact:.3f}"]
+    ax.axhline(exact, color=LINE, linewidth=0.8)
+    ax.plot([rows[FLOAT]["bytes"] / 1e3], [exact], "o", color=INK, markersize=9)
+    label(ax, rows[FLOAT]["bytes"] / 1e3, 1.01 * exact, FLOAT, align="baseline")
+    for rounding in ("nearest", "stochastic"):
+        for bits, (color, mark) in BITS_LOOKS.items():
+            row = rows[f"{bits} bit{'s' * (bits != 1)}, {rounding}"]
+            loss = fmean(row["loss"][-last:])
+            fill = color if rounding == "stochastic" else "none"
+            name = f"{row['path']}: {row['bytes'] / 1e3:.0f} kB"
+            ax.plot([row["bytes"] / 1e3], [loss], mark, color=color, markerfacecolor=fill, markersize=9,
+                label=name, linestyle="none")  # fmt: skip
+            told.append(f"{row['path']} keep {row['bytes'] / 1e3:.0f} kB, loss {loss:.3f}")
+    ax.set_xlim(0, rows[FLOAT]["bytes"] / 1e3 * 1.08)
+    ax.set_ylim(0.8 * exact, 1.05 * exact)
+    ax.set_xlabel("kB kept for backward, of a batch", fontsize=10)
+    ax.set_ylabel(f"loss, mean of the last {last} steps", fontsize=10)
+    ax.tick_params(labelsize=9)
+    ax.grid(axis="y", color=PALE)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
+    return Picture(figure, f"Bytes kept for backward against loss. {'. '.join(told)}.")
+
+
+def rates(record: Mapping[str, Any]) -> Picture:
+    """The mean loss of all steps, by the learning rate."""
+    figure = new_figure(7.4, 3.6)
+    ax = figure.subplots()
+    told = []
+    looks = {
+        FLOAT: (INK, "o", "-", 4.0), "1 bit, nearest": (VERMILLION, "^", "--", 1.6),
+        "1 bit, stochastic": (VERMILLION, "^", "-", 1.6), "2 bits, nearest": (BLUE, "s", "--", 1.6),
+        "2 bits, stochastic": (BLUE, "s", "-", 1.6),
+    }  # fmt: skip
+    for path, (color, mark, line, wide) in looks.items():
+        found = [(row["rate"], row["loss"]) for row in record["rates"] if row["path"] == path]
+        alpha = 0.45 if path == FLOAT else 1.0
+        ax.plot(*zip(*found, strict=True), marker=mark, linestyle=line, color=color, linewidth=wide,
+            markersize=5, label=path, alpha=alpha)  # fmt: skip
+        told.append(f"{path}: " + ", ".join(f"{loss:.2f} at {rate:g}" for rate, loss in found))
+    marks = sorted({row["rate"] for row in record["rates"]})
+    ax.set_xscale("log")
+    ax.set_xticks(marks, [f"{rate:g}" for rate in marks])
+    ax.minorticks_off()
+    ax.set_xlabel("learning rate", fontsize=10)
+    ax.set_ylabel("mean loss of the steps", fontsize=10)
+    ax.tick_params(labelsize=9)
+    ax.grid(axis="y", color=PALE)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(fontsize=9, frameon=False, loc="upper center")
+    return Picture(figure, f"Mean loss of the digits' first steps by learning rate. {'; '.join(told)}.")
+
+
+# ---- an H200
+
+
+def steps(rows: Sequence[Mapping[str, Any]], about: str) -> Picture:
+    """Time of a training step against its peak of memory, for both models of bench "training".
+
+    rows: of `puzzles_lib.bench.recorded`. about: where they come from.
+    """
+    rows = [row for row in rows if row["baseline"] == "torch"]
+    names = list(dict.fromkeys(row["case"] for row in rows))
+    figure = new_figure(8.4, 4.4)
+    axes = figure.subplots(1, len(names), squeeze=False)[0]
+    told = []
+    for ax, name in zip(axes, names, strict=True):
+        for row in [row for row in rows if row["case"] == name]:
+            color, mark, filled = _look(row["path"])
+            path = rounding_told(row["path"])
+            x, y = row["us"] / 1000, row["bytes"] / 1e9
+            fill = color if filled else "none"
+            ax.plot([x], [y], mark, color=color, markerfacecolor=fill, markersize=9, linestyle="none",
+                label=path)  # fmt: skip
+            told.append(f"{path}: {x:.1f} ms, {y:.2f} GB")
+        told[-1] += f" ({name})"
+        title = name.split(",")[0].replace(" of LayerNorm and MLP (ReLU)", " of norm and MLP")
+        ax.set_title(title, fontsize=11, color=INK)
+        ax.set_ylim(0)
+        ax.set_xlabel("ms a step", fontsize=10)
+        ax.tick_params(labelsize=9)
+        ax.grid(color=PALE)
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("GB, peak above the weights", fontsize=10)
+    shown: dict[str, Any] = {}
+    for ax in axes:
+        for handle, text in zip(*ax.get_legend_handles_labels(), strict=True):
+            shown.setdefault(text, handle)
+    figure.legend(shown.values(), shown.keys(), fontsize=9, frameon=False,
+        loc="outside lower center", ncols=3)  # fmt: skip
+    figure.suptitle(about, fontsize=9, color=FAINT)
+    return Picture(figure, f"Time and peak memory of a training step, {about}. {'; '.join(told)}.")
+
+
+def _look(path: str) -> tuple[str, str, bool]:
+    """Colour, mark, and whether it is filled: packed by bits, torch by what it does; not if compiled."""
+    filled = "compiled" not in path
+    if path.startswith("torch"):
+        return (PURPLE if "checkpointed" in path else INK), ("v" if "checkpointed" in path else "P"), filled
+    bits = int(path.removeprefix("packed, ").split()[0])
+    color, mark = BITS_LOOKS[bits]
+    return color, ("*" if "stochastic" in path else mark), filled
+
+
+# ---- production
+
+
+def words(BITS: int = 2) -> Picture:
+    """Which rows of x share a word: along a row in puzzle 15, along K in production."""
+    F = 16 // BITS
+    figure, ax = new_sheet(25, 7.4)
+    left, width = 3.6, 1.15
+    row = cells(ax, [f"n={i}" for i in range(8)], x=left, y=1.6, width=width, colors=PACKED)
+    label(ax, row.x + 4 * width, 0.7, "puzzle 15: neighbours of one row")
+    label(ax, left - 0.3, 2.1, "row k", align="right")
+    label(ax, row.right + 0.2, 2.1, "…", align="left")
+    column = [f"k={16 * j}" for j in range(F)]
+    x = 17.0
+    block = cells(ax, [[text] for text in column], x=x, y=1.6, width=2.2, height=0.62, colors=PACKED)
+    label(ax, x + 1.1, 0.7, f"production: {F} rows, 16 apart")
+    label(ax, block.right + 0.3, 1.9, "field 0", align="left", fontsize=9, color=FAINT)
+    label(ax, block.right + 0.3, block.bottom - 0.3, f"field {F - 1}", align="left", fontsize=9, color=FAINT)
+    label(ax, x - 0.3, 1.9, "column n", align="right")
+    told = "a thread that loads a column's values packs its word alone, and puzzle 26's sum runs along it"
+    label(ax, 12.5, 7.0, told)
+    return Picture(
+        figure,
+        f"Which values share a word of {BITS} bits. Puzzle 15: neighbours n = 0, 1, 2 ... of one row. "
+        f"Production: the {F} rows {', '.join(str(16 * j) for j in range(F))} of one column, in fields 0 to "
+        f"{F - 1} of 16 bits. {told[0].upper()}{told[1:]}.",
+    )
+
+
+__all__ = ["budget", "curves", "draws", "layer", "programs", "rates", "steps", "words", "wraps"]
