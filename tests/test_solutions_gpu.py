@@ -25,11 +25,14 @@ pytestmark = pytest.mark.gpu
 ACCEPTED = [(puzzle, None) for puzzle in puzzles()] + kernels.right()
 COMPILER = "the compiler's own fault, mended since: github.com/triton-lang/triton/pull/11682"
 FUSED = "a GPU takes a product and a sum in one step: what should cancel leaves the product's rounding error"
+TF32 = "sum(a[:, :, None] * b[None, :, :], 1) becomes a dot in TF32: github.com/triton-lang/triton/issues/9609"
 KNOWN = {
     "long_softmax": COMPILER,  # with 256 columns a step and more
     "log_sum_exp": COMPILER,
     "relu_by_half_sum": FUSED,  # (z + |z|) / 2, of z = x * y
     "weights_by_helper": FUSED,  # s * w - s * o
+    "strides_and_no_dot": TF32,
+    "sum_of_products": TF32,
 }
 """Accepted by the checker, and yet no GPU computes them, by name."""
 
