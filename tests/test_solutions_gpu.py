@@ -25,7 +25,7 @@ pytestmark = pytest.mark.gpu
 ACCEPTED = [(puzzle, None) for puzzle in puzzles()] + kernels.right()
 COMPILER = "the compiler's own fault, mended since: github.com/triton-lang/triton/pull/11682"
 FUSED = "a GPU takes a product and a sum in one step: what should cancel leaves the product's rounding error"
-TF32 = "sum(a[:, :, None] * b[None, :, :], 1) becomes a dot in TF32: github.com/triton-lang/triton/issues/9609"
+TF32 = "the compiler makes such a sum of products a dot in TF32: github.com/triton-lang/triton/issues/9609"
 KNOWN = {
     "long_softmax": COMPILER,  # with 256 columns a step and more
     "log_sum_exp": COMPILER,
