@@ -6,6 +6,7 @@ the kernel for a real target, does not. It is C++ and ends its process where it 
 expect, so it runs in a `child`; what it would execute itself (`vetting`) must have been refused before.
 """
 
+import ast
 import functools
 import linecache
 import os
@@ -16,7 +17,7 @@ from dataclasses import asdict, dataclass
 
 import torch
 import triton.language as tl
-from triton._C.libtriton import ir
+from triton._C.libtriton import ir, passes
 from triton.backends.compiler import Language
 from triton.compiler.compiler import ASTSource, make_backend
 from triton.compiler.errors import CompilationError
@@ -27,7 +28,7 @@ from puzzles_lib.compiler import observer, wording
 from puzzles_lib.compiler.child import Limits, Place, Send, in_child
 from puzzles_lib.compiler.targets import Target, find_target
 from puzzles_lib.dtypes import of_integer, of_torch
-from puzzles_lib.source import Refusal, Site, calls_itself, with_helpers
+from puzzles_lib.source import Refusal, Site, calls_itself, nodes, with_helpers
 
 DEFAULT = find_target("sm_90")
 FRONT_END_SECONDS = 10.0  # of CPU time, for each translation
@@ -238,7 +239,30 @@ def _one(
     os.close(said)
     notes = dict.fromkeys(filter(None, map(wording.of_warning, warned)))
     text = str(module) if wanted and module else ""
+    if not wanted and module and not refusal and _makes_a_dot_of_a_sum(kernel, module):
+        notes[wording.SUM_IN_TF32] = None
     return {"ir": text, "refusal": refusal and asdict(refusal), "notes": list(notes)}
+
+
+def _makes_a_dot_of_a_sum(kernel: JITFunction, module) -> bool:
+    """Whether a pass turns a sum of broadcast products into a dot that keeps 10 bits of float32's 23.
+
+    Triton 3.7 does, and asks for no axis: https://github.com/triton-lang/triton/issues/9609 and pull/10574.
+    The module is changed.
+    """
+    every = [node for function in with_helpers(kernel) for node in nodes(function)]
+    if not any(isinstance(node, ast.Attribute) and node.attr == "sum" for node in every):
+        return False
+
+    def count(*some: Callable) -> int:
+        manager = ir.pass_manager(module.context)
+        for add in some:
+            add(manager)
+        manager.run(module, "sums")
+        return str(module).count("inputPrecision = tf32")
+
+    before = count(passes.common.add_inliner, passes.common.add_canonicalizer, passes.common.add_symbol_dce)
+    return count(passes.ttir.add_combine) > before
 
 
 def _module_or_refusal(

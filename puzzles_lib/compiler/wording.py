@@ -120,6 +120,10 @@ def _matmul(t: Trouble, _: re.Match) -> str:
     return f"@ is tl.dot in a kernel: tl.dot({left}, {right})"
 
 
+SUM_IN_TF32 = (
+    "on a GPU this compiler makes tl.sum(a[:, :, None] * b[None, :, :]) a dot in TF32, over any axis as "
+    'over 1: tl.dot(a, b, input_precision="ieee") keeps all bits'
+)
 NO_FUNCTIONS = "a kernel cannot define functions: write a @triton.jit function beside it"
 _NO_SUCH_STATEMENT = {
     "Import": "a kernel cannot import: do it in a line above the kernel",
