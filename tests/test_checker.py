@@ -341,7 +341,7 @@ def test_what_is_no_kernel_is_answered_in_a_line():
     for kernel, words in [
         (plain, "plain is a Python function: put @triton.jit"),
         (3, "kernel is 3"),
-        (None, "kernel is None"),
+        (None, "there is no kernel yet: it is None"),
         (greedy, "takes 'eps', which scale_rows does not offer"),
         (constant_pointer, "x_ptr is a pointer, it cannot be a tl.constexpr"),
     ]:

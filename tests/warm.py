@@ -63,6 +63,7 @@ def python(code: str, cwd: Path, env: dict[str, str] | None = None) -> str:
 
 
 def _run(code: str) -> None:
+    sys.path.insert(0, os.getcwd())  # as `python -c` has it
     exec(compile(code, "<warm>", "exec"), {"__name__": "__main__"})
 
 

@@ -5,7 +5,7 @@ No mark follows from it. It names what patches a library, reaches for the system
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 MOST_TOLD = 3  # of a cell
 _MODULES = {
@@ -17,13 +17,13 @@ _CALLS = {"__import__", "compile", "delattr", "eval", "exec", "open", "setattr"}
 _SHELL = re.compile(r"^(?:!|%%?(?:bash|sh|script|system|sx|run)\b)", re.MULTILINE)
 
 
-def asides(source: str, tree: ast.Module) -> str:
-    """What is to be told of a cell, in a line; "" where there is nothing."""
-    found = list(dict.fromkeys(_found(source, tree)))
+def asides(source: str, tree: ast.Module, classes: Collection[str] = ()) -> str:
+    """What is to be told of a cell, in a line; "" where there is nothing. classes: the notebook's own."""
+    found = list(dict.fromkeys(_found(source, tree, classes)))
     return ", ".join([*found[:MOST_TOLD], *(["and more"] if len(found) > MOST_TOLD else [])])
 
 
-def _found(source: str, tree: ast.Module) -> Iterator[str]:
+def _found(source: str, tree: ast.Module, classes: Collection[str]) -> Iterator[str]:
     if _SHELL.search(source):
         yield "runs a shell command"
     for node in ast.walk(tree):
@@ -33,19 +33,19 @@ def _found(source: str, tree: ast.Module) -> Iterator[str]:
             case ast.ImportFrom(module=str() as module) if module.partition(".")[0] in _MODULES:
                 yield f"imports {module}"
             case ast.Assign(targets=targets):
-                yield from (f"assigns {ast.unparse(t)[:60]}" for t in targets if _is_elsewheres(t))
+                yield from (f"assigns {ast.unparse(t)[:60]}" for t in targets if _is_elsewheres(t, classes))
             case ast.Call(func=ast.Name(id=name)) if name in _CALLS:
                 yield f"calls {name}"
             case ast.While(test=ast.Constant(value=value)) if value and not _leaves(node):
                 yield "loops without end"
 
 
-def _is_elsewheres(target: ast.expr) -> bool:
+def _is_elsewheres(target: ast.expr, classes: Collection[str]) -> bool:
     """Whether it is a part of a module or a class, as ``torch.equal`` and ``sys.modules["torch"]``."""
     owner = target.value if isinstance(target, ast.Subscript) else target
     match owner:
-        case ast.Attribute(value=ast.Name(id="self")):
-            return False  # in a class of the cell's own
+        case ast.Attribute(value=ast.Name(id=name)) if name == "self" or name in classes:
+            return False  # of a class of the notebook's own
     return isinstance(owner, ast.Attribute)
 
 

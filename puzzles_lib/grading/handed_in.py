@@ -297,7 +297,9 @@ def _read(id: str, source: str, known: Known) -> _Cell:
     try:
         tree = plain.parse(source)
         found = plain.definitions(source, tree, known)
-        return _Cell(id, source, tuple(found), dict(_answers(tree, known)), asides(source, tree))
+        return _Cell(
+            id, source, tuple(found), dict(_answers(tree, known)), asides(source, tree, known.classes)
+        )
     except NotPlain as fault:
         return _Cell(id, source, None, {}, fault=fault)
     except RecursionError:

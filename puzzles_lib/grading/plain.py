@@ -78,10 +78,13 @@ class Definition:
 
 @dataclass
 class Known:
-    """What the cells so far have bound: constants by their values, modules' names by what they stand for."""
+    """What the cells so far have bound: constants by their values, modules' names by what they stand for,
+    and the names of classes.
+    """
 
     values: dict[str, object] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=lambda: dict(_GIVEN))
+    classes: set[str] = field(default_factory=set)
 
 
 def parse(source: str) -> ast.Module:
@@ -136,6 +139,7 @@ def _defined(node: ast.stmt, lines: list[str], known: Known) -> list[Definition]
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
         return [_assigned(node.target.id, node, [node.target.id], known)]
     if isinstance(node, ast.ClassDef):
+        known.classes.add(node.name)
         return [_class(node, known)]
     if isinstance(node, ast.AsyncFunctionDef):
         return [_other(node.name, node, known)]
@@ -300,6 +304,7 @@ def _import(node: ast.Import | ast.ImportFrom, alias: ast.alias, known: Known) -
     if bound in _GIVEN:
         return None if stands_for == _GIVEN[bound] else _other(bound, node, known)
     known.values.pop(bound, None)
+    known.classes.discard(bound)
     if not allowed:
         known.aliases.pop(bound, None)
         return _other(bound, node, known)
