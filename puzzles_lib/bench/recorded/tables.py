@@ -79,7 +79,7 @@ def _training() -> list[str]:
 def _ranks() -> list[str]:
     found = {(row["case"], row["path"]): row for row in rows("ranks")}
     paths, batches = ("torch", "packed, 2 bits"), (256, 1024)
-    head = " | ".join(f"batch {batch}, {path}" for batch in batches for path in paths)
+    head = " | ".join(f"batch {batch}, {rounding_told(path)}" for batch in batches for path in paths)
     lines = [f"| images a second, peak memory of a GPU | {head} |", "|---" * 5 + "|"]
     for where in (
         "one GPU", "DDP on 2 GPUs", "DDP on 2 GPUs, compiled", "FSDP2 on 2 GPUs", "FSDP2 on 2 GPUs, compiled"
