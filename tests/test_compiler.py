@@ -528,4 +528,5 @@ def test_a_sum_that_becomes_a_dot_in_tf32_is_told(expression, is_told):
     kernel = define(SUMS.replace("EXPRESSION", expression), "<sums>")
     (opinion,) = opinions(kernel, [{"x_ptr": torch.empty(0), "z_ptr": torch.empty(0)}])
     assert not opinion.refusal
-    assert [("TF32" in note) for note in opinion.notes] == [True] * is_told
+    line = 4 if expression.startswith("summed") else 10
+    assert [("TF32" in note and f"(line {line}" in note) for note in opinion.notes] == [True] * is_told

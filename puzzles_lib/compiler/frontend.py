@@ -28,7 +28,7 @@ from puzzles_lib.compiler import observer, wording
 from puzzles_lib.compiler.child import Limits, Place, Send, in_child
 from puzzles_lib.compiler.targets import Target, find_target
 from puzzles_lib.dtypes import of_integer, of_torch
-from puzzles_lib.source import Refusal, Site, calls_itself, nodes, with_helpers
+from puzzles_lib.source import Refusal, Site, calls_itself, nodes, site_in, with_helpers
 
 DEFAULT = find_target("sm_90")
 FRONT_END_SECONDS = 10.0  # of CPU time, for each translation
@@ -239,20 +239,25 @@ def _one(
     os.close(said)
     notes = dict.fromkeys(filter(None, map(wording.of_warning, warned)))
     text = str(module) if wanted and module else ""
-    if not wanted and module and not refusal and _makes_a_dot_of_a_sum(kernel, module):
-        notes[wording.SUM_IN_TF32] = None
+    if not wanted and module and not refusal and (note := _of_sums(kernel, module)):
+        notes[note] = None
     return {"ir": text, "refusal": refusal and asdict(refusal), "notes": list(notes)}
 
 
-def _makes_a_dot_of_a_sum(kernel: JITFunction, module) -> bool:
-    """Whether a pass turns a sum of broadcast products into a dot that keeps 10 bits of float32's 23.
+def _of_sums(kernel: JITFunction, module) -> str:
+    """What to say where a pass turns a sum of broadcast products into a dot in TF32; "" where none does.
 
     Triton 3.7 does, and asks for no axis: https://github.com/triton-lang/triton/issues/9609 and pull/10574.
     The module is changed.
     """
-    every = [node for function in with_helpers(kernel) for node in nodes(function)]
-    if not any(isinstance(node, ast.Attribute) and node.attr == "sum" for node in every):
-        return False
+    sums = [
+        site_in(function, node.lineno)
+        for function in with_helpers(kernel)
+        for node in nodes(function)
+        if isinstance(node, ast.Attribute) and node.attr == "sum"
+    ]
+    if not sums:
+        return ""
 
     def count(*some: Callable) -> int:
         manager = ir.pass_manager(module.context)
@@ -262,7 +267,7 @@ def _makes_a_dot_of_a_sum(kernel: JITFunction, module) -> bool:
         return str(module).count("inputPrecision = tf32")
 
     before = count(passes.common.add_inliner, passes.common.add_canonicalizer, passes.common.add_symbol_dce)
-    return count(passes.ttir.add_combine) > before
+    return wording.of_sums_in_tf32(sums) if count(passes.ttir.add_combine) > before else ""
 
 
 def _module_or_refusal(

@@ -120,10 +120,6 @@ def _matmul(t: Trouble, _: re.Match) -> str:
     return f"@ is tl.dot in a kernel: tl.dot({left}, {right})"
 
 
-SUM_IN_TF32 = (
-    "on a GPU this compiler makes tl.sum(a[:, :, None] * b[None, :, :]) a dot in TF32, over any axis as "
-    'over 1: tl.dot(a, b, input_precision="ieee") keeps all bits'
-)
 NO_FUNCTIONS = "a kernel cannot define functions: write a @triton.jit function beside it"
 _NO_SUCH_STATEMENT = {
     "Import": "a kernel cannot import: do it in a line above the kernel",
@@ -633,6 +629,15 @@ def of_return(seen: Seen) -> Refusal | None:
     if seen.returned is None:
         return None
     return Refusal("a kernel returns nothing: results go out by tl.store", _line(seen, seen.returned))
+
+
+def of_sums_in_tf32(sums: Sequence[Site]) -> str:
+    """A warning of what becomes of a sum of products. sums: every tl.sum of the kernel."""
+    lines = " or ".join(str(line) for line in sorted({site.line for site in sums}))
+    return (
+        "on a GPU this compiler makes tl.sum(a[:, :, None] * b[None, :, :]) a dot in TF32, over any axis as "
+        f'over 1: tl.dot(a, b, input_precision="ieee") keeps all bits (line {lines})'
+    )
 
 
 def of_warning(warning: warnings.WarningMessage) -> str:
