@@ -457,6 +457,15 @@ def test_vetting_ends_for_tuples_that_hold_themselves_many_times():
     assert vet(kernel) is None
 
 
+@pytest.mark.parametrize("line", ["pair.die()", "pair.module.abort()", "Pair.die", "pair.die.module"])
+def test_fields_of_a_named_tuple_are_those_of_the_kernels_own_values(line):
+    source = 'Pair = collections.namedtuple("Pair", "die module")\npair = Pair(print, collections)\n'
+    kernel = f"@triton.jit\ndef kernel(z_ptr):\n    p = Pair(1, 2)\n    tl.store(z_ptr, p.die)\n    {line}\n"
+    refusal = vet(define(f"import collections\n{source}{kernel}", "<pair>"))
+    assert refusal.site.source == line
+    assert vet(define(f"import collections\n{source}{kernel.replace(line, 'p.module')}", "<own>")) is None
+
+
 def test_a_refusal_in_a_later_case_is_the_verdict_of_that_case():
     """Right for square blocks: the rows' mask is missing an axis."""
     source = """@triton.jit
