@@ -17,7 +17,7 @@ from triton.runtime.jit import JITFunction
 
 from puzzles_lib.compiler.child import Place
 from puzzles_lib.dtypes import NO_FLOAT8_ARITHMETIC, refused_cast, refused_constant
-from puzzles_lib.interpreter.blocks import make_block_type, make_tensor
+from puzzles_lib.interpreter.blocks import compatible, make_block_type, make_tensor, unwrapped
 from puzzles_lib.source import nodes
 
 
@@ -88,6 +88,7 @@ def watch(files: list[str], place: Place) -> Seen:
 
     CodeGenerator.visit = watched
     _share()
+    _replace({"binary_op_type_checking_impl": compatible})
     _replace({name: functools.partial(_float8_made, name) for name in ("cast", "scalar_constant")})
     _replace({name: functools.partial(_fussy, name) for name in _RARE})
     _replace({"load": _load_hinted, "store": _store_hinted, "splat": _not_empty})
@@ -98,6 +99,7 @@ def _share() -> None:
     """Let translations share what they have in common: shapes of blocks, trees of Triton's own functions."""
     tl.block_type.__init__ = make_block_type
     tl.tensor.__init__ = make_tensor
+    tl.core._unwrap_if_constexpr = unwrapped
     parse = JITFunction.parse
 
     def parsed(self: JITFunction) -> ast.Module:

@@ -1,16 +1,20 @@
-"""Blocks of one shape share what Triton works out anew for each: a third of a run's time.
+"""Short ways through Triton's semantic for what every line of a kernel asks for: they give what it gives.
 
-`make_block_type` and `make_tensor` take the places of Triton's ``__init__``, and do what those do: in a run,
-and in the front end, where it is a sixth of a translation's time.
+A run takes them, and the front end in its child. Blocks of one shape share what Triton works out anew for
+each (`make_block_type` and `make_tensor` take the places of its ``__init__``), operands of one dtype need no
+common one (`compatible`), and most of what may be a constexpr is none (`unwrapped`).
 """
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import triton.language as tl
 
 _init_type = tl.block_type.__init__
+_unwrap = tl.core._unwrap_if_constexpr
+_PLAIN = frozenset((tl.tensor, int, float, bool, str, type(None)))
+_INT32 = range(-(2**31), 2**31)
 
 
 def make_block_type(self: tl.block_type, element_ty: tl.dtype, shape: Iterable) -> None:
@@ -40,3 +44,45 @@ def _shape(sizes: tuple[int, ...]) -> tuple[tl.tuple, int, str]:
 def _constants(sizes: tuple[int, ...]) -> tuple[tl.tuple, tl.constexpr]:
     """A shape as a tensor has it, and the number of its elements."""
     return tl.tuple([tl.constexpr(n) for n in sizes]), tl.constexpr(math.prod(sizes))
+
+
+def unwrapped(value: object) -> object:
+    """For ``tl.core._unwrap_if_constexpr``."""
+    return value if type(value) in _PLAIN else _unwrap(value)
+
+
+def compatible(method: Callable) -> Callable:
+    """``binary_op_type_checking_impl`` of Triton's semantic: two operands of one dtype and one shape."""
+
+    @functools.wraps(method)
+    def checked(
+        self, lhs, rhs, allow_lhs_ptr=False, allow_rhs_ptr=False, arithmetic_check=True, div_or_mod=False
+    ):
+        if type(lhs) is tl.tensor and type(rhs) is tl.tensor:
+            if _fit(lhs.dtype, rhs.dtype, allow_lhs_ptr, div_or_mod):
+                return self.broadcast_impl_value(lhs, rhs)
+        elif arithmetic_check and type(lhs) is tl.tensor and _takes(lhs.dtype, rhs):
+            return self.broadcast_impl_value(lhs, self.scalar_constant(rhs, lhs.dtype))
+        elif arithmetic_check and type(rhs) is tl.tensor and _takes(rhs.dtype, lhs):
+            return self.broadcast_impl_value(self.scalar_constant(lhs, rhs.dtype), rhs)
+        return method(self, lhs, rhs, allow_lhs_ptr, allow_rhs_ptr, arithmetic_check, div_or_mod)
+
+    return checked
+
+
+def _fit(left: tl.dtype, right: tl.dtype, pointer: bool, divided: bool) -> bool:
+    """Whether neither operand is cast: one dtype, or a pointer and its offset."""
+    if type(right) is not tl.dtype:
+        return False
+    if type(left) is tl.dtype:  # halves are divided in float32
+        return left.name == right.name and not (
+            divided and left.primitive_bitwidth < 32 and left.is_floating()
+        )
+    return pointer and type(left) is tl.pointer_type and right.is_int()
+
+
+def _takes(dtype: tl.dtype, number: object) -> bool:
+    """Whether a number becomes a constant of just this dtype."""
+    if type(number) is int:
+        return number in _INT32 and dtype.name in ("int32", "fp32")
+    return type(number) is float and dtype.name == "fp32"

@@ -129,6 +129,8 @@ class _Semantic(TritonSemantic):
     def scalar_constant(self, value, dtype):
         return super().scalar_constant(value, dtype)
 
+    binary_op_type_checking_impl = blocks.compatible(TritonSemantic.binary_op_type_checking_impl)
+
     def _has_native_tma(self):
         return True
 
@@ -183,6 +185,7 @@ def _patches() -> list[tuple[object, str, object]]:
     stock._patch_lang_tensor(tl.tensor, collector)
     collector.set_attr(tl.block_type, "__init__", blocks.make_block_type)
     collector.set_attr(tl.tensor, "__init__", blocks.make_tensor)
+    collector.set_attr(tl.core, "_unwrap_if_constexpr", blocks.unwrapped)
     collector.set_attr(tl.tensor, "T", property(lambda self: semantic.permute(self, (1, 0))))
     collector.set_attr(tl.tensor, "__index__", _index)
     collector.set_attr(tl.tensor, "__bool__", lambda self: True)  # `if other:` means "if there is one"
