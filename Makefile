@@ -33,7 +33,7 @@ lab: venv
 ifneq ($(and $(wildcard solutions),$(wildcard tests)),)
 
 test: venv
-	.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	.venv/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # In a virtual environment of its own, .venv-next: the course itself works with the pinned Triton only.
 test-next:

@@ -96,6 +96,13 @@ _BEFORE = pytest.StashKey[set[str]]()
 _LEFT = pytest.StashKey[list[str]]()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores, since some tests wait; each takes up to 2 GB, its kernels included."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(2, min(len(os.sched_getaffinity(0)) + 1, memory >> 31))
+
+
 def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a script's `make test &`
         signal.signal(signal.SIGINT, signal.default_int_handler)

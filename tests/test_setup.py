@@ -25,7 +25,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from tests import browser
-from tests.conftest import REPO
+from tests.conftest import REPO, pytest_xdist_auto_num_workers
 
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
 RUNTIME = [Requirement(line) for line in PROJECT["dependencies"]]
@@ -414,7 +414,7 @@ def make(*args, **environment):
     "args, commands",
     [
         (["lab", "JUPYTER_ARGS=--no-browser --port 9999"], ["bash .setup/lab.sh --no-browser --port 9999"]),
-        (["test"], [".venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder"]),
+        (["test"], [".venv/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder"]),
         (["lint"], [".venv/bin/ruff check .", ".venv/bin/ruff format --check .", ".venv/bin/mypy"]),
         (["notebooks"], [".venv/bin/python -m puzzles_lib.authoring.release"]),
         (["handout", "HANDOUT_ARGS=01"], [".venv/bin/python -m puzzles_lib.authoring.handout 01"]),
@@ -425,6 +425,15 @@ def test_targets_set_up_first_and_run_their_command_last(args, commands):
     lines = [line.strip() for line in make("--dry-run", *args)]
     assert lines[0].endswith("bash .setup/venv.sh")
     assert lines[1:] == commands
+
+
+@pytest.mark.parametrize(
+    "cores, gigabytes, workers", [(2, 16, 3), (16, 64, 17), (8, 8, 4), (2, 3, 2), (1, 16, 2)]
+)
+def test_tests_run_on_all_cores_as_far_as_memory_goes(monkeypatch, cores, gigabytes, workers):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)))
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": gigabytes << 18, "SC_PAGE_SIZE": 4096}.get)
+    assert pytest_xdist_auto_num_workers() == workers
 
 
 def test_triton_interpret_does_not_reach_the_commands():
