@@ -266,6 +266,8 @@ def _run_case(bound: Bound, seconds: float, budget: Budget, backwards: bool, nam
         own = ("race", "time limit") if early else ("race", "time limit", "uninitialised")
         if verdict and verdict.kind not in own:
             verdict = verdicts.depends_on_order(verdict)
+        elif verdict is None and puzzle.same_bits:
+            verdict = verdicts.other_bits(puzzle, case, forwards, reverse)
     return CaseResult(
         str(case),
         verdict,

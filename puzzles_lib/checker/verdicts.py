@@ -68,6 +68,8 @@ def judge(
         return verdict
     for result in puzzle.results:
         mismatch = compare(expected[result.name], ran.outputs[result.name], puzzle, case, inputs)
+        if mismatch and result.name not in ran.written:
+            return _not_taken(result)
         if mismatch:
             return Verdict("values", mismatch.message, diagnosis=mismatch.diagnosis)
     for name in inputs:
@@ -130,6 +132,21 @@ def depends_on_order(verdict: Verdict) -> Verdict:
     return Verdict("race", text, verdict.site)
 
 
+def other_bits(puzzle: Puzzle, case: Case, forwards: Run, reverse: Run) -> Verdict | None:
+    """Results that are right in both orders of the programs, and not the same."""
+    for result in puzzle.results:
+        one, other = (ran.outputs[result.name] for ran in (forwards, reverse))
+        differs = (one != other) & ~(one.isnan() & other.isnan())
+        if differs.any():
+            at = int(differs.flatten().int().argmax())
+            place = f"{result.name}[{_index(at, result.shape(case.numbers))}]"
+            values = f"{one.flatten()[at].item():.9g} and {other.flatten()[at].item():.9g}"
+            text = f"race: with the programs run in reverse order {place} has other bits: {values}"
+            cure = "a sum must be made in one order, whoever comes first: let nobody add to what others add to"
+            return Verdict("race", text, diagnosis=cure)
+    return None
+
+
 def _uninitialised(source: Source) -> Verdict:
     """The results depend on what a GPU leaves undefined."""
     diagnosis = ""
@@ -139,12 +156,16 @@ def _uninitialised(source: Source) -> Verdict:
     return Verdict("uninitialised", str(source), source.site, diagnosis)
 
 
+def _not_taken(result: Argument) -> Verdict:
+    text = f"never written: the kernel does not take {result.name}_ptr, where the result belongs"
+    return Verdict("never written", text)
+
+
 def _never_written(result: Argument, case: Case, ran: Run) -> Verdict | None:
     shape = result.shape(case.numbers)
     written = ran.written.get(result.name)
     if written is None:
-        text = f"never written: the kernel does not take {result.name}_ptr, where the result belongs"
-        return Verdict("never written", text)
+        return None if result.name in ran.outputs else _not_taken(result)
     missing = written.size - int(written.sum())
     if not missing:
         return None

@@ -6,7 +6,7 @@ checked before memory is touched. The same hook notes what is worth knowing: who
 what was read before it was written, how many bytes moved.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,6 +88,12 @@ class Memory:
         base = ((len(self.buffers) + 1) << REGION_BITS) + (1 << (REGION_BITS - 1))
         self.buffers.append(Buffer(name, tensor, base, is_output))
         return base
+
+    def start_at_zero(self, names: Collection[str]) -> None:
+        """These outputs hold zeros before the first program begins."""
+        for buffer in self.buffers:
+            if buffer.is_output and buffer.name in names:
+                buffer.written[:] = True
 
     def enter(self, program: Program, number: int) -> None:
         """The accesses that follow are this program's."""
