@@ -26,8 +26,8 @@ from puzzles_lib.puzzle import Puzzle
 SHAPES = ((50432, 768), (8192, 4096), (4096, 16384))
 DTYPES = (torch.bfloat16, torch.float32)
 SETS = 3  # of inputs, taken in turn
-PARTS = (512, 16)  # rows that a program of dw sums
-BLOCK_M, BLOCK_N = 16, 128  # in steps of so many, for so many columns
+PARTS = (256, 16)  # rows that a program of dw sums
+BLOCK_M, BLOCK_N = 64, 64  # in steps of so many, for so many columns
 COPY = "copy of as many bytes"
 
 Tensors = dict[str, torch.Tensor]
@@ -92,8 +92,8 @@ def _compiled(function: Call) -> Call:
 
 
 def _warps(lanes: int) -> int:
-    """16 lanes of a block for a thread, as far as that goes."""
-    return min(16, max(4, lanes // 512))
+    """32 lanes of a block for a thread, as far as that goes."""
+    return min(16, max(4, lanes // 1024))
 
 
 def _spec(puzzle: Puzzle, tensors: Tensors, *numbers: int) -> tuple[torch.Tensor, ...]:
@@ -144,7 +144,8 @@ def _rms_norm(case: str, sets: list[Tensors]) -> Iterator[dict[str, object]]:
 
 def _layer_norm(case: str, sets: list[Tensors]) -> Iterator[dict[str, object]]:
     (M, N), kernel = sets[0]["x"].shape, solutions()["layer_norm"]
-    block, rows = _tile(N)
+    block = triton.next_power_of_2(N)
+    rows = max(2, 4096 // block)  # several rows share a load of w and b
     narrow_w, narrow_b = (sets[0][name].to(sets[0]["x"].dtype) for name in "wb")
     mean, rstd = (torch.empty(M, device="cuda") for _ in range(2))
 
@@ -160,12 +161,6 @@ def _layer_norm(case: str, sets: list[Tensors]) -> Iterator[dict[str, object]]:
     error = _error(LAYER_NORM, sets[0], ours, ("y",))
     others = {"torch": plain, "torch.compile": _compiled(plain)}
     yield from _rows(case, "layer_norm", sets, 2 * sets[0]["x"].nbytes, error, ours, others)
-
-
-def _tile(N: int) -> tuple[int, int]:
-    """Columns and rows of a block: a whole row, and so many of them as make 4096 lanes."""
-    block = triton.next_power_of_2(N)
-    return block, max(1, 4096 // block)
 
 
 def _statistics(case: str, sets: list[Tensors]) -> Iterator[dict[str, object]]:
@@ -193,7 +188,8 @@ def _statistics(case: str, sets: list[Tensors]) -> Iterator[dict[str, object]]:
 
 def _dx(case: str, sets: list[Tensors]) -> Iterator[dict[str, object]]:
     (M, N), kernel = sets[0]["x"].shape, solutions()["layer_norm_dx"]
-    block, rows = _tile(N)
+    block = triton.next_power_of_2(N)
+    rows = max(1, 2048 // block)
     narrow_w, narrow_b = (sets[0][name].to(sets[0]["x"].dtype) for name in "wb")
 
     def ours(t: Tensors) -> None:
@@ -296,7 +292,16 @@ def _added(kernel: object, M: int, N: int, rows: int, locks: bool) -> Made:
     def call(t: Tensors) -> None:
         both.zero_()
         kernel[(parts, columns)](
-            t["dy"], t["xhat"], both[0], both[1], *more, M, N, rows, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N
+            t["dy"],
+            t["xhat"],
+            both[0],
+            both[1],
+            *more,
+            M,
+            N,
+            rows,
+            BLOCK_M=min(rows, BLOCK_M),
+            BLOCK_N=BLOCK_N,
         )
 
     return call, DW_BY_LOCK, (both[0], both[1])

@@ -25,28 +25,22 @@ NO_BARRIER = {"    tl.debug_barrier()\n": ""}
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of dy, rows that a program sums, columns of its block, and its warps."""
+    """Sizes of dy, rows that a program sums, all their columns at once, and its warps."""
 
     M: int
     N: int
     ROWS: int
-    BLOCK_N: int
     warps: int
 
     @property
-    def grid(self) -> tuple[int, int]:
-        return triton.cdiv(self.M, self.ROWS), triton.cdiv(self.N, self.BLOCK_N)
+    def programs(self) -> int:
+        return triton.cdiv(self.M, self.ROWS)
 
     def __str__(self) -> str:
-        return f"{self.M}x{self.N}, {self.ROWS} rows by {self.BLOCK_N} columns a program, {self.warps} warps"
+        return f"{self.M}x{self.N}, {self.ROWS} rows a program, {self.warps} warps"
 
 
-SHAPES = (
-    Shape(8192, 2048, 1, 2048, 8),  # a row a program: what the public kernel was wrong with
-    Shape(8192, 2048, 16, 2048, 8),
-    Shape(8192, 2048, 16, 512, 4),
-    Shape(50432, 768, 16, 128, 4),
-)
+SHAPES = tuple(Shape(M=4096, N=N, ROWS=8, warps=4) for N in (1024, 2048, 4096, 8192, 16384))
 
 
 def measure() -> dict[str, Any]:
@@ -69,13 +63,12 @@ def _kernels() -> Iterator[tuple[str, object]]:
     for name in ("layer_norm_dw", "dw_by_lock"):
         yield name, edited(name, {})
         yield f"{name}, no barrier", edited(name, NO_BARRIER)
-    relaxed = {"lock_ptr + j, 0, 1)": 'lock_ptr + j, 0, 1, sem="relaxed")',
-        "lock_ptr + j, 0)": 'lock_ptr + j, 0, sem="relaxed")'}  # fmt: skip
-    yield "dw_by_lock, relaxed", edited("dw_by_lock", relaxed)
-    yield (
-        "dw_by_lock, no lock",
-        edited("dw_by_lock", {"    while tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        pass\n": ""}),
-    )
+    take, give = "lock_ptr + j, 0, 1)", "lock_ptr + j, 0)"
+    for name, said in (("relaxed", 'sem="relaxed"'), ("scope cta", 'scope="cta"')):
+        edits = {take: f"{take[:-1]}, {said})", give: f"{give[:-1]}, {said})"}
+        yield f"dw_by_lock, {name}", edited("dw_by_lock", edits)
+    taking = "    while tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        pass\n"
+    yield "dw_by_lock, no lock", edited("dw_by_lock", {taking: ""})
     yield "dw_by_atomics", other_kernel("17", "atomics-kernel")
 
 
@@ -106,7 +99,7 @@ def counted(kernel: object, shape: Shape, runs: int = RUNS) -> dict[str, int]:
 
 def _launcher(kernel: object, shape: Shape) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """Gives dw and db, as [2, N]; mean is 0 and rstd 1, where a kernel takes them."""
-    parts, columns = shape.grid
+    parts = shape.programs
     both = torch.empty(2, shape.N, device="cuda")
     offered = {
         "mean_ptr": torch.zeros(shape.M, device="cuda"),
@@ -115,11 +108,11 @@ def _launcher(kernel: object, shape: Shape) -> Callable[[torch.Tensor, torch.Ten
         "db_ptr": both[1],
         "dw_part_ptr": torch.empty(parts, shape.N, device="cuda"),
         "db_part_ptr": torch.empty(parts, shape.N, device="cuda"),
-        "count_ptr": torch.empty(columns, dtype=torch.int32, device="cuda"),
-        "lock_ptr": torch.empty(columns, dtype=torch.int32, device="cuda"),
+        "count_ptr": torch.empty(1, dtype=torch.int32, device="cuda"),
+        "lock_ptr": torch.empty(1, dtype=torch.int32, device="cuda"),
     }
-    numbers = {"M": shape.M, "N": shape.N, "ROWS": shape.ROWS, "BLOCK_N": shape.BLOCK_N}
-    numbers["BLOCK_M"] = max(1, min(shape.ROWS, 8192 // shape.BLOCK_N))
+    numbers = {"M": shape.M, "N": shape.N, "ROWS": shape.ROWS, "BLOCK_N": shape.N}
+    numbers["BLOCK_M"] = max(1, min(shape.ROWS, 8192 // shape.N))
 
     def launch(dy: torch.Tensor, xhat: torch.Tensor) -> torch.Tensor:
         both.zero_()
@@ -129,7 +122,7 @@ def _launcher(kernel: object, shape: Shape) -> Callable[[torch.Tensor, torch.Ten
             offered[name].zero_()
         tensors = offered | {"dy_ptr": dy, "x_ptr": xhat, "xhat_ptr": xhat}
         taken = {name: value for name, value in (tensors | numbers).items() if name in kernel.arg_names}
-        kernel[shape.grid](**taken, num_warps=shape.warps)
+        kernel[(parts, 1)](**taken, num_warps=shape.warps)
         return both.clone()
 
     return launch
