@@ -174,13 +174,17 @@ def _is_stored(
 
 
 def held_by(
-    kernel: JITFunction, arguments: Mapping[str, object], target: Target, num_warps: int
+    kernel: JITFunction,
+    arguments: Mapping[str, object],
+    target: Target,
+    num_warps: int,
+    known: dict[str, str | Refusal] | None = None,
 ) -> HeldBy | Refusal:
     """Who holds the lanes of each access, as the kernel is compiled for a target.
 
-    arguments: as for `front_end`. A Refusal where it cannot be compiled so far, or its layouts not be read.
+    arguments: as for `front_end`. known: as for `gpu_dialect`. A Refusal where it cannot be compiled so far, or its layouts not be read.
     """
-    text = gpu_dialect(kernel, arguments, target, num_warps=num_warps)
+    text = gpu_dialect(kernel, arguments, target, known, num_warps=num_warps)
     if isinstance(text, Refusal):
         return text
     try:

@@ -247,15 +247,13 @@ LAYER_NORM_DW = Puzzle(
     grid=lambda s: (triton.cdiv(s.M, s.ROWS), triton.cdiv(s.N, s.BLOCK_N)),
     cases=(
         # one program, one step
-        Case(M=8, N=32, ROWS=8, BLOCK_M=8, BLOCK_N=32, fill={"rstd": positive}),
+        Case(M=8, N=16, ROWS=8, BLOCK_M=8, BLOCK_N=16, fill={"rstd": positive}),
         # several parts, blocks of columns and steps, all full
-        Case(M=64, N=64, ROWS=16, BLOCK_M=8, BLOCK_N=32, fill={"rstd": positive}),
+        Case(M=48, N=32, ROWS=16, BLOCK_M=8, BLOCK_N=16, fill={"rstd": positive}),
         # ragged: the last part has 3 rows, each part a last step of 4, the last block 13 columns
-        Case(M=63, N=45, ROWS=12, BLOCK_M=8, BLOCK_N=32, fill={"rstd": positive}),
-        # a step that is longer than a part
-        Case(M=20, N=20, ROWS=3, BLOCK_M=8, BLOCK_N=16, fill={"rstd": positive}),
-        # numbers that float16 cannot hold
-        Case(M=21, N=18, ROWS=8, BLOCK_M=4, BLOCK_N=16, fill={"rstd": positive, "dy": far_apart}),
+        Case(M=39, N=29, ROWS=12, BLOCK_M=8, BLOCK_N=16, fill={"rstd": positive}),
+        # a step that is longer than a part; numbers that float16 cannot hold
+        Case(M=11, N=20, ROWS=3, BLOCK_M=4, BLOCK_N=32, fill={"rstd": positive, "dy": far_apart}),
         # 2.4 thousand million elements
         Case(pretend=True, M=600_001, N=4000, ROWS=64, BLOCK_M=32, BLOCK_N=64),
     ),
@@ -266,10 +264,10 @@ LAYER_NORM_DW = Puzzle(
     contract=Contract(
         {
             "M": Size(150),
-            "N": Size(150),
+            "N": Size(100),
             "ROWS": lambda s: (16, 25) if s.M <= 64 else (32, 45),
-            "BLOCK_M": (4, 16),
-            "BLOCK_N": lambda s: (128,) if s.N > 64 else (16, 32),
+            "BLOCK_M": (16, 32),
+            "BLOCK_N": (64,),
         },
         fills=lambda s: ({"rstd": positive}, {"rstd": positive, "dy": small}),
     ),
@@ -303,12 +301,12 @@ DW_BY_LOCK = Puzzle(
     formula=r"dw_n = \sum_m dy_{mn} \, \hat x_{mn} \qquad db_n = \sum_m dy_{mn}",
     grid=lambda s: (triton.cdiv(s.M, s.ROWS), triton.cdiv(s.N, s.BLOCK_N)),
     cases=(
-        Case(M=8, N=32, ROWS=8, BLOCK_M=8, BLOCK_N=32),  # one program, one step
-        Case(M=64, N=64, ROWS=16, BLOCK_M=8, BLOCK_N=32),  # several, all full
-        # ragged: the last part has 3 rows, each part a last step of 4, the last block 13 columns
-        Case(M=63, N=45, ROWS=12, BLOCK_M=8, BLOCK_N=32),
-        Case(M=20, N=20, ROWS=3, BLOCK_M=8, BLOCK_N=16),  # a step that is longer than a part
-        Case(M=21, N=18, ROWS=8, BLOCK_M=4, BLOCK_N=16, fill={"dy": far_apart}),
+        Case(M=4, N=8, ROWS=4, BLOCK_M=4, BLOCK_N=8),  # one program, one step
+        Case(M=24, N=24, ROWS=12, BLOCK_M=4, BLOCK_N=8),  # several, all full
+        # ragged: the last part has 7 rows, each other part a last step of 2, the last block 5 columns
+        Case(M=27, N=13, ROWS=10, BLOCK_M=4, BLOCK_N=8),
+        # a step that is longer than a part; numbers that float16 cannot hold
+        Case(M=8, N=10, ROWS=3, BLOCK_M=4, BLOCK_N=8, fill={"dy": far_apart}),
         # 2.4 thousand million elements
         Case(pretend=True, M=600_001, N=4000, ROWS=64, BLOCK_M=32, BLOCK_N=64),
     ),
@@ -318,10 +316,10 @@ DW_BY_LOCK = Puzzle(
     contract=Contract(
         {
             "M": Size(150),
-            "N": Size(150),
-            "ROWS": lambda s: (16, 25) if s.M <= 64 else (32, 45),
-            "BLOCK_M": (4, 16),
-            "BLOCK_N": lambda s: (128,) if s.N > 64 else (16, 32),
+            "N": Size(100),
+            "ROWS": lambda s: (9, 25) if s.M <= 64 else (45, 60),
+            "BLOCK_M": (32,),
+            "BLOCK_N": (64,),
         },
         fills=lambda s: ({}, {"dy": small}),
     ),
