@@ -1,9 +1,11 @@
 """Pictures for chapter 17."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from puzzles_lib.drawing import Cells, Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.drawing.colours import (
@@ -12,6 +14,7 @@ from puzzles_lib.drawing.colours import (
     GREEN,
     INK,
     LINE,
+    MIST,
     ORANGE,
     PALE,
     PALE_GREEN,
@@ -199,8 +202,9 @@ def paths() -> Picture:
 def two_stages(M: int = 7, N: int = 8, PARTS: int = 3) -> Picture:
     """Sums over rows, which belong to several programs: first in parts, then these."""
     figure, ax = new_sheet(25, 10.6)
-    rows = [range(part, M, PARTS) for part in range(PARTS)]
-    owner = [row % PARTS for row in range(M)]
+    height = -(-M // PARTS)  # rows of a program
+    rows = [range(part * height, min(M, (part + 1) * height)) for part in range(PARTS)]
+    owner = [row // height for row in range(M)]
     colors = [[PROGRAM_COLORS[owner[m]]] * N for m in range(M)]
     left, size = 2.6, 0.9
     grid = cells(ax, [[""] * N for _ in range(M)], x=left, y=1.4, width=size, height=size, colors=colors,
@@ -218,15 +222,15 @@ def two_stages(M: int = 7, N: int = 8, PARTS: int = 3) -> Picture:
     total = cells(ax, [""] * N, x=at, y=7.8, width=size, height=size, colors=YELLOW, title="dw")
     for n in range(N):
         arrow(ax, (at + (n + 0.5) * size, parts.bottom + 0.1), (at + (n + 0.5) * size, total.y - 0.1))
-    label(ax, left, 9.6, "stage 1: each program walks rows of its own, and stores one", align="left")
-    label(ax, at, 9.6, "stage 2: the columns, top to bottom", align="left")
-    label(ax, at - 0.6, 6.6, "the end of a launch", align="right", color=FAINT)
+    label(ax, left, 9.6, "stage 1: a program walks its rows, and stores their sums", align="left")
+    label(ax, at, 9.6, "stage 2: one adds up the parts", align="left")
+    label(ax, at - 0.6, 6.6, "the last to come", align="right", color=FAINT)
     ax.plot([at - 0.4, at + N * size + 0.4], [6.6, 6.6], color=FAINT, linewidth=1.2, linestyle="--")
     return Picture(
         figure,
         f"dw is a sum over all {M} rows of dy x̂. Stage 1: {PARTS} programs, each walks rows of its own "
-        f"({'; '.join(', '.join(map(str, each)) for each in rows)}) and stores one row of partial sums. Stage 2 "
-        f"sums the {PARTS} rows column by column into dw. Between the two lies the end of a launch.",
+        f"({'; '.join(', '.join(map(str, each)) for each in rows)}) and stores one row of partial sums. "
+        f"Stage 2: the last program to come adds up the {PARTS} rows, column by column, into dw.",
     )
 
 
@@ -253,28 +257,28 @@ def threads() -> Picture:
     """One: the threads of a program go at their own pace, until a barrier."""
     figure, ax = new_sheet(25, 13.2)
     left, width = 4.4, 20.0
-    label(ax, 0.4, 0.6, "t[i] = x[i]; then x[i] = t[N − 1 − i]: warp 0 wants what warp 3 has stored",
+    label(ax, 0.4, 0.6, "each warp stores its part of z, then loads another's: warp 0 that of warp 3",
         align="left", fontsize=11)  # fmt: skip
     free = ((0.4, 4.9), (1.6, 6.3), (0.9, 5.4), (7.4, 11.9))
     for warp, (stores, loads) in enumerate(free):
         late = warp == 3
         color = VERMILLION if late else STORED
-        steps = [(stores, stores + 3.6, "store t", color), (loads, loads + 3.6, "load t", LOADED)]
+        steps = [(stores, stores + 3.6, "store z", color), (loads, loads + 3.6, "load z", LOADED)]
         _timeline(ax, left, 1.6 + 1.15 * warp, f"warp {warp}", steps, width)
     arrow(ax, (left + 6.7, 2.55), (left + 8.6, 4.95), color=VERMILLION)
     label(ax, left + 9.4, 2.05, "warp 0 loads what is not there yet", align="left", color=VERMILLION, **CARD)
     label(ax, 0.4, 7.1, "with tl.debug_barrier() between the lines: no thread passes before all have come",
         align="left", fontsize=11)  # fmt: skip
     for warp, (stores, _) in enumerate(free):
-        steps = [(stores, stores + 3.6, "store t", STORED), (11.8, 15.4, "load t", LOADED)]
+        steps = [(stores, stores + 3.6, "store z", STORED), (11.8, 15.4, "load z", LOADED)]
         _timeline(ax, left, 8.5 + 1.15 * warp, f"warp {warp}", steps, width)
     _wall(ax, left + 11.4, 8.3, 13.0, "barrier")
     return Picture(
         figure,
-        "Threads of one program, four warps, over time. Each stores its part of t and loads another's: warp 0 "
-        "wants what warp 3 stores. Without a barrier warp 0 loads before warp 3 has stored, and gets what was "
-        "there before. With tl.debug_barrier between store and load no thread passes before all have come, "
-        "and every load finds what was stored.",
+        "Threads of one program, four warps, over time. Each stores its part of z and loads another's: "
+        "warp 0 wants what warp 3 stores. Without a barrier warp 0 loads before warp 3 has stored, and "
+        "gets what was there before. With tl.debug_barrier between store and load no thread passes before "
+        "all have come, and every load finds what was stored.",
     )
 
 
@@ -350,11 +354,11 @@ def orders() -> Picture:
         label(ax, x, y + 0.6, text)
     return Picture(
         figure,
-        "A flag: program A stores data, then sets the flag with release; program B sees the flag with acquire, "
-        "then loads the data, which is there. sem says what an atomic orders beside its own element: relaxed "
-        "nothing; release what this thread did before, or saw done over a barrier; acquire what it does after, "
-        "with a release that it has seen; acq_rel both, unless you say otherwise. scope says for whom: cta the "
-        "threads of a program; gpu all programs of the GPU; sys the CPU and other GPUs, too.",
+        "A flag: program A stores data, then sets the flag with release; program B sees the flag with "
+        "acquire, then loads the data, which is there. sem says what an atomic orders beside its own "
+        "element: relaxed nothing; release what this thread did before, or saw done over a barrier; acquire "
+        "what it does after, with a release that it has seen; acq_rel both, unless you say otherwise. scope "
+        "says for whom: cta the threads of a program; gpu all programs of the GPU; sys the CPU, too.",
     )
 
 
@@ -429,10 +433,10 @@ def merge(first: Sequence[int] = (1, 3, 2, 2), second: Sequence[int] = (7, 9)) -
     label(ax, 16.2, 8.1, "mean: the first, and δ n₂ / n", align="left")
     return Picture(
         figure,
-        f"The values so far, {list(first)}, have n = {told(first)[0]}, mean {told(first)[1]:g} and M2, the sum "
-        f"of squares around it, {told(first)[2]:g}. A block, {list(second)}, has n = {told(second)[0]}, mean "
-        f"{told(second)[1]:g}, M2 {told(second)[2]:g}. The means are δ = {apart:g} apart. Together: n = {n}, "
-        f"mean {mean:g} (the first, and δ n₂ / n), M2 = {m2:g} (both, and δ² n₁ n₂ / n).",
+        f"The values so far, {list(first)}, have n = {told(first)[0]}, mean {told(first)[1]:g} and M2, the "
+        f"sum of squares around it, {told(first)[2]:g}. A block, {list(second)}, has n = {told(second)[0]}, "
+        f"mean {told(second)[1]:g}, M2 {told(second)[2]:g}. The means are δ = {apart:g} apart. Together: "
+        f"n = {n}, mean {mean:g} (the first, and δ n₂ / n), M2 = {m2:g} (both, and δ² n₁ n₂ / n).",
     )
 
 
@@ -456,6 +460,163 @@ def doubling(values: Sequence[int] = (3, 1, 4, 1, 5, 9, 2, 6)) -> Picture:
     label(ax, left, strip.bottom + 0.9, "green: final. Blue: what is taken in", align="left")
     return Picture(
         figure,
-        f"A running sum of {list(values)} in {len(told)} steps. {'; '.join(told)}. After a step with distance d "
-        f"the first 2 d elements are final.",
+        f"A running sum of {list(values)} in {len(told)} steps. {'; '.join(told)}. After a step with "
+        f"distance d the first 2 d elements are final.",
     )
+
+
+# ---- an H200
+
+NAMES = {
+    "copy of as many bytes": "a copy of as many bytes",
+    "torch, add and rms_norm": "torch",
+    "rms_norm": "the chapter's kernel",
+    "layer_norm": "the chapter's kernel",
+    "layer_norm_dx": "the chapter's kernel",
+}
+BARS = {
+    "a copy of as many bytes": MIST,
+    "the chapter's kernel": GREEN,
+    "torch.compile": SKY,
+    "torch": ORANGE,
+    "torch, written out": VERMILLION,
+}
+
+
+def timings(rows: Sequence[Mapping[str, Any]], about: str, case: str = "8192x4096, bfloat16") -> Picture:
+    """Forward and dx: microseconds of the chapter's kernels, a copy's, and torch's.
+
+    rows: of `puzzles_lib.bench.recorded`, bench "norms". about: where they come from.
+    """
+    kernels = {"rms_norm": "28 RMSNorm, residual", "layer_norm": "29 LayerNorm", "layer_norm_dx": "30 its dx"}
+    figure = new_figure(8.2, 3.9)
+    ax = figure.subplots()
+    at, ticks, told = 0.0, [], []
+    for path, title in kernels.items():
+        some = [row for row in rows if (row["case"], row["path"]) == (case, path)]
+        times = {NAMES[path]: some[0]["us"]}
+        times |= {NAMES.get(row["baseline"], row["baseline"]): row["baseline_us"] for row in some}
+        shown = [name for name in BARS if name in times]
+        start = at
+        for name in shown:
+            ax.bar(at, times[name], 0.9, color=BARS[name], edgecolor=INK, linewidth=0.5, label=name)
+            label(ax, at, times[name] + 4, f"{times[name]:.0f}", align="baseline", fontsize=9)
+            at += 1
+        ticks.append(((start + at - 1) / 2, title))
+        told.append(f"{title}: " + ", ".join(f"{name} {times[name]:.1f}" for name in shown))
+        at += 0.8
+    ax.set_xticks([x for x, _ in ticks], [title for _, title in ticks], fontsize=10)
+    ax.set_ylabel("µs", fontsize=10)
+    ax.tick_params(labelsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    _legend(figure, ax, columns=3)
+    figure.suptitle(f"{case.replace('x', ' x ', 1)}, {about}", fontsize=9, color=FAINT)
+    return Picture(figure, f"Microseconds for {case}, {about}. {'; '.join(told)}.")
+
+
+def _legend(figure: Figure, ax: Axes, columns: int) -> None:
+    shown = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    figure.legend(shown.values(), shown.keys(), fontsize=9, frameon=False,
+        loc="outside lower center", ncols=columns)  # fmt: skip
+
+
+def sums(rows: Sequence[Mapping[str, Any]], about: str, case: str = "8192x4096, bfloat16") -> Picture:
+    """dw and db: in two stages, under a lock and by atomics, with parts of 256 rows and of 16.
+
+    rows: of `puzzles_lib.bench.recorded`, bench "norms". about: where they come from.
+    """
+    ways = {"layer_norm_dw": "two stages", "dw_by_lock": "a lock", "dw_by_atomics": "atomics"}
+    colors = {"two stages": GREEN, "a lock": VERMILLION, "atomics": SKY}
+    figure = new_figure(8.2, 3.6)
+    ax = figure.subplots()
+    found = [row for row in rows if row["case"] == case and row["baseline"].startswith("copy")]
+    copy = next(row["baseline_us"] for row in found if row["path"].startswith("layer_norm_dw, 256"))
+    told, at, ticks = [f"a copy of as many bytes {copy:.0f}"], 0.0, []
+    for count in (256, 16):
+        for path, name in ways.items():
+            (row,) = [row for row in found if row["path"] == f"{path}, {count} rows a program"]
+            ax.barh(at, row["us"], 0.85, color=colors[name], edgecolor=INK, linewidth=0.5)
+            label(ax, row["us"] * 1.08, at, f"{row['us']:.0f} µs", align="left", fontsize=9)
+            ticks.append((at, f"{name}, parts of {count} rows"))
+            told.append(f"{name}, parts of {count} rows, {row['us']:.0f}")
+            at -= 1
+        at -= 0.5
+    ax.axvline(copy, color=FAINT, linewidth=1, linestyle="--")
+    label(ax, copy * 1.05, 0.75, "a copy", align="left", fontsize=9, color=FAINT)
+    ax.set_xscale("log")
+    ax.set_xlim(20, 30_000)
+    ax.set_xticks([30, 100, 300, 1000, 3000, 10_000], ["30", "100", "300", "1000", "3000", "10000"])
+    ax.minorticks_off()
+    ax.set_yticks([y for y, _ in ticks], [text for _, text in ticks], fontsize=10)
+    ax.set_ylim(at + 0.9, 1.1)
+    ax.set_xlabel("µs, each mark on the axis about 3 times the last", fontsize=10)
+    ax.tick_params(labelsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"{case.replace('x', ' x ', 1)}, {about}", fontsize=9, color=FAINT)
+    return Picture(figure, f"Microseconds for dw and db of {case}, {about}: {'; '.join(told)}.")
+
+
+def widths(record: Mapping[str, Any]) -> Picture:
+    """Runs of puzzle 32's kernel that were wrong, by the columns of a program: as it is, and broken.
+
+    record: of `puzzles_lib.authoring.orders`.
+    """
+    looks = {
+        "dw_by_lock, relaxed": ('barrier, sem="relaxed"', ORANGE, "s"),
+        "dw_by_lock, no barrier": ("no barrier", VERMILLION, "^"),
+        "dw_by_lock": ("barrier, as in puzzle 32", GREEN, "o"),
+    }
+    figure = new_figure(7.8, 3.6)
+    ax = figure.subplots()
+    told = []
+    for path, (name, color, mark) in looks.items():
+        some = [row for row in record["rows"] if row["path"] == path]
+        columns = [int(row["case"].split(",")[0].split("x")[1]) for row in some]
+        wrong = [row["wrong"] for row in some]
+        ax.plot(range(len(some)), wrong, mark, linestyle="-", color=color, markersize=8, label=name)
+        told.append(f"{name}: " + ", ".join(f"{w} with {c}" for w, c in zip(wrong, columns, strict=True)))
+        if mark == "^":
+            for place, value in enumerate(wrong):
+                label(
+                    ax,
+                    place,
+                    value + 8 if value < 190 else value - 20,
+                    str(value),
+                    align="baseline",
+                    fontsize=9,
+                )
+    ax.set_xticks(range(len(columns)), [str(c) for c in columns])
+    ax.set_ylim(-12, record["runs"] * 1.1)
+    ax.set_xlabel("columns of a program's block, 4 warps", fontsize=10)
+    ax.set_ylabel(f"wrong runs of {record['runs']}", fontsize=10)
+    ax.tick_params(labelsize=9)
+    ax.grid(axis="y", color=PALE)
+    ax.spines[["top", "right"]].set_visible(False)
+    _legend(figure, ax, columns=3)
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    about = f"recorded on one {record['device']} ({versions}) on {record['date']}"
+    figure.suptitle(about, fontsize=9, color=FAINT)
+    return Picture(
+        figure,
+        f"Wrong runs of {record['runs']} of the kernel with a lock, by the columns of a program's block, "
+        f"{about}. {'; '.join(told)}.",
+    )
+
+
+__all__ = [
+    "barrier",
+    "cancels",
+    "doubling",
+    "merge",
+    "orders",
+    "paths",
+    "programs",
+    "row",
+    "sums",
+    "threads",
+    "timings",
+    "traffic",
+    "two_stages",
+    "variances",
+    "widths",
+]
