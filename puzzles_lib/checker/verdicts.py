@@ -129,6 +129,9 @@ def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
 def depends_on_order(verdict: Verdict) -> Verdict:
     """A fault that shows only when the programs run in reverse order."""
     text = f"race: with the programs run in reverse order the result differs ({verdict.message})"
+    if verdict.kind == "deadlock":
+        waits = verdict.message.removeprefix("deadlock: ")
+        text = f"race: with the programs run in reverse order {waits}: who begins first is not known"
     return Verdict("race", text, verdict.site)
 
 
