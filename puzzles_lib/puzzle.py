@@ -152,6 +152,7 @@ class Puzzle:
         `Tiled`. The kernel may take it beside or instead of the pointer.
     exact: results that are copied or chosen, not computed: they are compared bit for bit.
     zeroed: results that hold zeros when the kernel starts, such as a lock; the others hold nonsense.
+    locks: those of them that are locks: 0 is free, and 1 is held by a program that alone may store.
     same_bits: whether the results must be the same, bit for bit, in whatever order the programs run.
     slips: functions like the spec, each with a slip that is often made, by what the report says of it.
     contract: how cases are drawn that are tried beside ``cases``; without it none are.
@@ -171,6 +172,7 @@ class Puzzle:
     descriptors: Mapping[str, Callable[[Case], tuple[int, int]]] | None = None
     exact: tuple[str, ...] = ()
     zeroed: tuple[str, ...] = ()
+    locks: tuple[str, ...] = ()
     same_bits: bool = False
     slips: Mapping[str, Callable] | None = None
     contract: Contract | None = None
@@ -191,7 +193,7 @@ class Puzzle:
             raise ValueError(f"{self.name}: descriptors names {sorted(unknown)}, which are not inputs")
         if unknown := set(self.needed or {}) - {a.name for a in self.inputs}:
             raise ValueError(f"{self.name}: needed names {sorted(unknown)}, which are not inputs")
-        for field, names in (("exact", self.exact), ("zeroed", self.zeroed)):
+        for field, names in (("exact", self.exact), ("zeroed", self.zeroed), ("locks", self.locks)):
             if unknown := set(names) - set(self.outputs):
                 raise ValueError(f"{self.name}: {field} names {sorted(unknown)}, which are not outputs")
         self._check_contract()

@@ -15,7 +15,7 @@ import torch
 from puzzles_lib import compiler
 from puzzles_lib.binding import Bound, bind
 from puzzles_lib.checker import failure, machine, verdicts
-from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt
+from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank
 from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
 from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
@@ -277,6 +277,8 @@ def _run_case(
             verdict = verdicts.depends_on_order(verdict)
         elif verdict is None and puzzle.same_bits:
             verdict = verdicts.other_bits(puzzle, case, forwards, reverse)
+    if verdict is None and backwards and puzzle.locks:
+        verdict = verdicts.locked_out(puzzle, case, run(results=_all_held(puzzle, case), **_FIRST_ALONE))
     return CaseResult(
         str(case),
         verdict,
@@ -287,6 +289,17 @@ def _run_case(
         watch=failure.watch_call(bound, named, program) if verdict and named is not None else "",
         draw=draw,
     )
+
+
+_FIRST_ALONE: Mapping[str, Any] = {"only": [(0, 0, 0)], "record": True, "quiet": True}
+
+
+def _all_held(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
+    """The results at the start, but with all locks held by somebody else."""
+    found = {result.name: blank(puzzle, result, case) for result in puzzle.results}
+    for name in puzzle.locks:
+        found[name].fill_(1)
+    return found
 
 
 def _least(puzzle: Puzzle, case: Case) -> int:

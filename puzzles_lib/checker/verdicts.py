@@ -150,6 +150,19 @@ def other_bits(puzzle: Puzzle, case: Case, forwards: Run, reverse: Run) -> Verdi
     return None
 
 
+def locked_out(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
+    """A run with every lock held by another program, which must wait; atomics need no lock."""
+    for access in ran.accesses:
+        if access.kind == "store" and access.argument not in puzzle.locks and access.mask.any():
+            shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == access.argument)
+            place = f"{access.argument}[{_index(int(access.elements[access.mask][0]), shape)}]"
+            held = " and ".join(puzzle.locks)
+            text = f"race: program {access.program} stores to {place} while another one holds the {held}"
+            cure = f"where {held} is 1 a program must wait until it finds a 0 there, and has made it a 1"
+            return Verdict("race", text, access.site, cure)
+    return None
+
+
 def _uninitialised(source: Source) -> Verdict:
     """The results depend on what a GPU leaves undefined."""
     diagnosis = ""

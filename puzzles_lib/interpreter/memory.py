@@ -24,7 +24,7 @@ from puzzles_lib.source import Site
 REGION_BITS = 52  # each argument owns 2**52 bytes of addresses, and starts in their middle
 
 
-PATIENCE = 1000  # times that a program may look at one element and find it unchanged, and change nothing itself
+PATIENCE = 200  # times that a program may look at one element and find it unchanged, and change nothing itself
 
 
 class Halt(BaseException):
@@ -420,8 +420,6 @@ class Memory:
 
     def _count_load(self, part: Part, shape: tuple[int, ...], dtype: np.dtype) -> None:
         buffer, index = part.buffer, part.index.ravel()
-        if index.size == 1 and buffer.is_output:
-            self._look(buffer, int(index[0]), buffer.view(dtype)[index][0])
         self._count(buffer, index, dtype)
         self.bytes_moved += _distinct(index) * dtype.itemsize
         if not buffer.is_output:
@@ -530,6 +528,12 @@ class Memory:
             self.conflict = Conflict(
                 buffer.name, buffer.element(int(index[lane])), programs, self.site(), kind
             )
+
+    def looked(self, pointers: np.ndarray, values: np.ndarray) -> None:
+        """A volatile load of one element is there to wait for it."""
+        buffer = self.buffer_at(pointers.flat[0])
+        if pointers.size == 1 and buffer is not None:
+            self._look(buffer, int(self._elements(buffer, pointers, values.dtype).flat[0]), values.flat[0])
 
     def _look(self, buffer: Buffer, place: int, value: np.generic) -> None:
         """One element is looked at. Programs run one after the other: who looks forever waits forever."""

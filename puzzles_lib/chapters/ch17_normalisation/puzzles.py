@@ -312,6 +312,7 @@ DW_BY_LOCK = Puzzle(
     ),
     outputs=("dw", "db", "lock"),
     zeroed=("dw", "db", "lock"),
+    locks=("lock",),
     most_loads={"dy": lambda s: s.M * s.N, "xhat": lambda s: s.M * s.N},
     contract=Contract(
         {
