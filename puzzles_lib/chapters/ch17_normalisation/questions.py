@@ -6,6 +6,8 @@ import math
 import torch
 
 from puzzles_lib.bench.recorded import ORDERS, load
+from puzzles_lib.chapters.ch17_normalisation.puzzles import LAYER_NORM, LAYER_NORM_DW
+from puzzles_lib.inputs import make_inputs
 from puzzles_lib.question import Nudge, Question
 
 COMBINES = {
@@ -30,6 +32,17 @@ def _too_large() -> float:
 def _by_squares() -> float:
     x = torch.tensor([8192.0, 8194.0])
     return float(x.square().mean() - x.mean().square())
+
+
+def _first_to_find_out() -> int:
+    """Where mean and square of the mean, in float32, give another rstd."""
+    for number, case in enumerate(LAYER_NORM.cases):
+        x = make_inputs(LAYER_NORM, case)["x"]
+        by_squares = torch.rsqrt(x.square().mean(1) - x.mean(1).square() + 1e-5)
+        right = torch.rsqrt(x.double().var(1, correction=0) + 1e-5)
+        if not torch.allclose(by_squares.double(), right, rtol=1e-2):
+            return number
+    raise AssertionError("no case finds it out")
 
 
 def _dx(x: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
@@ -65,6 +78,10 @@ def _updates() -> set[int]:
                 held[program] = memory
         left.add(memory)
     return left
+
+
+def _adding_up() -> int:
+    return LAYER_NORM_DW.programs(LAYER_NORM_DW.cases[1])[1]  # one for each block of columns
 
 
 def _recorded(path: str, what: str, columns: int) -> int:
@@ -139,6 +156,14 @@ QUESTIONS = (
     ),
     Question(
         id="ch17-q4",
+        asks="The variance by squares: which is the first of the eight cases to find out, counted from 0?",
+        right=_first_to_find_out,
+        kind=int,
+        nudges=(Nudge(lambda v, r: v == 4, "small numbers around 0 lose nothing"),),
+        nudge="the last column of the table says where the numbers lie",
+    ),
+    Question(
+        id="ch17-q5",
         asks="What do the elements of a row of dx add up to?",
         right=_sum_of_dx,
         kind=float,
@@ -146,7 +171,7 @@ QUESTIONS = (
         nudge="add the same number to every x of a row: what happens to y, and so to the loss?",
     ),
     Question(
-        id="ch17-q5",
+        id="ch17-q6",
         asks="x is twice as large, eps next to nothing, dy the same. By which factor does dx change?",
         right=_of_twice_x,
         kind=float,
@@ -157,14 +182,14 @@ QUESTIONS = (
         nudge="x̂ and g are as before; what stands in front of the bracket?",
     ),
     Question(
-        id="ch17-q6",
+        id="ch17-q7",
         asks="Is it right on a GPU: through_memory_kernel, as it stands?",
         right=lambda: False,
         kind=bool,
         nudge="who stores z[0], who loads it, and what makes one wait for the other?",
     ),
     Question(
-        id="ch17-q7",
+        id="ch17-q8",
         asks="Two programs add 1 to dw[n] = 5, each by a load, an add and a store. Which values can be left?",
         right=_updates,
         kind=set,
@@ -175,7 +200,7 @@ QUESTIONS = (
         nudge="let one do all before the other; then let both load first",
     ),
     Question(
-        id="ch17-q8",
+        id="ch17-q9",
         asks="B has seen the flag, by a relaxed atomic. Does it find A's data: 'always', 'never' or "
         "'perhaps'?",
         right=lambda: "perhaps",
@@ -189,7 +214,18 @@ QUESTIONS = (
         nudge="look at the first line of the table: what does relaxed order?",
     ),
     Question(
-        id="ch17-q9",
+        id="ch17-q10",
+        asks="Case 1: how many of its programs add up parts?",
+        right=_adding_up,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v == 1, "one for each count: and how many counts are there?"),
+            Nudge(lambda v, r: v == 6, "so many leave a part"),
+        ),
+        nudge="who comes last at count[j], adds up block j of the columns",
+    ),
+    Question(
+        id="ch17-q11",
         asks="No barrier before the lock is given back: how many of 200 runs are wrong, with (1024, 16384) "
         "columns a program? Within 20.",
         right=_wrong_runs,
@@ -205,7 +241,7 @@ QUESTIONS = (
         nudge="the wider the block, the later its last warp is done",
     ),
     Question(
-        id="ch17-q10",
+        id="ch17-q12",
         asks="200 runs on the same numbers, 4096 columns. How many different sums come out: (in two stages, "
         "by atomics)? Within 20.",
         right=_different_sums,
@@ -218,7 +254,7 @@ QUESTIONS = (
         nudge="512 parts arrive in some order, at each of 8192 elements; how likely is the same bits twice?",
     ),
     Question(
-        id="ch17-q11",
+        id="ch17-q13",
         asks="(n = 2, mean = 2, M2 = 2) and (n = 2, mean = 6, M2 = 2): what is the M2 of both?",
         right=_merged,
         kind=float,
@@ -229,7 +265,7 @@ QUESTIONS = (
         nudge="1, 3 and 5, 7 would be such blocks: take all four around 4",
     ),
     Question(
-        id="ch17-q12",
+        id="ch17-q14",
         asks="How many rounds does the doubling of the picture need for a block of 1024?",
         right=_rounds,
         kind=int,
@@ -240,7 +276,7 @@ QUESTIONS = (
         nudge="8 elements took 3",
     ),
     Question(
-        id="ch17-q13",
+        id="ch17-q15",
         asks=f"Which of these are associative: {', '.join(COMBINES)}? A set of names.",
         right=_associative,
         kind=set,
