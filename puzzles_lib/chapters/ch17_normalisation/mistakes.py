@@ -11,7 +11,11 @@ from puzzles_lib.chapters.ch17_normalisation.puzzles import (
 )
 from puzzles_lib.mistakes import Mistake
 
-_ZERO_SUMS = "        dw = tl.zeros((BLOCK_N,), tl.float32)\n        db = tl.zeros((BLOCK_N,), tl.float32)\n        for"
+_ZERO_SUMS = (
+    "        dw = tl.zeros((BLOCK_N,), tl.float32)\n"
+    "        db = tl.zeros((BLOCK_N,), tl.float32)\n"
+    "        for"
+)
 _LOAD_DY = "dy = tl.load(dy_ptr + at, mask=mask, other=0.0)"
 _TAKEN = "while tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        pass"
 _LAST = "tl.sum(tl.where(t == first + BLOCK_T - 1, block, 0.0))"
