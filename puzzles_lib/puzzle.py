@@ -340,7 +340,9 @@ class Puzzle:
         terms = []
         if self.zeroed:
             names = " and ".join(", ".join(f"{n}_ptr" for n in self.zeroed).rsplit(", ", 1))
-            terms.append(f"When the kernel starts, {names} {'holds' if len(self.zeroed) == 1 else 'hold'} zeros.")
+            terms.append(
+                f"When the kernel starts, {names} {'holds' if len(self.zeroed) == 1 else 'hold'} zeros."
+            )
         if self.same_bits:
             terms.append("In whatever order the programs run, the results are the same, bit for bit.")
         return terms

@@ -74,7 +74,6 @@ def plain_seconds() -> dict[str, float]:
 
     Needs TRITON_INTERPRET=1 from the start of the process.
     """
-    import torch
     from triton.runtime.jit import JITFunction
 
     from puzzles_lib.authoring.solutions import solutions

@@ -102,7 +102,8 @@ def _examine_one(
             )
         results.append(dataclasses.replace(result, number=place))
         ended = ended or (
-            result.verdict is not None and (until_failure or result.verdict.kind in ("time limit", "deadlock"))
+            result.verdict is not None
+            and (until_failure or result.verdict.kind in ("time limit", "deadlock"))
         )
     if all(result.ok for result in results):
         results += _drawn_cases(bound, number, seconds, budget, threads, salt)

@@ -26,7 +26,7 @@ class Threads:
         self._targets = _TARGETS
 
     def race(self, bound: Bound, run: Callable[..., Run]) -> Verdict | None:
-        """The first race of a run in which some accesses met; None where these were one thread's each time."""
+        """The first race of a run in which accesses met; None where these were one thread's each time."""
         options = bound.configuration.options if bound.configuration else {}
         num_warps = options.get("num_warps", NUM_WARPS)
         targets, self._targets = self._targets, _TARGETS[:1]

@@ -145,7 +145,9 @@ def other_bits(puzzle: Puzzle, case: Case, forwards: Run, reverse: Run) -> Verdi
             place = f"{result.name}[{_index(at, result.shape(case.numbers))}]"
             values = f"{one.flatten()[at].item():.9g} and {other.flatten()[at].item():.9g}"
             text = f"race: with the programs run in reverse order {place} has other bits: {values}"
-            cure = "a sum must be made in one order, whoever comes first: let nobody add to what others add to"
+            cure = (
+                "a sum must be made in one order, whoever comes first: let nobody add to what others add to"
+            )
             return Verdict("race", text, diagnosis=cure)
     return None
 

@@ -153,9 +153,7 @@ def _users(lines: list[str]) -> Mapping[str, list[tuple[str, str | None]]]:
     return users
 
 
-def _is_stored(
-    value: str, users: Mapping[str, list[tuple[str, str | None]]], by: re.Pattern[str]
-) -> bool:
+def _is_stored(value: str, users: Mapping[str, list[tuple[str, str | None]]], by: re.Pattern[str]) -> bool:
     """Whether all copies of a value go into stores and nowhere else, by these operations."""
     todo, seen = [value], {value}
     while todo:
@@ -182,7 +180,8 @@ def held_by(
 ) -> HeldBy | Refusal:
     """Who holds the lanes of each access, as the kernel is compiled for a target.
 
-    arguments: as for `front_end`. known: as for `gpu_dialect`. A Refusal where it cannot be compiled so far, or its layouts not be read.
+    arguments: as for `front_end`. known: as for `gpu_dialect`.
+    A Refusal where it cannot be compiled so far, or its layouts not be read.
     """
     text = gpu_dialect(kernel, arguments, target, known, num_warps=num_warps)
     if isinstance(text, Refusal):

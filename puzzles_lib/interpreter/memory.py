@@ -24,7 +24,9 @@ from puzzles_lib.source import Site
 REGION_BITS = 52  # each argument owns 2**52 bytes of addresses, and starts in their middle
 
 
-PATIENCE = 200  # times that a program may look at one element and find it unchanged, and change nothing itself
+PATIENCE = (
+    200  # times that a program may look at one element and find it unchanged, and change nothing itself
+)
 
 
 class Halt(BaseException):

@@ -35,8 +35,8 @@ h_stored_first = edited(
     "h_stored_first",
     "Stores h before the norm is known, and fills lanes past the end after the loads.",
     {
-        "row + n, mask=mask, other=0.0).to(tl.float32)\n    r": "row + n, mask=mask).to(tl.float32)\n    r",
-        "r = tl.load(r_ptr + row + n, mask=mask, other=0.0)": "r = tl.load(r_ptr + row + n, mask=mask)",
+        "x_ptr + row + n, mask=mask, other=0.0": "x_ptr + row + n, mask=mask",
+        "r_ptr + row + n, mask=mask, other=0.0": "r_ptr + row + n, mask=mask",
         "h = x + r": "h = tl.where(mask, x + r, 0.0)\n    tl.store(h_ptr + row + n, h, mask=mask)",
         "    tl.store(h_ptr + row + n, h, mask=mask)\n    tl.store(y": "    tl.store(y",
     },

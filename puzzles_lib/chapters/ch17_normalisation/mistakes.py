@@ -11,6 +11,15 @@ from puzzles_lib.chapters.ch17_normalisation.puzzles import (
 )
 from puzzles_lib.mistakes import Mistake
 
+_ZERO_SUMS = (
+    "        dw = tl.zeros((BLOCK_N,), tl.float32)\n"
+    "        db = tl.zeros((BLOCK_N,), tl.float32)\n"
+    "        for"
+)
+_LOAD_DY = "dy = tl.load(dy_ptr + at, mask=mask, other=0.0)"
+_TAKEN = "while tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        pass"
+_LAST = "tl.sum(tl.where(t == first + BLOCK_T - 1, block, 0.0))"
+
 MISTAKES = (
     Mistake(
         RMS_NORM,
@@ -18,7 +27,7 @@ MISTAKES = (
         "Rows are counted in int32: from element 2^31 on offsets are negative.",
         {"tl.program_id(0).to(tl.int64) * N": "tl.program_id(0) * N"},
         kind="true size",
-        says="",
+        says="offset 4,294,967,296",
     ),
     Mistake(
         RMS_NORM,
@@ -26,7 +35,7 @@ MISTAKES = (
         "The mean is taken over the block, lanes past the end of the row included.",
         {"/ N + 1e-6": "/ BLOCK_N + 1e-6"},
         kind="values",
-        says="",
+        says="it is 1.131 times what it should be, everywhere",
     ),
     Mistake(
         RMS_NORM,
@@ -34,7 +43,7 @@ MISTAKES = (
         "Without the 1e-6 a row of zeros is divided by zero.",
         {" + 1e-6": ""},
         kind="values",
-        says="",
+        says="each row is off by a factor of its own, 22.15 to 25.25",
     ),
     Mistake(
         RMS_NORM,
@@ -42,15 +51,23 @@ MISTAKES = (
         "Adds 1e-6 to the root, not to what it is of.",
         {"tl.rsqrt(tl.sum(h * h) / N + 1e-6)": "1 / (tl.sqrt(tl.sum(h * h) / N) + 1e-6)"},
         kind="values",
-        says="",
+        says="each row is off by a factor of its own, 21.66 to 24.62",
     ),
     Mistake(
         RMS_NORM,
         "added_in_bfloat16",
         "Both summands are bfloat16, so their sum is rounded before the norm is taken.",
-        {"x = tl.load(x_ptr + row + n, mask=mask, other=0.0).to(tl.float32)": "x = tl.load(x_ptr + row + n, mask=mask, other=0.0)", "r = tl.load(r_ptr + row + n, mask=mask, other=0.0).to(tl.float32)": "r = tl.load(r_ptr + row + n, mask=mask, other=0.0)", "h = x + r": "h = (x + r).to(tl.float32)"},
+        {
+            "x = tl.load(x_ptr + row + n, mask=mask, other=0.0).to(tl.float32)": (
+                "x = tl.load(x_ptr + row + n, mask=mask, other=0.0)"
+            ),
+            "r = tl.load(r_ptr + row + n, mask=mask, other=0.0).to(tl.float32)": (
+                "r = tl.load(r_ptr + row + n, mask=mask, other=0.0)"
+            ),
+            "h = x + r": "h = (x + r).to(tl.float32)",
+        },
         kind="values",
-        says="",
+        says="this is the norm of h as it is stored",
     ),
     Mistake(
         RMS_NORM,
@@ -58,7 +75,7 @@ MISTAKES = (
         "Squares and sums in bfloat16.",
         {"tl.sum(h * h)": "tl.sum((h * h).to(tl.bfloat16)).to(tl.float32)"},
         kind="values",
-        says="",
+        says="this is the norm of h as it is stored",
     ),
     Mistake(
         RMS_NORM,
@@ -66,7 +83,7 @@ MISTAKES = (
         "y is made of h as it was stored, which is rounded.",
         {"h * rstd * w": "tl.load(h_ptr + row + n, mask=mask) * rstd * w"},
         kind="values",
-        says="",
+        says="this is the norm of h as it is stored",
     ),
     Mistake(
         RMS_NORM,
@@ -74,7 +91,7 @@ MISTAKES = (
         "The residual is loaded and forgotten.",
         {"h = x + r": "h = x"},
         kind="values",
-        says="",
+        says="y[0, 0]",
     ),
     Mistake(
         RMS_NORM,
@@ -82,7 +99,7 @@ MISTAKES = (
         "Stores what came in where the sum belongs.",
         {"tl.store(h_ptr + row + n, h,": "tl.store(h_ptr + row + n, x,"},
         kind="values",
-        says="",
+        says="h[0, 0]",
     ),
     Mistake(
         RMS_NORM,
@@ -90,7 +107,7 @@ MISTAKES = (
         "Takes the mean off first: this is LayerNorm.",
         {"h = x + r": "h = tl.where(mask, x + r - tl.sum(x + r) / N, 0.0)"},
         kind="values",
-        says="",
+        says="y[0, 0]",
     ),
     Mistake(
         RMS_NORM,
@@ -98,7 +115,7 @@ MISTAKES = (
         "Divides by the mean square, not by its root.",
         {"tl.rsqrt(": "1 / ("},
         kind="values",
-        says="",
+        says="it is 0.742 times what it should be, everywhere",
     ),
     Mistake(
         RMS_NORM,
@@ -106,7 +123,7 @@ MISTAKES = (
         "Forgets w.",
         {"h * rstd * w": "h * rstd"},
         kind="values",
-        says="",
+        says="y[0, 0]",
     ),
     Mistake(
         RMS_NORM,
@@ -114,7 +131,7 @@ MISTAKES = (
         "Takes w to have rows.",
         {"w_ptr + n": "w_ptr + row + n"},
         kind="out of bounds",
-        says="",
+        says="load of w_ptr in program (1, 0, 0)",
     ),
     Mistake(
         RMS_NORM,
@@ -122,7 +139,7 @@ MISTAKES = (
         "Sums lanes past the end of the row that nothing fills.",
         {"r_ptr + row + n, mask=mask, other=0.0": "r_ptr + row + n, mask=mask"},
         kind="uninitialised",
-        says="",
+        says="lanes of r_ptr",
     ),
     Mistake(
         RMS_NORM,
@@ -130,7 +147,7 @@ MISTAKES = (
         "Stores past the end of the row: that is the next row.",
         {"h * rstd * w, mask=mask": "h * rstd * w"},
         kind="out of bounds",
-        says="",
+        says="store of y_ptr in program (2, 0, 0)",
     ),
     Mistake(
         RMS_NORM,
@@ -138,7 +155,7 @@ MISTAKES = (
         "Loads x a second time instead of keeping it.",
         {"h * rstd * w": "(tl.load(x_ptr + row + n, mask=mask) + r) * rstd * w"},
         kind="loads",
-        says="",
+        says="too many loads of x_ptr",
     ),
     Mistake(
         LAYER_NORM,
@@ -146,7 +163,7 @@ MISTAKES = (
         "Offsets in int32.",
         {"m.to(tl.int64)[:, None] * N": "m[:, None] * N"},
         kind="true size",
-        says="",
+        says="offset 2,400,000,000",
     ),
     Mistake(
         LAYER_NORM,
@@ -154,7 +171,7 @@ MISTAKES = (
         "The variance as mean of squares less square of the mean: far from zero nothing is left of it.",
         {"tl.sum(centred * centred, axis=1) / N": "tl.sum(x * x, axis=1) / N - mean * mean"},
         kind="values",
-        says="",
+        says="90 of them are NaN",
     ),
     Mistake(
         LAYER_NORM,
@@ -162,7 +179,7 @@ MISTAKES = (
         "Lanes past the end of the row hold 0, and 0 - mean is not 0.",
         {"tl.where(mask, x - mean[:, None], 0.0)": "x - mean[:, None]"},
         kind="values",
-        says="",
+        says="the errors are as small as a coarser type's",
     ),
     Mistake(
         LAYER_NORM,
@@ -170,7 +187,7 @@ MISTAKES = (
         "Divides by N - 1, as `torch.var` does.",
         {"/ N + 1e-5": "/ (N - 1) + 1e-5"},
         kind="values",
-        says="",
+        says="the sum of squares is divided by N - 1",
     ),
     Mistake(
         LAYER_NORM,
@@ -178,7 +195,7 @@ MISTAKES = (
         "Divides the sum by the block's width.",
         {"tl.sum(x, axis=1) / N": "tl.sum(x, axis=1) / BLOCK_N"},
         kind="values",
-        says="",
+        says="y[0, 0]",
     ),
     Mistake(
         LAYER_NORM,
@@ -186,15 +203,19 @@ MISTAKES = (
         "Without the 1e-5 rows that are all alike are divided by zero.",
         {" + 1e-5": ""},
         kind="values",
-        says="",
+        says="y[0, 0]",
     ),
     Mistake(
         LAYER_NORM,
         "epsilon_after_the_root",
         "Adds 1e-5 to the root.",
-        {"tl.rsqrt(tl.sum(centred * centred, axis=1) / N + 1e-5)": "1 / (tl.sqrt(tl.sum(centred * centred, axis=1) / N) + 1e-5)"},
+        {
+            "tl.rsqrt(tl.sum(centred * centred, axis=1) / N + 1e-5)": (
+                "1 / (tl.sqrt(tl.sum(centred * centred, axis=1) / N) + 1e-5)"
+            )
+        },
         kind="values",
-        says="",
+        says="y[0, 0]",
     ),
     Mistake(
         LAYER_NORM,
@@ -202,15 +223,18 @@ MISTAKES = (
         "Keeps the deviation where backward wants its inverse.",
         {"tl.store(rstd_ptr + m, rstd,": "tl.store(rstd_ptr + m, 1 / rstd,"},
         kind="values",
-        says="",
+        says="rstd[0]",
     ),
     Mistake(
         LAYER_NORM,
         "mean_and_rstd_swapped",
         "Keeps each where the other belongs.",
-        {"tl.store(mean_ptr + m, mean,": "tl.store(mean_ptr + m, rstd,", "tl.store(rstd_ptr + m, rstd,": "tl.store(rstd_ptr + m, mean,"},
+        {
+            "tl.store(mean_ptr + m, mean,": "tl.store(mean_ptr + m, rstd,",
+            "tl.store(rstd_ptr + m, rstd,": "tl.store(rstd_ptr + m, mean,",
+        },
         kind="values",
-        says="",
+        says="mean[0]",
     ),
     Mistake(
         LAYER_NORM,
@@ -218,23 +242,31 @@ MISTAKES = (
         "Forgets b.",
         {" + b[None, :]": ""},
         kind="values",
-        says="",
+        says="y[0, 0]",
     ),
     Mistake(
         LAYER_NORM,
         "weights_on_the_sum",
         "Multiplies b by w as well.",
-        {"y = centred * rstd[:, None] * w[None, :] + b[None, :]": "y = (centred * rstd[:, None] + b[None, :]) * w[None, :]"},
+        {
+            "y = centred * rstd[:, None] * w[None, :] + b[None, :]": (
+                "y = (centred * rstd[:, None] + b[None, :]) * w[None, :]"
+            )
+        },
         kind="values",
-        says="",
+        says="y[0, 0]",
     ),
     Mistake(
         LAYER_NORM,
         "mean_of_all_rows",
         "One mean for all rows of the block.",
-        {"mean = tl.sum(x, axis=1) / N": "mean = tl.zeros((BLOCK_M,), tl.float32) + tl.sum(x) / (BLOCK_M * N)"},
+        {
+            "mean = tl.sum(x, axis=1) / N": (
+                "mean = tl.zeros((BLOCK_M,), tl.float32) + tl.sum(x) / (BLOCK_M * N)"
+            )
+        },
         kind="values",
-        says="",
+        says="y[0, 0]",
     ),
     Mistake(
         LAYER_NORM,
@@ -242,7 +274,7 @@ MISTAKES = (
         "Rows past the last one are read.",
         {"mask = (m[:, None] < M) & (n[None, :] < N)": "mask = (m[:, None] >= 0) & (n[None, :] < N)"},
         kind="out of bounds",
-        says="",
+        says="load of x_ptr in program (1, 0, 0)",
     ),
     Mistake(
         LAYER_NORM,
@@ -250,7 +282,7 @@ MISTAKES = (
         "Keeps a mean for rows that there are not.",
         {"mean, mask=m < M": "mean"},
         kind="out of bounds",
-        says="",
+        says="store of mean_ptr in program (1, 0, 0)",
     ),
     Mistake(
         LAYER_NORM,
@@ -258,7 +290,7 @@ MISTAKES = (
         "Sums lanes that nothing fills.",
         {"x_ptr + at, mask=mask, other=0.0": "x_ptr + at, mask=mask"},
         kind="uninitialised",
-        says="",
+        says="lanes of x_ptr",
     ),
     Mistake(
         LAYER_NORM,
@@ -266,7 +298,7 @@ MISTAKES = (
         "Loads x once for the mean and once more for y.",
         {"y = centred": "y = (tl.load(x_ptr + at, mask=mask) - mean[:, None])"},
         kind="loads",
-        says="",
+        says="too many loads of x_ptr",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -274,7 +306,7 @@ MISTAKES = (
         "Offsets in int32.",
         {"m.to(tl.int64)[:, None] * N": "m[:, None] * N"},
         kind="true size",
-        says="",
+        says="offset 2,400,000,000",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -282,7 +314,7 @@ MISTAKES = (
         "Forgets that each x moves the mean.",
         {" - straight[:, None]": ""},
         kind="values",
-        says="",
+        says="dx[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -290,7 +322,7 @@ MISTAKES = (
         "Forgets that each x moves the variance.",
         {" - xhat * along[:, None]": ""},
         kind="values",
-        says="",
+        says="dx[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -298,15 +330,18 @@ MISTAKES = (
         "Sums dy, not dy · w.",
         {"g = dy * w[None, :]": "g = dy.to(tl.float32) + 0 * w[None, :]"},
         kind="values",
-        says="",
+        says="dx[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DX,
         "weights_last",
         "Multiplies by w after the sums, which need it.",
-        {"g = dy * w[None, :]": "g = dy.to(tl.float32)", "dx = rstd[:, None] *": "dx = rstd[:, None] * w[None, :] *"},
+        {
+            "g = dy * w[None, :]": "g = dy.to(tl.float32)",
+            "dx = rstd[:, None] *": "dx = rstd[:, None] * w[None, :] *",
+        },
         kind="values",
-        says="",
+        says="dx[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -314,7 +349,7 @@ MISTAKES = (
         "A mean over the block's lanes.",
         {"tl.sum(g, axis=1) / N": "tl.sum(g, axis=1) / BLOCK_N"},
         kind="values",
-        says="",
+        says="dx[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -322,7 +357,7 @@ MISTAKES = (
         "The second mean over the block's lanes.",
         {"tl.sum(g * xhat, axis=1) / N": "tl.sum(g * xhat, axis=1) / BLOCK_N"},
         kind="values",
-        says="",
+        says="dx[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -330,7 +365,7 @@ MISTAKES = (
         "Forgets the factor before the bracket.",
         {"rstd[:, None] * (g": "(g"},
         kind="values",
-        says="",
+        says="each row is off by a factor of its own, 0.3255 to 3.391",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -338,7 +373,7 @@ MISTAKES = (
         "x less its mean, not divided by the deviation.",
         {"(x - mean[:, None]) * rstd[:, None]": "x - mean[:, None]"},
         kind="values",
-        says="",
+        says="dx[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -346,7 +381,7 @@ MISTAKES = (
         "Multiplies the second sum by x.",
         {"- xhat * along": "- x * along"},
         kind="values",
-        says="",
+        says="dx[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -354,7 +389,7 @@ MISTAKES = (
         "Adds the second term.",
         {"- xhat * along": "+ xhat * along"},
         kind="values",
-        says="",
+        says="dx[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -362,7 +397,7 @@ MISTAKES = (
         "Sums in bfloat16: of 100 summands the last ones are lost.",
         {"tl.sum(g, axis=1)": "tl.sum(g.to(tl.bfloat16), axis=1).to(tl.float32)"},
         kind="values",
-        says="",
+        says="the errors are as small as a coarser type's",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -370,7 +405,7 @@ MISTAKES = (
         "The mean of the block's first row.",
         {"mean_ptr + m, mask=m < M, other=0.0": "mean_ptr + m * 0"},
         kind="values",
-        says="",
+        says="all wrong ones lie at 1..3 along M",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -378,7 +413,7 @@ MISTAKES = (
         "Each is loaded from where the other lies.",
         {"mean_ptr + m,": "rstd_ptr + m,", "rstd_ptr + m,": "mean_ptr + m,"},
         kind="values",
-        says="",
+        says="dx[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -386,7 +421,7 @@ MISTAKES = (
         "0 times something undefined is undefined, and goes into the sums.",
         {"w_ptr + n, mask=n < N, other=0.0": "w_ptr + n, mask=n < N"},
         kind="uninitialised",
-        says="",
+        says="lanes of w_ptr",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -394,7 +429,7 @@ MISTAKES = (
         "Stores past the end of a row: that is the next row.",
         {"dx, mask=mask": "dx, mask=m[:, None] < M"},
         kind="out of bounds",
-        says="",
+        says="store of dx_ptr in program (1, 0, 0)",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -402,15 +437,19 @@ MISTAKES = (
         "Counts itself before all its threads have stored: the last one to come finds garbage.",
         {"    tl.debug_barrier()\n": ""},
         kind="race",
-        says="",
+        says="program (2, 0, 0) reads dw_part[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DW,
         "barrier_too_late",
         "The barrier stands after the count.",
-        {"tl.debug_barrier()\n    before = tl.atomic_add(count_ptr + j, 1)": "before = tl.atomic_add(count_ptr + j, 1)\n    tl.debug_barrier()"},
+        {
+            "tl.debug_barrier()\n    before = tl.atomic_add(count_ptr + j, 1)": (
+                "before = tl.atomic_add(count_ptr + j, 1)\n    tl.debug_barrier()"
+            )
+        },
         kind="race",
-        says="",
+        says="program (2, 0, 0) reads dw_part[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -418,7 +457,7 @@ MISTAKES = (
         "A relaxed atomic counts, and orders nothing.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, sem="relaxed")'},
         kind="race",
-        says="",
+        says="program (2, 0, 0) reads dw_part[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -426,7 +465,7 @@ MISTAKES = (
         "Releases its own part, and does not acquire those of the others.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, sem="release")'},
         kind="race",
-        says="",
+        says="program (2, 0, 0) reads dw_part[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -434,7 +473,7 @@ MISTAKES = (
         "Acquires, and does not release.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, sem="acquire")'},
         kind="race",
-        says="",
+        says="program (2, 0, 0) reads dw_part[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -442,7 +481,7 @@ MISTAKES = (
         "Orders the threads of one program only.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, scope="cta")'},
         kind="race",
-        says="",
+        says="program (2, 0, 0) reads dw_part[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -450,7 +489,7 @@ MISTAKES = (
         "The count before is never that high.",
         {"before == tl.num_programs(0) - 1": "before == tl.num_programs(0)"},
         kind="never written",
-        says="",
+        says="elements of dw_ptr",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -458,7 +497,7 @@ MISTAKES = (
         "The first one adds up, before the others have come.",
         {"before == tl.num_programs(0) - 1": "before == 0"},
         kind="race",
-        says="",
+        says="write different values to count[0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -466,7 +505,7 @@ MISTAKES = (
         "Program 0 adds up, whenever it comes.",
         {"before == tl.num_programs(0) - 1": "p == 0"},
         kind="race",
-        says="",
+        says="write different values to count[0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -474,7 +513,7 @@ MISTAKES = (
         "All blocks of columns raise the same count.",
         {"tl.atomic_add(count_ptr + j, 1)": "tl.atomic_add(count_ptr, 1)"},
         kind="race",
-        says="",
+        says="write different values to count[0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -482,23 +521,31 @@ MISTAKES = (
         "The next launch begins with a count that is not 0.",
         {"        tl.store(count_ptr + j, 0)\n": ""},
         kind="values",
-        says="",
+        says="count[0]",
     ),
     Mistake(
         LAYER_NORM_DW,
         "own_part_twice",
         "Adds the parts to its own.",
-        {"        dw = tl.zeros((BLOCK_N,), tl.float32)\n        db = tl.zeros((BLOCK_N,), tl.float32)\n        for": "        for"},
+        {_ZERO_SUMS: "        for"},
         kind="values",
-        says="",
+        says="it is 2 times what it should be, everywhere",
     ),
     Mistake(
         LAYER_NORM_DW,
         "own_part_first",
         "Begins with its own part: who is last decides in which order is summed.",
-        {"        dw = tl.zeros((BLOCK_N,), tl.float32)\n        db = tl.zeros((BLOCK_N,), tl.float32)\n        for": "        for", "dw_part_ptr + part * N + n, mask=n < N": "dw_part_ptr + part * N + n, mask=(n < N) & (part != p)", "db_part_ptr + part * N + n, mask=n < N": "db_part_ptr + part * N + n, mask=(n < N) & (part != p)"},
+        {
+            _ZERO_SUMS: "        for",
+            "dw_part_ptr + part * N + n, mask=n < N": (
+                "dw_part_ptr + part * N + n, mask=(n < N) & (part != p)"
+            ),
+            "db_part_ptr + part * N + n, mask=n < N": (
+                "db_part_ptr + part * N + n, mask=(n < N) & (part != p)"
+            ),
+        },
         kind="race",
-        says="",
+        says="has other bits",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -506,7 +553,7 @@ MISTAKES = (
         "Each part goes on to the last row.",
         {"tl.minimum((p + 1) * ROWS, M)": "M"},
         kind="values",
-        says="",
+        says="it is right in the cases with one block of M, M <= BLOCK_M",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -514,7 +561,7 @@ MISTAKES = (
         "The last part goes on past the last row.",
         {"tl.minimum((p + 1) * ROWS, M)": "(p + 1) * ROWS"},
         kind="out of bounds",
-        says="",
+        says="load of dy_ptr in program (3, 0, 0)",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -522,7 +569,7 @@ MISTAKES = (
         "A step's rows are masked at the end of x, not of the part.",
         {"m[:, None] < end": "m[:, None] < M"},
         kind="values",
-        says="",
+        says="it is right in the cases with one block of M, M <= BLOCK_M",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -530,15 +577,15 @@ MISTAKES = (
         "x is not centred.",
         {"x - mean[:, None]": "x"},
         kind="values",
-        says="",
+        says="dw[0]",
     ),
     Mistake(
         LAYER_NORM_DW,
         "sums_in_bfloat16",
         "db is summed in the dtype of dy.",
-        {"dy = tl.load(dy_ptr + at, mask=mask, other=0.0).to(tl.float32)": "dy = tl.load(dy_ptr + at, mask=mask, other=0.0)"},
+        {"dy = tl.load(dy_ptr + at, mask=mask, other=0.0).to(tl.float32)": _LOAD_DY},
         kind="values",
-        says="",
+        says="db[0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -546,7 +593,7 @@ MISTAKES = (
         "Offsets in int32.",
         {"m.to(tl.int64)[:, None] * N": "m[:, None] * N"},
         kind="true size",
-        says="",
+        says="offset 2,400,000,000",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -554,15 +601,18 @@ MISTAKES = (
         "Gives the lock back before all threads have stored: the next program loads what was there before.",
         {"    tl.debug_barrier()\n": ""},
         kind="race",
-        says="",
+        says="program (1, 0, 0) reads dw[0]",
     ),
     Mistake(
         DW_BY_LOCK,
         "barrier_before_the_stores",
         "The barrier stands before the stores, and what follows them is not ordered.",
-        {"    dw += tl.load(dw_ptr": "    tl.debug_barrier()\n    dw += tl.load(dw_ptr", "mask=n < N)\n    tl.debug_barrier()\n": "mask=n < N)\n"},
+        {
+            "    dw += tl.load(dw_ptr": "    tl.debug_barrier()\n    dw += tl.load(dw_ptr",
+            "mask=n < N)\n    tl.debug_barrier()\n": "mask=n < N)\n",
+        },
         kind="race",
-        says="",
+        says="program (1, 0, 0) reads dw[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -570,7 +620,7 @@ MISTAKES = (
         "A relaxed exchange gives the lock back, and not the sums.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": 'tl.atomic_xchg(lock_ptr + j, 0, sem="relaxed")'},
         kind="race",
-        says="",
+        says="program (1, 0, 0) reads dw[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -578,7 +628,7 @@ MISTAKES = (
         "Takes the lock, and acquires nothing.",
         {"tl.atomic_cas(lock_ptr + j, 0, 1)": 'tl.atomic_cas(lock_ptr + j, 0, 1, sem="relaxed")'},
         kind="race",
-        says="",
+        says="program (1, 0, 0) reads dw[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -586,7 +636,7 @@ MISTAKES = (
         "The lock orders the threads of one program only.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": 'tl.atomic_xchg(lock_ptr + j, 0, scope="cta")'},
         kind="race",
-        says="",
+        says="program (1, 0, 0) reads dw[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -594,7 +644,7 @@ MISTAKES = (
         "A plain store is no release.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": "tl.store(lock_ptr + j, 0)"},
         kind="race",
-        says="",
+        says="write different values to lock[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -602,7 +652,7 @@ MISTAKES = (
         "Keeps the lock: who comes next would wait forever.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": "pass"},
         kind="values",
-        says="",
+        says="lock[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -610,15 +660,21 @@ MISTAKES = (
         "Gives back a 1.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": "tl.atomic_xchg(lock_ptr + j, 1)"},
         kind="values",
-        says="",
+        says="lock[0]",
     ),
     Mistake(
         DW_BY_LOCK,
         "taken_by_looking",
         "Looks at the lock and then takes it: two may have looked.",
-        {"while tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        pass": "while tl.load(lock_ptr + j, volatile=True) == 1:\n        pass\n    tl.atomic_xchg(lock_ptr + j, 1)"},
+        {
+            _TAKEN: (
+                "while tl.load(lock_ptr + j, volatile=True) == 1:\n"
+                "        pass\n"
+                "    tl.atomic_xchg(lock_ptr + j, 1)"
+            )
+        },
         kind="race",
-        says="",
+        says="within program (0, 0, 0): lock[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -626,15 +682,15 @@ MISTAKES = (
         "Goes on when the lock is taken, and waits while it is free.",
         {"== 1:": "== 0:"},
         kind="race",
-        says="",
+        says="while another one holds the lock",
     ),
     Mistake(
         DW_BY_LOCK,
         "asks_once",
         "Asks for the lock, and goes on without it.",
-        {"while tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        pass": "taken = tl.atomic_cas(lock_ptr + j, 0, 1) == 0"},
+        {_TAKEN: "taken = tl.atomic_cas(lock_ptr + j, 0, 1) == 0"},
         kind="race",
-        says="",
+        says="while another one holds the lock",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -642,7 +698,7 @@ MISTAKES = (
         "Loads, adds and stores, as if it were alone.",
         {"    while tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        pass\n": ""},
         kind="race",
-        says="",
+        says="while another one holds the lock",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -650,39 +706,57 @@ MISTAKES = (
         "Takes lock j, and gives back the first.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": "tl.atomic_xchg(lock_ptr, 0)"},
         kind="deadlock",
-        says="",
+        says="waits for lock[1]",
     ),
     Mistake(
         DW_BY_LOCK,
         "locked_too_short",
         "db is added to after the lock was given back.",
-        {"    tl.store(db_ptr + n, db, mask=n < N)\n    tl.debug_barrier()\n    tl.atomic_xchg(lock_ptr + j, 0)": "    tl.debug_barrier()\n    tl.atomic_xchg(lock_ptr + j, 0)\n    tl.store(db_ptr + n, db, mask=n < N)"},
+        {
+            (
+                "    tl.store(db_ptr + n, db, mask=n < N)\n"
+                "    tl.debug_barrier()\n"
+                "    tl.atomic_xchg(lock_ptr + j, 0)"
+            ): (
+                "    tl.debug_barrier()\n"
+                "    tl.atomic_xchg(lock_ptr + j, 0)\n"
+                "    tl.store(db_ptr + n, db, mask=n < N)"
+            )
+        },
         kind="race",
-        says="",
+        says="program (1, 0, 0) reads db[0]",
     ),
     Mistake(
         DW_BY_LOCK,
         "overwrites",
         "Stores its own part over those of the others.",
-        {"dw += tl.load(dw_ptr + n, mask=n < N, other=0.0)": "dw += 0 * tl.load(dw_ptr + n, mask=n < N, other=0.0)"},
+        {
+            "dw += tl.load(dw_ptr + n, mask=n < N, other=0.0)": (
+                "dw += 0 * tl.load(dw_ptr + n, mask=n < N, other=0.0)"
+            )
+        },
         kind="values",
-        says="",
+        says="it is right in the cases with one block of M, M <= BLOCK_M",
     ),
     Mistake(
         DW_BY_LOCK,
         "sums_in_bfloat16",
         "db is summed in the dtype of dy.",
-        {"dy = tl.load(dy_ptr + at, mask=mask, other=0.0).to(tl.float32)": "dy = tl.load(dy_ptr + at, mask=mask, other=0.0)"},
+        {"dy = tl.load(dy_ptr + at, mask=mask, other=0.0).to(tl.float32)": _LOAD_DY},
         kind="values",
-        says="",
+        says="dw[0]",
     ),
     Mistake(
         LONG_LAYER_NORM,
         "mean_of_squares",
         "The variance as mean of squares less square of the mean.",
-        {"tl.where(n < N, x - own, 0.0)": "x", " + apart * apart * first * share": "", "squares / N + 1e-5": "squares / N - mean * mean + 1e-5"},
+        {
+            "tl.where(n < N, x - own, 0.0)": "x",
+            " + apart * apart * first * share": "",
+            "squares / N + 1e-5": "squares / N - mean * mean + 1e-5",
+        },
         kind="values",
-        says="",
+        says="NaN",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -690,7 +764,7 @@ MISTAKES = (
         "Adds up what each block has around its own mean, and forgets how far these means lie apart.",
         {" + apart * apart * first * share": ""},
         kind="values",
-        says="",
+        says="rstd[0]",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -698,7 +772,7 @@ MISTAKES = (
         "Counts a full block where the last one has fewer elements.",
         {"tl.minimum(N - first, BLOCK_N)": "BLOCK_N"},
         kind="values",
-        says="",
+        says="it is 0.7812 times what it should be, everywhere",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -706,7 +780,7 @@ MISTAKES = (
         "All blocks weigh the same, the short one too.",
         {"share = count / (first + count)": "share = 1 / (first // BLOCK_N + 1)"},
         kind="values",
-        says="",
+        says="mean[0]",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -714,7 +788,7 @@ MISTAKES = (
         "The new mean lies halfway between the two.",
         {"share = count / (first + count)": "share = 0.5"},
         kind="values",
-        says="",
+        says="mean[0]",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -722,7 +796,7 @@ MISTAKES = (
         "Lanes past the end hold 0, and 0 - mean is not 0.",
         {"tl.where(n < N, x - own, 0.0)": "x - own"},
         kind="values",
-        says="",
+        says="rstd[0]",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -730,7 +804,7 @@ MISTAKES = (
         "Each block's squares are taken around the mean of those before it.",
         {"x - own,": "x - mean,"},
         kind="values",
-        says="",
+        says="rstd[0]",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -738,7 +812,7 @@ MISTAKES = (
         "How far the means lie apart counts once for each element.",
         {"apart * apart * first * share": "apart * apart * share"},
         kind="values",
-        says="",
+        says="rstd[0]",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -746,15 +820,18 @@ MISTAKES = (
         "Counts the elements before, and not how many come.",
         {"apart * apart * first * share": "apart * apart * first"},
         kind="values",
-        says="",
+        says="rstd[0]",
     ),
     Mistake(
         LONG_LAYER_NORM,
         "apart_from_the_new_mean",
         "Measures from the mean that has been moved already.",
-        {"        apart = own - mean\n": "", "mean += apart * share\n": "mean += (own - mean) * share\n        apart = own - mean\n"},
+        {
+            "        apart = own - mean\n": "",
+            "mean += apart * share\n": "mean += (own - mean) * share\n        apart = own - mean\n",
+        },
         kind="values",
-        says="",
+        says="rstd[0]",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -762,7 +839,7 @@ MISTAKES = (
         "Divides by N - 1.",
         {"squares / N": "squares / (N - 1)"},
         kind="values",
-        says="",
+        says="rstd[0]",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -770,7 +847,7 @@ MISTAKES = (
         "Without the 1e-5.",
         {" + 1e-5": ""},
         kind="values",
-        says="",
+        says="rstd[0]",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -778,7 +855,7 @@ MISTAKES = (
         "Stops before a block that is not full.",
         {"range(0, N, BLOCK_N)": "range(0, N // BLOCK_N * BLOCK_N, BLOCK_N)"},
         kind="values",
-        says="",
+        says="mean[0]",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -786,7 +863,7 @@ MISTAKES = (
         "A row is taken to fit.",
         {"range(0, N, BLOCK_N)": "range(0, BLOCK_N, BLOCK_N)"},
         kind="values",
-        says="",
+        says="mean[0]",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -794,7 +871,7 @@ MISTAKES = (
         "Loads each block again for its squares.",
         {"tl.where(n < N, x - own, 0.0)": "tl.where(n < N, tl.load(row + n, mask=n < N) - own, 0.0)"},
         kind="loads",
-        says="",
+        says="too many loads of x_ptr",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -802,7 +879,7 @@ MISTAKES = (
         "Sums lanes that nothing fills.",
         {"row + n, mask=n < N, other=0.0": "row + n, mask=n < N"},
         kind="uninitialised",
-        says="",
+        says="lanes of x_ptr",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -810,7 +887,7 @@ MISTAKES = (
         "Offsets in int32.",
         {"m.to(tl.int64) * N": "m * N"},
         kind="true size",
-        says="",
+        says="offset 2,400,000,000",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -818,7 +895,7 @@ MISTAKES = (
         "Two steps in a row, but the factor of the first is lost: right from left to right only.",
         {"return a * next_a, next_a * x + next_x": "return next_a, next_a * x + next_x"},
         kind="values",
-        says="",
+        says="all wrong ones lie at 1..63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -826,7 +903,7 @@ MISTAKES = (
         "Combines as if the later step came first.",
         {"return a * next_a, next_a * x + next_x": "return a * next_a, a * next_x + x"},
         kind="values",
-        says="",
+        says="all wrong ones lie at 1..63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -834,7 +911,7 @@ MISTAKES = (
         "A product and a sum, each for itself.",
         {"next_a * x + next_x": "x + next_x"},
         kind="values",
-        says="",
+        says="all wrong ones lie at 1..63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -842,15 +919,19 @@ MISTAKES = (
         "Scans from the end.",
         {"0, two_steps)": "0, two_steps, reverse=True)"},
         kind="values",
-        says="",
+        says="h[0, 0]",
     ),
     Mistake(
         LINEAR_RECURRENCE,
         "cumulative_sum",
         "tl.cumsum of x: right where a is 1.",
-        {"steps, sums = tl.associative_scan((a, x), 0, two_steps)": "steps, sums = tl.cumprod(a, 0), tl.cumsum(x, 0)"},
+        {
+            "steps, sums = tl.associative_scan((a, x), 0, two_steps)": (
+                "steps, sums = tl.cumprod(a, 0), tl.cumsum(x, 0)"
+            )
+        },
         kind="values",
-        says="",
+        says="all wrong ones lie at 1..63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -858,7 +939,7 @@ MISTAKES = (
         "What came before is added, not multiplied by the steps since.",
         {"steps * h + sums": "h + sums"},
         kind="values",
-        says="",
+        says="h[0, 16]",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -866,7 +947,7 @@ MISTAKES = (
         "Multiplies by each step's own factor only.",
         {"steps * h + sums": "a * h + sums"},
         kind="values",
-        says="",
+        says="all wrong ones lie at 1..63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -874,7 +955,7 @@ MISTAKES = (
         "Each block begins anew.",
         {"steps * h + sums": "sums"},
         kind="values",
-        says="",
+        says="it is off by 0.5779 everywhere",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -882,7 +963,7 @@ MISTAKES = (
         "Begins at 0.",
         {"h = tl.load(start_ptr + m)": "h = 0.0"},
         kind="values",
-        says="",
+        says="it is off by 0.5779 everywhere",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -890,7 +971,7 @@ MISTAKES = (
         "Takes the last h of the row, not of the block.",
         {"t == first + BLOCK_T - 1": "t == T - 1"},
         kind="values",
-        says="",
+        says="all wrong ones lie at 16..63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -898,23 +979,23 @@ MISTAKES = (
         "Takes the last but one.",
         {"t == first + BLOCK_T - 1": "t == first + BLOCK_T - 2"},
         kind="values",
-        says="",
+        says="all wrong ones lie at 16..63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
         "carries_the_sum",
         "Takes the sum of the block's h.",
-        {"tl.sum(tl.where(t == first + BLOCK_T - 1, block, 0.0))": "tl.sum(block)"},
+        {_LAST: "tl.sum(block)"},
         kind="values",
-        says="",
+        says="all wrong ones lie at 16..63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
         "carries_the_largest",
         "Takes the largest h of the block.",
-        {"tl.sum(tl.where(t == first + BLOCK_T - 1, block, 0.0))": "tl.max(block)"},
+        {_LAST: "tl.max(block)"},
         kind="values",
-        says="",
+        says="all wrong ones lie at 16..63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -922,15 +1003,15 @@ MISTAKES = (
         "Takes the last sum, without what came before the block.",
         {"BLOCK_T - 1, block,": "BLOCK_T - 1, sums,"},
         kind="values",
-        says="",
+        says="all wrong ones lie at 16..63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
         "read_back",
         "Reads the last h back from memory: another thread has stored it.",
-        {"tl.sum(tl.where(t == first + BLOCK_T - 1, block, 0.0))": "tl.load(h_ptr + row + first + BLOCK_T - 1, mask=first + BLOCK_T <= T, other=0.0)"},
+        {_LAST: "tl.load(h_ptr + row + first + BLOCK_T - 1, mask=first + BLOCK_T <= T, other=0.0)"},
         kind="race",
-        says="",
+        says="within program (0, 0, 0): h[0, 31]",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -938,7 +1019,7 @@ MISTAKES = (
         "A row is taken to fit.",
         {"range(0, T, BLOCK_T)": "range(0, BLOCK_T, BLOCK_T)"},
         kind="never written",
-        says="",
+        says="elements of h_ptr",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -946,6 +1027,6 @@ MISTAKES = (
         "Offsets in int32.",
         {"m.to(tl.int64) * T": "m * T"},
         kind="true size",
-        says="",
+        says="offset 2,400,000,000",
     ),
 )

@@ -28,7 +28,7 @@ from puzzles_lib.drawing.colours import (
 )
 
 LOADED, STORED, STATISTICS = SKY, GREEN, YELLOW
-CARD = {"behind": PAPER, "pad": 2.0}  # of a text on a line
+CARD = {"behind": PAPER, "pad": 9.0}  # of a text on a line
 Step = tuple[float, float, str, str]  # from, to, a text, a colour
 
 

@@ -281,9 +281,7 @@ def dw_by_lock(
     xhat: BFloat16[Tensor, "M N"],
     ROWS: int,
     BLOCK_N: int,
-) -> tuple[
-    Float32[Tensor, " N"], Float32[Tensor, " N"], Int32[Tensor, " (N+BLOCK_N-1)//BLOCK_N"]
-]:
+) -> tuple[Float32[Tensor, " N"], Float32[Tensor, " N"], Int32[Tensor, " (N+BLOCK_N-1)//BLOCK_N"]]:
     """dw[n] and db[n]: sums over all rows m of dy[m, n] · x̂[m, n] and of dy[m, n]
 
     Program (p, j) adds its part, the sums over rows p · ROWS up to (p + 1) · ROWS, to
