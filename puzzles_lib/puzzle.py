@@ -151,6 +151,9 @@ class Puzzle:
     descriptors: for an input's name, case -> the tile that its descriptor ``<name>_desc`` loads, see
         `Tiled`. The kernel may take it beside or instead of the pointer.
     exact: results that are copied or chosen, not computed: they are compared bit for bit.
+    zeroed: results that hold zeros when the kernel starts, such as a lock; the others hold nonsense.
+    locks: those of them that are locks: 0 is free, and 1 is held by a program that alone may store.
+    same_bits: whether the results must be the same, bit for bit, in whatever order the programs run.
     slips: functions like the spec, each with a slip that is often made, by what the report says of it.
     contract: how cases are drawn that are tried beside ``cases``; without it none are.
     machine: what the machine code must be like, once all cases pass.
@@ -168,6 +171,9 @@ class Puzzle:
     needed: Mapping[str, Callable[[Case], int]] | None = None
     descriptors: Mapping[str, Callable[[Case], tuple[int, int]]] | None = None
     exact: tuple[str, ...] = ()
+    zeroed: tuple[str, ...] = ()
+    locks: tuple[str, ...] = ()
+    same_bits: bool = False
     slips: Mapping[str, Callable] | None = None
     contract: Contract | None = None
     machine: tuple[Goal, ...] = ()
@@ -187,8 +193,9 @@ class Puzzle:
             raise ValueError(f"{self.name}: descriptors names {sorted(unknown)}, which are not inputs")
         if unknown := set(self.needed or {}) - {a.name for a in self.inputs}:
             raise ValueError(f"{self.name}: needed names {sorted(unknown)}, which are not inputs")
-        if unknown := set(self.exact) - set(self.outputs):
-            raise ValueError(f"{self.name}: exact names {sorted(unknown)}, which are not outputs")
+        for field, names in (("exact", self.exact), ("zeroed", self.zeroed), ("locks", self.locks)):
+            if unknown := set(names) - set(self.outputs):
+                raise ValueError(f"{self.name}: {field} names {sorted(unknown)}, which are not outputs")
         self._check_contract()
         run = {number for number, case in enumerate(self.cases) if not case.pretend}
         for goal in self.machine:
@@ -325,7 +332,20 @@ class Puzzle:
     def __str__(self) -> str:
         cases = "\n".join(f"    {case}" for case in self.cases)
         goals = "".join(f"\n{goal}" for goal in self.machine)
-        return f"Puzzle {self.number}: {self.title}\n\n{self.source()}\n\ncases\n{cases}{goals}"
+        terms = "".join(f"\n{term}" for term in self._terms())
+        return f"Puzzle {self.number}: {self.title}\n\n{self.source()}\n\ncases\n{cases}{terms}{goals}"
+
+    def _terms(self) -> list[str]:
+        """What the spec cannot say of the results."""
+        terms = []
+        if self.zeroed:
+            names = " and ".join(", ".join(f"{n}_ptr" for n in self.zeroed).rsplit(", ", 1))
+            terms.append(
+                f"When the kernel starts, {names} {'holds' if len(self.zeroed) == 1 else 'hold'} zeros."
+            )
+        if self.same_bits:
+            terms.append("In whatever order the programs run, the results are the same, bit for bit.")
+        return terms
 
     def __repr__(self) -> str:
         return f"<Puzzle {self.number}: {self.name}>"
@@ -344,6 +364,7 @@ class Puzzle:
         return (
             f"**Puzzle {self.number}: {self.title}**\n{formula}\n```python\n{self.source()}\n```\n\n"
             f"Your kernel may take {pointers}, and any column of this table, by its name:\n\n{table}\n"
+            + "".join(f"\n{term}\n" for term in self._terms())
             + "".join(_goal_markdown(goal) for goal in self.machine)
         )
 

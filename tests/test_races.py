@@ -166,6 +166,74 @@ def test_a_lock_is_given_back_after_a_barrier(barrier):
     assert (ran.conflict is None) is barrier
 
 
+# ---- waiting for what nobody will do
+
+
+@triton.jit
+def takes_turns(lock_ptr, z_ptr, HOW: tl.constexpr):
+    """Each program raises z[0], under a lock, or in the order of their numbers."""
+    if HOW == "in order":
+        while tl.load(lock_ptr, volatile=True) != tl.program_id(0):
+            pass
+    else:
+        while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+            pass
+        if HOW == "taken twice":
+            while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+                pass
+    tl.store(z_ptr, tl.load(z_ptr) + 1)
+    tl.debug_barrier()
+    if HOW == "in order":
+        tl.atomic_add(lock_ptr, 1)
+    elif HOW != "kept":
+        tl.atomic_xchg(lock_ptr, 0)
+
+
+@pytest.mark.parametrize(
+    "how, reverse, message",
+    [
+        ("kept", False, "program (1, 0, 0) waits for lock[0], 1, as program (0, 0, 0) has left it"),
+        ("taken twice", False, "program (0, 0, 0) waits for lock[0], 1, as it has itself left it"),
+        ("in order", True, "program (2, 0, 0) waits for lock[0], 0, which nobody has changed"),
+        ("in order", False, ""),
+        ("given back", True, ""),
+    ],
+)
+def test_who_waits_forever_is_told_so_at_once(how, reverse, message):
+    arguments = {"lock_ptr": torch.zeros(1, dtype=torch.int32), "z_ptr": torch.zeros(1), "HOW": how}
+    outputs = {"lock_ptr", "z_ptr"}
+    ran = interpreter.run(takes_turns, arguments, (3, 1, 1), outputs, zeroed=outputs, reverse=reverse)
+    if message:
+        assert ran.stop.kind == "deadlock" and ran.stop.message == f"deadlock: {message}"
+        assert ran.stop.site.source.startswith("while tl.")
+    else:
+        assert ran.stop is None and ran.outputs["z"].item() == 3
+
+
+def turns(x: Int32[Tensor, " P"]) -> tuple[Int32[Tensor, "1"], Int32[Tensor, "1"]]:
+    return x.new_full((1,), len(x)), x.new_full((1,), len(x))
+
+
+def test_who_waits_for_those_before_it_counts_on_an_order():
+    case = Case(P=3, HOW=0)
+    puzzle = Puzzle(
+        number="0", spec=turns, grid=lambda s: (s.P,), outputs=("lock", "z"), zeroed=("lock", "z"),
+        cases=(case,),
+    )  # fmt: skip
+    report = examine(in_the_order_of_their_numbers, puzzle)
+    assert [v.kind for v in report.verdicts] == ["race"]
+    assert "in reverse order program (2, 0, 0) waits for lock[0], 0, which nobody" in str(report)
+
+
+@triton.jit
+def in_the_order_of_their_numbers(lock_ptr, z_ptr):
+    while tl.atomic_add(lock_ptr, 0) != tl.program_id(0):
+        pass
+    tl.store(z_ptr, tl.load(z_ptr) + 1)
+    tl.debug_barrier()
+    tl.atomic_add(lock_ptr, 1)
+
+
 # ---- what the compiler says
 
 

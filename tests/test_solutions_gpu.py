@@ -16,7 +16,7 @@ from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.binding import Bound, bind
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.checker import wanted
-from puzzles_lib.checker.attempts import nonsense
+from puzzles_lib.checker.attempts import blank
 from puzzles_lib.puzzle import Case, Puzzle
 from tests import kernels
 
@@ -56,7 +56,7 @@ def faults(puzzle: Puzzle, kernel: object, case: Case) -> Iterator[str]:
     bound = bind(kernel or solutions()[puzzle.name], puzzle, case)
     assert isinstance(bound, Bound), bound
     inputs, expected = wanted(puzzle, bound.case)
-    results = {result.name: nonsense(result, bound.case).cuda() for result in puzzle.results}
+    results = {result.name: blank(puzzle, result, bound.case).cuda() for result in puzzle.results}
     launch(bound, {name: tensor.cuda() for name, tensor in inputs.items()} | results)
     for name, result in results.items():
         right = expected[name].accepts(result.cpu())

@@ -68,7 +68,17 @@ BEYOND = {
     "tiled_linear": Case(pretend=True, M=50_000, N=50_001, K=64, BLOCK_M=32, TILE_N=32, TILE_K=64),
     "stochastic_pack": Case(pretend=True, M=50_000, N=50_001, BITS=8, GROUP=16, SEED=7, OFFSET=0, BLOCK_G=4),
 }  # fmt: skip
-WIDE = {"strided_copy", "linear_backward"}  # their puzzles have cases of true size
+WIDE = {  # their puzzles have cases of true size
+    "strided_copy",
+    "linear_backward",
+    "rms_norm",
+    "layer_norm",
+    "layer_norm_dx",
+    "layer_norm_dw",
+    "dw_by_lock",
+    "long_layer_norm",
+    "linear_recurrence",
+}
 SMALLER = {  # the number that makes the largest tensor a little smaller than 2^31
     "constant_add": {"N": LIMIT - 1024},
     "masked_add": {"N": LIMIT - 1029},

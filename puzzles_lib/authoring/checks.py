@@ -74,12 +74,12 @@ def plain_seconds() -> dict[str, float]:
 
     Needs TRITON_INTERPRET=1 from the start of the process.
     """
-    import torch
     from triton.runtime.jit import JITFunction
 
     from puzzles_lib.authoring.solutions import solutions
     from puzzles_lib.binding import Bound, stand_ins
     from puzzles_lib.chapters import puzzles
+    from puzzles_lib.checker.attempts import blank
     from puzzles_lib.inputs import make_inputs
     from puzzles_lib.wrapped import Wrapped
 
@@ -90,7 +90,7 @@ def plain_seconds() -> dict[str, float]:
         for case in (case for case in puzzle.cases if not case.pretend):
             function = JITFunction(kernel.fn)
             bound = Bound(function, puzzle, case, stand_ins(function, puzzle, case), Wrapped(function))
-            outputs = {r.name: torch.empty(r.shape(case.numbers), dtype=r.dtype) for r in puzzle.results}
+            outputs = {r.name: blank(puzzle, r, case) for r in puzzle.results}
             launches.append((puzzle.programs(case), bound.filled(make_inputs(puzzle, case) | outputs)))
 
         def launch(kernel=kernel, launches=launches) -> None:

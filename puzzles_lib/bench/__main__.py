@@ -17,9 +17,18 @@ MEASURED = {
     "dw": ("puzzles_lib.bench.dw", "the fused dW against dequantise + cuBLAS (needs a GPU)"),
     "training": ("puzzles_lib.bench.training", "training steps on packed activations (needs a GPU)"),
     "ranks": ("puzzles_lib.bench.ranks", "the example of training on two GPUs, packed and not (needs two)"),
+    "norms": ("puzzles_lib.authoring.norms", "chapter 17's kernels beside torch's (needs a GPU)"),
     "packed-weight": ("puzzles_lib.bench.packed_weight", "a packed weight times few rows (needs a GPU)"),
 }
 """Benches by name: a module with a ``measure()`` that gives rows, and what it measures."""
+RECORDED = {
+    "digits": ("puzzles_lib.bench.digits", "chapter 16's loss curves, on this CPU: takes minutes"),
+    "orders": (
+        "puzzles_lib.authoring.orders",
+        "how often what nothing orders goes wrong, in chapter 17's kernels (needs a GPU)",
+    ),
+}
+"""Those with a record of their own form: a module with ``measure()`` and ``table``."""
 RACED = {
     "ladder": "chapter 15's versions of it (needs a GPU)",
     "grid": "about a hundred other launches of them (needs a GPU)",
@@ -53,8 +62,9 @@ def _run(arguments: list[str] | None) -> None:
     for name, (_, text) in MEASURED.items():
         measured = commands.add_parser(name, help=text)
         measured.add_argument("--json", metavar="FILE", help="write the rows there as well")
-    digits = commands.add_parser("digits", help="chapter 16's loss curves, on this CPU: takes minutes")
-    digits.add_argument("--json", metavar="FILE", help="write the record there as well")
+    for name, (_, text) in RECORDED.items():
+        recorded = commands.add_parser(name, help=text)
+        recorded.add_argument("--json", metavar="FILE", help="write the record there as well")
     compile_ = commands.add_parser("compile", help="the binaries of ladder and grid, with no GPU")
     compile_.add_argument("file", metavar="FILE", help="where to write them")
     for name, text in RACED.items():
@@ -79,13 +89,14 @@ def _run(arguments: list[str] | None) -> None:
         print(table(rows))
         if chosen.json:
             save(rows, chosen.json)
-    elif chosen.command == "digits":
-        from puzzles_lib.bench import digits as curves
+    elif chosen.command in RECORDED:
+        from puzzles_lib.bench.recorded import keep
 
-        record = curves.measure()
-        print(curves.table(record))
+        module = importlib.import_module(RECORDED[chosen.command][0])
+        record = module.measure()
+        print(module.table(record))
         if chosen.json:
-            curves.save(record, chosen.json)
+            keep(record, chosen.json)
     elif chosen.command == "compile":
         for line in importlib.import_module(f"{CHAPTER}.programs").compile_all(chosen.file):
             print(line, flush=True)

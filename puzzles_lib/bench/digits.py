@@ -8,10 +8,7 @@ What `puzzles_lib.kernels.modules` rounds by where nothing is said follows from 
 """
 
 import datetime
-import json
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -95,21 +92,3 @@ def table(record: Mapping[str, Any]) -> str:
         found = {row["rate"]: row["loss"] for row in record["rates"] if row["path"] == path}
         lines.append(f"{path:18} " + " ".join(f"{found[rate]:7.3f}" for rate in rates))
     return "\n".join(lines)
-
-
-def save(record: Mapping[str, Any], path: str | Path) -> None:
-    """Write a record, a row a line; as a whole or not at all."""
-    parts = []
-    for name, value in record.items():
-        if isinstance(value, list):
-            rows = ",\n".join("    " + json.dumps(row) for row in value)
-            parts.append(f'  "{name}": [\n{rows}\n  ]')
-        else:
-            parts.append(f'  "{name}": {json.dumps(value)}')
-    path = Path(path)
-    temporary = path.with_name(path.name + ".new")
-    try:
-        temporary.write_text("{\n" + ",\n".join(parts) + "\n}\n")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

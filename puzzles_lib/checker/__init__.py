@@ -15,9 +15,9 @@ import torch
 from puzzles_lib import compiler
 from puzzles_lib.binding import Bound, bind
 from puzzles_lib.checker import failure, machine, verdicts
-from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt
+from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank
 from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
-from puzzles_lib.checker.races import within_program
+from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.checker.true_size import check_true_size
 from puzzles_lib.checker.tuning import every_configuration
@@ -80,7 +80,7 @@ def _examine_one(
     bound: Bound, number: int, seconds: float, budget: Budget, salt: str, until_failure: bool
 ) -> Report:
     """A report on one of the kernel's configurations; the only one, of a plain kernel."""
-    puzzle = bound.puzzle
+    puzzle, threads = bound.puzzle, Threads()
     each = [bound.at(case.salted(salt), number) for case in puzzle.cases]
     if refusal := next((one for one in each if isinstance(one, Refusal)), None):
         return _refused(puzzle, refusal)
@@ -98,14 +98,15 @@ def _examine_one(
         if isinstance(one, Bound) and opinion is not None:
             named = None if salt or number else place
             result = _opined(one, opinion) or (
-                result if ended else _check_case(one, seconds, budget, named=named)
+                result if ended else _check_case(one, seconds, budget, threads, named=named)
             )
         results.append(dataclasses.replace(result, number=place))
         ended = ended or (
-            result.verdict is not None and (until_failure or result.verdict.kind == "time limit")
+            result.verdict is not None
+            and (until_failure or result.verdict.kind in ("time limit", "deadlock"))
         )
     if all(result.ok for result in results):
-        results += _drawn_cases(bound, number, seconds, budget, salt)
+        results += _drawn_cases(bound, number, seconds, budget, threads, salt)
     notes = dict.fromkeys(note for opinion in opinions if opinion for note in opinion.notes)
     told = verdicts.with_later_refusal(verdicts.with_blocks(puzzle, results))
     return Report(puzzle.name, tuple(told), notes=tuple(notes), salt=salt)
@@ -129,7 +130,7 @@ def _opined(bound: Bound, opinion: compiler.Opinion) -> CaseResult | None:
 
 
 def _drawn_cases(
-    bound: Bound, number: int, seconds: float, budget: Budget, salt: str
+    bound: Bound, number: int, seconds: float, budget: Budget, threads: Threads, salt: str
 ) -> Iterator[CaseResult]:
     """Try what is drawn from the puzzle's contract, up to the first failure."""
     with the_puzzles_own("its contract", bound.case):
@@ -140,7 +141,9 @@ def _drawn_cases(
         if not isinstance(one, Bound) or opinion is None:
             continue
         named = None if salt or number else place
-        result = _opined(one, opinion) or _check_case(one, seconds, budget, backwards=False, named=named)
+        result = _opined(one, opinion) or _check_case(
+            one, seconds, budget, threads, backwards=False, named=named
+        )
         yield dataclasses.replace(result, number=place, drawn=True)
         if not result.ok:
             return
@@ -214,13 +217,18 @@ def _refused(puzzle: Puzzle, refusal: Refusal) -> Report:
 
 
 def _check_case(
-    bound: Bound, seconds: float, budget: Budget, backwards: bool = True, named: int | None = None
+    bound: Bound,
+    seconds: float,
+    budget: Budget,
+    threads: Threads,
+    backwards: bool = True,
+    named: int | None = None,
 ) -> CaseResult:
     """Try a case. named: its number, where that names it for `watch`: no salt, the first configuration."""
     if bound.case.pretend:
         return check_true_size(bound, seconds)
     try:
-        return _run_case(bound, seconds, budget, backwards, named)
+        return _run_case(bound, seconds, budget, threads, backwards, named)
     except OutOfTime as error:
         return CaseResult(str(bound.case), verdicts.out_of_time(error.seconds))
 
@@ -241,7 +249,9 @@ def _wanted(puzzle: Puzzle, case: Case) -> tuple[dict[str, torch.Tensor], dict[s
     return _kept[key][1:]
 
 
-def _run_case(bound: Bound, seconds: float, budget: Budget, backwards: bool, named: int | None) -> CaseResult:
+def _run_case(
+    bound: Bound, seconds: float, budget: Budget, threads: Threads, backwards: bool, named: int | None
+) -> CaseResult:
     """Run a case forwards, and backwards where that may tell; name the most basic fault."""
     puzzle, case = bound.puzzle, bound.case
     inputs, expected = _wanted(puzzle, case)
@@ -257,7 +267,7 @@ def _run_case(bound: Bound, seconds: float, budget: Budget, backwards: bool, nam
     if verdict and verdict.kind == "never written":
         verdict = verdicts.never_written(puzzle, case, run(record=True, quiet=True)) or verdict
     if forwards.suspect and (verdict is None or verdict.kind in _LESS_BASIC):
-        if race := within_program(bound, run):
+        if race := threads.race(bound, run):
             verdict, program, draw = race, None, None
     if verdict is None and backwards and forwards.order_matters:
         reverse = run(reverse=True, quiet=True)
@@ -266,6 +276,10 @@ def _run_case(bound: Bound, seconds: float, budget: Budget, backwards: bool, nam
         own = ("race", "time limit") if early else ("race", "time limit", "uninitialised")
         if verdict and verdict.kind not in own:
             verdict = verdicts.depends_on_order(verdict)
+        elif verdict is None and puzzle.same_bits:
+            verdict = verdicts.other_bits(puzzle, case, forwards, reverse)
+    if verdict is None and backwards and puzzle.locks:
+        verdict = verdicts.locked_out(puzzle, case, run(results=_all_held(puzzle, case), **_FIRST_ALONE))
     return CaseResult(
         str(case),
         verdict,
@@ -276,6 +290,17 @@ def _run_case(bound: Bound, seconds: float, budget: Budget, backwards: bool, nam
         watch=failure.watch_call(bound, named, program) if verdict and named is not None else "",
         draw=draw,
     )
+
+
+_FIRST_ALONE: Mapping[str, Any] = {"only": [(0, 0, 0)], "record": True, "quiet": True}
+
+
+def _all_held(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
+    """The results at the start, but with all locks held by somebody else."""
+    found = {result.name: blank(puzzle, result, case) for result in puzzle.results}
+    for name in puzzle.locks:
+        found[name].fill_(1)
+    return found
 
 
 def _least(puzzle: Puzzle, case: Case) -> int:

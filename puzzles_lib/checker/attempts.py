@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.interpreter import Run, run
-from puzzles_lib.puzzle import Argument, Case
+from puzzles_lib.puzzle import Argument, Case, Puzzle
 
 
 class OutOfTime(Exception):
@@ -43,7 +44,7 @@ def attempt(
     results: Mapping[str, torch.Tensor] | None = None,
     **options: Any,
 ) -> Run:
-    """A guarded run on copies of the inputs, and outputs of nonsense.
+    """A guarded run on copies of the inputs, and on outputs as the puzzle has them at the start.
 
     results: the outputs instead, to be written to as they are.
     options: of `puzzles_lib.interpreter.run`.
@@ -51,20 +52,26 @@ def attempt(
     tensors = {name: tensor.clone() for name, tensor in inputs.items() if _takes(bound, name)}
     taken = [result for result in bound.puzzle.results if _takes(bound, result.name)]
     if results is None:
-        results = {result.name: nonsense(result, bound.case) for result in taken}
+        results = {result.name: blank(bound.puzzle, result, bound.case) for result in taken}
     tensors |= {result.name: results[result.name] for result in taken}
     outputs = {f"{result.name}_ptr" for result in bound.puzzle.results}
     programs = bound.puzzle.programs(bound.case)
-    return run(bound.kernel, bound.filled(tensors), programs, outputs, **options)
+    zeroed = {f"{name}_ptr" for name in bound.puzzle.zeroed}
+    ran = run(bound.kernel, bound.filled(tensors), programs, outputs, zeroed=zeroed, **options)
+    untaken = [r for r in bound.puzzle.results if r not in taken and r.name in bound.puzzle.zeroed]
+    untouched = {result.name: blank(bound.puzzle, result, bound.case) for result in untaken}
+    return replace(ran, outputs={**ran.outputs, **untouched})
 
 
 def _takes(bound: Bound, name: str) -> bool:
     return f"{name}_ptr" in bound.arguments or f"{name}_desc" in bound.arguments
 
 
-def nonsense(result: Argument, case: Case) -> torch.Tensor:
-    """An output full of what nobody should take for a result."""
+def blank(puzzle: Puzzle, result: Argument, case: Case) -> torch.Tensor:
+    """An output as a kernel finds it: zeros, or what nobody should take for a result."""
     tensor = torch.empty(result.shape(case.numbers), dtype=result.dtype)
+    if result.name in puzzle.zeroed:
+        return tensor.zero_()
     if result.dtype.is_floating_point:
         return tensor.fill_(float("nan"))
     if result.dtype == torch.bool:

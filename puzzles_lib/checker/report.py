@@ -16,8 +16,9 @@ BY_LANE = "; by lane: as if no two lanes of a load could share what they ask for
 
 
 KINDS = (
-    "open", "signature", "compiler", "error", "time limit", "memory limit", "out of bounds", "uninitialised",
-    "never written", "race", "input changed", "values", "loads", "true size", "machine", "puzzle",
+    "open", "signature", "compiler", "error", "deadlock", "time limit", "memory limit", "out of bounds",
+    "uninitialised", "never written", "race", "input changed", "values", "loads", "true size", "machine",
+    "puzzle",
 )  # fmt: skip
 """What a `Verdict` can be of. ``"machine"``: right, but its machine code is not what the puzzle wants.
 ``"puzzle"``: the puzzle itself is at fault, not the kernel."""

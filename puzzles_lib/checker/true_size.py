@@ -27,7 +27,10 @@ def check_true_size(bound: Bound, seconds: float) -> CaseResult:
     outputs = {f"{result.name}_ptr" for result in puzzle.results}
     sizes = [tensor.numel() for tensor in tensors.values()]
     programs = edges(grid, sizes)
-    ran = run(bound.kernel, bound.filled(tensors), grid, outputs, seconds=seconds, only=programs)
+    zeroed = {f"{name}_ptr" for name in puzzle.zeroed}
+    ran = run(
+        bound.kernel, bound.filled(tensors), grid, outputs, zeroed=zeroed, seconds=seconds, only=programs
+    )
     verdict = None
     if ran.stop:
         verdict = Verdict(ran.stop.kind, ran.stop.message, ran.stop.site)

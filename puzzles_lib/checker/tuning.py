@@ -11,7 +11,7 @@ import torch
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker import verdicts
-from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, nonsense
+from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank
 from puzzles_lib.checker.expected import expect
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.inputs import make_inputs
@@ -73,7 +73,7 @@ def _after_the_others(
         return None
     inputs = make_inputs(puzzle, case)
     expected = expect(puzzle, case, inputs)
-    results: dict[str, torch.Tensor] = {r.name: nonsense(r, case) for r in puzzle.results}
+    results: dict[str, torch.Tensor] = {r.name: blank(puzzle, r, case) for r in puzzle.results}
     for each in variants:
         budget.ask()
         named = {f"{name}_ptr": tensor for name, tensor in results.items()}

@@ -68,6 +68,8 @@ def judge(
         return verdict
     for result in puzzle.results:
         mismatch = compare(expected[result.name], ran.outputs[result.name], puzzle, case, inputs)
+        if mismatch and result.name not in ran.written:
+            return _not_taken(result)
         if mismatch:
             return Verdict("values", mismatch.message, diagnosis=mismatch.diagnosis)
     for name in inputs:
@@ -127,7 +129,40 @@ def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
 def depends_on_order(verdict: Verdict) -> Verdict:
     """A fault that shows only when the programs run in reverse order."""
     text = f"race: with the programs run in reverse order the result differs ({verdict.message})"
+    if verdict.kind == "deadlock":
+        waits = verdict.message.removeprefix("deadlock: ")
+        text = f"race: with the programs run in reverse order {waits}: who begins first is not known"
     return Verdict("race", text, verdict.site)
+
+
+def other_bits(puzzle: Puzzle, case: Case, forwards: Run, reverse: Run) -> Verdict | None:
+    """Results that are right in both orders of the programs, and not the same."""
+    for result in puzzle.results:
+        one, other = (ran.outputs[result.name] for ran in (forwards, reverse))
+        differs = (one != other) & ~(one.isnan() & other.isnan())
+        if differs.any():
+            at = int(differs.flatten().int().argmax())
+            place = f"{result.name}[{_index(at, result.shape(case.numbers))}]"
+            values = f"{one.flatten()[at].item():.9g} and {other.flatten()[at].item():.9g}"
+            text = f"race: with the programs run in reverse order {place} has other bits: {values}"
+            cure = (
+                "a sum must be made in one order, whoever comes first: let nobody add to what others add to"
+            )
+            return Verdict("race", text, diagnosis=cure)
+    return None
+
+
+def locked_out(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
+    """A run with every lock held by another program, which must wait; atomics need no lock."""
+    for access in ran.accesses:
+        if access.kind == "store" and access.argument not in puzzle.locks and access.mask.any():
+            shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == access.argument)
+            place = f"{access.argument}[{_index(int(access.elements[access.mask][0]), shape)}]"
+            held = " and ".join(puzzle.locks)
+            text = f"race: program {access.program} stores to {place} while another one holds the {held}"
+            cure = f"where {held} is 1 a program must wait until it finds a 0 there, and has made it a 1"
+            return Verdict("race", text, access.site, cure)
+    return None
 
 
 def _uninitialised(source: Source) -> Verdict:
@@ -139,12 +174,16 @@ def _uninitialised(source: Source) -> Verdict:
     return Verdict("uninitialised", str(source), source.site, diagnosis)
 
 
+def _not_taken(result: Argument) -> Verdict:
+    text = f"never written: the kernel does not take {result.name}_ptr, where the result belongs"
+    return Verdict("never written", text)
+
+
 def _never_written(result: Argument, case: Case, ran: Run) -> Verdict | None:
     shape = result.shape(case.numbers)
     written = ran.written.get(result.name)
     if written is None:
-        text = f"never written: the kernel does not take {result.name}_ptr, where the result belongs"
-        return Verdict("never written", text)
+        return None if result.name in ran.outputs else _not_taken(result)
     missing = written.size - int(written.sum())
     if not missing:
         return None

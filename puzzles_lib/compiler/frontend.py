@@ -141,10 +141,17 @@ def translate(
 
 
 def gpu_dialect(
-    kernel: JITFunction, arguments: Mapping[str, object], target: Target, **options: int
+    kernel: JITFunction,
+    arguments: Mapping[str, object],
+    target: Target,
+    known: dict[str, str | Refusal] | None = None,
+    **options: int,
 ) -> str | Refusal:
-    """The same, and on to TTGIR, Triton's GPU dialect, which says which thread holds what."""
-    return _as_launched(kernel, arguments, target, options, "ttgir")
+    """The same, and on to TTGIR, Triton's GPU dialect, which says which thread holds what.
+
+    known: what this function has given for other launches of the same kernel; is added to.
+    """
+    return _as_launched(kernel, arguments, target, options, "ttgir", known)
 
 
 def _as_launched(
@@ -153,6 +160,7 @@ def _as_launched(
     target: Target,
     options: Mapping[str, int],
     wanted: str,
+    known: dict[str, str | Refusal] | None = None,
 ) -> str | Refusal:
     backend, parsed = _backend(target, tuple(options.items()))
     try:
@@ -162,9 +170,13 @@ def _as_launched(
         _, signature, constants, attributes = kernel._pack_args(backend, {}, bound, specialization, {})
     except (TypeError, OverflowError) as error:
         return Refusal(wording.one_line(str(error)))
-    source = ASTSource(kernel, signature, constants, attributes)
-    (found,) = _translated(kernel, [source], backend, parsed, wanted)
-    return found.refusal or _with_own_lines(found.ir, kernel)
+    key = repr((target.name, options, wanted, signature, constants, attributes))
+    known = {} if known is None else known
+    if key not in known:
+        source = ASTSource(kernel, signature, constants, attributes)
+        (found,) = _translated(kernel, [source], backend, parsed, wanted)
+        known[key] = found.refusal or _with_own_lines(found.ir, kernel)
+    return known[key]
 
 
 def _translated(

@@ -33,6 +33,8 @@ class MemoryAccess:
     alone: a load each of whose copies is used by the thread that has it, for the lane that it holds: of
         several copies those that are not stored then do nothing.
     ahead: a load that the compiler moves to an earlier turn of its loop.
+    stored: a load whose copies go lane by lane into stores and nowhere else, perhaps of other threads: then
+        the lane's store is made of what was loaded, over a barrier where it comes from another warp.
     """
 
     kind: str
@@ -41,6 +43,7 @@ class MemoryAccess:
     layout: Layout | None
     alone: bool = False
     ahead: bool = False
+    stored: bool = False
 
     def has_shape(self, shape: tuple[int, ...]) -> bool:
         """The interpreter keeps one element as a block of one."""
@@ -72,7 +75,7 @@ class MemoryAccess:
 
     def holders(self) -> Holders:
         several = self.kind == "load" and (self.ahead or (self.is_held_by_several() and not self.alone))
-        return Holders(self.threads().ravel(), several)
+        return Holders(self.threads().ravel(), several, self.stored and not self.ahead)
 
 
 _OPERATIONS = {
@@ -104,8 +107,11 @@ def memory_accesses(ttgir: str) -> tuple[MemoryAccess, ...]:
         if kind is None:
             continue
         shape, layout = _block(ttgir, match[3])
-        alone = kind == "load" and match[1] is not None and _stays(match[1], users)
-        found.append(MemoryAccess(kind, line.source, shape, layout, alone, "async_copy" in match[2]))
+        alone, stored = (
+            kind == "load" and match[1] is not None and _is_stored(match[1], users, by)
+            for by in (_LANE_BY_LANE, _SAME_LANE)
+        )
+        found.append(MemoryAccess(kind, line.source, shape, layout, alone, "async_copy" in match[2], stored))
     return tuple(found)
 
 
@@ -132,6 +138,7 @@ def _block(ttgir: str, operation: str) -> tuple[tuple[int, ...], Layout | None]:
 
 # Each thread computes these for the lanes that it holds itself, and stores what it has.
 _LANE_BY_LANE = re.compile(r"arith\.|math\.|tt\.(addptr|bitcast|fp_to_fp|int_to_ptr|ptr_to_int|clampf)$")
+_SAME_LANE = re.compile(rf"{_LANE_BY_LANE.pattern}|ttg\.convert_layout$")  # and perhaps another thread
 _STORES = ("tt.store", "amdg.buffer_store")
 
 
@@ -146,14 +153,14 @@ def _users(lines: list[str]) -> Mapping[str, list[tuple[str, str | None]]]:
     return users
 
 
-def _stays(value: str, users: Mapping[str, list[tuple[str, str | None]]]) -> bool:
-    """Whether each thread's copy of a value goes into its own stores and nowhere else."""
+def _is_stored(value: str, users: Mapping[str, list[tuple[str, str | None]]], by: re.Pattern[str]) -> bool:
+    """Whether all copies of a value go into stores and nowhere else, by these operations."""
     todo, seen = [value], {value}
     while todo:
         for name, result in users.get(todo.pop(), []):
             if name in _STORES:
                 continue
-            if not _LANE_BY_LANE.match(name) or result is None:
+            if not by.match(name) or result is None:
                 return False
             if result not in seen:
                 seen.add(result)
@@ -165,13 +172,18 @@ def _stays(value: str, users: Mapping[str, list[tuple[str, str | None]]]) -> boo
 
 
 def held_by(
-    kernel: JITFunction, arguments: Mapping[str, object], target: Target, num_warps: int
+    kernel: JITFunction,
+    arguments: Mapping[str, object],
+    target: Target,
+    num_warps: int,
+    known: dict[str, str | Refusal] | None = None,
 ) -> HeldBy | Refusal:
     """Who holds the lanes of each access, as the kernel is compiled for a target.
 
-    arguments: as for `front_end`. A Refusal where it cannot be compiled so far, or its layouts not be read.
+    arguments: as for `front_end`. known: as for `gpu_dialect`.
+    A Refusal where it cannot be compiled so far, or its layouts not be read.
     """
-    text = gpu_dialect(kernel, arguments, target, num_warps=num_warps)
+    text = gpu_dialect(kernel, arguments, target, known, num_warps=num_warps)
     if isinstance(text, Refusal):
         return text
     try:

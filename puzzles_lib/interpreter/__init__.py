@@ -101,6 +101,7 @@ def run(
     grid: tuple[int, int, int],
     outputs: Collection[str],
     *,
+    zeroed: Collection[str] = (),
     reverse: bool = False,
     record: bool = False,
     quiet: bool = False,
@@ -115,6 +116,7 @@ def run(
         descriptors of them descriptors, integers and floats scalars; parameters annotated
         ``tl.constexpr`` keep their value. Where a tensor is `Pretended`, all are.
     outputs: names of the pointer parameters that the kernel may store to.
+    zeroed: those of them that hold zeros; in the others nothing is defined before something is stored.
     reverse: from the last program to the first, and so for lanes that meet in one atomic.
     record: keep every access, and go on after an out-of-bounds one, which is noted and not carried out.
     quiet: suppress what the kernel prints.
@@ -150,6 +152,7 @@ def run(
         values = {
             name: _argument(memory, parameters[name], value, outputs) for name, value in arguments.items()
         }
+        memory.start_at_zero({name.removesuffix("_ptr") for name in zeroed})
         try:
             with recursion_limit(DEEPEST), memory_limit(MEMORY_LIMIT), time_limit(seconds, inside=launch):
                 launch()

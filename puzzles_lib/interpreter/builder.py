@@ -166,6 +166,8 @@ class GuardedBuilder(InterpreterBuilder):
         values, labels = self.memory.load(ptrs.data, on, fill, of_triton(element_type), taint.labels(other))
         result = taint.mark(TensorHandle(values, element_type), labels)
         self._record(before, result)
+        if is_volatile:
+            self.memory.looked(ptrs.data, values)
         return result
 
     def create_tensor_pointer_load(self, ptr, boundary_check, padding_option, *how):

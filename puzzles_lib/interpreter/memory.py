@@ -6,7 +6,8 @@ checked before memory is touched. The same hook notes what is worth knowing: who
 what was read before it was written, how many bytes moved.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,11 @@ from puzzles_lib.interpreter.taint import Labels
 from puzzles_lib.source import Site
 
 REGION_BITS = 52  # each argument owns 2**52 bytes of addresses, and starts in their middle
+
+
+PATIENCE = (
+    200  # times that a program may look at one element and find it unchanged, and change nothing itself
+)
 
 
 class Halt(BaseException):
@@ -42,6 +48,16 @@ class Part(NamedTuple):
     buffer: Buffer
     index: np.ndarray
     on: np.ndarray | None
+
+
+@dataclass
+class Waiting:
+    """A program looks at an element again and again; ``last``: who had changed it before."""
+
+    buffer: Buffer
+    place: int
+    last: int
+    times: int = 0
 
 
 class Memory:
@@ -74,6 +90,7 @@ class Memory:
         self.early_reads: dict[str, Site] = {}
         self.sources: dict[Source, int] = {}  # of what is undefined, numbered as the run met them
         self.undefined: Source | None = None
+        self.waiting: Waiting | None = None
         self.contended = False  # lanes of one atomic have met at an element
         self.shared = False  # a program has loaded, updated or overwritten what can be another's
         self.loaded: dict[str, int] = {}  # bytes, lane by lane, by argument name
@@ -89,9 +106,16 @@ class Memory:
         self.buffers.append(Buffer(name, tensor, base, is_output))
         return base
 
+    def start_at_zero(self, names: Collection[str]) -> None:
+        """These outputs hold zeros before the first program begins."""
+        for buffer in self.buffers:
+            if buffer.is_output and buffer.name in names:
+                buffer.written[:] = True
+
     def enter(self, program: Program, number: int) -> None:
         """The accesses that follow are this program's."""
         self.program, self.number = program, number
+        self.waiting = None
         self.ordering.enter()
 
     @property
@@ -417,6 +441,7 @@ class Memory:
     ) -> None:
         if dtype.itemsize < buffer.unit:
             buffer.refine()
+        self.waiting = None
         self._note_use(labels)
         self._label_elements(buffer, index, dtype, labels)
         new = np.ascontiguousarray(new)
@@ -452,7 +477,14 @@ class Memory:
         """An atomic's work on one buffer; returns the elements as each lane found them."""
         data = buffer.view(dtype)
         before = data[index]
-        if len(np.unique(index)) == len(index):
+        if index.size == 1:
+            found = before
+            data[index] = operation(before, *operands)
+            if _bits(data[index]) == _bits(before):
+                self._look(buffer, int(index[0]), before[0])
+            else:
+                self.waiting = None
+        elif len(np.unique(index)) == len(index):
             found = before
             data[index] = operation(before, *operands)
         else:
@@ -498,6 +530,30 @@ class Memory:
             self.conflict = Conflict(
                 buffer.name, buffer.element(int(index[lane])), programs, self.site(), kind
             )
+
+    def looked(self, pointers: np.ndarray, values: np.ndarray) -> None:
+        """A volatile load of one element is there to wait for it."""
+        buffer = self.buffer_at(pointers.flat[0])
+        if pointers.size == 1 and buffer is not None:
+            self._look(buffer, int(self._elements(buffer, pointers, values.dtype).flat[0]), values.flat[0])
+
+    def _look(self, buffer: Buffer, place: int, value: np.generic) -> None:
+        """One element is looked at. Programs run one after the other: who looks forever waits forever."""
+        now = self.waiting
+        if now is None or now.buffer is not buffer or now.place != place:
+            notes = [n for n in (buffer.storer, buffer.updater) if n is not None]
+            last = max(int(n[place]) for n in notes) if buffer.unit == value.itemsize else NOBODY
+            now = self.waiting = Waiting(buffer, place, last)
+        now.times += 1
+        if now.times < PATIENCE:
+            return
+        left = "which nobody has changed"
+        if now.last != NOBODY:
+            by = "it has itself" if now.last == self.number else f"program {self.programs[now.last]} has"
+            left = f"as {by} left it"
+        element = f"{buffer.name}[{buffer.element(place)}], {value}"
+        text = f"deadlock: program {self.program} waits for {element}, {left}"
+        raise Halt(Stop("deadlock", text, self.site()))
 
     def _note_change(self, buffer: Buffer, before: np.ndarray, after: np.ndarray) -> None:
         if buffer.name not in self.changed and (_bits(before) != _bits(after)).any():

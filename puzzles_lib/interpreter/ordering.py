@@ -31,6 +31,7 @@ _LANE, _ACCESS = 16, 40  # bits below each
 _THREADS = (1 << _LANE) - 1
 _SEVERAL = _THREADS  # in place of a thread: more than one
 _UNKNOWN = _THREADS - 1
+_COPIES = _THREADS - 2  # more than one, and what they have loaded goes into the lane's store alone
 _RELEASES = ("acq_rel", "release")
 _ACQUIRES = ("acq_rel", "acquire")
 
@@ -42,10 +43,12 @@ class Holders:
     first: thread of each lane (the lowest where several hold it: the one that stores), flattened; its number
         is warp * threads of a warp + lane of the warp.
     several: whether other threads load the lane too, for a use of their own.
+    stored: whether what all of them load goes into stores of the same lane and nowhere else.
     """
 
     first: np.ndarray
     several: bool = False
+    stored: bool = False
 
 
 HeldBy = Callable[[str, Site, tuple[int, ...]], Holders | None]
@@ -154,7 +157,8 @@ class Ordering:
         holders = self._accesses[access][1]
         threads: np.ndarray | int = _UNKNOWN
         if holders is not None:
-            threads = _SEVERAL if holders.several else holders.first[lanes]
+            several = _COPIES if holders.stored else _SEVERAL
+            threads = several if holders.several else holders.first[lanes]
         return access << _ACCESS | lanes.astype(np.int64) << _LANE | threads
 
     def _clash(
@@ -173,6 +177,8 @@ class Ordering:
             return now & (differ >> _LANE != 0)
         unknown = (earlier & _THREADS == _UNKNOWN) | (marks & _THREADS == _UNKNOWN)
         several = (earlier & _THREADS == _SEVERAL) | (marks & _THREADS == _SEVERAL)
+        if not follows:
+            several |= (earlier & _THREADS == _COPIES) | (marks & _THREADS == _COPIES)
         threads = differ & _THREADS != 0
         lanes = (differ >> _LANE) & ((1 << _ACCESS - _LANE) - 1) != 0
         return now & np.where(several, True, lanes if follows else np.where(unknown, lanes, threads))
@@ -200,9 +206,9 @@ class Ordering:
     def _touch(self, mark: int) -> Touch:
         thread = mark & _THREADS
         lane = (mark >> _LANE) & ((1 << _ACCESS - _LANE) - 1)
-        known = None if thread in (_SEVERAL, _UNKNOWN) else thread
+        known = None if thread in (_SEVERAL, _UNKNOWN, _COPIES) else thread
         touch = self._accesses[mark >> _ACCESS][0]
-        return replace(touch, lane=lane, thread=known, several=thread == _SEVERAL)
+        return replace(touch, lane=lane, thread=known, several=thread in (_SEVERAL, _COPIES))
 
     # ---- between programs
 

@@ -6,7 +6,7 @@ the lanes are labelled (`taint`): no such lane may decide where or whether memor
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,6 +131,12 @@ class PretendedMemory(Memory):
         base = super().add(name, torch.empty(0), is_output)
         self.buffers[-1] = PretendedBuffer(name, tensor, base, is_output)
         return base
+
+    def start_at_zero(self, names: Collection[str]) -> None:
+        for buffer in self.buffers:
+            if buffer.name in names:
+                buffer.data.default = _always(0, buffer.data.dtype)
+                buffer.written.default = _always(True, np.dtype(bool))
 
     def _touch(self, kind: str, part: Part, shape: tuple[int, ...], dtype: np.dtype) -> None:
         """What orders threads is looked for at sizes that are there."""

@@ -36,8 +36,8 @@ class Access:
 class Stop:
     """Why a run ended early.
 
-    kind: ``"error"`` (the kernel raised), ``"out of bounds"``, ``"uninitialised"``, ``"time limit"`` or
-        ``"memory limit"``.
+    kind: ``"error"`` (the kernel raised), ``"out of bounds"``, ``"uninitialised"``, ``"deadlock"`` (it
+        waits for what nobody will do), ``"time limit"`` or ``"memory limit"``.
     """
 
     kind: str

@@ -10,7 +10,8 @@ Rows of bench "ranks" and "training" go on with ``bytes`` (peak memory) and ``ba
 ``launches`` too: by path, how it was launched and what its binary looks like, see
 `puzzles_lib.chapters.ch15_racing_cublas.records`; and ``clocks``, what the chip did under load.
 
-``digits.json`` is of another form: what `puzzles_lib.bench.digits` measures, on a CPU.
+Two are of another form: ``digits.json`` is what `puzzles_lib.bench.digits` measures, on a CPU, and
+``orders.json`` what `puzzles_lib.authoring.orders` counts, on a GPU.
 """
 
 import datetime
@@ -24,6 +25,7 @@ from typing import Any
 FILE = Path(__file__).parent / "h200.json"
 RACE = FILE.with_name("race.json")
 DIGITS = FILE.with_name("digits.json")
+ORDERS = FILE.with_name("orders.json")
 NAMES = ("bench", "case", "path", "us", "baseline", "baseline_us", "ratio", "error")  # of a row's entries
 MORE = ((), ("bytes", "baseline_bytes"), ("bytes", "baseline_bytes", "cosine"))  # after those, in some rows
 NUMBERS = ("us", "baseline_us", "ratio", "error")
@@ -106,6 +108,24 @@ def save(
     temporary = path.with_name(path.name + ".new")
     try:
         temporary.write_text(f'{head},\n  "rows": [\n{lines}\n  ]{more}\n}}\n')
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def keep(record: Mapping[str, Any], path: str | Path) -> None:
+    """Write a record of another form, a row a line; as a whole or not at all."""
+    parts = []
+    for name, value in record.items():
+        if isinstance(value, list):
+            rows = ",\n".join("    " + json.dumps(row) for row in value)
+            parts.append(f'  "{name}": [\n{rows}\n  ]')
+        else:
+            parts.append(f'  "{name}": {json.dumps(value)}')
+    path = Path(path)
+    temporary = path.with_name(path.name + ".new")
+    try:
+        temporary.write_text("{\n" + ",\n".join(parts) + "\n}\n")
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

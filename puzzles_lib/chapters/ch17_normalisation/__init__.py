@@ -1,0 +1,1 @@
+TITLE = "Normalisation, and what orders memory"

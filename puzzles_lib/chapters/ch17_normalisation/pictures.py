@@ -1,0 +1,622 @@
+"""Pictures for chapter 17."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from puzzles_lib.drawing import Cells, Picture, arrow, box, cells, label, new_figure, new_sheet
+from puzzles_lib.drawing.colours import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    LINE,
+    MIST,
+    ORANGE,
+    PALE,
+    PALE_GREEN,
+    PALE_ORANGE,
+    PALE_SKY,
+    PAPER,
+    PROGRAM_COLORS,
+    SKY,
+    VERMILLION,
+    YELLOW,
+)
+
+LOADED, STORED, STATISTICS = SKY, GREEN, YELLOW
+CARD = {"behind": PAPER, "pad": 9.0}  # of a text on a line
+Step = tuple[float, float, str, str]  # from, to, a text, a colour
+
+
+# ---- norms
+
+
+def traffic() -> Picture:
+    """How often a matrix passes memory, where a residual is added and the sum normed."""
+    ways = (
+        ("one operation at a time", "xr>h h>s s h>n n>y"),
+        ("add, then norm", "xr>h h>y"),
+        ("one kernel", "xr>hy"),
+    )
+    figure, ax = new_sheet(25, 7.4)
+    left, width, told = 7.2, 1.45, []
+    for number, (name, kernels) in enumerate(ways):
+        y, x, passes = 1.2 + 1.9 * number, left, 0
+        label(ax, left - 0.4, y + 0.5, name, align="right")
+        for kernel in kernels.split():
+            loads, _, stores = kernel.partition(">")
+            start = x
+            for text in loads + stores:
+                color = LOADED if len(loads) * width > x - start + 0.01 else STORED
+                box(ax, x, y, width, 1.0, {"s": "h²", "n": "h r"}.get(text, text), color=color)
+                x, passes = x + width, passes + 1
+            box(ax, start - 0.06, y - 0.12, x - start + 0.12, 1.24, color=None, edge=INK, linewidth=1.3)
+            x += 0.3
+        label(ax, x + 0.2, y + 0.5, f"{passes} times", align="left")
+        told.append(f"{name}: {passes} times, in {len(kernels.split())} kernels")
+    box(ax, left, 6.5, 0.6, 0.5, color=LOADED)
+    label(ax, left + 0.8, 6.75, "loaded", align="left")
+    box(ax, left + 4.2, 6.5, 0.6, 0.5, color=STORED)
+    label(ax, left + 5.0, 6.75, "stored; a frame is a kernel", align="left")
+    return Picture(
+        figure,
+        f"How often a matrix of x's size passes memory for h = x + residual and its norm y. "
+        f"{'; '.join(told)}. One kernel loads x and the residual, and stores h and y.",
+    )
+
+
+def row(N: int = 6, BLOCK: int = 8) -> Picture:
+    """What a program of puzzle 28 does with its row."""
+    x, r = [3, -1, 2, 0, 1, -2], [1, 1, -2, 2, 0, 1]
+    h = [a + b for a, b in zip(x, r, strict=True)]
+    mean = sum(v * v for v in h) / N
+    figure, ax = new_sheet(25, 8.6)
+    left, width = 6.2, 1.2
+    pad, off = [None] * (BLOCK - N), [".."] * (BLOCK - N)
+    for number, (name, values, color) in enumerate((("x", x, LOADED), ("residual", r, LOADED))):
+        texts = [str(v).replace("-", "\N{MINUS SIGN}") for v in values] + pad
+        look = {"colors": [color] * N + [None] * len(pad), "hatch": [None] * N + off, "width": width}
+        cells(ax, texts, x=left, y=0.5 + 1.4 * number, title=name, **look)
+    label(ax, left - 0.6, 1.7, "+", fontsize=13)
+    sums = [str(v).replace("-", "\N{MINUS SIGN}") for v in h] + ["0"] * len(pad)
+    look = {"colors": [STORED] * N + [None] * len(pad), "hatch": [None] * N + off, "width": width}
+    strip = cells(ax, sums, x=left, y=3.6, title="h", **look)
+    arrow(ax, (left + N * width / 2, 2.95), (left + N * width / 2, 3.5))
+    one = box(ax, left + 1.2, 6.2, 6.4, 1.2, f"mean of h² = {mean:.3g}", color=STATISTICS)
+    arrow(ax, (left + N * width / 2, strip.bottom + 0.1), (left + N * width / 2, one.y - 0.1))
+    label(ax, left + N * width / 2 + 0.4, 5.35, "divide by N, not by BLOCK", align="left")
+    two = box(ax, 16.8, 6.2, 7.2, 1.2, f"r = 1 / √(that + ε) = {(mean + 1e-5) ** -0.5:.3f}", color=STATISTICS)
+    arrow(ax, (one.right + 0.1, 6.8), (two.x - 0.1, 6.8))
+    label(ax, 20.4, 3.4, "y = h · r · w", fontsize=12)
+    label(ax, 20.4, 4.3, "h is still in registers", color=FAINT)
+    arrow(ax, (20.4, two.y - 0.1), (20.4, 4.8))
+    label(ax, left, 8.1, f"dotted: lanes past N = {N}, masked; they hold 0, and add 0", align="left")
+    return Picture(
+        figure,
+        f"A program and its row of N = {N} in a block of {BLOCK}: x = {x} plus residual = {r} is h = {h}, "
+        f"stored. The mean of h squared, by N and not by the block, is {mean:.3g}; r = 1 / sqrt of it + eps "
+        f"is {(mean + 1e-5) ** -0.5:.3f}. y = h r w, with h still in registers. Lanes past N hold 0.",
+    )
+
+
+def _in_lanes(x: np.ndarray, lanes: int = 128) -> np.float32:
+    """A float32 sum as a program makes it: lane by lane, then lanes in halves. The same on every machine."""
+    acc = np.zeros(lanes, np.float32)
+    for block in x.reshape(-1, lanes):
+        acc = acc + block
+    while acc.size > 1:
+        acc = acc[: acc.size // 2] + acc[acc.size // 2 :]
+    return acc[0]
+
+
+def variances(mean: float, N: int = 4096) -> tuple[float, float]:
+    """In float32, of N values around ``mean`` whose variance is 1: in two passes, and by squares alone."""
+    even = ((np.arange(N) * 1021) % N - (N - 1) / 2) * np.sqrt(12 / (N * N - 1))
+    x = (mean + even).astype(np.float32)
+    size, middle = np.float32(N), _in_lanes(x) / np.float32(N)
+    off = x - middle
+    return float(_in_lanes(off * off) / size), float(_in_lanes(x * x) / size - middle * middle)
+
+
+def cancels() -> Picture:
+    """Variance 1 around a mean, in float32, by both ways."""
+    means = [float(2**n) for n in range(0, 17)]
+    both = [variances(mean) for mean in means]
+    figure = new_figure(7.6, 3.6)
+    ax = figure.subplots()
+    places = range(len(means))
+    ax.axhline(0, color=LINE, linewidth=0.8)
+    ax.plot(places, [one for one, _ in both], "o-", color=BLUE, linewidth=1.6, label="in two passes")
+    name = "mean of squares minus square of mean"
+    shown = [min(max(two, -0.7), 5.5) for _, two in both]
+    ax.plot(places, shown, "s--", color=VERMILLION, linewidth=1.6, label=name)
+    for place, (_, two) in zip(places, both, strict=True):
+        if not -0.7 <= two <= 5.5:
+            text = f"{two:.0f}".replace("-", "\N{MINUS SIGN}")
+            label(
+                ax, place + 0.25, 5.5 if two > 0 else -0.7, text, align="left", fontsize=9, color=VERMILLION
+            )
+    ax.set_xticks(list(places)[::2], [f"{mean:.0f}" for mean in means][::2])
+    ax.set_ylim(-1, 6)
+    ax.set_xlabel("mean of the row", fontsize=10)
+    ax.set_ylabel("variance, in float32", fontsize=10)
+    ax.tick_params(labelsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(fontsize=9, frameon=False, loc="upper left")
+    told = "; ".join(
+        f"mean {m:.0f}: {one:.4g} and {two:.4g}" for m, (one, two) in zip(means, both, strict=True)
+    )
+    return Picture(
+        figure,
+        f"The variance of 4096 values, which is 1, as float32 computes it in two passes, and as the mean of "
+        f"squares minus the square of the mean. {told}.",
+    )
+
+
+def paths() -> Picture:
+    """The three ways on which an element of x reaches the loss, and what each adds to dx."""
+    figure, ax = new_sheet(25, 12.2)
+    y = 1.9
+    x = box(ax, 0.6, y, 2.6, 1.3, "x", color=LOADED)
+    centred = box(ax, 8.2, y, 3.6, 1.3, "x − μ", color=PALE)
+    normed = box(ax, 15.0, y, 3.6, 1.3, "x̂ = (x − μ) r", color=PALE)
+    out = box(ax, 20.8, y, 3.6, 1.3, "y = x̂ w + b", color=STORED)
+    mean = box(ax, 4.0, 4.3, 3.4, 1.2, "μ = mean(x)", color=PALE_ORANGE)
+    scale = box(ax, 9.6, 6.2, 5.6, 1.2, "r = 1 / √(var(x) + ε)", color=PALE_GREEN)
+    middle = y + 0.65
+    arrow(ax, (x.right + 0.05, middle), (centred.x - 0.05, middle), color=BLUE)
+    arrow(ax, (centred.right + 0.05, middle), (normed.x - 0.05, middle), color=BLUE)
+    arrow(ax, (normed.right + 0.05, middle), (out.x - 0.05, middle), color=INK)
+    label(ax, 5.7, middle - 0.5, "1", color=BLUE, fontsize=12, weight="bold")
+    arrow(ax, (2.7, x.bottom + 0.05), (mean.x - 0.05, 4.7), color=ORANGE, bend=0.1)
+    arrow(ax, (mean.right + 0.05, 4.7), (9.2, centred.bottom + 0.05), color=ORANGE, bend=0.1)
+    label(ax, 8.75, 4.5, "2", align="left", color=ORANGE, fontsize=12, weight="bold")
+    arrow(ax, (1.6, x.bottom + 0.05), (scale.x - 0.05, 6.8), color=GREEN, bend=0.15)
+    arrow(ax, (scale.right + 0.05, 6.8), (16.8, normed.bottom + 0.05), color=GREEN, bend=0.15)
+    label(ax, 16.9, 5.3, "3", align="left", color=GREEN, fontsize=12, weight="bold")
+    label(ax, 0.6, 0.7, "forward: x moves y in three ways", align="left", fontsize=11)
+    label(ax, 0.6, 8.5, "backward: what comes back on each, with g = dy · w", align="left", fontsize=11)
+    y = 9.3
+    label(ax, 2.9, y + 0.65, "dx  =  r · (", align="right", fontsize=12)
+    parts = (("g", 2.6, SKY), ("− mean(g)", 4.4, ORANGE), ("− x̂ · mean(g · x̂)", 6.6, GREEN))
+    notes = ("1 directly", "2 each x moves μ\nby 1 / N", "3 x moves the spread\nby x̂ / N, and r against it")
+    at = 3.3
+    for (text, width, color), note in zip(parts, notes, strict=True):
+        part = box(ax, at, y, width, 1.3, text, color=color, fontsize=11)
+        label(ax, part.x, y + 1.75, note, align="left top", fontsize=9, color=FAINT)
+        at = part.right + 0.5
+    label(ax, at, y + 0.65, ")", align="left", fontsize=12)
+    return Picture(
+        figure,
+        "Layer norm's chain rule. x reaches y = x̂ w + b on three ways: 1, directly through x − μ; 2, through "
+        "the mean μ; 3, through r = 1 / sqrt(var(x) + eps). With g = dy w they bring back, each times r: "
+        "1, g; 2, minus mean(g), for each x moves μ by 1 / N; 3, minus x̂ times mean(g x̂), for x moves the "
+        "spread by x̂ / N and r against it. So dx = r (g − mean(g) − x̂ mean(g x̂)).",
+    )
+
+
+def two_stages(M: int = 7, N: int = 8, PARTS: int = 3) -> Picture:
+    """Sums over rows, which belong to several programs: first in parts, then these."""
+    figure, ax = new_sheet(25, 10.6)
+    height = -(-M // PARTS)  # rows of a program
+    rows = [range(part * height, min(M, (part + 1) * height)) for part in range(PARTS)]
+    owner = [row // height for row in range(M)]
+    colors = [[PROGRAM_COLORS[owner[m]]] * N for m in range(M)]
+    left, size = 2.6, 0.9
+    grid = cells(ax, [[""] * N for _ in range(M)], x=left, y=1.4, width=size, height=size, colors=colors,
+        row_index=[f"m={m}" for m in range(M)])  # fmt: skip
+    label(ax, left + N * size / 2, 0.6, "dy · x̂: a row for each token")
+    at = 14.6
+    text = [[""] * N for _ in range(PARTS)]
+    strips = [[PROGRAM_COLORS[part]] * N for part in range(PARTS)]
+    parts = cells(ax, text, x=at, y=2.9, width=size, height=size, colors=strips)
+    label(ax, at + N * size / 2, 2.2, f"{PARTS} rows of partial sums")
+    for part in range(PARTS):
+        y = parts.center(part, 0)[1]
+        arrow(ax, (grid.right + 0.2, y), (at - 0.2, y), color=INK)
+        label(ax, (grid.right + at) / 2, y - 0.3, f"program {part}", fontsize=9, color=FAINT)
+    total = cells(ax, [""] * N, x=at, y=7.8, width=size, height=size, colors=YELLOW, title="dw")
+    for n in range(N):
+        arrow(ax, (at + (n + 0.5) * size, parts.bottom + 0.1), (at + (n + 0.5) * size, total.y - 0.1))
+    label(ax, left, 9.6, "stage 1: a program walks its rows, and stores their sums", align="left")
+    label(ax, at, 9.6, "stage 2: one adds up the parts", align="left")
+    label(ax, at - 0.6, 6.6, "the last to come", align="right", color=FAINT)
+    ax.plot([at - 0.4, at + N * size + 0.4], [6.6, 6.6], color=FAINT, linewidth=1.2, linestyle="--")
+    return Picture(
+        figure,
+        f"dw is a sum over all {M} rows of dy x̂. Stage 1: {PARTS} programs, each walks rows of its own "
+        f"({'; '.join(', '.join(map(str, each)) for each in rows)}) and stores one row of partial sums. "
+        f"Stage 2: the last program to come adds up the {PARTS} rows, column by column, into dw.",
+    )
+
+
+# ---- the memory model
+
+
+def _timeline(
+    ax: Axes, left: float, y: float, name: str, steps: Sequence[Step], width: float, height: float = 0.9
+) -> Cells:
+    """A row of what one does when, on a faint line."""
+    label(ax, left - 0.3, y + height / 2, name, align="right")
+    ax.plot([left, left + width], [y + height / 2] * 2, color=LINE, linewidth=0.8, zorder=0)
+    for start, end, text, color in steps:
+        box(ax, left + start, y, end - start, height, text, color=color)
+    return Cells(left, y, 1, 1, width, height)
+
+
+def _wall(ax: Axes, x: float, top: float, bottom: float, text: str) -> None:
+    ax.plot([x, x], [top, bottom], color=INK, linewidth=4)
+    label(ax, x, top - 0.2, text, align="bottom", fontsize=10)
+
+
+def threads() -> Picture:
+    """One: the threads of a program go at their own pace, until a barrier."""
+    figure, ax = new_sheet(25, 13.2)
+    left, width = 4.4, 20.0
+    label(ax, 0.4, 0.6, "each warp stores its part of z, then loads another's: warp 0 that of warp 3",
+        align="left", fontsize=11)  # fmt: skip
+    free = ((0.4, 4.9), (1.6, 6.3), (0.9, 5.4), (7.4, 11.9))
+    for warp, (stores, loads) in enumerate(free):
+        late = warp == 3
+        color = VERMILLION if late else STORED
+        steps = [(stores, stores + 3.6, "store z", color), (loads, loads + 3.6, "load z", LOADED)]
+        _timeline(ax, left, 1.6 + 1.15 * warp, f"warp {warp}", steps, width)
+    arrow(ax, (left + 6.7, 2.55), (left + 8.6, 4.95), color=VERMILLION)
+    label(ax, left + 9.4, 2.05, "warp 0 loads what is not there yet", align="left", color=VERMILLION, **CARD)
+    label(ax, 0.4, 7.1, "with tl.debug_barrier() between the lines: no thread passes before all have come",
+        align="left", fontsize=11)  # fmt: skip
+    for warp, (stores, _) in enumerate(free):
+        steps = [(stores, stores + 3.6, "store z", STORED), (11.8, 15.4, "load z", LOADED)]
+        _timeline(ax, left, 8.5 + 1.15 * warp, f"warp {warp}", steps, width)
+    _wall(ax, left + 11.4, 8.3, 13.0, "barrier")
+    return Picture(
+        figure,
+        "Threads of one program, four warps, over time. Each stores its part of z and loads another's: "
+        "warp 0 wants what warp 3 stores. Without a barrier warp 0 loads before warp 3 has stored, and "
+        "gets what was there before. With tl.debug_barrier between store and load no thread passes before "
+        "all have come, and every load finds what was stored.",
+    )
+
+
+def programs() -> Picture:
+    """Two: programs of a grid share memory, and nothing orders them; atomics do not lose an update."""
+    figure, ax = new_sheet(25, 12.4)
+    left, width = 5.0, 13.6
+    label(ax, 0.4, 0.6, "dw[n] += 1, by a load, an add and a store", align="left", fontsize=11)
+    tries = (
+        ("program 7", ((0.4, 3.4, "load: 5", LOADED), (5.0, 8.4, "store 6", STORED))),
+        ("program 2", ((1.6, 4.6, "load: 5", LOADED), (8.8, 12.2, "store 6", VERMILLION))),
+    )
+    for number, (name, steps) in enumerate(tries):
+        _timeline(ax, left, 1.5 + 1.2 * number, name, steps, width)
+    box(ax, 20.2, 1.9, 3.6, 1.3, "dw[n] = 6", color=VERMILLION)
+    label(ax, 22.0, 3.9, "an update is lost", color=VERMILLION)
+    label(ax, 0.4, 5.1, "tl.atomic_add(dw_ptr + n, 1): one step, which nobody interrupts", align="left",
+        fontsize=11)  # fmt: skip
+    steps = (((0.8, 5.6, "5 → 6", STORED),), ((6.0, 10.8, "6 → 7", STORED),))
+    for number, (name, some) in enumerate(zip(("program 7", "program 2"), steps, strict=True)):
+        _timeline(ax, left, 6.0 + 1.2 * number, name, some, width)
+    box(ax, 20.2, 6.4, 3.6, 1.3, "dw[n] = 7", color=STORED)
+    label(ax, 22.0, 8.4, "whoever comes first")
+    words = (
+        "in any order: program 7 before program 2, or both at once",
+        "not all at once: who waits for a program that has not begun, may wait for ever",
+        "what one launch has stored, the next one finds",
+    )
+    for number, line in enumerate(words):
+        label(ax, 0.9, 9.9 + 0.85 * number, "•", align="left")
+        label(ax, 1.5, 9.9 + 0.85 * number, line, align="left")
+    return Picture(
+        figure,
+        "Programs of one grid. Two add 1 to dw[n] = 5 by load, add and store: both load 5, both store 6, and "
+        "an update is lost. By tl.atomic_add each goes in one step, 5 to 6 and 6 to 7, whoever comes first. "
+        "Programs run in any order, or at once; not all of them need be there at once, so who waits for "
+        "one that has not begun may wait for ever; what one launch has stored, the next one finds.",
+    )
+
+
+def orders() -> Picture:
+    """Three: what ``sem`` orders, and whom ``scope`` includes."""
+    figure, ax = new_sheet(25, 12.6)
+    left, width = 3.8, 20.6
+    label(
+        ax, 0.4, 0.6, "a flag: program A hands its data over, program B takes it", align="left", fontsize=11
+    )
+    steps = [(0.4, 3.8, "store data", STORED), (4.3, 9.9, 'flag = 1, "release"', STATISTICS)]
+    a = _timeline(ax, left, 1.6, "A", steps, width)
+    steps = [(10.3, 16.1, 'flag is 1? "acquire"', STATISTICS), (16.6, 20.0, "load data", LOADED)]
+    b = _timeline(ax, left, 3.9, "B", steps, width)
+    arrow(ax, (left + 9.0, a.bottom + 0.05), (left + 11.4, b.y - 0.05), color=INK)
+    label(ax, left + 4.1, 3.1, "what came before stays before", fontsize=9, color=FAINT)
+    label(ax, left + 16.2, 3.1, "what comes after stays after", fontsize=9, color=FAINT)
+    rows = (
+        ("relaxed", "nothing"),
+        ("release", "what this thread did before, or saw done over a barrier"),
+        ("acquire", "what this thread does after, with a release that it has seen"),
+        ("acq_rel", "both; unless you say otherwise"),
+    )
+    label(ax, 0.4, 5.9, "sem: what an atomic orders beside its own element", align="left", fontsize=11)
+    for number, (name, text) in enumerate(rows):
+        y = 6.5 + 0.95 * number
+        box(ax, 0.6, y, 3.2, 0.8, f'"{name}"', color=STATISTICS)
+        label(ax, 4.2, y + 0.4, text, align="left")
+    y = 10.9
+    label(ax, 0.4, y + 0.6, "scope: for whom", align="left", fontsize=11)
+    for x, wide, text, color in (
+        (6.0, 18.2, "", PALE_SKY), (6.3, 11.6, "", PALE_ORANGE), (6.6, 5.2, "", PALE_GREEN),
+    ):  # fmt: skip
+        box(ax, x, y - 0.1 + (x - 6.0) * 0.5, wide, 1.4 - (x - 6.0), text, color=color)
+    for x, text in ((9.2, '"cta": program'), (14.9, '"gpu": its grid'), (21.1, '"sys": CPU, too')):
+        label(ax, x, y + 0.6, text)
+    return Picture(
+        figure,
+        "A flag: program A stores data, then sets the flag with release; program B sees the flag with "
+        "acquire, then loads the data, which is there. sem says what an atomic orders beside its own "
+        "element: relaxed nothing; release what this thread did before, or saw done over a barrier; acquire "
+        "what it does after, with a release that it has seen; acq_rel both, unless you say otherwise. scope "
+        "says for whom: cta the threads of a program; gpu all programs of the GPU; sys the CPU, too.",
+    )
+
+
+def barrier() -> Picture:
+    """Four: the release of a lock is one thread's; a barrier makes it everybody's."""
+    figure, ax = new_sheet(25, 14.6)
+    left, width = 5.6, 19.0
+    label(ax, 0.4, 0.6, "the lock is given back by one thread, when the others may not be done",
+        align="left", fontsize=11)  # fmt: skip
+    pace = (0.3, 0.9, 6.6, 1.6)
+
+    def holder(y: float, walled: bool) -> None:
+        for warp, start in enumerate(pace):
+            late = not walled and warp == 2
+            steps: list[Step] = [(start, start + 3.4, "store dw", VERMILLION if late else STORED)]
+            if warp == 0:
+                at = 10.6 if walled else 3.9
+                steps.append((at, at + 2.3, "unlock", STATISTICS))
+            _timeline(ax, left, y + 1.05 * warp, f"A, warp {warp}", steps, width, height=0.85)
+
+    def taker(y: float, at: float) -> None:
+        steps = [(at, at + 2.1, "lock", STATISTICS), (at + 2.3, at + 5.4, "load dw", LOADED)]
+        _timeline(ax, left, y, "B, all warps", steps, width, height=0.85)
+
+    holder(1.4, walled=False)
+    taker(5.9, 6.5)
+    arrow(ax, (left + 5.4, 2.25), (left + 7.2, 5.85), color=INK)
+    label(ax, left + 12.5, 6.32, "B misses warp 2's dw", align="left", color=VERMILLION, **CARD)
+    label(ax, 0.4, 7.9, "with a barrier before: all stores, then the release", align="left", fontsize=11)
+    holder(9.2, walled=True)
+    _wall(ax, left + 10.3, 9.0, 13.3, "barrier")
+    taker(13.5, 13.1)
+    arrow(ax, (left + 12.4, 10.05), (left + 13.7, 13.45), color=INK)
+    return Picture(
+        figure,
+        "A lock over a row of dw. Program A has it: four warps store their parts, and one thread of warp 0 "
+        "gives it back. Without a barrier warp 2 stores only after that, and program B, which has taken the "
+        "lock, loads dw without it: an update is lost. With a barrier before the release all four warps have "
+        "stored, then the lock is given back, and B finds it all.",
+    )
+
+
+# ---- long rows, scans
+
+
+def merge(first: Sequence[int] = (1, 3, 2, 2), second: Sequence[int] = (7, 9)) -> Picture:
+    """Counts, means and sums of squares of two blocks, made into those of both."""
+
+    def told(values: Sequence[int]) -> tuple[int, float, float]:
+        mean = sum(values) / len(values)
+        return len(values), mean, sum((v - mean) ** 2 for v in values)
+
+    figure, ax = new_sheet(25, 9.0)
+    both = told([*first, *second])
+    at = 1.0
+    for name, values, color in (("so far", first, PALE_SKY), ("a block", second, PALE_ORANGE)):
+        strip = cells(ax, list(values), x=at, y=1.4, width=1.3, colors=color)
+        label(ax, at, 0.8, name, align="left")
+        n, mean, m2 = told(values)
+        card = f"n = {n}   mean = {mean:g}   M2 = {m2:g}"
+        wide = box(ax, at, 3.9, 8.6, 1.1, card, color=color)
+        arrow(ax, (strip.x + 2.4, strip.bottom + 0.1), (strip.x + 2.4, wide.y - 0.1))
+        at += 11.4
+    n, mean, m2 = both
+    apart = told(second)[1] - told(first)[1]
+    card = f"n = {n}   mean = {mean:g}   M2 = {m2:g}"
+    wide = box(ax, 6.4, 7.1, 9.4, 1.2, card, color=STATISTICS)
+    arrow(ax, (5.4, 5.1), (8.4, wide.y - 0.1))
+    arrow(ax, (16.6, 5.1), (13.8, wide.y - 0.1))
+    label(ax, 11.1, 6.0, f"δ = {apart:g}", fontsize=11)
+    label(ax, 16.2, 7.2, "M2: both, and δ² n₁ n₂ / n", align="left")
+    label(ax, 16.2, 8.1, "mean: the first, and δ n₂ / n", align="left")
+    return Picture(
+        figure,
+        f"The values so far, {list(first)}, have n = {told(first)[0]}, mean {told(first)[1]:g} and M2, the "
+        f"sum of squares around it, {told(first)[2]:g}. A block, {list(second)}, has n = {told(second)[0]}, "
+        f"mean {told(second)[1]:g}, M2 {told(second)[2]:g}. The means are δ = {apart:g} apart. Together: "
+        f"n = {n}, mean {mean:g} (the first, and δ n₂ / n), M2 = {m2:g} (both, and δ² n₁ n₂ / n).",
+    )
+
+
+def doubling(values: Sequence[int] = (3, 1, 4, 1, 5, 9, 2, 6)) -> Picture:
+    """A running sum in three steps: each element takes in the one 1, 2, 4 before it."""
+    figure, ax = new_sheet(25, 9.6)
+    left, width = 5.6, 1.7
+    now, told, step = list(values), [], 1
+    strip = cells(ax, now, x=left, y=0.8, width=width, colors=LOADED, index=True, title="x")
+    while step < len(values):
+        after = [v + (now[i - step] if i >= step else 0) for i, v in enumerate(now)]
+        y = strip.bottom + 1.5
+        colors = [STORED if i < 2 * step else PALE for i in range(len(now))]
+        row_ = cells(ax, after, x=left, y=y, width=width, colors=colors, title=f"{step} before")
+        for i in range(len(now)):
+            if i >= step:
+                arrow(ax, strip.foot(i - step), row_.top(i), color=BLUE)
+            arrow(ax, strip.foot(i), row_.top(i), color=LINE)
+        told.append(f"with the one {step} before: {after}")
+        now, step, strip = after, 2 * step, row_
+    label(ax, left, strip.bottom + 0.9, "green: final. Blue: what is taken in", align="left")
+    return Picture(
+        figure,
+        f"A running sum of {list(values)} in {len(told)} steps. {'; '.join(told)}. After a step with "
+        f"distance d the first 2 d elements are final.",
+    )
+
+
+# ---- an H200
+
+NAMES = {
+    "copy of as many bytes": "a copy of as many bytes",
+    "torch, add and rms_norm": "torch",
+    "rms_norm": "the chapter's kernel",
+    "layer_norm": "the chapter's kernel",
+    "layer_norm_dx": "the chapter's kernel",
+}
+BARS = {
+    "a copy of as many bytes": MIST,
+    "the chapter's kernel": GREEN,
+    "torch.compile": SKY,
+    "torch": ORANGE,
+    "torch, written out": VERMILLION,
+}
+
+
+def timings(rows: Sequence[Mapping[str, Any]], about: str, case: str = "8192x4096, bfloat16") -> Picture:
+    """Forward and dx: microseconds of the chapter's kernels, a copy's, and torch's.
+
+    rows: of `puzzles_lib.bench.recorded`, bench "norms". about: where they come from.
+    """
+    kernels = {"rms_norm": "28 RMSNorm, residual", "layer_norm": "29 LayerNorm", "layer_norm_dx": "30 its dx"}
+    figure = new_figure(8.2, 3.9)
+    ax = figure.subplots()
+    at, ticks, told = 0.0, [], []
+    for path, title in kernels.items():
+        some = [row for row in rows if (row["case"], row["path"]) == (case, path)]
+        times = {NAMES[path]: some[0]["us"]}
+        times |= {NAMES.get(row["baseline"], row["baseline"]): row["baseline_us"] for row in some}
+        shown = [name for name in BARS if name in times]
+        start = at
+        for name in shown:
+            ax.bar(at, times[name], 0.9, color=BARS[name], edgecolor=INK, linewidth=0.5, label=name)
+            label(ax, at, times[name] + 4, f"{times[name]:.0f}", align="baseline", fontsize=9)
+            at += 1
+        ticks.append(((start + at - 1) / 2, title))
+        told.append(f"{title}: " + ", ".join(f"{name} {times[name]:.1f}" for name in shown))
+        at += 0.8
+    ax.set_xticks([x for x, _ in ticks], [title for _, title in ticks], fontsize=10)
+    ax.set_ylabel("µs", fontsize=10)
+    ax.tick_params(labelsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    _legend(figure, ax, columns=3)
+    figure.suptitle(f"{case.replace('x', ' x ', 1)}, {about}", fontsize=9, color=FAINT)
+    return Picture(figure, f"Microseconds for {case}, {about}. {'; '.join(told)}.")
+
+
+def _legend(figure: Figure, ax: Axes, columns: int) -> None:
+    shown = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    figure.legend(shown.values(), shown.keys(), fontsize=9, frameon=False,
+        loc="outside lower center", ncols=columns)  # fmt: skip
+
+
+def sums(rows: Sequence[Mapping[str, Any]], about: str, case: str = "8192x4096, bfloat16") -> Picture:
+    """dw and db: in two stages, under a lock and by atomics, with parts of 256 rows and of 16.
+
+    rows: of `puzzles_lib.bench.recorded`, bench "norms". about: where they come from.
+    """
+    ways = {"layer_norm_dw": "two stages", "dw_by_lock": "a lock", "dw_by_atomics": "atomics"}
+    colors = {"two stages": GREEN, "a lock": VERMILLION, "atomics": SKY}
+    figure = new_figure(8.2, 3.6)
+    ax = figure.subplots()
+    found = [row for row in rows if row["case"] == case and row["baseline"].startswith("copy")]
+    copy = next(row["baseline_us"] for row in found if row["path"].startswith("layer_norm_dw, 256"))
+    told, at, ticks = [f"a copy of as many bytes {copy:.0f}"], 0.0, []
+    for count in (256, 16):
+        for path, name in ways.items():
+            (row,) = [row for row in found if row["path"] == f"{path}, {count} rows a program"]
+            ax.barh(at, row["us"], 0.85, color=colors[name], edgecolor=INK, linewidth=0.5)
+            label(ax, row["us"] * 1.08, at, f"{row['us']:.0f} µs", align="left", fontsize=9)
+            ticks.append((at, f"{name}, parts of {count} rows"))
+            told.append(f"{name}, parts of {count} rows, {row['us']:.0f}")
+            at -= 1
+        at -= 0.5
+    ax.axvline(copy, color=FAINT, linewidth=1, linestyle="--")
+    label(ax, copy * 1.05, 0.75, "a copy", align="left", fontsize=9, color=FAINT)
+    ax.set_xscale("log")
+    ax.set_xlim(20, 30_000)
+    ax.set_xticks([30, 100, 300, 1000, 3000, 10_000], ["30", "100", "300", "1000", "3000", "10000"])
+    ax.minorticks_off()
+    ax.set_yticks([y for y, _ in ticks], [text for _, text in ticks], fontsize=10)
+    ax.set_ylim(at + 0.9, 1.1)
+    ax.set_xlabel("µs, each mark on the axis about 3 times the last", fontsize=10)
+    ax.tick_params(labelsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"{case.replace('x', ' x ', 1)}, {about}", fontsize=9, color=FAINT)
+    return Picture(figure, f"Microseconds for dw and db of {case}, {about}: {'; '.join(told)}.")
+
+
+def widths(record: Mapping[str, Any]) -> Picture:
+    """Runs of puzzle 32's kernel that were wrong, by the columns of a program: as it is, and broken.
+
+    record: of `puzzles_lib.authoring.orders`.
+    """
+    looks = {
+        "dw_by_lock, relaxed": ('barrier, sem="relaxed"', ORANGE, "s"),
+        "dw_by_lock, no barrier": ("no barrier", VERMILLION, "^"),
+        "dw_by_lock": ("barrier, as in puzzle 32", GREEN, "o"),
+    }
+    figure = new_figure(7.8, 3.6)
+    ax = figure.subplots()
+    told = []
+    for path, (name, color, mark) in looks.items():
+        some = [row for row in record["rows"] if row["path"] == path]
+        columns = [int(row["case"].split(",")[0].split("x")[1]) for row in some]
+        wrong = [row["wrong"] for row in some]
+        ax.plot(range(len(some)), wrong, mark, linestyle="-", color=color, markersize=8, label=name)
+        told.append(f"{name}: " + ", ".join(f"{w} with {c}" for w, c in zip(wrong, columns, strict=True)))
+        if mark == "^":
+            for place, value in enumerate(wrong):
+                label(
+                    ax,
+                    place,
+                    value + 8 if value < 190 else value - 20,
+                    str(value),
+                    align="baseline",
+                    fontsize=9,
+                )
+    ax.set_xticks(range(len(columns)), [str(c) for c in columns])
+    ax.set_ylim(-12, record["runs"] * 1.1)
+    ax.set_xlabel("columns of a program's block, 4 warps", fontsize=10)
+    ax.set_ylabel(f"wrong runs of {record['runs']}", fontsize=10)
+    ax.tick_params(labelsize=9)
+    ax.grid(axis="y", color=PALE)
+    ax.spines[["top", "right"]].set_visible(False)
+    _legend(figure, ax, columns=3)
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    about = f"recorded on one {record['device']} ({versions}) on {record['date']}"
+    figure.suptitle(about, fontsize=9, color=FAINT)
+    return Picture(
+        figure,
+        f"Wrong runs of {record['runs']} of the kernel with a lock, by the columns of a program's block, "
+        f"{about}. {'; '.join(told)}.",
+    )
+
+
+__all__ = [
+    "barrier",
+    "cancels",
+    "doubling",
+    "merge",
+    "orders",
+    "paths",
+    "programs",
+    "row",
+    "sums",
+    "threads",
+    "timings",
+    "traffic",
+    "two_stages",
+    "variances",
+    "widths",
+]

@@ -1,0 +1,415 @@
+"""Chapter 17: normalisation forward and backward, sums over programs, and a scan that carries on."""
+
+import torch
+import triton
+from jaxtyping import BFloat16, Float32, Int32
+from torch import Tensor
+
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import far_apart, small, zeros
+from puzzles_lib.puzzle import Case, Puzzle
+
+# ---- values that bite
+
+
+def far_from_zero(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Normal values around 10000: of the squares' mean and the mean's square, float32 keeps no difference."""
+    return (1e4 + torch.randn(shape, generator=generator)).to(dtype)
+
+
+def all_alike(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Rows of one number each, which no variance tells apart."""
+    return torch.randn(*shape[:-1], 1, generator=generator).expand(shape).to(dtype)
+
+
+def positive(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """From 1/4 to 4, as often below 1 as above."""
+    return torch.exp2(4 * torch.rand(shape, generator=generator) - 2).to(dtype)
+
+
+def decays(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """From 0.9 to 1: what came long before still counts."""
+    return (1 - 0.1 * torch.rand(shape, generator=generator)).to(dtype)
+
+
+def ones(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """All one."""
+    return torch.ones(shape, dtype=dtype)
+
+
+# ---- puzzle 28
+
+
+def rms_norm(
+    x: BFloat16[Tensor, "M N"], r: BFloat16[Tensor, "M N"], w: Float32[Tensor, " N"]
+) -> tuple[BFloat16[Tensor, "M N"], BFloat16[Tensor, "M N"]]:
+    """h = x + r, and y[m, n] = h[m, n] · w[n] / sqrt(mean over n of h[m, n]² + 1e-6)
+
+    A row is a program's, and fits into its block. x and r are loaded once. Sums run in
+    float32: y is made of h before it is rounded to be stored. The tensors may have
+    2^31 elements and more.
+    """
+    h = x + r  # [M, N]
+    return h * torch.rsqrt(h.square().mean(1, keepdim=True) + 1e-6) * w, h
+
+
+def _of_rounded(x: Tensor, r: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    h = (x + r).bfloat16().to(x.dtype)
+    return h * torch.rsqrt(h.square().mean(1, keepdim=True) + 1e-6) * w, h
+
+
+RMS_NORM = Puzzle(
+    number="28",
+    spec=rms_norm,
+    formula=(
+        r"h_{mn} = x_{mn} + r_{mn} \qquad "
+        r"y_{mn} = w_n \, h_{mn} \Big/ \sqrt{\tfrac{1}{N} \sum_{j} h_{mj}^2 + 10^{-6}}"
+    ),
+    grid=lambda s: (s.M,),
+    cases=(
+        Case(M=1, N=64, BLOCK_N=64),  # one program, a full block
+        Case(M=4, N=128, BLOCK_N=128),  # several
+        Case(M=3, N=100, BLOCK_N=128),  # a block that ends after its row
+        Case(M=3, N=45, BLOCK_N=256, fill={"x": small, "r": small}),  # 1e-6 is more than the squares
+        Case(M=2, N=70, BLOCK_N=128, fill={"x": zeros, "r": zeros}),
+        Case(M=3, N=33, BLOCK_N=64, fill={"x": far_apart}),  # numbers that float16 cannot hold
+        # 4.3 thousand million elements
+        Case(pretend=True, M=2**20 + 1, N=4096, BLOCK_N=4096),
+    ),
+    outputs=("y", "h"),
+    most_loads={"x": lambda s: s.M * s.N, "r": lambda s: s.M * s.N},
+    slips={"this is the norm of h as it is stored: add in float32, round last": _of_rounded},
+    contract=Contract(
+        {"N": Size(1500), "M": Size(9), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)},
+        fills=lambda s: ({}, {"x": small, "r": small}),
+    ),
+)
+
+# ---- puzzle 29
+
+
+def layer_norm(
+    x: Float32[Tensor, "M N"], w: Float32[Tensor, " N"], b: Float32[Tensor, " N"]
+) -> tuple[Float32[Tensor, "M N"], Float32[Tensor, " M"], Float32[Tensor, " M"]]:
+    """y[m, n] = (x[m, n] - mean[m]) · rstd[m] · w[n] + b[n], and mean and rstd for backward
+
+    rstd[m] = 1 / sqrt(mean over n of (x[m, n] - mean[m])² + 1e-5). A program has
+    BLOCK_M rows, each in one block of columns, and loads x once. Rows may lie far from
+    zero. x may have 2^31 elements and more.
+    """
+    mean = x.mean(1)  # [M]
+    centred = x - mean[:, None]  # [M, N]
+    rstd = torch.rsqrt(centred.square().mean(1) + 1e-5)  # [M]
+    return centred * rstd[:, None] * w + b, mean, rstd
+
+
+def _layer_norm_by(variance) -> object:
+    def spec(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mean = x.mean(1)
+        rstd = torch.rsqrt(variance(x) + 1e-5)
+        return (x - mean[:, None]) * rstd[:, None] * w + b, mean, rstd
+
+    return spec
+
+
+LAYER_NORM = Puzzle(
+    number="29",
+    spec=layer_norm,
+    formula=(
+        r"y_{mn} = (x_{mn} - \mu_m) \, \rho_m \, w_n + b_n \qquad "
+        r"\mu_m = \tfrac{1}{N} \sum_{j} x_{mj} \qquad "
+        r"\rho_m = 1 \Big/ \sqrt{\tfrac{1}{N} \sum_{j} (x_{mj} - \mu_m)^2 + 10^{-5}}"
+    ),
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
+    cases=(
+        Case(M=4, N=64, BLOCK_M=4, BLOCK_N=64),  # one program, a full block
+        Case(M=8, N=128, BLOCK_M=2, BLOCK_N=128),  # several
+        Case(M=7, N=100, BLOCK_M=4, BLOCK_N=128),  # ragged on both axes
+        Case(M=5, N=90, BLOCK_M=2, BLOCK_N=128, fill={"x": far_from_zero}),
+        Case(M=5, N=77, BLOCK_M=4, BLOCK_N=128, fill={"x": small}),  # 1e-5 is more than the variance
+        Case(M=3, N=20, BLOCK_M=2, BLOCK_N=32, fill={"x": all_alike}),
+        Case(M=5, N=1, BLOCK_M=2, BLOCK_N=2),  # a row of one element
+        # 2.4 thousand million elements
+        Case(pretend=True, M=600_001, N=4000, BLOCK_M=2, BLOCK_N=4096),
+    ),
+    outputs=("y", "mean", "rstd"),
+    most_loads={"x": lambda s: s.M * s.N},
+    slips={
+        "the sum of squares is divided by N - 1: this variance wants N": _layer_norm_by(
+            lambda x: (x - x.mean(1, keepdim=True)).square().sum(1) / max(1, x.shape[1] - 1)
+        ),
+    },
+    contract=Contract(
+        {
+            "N": Size(1500),
+            "M": Size(30),
+            "BLOCK_M": (4, 16),
+            "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),),
+        },
+        fills=lambda s: ({"x": far_from_zero}, {}),
+    ),
+)
+
+# ---- puzzle 30
+
+
+def layer_norm_dx(
+    dy: BFloat16[Tensor, "M N"],
+    x: BFloat16[Tensor, "M N"],
+    w: Float32[Tensor, " N"],
+    mean: Float32[Tensor, " M"],
+    rstd: Float32[Tensor, " M"],
+) -> BFloat16[Tensor, "M N"]:
+    """dx[m, n] = rstd[m] · (g[m, n] - mean of g[m] - x̂[m, n] · mean of g[m] · x̂[m])
+
+    with g = dy · w and x̂ = (x - mean) · rstd, the mean and rstd that forward has kept. A
+    program has BLOCK_M rows, each in one block of columns, and loads dy and x once. Sums
+    run in float32. The tensors may have 2^31 elements and more.
+    """
+    g = dy * w  # [M, N]
+    xhat = (x - mean[:, None]) * rstd[:, None]  # [M, N]
+    along = (g * xhat).mean(1, keepdim=True)  # [M, 1]
+    return rstd[:, None] * (g - g.mean(1, keepdim=True) - xhat * along)
+
+
+LAYER_NORM_DX = Puzzle(
+    number="30",
+    spec=layer_norm_dx,
+    formula=(
+        r"dx_{mn} = \rho_m \Big( g_{mn} - \tfrac{1}{N} \sum_j g_{mj} "
+        r"- \hat x_{mn} \, \tfrac{1}{N} \sum_j g_{mj} \hat x_{mj} \Big) \qquad "
+        r"g_{mn} = dy_{mn} w_n \qquad \hat x_{mn} = (x_{mn} - \mu_m) \rho_m"
+    ),
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
+    cases=(
+        Case(M=4, N=64, BLOCK_M=4, BLOCK_N=64, fill={"rstd": positive}),  # one program, a full block
+        Case(M=8, N=128, BLOCK_M=2, BLOCK_N=128, fill={"rstd": positive}),  # several
+        Case(M=7, N=100, BLOCK_M=4, BLOCK_N=128, fill={"rstd": positive}),  # ragged on both axes
+        # numbers that float16 cannot hold
+        Case(M=5, N=40, BLOCK_M=2, BLOCK_N=128, fill={"rstd": positive, "dy": far_apart}),
+        Case(M=5, N=1, BLOCK_M=2, BLOCK_N=2, fill={"rstd": positive}),  # a row of one element
+        # 2.4 thousand million elements
+        Case(pretend=True, M=600_001, N=4000, BLOCK_M=2, BLOCK_N=4096),
+    ),
+    outputs=("dx",),
+    most_loads={"dy": lambda s: s.M * s.N, "x": lambda s: s.M * s.N},
+    contract=Contract(
+        {
+            "N": Size(1500),
+            "M": Size(30),
+            "BLOCK_M": (4, 16),
+            "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),),
+        },
+        fills=lambda s: ({"rstd": positive}, {"rstd": positive, "dy": small}),
+    ),
+)
+
+# ---- puzzle 31
+
+
+def layer_norm_dw(
+    dy: BFloat16[Tensor, "M N"],
+    x: BFloat16[Tensor, "M N"],
+    mean: Float32[Tensor, " M"],
+    rstd: Float32[Tensor, " M"],
+    ROWS: int,
+    BLOCK_N: int,
+) -> tuple[
+    Float32[Tensor, " N"],
+    Float32[Tensor, " N"],
+    Float32[Tensor, " (M+ROWS-1)//ROWS N"],
+    Float32[Tensor, " (M+ROWS-1)//ROWS N"],
+    Int32[Tensor, " (N+BLOCK_N-1)//BLOCK_N"],
+]:
+    """dw[n] and db[n]: sums over all rows m of dy[m, n] · x̂[m, n] and of dy[m, n]
+
+    Program (p, j) leaves its part, the sums over rows p · ROWS up to (p + 1) · ROWS, in
+    dw_part[p] and db_part[p], for block j of the columns. Then it raises count[j]; who
+    finds that all others have done so adds up the parts, from 0 on, and sets count[j]
+    to 0 again, for the next launch. dy and x are loaded once, and may have 2^31
+    elements and more. Sums run in float32.
+    """
+    xhat = (x - mean[:, None]) * rstd[:, None]  # [M, N]
+    dw_part = torch.stack([rows.sum(0) for rows in (dy * xhat).split(ROWS)])
+    db_part = torch.stack([rows.sum(0) for rows in dy.split(ROWS)])
+    count = torch.zeros(triton.cdiv(x.shape[1], BLOCK_N), dtype=torch.int32)
+    return dw_part.sum(0), db_part.sum(0), dw_part, db_part, count
+
+
+LAYER_NORM_DW = Puzzle(
+    number="31",
+    spec=layer_norm_dw,
+    formula=(
+        r"dw_n = \sum_p dw_{pn}^{\mathrm{part}} \qquad "
+        r"dw_{pn}^{\mathrm{part}} = \sum_{m = p R}^{(p + 1) R - 1} dy_{mn} \, \hat x_{mn} \qquad "
+        r"\text{and } db \text{ likewise, without } \hat x"
+    ),
+    grid=lambda s: (triton.cdiv(s.M, s.ROWS), triton.cdiv(s.N, s.BLOCK_N)),
+    cases=(
+        # one program, one step
+        Case(M=8, N=16, ROWS=8, BLOCK_M=8, BLOCK_N=16, fill={"rstd": positive}),
+        # several parts, blocks of columns and steps, all full
+        Case(M=48, N=32, ROWS=16, BLOCK_M=8, BLOCK_N=16, fill={"rstd": positive}),
+        # ragged: the last part has 3 rows, each part a last step of 4, the last block 13 columns
+        Case(M=39, N=29, ROWS=12, BLOCK_M=8, BLOCK_N=16, fill={"rstd": positive}),
+        # a step that is longer than a part; numbers that float16 cannot hold
+        Case(M=11, N=20, ROWS=3, BLOCK_M=4, BLOCK_N=32, fill={"rstd": positive, "dy": far_apart}),
+        # 2.4 thousand million elements
+        Case(pretend=True, M=600_001, N=4000, ROWS=64, BLOCK_M=32, BLOCK_N=64),
+    ),
+    outputs=("dw", "db", "dw_part", "db_part", "count"),
+    zeroed=("count",),
+    same_bits=True,
+    most_loads={"dy": lambda s: s.M * s.N, "x": lambda s: s.M * s.N},
+    contract=Contract(
+        {
+            "M": Size(150),
+            "N": Size(100),
+            "ROWS": lambda s: (16, 25) if s.M <= 64 else (32, 45),
+            "BLOCK_M": (16, 32),
+            "BLOCK_N": (64,),
+        },
+        fills=lambda s: ({"rstd": positive}, {"rstd": positive, "dy": small}),
+    ),
+)
+
+# ---- puzzle 32
+
+
+def dw_by_lock(
+    dy: BFloat16[Tensor, "M N"],
+    xhat: BFloat16[Tensor, "M N"],
+    ROWS: int,
+    BLOCK_N: int,
+) -> tuple[Float32[Tensor, " N"], Float32[Tensor, " N"], Int32[Tensor, " (N+BLOCK_N-1)//BLOCK_N"]]:
+    """dw[n] and db[n]: sums over all rows m of dy[m, n] · x̂[m, n] and of dy[m, n]
+
+    Program (p, j) adds its part, the sums over rows p · ROWS up to (p + 1) · ROWS, to
+    dw and db, for block j of the columns. lock[j] is 1 while a program does so, and 0 at
+    the end. dy and xhat are loaded once, and may have 2^31 elements and more. Sums run
+    in float32.
+    """
+    lock = torch.zeros(triton.cdiv(dy.shape[1], BLOCK_N), dtype=torch.int32)
+    return (dy * xhat).sum(0), dy.sum(0), lock
+
+
+DW_BY_LOCK = Puzzle(
+    number="32",
+    spec=dw_by_lock,
+    formula=r"dw_n = \sum_m dy_{mn} \, \hat x_{mn} \qquad db_n = \sum_m dy_{mn}",
+    grid=lambda s: (triton.cdiv(s.M, s.ROWS), triton.cdiv(s.N, s.BLOCK_N)),
+    cases=(
+        Case(M=4, N=8, ROWS=4, BLOCK_M=4, BLOCK_N=8),  # one program, one step
+        Case(M=24, N=24, ROWS=12, BLOCK_M=4, BLOCK_N=8),  # several, all full
+        # ragged: the last part has 7 rows, each other part a last step of 2, the last block 5 columns
+        Case(M=27, N=13, ROWS=10, BLOCK_M=4, BLOCK_N=8),
+        # a step that is longer than a part; numbers that float16 cannot hold
+        Case(M=8, N=10, ROWS=3, BLOCK_M=4, BLOCK_N=8, fill={"dy": far_apart}),
+        # 2.4 thousand million elements
+        Case(pretend=True, M=600_001, N=4000, ROWS=64, BLOCK_M=32, BLOCK_N=64),
+    ),
+    outputs=("dw", "db", "lock"),
+    zeroed=("dw", "db", "lock"),
+    locks=("lock",),
+    most_loads={"dy": lambda s: s.M * s.N, "xhat": lambda s: s.M * s.N},
+    contract=Contract(
+        {
+            "M": Size(150),
+            "N": Size(100),
+            "ROWS": lambda s: (9, 25) if s.M <= 64 else (45, 60),
+            "BLOCK_M": (32,),
+            "BLOCK_N": (64,),
+        },
+        fills=lambda s: ({}, {"dy": small}),
+    ),
+)
+
+# ---- puzzle 33
+
+
+def long_layer_norm(x: Float32[Tensor, "M N"]) -> tuple[Float32[Tensor, " M"], Float32[Tensor, " M"]]:
+    """mean[m] and rstd[m] = 1 / sqrt(mean over n of (x[m, n] - mean[m])² + 1e-5)
+
+    A row is a program's, and may have any length: it comes in blocks, and each of them
+    is loaded once. Rows may lie far from zero. x may have 2^31 elements and more.
+    """
+    mean = x.mean(1)  # [M]
+    return mean, torch.rsqrt((x - mean[:, None]).square().mean(1) + 1e-5)
+
+
+LONG_LAYER_NORM = Puzzle(
+    number="33",
+    spec=long_layer_norm,
+    formula=(
+        r"\mu_m = \tfrac{1}{N} \sum_{j} x_{mj} \qquad "
+        r"\rho_m = 1 \Big/ \sqrt{\tfrac{1}{N} \sum_{j} (x_{mj} - \mu_m)^2 + 10^{-5}}"
+    ),
+    grid=lambda s: (s.M,),
+    cases=(
+        Case(M=1, N=64, BLOCK_N=64),  # one program, one block
+        Case(M=3, N=128, BLOCK_N=32),  # several blocks, all full
+        Case(M=4, N=150, BLOCK_N=64),  # ragged
+        Case(M=3, N=97, BLOCK_N=32, fill={"x": far_from_zero}),  # one element in the last block
+        Case(M=3, N=77, BLOCK_N=32, fill={"x": far_apart}),
+        Case(M=3, N=70, BLOCK_N=32, fill={"x": small}),  # 1e-5 is more than the variance
+        Case(M=5, N=1, BLOCK_N=16),  # a row of one element
+        # 2.4 thousand million elements
+        Case(pretend=True, M=600_001, N=4000, BLOCK_N=1024),
+    ),
+    outputs=("mean", "rstd"),
+    most_loads={"x": lambda s: s.M * s.N},
+    contract=Contract(
+        {"N": Size(1500), "M": Size(9), "BLOCK_N": (64, 128)},
+        fills=lambda s: ({"x": far_from_zero}, {}),
+    ),
+)
+
+# ---- puzzle 34
+
+
+def linear_recurrence(
+    a: Float32[Tensor, "M T"], x: Float32[Tensor, "M T"], start: Float32[Tensor, " M"]
+) -> Float32[Tensor, "M T"]:
+    """h[m, t] = a[m, t] · h[m, t - 1] + x[m, t], with start[m] for h[m, -1]
+
+    A row is a program's, and may have any length: it comes in blocks, and a and x are
+    loaded once. x may have 2^31 elements and more.
+    """
+    h, rows = start, []
+    for t in range(x.shape[1]):
+        h = a[:, t] * h + x[:, t]
+        rows.append(h)
+    return torch.stack(rows, 1)
+
+
+LINEAR_RECURRENCE = Puzzle(
+    number="34",
+    spec=linear_recurrence,
+    formula=r"h_{mt} = a_{mt} \, h_{m, t - 1} + x_{mt} \qquad h_{m, -1} = \mathrm{start}_m",
+    grid=lambda s: (s.M,),
+    cases=(
+        Case(M=1, T=32, BLOCK_T=32, fill={"a": ones}),  # one program, one block: a cumulative sum
+        Case(M=3, T=64, BLOCK_T=16, fill={"a": decays}),  # several blocks, all full
+        Case(M=3, T=45, BLOCK_T=16, fill={"a": decays}),  # ragged
+        Case(M=3, T=50, BLOCK_T=16),  # zeros, negative numbers, and more than one
+        Case(M=2, T=1, BLOCK_T=16),
+        # 2.4 thousand million elements
+        Case(pretend=True, M=600_001, T=4000, BLOCK_T=1024),
+    ),
+    outputs=("h",),
+    most_loads={"a": lambda s: s.M * s.T, "x": lambda s: s.M * s.T},
+    contract=Contract(
+        {"T": Size(300), "M": Size(9), "BLOCK_T": (32, 64)},
+        fills=lambda s: ({"a": decays}, {}),
+    ),
+)
+
+PUZZLES = (
+    RMS_NORM,
+    LAYER_NORM,
+    LAYER_NORM_DX,
+    LAYER_NORM_DW,
+    DW_BY_LOCK,
+    LONG_LAYER_NORM,
+    LINEAR_RECURRENCE,
+)
