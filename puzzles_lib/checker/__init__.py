@@ -14,7 +14,7 @@ import torch
 
 from puzzles_lib import compiler
 from puzzles_lib.binding import Bound, bind
-from puzzles_lib.checker import failure, machine, verdicts
+from puzzles_lib.checker import arithmetic, failure, machine, verdicts
 from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt
 from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
 from puzzles_lib.checker.races import within_program
@@ -24,7 +24,7 @@ from puzzles_lib.checker.tuning import every_configuration
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import Busy, Run, alone
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.source import Refusal
+from puzzles_lib.source import Refusal, Site
 from puzzles_lib.stubs import is_untouched
 
 SECONDS_PER_CASE = 10.0
@@ -89,6 +89,7 @@ def _examine_one(
     if first and first.refusal:
         return _refused(puzzle, first.refusal)
     results: list[CaseResult] = []
+    sure: set[Site] = set()
     ended = False
     for place, (case, one) in enumerate(zip(puzzle.cases, each, strict=True)):
         if until_failure and place == 1 and not ended:
@@ -98,14 +99,14 @@ def _examine_one(
         if isinstance(one, Bound) and opinion is not None:
             named = None if salt or number else place
             result = _opined(one, opinion) or (
-                result if ended else _check_case(one, seconds, budget, named=named)
+                result if ended else _check_case(one, seconds, budget, sure, named=named)
             )
         results.append(dataclasses.replace(result, number=place))
         ended = ended or (
             result.verdict is not None and (until_failure or result.verdict.kind == "time limit")
         )
     if all(result.ok for result in results):
-        results += _drawn_cases(bound, number, seconds, budget, salt)
+        results += _drawn_cases(bound, number, seconds, budget, sure, salt)
     notes = dict.fromkeys(note for opinion in opinions if opinion for note in opinion.notes)
     told = verdicts.with_later_refusal(verdicts.with_blocks(puzzle, results))
     return Report(puzzle.name, tuple(told), notes=tuple(notes), salt=salt)
@@ -129,7 +130,7 @@ def _opined(bound: Bound, opinion: compiler.Opinion) -> CaseResult | None:
 
 
 def _drawn_cases(
-    bound: Bound, number: int, seconds: float, budget: Budget, salt: str
+    bound: Bound, number: int, seconds: float, budget: Budget, sure: set[Site], salt: str
 ) -> Iterator[CaseResult]:
     """Try what is drawn from the puzzle's contract, up to the first failure."""
     with the_puzzles_own("its contract", bound.case):
@@ -140,7 +141,9 @@ def _drawn_cases(
         if not isinstance(one, Bound) or opinion is None:
             continue
         named = None if salt or number else place
-        result = _opined(one, opinion) or _check_case(one, seconds, budget, backwards=False, named=named)
+        result = _opined(one, opinion) or _check_case(
+            one, seconds, budget, sure, backwards=False, named=named
+        )
         yield dataclasses.replace(result, number=place, drawn=True)
         if not result.ok:
             return
@@ -214,13 +217,22 @@ def _refused(puzzle: Puzzle, refusal: Refusal) -> Report:
 
 
 def _check_case(
-    bound: Bound, seconds: float, budget: Budget, backwards: bool = True, named: int | None = None
+    bound: Bound,
+    seconds: float,
+    budget: Budget,
+    sure: set[Site],
+    backwards: bool = True,
+    named: int | None = None,
 ) -> CaseResult:
-    """Try a case. named: its number, where that names it for `watch`: no salt, the first configuration."""
+    """Try a case.
+
+    sure: lines of which earlier cases have shown that a GPU computes them otherwise; more are added.
+    named: its number, where that names it for `watch`: no salt, the first configuration.
+    """
     if bound.case.pretend:
         return check_true_size(bound, seconds)
     try:
-        return _run_case(bound, seconds, budget, backwards, named)
+        return _run_case(bound, seconds, budget, sure, backwards, named)
     except OutOfTime as error:
         return CaseResult(str(bound.case), verdicts.out_of_time(error.seconds))
 
@@ -241,7 +253,9 @@ def _wanted(puzzle: Puzzle, case: Case) -> tuple[dict[str, torch.Tensor], dict[s
     return _kept[key][1:]
 
 
-def _run_case(bound: Bound, seconds: float, budget: Budget, backwards: bool, named: int | None) -> CaseResult:
+def _run_case(
+    bound: Bound, seconds: float, budget: Budget, sure: set[Site], backwards: bool, named: int | None
+) -> CaseResult:
     """Run a case forwards, and backwards where that may tell; name the most basic fault."""
     puzzle, case = bound.puzzle, bound.case
     inputs, expected = _wanted(puzzle, case)
@@ -266,6 +280,11 @@ def _run_case(bound: Bound, seconds: float, budget: Budget, backwards: bool, nam
         own = ("race", "time limit") if early else ("race", "time limit", "uninitialised")
         if verdict and verdict.kind not in own:
             verdict = verdicts.depends_on_order(verdict)
+    if verdict is None and arithmetic.may_differ(forwards.arithmetic, expected):
+        compiled = run(as_compiled=True, quiet=True)
+        if verdict := arithmetic.of_compiled(bound, inputs, expected, compiled, sure):
+            program = failure.telling_program(verdict, compiled, expected)
+            draw = failure.drawing(bound, verdict, compiled, inputs, expected)
     return CaseResult(
         str(case),
         verdict,

@@ -13,13 +13,12 @@ from puzzles_lib.compiler import Target, find_target, held_by
 from puzzles_lib.interpreter import Run
 from puzzles_lib.source import Refusal
 
-NUM_WARPS = 4  # Triton's own, where neither a launch nor a configuration says
 _TARGETS = tuple(map(find_target, ("sm_90", "gfx942")))  # 32 and 64 threads a warp
 
 
 def within_program(bound: Bound, run: Callable[..., Run]) -> Verdict | None:
     """The first race of a run in which some accesses met; None where these were one thread's each time."""
-    num_warps = bound.configuration.options.get("num_warps", NUM_WARPS) if bound.configuration else NUM_WARPS
+    num_warps = bound.num_warps
     for target in _TARGETS:
         ran = _ran(bound, run, target, num_warps)
         if ran and ran.within:
