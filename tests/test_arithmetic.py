@@ -1,19 +1,25 @@
 """What a GPU computes otherwise than line by line: products fused with sums, sums that are dots in TF32."""
 
+import dataclasses
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
+from jaxtyping import Float32
+from torch import Tensor
 
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.chapters.ch03_fusion.puzzles import MUL_RELU
 from puzzles_lib.checker import examine, verdicts
 from puzzles_lib.compiler import find_target, steps
+from puzzles_lib.inputs import random
 from puzzles_lib.interpreter import Fused, run
 from puzzles_lib.interpreter.arithmetic import lost
+from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.source import Site
 
+SM_90 = find_target("sm_90")
 N = 64
 KERNEL = """
 @triton.jit
@@ -72,7 +78,7 @@ def test_the_compiler_does_so():
     lines = [f"tl.store(z_ptr + i, {expression})" for expression in [*FUSED, *NOT_FUSED]]
     body = "\n    ".join(["0.0", *lines])
     kernel = define(KERNEL.replace("EXPRESSION", body), "<fused>")
-    found = steps(kernel, {**tensors(), "N": N}, find_target("sm_90"), 4)
+    found = steps(kernel, {**tensors(), "N": N}, SM_90, 4)
     assert found.fused == set(range(8, 8 + len(FUSED)))
 
 
@@ -132,3 +138,80 @@ def test_what_the_compiler_does_not_fuse_is_accepted():
     """The product is made before the loop, which is another block of code to the compiler."""
     report = examine(define(RELU, "<relu>"), MUL_RELU)
     assert report.ok, str(report)
+
+
+SUMS = """
+@triton.jit
+def summed(a, b):
+    return tl.sum(a[:, :, None] * b[None, :, :], axis=1)
+
+@triton.jit
+def kernel(x_ptr, z_ptr):
+    i, k = tl.arange(0, 16)[:, None], tl.arange(0, 16)[None, :]
+    a, b = tl.load(x_ptr + i * 16 + k), tl.load(x_ptr + k * 16 + i)
+    tl.store(z_ptr + i * 16 + k, EXPRESSION)
+"""
+DOTS = {  # to the lines with sums that are dots
+    "tl.sum(a[:, :, None] * b[None, :, :], axis=1)": [10],
+    "tl.sum(a[:, :, None] * b[None, :, :], axis=-2)": [10],
+    "summed(a, b) + summed(b, a)": [4],
+    "tl.sum(a[:, :, None] * b[None, :, :], axis=0)": [10],  # the compiler's fault
+    "tl.sum(b[None, :, :] * a[:, :, None], axis=1)": [],
+    "tl.dot(a, b, input_precision='ieee') + tl.sum(a, axis=1)[:, None]": [],
+    "tl.sum(a[:, :, None].to(tl.int32) * b[None, :, :].to(tl.int32), axis=1)": [],
+}
+
+
+@pytest.mark.parametrize("expression", DOTS)
+def test_a_sum_that_is_a_dot_in_tf32(expression):
+    kernel = define(SUMS.replace("EXPRESSION", expression), "<sums>")
+    x = torch.rand(16, 16, generator=torch.Generator().manual_seed(0))
+    plain, compiled = (
+        run(kernel, {"x_ptr": x, "z_ptr": torch.empty(16, 16)}, (1, 1, 1), ["z_ptr"], as_compiled=as_compiled)
+        for as_compiled in (False, True)
+    )
+    assert [site.line for site in plain.arithmetic.in_tf32] == DOTS[expression]
+    error = (compiled.outputs["z"] - plain.outputs["z"]).abs().max()
+    assert error == 0 if not DOTS[expression] else error > 2**-14
+
+
+def test_the_compiler_makes_them_dots():
+    own = [expression.replace("a[", f"(a + {n})[") for n, expression in enumerate(DOTS)]  # no two are one
+    lines = [f"    tl.store(z_ptr + i * 16 + k, {expression})" for expression in own]
+    source = SUMS.replace("    tl.store(z_ptr + i * 16 + k, EXPRESSION)", "\n".join(lines))
+    found = steps(define(source, "<sums>"), {"x_ptr": torch.empty(0), "z_ptr": torch.empty(0)}, SM_90, 4)
+    assert found.in_tf32 == {4, 10, 11, 13}
+
+
+def product(a: Float32[Tensor, "M K"], b: Float32[Tensor, "K N"]) -> Float32[Tensor, "M N"]:
+    return a @ b
+
+
+def whole(shape, dtype, generator):
+    """Numbers of a few bits, whose products TF32 holds."""
+    return torch.randint(-15, 16, shape, generator=generator).to(dtype)
+
+
+PRODUCT = Puzzle(
+    number="0",
+    spec=product,
+    grid=lambda s: (1,),
+    cases=tuple(Case(M=16, K=16, N=16, fill=dict.fromkeys("ab", fill)) for fill in (whole, random)),
+)
+IN_TF32 = """
+@triton.jit
+def kernel(a_ptr, b_ptr, z_ptr):
+    i, k = tl.arange(0, 16)[:, None], tl.arange(0, 16)[None, :]
+    a, b = tl.load(a_ptr + i * 16 + k), tl.load(b_ptr + i * 16 + k)
+    tl.store(z_ptr + i * 16 + k, tl.sum(a[:, :, None] * b[None, :, :], axis=1))
+"""
+
+
+@pytest.mark.parametrize(
+    "cases, ok", [(PRODUCT.cases, False), (PRODUCT.cases[:1], True)], ids=["any", "codes"]
+)
+def test_a_dot_in_tf32_is_wrong_where_it_shows_and_a_note_where_not(cases, ok):
+    report = examine(define(IN_TF32, "<tf32>"), dataclasses.replace(PRODUCT, cases=cases))
+    assert report.ok is ok and [case.ok for case in report.cases] == [True, False][: len(cases)]
+    assert [("at line 6" in note and "TF32" in note) for note in report.notes] == [True] * ok
+    assert ok or "on a GPU, wrong values in z" in str(report) and "a dot in TF32" in str(report)

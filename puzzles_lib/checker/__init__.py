@@ -24,7 +24,7 @@ from puzzles_lib.checker.tuning import every_configuration
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.interpreter import Busy, Run, alone
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.source import Refusal, Site
+from puzzles_lib.source import Refusal
 from puzzles_lib.stubs import is_untouched
 
 SECONDS_PER_CASE = 10.0
@@ -89,7 +89,7 @@ def _examine_one(
     if first and first.refusal:
         return _refused(puzzle, first.refusal)
     results: list[CaseResult] = []
-    sure: set[Site] = set()
+    known = arithmetic.Known()
     ended = False
     for place, (case, one) in enumerate(zip(puzzle.cases, each, strict=True)):
         if until_failure and place == 1 and not ended:
@@ -99,15 +99,16 @@ def _examine_one(
         if isinstance(one, Bound) and opinion is not None:
             named = None if salt or number else place
             result = _opined(one, opinion) or (
-                result if ended else _check_case(one, seconds, budget, sure, named=named)
+                result if ended else _check_case(one, seconds, budget, known, named=named)
             )
         results.append(dataclasses.replace(result, number=place))
         ended = ended or (
             result.verdict is not None and (until_failure or result.verdict.kind == "time limit")
         )
     if all(result.ok for result in results):
-        results += _drawn_cases(bound, number, seconds, budget, sure, salt)
+        results += _drawn_cases(bound, number, seconds, budget, known, salt)
     notes = dict.fromkeys(note for opinion in opinions if opinion for note in opinion.notes)
+    notes |= dict.fromkeys(known.notes())
     told = verdicts.with_later_refusal(verdicts.with_blocks(puzzle, results))
     return Report(puzzle.name, tuple(told), notes=tuple(notes), salt=salt)
 
@@ -130,7 +131,7 @@ def _opined(bound: Bound, opinion: compiler.Opinion) -> CaseResult | None:
 
 
 def _drawn_cases(
-    bound: Bound, number: int, seconds: float, budget: Budget, sure: set[Site], salt: str
+    bound: Bound, number: int, seconds: float, budget: Budget, known: arithmetic.Known, salt: str
 ) -> Iterator[CaseResult]:
     """Try what is drawn from the puzzle's contract, up to the first failure."""
     with the_puzzles_own("its contract", bound.case):
@@ -142,7 +143,7 @@ def _drawn_cases(
             continue
         named = None if salt or number else place
         result = _opined(one, opinion) or _check_case(
-            one, seconds, budget, sure, backwards=False, named=named
+            one, seconds, budget, known, backwards=False, named=named
         )
         yield dataclasses.replace(result, number=place, drawn=True)
         if not result.ok:
@@ -220,19 +221,19 @@ def _check_case(
     bound: Bound,
     seconds: float,
     budget: Budget,
-    sure: set[Site],
+    known: arithmetic.Known,
     backwards: bool = True,
     named: int | None = None,
 ) -> CaseResult:
     """Try a case.
 
-    sure: lines of which earlier cases have shown that a GPU computes them otherwise; more are added.
+    known: what earlier cases have shown of the compiler's arithmetic; more is added.
     named: its number, where that names it for `watch`: no salt, the first configuration.
     """
     if bound.case.pretend:
         return check_true_size(bound, seconds)
     try:
-        return _run_case(bound, seconds, budget, sure, backwards, named)
+        return _run_case(bound, seconds, budget, known, backwards, named)
     except OutOfTime as error:
         return CaseResult(str(bound.case), verdicts.out_of_time(error.seconds))
 
@@ -254,7 +255,12 @@ def _wanted(puzzle: Puzzle, case: Case) -> tuple[dict[str, torch.Tensor], dict[s
 
 
 def _run_case(
-    bound: Bound, seconds: float, budget: Budget, sure: set[Site], backwards: bool, named: int | None
+    bound: Bound,
+    seconds: float,
+    budget: Budget,
+    known: arithmetic.Known,
+    backwards: bool,
+    named: int | None,
 ) -> CaseResult:
     """Run a case forwards, and backwards where that may tell; name the most basic fault."""
     puzzle, case = bound.puzzle, bound.case
@@ -264,8 +270,13 @@ def _run_case(
         budget.ask()
         return attempt(bound, inputs, seconds=seconds, **options)
 
-    forwards = run()
+    forwards = run(as_compiled=known.differs)
     verdict = verdicts.judge(puzzle, case, inputs, expected, forwards)
+    compiled = forwards if known.differs else None
+    if compiled and verdict:  # what is wrong line by line is told first
+        forwards = run(quiet=True)
+        verdict = verdicts.judge(puzzle, case, inputs, expected, forwards)
+    known.in_tf32 |= forwards.arithmetic.in_tf32
     program = failure.telling_program(verdict, forwards, expected) if verdict else None
     draw = failure.drawing(bound, verdict, forwards, inputs, expected) if verdict else None
     if verdict and verdict.kind == "never written":
@@ -280,9 +291,10 @@ def _run_case(
         own = ("race", "time limit") if early else ("race", "time limit", "uninitialised")
         if verdict and verdict.kind not in own:
             verdict = verdicts.depends_on_order(verdict)
-    if verdict is None and arithmetic.may_differ(forwards.arithmetic, expected):
-        compiled = run(as_compiled=True, quiet=True)
-        if verdict := arithmetic.of_compiled(bound, inputs, expected, compiled, sure):
+    if verdict is None and forwards is not compiled and arithmetic.may_differ(forwards.arithmetic, expected):
+        compiled = compiled or run(as_compiled=True, quiet=True)
+        known.differs = True
+        if verdict := arithmetic.of_compiled(bound, inputs, expected, compiled, known):
             program = failure.telling_program(verdict, compiled, expected)
             draw = failure.drawing(bound, verdict, compiled, inputs, expected)
     return CaseResult(

@@ -5,6 +5,7 @@ believed only where the compiled kernel has that step: a compilation, of those t
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 
@@ -17,6 +18,23 @@ from puzzles_lib.interpreter import Arithmetic, Run
 from puzzles_lib.source import Refusal, Site
 
 _TARGET = find_target("sm_90")
+
+
+@dataclass
+class Known:
+    """What the cases of a check have shown so far.
+
+    differs: one had to be run as compiled too: those that follow are run so first. in_tf32: lines whose sums
+    are dots. sure: lines that the compiled kernel has been seen to compute otherwise.
+    """
+
+    differs: bool = False
+    in_tf32: dict[Site, None] = field(default_factory=dict)
+    sure: set[Site] = field(default_factory=set)
+
+    def notes(self) -> list[str]:
+        """What is to be said of a kernel that is right nevertheless."""
+        return [verdicts.sums_in_tf32(self.in_tf32)] if self.in_tf32 and not self.sure else []
 
 
 def may_differ(seen: Arithmetic, expected: Mapping[str, Expected]) -> bool:
@@ -33,12 +51,9 @@ def of_compiled(
     inputs: Mapping[str, torch.Tensor],
     expected: Mapping[str, Expected],
     ran: Run,
-    sure: set[Site],
+    known: Known,
 ) -> Verdict | None:
-    """What is wrong with a run as compiled, where the compiler does compute so.
-
-    sure: lines of which that is known; the one that it is known of now is added.
-    """
+    """What is wrong with a run as compiled, where the compiler does compute so."""
     verdict = verdicts.judge(bound.puzzle, bound.case, inputs, expected, ran)
     if verdict is None:
         return None
@@ -46,10 +61,10 @@ def of_compiled(
     why = dict.fromkeys(seen.in_tf32, verdicts.IN_TF32)
     for step in sorted(seen.fused, key=lambda step: not step.cancels):
         why.setdefault(step.sum, verdicts.of_fused(step))
-    site = next((site for site in why if site in sure), None) or _confirmed(bound, seen)
+    site = next((site for site in why if site in known.sure), None) or _confirmed(bound, seen)
     if site is None:
         return None
-    sure.add(site)
+    known.sure.add(site)
     return verdicts.as_compiled(verdict, site, why[site])
 
 

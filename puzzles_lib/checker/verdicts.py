@@ -1,7 +1,7 @@
 """From a run to a verdict: what is wrong with it, the most basic fault first, in words."""
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -135,6 +135,15 @@ IN_TF32 = (
     "the compiler makes this sum of products a dot in TF32, which takes 10 bits of each factor: "
     'tl.dot(a, b, input_precision="ieee") keeps all bits'
 )
+
+
+def sums_in_tf32(sites: Iterable[Site]) -> str:
+    """A warning, where that is within what the puzzle allows."""
+    lines = " and ".join(str(line) for line in sorted({site.line for site in sites}))
+    return (
+        f"on a GPU the sum of products at line {lines} is a dot in TF32, which takes 10 bits of each factor: "
+        'tl.dot(a, b, input_precision="ieee") keeps all bits'
+    )
 
 
 def as_compiled(verdict: Verdict, site: Site, why: str) -> Verdict:

@@ -103,11 +103,11 @@ def moving(method: Callable) -> Callable:
 def dot_operands(handle: TensorHandle, axis: int | None) -> tuple[np.ndarray, np.ndarray] | None:
     """The two blocks of whose product this is, where a sum along an axis is a dot of theirs to the compiler.
 
-    So Triton's CombineBroadcastMulReducePattern has it, but for sums along another axis than 1: these come
-    out wrong, if they compile. https://github.com/triton-lang/triton/issues/9609
+    Triton's CombineBroadcastMulReducePattern does so along any axis, though it is right along 1 alone:
+    https://github.com/triton-lang/triton/issues/9609 and pull/10574.
     """
     product = handle.attr.get(PRODUCT)
-    if axis not in (1, -2) or product is None or handle.data.ndim != 3 or handle.data.dtype != np.float32:
+    if axis is None or product is None or handle.data.ndim != 3 or handle.data.dtype != np.float32:
         return None
     left, right = product.spread
     if left is None or right is None:

@@ -451,7 +451,9 @@ class GuardedBuilder(InterpreterBuilder):
             return None
         notes = self.memory.arithmetic
         notes.in_tf32[self.memory.site()] = None
-        return _product(*map(float32_to_tf32, operands), np.float32) if notes.as_compiled else None
+        dot = _product(*map(float32_to_tf32, operands), np.float32)
+        fits = dot.shape == np.delete(handle.data.shape, axis)  # or it does not compile
+        return dot if notes.as_compiled and fits.all() else None
 
     def create_rsqrt(self, arg):
         return self.unary_op(arg, lambda values: 1 / np.sqrt(values))
