@@ -33,6 +33,11 @@ class Bound:
     wrapped: Wrapped
     configuration: Configuration | None = None
 
+    @property
+    def num_warps(self) -> int:
+        """As it is launched: where no configuration says, Triton takes 4."""
+        return self.configuration.options.get("num_warps", 4) if self.configuration else 4
+
     def at(self, case: Case, number: int = 0) -> "Bound | Refusal | None":
         """The kernel in the configuration of that number, bound to a case of the puzzle's.
 

@@ -13,7 +13,7 @@ import triton.language as tl
 from puzzles_lib import MASKED_ADD, OUTER_ADD_BLOCKS
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.checker import examine
-from puzzles_lib.compiler import front_end, opinions
+from puzzles_lib.compiler import front_end
 from puzzles_lib.compiler.vetting import vet
 
 ten = 10
@@ -507,35 +507,3 @@ def test_a_refused_kernel_is_reported_by_check():
     report = examine(wrong, OUTER_ADD_BLOCKS)
     assert report.verdict.kind == "compiler" and "the compiler refuses this kernel" in str(report)
     assert len(str(report).splitlines()) == 3
-
-
-SUMS = """
-@triton.jit
-def summed(a, b):
-    return tl.sum(a[:, :, None] * b[None, :, :], axis=1)
-
-@triton.jit
-def kernel(x_ptr, z_ptr):
-    i, k = tl.arange(0, 16)[:, None], tl.arange(0, 16)[None, :]
-    a, b = tl.load(x_ptr + i * 16 + k), tl.load(x_ptr + k * 16 + i)
-    tl.store(z_ptr + i * 16 + k, EXPRESSION)
-"""
-
-
-@pytest.mark.parametrize(
-    "expression, is_told",
-    [
-        ("tl.sum(a[:, :, None] * b[None, :, :], axis=1)", True),
-        ("summed(a, b) + summed(b, a)", True),
-        ("tl.dot(a, b) + tl.dot(b, a) + tl.sum(a, axis=1)[:, None]", False),
-        ("tl.sum(a[:, :, None].to(tl.int32) * b[None, :, :].to(tl.int32), axis=1)", False),
-        ("tl.sum(a[:, :, None] * b[None, :, :], axis=0)", True),  # the compiler's fault
-    ],
-    ids=["sum", "helper", "dots", "integers", "another axis"],
-)
-def test_a_sum_that_becomes_a_dot_in_tf32_is_told(expression, is_told):
-    kernel = define(SUMS.replace("EXPRESSION", expression), "<sums>")
-    (opinion,) = opinions(kernel, [{"x_ptr": torch.empty(0), "z_ptr": torch.empty(0)}])
-    assert not opinion.refusal
-    line = 4 if expression.startswith("summed") else 10
-    assert [("TF32" in note and f"(line {line}" in note) for note in opinion.notes] == [True] * is_told

@@ -1,5 +1,7 @@
 """What the checker accepts, a chip computes: solutions and right kernels on a GPU, on every case of theirs.
 
+And what it rejects for the compiler's arithmetic alone, a chip gets wrong.
+
     python -m pytest -o addopts= tests/test_solutions_gpu.py
 
 Inputs, outputs full of nonsense and the verdict on values are the checker's; the launch is Triton's. Cases
@@ -15,7 +17,7 @@ import triton
 from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.binding import Bound, bind
 from puzzles_lib.chapters import puzzles
-from puzzles_lib.checker import wanted
+from puzzles_lib.checker import examine, wanted
 from puzzles_lib.checker.attempts import blank
 from puzzles_lib.puzzle import Case, Puzzle
 from tests import kernels
@@ -24,17 +26,16 @@ pytestmark = pytest.mark.gpu
 
 ACCEPTED = [(puzzle, None) for puzzle in puzzles()] + kernels.right()
 COMPILER = "the compiler's own fault, mended since: github.com/triton-lang/triton/pull/11682"
-FUSED = "a GPU takes a product and a sum in one step: what should cancel leaves the product's rounding error"
-TF32 = "the compiler makes such a sum of products a dot in TF32: github.com/triton-lang/triton/issues/9609"
 KNOWN = {
     "long_softmax": COMPILER,  # with 256 columns a step and more
     "log_sum_exp": COMPILER,
-    "relu_by_half_sum": FUSED,  # (z + |z|) / 2, of z = x * y
-    "weights_by_helper": FUSED,  # s * w - s * o
-    "strides_and_no_dot": TF32,
-    "sum_of_products": TF32,
 }
 """Accepted by the checker, and yet no GPU computes them, by name."""
+OTHERWISE = (
+    "on a GPU",
+    "a dot in TF32",
+    "write s * (w - o)",
+)  # what the checker says of the compiler's arithmetic
 
 
 def _known(puzzle: Puzzle, kernel: object) -> pytest.param:
@@ -50,6 +51,17 @@ def test_a_gpu_computes_it(puzzle: Puzzle, kernel: object):
         if not case.pretend:
             wrong += [f"case {number}, {case}: {fault}" for fault in faults(puzzle, kernel, case)]
     assert not wrong, "\n".join(wrong)
+
+
+ARITHMETIC = [wrong for wrong in kernels.wrong() if any(words in wrong.says for words in OTHERWISE)]
+
+
+@pytest.mark.parametrize("wrong", ARITHMETIC, ids=lambda wrong: wrong.kernel.__name__)
+def test_a_gpu_gets_wrong_what_it_computes_otherwise(wrong: kernels.Wrong):
+    """In the cases in which the checker says so, and in no other."""
+    told = [case.verdict is not None for case in examine(wrong.kernel, wrong.puzzle).cases]
+    cases = wrong.puzzle.cases[: len(told)]
+    assert [bool(list(faults(wrong.puzzle, wrong.kernel, case))) for case in cases] == told
 
 
 def faults(puzzle: Puzzle, kernel: object, case: Case) -> Iterator[str]:

@@ -14,7 +14,8 @@ import torch
 
 from puzzles_lib import compiler
 from puzzles_lib.binding import Bound, bind
-from puzzles_lib.checker import failure, machine, verdicts
+from puzzles_lib.checker import arithmetic, failure, machine, verdicts
+from puzzles_lib.checker.arithmetic import Known
 from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank
 from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
 from puzzles_lib.checker.races import Threads
@@ -58,6 +59,16 @@ def examine(
         return Report(puzzle.name, verdict=Verdict("error", " ".join(text.split())[:250]))
 
 
+@dataclasses.dataclass
+class _Shared:
+    """What the cases of one check share: limits, and what they have shown so far."""
+
+    seconds: float
+    budget: Budget
+    threads: Threads = dataclasses.field(default_factory=Threads)
+    arithmetic: Known = dataclasses.field(default_factory=Known)
+
+
 def _busy(puzzle: Puzzle, reason: Busy) -> Report:
     return Report(puzzle.name, verdict=Verdict("error", str(reason)))
 
@@ -71,16 +82,14 @@ def _examine(kernel: object, puzzle: Puzzle, seconds: float, salt: str, until_fa
     budget = Budget(RUNS_PER_CHECK * seconds)
 
     def tried(number: int) -> Report:
-        return _examine_one(bound, number, seconds, budget, salt, until_failure)
+        return _examine_one(bound, number, _Shared(seconds, budget), salt, until_failure)
 
     return every_configuration(bound, tried, seconds, budget) if bound.configuration else tried(0)
 
 
-def _examine_one(
-    bound: Bound, number: int, seconds: float, budget: Budget, salt: str, until_failure: bool
-) -> Report:
+def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_failure: bool) -> Report:
     """A report on one of the kernel's configurations; the only one, of a plain kernel."""
-    puzzle, threads = bound.puzzle, Threads()
+    puzzle = bound.puzzle
     each = [bound.at(case.salted(salt), number) for case in puzzle.cases]
     if refusal := next((one for one in each if isinstance(one, Refusal)), None):
         return _refused(puzzle, refusal)
@@ -97,17 +106,16 @@ def _examine_one(
         result = CaseResult(str(case), ran=one is None)  # None: autotune would not try it here
         if isinstance(one, Bound) and opinion is not None:
             named = None if salt or number else place
-            result = _opined(one, opinion) or (
-                result if ended else _check_case(one, seconds, budget, threads, named=named)
-            )
+            result = _opined(one, opinion) or (result if ended else _check_case(one, shared, named=named))
         results.append(dataclasses.replace(result, number=place))
         ended = ended or (
             result.verdict is not None
             and (until_failure or result.verdict.kind in ("time limit", "deadlock"))
         )
     if all(result.ok for result in results):
-        results += _drawn_cases(bound, number, seconds, budget, threads, salt)
+        results += _drawn_cases(bound, number, shared, salt)
     notes = dict.fromkeys(note for opinion in opinions if opinion for note in opinion.notes)
+    notes |= dict.fromkeys(shared.arithmetic.notes())
     told = verdicts.with_later_refusal(verdicts.with_blocks(puzzle, results))
     return Report(puzzle.name, tuple(told), notes=tuple(notes), salt=salt)
 
@@ -129,9 +137,7 @@ def _opined(bound: Bound, opinion: compiler.Opinion) -> CaseResult | None:
     return CaseResult(str(bound.case), verdicts.of_refusal_in_a_case(opinion.refusal))
 
 
-def _drawn_cases(
-    bound: Bound, number: int, seconds: float, budget: Budget, threads: Threads, salt: str
-) -> Iterator[CaseResult]:
+def _drawn_cases(bound: Bound, number: int, shared: _Shared, salt: str) -> Iterator[CaseResult]:
     """Try what is drawn from the puzzle's contract, up to the first failure."""
     with the_puzzles_own("its contract", bound.case):
         cases = bound.puzzle.drawn(salt)
@@ -141,9 +147,7 @@ def _drawn_cases(
         if not isinstance(one, Bound) or opinion is None:
             continue
         named = None if salt or number else place
-        result = _opined(one, opinion) or _check_case(
-            one, seconds, budget, threads, backwards=False, named=named
-        )
+        result = _opined(one, opinion) or _check_case(one, shared, backwards=False, named=named)
         yield dataclasses.replace(result, number=place, drawn=True)
         if not result.ok:
             return
@@ -218,17 +222,15 @@ def _refused(puzzle: Puzzle, refusal: Refusal) -> Report:
 
 def _check_case(
     bound: Bound,
-    seconds: float,
-    budget: Budget,
-    threads: Threads,
+    shared: _Shared,
     backwards: bool = True,
     named: int | None = None,
 ) -> CaseResult:
     """Try a case. named: its number, where that names it for `watch`: no salt, the first configuration."""
     if bound.case.pretend:
-        return check_true_size(bound, seconds)
+        return check_true_size(bound, shared.seconds)
     try:
-        return _run_case(bound, seconds, budget, threads, backwards, named)
+        return _run_case(bound, shared, backwards, named)
     except OutOfTime as error:
         return CaseResult(str(bound.case), verdicts.out_of_time(error.seconds))
 
@@ -249,28 +251,31 @@ def _wanted(puzzle: Puzzle, case: Case) -> tuple[dict[str, torch.Tensor], dict[s
     return _kept[key][1:]
 
 
-def _run_case(
-    bound: Bound, seconds: float, budget: Budget, threads: Threads, backwards: bool, named: int | None
-) -> CaseResult:
+def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None) -> CaseResult:
     """Run a case forwards, and backwards where that may tell; name the most basic fault."""
-    puzzle, case = bound.puzzle, bound.case
+    puzzle, case, known = bound.puzzle, bound.case, shared.arithmetic
     inputs, expected = _wanted(puzzle, case)
 
     def run(**options: Any) -> Run:
-        budget.ask()
-        return attempt(bound, inputs, seconds=seconds, **options)
+        shared.budget.ask()
+        return attempt(bound, inputs, seconds=shared.seconds, **options)
 
-    forwards = run()
+    forwards = run(as_compiled=known.differs)
     verdict = verdicts.judge(puzzle, case, inputs, expected, forwards)
+    compiled = forwards if known.differs else None
+    if compiled and verdict:  # what is wrong line by line is told first
+        forwards = run(quiet=True)
+        verdict = verdicts.judge(puzzle, case, inputs, expected, forwards)
+    known.in_tf32 |= forwards.arithmetic.in_tf32
     program = failure.telling_program(verdict, forwards, expected) if verdict else None
     draw = failure.drawing(bound, verdict, forwards, inputs, expected) if verdict else None
     if verdict and verdict.kind == "never written":
         verdict = verdicts.never_written(puzzle, case, run(record=True, quiet=True)) or verdict
     if forwards.suspect and (verdict is None or verdict.kind in _LESS_BASIC):
-        if race := threads.race(bound, run):
+        if race := shared.threads.race(bound, run):
             verdict, program, draw = race, None, None
     if verdict is None and backwards and forwards.order_matters:
-        reverse = run(reverse=True, quiet=True)
+        reverse = run(reverse=True, quiet=True, as_compiled=forwards is compiled)
         verdict = verdicts.judge(puzzle, case, inputs, expected, reverse)
         early = reverse.undefined is not None and reverse.undefined.kind == "early"
         own = ("race", "time limit") if early else ("race", "time limit", "uninitialised")
@@ -280,6 +285,12 @@ def _run_case(
             verdict = verdicts.other_bits(puzzle, case, forwards, reverse)
     if verdict is None and backwards and puzzle.locks:
         verdict = verdicts.locked_out(puzzle, case, run(results=_all_held(puzzle, case), **_FIRST_ALONE))
+    if verdict is None and forwards is not compiled and arithmetic.may_differ(forwards.arithmetic, expected):
+        compiled = compiled or run(as_compiled=True, quiet=True)
+        known.differs = True
+        if verdict := arithmetic.of_compiled(bound, inputs, expected, compiled, known):
+            program = failure.telling_program(verdict, compiled, expected)
+            draw = failure.drawing(bound, verdict, compiled, inputs, expected)
     return CaseResult(
         str(case),
         verdict,

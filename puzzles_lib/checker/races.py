@@ -14,7 +14,6 @@ from puzzles_lib.compiler import Target, find_target, held_by
 from puzzles_lib.interpreter import Run
 from puzzles_lib.source import Refusal
 
-NUM_WARPS = 4  # Triton's own, where neither a launch nor a configuration says
 _TARGETS = tuple(map(find_target, ("sm_90", "gfx942")))  # 32 and 64 threads a warp
 
 
@@ -27,8 +26,7 @@ class Threads:
 
     def race(self, bound: Bound, run: Callable[..., Run]) -> Verdict | None:
         """The first race of a run in which accesses met; None where these were one thread's each time."""
-        options = bound.configuration.options if bound.configuration else {}
-        num_warps = options.get("num_warps", NUM_WARPS)
+        num_warps = bound.num_warps
         targets, self._targets = self._targets, _TARGETS[:1]
         for target in targets:
             ran = self._ran(bound, run, target, num_warps)

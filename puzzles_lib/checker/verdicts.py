@@ -1,6 +1,7 @@
 """From a run to a verdict: what is wrong with it, the most basic fault first, in words."""
 
-from collections.abc import Mapping, Sequence
+import ast
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +12,9 @@ from puzzles_lib.checker.expected import Expected, evaluate
 from puzzles_lib.checker.report import CaseResult, Verdict
 from puzzles_lib.compiler import Target
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import Conflict, Program, Run, Source, Touch, WithinProgram
+from puzzles_lib.interpreter import Conflict, Fused, Program, Run, Source, Touch, WithinProgram
 from puzzles_lib.puzzle import Argument, Case, Puzzle
-from puzzles_lib.source import Refusal
+from puzzles_lib.source import Refusal, Site
 from puzzles_lib.stubs import HOLE
 
 STILL_OPEN = Verdict("open", "still open: your lines are missing", diagnosis=f"write them under `{HOLE}`")
@@ -163,6 +164,55 @@ def locked_out(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
             cure = f"where {held} is 1 a program must wait until it finds a 0 there, and has made it a 1"
             return Verdict("race", text, access.site, cure)
     return None
+
+
+IN_TF32 = (
+    "the compiler makes this sum of products a dot in TF32, which takes 10 bits of each factor: "
+    'tl.dot(a, b, input_precision="ieee") keeps all bits'
+)
+
+
+def sums_in_tf32(sites: Iterable[Site]) -> str:
+    """A warning, where that is within what the puzzle allows."""
+    lines = " and ".join(str(line) for line in sorted({site.line for site in sites}))
+    return (
+        f"on a GPU the sum of products at line {lines} is a dot in TF32, which takes 10 bits of each factor: "
+        'tl.dot(a, b, input_precision="ieee") keeps all bits'
+    )
+
+
+def as_compiled(verdict: Verdict, site: Site, why: str) -> Verdict:
+    """A fault that shows only in the compiler's arithmetic."""
+    return replace(verdict, message=f"on a GPU, {verdict.message}", site=site, diagnosis=why)
+
+
+def of_fused(step: Fused) -> str:
+    """Why a product and a sum in one step give something else."""
+    where = "the product and the sum of this line"
+    if step.product != step.sum:
+        where = f"the product of line {step.product.line} and the sum of line {step.sum.line}"
+    text = f"{where} are one step on a GPU, an fma, which does not round the product"
+    if not step.cancels:
+        return f"{text}: a result that hangs on the last bit comes out otherwise"
+    cure = _factored(step.sum.source) or "choose by tl.where or tl.maximum instead"
+    return f"{text}: what cancels here leaves its rounding error there; {cure}"
+
+
+def _factored(line: str) -> str:
+    """A difference of two products with a factor in common, as one product; "" where there is none."""
+    try:
+        every = list(ast.walk(ast.parse(line)))
+    except SyntaxError:  # part of a statement
+        return ""
+    for node in every:
+        match node:
+            case ast.BinOp(ast.BinOp(a, ast.Mult(), b), ast.Sub(), ast.BinOp(c, ast.Mult(), d)):
+                sides = [(a, b, c, d), (a, b, d, c), (b, a, c, d), (b, a, d, c)]
+                for factor, one, other, rest in sides:
+                    if ast.dump(factor) == ast.dump(other):
+                        inner = ast.unparse(ast.BinOp(one, ast.Sub(), rest))
+                        return f"write {ast.unparse(factor)} * ({inner})"
+    return ""
 
 
 def _uninitialised(source: Source) -> Verdict:

@@ -5,6 +5,7 @@ Nothing of it runs in this process, since it may crash, hang or eat the memory: 
 `vetting` has passed; all that comes after, in `build`, in programs of its own.
 """
 
+from puzzles_lib.compiler.arithmetic import Steps, steps
 from puzzles_lib.compiler.frontend import (
     Opinion,
     Translation,
@@ -23,6 +24,7 @@ __all__ = [
     "Build",
     "MemoryAccess",
     "Opinion",
+    "Steps",
     "Target",
     "Translation",
     "build",
@@ -35,5 +37,6 @@ __all__ = [
     "interpret_was_on",
     "memory_accesses",
     "opinions",
+    "steps",
     "translate",
 ]

@@ -6,7 +6,6 @@ the kernel for a real target, does not. It is C++ and ends its process where it 
 expect, so it runs in a `child`; what it would execute itself (`vetting`) must have been refused before.
 """
 
-import ast
 import functools
 import linecache
 import os
@@ -17,7 +16,7 @@ from dataclasses import asdict, dataclass
 
 import torch
 import triton.language as tl
-from triton._C.libtriton import ir, passes
+from triton._C.libtriton import ir
 from triton.backends.compiler import Language
 from triton.compiler.compiler import ASTSource, make_backend
 from triton.compiler.errors import CompilationError
@@ -28,7 +27,7 @@ from puzzles_lib.compiler import observer, wording
 from puzzles_lib.compiler.child import Limits, Place, Send, in_child
 from puzzles_lib.compiler.targets import Target, find_target
 from puzzles_lib.dtypes import of_integer, of_torch
-from puzzles_lib.source import Refusal, Site, calls_itself, nodes, site_in, with_helpers
+from puzzles_lib.source import Refusal, Site, calls_itself, with_helpers
 
 DEFAULT = find_target("sm_90")
 FRONT_END_SECONDS = 10.0  # of CPU time, for each translation
@@ -75,17 +74,17 @@ def opinions(
 ) -> list[Opinion]:
     """The same for several cases, in one child.
 
-    A launch makes a constant of a size of 1, so such a case is translated twice; once where only what is
-    ``as_launched`` matters. Nothing is tried once the first case is refused, or one took too long: then
-    there are fewer opinions than cases.
+    A launch makes a constant of a size of 1. So the first case is translated twice where it has one, since
+    what it says is said of the kernel; once where only what is ``as_launched`` matters. Nothing is tried
+    once the first case is refused, or one took too long: then there are fewer opinions than cases.
     """
     backend, options = _backend(DEFAULT, (("sanitize_overflow", False),))  # of use in a debug build alone
     sources: list[ASTSource] = []
     places: dict[str, int] = {}
     wanted: list[list[int]] = []
-    for arguments in cases:
+    for number, arguments in enumerate(cases):
         wanted.append([])
-        for ones in (True,) if as_launched else (False, True):
+        for ones in (True,) if as_launched or number else (False, True):
             signature, constants = _signature(kernel, arguments, ones)
             key = repr((signature, [(n, type(v), v) for n, v in constants.items()]))
             if key not in places:
@@ -251,35 +250,7 @@ def _one(
     os.close(said)
     notes = dict.fromkeys(filter(None, map(wording.of_warning, warned)))
     text = str(module) if wanted and module else ""
-    if not wanted and module and not refusal and (note := _of_sums(kernel, module)):
-        notes[note] = None
     return {"ir": text, "refusal": refusal and asdict(refusal), "notes": list(notes)}
-
-
-def _of_sums(kernel: JITFunction, module) -> str:
-    """What to say where a pass turns a sum of broadcast products into a dot in TF32; "" where none does.
-
-    Triton 3.7 does, and asks for no axis: https://github.com/triton-lang/triton/issues/9609 and pull/10574.
-    The module is changed.
-    """
-    sums = [
-        site_in(function, node.lineno)
-        for function in with_helpers(kernel)
-        for node in nodes(function)
-        if isinstance(node, ast.Attribute) and node.attr == "sum"
-    ]
-    if not sums:
-        return ""
-
-    def count(*some: Callable) -> int:
-        manager = ir.pass_manager(module.context)
-        for add in some:
-            add(manager)
-        manager.run(module, "sums")
-        return str(module).count("inputPrecision = tf32")
-
-    before = count(passes.common.add_inliner, passes.common.add_canonicalizer, passes.common.add_symbol_dce)
-    return wording.of_sums_in_tf32(sums) if count(passes.ttir.add_combine) > before else ""
 
 
 def _module_or_refusal(

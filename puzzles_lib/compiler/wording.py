@@ -631,15 +631,6 @@ def of_return(seen: Seen) -> Refusal | None:
     return Refusal("a kernel returns nothing: results go out by tl.store", _line(seen, seen.returned))
 
 
-def of_sums_in_tf32(sums: Sequence[Site]) -> str:
-    """A warning of what becomes of a sum of products. sums: every tl.sum of the kernel."""
-    lines = " or ".join(str(line) for line in sorted({site.line for site in sums}))
-    return (
-        "on a GPU this compiler makes tl.sum(a[:, :, None] * b[None, :, :]) a dot in TF32, over any axis as "
-        f'over 1: tl.dot(a, b, input_precision="ieee") keeps all bits (line {lines})'
-    )
-
-
 def of_warning(warning: warnings.WarningMessage) -> str:
     """What a warning of the front end's is worth to a learner; ``""`` for none."""
     if "Logical operators" not in str(warning.message):

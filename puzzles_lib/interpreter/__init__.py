@@ -22,6 +22,7 @@ from triton.runtime.jit import JITFunction, KernelParam
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.dtypes import of_integer
+from puzzles_lib.interpreter.arithmetic import Arithmetic, Fused
 from puzzles_lib.interpreter.builder import GuardedBuilder
 from puzzles_lib.interpreter.language import LEARNER, builder, executing, twin
 from puzzles_lib.interpreter.limits import (
@@ -56,12 +57,14 @@ from puzzles_lib.source import Site, statements, with_helpers
 __all__ = [
     "RETURNS",
     "Access",
+    "Arithmetic",
     "Block",
     "Busy",
     "Conflict",
     "Done",
     "Dot",
     "Function",
+    "Fused",
     "HeldBy",
     "Held",
     "Holders",
@@ -109,6 +112,7 @@ def run(
     held_by: HeldBy | None = None,
     only: Sequence[Program] | None = None,
     recorder: Recorder | None = None,
+    as_compiled: bool = False,
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
 
@@ -124,6 +128,7 @@ def run(
     seconds: limit on the run, of CPU time; see `time_limit`.
     only: run these programs of the grid, in this order.
     recorder: keeps what each statement does, where ``record`` is on.
+    as_compiled: with a compiler's arithmetic, not line by line: see `arithmetic`.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
@@ -135,6 +140,7 @@ def run(
     )
     memory.ordering.held_by = held_by
     memory.recorder = recorder if record else None
+    memory.arithmetic.as_compiled = as_compiled
     parameters = {p.name: p for p in kernel.params}
     stop = None
 
@@ -192,6 +198,7 @@ def run(
         accesses=tuple(memory.accesses),
         suspect=memory.ordering.suspect,
         within=memory.ordering.race,
+        arithmetic=memory.arithmetic,
         program=memory.program,
         writers={b.name: b.writers() for b in memory.buffers if b.is_output and not pretends},
         launched=programs,

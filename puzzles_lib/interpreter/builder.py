@@ -17,7 +17,8 @@ from triton.runtime import interpreter as stock
 from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions, TensorHandle
 
 from puzzles_lib.dtypes import DTYPES, NO_FLOAT8_ARITHMETIC, DType, of_triton, refused_cast, refused_constant
-from puzzles_lib.interpreter import libdevice, taint
+from puzzles_lib.interpreter import arithmetic, libdevice, taint
+from puzzles_lib.interpreter.arithmetic import PRODUCT, SPREAD, Fused, Product
 from puzzles_lib.interpreter.memory import Memory
 from puzzles_lib.interpreter.records import Program
 
@@ -293,6 +294,7 @@ class GuardedBuilder(InterpreterBuilder):
         storage = of_triton(type).storage
         return TensorHandle(~np.zeros(1, storage), type.scalar)
 
+    @arithmetic.moving
     def create_splat(self, ret_ty, arg):
         data = np.empty(tuple(ret_ty.shape), arg.data.dtype)
         data[...] = arg.data
@@ -304,6 +306,16 @@ class GuardedBuilder(InterpreterBuilder):
     def create_cat(self, lhs, rhs):
         return TensorHandle(super().create_cat(lhs, rhs).data[::-1], lhs.dtype.scalar)  # any order
 
+    create_expand_dims = arithmetic.moving(InterpreterBuilder.create_expand_dims)
+    create_trans = arithmetic.moving(InterpreterBuilder.create_trans)
+
+    @arithmetic.moving
+    def create_broadcast(self, arg, shape):
+        result = super().create_broadcast(arg, shape)
+        result.attr[SPREAD] = arg.data
+        return result
+
+    @arithmetic.moving
     def create_reshape(self, arg, shape, allow_reorder):
         data = arg.data.ravel()[::-1] if allow_reorder else arg.data
         return TensorHandle(data.reshape(shape), arg.dtype.scalar)
@@ -387,6 +399,63 @@ class GuardedBuilder(InterpreterBuilder):
         if row := _computing(z):
             return self._rounded(result, row)
         return TensorHandle(result.astype(z.data.dtype), z.dtype.scalar)
+
+    # ---- a product and a sum that the compiler makes one step, and a sum of products that is a dot to it
+
+    def create_fmul(self, lhs, rhs):
+        result = self.binary_op(lhs, rhs, np.multiply)
+        site = self.memory.site() if self.memory.arithmetic.as_compiled else None
+        blocks, row = (lhs.data, rhs.data, result.data), _coded(result)
+        spread = lhs.attr.get(SPREAD), rhs.attr.get(SPREAD)
+        result.attr[PRODUCT] = Product(
+            lambda: arithmetic.lost(*(map(row.code.widen, blocks) if row else blocks)), site, spread
+        )
+        return result
+
+    def create_fadd(self, lhs, rhs):
+        return self._sum(lhs, rhs, np.add)
+
+    def create_fsub(self, lhs, rhs):
+        return self._sum(lhs, rhs, np.subtract)
+
+    def _sum(self, lhs, rhs, op):
+        """A sum or a difference; as compiled, the first product that it takes is fused."""
+        result = self.binary_op(lhs, rhs, op)
+        product = lhs.attr.get(PRODUCT) or rhs.attr.get(PRODUCT)
+        if product is None:
+            return result
+        notes = self.memory.arithmetic
+        notes.products = True
+        if notes.as_compiled:
+            minus = op is np.subtract and PRODUCT not in lhs.attr
+            error = -product.lost() if minus else product.lost()
+            exact = op(_widened(lhs).astype(np.float64), _widened(rhs)) + error
+            return self._fused(result, exact, error, product.site)
+        if not notes.cancels and (zero := _widened(result) == 0).any():
+            notes.cancels = bool((zero & (product.lost() != 0)).any())
+        return result
+
+    def _fused(self, result, exact, error, site):
+        """A sum of which this much would be lost, done in one step."""
+        row = _coded(result)
+        fused = row.code.narrow(exact) if row else exact.astype(result.data.dtype)
+        data = np.where(error != 0, fused, result.data)
+        changed = data != result.data
+        if changed.any():
+            cancels = bool((changed & (_widened(result) == 0)).any())
+            self.memory.arithmetic.fused[Fused(site, self.memory.site(), cancels)] = None
+        return TensorHandle(data, result.dtype)
+
+    def sum_as_dot(self, handle, axis):
+        """A sum of products that the compiler makes a dot, as it is compiled; None where it does not."""
+        operands = arithmetic.dot_operands(handle, axis)
+        if operands is None:
+            return None
+        notes = self.memory.arithmetic
+        notes.in_tf32[self.memory.site()] = None
+        dot = _product(*map(float32_to_tf32, operands), np.float32)
+        fits = dot.shape == np.delete(handle.data.shape, axis)  # or it does not compile
+        return dot if notes.as_compiled and fits.all() else None
 
     def create_rsqrt(self, arg):
         return self.unary_op(arg, lambda values: 1 / np.sqrt(values))

@@ -99,6 +99,10 @@ def _bound(member: Callable) -> Callable:
     return call
 
 
+def _reduce(*args, **kwargs):
+    return reductions.reduce(twin, builder.sum_as_dot, *args, **kwargs)
+
+
 def _index(value: tl.tensor) -> int:
     """A number that Python itself needs, such as the bounds of a loop."""
     builder.memory.use(taint.labels(value.handle))
@@ -198,7 +202,7 @@ def _patches() -> list[tuple[object, str, object]]:
         collector.set_attr(owner, "range", range)  # what they stand for is in `rewrite`
         collector.set_attr(owner, "static_range", rewrite.STATIC_RANGE)
     for owner in (tl, tl.core, tl.tensor):
-        collector.set_attr(owner, "reduce", lambda *args, **kw: reductions.reduce(twin, *args, **kw))
+        collector.set_attr(owner, "reduce", _reduce)
         collector.set_attr(owner, "associative_scan", lambda *args, **kw: reductions.scan(twin, *args, **kw))
     for owner in (tl, tl.core):
         mapped = lambda *args, **kw: reductions.map_elementwise(twin, *args, **kw)  # noqa: E731

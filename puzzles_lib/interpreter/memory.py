@@ -15,6 +15,7 @@ import torch
 
 from puzzles_lib.dtypes import DType
 from puzzles_lib.interpreter import taint
+from puzzles_lib.interpreter.arithmetic import Arithmetic
 from puzzles_lib.interpreter.buffer import NOBODY, Buffer, garbage
 from puzzles_lib.interpreter.ordering import Ordering
 from puzzles_lib.interpreter.records import Access, Conflict, Program, Source, Stop
@@ -99,6 +100,7 @@ class Memory:
         self.first_bad: Stop | None = None
         self.ordering = Ordering()
         self.recorder: Any = None  # a `recording.Recorder`, which is told of accesses
+        self.arithmetic = Arithmetic()
 
     def add(self, name: str, tensor: torch.Tensor, is_output: bool) -> int:
         """Give a tensor its address range; returns the address of its first element."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from puzzles_lib.interpreter.arithmetic import Arithmetic
 from puzzles_lib.source import Site
 
 Program = tuple[int, int, int]
@@ -129,6 +130,7 @@ class Run:
     accesses: every access, where recording was asked for.
     suspect: two accesses of a program met in an element with no barrier between: by the same thread?
     within: a race within a program, looked for where the run was told who holds what.
+    arithmetic: where the compiler computes otherwise than line by line.
     program: the one that ran last: where the run ended early, the one that ended it.
     writers: for each output, by element, the place in launch order of the program that wrote it, or -1.
     launched: the programs in the order in which they ran.
@@ -150,6 +152,7 @@ class Run:
     accesses: tuple[Access, ...] = ()
     suspect: bool = False
     within: WithinProgram | None = None
+    arithmetic: Arithmetic = field(default_factory=Arithmetic)
     program: Program | None = None
     writers: dict[str, np.ndarray] = field(default_factory=dict)
     launched: Sequence[Program] = ()

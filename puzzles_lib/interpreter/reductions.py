@@ -33,8 +33,11 @@ _SCAN = {"_sum_combine": np.add, "_prod_combine": np.multiply}
 _ARG = {"_argmax_combine_tie_break_left": np.max, "_argmin_combine_tie_break_left": np.min}
 
 
-def reduce(twin: Callable, input, axis, combine_fn, keep_dims=False, **_):
-    """As ``tl.reduce``; ``twin`` turns a ``@triton.jit`` function into one that executes."""
+def reduce(twin: Callable, as_dot: Callable, input, axis, combine_fn, keep_dims=False, **_):
+    """As ``tl.reduce``; ``twin`` turns a ``@triton.jit`` function into one that executes.
+
+    as_dot: gives the sum of a block along an axis where the compiler makes it a dot, else None.
+    """
     inputs = input if isinstance(input, tuple | list | tl.tuple) else (input,)
     axis, keep_dims = _plain(axis), _plain(keep_dims)
     arrays = [t.handle.data for t in inputs]
@@ -44,7 +47,8 @@ def reduce(twin: Callable, input, axis, combine_fn, keep_dims=False, **_):
     found = taint.joined(*(taint.labels(t.handle) for t in inputs))
     labels = taint.folded(None if found is None else _last(found, axis))
     if ufunc := _numpy(_REDUCE, combine_fn, inputs):
-        results = [ufunc.reduce(arrays[0], axis=-1, dtype=arrays[0].dtype)]
+        dot = as_dot(inputs[0].handle, axis) if ufunc is np.add else None
+        results = [ufunc.reduce(arrays[0], axis=-1, dtype=arrays[0].dtype) if dot is None else dot]
     elif best := _numpy(_ARG, combine_fn, inputs):
         values, index = arrays
         value = best(values, -1)

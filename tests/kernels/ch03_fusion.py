@@ -448,6 +448,19 @@ def half_precision_gradient(x_ptr, y_ptr, dz_ptr, dx_ptr, M, N, BLOCK_M: tl.cons
     tl.store(dx_ptr + offs, tl.where(x * y > 0, dz * y, 0.0), mask=mask)
 
 
+@triton.jit
+def relu_by_half_sum(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """relu(t) = (t + |t|) / 2: on a GPU the t that is summed is not rounded, |t| is."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    x = tl.load(x_ptr + offs_n, mask=offs_n < N, other=0.0)
+    y = tl.load(y_ptr + offs_m, mask=offs_m < M, other=0.0)
+    z = x[None, :] * y[:, None]
+    z = (z + tl.abs(z)) / 2
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], z, mask=mask)
+
+
 WRONG = [
     Wrong(MUL_RELU, no_relu, kind="values", says="should be zero"),
     Wrong(MUL_RELU, relu_before_product, kind="values", says="z[0, 0]"),
@@ -483,6 +496,7 @@ WRONG = [
     Wrong(MUL_RELU_BACKWARD, mask_of_rows_only, kind="out of bounds", says="x_ptr"),
     Wrong(MUL_RELU_BACKWARD, store_runs_into_the_next_row, kind="race", says="(0, 0, 0) and (0, 1, 0)"),
     Wrong(MUL_RELU_BACKWARD, half_precision_gradient, kind="values", says="dx[0, 3]"),
+    Wrong(MUL_RELU, relu_by_half_sum, kind="values", says="on a GPU"),
 ]
 
 # ---- puzzle 5, right ---------------------------------------------------------------------------
@@ -504,19 +518,6 @@ def relu_by_where_or_equal(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLO
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     z = tl.load(x_ptr + offs_n, mask=offs_n < N) * tl.load(y_ptr + offs_m, mask=offs_m < M)
     tl.store(z_ptr + offs_m * N + offs_n, tl.where(z >= 0, z, 0.0), mask=(offs_m < M) & (offs_n < N))
-
-
-@triton.jit
-def relu_by_half_sum(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """relu(t) = (t + |t|) / 2."""
-    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    x = tl.load(x_ptr + offs_n, mask=offs_n < N, other=0.0)
-    y = tl.load(y_ptr + offs_m, mask=offs_m < M, other=0.0)
-    z = x[None, :] * y[:, None]
-    z = (z + tl.abs(z)) / 2
-    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
-    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], z, mask=mask)
 
 
 @triton.jit
@@ -638,7 +639,6 @@ RIGHT = [
     (MUL_RELU, and_for_ampersand),
     (MUL_RELU, relu_by_where),
     (MUL_RELU, relu_by_where_or_equal),
-    (MUL_RELU, relu_by_half_sum),
     (MUL_RELU, transposed_tile),
     (MUL_RELU, row_by_row),
     (MUL_RELU, block_pointer_store),

@@ -1,0 +1,47 @@
+"""At which lines the compiler computes otherwise than line by line: see `interpreter.arithmetic`."""
+
+import linecache
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from triton.runtime.jit import JITFunction
+
+from puzzles_lib.compiler.frontend import translate
+from puzzles_lib.compiler.locations import read
+from puzzles_lib.compiler.lowering import build
+from puzzles_lib.compiler.targets import Target
+from puzzles_lib.source import Refusal, Site
+
+
+@dataclass(frozen=True)
+class Steps:
+    """fused: lines whose product and sum are one instruction. in_tf32: lines with a dot in TF32."""
+
+    kernel: JITFunction
+    fused: frozenset[int | None]
+    in_tf32: frozenset[int | None]
+
+    def has(self, lines: frozenset[int | None], site: Site) -> bool:
+        """Whether a line is one of these; of a line of another file, whether there are any."""
+        own = linecache.getline(self.kernel.fn.__code__.co_filename, site.line).strip() == site.source
+        return site.line in lines if own else bool(lines)
+
+
+def steps(
+    kernel: JITFunction, arguments: Mapping[str, object], target: Target, num_warps: int
+) -> Steps | Refusal:
+    """What becomes of sums of products; a Refusal where the kernel does not compile down to PTX.
+
+    arguments: as for `front_end`. Half a second of CPU time; what comes out is kept on disk.
+    """
+    translation = translate(kernel, arguments, target, num_warps=num_warps)
+    if isinstance(translation, Refusal):
+        return translation
+    built = build(translation)
+    if "ptx" not in built.texts:
+        return built.refusal or Refusal("there is no PTX of it")
+    fused, dots = (
+        frozenset(line.source for line in read(stage, built.texts[stage]) if words in line.text)
+        for stage, words in (("ptx", "fma.rn"), ("ttir", "inputPrecision = tf32"))
+    )
+    return Steps(kernel, fused, dots)

@@ -1,0 +1,118 @@
+"""What a compiled kernel computes otherwise than line by line.
+
+Two things are the compiler's, and no line of the kernel says so:
+
+- a sum that takes a product is one step, an fma: the product is not rounded on the way. What should cancel,
+  such as ``s * w - s * o`` where w is o, leaves the product's rounding error;
+- ``tl.sum(a[:, :, None] * b[None, :, :])`` of float32 is a dot in TF32, which takes 10 bits of each factor.
+
+A run notes where either would happen, and does it where it is asked to (``as_compiled``).
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import triton.language as tl
+from triton.runtime.interpreter import TensorHandle
+
+from puzzles_lib.source import Site
+
+PRODUCT, SPREAD = "product", "spread"  # of a handle's attributes: it is one; what it was broadcast from
+LEAST_DOT = 16  # rows and columns, for the compiler to make a dot of a sum
+
+
+@dataclass(frozen=True)
+class Fused:
+    """A product and a sum that are one step; cancels: so that what would be 0 is not."""
+
+    product: Site
+    sum: Site
+    cancels: bool
+
+
+@dataclass
+class Arithmetic:
+    """What was noted of a run.
+
+    products: a sum has taken a product. cancels: one that was rounded, and came out as 0.
+    in_tf32: lines whose sum of products is a dot.
+    fused: what was done in one step, and made a difference; only of a run ``as_compiled``.
+    """
+
+    as_compiled: bool = False
+    products: bool = False
+    cancels: bool = False
+    in_tf32: dict[Site, None] = field(default_factory=dict)
+    fused: dict[Fused, None] = field(default_factory=dict)
+
+
+class Product(NamedTuple):
+    """A block that is a product, and has no more been touched than moved.
+
+    lost: what rounding has taken from each element, in float64.
+    spread: what each factor was broadcast from, if it was.
+    """
+
+    lost: Callable[[], np.ndarray]
+    site: Site | None
+    spread: tuple[np.ndarray | None, np.ndarray | None] = (None, None)
+
+
+def lost(left: np.ndarray, right: np.ndarray, product: np.ndarray) -> np.ndarray:
+    """The exact product less the rounded one, 0 where that is not finite.
+
+    Of float64 by Dekker's product, A floating-point technique for extending the available precision (1971).
+    """
+    if product.dtype == np.float64:
+        (a, b), (c, d) = (_halves(each) for each in (left, right))
+        error = ((a * c - product) + a * d + b * c) + b * d
+    else:
+        error = left.astype(np.float64) * right - product
+    return np.where(np.isfinite(error), error, 0.0)
+
+
+def _halves(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two numbers of 26 bits for each of 53."""
+    large = values * (2.0**27 + 1)
+    high = large - (large - values)
+    return high, values - high
+
+
+def moving(method: Callable) -> Callable:
+    """A builder's operation that moves values: what it moves stays a product."""
+
+    @functools.wraps(method)
+    def call(self: Any, value: Any, *how: Any) -> Any:
+        result = method(self, value, *how)
+        source = value if isinstance(value, TensorHandle) else how[0]  # create_splat names the type first
+        if product := source.attr.get(PRODUCT):
+
+            def moved() -> np.ndarray:
+                errors = TensorHandle(product.lost(), tl.float64)
+                return method(self, *(errors if each is source else each for each in (value, *how))).data
+
+            result.attr[PRODUCT] = Product(moved, product.site)
+        return result
+
+    return call
+
+
+def dot_operands(handle: TensorHandle, axis: int | None) -> tuple[np.ndarray, np.ndarray] | None:
+    """The two blocks of whose product this is, where a sum along an axis is a dot of theirs to the compiler.
+
+    Triton's CombineBroadcastMulReducePattern does so along any axis, though it is right along 1 alone:
+    https://github.com/triton-lang/triton/issues/9609 and pull/10574.
+    """
+    product = handle.attr.get(PRODUCT)
+    if axis is None or product is None or handle.data.ndim != 3 or handle.data.dtype != np.float32:
+        return None
+    left, right = product.spread
+    if left is None or right is None:
+        return None
+    rows, _, columns = handle.data.shape
+    if left.shape[2] != 1 or right.shape[0] != 1 or min(rows, columns) < LEAST_DOT:
+        return None
+    return left[:, :, 0], right[0]
