@@ -55,6 +55,9 @@ def _run(arguments: list[str] | None) -> None:
         measured.add_argument("--json", metavar="FILE", help="write the rows there as well")
     digits = commands.add_parser("digits", help="chapter 16's loss curves, on this CPU: takes minutes")
     digits.add_argument("--json", metavar="FILE", help="write the record there as well")
+    ptxas = commands.add_parser("ptxas", help="chapter 15's hasty kernel by other assemblers, with no GPU")
+    ptxas.add_argument("paths", metavar="PTXAS", nargs="*", help="such as nvidia-cuda-nvcc has, beside our own")
+    ptxas.add_argument("--json", metavar="FILE", help="write the record there as well")
     compile_ = commands.add_parser("compile", help="the binaries of ladder and grid, with no GPU")
     compile_.add_argument("file", metavar="FILE", help="where to write them")
     for name, text in RACED.items():
@@ -86,6 +89,12 @@ def _run(arguments: list[str] | None) -> None:
         print(curves.table(record))
         if chosen.json:
             curves.save(record, chosen.json)
+    elif chosen.command == "ptxas":
+        assemblers = importlib.import_module(f"{CHAPTER}.assemblers")
+        record = assemblers.measure(chosen.paths)
+        print(assemblers.table(record))
+        if chosen.json:
+            assemblers.save(record, chosen.json)
     elif chosen.command == "compile":
         for line in importlib.import_module(f"{CHAPTER}.programs").compile_all(chosen.file):
             print(line, flush=True)

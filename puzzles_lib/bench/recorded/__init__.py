@@ -10,7 +10,8 @@ Rows of bench "ranks" and "training" go on with ``bytes`` (peak memory) and ``ba
 ``launches`` too: by path, how it was launched and what its binary looks like, see
 `puzzles_lib.chapters.ch15_racing_cublas.records`; and ``clocks``, what the chip did under load.
 
-``digits.json`` is of another form: what `puzzles_lib.bench.digits` measures, on a CPU.
+``digits.json`` is of another form: what `puzzles_lib.bench.digits` measures, on a CPU. So is ``ptxas.json``:
+what `puzzles_lib.chapters.ch15_racing_cublas.assemblers` finds, with no GPU.
 """
 
 import datetime
@@ -24,6 +25,7 @@ from typing import Any
 FILE = Path(__file__).parent / "h200.json"
 RACE = FILE.with_name("race.json")
 DIGITS = FILE.with_name("digits.json")
+PTXAS = FILE.with_name("ptxas.json")
 NAMES = ("bench", "case", "path", "us", "baseline", "baseline_us", "ratio", "error")  # of a row's entries
 MORE = ((), ("bytes", "baseline_bytes"), ("bytes", "baseline_bytes", "cosine"))  # after those, in some rows
 NUMBERS = ("us", "baseline_us", "ratio", "error")
