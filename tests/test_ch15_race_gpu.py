@@ -1,4 +1,4 @@
-"""`race` on a machine with a Hopper GPU, as a reader there has it: timed here and now, a changed version too."""
+"""`race` on a machine with a Hopper GPU, as a reader there has it: timed here and now."""
 
 import pytest
 import torch
@@ -10,7 +10,8 @@ from puzzles_lib.chapters.ch15_racing_cublas.rung import ROWS, Rung
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(
-        not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9, reason="needs a Hopper GPU"
+        not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9,
+        reason="needs a Hopper GPU",
     ),
 ]
 RUNGS = {rung.name: rung for rung in ladder.rungs()}
@@ -23,7 +24,9 @@ def changed() -> Rung:
     return Rung("10 mine", last.kernel, **options, splits=6)
 
 
-@pytest.mark.parametrize("rung", [RUNGS["1 first"], RUNGS["9 stored in pieces"], changed()], ids=lambda rung: rung.name)
+@pytest.mark.parametrize(
+    "rung", [RUNGS["1 first"], RUNGS["9 stored in pieces"], changed()], ids=lambda rung: rung.name
+)
 def test_a_version_is_timed_beside_dequantise_and_cublas(rung):
     found = race(rung)
     assert found.ok and found.record is None

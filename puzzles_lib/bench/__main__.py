@@ -56,7 +56,7 @@ def _run(arguments: list[str] | None) -> None:
     digits = commands.add_parser("digits", help="chapter 16's loss curves, on this CPU: takes minutes")
     digits.add_argument("--json", metavar="FILE", help="write the record there as well")
     ptxas = commands.add_parser("ptxas", help="chapter 15's hasty kernel by other assemblers, with no GPU")
-    ptxas.add_argument("paths", metavar="PTXAS", nargs="*", help="such as nvidia-cuda-nvcc has, beside our own")
+    ptxas.add_argument("paths", metavar="PTXAS", nargs="*", help="such as nvidia-cuda-nvcc has")
     ptxas.add_argument("--json", metavar="FILE", help="write the record there as well")
     compile_ = commands.add_parser("compile", help="the binaries of ladder and grid, with no GPU")
     compile_.add_argument("file", metavar="FILE", help="where to write them")
