@@ -12,21 +12,22 @@ _CODE = re.compile(r"`([^`]+)`")
 
 
 class Theme(StrEnum):
-    """Jupyter's own colours, so that a dark theme has its say.
+    """Jupyter's own colours, else those of VS Code, so that a dark theme has its say.
 
     Each has a fallback for a page without a theme, such as GitHub's, dark enough for text on white.
     """
 
-    OK = "var(--jp-success-color1, #2e7d32)"
-    WRONG = "var(--jp-error-color1, #c62828)"
-    OPEN = "var(--jp-warn-color1, #b35900)"  # begun, or not answered yet
-    NEUTRAL = "var(--jp-brand-color1, #1976d2)"  # nothing to be right or wrong
-    QUIET = "var(--jp-ui-font-color2, #757575)"
+    OK = "var(--jp-success-color1, var(--vscode-charts-green, #2e7d32))"
+    WRONG = "var(--jp-error-color1, var(--vscode-charts-red, #c62828))"
+    OPEN = "var(--jp-warn-color1, var(--vscode-editorWarning-foreground, #b35900))"  # begun, or no answer yet
+    NEUTRAL = "var(--jp-brand-color1, var(--vscode-charts-blue, #1976d2))"  # nothing to be right or wrong
+    QUIET = "var(--jp-ui-font-color2, var(--vscode-descriptionForeground, #757575))"
 
     @property
     def ink(self) -> str:
         """The colour as a text's: nearer to the theme's own text, since Jupyter's are too faint to read."""
-        return f"color-mix(in srgb,{self} 60%,var(--jp-content-font-color1,#212121))"
+        text = "var(--jp-content-font-color1,var(--vscode-editor-foreground,#212121))"
+        return f"color-mix(in srgb,{self} 60%,{text})"
 
 
 def card(colour: Theme, headline: str, body: str = "") -> str:

@@ -6,16 +6,22 @@ import sys
 
 import pytest
 
+from puzzles_lib import check
 from puzzles_lib.answers import OPEN, RIGHT, UNCLEAR, WRONG, Answer
 from puzzles_lib.card import Theme, card, framed, rows
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.drawing.colours import luminance
+from puzzles_lib.inspector import stages
+from tests.browser import LONGEST_S, faint
 from tests.conftest import REPO
+from tests.test_player import ADD_TEN, add_ten_kernel, overrunning_kernel
+from tests.test_player_page import THEMES, style
 
 
 @pytest.mark.parametrize("colour", Theme)
 def test_a_theme_colour_has_a_fallback_that_reads_on_white(colour):
-    variable, fallback = re.fullmatch(r"var\((--jp-[\w-]+), (#[0-9a-f]{6})\)", colour).groups()
+    form = r"var\((--jp-[\w-]+), var\(--vscode-[\w-]+, (#[0-9a-f]{6})\)\)"
+    variable, fallback = re.fullmatch(form, colour).groups()
     assert 1.05 / (luminance(fallback) + 0.05) >= 4.5, f"{variable} falls back to {fallback}"
 
 
@@ -25,7 +31,8 @@ def test_theme_colours_are_told_apart():
 
 def test_a_card_has_an_edge_a_bold_headline_and_a_body():
     assert card(Theme.OK, "1 < 2", "<p>so</p>") == (
-        '<div role="status" style="border-left:4px solid var(--jp-success-color1, #2e7d32);'
+        '<div role="status" style="border-left:4px solid '
+        "var(--jp-success-color1, var(--vscode-charts-green, #2e7d32));"
         'padding:0.2em 0 0.2em 0.8em"><div style="font-weight:bold">1 &lt; 2</div><p>so</p></div>'
     )
 
@@ -52,6 +59,23 @@ def test_rows_are_escaped_and_empty_ones_left_out():
 def test_what_answers_is_on_a_card_of_its_colour(shown, colour):
     page, headline = shown._repr_html_(), repr(shown).splitlines()[0]
     assert page.startswith(card(colour, headline).removesuffix("</div>"))
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("theme", THEMES)
+def test_reports_and_listings_stand_out_in_every_theme(browser, theme):
+    """A report with its map unfolded, a progress star, and a page of `stages`."""
+    failed = check(overrunning_kernel, ADD_TEN)._repr_html_()
+    passed = check(add_ten_kernel, ADD_TEN)._repr_html_()
+    compiled = stages(add_ten_kernel, ADD_TEN, case=1)._repr_html_()
+    assert "FAIL" in failed and "<svg" in failed and ">pass<" in passed and "<pre" in compiled
+    page = browser.new_page()
+    page.set_default_timeout(LONGEST_S * 1000)
+    page.set_content(
+        f"{style(theme)}<main>{failed}{passed}{compiled}</main>".replace("<details", "<details open")
+    )
+    assert faint(page, "main") == []
+    page.close()
 
 
 def test_a_card_costs_no_figures():

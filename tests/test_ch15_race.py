@@ -11,8 +11,17 @@ import triton.language as tl
 
 from puzzles_lib.authoring.solutions import ROOT, define
 from puzzles_lib.bench import recorded
+from puzzles_lib.bench.__main__ import main as bench_main
 from puzzles_lib.bench.results import relative_error
-from puzzles_lib.chapters.ch15_racing_cublas import ladder, launches, machine, pictures, puzzles, records
+from puzzles_lib.chapters.ch15_racing_cublas import (
+    assemblers,
+    ladder,
+    launches,
+    machine,
+    pictures,
+    puzzles,
+    records,
+)
 from puzzles_lib.chapters.ch15_racing_cublas import race as racing
 from puzzles_lib.chapters.ch15_racing_cublas import rung as rung_module
 from puzzles_lib.chapters.ch15_racing_cublas.questions import QUESTIONS
@@ -74,6 +83,17 @@ def test_the_unsound_example_does_and_race_says_so(compiled):
     found = racing.race(hasty)
     assert not found.ok and str(found).startswith("hasty: right here, and UNSOUND on a GPU")
     assert re.search(r"\d+ instructions overwrite what a wgmma may still read", str(found))
+
+
+def test_other_assemblers_of_the_unsound_example_are_recorded_and_ours_is_what_was(tmp_path, capsys):
+    recorded_rows = json.loads(recorded.PTXAS.read_text())["rows"]
+    assert bench_main(["ptxas", "--json", str(tmp_path / "again.json")]) == 0
+    assert json.loads((tmp_path / "again.json").read_text())["rows"] == recorded_rows[:1]
+    assert capsys.readouterr().out.splitlines()[1] == assemblers.table().splitlines()[1]
+    unsound = [row["ptxas"] for row in recorded_rows if row["overwrites"]]
+    assert unsound == ["12.8", "13.1"] and len(recorded_rows) == 4  # as the chapter's text says
+    assert bench_main(["ptxas", "/bin/true"]) == 1
+    assert "/bin/true is no ptxas" in capsys.readouterr().err
 
 
 def test_the_draft_of_rung_8_that_the_chapter_warns_of_is_unsound():

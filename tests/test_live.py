@@ -11,7 +11,7 @@ from puzzles_lib.chapters.ch04_reductions.pictures import drag
 from puzzles_lib.chapters.ch08_quantized_matmul.pictures import flip
 from puzzles_lib.drawing.live import ASLEEP
 from tests.browser import LONGEST_S, faint
-from tests.test_player_page import THEMES
+from tests.test_player_page import THEMES, style
 
 SCORES = (1, 3, 2, 7, 5, 6)
 
@@ -53,8 +53,7 @@ def show(browser) -> Iterator[Callable]:
         page = contexts[-1].new_page()
         page.set_default_timeout(LONGEST_S * 1000)
         page.on("pageerror", lambda error: problems.append(str(error)))
-        style = f":root{{{THEMES[theme]}}}body{{background:var(--jp-layout-color0)}}"
-        page.set_content(f"<style>{style}</style>{picture._repr_html_()}")
+        page.set_content(f"{style(theme)}{picture._repr_html_()}")
         return page
 
     yield shown

@@ -11,12 +11,28 @@ from tests.browser import LONGEST_S
 from tests.test_player import ADD_TEN, add_ten_kernel, cell, overrunning_kernel, winding_kernel
 
 pytestmark = pytest.mark.browser
-THEMES = {  # what JupyterLab's themes say
+THEMES = {  # what JupyterLab's themes say, and what VS Code 1.100 says within an output
     "light": "--jp-layout-color0:white;--jp-content-font-color1:rgba(0,0,0,.87);--jp-brand-color1:#1976d2;"
     "--jp-success-color1:#388e3c;--jp-error-color1:#d32f2f;--jp-warn-color1:#f57c00",
     "dark": "--jp-layout-color0:#111111;--jp-content-font-color1:white;--jp-brand-color1:#2196f3;"
     "--jp-success-color1:#4caf50;--jp-error-color1:#f44336;--jp-warn-color1:#ff9800",
+    "vscode-light": "--vscode-editor-background:#ffffff;--vscode-editor-foreground:#3b3b3b;"
+    "--vscode-charts-green:#388a34;--vscode-charts-red:#e51400;--vscode-charts-blue:#1a85ff;"
+    "--vscode-editorWarning-foreground:#bf8803;--vscode-descriptionForeground:#3b3b3b",
+    "vscode-dark": "--vscode-editor-background:#1f1f1f;--vscode-editor-foreground:#cccccc;"
+    "--vscode-charts-green:#89d185;--vscode-charts-red:#f14c4c;--vscode-charts-blue:#3794ff;"
+    "--vscode-editorWarning-foreground:#cca700;--vscode-descriptionForeground:#9d9d9d",
+    "vscode-high-contrast": "--vscode-editor-background:#000000;--vscode-editor-foreground:#ffffff;"
+    "--vscode-charts-green:#89d185;--vscode-charts-red:#f48771;--vscode-charts-blue:#3794ff;"
+    "--vscode-editorWarning-foreground:#ffd370;--vscode-descriptionForeground:rgba(255,255,255,.7)",
 }
+
+
+def style(theme: str) -> str:
+    """The style sheet of a page in one of `THEMES`."""
+    ground = "background:var(--jp-layout-color0,var(--vscode-editor-background))"
+    ink = "color:var(--jp-content-font-color1,var(--vscode-editor-foreground))"
+    return f"<style>:root{{{THEMES[theme]}}}body{{{ground};{ink}}}</style>"
 
 
 @pytest.fixture
@@ -33,10 +49,7 @@ def show(browser) -> Iterator[Callable]:
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.route("**/*", lambda route: (problems.append(route.request.url), route.abort()))
         outputs = "".join(f"<div>{player._repr_html_()}</div>" for player in players)
-        page.set_content(
-            f"<style>:root{{{THEMES[theme]}}}body{{background:var(--jp-layout-color0);"
-            f"color:var(--jp-content-font-color1)}}</style>{outputs}"
-        )
+        page.set_content(f"{style(theme)}{outputs}")
         if scripts:
             page.locator(".puzzles-player .stage").nth(len(players) - 1).wait_for()
         return page

@@ -22,7 +22,7 @@ from triton.backends.compiler import GPUTarget
 
 from puzzles_lib import Case, Puzzle, compiler
 from puzzles_lib.authoring.solutions import define
-from puzzles_lib.compiler import lowering, machine_code, targets
+from puzzles_lib.compiler import cache, lowering, machine_code, targets
 from puzzles_lib.inspector import diff, stages
 from puzzles_lib.inspector.lexers import highlight
 
@@ -488,6 +488,17 @@ def test_variables_that_change_the_compiler_are_kept_from_it(monkeypatch):
     variables = lowering.variables()
     assert "TRITON_INTERPRET" not in variables and "MLIR_ENABLE_DUMP" not in variables
     assert variables["TRITON_PTXAS_PATH"] == "/usr/bin/ptxas" and "TRITON_CACHE_DIR" in variables
+
+
+def test_another_ptxas_compiles_anew_as_soon_as_it_is_named(tmp_path, monkeypatch):
+    ours = cache.key_of("kernel")
+    other = tmp_path / "ptxas"
+    other.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 99.9, V99.9.1'\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("TRITON_PTXAS_PATH", str(other))
+    assert cache.key_of("kernel") != ours
+    monkeypatch.delenv("TRITON_PTXAS_PATH")
+    assert cache.key_of("kernel") == ours
 
 
 # ---- tools

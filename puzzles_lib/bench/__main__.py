@@ -65,6 +65,9 @@ def _run(arguments: list[str] | None) -> None:
     for name, (_, text) in RECORDED.items():
         recorded = commands.add_parser(name, help=text)
         recorded.add_argument("--json", metavar="FILE", help="write the record there as well")
+    ptxas = commands.add_parser("ptxas", help="chapter 15's hasty kernel by other assemblers, with no GPU")
+    ptxas.add_argument("paths", metavar="PTXAS", nargs="*", help="such as nvidia-cuda-nvcc has")
+    ptxas.add_argument("--json", metavar="FILE", help="write the record there as well")
     compile_ = commands.add_parser("compile", help="the binaries of ladder and grid, with no GPU")
     compile_.add_argument("file", metavar="FILE", help="where to write them")
     for name, text in RACED.items():
@@ -95,6 +98,14 @@ def _run(arguments: list[str] | None) -> None:
         module = importlib.import_module(RECORDED[chosen.command][0])
         record = module.measure()
         print(module.table(record))
+        if chosen.json:
+            keep(record, chosen.json)
+    elif chosen.command == "ptxas":
+        from puzzles_lib.bench.recorded import keep
+
+        assemblers = importlib.import_module(f"{CHAPTER}.assemblers")
+        record = assemblers.measure(chosen.paths)
+        print(assemblers.table(record))
         if chosen.json:
             keep(record, chosen.json)
     elif chosen.command == "compile":

@@ -1,7 +1,6 @@
 """What has been compiled once, kept in Triton's own cache directory (``TRITON_CACHE_DIR``)."""
 
 import contextlib
-import functools
 import hashlib
 import json
 from pathlib import Path
@@ -19,9 +18,8 @@ def key_of(*parts: object) -> str:
     return hashlib.sha256(repr((_SCHEMA, triton.__version__, _tools(), *parts)).encode()).hexdigest()
 
 
-@functools.cache
 def _tools() -> tuple[str, ...]:
-    """Which ptxas compiles, since it can be replaced by another."""
+    """Which ptxas compiles, since it can be replaced by another at any time (``TRITON_PTXAS_PATH``)."""
     found = []
     for name in ("ptxas", "ptxas_blackwell"):
         with contextlib.suppress(Exception):  # missing: whoever needs it will say so

@@ -24,7 +24,7 @@ _REMOVED = f"color-mix(in srgb,{Theme.WRONG} 22%,transparent)"
 
 def _ink(kind: str, fallback: str) -> str:
     """The colour of Jupyter's editor for a kind of word, nearer to ink: its own are too faint to read."""
-    return f"color:color-mix(in srgb,var(--jp-mirror-editor-{kind}-color,{fallback}) 60%,currentColor)"
+    return f"color:color-mix(in srgb,var(--jp-mirror-editor-{kind}-color,{fallback}) 50%,currentColor)"
 
 
 def identifier(*parts: object) -> str:

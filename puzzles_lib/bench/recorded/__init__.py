@@ -10,8 +10,9 @@ Rows of bench "ranks" and "training" go on with ``bytes`` (peak memory) and ``ba
 ``launches`` too: by path, how it was launched and what its binary looks like, see
 `puzzles_lib.chapters.ch15_racing_cublas.records`; and ``clocks``, what the chip did under load.
 
-Two are of another form: ``digits.json`` is what `puzzles_lib.bench.digits` measures, on a CPU, and
-``orders.json`` what `puzzles_lib.authoring.orders` counts, on a GPU.
+Three are of another form: ``digits.json`` is what `puzzles_lib.bench.digits` measures, on a CPU,
+``orders.json`` what `puzzles_lib.authoring.orders` counts, on a GPU, and ``ptxas.json`` what
+`puzzles_lib.chapters.ch15_racing_cublas.assemblers` finds, with no GPU.
 """
 
 import datetime
@@ -26,6 +27,7 @@ FILE = Path(__file__).parent / "h200.json"
 RACE = FILE.with_name("race.json")
 DIGITS = FILE.with_name("digits.json")
 ORDERS = FILE.with_name("orders.json")
+PTXAS = FILE.with_name("ptxas.json")
 NAMES = ("bench", "case", "path", "us", "baseline", "baseline_us", "ratio", "error")  # of a row's entries
 MORE = ((), ("bytes", "baseline_bytes"), ("bytes", "baseline_bytes", "cosine"))  # after those, in some rows
 NUMBERS = ("us", "baseline_us", "ratio", "error")

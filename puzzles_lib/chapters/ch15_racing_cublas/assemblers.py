@@ -1,0 +1,67 @@
+"""What several releases of ptxas make of chapter 15's hasty kernel, with no GPU."""
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import triton
+
+from puzzles_lib.bench.recorded import PTXAS
+from puzzles_lib.chapters.ch15_racing_cublas.ladder import unsound
+from puzzles_lib.chapters.ch15_racing_cublas.machine import compile_rung, evidence, waves
+
+VARIABLE = "TRITON_PTXAS_PATH"  # names the ptxas that Triton takes for its own
+
+
+def measure(paths: Sequence[str] = ()) -> dict[str, Any]:
+    """The record: Triton's own ptxas, then those of `paths`, each with what it makes of the kernel.
+
+    A row has the release of ``ptxas``, ``registers`` and bytes of ``spills`` a thread, ``overwrites``, the
+    instructions that write what a wgmma may still read, and ``programs``, as many as the GPU holds at a time.
+    Raises RuntimeError for a path that is no ptxas, or whose ptxas refuses the kernel.
+    """
+    rows = [_row(None), *map(_row, paths)]
+    return {"kernel": unsound()[0].name, "triton": triton.__version__, "rows": rows}
+
+
+def _row(path: str | None) -> dict[str, Any]:
+    before = os.environ.get(VARIABLE)
+    _set(path)
+    try:
+        ptxas = triton.knobs.nvidia.ptxas
+        if path is not None and ptxas.path != path:
+            raise RuntimeError(f"{path} is no ptxas that runs here")
+        (rung,) = unsound()
+        compiled = compile_rung(rung)
+        if not compiled.ok:
+            raise RuntimeError(f"ptxas {ptxas.version}: {compiled.refusal}")
+        found = evidence(rung, compiled)
+        return {
+            "ptxas": ptxas.version,
+            "registers": found.registers,
+            "spills": found.spills,
+            "overwrites": found.overwrites,
+            "programs": waves(rung, compiled)[1],
+        }
+    finally:
+        _set(before)
+
+
+def _set(path: str | None) -> None:
+    if path is None:
+        os.environ.pop(VARIABLE, None)
+    else:
+        os.environ[VARIABLE] = path
+
+
+def table(record: dict[str, Any] | None = None) -> str:
+    """A record as text; the recorded one, where none is given."""
+    record = record or json.loads(PTXAS.read_text())
+    head = f"{'ptxas':>5}  {'registers':>9}  {'spilled':>7}  {'overwrites':>10}  programs at a time"
+    lines = [
+        f"{row['ptxas']:>5}  {row['registers']:9}  {row['spills']:7}  {row['overwrites']:10}  "
+        f"{row['programs']:18}"
+        for row in record["rows"]
+    ]
+    return "\n".join([head, *lines, f"the {record['kernel']} kernel, by triton {record['triton']}"])
