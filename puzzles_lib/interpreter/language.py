@@ -114,7 +114,7 @@ def _flip(x: tl.tensor, dim: int) -> tl.tensor:
 
 
 def _scan(*args, **kwargs):
-    """Triton's own goes from left to right, where a combine function that is not associative goes unnoticed."""
+    """Triton's own goes from left to right, and does not mind where brackets would stand."""
     return reductions.scan(twin, lambda: builder.memory.brackets_matter(), *args, **kwargs)
 
 
