@@ -70,6 +70,9 @@ def judge(
         mismatch = compare(expected[result.name], ran.outputs[result.name], puzzle, case, inputs)
         if mismatch and result.name not in ran.written:
             return _not_taken(result)
+        if mismatch and ran.not_associative:
+            text = "the scan's combine function is not associative: f(f(a, b), c) is not f(a, f(b, c)) there"
+            return Verdict("values", mismatch.message, ran.not_associative, text)
         if mismatch:
             return Verdict("values", mismatch.message, diagnosis=mismatch.diagnosis)
     for name in inputs:

@@ -193,6 +193,7 @@ def run(
         suspect=memory.ordering.suspect,
         within=memory.ordering.race,
         program=memory.program,
+        not_associative=memory.not_associative,
         writers={b.name: b.writers() for b in memory.buffers if b.is_output and not pretends},
         launched=programs,
     )

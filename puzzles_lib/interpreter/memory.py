@@ -91,6 +91,7 @@ class Memory:
         self.sources: dict[Source, int] = {}  # of what is undefined, numbered as the run met them
         self.undefined: Source | None = None
         self.waiting: Waiting | None = None
+        self.not_associative: Site | None = None
         self.contended = False  # lanes of one atomic have met at an element
         self.shared = False  # a program has loaded, updated or overwritten what can be another's
         self.loaded: dict[str, int] = {}  # bytes, lane by lane, by argument name
@@ -229,6 +230,10 @@ class Memory:
                 used = self.is_used(self.site())
                 self.ordering.synchronise(flag, self.number, len(self.programs), sem, scope, used)
         return old, labels
+
+    def brackets_matter(self) -> None:
+        """Values were scanned with a combine function that is not associative on them."""
+        self.not_associative = self.not_associative or self.site()
 
     # ---- what is undefined
 

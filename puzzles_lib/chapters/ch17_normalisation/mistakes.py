@@ -895,7 +895,7 @@ MISTAKES = (
         "Two steps in a row, but the factor of the first is lost: right from left to right only.",
         {"return a * next_a, next_a * x + next_x": "return next_a, next_a * x + next_x"},
         kind="values",
-        says="all wrong ones lie at 1..63 along T",
+        says="combine function is not associative",
     ),
     Mistake(
         LINEAR_RECURRENCE,
