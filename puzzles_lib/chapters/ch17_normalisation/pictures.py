@@ -28,7 +28,7 @@ from puzzles_lib.drawing.colours import (
 )
 
 LOADED, STORED, STATISTICS = SKY, GREEN, YELLOW
-CARD = {"behind": PAPER, "pad": 9.0}  # of a text on a line
+CARD = {"behind": PAPER, "pad": 12.0}  # of a text on a line
 Step = tuple[float, float, str, str]  # from, to, a text, a colour
 
 
@@ -175,7 +175,7 @@ def paths() -> Picture:
     arrow(ax, (2.7, x.bottom + 0.05), (mean.x - 0.05, 4.7), color=ORANGE, bend=0.1)
     arrow(ax, (mean.right + 0.05, 4.7), (9.2, centred.bottom + 0.05), color=ORANGE, bend=0.1)
     label(ax, 8.75, 4.5, "2", align="left", color=ORANGE, fontsize=12, weight="bold")
-    arrow(ax, (1.6, x.bottom + 0.05), (scale.x - 0.05, 6.8), color=GREEN, bend=0.15)
+    arrow(ax, (1.3, x.bottom + 0.05), (scale.x - 0.05, 6.8), color=GREEN, bend=0.38)
     arrow(ax, (scale.right + 0.05, 6.8), (16.8, normed.bottom + 0.05), color=GREEN, bend=0.15)
     label(ax, 16.9, 5.3, "3", align="left", color=GREEN, fontsize=12, weight="bold")
     label(ax, 0.6, 0.7, "forward: x moves y in three ways", align="left", fontsize=11)
