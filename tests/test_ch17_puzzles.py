@@ -143,6 +143,24 @@ def tried_twice(x_ptr, z_ptr, flag_ptr, N, BLOCK: tl.constexpr):
     tl.atomic_xchg(flag_ptr, 0)
 
 
+@triton.jit
+def never_taken(x_ptr, z_ptr, flag_ptr, N, BLOCK: tl.constexpr):
+    """Waits for the lock to be free, and leaves it so."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    own = tl.sum(tl.load(x_ptr + i, mask=i < N, other=0.0))
+    while tl.atomic_cas(flag_ptr, 0, 0) == 1:
+        pass
+    tl.store(z_ptr, tl.load(z_ptr) + own)
+    tl.debug_barrier()
+    tl.atomic_xchg(flag_ptr, 0)
+
+
+def test_who_does_not_take_a_lock_is_found_out():
+    assert examine(never_taken, TOTAL).ok
+    text = str(examine(never_taken, dataclasses.replace(TOTAL, locks=("flag",))))
+    assert "program (0, 0, 0) stores to z[0], and the flag is not held: others may as well" in text
+
+
 def test_who_does_not_wait_for_a_lock_is_found_out():
     puzzle = dataclasses.replace(TOTAL, locks=("flag",))
     assert examine(locked, puzzle).ok and examine(added, puzzle).ok

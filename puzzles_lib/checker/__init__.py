@@ -279,7 +279,9 @@ def _run_case(
         elif verdict is None and puzzle.same_bits:
             verdict = verdicts.other_bits(puzzle, case, forwards, reverse)
     if verdict is None and backwards and puzzle.locks:
-        verdict = verdicts.locked_out(puzzle, case, run(results=_all_held(puzzle, case), **_FIRST_ALONE))
+        verdict = verdicts.unlocked(puzzle, case, forwards) or verdicts.locked_out(
+            puzzle, case, run(results=_all_held(puzzle, case), **_FIRST_ALONE)
+        )
     return CaseResult(
         str(case),
         verdict,

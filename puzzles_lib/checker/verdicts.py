@@ -155,6 +155,16 @@ def other_bits(puzzle: Puzzle, case: Case, forwards: Run, reverse: Run) -> Verdi
     return None
 
 
+def unlocked(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
+    """A store while no lock is held, which another program may make at the same time."""
+    if (store := ran.unlocked) is None:
+        return None
+    shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == store.argument)
+    place, held = f"{store.argument}[{_index(store.element, shape)}]", " and ".join(puzzle.locks)
+    text = f"race: program {store.program} stores to {place}, and the {held} is not held: others may as well"
+    return Verdict("race", text, store.site, f"who stores must have made the {held} a 1, from 0")
+
+
 def locked_out(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     """A run with every lock held by another program, which must wait; atomics need no lock."""
     for access in ran.accesses:

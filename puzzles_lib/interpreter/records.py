@@ -113,6 +113,16 @@ class WithinProgram:
 
 
 @dataclass(frozen=True)
+class Unlocked:
+    """A store by a program while no lock was held."""
+
+    argument: str
+    element: int
+    program: Program
+    site: Site
+
+
+@dataclass(frozen=True)
 class Run:
     """What one guarded run of a kernel did.
 
@@ -130,6 +140,7 @@ class Run:
     suspect: two accesses of a program met in an element with no barrier between: by the same thread?
     within: a race within a program, looked for where the run was told who holds what.
     program: the one that ran last: where the run ended early, the one that ended it.
+    unlocked: where the run was told of locks, the first store, not to them, while none of them was 1.
     not_associative: the first scan whose combine function was not associative on the values scanned.
     writers: for each output, by element, the place in launch order of the program that wrote it, or -1.
     launched: the programs in the order in which they ran.
@@ -152,6 +163,7 @@ class Run:
     suspect: bool = False
     within: WithinProgram | None = None
     program: Program | None = None
+    unlocked: Unlocked | None = None
     not_associative: Site | None = None
     writers: dict[str, np.ndarray] = field(default_factory=dict)
     launched: Sequence[Program] = ()
