@@ -52,8 +52,17 @@ class ChapterProgress:
         unsolved = [item for item in self.items if item.state != SOLVED]
         numbers = [item.number for item in unsolved if item.is_puzzle]
         questions = len(unsolved) - len(numbers)
-        parts = [f"puzzle{'s' * (len(numbers) > 1)} {', '.join(numbers)}"] if numbers else []
+        parts = [f"puzzle{'s' * (len(numbers) > 1)} {', '.join(_runs(numbers))}"] if numbers else []
         return " and ".join(parts + [_counted(questions, "question")] * (questions > 0))
+
+
+def _runs(numbers: list[str]) -> list[str]:
+    """Numbers of puzzles, four and more in a row as "28 to 34"."""
+    runs: list[list[str]] = []
+    for number in numbers:
+        follows = runs and runs[-1][-1].isdigit() and number == str(int(runs[-1][-1]) + 1)
+        runs = [*runs[:-1], [*runs[-1], number]] if follows else [*runs, [number]]
+    return [n for run in runs for n in ([f"{run[0]} to {run[-1]}"] if len(run) > 3 else run)]
 
 
 @dataclass(frozen=True)

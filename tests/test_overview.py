@@ -74,6 +74,12 @@ def test_a_bar_is_full_where_all_is_solved_and_only_there():
     assert "███████████░" in str(nearly)
 
 
+def test_many_puzzles_in_a_row_are_named_by_the_first_and_the_last():
+    told = {chapter.number: chapter.left for chapter in progress().chapters}
+    assert told["17"].startswith("puzzles 28 to 34 and ") and told["16"].startswith("puzzles 25, 26, 27 and ")
+    assert told["12"].startswith("puzzles 19, 19b, 20, 20b, 21 and ")
+
+
 def test_the_whole_course_fits_a_screen():
     lines = str(progress()).splitlines()
     assert len(lines) == len(CHAPTERS) + 2 and max(map(len, lines)) <= 100

@@ -185,7 +185,10 @@ def test_a_bench_makes_rows_that_can_be_recorded(tmp_path, on_a_gpu):
     assert recorded.load(tmp_path / "record.json")["rows"] == [made]
 
 
-@pytest.mark.parametrize("command", ["memory", "row-wise", "dw", "ladder", "packed-weight"])
+BENCHES = ["memory", "row-wise", "dw", "ladder", "packed-weight", "norms", "orders"]
+
+
+@pytest.mark.parametrize("command", BENCHES)
 def test_a_bench_without_a_gpu_is_one_line(command, capsys, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert main([command]) == 1

@@ -284,7 +284,9 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
         elif verdict is None and puzzle.same_bits:
             verdict = verdicts.other_bits(puzzle, case, forwards, reverse)
     if verdict is None and backwards and puzzle.locks:
-        verdict = verdicts.locked_out(puzzle, case, run(results=_all_held(puzzle, case), **_FIRST_ALONE))
+        verdict = verdicts.unlocked(puzzle, case, forwards) or verdicts.locked_out(
+            puzzle, case, run(results=_all_held(puzzle, case), **_FIRST_ALONE)
+        )
     if verdict is None and forwards is not compiled and arithmetic.may_differ(forwards.arithmetic, expected):
         compiled = compiled or run(as_compiled=True, quiet=True)
         known.differs = True

@@ -57,7 +57,8 @@ def attempt(
     outputs = {f"{result.name}_ptr" for result in bound.puzzle.results}
     programs = bound.puzzle.programs(bound.case)
     zeroed = {f"{name}_ptr" for name in bound.puzzle.zeroed}
-    ran = run(bound.kernel, bound.filled(tensors), programs, outputs, zeroed=zeroed, **options)
+    locks = {f"{name}_ptr" for name in bound.puzzle.locks}
+    ran = run(bound.kernel, bound.filled(tensors), programs, outputs, zeroed=zeroed, locks=locks, **options)
     untaken = [r for r in bound.puzzle.results if r not in taken and r.name in bound.puzzle.zeroed]
     untouched = {result.name: blank(bound.puzzle, result, bound.case) for result in untaken}
     return replace(ran, outputs={**ran.outputs, **untouched})

@@ -71,6 +71,9 @@ def judge(
         mismatch = compare(expected[result.name], ran.outputs[result.name], puzzle, case, inputs)
         if mismatch and result.name not in ran.written:
             return _not_taken(result)
+        if mismatch and ran.not_associative:
+            text = "the scan's combine function is not associative: f(f(a, b), c) is not f(a, f(b, c)) there"
+            return Verdict("values", mismatch.message, ran.not_associative, text)
         if mismatch:
             return Verdict("values", mismatch.message, diagnosis=mismatch.diagnosis)
     for name in inputs:
@@ -151,6 +154,16 @@ def other_bits(puzzle: Puzzle, case: Case, forwards: Run, reverse: Run) -> Verdi
             )
             return Verdict("race", text, diagnosis=cure)
     return None
+
+
+def unlocked(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
+    """A store while no lock is held, which another program may make at the same time."""
+    if (store := ran.unlocked) is None:
+        return None
+    shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == store.argument)
+    place, held = f"{store.argument}[{_index(store.element, shape)}]", " and ".join(puzzle.locks)
+    text = f"race: program {store.program} stores to {place}, and the {held} is not held: others may as well"
+    return Verdict("race", text, store.site, f"who stores must have made the {held} a 1, from 0")
 
 
 def locked_out(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:

@@ -105,6 +105,7 @@ def run(
     outputs: Collection[str],
     *,
     zeroed: Collection[str] = (),
+    locks: Collection[str] = (),
     reverse: bool = False,
     record: bool = False,
     quiet: bool = False,
@@ -121,6 +122,7 @@ def run(
         ``tl.constexpr`` keep their value. Where a tensor is `Pretended`, all are.
     outputs: names of the pointer parameters that the kernel may store to.
     zeroed: those of them that hold zeros; in the others nothing is defined before something is stored.
+    locks: those of them that are locks: somebody holds one that is 1.
     reverse: from the last program to the first, and so for lanes that meet in one atomic.
     record: keep every access, and go on after an out-of-bounds one, which is noted and not carried out.
     quiet: suppress what the kernel prints.
@@ -158,6 +160,7 @@ def run(
         values = {
             name: _argument(memory, parameters[name], value, outputs) for name, value in arguments.items()
         }
+        memory.locks = {name.removesuffix("_ptr") for name in locks}
         memory.start_at_zero({name.removesuffix("_ptr") for name in zeroed})
         try:
             with recursion_limit(DEEPEST), memory_limit(MEMORY_LIMIT), time_limit(seconds, inside=launch):
@@ -200,6 +203,8 @@ def run(
         within=memory.ordering.race,
         arithmetic=memory.arithmetic,
         program=memory.program,
+        unlocked=memory.unlocked,
+        not_associative=memory.not_associative,
         writers={b.name: b.writers() for b in memory.buffers if b.is_output and not pretends},
         launched=programs,
     )

@@ -117,6 +117,11 @@ def _flip(x: tl.tensor, dim: int) -> tl.tensor:
     return tl.tensor(builder.create_flip(x.handle, axis), x.type)
 
 
+def _scan(*args, **kwargs):
+    """Triton's own goes from left to right, and does not mind where brackets would stand."""
+    return reductions.scan(twin, lambda: builder.memory.brackets_matter(), *args, **kwargs)
+
+
 _scaled = inspect.unwrap(tl.dot_scaled, stop=lambda f: not tl.core.is_builtin(f))
 
 
@@ -203,7 +208,7 @@ def _patches() -> list[tuple[object, str, object]]:
         collector.set_attr(owner, "static_range", rewrite.STATIC_RANGE)
     for owner in (tl, tl.core, tl.tensor):
         collector.set_attr(owner, "reduce", _reduce)
-        collector.set_attr(owner, "associative_scan", lambda *args, **kw: reductions.scan(twin, *args, **kw))
+        collector.set_attr(owner, "associative_scan", _scan)
     for owner in (tl, tl.core):
         mapped = lambda *args, **kw: reductions.map_elementwise(twin, *args, **kw)  # noqa: E731
         collector.set_attr(owner, "map_elementwise", mapped)

@@ -18,7 +18,7 @@ from puzzles_lib.interpreter import taint
 from puzzles_lib.interpreter.arithmetic import Arithmetic
 from puzzles_lib.interpreter.buffer import NOBODY, Buffer, garbage
 from puzzles_lib.interpreter.ordering import Ordering
-from puzzles_lib.interpreter.records import Access, Conflict, Program, Source, Stop
+from puzzles_lib.interpreter.records import Access, Conflict, Program, Source, Stop, Unlocked
 from puzzles_lib.interpreter.taint import Labels
 from puzzles_lib.source import Site
 
@@ -92,6 +92,9 @@ class Memory:
         self.sources: dict[Source, int] = {}  # of what is undefined, numbered as the run met them
         self.undefined: Source | None = None
         self.waiting: Waiting | None = None
+        self.not_associative: Site | None = None
+        self.locks: Collection[str] = ()
+        self.unlocked: Unlocked | None = None
         self.contended = False  # lanes of one atomic have met at an element
         self.shared = False  # a program has loaded, updated or overwritten what can be another's
         self.loaded: dict[str, int] = {}  # bytes, lane by lane, by argument name
@@ -231,6 +234,10 @@ class Memory:
                 used = self.is_used(self.site())
                 self.ordering.synchronise(flag, self.number, len(self.programs), sem, scope, used)
         return old, labels
+
+    def brackets_matter(self) -> None:
+        """Values were scanned with a combine function that is not associative on them."""
+        self.not_associative = self.not_associative or self.site()
 
     # ---- what is undefined
 
@@ -456,6 +463,11 @@ class Memory:
             self.shared = True
             self._note_change(buffer, before, new)
             return
+        if self.locks and buffer.name not in self.locks and self.unlocked is None:
+            held = (other.data == 1 for other in self.buffers if other.name in self.locks)
+            if not any(each.any() for each in held):
+                element = buffer.element(int(index[0]))
+                self.unlocked = Unlocked(buffer.name, element, self.program, self.site())
         if self.conflict is None:
             lost = _bits(data[index]) != _bits(new)  # to another lane of this store
             self._note_conflict("write", buffer, index, np.where(lost, self.number, NOBODY))

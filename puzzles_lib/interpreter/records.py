@@ -114,6 +114,16 @@ class WithinProgram:
 
 
 @dataclass(frozen=True)
+class Unlocked:
+    """A store by a program while no lock was held."""
+
+    argument: str
+    element: int
+    program: Program
+    site: Site
+
+
+@dataclass(frozen=True)
 class Run:
     """What one guarded run of a kernel did.
 
@@ -132,6 +142,8 @@ class Run:
     within: a race within a program, looked for where the run was told who holds what.
     arithmetic: where the compiler computes otherwise than line by line.
     program: the one that ran last: where the run ended early, the one that ended it.
+    unlocked: where the run was told of locks, the first store, not to them, while none of them was 1.
+    not_associative: the first scan whose combine function was not associative on the values scanned.
     writers: for each output, by element, the place in launch order of the program that wrote it, or -1.
     launched: the programs in the order in which they ran.
     """
@@ -154,6 +166,8 @@ class Run:
     within: WithinProgram | None = None
     arithmetic: Arithmetic = field(default_factory=Arithmetic)
     program: Program | None = None
+    unlocked: Unlocked | None = None
+    not_associative: Site | None = None
     writers: dict[str, np.ndarray] = field(default_factory=dict)
     launched: Sequence[Program] = ()
 

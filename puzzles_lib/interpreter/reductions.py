@@ -6,6 +6,7 @@ combines all neighbouring pairs, so 1024 elements take ten calls.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import triton.language as tl
@@ -18,6 +19,7 @@ from puzzles_lib.interpreter import taint
 from puzzles_lib.interpreter.rewrite import NotOneValue
 from puzzles_lib.interpreter.taint import Labels
 
+GREAT = 0.02  # of the values: far more than rounding makes, in bfloat16 too
 Arrays = list[np.ndarray]
 Combine = Callable[[Arrays, Arrays], Arrays]
 
@@ -67,8 +69,8 @@ def _last(array: np.ndarray, axis: int | None) -> np.ndarray:
     return array.reshape(-1) if axis is None else np.moveaxis(array, axis, -1)
 
 
-def scan(twin: Callable, input, axis, combine_fn, reverse=False, **_):
-    """As ``tl.associative_scan``."""
+def scan(twin: Callable, tell: Callable[[], None], input, axis, combine_fn, reverse=False, **_):
+    """As ``tl.associative_scan``. tell: is called where combine_fn is not associative on these values."""
     inputs = input if isinstance(input, tuple | list | tl.tuple) else (input,)
     axis, step = _plain(axis), -1 if _plain(reverse) else 1
     _check_axis(axis, inputs[0].handle.data.ndim)
@@ -76,7 +78,10 @@ def scan(twin: Callable, input, axis, combine_fn, reverse=False, **_):
     if ufunc := _numpy(_SCAN, combine_fn, inputs):
         results = [ufunc.accumulate(arrays[0], axis=-1, dtype=arrays[0].dtype)]
     else:
-        results = _by_blocks_or_elements(_prefixes, _combine(twin, combine_fn, inputs), arrays)
+        combine = _combine(twin, combine_fn, inputs)
+        results = _by_blocks_or_elements(_prefixes, combine, arrays)
+        if not _by_blocks_or_elements(_is_associative, combine, arrays):
+            tell()
     labels = taint.joined(*(taint.labels(t.handle) for t in inputs))
     if labels is not None:
         labels = np.maximum.accumulate(np.moveaxis(labels, axis, -1)[..., ::step], -1)
@@ -135,7 +140,19 @@ def _prefixes(combine: Combine, arrays: Arrays) -> Arrays:
     return arrays
 
 
-def _by_blocks_or_elements(method: Callable, combine: Combine, arrays: Arrays) -> Arrays:
+def _is_associative(combine: Combine, arrays: Arrays) -> bool:
+    """Whether it makes no great difference where the brackets stand, for any three neighbours (in a ring)."""
+    one, two, three = ([np.roll(a, -n, -1) for a in arrays] for n in range(3))
+    with_left, with_right = combine(combine(one, two), three), combine(one, combine(two, three))
+    for parts in zip(one, two, three, with_left, with_right, strict=True):
+        *values, left, right = (part.astype(np.float64) for part in parts)
+        size = abs(left) + abs(right) + sum(map(abs, values))
+        if (abs(left - right) > GREAT * size).any():  # NaN, which undefined lanes hold, is no difference
+            return False
+    return True
+
+
+def _by_blocks_or_elements(method: Callable, combine: Combine, arrays: Arrays) -> Any:
     """A combine function may branch on its values; then it is called element by element."""
     try:
         return method(combine, arrays)

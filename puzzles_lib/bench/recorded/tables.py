@@ -8,8 +8,8 @@ LONG, SHORT = "2 bits, 100864x768x768", "2 bits, 8192x768x768"
 
 
 def readme() -> str:
-    """The six tables, in Markdown."""
-    tables = (_memory(), _dw(), _training(), _ranks(), _packed_weight(), _int8())
+    """The seven tables, in Markdown."""
+    tables = (_memory(), _dw(), _training(), _ranks(), _packed_weight(), _int8(), _norms())
     return "\n\n".join(["\n".join(lines) for lines in tables])
 
 
@@ -128,4 +128,26 @@ def _int8() -> list[str]:
     ):
         cells = [_ratio(some, f"M = {m}, K = N = 4096", "q8_linear", baseline) for m in sizes]
         lines.append(f"| {name} | " + " | ".join(f"{ratio:.2f}x" for ratio in cells) + " |")
+    return lines
+
+
+def _norms() -> list[str]:
+    some = rows("norms")
+    shapes = ("50432x768", "8192x4096", "4096x16384")
+    lines = [
+        "| share of a copy, speed against torch | " + " | ".join(s.replace("x", " x ") for s in shapes) + " |"
+    ]
+    lines.append("|---" * (len(shapes) + 1) + "|")
+    for name, path, baseline in (
+        ("RMSNorm, residual added", "rms_norm", "torch, add and rms_norm"),
+        ("LayerNorm", "layer_norm", "torch"),
+        ("its dx", "layer_norm_dx", "torch"),
+        ("its dw and db, in two stages", "layer_norm_dw, 256 rows a program", "torch"),
+    ):
+        cells = []
+        for shape in shapes:
+            case = f"{shape}, bfloat16"
+            share = 100 * _ratio(some, case, path, "copy of as many bytes")
+            cells.append(f"{share:.0f}%, {_ratio(some, case, path, baseline):.2f}x")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines

@@ -1,1 +1,1 @@
-TITLE = "Normalisation, and what orders memory"
+TITLE = "Normalisation: norms, and what orders memory"

@@ -686,6 +686,22 @@ MISTAKES = (
     ),
     Mistake(
         DW_BY_LOCK,
+        "never_taken",
+        "Waits until the lock is free, and leaves it so.",
+        {"tl.atomic_cas(lock_ptr + j, 0, 1)": "tl.atomic_cas(lock_ptr + j, 0, 0)"},
+        kind="race",
+        says="the lock is not held",
+    ),
+    Mistake(
+        DW_BY_LOCK,
+        "taken_as_2",
+        "Puts in a 2, while everybody waits for a 1 to go.",
+        {"tl.atomic_cas(lock_ptr + j, 0, 1)": "tl.atomic_cas(lock_ptr + j, 0, 2)"},
+        kind="race",
+        says="the lock is not held",
+    ),
+    Mistake(
+        DW_BY_LOCK,
         "asks_once",
         "Asks for the lock, and goes on without it.",
         {_TAKEN: "taken = tl.atomic_cas(lock_ptr + j, 0, 1) == 0"},
@@ -698,7 +714,7 @@ MISTAKES = (
         "Loads, adds and stores, as if it were alone.",
         {"    while tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        pass\n": ""},
         kind="race",
-        says="while another one holds the lock",
+        says="the lock is not held",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -895,7 +911,7 @@ MISTAKES = (
         "Two steps in a row, but the factor of the first is lost: right from left to right only.",
         {"return a * next_a, next_a * x + next_x": "return next_a, next_a * x + next_x"},
         kind="values",
-        says="all wrong ones lie at 1..63 along T",
+        says="combine function is not associative",
     ),
     Mistake(
         LINEAR_RECURRENCE,

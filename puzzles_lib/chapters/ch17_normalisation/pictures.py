@@ -28,7 +28,7 @@ from puzzles_lib.drawing.colours import (
 )
 
 LOADED, STORED, STATISTICS = SKY, GREEN, YELLOW
-CARD = {"behind": PAPER, "pad": 9.0}  # of a text on a line
+CARD = {"behind": PAPER, "pad": 12.0}  # of a text on a line
 Step = tuple[float, float, str, str]  # from, to, a text, a colour
 
 
@@ -175,7 +175,7 @@ def paths() -> Picture:
     arrow(ax, (2.7, x.bottom + 0.05), (mean.x - 0.05, 4.7), color=ORANGE, bend=0.1)
     arrow(ax, (mean.right + 0.05, 4.7), (9.2, centred.bottom + 0.05), color=ORANGE, bend=0.1)
     label(ax, 8.75, 4.5, "2", align="left", color=ORANGE, fontsize=12, weight="bold")
-    arrow(ax, (1.6, x.bottom + 0.05), (scale.x - 0.05, 6.8), color=GREEN, bend=0.15)
+    arrow(ax, (1.3, x.bottom + 0.05), (scale.x - 0.05, 6.8), color=GREEN, bend=0.38)
     arrow(ax, (scale.right + 0.05, 6.8), (16.8, normed.bottom + 0.05), color=GREEN, bend=0.15)
     label(ax, 16.9, 5.3, "3", align="left", color=GREEN, fontsize=12, weight="bold")
     label(ax, 0.6, 0.7, "forward: x moves y in three ways", align="left", fontsize=11)
@@ -531,11 +531,12 @@ def sums(rows: Sequence[Mapping[str, Any]], about: str, case: str = "8192x4096, 
     ax = figure.subplots()
     found = [row for row in rows if row["case"] == case and row["baseline"].startswith("copy")]
     copy = next(row["baseline_us"] for row in found if row["path"].startswith("layer_norm_dw, 256"))
+    least = 20  # µs, where the axis begins
     told, at, ticks = [f"a copy of as many bytes {copy:.0f}"], 0.0, []
     for count in (256, 16):
         for path, name in ways.items():
             (row,) = [row for row in found if row["path"] == f"{path}, {count} rows a program"]
-            ax.barh(at, row["us"], 0.85, color=colors[name], edgecolor=INK, linewidth=0.5)
+            ax.barh(at, row["us"] - least, 0.85, least, color=colors[name], edgecolor=INK, linewidth=0.5)
             label(ax, row["us"] * 1.08, at, f"{row['us']:.0f} µs", align="left", fontsize=9)
             ticks.append((at, f"{name}, parts of {count} rows"))
             told.append(f"{name}, parts of {count} rows, {row['us']:.0f}")
@@ -544,7 +545,7 @@ def sums(rows: Sequence[Mapping[str, Any]], about: str, case: str = "8192x4096, 
     ax.axvline(copy, color=FAINT, linewidth=1, linestyle="--")
     label(ax, copy * 1.05, 0.75, "a copy", align="left", fontsize=9, color=FAINT)
     ax.set_xscale("log")
-    ax.set_xlim(20, 30_000)
+    ax.set_xlim(least, 30_000)
     ax.set_xticks([30, 100, 300, 1000, 3000, 10_000], ["30", "100", "300", "1000", "3000", "10000"])
     ax.minorticks_off()
     ax.set_yticks([y for y, _ in ticks], [text for _, text in ticks], fontsize=10)

@@ -41,13 +41,15 @@ def ones(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator)
 
 
 def rms_norm(
-    x: BFloat16[Tensor, "M N"], r: BFloat16[Tensor, "M N"], w: Float32[Tensor, " N"]
+    x: BFloat16[Tensor, "M N"],
+    r: BFloat16[Tensor, "M N"],
+    w: Float32[Tensor, " N"],
 ) -> tuple[BFloat16[Tensor, "M N"], BFloat16[Tensor, "M N"]]:
     """h = x + r, and y[m, n] = h[m, n] · w[n] / sqrt(mean over n of h[m, n]² + 1e-6)
 
-    A row is a program's, and fits into its block. x and r are loaded once. Sums run in
-    float32: y is made of h before it is rounded to be stored. The tensors may have
-    2^31 elements and more.
+    A row is a program's, and fits into its block. x and r are loaded once. Sums run
+    in float32: y is made of h before it is rounded to be stored. The tensors may
+    have 2^31 elements and more.
     """
     h = x + r  # [M, N]
     return h * torch.rsqrt(h.square().mean(1, keepdim=True) + 1e-6) * w, h
@@ -89,13 +91,15 @@ RMS_NORM = Puzzle(
 
 
 def layer_norm(
-    x: Float32[Tensor, "M N"], w: Float32[Tensor, " N"], b: Float32[Tensor, " N"]
+    x: Float32[Tensor, "M N"],
+    w: Float32[Tensor, " N"],
+    b: Float32[Tensor, " N"],
 ) -> tuple[Float32[Tensor, "M N"], Float32[Tensor, " M"], Float32[Tensor, " M"]]:
-    """y[m, n] = (x[m, n] - mean[m]) · rstd[m] · w[n] + b[n], and mean and rstd for backward
+    """y[m, n] = (x[m, n] - mean[m]) · rstd[m] · w[n] + b[n]; mean, rstd for backward
 
     rstd[m] = 1 / sqrt(mean over n of (x[m, n] - mean[m])² + 1e-5). A program has
-    BLOCK_M rows, each in one block of columns, and loads x once. Rows may lie far from
-    zero. x may have 2^31 elements and more.
+    BLOCK_M rows, each in one block of columns, and loads x once. Rows may lie far
+    from zero. x may have 2^31 elements and more.
     """
     mean = x.mean(1)  # [M]
     centred = x - mean[:, None]  # [M, N]
@@ -162,9 +166,9 @@ def layer_norm_dx(
 ) -> BFloat16[Tensor, "M N"]:
     """dx[m, n] = rstd[m] · (g[m, n] - mean of g[m] - x̂[m, n] · mean of g[m] · x̂[m])
 
-    with g = dy · w and x̂ = (x - mean) · rstd, the mean and rstd that forward has kept. A
-    program has BLOCK_M rows, each in one block of columns, and loads dy and x once. Sums
-    run in float32. The tensors may have 2^31 elements and more.
+    with g = dy · w and x̂ = (x - mean) · rstd, the mean and rstd that forward has
+    kept. A program has BLOCK_M rows, each in one block of columns, and loads dy and
+    x once. Sums run in float32. The tensors may have 2^31 elements and more.
     """
     g = dy * w  # [M, N]
     xhat = (x - mean[:, None]) * rstd[:, None]  # [M, N]
@@ -223,11 +227,11 @@ def layer_norm_dw(
 ]:
     """dw[n] and db[n]: sums over all rows m of dy[m, n] · x̂[m, n] and of dy[m, n]
 
-    Program (p, j) leaves its part, the sums over rows p · ROWS up to (p + 1) · ROWS, in
-    dw_part[p] and db_part[p], for block j of the columns. Then it raises count[j]; who
-    finds that all others have done so adds up the parts, from 0 on, and sets count[j]
-    to 0 again, for the next launch. dy and x are loaded once, and may have 2^31
-    elements and more. Sums run in float32.
+    Program (p, j) leaves its part, the sums over rows p · ROWS up to (p + 1) ·
+    ROWS, in dw_part[p] and db_part[p], for block j of the columns. Then it raises
+    count[j]; who finds that all others have done so adds up the parts, from 0 on,
+    and sets count[j] to 0 again, for the next launch. dy and x are loaded once, and
+    may have 2^31 elements and more. Sums run in float32.
     """
     xhat = (x - mean[:, None]) * rstd[:, None]  # [M, N]
     dw_part = torch.stack([rows.sum(0) for rows in (dy * xhat).split(ROWS)])
@@ -281,13 +285,17 @@ def dw_by_lock(
     xhat: BFloat16[Tensor, "M N"],
     ROWS: int,
     BLOCK_N: int,
-) -> tuple[Float32[Tensor, " N"], Float32[Tensor, " N"], Int32[Tensor, " (N+BLOCK_N-1)//BLOCK_N"]]:
+) -> tuple[
+    Float32[Tensor, " N"],
+    Float32[Tensor, " N"],
+    Int32[Tensor, " (N+BLOCK_N-1)//BLOCK_N"],
+]:
     """dw[n] and db[n]: sums over all rows m of dy[m, n] · x̂[m, n] and of dy[m, n]
 
-    Program (p, j) adds its part, the sums over rows p · ROWS up to (p + 1) · ROWS, to
-    dw and db, for block j of the columns. lock[j] is 1 while a program does so, and 0 at
-    the end. dy and xhat are loaded once, and may have 2^31 elements and more. Sums run
-    in float32.
+    Program (p, j) adds its part, the sums over rows p · ROWS up to (p + 1) · ROWS,
+    to dw and db, for block j of the columns. lock[j] is 1 while a program does so,
+    and 0 at the end. dy and xhat are loaded once, and may have 2^31 elements and
+    more. Sums run in float32.
     """
     lock = torch.zeros(triton.cdiv(dy.shape[1], BLOCK_N), dtype=torch.int32)
     return (dy * xhat).sum(0), dy.sum(0), lock
@@ -327,11 +335,14 @@ DW_BY_LOCK = Puzzle(
 # ---- puzzle 33
 
 
-def long_layer_norm(x: Float32[Tensor, "M N"]) -> tuple[Float32[Tensor, " M"], Float32[Tensor, " M"]]:
+def long_layer_norm(
+    x: Float32[Tensor, "M N"],
+) -> tuple[Float32[Tensor, " M"], Float32[Tensor, " M"]]:
     """mean[m] and rstd[m] = 1 / sqrt(mean over n of (x[m, n] - mean[m])² + 1e-5)
 
-    A row is a program's, and may have any length: it comes in blocks, and each of them
-    is loaded once. Rows may lie far from zero. x may have 2^31 elements and more.
+    A row is a program's, and may have any length: it comes in blocks, and each of
+    them is loaded once. Rows may lie far from zero. x may have 2^31 elements and
+    more.
     """
     mean = x.mean(1)  # [M]
     return mean, torch.rsqrt((x - mean[:, None]).square().mean(1) + 1e-5)
@@ -368,12 +379,14 @@ LONG_LAYER_NORM = Puzzle(
 
 
 def linear_recurrence(
-    a: Float32[Tensor, "M T"], x: Float32[Tensor, "M T"], start: Float32[Tensor, " M"]
+    a: Float32[Tensor, "M T"],
+    x: Float32[Tensor, "M T"],
+    start: Float32[Tensor, " M"],
 ) -> Float32[Tensor, "M T"]:
     """h[m, t] = a[m, t] · h[m, t - 1] + x[m, t], with start[m] for h[m, -1]
 
-    A row is a program's, and may have any length: it comes in blocks, and a and x are
-    loaded once. x may have 2^31 elements and more.
+    A row is a program's, and may have any length: it comes in blocks, and a and x
+    are loaded once. x may have 2^31 elements and more.
     """
     h, rows = start, []
     for t in range(x.shape[1]):

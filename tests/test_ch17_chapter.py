@@ -1,0 +1,229 @@
+"""Chapter 17: its predictions, its pictures of what was recorded, and what it says of the figures."""
+
+import re
+import xml.etree.ElementTree as ET
+
+import nbformat
+import pytest
+import torch
+
+from puzzles_lib import DW_BY_LOCK, LAYER_NORM_DW, answer, check
+from puzzles_lib.authoring import orders
+from puzzles_lib.bench.recorded import ORDERS, about, load, rows
+from puzzles_lib.chapters import questions
+from puzzles_lib.chapters.ch17_normalisation import pictures
+from tests.conftest import REPO
+
+# ---- predictions
+
+RIGHT = {
+    "ch17-q1": 1.25,
+    "ch17-q2": 1.13,
+    "ch17-q3": 0.0,
+    "ch17-q4": 3,
+    "ch17-q5": 0.0,
+    "ch17-q6": 0.5,
+    "ch17-q7": False,
+    "ch17-q8": {6, 7},
+    "ch17-q9": "perhaps",
+    "ch17-q10": 2,
+    "ch17-q11": (3, 190),
+    "ch17-q12": (1, 195),
+    "ch17-q13": 20.0,
+    "ch17-q14": 10,
+    "ch17-q15": {"sum", "max", "last"},
+}
+
+MISTAKES = [
+    ("ch17-q1", 0.8, "turn it over"),
+    ("ch17-q1", 2, "not twice the bytes"),
+    ("ch17-q1", 1.5, "count the squares"),
+    ("ch17-q2", 1.28, "y has its root"),
+    ("ch17-q2", 0.88, "makes y larger"),
+    ("ch17-q2", 2.0, "the root of the mean"),
+    ("ch17-q3", 1.0, "on paper"),
+    ("ch17-q3", 8.0, "above 2^26"),
+    ("ch17-q4", 4, "lose nothing"),
+    ("ch17-q4", 0, "the last column"),
+    ("ch17-q5", 1.0, "to every x of a row"),
+    ("ch17-q6", 1.0, "a smaller part of x"),
+    ("ch17-q6", 2.0, "which way does rstd move"),
+    ("ch17-q6", 0.3, "in front of the bracket"),
+    ("ch17-q7", True, "who stores z[0]"),
+    ("ch17-q8", {5, 6, 7}, "stores last"),
+    ("ch17-q8", {7}, "more than one order"),
+    ("ch17-q8", {7, 8}, "both load first"),
+    ("ch17-q9", "yes", "'always', 'never' or 'perhaps'"),
+    ("ch17-q9", "never", "may well have come"),
+    ("ch17-q9", "always", "what does relaxed order"),
+    ("ch17-q10", 1, "how many counts"),
+    ("ch17-q10", 6, "leave a part"),
+    ("ch17-q10", 3, "comes last at count[j]"),
+    ("ch17-q11", (1, 2, 3), "two numbers"),
+    ("ch17-q11", (200, 200), "far apart"),
+    ("ch17-q11", (200, 0), "more to store"),
+    ("ch17-q11", (50, 200), "the later its last warp"),
+    ("ch17-q12", (1,), "two numbers"),
+    ("ch17-q12", (5, 200), "in their order"),
+    ("ch17-q12", (1, 2), "the same bits twice"),
+    ("ch17-q13", 4.0, "apart, too"),
+    ("ch17-q13", 36.0, "is 16"),
+    ("ch17-q13", 8.0, "all four around 4"),
+    ("ch17-q14", 1023, "has a loop"),
+    ("ch17-q14", 512, "doubles the distance"),
+    ("ch17-q14", 3, "took 3"),
+    ("ch17-q15", {"sum", "mean"}, "0, 0 and 8"),
+    ("ch17-q15", {"sum", "difference"}, "3 - (2 - 1)"),
+    ("ch17-q15", {"sum", "max"}, "whoever asks"),
+    ("ch17-q15", {"last"}, "for all numbers"),
+]
+
+MINE = {id: q for id, q in questions().items() if id.startswith("ch17")}
+
+
+def test_every_prediction_is_here():
+    assert set(MINE) == set(RIGHT)
+
+
+@pytest.mark.parametrize("id", RIGHT)
+def test_right(id):
+    assert isinstance(MINE[id].right(), MINE[id].kind)
+    assert repr(answer(id, RIGHT[id])).startswith(f"{id}: right")
+
+
+@pytest.mark.parametrize("id, value, words", MISTAKES)
+def test_a_mistake_gets_its_nudge(id, value, words):
+    given = answer(id, value)
+    assert not given.ok and words in given.words
+
+
+def test_no_nudge_holds_the_answer():
+    for id, question in MINE.items():
+        if question.kind is int:
+            told = " ".join([question.nudge, *(n.words for n in question.nudges)])
+            assert not re.search(rf"\b{RIGHT[id]}\b", told), id
+
+
+# ---- pictures
+
+
+def test_a_variance_by_squares_is_lost_far_from_zero_and_in_two_passes_never():
+    for mean in (1.0, 4096.0, 65536.0):
+        two_passes, squares = pictures.variances(mean)
+        assert two_passes == pytest.approx(1, abs=1e-3)
+        assert (abs(squares - 1) < 1e-3) == (mean == 1)
+
+
+RECORD = load(ORDERS)
+
+
+@pytest.mark.parametrize("name", ["sums", "timings", "widths"])
+def test_a_picture_of_what_was_recorded_reads(name):
+    drawn = getattr(pictures, name)
+    picture = drawn(RECORD) if name == "widths" else drawn(rows("norms"), about("norms"))
+    page = picture.svg()
+    root = ET.fromstring(page)
+    width = float(root.get("viewBox").split()[2])
+    sizes = [float(g.get("font-size")) for g in root.iter() if g.get("font-size")]
+    assert min(sizes) * min(1, 785 / width) > 10.9 and len(page) < 100_000 and "$" not in page
+    told = {
+        "sums": "a lock, parts of 16 rows, 8677",
+        "timings": "the chapter's kernel 67.9",
+        "widths": "no barrier: 0 with 1024, 0 with 2048, 1 with 4096, 199 with 8192, 200 with 16384",
+    }
+    assert told[name] in picture.alt
+
+
+# ---- what was recorded
+
+
+def counts(path: str, what: str) -> list[int]:
+    return [row[what] for row in RECORD["rows"] if row["path"] == path]
+
+
+def test_what_is_ordered_is_right_every_time_and_two_stages_give_the_same_bits():
+    assert RECORD["runs"] == orders.RUNS and counts("dw_by_lock", "wrong") == [0] * len(orders.SHAPES)
+    assert {row["case"] for row in RECORD["rows"]} == set(map(str, orders.SHAPES))
+    for path in ("layer_norm_dw", "dw_by_atomics"):
+        assert set(counts(path, "wrong")) == {0}
+    assert set(counts("layer_norm_dw", "sums")) == {1} and min(counts("dw_by_atomics", "sums")) > 100
+
+
+def test_the_chapters_words_are_the_recorded_figures():
+    """Prose that quotes them, in the master and in the README."""
+    us = {
+        (row["case"], row["path"], row["baseline"]): (row["us"], row["baseline_us"]) for row in rows("norms")
+    }
+    copy, case = "copy of as many bytes", "8192x4096, bfloat16"
+    shares = {
+        p: us[case, p, copy][0] / us[case, p, copy][1] for p in ("rms_norm", "layer_norm", "layer_norm_dx")
+    }
+    assert (
+        shares["rms_norm"] < 1.03 and shares["layer_norm_dx"] < 1.03 and round(shares["layer_norm"], 1) == 1.2
+    )
+    torchs = [("rms_norm", "torch, add and rms_norm"), ("layer_norm", "torch"), ("layer_norm_dx", "torch")]
+    slower = [us[case, path, other][1] / us[case, path, other][0] for path, other in torchs]
+    assert round(min(slower), 1) == 1.3 and round(max(slower), 1) == 1.5
+    dw = "layer_norm_dw, 256 rows a program"
+    told = [us[case, dw, "torch.compile"][0], us[case, dw, "torch.compile"][1], us[case, dw, "torch"][1]]
+    told += [us["50432x768, bfloat16", dw, other][0] for other in ("torch",)]
+    told += [us["50432x768, bfloat16", dw, other][1] for other in ("torch.compile", "torch")]
+    lock, apart = (us[case, f"{p}, 16 rows a program", copy][0] for p in ("dw_by_lock", "layer_norm_dw"))
+    prose = " ".join(
+        cell.source
+        for cell in nbformat.read(REPO / "solutions/17_normalisation.ipynb", as_version=4).cells
+        if cell.cell_type == "markdown"
+    )
+    assert "64 µs" in prose and "takes 68, torch 50" in prose and "81 against 78 and 215" in prose
+    assert [round(each) for each in told] == [64, 68, 50, 81, 78, 215]
+    assert f"{lock / 1000:.1f} ms" in prose and f"take {apart / 1000:.2f}" in prose
+    assert sum(counts("layer_norm_dw, no barrier", "wrong")) == 0 and "all of 1000 runs" in prose
+    wrong = counts("dw_by_lock, no barrier", "wrong")
+    readme = (REPO / "README.md").read_text("utf-8")
+    assert f"{', '.join(map(str, wrong[:-1]))} and {wrong[-1]} of 200 runs" in readme
+    assert set(counts("dw_by_lock, relaxed", "wrong")) == {200}
+
+
+# ---- how it is counted
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[str, object]:
+    return dict(orders._kernels())
+
+
+def test_what_was_counted_are_these_kernels(kernels):
+    assert list(kernels) == list(dict.fromkeys(row["path"] for row in RECORD["rows"]))
+
+
+@pytest.mark.parametrize(
+    "path, kind",
+    [
+        ("dw_by_atomics", None),
+        ("dw_by_lock, relaxed", "race"),
+        ("dw_by_lock, scope cta", "race"),
+        ("dw_by_lock, no lock", "race"),
+        ("dw_by_lock, no barrier", "race"),
+        ("layer_norm_dw, no barrier", "race"),
+    ],
+)
+def test_the_checker_says_so_without_a_gpu(kernels, path, kind):
+    report = check(kernels[path], LAYER_NORM_DW if path.startswith("layer") else DW_BY_LOCK)
+    assert [verdict.kind for verdict in report.verdicts[:1]] == ([kind] if kind else [])
+
+
+def test_an_edit_that_finds_nothing_is_an_error():
+    with pytest.raises(ValueError, match="stands 0 times in the answer"):
+        orders.edited("dw_by_lock", {"tl.no_such_thing": ""})
+
+
+def test_the_table_has_a_line_for_each_kernel_under_its_sizes():
+    lines = orders.table(RECORD).splitlines()
+    assert len(lines) == len(orders.SHAPES) * (1 + len({row["path"] for row in RECORD["rows"]}))
+    assert "199 wrong (  460,233 elements),  200 different sums" in "\n".join(lines)
+
+
+def test_a_gpu_is_asked_for(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(RuntimeError, match="bench orders needs a CUDA device"):
+        orders.measure()
