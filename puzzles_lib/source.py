@@ -31,13 +31,14 @@ class Refusal:
     """Why a kernel is not run: one line, the learner's line it is about, and where it helps, advice.
 
     kind: ``"compiler"`` for what no compiler would translate, ``"signature"`` for a kernel that does not
-    fit its puzzle, or is none.
+    fit its puzzle, or is none. by: who does not take it.
     """
 
     message: str
     site: Site | None = None
     advice: str = ""
     kind: str = "compiler"
+    by: str = "the compiler"
 
     def __str__(self) -> str:
         return "; ".join(part for part in (self.message, self.advice) if part)

@@ -12,9 +12,10 @@ import triton.language as tl
 
 from puzzles_lib import MASKED_ADD, OUTER_ADD_BLOCKS
 from puzzles_lib.authoring.solutions import define
-from puzzles_lib.checker import examine
+from puzzles_lib.checker import examine, verdicts
 from puzzles_lib.compiler import front_end
 from puzzles_lib.compiler.vetting import vet
+from puzzles_lib.source import Refusal
 
 ten = 10
 TEN = tl.constexpr(10)
@@ -507,3 +508,53 @@ def test_a_refused_kernel_is_reported_by_check():
     report = examine(wrong, OUTER_ADD_BLOCKS)
     assert report.verdict.kind == "compiler" and "the compiler refuses this kernel" in str(report)
     assert len(str(report).splitlines()) == 3
+
+
+CLASSES = """
+from triton.language.core import _aggregate as aggregate
+
+@aggregate
+class Pair:
+    a: tl.tensor
+    b: tl.tensor
+
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+
+    @triton.jit
+    def total(self):
+        return self.a + self.b
+
+class Ops:
+    @staticmethod
+    @triton.jit
+    def twice(x):
+        return 2 * x
+
+@triton.jit
+def kernel(z_ptr):
+    i = tl.arange(0, 8)
+    pair = EXPRESSION
+    tl.store(z_ptr + i, 0)
+"""
+
+
+@pytest.mark.parametrize("expression", ["Pair(i, i)", "Pair(i, i).total()", "Pair(i, i).a"])
+def test_an_aggregate_is_refused_in_the_courses_own_name(expression):
+    kernel = define(CLASSES.replace("EXPRESSION", expression), "<classes>")
+    assert front_end(kernel, {"z_ptr": torch.empty(0, dtype=torch.int32)}) is None  # the compiler takes it
+    refusal = vet(kernel)
+    assert (refusal.by, refusal.site.line) == ("the course's checker", 25) and "Pair" in refusal.message
+
+
+@pytest.mark.parametrize("expression", ["Ops.twice(i)", "Ops().twice(i)"])
+def test_a_static_method_is_to_be_a_function(expression):
+    kernel = define(CLASSES.replace("EXPRESSION", expression), "<classes>")
+    assert "Ops" in front_end(kernel, {"z_ptr": torch.empty(0, dtype=torch.int32)}).message
+    refusal = vet(kernel)
+    assert refusal.by == "the compiler" and "make twice a @triton.jit function" in refusal.message
+
+
+def test_who_refuses_is_said():
+    told = verdicts.of_refusal(Refusal("a reason", by="the course's checker")).message
+    assert told == "the course's checker refuses this kernel: a reason"

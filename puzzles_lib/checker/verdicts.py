@@ -19,14 +19,14 @@ from puzzles_lib.stubs import HOLE
 
 STILL_OPEN = Verdict("open", "still open: your lines are missing", diagnosis=f"write them under `{HOLE}`")
 
-_REFUSED = "the compiler refuses this kernel: "
+_REFUSED = " refuses this kernel: "
 
 
 def of_refusal(refusal: Refusal) -> Verdict:
     """Why the kernel is not run at all."""
     if refusal.kind == "signature":
         return Verdict("signature", refusal.message, refusal.site, refusal.advice)
-    text = f"{_REFUSED}{refusal.message}"
+    text = f"{refusal.by}{_REFUSED}{refusal.message}"
     return Verdict(refusal.kind, text, refusal.site, refusal.advice)
 
 
@@ -51,7 +51,7 @@ def with_later_refusal(results: Sequence[CaseResult]) -> list[CaseResult]:
     refused = [(n, verdict) for n, verdict in wrong if verdict.kind == "compiler"]
     if refused and wrong[0][0] < refused[0][0]:
         (first, verdict), (later, refusal) = wrong[0], refused[0]
-        words = f"with {told[later].label} it does not compile: {refusal.message.removeprefix(_REFUSED)}"
+        words = f"with {told[later].label} it does not compile: {refusal.message.partition(_REFUSED)[2]}"
         told[first] = replace(told[first], verdict=replace(verdict, diagnosis=words))
     return told
 

@@ -43,6 +43,9 @@ _PYTHONS = {
 }  # fmt: skip
 
 
+_IN_PARTS = "give its parts to a @triton.jit function, or put them in a named tuple"
+
+
 def vet(kernel: JITFunction) -> Refusal | None:
     """Refuse what a compiler could not translate and an interpreter would run; None where all is well.
 
@@ -61,6 +64,10 @@ def vet(kernel: JITFunction) -> Refusal | None:
                     f"{parameter.name}'s default is a {what}, allowed are numbers", site_in(function, 1)
                 )
         every = nodes(function)
+        for node in every:
+            if isinstance(node, ast.Name) and _is_aggregate(scope.get(node.id)):
+                text = f"{node.id} is an aggregate, which a GPU takes and the course does not follow"
+                return Refusal(text, site_in(function, node.lineno), _IN_PARTS, by="the course's checker")
         for node, complaint in _complaints(every, scope, members, isinstance(function, ConstexprFunction)):
             return Refusal(complaint, site_in(function, node.lineno))
         named = (scope.get(node.id) for node in every if isinstance(node, ast.Name))
@@ -102,6 +109,11 @@ def _complaints(
             complaint = _complain_about_name(node.id, scope, id(node) in inner, python)
         if complaint:
             yield node, complaint
+
+
+def _is_aggregate(value: object) -> bool:
+    """What ``triton.language.core._aggregate`` makes of a class."""
+    return isinstance(value, type) and "__triton_aggregate__" in type.__dict__["__dict__"].__get__(value)
 
 
 def _fields(functions: Sequence[JITCallable]) -> set[str]:
@@ -181,6 +193,9 @@ def _root(node: ast.expr) -> ast.expr:
 
 def _no_member(node: ast.Attribute, text: str, scope: Scope, local: set[str]) -> str | None:
     root = _root(node)
+    named = root.func if isinstance(root, ast.Call) else root
+    if isinstance(named, ast.Name) and named.id not in local and isinstance(scope.get(named.id), type):
+        return f"{named.id} is a class of Python's: make {node.attr} a @triton.jit function of its own"
     if isinstance(root, ast.Name) and root.id not in local and root.id not in scope:
         return None if not hasattr(builtins, root.id) else f"{root.id} is Python's, a kernel cannot use it"
     instead = wording.in_triton(node.attr)
