@@ -434,6 +434,14 @@ def test_a_version_stands_among_the_ladders_by_its_forecast(no_gpu):
     assert mine[1] < mine[2] < mine[3] and str(found).count("none") == 0
     other = racing.standing(racing.race(Rung("mine", rung.kernel, splits=13, **settings)))
     assert other.rows[other.place - 1][3] is None and str(other).count("none") == 1
+    assert "measured now" not in f"{found}{other}"
+
+
+def test_a_time_of_this_machine_is_told_from_recorded_ones(no_gpu):
+    found = racing.race(RUNGS["9 stored in pieces"])
+    here = racing.standing(dataclasses.replace(found, record=None))  # as `race` gives it where there is a GPU
+    (line,) = (line for line in here.lines() if "measured now" in line)
+    assert line.startswith("9 stored in pieces") and "measured now" not in str(racing.standing(found))
 
 
 def test_what_is_wrong_or_unsound_takes_no_part(no_gpu):

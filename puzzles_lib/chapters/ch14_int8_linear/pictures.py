@@ -277,7 +277,7 @@ def orders(N: int = 4, K: int = 8, TILE_N: int = 2, TILE_K: int = 4) -> Picture:
         cells(
             ax, address, x=left, y=2.2, width=width,
             colors=[[YELLOW if hit else PALE for hit in row] for row in mine],
-            index=[f"k={k}" for k in range(K)] if number == 0 else [str(k) for k in range(K)],
+            index=["k=0" if k == number == 0 else str(k) for k in range(K)],
             row_index=[f"n={n}" for n in range(N)] if number == 0 else [str(n) for n in range(N)],
         )  # fmt: skip
         label(ax, left + K / 2, 0.7, name, fontsize=12)

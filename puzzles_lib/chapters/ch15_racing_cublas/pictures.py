@@ -462,10 +462,11 @@ def ladder(
         widest = max(bars.values())
         for place, us in enumerate(bars.values()):
             inside = us > 0.55 * widest
-            gap, align = (-0.015 * widest, "right") if inside else (0.015 * widest, "left")
+            end = unfused if us < unfused else us  # beyond the line, which would cross the words
+            at, align = (us - 0.015 * widest, "right") if inside else (end + 0.015 * widest, "left")
             ink, behind = ("white", None) if inside else (INK, "white")
             words = f"{us:.0f} µs, {unfused / us:.2f}×"
-            label(ax, us + gap, place, words, align=align, fontsize=9, color=ink, behind=behind, pad=0.8)
+            label(ax, at, place, words, align=align, fontsize=9, color=ink, behind=behind, pad=0.8)
         ax.axvline(unfused, color=VERMILLION, linewidth=1.4)
         ax.set_title(f"K = {count}; line: unfused, {unfused:.0f} µs", fontsize=10, color=INK)
         ax.set_xlim(0, 1.02 * widest)

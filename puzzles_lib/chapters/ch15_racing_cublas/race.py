@@ -199,12 +199,13 @@ class Standing:
     """A version among the ladder's, by forecast at the large K.
 
     rows: name, bound, forecast and recorded time, None where there is none, best first; microseconds.
-    why_not: why it takes no part; "" where it does.
+    why_not: why it takes no part; "" where it does. measured: whether its own time is of this machine's GPU.
     """
 
     name: str
     rows: tuple[tuple[str, float, float, float | None], ...]
     why_not: str = ""
+    measured: bool = False
 
     @property
     def place(self) -> int | None:
@@ -221,7 +222,8 @@ class Standing:
         lines.append(f"{f'K = {ROWS[0]}, µs':<{wide}}  {'bound':>7}  {'forecast':>8}  {'recorded':>8}")
         for name, least, forecast, us in self.rows:
             time = f"{us:8.1f}" if us is not None else f"{'none':>8}"
-            lines.append(f"{name:<{wide}}  {least:7.1f}  {forecast:8.1f}  {time}")
+            here = "  measured now" if name == self.name and self.measured else ""
+            lines.append(f"{name:<{wide}}  {least:7.1f}  {forecast:8.1f}  {time}{here}")
         return lines
 
     def __repr__(self) -> str:
@@ -241,7 +243,8 @@ def standing(found: Race) -> Standing:
     entries = [_entry(record.name, bound_of(record), record.rows) for record in ladder_records()]
     entries = [entry for entry in entries if entry[0] != name]
     entries.append(_entry(name, found.bound(), found.times))
-    return Standing(name, tuple(sorted(entries, key=lambda entry: entry[2])))
+    measured = bool(found.times) and found.record is None
+    return Standing(name, tuple(sorted(entries, key=lambda entry: entry[2])), measured=measured)
 
 
 def _entry(name: str, limits: Bound, some: Sequence[Mapping]) -> tuple[str, float, float, float | None]:
