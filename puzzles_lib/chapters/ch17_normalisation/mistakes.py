@@ -740,7 +740,7 @@ MISTAKES = (
             )
         },
         kind="race",
-        says="program (1, 0, 0) reads db[0]",
+        says="stores to db[0], and the lock is not held",
     ),
     Mistake(
         DW_BY_LOCK,

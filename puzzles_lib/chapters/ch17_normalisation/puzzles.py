@@ -120,9 +120,9 @@ LAYER_NORM = Puzzle(
     number="29",
     spec=layer_norm,
     formula=(
-        r"y_{mn} = (x_{mn} - \mu_m) \, \rho_m \, w_n + b_n \qquad "
+        r"\begin{gathered} y_{mn} = (x_{mn} - \mu_m) \, \rho_m \, w_n + b_n \\ "
         r"\mu_m = \tfrac{1}{N} \sum_{j} x_{mj} \qquad "
-        r"\rho_m = 1 \Big/ \sqrt{\tfrac{1}{N} \sum_{j} (x_{mj} - \mu_m)^2 + 10^{-5}}"
+        r"\rho_m = 1 \Big/ \sqrt{\tfrac{1}{N} \sum_{j} (x_{mj} - \mu_m)^2 + 10^{-5}} \end{gathered}"
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
     cases=(
@@ -180,9 +180,9 @@ LAYER_NORM_DX = Puzzle(
     number="30",
     spec=layer_norm_dx,
     formula=(
-        r"dx_{mn} = \rho_m \Big( g_{mn} - \tfrac{1}{N} \sum_j g_{mj} "
-        r"- \hat x_{mn} \, \tfrac{1}{N} \sum_j g_{mj} \hat x_{mj} \Big) \qquad "
-        r"g_{mn} = dy_{mn} w_n \qquad \hat x_{mn} = (x_{mn} - \mu_m) \rho_m"
+        r"\begin{gathered} dx_{mn} = \rho_m \Big( g_{mn} - \tfrac{1}{N} \sum_j g_{mj} "
+        r"- \hat x_{mn} \, \tfrac{1}{N} \sum_j g_{mj} \hat x_{mj} \Big) \\ "
+        r"g_{mn} = dy_{mn} w_n \qquad \hat x_{mn} = (x_{mn} - \mu_m) \rho_m \end{gathered}"
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
     cases=(
@@ -244,9 +244,9 @@ LAYER_NORM_DW = Puzzle(
     number="31",
     spec=layer_norm_dw,
     formula=(
-        r"dw_n = \sum_p dw_{pn}^{\mathrm{part}} \qquad "
-        r"dw_{pn}^{\mathrm{part}} = \sum_{m = p R}^{(p + 1) R - 1} dy_{mn} \, \hat x_{mn} \qquad "
-        r"\text{and } db \text{ likewise, without } \hat x"
+        r"\begin{gathered} dw_n = \sum_p dw_{pn}^{\mathrm{part}} \qquad "
+        r"dw_{pn}^{\mathrm{part}} = \sum_{m = p R}^{(p + 1) R - 1} dy_{mn} \, \hat x_{mn} \\ "
+        r"\text{and } db \text{ likewise, without } \hat x \end{gathered}"
     ),
     grid=lambda s: (triton.cdiv(s.M, s.ROWS), triton.cdiv(s.N, s.BLOCK_N)),
     cases=(
