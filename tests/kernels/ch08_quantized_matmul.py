@@ -481,6 +481,21 @@ def weights_row_by_row(
 
 
 @triton.jit
+def weights_in_a_line(
+    weight_ptr, scale_ptr, offset_ptr, z_ptr, M, K, GROUP, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr
+):
+    """The block as one vector; a helper takes the fields out, and the difference is converted by itself."""
+    i = tl.arange(0, BLOCK_M * BLOCK_K)
+    m = tl.program_id(0) * BLOCK_M + i // BLOCK_K
+    k = tl.program_id(1) * BLOCK_K + i % BLOCK_K
+    groups, mask = K // GROUP, (m < M) & (k < K)
+    w = _field(weight_ptr + m * (K // 8), k, mask)
+    o = _field(offset_ptr + m * tl.cdiv(groups, 8), k // GROUP, mask)
+    s = tl.load(scale_ptr + m * groups + k // GROUP, mask=mask, other=0.0)
+    tl.store(z_ptr + m * K + k, (w - o).to(tl.float32) * s, mask=mask)
+
+
+@triton.jit
 def once_with_scale_inside(
     weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
@@ -507,6 +522,7 @@ RIGHT = [
     (WEIGHT_CODES, codes_of_a_word),
     (WEIGHT_CODES, codes_unsigned),
     (GROUPED_WEIGHTS, weights_row_by_row),
+    (GROUPED_WEIGHTS, weights_in_a_line),
     (ONCE_PER_GROUP, once_with_scale_inside),
     (ONCE_PER_GROUP, group_by_group),
     (QUANTIZED_MATMUL, each_word_once),
