@@ -8,6 +8,10 @@ import triton.language as tl
 from triton.language.semantic import TritonSemantic
 from triton.runtime.interpreter import TensorHandle
 
+from puzzles_lib.authoring.solutions import solutions
+from puzzles_lib.binding import bind
+from puzzles_lib.chapters import puzzles
+from puzzles_lib.compiler import find_target, observer, translate
 from puzzles_lib.dtypes import DTYPES
 from puzzles_lib.interpreter.blocks import unwrapped
 from puzzles_lib.interpreter.language import executing, semantic
@@ -62,3 +66,14 @@ def test_what_may_be_a_constexpr_is_unwrapped():
     ]
     assert unwrapped(block) is block
     assert unwrapped([tl.constexpr(3), (tl.constexpr(4), 5)]) == [3, (4, 5)]
+
+
+@pytest.mark.parametrize("name", ["quantize_pack", "long_softmax", "dw_by_lock"])
+def test_in_the_front_end_they_change_nothing_of_the_ir(name, monkeypatch):
+    """What a reader is shown is Triton's own: names and constants included."""
+    puzzle = next(puzzle for puzzle in puzzles() if puzzle.name == name)
+    bound = bind(solutions()[name], puzzle, puzzle.cases[1])
+    short = translate(bound.kernel, bound.arguments, find_target("sm_90")).ir
+    monkeypatch.setattr(observer, "_share", lambda: None)
+    monkeypatch.setattr(observer, "compatible", lambda method: method)
+    assert short == translate(bound.kernel, bound.arguments, find_target("sm_90")).ir

@@ -51,8 +51,12 @@ def unwrapped(value: object) -> object:
     return value if type(value) in _PLAIN else _unwrap(value)
 
 
-def compatible(method: Callable) -> Callable:
-    """``binary_op_type_checking_impl`` of Triton's semantic: two operands of one dtype and one shape."""
+def compatible(method: Callable, numbers: bool = False) -> Callable:
+    """``binary_op_type_checking_impl`` of Triton's semantic: two operands of one dtype and one shape.
+
+    numbers: also where one is a number. Triton makes two constants of it, and uses the second: the front
+    end has to make both, since they stand in the IR.
+    """
 
     @functools.wraps(method)
     def checked(
@@ -61,9 +65,11 @@ def compatible(method: Callable) -> Callable:
         if type(lhs) is tl.tensor and type(rhs) is tl.tensor:
             if _fit(lhs.dtype, rhs.dtype, allow_lhs_ptr, div_or_mod):
                 return self.broadcast_impl_value(lhs, rhs)
-        elif arithmetic_check and type(lhs) is tl.tensor and _takes(lhs.dtype, rhs):
+        elif not (numbers and arithmetic_check):
+            pass
+        elif type(lhs) is tl.tensor and _takes(lhs.dtype, rhs):
             return self.broadcast_impl_value(lhs, self.scalar_constant(rhs, lhs.dtype))
-        elif arithmetic_check and type(rhs) is tl.tensor and _takes(rhs.dtype, lhs):
+        elif type(rhs) is tl.tensor and _takes(rhs.dtype, lhs):
             return self.broadcast_impl_value(self.scalar_constant(lhs, rhs.dtype), rhs)
         return method(self, lhs, rhs, allow_lhs_ptr, allow_rhs_ptr, arithmetic_check, div_or_mod)
 

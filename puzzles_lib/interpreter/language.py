@@ -138,7 +138,9 @@ class _Semantic(TritonSemantic):
     def scalar_constant(self, value, dtype):
         return super().scalar_constant(value, dtype)
 
-    binary_op_type_checking_impl = blocks.compatible(TritonSemantic.binary_op_type_checking_impl)
+    binary_op_type_checking_impl = blocks.compatible(
+        TritonSemantic.binary_op_type_checking_impl, numbers=True
+    )
 
     def _has_native_tma(self):
         return True
