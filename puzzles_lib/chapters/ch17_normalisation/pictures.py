@@ -89,17 +89,19 @@ def row(N: int = 6, BLOCK: int = 8) -> Picture:
     one = box(ax, left + 1.2, 6.2, 6.4, 1.2, f"mean of h² = {mean:.3g}", color=STATISTICS)
     arrow(ax, (left + N * width / 2, strip.bottom + 0.1), (left + N * width / 2, one.y - 0.1))
     label(ax, left + N * width / 2 + 0.4, 5.35, "divide by N, not by BLOCK", align="left")
-    two = box(ax, 16.8, 6.2, 7.2, 1.2, f"r = 1 / √(that + ε) = {(mean + 1e-5) ** -0.5:.3f}", color=STATISTICS)
+    two = box(
+        ax, 16.8, 6.2, 7.2, 1.2, f"rstd = 1 / √(that + ε) = {(mean + 1e-6) ** -0.5:.3f}", color=STATISTICS
+    )
     arrow(ax, (one.right + 0.1, 6.8), (two.x - 0.1, 6.8))
-    label(ax, 20.4, 3.4, "y = h · r · w", fontsize=12)
+    label(ax, 20.4, 3.4, "y = h · rstd · w", fontsize=12)
     label(ax, 20.4, 4.3, "h is still in registers", color=FAINT)
     arrow(ax, (20.4, two.y - 0.1), (20.4, 4.8))
     label(ax, left, 8.1, f"dotted: lanes past N = {N}, masked; they hold 0, and add 0", align="left")
     return Picture(
         figure,
         f"A program and its row of N = {N} in a block of {BLOCK}: x = {x} plus residual = {r} is h = {h}, "
-        f"stored. The mean of h squared, by N and not by the block, is {mean:.3g}; r = 1 / sqrt of it + eps "
-        f"is {(mean + 1e-5) ** -0.5:.3f}. y = h r w, with h still in registers. Lanes past N hold 0.",
+        f"stored. The mean of h squared, by N and not by the block, is {mean:.3g}; rstd = 1 / sqrt of it + "
+        f"eps is {(mean + 1e-6) ** -0.5:.3f}. y = h rstd w, with h still in registers. Lanes past N hold 0.",
     )
 
 
@@ -163,10 +165,10 @@ def paths() -> Picture:
     y = 1.9
     x = box(ax, 0.6, y, 2.6, 1.3, "x", color=LOADED)
     centred = box(ax, 8.2, y, 3.6, 1.3, "x − μ", color=PALE)
-    normed = box(ax, 15.0, y, 3.6, 1.3, "x̂ = (x − μ) r", color=PALE)
+    normed = box(ax, 14.6, y, 4.4, 1.3, "x̂ = (x − μ) rstd", color=PALE)
     out = box(ax, 20.8, y, 3.6, 1.3, "y = x̂ w + b", color=STORED)
     mean = box(ax, 4.0, 4.3, 3.4, 1.2, "μ = mean(x)", color=PALE_ORANGE)
-    scale = box(ax, 9.6, 6.2, 5.6, 1.2, "r = 1 / √(var(x) + ε)", color=PALE_GREEN)
+    scale = box(ax, 9.6, 6.2, 5.6, 1.2, "rstd = 1 / √(var(x) + ε)", color=PALE_GREEN)
     middle = y + 0.65
     arrow(ax, (x.right + 0.05, middle), (centred.x - 0.05, middle), color=BLUE)
     arrow(ax, (centred.right + 0.05, middle), (normed.x - 0.05, middle), color=BLUE)
@@ -181,9 +183,13 @@ def paths() -> Picture:
     label(ax, 0.6, 0.7, "forward: x moves y in three ways", align="left", fontsize=11)
     label(ax, 0.6, 8.5, "backward: what comes back on each, with g = dy · w", align="left", fontsize=11)
     y = 9.3
-    label(ax, 2.9, y + 0.65, "dx  =  r · (", align="right", fontsize=12)
+    label(ax, 2.9, y + 0.65, "dx = rstd · (", align="right", fontsize=12)
     parts = (("g", 2.6, SKY), ("− mean(g)", 4.4, ORANGE), ("− x̂ · mean(g · x̂)", 6.6, GREEN))
-    notes = ("1 directly", "2 each x moves μ\nby 1 / N", "3 x moves the spread\nby x̂ / N, and r against it")
+    notes = (
+        "1 directly",
+        "2 each x moves μ\nby 1 / N",
+        "3 x moves the spread\nby x̂ / N, and rstd against it",
+    )
     at = 3.3
     for (text, width, color), note in zip(parts, notes, strict=True):
         part = box(ax, at, y, width, 1.3, text, color=color, fontsize=11)
@@ -193,9 +199,9 @@ def paths() -> Picture:
     return Picture(
         figure,
         "Layer norm's chain rule. x reaches y = x̂ w + b on three ways: 1, directly through x − μ; 2, through "
-        "the mean μ; 3, through r = 1 / sqrt(var(x) + eps). With g = dy w they bring back, each times r: "
-        "1, g; 2, minus mean(g), for each x moves μ by 1 / N; 3, minus x̂ times mean(g x̂), for x moves the "
-        "spread by x̂ / N and r against it. So dx = r (g − mean(g) − x̂ mean(g x̂)).",
+        "the mean μ; 3, through rstd = 1 / sqrt(var(x) + eps). With g = dy w they bring back, each times "
+        "rstd: 1, g; 2, minus mean(g), for each x moves μ by 1 / N; 3, minus x̂ times mean(g x̂), for x moves the "
+        "spread by x̂ / N and rstd against it. So dx = rstd (g − mean(g) − x̂ mean(g x̂)).",
     )
 
 
