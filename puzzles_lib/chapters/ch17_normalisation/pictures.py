@@ -200,8 +200,8 @@ def paths() -> Picture:
         figure,
         "Layer norm's chain rule. x reaches y = x̂ w + b on three ways: 1, directly through x − μ; 2, through "
         "the mean μ; 3, through rstd = 1 / sqrt(var(x) + eps). With g = dy w they bring back, each times "
-        "rstd: 1, g; 2, minus mean(g), for each x moves μ by 1 / N; 3, minus x̂ times mean(g x̂), for x moves the "
-        "spread by x̂ / N and rstd against it. So dx = rstd (g − mean(g) − x̂ mean(g x̂)).",
+        "rstd: 1, g; 2, minus mean(g), for each x moves μ by 1 / N; 3, minus x̂ times mean(g x̂), for x moves "
+        "the spread by x̂ / N and rstd against it. So dx = rstd (g − mean(g) − x̂ mean(g x̂)).",
     )
 
 
