@@ -11,6 +11,7 @@ from torch import Tensor
 
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.chapters.ch03_fusion.puzzles import MUL_RELU
+from puzzles_lib.chapters.ch17_normalisation.puzzles import LAYER_NORM_DW
 from puzzles_lib.checker import examine, verdicts
 from puzzles_lib.compiler import find_target, steps
 from puzzles_lib.inputs import random
@@ -18,6 +19,7 @@ from puzzles_lib.interpreter import Fused, run
 from puzzles_lib.interpreter.arithmetic import lost
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.source import Site
+from tests.kernels import edited
 
 SM_90 = find_target("sm_90")
 N = 64
@@ -215,3 +217,15 @@ def test_a_dot_in_tf32_is_wrong_where_it_shows_and_a_note_where_not(cases, ok):
     assert report.ok is ok and [case.ok for case in report.cases] == [True, False][: len(cases)]
     assert [("at line 6" in note and "TF32" in note) for note in report.notes] == [True] * ok
     assert ok or "on a GPU, wrong values in z" in str(report) and "a dot in TF32" in str(report)
+
+
+def test_a_run_in_reverse_computes_as_the_one_forwards():
+    """Else its bits differ for that, and not for the order of the programs."""
+    sums = {
+        "dw += tl.sum(dy * ((x - mean[:, None]) * rstd[:, None]), axis=0)": """
+        xhat = (x - mean[:, None]) * rstd[:, None]
+        dw += tl.sum(dy * xhat + (dy * xhat - xhat * dy), axis=0)
+""".strip()
+    }
+    report = examine(edited(LAYER_NORM_DW, "with_nothing_added", "", sums), LAYER_NORM_DW)
+    assert report.ok, report

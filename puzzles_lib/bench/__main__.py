@@ -27,6 +27,10 @@ RECORDED = {
         "puzzles_lib.authoring.orders",
         "how often what nothing orders goes wrong, in chapter 17's kernels (needs a GPU)",
     ),
+    "ptxas": (
+        "puzzles_lib.chapters.ch15_racing_cublas.assemblers",
+        "chapter 15's hasty kernel by other assemblers, with no GPU",
+    ),
 }
 """Those with a record of their own form: a module with ``measure()`` and ``table``."""
 RACED = {
@@ -65,9 +69,8 @@ def _run(arguments: list[str] | None) -> None:
     for name, (_, text) in RECORDED.items():
         recorded = commands.add_parser(name, help=text)
         recorded.add_argument("--json", metavar="FILE", help="write the record there as well")
-    ptxas = commands.add_parser("ptxas", help="chapter 15's hasty kernel by other assemblers, with no GPU")
-    ptxas.add_argument("paths", metavar="PTXAS", nargs="*", help="such as nvidia-cuda-nvcc has")
-    ptxas.add_argument("--json", metavar="FILE", help="write the record there as well")
+        if name == "ptxas":
+            recorded.add_argument("paths", metavar="PTXAS", nargs="*", help="such as nvidia-cuda-nvcc has")
     compile_ = commands.add_parser("compile", help="the binaries of ladder and grid, with no GPU")
     compile_.add_argument("file", metavar="FILE", help="where to write them")
     for name, text in RACED.items():
@@ -96,16 +99,8 @@ def _run(arguments: list[str] | None) -> None:
         from puzzles_lib.bench.recorded import keep
 
         module = importlib.import_module(RECORDED[chosen.command][0])
-        record = module.measure()
+        record = module.measure(chosen.paths) if chosen.command == "ptxas" else module.measure()
         print(module.table(record))
-        if chosen.json:
-            keep(record, chosen.json)
-    elif chosen.command == "ptxas":
-        from puzzles_lib.bench.recorded import keep
-
-        assemblers = importlib.import_module(f"{CHAPTER}.assemblers")
-        record = assemblers.measure(chosen.paths)
-        print(assemblers.table(record))
         if chosen.json:
             keep(record, chosen.json)
     elif chosen.command == "compile":

@@ -179,19 +179,16 @@ def locked_out(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     return None
 
 
-IN_TF32 = (
-    "the compiler makes this sum of products a dot in TF32, which takes 10 bits of each factor: "
-    'tl.dot(a, b, input_precision="ieee") keeps all bits'
+_TF32 = (
+    'a dot in TF32, which takes 10 bits of each factor: tl.dot(a, b, input_precision="ieee") keeps all bits'
 )
+IN_TF32 = f"the compiler makes this sum of products {_TF32}"
 
 
 def sums_in_tf32(sites: Iterable[Site]) -> str:
     """A warning, where that is within what the puzzle allows."""
     lines = " and ".join(str(line) for line in sorted({site.line for site in sites}))
-    return (
-        f"on a GPU the sum of products at line {lines} is a dot in TF32, which takes 10 bits of each factor: "
-        'tl.dot(a, b, input_precision="ieee") keeps all bits'
-    )
+    return f"on a GPU the sum of products at line {lines} is {_TF32}"
 
 
 def as_compiled(verdict: Verdict, site: Site, why: str) -> Verdict:
