@@ -95,42 +95,10 @@ def weights_by_helper(
     tl.store(z_ptr + offs_m * K + offs_k, s * w - s * o, mask=mask)
 
 
-@triton.jit
-def sum_of_products(
-    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    """A 3-D tile of products and tl.sum, of which the compiler makes a dot in TF32."""
-    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    mask_m, mask_n = offs_m < M, offs_n < N
-    groups = K // GROUP
-    weight_rows = weight_ptr + offs_m[:, None] * (K // 8)
-    offset_rows = offset_ptr + offs_m[:, None] * ((groups + 7) // 8)
-    scale_rows = scale_ptr + offs_m[:, None] * groups
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for start in range(0, K, BLOCK_K):
-        offs_k = start + tl.arange(0, BLOCK_K)
-        offs_g = offs_k // GROUP
-        mask_k = offs_k < K
-        mask = mask_m[:, None] & mask_k[None, :]
-        word = tl.load(weight_rows + offs_k[None, :] // 8, mask=mask, other=0)
-        w = (word >> (offs_k % 8 * 4)[None, :]) & 15
-        word = tl.load(offset_rows + offs_g[None, :] // 8, mask=mask, other=0)
-        o = (word >> (offs_g % 8 * 4)[None, :]) & 15
-        s = tl.load(scale_rows + offs_g[None, :], mask=mask, other=0.0)
-        mask = mask_k[:, None] & mask_n[None, :]
-        a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
-        acc += tl.sum((s * (w - o))[:, :, None] * a[None, :, :], axis=1)
-    mask = mask_m[:, None] & mask_n[None, :]
-    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
-
-
 WRONG = [
     Wrong(QUANTIZED_MATMUL, global_group, kind="compiler", says="WIDTH"),
     Wrong(QUANTIZED_MATMUL, lambda_unpacks, kind="compiler", says="a lambda"),
     Wrong(GROUPED_WEIGHTS, weights_by_helper, kind="values", says="write s * (w - o)"),
-    Wrong(QUANTIZED_MATMUL, sum_of_products, kind="values", says="a dot in TF32"),
 ]
 
 

@@ -171,6 +171,18 @@ MISTAKES = (
     ),
     Mistake(
         QUANTIZED_MATMUL,
+        "sum_of_products",
+        "Products in a block of three axes, and a sum: the compiler makes it a dot in TF32.",
+        {
+            'acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")': (
+                "acc += tl.sum((s * (w - o))[:, :, None] * a[None, :, :], axis=1)"
+            )
+        },
+        kind="values",
+        says="a dot in TF32",
+    ),
+    Mistake(
+        QUANTIZED_MATMUL,
         "mask_before_shift",
         "`word & 15 >> shift` masks with 15 >> shift.",
         {">> 4 * (k % 8)) & 15": "& 15 >> 4 * (k % 8))"},
