@@ -25,7 +25,7 @@ from triton.runtime.jit import JITFunction
 from puzzles_lib import interpreter
 from puzzles_lib.compiler import front_end
 from puzzles_lib.dtypes import DTYPES
-from puzzles_lib.interpreter import Source
+from puzzles_lib.interpreter import Source, language
 from tests.kernel_lab import execute, kernel_of
 
 NO_NUMBER = float("nan")
@@ -966,6 +966,14 @@ def test_a_run_prints_so_many_lines_and_no_more(capsys):
     assert len(capsys.readouterr().out.splitlines()) == 101  # the count starts again
 
 
+@pytest.mark.parametrize("quiet, texts", [(False, 13), (True, 0)])
+def test_no_text_is_made_of_what_is_not_shown(quiet, texts, monkeypatch, capsys):
+    made = []
+    monkeypatch.setattr(language, "shown", lambda *args: made.append(args) or "line\n" * 7 + "line")
+    execute(talk_at_length, z_ptr=torch.zeros(1), quiet=quiet)
+    assert len(made) == texts and len(capsys.readouterr().out.splitlines()) == (101 if texts else 0)
+
+
 @triton.jit
 def print_hex(x_ptr):
     tl.device_print("x", tl.load(x_ptr), hex=True)
@@ -987,6 +995,9 @@ def asserts(x_ptr, KIND: tl.constexpr):
         tl.static_assert(KIND == "device", "KIND must be device")
     elif KIND == "plain":
         assert tl.sum(x) > 10, "the sum must be large"
+    elif KIND == "value":
+        mask = tl.device_assert(x > 0)
+        tl.store(x_ptr + tl.arange(0, 4), x + 1, mask=mask)
 
 
 @pytest.mark.parametrize(
@@ -997,6 +1008,11 @@ def test_assertions_stop_a_run(kind, message):
     done = execute(asserts, x_ptr=torch.tensor([1.0, 2, -3, 4]), KIND=kind)
     assert done.stop.message == f"AssertionError: {message}" and message in done.stop.site.source
     assert execute(asserts, x_ptr=torch.ones(4) * 9, KIND="plain" if kind == "static" else kind).stop is None
+
+
+def test_an_assertion_gives_none_as_compiled_without_debugging():
+    x = torch.ones(4)
+    assert execute(asserts, x_ptr=x, KIND="value").stop is None and x.tolist() == [2.0] * 4
 
 
 # ---- everything as before

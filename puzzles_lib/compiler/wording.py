@@ -132,6 +132,8 @@ _NO_SUCH_STATEMENT = {
     "Raise": "a kernel cannot raise: tl.device_assert(condition) stops it, tl.static_assert the compiler",
     "Global": "a kernel cannot set globals: results go out by tl.store",
     "Delete": "a kernel cannot delete names: leave that line out",
+    "NamedExpr": "a kernel has no :=, give the value its name on a line of its own",
+    "Match": "a kernel has no match: compare in an if",
     "Starred": "a kernel cannot unpack by *: name each value",
     "Yield": "a kernel cannot yield: results go out by tl.store",
 }
@@ -449,10 +451,35 @@ def _global(t: Trouble, found: re.Match) -> str:
     return f"{name} is a global: pass it as a parameter, or define it as {name} = tl.constexpr(...)"
 
 
+POWERS_OF_2 = "each size of a block must be a power of 2: mask the rest"
 _POINTER_INDEXED = (
     "a pointer is not indexed: tl.load(x_ptr + offsets) reads, tl.store(z_ptr + offsets, z) writes"
 )
 MASK = "a mask is a condition, such as mask=offs < N, and not numbers"
+LANE_BY_LANE = "a if c else b cannot choose lane by lane: use tl.where(c, a, b)"
+
+
+def _a_condition(t: Trouble, _: re.Match) -> str:
+    return LANE_BY_LANE if re.search(r"\bif\b.*\belse\b", t.line) else MASK
+
+
+def _one_element_wanted(t: Trouble, _: re.Match) -> str:
+    return "only a block of one element has .item()" if t.callee().endswith(".item") else LANE_BY_LANE
+
+
+def _powers_of_2(t: Trouble, _: re.Match) -> str:
+    written = any(re.fullmatch(r"[(\[]?-1[,)\]]*", t.text(node)) for node in t.arguments())
+    return "a shape is written out: -1 stands for no size here" if written else POWERS_OF_2
+
+
+def _without_axis(t: Trouble, _: re.Match) -> str:
+    return f"{t.callee()} lacks its axis: {t.callee()}(x, 0)" if t.callee() else ""
+
+
+def _no_tuple(t: Trouble, _: re.Match) -> str:
+    if t.callee().rpartition(".")[2] not in ("zeros", "full", "broadcast_to", "reshape"):
+        return ""
+    return f"a shape is a tuple: ({t.text(t.arguments()[0])},)"
 
 
 def _subscript(t: Trouble, _: re.Match) -> str:
@@ -503,10 +530,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
         r"^Shape element \d must have type",
         "a shape needs sizes known at compile time, such as a tl.constexpr parameter",
     ),
-    (
-        r"^(?:arange's range|Shape element \d) must be a power of 2",
-        "each size of a block must be a power of 2: mask the rest",
-    ),
+    (r"^(?:arange's range|Shape element \d) must be a power of 2", _powers_of_2),
     (r"^numel \((\d+)\) exceeds", "a block of {0} elements is too large, 1048576 are the most"),
     (
         r"^'constexpr' object has no attribute 'handle'",
@@ -518,10 +542,8 @@ ROWS: tuple[tuple[str, Say], ...] = (
     ),
     (r"attribute '__r?pow__'", "blocks have no **: write x * x, 1 << n, or tl.exp2(x)"),
     (r"^Boolean value of Tensor", "an if cannot decide lane by lane: use a mask, or tl.where"),
-    (
-        r"^Ternary expression.*<\[|^can only unsplat",
-        "a if c else b cannot choose lane by lane: use tl.where(c, a, b)",
-    ),
+    (r"^Ternary expression.*<\[", LANE_BY_LANE),
+    (r"^can only unsplat", _one_element_wanted),
     (r"^'scf.condition' op", "the condition of a while must be one value, not a block"),
     (
         r"is not string$",
@@ -531,7 +553,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
         r"^Cannot evaluate f-string",
         'a text cannot hold values of the kernel: tl.device_print("x", x) prints them',
     ),
-    (r"must be 1-bit signless|^Mask must have boolean", MASK),
+    (r"must be 1-bit signless|^Mask must have boolean", _a_condition),
     (r"^module '([\w.]+)' has no attribute '(\w+)'", _no_such_name),
     (r"^(\w+) is not defined", _undefined),
     (r"^'(?:int|float|constexpr)' object has no attribute '(\w+)'", _constant_has_no),
@@ -565,6 +587,16 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^object of type 'tensor' has no len", "a block's length is x.shape[0]"),
     (r"attribute 'scalar'$", "a dtype in a kernel is one of Triton's, such as tl.float32"),
     (r"^'dtype' object is not callable", "a dtype is no function: x.to(tl.float32) converts"),
+    (
+        r"^'str' object has no attribute 'type'",
+        "a text is no value of a kernel: those are numbers and blocks",
+    ),
+    (
+        r"^'dtype' object has no attribute 'numel'",
+        "tl.topk gives 2 elements or more: tl.max gives the largest",
+    ),
+    (r"^'<=' not supported between .*'int' and 'NoneType'", _without_axis),
+    (r"^'int' object is not iterable", _no_tuple),
     (r"^'tensor' object has no attribute '(\w+)'", "a kernel's values have no {0!r}"),
     (
         r"^For loop bounds and step must all be ints|^For .* must be a scalar",

@@ -547,7 +547,7 @@ class GuardedBuilder(InterpreterBuilder):
                 break
 
     def create_print(self, prefix, hex, values, isSigned):
-        for value in values:
+        for value in values if not self.quiet else ():
             words = [str(self.memory.program), prefix.strip(), shown(value, hex)]
             self.print(" ".join(word for word in words if word) + "\n")
 

@@ -77,7 +77,8 @@ def _python_names() -> dict[str, Callable]:
 
 
 def _print(*values, sep: str = " ", end: str = "\n", **_) -> None:
-    builder.print(sep.join(str(value) for value in values) + end)
+    if not builder.quiet:  # to make text of values takes longer than most that a kernel does
+        builder.print(sep.join(str(value) for value in values) + end)
 
 
 def _static_print(*values, sep: str = " ", end: str = "\n", **_) -> None:
@@ -144,6 +145,9 @@ class _Semantic(TritonSemantic):
 
     def _has_native_tma(self):
         return True
+
+    def device_assert(self, cond, msg, mask):
+        super().device_assert(cond, msg, mask)  # gives None, as a compiler that is asked for no debugging
 
     def broadcast_impl_value(self, lhs, rhs):
         shapes = [each.type.shape.values if each.type.is_block() else [] for each in (lhs, rhs)]
