@@ -30,6 +30,8 @@ _HOME = {
 
 
 def __getattr__(name: str):
+    if name == "__all__":  # what `from puzzles_lib import *` asks for
+        return __dir__()
     if name in _HOME:
         value = getattr(importlib.import_module(_HOME[name]), name)
     elif name.isupper() or re.fullmatch(r"ch\d+", name):

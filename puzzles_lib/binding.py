@@ -127,6 +127,9 @@ def stand_ins(kernel: JITFunction, puzzle: Puzzle, case: Case) -> dict[str, obje
     return values
 
 
+_LAUNCH = f"{KernelInterface.__getitem__.__qualname__}.<locals>.<lambda>"
+
+
 def _no_kernel(kernel: object) -> Refusal:
     """Why this object is no kernel."""
     name = getattr(kernel, "__name__", type(kernel).__name__)
@@ -134,6 +137,8 @@ def _no_kernel(kernel: object) -> Refusal:
         return _signature(
             f"{type(kernel).__name__} wraps the kernel: hand over the @triton.jit function itself"
         )
+    if getattr(kernel, "__qualname__", "") == _LAUNCH:
+        return _signature("kernel[grid] is a launch: hand over the kernel alone, the puzzle gives the grid")
     if callable(kernel):
         return _signature(f"{name} is a Python function: put @triton.jit on the line above its def")
     if kernel is None:  # as `mistake(...).kernel` is until its puzzle is solved

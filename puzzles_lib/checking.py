@@ -9,6 +9,7 @@ import dataclasses
 
 from puzzles_lib import ledger, session
 from puzzles_lib.checker import SECONDS_PER_CASE, examine
+from puzzles_lib.checker.attempts import positive
 from puzzles_lib.checker.report import Report
 from puzzles_lib.overview import cheer
 from puzzles_lib.puzzle import Puzzle
@@ -28,13 +29,12 @@ def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, 
         same salt a report is the same at every call, but for the line at the first pass.
 
     Raises TypeError where ``puzzle`` is not a `Puzzle` or ``salt`` no string, ValueError where ``seconds``
-    is not positive, and KeyboardInterrupt when interrupted.
+    is no number above 0, and KeyboardInterrupt when interrupted.
     """
     __tracebackhide__ = True
     if not isinstance(puzzle, Puzzle):
         raise TypeError(f"check(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
-    if not seconds > 0:
-        raise ValueError(f"check: seconds is {seconds!r}, allowed is any number above 0")
+    positive("check", seconds)
     if not isinstance(salt, str):
         raise TypeError(f"check: salt is a {type(salt).__name__}, allowed is a string")
     report = None

@@ -340,6 +340,7 @@ def test_what_is_no_kernel_is_answered_in_a_line():
 
     for kernel, words in [
         (plain, "plain is a Python function: put @triton.jit"),
+        (right[(1,)], "kernel[grid] is a launch: hand over the kernel alone"),
         (3, "kernel is 3"),
         (None, "there is no kernel yet: it is None"),
         (greedy, "takes 'eps', which scale_rows does not offer"),
@@ -424,8 +425,9 @@ def test_what_goes_wrong_with_a_descriptor_is_said():
 def test_misuse_of_check_itself_raises_and_names_the_parameter():
     with pytest.raises(TypeError, match="puzzle is a function"):
         check(SCALE_ROWS, scale_rows)
-    with pytest.raises(ValueError, match="seconds is 0"):
-        check(right, SCALE_ROWS, seconds=0)
+    for seconds, shown in [(0, "0"), ("ten", "'ten'"), (float("nan"), "nan"), (True, "True")]:
+        with pytest.raises(ValueError, match=f"check: seconds is {shown}, allowed is any number above 0"):
+            check(right, SCALE_ROWS, seconds=seconds)
 
 
 def test_a_kernel_that_cannot_be_read_is_a_line_and_no_traceback():

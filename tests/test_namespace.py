@@ -7,6 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
+import puzzles_lib
 from puzzles_lib import MASKED_ADD, check, run, stages, trace
 
 SOURCE = """@triton.jit
@@ -40,6 +41,13 @@ def notebook():
     namespace = {"triton": triton, "tl": tl, "__name__": "notebook"}
     exec(compile(SOURCE, name, "exec"), namespace)
     return namespace
+
+
+def test_a_star_brings_all_that_the_course_offers():
+    names: dict[str, object] = {}
+    exec("from puzzles_lib import *", names)
+    assert {"check", "watch", "Case", "MASKED_ADD", "ch02"} <= names.keys()
+    assert [name for name in names if name not in ("__builtins__", *dir(puzzles_lib))] == []
 
 
 WORK = {

@@ -20,6 +20,12 @@ class OutOfTime(Exception):
         self.seconds = seconds
 
 
+def positive(call: str, seconds: object) -> None:
+    """Raises ValueError, with the call's name, where ``seconds`` is no limit."""
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
+        raise ValueError(f"{call}: seconds is {seconds!r}, allowed is any number above 0")
+
+
 class Budget:
     """The CPU time of this thread, in seconds, after which a check starts no more runs."""
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 
 from puzzles_lib.checker import SECONDS_PER_CASE, outputs
+from puzzles_lib.checker.attempts import positive
 from puzzles_lib.checker.report import Report
 from puzzles_lib.puzzle import Case, Puzzle, evaluate
 
@@ -30,8 +31,7 @@ def run(
     __tracebackhide__ = True
     if not isinstance(puzzle, Puzzle):
         raise TypeError(f"run(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
-    if not seconds > 0:
-        raise ValueError(f"run: seconds is {seconds!r}, allowed is any number above 0")
+    positive("run", seconds)
     tensors, numbers = _tensors_and_numbers(puzzle, values)
     case = Case(fill=None, salt="", pretend=False, **_numbers(puzzle, tensors, numbers))
     inputs = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}

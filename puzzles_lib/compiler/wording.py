@@ -593,7 +593,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     ),
     (
         r"^'dtype' object has no attribute 'numel'",
-        "tl.topk gives 2 elements or more: tl.max gives the largest",
+        "tl.topk gives 2 elements or more: for one there is tl.max",
     ),
     (r"^'<=' not supported between .*'int' and 'NoneType'", _without_axis),
     (r"^'int' object is not iterable", _no_tuple),
