@@ -5,7 +5,14 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# A short name: the path of a socket may have 107 bytes.
-export JUPYTER_RUNTIME_DIR=${JUPYTER_RUNTIME_DIR:-$(mktemp -d "${XDG_RUNTIME_DIR:-/tmp}/lab-XXXXXX" 2>/dev/null || mktemp -d)}
+# One folder for all times, since nobody removes it; another where somebody else has taken its name.
+own_folder() {
+    mkdir -m 700 "$1" 2>/dev/null || [[ -d $1 && -O $1 && ! -L $1 && $(stat -c %a "$1") == 700 ]]
+}
+if [[ -z ${JUPYTER_RUNTIME_DIR:-} ]]; then
+    folder=${XDG_RUNTIME_DIR:-${TMPDIR:-/tmp}}/lab-$UID  # short: the path of a socket may have 107 bytes
+    own_folder "$folder" || folder=$(mktemp -d)
+    export JUPYTER_RUNTIME_DIR=$folder
+fi
 exec "${LAB_PYTHON:-.venv/bin/python}" -m jupyter lab --KernelManager.transport=ipc \
     --LabApp.default_url=/lab/tree/notebooks/00_welcome.ipynb "$@"

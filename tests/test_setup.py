@@ -287,7 +287,8 @@ def test_lab_keeps_its_sockets_in_a_private_folder(checkout):
     )
     python.chmod(0o755)
     nowhere = checkout.folder / "nowhere"
-    for given in ({"XDG_RUNTIME_DIR": str(checkout.folder)}, {"XDG_RUNTIME_DIR": str(nowhere)}, {}):
+
+    def folder(**given: str) -> Path:
         ran = checkout.run("bash", ".setup/lab.sh", "--port", "9999", TMPDIR=str(checkout.folder), **given)
         assert (ran.returncode, ran.stderr) == (0, "")
         command, mode, folder = ran.stdout.splitlines()
@@ -295,7 +296,16 @@ def test_lab_keeps_its_sockets_in_a_private_folder(checkout):
             "-m jupyter lab --KernelManager.transport=ipc --LabApp.default_url=/lab/tree/"
         )
         assert command.endswith(" --port 9999") and mode == "700"
-        Path(folder).rmdir()
+        return Path(folder)
+
+    usual = folder()
+    assert usual == folder() == folder(XDG_RUNTIME_DIR=str(checkout.folder))  # the same one again
+    given = folder(JUPYTER_RUNTIME_DIR=str(usual))
+    assert given == usual
+    folder(XDG_RUNTIME_DIR=str(nowhere)).rmdir()
+    usual.chmod(0o755)  # as somebody else may have made it
+    folder().rmdir()
+    assert usual.is_dir() and folder() != usual
 
 
 def test_a_fitting_python_is_looked_for(checkout):
