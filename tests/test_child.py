@@ -1,5 +1,6 @@
 """Work in a child: whatever it does, this process has an answer, and is as it was."""
 
+import contextlib
 import os
 import resource
 import signal
@@ -12,31 +13,50 @@ from pathlib import Path
 import pytest
 
 from puzzles_lib.compiler import child
-from puzzles_lib.compiler.child import Limits, Place, in_child
+from puzzles_lib.compiler.child import Child, Ended, Limits, Place
 
 LIMITS = Limits(cpu_seconds=20, memory=1 << 30)
+ROOT = Path(__file__).parent.parent
 
 
-def spin(send):
-    send("begun")
-    while True:
+@contextlib.contextmanager
+def forked(answer, limits=LIMITS):
+    """A child that gives ``answer(number)``."""
+    with contextlib.closing(Child(lambda: answer, limits)) as child:
+        yield child
+
+
+def answers(child, *numbers):
+    """What it says of these numbers, asked all at once, up to its end, and what ended it."""
+    told = []
+    for number in numbers:
+        child.ask(number)
+    try:
+        for _ in numbers:
+            told.append(child.answer())
+    except Ended as ended:
+        return told, ended.cause
+    return told, ""
+
+
+def spin(number):
+    while number:
         pass
 
 
-def sleep(send):
+def sleep(number):
     time.sleep(100)
 
 
-def ways_to_die():
-    return {
-        "abort": lambda send: os.abort(),
-        "a signal": lambda send: os.kill(os.getpid(), signal.SIGSEGV),
-        "an exit": lambda send: os._exit(3),
-        "an exit of Python's": lambda send: sys.exit(),
-        "an error": lambda send: 1 / 0,
-        "an interrupt of its own": lambda send: (_ for _ in ()).throw(KeyboardInterrupt),
-        "memory": lambda send: bytearray(4 << 30),
-    }
+WAYS_TO_DIE = {
+    "abort": lambda number: os.abort(),
+    "a signal": lambda number: os.kill(os.getpid(), signal.SIGSEGV),
+    "an exit": lambda number: os._exit(3),
+    "an exit of Python's": lambda number: sys.exit(),
+    "an error": lambda number: 1 / 0,
+    "an interrupt of its own": lambda number: (_ for _ in ()).throw(KeyboardInterrupt),
+    "memory": lambda number: bytearray(4 << 30),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -66,90 +86,126 @@ def _children() -> set[str]:
 
 
 def test_answers_come_in_order_also_long_ones():
-    def work(send):
-        for n in range(3):
-            send({"n": n, "long": "x" * 300_000})
-
-    ending = in_child(work, LIMITS)
-    assert ending.cause == "" and [a["n"] for a in ending.answers] == [0, 1, 2]
-    assert len(ending.answers[2]["long"]) == 300_000
+    with forked(lambda number: {"n": number, "long": "x" * 300_000}) as child:
+        told, cause = answers(child, 0, 1, 2)
+        assert cause == "" and [each["n"] for each in told] == [0, 1, 2]
+        assert len(told[2]["long"]) == 300_000
 
 
-@pytest.mark.parametrize("way", ways_to_die())
+def test_it_works_while_nobody_waits_and_is_asked_again():
+    place = Place()
+
+    def answer(number):
+        place.note(number, os.getpid())
+        return number
+
+    with forked(answer) as child:
+        child.ask(7)
+        while place.read()[0] != 7:
+            time.sleep(0.01)
+        pid = place.read()[1]
+        assert (child.answer(), answers(child, 8), place.read()) == (7, ([8], ""), (8, pid))
+
+
+def test_none_is_forked_before_it_is_asked():
+    before = _children()
+    with forked(lambda number: number):
+        assert _children() == before
+
+
+@pytest.mark.parametrize("way", WAYS_TO_DIE)
 def test_its_death_is_an_answer(way):
     place = Place()
 
-    def work(send):
-        place.note(1, 2)
-        send("before")
-        ways_to_die()[way](send)
-        send("after")
+    def answer(number):
+        place.note(number, 2)
+        return WAYS_TO_DIE[way](number) if number == 1 else "before"
 
-    ending = in_child(work, LIMITS)
-    assert (ending.cause, ending.answers, place.read()) == ("crash", ["before"], (1, 2))
+    with forked(answer) as child:
+        assert (answers(child, 0, 1, 2), place.read()) == ((["before"], "crash"), (1, 2))
+        assert answers(child, 0) == (["before"], "")  # by another
 
 
-def test_its_time_is_limited_for_each_part(monkeypatch):
+def test_it_may_die_before_it_is_asked_for_more():
+    before = _children()
+    with forked(lambda number: os._exit(0)) as child:
+        child.ask(0)
+        while any(_state(pid) != "Z" for pid in _children() - before):
+            time.sleep(0.01)
+        assert answers(child, 1) == ([], "crash")
+
+
+def _state(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
+def test_its_time_is_limited_for_each_answer(monkeypatch):
     monkeypatch.setattr(child, "WALL_PER_CPU", 1000)  # by the clock, a busy machine may take any time
 
-    def work(send):
-        limits.begin_part()
-        deadline = time.process_time() + 0.2
+    def answer(number):
+        deadline = time.process_time() + number / 10
         while time.process_time() < deadline:
             pass
-        send("a part")
-        limits.begin_part()
-        spin(send)
+        return number
 
-    limits = Limits(0.3, 1 << 30)
-    ending = in_child(work, limits)
-    assert (ending.cause, ending.answers) == ("time", ["a part", "begun"])
+    with forked(answer, Limits(0.3, 1 << 30)) as asked:
+        assert answers(asked, 2, 2, 9) == ([2, 2], "time")
 
 
-def test_one_that_sleeps_is_tried_again_and_given_up(monkeypatch):
+def test_time_does_not_run_while_it_waits():
+    left = []
+
+    class Noted(Limits):
+        def begin(self):
+            left.append(signal.getitimer(signal.ITIMER_REAL)[0] + signal.getitimer(signal.ITIMER_PROF)[0])
+            super().begin()
+
+    with forked(lambda number: left, Noted(20, 1 << 30)) as waiting:
+        _, (at_the_fork, prepared, after_an_answer) = answers(waiting, 1, 2)[0]
+    assert at_the_fork == after_an_answer == 0 < prepared
+
+
+def test_one_that_sleeps_is_given_up(monkeypatch):
     monkeypatch.setattr(child, "HANGS_AFTER", 0.2)
-    assert in_child(sleep, LIMITS).cause == "hung"
+    with forked(sleep) as asleep:
+        assert answers(asleep, 0) == ([], "hung")
 
 
 def test_a_lock_that_another_thread_holds_at_the_fork_does_no_harm(monkeypatch):
     monkeypatch.setattr(child, "HANGS_AFTER", 0.2)
     lock, held, release = threading.Lock(), threading.Event(), threading.Event()
-    once, causes = child._once, []
 
     def hold():
         with lock:
             held.set()
             release.wait()
 
-    def noted(work, limits):
-        ending = once(work, limits)
-        causes.append(ending.cause)
-        release.set()
-        thread.join()
-        return ending
-
-    def work(send):
+    def answer(number):
         with lock:
-            send("done")
+            return "done"
 
-    monkeypatch.setattr(child, "_once", noted)
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait()
-    ending = in_child(work, LIMITS)
-    assert (ending.answers, causes) == (["done"], ["hung", ""])
+    with forked(answer) as locked:
+        assert answers(locked, 0) == ([], "hung")
+        release.set()
+        thread.join()
+        assert answers(locked, 0) == (["done"], "")
 
 
 def test_what_it_prints_and_what_was_printed_is_not_shown_twice(capfd):
     print("not yet written", end="")
 
-    def work(send):
+    def answer(number):
         print("here")
         os.write(1, b"there")
         os.write(2, b"everywhere")
-        send("done")
+        return "done"
 
-    assert in_child(work, LIMITS).answers == ["done"]
+    with forked(answer) as child:
+        assert answers(child, 0) == (["done"], "")
     sys.stdout.flush()
     assert capfd.readouterr() == ("not yet written", "")
 
@@ -158,7 +214,8 @@ def test_from_several_threads_at_once():
     found = []
 
     def ask(number):
-        found.append(in_child(lambda send: send(number), LIMITS).answers)
+        with forked(lambda number: number) as child:
+            found.append(answers(child, number)[0])
 
     threads = [threading.Thread(target=ask, args=(n,)) for n in range(6)]
     for thread in threads:
@@ -168,29 +225,49 @@ def test_from_several_threads_at_once():
     assert sorted(found) == [[n] for n in range(6)]
 
 
-def test_an_interrupt_ends_it_at_once():
+def test_an_interrupt_ends_the_wait_at_once():
     timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
     timer.start()
     started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        in_child(spin, LIMITS)
+    with pytest.raises(KeyboardInterrupt), forked(spin) as spinning:
+        answers(spinning, 1)
     assert time.monotonic() - started < 10
     timer.join()
 
 
+ORPHAN = """
+import os, time
+from puzzles_lib.compiler.child import Child, Limits
+child = Child(lambda: lambda number: os.getpid(), Limits(20, 1 << 30))
+child.ask(0)
+print(child.answer(), flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_it_ends_with_its_parent():
+    ran = subprocess.run([sys.executable, "-c", ORPHAN], cwd=ROOT, capture_output=True, text=True)
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{int(ran.stdout)}").exists() and _state(int(ran.stdout)) != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 BARE = """
 import os, sys, threading, time, warnings
-from puzzles_lib.compiler.child import Limits, in_child
+from puzzles_lib.compiler.child import Child, Limits
 warnings.simplefilter("error")  # Python 3.12 has one about forks and threads
 before = list(warnings.filters)
 threading.Thread(target=time.sleep, args=(1,), daemon=True).start()
 os.close(0), os.close(1), os.close(2)
 sys.stdout = sys.stderr = None
-ending = in_child(lambda send: (print("x"), send("done")), Limits(20, 1 << 30))
-os._exit(0 if ending.answers == ["done"] and not ending.cause and warnings.filters == before else 1)
+child = Child(lambda: lambda number: print("x") or "done", Limits(20, 1 << 30))
+child.ask(0)
+done = child.answer()
+child.close()
+os._exit(0 if done == "done" and warnings.filters == before else 1)
 """
 
 
 def test_where_there_are_threads_no_files_and_warnings_are_errors():
-    root = Path(__file__).parent.parent
-    assert subprocess.run([sys.executable, "-c", BARE], cwd=root, timeout=120).returncode == 0
+    assert subprocess.run([sys.executable, "-c", BARE], cwd=ROOT, timeout=120).returncode == 0

@@ -1,5 +1,6 @@
 """What a learner reads for each kind of line that the compiler refuses: their own words, and the cure."""
 
+import contextlib
 import math
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 import triton
 
 from puzzles_lib.authoring.solutions import define
-from puzzles_lib.compiler import build, find_target, front_end, observer, opinions, translate, wording
+from puzzles_lib.compiler import Opinions, build, find_target, front_end, observer, translate, wording
 from puzzles_lib.compiler.vetting import vet
 
 HEAD = """
@@ -24,6 +25,11 @@ X = torch.empty(0)
 ARGUMENTS = {"x_ptr": X, "z_ptr": X, "M": 20, "N": 20, "BLOCK": 32, "HALF": 16}
 NAMES = {"np": np, "torch": torch, "math": math, "triton": triton, "ten": 10}
 FIRST = len(HEAD.splitlines()) + 1
+
+
+def opinions(kernel, cases):
+    with contextlib.closing(Opinions(kernel, cases)) as found:
+        return [found[number] for number in range(len(cases))]
 
 
 def written(line: str, name: str = "wording"):

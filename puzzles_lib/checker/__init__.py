@@ -4,13 +4,14 @@ The order of things is here, what is said of them in `verdicts`. Nothing that a 
 kernel raises here: the answer is always a `Report`. `puzzles_lib.checking` is what a learner calls.
 """
 
+import contextlib
 import dataclasses
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from triton.runtime.jit import JITFunction
 
 from puzzles_lib import compiler
 from puzzles_lib.binding import Bound, bind
@@ -93,41 +94,69 @@ def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_fa
     each = [bound.at(case.salted(salt), number) for case in puzzle.cases]
     if refusal := next((one for one in each if isinstance(one, Refusal)), None):
         return _refused(puzzle, refusal)
-    opinions = _opinions(each[:1] if until_failure else each)  # as a rule such a kernel fails in the first
-    first = next((opinion for opinion in opinions if opinion is not None), None)
-    if first and first.refusal:
-        return _refused(puzzle, first.refusal)
-    results: list[CaseResult] = []
-    ended = False
-    for place, (case, one) in enumerate(zip(puzzle.cases, each, strict=True)):
-        if until_failure and place == 1 and not ended:
-            opinions += _opinions(each[1:])
-        opinion = opinions[place] if place < len(opinions) else None
-        result = CaseResult(str(case), ran=one is None)  # None: autotune would not try it here
-        if isinstance(one, Bound) and opinion is not None:
-            named = None if salt or number else place
-            result = _opined(one, opinion) or (result if ended else _check_case(one, shared, named=named))
-        results.append(dataclasses.replace(result, number=place))
-        ended = ended or (
-            result.verdict is not None
-            and (until_failure or result.verdict.kind in ("time limit", "deadlock"))
-        )
-    if all(result.ok for result in results):
-        results += _drawn_cases(bound, number, shared, salt)
-    notes = dict.fromkeys(note for opinion in opinions if opinion for note in opinion.notes)
+    drawn = _drawn(bound, number, salt)
+    with contextlib.closing(_Opinions(bound.kernel, each, drawn)) as opinions:
+        if refusal := opinions.of_the_kernel():
+            return _refused(puzzle, refusal)
+        named = not (salt or number)
+        notes: dict[str, None] = {}
+        results: list[CaseResult] = []
+        ended = False
+        for place, (case, one) in enumerate(zip(puzzle.cases, each, strict=True)):
+            result = CaseResult(str(case), ran=one is None)  # None: autotune would not try it here
+            opinion = None if ended and until_failure else opinions[place]
+            if not until_failure:
+                opinions.begin(place + 1)
+            if isinstance(one, Bound) and opinion is not None:
+                notes |= dict.fromkeys(opinion.notes)
+                if refused := _opined(one, opinion):
+                    result = refused
+                elif not ended:
+                    result = _check_case(one, shared, named=place if named else None)
+            results.append(dataclasses.replace(result, number=place))
+            ended = ended or (
+                result.verdict is not None
+                and (until_failure or result.verdict.kind in ("time limit", "deadlock"))
+            )
+        if all(result.ok for result in results):
+            results += _drawn_cases(drawn, len(each), named, shared, opinions)
     notes |= dict.fromkeys(shared.arithmetic.notes())
     told = verdicts.with_later_refusal(verdicts.with_blocks(puzzle, results))
     return Report(puzzle.name, tuple(told), notes=tuple(notes), salt=salt)
 
 
-def _opinions(
-    each: Sequence[Bound | Refusal | None], as_launched: bool = False
-) -> list[compiler.Opinion | None]:
-    """The compiler's opinion on each; None where there is nothing to translate, or nothing was tried."""
-    bound = [one for one in each if isinstance(one, Bound)]
-    cases = [one.arguments for one in bound]
-    told = iter(compiler.opinions(bound[0].kernel, cases, as_launched=as_launched) if bound else ())
-    return [next(told, None) if isinstance(one, Bound) else None for one in each]
+class _Opinions:
+    """The compiler's opinions on the cases of a check, by their places. To be closed."""
+
+    def __init__(
+        self,
+        kernel: JITFunction,
+        each: Sequence[Bound | Refusal | None],
+        drawn: Sequence[Bound | Refusal | None],
+    ):
+        bound = [place for place, one in enumerate((*each, *drawn)) if isinstance(one, Bound)]
+        listed, others = ([one.arguments for one in part if isinstance(one, Bound)] for part in (each, drawn))
+        self._numbers = {place: number for number, place in enumerate(bound)}
+        self._opinions = compiler.Opinions(kernel, listed, others)
+        self._listed = len(listed)
+
+    def __getitem__(self, place: int) -> compiler.Opinion | None:
+        """None where there is nothing to translate, or nothing is tried any more."""
+        number = self._numbers.get(place)
+        return None if number is None else self._opinions[number]
+
+    def begin(self, place: int) -> None:
+        """Have it begun, while this process does something else."""
+        if place in self._numbers:
+            self._opinions.begin(self._numbers[place])
+
+    def of_the_kernel(self) -> Refusal | None:
+        """What the first that was translated says is said of the kernel."""
+        first = self._opinions[0] if self._listed else None
+        return first.refusal if first else None
+
+    def close(self) -> None:
+        self._opinions.close()
 
 
 def _opined(bound: Bound, opinion: compiler.Opinion) -> CaseResult | None:
@@ -137,17 +166,25 @@ def _opined(bound: Bound, opinion: compiler.Opinion) -> CaseResult | None:
     return CaseResult(str(bound.case), verdicts.of_refusal_in_a_case(opinion.refusal))
 
 
-def _drawn_cases(bound: Bound, number: int, shared: _Shared, salt: str) -> Iterator[CaseResult]:
-    """Try what is drawn from the puzzle's contract, up to the first failure."""
+def _drawn(bound: Bound, number: int, salt: str) -> list[Bound | Refusal | None]:
+    """The kernel bound to what is drawn from the puzzle's contract."""
     with the_puzzles_own("its contract", bound.case):
         cases = bound.puzzle.drawn(salt)
-    each = [bound.at(case, number) for case in cases]
-    places = itertools.count(len(bound.puzzle.cases))
-    for place, one, opinion in zip(places, each, _opinions(each, as_launched=True), strict=False):
+    return [bound.at(case, number) for case in cases]
+
+
+def _drawn_cases(
+    drawn: Sequence[Bound | Refusal | None], first: int, named: bool, shared: _Shared, opinions: _Opinions
+) -> Iterator[CaseResult]:
+    """Try what is drawn, up to the first failure. first: the place of the first of them."""
+    for place, one in enumerate(drawn, first):
+        opinion = opinions[place]
+        opinions.begin(place + 1)
         if not isinstance(one, Bound) or opinion is None:
             continue
-        named = None if salt or number else place
-        result = _opined(one, opinion) or _check_case(one, shared, backwards=False, named=named)
+        result = _opined(one, opinion) or _check_case(
+            one, shared, backwards=False, named=place if named else None
+        )
         yield dataclasses.replace(result, number=place, drawn=True)
         if not result.ok:
             return

@@ -1,18 +1,18 @@
 """What Triton's compiler makes of a kernel, and what it refuses, on a machine with no GPU.
 
 Nothing of it runs in this process, since it may crash, hang or eat the memory: Triton's front end, for
-`opinions`, `front_end` and `translate`, in a forked `child` that has the kernel and all it names, on what
+`Opinions`, `front_end` and `translate`, in a forked `child` that has the kernel and all it names, on what
 `vetting` has passed; all that comes after, in `build`, in programs of its own.
 """
 
 from puzzles_lib.compiler.arithmetic import Steps, steps
 from puzzles_lib.compiler.frontend import (
     Opinion,
+    Opinions,
     Translation,
     front_end,
     gpu_dialect,
     interpret_was_on,
-    opinions,
     translate,
 )
 from puzzles_lib.compiler.lowering import Build, build, dump_passes
@@ -24,6 +24,7 @@ __all__ = [
     "Build",
     "MemoryAccess",
     "Opinion",
+    "Opinions",
     "Steps",
     "Target",
     "Translation",
@@ -36,7 +37,6 @@ __all__ = [
     "held_by",
     "interpret_was_on",
     "memory_accesses",
-    "opinions",
     "steps",
     "translate",
 ]

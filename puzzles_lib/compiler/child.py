@@ -1,8 +1,9 @@
-"""Work in a child: a fork of this process, which may crash, hang or eat memory without harm to this one.
+"""A child: a fork of this process, which may crash, hang or eat memory without harm to this one.
 
-The child has all that the work can reach, a notebook's cells included. What comes back is JSON through a
-pipe, and two numbers in memory that both see, where the child notes how far it is. Nothing of the parent
-is changed: limits, signals, files and ``sys.stdout`` are set in the child alone.
+The child has all that the work can reach, a notebook's cells included. It answers numbers, one after another,
+and waits in between. What comes back is JSON through a pipe, and two numbers in memory that both see, where
+the child notes how far it is. Nothing of the parent is changed: limits, signals, files and ``sys.stdout`` are
+set in the child alone.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NoReturn
 
 from puzzles_lib.interpreter.limits import interrupts_held
@@ -32,8 +33,8 @@ WALL_PER_CPU = 4  # wall seconds that a part of the work may take, for one of it
 DEEPEST = 20_000  # nested calls in the child
 _LOOK_EVERY = 0.1
 _HEADER = struct.Struct("<I")
+_NUMBER = struct.Struct("<q")
 _PLACE = struct.Struct("<qq")
-_DONE = b"\0\0\0\0"  # an answer of no bytes
 # Python 3.12 warns of threads, and 3.11 cannot: see HANGS_AFTER.
 _QUIET = (
     contextlib.nullcontext
@@ -42,7 +43,7 @@ _QUIET = (
 )
 _forking = threading.Lock()  # a child that another thread makes meanwhile would keep the pipe open
 
-Send = Callable[[object], None]
+Answer = Callable[[int], object]
 
 
 class Place:
@@ -61,67 +62,110 @@ class Place:
 
 @dataclass(frozen=True)
 class Limits:
-    """cpu_seconds: for each part of the work. memory: bytes that may be mapped on top of what is."""
+    """cpu_seconds: for each answer. memory: bytes that may be mapped on top of what is."""
 
     cpu_seconds: float
     memory: int
 
-    def begin_part(self) -> None:
+    def begin(self) -> None:
         """Called in the child: time counts from here. When it is over, the child ends."""
-        signal.setitimer(signal.ITIMER_PROF, self.cpu_seconds)
-        signal.setitimer(signal.ITIMER_REAL, WALL_PER_CPU * self.cpu_seconds)
+        self._set(self.cpu_seconds)
+
+    def end(self) -> None:
+        """Called in the child: it may wait as long as it likes."""
+        self._set(0)
+
+    def _set(self, seconds: float) -> None:
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        signal.setitimer(signal.ITIMER_REAL, WALL_PER_CPU * seconds)
 
 
-@dataclass
-class Ending:
-    """What a child sent, and what ended it: ``""``, ``"time"``, ``"hung"`` or ``"crash"``."""
+class Ended(Exception):
+    """There is no answer, and no child any more. cause: ``"time"``, ``"hung"`` or ``"crash"``."""
 
-    answers: list = field(default_factory=list)
-    cause: str = ""
+    def __init__(self, cause: str):
+        super().__init__(cause)
+        self.cause = cause
 
 
-def in_child(work: Callable[[Send], None], limits: Limits) -> Ending:
-    """Do the work in a child. It is handed a function that sends an answer, anything that JSON holds.
+class Child:
+    """A child that is forked when first asked, and answers until it ends or is closed.
 
-    A child that hangs is tried once more. Raises KeyboardInterrupt when interrupted, the child ended,
-    and OSError where no process can be made.
+    prepare: called in the child, before its first answer; gives the function that answers a number by
+        anything that JSON holds.
+
+        with closing(Child(prepare, limits)) as child:
+            child.ask(3)
+            ...  # meanwhile it works
+            child.answer()
     """
-    ending = _once(work, limits)
-    return _once(work, limits) if ending.cause == "hung" else ending
 
+    def __init__(self, prepare: Callable[[], Answer], limits: Limits):
+        self._prepare, self._limits = prepare, limits
+        self._pid = 0  # none yet
+        self._pipe = self._requests = -1
+        self._received = bytearray()
 
-def _once(work: Callable[[Send], None], limits: Limits) -> Ending:
-    ending = Ending()
-    pipe = child = -1
-    heard, status = "", 0
+    def ask(self, number: int) -> None:
+        """Have it answer this number, once it has answered those asked before.
 
-    def listen() -> None:
-        nonlocal heard
-        heard = _listen(pipe, child, ending.answers)
+        Raises OSError where no process can be made.
+        """
+        with interrupts_held(inside=_nowhere):
+            if not self._pid:
+                self._pipe, self._requests, self._pid = _fork(self._prepare, self._limits)
+            with contextlib.suppress(BrokenPipeError):  # it has ended: `answer` says so
+                os.write(self._requests, _NUMBER.pack(number))
 
-    with interrupts_held(inside=listen):
-        try:
-            pipe, child = _fork(work, limits)
+    def answer(self) -> object:
+        """The oldest answer that was asked for and not fetched yet. Waits for it.
+
+        Raises `Ended` where there will be none, and KeyboardInterrupt when interrupted; then the child is
+        to be closed.
+        """
+        answers: list = []
+        heard = ""
+
+        def listen() -> None:
+            nonlocal heard
+            heard = _listen(self._pipe, self._pid, self._received, answers)
+
+        with interrupts_held(inside=listen):
             listen()
-        finally:
-            if child > 0:
-                os.close(pipe)
-                status = _end(child, kill=heard != "over")
-    if heard == "hung":
-        ending.cause = "hung"
-    elif heard == "over":
+        if answers:
+            return answers[0]
+        status = self._end(kill=heard == "hung")
         by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        ending.cause = "time" if by in (signal.SIGPROF, signal.SIGALRM) else "crash"
-    return ending
+        cause = "time" if by in (signal.SIGPROF, signal.SIGALRM) else "crash"
+        raise Ended("hung" if heard == "hung" else cause)
+
+    def close(self) -> None:
+        """End it, whatever it is doing."""
+        self._end(kill=True)
+
+    def _end(self, kill: bool) -> int:
+        """End the child, and be as if it had not been forked yet; returns its status."""
+        with interrupts_held(inside=_nowhere):
+            if not self._pid:
+                return 0
+            os.close(self._pipe)
+            os.close(self._requests)
+            status = _fetch(self._pid, kill)
+            self._pid = 0
+            self._received.clear()
+            return status
 
 
-def _listen(pipe: int, child: int, answers: list) -> str:
-    """Collect what the child sends until it is ``"done"``, or ``"over"`` before that, or ``"hung"``."""
-    received = bytearray()
+def _nowhere() -> None:
+    """Where interrupts are let through that are held everywhere."""
+
+
+def _listen(pipe: int, child: int, received: bytearray, answers: list) -> str:
+    """Wait for an answer, ``""``; or until the child is ``"over"``, or ``"hung"``."""
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     asleep = 0.0
-    while True:
+    while not _taken(received, answers):
         if not poll.poll(_LOOK_EVERY * 1000):
             state = _state(child)
             if state in ("", "Z"):  # and some other process has the pipe
@@ -134,14 +178,19 @@ def _listen(pipe: int, child: int, answers: list) -> str:
         if not data:
             return "over"
         received += data
-        while len(received) >= _HEADER.size:
-            (length,) = _HEADER.unpack_from(received)
-            if not length:
-                return "done"
-            if len(received) < _HEADER.size + length:
-                break
-            answers.append(json.loads(received[_HEADER.size : _HEADER.size + length]))
-            del received[: _HEADER.size + length]
+    return ""
+
+
+def _taken(received: bytearray, answers: list) -> bool:
+    """Whether a whole answer has been received, and is taken from there."""
+    if len(received) < _HEADER.size:
+        return False
+    end = _HEADER.size + _HEADER.unpack_from(received)[0]
+    if len(received) < end:
+        return False
+    answers.append(json.loads(received[_HEADER.size : end]))
+    del received[:end]
+    return True
 
 
 def _state(child: int) -> str:
@@ -153,8 +202,8 @@ def _state(child: int) -> str:
         return ""
 
 
-def _end(child: int, kill: bool) -> int:
-    """Fetch a child's status; 0 where somebody else has, who waits for all of this process's children."""
+def _fetch(child: int, kill: bool) -> int:
+    """A child's status; 0 where somebody else has fetched it, who waits for all children of this process."""
     with contextlib.suppress(ProcessLookupError, ChildProcessError):
         if kill:
             os.kill(child, signal.SIGKILL)
@@ -162,42 +211,40 @@ def _end(child: int, kill: bool) -> int:
     return 0
 
 
-def _fork(work: Callable[[Send], None], limits: Limits) -> tuple[int, int]:
-    """The end of a pipe to read from, and the child that writes to it."""
+def _fork(prepare: Callable[[], Answer], limits: Limits) -> tuple[int, int, int]:
+    """A pipe to read answers from, one to write numbers to, and the child that has their other ends."""
     parent = os.getpid()
+    open_here: list[int] = []
     with _forking, _QUIET():
-        reading, writing = os.pipe()
         try:
+            open_here += os.pipe()
+            open_here += os.pipe()
+            reading, writing, asked, asking = open_here
             child = os.fork()
             if child == 0:
-                _be_child(work, limits, writing)
+                os.close(asking)  # so that it ends where its parent has ended
+                _be_child(prepare, limits, asked, writing)
         except OSError:
-            os.close(reading)
+            for file in open_here:
+                os.close(file)
             raise
         finally:
             if os.getpid() != parent:
                 os._exit(1)
-            os.close(writing)
-    return reading, child
+        os.close(writing)
+        os.close(asked)
+    return reading, asking, child
 
 
-def _be_child(work: Callable[[Send], None], limits: Limits, pipe: int) -> NoReturn:
+def _be_child(prepare: Callable[[], Answer], limits: Limits, asked: int, pipe: int) -> NoReturn:
     """Never returns: what belongs to the parent, such as buffers not yet written, must not be touched."""
     try:
         _leave_the_parent()
-        pipe = fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, 10)  # 1 and 2 may have been closed, and be it
+        # 0, 1 and 2 may have been closed, and be these
+        asked, pipe = (fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 10) for file in (asked, pipe))
         output = os.open(os.devnull, os.O_WRONLY)
         os.dup2(output, 1)
         os.dup2(output, 2)
-
-        def write(data: bytes) -> None:
-            while data:
-                data = data[os.write(pipe, data) :]
-
-        def send(answer: object) -> None:
-            data = json.dumps(answer).encode()
-            write(_HEADER.pack(len(data)) + data)
-
         with open("/proc/self/statm") as statm:
             mapped = int(statm.read().split()[0]) * resource.getpagesize()
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
@@ -206,9 +253,15 @@ def _be_child(work: Callable[[Send], None], limits: Limits, pipe: int) -> NoRetu
             resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
         )
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        limits.begin_part()
-        work(send)
-        write(_DONE)
+        limits.begin()
+        answer = prepare()
+        while number := os.read(asked, _NUMBER.size):
+            limits.begin()
+            data = json.dumps(answer(*_NUMBER.unpack(number))).encode()
+            limits.end()
+            data = _HEADER.pack(len(data)) + data
+            while data:
+                data = data[os.write(pipe, data) :]
     finally:
         os._exit(0)
 

@@ -6,6 +6,7 @@ the kernel for a real target, does not. It is C++ and ends its process where it 
 expect, so it runs in a `child`; what it would execute itself (`vetting`) must have been refused before.
 """
 
+import contextlib
 import functools
 import linecache
 import os
@@ -24,7 +25,7 @@ from triton.runtime.jit import JITFunction, create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.compiler import observer, wording
-from puzzles_lib.compiler.child import Limits, Place, Send, in_child
+from puzzles_lib.compiler.child import Answer, Child, Ended, Limits, Place
 from puzzles_lib.compiler.targets import Target, find_target
 from puzzles_lib.dtypes import of_integer, of_torch
 from puzzles_lib.source import Refusal, Site, calls_itself, with_helpers
@@ -66,40 +67,57 @@ def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal |
 
     arguments: a value for each parameter by name, as for `puzzles_lib.interpreter.run`.
     """
-    return opinions(kernel, [arguments])[0].refusal
+    with contextlib.closing(Opinions(kernel, [arguments])) as opinions:
+        return opinions[0].refusal
 
 
-def opinions(
-    kernel: JITFunction, cases: Sequence[Mapping[str, object]], *, as_launched: bool = False
-) -> list[Opinion]:
-    """The same for several cases, in one child.
+class Opinions:
+    """The front end's opinions on a kernel with the arguments of several cases, each made when it is wanted.
 
-    A launch makes a constant of a size of 1. So the first case is translated twice where it has one, since
-    what it says is said of the kernel; once where only what is ``as_launched`` matters. Nothing is tried
-    once the first case is refused, or one took too long: then there are fewer opinions than cases.
+        with contextlib.closing(Opinions(kernel, cases, drawn)) as opinions:
+            opinions.begin(0)
+            ...  # meanwhile it is made
+            opinions[0]
+
+    They are made one after another in one child, which ends with `close`. A launch makes a constant of a size
+    of 1. So the first case is translated twice where it has one, since what it says is said of the kernel;
+    of the others, and of the first of ``drawn`` alone, only what is launched matters.
     """
-    backend, options = _backend(DEFAULT, (("sanitize_overflow", False),))  # of use in a debug build alone
-    sources: list[ASTSource] = []
-    places: dict[str, int] = {}
-    wanted: list[list[int]] = []
-    for number, arguments in enumerate(cases):
-        wanted.append([])
-        for ones in (True,) if as_launched or number else (False, True):
-            signature, constants = _signature(kernel, arguments, ones)
-            key = repr((signature, [(n, type(v), v) for n, v in constants.items()]))
-            if key not in places:
-                places[key] = len(sources)
-                sources.append(ASTSource(kernel, signature, constants))
-            wanted[-1].append(places[key])
-    found = _translated(kernel, sources, backend, options)
-    told: list[Opinion] = []
-    for numbers in wanted:
-        tried = [found[n] for n in numbers if n < len(found)]
-        refused = [opinion for opinion in tried if opinion.refusal]
-        if not refused and len(tried) < len(numbers):
-            break
-        told.append((refused or tried)[0])
-    return told
+
+    def __init__(
+        self,
+        kernel: JITFunction,
+        cases: Sequence[Mapping[str, object]],
+        drawn: Sequence[Mapping[str, object]] = (),
+    ):
+        sources: list[ASTSource] = []
+        places: dict[str, int] = {}
+        self._wanted: list[list[int]] = []  # of each case, which of the sources
+        for number, arguments in enumerate((*cases, *drawn)):
+            self._wanted.append([])
+            for ones in (True,) if number or not cases else (False, True):
+                signature, constants = _signature(kernel, arguments, ones)
+                key = repr((signature, [(n, type(v), v) for n, v in constants.items()]))
+                if key not in places:
+                    places[key] = len(sources)
+                    sources.append(ASTSource(kernel, signature, constants))
+                self._wanted[-1].append(places[key])
+        # overflow is of use in a debug build alone
+        self._translator = _Translator(kernel, sources, _backend(DEFAULT, (("sanitize_overflow", False),)))
+
+    def begin(self, number: int) -> None:
+        """Have a case's opinion begun, so that it is there when it is wanted."""
+        for source in self._wanted[number]:
+            self._translator.begin(source)
+
+    def __getitem__(self, number: int) -> Opinion | None:
+        """None where nothing is tried any more: the first case was refused, or some case took too long."""
+        tried = [self._translator.opinion(source) for source in self._wanted[number]]
+        refused = [opinion for opinion in tried if opinion and opinion.refusal]
+        return refused[0] if refused else None if None in tried else tried[0]
+
+    def close(self) -> None:
+        self._translator.close()
 
 
 def _signature(
@@ -173,49 +191,86 @@ def _as_launched(
     known = {} if known is None else known
     if key not in known:
         source = ASTSource(kernel, signature, constants, attributes)
-        (found,) = _translated(kernel, [source], backend, parsed, wanted)
+        with contextlib.closing(_Translator(kernel, [source], (backend, parsed), wanted)) as translator:
+            found = translator.opinion(0)
         known[key] = found.refusal or _with_own_lines(found.ir, kernel)
     return known[key]
 
 
-def _translated(
-    kernel: JITFunction, sources: Sequence[ASTSource], backend, options, wanted: str = ""
-) -> list[Opinion]:
-    """An opinion on each, up to a first that is refused, or one that took too long.
+class _Translator:
+    """Translates sources of one kernel in a child, each when it is wanted. To be closed.
 
     wanted: the text to send back: none, the ``"source"`` that no pass has touched, or ``"ttgir"``.
-    What a crash leaves untried is tried in another child.
     """
-    functions = with_helpers(kernel)
-    files = list(dict.fromkeys(f.fn.__code__.co_filename for f in functions))
-    limits = Limits(FRONT_END_SECONDS, FRONT_END_MEMORY)
-    found: list[Opinion] = []
-    while len(found) < len(sources) and not (found and (found[0].refusal or found[-1].endless)):
-        place = Place()
 
-        def work(send: Send, start: int = len(found), place: Place = place) -> None:
-            seen = observer.watch(files, place)
-            context = ir.context()
-            ir.load_dialects(context)
-            backend.load_dialects(context)
-            for source in sources[start:]:
-                limits.begin_part()
-                seen.start()
-                answer = _one(kernel, source, context, backend, options, seen, wanted)
-                send(answer)
-                if answer["refusal"] and source is sources[0]:
-                    return
+    def __init__(self, kernel: JITFunction, sources: Sequence[ASTSource], backend: tuple, wanted: str = ""):
+        self._functions = with_helpers(kernel)
+        self._files = list(dict.fromkeys(f.fn.__code__.co_filename for f in self._functions))
+        self._found: dict[int, Opinion] = {}
+        self._asked: list[int] = []  # and not fetched
+        self._hung: set[int] = set()  # once
+        self._place = Place()
+        prepare = functools.partial(self._prepare, kernel, sources, *backend, wanted)
+        self._child = Child(prepare, Limits(FRONT_END_SECONDS, FRONT_END_MEMORY))
 
+    def _prepare(
+        self, kernel: JITFunction, sources: Sequence[ASTSource], backend, options, wanted: str
+    ) -> Answer:
+        """Called in the child."""
+        seen = observer.watch(self._files, self._place)
+        context = ir.context()
+        ir.load_dialects(context)
+        backend.load_dialects(context)
+
+        def answer(number: int) -> dict[str, object]:
+            seen.start()
+            return _one(kernel, sources[number], context, backend, options, seen, wanted)
+
+        return answer
+
+    def _over(self) -> bool:
+        first = self._found.get(0)
+        return bool(first and first.refusal) or any(opinion.endless for opinion in self._found.values())
+
+    def begin(self, number: int) -> None:
+        """Have it begun, unless it is there, or nothing is tried any more."""
+        if number not in self._found and number not in self._asked and not self._over():
+            try:
+                self._child.ask(number)
+            except OSError as error:
+                reason = (
+                    f"the compiler needs a process of its own, and there is none to be had: {error.strerror}"
+                )
+                self._found[number] = Opinion(Refusal(reason), endless=True)
+            else:
+                self._asked.append(number)
+
+    def opinion(self, number: int) -> Opinion | None:
+        """Of that source; None where nothing is tried any more."""
+        self.begin(number)
+        while number in self._asked and not self._over():
+            self._fetch()
+        return self._found.get(number)
+
+    def _fetch(self) -> None:
+        """The opinion on what was asked for first. Where the child ends, another is asked for the others."""
+        number, *others = self._asked
         try:
-            ending = in_child(work, limits)
-        except OSError as error:
-            reason = f"the compiler needs a process of its own, and there is none to be had: {error.strerror}"
-            return [*found, Opinion(Refusal(reason), endless=True)]
-        found += [_read(answer) for answer in ending.answers]
-        if ending.cause and len(found) < len(sources):
-            refusal = Refusal(_words_for(ending.cause, functions), _site(files, place))
-            found.append(Opinion(refusal, endless=ending.cause != "crash"))
-    return found
+            self._found[number] = _read(self._child.answer())
+            self._asked = others
+        except Ended as ended:
+            if ended.cause == "hung" and number not in self._hung:
+                self._hung.add(number)
+                others = self._asked
+            else:
+                refusal = Refusal(_words_for(ended.cause, self._functions), _site(self._files, self._place))
+                self._found[number] = Opinion(refusal, endless=ended.cause != "crash")
+            self._asked = []
+            for each in others:
+                self.begin(each)
+
+    def close(self) -> None:
+        self._child.close()
 
 
 def _words_for(cause: str, functions: Sequence[JITFunction]) -> str:
