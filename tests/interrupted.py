@@ -63,6 +63,7 @@ def state() -> dict[str, object]:
         "stdout": sys.stdout,
         "stderr": (os.fstat(2).st_dev, os.fstat(2).st_ino),
         "files": len(os.listdir("/proc/self/fd")),
+        "children": open(f"/proc/self/task/{os.getpid()}/children").read(),
         "patches": list(language._active),
         "turn": (turns._turn.thread, turns._turn.lock.locked()),
         "twins": dict(language._of_learner),

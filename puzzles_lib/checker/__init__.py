@@ -4,7 +4,6 @@ The order of things is here, what is said of them in `verdicts`. Nothing that a 
 kernel raises here: the answer is always a `Report`. `puzzles_lib.checking` is what a learner calls.
 """
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -95,11 +94,12 @@ def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_fa
     if refusal := next((one for one in each if isinstance(one, Refusal)), None):
         return _refused(puzzle, refusal)
     drawn = _drawn(bound, number, salt)
-    with contextlib.closing(_Opinions(bound.kernel, each, drawn)) as opinions:
+    named = not (salt or number)
+    notes: dict[str, None] = {}
+
+    def tried(opinions: _Opinions) -> Refusal | list[CaseResult]:
         if refusal := opinions.of_the_kernel():
-            return _refused(puzzle, refusal)
-        named = not (salt or number)
-        notes: dict[str, None] = {}
+            return refusal
         results: list[CaseResult] = []
         ended = False
         for place, (case, one) in enumerate(zip(puzzle.cases, each, strict=True)):
@@ -108,7 +108,7 @@ def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_fa
             if not until_failure:
                 opinions.begin(place + 1)
             if isinstance(one, Bound) and opinion is not None:
-                notes |= dict.fromkeys(opinion.notes)
+                notes.update(dict.fromkeys(opinion.notes))
                 if refused := _opined(one, opinion):
                     result = refused
                 elif not ended:
@@ -120,6 +120,11 @@ def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_fa
             )
         if all(result.ok for result in results):
             results += _drawn_cases(drawn, len(each), named, shared, opinions)
+        return results
+
+    results = compiler.closed_after(_Opinions(bound.kernel, each, drawn), tried)
+    if isinstance(results, Refusal):
+        return _refused(puzzle, results)
     notes |= dict.fromkeys(shared.arithmetic.notes())
     told = verdicts.with_later_refusal(verdicts.with_blocks(puzzle, results))
     return Report(puzzle.name, tuple(told), notes=tuple(notes), salt=salt)

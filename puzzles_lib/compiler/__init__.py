@@ -6,6 +6,7 @@ Nothing of it runs in this process, since it may crash, hang or eat the memory: 
 """
 
 from puzzles_lib.compiler.arithmetic import Steps, steps
+from puzzles_lib.compiler.child import closed_after
 from puzzles_lib.compiler.frontend import (
     Opinion,
     Opinions,
@@ -29,6 +30,7 @@ __all__ = [
     "Target",
     "Translation",
     "build",
+    "closed_after",
     "disassemble",
     "dump_passes",
     "find_target",

@@ -24,7 +24,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, Protocol, TypeVar
 
 from puzzles_lib.interpreter.limits import interrupts_held
 
@@ -94,10 +94,12 @@ class Child:
     prepare: called in the child, before its first answer; gives the function that answers a number by
         anything that JSON holds.
 
-        with closing(Child(prepare, limits)) as child:
+        def work(child):
             child.ask(3)
             ...  # meanwhile it works
-            child.answer()
+            return child.answer()
+
+        closed_after(Child(prepare, limits), work)
     """
 
     def __init__(self, prepare: Callable[[], Answer], limits: Limits):
@@ -154,6 +156,23 @@ class Child:
             self._pid = 0
             self._received.clear()
             return status
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+T = TypeVar("T", bound=_Closable)
+Result = TypeVar("Result")
+
+
+def closed_after(thing: T, work: Callable[[T], Result]) -> Result:
+    """What ``work(thing)`` gives, the thing closed, wherever in all this a Ctrl-C comes. work: a function."""
+    with interrupts_held(inside=work):
+        try:
+            return work(thing)
+        finally:
+            thing.close()
 
 
 def _nowhere() -> None:

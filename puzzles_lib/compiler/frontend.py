@@ -6,7 +6,6 @@ the kernel for a real target, does not. It is C++ and ends its process where it 
 expect, so it runs in a `child`; what it would execute itself (`vetting`) must have been refused before.
 """
 
-import contextlib
 import functools
 import linecache
 import os
@@ -25,7 +24,7 @@ from triton.runtime.jit import JITFunction, create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.compiler import observer, wording
-from puzzles_lib.compiler.child import Answer, Child, Ended, Limits, Place
+from puzzles_lib.compiler.child import Answer, Child, Ended, Limits, Place, closed_after
 from puzzles_lib.compiler.targets import Target, find_target
 from puzzles_lib.dtypes import of_integer, of_torch
 from puzzles_lib.source import Refusal, Site, calls_itself, with_helpers
@@ -67,21 +66,23 @@ def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal |
 
     arguments: a value for each parameter by name, as for `puzzles_lib.interpreter.run`.
     """
-    with contextlib.closing(Opinions(kernel, [arguments])) as opinions:
+
+    def first(opinions: Opinions) -> Refusal | None:
         return opinions[0].refusal
+
+    return closed_after(Opinions(kernel, [arguments]), first)
 
 
 class Opinions:
     """The front end's opinions on a kernel with the arguments of several cases, each made when it is wanted.
 
-        with contextlib.closing(Opinions(kernel, cases, drawn)) as opinions:
-            opinions.begin(0)
-            ...  # meanwhile it is made
-            opinions[0]
+        opinions.begin(0)
+        ...  # meanwhile it is made
+        opinions[0]
 
-    They are made one after another in one child, which ends with `close`. A launch makes a constant of a size
-    of 1. So the first case is translated twice where it has one, since what it says is said of the kernel;
-    of the others, and of the first of ``drawn`` alone, only what is launched matters.
+    They are made one after another in one child, so this is to be closed (`closed_after`). A launch makes a
+    constant of a size of 1. So the first case is translated twice where it has one, since what it says is
+    said of the kernel; of the others, and of the first of ``drawn`` alone, only what is launched matters.
     """
 
     def __init__(
@@ -191,10 +192,13 @@ def _as_launched(
     known = {} if known is None else known
     if key not in known:
         source = ASTSource(kernel, signature, constants, attributes)
-        with contextlib.closing(_Translator(kernel, [source], (backend, parsed), wanted)) as translator:
-            found = translator.opinion(0)
+        found = closed_after(_Translator(kernel, [source], (backend, parsed), wanted), _the_first)
         known[key] = found.refusal or _with_own_lines(found.ir, kernel)
     return known[key]
+
+
+def _the_first(translator: "_Translator") -> Opinion:
+    return translator.opinion(0)
 
 
 class _Translator:
