@@ -448,7 +448,7 @@ def merge(first: Sequence[int] = (1, 3, 2, 2), second: Sequence[int] = (7, 9)) -
 
 
 def doubling(values: Sequence[int] = (3, 1, 4, 1, 5, 9, 2, 6)) -> Picture:
-    """A running sum in three steps: each element takes in the one 1, 2, 4 before it."""
+    """A running sum in three rounds: each element takes in the one 1, 2, 4 before it."""
     figure, ax = new_sheet(25, 9.6)
     left, width = 5.6, 1.7
     now, told, step = list(values), [], 1
@@ -467,7 +467,7 @@ def doubling(values: Sequence[int] = (3, 1, 4, 1, 5, 9, 2, 6)) -> Picture:
     label(ax, left, strip.bottom + 0.9, "green: final. Blue: what is taken in", align="left")
     return Picture(
         figure,
-        f"A running sum of {list(values)} in {len(told)} steps. {'; '.join(told)}. After a step with "
+        f"A running sum of {list(values)} in {len(told)} rounds. {'; '.join(told)}. After one with "
         f"distance d the first 2 d elements are final.",
     )
 

@@ -265,7 +265,7 @@ QUESTIONS = (
     Question(
         id="ch17-q12",
         asks="200 runs on the same numbers, 4096 columns. How many different sums come out: (in two stages, "
-        "by atomics)? Within 20.",
+        "by atomics)? The second within 20.",
         right=_different_sums,
         kind=tuple,
         same=lambda value, right: len(value) == 2 and value[0] == right[0] and abs(value[1] - right[1]) <= 20,
