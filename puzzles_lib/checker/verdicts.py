@@ -189,8 +189,9 @@ def gave_up(puzzle: Puzzle, case: Case, held: Run, free: Run) -> Verdict | None:
         if result.name not in puzzle.locks and lacks.any():
             place = f"{result.name}[{_index(int(lacks.int().argmax()), result.shape(case.numbers))}]"
             text = f"race: program {held.program} gives up while another one holds the {locks}: "
-            sites = [access.site for access in held.accesses if access.argument in puzzle.locks]
-            return Verdict("race", f"{text}{place} lacks its part", *sites[-1:], diagnosis=_must_wait(locks))
+            asked = [access.site for access in held.accesses if access.argument in puzzle.locks]
+            site = asked[-1] if asked else None
+            return Verdict("race", f"{text}{place} lacks its part", site, _must_wait(locks))
     return None
 
 
