@@ -154,7 +154,8 @@ class Puzzle:
     zeroed: results that hold zeros when the kernel starts, such as a lock; the others hold nonsense.
     locks: those of them that are locks: 0 is free, and 1 is held by a program that alone may store.
     same_bits: whether the results must be the same, bit for bit, in whatever order the programs run.
-    slips: functions like the spec, each with a slip that is often made, by what the report says of it.
+    slips: functions like the spec, each with a slip that is often made, by what the report says of it. They
+        may take any number of the case besides, by its name.
     contract: how cases are drawn that are tried beside ``cases``; without it none are.
     machine: what the machine code must be like, once all cases pass.
 

@@ -6,10 +6,11 @@ import nbformat
 import pytest
 import torch
 
-from puzzles_lib import DW_BY_LOCK, LAYER_NORM_DW, check
+from puzzles_lib import DOUBLE, DW_BY_LOCK, LAYER_NORM_DW, check
 from puzzles_lib.authoring import orders
 from puzzles_lib.bench.recorded import ORDERS, about, load, rows
 from puzzles_lib.chapters.ch17_normalisation import pictures
+from puzzles_lib.source import define
 from tests.conftest import REPO
 
 # ---- pictures
@@ -74,6 +75,7 @@ def test_the_chapters_words_are_the_recorded_figures():
     assert round(min(slower), 1) == 1.3 and round(max(slower), 1) == 1.5
     dw = "layer_norm_dw, 256 rows a program"
     told = [us[case, dw, "torch.compile"][0], us[case, dw, "torch.compile"][1], us[case, dw, "torch"][1]]
+    in_float32 = us["8192x4096, float32", dw, copy][0]
     told += [us["50432x768, bfloat16", dw, other][0] for other in ("torch",)]
     told += [us["50432x768, bfloat16", dw, other][1] for other in ("torch.compile", "torch")]
     lock, apart = (us[case, f"{p}, 16 rows a program", copy][0] for p in ("dw_by_lock", "layer_norm_dw"))
@@ -83,6 +85,17 @@ def test_the_chapters_words_are_the_recorded_figures():
         if cell.cell_type == "markdown"
     )
     assert "64 µs" in prose and "takes 68, torch 50" in prose and "81 against 78 and 215" in prose
+    assert f"float32 has twice as many, and takes {in_float32:.0f}" in prose
+    ours, two = us[case, "rms_norm", "torch, add and rms_norm"]
+    compiled = us[case, "rms_norm", "torch.compile"][1]
+    assert f"{two:.0f} / {ours:.0f} is {two / ours:.2f}, more than 5 / 4" in prose
+    assert f"at {compiled:.0f} µs" in prose and compiled < 5 / 4 * us[case, "rms_norm", copy][1]
+    for rows_ in (16, 256):
+        atomics, *others = (
+            us[case, f"{p}, {rows_} rows a program", copy][0]
+            for p in ("dw_by_atomics", "dw_by_lock", "layer_norm_dw")
+        )
+        assert atomics < min(others) and "Atomics were the fastest here" in prose
     assert [round(each) for each in told] == [64, 68, 50, 81, 78, 215]
     assert f"{lock / 1000:.1f} ms" in prose and f"take {apart / 1000:.2f}" in prose
     assert sum(counts("layer_norm_dw, no barrier", "wrong")) == 0 and "all of 1000 runs" in prose
@@ -90,6 +103,20 @@ def test_the_chapters_words_are_the_recorded_figures():
     readme = (REPO / "README.md").read_text("utf-8")
     assert f"{', '.join(map(str, wrong[:-1]))} and {wrong[-1]} of 200 runs" in readme
     assert set(counts("dw_by_lock, relaxed", "wrong")) == {200}
+
+
+# ---- the threads of a program
+
+
+@pytest.mark.parametrize("last_two, right", [("offs", False), ("turned", True)])
+def test_a_thread_finds_what_it_has_stored_itself(last_two, right):
+    """The answers to the chapter's question on its detour through memory."""
+    cells = nbformat.read(REPO / "solutions/17_normalisation.ipynb", as_version=4).cells
+    (source,) = (cell.source for cell in cells if cell.id == "threads-kernel")
+    *lines, load, store = source.partition("\n\n\n")[0].splitlines()
+    lines += [line.replace("offs", last_two) for line in (load, store)]
+    report = check(define("\n".join(lines), f"<{last_two}>"), DOUBLE)
+    assert report.ok == right and ("no barrier between" in str(report)) != right
 
 
 # ---- how it is counted

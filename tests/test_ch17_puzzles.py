@@ -144,6 +144,29 @@ def tried_twice(x_ptr, z_ptr, flag_ptr, N, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def given_up(x_ptr, z_ptr, flag_ptr, N, BLOCK: tl.constexpr):
+    """Right one after the other, and in reverse; side by side a part is lost, and no store is at fault."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    own = tl.sum(tl.load(x_ptr + i, mask=i < N, other=0.0))
+    if tl.atomic_cas(flag_ptr, 0, 1) == 0:
+        tl.store(z_ptr, tl.load(z_ptr) + own)
+        tl.debug_barrier()
+        tl.atomic_xchg(flag_ptr, 0)
+
+
+@triton.jit
+def added_where_locked_out(x_ptr, z_ptr, flag_ptr, N, BLOCK: tl.constexpr):
+    """Nobody's part is lost: who finds the lock held adds without it, in one step."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    own = tl.sum(tl.load(x_ptr + i, mask=i < N, other=0.0))
+    if tl.atomic_cas(flag_ptr, 0, 1) == 0:
+        tl.atomic_add(z_ptr, own)
+        tl.atomic_xchg(flag_ptr, 0)
+    else:
+        tl.atomic_add(z_ptr, own)
+
+
+@triton.jit
 def never_taken(x_ptr, z_ptr, flag_ptr, N, BLOCK: tl.constexpr):
     """Waits for the lock to be free, and leaves it so."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -168,3 +191,11 @@ def test_who_does_not_wait_for_a_lock_is_found_out():
     text = str(examine(tried_twice, puzzle))
     assert "race: program (0, 0, 0) stores to z[0] while another one holds the flag" in text
     assert "a program must wait until it finds a 0 there" in text
+
+
+def test_who_gives_up_where_a_lock_is_held_is_found_out():
+    puzzle = dataclasses.replace(TOTAL, locks=("flag",))
+    assert examine(given_up, TOTAL).ok and examine(added_where_locked_out, puzzle).ok
+    text = str(examine(given_up, puzzle))
+    assert "race: program (0, 0, 0) gives up while another one holds the flag: z[0] lacks its part" in text
+    assert "a program must wait until it finds a 0 there" in text and "if tl.atomic_cas" in text

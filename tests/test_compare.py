@@ -120,6 +120,7 @@ SQUARE = X[:, :4]
         (lambda x: 0 * x, "zero everywhere"),
         (lambda x: 3 * x.clamp(min=0), "the wrong ones are zero"),
         (lambda x: 3 * x * torch.tensor([1, 1, 1, float("nan")]), "4 of them are NaN"),
+        (lambda x: torch.where(x == x[0, 0], torch.nan, 3 * x), "one of them is NaN: "),
         (lambda x: 3 * x + torch.tensor([[0], [0], [1], [1]]), "at 2..3 along M"),
         (lambda x: 3 * x * torch.tensor([[1], [0.5], [2], [1]]), "a factor of its own, 0.5 to 2"),
     ],
@@ -255,6 +256,8 @@ def test_a_slip_that_the_puzzle_knows_is_named():
     expected = expect(puzzle, puzzle.cases[0], inputs)["z"]
     assert compare(expected, SQUARE.clone(), puzzle, puzzle.cases[0], inputs).diagnosis == "it lacks the 3"
     assert "lacks" not in compare(expected, 2 * SQUARE, puzzle, puzzle.cases[0], inputs).diagnosis
+    of_a_size = dataclasses.replace(puzzle, slips={"it is T times x": lambda x, T: T * x})
+    assert compare(expected, 4 * SQUARE, of_a_size, puzzle.cases[0], inputs).diagnosis == "it is T times x"
 
 
 def test_of_integers_a_slip_must_give_each():

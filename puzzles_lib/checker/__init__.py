@@ -326,8 +326,11 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
         elif verdict is None and puzzle.same_bits:
             verdict = verdicts.other_bits(puzzle, case, forwards, reverse)
     if verdict is None and backwards and puzzle.locks:
-        verdict = verdicts.unlocked(puzzle, case, forwards) or verdicts.locked_out(
-            puzzle, case, run(results=_all_held(puzzle, case), **_FIRST_ALONE)
+        held = run(results=_all_held(puzzle, case), **_FIRST_ALONE)
+        verdict = (
+            verdicts.unlocked(puzzle, case, forwards)
+            or verdicts.locked_out(puzzle, case, held)
+            or verdicts.gave_up(puzzle, case, held, run(**_FIRST_ALONE))
         )
     if verdict is None and forwards is not compiled and arithmetic.may_differ(forwards.arithmetic, expected):
         compiled = compiled or run(as_compiled=True, quiet=True)

@@ -104,7 +104,10 @@ def _diagnoses(w: _Wrong) -> Iterator[str]:
 
 def _nan(w: _Wrong) -> str:
     count = int((w.got.isnan() & ~w.value.isnan()).sum())
-    return f"{count} of them are NaN: look for -inf - (-inf), 0 / 0 or 0 * inf" if count else ""
+    if not count:
+        return ""
+    told = "one of them is" if count == 1 else f"{count} of them are"
+    return f"{told} NaN: look for -inf - (-inf), 0 / 0, 0 * inf, or a root or log of less than 0"
 
 
 def _transposed(w: _Wrong) -> str:

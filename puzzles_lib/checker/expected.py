@@ -25,6 +25,7 @@ Algorithms* (2nd ed., sections 1.6 and 26.5).
 """
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -117,12 +118,16 @@ def evaluate(
 ) -> dict[str, torch.Tensor]:
     """The results of the spec, or of another function like it, with floats in float64.
 
+    spec: it may take, beside the inputs, any of the case's numbers, by name.
+
     Raises PuzzleFault where the spec raises, or does not give what its annotation says.
     """
     wide = {n: t.double() if t.is_floating_point() else t for n, t in inputs.items()}
     wide = {n: t.clone() if t is inputs[n] else t for n, t in wide.items()}  # a spec may work in place
+    spec = spec or puzzle.spec
     with the_puzzles_own("its spec", case):
-        results = (spec or puzzle.spec)(**wide, **{n: case.numbers[n] for n in puzzle.spec_numbers})
+        asked = inspect.signature(spec).parameters
+        results = spec(**wide, **{n: value for n, value in case.numbers.items() if n in asked})
         results = results if isinstance(results, tuple) else (results,)
         if len(results) != len(puzzle.results):
             raise ValueError(f"it returns {len(results)} results, {len(puzzle.results)} are annotated")

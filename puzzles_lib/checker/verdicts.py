@@ -174,9 +174,29 @@ def locked_out(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
             place = f"{access.argument}[{_index(int(access.elements[access.mask][0]), shape)}]"
             held = " and ".join(puzzle.locks)
             text = f"race: program {access.program} stores to {place} while another one holds the {held}"
-            cure = f"where {held} is 1 a program must wait until it finds a 0 there, and has made it a 1"
-            return Verdict("race", text, access.site, cure)
+            return Verdict("race", text, access.site, _must_wait(held))
     return None
+
+
+def gave_up(puzzle: Puzzle, case: Case, held: Run, free: Run) -> Verdict | None:
+    """Two runs of one program, with every lock held by another and with none: it ends without its part."""
+    if held.stop:
+        return None
+    locks = " and ".join(puzzle.locks)
+    for result in puzzle.results:
+        got, want = (ran.outputs[result.name].flatten() for ran in (held, free))
+        lacks = (got != want) & ~(got.isnan() & want.isnan())
+        if result.name not in puzzle.locks and lacks.any():
+            place = f"{result.name}[{_index(int(lacks.int().argmax()), result.shape(case.numbers))}]"
+            text = f"race: program {held.program} gives up while another one holds the {locks}: "
+            asked = [access.site for access in held.accesses if access.argument in puzzle.locks]
+            site = asked[-1] if asked else None
+            return Verdict("race", f"{text}{place} lacks its part", site, _must_wait(locks))
+    return None
+
+
+def _must_wait(locks: str) -> str:
+    return f"where {locks} is 1 a program must wait until it finds a 0 there, and has made it a 1"
 
 
 _TF32 = (

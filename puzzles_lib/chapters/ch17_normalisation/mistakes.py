@@ -179,7 +179,7 @@ MISTAKES = (
         "Lanes past the end of the row hold 0, and 0 - mean is not 0.",
         {"tl.where(mask, x - mean[:, None], 0.0)": "x - mean[:, None]"},
         kind="values",
-        says="the errors are as small as a coarser type's",
+        says="lanes past the end of the row count in this variance",
     ),
     Mistake(
         LAYER_NORM,
@@ -707,6 +707,14 @@ MISTAKES = (
         {_TAKEN: "taken = tl.atomic_cas(lock_ptr + j, 0, 1) == 0"},
         kind="race",
         says="while another one holds the lock",
+    ),
+    Mistake(
+        DW_BY_LOCK,
+        "gives_up",
+        "Asks for the lock once, and ends where another one has it: its part is lost.",
+        {_TAKEN: "if tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        return"},
+        kind="race",
+        says="gives up while another one holds the lock",
     ),
     Mistake(
         DW_BY_LOCK,

@@ -57,7 +57,8 @@ def traffic() -> Picture:
             box(ax, start - 0.06, y - 0.12, x - start + 0.12, 1.24, color=None, edge=INK, linewidth=1.3)
             x += 0.3
         label(ax, x + 0.2, y + 0.5, f"{passes} times", align="left")
-        told.append(f"{name}: {passes} times, in {len(kernels.split())} kernels")
+        count = len(kernels.split())
+        told.append(f"{name}: {passes} times, in {count} kernel{'s' if count > 1 else ''}")
     box(ax, left, 6.5, 0.6, 0.5, color=LOADED)
     label(ax, left + 0.8, 6.75, "loaded", align="left")
     box(ax, left + 4.2, 6.5, 0.6, 0.5, color=STORED)
@@ -342,8 +343,8 @@ def orders() -> Picture:
     rows = (
         ("relaxed", "nothing"),
         ("release", "what this thread did before, or saw done over a barrier"),
-        ("acquire", "what this thread does after, with a release that it has seen"),
-        ("acq_rel", "both; unless you say otherwise"),
+        ("acquire", "what this thread does after, once it has seen the release"),
+        ("acq_rel", "both: the default"),
     )
     label(ax, 0.4, 5.9, "sem: what an atomic orders beside its own element", align="left", fontsize=11)
     for number, (name, text) in enumerate(rows):
@@ -363,7 +364,7 @@ def orders() -> Picture:
         "A flag: program A stores data, then sets the flag with release; program B sees the flag with "
         "acquire, then loads the data, which is there. sem says what an atomic orders beside its own "
         "element: relaxed nothing; release what this thread did before, or saw done over a barrier; acquire "
-        "what it does after, with a release that it has seen; acq_rel both, unless you say otherwise. scope "
+        "what it does after, once it has seen the release; acq_rel both, and is the default. scope "
         "says for whom: cta the threads of a program; gpu all programs of the GPU; sys the CPU, too.",
     )
 
@@ -447,7 +448,7 @@ def merge(first: Sequence[int] = (1, 3, 2, 2), second: Sequence[int] = (7, 9)) -
 
 
 def doubling(values: Sequence[int] = (3, 1, 4, 1, 5, 9, 2, 6)) -> Picture:
-    """A running sum in three steps: each element takes in the one 1, 2, 4 before it."""
+    """A running sum in three rounds: each element takes in the one 1, 2, 4 before it."""
     figure, ax = new_sheet(25, 9.6)
     left, width = 5.6, 1.7
     now, told, step = list(values), [], 1
@@ -466,7 +467,7 @@ def doubling(values: Sequence[int] = (3, 1, 4, 1, 5, 9, 2, 6)) -> Picture:
     label(ax, left, strip.bottom + 0.9, "green: final. Blue: what is taken in", align="left")
     return Picture(
         figure,
-        f"A running sum of {list(values)} in {len(told)} steps. {'; '.join(told)}. After a step with "
+        f"A running sum of {list(values)} in {len(told)} rounds. {'; '.join(told)}. After one with "
         f"distance d the first 2 d elements are final.",
     )
 

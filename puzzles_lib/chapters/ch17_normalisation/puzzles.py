@@ -116,6 +116,12 @@ def _layer_norm_by(variance) -> object:
     return spec
 
 
+def _padded_squares(x: Tensor, w: Tensor, b: Tensor, N: int, BLOCK_N: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Each lane past the end adds (0 - mean)² to the sum of squares."""
+    extra = (BLOCK_N - N) / N
+    return _layer_norm_by(lambda x: x.var(1, correction=0) + extra * x.mean(1).square())(x, w, b)
+
+
 LAYER_NORM = Puzzle(
     number="29",
     spec=layer_norm,
@@ -142,6 +148,7 @@ LAYER_NORM = Puzzle(
         "the sum of squares is divided by N - 1: this variance wants N": _layer_norm_by(
             lambda x: (x - x.mean(1, keepdim=True)).square().sum(1) / max(1, x.shape[1] - 1)
         ),
+        "lanes past the end of the row count in this variance: there 0 - mean is not 0": _padded_squares,
     },
     contract=Contract(
         {

@@ -18,6 +18,14 @@ COMBINES = {
     "last": lambda a, b: b,
 }
 """Functions of two numbers that a scan might be given, by name."""
+FLAG_PAIRS = (
+    "release, acquire",
+    "acquire, release",
+    "release, relaxed",
+    "relaxed, acquire",
+    "acq_rel, acq_rel",
+)
+"""The sem of who sets a flag, and of who looks at it."""
 
 
 def _at_most() -> float:
@@ -78,6 +86,12 @@ def _updates() -> set[int]:
                 held[program] = memory
         left.add(memory)
     return left
+
+
+def _hand_over() -> set[str]:
+    pairs = {pair: pair.split(", ") for pair in FLAG_PAIRS}
+    both = "acq_rel"
+    return {pair for pair, (a, b) in pairs.items() if a in ("release", both) and b in ("acquire", both)}
 
 
 def _adding_up() -> int:
@@ -183,10 +197,15 @@ QUESTIONS = (
     ),
     Question(
         id="ch17-q7",
-        asks="Is it right on a GPU: through_memory_kernel, as it stands?",
-        right=lambda: False,
-        kind=bool,
-        nudge="who stores z[0], who loads it, and what makes one wait for the other?",
+        asks="Is through_memory_kernel right on a GPU: (as it stands, with turned for offs in its last two "
+        "lines)?",
+        right=lambda: (False, True),
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 2, "two answers: (as it stands, with turned)"),
+            Nudge(lambda v, r: v[0], "who stores z[0], who loads it, and what makes one wait for the other?"),
+        ),
+        nudge="with turned, which lane loads what a lane has stored?",
     ),
     Question(
         id="ch17-q8",
@@ -201,17 +220,20 @@ QUESTIONS = (
     ),
     Question(
         id="ch17-q9",
-        asks="B has seen the flag, by a relaxed atomic. Does it find A's data: 'always', 'never' or "
-        "'perhaps'?",
-        right=lambda: "perhaps",
-        kind=str,
+        asks="A sets a flag with one sem, B looks at it with another. Which pairs hand A's data over every "
+        f"time: {'; '.join(FLAG_PAIRS)}? A set.",
+        right=_hand_over,
+        kind=set,
         nudges=(
+            Nudge(lambda v, r: not v <= set(FLAG_PAIRS), f"name pairs such as '{FLAG_PAIRS[0]}'"),
             Nudge(
-                lambda v, r: v not in ("always", "never", "perhaps"), "answer 'always', 'never' or 'perhaps'"
+                lambda v, r: "acquire, release" in v, "A has stored before, B loads after: who is to release?"
             ),
-            Nudge(lambda v, r: v == "never", "the data may well have come first"),
+            Nudge(
+                lambda v, r: any("relaxed" in pair for pair in v), "it takes two; what does relaxed order?"
+            ),
         ),
-        nudge="look at the first line of the table: what does relaxed order?",
+        nudge="A must release, and B acquire: which of the four do that?",
     ),
     Question(
         id="ch17-q10",
@@ -243,7 +265,7 @@ QUESTIONS = (
     Question(
         id="ch17-q12",
         asks="200 runs on the same numbers, 4096 columns. How many different sums come out: (in two stages, "
-        "by atomics)? Within 20.",
+        "by atomics)? The second within 20.",
         right=_different_sums,
         kind=tuple,
         same=lambda value, right: len(value) == 2 and value[0] == right[0] and abs(value[1] - right[1]) <= 20,
@@ -277,12 +299,13 @@ QUESTIONS = (
     ),
     Question(
         id="ch17-q15",
-        asks=f"Which of these are associative: {', '.join(COMBINES)}? A set of names.",
+        asks=f"Rounding aside, which of these are associative: {', '.join(COMBINES)}? A set of names.",
         right=_associative,
         kind=set,
         nudges=(
             Nudge(lambda v, r: "mean" in v, "take the mean of 0, 0 and 8 in both ways"),
             Nudge(lambda v, r: "difference" in v, "(3 - 2) - 1, and 3 - (2 - 1)"),
+            Nudge(lambda v, r: "sum" not in v, "rounding aside; a scan of sums rounds as its brackets fall"),
             Nudge(lambda v, r: "last" not in v, "the last of three is the last, whoever asks"),
         ),
         nudge="(a . b) . c must be a . (b . c), for all numbers",
