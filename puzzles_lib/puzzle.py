@@ -157,6 +157,8 @@ class Puzzle:
     slips: functions like the spec, each with a slip that is often made, by what the report says of it.
     contract: how cases are drawn that are tried beside ``cases``; without it none are.
     machine: what the machine code must be like, or how often compiled, once all cases pass.
+    broken_by: the mistake, by its name, that the kernel has which learners get, to be mended; "" where they
+        get one with a hole.
 
     Raises ValueError where the parts do not fit together.
     """
@@ -177,6 +179,7 @@ class Puzzle:
     slips: Mapping[str, Callable] | None = None
     contract: Contract | None = None
     machine: tuple[Goal | Once, ...] = ()
+    broken_by: str = ""
 
     def __post_init__(self) -> None:
         if not self.cases:
@@ -232,9 +235,9 @@ class Puzzle:
     @property
     def counts(self) -> bool:
         """Whether it is one of the course's own, for whose solution there is a mark in `progress`."""
-        module = self.spec.__module__
-        counting = getattr(sys.modules.get(module), "PUZZLES", ())
-        return module.startswith("puzzles_lib.chapters.") and any(puzzle is self for puzzle in counting)
+        chapter = ".".join(self.spec.__module__.split(".")[:3])
+        counting = getattr(sys.modules.get(f"{chapter}.puzzles"), "PUZZLES", ())
+        return chapter.startswith("puzzles_lib.chapters.") and any(puzzle is self for puzzle in counting)
 
     @property
     def title(self) -> str:

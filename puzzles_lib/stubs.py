@@ -1,6 +1,7 @@
 """The course's exercises as they are handed out: is a kernel one that nobody has touched yet?
 
-``stubs.json`` in a chapter's folder, made by ``make notebooks``, has a digest of each function with a hole.
+``stubs.json`` in a chapter's folder, made by ``make notebooks``, has a digest of each function with a hole,
+and of each that is handed out broken.
 """
 
 import ast
@@ -20,7 +21,10 @@ _CHAPTERS = Path(__file__).with_name("chapters")
 
 
 def is_untouched(kernel: JITFunction) -> bool:
-    """Whether the kernel, or a helper of its, has a hole of the course's and nothing of the learner's."""
+    """Whether the kernel, or a helper of its, has a hole of the course's and nothing of the learner's.
+
+    Or is broken, as it was handed out.
+    """
     return any(digest(function.src) in _untouched() for function in with_helpers(kernel))
 
 

@@ -93,6 +93,7 @@ def test_mistakes_know_puzzles_and_nothing_else(path: Path):
         "puzzles_lib.puzzle",
         "puzzles_lib.mistakes",
         f"puzzles_lib.chapters.{path.parent.name}.puzzles",
+        f"puzzles_lib.chapters.{path.parent.name}.patients",
     )
     assert all(any(name == a or name.startswith(a + ".") for a in allowed) for name in ours)
     assert "solutions" not in path.read_text()

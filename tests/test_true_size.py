@@ -104,7 +104,8 @@ def at_true_size(kernel, puzzle: Puzzle, case: Case | None = None, **numbers: in
 
 
 def test_the_table_has_every_puzzle_but_that_of_one_program():
-    assert set(BEYOND) == set(PUZZLES) - {"outer_add"} - WIDE
+    clinic = {name for name, puzzle in PUZZLES.items() if puzzle.broken_by}  # one of them is about that
+    assert set(BEYOND) == set(PUZZLES) - {"outer_add"} - WIDE - clinic
 
 
 @pytest.mark.parametrize("name", BEYOND)
