@@ -65,9 +65,9 @@ class Mistake:
     def lines(self, source: str) -> set[int]:
         """Where the slip is, from the right kernel's source: lines of the wrong one, counted from 1.
 
-        Where lines are missing, those around the gap.
+        Where lines are missing, those around the gap. Indentation does not count.
         """
-        right, wrong = source.splitlines(), self.apply(source).splitlines()
+        right, wrong = ([line.strip() for line in text.splitlines()] for text in (source, self.apply(source)))
         found: set[int] = set()
         for tag, _, _, first, end in difflib.SequenceMatcher(None, right, wrong, False).get_opcodes():
             if tag != "equal":

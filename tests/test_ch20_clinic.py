@@ -83,6 +83,19 @@ def test_what_does_not_fit_together_is_refused(change, message):
         dataclasses.replace(PATIENTS[0], **change)
 
 
+# ---- what is said of a wrong answer
+
+
+@patients
+def test_every_nudge_is_said_and_none_holds_the_answer(patient):
+    question, right = patient.question, patient.question.right()
+    words = [question.nudge, *(nudge.words for nudge in question.nudges)]
+    assert not [text for text in words if re.search(rf"(?<![\d.^]){re.escape(str(right))}(?![\d])", text)]
+    if question.kind is int:
+        said = {judge(question, value).words for value in range(-1, 40)}
+        assert said >= set(words), set(words) - said
+
+
 # ---- how they are handed out
 
 

@@ -54,6 +54,6 @@ PATIENT = Patient(
     question=which_line(
         SLIP,
         "some product leaves int32's range: which of its factors could be made wider?",
-        Nudge(lambda v, r: v in (8, 9, 12), "it goes wrong there; and where was its factor made?"),
+        Nudge(lambda v, r: v > r + 2, "it goes wrong there; and where was its factor made?"),
     ),
 )

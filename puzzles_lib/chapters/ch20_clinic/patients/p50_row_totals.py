@@ -6,6 +6,7 @@ from torch import Tensor
 
 from puzzles_lib.chapters.ch20_clinic.patient import Patient
 from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import small
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge, Question
@@ -24,7 +25,7 @@ PUZZLE = Puzzle(
     cases=(
         Case(M=16, K=32, BLOCK_M=16, BLOCK_K=32),  # one program, one block
         Case(M=32, K=64, BLOCK_M=16, BLOCK_K=16),  # several, all full
-        Case(M=20, K=40, BLOCK_M=8, BLOCK_K=16),  # ragged on both axes
+        Case(M=20, K=40, BLOCK_M=8, BLOCK_K=16, fill={"x": small}),  # ragged on both axes
         Case(M=20, K=43, BLOCK_M=8, BLOCK_K=16),  # K is odd
     ),
     contract=Contract({"M": Size(50), "K": Size(150), "BLOCK_M": (16,), "BLOCK_K": (64,)}),

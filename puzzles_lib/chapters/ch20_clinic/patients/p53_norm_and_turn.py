@@ -7,15 +7,18 @@ from torch import Tensor
 
 from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
 from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import small
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge
 
 
 def norm_and_turn(
-    x: Float32[Tensor, "M N"], cos: Float32[Tensor, " H"], sin: Float32[Tensor, " H"]
+    x: Float32[Tensor, "M N"],
+    cos: Float32[Tensor, " H"],
+    sin: Float32[Tensor, " H"],
 ) -> Float32[Tensor, "M N"]:
-    """y[m] = x[m] / sqrt(mean of x[m]² + 1e-6), of which the last 2 H numbers are turned
+    """y[m] = x[m] / sqrt(mean of x[m]² + 1e-6), then turned in its last 2 H numbers
 
     With a and b the halves of these: a · cos - b · sin and b · cos + a · sin.
     """
@@ -33,7 +36,7 @@ PUZZLE = Puzzle(
         Case(M=1, N=64, H=16, BLOCK_N=64, BLOCK_H=16),  # one program
         Case(M=3, N=128, H=32, BLOCK_N=128, BLOCK_H=32),  # several, full blocks
         Case(M=4, N=100, H=24, BLOCK_N=128, BLOCK_H=32),  # ragged
-        Case(M=2, N=40, H=20, BLOCK_N=64, BLOCK_H=32),  # the whole row is turned
+        Case(M=2, N=40, H=20, BLOCK_N=64, BLOCK_H=32, fill={"x": small}),  # the whole row is turned
     ),
     contract=Contract(
         {

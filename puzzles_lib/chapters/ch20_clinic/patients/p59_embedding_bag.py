@@ -24,7 +24,10 @@ def below(size: int) -> Callable[..., Tensor]:
     return fill
 
 
-def embedding_bag(table: Float16[Tensor, "V D"], index: Int32[Tensor, "B L"]) -> Float32[Tensor, "B D"]:
+def embedding_bag(
+    table: Float16[Tensor, "V D"],
+    index: Int32[Tensor, "B L"],
+) -> Float32[Tensor, "B D"]:
     """z[b] = sum over l of table[index[b, l]], in float32; L is even"""
     return table[index.long()].sum(1)
 

@@ -13,8 +13,13 @@ from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge
 
 
+def on_integers(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """From -9 to 9."""
+    return torch.randint(-9, 10, shape, generator=generator).to(dtype)
+
+
 def random_rounding(x: Float32[Tensor, " N"], SEED: int) -> Float32[Tensor, " N"]:
-    """z[n] = floor(x[n] + u[n]), with u[n] = tl.rand(SEED, n): up or down at random"""
+    """z[n] = floor(x[n] + u[n]), with u[n] = tl.rand(SEED, n): up or down"""
     return torch.floor(x.float() + uniform(SEED, torch.arange(len(x))))
 
 
@@ -27,7 +32,7 @@ PUZZLE = Puzzle(
         Case(N=64, SEED=7, BLOCK_N=64),  # one program
         Case(N=128, SEED=7, BLOCK_N=32),  # several, all full
         Case(N=100, SEED=11, BLOCK_N=32),  # ragged
-        Case(N=77, SEED=3, BLOCK_N=16),
+        Case(N=77, SEED=3, BLOCK_N=16, fill={"x": on_integers}),  # nothing to round
     ),
     exact=("z",),
     contract=Contract({"N": Size(300), "SEED": (5, 12), "BLOCK_N": (64,)}),
@@ -51,9 +56,6 @@ PATIENT = Patient(
         SLIP,
         "which numbers does program 0 draw, and which does program 1?",
         Nudge(lambda v, r: v == 3, "lanes are the same in all programs, and rightly so; who uses them?"),
-        Nudge(
-            lambda v, r: v in (4, 5),
-            "offsets and their mask are right: the elements are those of the program",
-        ),
+        Nudge(lambda v, r: v in (4, 5), "offsets and their mask are right: the elements are those of the program"),
     ),
 )

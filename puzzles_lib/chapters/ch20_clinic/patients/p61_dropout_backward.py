@@ -8,6 +8,7 @@ from torch import Tensor
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
 from puzzles_lib.chapters.ch20_clinic.patient import Patient
 from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import large
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge, Question
@@ -31,7 +32,7 @@ PUZZLE = Puzzle(
         Case(M=1, N=64, SEED=7, BLOCK_N=64),  # one program
         Case(M=4, N=64, SEED=7, BLOCK_N=64),  # several, full blocks
         Case(M=4, N=50, SEED=11, BLOCK_N=64),  # ragged
-        Case(M=3, N=33, SEED=5, BLOCK_N=64),
+        Case(M=3, N=33, SEED=5, BLOCK_N=64, fill={"dy": large}),
     ),
     contract=Contract(
         {

@@ -9,12 +9,16 @@ from torch import Tensor
 from puzzles_lib.chapters.ch20_clinic.patient import Patient
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.goal import Goal, Want
+from puzzles_lib.inputs import small
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge, Question
 
 
-def tiled_product(a: BFloat16[Tensor, "M K"], b: BFloat16[Tensor, "K N"]) -> Float32[Tensor, "M N"]:
+def tiled_product(
+    a: BFloat16[Tensor, "M K"],
+    b: BFloat16[Tensor, "K N"],
+) -> Float32[Tensor, "M N"]:
     """c = a @ b, with sums in float32"""
     return a @ b
 
@@ -29,17 +33,10 @@ PUZZLE = Puzzle(
         Case(M=64, N=32, K=32, BLOCK_M=64, BLOCK_N=32, BLOCK_K=32),  # one program, one step
         Case(M=128, N=128, K=128, BLOCK_M=128, BLOCK_N=128, BLOCK_K=64),  # the blocks of the report
         Case(M=90, N=70, K=80, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32),  # ragged on all axes
-        Case(M=33, N=100, K=33, BLOCK_M=32, BLOCK_N=64, BLOCK_K=16),
+        Case(M=33, N=100, K=33, BLOCK_M=32, BLOCK_N=64, BLOCK_K=16, fill={"a": small}),
     ),
     contract=Contract(
-        {
-            "M": Size(150),
-            "N": Size(150),
-            "K": Size(150),
-            "BLOCK_M": (64,),
-            "BLOCK_N": (64,),
-            "BLOCK_K": (64,),
-        },
+        {"M": Size(150), "N": Size(150), "K": Size(150), "BLOCK_M": (64,), "BLOCK_N": (64,), "BLOCK_K": (64,)},
     ),
     machine=(Goal(cases=(1,), wants=(Want("programs", least=1),)),),
     broken_by="eight_stages",

@@ -13,8 +13,11 @@ from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge, Question
 
 
-def temperatures(logits: Float32[Tensor, "M V"], t: Float32[Tensor, " M"]) -> Float32[Tensor, "M V"]:
-    """z[m, v] = logits[m, v] · t[m]: M requests are served at a time, each with its own t"""
+def temperatures(
+    logits: Float32[Tensor, "M V"],
+    t: Float32[Tensor, " M"],
+) -> Float32[Tensor, "M V"]:
+    """z[m, v] = logits[m, v] · t[m], for M requests at a time, each with its own t"""
     return logits * t[:, None]
 
 
@@ -24,9 +27,9 @@ PUZZLE = Puzzle(
     formula=r"z_{mv} = \mathrm{logits}_{mv} \, t_m",
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.V, s.BLOCK_V)),
     cases=(
-        Case(M=1, V=48, BLOCK_M=4, BLOCK_V=32),  # one request
-        Case(M=3, V=48, BLOCK_M=4, BLOCK_V=32),  # three
-        Case(M=16, V=48, BLOCK_M=4, BLOCK_V=32),  # sixteen
+        Case(M=1, V=32, BLOCK_M=4, BLOCK_V=32),  # one request, one program
+        Case(M=3, V=32, BLOCK_M=4, BLOCK_V=32),  # three
+        Case(M=16, V=32, BLOCK_M=4, BLOCK_V=32),  # sixteen
         Case(M=5, V=41, BLOCK_M=4, BLOCK_V=32, fill={"logits": large}),  # ragged on both axes
     ),
     contract=Contract({"M": Size(40), "V": Size(150), "BLOCK_M": (16,), "BLOCK_V": (64,)}),
