@@ -25,16 +25,21 @@ def is_untouched(kernel: JITFunction) -> bool:
 
     Or is broken, as it was handed out.
     """
-    return any(digest(function.src) in _untouched() for function in with_helpers(kernel))
+    return any(_told(function) in _untouched() for function in with_helpers(kernel))
 
 
 def attempt_text(kernel: object) -> str:
     """What tells one try from another: a kernel's code and its helpers'; "" where it cannot be told."""
     try:
         wrapped = unwrap(kernel)
-        return " ".join(digest(function.src) for function in with_helpers(wrapped.kernel)) if wrapped else ""
+        return " ".join(_told(function) for function in with_helpers(wrapped.kernel)) if wrapped else ""
     except Exception:  # the check has said what is wrong with it
         return ""
+
+
+def _told(function: JITFunction) -> str:
+    """Its digest, and what its decorator names: no stub and no broken kernel names anything there."""
+    return " ".join([digest(function.src), *map(str, function.do_not_specialize)])
 
 
 def digest(source: str) -> str:

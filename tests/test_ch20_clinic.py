@@ -91,7 +91,7 @@ def test_every_nudge_is_said_and_none_holds_the_answer(patient):
     question, right = patient.question, patient.question.right()
     words = [question.nudge, *(nudge.words for nudge in question.nudges)]
     assert not [text for text in words if re.search(rf"(?<![\d.^]){re.escape(str(right))}(?![\d])", text)]
-    if question.kind is int:
+    if question.asks.startswith("Which line"):  # the others' are in test_ch20_questions
         said = {judge(question, value).words for value in range(-1, 40)}
         assert said >= set(words), set(words) - said
 

@@ -30,6 +30,10 @@ def norm_and_turn(
 PUZZLE = Puzzle(
     number="53",
     spec=norm_and_turn,
+    formula=(
+        r"\begin{gathered} \hat x_{mn} = x_{mn} \Big/ \sqrt{\tfrac{1}{N} \sum_j x_{mj}^2 + 10^{-6}} \\ "
+        r"y = (\hat x_{\mathrm{rest}}, \; a \cos - b \sin, \; b \cos + a \sin) \end{gathered}"
+    ),
     grid=lambda s: (s.M,),
     outputs=("y",),
     cases=(

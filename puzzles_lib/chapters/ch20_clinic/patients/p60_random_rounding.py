@@ -56,6 +56,9 @@ PATIENT = Patient(
         SLIP,
         "which numbers does program 0 draw, and which does program 1?",
         Nudge(lambda v, r: v == 3, "lanes are the same in all programs, and rightly so; who uses them?"),
-        Nudge(lambda v, r: v in (4, 5), "offsets and their mask are right: the elements are those of the program"),
+        Nudge(
+            lambda v, r: v in (4, 5),
+            "offsets and their mask are right: the elements are those of the program",
+        ),
     ),
 )

@@ -26,6 +26,7 @@ def dropout_backward(dy: Float32[Tensor, "M N"], SEED: int) -> Float32[Tensor, "
 PUZZLE = Puzzle(
     number="61",
     spec=dropout_backward,
+    formula=r"dx_{mn} = 2 \, dy_{mn} \text{ where } u_{mN + n} > \tfrac12 \text{, else } 0",
     grid=lambda s: (s.M,),
     outputs=("dx",),
     cases=(

@@ -36,7 +36,14 @@ PUZZLE = Puzzle(
         Case(M=33, N=100, K=33, BLOCK_M=32, BLOCK_N=64, BLOCK_K=16, fill={"a": small}),
     ),
     contract=Contract(
-        {"M": Size(150), "N": Size(150), "K": Size(150), "BLOCK_M": (64,), "BLOCK_N": (64,), "BLOCK_K": (64,)},
+        {
+            "M": Size(150),
+            "N": Size(150),
+            "K": Size(150),
+            "BLOCK_M": (64,),
+            "BLOCK_N": (64,),
+            "BLOCK_K": (64,),
+        },
     ),
     machine=(Goal(cases=(1,), wants=(Want("programs", least=1),)),),
     broken_by="eight_stages",
