@@ -28,7 +28,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.contract import DRAWS, Contract, Size, beyond
 from puzzles_lib.dtypes import of_name, of_torch
-from puzzles_lib.goal import Goal
+from puzzles_lib.goal import Goal, Once
 
 MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)
 """What a GPU launches along each axis of a grid."""
@@ -156,7 +156,7 @@ class Puzzle:
     same_bits: whether the results must be the same, bit for bit, in whatever order the programs run.
     slips: functions like the spec, each with a slip that is often made, by what the report says of it.
     contract: how cases are drawn that are tried beside ``cases``; without it none are.
-    machine: what the machine code must be like, once all cases pass.
+    machine: what the machine code must be like, or how often compiled, once all cases pass.
     broken_by: the mistake, by its name, that the kernel has which learners get, to be mended; "" where they
         get one with a hole.
 
@@ -178,7 +178,7 @@ class Puzzle:
     same_bits: bool = False
     slips: Mapping[str, Callable] | None = None
     contract: Contract | None = None
-    machine: tuple[Goal, ...] = ()
+    machine: tuple[Goal | Once, ...] = ()
     broken_by: str = ""
 
     def __post_init__(self) -> None:
@@ -374,7 +374,7 @@ class Puzzle:
         )
 
 
-def _goal_markdown(goal: Goal) -> str:
+def _goal_markdown(goal: Goal | Once) -> str:
     wants = "".join(f"- {want}\n" for want in goal.wants)
     return f"\nOnce all cases pass (they count from 0), it is judged by the {goal.title}:\n\n{wants}"
 

@@ -13,6 +13,7 @@ from puzzles_lib.compiler.frontend import (
     gpu_dialect,
     interpret_was_on,
     opinions,
+    specialised,
     translate,
 )
 from puzzles_lib.compiler.lowering import Build, build, dump_passes
@@ -37,6 +38,7 @@ __all__ = [
     "interpret_was_on",
     "memory_accesses",
     "opinions",
+    "specialised",
     "steps",
     "translate",
 ]
