@@ -44,11 +44,14 @@ def test_a_learner_gets_the_broken_kernel_whole(patient):
     assert len(lines_of(patient.slip)) <= 4
 
 
-@patients
+about_a_line = pytest.mark.parametrize(
+    "patient", [p for p in PATIENTS if p.question.asks.startswith("Which line")], ids=lambda p: p.puzzle.name
+)
+
+
+@about_a_line
 def test_its_line_is_where_a_learner_sees_the_slip(patient):
-    """And a line elsewhere is not: questions that are not about a line are tested with the predictions."""
-    if patient.question.kind is not int or "Which line" not in patient.question.asks:
-        return
+    """And no line elsewhere. Other questions are in test_ch20_questions."""
     shown = HANDED_OUT[patient.puzzle.name].splitlines()
     mended = kernel_sources()[patient.puzzle.name].replace("  # fmt: skip", "").splitlines()
     lines = lines_of(patient.slip)
@@ -86,14 +89,13 @@ def test_what_does_not_fit_together_is_refused(change, message):
 # ---- what is said of a wrong answer
 
 
-@patients
+@about_a_line
 def test_every_nudge_is_said_and_none_holds_the_answer(patient):
     question, right = patient.question, patient.question.right()
     words = [question.nudge, *(nudge.words for nudge in question.nudges)]
     assert not [text for text in words if re.search(rf"(?<![\d.^]){re.escape(str(right))}(?![\d])", text)]
-    if question.asks.startswith("Which line"):  # the others' are in test_ch20_questions
-        said = {judge(question, value).words for value in range(-1, 40)}
-        assert said >= set(words), set(words) - said
+    said = {judge(question, value).words for value in range(-1, 40)}
+    assert said >= set(words), set(words) - said
 
 
 # ---- how they are handed out

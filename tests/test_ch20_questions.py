@@ -1,4 +1,4 @@
-"""Questions of the clinic that ask for no line: one right answer each; nudges that keep it to themselves."""
+"""Questions of the clinic that ask for no line: each has a right answer, and nudges that do not tell it."""
 
 import re
 

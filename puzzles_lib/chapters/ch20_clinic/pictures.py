@@ -47,7 +47,7 @@ SYMPTOMS = (
     ("begins at a size", ("int32 offsets, 2^31", "grid y, z: 65,535", "a ragged end")),
     ("for some values", ("a fill: other=", f"{MINUS}inf {MINUS} {MINUS}inf", "a narrow store")),
     ("differs from run to run", ("no barrier", "a lock, a flag", "programs that meet")),
-    ("the same, but off", ("a digit: TF32, 16 bits", "one: C's // and %", "a factor: rescaling")),
+    ("the same, but off", ("a digit: TF32, 16 bits", "one: C's // and %", "256: int8 products")),
     ("depends on who ran before", ("autotune, in place", "a result not cleared", "a seed used twice")),
 )
 """What is seen, and what it may come from."""
