@@ -26,6 +26,7 @@ PUZZLE = Puzzle(
     formula=r"y_{mn} = e^{x_{mn}} \Big/ \sum_j e^{x_{mj}}",
     grid=lambda s: (s.PROGRAMS,),
     outputs=("y",),
+    most_loads={"x": lambda s: s.M * s.N},
     cases=(
         Case(M=1, N=32, PROGRAMS=1, BLOCK_N=32),  # one program, one turn
         Case(M=8, N=64, PROGRAMS=4, BLOCK_N=64),  # as many turns for all

@@ -17,6 +17,16 @@ def few_levels(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gene
     return torch.randint(4, shape, generator=generator).to(dtype)
 
 
+def rising_below_zero(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Each row from -1000 on up, by ones."""
+    return (torch.arange(shape[-1]) - 1000.0).expand(shape).to(dtype)
+
+
+def nothing_left(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """All minus infinity."""
+    return torch.full(shape, float("-inf"), dtype=dtype)
+
+
 def greedy_token(logits: Float32[Tensor, "M V"]) -> Int32[Tensor, " M"]:
     """token[m] = the first v at which logits[m, v] is largest; there is no NaN"""
     return logits.argmax(1).int()
@@ -33,7 +43,10 @@ PUZZLE = Puzzle(
         Case(M=3, V=64, BLOCK_V=16),  # several, all full
         Case(M=4, V=50, BLOCK_V=16, fill={"logits": few_levels}),  # ragged, and many are equal
         Case(M=2, V=33, BLOCK_V=16, fill={"logits": zeros}),  # all are
+        Case(M=3, V=33, BLOCK_V=16, fill={"logits": rising_below_zero}),  # the last one is largest
+        Case(M=2, V=20, BLOCK_V=16, fill={"logits": nothing_left}),
     ),
+    most_loads={"logits": lambda s: s.M * s.V},
     contract=Contract(
         {"M": Size(9), "V": Size(200), "BLOCK_V": (32,)}, fills=lambda s: ({"logits": few_levels}, {})
     ),

@@ -36,6 +36,7 @@ PUZZLE = Puzzle(
     ),
     grid=lambda s: (s.M,),
     outputs=("y",),
+    most_loads={"x": lambda s: s.M * (s.N + 2 * s.H)},
     cases=(
         Case(M=1, N=64, H=16, BLOCK_N=64, BLOCK_H=16),  # one program
         Case(M=3, N=128, H=32, BLOCK_N=128, BLOCK_H=32),  # several, full blocks
