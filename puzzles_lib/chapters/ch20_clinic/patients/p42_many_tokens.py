@@ -12,7 +12,10 @@ from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge
 
 
-def many_tokens(x: Float32[Tensor, "T N"], w: Float32[Tensor, " N"]) -> Float32[Tensor, "T N"]:
+def many_tokens(
+    x: Float32[Tensor, "T N"],
+    w: Float32[Tensor, " N"],
+) -> Float32[Tensor, "T N"]:
     """z[t, n] = x[t, n] · w[n]
 
     A token is a row. There are MOST programs along y at most, however many tokens

@@ -12,7 +12,10 @@ from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge
 
 
-def bias_relu(x: Float32[Tensor, "M N"], b: Float32[Tensor, " N"]) -> Float32[Tensor, "M N"]:
+def bias_relu(
+    x: Float32[Tensor, "M N"],
+    b: Float32[Tensor, " N"],
+) -> Float32[Tensor, "M N"]:
     """z[m, n] = max(x[m, n] + b[n], 0)"""
     return (x + b).relu()
 

@@ -25,7 +25,10 @@ def late(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator)
     return keep
 
 
-def kept_scores(x: Float32[Tensor, "M N"], keep: Int8[Tensor, "M N"]) -> Float32[Tensor, " M"]:
+def kept_scores(
+    x: Float32[Tensor, "M N"],
+    keep: Int8[Tensor, "M N"],
+) -> Float32[Tensor, " M"]:
     """z[m] = log of the sum of exp(x[m, n]) over those n where keep[m, n] is 1
 
     At least one is kept in each row. A row is a program's, in blocks, and its

@@ -18,8 +18,13 @@ def scores(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generato
 
 
 def best_row(
-    x: Float32[Tensor, "M N"], BLOCK_N: int
-) -> tuple[Float32[Tensor, " N"], Int32[Tensor, " N"], Int32[Tensor, " (N+BLOCK_N-1)//BLOCK_N"]]:
+    x: Float32[Tensor, "M N"],
+    BLOCK_N: int,
+) -> tuple[
+    Float32[Tensor, " N"],
+    Int32[Tensor, " N"],
+    Int32[Tensor, " (N+BLOCK_N-1)//BLOCK_N"],
+]:
     """best[n] = max over m of x[m, n], and row[n] that m
 
     Scores are above 0. Program (m, j) has row m, and block j of its columns: it

@@ -12,7 +12,10 @@ from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge
 
 
-def products(x: Float32[Tensor, "M K"], y: Float32[Tensor, "K N"]) -> Float32[Tensor, "M N"]:
+def products(
+    x: Float32[Tensor, "M K"],
+    y: Float32[Tensor, "K N"],
+) -> Float32[Tensor, "M N"]:
     """z[m, n] = sum over k of x[m, k] · y[k, n]
 
     As accurate as float32 is.

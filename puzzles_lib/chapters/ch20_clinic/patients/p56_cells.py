@@ -20,7 +20,8 @@ def around_zero(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
 def cells(x: Int32[Tensor, " N"], SIZE: int) -> Int32[Tensor, " N"]:
     """z[n] = x[n] / SIZE, rounded down
 
-    The cell of a grid that a point belongs to: cell 0 begins at 0, cell -1 ends there.
+    The cell of a grid that a point belongs to: cell 0 begins at 0, and cell -1 ends
+    there.
     """
     return x // SIZE
 
