@@ -17,6 +17,11 @@ def to_three(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Genera
     return torch.randint(-3, 4, shape, generator=generator).to(dtype)
 
 
+def near_the_end(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """From -128 to -121."""
+    return torch.randint(-128, -120, shape, generator=generator).to(dtype)
+
+
 def int8_matvec(a: Int8[Tensor, "M K"], x: Int8[Tensor, " K"]) -> Int32[Tensor, " M"]:
     """y[m] = sum over k of a[m, k] · x[k], exactly"""
     return (a.int() * x.int()).sum(1).int()
@@ -32,10 +37,12 @@ PUZZLE = Puzzle(
         Case(M=8, K=16, BLOCK_M=8, BLOCK_K=16, fill={"a": to_three, "x": to_three}),  # one program
         Case(M=16, K=64, BLOCK_M=8, BLOCK_K=16, fill={"a": to_three, "x": to_three}),  # several blocks
         Case(M=16, K=64, BLOCK_M=8, BLOCK_K=16),  # all of int8
-        Case(M=13, K=50, BLOCK_M=8, BLOCK_K=16),  # ragged on both axes
+        Case(M=13, K=49, BLOCK_M=8, BLOCK_K=16),  # ragged on both axes
+        # sums beyond 2^24, which float32 does not hold
+        Case(M=2, K=1500, BLOCK_M=2, BLOCK_K=256, fill={"a": near_the_end, "x": near_the_end}),
     ),
     slips={"each product is kept in 8 bits": lambda a, x: (a * x).int().sum(1).int()},
-    contract=Contract({"M": Size(40), "K": Size(150), "BLOCK_M": (16,), "BLOCK_K": (64,)}),
+    contract=Contract({"M": Size(40), "K": Size(2100), "BLOCK_M": (16,), "BLOCK_K": (512,)}),
     broken_by="multiplied_in_int8",
 )
 
