@@ -75,29 +75,28 @@ def wraps(B: int = 16, T: int = 17_477, K: int = 8192) -> Picture:
     reach = (B * T * K) / 2**31  # of a tensor, in int32's range
     scale = width / (2 * reach)
     middle = left + width / 2
-    label(ax, left, 0.5, "where sequence b should begin", align="left")
-    for b in range(B):
-        start = middle + b * T * K / 2**31 * scale
-        bad = b * T * K >= 2**31
-        box(ax, start, 1.0, T * K / 2**31 * scale, 1.0, color=VERMILLION if bad else SKY)
-    label(ax, left, 4.0, "where it begins in int32", align="left")
-    for b in range(B):
-        at = (b * T * K + 2**31) % 2**32 - 2**31
-        box(
-            ax,
-            middle + at / 2**31 * scale,
-            4.5,
-            T * K / 2**31 * scale,
-            1.0,
-            color=VERMILLION if at < 0 else SKY,
-        )
+    last = (B - 1) * T * K
+    for y, name, wrapped in ((1.2, "where it should be", False), (4.0, "in int32", True)):
+        for b in range(B):
+            at = b * T * K
+            bad = at >= 2**31
+            at -= 2**32 * (bad and wrapped)
+            place = middle + at / 2**31 * scale
+            box(ax, place, y, T * K / 2**31 * scale, 1.0, color=VERMILLION if bad else SKY)
+            if bad:
+                text = f"sequence {b} begins at {at:,}".replace("-", MINUS)
+                label(
+                    ax,
+                    place + (0.2 if wrapped else -0.2),
+                    y + 1.5,
+                    text,
+                    align="left" if wrapped else "right",
+                )
+        label(ax, middle - 0.4, y + 0.5, name, align="right")
     for at, text in ((-1, f"{MINUS}2^31"), (0, "0"), (1, "2^31")):
         x = middle + at * scale
-        ax.plot([x, x], [0.8, 6.0], color=INK, linewidth=1.2)
-        label(ax, x, 6.5, text)
-    last = (B - 1) * T * K
-    label(ax, middle + scale + 0.1, 2.7, f"b = {B - 1}: {last:,}", align="right")
-    label(ax, middle - scale + 0.2, 3.2, f"{last - 2**32:,}", align="left")
+        ax.plot([x, x], [0.9, 6.2], color=INK, linewidth=1.2)
+        label(ax, x, 6.7, text)
     return Picture(
         figure,
         f"{B} sequences of {T:,} tokens with {K} numbers each, along a line of offsets. Sequence {B - 1} "
@@ -135,7 +134,7 @@ def overshoots(N: int = 5, BLOCK: int = 4) -> Picture:
 def releases() -> Picture:
     """Four warps at their own pace, and the one that gives the lock back."""
     figure, ax = new_sheet(25, 7.6)
-    left, ends = 4.6, (4.0, 7.5, 5.2, 9.8)
+    left, ends = 4.6, (4.0, 6.4, 5.2, 9.8)
     for warp, end in enumerate(ends):
         y = 0.8 + 1.2 * warp
         label(ax, left - 0.4, y + 0.45, f"warp {warp}", align="right")
@@ -143,19 +142,16 @@ def releases() -> Picture:
     box(ax, left + ends[0], 0.8, 3.4, 0.9, "lock = 0", color=ORANGE)
     opened = left + ends[0] + 3.4
     box(ax, opened + 0.8, 5.9, 8.0, 1.0, "next program loads", color=SKY)
-    label(ax, left - 0.4, 6.4, "", align="right")
     arrow(ax, (opened, 1.7), (opened + 0.8, 5.85))
-    for warp in (1, 3):
-        y = 0.8 + 1.2 * warp
-        if left + ends[warp] > opened:
-            box(ax, opened, y, left + ends[warp] - opened, 0.9, color=VERMILLION)
-            label(ax, left + ends[warp] + 0.2, y + 0.45, "too late", align="left", color=INK)
-    ax.plot([left + max(ends) + 2.6] * 2, [0.6, 5.5], color=LINE, linewidth=2, linestyle="--")
-    label(ax, left + max(ends) + 2.8, 3.0, "with a barrier the lock\nwould open here", align="left")
+    late = left + max(ends)
+    box(ax, opened, 4.4, late - opened, 0.9, color=VERMILLION)
+    label(ax, late + 0.2, 4.85, "too late", align="left")
+    ax.plot([late + 3.4] * 2, [0.6, 5.5], color=LINE, linewidth=2, linestyle="--")
+    label(ax, late + 3.7, 3.0, "with a barrier the lock\nwould open here", align="left")
     return Picture(
         figure,
         "Four warps of one program store, each at its own pace. Warp 0 is done first and sets the lock to 0; "
-        "warps 1 and 3 are still storing when the next program loads. With a barrier the lock opens only "
+        "warp 3 is still storing when the next program loads. With a barrier the lock opens only "
         "after the last warp's stores.",
     )
 

@@ -41,15 +41,15 @@ PUZZLE = Puzzle(
     grid=lambda s: (s.M, triton.cdiv(s.N, s.BLOCK_N)),
     cases=(
         Case(M=1, N=16, BLOCK_N=16, fill={"x": scores}),  # one program
-        Case(M=4, N=32, BLOCK_N=16, fill={"x": scores}),  # several, all full
-        Case(M=3, N=27, BLOCK_N=16, fill={"x": scores}),  # ragged
+        Case(M=2, N=32, BLOCK_N=16, fill={"x": scores}),  # several, all full
+        Case(M=2, N=27, BLOCK_N=16, fill={"x": scores}),  # ragged
         Case(M=2, N=9, BLOCK_N=16, fill={"x": scores}),
     ),
     outputs=("best", "row", "lock"),
     zeroed=("best", "row", "lock"),
     locks=("lock",),
     exact=("best",),
-    contract=Contract({"M": Size(6), "N": Size(40), "BLOCK_N": (16,)}, fills=lambda s: ({"x": scores},)),
+    contract=Contract({"M": Size(3), "N": Size(35), "BLOCK_N": (16,)}, fills=lambda s: ({"x": scores},)),
     broken_by="given_back_early",
 )
 
