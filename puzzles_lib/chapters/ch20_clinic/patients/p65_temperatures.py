@@ -26,6 +26,7 @@ PUZZLE = Puzzle(
     spec=temperatures,
     formula=r"z_{mv} = \mathrm{logits}_{mv} \, t_m",
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.V, s.BLOCK_V)),
+    most_loads={"logits": lambda s: s.M * s.V},
     cases=(
         Case(M=1, V=32, BLOCK_M=4, BLOCK_V=32),  # one request, one program
         Case(M=3, V=32, BLOCK_M=4, BLOCK_V=32),  # three
