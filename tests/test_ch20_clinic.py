@@ -16,6 +16,7 @@ from puzzles_lib.authoring.nbgrader import assignment
 from puzzles_lib.authoring.release import broken, read_master
 from puzzles_lib.authoring.solutions import kernel_cells, kernel_sources, solutions
 from puzzles_lib.chapters import breaking
+from puzzles_lib.chapters.ch20_clinic import patient as module
 from puzzles_lib.chapters.ch20_clinic.patient import Patient, lines_of
 from puzzles_lib.chapters.ch20_clinic.patients import PATIENTS
 from puzzles_lib.checking import check
@@ -66,6 +67,12 @@ def test_its_report_links_its_thread_and_does_not_name_the_cure(patient):
     assert f"]({patient.thread})" in text and text.startswith(f"## Case {patient.puzzle.number} · ")
     told = [line.strip() for line in patient.slip.edits]
     assert not [line for line in told if len(line) > 8 and line in text]
+
+
+def test_without_right_kernels_a_line_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "_RIGHT", tmp_path / "right.json")
+    told = judge(PATIENTS[0].question, 3)
+    assert told.status == "not checked" and "this copy of the course has no right.json" in told.words
 
 
 def test_no_two_have_one_thread():

@@ -62,6 +62,11 @@ def which_line(slip: Mistake, nudge: str, *nudges: Nudge) -> Question:
 
 
 def lines_of(slip: Mistake) -> set[int]:
-    """Where the slip is in the kernel that learners get: lines of its cell."""
+    """Where the slip is in the kernel that learners get: lines of its cell.
+
+    Raises LookupError in a copy of the course without its right kernels.
+    """
+    if not _RIGHT.exists():
+        raise LookupError(f"this copy of the course has no {FILE}, by which the line is found")
     packed = json.loads(_RIGHT.read_text("utf-8"))[slip.puzzle.name]
     return slip.lines(base64.b64decode(packed).decode())
