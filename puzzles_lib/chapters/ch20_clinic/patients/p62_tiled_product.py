@@ -29,11 +29,12 @@ PUZZLE = Puzzle(
     formula=r"c_{mn} = \sum_k a_{mk} b_{kn}",
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
     outputs=("c",),
+    most_loads={"a": lambda s: s.M * s.K * triton.cdiv(s.N, s.BLOCK_N)},
     cases=(
         Case(M=64, N=32, K=32, BLOCK_M=64, BLOCK_N=32, BLOCK_K=32),  # one program, one step
         Case(M=128, N=128, K=128, BLOCK_M=128, BLOCK_N=128, BLOCK_K=64),  # the blocks of the report
         Case(M=90, N=70, K=80, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32),  # ragged on all axes
-        Case(M=33, N=100, K=33, BLOCK_M=32, BLOCK_N=64, BLOCK_K=16, fill={"a": small}),
+        Case(M=33, N=100, K=70, BLOCK_M=32, BLOCK_N=64, BLOCK_K=16, fill={"a": small}),
     ),
     contract=Contract(
         {
