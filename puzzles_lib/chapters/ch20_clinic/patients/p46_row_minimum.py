@@ -7,6 +7,7 @@ from torch import Tensor
 
 from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
 from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import large
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge
@@ -35,6 +36,7 @@ PUZZLE = Puzzle(
         Case(M=4, N=64, BLOCK_N=64),  # several, all full
         Case(M=3, N=50, BLOCK_N=64),  # ragged
         Case(M=3, N=33, BLOCK_N=64, fill={"x": above_zero}),
+        Case(M=2, N=20, BLOCK_N=32, fill={"x": large}),
     ),
     contract=Contract(
         {"M": Size(9), "N": Size(300), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)},

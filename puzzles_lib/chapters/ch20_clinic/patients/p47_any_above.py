@@ -17,6 +17,11 @@ def all_above(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gener
     return 2 + torch.rand(shape, generator=generator, dtype=dtype)
 
 
+def at_the_limit(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """All 1, which is not above 1."""
+    return torch.ones(shape, dtype=dtype)
+
+
 def any_above(x: Float32[Tensor, "M N"]) -> Bool[Tensor, " M"]:
     """z[m]: whether some x[m, n] is above 1
 
@@ -35,6 +40,7 @@ PUZZLE = Puzzle(
         Case(M=4, N=8, BLOCK_N=8),  # several, all full
         Case(M=5, N=6, BLOCK_N=8),  # ragged
         Case(M=3, N=256, BLOCK_N=256, fill={"x": all_above}),
+        Case(M=2, N=5, BLOCK_N=8, fill={"x": at_the_limit}),
     ),
     contract=Contract(
         {"M": Size(9), "N": Size(700), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)},
