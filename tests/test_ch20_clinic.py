@@ -20,6 +20,7 @@ from puzzles_lib.chapters.ch20_clinic import patient as module
 from puzzles_lib.chapters.ch20_clinic.patient import Patient, lines_of
 from puzzles_lib.chapters.ch20_clinic.patients import PATIENTS
 from puzzles_lib.checking import check
+from puzzles_lib.grading.handed_in import Notebook
 from puzzles_lib.ledger import entries
 from puzzles_lib.source import define
 from tests.conftest import REPO
@@ -123,6 +124,13 @@ def test_as_it_is_handed_out_it_says_its_fault_and_counts_as_no_try(state_dir):
     assert entries()[0][name].state == "tried"
     assert check(solutions()[name], patient.puzzle).cheer is not None
     assert entries()[0][name].state == "solved"
+
+
+def test_grading_finds_each_kernel_and_runs_nothing_for_it():
+    notebook = Notebook(MASTER.read_bytes())
+    for patient in PATIENTS:
+        found = notebook.kernel_of(patient.puzzle)
+        assert found.kernel and not found.remarks, (patient.puzzle.name, found.words)
 
 
 def test_only_a_kernels_cell_is_broken():

@@ -31,7 +31,8 @@ def best_row(
     changes both results or none, so it holds lock[j] meanwhile.
     """
     best, row = x.max(0)
-    return best, row.int(), torch.zeros(triton.cdiv(x.shape[1], BLOCK_N), dtype=torch.int32)
+    lock = torch.zeros(triton.cdiv(x.shape[1], BLOCK_N), dtype=torch.int32)
+    return best, row.int(), lock
 
 
 PUZZLE = Puzzle(
