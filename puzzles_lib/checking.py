@@ -14,7 +14,7 @@ from puzzles_lib.checker.report import Report
 from puzzles_lib.overview import cheer
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.staleness import stale_note
-from puzzles_lib.stubs import attempt_text
+from puzzles_lib.stubs import attempt_text, is_untouched
 from puzzles_lib.wrapped import unwrap
 
 
@@ -54,6 +54,8 @@ def _kept(kernel: object, puzzle: Puzzle, report: Report) -> Report:
     if puzzle.counts:
         known, _ = ledger.load()
         kind = next((verdict.kind for verdict in report.verdicts), "")
+        if wrapped and puzzle.broken_by and is_untouched(wrapped.kernel):
+            kind = ledger.OPEN
         trouble = ledger.record(puzzle.name, report.ok, kind, attempt_text(kernel))
         notes.append(trouble or "")
         if report.ok and not trouble and known.get(puzzle.name) != ledger.SOLVED:

@@ -2,10 +2,13 @@
 
     Goal(cases=(5, 6), wants=(Want("load bytes", least=16), Want("exchanges", most=0)))
 
+    Once(cases=(1, 2, 3))
+
 A goal is about some of the puzzle's own cases, so the kernel whose machine code is read has also been run
 there: code for sizes that nobody tries helps nobody.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 MEASURES = {
@@ -83,9 +86,42 @@ class Goal:
     @property
     def title(self) -> str:
         """``"machine code of cases 5 and 6, for sm_90 with 4 warps"``"""
-        *most, last = map(str, self.cases)
-        named = f"cases {', '.join(most)} and {last}" if most else f"case {last}"
-        return f"machine code of {named}, for {self.target} with {self._warps}"
+        return f"machine code of {named(self.cases)}, for {self.target} with {self._warps}"
 
     def __str__(self) -> str:
         return f"{self.title}: {'; '.join(map(str, self.wants))}"
+
+
+@dataclass(frozen=True)
+class Once:
+    """Launches of these cases must all take the same compiled kernel.
+
+    Triton compiles one for each class of an integer: 1, a multiple of 16, or any other.
+    target: as `stages` takes it.
+    """
+
+    cases: tuple[int, ...]
+    target: str = "sm_90"
+
+    @property
+    def launch(self) -> str:
+        """``"cases 1, 2 and 3, sm_90"``"""
+        return f"{named(self.cases)}, {self.target}"
+
+    @property
+    def title(self) -> str:
+        """``"machine code of cases 1, 2 and 3, for sm_90"``"""
+        return f"machine code of {named(self.cases)}, for {self.target}"
+
+    @property
+    def wants(self) -> tuple[str]:
+        return ("one compiled kernel for all of them",)
+
+    def __str__(self) -> str:
+        return f"{self.title}: {self.wants[0]}"
+
+
+def named(cases: Sequence[int]) -> str:
+    """``"cases 1, 2 and 3"``"""
+    *most, last = map(str, cases)
+    return f"cases {', '.join(most)} and {last}" if most else f"case {last}"

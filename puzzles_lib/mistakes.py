@@ -12,6 +12,7 @@
 A reader sees the slip and not the twenty lines around it, and the right kernel can change its other lines.
 """
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -60,3 +61,15 @@ class Mistake:
         if self.edits[old] == old:
             raise ValueError(f"{self.name}: {old!r} is replaced by itself")
         return source.index(old)
+
+    def lines(self, source: str) -> set[int]:
+        """Where the slip is, from the right kernel's source: lines of the wrong one, counted from 1.
+
+        Where lines are missing, those around the gap. Indentation does not count.
+        """
+        right, wrong = ([line.strip() for line in text.splitlines()] for text in (source, self.apply(source)))
+        found: set[int] = set()
+        for tag, _, _, first, end in difflib.SequenceMatcher(None, right, wrong, False).get_opcodes():
+            if tag != "equal":
+                found |= set(range(first + 1, end + 1)) or {first, first + 1}
+        return found

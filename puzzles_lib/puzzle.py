@@ -11,11 +11,11 @@ see https://docs.kidger.site/jaxtyping/api/array/.
 """
 
 import ast
+import importlib
 import inspect
 import math
 import operator
 import re
-import sys
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.contract import DRAWS, Contract, Size, beyond
 from puzzles_lib.dtypes import of_name, of_torch
-from puzzles_lib.goal import Goal
+from puzzles_lib.goal import Goal, Once
 
 MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)
 """What a GPU launches along each axis of a grid."""
@@ -157,7 +157,9 @@ class Puzzle:
     slips: functions like the spec, each with a slip that is often made, by what the report says of it. They
         may take any number of the case besides, by its name.
     contract: how cases are drawn that are tried beside ``cases``; without it none are.
-    machine: what the machine code must be like, once all cases pass.
+    machine: what the machine code must be like, or how often compiled, once all cases pass.
+    broken_by: the mistake, by its name, that the kernel has which learners get, to be mended; "" where they
+        get one with a hole.
 
     Raises ValueError where the parts do not fit together.
     """
@@ -177,7 +179,8 @@ class Puzzle:
     same_bits: bool = False
     slips: Mapping[str, Callable] | None = None
     contract: Contract | None = None
-    machine: tuple[Goal, ...] = ()
+    machine: tuple[Goal | Once, ...] = ()
+    broken_by: str = ""
 
     def __post_init__(self) -> None:
         if not self.cases:
@@ -233,9 +236,11 @@ class Puzzle:
     @property
     def counts(self) -> bool:
         """Whether it is one of the course's own, for whose solution there is a mark in `progress`."""
-        module = self.spec.__module__
-        counting = getattr(sys.modules.get(module), "PUZZLES", ())
-        return module.startswith("puzzles_lib.chapters.") and any(puzzle is self for puzzle in counting)
+        chapter = ".".join(self.spec.__module__.split(".")[:3])
+        if not chapter.startswith("puzzles_lib.chapters."):
+            return False
+        counting = getattr(importlib.import_module(f"{chapter}.puzzles"), "PUZZLES", ())
+        return any(puzzle is self for puzzle in counting)
 
     @property
     def title(self) -> str:
@@ -370,7 +375,7 @@ class Puzzle:
         )
 
 
-def _goal_markdown(goal: Goal) -> str:
+def _goal_markdown(goal: Goal | Once) -> str:
     wants = "".join(f"- {want}\n" for want in goal.wants)
     return f"\nOnce all cases pass (they count from 0), it is judged by the {goal.title}:\n\n{wants}"
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from puzzles_lib.checker import examine, machine
 from puzzles_lib.checker.report import Report
 from puzzles_lib.checking import check
-from puzzles_lib.goal import MEASURES, Goal, Want
+from puzzles_lib.goal import MEASURES, Goal, Once, Want
 from puzzles_lib.inputs import large
 from puzzles_lib.inspector import stages
 from puzzles_lib.inspector.measures import measure
@@ -231,3 +231,33 @@ def test_a_kernel_that_does_not_compile_misses_its_goals(monkeypatch):
 def test_the_launch_is_the_goals_whatever_autotune_says():
     tuned = triton.autotune(configs=[triton.Config({}, num_warps=1)], key=[])(plain)
     assert [goal.launch for goal in check(tuned, PUZZLE).goals] == ["case 1, sm_90, 4 warps"]
+
+
+# ---- one compiled kernel for several cases
+
+SIZES = tuple(Case(N=size, BLOCK=16) for size in (1, 5, 7, 32))
+ONCE = dataclasses.replace(PUZZLE, cases=SIZES, machine=(Once(cases=(0, 1, 3)),))
+whatever_size = triton.jit(do_not_specialize=["N"])(plain.fn)
+
+
+def test_a_size_of_1_and_a_multiple_of_16_are_compiled_anew():
+    report = examine(plain, ONCE)
+    (verdict,) = report.verdicts
+    assert report.right and not report.ok and verdict.message == "kernels compiled: 3, one wanted"
+    assert verdict.diagnosis == "N is constexpr 1 in case 0; i32 in case 1; i32, divisible by 16 in case 3"
+    assert Report.from_dict(json.loads(json.dumps(report.as_dict()))) == report
+
+
+def test_sizes_of_one_class_and_sizes_not_specialised_share_a_kernel():
+    assert examine(plain, dataclasses.replace(ONCE, machine=(Once(cases=(1, 2)),))).ok
+    report = examine(whatever_size, ONCE)
+    assert report.ok and "machine code of cases 0, 1 and 3, sm_90: kernels compiled: 1" in str(report)
+
+
+def test_what_is_to_be_compiled_once_is_shown():
+    assert str(ONCE).endswith(
+        "\nmachine code of cases 0, 1 and 3, for sm_90: one compiled kernel for all of them"
+    )
+    assert "\n- one compiled kernel for all of them\n" in ONCE._repr_markdown_()
+    with pytest.raises(ValueError, match="doubled: machine names case 9"):
+        dataclasses.replace(ONCE, machine=(Once(cases=(0, 9)),))

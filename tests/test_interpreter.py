@@ -275,6 +275,27 @@ def test_a_tensor_descriptor_with_a_wrong_shape_is_caught():
 
 
 @triton.jit
+def descriptor_from(x_ptr, z_ptr, first, stride, BLOCK: tl.constexpr):
+    x = tl.make_tensor_descriptor(x_ptr + first, (2, BLOCK), (stride, 1), (2, BLOCK))
+    tl.store(z_ptr, tl.sum(tl.sum(x.load([0, 0]), axis=1), axis=0))
+
+
+@pytest.mark.parametrize(
+    "first, stride, told",
+    [
+        (0, 6, "rows of x_ptr's descriptor begin 24 bytes (6 elements) apart, allowed are multiples of 16"),
+        (3, 8, "the first row of x_ptr's descriptor begins 12 bytes too far on, allowed are multiples of 16"),
+        (4, 8, None),
+    ],
+)
+def test_rows_of_a_descriptor_begin_at_multiples_of_16_bytes(first, stride, told):
+    done = execute(
+        descriptor_from, x_ptr=torch.ones(20), z_ptr=torch.zeros(1), first=first, stride=stride, BLOCK=4
+    )
+    assert done.stop is None if told is None else told in done.stop.message
+
+
+@triton.jit
 def through_bytes(x_ptr, z_ptr, shift, BLOCK: tl.constexpr):
     offs = tl.arange(0, BLOCK)
     x = tl.load(x_ptr.to(tl.pointer_type(tl.int8), bitcast=True) + offs + shift)

@@ -37,6 +37,19 @@ def test_a_line_can_go():
     assert mistake({line: ""}).apply(SOURCE) == SOURCE.removesuffix(line)
 
 
+@pytest.mark.parametrize(
+    "edits, lines",
+    [
+        ({"+ 10": "+ 11"}, {4}),
+        ({"    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n": ""}, {2, 3}),  # around the gap
+        ({"    tl.store": "    if BLOCK:\n        tl.store"}, {4}),  # what only moves in is no slip
+        ({"x_ptr, z": "y_ptr, z", "tl.load(x": "tl.load(y"}, {2, 4}),
+    ],
+)
+def test_the_lines_of_a_slip(edits, lines):
+    assert mistake(edits).lines(SOURCE) == lines
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_edits_see_the_right_kernel_and_not_each_other(order):
     edits = list({"x_ptr +": "z_ptr +", "z_ptr +": "x_ptr +"}.items())[::order]
@@ -93,6 +106,7 @@ def test_mistakes_know_puzzles_and_nothing_else(path: Path):
         "puzzles_lib.puzzle",
         "puzzles_lib.mistakes",
         f"puzzles_lib.chapters.{path.parent.name}.puzzles",
+        f"puzzles_lib.chapters.{path.parent.name}.patients",
     )
     assert all(any(name == a or name.startswith(a + ".") for a in allowed) for name in ours)
     assert "solutions" not in path.read_text()

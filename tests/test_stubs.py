@@ -14,7 +14,10 @@ STUBS = kernel_cells("notebooks")
 PUZZLES = {puzzle.name: puzzle for puzzle in puzzles()}
 
 
-@pytest.mark.parametrize("name", PUZZLES)
+WITH_A_HOLE = [name for name, puzzle in PUZZLES.items() if not puzzle.broken_by]
+
+
+@pytest.mark.parametrize("name", WITH_A_HOLE)
 def test_a_stub_is_still_open(name):
     report = examine(define(STUBS[name], f"<stub of {name}>"), PUZZLES[name])
     assert [verdict.kind for verdict in report.verdicts] == ["open"]

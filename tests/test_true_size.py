@@ -96,6 +96,7 @@ BELOW = {
     if "flash" not in name  # loops of 2^21 keys
 }
 PUZZLES = {puzzle.name: puzzle for puzzle in puzzles()}
+CLINIC = {name for name, puzzle in PUZZLES.items() if puzzle.broken_by}  # two of them are about large sizes
 
 
 def at_true_size(kernel, puzzle: Puzzle, case: Case | None = None, **numbers: int):
@@ -104,7 +105,7 @@ def at_true_size(kernel, puzzle: Puzzle, case: Case | None = None, **numbers: in
 
 
 def test_the_table_has_every_puzzle_but_that_of_one_program():
-    assert set(BEYOND) == set(PUZZLES) - {"outer_add"} - WIDE
+    assert set(BEYOND) == set(PUZZLES) - {"outer_add"} - WIDE - CLINIC
 
 
 @pytest.mark.parametrize("name", BEYOND)
@@ -134,7 +135,8 @@ def test_what_is_promised_beyond_holds(name):
         assert report.ok, report
     sizes = [max(math.prod(a.shape(c.numbers)) for a in puzzle.inputs + puzzle.results) for c in pretended]
     assert sizes and min(sizes) > LIMIT
-    assert {name for name, other in PUZZLES.items() if any(c.pretend for c in other.cases)} == WIDE
+    promised = {name for name, other in PUZZLES.items() if any(c.pretend for c in other.cases)}
+    assert promised - CLINIC == WIDE
 
 
 # ---- kernels that hold, and others

@@ -21,6 +21,7 @@ from nbformat import NotebookNode
 
 from puzzles_lib.authoring.release import (
     REPO,
+    broken,
     find_masters,
     normalise,
     read_master,
@@ -55,7 +56,7 @@ def assignment(nb: NotebookNode, name: str, salt: str) -> NotebookNode:
             continue
         cell.outputs, cell.execution_count = [], None
         cell.source = without_tool_comments(cell.source)
-        solution = with_stubs(cell.source, f"{name}, cell {cell.id}")
+        solution = _with_broken(cell.id, with_stubs(cell.source, f"{name}, cell {cell.id}"))
         if solution != cell.source:
             cell.metadata["nbgrader"] = _metadata(cell.id, solution=True)
         for exercise, test, points in _tests(cell, salt):
@@ -66,6 +67,16 @@ def assignment(nb: NotebookNode, name: str, salt: str) -> NotebookNode:
     source.cells = cells
     nbformat.validate(source)
     return source
+
+
+def _with_broken(cell_id: str, source: str) -> str:
+    """A cell with the kernel that is handed out broken, and the right one between markers, to be cut."""
+    wrong = broken(cell_id, source)
+    if wrong == source:
+        return source
+    kernel, _, check = wrong.rpartition("\n\n\n")
+    right = source.rpartition("\n\n\n")[0]
+    return f"{kernel}\n### BEGIN SOLUTION\n{right}\n### END SOLUTION\n\n\n{check}"
 
 
 def _metadata(grade_id: str, solution: bool = False, points: int = 0) -> dict[str, object]:

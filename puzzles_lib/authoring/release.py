@@ -7,8 +7,9 @@ The master of a chapter is `solutions/NN_topic.ipynb`, with the answers between 
     ### END SOLUTION
 
 A release executes the master in place, then writes `notebooks/NN_topic.ipynb` from it: a comment where each
-answer was, no outputs but those of puzzle statements and pictures. Both files depend on their sources alone,
-so a second release changes no byte.
+answer was, no outputs but those of puzzle statements and pictures. A puzzle that is `broken_by` a mistake has
+no hole: the mistake is made in its kernel. Both files depend on their sources alone, so a second release
+changes no byte.
 """
 
 import argparse
@@ -34,7 +35,7 @@ from nbformat import NotebookNode
 from puzzles_lib.authoring.modules import modules
 from puzzles_lib.authoring.sockets import socket_prefix
 from puzzles_lib.authoring.solutions import kernels_in, without_markers
-from puzzles_lib.chapters import CHAPTERS
+from puzzles_lib.chapters import CHAPTERS, breaking, puzzles
 from puzzles_lib.drawing.colours import PAPER
 from puzzles_lib.mistakes import FILE as RIGHT_KERNELS
 from puzzles_lib.stubs import FILE, HOLE, digest
@@ -77,7 +78,8 @@ def strip(nb: NotebookNode, name: str = "notebook") -> NotebookNode:
     for cell in exercise.cells:
         if cell.cell_type == "code":
             outputs = cell.outputs if _is_shown(cell.source, imported) else []
-            cell.source = without_tool_comments(_cut_holes(cell.source, f"{name}, cell {cell.id}"))
+            cut = _cut_holes(broken(cell.id, cell.source), f"{name}, cell {cell.id}")
+            cell.source = without_tool_comments(cut)
             outputs = [output for output in outputs if "data" in output]
             number += bool(outputs)
             cell.execution_count = number if outputs else None  # nbval minds outputs without a number
@@ -154,6 +156,18 @@ def with_stubs(source: str, where: str) -> str:
     Raises what `strip` raises.
     """
     return _around_holes(source, where, lambda stub, answer: [*stub, *answer])
+
+
+def broken(cell_id: str, source: str) -> str:
+    """A cell's source with the mistake that its puzzle is broken by; as it is, where there is none.
+
+    Raises ValueError for a mistake that does not fit.
+    """
+    for name in kernels_in({cell_id: source}, cell_id) if cell_id.endswith("-kernel") else ():
+        puzzle = next((puzzle for puzzle in puzzles() if puzzle.name == name), None)
+        if puzzle and (slip := breaking(puzzle)):
+            return slip.apply(source)
+    return source
 
 
 def without_tool_comments(source: str) -> str:
@@ -287,11 +301,14 @@ def release(
             )
     changed = []
     for master in masters:
-        solved = _executed(master) if execute else normalise(read_master(master))
+        source = normalise(read_master(master))
+        made = _modules(master, source)  # first: what is executed may read them
+        changed += [path for path, text in made.items() if _write(path, text)]
+        solved = _executed(master) if execute else source
         exercise = strip(solved, _short(master))
         notebooks_dir.mkdir(parents=True, exist_ok=True)
         made = {master: _dumps(solved), notebooks_dir / master.name: _dumps(exercise)}
-        changed += [path for path, text in (made | _modules(master, solved)).items() if _write(path, text)]
+        changed += [path for path, text in made.items() if _write(path, text)]
     return changed
 
 
@@ -299,7 +316,7 @@ def _modules(master: Path, nb: NotebookNode) -> dict[Path, str]:
     """The files of the chapter that are made from a master's cells."""
     folder = master.parent.parent / "puzzles_lib" / "chapters" / f"ch{master.stem}"
     made = {folder / f"{name}.py": text for name, text in modules(nb, master.stem).items()}
-    if folder.is_dir() and (found := _stubs(strip(nb, _short(master)))):
+    if folder.is_dir() and (found := _stubs(strip(nb, _short(master)), nb)):
         made[folder / FILE] = json.dumps(found, indent=1, sort_keys=True) + "\n"
     if folder.is_dir() and (right := _right_kernels(nb, master)):
         made[folder / RIGHT_KERNELS] = json.dumps(right, indent=1, sort_keys=True) + "\n"
@@ -318,15 +335,20 @@ def _right_kernels(nb: NotebookNode, master: Path) -> dict[str, str]:
     }
 
 
-def _stubs(exercise: NotebookNode) -> dict[str, str]:
-    """The digest of each kernel with a hole, by its name."""
+def _stubs(exercise: NotebookNode, master: NotebookNode) -> dict[str, str]:
+    """The digest of each kernel with a hole, or handed out broken, by its name."""
     found = {}
-    for cell in exercise.cells:
-        if cell.cell_type == "code" and HOLE in cell.source:
+    for cell, solved in zip(exercise.cells, master.cells, strict=True):
+        if cell.cell_type != "code":
+            continue
+        is_broken = broken(solved.id, solved.source) != solved.source
+        if is_broken or HOLE in cell.source:
+            right = {ast.unparse(node) for node in ast.parse(solved.source).body} if is_broken else set()
             lines = cell.source.splitlines()
             for node in ast.parse(cell.source).body:
                 if isinstance(node, ast.FunctionDef) and node.decorator_list:
-                    if HOLE in "\n".join(lines[node.lineno - 1 : _end(node, lines)]):
+                    whole = is_broken and ast.unparse(node) not in right
+                    if whole or HOLE in "\n".join(lines[node.lineno - 1 : _end(node, lines)]):
                         found[node.name] = digest(ast.unparse(node))
     return found
 

@@ -112,6 +112,11 @@ def mistakes(puzzle: Puzzle) -> tuple[Mistake, ...]:
     return tuple(each for chapter in CHAPTERS for each in chapter.mistakes if each.puzzle is puzzle)
 
 
+def breaking(puzzle: Puzzle) -> Mistake | None:
+    """The mistake that its kernel has which learners get, see `Puzzle.broken_by`."""
+    return next((each for each in mistakes(puzzle) if each.name == puzzle.broken_by), None)
+
+
 @cache
 def named() -> dict[str, object]:
     """What `puzzles_lib` offers: chapters as ``ch04``, puzzles by their names in capitals."""
@@ -120,6 +125,9 @@ def named() -> dict[str, object]:
 
 
 def _puzzles_in(chapter: Chapter) -> Iterator[tuple[str, Puzzle]]:
+    """Those that count, and others that its module names."""
+    for puzzle in chapter.puzzles:
+        yield puzzle.name.upper(), puzzle
     for name, value in vars(chapter._part("puzzles") or chapter).items():
         if isinstance(value, Puzzle):
             yield name, value

@@ -77,7 +77,7 @@ def _examine(kernel: object, puzzle: Puzzle, seconds: float, salt: str, until_fa
     bound = bind(kernel, puzzle, puzzle.cases[0])
     if isinstance(bound, Refusal):
         return _refused(puzzle, bound)
-    if is_untouched(bound.kernel):
+    if is_untouched(bound.kernel) and not puzzle.broken_by:
         return Report(puzzle.name, verdict=verdicts.STILL_OPEN)
     budget = Budget(RUNS_PER_CHECK * seconds)
 

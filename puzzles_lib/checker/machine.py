@@ -1,11 +1,13 @@
-"""Whether the machine code of a right kernel is what its puzzle wants: compiled here, with no GPU."""
+"""Whether what becomes of a right kernel is what its puzzle wants: compiled here, with no GPU."""
 
+from puzzles_lib.binding import bind
 from puzzles_lib.checker.report import GoalResult, Verdict
-from puzzles_lib.goal import MEASURES, Goal, Want
+from puzzles_lib.compiler import find_target, specialised
+from puzzles_lib.goal import MEASURES, Goal, Once, Want, named
 from puzzles_lib.inspector import Stages, stages
 from puzzles_lib.inspector.measures import Reading, measure
 from puzzles_lib.puzzle import Puzzle
-from puzzles_lib.source import Site
+from puzzles_lib.source import Refusal, Site
 from puzzles_lib.wrapped import unwrap
 
 
@@ -15,13 +17,18 @@ def judge(kernel: object, puzzle: Puzzle) -> tuple[GoalResult, ...]:
     It is compiled for the goal's own launch, in a process of its own under limits, and once only: what comes
     out is kept on disk. Of a kernel within `triton.autotune` it is the bare kernel that is judged.
     """
-    return tuple(_judged(kernel, puzzle, goal, case) for goal in puzzle.machine for case in goal.cases)
+    found: list[GoalResult] = []
+    for goal in puzzle.machine:
+        if isinstance(goal, Once):
+            found.append(_judged_together(kernel, puzzle, goal))
+        else:
+            found += (_judged(kernel, puzzle, goal, case) for case in goal.cases)
+    return tuple(found)
 
 
 def _judged(kernel: object, puzzle: Puzzle, goal: Goal, case: int) -> GoalResult:
     wrapped = unwrap(kernel)
-    bare = wrapped.kernel if wrapped and wrapped.autotuner else kernel
-    compiled = stages(bare, puzzle, goal.target, case=case, num_warps=goal.num_warps)
+    compiled = stages(_bare(kernel), puzzle, goal.target, case=case, num_warps=goal.num_warps)
     name = wrapped.kernel.__name__ if wrapped else "kernel"
     warps = f", num_warps={goal.num_warps}" if goal.num_warps != 4 else ""
     look = f"stages({name}, {puzzle.name.upper()}, case={case}{warps})"
@@ -31,6 +38,34 @@ def _judged(kernel: object, puzzle: Puzzle, goal: Goal, case: int) -> GoalResult
     missed = next((pair for pair in readings if not pair[0].is_met_by(pair[1].number)), None)
     told = "; ".join(f"{MEASURES[want.measure]}: {want.told(found.number)}" for want, found in readings)
     return GoalResult(goal.launch(case), told, _verdict(*missed, compiled) if missed else None, look)
+
+
+def _judged_together(kernel: object, puzzle: Puzzle, goal: Once) -> GoalResult:
+    """Whether launches of several cases share a compiled kernel."""
+    kernels: dict[tuple[str, ...], list[int]] = {}  # what is compiled in of each argument -> cases
+    names: tuple[str, ...] = ()
+    for case in goal.cases:
+        bound = bind(_bare(kernel), puzzle, puzzle.cases[case])
+        target = find_target(goal.target)
+        told = bound if isinstance(bound, Refusal) else specialised(bound.kernel, bound.arguments, target)
+        if isinstance(told, Refusal):
+            return GoalResult(goal.launch, verdict=Verdict("machine", f"it does not compile: {told}"))
+        names = tuple(told)
+        kernels.setdefault(tuple(told.values()), []).append(case)
+    measured = f"kernels compiled: {len(kernels)}"
+    if len(kernels) == 1:
+        return GoalResult(goal.launch, measured)
+    classes = zip(names, zip(*kernels, strict=True), strict=True)
+    name, seen = next((name, seen) for name, seen in classes if len(set(seen)) > 1)
+    each = zip(seen, kernels.values(), strict=True)
+    cause = f"{name} is " + "; ".join(f"{word} in {named(cases)}" for word, cases in each)
+    return GoalResult(goal.launch, verdict=Verdict("machine", f"{measured}, one wanted", None, cause))
+
+
+def _bare(kernel: object) -> object:
+    """A kernel without `triton.autotune`."""
+    wrapped = unwrap(kernel)
+    return wrapped.kernel if wrapped and wrapped.autotuner else kernel
 
 
 def _unread(compiled: Stages) -> str:

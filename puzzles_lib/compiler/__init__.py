@@ -14,6 +14,7 @@ from puzzles_lib.compiler.frontend import (
     front_end,
     gpu_dialect,
     interpret_was_on,
+    specialised,
     translate,
 )
 from puzzles_lib.compiler.lowering import Build, build, dump_passes
@@ -39,6 +40,7 @@ __all__ = [
     "held_by",
     "interpret_was_on",
     "memory_accesses",
+    "specialised",
     "steps",
     "translate",
 ]

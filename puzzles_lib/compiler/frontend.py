@@ -181,13 +181,10 @@ def _as_launched(
     known: dict[str, str | Refusal] | None = None,
 ) -> str | Refusal:
     backend, parsed = _backend(target, tuple(options.items()))
-    try:
-        bound, specialization, _ = create_function_from_signature(kernel.signature, kernel.params, backend)(
-            **arguments
-        )
-        _, signature, constants, attributes = kernel._pack_args(backend, {}, bound, specialization, {})
-    except (TypeError, OverflowError) as error:
-        return Refusal(wording.one_line(str(error)))
+    told = _specialised(kernel, arguments, backend)
+    if isinstance(told, Refusal):
+        return told
+    signature, constants, attributes = told
     key = repr((target.name, options, wanted, signature, constants, attributes))
     known = {} if known is None else known
     if key not in known:
@@ -195,6 +192,39 @@ def _as_launched(
         found = closed_after(_Translator(kernel, [source], (backend, parsed), wanted), _the_first)
         known[key] = found.refusal or _with_own_lines(found.ir, kernel)
     return known[key]
+
+
+def _specialised(
+    kernel: JITFunction, arguments: Mapping[str, object], backend
+) -> tuple[dict[str, str], dict, dict] | Refusal:
+    """The arguments as a launch gives them to the compiler: types, constants, what is known of the rest."""
+    try:
+        bound, specialization, _ = create_function_from_signature(kernel.signature, kernel.params, backend)(
+            **arguments
+        )
+        _, signature, constants, attributes = kernel._pack_args(backend, {}, bound, specialization, {})
+    except (TypeError, OverflowError) as error:
+        return Refusal(wording.one_line(str(error)))
+    return signature, constants, attributes
+
+
+def specialised(
+    kernel: JITFunction, arguments: Mapping[str, object], target: Target
+) -> dict[str, str] | Refusal:
+    """What a launch compiles in of each argument: ``"constexpr 1"``, ``"i32, divisible by 16"``.
+
+    By parameter. Launches for which this is the same share one compiled kernel.
+    """
+    told = _specialised(kernel, arguments, _backend(target, ())[0])
+    if isinstance(told, Refusal):
+        return told
+    signature, constants, attributes = told
+    found = {}
+    for place, name in enumerate(signature):
+        words = f"{signature[name]} {constants[place,]!r}" if (place,) in constants else signature[name]
+        known = "".join(f", divisible by {number}" for _, number in attributes.get((place,), ()))
+        found[name] = words + known
+    return found
 
 
 def _the_first(translator: "_Translator") -> Opinion:

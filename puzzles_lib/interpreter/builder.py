@@ -24,6 +24,9 @@ from puzzles_lib.interpreter.records import Program
 
 PRINT_LIMIT = 100  # lines that a run may print
 PRINT_WIDTH = 2000  # characters of each
+DESCRIPTOR_BYTES = (
+    16  # that divide where a tensor's rows begin, for NVIDIA's TMA and so for `TensorDescriptor`
+)
 
 
 def float32_to_tf32(values: np.ndarray) -> np.ndarray:
@@ -175,6 +178,19 @@ class GuardedBuilder(InterpreterBuilder):
         pointers, mask = ptr.materialize_pointers(boundary_check)
         padding = None if padding_option is None else _padding(pointers, padding_option)
         return self.create_masked_load(pointers, mask, padding, *how)
+
+    def create_make_tensor_descriptor(self, base, shape, strides, *how):
+        size, address = base.dtype.element_ty.primitive_bitwidth // 8, int(base.data.item())
+        buffer = self.memory.buffer_at(address)
+        of = f"of {buffer.name}_ptr's descriptor" if buffer else "of this descriptor"
+        rule = f"multiples of {DESCRIPTOR_BYTES}: a GPU does not check, and moves other elements"
+        if beyond := address % DESCRIPTOR_BYTES:
+            raise ValueError(f"the first row {of} begins {beyond} bytes too far on, allowed are {rule}")
+        for step in (int(stride.data.item()) for stride in strides[:-1]):
+            if step * size % DESCRIPTOR_BYTES:
+                apart = f"{step * size} bytes ({step} elements) apart"
+                raise ValueError(f"rows {of} begin {apart}, allowed are {rule}")
+        return super().create_make_tensor_descriptor(base, shape, strides, *how)
 
     def create_descriptor_load(self, desc, indices, *how):
         pointers, mask = self._within(desc, indices)

@@ -1,0 +1,1 @@
+TITLE = "The clinic: real bugs"

@@ -1,0 +1,72 @@
+"""A case of the clinic as data: a kernel reduced from a public bug, to be found, explained and mended."""
+
+import base64
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from puzzles_lib.mistakes import FILE, Mistake
+from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.question import Nudge, Question
+
+WARDS = ("sizes", "masks", "memory", "arithmetic", "tools")
+_THREAD = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+")
+_RIGHT = Path(__file__).with_name(FILE)
+
+
+@dataclass(frozen=True)
+class Patient:
+    """Who is ill, and of what.
+
+    slip: what is wrong with the kernel that learners get, as edits of the right one.
+    thread: where a user reported it; the kernel is our own, reduced to what matters.
+    ward: of the notebook, one of `WARDS`.
+    question: asked before anything is run: `which_line`, or another one that is numbered as the puzzle is.
+
+    Raises ValueError where these do not fit together.
+    """
+
+    slip: Mistake
+    thread: str
+    ward: str
+    question: Question
+
+    def __post_init__(self) -> None:
+        name = self.puzzle.name
+        if not _THREAD.fullmatch(self.thread):
+            raise ValueError(f"{name}: thread is {self.thread!r}, allowed is an issue on GitHub")
+        if self.ward not in WARDS:
+            raise ValueError(f"{name}: ward is {self.ward!r}, allowed are {', '.join(WARDS)}")
+        if self.puzzle.broken_by != self.slip.name:
+            raise ValueError(f"{name}: broken_by is {self.puzzle.broken_by!r}, not {self.slip.name!r}")
+        if self.question.id != (id := f"ch20-q{self.puzzle.number}"):
+            raise ValueError(f"{name}: its question is {self.question.id}, not {id}")
+
+    @property
+    def puzzle(self) -> Puzzle:
+        return self.slip.puzzle
+
+
+def which_line(slip: Mistake, nudge: str, *nudges: Nudge) -> Question:
+    """Which line holds the slip? Where lines are missing, those around the gap are right, too."""
+    return Question(
+        id=f"ch20-q{slip.puzzle.number}",
+        asks="Which line of the kernel is it? Its cell's first line is line 1.",
+        right=lambda: min(lines_of(slip)),
+        same=lambda value, right: value in lines_of(slip),
+        kind=int,
+        nudge=nudge,
+        nudges=nudges,
+    )
+
+
+def lines_of(slip: Mistake) -> set[int]:
+    """Where the slip is in the kernel that learners get: lines of its cell.
+
+    Raises LookupError in a copy of the course without its right kernels.
+    """
+    if not _RIGHT.exists():
+        raise LookupError(f"this copy of the course has no {FILE}, by which the line is found")
+    packed = json.loads(_RIGHT.read_text("utf-8"))[slip.puzzle.name]
+    return slip.lines(base64.b64decode(packed).decode())

@@ -1,0 +1,59 @@
+"""Offsets of far rows do not fit into 32 bits."""
+
+import triton
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import large
+from puzzles_lib.mistakes import Mistake
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge
+
+
+def far_rows(x: Float32[Tensor, "B T K"]) -> Float32[Tensor, "B T"]:
+    """z[b, t] = sum over k of x[b, t, k]²
+
+    x may have 2^31 elements and more.
+    """
+    return x.square().sum(2)
+
+
+PUZZLE = Puzzle(
+    number="41",
+    spec=far_rows,
+    formula=r"z_{bt} = \sum_k x_{btk}^2",
+    grid=lambda s: (s.B, triton.cdiv(s.T, s.BLOCK_T)),
+    cases=(
+        Case(B=1, T=4, K=16, BLOCK_T=4, BLOCK_K=16),  # one program
+        Case(B=3, T=8, K=16, BLOCK_T=4, BLOCK_K=16),  # several, all full
+        Case(B=2, T=7, K=13, BLOCK_T=4, BLOCK_K=16, fill={"x": large}),  # ragged on both axes
+        Case(pretend=True, B=16, T=17_476, K=8192, BLOCK_T=4, BLOCK_K=8192),  # as in the report: right
+        Case(pretend=True, B=16, T=17_477, K=8192, BLOCK_T=4, BLOCK_K=8192),  # and wrong
+    ),
+    contract=Contract(
+        {"B": Size(9), "T": Size(30), "K": Size(70), "BLOCK_T": (16,), "BLOCK_K": (128,)},
+    ),
+    broken_by="int32_offsets",
+)
+
+SLIP = Mistake(
+    PUZZLE,
+    "int32_offsets",
+    "The number of the sequence is an int32, and so is its product with T * K.",
+    {"tl.program_id(0).to(tl.int64)": "tl.program_id(0)"},
+    kind="true size",
+    says="does not fit int32",
+)
+
+PATIENT = Patient(
+    SLIP,
+    thread="https://github.com/fla-org/flash-linear-attention/issues/1080",
+    ward="sizes",
+    question=which_line(
+        SLIP,
+        "some product leaves int32's range: which of its factors could be made wider?",
+        Nudge(lambda v, r: v > r + 2, "it goes wrong there; and where was its factor made?"),
+    ),
+)

@@ -1,0 +1,64 @@
+"""A grid has at most 65,535 programs along y and z."""
+
+import triton
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import large
+from puzzles_lib.mistakes import Mistake
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge
+
+
+def many_tokens(
+    x: Float32[Tensor, "T N"],
+    w: Float32[Tensor, " N"],
+) -> Float32[Tensor, "T N"]:
+    """z[t, n] = x[t, n] · w[n]
+
+    A token is a row. There are MOST programs along y at most, however many tokens
+    there are.
+    """
+    return x * w
+
+
+PUZZLE = Puzzle(
+    number="42",
+    spec=many_tokens,
+    formula=r"z_{tn} = x_{tn} w_n",
+    grid=lambda s: (triton.cdiv(s.N, s.BLOCK_N), min(s.T, s.MOST)),
+    cases=(
+        Case(T=1, N=16, MOST=8, BLOCK_N=16),  # one program
+        Case(T=8, N=32, MOST=8, BLOCK_N=16),  # a program for each token
+        Case(T=19, N=21, MOST=8, BLOCK_N=16),  # more tokens than programs
+        Case(T=9, N=16, MOST=8, BLOCK_N=16, fill={"x": large}),  # one more
+        Case(pretend=True, T=131_071, N=128, MOST=65_535, BLOCK_N=128),  # as launched
+    ),
+    contract=Contract({"T": Size(40), "N": Size(70), "MOST": (4, 8), "BLOCK_N": (64,)}),
+    broken_by="a_token_each",
+)
+
+SLIP = Mistake(
+    PUZZLE,
+    "a_token_each",
+    "A program does one token, and those beyond the grid's limit are nobody's.",
+    {
+        "for t in range(tl.program_id(1), T, tl.num_programs(1)):\n        x": "t = tl.program_id(1)\n    x",
+        "\n        tl.store": "\n    tl.store",
+    },
+    kind="never written",
+    says="of z_ptr",
+)
+
+PATIENT = Patient(
+    SLIP,
+    thread="https://github.com/vllm-project/vllm/pull/52381",
+    ward="sizes",
+    question=which_line(
+        SLIP,
+        "which line says what rows a program does?",
+        Nudge(lambda v, r: v in (3, 4, 5), "columns are as they should be"),
+    ),
+)

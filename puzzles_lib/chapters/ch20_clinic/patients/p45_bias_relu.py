@@ -1,0 +1,57 @@
+"""A mask is made, and not handed to the store."""
+
+import triton
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import small
+from puzzles_lib.mistakes import Mistake
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge
+
+
+def bias_relu(
+    x: Float32[Tensor, "M N"],
+    b: Float32[Tensor, " N"],
+) -> Float32[Tensor, "M N"]:
+    """z[m, n] = max(x[m, n] + b[n], 0)"""
+    return (x + b).relu()
+
+
+PUZZLE = Puzzle(
+    number="45",
+    spec=bias_relu,
+    formula=r"z_{mn} = \max(x_{mn} + b_n, 0)",
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
+    cases=(
+        Case(M=4, N=16, BLOCK_M=4, BLOCK_N=16),  # one program
+        Case(M=16, N=48, BLOCK_M=4, BLOCK_N=16),  # several, all full
+        Case(M=14, N=37, BLOCK_M=4, BLOCK_N=16),  # ragged on both axes
+        Case(M=5, N=20, BLOCK_M=4, BLOCK_N=16, fill={"x": small}),
+    ),
+    most_loads={"x": lambda s: s.M * s.N},
+    contract=Contract({"M": Size(40), "N": Size(90), "BLOCK_M": (16,), "BLOCK_N": (64,)}),
+    broken_by="mask_left_behind",
+)
+
+SLIP = Mistake(
+    PUZZLE,
+    "mask_left_behind",
+    "The store has no mask: lanes past the end of a row store into the next one.",
+    {"tl.maximum(x + b[None, :], 0.0), mask=mask)": "tl.maximum(x + b[None, :], 0.0))"},
+    kind="out of bounds",
+    says="store of z_ptr",
+)
+
+PATIENT = Patient(
+    SLIP,
+    thread="https://github.com/Dao-AILab/flash-attention/issues/2789",
+    ward="sizes",
+    question=which_line(
+        SLIP,
+        "blocks that fit are right: what is there for those that do not, and who uses it?",
+        Nudge(lambda v, r: v in (r - 3, r - 2, r - 1), "this one is fine, for what it loads or makes"),
+    ),
+)

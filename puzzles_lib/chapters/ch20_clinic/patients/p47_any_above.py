@@ -1,0 +1,69 @@
+"""A count is stored as a bool, of which its lowest eight bits are taken."""
+
+import torch
+import triton
+from jaxtyping import Bool, Float32
+from torch import Tensor
+
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.mistakes import Mistake
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge
+
+
+def all_above(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """From 2 to 3."""
+    return 2 + torch.rand(shape, generator=generator, dtype=dtype)
+
+
+def at_the_limit(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """All 1, which is not above 1."""
+    return torch.ones(shape, dtype=dtype)
+
+
+def any_above(x: Float32[Tensor, "M N"]) -> Bool[Tensor, " M"]:
+    """z[m]: whether some x[m, n] is above 1
+
+    A row is a program's, and fits into its block.
+    """
+    return (x > 1).any(1)
+
+
+PUZZLE = Puzzle(
+    number="47",
+    spec=any_above,
+    formula=r"z_m = \exists\, n:\ x_{mn} > 1",
+    grid=lambda s: (s.M,),
+    cases=(
+        Case(M=1, N=32, BLOCK_N=32),  # one program
+        Case(M=4, N=8, BLOCK_N=8),  # several, all full
+        Case(M=5, N=6, BLOCK_N=8),  # ragged
+        Case(M=3, N=256, BLOCK_N=256, fill={"x": all_above}),
+        Case(M=2, N=5, BLOCK_N=8, fill={"x": at_the_limit}),
+    ),
+    contract=Contract(
+        {"M": Size(9), "N": Size(700), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)},
+    ),
+    broken_by="count_as_bool",
+)
+
+SLIP = Mistake(
+    PUZZLE,
+    "count_as_bool",
+    "A bool is a byte in memory, and of 256 the lowest byte is 0.",
+    {"hits > 0)": "hits)"},
+    kind="values",
+    says="z[0]",
+)
+
+PATIENT = Patient(
+    SLIP,
+    thread="https://github.com/triton-lang/triton/issues/9991",
+    ward="masks",
+    question=which_line(
+        SLIP,
+        "the count is right, up to 2^31; which line makes something narrower of it?",
+        Nudge(lambda v, r: v == r - 1, "count by hand: is this number wrong for 256 hits?"),
+    ),
+)

@@ -1,0 +1,80 @@
+"""A running maximum that is still -inf: -inf - -inf is NaN."""
+
+import torch
+from jaxtyping import Float32, Int8
+from torch import Tensor
+
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.mistakes import Mistake
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge
+
+
+def mostly(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Three of four are kept, the first of each row always."""
+    keep = (torch.rand(shape, generator=generator) < 0.75).to(dtype)
+    keep[..., 0] = 1
+    return keep
+
+
+def late(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """The last half of each row is kept, the first is not."""
+    keep = torch.zeros(shape, dtype=dtype)
+    keep[..., shape[-1] // 2 :] = 1
+    return keep
+
+
+def kept_scores(
+    x: Float32[Tensor, "M N"],
+    keep: Int8[Tensor, "M N"],
+) -> Float32[Tensor, " M"]:
+    """z[m] = log of the sum of exp(x[m, n]) over those n where keep[m, n] is 1
+
+    At least one is kept in each row. A row is a program's, in blocks, and its
+    running maximum moves with them.
+    """
+    return x.masked_fill(keep == 0, -torch.inf).logsumexp(1)
+
+
+PUZZLE = Puzzle(
+    number="48",
+    spec=kept_scores,
+    formula=r"z_m = \log \sum_{n:\, \mathrm{keep}_{mn}} \exp x_{mn}",
+    grid=lambda s: (s.M,),
+    cases=(
+        Case(M=1, N=16, BLOCK_N=16, fill={"keep": mostly}),  # one program, one block
+        Case(M=3, N=64, BLOCK_N=16, fill={"keep": mostly}),  # several blocks, all full
+        Case(M=4, N=45, BLOCK_N=16, fill={"keep": mostly}),  # ragged
+        Case(M=3, N=64, BLOCK_N=16, fill={"keep": late}),
+    ),
+    contract=Contract(
+        {"M": Size(9), "N": Size(300), "BLOCK_N": (32, 64)},
+        fills=lambda s: ({"keep": late}, {"keep": mostly}),
+    ),
+    broken_by="from_minus_infinity",
+)
+
+SLIP = Mistake(
+    PUZZLE,
+    "from_minus_infinity",
+    "While nothing is kept the maximum is -inf, and -inf - -inf is NaN, for ever.",
+    {'tl.where(new == float("-inf"), 0.0, new)': "new"},
+    kind="values",
+    says="NaN",
+)
+
+PATIENT = Patient(
+    SLIP,
+    thread="https://github.com/vllm-project/vllm/issues/48364",
+    ward="masks",
+    question=which_line(
+        SLIP,
+        "run the loop by hand, over a first block in which nothing is kept: where does a NaN come from?",
+        Nudge(lambda v, r: v in (r + 1, r + 2), "here it comes out; but what is subtracted?"),
+        Nudge(
+            lambda v, r: v in (r - 1, r - 2),
+            "a maximum of -inf is true: nothing is kept. What is done with it?",
+        ),
+    ),
+)

@@ -1,0 +1,68 @@
+"""tl.dot of float32 takes 10 bits of each factor."""
+
+import triton
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import large
+from puzzles_lib.mistakes import Mistake
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge
+
+
+def products(
+    x: Float32[Tensor, "M K"],
+    y: Float32[Tensor, "K N"],
+) -> Float32[Tensor, "M N"]:
+    """z[m, n] = sum over k of x[m, k] · y[k, n]
+
+    As accurate as float32 is.
+    """
+    return x @ y
+
+
+PUZZLE = Puzzle(
+    number="55",
+    spec=products,
+    formula=r"z_{mn} = \sum_k x_{mk} y_{kn}",
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
+    cases=(
+        Case(M=16, N=16, K=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),  # one program, one step
+        Case(M=32, N=32, K=32, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),  # several, all full
+        Case(M=21, N=34, K=40, BLOCK_M=16, BLOCK_N=32, BLOCK_K=16),  # ragged on all axes
+        Case(M=9, N=20, K=30, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, fill={"x": large}),
+    ),
+    contract=Contract(
+        {
+            "M": Size(80),
+            "N": Size(90),
+            "K": Size(90),
+            "BLOCK_M": (32,),
+            "BLOCK_N": (64,),
+            "BLOCK_K": (32,),
+        }
+    ),
+    broken_by="in_tf32",
+)
+
+SLIP = Mistake(
+    PUZZLE,
+    "in_tf32",
+    "A dot of float32 takes TF32, 10 bits of each factor, unless told otherwise.",
+    {'tl.dot(x, y, input_precision="ieee")': "tl.dot(x, y)"},
+    kind="values",
+    says="TF32",
+)
+
+PATIENT = Patient(
+    SLIP,
+    thread="https://github.com/triton-lang/triton/issues/6265",
+    ward="arithmetic",
+    question=which_line(
+        SLIP,
+        "every digit that is loaded is there; where do some of them get lost?",
+        Nudge(lambda v, r: v in (6, 7, 8), "masks and offsets would be wrong by more than the fourth digit"),
+    ),
+)

@@ -1,0 +1,62 @@
+"""`//` rounds towards zero, as in C, and not down, as in Python."""
+
+import torch
+import triton
+from jaxtyping import Int32
+from torch import Tensor
+
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.mistakes import Mistake
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge
+
+
+def around_zero(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """From -20 to 20."""
+    return torch.randint(-20, 21, shape, dtype=dtype, generator=generator)
+
+
+def cells(x: Int32[Tensor, " N"], SIZE: int) -> Int32[Tensor, " N"]:
+    """z[n] = x[n] / SIZE, rounded down
+
+    The cell of a grid that a point belongs to: cell 0 begins at 0, and cell -1 ends
+    there.
+    """
+    return x // SIZE
+
+
+PUZZLE = Puzzle(
+    number="56",
+    spec=cells,
+    formula=r"z_n = \lfloor x_n / \mathrm{SIZE} \rfloor",
+    grid=lambda s: (triton.cdiv(s.N, s.BLOCK_N),),
+    cases=(
+        Case(N=16, SIZE=4, BLOCK_N=16, fill={"x": around_zero}),  # one program
+        Case(N=64, SIZE=3, BLOCK_N=16, fill={"x": around_zero}),  # several, all full
+        Case(N=45, SIZE=10, BLOCK_N=16, fill={"x": around_zero}),  # ragged
+        Case(N=20, SIZE=1000, BLOCK_N=16),
+    ),
+    contract=Contract({"N": Size(300), "SIZE": (7, 64), "BLOCK_N": (64,)}),
+    broken_by="as_in_python",
+)
+
+SLIP = Mistake(
+    PUZZLE,
+    "as_in_python",
+    "Rounds towards zero: cells -1 and 0 are both counted as 0.",
+    {"(x - (x % SIZE + SIZE) % SIZE) // SIZE": "x // SIZE"},
+    kind="values",
+    says="z[",
+)
+
+PATIENT = Patient(
+    SLIP,
+    thread="https://github.com/triton-lang/triton/issues/619",
+    ward="arithmetic",
+    question=which_line(
+        SLIP,
+        "where is a point turned into the number of a cell?",
+        Nudge(lambda v, r: v == r - 1, "the point itself comes in as it should"),
+    ),
+)

@@ -1,0 +1,61 @@
+"""A scan's combine is not associative."""
+
+import torch
+import triton
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import zeros
+from puzzles_lib.mistakes import Mistake
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge
+
+
+def discounted_sum(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
+    """z[m, n] = z[m, n - 1] / 2 + x[m, n], from z[m, -1] = 0
+
+    A row is a program's, and fits into its block.
+    """
+    total, rows = torch.zeros_like(x[:, 0]), []
+    for column in x.unbind(1):
+        total = total / 2 + column
+        rows.append(total)
+    return torch.stack(rows, 1)
+
+
+PUZZLE = Puzzle(
+    number="57",
+    spec=discounted_sum,
+    formula=r"z_{mn} = \tfrac{1}{2} z_{m, n-1} + x_{mn}",
+    grid=lambda s: (s.M,),
+    cases=(
+        Case(M=1, N=8, BLOCK_N=8),  # one program
+        Case(M=3, N=16, BLOCK_N=16),  # several, all full
+        Case(M=4, N=13, BLOCK_N=16),  # ragged
+        Case(M=2, N=20, BLOCK_N=32, fill={"x": zeros}),
+    ),
+    contract=Contract({"M": Size(9), "N": Size(60), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)}),
+    broken_by="from_left_to_right",
+)
+
+SLIP = Mistake(
+    PUZZLE,
+    "from_left_to_right",
+    "Right from left to right only: halves the sum so far once, whatever was joined to it.",
+    {"sum_a * factor_b + sum_b": "sum_a * 0.5 + sum_b"},
+    kind="values",
+    says="the scan's combine function is not associative",
+)
+
+PATIENT = Patient(
+    SLIP,
+    thread="https://github.com/triton-lang/triton/issues/3485",
+    ward="arithmetic",
+    question=which_line(
+        SLIP,
+        "join a pair to a pair: by how much is the sum of the first one to be discounted?",
+        Nudge(lambda v, r: v > r + 4, "it asks for a scan as one should; and what does it scan with?"),
+    ),
+)

@@ -1,0 +1,74 @@
+"""The product of two int8 is an int8."""
+
+import torch
+import triton
+from jaxtyping import Int8, Int32
+from torch import Tensor
+
+from puzzles_lib.chapters.ch20_clinic.patient import Patient
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.mistakes import Mistake
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge, Question
+
+
+def to_three(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """From -3 to 3."""
+    return torch.randint(-3, 4, shape, generator=generator).to(dtype)
+
+
+def near_the_end(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """From -128 to -121."""
+    return torch.randint(-128, -120, shape, generator=generator).to(dtype)
+
+
+def int8_matvec(a: Int8[Tensor, "M K"], x: Int8[Tensor, " K"]) -> Int32[Tensor, " M"]:
+    """y[m] = sum over k of a[m, k] · x[k], exactly"""
+    return (a.int() * x.int()).sum(1).int()
+
+
+PUZZLE = Puzzle(
+    number="58",
+    spec=int8_matvec,
+    formula=r"y_m = \sum_k a_{mk} x_k",
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
+    outputs=("y",),
+    cases=(
+        Case(M=8, K=16, BLOCK_M=8, BLOCK_K=16, fill={"a": to_three, "x": to_three}),  # one program
+        Case(M=16, K=64, BLOCK_M=8, BLOCK_K=16, fill={"a": to_three, "x": to_three}),  # several blocks
+        Case(M=16, K=64, BLOCK_M=8, BLOCK_K=16),  # all of int8
+        Case(M=13, K=49, BLOCK_M=8, BLOCK_K=16),  # ragged on both axes
+        # sums beyond 2^24, which float32 does not hold
+        Case(M=2, K=1500, BLOCK_M=2, BLOCK_K=256, fill={"a": near_the_end, "x": near_the_end}),
+    ),
+    slips={"each product is kept in 8 bits": lambda a, x: (a * x).int().sum(1).int()},
+    contract=Contract({"M": Size(40), "K": Size(2100), "BLOCK_M": (16,), "BLOCK_K": (512,)}),
+    broken_by="multiplied_in_int8",
+)
+
+SLIP = Mistake(
+    PUZZLE,
+    "multiplied_in_int8",
+    "Multiplies in int8 and widens what is left of the product.",
+    {"a.to(tl.int32) * x[None, :]": "(a * x[None, :]).to(tl.int32)"},
+    kind="values",
+    says="each product is kept in 8 bits",
+)
+
+PATIENT = Patient(
+    SLIP,
+    thread="https://github.com/triton-lang/triton/issues/2296",
+    ward="arithmetic",
+    question=Question(
+        id="ch20-q58",
+        asks="-44 times 24, both int8: what comes out in the line that multiplies?",
+        right=lambda: int(torch.tensor(-44, dtype=torch.int8) * torch.tensor(24, dtype=torch.int8)),
+        kind=int,
+        nudge="add 256 to the right product until it lies within -128 to 127",
+        nudges=(
+            Nudge(lambda v, r: v == -1056, "that is what is wanted; which dtype has a product of two int8?"),
+            Nudge(lambda v, r: v == -128, "nothing stops at the end of the range: it begins anew"),
+            Nudge(lambda v, r: v == 224, "an int8 has a sign: which number below 0 has these bits?"),
+        ),
+    ),
+)

@@ -1,0 +1,64 @@
+"""Every program draws the same random numbers."""
+
+import torch
+import triton
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.mistakes import Mistake
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge
+
+
+def on_integers(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """From -9 to 9."""
+    return torch.randint(-9, 10, shape, generator=generator).to(dtype)
+
+
+def random_rounding(x: Float32[Tensor, " N"], SEED: int) -> Float32[Tensor, " N"]:
+    """z[n] = floor(x[n] + u[n]), with u[n] = tl.rand(SEED, n): up or down"""
+    return torch.floor(x.float() + uniform(SEED, torch.arange(len(x))))
+
+
+PUZZLE = Puzzle(
+    number="60",
+    spec=random_rounding,
+    formula=r"z_n = \lfloor x_n + u_n \rfloor",
+    grid=lambda s: (triton.cdiv(s.N, s.BLOCK_N),),
+    cases=(
+        Case(N=64, SEED=7, BLOCK_N=64),  # one program
+        Case(N=128, SEED=7, BLOCK_N=32),  # several, all full
+        Case(N=100, SEED=11, BLOCK_N=32),  # ragged
+        Case(N=77, SEED=3, BLOCK_N=16, fill={"x": on_integers}),  # nothing to round
+    ),
+    exact=("z",),
+    contract=Contract({"N": Size(300), "SEED": (5, 12), "BLOCK_N": (64,)}),
+    broken_by="lanes_for_offsets",
+)
+
+SLIP = Mistake(
+    PUZZLE,
+    "lanes_for_offsets",
+    "Draws are numbered by lanes, which every program has, and not by elements.",
+    {"tl.rand(SEED, n)": "tl.rand(SEED, lanes)"},
+    kind="values",
+    says="program=1",
+)
+
+PATIENT = Patient(
+    SLIP,
+    thread="https://github.com/pytorch/helion/pull/685",
+    ward="arithmetic",
+    question=which_line(
+        SLIP,
+        "which numbers does program 0 draw, and which does program 1?",
+        Nudge(lambda v, r: v == 3, "lanes are the same in all programs, and rightly so; who uses them?"),
+        Nudge(
+            lambda v, r: v in (4, 5),
+            "offsets and their mask are right: the elements are those of the program",
+        ),
+    ),
+)

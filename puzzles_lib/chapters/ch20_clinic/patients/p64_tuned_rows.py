@@ -1,0 +1,59 @@
+"""A configuration that covers a part of the result, and others that leave the rest."""
+
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import large
+from puzzles_lib.mistakes import Mistake
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge
+
+
+def tuned_rows(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
+    """z[m, n] = 2 x[m, n]
+
+    A row is a program's. The block's size is found by autotune.
+    """
+    return 2 * x
+
+
+PUZZLE = Puzzle(
+    number="64",
+    spec=tuned_rows,
+    formula=r"z_{mn} = 2 x_{mn}",
+    grid=lambda s: (s.M,),
+    cases=(
+        Case(M=1, N=16, BLOCK_N=16),  # one program
+        Case(M=3, N=64, BLOCK_N=32),  # several, all full
+        Case(M=4, N=50, BLOCK_N=32),  # ragged
+        Case(M=2, N=100, BLOCK_N=32, fill={"x": large}),
+    ),
+    contract=Contract({"M": Size(9), "N": Size(200), "BLOCK_N": (32, 64)}),
+    broken_by="one_block",
+)
+
+SLIP = Mistake(
+    PUZZLE,
+    "one_block",
+    "Does one block of a row: with a small block the rest is left to whoever ran before.",
+    {
+        "    for first in range(0, N, BLOCK_N):\n        n = first + tl": "    n = tl",
+        "\n        x": "\n    x",
+        "\n        tl.store": "\n    tl.store",
+    },
+    kind="never written",
+    says="of z_ptr",
+)
+
+PATIENT = Patient(
+    SLIP,
+    thread="https://github.com/triton-lang/triton/issues/9230",
+    ward="tools",
+    question=which_line(
+        SLIP,
+        "take the smallest block that autotune may choose, and a row of 100: which columns are done?",
+        Nudge(lambda v, r: v < r - 3, "any of these configurations is a fair one"),
+    ),
+)

@@ -1,0 +1,5 @@
+"""Chapter 20: the kernels of its patients, each handed out broken."""
+
+from puzzles_lib.chapters.ch20_clinic.patients import PATIENTS
+
+PUZZLES = tuple(patient.puzzle for patient in PATIENTS)

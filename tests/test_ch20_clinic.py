@@ -1,0 +1,149 @@
+"""The clinic: what its patients get, and that each says of itself what is so.
+
+That each broken kernel fails for its reason and each mended one passes is in test_wrong_kernels and
+test_right_kernels, beside all others.
+"""
+
+import dataclasses
+import json
+import re
+
+import nbformat
+import pytest
+
+from puzzles_lib.answers import judge
+from puzzles_lib.authoring.nbgrader import assignment
+from puzzles_lib.authoring.release import broken, read_master
+from puzzles_lib.authoring.solutions import kernel_cells, kernel_sources, solutions
+from puzzles_lib.chapters import breaking
+from puzzles_lib.chapters.ch20_clinic import patient as module
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, lines_of
+from puzzles_lib.chapters.ch20_clinic.patients import PATIENTS
+from puzzles_lib.checking import check
+from puzzles_lib.grading.handed_in import Notebook
+from puzzles_lib.ledger import entries
+from puzzles_lib.source import define
+from tests.conftest import REPO
+
+MASTER = REPO / "solutions" / "20_clinic.ipynb"
+HANDED_OUT = kernel_cells("notebooks")
+patients = pytest.mark.parametrize("patient", PATIENTS, ids=lambda p: p.puzzle.name)
+
+
+def cells() -> dict[str, str]:
+    return {cell.id: cell.source for cell in nbformat.read(MASTER, as_version=4).cells}
+
+
+# ---- each patient
+
+
+@patients
+def test_a_learner_gets_the_broken_kernel_whole(patient):
+    right, wrong = kernel_sources()[patient.puzzle.name], HANDED_OUT[patient.puzzle.name]
+    assert breaking(patient.puzzle) is patient.slip and patient.slip.what.endswith(".")
+    assert wrong.rstrip() == patient.slip.apply(right).replace("  # fmt: skip", "").rstrip()
+    assert "your code here" not in wrong and "SOLUTION" not in right
+    assert len(lines_of(patient.slip)) <= 4
+
+
+about_a_line = pytest.mark.parametrize(
+    "patient", [p for p in PATIENTS if p.question.asks.startswith("Which line")], ids=lambda p: p.puzzle.name
+)
+
+
+@about_a_line
+def test_its_line_is_where_a_learner_sees_the_slip(patient):
+    """And no line elsewhere. Other questions are in test_ch20_questions."""
+    shown = HANDED_OUT[patient.puzzle.name].splitlines()
+    mended = kernel_sources()[patient.puzzle.name].replace("  # fmt: skip", "").splitlines()
+    lines = lines_of(patient.slip)
+    assert any(shown[line - 1] not in mended for line in lines) or len(shown) < len(mended)
+    for line in range(1, len(shown) + 1):
+        assert judge(patient.question, line).ok == (line in lines)
+
+
+@patients
+def test_its_report_links_its_thread_and_does_not_name_the_cure(patient):
+    text = cells()[f"p{patient.puzzle.number}-report"]
+    assert f"]({patient.thread})" in text and text.startswith(f"## Case {patient.puzzle.number} · ")
+    told = [line.strip() for line in patient.slip.edits]
+    assert not [line for line in told if len(line) > 8 and line in text]
+
+
+def test_without_right_kernels_a_line_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "_RIGHT", tmp_path / "right.json")
+    told = judge(PATIENTS[0].question, 3)
+    assert told.status == "not checked" and "this copy of the course has no right.json" in told.words
+
+
+def test_no_two_have_one_thread():
+    assert len({patient.thread for patient in PATIENTS}) == len(PATIENTS)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"thread": "https://github.com/triton-lang/triton"}, "allowed is an issue on GitHub"),
+        ({"ward": "heart"}, "allowed are sizes, masks"),
+        ({"slip": dataclasses.replace(PATIENTS[0].slip, name="other")}, "broken_by is"),
+        ({"question": PATIENTS[-1].question}, "its question is ch20-q"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(PATIENTS[0], **change)
+
+
+# ---- what is said of a wrong answer
+
+
+@about_a_line
+def test_every_nudge_is_said_and_none_holds_the_answer(patient):
+    question, right = patient.question, patient.question.right()
+    words = [question.nudge, *(nudge.words for nudge in question.nudges)]
+    assert not [text for text in words if re.search(rf"(?<![\d.^]){re.escape(str(right))}(?![\d])", text)]
+    said = {judge(question, value).words for value in range(-1, 40)}
+    assert said >= set(words), set(words) - said
+
+
+# ---- how they are handed out
+
+
+def kernel_of(name: str, folder: dict[str, str]) -> object:
+    return define(folder[name], f"<{name} in the clinic>")
+
+
+def test_as_it_is_handed_out_it_says_its_fault_and_counts_as_no_try(state_dir):
+    patient: Patient = PATIENTS[0]
+    name = patient.puzzle.name
+    report = check(kernel_of(name, HANDED_OUT), patient.puzzle)
+    assert report.verdicts[0].kind == patient.slip.kind
+    assert entries()[0][name].state == "open"
+    half = HANDED_OUT[name].replace("T * K", "T * K * 1")
+    check(define(half, "<half mended>"), patient.puzzle)
+    assert entries()[0][name].state == "tried"
+    assert check(solutions()[name], patient.puzzle).cheer is not None
+    assert entries()[0][name].state == "solved"
+
+
+def test_grading_finds_each_kernel_and_runs_nothing_for_it():
+    notebook = Notebook(MASTER.read_bytes())
+    for patient in PATIENTS:
+        found = notebook.kernel_of(patient.puzzle)
+        assert found.kernel and not found.remarks, (patient.puzzle.name, found.words)
+
+
+def test_only_a_kernels_cell_is_broken():
+    source = f"{kernel_sources()['cells']}\n\ncheck(cells_kernel, CELLS)"
+    assert broken("p56-kernel", source) != source
+    assert broken("p56-demo", source) == source
+
+
+def test_for_nbgrader_the_right_kernel_stands_between_markers_after_the_broken_one():
+    made = assignment(read_master(MASTER), MASTER.name, "salt")
+    (cell,) = (cell for cell in made.cells if cell.id == "p56-kernel")
+    assert cell.metadata["nbgrader"]["solution"]
+    left = re.sub(r"### BEGIN SOLUTION.*?### END SOLUTION", "", cell.source, flags=re.DOTALL)
+    assert left.split() == (HANDED_OUT["cells"] + "\ncheck(cells_kernel, CELLS)").split()
+    assert cell.source.index("### BEGIN") < cell.source.index(kernel_sources()["cells"].strip())
+    assert json.dumps(made)

@@ -1,0 +1,69 @@
+"""Questions of the clinic that ask for no line: each has a right answer, and nudges that do not tell it."""
+
+import re
+
+import pytest
+
+from puzzles_lib import answer
+from puzzles_lib.chapters import questions
+
+MINE = {
+    id: question
+    for id, question in questions().items()
+    if id.startswith("ch20-") and not question.asks.startswith("Which line")
+}
+
+RIGHT = {
+    "ch20-q43": {8, 9},
+    "ch20-q49": 17,
+    "ch20-q50": {40, 48, 512},
+    "ch20-q58": -32,
+    "ch20-q61": 64,
+    "ch20-q62": 7,
+    "ch20-q65": 3,
+}
+
+# What learners may think, with a word of what they must read.
+MISTAKES = [
+    ("ch20-q43", {9}, "there are more"),
+    ("ch20-q43", {9, 10}, "count from 0"),
+    ("ch20-q43", {1, 2, 5, 6, 9}, "steps by 4"),
+    ("ch20-q49", 2, "follow the comparison"),
+    ("ch20-q49", 20, "first of equals"),
+    ("ch20-q49", 32, "zeros only"),
+    ("ch20-q50", {48, 512}, "not the elements"),
+    ("ch20-q50", {40, 44, 48, 512}, "88 bytes"),
+    ("ch20-q58", -1056, "which dtype"),
+    ("ch20-q58", -128, "begins anew"),
+    ("ch20-q58", 224, "has a sign"),
+    ("ch20-q61", 50, "beside row"),
+    ("ch20-q61", 0, "row 0"),
+    ("ch20-q62", 14, "two tiles"),
+    ("ch20-q62", 3, "four bytes"),
+    ("ch20-q62", 8, "count the bytes"),
+    ("ch20-q65", 9, "no tl.constexpr"),
+    ("ch20-q65", 2, "neither"),
+    ("ch20-q65", 1, "more than once"),
+]
+
+
+def test_every_question_is_here():
+    assert set(RIGHT) == set(MINE)
+
+
+@pytest.mark.parametrize("id", RIGHT)
+def test_right(id):
+    assert answer(id, RIGHT[id]).ok
+
+
+@pytest.mark.parametrize("id, value, words", MISTAKES)
+def test_a_mistake_gets_its_nudge(id, value, words):
+    result = answer(id, value)
+    assert not result.ok and words in str(result)
+
+
+@pytest.mark.parametrize("id", RIGHT)
+def test_no_nudge_holds_the_answer(id):
+    right = RIGHT[id] if isinstance(RIGHT[id], set) else {RIGHT[id]}
+    for words in [MINE[id].nudge, *(nudge.words for nudge in MINE[id].nudges)]:
+        assert not right <= set(map(int, re.findall(r"-?\d+", words)))
