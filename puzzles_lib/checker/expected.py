@@ -71,6 +71,7 @@ def expect(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) -> di
     """The spec's results in float64 by output name, with tolerances."""
     exact = evaluate(puzzle, case, inputs)
     _vouch(exact, evaluate(puzzle, case, inputs))
+    allowed = evaluate(puzzle, case, inputs, puzzle.allowance) if puzzle.allowance else {}
     moved, roundoff = [], _roundoff(puzzle)
     if any(t.is_floating_point() for t in inputs.values()):
         for draw in range(DRAWS):
@@ -86,6 +87,8 @@ def expect(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) -> di
         if moved:
             movement = torch.stack([(m[argument.name] - value) ** 2 for m in moved]).mean(0).sqrt()
             tolerance = tolerance + FACTOR_CONDITION * (movement + _typical(movement) / 8)
+        if allowed:
+            tolerance = tolerance + allowed[argument.name]
         expected[argument.name] = Expected(argument, value, torch.nan_to_num(tolerance, nan=0.0) + row.least)
     return expected
 
