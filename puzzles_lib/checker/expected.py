@@ -4,8 +4,8 @@ A fixed ``atol`` is blind where values are small and harsh where they are large.
 its own tolerance: how far the exact result moves when the inputs move by float32's rounding (the
 condition of the problem at that element), times a factor that covers any sane order of summation.
 Half precision is 8192 times coarser than float32 and never fits in, but where the puzzle allows it: what
-``tl.dot`` multiplies by a bfloat16 must itself be rounded to one. How far that may move a result is no matter of
-luck: of a sum, as many roundoffs as its summands have absolute values.
+``tl.dot`` multiplies by a bfloat16 must itself be rounded to one. How far that may move a sum is no matter of
+luck: by a roundoff of each summand.
 
 What counts as right:
 

@@ -484,6 +484,14 @@ MISTAKES = (
     ),
     Mistake(
         ATTENTION_DQ,
+        "mask_as_a_factor",
+        "The weight of a key after the query may overflow, and inf times 0 is NaN.",
+        {"tl.where(j[None, :] <= i[:, None], p, 0.0)": "p * (j[None, :] <= i[:, None])"},
+        kind="values",
+        says="NaN",
+    ),
+    Mistake(
+        ATTENTION_DQ,
         "blind_to_itself",
         "Each query's own key is left out.",
         {"j[None, :] <= i[:, None]": "j[None, :] < i[:, None]"},
@@ -661,6 +669,14 @@ MISTAKES = (
         {"tl.where(j[:, None] <= i[None, :], p, 0.0)": "p"},
         kind="values",
         says="dk[0, ",
+    ),
+    Mistake(
+        ATTENTION_DKV,
+        "mask_as_a_factor",
+        "The weight of a query before the key may overflow, and inf times 0 is NaN.",
+        {"tl.where(j[:, None] <= i[None, :], p, 0.0)": "p * (j[:, None] <= i[None, :])"},
+        kind="values",
+        says="NaN",
     ),
     Mistake(
         ATTENTION_DKV,
