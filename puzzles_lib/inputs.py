@@ -2,11 +2,14 @@
 
 Default draws: standard normal for floats with a sprinkling of exact zeros; every bit pattern with
 equal chance for integers, so that sign bits and top codes appear. A `Case` replaces them per input
-with ``fill={"x": late_maximum}``; a fill is any function ``(shape, dtype, generator) -> tensor``.
+with ``fill={"x": late_maximum}``; a fill is any function ``(shape, dtype, generator) -> tensor``. What an
+earlier kernel would have made of the other inputs is made of them: `Puzzle.derived`.
 """
 
+import inspect
 import math
 import zlib
+from collections.abc import Callable, Mapping
 
 import torch
 
@@ -16,14 +19,18 @@ from puzzles_lib.puzzle import Case, Puzzle
 
 def make_inputs(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
     """The case's input tensors by parameter name: contiguous, on the CPU, the same at every call."""
-    tensors = {}
+    tensors: dict[str, torch.Tensor] = {}
     for argument in puzzle.inputs:
         generator = torch.Generator().manual_seed(
             zlib.crc32(f"{puzzle.name}/{case}/{argument.name}{case.salt}".encode())
         )
-        fill = case.fill.get(argument.name, random)
         shape = argument.shape(case.numbers)
-        tensor = fill(shape, argument.dtype, generator)
+        derive = (puzzle.derived or {}).get(argument.name)
+        fill = case.fill.get(argument.name, derive or random)
+        if fill is derive:
+            tensor = _derived(fill, tensors).to(argument.dtype)
+        else:
+            tensor = fill(shape, argument.dtype, generator)
         if tuple(tensor.shape) != shape or tensor.dtype != argument.dtype:
             raise ValueError(
                 f"{puzzle.name}: fill {fill.__name__} made {tensor.dtype} {tuple(tensor.shape)} for "
@@ -31,6 +38,14 @@ def make_inputs(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
             )
         tensors[argument.name] = tensor.contiguous()
     return tensors
+
+
+def _derived(derive: Callable[..., torch.Tensor], before: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """An input made of those before it that it names, in float64."""
+    named = inspect.signature(derive).parameters
+    return derive(
+        **{name: t.double() if t.is_floating_point() else t for name, t in before.items() if name in named}
+    )
 
 
 def random(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:

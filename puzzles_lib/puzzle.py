@@ -154,6 +154,10 @@ class Puzzle:
     zeroed: results that hold zeros when the kernel starts, such as a lock; the others hold nonsense.
     locks: those of them that are locks: 0 is free, and 1 is held by a program that alone may store.
     same_bits: whether the results must be the same, bit for bit, in whatever order the programs run.
+    derived: for an input's name, a function of the inputs before it, as named in the spec, that gives it:
+        what an earlier kernel has made of them. A case's fill for it goes first.
+    allowance: a function like the spec that gives how far from it a right kernel may be, where it rounds on
+        its way what `tl.dot` takes in half precision; None where only float32's own error is allowed.
     slips: functions like the spec, each with a slip that is often made, by what the report says of it. They
         may take any number of the case besides, by its name.
     contract: how cases are drawn that are tried beside ``cases``; without it none are.
@@ -177,6 +181,8 @@ class Puzzle:
     zeroed: tuple[str, ...] = ()
     locks: tuple[str, ...] = ()
     same_bits: bool = False
+    derived: Mapping[str, Callable[..., torch.Tensor]] | None = None
+    allowance: Callable | None = None
     slips: Mapping[str, Callable] | None = None
     contract: Contract | None = None
     machine: tuple[Goal | Once, ...] = ()
@@ -197,6 +203,8 @@ class Puzzle:
             raise ValueError(f"{self.name}: descriptors names {sorted(unknown)}, which are not inputs")
         if unknown := set(self.needed or {}) - {a.name for a in self.inputs}:
             raise ValueError(f"{self.name}: needed names {sorted(unknown)}, which are not inputs")
+        if unknown := set(self.derived or {}) - {a.name for a in self.inputs}:
+            raise ValueError(f"{self.name}: derived names {sorted(unknown)}, which are not inputs")
         for field, names in (("exact", self.exact), ("zeroed", self.zeroed), ("locks", self.locks)):
             if unknown := set(names) - set(self.outputs):
                 raise ValueError(f"{self.name}: {field} names {sorted(unknown)}, which are not outputs")

@@ -1,0 +1,1 @@
+TITLE = "Attention, forward and backward"

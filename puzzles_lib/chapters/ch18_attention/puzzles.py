@@ -1,0 +1,502 @@
+"""Chapter 18: attention as it ships, forward and backward."""
+
+import math
+from types import SimpleNamespace
+
+import torch
+import triton
+from jaxtyping import BFloat16, Float32, Int32
+from torch import Tensor
+
+from puzzles_lib.contract import Contract, Fill, Size
+from puzzles_lib.dtypes import of_torch
+from puzzles_lib.puzzle import Case, Puzzle
+
+BFLOAT16 = of_torch(torch.bfloat16).roundoff
+"""How far a bfloat16 may be from what was rounded to it, for its size."""
+
+# ---- values that bite
+
+
+def far_out(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Normal values times 8: scores in the hundreds, whose exp() overflows float32."""
+    return (8 * torch.randn(shape, generator=generator)).to(dtype)
+
+
+def times_two(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Normal values times 2: of the weights in a row, few count."""
+    return (2 * torch.randn(shape, generator=generator)).to(dtype)
+
+
+def around_six(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Values around 6."""
+    return (6 + torch.randn(shape, generator=generator) / 4).to(dtype)
+
+
+def around_minus_six(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Values around -6: scores far below 0, whose exp() vanishes in float32."""
+    return (-6 + torch.randn(shape, generator=generator) / 4).to(dtype)
+
+
+def both_ways(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Rows around 30 and around -30 in turn: the sum of one, over the root of its length, is far from 0."""
+    signs = torch.where(torch.arange(shape[-2]) % 2 == 0, 1, -1)[:, None]
+    return (signs * (30 + torch.randn(shape, generator=generator))).to(dtype)
+
+
+def alike(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Values from 1 to 1.25: sums that only grow, to which a bfloat16 soon can add no more."""
+    return (1 + torch.rand(shape, generator=generator) / 4).to(dtype)
+
+
+def lengths(*each: int) -> Fill:
+    """Where sequences of these lengths begin and end, one behind another: (5, 0, 2) is [0, 5, 5, 7]."""
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        return torch.tensor([0, *each], dtype=dtype).cumsum(0, dtype=dtype)
+
+    fill.__name__ = "lengths_" + "_".join(map(str, each))
+    return fill
+
+
+def spoilt_from(row: int) -> Fill:
+    """Normal values, and NaN in this row and all after it."""
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        values = torch.randn(shape, generator=generator)
+        values[row:] = torch.nan
+        return values.to(dtype)
+
+    fill.__name__ = f"nan_from_row_{row}"
+    return fill
+
+
+# ---- puzzle 35
+
+
+def window_attention(
+    q: BFloat16[Tensor, "H T D"],
+    k: BFloat16[Tensor, "H T D"],
+    v: BFloat16[Tensor, "H T D"],
+    W: int,
+) -> tuple[BFloat16[Tensor, "H T D"], Float32[Tensor, "H T"]]:
+    """o[h, i] = Σ_j p[h, i, j] · v[h, j] and lse[h, i] = log Σ_j exp(s[h, i, j])
+
+    with s[h, i, j] = q[h, i] · k[h, j] / √D and p = exp(s - lse). Query i sees the W
+    keys up to its own: i - W < j ≤ i. W is 1 or more, D a power of two from 16 on.
+    Scores, sums and lse are float32; for the second tl.dot, and only there, p is
+    rounded to bfloat16. The tensors may have 2^31 elements and more.
+    """
+    s = _scores(q, k, W)
+    return s.softmax(2) @ v, s.logsumexp(2)
+
+
+def _scores(q: Tensor, k: Tensor, W: int | None = None) -> Tensor:
+    """What each query thinks of each key, [H, T, T]; minus infinity where it does not see it."""
+    behind = torch.arange(q.shape[1])[:, None] - torch.arange(q.shape[1])
+    seen = (behind >= 0) & (behind < (q.shape[1] if W is None else W))
+    return (q @ k.mT / q.shape[2] ** 0.5).masked_fill(~seen, -torch.inf)
+
+
+def _grown(q: Tensor) -> Tensor:
+    """Queries whose scores are what they would be without the division."""
+    return q * q.shape[-1] ** 0.5
+
+
+def _rounded_weights(q: Tensor, k: Tensor, v: Tensor, W: int) -> tuple[Tensor, Tensor]:
+    o = _scores(q, k, W).softmax(2) @ v.abs()
+    return BFLOAT16 * o, torch.zeros_like(o[..., 0])
+
+
+def _all_after(q: Tensor, k: Tensor, v: Tensor, W: int) -> tuple[Tensor, Tensor]:
+    s = q @ k.mT / q.shape[2] ** 0.5
+    s = s.masked_fill(torch.ones_like(s, dtype=torch.bool).tril(-W), -torch.inf)
+    return s.softmax(2) @ v, s.logsumexp(2)
+
+
+def _from_the_maximum(q: Tensor, k: Tensor, v: Tensor, W: int) -> tuple[Tensor, Tensor]:
+    o, lse = window_attention(q, k, v, W)
+    return o, lse - _scores(q, k, W).amax(2)
+
+
+def _to_base_two(q: Tensor, k: Tensor, v: Tensor, W: int) -> tuple[Tensor, Tensor]:
+    o, lse = window_attention(q, k, v, W)
+    return o, lse / math.log(2)
+
+
+WINDOW_ATTENTION = Puzzle(
+    number="35",
+    spec=window_attention,
+    formula=(
+        r"o_{hi} = \sum_{j = i - W + 1}^{i} e^{s_{hij} - \mathrm{lse}_{hi}} \, v_{hj} \qquad "
+        r"\mathrm{lse}_{hi} = \log \sum_{j = i - W + 1}^{i} e^{s_{hij}} \qquad "
+        r"s_{hij} = \tfrac{1}{\sqrt D} \, q_{hi} \cdot k_{hj}"
+    ),
+    grid=lambda s: (triton.cdiv(s.T, s.BLOCK_Q), s.H),
+    cases=(
+        Case(H=1, T=16, D=16, W=16, BLOCK_Q=16, BLOCK_K=16),  # one program, one block of keys
+        Case(H=2, T=64, D=32, W=64, BLOCK_Q=32, BLOCK_K=16),  # several, all full; the window holds all
+        Case(H=2, T=96, D=16, W=18, BLOCK_Q=16, BLOCK_K=32),  # a window that cuts blocks
+        Case(H=3, T=75, D=32, W=33, BLOCK_Q=32, BLOCK_K=16),  # ragged
+        Case(H=1, T=33, D=16, W=1, BLOCK_Q=16, BLOCK_K=16),  # each sees itself alone
+        # scores that overflow, and scores that vanish, without their maximum
+        Case(H=2, T=50, D=32, W=40, BLOCK_Q=32, BLOCK_K=16, fill={"q": far_out, "k": far_out}),
+        Case(H=1, T=41, D=16, W=60, BLOCK_Q=32, BLOCK_K=16, fill={"q": around_six, "k": around_minus_six}),
+        # many blocks of keys, and nothing cancels
+        Case(H=1, T=120, D=16, W=120, BLOCK_Q=64, BLOCK_K=16, fill={"v": alike}),
+        # 2.2 thousand million elements
+        Case(pretend=True, H=65_000, T=270, D=128, W=100, BLOCK_Q=64, BLOCK_K=64),
+    ),
+    outputs=("o", "lse"),
+    allowance=_rounded_weights,
+    slips={
+        "the scores are not divided by √D": lambda q, k, v, W: window_attention(_grown(q), k, v, W),
+        "the scores are divided by D, not by its root": lambda q, k, v, W: window_attention(
+            q / q.shape[2] ** 0.5, k, v, W
+        ),
+        "the window is one key too wide: i - W < j": lambda q, k, v, W: window_attention(q, k, v, W + 1),
+        "the window is one key too narrow: i - W < j": lambda q, k, v, W: window_attention(q, k, v, W - 1),
+        "no window: keys before it count as well": lambda q, k, v, W: window_attention(q, k, v, q.shape[1]),
+        "keys after a query count as well: j <= i": _all_after,
+        "lse without the maximum: it is row_max + log of the sum": _from_the_maximum,
+        "lse is in base 2: puzzle 37 takes exp() of it": _to_base_two,
+    },
+    contract=Contract(
+        {
+            "T": Size(140),
+            "H": Size(9),
+            "D": (16, 64),
+            "W": lambda s: (s.T // 3 + 1, s.T + 7),
+            "BLOCK_Q": (64, 128),
+            "BLOCK_K": (32,),
+        },
+    ),
+)
+
+# ---- puzzle 36
+
+
+def varlen_attention(
+    q: BFloat16[Tensor, "NQ H D"],
+    k: BFloat16[Tensor, "NK H_KV D"],
+    v: BFloat16[Tensor, "NK H_KV D"],
+    cu_q: Int32[Tensor, " B+1"],
+    cu_k: Int32[Tensor, " B+1"],
+) -> tuple[BFloat16[Tensor, "NQ H D"], Float32[Tensor, "H NQ"]]:
+    """o and lse as in puzzle 35, without a window, for B sequences packed in a row
+
+    Sequence b has queries cu_q[b] up to cu_q[b + 1], that not included, of q, and
+    keys cu_k[b] up to cu_k[b + 1] of k and v; MAX_Q is at least the most queries of
+    one. It has as many keys as queries or more: the last query sees the last key,
+    the one before it all but that, and so on. Head h of q goes with head h // (H //
+    H_KV) of k and v. A NaN in one sequence leaves all others as they are.
+    """
+    o, lse = torch.empty_like(q), q.new_empty(q.shape[1], q.shape[0])
+    for queries, keys in zip(_spans(cu_q), _spans(cu_k), strict=True):
+        s, v_of_h = _scores_to_the_end(q[queries], k[keys]), _of_each_head(v[keys], q)
+        o[queries] = (s.softmax(2) @ v_of_h).transpose(0, 1)
+        lse[:, queries] = s.logsumexp(2)
+    return o, lse
+
+
+def _spans(cu: Tensor) -> list[slice]:
+    return [slice(first, end) for first, end in zip(cu[:-1].tolist(), cu[1:].tolist(), strict=True)]
+
+
+def _of_each_head(kv: Tensor, q: Tensor) -> Tensor:
+    """[rows, H_KV, D] → [H, rows, D]: each of q's heads with its own."""
+    return kv.repeat_interleave(q.shape[1] // kv.shape[1], 1).transpose(0, 1)
+
+
+def _scores_to_the_end(q: Tensor, k: Tensor) -> Tensor:
+    """Of one sequence, [H, queries, keys]; minus infinity for what comes after a query."""
+    s = q.transpose(0, 1) @ _of_each_head(k, q).mT / q.shape[2] ** 0.5
+    hidden = torch.ones(len(q), len(k), dtype=torch.bool).triu(len(k) - len(q) + 1)
+    return s.masked_fill(hidden, -torch.inf)
+
+
+def _rounded_weights_of_each(
+    q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor, cu_k: Tensor
+) -> tuple[Tensor, Tensor]:
+    o, lse = varlen_attention(q, k, v.abs(), cu_q, cu_k)
+    return BFLOAT16 * o, torch.zeros_like(lse)
+
+
+def _dealt(kv: Tensor, q: Tensor) -> Tensor:
+    """The heads of k or v dealt out one by one, as h % H_KV would."""
+    return kv.repeat(1, q.shape[1] // kv.shape[1], 1)
+
+
+def _to_the_start(q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor, cu_k: Tensor) -> tuple[Tensor, Tensor]:
+    """Query i of a sequence sees keys 0 to i: as many keys as there are queries count at all."""
+    pairs = zip(_spans(cu_q), _spans(cu_k), strict=True)
+    rows = torch.cat([torch.arange(b.start, b.start + a.stop - a.start) for a, b in pairs])
+    return varlen_attention(q, k[rows], v[rows], cu_q, cu_q)
+
+
+def _drawn_lengths(s: SimpleNamespace) -> dict[str, Fill]:
+    """The last sequence has a third of all queries, the first the others and the keys that are more."""
+    last = s.NQ // 3 if s.B > 1 else 0
+    between = [0] * (s.B - 2) + [last] * (s.B > 1)
+    return {"cu_q": lengths(s.NQ - last, *between), "cu_k": lengths(s.NK - last, *between)}
+
+
+def _needed_keys(case: Case) -> int:
+    """Of sequences that have no query, none are."""
+    if not {"cu_q", "cu_k"} <= set(case.fill):  # a case of the reader's own
+        return case.NK * case.H_KV * case.D
+    ends = [case.fill[name]((case.B + 1,), torch.int32, None).diff() for name in ("cu_q", "cu_k")]
+    return int(ends[1][ends[0] > 0].sum()) * case.H_KV * case.D
+
+
+VARLEN_ATTENTION = Puzzle(
+    number="36",
+    spec=varlen_attention,
+    formula=(
+        r"o_{ih} = \sum_{j} e^{s_{hij} - \mathrm{lse}_{hi}} \, v_{j g(h)} \qquad "
+        r"\mathrm{lse}_{hi} = \log \sum_{j} e^{s_{hij}} \qquad "
+        r"s_{hij} = \tfrac{1}{\sqrt D} \, q_{ih} \cdot k_{j g(h)} \qquad "
+        r"g(h) = \lfloor h H_{KV} / H \rfloor"
+    ),
+    grid=lambda s: (triton.cdiv(s.MAX_Q, s.BLOCK_Q), s.H, s.B),
+    cases=(
+        # one program
+        Case(
+            B=1, NQ=16, NK=16, MAX_Q=16, H=1, H_KV=1, D=16, BLOCK_Q=16, BLOCK_K=16,
+            fill={"cu_q": lengths(16), "cu_k": lengths(16)},
+        ),
+        # two sequences, two heads a group, all full
+        Case(
+            B=2, NQ=64, NK=64, MAX_Q=32, H=4, H_KV=2, D=16, BLOCK_Q=16, BLOCK_K=16,
+            fill={"cu_q": lengths(32, 32), "cu_k": lengths(32, 32)},
+        ),
+        # ragged, one empty, one of length 1; more programs than the shorter ones need
+        Case(
+            B=4, NQ=48, NK=48, MAX_Q=37, H=2, H_KV=1, D=32, BLOCK_Q=16, BLOCK_K=32,
+            fill={"cu_q": lengths(10, 0, 1, 37), "cu_k": lengths(10, 0, 1, 37)},
+        ),
+        # more keys than queries; no queries, but keys
+        Case(
+            B=4, NQ=23, NK=90, MAX_Q=17, H=3, H_KV=3, D=16, BLOCK_Q=32, BLOCK_K=16,
+            fill={"cu_q": lengths(1, 17, 0, 5), "cu_k": lengths(35, 17, 18, 20)},
+        ),
+        # scores that overflow without their maximum
+        Case(
+            B=2, NQ=30, NK=41, MAX_Q=20, H=2, H_KV=1, D=32, BLOCK_Q=16, BLOCK_K=16,
+            fill={"cu_q": lengths(20, 10), "cu_k": lengths(20, 21), "q": far_out, "k": far_out},
+        ),
+        # the second sequence has gone wrong; the first must not notice. Scores that vanish
+        Case(
+            B=2, NQ=29, NK=45, MAX_Q=20, H=2, H_KV=2, D=16, BLOCK_Q=16, BLOCK_K=16,
+            fill={
+                "cu_q": lengths(20, 9),
+                "cu_k": lengths(23, 22),
+                "q": around_six,
+                "k": around_minus_six,
+                "v": spoilt_from(23),
+            },
+        ),
+    ),
+    outputs=("o", "lse"),
+    needed={"k": _needed_keys, "v": _needed_keys},
+    allowance=_rounded_weights_of_each,
+    slips={
+        "the scores are not divided by √D": lambda q, k, v, cu_q, cu_k: varlen_attention(
+            _grown(q), k, v, cu_q, cu_k
+        ),
+        "head h goes with head h // (H // H_KV), not h % H_KV": lambda q, k, v, cu_q, cu_k: varlen_attention(
+            q, _dealt(k, q), _dealt(v, q), cu_q, cu_k
+        ),
+        "query i sees keys 0 to i: it is the last query that sees the last key": _to_the_start,
+    },
+    contract=Contract(
+        {
+            "NQ": Size(160),
+            "B": Size(9),
+            "NK": lambda s: (s.NQ, s.NQ + 45),
+            "MAX_Q": lambda s: (s.NQ,),
+            "H_KV": (1, 2),
+            "H": lambda s: (s.H_KV, 2 * s.H_KV),
+            "D": (16, 64),
+            "BLOCK_Q": (64,),
+            "BLOCK_K": (32,),
+        },
+        fills=lambda s: (_drawn_lengths(s),),
+    ),
+)  # fmt: skip
+
+# ---- puzzle 37
+
+
+def attention_dq(
+    q: BFloat16[Tensor, "H T D"],
+    k: BFloat16[Tensor, "H T D"],
+    v: BFloat16[Tensor, "H T D"],
+    o: BFloat16[Tensor, "H T D"],
+    do: BFloat16[Tensor, "H T D"],
+    lse: Float32[Tensor, "H T"],
+) -> tuple[BFloat16[Tensor, "H T D"], Float32[Tensor, "H T"]]:
+    """dq[h, i] = Σ_{j ≤ i} ds[h, i, j] · k[h, j] / √D, and delta, kept for puzzle 38
+
+    with delta[h, i] = do[h, i] · o[h, i], ds[h, i, j] = p[h, i, j] · (do[h, i] ·
+    v[h, j] - delta[h, i]), p = exp(s - lse), s[h, i, j] = q[h, i] · k[h, j] / √D. o
+    and lse are what forward has kept, without a window. D is a power of two from 16
+    on. All is float32 but what tl.dot takes: there, and only there, ds is rounded to
+    bfloat16. The tensors may have 2^31 elements and more.
+    """
+    delta = (do * o).sum(2)  # [H, T]
+    p = torch.exp(_scores(q, k) - lse[..., None])  # [H, T, T]
+    ds = p * (do @ v.mT - delta[..., None])
+    return ds @ k / q.shape[2] ** 0.5, delta
+
+
+def _first_times_root(power: int, results: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """The first of two results times √D, or, of power -1, divided by it."""
+    first, other = results
+    return first * first.shape[-1] ** (power / 2), other
+
+
+def _rounded_ds(q: Tensor, k: Tensor, v: Tensor, o: Tensor, do: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    delta = (do * o).sum(2)
+    ds = torch.exp(_scores(q, k) - lse[..., None]) * (do @ v.mT - delta[..., None])
+    return BFLOAT16 * ds.abs() @ k.abs() / q.shape[2] ** 0.5, torch.zeros_like(delta)
+
+
+ATTENTION_DQ = Puzzle(
+    number="37",
+    spec=attention_dq,
+    formula=(
+        r"dq_{hi} = \tfrac{1}{\sqrt D} \sum_{j \le i} ds_{hij} \, k_{hj} \qquad "
+        r"ds_{hij} = p_{hij} \, (do_{hi} \cdot v_{hj} - \delta_{hi}) \qquad "
+        r"p_{hij} = e^{s_{hij} - \mathrm{lse}_{hi}} \qquad \delta_{hi} = do_{hi} \cdot o_{hi}"
+    ),
+    grid=lambda s: (triton.cdiv(s.T, s.BLOCK_Q), s.H),
+    cases=(
+        Case(H=1, T=16, D=16, BLOCK_Q=16, BLOCK_K=16),  # one program, one block of keys
+        Case(H=2, T=64, D=32, BLOCK_Q=32, BLOCK_K=16),  # several, all full
+        Case(H=3, T=75, D=16, BLOCK_Q=16, BLOCK_K=32),  # ragged
+        Case(H=1, T=50, D=32, BLOCK_Q=32, BLOCK_K=16, fill={"q": far_out, "k": times_two}),
+        # so far apart that exp() of a hidden score overflows
+        Case(H=1, T=41, D=16, BLOCK_Q=32, BLOCK_K=16, fill={"q": far_out, "k": far_out}),
+        # many blocks of keys, and nothing cancels
+        Case(H=1, T=120, D=16, BLOCK_Q=64, BLOCK_K=16, fill={"k": alike}),
+        # 2.2 thousand million elements
+        Case(pretend=True, H=65_000, T=270, D=128, BLOCK_Q=64, BLOCK_K=64),
+    ),
+    outputs=("dq", "delta"),
+    derived={
+        "o": lambda q, k, v: _scores(q, k).softmax(2) @ v,
+        "lse": lambda q, k: _scores(q, k).logsumexp(2),
+    },
+    allowance=_rounded_ds,
+    slips={
+        "the scores are not divided by √D": lambda q, **others: attention_dq(_grown(q), **others),
+        "delta is not taken off": lambda o, **others: attention_dq(o=0 * o, **others),
+        "lse is not taken off the scores": lambda lse, **others: attention_dq(lse=0 * lse, **others),
+        "dq wants 1/√D as well, as scores do": lambda **all: _first_times_root(1, attention_dq(**all)),
+    },
+    contract=Contract(
+        {"T": Size(140), "H": Size(9), "D": (16, 64), "BLOCK_Q": (64, 128), "BLOCK_K": (32,)},
+    ),
+)
+
+# ---- puzzle 38
+
+
+def attention_dkv(
+    q: BFloat16[Tensor, "H T D"],
+    k: BFloat16[Tensor, "H_KV T D"],
+    v: BFloat16[Tensor, "H_KV T D"],
+    do: BFloat16[Tensor, "H T D"],
+    lse: Float32[Tensor, "H T"],
+    delta: Float32[Tensor, "H T"],
+) -> tuple[BFloat16[Tensor, "H_KV T D"], BFloat16[Tensor, "H_KV T D"]]:
+    """dk[g, j] = Σ ds[h, i, j] · q[h, i] / √D and dv[g, j] = Σ p[h, i, j] · do[h, i]
+
+    over the queries i ≥ j of all heads h of q that go with head g of k and v, h //
+    (H // H_KV) = g. p and ds are as in puzzle 37, which has kept delta. D is a power
+    of two from 16 on. All is float32 but what tl.dot takes: there, and only there, p
+    and ds are rounded to bfloat16. The tensors may have 2^31 elements and more.
+    """
+    heads = q.shape[0] // k.shape[0]
+    k_of_h, v_of_h = k.repeat_interleave(heads, 0), v.repeat_interleave(heads, 0)
+    p = torch.exp(_scores(q, k_of_h) - lse[..., None])  # [H, T, T]
+    ds = p * (do @ v_of_h.mT - delta[..., None])
+    dk, dv = ds.mT @ q / q.shape[2] ** 0.5, p.mT @ do
+    return tuple(each.unflatten(0, (-1, heads)).sum(1) for each in (dk, dv))
+
+
+def _rounded_p_and_ds(
+    q: Tensor, k: Tensor, v: Tensor, do: Tensor, lse: Tensor, delta: Tensor
+) -> tuple[Tensor, Tensor]:
+    heads = q.shape[0] // k.shape[0]
+    k_of_h, v_of_h = k.repeat_interleave(heads, 0), v.repeat_interleave(heads, 0)
+    p = torch.exp(_scores(q, k_of_h) - lse[..., None])
+    ds = (p * (do @ v_of_h.mT - delta[..., None])).abs()
+    dk, dv = ds.mT @ q.abs() / q.shape[2] ** 0.5, p.mT @ do.abs()
+    return tuple(BFLOAT16 * each.unflatten(0, (-1, heads)).sum(1) for each in (dk, dv))
+
+
+def _only_head(place: int, k: Tensor, v: Tensor, **of_queries: Tensor) -> dict[str, Tensor]:
+    """Of each group of heads one."""
+    groups = {name: each.unflatten(0, (len(k), -1)) for name, each in of_queries.items()}
+    return {"k": k, "v": v} | {name: each[:, place] for name, each in groups.items()}
+
+
+def _kept_lse(q: Tensor, k: Tensor) -> Tensor:
+    return _scores(q, k.repeat_interleave(len(q) // len(k), 0)).logsumexp(2)
+
+
+def _kept_delta(q: Tensor, k: Tensor, v: Tensor, do: Tensor) -> Tensor:
+    k, v = (each.repeat_interleave(len(q) // len(k), 0) for each in (k, v))
+    return (do * (_scores(q, k).softmax(2) @ v).bfloat16()).sum(2)
+
+
+ATTENTION_DKV = Puzzle(
+    number="38",
+    spec=attention_dkv,
+    formula=(
+        r"dk_{gj} = \tfrac{1}{\sqrt D} \sum_{h} \sum_{i \ge j} ds_{hij} \, q_{hi} \qquad "
+        r"dv_{gj} = \sum_{h} \sum_{i \ge j} p_{hij} \, do_{hi} \qquad g = \lfloor h H_{KV} / H \rfloor"
+    ),
+    grid=lambda s: (triton.cdiv(s.T, s.BLOCK_K), s.H_KV),
+    cases=(
+        Case(H=1, H_KV=1, T=16, D=16, BLOCK_Q=16, BLOCK_K=16),  # one program, one block of queries
+        Case(H=2, H_KV=2, T=64, D=32, BLOCK_Q=16, BLOCK_K=32),  # several, all full
+        Case(H=6, H_KV=2, T=45, D=16, BLOCK_Q=32, BLOCK_K=16),  # three heads a group, ragged
+        Case(H=2, H_KV=1, T=50, D=32, BLOCK_Q=16, BLOCK_K=32, fill={"q": far_out, "k": times_two}),
+        # so far apart that exp() of a hidden score overflows
+        Case(H=1, H_KV=1, T=20, D=16, BLOCK_Q=16, BLOCK_K=16, fill={"q": far_out, "k": far_out}),
+        # keys so long that a query of ones would overflow
+        Case(H=1, H_KV=1, T=41, D=16, BLOCK_Q=16, BLOCK_K=32, fill={"k": both_ways}),
+        # many blocks of queries, and nothing cancels
+        Case(H=1, H_KV=1, T=120, D=16, BLOCK_Q=16, BLOCK_K=64, fill={"do": alike}),
+        # 2.2 thousand million elements
+        Case(pretend=True, H=65_000, H_KV=65_000, T=270, D=128, BLOCK_Q=64, BLOCK_K=64),
+    ),
+    outputs=("dk", "dv"),
+    derived={"lse": _kept_lse, "delta": _kept_delta},
+    allowance=_rounded_p_and_ds,
+    slips={
+        "the scores are not divided by √D": lambda q, **others: _first_times_root(
+            -1, attention_dkv(_grown(q), **others)
+        ),
+        "delta is not taken off": lambda delta, **others: attention_dkv(delta=0 * delta, **others),
+        "lse is not taken off the scores": lambda lse, **others: attention_dkv(lse=0 * lse, **others),
+        "dk wants 1/√D as well, as scores do": lambda **all: _first_times_root(1, attention_dkv(**all)),
+        "only the first head of each group counts": lambda **all: attention_dkv(**_only_head(0, **all)),
+        "only the last head of each group counts": lambda **all: attention_dkv(**_only_head(-1, **all)),
+    },
+    contract=Contract(
+        {
+            "T": Size(140),
+            "H_KV": Size(5),
+            "H": lambda s: (s.H_KV, 2 * s.H_KV),
+            "D": (16, 64),
+            "BLOCK_Q": (32,),
+            "BLOCK_K": (64, 128),
+        },
+    ),
+)
+
+PUZZLES = (WINDOW_ATTENTION, VARLEN_ATTENTION, ATTENTION_DQ, ATTENTION_DKV)
