@@ -184,7 +184,7 @@ def _owner(pid, T, cu_ptr, heads, longest, BLOCK: tl.constexpr):
 
 @triton.jit
 def _tile(x, b, h, start, row, T, BLOCK: tl.constexpr, D: tl.constexpr, ALONE: tl.constexpr):
-    """[BLOCK, D] of x; not ALONE: rows past T belong to the next sequence, and are made 0."""
+    """[BLOCK, D] of x. Not ALONE: rows past T are the next sequence's, and are made 0, since 0 · NaN is NaN."""
     tile = x.load([b, h, start + row, 0]).reshape([BLOCK, D])
     if not ALONE:
         tile = tl.where((row + tl.arange(0, BLOCK) < T)[:, None], tile, 0.0)
@@ -221,7 +221,7 @@ def _forward_steps(
     MASKED: tl.constexpr, CAUSAL: tl.constexpr, BLOCK_N: tl.constexpr, D: tl.constexpr, ALONE: tl.constexpr,
 ):  # fmt: skip
     for n in range(lo, hi, BLOCK_N):
-        s = tl.dot(q, _tile(k, b, g, start, n, T, BLOCK_N, D, ALONE or not MASKED).T)  # [BLOCK_M, BLOCK_N]
+        s = tl.dot(q, _tile(k, b, g, start, n, T, BLOCK_N, D, True).T)  # [BLOCK_M, BLOCK_N]
         if MASKED:
             offs_n = n + tl.arange(0, BLOCK_N)
             s = tl.where(_seen(offs_m[:, None], offs_n[None, :], T, window, CAUSAL), s, float("-inf"))
@@ -288,14 +288,12 @@ def _dq_steps(
 ):  # fmt: skip
     for n in range(lo, hi, BLOCK_N):
         k_tile = _tile(k, b, g, start, n, T, BLOCK_N, D, ALONE or not MASKED)
-        v_tile = _tile(v, b, g, start, n, T, BLOCK_N, D, ALONE or not MASKED)
         s = tl.dot(q, k_tile.T)  # [BLOCK_M, BLOCK_N]
-        dp = tl.dot(do, v_tile.T)
-        p = tl.exp2(s * scale - lse[:, None])
+        dp = tl.dot(do, _tile(v, b, g, start, n, T, BLOCK_N, D, True).T)
+        ds = tl.exp2(s * scale - lse[:, None]) * (dp - delta[:, None])
         if MASKED:
             offs_n = n + tl.arange(0, BLOCK_N)
-            p = tl.where(_seen(offs_m[:, None], offs_n[None, :], T, window, CAUSAL), p, 0.0)
-        ds = p * (dp - delta[:, None])
+            ds = tl.where(_seen(offs_m[:, None], offs_n[None, :], T, window, CAUSAL), ds, 0.0)
         dq = tl.dot(ds.to(k_tile.dtype), k_tile, dq)
     return dq
 
@@ -366,9 +364,8 @@ def _dkv_steps(
         offs_m = m + tl.arange(0, BLOCK_M)
         q_tile = _tile(q, b, h, start, m, T, BLOCK_M, D, ALONE or not MASKED)
         s = tl.dot(k, q_tile.T)  # [BLOCK_N, BLOCK_M]
-        mask = offs_m < T if MASKED else None
-        lse = tl.load(lse_ptr + offs_m, mask=mask)
-        delta = tl.load(delta_ptr + offs_m, mask=mask)
+        lse = tl.load(lse_ptr + offs_m, mask=offs_m < T, other=0.0)
+        delta = tl.load(delta_ptr + offs_m, mask=offs_m < T, other=0.0)
         p = tl.exp2(s * scale - lse[None, :] * LOG2E)
         if MASKED:
             p = tl.where(_seen(offs_m[None, :], offs_n[:, None], T, window, CAUSAL), p, 0.0)
@@ -376,8 +373,6 @@ def _dkv_steps(
         dv = tl.dot(p.to(do_tile.dtype), do_tile, dv)
         dp = tl.dot(v, do_tile.T)
         ds = p * (dp - delta[None, :])
-        if MASKED:
-            ds = tl.where(offs_m[None, :] < T, ds, 0.0)  # delta past the end may be anything
         dk = tl.dot(ds.to(q_tile.dtype), q_tile, dk)
     return dk, dv
 
@@ -395,8 +390,8 @@ def _dkv_kernel(
     if row < T:
         ALONE: tl.constexpr = cu_ptr is None
         offs_n = row + tl.arange(0, BLOCK_N)
-        k_tile = _tile(k, b, g, start, row, T, BLOCK_N, D, ALONE)
-        v_tile = _tile(v, b, g, start, row, T, BLOCK_N, D, ALONE)
+        k_tile = _tile(k, b, g, start, row, T, BLOCK_N, D, True)
+        v_tile = _tile(v, b, g, start, row, T, BLOCK_N, D, True)
         dk = tl.zeros([BLOCK_N, D], tl.float32)
         dv = tl.zeros([BLOCK_N, D], tl.float32)
         first, whole, whole_end, end = _queries_of(row, T, window, CAUSAL, BLOCK_M, BLOCK_N)
