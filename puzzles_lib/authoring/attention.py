@@ -104,7 +104,7 @@ def _against_torch(D: int, causal: bool, T: int) -> Iterator[dict[str, object]]:
         def backward(o=o) -> object:
             return torch.autograd.grad(o, (q, k, v), do, retain_graph=True)
 
-        errors[name] = _errors(o, backward(), exact)
+        errors[name] = _errors(o.detach(), backward(), exact)
         paths["forward"][name], paths["backward"][name] = call, backward
     del exact
     for part, some in paths.items():
@@ -112,14 +112,13 @@ def _against_torch(D: int, causal: bool, T: int) -> Iterator[dict[str, object]]:
             operations = (4 if part == "forward" else 10) * scores(T, causal) * WIDTH
             some |= {PRODUCTS: _products(operations), EXPONENTIALS: _exponentials(D, T, causal, part)}
         times = interleaved({name: [call] for name, call in some.items()}, ROUNDS, captured=False)
-        for path in errors:
+        case = _case(D, causal, T)
+        for path, error in errors.items():
             for baseline in times:
-                if path != baseline and (path == "attention" or baseline not in ("attention",)):
-                    name = part if path == "attention" else f"{part}, {path}"
-                    error = errors[path][part]
-                    yield row(
-                        "attention", _case(D, causal, T), name, times[path], baseline, times[baseline], error
-                    )
+                name = part if path == "attention" else f"{part}, {path}"
+                # torch's own stand here for their errors, once.
+                if baseline != path and (path == "attention" or baseline == PRODUCTS):
+                    yield row("attention", case, name, times[path], baseline, times[baseline], error[part])
     if T == USUAL:
         yield from _apart(D, causal, q, k, v, do, errors["attention"]["backward"])
 
@@ -282,26 +281,18 @@ def _both(tensors: list[torch.Tensor], options: dict) -> dict[str, tuple[Call, f
         return torch.autograd.grad(o, (q, k, v), do, retain_graph=True)
 
     wide = [each.detach().float().requires_grad_() for each in (q, k, v)]
-    seconds = slice(-2, None)  # the last heads alone: the rest is as much of it
+    heads = 1 if q.shape[2] > USUAL else 2  # the last ones alone, which is enough of them
     group = q.shape[1] // k.shape[1]
-    some = [wide[0][:, seconds]] + [each.repeat_interleave(group, 1)[:, seconds] for each in wide[1:]]
-    if q.shape[2] > USUAL:
-        some = [each[:, -1:] for each in some]
-    heads = some[0].shape[1]
-    starts = options.get("cu_seqlens")
-    wanted, _ = production.attention_ref(*some, starts, True, options.get("window"), q.shape[3] ** -0.5)
-    error = relative_error(o[:, -heads:], wanted.detach())
-    (want,) = torch.autograd.grad(_differentiable(some, starts, options.get("window")), wide[0], do[:, -heads:].float())
+    some = [wide[0][:, -heads:]]
+    some += [each.repeat_interleave(group, 1)[:, -heads:] for each in wide[1:]]
+    exact = attention(*some, causal=True, **options)  # of float32: in plain torch
+    error = relative_error(o.detach()[:, -heads:], exact.detach())
+    (want,) = torch.autograd.grad(exact, wide[0], do[:, -heads:].float())
     got = backward()[0]
     return {
         "forward": (call, error),
         "backward": (backward, relative_error(got[:, -heads:], want[:, -heads:])),
     }
-
-
-def _differentiable(some: list[torch.Tensor], starts, window) -> torch.Tensor:
-    q, k, v = some
-    return attention(q, k, v, causal=True, window=window, cu_seqlens=starts)  # float32: in plain torch
 
 
 def _beside(case: str, ours: dict, name: str, others: dict) -> Iterator[dict[str, object]]:

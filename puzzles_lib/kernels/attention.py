@@ -164,28 +164,27 @@ def attention_backward_ref(
 
 @triton.jit
 def _owner(pid, T, cu_ptr, heads, longest, BLOCK: tl.constexpr):
-    """A program's tile, head and batch, and where its sequence starts and how long it is.
+    """A program's tile; its pair of batch and head, counted; where its sequence starts, and its length.
 
     HEADS heads take turns, tile by tile. heads: of one batch, or of one sequence.
     """
     tiles = tl.cdiv(longest, BLOCK)
-    pairs = tl.num_programs(0) // tiles  # of a batch, or a sequence, and a head
     first = pid // (HEADS * tiles) * HEADS
-    wide = tl.minimum(pairs - first, HEADS)
-    rest = pid % (HEADS * tiles)
-    pair = first + rest % wide
-    b, start = pair // heads, 0
+    wide = tl.minimum(tl.num_programs(0) // tiles - first, HEADS)
+    pair, start = first + pid % (HEADS * tiles) % wide, 0
+    tile = pid % (HEADS * tiles) // wide
     if cu_ptr is not None:
-        start = tl.load(cu_ptr + b)
-        T = tl.minimum(tl.load(cu_ptr + b + 1), T) - start
-        b = 0
-    return rest // wide, pair % heads, b, start, T
+        start = tl.load(cu_ptr + pair // heads)
+        T = tl.minimum(tl.load(cu_ptr + pair // heads + 1), T) - start
+        pair = pair % heads
+    return tile, pair, start, T
 
 
 @triton.jit
-def _tile(x, b, h, start, row, T, BLOCK: tl.constexpr, D: tl.constexpr, ALONE: tl.constexpr):
+def _tile(x, pair, start, row, T, BLOCK: tl.constexpr, D: tl.constexpr, ALONE: tl.constexpr):
     """[BLOCK, D] of x. Not ALONE: rows past T are the next sequence's, and are made 0, since 0 · NaN is NaN."""
-    tile = x.load([b, h, start + row, 0]).reshape([BLOCK, D])
+    wide = (x.shape[2] // D).to(tl.int32)  # heads that lie beside each other in a row
+    tile = x.load([pair // wide, start + row, pair % wide * D]).reshape([BLOCK, D])
     if not ALONE:
         tile = tl.where((row + tl.arange(0, BLOCK) < T)[:, None], tile, 0.0)
     return tile
@@ -217,11 +216,11 @@ def _keys_of(row, T, window, CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_
 
 @triton.jit
 def _forward_steps(
-    acc, most, total, q, k, v, b, g, start, offs_m, lo, hi, T, window, scale,
+    acc, most, total, q, k, v, pair, start, offs_m, lo, hi, T, window, scale,
     MASKED: tl.constexpr, CAUSAL: tl.constexpr, BLOCK_N: tl.constexpr, D: tl.constexpr, ALONE: tl.constexpr,
 ):  # fmt: skip
     for n in range(lo, hi, BLOCK_N):
-        s = tl.dot(q, _tile(k, b, g, start, n, T, BLOCK_N, D, True).T)  # [BLOCK_M, BLOCK_N]
+        s = tl.dot(q, _tile(k, pair, start, n, T, BLOCK_N, D, True).T)  # [BLOCK_M, BLOCK_N]
         if MASKED:
             offs_n = n + tl.arange(0, BLOCK_N)
             s = tl.where(_seen(offs_m[:, None], offs_n[None, :], T, window, CAUSAL), s, float("-inf"))
@@ -229,7 +228,7 @@ def _forward_steps(
         p = tl.exp2(s * scale - new[:, None])
         shrink = tl.exp2(most - new)
         total = total * shrink + tl.sum(p, 1)
-        v_tile = _tile(v, b, g, start, n, T, BLOCK_N, D, ALONE or not MASKED)
+        v_tile = _tile(v, pair, start, n, T, BLOCK_N, D, ALONE or not MASKED)
         acc = tl.dot(p.to(v_tile.dtype), v_tile, acc * shrink[:, None])
         most = new
     return acc, most, total
@@ -242,54 +241,54 @@ def _forward_kernel(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """o and lse of BLOCK_M queries. q, k, v: descriptors; scale: times log2(e); strides: o's."""
-    tile, h, b, start, T = _owner(tl.program_id(0), length, cu_ptr, heads, longest, BLOCK_M)
+    tile, pair, start, T = _owner(tl.program_id(0), length, cu_ptr, heads, longest, BLOCK_M)
     if CAUSAL:
         tile = tl.cdiv(longest, BLOCK_M) - 1 - tile  # the tiles that see most come first
     row = tile * BLOCK_M
     if row < T:
         ALONE: tl.constexpr = cu_ptr is None
         offs_m = row + tl.arange(0, BLOCK_M)
-        q_tile = _tile(q, b, h, start, row, T, BLOCK_M, D, True)
+        q_tile = _tile(q, pair, start, row, T, BLOCK_M, D, True)
         acc = tl.zeros([BLOCK_M, D], tl.float32)
         most = tl.full([BLOCK_M], LEAST, tl.float32)
         total = tl.zeros([BLOCK_M], tl.float32)
         first, whole, whole_end, end = _keys_of(row, T, window, CAUSAL, BLOCK_M, BLOCK_N)
         if window is not None:
             acc, most, total = _forward_steps(
-                acc, most, total, q_tile, k, v, b, h // GROUP, start, offs_m, first, whole, T, window, scale,
+                acc, most, total, q_tile, k, v, pair // GROUP, start, offs_m, first, whole, T, window, scale,
                 True, CAUSAL, BLOCK_N, D, ALONE,
             )  # fmt: skip
         acc, most, total = _forward_steps(
-            acc, most, total, q_tile, k, v, b, h // GROUP, start, offs_m, whole, whole_end, T, window, scale,
+            acc, most, total, q_tile, k, v, pair // GROUP, start, offs_m, whole, whole_end, T, window, scale,
             False, CAUSAL, BLOCK_N, D, ALONE,
         )  # fmt: skip
         acc, most, total = _forward_steps(
-            acc, most, total, q_tile, k, v, b, h // GROUP, start, offs_m, whole_end, end, T, window, scale,
+            acc, most, total, q_tile, k, v, pair // GROUP, start, offs_m, whole_end, end, T, window, scale,
             True, CAUSAL, BLOCK_N, D, ALONE,
         )  # fmt: skip
         mask = offs_m < T
         lse = (most + tl.log2(total)) * LN2
-        tl.store(lse_ptr + (b * heads + h).to(tl.int64) * length + start + offs_m, lse, mask=mask)
-        at = _place(b, h, start + offs_m, stride_b, stride_h, stride_t, D)
+        tl.store(lse_ptr + pair.to(tl.int64) * length + start + offs_m, lse, mask=mask)
+        at = _place(pair, heads, start + offs_m, stride_b, stride_h, stride_t, D)
         tl.store(o_ptr + at, (acc / total[:, None]).to(o_ptr.dtype.element_ty), mask=mask[:, None])
 
 
 @triton.jit
-def _place(b, h, rows, stride_b, stride_h, stride_t, D: tl.constexpr):
+def _place(pair, heads, rows, stride_b, stride_h, stride_t, D: tl.constexpr):
     """Offsets [rows, D], in int64: a tensor may have 2^31 elements and more."""
-    at = b.to(tl.int64) * stride_b + h.to(tl.int64) * stride_h + rows.to(tl.int64) * stride_t
-    return at[:, None] + tl.arange(0, D)[None, :]
+    at = (pair // heads).to(tl.int64) * stride_b + (pair % heads).to(tl.int64) * stride_h
+    return (at + rows.to(tl.int64) * stride_t)[:, None] + tl.arange(0, D)[None, :]
 
 
 @triton.jit
 def _dq_steps(
-    dq, q, do, lse, delta, k, v, b, g, start, offs_m, lo, hi, T, window, scale,
+    dq, q, do, lse, delta, k, v, pair, start, offs_m, lo, hi, T, window, scale,
     MASKED: tl.constexpr, CAUSAL: tl.constexpr, BLOCK_N: tl.constexpr, D: tl.constexpr, ALONE: tl.constexpr,
 ):  # fmt: skip
     for n in range(lo, hi, BLOCK_N):
-        k_tile = _tile(k, b, g, start, n, T, BLOCK_N, D, ALONE or not MASKED)
+        k_tile = _tile(k, pair, start, n, T, BLOCK_N, D, ALONE or not MASKED)
         s = tl.dot(q, k_tile.T)  # [BLOCK_M, BLOCK_N]
-        dp = tl.dot(do, _tile(v, b, g, start, n, T, BLOCK_N, D, True).T)
+        dp = tl.dot(do, _tile(v, pair, start, n, T, BLOCK_N, D, True).T)
         ds = tl.exp2(s * scale - lse[:, None]) * (dp - delta[:, None])
         if MASKED:
             offs_n = n + tl.arange(0, BLOCK_N)
@@ -306,7 +305,7 @@ def _dq_kernel(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """dq of BLOCK_M queries, and their delta, which the kernel for dk and dv reads. strides: dq's."""
-    tile, h, b, start, T = _owner(tl.program_id(0), length, cu_ptr, heads, longest, BLOCK_M)
+    tile, pair, start, T = _owner(tl.program_id(0), length, cu_ptr, heads, longest, BLOCK_M)
     if CAUSAL:
         tile = tl.cdiv(longest, BLOCK_M) - 1 - tile
     row = tile * BLOCK_M
@@ -314,10 +313,10 @@ def _dq_kernel(
         ALONE: tl.constexpr = cu_ptr is None
         offs_m = row + tl.arange(0, BLOCK_M)
         mask = offs_m < T
-        at = (b * heads + h).to(tl.int64) * length + start + offs_m
-        q_tile = _tile(q, b, h, start, row, T, BLOCK_M, D, True)
-        do_tile = _tile(do, b, h, start, row, T, BLOCK_M, D, True)
-        o_tile = _tile(o, b, h, start, row, T, BLOCK_M, D, True)
+        at = pair.to(tl.int64) * length + start + offs_m
+        q_tile = _tile(q, pair, start, row, T, BLOCK_M, D, True)
+        do_tile = _tile(do, pair, start, row, T, BLOCK_M, D, True)
+        o_tile = _tile(o, pair, start, row, T, BLOCK_M, D, True)
         delta = tl.sum(o_tile.to(tl.float32) * do_tile.to(tl.float32), 1)  # [BLOCK_M]
         delta -= tl.load(dlse_ptr + at, mask=mask, other=0.0)
         tl.store(delta_ptr + at, delta, mask=mask)
@@ -326,18 +325,18 @@ def _dq_kernel(
         first, whole, whole_end, end = _keys_of(row, T, window, CAUSAL, BLOCK_M, BLOCK_N)
         if window is not None:
             dq = _dq_steps(
-                dq, q_tile, do_tile, lse, delta, k, v, b, h // GROUP, start, offs_m, first, whole, T, window,
+                dq, q_tile, do_tile, lse, delta, k, v, pair // GROUP, start, offs_m, first, whole, T, window,
                 scale * LOG2E, True, CAUSAL, BLOCK_N, D, ALONE,
             )  # fmt: skip
         dq = _dq_steps(
-            dq, q_tile, do_tile, lse, delta, k, v, b, h // GROUP, start, offs_m, whole, whole_end, T, window,
+            dq, q_tile, do_tile, lse, delta, k, v, pair // GROUP, start, offs_m, whole, whole_end, T, window,
             scale * LOG2E, False, CAUSAL, BLOCK_N, D, ALONE,
         )  # fmt: skip
         dq = _dq_steps(
-            dq, q_tile, do_tile, lse, delta, k, v, b, h // GROUP, start, offs_m, whole_end, end, T, window,
+            dq, q_tile, do_tile, lse, delta, k, v, pair // GROUP, start, offs_m, whole_end, end, T, window,
             scale * LOG2E, True, CAUSAL, BLOCK_N, D, ALONE,
         )  # fmt: skip
-        at = _place(b, h, start + offs_m, stride_b, stride_h, stride_t, D)
+        at = _place(pair, heads, start + offs_m, stride_b, stride_h, stride_t, D)
         tl.store(dq_ptr + at, (dq * scale).to(dq_ptr.dtype.element_ty), mask=mask[:, None])
 
 
@@ -357,19 +356,19 @@ def _queries_of(row, T, window, CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr, BLO
 
 @triton.jit
 def _dkv_steps(
-    dk, dv, k, v, q, do, lse_ptr, delta_ptr, b, h, start, offs_n, lo, hi, T, window, scale,
+    dk, dv, k, v, q, do, lse_ptr, delta_ptr, pair, start, offs_n, lo, hi, T, window, scale,
     MASKED: tl.constexpr, CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr, D: tl.constexpr, ALONE: tl.constexpr,
 ):  # fmt: skip
     for m in range(lo, hi, BLOCK_M):
         offs_m = m + tl.arange(0, BLOCK_M)
-        q_tile = _tile(q, b, h, start, m, T, BLOCK_M, D, ALONE or not MASKED)
+        q_tile = _tile(q, pair, start, m, T, BLOCK_M, D, ALONE or not MASKED)
         s = tl.dot(k, q_tile.T)  # [BLOCK_N, BLOCK_M]
         lse = tl.load(lse_ptr + offs_m, mask=offs_m < T, other=0.0)
         delta = tl.load(delta_ptr + offs_m, mask=offs_m < T, other=0.0)
         p = tl.exp2(s * scale - lse[None, :] * LOG2E)
         if MASKED:
             p = tl.where(_seen(offs_m[None, :], offs_n[:, None], T, window, CAUSAL), p, 0.0)
-        do_tile = _tile(do, b, h, start, m, T, BLOCK_M, D, ALONE or not MASKED)
+        do_tile = _tile(do, pair, start, m, T, BLOCK_M, D, ALONE or not MASKED)
         dv = tl.dot(p.to(do_tile.dtype), do_tile, dv)
         dp = tl.dot(v, do_tile.T)
         ds = p * (dp - delta[None, :])
@@ -385,33 +384,33 @@ def _dkv_kernel(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """dk and dv of BLOCK_N keys, summed over the GROUP heads that share them. strides: of dk, and of dv."""
-    tile, g, b, start, T = _owner(tl.program_id(0), length, cu_ptr, groups, longest, BLOCK_N)
+    tile, pair, start, T = _owner(tl.program_id(0), length, cu_ptr, groups, longest, BLOCK_N)
     row = tile * BLOCK_N
     if row < T:
         ALONE: tl.constexpr = cu_ptr is None
         offs_n = row + tl.arange(0, BLOCK_N)
-        k_tile = _tile(k, b, g, start, row, T, BLOCK_N, D, True)
-        v_tile = _tile(v, b, g, start, row, T, BLOCK_N, D, True)
+        k_tile = _tile(k, pair, start, row, T, BLOCK_N, D, True)
+        v_tile = _tile(v, pair, start, row, T, BLOCK_N, D, True)
         dk = tl.zeros([BLOCK_N, D], tl.float32)
         dv = tl.zeros([BLOCK_N, D], tl.float32)
         first, whole, whole_end, end = _queries_of(row, T, window, CAUSAL, BLOCK_M, BLOCK_N)
-        for h in range(g * GROUP, (g + 1) * GROUP):
-            skip = (b * groups * GROUP + h).to(tl.int64) * length + start
+        for sharing in range(pair * GROUP, (pair + 1) * GROUP):
+            skip = sharing.to(tl.int64) * length + start
             if CAUSAL:
                 dk, dv = _dkv_steps(
-                    dk, dv, k_tile, v_tile, q, do, lse_ptr + skip, delta_ptr + skip, b, h, start, offs_n,
+                    dk, dv, k_tile, v_tile, q, do, lse_ptr + skip, delta_ptr + skip, sharing, start, offs_n,
                     first, whole, T, window, scale * LOG2E, True, CAUSAL, BLOCK_M, D, ALONE,
                 )  # fmt: skip
             dk, dv = _dkv_steps(
-                dk, dv, k_tile, v_tile, q, do, lse_ptr + skip, delta_ptr + skip, b, h, start, offs_n,
+                dk, dv, k_tile, v_tile, q, do, lse_ptr + skip, delta_ptr + skip, sharing, start, offs_n,
                 whole, whole_end, T, window, scale * LOG2E, False, CAUSAL, BLOCK_M, D, ALONE,
             )  # fmt: skip
             dk, dv = _dkv_steps(
-                dk, dv, k_tile, v_tile, q, do, lse_ptr + skip, delta_ptr + skip, b, h, start, offs_n,
+                dk, dv, k_tile, v_tile, q, do, lse_ptr + skip, delta_ptr + skip, sharing, start, offs_n,
                 whole_end, end, T, window, scale * LOG2E, True, CAUSAL, BLOCK_M, D, ALONE,
             )  # fmt: skip
         mask = (offs_n < T)[:, None]
-        at = _place(b, g, start + offs_n, stride_b, stride_h, stride_t, D)
+        at = _place(pair, groups, start + offs_n, stride_b, stride_h, stride_t, D)
         tl.store(dk_ptr + at, (dk * scale).to(dk_ptr.dtype.element_ty), mask=mask)
         tl.store(dv_ptr + at, dv.to(dv_ptr.dtype.element_ty), mask=mask)
 
@@ -430,15 +429,31 @@ class Tiles:
 
 
 FORWARD = {64: Tiles(64, 128, 4, 2), 128: Tiles(64, 64, 4, 3)}
-DQ = {64: Tiles(128, 64, 4, 3), 128: Tiles(128, 64, 8, 3)}
+DQ = {64: Tiles(64, 64, 4, 2), 128: Tiles(64, 64, 4, 2)}
 DKV = {64: Tiles(32, 64, 4, 2), 128: Tiles(64, 64, 4, 2)}
 """By head dim, from a sweep over 400 launches on an H200; less than 64 takes what 64 does."""
 
 
 def _rows(x: torch.Tensor, block: int) -> TensorDescriptor:
-    """A descriptor of x [B, H, T, D] that gives tiles of ``block`` rows."""
-    strides = [x.stride(i) if x.shape[i] > 1 else x.shape[3] for i in range(3)]
-    return TensorDescriptor(x, list(x.shape), [*strides, 1], [1, 1, block, x.shape[3]])
+    """A descriptor of x [B, H, T, D] that gives tiles of ``block`` rows.
+
+    Of three axes, since TMA takes longer with four: [B · H, T, D], or [B, T, H · D] where heads lie beside
+    each other.
+    """
+    B, H, T, D = x.shape
+    if _heads_outside(x):
+        return TensorDescriptor(x, [B * H, T, D], [_stride(x, int(H > 1)), _stride(x, 2), 1], [1, block, D])
+    return TensorDescriptor(x, [B, T, H * D], [_stride(x, 0), _stride(x, 2), 1], [1, block, D])
+
+
+def _stride(x: torch.Tensor, axis: int) -> int:
+    """As it is, or where it does not matter one that TMA takes."""
+    return x.stride(axis) if x.shape[axis] > 1 else x.shape[3]
+
+
+def _heads_outside(x: torch.Tensor) -> bool:
+    """Does a head follow the other with one stride, from batch to batch too?"""
+    return 1 in x.shape[:2] or x.stride(0) == x.shape[1] * x.stride(1)
 
 
 def _aligned(x: torch.Tensor) -> torch.Tensor:
@@ -446,6 +461,7 @@ def _aligned(x: torch.Tensor) -> torch.Tensor:
     each = 16 // x.element_size()
     fits = x.stride(3) == 1 and x.data_ptr() % 16 == 0
     fits = fits and all(x.stride(i) % each == 0 and x.stride(i) > 0 for i in range(3) if x.shape[i] > 1)
+    fits = fits and (_heads_outside(x) or x.stride(1) == x.shape[3])
     return x if fits else x.clone(memory_format=torch.contiguous_format)
 
 
