@@ -19,7 +19,7 @@ from puzzles_lib.puzzle import Case, Puzzle
 
 def make_inputs(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
     """The case's input tensors by parameter name: contiguous, on the CPU, the same at every call."""
-    tensors = {}
+    tensors: dict[str, torch.Tensor] = {}
     for argument in puzzle.inputs:
         generator = torch.Generator().manual_seed(
             zlib.crc32(f"{puzzle.name}/{case}/{argument.name}{case.salt}".encode())

@@ -146,6 +146,8 @@ def test_every_block_size_fails_to_divide_in_some_case(puzzle):
 
 def blocked_size(numbers: dict[str, int], block: str) -> int:
     """The size that a block size cuts up."""
+    if "MAX_Q" in numbers:  # sequences of many lengths in a row
+        return numbers[{"BLOCK_Q": "MAX_Q", "BLOCK_K": "NK"}[block]]
     if block == "BLOCK_Q" or (block == "BLOCK_K" and "K" not in numbers):  # queries and keys
         return numbers["T"]
     if block == "BLOCK_W" and "W" not in numbers:  # 32-bit words of a row

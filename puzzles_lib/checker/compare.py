@@ -37,11 +37,23 @@ class _Wrong:
         return self.expected.value.double()
 
     @property
+    def own(self) -> torch.Tensor | None:
+        """The tolerance but for what the puzzle allows: float32's."""
+        allowed = self.expected.allowed
+        if self.expected.tolerance is None or allowed is None or not allowed.any():
+            return self.expected.tolerance
+        return self.expected.tolerance - allowed
+
+    @property
     def slack(self) -> torch.Tensor:
         """How far each element may be off and still be what a slip would make of it."""
         roundoff = of_torch(self.expected.argument.dtype).roundoff or 0.0
         slack = 4 * roundoff * (self.value.abs() + self.got.abs())
         return slack if self.expected.tolerance is None else slack + self.expected.tolerance
+
+    def off(self, value: torch.Tensor) -> torch.Tensor:
+        """How far the wrong elements are from those of another result."""
+        return (self.got - value.double()).abs()[self.wrong]
 
     def fits(self, got: torch.Tensor) -> bool:
         return got.shape == self.value.shape and bool(self.expected.accepts(got).all())
@@ -115,9 +127,11 @@ def _transposed(w: _Wrong) -> str:
 
 
 def _slip(w: _Wrong) -> str:
-    """Is it what the puzzle knows to come of a slip?"""
+    """Is it what the puzzle knows to come of a slip, and much nearer to that than to what is right?"""
+    slack = SLIP_SLACK if w.own is w.expected.tolerance else SLIP_SLACK + COARSE_SLACK
     for text, spec in (w.puzzle.slips or {}).items():
-        if w.would_be(evaluate(w.puzzle, w.case, w.inputs, spec)[w.expected.argument.name], SLIP_SLACK):
+        slip = evaluate(w.puzzle, w.case, w.inputs, spec)[w.expected.argument.name]
+        if w.would_be(slip, slack) and (w.off(slip).sum() <= w.off(w.value).sum() / 2):
             return text
     return ""
 
@@ -165,9 +179,9 @@ def _constant(values: torch.Tensor, slack: torch.Tensor) -> bool:
 
 def _precision(w: _Wrong) -> str:
     """Are the errors as small as those of a coarser type, and to both sides?"""
-    if w.expected.tolerance is None or w.wrong.sum() * 4 < w.wrong.numel() or w.wrong.sum() < ENOUGH_ERRORS:
+    if w.own is None or w.wrong.sum() * 4 < w.wrong.numel() or w.wrong.sum() < ENOUGH_ERRORS:
         return ""
-    error = (w.got - w.value) / w.expected.tolerance * FACTOR_CONDITION * FLOAT32_ROUNDOFF  # of the inputs'
+    error = (w.got - w.value) / w.own * FACTOR_CONDITION * FLOAT32_ROUNDOFF  # of the inputs'
     error = error[error.isfinite()]
     size = float(error.square().mean().sqrt())
     above = float((error > 0).double().mean())
@@ -180,6 +194,7 @@ def _precision(w: _Wrong) -> str:
 
 
 SLIP_SLACK = 2.0**-16  # a slip may make sums of large numbers that cancel
+COARSE_SLACK = 2.0**-7  # and those of numbers that were rounded to half precision
 ENOUGH_ERRORS = 16  # to tell their size
 MOSTLY = 0.8  # of a range: some elements, such as zeros, come out right by luck
 

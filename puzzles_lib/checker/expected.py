@@ -3,7 +3,9 @@
 A fixed ``atol`` is blind where values are small and harsh where they are large. Here each element has
 its own tolerance: how far the exact result moves when the inputs move by float32's rounding (the
 condition of the problem at that element), times a factor that covers any sane order of summation.
-Half precision is 8192 times coarser than float32 and never fits in.
+Half precision is 8192 times coarser than float32 and never fits in, but where the puzzle allows it: what
+``tl.dot`` multiplies by a bfloat16 must itself be rounded to one. How far that may move a sum is no matter of
+luck: by a roundoff of each summand.
 
 What counts as right:
 
@@ -13,6 +15,7 @@ What counts as right:
     float16, bfloat16, float8     float32's own error, then rounded to nearest        11, 16, 25, 28, 30
     float32                       float32's own error                                 others
     float64, with no other floats float64's own error
+    what `Puzzle.allowance` names that, and as far from it as the puzzle allows          35-38
 
 Accepted on purpose: in float32 a unit in the last place everywhere, up to about 24 (1.4e-6 of the value: so
 an epsilon of 1e-7 in a denominator passes), since ``exp2`` for ``exp`` or another order of the sum costs
@@ -42,11 +45,15 @@ ENOUGH = 8  # elements along an axis, to say what is typical of it
 
 @dataclass(frozen=True)
 class Expected:
-    """What a result should be: float64 ``value`` with elementwise ``tolerance``, or None for exactly that."""
+    """What a result should be: float64 ``value`` with elementwise ``tolerance``, or None for exactly that.
+
+    allowed: how much of the tolerance is the puzzle's `allowance`, for what is rounded on the way.
+    """
 
     argument: Argument
     value: torch.Tensor
     tolerance: torch.Tensor | None
+    allowed: torch.Tensor | None = None
 
     def accepts(self, got: torch.Tensor) -> torch.Tensor:
         """True per element of ``got`` that is right."""
@@ -87,9 +94,11 @@ def expect(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) -> di
         if moved:
             movement = torch.stack([(m[argument.name] - value) ** 2 for m in moved]).mean(0).sqrt()
             tolerance = tolerance + FACTOR_CONDITION * (movement + _typical(movement) / 8)
-        if allowed:
-            tolerance = tolerance + allowed[argument.name]
-        expected[argument.name] = Expected(argument, value, torch.nan_to_num(tolerance, nan=0.0) + row.least)
+        tolerance = torch.nan_to_num(tolerance, nan=0.0) + row.least
+        more = torch.nan_to_num(allowed[argument.name], nan=0.0) if allowed else None
+        expected[argument.name] = Expected(
+            argument, value, tolerance if more is None else tolerance + more, more
+        )
     return expected
 
 

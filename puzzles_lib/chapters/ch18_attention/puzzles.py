@@ -1,5 +1,8 @@
 """Chapter 18: attention as it ships, forward and backward."""
 
+import math
+from types import SimpleNamespace
+
 import torch
 import triton
 from jaxtyping import BFloat16, Float32, Int32
@@ -89,9 +92,30 @@ def _scores(q: Tensor, k: Tensor, W: int | None = None) -> Tensor:
     return (q @ k.mT / q.shape[2] ** 0.5).masked_fill(~seen, -torch.inf)
 
 
+def _grown(q: Tensor) -> Tensor:
+    """Queries whose scores are what they would be without the division."""
+    return q * q.shape[-1] ** 0.5
+
+
 def _rounded_weights(q: Tensor, k: Tensor, v: Tensor, W: int) -> tuple[Tensor, Tensor]:
     o = _scores(q, k, W).softmax(2) @ v.abs()
     return BFLOAT16 * o, torch.zeros_like(o[..., 0])
+
+
+def _all_after(q: Tensor, k: Tensor, v: Tensor, W: int) -> tuple[Tensor, Tensor]:
+    s = q @ k.mT / q.shape[2] ** 0.5
+    s = s.masked_fill(torch.ones_like(s, dtype=torch.bool).tril(-W), -torch.inf)
+    return s.softmax(2) @ v, s.logsumexp(2)
+
+
+def _from_the_maximum(q: Tensor, k: Tensor, v: Tensor, W: int) -> tuple[Tensor, Tensor]:
+    o, lse = window_attention(q, k, v, W)
+    return o, lse - _scores(q, k, W).amax(2)
+
+
+def _to_base_two(q: Tensor, k: Tensor, v: Tensor, W: int) -> tuple[Tensor, Tensor]:
+    o, lse = window_attention(q, k, v, W)
+    return o, lse / math.log(2)
 
 
 WINDOW_ATTENTION = Puzzle(
@@ -113,15 +137,27 @@ WINDOW_ATTENTION = Puzzle(
         Case(H=2, T=50, D=32, W=40, BLOCK_Q=32, BLOCK_K=16, fill={"q": far_out, "k": far_out}),
         Case(H=1, T=41, D=16, W=60, BLOCK_Q=32, BLOCK_K=16, fill={"q": around_six, "k": around_minus_six}),
         # many blocks of keys, and nothing cancels
-        Case(H=1, T=150, D=16, W=150, BLOCK_Q=64, BLOCK_K=16, fill={"v": alike}),
-        # 2.6 thousand million elements
-        Case(pretend=True, H=40_001, T=500, D=128, W=200, BLOCK_Q=64, BLOCK_K=64),
+        Case(H=1, T=120, D=16, W=120, BLOCK_Q=64, BLOCK_K=16, fill={"v": alike}),
+        # 2.2 thousand million elements
+        Case(pretend=True, H=65_000, T=270, D=128, W=100, BLOCK_Q=64, BLOCK_K=64),
     ),
     outputs=("o", "lse"),
     allowance=_rounded_weights,
+    slips={
+        "the scores are not divided by √D": lambda q, k, v, W: window_attention(_grown(q), k, v, W),
+        "the scores are divided by D, not by its root": lambda q, k, v, W: window_attention(
+            q / q.shape[2] ** 0.5, k, v, W
+        ),
+        "the window is one key too wide: i - W < j": lambda q, k, v, W: window_attention(q, k, v, W + 1),
+        "the window is one key too narrow: i - W < j": lambda q, k, v, W: window_attention(q, k, v, W - 1),
+        "no window: keys before it count as well": lambda q, k, v, W: window_attention(q, k, v, q.shape[1]),
+        "keys after a query count as well: j <= i": _all_after,
+        "lse without the maximum: it is row_max + log of the sum": _from_the_maximum,
+        "lse is in base 2: puzzle 37 takes exp() of it": _to_base_two,
+    },
     contract=Contract(
         {
-            "T": Size(260),
+            "T": Size(170),
             "H": Size(9),
             "D": (16, 64),
             "W": lambda s: (s.T // 3 + 1, s.T + 7),
@@ -180,11 +216,29 @@ def _rounded_weights_of_each(
     return BFLOAT16 * o, torch.zeros_like(lse)
 
 
-def _drawn_lengths(s) -> dict[str, Fill]:
-    """B sequences of any lengths, the first of all queries but for a few, no key missing."""
-    queries = [s.NQ - s.NQ // 3, *(s.NQ // 3 * (b == 1) for b in range(1, s.B))] if s.B > 1 else [s.NQ]
-    keys = [s.NK - sum(queries[1:]), *queries[1:]]
-    return {"cu_q": lengths(*queries), "cu_k": lengths(*keys)}
+def _dealt(kv: Tensor, q: Tensor) -> Tensor:
+    """The heads of k or v dealt out one by one, as h % H_KV would."""
+    return kv.repeat(1, q.shape[1] // kv.shape[1], 1)
+
+
+def _to_the_start(q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor, cu_k: Tensor) -> tuple[Tensor, Tensor]:
+    """Query i of a sequence sees keys 0 to i: as many keys as there are queries count at all."""
+    pairs = zip(_spans(cu_q), _spans(cu_k), strict=True)
+    rows = torch.cat([torch.arange(b.start, b.start + a.stop - a.start) for a, b in pairs])
+    return varlen_attention(q, k[rows], v[rows], cu_q, cu_q)
+
+
+def _drawn_lengths(s: SimpleNamespace) -> dict[str, Fill]:
+    """The last sequence has a third of all queries, the first the others and the keys that are more."""
+    last = s.NQ // 3 if s.B > 1 else 0
+    between = [0] * (s.B - 2) + [last] * (s.B > 1)
+    return {"cu_q": lengths(s.NQ - last, *between), "cu_k": lengths(s.NK - last, *between)}
+
+
+def _needed_keys(case: Case) -> int:
+    """Of sequences that have no query, none are."""
+    ends = [case.fill[name]((case.B + 1,), torch.int32, None).diff() for name in ("cu_q", "cu_k")]
+    return int(ends[1][ends[0] > 0].sum()) * case.H_KV * case.D
 
 
 VARLEN_ATTENTION = Puzzle(
@@ -230,7 +284,17 @@ VARLEN_ATTENTION = Puzzle(
         ),
     ),
     outputs=("o", "lse"),
+    needed={"k": _needed_keys, "v": _needed_keys},
     allowance=_rounded_weights_of_each,
+    slips={
+        "the scores are not divided by √D": lambda q, k, v, cu_q, cu_k: varlen_attention(
+            _grown(q), k, v, cu_q, cu_k
+        ),
+        "head h goes with head h // (H // H_KV), not h % H_KV": lambda q, k, v, cu_q, cu_k: varlen_attention(
+            q, _dealt(k, q), _dealt(v, q), cu_q, cu_k
+        ),
+        "query i sees keys 0 to i: it is the last query that sees the last key": _to_the_start,
+    },
     contract=Contract(
         {
             "NQ": Size(160),
@@ -258,18 +322,24 @@ def attention_dq(
     do: BFloat16[Tensor, "H T D"],
     lse: Float32[Tensor, "H T"],
 ) -> tuple[BFloat16[Tensor, "H T D"], Float32[Tensor, "H T"]]:
-    """dq[h, i] = 1/√D Σ_{j ≤ i} ds[h, i, j] · k[h, j] and delta[h, i] = do[h, i] · o[h, i]
+    """dq[h, i] = Σ_{j ≤ i} ds[h, i, j] · k[h, j] / √D, delta[h, i] = do[h, i] · o[h, i]
 
     with ds[h, i, j] = p[h, i, j] · (do[h, i] · v[h, j] - delta[h, i]), p = exp(s -
     lse), s[h, i, j] = q[h, i] · k[h, j] / √D. o and lse are what forward has kept,
     without a window; delta is kept for puzzle 38. D is a power of two from 16 on.
-    All is float32 but what tl.dot takes: there ds is rounded to bfloat16. The
-    tensors may have 2^31 elements and more.
+    All is float32 but what tl.dot takes: there, and only there, ds is rounded to
+    bfloat16. The tensors may have 2^31 elements and more.
     """
     delta = (do * o).sum(2)  # [H, T]
     p = torch.exp(_scores(q, k) - lse[..., None])  # [H, T, T]
     ds = p * (do @ v.mT - delta[..., None])
     return ds @ k / q.shape[2] ** 0.5, delta
+
+
+def _first_times_root(power: int, results: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """The first of two results times √D, or, of power -1, divided by it."""
+    first, other = results
+    return first * first.shape[-1] ** (power / 2), other
 
 
 def _rounded_ds(q: Tensor, k: Tensor, v: Tensor, o: Tensor, do: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
@@ -292,11 +362,12 @@ ATTENTION_DQ = Puzzle(
         Case(H=2, T=64, D=32, BLOCK_Q=32, BLOCK_K=16),  # several, all full
         Case(H=3, T=75, D=16, BLOCK_Q=16, BLOCK_K=32),  # ragged
         Case(H=1, T=50, D=32, BLOCK_Q=32, BLOCK_K=16, fill={"q": far_out, "k": times_two}),
-        Case(H=1, T=41, D=16, BLOCK_Q=32, BLOCK_K=16, fill={"q": around_six, "k": around_minus_six}),
+        # so far apart that exp() of a hidden score overflows
+        Case(H=1, T=41, D=16, BLOCK_Q=32, BLOCK_K=16, fill={"q": far_out, "k": far_out}),
         # many blocks of keys, and nothing cancels
-        Case(H=1, T=150, D=16, BLOCK_Q=64, BLOCK_K=16, fill={"k": alike}),
-        # 2.6 thousand million elements
-        Case(pretend=True, H=40_001, T=500, D=128, BLOCK_Q=64, BLOCK_K=64),
+        Case(H=1, T=120, D=16, BLOCK_Q=64, BLOCK_K=16, fill={"k": alike}),
+        # 2.2 thousand million elements
+        Case(pretend=True, H=65_000, T=270, D=128, BLOCK_Q=64, BLOCK_K=64),
     ),
     outputs=("dq", "delta"),
     derived={
@@ -304,8 +375,14 @@ ATTENTION_DQ = Puzzle(
         "lse": lambda q, k: _scores(q, k).logsumexp(2),
     },
     allowance=_rounded_ds,
+    slips={
+        "the scores are not divided by √D": lambda q, **others: attention_dq(_grown(q), **others),
+        "delta is not taken off": lambda o, **others: attention_dq(o=0 * o, **others),
+        "lse is not taken off the scores": lambda lse, **others: attention_dq(lse=0 * lse, **others),
+        "dq wants 1/√D as well, as scores do": lambda **all: _first_times_root(1, attention_dq(**all)),
+    },
     contract=Contract(
-        {"T": Size(260), "H": Size(9), "D": (16, 64), "BLOCK_Q": (64, 128), "BLOCK_K": (32,)},
+        {"T": Size(170), "H": Size(9), "D": (16, 64), "BLOCK_Q": (64, 128), "BLOCK_K": (32,)},
     ),
 )
 
@@ -320,12 +397,12 @@ def attention_dkv(
     lse: Float32[Tensor, "H T"],
     delta: Float32[Tensor, "H T"],
 ) -> tuple[BFloat16[Tensor, "H_KV T D"], BFloat16[Tensor, "H_KV T D"]]:
-    """dk[g, j] = 1/√D Σ_h Σ_{i ≥ j} ds[h, i, j] · q[h, i], dv[g, j] = Σ_h Σ_{i ≥ j} p[h, i, j] · do[h, i]
+    """dk[g, j] = Σ_h Σ_{i ≥ j} ds[h, i, j] · q[h, i] / √D, dv = Σ Σ p[h, i, j] · do[h, i]
 
-    over the heads h of q with h // (H // H_KV) = g. p and ds are as in puzzle 37,
-    which has kept delta. D is a power of two from 16 on. All is float32 but what
-    tl.dot takes: there p and ds are rounded to bfloat16. The tensors may have 2^31
-    elements and more.
+    over the heads h of q that go with head g of k and v, h // (H // H_KV) = g. p and
+    ds are as in puzzle 37, which has kept delta. D is a power of two from 16 on. All
+    is float32 but what tl.dot takes: there, and only there, p and ds are rounded to
+    bfloat16. The tensors may have 2^31 elements and more.
     """
     heads = q.shape[0] // k.shape[0]
     k_of_h, v_of_h = k.repeat_interleave(heads, 0), v.repeat_interleave(heads, 0)
@@ -344,6 +421,12 @@ def _rounded_p_and_ds(
     ds = (p * (do @ v_of_h.mT - delta[..., None])).abs()
     dk, dv = ds.mT @ q.abs() / q.shape[2] ** 0.5, p.mT @ do.abs()
     return tuple(BFLOAT16 * each.unflatten(0, (-1, heads)).sum(1) for each in (dk, dv))
+
+
+def _only_head(place: int, k: Tensor, v: Tensor, **of_queries: Tensor) -> dict[str, Tensor]:
+    """Of each group of heads one."""
+    groups = {name: each.unflatten(0, (len(k), -1)) for name, each in of_queries.items()}
+    return {"k": k, "v": v} | {name: each[:, place] for name, each in groups.items()}
 
 
 def _kept_lse(q: Tensor, k: Tensor) -> Tensor:
@@ -368,18 +451,29 @@ ATTENTION_DKV = Puzzle(
         Case(H=2, H_KV=2, T=64, D=32, BLOCK_Q=16, BLOCK_K=32),  # several, all full
         Case(H=6, H_KV=2, T=45, D=16, BLOCK_Q=32, BLOCK_K=16),  # three heads a group, ragged
         Case(H=2, H_KV=1, T=50, D=32, BLOCK_Q=16, BLOCK_K=32, fill={"q": far_out, "k": times_two}),
-        Case(H=1, H_KV=1, T=41, D=16, BLOCK_Q=16, BLOCK_K=32, fill={"q": around_six, "k": around_minus_six}),
+        # so far apart that exp() of a hidden score overflows
+        Case(H=1, H_KV=1, T=41, D=16, BLOCK_Q=16, BLOCK_K=32, fill={"q": far_out, "k": far_out}),
         # many blocks of queries, and nothing cancels
-        Case(H=1, H_KV=1, T=150, D=16, BLOCK_Q=16, BLOCK_K=64, fill={"do": alike}),
-        # 2.6 thousand million elements
-        Case(pretend=True, H=40_002, H_KV=20_001, T=500, D=128, BLOCK_Q=64, BLOCK_K=64),
+        Case(H=1, H_KV=1, T=120, D=16, BLOCK_Q=16, BLOCK_K=64, fill={"do": alike}),
+        # 2.2 thousand million elements
+        Case(pretend=True, H=65_000, H_KV=65_000, T=270, D=128, BLOCK_Q=64, BLOCK_K=64),
     ),
     outputs=("dk", "dv"),
     derived={"lse": _kept_lse, "delta": _kept_delta},
     allowance=_rounded_p_and_ds,
+    slips={
+        "the scores are not divided by √D": lambda q, **others: _first_times_root(
+            -1, attention_dkv(_grown(q), **others)
+        ),
+        "delta is not taken off": lambda delta, **others: attention_dkv(delta=0 * delta, **others),
+        "lse is not taken off the scores": lambda lse, **others: attention_dkv(lse=0 * lse, **others),
+        "dk wants 1/√D as well, as scores do": lambda **all: _first_times_root(1, attention_dkv(**all)),
+        "only the first head of each group counts": lambda **all: attention_dkv(**_only_head(0, **all)),
+        "only the last head of each group counts": lambda **all: attention_dkv(**_only_head(-1, **all)),
+    },
     contract=Contract(
         {
-            "T": Size(260),
+            "T": Size(170),
             "H_KV": Size(5),
             "H": lambda s: (s.H_KV, 2 * s.H_KV),
             "D": (16, 64),
