@@ -237,6 +237,8 @@ def _drawn_lengths(s: SimpleNamespace) -> dict[str, Fill]:
 
 def _needed_keys(case: Case) -> int:
     """Of sequences that have no query, none are."""
+    if not {"cu_q", "cu_k"} <= set(case.fill):  # a case of the reader's own
+        return case.NK * case.H_KV * case.D
     ends = [case.fill[name]((case.B + 1,), torch.int32, None).diff() for name in ("cu_q", "cu_k")]
     return int(ends[1][ends[0] > 0].sum()) * case.H_KV * case.D
 
