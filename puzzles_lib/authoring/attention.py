@@ -1,9 +1,9 @@
-"""Attention on a GPU: the production kernels and the chapter's answers beside torch's, and beside two floors.
+"""Attention on a GPU: the production kernels and the chapter's answers beside torch's, and two floors.
 
-torch's `scaled_dot_product_attention` runs by cuDNN, and by the flash kernels that ship with torch. The floors
-are what a product of as many operations takes in cuBLAS, and what as many exponentials take that nothing waits
-for. All have 16384 rows and 2048 columns in heads of D. Errors are relative ones, to float32 on the same
-inputs; that of backward is the largest of its three gradients.
+torch's `scaled_dot_product_attention` runs by cuDNN, and by the flash kernels that ship with torch. The
+floors are what a product of as many operations takes in cuBLAS, and what as many exponentials take that
+nothing waits for. All have 16384 rows and 2048 columns in heads of D. Errors are relative ones, to float32
+on the same inputs; that of backward is the largest of its three gradients.
 """
 
 from collections.abc import Callable, Iterator
@@ -85,42 +85,52 @@ def _exact(q, k, v, do, causal: bool) -> dict[str, torch.Tensor]:
     return dict(zip(("o", "dq", "dk", "dv"), found, strict=True))
 
 
-def _errors(o, gradients, exact) -> dict[str, float]:
-    wanted = [exact[name] for name in ("dq", "dk", "dv")]
-    backward = max(relative_error(got, want) for got, want in zip(gradients, wanted, strict=True))
-    return {"forward": relative_error(o, exact["o"]), "backward": backward}
-
-
 # ---- against torch
 
 
 def _against_torch(D: int, causal: bool, T: int) -> Iterator[dict[str, object]]:
     q, k, v, do = _inputs(D, T)
-    exact, errors = _exact(q, k, v, do, causal), {}
-    paths: dict[str, dict[str, Call]] = {"forward": {}, "backward": {}}
-    for name, call in _ways(q, k, v, causal).items():
-        o = call()
-
-        def backward(o=o) -> object:
-            return torch.autograd.grad(o, (q, k, v), do, retain_graph=True)
-
-        errors[name] = _errors(o.detach(), backward(), exact)
-        paths["forward"][name], paths["backward"][name] = call, backward
-    del exact
-    for part, some in paths.items():
-        if T == USUAL:
-            operations = (4 if part == "forward" else 10) * scores(T, causal) * WIDTH
-            some |= {PRODUCTS: _products(operations), EXPONENTIALS: _exponentials(D, T, causal, part)}
-        times = interleaved({name: [call] for name, call in some.items()}, ROUNDS, captured=False)
-        case = _case(D, causal, T)
-        for path, error in errors.items():
-            for baseline in times:
-                name = part if path == "attention" else f"{part}, {path}"
-                # torch's own stand here for their errors, once.
-                if baseline != path and (path == "attention" or baseline == PRODUCTS):
-                    yield row("attention", case, name, times[path], baseline, times[baseline], error[part])
+    exact = _exact(q, k, v, do, causal)
+    yield from _forward(D, causal, T, [each.detach() for each in (q, k, v)], exact)
+    backward = list(_backward(D, causal, T, (q, k, v), do, exact))
+    yield from backward
     if T == USUAL:
-        yield from _apart(D, causal, q, k, v, do, errors["attention"]["backward"])
+        yield from _apart(D, causal, q, k, v, do, backward[0]["error"])
+
+
+def _forward(D: int, causal: bool, T: int, inputs, exact) -> Iterator[dict[str, object]]:
+    calls = _ways(*inputs, causal)
+    errors = {name: relative_error(call(), exact["o"]) for name, call in calls.items()}
+    yield from _compared(D, causal, T, "forward", calls, errors, captured=True)
+
+
+def _backward(D: int, causal: bool, T: int, inputs, do, exact) -> Iterator[dict[str, object]]:
+    calls, errors = {}, {}
+    for name, call in _ways(*inputs, causal).items():
+
+        def backward(o=call()) -> tuple[torch.Tensor, ...]:
+            return torch.autograd.grad(o, inputs, do, retain_graph=True)
+
+        wanted = [exact[each] for each in ("dq", "dk", "dv")]
+        errors[name] = max(map(relative_error, backward(), wanted))
+        calls[name] = backward
+    yield from _compared(D, causal, T, "backward", calls, errors, captured=False)
+
+
+def _compared(
+    D: int, causal: bool, T: int, part: str, calls: dict[str, Call], errors: dict[str, float], captured: bool
+) -> Iterator[dict[str, object]]:
+    """Ours beside all others; torch's beside the products alone, once, for their errors."""
+    if T == USUAL:
+        operations = (4 if part == "forward" else 10) * scores(T, causal) * WIDTH
+        calls = calls | {PRODUCTS: _products(operations), EXPONENTIALS: _exponentials(D, T, causal, part)}
+    times = interleaved({name: [call] for name, call in calls.items()}, ROUNDS, captured=captured)
+    for path, error in errors.items():
+        for baseline in times:
+            name = part if path == "attention" else f"{part}, {path}"
+            if baseline != path and (path == "attention" or baseline == PRODUCTS):
+                us, other = times[path], times[baseline]
+                yield row("attention", _case(D, causal, T), name, us, baseline, other, error)
 
 
 def _ways(q, k, v, causal: bool) -> dict[str, Call]:
