@@ -37,11 +37,10 @@ def _blind() -> set[int]:
     """Cases in which a query sees no key of the block that its program visits first."""
     found = set()
     for number, case in enumerate(WINDOW_ATTENTION.cases):
-        sizes = case.sizes
-        for start in range(0, sizes["T"], sizes["BLOCK_Q"]):
-            begin = max(start - sizes["W"] + 1, 0) // sizes["BLOCK_K"] * sizes["BLOCK_K"]
-            last = min(start + sizes["BLOCK_Q"], sizes["T"]) - 1
-            if last - sizes["W"] + 1 >= begin + sizes["BLOCK_K"] and not case.pretend:
+        for start in range(0, 0 if case.pretend else case.T, case.BLOCK_Q):
+            begin = max(start - case.W + 1, 0) // case.BLOCK_K * case.BLOCK_K
+            last = min(start + case.BLOCK_Q, case.T) - 1
+            if last - case.W + 1 >= begin + case.BLOCK_K:
                 found.add(number)
     return found
 
@@ -57,7 +56,7 @@ def _head_of(h: int = 3, H: int = 8, H_KV: int = 2) -> int:
 def _busy() -> int:
     case = VARLEN_ATTENTION.cases[2]
     starts = make_inputs(VARLEN_ATTENTION, case)["cu_q"].tolist()
-    block = case.sizes["BLOCK_Q"]
+    block = case.BLOCK_Q
     return sum(triton.cdiv(b - a, block) for a, b in zip(starts[:-1], starts[1:], strict=True))
 
 
