@@ -1,4 +1,4 @@
-"""Chapter 18's puzzles: their formulas are torch's attention and its gradients; what they ask of the checker."""
+"""Chapter 18's puzzles: their formulas are torch's attention and its gradients; what they ask of `check`."""
 
 import dataclasses
 

@@ -58,7 +58,7 @@ MISTAKES = (
         "The loop begins near the window's edge, and that is all that is left of it.",
         {_SEEN: "behind >= 0"},
         kind="values",
-        says="o[0, 2",
+        says="o[0, 18",
     ),
     Mistake(
         WINDOW_ATTENTION,

@@ -130,7 +130,7 @@ WINDOW_ATTENTION = Puzzle(
     cases=(
         Case(H=1, T=16, D=16, W=16, BLOCK_Q=16, BLOCK_K=16),  # one program, one block of keys
         Case(H=2, T=64, D=32, W=64, BLOCK_Q=32, BLOCK_K=16),  # several, all full; the window holds all
-        Case(H=2, T=96, D=16, W=20, BLOCK_Q=16, BLOCK_K=32),  # a window that cuts blocks
+        Case(H=2, T=96, D=16, W=18, BLOCK_Q=16, BLOCK_K=32),  # a window that cuts blocks
         Case(H=3, T=75, D=32, W=33, BLOCK_Q=32, BLOCK_K=16),  # ragged
         Case(H=1, T=33, D=16, W=1, BLOCK_Q=16, BLOCK_K=16),  # each sees itself alone
         # scores that overflow, and scores that vanish, without their maximum
@@ -324,12 +324,12 @@ def attention_dq(
     do: BFloat16[Tensor, "H T D"],
     lse: Float32[Tensor, "H T"],
 ) -> tuple[BFloat16[Tensor, "H T D"], Float32[Tensor, "H T"]]:
-    """dq[h, i] = Σ_{j ≤ i} ds[h, i, j] · k[h, j] / √D, delta[h, i] = do[h, i] · o[h, i]
+    """dq[h, i] = Σ_{j ≤ i} ds[h, i, j] · k[h, j] / √D, and delta, kept for puzzle 38
 
-    with ds[h, i, j] = p[h, i, j] · (do[h, i] · v[h, j] - delta[h, i]), p = exp(s -
-    lse), s[h, i, j] = q[h, i] · k[h, j] / √D. o and lse are what forward has kept,
-    without a window; delta is kept for puzzle 38. D is a power of two from 16 on.
-    All is float32 but what tl.dot takes: there, and only there, ds is rounded to
+    with delta[h, i] = do[h, i] · o[h, i], ds[h, i, j] = p[h, i, j] · (do[h, i] ·
+    v[h, j] - delta[h, i]), p = exp(s - lse), s[h, i, j] = q[h, i] · k[h, j] / √D. o
+    and lse are what forward has kept, without a window. D is a power of two from 16
+    on. All is float32 but what tl.dot takes: there, and only there, ds is rounded to
     bfloat16. The tensors may have 2^31 elements and more.
     """
     delta = (do * o).sum(2)  # [H, T]
@@ -399,12 +399,12 @@ def attention_dkv(
     lse: Float32[Tensor, "H T"],
     delta: Float32[Tensor, "H T"],
 ) -> tuple[BFloat16[Tensor, "H_KV T D"], BFloat16[Tensor, "H_KV T D"]]:
-    """dk[g, j] = Σ_h Σ_{i ≥ j} ds[h, i, j] · q[h, i] / √D, dv = Σ Σ p[h, i, j] · do[h, i]
+    """dk[g, j] = Σ ds[h, i, j] · q[h, i] / √D and dv[g, j] = Σ p[h, i, j] · do[h, i]
 
-    over the heads h of q that go with head g of k and v, h // (H // H_KV) = g. p and
-    ds are as in puzzle 37, which has kept delta. D is a power of two from 16 on. All
-    is float32 but what tl.dot takes: there, and only there, p and ds are rounded to
-    bfloat16. The tensors may have 2^31 elements and more.
+    over the queries i ≥ j of all heads h of q that go with head g of k and v, h //
+    (H // H_KV) = g. p and ds are as in puzzle 37, which has kept delta. D is a power
+    of two from 16 on. All is float32 but what tl.dot takes: there, and only there, p
+    and ds are rounded to bfloat16. The tensors may have 2^31 elements and more.
     """
     heads = q.shape[0] // k.shape[0]
     k_of_h, v_of_h = k.repeat_interleave(heads, 0), v.repeat_interleave(heads, 0)
