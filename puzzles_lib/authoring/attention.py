@@ -107,8 +107,9 @@ def _forward(D: int, causal: bool, T: int, inputs, exact) -> Iterator[dict[str, 
 def _backward(D: int, causal: bool, T: int, inputs, do, exact) -> Iterator[dict[str, object]]:
     calls, errors = {}, {}
     for name, call in _ways(*inputs, causal).items():
+        o = call()
 
-        def backward(o=call()) -> tuple[torch.Tensor, ...]:
+        def backward(o=o) -> tuple[torch.Tensor, ...]:
             return torch.autograd.grad(o, inputs, do, retain_graph=True)
 
         wanted = [exact[each] for each in ("dq", "dk", "dv")]

@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet, plural
 from puzzles_lib.drawing.colours import (
     BLUE,
     FAINT,
@@ -63,7 +63,8 @@ def kept(lengths: Sequence[int] = (1024, 2048, 4096, 8192, 16384), D: int = 128,
     _legend(figure, ax, columns=2)
     return Picture(
         figure,
-        f"Megabytes kept for backward of one sequence, {heads} heads of D = {D}, bfloat16: with all weights p, "
+        f"Megabytes kept for backward of one sequence, {heads} heads of D = {D}, bfloat16: with all "
+        f"weights p, "
         f"and with q, k, v, o and lse alone. {'; '.join(told)}.",
     )
 
@@ -90,14 +91,16 @@ def precision() -> Picture:
     total = box(ax, 9.1, 5.0, 4.3, 1.3, "sum of p, max", color=PALE_GREEN, fontsize=11)
     arrow(ax, (11.25, y + height + 0.05), (11.25, total.y - 0.05))
     arrow(ax, (total.right + 0.05, 5.65), (23.4, y + height + 0.1), bend=0.25)
-    label(ax, 18.3, 6.2, "divide once, and lse", fontsize=9, color=FAINT)
+    label(ax, 17.6, 6.9, "divide once; and lse", fontsize=9, color=FAINT)
     for x, text, color in ((0.5, "bfloat16: 8 binary digits", PALE_SKY), (9.1, "float32: 24", PALE_GREEN)):
         box(ax, x, 0.3, 0.7, 0.6, color=color)
         label(ax, x + 0.95, 0.6, text, align="left")
     return Picture(
         figure,
-        "Types on the way through puzzle 35. q and k are bfloat16; tl.dot gives scores s in float32; p = exp(s "
-        "- max), its sum and the maximum stay float32; p is rounded to bfloat16 for the second tl.dot, whose "
+        "Types on the way through puzzle 35. q and k are bfloat16; tl.dot gives scores s in float32; p "
+        "= exp(s "
+        "- max), its sum and the maximum stay float32; p is rounded to bfloat16 for the second tl.dot, "
+        "whose "
         "sum acc is float32; o is rounded once, when it is stored.",
     )
 
@@ -120,7 +123,7 @@ def tile_kinds(T: int, block_q: int, block_k: int, W: int | None, causal: bool =
 def tiles(T: int = 46, block_q: int = 8, block_k: int = 4, W: int = 14) -> Picture:
     """Tiles of scores that a right kernel visits: full, causal, with a window; the last rows are ragged."""
     forms = (("all keys", None, False), ("causal", None, True), (f"causal, window of {W}", W, True))
-    figure, ax = new_sheet(27, 9.2)
+    figure, ax = new_sheet(27, 9.7)
     size, told = 0.62, []
     for number, (name, window, causal) in enumerate(forms):
         kinds = tile_kinds(T, block_q, block_k, window, causal)
@@ -143,14 +146,14 @@ def tiles(T: int = 46, block_q: int = 8, block_k: int = 4, W: int = 14) -> Pictu
             f"{counts['whole'] + counts['cut']} of {len(flat)} visited", align="left", color=FAINT,
         )  # fmt: skip
         told.append(f"{name}: {counts['whole']} whole, {counts['cut']} cut, {counts['skipped']} not visited")
-    label(ax, 1.2, 4.5, "queries", align="right", rotation=90, color=FAINT)
+    label(ax, 0.9, 4.5, "queries", rotation=90, color=FAINT)
     for x, text, color in (
         (1.6, "whole: no mask", WHOLE),
         (8.6, "cut: needs one", CUT),
         (15.4, "not visited", None),
     ):
-        box(ax, x, 8.4, 0.7, 0.6, color=color)
-        label(ax, x + 0.95, 8.7, text, align="left")
+        box(ax, x, 8.8, 0.7, 0.6, color=color)
+        label(ax, x + 0.95, 9.1, text, align="left")
     return Picture(
         figure,
         f"Tiles of {block_q} queries and {block_k} keys of T = {T} rows, queries down, keys across. "
@@ -175,7 +178,8 @@ def heads(H: int = 8, groups: int = 2) -> Picture:
     label(ax, left, 6.2, "head h goes with h // (H // H_KV): neighbours share", align="left")
     return Picture(
         figure,
-        f"Grouped heads: q has {H}, k and v have {groups}. Heads 0 to {each - 1} of q go with head 0 of k and "
+        f"Grouped heads: q has {H}, k and v have {groups}. Heads 0 to {each - 1} of q go with head 0 of "
+        f"k and "
         f"v, heads {each} to {H - 1} with head 1: head h with h // (H // H_KV).",
     )
 
@@ -196,7 +200,7 @@ def packed(lengths: Sequence[int] = (10, 0, 1, 37), block: int = 16) -> Picture:
         ax, strip.right + 0.4, 3.05, "sequence b: rows cu_q[b] up to cu_q[b + 1]", align="left", color=FAINT
     )
     most = -(-max(lengths) // block)
-    label(ax, left, 4.5, f"the grid has {most} blocks of {block} queries for each: as many as the longest needs",
+    label(ax, left, 4.5, f"the grid has {most} blocks of {block} queries for each, as the longest needs",
         align="left")  # fmt: skip
     busy = 0
     for b, length in enumerate(lengths):
@@ -204,7 +208,7 @@ def packed(lengths: Sequence[int] = (10, 0, 1, 37), block: int = 16) -> Picture:
         for tile in range(most):
             works = tile * block < length
             busy += works
-            text = f"{min(block, length - tile * block)} rows" if works else "nothing"
+            text = plural(min(block, length - tile * block), "row") if works else "nothing"
             look = {
                 "color": PROGRAM_TINTS[b] if works else None,
                 "hatch": None if works else "..",
@@ -213,8 +217,10 @@ def packed(lengths: Sequence[int] = (10, 0, 1, 37), block: int = 16) -> Picture:
             box(ax, left + 4.4 * tile, 5.1 + 0.85 * b, 4.2, 0.7, text, **look)
     return Picture(
         figure,
-        f"Sequences of {', '.join(map(str, lengths))} rows lie one behind another; cu_q is {starts}: sequence b "
-        f"has rows cu_q[b] up to cu_q[b + 1]. The grid has {most} blocks of {block} queries for each sequence, "
+        f"Sequences of {', '.join(map(str, lengths))} rows lie one behind another; cu_q is {starts}: "
+        f"sequence b "
+        f"has rows cu_q[b] up to cu_q[b + 1]. The grid has {most} blocks of {block} queries for each "
+        f"sequence, "
         f"{most * len(lengths)} programs a head; {busy} have something to do.",
     )
 
@@ -230,7 +236,8 @@ def derivation() -> Picture:
         return box(ax, x, y, 2.7 if square else 1.7, 1.9, text, color=color, fontsize=12)
 
     label(ax, 0.4, 0.6, "forward", align="left", fontsize=12, weight="bold")
-    q, k = matrix(1.0, 1.3, "q", KEPT), matrix(3.4, 1.3, "k", KEPT)
+    matrix(1.0, 1.3, "q", KEPT)
+    k = matrix(3.4, 1.3, "k", KEPT)
     s = matrix(8.0, 1.3, "s", AGAIN, square=True)
     p = matrix(13.4, 1.3, "p", AGAIN, square=True)
     v, o = matrix(18.6, 1.3, "v", KEPT), matrix(24.2, 1.3, "o", KEPT)
@@ -251,7 +258,7 @@ def derivation() -> Picture:
     label(ax, 22.45, 7.3, "do vᵀ", fontsize=9.5)
     arrow(ax, (dp.x - 0.05, 7.85), (ds.right + 0.05, 7.85))
     label(ax, 15.85, 7.3, "p ∘ (dp − delta)", fontsize=9.5)
-    delta = box(ax, 19.0, 4.6, 5.4, 0.9, "delta = rows of do ∘ o  [T]", color=KEPT, fontsize=10)
+    delta = box(ax, 19.0, 4.6, 5.4, 0.9, "delta = do · o, row by row  [T]", color=KEPT, fontsize=10)
     arrow(ax, (delta.x - 0.05, 5.1), (16.2, 6.95), bend=0.15)
     arrow(ax, (p.x + 1.35, p.bottom + 0.05), (15.2, 6.95), color=LINE)
     dq = matrix(1.6, 10.7, "dq", GRADIENT)
@@ -263,21 +270,20 @@ def derivation() -> Picture:
     label(ax, 11.3, 9.8, "dsᵀ q / √D", align="left", fontsize=9.5)
     arrow(ax, (24.6, do.bottom + 0.05), (dv.right + 0.05, 11.0), bend=-0.1)
     label(ax, 23.6, 10.3, "pᵀ do", align="left", fontsize=9.5)
-    for x, wide, text, color in (
-        (0.6, 8.0, "kept, or made once: rows of D, or one number a row", KEPT),
-        (14.4, 8.0, "T × T: a tile at a time, and gone", AGAIN),
-        (0.6, 8.0, "", None),
+    for x, y, text, color in (
+        (0.6, 13.6, "kept, or made once: rows of D, or one number a row", KEPT),
+        (14.4, 13.6, "T × T: a tile at a time, and gone", AGAIN),
+        (0.6, 14.6, "sums over tiles: dq over keys, dk and dv over queries", GRADIENT),
     ):
-        if color:
-            box(ax, x, 13.6, 0.8, 0.7, color=color)
-            label(ax, x + 1.1, 13.95, text, align="left")
-    box(ax, 0.6, 14.6, 0.8, 0.7, color=GRADIENT)
-    label(ax, 1.7, 14.95, "sums over tiles: dq over keys, dk and dv over queries", align="left")
+        box(ax, x, y, 0.8, 0.7, color=color)
+        label(ax, x + 1.1, y + 0.35, text, align="left")
     return Picture(
         figure,
         "Backward of attention. Forward: s = q kᵀ / √D, p = exp(s − lse), o = p v; q, k, v, o and lse, one "
-        "number a row, are kept. Backward: dp = do vᵀ; delta = the sum over a row of do times o; ds = p ∘ (dp "
-        "− delta); dq = ds k / √D, a sum over keys; dk = dsᵀ q / √D and dv = pᵀ do, sums over queries. s, p, "
+        "number a row, are kept. Backward: dp = do vᵀ; delta = the sum over a row of do times o; ds = p "
+        "∘ (dp "
+        "− delta); dq = ds k / √D, a sum over keys; dk = dsᵀ q / √D and dv = pᵀ do, sums over queries. "
+        "s, p, "
         "dp and ds are T × T: computed again, a tile at a time, and never stored.",
     )
 
@@ -297,7 +303,8 @@ def row(
     figure, ax = new_sheet(25, 9.4)
     left, width = 6.2, 2.2
     for number, (name, values, color) in enumerate(
-        (("p", p, AGAIN), ("v", v, KEPT), ("dp = do · v", dp, AGAIN), ("dp − delta", [d - delta for d in dp], AGAIN),
+        (("p", p, AGAIN), ("v", v, KEPT), ("dp = do · v", dp, AGAIN),
+         ("dp − delta", [d - delta for d in dp], AGAIN),
          ("ds = p (dp − delta)", ds, GRADIENT))
     ):  # fmt: skip
         cells(ax, texts(values), x=left, y=0.8 + 1.6 * number, width=width, colors=color, title=name)
@@ -309,8 +316,10 @@ def row(
     label(ax, x, 7.7, f"sum {sum(ds):g}: what one gains, others lose", align="left")
     return Picture(
         figure,
-        f"One query, three keys, D = 1. p = {list(p)}, v = {list(v)}, so o = {o:g}. With do = {do:g}: dp = {dp}; "
-        f"delta = the sum of p dp = do o = {delta:g}; dp - delta = {[d - delta for d in dp]}; ds = {ds}, which "
+        f"One query, three keys, D = 1. p = {list(p)}, v = {list(v)}, so o = {o:g}. With do = {do:g}: "
+        f"dp = {dp}; "
+        f"delta = the sum of p dp = do o = {delta:g}; dp - delta = {[d - delta for d in dp]}; ds = "
+        f"{ds}, which "
         f"adds up to {sum(ds):g}.",
     )
 
@@ -341,8 +350,10 @@ def walks(blocks: int = 8, one: int = 5, other: int = 2) -> Picture:
     label(ax, 14.4, 10.4, f"{blocks - other} tiles: from its own to the last", align="left")
     return Picture(
         figure,
-        f"Tiles of scores, {blocks} by {blocks}, causal: only those on the diagonal and below. A program of dq "
-        f"owns a block of queries and walks a row: program {one} {one + 1} tiles. A program of dk and dv owns a "
+        f"Tiles of scores, {blocks} by {blocks}, causal: only those on the diagonal and below. A "
+        f"program of dq "
+        f"owns a block of queries and walks a row: program {one} {one + 1} tiles. A program of dk and "
+        f"dv owns a "
         f"block of keys and walks a column down from the diagonal: program {other} {blocks - other} tiles.",
     )
 
@@ -379,8 +390,10 @@ def turns() -> Picture:
     )
     return Picture(
         figure,
-        "A loop of products (dots, on tensor cores) and exponentials (exp), over time. One program alone: each "
-        "unit waits while the other works. Two programs on one multiprocessor: while one is at its dots, the "
+        "A loop of products (dots, on tensor cores) and exponentials (exp), over time. One program "
+        "alone: each "
+        "unit waits while the other works. Two programs on one multiprocessor: while one is at its "
+        "dots, the "
         "other is at its exp. Triton leaves that to chance; cuDNN and FlashAttention-3 arrange it with two "
         "groups of warps and barriers.",
     )

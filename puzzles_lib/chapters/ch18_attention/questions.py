@@ -113,7 +113,8 @@ def against(baseline: str, part: str, D: int, mask: str, T: int = 4096) -> float
 QUESTIONS = (
     Question(
         id="ch18-q1",
-        asks="T = 4096, D = 128, bfloat16: how many times the bytes of q, k, v and o together are those of p?",
+        asks="T = 4096, D = 128, bfloat16: how many times the bytes of q, k, v and o together are those "
+        "of p?",
         right=_times_the_bytes,
         kind=float,
         nudges=(
@@ -124,15 +125,8 @@ QUESTIONS = (
     ),
     Question(
         id="ch18-q2",
-        asks="1 is added a thousand times to a bfloat16 that begins at 0. Where does it end?",
-        right=_ones,
-        kind=float,
-        nudges=(Nudge(lambda v, r: v == 1000, "that wants ten binary digits, and bfloat16 has eight"),),
-        nudge="from where on is the next number that bfloat16 has more than 1 away, so that + 1 rounds back?",
-    ),
-    Question(
-        id="ch18-q3",
-        asks="W = 512 and blocks of 64: how many blocks of keys does the program of queries 2048 to 2111 visit?",
+        asks="W = 512 and blocks of 64: how many blocks of keys does the program of queries 2048 to "
+        "2111 visit?",
         right=_visited,
         kind=int,
         nudges=(
@@ -143,7 +137,27 @@ QUESTIONS = (
         nudge="the first query's first key is 2048 - 511; the last query's last key is its own",
     ),
     Question(
+        id="ch18-q3",
+        asks="A query sees 8 keys, and all its scores are 0. What is lse (within 1%)?",
+        right=_lse,
+        kind=float,
+        same=lambda value, right: abs(value - right) < 0.01 * right,
+        nudges=(
+            Nudge(lambda v, r: v == 8, "that is the sum; lse is its logarithm"),
+            Nudge(lambda v, r: v == 3, "that is to base 2"),
+        ),
+        nudge="log of the sum of exp(0), eight times",
+    ),
+    Question(
         id="ch18-q4",
+        asks="1 is added a thousand times to a bfloat16 that begins at 0. Where does it end?",
+        right=_ones,
+        kind=float,
+        nudges=(Nudge(lambda v, r: v == 1000, "that wants ten binary digits, and bfloat16 has eight"),),
+        nudge="from where on is the next number that bfloat16 has more than 1 away, so that + 1 rounds back?",
+    ),
+    Question(
+        id="ch18-q5",
         asks="In which of the cases 0 to 7 does some query see no key of the block that its program visits "
         "first? A set.",
         right=_blind,
@@ -154,18 +168,6 @@ QUESTIONS = (
             Nudge(lambda v, r: v < r, "there is at least one more"),
         ),
         nudge="the last query of a program: is i - W + 1 past the end of the first block?",
-    ),
-    Question(
-        id="ch18-q5",
-        asks="A query sees 8 keys, and all its scores are 0. What is lse (within 1%)?",
-        right=_lse,
-        kind=float,
-        same=lambda value, right: abs(value - right) < 0.01 * right,
-        nudges=(
-            Nudge(lambda v, r: v == 8, "that is the sum; lse is its logarithm"),
-            Nudge(lambda v, r: v == 3, "that is to base 2"),
-        ),
-        nudge="log of the sum of exp(0), eight times",
     ),
     Question(
         id="ch18-q6",
@@ -189,7 +191,8 @@ QUESTIONS = (
     ),
     Question(
         id="ch18-q8",
-        asks="5 queries, 20 keys, and the last query sees the last key: how many keys does the first query see?",
+        asks="5 queries, 20 keys, and the last query sees the last key: how many keys does the first "
+        "query see?",
         right=_seen_by_the_first,
         kind=int,
         nudges=(
@@ -216,7 +219,9 @@ QUESTIONS = (
         right=_products,
         kind=float,
         nudges=(
-            Nudge(lambda v, r: v == 2.5, "so it is if s and dp are made once; here each kernel makes its own"),
+            Nudge(
+                lambda v, r: v == 2.5, "so it is if s and dp are made once; here each kernel makes its own"
+            ),
             Nudge(lambda v, r: v == 2, "as for a linear layer; but s is computed again"),
             Nudge(lambda v, r: v == 7, "so many products; beside how many?"),
         ),
@@ -224,7 +229,8 @@ QUESTIONS = (
     ),
     Question(
         id="ch18-q11",
-        asks="T = 4096, blocks of 64, causal: how many tiles does the first program of dq walk, and the first "
+        asks="T = 4096, blocks of 64, causal: how many tiles does the first program of dq walk, and the "
+        "first "
         "of dk and dv? A pair.",
         right=_first_programs,
         kind=tuple,
@@ -236,17 +242,6 @@ QUESTIONS = (
     ),
     Question(
         id="ch18-q12",
-        asks="H = 16, H_KV = 4: and how many tiles does the first program of dk and dv walk now?",
-        right=_with_heads,
-        kind=int,
-        nudges=(
-            Nudge(lambda v, r: v == 64, "so many for one head of q"),
-            Nudge(lambda v, r: v == 1024, "so many for all heads of q; not all go with this one"),
-        ),
-        nudge="its keys are seen by every head of its group",
-    ),
-    Question(
-        id="ch18-q13",
         asks="exp(300) in float32, times a mask's 0: what is it, as text?",
         right=_zero_times_infinity,
         kind=str,
@@ -257,19 +252,18 @@ QUESTIONS = (
         nudge="exp(89) is already too large for float32",
     ),
     Question(
-        id="ch18-q14",
-        asks="4096 floating-point operations a cycle on tensor cores, 16 exponentials: for which D do a "
-        "score's products take as long as its exponential?",
-        right=_balanced_d,
-        kind=float,
+        id="ch18-q13",
+        asks="H = 16, H_KV = 4: and how many tiles does the first program of dk and dv walk now?",
+        right=_with_heads,
+        kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 256, "so many operations; a score has 2 D of them in each of two products"),
-            Nudge(lambda v, r: v == 128, "forward has two products"),
+            Nudge(lambda v, r: v == 64, "so many for one head of q"),
+            Nudge(lambda v, r: v == 1024, "so many for all heads of q; not all go with this one"),
         ),
-        nudge="a score: 2 D operations in q · k, 2 D in p · v",
+        nudge="its keys are seen by every head of its group",
     ),
     Question(
-        id="ch18-q15",
+        id="ch18-q14",
         asks="dk and dv of 64 keys with D = 128, float32, in 128 threads: how many registers of a thread?",
         right=_registers,
         kind=int,
@@ -278,5 +272,19 @@ QUESTIONS = (
             Nudge(lambda v, r: v == 512, "those are bytes: a register has 4"),
         ),
         nudge="two tiles of 64 · 128 numbers, dealt out to 128 threads",
+    ),
+    Question(
+        id="ch18-q15",
+        asks="4096 floating-point operations a cycle on tensor cores, 16 exponentials: for which D do a "
+        "score's products take as long as its exponential?",
+        right=_balanced_d,
+        kind=float,
+        nudges=(
+            Nudge(
+                lambda v, r: v == 256, "so many operations; a score has 2 D of them in each of two products"
+            ),
+            Nudge(lambda v, r: v == 128, "forward has two products"),
+        ),
+        nudge="a score: 2 D operations in q · k, 2 D in p · v",
     ),
 )
