@@ -93,7 +93,7 @@ def test_of_every_solution_the_page_is_small_and_every_element_is_stored_right(p
         assert {state for _, state in stored.values()} == {RIGHT}
         wanted = told.array(told.tree["tensors"][place]["wanted"]).ravel()
         got = [stored[i][0] for i in range(len(stored))]
-        np.testing.assert_allclose(got, wanted, rtol=1e-2, atol=1e-4)
+        np.testing.assert_allclose(got, wanted, rtol=1e-2, atol=1e-2 if puzzle.allowance else 1e-4)
 
 
 def test_the_same_kernel_gives_the_same_bytes():
