@@ -271,7 +271,7 @@ QUESTIONS = (
             Nudge(lambda v, r: v == 64, "for one of the two"),
             Nudge(lambda v, r: v == 512, "those are bytes: a register has 4"),
         ),
-        nudge="two tiles of 64 · 128 numbers, dealt out to 128 threads",
+        nudge="two tiles, a number to a register, dealt out to all threads of four warps",
     ),
     Question(
         id="ch18-q15",
