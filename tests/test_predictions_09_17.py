@@ -1,4 +1,4 @@
-"""Predictions of chapters 09 to 12, 14, 16 to 18: one right answer each; nudges that keep it to themselves."""
+"""Predictions of chapters 09 to 12, 14, 16 to 18: a right answer each; nudges that keep it to themselves."""
 
 import re
 
