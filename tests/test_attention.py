@@ -186,14 +186,16 @@ def guarded(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
 
 
-@pytest.mark.parametrize("lengths", [None, (9, 0, 31)], ids=str)
-@pytest.mark.parametrize("options", [*MASKS, {"causal": True, "window": 20}], ids=str)
-def test_the_kernels_compute_what_the_torch_path_does(guarded, options, lengths):
-    options = dict(options)
-    if lengths is not None:
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    "T, options", [(40, each) for each in MASKS] + [(100, {"causal": True, "window": 60})]
+)
+def test_the_kernels_compute_what_the_torch_path_does(guarded, T, options, packed):
+    options, lengths = dict(options), (9, 0, T - 9)
+    if packed:
         starts = torch.tensor([0, *lengths]).cumsum(0, dtype=torch.int32)
         options |= {"cu_seqlens": starts, "max_seqlen": max(lengths)}
-    inputs = [each.detach() for each in draw(B=1 if lengths else 2, T=40, H=4, G=2, dtype=torch.bfloat16)]
+    inputs = [each.detach() for each in draw(B=1 if packed else 2, T=T, dtype=torch.bfloat16)]
     inputs[1] = inputs[1].transpose(1, 2).contiguous().transpose(1, 2)  # heads beside each other
     found = []
     for dtype in (torch.bfloat16, torch.float32):
