@@ -110,6 +110,14 @@ MISTAKES = (
     ),
     Mistake(
         WINDOW_ATTENTION,
+        "maximum_from_zero",
+        "A maximum that begins at 0 stays there where all scores are below: their exp() vanishes.",
+        {"-1e30": "0.0"},
+        kind="values",
+        says="o[0, 0, 0]",
+    ),
+    Mistake(
+        WINDOW_ATTENTION,
         "no_maximum",
         "exp() of scores in the hundreds.",
         {"tl.maximum(row_max, tl.max(scores, axis=1))": "row_max * 0.0", "-1e30": "0.0"},
@@ -377,6 +385,14 @@ MISTAKES = (
         {"acc * factor[:, None]": "acc"},
         kind="values",
         says="o[18",
+    ),
+    Mistake(
+        VARLEN_ATTENTION,
+        "maximum_from_zero",
+        "A maximum that begins at 0 stays there where all scores are below: their exp() vanishes.",
+        {"-1e30": "0.0"},
+        kind="values",
+        says="o[0, 0, 0]",
     ),
     Mistake(
         VARLEN_ATTENTION,

@@ -38,6 +38,12 @@ def around_minus_six(shape: tuple[int, ...], dtype: torch.dtype, generator: torc
     return (-6 + torch.randn(shape, generator=generator) / 4).to(dtype)
 
 
+def both_ways(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Rows around 30 and around -30 in turn: the sum of one, over the root of its length, is far from 0."""
+    signs = torch.where(torch.arange(shape[-2]) % 2 == 0, 1, -1)[:, None]
+    return (signs * (30 + torch.randn(shape, generator=generator))).to(dtype)
+
+
 def alike(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Values from 1 to 1.25: sums that only grow, to which a bfloat16 soon can add no more."""
     return (1 + torch.rand(shape, generator=generator) / 4).to(dtype)
@@ -157,7 +163,7 @@ WINDOW_ATTENTION = Puzzle(
     },
     contract=Contract(
         {
-            "T": Size(170),
+            "T": Size(140),
             "H": Size(9),
             "D": (16, 64),
             "W": lambda s: (s.T // 3 + 1, s.T + 7),
@@ -279,10 +285,16 @@ VARLEN_ATTENTION = Puzzle(
             B=2, NQ=30, NK=41, MAX_Q=20, H=2, H_KV=1, D=32, BLOCK_Q=16, BLOCK_K=16,
             fill={"cu_q": lengths(20, 10), "cu_k": lengths(20, 21), "q": far_out, "k": far_out},
         ),
-        # the second sequence has gone wrong; the first must not notice
+        # the second sequence has gone wrong; the first must not notice. Scores that vanish
         Case(
             B=2, NQ=29, NK=45, MAX_Q=20, H=2, H_KV=2, D=16, BLOCK_Q=16, BLOCK_K=16,
-            fill={"cu_q": lengths(20, 9), "cu_k": lengths(23, 22), "v": spoilt_from(23)},
+            fill={
+                "cu_q": lengths(20, 9),
+                "cu_k": lengths(23, 22),
+                "q": around_six,
+                "k": around_minus_six,
+                "v": spoilt_from(23),
+            },
         ),
     ),
     outputs=("o", "lse"),
@@ -384,7 +396,7 @@ ATTENTION_DQ = Puzzle(
         "dq wants 1/√D as well, as scores do": lambda **all: _first_times_root(1, attention_dq(**all)),
     },
     contract=Contract(
-        {"T": Size(170), "H": Size(9), "D": (16, 64), "BLOCK_Q": (64, 128), "BLOCK_K": (32,)},
+        {"T": Size(140), "H": Size(9), "D": (16, 64), "BLOCK_Q": (64, 128), "BLOCK_K": (32,)},
     ),
 )
 
@@ -454,7 +466,9 @@ ATTENTION_DKV = Puzzle(
         Case(H=6, H_KV=2, T=45, D=16, BLOCK_Q=32, BLOCK_K=16),  # three heads a group, ragged
         Case(H=2, H_KV=1, T=50, D=32, BLOCK_Q=16, BLOCK_K=32, fill={"q": far_out, "k": times_two}),
         # so far apart that exp() of a hidden score overflows
-        Case(H=1, H_KV=1, T=41, D=16, BLOCK_Q=16, BLOCK_K=32, fill={"q": far_out, "k": far_out}),
+        Case(H=1, H_KV=1, T=20, D=16, BLOCK_Q=16, BLOCK_K=16, fill={"q": far_out, "k": far_out}),
+        # keys so long that a query of ones would overflow
+        Case(H=1, H_KV=1, T=41, D=16, BLOCK_Q=16, BLOCK_K=32, fill={"k": both_ways}),
         # many blocks of queries, and nothing cancels
         Case(H=1, H_KV=1, T=120, D=16, BLOCK_Q=16, BLOCK_K=64, fill={"do": alike}),
         # 2.2 thousand million elements
@@ -475,7 +489,7 @@ ATTENTION_DKV = Puzzle(
     },
     contract=Contract(
         {
-            "T": Size(170),
+            "T": Size(140),
             "H_KV": Size(5),
             "H": lambda s: (s.H_KV, 2 * s.H_KV),
             "D": (16, 64),
