@@ -1,4 +1,4 @@
-"""Predictions of chapters 09 to 12, 14, 16, 17: one right answer each; nudges that keep it to themselves."""
+"""Predictions of chapters 09 to 12, 14, 16 to 18: a right answer each; nudges that keep it to themselves."""
 
 import re
 
@@ -60,6 +60,21 @@ RIGHT = {
     "ch17-q13": 20.0,
     "ch17-q14": 10,
     "ch17-q15": {"sum", "max", "last"},
+    "ch18-q1": 8.0,
+    "ch18-q2": 9,
+    "ch18-q3": 2.08,
+    "ch18-q4": 256.0,
+    "ch18-q5": {2, 3},
+    "ch18-q6": 0,
+    "ch18-q7": 5,
+    "ch18-q8": 16,
+    "ch18-q9": 1.5,
+    "ch18-q10": 3.5,
+    "ch18-q11": (1, 64),
+    "ch18-q12": "nan",
+    "ch18-q13": 256,
+    "ch18-q14": 128,
+    "ch18-q15": 64.0,
 }
 
 # What learners may think, with a word of what they must read.
@@ -200,12 +215,60 @@ MISTAKES = [
     ("ch17-q15", {"sum", "max"}, "whoever asks"),
     ("ch17-q15", {"max", "last"}, "rounding aside"),
     ("ch17-q15", {"sum", "last"}, "for all numbers"),
+    ("ch18-q1", 32.0, "one of the four"),
+    ("ch18-q1", 0.125, "which of the two"),
+    ("ch18-q1", 4.0, "for the others"),
+    ("ch18-q2", 33, "where does the window begin"),
+    ("ch18-q2", 8, "there are 64 of them"),
+    ("ch18-q2", 10, "in block 24"),
+    ("ch18-q2", 5, "2048 - 511"),
+    ("ch18-q3", 8.0, "its logarithm"),
+    ("ch18-q3", 3.0, "base 2"),
+    ("ch18-q3", 0.0, "eight times"),
+    ("ch18-q4", 1000.0, "ten binary digits"),
+    ("ch18-q4", 128.0, "rounds back"),
+    ("ch18-q5", set(), "much smaller than a block"),
+    ("ch18-q5", {0, 2}, "one block of keys"),
+    ("ch18-q5", {2}, "at least one more"),
+    ("ch18-q5", {2, 3, 4}, "past the end of the first block"),
+    ("ch18-q6", 1, "in turn"),
+    ("ch18-q6", 3, "neighbours share"),
+    ("ch18-q7", 12, "so many there are"),
+    ("ch18-q7", 3, "and the others"),
+    ("ch18-q7", 4, "into two blocks"),
+    ("ch18-q7", 6, "rounded up"),
+    ("ch18-q8", 1, "the first alone"),
+    ("ch18-q8", 15, "and its own"),
+    ("ch18-q8", 20, "one less"),
+    ("ch18-q9", 4.0, "what do the others do"),
+    ("ch18-q9", 3.0, "the weight as well"),
+    ("ch18-q9", 8.0, "dp itself"),
+    ("ch18-q9", 0.0, "sum of p · dp"),
+    ("ch18-q10", 2.5, "each kernel makes its own"),
+    ("ch18-q10", 2.0, "computed again"),
+    ("ch18-q10", 7.0, "beside how many"),
+    ("ch18-q10", 3.0, "each from the start"),
+    ("ch18-q11", (1,), "two numbers"),
+    ("ch18-q11", (64, 1), "other way round"),
+    ("ch18-q11", (1, 1), "the first column"),
+    ("ch18-q12", "inf", "and times 0"),
+    ("ch18-q12", "0", "for a number"),
+    ("ch18-q12", "1", "too large for float32"),
+    ("ch18-q13", 64, "one head of q"),
+    ("ch18-q13", 1024, "go with this one"),
+    ("ch18-q13", 4, "every head of its group"),
+    ("ch18-q14", 64, "one of the two"),
+    ("ch18-q14", 512, "those are bytes"),
+    ("ch18-q14", 8, "all threads of four warps"),
+    ("ch18-q15", 256.0, "in each of two products"),
+    ("ch18-q15", 128.0, "forward has two"),
+    ("ch18-q15", 16.0, "2 D in p · v"),
 ]
 
 MINE = {
     id: q
     for id, q in questions().items()
-    if id[:4] in {"ch09", "ch10", "ch11", "ch12", "ch14", "ch16", "ch17"}
+    if id[:4] in {"ch09", "ch10", "ch11", "ch12", "ch14", "ch16", "ch17", "ch18"}
 }
 
 

@@ -145,7 +145,13 @@ def test_only_the_tracer_imports_triton_viz():
 
 def test_the_harness_never_imports_production_kernels():
     users = {u for u in importers("puzzles_lib.kernels") if not u.startswith("kernels/")}
-    allowed = ("bench/", "examples/", "authoring/row_wise", "authoring/quantized_matmul")
+    allowed = (
+        "bench/",
+        "examples/",
+        "authoring/attention",
+        "authoring/row_wise",
+        "authoring/quantized_matmul",
+    )
     assert all_below(users, *allowed, "chapters/ch15_racing_cublas/")
 
 

@@ -12,22 +12,24 @@ ROUNDS = 40
 
 
 def interleaved(
-    paths: Mapping[str, Sequence[Callable[[], object]]], rounds: int = ROUNDS
+    paths: Mapping[str, Sequence[Callable[[], object]]], rounds: int = ROUNDS, *, captured: bool = True
 ) -> dict[str, float]:
     """Median microseconds per call of each path.
 
     A path is the same work on several sets of inputs, so that no run finds its input in a cache. Each
     path is captured in a CUDA graph, which leaves out the host's launch times, and the graphs take turns:
     when the chip gets warm and slows down, all of them do.
+    captured: False for what no graph holds, such as autograd's backward alone. Then the host's times are
+    left out as long as they are shorter than the GPU's.
     """
-    graphs = {name: _graph(calls) for name, calls in paths.items()}
+    runs = {name: _graph(calls).replay if captured else _called(calls) for name, calls in paths.items()}
     torch.cuda.synchronize()
     events = {name: [] for name in paths}
     for _ in range(rounds):
-        for name, graph in graphs.items():
+        for name, run in runs.items():
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             start.record()
-            graph.replay()
+            run()
             end.record()
             events[name].append((start, end))
     torch.cuda.synchronize()
@@ -35,6 +37,18 @@ def interleaved(
         name: statistics.median(start.elapsed_time(end) for start, end in pairs) * 1000 / len(paths[name])
         for name, pairs in events.items()
     }
+
+
+def _called(calls: Sequence[Callable[[], object]]) -> Callable[[], None]:
+    """All calls, one after the other; run twice."""
+
+    def run() -> None:
+        for call in calls:
+            call()
+
+    run()
+    run()
+    return run
 
 
 def _graph(calls: Sequence[Callable[[], object]]) -> torch.cuda.CUDAGraph:

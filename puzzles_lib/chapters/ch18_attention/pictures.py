@@ -1,0 +1,520 @@
+"""Pictures for chapter 18."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet, plural
+from puzzles_lib.drawing.colours import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    LINE,
+    ORANGE,
+    PALE,
+    PALE_GREEN,
+    PALE_ORANGE,
+    PALE_SKY,
+    PROGRAM_TINTS,
+    SKY,
+    VERMILLION,
+    YELLOW,
+)
+
+KEPT, AGAIN, GRADIENT = SKY, PALE_ORANGE, GREEN
+WHOLE, CUT, SKIPPED = SKY, YELLOW, None
+MINUS = "\N{MINUS SIGN}"
+
+
+# ---- forward
+
+
+def bytes_kept(T: int, D: int = 128, heads: int = 16) -> dict[str, int]:
+    """Bytes that a layer's attention keeps of one sequence: the weights, or q, k, v, o and lse."""
+    return {"p": 2 * heads * T * T, "q, k, v, o": 4 * 2 * heads * T * D, "lse": 4 * heads * T}
+
+
+def kept(lengths: Sequence[int] = (1024, 2048, 4096, 8192, 16384), D: int = 128, heads: int = 16) -> Picture:
+    """What backward needs: with the weights, and without."""
+    figure = new_figure(7.8, 3.6)
+    ax = figure.subplots()
+    least, told = 8, []  # megabytes, where the axis begins
+    for place, T in enumerate(lengths):
+        found = bytes_kept(T, D, heads)
+        small = (found["q, k, v, o"] + found["lse"]) / 2**20
+        large = small + found["p"] / 2**20
+        ax.bar(
+            place - 0.2,
+            large - least,
+            0.38,
+            least,
+            color=VERMILLION,
+            edgecolor=INK,
+            linewidth=0.5,
+            label="with p",
+        )
+        name = "q, k, v, o and lse alone"
+        ax.bar(place + 0.2, small - least, 0.38, least, color=GREEN, edgecolor=INK, linewidth=0.5, label=name)
+        for at, value in ((place - 0.2, large), (place + 0.2, small)):
+            label(ax, at, value * 1.15, f"{value:,.0f}", align="baseline", fontsize=9)
+        told.append(f"T = {T}: {large:,.0f} and {small:,.0f}")
+    ax.set_yscale("log")
+    ax.set_ylim(least, 40_000)
+    ax.set_yticks([10, 100, 1000, 10_000], ["10", "100", "1000", "10000"])
+    ax.minorticks_off()
+    ax.set_xticks(range(len(lengths)), [f"T = {T}" for T in lengths], fontsize=10)
+    ax.set_ylabel("MB (2\N{SUPERSCRIPT TWO}\N{SUPERSCRIPT ZERO} bytes)", fontsize=10)
+    ax.tick_params(labelsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    _legend(figure, ax, columns=2)
+    return Picture(
+        figure,
+        f"Megabytes kept for backward of one sequence, {heads} heads of D = {D}, bfloat16: with all "
+        f"weights p, "
+        f"and with q, k, v, o and lse alone. {'; '.join(told)}.",
+    )
+
+
+def precision() -> Picture:
+    """What has which type on the way through puzzle 35."""
+    figure, ax = new_sheet(25, 7.6)
+    y, height = 2.2, 1.5
+    steps = (
+        (0.5, 3.0, "q, k", PALE_SKY),
+        (4.6, 3.4, "s = q · k / √D", PALE_GREEN),
+        (9.1, 4.3, "p = exp(s − max)", PALE_GREEN),
+        (14.5, 3.0, "p", PALE_SKY),
+        (18.6, 3.2, "acc += p · v", PALE_GREEN),
+        (22.9, 1.7, "o", PALE_SKY),
+    )
+    words = ("", "tl.dot", "", ".to(bfloat16)", "tl.dot", "stored")
+    for number, (x, width, text, color) in enumerate(steps):
+        box(ax, x, y, width, height, text, color=color, fontsize=11)
+        if number:
+            before = steps[number - 1][0] + steps[number - 1][1]
+            arrow(ax, (before + 0.05, y + height / 2), (x - 0.05, y + height / 2))
+            label(ax, (before + x) / 2, y - 0.35, words[number], fontsize=9, color=FAINT)
+    total = box(ax, 9.1, 5.0, 4.3, 1.3, "sum of p, max", color=PALE_GREEN, fontsize=11)
+    arrow(ax, (11.25, y + height + 0.05), (11.25, total.y - 0.05))
+    arrow(ax, (total.right + 0.05, 5.65), (23.4, y + height + 0.1), bend=0.25)
+    label(ax, 17.6, 6.9, "divide once; and lse", fontsize=9, color=FAINT)
+    for x, text, color in ((0.5, "bfloat16: 8 binary digits", PALE_SKY), (9.1, "float32: 24", PALE_GREEN)):
+        box(ax, x, 0.3, 0.7, 0.6, color=color)
+        label(ax, x + 0.95, 0.6, text, align="left")
+    return Picture(
+        figure,
+        "Types on the way through puzzle 35. q and k are bfloat16; tl.dot gives scores s in float32; p "
+        "= exp(s "
+        "- max), its sum and the maximum stay float32; p is rounded to bfloat16 for the second tl.dot, "
+        "whose "
+        "sum acc is float32; o is rounded once, when it is stored.",
+    )
+
+
+def tile_kinds(T: int, block_q: int, block_k: int, W: int | None, causal: bool = True) -> list[list[str]]:
+    """For each tile of scores: "whole", "cut" (needs a mask) or "skipped"."""
+
+    def kind(q: int, k: int) -> str:
+        pairs = [
+            (i, j)
+            for i in range(q, min(q + block_q, T))
+            for j in range(k, k + block_k)
+        ]  # fmt: skip
+        seen = [j < T and (not causal or j <= i) and (W is None or i - W < j) for i, j in pairs]
+        return "whole" if all(seen) else "cut" if any(seen) else "skipped"
+
+    return [[kind(q, k) for k in range(0, T, block_k)] for q in range(0, T, block_q)]
+
+
+def tiles(T: int = 46, block_q: int = 8, block_k: int = 4, W: int = 14) -> Picture:
+    """Tiles of scores that a right kernel visits: full, causal, with a window; the last rows are ragged."""
+    forms = (("all keys", None, False), ("causal", None, True), (f"causal, window of {W}", W, True))
+    figure, ax = new_sheet(27, 9.7)
+    size, told = 0.62, []
+    for number, (name, window, causal) in enumerate(forms):
+        kinds = tile_kinds(T, block_q, block_k, window, causal)
+        colors = [[{"whole": WHOLE, "cut": CUT, "skipped": SKIPPED}[kind] for kind in row] for row in kinds]
+        left = 1.6 + 8.7 * number
+        cells(
+            ax,
+            [[""] * len(row) for row in kinds],
+            x=left,
+            y=1.6,
+            width=size,
+            height=size * 1.6,
+            colors=colors,
+        )
+        label(ax, left, 0.9, name, align="left", fontsize=11)
+        flat = [kind for row in kinds for kind in row]
+        counts = {kind: flat.count(kind) for kind in ("whole", "cut", "skipped")}
+        label(
+            ax, left, 1.6 + len(kinds) * size * 1.6 + 0.5,
+            f"{counts['whole'] + counts['cut']} of {len(flat)} visited", align="left", color=FAINT,
+        )  # fmt: skip
+        told.append(f"{name}: {counts['whole']} whole, {counts['cut']} cut, {counts['skipped']} not visited")
+    label(ax, 0.9, 4.5, "queries", rotation=90, color=FAINT)
+    for x, text, color in (
+        (1.6, "whole: no mask", WHOLE),
+        (8.6, "cut: needs one", CUT),
+        (15.4, "not visited", None),
+    ):
+        box(ax, x, 8.8, 0.7, 0.6, color=color)
+        label(ax, x + 0.95, 9.1, text, align="left")
+    return Picture(
+        figure,
+        f"Tiles of {block_q} queries and {block_k} keys of T = {T} rows, queries down, keys across. "
+        f"{'; '.join(told)}. Where T ends within a tile, that tile is cut.",
+    )
+
+
+def heads(H: int = 8, groups: int = 2) -> Picture:
+    """Which head of q goes with which of k and v."""
+    figure, ax = new_sheet(25, 6.8)
+    each, width = H // groups, 2.4
+    left = 3.6
+    for h in range(H):
+        box(ax, left + h * (width + 0.2), 0.8, width, 1.1, f"q {h}", color=PROGRAM_TINTS[h // each])
+    label(ax, left - 0.4, 1.35, "H = 8", align="right")
+    for g in range(groups):
+        middle = left + (g * each + (each - 1) / 2) * (width + 0.2)
+        kv = box(ax, middle, 4.2, width, 1.1, f"k, v {g}", color=PROGRAM_TINTS[g])
+        for h in range(g * each, (g + 1) * each):
+            arrow(ax, (left + h * (width + 0.2) + width / 2, 2.0), (kv.x + width / 2, 4.1), color=LINE)
+    label(ax, left - 0.4, 4.75, f"H_KV = {groups}", align="right")
+    label(ax, left, 6.2, "head h goes with h // (H // H_KV): neighbours share", align="left")
+    return Picture(
+        figure,
+        f"Grouped heads: q has {H}, k and v have {groups}. Heads 0 to {each - 1} of q go with head 0 of "
+        f"k and "
+        f"v, heads {each} to {H - 1} with head 1: head h with h // (H // H_KV).",
+    )
+
+
+def packed(lengths: Sequence[int] = (10, 0, 1, 37), block: int = 16) -> Picture:
+    """Sequences one behind another, their starts, and the programs that have work."""
+    figure, ax = new_sheet(26, 8.6)
+    starts = [sum(lengths[:b]) for b in range(len(lengths) + 1)]
+    left, unit = 3.0, 22.0 / starts[-1]
+    label(ax, left - 0.4, 1.6, "rows of q", align="right")
+    for b, length in enumerate(lengths):
+        if length:
+            text = f"sequence {b}" if length > 5 else ""
+            box(ax, left + starts[b] * unit, 1.1, length * unit, 1.0, text, color=PROGRAM_TINTS[b])
+    label(ax, left - 0.4, 3.0, "cu_q", align="right")
+    strip = cells(ax, starts, x=left, y=2.6, width=1.4, colors=PALE, height=0.9)
+    label(
+        ax, strip.right + 0.4, 3.05, "sequence b: rows cu_q[b] up to cu_q[b + 1]", align="left", color=FAINT
+    )
+    most = -(-max(lengths) // block)
+    label(ax, left, 4.5, f"the grid has {most} blocks of {block} queries for each, as the longest needs",
+        align="left")  # fmt: skip
+    busy = 0
+    for b, length in enumerate(lengths):
+        label(ax, left - 0.4, 5.45 + 0.85 * b, f"b = {b}", align="right", fontsize=9)
+        for tile in range(most):
+            works = tile * block < length
+            busy += works
+            text = plural(min(block, length - tile * block), "row") if works else "nothing"
+            look = {
+                "color": PROGRAM_TINTS[b] if works else None,
+                "hatch": None if works else "..",
+                "fontsize": 9,
+            }
+            box(ax, left + 4.4 * tile, 5.1 + 0.85 * b, 4.2, 0.7, text, **look)
+    return Picture(
+        figure,
+        f"Sequences of {', '.join(map(str, lengths))} rows lie one behind another; cu_q is {starts}: "
+        f"sequence b "
+        f"has rows cu_q[b] up to cu_q[b + 1]. The grid has {most} blocks of {block} queries for each "
+        f"sequence, "
+        f"{most * len(lengths)} programs a head; {busy} have something to do.",
+    )
+
+
+# ---- backward
+
+
+def derivation() -> Picture:
+    """The whole of backward: what is kept, what is computed again, and which product gives what."""
+    figure, ax = new_sheet(27, 15.4)
+
+    def matrix(x: float, y: float, text: str, color: object, square: bool = False) -> Any:
+        return box(ax, x, y, 2.7 if square else 1.7, 1.9, text, color=color, fontsize=12)
+
+    label(ax, 0.4, 0.6, "forward", align="left", fontsize=12, weight="bold")
+    matrix(1.0, 1.3, "q", KEPT)
+    k = matrix(3.4, 1.3, "k", KEPT)
+    s = matrix(8.0, 1.3, "s", AGAIN, square=True)
+    p = matrix(13.4, 1.3, "p", AGAIN, square=True)
+    v, o = matrix(16.8, 1.3, "v", KEPT), matrix(24.2, 1.3, "o", KEPT)
+    arrow(ax, (k.right + 0.05, 2.25), (s.x - 0.05, 2.25))
+    label(ax, 6.6, 1.7, "q kᵀ / √D", fontsize=9.5)
+    arrow(ax, (s.right + 0.05, 2.25), (p.x - 0.05, 2.25))
+    label(ax, 12.05, 1.7, "exp(s − lse)", fontsize=9.5)
+    arrow(ax, (v.right + 0.05, 2.25), (o.x - 0.05, 2.25))
+    label(ax, 21.3, 1.7, "p v", fontsize=9.5)
+    lse = box(ax, 10.4, 4.1, 3.2, 0.9, "lse [T]", color=KEPT, fontsize=11)
+    arrow(ax, (12.0, lse.y - 0.05), (12.0, 2.5))
+    label(ax, 0.4, 6.1, "backward: the same way back, from do", align="left", fontsize=12, weight="bold")
+    do = matrix(24.2, 6.9, "do", PALE)
+    dp = matrix(18.0, 6.9, "dp", AGAIN, square=True)
+    ds = matrix(11.0, 6.9, "ds", AGAIN, square=True)
+    arrow(ax, (do.x - 0.05, 7.85), (dp.right + 0.05, 7.85))
+    label(ax, 22.45, 7.3, "do vᵀ", fontsize=9.5)
+    arrow(ax, (dp.x - 0.05, 7.85), (ds.right + 0.05, 7.85))
+    label(ax, 15.85, 7.3, "p ∘ (dp − delta)", fontsize=9.5)
+    delta = box(ax, 18.4, 4.6, 7.0, 0.9, "delta = do · o, row by row  [T]", color=KEPT, fontsize=10)
+    arrow(ax, (delta.x - 0.05, 5.1), (16.2, 6.95), bend=0.15)
+    arrow(ax, (p.x + 1.35, p.bottom + 0.05), (15.2, 6.95), color=LINE)
+    dq = matrix(1.6, 10.7, "dq", GRADIENT)
+    dk = matrix(8.6, 10.7, "dk", GRADIENT)
+    dv = matrix(20.6, 10.7, "dv", GRADIENT)
+    arrow(ax, (ds.x - 0.05, 8.3), (dq.right + 0.1, 11.0), bend=0.12)
+    label(ax, 5.3, 9.0, "ds k / √D", fontsize=9.5)
+    arrow(ax, (ds.x + 0.9, ds.bottom + 0.05), (dk.x + 1.1, dk.y - 0.05))
+    label(ax, 11.3, 9.8, "dsᵀ q / √D", align="left", fontsize=9.5)
+    arrow(ax, (24.6, do.bottom + 0.05), (dv.right + 0.05, 11.0), bend=-0.1)
+    label(ax, 23.6, 10.3, "pᵀ do", align="left", fontsize=9.5)
+    for x, y, text, color in (
+        (0.6, 13.6, "kept, or made once: rows of D, or one number a row", KEPT),
+        (14.4, 13.6, "T × T: a tile at a time, and gone", AGAIN),
+        (0.6, 14.6, "sums over tiles: dq over keys, dk and dv over queries", GRADIENT),
+    ):
+        box(ax, x, y, 0.8, 0.7, color=color)
+        label(ax, x + 1.1, y + 0.35, text, align="left")
+    return Picture(
+        figure,
+        "Backward of attention. Forward: s = q kᵀ / √D, p = exp(s − lse), o = p v; q, k, v, o and lse, one "
+        "number a row, are kept. Backward: dp = do vᵀ; delta = the sum over a row of do times o; ds = p "
+        "∘ (dp "
+        "− delta); dq = ds k / √D, a sum over keys; dk = dsᵀ q / √D and dv = pᵀ do, sums over queries. "
+        "s, p, "
+        "dp and ds are T × T: computed again, a tile at a time, and never stored.",
+    )
+
+
+def row(
+    p: Sequence[float] = (0.5, 0.25, 0.25), v: Sequence[float] = (4.0, 0.0, 8.0), do: float = 1.0
+) -> Picture:
+    """One query with three keys and D = 1: why delta is taken off, and what it is."""
+    o = sum(a * b for a, b in zip(p, v, strict=True))
+    dp = [do * each for each in v]
+    delta = do * o
+    ds = [a * (b - delta) for a, b in zip(p, dp, strict=True)]
+
+    def texts(values: Sequence[float]) -> list[str]:
+        return [f"{value:g}".replace("-", MINUS) for value in values]
+
+    figure, ax = new_sheet(25, 9.4)
+    left, width = 6.2, 2.2
+    for number, (name, values, color) in enumerate(
+        (("p", p, AGAIN), ("v", v, KEPT), ("dp = do · v", dp, AGAIN),
+         ("dp − delta", [d - delta for d in dp], AGAIN),
+         ("ds = p (dp − delta)", ds, GRADIENT))
+    ):  # fmt: skip
+        cells(ax, texts(values), x=left, y=0.8 + 1.6 * number, width=width, colors=color, title=name)
+    x = left + 3 * width + 0.8
+    label(ax, x, 1.3, "sum 1: they are weights", align="left")
+    label(ax, x, 2.9, f"o = Σ p v = {o:g}", align="left")
+    label(ax, x, 4.5, f"do = {do:g}: what each weight alone would bring", align="left")
+    label(ax, x, 6.1, f"delta = Σ p dp = do · o = {delta:g}", align="left")
+    label(ax, x, 7.7, f"sum {sum(ds):g}: what one gains, others lose", align="left")
+    return Picture(
+        figure,
+        f"One query, three keys, D = 1. p = {list(p)}, v = {list(v)}, so o = {o:g}. With do = {do:g}: "
+        f"dp = {dp}; "
+        f"delta = the sum of p dp = do o = {delta:g}; dp - delta = {[d - delta for d in dp]}; ds = "
+        f"{ds}, which "
+        f"adds up to {sum(ds):g}.",
+    )
+
+
+def walks(blocks: int = 8, one: int = 5, other: int = 2) -> Picture:
+    """What a program of dq walks, and what one of dk and dv does, under a causal mask."""
+    figure, ax = new_sheet(25, 11.0)
+    size = 0.95
+    for left, name, mine in (
+        (2.0, f"dq: program {one} owns queries", lambda q, k: q == one),
+        (14.4, f"dk, dv: program {other} owns keys", lambda q, k: k == other),
+    ):
+        colors = [
+            [None if k > q else (ORANGE if mine(q, k) else PALE) for k in range(blocks)]
+            for q in range(blocks)
+        ]
+        grid = cells(
+            ax, [[""] * blocks for _ in range(blocks)], x=left, y=1.6, width=size, height=size, colors=colors
+        )
+        label(ax, left, 0.8, name, align="left", fontsize=11)
+        label(ax, left - 0.3, 1.6 + blocks * size / 2, "queries", align="right", rotation=90, color=FAINT)
+        label(ax, left + blocks * size / 2, grid.bottom + 0.4, "keys", color=FAINT)
+    x, y = 2.0, 1.6 + (one + 0.5) * size
+    arrow(ax, (x + 0.2, y), (x + (one + 0.9) * size, y), color=INK)
+    x, y = 14.4 + (other + 0.5) * size, 1.6
+    arrow(ax, (x, y + (other + 0.15) * size), (x, y + blocks * size - 0.1), color=INK)
+    label(ax, 2.0, 10.4, f"{one + 1} tiles: from the first key to its own", align="left")
+    label(ax, 14.4, 10.4, f"{blocks - other} tiles: from its own to the last", align="left")
+    return Picture(
+        figure,
+        f"Tiles of scores, {blocks} by {blocks}, causal: only those on the diagonal and below. A "
+        f"program of dq "
+        f"owns a block of queries and walks a row: program {one} {one + 1} tiles. A program of dk and "
+        f"dv owns a "
+        f"block of keys and walks a column down from the diagonal: program {other} {blocks - other} tiles.",
+    )
+
+
+# ---- production
+
+
+def turns() -> Picture:
+    """Products and exponentials of a loop: one after the other, and of two programs in turn."""
+    figure, ax = new_sheet(25, 9.8)
+
+    def lane(y: float, name: str, start: float, steps: int, gap: float = 0.0) -> None:
+        label(ax, 4.6, y + 0.45, name, align="right", fontsize=9)
+        ax.plot([4.8, 24.4], [y + 0.45] * 2, color=LINE, linewidth=0.8, zorder=0)
+        x = 4.8 + start
+        for _ in range(steps):
+            box(ax, x, y, 2.0, 0.9, "dots", color=SKY, fontsize=9)
+            box(ax, x + 2.0 + gap, y, 2.0, 0.9, "exp", color=ORANGE, fontsize=9)
+            x += 4.0 + 2 * gap
+
+    label(ax, 0.4, 0.5, "one program alone: a unit always waits for the other", align="left", fontsize=11)
+    lane(1.1, "program 0", 0.0, 4)
+    label(ax, 0.4, 3.3, "two programs on a multiprocessor, in turn", align="left", fontsize=11)
+    lane(3.9, "program 0", 0.0, 4)
+    lane(5.1, "program 1", 2.0, 4)
+    label(ax, 0.4, 7.2, "dots: tensor cores, 4096 operations a cycle. exp: 16 a cycle.", align="left")
+    label(ax, 0.4, 8.1, "Triton leaves the turns to chance: whichever warp is ready goes on.", align="left")
+    label(
+        ax,
+        0.4,
+        9.0,
+        "cuDNN and FlashAttention-3 arrange them: two groups of warps, with barriers.",
+        align="left",
+    )
+    return Picture(
+        figure,
+        "A loop of products (dots, on tensor cores) and exponentials (exp), over time. One program "
+        "alone: each "
+        "unit waits while the other works. Two programs on one multiprocessor: while one is at its "
+        "dots, the "
+        "other is at its exp. Triton leaves that to chance; cuDNN and FlashAttention-3 arrange it with two "
+        "groups of warps and barriers.",
+    )
+
+
+PRODUCTS, EXPONENTIALS = "as many products, cuBLAS", "as many exp2, alone"
+LOOKS = {
+    PRODUCTS: (PALE_SKY, "products alone"),
+    EXPONENTIALS: (PALE_ORANGE, "exp2 alone"),
+    "cuDNN": (SKY, "cuDNN"),
+    "ours": (GREEN, "the library's kernels"),
+    "puzzles": (YELLOW, "your puzzles"),
+    "flash": (ORANGE, "flash, as torch has it"),
+}
+PARTS = {"forward": ("puzzle 35",), "backward": ("puzzle 37", "puzzle 38")}
+Rows = Sequence[Mapping[str, Any]]
+
+
+def times(rows: Rows, case: str) -> dict[str, dict[str, float]]:
+    """Microseconds by part and path. rows: of `puzzles_lib.bench.recorded`, bench "attention"."""
+    found: dict[str, dict[str, float]] = {}
+    for part, puzzles in PARTS.items():
+        some = [row for row in rows if (row["case"], row["path"]) == (case, part)]
+        found[part] = {row["baseline"]: row["baseline_us"] for row in some} | {"ours": some[0]["us"]}
+        mine = [row["us"] for row in rows if row["case"] == case and row["path"] in puzzles]
+        if mine:
+            found[part]["puzzles"] = sum(mine)
+    return found
+
+
+def floors(rows: Rows, about: str, D: int = 128, T: int = 4096) -> Picture:
+    """Forward and backward, causal, beside torch's, the puzzles', and the two floors."""
+    case = f"D = {D}, causal, T = {T}"
+    figure = new_figure(8.2, 4.2)
+    ax = figure.subplots()
+    at, told, ticks = 0.0, [], []
+    for part, found in times(rows, case).items():
+        start = at
+        for name, (color, text) in LOOKS.items():
+            ax.bar(at, found[name], 0.9, color=color, edgecolor=INK, linewidth=0.5, label=text)
+            label(ax, at, found[name] + 40, f"{found[name]:.0f}", align="baseline", fontsize=9)
+            at += 1
+        ticks.append(((start + at - 1) / 2, part))
+        told.append(f"{part}: " + ", ".join(f"{LOOKS[name][1]} {found[name]:.0f}" for name in LOOKS))
+        at += 0.8
+    ax.set_xticks([x for x, _ in ticks], [text for _, text in ticks], fontsize=10)
+    ax.set_ylabel("µs", fontsize=10)
+    ax.tick_params(labelsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    _legend(figure, ax, columns=3)
+    figure.suptitle(f"{case}, 16384 rows of 2048 numbers\n{about}", fontsize=9, color=FAINT)
+    return Picture(figure, f"Microseconds, {case}, {about}. {'; '.join(told)}.")
+
+
+def lengths(rows: Rows, about: str, D: int = 128, causal: bool = True) -> Picture:
+    """TFLOP/s over T: ours, cuDNN's and flash's, forward and backward."""
+    figure = new_figure(8.4, 3.9)
+    axes = figure.subplots(1, 2, sharey=True)
+    told = []
+    mask = "causal" if causal else "full"
+    marks = {"ours": ("o-", GREEN), "cuDNN": ("s--", BLUE), "flash": ("^:", VERMILLION)}
+    for ax, part, factor in zip(axes, PARTS, (4, 10), strict=True):
+        sizes, rates = [], {name: [] for name in marks}
+        for T, found in _by_length(rows, D, mask, part):
+            pairs = (T + 1) / 2 if causal else T
+            operations = factor * 16384 * pairs * 2048
+            sizes.append(T)
+            for name in marks:
+                rates[name].append(operations / found[name] / 1e6)
+        for name, (mark, color) in marks.items():
+            ax.plot(range(len(sizes)), rates[name], mark, color=color, label=LOOKS[name][1])
+            told.append(f"{part}, {LOOKS[name][1]}: " + ", ".join(f"{rate:.0f}" for rate in rates[name]))
+        ax.set_xticks(range(len(sizes)), [str(T) for T in sizes])
+        ax.set_xlabel("T", fontsize=10)
+        ax.set_title(part, fontsize=11)
+        ax.set_ylim(0, None)
+        ax.tick_params(labelsize=9)
+        ax.grid(axis="y", color=PALE)
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("TFLOP/s", fontsize=10)
+    _legend(figure, axes[0], columns=3)
+    figure.suptitle(f"D = {D}, {mask}; {about}", fontsize=9, color=FAINT)
+    return Picture(
+        figure,
+        f"TFLOP/s for T = {', '.join(map(str, sizes))}, D = {D}, {mask}, {about}. {'; '.join(told)}.",
+    )
+
+
+def _by_length(rows: Rows, D: int, mask: str, part: str) -> Iterator[tuple[int, dict[str, float]]]:
+    for T in (512, 1024, 2048, 4096, 8192, 16384):
+        some = [row for row in rows if (row["case"], row["path"]) == (f"D = {D}, {mask}, T = {T}", part)]
+        yield T, {row["baseline"]: row["baseline_us"] for row in some} | {"ours": some[0]["us"]}
+
+
+def _legend(figure: Figure, ax: Axes, columns: int) -> None:
+    shown = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    figure.legend(shown.values(), shown.keys(), fontsize=9, frameon=False,
+        loc="outside lower center", ncols=columns)  # fmt: skip
+
+
+__all__ = [
+    "bytes_kept",
+    "derivation",
+    "floors",
+    "heads",
+    "kept",
+    "lengths",
+    "packed",
+    "precision",
+    "row",
+    "tile_kinds",
+    "tiles",
+    "times",
+    "turns",
+    "walks",
+]

@@ -1,0 +1,95 @@
+"""Chapter 18: its pictures, of tiles and of what was recorded, and what it says of the figures."""
+
+import xml.etree.ElementTree as ET
+
+import nbformat
+import pytest
+import torch
+
+from puzzles_lib.authoring import attention as bench
+from puzzles_lib.bench.recorded import about, rows
+from puzzles_lib.chapters.ch18_attention import pictures
+from puzzles_lib.chapters.ch18_attention.questions import against
+from tests.conftest import REPO
+
+RECORDED = rows("attention")
+DRAWN = ("derivation", "heads", "kept", "packed", "precision", "row", "tiles", "turns", "walks")
+
+
+@pytest.mark.parametrize("name", [*DRAWN, "floors", "lengths"])
+def test_a_picture_reads(name):
+    drawn = getattr(pictures, name)
+    picture = drawn(RECORDED, about("attention")) if name in ("floors", "lengths") else drawn()
+    page = picture.svg()
+    root = ET.fromstring(page)
+    width = float(root.get("viewBox").split()[2])
+    sizes = [float(g.get("font-size")) for g in root.iter() if g.get("font-size")]
+    assert min(sizes) * min(1, 785 / width) > 9.9 and len(page) < 100_000 and "$" not in page
+    told = {
+        "kept": "T = 4096: 576 and 64",
+        "packed": "12 programs a head; 5 have something to do",
+        "tiles": "causal: 30 whole, 12 cut, 30 not visited",
+        "row": "ds = [0.0, -1.0, 1.0], which adds up to 0",
+        "floors": "your puzzles 809",
+        "walks": "program 2 6 tiles",
+    }
+    assert told.get(name, "") in picture.alt
+
+
+def test_a_tile_is_whole_where_all_is_seen_and_skipped_where_nothing_is():
+    assert pictures.tile_kinds(8, 4, 4, None, causal=False) == [["whole", "whole"]] * 2
+    assert pictures.tile_kinds(8, 4, 4, None) == [["cut", "skipped"], ["whole", "cut"]]
+    assert pictures.tile_kinds(8, 4, 4, 3) == [["cut", "skipped"], ["cut", "cut"]]
+    assert pictures.tile_kinds(12, 4, 4, 4)[2] == ["skipped", "cut", "cut"]
+    assert pictures.tile_kinds(6, 4, 4, None, causal=False) == [["whole", "cut"]] * 2  # T ends in a tile
+
+
+# ---- what was recorded
+
+
+def test_every_form_and_length_is_there_once_and_was_right():
+    keys = [(row["case"], row["path"], row["baseline"]) for row in RECORDED]
+    assert len(keys) == len(set(keys))
+    for D, causal in bench.FORMS:
+        for T in bench.LENGTHS:
+            for part in pictures.PARTS:
+                assert {(bench._case(D, causal, T), part, name) for name in bench.TORCHS} <= set(keys)
+    assert max(row["error"] for row in RECORDED) < 2**-8  # of bfloat16's own rounding
+
+
+def test_the_chapters_words_are_the_recorded_figures():
+    every = [
+        against(name, part, D, mask)
+        for name in ("cuDNN", "flash")
+        for part in pictures.PARTS
+        for D in (64, 128)
+        for mask in ("causal", "full")
+    ]
+    forward, backward = every[:4], every[4:8]
+    assert min(forward) >= 0.6 and min(backward) >= 0.5 and min(every[8:]) > 1.3
+    master = nbformat.read(REPO / "solutions/18_attention.ipynb", as_version=4)
+    prose = " ".join(" ".join(c.source.split()) for c in master.cells if c.cell_type == "markdown")
+    found = pictures.times(RECORDED, "D = 128, causal, T = 4096")
+    assert "Here your puzzles, as they stand, are ahead of the flash kernels" in prose
+    assert all(part["puzzles"] < part["flash"] for part in found.values())
+    full = pictures.times(RECORDED, "D = 128, full, T = 4096")["forward"]
+    both = full[pictures.PRODUCTS] + full[pictures.EXPONENTIALS]
+    assert "takes a little more than both, one after the other" in prose and 1 < full["ours"] / both < 1.15
+    assert (
+        "cuDNN hides nearly all of it" in prose and full["cuDNN"] < both - 0.5 * full[pictures.EXPONENTIALS]
+    )
+
+
+# ---- how it is measured
+
+
+def test_scores_that_count():
+    assert bench.scores(4096, causal=False) == 16384 * 4096
+    assert bench.scores(16384, causal=True) == 16384 * 16385 // 2
+    assert sum(bench.PACKED) == bench.ROWS
+
+
+def test_a_gpu_is_asked_for(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(RuntimeError, match="bench attention needs a CUDA device"):
+        next(bench.measure())
