@@ -354,9 +354,9 @@ def points() -> Iterator[Row]:
 POINTS: Mapping[str, tuple[dict[str, int], int]] = {
     "masked_add": ({"N": 1 << 26, "BLOCK": 1024}, 4),
     "mul_relu": ({"M": 8192, "N": 8192, "BLOCK_M": 16, "BLOCK_N": 128}, 4),
-    "long_softmax": ({"M": 8192, "N": 8192, "BLOCK_M": 4, "BLOCK_N": 2048}, 8),
     "rms_norm": ({"M": 16384, "N": 4096, "BLOCK_N": 4096}, 4),
     "layer_norm": ({"M": 16384, "N": 4096, "BLOCK_M": 1, "BLOCK_N": 4096}, 4),
+    "layer_norm_dx": ({"M": 16384, "N": 4096, "BLOCK_M": 1, "BLOCK_N": 4096}, 4),
     "flash_attention": ({"T": 16384, "D": 64, "BLOCK_Q": 64, "BLOCK_K": 64, "BLOCK_D": 64}, 4),
     "batched_matmul": ({"B": 8, "M": 2048, "N": 2048, "K": 2048, "BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}, 8),
 }

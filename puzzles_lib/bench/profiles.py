@@ -1,7 +1,7 @@
 """What ncu reads off a GPU while kernels of different characters run: chapter 19's profiles.
 
-The record: ``device``, ``versions``, ``date``, and ``rows``: ``name`` of the profile, ``kernel``, ``us``, and of
-the counters those in `COUNTERS`, by their short names; ``stalls``: by reason, of 100 samples of a waiting
+The record: ``device``, ``versions``, ``date``, and ``rows``: ``name`` of the profile, ``kernel``, and what ncu reads
+of it, `COUNTERS` by short names; ``stalls``: by reason, of 100 samples of a waiting
 warp how many; ``programs``, ``warps``, ``registers``, ``shared``.
 
 ncu runs this module again, as a program that launches each kernel once: ``python -m puzzles_lib.bench.profiles``.
@@ -42,14 +42,12 @@ COUNTERS = {
     "dram_busy": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     "sm_busy": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     "tensor_busy": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
-    "tensor_op_busy": "sm__pipe_tensor_op_gmma_cycles_active.avg.pct_of_peak_sustained_active",
-    "tensor_issued": "sm__inst_executed_pipe_tensor_op_gmma.avg.pct_of_peak_sustained_active",
-    "tensor_hmma": "sm__inst_executed_pipe_tensor_op_hmma.avg.pct_of_peak_sustained_active",
     "xu_busy": "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active",
     "issue_busy": "sm__inst_issued.avg.pct_of_peak_sustained_active",
     "occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
-    "local_bytes": "smsp__inst_executed_op_local.sum",
+    "spilling": "derived__local_spilling_requests",
 }
+SMALL = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4}
 Row = dict[str, Any]
 
 
@@ -57,11 +55,11 @@ def _float(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, device="cuda")
 
 
-def _matmul(group: int, size: int = 8192) -> Callable[[], object]:
+def _matmul(group: int, size: int = 8192, **blocks: int) -> Callable[[], object]:
     a, b = (_float(size, size).bfloat16() for _ in range(2))
     c = torch.empty_like(a)
-    chosen = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "num_warps": 8, "num_stages": 3}
-    grid = (size // 128 * (size // 256),)
+    chosen = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "num_warps": 8, "num_stages": 3, **blocks}
+    grid = (size // chosen["BLOCK_M"] * (size // chosen["BLOCK_N"]),)
     return lambda: lab.matmul_kernel[grid](a, b, c, size, size, size, GROUP=group, **chosen)
 
 
@@ -109,6 +107,7 @@ PROFILED: Mapping[str, Callable[[], Callable[[], object]]] = {
     "count, 16 bins": lambda: _count(16),
     "powers": _powers,
     **{f"matmul, group {g}": lambda g=g: _matmul(g) for g in (1, 2, 4, 8, 16, 32, 64)},  # type: ignore[misc]
+    **{f"small tiles, group {g}": lambda g=g: _matmul(g, **SMALL) for g in (1, 2, 8, 128)},  # type: ignore[misc]
 }
 
 
