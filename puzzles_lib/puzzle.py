@@ -28,7 +28,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.contract import DRAWS, Contract, Size, beyond
 from puzzles_lib.dtypes import of_name, of_torch
-from puzzles_lib.goal import Goal
+from puzzles_lib.goal import Goal, Traffic
 
 MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)
 """What a GPU launches along each axis of a grid."""
@@ -157,6 +157,7 @@ class Puzzle:
     slips: functions like the spec, each with a slip that is often made, by what the report says of it.
     contract: how cases are drawn that are tried beside ``cases``; without it none are.
     machine: what the machine code must be like, once all cases pass.
+    traffic: how much it may fetch from memory, once all cases pass.
 
     Raises ValueError where the parts do not fit together.
     """
@@ -177,6 +178,7 @@ class Puzzle:
     slips: Mapping[str, Callable] | None = None
     contract: Contract | None = None
     machine: tuple[Goal, ...] = ()
+    traffic: tuple[Traffic, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.cases:
@@ -198,9 +200,11 @@ class Puzzle:
                 raise ValueError(f"{self.name}: {field} names {sorted(unknown)}, which are not outputs")
         self._check_contract()
         run = {number for number, case in enumerate(self.cases) if not case.pretend}
-        for goal in self.machine:
-            if missed := set(goal.cases) - run:
-                raise ValueError(f"{self.name}: machine names case {min(missed)}, which is not run in full")
+        named = {"machine": {n for goal in self.machine for n in goal.cases}}
+        named["traffic"] = {goal.case for goal in self.traffic}
+        for field, numbers in named.items():
+            if missed := numbers - run:
+                raise ValueError(f"{self.name}: {field} names case {min(missed)}, which is not run in full")
         for case in self.cases:
             if missing := set(self.spec_numbers) - set(case.numbers):
                 raise ValueError(
@@ -331,7 +335,7 @@ class Puzzle:
 
     def __str__(self) -> str:
         cases = "\n".join(f"    {case}" for case in self.cases)
-        goals = "".join(f"\n{goal}" for goal in self.machine)
+        goals = "".join(f"\n{goal}" for goal in self.machine + self.traffic)
         terms = "".join(f"\n{term}" for term in self._terms())
         return f"Puzzle {self.number}: {self.title}\n\n{self.source()}\n\ncases\n{cases}{terms}{goals}"
 
@@ -366,12 +370,17 @@ class Puzzle:
             f"Your kernel may take {pointers}, and any column of this table, by its name:\n\n{table}\n"
             + "".join(f"\n{term}\n" for term in self._terms())
             + "".join(_goal_markdown(goal) for goal in self.machine)
+            + "".join(_traffic_markdown(goal) for goal in self.traffic)
         )
 
 
 def _goal_markdown(goal: Goal) -> str:
     wants = "".join(f"- {want}\n" for want in goal.wants)
     return f"\nOnce all cases pass (they count from 0), it is judged by the {goal.title}:\n\n{wants}"
+
+
+def _traffic_markdown(goal: Traffic) -> str:
+    return f"\nOnce all cases pass (they count from 0), what it fetches is counted:\n\n- {goal}\n"
 
 
 def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:

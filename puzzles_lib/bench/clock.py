@@ -1,4 +1,4 @@
-"""How benchmarks lie, waves, the order of tiles, persistent programs, a roofline: chapter 19's measurements.
+"""How benchmarks lie, occupancy, waves, the order of tiles, persistent programs: chapter 19's measurements.
 
 The record: ``device``, ``versions``, ``date``, and a list for each of `PARTS`.
 
@@ -8,16 +8,13 @@ The record: ``device``, ``versions``, ``date``, and a list for each of `PARTS`.
 - ``waves``: ``programs`` and ``us``, of matmuls that differ in their rows alone.
 - ``orders``: ``case``, ``tile``, ``group`` (rows of tiles in a band; 1 is row after row), ``us``.
 - ``persistent``: ``case``, ``path``, ``us``, and ``config``, the best of those tried.
-- ``points``: ``puzzle``, ``case``, ``us``: the course's own kernels at sizes of use.
 """
 
 import datetime
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -321,53 +318,12 @@ def _forms(
     }
 
 
-# ---- the course's kernels, for a roofline
-
-
-def points() -> Iterator[Row]:
-    from puzzles_lib.authoring.solutions import solutions
-    from puzzles_lib.binding import Bound, bind
-    from puzzles_lib.chapters import puzzles
-
-    known = {puzzle.name: puzzle for puzzle in puzzles()}
-    for name, (numbers, warps) in POINTS.items():
-        puzzle = known[name]
-        case = puzzle.cases[0].but(**numbers)
-        bound = bind(solutions()[name], puzzle, case)
-        assert isinstance(bound, Bound), bound
-        sets = []
-        for _ in range(3):
-            tensors = {
-                each.name: torch.randn(each.shape(case.numbers), device="cuda").to(each.dtype)
-                for each in puzzle.inputs + puzzle.results
-            }
-            sets.append(bound.filled(tensors))
-        grid = puzzle.programs(case)
-
-        def launch(values: Mapping[str, Any], bound: Any = bound, grid: Any = grid, warps: int = warps) -> None:
-            bound.kernel[grid](**values, num_warps=warps)
-
-        us = interleaved({name: [lambda values=values: launch(values) for values in sets]}, rounds=15)[name]
-        yield {"puzzle": name, "case": numbers, "warps": warps, "us": round(us, 2)}
-
-
-POINTS: Mapping[str, tuple[dict[str, int], int]] = {
-    "masked_add": ({"N": 1 << 26, "BLOCK": 1024}, 4),
-    "mul_relu": ({"M": 8192, "N": 8192, "BLOCK_M": 16, "BLOCK_N": 128}, 4),
-    "rms_norm": ({"M": 16384, "N": 4096, "BLOCK_N": 4096}, 4),
-    "layer_norm": ({"M": 16384, "N": 4096, "BLOCK_M": 1, "BLOCK_N": 4096}, 4),
-    "layer_norm_dx": ({"M": 16384, "N": 4096, "BLOCK_M": 1, "BLOCK_N": 4096}, 4),
-    "flash_attention": ({"T": 16384, "D": 64, "BLOCK_Q": 64, "BLOCK_K": 64, "BLOCK_D": 64}, 4),
-    "batched_matmul": ({"B": 8, "M": 2048, "N": 2048, "K": 2048, "BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}, 8),
-}
-
 PARTS: Mapping[str, Callable[[], Iterator[Row]]] = {
     "lies": lies,
     "flights": flights,
     "waves": waves,
     "orders": orders,
     "persistent": persistent,
-    "points": points,
 }
 
 
