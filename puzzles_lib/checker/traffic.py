@@ -43,5 +43,5 @@ def fetches(puzzle: Puzzle, ran: Run, goal: Traffic) -> dict[str, tuple[int, int
 
 
 def _words(counted: dict[str, tuple[int, int]]) -> str:
-    each = (f"{name}_ptr {times:,} for {lines:,} different ones" for name, (times, lines) in counted.items())
-    return f"of {', of '.join(each)}: programs of one time share too few"
+    each = " and ".join(f"{name}_ptr {times / lines:.1f} times" for name, (times, lines) in counted.items())
+    return f"fetched is {each}: programs that run at one time share too few of their lines"

@@ -47,4 +47,31 @@ TILE_ORDER = Puzzle(
     traffic=(Traffic(case=5, in_flight=8, cache=32 << 10, most=3200),),
 )
 
-PUZZLES = (TILE_ORDER,)
+
+def split_sum(x: Float32[Tensor, "M N"]) -> Float32[Tensor, " M"]:
+    """z[m] = sum over n of x[m, n], a row's blocks in several programs
+
+    z holds zeros at the start, and a program adds what it has to it. The kernel may
+    be within triton.autotune: then every configuration must be right, alone and
+    after the others.
+    """
+    return x.sum(1)
+
+
+SPLIT_SUM = Puzzle(
+    number="40",
+    spec=split_sum,
+    formula=r"z_m = \sum_n x_{mn}",
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
+    cases=(
+        Case(M=4, N=64, BLOCK_M=4, BLOCK_N=64),  # one program
+        Case(M=16, N=128, BLOCK_M=4, BLOCK_N=32),  # rows of four programs
+        Case(M=5, N=100, BLOCK_M=2, BLOCK_N=32),  # ragged on both axes
+        Case(M=3, N=20, BLOCK_M=8, BLOCK_N=64),  # less than a block
+        Case(M=33, N=150, BLOCK_M=16, BLOCK_N=64, fill={"x": large}),
+    ),
+    zeroed=("z",),
+    contract=Contract({"M": Size(150), "N": Size(700), "BLOCK_M": (2, 32), "BLOCK_N": (32, 256)}),
+)
+
+PUZZLES = (TILE_ORDER, SPLIT_SUM)
