@@ -99,7 +99,7 @@ def spread(record: Record) -> Picture:
     ax.axhline(row["first"], color=VERMILLION, linestyle="--", linewidth=1.2)
     ax.axhline(row["second"], color=GREEN, linewidth=1.2)
     label(ax, len(times), row["first"], "mean of the first 5", align="right bottom", fontsize=9)
-    label(ax, len(times), row["second"], "median", align="right bottom", fontsize=9)
+    label(ax, len(times), row["second"] + 5, "median", align="right bottom", fontsize=9)
     _plain(ax, "call", "µs")
     figure.suptitle(origin(record), fontsize=9, color=FAINT)
     told = ", ".join(f"{time:.0f}" for time in times[:6])
@@ -194,16 +194,17 @@ def roofline(mine: Point | None = None) -> Picture:
     corner = FLOPS / BYTES
     ax.plot([0.05, corner, 4000], [0.05 * BYTES / 1e12, FLOPS / 1e12, FLOPS / 1e12], color=INK, linewidth=1.5)
     label(ax, 2.2, 12.5, "memory: 3.95 TB/s", align="right bottom", fontsize=9, color=FAINT)
-    label(ax, 3900, 1080, "tensor cores, bfloat16", align="right bottom", fontsize=9, color=FAINT)
+    label(ax, 3900, 1080, "tensor cores, 16 bits", align="right bottom", fontsize=9, color=FAINT)
     told = []
-    places = {"masked_add": ("right", 0.85), "layer_norm": ("left", 1.2), "rms_norm": ("left", 1.2)}
-    for point in points():
+    for number, point in enumerate(points()):
         ax.plot(point.intensity, point.tflops, "o", color=BLUE, markersize=7)
-        align, shift = places.get(point.name, ("left", 1.2))
-        if point.name in ("flash_attention", "batched_matmul"):
-            align, shift = "right", 0.82
         name = point.name.replace("_", " ")
-        label(ax, point.intensity * shift, point.tflops * 0.93, name, align=f"{align} top", fontsize=9)
+        if point.intensity > corner:
+            label(ax, point.intensity, point.tflops * 0.72, name, align="top", fontsize=9)
+        else:  # they lie close together: below one another, at the end of a line
+            y = 0.26 * 1.75**number
+            ax.plot([point.intensity, 7], [point.tflops, y], color=MIST, linewidth=0.8, zorder=0)
+            label(ax, 7.5, y, name, align="left", fontsize=9)
         told.append(f"{name} {point.intensity:.3g} FLOP a byte, {point.tflops:.3g} TFLOP/s")
     if mine:
         ax.plot(mine.intensity, mine.tflops, "D", color=VERMILLION, markersize=8)
@@ -304,10 +305,10 @@ LEAST = {
 """Bytes of a profile's inputs."""
 STALLS = {
     "long_scoreboard": "waits for memory (long scoreboard)",
-    "short_scoreboard": "waits for shared memory, or a rare unit",
+    "short_scoreboard": "waits for shared memory (short scoreboard)",
     "barrier": "waits for other warps (barrier)",
     "lg_throttle": "too many accesses queued (LG throttle)",
-    "mio_throttle": "the memory pipe is full (MIO throttle)",
+    "mio_throttle": "a shared queue is full (MIO throttle)",
     "wait": "a fixed delay (wait)",
     "drain": "its stores are on their way (drain)",
     "selected": "none: it issues",

@@ -119,7 +119,7 @@ QUESTIONS = (
     Question(
         id="ch19-q2",
         asks="A copy of 64 KiB, from Python and within a CUDA graph: how many times as long does a call take "
-        "from Python (within half)?",
+        "from Python (within a factor of 2)?",
         right=_launches,
         kind=float,
         same=lambda value, right: right / 2 < value < right * 2,
