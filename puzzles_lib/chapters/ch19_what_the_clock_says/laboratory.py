@@ -199,7 +199,8 @@ def points() -> list[Point]:
 # ---- traffic
 
 
-def modelled(group: int, tile: tuple[int, int] = (128, 256), in_flight: int = 132, steps: int = 16) -> float:
+@cache
+def modelled(group: int, tile: tuple[int, int] = (128, 256), in_flight: int = 132, steps: int = 8) -> float:
     """GB that a matmul of 8192 fetches in bands of so many rows of tiles, by the model; 50 MiB of cache.
 
     tile: rows and columns. in_flight: programs at a time. steps: turns of the loop that are told apart.
