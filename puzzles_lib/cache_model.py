@@ -67,9 +67,7 @@ def by_tensor(counts: Counter[Hashable]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def tiles(
-    order: Sequence[tuple[int, int]], steps: int, sizes: tuple[int, int]
-) -> list[list[list[Block]]]:
+def tiles(order: Sequence[tuple[int, int]], steps: int, sizes: tuple[int, int]) -> list[list[list[Block]]]:
     """A matmul's programs for `fetched`: in each of ``steps`` a block of a's rows, one of b's columns.
 
     order: pid -> the tile, row and column. sizes: of a block of a, of one of b.

@@ -47,7 +47,9 @@ def test_a_sweep_has_every_configuration_that_the_bench_tries(device):
 
 def test_ncus_table_is_read_by_its_heads():
     heads = ["ID", "Kernel Name", "dram__bytes_read.sum", "gpu__time_duration.sum"]
-    heads += [f"smsp__average_warps_issue_stalled_{why}_per_issue_active.ratio" for why in ("wait", "barrier")]
+    heads += [
+        f"smsp__average_warps_issue_stalled_{why}_per_issue_active.ratio" for why in ("wait", "barrier")
+    ]
     lines = ["==PROF== Connected", ",".join(f'"{head}"' for head in heads), '"","","byte","ns","",""']
     lines += ['"0","copy_kernel","1,024","2,500","3.0","1.0"']
     (row,) = profiles.read("\n".join(lines))
@@ -113,7 +115,7 @@ TOLD = {
     "flights": "0.88 with 1, 1.67 with 2",
     "waves": "51 for 128, 100 for 136",
     "roofline": "batched matmul 683 FLOP a byte, 508 TFLOP/s",
-    "tile_order": "programs 0 to 7 share 9 panels, all waves together 72; bands of 4 rows: programs 0 to 7 share 6",
+    "tile_order": "programs 0 to 7 share 9 panels, all waves together 72; bands of 4 rows: programs 0",
     "fetched": "bands of 16: model 1.22, chip 1.25",
     "profile": "registers a thread 255, accesses that spill 5,029,888",
     "sweep": "from 184 over 524 in the middle to 5056; the floor is 139. 54 were refused. 34 spill",
@@ -186,7 +188,9 @@ def test_what_is_said_of_profiles():
     assert rows["softmax, 2 warps"]["registers"] == 255 and 5e6 < rows["softmax, 2 warps"]["spilling"] < 5.1e6
     assert 8.5 < 32 * rows["column copy"]["l2_read_sectors"] / pictures.LEAST["column copy"] < 9
     assert round(rows["small tiles, group 1"]["dram_read"] / pictures.LEAST["small tiles, group 1"]) == 48
-    said("6% of the warps", "255 registers, five million accesses", "nearly nine times", "48 times its inputs")
+    said(
+        "6% of the warps", "255 registers, five million accesses", "nearly nine times", "48 times its inputs"
+    )
     assert set(pictures.SIX.values()) <= set(rows) & set(pictures.LEAST)
     assert {reason for row in rows.values() for reason in list(row["stalls"])[:5]} <= set(pictures.STALLS)
 

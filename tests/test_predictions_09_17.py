@@ -1,4 +1,4 @@
-"""Predictions of chapters 09 to 12, 14, 16, 17, 19: one right answer each; nudges that keep it to themselves."""
+"""Predictions of chapters 09 to 12, 14, 16, 17, 19: one right answer; nudges that keep it to themselves."""
 
 import re
 

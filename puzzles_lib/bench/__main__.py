@@ -31,9 +31,18 @@ RECORDED = {
         "puzzles_lib.bench.clock",
         "chapter 19: how benchmarks lie, waves, the order of tiles, persistent programs (needs a GPU)",
     ),
-    "sweep": ("puzzles_lib.bench.sweep", "chapter 19: three kernels in hundreds of configurations (needs a GPU)"),
-    "points": ("puzzles_lib.authoring.points", "chapter 19: the course's kernels on a roofline (needs a GPU)"),
-    "profiles": ("puzzles_lib.bench.profiles", "chapter 19: what ncu reads off kernels (needs a GPU, and ncu)"),
+    "sweep": (
+        "puzzles_lib.bench.sweep",
+        "chapter 19: three kernels in hundreds of forms (needs a GPU)",
+    ),
+    "points": (
+        "puzzles_lib.authoring.points",
+        "chapter 19: the course's kernels at large (needs a GPU)",
+    ),
+    "profiles": (
+        "puzzles_lib.bench.profiles",
+        "chapter 19: what ncu reads off kernels (needs a GPU)",
+    ),
     "ptxas": (
         "puzzles_lib.chapters.ch15_racing_cublas.assemblers",
         "chapter 15's hasty kernel by other assemblers, with no GPU",

@@ -2,8 +2,8 @@
 
 The record: ``device``, ``versions``, ``date``, and a list for each of `PARTS`.
 
-- ``lies``: ``name``, and two numbers that one might give for the same thing: ``first`` and ``second``, with what
-  they are of (``of_first``, ``of_second``) and ``unit``; ``more``, beside them.
+- ``lies``: ``name``, and two numbers that one might give for the same thing: ``first`` and ``second``, with
+  what they are of (``of_first``, ``of_second``) and ``unit``; ``more``, beside them.
 - ``flights``: ``programs`` on a multiprocessor at a time, ``us``, ``tb_s``.
 - ``waves``: ``programs`` and ``us``, of matmuls that differ in their rows alone.
 - ``orders``: ``case``, ``tile``, ``group`` (rows of tiles in a band; 1 is row after row), ``us``.
@@ -15,6 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -70,8 +71,15 @@ def lies() -> Iterator[Row]:
     yield _spread()
 
 
-def _told(name: str, unit: str, of_first: str, first: float, of_second: str, second: float, **more: Any) -> Row:
-    numbers = {"of_first": of_first, "first": round(first, 2), "of_second": of_second, "second": round(second, 2)}
+def _told(
+    name: str, unit: str, of_first: str, first: float, of_second: str, second: float, **more: Any
+) -> Row:
+    numbers = {
+        "of_first": of_first,
+        "first": round(first, 2),
+        "of_second": of_second,
+        "second": round(second, 2),
+    }
     return {"name": name, "unit": unit, **numbers, "more": more}
 
 
@@ -153,7 +161,15 @@ def _cache() -> Row:
     found = interleaved(paths)
     moved = 2 * sets[0][0].nbytes
     rates = {f"{name}_tb_s": round(moved / us / 1e6, 2) for name, us in found.items()}
-    return _told("cache", "µs", "the same 8 MB each time", found["warm"], "64 times 8 MB in turn", found["cold"], **rates)
+    return _told(
+        "cache",
+        "µs",
+        "the same 8 MB each time",
+        found["warm"],
+        "64 times 8 MB in turn",
+        found["cold"],
+        **rates,
+    )
 
 
 def _clocks() -> Row:
@@ -197,7 +213,12 @@ def _spread() -> Row:
         pairs.append((start, end))
     torch.cuda.synchronize()
     times = [round(start.elapsed_time(end) * 1000, 1) for start, end in pairs]
-    words = "the mean of the first 5", statistics.mean(times[:5]), "the median of 60", statistics.median(times)
+    words = (
+        "the mean of the first 5",
+        statistics.mean(times[:5]),
+        "the median of 60",
+        statistics.median(times),
+    )
     return _told("spread", "µs", *words, least=min(times), most=max(times), times=times)
 
 
@@ -244,7 +265,7 @@ def orders() -> Iterator[Row]:
         rows = blocks.get("BLOCK_M", 128)
         tile = f"{rows}x{blocks.get('BLOCK_N', 256)}"
         paths = {
-            str(group): [lambda group=group: _matmul(a, b, c, group, **blocks)]
+            str(group): [partial(_matmul, a, b, c, group, **blocks)]
             for group in dict.fromkeys((*GROUPS, M // rows))
         }
         for group, us in interleaved(paths, rounds=25).items():
@@ -288,7 +309,7 @@ def persistent() -> Iterator[Row]:
                 if not relative_error(c, want) < MOST_ERROR:
                     raise RuntimeError(f"{name} with {config} is wrong at {M}x{N}x{K}")
                 paths[name, number] = [call] * (10 if M * N * K <= 1 << 30 else 2)
-        paths["cuBLAS", -1] = [lambda: torch.mm(a, b, out=c)] * (10 if M * N * K <= 1 << 30 else 2)
+        paths["cuBLAS", -1] = [partial(torch.mm, a, b, out=c)] * (10 if M * N * K <= 1 << 30 else 2)
         found = interleaved(paths, rounds=15)  # type: ignore[arg-type,var-annotated]
         for path in dict.fromkeys(name for name, _ in found):
             us, number = min((us, number) for (name, number), us in found.items() if name == path)

@@ -1,10 +1,10 @@
 """What ncu reads off a GPU while kernels of different characters run: chapter 19's profiles.
 
-The record: ``device``, ``versions``, ``date``, and ``rows``: ``name`` of the profile, ``kernel``, and what ncu reads
-of it, `COUNTERS` by short names; ``stalls``: by reason, of 100 samples of a waiting
-warp how many; ``programs``, ``warps``, ``registers``, ``shared``.
+The record: ``device``, ``versions``, ``date``, and ``rows``: ``name`` of the profile, ``kernel``, and what
+ncu reads of it, `COUNTERS` by short names; ``stalls``: of 100 samples of a warp, how many by reason why it
+does not issue; ``programs``, ``threads`` and ``shared`` bytes of a program, ``registers`` of a thread.
 
-ncu runs this module again, as a program that launches each kernel once: ``python -m puzzles_lib.bench.profiles``.
+ncu runs this module again, as a program that launches each kernel once.
 """
 
 import csv

@@ -1,11 +1,10 @@
 """A recorded autotune: hundreds of configurations of three kernels, each compiled, checked and timed twice.
 
 The record: ``device``, ``versions``, ``date``, ``multiprocessors``, and ``kernels``. A kernel has ``name``,
-``sizes``, ``bytes`` (the least to move), ``flops``, ``fields`` and ``rows``, a list for each configuration with
-an entry for each field: the blocks, ``warps``, ``stages``; then ``registers`` a thread, ``spills`` (as the
-driver counts them, 4 bytes each), ``shared`` bytes a program, ``us`` and ``again_us``, the medians of two
-rounds in other orders, and ``error`` of the result. Where the launch is refused, ``us`` is None and ``error``
-says why.
+``sizes``, ``bytes`` (the least to move), ``flops``, ``fields`` and ``rows``: of each configuration an entry
+for each field. These are the blocks, ``warps``, ``stages``; then ``registers`` a thread, ``spills`` of them,
+``shared`` bytes a program, ``us`` and ``again_us``, the medians of two rounds in other orders, and ``error``
+of the result. Where the launch is refused, ``us`` is None and ``error`` says why.
 """
 
 import datetime

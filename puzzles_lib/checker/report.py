@@ -21,7 +21,8 @@ KINDS = (
     "traffic", "puzzle",
 )  # fmt: skip
 """What a `Verdict` can be of. ``"machine"``: right, but its machine code is not what the puzzle wants.
-``"traffic"``: right, but it fetches more from memory than the puzzle wants. ``"puzzle"``: the puzzle itself is at fault, not the kernel."""
+``"traffic"``: right, but it fetches more from memory than the puzzle wants.
+``"puzzle"``: the puzzle itself is at fault, not the kernel."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ Rows of bench "ranks" and "training" go on with ``bytes`` (peak memory) and ``ba
 
 Those of chapter 19, ``clock.json``, ``points.json``, ``profiles.json`` and the two sweeps, are as
 `puzzles_lib.bench.clock`, `puzzles_lib.authoring.points`, `puzzles_lib.bench.profiles` and
-`puzzles_lib.bench.sweep` say. Three more are of another form: ``digits.json`` is what `puzzles_lib.bench.digits` measures, on a CPU,
+`puzzles_lib.bench.sweep` say.
+
+Three more are of another form: ``digits.json`` is what `puzzles_lib.bench.digits` measures, on a CPU,
 ``orders.json`` what `puzzles_lib.authoring.orders` counts, on a GPU, and ``ptxas.json`` what
 `puzzles_lib.chapters.ch15_racing_cublas.assemblers` finds, with no GPU.
 """

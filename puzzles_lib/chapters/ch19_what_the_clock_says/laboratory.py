@@ -79,7 +79,7 @@ class Sweep:
         return self.ran[0]
 
     def time(self, **config: int) -> float | None:
-        """µs of a configuration, by its numbers; None where it was refused. Raises KeyError for no such one."""
+        """µs of a configuration by its numbers, None where refused. Raises KeyError for no such one."""
         for each in self.tried:
             if config.items() == each.config.items():
                 return each.us
@@ -105,7 +105,7 @@ class Sweep:
 
 @cache
 def sweep(name: str, device: str = "H200") -> Sweep:
-    """A recorded sweep: of ``"matmul"``, ``"rms_rows"`` or ``"int8_weight"``, on an ``"H200"`` or ``"H100"``."""
+    """A recorded sweep of ``"matmul"``, ``"rms_rows"`` or ``"int8_weight"``; on an ``"H200"``, an ``"H100"``."""
     record = load(SWEEPS[device])
     (kernel,) = [each for each in record["kernels"] if each["name"] == name]
     tried = []
@@ -122,7 +122,7 @@ def sweep(name: str, device: str = "H200") -> Sweep:
 
 @dataclass(frozen=True)
 class Work:
-    """What a kernel does: ``flops``, and ``bytes`` that it asks for, of which ``least`` must come from memory.
+    """What a kernel does: ``flops``, and ``bytes`` asked for, of which ``least`` must come from memory.
 
     bytes: of loads and stores, program by program. least: each input once, each output once.
     """
@@ -200,7 +200,7 @@ def points() -> list[Point]:
 
 
 @cache
-def modelled(group: int, tile: tuple[int, int] = (128, 256), in_flight: int = 132, steps: int = 8) -> float:
+def modelled(group: int, tile: tuple[int, int] = (128, 256), in_flight: int = 132, steps: int = 4) -> float:
     """GB that a matmul of 8192 fetches in bands of so many rows of tiles, by the model; 50 MiB of cache.
 
     tile: rows and columns. in_flight: programs at a time. steps: turns of the loop that are told apart.

@@ -10,7 +10,10 @@ MISTAKES = (
         TILE_ORDER,
         "row_after_row",
         "One row of tiles, then the next: programs of one time share no columns.",
-        {"pid_m = first + place % rows": "pid_m = pid // tiles_n", "pid_n = place // rows": "pid_n = pid % tiles_n"},
+        {
+            "pid_m = first + place % rows": "pid_m = pid // tiles_n",
+            "pid_n = place // rows": "pid_n = pid % tiles_n",
+        },
         kind="traffic",
         says="fetched is x_ptr 1.0 times and y_ptr 8.0 times",
     ),
@@ -18,7 +21,10 @@ MISTAKES = (
         TILE_ORDER,
         "column_after_column",
         "One column of tiles, then the next: now x is fetched again and again.",
-        {"pid_m = first + place % rows": "pid_m = pid % tiles_m", "pid_n = place // rows": "pid_n = pid // tiles_m"},
+        {
+            "pid_m = first + place % rows": "pid_m = pid % tiles_m",
+            "pid_n = place // rows": "pid_n = pid // tiles_m",
+        },
         kind="traffic",
         says="fetched is x_ptr 8.0 times and y_ptr 1.0 times",
     ),

@@ -105,8 +105,8 @@ def spread(record: Record) -> Picture:
     told = ", ".join(f"{time:.0f}" for time in times[:6])
     return Picture(
         figure,
-        f"Microseconds of 60 copies after a rest, {origin(record)}: {told} and so on. The first 5 have a mean "
-        f"of {row['first']:.0f}, all have a median of {row['second']:.0f} and are {min(times):.0f} at the least.",
+        f"Microseconds of 60 copies after a rest, {origin(record)}: {told} and so on. The first 5 have a "
+        f"mean of {row['first']:.0f}, all a median of {row['second']:.0f}; the least is {min(times):.0f}.",
     )
 
 
@@ -131,7 +131,9 @@ def held(registers: int, shared: int, warps: int) -> Picture:
         box(ax, 7.0, y, width, 1.0, color=PALE)
         step = width * each / whole
         for place in range(min(programs, most)):
-            box(ax, 7.0 + place * step, y, step, 1.0, color=YELLOW if most == programs else SKY, linewidth=0.5)
+            box(
+                ax, 7.0 + place * step, y, step, 1.0, color=YELLOW if most == programs else SKY, linewidth=0.5
+            )
         words = f"{each:,} of {whole:,}: {most}" + (", and no more" if most == programs else "")
         label(ax, 7.3 + width, y + 0.5, words, align="left")
         told.append(f"{name} {each:,} of {whole:,}, room for {most}")
@@ -220,8 +222,8 @@ def roofline(mine: Point | None = None) -> Picture:
     _plain(ax, "FLOP for each byte that must come from memory", "TFLOP/s")
     return Picture(
         figure,
-        f"A roofline: below {corner:.0f} FLOP a byte an H200's memory is the roof, above it the tensor cores' "
-        f"989 TFLOP/s. {'; '.join(told)}.",
+        f"A roofline: below {corner:.0f} FLOP a byte an H200's memory is the roof, above it the tensor "
+        f"cores' 989 TFLOP/s. {'; '.join(told)}.",
     )
 
 
@@ -252,8 +254,8 @@ def tile_order(groups: Sequence[int] = (1, 4), wave: int = 8, side: int = 8) -> 
         told.append(f"{name}: {words}, all waves together {sum(touched)}")
     return Picture(
         figure,
-        f"{side} x {side} tiles with the numbers of their programs; {wave} run at a time, the first two waves "
-        f"are coloured. A panel is a row of tiles of x, or a column of y. {'; '.join(told)}.",
+        f"{side} x {side} tiles with the numbers of their programs; {wave} run at a time, the first two "
+        f"waves are coloured. A panel is a row of tiles of x, or a column of y. {'; '.join(told)}.",
     )
 
 
@@ -278,7 +280,9 @@ def fetched(record: Record) -> Picture:
     told = "; ".join(
         f"bands of {g}: model {a:.2f}, chip {b:.2f}" for g, a, b in zip(groups, model, counted, strict=True)
     )
-    return Picture(figure, f"GB that a matmul of 8192 fetches, {origin(record)}. {told}. Each input once: 0.27.")
+    return Picture(
+        figure, f"GB that a matmul of 8192 fetches, {origin(record)}. {told}. Each input once: 0.27."
+    )
 
 
 # ---- profiles

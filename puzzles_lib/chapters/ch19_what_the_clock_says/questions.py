@@ -175,8 +175,8 @@ QUESTIONS = (
     ),
     Question(
         id="ch19-q7",
-        asks="The sum with 16 programs at a time on each multiprocessor, not 1: how many times as fast, about "
-        "1, 5 or 16?",
+        asks="The sum with 16 programs at a time on each multiprocessor, not 1: how many times as fast, "
+        "about 1, 5 or 16?",
         right=_flights,
         kind=int,
         nudges=(Nudge(lambda v, r: v == 16, "with 1 it reads 0.88 TB/s; memory has a limit"),),
@@ -184,8 +184,8 @@ QUESTIONS = (
     ),
     Question(
         id="ch19-q8",
-        asks="One program fills a multiprocessor, and there are 132. 128 programs take 51 µs. What do 136 take "
-        "(within 15%)?",
+        asks="One program fills a multiprocessor, and there are 132. 128 programs take 51 µs. What do 136 "
+        "take (within 15%)?",
         right=_second_wave,
         kind=float,
         same=lambda value, right: abs(value - right) < 0.15 * right,
@@ -194,7 +194,8 @@ QUESTIONS = (
     ),
     Question(
         id="ch19-q9",
-        asks="How many FLOP for each byte does a kernel need so that memory is no longer its roof (within 3%)?",
+        asks="How many FLOP for each byte does a kernel need so that memory is no longer its "
+        "roof (within 3%)?",
         right=lambda: FLOPS / BYTES,
         kind=float,
         same=lambda value, right: abs(value - right) < 0.03 * right,
@@ -210,8 +211,8 @@ QUESTIONS = (
     ),
     Question(
         id="ch19-q11",
-        asks="8 x 8 tiles, and now 16 programs at a time. How many panels do programs 0 to 15 touch, row after "
-        "row and in bands of 4 rows? A pair.",
+        asks="8 x 8 tiles, and now 16 programs at a time. How many panels do programs 0 to 15 touch, row "
+        "after row and in bands of 4 rows? A pair.",
         right=_panels,
         kind=tuple,
         nudges=(
@@ -222,8 +223,8 @@ QUESTIONS = (
     ),
     Question(
         id="ch19-q12",
-        asks="132 tiles of 128 x 256 at a time. How many rows of tiles in a band fetch the least: 1, 2, 4, 8, "
-        "16, 32 or 64?",
+        asks="132 tiles of 128 x 256 at a time. How many rows of tiles in a band fetch the least: 1, 2, 4, "
+        "8, 16, 32 or 64?",
         right=_best_band,
         kind=int,
         nudges=(Nudge(lambda v, r: v == 8, "nearly; a column of tiles is twice as wide as a row is high"),),
