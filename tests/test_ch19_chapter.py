@@ -116,7 +116,7 @@ TOLD = {
     "waves": "51 for 128, 100 for 136",
     "roofline": "batched matmul 683 FLOP a byte, 508 TFLOP/s",
     "tile_order": "programs 0 to 7 share 9 panels, all waves together 72; bands of 4 rows: programs 0",
-    "fetched": "bands of 16: model 1.22, chip 1.25",
+    "fetched": "bands of 16: model 1.21, chip 1.25",
     "profile": "registers a thread 255, accesses that spill 5,029,888",
     "sweep": "from 184 over 524 in the middle to 5056; the floor is 139. 54 were refused. 34 spill",
     "twice": "the first round 75.2 to 78.9 µs",

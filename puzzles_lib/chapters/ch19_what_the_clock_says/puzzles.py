@@ -10,7 +10,10 @@ from puzzles_lib.inputs import large
 from puzzles_lib.puzzle import Case, Puzzle
 
 
-def tile_order(x: Float32[Tensor, "M K"], y: Float32[Tensor, "K N"]) -> Float32[Tensor, "M N"]:
+def tile_order(
+    x: Float32[Tensor, "M K"],
+    y: Float32[Tensor, "K N"],
+) -> Float32[Tensor, "M N"]:
     """z = x @ y, a program a tile, and a grid of one axis
 
     pid counts all tiles. Which tile is its own is for the kernel to choose: each
