@@ -443,7 +443,8 @@ def persistent(record: Record) -> Picture:
         ratios = {path: us[case, "plain"] / us[case, path] for path in looks}
         for number, (path, (color, name)) in enumerate(looks.items()):
             at = place + 0.27 * (number - 1)
-            ax.bar(at, ratios[path], 0.25, color=color, edgecolor=INK, linewidth=0.5, label=name)
+            look = {"color": color, "edgecolor": INK, "linewidth": 0.5, "label": name}
+            ax.bar(at, ratios[path] - 0.5, 0.25, 0.5, **look)
         worth = ratios["persistent, flattened"]
         label(ax, place, max(ratios.values()) + 0.03, f"{worth:.2f}", align="baseline", fontsize=9)
         told.append(f"{case}: " + ", ".join(f"{looks[p][1]} {r:.2f}" for p, r in ratios.items()))
