@@ -33,7 +33,7 @@ TILE_ORDER = Puzzle(
         # a last band of one row; ragged on every axis
         Case(M=70, N=45, K=20, BLOCK_M=16, BLOCK_N=32, BLOCK_K=16, GROUP=2),
         Case(M=40, N=90, K=33, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32, GROUP=8),  # less than a band
-        Case(M=100, N=33, K=16, BLOCK_M=32, BLOCK_N=16, BLOCK_K=16, GROUP=3, fill={"x": large}),
+        Case(M=100, N=33, K=50, BLOCK_M=32, BLOCK_N=16, BLOCK_K=16, GROUP=3, fill={"x": large}),
         Case(M=256, N=256, K=64, BLOCK_M=32, BLOCK_N=32, BLOCK_K=32, GROUP=4),  # 8 x 8 tiles
     ),
     contract=Contract(
