@@ -1,11 +1,15 @@
-"""What a puzzle wants of the machine code, once a kernel is right: data, measured by `inspector.measures`.
+"""What a puzzle wants of a kernel that is right, of its machine code or of its traffic: data.
 
     Goal(cases=(5, 6), wants=(Want("load bytes", least=16), Want("exchanges", most=0)))
 
     Once(cases=(1, 2, 3))
 
 A goal is about some of the puzzle's own cases, so the kernel whose machine code is read has also been run
-there: code for sizes that nobody tries helps nobody.
+there: code for sizes that nobody tries helps nobody. It is measured by `inspector.measures`.
+
+    Traffic(case=5, in_flight=8, cache=32 << 10, most=3200)
+
+What is fetched from memory is counted in a run of that case, by `puzzles_lib.cache_model`.
 """
 
 from collections.abc import Sequence
@@ -125,3 +129,24 @@ def named(cases: Sequence[int]) -> str:
     """``"cases 1, 2 and 3"``"""
     *most, last = map(str, cases)
     return f"cases {', '.join(most)} and {last}" if most else f"case {last}"
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """How much a cache, which all programs share, may have to fetch from memory in a case of a puzzle.
+
+    in_flight: programs at a time. cache: its bytes. most: lines fetched.
+    """
+
+    case: int
+    in_flight: int
+    cache: int
+    most: int
+
+    @property
+    def launch(self) -> str:
+        """``"case 6, 8 programs at a time, a cache of 32 KiB"``"""
+        return f"case {self.case}, {self.in_flight} programs at a time, a cache of {self.cache >> 10} KiB"
+
+    def __str__(self) -> str:
+        return f"traffic of {self.launch}: at most {self.most:,} lines of 128 bytes fetched"

@@ -28,7 +28,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.contract import DRAWS, Contract, Size, beyond
 from puzzles_lib.dtypes import of_name, of_torch
-from puzzles_lib.goal import Goal, Once
+from puzzles_lib.goal import Goal, Once, Traffic
 
 MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)
 """What a GPU launches along each axis of a grid."""
@@ -162,6 +162,7 @@ class Puzzle:
         may take any number of the case besides, by its name.
     contract: how cases are drawn that are tried beside ``cases``; without it none are.
     machine: what the machine code must be like, or how often compiled, once all cases pass.
+    traffic: how much it may fetch from memory, once all cases pass.
     broken_by: the mistake, by its name, that the kernel has which learners get, to be mended; "" where they
         get one with a hole.
 
@@ -186,6 +187,7 @@ class Puzzle:
     slips: Mapping[str, Callable] | None = None
     contract: Contract | None = None
     machine: tuple[Goal | Once, ...] = ()
+    traffic: tuple[Traffic, ...] = ()
     broken_by: str = ""
 
     def __post_init__(self) -> None:
@@ -210,9 +212,11 @@ class Puzzle:
                 raise ValueError(f"{self.name}: {field} names {sorted(unknown)}, which are not outputs")
         self._check_contract()
         run = {number for number, case in enumerate(self.cases) if not case.pretend}
-        for goal in self.machine:
-            if missed := set(goal.cases) - run:
-                raise ValueError(f"{self.name}: machine names case {min(missed)}, which is not run in full")
+        named = {"machine": {n for goal in self.machine for n in goal.cases}}
+        named["traffic"] = {goal.case for goal in self.traffic}
+        for field, numbers in named.items():
+            if missed := numbers - run:
+                raise ValueError(f"{self.name}: {field} names case {min(missed)}, which is not run in full")
         for case in self.cases:
             if missing := set(self.spec_numbers) - set(case.numbers):
                 raise ValueError(
@@ -345,7 +349,7 @@ class Puzzle:
 
     def __str__(self) -> str:
         cases = "\n".join(f"    {case}" for case in self.cases)
-        goals = "".join(f"\n{goal}" for goal in self.machine)
+        goals = "".join(f"\n{goal}" for goal in self.machine + self.traffic)
         terms = "".join(f"\n{term}" for term in self._terms())
         return f"Puzzle {self.number}: {self.title}\n\n{self.source()}\n\ncases\n{cases}{terms}{goals}"
 
@@ -380,12 +384,17 @@ class Puzzle:
             f"Your kernel may take {pointers}, and any column of this table, by its name:\n\n{table}\n"
             + "".join(f"\n{term}\n" for term in self._terms())
             + "".join(_goal_markdown(goal) for goal in self.machine)
+            + "".join(_traffic_markdown(goal) for goal in self.traffic)
         )
 
 
 def _goal_markdown(goal: Goal | Once) -> str:
     wants = "".join(f"- {want}\n" for want in goal.wants)
     return f"\nOnce all cases pass (they count from 0), it is judged by the {goal.title}:\n\n{wants}"
+
+
+def _traffic_markdown(goal: Traffic) -> str:
+    return f"\nOnce all cases pass (they count from 0), what it fetches is counted:\n\n- {goal}\n"
 
 
 def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:

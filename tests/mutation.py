@@ -453,15 +453,15 @@ def judge(mutant: Mutant) -> str | None:
 def _by_case(name: str) -> list:
     """The puzzle once for each of its cases, with that case alone; ragged cases first, they tell most.
 
-    Last the whole puzzle, where it has goals for the machine code.
+    Last the whole puzzle, where it has goals.
     """
     from puzzles_lib.chapters import puzzles
     from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 
     puzzle = next(p for p in (DOUBLE, *puzzles()) if p.name == name)
     cases = sorted(puzzle.cases, key=_ragged_axes, reverse=True)
-    alone = [dataclasses.replace(puzzle, cases=(case,), machine=()) for case in cases]
-    return [*alone, puzzle] if puzzle.machine else alone
+    alone = [dataclasses.replace(puzzle, cases=(case,), machine=(), traffic=()) for case in cases]
+    return [*alone, puzzle] if puzzle.machine or puzzle.traffic else alone
 
 
 def _ragged_axes(case) -> int:

@@ -1,4 +1,4 @@
-"""Predictions of chapters 09 to 12, 14, 16 to 18: a right answer each; nudges that keep it to themselves."""
+"""Predictions of chapters 09 to 12, 14, 16 to 20: a right answer each; nudges that keep it to themselves."""
 
 import re
 
@@ -75,6 +75,23 @@ RIGHT = {
     "ch18-q13": 256,
     "ch18-q14": 128,
     "ch18-q15": 64.0,
+    "ch19-q1": 20,
+    "ch19-q2": 10.0,
+    "ch19-q3": 4.56,
+    "ch19-q4": "faster",
+    "ch19-q5": 8,
+    "ch19-q6": "both",
+    "ch19-q7": 5,
+    "ch19-q8": 102.0,
+    "ch19-q9": 250.0,
+    "ch19-q10": "flash attention",
+    "ch19-q11": (10, 8),
+    "ch19-q12": 16,
+    "ch19-q13": ("sum", "rows", "copy", "softmax", "columns", "bands"),
+    "ch19-q14": (40, 1.04),
+    "ch19-q15": 25,
+    "ch19-q16": 63,
+    "ch19-q17": 128,
 }
 
 # What learners may think, with a word of what they must read.
@@ -263,12 +280,49 @@ MISTAKES = [
     ("ch18-q15", 256.0, "in each of two products"),
     ("ch18-q15", 128.0, "forward has two"),
     ("ch18-q15", 16.0, "2 D in p · v"),
+    ("ch19-q1", 2000, "synchronize"),
+    ("ch19-q1", 200, "into a queue"),
+    ("ch19-q2", 1.5, "less than a microsecond"),
+    ("ch19-q2", 1000, "about 1 µs"),
+    ("ch19-q3", 2.28, "both count"),
+    ("ch19-q3", 3.95, "2^23 bytes"),
+    ("ch19-q4", "as fast", "wires that switch"),
+    ("ch19-q4", "slower", "limits the clock"),
+    ("ch19-q5", 16, "what about registers"),
+    ("ch19-q5", 256, "a warp has 32"),
+    ("ch19-q5", 4, "4 times 32 threads"),
+    ("ch19-q6", "registers", "each of the two twice"),
+    ("ch19-q7", 16, "memory has a limit"),
+    ("ch19-q7", 1, "how much is there to gain"),
+    ("ch19-q8", 53, "when others have ended"),
+    ("ch19-q8", 200, "the last of them wait"),
+    ("ch19-q9", 0.25, "times a thousand"),
+    ("ch19-q9", 989, "3.95 TB/s"),
+    ("ch19-q10", "masked add", "factors of ten"),
+    ("ch19-q11", (8, 10), "other way round"),
+    ("ch19-q11", (9, 6), "8 at a time"),
+    ("ch19-q11", (16, 8), "that are coloured"),
+    ("ch19-q12", 8, "twice as wide"),
+    ("ch19-q12", 1, "a square in elements"),
+    ("ch19-q13", ("sum", "bands", "copy", "softmax", "columns", "rows"), "are swapped"),
+    ("ch19-q13", ("sum", "rows"), "one name for each"),
+    ("ch19-q13", ("sum", "rows", "softmax", "copy", "columns", "bands"), "keeps a long row"),
+    ("ch19-q13", ("columns", "rows", "copy", "softmax", "sum", "bands"), "has few programs"),
+    ("ch19-q13", ("sum", "copy", "rows", "softmax", "columns", "bands"), "use tensor cores"),
+    ("ch19-q14", (10, 1.2), "too slow"),
+    ("ch19-q14", (300, 1.0), "small tiles"),
+    ("ch19-q15", 1, "moves bytes"),
+    ("ch19-q16", 60, "the launch itself"),
+    ("ch19-q16", 3, "adds 3"),
+    ("ch19-q17", 8192, "loop is long"),
+    ("ch19-q17", 512, "how often"),
 ]
 
 MINE = {
     id: q
     for id, q in questions().items()
     if id[:4] in {"ch09", "ch10", "ch11", "ch12", "ch14", "ch16", "ch17", "ch18"}
+    if id[:4] in {"ch09", "ch10", "ch11", "ch12", "ch14", "ch16", "ch17", "ch19"}
 }
 
 

@@ -101,7 +101,7 @@ CLINIC = {name for name, puzzle in PUZZLES.items() if puzzle.broken_by}  # two o
 
 def at_true_size(kernel, puzzle: Puzzle, case: Case | None = None, **numbers: int):
     case = case or Case(pretend=True, **numbers)
-    return examine(kernel, dataclasses.replace(puzzle, contract=None, cases=(case,), machine=()))
+    return examine(kernel, dataclasses.replace(puzzle, contract=None, cases=(case,), machine=(), traffic=()))
 
 
 def test_the_table_has_every_puzzle_but_that_of_one_program():

@@ -28,6 +28,22 @@ RECORDED = {
         "puzzles_lib.authoring.orders",
         "how often what nothing orders goes wrong, in chapter 17's kernels (needs a GPU)",
     ),
+    "clock": (
+        "puzzles_lib.bench.clock",
+        "chapter 19: how benchmarks lie, waves, the order of tiles, persistent programs (needs a GPU)",
+    ),
+    "sweep": (
+        "puzzles_lib.bench.sweep",
+        "chapter 19: three kernels in hundreds of forms (needs a GPU)",
+    ),
+    "points": (
+        "puzzles_lib.authoring.points",
+        "chapter 19: the course's kernels at large (needs a GPU)",
+    ),
+    "profiles": (
+        "puzzles_lib.bench.profiles",
+        "chapter 19: what ncu reads off kernels (needs a GPU)",
+    ),
     "ptxas": (
         "puzzles_lib.chapters.ch15_racing_cublas.assemblers",
         "chapter 15's hasty kernel by other assemblers, with no GPU",

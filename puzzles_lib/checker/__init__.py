@@ -14,7 +14,7 @@ from triton.runtime.jit import JITFunction
 
 from puzzles_lib import compiler
 from puzzles_lib.binding import Bound, bind
-from puzzles_lib.checker import arithmetic, failure, machine, verdicts
+from puzzles_lib.checker import arithmetic, failure, machine, traffic, verdicts
 from puzzles_lib.checker.arithmetic import Known
 from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank
 from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
@@ -47,7 +47,10 @@ def examine(
     """
     try:
         report = alone(lambda: _examine(kernel, puzzle, seconds, salt, until_failure))
-        return dataclasses.replace(report, goals=machine.judge(kernel, puzzle)) if report.ok else report
+        if report.ok:
+            goals = machine.judge(kernel, puzzle) + alone(lambda: traffic.judge(kernel, puzzle, seconds))
+            report = dataclasses.replace(report, goals=goals)
+        return report
     except Busy as reason:
         return _busy(puzzle, reason)
     except PuzzleFault as fault:

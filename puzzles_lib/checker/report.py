@@ -18,9 +18,10 @@ BY_LANE = "; by lane: as if no two lanes of a load could share what they ask for
 KINDS = (
     "open", "signature", "compiler", "error", "deadlock", "time limit", "memory limit", "out of bounds",
     "uninitialised", "never written", "race", "input changed", "values", "loads", "true size", "machine",
-    "puzzle",
+    "traffic", "puzzle",
 )  # fmt: skip
 """What a `Verdict` can be of. ``"machine"``: right, but its machine code is not what the puzzle wants.
+``"traffic"``: right, but it fetches more from memory than the puzzle wants.
 ``"puzzle"``: the puzzle itself is at fault, not the kernel."""
 
 
@@ -91,15 +92,17 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class GoalResult:
-    """What became of one of the puzzle's goals for the machine code. ``verdict`` is None where it is met.
+    """What became of one of the puzzle's goals. ``verdict`` is None where it is met.
 
-    launch: which case, target and warps. told: what was measured. look: the call that shows the code.
+    launch: which case, and how launched. told: what was measured. look: the call that shows it.
+    of: ``"machine code"`` or ``"traffic"``.
     """
 
     launch: str
     told: str = ""
     verdict: Verdict | None = None
     look: str = ""
+    of: str = "machine code"
 
     @property
     def ok(self) -> bool:
@@ -155,7 +158,7 @@ class Report:
 
     Drawn cases come last, and are there only where all others pass. salt: of `check`.
     cheer: at the first pass; no part of what is compared or told to machines.
-    goals: for the machine code, judged only where all cases pass.
+    goals: of the puzzle, judged only where all cases pass.
     """
 
     title: str
@@ -204,7 +207,8 @@ class Report:
                   "diagnosis": "", "site": {"line": 4, "source": "x = tl.load(x_ptr + offs_n)"}}}],
              "goals": []}
 
-        A goal has the keys ``launch`` (``"case 6, sm_90, 4 warps"``), ``told``, ``look`` and ``verdict``.
+        A goal has the keys ``launch`` (``"case 6, sm_90, 4 warps"``), ``told``, ``look``, ``verdict`` and
+        ``of`` (``"machine code"`` or ``"traffic"``).
 
         ``verdict`` beside ``cases`` is on the kernel as a whole, which then was not run. kind is one of
         `KINDS`, status ``"pass"``, ``"FAIL"`` or ``"skip"``. Keys may be added, none is taken away.
@@ -237,8 +241,9 @@ class Report:
             return f"{self.title}: not run"
         passed, count = sum(c.ok for c in self.listed), len(self.listed)
         if self.right:
-            told = ", and so does its machine code" if self.goals else ""
-            told = told if self.ok else ", its machine code does not"
+            of = " and its ".join(dict.fromkeys(goal.of for goal in self.goals if goal.ok == self.ok))
+            told = f", and so does its {of}" if self.ok else f", its {of} does not"
+            told = told if self.goals else ""
             return f"{self.title}: all {passed} cases pass{told}"
         if passed == count and self.drawn:
             return f"{self.title}: all {passed} cases pass, a drawn one does not"
@@ -252,11 +257,11 @@ class Report:
     def _goal_rows(self) -> list[Row]:
         told = next((goal for goal in self.goals if not goal.ok), None)
         return [
-            Row("pass", f"machine code of {goal.launch}: {goal.told}")
+            Row("pass", f"{goal.of} of {goal.launch}: {goal.told}")
             if goal.ok
             else Row(
                 "FAIL",
-                f"machine code of {goal.launch}",
+                f"{goal.of} of {goal.launch}",
                 verdict=goal.verdict if goal is told else None,
                 watch=goal.look if goal is told else "",
             )

@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 import html
 import json
+import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -100,7 +101,7 @@ def mistake(puzzle: Puzzle, which: int | str = 0) -> Contrast:
             named = f'"{which}"' if isinstance(which, str) else which
             call = f"mistake({puzzle.name.upper()}, {named}).kernel"
             lines = _difference(source, wrong)
-            return Contrast(title, slip.what, lines, own, kernel, _watching(report, kernel, call))
+            return Contrast(title, slip.what, lines, own, kernel, _watching(report, call))
     return Contrast(title, "it has no place in your kernel, and this copy of the course has no other.")
 
 
@@ -160,10 +161,10 @@ def _dedented(lines: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     return tuple((sign, text if text == _GAP else text[indent:]) for sign, text in lines)
 
 
-def _watching(report: Report, kernel: KernelInterface, call: str) -> Report:
+def _watching(report: Report, call: str) -> Report:
     """The report, whose call of `watch` gives the kernel by the name that a notebook has for it."""
     cases = tuple(
-        dataclasses.replace(case, watch=case.watch.replace(f"watch({kernel.__name__},", f"watch({call},", 1))
+        dataclasses.replace(case, watch=re.sub(r"watch\(\w+,", f"watch({call},", case.watch, count=1))
         for case in report.cases
     )
     return dataclasses.replace(report, cases=cases)

@@ -198,6 +198,7 @@ def run(
         },
         bytes_moved=memory.bytes_moved,
         lane_bytes=memory.lane_bytes,
+        flops=memory.flops,
         accesses=tuple(memory.accesses),
         suspect=memory.ordering.suspect,
         within=memory.ordering.race,

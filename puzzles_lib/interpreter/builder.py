@@ -393,6 +393,15 @@ class GuardedBuilder(InterpreterBuilder):
         return TensorHandle(row.code.narrow(output), row.triton)
 
     def binary_op(self, lhs, rhs, op):
+        return self._counted(self._of_two(lhs, rhs, op))
+
+    def _counted(self, result: TensorHandle) -> TensorHandle:
+        """The result, each of its floats an operation."""
+        if result.dtype.scalar.is_floating():
+            self.memory.flops += result.data.size
+        return result
+
+    def _of_two(self, lhs, rhs, op):
         row = _computing(lhs)
         if row is None or op in (np.bitwise_and, np.bitwise_or, np.bitwise_xor):
             result = super().binary_op(lhs, rhs, op)
@@ -406,12 +415,13 @@ class GuardedBuilder(InterpreterBuilder):
 
     def unary_op(self, arg, op):
         if row := _computing(arg):
-            return self._rounded(op(_widened(arg)), row)
-        return super().unary_op(arg, op)
+            return self._counted(self._rounded(op(_widened(arg)), row))
+        return self._counted(super().unary_op(arg, op))
 
     def create_fma(self, x, y, z):
         wide = [_widened(h).astype(np.float64) for h in (x, y, z)]
         result = wide[0] * wide[1] + wide[2]  # the product of two float32 is exact
+        self.memory.flops += 2 * result.size
         if row := _computing(z):
             return self._rounded(result, row)
         return TensorHandle(result.astype(z.data.dtype), z.dtype.scalar)
@@ -485,6 +495,7 @@ class GuardedBuilder(InterpreterBuilder):
         return self._recorded_dot(self._dot(a, b, d, input_precision), a, b, d)
 
     def _recorded_dot(self, result, *operands):
+        self.memory.flops += 2 * result.data.size * operands[0].data.shape[-1]
         if self.memory.recorder:
             self.memory.recorder.dotted(*operands, result)
         return result

@@ -101,6 +101,8 @@ def _bound(member: Callable) -> Callable:
 
 
 def _reduce(*args, **kwargs):
+    if isinstance(args[0], tl.tensor) and args[0].dtype.is_floating():
+        builder.memory.flops += args[0].handle.data.size
     return reductions.reduce(twin, builder.sum_as_dot, *args, **kwargs)
 
 

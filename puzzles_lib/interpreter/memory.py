@@ -100,6 +100,7 @@ class Memory:
         self.loaded: dict[str, int] = {}  # bytes, lane by lane, by argument name
         self.bytes_moved = 0
         self.lane_bytes = 0
+        self.flops = 0
         self.first_bad: Stop | None = None
         self.ordering = Ordering()
         self.recorder: Any = None  # a `recording.Recorder`, which is told of accesses

@@ -137,6 +137,7 @@ class Run:
     loads: elements loaded, lane by lane, by argument name; what a cast pointer loads counts by its bytes.
     bytes_moved: bytes asked of memory: of each load and store, those that differ.
     lane_bytes: bytes loaded and stored by lanes that were on, each counted for itself.
+    flops: operations on floats, each lane's counted, masked or not; of a dot two for each product.
     accesses: every access, where recording was asked for.
     suspect: two accesses of a program met in an element with no barrier between: by the same thread?
     within: a race within a program, looked for where the run was told who holds what.
@@ -161,6 +162,7 @@ class Run:
     loads: dict[str, int] = field(default_factory=dict)
     bytes_moved: int = 0
     lane_bytes: int = 0
+    flops: int = 0
     accesses: tuple[Access, ...] = ()
     suspect: bool = False
     within: WithinProgram | None = None

@@ -10,7 +10,11 @@ Rows of bench "ranks" and "training" go on with ``bytes`` (peak memory) and ``ba
 ``launches`` too: by path, how it was launched and what its binary looks like, see
 `puzzles_lib.chapters.ch15_racing_cublas.records`; and ``clocks``, what the chip did under load.
 
-Three are of another form: ``digits.json`` is what `puzzles_lib.bench.digits` measures, on a CPU,
+Those of chapter 19, ``clock.json``, ``points.json``, ``profiles.json`` and the two sweeps, are as
+`puzzles_lib.bench.clock`, `puzzles_lib.authoring.points`, `puzzles_lib.bench.profiles` and
+`puzzles_lib.bench.sweep` say.
+
+Three more are of another form: ``digits.json`` is what `puzzles_lib.bench.digits` measures, on a CPU,
 ``orders.json`` what `puzzles_lib.authoring.orders` counts, on a GPU, and ``ptxas.json`` what
 `puzzles_lib.chapters.ch15_racing_cublas.assemblers` finds, with no GPU.
 """
@@ -28,6 +32,10 @@ RACE = FILE.with_name("race.json")
 DIGITS = FILE.with_name("digits.json")
 ORDERS = FILE.with_name("orders.json")
 PTXAS = FILE.with_name("ptxas.json")
+CLOCK = FILE.with_name("clock.json")
+POINTS = FILE.with_name("points.json")
+PROFILES = FILE.with_name("profiles.json")
+SWEEPS = {"H200": FILE.with_name("sweep_h200.json"), "H100": FILE.with_name("sweep_h100.json")}
 NAMES = ("bench", "case", "path", "us", "baseline", "baseline_us", "ratio", "error")  # of a row's entries
 MORE = ((), ("bytes", "baseline_bytes"), ("bytes", "baseline_bytes", "cosine"))  # after those, in some rows
 NUMBERS = ("us", "baseline_us", "ratio", "error")
@@ -58,6 +66,11 @@ def about(bench: str = "") -> str:
     """Where the recorded figures of a bench come from, in a line; of most benches, where none is named."""
     of_bench = (record for record in _records() if any(row["bench"] == bench for row in record["rows"]))
     record = next(of_bench, None) or load()
+    return origin(record)
+
+
+def origin(record: Mapping[str, Any]) -> str:
+    """Where the figures of a record come from, in a line."""
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     return f"recorded on one {record['device']} ({versions}) on {record['date']}"
 

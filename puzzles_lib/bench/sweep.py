@@ -1,0 +1,260 @@
+"""A recorded autotune: hundreds of configurations of three kernels, each compiled, checked and timed twice.
+
+The record: ``device``, ``versions``, ``date``, ``multiprocessors``, and ``kernels``. A kernel has ``name``,
+``sizes``, ``bytes`` (the least to move), ``flops``, ``fields`` and ``rows``: of each configuration an entry
+for each field. These are the blocks, ``warps``, ``stages``; then ``registers`` a thread, ``spills`` of them,
+``shared`` bytes a program, ``us`` and ``again_us``, the medians of two rounds in other orders, and ``error``
+of the result. Where the launch is refused, ``us`` is None and ``error`` says why.
+"""
+
+import datetime
+import itertools
+import os
+import random
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any
+
+import torch
+import triton
+from triton.runtime.errors import OutOfResources
+
+from puzzles_lib.bench.results import relative_error
+from puzzles_lib.chapters.ch19_what_the_clock_says import lab
+
+SETS = 3  # of inputs, taken in turn, so that none is found in L2
+REPLAYS = 9
+LAUNCH = ("warps", "stages")
+FOUND = ("registers", "spills", "shared", "us", "again_us", "error")
+
+Config = dict[str, int]
+Tensors = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A kernel and what is tried: values of each block size, of ``warps`` and of ``stages``.
+
+    constants: constexprs that stay. grid, tensors and want: for the sizes and a configuration.
+    """
+
+    kernel: Any
+    sizes: Mapping[str, int]
+    tried: Mapping[str, tuple[int, ...]]
+    constants: Mapping[str, int]
+    grid: Callable[[Mapping[str, int]], tuple[int, ...]]
+    tensors: Callable[[Mapping[str, int]], Tensors]
+    want: Callable[[Tensors], torch.Tensor]
+    result: str
+    bytes: int
+    flops: int
+
+    @property
+    def name(self) -> str:
+        return self.kernel.__name__.removesuffix("_kernel")
+
+    def configurations(self) -> Iterator[Config]:
+        for values in itertools.product(*self.tried.values()):
+            yield dict(zip(self.tried, values, strict=True))
+
+    def launched(self, tensors: Mapping[str, object], config: Config) -> dict[str, Any]:
+        """The keywords of a launch."""
+        blocks = {name: value for name, value in config.items() if name not in LAUNCH}
+        named = {f"{name}_ptr": tensor for name, tensor in tensors.items()}
+        numbers = {name: value for name, value in self.sizes.items() if name in self.kernel.arg_names}
+        options = {f"num_{name}": config[name] for name in LAUNCH}
+        return {**named, **numbers, **blocks, **self.constants, **options}
+
+
+def _normal(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
+
+
+def _matmul_tensors(s: Mapping[str, int]) -> Tensors:
+    a, b = _normal(s["M"], s["K"]), _normal(s["K"], s["N"])
+    return {"a": a, "b": b, "c": torch.empty(s["M"], s["N"], device="cuda", dtype=torch.bfloat16)}
+
+
+def _rows_tensors(s: Mapping[str, int]) -> Tensors:
+    x, w = _normal(s["M"], s["N"]), torch.randn(s["N"], device="cuda")
+    return {"x": x, "w": w, "y": torch.empty_like(x)}
+
+
+def _rows_want(t: Tensors) -> torch.Tensor:
+    x = t["x"].float()
+    return x * torch.rsqrt(x.square().mean(1, keepdim=True) + 1e-6) * t["w"]
+
+
+def _int8_tensors(s: Mapping[str, int]) -> Tensors:
+    w = torch.randint(-127, 128, (s["K"], s["N"]), device="cuda", dtype=torch.int8)
+    scale = torch.rand(s["N"], device="cuda") / 64
+    y = torch.empty(s["M"], s["N"], device="cuda", dtype=torch.bfloat16)
+    return {"x": _normal(s["M"], s["K"]), "w": w, "scale": scale, "y": y}
+
+
+MATMUL = {"M": 4096, "N": 4096, "K": 4096}
+ROWS = {"M": 16384, "N": 4096}
+INT8 = {"M": 64, "N": 8192, "K": 8192}
+
+SWEPT = (
+    Swept(
+        lab.matmul_kernel,
+        MATMUL,
+        {
+            "BLOCK_M": (32, 64, 128, 256),
+            "BLOCK_N": (32, 64, 128, 256),
+            "BLOCK_K": (32, 64, 128),
+            "warps": (4, 8),
+            "stages": (2, 3, 4, 5),
+        },
+        {"GROUP": 8},
+        lambda s: (s["M"] // s["BLOCK_M"] * (s["N"] // s["BLOCK_N"]),),
+        _matmul_tensors,
+        lambda t: t["a"].float() @ t["b"].float(),
+        "c",
+        bytes=3 * 2 * 4096**2,
+        flops=2 * 4096**3,
+    ),
+    Swept(
+        lab.rms_rows_kernel,
+        ROWS,
+        {
+            "BLOCK_M": (1, 2, 4, 8, 16),
+            "BLOCK_N": (128, 256, 512, 1024, 2048, 4096),
+            "warps": (1, 2, 4, 8, 16),
+            "stages": (2, 4),
+        },
+        {},
+        lambda s: (s["M"] // s["BLOCK_M"],),
+        _rows_tensors,
+        _rows_want,
+        "y",
+        bytes=2 * 2 * 16384 * 4096 + 4 * 4096,
+        flops=4 * 16384 * 4096,
+    ),
+    Swept(
+        lab.int8_weight_kernel,
+        INT8,
+        {
+            "BLOCK_M": (16, 64),
+            "BLOCK_N": (16, 32, 64, 128),
+            "BLOCK_K": (32, 64, 128, 256),
+            "warps": (4, 8),
+            "stages": (2, 3, 4, 6),
+        },
+        {},
+        lambda s: (s["N"] // s["BLOCK_N"], s["M"] // s["BLOCK_M"]),
+        _int8_tensors,
+        lambda t: t["x"].float() @ (t["w"].float() * t["scale"]),
+        "y",
+        bytes=8192 * 8192 + 2 * 2 * 64 * 8192 + 4 * 8192,
+        flops=2 * 64 * 8192 * 8192,
+    ),
+)
+
+
+def measure() -> dict[str, Any]:
+    """The record. Raises RuntimeError without a GPU."""
+    if not torch.cuda.is_available():
+        raise RuntimeError("bench sweep needs a CUDA device")
+    compile_all()
+    kernels = [_swept(each) for each in SWEPT]
+    versions = {"torch": torch.__version__.split("+")[0], "triton": triton.__version__}
+    origin = {"device": torch.cuda.get_device_name(), "versions": versions}
+    count = torch.cuda.get_device_properties(0).multi_processor_count
+    return {**origin, "date": datetime.date.today().isoformat(), "multiprocessors": count, "kernels": kernels}
+
+
+def compile_all() -> None:
+    """Fill Triton's cache, in as many processes as there are cores."""
+    work = [(place, config) for place, each in enumerate(SWEPT) for config in each.configurations()]
+    random.Random(0).shuffle(work)
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+        for _ in pool.map(_compile, work, chunksize=4):
+            pass
+
+
+def _compile(work: tuple[int, Config]) -> None:
+    place, config = work
+    swept = SWEPT[place]
+    dtypes = {"scale": torch.float32, "w": torch.float32 if "scale" not in _names(swept) else torch.int8}
+    tensors = [dtypes.get(name, torch.bfloat16) for name in _names(swept)]  # the first arguments
+    swept.kernel.warmup(*tensors, grid=(1,), **swept.launched({}, config))
+
+
+def _names(swept: Swept) -> list[str]:
+    """Its tensors."""
+    return [name.removesuffix("_ptr") for name in swept.kernel.arg_names if name.endswith("_ptr")]
+
+
+def _swept(swept: Swept) -> dict[str, Any]:
+    torch.manual_seed(0)
+    sets = [swept.tensors(swept.sizes) for _ in range(SETS)]
+    want = swept.want(sets[0])
+    configurations = list(swept.configurations())
+    found: dict[int, dict[str, Any]] = {}
+    for round_, name in enumerate(("us", "again_us")):
+        order = list(range(len(configurations)))
+        random.Random(round_).shuffle(order)
+        for number in order:
+            config = configurations[number]
+            if round_ == 0:
+                found[number] = _tried(swept, sets, config, want)
+            if isinstance(found[number]["error"], float):
+                found[number][name] = _microseconds(swept, sets, config)
+    fields = (*swept.tried, *FOUND)
+    rows = [
+        [{**config, **found[number]}.get(field) for field in fields]
+        for number, config in enumerate(configurations)
+    ]
+    told = {"bytes": swept.bytes, "flops": swept.flops, "fields": fields, "rows": rows}
+    return {"name": swept.name, "sizes": dict(swept.sizes), "constants": dict(swept.constants), **told}
+
+
+def _launch(swept: Swept, tensors: Tensors, config: Config) -> Any:
+    return swept.kernel[swept.grid({**swept.sizes, **config})](**swept.launched(tensors, config))
+
+
+def _tried(swept: Swept, sets: list[Tensors], config: Config, want: torch.Tensor) -> dict[str, Any]:
+    """Launched once: what the driver says of it, and the error of its result."""
+    sets[0][swept.result].fill_(torch.nan)
+    try:
+        compiled = _launch(swept, sets[0], config)
+    except OutOfResources as refusal:
+        return {"shared": refusal.required, "error": f"out of {refusal.name}"}
+    error = relative_error(sets[0][swept.result], want)
+    needs = {"registers": compiled.n_regs, "spills": compiled.n_spills, "shared": compiled.metadata.shared}
+    return {**needs, "error": float(f"{error:.1e}")}
+
+
+def _microseconds(swept: Swept, sets: list[Tensors], config: Config) -> float:
+    """Median of replays of a CUDA graph that launches it once on each set."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for tensors in sets:
+            _launch(swept, tensors, config)
+    graph.replay()
+    pairs = []
+    for _ in range(REPLAYS):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        graph.replay()
+        end.record()
+        pairs.append((start, end))
+    torch.cuda.synchronize()
+    return round(statistics.median(a.elapsed_time(b) for a, b in pairs) * 1000 / len(sets), 2)
+
+
+def table(record: Mapping[str, Any]) -> str:
+    """Of each kernel, how many configurations there are, and the best five."""
+    lines = [f"{record['device']}, {record['date']}"]
+    for kernel in record["kernels"]:
+        fields, rows = kernel["fields"], kernel["rows"]
+        at = fields.index("us")
+        ran = sorted((row for row in rows if row[at] is not None), key=lambda row: row[at])
+        lines.append(f"{kernel['name']}: {len(rows)} configurations, {len(rows) - len(ran)} refused")
+        lines += ["  " + "  ".join(f"{f}={v}" for f, v in zip(fields, row, strict=True)) for row in ran[:5]]
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+TITLE = "What the clock says: measuring, occupancy, the roofline, autotune"

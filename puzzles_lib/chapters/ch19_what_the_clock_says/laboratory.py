@@ -1,0 +1,237 @@
+"""Chapter 19's laboratory: the recorded sweeps to prune, and what a kernel of one's own asks for."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from puzzles_lib import cache_model
+from puzzles_lib.bench.h200 import BYTES, FLOPS
+from puzzles_lib.bench.recorded import POINTS, SWEEPS, load
+from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
+from puzzles_lib.chapters.ch03_fusion.puzzles import MUL_RELU
+from puzzles_lib.chapters.ch05_flash_attention.puzzles import FLASH_ATTENTION
+from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
+from puzzles_lib.chapters.ch17_normalisation.puzzles import LAYER_NORM, LAYER_NORM_DX, RMS_NORM
+from puzzles_lib.checker import guarded
+from puzzles_lib.checker.report import Report
+from puzzles_lib.goal import Traffic
+from puzzles_lib.puzzle import Case, Puzzle, pick_case
+
+KNOWN = ("registers", "spills", "shared")  # of a configuration once it is compiled
+TIMED = ("us", "again_us", "error")
+
+# ---- sweeps
+
+
+class Kept(NamedTuple):
+    """What a pruning leaves: configurations, and the best of them over the best of all."""
+
+    left: int
+    ratio: float
+
+    def __repr__(self) -> str:
+        return f"{self.left} left; the best of them takes {self.ratio:.2f} times as long as the best of all"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A configuration: ``config``, its blocks, ``warps`` and ``stages``; what it came to.
+
+    registers: a thread. spills: of them, 4 bytes each. shared: bytes a program. us, again_us: medians of two
+    rounds; None where the launch was refused, and then registers and spills are None too.
+    """
+
+    config: Mapping[str, int]
+    registers: int | None
+    spills: int | None
+    shared: int
+    us: float | None
+    again_us: float | None
+
+    def __str__(self) -> str:
+        return "  ".join(f"{name}={value}" for name, value in self.config.items())
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A kernel's recorded configurations. floor: µs, by bytes or by FLOPs on an H200."""
+
+    name: str
+    device: str
+    sizes: Mapping[str, int]
+    bytes: int
+    flops: int
+    tried: tuple[Tried, ...]
+
+    @property
+    def floor(self) -> float:
+        return max(self.bytes / BYTES, self.flops / FLOPS) * 1e6
+
+    @property
+    def ran(self) -> list[Tried]:
+        """Those that a launch took, the fastest first."""
+        return sorted((each for each in self.tried if each.us is not None), key=lambda each: each.us)
+
+    @property
+    def refused(self) -> list[Tried]:
+        return [each for each in self.tried if each.us is None]
+
+    @property
+    def best(self) -> Tried:
+        return self.ran[0]
+
+    def time(self, **config: int) -> float | None:
+        """µs of a configuration by its numbers, None where refused. Raises KeyError for no such one."""
+        for each in self.tried:
+            if config.items() == each.config.items():
+                return each.us
+        raise KeyError(f"{self.name} was not tried with {config}")
+
+    def kept(self, keep: Callable[[Any], object]) -> Kept | None:
+        """What is left of the configurations by ``keep``, which sees no times; None while it answers nothing.
+
+        keep: gets blocks, ``warps`` and ``stages`` as attributes, and says True for what is to be timed.
+        """
+        told = [keep(SimpleNamespace(**each.config)) for each in self.tried]
+        if all(each is None for each in told):
+            return None
+        left = [each for each, good in zip(self.tried, told, strict=True) if good]
+        times = [each.us for each in left if each.us is not None]
+        return Kept(len(left), min(times) / self.best.us if times else float("inf"))
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
+        head = f"{self.name} ({sizes}) on one {self.device}"
+        return f"{head}: {len(self.tried)} configurations, {len(self.refused)} refused; best {self.best}"
+
+
+@cache
+def sweep(name: str, device: str = "H200") -> Sweep:
+    """A recorded sweep of ``"matmul"``, ``"rms_rows"`` or ``"int8_weight"``; on an ``"H200"`` or an H100."""
+    record = load(SWEEPS[device])
+    (kernel,) = [each for each in record["kernels"] if each["name"] == name]
+    tried = []
+    for row in kernel["rows"]:
+        told = dict(zip(kernel["fields"], row, strict=True))
+        config = {field: told[field] for field in kernel["fields"] if field not in KNOWN + TIMED}
+        tried.append(Tried(config, *(told[field] for field in (*KNOWN, "us", "again_us"))))
+    numbers = kernel["sizes"], kernel["bytes"], kernel["flops"]
+    return Sweep(name, record["device"], *numbers, tuple(tried))
+
+
+# ---- a kernel's work
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a kernel does: ``flops``, and ``bytes`` asked for, of which ``least`` must come from memory.
+
+    bytes: of loads and stores, program by program. least: each input once, each output once.
+    """
+
+    flops: int
+    bytes: int
+    least: int
+
+    @property
+    def intensity(self) -> float:
+        """FLOP for each byte that must come from memory."""
+        return self.flops / self.least
+
+    @property
+    def floor(self) -> float:
+        """µs that an H200 takes at the least."""
+        return max(self.least / BYTES, self.flops / FLOPS) * 1e6
+
+    def __repr__(self) -> str:
+        asked = f"asks for {self.bytes:,} bytes, {self.least:,} must come from memory"
+        return f"{self.flops:,} FLOP; {asked}: {self.intensity:.2f} FLOP for each of these"
+
+
+def work(kernel: object, puzzle: Puzzle, case: int | Case = 0) -> Work | Report:
+    """What a kernel does in a case, counted while it runs; a `Report` where it cannot be run."""
+    chosen = pick_case(puzzle, case, "work")
+    ran = guarded(kernel, puzzle, chosen)
+    return ran if isinstance(ran, Report) else Work(ran[1].flops, ran[1].bytes_moved, least(puzzle, chosen))
+
+
+def least(puzzle: Puzzle, case: Case) -> int:
+    """Bytes of all inputs and results."""
+    tensors = puzzle.inputs + puzzle.results
+    return sum(math.prod(each.shape(case.numbers)) * each.dtype.itemsize for each in tensors)
+
+
+def _attention(s: Case) -> int:
+    blocks = s.T // s.BLOCK_Q * (s.T // s.BLOCK_Q + 1) // 2  # of BLOCK_Q keys each, up to the diagonal
+    return blocks * s.BLOCK_Q * (4 * s.BLOCK_Q * s.D + 5 * s.BLOCK_Q + s.D)
+
+
+FLOP: Mapping[str, Callable[[Case], int]] = {
+    "masked_add": lambda s: s.N,
+    "mul_relu": lambda s: 2 * s.M * s.N,
+    "rms_norm": lambda s: 5 * s.M * s.N,
+    "layer_norm": lambda s: 7 * s.M * s.N,
+    "layer_norm_dx": lambda s: 10 * s.M * s.N,
+    "flash_attention": _attention,
+    "batched_matmul": lambda s: 2 * s.B * s.M * s.N * s.K,
+}
+"""Operations of the course's kernels where blocks divide the sizes: within 2% of what `work` counts."""
+
+_PUZZLES = {
+    puzzle.name: puzzle
+    for puzzle in (
+        MASKED_ADD, MUL_RELU, RMS_NORM, LAYER_NORM, LAYER_NORM_DX, FLASH_ATTENTION, BATCHED_MATMUL
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Point:
+    """A kernel on the roofline: FLOP for each byte, and what it came to, in TFLOP/s."""
+
+    name: str
+    intensity: float
+    tflops: float
+
+
+def points() -> list[Point]:
+    """The course's own kernels, as recorded."""
+    found = []
+    for row in load(POINTS)["rows"]:
+        name, case = row["puzzle"], Case(**row["case"])
+        flops = FLOP[name](case)
+        found.append(Point(name, flops / least(_PUZZLES[name], case), flops / row["us"] / 1e6))
+    return found
+
+
+# ---- traffic
+
+
+@cache
+def modelled(group: int, tile: tuple[int, int] = (128, 256), in_flight: int = 132, steps: int = 4) -> float:
+    """GB that a matmul of 8192 fetches in bands of so many rows of tiles, by the model; 50 MiB of cache.
+
+    tile: rows and columns. in_flight: programs at a time. steps: turns of the loop that are told apart.
+    """
+    deep = 2 * 8192 // steps  # bytes of a row of a, of a column of b
+    sizes = tile[0] * deep, tile[1] * deep
+    order = cache_model.banded(8192 // tile[0], 8192 // tile[1], group)
+    found = cache_model.fetched(cache_model.tiles(order, steps, sizes), in_flight, 50 << 20)
+    return sum(times * sizes[name == "b"] for (name, *_), times in found.items()) / 1e9
+
+
+def panels(order: list[tuple[int, int]], wave: int) -> list[int]:
+    """For each wave: how many rows and columns of tiles its programs touch."""
+    waves = [order[first : first + wave] for first in range(0, len(order), wave)]
+    return [len({m for m, _ in tiles}) + len({n for _, n in tiles}) for tiles in waves]
+
+
+def fetches(kernel: object, puzzle: Puzzle, goal: Traffic) -> dict[str, tuple[int, int]] | Report:
+    """By tensor, the lines that a kernel fetches in a goal's case, and how many different ones."""
+    from puzzles_lib.checker.traffic import fetches
+
+    ran = guarded(kernel, puzzle, puzzle.cases[goal.case])
+    return ran if isinstance(ran, Report) else fetches(puzzle, ran[1], goal)

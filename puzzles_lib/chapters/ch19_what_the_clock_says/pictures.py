@@ -1,0 +1,475 @@
+"""Pictures for chapter 19."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from puzzles_lib.bench.h200 import BYTES, FLOPS, PROGRAMS, REGISTERS, RESERVED, SHARED, WARPS
+from puzzles_lib.bench.recorded import origin
+from puzzles_lib.cache_model import banded
+from puzzles_lib.chapters.ch19_what_the_clock_says.laboratory import Point, Sweep, modelled, panels, points
+from puzzles_lib.drawing import Picture, box, cells, label, new_figure, new_sheet
+from puzzles_lib.drawing.colours import (
+    BLUE,
+    FAINT,
+    GREEN,
+    GREY,
+    INK,
+    MIST,
+    ORANGE,
+    PALE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    YELLOW,
+)
+from puzzles_lib.inspector.occupancy import resident
+
+Record = Mapping[str, Any]
+
+
+def _plain(ax: Axes, x: str = "", y: str = "") -> None:
+    ax.set_xlabel(x, fontsize=10)
+    ax.set_ylabel(y, fontsize=10)
+    ax.tick_params(labelsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def _legend(figure: Figure, ax: Axes, columns: int) -> None:
+    shown = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    look = {"fontsize": 9, "frameon": False, "loc": "outside lower center", "ncols": columns}
+    figure.legend(shown.values(), shown.keys(), **look)
+
+
+def _time(us: float) -> str:
+    """``"33 µs"``, ``"1.74 ms"``, ``"1.05 s"``"""
+    if us >= 1e6:
+        return f"{us / 1e6:.2f} s"
+    return f"{us / 1e3:.2f} ms" if us >= 1e3 else f"{us:.3g} µs"
+
+
+# ---- how benchmarks lie
+
+LIES = {
+    "first call": "a kernel's first call",
+    "no wait": "a matmul, 8192³",
+    "launch": "a copy of 64 KiB",
+    "cache": "a copy of 8 MiB",
+    "zeros": "a matmul, 8192³",
+    "clocks": "a matmul, 8192³",
+    "spread": "a copy of 256 MiB",
+}
+
+
+def lies(record: Record, names: Sequence[str] = ()) -> Picture:
+    """Two numbers for the same thing, each as a part of the larger.
+
+    record: of bench "clock". names: of the pairs, all of them unless given.
+    """
+    rows = [row for row in record["lies"] if row["name"] in (names or LIES)]
+    figure, ax = new_sheet(25, 2.5 * len(rows) + 0.9)
+    told = []
+    for number, row in enumerate(rows):
+        y = 0.2 + 2.5 * number
+        most = max(row["first"], row["second"])
+        label(ax, 5.4, y + 0.95, LIES[row["name"]], align="right")
+        for place, which in enumerate(("first", "second")):
+            color = (ORANGE, SKY)[place]
+            width = max(0.08, 7.6 * row[which] / most)
+            box(ax, 5.8, y + 0.95 * place, width, 0.8, color=color)
+            text = f"{_time(row[which])}: {row[f'of_{which}']}"
+            label(ax, 5.8 + width + 0.25, y + 0.95 * place + 0.4, text, align="left")
+        told.append(
+            f"{LIES[row['name']]}: {_time(row['first'])} {row['of_first']}, "
+            f"{_time(row['second'])} {row['of_second']}"
+        )
+    label(ax, 0.2, 2.5 * len(rows) + 0.5, origin(record), align="left", fontsize=9, color=FAINT)
+    return Picture(figure, f"Pairs of times for the same thing, {origin(record)}. {'; '.join(told)}.")
+
+
+def spread(record: Record) -> Picture:
+    """60 copies of 256 MiB one after the other, after a rest. record: of bench "clock"."""
+    (row,) = [row for row in record["lies"] if row["name"] == "spread"]
+    times = row["more"]["times"]
+    figure = new_figure(7.8, 3.2)
+    ax = figure.subplots()
+    ax.plot(range(1, len(times) + 1), times, "o", color=BLUE, markersize=5)
+    ax.axhline(row["first"], color=VERMILLION, linestyle="--", linewidth=1.2)
+    ax.axhline(row["second"], color=GREEN, linewidth=1.2)
+    label(ax, len(times), row["first"], "mean of the first 5", align="right bottom", fontsize=9)
+    label(ax, len(times), row["second"] + 5, "median", align="right bottom", fontsize=9)
+    _plain(ax, "call", "µs")
+    figure.suptitle(origin(record), fontsize=9, color=FAINT)
+    told = ", ".join(f"{time:.0f}" for time in times[:6])
+    return Picture(
+        figure,
+        f"Microseconds of 60 copies after a rest, {origin(record)}: {told} and so on. The first 5 have a "
+        f"mean of {row['first']:.0f}, all a median of {row['second']:.0f}; the least is {min(times):.0f}.",
+    )
+
+
+# ---- occupancy
+
+
+def held(registers: int, shared: int, warps: int) -> Picture:
+    """What a multiprocessor of an H200 has of everything, and how many programs each of it holds."""
+    programs = resident(registers, shared, warps)
+    lot = -(-registers * 32 // 256) * 256
+    limits = {
+        "registers": (REGISTERS, lot * warps, 4 * (REGISTERS // 4 // lot) // warps),
+        "shared memory, bytes": (SHARED, shared + RESERVED, SHARED // (shared + RESERVED)),
+        "warps": (WARPS, warps, WARPS // warps),
+        "programs": (PROGRAMS, 1, PROGRAMS),
+    }
+    figure, ax = new_sheet(25, 6.6)
+    told = []
+    for number, (name, (whole, each, most)) in enumerate(limits.items()):
+        y, width = 0.3 + 1.4 * number, 10.6
+        label(ax, 6.6, y + 0.5, name, align="right")
+        box(ax, 7.0, y, width, 1.0, color=PALE)
+        step = width * each / whole
+        for place in range(min(programs, most)):
+            box(
+                ax, 7.0 + place * step, y, step, 1.0, color=YELLOW if most == programs else SKY, linewidth=0.5
+            )
+        words = f"{each:,} of {whole:,}: {most}" + (", and no more" if most == programs else "")
+        label(ax, 7.3 + width, y + 0.5, words, align="left")
+        told.append(f"{name} {each:,} of {whole:,}, room for {most}")
+    share = programs * warps / WARPS
+    words = f"{programs} at a time: {programs * warps} of {WARPS} warps, an occupancy of {share:.0%}"
+    label(ax, 7.0, 6.2, words, align="left")
+    return Picture(
+        figure,
+        f"What a program with {registers} registers a thread, {shared} bytes of shared memory and {warps} "
+        f"warps takes of a multiprocessor: {'; '.join(told)}. {words}.",
+    )
+
+
+def flights(record: Record) -> Picture:
+    """TB/s of a sum against programs on a multiprocessor. record: of bench "clock"."""
+    rows = record["flights"]
+    figure = new_figure(7.6, 3.3)
+    ax = figure.subplots()
+    places = range(len(rows))
+    ax.bar(places, [row["tb_s"] for row in rows], 0.62, color=SKY, edgecolor=INK, linewidth=0.5)
+    for place, row in zip(places, rows, strict=True):
+        label(ax, place, row["tb_s"] + 0.08, f"{row['tb_s']:.2f}", align="baseline", fontsize=9)
+    ticks = [f"{row['programs']}\n{4 * row['programs']} warps" for row in rows]
+    ax.set_xticks(list(places), ticks)
+    ax.set_ylim(0, 4.7)
+    _plain(ax, "programs at a time on a multiprocessor", "TB/s")
+    figure.suptitle(origin(record), fontsize=9, color=FAINT)
+    told = ", ".join(f"{row['tb_s']:.2f} with {row['programs']}" for row in rows)
+    return Picture(figure, f"TB/s of a sum of 553 MB by programs a multiprocessor, {origin(record)}: {told}.")
+
+
+def waves(record: Record) -> Picture:
+    """Time of matmuls against their programs, one of which fills a multiprocessor. record: of "clock"."""
+    rows = record["waves"]
+    figure = new_figure(7.8, 3.5)
+    ax = figure.subplots()
+    ax.plot([r["programs"] for r in rows], [r["us"] for r in rows], "o", color=BLUE, markersize=4)
+    for count in range(1, 5):
+        ax.axvline(132 * count, color=GREY, linestyle="--", linewidth=0.9)
+        label(ax, 132 * count - 4, 6, f"{132 * count}", align="right bottom", fontsize=9, color=FAINT)
+    ax.set_ylim(0, 310)
+    _plain(ax, "programs", "µs")
+    figure.suptitle(origin(record), fontsize=9, color=FAINT)
+    us = {row["programs"]: row["us"] for row in rows}
+    told = ", ".join(f"{us[n]:.0f} for {n}" for n in (64, 128, 136, 264, 272, 528, 536))
+    return Picture(
+        figure,
+        f"Microseconds of matmuls by programs, on 132 multiprocessors, {origin(record)}: a stair that steps "
+        f"up after each multiple of 132. {told}.",
+    )
+
+
+# ---- the roofline
+
+
+def roofline(mine: Point | None = None) -> Picture:
+    """The course's kernels, as recorded, below an H200's roof. mine: one more, where it could be at best."""
+    figure = new_figure(8.0, 4.4)
+    ax = figure.subplots()
+    corner = FLOPS / BYTES
+    ax.plot([0.05, corner, 4000], [0.05 * BYTES / 1e12, FLOPS / 1e12, FLOPS / 1e12], color=INK, linewidth=1.5)
+    label(ax, 2.2, 12.5, "memory: 3.95 TB/s", align="right bottom", fontsize=9, color=FAINT)
+    label(ax, 3900, 1080, "tensor cores, 16 bits", align="right bottom", fontsize=9, color=FAINT)
+    told = []
+    for number, point in enumerate(points()):
+        ax.plot(point.intensity, point.tflops, "o", color=BLUE, markersize=7)
+        name = point.name.replace("_", " ")
+        if point.intensity > corner:
+            label(ax, point.intensity, point.tflops * 0.72, name, align="top", fontsize=9)
+        else:  # they lie close together: below one another, at the end of a line
+            y = 0.26 * 1.75**number
+            ax.plot([point.intensity, 7], [point.tflops, y], color=MIST, linewidth=0.8, zorder=0)
+            label(ax, 7.5, y, name, align="left", fontsize=9)
+        told.append(f"{name} {point.intensity:.3g} FLOP a byte, {point.tflops:.3g} TFLOP/s")
+    if mine:
+        ax.plot(mine.intensity, mine.tflops, "D", color=VERMILLION, markersize=8)
+        label(ax, mine.intensity * 0.82, mine.tflops, mine.name, align="right", fontsize=9)
+        told.append(f"{mine.name} {mine.intensity:.3g} FLOP a byte, at most {mine.tflops:.3g} TFLOP/s")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(0.05, 4000)
+    ax.set_ylim(0.15, 2200)
+    ax.set_xticks([0.1, 1, 10, 100, 1000], ["0.1", "1", "10", "100", "1000"])
+    ax.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1000"])
+    ax.minorticks_off()
+    _plain(ax, "FLOP for each byte that must come from memory", "TFLOP/s")
+    return Picture(
+        figure,
+        f"A roofline: below {corner:.0f} FLOP a byte an H200's memory is the roof, above it the tensor "
+        f"cores' 989 TFLOP/s. {'; '.join(told)}.",
+    )
+
+
+# ---- the order of tiles
+
+
+def tile_order(groups: Sequence[int] = (1, 4), wave: int = 8, side: int = 8) -> Picture:
+    """Tiles of a matmul with their programs' numbers, the first waves coloured."""
+    colors = (SKY, ORANGE, GREEN, PURPLE)
+    figure, ax = new_sheet(25, side + 3.4)
+    told = []
+    for number, group in enumerate(groups):
+        order = banded(side, side, group)
+        pid = {tile: place for place, tile in enumerate(order)}
+        texts = [[str(pid[m, n]) for n in range(side)] for m in range(side)]
+        fills = [
+            [colors[pid[m, n] // wave] if pid[m, n] // wave < 2 else None for n in range(side)]
+            for m in range(side)
+        ]
+        left = 2.2 + 12.2 * number
+        cells(ax, texts, x=left, y=1.4, width=1.2, colors=fills)
+        name = "row after row" if group == 1 else f"bands of {group} rows"
+        label(ax, left + 0.6 * side, 0.6, name, fontsize=11)
+        touched = panels(order, wave)
+        words = f"programs 0 to {wave - 1} share {touched[0]} panels"
+        label(ax, left + 0.6 * side, side + 1.9, words)
+        label(ax, left + 0.6 * side, side + 2.7, f"all waves: {sum(touched)}", color=FAINT)
+        told.append(f"{name}: {words}, all waves together {sum(touched)}")
+    return Picture(
+        figure,
+        f"{side} x {side} tiles with the numbers of their programs; {wave} run at a time, the first two "
+        f"waves are coloured. A panel is a row of tiles of x, or a column of y. {'; '.join(told)}.",
+    )
+
+
+def fetched(record: Record) -> Picture:
+    """What a matmul of 8192 fetches by its bands: the model, and ncu. record: of bench "profiles"."""
+    read = {row["name"]: row["dram_read"] / 1e9 for row in record["rows"]}
+    groups = [g for g in (1, 2, 4, 8, 16, 32, 64) if f"matmul, group {g}" in read]
+    model = [modelled(g) for g in groups]
+    counted = [read[f"matmul, group {g}"] for g in groups]
+    figure = new_figure(7.8, 3.6)
+    ax = figure.subplots()
+    for place, (ours, chips) in enumerate(zip(model, counted, strict=True)):
+        ax.bar(place - 0.2, ours, 0.38, color=YELLOW, edgecolor=INK, linewidth=0.5, label="the model")
+        ax.bar(place + 0.2, chips, 0.38, color=BLUE, edgecolor=INK, linewidth=0.5, label="the chip")
+        label(ax, place + 0.2, chips + 0.06, f"{chips:.2f}", align="baseline", fontsize=9)
+    ax.axhline(2 * 2 * 8192**2 / 1e9, color=VERMILLION, linestyle="--", linewidth=1.1)
+    label(ax, len(groups) - 0.5, 0.32, "each input once", align="right bottom", fontsize=9, behind=PALE)
+    ax.set_xticks(range(len(groups)), [str(g) for g in groups])
+    _plain(ax, "rows of tiles in a band", "GB from memory")
+    _legend(figure, ax, 2)
+    figure.suptitle(origin(record), fontsize=9, color=FAINT)
+    told = "; ".join(
+        f"bands of {g}: model {a:.2f}, chip {b:.2f}" for g, a, b in zip(groups, model, counted, strict=True)
+    )
+    return Picture(
+        figure, f"GB that a matmul of 8192 fetches, {origin(record)}. {told}. Each input once: 0.27."
+    )
+
+
+# ---- profiles
+
+SIX = {
+    "A": "row sum",
+    "B": "small tiles, group 1",
+    "C": "copy",
+    "D": "softmax, 2 warps",
+    "E": "column copy",
+    "F": "small tiles, group 8",
+}
+"""Profiles by the letters under which the chapter shows them."""
+LEAST = {
+    "row sum": 132 << 22,
+    "small tiles, group 1": 4 * 8192**2,
+    "copy": 1 << 29,
+    "softmax, 2 warps": 1 << 28,
+    "column copy": 1 << 28,
+    "small tiles, group 8": 4 * 8192**2,
+    "count, 16 bins": 1 << 27,
+    "powers": 1 << 27,
+}
+"""Bytes of a profile's inputs."""
+STALLS = {
+    "long_scoreboard": "waits for memory (long scoreboard)",
+    "short_scoreboard": "waits for shared memory (short scoreboard)",
+    "barrier": "waits for other warps (barrier)",
+    "lg_throttle": "too many accesses queued (LG throttle)",
+    "mio_throttle": "a shared queue is full (MIO throttle)",
+    "wait": "a fixed delay (wait)",
+    "drain": "its stores are on their way (drain)",
+    "selected": "none: it issues",
+    "membar": "waits for a memory barrier (membar)",
+    "math_pipe_throttle": "the unit for its arithmetic is busy",
+    "not_selected": "another warp was chosen",
+    "no_instruction": "its next instruction is not there yet",
+    "dispatch_stall": "the dispatcher is busy",
+}
+
+
+def profile(record: Record, letter: str, name: str = "") -> Picture:
+    """One of the six profiles, or another by its name. record: of bench "profiles"."""
+    (row,) = [row for row in record["rows"] if row["name"] == (name or SIX[letter])]
+    figure, ax = new_sheet(25, 6.9)
+    label(ax, 0.4, 0.7, f"profile {letter}" if not name else name, align="left", fontsize=13)
+    facts = (
+        ("time", _time(row["us"])),
+        ("memory, busy", f"{row['dram_busy']:.0f}%"),
+        ("read from memory", f"{row['dram_read'] / LEAST[row['name']]:.1f} x the inputs"),
+        ("hits in L2", f"{row['l2_hit']:.0f}%"),
+        ("tensor cores, busy", f"{row['tensor_busy']:.0f}%"),
+        ("occupancy", f"{row['occupancy']:.0f}%"),
+        ("registers a thread", f"{row['registers']:.0f}"),
+        ("accesses that spill", f"{row['spilling']:,.0f}"),
+    )
+    for number, (what, value) in enumerate(facts):
+        y = 1.7 + 0.63 * number
+        label(ax, 0.4, y, what, align="left", color=FAINT)
+        label(ax, 9.6, y, value, align="right")
+    label(ax, 10.8, 0.7, "why a warp does not issue, in 100 samples", align="left", fontsize=11)
+    shown = list(row["stalls"].items())[:5]
+    for number, (reason, share) in enumerate(shown):
+        y = 1.4 + 1.02 * number
+        box(ax, 10.8, y, max(0.1, 4.4 * share / 100), 0.78, color=ORANGE if number == 0 else MIST)
+        label(ax, 15.5, y + 0.39, f"{share:.0f}  {STALLS.get(reason, reason)}", align="left")
+    told = ", ".join(f"{what} {value}" for what, value in facts)
+    stalls = ", ".join(f"{share:.0f} {STALLS.get(reason, reason)}" for reason, share in shown)
+    return Picture(figure, f"Profile {letter or name}, {origin(record)}: {told}. Samples: {stalls}.")
+
+
+# ---- sweeps
+
+
+def sweep(swept: Sweep, keep: Callable[[Any], object] | None = None) -> Picture:
+    """All configurations by their time; those that spill; and, of a pruning, what is left."""
+    ran = swept.ran
+    kept = {id(each) for each in swept.tried if keep and swept_keeps(keep, each)}
+    figure = new_figure(7.8, 3.6)
+    ax = figure.subplots()
+    groups: dict[str, tuple[list[int], list[float], str, str]] = {
+        "": ([], [], SKY, "o"),
+        "spills": ([], [], VERMILLION, "v"),
+        "kept": ([], [], INK, "D"),
+    }
+    for place, each in enumerate(ran):
+        which = "kept" if id(each) in kept else "spills" if each.spills else ""
+        groups[which][0].append(place)
+        groups[which][1].append(each.us)
+    for name, (places, times, color, mark) in groups.items():
+        if places:
+            text = f"{name} ({len(places)})" if name else f"others ({len(places)})"
+            ax.plot(places, times, mark, color=color, markersize=4, linestyle="none", label=text)
+    ax.axhline(swept.floor, color=GREEN, linewidth=1.2)
+    label(ax, len(ran), swept.floor * 1.05, f"floor {swept.floor:.0f} µs", align="right bottom", fontsize=9)
+    ax.set_yscale("log")
+    ticks = [t for t in (20, 50, 100, 200, 500, 1000, 2000, 5000) if swept.floor / 2 < t < 2 * ran[-1].us]
+    ax.set_yticks(ticks, [str(t) for t in ticks])
+    ax.minorticks_off()
+    _plain(ax, f"configurations of {swept.name}, the fastest first; {len(swept.refused)} were refused", "µs")
+    _legend(figure, ax, 3)
+    figure.suptitle(f"one {swept.device}", fontsize=9, color=FAINT)
+    spilled = [each.us for each in ran if each.spills]
+    told = f" {len(spilled)} spill, the fastest of them takes {min(spilled):.0f}." if spilled else ""
+    left = f" {len(kept)} are kept." if keep else ""
+    return Picture(
+        figure,
+        f"Microseconds of {len(ran)} configurations of {swept.name} on one {swept.device}, from "
+        f"{ran[0].us:.0f} over {ran[len(ran) // 2].us:.0f} in the middle to {ran[-1].us:.0f}; the floor is "
+        f"{swept.floor:.0f}. {len(swept.refused)} were refused.{told}{left}",
+    )
+
+
+def swept_keeps(keep: Callable[[Any], object], each: Any) -> bool:
+    """Whether a pruning keeps a configuration."""
+    from types import SimpleNamespace
+
+    return bool(keep(SimpleNamespace(**each.config)))
+
+
+def twice(swept: Sweep, most: int = 24) -> Picture:
+    """The fastest configurations in both rounds of a sweep."""
+    some = swept.ran[:most]
+    figure = new_figure(7.6, 3.4)
+    ax = figure.subplots()
+    first, second = ([getattr(each, name) for each in some] for name in ("us", "again_us"))
+    ax.plot(range(1, len(some) + 1), first, "o", color=BLUE, markersize=5, label="first round")
+    ax.plot(range(1, len(some) + 1), second, "s", color=ORANGE, markersize=5, label="second round")
+    ax.set_ylim(0.9 * min(first + second), 1.05 * max(first + second))
+    _plain(ax, f"configurations of {swept.name}, in the order of the first round", "µs")
+    _legend(figure, ax, 2)
+    figure.suptitle(f"one {swept.device}", fontsize=9, color=FAINT)
+    best = min(range(len(some)), key=lambda place: second[place])
+    return Picture(
+        figure,
+        f"The {len(some)} fastest configurations of {swept.name} on one {swept.device}, in two rounds: the "
+        f"first round {first[0]:.1f} to {first[-1]:.1f} µs, the same ones in the second {min(second):.1f} to "
+        f"{max(second):.1f}; its fastest was number {best + 1} of the first.",
+    )
+
+
+# ---- persistent
+
+
+def persistent(record: Record) -> Picture:
+    """Time of a plain matmul over that of others, by sizes. record: of bench "clock"."""
+    looks = {
+        "descriptors": (SKY, "descriptors"),
+        "persistent, flattened": (GREEN, "persistent, descriptors"),
+        "cuBLAS": (GREY, "cuBLAS"),
+    }
+    cases = list(dict.fromkeys(row["case"] for row in record["persistent"]))
+    us = {(row["case"], row["path"]): row["us"] for row in record["persistent"]}
+    figure = new_figure(8.2, 4.0)
+    ax = figure.subplots()
+    told = []
+    for place, case in enumerate(cases):
+        ratios = {path: us[case, "plain"] / us[case, path] for path in looks}
+        for number, (path, (color, name)) in enumerate(looks.items()):
+            at = place + 0.27 * (number - 1)
+            look = {"color": color, "edgecolor": INK, "linewidth": 0.5, "label": name}
+            ax.bar(at, ratios[path] - 0.5, 0.25, 0.5, **look)
+        worth = ratios["persistent, flattened"]
+        label(ax, place, max(ratios.values()) + 0.03, f"{worth:.2f}", align="baseline", fontsize=9)
+        told.append(f"{case}: " + ", ".join(f"{looks[p][1]} {r:.2f}" for p, r in ratios.items()))
+    ax.axhline(1, color=INK, linewidth=1)
+    ax.set_xticks(range(len(cases)), [case.replace("x", "\n") for case in cases])
+    ax.set_ylim(0.5, 1.65)
+    _plain(ax, "M, N, K", "times as fast as plain")
+    _legend(figure, ax, 3)
+    figure.suptitle(origin(record), fontsize=9, color=FAINT)
+    return Picture(figure, f"How many times as fast as a plain matmul, {origin(record)}. {'; '.join(told)}.")
+
+
+__all__ = [
+    "LIES",
+    "SIX",
+    "fetched",
+    "flights",
+    "held",
+    "lies",
+    "persistent",
+    "profile",
+    "roofline",
+    "spread",
+    "sweep",
+    "tile_order",
+    "twice",
+    "waves",
+]

@@ -1,0 +1,80 @@
+"""Chapter 19: the order in which a matmul's tiles are computed, and a split sum that autotune breaks."""
+
+import triton
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.goal import Traffic
+from puzzles_lib.inputs import large
+from puzzles_lib.puzzle import Case, Puzzle
+
+
+def tile_order(
+    x: Float32[Tensor, "M K"],
+    y: Float32[Tensor, "K N"],
+) -> Float32[Tensor, "M N"]:
+    """z = x @ y, a program a tile, and a grid of one axis
+
+    pid counts all tiles. Which tile is its own is for the kernel to choose: each
+    must be chosen once. GROUP, rows of tiles in a band, is offered for that.
+    """
+    return x @ y
+
+
+TILE_ORDER = Puzzle(
+    number="39",
+    spec=tile_order,
+    formula=r"z_{mn} = \sum_k x_{mk} \, y_{kn}",
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M) * triton.cdiv(s.N, s.BLOCK_N),),
+    cases=(
+        Case(M=16, N=16, K=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP=1),  # one program
+        Case(M=64, N=48, K=32, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP=2),  # two bands, full
+        # a last band of one row; ragged on every axis
+        Case(M=70, N=45, K=20, BLOCK_M=16, BLOCK_N=32, BLOCK_K=16, GROUP=2),
+        Case(M=40, N=90, K=33, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32, GROUP=8),  # less than a band
+        Case(M=100, N=33, K=50, BLOCK_M=32, BLOCK_N=16, BLOCK_K=16, GROUP=3, fill={"x": large}),
+        Case(M=256, N=256, K=64, BLOCK_M=32, BLOCK_N=32, BLOCK_K=32, GROUP=4),  # 8 x 8 tiles
+    ),
+    contract=Contract(
+        {
+            "M": Size(300),
+            "N": Size(300),
+            "K": Size(70),
+            "BLOCK_M": (16, 128),
+            "BLOCK_N": (32, 128),
+            "BLOCK_K": (16, 64),
+            "GROUP": (1, 2, 3, 5),
+        }
+    ),
+    traffic=(Traffic(case=5, in_flight=8, cache=32 << 10, most=3200),),
+)
+
+
+def split_sum(x: Float32[Tensor, "M N"]) -> Float32[Tensor, " M"]:
+    """z[m] = sum over n of x[m, n], a row's blocks in several programs
+
+    z holds zeros at the start, and a program adds what it has to it. The kernel may
+    be within triton.autotune: then every configuration must be right, alone and
+    after the others.
+    """
+    return x.sum(1)
+
+
+SPLIT_SUM = Puzzle(
+    number="40",
+    spec=split_sum,
+    formula=r"z_m = \sum_n x_{mn}",
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
+    cases=(
+        Case(M=4, N=64, BLOCK_M=4, BLOCK_N=64),  # one program
+        Case(M=16, N=128, BLOCK_M=4, BLOCK_N=32),  # rows of four programs
+        Case(M=5, N=100, BLOCK_M=2, BLOCK_N=32),  # ragged on both axes
+        Case(M=3, N=20, BLOCK_M=8, BLOCK_N=64),  # less than a block
+        Case(M=33, N=150, BLOCK_M=16, BLOCK_N=64, fill={"x": large}),
+    ),
+    zeroed=("z",),
+    contract=Contract({"M": Size(150), "N": Size(700), "BLOCK_M": (2, 32), "BLOCK_N": (32, 256)}),
+)
+
+PUZZLES = (TILE_ORDER, SPLIT_SUM)

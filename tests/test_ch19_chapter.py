@@ -1,0 +1,223 @@
+"""Chapter 19: what was recorded for it, its pictures of that, and what it says of the figures."""
+
+import math
+import xml.etree.ElementTree as ET
+
+import nbformat
+import pytest
+
+from puzzles_lib.bench import profiles, sweep
+from puzzles_lib.bench.h200 import SHARED
+from puzzles_lib.bench.recorded import CLOCK, POINTS, PROFILES, SWEEPS, load, origin
+from puzzles_lib.chapters.ch19_what_the_clock_says import laboratory, pictures
+from puzzles_lib.chapters.ch19_what_the_clock_says.questions import LEFT, LOSS
+from tests.conftest import REPO
+
+RECORD, COUNTED = load(CLOCK), load(PROFILES)
+LIES = {row["name"]: row for row in RECORD["lies"]}
+READ = {row["name"]: row["dram_read"] / 1e9 for row in COUNTED["rows"]}
+MASTER = nbformat.read(REPO / "solutions" / "19_what_the_clock_says.ipynb", as_version=4)
+PROSE = " ".join(cell.source for cell in MASTER.cells if cell.cell_type == "markdown")
+
+# ---- records
+
+
+def test_records_say_where_they_come_from():
+    for path in (CLOCK, POINTS, PROFILES, *SWEEPS.values()):
+        assert origin(load(path)).startswith("recorded on one NVIDIA H")
+    assert load(SWEEPS["H200"])["device"] == load(POINTS)["device"] == "NVIDIA H200"
+    assert "H100" in load(SWEEPS["H100"])["device"]
+    assert {row["name"] for row in COUNTED["rows"]} == set(profiles.PROFILED)
+    assert all(row["error"] < 2e-3 for row in load(POINTS)["rows"])
+
+
+@pytest.mark.parametrize("device", SWEEPS)
+def test_a_sweep_has_every_configuration_that_the_bench_tries(device):
+    for each in sweep.SWEPT:
+        found = laboratory.sweep(each.name, device)
+        assert [dict(tried.config) for tried in found.tried] == list(each.configurations())
+        assert found.bytes == each.bytes and found.flops == each.flops
+        assert all(tried.us > 0 and tried.again_us > 0 and tried.spills >= 0 for tried in found.ran)
+        assert all(tried.registers is None for tried in found.refused)
+        assert found.best.us > found.floor or device == "H100"
+    errors = [row[-1] for kernel in load(SWEEPS[device])["kernels"] for row in kernel["rows"]]
+    assert {error for error in errors if isinstance(error, str)} == {"out of shared memory"}
+    assert max(error for error in errors if isinstance(error, float)) < 1e-2
+
+
+def test_ncus_table_is_read_by_its_heads():
+    heads = ["ID", "Kernel Name", "dram__bytes_read.sum", "gpu__time_duration.sum"]
+    heads += [
+        f"smsp__average_warps_issue_stalled_{why}_per_issue_active.ratio" for why in ("wait", "barrier")
+    ]
+    lines = ["==PROF== Connected", ",".join(f'"{head}"' for head in heads), '"","","byte","ns","",""']
+    lines += ['"0","copy_kernel","1,024","2,500","3.0","1.0"']
+    (row,) = profiles.read("\n".join(lines))
+    assert row["name"] == next(iter(profiles.PROFILED)) and row["kernel"] == "copy_kernel"
+    assert row["us"] == 2.5 and row["dram_read"] == 1024 and row["l2_hit"] is None
+    assert row["stalls"] == {"wait": 75.0, "barrier": 25.0}
+    assert list(profiles.read("==ERROR== no kernels")) == []
+
+
+# ---- the laboratory
+
+
+def test_a_pruning_is_told_what_it_keeps_and_loses():
+    matmul = laboratory.sweep("matmul")
+    assert matmul.kept(lambda c: True) == (384, 1.0)
+    assert matmul.kept(lambda c: None) is None and matmul.kept(lambda c: False) == (0, math.inf)
+    only = matmul.kept(lambda c: (c.BLOCK_M, c.BLOCK_N, c.BLOCK_K, c.warps, c.stages) == (32, 32, 32, 4, 2))
+    assert only == (1, matmul.time(BLOCK_M=32, BLOCK_N=32, BLOCK_K=32, warps=4, stages=2) / matmul.best.us)
+    assert repr(only).startswith("1 left; the best of them takes 6.27 times")
+    with pytest.raises(AttributeError):
+        matmul.kept(lambda c: c.us)
+    with pytest.raises(KeyError, match="was not tried"):
+        matmul.time(BLOCK_M=31)
+
+
+def test_what_does_not_fit_is_arithmetic():
+    matmul = laboratory.sweep("matmul")
+
+    def shared(c) -> int:
+        return 2 * c["stages"] * (c["BLOCK_M"] + c["BLOCK_N"]) * c["BLOCK_K"]
+
+    too_large = [each for each in matmul.tried if shared(each.config) > SHARED - 1024]
+    assert len(too_large) == 56 and len(matmul.refused) == 54
+    assert all(each in too_large for each in matmul.refused)
+    assert {each.config["BLOCK_M"] for each in too_large if each.us} == {32}
+
+
+@pytest.mark.parametrize("group, most", [(1, 1.36), (4, 1.09), (8, 1.09), (16, 1.09), (32, 1.09), (64, 1.36)])
+def test_the_model_is_a_floor_that_the_chip_is_near(group, most):
+    assert 0.99 < READ[f"matmul, group {group}"] / laboratory.modelled(group) < most
+
+
+# ---- pictures
+
+DRAWN = {
+    "lies": lambda: pictures.lies(RECORD),
+    "spread": lambda: pictures.spread(RECORD),
+    "held": lambda: pictures.held(198, 147_456, 8),
+    "flights": lambda: pictures.flights(RECORD),
+    "waves": lambda: pictures.waves(RECORD),
+    "roofline": lambda: pictures.roofline(),
+    "tile_order": lambda: pictures.tile_order(),
+    "fetched": lambda: pictures.fetched(COUNTED),
+    "profile": lambda: pictures.profile(COUNTED, "D"),
+    "sweep": lambda: pictures.sweep(laboratory.sweep("matmul"), lambda c: c.BLOCK_M == 256),
+    "twice": lambda: pictures.twice(laboratory.sweep("rms_rows")),
+    "persistent": lambda: pictures.persistent(RECORD),
+}
+TOLD = {
+    "lies": "19.9 µs without synchronize, 1.74 ms with it",
+    "spread": "a mean of 157",
+    "held": "1 at a time: 8 of 64 warps, an occupancy of 12%",
+    "flights": "0.88 with 1, 1.67 with 2",
+    "waves": "51 for 128, 100 for 136",
+    "roofline": "batched matmul 683 FLOP a byte, 508 TFLOP/s",
+    "tile_order": "programs 0 to 7 share 9 panels, all waves together 72; bands of 4 rows: programs 0",
+    "fetched": "bands of 16: model 1.21, chip 1.25",
+    "profile": "registers a thread 255, accesses that spill 5,029,888",
+    "sweep": "from 184 over 524 in the middle to 5056; the floor is 139. 54 were refused. 34 spill",
+    "twice": "the first round 75.2 to 78.9 µs",
+    "persistent": "8192x8192x128: descriptors 1.25, persistent, descriptors 1.47, cuBLAS 1.45",
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_picture_reads(name):
+    picture = DRAWN[name]()
+    page = picture.svg()
+    root = ET.fromstring(page)
+    width = float(root.get("viewBox").split()[2])
+    sizes = [float(g.get("font-size")) for g in root.iter() if g.get("font-size")]
+    assert min(sizes) * min(1, 785 / width) > 10.9 and len(page) < 100_000 and "$" not in page
+    assert TOLD[name] in picture.alt
+
+
+def test_more_kernels_may_be_put_on_the_roofline():
+    mine = laboratory.Point("mine", 0.5, 1.5)
+    assert "mine 0.5 FLOP a byte, at most 1.5 TFLOP/s" in pictures.roofline(mine).alt
+
+
+# ---- words
+
+
+def said(*words: str) -> None:
+    for each in words:
+        assert each in PROSE, each
+
+
+def test_what_is_said_of_lies():
+    assert round(LIES["no wait"]["second"] / 1000, 2) == 1.74 and round(LIES["no wait"]["first"]) == 20
+    said("The matmul takes 1.74 ms", "Twenty microseconds")
+    assert round(LIES["launch"]["first"]) == 13 and round(LIES["launch"]["second"]) == 1
+    assert (LIES["cache"]["first"], LIES["cache"]["second"]) == (3.68, 5.62)
+    said("3.68 µs", f"5.62 µs, {2 * 2**23 / 5.62 / 1e6:.2f} TB/s")
+    assert 0.8 < LIES["zeros"]["first"] / LIES["zeros"]["second"] < 0.83
+    assert 695 < LIES["zeros"]["more"]["watts"] < 710
+    said("cost a fifth of the speed", "At 700 W")
+
+
+def test_what_is_said_of_occupancy_and_waves():
+    rates = {row["programs"]: row["tb_s"] for row in RECORD["flights"]}
+    assert rates[2] / rates[1] > 1.85 and rates[8] > 0.95 * rates[16]
+    us = {row["programs"]: row["us"] for row in RECORD["waves"]}
+    assert round(us[128]) == 51 and us[136] / us[128] > 1.9
+    said("half of all warps may be enough", "128 programs take 51 µs", "twice the time")
+    at_roof = [p for p in laboratory.points() if p.intensity < 250]
+    assert len(at_roof) == 5 and all(p.tflops / (3.95 * p.intensity) > 0.9 for p in at_roof)
+    said("Five are *at* the roof, within a tenth")
+
+
+def test_what_is_said_of_the_order_of_tiles():
+    us = {(row["case"], row["tile"], row["group"]): row["us"] for row in RECORD["orders"]}
+    small = [us["8192x8192x8192", "64x64", group] for group in (1, 32)]
+    large = [us["8192x8192x8192", "128x256", group] for group in (1, 16)]
+    short = [us["16384x16384x2048", "128x256", group] for group in (1, 16)]
+    assert round(small[0] / small[1], 2) == 1.13 and round(short[0] / short[1], 2) == 1.05
+    assert large[0] / large[1] < 1.005
+    assert round(READ["matmul, group 1"] / READ["matmul, group 16"], 1) == 2.5
+    said("small tiles gain 13%", "large ones 5% with a short K", "2.5 times as much")
+    said("right within 9%", "up to 1.35 times as much")
+
+
+def test_what_is_said_of_profiles():
+    rows = {row["name"]: row for row in COUNTED["rows"]}
+    assert round(rows["row sum"]["occupancy"]) == 6 and round(rows["copy"]["dram_busy"]) == 87
+    assert rows["softmax, 2 warps"]["registers"] == 255 and 5e6 < rows["softmax, 2 warps"]["spilling"] < 5.1e6
+    assert 8.5 < 32 * rows["column copy"]["l2_read_sectors"] / pictures.LEAST["column copy"] < 9
+    assert round(rows["small tiles, group 1"]["dram_read"] / pictures.LEAST["small tiles, group 1"]) == 48
+    said(
+        "6% of the warps", "255 registers, five million accesses", "nearly nine times", "48 times its inputs"
+    )
+    assert set(pictures.SIX.values()) <= set(rows) & set(pictures.LEAST)
+    assert {reason for row in rows.values() for reason in list(row["stalls"])[:5]} <= set(pictures.STALLS)
+
+
+def test_what_is_said_of_tuning():
+    matmul, rms = laboratory.sweep("matmul"), laboratory.sweep("rms_rows")
+    times = [each.us for each in matmul.ran]
+    assert int(times[-1] / times[0]) == 27 and round(times[len(times) // 2] / times[0], 1) == 2.8
+    said("a factor of 27", "takes 2.8 times the best", "54 here")
+    again = sorted(each.us / each.again_us for each in rms.ran)
+    assert round(again[len(again) // 2], 2) == 1.07
+    assert min(rms.ran, key=lambda each: each.again_us) is not rms.best
+    said("the whole second round is 7% faster", "the fastest is another one")
+    best = laboratory.sweep("int8_weight").best.config
+    assert (best["BLOCK_M"], best["BLOCK_N"]) == (64, 64)
+    said("tiles of 64 × 64 are best", f"at most {LEFT} of the 384", f"at most {LOSS - 1:.0%}")
+
+
+def test_what_is_said_of_persistent_programs():
+    us = {(row["case"], row["path"]): row["us"] for row in RECORD["persistent"]}
+
+    def gain(case: str) -> float:
+        return round(us[case, "plain"] / us[case, "persistent, flattened"], 2)
+
+    assert [gain(f"8192x8192x{k}") for k in (512, 128, 8192)] == [1.25, 1.47, 1.02]
+    assert gain("512x512x512") == 0.81
+    said("1.25 and 1.47 times", "With a long K it is 2%", "0.81")
+    short = [us["8192x8192x128", path] for path in ("persistent", "plain", "persistent, flattened")]
+    assert [round(each) for each in short] == [70, 73, 49]
+    said("70 µs, where a program a tile takes 73 and flattened ones 49")
