@@ -8,8 +8,8 @@ LONG, SHORT = "2 bits, 100864x768x768", "2 bits, 8192x768x768"
 
 
 def readme() -> str:
-    """The seven tables, in Markdown."""
-    tables = (_memory(), _dw(), _training(), _ranks(), _packed_weight(), _int8(), _norms())
+    """The eight tables, in Markdown."""
+    tables = (_memory(), _dw(), _training(), _ranks(), _packed_weight(), _int8(), _norms(), _attention())
     return "\n\n".join(["\n".join(lines) for lines in tables])
 
 
@@ -150,4 +150,21 @@ def _norms() -> list[str]:
             share = 100 * _ratio(some, case, path, "copy of as many bytes")
             cells.append(f"{share:.0f}%, {_ratio(some, case, path, baseline):.2f}x")
         lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def _attention() -> list[str]:
+    some = rows("attention")
+    lines = ["| 16384 rows, T = 4096 | cuDNN's forward | flash's | cuDNN's backward | flash's |"]
+    lines.append("|---" * 5 + "|")
+    for columns in (64, 128):
+        for kind in ("causal", "full"):
+            case = f"D = {columns}, {kind}, T = 4096"
+            cells = [
+                _ratio(some, case, path, baseline)
+                for path in ("forward", "backward")
+                for baseline in ("cuDNN", "flash")
+            ]
+            name = f"D = {columns}, {'causal' if kind == 'causal' else 'all keys'}"
+            lines.append(f"| {name} | " + " | ".join(f"{ratio:.2f}x" for ratio in cells) + " |")
     return lines
