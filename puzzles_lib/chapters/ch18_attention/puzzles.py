@@ -137,7 +137,7 @@ WINDOW_ATTENTION = Puzzle(
         Case(H=1, T=16, D=16, W=16, BLOCK_Q=16, BLOCK_K=16),  # one program, one block of keys
         Case(H=2, T=64, D=32, W=64, BLOCK_Q=32, BLOCK_K=16),  # several, all full; the window holds all
         Case(H=2, T=96, D=16, W=18, BLOCK_Q=16, BLOCK_K=32),  # a window that cuts blocks
-        Case(H=3, T=75, D=32, W=33, BLOCK_Q=32, BLOCK_K=16),  # ragged
+        Case(H=3, T=75, D=32, W=9, BLOCK_Q=32, BLOCK_K=16),  # ragged, a window within a block of queries
         Case(H=1, T=33, D=16, W=1, BLOCK_Q=16, BLOCK_K=16),  # each sees itself alone
         # scores that overflow, and scores that vanish, without their maximum
         Case(H=2, T=50, D=32, W=40, BLOCK_Q=32, BLOCK_K=16, fill={"q": far_out, "k": far_out}),
@@ -273,7 +273,7 @@ VARLEN_ATTENTION = Puzzle(
         # ragged, one empty, one of length 1; more programs than the shorter ones need
         Case(
             B=4, NQ=48, NK=48, MAX_Q=37, H=2, H_KV=1, D=32, BLOCK_Q=16, BLOCK_K=32,
-            fill={"cu_q": lengths(10, 0, 1, 37), "cu_k": lengths(10, 0, 1, 37)},
+            fill={"cu_q": lengths(37, 0, 1, 10), "cu_k": lengths(37, 0, 1, 10)},
         ),
         # more keys than queries; no queries, but keys
         Case(
@@ -466,7 +466,7 @@ ATTENTION_DKV = Puzzle(
         Case(H=6, H_KV=2, T=45, D=16, BLOCK_Q=32, BLOCK_K=16),  # three heads a group, ragged
         Case(H=2, H_KV=1, T=50, D=32, BLOCK_Q=16, BLOCK_K=32, fill={"q": far_out, "k": times_two}),
         # so far apart that exp() of a hidden score overflows
-        Case(H=1, H_KV=1, T=20, D=16, BLOCK_Q=16, BLOCK_K=16, fill={"q": far_out, "k": far_out}),
+        Case(H=34, H_KV=17, T=20, D=16, BLOCK_Q=16, BLOCK_K=16, fill={"q": far_out, "k": far_out}),
         # keys so long that a query of ones would overflow
         Case(H=1, H_KV=1, T=41, D=16, BLOCK_Q=16, BLOCK_K=32, fill={"k": both_ways}),
         # many blocks of queries, and nothing cancels
@@ -490,7 +490,7 @@ ATTENTION_DKV = Puzzle(
     contract=Contract(
         {
             "T": Size(140),
-            "H_KV": Size(5),
+            "H_KV": (1, 3, 5),
             "H": lambda s: (s.H_KV, 2 * s.H_KV),
             "D": (16, 64),
             "BLOCK_Q": (32,),
