@@ -203,12 +203,8 @@ def one_head_after_the_other(
 all_queries = edited(
     ATTENTION_DKV,
     "all_queries",
-    "Walks all queries, and lets the mask decide; base 2.",
-    {
-        "range(start // BLOCK_Q * BLOCK_Q, T, BLOCK_Q)": "range(0, T, BLOCK_Q)",
-        "tl.dot(k, q.T) * D**-0.5": "tl.dot(k, q.T) * (D**-0.5 * 1.4426950408889634)",
-        "tl.exp(scores - lse[None, :])": "tl.exp2(scores - lse[None, :] * 1.4426950408889634)",
-    },
+    "Walks all queries, and lets the mask decide.",
+    {"range(start // BLOCK_Q * BLOCK_Q, T, BLOCK_Q)": "range(0, T, BLOCK_Q)"},
 )
 
 
