@@ -75,7 +75,7 @@ MISTAKES = (
         "Squares and sums in bfloat16.",
         {"tl.sum(h * h)": "tl.sum((h * h).to(tl.bfloat16)).to(tl.float32)"},
         kind="values",
-        says="this is the norm of h as it is stored",
+        says="rounded more than once",
     ),
     Mistake(
         RMS_NORM,
