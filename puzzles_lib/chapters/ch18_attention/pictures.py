@@ -277,7 +277,7 @@ def derivation() -> Picture:
     arrow(ax, (ds.x + 0.9, ds.bottom + 0.05), (dk.x + 1.1, dk.y - 0.05))
     label(ax, 11.3, 9.8, "dsᵀ q / √D", align="left", fontsize=9.5)
     arrow(ax, (24.6, do.bottom + 0.05), (dv.right + 0.05, 11.0), bend=-0.1)
-    label(ax, 23.6, 10.3, "pᵀ do", align="left", fontsize=9.5)
+    label(ax, 24.6, 10.5, "pᵀ do", align="left", fontsize=9.5)
     for x, y, text, color in (
         (0.6, 13.6, "kept, or made once: rows of D, or one number a row", KEPT),
         (14.4, 13.6, "T × T: a tile at a time, and gone", AGAIN),
@@ -393,7 +393,7 @@ def turns() -> Picture:
         ax,
         0.4,
         9.0,
-        "cuDNN and FlashAttention-3 arrange them: two groups of warps, with barriers.",
+        "FlashAttention-3 arranges them: two groups of warps, with barriers.",
         align="left",
     )
     return Picture(
@@ -402,7 +402,7 @@ def turns() -> Picture:
         "alone: each "
         "unit waits while the other works. Two programs on one multiprocessor: while one is at its "
         "dots, the "
-        "other is at its exp. Triton leaves that to chance; cuDNN and FlashAttention-3 arrange it with two "
+        "other is at its exp. Triton leaves that to chance; FlashAttention-3 arranges it with two "
         "groups of warps and barriers.",
     )
 

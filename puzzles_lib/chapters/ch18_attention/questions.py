@@ -7,8 +7,7 @@ import triton
 
 from puzzles_lib.bench.recorded import rows
 from puzzles_lib.chapters.ch18_attention.pictures import bytes_kept
-from puzzles_lib.chapters.ch18_attention.puzzles import VARLEN_ATTENTION, WINDOW_ATTENTION
-from puzzles_lib.inputs import make_inputs
+from puzzles_lib.chapters.ch18_attention.puzzles import WINDOW_ATTENTION
 from puzzles_lib.question import Nudge, Question
 
 FLOPS_A_CYCLE, EXP2_A_CYCLE = 4096, 16
@@ -49,15 +48,14 @@ def _lse() -> float:
     return math.log(8 * math.exp(0.0))
 
 
-def _head_of(h: int = 3, H: int = 8, H_KV: int = 2) -> int:
+def _head_of(h: int = 6, H: int = 12, H_KV: int = 3) -> int:
     return h // (H // H_KV)
 
 
-def _busy() -> int:
-    case = VARLEN_ATTENTION.cases[2]
-    starts = make_inputs(VARLEN_ATTENTION, case)["cu_q"].tolist()
-    block = case.BLOCK_Q
-    return sum(triton.cdiv(b - a, block) for a, b in zip(starts[:-1], starts[1:], strict=True))
+def _programs(lengths: tuple[int, ...] = (20, 16, 0, 50), block: int = 16) -> tuple[int, int]:
+    """Programs of a head that the grid has, and those that have something to do."""
+    each = [triton.cdiv(length, block) for length in lengths]
+    return len(each) * max(each), sum(each)
 
 
 def _seen_by_the_first(queries: int = 5, keys: int = 20) -> int:
@@ -171,21 +169,27 @@ QUESTIONS = (
     ),
     Question(
         id="ch18-q6",
-        asks="H = 8, H_KV = 2: with which head of k and v does head 3 of q go?",
+        asks="H = 12, H_KV = 3: with which head of k and v does head 6 of q go?",
         right=_head_of,
         kind=int,
-        nudges=(Nudge(lambda v, r: v == 1, "3 % 2: that deals them out in turn"),),
+        nudges=(
+            Nudge(lambda v, r: v == 0, "6 % 3: that deals them out in turn"),
+            Nudge(lambda v, r: v == 2, "6 // 3: but 3 is how many groups there are, not how large one is"),
+        ),
         nudge="neighbours share: how many heads of q has a group?",
     ),
     Question(
         id="ch18-q7",
-        asks="Lengths 10, 0, 1 and 37, BLOCK_Q = 16: how many programs of a head have something to do?",
-        right=_busy,
-        kind=int,
+        asks="Lengths 20, 16, 0 and 50, BLOCK_Q = 16: how many programs has the grid for a head, and how "
+        "many of them have something to do? A pair.",
+        right=_programs,
+        kind=tuple,
         nudges=(
-            Nudge(lambda v, r: v == 12, "so many there are"),
-            Nudge(lambda v, r: v == 3, "so many has the longest; and the others?"),
-            Nudge(lambda v, r: v == 4, "37 rows do not fit into two blocks"),
+            Nudge(lambda v, r: len(v) != 2, "two numbers: (in the grid, with something to do)"),
+            Nudge(lambda v, r: v == r[::-1], "the other way round"),
+            Nudge(lambda v, r: v[0] != r[0], "each text has as many blocks in the grid as the longest needs"),
+            Nudge(lambda v, r: v[1] == 4, "so many has the longest; and the others?"),
+            Nudge(lambda v, r: v[1] == 6, "86 rows in blocks of 16; but no block holds rows of two texts"),
         ),
         nudge="each length in blocks of 16, rounded up",
     ),
