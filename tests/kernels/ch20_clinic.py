@@ -1,10 +1,11 @@
-"""Wrong kernels for chapter 20: mends that look right; each patient itself is among its mistakes."""
+"""Mends of chapter 20's patients: those that only look right, and right ones. Patients are its mistakes."""
 
 from puzzles_lib.chapters.ch20_clinic.puzzles import PUZZLES
 from tests.kernels import Wrong, edited
 
-KEPT_SCORES, ROW_MINIMUM, TUNED_ROWS = (
-    next(p for p in PUZZLES if p.name == name) for name in ("kept_scores", "row_minimum", "tuned_rows")
+FAR_ROWS, KEPT_SCORES, ROW_MINIMUM, TUNED_ROWS = (
+    next(p for p in PUZZLES if p.name == name)
+    for name in ("far_rows", "kept_scores", "row_minimum", "tuned_rows")
 )
 
 starts_at_zero = edited(
@@ -33,8 +34,45 @@ only_the_large_block = edited(
     },
 )
 
+in_its_product = edited(
+    FAR_ROWS,
+    "in_its_product",
+    "Widened where the report finds it.",
+    {"tl.program_id(0).to(tl.int64)": "tl.program_id(0)", "b * T * K": "b.to(tl.int64) * T * K"},
+)
+
+passes_over_a_block = edited(
+    KEPT_SCORES,
+    "passes_over_a_block",
+    "Leaves out a block in which nothing is kept, and those before it.",
+    {
+        '        base = tl.where(new == float("-inf"), 0.0, new)\n        total': (
+            '        base = new\n        if new > float("-inf"):\n            total'
+        ),
+        "        top = new": "            top = new",
+    },
+)
+
+above_all_floats = edited(
+    ROW_MINIMUM,
+    "above_all_floats",
+    "By a select, after the load.",
+    {', other=float("inf")': "", "tl.min(x)": 'tl.min(tl.where(n < N, x, float("inf")))'},
+)
+
+longer_blocks_too = edited(
+    TUNED_ROWS, "longer_blocks_too", "Any blocks do.", {'{"BLOCK_N": 256}': '{"BLOCK_N": 1024}'}
+)
+
 WRONG = [
     Wrong(KEPT_SCORES, starts_at_zero, "values", "got -inf"),
     Wrong(ROW_MINIMUM, nearly_infinite, "values", "z["),
     Wrong(TUNED_ROWS, only_the_large_block, "never written", "z[0, 256]"),
+]
+
+RIGHT = [
+    (FAR_ROWS, in_its_product),
+    (KEPT_SCORES, passes_over_a_block),
+    (ROW_MINIMUM, above_all_floats),
+    (TUNED_ROWS, longer_blocks_too),
 ]
