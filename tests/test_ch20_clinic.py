@@ -50,6 +50,9 @@ about_a_line = pytest.mark.parametrize(
     "patient", [p for p in PATIENTS if p.question.asks.startswith("Which line")], ids=lambda p: p.puzzle.name
 )
 
+ALSO = {"far_rows": {6}}
+"""Lines where a kernel could be mended as well: by tests/kernels/ch20_clinic.py."""
+
 
 @about_a_line
 def test_its_line_is_where_a_learner_sees_the_slip(patient):
@@ -58,6 +61,7 @@ def test_its_line_is_where_a_learner_sees_the_slip(patient):
     mended = kernel_sources()[patient.puzzle.name].replace("  # fmt: skip", "").splitlines()
     lines = lines_of(patient.slip)
     assert any(shown[line - 1] not in mended for line in lines) or len(shown) < len(mended)
+    lines |= ALSO.get(patient.puzzle.name, set())
     for line in range(1, len(shown) + 1):
         assert judge(patient.question, line).ok == (line in lines)
 

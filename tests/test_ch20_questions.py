@@ -20,7 +20,7 @@ RIGHT = {
     "ch20-q58": -32,
     "ch20-q61": 64,
     "ch20-q62": 7,
-    "ch20-q65": 3,
+    "ch20-q65": {24, 32, 1},
 }
 
 # What learners may think, with a word of what they must read.
@@ -41,9 +41,11 @@ MISTAKES = [
     ("ch20-q62", 14, "two tiles"),
     ("ch20-q62", 3, "four bytes"),
     ("ch20-q62", 8, "count the bytes"),
-    ("ch20-q65", 9, "no tl.constexpr"),
-    ("ch20-q65", 2, "neither"),
-    ("ch20-q65", 1, "more than once"),
+    ("ch20-q65", {24, 32, 8, 1, 5, 16, 48}, "no tl.constexpr"),
+    ("ch20-q65", {1, 32}, "nothing is compiled"),
+    ("ch20-q65", {24, 32, 8, 1}, "share a kernel"),
+    ("ch20-q65", {24, 32, 1, 16}, "came before"),
+    ("ch20-q65", {24, 32}, "each of the three"),
 ]
 
 

@@ -48,13 +48,16 @@ class Patient:
         return self.slip.puzzle
 
 
-def which_line(slip: Mistake, nudge: str, *nudges: Nudge) -> Question:
-    """Which line holds the slip? Where lines are missing, those around the gap are right, too."""
+def which_line(slip: Mistake, nudge: str, *nudges: Nudge, also: frozenset[int] = frozenset()) -> Question:
+    """Which line holds the slip? Where lines are missing, those around the gap are right, too.
+
+    also: lines of the learner's cell in which it could be mended as well.
+    """
     return Question(
         id=f"ch20-q{slip.puzzle.number}",
         asks="Which line of the kernel is it? Its cell's first line is line 1.",
         right=lambda: min(lines_of(slip)),
-        same=lambda value, right: value in lines_of(slip),
+        same=lambda value, right: value in lines_of(slip) | also,
         kind=int,
         nudge=nudge,
         nudges=nudges,

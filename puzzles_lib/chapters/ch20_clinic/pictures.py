@@ -87,7 +87,7 @@ def wraps(B: int = 16, T: int = 17_477, K: int = 8192) -> Picture:
                 text = f"sequence {b} begins at {at:,}".replace("-", MINUS)
                 label(
                     ax,
-                    place + (0.2 if wrapped else -0.2),
+                    place + (0.6 if wrapped else -0.6),
                     y + 1.5,
                     text,
                     align="left" if wrapped else "right",

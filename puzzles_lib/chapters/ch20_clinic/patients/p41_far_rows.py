@@ -53,7 +53,8 @@ PATIENT = Patient(
     ward="sizes",
     question=which_line(
         SLIP,
-        "some product leaves int32's range: which of its factors could be made wider?",
-        Nudge(lambda v, r: v > r + 2, "it goes wrong there; and where was its factor made?"),
+        "some product leaves int32's range: where is it made, and where one of its factors?",
+        Nudge(lambda v, r: v > r + 3, "too late: the pointer is astray by then"),
+        also=frozenset({6}),  # the product, as the report has it
     ),
 )

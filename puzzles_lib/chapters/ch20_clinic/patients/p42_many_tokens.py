@@ -34,7 +34,6 @@ PUZZLE = Puzzle(
         Case(T=8, N=32, MOST=8, BLOCK_N=16),  # a program for each token
         Case(T=19, N=21, MOST=8, BLOCK_N=16),  # more tokens than programs
         Case(T=9, N=16, MOST=8, BLOCK_N=16, fill={"x": large}),  # one more
-        Case(pretend=True, T=131_071, N=128, MOST=65_535, BLOCK_N=128),  # as launched
     ),
     contract=Contract({"T": Size(40), "N": Size(70), "MOST": (4, 8), "BLOCK_N": (64,)}),
     broken_by="a_token_each",

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
 from puzzles_lib.contract import Contract, Size
-from puzzles_lib.inputs import large
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge
@@ -16,6 +15,11 @@ from puzzles_lib.question import Nudge
 def above_zero(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """From 1 to 2: no number is below a lane of zeros."""
     return 1 + torch.rand(shape, generator=generator, dtype=dtype)
+
+
+def huge(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """From 1e30 to 2e30: above what is often taken for infinity."""
+    return 1e30 * above_zero(shape, dtype, generator)
 
 
 def row_minimum(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
@@ -36,7 +40,7 @@ PUZZLE = Puzzle(
         Case(M=4, N=64, BLOCK_N=64),  # several, all full
         Case(M=3, N=50, BLOCK_N=64),  # ragged
         Case(M=3, N=33, BLOCK_N=64, fill={"x": above_zero}),
-        Case(M=2, N=20, BLOCK_N=32, fill={"x": large}),
+        Case(M=2, N=20, BLOCK_N=32, fill={"x": huge}),
     ),
     contract=Contract(
         {"M": Size(9), "N": Size(300), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)},

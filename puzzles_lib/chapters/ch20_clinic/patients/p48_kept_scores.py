@@ -6,6 +6,7 @@ from torch import Tensor
 
 from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
 from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import far_below
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge
@@ -47,10 +48,11 @@ PUZZLE = Puzzle(
         Case(M=3, N=64, BLOCK_N=16, fill={"keep": mostly}),  # several blocks, all full
         Case(M=4, N=45, BLOCK_N=16, fill={"keep": mostly}),  # ragged
         Case(M=3, N=64, BLOCK_N=16, fill={"keep": late}),
+        Case(M=2, N=40, BLOCK_N=16, fill={"keep": mostly, "x": far_below}),  # no maximum starts at 0
     ),
     contract=Contract(
         {"M": Size(9), "N": Size(300), "BLOCK_N": (32, 64)},
-        fills=lambda s: ({"keep": late}, {"keep": mostly}),
+        fills=lambda s: ({"keep": late, "x": far_below}, {"keep": mostly}),
     ),
     broken_by="from_minus_infinity",
 )

@@ -46,7 +46,7 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/linkedin/Liger-Kernel/pull/1253",
-    ward="memory",
+    ward="arithmetic",
     question=which_line(
         SLIP,
         "follow the dtype of each value, from dy to what is added",

@@ -29,8 +29,9 @@ PUZZLE = Puzzle(
         Case(M=3, N=64, BLOCK_N=32),  # several, all full
         Case(M=4, N=50, BLOCK_N=32),  # ragged
         Case(M=2, N=100, BLOCK_N=32, fill={"x": large}),
+        Case(M=2, N=300, BLOCK_N=32),  # longer than any of its blocks
     ),
-    contract=Contract({"M": Size(9), "N": Size(200), "BLOCK_N": (32, 64)}),
+    contract=Contract({"M": Size(9), "N": Size(600), "BLOCK_N": (32, 64)}),
     broken_by="one_block",
 )
 

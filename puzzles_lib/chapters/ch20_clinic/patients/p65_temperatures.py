@@ -48,9 +48,12 @@ SLIP = Mistake(
 )
 
 
-def classes(sizes: tuple[int, ...]) -> int:
-    """How many kernels Triton compiles for these sizes."""
-    return len({"1" if size == 1 else size % 16 == 0 for size in sizes})
+def first_of_class(sizes: tuple[int, ...]) -> set[int]:
+    """The sizes, met in this order, for which Triton compiles a kernel."""
+    firsts: dict[object, int] = {}
+    for size in sizes:
+        firsts.setdefault("1" if size == 1 else size % 16 == 0, size)
+    return set(firsts.values())
 
 
 PATIENT = Patient(
@@ -59,14 +62,18 @@ PATIENT = Patient(
     ward="tools",
     question=Question(
         id="ch20-q65",
-        asks="M is 1, 2, 3, 5, 8, 16, 17, 24, 32 in turn. At how many of these does the server stall?",
-        right=lambda: classes((1, 2, 3, 5, 8, 16, 17, 24, 32)),
-        kind=int,
-        nudge="it stalls at the first size of each class; 1 is one of them, and so are multiples of 16",
+        asks="M is 24, 32, 8, 1, 5, 16, 48 in turn. At which of these does the server stall? A set of sizes.",
+        right=lambda: first_of_class((24, 32, 8, 1, 5, 16, 48)),
+        kind=set,
+        nudge="it stalls at the first size of each of the three classes, in this order",
         nudges=(
-            Nudge(lambda v, r: v == 9, "then each size would have a kernel of its own: M is no tl.constexpr"),
-            Nudge(lambda v, r: v == 2, "do not forget the sizes that are neither"),
-            Nudge(lambda v, r: v == 1, "the report says that it is more than once"),
+            Nudge(
+                lambda v, r: len(v) == 7,
+                "then each size would have a kernel of its own: M is no tl.constexpr",
+            ),
+            Nudge(lambda v, r: 24 not in v, "before the first launch nothing is compiled"),
+            Nudge(lambda v, r: 8 in v, "does 16 go into 24? No, and neither into 8: they share a kernel"),
+            Nudge(lambda v, r: 16 in v or 48 in v, "another multiple of 16 came before it"),
         ),
     ),
 )

@@ -1,0 +1,78 @@
+"""Mends of chapter 20's patients: those that only look right, and right ones. Patients are its mistakes."""
+
+from puzzles_lib.chapters.ch20_clinic.puzzles import PUZZLES
+from tests.kernels import Wrong, edited
+
+FAR_ROWS, KEPT_SCORES, ROW_MINIMUM, TUNED_ROWS = (
+    next(p for p in PUZZLES if p.name == name)
+    for name in ("far_rows", "kept_scores", "row_minimum", "tuned_rows")
+)
+
+starts_at_zero = edited(
+    KEPT_SCORES,
+    "starts_at_zero",
+    "No -inf any more, and no score far below 0 either.",
+    {'top, total = float("-inf"), 0.0': "top, total = 0.0, 0.0"},
+)
+
+nearly_infinite = edited(
+    ROW_MINIMUM,
+    "nearly_infinite",
+    "1e9 is no infinity.",
+    {'other=float("inf")': "other=1e9"},
+)
+
+only_the_large_block = edited(
+    TUNED_ROWS,
+    "only_the_large_block",
+    "Leaves out the configuration that fails, and with it nothing but short rows are right.",
+    {
+        ', triton.Config({"BLOCK_N": 32})': "",
+        "    for first in range(0, N, BLOCK_N):\n        n = first + tl": "    n = tl",
+        "\n        x": "\n    x",
+        "\n        tl.store": "\n    tl.store",
+    },
+)
+
+in_its_product = edited(
+    FAR_ROWS,
+    "in_its_product",
+    "Widened where the report finds it.",
+    {"tl.program_id(0).to(tl.int64)": "tl.program_id(0)", "b * T * K": "b.to(tl.int64) * T * K"},
+)
+
+passes_over_a_block = edited(
+    KEPT_SCORES,
+    "passes_over_a_block",
+    "Leaves out a block in which nothing is kept, and those before it.",
+    {
+        '        base = tl.where(new == float("-inf"), 0.0, new)\n        total': (
+            '        base = new\n        if new > float("-inf"):\n            total'
+        ),
+        "        top = new": "            top = new",
+    },
+)
+
+above_all_floats = edited(
+    ROW_MINIMUM,
+    "above_all_floats",
+    "By a select, after the load.",
+    {', other=float("inf")': "", "tl.min(x)": 'tl.min(tl.where(n < N, x, float("inf")))'},
+)
+
+longer_blocks_too = edited(
+    TUNED_ROWS, "longer_blocks_too", "Any blocks do.", {'{"BLOCK_N": 256}': '{"BLOCK_N": 1024}'}
+)
+
+WRONG = [
+    Wrong(KEPT_SCORES, starts_at_zero, "values", "got -inf"),
+    Wrong(ROW_MINIMUM, nearly_infinite, "values", "z["),
+    Wrong(TUNED_ROWS, only_the_large_block, "never written", "z[0, 256]"),
+]
+
+RIGHT = [
+    (FAR_ROWS, in_its_product),
+    (KEPT_SCORES, passes_over_a_block),
+    (ROW_MINIMUM, above_all_floats),
+    (TUNED_ROWS, longer_blocks_too),
+]
