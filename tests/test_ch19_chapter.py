@@ -115,7 +115,7 @@ TOLD = {
     "flights": "0.88 with 1, 1.67 with 2",
     "waves": "51 for 128, 100 for 136",
     "roofline": "batched matmul 683 FLOP a byte, 508 TFLOP/s",
-    "tile_order": "programs 0 to 7 share 9 panels, all waves together 72; bands of 4 rows: programs 0",
+    "tile_order": "programs 0 to 7 need 9 panels, all waves together 72; bands of 4 rows: programs 0",
     "fetched": "bands of 16: model 1.21, chip 1.25",
     "profile": "registers a thread 255, accesses that spill 5,029,888",
     "sweep": "from 184 over 524 in the middle to 5056; the floor is 139. 54 were refused. 34 spill",
@@ -138,6 +138,10 @@ def test_a_picture_reads(name):
 def test_more_kernels_may_be_put_on_the_roofline():
     mine = laboratory.Point("mine", 0.5, 1.5)
     assert "mine 0.5 FLOP a byte, at most 1.5 TFLOP/s" in pictures.roofline(mine).alt
+    best = laboratory.Work(flops=1000, bytes=900, least=500).at_best()
+    assert best.intensity == 2 and round(best.tflops, 2) == 7.9  # 2 FLOP a byte, 3.95 TB/s
+    many = laboratory.Work(flops=10**9, bytes=10, least=10).at_best()
+    assert round(many.tflops) == 989
 
 
 # ---- words
@@ -167,7 +171,11 @@ def test_what_is_said_of_occupancy_and_waves():
     said("half of all warps may be enough", "128 programs take 51 µs", "twice the time")
     at_roof = [p for p in laboratory.points() if p.intensity < 250]
     assert len(at_roof) == 5 and all(p.tflops / (3.95 * p.intensity) > 0.9 for p in at_roof)
-    said("Five are *at* the roof, within a tenth")
+    said("Five are *at* the roof, within a tenth", "half of its roof")
+    matmul = next(p for p in laboratory.points() if p.name == "batched_matmul")
+    assert round(matmul.tflops / 989, 1) == 0.5
+    assert (rates[1], rates[16]) == (0.876, 4.142)
+    said("it reads 0.88 TB/s", "4.14")
 
 
 def test_what_is_said_of_the_order_of_tiles():
@@ -180,6 +188,10 @@ def test_what_is_said_of_the_order_of_tiles():
     assert round(READ["matmul, group 1"] / READ["matmul, group 16"], 1) == 2.5
     said("small tiles gain 13%", "large ones 5% with a short K", "2.5 times as much")
     said("right within 9%", "up to 1.35 times as much")
+    model = {group: laboratory.modelled(group, (64, 64), 528) for group in (1, 8)}
+    chip = {group: READ[f"small tiles, group {group}"] for group in (1, 8)}
+    assert 2.9 < chip[1] / model[1] < 3.1 and abs(chip[8] / model[8] - 1) < 0.02
+    said("three times as much", "within 2%")
 
 
 def test_what_is_said_of_profiles():
@@ -189,8 +201,16 @@ def test_what_is_said_of_profiles():
     assert 8.5 < 32 * rows["column copy"]["l2_read_sectors"] / pictures.LEAST["column copy"] < 9
     assert round(rows["small tiles, group 1"]["dram_read"] / pictures.LEAST["small tiles, group 1"]) == 48
     said(
-        "6% of the warps", "255 registers, five million accesses", "nearly nine times", "48 times its inputs"
+        "6% of the warps",
+        "255 registers, five million accesses",
+        "nearly nine times",
+        "48 times its inputs",
     )
+    wide = rows["softmax, 16 warps"]
+    assert (wide["registers"], wide["spilling"], round(wide["us"])) == (64, 0, 129)
+    said("needs 64, spills nothing, and takes 129 µs")
+    assert round(rows["powers"]["xu_busy"]) == 100 and round(rows["count, 16 bins"]["occupancy"]) == 99
+    said("99% of the warps", "busy all the time")
     assert set(pictures.SIX.values()) <= set(rows) & set(pictures.LEAST)
     assert {reason for row in rows.values() for reason in list(row["stalls"])[:5]} <= set(pictures.STALLS)
 
@@ -204,7 +224,11 @@ def test_what_is_said_of_tuning():
     assert round(again[len(again) // 2], 2) == 1.07
     assert min(rms.ran, key=lambda each: each.again_us) is not rms.best
     said("the whole second round is 7% faster", "the fastest is another one")
-    best = laboratory.sweep("int8_weight").best.config
+    weights = laboratory.sweep("int8_weight")
+    near = [sum(each.us <= 1.05 * s.best.us for each in s.ran) for s in (matmul, weights)]
+    assert near == [4, 2]
+    said("4 are within 5%", "8-bit weights 2")
+    best = weights.best.config
     assert (best["BLOCK_M"], best["BLOCK_N"]) == (64, 64)
     said("tiles of 64 × 64 are best", f"at most {LEFT} of the 384", f"at most {LOSS - 1:.0%}")
 

@@ -80,11 +80,17 @@ def _after_the_others(
         for name in tuner.reset_to_zero:
             if name in named:
                 named[name].zero_()
+        cleared = [
+            name for name in inputs if f"{name}_ptr" in tuner.reset_to_zero and f"{name}_ptr" not in named
+        ]
+        given = {**inputs, **{name: torch.zeros_like(inputs[name]) for name in cleared}}
         kept = {name: named[name].clone() for name in tuner.restore_value if name in named}
-        ran = attempt(each, inputs, seconds=seconds, quiet=True, results=results)
+        ran = attempt(each, given, seconds=seconds, quiet=True, results=results)
         verdict = verdicts.judge(puzzle, case, inputs, expected, ran)
         if verdict:
             told = "it is right alone, and wrong on what other configurations leave in the results"
+            if cleared:
+                told = f"it is right alone; reset_to_zero clears {cleared[0]}_ptr, an input, before each run"
             return _with_diagnosis(verdict, f"{each.configuration}; {told}")
         for name, tensor in kept.items():
             named[name].copy_(tensor)

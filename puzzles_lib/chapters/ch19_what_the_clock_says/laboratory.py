@@ -146,6 +146,10 @@ class Work:
         """µs that an H200 takes at the least."""
         return max(self.least / BYTES, self.flops / FLOPS) * 1e6
 
+    def at_best(self, name: str = "mine") -> "Point":
+        """On the roofline, as high as it can be."""
+        return Point(name, self.intensity, self.flops / self.floor / 1e6)
+
     def __repr__(self) -> str:
         asked = f"asks for {self.bytes:,} bytes, {self.least:,} must come from memory"
         return f"{self.flops:,} FLOP; {asked}: {self.intensity:.2f} FLOP for each of these"

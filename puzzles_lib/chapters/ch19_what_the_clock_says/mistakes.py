@@ -90,10 +90,10 @@ MISTAKES = (
     Mistake(
         SPLIT_SUM,
         "resets_the_input",
-        "Clears another tensor than the one that is added to.",
-        {'["z_ptr"]': '["x_ptr"]'},
+        "Clears an input as well: from the first timed run on, there is nothing to add.",
+        {'["z_ptr"]': '["x_ptr", "z_ptr"]'},
         kind="values",
-        says="right alone, and wrong on what other configurations leave",
+        says="reset_to_zero clears x_ptr, an input",
     ),
     Mistake(
         SPLIT_SUM,

@@ -248,7 +248,7 @@ def tile_order(groups: Sequence[int] = (1, 4), wave: int = 8, side: int = 8) -> 
         name = "row after row" if group == 1 else f"bands of {group} rows"
         label(ax, left + 0.6 * side, 0.6, name, fontsize=11)
         touched = panels(order, wave)
-        words = f"programs 0 to {wave - 1} share {touched[0]} panels"
+        words = f"programs 0 to {wave - 1} need {touched[0]} panels"
         label(ax, left + 0.6 * side, side + 1.9, words)
         label(ax, left + 0.6 * side, side + 2.7, f"all waves: {sum(touched)}", color=FAINT)
         told.append(f"{name}: {words}, all waves together {sum(touched)}")
@@ -301,6 +301,7 @@ LEAST = {
     "small tiles, group 1": 4 * 8192**2,
     "copy": 1 << 29,
     "softmax, 2 warps": 1 << 28,
+    "softmax, 16 warps": 1 << 28,
     "column copy": 1 << 28,
     "small tiles, group 8": 4 * 8192**2,
     "count, 16 bins": 1 << 27,
@@ -327,7 +328,7 @@ STALLS = {
 def profile(record: Record, letter: str, name: str = "") -> Picture:
     """One of the six profiles, or another by its name. record: of bench "profiles"."""
     (row,) = [row for row in record["rows"] if row["name"] == (name or SIX[letter])]
-    figure, ax = new_sheet(25, 6.9)
+    figure, ax = new_sheet(25, 7.4)
     label(ax, 0.4, 0.7, f"profile {letter}" if not name else name, align="left", fontsize=13)
     facts = (
         ("time", _time(row["us"])),
@@ -335,6 +336,7 @@ def profile(record: Record, letter: str, name: str = "") -> Picture:
         ("read from memory", f"{row['dram_read'] / LEAST[row['name']]:.1f} x the inputs"),
         ("hits in L2", f"{row['l2_hit']:.0f}%"),
         ("tensor cores, busy", f"{row['tensor_busy']:.0f}%"),
+        ("exp2's unit, busy", f"{row['xu_busy']:.0f}%"),
         ("occupancy", f"{row['occupancy']:.0f}%"),
         ("registers a thread", f"{row['registers']:.0f}"),
         ("accesses that spill", f"{row['spilling']:,.0f}"),
