@@ -180,15 +180,25 @@ def smallest(puzzle: Puzzle) -> Case:
     )
 
 
-def test_what_triton_viz_cannot_trace_is_named():
-    made = trace(solutions()["stochastic_pack"], PUZZLES["stochastic_pack"], 6)
-    assert made.clean and "triton-viz cannot trace this kernel: tl.rand" in made.note
+CANNOT = {
+    "stochastic_pack": "tl.rand",
+    "random_rounding": "tl.rand",
+    "dropout_backward": "tl.rand",
+    "attention_dkv": "line 16",  # a loop's number, which is Python's there, has no .to
+}
 
 
-@pytest.mark.parametrize("name", sorted(PUZZLES.keys() & solutions().keys() - {"stochastic_pack"}))
+@pytest.mark.parametrize("name", CANNOT)
+def test_what_triton_viz_cannot_trace_is_named(name):
+    made = trace(solutions()[name], PUZZLES[name], smallest(PUZZLES[name]))
+    assert made.clean and f"triton-viz cannot trace this kernel: {CANNOT[name]}" in made.note
+
+
+@pytest.mark.parametrize("name", sorted(PUZZLES.keys() & solutions().keys() - CANNOT.keys()))
 def test_every_solution_can_be_explored(name):
     made = trace(solutions()[name], PUZZLES[name], smallest(PUZZLES[name]))
-    assert made.clean and not made.note and not made.recording.too_large
+    assert made.clean and not made.recording.too_large
+    assert not made.note or made.note.startswith("In configuration 1 of 2")  # of a tuned one
     shown = page.Page(made.recording)
     programs = shown.data["ops"]["visualization_data"]
     assert len(programs) == np.prod(made.grid)

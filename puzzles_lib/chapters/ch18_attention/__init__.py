@@ -1,1 +1,1 @@
-TITLE = "Attention, forward and backward"
+TITLE = "Attention: forward and backward"
