@@ -207,7 +207,7 @@ def test_a_fork_while_another_thread_checks():
 
     def nothing_is_left() -> bool:
         after = state()
-        # a fork has no children yet; what NumPy and the filters of warnings are told, a thread's run tells itself
+        # a fork has no children; what NumPy and the filters of warnings are told, a thread's run tells itself
         names = set(before) - {"children", "files", "numpy", "warnings", "showwarning", "threads"}
         return all(before[n] == after.get(n) for n in names) and verdict(0) and verdict(1)
 
