@@ -24,7 +24,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.bench.results import relative_error
 from puzzles_lib.bench.timing import interleaved, sustained
-from puzzles_lib.chapters.ch19_what_the_clock_says import lab
+from puzzles_lib.chapters.ch19_what_the_clock_says import kernels
 
 MOST_ERROR = 1e-2  # of a bfloat16 product
 Row = dict[str, Any]
@@ -91,7 +91,7 @@ def _matmul(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, group: int = 8, *
     (M, K), N = a.shape, b.shape[1]
     chosen = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "num_warps": 8, "num_stages": 3, **blocks}
     grid = (M // chosen["BLOCK_M"] * (N // chosen["BLOCK_N"]),)
-    lab.matmul_kernel[grid](a, b, c, M, N, K, GROUP=group, **chosen)
+    kernels.matmul_kernel[grid](a, b, c, M, N, K, GROUP=group, **chosen)
 
 
 def _first_call() -> Row:
@@ -135,7 +135,7 @@ def _launches() -> Row:
     z = torch.empty_like(x)
 
     def call() -> None:
-        lab.copy_kernel[(16,)](x, z, BLOCK=1024)
+        kernels.copy_kernel[(16,)](x, z, BLOCK=1024)
 
     call()
     torch.cuda.synchronize()
@@ -155,7 +155,7 @@ def _cache() -> Row:
     sets = [(torch.randn(1 << 21, device="cuda"), torch.empty(1 << 21, device="cuda")) for _ in range(64)]
 
     def copy(x: torch.Tensor, z: torch.Tensor) -> Callable[[], object]:
-        return lambda: lab.copy_kernel[(len(x) // 2048,)](x, z, BLOCK=2048)
+        return lambda: kernels.copy_kernel[(len(x) // 2048,)](x, z, BLOCK=2048)
 
     paths = {"warm": [copy(*sets[0])] * 64, "cold": [copy(*each) for each in sets]}
     found = interleaved(paths)
@@ -201,14 +201,14 @@ def _spread() -> Row:
     """60 copies of 256 MB by events, the first of them after a rest, nothing left out."""
     x = torch.randn(1 << 26, device="cuda")
     z = torch.empty_like(x)
-    lab.copy_kernel[(len(x) // 1024,)](x, z, BLOCK=1024)
+    kernels.copy_kernel[(len(x) // 1024,)](x, z, BLOCK=1024)
     torch.cuda.synchronize()
     time.sleep(2)
     pairs = []
     for _ in range(60):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
-        lab.copy_kernel[(len(x) // 1024,)](x, z, BLOCK=1024)
+        kernels.copy_kernel[(len(x) // 1024,)](x, z, BLOCK=1024)
         end.record()
         pairs.append((start, end))
     torch.cuda.synchronize()
@@ -230,7 +230,7 @@ def flights() -> Iterator[Row]:
     count = torch.cuda.get_device_properties(0).multi_processor_count
     x, z = torch.randn(count << 20, device="cuda"), torch.empty(count * 16, device="cuda")
     paths = {
-        held: [lambda held=held: lab.row_sum_kernel[(count * held,)](x, z, (1 << 20) // held, BLOCK=1024)]
+        held: [lambda held=held: kernels.row_sum_kernel[(count * held,)](x, z, (1 << 20) // held, BLOCK=1024)]
         for held in (1, 2, 4, 8, 16)
     }
     for held, us in interleaved(paths, rounds=15).items():  # type: ignore[arg-type]
@@ -330,10 +330,10 @@ def _forms(
     sizes, options = (M, N, K), {**config, "GROUP": 8}
     held = 2 if m * n < 128 * 256 else 1  # programs of a multiprocessor
     grid = (min(held * count, tiles),)
-    kernel = lab.persistent_matmul_kernel
+    kernel = kernels.persistent_matmul_kernel
     return {
-        "plain": lambda: lab.matmul_kernel[(tiles,)](a, b, c, *sizes, **options),
-        "descriptors": lambda: lab.descriptor_matmul_kernel[(tiles,)](*described, *sizes, **options),
+        "plain": lambda: kernels.matmul_kernel[(tiles,)](a, b, c, *sizes, **options),
+        "descriptors": lambda: kernels.descriptor_matmul_kernel[(tiles,)](*described, *sizes, **options),
         "persistent": lambda: kernel[grid](*described, *sizes, **options, FLATTEN=False),
         "persistent, flattened": lambda: kernel[grid](*described, *sizes, **options, FLATTEN=True),
     }

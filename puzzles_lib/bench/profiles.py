@@ -20,7 +20,7 @@ from typing import Any
 import torch
 import triton
 
-from puzzles_lib.chapters.ch19_what_the_clock_says import lab
+from puzzles_lib.chapters.ch19_what_the_clock_says import kernels
 
 SECTIONS = (
     "SpeedOfLight",
@@ -60,42 +60,42 @@ def _matmul(group: int, size: int = 8192, **blocks: int) -> Callable[[], object]
     c = torch.empty_like(a)
     chosen = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "num_warps": 8, "num_stages": 3, **blocks}
     grid = (size // chosen["BLOCK_M"] * (size // chosen["BLOCK_N"]),)
-    return lambda: lab.matmul_kernel[grid](a, b, c, size, size, size, GROUP=group, **chosen)
+    return lambda: kernels.matmul_kernel[grid](a, b, c, size, size, size, GROUP=group, **chosen)
 
 
 def _copy() -> Callable[[], object]:
     x = _float(1 << 27)
     z = torch.empty_like(x)
-    return lambda: lab.copy_kernel[(len(x) // 1024,)](x, z, BLOCK=1024)
+    return lambda: kernels.copy_kernel[(len(x) // 1024,)](x, z, BLOCK=1024)
 
 
 def _column_copy() -> Callable[[], object]:
     x = _float(8192, 8192)
     z = torch.empty_like(x)
-    return lambda: lab.column_copy_kernel[(8192, 8)](x, z, 8192, BLOCK=1024)
+    return lambda: kernels.column_copy_kernel[(8192, 8)](x, z, 8192, BLOCK=1024)
 
 
 def _row_sum() -> Callable[[], object]:
     x, z = _float(132, 1 << 20), torch.empty(132, device="cuda")
-    return lambda: lab.row_sum_kernel[(132,)](x, z, 1 << 20, BLOCK=1024)
+    return lambda: kernels.row_sum_kernel[(132,)](x, z, 1 << 20, BLOCK=1024)
 
 
 def _wide_softmax(warps: int) -> Callable[[], object]:
     x = _float(4096, 16384)
     z = torch.empty_like(x)
-    return lambda: lab.wide_softmax_kernel[(4096,)](x, z, N=16384, num_warps=warps)
+    return lambda: kernels.wide_softmax_kernel[(4096,)](x, z, N=16384, num_warps=warps)
 
 
 def _count(bins: int) -> Callable[[], object]:
     x = torch.randint(0, 1 << 20, (1 << 25,), device="cuda", dtype=torch.int32)
     z = torch.zeros(bins, device="cuda", dtype=torch.int32)
-    return lambda: lab.count_kernel[(len(x) // 1024,)](x, z, BINS=bins, BLOCK=1024)
+    return lambda: kernels.count_kernel[(len(x) // 1024,)](x, z, BINS=bins, BLOCK=1024)
 
 
 def _powers() -> Callable[[], object]:
     x = _float(1 << 25)
     z = torch.empty_like(x)
-    return lambda: lab.powers_kernel[(len(x) // 1024,)](x, z, TURNS=256, BLOCK=1024)
+    return lambda: kernels.powers_kernel[(len(x) // 1024,)](x, z, TURNS=256, BLOCK=1024)
 
 
 PROFILED: Mapping[str, Callable[[], Callable[[], object]]] = {

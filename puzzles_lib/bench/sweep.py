@@ -23,7 +23,7 @@ import triton
 from triton.runtime.errors import OutOfResources
 
 from puzzles_lib.bench.results import relative_error
-from puzzles_lib.chapters.ch19_what_the_clock_says import lab
+from puzzles_lib.chapters.ch19_what_the_clock_says import kernels
 
 SETS = 3  # of inputs, taken in turn, so that none is found in L2
 REPLAYS = 9
@@ -101,7 +101,7 @@ INT8 = {"M": 64, "N": 8192, "K": 8192}
 
 SWEPT = (
     Swept(
-        lab.matmul_kernel,
+        kernels.matmul_kernel,
         MATMUL,
         {
             "BLOCK_M": (32, 64, 128, 256),
@@ -119,7 +119,7 @@ SWEPT = (
         flops=2 * 4096**3,
     ),
     Swept(
-        lab.rms_rows_kernel,
+        kernels.rms_rows_kernel,
         ROWS,
         {
             "BLOCK_M": (1, 2, 4, 8, 16),
@@ -136,7 +136,7 @@ SWEPT = (
         flops=4 * 16384 * 4096,
     ),
     Swept(
-        lab.int8_weight_kernel,
+        kernels.int8_weight_kernel,
         INT8,
         {
             "BLOCK_M": (16, 64),
@@ -161,11 +161,11 @@ def measure() -> dict[str, Any]:
     if not torch.cuda.is_available():
         raise RuntimeError("bench sweep needs a CUDA device")
     compile_all()
-    kernels = [_swept(each) for each in SWEPT]
+    swept = [_swept(each) for each in SWEPT]
     versions = {"torch": torch.__version__.split("+")[0], "triton": triton.__version__}
     origin = {"device": torch.cuda.get_device_name(), "versions": versions}
     count = torch.cuda.get_device_properties(0).multi_processor_count
-    return {**origin, "date": datetime.date.today().isoformat(), "multiprocessors": count, "kernels": kernels}
+    return {**origin, "date": datetime.date.today().isoformat(), "multiprocessors": count, "kernels": swept}
 
 
 def compile_all() -> None:

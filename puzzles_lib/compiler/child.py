@@ -241,7 +241,8 @@ def _fork(prepare: Callable[[], Answer], limits: Limits) -> tuple[int, int, int]
             reading, writing, asked, asking = open_here
             child = os.fork()
             if child == 0:
-                os.close(asking)  # so that it ends where its parent has ended
+                for file in (reading, asking):
+                    os.close(file)  # so that it ends where its parent has ended
                 _be_child(prepare, limits, asked, writing)
         except OSError:
             for file in open_here:
