@@ -1,9 +1,8 @@
 """The memory a kernel sees: its tensor arguments and nothing else.
 
-Every tensor argument gets an invented address range, so far from the others that no slip of an index
-reaches a neighbour. Loads, stores and atomics map these addresses back to elements, and every lane is
-checked before memory is touched. The same hook notes what is worth knowing: who wrote which element,
-what was read before it was written, how many bytes moved.
+Every tensor argument gets invented addresses. Loads, stores and atomics map them back to elements, and
+every lane is checked before memory is touched. The same hook notes what is worth knowing: who wrote
+which element, what was read before it was written, how many bytes moved.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -15,15 +14,13 @@ import torch
 
 from puzzles_lib.dtypes import DType
 from puzzles_lib.interpreter import taint
+from puzzles_lib.interpreter.addresses import REGION_BITS, Addresses
 from puzzles_lib.interpreter.arithmetic import Arithmetic
 from puzzles_lib.interpreter.buffer import NOBODY, Buffer, garbage
 from puzzles_lib.interpreter.ordering import Ordering
 from puzzles_lib.interpreter.records import Access, Conflict, Program, Source, Stop, Unlocked
 from puzzles_lib.interpreter.taint import Labels
 from puzzles_lib.source import Site
-
-REGION_BITS = 52  # each argument owns 2**52 bytes of addresses, and starts in their middle
-
 
 PATIENCE = (
     200  # times that a program may look at one element and find it unchanged, and change nothing itself
@@ -83,6 +80,7 @@ class Memory:
         self.program: Program = (0, 0, 0)
         self.number = 0  # of the program, in launch order
         self.casts = False  # whether the kernel has cast a pointer: then alignment is checked too
+        self.addresses = Addresses()
         self.buffers: list[Buffer] = []
         self.accesses: list[Access] = []
         self.changed: dict[str, Site] = {}
@@ -108,7 +106,7 @@ class Memory:
 
     def add(self, name: str, tensor: torch.Tensor, is_output: bool) -> int:
         """Give a tensor its address range; returns the address of its first element."""
-        base = ((len(self.buffers) + 1) << REGION_BITS) + (1 << (REGION_BITS - 1))
+        base = self.addresses.add()
         self.buffers.append(Buffer(name, tensor, base, is_output))
         return base
 
@@ -285,7 +283,7 @@ class Memory:
 
     def _hole(self, pointers: np.ndarray, mask: np.ndarray) -> int:
         """The label of lanes that a mask switched off and nothing fills."""
-        buffer = self.buffer_at(pointers.flat[int(mask.argmax())])
+        buffer = self.buffer_at(pointers.ravel()[int(mask.argmax()) :])
         name = buffer.name if buffer else "?"
         source = Source("lanes", name, self.site())
         self.holes.setdefault(source.site, name)
@@ -328,21 +326,18 @@ class Memory:
             mask = np.broadcast_to(mask, shape)
         return None if mask.all() else mask
 
-    @staticmethod
-    def _elements(buffer: Buffer, pointers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-        offsets = (pointers - np.uint64(buffer.base)).view(np.int64)
-        return offsets >> (dtype.itemsize.bit_length() - 1)
-
-    def buffer_at(self, address: int) -> Buffer | None:
-        """The tensor that an address belongs to, or is near to."""
-        number = (int(address) >> REGION_BITS) - 1
+    def _buffer(self, number: int) -> Buffer | None:
         return self.buffers[number] if 0 <= number < len(self.buffers) else None
+
+    def buffer_at(self, pointers: np.ndarray) -> Buffer | None:
+        """The tensor that the first of these addresses belongs to, or started from."""
+        return self._buffer(int(self.addresses.places(pointers.ravel()[:1], 1)[0][0]))
 
     def elements_of(self, pointers: np.ndarray, dtype: np.dtype) -> tuple[str, np.ndarray] | None:
         """The tensor that addresses belong to, and their elements; None where there are several."""
-        numbers = np.unique(pointers >> np.uint64(REGION_BITS))
-        buffer = self.buffer_at(int(pointers.flat[0])) if numbers.size == 1 else None
-        return None if buffer is None else (buffer.name, self._elements(buffer, pointers, dtype))
+        numbers, elements = self.addresses.places(pointers, dtype.itemsize)
+        buffer = self._buffer(int(numbers.flat[0])) if np.unique(numbers).size == 1 else None
+        return None if buffer is None else (buffer.name, elements)
 
     def _locate(
         self, kind: str, pointers: np.ndarray, mask: np.ndarray | None, dtype: np.dtype
@@ -352,10 +347,11 @@ class Memory:
         Lanes outside of their tensor end the run; while recording they are noted and left out.
         """
         first = pointers.flat[0] if mask is None else pointers.flat[int(mask.argmax())]
-        buffer = self.buffer_at(first)
+        buffer = self._buffer((int(first) >> REGION_BITS) - 1)
         if buffer is None or self.casts or buffer.inside is not None:
             return self._locate_slowly(kind, pointers, mask, dtype)
-        elements = self._elements(buffer, pointers, dtype)
+        offsets = (pointers - np.uint64(buffer.base)).view(np.int64)
+        elements = offsets >> (dtype.itemsize.bit_length() - 1)
         index = elements if mask is None else elements[mask]
         if index.min() < 0 or index.max() >= buffer.data.nbytes // dtype.itemsize:
             return self._locate_slowly(kind, pointers, mask, dtype)
@@ -368,14 +364,13 @@ class Memory:
     ) -> list[Part]:
         """The same for pointers into several buffers, outside of them, cast, or into strided tensors."""
         left = np.ones(pointers.shape, bool) if mask is None else mask.copy()
-        numbers = (pointers >> np.uint64(REGION_BITS)).astype(np.int64) - 1
+        numbers, elements = self.addresses.places(pointers, dtype.itemsize)
         parts = []
         for number, buffer in enumerate(self.buffers):
             mine = left & (numbers == number)
             if not mine.any():
                 continue
             left &= ~mine
-            elements = self._elements(buffer, pointers, dtype)
             bad = mine & ((elements < 0) | (elements >= buffer.data.nbytes // dtype.itemsize))
             crooked = mine & (pointers % np.uint64(dtype.itemsize) != 0)
             if bad.any():
@@ -548,9 +543,10 @@ class Memory:
 
     def looked(self, pointers: np.ndarray, values: np.ndarray) -> None:
         """A volatile load of one element is there to wait for it."""
-        buffer = self.buffer_at(pointers.flat[0])
-        if pointers.size == 1 and buffer is not None:
-            self._look(buffer, int(self._elements(buffer, pointers, values.dtype).flat[0]), values.flat[0])
+        numbers, elements = self.addresses.places(pointers, values.dtype.itemsize)
+        buffer = self._buffer(int(numbers.flat[0])) if pointers.size == 1 else None
+        if buffer is not None:
+            self._look(buffer, int(elements.flat[0]), values.flat[0])
 
     def _look(self, buffer: Buffer, place: int, value: np.generic) -> None:
         """One element is looked at. Programs run one after the other: who looks forever waits forever."""
@@ -583,16 +579,20 @@ class Memory:
         bad: np.ndarray | None,
         dtype: np.dtype,
     ) -> None:
-        elements = elements * dtype.itemsize // buffer.data.itemsize  # a cast pointer counts in its own units
+        if dtype.itemsize != buffer.data.itemsize:  # a cast pointer counts in its own units
+            elements = elements * dtype.itemsize // buffer.data.itemsize
         mask = np.ones(elements.shape, bool) if mask is None else mask.copy()
         bad = np.zeros(elements.shape, bool) if bad is None else bad.copy()
         self.accesses.append(Access(kind, buffer.name, self.program, elements, mask, bad, self.site()))
 
     def _note_off(self, kind: str, pointers: np.ndarray, mask: np.ndarray, dtype: np.dtype) -> None:
         """An access with no lane on touches nothing, but a picture shows it."""
-        buffer = self.buffer_at(pointers.flat[0]) if pointers.size else None
-        if self.record and buffer is not None:
-            self._note(kind, buffer, self._elements(buffer, pointers, dtype), mask, None, dtype)
+        if not self.record or not pointers.size:
+            return
+        numbers, elements = self.addresses.places(pointers, dtype.itemsize)
+        buffer = self._buffer(int(numbers.flat[0]))
+        if buffer is not None:
+            self._note(kind, buffer, elements, mask, None, dtype)
 
 
 def _distinct(index: np.ndarray) -> int:
