@@ -1124,11 +1124,12 @@ AT_FIRST = triton_as_it_is()
 @triton.jit
 def fails(x_ptr, z_ptr, HOW: tl.constexpr):
     if HOW == "loop":
-        while tl.program_id(0) == 0:
-            pass
+        i = 0
+        while i >= 0:
+            i += 1
     elif HOW == "loop with loads":
         i = 0
-        while tl.load(x_ptr) == 0:
+        while tl.load(x_ptr) == 0 * i:
             i += 1
     elif HOW == "bounds":
         tl.store(z_ptr + 5, 1.0)

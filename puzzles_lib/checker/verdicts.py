@@ -1,6 +1,7 @@
 """From a run to a verdict: what is wrong with it, the most basic fault first, in words."""
 
 import ast
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from puzzles_lib.checker.expected import Expected, evaluate
 from puzzles_lib.checker.report import CaseResult, Verdict
 from puzzles_lib.compiler import Target
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import Conflict, Fused, Program, Run, Source, Touch, WithinProgram
+from puzzles_lib.interpreter import Conflict, Fused, Program, Run, Source, Touch, WithinProgram, asks_again
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.source import Refusal, Site
 from puzzles_lib.stubs import HOLE
@@ -116,7 +117,7 @@ def _moves_with(
 def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     """The most basic fault of a run that shows without looking at any value."""
     if ran.stop and ran.stop.kind != "uninitialised":
-        return Verdict(ran.stop.kind, ran.stop.message, ran.stop.site)
+        return Verdict(ran.stop.kind, ran.stop.message, ran.stop.site, ran.stop.advice)
     if ran.undefined and ran.undefined.kind != "early":
         return _uninitialised(ran.undefined)
     for result in puzzle.results:
@@ -136,7 +137,7 @@ def depends_on_order(verdict: Verdict) -> Verdict:
     if verdict.kind == "deadlock":
         waits = verdict.message.removeprefix("deadlock: ")
         text = f"race: with the programs run in reverse order {waits}: who begins first is not known"
-    return Verdict("race", text, verdict.site)
+    return Verdict("race", text, verdict.site, verdict.diagnosis if verdict.kind == "deadlock" else "")
 
 
 def other_bits(puzzle: Puzzle, case: Case, forwards: Run, reverse: Run) -> Verdict | None:
@@ -360,13 +361,17 @@ def _race(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
     element = f"{conflict.argument}[{_index(conflict.element, shape)}]"
     first, second = conflict.programs
+    diagnosis = ""
     if conflict.kind == "read":
+        waits = re.match(r"while\b.*\bload\(", conflict.site.source)
+        if waits and "volatile" not in conflict.site.source:
+            diagnosis = asks_again(conflict.argument)
         text = f"race: program {second} reads {element}, which program {first} wrote; nothing orders the two"
     elif first == second:
         text = f"race: two lanes of one store in program {first} write different values to {element}"
     else:
         text = f"race: two programs, {first} and {second}, write different values to {element}"
-    return Verdict("race", text, conflict.site)
+    return Verdict("race", text, conflict.site, diagnosis)
 
 
 def race_within(

@@ -18,13 +18,9 @@ from puzzles_lib.interpreter.addresses import REGION_BITS, Addresses
 from puzzles_lib.interpreter.arithmetic import Arithmetic
 from puzzles_lib.interpreter.buffer import NOBODY, Buffer, garbage
 from puzzles_lib.interpreter.ordering import Ordering
-from puzzles_lib.interpreter.records import Access, Conflict, Program, Source, Stop, Unlocked
+from puzzles_lib.interpreter.records import Access, Conflict, Program, Source, Stop, Unlocked, asks_again
 from puzzles_lib.interpreter.taint import Labels
 from puzzles_lib.source import Site
-
-PATIENCE = (
-    200  # times that a program may look at one element and find it unchanged, and change nothing itself
-)
 
 
 class Halt(BaseException):
@@ -50,12 +46,22 @@ class Part(NamedTuple):
 
 @dataclass
 class Waiting:
-    """A program looks at an element again and again; ``last``: who had changed it before."""
+    """A program looks at an element, perhaps again and again; ``last``: who had changed it before."""
 
     buffer: Buffer
     place: int
     last: int
-    times: int = 0
+
+
+@dataclass
+class Asked:
+    """What a turn of a loop has looked at; plain: by a load that need not ask memory."""
+
+    buffer: Buffer
+    index: np.ndarray
+    values: np.ndarray
+    site: Site
+    plain: bool = True
 
 
 class Memory:
@@ -90,6 +96,8 @@ class Memory:
         self.sources: dict[Source, int] = {}  # of what is undefined, numbered as the run met them
         self.undefined: Source | None = None
         self.waiting: Waiting | None = None
+        self.changes = 0  # times that a program may have changed an element
+        self.asked: list[Asked] | None = None  # kept where a loop wants to know
         self.not_associative: Site | None = None
         self.locks: Collection[str] = ()
         self.unlocked: Unlocked | None = None
@@ -119,7 +127,7 @@ class Memory:
     def enter(self, program: Program, number: int) -> None:
         """The accesses that follow are this program's."""
         self.program, self.number = program, number
-        self.waiting = None
+        self.waiting = self.asked = None
         self.ordering.enter()
 
     @property
@@ -159,6 +167,10 @@ class Memory:
         for part in parts:
             buffer, index, on = part
             self._count_load(part, shape, dtype)
+            if self.asked is not None:
+                self.asked.append(
+                    Asked(buffer, index.ravel(), buffer.view(dtype)[index.ravel()], self.site())
+                )
             found = self._undefined_in(buffer, index.ravel(), dtype)
             if found is not None:
                 labels = np.zeros(shape, taint.KIND) if labels is None else labels
@@ -455,6 +467,8 @@ class Memory:
         data = buffer.view(dtype)
         before = data[index]
         data[index] = new
+        differs = _bits(before) != _bits(new)
+        self.changes += bool(differs.any())
         if not buffer.is_output:
             self.shared = True
             self._note_change(buffer, before, new)
@@ -467,7 +481,6 @@ class Memory:
         if self.conflict is None:
             lost = _bits(data[index]) != _bits(new)  # to another lane of this store
             self._note_conflict("write", buffer, index, np.where(lost, self.number, NOBODY))
-            differs = _bits(before) != _bits(new)
             others = self._others(buffer, index, dtype)
             cast = dtype.itemsize != buffer.data.itemsize  # then nobody knows whose the elements are
             self.shared = self.shared or cast or bool((others != NOBODY).any())
@@ -492,13 +505,18 @@ class Memory:
             data[index] = operation(before, *operands)
             if _bits(data[index]) == _bits(before):
                 self._look(buffer, int(index[0]), before[0])
+                if self.asked is not None:
+                    self.asked.append(Asked(buffer, index, before, self.site(), plain=False))
             else:
                 self.waiting = None
+                self.changes += 1
         elif len(np.unique(index)) == len(index):
             found = before
+            self.changes += 1
             data[index] = operation(before, *operands)
         else:
             found = np.empty_like(before)
+            self.changes += 1
             self.contended = True
             for lane in range(len(index))[:: -1 if self.backwards else 1]:
                 one, element = slice(lane, lane + 1), index[lane]
@@ -547,24 +565,32 @@ class Memory:
         buffer = self._buffer(int(numbers.flat[0])) if pointers.size == 1 else None
         if buffer is not None:
             self._look(buffer, int(elements.flat[0]), values.flat[0])
+        for asked in (self.asked or ())[-1:]:
+            asked.plain = False
 
     def _look(self, buffer: Buffer, place: int, value: np.generic) -> None:
-        """One element is looked at. Programs run one after the other: who looks forever waits forever."""
+        """One element is looked at, as by who waits for it."""
         now = self.waiting
         if now is None or now.buffer is not buffer or now.place != place:
-            notes = [n for n in (buffer.storer, buffer.updater) if n is not None]
-            last = max(int(n[place]) for n in notes) if buffer.unit == value.itemsize else NOBODY
-            now = self.waiting = Waiting(buffer, place, last)
-        now.times += 1
-        if now.times < PATIENCE:
-            return
+            self.waiting = Waiting(buffer, place, self._last(buffer, place, value.itemsize))
+
+    def _last(self, buffer: Buffer, place: int, size: int) -> int:
+        """The program that has changed an element last, or NOBODY."""
+        notes = [n for n in (buffer.storer, buffer.updater) if n is not None]
+        return max(int(n[np.array([place])][0]) for n in notes) if buffer.unit == size else NOBODY
+
+    def deadlock(self, asked: Asked) -> Stop:
+        """Programs run one after the other: who waits for what it finds will find it for ever."""
+        buffer, place, now = asked.buffer, int(asked.index[0]), self.waiting
+        if now is None or now.buffer is not buffer or now.place != place:
+            now = Waiting(buffer, place, self._last(buffer, place, asked.values.itemsize))
         left = "which nobody has changed"
         if now.last != NOBODY:
             by = "it has itself" if now.last == self.number else f"program {self.programs[now.last]} has"
             left = f"as {by} left it"
-        element = f"{buffer.name}[{buffer.element(place)}], {value}"
+        element = f"{buffer.name}[{buffer.element(place)}], {asked.values[0]}"
         text = f"deadlock: program {self.program} waits for {element}, {left}"
-        raise Halt(Stop("deadlock", text, self.site()))
+        return Stop("deadlock", text, asked.site, asks_again(buffer.name) if asked.plain else "")
 
     def _note_change(self, buffer: Buffer, before: np.ndarray, after: np.ndarray) -> None:
         if buffer.name not in self.changed and (_bits(before) != _bits(after)).any():
