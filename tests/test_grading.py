@@ -85,6 +85,19 @@ def test_a_hostile_submission_gets_what_it_deserves(one: Hostile, tmp_path: Path
     assert "<script>" not in report(found)
 
 
+def test_machine_code_is_judged_in_the_sandbox_too() -> None:
+    """Its limits are lower than the compiler's own, and nobody there may raise them."""
+    try:
+        sandbox.find()
+    except sandbox.Unavailable as reason:
+        pytest.skip(str(reason))
+    master = json.loads((ROOT / "solutions/09_bit_packing.ipynb").read_text())
+    master["cells"] = [c for c in master["cells"] if "def pack_wide_kernel" in "".join(c["source"])]
+    files = {"09_bit_packing.ipynb": json.dumps(master).encode()}
+    found = grade(job_of(files, chapters=("09",), seconds=10.0, sandboxed=True))
+    assert [mark["points"] for mark in found["puzzles"] if mark["puzzle"] == "pack_wide"] == [1], found
+
+
 # ---- what is taken of a notebook
 
 
