@@ -6,6 +6,7 @@ import html
 import html.parser
 import os
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -23,6 +24,7 @@ from triton.backends.compiler import GPUTarget
 from puzzles_lib import Case, Puzzle, compiler
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.compiler import cache, lowering, machine_code, targets
+from puzzles_lib.grading import inside
 from puzzles_lib.inspector import diff, stages
 from puzzles_lib.inspector.lexers import highlight
 
@@ -422,6 +424,17 @@ def test_memory_is_limited(monkeypatch):
     monkeypatch.setattr(lowering, "MEMORY", 300 << 20)
     s = stages(fresh_kernel("hungry", HUGE), ADD)
     assert not s.ok and s.refusal.message.startswith("llir: ") and not s.cubin
+
+
+def test_it_compiles_under_lower_limits_of_a_sandbox():
+    kernel = fresh_kernel("fenced", ONE)
+    if (child := os.fork()) == 0:  # a hard limit cannot be raised again
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (inside.MOST_FILE, inside.MOST_FILE))
+            os._exit(0 if stages(kernel, ADD).ok else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ from pathlib import Path
 
 def main(folder: Path) -> None:
     request = json.loads((folder / "request.json").read_text())
-    resource.setrlimit(resource.RLIMIT_AS, (request["bytes"],) * 2)
+    _limit(resource.RLIMIT_AS, request["bytes"], request["bytes"])
     # Also for ptxas, a child of this. SIGXCPU comes at the first, SIGKILL at the second.
-    resource.setrlimit(resource.RLIMIT_CPU, (request["seconds"], request["seconds"] + 1))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"],) * 2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit(resource.RLIMIT_CPU, request["seconds"], request["seconds"] + 1)
+    _limit(resource.RLIMIT_FSIZE, request["file_bytes"], request["file_bytes"])
+    _limit(resource.RLIMIT_CORE, 0, 0)
 
     from triton import knobs
     from triton._C.libtriton import ir
@@ -59,6 +59,14 @@ def main(folder: Path) -> None:
     kept += ("global_scratch_size", "tensordesc_meta")  # for a launch
     known = {k: metadata.get(k) for k in kept}
     (folder / "done.json").write_text(json.dumps({"metadata": known, "error": error}))
+
+
+def _limit(what: int, soft: int, hard: int) -> None:
+    """Or less, where this process was begun under a lower limit, as in a sandbox."""
+    most = resource.getrlimit(what)[1]
+    if most != resource.RLIM_INFINITY:
+        soft, hard = min(soft, most), min(hard, most)
+    resource.setrlimit(what, (soft, hard))
 
 
 if __name__ == "__main__":
