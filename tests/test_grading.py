@@ -26,7 +26,7 @@ from puzzles_lib.grading.results import folder_name, gradebook, page, report, to
 from puzzles_lib.grading.submissions import collect
 from puzzles_lib.ledger import SCHEMA
 from puzzles_lib.wrapped import unwrap
-from tests.hostile import HOSTILE, TWO, Hostile, notebook
+from tests.hostile import HOSTILE, TWO, Hostile, notebook, of_cells
 
 SALT = "autumn"
 
@@ -126,6 +126,22 @@ def test_an_unsolved_course_has_nothing_to_remark() -> None:
     files = {path.name: path.read_bytes() for path in (ROOT / "notebooks").glob("*.ipynb")}
     notebooks, remarks = by_chapter(files, CHAPTERS)
     assert remarks == [] and len(notebooks) == len(CHAPTERS)
+
+
+def cell_of(folder: str, number: str, id: str) -> bytes:
+    """A notebook with a single cell, of the course's own."""
+    (path,) = (ROOT / folder).glob(f"{number}_*.ipynb")
+    (cell,) = (c for c in json.loads(path.read_text("utf-8"))["cells"] if c.get("id") == id)
+    return of_cells([(id, "".join(cell["source"]))])
+
+
+def test_a_clinics_kernel_as_it_was_handed_out_is_still_open(in_a_fork: None) -> None:
+    broken = grade(job_of({"20_clinic.ipynb": cell_of("notebooks", "20", "p45-kernel")}, chapters=("20",)))
+    (mark,) = (mark for mark in broken["puzzles"] if mark["number"] == "45")
+    assert (mark["points"], mark["state"]) == (0, "open") and "still open" in told(mark)
+    mended = grade(job_of({"20_clinic.ipynb": cell_of("solutions", "20", "p45-kernel")}, chapters=("20",)))
+    (mark,) = (mark for mark in mended["puzzles"] if mark["number"] == "45")
+    assert (mark["points"], mark["state"]) == (1, "solved")
 
 
 HELPER = "@triton.jit\ndef ten(x):\n    return x + TEN\n"
