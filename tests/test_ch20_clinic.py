@@ -50,7 +50,7 @@ about_a_line = pytest.mark.parametrize(
     "patient", [p for p in PATIENTS if p.question.asks.startswith("Which line")], ids=lambda p: p.puzzle.name
 )
 
-ALSO = {"far_rows": {6}}
+ALSO = {"far_rows": {6}, "running_sums": {6}}
 """Lines where a kernel could be mended as well: by tests/kernels/ch20_clinic.py."""
 
 
