@@ -42,11 +42,11 @@ PUZZLE = Puzzle(
         Case(T=64, B=2, BLOCK=16, fill={"cu": lengths(32, 32)}),  # several, all full
         Case(T=50, B=1, BLOCK=16, fill={"cu": lengths(50)}),  # ragged, and alone
         Case(T=75, B=3, BLOCK=16, fill={"cu": lengths(21, 23, 31)}),  # ragged, in company
-        # two are empty, two begin in a block where one ends
-        Case(T=40, B=5, BLOCK=16, fill={"cu": lengths(1, 0, 16, 0, 23), "x": large}),
+        # empty ones, before and between; more sequences than lanes
+        Case(T=40, B=8, BLOCK=4, fill={"cu": lengths(0, 0, 0, 0, 1, 16, 0, 23), "x": large}),
     ),
     contract=Contract(
-        {"T": Size(200), "B": Size(9), "BLOCK": (32, 128)},
+        {"T": Size(200), "B": Size(12), "BLOCK": (32, 128)},
         fills=lambda s: ({"cu": shared_out(s.T, s.B)},),
     ),
     broken_by="from_the_block",
@@ -68,7 +68,10 @@ PATIENT = Patient(
     question=which_line(
         SLIP,
         "take a sequence from 21 to 44, in blocks of 16: where does its first block begin, and what is summed?",
-        Nudge(lambda v, r: v == r - 1, "these are the lanes of the sequence; who asks for them, and who does not?"),
+        Nudge(
+            lambda v, r: v == r - 1,
+            "these are the lanes of the sequence; who asks for them, and who does not?",
+        ),
         Nudge(lambda v, r: v == r + 1, "it stores what is the sequence's, and no more; but which numbers?"),
         also=frozenset({6}),  # blocks that begin with the sequence hold nothing before it
     ),

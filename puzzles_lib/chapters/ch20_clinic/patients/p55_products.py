@@ -63,6 +63,9 @@ PATIENT = Patient(
     question=which_line(
         SLIP,
         "every digit that is loaded is there; where do some of them get lost?",
-        Nudge(lambda v, r: v in (6, 7, 8), "masks and offsets would be wrong by more than the fourth digit"),
+        Nudge(
+            lambda v, r: v in (6, 7, 10, 11, 12, 13),
+            "masks and offsets would be wrong by more than the fourth digit",
+        ),
     ),
 )

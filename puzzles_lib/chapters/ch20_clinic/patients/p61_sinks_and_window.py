@@ -23,6 +23,11 @@ def sinks_and_window(x: Float32[Tensor, "M N"], S: int, W: int) -> Float32[Tenso
     return x[:, (n < S) | (n >= x.shape[1] - W)].sum(1)
 
 
+def _in_one_part(x: Tensor, S: int, W: int) -> Tensor:
+    n = torch.arange(x.shape[1])
+    return x[:, (n < S) ^ (n >= x.shape[1] - W)].sum(1)
+
+
 PUZZLE = Puzzle(
     number="61",
     spec=sinks_and_window,
@@ -36,6 +41,7 @@ PUZZLE = Puzzle(
         Case(M=3, N=21, S=4, W=18, BLOCK_N=32),  # a column is in both
         Case(M=2, N=3, S=4, W=18, BLOCK_N=4, fill={"x": large}),  # all are
     ),
+    slips={"columns that are in both parts are left out": _in_one_part},
     contract=Contract(
         {
             "M": Size(9),
@@ -54,7 +60,7 @@ SLIP = Mistake(
     "The sum of two masks is a mask: 1 + 1 is 2, of which one bit is kept, 0.",
     {"(n < S) | (n >= N - W)": "(n < S) + (n >= N - W)"},
     kind="values",
-    says="z[0]",
+    says="columns that are in both parts are left out",
 )
 
 PATIENT = Patient(
