@@ -3,9 +3,24 @@
 from puzzles_lib.chapters.ch20_clinic.puzzles import PUZZLES
 from tests.kernels import Wrong, edited
 
-FAR_ROWS, KEPT_SCORES, ROW_MINIMUM, RUNNING_SUMS, SINKS_AND_WINDOW, TUNED_ROWS = (
+DISCOUNTED_SUM, FAR_ROWS, KEPT_SCORES, ROW_MINIMUM, RUNNING_SUMS, SINKS_AND_WINDOW, TUNED_ROWS = (
     next(p for p in PUZZLES if p.name == name)
-    for name in ("far_rows", "kept_scores", "row_minimum", "running_sums", "sinks_and_window", "tuned_rows")
+    for name in (
+        "discounted_sum",
+        "far_rows",
+        "kept_scores",
+        "row_minimum",
+        "running_sums",
+        "sinks_and_window",
+        "tuned_rows",
+    )
+)
+
+squared = edited(
+    DISCOUNTED_SUM,
+    "squared",
+    "Two stretches of one length have one factor; of two lengths they have not.",
+    {"factor_a * factor_b,": "factor_b * factor_b,"},
 )
 
 starts_at_zero = edited(
@@ -93,6 +108,7 @@ longer_blocks_too = edited(
 )
 
 WRONG = [
+    Wrong(DISCOUNTED_SUM, squared, "values", "not associative"),
     Wrong(RUNNING_SUMS, the_other_end, "out of bounds", "x_ptr"),
     Wrong(SINKS_AND_WINDOW, brackets_left_out, "out of bounds", "x_ptr"),
     Wrong(KEPT_SCORES, starts_at_zero, "values", "got -inf"),

@@ -67,7 +67,7 @@ PATIENT = Patient(
     ward="sizes",
     question=which_line(
         SLIP,
-        "take a sequence from 21 to 44, in blocks of 16: where does its first block begin, and what is summed?",
+        "take one from 21 to 44, in blocks of 16: where does its first block begin, and what is summed?",
         Nudge(
             lambda v, r: v == r - 1,
             "these are the lanes of the sequence; who asks for them, and who does not?",
