@@ -5,6 +5,7 @@ import contextlib
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -211,6 +212,17 @@ def test_hostile_among_honest_twice(tmp_path: Path) -> None:
     assert runs[0] == runs[1]
     assert contents(tmp_path / "class") == before
     assert not any(b"grading.inside" in c for c in commands())
+
+
+@pytest.mark.classroom
+def test_the_masters_have_all_points_and_the_exercises_none(tmp_path: Path) -> None:
+    for student, folder in (("right", "solutions"), ("untouched", "notebooks")):
+        shutil.copytree(REPO / folder, tmp_path / "class" / student, ignore=shutil.ignore_patterns(".*"))
+    assert command.main([str(tmp_path / "class"), "--out", str(tmp_path / "results"), "--salt", "x"]) == 0
+    found = grades(tmp_path / "results")
+    assert [mark["puzzle"] for mark in found["right"]["puzzles"] if not mark["points"]] == []
+    assert {mark["state"] for mark in found["untouched"]["puzzles"]} == {"open"}
+    assert {answer["status"] for answer in found["right"]["answers"]} == {"right"}
 
 
 def commands() -> list[bytes]:

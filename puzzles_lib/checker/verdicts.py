@@ -18,6 +18,7 @@ from puzzles_lib.source import Refusal, Site
 from puzzles_lib.stubs import HOLE
 
 STILL_OPEN = Verdict("open", "still open: your lines are missing", diagnosis=f"write them under `{HOLE}`")
+STILL_BROKEN = Verdict("open", "still open: the kernel is broken as it was handed out")
 
 _REFUSED = " refuses this kernel: "
 

@@ -137,7 +137,8 @@ class Notebook:
         if place := self._best(everywhere, name):
             other = self._cells[place[0]].id or "without an id"
             why = f"cell {id} has no {name}" if here else f"there is no cell {id}"
-            found.remarks.append(f"{why}; {name} is taken from the cell {other}")
+            if any(self.ids):
+                found.remarks.append(f"{why}; {name} is taken from the cell {other}")
             return place
         found.problem = "missing"
         faults = [self._cells[n].fault for n in here if self._cells[n].fault]
@@ -224,6 +225,10 @@ def by_chapter(
         if notebook.misleading:
             remarks.append(
                 f"{label}: characters in it turn the order of text around: it is not what it looks like"
+            )
+        if notebook.ids and not any(notebook.ids):
+            remarks.append(
+                f"{label}: no cell has an id, as Colab saves them: kernels are found by their names"
             )
         chapter = _chapter_of(label, notebook, chapters)
         if chapter is None:

@@ -482,6 +482,8 @@ def launch_forward(q, k, v, o, lse, cu_seqlens, longest, causal, window, scale, 
     tiles: instead of those in `FORWARD`. Gives the compiled kernel, as the launchers below do.
     """
     tiles = tiles or FORWARD[max(q.shape[3], 64)]
+    if scale <= 0:  # the kernel scales the maximum, and minus infinity: right for a positive scale alone
+        q, scale = q * (-1 if scale < 0 else 0), -scale or 1.0
     return _forward_kernel[_programs(q, tiles.m, cu_seqlens, longest)](
         _rows(q, tiles.m), _rows(k, tiles.n), _rows(v, tiles.n), o, lse, cu_seqlens,
         q.shape[1], q.shape[2], longest, window, scale * LOG2E.value, *o.stride()[:3],
