@@ -318,6 +318,17 @@ def test_a_students_name_is_a_folder_of_its_own_and_no_formula(name: str) -> Non
     assert "<b>" not in page("x", report(empty))
 
 
+def test_a_folder_keeps_the_letters_of_a_name() -> None:
+    assert folder_name("Ünal Ö").startswith("Unal_O-") and folder_name("王").startswith("student-")
+
+
+@pytest.mark.parametrize(
+    "data, words", [(b" \n", "an empty file"), (of_cells([]), "a notebook without a cell")]
+)
+def test_a_file_with_nothing_in_it_is_told_so(data: bytes, words: str) -> None:
+    assert by_chapter({"01_blocks.ipynb": data}, CHAPTERS) == ({}, [f"01_blocks.ipynb: {words}"])
+
+
 def test_a_report_shows_what_there_is_to_do_and_folds_what_is_solved(in_a_fork: None) -> None:
     wrong = {"p2-kernel": WRONG_TWO, "q1": 'answer("ch01-q1", {1})\n'}
     shown = report(grade(job_of({"01_blocks.ipynb": notebook(wrong)}, chapters=("01", "20"))))

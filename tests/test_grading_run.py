@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import csv
+import errno
 import json
 import os
 import shutil
@@ -254,6 +255,26 @@ def test_the_salt_is_drawn_once_and_kept(tmp_path: Path) -> None:
         assert results.salt("mine") == "mine" == results.salt(None)
     with Results(tmp_path / "b") as results:
         assert results.salt(None) != salt
+
+
+def test_a_full_disk_and_one_that_is_read_only_are_a_line(
+    tmp_path: Path, graded: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class_of(tmp_path / "class", "ada")
+    for number, words in (
+        (errno.ENOSPC, "No space left on device; what is graded is kept"),
+        (errno.EROFS, "results: Read-only file system"),
+    ):
+        where = (str(tmp_path / "results"),) if number == errno.EROFS else ()
+        failure = OSError(number, os.strerror(number), *where)
+        monkeypatch.setattr(Results, "keep", lambda *_, failure=failure: _raise(failure))
+        assert run(tmp_path) == 2
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert said.startswith("error: ") and said.endswith(words)
+
+
+def _raise(failure: OSError) -> None:
+    raise failure
 
 
 def test_what_failed_is_no_zero_and_is_tried_again(

@@ -226,7 +226,7 @@ def by_chapter(
             remarks.append(
                 f"{label}: characters in it turn the order of text around: it is not what it looks like"
             )
-        if notebook.ids and not any(notebook.ids):
+        if not any(notebook.ids):
             remarks.append(
                 f"{label}: no cell has an id, as Colab saves them: kernels are found by their names"
             )
@@ -273,6 +273,8 @@ def kernel_name(puzzle: Puzzle) -> str:
 
 
 def _cells(data: bytes) -> list[dict[str, Any]]:
+    if not data.strip():
+        raise Unreadable("an empty file")
     try:
         notebook = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -286,6 +288,8 @@ def _cells(data: bytes) -> list[dict[str, Any]]:
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
         raise Unreadable("JSON, but not a notebook: it has no list of cells")
+    if not cells:
+        raise Unreadable("a notebook without a cell")
     if len(cells) > MOST_CELLS:
         raise Unreadable(f"a notebook of {len(cells)} cells: {MOST_CELLS} are read")
     return cells

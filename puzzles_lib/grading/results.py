@@ -20,6 +20,7 @@ import json
 import os
 import re
 import secrets
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -102,7 +103,8 @@ class Results:
 
 def folder_name(student: str) -> str:
     """A name for a folder on any system, another for each student."""
-    plain = re.sub(r"[^\w.-]+", "_", student, flags=re.ASCII).strip("._")[:60]
+    letters = unicodedata.normalize("NFKD", student).encode("ascii", "ignore").decode()
+    plain = re.sub(r"[^\w.-]+", "_", letters, flags=re.ASCII).strip("._")[:60]
     if plain == student and plain.lower() == plain:
         return plain
     return f"{plain or 'student'}-{hashlib.sha256(student.encode('utf-8', 'replace')).hexdigest()[:8]}"
