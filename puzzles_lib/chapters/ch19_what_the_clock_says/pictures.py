@@ -447,7 +447,7 @@ def persistent(record: Record) -> Picture:
             look = {"color": color, "edgecolor": INK, "linewidth": 0.5, "label": name}
             ax.bar(at, ratios[path], 0.25, **look)
         worth = ratios["persistent, flattened"]
-        label(ax, place, max(ratios.values()) + 0.03, f"{worth:.2f}", align="baseline", fontsize=9)
+        label(ax, place, max(1, *ratios.values()) + 0.03, f"{worth:.2f}", align="baseline", fontsize=9)
         told.append(f"{case}: " + ", ".join(f"{looks[p][1]} {r:.2f}" for p, r in ratios.items()))
     ax.axhline(1, color=INK, linewidth=1)
     ax.set_xticks(range(len(cases)), [case.replace("x", "\n") for case in cases])
