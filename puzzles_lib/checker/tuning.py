@@ -118,7 +118,9 @@ def _named(report: Report, bound: Bound, number: int) -> Report:
 
     tried = (*bound.puzzle.cases, *bound.puzzle.drawn(report.salt))
     cases = tuple(
-        dataclasses.replace(each, verdict=told(each.verdict, tried[each.number])) if each.verdict else each
+        each
+        if each.verdict is None or each.number is None
+        else dataclasses.replace(each, verdict=told(each.verdict, tried[each.number]))
         for each in report.cases
     )
     verdict = report.verdict and told(report.verdict, bound.puzzle.cases[len(report.cases)])
