@@ -118,9 +118,9 @@ def _named(report: Report, bound: Bound, number: int) -> Report:
 
     tried = (*bound.puzzle.cases, *bound.puzzle.drawn(report.salt))
     cases = tuple(
-        each
-        if each.verdict is None or each.number is None
-        else dataclasses.replace(each, verdict=told(each.verdict, tried[each.number]))
+        dataclasses.replace(each, verdict=told(each.verdict, tried[each.number]))
+        if each.verdict and each.number is not None
+        else each
         for each in report.cases
     )
     verdict = report.verdict and told(report.verdict, bound.puzzle.cases[len(report.cases)])
