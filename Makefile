@@ -11,10 +11,14 @@ NBGRADER_ARGS ?=
 
 unexport TRITON_INTERPRET  # the course never sets it: it would keep kernels from compiling
 
+# Empty in a hand-out, which has neither.
+CHECKOUT := $(and $(wildcard solutions),$(wildcard tests))
+
 .PHONY: help venv lab test test-next lint notebooks handout nbgrader explorer clean
 
 help:
 	@echo "make lab        open the course in JupyterLab (JUPYTER_ARGS=--no-browser)"
+ifdef CHECKOUT
 	@echo "make test       run the tests (PYTEST_ARGS=...)"
 	@echo "make test-next  compile the production kernels with the newest Triton"
 	@echo "make lint       check style with ruff, types with mypy"
@@ -22,6 +26,7 @@ help:
 	@echo "make handout    pack what a student needs into a zip (HANDOUT_ARGS=\"01 02\")"
 	@echo "make nbgrader   write a source folder for nbgrader (NBGRADER_ARGS=...)"
 	@echo "make explorer   bundle anew what triton-viz's page imports (needs npm)"
+endif
 	@echo "make clean      remove .venv and caches"
 
 venv:
@@ -30,7 +35,7 @@ venv:
 lab: venv
 	@bash .setup/lab.sh $(JUPYTER_ARGS)
 
-ifneq ($(and $(wildcard solutions),$(wildcard tests)),)
+ifdef CHECKOUT
 
 test: venv
 	.venv/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)

@@ -1,10 +1,9 @@
 """What a teacher hands out, unpacked: the library and the exercises, without masters, tests and git."""
 
 import os
-import shutil
 from pathlib import Path
 
-from puzzles_lib.authoring.handout import handed_out
+from puzzles_lib.authoring.handout import contents, handed_out
 from tests import warm
 from tests.conftest import REPO
 
@@ -14,7 +13,7 @@ def make_handout(folder: Path) -> Path:
     for path in handed_out(REPO):
         target = folder / path.relative_to(REPO)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, target)
+        target.write_bytes(contents(path))
     return folder
 
 

@@ -299,7 +299,7 @@ FILES = (
     Hostile(
         "link in a zip", 0, "a symbolic link", _archive({"01_blocks.ipynb": b"/etc/passwd"}, link="01_blocks.ipynb")
     ),
-    Hostile("ids deleted", 2, "there is no cell p1-kernel", _file(notebook().replace(b'"id"', b'"was"'))),
+    Hostile("ids deleted", 2, "no cell has an id", _file(notebook().replace(b'"id"', b'"was"'))),
     Hostile(
         "id twice", 1, "there 2 times",
         _file(of_cells([("setup", SETUP), ("p1-kernel", ONE), ("p1-kernel", WRONG_ONE), ("p2-kernel", TWO)])),

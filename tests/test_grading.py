@@ -26,7 +26,7 @@ from puzzles_lib.grading.results import folder_name, gradebook, page, report, to
 from puzzles_lib.grading.submissions import collect
 from puzzles_lib.ledger import SCHEMA
 from puzzles_lib.wrapped import unwrap
-from tests.hostile import HOSTILE, TWO, Hostile, notebook
+from tests.hostile import HOSTILE, TWO, WRONG_TWO, Hostile, notebook, of_cells
 
 SALT = "autumn"
 
@@ -85,6 +85,19 @@ def test_a_hostile_submission_gets_what_it_deserves(one: Hostile, tmp_path: Path
     assert "<script>" not in report(found)
 
 
+def test_machine_code_is_judged_in_the_sandbox_too() -> None:
+    """Its limits are lower than the compiler's own, and nobody there may raise them."""
+    try:
+        sandbox.find()
+    except sandbox.Unavailable as reason:
+        pytest.skip(str(reason))
+    master = json.loads((ROOT / "solutions/09_bit_packing.ipynb").read_text())
+    master["cells"] = [c for c in master["cells"] if "def pack_wide_kernel" in "".join(c["source"])]
+    files = {"09_bit_packing.ipynb": json.dumps(master).encode()}
+    found = grade(job_of(files, chapters=("09",), seconds=10.0, sandboxed=True))
+    assert [mark["points"] for mark in found["puzzles"] if mark["puzzle"] == "pack_wide"] == [1], found
+
+
 # ---- what is taken of a notebook
 
 
@@ -113,6 +126,25 @@ def test_an_unsolved_course_has_nothing_to_remark() -> None:
     files = {path.name: path.read_bytes() for path in (ROOT / "notebooks").glob("*.ipynb")}
     notebooks, remarks = by_chapter(files, CHAPTERS)
     assert remarks == [] and len(notebooks) == len(CHAPTERS)
+
+
+def cell_of(folder: str, number: str, id: str) -> bytes:
+    """A notebook with a single cell, of the course's own."""
+    (path,) = (ROOT / folder).glob(f"{number}_*.ipynb")
+    (cell,) = (c for c in json.loads(path.read_text("utf-8"))["cells"] if c.get("id") == id)
+    return of_cells([(id, "".join(cell["source"]))])
+
+
+@pytest.mark.parametrize("number", ["45", "63"], ids=["a plain kernel", "mended in its decorator"])
+def test_a_clinics_kernel_as_it_was_handed_out_is_still_open(number: str, in_a_fork: None) -> None:
+    def mark(folder: str) -> Mapping[str, Any]:
+        cell = cell_of(folder, "20", f"p{number}-kernel")
+        marks = grade(job_of({"20_clinic.ipynb": cell}, chapters=("20",), seconds=10.0))["puzzles"]
+        return next(mark for mark in marks if mark["number"] == number)
+
+    broken, mended = mark("notebooks"), mark("solutions")
+    assert (broken["points"], broken["state"]) == (0, "open") and "still open" in told(broken)
+    assert (mended["points"], mended["state"]) == (1, "solved")
 
 
 HELPER = "@triton.jit\ndef ten(x):\n    return x + TEN\n"
@@ -286,6 +318,29 @@ def test_a_students_name_is_a_folder_of_its_own_and_no_formula(name: str) -> Non
     assert "<b>" not in page("x", report(empty))
 
 
+def test_a_folder_keeps_the_letters_of_a_name() -> None:
+    assert folder_name("Ünal Ö").startswith("Unal_O-") and folder_name("王").startswith("student-")
+
+
+@pytest.mark.parametrize(
+    "data, words", [(b" \n", "an empty file"), (of_cells([]), "a notebook without a cell")]
+)
+def test_a_file_with_nothing_in_it_is_told_so(data: bytes, words: str) -> None:
+    assert by_chapter({"01_blocks.ipynb": data}, CHAPTERS) == ({}, [f"01_blocks.ipynb: {words}"])
+
+
+def test_a_report_shows_what_there_is_to_do_and_folds_what_is_solved(in_a_fork: None) -> None:
+    wrong = {"p2-kernel": WRONG_TWO, "q1": 'answer("ch01-q1", {1})\n'}
+    shown = report(grade(job_of({"01_blocks.ipynb": notebook(wrong)}, chapters=("01", "20"))))
+    assert "<details><summary>1 constant_add: solved</summary>" in shown
+    assert "FAIL" in shown.partition("Chapter 01: 1 of 2")[2].rpartition("</details>")[2]
+    assert (
+        "not handed in: 41 far_rows, 42 many_tokens" in shown
+        and shown.count("no notebook of chapter 20") == 1
+    )
+    assert "WRONG" in shown and "ch20-q" not in shown  # of the answers, those that are neither right nor open
+
+
 def test_the_class_page_has_tries_where_students_hand_in_their_progress(tmp_path: Path) -> None:
     tried = {"ada": 1, "bob": 4, "cyd": 7}
     for name, tries in tried.items():
@@ -323,6 +378,20 @@ def test_a_name_that_looks_like_anothers_is_not_anothers(tmp_path: Path) -> None
         tmp_path, **dict.fromkeys(("ada/1.ipynb", "ad\u200ba/1.ipynb", "\u202eada/1.ipynb"), b"{}")
     )
     assert len(named) == 3 and "ada" in named and all(name.isprintable() for name in named)
+
+
+def test_cells_that_have_lost_their_ids_are_one_remark() -> None:
+    """As Colab saves a notebook, and editors of before nbformat 4.5."""
+    course = json.loads((ROOT / "solutions" / "08_quantized_matmul.ipynb").read_text("utf-8"))
+    (chapter,) = (chapter for chapter in CHAPTERS if chapter.number == "08")
+    for number, cell in enumerate(course["cells"]):
+        cell["metadata"] = {"id": f"aB3_{number}"}
+        cell["source"] = "".join(cell["source"])
+        del cell["id"]
+    notebooks, remarks = by_chapter({"Copy.ipynb": json.dumps(course).encode()}, CHAPTERS)
+    assert remarks == ["Copy.ipynb: no cell has an id, as Colab saves them: kernels are found by their names"]
+    found = [notebooks["08"].kernel_of(puzzle) for puzzle in chapter.puzzles]
+    assert len(found) == 4 and all(one.kernel and not one.remarks for one in found)
 
 
 def test_two_notebooks_of_a_chapter(in_a_fork: None) -> None:

@@ -3,8 +3,10 @@
 import concurrent.futures
 import contextlib
 import csv
+import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -213,6 +215,17 @@ def test_hostile_among_honest_twice(tmp_path: Path) -> None:
     assert not any(b"grading.inside" in c for c in commands())
 
 
+@pytest.mark.classroom
+def test_the_masters_have_all_points_and_the_exercises_none(tmp_path: Path) -> None:
+    for student, folder in (("right", "solutions"), ("untouched", "notebooks")):
+        shutil.copytree(REPO / folder, tmp_path / "class" / student, ignore=shutil.ignore_patterns(".*"))
+    assert command.main([str(tmp_path / "class"), "--out", str(tmp_path / "results"), "--salt", "x"]) == 0
+    found = grades(tmp_path / "results")
+    assert [mark["puzzle"] for mark in found["right"]["puzzles"] if not mark["points"]] == []
+    assert {mark["state"] for mark in found["untouched"]["puzzles"]} == {"open"}
+    assert {answer["status"] for answer in found["right"]["answers"]} == {"right"}
+
+
 def commands() -> list[bytes]:
     """Of all processes."""
     found = []
@@ -242,6 +255,26 @@ def test_the_salt_is_drawn_once_and_kept(tmp_path: Path) -> None:
         assert results.salt("mine") == "mine" == results.salt(None)
     with Results(tmp_path / "b") as results:
         assert results.salt(None) != salt
+
+
+def test_a_full_disk_and_one_that_is_read_only_are_a_line(
+    tmp_path: Path, graded: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class_of(tmp_path / "class", "ada")
+    for number, words in (
+        (errno.ENOSPC, "No space left on device; what is graded is kept"),
+        (errno.EROFS, "results: Read-only file system"),
+    ):
+        where = (str(tmp_path / "results"),) if number == errno.EROFS else ()
+        failure = OSError(number, os.strerror(number), *where)
+        monkeypatch.setattr(Results, "keep", lambda *_, failure=failure: _raise(failure))
+        assert run(tmp_path) == 2
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert said.startswith("error: ") and said.endswith(words)
+
+
+def _raise(failure: OSError) -> None:
+    raise failure
 
 
 def test_what_failed_is_no_zero_and_is_tried_again(

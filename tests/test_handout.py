@@ -1,6 +1,8 @@
 """`make handout` and ``python -m puzzles_lib.notebooks``: what is handed out, and what is never lost."""
 
 import json
+import re
+import subprocess
 import zipfile
 
 import nbformat
@@ -9,6 +11,7 @@ import pytest
 from puzzles_lib import notebooks
 from puzzles_lib.authoring import handout
 from puzzles_lib.authoring.release import main as release
+from tests.handout import make_handout
 from tests.notebook_run import chapters
 
 
@@ -47,6 +50,18 @@ def test_a_student_gets_what_is_needed_and_no_more(course, tmp_path, capsys):
     first = out.read_bytes()
     assert handout.main(["--out", str(out)], course) == 0 and out.read_bytes() == first
     assert "10 files in" in capsys.readouterr().out
+
+
+def test_a_hand_outs_readme_names_only_what_is_there(tmp_path):
+    folder = make_handout(tmp_path)
+    text = (folder / "README.md").read_text()
+    assert "## Start" in text and "| 20 the clinic |" in text and text.endswith("MIT licence.\n")
+    links = set(re.findall(r"\]\((?!https:)([^)#]+)", text))
+    assert links and all((folder / link).exists() for link in links)
+    assert set(re.findall(r"\bmake ([a-z-]+)", text)) == {"lab"}
+    assert "<!--" not in text and "\n\n\n" not in text
+    said = subprocess.run(["make", "-C", str(folder), "help"], capture_output=True, text=True).stdout
+    assert re.findall(r"^make ([a-z-]+)", said, re.MULTILINE) == ["lab", "clean"]
 
 
 def test_some_chapters(course, tmp_path, capsys):

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -422,6 +423,23 @@ def test_memory_is_limited(monkeypatch):
     monkeypatch.setattr(lowering, "MEMORY", 300 << 20)
     s = stages(fresh_kernel("hungry", HUGE), ADD)
     assert not s.ok and s.refusal.message.startswith("llir: ") and not s.cubin
+
+
+def test_lower_limits_stay():
+    code = """
+import resource
+from resource import RLIMIT_CORE, RLIMIT_CPU, RLIMIT_FSIZE, getrlimit
+from puzzles_lib.compiler.worker import limit
+resource.setrlimit(RLIMIT_FSIZE, (1 << 20, 2 << 20))
+limit(RLIMIT_FSIZE, 8 << 20, 8 << 20)
+resource.setrlimit(RLIMIT_CPU, (50, 60))
+limit(RLIMIT_CPU, 30, 31)
+limit(RLIMIT_CORE, 0, 0)
+print([getrlimit(each) for each in (RLIMIT_FSIZE, RLIMIT_CPU, RLIMIT_CORE)])
+"""
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
+    assert ran.stdout == f"{[(2 << 20, 2 << 20), (30, 31), (0, 0)]}\n", ran.stderr
 
 
 @pytest.mark.parametrize(

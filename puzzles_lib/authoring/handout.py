@@ -4,6 +4,7 @@ Unpacked, `make lab` in it sets up all by itself. Its bytes depend on the files 
 """
 
 import argparse
+import re
 import sys
 import zipfile
 from collections.abc import Collection, Iterator
@@ -16,6 +17,7 @@ _FILES = ("LICENSE", "Makefile", "README.md", "environment.yml", "pyproject.toml
 _FOLDERS = {".readme": "*", ".setup": "*.*", "puzzles_lib": "**/*"}  # and what is taken of each
 _NEVER = {"__pycache__", ".ipynb_checkpoints"}
 _FIRST = "00"  # which `make lab` opens, so that it is always there
+_CHECKOUT = re.compile(rb"<!-- checkout.*?<!-- /checkout -->\n+", re.DOTALL)
 _TIME = (2026, 1, 1, 0, 0, 0)
 
 
@@ -38,6 +40,12 @@ def handed_out(root: Path, chapters: Collection[str] = ()) -> Iterator[Path]:
                 yield path
 
 
+def contents(path: Path) -> bytes:
+    """What a hand-out has of a file: all of it, but of README.md nothing that is true of a checkout alone."""
+    data = path.read_bytes()
+    return _CHECKOUT.sub(b"", data) if path.name == "README.md" else data
+
+
 def pack(root: Path, target: Path, chapters: Collection[str] = ()) -> int:
     """Write the zip, and return how many files are in it.
 
@@ -53,7 +61,7 @@ def pack(root: Path, target: Path, chapters: Collection[str] = ()) -> int:
             entry = zipfile.ZipInfo(f"{NAME}/{path.relative_to(root).as_posix()}", _TIME)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, path.read_bytes())
+            archive.writestr(entry, contents(path))
     return len(files)
 
 

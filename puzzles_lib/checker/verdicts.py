@@ -19,6 +19,7 @@ from puzzles_lib.source import Refusal, Site
 from puzzles_lib.stubs import HOLE
 
 STILL_OPEN = Verdict("open", "still open: your lines are missing", diagnosis=f"write them under `{HOLE}`")
+STILL_BROKEN = Verdict("open", "still open: the kernel is broken as it was handed out")
 
 LARGEST_BLOCK = 4096  # of an axis, to try the whole of it at once
 _REFUSED = " refuses this kernel: "

@@ -18,11 +18,11 @@ from pathlib import Path
 
 def main(folder: Path) -> None:
     request = json.loads((folder / "request.json").read_text())
-    resource.setrlimit(resource.RLIMIT_AS, (request["bytes"],) * 2)
+    limit(resource.RLIMIT_AS, request["bytes"], request["bytes"])
     # Also for ptxas, a child of this. SIGXCPU comes at the first, SIGKILL at the second.
-    resource.setrlimit(resource.RLIMIT_CPU, (request["seconds"], request["seconds"] + 1))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"],) * 2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limit(resource.RLIMIT_CPU, request["seconds"], request["seconds"] + 1)
+    limit(resource.RLIMIT_FSIZE, request["file_bytes"], request["file_bytes"])
+    limit(resource.RLIMIT_CORE, 0, 0)
 
     from triton import knobs
     from triton._C.libtriton import ir
@@ -59,6 +59,13 @@ def main(folder: Path) -> None:
     kept += ("global_scratch_size", "tensordesc_meta")  # for a launch
     known = {k: metadata.get(k) for k in kept}
     (folder / "done.json").write_text(json.dumps({"metadata": known, "error": error}))
+
+
+def limit(what: int, soft: int, hard: int) -> None:
+    """Set a limit, or keep the one that there is where it is lower: nobody may raise that one."""
+    most = resource.getrlimit(what)[1]
+    most = hard if most == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(what, (min(soft, most), most))
 
 
 if __name__ == "__main__":

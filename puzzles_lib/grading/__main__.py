@@ -6,6 +6,7 @@ none of their Python. Begun again, it goes on where it was stopped.
 
 import argparse
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -34,8 +35,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\nstopped; the same command goes on from here", file=sys.stderr)
         return 130
     except (InUse, OSError, ValueError, sandbox.Unavailable) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_words(error)}", file=sys.stderr)
         return 2
+
+
+def _words(error: Exception) -> str:
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    words = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return f"{words}; what is graded is kept" if error.errno in (errno.ENOSPC, errno.EDQUOT) else words
 
 
 def _parser() -> argparse.ArgumentParser:

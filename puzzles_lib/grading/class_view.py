@@ -21,7 +21,9 @@ _NAMES = {
     UNTOUCHED: "still open",
     MISSING: "not handed in",
 }
-_WIDTH, _LEFT = 13.0, 6.2  # of the bars, and of what is left of them, in units of the sheet
+_WIDTH, _LEFT = 13.0, 7.0  # of the bars, and of what is left of them, in units of the sheet
+_KINDS = 3  # of verdicts that are named of a puzzle
+_ROW, _BAR, _GAP = 0.6, 0.5, 0.2  # from a bar to the next, its height, and more where a chapter begins
 
 Grades = Sequence[Mapping[str, Any]]
 Progress = Mapping[str, Mapping[str, Entry]]
@@ -39,7 +41,10 @@ def overview(
         return page("The class", "".join([*parts, "<p>Nobody has handed in anything.</p>"]))
     middle = points[len(points) // 2]
     most = grades[0]["of"]
-    parts.append(f"<p>{len(grades)} students; the median has solved {middle} of {most} puzzles.</p>")
+    parts.append(
+        f"<p>{len(grades)} students; the median has solved {middle} of {most} puzzles. "
+        'Below: <a href="#puzzles">the puzzles</a>, <a href="#students">the students</a>.</p>'
+    )
     if most:
         parts += [picture(grades).svg(), _table_of_puzzles(grades, progress or {})]
     parts.append(_table_of_students(grades))
@@ -50,10 +55,12 @@ def overview(
 
 
 def picture(grades: Grades) -> Picture:
-    """A bar for each puzzle, cut by how it stands with the students."""
+    """A bar for each puzzle, below its chapter's number, cut by how it stands with the students."""
     puzzles = [(mark["number"], mark["puzzle"]) for mark in grades[0]["puzzles"]]
     counts = counted(grades)
-    figure, ax = new_sheet(_LEFT + _WIDTH + 1.2, len(puzzles) + 2.2)
+    chapters = [mark["chapter"] for mark in grades[0]["puzzles"]]
+    height = _ROW * len(puzzles) + _GAP * (len(set(chapters)) - 1)
+    figure, ax = new_sheet(_LEFT + _WIDTH + 1.2, height + 1.6)
     x = _LEFT
     used = [state for state in STATES if any(counts[name][state] for _, name in puzzles)]
     for state in used:
@@ -61,18 +68,22 @@ def picture(grades: Grades) -> Picture:
         label(ax, x + 0.65, 0.6, _NAMES[state], align="left", fontsize=9)
         x += 1.3 + 0.24 * len(_NAMES[state])
     said = []
+    y, before = 1.4 - _ROW, chapters[0] if chapters else ""
     for row, (number, name) in enumerate(puzzles):
-        y = row + 1.4
-        label(ax, _LEFT - 0.3, y + 0.35, f"{number}  {name}", align="right", fontsize=9)
+        y += _ROW + _GAP * (chapters[row] != before)
+        if not row or chapters[row] != before:
+            label(ax, 0.1, y + _BAR / 2, f"chapter {chapters[row]}", align="left", fontsize=9, color=FAINT)
+        before = chapters[row]
+        label(ax, _LEFT - 0.3, y + _BAR / 2, f"{number}  {name}", align="right", fontsize=9)
         x = _LEFT
         for state in STATES:
             width = _WIDTH * counts[name][state] / len(grades)
             if width:
                 text = str(counts[name][state]) if width > 0.6 else ""
-                box(ax, x, y, width, 0.7, text, color=_LOOKS[state], fontsize=9)
+                box(ax, x, y, width, _BAR, text, color=_LOOKS[state], fontsize=9)
             x += width
         share = round(100 * counts[name][SOLVED] / len(grades))
-        label(ax, x + 0.2, y + 0.35, f"{share}%", align="left", fontsize=9, color=FAINT)
+        label(ax, x + 0.2, y + _BAR / 2, f"{share}%", align="left", fontsize=9, color=FAINT)
         said.append(f"{name} {counts[name][SOLVED]}")
     return Picture(figure, f"Of {len(grades)} students so many have solved each puzzle: {', '.join(said)}.")
 
@@ -87,18 +98,18 @@ def counted(grades: Grades) -> dict[str, Counter[str]]:
 
 
 def _table_of_puzzles(grades: Grades, progress: Progress) -> str:
-    """Of each puzzle: solved, tried, the median of tries, and what those that are not right fail for."""
+    """Of each puzzle: solved, tried, the median of tries, and what most of the others fail for."""
     counts = counted(grades)
     kinds: dict[str, Counter[str]] = {name: Counter() for name in counts}
     for grade in grades:
         for mark in grade["puzzles"]:
             if mark["state"] in (WRONG, REFUSED, LIMIT):
                 kinds[mark["puzzle"]][mark["kind"] or _NAMES[mark["state"]]] += 1
-    heads = ("puzzle", "solved", "tried", "open", *(["tries"] if progress else []), "what they fail for")
+    heads = ("puzzle", "solved", "tried", "open", *(["tries"] if progress else []), "what most fail for")
     rows = [f"<tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>"]
     for name, states in counts.items():
         tried = states[SOLVED] + states[WRONG] + states[REFUSED] + states[LIMIT]
-        why = ", ".join(f"{kind} {number}" for kind, number in kinds[name].most_common())
+        why = ", ".join(f"{kind} {number}" for kind, number in kinds[name].most_common(_KINDS))
         numbers = (states[SOLVED], tried, states[UNTOUCHED] + states[MISSING])
         shown = [*numbers, *([_tries(name, progress)] if progress else [])]
         cells = "".join(f'<td class="number">{number}</td>' for number in shown)
@@ -107,7 +118,7 @@ def _table_of_puzzles(grades: Grades, progress: Progress) -> str:
         f"<p>Tries: the median of different kernels up to the first right one, as {len(progress)} students' "
         "own progress files say, which they can edit.</p>"
     )
-    return f"<h2>Puzzles</h2><table>{''.join(rows)}</table>{note if progress else ''}"
+    return f'<h2 id="puzzles">Puzzles</h2><table>{"".join(rows)}</table>{note if progress else ""}'
 
 
 def _tries(puzzle: str, progress: Progress) -> str:
@@ -126,4 +137,4 @@ def _table_of_students(grades: Grades) -> str:
             f'<td class="number">{grade["points"]}</td><td class="number">{right}</td>'
             f'<td class="number">{remarks or ""}</td></tr>'
         )
-    return f"<h2>Students</h2><table>{''.join(rows)}</table>"
+    return f'<h2 id="students">Students</h2><table>{"".join(rows)}</table>'

@@ -137,7 +137,8 @@ class Notebook:
         if place := self._best(everywhere, name):
             other = self._cells[place[0]].id or "without an id"
             why = f"cell {id} has no {name}" if here else f"there is no cell {id}"
-            found.remarks.append(f"{why}; {name} is taken from the cell {other}")
+            if any(self.ids):
+                found.remarks.append(f"{why}; {name} is taken from the cell {other}")
             return place
         found.problem = "missing"
         faults = [self._cells[n].fault for n in here if self._cells[n].fault]
@@ -225,6 +226,10 @@ def by_chapter(
             remarks.append(
                 f"{label}: characters in it turn the order of text around: it is not what it looks like"
             )
+        if not any(notebook.ids):
+            remarks.append(
+                f"{label}: no cell has an id, as Colab saves them: kernels are found by their names"
+            )
         chapter = _chapter_of(label, notebook, chapters)
         if chapter is None:
             remarks.append(f"{label}: nothing in it of the chapters that are graded")
@@ -268,6 +273,8 @@ def kernel_name(puzzle: Puzzle) -> str:
 
 
 def _cells(data: bytes) -> list[dict[str, Any]]:
+    if not data.strip():
+        raise Unreadable("an empty file")
     try:
         notebook = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -281,6 +288,8 @@ def _cells(data: bytes) -> list[dict[str, Any]]:
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
         raise Unreadable("JSON, but not a notebook: it has no list of cells")
+    if not cells:
+        raise Unreadable("a notebook without a cell")
     if len(cells) > MOST_CELLS:
         raise Unreadable(f"a notebook of {len(cells)} cells: {MOST_CELLS} are read")
     return cells

@@ -182,13 +182,24 @@ def _limit(job: Mapping[str, Any]) -> None:
 def _examined(kernel: Any, puzzle: Any, job: Mapping[str, Any]) -> dict[str, Any]:
     """The salted report; and of a kernel that fails it, whether it passes what its author could see."""
     from puzzles_lib.checker import examine
+    from puzzles_lib.checker.report import Report
+    from puzzles_lib.checker.verdicts import STILL_BROKEN
+    from puzzles_lib.stubs import is_untouched
+    from puzzles_lib.wrapped import unwrap
 
     try:
         function = _defined(kernel)
     except Exception as error:
         words = f"the definition fails: {type(error).__name__}: {error}"
         return {"problem": "refused", "words": " ".join(words.split())[:300]}
+    wrapped = unwrap(function)
+    untouched = bool(puzzle.broken_by and wrapped and is_untouched(wrapped.kernel))
+    decorated = wrapped is not None and wrapped.kernel is not function  # and that may be how it is mended
+    if untouched and not decorated:
+        return {"report": Report(puzzle.name, verdict=STILL_BROKEN).as_dict()}
     report = examine(function, puzzle, seconds=job["seconds"], salt=job["salt"])
+    if untouched and not report.ok:
+        return {"report": Report(puzzle.name, verdict=STILL_BROKEN).as_dict()}
     message: dict[str, Any] = {"report": report.as_dict()}
     if report.cases and not report.ok and not any("limit" in verdict.kind for verdict in report.verdicts):
         message["passes_shown"] = examine(function, puzzle, seconds=job["seconds"], until_failure=True).ok

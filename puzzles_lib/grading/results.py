@@ -15,15 +15,19 @@ import functools
 import hashlib
 import html
 import io
+import itertools
 import json
 import os
 import re
 import secrets
+import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from puzzles_lib.answers import OPEN
 from puzzles_lib.card import Theme, card, rows
 from puzzles_lib.checker.report import Report
 from puzzles_lib.grading.grade import LIMIT, MISSING, REFUSED, SCHEMA, SOLVED, UNTOUCHED
@@ -99,7 +103,8 @@ class Results:
 
 def folder_name(student: str) -> str:
     """A name for a folder on any system, another for each student."""
-    plain = re.sub(r"[^\w.-]+", "_", student, flags=re.ASCII).strip("._")[:60]
+    letters = unicodedata.normalize("NFKD", student).encode("ascii", "ignore").decode()
+    plain = re.sub(r"[^\w.-]+", "_", letters, flags=re.ASCII).strip("._")[:60]
     if plain == student and plain.lower() == plain:
         return plain
     return f"{plain or 'student'}-{hashlib.sha256(student.encode('utf-8', 'replace')).hexdigest()[:8]}"
@@ -216,7 +221,7 @@ def page(title: str, body: str) -> str:
     style = (
         "body{font-family:system-ui,sans-serif;line-height:1.4;max-width:60rem;margin:2rem auto;"
         "padding:0 1rem}"
-        "section{margin:1.2rem 0}pre{overflow-x:auto}table{border-collapse:collapse}"
+        "section{margin:0.8rem 0}summary{cursor:pointer}pre{overflow-x:auto}table{border-collapse:collapse}"
         "th,td{text-align:left;padding:0.15em 0.6em;vertical-align:top}"
         ".number{text-align:right;font-variant-numeric:tabular-nums}:root{color-scheme:light dark;"
         "--jp-content-font-color1:CanvasText;--jp-layout-color0:Canvas}"
@@ -231,26 +236,56 @@ def page(title: str, body: str) -> str:
 
 
 def report(grade: Mapping[str, Any]) -> str:
-    """A student's report as HTML: a card for each puzzle, as `check` shows it."""
+    """A student's report as HTML: the card of each puzzle as `check` shows it, of what is solved folded.
+
+    What is still open, or was not handed in, is named in a line.
+    """
     parts = [f"<h1>{html.escape(grade['student'])}</h1>"]
     parts.append(f"<p><strong>{grade['points']} of {grade['of']}</strong> puzzles are solved.</p>")
     if grade["remarks"]:
         items = "".join(f"<li>{html.escape(remark)}</li>" for remark in grade["remarks"])
         parts.append(f"<ul>{items}</ul>")
-    chapter = ""
-    for mark in grade["puzzles"]:
-        if mark["chapter"] != chapter:
-            chapter = mark["chapter"]
-            parts.append(f"<h2>Chapter {html.escape(chapter)}</h2>")
-        parts.append(f"<section>{_card(mark)}</section>")
+    for chapter, marks in itertools.groupby(grade["puzzles"], key=lambda mark: mark["chapter"]):
+        parts.append(_chapter(chapter, list(marks)))
     if grade["answers"]:
-        cells = (
-            f"<tr><td>{html.escape(a['id'])}</td><td>{html.escape(a['status'])}</td>"
-            f"<td>{html.escape(a['words'])}</td></tr>"
-            for a in grade["answers"]
-        )
-        parts.append(f"<h2>Reading exercises</h2><table>{''.join(cells)}</table>")
+        parts.append(_answers(grade["answers"]))
     return "".join(parts)
+
+
+def _chapter(number: str, marks: Sequence[Mapping[str, Any]]) -> str:
+    points, of = (sum(mark[key] for mark in marks) for key in ("points", "of"))
+    parts = [f"<h2>Chapter {html.escape(number)}: {points} of {of}</h2>"]
+    told = [mark for mark in marks if mark["state"] not in (UNTOUCHED, MISSING) or mark["remarks"]]
+    for mark in told:
+        shown = _card(mark)
+        if mark["state"] == SOLVED and not mark["remarks"]:
+            shown = f"<details><summary>{html.escape(_name(mark))}: solved</summary>{shown}</details>"
+        parts.append(f"<section>{shown}</section>")
+    for state, said in ((UNTOUCHED, "still open"), (MISSING, "not handed in")):
+        left = [mark for mark in marks if mark["state"] == state and mark not in told]
+        if left:  # with why, where it is not the same for all: a cell that was deleted, say
+            why = list(dict.fromkeys(mark["words"] for mark in left if mark["words"]))
+            text = f"{said}: {', '.join(map(_name, left))}"
+            body = rows(*(line for words in why for line in words.split("\n")))
+            parts.append(f"<section>{card(_COLOURS[state], text, body)}</section>")
+    return "".join(parts)
+
+
+def _name(mark: Mapping[str, Any]) -> str:
+    return f"{mark['number']} {mark['puzzle']}"
+
+
+def _answers(answers: Sequence[Mapping[str, str]]) -> str:
+    """How many are right, and each that is neither right nor left open."""
+    count = Counter(answer["status"] for answer in answers)
+    told = ", ".join(f"{number} {_WORDS.get(status, status)}" for status, number in count.most_common())
+    cells = "".join(
+        f"<tr><td>{html.escape(a['id'])}</td><td>{html.escape(a['status'])}</td>"
+        f"<td>{html.escape(a['words'])}</td></tr>"
+        for a in answers
+        if a["status"] not in ("right", OPEN, MISSING)
+    )
+    return f"<h2>Reading exercises</h2><p>Of {len(answers)}: {html.escape(told)}.</p><table>{cells}</table>"
 
 
 def _card(mark: Mapping[str, Any]) -> str:
