@@ -9,7 +9,7 @@ more. What `puzzles_lib.bench.profiles` recorded says how much more.
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def fetched(programs: Sequence[Sequence[Iterable[Block]]], in_flight: int, size:
     room, found = size, Counter[Hashable]()
     for first in range(0, len(programs), in_flight):
         for turn in zip_longest(*programs[first : first + in_flight], fillvalue=()):
-            for block, needs in (each for access in turn for each in access):
+            for block, needs in chain.from_iterable(turn):
                 if block in held:
                     held.move_to_end(block)
                     continue
@@ -67,14 +67,18 @@ def by_tensor(counts: Counter[Hashable]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def tiles(order: Sequence[tuple[int, int]], steps: int, sizes: tuple[int, int]) -> list[list[list[Block]]]:
+def tiles(
+    order: Sequence[tuple[int, int]], steps: int, sizes: tuple[int, int]
+) -> list[list[tuple[Block, ...]]]:
     """A matmul's programs for `fetched`: in each of ``steps`` a block of a's rows, one of b's columns.
 
     order: pid -> the tile, row and column. sizes: of a block of a, of one of b.
     """
-    return [
-        [[(("a", m, step), sizes[0]), (("b", n, step), sizes[1])] for step in range(steps)] for m, n in order
-    ]
+    a, b = (
+        {at: [((name, at, step), size) for step in range(steps)] for at in {tile[axis] for tile in order}}
+        for axis, (name, size) in enumerate(zip("ab", sizes, strict=True))
+    )
+    return [list(zip(a[m], b[n], strict=True)) for m, n in order]
 
 
 def banded(tiles_m: int, tiles_n: int, group: int) -> list[tuple[int, int]]:

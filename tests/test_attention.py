@@ -207,6 +207,18 @@ def test_the_kernels_compute_what_the_torch_path_does(guarded, T, options, packe
         assert off < (1e-6 if name == "lse" else 2**-7), name
 
 
+@pytest.mark.parametrize("scale", [-1.0, 0.0])
+def test_the_kernels_take_a_scale_that_is_not_positive(guarded, scale):
+    inputs = [each.detach() for each in draw(B=1, H=2, G=1, T=20, dtype=torch.bfloat16)]
+    found = []
+    for dtype in (torch.bfloat16, torch.float32):
+        some = [each.to(dtype).requires_grad_() for each in inputs]
+        o, lse = attention(*some, causal=True, scale=scale, return_lse=True)
+        found.append([o, lse, *torch.autograd.grad(o, some, o.detach().sin())])
+    for name, got, want in zip(("o", "lse", "dq", "dk", "dv"), *found, strict=True):
+        assert (got.float() - want).norm() <= 2**-7 * want.norm(), name
+
+
 def test_the_kernels_keep_a_nan_in_its_sequence(guarded):
     inputs = [each.detach() for each in draw(B=1, T=40, dtype=torch.bfloat16)]
     starts = torch.tensor([0, 9, 23, 40], dtype=torch.int32)

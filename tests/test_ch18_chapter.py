@@ -108,3 +108,13 @@ def test_a_gpu_is_asked_for(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(RuntimeError, match="bench attention needs a CUDA device"):
         next(bench.measure())
+
+
+def test_the_library_packs_as_one_at_a_time_and_as_puzzle_36():
+    master = nbformat.read(REPO / "solutions/18_attention.ipynb", as_version=4)
+    said = {cell.id: "".join(o.get("text", "") for o in cell.get("outputs", ())) for cell in master.cells}
+    assert said["prod-packed-same"].splitlines() == [
+        "packed is as one at a time: True",
+        "your kernel is as the library: True",
+    ]
+    assert said["prod-packed-nan"].split()[-5:] == ["16", "rows", "forgotten", "66", "rows"]

@@ -21,6 +21,7 @@ from puzzles_lib.chapters.ch20_clinic.patient import Patient, lines_of
 from puzzles_lib.chapters.ch20_clinic.patients import PATIENTS
 from puzzles_lib.checking import check
 from puzzles_lib.grading.handed_in import Notebook
+from puzzles_lib.inspector import stages
 from puzzles_lib.ledger import entries
 from puzzles_lib.source import define
 from tests.conftest import REPO
@@ -28,6 +29,10 @@ from tests.conftest import REPO
 MASTER = REPO / "solutions" / "20_clinic.ipynb"
 HANDED_OUT = kernel_cells("notebooks")
 patients = pytest.mark.parametrize("patient", PATIENTS, ids=lambda p: p.puzzle.name)
+
+
+def kernel_of(name: str, folder: dict[str, str]) -> object:
+    return define(folder[name], f"<{name} in the clinic>")
 
 
 def cells() -> dict[str, str]:
@@ -50,7 +55,7 @@ about_a_line = pytest.mark.parametrize(
     "patient", [p for p in PATIENTS if p.question.asks.startswith("Which line")], ids=lambda p: p.puzzle.name
 )
 
-ALSO = {"far_rows": {6}}
+ALSO = {"far_rows": {6}, "running_sums": {6}}
 """Lines where a kernel could be mended as well: by tests/kernels/ch20_clinic.py."""
 
 
@@ -98,6 +103,13 @@ def test_what_does_not_fit_together_is_refused(change, message):
         dataclasses.replace(PATIENTS[0], **change)
 
 
+def test_two_masks_added_are_an_xor_as_is_told():
+    (patient,) = (p for p in PATIENTS if p.puzzle.name == "sinks_and_window")
+    assert "compiled, `+` is an `xor`" in cells()["p61-takeaway"]
+    made = stages(kernel_of("sinks_and_window", HANDED_OUT), patient.puzzle, case=3)
+    assert re.search(r"arith\.addi .*xi1>", made.ttir) and "xor.pred" in made.ptx
+
+
 # ---- what is said of a wrong answer
 
 
@@ -110,11 +122,27 @@ def test_every_nudge_is_said_and_none_holds_the_answer(patient):
     assert said >= set(words), set(words) - said
 
 
+@pytest.mark.parametrize(
+    "name, code, words",
+    [
+        ("many_tokens", "w = tl.load", "columns are as they should be"),
+        ("running_sums", "mine = ", "these are the lanes of the sequence"),
+        ("best_row", "tl.atomic_cas", "the lock is taken"),
+        ("norm_and_turn", "a = tl.load", "nobody stores to x"),
+        ("products", "x = tl.load", "masks and offsets"),
+        ("embedding_bag", "acc = tl.zeros", "the accumulator is float32"),
+        ("random_rounding", "lanes = ", "lanes are the same"),
+        ("sinks_and_window", "x = tl.load", "what is it told of column 0"),
+        ("tuned_rows", "configs=", "any of these configurations"),
+    ],
+)
+def test_a_nudge_is_said_of_the_line_that_it_is_about(name, code, words):
+    (patient,) = (p for p in PATIENTS if p.puzzle.name == name)
+    (line,) = (n for n, text in enumerate(HANDED_OUT[name].splitlines(), 1) if code in text)
+    assert words in judge(patient.question, line).words
+
+
 # ---- how they are handed out
-
-
-def kernel_of(name: str, folder: dict[str, str]) -> object:
-    return define(folder[name], f"<{name} in the clinic>")
 
 
 def test_as_it_is_handed_out_it_says_its_fault_and_counts_as_no_try(state_dir):

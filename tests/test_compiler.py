@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from puzzles_lib import MASKED_ADD, OUTER_ADD_BLOCKS
+from puzzles_lib import MASKED_ADD, OUTER_ADD_BLOCKS, interpreter
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.checker import examine, verdicts
 from puzzles_lib.compiler import front_end
@@ -544,7 +544,19 @@ def test_an_aggregate_is_refused_in_the_courses_own_name(expression):
     kernel = define(CLASSES.replace("EXPRESSION", expression), "<classes>")
     assert front_end(kernel, {"z_ptr": torch.empty(0, dtype=torch.int32)}) is None  # the compiler takes it
     refusal = vet(kernel)
-    assert (refusal.by, refusal.site.line) == ("the course's checker", 25) and "Pair" in refusal.message
+    assert (refusal.by, refusal.site.line) == ("the course's checker", 25)
+    assert "Pair is an aggregate" in refusal.message and "class Pair(typing.NamedTuple)" in refusal.advice
+
+
+def test_what_is_to_be_written_instead_of_an_aggregate_is_taken():
+    source = CLASSES.replace("@aggregate\nclass Pair:", "class Pair(typing.NamedTuple):")
+    source = source.replace("    def __init__(self, a, b):\n        self.a, self.b = a, b\n\n", "")
+    source = source.replace("    @triton.jit\n    def total(self):", "@triton.jit\ndef total(self):")
+    source = source.replace("        return self.a + self.b", "    return self.a + self.b")
+    kernel = define("import typing\n" + source.replace("EXPRESSION", "total(Pair(i, i))"), "<classes>")
+    z = torch.zeros(8, dtype=torch.int32)
+    assert front_end(kernel, {"z_ptr": z}) is None and vet(kernel) is None
+    assert interpreter.run(kernel, {"z_ptr": z}, (1, 1, 1), {"z_ptr"}).stop is None
 
 
 @pytest.mark.parametrize("expression", ["Ops.twice(i)", "Ops().twice(i)"])

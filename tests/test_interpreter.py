@@ -5,6 +5,7 @@ import resource
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import warnings
@@ -72,6 +73,63 @@ def test_loads_out_of_bounds_are_refused_near_and_far(shift):
     assert done.stop.message == f"out-of-bounds load of x_ptr in program (0, 0, 0): {which}"
     assert done.stop.site.source == "x = tl.load(x_ptr + offs + x_shift)  # [BLOCK]"
     assert (z == -1).all()
+
+
+@triton.jit
+def copy_by_steps(x_ptr, z_ptr, first, second, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)  # [BLOCK]
+    pointers = x_ptr + first + offs  # [BLOCK]
+    pointers = tl.where(offs >= 0, tl.reshape(pointers[None, :], (BLOCK,)), z_ptr)  # [BLOCK]
+    tl.store(z_ptr + offs, tl.load(pointers + second))
+
+
+FAR = [
+    2**47,
+    2**49,
+    2**50 - 8,
+    2**50,
+    3 * 2**50,
+    -(2**50),
+    2**53,
+    2**61,
+    2**62,
+    2**62 + 2,
+    2**63 - 8,
+    -(2**63),
+]
+
+
+@pytest.mark.parametrize("first", FAR)
+def test_a_pointer_is_told_by_the_tensor_that_it_started_from(first):
+    """2**50 elements of 4 bytes from x are the addresses of another tensor, 2**62 those of x itself."""
+    x, z = torch.arange(8.0), torch.full((8,), -1.0)
+    for second in (0, 5, -3, first):
+        low = first + second
+        if -(2**63) <= low <= 2**63 - 8:
+            done = execute(copy_by_steps, x_ptr=x, z_ptr=z, first=first, second=second, BLOCK=8)
+            which = f"elements {low}..{low + 7}, it has 8"
+            assert done.stop.message == f"out-of-bounds load of x_ptr in program (0, 0, 0): {which}"
+
+
+@pytest.mark.parametrize("there", [2**50, -(2**50), 2**62, 2**63 - 8])
+def test_a_pointer_that_comes_back_is_as_good_as_new(there):
+    x, z = torch.arange(8.0), torch.full((8,), -1.0)
+    done = execute(copy_by_steps, x_ptr=x, z_ptr=z, first=there, second=-there, BLOCK=8)
+    assert done.stop is None and z.tolist() == x.tolist()
+
+
+def test_a_block_pointer_that_is_far_off_is_told_by_its_tensor():
+    source = """
+    @triton.jit
+    def kernel(x_ptr, z_ptr, far):
+        tile = tl.make_block_ptr(x_ptr, (8,), (far,), (0,), (8,), (0,))
+        tl.store(z_ptr + tl.arange(0, 8), tl.load(tile))
+    """
+    x, z = torch.arange(8.0), torch.full((8,), -1.0)
+    done = execute(kernel_of(textwrap.dedent(source)), x_ptr=x, z_ptr=z, far=2**50)
+    last = 7 * 2**50
+    which = f"elements {2**50}..{last}, it has 8"
+    assert done.stop.message == f"out-of-bounds load of x_ptr in program (0, 0, 0): {which}"
 
 
 @pytest.mark.parametrize("shift", [1, -1, 8, -1000, 10**12, -(10**12)])
@@ -1066,11 +1124,12 @@ AT_FIRST = triton_as_it_is()
 @triton.jit
 def fails(x_ptr, z_ptr, HOW: tl.constexpr):
     if HOW == "loop":
-        while tl.program_id(0) == 0:
-            pass
+        i = 0
+        while i >= 0:
+            i += 1
     elif HOW == "loop with loads":
         i = 0
-        while tl.load(x_ptr) == 0:
+        while tl.load(x_ptr) == 0 * i:
             i += 1
     elif HOW == "bounds":
         tl.store(z_ptr + 5, 1.0)

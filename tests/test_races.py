@@ -12,6 +12,7 @@ from torch import Tensor
 from puzzles_lib import interpreter
 from puzzles_lib.checker import examine, races
 from puzzles_lib.compiler import build, find_target, gpu_dialect, memory_accesses, translate
+from puzzles_lib.interpreter import Recorder
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.source import Refusal
 from tests.racing import RACING, Racing
@@ -208,6 +209,94 @@ def test_who_waits_forever_is_told_so_at_once(how, reverse, message):
         assert ran.stop.site.source.startswith("while tl.")
     else:
         assert ran.stop is None and ran.outputs["z"].item() == 3
+
+
+@triton.jit
+def is_set(flag_ptr):
+    return tl.load(flag_ptr) != 0
+
+
+@triton.jit
+def waits_by_plain_loads(flag_ptr, z_ptr, HOW: tl.constexpr):
+    """Program 1 waits until program 0 has set four flags, or program 0 sets them after a while."""
+    n = 0
+    if HOW == "counts late":
+        while tl.load(flag_ptr) == 0:
+            n += 1
+            if n == 1000:
+                tl.store(flag_ptr, 1)
+    elif tl.program_id(0) == 0:
+        tl.store(flag_ptr + tl.arange(0, 4), 1)
+    elif HOW == "alone":
+        while tl.load(flag_ptr) == 0:
+            pass
+    elif HOW == "counts":
+        seen = tl.load(flag_ptr)
+        while seen == 0:
+            n += 1
+            seen = tl.load(flag_ptr)
+    elif HOW == "helper":
+        while not is_set(flag_ptr):
+            n += 1
+    elif HOW == "block":
+        while tl.sum(tl.load(flag_ptr + tl.arange(0, 4))) < 4:
+            n += 1
+    elif HOW == "volatile":
+        while tl.load(flag_ptr, volatile=True) == 0:
+            n += 1
+    elif HOW == "atomic":
+        while tl.atomic_add(flag_ptr, 0) == 0:
+            n += 1
+    tl.store(z_ptr, n)
+
+
+def waited(how, **options):
+    arguments = {"flag_ptr": torch.zeros(4, dtype=torch.int32), "z_ptr": torch.zeros(1), "HOW": how}
+    outputs = {"flag_ptr", "z_ptr"}
+    return interpreter.run(waits_by_plain_loads, arguments, (2, 1, 1), outputs, zeroed=outputs, **options)
+
+
+@pytest.mark.parametrize("record", [False, True])
+@pytest.mark.parametrize("how", ["alone", "counts", "helper", "block", "volatile", "atomic"])
+def test_who_waits_by_loads_is_told_so_as_well(how, record):
+    recorder = Recorder() if record else None
+    ran = waited(how, reverse=True, seconds=60, record=record, recorder=recorder)
+    assert ran.stop.kind == "deadlock" and "load" in ran.stop.site.source or how == "atomic"
+    assert ran.stop.message == "deadlock: program (1, 0, 0) waits for flag[0], 0, which nobody has changed"
+    assert ("a plain load does not wait" in ran.stop.advice) is (how not in ("volatile", "atomic"))
+    assert waited(how).stop is None  # in this order the flags are there
+
+
+def test_a_loop_that_sets_what_it_waits_for_goes_on():
+    ran = waited("counts late")
+    assert ran.stop is None and ran.outputs["z"].item() == 0  # of the second program, which finds it set
+
+
+def test_a_loop_of_plain_loads_is_left_out_by_the_compiler():
+    arguments = {"flag_ptr": torch.zeros(4, dtype=torch.int32), "z_ptr": torch.zeros(1)}
+    for how, is_kept in (("alone", False), ("counts", True), ("atomic", True)):
+        told = gpu_dialect(waits_by_plain_loads, arguments | {"HOW": how}, find_target("sm_90"), num_warps=4)
+        assert ("scf.while" in str(told)) is is_kept
+
+
+def test_the_race_of_a_loop_of_plain_loads_says_what_to_do():
+    puzzle = Puzzle(
+        number="0", spec=turns, grid=lambda s: (s.P,), outputs=("lock", "z"), zeroed=("lock", "z"),
+        cases=(Case(P=2, HOW=0),),
+    )  # fmt: skip
+    (verdict,) = examine(waits_for_the_first, puzzle).verdicts
+    assert verdict.kind == "race" and "reads lock[0], which program (0, 0, 0) wrote" in verdict.message
+    assert verdict.diagnosis.endswith("ask by tl.atomic_add(lock_ptr, 0)")
+
+
+@triton.jit
+def waits_for_the_first(lock_ptr, z_ptr):
+    if tl.program_id(0) == 0:
+        tl.store(lock_ptr, 2)
+        tl.store(z_ptr, 2)
+    else:
+        while tl.load(lock_ptr) == 0:
+            pass
 
 
 def turns(x: Int32[Tensor, " P"]) -> tuple[Int32[Tensor, "1"], Int32[Tensor, "1"]]:

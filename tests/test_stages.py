@@ -6,9 +6,9 @@ import html
 import html.parser
 import os
 import re
-import resource
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -24,7 +24,6 @@ from triton.backends.compiler import GPUTarget
 from puzzles_lib import Case, Puzzle, compiler
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.compiler import cache, lowering, machine_code, targets
-from puzzles_lib.grading import inside
 from puzzles_lib.inspector import diff, stages
 from puzzles_lib.inspector.lexers import highlight
 
@@ -426,15 +425,21 @@ def test_memory_is_limited(monkeypatch):
     assert not s.ok and s.refusal.message.startswith("llir: ") and not s.cubin
 
 
-def test_it_compiles_under_lower_limits_of_a_sandbox():
-    kernel = fresh_kernel("fenced", ONE)
-    if (child := os.fork()) == 0:  # a hard limit cannot be raised again
-        try:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (inside.MOST_FILE, inside.MOST_FILE))
-            os._exit(0 if stages(kernel, ADD).ok else 1)
-        finally:
-            os._exit(2)
-    assert os.waitpid(child, 0)[1] == 0
+def test_lower_limits_stay():
+    code = """
+import resource
+from resource import RLIMIT_CORE, RLIMIT_CPU, RLIMIT_FSIZE, getrlimit
+from puzzles_lib.compiler.worker import limit
+resource.setrlimit(RLIMIT_FSIZE, (1 << 20, 2 << 20))
+limit(RLIMIT_FSIZE, 8 << 20, 8 << 20)
+resource.setrlimit(RLIMIT_CPU, (50, 60))
+limit(RLIMIT_CPU, 30, 31)
+limit(RLIMIT_CORE, 0, 0)
+print([getrlimit(each) for each in (RLIMIT_FSIZE, RLIMIT_CPU, RLIMIT_CORE)])
+"""
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
+    assert ran.stdout == f"{[(2 << 20, 2 << 20), (30, 31), (0, 0)]}\n", ran.stderr
 
 
 @pytest.mark.parametrize(

@@ -156,16 +156,29 @@ def test_after_many_faults_the_next_check_is_right(session):
 @pytest.mark.parametrize(
     "body",
     [
-        "i = 0\nwhile i < N:\n    i += 0\ntl.store(z_ptr, i)",
-        "i = 0\nwhile i < N:\n    tl.store(z_ptr, tl.load(x_ptr))\n    i *= 1",
-        "while tl.program_id(0) >= 0:\n    pass",
-        "lock = tl.load(x_ptr)\nwhile lock == lock:\n    lock = tl.load(x_ptr)",
+        "i = 0\nwhile i < N:\n    i -= 1\ntl.store(z_ptr, i)",
+        "i = 0\nwhile i < N:\n    tl.store(z_ptr, tl.load(x_ptr))\n    i -= 1",
         "for i in range(0, 2**31 - 1):\n    tl.store(z_ptr, i)",
     ],
 )
 def test_a_loop_without_end(session, body):
     text = check(session, kernel(body), seconds=0.5)
     assert "time limit: still running after 0.5 s of CPU time, in program (0, 0, 0)" in text
+    assert_all_is_well(session)
+
+
+@pytest.mark.parametrize(
+    "body, why",
+    [
+        ("i = 0\nwhile i < N:\n    i += 0\ntl.store(z_ptr, i)", "no turn changes i"),
+        ("i = 0\nwhile i < N:\n    tl.store(z_ptr, tl.load(x_ptr))\n    i *= 1", "no turn changes i"),
+        ("while tl.program_id(0) >= 0:\n    pass", "nothing in it changes its condition"),
+        ("lock = tl.load(x_ptr)\nwhile lock == lock:\n    lock = tl.load(x_ptr)", "no turn changes lock"),
+    ],
+)
+def test_a_loop_that_turns_on_the_spot(session, body, why):
+    text = check(session, kernel(body), seconds=60)
+    assert f"time limit: this loop never ends in program (0, 0, 0): {why}" in text
     assert_all_is_well(session)
 
 
@@ -387,8 +400,8 @@ def test_a_kernel_that_is_no_kernel(session):
 @pytest.mark.parametrize(
     "body",
     [
-        "while tl.program_id(0) >= 0:\n    tl.store(z_ptr, tl.load(x_ptr))",
-        "i = 0\nwhile i < N:\n    i += 0\ntl.store(z_ptr, i)",
+        "i = 0\nwhile i >= 0:\n    tl.store(z_ptr, tl.load(x_ptr))\n    i += 1",
+        "i = 0\nwhile i < N:\n    i -= 1\ntl.store(z_ptr, i)",
         "for i in tl.static_range(100000):\n    tl.store(z_ptr, i)",  # the front end is busy
         "x = 10 ** 10 ** 8\ntl.store(z_ptr, x)",  # Python itself is
     ],

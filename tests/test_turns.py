@@ -40,6 +40,7 @@ def endless(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     i = 0
     while i < 1:
         tl.store(z_ptr, 0.0)
+        i -= 1
 
 
 WRONG = str(examine(wrong, MASKED_ADD))

@@ -70,6 +70,13 @@ def endless_at_64(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=offs < N) + 10, mask=offs < N)
 
 
+@triton.jit
+def right_for_the_listed(x_ptr, z_ptr, N, BLOCK: tl.constexpr, N_LISTED: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N)
+    tl.store(z_ptr + offs, x + 10, mask=offs < tl.minimum(N, N_LISTED))
+
+
 def tuned(kernel, *blocks, **options):
     configs = [triton.Config({"BLOCK": block}, num_warps=warps) for block, warps in blocks]
     return triton.autotune(configs, key=["N"], **options)(kernel)
@@ -89,6 +96,17 @@ def test_the_one_that_fails_is_named():
     report = check(tuned(right_for_32, (16, 4), (32, 4), (128, 8)), MASKED_ADD)
     assert not report.ok
     assert "configuration 3 of 3: BLOCK=128, num_warps=8" in str(report)
+
+
+@pytest.mark.parametrize("wrapped", [triton.autotune, triton.heuristics])
+def test_one_that_fails_on_a_drawn_case_alone(wrapped):
+    values = {"BLOCK": 16, "N_LISTED": max(case.N for case in MASKED_ADD.cases)}
+    if wrapped is triton.autotune:
+        kernel = triton.autotune([triton.Config(values)], key=[])(right_for_the_listed)
+    else:
+        kernel = triton.heuristics({n: lambda _, v=v: v for n, v in values.items()})(right_for_the_listed)
+    report = examine(kernel, MASKED_ADD)
+    assert not report.ok and report.cases[-1].drawn and "never written" in str(report)
 
 
 def test_one_that_adds_to_what_others_left():

@@ -69,7 +69,7 @@ def scores(T: int, causal: bool) -> int:
 # ---- what is right
 
 
-def _exact(q, k, v, do, causal: bool) -> dict[str, torch.Tensor]:
+def expected(q, k, v, do, causal: bool) -> dict[str, torch.Tensor]:
     """o, dq, dk and dv in float32, a head at a time; q, k, v of as many heads."""
     found = [torch.empty_like(q, dtype=torch.float32) for _ in range(4)]
     for b in range(q.shape[0]):
@@ -90,7 +90,7 @@ def _exact(q, k, v, do, causal: bool) -> dict[str, torch.Tensor]:
 
 def _against_torch(D: int, causal: bool, T: int) -> Iterator[dict[str, object]]:
     q, k, v, do = _inputs(D, T)
-    exact = _exact(q, k, v, do, causal)
+    exact = expected(q, k, v, do, causal)
     yield from _forward(D, causal, T, [each.detach() for each in (q, k, v)], exact)
     backward = list(_backward(D, causal, T, (q, k, v), do, exact))
     yield from backward
@@ -197,7 +197,7 @@ def _the_chapters(D: int) -> Iterator[dict[str, object]]:
     """Puzzles 35, 37 and 38 as they stand, in the best of some blocks, beside the production kernels."""
     T, scale = USUAL, D**-0.5
     q, k, v, do = (each.detach() for each in _inputs(D, T))
-    exact = _exact(q, k, v, do, True)
+    exact = expected(q, k, v, do, True)
     o, lse = attention(q, k, v, causal=True, return_lse=True)
     delta, dlse = torch.empty_like(lse), torch.zeros_like(lse)
     dq, dk, dv = (torch.full_like(q, torch.nan) for _ in range(3))

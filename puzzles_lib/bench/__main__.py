@@ -36,6 +36,10 @@ RECORDED = {
         "puzzles_lib.bench.sweep",
         "chapter 19: three kernels in hundreds of forms (needs a GPU)",
     ),
+    "tiles": (
+        "puzzles_lib.authoring.tiles",
+        "the tiles of attention's kernels: the chosen ones among many (needs a GPU)",
+    ),
     "points": (
         "puzzles_lib.authoring.points",
         "chapter 19: the course's kernels at large (needs a GPU)",

@@ -116,9 +116,12 @@ def _named(report: Report, bound: Bound, number: int) -> Report:
                 words += ", and reset_to_zero clears them while tuning only"
         return _with_diagnosis(verdict, words)
 
+    tried = (*bound.puzzle.cases, *bound.puzzle.drawn(report.salt))
     cases = tuple(
-        dataclasses.replace(result, verdict=told(result.verdict, case)) if result.verdict else result
-        for result, case in zip(report.cases, bound.puzzle.cases, strict=False)
+        dataclasses.replace(each, verdict=told(each.verdict, tried[each.number]))
+        if each.verdict and each.number is not None
+        else each
+        for each in report.cases
     )
     verdict = report.verdict and told(report.verdict, bound.puzzle.cases[len(report.cases)])
     return dataclasses.replace(report, cases=cases, verdict=verdict)

@@ -1,7 +1,8 @@
 """From a run to a verdict: what is wrong with it, the most basic fault first, in words."""
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from puzzles_lib.checker.expected import Expected, evaluate
 from puzzles_lib.checker.report import CaseResult, Verdict
 from puzzles_lib.compiler import Target
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import Conflict, Fused, Program, Run, Source, Touch, WithinProgram
+from puzzles_lib.interpreter import Conflict, Fused, Program, Run, Source, Touch, WithinProgram, asks_again
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.source import Refusal, Site
 from puzzles_lib.stubs import HOLE
@@ -117,7 +118,7 @@ def _moves_with(
 def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     """The most basic fault of a run that shows without looking at any value."""
     if ran.stop and ran.stop.kind != "uninitialised":
-        return Verdict(ran.stop.kind, ran.stop.message, ran.stop.site)
+        return Verdict(ran.stop.kind, ran.stop.message, ran.stop.site, ran.stop.advice)
     if ran.undefined and ran.undefined.kind != "early":
         return _uninitialised(ran.undefined)
     for result in puzzle.results:
@@ -137,7 +138,7 @@ def depends_on_order(verdict: Verdict) -> Verdict:
     if verdict.kind == "deadlock":
         waits = verdict.message.removeprefix("deadlock: ")
         text = f"race: with the programs run in reverse order {waits}: who begins first is not known"
-    return Verdict("race", text, verdict.site)
+    return Verdict("race", text, verdict.site, verdict.diagnosis if verdict.kind == "deadlock" else "")
 
 
 def other_bits(puzzle: Puzzle, case: Case, forwards: Run, reverse: Run) -> Verdict | None:
@@ -322,7 +323,10 @@ def _why_not_written(verdict: Verdict, result: Argument, puzzle: Puzzle, case: C
 
 
 def with_blocks(puzzle: Puzzle, results: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
-    """The results; that wrong values come only where a walk has several blocks is said with the first."""
+    """The results; that wrong values come only where a walk has several blocks is said with the first.
+
+    Not where something else tells the cases that fail from at least as many that pass.
+    """
     told = next((i for i, r in enumerate(results) if r.verdict), None)
     verdict = results[told].verdict if told is not None else None
     if told is None or verdict is None or verdict.kind != "values" or results[told].drawn:
@@ -332,8 +336,13 @@ def with_blocks(puzzle: Puzzle, results: Sequence[CaseResult]) -> tuple[CaseResu
         return tuple(results)
     for block in puzzle.cases[0].numbers:
         axis = _walked(puzzle, block)
-        one = [not axis or case.numbers[axis] <= case.numbers[block] for case in puzzle.cases]
-        if any(one) and not all(one) and all(r.ok for r, alone in zip(results, one, strict=True) if alone):
+        one = {i for i, case in enumerate(puzzle.cases) if axis and case.numbers[axis] <= case.numbers[block]}
+        right = {i for i, result in enumerate(results) if result.ok}
+        if (
+            one
+            and one <= right
+            and not any(len(other) >= len(one) and other <= right for other in _alike(puzzle, axis))
+        ):
             words.append(f"it is right in the cases with one block of {axis}, {axis} <= {block}")
             told_so = replace(
                 results[told], verdict=replace(verdict, diagnosis="; ".join(words).replace("?; ", "? "))
@@ -342,12 +351,33 @@ def with_blocks(puzzle: Puzzle, results: Sequence[CaseResult]) -> tuple[CaseResu
     return tuple(results)
 
 
+def _alike(puzzle: Puzzle, walked: str) -> Iterator[set[int]]:
+    """Cases, by place, that have something else in common than one block of the axis that is walked."""
+    cases = list(enumerate(puzzle.cases))
+    yield {i for i, case in cases if not case.fill}
+    for name in puzzle.cases[0].numbers:
+        if axis := _axis(puzzle, name):
+            pairs = [(i, case.numbers[axis], case.numbers[name]) for i, case in cases]
+            yield {i for i, size, block in pairs if size % block == 0}
+            if axis != walked:
+                yield {i for i, size, block in pairs if size <= block}
+        elif name != walked:
+            for value in {case.numbers[name] for _, case in cases}:
+                yield {i for i, case in cases if case.numbers[name] == value}
+
+
+def _axis(puzzle: Puzzle, block: str) -> str:
+    """The size that is cut into blocks of this; "" where there is none."""
+    numbers, name = puzzle.cases[0].numbers, block.removeprefix("BLOCK_")
+    if name == block:
+        return "N" if block == "BLOCK" and "N" in numbers else ""
+    return name if name in numbers else "T" if name in ("Q", "K") and "T" in numbers else ""
+
+
 def _walked(puzzle: Puzzle, block: str) -> str:
     """The size that programs walk along in blocks of this; "" where there is none, or the grid cuts it."""
-    case = puzzle.cases[0]
-    name = block.removeprefix("BLOCK_")
-    axis = name if name in case.numbers else "T" if name in ("Q", "K") and "T" in case.numbers else ""
-    if name == block or not axis:
+    axis = _axis(puzzle, block)
+    if not axis or block == "BLOCK":
         return ""
     for case in puzzle.cases:
         wider = Case(fill=None, salt="", pretend=False, **{**case.numbers, block: 2 * case.numbers[axis]})
@@ -361,13 +391,17 @@ def _race(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
     element = f"{conflict.argument}[{_index(conflict.element, shape)}]"
     first, second = conflict.programs
+    diagnosis = ""
     if conflict.kind == "read":
+        waits = re.match(r"while\b.*\bload\(", conflict.site.source)
+        if waits and "volatile" not in conflict.site.source:
+            diagnosis = asks_again(conflict.argument)
         text = f"race: program {second} reads {element}, which program {first} wrote; nothing orders the two"
     elif first == second:
         text = f"race: two lanes of one store in program {first} write different values to {element}"
     else:
         text = f"race: two programs, {first} and {second}, write different values to {element}"
-    return Verdict("race", text, conflict.site)
+    return Verdict("race", text, conflict.site, diagnosis)
 
 
 def race_within(

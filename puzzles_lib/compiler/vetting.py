@@ -17,7 +17,16 @@ from triton.compiler.code_generator import CodeGenerator
 from triton.runtime.jit import ConstexprFunction, JITCallable, JITFunction
 
 from puzzles_lib.compiler import wording
-from puzzles_lib.source import Refusal, Scope, is_named_tuple, module_named, nodes, site_in, with_helpers
+from puzzles_lib.source import (
+    Refusal,
+    Scope,
+    Site,
+    is_named_tuple,
+    module_named,
+    nodes,
+    site_in,
+    with_helpers,
+)
 
 _PLAIN = {int, float, bool, str, type(None), *(t for t in np.sctypeDict.values() if issubclass(t, np.number))}
 # What may hang on a value of the kernel: members of blocks, descriptors, tuples, types, constants.
@@ -43,9 +52,6 @@ _PYTHONS = {
 }  # fmt: skip
 
 
-_IN_PARTS = "give its parts to a @triton.jit function, or put them in a named tuple"
-
-
 def vet(kernel: JITFunction) -> Refusal | None:
     """Refuse what a compiler could not translate and an interpreter would run; None where all is well.
 
@@ -66,8 +72,7 @@ def vet(kernel: JITFunction) -> Refusal | None:
         every = nodes(function)
         for node in every:
             if isinstance(node, ast.Name) and _is_aggregate(scope.get(node.id)):
-                text = f"{node.id} is an aggregate, which a GPU takes and the course does not follow"
-                return Refusal(text, site_in(function, node.lineno), _IN_PARTS, by="the course's checker")
+                return _aggregate(node.id, site_in(function, node.lineno))
         for node, complaint in _complaints(every, scope, members, isinstance(function, ConstexprFunction)):
             return Refusal(complaint, site_in(function, node.lineno))
         named = (scope.get(node.id) for node in every if isinstance(node, ast.Name))
@@ -109,6 +114,13 @@ def _complaints(
             complaint = _complain_about_name(node.id, scope, id(node) in inner, python)
         if complaint:
             yield node, complaint
+
+
+def _aggregate(name: str, site: Site) -> Refusal:
+    """Triton 3.7.1 has them by a private name only, and in no page of its docs."""
+    text = f"{name} is an aggregate, a class that Triton takes apart into its fields; the course does not"
+    advice = f"make it a named tuple, class {name}(typing.NamedTuple), and its methods @triton.jit functions"
+    return Refusal(text, site, advice, by="the course's checker")
 
 
 def _is_aggregate(value: object) -> bool:

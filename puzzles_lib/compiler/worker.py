@@ -18,11 +18,11 @@ from pathlib import Path
 
 def main(folder: Path) -> None:
     request = json.loads((folder / "request.json").read_text())
-    _limit(resource.RLIMIT_AS, request["bytes"], request["bytes"])
+    limit(resource.RLIMIT_AS, request["bytes"], request["bytes"])
     # Also for ptxas, a child of this. SIGXCPU comes at the first, SIGKILL at the second.
-    _limit(resource.RLIMIT_CPU, request["seconds"], request["seconds"] + 1)
-    _limit(resource.RLIMIT_FSIZE, request["file_bytes"], request["file_bytes"])
-    _limit(resource.RLIMIT_CORE, 0, 0)
+    limit(resource.RLIMIT_CPU, request["seconds"], request["seconds"] + 1)
+    limit(resource.RLIMIT_FSIZE, request["file_bytes"], request["file_bytes"])
+    limit(resource.RLIMIT_CORE, 0, 0)
 
     from triton import knobs
     from triton._C.libtriton import ir
@@ -61,12 +61,11 @@ def main(folder: Path) -> None:
     (folder / "done.json").write_text(json.dumps({"metadata": known, "error": error}))
 
 
-def _limit(what: int, soft: int, hard: int) -> None:
-    """Or less, where this process was begun under a lower limit, as in a sandbox."""
+def limit(what: int, soft: int, hard: int) -> None:
+    """Set a limit, or keep the one that there is where it is lower: nobody may raise that one."""
     most = resource.getrlimit(what)[1]
-    if most != resource.RLIM_INFINITY:
-        soft, hard = min(soft, most), min(hard, most)
-    resource.setrlimit(what, (soft, hard))
+    most = hard if most == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(what, (min(soft, most), most))
 
 
 if __name__ == "__main__":

@@ -192,8 +192,13 @@ def _examined(kernel: Any, puzzle: Any, job: Mapping[str, Any]) -> dict[str, Any
     except Exception as error:
         words = f"the definition fails: {type(error).__name__}: {error}"
         return {"problem": "refused", "words": " ".join(words.split())[:300]}
+    wrapped = unwrap(function)
+    untouched = bool(puzzle.broken_by and wrapped and is_untouched(wrapped.kernel))
+    decorated = wrapped is not None and wrapped.kernel is not function  # and that may be how it is mended
+    if untouched and not decorated:
+        return {"report": Report(puzzle.name, verdict=STILL_BROKEN).as_dict()}
     report = examine(function, puzzle, seconds=job["seconds"], salt=job["salt"])
-    if puzzle.broken_by and not report.ok and (wrapped := unwrap(function)) and is_untouched(wrapped.kernel):
+    if untouched and not report.ok:
         return {"report": Report(puzzle.name, verdict=STILL_BROKEN).as_dict()}
     message: dict[str, Any] = {"report": report.as_dict()}
     if report.cases and not report.ok and not any("limit" in verdict.kind for verdict in report.verdicts):

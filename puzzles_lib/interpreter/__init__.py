@@ -50,7 +50,17 @@ from puzzles_lib.interpreter.recording import (
     Statement,
     Step,
 )
-from puzzles_lib.interpreter.records import Access, Conflict, Program, Run, Source, Stop, Touch, WithinProgram
+from puzzles_lib.interpreter.records import (
+    Access,
+    Conflict,
+    Program,
+    Run,
+    Source,
+    Stop,
+    Touch,
+    WithinProgram,
+    asks_again,
+)
 from puzzles_lib.interpreter.turns import Busy, alone
 from puzzles_lib.source import Site, statements, with_helpers
 
@@ -83,6 +93,7 @@ __all__ = [
     "WithinProgram",
     "alone",
     "as_jit",
+    "asks_again",
     "run",
     "time_limit",
 ]

@@ -174,14 +174,38 @@ class GuardedBuilder(InterpreterBuilder):
             self.memory.looked(ptrs.data, values)
         return result
 
+    def create_addptr(self, ptr, offset):
+        moved = self.memory.addresses.moved(ptr.data, offset.data, _size(ptr.dtype.scalar))
+        return TensorHandle(moved, ptr.dtype)
+
+    def create_tensor_pointer_store(self, ptr, value, boundary_check, cache_modifier, eviction_policy):
+        pointers, mask = self._tile(ptr, boundary_check)
+        return self.create_masked_store(pointers, value, mask, cache_modifier, eviction_policy)
+
+    def _tile(self, ptr, boundary_check):
+        """What a block pointer points to, and which lanes are inside along the axes that are checked."""
+        elements, inside = np.zeros((), np.int64), np.ones(tuple(ptr.block_shape), bool)
+        for axis, block in enumerate(ptr.block_shape):
+            along = ptr.offsets[axis].data.astype(np.int64) + np.arange(block)
+            along = along.reshape(-1, *[1] * (len(ptr.block_shape) - 1 - axis))
+            elements = elements + along * ptr.strides[axis].data
+            if axis in boundary_check:
+                inside &= (along >= 0) & (along < ptr.shape[axis].data)
+        return self._at(ptr.base, elements), inside
+
+    def _at(self, base, elements):
+        """Pointers to these elements, counted from where ``base`` points."""
+        moved = self.memory.addresses.moved(base.data, elements, _size(base.dtype.scalar))
+        return TensorHandle(moved, base.dtype.scalar)
+
     def create_tensor_pointer_load(self, ptr, boundary_check, padding_option, *how):
-        pointers, mask = ptr.materialize_pointers(boundary_check)
+        pointers, mask = self._tile(ptr, boundary_check)
         padding = None if padding_option is None else _padding(pointers, padding_option)
         return self.create_masked_load(pointers, mask, padding, *how)
 
     def create_make_tensor_descriptor(self, base, shape, strides, *how):
         size, address = base.dtype.element_ty.primitive_bitwidth // 8, int(base.data.item())
-        buffer = self.memory.buffer_at(address)
+        buffer = self.memory.buffer_at(base.data)
         of = f"of {buffer.name}_ptr's descriptor" if buffer else "of this descriptor"
         rule = f"multiples of {DESCRIPTOR_BYTES}: a GPU does not check, and moves other elements"
         if beyond := address % DESCRIPTOR_BYTES:
@@ -270,15 +294,14 @@ class GuardedBuilder(InterpreterBuilder):
 
         An index that is a block itself names rows one by one.
         """
-        size = desc.base.get_element_ty().primitive_bitwidth // 8
-        addresses, inside = desc.base.data.astype(np.uint64), np.array(True)
+        elements, inside = np.zeros((), np.int64), np.array(True)
         for axis, (index, block) in enumerate(zip(indices, desc.block_shape, strict=True)):
             self.memory.use(taint.labels(index))
             along = index.data.astype(np.int64) + (np.arange(block) if index.data.size == 1 else 0)
             along = along.reshape(-1, *[1] * (len(indices) - 1 - axis))
-            addresses = addresses + (size * along * desc.strides[axis].data).astype(np.uint64)
+            elements = elements + along * desc.strides[axis].data
             inside = inside & (along >= 0) & (along < desc.shape[axis].data)
-        return TensorHandle(addresses, desc.base.dtype.scalar), inside
+        return self._at(desc.base, elements), inside
 
     def create_barrier(self):
         self.memory.ordering.barrier()

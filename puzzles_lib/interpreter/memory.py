@@ -1,9 +1,8 @@
 """The memory a kernel sees: its tensor arguments and nothing else.
 
-Every tensor argument gets an invented address range, so far from the others that no slip of an index
-reaches a neighbour. Loads, stores and atomics map these addresses back to elements, and every lane is
-checked before memory is touched. The same hook notes what is worth knowing: who wrote which element,
-what was read before it was written, how many bytes moved.
+Every tensor argument gets invented addresses. Loads, stores and atomics map them back to elements, and
+every lane is checked before memory is touched. The same hook notes what is worth knowing: who wrote
+which element, what was read before it was written, how many bytes moved.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -15,19 +14,13 @@ import torch
 
 from puzzles_lib.dtypes import DType
 from puzzles_lib.interpreter import taint
+from puzzles_lib.interpreter.addresses import REGION_BITS, Addresses
 from puzzles_lib.interpreter.arithmetic import Arithmetic
 from puzzles_lib.interpreter.buffer import NOBODY, Buffer, garbage
 from puzzles_lib.interpreter.ordering import Ordering
-from puzzles_lib.interpreter.records import Access, Conflict, Program, Source, Stop, Unlocked
+from puzzles_lib.interpreter.records import Access, Conflict, Program, Source, Stop, Unlocked, asks_again
 from puzzles_lib.interpreter.taint import Labels
 from puzzles_lib.source import Site
-
-REGION_BITS = 52  # each argument owns 2**52 bytes of addresses, and starts in their middle
-
-
-PATIENCE = (
-    200  # times that a program may look at one element and find it unchanged, and change nothing itself
-)
 
 
 class Halt(BaseException):
@@ -53,12 +46,22 @@ class Part(NamedTuple):
 
 @dataclass
 class Waiting:
-    """A program looks at an element again and again; ``last``: who had changed it before."""
+    """A program looks at an element, perhaps again and again; ``last``: who had changed it before."""
 
     buffer: Buffer
     place: int
     last: int
-    times: int = 0
+
+
+@dataclass
+class Asked:
+    """What a turn of a loop has looked at; plain: by a load that need not ask memory."""
+
+    buffer: Buffer
+    index: np.ndarray
+    values: np.ndarray
+    site: Site
+    plain: bool = True
 
 
 class Memory:
@@ -83,6 +86,7 @@ class Memory:
         self.program: Program = (0, 0, 0)
         self.number = 0  # of the program, in launch order
         self.casts = False  # whether the kernel has cast a pointer: then alignment is checked too
+        self.addresses = Addresses()
         self.buffers: list[Buffer] = []
         self.accesses: list[Access] = []
         self.changed: dict[str, Site] = {}
@@ -92,6 +96,8 @@ class Memory:
         self.sources: dict[Source, int] = {}  # of what is undefined, numbered as the run met them
         self.undefined: Source | None = None
         self.waiting: Waiting | None = None
+        self.changes = 0  # times that a program may have changed an element
+        self.asked: list[Asked] | None = None  # kept where a loop wants to know
         self.not_associative: Site | None = None
         self.locks: Collection[str] = ()
         self.unlocked: Unlocked | None = None
@@ -108,7 +114,7 @@ class Memory:
 
     def add(self, name: str, tensor: torch.Tensor, is_output: bool) -> int:
         """Give a tensor its address range; returns the address of its first element."""
-        base = ((len(self.buffers) + 1) << REGION_BITS) + (1 << (REGION_BITS - 1))
+        base = self.addresses.add()
         self.buffers.append(Buffer(name, tensor, base, is_output))
         return base
 
@@ -121,7 +127,7 @@ class Memory:
     def enter(self, program: Program, number: int) -> None:
         """The accesses that follow are this program's."""
         self.program, self.number = program, number
-        self.waiting = None
+        self.waiting = self.asked = None
         self.ordering.enter()
 
     @property
@@ -161,6 +167,10 @@ class Memory:
         for part in parts:
             buffer, index, on = part
             self._count_load(part, shape, dtype)
+            if self.asked is not None:
+                self.asked.append(
+                    Asked(buffer, index.ravel(), buffer.view(dtype)[index.ravel()], self.site())
+                )
             found = self._undefined_in(buffer, index.ravel(), dtype)
             if found is not None:
                 labels = np.zeros(shape, taint.KIND) if labels is None else labels
@@ -285,7 +295,7 @@ class Memory:
 
     def _hole(self, pointers: np.ndarray, mask: np.ndarray) -> int:
         """The label of lanes that a mask switched off and nothing fills."""
-        buffer = self.buffer_at(pointers.flat[int(mask.argmax())])
+        buffer = self.buffer_at(pointers.ravel()[int(mask.argmax()) :])
         name = buffer.name if buffer else "?"
         source = Source("lanes", name, self.site())
         self.holes.setdefault(source.site, name)
@@ -328,21 +338,18 @@ class Memory:
             mask = np.broadcast_to(mask, shape)
         return None if mask.all() else mask
 
-    @staticmethod
-    def _elements(buffer: Buffer, pointers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-        offsets = (pointers - np.uint64(buffer.base)).view(np.int64)
-        return offsets >> (dtype.itemsize.bit_length() - 1)
-
-    def buffer_at(self, address: int) -> Buffer | None:
-        """The tensor that an address belongs to, or is near to."""
-        number = (int(address) >> REGION_BITS) - 1
+    def _buffer(self, number: int) -> Buffer | None:
         return self.buffers[number] if 0 <= number < len(self.buffers) else None
+
+    def buffer_at(self, pointers: np.ndarray) -> Buffer | None:
+        """The tensor that the first of these addresses belongs to, or started from."""
+        return self._buffer(int(self.addresses.places(pointers.ravel()[:1], 1)[0][0]))
 
     def elements_of(self, pointers: np.ndarray, dtype: np.dtype) -> tuple[str, np.ndarray] | None:
         """The tensor that addresses belong to, and their elements; None where there are several."""
-        numbers = np.unique(pointers >> np.uint64(REGION_BITS))
-        buffer = self.buffer_at(int(pointers.flat[0])) if numbers.size == 1 else None
-        return None if buffer is None else (buffer.name, self._elements(buffer, pointers, dtype))
+        numbers, elements = self.addresses.places(pointers, dtype.itemsize)
+        buffer = self._buffer(int(numbers.flat[0])) if np.unique(numbers).size == 1 else None
+        return None if buffer is None else (buffer.name, elements)
 
     def _locate(
         self, kind: str, pointers: np.ndarray, mask: np.ndarray | None, dtype: np.dtype
@@ -352,10 +359,11 @@ class Memory:
         Lanes outside of their tensor end the run; while recording they are noted and left out.
         """
         first = pointers.flat[0] if mask is None else pointers.flat[int(mask.argmax())]
-        buffer = self.buffer_at(first)
+        buffer = self._buffer((int(first) >> REGION_BITS) - 1)
         if buffer is None or self.casts or buffer.inside is not None:
             return self._locate_slowly(kind, pointers, mask, dtype)
-        elements = self._elements(buffer, pointers, dtype)
+        offsets = (pointers - np.uint64(buffer.base)).view(np.int64)
+        elements = offsets >> (dtype.itemsize.bit_length() - 1)
         index = elements if mask is None else elements[mask]
         if index.min() < 0 or index.max() >= buffer.data.nbytes // dtype.itemsize:
             return self._locate_slowly(kind, pointers, mask, dtype)
@@ -368,14 +376,13 @@ class Memory:
     ) -> list[Part]:
         """The same for pointers into several buffers, outside of them, cast, or into strided tensors."""
         left = np.ones(pointers.shape, bool) if mask is None else mask.copy()
-        numbers = (pointers >> np.uint64(REGION_BITS)).astype(np.int64) - 1
+        numbers, elements = self.addresses.places(pointers, dtype.itemsize)
         parts = []
         for number, buffer in enumerate(self.buffers):
             mine = left & (numbers == number)
             if not mine.any():
                 continue
             left &= ~mine
-            elements = self._elements(buffer, pointers, dtype)
             bad = mine & ((elements < 0) | (elements >= buffer.data.nbytes // dtype.itemsize))
             crooked = mine & (pointers % np.uint64(dtype.itemsize) != 0)
             if bad.any():
@@ -460,6 +467,8 @@ class Memory:
         data = buffer.view(dtype)
         before = data[index]
         data[index] = new
+        differs = _bits(before) != _bits(new)
+        self.changes += bool(differs.any())
         if not buffer.is_output:
             self.shared = True
             self._note_change(buffer, before, new)
@@ -472,7 +481,6 @@ class Memory:
         if self.conflict is None:
             lost = _bits(data[index]) != _bits(new)  # to another lane of this store
             self._note_conflict("write", buffer, index, np.where(lost, self.number, NOBODY))
-            differs = _bits(before) != _bits(new)
             others = self._others(buffer, index, dtype)
             cast = dtype.itemsize != buffer.data.itemsize  # then nobody knows whose the elements are
             self.shared = self.shared or cast or bool((others != NOBODY).any())
@@ -497,13 +505,18 @@ class Memory:
             data[index] = operation(before, *operands)
             if _bits(data[index]) == _bits(before):
                 self._look(buffer, int(index[0]), before[0])
+                if self.asked is not None:
+                    self.asked.append(Asked(buffer, index, before, self.site(), plain=False))
             else:
                 self.waiting = None
+                self.changes += 1
         elif len(np.unique(index)) == len(index):
             found = before
+            self.changes += 1
             data[index] = operation(before, *operands)
         else:
             found = np.empty_like(before)
+            self.changes += 1
             self.contended = True
             for lane in range(len(index))[:: -1 if self.backwards else 1]:
                 one, element = slice(lane, lane + 1), index[lane]
@@ -548,27 +561,36 @@ class Memory:
 
     def looked(self, pointers: np.ndarray, values: np.ndarray) -> None:
         """A volatile load of one element is there to wait for it."""
-        buffer = self.buffer_at(pointers.flat[0])
-        if pointers.size == 1 and buffer is not None:
-            self._look(buffer, int(self._elements(buffer, pointers, values.dtype).flat[0]), values.flat[0])
+        numbers, elements = self.addresses.places(pointers, values.dtype.itemsize)
+        buffer = self._buffer(int(numbers.flat[0])) if pointers.size == 1 else None
+        if buffer is not None:
+            self._look(buffer, int(elements.flat[0]), values.flat[0])
+        for asked in (self.asked or ())[-1:]:
+            asked.plain = False
 
     def _look(self, buffer: Buffer, place: int, value: np.generic) -> None:
-        """One element is looked at. Programs run one after the other: who looks forever waits forever."""
+        """One element is looked at, as by who waits for it."""
         now = self.waiting
         if now is None or now.buffer is not buffer or now.place != place:
-            notes = [n for n in (buffer.storer, buffer.updater) if n is not None]
-            last = max(int(n[place]) for n in notes) if buffer.unit == value.itemsize else NOBODY
-            now = self.waiting = Waiting(buffer, place, last)
-        now.times += 1
-        if now.times < PATIENCE:
-            return
+            self.waiting = Waiting(buffer, place, self._last(buffer, place, value.itemsize))
+
+    def _last(self, buffer: Buffer, place: int, size: int) -> int:
+        """The program that has changed an element last, or NOBODY."""
+        notes = [n for n in (buffer.storer, buffer.updater) if n is not None]
+        return max(int(n[np.array([place])][0]) for n in notes) if buffer.unit == size else NOBODY
+
+    def deadlock(self, asked: Asked) -> Stop:
+        """Programs run one after the other: who waits for what it finds will find it for ever."""
+        buffer, place, now = asked.buffer, int(asked.index[0]), self.waiting
+        if now is None or now.buffer is not buffer or now.place != place:
+            now = Waiting(buffer, place, self._last(buffer, place, asked.values.itemsize))
         left = "which nobody has changed"
         if now.last != NOBODY:
             by = "it has itself" if now.last == self.number else f"program {self.programs[now.last]} has"
             left = f"as {by} left it"
-        element = f"{buffer.name}[{buffer.element(place)}], {value}"
+        element = f"{buffer.name}[{buffer.element(place)}], {asked.values[0]}"
         text = f"deadlock: program {self.program} waits for {element}, {left}"
-        raise Halt(Stop("deadlock", text, self.site()))
+        return Stop("deadlock", text, asked.site, asks_again(buffer.name) if asked.plain else "")
 
     def _note_change(self, buffer: Buffer, before: np.ndarray, after: np.ndarray) -> None:
         if buffer.name not in self.changed and (_bits(before) != _bits(after)).any():
@@ -583,16 +605,20 @@ class Memory:
         bad: np.ndarray | None,
         dtype: np.dtype,
     ) -> None:
-        elements = elements * dtype.itemsize // buffer.data.itemsize  # a cast pointer counts in its own units
+        if dtype.itemsize != buffer.data.itemsize:  # a cast pointer counts in its own units
+            elements = elements * dtype.itemsize // buffer.data.itemsize
         mask = np.ones(elements.shape, bool) if mask is None else mask.copy()
         bad = np.zeros(elements.shape, bool) if bad is None else bad.copy()
         self.accesses.append(Access(kind, buffer.name, self.program, elements, mask, bad, self.site()))
 
     def _note_off(self, kind: str, pointers: np.ndarray, mask: np.ndarray, dtype: np.dtype) -> None:
         """An access with no lane on touches nothing, but a picture shows it."""
-        buffer = self.buffer_at(pointers.flat[0]) if pointers.size else None
-        if self.record and buffer is not None:
-            self._note(kind, buffer, self._elements(buffer, pointers, dtype), mask, None, dtype)
+        if not self.record or not pointers.size:
+            return
+        numbers, elements = self.addresses.places(pointers, dtype.itemsize)
+        buffer = self._buffer(int(numbers.flat[0]))
+        if buffer is not None:
+            self._note(kind, buffer, elements, mask, None, dtype)
 
 
 def _distinct(index: np.ndarray) -> int:

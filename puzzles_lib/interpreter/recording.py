@@ -440,7 +440,7 @@ class Recorder:
     def _whole(self, handle: Any) -> str:
         """Name and shape of what a descriptor or a block pointer is for."""
         assert self._memory is not None
-        buffer = self._memory.buffer_at(int(handle.base.data.flat[0]))
+        buffer = self._memory.buffer_at(handle.base.data)
         return f"{buffer.name if buffer else '?'} {[int(n.data.flat[0]) for n in handle.shape]}"
 
     def _count_bytes(self, array: np.ndarray) -> None:

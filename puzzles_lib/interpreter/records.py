@@ -39,11 +39,23 @@ class Stop:
 
     kind: ``"error"`` (the kernel raised), ``"out of bounds"``, ``"uninitialised"``, ``"deadlock"`` (it
         waits for what nobody will do), ``"time limit"`` or ``"memory limit"``.
+    advice: what to do about it, where there is something to say.
     """
 
     kind: str
     message: str
     site: Site | None = None
+    advice: str = ""
+
+
+def asks_again(argument: str) -> str:
+    """What to do about a loop that waits for elements of a tensor, and looks at them by plain loads.
+
+    Compiled by Triton 3.7.1 for sm_90, ``while tl.load(flag_ptr) == 0: pass`` is nothing at all, and one
+    that counts its turns loads before its first one only; a barrier in it keeps the load where it is.
+    """
+    plain = "a plain load does not wait: compiled, such a loop asks once, or not at all"
+    return f"{plain}; ask by tl.atomic_add({argument}_ptr, 0)"
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from puzzles_lib.interpreter import taint
 from puzzles_lib.interpreter.rewrite import NotOneValue
 from puzzles_lib.interpreter.taint import Labels
 
+LANES = 32  # of a warp
 GREAT = 0.02  # of the values: far more than rounding makes, in bfloat16 too
 Arrays = list[np.ndarray]
 Combine = Callable[[Arrays, Arrays], Arrays]
@@ -127,7 +128,24 @@ def _fold(combine: Combine, arrays: Arrays) -> Arrays:
 
 
 def _prefixes(combine: Combine, arrays: Arrays) -> Arrays:
-    """Each element combined with all before it (Hillis and Steele, CACM 29(12), 1986)."""
+    """Each element combined with all before it: first within its warp, then with the warps before."""
+    if arrays[0].shape[-1] <= LANES:
+        return _prefixes_of_a_warp(combine, arrays)
+    apart = _prefixes_of_a_warp(combine, [a.reshape(*a.shape[:-1], -1, LANES) for a in arrays])
+    totals = _prefixes_of_a_warp(combine, [a[..., -1] for a in apart])
+    # The first warp has none before it; what it computes is thrown away.
+    before = [
+        np.broadcast_to(np.roll(t, 1, -1)[..., None], a.shape) for t, a in zip(totals, apart, strict=True)
+    ]
+    joined = combine(before, apart)
+    return [
+        np.concatenate([a[..., :1, :], j[..., 1:, :]], -2).reshape(whole.shape)
+        for a, j, whole in zip(apart, joined, arrays, strict=True)
+    ]
+
+
+def _prefixes_of_a_warp(combine: Combine, arrays: Arrays) -> Arrays:
+    """Hillis and Steele, Data parallel algorithms (CACM 29(12), 1986)."""
     step = 1
     while step < arrays[0].shape[-1]:
         # The first lanes have nobody at that distance; what they compute is thrown away.

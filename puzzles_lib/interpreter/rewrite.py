@@ -10,6 +10,8 @@ The two agree on most of the language. Where they do not, the source is rewritte
 - the variable of a ``range`` loop is a tensor, and undefined after the loop; that of ``tl.static_range``
   is a constant;
 - the variable of a list comprehension stays, and there is no ``if`` in one.
+
+And a ``while`` tells of its turns, so that one that never ends is known at once (`loops`).
 """
 
 import ast
@@ -23,7 +25,8 @@ import triton.language as tl
 from triton.language.semantic import TritonSemantic
 from triton.runtime.interpreter import TensorHandle
 
-from puzzles_lib.interpreter import taint
+from puzzles_lib.interpreter import loops, taint
+from puzzles_lib.interpreter.memory import Halt
 from puzzles_lib.interpreter.recording import Statement
 
 RECORDER, FUNCTION = "__recorder__", "__function__"  # likewise, where a run is recorded: it, and its number
@@ -41,6 +44,17 @@ class AsCompiled:
 
     def __init__(self, semantic: TritonSemantic):
         self.semantic = semantic
+        self.turning: dict[loops.Loop, loops.Turning] = {}  # ``while`` loops that were begun
+
+    def begins(self, loop: tuple) -> None:
+        """A ``while`` is reached."""
+        self.turning[loops.Loop(*loop)] = loops.Turning()
+
+    def turned(self, loop: tuple, scope: Mapping[str, object]) -> None:
+        """A turn of it begins."""
+        found = loops.Loop(*loop)
+        if stop := loops.turned(self.turning[found], found, scope, self.semantic.builder.memory):
+            raise Halt(stop)
 
     def assigned(self, value: object) -> object:
         if isinstance(value, tl.tensor):
@@ -163,14 +177,14 @@ def _shape(value: tl.tensor) -> str:
 @functools.lru_cache(maxsize=512)
 def compiled(source: str, file: str, first_line: int) -> CodeType:
     """Code that defines the rewritten function, its line numbers those of the file."""
-    return _code(_Rewriter().visit(ast.parse(source)), file, first_line)
+    return _code(_Rewriter(first_line - 1).visit(ast.parse(source)), file, first_line)
 
 
 @functools.lru_cache(maxsize=64)
 def recorded(source: str, file: str, first_line: int) -> tuple[CodeType, tuple[Statement, ...]]:
     """The same, which tells a `Recorder` named `RECORDER` of its statements; and these."""
     recording = _Recording(source)
-    tree = recording.visit(_Rewriter().visit(ast.parse(source)))
+    tree = recording.visit(_Rewriter(first_line - 1).visit(ast.parse(source)))
     return _code(tree, file, first_line), tuple(recording.statements)
 
 
@@ -180,12 +194,15 @@ def _code(tree: ast.Module, file: str, first_line: int) -> CodeType:
 
 
 class _Rewriter(ast.NodeTransformer):
-    def __init__(self) -> None:
+    def __init__(self, before: int) -> None:
+        self.before = before  # lines of the file before the function's first
         self.outside: set[str] = set()  # names that the function reads outside of the loops that bind them
+        self.assigned: set[str] = set()
         self.returns = 0
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         self.outside = set(_read_outside(node, frozenset()))
+        self.assigned = set(_names(node, ast.Store))
         self.returns = sum(isinstance(n, ast.Return) and n.value is not None for n in ast.walk(node))
         node.body = [each for statement in node.body for each in _listed(self.visit(statement))]
         if self.returns > 1:
@@ -218,13 +235,19 @@ class _Rewriter(ast.NodeTransformer):
             node.value = _call("assigned", node.value)
         return node
 
+    def visit_While(self, node: ast.While) -> list[ast.stmt]:
+        loop = ast.Constant(tuple(loops.read(node, self.assigned, self.before)))
+        self.visit_If(node)
+        begins = ast.Expr(_call("begins", ast.copy_location(loop, node.test)))
+        turned = ast.Expr(_call("turned", ast.copy_location(loop, node.test), _locals()))
+        node.body = [*_placed([turned], node.test), *node.body]
+        return [*_placed([begins], node.test), node]
+
     def visit_If(self, node: ast.If | ast.While) -> ast.AST:
         self.generic_visit(node)
         decided = [ast.Name(DECIDED, ast.Load())] if self.returns > 1 else []
         node.test = _call("condition", node.test, *decided)
         return node
-
-    visit_While = visit_If
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         self.generic_visit(node)
@@ -327,7 +350,7 @@ class _Recording(ast.NodeTransformer):
         """A statement and what tells of it."""
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return [node]  # a docstring
-        if isinstance(node, ast.Pass) or DECIDED in _names(node, ast.Store):
+        if isinstance(node, ast.Pass) or DECIDED in _names(node, ast.Store) or _is_ours(node):
             return [node]
         match node:
             case ast.For():
@@ -449,6 +472,14 @@ def _names(node: ast.AST, context: type[ast.expr_context]) -> list[str]:
     found = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, context)]
     found.sort(key=lambda n: (getattr(n, "lineno", 0), getattr(n, "col_offset", 0)))
     return [n.id for n in found if n.id == DECIDED and context is ast.Store or not n.id.startswith("__")]
+
+
+def _is_ours(node: ast.stmt) -> bool:
+    """A call that the rewriting has put there."""
+    match node:
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(id)))):
+            return id == NAME
+    return False
 
 
 def _once(names: list[str]) -> tuple[str, ...]:

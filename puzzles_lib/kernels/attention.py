@@ -435,7 +435,10 @@ class Tiles:
 FORWARD = {64: Tiles(64, 128, 4, 2), 128: Tiles(128, 64, 4, 2)}
 DQ = {64: Tiles(64, 64, 4, 2), 128: Tiles(128, 64, 8, 3)}
 DKV = {64: Tiles(64, 64, 4, 2), 128: Tiles(64, 64, 4, 2)}
-"""By head dim, the fastest of many that were timed on an H200; less than 64 takes what 64 does."""
+"""By head dim, the fastest of many on an H200, as `python -m puzzles_lib.bench tiles` times them.
+
+Less than 64 takes what 64 does.
+"""
 
 
 def _rows(x: torch.Tensor, block: int) -> TensorDescriptor:
@@ -473,10 +476,15 @@ def _programs(x: torch.Tensor, block: int, cu_seqlens: torch.Tensor | None, long
     return (triton.cdiv(longest, block) * sequences * x.shape[1],)
 
 
-def launch_forward(q, k, v, o, lse, cu_seqlens, longest, causal, window, scale, tiles=None) -> None:
-    """Fill o [B, H, T, D], any strides but the last, and lse [B, H, T]; all as `attention` has them."""
+def launch_forward(q, k, v, o, lse, cu_seqlens, longest, causal, window, scale, tiles=None):
+    """Fill o [B, H, T, D], any strides but the last, and lse [B, H, T]; all as `attention` has them.
+
+    tiles: instead of those in `FORWARD`. Gives the compiled kernel, as the launchers below do.
+    """
     tiles = tiles or FORWARD[max(q.shape[3], 64)]
-    _forward_kernel[_programs(q, tiles.m, cu_seqlens, longest)](
+    if scale <= 0:  # the kernel scales the maximum, and minus infinity: right for a positive scale alone
+        q, scale = q * (-1 if scale < 0 else 0), -scale or 1.0
+    return _forward_kernel[_programs(q, tiles.m, cu_seqlens, longest)](
         _rows(q, tiles.m), _rows(k, tiles.n), _rows(v, tiles.n), o, lse, cu_seqlens,
         q.shape[1], q.shape[2], longest, window, scale * LOG2E.value, *o.stride()[:3],
         GROUP=q.shape[1] // k.shape[1], CAUSAL=causal, D=q.shape[3], BLOCK_M=tiles.m, BLOCK_N=tiles.n,
@@ -484,12 +492,10 @@ def launch_forward(q, k, v, o, lse, cu_seqlens, longest, causal, window, scale, 
     )  # fmt: skip
 
 
-def launch_dq(
-    q, k, v, o, do, lse, dlse, dq, delta, cu_seqlens, longest, causal, window, scale, tiles=None
-) -> None:
+def launch_dq(q, k, v, o, do, lse, dlse, dq, delta, cu_seqlens, longest, causal, window, scale, tiles=None):
     """Fill dq, as q, and delta, as lse."""
     tiles = tiles or DQ[max(q.shape[3], 64)]
-    _dq_kernel[_programs(q, tiles.m, cu_seqlens, longest)](
+    return _dq_kernel[_programs(q, tiles.m, cu_seqlens, longest)](
         _rows(q, tiles.m), _rows(k, tiles.n), _rows(v, tiles.n), _rows(o, tiles.m), _rows(do, tiles.m),
         lse, dlse, dq, delta, cu_seqlens, q.shape[1], q.shape[2], longest, window, scale, *dq.stride()[:3],
         GROUP=q.shape[1] // k.shape[1], CAUSAL=causal, D=q.shape[3], BLOCK_M=tiles.m, BLOCK_N=tiles.n,
@@ -497,12 +503,10 @@ def launch_dq(
     )  # fmt: skip
 
 
-def launch_dkv(
-    q, k, v, do, lse, delta, dk, dv, cu_seqlens, longest, causal, window, scale, tiles=None
-) -> None:
+def launch_dkv(q, k, v, do, lse, delta, dk, dv, cu_seqlens, longest, causal, window, scale, tiles=None):
     """Fill dk and dv, as k and of the same strides, from the delta that `launch_dq` has left."""
     tiles = tiles or DKV[max(q.shape[3], 64)]
-    _dkv_kernel[_programs(k, tiles.n, cu_seqlens, longest)](
+    return _dkv_kernel[_programs(k, tiles.n, cu_seqlens, longest)](
         _rows(q, tiles.m), _rows(k, tiles.n), _rows(v, tiles.n), _rows(do, tiles.m), lse, delta, dk, dv,
         cu_seqlens, k.shape[1], q.shape[2], longest, window, scale, *dk.stride()[:3],
         GROUP=q.shape[1] // k.shape[1], CAUSAL=causal, D=q.shape[3], BLOCK_M=tiles.m, BLOCK_N=tiles.n,

@@ -3,9 +3,24 @@
 from puzzles_lib.chapters.ch20_clinic.puzzles import PUZZLES
 from tests.kernels import Wrong, edited
 
-FAR_ROWS, KEPT_SCORES, ROW_MINIMUM, TUNED_ROWS = (
+DISCOUNTED_SUM, FAR_ROWS, KEPT_SCORES, ROW_MINIMUM, RUNNING_SUMS, SINKS_AND_WINDOW, TUNED_ROWS = (
     next(p for p in PUZZLES if p.name == name)
-    for name in ("far_rows", "kept_scores", "row_minimum", "tuned_rows")
+    for name in (
+        "discounted_sum",
+        "far_rows",
+        "kept_scores",
+        "row_minimum",
+        "running_sums",
+        "sinks_and_window",
+        "tuned_rows",
+    )
+)
+
+squared = edited(
+    DISCOUNTED_SUM,
+    "squared",
+    "Two stretches of one length have one factor; of two lengths they have not.",
+    {"factor_a * factor_b,": "factor_b * factor_b,"},
 )
 
 starts_at_zero = edited(
@@ -32,6 +47,34 @@ only_the_large_block = edited(
         "\n        x": "\n    x",
         "\n        tl.store": "\n    tl.store",
     },
+)
+
+the_other_end = edited(
+    RUNNING_SUMS,
+    "the_other_end",
+    "One end of the mask for the other.",
+    {"mask=mine, other=0.0)": "mask=t >= start, other=0.0)"},
+)
+
+brackets_left_out = edited(
+    SINKS_AND_WINDOW,
+    "brackets_left_out",
+    "Joined in one line: & binds before |, and the first S may be more than there are.",
+    {"mask=kept & (n < N)": "mask=(n < S) | (n >= N - W) & (n < N)"},
+)
+
+from_its_beginning = edited(
+    RUNNING_SUMS,
+    "from_its_beginning",
+    "Blocks begin where the sequence does.",
+    {"start // BLOCK * BLOCK, end": "start, end", "mask=mine, other=0.0)": "mask=t < end, other=0.0)"},
+)
+
+counted = edited(
+    SINKS_AND_WINDOW,
+    "counted",
+    "A sum after all, in more bits than one.",
+    {"(n < S) | (n >= N - W)": "((n < S).to(tl.int32) + (n >= N - W)) > 0"},
 )
 
 in_its_product = edited(
@@ -65,12 +108,17 @@ longer_blocks_too = edited(
 )
 
 WRONG = [
+    Wrong(DISCOUNTED_SUM, squared, "values", "not associative"),
+    Wrong(RUNNING_SUMS, the_other_end, "out of bounds", "x_ptr"),
+    Wrong(SINKS_AND_WINDOW, brackets_left_out, "out of bounds", "x_ptr"),
     Wrong(KEPT_SCORES, starts_at_zero, "values", "got -inf"),
     Wrong(ROW_MINIMUM, nearly_infinite, "values", "z["),
     Wrong(TUNED_ROWS, only_the_large_block, "never written", "z[0, 256]"),
 ]
 
 RIGHT = [
+    (RUNNING_SUMS, from_its_beginning),
+    (SINKS_AND_WINDOW, counted),
     (FAR_ROWS, in_its_product),
     (KEPT_SCORES, passes_over_a_block),
     (ROW_MINIMUM, above_all_floats),

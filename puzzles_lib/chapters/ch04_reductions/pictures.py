@@ -162,6 +162,7 @@ def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
     row = make_inputs(LONG_SOFTMAX, case)["x"][0]
     figure = new_figure(8.6, 5.6)
     ax, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.1, 1.1))
+    under, over = 0.62, 1.2  # room for words below the bars and above, in heights of the tallest
     _plain(ax)
     ax.plot(range(case.N), row, ".", color=BLUE, markersize=5, label="x")
     so_far, total, told = float("-inf"), 0.0, []
@@ -182,14 +183,14 @@ def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
             words = f"added: {added:.2f}"
         label(below, middle, -0.08, words, align="top", fontsize=9)
         if end < case.N:
-            for each in (ax, below):
-                each.axvline(end - 0.5, color=FAINT, linewidth=0.8, linestyle=":")
+            for each, from_ in ((ax, 0.0), (below, under / (under + over))):
+                each.axvline(end - 0.5, from_, color=FAINT, linewidth=0.8, linestyle=":")
         so_far, total = new, kept + added
         told.append(f"{new:.1f}, sum {total:.2f}, of which {kept:.2g} kept")
     ax.set(xlim=(-1, case.N + 1), ylabel="x")
     ax.legend(loc="upper left", fontsize=10, frameon=False)
     tallest = below.get_ylim()[1]
-    below.set(ylim=(-0.62 * tallest, 1.2 * tallest), ylabel="sum of exp(x − maximum)", yticks=[])
+    below.set(ylim=(-under * tallest, over * tallest), ylabel="sum of exp(x − maximum)", yticks=[])
     below.axhline(0, color=INK, linewidth=0.8)
     below.spines[["top", "right", "bottom", "left"]].set_visible(False)
     below.set_xlabel(f"column of the row, blocks of {case.BLOCK_N}", fontsize=10)

@@ -585,10 +585,11 @@ def widths(record: Mapping[str, Any]) -> Picture:
         told.append(f"{name}: " + ", ".join(f"{w} with {c}" for w, c in zip(wrong, columns, strict=True)))
         if mark == "^":
             for place, value in enumerate(wrong):
+                high = value > 190  # below the marks, and right of the line that climbs to them
                 label(
                     ax,
-                    place,
-                    value + 8 if value < 190 else value - 20,
+                    place + 0.15 * high,
+                    value + (-20 if high else 8),
                     str(value),
                     align="baseline",
                     fontsize=9,

@@ -1,5 +1,6 @@
 """Chapter 18: attention as it ships, forward and backward."""
 
+import itertools
 import math
 from types import SimpleNamespace
 
@@ -55,7 +56,9 @@ def lengths(*each: int) -> Fill:
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
         return torch.tensor([0, *each], dtype=dtype).cumsum(0, dtype=dtype)
 
-    fill.__name__ = "lengths_" + "_".join(map(str, each))
+    runs = [(length, len(list(some))) for length, some in itertools.groupby(each)]
+    texts = [f"{n}x{length}" if n > 2 else "_".join([str(length)] * n) for length, n in runs]
+    fill.__name__ = "lengths_" + "_".join(texts)
     return fill
 
 
@@ -128,9 +131,9 @@ WINDOW_ATTENTION = Puzzle(
     number="35",
     spec=window_attention,
     formula=(
-        r"o_{hi} = \sum_{j = i - W + 1}^{i} e^{s_{hij} - \mathrm{lse}_{hi}} \, v_{hj} \qquad "
-        r"\mathrm{lse}_{hi} = \log \sum_{j = i - W + 1}^{i} e^{s_{hij}} \qquad "
-        r"s_{hij} = \tfrac{1}{\sqrt D} \, q_{hi} \cdot k_{hj}"
+        r"\begin{gathered} o_{hi} = \sum_{j = i - W + 1}^{i} e^{s_{hij} - \mathrm{lse}_{hi}} \, v_{hj} "
+        r"\qquad s_{hij} = \tfrac{1}{\sqrt D} \, q_{hi} \cdot k_{hj} \\ "
+        r"\mathrm{lse}_{hi} = \log \sum_{j = i - W + 1}^{i} e^{s_{hij}} \end{gathered}"
     ),
     grid=lambda s: (triton.cdiv(s.T, s.BLOCK_Q), s.H),
     cases=(
@@ -253,10 +256,10 @@ VARLEN_ATTENTION = Puzzle(
     number="36",
     spec=varlen_attention,
     formula=(
-        r"o_{ih} = \sum_{j} e^{s_{hij} - \mathrm{lse}_{hi}} \, v_{j g(h)} \qquad "
-        r"\mathrm{lse}_{hi} = \log \sum_{j} e^{s_{hij}} \qquad "
+        r"\begin{gathered} o_{ih} = \sum_{j} e^{s_{hij} - \mathrm{lse}_{hi}} \, v_{j g(h)} \qquad "
+        r"\mathrm{lse}_{hi} = \log \sum_{j} e^{s_{hij}} \\ "
         r"s_{hij} = \tfrac{1}{\sqrt D} \, q_{ih} \cdot k_{j g(h)} \qquad "
-        r"g(h) = \lfloor h H_{KV} / H \rfloor"
+        r"g(h) = \lfloor h H_{KV} / H \rfloor \end{gathered}"
     ),
     grid=lambda s: (triton.cdiv(s.MAX_Q, s.BLOCK_Q), s.H, s.B),
     cases=(
@@ -279,6 +282,15 @@ VARLEN_ATTENTION = Puzzle(
         Case(
             B=4, NQ=23, NK=90, MAX_Q=17, H=3, H_KV=3, D=16, BLOCK_Q=32, BLOCK_K=16,
             fill={"cu_q": lengths(1, 17, 0, 5), "cu_k": lengths(35, 17, 18, 20)},
+        ),
+        # more heads, then more sequences, than a block has queries; the last key has a block to itself
+        Case(
+            B=1, NQ=5, NK=17, MAX_Q=5, H=18, H_KV=9, D=16, BLOCK_Q=16, BLOCK_K=16,
+            fill={"cu_q": lengths(5), "cu_k": lengths(17)},
+        ),
+        Case(
+            B=18, NQ=20, NK=34, MAX_Q=3, H=1, H_KV=1, D=16, BLOCK_Q=16, BLOCK_K=16,
+            fill={"cu_q": lengths(*[1] * 17, 3), "cu_k": lengths(*[1] * 17, 17)},
         ),
         # scores that overflow without their maximum
         Case(
@@ -312,7 +324,7 @@ VARLEN_ATTENTION = Puzzle(
     contract=Contract(
         {
             "NQ": Size(160),
-            "B": Size(9),
+            "B": (1, 2, 9, 20),
             "NK": lambda s: (s.NQ, s.NQ + 45),
             "MAX_Q": lambda s: (s.NQ,),
             "H_KV": (1, 2),
@@ -366,9 +378,9 @@ ATTENTION_DQ = Puzzle(
     number="37",
     spec=attention_dq,
     formula=(
-        r"dq_{hi} = \tfrac{1}{\sqrt D} \sum_{j \le i} ds_{hij} \, k_{hj} \qquad "
-        r"ds_{hij} = p_{hij} \, (do_{hi} \cdot v_{hj} - \delta_{hi}) \qquad "
-        r"p_{hij} = e^{s_{hij} - \mathrm{lse}_{hi}} \qquad \delta_{hi} = do_{hi} \cdot o_{hi}"
+        r"\begin{gathered} dq_{hi} = \tfrac{1}{\sqrt D} \sum_{j \le i} ds_{hij} \, k_{hj} \qquad "
+        r"ds_{hij} = p_{hij} \, (do_{hi} \cdot v_{hj} - \delta_{hi}) \\ "
+        r"p_{hij} = e^{s_{hij} - \mathrm{lse}_{hi}} \qquad \delta_{hi} = do_{hi} \cdot o_{hi} \end{gathered}"
     ),
     grid=lambda s: (triton.cdiv(s.T, s.BLOCK_Q), s.H),
     cases=(
@@ -456,8 +468,9 @@ ATTENTION_DKV = Puzzle(
     number="38",
     spec=attention_dkv,
     formula=(
-        r"dk_{gj} = \tfrac{1}{\sqrt D} \sum_{h} \sum_{i \ge j} ds_{hij} \, q_{hi} \qquad "
-        r"dv_{gj} = \sum_{h} \sum_{i \ge j} p_{hij} \, do_{hi} \qquad g = \lfloor h H_{KV} / H \rfloor"
+        r"\begin{gathered} dk_{gj} = \tfrac{1}{\sqrt D} \sum_{h} \sum_{i \ge j} ds_{hij} \, q_{hi} \qquad "
+        r"dv_{gj} = \sum_{h} \sum_{i \ge j} p_{hij} \, do_{hi} \\ "
+        r"g = \lfloor h H_{KV} / H \rfloor \end{gathered}"
     ),
     grid=lambda s: (triton.cdiv(s.T, s.BLOCK_K), s.H_KV),
     cases=(

@@ -1,12 +1,13 @@
 """The predictions of chapter 18."""
 
+import itertools
 import math
 
 import torch
 import triton
 
 from puzzles_lib.bench.recorded import rows
-from puzzles_lib.chapters.ch18_attention.pictures import bytes_kept
+from puzzles_lib.chapters.ch18_attention.pictures import bytes_kept, times
 from puzzles_lib.chapters.ch18_attention.puzzles import WINDOW_ATTENTION
 from puzzles_lib.question import Nudge, Question
 
@@ -95,6 +96,46 @@ def _balanced_d() -> float:
 
 def _registers(rows_: int = 64, D: int = 128, threads: int = 128) -> int:
     return 2 * rows_ * D // threads
+
+
+def _starts(lengths: tuple[int, ...] = (20, 16, 0, 50)) -> tuple[int, ...]:
+    return (0, *itertools.accumulate(lengths))
+
+
+def _rows_of_nan(first: int = 20, end: int = 36, rows_: int = 86) -> tuple[int, int]:
+    """Rows of o that see a row of v from first up to end, causal: of their own text alone, and of all."""
+    return end - first, rows_ - first
+
+
+def _of_the_next(length: int = 100, block: int = 64) -> int:
+    return triton.cdiv(length, block) * block - length
+
+
+def _wrong_scales(scores: tuple[int, ...] = (1, 2, 5)) -> set[int]:
+    return {scale for scale in (4, 1, 0, -1) if max(s * scale for s in scores) != max(scores) * scale}
+
+
+def _tiles_of_the_last(T: int = 4096, queries: int = 128, keys: int = 64) -> tuple[int, int]:
+    """Tiles of keys, causal, that all queries of the last program see in full, and the others it visits."""
+    whole = (T - queries + 1) // keys
+    return whole, triton.cdiv(T, keys) - whole
+
+
+def _megabytes(heads: int = 8, T: int = 4096, D: int = 128) -> float:
+    return heads * bytes_kept(T, D, heads=1)["q, k, v, o"] / 2 / 2**20
+
+
+NAMES = {"the library": "ours", "cuDNN": "cuDNN", "flash": "flash"}
+
+
+def _faster_than_the_puzzle() -> set[str]:
+    found = times(rows("attention"), "D = 128, causal, T = 4096")["forward"]
+    return {name for name, path in NAMES.items() if found[path] < found["puzzles"]}
+
+
+def _share_of_the_window() -> float:
+    (found,) = [row for row in rows("attention") if "window 1024" in row["case"] and row["path"] == "forward"]
+    return found["us"] / found["baseline_us"]
 
 
 def against(baseline: str, part: str, D: int, mask: str, T: int = 4096) -> float:
@@ -290,5 +331,109 @@ QUESTIONS = (
             Nudge(lambda v, r: v == 128, "forward has two products"),
         ),
         nudge="a score: 2 D operations in q · k, 2 D in p · v",
+    ),
+    Question(
+        id="ch18-q16",
+        asks="Texts of 20, 16, 0 and 50 rows, one behind another: what is cu_seqlens? A tuple.",
+        right=_starts,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: v == (20, 16, 0, 50), "those are the lengths; cu says where texts begin"),
+            Nudge(lambda v, r: v in (r[:-1], r[1:]), "one number more than texts: both ends are in it"),
+            Nudge(lambda v, r: len(v) != len(r), "one number more than there are texts"),
+            Nudge(lambda v, r: len(set(v)) == len(v), "an empty text ends where it begins"),
+        ),
+        nudge="begin at 0, and add one length after the other",
+    ),
+    Question(
+        id="ch18-q17",
+        asks="The values of rows 20 to 35 of 86 are NaN: how many rows of o are, with cu_seqlens, and if it "
+        "is forgotten? A pair.",
+        right=_rows_of_nan,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 2, "two numbers: (with cu_seqlens, without)"),
+            Nudge(lambda v, r: v == r[::-1], "the other way round"),
+            Nudge(lambda v, r: v[0] != r[0], "told where texts are, only the text itself sees them"),
+            Nudge(lambda v, r: v[1] == 86, "causal: what comes before row 20 does not see it"),
+            Nudge(lambda v, r: v[1] == 50, "those after the text; and the text itself?"),
+        ),
+        nudge="who sees row 20? Itself, and every row after it that is not told otherwise",
+    ),
+    Question(
+        id="ch18-q18",
+        asks="Texts of 100 and 60 rows, tiles of 64 keys by a descriptor: how many rows of the second text "
+        "are in the first one's last tile?",
+        right=_of_the_next,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v == 0, "a descriptor knows where the tensor ends. Does it know of texts?"),
+            Nudge(lambda v, r: v == 36, "so many are its own"),
+            Nudge(lambda v, r: v == 60, "the tile ends before the second text does"),
+        ),
+        nudge="the last tile begins at row 64: how many of its rows are past row 99?",
+    ),
+    Question(
+        id="ch18-q19",
+        asks="For which of the scales 4, 1, 0 and -1 is the scaled maximum not the maximum of the scaled "
+        "scores? A set.",
+        right=_wrong_scales,
+        kind=set,
+        nudges=(
+            Nudge(lambda v, r: not v, "turn the order of the scores around: which scale does that?"),
+            Nudge(lambda v, r: 0 in v, "times 0 all are 0: their maximum, and the maximum times 0"),
+        ),
+        nudge="try it on the scores 1, 2 and 5",
+    ),
+    Question(
+        id="ch18-q20",
+        asks="T = 4096, causal, 128 queries by 64 keys: how many tiles of the last program are whole, and "
+        "how many are cut? A pair.",
+        right=_tiles_of_the_last,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 2, "two numbers: (whole, cut)"),
+            Nudge(lambda v, r: v == r[::-1], "the other way round"),
+            Nudge(lambda v, r: sum(v) != sum(r), "it walks all 4096 keys, 64 at a time"),
+            Nudge(lambda v, r: v[1] == 1, "so it is where a tile has as many queries as keys"),
+        ),
+        nudge="its first query is 3968: which keys does it not see?",
+    ),
+    Question(
+        id="ch18-q21",
+        asks="How many MB (of 2^20 bytes) do eight heads' keys and values take, T = 4096, D = 128, bfloat16?",
+        right=_megabytes,
+        kind=float,
+        nudges=(
+            Nudge(lambda v, r: v == r / 2, "keys alone, or numbers of one byte"),
+            Nudge(lambda v, r: v == 2 * r, "bfloat16 has two bytes"),
+            Nudge(lambda v, r: v == r / 8, "that is one head's"),
+        ),
+        nudge="two tensors, eight heads, 4096 rows of 128 numbers, two bytes each",
+    ),
+    Question(
+        id="ch18-q22",
+        asks="D = 128, causal, T = 4096, forward: which are faster than puzzle 35: the library, cuDNN, "
+        "flash? A set of names.",
+        right=_faster_than_the_puzzle,
+        kind=set,
+        nudges=(
+            Nudge(lambda v, r: "flash" in {each.lower() for each in v}, "one of them is from before Hopper"),
+            Nudge(lambda v, r: not v, "yours has no TMA, and masks in every tile"),
+        ),
+        nudge="who uses what is new on this chip?",
+    ),
+    Question(
+        id="ch18-q23",
+        asks="A window of 1024 of T = 16384: what part of the time of a causal mask alone does forward take "
+        "(within 0.05)?",
+        right=_share_of_the_window,
+        kind=float,
+        same=lambda value, right: abs(value - right) <= 0.05,
+        nudges=(
+            Nudge(lambda v, r: v < r, "by the pairs alone; but a short walk has a beginning and an end too"),
+            Nudge(lambda v, r: v >= 1, "a part of it, less than 1"),
+        ),
+        nudge="a little more than the share of the pairs that it sees",
     ),
 )

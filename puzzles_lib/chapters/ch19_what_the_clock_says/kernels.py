@@ -124,7 +124,10 @@ def copy_kernel(x_ptr, z_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def column_copy_kernel(x_ptr, z_ptr, STRIDE, BLOCK: tl.constexpr):
-    """z[i, j] = x[j, i], BLOCK of a column at a time: neighbours in a warp are STRIDE elements apart."""
+    """z[i, j] = x[j, i], BLOCK of a column at a time.
+
+    Neighbours in a warp are STRIDE elements apart.
+    """
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)  # [BLOCK]
     i = tl.program_id(0)
     tl.store(z_ptr + i * STRIDE + j, tl.load(x_ptr + j * STRIDE + i))
@@ -132,7 +135,10 @@ def column_copy_kernel(x_ptr, z_ptr, STRIDE, BLOCK: tl.constexpr):
 
 @triton.jit
 def row_sum_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
-    """z[m] = sum of x[m, :], a row a program, each load waited for before the next."""
+    """z[m] = sum of x[m, :], a row a program.
+
+    Each load is waited for before the next.
+    """
     row = x_ptr + tl.program_id(0).to(tl.int64) * N
     total = 0.0
     for n in range(0, N, BLOCK):
@@ -142,7 +148,7 @@ def row_sum_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
 
 @triton.jit
 def wide_softmax_kernel(x_ptr, z_ptr, N: tl.constexpr):
-    """Softmax of a row of N, all of it in the registers of one program."""
+    """Softmax of a row of N, in the registers of one program."""
     offs = tl.program_id(0) * N + tl.arange(0, N)  # [N]
     x = tl.load(x_ptr + offs)
     e = tl.exp(x - tl.max(x, axis=0))

@@ -151,8 +151,11 @@ class Work:
         return Point(name, self.intensity, self.flops / self.floor / 1e6)
 
     def __repr__(self) -> str:
-        asked = f"asks for {self.bytes:,} bytes, {self.least:,} must come from memory"
-        return f"{self.flops:,} FLOP; {asked}: {self.intensity:.2f} FLOP for each of these"
+        return (
+            f"{self.flops:,} FLOP\n"
+            f"{self.bytes:,} bytes asked for\n"
+            f"{self.least:,} bytes must come from memory: {self.intensity:.2f} FLOP for each"
+        )
 
 
 def work(kernel: object, puzzle: Puzzle, case: int | Case = 0) -> Work | Report:

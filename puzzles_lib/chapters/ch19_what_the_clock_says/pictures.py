@@ -69,23 +69,23 @@ def lies(record: Record, names: Sequence[str] = ()) -> Picture:
     record: of bench "clock". names: of the pairs, all of them unless given.
     """
     rows = [row for row in record["lies"] if row["name"] in (names or LIES)]
-    figure, ax = new_sheet(25, 2.5 * len(rows) + 0.9)
+    figure, ax = new_sheet(18.4, 2.5 * len(rows) + 0.7)
     told = []
     for number, row in enumerate(rows):
         y = 0.2 + 2.5 * number
         most = max(row["first"], row["second"])
-        label(ax, 5.4, y + 0.95, LIES[row["name"]], align="right")
+        label(ax, 4.5, y + 0.95, LIES[row["name"]], align="right")
         for place, which in enumerate(("first", "second")):
             color = (ORANGE, SKY)[place]
-            width = max(0.08, 7.6 * row[which] / most)
-            box(ax, 5.8, y + 0.95 * place, width, 0.8, color=color)
+            width = max(0.08, 5.4 * row[which] / most)
+            box(ax, 4.8, y + 0.95 * place, width, 0.8, color=color)
             text = f"{_time(row[which])}: {row[f'of_{which}']}"
-            label(ax, 5.8 + width + 0.25, y + 0.95 * place + 0.4, text, align="left")
+            label(ax, 5.05 + width, y + 0.95 * place + 0.4, text, align="left")
         told.append(
             f"{LIES[row['name']]}: {_time(row['first'])} {row['of_first']}, "
             f"{_time(row['second'])} {row['of_second']}"
         )
-    label(ax, 0.2, 2.5 * len(rows) + 0.5, origin(record), align="left", fontsize=9, color=FAINT)
+    label(ax, 0.2, 2.5 * len(rows) + 0.3, origin(record), align="left", fontsize=9, color=FAINT)
     return Picture(figure, f"Pairs of times for the same thing, {origin(record)}. {'; '.join(told)}.")
 
 
@@ -123,23 +123,22 @@ def held(registers: int, shared: int, warps: int) -> Picture:
         "warps": (WARPS, warps, WARPS // warps),
         "programs": (PROGRAMS, 1, PROGRAMS),
     }
-    figure, ax = new_sheet(25, 6.6)
+    figure, ax = new_sheet(18.6, 6.6)
     told = []
     for number, (name, (whole, each, most)) in enumerate(limits.items()):
-        y, width = 0.3 + 1.4 * number, 10.6
-        label(ax, 6.6, y + 0.5, name, align="right")
-        box(ax, 7.0, y, width, 1.0, color=PALE)
+        y, width = 0.3 + 1.4 * number, 7.0
+        label(ax, 4.5, y + 0.5, name, align="right")
+        box(ax, 4.8, y, width, 1.0, color=PALE)
         step = width * each / whole
         for place in range(min(programs, most)):
-            box(
-                ax, 7.0 + place * step, y, step, 1.0, color=YELLOW if most == programs else SKY, linewidth=0.5
-            )
+            color = YELLOW if most == programs else SKY
+            box(ax, 4.8 + place * step, y, step, 1.0, color=color, linewidth=0.5)
         words = f"{each:,} of {whole:,}: {most}" + (", and no more" if most == programs else "")
-        label(ax, 7.3 + width, y + 0.5, words, align="left")
+        label(ax, 5.1 + width, y + 0.5, words, align="left")
         told.append(f"{name} {each:,} of {whole:,}, room for {most}")
     share = programs * warps / WARPS
     words = f"{programs} at a time: {programs * warps} of {WARPS} warps, an occupancy of {share:.0%}"
-    label(ax, 7.0, 6.2, words, align="left")
+    label(ax, 4.8, 6.2, words, align="left")
     return Picture(
         figure,
         f"What a program with {registers} registers a thread, {shared} bytes of shared memory and {warps} "
@@ -233,7 +232,7 @@ def roofline(mine: Point | None = None) -> Picture:
 def tile_order(groups: Sequence[int] = (1, 4), wave: int = 8, side: int = 8) -> Picture:
     """Tiles of a matmul with their programs' numbers, the first waves coloured."""
     colors = (SKY, ORANGE, GREEN, PURPLE)
-    figure, ax = new_sheet(25, side + 3.4)
+    figure, ax = new_sheet(2.2 * side + 1.9, 1.1 * side + 3.4)
     told = []
     for number, group in enumerate(groups):
         order = banded(side, side, group)
@@ -243,14 +242,14 @@ def tile_order(groups: Sequence[int] = (1, 4), wave: int = 8, side: int = 8) -> 
             [colors[pid[m, n] // wave] if pid[m, n] // wave < 2 else None for n in range(side)]
             for m in range(side)
         ]
-        left = 2.2 + 12.2 * number
-        cells(ax, texts, x=left, y=1.4, width=1.2, colors=fills)
+        left = 0.4 + (1.1 * side + 1.1) * number
+        cells(ax, texts, x=left, y=1.4, width=1.1, height=1.1, colors=fills)
         name = "row after row" if group == 1 else f"bands of {group} rows"
-        label(ax, left + 0.6 * side, 0.6, name, fontsize=11)
+        label(ax, left + 0.55 * side, 0.6, name, fontsize=11)
         touched = panels(order, wave)
         words = f"programs 0 to {wave - 1} need {touched[0]} panels"
-        label(ax, left + 0.6 * side, side + 1.9, words)
-        label(ax, left + 0.6 * side, side + 2.7, f"all waves: {sum(touched)}", color=FAINT)
+        label(ax, left + 0.55 * side, 1.1 * side + 1.9, words)
+        label(ax, left + 0.55 * side, 1.1 * side + 2.7, f"all waves: {sum(touched)}", color=FAINT)
         told.append(f"{name}: {words}, all waves together {sum(touched)}")
     return Picture(
         figure,
@@ -328,8 +327,8 @@ STALLS = {
 def profile(record: Record, letter: str, name: str = "") -> Picture:
     """One of the six profiles, or another by its name. record: of bench "profiles"."""
     (row,) = [row for row in record["rows"] if row["name"] == (name or SIX[letter])]
-    figure, ax = new_sheet(25, 7.4)
-    label(ax, 0.4, 0.7, f"profile {letter}" if not name else name, align="left", fontsize=13)
+    figure, ax = new_sheet(19.4, 7.4)
+    label(ax, 0.2, 0.7, f"profile {letter}" if not name else name, align="left", fontsize=13)
     facts = (
         ("time", _time(row["us"])),
         ("memory, busy", f"{row['dram_busy']:.0f}%"),
@@ -343,14 +342,14 @@ def profile(record: Record, letter: str, name: str = "") -> Picture:
     )
     for number, (what, value) in enumerate(facts):
         y = 1.7 + 0.63 * number
-        label(ax, 0.4, y, what, align="left", color=FAINT)
-        label(ax, 9.6, y, value, align="right")
-    label(ax, 10.8, 0.7, "why a warp does not issue, in 100 samples", align="left", fontsize=11)
+        label(ax, 0.2, y, what, align="left", color=FAINT)
+        label(ax, 7.4, y, value, align="right")
+    label(ax, 8.1, 0.7, "why a warp does not issue, in 100 samples", align="left", fontsize=11)
     shown = list(row["stalls"].items())[:5]
     for number, (reason, share) in enumerate(shown):
         y = 1.4 + 1.02 * number
-        box(ax, 10.8, y, max(0.1, 4.4 * share / 100), 0.78, color=ORANGE if number == 0 else MIST)
-        label(ax, 15.5, y + 0.39, f"{share:.0f}  {STALLS.get(reason, reason)}", align="left")
+        box(ax, 8.1, y, max(0.1, 3.6 * share / 100), 0.78, color=ORANGE if number == 0 else MIST)
+        label(ax, 11.3, y + 0.39, f"{share:.0f}  {STALLS.get(reason, reason)}", align="left")
     told = ", ".join(f"{what} {value}" for what, value in facts)
     stalls = ", ".join(f"{share:.0f} {STALLS.get(reason, reason)}" for reason, share in shown)
     return Picture(figure, f"Profile {letter or name}, {origin(record)}: {told}. Samples: {stalls}.")
@@ -446,13 +445,13 @@ def persistent(record: Record) -> Picture:
         for number, (path, (color, name)) in enumerate(looks.items()):
             at = place + 0.27 * (number - 1)
             look = {"color": color, "edgecolor": INK, "linewidth": 0.5, "label": name}
-            ax.bar(at, ratios[path] - 0.5, 0.25, 0.5, **look)
+            ax.bar(at, ratios[path], 0.25, **look)
         worth = ratios["persistent, flattened"]
-        label(ax, place, max(ratios.values()) + 0.03, f"{worth:.2f}", align="baseline", fontsize=9)
+        label(ax, place, max(1, *ratios.values()) + 0.03, f"{worth:.2f}", align="baseline", fontsize=9)
         told.append(f"{case}: " + ", ".join(f"{looks[p][1]} {r:.2f}" for p, r in ratios.items()))
     ax.axhline(1, color=INK, linewidth=1)
     ax.set_xticks(range(len(cases)), [case.replace("x", "\n") for case in cases])
-    ax.set_ylim(0.5, 1.65)
+    ax.set_ylim(0, 1.65)
     _plain(ax, "M, N, K", "times as fast as plain")
     _legend(figure, ax, 3)
     figure.suptitle(origin(record), fontsize=9, color=FAINT)

@@ -27,16 +27,16 @@ def method() -> Picture:
         ("look", "which element, which line,\nwhich value is not yours?", PALE_SKY),
         ("mend", "one line; then run all\nthat failed on the way", PALE_GREEN),
     )
-    figure, ax = new_sheet(25, 6.2)
+    figure, ax = new_sheet(19.2, 6.2)
     for number, (name, text, color) in enumerate(steps):
-        x = 0.4 + 6.2 * number
-        box(ax, x, 0.6, 5.4, 1.2, name, color=color, fontsize=13)
-        label(ax, x + 2.7, 2.9, text)
+        x = 0.2 + 4.85 * number
+        box(ax, x, 0.6, 4.25, 1.2, name, color=color, fontsize=13)
+        label(ax, x + 2.1, 2.9, text)
         if number:
-            arrow(ax, (x - 0.75, 1.2), (x - 0.05, 1.2))
-    box(ax, 6.6, 4.2, 11.6, 1.2, "still unclear? Then it is not small enough yet", color=PALE)
-    arrow(ax, (15.4, 3.6), (15.4, 4.15))
-    arrow(ax, (9.3, 4.15), (9.3, 3.6))
+            arrow(ax, (x - 0.55, 1.2), (x - 0.05, 1.2))
+    box(ax, 5.1, 4.2, 9.0, 1.2, "still unclear? Then it is not small enough yet", color=PALE)
+    arrow(ax, (12.0, 3.6), (12.0, 4.15))
+    arrow(ax, (7.1, 4.15), (7.1, 3.6))
     told = "; ".join(f"{name}: {' '.join(text.split())}" for name, text, _ in steps)
     return Picture(
         figure, f"Four steps, one after the other. {told}. Who finds nothing by looking goes back to reduce."
@@ -55,23 +55,23 @@ SYMPTOMS = (
 
 def symptoms() -> Picture:
     """A map from what one sees to what it may come from."""
-    figure, ax = new_sheet(25, 2.2 + 1.9 * len(SYMPTOMS))
-    label(ax, 3.9, 0.7, "you see", fontsize=12, color=FAINT)
-    label(ax, 16.7, 0.7, "look for", fontsize=12, color=FAINT)
+    figure, ax = new_sheet(19.2, 2.2 + 1.9 * len(SYMPTOMS))
+    label(ax, 2.9, 0.7, "you see", fontsize=12, color=FAINT)
+    label(ax, 12.8, 0.7, "look for", fontsize=12, color=FAINT)
     for number, (seen, causes) in enumerate(SYMPTOMS):
         y = 1.5 + 1.9 * number
-        box(ax, 0.3, y, 7.2, 1.3, seen, color=PALE_ORANGE, fontsize=11)
-        arrow(ax, (7.6, y + 0.65), (8.7, y + 0.65))
+        box(ax, 0.2, y, 5.5, 1.3, seen, color=PALE_ORANGE, fontsize=11)
+        arrow(ax, (5.8, y + 0.65), (6.5, y + 0.65))
         for place, cause in enumerate(causes):
-            box(ax, 8.8 + 5.35 * place, y, 5.15, 1.3, cause, color=PALE_SKY)
+            box(ax, 6.6 + 4.2 * place, y, 4.05, 1.3, cause, color=PALE_SKY)
     told = "; ".join(f"{seen}: {', '.join(causes)}" for seen, causes in SYMPTOMS)
     return Picture(figure, f"A map from symptoms to likely causes. {told}.")
 
 
 def wraps(B: int = 16, T: int = 17_477, K: int = 8192) -> Picture:
     """Where the sequences of a large tensor begin, as int32 has it."""
-    figure, ax = new_sheet(25, 7.6)
-    left, width = 1.0, 22.4
+    figure, ax = new_sheet(19.2, 7.6)
+    left, width = 0.8, 17.2
     reach = (B * T * K) / 2**31  # of a tensor, in int32's range
     scale = width / (2 * reach)
     middle = left + width / 2
@@ -107,8 +107,8 @@ def wraps(B: int = 16, T: int = 17_477, K: int = 8192) -> Picture:
 
 def overshoots(N: int = 5, BLOCK: int = 4) -> Picture:
     """A tile that is wider than what is left of its row."""
-    figure, ax = new_sheet(25, 7.4)
-    left, width, M = 5.0, 1.5, 2
+    figure, ax = new_sheet(19.2, 7.4)
+    left, width, M = 4.0, 1.45, 2
     label(ax, left - 0.4, 1.5, "the tile's lanes", align="right")
     over = 2 * BLOCK - N
     colors = [SKY] * (N - BLOCK) + [VERMILLION] * over
@@ -133,21 +133,21 @@ def overshoots(N: int = 5, BLOCK: int = 4) -> Picture:
 
 def releases() -> Picture:
     """Four warps at their own pace, and the one that gives the lock back."""
-    figure, ax = new_sheet(25, 7.6)
-    left, ends = 4.6, (4.0, 6.4, 5.2, 9.8)
+    figure, ax = new_sheet(19.2, 7.6)
+    left, ends = 2.6, (3.2, 5.1, 4.2, 7.8)
     for warp, end in enumerate(ends):
         y = 0.8 + 1.2 * warp
         label(ax, left - 0.4, y + 0.45, f"warp {warp}", align="right")
         box(ax, left, y, end, 0.9, "stores", color=GREEN)
-    box(ax, left + ends[0], 0.8, 3.4, 0.9, "lock = 0", color=ORANGE)
-    opened = left + ends[0] + 3.4
-    box(ax, opened + 0.8, 5.9, 8.0, 1.0, "next program loads", color=SKY)
+    box(ax, left + ends[0], 0.8, 2.8, 0.9, "lock = 0", color=ORANGE)
+    opened = left + ends[0] + 2.8
+    box(ax, opened + 0.8, 5.9, 7.0, 1.0, "next program loads", color=SKY)
     arrow(ax, (opened, 1.7), (opened + 0.8, 5.85))
     late = left + max(ends)
     box(ax, opened, 4.4, late - opened, 0.9, color=VERMILLION)
     label(ax, late + 0.2, 4.85, "too late", align="left")
-    ax.plot([late + 3.4] * 2, [0.6, 5.5], color=LINE, linewidth=2, linestyle="--")
-    label(ax, late + 3.7, 3.0, "with a barrier the lock\nwould open here", align="left")
+    ax.plot([late + 2.8] * 2, [0.6, 5.5], color=LINE, linewidth=2, linestyle="--")
+    label(ax, late + 3.1, 3.0, "with a barrier the lock\nwould open here", align="left")
     return Picture(
         figure,
         "Four warps of one program store, each at its own pace. Warp 0 is done first and sets the lock to 0; "
@@ -158,8 +158,8 @@ def releases() -> Picture:
 
 def rounds_down(SIZE: int = 4) -> Picture:
     """Cells of a grid around 0: rounded down, and towards zero."""
-    figure, ax = new_sheet(25, 6.4)
-    points, left, width = list(range(-2 * SIZE, 2 * SIZE)), 5.6, 1.15
+    figure, ax = new_sheet(19.2, 6.4)
+    points, left, width = list(range(-2 * SIZE, 2 * SIZE)), 3.6, 0.96
     tints = {-2: PALE_ORANGE, -1: PALE_SKY, 0: YELLOW, 1: PALE_GREEN}
     rows = (("rounded down", [x // SIZE for x in points]), ("Triton's //", [int(x / SIZE) for x in points]))
     names = [str(x).replace("-", MINUS) for x in points]

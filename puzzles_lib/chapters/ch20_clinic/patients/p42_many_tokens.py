@@ -29,6 +29,7 @@ PUZZLE = Puzzle(
     spec=many_tokens,
     formula=r"z_{tn} = x_{tn} w_n",
     grid=lambda s: (triton.cdiv(s.N, s.BLOCK_N), min(s.T, s.MOST)),
+    most_loads={"x": lambda s: s.T * s.N},
     cases=(
         Case(T=1, N=16, MOST=8, BLOCK_N=16),  # one program
         Case(T=8, N=32, MOST=8, BLOCK_N=16),  # a program for each token

@@ -26,6 +26,11 @@ def late(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator)
     return keep
 
 
+def early(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """The first half of each row is kept, the last is not."""
+    return 1 - late(shape, dtype, generator)
+
+
 def kept_scores(
     x: Float32[Tensor, "M N"],
     keep: Int8[Tensor, "M N"],
@@ -48,7 +53,8 @@ PUZZLE = Puzzle(
         Case(M=3, N=64, BLOCK_N=16, fill={"keep": mostly}),  # several blocks, all full
         Case(M=4, N=45, BLOCK_N=16, fill={"keep": mostly}),  # ragged
         Case(M=3, N=64, BLOCK_N=16, fill={"keep": late}),
-        Case(M=2, N=40, BLOCK_N=16, fill={"keep": mostly, "x": far_below}),  # no maximum starts at 0
+        Case(M=3, N=64, BLOCK_N=16, fill={"keep": early}),
+        Case(M=2, N=40, BLOCK_N=16, fill={"keep": late, "x": far_below}),  # no maximum starts at 0
     ),
     contract=Contract(
         {"M": Size(9), "N": Size(300), "BLOCK_N": (32, 64)},

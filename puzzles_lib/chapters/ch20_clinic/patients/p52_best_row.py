@@ -70,6 +70,6 @@ PATIENT = Patient(
     question=which_line(
         SLIP,
         "which line tells the next program that it may begin, and what must be done by then?",
-        Nudge(lambda v, r: v in (5, 6), "the lock is taken as it should be; and how is it given back?"),
+        Nudge(lambda v, r: v in (6, 7), "the lock is taken as it should be; and how is it given back?"),
     ),
 )

@@ -31,13 +31,13 @@ PUZZLE = Puzzle(
     cases=(
         Case(M=16, N=16, K=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),  # one program, one step
         Case(M=32, N=32, K=32, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),  # several, all full
-        Case(M=21, N=34, K=40, BLOCK_M=16, BLOCK_N=32, BLOCK_K=16),  # ragged on all axes
-        Case(M=9, N=20, K=30, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, fill={"x": large}),
+        Case(M=21, N=70, K=40, BLOCK_M=16, BLOCK_N=64, BLOCK_K=32),  # ragged on all axes
+        Case(M=40, N=33, K=30, BLOCK_M=32, BLOCK_N=16, BLOCK_K=16, fill={"x": large}),
     ),
     contract=Contract(
         {
             "M": Size(80),
-            "N": Size(90),
+            "N": Size(150),
             "K": Size(90),
             "BLOCK_M": (32,),
             "BLOCK_N": (64,),
@@ -63,6 +63,9 @@ PATIENT = Patient(
     question=which_line(
         SLIP,
         "every digit that is loaded is there; where do some of them get lost?",
-        Nudge(lambda v, r: v in (6, 7, 8), "masks and offsets would be wrong by more than the fourth digit"),
+        Nudge(
+            lambda v, r: v in (6, 7, 10, 11, 12, 13),
+            "masks and offsets would be wrong by more than the fourth digit",
+        ),
     ),
 )

@@ -28,7 +28,7 @@ PUZZLE = Puzzle(
         Case(M=1, N=16, BLOCK_N=16),  # one program
         Case(M=3, N=64, BLOCK_N=32),  # several, all full
         Case(M=4, N=50, BLOCK_N=32),  # ragged
-        Case(M=2, N=100, BLOCK_N=32, fill={"x": large}),
+        Case(M=2, N=97, BLOCK_N=32, fill={"x": large}),  # one column in the last block
         Case(M=2, N=300, BLOCK_N=32),  # longer than any of its blocks
     ),
     contract=Contract({"M": Size(9), "N": Size(600), "BLOCK_N": (32, 64)}),

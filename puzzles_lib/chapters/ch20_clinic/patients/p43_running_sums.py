@@ -1,0 +1,78 @@
+"""A packed sequence begins within a block, and the block's sum begins with the sequence before it."""
+
+import torch
+from jaxtyping import Float32, Int32
+from torch import Tensor
+
+from puzzles_lib.chapters.ch18_attention.puzzles import lengths
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import large
+from puzzles_lib.mistakes import Mistake
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge
+
+
+def running_sums(
+    x: Float32[Tensor, " T"],
+    cu: Int32[Tensor, " B+1"],
+) -> Float32[Tensor, " T"]:
+    """z[t] = sum of x from the beginning of t's sequence up to t
+
+    B sequences are packed in a row: sequence b is x[cu[b]] up to x[cu[b + 1]], that
+    not included. It is program b's, which walks over it in blocks.
+    """
+    spans = zip(cu[:-1].tolist(), cu[1:].tolist(), strict=True)
+    return torch.cat([x[first:end].cumsum(0) for first, end in spans])
+
+
+def shared_out(T: int, B: int):
+    """All but the first sequence have one length, 0 where there are more of them than tokens."""
+    each = T // (B + 1)
+    return lengths(T - each * (B - 1), *[each] * (B - 1))
+
+
+PUZZLE = Puzzle(
+    number="43",
+    spec=running_sums,
+    formula=r"z_t = \sum_{i = \mathrm{cu}_b}^{t} x_i \text{ for } \mathrm{cu}_b \le t < \mathrm{cu}_{b+1}",
+    grid=lambda s: (s.B,),
+    cases=(
+        Case(T=16, B=1, BLOCK=16, fill={"cu": lengths(16)}),  # one program, one block
+        Case(T=64, B=2, BLOCK=16, fill={"cu": lengths(32, 32)}),  # several, all full
+        Case(T=50, B=1, BLOCK=16, fill={"cu": lengths(50)}),  # ragged, and alone
+        Case(T=75, B=3, BLOCK=16, fill={"cu": lengths(21, 23, 31)}),  # ragged, in company
+        # empty ones, before and between; more sequences than lanes
+        Case(T=40, B=8, BLOCK=4, fill={"cu": lengths(0, 0, 0, 0, 1, 16, 0, 23), "x": large}),
+    ),
+    contract=Contract(
+        {"T": Size(200), "B": Size(12), "BLOCK": (32, 128)},
+        fills=lambda s: ({"cu": shared_out(s.T, s.B)},),
+    ),
+    broken_by="from_the_block",
+)
+
+SLIP = Mistake(
+    PUZZLE,
+    "from_the_block",
+    "Blocks begin at multiples of BLOCK, and a sequence need not: what comes before it is added.",
+    {"mask=mine, other=0.0)": "mask=t < end, other=0.0)"},
+    kind="values",
+    says="z[21]",
+)
+
+PATIENT = Patient(
+    SLIP,
+    thread="https://github.com/vllm-project/vllm/pull/23279",
+    ward="sizes",
+    question=which_line(
+        SLIP,
+        "take one from 21 to 44, in blocks of 16: where does its first block begin, and what is summed?",
+        Nudge(
+            lambda v, r: v == r - 1,
+            "these are the lanes of the sequence; who asks for them, and who does not?",
+        ),
+        Nudge(lambda v, r: v == r + 1, "it stores what is the sequence's, and no more; but which numbers?"),
+        also=frozenset({6}),  # blocks that begin with the sequence hold nothing before it
+    ),
+)

@@ -1,0 +1,76 @@
+"""Two masks are added: a mask has one bit, and 1 + 1 is 0 in it."""
+
+import torch
+import triton
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import large
+from puzzles_lib.mistakes import Mistake
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge
+
+
+def sinks_and_window(x: Float32[Tensor, "M N"], S: int, W: int) -> Float32[Tensor, " M"]:
+    """z[m] = sum of x[m, n] over the first S columns and the last W, each of them once
+
+    Where S + W is N or more, these are all columns. A row is a program's, and fits
+    into its block.
+    """
+    n = torch.arange(x.shape[1])
+    return x[:, (n < S) | (n >= x.shape[1] - W)].sum(1)
+
+
+def _in_one_part(x: Tensor, S: int, W: int) -> Tensor:
+    n = torch.arange(x.shape[1])
+    return x[:, (n < S) ^ (n >= x.shape[1] - W)].sum(1)
+
+
+PUZZLE = Puzzle(
+    number="61",
+    spec=sinks_and_window,
+    formula=r"z_m = \sum_{n < S \text{ or } n \ge N - W} x_{mn}",
+    grid=lambda s: (s.M,),
+    needed={"x": lambda s: s.M * min(s.N, s.S + s.W)},
+    cases=(
+        Case(M=1, N=32, S=4, W=8, BLOCK_N=32),  # one program
+        Case(M=4, N=64, S=4, W=16, BLOCK_N=64),  # several, all full
+        Case(M=3, N=50, S=4, W=16, BLOCK_N=64),  # ragged
+        Case(M=3, N=21, S=4, W=18, BLOCK_N=32),  # a column is in both
+        Case(M=2, N=3, S=4, W=18, BLOCK_N=4, fill={"x": large}),  # all are
+    ),
+    slips={"columns that are in both parts are left out": _in_one_part},
+    contract=Contract(
+        {
+            "M": Size(9),
+            "N": Size(150),
+            "S": (2, 5),
+            "W": lambda s: (s.N // 2, s.N - 1, s.N + 3),
+            "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),),
+        },
+    ),
+    broken_by="by_plus",
+)
+
+SLIP = Mistake(
+    PUZZLE,
+    "by_plus",
+    "The sum of two masks is a mask: 1 + 1 is 2, of which one bit is kept, 0.",
+    {"(n < S) | (n >= N - W)": "(n < S) + (n >= N - W)"},
+    kind="values",
+    says="columns that are in both parts are left out",
+)
+
+PATIENT = Patient(
+    SLIP,
+    thread="https://github.com/triton-lang/triton/issues/10919",
+    ward="arithmetic",
+    question=which_line(
+        SLIP,
+        "a row of 3, with S = 4 and W = 18: what does each line make of its column 0?",
+        Nudge(lambda v, r: v == r + 1, "it loads where it is told to; what is it told of column 0?"),
+        Nudge(lambda v, r: v == r + 2, "the sum of what was loaded is right; what was loaded?"),
+    ),
+)

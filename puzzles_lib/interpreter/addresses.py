@@ -1,0 +1,97 @@
+"""Invented addresses: which element of which tensor a pointer means, however far it has gone.
+
+Every tensor owns a range of addresses and starts in its middle, so far from the others that no slip of
+an index reaches a neighbour. A pointer that leaves its range (``x_ptr + 2**50``) gets an address of
+another kind, which stands for the tensor it started from and how many elements it is away from it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+REGION_BITS = 52  # each tensor owns 2**52 bytes of addresses
+_HALF = 1 << (REGION_BITS - 1)
+_ASTRAY = 1 << 63  # this bit, the number of a `_Batch`, the number of a pointer in it
+_BATCH_BITS = 20  # of a block's lanes: Triton's blocks have at most 2**20
+_FAR = 1 << 62  # elements: farther than any range, where counting on would overflow
+
+
+def base_of(number: int) -> int:
+    """The address of the first element of a tensor, by its number from 0."""
+    return ((number + 1) << REGION_BITS) + _HALF
+
+
+class _Batch(NamedTuple):
+    """Pointers that one step led astray: numbers of tensors, distances in elements of ``size`` bytes."""
+
+    numbers: np.ndarray
+    elements: np.ndarray
+    size: int
+
+
+class Addresses:
+    """All addresses of a run. pointers: uint64; size: bytes of what they point to."""
+
+    def __init__(self) -> None:
+        self.count = 0  # tensors
+        self._astray: list[_Batch] = []
+
+    def add(self) -> int:
+        """The address of the first element of one tensor more."""
+        self.count += 1
+        return base_of(self.count - 1)
+
+    def moved(self, pointers: np.ndarray, offsets: np.ndarray, size: int) -> np.ndarray:
+        """The pointers, each so many elements farther on."""
+        moved = pointers + np.uint64(size) * offsets.astype(np.uint64)
+        if not self._astray:
+            if offsets.itemsize < 8:
+                return moved
+            far = (offsets.view(np.uint64) + np.uint64(1 << 47)) >> np.uint64(48)
+            if not far.any() and not ((moved ^ pointers) >> np.uint64(REGION_BITS)).any():
+                return moved
+        numbers, elements = self.places(pointers, size)
+        numbers, elements = (np.broadcast_to(each, moved.shape) for each in (numbers, elements))
+        offsets = np.broadcast_to(offsets.astype(np.int64), moved.shape)
+        total = elements + offsets
+        over = (elements ^ total) & (offsets ^ total) < 0  # both had the other sign: int64 is too small
+        total = np.where(over, np.where(offsets < 0, -_FAR, _FAR), total)
+        known = (numbers >= 0) & (numbers < self.count)
+        far = known & ((total >= _HALF // size) | (total < -_HALF // size))
+        back = known & ~far & (np.broadcast_to(pointers, moved.shape) >= np.uint64(_ASTRAY))
+        bases = (numbers + 1 << REGION_BITS) + _HALF
+        moved[back] = (bases + total * size)[back].astype(np.uint64)
+        if far.any():
+            batch = _Batch(numbers[far], total[far], size)
+            first = _ASTRAY | len(self._astray) << _BATCH_BITS
+            moved[far] = np.uint64(first) + np.arange(len(batch.elements), dtype=np.uint64)
+            self._astray.append(batch)
+        return moved
+
+    def places(self, pointers: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """The number of each pointer's tensor, and the element, which may lie outside of it.
+
+        A number is none of a tensor's where a pointer has been made of something else.
+        """
+        numbers = (pointers >> np.uint64(REGION_BITS)).astype(np.int64) - 1
+        bases = (numbers + 1 << REGION_BITS) + _HALF
+        elements = (pointers - bases.astype(np.uint64)).view(np.int64) >> (size.bit_length() - 1)
+        if self._astray and (astray := pointers >= np.uint64(_ASTRAY)).any():
+            which = (pointers[astray] & np.uint64(_ASTRAY - 1)).astype(np.int64)
+            found = np.full((2, which.size), -1)
+            for number in np.unique(which >> _BATCH_BITS).tolist():
+                mine = which >> _BATCH_BITS == number
+                if number < len(self._astray):
+                    batch, lanes = self._astray[number], which[mine] & (1 << _BATCH_BITS) - 1
+                    lanes = np.minimum(lanes, len(batch.elements) - 1)
+                    found[:, mine] = batch.numbers[lanes], _in_units(batch, size)[lanes]
+            numbers[astray], elements[astray] = found
+        return numbers, elements
+
+
+def _in_units(batch: _Batch, size: int) -> np.ndarray:
+    """The distances in elements of another size: the pointers were cast."""
+    if size >= batch.size:
+        return batch.elements // (size // batch.size)
+    times = batch.size // size
+    return np.clip(batch.elements, -_FAR // times, _FAR // times) * times
