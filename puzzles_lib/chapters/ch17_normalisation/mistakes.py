@@ -569,7 +569,7 @@ MISTAKES = (
         "A step's rows are masked at the end of x, not of the part.",
         {"m[:, None] < end": "m[:, None] < M"},
         kind="values",
-        says="wrong values in dw",
+        says="wrong values in db",
     ),
     Mistake(
         LAYER_NORM_DW,
