@@ -177,6 +177,7 @@ def test_grading_stands_on_the_checker_alone_and_runs_code_in_one_place():
         "puzzles_lib.puzzle",
         "puzzles_lib.question",
         "puzzles_lib.stubs",
+        "puzzles_lib.wrapped",
         "triton",
         *sys.stdlib_module_names,
     }
