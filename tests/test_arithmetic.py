@@ -9,10 +9,12 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor
 
+from puzzles_lib import inputs
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.chapters.ch03_fusion.puzzles import MUL_RELU
 from puzzles_lib.chapters.ch17_normalisation.puzzles import LAYER_NORM_DW
 from puzzles_lib.checker import examine, verdicts
+from puzzles_lib.checker.expected import expect
 from puzzles_lib.compiler import find_target, steps
 from puzzles_lib.inputs import random
 from puzzles_lib.interpreter import Fused, run
@@ -82,6 +84,35 @@ def test_the_compiler_does_so():
     kernel = define(KERNEL.replace("EXPRESSION", body), "<fused>")
     found = steps(kernel, {**tensors(), "N": N}, SM_90, 4)
     assert found.fused == set(range(8, 8 + len(FUSED)))
+
+
+ALONG = [
+    "tl.sum(p, 0)",
+    "tl.cumsum(p, 0)",
+    "tl.reshape(tl.cumsum(tl.reshape(p, [8, 8]), 1), [N])",
+]
+
+
+def test_along_an_axis_it_does_so_too():
+    lines = [f"tl.store(z_ptr + i, {expression})" for expression in ALONG]
+    kernel = define(KERNEL.replace("EXPRESSION", "\n    ".join(["0.0", *lines])), "<along>")
+    assert {8, 9, 10} <= steps(kernel, {**tensors(), "N": N}, SM_90, 4).fused
+
+
+def row_dots(x: Float32[Tensor, "M N"], y: Float32[Tensor, "M N"]) -> Float32[Tensor, " M"]:
+    return (x * y).sum(1)
+
+
+@pytest.mark.parametrize("fill", [random, inputs.large])
+@pytest.mark.parametrize("size", [2, 16, 1024])
+def test_what_that_saves_is_within_every_tolerance(size, fill):
+    """At most, no product is rounded: the sum moves by all that rounding takes from them."""
+    case = Case(M=200, N=size, fill={"x": fill, "y": fill})
+    puzzle = Puzzle(number="0", spec=row_dots, grid=lambda s: (1,), cases=(case,))
+    given = inputs.make_inputs(puzzle, case)
+    x, y = (tensor.numpy() for tensor in given.values())
+    saved = abs(lost(x, y, x * y).sum(1))
+    assert saved.any() and (saved < 0.25 * expect(puzzle, case, given)["z"].tolerance.numpy()).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])

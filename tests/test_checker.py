@@ -11,11 +11,12 @@ import triton.language as tl
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib import LONG_SUM, MASKED_ADD, checker, ledger, stages, trace
+from puzzles_lib import LONG_SOFTMAX, LONG_SUM, MASKED_ADD, checker, ledger, stages, trace
 from puzzles_lib.authoring.solutions import define, kernel_cells, solutions
 from puzzles_lib.checker import examine
 from puzzles_lib.checking import check
 from puzzles_lib.puzzle import Case, Puzzle
+from tests import kernels
 
 
 def scale_rows(x: Float32[Tensor, "M N"], s: Float32[Tensor, " M"]) -> Float32[Tensor, "M N"]:
@@ -312,6 +313,23 @@ def test_two_lanes_of_one_store_are_a_race():
     )
     verdict = examine(last_one_wins, puzzle).verdicts[0]
     assert verdict.kind == "race" and "two lanes of one store" in verdict.message
+
+
+@pytest.mark.parametrize(
+    "name, is_told",
+    [
+        ("softmax_of_each_block", True),
+        ("online_rescale_upside_down", True),
+        ("denominator_of_all_rows", False),  # the one case that passes has one block, and one of rows
+        ("padding_counted", False),  # the blocks that are not full are at fault
+    ],
+)
+def test_several_blocks_are_blamed_where_one_makes_it_right(name, is_told):
+    wrong = (w.kernel for w in kernels.wrong() if w.puzzle is LONG_SOFTMAX)
+    kernel = next(kernel for kernel in wrong if kernel.__name__ == name)
+    report = examine(kernel, LONG_SOFTMAX)
+    assert report.verdicts[0].kind == "values"
+    assert ("it is right in the cases with one block of N, N <= BLOCK_N" in str(report)) is is_told
 
 
 def test_after_a_time_limit_the_other_cases_are_not_tried():

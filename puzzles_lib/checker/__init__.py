@@ -129,7 +129,10 @@ def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_fa
     if isinstance(results, Refusal):
         return _refused(puzzle, results)
     notes |= dict.fromkeys(shared.arithmetic.notes())
-    told = verdicts.with_later_refusal(verdicts.with_blocks(puzzle, results))
+    told: Sequence[CaseResult] = results
+    if not until_failure:
+        told = verdicts.with_blocks(puzzle, told, lambda case: _is_right(bound.at(case, number), shared))
+    told = verdicts.with_later_refusal(told)
     return Report(puzzle.name, tuple(told), notes=tuple(notes), salt=salt)
 
 
@@ -179,6 +182,19 @@ def _drawn(bound: Bound, number: int, salt: str) -> list[Bound | Refusal | None]
     with the_puzzles_own("its contract", bound.case):
         cases = bound.puzzle.drawn(salt)
     return [bound.at(case, number) for case in cases]
+
+
+def _is_right(bound: Bound | Refusal | None, shared: _Shared) -> bool:
+    """Whether one run of a kernel is right in a case that the puzzle does not have."""
+    if not isinstance(bound, Bound):
+        return False
+    try:
+        shared.budget.ask()
+        inputs, expected = _wanted(bound.puzzle, bound.case)
+        ran = attempt(bound, inputs, seconds=shared.seconds, quiet=True)
+    except (OutOfTime, PuzzleFault):
+        return False
+    return verdicts.judge(bound.puzzle, bound.case, inputs, expected, ran) is None
 
 
 def _drawn_cases(

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +21,7 @@ from puzzles_lib.stubs import HOLE
 STILL_OPEN = Verdict("open", "still open: your lines are missing", diagnosis=f"write them under `{HOLE}`")
 STILL_BROKEN = Verdict("open", "still open: the kernel is broken as it was handed out")
 
+LARGEST_BLOCK = 4096  # of an axis, to try the whole of it at once
 _REFUSED = " refuses this kernel: "
 
 
@@ -322,10 +323,13 @@ def _why_not_written(verdict: Verdict, result: Argument, puzzle: Puzzle, case: C
     return verdict
 
 
-def with_blocks(puzzle: Puzzle, results: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
+def with_blocks(
+    puzzle: Puzzle, results: Sequence[CaseResult], is_right: Callable[[Case], bool]
+) -> tuple[CaseResult, ...]:
     """The results; that wrong values come only where a walk has several blocks is said with the first.
 
-    Not where something else tells the cases that fail from at least as many that pass.
+    is_right: whether the kernel is right in another case. It is asked for the one that fails, with a block
+    that holds the whole walk: cases with one block have more in common, as a rule.
     """
     told = next((i for i, r in enumerate(results) if r.verdict), None)
     verdict = results[told].verdict if told is not None else None
@@ -334,15 +338,14 @@ def with_blocks(puzzle: Puzzle, results: Sequence[CaseResult]) -> tuple[CaseResu
     words = [w for w in (verdict.diagnosis,) if w.startswith(PER_ROW)]
     if verdict.diagnosis and not words:
         return tuple(results)
-    for block in puzzle.cases[0].numbers:
+    case = puzzle.cases[told]
+    for block in case.numbers:
         axis = _walked(puzzle, block)
-        one = {i for i, case in enumerate(puzzle.cases) if axis and case.numbers[axis] <= case.numbers[block]}
-        right = {i for i, result in enumerate(results) if result.ok}
-        if (
-            one
-            and one <= right
-            and not any(len(other) >= len(one) and other <= right for other in _alike(puzzle, axis))
-        ):
+        one = [not axis or case.numbers[axis] <= case.numbers[block] for case in puzzle.cases]
+        if not any(one) or all(one) or not all(r.ok for r, alone in zip(results, one, strict=True) if alone):
+            continue
+        whole = 1 << (case.numbers[axis] - 1).bit_length()
+        if whole <= LARGEST_BLOCK and is_right(case.but(**{block: whole})):
             words.append(f"it is right in the cases with one block of {axis}, {axis} <= {block}")
             told_so = replace(
                 results[told], verdict=replace(verdict, diagnosis="; ".join(words).replace("?; ", "? "))
@@ -351,33 +354,12 @@ def with_blocks(puzzle: Puzzle, results: Sequence[CaseResult]) -> tuple[CaseResu
     return tuple(results)
 
 
-def _alike(puzzle: Puzzle, walked: str) -> Iterator[set[int]]:
-    """Cases, by place, that have something else in common than one block of the axis that is walked."""
-    cases = list(enumerate(puzzle.cases))
-    yield {i for i, case in cases if not case.fill}
-    for name in puzzle.cases[0].numbers:
-        if axis := _axis(puzzle, name):
-            pairs = [(i, case.numbers[axis], case.numbers[name]) for i, case in cases]
-            yield {i for i, size, block in pairs if size % block == 0}
-            if axis != walked:
-                yield {i for i, size, block in pairs if size <= block}
-        elif name != walked:
-            for value in {case.numbers[name] for _, case in cases}:
-                yield {i for i, case in cases if case.numbers[name] == value}
-
-
-def _axis(puzzle: Puzzle, block: str) -> str:
-    """The size that is cut into blocks of this; "" where there is none."""
-    numbers, name = puzzle.cases[0].numbers, block.removeprefix("BLOCK_")
-    if name == block:
-        return "N" if block == "BLOCK" and "N" in numbers else ""
-    return name if name in numbers else "T" if name in ("Q", "K") and "T" in numbers else ""
-
-
 def _walked(puzzle: Puzzle, block: str) -> str:
     """The size that programs walk along in blocks of this; "" where there is none, or the grid cuts it."""
-    axis = _axis(puzzle, block)
-    if not axis or block == "BLOCK":
+    case = puzzle.cases[0]
+    name = block.removeprefix("BLOCK_")
+    axis = name if name in case.numbers else "T" if name in ("Q", "K") and "T" in case.numbers else ""
+    if name == block or not axis:
         return ""
     for case in puzzle.cases:
         wider = Case(fill=None, salt="", pretend=False, **{**case.numbers, block: 2 * case.numbers[axis]})

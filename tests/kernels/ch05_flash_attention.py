@@ -1214,7 +1214,7 @@ WRONG = [
     Wrong(SCALAR_FLASH_ATTENTION, rescale_upside_down, kind="values", says="NaN"),
     Wrong(SCALAR_FLASH_ATTENTION, forgets_the_old_maximum, kind="values", says="z[0]"),
     Wrong(SCALAR_FLASH_ATTENTION, no_maximum, kind="values", says="NaN"),
-    Wrong(SCALAR_FLASH_ATTENTION, maximum_from_zero, kind="values", says="one block of T"),
+    Wrong(SCALAR_FLASH_ATTENTION, maximum_from_zero, kind="values", says="wrong values in z"),
     Wrong(SCALAR_FLASH_ATTENTION, padding_keys_counted, kind="values", says="z[0]"),
     Wrong(SCALAR_FLASH_ATTENTION, keys_padded_with_minus_infinity, kind="values", says="NaN"),
     Wrong(SCALAR_FLASH_ATTENTION, empty_block_first, kind="values", says="NaN"),

@@ -433,7 +433,7 @@ MISTAKES = (
             "tl.float32), a, input": "tl.float32), a, acc, input",
         },
         kind="values",
-        says="cases with one block of K",
+        says="wrong values in z",
     ),
     Mistake(
         ONCE_PER_GROUP,

@@ -553,7 +553,7 @@ MISTAKES = (
         "Each part goes on to the last row.",
         {"tl.minimum((p + 1) * ROWS, M)": "M"},
         kind="values",
-        says="it is right in the cases with one block of M, M <= BLOCK_M",
+        says="wrong values in dw",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -569,7 +569,7 @@ MISTAKES = (
         "A step's rows are masked at the end of x, not of the part.",
         {"m[:, None] < end": "m[:, None] < M"},
         kind="values",
-        says="it is right in the cases with one block of M, M <= BLOCK_M",
+        says="wrong values in dw",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -760,7 +760,7 @@ MISTAKES = (
             )
         },
         kind="values",
-        says="it is right in the cases with one block of M, M <= BLOCK_M",
+        says="wrong values in dw",
     ),
     Mistake(
         DW_BY_LOCK,
