@@ -308,9 +308,7 @@ def dw_by_lock(
     return (dy * xhat).sum(0), dy.sum(0), lock
 
 
-def _never_given_back(
-    dy: Tensor, xhat: Tensor, ROWS: int, BLOCK_N: int
-) -> tuple[Tensor, Tensor, Tensor]:
+def _never_given_back(dy: Tensor, xhat: Tensor, ROWS: int, BLOCK_N: int) -> tuple[Tensor, Tensor, Tensor]:
     dw, db, lock = dw_by_lock(dy, xhat, ROWS, BLOCK_N)
     return dw, db, torch.ones_like(lock)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from puzzles_lib import cache_model
 from puzzles_lib.bench.h200 import BYTES, FLOPS
-from puzzles_lib.bench.recorded import POINTS, SWEEPS, load
+from puzzles_lib.bench.recorded import CLOCK, POINTS, PROFILES, SWEEPS, load
 from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
 from puzzles_lib.chapters.ch03_fusion.puzzles import MUL_RELU
 from puzzles_lib.chapters.ch05_flash_attention.puzzles import FLASH_ATTENTION
@@ -20,8 +20,16 @@ from puzzles_lib.checker.report import Report
 from puzzles_lib.goal import Traffic
 from puzzles_lib.puzzle import Case, Puzzle, pick_case
 
+_RECORDS = {"clock": CLOCK, "points": POINTS, "profiles": PROFILES}
 KNOWN = ("registers", "spills", "shared")  # of a configuration once it is compiled
 TIMED = ("us", "again_us", "error")
+
+
+
+def recorded(what: str) -> dict[str, Any]:
+    """A record of an H200: what `puzzles_lib.bench`'s ``"clock"``, ``"points"`` or ``"profiles"`` measured."""
+    return load(_RECORDS[what])
+
 
 # ---- sweeps
 
