@@ -406,7 +406,7 @@ QUESTIONS = (
         kind=float,
         nudges=(
             Nudge(lambda v, r: v == r / 2, "keys alone, or numbers of one byte"),
-            Nudge(lambda v, r: v == 2 * r, "bfloat16 has two bytes"),
+            Nudge(lambda v, r: v == 2 * r, "each number has two bytes"),
             Nudge(lambda v, r: v == r / 8, "that is one head's"),
         ),
         nudge="two tensors, eight heads, 4096 rows of 128 numbers, two bytes each",
