@@ -25,9 +25,8 @@ KNOWN = ("registers", "spills", "shared")  # of a configuration once it is compi
 TIMED = ("us", "again_us", "error")
 
 
-
 def recorded(what: str) -> dict[str, Any]:
-    """A record of an H200: what `puzzles_lib.bench`'s ``"clock"``, ``"points"`` or ``"profiles"`` measured."""
+    """What ``python -m puzzles_lib.bench`` measured: ``"clock"``, ``"points"`` or ``"profiles"``."""
     return load(_RECORDS[what])
 
 
