@@ -13,8 +13,12 @@ from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge
 
 
-def sinks_and_window(x: Float32[Tensor, "M N"], S: int, W: int) -> Float32[Tensor, " M"]:
-    """z[m] = sum of x[m, n] over the first S columns and the last W, each of them once
+def sinks_and_window(
+    x: Float32[Tensor, "M N"],
+    S: int,
+    W: int,
+) -> Float32[Tensor, " M"]:
+    """z[m] = sum of x[m, n] over the first S columns and the last W, each once
 
     Where S + W is N or more, these are all columns. A row is a program's, and fits
     into its block.
