@@ -195,9 +195,9 @@ def _examined(kernel: Any, puzzle: Any, job: Mapping[str, Any]) -> dict[str, Any
     wrapped = unwrap(function)
     untouched = bool(puzzle.broken_by and wrapped and is_untouched(wrapped.kernel))
     decorated = wrapped is not None and wrapped.kernel is not function  # and that may be how it is mended
-    if untouched and not decorated:
-        return {"report": Report(puzzle.name, verdict=STILL_BROKEN).as_dict()}
-    report = examine(function, puzzle, seconds=job["seconds"], salt=job["salt"])
+    report = Report(puzzle.name, verdict=STILL_BROKEN)
+    if not untouched or decorated:
+        report = examine(function, puzzle, seconds=job["seconds"], salt=job["salt"])
     if untouched and not report.ok:
         return {"report": Report(puzzle.name, verdict=STILL_BROKEN).as_dict()}
     message: dict[str, Any] = {"report": report.as_dict()}
