@@ -10,6 +10,7 @@ from triton.runtime.errors import OutOfResources
 
 from puzzles_lib.authoring import tiles
 from puzzles_lib.bench import sweep
+from puzzles_lib.bench.recorded import TILES, load
 from puzzles_lib.bench.__main__ import main
 from puzzles_lib.bench.recorded import keep, load
 from puzzles_lib.interpreter import run
@@ -145,6 +146,16 @@ def test_what_was_chosen_is_among_what_is_tried_and_told_beside_the_best():
 
 def told(swept):
     return enumerate(swept.configurations())
+
+
+def test_the_chosen_tiles_are_the_recorded_best_or_near():
+    record = load(TILES)
+    assert [kernel["name"] for kernel in record["kernels"]] == [each.name for each in tiles.SWEPT]
+    for kernel, each in zip(record["kernels"], tiles.SWEPT, strict=True):
+        found = [dict(zip(kernel["fields"], row, strict=True)) for row in kernel["rows"]]
+        best = min(row["us"] for row in found if row["us"] is not None)
+        (chosen,) = [row for row in found if each.more["chosen"].items() <= row.items()]
+        assert chosen["us"] <= 1.04 * best, each.name
 
 
 def test_work_is_counted_by_scores_and_by_tensors():

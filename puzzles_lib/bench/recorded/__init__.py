@@ -12,7 +12,8 @@ Rows of bench "ranks" and "training" go on with ``bytes`` (peak memory) and ``ba
 
 Those of chapter 19, ``clock.json``, ``points.json``, ``profiles.json`` and the two sweeps, are as
 `puzzles_lib.bench.clock`, `puzzles_lib.authoring.points`, `puzzles_lib.bench.profiles` and
-`puzzles_lib.bench.sweep` say.
+`puzzles_lib.bench.sweep` say. ``tiles.json`` is such a sweep too: what attention's tiles were chosen from, see
+`puzzles_lib.authoring.tiles`.
 
 Three more are of another form: ``digits.json`` is what `puzzles_lib.bench.digits` measures, on a CPU,
 ``orders.json`` what `puzzles_lib.authoring.orders` counts, on a GPU, and ``ptxas.json`` what
@@ -35,6 +36,7 @@ PTXAS = FILE.with_name("ptxas.json")
 CLOCK = FILE.with_name("clock.json")
 POINTS = FILE.with_name("points.json")
 PROFILES = FILE.with_name("profiles.json")
+TILES = FILE.with_name("tiles.json")
 SWEEPS = {"H200": FILE.with_name("sweep_h200.json"), "H100": FILE.with_name("sweep_h100.json")}
 NAMES = ("bench", "case", "path", "us", "baseline", "baseline_us", "ratio", "error")  # of a row's entries
 MORE = ((), ("bytes", "baseline_bytes"), ("bytes", "baseline_bytes", "cosine"))  # after those, in some rows
