@@ -141,13 +141,13 @@ WINDOW_ATTENTION = Puzzle(
         Case(H=2, T=64, D=32, W=64, BLOCK_Q=32, BLOCK_K=16),  # several, all full; the window holds all
         Case(H=2, T=96, D=16, W=18, BLOCK_Q=16, BLOCK_K=32),  # a window that cuts blocks
         Case(H=3, T=75, D=32, W=9, BLOCK_Q=32, BLOCK_K=16),  # ragged, a window within a block of queries
-        Case(H=1, T=75, D=16, W=34, BLOCK_Q=16, BLOCK_K=16),  # a window of several blocks of keys
         Case(H=1, T=33, D=16, W=1, BLOCK_Q=16, BLOCK_K=16),  # each sees itself alone
         # scores that overflow, and scores that vanish, without their maximum
         Case(H=2, T=50, D=32, W=40, BLOCK_Q=32, BLOCK_K=16, fill={"q": far_out, "k": far_out}),
         Case(H=1, T=41, D=16, W=60, BLOCK_Q=32, BLOCK_K=16, fill={"q": around_six, "k": around_minus_six}),
         # many blocks of keys, and nothing cancels
         Case(H=1, T=120, D=16, W=120, BLOCK_Q=64, BLOCK_K=16, fill={"v": alike}),
+        Case(H=1, T=75, D=16, W=34, BLOCK_Q=16, BLOCK_K=16),  # a window of several blocks of keys
         # 2.2 thousand million elements
         Case(pretend=True, H=65_000, T=270, D=128, W=100, BLOCK_Q=64, BLOCK_K=64),
     ),
@@ -393,6 +393,7 @@ ATTENTION_DQ = Puzzle(
         Case(H=1, T=41, D=16, BLOCK_Q=32, BLOCK_K=16, fill={"q": far_out, "k": far_out}),
         # many blocks of keys, and nothing cancels
         Case(H=1, T=120, D=16, BLOCK_Q=64, BLOCK_K=16, fill={"k": alike}),
+        Case(H=1, T=75, D=16, W=34, BLOCK_Q=16, BLOCK_K=16),  # a window of several blocks of keys
         # 2.2 thousand million elements
         Case(pretend=True, H=65_000, T=270, D=128, BLOCK_Q=64, BLOCK_K=64),
     ),
