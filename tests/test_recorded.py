@@ -1,8 +1,10 @@
 """The record of measured figures: whole, honest about its origin, and replaced as a whole."""
 
+import datetime
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -55,14 +57,21 @@ def test_rows_are_those_of_one_bench():
 
 
 def test_about_tells_device_versions_and_date(tmp_path, monkeypatch):
-    record = {"device": "A", "versions": {"torch": "1.2", "triton": "3.4"}, "date": "2026-01-02", "rows": []}
+    origin = {"device": "A", "versions": {"torch": "1.2", "triton": "3.4"}, "date": "2026-01-02"}
+    record = {**origin, "dates": {}, "rows": []}
     (tmp_path / "r.json").write_text(json.dumps(record))
     assert recorded.load(tmp_path / "r.json") == record
-    other = {**record, "device": "B", "rows": [a_row(bench="ladder")]}
+    other = {**record, "device": "B", "dates": {"ladder": "2026-01-01"}, "rows": [a_row(bench="ladder")]}
     files = {recorded.FILE: record, recorded.RACE: other}
     monkeypatch.setattr(recorded, "load", lambda path=recorded.FILE: files[path])
     assert recorded.about() == "recorded on one A (torch 1.2, triton 3.4) on 2026-01-02"
-    assert recorded.about("ladder") == "recorded on one B (torch 1.2, triton 3.4) on 2026-01-02"
+    assert recorded.about("ladder") == "recorded on one B (torch 1.2, triton 3.4) on 2026-01-01"
+
+
+def test_every_bench_has_the_day_on_which_its_own_rows_were_recorded():
+    for record in recorded.load(), recorded.load(recorded.RACE):
+        assert set(record["dates"]) == {row["bench"] for row in record["rows"]}
+        assert record["date"] == max(record["dates"].values())
 
 
 # ---- writing
@@ -77,6 +86,17 @@ def test_save_replaces_rows_of_the_same_bench_and_no_others(tmp_path, on_a_gpu):
     assert [(row["bench"], row["path"]) for row in record["rows"]] == [("dw", "pack"), ("memory", "three")]
     assert record["device"] == "NVIDIA H200" and record["versions"]["triton"] == triton.__version__
     assert os.listdir(tmp_path) == ["r.json"]
+
+
+def test_recording_one_bench_leaves_the_others_their_day(tmp_path, on_a_gpu, monkeypatch):
+    path = tmp_path / "r.json"
+    days = [datetime.date(2026, 1, day) for day in (1, 2, 3)]
+    monkeypatch.setattr(recorded.datetime, "date", SimpleNamespace(today=iter(days).__next__))
+    for bench in ("memory", "dw", "memory"):
+        recorded.save([a_row(bench=bench)], path)
+    record = recorded.load(path)
+    assert record["dates"] == {"dw": "2026-01-02", "memory": "2026-01-03"}
+    assert record["date"] == "2026-01-03"
 
 
 def test_what_is_saved_is_a_row_a_line_and_loads_as_it_was(tmp_path, on_a_gpu):
@@ -166,13 +186,13 @@ def test_report_prints_every_recorded_row_under_its_bench(capsys):
     text = capsys.readouterr().out
     rows = recorded.load()["rows"] + recorded.load(recorded.RACE)["rows"]
     lines = text.splitlines()
-    assert lines[0] == recorded.about() and recorded.about("ladder") in lines
     for row in rows:
         wanted = (row["case"], row["path"], f"{row['us']:.1f}", row["baseline"], f"{row['ratio']:.3f}")
         assert any(all(part in line for part in wanted) for line in lines), row
     benches = list(dict.fromkeys(row["bench"] for row in rows))
-    assert [line for line in lines if line in benches] == benches
-    assert len(lines) == 3 + 3 * len(benches) + len(rows)  # two files, an empty line between them
+    heads = [f"{bench}, {recorded.about(bench)}" for bench in benches]
+    assert [line for line in lines if line in heads] == heads
+    assert len(lines) == 3 * len(benches) - 1 + len(rows)  # a head, names and an empty line between them
 
 
 def test_a_bench_makes_rows_that_can_be_recorded(tmp_path, on_a_gpu):

@@ -1,6 +1,7 @@
 """Measured figures that the course quotes, and where they come from.
 
-``h200.json`` holds them: ``device``, ``versions``, ``date`` and ``rows``. A row is ``bench``, ``case``,
+``h200.json`` holds them: ``device``, ``versions``, ``date``, ``dates`` (of each bench: when its rows were
+recorded; ``date`` is the newest) and ``rows``. A row is ``bench``, ``case``,
 ``path``, ``us`` (median microseconds), ``baseline``, ``baseline_us`` (the same for what it is compared
 with, in the same run), ``ratio`` (baseline_us / us) and ``error`` (of the result, checked in that run).
 Rows of bench "ranks" and "training" go on with ``bytes`` (peak memory) and ``baseline_bytes``, those of
@@ -65,10 +66,10 @@ def clocks() -> dict[str, Row]:
 
 
 def about(bench: str = "") -> str:
-    """Where the recorded figures of a bench come from, in a line; of most benches, where none is named."""
+    """Where the recorded figures of a bench come from, in a line; the newest of most, where none is named."""
     of_bench = (record for record in _records() if any(row["bench"] == bench for row in record["rows"]))
     record = next(of_bench, None) or load()
-    return origin(record)
+    return origin({**record, "date": record["dates"].get(bench, record["date"])})
 
 
 def origin(record: Mapping[str, Any]) -> str:
@@ -108,14 +109,19 @@ def save(
         "device": torch.cuda.get_device_name(),
         "versions": {"torch": torch.__version__.split("+")[0], "triton": compiler or triton.__version__},
     }
-    old = load(path) if path.exists() else {**origin, "rows": []}
+    old = load(path) if path.exists() else {**origin, "dates": {}, "rows": []}
     benches = {row["bench"] for row in new}
     kept = [row for row in old["rows"] if row["bench"] not in benches]
     if kept and (origin["device"], origin["versions"]) != (old["device"], old["versions"]):
         was, now = f"{old['device']}, {old['versions']}", f"{origin['device']}, {origin['versions']}"
         raise ValueError(f"{path} keeps rows recorded on {was}; these are of {now}: write another file")
     lines = ",\n".join("    " + json.dumps(row) for row in [*kept, *new])
-    head = json.dumps({**origin, "date": datetime.date.today().isoformat()}, indent=2).rstrip("}\n")
+    today = datetime.date.today().isoformat()
+    dates = old.get("dates", {})
+    dates = {row["bench"]: dates.get(row["bench"], old["date"]) for row in kept}
+    dates |= dict.fromkeys(sorted(benches), today)
+    head = json.dumps({**origin, "date": max(dates.values(), default=today), "dates": dates}, indent=2)
+    head = head.rstrip("}\n") + "}"
     paths = {row["path"] for row in [*kept, *new]}
     chip = clocks or old.get("clocks", {})
     known = {**old.get("launches", {}), **(launches or {})}
@@ -197,8 +203,7 @@ def report() -> str:
     """All recorded figures, bench by bench."""
     parts = []
     for record in _records():
-        benches = dict.fromkeys(row["bench"] for row in record["rows"])
-        parts += [about(next(iter(benches), ""))] * bool(benches)
-        for bench in benches:
-            parts.append(f"{bench}\n{table([r for r in record['rows'] if r['bench'] == bench])}")
+        for bench in dict.fromkeys(row["bench"] for row in record["rows"]):
+            some = [row for row in record["rows"] if row["bench"] == bench]
+            parts.append(f"{bench}, {about(bench)}\n{table(some)}")
     return "\n\n".join(parts)
