@@ -119,6 +119,14 @@ def numbers(puzzle, count: int) -> list[int]:
     return [hint(puzzle).number for _ in range(count)]
 
 
+def test_a_report_that_a_hint_quotes_says_so():
+    (text,) = (each.text for each in hints()[MASKED_ADD.name, ""] if each.title.startswith("The checker"))
+    source = kernel_sources()["masked_add"]
+    assert source.count("offs < N") == 1
+    one_too_many = define(source.replace("offs < N", "offs <= N"), "<one too many>")
+    assert re.search(r'If it says "(.*?)"', text)[1] in str(check(one_too_many, MASKED_ADD))
+
+
 def test_they_come_in_order_and_the_last_one_stays():
     count = len(hints()["masked_add", ""])
     assert numbers(MASKED_ADD, count + 2) == [*range(1, count + 1), count, count]
