@@ -2,6 +2,7 @@
 
 import ast
 import re
+import textwrap
 
 import nbformat
 import pytest
@@ -218,6 +219,17 @@ def test_the_wrong_kernel_passes_what_the_prediction_says(id, cell):
         assert {*range(len(report.cases))} - passed == {right}
     else:
         assert right in (passed, len(passed))
+
+
+def test_the_product_sent_to_memory_and_back_passes_at_the_cost_that_chapter_03_tells():
+    told = cells("03")["p5-detour"]
+    lines = textwrap.indent(re.search(r"```python\n(.*?)```", told, re.DOTALL)[1], "    ")
+    fused = kernel_sources()["mul_relu"]
+    detour = re.sub(r"(?m)^    product = .*\n", lambda found: found[0] + lines, fused)
+    reports = [examine(define(source, "<fusion>"), PUZZLES["mul_relu"]) for source in (fused, detour)]
+    assert all(report.ok for report in reports)
+    costs = [re.search(r"\((.*)\)", report.cases[2].cost())[1] for report in reports]
+    assert "from {} to {}:".format(*costs) in told
 
 
 @pytest.mark.parametrize(
