@@ -2,7 +2,7 @@
 
 import pytest
 
-from puzzles_lib import BATCHED_MATMUL, FUSED_DW, PACKED_ALONG_K, Case, stages
+from puzzles_lib import BATCHED_MATMUL, FUSED_DW, INT8_LINEAR, PACKED_ALONG_K, Case, stages
 from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.inspector.sass import matrix_loop
 from puzzles_lib.inspector.step import PRODUCTS, step
@@ -92,3 +92,9 @@ def test_another_target_is_refused():
 
 def test_what_did_not_compile_has_no_step():
     assert step(stages(lambda: None, FUSED_DW)) is None
+
+
+@pytest.mark.parametrize("rows", [1, 16])
+def test_one_row_or_sixteen_take_the_same_product_as_chapter_14_says(rows):
+    case = Case(M=rows, N=256, K=256, BLOCK_M=rows, BLOCK_N=64, BLOCK_K=64)
+    assert "m16n8k32" in stages(solutions()["int8_linear"], INT8_LINEAR, case=case).tensor_core
