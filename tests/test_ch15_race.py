@@ -351,6 +351,14 @@ def test_rungs_6_to_9_take_what_is_forecast_and_those_before_more():
     assert all(ratio > 1.08 for ratio in off[:5]) and all(0.97 < ratio < 1.03 for ratio in off[5:])
 
 
+def test_what_did_not_help_in_tiles_of_128_by_128_is_recorded():
+    small = [r for r in records.records() if (r.launch["BLOCK_M"], r.launch["BLOCK_N"]) == (128, 128)]
+    times = [row["us"] for r in small for row in r.rows if row["case"] == "2 bits, 100864x768x768"]
+    assert {r.launch["num_warps"] for r in small} == {4, 8}
+    (cell,) = [c for c in json.loads(NOTEBOOK.read_text())["cells"] if c["id"] == "failed"]
+    assert f" 4 or 8 warps: {min(times):.0f} µs and more" in "".join(cell["source"])
+
+
 def test_filling_the_multiprocessors_changes_the_bound_and_no_instruction(compiled):
     six, seven = (
         machine.bound(r.launch(), machine.evidence(r, compiled(r))) for r in list(RUNGS.values())[5:7]
