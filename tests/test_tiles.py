@@ -10,9 +10,8 @@ from triton.runtime.errors import OutOfResources
 
 from puzzles_lib.authoring import tiles
 from puzzles_lib.bench import sweep
-from puzzles_lib.bench.recorded import TILES, load
 from puzzles_lib.bench.__main__ import main
-from puzzles_lib.bench.recorded import keep, load
+from puzzles_lib.bench.recorded import TILES, keep, load
 from puzzles_lib.interpreter import run
 from puzzles_lib.kernels import attention as production
 from puzzles_lib.kernels.attention import Tiles

@@ -12,8 +12,8 @@ Rows of bench "ranks" and "training" go on with ``bytes`` (peak memory) and ``ba
 
 Those of chapter 19, ``clock.json``, ``points.json``, ``profiles.json`` and the two sweeps, are as
 `puzzles_lib.bench.clock`, `puzzles_lib.authoring.points`, `puzzles_lib.bench.profiles` and
-`puzzles_lib.bench.sweep` say. ``tiles.json`` is such a sweep too: what attention's tiles were chosen from, see
-`puzzles_lib.authoring.tiles`.
+`puzzles_lib.bench.sweep` say. ``tiles.json`` is such a sweep too: what attention's tiles were chosen from,
+see `puzzles_lib.authoring.tiles`.
 
 Three more are of another form: ``digits.json`` is what `puzzles_lib.bench.digits` measures, on a CPU,
 ``orders.json`` what `puzzles_lib.authoring.orders` counts, on a GPU, and ``ptxas.json`` what

@@ -34,10 +34,10 @@ def _visited(first: int = 2048, block: int = 64, W: int = 512) -> int:
 
 
 def _blind() -> set[int]:
-    """Cases in which a query sees no key of the block that its program visits first."""
+    """Cases, of those that are asked about, in which a query sees no key of the block visited first."""
     found = set()
-    for number, case in enumerate(WINDOW_ATTENTION.cases):
-        for start in range(0, 0 if case.pretend else case.T, case.BLOCK_Q):
+    for number, case in enumerate(WINDOW_ATTENTION.cases[:8]):
+        for start in range(0, case.T, case.BLOCK_Q):
             begin = max(start - case.W + 1, 0) // case.BLOCK_K * case.BLOCK_K
             last = min(start + case.BLOCK_Q, case.T) - 1
             if last - case.W + 1 >= begin + case.BLOCK_K:
