@@ -1,8 +1,11 @@
 """A few lines of the library's own source, for a notebook to read aloud."""
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+LONGEST = 86  # in a window of 1000 pixels longer ones are broken anywhere, also within a name
 
 
 @dataclass(frozen=True, repr=False)
@@ -15,7 +18,32 @@ class Excerpt:
         return "\n".join(self.lines)
 
     def _repr_markdown_(self) -> str:
-        return f"```python\n{self}\n```"
+        shown: list[str] = []
+        for line in self.lines:
+            *parts, last = _broken(line)
+            shown += [part if _unclosed([*shown, part]) else f"{part} \\" for part in parts]
+            shown.append(last)
+        return "\n".join(("```python", *shown, "```"))
+
+
+def _broken(line: str) -> list[str]:
+    """A line as parts that fit: a comment goes above its code, and what goes on stands further in."""
+    code, mark, comment = line.partition("  # ")
+    if len(line) <= LONGEST:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    if mark and code.strip():
+        return [*_broken(f"{indent}# {comment}"), *_broken(code)]
+    further = indent + ("# " if line.lstrip().startswith("#") else " " * 8)
+    return textwrap.wrap(line, LONGEST - 2, subsequent_indent=further, break_long_words=False)
+
+
+def _unclosed(lines: Sequence[str]) -> bool:
+    """Whether a comment, or a bracket that is still open, ends them: there Python goes on by itself."""
+    text = "\n".join(lines)
+    return lines[-1].lstrip().startswith("#") or any(
+        text.count(a) > text.count(b) for a, b in ("()", "[]", "{}")
+    )
 
 
 def excerpt(file: str, first: str, last: str) -> Excerpt:

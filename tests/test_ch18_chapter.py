@@ -118,3 +118,22 @@ def test_the_library_packs_as_one_at_a_time_and_as_puzzle_36():
         "your kernel is as the library: True",
     ]
     assert said["prod-packed-nan"].split()[-5:] == ["16", "rows", "forgotten", "66", "rows"]
+
+
+def test_a_hole_that_is_filled_wrong_gets_its_own_error(capsys):
+    notebook = nbformat.read(REPO / "notebooks/18_attention.ipynb", as_version=4)
+    (cell,) = (cell for cell in notebook.cells if cell.id == "prod-packed-same")
+
+    def one_at_a_time(*_):
+        raise ValueError("cu_seqlens begins at 20")
+
+    exec(
+        cell.source,
+        {
+            **dict.fromkeys(("all_q", "all_k", "all_v")),
+            "torch": torch,
+            "cu_seqlens": (0, 86),
+            "one_at_a_time": one_at_a_time,
+        },
+    )
+    assert "It stopped at: cu_seqlens begins at 20" in capsys.readouterr().out

@@ -206,3 +206,9 @@ def test_a_fill_goes_before_what_is_derived():
     )
     given = make_inputs(ATTENTION_DQ, case)
     assert (given["lse"] == 1).all() and given["o"].any()
+
+
+@pytest.mark.parametrize("puzzle", PUZZLES, ids=lambda puzzle: puzzle.name)
+def test_every_case_has_the_sizes_of_the_first(puzzle):
+    """A size that some cases lack is an empty place in the table that learners read."""
+    assert {frozenset(case.numbers) for case in puzzle.cases} == {frozenset(puzzle.cases[0].numbers)}

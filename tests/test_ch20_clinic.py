@@ -110,6 +110,32 @@ def test_two_masks_added_are_an_xor_as_is_told():
     assert re.search(r"arith\.addi .*xi1>", made.ttir) and "xor.pred" in made.ptx
 
 
+def test_none_moves_less_than_what_is_called_the_least():
+    master = nbformat.read(MASTER, as_version=4)
+    said = "".join(
+        out.data["text/plain"] for cell in master.cells for out in cell.get("outputs", ()) if "data" in out
+    )
+    factors = [float(found) for found in re.findall(r"\((\d+\.\d\d)x\)", said)]
+    assert len(factors) > 90 and min(factors) == 1
+
+
+@patients
+def test_what_its_report_says_to_run_is_imported(patient):
+    (imported,) = (text for id, text in cells().items() if id == "imports")
+    names: dict[str, object] = {}
+    exec(imported, names)
+    said = str(check(kernel_of(patient.puzzle.name, HANDED_OUT), patient.puzzle))
+    assert set(re.findall(r"^\s*(\w+)\(\w+_kernel, ", said, re.MULTILINE)) <= names.keys()
+
+
+def test_a_case_that_fails_after_other_configurations_is_named_by_its_own():
+    (patient,) = (p for p in PATIENTS if p.puzzle.name == "tuned_sum")
+    failed = check(kernel_of("tuned_sum", HANDED_OUT), patient.puzzle).cases[0]
+    assert "configuration 2 of 2: BLOCK_N=64" in failed.verdict.diagnosis and failed.label.endswith(
+        "BLOCK_N=64"
+    )
+
+
 # ---- what is said of a wrong answer
 
 
@@ -133,6 +159,8 @@ def test_every_nudge_is_said_and_none_holds_the_answer(patient):
         ("embedding_bag", "acc = tl.zeros", "the accumulator is float32"),
         ("random_rounding", "lanes = ", "lanes are the same"),
         ("sinks_and_window", "x = tl.load", "what is it told of column 0"),
+        ("kept_scores", "top = new", "by here it is NaN"),
+        ("tuned_rows", "tl.store", "the columns that it is told"),
         ("tuned_rows", "configs=", "any of these configurations"),
     ],
 )

@@ -176,6 +176,12 @@ def test_large_blocks_are_heat_maps_that_tell_their_cells(show):
     assert page.locator(".blocks header").first.inner_text().startswith("x\nfloat16 [16, 64]\nloaded\n-3.4")
 
 
+def test_no_line_of_a_kernel_is_cut_in_a_notebook_of_a_window_of_1000(show):
+    puzzle = next(p for p in puzzles() if p.name == "bias_relu")
+    page = show(watch(solutions()["bias_relu"], puzzle, 2, program=(3, 0)), width=870)
+    assert page.locator(".code").evaluate("(code) => code.scrollWidth <= code.clientWidth")
+
+
 def test_a_table_says_the_same(show):
     page = show(watch(add_ten_kernel, ADD_TEN, 1, program=2))
     page.locator(".code").focus()

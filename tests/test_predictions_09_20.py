@@ -104,6 +104,8 @@ RIGHT = {
 
 # What learners may think, with a word of what they must read.
 MISTAKES = [
+    ("ch18-q22", {"library", "cuDNN"}, "the names are 'the library'"),
+    ("ch18-q22", {"the library", "flash"}, "before Hopper"),
     ("ch09-q1", -1, "all 32 bits"),
     ("ch09-q1", 120, "what is left"),
     ("ch09-q1", 7, "not moved at all"),

@@ -213,6 +213,8 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = (q := x)": "a kernel has no :=",
     "match N:\n    case 3: x += 1": "a kernel has no match",
     "r = undefined": "undefined is not defined here",
+    "r = ROWS_LEFT": "ROWS_LEFT is not defined: it is not among the kernel's parameters",
+    "r = stride_am": "stride_am is not defined: it is not among the kernel's parameters",
     "r = nump.inf": "nump is not defined",
     "r = np.arange(4)": "np.arange is Python's, a kernel cannot use it: here it is tl.arange",
     "r = x.to(torch.float32)": "here it is tl.float32",

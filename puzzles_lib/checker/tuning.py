@@ -44,9 +44,9 @@ def every_configuration(
     notes = [_note(count, len(done), refused is not None, bool(bound.wrapped.autotuner))]
     try:
         for at, case in enumerate(bound.puzzle.cases):
-            if verdict := _after_the_others(bound, case, done, seconds, budget):
+            if failed := _after_the_others(bound, case, done, seconds, budget):
                 cases = [*report.cases]
-                cases[at] = CaseResult(str(case), verdict)
+                cases[at] = failed
                 return dataclasses.replace(report, cases=tuple(cases))
     except OutOfTime:
         notes.append("no time was left to run each on what the others leave")
@@ -65,7 +65,7 @@ def _note(count: int, done: int, asserts: bool, tuned: bool) -> str:
 
 def _after_the_others(
     bound: Bound, case: Case, numbers: list[int], seconds: float, budget: Budget
-) -> Verdict | None:
+) -> CaseResult | None:
     """Run the configurations one after the other, as autotune does; say which is wrong for it."""
     puzzle, tuner = bound.puzzle, bound.wrapped.autotuner
     variants = [each for number in numbers if isinstance(each := bound.at(case, number), Bound)]
@@ -91,7 +91,7 @@ def _after_the_others(
             told = "it is right alone, and wrong on what other configurations leave in the results"
             if cleared:
                 told = f"it is right alone; reset_to_zero clears {cleared[0]}_ptr, an input, before each run"
-            return _with_diagnosis(verdict, f"{each.configuration}; {told}")
+            return CaseResult(str(each.case), _with_diagnosis(verdict, f"{each.configuration}; {told}"))
         for name, tensor in kept.items():
             named[name].copy_(tensor)
     return None

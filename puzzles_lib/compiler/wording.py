@@ -365,6 +365,8 @@ def _undefined(t: Trouble, found: re.Match) -> str:
         return f"{name} is not defined: did you mean {close[0]}?"
     if name in ("np", "numpy", "torch", "math", "tl", "triton"):
         return f"{name} is not defined: it is not imported"
+    if re.fullmatch(r"[A-Z][A-Z0-9_]*|stride_\w+|\w+_ptr", name):
+        return f"{name} is not defined: it is not among the kernel's parameters"
     return f"{name} is not defined here: a value set in an if or a loop alone needs one before it"
 
 

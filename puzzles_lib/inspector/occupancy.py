@@ -17,11 +17,12 @@ def resident(registers: int, shared: int, warps: int) -> int:
 def one_more(registers: int, shared: int, warps: int) -> str:
     """What keeps one more program out, and how little of it would let that in."""
     now = resident(registers, shared, warps)
+    one = "one program more" if now else "a program"
     fewer = next((r for r in range(registers, 0, -1) if resident(r, shared, warps) > now), None)
     if fewer is not None:
-        return f"{registers} registers a thread: one program more fits with {fewer} or fewer"
+        return f"{registers} registers a thread: {one} fits with {fewer} or fewer"
     most = SHARED // (now + 1) - RESERVED
     if resident(registers, most, warps) > now:
-        return f"{shared} bytes of shared memory: one program more fits with {most} or fewer"
+        return f"{shared} bytes of shared memory: {one} fits with {most} or fewer"
     both = f"{registers} registers a thread and {shared} bytes of shared memory"
-    return f"{both} are each too many for one program more"
+    return f"{both} are each too many for {one}"

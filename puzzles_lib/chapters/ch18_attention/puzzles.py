@@ -393,7 +393,6 @@ ATTENTION_DQ = Puzzle(
         Case(H=1, T=41, D=16, BLOCK_Q=32, BLOCK_K=16, fill={"q": far_out, "k": far_out}),
         # many blocks of keys, and nothing cancels
         Case(H=1, T=120, D=16, BLOCK_Q=64, BLOCK_K=16, fill={"k": alike}),
-        Case(H=1, T=75, D=16, W=34, BLOCK_Q=16, BLOCK_K=16),  # a window of several blocks of keys
         # 2.2 thousand million elements
         Case(pretend=True, H=65_000, T=270, D=128, BLOCK_Q=64, BLOCK_K=64),
     ),

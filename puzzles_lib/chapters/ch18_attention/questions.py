@@ -418,7 +418,8 @@ QUESTIONS = (
         right=_faster_than_the_puzzle,
         kind=set,
         nudges=(
-            Nudge(lambda v, r: "flash" in {each.lower() for each in v}, "one of them is from before Hopper"),
+            Nudge(lambda v, r: not v <= set(NAMES), f"the names are {', '.join(map(repr, NAMES))}"),
+            Nudge(lambda v, r: "flash" in v, "one of them is from before Hopper"),
             Nudge(lambda v, r: not v, "yours has no TMA, and masks in every tile"),
         ),
         nudge="who uses what is new on this chip?",

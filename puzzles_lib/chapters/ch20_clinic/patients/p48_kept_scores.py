@@ -6,7 +6,7 @@ from torch import Tensor
 
 from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
 from puzzles_lib.contract import Contract, Size
-from puzzles_lib.inputs import far_below
+from puzzles_lib.inputs import far_below, make_inputs
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge
@@ -60,6 +60,7 @@ PUZZLE = Puzzle(
         {"M": Size(9), "N": Size(300), "BLOCK_N": (32, 64)},
         fills=lambda s: ({"keep": late, "x": far_below}, {"keep": mostly}),
     ),
+    needed={"x": lambda s: int(make_inputs(PUZZLE, s)["keep"].sum())},  # what is not kept need not be read
     broken_by="from_minus_infinity",
 )
 
@@ -79,7 +80,10 @@ PATIENT = Patient(
     question=which_line(
         SLIP,
         "run the loop by hand, over a first block in which nothing is kept: where does a NaN come from?",
-        Nudge(lambda v, r: v in (r + 1, r + 2), "here it comes out; but what is subtracted?"),
+        Nudge(
+            lambda v, r: v in (r + 1, r + 2),
+            "by here it is NaN; what was subtracted, and which line chose that?",
+        ),
         Nudge(
             lambda v, r: v in (r - 1, r - 2),
             "a maximum of -inf is true: nothing is kept. What is done with it?",

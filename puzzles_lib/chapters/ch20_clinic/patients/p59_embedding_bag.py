@@ -9,6 +9,7 @@ from torch import Tensor
 
 from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
 from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import make_inputs
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge
@@ -43,6 +44,7 @@ PUZZLE = Puzzle(
         Case(V=15, D=50, B=5, L=6, BLOCK_D=64, fill={"index": below(15)}),  # ragged
         Case(V=1, D=33, B=3, L=10, BLOCK_D=64, fill={"index": below(1)}),  # one row, again and again
     ),
+    needed={"table": lambda s: s.D * len(make_inputs(PUZZLE, s)["index"].unique())},
     slips={
         "two rows at a time are added in float16": lambda table, index: (
             table.half()[index.long()].unflatten(1, (-1, 2)).sum(2).to(table.dtype).sum(1)

@@ -56,7 +56,7 @@ SLIP = Mistake(
     "Eight stages of both tiles are more than an H100 has of shared memory.",
     {"num_stages=3": "num_stages=8"},
     kind="machine",
-    says="262144 bytes of shared memory: one program more fits with 232448 or fewer",
+    says="262144 bytes of shared memory: a program fits with 232448 or fewer",
 )
 
 

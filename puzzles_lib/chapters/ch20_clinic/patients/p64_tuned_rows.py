@@ -55,6 +55,10 @@ PATIENT = Patient(
     question=which_line(
         SLIP,
         "take the smallest block that autotune may choose, and a row of 100: which columns are done?",
+        Nudge(
+            lambda v, r: v > r,
+            "it does the columns that it is told, once; which line tells it, and who does the others?",
+        ),
         Nudge(lambda v, r: v < r - 3, "any of these configurations is a fair one"),
     ),
 )
