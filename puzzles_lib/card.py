@@ -31,8 +31,9 @@ class Theme(StrEnum):
 
 
 def card(colour: Theme, headline: str, body: str = "") -> str:
-    """A card that assistive technology reads out. ``headline`` is text, ``body`` is HTML."""
-    return framed(colour, f'<div style="font-weight:bold">{html.escape(headline)}</div>{body}', role="status")
+    """A card whose headline assistive technology reads out. ``headline`` is text, ``body`` is HTML."""
+    bold = f'<div role="status" style="font-weight:bold">{html.escape(headline)}</div>'
+    return framed(colour, bold + body)
 
 
 def framed(colour: Theme, body: str, **attributes: str) -> str:
