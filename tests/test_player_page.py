@@ -248,6 +248,33 @@ def test_nan_in_a_heat_map_is_not_what_is_undefined(show):
     assert {"NaN", "infinite"} <= set(page.locator(".key > span").all_inner_texts())
 
 
+def test_a_screen_reader_hears_a_step_or_a_lane_once(show):
+    page = show(watch(add_ten_kernel, ADD_TEN, 1, program=2))
+    live = page.locator(".puzzles-player [aria-live]")
+    assert live.count() == 1
+    page.locator(".code").focus()
+    press(page, "ArrowRight")
+    assert live.inner_text().startswith("step 2, line ") and live.inner_text().endswith("changes offs")
+    press(page, "Tab", "ArrowRight")
+    assert live.inner_text() == page.locator(".inspect").inner_text() == "offs[1] = 33"
+
+
+def test_colours_that_the_system_forces_leave_right_and_wrong_apart(show):
+    kernel = cell(
+        "def kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):\n"
+        "    offs = tl.arange(0, BLOCK)\n"
+        "    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + tl.where(offs < 20, 10, 11))\n",
+        "<half right>",
+    )
+    page = show(watch(kernel, ADD_TEN, 0))
+    page.emulate_media(forced_colors="active")
+    grounds = [
+        page.locator(f".tensors .{state}").first.evaluate("(e) => getComputedStyle(e).backgroundColor")
+        for state in ("right", "wrong")
+    ]
+    assert grounds[0] != grounds[1]
+
+
 def test_a_table_says_the_same(show):
     page = show(watch(add_ten_kernel, ADD_TEN, 1, program=2))
     page.locator(".code").focus()

@@ -447,7 +447,7 @@ class Stage {
     this.code = make("div", { class: "code", tabindex: 0, role: "group", "aria-label": "source" });
     this.blocks = make("div", { class: "blocks" });
     this.tensors = make("div", { class: "tensors" });
-    this.inspect = make("div", { class: "inspect", "aria-live": "polite" });
+    this.inspect = make("div", { class: "inspect" });
     this.said = make("div", { class: "gone", role: "status", "aria-live": "polite" });
     this.table = make("div");
     this.tables = make("details", { ontoggle: () => this.showTable() },
@@ -977,6 +977,7 @@ class Stage {
     element.view.mark(at);
     element.view.reveal(element, at);
     this.say(element.view.describe(at));
+    this.said.textContent = this.inspect.textContent;
   }
 
   say(text) {
