@@ -63,6 +63,12 @@ def show(browser) -> Iterator[Callable]:
     assert problems == []
 
 
+COLOURS = """(c) => {
+    const { data } = c.getContext("2d").getImageData(0, 0, c.width, c.height);
+    return new Set(new Uint32Array(data.buffer)).size;
+}"""
+
+
 def lit(page, number: int = 0) -> str:
     return page.locator(".puzzles-player").nth(number).locator(".code .on").last.inner_text()
 
@@ -169,11 +175,7 @@ def test_large_blocks_are_heat_maps_that_tell_their_cells(show):
     page.locator(".code").focus()
     press(page, "PageDown")
     canvas = page.locator(".blocks canvas").first
-    colours = canvas.evaluate(
-        "(c) => new Set(new Uint32Array("
-        "c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size"
-    )
-    assert colours > 50
+    assert canvas.evaluate(COLOURS) > 50
     canvas.hover(position={"x": 3, "y": 3})
     assert page.locator(".inspect").inner_text().startswith("x[0, 0] = ")
     assert page.locator(".blocks header").first.inner_text().startswith("x\nfloat16 [16, 64]\nloaded\n-3.4")
@@ -220,8 +222,7 @@ def test_no_canvas_is_larger_than_browsers_draw(show):
     page = show(watch(kernel, SIDEWAYS))
     canvas = page.locator(".tensors canvas").first
     assert canvas.evaluate("(c) => [c.width, c.style.width]") == [32_000, "70000px"]
-    pixels = "(c) => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, 999, 1).data.buffer)).size"
-    assert canvas.evaluate(pixels) > 50
+    assert canvas.evaluate(COLOURS.replace("c.width", "999")) > 50
 
 
 def test_nan_in_a_heat_map_is_not_what_is_undefined(show):
@@ -248,6 +249,16 @@ def test_nan_in_a_heat_map_is_not_what_is_undefined(show):
     assert {"NaN", "infinite"} <= set(page.locator(".key > span").all_inner_texts())
 
 
+def test_keys_work_on_where_a_button_has_nowhere_to_go(show):
+    page = show(watch(add_ten_kernel, ADD_TEN, 1, program=2))
+    page.get_by_label("next step").focus()
+    press(page, *["Enter"] * 4)
+    assert page.get_by_label("next step").is_disabled()
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    press(page, "ArrowLeft")
+    assert "x = tl.load(" in lit(page)
+
+
 def test_a_screen_reader_hears_a_step_or_a_lane_once(show):
     page = show(watch(add_ten_kernel, ADD_TEN, 1, program=2))
     live = page.locator(".puzzles-player [aria-live]")
@@ -266,13 +277,16 @@ def test_colours_that_the_system_forces_leave_right_and_wrong_apart(show):
         "    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + tl.where(offs < 20, 10, 11))\n",
         "<half right>",
     )
-    page = show(watch(kernel, ADD_TEN, 0))
+    page = show(watch(kernel, ADD_TEN, 0), watch(add_ten_kernel, ADD_TEN, Case(N=512, BLOCK=512)))
     page.emulate_media(forced_colors="active")
     grounds = [
         page.locator(f".tensors .{state}").first.evaluate("(e) => getComputedStyle(e).backgroundColor")
         for state in ("right", "wrong")
     ]
     assert grounds[0] != grounds[1]
+    page.locator(".code").nth(1).focus()
+    press(page, "PageDown")
+    assert page.locator(".blocks canvas").first.evaluate(COLOURS) > 50
 
 
 def test_a_table_says_the_same(show):

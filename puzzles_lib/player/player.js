@@ -616,6 +616,7 @@ class Stage {
     this.alarm.textContent = this.wrong || !amiss ? "first wrong value" : "first thing amiss";
     this.alarm.disabled = !amiss;
     this.alarm.title = amiss ? this.alarm.textContent : "no wrong value is stored";
+    if (this.root.activeElement?.disabled) this.code.focus();  // else keys would go to the notebook
     this.playing.textContent = this.timer ? "❚❚ pause" : "play";
     this.playing.setAttribute("aria-label", this.timer ? "pause" : "play");
   }
@@ -1028,6 +1029,7 @@ class Stage {
     if (!this.colours.has(name)) {
       const probe = make("span");
       probe.style.color = `var(${name})`;
+      probe.style.forcedColorAdjust = "none";
       this.root.append(probe);
       this.colours.set(name, rgb(getComputedStyle(probe).color));
       probe.remove();
