@@ -33,7 +33,8 @@ def test_a_card_has_an_edge_a_bold_headline_that_is_read_out_and_a_body():
     assert card(Theme.OK, "1 < 2", "<p>so</p>") == (
         '<div style="border-left:4px solid '
         "var(--jp-success-color1, var(--vscode-charts-green, #2e7d32));"
-        'padding:0.2em 0 0.2em 0.8em"><div role="status" style="font-weight:bold">1 &lt; 2</div><p>so</p></div>'
+        'padding:0.2em 0 0.2em 0.8em"><div role="status" style="font-weight:bold">1 &lt; 2</div>'
+        "<p>so</p></div>"
     )
 
 

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+from jaxtyping import Float32
+from torch import Tensor
 
 from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.player import watch
+from puzzles_lib.puzzle import Case, Puzzle
 from tests.browser import LONGEST_S
 from tests.test_player import ADD_TEN, add_ten_kernel, cell, overrunning_kernel, winding_kernel
 
@@ -58,6 +61,12 @@ def show(browser) -> Iterator[Callable]:
     for context in contexts:
         context.close()
     assert problems == []
+
+
+COLOURS = """(c) => {
+    const { data } = c.getContext("2d").getImageData(0, 0, c.width, c.height);
+    return new Set(new Uint32Array(data.buffer)).size;
+}"""
 
 
 def lit(page, number: int = 0) -> str:
@@ -166,11 +175,7 @@ def test_large_blocks_are_heat_maps_that_tell_their_cells(show):
     page.locator(".code").focus()
     press(page, "PageDown")
     canvas = page.locator(".blocks canvas").first
-    colours = canvas.evaluate(
-        "(c) => new Set(new Uint32Array("
-        "c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size"
-    )
-    assert colours > 50
+    assert canvas.evaluate(COLOURS) > 50
     canvas.hover(position={"x": 3, "y": 3})
     assert page.locator(".inspect").inner_text().startswith("x[0, 0] = ")
     assert page.locator(".blocks header").first.inner_text().startswith("x\nfloat16 [16, 64]\nloaded\n-3.4")
@@ -180,6 +185,114 @@ def test_no_line_of_a_kernel_is_cut_in_a_notebook_of_a_window_of_1000(show):
     puzzle = next(p for p in puzzles() if p.name == "bias_relu")
     page = show(watch(solutions()["bias_relu"], puzzle, 2, program=(3, 0)), width=870)
     assert page.locator(".code").evaluate("(code) => code.scrollWidth <= code.clientWidth")
+
+
+def test_what_is_undefined_is_shown_as_that_and_nothing_else_as_what_is_stored(show):
+    kernel = cell(
+        "def kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):\n"
+        "    offs = tl.arange(0, BLOCK)\n"
+        "    x = tl.load(x_ptr + offs, mask=offs < 30)\n"
+        "    y = tl.sum(x) + 0 * x\n"
+        "    tl.store(z_ptr + offs, y + 0 * x)\n"
+        "    tl.store(z_ptr + offs, x)\n",
+        "<stores what is undefined, on a page>",
+    )
+    page = show(watch(kernel, ADD_TEN, 0))
+    sheet = page.locator(".tensors .block").nth(1)
+    assert set(sheet.locator(".undefined").all_inner_texts()) == {"?"}
+    sheet.locator(".undefined").first.hover()
+    assert page.locator(".inspect").inner_text().startswith("z[0]; undefined; the spec wants ")
+    tags = page.locator(".blocks .block header")
+    assert [text.split("\n")[0::2][:2] for text in tags.all_inner_texts()] == [
+        ["z_ptr", "read"], ["offs", "read"], ["y", "read"], ["x", "read"], ["stored to z", "store"],
+    ]  # fmt: skip
+    page.locator(".code").focus()
+    press(page, "End")
+    assert tags.last.inner_text().split("\n")[0:3:2] == ["x", "stored to z"]
+
+
+def sideways(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
+    return x
+
+
+SIDEWAYS = Puzzle(number="t9", spec=sideways, grid=lambda s: (1,), cases=(Case(M=2, N=70_000, BLOCK=16),))
+
+
+def test_no_canvas_is_larger_than_browsers_draw(show):
+    kernel = cell(
+        "def kernel(x_ptr, z_ptr, M, N, BLOCK: tl.constexpr):\n"
+        "    offs = tl.arange(0, BLOCK)\n"
+        "    tl.store(z_ptr + offs, tl.load(x_ptr + offs))\n",
+        "<copies the first few>",
+    )
+    page = show(watch(kernel, SIDEWAYS))
+    canvas = page.locator(".tensors canvas").first
+    assert canvas.evaluate("(c) => [c.width, c.style.width]") == [32_000, "70000px"]
+    assert canvas.evaluate(COLOURS.replace("c.width", "999")) > 50
+
+
+def test_nan_in_a_heat_map_is_not_what_is_undefined(show):
+    kernel = cell(
+        "def kernel(x_ptr, z_ptr, M, N, BLOCK: tl.constexpr):\n"
+        "    offs = tl.arange(0, 512)\n"
+        "    none = (offs - offs) / (offs - offs)\n"
+        "    unknown = tl.load(x_ptr + offs, mask=offs < 0)\n"
+        "    both = none + unknown\n",
+        "<two kinds of nothing>",
+    )
+    page = show(watch(kernel, SIDEWAYS))
+    page.locator(".code").focus()
+    press(page, "Home", "ArrowRight", "ArrowRight")
+    beside_the_middle = """(c) => {
+        const side = c.width / 32;  // of a cell
+        return [...c.getContext("2d").getImageData(0.7 * side, 0.4 * side, 1, 1).data.slice(0, 3)];
+    }"""
+    canvas = page.locator(".blocks canvas").first
+    red, green, blue = canvas.evaluate(beside_the_middle)
+    assert red > green + 100 and red > blue + 100  # a dot
+    press(page, "ArrowRight", "ArrowRight")
+    assert canvas.evaluate(beside_the_middle) == [255, 255, 255]  # a stripe
+    assert {"NaN", "infinite"} <= set(page.locator(".key > span").all_inner_texts())
+
+
+def test_keys_work_on_where_a_button_has_nowhere_to_go(show):
+    page = show(watch(add_ten_kernel, ADD_TEN, 1, program=2))
+    page.get_by_label("next step").focus()
+    press(page, *["Enter"] * 4)
+    assert page.get_by_label("next step").is_disabled()
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    press(page, "ArrowLeft")
+    assert "x = tl.load(" in lit(page)
+
+
+def test_a_screen_reader_hears_a_step_or_a_lane_once(show):
+    page = show(watch(add_ten_kernel, ADD_TEN, 1, program=2))
+    live = page.locator(".puzzles-player [aria-live]")
+    assert live.count() == 1
+    page.locator(".code").focus()
+    press(page, "ArrowRight")
+    assert live.inner_text().startswith("step 2, line ") and live.inner_text().endswith("changes offs")
+    press(page, "Tab", "ArrowRight")
+    assert live.inner_text() == page.locator(".inspect").inner_text() == "offs[1] = 33"
+
+
+def test_colours_that_the_system_forces_leave_right_and_wrong_apart(show):
+    kernel = cell(
+        "def kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):\n"
+        "    offs = tl.arange(0, BLOCK)\n"
+        "    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + tl.where(offs < 20, 10, 11))\n",
+        "<half right>",
+    )
+    page = show(watch(kernel, ADD_TEN, 0), watch(add_ten_kernel, ADD_TEN, Case(N=512, BLOCK=512)))
+    page.emulate_media(forced_colors="active")
+    grounds = [
+        page.locator(f".tensors .{state}").first.evaluate("(e) => getComputedStyle(e).backgroundColor")
+        for state in ("right", "wrong")
+    ]
+    assert grounds[0] != grounds[1]
+    page.locator(".code").nth(1).focus()
+    press(page, "PageDown")
+    assert page.locator(".blocks canvas").first.evaluate(COLOURS) > 50
 
 
 def test_a_table_says_the_same(show):

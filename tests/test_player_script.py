@@ -190,3 +190,9 @@ def test_both_readers_agree():
     told = Played(text)
     sizes = in_node("run.arrays.map((_, i) => p.arrayOf(run, i).data.length)", text)
     assert sizes == [told.array(i).size for i in range(len(sizes))]
+
+
+def test_ends_of_more_numbers_than_a_call_takes_arguments():
+    told = data(add_ten_kernel)
+    many = "new Set(Array.from({ length: 300_000 }, (_, i) => i - 5))"
+    assert in_node(f"[p.ends({many}), p.ends([])]", told) == [[-5, 299_994], []]

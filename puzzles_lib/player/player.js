@@ -329,6 +329,16 @@ function range(data, skip = () => false) {
   return low <= high ? [low, high] : null;
 }
 
+/** The least and the greatest of numbers, however many; nothing of none. */
+function ends(numbers) {
+  let [low, high] = [];
+  for (const each of numbers) {
+    if (low === undefined || each < low) low = each;
+    if (high === undefined || each > high) high = each;
+  }
+  return low === undefined ? [] : [low, high];
+}
+
 /** From -1 to 1: where a number lies between the extremes, zero in the middle if they are on both sides. */
 function heat(value, [low, high]) {
   const number = Number(value);
@@ -345,6 +355,7 @@ function heat(value, [low, high]) {
 const NUMBERS = 256; // cells that are shown as numbers; more are a heat map
 const SHEET_NUMBERS = 96; // likewise of a whole tensor
 const STRIP = 32; // cells in a row of a heat map with one axis
+const MOST_PIXELS = 32000; // along a canvas: browsers leave larger ones blank
 const FRAME_MS = 650; // a step, while it plays
 const STATES = ["", "right", "wrong", "later", "undefined"];
 const STATE_WORDS = {
@@ -436,7 +447,7 @@ class Stage {
     this.code = make("div", { class: "code", tabindex: 0, role: "group", "aria-label": "source" });
     this.blocks = make("div", { class: "blocks" });
     this.tensors = make("div", { class: "tensors" });
-    this.inspect = make("div", { class: "inspect", "aria-live": "polite" });
+    this.inspect = make("div", { class: "inspect" });
     this.said = make("div", { class: "gone", role: "status", "aria-live": "polite" });
     this.table = make("div");
     this.tables = make("details", { ontoggle: () => this.showTable() },
@@ -458,7 +469,7 @@ class Stage {
   }
 
   keyOf() {
-    const entries = [["off", "masked off"], ["undefined", "undefined"], ["lit", "touched by this line"],
+    const entries = [["off", "masked off"], ["undefined", "undefined"], ["nan", "NaN"], ["infinite", "infinite"], ["lit", "touched by this line"],
       ["right", "stored, right"], ["wrong", "stored, wrong"], ["later", "stored, not right yet"],
       ["bad", "out of bounds"]];
     return make("div", { class: "key" }, ...entries.map(([name, text]) =>
@@ -605,6 +616,7 @@ class Stage {
     this.alarm.textContent = this.wrong || !amiss ? "first wrong value" : "first thing amiss";
     this.alarm.disabled = !amiss;
     this.alarm.title = amiss ? this.alarm.textContent : "no wrong value is stored";
+    if (this.root.activeElement?.disabled) this.code.focus();  // else keys would go to the notebook
     this.playing.textContent = this.timer ? "❚❚ pause" : "play";
     this.playing.setAttribute("aria-label", this.timer ? "pause" : "play");
   }
@@ -633,7 +645,7 @@ class Stage {
 
   showBlocks() {
     const { run, program, at, step } = this;
-    const content = (value) => run.values[value].a ?? `value ${value}`;
+    const content = (value) => run.values[value].h ?? value;  // the block itself: others may hold the same
     const shown = { has: (value) => seen.has(content(value)), add: (value) => seen.add(content(value)) };
     const seen = new Set();
     const stored = new Set();
@@ -757,9 +769,10 @@ class Stage {
     }
     const values = tensor.values === undefined ? null : arrayOf(run, tensor.values).data;
     const wanted = tensor.wanted === undefined ? null : arrayOf(run, tensor.wanted).data;
-    const beyond = tensor.shape.length === 1 && bad.size && Math.min(...bad) >= 0
-      ? Math.min(Math.max(...bad) + 1 - size, 64) : 0;
+    const [low, high] = ends(bad);
+    const beyond = tensor.shape.length === 1 && low >= 0 ? Math.min(high + 1 - size, 64) : 0;
     const valueAt = (i) => (stored.has(i) ? stored.get(i)[0] : values?.[i]);
+    const isUndefined = (i) => stored.get(i)?.[1] === UNDEFINED;
     const mark = (i) => {
       if (i >= size) return bad.has(i) ? "bad" : "off";
       const judged = stored.has(i) ? STATES[stored.get(i)[1]] : values || !wanted ? "" : "empty";
@@ -770,7 +783,7 @@ class Stage {
       const says = [address(tensor, i)];
       if (stored.has(i)) {
         const [value, state] = stored.get(i);
-        says.push(`= ${numberText(value, 9)}`, STATE_WORDS[STATES[state]]);
+        says.push(...(isUndefined(i) ? [] : [`= ${numberText(value, 9)}`]), STATE_WORDS[STATES[state]]);
       } else if (values) says.push(`= ${numberText(values[i], 9)}`);
       else says.push(wanted ? "nothing is stored there yet" : "its values are not kept here");
       if (wanted) says.push(`the spec wants ${numberText(wanted[i], 9)}`);
@@ -790,17 +803,15 @@ class Stage {
       make("span", { class: "quiet" }, `${tensor.dtype} [${tensor.shape.join(", ")}], axes ${tensor.dims.join(" ")}`),
       make("span", { class: "quiet" }, facts.join("; ")));
     if (bad.size) {
-      const low = Math.min(...bad);
-      const high = Math.max(...bad);
       header.append(make("span", { class: "alarm-text" },
         `out of bounds: ${bad.size === 1 ? `element ${low}` : `elements ${low} to ${high}`}, it has ${size}`));
     }
     const all = values ?? wanted;
     return make("section", { class: `block ${fresh.size ? "changed" : ""}` }, header, this.cells({
       label: tensor.name, shape: tensor.shape.length === 1 ? [size + beyond] : tensor.shape, size: size + beyond,
-      text: (i) => (i < size && valueAt(i) !== undefined ? numberText(valueAt(i), 4) : "·"),
-      number: (i) => (i < size ? valueAt(i) : undefined), state: mark, describe, limits: (all && range(all)) ?? [0, 0],
-      isSheet: true, lit: lit.size ? Math.min(...lit) : fresh.size ? Math.min(...fresh) : null }));
+      text: (i) => (i >= size || valueAt(i) === undefined ? "·" : isUndefined(i) ? "?" : numberText(valueAt(i), 4)),
+      number: (i) => (i < size && !isUndefined(i) ? valueAt(i) : undefined), state: mark, describe, limits: (all && range(all)) ?? [0, 0],
+      isSheet: true, lit: ends(lit)[0] ?? ends(fresh)[0] }));
   }
 
   // -- cells: numbers where they are few, else a heat map
@@ -863,12 +874,14 @@ class Stage {
     const columns = isStrip ? Math.min(size, STRIP) : shape[shape.length - 1];
     const rows = Math.ceil(size / columns);
     const room = [Math.floor(560 / columns), Math.floor(230 / rows), isStrip ? 13 : spec.isSheet ? 9 : 11];
-    const side = Math.min(Math.max(3, Math.min(...room)), Math.max(1, Math.floor(16000 / columns)));
-    const scale = Math.min(2, Math.ceil(devicePixelRatio || 1));
-    const canvas = make("canvas", { width: columns * side * scale, height: rows * side * scale });
+    const longest = Math.max(columns, rows);
+    const side = Math.min(Math.max(3, Math.min(...room)), Math.max(1, Math.floor(16000 / longest)));
+    const scale = Math.min(2, Math.ceil(devicePixelRatio || 1), MOST_PIXELS / (longest * side));
+    const [width, height] = [columns, rows].map((count) => Math.ceil(count * side * scale));
+    const canvas = make("canvas", { width, height });
     canvas.style.width = `${columns * side}px`;
     canvas.style.height = `${rows * side}px`;
-    const paint = (here = null) => this.paint(canvas, spec, columns, side * scale, here);
+    const paint = (here = null) => this.paint(canvas, spec, columns, side, scale, here);
     canvas.paint = paint;
     paint();
     return {
@@ -889,8 +902,8 @@ class Stage {
     };
   }
 
-  paint(canvas, { size, number, state, limits }, columns, side, here) {
-    const scale = canvas.width / Number.parseFloat(canvas.style.width);
+  paint(canvas, { size, number, state, limits }, columns, room, scale, here) {
+    const side = room * scale;
     const pen = canvas.getContext("2d");
     const colour = (name) => this.colour(name);
     const [paper, line, ink] = ["--paper", "--line", "--ink"].map(colour);
@@ -914,7 +927,8 @@ class Stage {
       pen.fillRect(x, y, side, side);
       const isNan = typeof value === "number" && Number.isNaN(value);
       if (marks.includes("off")) stripes(pen, x, y, side, css(mixed(paper, ink, 0.45)), 1);
-      if (marks.includes("undefined") || isNan) stripes(pen, x, y, side, css(colour("--wrong")), -1);
+      if (marks.includes("undefined")) stripes(pen, x, y, side, css(colour("--wrong")), -1);
+      else if (isNan) dot(pen, x, y, side, css(colour("--wrong")));
       if (side >= 6 * scale && (stored === "wrong" || Math.abs(value) === Infinity)) cross(pen, x, y, side, css(ink));
     }
     const isLit = Array.from({ length: size }, (_, i) => state(i).includes("lit"));
@@ -964,6 +978,7 @@ class Stage {
     element.view.mark(at);
     element.view.reveal(element, at);
     this.say(element.view.describe(at));
+    this.said.textContent = this.inspect.textContent;
   }
 
   say(text) {
@@ -1014,6 +1029,7 @@ class Stage {
     if (!this.colours.has(name)) {
       const probe = make("span");
       probe.style.color = `var(${name})`;
+      probe.style.forcedColorAdjust = "none";
       this.root.append(probe);
       this.colours.set(name, rgb(getComputedStyle(probe).color));
       probe.remove();
@@ -1082,6 +1098,13 @@ function stripes(pen, x, y, side, colour, direction) {
   pen.stroke();
 }
 
+function dot(pen, x, y, side, colour) {
+  pen.fillStyle = colour;
+  pen.beginPath();
+  pen.arc(x + side / 2, y + side / 2, side / 3, 0, 2 * Math.PI);
+  pen.fill();
+}
+
 function cross(pen, x, y, side, colour) {
   stripes(pen, x, y, side, colour, 1);
   stripes(pen, x, y, side, colour, -1);
@@ -1103,6 +1126,6 @@ function play(style, data) {
 if (typeof module === "object" && typeof document === "undefined") {
   module.exports = {
     unpacked, arrayOf, coordinates, spread, numberText, address, kindText, namesAt, turnsAt, callers, storedAt,
-    switchedOffBy, laneText, nextAccess, nextChange, overLoop, firstWrong, firstProblem, range, heat, linesOf, wrapped,
+    switchedOffBy, laneText, nextAccess, nextChange, overLoop, firstWrong, firstProblem, range, ends, heat, linesOf, wrapped,
   };
 }

@@ -117,6 +117,7 @@ class Teller:
     pool: Pool = field(default_factory=Pool)
     values: list[Any] = field(default_factory=list)
     _known: dict[tuple[int, int], int] = field(default_factory=dict)
+    _first: dict[int, int] = field(default_factory=dict)  # the first value that shows a handle
     _kept: list[object] = field(default_factory=list)  # so that no other object gets the id of a known one
     _state: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     _stored_wrong: bool = False  # by the step that is being told
@@ -229,6 +230,8 @@ class Teller:
             self._kept.append((held, off))
             tree = self._value(held)
             self._known[key] = len(self.values)
+            if self._first.setdefault(key[0], len(self.values)) != len(self.values):
+                tree["h"] = self._first[key[0]]
             self.values.append(tree)
         return self._known[key]
 

@@ -1,0 +1,17 @@
+"""`python -m puzzles_lib.bench watch`: a row for each puzzle, whatever its cases."""
+
+import pytest
+
+from puzzles_lib.authoring import watched
+from puzzles_lib.chapters import puzzles
+
+
+def test_a_case_that_starts_no_program_is_left_out(monkeypatch: pytest.MonkeyPatch):
+    copy = next(puzzle for puzzle in puzzles() if puzzle.name == "strided_copy")
+    assert any(not all(copy.programs(case)) for case in copy.cases)
+    monkeypatch.setattr(watched, "puzzles", lambda: [copy])
+    monkeypatch.setattr(watched, "REPEATS", 1)
+    (row,) = watched.watched()
+    real = [case for case in copy.cases if not case.pretend and all(copy.programs(case))]
+    assert (row["puzzle"], row["cases"]) == ("strided_copy", len(real))
+    assert 0 < row["page_bytes"] < 1_000_000
