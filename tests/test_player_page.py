@@ -242,7 +242,8 @@ FAINT = """
   let seen = 0;
   while (texts.nextNode()) {
     const text = texts.currentNode.textContent.trim(), element = texts.currentNode.parentElement;
-    if (!text || element.closest("style, [aria-disabled=true], .empty") || !element.getClientRects().length) continue;
+    const unread = element.closest("style, [aria-disabled=true], .empty");
+    if (!text || unread || !element.getClientRects().length) continue;
     const ground = behind(element), ink = over(rgba(getComputedStyle(element).color), ground);
     const [a, b] = [light(ink), light(ground)];
     const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
