@@ -378,6 +378,11 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** Whether a button does anything now. One in focus that were `disabled` would lose it, and the keys with it. */
+function offer(button, on) {
+  button.setAttribute("aria-disabled", String(!on));
+}
+
 /** The player of one output. */
 class Stage {
   constructor(host, run, style) {
@@ -549,6 +554,7 @@ class Stage {
 
   show() {
     const { run, program, step } = this;
+    const held = this.root.activeElement;
     this.steps.max = program.steps.length - 1;
     this.steps.value = this.at;
     this.stepText.textContent = `${this.at + 1} of ${program.steps.length}`;
@@ -569,6 +575,7 @@ class Stage {
     this.inspect.textContent = this.noteText() || "Point at a cell, or go to a block with Tab and walk it with arrows.";
     this.inspect.classList.toggle("alarm-text", Boolean(step.e));
     this.said.textContent = this.spoken();
+    if (held && !held.isConnected) this.code.focus({ preventScroll: true });  // its block is gone: the keys stay here
   }
 
   noteText() {
@@ -609,14 +616,13 @@ class Stage {
     };
     for (const [name, element] of Object.entries(this.moves)) {
       const [back, forward] = element.querySelectorAll("button");
-      back.disabled = found[name](-1) === null;
-      forward.disabled = found[name](1) === null;
+      offer(back, found[name](-1) !== null);
+      offer(forward, found[name](1) !== null);
     }
     const amiss = this.wrong ?? this.problem;
     this.alarm.textContent = this.wrong || !amiss ? "first wrong value" : "first thing amiss";
-    this.alarm.disabled = !amiss;
+    offer(this.alarm, amiss);
     this.alarm.title = amiss ? this.alarm.textContent : "no wrong value is stored";
-    if (this.root.activeElement?.disabled) this.code.focus();  // else keys would go to the notebook
     this.playing.textContent = this.timer ? "❚❚ pause" : "play";
     this.playing.setAttribute("aria-label", this.timer ? "pause" : "play");
   }
