@@ -1,5 +1,8 @@
 """Chapter 16's puzzles: what they draw is what Triton draws, and right on average."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -48,3 +51,18 @@ def test_no_code_is_near_an_edge(case):
     u = uniform(case.SEED, case.OFFSET + torch.arange(x.numel()).reshape(x.shape))
     near = ((steps + u + 0.5) % 1 - 0.5).abs() < 0.99 * MARGIN
     assert not (near & (steps > 0)).any()
+
+
+def test_a_spec_that_differentiates_is_not_the_first_to_import_torchs_compiler():
+    """Which takes a second in every session and every submission. It gives gradients under `no_grad`, too."""
+    code = (
+        "import sys, torch\n"
+        "from puzzles_lib import LINEAR_BACKWARD as puzzle\n"
+        "from puzzles_lib.checker.expected import evaluate\n"
+        "from puzzles_lib.inputs import make_inputs\n"
+        "with torch.no_grad():\n"
+        "    evaluate(puzzle, puzzle.cases[0], make_inputs(puzzle, puzzle.cases[0]))\n"
+        "print('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

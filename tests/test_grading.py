@@ -398,3 +398,17 @@ def test_two_notebooks_of_a_chapter(in_a_fork: None) -> None:
     files = {"01_blocks-Copy1.ipynb": notebook({"p1-kernel": None}), "01_blocks.ipynb": notebook()}
     found = grade(job_of(files))
     assert found["points"] == 2 and "a second notebook of chapter 01" in all_said(found)
+
+
+def test_a_notebook_with_its_own_name_is_compared_with_no_other_chapter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def traces(self: Notebook, chapter: Any) -> int:
+        asked.append(chapter.number)
+        return 1
+
+    monkeypatch.setattr(Notebook, "traces", traces)
+    files = {"ann/05_flash_attention.ipynb": (ROOT / "notebooks/05_flash_attention.ipynb").read_bytes()}
+    assert list(by_chapter(files, CHAPTERS)[0]) == ["05"] and asked == ["05"]

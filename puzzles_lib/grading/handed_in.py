@@ -249,11 +249,11 @@ def by_chapter(
 
 def _chapter_of(label: str, notebook: Notebook, chapters: Sequence[Chapter]) -> Chapter | None:
     """Whose notebook it is: by its name, and where that says nothing, by what is in it."""
+    file = label.rpartition("/")[2]
+    if named := next((c for c in chapters if _stem(c) in file and notebook.traces(c)), None):
+        return named
     traces = {chapter: notebook.traces(chapter) for chapter in chapters}
-    named = [
-        chapter for chapter in chapters if _stem(chapter) in label.rpartition("/")[2] and traces[chapter]
-    ]
-    best = named or sorted((c for c in chapters if traces[c]), key=lambda chapter: -traces[chapter])
+    best = sorted((c for c in chapters if traces[c]), key=lambda chapter: -traces[chapter])
     return best[0] if best else None
 
 

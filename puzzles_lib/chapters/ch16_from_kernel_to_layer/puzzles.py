@@ -98,9 +98,11 @@ def linear_backward(
     codes = unpack_bits(words, CIN, BITS)  # [K, CIN]
     g = torch.arange(CIN) // GROUP  # [CIN]
     x = minimum[:, g] + scale[:, g] * codes  # [K, CIN]
-    w, b = x.new_zeros(dy.shape[1], CIN), x.new_zeros(dy.shape[1])
-    linear = torch.nn.functional.linear
-    dw, db = torch.func.vjp(lambda w, b: linear(x, w, b), w, b)[1](dy)
+    w = x.new_zeros(dy.shape[1], CIN, requires_grad=True)
+    b = x.new_zeros(dy.shape[1], requires_grad=True)
+    with torch.enable_grad():
+        y = torch.nn.functional.linear(x, w, b)
+    dw, db = torch.autograd.grad(y, (w, b), dy)
     return dw[: len(dw) * NEED_DW], db[: len(db) * NEED_DB]
 
 
