@@ -25,7 +25,7 @@ def puzzle_of(hinted: Hinted) -> Puzzle:
 
     spec.__name__ = hinted.name
     spec.__annotations__ = {"x": Float32[Tensor, "R STRIDE"], "return": Float32[Tensor, "R STRIDE"]}
-    zeroed = ("z",) if hinted.kernel.__name__.endswith("atomic") else ()
+    zeroed = ("z",) if hinted.zeroed else ()
     case = Case(R=2, N=hinted.N, STRIDE=hinted.STRIDE, B=512)
     return Puzzle(number="0", spec=spec, grid=lambda s: (s.R,), outputs=("z",), cases=(case,), zeroed=zeroed)
 

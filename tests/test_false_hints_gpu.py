@@ -21,7 +21,7 @@ _RUN_ONE = "from tests.test_false_hints_gpu import *; print(wrong_elements(HINTE
 def wrong_elements(hinted: Hinted) -> int:
     rows = 2 if hinted.name == "of_rows_that_wrap" else ROWS
     x = torch.arange(1.0, 1 + rows * hinted.STRIDE, device="cuda").reshape(rows, hinted.STRIDE)
-    z = torch.full_like(x, -1)
+    z = torch.full_like(x, 0 if hinted.zeroed else -1)
     hinted.kernel[(rows,)](x, z, hinted.N, hinted.STRIDE, B)
     return int((z != hinted.expected(x)).sum())
 
