@@ -118,6 +118,8 @@ def _line(number: int) -> str:
         (MULTIPLE, [2, 3, 4, 5], [4], "element 0 of it is 2"),
         (MULTIPLE, [20], [16], "it is 20"),
         (MULTIPLE, [-32], [16], ""),
+        (MULTIPLE, np.array([7], np.uint8), [1024], "it is 7"),
+        (CONTIGUOUS, np.array([254, 255, 0, 1], np.uint8), [4], "elements 0..3 of it are 254, 255, 0, 1"),
         (CONTIGUOUS, [5, 6, 9, 10], [2], ""),
         (CONTIGUOUS, [5, 6, 9, 8], [2], "elements 2..3 of it are 9, 8"),
         (CONTIGUOUS, [3, 4], [8], ""),
@@ -131,6 +133,11 @@ def _line(number: int) -> str:
 )
 def test_what_is_not_as_promised(hint, values, sizes, found):
     assert untrue(hint, np.array(values), sizes) == found
+
+
+def test_hints_of_flags_and_fractions_are_weighed_too():
+    assert untrue(MULTIPLE, np.array([True, False]), [2]) == "element 0 of it is True"
+    assert untrue(MULTIPLE, np.array([0.5]), [16]) == "it is 0.5"
 
 
 def test_addresses_count_in_bytes():

@@ -55,17 +55,19 @@ def untrue(hint: str, values: np.ndarray, sizes: Sequence[int], step: int = 1) -
 
     sizes: the hint's, one for each axis. step: from one value to the next, for addresses an element's bytes.
     """
+    if values.dtype.kind in "iu" and values.itemsize < 8:  # sizes may be larger than they hold
+        values = values.astype(np.int64)
     for axis, size in enumerate(sizes):
         if size < 2 or (found := _untrue_along(hint, np.atleast_1d(values), axis, size, step)) is None:
             continue
         if values.size == 1:
-            return f"it is {_shown(values.flat[0])}"
+            return f"it is {values.item()}"
         first, many = found
         place = ", ".join(
             f"{i}..{i + many - 1}" if n == axis and many > 1 else str(i) for n, i in enumerate(first)
         )
         group = np.moveaxis(values, axis, -1)[(*first[:axis], *first[axis + 1 :])]
-        told = ", ".join(map(_shown, group[first[axis] : first[axis] + many]))
+        told = ", ".join(map(str, group[first[axis] : first[axis] + many].tolist()))
         dots = ", ..." if many == _SHOWN < size else ""
         return f"element{'s'[: many > 1]} {place} of it {'are' if many > 1 else 'is'} {told}{dots}"
     return ""
@@ -101,10 +103,6 @@ def _untrue_along(
         start = int(at[-1]) * length
     others = [int(i) for i in at[:-1]]
     return (*others[:axis], start, *others[axis:]), many
-
-
-def _shown(value: np.generic) -> str:
-    return str(value.item())
 
 
 def harm(
