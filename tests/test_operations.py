@@ -894,3 +894,54 @@ def test_constants_at_and_above_two_to_the_31(expression, dtype, want):
 def test_constants_that_do_not_fit_are_refused_as_by_the_compiler(expression):
     with pytest.raises(AssertionError, match="is out of range for type int32"):
         evaluate(expression, WHOLE, shape=(8,), dtype=I64)
+
+
+# ---- what random kernels on a GPU have shown (H100, triton 3.6.0)
+
+
+def test_an_argument_of_1_is_a_constant_as_in_a_launch():
+    """Where it is, it does not make an int32 of an uint16, and Python divides it."""
+    kernel = kernel_of("""@triton.jit
+def kernel(x_ptr, z_ptr, N):
+    i = tl.arange(0, 4)
+    tl.store(z_ptr + i, (tl.load(x_ptr + i) - N).to(tl.int32))
+    tl.store(z_ptr + 4, N % -3)
+""")
+    x = torch.tensor([0, 1, 2, 65535], dtype=torch.uint16)
+    for n, want in ((1, [65535, 0, 1, 65534, -2]), (2, [-2, -1, 0, 65533, 2])):
+        z = torch.zeros(5, dtype=I32)
+        assert execute(kernel, x_ptr=x.clone(), z_ptr=z, N=n).stop is None
+        assert z.tolist() == want
+
+
+def test_a_shift_by_an_unsigned_block_changes_neither_sign():
+    x = torch.tensor([-9, -1, 3, -128], dtype=torch.int8)
+    y = torch.tensor([200, 129, 2, 3], dtype=torch.uint8)
+    assert evaluate("(x >> (y & 7)).to(tl.int64)", x, y, shape=(4,), dtype=I64).tolist() == [247, 255, 0, 240]
+    same = evaluate("(x >> (y & 7)).to(tl.int64) * 0 + y.to(tl.int64)", x, y, shape=(4,), dtype=I64)
+    assert same.tolist() == y.tolist()
+
+
+def test_blocks_of_two_signs_are_joined_as_bits():
+    x, y = torch.tensor([-1, 5], dtype=I32), torch.tensor([2**32 - 2, 6], dtype=torch.uint32)
+    joined = evaluate("tl.join(x, y).to(tl.int64)", x, y, shape=(2, 2), dtype=I64)
+    assert joined.tolist() == [[-1, -2], [5, 6]]
+
+
+def test_an_atomic_minimum_of_float64_returns_what_was_there():
+    kernel = kernel_of("""@triton.jit
+def kernel(x_ptr, z_ptr):
+    i = tl.arange(0, 4)
+    tl.store(z_ptr + i, tl.atomic_min(x_ptr + i, tl.full((4,), -0.5, tl.float64)))
+""")
+    x = torch.tensor([-2.5, -0.25, 3.0, 0.5], dtype=torch.float64)
+    z = torch.zeros(4, dtype=torch.float64)
+    execute(kernel, outputs=("x_ptr", "z_ptr"), x_ptr=x, z_ptr=z)
+    assert z.tolist() == [-2.5, -0.25, 3.0, 0.5] and x.tolist() == [-2.5, -0.5, -0.5, -0.5]
+
+
+def test_a_remainder_of_floats_is_computed_as_compiled():
+    x = torch.tensor([7.5, -7.5, 1e20, 3.0])
+    y = torch.tensor([2.0, 2.0, 3.0, float("inf")])
+    found = evaluate("x % y", x, y, shape=(4,), dtype=torch.float32)
+    assert found.tolist()[:2] == [1.5, -1.5] and abs(found[2]) > 3 and found[3] == 3.0

@@ -203,6 +203,13 @@ def test_undefined_values_that_are_stored_stay_so_in_memory():
         ("offs % offs", "an integer divided by 0"),
         ("tl.gather(offs, offs - 1, 0)", "tl.gather with index -1 of 16"),
         ("tl.gather(offs, offs + 1, 0)", "tl.gather with index 16 of 16"),
+        ("(offs * 100.0).to(tl.int8)", "200 is cast to int8, which holds -128 to 127"),
+        ("(offs - 1.5).to(tl.uint8)", "-1.5 is cast to uint8, which holds 0 to 255"),
+        ("(offs * 3e9).to(tl.int32)", "3e+09 is cast to int32, which holds -2147483648 to 2147483647"),
+        ("tl.sqrt(offs - 1.0).to(tl.bfloat16).to(tl.int64)", "nan is cast to int64"),
+        ("tl.clamp(tl.sqrt(offs - 1.0), -1.0, 1.0)", "tl.clamp of NaN is the one limit or the other"),
+        ("tl.argmax(tl.sqrt(offs - 1.0), 0) + offs", "NaN is neither larger nor smaller"),
+        ("tl.min(tl.sqrt(offs - 1.0), 0, return_indices=True)[0] + offs", "NaN is neither larger nor"),
         ("tl.histogram(offs + 1, 16)", "values outside of tl.histogram's bins"),
         ("tl.reshape(tl.cat(offs, offs, can_reorder=True), (16, 2)).sum(1)", "tl.cat keeps no order"),
         ("tl.reshape(offs, (16,), can_reorder=True)", "tl.reshape with can_reorder=True keeps no order"),
@@ -213,6 +220,20 @@ def test_what_no_gpu_defines_is_said_in_words(value, words):
     assert str(done.undefined).startswith(f"an undefined value is used: {words}")
     assert done.undefined.site.source == f"v = {value}"
     assert ran(f"v = {value}").undefined is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "(offs * 8.0 + 7.9).to(tl.int8)",
+        "(offs - 0.5).to(tl.uint8)",
+        "tl.clamp(tl.sqrt(offs - 1.0), -1.0, 1.0, propagate_nan=tl.PropagateNan.ALL)",
+        "tl.max(tl.sqrt(offs - 1.0), 0) + offs",
+        "tl.argmax(tl.where(offs > 20, float('inf'), 1.0), 0) + offs",
+    ],
+)
+def test_what_a_gpu_defines_may_be_stored(value):
+    assert ran(f"v = {value}", "tl.store(z_ptr + offs, v)").undefined is None
 
 
 def test_the_order_of_lanes_that_meet_in_an_atomic_is_open():

@@ -236,10 +236,12 @@ def _tensor(value: object) -> object:
 
 
 def _argument(memory: Memory, parameter: KernelParam, value: object, outputs: Collection[str]) -> object:
-    """What the kernel gets for a parameter: a constant as it is, a tensor as an invented address."""
+    """What the kernel gets for a parameter: a constant as it is (and an argument of 1 is one), a tensor as an invented address."""
     name = parameter.name
     if parameter.is_constexpr or value is None:
         return value
+    if type(value) is int and value == 1 and not (parameter.do_not_specialize or parameter.annotation_type):
+        return value  # a launch makes a constant of it
     if isinstance(value, torch.Tensor | Pretended):
         address = memory.add(name.removesuffix("_ptr"), value, name in outputs)
         return _implicit_cvt(_Pointer(address, value.dtype))

@@ -369,6 +369,15 @@ class GuardedBuilder(InterpreterBuilder):
         places = np.clip(indices.data, 0, src.data.shape[axis] - 1)
         return TensorHandle(np.take_along_axis(src.data, places, axis), src.dtype.scalar)
 
+    def create_join(self, lhs, rhs):
+        data = np.stack([lhs.data, rhs.data.view(lhs.data.dtype)], -1)  # of two signs the first's
+        return TensorHandle(data, lhs.dtype.scalar)
+
+    def create_select(self, condition, lhs, rhs):
+        return TensorHandle(
+            np.where(condition.data, lhs.data.view(rhs.data.dtype), rhs.data), rhs.dtype.scalar
+        )
+
     def create_histogram(self, data, bins, mask):
         on = np.ones(data.data.shape, bool) if mask is None else mask.data
         on = on & (data.data >= 0) & (data.data < bins)
@@ -379,6 +388,17 @@ class GuardedBuilder(InterpreterBuilder):
         if propagate_nans == ir.PROPAGATE_NAN.ALL:
             return self.create_minimumf(self.create_maximumf(arg, lo), hi)
         return self.create_minnumf(self.create_maxnumf(arg, lo), hi)
+
+    def create_ashr(self, lhs, rhs):
+        signed = f"i{lhs.data.itemsize}"
+        shifted = np.right_shift(lhs.data.view(signed), rhs.data.view(signed))
+        return TensorHandle(shifted.view(lhs.data.dtype), lhs.dtype.scalar)
+
+    def create_frem(self, lhs, rhs):
+        """As compiled, ``x - trunc(x / y) * y``: where x / y has more bits than its type, it is no remainder."""
+        if lhs.data.dtype != np.float32:
+            return self.binary_op(lhs, rhs, np.fmod)
+        return self.binary_op(lhs, rhs, _remainder)
 
     def create_umulhi(self, lhs, rhs):
         unsigned = [TensorHandle(_bits(h.data), h.dtype) for h in (lhs, rhs)]
@@ -606,6 +626,13 @@ class GuardedBuilder(InterpreterBuilder):
         for value in values if not self.quiet else ():
             words = [str(self.memory.program), prefix.strip(), shown(value, hex)]
             self.print(" ".join(word for word in words if word) + "\n")
+
+
+def _remainder(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Of float32, the difference rounded once (PTX of Triton 3.7.1 for sm_90: div.rn, cvt.rzi, fma.rn)."""
+    whole = np.trunc(x / y).astype(np.float64)
+    left = x.astype(np.float64) - whole * y.astype(np.float64)
+    return np.where(np.isinf(y), x, left.astype(np.float32))
 
 
 def _product(left: np.ndarray, right: np.ndarray, dtype: type) -> np.ndarray:

@@ -103,7 +103,7 @@ def _bound(member: Callable) -> Callable:
 def _reduce(*args, **kwargs):
     if isinstance(args[0], tl.tensor) and args[0].dtype.is_floating():
         builder.memory.flops += args[0].handle.data.size
-    return reductions.reduce(twin, builder.sum_as_dot, *args, **kwargs)
+    return reductions.reduce(twin, builder.sum_as_dot, builder.memory.label, *args, **kwargs)
 
 
 def _index(value: tl.tensor) -> int:

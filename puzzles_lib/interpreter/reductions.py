@@ -33,13 +33,25 @@ _REDUCE = {
     "_or_combine": np.bitwise_or,
 }
 _SCAN = {"_sum_combine": np.add, "_prod_combine": np.multiply}
+_SEARCHES = [f"_arg{which}_combine_tie_break_{how}" for which in ("max", "min") for how in ("left", "fast")]
+_AMONG_NAN = "NaN is neither larger nor smaller: which element is found depends on the order of comparing"
 _ARG = {"_argmax_combine_tie_break_left": np.max, "_argmin_combine_tie_break_left": np.min}
 
 
-def reduce(twin: Callable, as_dot: Callable, input, axis, combine_fn, keep_dims=False, **_):
+def reduce(
+    twin: Callable,
+    as_dot: Callable,
+    label: Callable[[str], int],
+    input,
+    axis,
+    combine_fn,
+    keep_dims=False,
+    **_,
+):
     """As ``tl.reduce``; ``twin`` turns a ``@triton.jit`` function into one that executes.
 
     as_dot: gives the sum of a block along an axis where the compiler makes it a dot, else None.
+    label: gives the label of what is undefined, in words.
     """
     inputs = input if isinstance(input, tuple | list | tl.tuple) else (input,)
     axis, keep_dims = _plain(axis), _plain(keep_dims)
@@ -49,6 +61,9 @@ def reduce(twin: Callable, as_dot: Callable, input, axis, combine_fn, keep_dims=
     arrays = [_last(a, axis) for a in arrays]
     found = taint.joined(*(taint.labels(t.handle) for t in inputs))
     labels = taint.folded(None if found is None else _last(found, axis))
+    undecided = _undecided(combine_fn, inputs[0].dtype, arrays[0])
+    if undecided is not None:
+        labels = taint.joined(labels, taint.where(undecided, label(_AMONG_NAN)))
     if ufunc := _numpy(_REDUCE, combine_fn, inputs):
         dot = as_dot(inputs[0].handle, axis) if ufunc is np.add else None
         results = [ufunc.reduce(arrays[0], axis=-1, dtype=arrays[0].dtype) if dot is None else dot]
@@ -213,9 +228,16 @@ def _numpy(
     dtype = inputs[0].dtype
     if of_triton(dtype).code or (name == "_sum_combine" and (dtype.is_fp16() or dtype.is_bool())):
         return None
-    if table is _ARG and dtype.is_floating() and np.isnan(inputs[0].handle.data).any():
-        return None
     return table[name]
+
+
+def _undecided(function: JITFunction, dtype: tl.dtype, values: np.ndarray) -> np.ndarray | None:
+    """Where nobody knows which element along the last axis a search finds; None where that is known."""
+    if function.__name__ not in _SEARCHES or getattr(standard, function.__name__, None) is not function:
+        return None
+    code = of_triton(dtype).code
+    wild = np.isnan(code.widen(values) if code else values).any(-1) if dtype.is_floating() else None
+    return None if wild is None or not wild.any() else np.atleast_1d(wild)
 
 
 def _tensor(data: np.ndarray, dtype: tl.dtype) -> tl.tensor:

@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
+from triton._C.libtriton import ir
 from triton.runtime.interpreter import TensorHandle
+
+from puzzles_lib.dtypes import of_triton
 
 KEY = "undefined"  # of a handle's attributes
 KIND = np.int16
@@ -182,6 +185,29 @@ def shift(builder: Any, value: TensorHandle, by: TensorHandle) -> Labels:
     return found
 
 
+def clamp(builder: Any, value: TensorHandle, low: TensorHandle, high: TensorHandle, nan: Any) -> Labels:
+    found = elementwise(builder, value, low, high)
+    code = of_triton(value.dtype.scalar).code
+    wild = np.isnan(code.widen(value.data) if code else value.data)
+    if nan != ir.PROPAGATE_NAN.ALL and wild.any():
+        what = "tl.clamp of NaN is the one limit or the other; propagate_nan=tl.PropagateNan.ALL keeps it NaN"
+        found = joined(found, where(wild, builder.memory.label(what)))
+    return found
+
+
+def to_integer(builder: Any, value: TensorHandle, dtype: tl.dtype) -> Labels:
+    found = labels(value)
+    row = of_triton(value.dtype.scalar)
+    target = dtype.scalar
+    limits = np.iinfo(of_triton(target).storage)
+    floats = row.code.widen(value.data) if row.code else value.data
+    fits = (floats > limits.min - 1.0) & (floats < limits.max + 1.0)  # NaN does not
+    if not fits.all():
+        what = f"{floats[~fits].flat[0]:.6g} is cast to {target}, which holds {limits.min} to {limits.max}"
+        found = joined(found, where(~fits, builder.memory.label(what)))
+    return found
+
+
 def division(builder: Any, value: TensorHandle, by: TensorHandle) -> Labels:
     found = elementwise(builder, value, by)
     wild = by.data == 0
@@ -248,6 +274,9 @@ _RULES: dict[str, Rule] = {
 }
 _MAKING: dict[str, Rule] = {  # what they make of defined values may be undefined
     "cat": cat,
+    "clampf": clamp,
+    "fp_to_si": to_integer,
+    "fp_to_ui": to_integer,
     "gather": gather,
     "histogram": histogram,
     "sdiv": division,
