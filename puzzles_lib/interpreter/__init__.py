@@ -236,7 +236,7 @@ def _tensor(value: object) -> object:
 
 
 def _argument(memory: Memory, parameter: KernelParam, value: object, outputs: Collection[str]) -> object:
-    """What the kernel gets for a parameter: a constant as it is (and an argument of 1 is one), a tensor as an invented address."""
+    """What the kernel gets for a parameter: a constant as it is, a tensor as an invented address."""
     name = parameter.name
     if parameter.is_constexpr or value is None:
         return value

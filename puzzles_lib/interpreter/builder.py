@@ -395,7 +395,7 @@ class GuardedBuilder(InterpreterBuilder):
         return TensorHandle(shifted.view(lhs.data.dtype), lhs.dtype.scalar)
 
     def create_frem(self, lhs, rhs):
-        """As compiled, ``x - trunc(x / y) * y``: where x / y has more bits than its type, it is no remainder."""
+        """As compiled, ``x - trunc(x / y) * y``: where x / y is large, that is no remainder."""
         if lhs.data.dtype != np.float32:
             return self.binary_op(lhs, rhs, np.fmod)
         return self.binary_op(lhs, rhs, _remainder)

@@ -34,7 +34,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch14-q2",
-        asks="A float is cast to int8 by way of int16, whose lowest eight bits are kept. What becomes of -130?",
+        asks="A float is cast to int8 by way of int16: the lowest eight bits are kept. What becomes of -130?",
         right=_wrapped,
         kind=int,
         nudges=(
