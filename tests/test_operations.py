@@ -945,3 +945,13 @@ def test_a_remainder_of_floats_is_computed_as_compiled():
     y = torch.tensor([2.0, 2.0, 3.0, float("inf")])
     found = evaluate("x % y", x, y, shape=(4,), dtype=torch.float32)
     assert found.tolist()[:2] == [1.5, -1.5] and abs(found[2]) > 3 and found[3] == 3.0
+
+
+def test_the_least_of_constants_is_a_constant_to_compute_with():
+    kernel = kernel_of("""@triton.jit
+def kernel(z_ptr, B: tl.constexpr):
+    tl.store(z_ptr, (B * 3 | min(B, -7)) + max(B, 2))
+""")
+    z = torch.zeros(1, dtype=I32)
+    assert execute(kernel, z_ptr=z, B=64).stop is None
+    assert z.item() == (192 | -7) + 64

@@ -18,6 +18,7 @@ import contextlib
 import linecache
 import multiprocessing
 import os
+import queue
 import random
 import sys
 import warnings
@@ -29,6 +30,7 @@ import triton
 import triton.language as tl
 
 N = 64  # lanes of each block
+SILENT = 60  # seconds, after which a kernel is taken to be endless
 TOGETHER = 6  # kernels that a GPU compiles as one
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -445,6 +447,7 @@ def _compared(file: str, worker: int, workers: int, found) -> None:
     kernels = [Kept(*parts) for parts in torch.load(file)]
     groups = [kernels[at : at + TOGETHER] for at in range(0, len(kernels), TOGETHER)]
     for group in groups[worker::workers]:
+        found.put((worker, [kept.number for kept in group], []))
         try:
             told = _launched(group)
         except Exception:  # of one of them: which?
@@ -454,29 +457,37 @@ def _compared(file: str, worker: int, workers: int, found) -> None:
                     told += _launched([kept])
                 except Exception as error:
                     told.append(" ".join(f"{type(error).__name__}: {error}".split())[:300])
-        found.put([(kept, words) for kept, words in zip(group, told, strict=True) if words])
-    found.put(None)
+        differing = [(kept, words) for kept, words in zip(group, told, strict=True) if words]
+        found.put((worker, [], differing))
+    found.put((worker, None, []))
 
 
 def compare(file: str) -> int:
     """Prints what differs; returns how many do."""
     workers = max(1, (os.cpu_count() or 2) - 1)
     context = multiprocessing.get_context("spawn")
-    found = context.SimpleQueue()
+    found = context.Queue()
     processes = [
-        context.Process(target=_compared, args=(file, worker, workers, found)) for worker in range(workers)
+        context.Process(target=_compared, args=(file, worker, workers, found), daemon=True)
+        for worker in range(workers)
     ]
     for process in processes:
         process.start()
-    count, left = 0, workers
-    while left:
-        news = found.get()
-        left -= news is None
-        for kept, words in news or ():
+    count = 0
+    begun: dict[int, list[int]] = {worker: [] for worker in range(workers)}  # and not ended
+    while begun:
+        try:
+            worker, numbers, differing = found.get(timeout=SILENT)
+        except queue.Empty:
+            print(f"no answer for {SILENT} s: one of {sorted(sum(begun.values(), []))} does not end")
+            return count + 1
+        if numbers is None:
+            del begun[worker]
+        else:
+            begun[worker] = numbers
+        for kept, words in differing:
             count += 1
             print(kept.number, *kept.statements, words, sep="\n    ")
-    for process in processes:
-        process.join()
     return count
 
 

@@ -73,7 +73,18 @@ def _as_in_a_kernel(value: Callable) -> Callable:
 
 def _python_names() -> dict[str, Callable]:
     """Builtins of Python's that mean something else in a kernel."""
-    return {"print": _print, "min": _bound(tl.core.builtin_min), "max": _bound(tl.core.builtin_max)}
+    chosen = {name: _chosen(_bound(getattr(tl.core, f"builtin_{name}"))) for name in ("min", "max")}
+    return {"print": _print, **chosen}
+
+
+def _chosen(choose: Callable) -> Callable:
+    """Of constants it gives one, which Python goes on computing with."""
+
+    def call(*args):
+        found = choose(*args)
+        return found.value if isinstance(found, tl.constexpr) else found
+
+    return call
 
 
 def _print(*values, sep: str = " ", end: str = "\n", **_) -> None:
