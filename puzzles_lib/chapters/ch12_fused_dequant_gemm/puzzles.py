@@ -340,7 +340,7 @@ PACKED_ALONG_K = Puzzle(
             "COUT": Size(300),
             "K": Size(600),
             "CIN": Size(300),
-            "BITS": lambda s: (8,) if s.K > 129 else (1, 2, 4, 8),  # 32 rows a block of words
+            "BITS": lambda s: (8,) if s.K > 129 else (2, 4, 8),  # 32 rows a block of words; one bit is dear
             "BLOCK_M": (64, 128),
             "BLOCK_N": (64, 128),
             "GROUP": lambda s: (s.BLOCK_N, 3 * s.BLOCK_N),
