@@ -49,7 +49,7 @@ class Contract:
 
     numbers: for each number of a case, a `Size`; or what it may be, a tuple, or a function of the numbers
         before it that gives one. Each size is large in one of the `DRAWS` draws, dealt in the order
-        written: larger than in any case of the puzzle, and than the power of two that holds it there. Else
+        written: larger than in any case of the puzzle, and than every power of two below its ``most``. Else
         it is small: 1, a prime, one more than a power of two, or any.
     fills: numbers -> the inputs' fills, a mapping for each draw in turn.
     most_programs: what a draw has at most, if a few tries find one.
@@ -89,7 +89,7 @@ class Contract:
             if isinstance(kind, Size):
                 step = kind.step(before) if callable(kind.step) else kind.step
                 if name in self.large_in(turn):
-                    low, high = max(beyond(listed[name]), kind.most // 2), kind.most
+                    low, high = max(beyond(listed[name]), beyond((kind.most + 1) // 2)), kind.most
                 else:
                     low, high = kind.least, min(listed[name], SMALL)
                 found[name] = _biting(chance, low, high, step)
@@ -104,8 +104,12 @@ def beyond(size: int) -> int:
 
 
 def _biting(chance: random.Random, low: int, high: int, step: int) -> int:
-    """A multiple of ``step`` from ``low`` to ``high``: the least, a prime, 2^k + 1, or any."""
-    multiples = range(-(-low // step) * step, max(high, step) + 1, step)
+    """A multiple of ``step`` from ``low`` to ``high``: the least, a prime, 2^k + 1, or any.
+
+    Where there is none, the last one below.
+    """
+    last = max(high // step, 1) * step
+    multiples = range(min(-(-low // step) * step, last), last + 1, step)
     tempting = (_is_any, _is_prime, _is_beyond_a_power_of_two)
     kind = chance.choice((None, *tempting))
     found = [n for n in multiples if kind(n)] if kind else multiples[:1]

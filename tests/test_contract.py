@@ -36,7 +36,7 @@ def test_draws_stay_in_the_contract_and_are_small_enough_to_try(puzzle):
                     assert 1 <= case.numbers[name] <= kind.most
                 elif isinstance(kind, tuple):
                     assert case.numbers[name] in kind
-            assert math.prod(puzzle.programs(case)) <= 20
+            assert math.prod(puzzle.programs(case)) <= 30
             tensors = make_inputs(puzzle, case)
             assert all(
                 t.shape == a.shape(case.numbers) for a, t in zip(puzzle.inputs, tensors.values(), strict=True)
@@ -69,8 +69,21 @@ def test_small_sizes_bite_and_large_ones_are_beyond_the_power_of_two():
     contract = Contract({"N": Size(300)})
     small = {contract.draw(1, str(seed), {"N": 70}, lambda n: 1)["N"] for seed in range(100)}
     assert {1, 2, 3, 17, 33, 65} <= small and max(small) <= 70
-    assert all(150 <= contract.draw(0, str(s), {"N": 70}, lambda n: 1)["N"] <= 300 for s in range(20))
+    assert all(257 <= contract.draw(0, str(s), {"N": 70}, lambda n: 1)["N"] <= 300 for s in range(20))
+    assert contract.draw(0, "", {"N": 256}, lambda n: 1)["N"] >= 257
     assert [beyond(n) for n in (0, 1, 2, 3, 64, 65)] == [2, 2, 3, 5, 65, 129]
+
+
+@pytest.mark.parametrize("most, least", [(2, 2), (3, 3), (5, 5), (8, 5), (9, 9), (256, 129), (257, 257)])
+def test_a_large_size_is_beyond_every_power_of_two_below_its_most(most, least):
+    contract = Contract({"N": Size(most)})
+    found = {contract.draw(0, str(seed), {"N": 1}, lambda n: 1)["N"] for seed in range(300)}
+    assert min(found) == least and max(found) <= most
+
+
+def test_where_no_multiple_is_so_large_it_is_the_last():
+    contract = Contract({"N": Size(300, step=160)})
+    assert contract.draw(0, "", {"N": 70}, lambda n: 1)["N"] == 160
 
 
 def test_of_several_draws_the_first_of_few_programs_is_taken():

@@ -29,7 +29,6 @@ COMPILER = "the compiler's own fault, mended since: github.com/triton-lang/trito
 KNOWN = {
     "long_softmax": COMPILER,  # for some sizes, as case 1 has, and for 256 columns a step
     "log_sum_exp": COMPILER,
-    "two_loops": "in a drawn case it takes 262,144 bytes of shared memory, and an H200 has 232,448",
 }
 """Accepted by the checker, and yet no GPU computes them, by name."""
 OTHERWISE = (

@@ -16,6 +16,7 @@ from puzzles_lib.chapters.ch10_quantize.puzzles import QUANTIZE_PACK, UNPACK_DEQ
 from puzzles_lib.chapters.ch11_relu_masks.puzzles import RELU_PACK, RELU_UNPACK_BACKWARD
 from puzzles_lib.chapters.ch12_fused_dequant_gemm.puzzles import FUSED_DW, PACKED_ALONG_K
 from puzzles_lib.chapters.ch14_int8_linear.puzzles import INT8_LINEAR, QUANTIZE_ROWS
+from puzzles_lib.chapters.ch18_attention.puzzles import ATTENTION_DKV, WINDOW_ATTENTION
 from puzzles_lib.mistakes import Mistake
 from tests.kernels import made
 
@@ -55,6 +56,88 @@ SIZES = (
         },
         kind="values",
         says="z[64]",
+    ),
+    Mistake(
+        LONG_SUM,
+        "rows_of_2048_in_one_go",
+        "A block of 2048 columns is taken to hold any row.",
+        {
+            "range(0, N, BLOCK_N):": "tl.static_range(1):",
+            "start + tl.arange(0, BLOCK_N)": "start + tl.arange(0, 2048)",
+        },
+        kind="values",
+        says="z[0]",
+    ),
+    Mistake(
+        LONG_SOFTMAX,
+        "rows_of_2048_in_one_go",
+        "A block of 2048 columns is taken to hold any row.",
+        {
+            f"# Loop {loop}\n    for start in range(0, N, BLOCK_N):\n"
+            "        offs_n = start + tl.arange(0, BLOCK_N)": (
+                f"# Loop {loop}\n    for start in tl.static_range(1):\n"
+                "        offs_n = start + tl.arange(0, 2048)"
+            )
+            for loop in ("1: the maximum of each row.", "2: the denominator of each row.", "3: the result.")
+        },
+        kind="never written",
+        says="z[0, 2048]",
+    ),
+    Mistake(
+        FLASH_ATTENTION,
+        "one_tile_of_256_keys",
+        "A tile of 256 keys is taken to hold all.",
+        {
+            "range(0, end, BLOCK_K):": "tl.static_range(1):",
+            "start_k + tl.arange(0, BLOCK_K)": "start_k + tl.arange(0, 256)",
+            "tl.zeros((BLOCK_Q, BLOCK_K)": "tl.zeros((BLOCK_Q, 256)",
+        },
+        kind="values",
+        says="z[256",
+    ),
+    Mistake(
+        CONV2D,
+        "eight_rows_of_taps",
+        "The filter has 8 rows at most.",
+        {
+            "range(0, KH):": "tl.static_range(8):",
+            "w_ptr + a * KW + b)": "w_ptr + a * KW + b, mask=a < KH, other=0.0)",
+        },
+        kind="values",
+        says="z[0",
+    ),
+    Mistake(
+        CONV2D,
+        "sixteen_columns_of_taps",
+        "The filter has 16 columns at most.",
+        {
+            "range(0, KW):": "tl.static_range(16):",
+            "w_ptr + a * KW + b)": "w_ptr + a * KW + b, mask=b < KW, other=0.0)",
+        },
+        kind="values",
+        says="z[0",
+    ),
+    Mistake(
+        WINDOW_ATTENTION,
+        "sixteen_blocks_of_keys",
+        "A query looks 16 blocks of keys back at most.",
+        {
+            "tl.minimum(start + BLOCK_Q, T), BLOCK_K)": (
+                "tl.minimum(tl.minimum(start + BLOCK_Q, T), begin + 16 * BLOCK_K), BLOCK_K)"
+            ),
+        },
+        kind="values",
+        says="o[0, 256",
+    ),
+    Mistake(
+        ATTENTION_DKV,
+        "eight_heads_a_group",
+        "Eight heads at most go with a head of k and v.",
+        {
+            "(g + 1) * (H // H_KV)):": "g * (H // H_KV) + min(H // H_KV, 8)):",
+        },
+        kind="values",
+        says="dk[0",
     ),
     Mistake(
         OUTER_ADD_BLOCKS,

@@ -44,11 +44,11 @@ CONV2D = Puzzle(
     ),
     contract=Contract(
         {
-            "KH": Size(5),
-            "N": Size(9),
-            "KW": Size(9),
-            "H": Size(20),
-            "W": Size(50),
+            "KH": Size(9),  # taller than H, no filter's last rows count; so with KW and W
+            "KW": Size(17),
+            "H": Size(40),
+            "W": Size(70),
+            "N": Size(17),
             "BLOCK_N": (4, 16),
             "BLOCK_H": (8, 32),
             "BLOCK_W": (16, 64),

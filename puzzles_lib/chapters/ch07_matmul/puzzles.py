@@ -54,11 +54,11 @@ BATCHED_MATMUL = Puzzle(
     contract=Contract(
         {
             "B": Size(5),
+            "K": Size(2100),
             "M": Size(150),
             "N": Size(150),
-            "K": Size(1100),
             "BLOCK_M": (32, 64, 128),
-            "BLOCK_N": (32, 64, 128),
+            "BLOCK_N": lambda s: (128,) if s.N > 64 else (32, 64, 128),
             "BLOCK_K": (64,),
         }
     ),

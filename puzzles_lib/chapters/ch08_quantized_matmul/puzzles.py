@@ -172,7 +172,7 @@ GROUPED_WEIGHTS = Puzzle(
     contract=Contract(
         {
             "M": Size(150),
-            "GROUP": (4, 24, 160),
+            "GROUP": lambda s: (264,) if s.M > 64 else (4, 12),
             "K": Size(700, step=lambda s: math.lcm(8, s.GROUP)),
             "BLOCK_M": (32, 64),
             "BLOCK_K": (128, 256),
@@ -211,7 +211,7 @@ QUANTIZED_MATMUL = Puzzle(
     contract=Contract(
         {
             "M": Size(150),
-            "GROUP": (4, 24, 160),
+            "GROUP": lambda s: (264,) if s.M > 64 else (4, 12),
             "K": Size(700, step=lambda s: math.lcm(8, s.GROUP)),
             "N": Size(150),
             "BLOCK_M": (32, 64),
@@ -251,12 +251,12 @@ ONCE_PER_GROUP = Puzzle(
     contract=Contract(
         {
             "M": Size(150),
-            "GROUP": (32, 96, 128),
-            "K": Size(1000, step=lambda s: s.GROUP),
+            "GROUP": lambda s: (288,) if s.M > 64 else (32,),
+            "K": Size(1200, step=lambda s: s.GROUP),
             "N": Size(150),
             "BLOCK_M": (32, 64),
             "BLOCK_N": (32, 64),
-            "BLOCK_K": (16, 32),
+            "BLOCK_K": (32,),
         }
     ),
 )  # fmt: skip

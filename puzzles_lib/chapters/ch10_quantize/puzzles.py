@@ -174,9 +174,9 @@ QUANTIZE_PACK = Puzzle(
     contract=Contract(
         {
             "M": Size(9),
-            "N": Size(400),
+            "N": Size(600),
             "BITS": (1, 2, 4, 8),
-            "GROUP": lambda s: (32 // s.BITS, 64, 256),
+            "GROUP": lambda s: (256,) if s.N > 150 else (32 // s.BITS, 64),
             "BLOCK_G": (4, 32),
         },
         fills=lambda s: (
@@ -237,7 +237,7 @@ UNPACK_DEQUANTIZE = Puzzle(
             "M": Size(9),
             "N": Size(1100),
             "BITS": (1, 2, 4, 8),
-            "GROUP": lambda s: (32 // s.BITS, 96, 256),
+            "GROUP": lambda s: (256, 320) if s.N > 150 else (32 // s.BITS, 96),
             "BLOCK_W": (8, 64, 128),
         },
         fills=lambda s: ({}, {"scale": far_apart, "minimum": far_apart}),

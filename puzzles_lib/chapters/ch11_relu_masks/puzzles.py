@@ -64,7 +64,7 @@ RELU_PACK = Puzzle(
     outputs=("y", "mask"),
     exact=("y",),
     contract=Contract(
-        {"M": Size(9), "N": Size(1100), "BLOCK_W": (4, 16)},
+        {"M": Size(17), "N": Size(1100), "BLOCK_W": (4, 16)},
         fills=lambda s: ({"x": far_apart}, {"x": odd_values}),
     ),
 )
@@ -107,7 +107,7 @@ RELU_UNPACK_BACKWARD = Puzzle(
     exact=("dx",),
     most_loads={"mask": lambda s: s.M * triton.cdiv(s.N, 32)},
     contract=Contract(
-        {"M": Size(9), "N": Size(1100), "BLOCK_W": (4, 16)},
+        {"M": Size(17), "N": Size(1100), "BLOCK_W": (4, 16)},
         fills=lambda s: ({"dy": far_apart}, {"dy": odd_values}),
     ),
 )

@@ -116,11 +116,11 @@ FUSED_DW = Puzzle(
     outputs=("dw",),
     contract=Contract(
         {
-            "COUT": Size(150),
+            "COUT": Size(300),
+            "CIN": Size(600),
             "K": Size(300),
-            "CIN": Size(300),
             "BITS": (1, 2, 4, 8),
-            "GROUP": lambda s: (32 // s.BITS, 96, 256),
+            "GROUP": lambda s: (544,) if s.CIN > 512 else (32 // s.BITS, 96, 256),
             "BLOCK_M": lambda s: (128,) if s.COUT > 64 else (32,),
             "BLOCK_N": (64, 128),
             "BLOCK_K": lambda s: (32,) if s.K > 128 else (32, 128),
@@ -230,15 +230,15 @@ SPLIT_K = Puzzle(
     outputs=("parts",),
     contract=Contract(
         {
-            "COUT": Size(150),
-            "K": Size(300),
-            "CIN": Size(300),
-            "BITS": (1, 2, 4, 8),
+            "COUT": Size(300),
+            "K": Size(2100),
+            "CIN": Size(600),
             "SPLITS": Size(9),
-            "GROUP": lambda s: (32 // s.BITS, 96, 256),
+            "BITS": (1, 2, 4, 8),
+            "GROUP": lambda s: (544,) if s.CIN > 512 else (32 // s.BITS, 96, 256),
             "BLOCK_M": lambda s: (128,) if s.COUT > 64 else (32,),
             "BLOCK_N": (64, 128),
-            "BLOCK_K": lambda s: (32,) if s.K > 128 else (32, 128),
+            "BLOCK_K": lambda s: (16,) if s.K > 128 else (32, 128),
         },
         fills=_fills,
         most_programs=4,
@@ -337,10 +337,10 @@ PACKED_ALONG_K = Puzzle(
     outputs=("dw",),
     contract=Contract(
         {
-            "COUT": Size(150),
-            "K": Size(300),
-            "CIN": Size(200),
-            "BITS": lambda s: (8,) if s.K > 129 else (1, 2, 4, 8),  # 32 rows a block of words
+            "COUT": Size(300),
+            "K": Size(600),
+            "CIN": Size(300),
+            "BITS": lambda s: (8,) if s.K > 129 else (2, 4, 8),  # 32 rows a block of words; one bit is dear
             "BLOCK_M": (64, 128),
             "BLOCK_N": (64, 128),
             "GROUP": lambda s: (s.BLOCK_N, 3 * s.BLOCK_N),

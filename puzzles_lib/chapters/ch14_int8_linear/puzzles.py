@@ -203,8 +203,8 @@ INT8_LINEAR = Puzzle(
     contract=Contract(
         {
             "M": Size(150),
-            "K": Size(9000),
-            "N": Size(200),
+            "K": Size(17000),
+            "N": Size(300),
             "BLOCK_M": (32, 64),
             "BLOCK_N": (32, 64),
             "BLOCK_K": lambda s: (512,) if s.K > 1000 else (64, 128),
@@ -268,8 +268,8 @@ TILED_LINEAR = Puzzle(
     contract=Contract(
         {
             "M": Size(150),
-            "K": Size(5000),
-            "N": Size(200),
+            "K": Size(9000),
+            "N": Size(300),
             "BLOCK_M": (32, 64),
             "TILE_N": (32, 64),
             "TILE_K": lambda s: (512,) if s.K > 1000 else (64, 128),

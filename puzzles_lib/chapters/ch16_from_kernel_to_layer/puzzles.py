@@ -161,10 +161,10 @@ LINEAR_BACKWARD = Puzzle(
     contract=Contract(
         {
             "COUT": Size(150),
+            "CIN": Size(600),
             "K": Size(300),
-            "CIN": Size(300),
             "BITS": (1, 2, 4, 8),
-            "GROUP": lambda s: (32 // s.BITS, 96, 256),
+            "GROUP": lambda s: (544,) if s.CIN > 512 else (32 // s.BITS, 96, 256),
             "NEED_DW": (1,),
             "NEED_DB": (1,),
             "BLOCK_M": lambda s: (128,) if s.COUT > 64 else (32,),
@@ -345,9 +345,9 @@ STOCHASTIC_PACK = Puzzle(
     contract=Contract(
         {
             "M": Size(9),
-            "N": Size(400),
+            "N": Size(600),
             "BITS": (1, 2, 4, 8),
-            "GROUP": lambda s: (32 // s.BITS, 64, 256),
+            "GROUP": lambda s: (256,) if s.N > 150 else (32 // s.BITS, 64),
             "SEED": (1, 2**31 - 1, 2**50 + 1),
             "OFFSET": (0, 12345, 2**33 - 70),
             "BLOCK_G": (4, 32),

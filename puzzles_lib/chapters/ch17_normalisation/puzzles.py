@@ -274,10 +274,10 @@ LAYER_NORM_DW = Puzzle(
     most_loads={"dy": lambda s: s.M * s.N, "x": lambda s: s.M * s.N},
     contract=Contract(
         {
-            "M": Size(150),
+            "M": Size(600),
             "N": Size(100),
-            "ROWS": lambda s: (16, 25) if s.M <= 64 else (32, 45),
-            "BLOCK_M": (16, 32),
+            "ROWS": lambda s: (16, 25) if s.M <= 64 else (40, 45),
+            "BLOCK_M": lambda s: (16, 32) if s.M <= 64 else (8,),
             "BLOCK_N": (64,),
         },
         fills=lambda s: ({"rstd": positive}, {"rstd": positive, "dy": small}),
@@ -338,7 +338,7 @@ DW_BY_LOCK = Puzzle(
             "M": Size(150),
             "N": Size(100),
             "ROWS": lambda s: (9, 25) if s.M <= 64 else (45, 60),
-            "BLOCK_M": (32,),
+            "BLOCK_M": lambda s: (32,) if s.M <= 64 else (4,),
             "BLOCK_N": (64,),
         },
         fills=lambda s: ({}, {"dy": small}),
@@ -383,7 +383,7 @@ LONG_LAYER_NORM = Puzzle(
     outputs=("mean", "rstd"),
     most_loads={"x": lambda s: s.M * s.N},
     contract=Contract(
-        {"N": Size(1500), "M": Size(9), "BLOCK_N": (64, 128)},
+        {"N": Size(1500), "M": Size(17), "BLOCK_N": (64, 128)},
         fills=lambda s: ({"x": far_from_zero}, {}),
     ),
 )

@@ -167,12 +167,12 @@ WINDOW_ATTENTION = Puzzle(
     },
     contract=Contract(
         {
-            "T": Size(140),
+            "T": Size(300),
             "H": Size(9),
-            "D": (16, 64),
-            "W": lambda s: (s.T // 3 + 1, s.T + 7),
-            "BLOCK_Q": (64, 128),
-            "BLOCK_K": (32,),
+            "D": lambda s: (16, 64) if s.T > 120 else (128,),
+            "W": lambda s: (max(257, s.T - 20),) if s.T > 120 else (s.T // 3 + 1, s.T + 7),
+            "BLOCK_Q": lambda s: (128,) if s.T > 120 else (64, 128),
+            "BLOCK_K": lambda s: (16,) if s.T > 120 else (32,),
         },
     ),
 )
@@ -326,11 +326,11 @@ VARLEN_ATTENTION = Puzzle(
         {
             "NQ": Size(160),
             "B": (1, 2, 9, 20),
-            "NK": lambda s: (s.NQ, s.NQ + 45),
+            "NK": lambda s: (s.NQ + 190,) if s.NQ > 64 else (s.NQ, s.NQ + 45),
             "MAX_Q": lambda s: (s.NQ,),
             "H_KV": (1, 2),
-            "H": lambda s: (s.H_KV, 2 * s.H_KV),
-            "D": (16, 64),
+            "H": lambda s: (2 * s.H_KV,) if s.NQ > 64 else (s.H_KV, 2 * s.H_KV),
+            "D": lambda s: (16, 64) if s.NQ > 64 else (128,),
             "BLOCK_Q": (64,),
             "BLOCK_K": (32,),
         },
@@ -409,7 +409,13 @@ ATTENTION_DQ = Puzzle(
         "dq wants 1/√D as well, as scores do": lambda **all: _first_times_root(1, attention_dq(**all)),
     },
     contract=Contract(
-        {"T": Size(140), "H": Size(9), "D": (16, 64), "BLOCK_Q": (64, 128), "BLOCK_K": (32,)},
+        {
+            "T": Size(300, least=2),  # of one query ds is 0
+            "H": Size(9),
+            "D": lambda s: (16, 64) if s.T > 120 else (128,),
+            "BLOCK_Q": lambda s: (128,) if s.T > 120 else (64, 128),
+            "BLOCK_K": lambda s: (16,) if s.T > 120 else (32,),
+        },
     ),
 )
 
@@ -480,7 +486,7 @@ ATTENTION_DKV = Puzzle(
         Case(H=6, H_KV=2, T=45, D=16, BLOCK_Q=32, BLOCK_K=16),  # three heads a group, ragged
         Case(H=2, H_KV=1, T=50, D=32, BLOCK_Q=16, BLOCK_K=32, fill={"q": far_out, "k": times_two}),
         # so far apart that exp() of a hidden score overflows
-        Case(H=34, H_KV=17, T=20, D=16, BLOCK_Q=16, BLOCK_K=16, fill={"q": far_out, "k": far_out}),
+        Case(H=17, H_KV=17, T=20, D=16, BLOCK_Q=16, BLOCK_K=16, fill={"q": far_out, "k": far_out}),
         # keys so long that a query of ones would overflow
         Case(H=1, H_KV=1, T=41, D=16, BLOCK_Q=16, BLOCK_K=32, fill={"k": both_ways}),
         # many blocks of queries, and nothing cancels
@@ -503,12 +509,12 @@ ATTENTION_DKV = Puzzle(
     },
     contract=Contract(
         {
-            "T": Size(140),
-            "H_KV": (1, 3, 5),
-            "H": lambda s: (s.H_KV, 2 * s.H_KV),
-            "D": (16, 64),
-            "BLOCK_Q": (32,),
-            "BLOCK_K": (64, 128),
+            "T": Size(300, least=2),  # of one query ds is 0
+            "H_KV": lambda s: (1,) if s.T > 120 else (1, 2),
+            "H": lambda s: (s.H_KV,) if s.T > 120 else (9 * s.H_KV,),
+            "D": lambda s: (16, 64) if s.T > 120 else (128,),
+            "BLOCK_Q": lambda s: (16,) if s.T > 120 else (32,),
+            "BLOCK_K": lambda s: (128,) if s.T > 120 else (64,),
         },
     ),
 )

@@ -38,12 +38,12 @@ TILE_ORDER = Puzzle(
     ),
     contract=Contract(
         {
-            "M": Size(300),
-            "N": Size(300),
-            "K": Size(70),
+            "M": Size(600),
+            "N": Size(600),
+            "K": Size(150),
             "BLOCK_M": (16, 128),
             "BLOCK_N": (32, 128),
-            "BLOCK_K": (16, 64),
+            "BLOCK_K": lambda s: (16,) if s.K > 64 else (16, 64),
             "GROUP": (1, 2, 3, 5),
         }
     ),

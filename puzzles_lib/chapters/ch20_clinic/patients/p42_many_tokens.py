@@ -36,7 +36,7 @@ PUZZLE = Puzzle(
         Case(T=19, N=21, MOST=8, BLOCK_N=16),  # more tokens than programs
         Case(T=9, N=16, MOST=8, BLOCK_N=16, fill={"x": large}),  # one more
     ),
-    contract=Contract({"T": Size(40), "N": Size(70), "MOST": (4, 8), "BLOCK_N": (64,)}),
+    contract=Contract({"T": Size(80), "N": Size(70), "MOST": (4, 8), "BLOCK_N": (64,)}),
     broken_by="a_token_each",
 )
 

@@ -27,8 +27,8 @@ def running_sums(
 
 
 def shared_out(T: int, B: int):
-    """All but the first sequence have one length, 0 where there are more of them than tokens."""
-    each = T // (B + 1)
+    """Half for the first sequence, or more; the others have one length, 0 where there are many of them."""
+    each = T // (2 * B)
     return lengths(T - each * (B - 1), *[each] * (B - 1))
 
 
@@ -46,7 +46,7 @@ PUZZLE = Puzzle(
         Case(T=40, B=8, BLOCK=4, fill={"cu": lengths(0, 0, 0, 0, 1, 16, 0, 23), "x": large}),
     ),
     contract=Contract(
-        {"T": Size(200), "B": Size(12), "BLOCK": (32, 128)},
+        {"T": Size(300), "B": Size(17), "BLOCK": lambda s: (8,) if s.T > 75 else (32, 128)},
         fills=lambda s: ({"cu": shared_out(s.T, s.B)},),
     ),
     broken_by="from_the_block",

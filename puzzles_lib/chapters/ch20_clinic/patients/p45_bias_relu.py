@@ -32,7 +32,7 @@ PUZZLE = Puzzle(
         Case(M=5, N=20, BLOCK_M=4, BLOCK_N=16, fill={"x": small}),
     ),
     most_loads={"x": lambda s: s.M * s.N},
-    contract=Contract({"M": Size(40), "N": Size(90), "BLOCK_M": (16,), "BLOCK_N": (64,)}),
+    contract=Contract({"M": Size(40), "N": Size(150), "BLOCK_M": (16,), "BLOCK_N": (64,)}),
     broken_by="mask_left_behind",
 )
 

@@ -22,6 +22,13 @@ def at_the_limit(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Ge
     return torch.ones(shape, dtype=dtype)
 
 
+def last_above(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """All 1, but for the last of each row."""
+    x = torch.ones(shape, dtype=dtype)
+    x[..., -1] = 2
+    return x
+
+
 def any_above(x: Float32[Tensor, "M N"]) -> Bool[Tensor, " M"]:
     """z[m]: whether some x[m, n] is above 1
 
@@ -43,7 +50,8 @@ PUZZLE = Puzzle(
         Case(M=2, N=5, BLOCK_N=8, fill={"x": at_the_limit}),
     ),
     contract=Contract(
-        {"M": Size(9), "N": Size(700), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)},
+        {"M": Size(17), "N": Size(700), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)},
+        fills=lambda s: ({}, {"x": last_above}),
     ),
     broken_by="count_as_bool",
 )

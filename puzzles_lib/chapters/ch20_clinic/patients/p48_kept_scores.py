@@ -57,7 +57,7 @@ PUZZLE = Puzzle(
         Case(M=2, N=40, BLOCK_N=16, fill={"keep": late, "x": far_below}),  # no maximum starts at 0
     ),
     contract=Contract(
-        {"M": Size(9), "N": Size(300), "BLOCK_N": (32, 64)},
+        {"M": Size(9), "N": Size(300), "BLOCK_N": lambda s: (32,) if s.N > 64 else (32, 64)},
         fills=lambda s: ({"keep": late, "x": far_below}, {"keep": mostly}),
     ),
     needed={"x": lambda s: int(make_inputs(PUZZLE, s)["keep"].sum())},  # what is not kept need not be read

@@ -48,7 +48,8 @@ PUZZLE = Puzzle(
     ),
     most_loads={"logits": lambda s: s.M * s.V},
     contract=Contract(
-        {"M": Size(9), "V": Size(200), "BLOCK_V": (32,)}, fills=lambda s: ({"logits": few_levels}, {})
+        {"M": Size(9), "V": Size(200), "BLOCK_V": lambda s: (16,) if s.V > 64 else (32,)},
+        fills=lambda s: ({"logits": few_levels}, {"logits": rising_below_zero}),
     ),
     broken_by="last_block_wins",
 )

@@ -28,7 +28,9 @@ PUZZLE = Puzzle(
         Case(M=20, K=40, BLOCK_M=8, BLOCK_K=16, fill={"x": small}),  # ragged on both axes
         Case(M=20, K=43, BLOCK_M=8, BLOCK_K=16),  # K is odd
     ),
-    contract=Contract({"M": Size(50), "K": Size(150), "BLOCK_M": (16,), "BLOCK_K": (64,)}),
+    contract=Contract(
+        {"M": Size(80), "K": Size(150), "BLOCK_M": (16,), "BLOCK_K": lambda s: (16,) if s.K > 64 else (64,)}
+    ),
     broken_by="described",
 )
 

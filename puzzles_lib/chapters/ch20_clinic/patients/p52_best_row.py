@@ -50,7 +50,7 @@ PUZZLE = Puzzle(
     zeroed=("best", "row", "lock"),
     locks=("lock",),
     exact=("best",),
-    contract=Contract({"M": Size(3), "N": Size(35), "BLOCK_N": (16,)}, fills=lambda s: ({"x": scores},)),
+    contract=Contract({"M": Size(5), "N": Size(70), "BLOCK_N": (16,)}, fills=lambda s: ({"x": scores},)),
     broken_by="given_back_early",
 )
 

@@ -46,7 +46,7 @@ PUZZLE = Puzzle(
     contract=Contract(
         {
             "M": Size(9),
-            "H": Size(70),
+            "H": Size(150),
             "N": lambda s: (2 * s.H + 5, 3 * s.H),
             "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),),
             "BLOCK_H": lambda s: (triton.next_power_of_2(s.H),),

@@ -36,9 +36,9 @@ PUZZLE = Puzzle(
     ),
     contract=Contract(
         {
-            "M": Size(80),
-            "N": Size(150),
-            "K": Size(90),
+            "M": Size(150),
+            "N": Size(300),
+            "K": Size(150),
             "BLOCK_M": (32,),
             "BLOCK_N": (64,),
             "BLOCK_K": (32,),

@@ -37,7 +37,7 @@ PUZZLE = Puzzle(
         Case(M=2, N=20, BLOCK_N=32, fill={"x": zeros}),
         Case(M=2, N=45, BLOCK_N=64),  # beyond the lanes of a warp
     ),
-    contract=Contract({"M": Size(9), "N": Size(90), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)}),
+    contract=Contract({"M": Size(9), "N": Size(150), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)}),
     broken_by="from_left_to_right",
 )
 

@@ -42,7 +42,14 @@ PUZZLE = Puzzle(
         Case(M=2, K=1500, BLOCK_M=2, BLOCK_K=256, fill={"a": near_the_end, "x": near_the_end}),
     ),
     slips={"each product is kept in 8 bits": lambda a, x: (a * x).int().sum(1).int()},
-    contract=Contract({"M": Size(40), "K": Size(2100), "BLOCK_M": (16,), "BLOCK_K": (512,)}),
+    contract=Contract(
+        {
+            "M": Size(40),
+            "K": Size(4500),
+            "BLOCK_M": (16,),
+            "BLOCK_K": lambda s: (256,) if s.K > 1500 else (512,),
+        }
+    ),
     broken_by="multiplied_in_int8",
 )
 

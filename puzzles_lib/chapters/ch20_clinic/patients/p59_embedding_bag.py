@@ -52,10 +52,10 @@ PUZZLE = Puzzle(
     },
     contract=Contract(
         {
-            "V": Size(50),
+            "V": Size(80),
             "D": Size(150),
-            "B": Size(12),
-            "L": Size(24, step=2, least=2),
+            "B": Size(17),
+            "L": Size(40, step=2, least=2),
             "BLOCK_D": lambda s: (triton.next_power_of_2(s.D),),
         },
         fills=lambda s: ({"index": below(s.V)},),

@@ -50,8 +50,8 @@ PUZZLE = Puzzle(
         {
             "M": Size(9),
             "N": Size(150),
-            "S": (2, 5),
-            "W": lambda s: (s.N // 2, s.N - 1, s.N + 3),
+            "S": lambda s: (11,) if s.N > 64 else (2, 5),
+            "W": lambda s: (s.N // 2 + 2,) if s.N > 64 else (s.N // 2, s.N - 1, s.N + 3),
             "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),),
         },
     ),

@@ -38,12 +38,12 @@ PUZZLE = Puzzle(
     ),
     contract=Contract(
         {
-            "M": Size(150),
-            "N": Size(150),
-            "K": Size(150),
+            "M": Size(300),
+            "N": Size(300),
+            "K": Size(300),
             "BLOCK_M": (64,),
             "BLOCK_N": (64,),
-            "BLOCK_K": (64,),
+            "BLOCK_K": lambda s: (16,) if s.K > 128 else (64,),
         },
     ),
     machine=(Goal(cases=(1,), wants=(Want("programs", least=1),)),),

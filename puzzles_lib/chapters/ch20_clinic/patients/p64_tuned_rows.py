@@ -31,7 +31,7 @@ PUZZLE = Puzzle(
         Case(M=2, N=97, BLOCK_N=32, fill={"x": large}),  # one column in the last block
         Case(M=2, N=300, BLOCK_N=32),  # longer than any of its blocks
     ),
-    contract=Contract({"M": Size(9), "N": Size(600), "BLOCK_N": (32, 64)}),
+    contract=Contract({"M": Size(9), "N": Size(1100), "BLOCK_N": (32, 64)}),
     broken_by="one_block",
 )
 
