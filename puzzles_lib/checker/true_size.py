@@ -28,8 +28,10 @@ def check_true_size(bound: Bound, seconds: float, said: set[str]) -> CaseResult:
     sizes = [tensor.numel() for tensor in tensors.values()]
     programs = edges(grid, sizes)
     zeroed = {f"{name}_ptr" for name in puzzle.zeroed}
-    limits = {"seconds": seconds, "only": programs}
-    ran = run(bound.kernel, bound.filled(tensors), grid, outputs, zeroed=zeroed, said=said, **limits)
+    arguments = bound.filled(tensors)
+    ran = run(
+        bound.kernel, arguments, grid, outputs, zeroed=zeroed, said=said, seconds=seconds, only=programs
+    )
     verdict = None
     if ran.stop:
         verdict = Verdict(ran.stop.kind, ran.stop.message, ran.stop.site)
