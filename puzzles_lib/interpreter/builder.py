@@ -518,6 +518,7 @@ class GuardedBuilder(InterpreterBuilder):
         return self._recorded_dot(self._dot(a, b, d, input_precision), a, b, d)
 
     def _recorded_dot(self, result, *operands):
+        self.memory.arithmetic.dots = True
         self.memory.flops += 2 * result.data.size * operands[0].data.shape[-1]
         if self.memory.recorder:
             self.memory.recorder.dotted(*operands, result)
