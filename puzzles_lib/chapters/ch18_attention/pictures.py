@@ -24,7 +24,6 @@ from puzzles_lib.drawing.colours import (
     VERMILLION,
     YELLOW,
 )
-from puzzles_lib.excerpts import Excerpt, excerpt
 
 KEPT, AGAIN, GRADIENT = SKY, PALE_ORANGE, GREEN
 WHOLE, CUT, SKIPPED = SKY, YELLOW, None
@@ -422,11 +421,6 @@ PARTS = {"forward": ("puzzle 35",), "backward": ("puzzle 37", "puzzle 38")}
 Rows = Sequence[Mapping[str, Any]]
 
 
-def library(first: str, last: str) -> Excerpt:
-    """Lines of the library's attention, see `puzzles_lib.excerpts`."""
-    return excerpt("kernels/attention.py", first, last)
-
-
 def recorded() -> Rows:
     """The rows of bench "attention"."""
     return bench.rows("attention")
@@ -444,9 +438,9 @@ def times(rows: Rows, case: str) -> dict[str, dict[str, float]]:
     return found
 
 
-def floors(D: int = 128, T: int = 4096) -> Picture:
+def floors(rows: Rows, D: int = 128, T: int = 4096) -> Picture:
     """Forward and backward, causal, beside torch's, the puzzles', and the two floors."""
-    rows, about = recorded(), bench.about("attention")
+    about = bench.about("attention")
     case = f"D = {D}, causal, T = {T}"
     figure = new_figure(8.2, 4.2)
     ax = figure.subplots()
