@@ -12,7 +12,7 @@ triton_pin=$(sed -n 's/^ *"triton==\([^"]*\)".*/\1/p' pyproject.toml)
 read -r low high < <(sed -n 's/^requires-python = ">=3\.\([0-9]*\),<3\.\([0-9]*\)"$/\1 \2/p' pyproject.toml)
 extras=lab
 [[ ! -d solutions || ! -d tests ]] || extras=lab,dev  # a hand-out has neither
-key=$({ echo "$extras" && cat pyproject.toml .setup/*.json; } | sha256sum | cut -c1-16)
+key=$({ echo "$extras" && cat pyproject.toml .setup/*.js*; } | sha256sum | cut -c1-16)
 folder=$(pwd -P)
 
 fail() {

@@ -21,6 +21,7 @@ _HOME = {
     "answer": "puzzles_lib.answers",
     "hint": "puzzles_lib.coach.hinting",
     "mistake": "puzzles_lib.coach.contrast",
+    "excerpt": "puzzles_lib.excerpts",
     "race": "puzzles_lib.chapters.ch15_racing_cublas.race",
     "run": "puzzles_lib.checker.runner",
     "progress": "puzzles_lib.overview",

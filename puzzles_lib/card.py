@@ -47,6 +47,13 @@ def rows(*lines: str) -> str:
     return "".join(f"<div>{marked(line)}</div>" for line in lines if line)
 
 
+def heads(*names: str) -> str:
+    """A table's first row: what stands in each column, for who hears the table read as well."""
+    return (
+        "<tr>" + "".join(f'<th scope="col" style="text-align:left">{name}</th>' for name in names) + "</tr>"
+    )
+
+
 def marked(line: str) -> str:
     """HTML of a line of text, in which what stands between backticks is code."""
     return _CODE.sub(r"<code>\1</code>", html.escape(line))

@@ -23,7 +23,8 @@ def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, 
 
     Runs on the CPU, guarded: whatever the kernel does, this returns. ``seconds`` limits the CPU time of
     each run of a case (ten times as long by the clock); once all runs have taken six times as many, the
-    check ends there. Checks in several threads wait for each other. A pass or a try is noted for `progress`.
+    check ends there. Checks in several threads wait for each other. ``tl.static_print`` shows a text once
+    in a check. A pass or a try is noted for `progress`.
 
     salt: for who grades: another salt draws other cases, and other values for the inputs of all. With the
         same salt a report is the same at every call, but for the line at the first pass.

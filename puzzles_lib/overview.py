@@ -4,7 +4,7 @@ import html
 from dataclasses import dataclass
 
 from puzzles_lib import ledger
-from puzzles_lib.card import Theme, card
+from puzzles_lib.card import Theme, card, heads
 from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.checker.report import Cheer
 from puzzles_lib.ledger import OPEN, SOLVED, TRIED
@@ -108,7 +108,7 @@ class Progress:
         if self.next:
             chapter, item = self.next
             after = f"Next: {_link(chapter.notebook, f'{item.label}, in chapter {chapter.number}')}"
-        head = _cells("th", "chapter", "solved", "", "puzzles left")
+        head = heads("chapter", "solved", "", "puzzles left")
         table = f'<table style="margin:0.3em 0">{head}{rows}</table>'
         return card(Theme.NEUTRAL, self.summary, f"{note}{table}<div>{after}</div>")
 
@@ -162,7 +162,6 @@ def _row(chapter: ChapterProgress) -> str:
     )
     edge = f"width:{_HTML_CELLS / 4}em;height:0.7em;border:1px solid {Theme.QUIET};line-height:0"
     return _cells(
-        "td",
         _link(chapter.notebook, chapter.short),
         f"{chapter.count(SOLVED)} of {len(chapter.items)}",
         f'<div aria-hidden="true" style="{edge}">{parts}</div>',
@@ -170,10 +169,10 @@ def _row(chapter: ChapterProgress) -> str:
     )
 
 
-def _cells(tag: str, *contents: str) -> str:
+def _cells(*contents: str) -> str:
     """A row of a table, which is as narrow as it can be and breaks no line but in the last column."""
     styles = ["text-align:left;white-space:nowrap"] * (len(contents) - 1) + ["text-align:left"]
-    cells = (f'<{tag} style="{s}">{content}</{tag}>' for s, content in zip(styles, contents, strict=True))
+    cells = (f'<td style="{s}">{content}</td>' for s, content in zip(styles, contents, strict=True))
     return f"<tr>{''.join(cells)}</tr>"
 
 

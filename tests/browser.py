@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,9 +94,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             f"--IdentityProvider.token={token}",
             "--LabApp.expose_app_in_browser=True",
         ]
+        environment = _environment(own)
+        for ours, name in _extension().items():  # this tree's, not what was installed
+            (Path(own) / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(REPO / ours, Path(own) / "data" / name)
         with (Path(own) / "log").open("w") as log:
             server = subprocess.Popen(
-                ["bash", REPO / ".setup/lab.sh", *options], env=_environment(own), stdout=log, stderr=log
+                ["bash", REPO / ".setup/lab.sh", *options], env=environment, stdout=log, stderr=log
             )
         try:
             yield Lab(root, _address(server, Path(own)), token)
@@ -106,6 +111,15 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             except subprocess.TimeoutExpired:
                 server.kill()
                 server.wait()
+
+
+def _extension() -> dict[str, str]:
+    """The files of the course's extension of JupyterLab, and where they belong among Jupyter's data."""
+    built = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    shared = built["targets"]["wheel"]["shared-data"]
+    return {
+        ours: name.removeprefix("share/jupyter/") for ours, name in shared.items() if "labextensions" in name
+    }
 
 
 def _environment(own: str) -> dict[str, str]:

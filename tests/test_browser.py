@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from puzzles_lib.drawing.svg import COLUMN, LEAST_TEXT
 from puzzles_lib.tracer import trace
 from tests.browser import THEMES, eventually
 from tests.test_tracer import OUTER, outer_kernel
@@ -164,6 +165,41 @@ def test_a_picture_to_take_in_hand_keeps_its_keys_from_the_notebook(open_noteboo
     assert "x[3] = -2" in output.inner_text() and "Run this cell" not in output.inner_text()
     assert not book.faint() and not book.clipped()
     book.shoot("04-drag")
+
+
+# ---- a narrow window
+
+
+# How high the smallest texts of the pictures are: of each, so many pixels where it has the column that it was
+# drawn for, or all the width that it takes.
+HEIGHTS = """([least, column]) =>
+  [...document.querySelectorAll(".jp-OutputArea-output :is(svg[role=img], img[alt])")]
+    .map((p) => [p.getBoundingClientRect().width, p.naturalWidth || p.viewBox.baseVal.width])
+    .map(([shown, own]) => least * shown / Math.min(column, own))"""
+
+
+def test_in_a_narrow_window_the_file_list_gives_way_to_the_pictures(open_notebook):
+    book = open_notebook("04_reductions", width=1000)
+    files = book.page.locator("#filebrowser")
+
+    def least_text() -> float:
+        for picture in ("ch04.pictures.fold()", "ch04.pictures.padding()", "ch04.pictures.running_maximum()"):
+            book.output(picture).locator("svg[role=img], img[alt]").first.wait_for()
+        return min(book.page.evaluate(HEIGHTS, [LEAST_TEXT, COLUMN]))
+
+    files.wait_for(state="hidden")
+    assert least_text() >= LEAST_TEXT and not book.clipped()
+    book.shoot("04-narrow")
+    book.page.keyboard.press("Control+b")  # who wants the list has it
+    files.wait_for()
+    book.page.set_viewport_size({"width": 1240, "height": 900})
+    files.wait_for()
+    assert least_text() >= LEAST_TEXT and not book.clipped()
+    book.shoot("04-with-list")
+    book.page.set_viewport_size({"width": 1000, "height": 900})
+    files.wait_for(state="hidden")
+    book.page.set_viewport_size({"width": 1400, "height": 900})
+    files.wait_for()
 
 
 # ---- a notebook as it is handed out

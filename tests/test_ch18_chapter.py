@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from puzzles_lib.authoring import attention as bench
-from puzzles_lib.bench.recorded import about, rows
+from puzzles_lib.bench.recorded import rows
 from puzzles_lib.chapters.ch18_attention import pictures
 from puzzles_lib.chapters.ch18_attention.questions import against
 from tests.conftest import REPO
@@ -18,8 +18,7 @@ DRAWN = ("derivation", "heads", "kept", "packed", "precision", "row", "tiles", "
 
 @pytest.mark.parametrize("name", [*DRAWN, "floors", "lengths"])
 def test_a_picture_reads(name):
-    drawn = getattr(pictures, name)
-    picture = drawn(RECORDED, about("attention")) if name in ("floors", "lengths") else drawn()
+    picture = getattr(pictures, name)(*([RECORDED] if name == "floors" else []))
     page = picture.svg()
     root = ET.fromstring(page)
     width = float(root.get("viewBox").split()[2])
@@ -42,6 +41,18 @@ def test_a_tile_is_whole_where_all_is_seen_and_skipped_where_nothing_is():
     assert pictures.tile_kinds(8, 4, 4, 3) == [["cut", "skipped"], ["cut", "cut"]]
     assert pictures.tile_kinds(12, 4, 4, 4)[2] == ["skipped", "cut", "cut"]
     assert pictures.tile_kinds(6, 4, 4, None, causal=False) == [["whole", "cut"]] * 2  # T ends in a tile
+
+
+def test_each_cell_of_the_library_and_of_the_figures_runs_after_the_set_up_alone():
+    book = nbformat.read(REPO / "solutions/18_attention.ipynb", 4)
+    scope: dict = {}
+    cells = {cell.id: cell.source for cell in book.cells if cell.cell_type == "code"}
+    exec(cells["imports"], scope)
+    after = list(cells)[list(cells).index("prod-tma") :]
+    needs_no_answer = [name for name in after if name.startswith(("prod-", "gpu-")) and name != "gpu-live"]
+    assert len(needs_no_answer) > 12
+    for name in needs_no_answer:
+        exec(cells[name], dict(scope))
 
 
 # ---- what was recorded

@@ -79,6 +79,12 @@ def test_its_report_links_its_thread_and_does_not_name_the_cure(patient):
     assert not [line for line in told if len(line) > 8 and line in text]
 
 
+def test_what_has_no_dot_is_not_told_of_tf32():
+    puzzle = next(p.puzzle for p in PATIENTS if p.puzzle.name == "bias_gradient")
+    (verdict, *_) = check(kernel_of(puzzle.name, HANDED_OUT), puzzle).verdicts
+    assert verdict.diagnosis.endswith("float16 or bfloat16 on the way?")
+
+
 def test_without_right_kernels_a_line_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(module, "_RIGHT", tmp_path / "right.json")
     told = judge(PATIENTS[0].question, 3)

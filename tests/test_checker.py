@@ -219,6 +219,27 @@ def test_a_right_kernel_passes():
     assert [c.bytes_moved == c.bytes_least for c in report.cases] == [True, True]
 
 
+@triton.jit
+def talks(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.arange(0, BLOCK_N)
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    x = tl.load(x_ptr + offs_m[:, None] * N + offs_n[None, :], mask=mask)
+    tl.static_print("x has", x.shape)
+    tl.static_print("columns", BLOCK_N)
+    s = tl.load(s_ptr + offs_m, mask=offs_m < M)
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], x * s[:, None], mask=mask)
+
+
+def test_what_is_known_at_compile_time_is_said_once_for_all_cases(capsys):
+    cases = (*SCALE_ROWS.cases, Case(M=5, N=30, BLOCK_M=4, BLOCK_N=32))
+    for _ in range(2):  # and again in the next check
+        assert examine(talks, dataclasses.replace(SCALE_ROWS, cases=cases)).ok
+        small, *rest = capsys.readouterr().out.splitlines()
+        assert small.startswith("x has [") and rest[0] == "columns 16"
+        assert len(rest) == 3 and rest[1] != small and rest[2] == "columns 32"
+
+
 @pytest.mark.parametrize("kernel, kind, words", FAULTS, ids=[k.__name__ for k, _, _ in FAULTS])
 def test_the_fault_is_named(kernel, kind, words):
     report = examine(kernel, SCALE_ROWS)

@@ -28,11 +28,12 @@ def puzzle_of(spec, **numbers) -> Puzzle:
     return Puzzle(number="0", spec=spec, grid=lambda s: (1,), cases=(Case(**numbers),))
 
 
-def judge(spec, got_from, x, **numbers):
+def judge(spec, got_from, x, dots=True, **numbers):
     """Compare ``got_from(x)`` with what the spec says."""
     puzzle = puzzle_of(spec, **numbers)
     inputs = {"x": x}
-    return compare(expect(puzzle, puzzle.cases[0], inputs)["z"], got_from(x), puzzle, puzzle.cases[0], inputs)
+    expected = expect(puzzle, puzzle.cases[0], inputs)["z"]
+    return compare(expected, got_from(x), puzzle, puzzle.cases[0], inputs, dots)
 
 
 X = torch.randn(4, 1000, generator=torch.Generator().manual_seed(1))
@@ -178,6 +179,8 @@ def test_errors_of_the_size_of_a_coarser_type_are_told_as_such(coarse):
     x = torch.randn(16, 100, generator=torch.Generator().manual_seed(4))
     said = judge(product, lambda x: product(rounded(x)), x, M=16, T=100).diagnosis
     assert said.startswith("the errors are as small as a coarser type's") and "input_precision" in said
+    without_dots = judge(product, lambda x: product(rounded(x)), x, dots=False, M=16, T=100).diagnosis
+    assert without_dots and said.startswith(without_dots) and "TF32" not in without_dots
     noise = 1 + torch.randn(16, 16, generator=torch.Generator().manual_seed(5)) / 10
     assert "coarser" not in judge(product, lambda x: product(x) * noise, x, M=16, T=100).diagnosis
 

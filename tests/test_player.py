@@ -407,6 +407,19 @@ def test_a_page_that_would_be_too_large_keeps_fewer_programs_then_fewer_steps(mo
     assert f"Program 1 ran on after step {steps}, the last that is kept." in cut.tree["notes"]
 
 
+def test_of_tensors_too_large_for_a_page_what_the_steps_touch_is_kept_and_a_sentence_says_so():
+    shown = watch(add_ten_kernel, ADD_TEN, Case(N=250_000, BLOCK=1024), program=100)
+    assert len(shown._repr_html_().encode()) < 1_000_000
+    told = Played(shown.data)
+    assert told.tree["notes"][-1] == (
+        "Too large for a page: of x and z only what the steps load and store is kept here."
+    )
+    assert not [tensor for tensor in told.tree["tensors"] if {"values", "wanted"} & set(tensor)]
+    (offs,), (x,) = told.changes("offs", 100), told.changes("x", 100)
+    np.testing.assert_array_equal(offs, np.arange(102_400, 103_424))
+    assert x.shape == (1024,) and x.std() > 0.5
+
+
 def test_a_program_that_was_not_recorded_is_run_for(monkeypatch):
     made = []
 

@@ -254,6 +254,24 @@ def test_no_canvas_is_larger_than_browsers_draw(show):
     assert canvas.evaluate(COLOURS.replace("c.width", "999")) > 50
 
 
+def test_a_step_of_very_many_lanes_takes_a_moment(show):
+    """Half a second of the processor's time, where a tenth or two is enough; it was one and a half."""
+    page = show(watch(add_ten_kernel, ADD_TEN, Case(N=131_072, BLOCK=131_072)))
+    page.locator(".code").focus()
+    press(page, "End")
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def used() -> float:
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return next(each["value"] for each in metrics if each["name"] == "TaskDuration")
+
+    before = used()
+    for _ in range(3):
+        press(page, "ArrowLeft", "ArrowRight")
+    assert used() - before < 6 * 0.5 and "tl.store" in lit(page)
+
+
 def test_nan_in_a_heat_map_is_not_what_is_undefined(show):
     kernel = cell(
         "def kernel(x_ptr, z_ptr, M, N, BLOCK: tl.constexpr):\n"

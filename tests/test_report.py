@@ -3,6 +3,7 @@
 import dataclasses
 import html
 import json
+import re
 
 import pytest
 
@@ -174,6 +175,12 @@ def test_what_was_not_run_is_neither_pass_nor_fail():
 def test_nothing_run_is_not_a_pass():
     assert not Report("outer_add").ok
     assert not Report("outer_add", verdict=VERDICT).ok
+
+
+def test_the_tables_columns_are_named():
+    shown = Report("outer_add", (PASSED,))._repr_html_()
+    assert re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', shown) == ["result", "case", "cost"]
+    assert ">cost<" not in Report("outer_add", (FAILED,))._repr_html_()
 
 
 def test_html_says_the_same_in_words_theme_colours_and_escaped():

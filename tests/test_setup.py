@@ -315,7 +315,7 @@ def test_a_fitting_python_is_looked_for(checkout):
     assert checkout.stamp.split()[1] == "3.12"
 
 
-@pytest.mark.parametrize("name", ["pyproject.toml", ".setup/jupyterlab.json"])
+@pytest.mark.parametrize("name", ["pyproject.toml", ".setup/jupyterlab.json", ".setup/narrow.js"])
 def test_changed_inputs_are_installed_in_place(installed, name):
     with open(installed.folder / name, "a") as file:
         file.write("\n")

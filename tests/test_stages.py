@@ -554,6 +554,35 @@ def test_the_second_time_nothing_is_compiled(monkeypatch, tmp_path):
         stages(add_kernel, ADD, BLOCK=512, num_warps=8)
 
 
+def test_a_kernel_elsewhere_in_another_file_is_not_compiled_anew(monkeypatch):
+    body = """
+@triton.jit
+def plus(x):
+    return x + 3
+
+@triton.jit
+def moved_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N)
+    tl.store(z_ptr + offs, plus(x), mask=offs < N)
+"""
+    first = stages(define(body, "moved_kernel", {}), ADD, BLOCK=512)
+    assert first.sass and len(first.passes)
+
+    def never(*args, **kwargs):
+        raise AssertionError("compiled again")
+
+    monkeypatch.setattr(subprocess, "Popen", never)
+    again = stages(define("\n" * 40 + body, "<another cell>", {}), ADD, BLOCK=512)
+    assert again.passes and again.cubin == first.cubin
+    for stage in first.names:
+        for text in ("tl.load", "plus(x), mask", "x + 3"):
+            assert again.lines(stage, text).text == first.lines(stage, text).text
+        lines = {line.source for line in first.read(stage)} - {None}
+        assert lines
+        assert {line.source for line in again.read(stage)} - {None} == {line + 40 for line in lines}
+
+
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"texts": {}}'])
 def test_a_damaged_cache_is_compiled_over(monkeypatch, tmp_path, damage):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))

@@ -65,12 +65,16 @@ def examine(
 
 @dataclasses.dataclass
 class _Shared:
-    """What the cases of one check share: limits, and what they have shown so far."""
+    """What the cases of one check share: limits, and what they have shown so far.
+
+    said: by ``tl.static_print``, each text once.
+    """
 
     seconds: float
     budget: Budget
     threads: Threads = dataclasses.field(default_factory=Threads)
     arithmetic: Known = dataclasses.field(default_factory=Known)
+    said: set[str] = dataclasses.field(default_factory=set)
 
 
 def _busy(puzzle: Puzzle, reason: Busy) -> Report:
@@ -290,7 +294,7 @@ def _check_case(
 ) -> CaseResult:
     """Try a case. named: its number, where that names it for `watch`: no salt, the first configuration."""
     if bound.case.pretend:
-        return check_true_size(bound, shared.seconds)
+        return check_true_size(bound, shared.seconds, shared.said)
     try:
         return _run_case(bound, shared, backwards, named)
     except OutOfTime as error:
@@ -320,7 +324,7 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
 
     def run(**options: Any) -> Run:
         shared.budget.ask()
-        return attempt(bound, inputs, seconds=shared.seconds, **options)
+        return attempt(bound, inputs, seconds=shared.seconds, said=shared.said, **options)
 
     forwards = run(as_compiled=known.differs)
     verdict = verdicts.judge(puzzle, case, inputs, expected, forwards)

@@ -23,7 +23,10 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class _Wrong:
-    """A wrong result: what is wanted, what came, and which elements are wrong; both in float64."""
+    """A wrong result: what is wanted, what came, and which elements are wrong; both in float64.
+
+    dots: whether the kernel that made it has any.
+    """
 
     expected: Expected
     got: torch.Tensor
@@ -31,6 +34,7 @@ class _Wrong:
     puzzle: Puzzle
     case: Case
     inputs: Mapping[str, torch.Tensor]
+    dots: bool
 
     @property
     def value(self) -> torch.Tensor:
@@ -75,9 +79,17 @@ class _Wrong:
 
 
 def compare(
-    expected: Expected, got: torch.Tensor, puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]
+    expected: Expected,
+    got: torch.Tensor,
+    puzzle: Puzzle,
+    case: Case,
+    inputs: Mapping[str, torch.Tensor],
+    dots: bool = True,
 ) -> Mismatch | None:
-    """None where every element is right, else what is wrong and, where it shows, why."""
+    """None where every element is right, else what is wrong and, where it shows, why.
+
+    dots: whether the kernel has any, which may have been in TF32.
+    """
     right = expected.accepts(got)
     if right.all():
         return None
@@ -90,9 +102,8 @@ def compare(
         f"wrong values in {name}: {int(wrong.sum())} of {got.numel()}, the first is {name}[{place}]: "
         f"got {_number(got[first], digits)}, want {_number(expected.value[first], digits)}"
     )
-    return Mismatch(
-        message, next(_diagnoses(_Wrong(expected, got.double(), wrong, puzzle, case, inputs)), "")
-    )
+    found = _Wrong(expected, got.double(), wrong, puzzle, case, inputs, dots)
+    return Mismatch(message, next(_diagnoses(found), ""))
 
 
 def _number(value: torch.Tensor, digits: int = 6) -> str:
@@ -190,10 +201,9 @@ def _precision(w: _Wrong) -> str:
     above = float((error > 0).double().mean())
     if not 0.2 < above < 0.8 or error.abs().max() > 8 * size or not HALF / 16 < size < BFLOAT:
         return ""
-    return (
-        "the errors are as small as a coarser type's: float16 or bfloat16 on the way? Or TF32, in which "
-        'tl.dot takes float32 blocks without input_precision="ieee"?'
-    )
+    told = "the errors are as small as a coarser type's: float16 or bfloat16 on the way?"
+    tf32 = ' Or TF32, in which tl.dot takes float32 blocks without input_precision="ieee"?'
+    return told + tf32 * w.dots
 
 
 SLIP_SLACK = 2.0**-16  # a slip may make sums of large numbers that cancel

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from puzzles_lib.card import Theme, card, marked
+from puzzles_lib.card import Theme, card, heads, marked
 from puzzles_lib.source import Site
 
 MOST_LINES = 12
@@ -344,8 +344,9 @@ class Report:
                 rows.append(f'<tr><td></td><td colspan="2">{_verdict_html(row.verdict)}</td></tr>')
         body = _verdict_html(self.verdict) if self.verdict else ""
         if rows:
+            head = heads("result", "case", "cost" if any(row.cost for row in table) else "")
             style = "margin:0.3em 0;font-family:var(--jp-code-font-family, monospace)"
-            body += f'<table style="{style}">{"".join(rows)}</table>'
+            body += f'<table style="{style}">{head}{"".join(rows)}</table>'
         body += "".join(_shown(row) for row in table)
         notes = [f"{self._least()}."] if self.ok else []
         for note in [*notes, *self.notes]:

@@ -17,8 +17,8 @@ from puzzles_lib.puzzle import MOST_PROGRAMS
 CROSSING = 2**31
 
 
-def check_true_size(bound: Bound, seconds: float) -> CaseResult:
-    """Run the programs at the edges, and say what does not hold."""
+def check_true_size(bound: Bound, seconds: float, said: set[str]) -> CaseResult:
+    """Run the programs at the edges, and say what does not hold. said: as for `interpreter.run`."""
     puzzle, case = bound.puzzle, bound.case
     grid = puzzle.programs(case)
     if verdict := _too_many(grid):
@@ -28,8 +28,9 @@ def check_true_size(bound: Bound, seconds: float) -> CaseResult:
     sizes = [tensor.numel() for tensor in tensors.values()]
     programs = edges(grid, sizes)
     zeroed = {f"{name}_ptr" for name in puzzle.zeroed}
+    arguments = bound.filled(tensors)
     ran = run(
-        bound.kernel, bound.filled(tensors), grid, outputs, zeroed=zeroed, seconds=seconds, only=programs
+        bound.kernel, arguments, grid, outputs, zeroed=zeroed, said=said, seconds=seconds, only=programs
     )
     verdict = None
     if ran.stop:

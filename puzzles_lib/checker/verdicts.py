@@ -81,8 +81,9 @@ def judge(
     verdict = misconduct(puzzle, case, ran)
     if verdict:
         return verdict
+    dots = ran.arithmetic.dots or bool(ran.arithmetic.in_tf32)
     for result in puzzle.results:
-        mismatch = compare(expected[result.name], ran.outputs[result.name], puzzle, case, inputs)
+        mismatch = compare(expected[result.name], ran.outputs[result.name], puzzle, case, inputs, dots)
         if mismatch and result.name not in ran.written:
             return _not_taken(result)
         if mismatch and ran.not_associative:

@@ -40,8 +40,9 @@ def steps(
     built = build(translation)
     if "ptx" not in built.texts:
         return built.refusal or Refusal("there is no PTX of it")
-    fused, dots = (
-        frozenset(line.source for line in read(stage, built.texts[stage]) if words in line.text)
-        for stage, words in (("ptx", "fma.rn"), ("ttir", "inputPrecision = tf32"))
-    )
-    return Steps(kernel, fused, dots)
+
+    def having(words: str, stage: str) -> frozenset[int | None]:
+        lines = read(stage, built.texts[stage], translation.above)
+        return frozenset(line.source for line in lines if words in line.text)
+
+    return Steps(kernel, having("fma.rn", "ptx"), having("inputPrecision = tf32", "ttir"))

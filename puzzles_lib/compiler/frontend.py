@@ -38,7 +38,8 @@ FRONT_END_MEMORY = 1 << 30  # bytes that may be mapped for it on top of what the
 class Translation:
     """A kernel as Triton's front end has translated it.
 
-    ir: MLIR text that no pass has touched yet. Its locations are lines of the kernel's file.
+    ir: MLIR text that no pass has touched yet. Its locations are lines of the kernel's file, less ``above``:
+        so it is the same wherever in a file the kernel stands.
     options: what the backend compiles with, such as ``num_warps``.
     """
 
@@ -46,6 +47,7 @@ class Translation:
     target: Target
     ir: str
     options: Mapping[str, object]
+    above: int = 0
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,10 @@ def translate(
     options: ``num_warps``, ``num_stages``; the target's own where left out.
     """
     found = _as_launched(kernel, arguments, target, options, "source")
-    return found if isinstance(found, Refusal) else Translation(kernel, target, found, options)
+    if isinstance(found, Refusal):
+        return found
+    above = min((int(line) for _, line, _ in _LOCATION.findall(found)), default=1) - 1
+    return Translation(kernel, target, _counted_from(above, found), options, above)
 
 
 def gpu_dialect(
@@ -403,7 +408,7 @@ def _backend(target: Target, options: tuple[tuple[str, object], ...]):
     return backend, backend.parse_options(dict(options))
 
 
-_LOCATION = re.compile(r'loc\("((?:[^"\\]|\\.)+)":(\d+:\d+)\)')
+_LOCATION = re.compile(r'loc\("((?:[^"\\]|\\.)+)":(\d+):(\d+)\)')
 
 
 def _with_own_lines(text: str, kernel: JITFunction) -> str:
@@ -415,9 +420,14 @@ def _with_own_lines(text: str, kernel: JITFunction) -> str:
     own = kernel.fn.__code__.co_filename
 
     def located(match: re.Match) -> str:
-        return f'loc("{kernel.__name__}.py":{match[2]})' if match[1] == own else "loc(unknown)"
+        return f'loc("{kernel.__name__}.py":{match[2]}:{match[3]})' if match[1] == own else "loc(unknown)"
 
     return _LOCATION.sub(located, text)
+
+
+def _counted_from(above: int, text: str) -> str:
+    """The IR with so many lines less in each location."""
+    return _LOCATION.sub(lambda match: f'loc("{match[1]}":{int(match[2]) - above}:{match[3]})', text)
 
 
 def interpret_was_on() -> bool:

@@ -19,9 +19,15 @@ class Line:
     source: int | None = None
 
 
-def read(stage: str, text: str) -> tuple[Line, ...]:
-    """The lines of a stage's text, locations taken off and resolved."""
-    return tuple(_trimmed(_READERS[stage](text)))
+def read(stage: str, text: str, above: int = 0) -> tuple[Line, ...]:
+    """The lines of a stage's text, locations taken off and resolved.
+
+    above: lines of the file that its locations do not count (`Translation.above`).
+    """
+    lines = _trimmed(_READERS[stage](text))
+    if above:
+        lines = [Line(line.text, line.source and line.source + above) for line in lines]
+    return tuple(lines)
 
 
 def _trimmed(lines: list[Line]) -> list[Line]:

@@ -2,7 +2,8 @@
 
 LLVM and ptxas may crash, loop for hours or take all memory over IR that a learner's kernel led to. So
 they run in `puzzles_lib.compiler.worker`, under limits, and what comes back is data. Results are kept
-in Triton's own cache directory (``TRITON_CACHE_DIR``), keyed by the IR, the target and the versions.
+in Triton's own cache directory (``TRITON_CACHE_DIR``), keyed by the IR, the target and the versions: a kernel
+that is moved within its file, or copied to another, is not compiled anew.
 """
 
 import base64
@@ -37,7 +38,7 @@ _WORKER = Path(__file__).with_name("worker.py")
 class Build:
     """What the compiler made of a kernel.
 
-    texts: MLIR, LLVM IR and assembly by stage, as Triton writes them, locations included.
+    texts: MLIR, LLVM IR and assembly by stage, as Triton writes them, with the translation's locations.
     binary: the cubin or hsaco, empty where the kernel did not come so far.
     metadata: ``shared`` (bytes), ``num_warps``, ``num_stages``, ``global_scratch_size`` (bytes a program) and
         ``tensordesc_meta``, what a launch needs to make the map of each descriptor.
@@ -175,8 +176,8 @@ def _why(
     site, words = None, []
     for line, message in _DIAGNOSTIC.findall(said):
         if site is None and int(line):
-            file = translation.kernel.fn.__code__.co_filename
-            site = Site(int(line), linecache.getline(file, int(line)).strip())
+            file, number = translation.kernel.fn.__code__.co_filename, int(line) + translation.above
+            site = Site(number, linecache.getline(file, number).strip())
         words.append(message)
     message = error["message"] if error else ""
     if re.search(r"bad_alloc|out of memory|Allocation failed|MemoryError", said + message):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from puzzles_lib.card import heads
 from puzzles_lib.drawing import Picture, box, label, new_sheet
 from puzzles_lib.drawing.colours import BAD, FAINT, GREEN, ORANGE, PALE, PURPLE
 from puzzles_lib.grading.grade import LIMIT, MISSING, REFUSED, SOLVED, STATES, UNTOUCHED, WRONG
@@ -105,8 +106,8 @@ def _table_of_puzzles(grades: Grades, progress: Progress) -> str:
         for mark in grade["puzzles"]:
             if mark["state"] in (WRONG, REFUSED, LIMIT):
                 kinds[mark["puzzle"]][mark["kind"] or _NAMES[mark["state"]]] += 1
-    heads = ("puzzle", "solved", "tried", "open", *(["tries"] if progress else []), "what most fail for")
-    rows = [f"<tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>"]
+    columns = ("puzzle", "solved", "tried", "open", *(["tries"] if progress else []), "what most fail for")
+    rows = [heads(*columns)]
     for name, states in counts.items():
         tried = states[SOLVED] + states[WRONG] + states[REFUSED] + states[LIMIT]
         why = ", ".join(f"{kind} {number}" for kind, number in kinds[name].most_common(_KINDS))
@@ -127,7 +128,7 @@ def _tries(puzzle: str, progress: Progress) -> str:
 
 
 def _table_of_students(grades: Grades) -> str:
-    rows = ["<tr><th>student</th><th>solved</th><th>answers right</th><th>remarks</th></tr>"]
+    rows = [heads("student", "solved", "answers right", "remarks")]
     for grade in grades:
         link = f"students/{folder_name(grade['student'])}/report.html"
         right = sum(answer["status"] == "right" for answer in grade["answers"])

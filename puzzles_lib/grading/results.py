@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from puzzles_lib.answers import OPEN
-from puzzles_lib.card import Theme, card, rows
+from puzzles_lib.card import Theme, card, heads, rows
 from puzzles_lib.checker.report import Report
 from puzzles_lib.grading.grade import LIMIT, MISSING, REFUSED, SCHEMA, SOLVED, UNTOUCHED
 
@@ -285,7 +285,8 @@ def _answers(answers: Sequence[Mapping[str, str]]) -> str:
         for a in answers
         if a["status"] not in ("right", OPEN, MISSING)
     )
-    return f"<h2>Reading exercises</h2><p>Of {len(answers)}: {html.escape(told)}.</p><table>{cells}</table>"
+    table = f"<table>{heads('exercise', 'answer', 'words')}{cells}</table>" if cells else ""
+    return f"<h2>Reading exercises</h2><p>Of {len(answers)}: {html.escape(told)}.</p>{table}"
 
 
 def _card(mark: Mapping[str, Any]) -> str:

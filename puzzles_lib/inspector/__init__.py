@@ -224,10 +224,8 @@ class Stages:
             raise ValueError(f"stage is {stage!r}, {self.target.name} has {', '.join(self.names)}")
         if self.built is None:
             return ()
-        if stage == "sass":
-            sass = self._disassembled
-            return () if isinstance(sass, Refusal) else read(stage, sass)
-        return read(stage, self.built.texts.get(stage, ""))
+        text = self._disassembled if stage == "sass" else self.built.texts.get(stage, "")
+        return () if isinstance(text, Refusal) else read(stage, text, self.built.translation.above)
 
     # ---- looking
 

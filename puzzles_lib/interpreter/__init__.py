@@ -124,6 +124,7 @@ def run(
     reverse: bool = False,
     record: bool = False,
     quiet: bool = False,
+    said: set[str] | None = None,
     seconds: float = 10.0,
     held_by: HeldBy | None = None,
     at_once: TakenAtOnce | None = None,
@@ -142,6 +143,7 @@ def run(
     reverse: from the last program to the first, and so for lanes that meet in one atomic.
     record: keep every access, and go on after an out-of-bounds one, which is noted and not carried out.
     quiet: suppress what the kernel prints.
+    said: texts that ``tl.static_print`` has shown in earlier runs and does not show again; is added to.
     held_by: which threads hold the lanes of an access (`ordering`), to look for races within a program.
     at_once: which lanes of an access one instruction takes, to look for the harm of hints that are not true.
     seconds: limit on the run, of CPU time; see `time_limit`.
@@ -174,7 +176,7 @@ def run(
 
     with interrupts_held(inside=launch), executing(), _calm():
         builder.__class__ = PretendingBuilder if pretends else GuardedBuilder
-        builder.start(memory, grid, quiet)
+        builder.start(memory, grid, quiet, set() if said is None else said)
         values = {
             name: _argument(memory, parameters[name], value, outputs) for name, value in arguments.items()
         }

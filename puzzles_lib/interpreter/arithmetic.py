@@ -46,13 +46,14 @@ class Arithmetic:
     """What was noted of a run.
 
     products: a sum has taken a product. cancels: one that was rounded, and came out as 0.
-    in_tf32: lines whose sum of products is a dot.
+    dots: there was a `tl.dot`. in_tf32: lines whose sum of products is a dot.
     fused: what was done in one step, and made a difference; only of a run ``as_compiled``.
     """
 
     as_compiled: bool = False
     products: bool = False
     cancels: bool = False
+    dots: bool = False
     in_tf32: dict[Site, None] = field(default_factory=dict)
     fused: dict[Fused, None] = field(default_factory=dict)
 

@@ -136,9 +136,9 @@ class GuardedBuilder(InterpreterBuilder):
         # debug turns tl.device_assert on; overflow checks would double a run's time
         self.options = _Options(debug=True, sanitize_overflow=False)
 
-    def start(self, memory: Memory, grid: Program, quiet: bool) -> None:
-        """What follows belongs to a new run."""
-        self.memory, self.grid, self.quiet, self.printed = memory, grid, quiet, 0
+    def start(self, memory: Memory, grid: Program, quiet: bool, said: set[str]) -> None:
+        """What follows belongs to a new run. said: what `tl.static_print` does not show again."""
+        self.memory, self.grid, self.quiet, self.said, self.printed = memory, grid, quiet, said, 0
 
     def create_get_program_id(self, axis):
         return TensorHandle(np.array([self.memory.program[axis]], np.int32), tl.int32)
@@ -544,6 +544,7 @@ class GuardedBuilder(InterpreterBuilder):
         return self._recorded_dot(self._dot(a, b, d, input_precision), a, b, d)
 
     def _recorded_dot(self, result, *operands):
+        self.memory.arithmetic.dots = True
         self.memory.flops += 2 * result.data.size * operands[0].data.shape[-1]
         if self.memory.recorder:
             self.memory.recorder.dotted(*operands, result)

@@ -93,8 +93,12 @@ def _print(*values, sep: str = " ", end: str = "\n", **_) -> None:
 
 
 def _static_print(*values, sep: str = " ", end: str = "\n", **_) -> None:
-    if builder.memory.number == 0:  # a compiler says it once, not once per program
-        _print(*values, sep=sep, end=end)
+    if builder.memory.number or builder.quiet:  # a compiler says it once, not once per program
+        return
+    text = sep.join(str(value) for value in values) + end
+    if text not in builder.said:
+        builder.said.add(text)
+        builder.print(text)
 
 
 # ---- the replacements

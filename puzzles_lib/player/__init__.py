@@ -27,6 +27,7 @@ MOST_ELEMENTS = 1_000_000  # of all tensors of a case
 MOST_CHARACTERS = 900_000  # of what is packed: with script and first frame a page stays below 1 MB
 MOST_BYTES = 24 << 20  # before it is packed
 FEWEST_STEPS = 20
+LARGE = 50_000  # elements of a tensor: the values of such are left out where a page is too large for them
 
 
 def watch(
@@ -159,11 +160,14 @@ def _player(
     number: int | None,
     ran: Run,
 ) -> Player:
-    """As many programs and steps as a page holds."""
+    """As many programs and steps as a page holds; without large tensors' values where it holds none else."""
     count = math.prod(grid)
-    kept, most_steps = sorted(recorder.recordings), max(len(r.steps) for r in recorder.recordings.values())
+    every, longest = sorted(recorder.recordings), max(len(r.steps) for r in recorder.recordings.values())
+    large = [sheet.name for sheet in tensors if math.prod(sheet.shape) > LARGE]
+    cut: list[str] = []
+    kept, most_steps = every, longest
     while True:
-        teller = Teller(recorder, tensors)
+        teller = Teller(recorder, tensors, cut)
         told = {n: teller.told(recorder.recordings[n], most_steps) for n in kept}
         if number is None:
             number = _telling(told)
@@ -179,20 +183,22 @@ def _player(
             "sources": recorder.sources,
             "program": kept.index(number),
             "step": place,
-            "notes": _notes(told, grid, recorder.started, ran),
+            "notes": [*_notes(told, grid, recorder.started, ran), *_left_out(cut)],
         }
         data = packed(tree, teller.pool) if len(teller.pool.blob) <= MOST_BYTES else ""
         size = len(data) / MOST_CHARACTERS if data else 2 * len(teller.pool.blob) / MOST_BYTES
-        if size <= 1 or most_steps <= FEWEST_STEPS:
+        steps = min(len(told[number].steps), most_steps)
+        if size <= 1 or (len(kept) == 1 and steps <= FEWEST_STEPS and cut == large):
             frame = frame_of(recorder, recorder.recordings[number], place, count)
             return Player(title, frame, data)
         if len(kept) > 1:
             fewer = min(max(1, int(0.9 * len(kept) / size)), len(kept) - 1)
             nearest = sorted(kept, key=lambda n: (abs(n - number), n))
             kept = sorted(nearest[:fewer])
-        else:
-            steps = len(told[number].steps)
+        elif steps > FEWEST_STEPS:
             most_steps = max(FEWEST_STEPS, min(int(0.9 * steps / size), steps - 1))
+        else:
+            cut, kept, most_steps = large, every, longest
 
 
 def _telling(told: Mapping[int, Told]) -> int:
@@ -202,6 +208,13 @@ def _telling(told: Mapping[int, Told]) -> int:
         if found:
             return found[0]
     return min(told)
+
+
+def _left_out(cut: Sequence[str]) -> list[str]:
+    if not cut:
+        return []
+    names = " and ".join(filter(None, [", ".join(cut[:-1]), cut[-1]]))
+    return [f"Too large for a page: of {names} only what the steps load and store is kept here."]
 
 
 def _race(conflict: Conflict, axes: int) -> str:

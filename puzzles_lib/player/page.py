@@ -9,7 +9,7 @@ import functools
 import html
 from pathlib import Path
 
-from puzzles_lib.card import Theme, framed
+from puzzles_lib.card import Theme, framed, heads
 from puzzles_lib.player.frame import Frame
 
 NO_SCRIPT = (
@@ -39,15 +39,13 @@ def _still(title: str, frame: Frame) -> str:
         "<tr>" + "".join(f'<td style="text-align:left">{html.escape(cell)}</td>' for cell in row) + "</tr>"
         for row in frame.names
     )
-    head = "".join(f'<th style="text-align:left">{text}</th>' for text in ("name", "here", "kind", "values"))
+    head = heads("name", "here", "kind", "values")
     code = "font-family:var(--jp-code-font-family,monospace);font-size:var(--jp-code-font-size,13px)"
     parts = [
         f'<div style="font-weight:bold">{html.escape(title)}</div>',
         f"<div>{html.escape(frame.place)}</div>",
         f'<pre style="overflow-x:auto;margin:.4em 0">{source}</pre>',
-        f'<table style="{code}"><thead><tr>{head}</tr></thead><tbody>{names}</tbody></table>'
-        if names
-        else "",
+        f'<table style="{code}"><thead>{head}</thead><tbody>{names}</tbody></table>' if names else "",
         *(f"<div>{html.escape(note)}</div>" for note in frame.notes),
         f"<p><em>{NO_SCRIPT}</em></p>",
     ]

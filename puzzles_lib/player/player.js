@@ -35,10 +35,14 @@ function readArray(run, [kind, shape, first, steps]) {
   const size = shape.reduce((a, b) => a * b, 1);
   if (kind === "c") return { shape, data: new Array(size).fill(plain(first)) };
   if (kind === "a") {
-    const data = new Array(size);
-    for (let i = 0; i < size; i++) {
-      data[i] = coordinates(shape, i).reduce((sum, place, axis) => sum + place * steps[axis], first);
-    }
+    let data = [first];
+    shape.forEach((count, axis) => {
+      const wider = new Array(data.length * count);
+      data.forEach((start, i) => {
+        for (let place = 0; place < count; place++) wider[i * count + place] = start + place * steps[axis];
+      });
+      data = wider;
+    });
     return { shape, data };
   }
   if (kind === "b") {
@@ -752,16 +756,38 @@ class Stage {
 
   showTensors() {
     const { run, step } = this;
-    const stored = storedAt(run, this.place, this.at);
+    const stored = this.storedSoFar();
     this.tensors.replaceChildren(...run.tensors.map((tensor, t) =>
       this.tensorBlock(tensor, stored[t], (step.a ?? []).filter((access) => access.T === t))));
+  }
+
+  /** What is stored now, by tensor; the same from one store to the next. */
+  storedSoFar() {
+    let last = this.at;
+    while (last >= 0 && !this.program.steps[last].a?.some((access) => access.s)) last -= 1;
+    const key = `${this.place} ${last}`;
+    if (this.storedAt !== key) {
+      this.storedAt = key;
+      this.stored = storedAt(this.run, this.place, last).map((map, t) => {
+        const size = this.run.tensors[t].shape.reduce((a, b) => a * b, 1);
+        const stored = { values: new Array(map.size ? size : 0), states: new Uint8Array(size), size: map.size };
+        stored.counts = new Array(STATES.length).fill(0);
+        for (const [i, [value, state]] of map) {
+          stored.values[i] = value;
+          stored.states[i] = state;
+          stored.counts[state] += 1;
+        }
+        return stored;
+      });
+    }
+    return this.stored;
   }
 
   tensorBlock(tensor, stored, accesses) {
     const { run } = this;
     const size = tensor.shape.reduce((a, b) => a * b, 1);
-    const lit = new Set();
-    const fresh = new Set();
+    const touched = { load: { count: 0 }, store: { count: 0 } };
+    const kinds = accesses.length ? new Uint8Array(size) : null;  // of each element: 1 loaded, 2 stored, 3 both
     const bad = new Set();
     for (const access of accesses) {
       const { data } = arrayOf(run, access.i);
@@ -769,40 +795,47 @@ class Stage {
       const out = access.b === undefined ? null : arrayOf(run, access.b).data;
       for (let i = 0; i < data.length; i++) {
         if (mask && !mask[i]) continue;
-        if (out?.[i]) bad.add(Number(data[i]));
-        else (access.k === "load" ? lit : fresh).add(Number(data[i]));
+        const element = Number(data[i]);
+        if (out?.[i]) bad.add(element);
+        else {
+          const [bit, some] = access.k === "load" ? [1, touched.load] : [2, touched.store];
+          if (kinds[element] & bit) continue;
+          kinds[element] |= bit;
+          some.count += 1;
+          if (some.first === undefined || element < some.first) some.first = element;
+        }
       }
     }
     const values = tensor.values === undefined ? null : arrayOf(run, tensor.values).data;
     const wanted = tensor.wanted === undefined ? null : arrayOf(run, tensor.wanted).data;
     const [low, high] = ends(bad);
     const beyond = tensor.shape.length === 1 && low >= 0 ? Math.min(high + 1 - size, 64) : 0;
-    const valueAt = (i) => (stored.has(i) ? stored.get(i)[0] : values?.[i]);
-    const isUndefined = (i) => stored.get(i)?.[1] === UNDEFINED;
-    const mark = (i) => {
-      if (i >= size) return bad.has(i) ? "bad" : "off";
-      const judged = stored.has(i) ? STATES[stored.get(i)[1]] : values || !wanted ? "" : "empty";
-      return [judged, lit.has(i) ? "lit" : "", fresh.has(i) ? "new lit" : ""].filter(Boolean).join(" ");
-    };
+    const valueAt = (i) => (stored.states[i] ? stored.values[i] : values?.[i]);
+    const isUndefined = (i) => stored.states[i] === UNDEFINED;
+    const marks = STATES.map((state) => {
+      const judged = state || (values || !wanted ? "" : "empty");
+      return ["", "lit", "new lit", "lit new lit"].map((lit) => [judged, lit].filter(Boolean).join(" "));
+    });
+    const mark = (i) => (i >= size ? (bad.has(i) ? "bad" : "off") : marks[stored.states[i]][kinds ? kinds[i] : 0]);
     const describe = (i) => {
       if (i >= size) return `${address(tensor, i)} is out of bounds`;
       const says = [address(tensor, i)];
-      if (stored.has(i)) {
-        const [value, state] = stored.get(i);
-        says.push(...(isUndefined(i) ? [] : [`= ${numberText(value, 9)}`]), STATE_WORDS[STATES[state]]);
+      if (stored.states[i]) {
+        const value = isUndefined(i) ? [] : [`= ${numberText(stored.values[i], 9)}`];
+        says.push(...value, STATE_WORDS[STATES[stored.states[i]]]);
       } else if (values) says.push(`= ${numberText(values[i], 9)}`);
       else says.push(wanted ? "nothing is stored there yet" : "its values are not kept here");
       if (wanted) says.push(`the spec wants ${numberText(wanted[i], 9)}`);
-      if (lit.has(i)) says.push("loaded by this line");
-      if (fresh.has(i)) says.push("stored by this line");
+      if (kinds?.[i] & 1) says.push("loaded by this line");
+      if (kinds?.[i] & 2) says.push("stored by this line");
       return says.join("; ");
     };
     const facts = [];
-    if (lit.size) facts.push(`${lit.size} loaded by this line`);
-    if (fresh.size) facts.push(`${fresh.size} stored by this line`);
+    const { load, store } = touched;
+    if (load.count) facts.push(`${load.count} loaded by this line`);
+    if (store.count) facts.push(`${store.count} stored by this line`);
     if (stored.size) {
-      const counts = [1, 2, 3, 4].map((state) => [...stored.values()].filter((each) => each[1] === state).length);
-      facts.push(`${stored.size} of ${size} stored so far: ` + counts.map((n, i) => [n, STATES[i + 1]])
+      facts.push(`${stored.size} of ${size} stored so far: ` + stored.counts.slice(1).map((n, i) => [n, STATES[i + 1]])
         .filter(([n]) => n).map(([n, word]) => `${n} ${word === "later" ? "not right yet" : word}`).join(", "));
     } else if (wanted) facts.push("nothing stored yet");
     const header = make("header", {}, make("h4", {}, tensor.name),
@@ -813,11 +846,11 @@ class Stage {
         `out of bounds: ${bad.size === 1 ? `element ${low}` : `elements ${low} to ${high}`}, it has ${size}`));
     }
     const all = values ?? wanted;
-    return make("section", { class: `block ${fresh.size ? "changed" : ""}` }, header, this.cells({
+    return make("section", { class: `block ${store.count ? "changed" : ""}` }, header, this.cells({
       label: tensor.name, shape: tensor.shape.length === 1 ? [size + beyond] : tensor.shape, size: size + beyond,
       text: (i) => (i >= size || valueAt(i) === undefined ? "·" : isUndefined(i) ? "?" : numberText(valueAt(i), 4)),
       number: (i) => (i < size && !isUndefined(i) ? valueAt(i) : undefined), state: mark, describe, limits: (all && range(all)) ?? [0, 0],
-      isSheet: true, lit: ends(lit)[0] ?? ends(fresh)[0] }));
+      isSheet: true, lit: load.first ?? store.first }));
   }
 
   // -- cells: numbers where they are few, else a heat map
@@ -887,8 +920,21 @@ class Stage {
     const canvas = make("canvas", { width, height });
     canvas.style.width = `${columns * side}px`;
     canvas.style.height = `${rows * side}px`;
-    const paint = (here = null) => this.paint(canvas, spec, columns, side, scale, here);
-    canvas.paint = paint;
+    let still = null;  // all of it but where one points
+    const paint = (here = null) => {
+      const pen = canvas.getContext("2d");
+      if (here === null || !still) {
+        this.paint(canvas, spec, columns, side, scale);
+        if (here === null) { still = null; return; }
+        still = make("canvas", { width, height });
+        still.getContext("2d").drawImage(canvas, 0, 0);
+      } else pen.drawImage(still, 0, 0);
+      const room = side * scale;
+      pen.lineWidth = 2;
+      pen.strokeStyle = css(this.colour("--ink"));
+      pen.strokeRect((here % columns) * room + 1, Math.floor(here / columns) * room + 1, room - 2, room - 2);
+    };
+    canvas.paint = () => paint();
     paint();
     return {
       element: canvas, columns,
@@ -908,36 +954,67 @@ class Stage {
     };
   }
 
-  paint(canvas, { size, number, state, limits }, columns, room, scale, here) {
+  /** A heat map: colours as a pixel each, enlarged, and over them what is drawn. */
+  paint(canvas, { size, number, state, limits }, columns, room, scale) {
     const side = room * scale;
     const pen = canvas.getContext("2d");
     const colour = (name) => this.colour(name);
-    const [paper, line, ink] = ["--paper", "--line", "--ink"].map(colour);
+    const [paper, line, ink, wrong, brand] = ["--paper", "--line", "--ink", "--wrong", "--brand"].map(colour);
+    const [cold, hot] = ["--cold", "--hot"].map(colour);
+    const judged = { right: mixed(paper, colour("--ok"), 0.5), wrong: mixed(paper, wrong, 0.85),
+      later: mixed(paper, colour("--open"), 0.5) };
+    const known = new Map();
+    const read = (marks) => {
+      if (!known.has(marks)) {
+        const each = marks.split(" ");
+        const stored = each.find((mark) => judged[mark]);
+        const [off, undefined_, empty] = ["off", "undefined", "empty"].map((mark) => each.includes(mark));
+        const fill = stored ? judged[stored] : each.includes("bad") ? wrong : null;
+        known.set(marks, { fill, off, undefined_, empty, wrong: stored === "wrong", lit: marks.includes("lit") });
+      }
+      return known.get(marks);
+    };
+    const rows = Math.ceil(size / columns);
+    const data = new Uint8ClampedArray(4 * columns * rows);
+    const isLit = new Uint8Array(size);
+    const [offs, unknowns, nans, crosses] = [[], [], [], []];
+    const isHatched = side >= 5;  // else the hatching's colour is mixed in
+    const [yes, grey] = [mixed(paper, brand, 0.75), mixed(paper, ink, 0.45)];
+    let marks = state(0);
+    let mark = read(marks);
+    for (let i = 0; i < size; i++) {
+      const now = state(i);
+      if (now !== marks) { marks = now; mark = read(now); }
+      const value = number(i);
+      const isNan = value !== value;
+      let fill = mark.fill ?? paper;
+      let other = paper;
+      let part = 0;
+      if (value === true && !mark.fill) fill = yes;
+      else if (!mark.fill && !mark.empty && !isNan && value !== undefined && value !== false) {
+        const warmth = heat(value, limits);
+        other = warmth < 0 ? cold : hot;
+        part = 0.08 + 0.8 * Math.abs(warmth);
+      }
+      const hatch = isHatched ? null : mark.undefined_ ? wrong : mark.off ? grey : null;
+      for (let c = 0; c < 3; c++) {
+        const plain = fill[c] + (other[c] - fill[c]) * part;
+        data[4 * i + c] = hatch ? (plain + hatch[c]) / 2 : plain;
+      }
+      data[4 * i + 3] = 255;
+      if (mark.lit) isLit[i] = 1;
+      if (mark.off && isHatched) offs.push(i);
+      if (mark.undefined_) { if (isHatched) unknowns.push(i); } else if (isNan) nans.push(i);
+      if (mark.wrong || value === Infinity || value === -Infinity) crosses.push(i);
+    }
     pen.fillStyle = css(paper);
     pen.fillRect(0, 0, canvas.width, canvas.height);
-    for (let i = 0; i < size; i++) {
-      const [x, y] = [(i % columns) * side, Math.floor(i / columns) * side];
-      const marks = state(i).split(" ");
-      const value = number(i);
-      let fill = paper;
-      const judged = { right: "--ok", wrong: "--wrong", later: "--open" };
-      const stored = marks.find((mark) => judged[mark]);
-      if (stored) fill = mixed(paper, colour(judged[stored]), stored === "wrong" ? 0.85 : 0.5);
-      else if (marks.includes("bad")) fill = colour("--wrong");
-      else if (typeof value === "boolean") fill = value ? mixed(paper, colour("--brand"), 0.75) : paper;
-      else if (value !== undefined && !marks.includes("empty") && !Number.isNaN(Number(value))) {
-        const warmth = heat(value, limits);
-        fill = mixed(paper, colour(warmth < 0 ? "--cold" : "--hot"), 0.08 + 0.8 * Math.abs(warmth));
-      }
-      pen.fillStyle = css(fill);
-      pen.fillRect(x, y, side, side);
-      const isNan = typeof value === "number" && Number.isNaN(value);
-      if (marks.includes("off")) stripes(pen, x, y, side, css(mixed(paper, ink, 0.45)), 1);
-      if (marks.includes("undefined")) stripes(pen, x, y, side, css(colour("--wrong")), -1);
-      else if (isNan) dot(pen, x, y, side, css(colour("--wrong")));
-      if (side >= 6 * scale && (stored === "wrong" || Math.abs(value) === Infinity)) cross(pen, x, y, side, css(ink));
-    }
-    const isLit = Array.from({ length: size }, (_, i) => state(i).includes("lit"));
+    enlarged(pen, data, columns, rows, side);
+    const at = (i) => [(i % columns) * side, Math.floor(i / columns) * side];
+    stripes(pen, offs.map(at), side, css(grey), 1);
+    stripes(pen, unknowns.map(at), side, css(wrong), -1);
+    for (const i of nans) dot(pen, ...at(i), side, css(wrong));
+    if (side >= 6 * scale) for (const way of [1, -1]) stripes(pen, crosses.map(at), side, css(ink), way);
     pen.fillStyle = css(ink);
     for (let i = 0; i < size; i++) if (isLit[i]) this.rim(pen, isLit, i, columns, side);
     if (side >= 6) {
@@ -947,11 +1024,6 @@ class Stage {
       for (let x = side; x < canvas.width; x += side) { pen.moveTo(x, 0); pen.lineTo(x, canvas.height); }
       for (let y = side; y < canvas.height; y += side) { pen.moveTo(0, y); pen.lineTo(canvas.width, y); }
       pen.stroke();
-    }
-    if (here !== null) {
-      pen.lineWidth = 2;
-      pen.strokeStyle = css(ink);
-      pen.strokeRect((here % columns) * side + 1, Math.floor(here / columns) * side + 1, side - 2, side - 2);
     }
   }
 
@@ -1049,6 +1121,25 @@ class Stage {
   }
 }
 
+/** Draw pixels, four bytes each, as squares of a side; piece by piece, since a canvas has a largest size. */
+function enlarged(pen, data, columns, rows, side) {
+  const most = 8192;
+  pen.imageSmoothingEnabled = false;
+  for (let top = 0; top < rows; top += most) {
+    for (let left = 0; left < columns; left += most) {
+      const [width, height] = [Math.min(most, columns - left), Math.min(most, rows - top)];
+      const piece = new ImageData(width, height);
+      for (let row = 0; row < height; row++) {
+        const from = 4 * ((top + row) * columns + left);
+        piece.data.set(data.subarray(from, from + 4 * width), 4 * row * width);
+      }
+      const small = make("canvas", { width, height });
+      small.getContext("2d").putImageData(piece, 0, 0);
+      pen.drawImage(small, left * side, top * side, width * side, height * side);
+    }
+  }
+}
+
 /** How many cells of so many characters stand in a row of a width: a power of two. */
 function wrapped(width, characters) {
   const most = width / (7.3 * Math.max(characters, 2) + 12);
@@ -1095,12 +1186,14 @@ function css(colour) {
   return `rgb(${colour.map(Math.round).join(",")})`;
 }
 
-function stripes(pen, x, y, side, colour, direction) {
+function stripes(pen, places, side, colour, direction) {
   pen.strokeStyle = colour;
   pen.lineWidth = Math.max(1, side / 8);
   pen.beginPath();
-  if (direction > 0) { pen.moveTo(x, y + side); pen.lineTo(x + side, y); }
-  else { pen.moveTo(x, y); pen.lineTo(x + side, y + side); }
+  for (const [x, y] of places) {
+    if (direction > 0) { pen.moveTo(x, y + side); pen.lineTo(x + side, y); }
+    else { pen.moveTo(x, y); pen.lineTo(x + side, y + side); }
+  }
   pen.stroke();
 }
 
@@ -1109,11 +1202,6 @@ function dot(pen, x, y, side, colour) {
   pen.beginPath();
   pen.arc(x + side / 2, y + side / 2, side / 3, 0, 2 * Math.PI);
   pen.fill();
-}
-
-function cross(pen, x, y, side, colour) {
-  stripes(pen, x, y, side, colour, 1);
-  stripes(pen, x, y, side, colour, -1);
 }
 
 /** Put a player into the element that the running script stands in. */

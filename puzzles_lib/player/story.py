@@ -3,7 +3,7 @@
 Stored elements are one of `RIGHT`, `WRONG`, `LATER` (not right yet, but it will be) or `UNDEFINED`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,10 +110,14 @@ class Told:
 
 @dataclass
 class Teller:
-    """Turns recordings into trees. Programs are told in launch order; arrays go to the pool."""
+    """Turns recordings into trees. Programs are told in launch order; arrays go to the pool.
+
+    cut: names of tensors of which only what the steps touch is told.
+    """
 
     recorder: Recorder
     tensors: Sequence[Sheet]
+    cut: Collection[str] = ()
     pool: Pool = field(default_factory=Pool)
     values: list[Any] = field(default_factory=list)
     _known: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -157,7 +161,9 @@ class Teller:
                 "shape": list(sheet.shape),
                 "dtype": of_torch(sheet.argument.dtype).name,
             }
-            if sheet.values is not None:
+            if sheet.name in self.cut:
+                pass
+            elif sheet.values is not None:
                 tree["values"] = self.pool.add(_numbers(sheet.values))
             elif sheet.expected is not None:
                 wanted = _numbers(sheet.expected.value)
@@ -181,6 +187,7 @@ class Teller:
             elements = np.flatnonzero(differs)
             if elements.size:
                 known[elements], before[elements] = data[elements], True
+            if elements.size and sheet.name not in self.cut:
                 yield self._stored(place, elements, data[elements])
 
     def _known_state(self, sheet: Sheet, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -45,7 +45,7 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> 
         x = left + step * BLOCK_K
         wide = min(BLOCK_K, T - step * BLOCK_K)
         box(ax, x, top + rows[0], wide, BLOCK_Q, color=None, edge=INK, linewidth=1.6)
-        label(ax, x + wide / 2, top + rows[0] + (BLOCK_Q - 1) / 2, f"step {step}", fontsize=11)
+        label(ax, x + wide / 2, top + rows[0] + (BLOCK_Q - 1) / 2, f"turn {step + 1}", fontsize=11)
     middle = top + rows[0] + BLOCK_Q / 2
     arrow(ax, (left + T + 0.15, middle), (left + T + 1.9, middle))
     foot = f"{T} x {T} scores, never stored"
@@ -54,13 +54,13 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> 
     return Picture(
         figure,
         f"""A grid of {T} x {T} scores, a row per query and a column per key. Program {program} holds the
-        queries {rows[0]} to {rows[-1]} and walks its strip of the grid in {math.ceil(T / BLOCK_K)} steps,
+        queries {rows[0]} to {rows[-1]} and walks its strip of the grid in {math.ceil(T / BLOCK_K)} turns,
         {BLOCK_K} keys and values each. At the end it writes z for its queries. The grid is never stored.""",
     )
 
 
 def thrown_away(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3) -> Picture:
-    """The tile of scores of each step, thrown away at its end; what a program holds on to."""
+    """The tile of scores of each turn, thrown away at its end; what a program holds on to."""
     steps = math.ceil(T / BLOCK_K)
     figure, ax = new_sheet(T + 12.6, steps * (BLOCK_Q * 0.62 + 0.9) + 1.9)
     left, high = 2.6, 0.62
@@ -69,7 +69,7 @@ def thrown_away(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3) -> Picture:
     for step in range(steps):
         top = 1.3 + step * (BLOCK_Q * high + 0.9)
         now = range(step * BLOCK_K, min((step + 1) * BLOCK_K, T))
-        label(ax, left - 0.3, top + BLOCK_Q * high / 2, f"step {step}", align="right", fontsize=11)
+        label(ax, left - 0.3, top + BLOCK_Q * high / 2, f"turn {step + 1}", align="right", fontsize=11)
         for j in range(T):
             gone = j < now[0]
             for i in range(BLOCK_Q):
@@ -98,7 +98,7 @@ def thrown_away(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3) -> Picture:
     label(ax, left, foot, "crossed out: made, used and thrown away", align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"""The scores of {BLOCK_Q} queries with {T} keys, {BLOCK_K} keys a step. In each of the {steps} steps
+        f"""The scores of {BLOCK_Q} queries with {T} keys, {BLOCK_K} keys a turn. In each of the {steps} turns
         a program makes a tile of {BLOCK_Q} x {BLOCK_K} scores, uses it and throws it away. It holds on to a
         maximum and a sum for each query, and the weighted sum z: {BLOCK_Q * BLOCK_K} scores at a time, never
         all {BLOCK_Q * T}.""",
@@ -188,7 +188,7 @@ def padding(q: float = 1.0, keys: Sequence[float] = (-3.0, -1.0), block: int = 4
 
 
 def dots(BLOCK_Q: int = 32, BLOCK_K: int = 64, BLOCK_D: int = 16) -> Picture:
-    """The two dots of a step: queries by keys, then weights by values."""
+    """The two dots of a turn: queries by keys, then weights by values."""
     figure, ax = new_sheet(18.5, 13.8)
     q, k, d = BLOCK_Q / 11, BLOCK_K / 11, BLOCK_D / 11  # all to one scale
     score, key, query, value = YELLOW, ORANGE, GREEN, SKY

@@ -53,7 +53,7 @@ def window(H: int = 4, W: int = 6, KH: int = 2, KW: int = 3) -> Picture:
 
 
 def shifts(KH: int = 2, KW: int = 3, BLOCK_H: int = 3, BLOCK_W: int = 4) -> Picture:
-    """One step per element of the filter: the tile of x moves, the tile of z stays."""
+    """One turn per element of the filter: the tile of x moves, the tile of z stays."""
     H, W = BLOCK_H + KH + 1, BLOCK_W + KW + 1
     figure, ax = new_sheet(KW * (W + 1.6) + 0.6, KH * (H + 2.4) + 0.2, unit=0.27)
     for a in range(KH):

@@ -85,7 +85,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "last_block_of_k",
-        "Each step throws away what the steps before summed.",
+        "Each turn throws away what the turns before summed.",
         {"tl.dot(x, y, acc)": "tl.dot(x, y)"},
         kind="values",
         says="last block of K",
@@ -93,7 +93,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "full_blocks_of_k_only",
-        "K // BLOCK_K steps: the ragged tail is lost.",
+        "K // BLOCK_K turns: the ragged tail is lost.",
         {"range(0, K, BLOCK_K)": "range(0, K // BLOCK_K * BLOCK_K, BLOCK_K)"},
         kind="values",
         says="first block of K",
@@ -112,7 +112,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "accumulator_changes_type",
-        "acc starts as float16 and is float32 after a step.",
+        "acc starts as float16 and is float32 after a turn.",
         {"dtype=tl.float32": "dtype=tl.float16", "acc = tl.dot(x, y, acc)": "acc = acc + tl.dot(x, y)"},
         kind="compiler",
         says="before the loop",
@@ -120,7 +120,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "accumulator_starts_as_a_number",
-        "acc starts as the number 0.0 and is a tile after a step.",
+        "acc starts as the number 0.0 and is a tile after a turn.",
         {
             "acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)": "acc = 0.0",
             "acc = tl.dot(x, y, acc)": "acc += tl.dot(x, y)",

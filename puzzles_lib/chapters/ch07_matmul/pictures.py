@@ -19,7 +19,7 @@ def tiles() -> Picture:
     i, j = 1, 0
     M, N, K = case.M, case.N, case.K
     steps = triton.cdiv(K, case.BLOCK_K)
-    past = steps * case.BLOCK_K - K  # lanes of the last step
+    past = steps * case.BLOCK_K - K  # lanes of the last turn
     gap = past + 14
     figure = new_figure(6.9, 5.8)
     ax = figure.add_subplot()
@@ -31,8 +31,8 @@ def tiles() -> Picture:
     row, column = i * case.BLOCK_M, j * case.BLOCK_N
     for step in range(steps):
         start, stop = step * case.BLOCK_K, min((step + 1) * case.BLOCK_K, K)
-        box(ax, start, top + row, stop - start, case.BLOCK_M, f"step {step + 1}", color=X, **TILE)
-        box(ax, left + column, start, case.BLOCK_N, stop - start, f"step {step + 1}", color=Y, **TILE)
+        box(ax, start, top + row, stop - start, case.BLOCK_M, f"turn {step + 1}", color=X, **TILE)
+        box(ax, left + column, start, case.BLOCK_N, stop - start, f"turn {step + 1}", color=Y, **TILE)
     box(ax, K, top + row, past, case.BLOCK_M, color=None, hatch=PADDING, edge=INK, dashed=True)
     box(ax, left + column, K, case.BLOCK_N, past, color=None, hatch=PADDING, edge=INK, dashed=True)
     label(ax, K + past / 2, top + row - 4, "past K: 0", fontsize=9)
@@ -53,14 +53,14 @@ def tiles() -> Picture:
         f"Program ({i}, {j}, b) of the case M={M}, N={N}, K={K}, BLOCK_M={case.BLOCK_M}, "
         f"BLOCK_N={case.BLOCK_N}, BLOCK_K={case.BLOCK_K}. It owns the tile of z with rows {row} to "
         f"{row + case.BLOCK_M - 1} and columns {column} to {column + case.BLOCK_N - 1}, named acc. It walks "
-        f"along K in {steps} steps: each takes a block of the same rows of x and a block of the same columns "
-        f"of y. Of the second step's {case.BLOCK_K} lanes {K - (steps - 1) * case.BLOCK_K} are left; the "
+        f"along K in {steps} turns: each takes a block of the same rows of x and a block of the same columns "
+        f"of y. Of the second turn's {case.BLOCK_K} lanes {K - (steps - 1) * case.BLOCK_K} are left; the "
         f"others lie past K, hatched, and are loaded as 0.",
     )
 
 
 def walk(size: int = 6, block: int = 2, tile: int = 3) -> Picture:
-    """The walk along K, step by step: two blocks come and go, the accumulator stays and fills."""
+    """The walk along K, turn by turn: two blocks come and go, the accumulator stays and fills."""
     torch.manual_seed(4)
     x, y = (torch.randint(0, 4, shape) for shape in ((tile, size), (size, tile)))
     steps = size // block
@@ -71,7 +71,7 @@ def walk(size: int = 6, block: int = 2, tile: int = 3) -> Picture:
         ks = range(step * block, (step + 1) * block)
         done = x[:, : (step + 1) * block] @ y[: (step + 1) * block]
         sums.append(done.tolist())
-        label(ax, left + (size + tile) / 2, 0.6, f"step {step + 1}: k = {ks[0]} to {ks[-1]}", fontsize=11)
+        label(ax, left + (size + tile) / 2, 0.6, f"turn {step + 1}: k = {ks[0]} to {ks[-1]}", fontsize=11)
         across = [[X if k in ks else PALE for k in range(size)]] * tile
         down = [[Y if k in ks else PALE] * tile for k in range(size)]
         cells(
@@ -96,9 +96,9 @@ def walk(size: int = 6, block: int = 2, tile: int = 3) -> Picture:
         label(ax, acc.x + tile / 2, acc.bottom + 0.5, "acc")
     return Picture(
         figure,
-        f"x of {tile} x {size} and y of {size} x {tile}, walked along K in {steps} steps of {block}. Each "
-        f"step takes {block} columns of x and {block} rows of y, and adds their product to acc, which stays. "
-        f"acc after each step: {'; '.join(str(s) for s in sums)}.",
+        f"x of {tile} x {size} and y of {size} x {tile}, walked along K in {steps} turns of {block}. Each "
+        f"turn takes {block} columns of x and {block} rows of y, and adds their product to acc, which stays. "
+        f"acc after each turn: {'; '.join(str(s) for s in sums)}.",
     )
 
 
@@ -136,7 +136,7 @@ def cost(size: int = 4096, blocks: tuple[int, ...] = (16, 32, 64, 128, 256)) -> 
 
 
 def ragged_k() -> Picture:
-    """The last step along K: lanes past the end hold 0 in both blocks, so the dot does not see them."""
+    """The last turn along K: lanes past the end hold 0 in both blocks, so the dot does not see them."""
     row, column, block = [3, 1, 4, 1, 5, 9], [2, 7, 1, 8, 2, 8], 4
     steps = triton.cdiv(len(row), block)
     pad = steps * block - len(row)
@@ -176,8 +176,8 @@ def ragged_k() -> Picture:
     label(ax, last.right + 0.3, 2.3, words, align="left", fontsize=9)
     return Picture(
         figure,
-        f"One row of x and one column of y with K = {len(row)}, walked by BLOCK_K = {block}. Step 1 brings "
-        f"acc to {sum(a * b for a, b in zip(row[:block], column[:block], strict=True))}. Step 2 has "
+        f"One row of x and one column of y with K = {len(row)}, walked by BLOCK_K = {block}. Turn 1 brings "
+        f"acc to {sum(a * b for a, b in zip(row[:block], column[:block], strict=True))}. Turn 2 has "
         f"{block - pad} real pairs; the {pad} lanes past K hold 0 in both blocks and add 0·0, so acc ends at "
         f"{total}.",
     )
@@ -203,15 +203,15 @@ def running_sums() -> Picture:
     ax.annotate(
         "acc in float16", (13, sums[12]), (0, 8), textcoords="offset points", ha="center", color=VERMILLION
     )
-    ax.set_xlabel(f"step of {case.BLOCK_K} along K")
+    ax.set_xlabel(f"turn, {case.BLOCK_K} along K in each")
     ax.set_ylabel("acc")
     ax.ticklabel_format(useOffset=False)
     ax.spines[["top", "right"]].set_visible(False)
     return Picture(
         figure,
-        f"The accumulator of z[0, 0, 0] in the case K={case.K} over its {len(steps)} steps. In float32 it "
+        f"The accumulator of z[0, 0, 0] in the case K={case.K} over its {len(steps)} turns. In float32 it "
         f"climbs from {full[0]:.2f} to {full[-1]:.2f}. In float16 it stands at {sums[-1]:.0f} from the first "
-        f"step to the last: each step adds about {steps[1:].mean():.1f}, and float16 has no number between "
+        f"turn to the last: each turn adds about {steps[1:].mean():.1f}, and float16 has no number between "
         f"2048 and 2050.",
     )
 

@@ -38,7 +38,7 @@ BATCHED_MATMUL = Puzzle(
     formula=r"z_{b, m, n} = \sum_{k=0}^{K-1} x_{b, m, k} \, y_{b, k, n}",
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N), s.B),
     cases=(
-        # one program, one step
+        # one program, one turn
         Case(B=1, M=16, N=16, K=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),
         # several blocks on every axis, all full
         Case(B=2, M=64, N=32, K=96, BLOCK_M=32, BLOCK_N=16, BLOCK_K=32),

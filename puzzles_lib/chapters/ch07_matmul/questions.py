@@ -82,7 +82,7 @@ QUESTIONS = (
         (
             Nudge(
                 lambda given, right: given == len(BATCHED_MATMUL.cases),
-                "With several steps the sum so far is rounded each time. Does the checker see it?",
+                "With several turns the sum so far is rounded each time. Does the checker see it?",
             ),
             Nudge(
                 lambda given, right: given == 0,

@@ -92,7 +92,7 @@ def flip(codes: tuple[int, ...] = CODES, field: int = 7) -> Live:
         "(word >> 4 * i) & 15": value >> 4 * field & 15,
     }
     table = "".join(
-        f'<tr><td style="text-align:left">{html.escape(name)}</td>'
+        f'<tr><th scope="row" style="text-align:left;font-weight:normal">{html.escape(name)}</th>'
         f'<td style="text-align:left" data-bits="{n}">{result & 0xFFFFFFFF:032b}</td>'
         f'<td style="text-align:left" data-number="{n}">{result}</td></tr>'
         for n, (name, result) in enumerate(lines.items())

@@ -100,8 +100,17 @@ def _pass_of_the_tensor_core() -> str:
 
 
 def _deepest() -> int:
-    too_deep = next(n for n in range(2, 17) if _matmul(num_stages=n).shared_bytes > BLOCK_SHARED_BYTES)
-    return too_deep - 1
+    """Looked for from where it is to be expected: each stage more takes as much as the one before it."""
+
+    def needed(num_stages: int) -> int:
+        return _matmul(num_stages=num_stages).shared_bytes
+
+    deepest = 3 + (BLOCK_SHARED_BYTES - needed(3)) // (needed(3) - needed(2))
+    while needed(deepest) > BLOCK_SHARED_BYTES:
+        deepest -= 1
+    while needed(deepest + 1) <= BLOCK_SHARED_BYTES:
+        deepest += 1
+    return deepest
 
 
 def _warps_without_spills() -> int:

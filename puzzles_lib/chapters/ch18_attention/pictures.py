@@ -6,6 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from puzzles_lib.bench import recorded as bench
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet, plural
 from puzzles_lib.drawing.colours import (
     BLUE,
@@ -420,6 +421,11 @@ PARTS = {"forward": ("puzzle 35",), "backward": ("puzzle 37", "puzzle 38")}
 Rows = Sequence[Mapping[str, Any]]
 
 
+def recorded() -> Rows:
+    """The rows of bench "attention"."""
+    return bench.rows("attention")
+
+
 def times(rows: Rows, case: str) -> dict[str, dict[str, float]]:
     """Microseconds by part and path. rows: of `puzzles_lib.bench.recorded`, bench "attention"."""
     found: dict[str, dict[str, float]] = {}
@@ -432,8 +438,9 @@ def times(rows: Rows, case: str) -> dict[str, dict[str, float]]:
     return found
 
 
-def floors(rows: Rows, about: str, D: int = 128, T: int = 4096) -> Picture:
+def floors(rows: Rows, D: int = 128, T: int = 4096) -> Picture:
     """Forward and backward, causal, beside torch's, the puzzles', and the two floors."""
+    about = bench.about("attention")
     case = f"D = {D}, causal, T = {T}"
     figure = new_figure(8.2, 4.2)
     ax = figure.subplots()
@@ -456,8 +463,9 @@ def floors(rows: Rows, about: str, D: int = 128, T: int = 4096) -> Picture:
     return Picture(figure, f"Microseconds, {case}, {about}. {'; '.join(told)}.")
 
 
-def lengths(rows: Rows, about: str, D: int = 128, causal: bool = True) -> Picture:
+def lengths(D: int = 128, causal: bool = True) -> Picture:
     """TFLOP/s over T: ours, cuDNN's and flash's, forward and backward."""
+    rows, about = recorded(), bench.about("attention")
     figure = new_figure(8.4, 3.9)
     axes = figure.subplots(1, 2, sharey=True)
     told = []

@@ -1,0 +1,39 @@
+// JupyterLab in a narrow window: its left sidebar, the list of files as a rule, closes beside a chapter of the
+// course, whose pictures need the width to be read. It opens as ever, and by itself where the window grows.
+(() => {
+  const WIDE = 1240; // pixels of a window that has room for both
+
+  function isChapter(widget) {
+    const cells = widget?.context?.model?.sharedModel?.cells ?? [];
+    return cells.some((cell) => cell.source.includes("puzzles_lib"));
+  }
+
+  function activate({ shell }) {
+    const narrow = window.matchMedia(`(max-width: ${WIDE - 1}px)`);
+    let told = false; // once while the window is narrow: who opens the list then, wants it
+    let closed = false;
+
+    async function look() {
+      const widget = shell.currentWidget;
+      await Promise.all([shell.restored, widget?.context?.ready]);
+      if (!narrow.matches || told || !isChapter(widget)) return;
+      told = true;
+      closed = shell.leftCollapsed === false;
+      if (closed) shell.collapseLeft();
+    }
+
+    narrow.addEventListener("change", () => {
+      if (!narrow.matches && closed) shell.expandLeft();
+      told = closed = false;
+      look();
+    });
+    shell.currentChanged?.connect(look);
+    look();
+  }
+
+  // What webpack would make of it, for JupyterLab to load: a container with one module.
+  const plugin = { id: "triton-bit-by-bit:narrow", autoStart: true, activate };
+  const extension = { __esModule: true, default: plugin };
+  window._JUPYTERLAB = window._JUPYTERLAB || {};
+  window._JUPYTERLAB["triton-bit-by-bit"] = { init: () => {}, get: async () => () => extension };
+})();
