@@ -152,6 +152,24 @@ ROWS = {
         "are float16 and float32",
     ),
     r"^Expected dtype .* but got (\w+)": ("r = tl.exp(offs)", "tl.exp takes floats, and that is int32"),
+    r"^histogram (?:of|only supports integer)": (
+        "r = tl.histogram(x, 8)",
+        "counts int32 and uint32 alone, and x is float32: tl.histogram(x.to(tl.int32), ...)",
+    ),
+    r"^histogram only supports 1D": ("r = tl.histogram(x2.to(tl.int32), 8)", "tl.ravel(x)"),
+    r"^values element \d+ must have type": ("r = tl.multiple_of(offs, 4.0)", "tl.multiple_of takes integers"),
+    r"^(\w+) promises (-?\d+)$": (
+        "r = tl.max_contiguous(offs, -4)",
+        "takes numbers from 1 to 2147483647, not -4",
+    ),
+    r"^(\w+) of (\d+) axes and (\d+) numbers$": (
+        "r = tl.multiple_of(offs, (4, 4))",
+        "one number for each axis of its block: 1, not 2",
+    ),
+    r"^max_constancy of (\d+) along (\d+)$": (
+        "r = tl.max_constancy(offs, 64)",
+        "64 does not divide its 32",
+    ),
     r"^invalid axis (-?\d+). Expected -(\d+)": (
         "r = tl.sum(x2, axis=2)",
         "no axis 2: the block has axes 0 to 1",
@@ -229,6 +247,10 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     'r = tl.load(x_ptr + offs, cache_modifier=".ca", volatile=True)': "cannot be combined",
     'r = tl.load(x_ptr + offs, eviction_policy="evict_last", volatile=True)': "cannot be combined",
     'tl.store(z_ptr + offs, x, cache_modifier=".wt", eviction_policy="evict_last")': "cannot be combined",
+    "r = tl.multiple_of(offs, 0)": "tl.multiple_of takes numbers from 1",
+    "r = tl.max_contiguous(N, 4)": "tl.max_contiguous is for blocks",
+    "r = tl.multiple_of(BLOCK, 4)": "takes a value of the kernel, and BLOCK is a constant",
+    "r = tl.histogram(x.to(tl.uint8), 8)": "and x.to(tl.uint8) is uint8: tl.histogram(x.to(tl.uint8).to(",
     "r = tl.zeros((0,), tl.float32)": "a block of shape (0,) has no elements",
     "for i in range(4):\n    x = x.to(tl.float16)": "x is [32] = [BLOCK] of float32 before the loop",
 }
@@ -256,6 +278,36 @@ def test_ptxas_still_says_the_same_of_hints(cache, eviction, volatile, monkeypat
     kernel = written(f"tl.store(z_ptr + offs, tl.load(x_ptr + offs, {hints}))")
     refused = front_end(kernel, ARGUMENTS)
     monkeypatch.setattr(observer, "_refuse_two_hints", lambda **hints: None)
+    built = build(translate(kernel, ARGUMENTS, find_target("sm_90")))
+    assert bool(refused) == bool(built.refusal)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.int16, torch.bool, torch.int64, torch.int32, torch.uint32]
+)
+def test_the_compiler_still_counts_32_bits_alone(dtype, monkeypatch):
+    kernel = written("h = tl.histogram(x, 32, mask)\ntl.store(z_ptr + offs, h)")
+    arguments = ARGUMENTS | {"x_ptr": torch.empty(0, dtype=dtype)}
+    refused = front_end(kernel, arguments)
+    monkeypatch.setattr(observer, "_refuse_other_widths", lambda counted: None)
+    built = build(translate(kernel, arguments, find_target("sm_90")))
+    assert bool(refused) == bool(built.refusal) == (dtype.itemsize != 4)
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        "multiple_of({}, -4)", "multiple_of({}, 4)", "multiple_of({}, 6)", "max_contiguous({}, 0)",
+        "max_contiguous({}, -4)", "max_contiguous({}, 3)", "max_constancy({}, 0)", "max_constancy({}, 3)",
+        "max_constancy({}, 64)", "max_constancy({}, 2)",
+    ],
+)  # fmt: skip
+def test_the_compiler_still_fails_over_the_same_hints(hint, monkeypatch):
+    lines = ["o = tl.{}", "m = mask"] if "constancy" not in hint else ["o = offs", "m = tl.{} > 0"]
+    hinted = "\n".join(lines).format(hint.format("offs" if lines[1] == "m = mask" else "mask.to(tl.int32)"))
+    kernel = written(f"{hinted}\nx = tl.load(x_ptr + o, m)\ntl.store(z_ptr + o, x, m)")
+    refused = front_end(kernel, ARGUMENTS)
+    monkeypatch.setattr(observer, "_refuse_promise", lambda *promise: None)
     built = build(translate(kernel, ARGUMENTS, find_target("sm_90")))
     assert bool(refused) == bool(built.refusal)
 

@@ -6,7 +6,7 @@ Only in a child (`puzzles_lib.compiler.child`): methods of Triton's are replaced
 import ast
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import triton.language as tl
@@ -91,7 +91,8 @@ def watch(files: list[str], place: Place) -> Seen:
     _replace({"binary_op_type_checking_impl": compatible})
     _replace({name: functools.partial(_float8_made, name) for name in ("cast", "scalar_constant")})
     _replace({name: functools.partial(_fussy, name) for name in _RARE})
-    _replace({"load": _load_hinted, "store": _store_hinted, "splat": _not_empty})
+    _replace({"load": _load_hinted, "store": _store_hinted, "splat": _not_empty, "histogram": _counted})
+    _replace({name: functools.partial(_promised, name) for name in _PROMISES})
     return seen
 
 
@@ -208,6 +209,48 @@ def _not_empty(method: Callable) -> Callable:
     return checked
 
 
+def _counted(method: Callable) -> Callable:
+    """tl.histogram, which raises where a later pass would fail: it compiles for integers of 32 bits alone."""
+
+    @functools.wraps(method)
+    def checked(self, input, num_bins, mask):
+        _refuse_other_widths(input)
+        return method(self, input, num_bins, mask)
+
+    return checked
+
+
+def _refuse_other_widths(counted: object) -> None:
+    if isinstance(counted, tl.tensor) and counted.dtype.primitive_bitwidth != 32:
+        raise TypeError(f"histogram of {counted.dtype}")
+
+
+def _promised(name: str, method: Callable) -> Callable:
+    """A hint on values, which raises where a later pass would fail over what it promises."""
+
+    @functools.wraps(method)
+    def checked(self, x, values):
+        _refuse_promise(name, x, values)
+        return method(self, x, values)
+
+    return checked
+
+
+def _refuse_promise(name: str, x: object, values: Sequence[int]) -> None:
+    """tl.max_constancy is what layouts are made by: its groups must fill a block."""
+    if not isinstance(x, tl.tensor):
+        return
+    shape = [int(size) for size in x.shape]
+    if len(values) != len(shape) and (shape or name != "multiple_of" or len(values) != 1):
+        raise TypeError(f"{name} of {len(shape)} axes and {len(values)} numbers")
+    for axis, value in enumerate(values):
+        if not 1 <= value < 2**31:
+            raise TypeError(f"{name} promises {value}")
+        if name == "max_constancy" and shape[axis] % value:
+            raise TypeError(f"{name} of {value} along {shape[axis]}")
+
+
+_PROMISES = ("multiple_of", "max_contiguous", "max_constancy")
 _RARE = ("advance", "atom_red_typechecking_impl")
 _FUSSY = (
     "binary_op_type_checking_impl",

@@ -374,8 +374,13 @@ def _constant_has_no(t: Trouble, found: re.Match) -> str:
     node, name = t.node, found[1]
     if not isinstance(node, ast.Attribute | ast.Call):
         return ""
+    given = t.arguments()
     node = node.func if isinstance(node, ast.Call) else node
     text = t.text(node.value) if isinstance(node, ast.Attribute) else "this"
+    if text == "tl":
+        return (
+            f"{t.callee()} takes a value of the kernel, and {t.text(given[0])} is a constant for the compiler"
+        )
     value = t.seen.scope.get(text)
     if name != "to":
         return f"{text} is a constant for the compiler, it has no .{name}"
@@ -472,6 +477,25 @@ def _one_element_wanted(t: Trouble, _: re.Match) -> str:
 def _powers_of_2(t: Trouble, _: re.Match) -> str:
     written = any(re.fullmatch(r"[(\[]?-1[,)\]]*", t.text(node)) for node in t.arguments())
     return "a shape is written out: -1 stands for no size here" if written else POWERS_OF_2
+
+
+def _histogram(t: Trouble, _: re.Match) -> str:
+    operands = t.operands()
+    if not operands:
+        return ""
+    text, value = t.text(operands[0][0]), operands[0][1]
+    cure = f"tl.histogram({text}.to(tl.int32), ...)"
+    return f"tl.histogram counts int32 and uint32 alone, and {text} is {_dtype(value)}: {cure}"
+
+
+def _promise(t: Trouble, _: re.Match) -> str:
+    return f"{t.callee()} takes integers known at compile time, and that is {t.text(t.arguments()[-1])}"
+
+
+def _hints_axes(t: Trouble, found: re.Match) -> str:
+    if found[2] == "0":
+        return f"tl.{found[1]} is for blocks, and that is one number"
+    return f"tl.{found[1]} takes one number for each axis of its block: {found[2]}, not {found[3]}"
 
 
 def _without_axis(t: Trouble, _: re.Match) -> str:
@@ -579,6 +603,18 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^Unsupported lhs dtype (\w+)", "tl.dot multiplies floats and int8, not {0}"),
     (r"^Both operands must be same dtype. Got (\w+) and (\w+)", _dot_dtypes),
     (r"^Expected dtype .* but got (\w+)", _floats_wanted),
+    (r"^histogram (?:of|only supports integer)", _histogram),
+    (r"^histogram only supports 1D", "tl.histogram takes a block of one axis: tl.ravel(x) makes one of any"),
+    (r"^values element \d+ must have type", _promise),
+    (
+        r"^(\w+) promises (-?\d+)$",
+        "tl.{0} takes numbers from 1 to 2147483647, not {1}: promise what holds, or leave the hint out",
+    ),
+    (r"^(\w+) of (\d+) axes and (\d+) numbers$", _hints_axes),
+    (
+        r"^max_constancy of (\d+) along (\d+)$",
+        "tl.max_constancy promises groups of equal lanes that fill a block: {0} does not divide its {1}",
+    ),
     (r"^invalid axis (-?\d+). Expected -(\d+)", _axis),
     (
         r"^permute dims|^tl.trans invoked with a 0- or 1-",
