@@ -18,6 +18,7 @@ from puzzles_lib.checker import arithmetic, failure, machine, traffic, verdicts
 from puzzles_lib.checker.arithmetic import Known
 from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank
 from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
+from puzzles_lib.checker.launches import Launches
 from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.checker.true_size import check_true_size
@@ -70,6 +71,7 @@ class _Shared:
     budget: Budget
     threads: Threads = dataclasses.field(default_factory=Threads)
     arithmetic: Known = dataclasses.field(default_factory=Known)
+    launches: Launches = dataclasses.field(default_factory=Launches)
 
 
 def _busy(puzzle: Puzzle, reason: Busy) -> Report:
@@ -112,7 +114,7 @@ def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_fa
                 opinions.begin(place + 1)
             if isinstance(one, Bound) and opinion is not None:
                 notes.update(dict.fromkeys(opinion.notes))
-                if refused := _opined(one, opinion):
+                if refused := _opined(one, opinion, shared.launches):
                     result = refused
                 elif not ended:
                     result = _check_case(one, shared, named=place if named else None)
@@ -136,6 +138,10 @@ def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_fa
     return Report(puzzle.name, tuple(told), notes=tuple(notes), salt=salt)
 
 
+def _stages(options: Mapping[str, int]) -> int:
+    return options.get("num_stages", 0)
+
+
 class _Opinions:
     """The compiler's opinions on the cases of a check, by their places. To be closed."""
 
@@ -148,7 +154,10 @@ class _Opinions:
         bound = [place for place, one in enumerate((*each, *drawn)) if isinstance(one, Bound)]
         listed, others = ([one.arguments for one in part if isinstance(one, Bound)] for part in (each, drawn))
         self._numbers = {place: number for number, place in enumerate(bound)}
-        self._opinions = compiler.Opinions(kernel, listed, others)
+        options = max(
+            (one.options for one in (*each, *drawn) if isinstance(one, Bound)), key=_stages, default={}
+        )
+        self._opinions = compiler.Opinions(kernel, listed, others, **options)
         self._listed = len(listed)
 
     def __getitem__(self, place: int) -> compiler.Opinion | None:
@@ -170,11 +179,16 @@ class _Opinions:
         self._opinions.close()
 
 
-def _opined(bound: Bound, opinion: compiler.Opinion) -> CaseResult | None:
-    """What the compiler's refusal of one case makes of it."""
-    if not opinion.refusal:
-        return None
-    return CaseResult(str(bound.case), verdicts.of_refusal_in_a_case(opinion.refusal))
+def _opined(bound: Bound, opinion: compiler.Opinion, launches: Launches | None = None) -> CaseResult | None:
+    """What the compiler's refusal of one case makes of it, or a GPU's of its launch.
+
+    launches: none where the case is drawn: nobody launches with such blocks, and other kernels of the puzzle
+    may have room for them.
+    """
+    if opinion.refusal:
+        return CaseResult(str(bound.case), verdicts.of_refusal_in_a_case(opinion.refusal))
+    refused = launches.refused(bound, opinion) if launches else None
+    return CaseResult(str(bound.case), refused) if refused else None
 
 
 def _drawn(bound: Bound, number: int, salt: str) -> list[Bound | Refusal | None]:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 
 import torch
 import triton.language as tl
-from triton._C.libtriton import ir
+from triton._C.libtriton import ir, nvidia, passes
 from triton.backends.compiler import Language
 from triton.compiler.compiler import ASTSource, make_backend
 from triton.compiler.errors import CompilationError
@@ -25,11 +25,13 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.compiler import observer, wording
 from puzzles_lib.compiler.child import Answer, Child, Ended, Limits, Place, closed_after
+from puzzles_lib.compiler.shared import SUSPICIOUS
 from puzzles_lib.compiler.targets import Target, find_target
 from puzzles_lib.dtypes import of_integer, of_torch
 from puzzles_lib.source import Refusal, Site, calls_itself, with_helpers
 
 DEFAULT = find_target("sm_90")
+_PTX = 87  # the version that shared memory is counted for: see a canary in tests
 FRONT_END_SECONDS = 10.0  # of CPU time, for each translation
 FRONT_END_MEMORY = 1 << 30  # bytes that may be mapped for it on top of what the process has
 
@@ -53,12 +55,15 @@ class Opinion:
     """What the front end says of a kernel with some arguments.
 
     notes: what it takes, and warns of. endless: it took too long, and so would others.
+    large: a program of it may ask for more shared memory than there is, as `shared_memory` will say, and most
+    of it at this line.
     """
 
     refusal: Refusal | None = None
     notes: tuple[str, ...] = ()
     ir: str = ""
     endless: bool = False
+    large: Site | None = None
 
 
 def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal | None:
@@ -83,6 +88,7 @@ class Opinions:
     They are made one after another in one child, so this is to be closed (`closed_after`). A launch makes a
     constant of a size of 1. So the first case is translated twice where it has one, since what it says is
     said of the kernel; of the others, and of the first of ``drawn`` alone, only what is launched matters.
+    options: ``num_stages``, where it is not the target's own.
     """
 
     def __init__(
@@ -90,6 +96,7 @@ class Opinions:
         kernel: JITFunction,
         cases: Sequence[Mapping[str, object]],
         drawn: Sequence[Mapping[str, object]] = (),
+        **options: int,
     ):
         sources: list[ASTSource] = []
         places: dict[str, int] = {}
@@ -104,7 +111,8 @@ class Opinions:
                     sources.append(ASTSource(kernel, signature, constants))
                 self._wanted[-1].append(places[key])
         # overflow is of use in a debug build alone
-        self._translator = _Translator(kernel, sources, _backend(DEFAULT, (("sanitize_overflow", False),)))
+        backend = _backend(DEFAULT, (("sanitize_overflow", False), *options.items()))
+        self._translator = _Translator(kernel, sources, backend)
 
     def begin(self, number: int) -> None:
         """Have a case's opinion begun, so that it is there when it is wanted."""
@@ -172,6 +180,21 @@ def gpu_dialect(
     return _as_launched(kernel, arguments, target, options, "ttgir", known)
 
 
+def shared_memory(
+    kernel: JITFunction,
+    arguments: Mapping[str, object],
+    target: Target,
+    known: dict[str, str | Refusal] | None = None,
+    **options: int,
+) -> int | None:
+    """Bytes of it that a program asks for, as for `gpu_dialect`; None where that is not known.
+
+    target: one of NVIDIA's.
+    """
+    found = _as_launched(kernel, arguments, target, options, "shared", known)
+    return None if isinstance(found, Refusal) else int(found)
+
+
 def _as_launched(
     kernel: JITFunction,
     arguments: Mapping[str, object],
@@ -234,7 +257,8 @@ def _the_first(translator: "_Translator") -> Opinion:
 class _Translator:
     """Translates sources of one kernel in a child, each when it is wanted. To be closed.
 
-    wanted: the text to send back: none, the ``"source"`` that no pass has touched, or ``"ttgir"``.
+    wanted: the text to send back: none, the ``"source"`` that no pass has touched, ``"ttgir"``, or of
+    ``"shared"`` memory the bytes.
     """
 
     def __init__(self, kernel: JITFunction, sources: Sequence[ASTSource], backend: tuple, wanted: str = ""):
@@ -258,7 +282,8 @@ class _Translator:
 
         def answer(number: int) -> dict[str, object]:
             seen.start()
-            return _one(kernel, sources[number], context, backend, options, seen, wanted)
+            seen.demand.stages = options.num_stages
+            return _one(kernel, sources[number], context, backend, options, seen, wanted, self._files)
 
         return answer
 
@@ -319,14 +344,25 @@ def _words_for(cause: str, functions: Sequence[JITFunction]) -> str:
 
 def _site(files: Sequence[str], place: Place) -> Site | None:
     number, line = place.read()
-    return Site(line, linecache.getline(files[number - 1], line).strip()) if number else None
+    return _at(files, number, line) if number else None
+
+
+def _at(files: Sequence[str], number: int, line: int) -> Site:
+    return Site(line, linecache.getline(files[number - 1], line).strip() if number else "")
 
 
 # ---- in the child
 
 
 def _one(
-    kernel: JITFunction, source: ASTSource, context, backend, options, seen: observer.Seen, wanted: str
+    kernel: JITFunction,
+    source: ASTSource,
+    context,
+    backend,
+    options,
+    seen: observer.Seen,
+    wanted: str,
+    files: Sequence[str],
 ) -> dict[str, object]:
     """An opinion, as JSON has it."""
     said = os.memfd_create("said")
@@ -334,12 +370,15 @@ def _one(
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         module, refusal = _module_or_refusal(kernel, source, context, backend, options, seen, said)
-        if wanted == "ttgir" and module and not refusal:
+        if wanted in ("ttgir", "shared") and module and not refusal:
             module, refusal = _lowered(module, backend, options, said)
+        if wanted == "shared" and module:
+            module = _shared_bytes(module, backend.target.arch)
     os.close(said)
     notes = dict.fromkeys(filter(None, map(wording.of_warning, warned)))
-    text = str(module) if wanted and module else ""
-    return {"ir": text, "refusal": refusal and asdict(refusal), "notes": list(notes)}
+    text = str(module) if wanted and module is not None else ""
+    large = seen.demand.total > SUSPICIOUS and asdict(_at(files, *seen.demand.place))
+    return {"ir": text, "refusal": refusal and asdict(refusal), "notes": list(notes), "large": large or None}
 
 
 def _module_or_refusal(
@@ -373,6 +412,18 @@ def _lowered(module, backend, options, said: int) -> tuple[object, Refusal | Non
     return module, None
 
 
+def _shared_bytes(module, capability: int) -> int:
+    """What the compiler takes of shared memory for a module in NVIDIA's dialect: see its ``make_llir``."""
+    manager = ir.pass_manager(module.context)
+    passes.ttgpuir.add_combine_tensor_select_and_if(manager)
+    passes.ttgpuir.add_allocate_warp_groups(manager)
+    passes.convert.add_scf_to_cf(manager)
+    passes.gluon.add_inliner(manager)
+    nvidia.passes.ttgpuir.add_allocate_shared_memory_nv(manager, capability, _PTX)
+    manager.run(module, "shared")
+    return module.get_int_attr("ttg.shared")
+
+
 def _verifier_says(said: int) -> Refusal | None:
     """MLIR's words: ``file:line:column: error: words``."""
     os.lseek(said, 0, os.SEEK_SET)
@@ -390,7 +441,8 @@ def _read(answer: Mapping) -> Opinion:
     if refusal:
         site = refusal["site"]
         refusal = Refusal(**{**refusal, "site": Site(**site) if site else None})
-    return Opinion(refusal, tuple(answer["notes"]), answer["ir"])
+    large = answer["large"] and Site(**answer["large"])
+    return Opinion(refusal, tuple(answer["notes"]), answer["ir"], large=large)
 
 
 # ----

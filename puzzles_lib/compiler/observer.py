@@ -16,6 +16,7 @@ from triton.language.semantic import TritonSemantic
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.compiler.child import Place
+from puzzles_lib.compiler.shared import Demand, watch_demand
 from puzzles_lib.dtypes import NO_FLOAT8_ARITHMETIC, refused_cast, refused_constant
 from puzzles_lib.interpreter.blocks import compatible, make_block_type, make_tensor, unwrapped
 from puzzles_lib.source import nodes
@@ -26,7 +27,7 @@ class Seen:
     """What is known where the front end stopped.
 
     node: the innermost one of the learner's; scope: the names there. values: of expressions, by the node's
-    id. returned: the kernel's ``return`` of a value.
+    id. returned: the kernel's ``return`` of a value. demand: for shared memory.
     """
 
     node: ast.AST | None = None
@@ -35,6 +36,7 @@ class Seen:
     scope: Mapping[str, object] = field(default_factory=dict)
     values: dict[int, tuple[ast.AST, object]] = field(default_factory=dict)
     returned: ast.Return | None = None
+    demand: Demand = field(default_factory=Demand)
 
     def value(self, node: ast.AST) -> object:
         """What an expression is; None where it has not come so far."""
@@ -52,10 +54,11 @@ def watch(files: list[str], place: Place) -> Seen:
     numbers = {file: number for number, file in enumerate(files)}
     visit = CodeGenerator.visit
     here = (0, 0)
+    loops = 0  # around here
     unused: ast.AST | None = None  # a statement that is an expression, a call of tl.store as a rule
 
     def watched(self: CodeGenerator, node: ast.AST) -> object:
-        nonlocal here, unused
+        nonlocal here, loops, unused
         number = numbers.get(self.file_name)
         if number is None:
             return visit(self, node)
@@ -66,6 +69,7 @@ def watch(files: list[str], place: Place) -> Seen:
                 place.note(*here)
         if isinstance(node, ast.Expr):
             unused = node.value
+        around, loops = loops, loops + isinstance(node, ast.For | ast.While)
         try:
             value = visit(self, node)
         except CompilationError as error:
@@ -74,6 +78,7 @@ def watch(files: list[str], place: Place) -> Seen:
                 seen.node = error.node if own else self.cur_node
                 seen.file, seen.first_line, seen.scope = self.file_name, self.begin_line, dict(self.lscope)
             raise
+        loops = around
         if here != before:
             here = before
             place.note(*here)
@@ -88,6 +93,7 @@ def watch(files: list[str], place: Place) -> Seen:
 
     CodeGenerator.visit = watched
     _share()
+    watch_demand(lambda: seen.demand, lambda: (loops > 0, *here))
     _replace({"binary_op_type_checking_impl": compatible})
     _replace({name: functools.partial(_float8_made, name) for name in ("cast", "scalar_constant")})
     _replace({name: functools.partial(_fussy, name) for name in _RARE})
