@@ -138,10 +138,6 @@ def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_fa
     return Report(puzzle.name, tuple(told), notes=tuple(notes), salt=salt)
 
 
-def _stages(options: Mapping[str, int]) -> int:
-    return options.get("num_stages", 0)
-
-
 class _Opinions:
     """The compiler's opinions on the cases of a check, by their places. To be closed."""
 
@@ -154,9 +150,8 @@ class _Opinions:
         bound = [place for place, one in enumerate((*each, *drawn)) if isinstance(one, Bound)]
         listed, others = ([one.arguments for one in part if isinstance(one, Bound)] for part in (each, drawn))
         self._numbers = {place: number for number, place in enumerate(bound)}
-        options = max(
-            (one.options for one in (*each, *drawn) if isinstance(one, Bound)), key=_stages, default={}
-        )
+        stages = [one.options.get("num_stages", 0) for one in (*each, *drawn) if isinstance(one, Bound)]
+        options = {"num_stages": most} if (most := max(stages, default=0)) else {}
         self._opinions = compiler.Opinions(kernel, listed, others, **options)
         self._listed = len(listed)
 

@@ -10,6 +10,7 @@ import functools
 import linecache
 import os
 import re
+import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +26,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.compiler import observer, wording
 from puzzles_lib.compiler.child import Answer, Child, Ended, Limits, Place, closed_after
+from puzzles_lib.compiler.environment import forget_settings, variables
 from puzzles_lib.compiler.shared import SUSPICIOUS
 from puzzles_lib.compiler.targets import Target, find_target
 from puzzles_lib.dtypes import of_integer, of_torch
@@ -111,8 +113,8 @@ class Opinions:
                     sources.append(ASTSource(kernel, signature, constants))
                 self._wanted[-1].append(places[key])
         # overflow is of use in a debug build alone
-        backend = _backend(DEFAULT, (("sanitize_overflow", False), *options.items()))
-        self._translator = _Translator(kernel, sources, backend)
+        options = {"sanitize_overflow": False, **options}
+        self._translator = _Translator(kernel, sources, (_backend(DEFAULT), options))
 
     def begin(self, number: int) -> None:
         """Have a case's opinion begun, so that it is there when it is wanted."""
@@ -203,7 +205,7 @@ def _as_launched(
     wanted: str,
     known: dict[str, str | Refusal] | None = None,
 ) -> str | Refusal:
-    backend, parsed = _backend(target, tuple(options.items()))
+    backend = _backend(target)
     told = _specialised(kernel, arguments, backend)
     if isinstance(told, Refusal):
         return told
@@ -212,7 +214,7 @@ def _as_launched(
     known = {} if known is None else known
     if key not in known:
         source = ASTSource(kernel, signature, constants, attributes)
-        found = closed_after(_Translator(kernel, [source], (backend, parsed), wanted), _the_first)
+        found = closed_after(_Translator(kernel, [source], (backend, options), wanted), _the_first)
         known[key] = found.refusal or _with_own_lines(found.ir, kernel)
     return known[key]
 
@@ -225,7 +227,9 @@ def _specialised(
         bound, specialization, _ = create_function_from_signature(kernel.signature, kernel.params, backend)(
             **arguments
         )
-        _, signature, constants, attributes = kernel._pack_args(backend, {}, bound, specialization, {})
+        # Its options are read where nothing steers them: in the child.
+        asked = types.SimpleNamespace(parse_options=dict, parse_attr=backend.parse_attr)
+        _, signature, constants, attributes = kernel._pack_args(asked, {}, bound, specialization, {})
     except (TypeError, OverflowError) as error:
         return Refusal(wording.one_line(str(error)))
     return signature, constants, attributes
@@ -238,7 +242,7 @@ def specialised(
 
     By parameter. Launches for which this is the same share one compiled kernel.
     """
-    told = _specialised(kernel, arguments, _backend(target, ())[0])
+    told = _specialised(kernel, arguments, _backend(target))
     if isinstance(told, Refusal):
         return told
     signature, constants, attributes = told
@@ -272,9 +276,11 @@ class _Translator:
         self._child = Child(prepare, Limits(FRONT_END_SECONDS, FRONT_END_MEMORY))
 
     def _prepare(
-        self, kernel: JITFunction, sources: Sequence[ASTSource], backend, options, wanted: str
+        self, kernel: JITFunction, sources: Sequence[ASTSource], backend, options: Mapping, wanted: str
     ) -> Answer:
         """Called in the child."""
+        forget_settings(variables())
+        options = backend.parse_options(dict(options))
         seen = observer.watch(self._files, self._place)
         context = ir.context()
         ir.load_dialects(context)
@@ -449,10 +455,9 @@ def _read(answer: Mapping) -> Opinion:
 
 
 @functools.cache
-def _backend(target: Target, options: tuple[tuple[str, object], ...]):
-    """Triton's backend for a target, and its options."""
-    backend = make_backend(target.gpu)
-    return backend, backend.parse_options(dict(options))
+def _backend(target: Target):
+    """Triton's backend for a target."""
+    return make_backend(target.gpu)
 
 
 _LOCATION = re.compile(r'loc\("((?:[^"\\]|\\.)+)":(\d+:\d+)\)')
