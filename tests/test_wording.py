@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import triton
+import triton.language as tl
 
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.compiler import Opinions, build, find_target, front_end, observer, translate, wording
@@ -39,11 +40,16 @@ def written(line: str, name: str = "wording"):
     return kernel
 
 
+DESCRIPTOR = "d = tl.make_tensor_descriptor(x_ptr, [N], [1], [BLOCK])\n"
 # Each row of the table, known by its pattern: a line it is for, and words of what is said.
 ROWS = {
     r"^MemoryError": ("a: tl.constexpr = 'a' * (6 * 10**9)", "more than 1 GB"),
     r"'MatMult' object": ("acc += x2 @ x2", "@ is tl.dot in a kernel: tl.dot(x2, x2)"),
     r"'(?:Not)?In' object": ("if N in (1, 2): x += 1", "no `in`: compare with =="),
+    r"tensor_descriptor|attribute 'scalar'$|^object of type '\w+' has no len": (
+        f"{DESCRIPTOR}r = d + x",
+        "d is a descriptor: d.load([0]) gives a block, d.store([0], x) writes one",
+    ),
     r"object has no attribute 'func'": ("for v in (1, 2): x += v", "goes over range(...)"),
     r"^StopIteration": ("def f(a): return a", "cannot define functions: write a @triton.jit function beside"),
     r"nested function definition": ("def f(): return 1", "cannot define functions"),
@@ -52,7 +58,12 @@ ROWS = {
         "for i in range(4): return",
         "cannot return from within a loop",
     ),
+    r"^AssertionError|^\w+\(\): incompatible function arguments": (
+        "r = tl.max(x, 0.0)",
+        "tl.max works along an axis, an integer, and 0.0 is none: with a number it is tl.maximum(x, 0.0)",
+    ),
     r"^AssertionError": ("a = b = x", "one name at a time"),
+    r"^Not implemented": ("r = tl.sum(tl.debug_barrier(), 0)", "barriers give no value"),
     r"^Cannot access global variable (\S+)": ("x += ten", "ten is a global: pass it as a parameter"),
     r"^__setitem__": ("x[mask] = 0", "cannot set elements: tl.store"),
     r"`_semantic` argument": ("r = offs[mask]", "a block cannot be filtered"),
@@ -196,7 +207,7 @@ ROWS = {
     ),
     r"^\w+\(\): incompatible function arguments": (
         "r = tl.inline_asm_elementwise('a', '=r', [x], dtype=tl.int32, is_pure='yes', pack=1)",
-        "the compiler breaks on this line",
+        "takes two texts, a list of blocks, a dtype, is_pure=True or False",
     ),
 }
 
@@ -251,6 +262,21 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = tl.max_contiguous(N, 4)": "tl.max_contiguous is for blocks",
     "r = tl.multiple_of(BLOCK, 4)": "takes a value of the kernel, and BLOCK is a constant",
     "r = tl.histogram(x.to(tl.uint8), 8)": "and x.to(tl.uint8) is uint8: tl.histogram(x.to(tl.uint8).to(",
+    "r = tl.sum(x, 0.0)": "with a number it is x + 0.0",
+    "r = x.min(0.0)": "with a number it is tl.minimum(x, 0.0)",
+    "r = tl.argmax(x, 0.0)": "tl.argmax works along an axis, an integer, and 0.0 is none",
+    f"{DESCRIPTOR}r = d * 2": "d is a descriptor",
+    f"{DESCRIPTOR}r = tl.load(d + offs)": "d is a descriptor",
+    f"{DESCRIPTOR}r = tl.load(d)": "d is a descriptor",
+    f"{DESCRIPTOR}r = d[0]": "d is a descriptor",
+    f"{DESCRIPTOR}r = d.load(0)": "d.load([0]) gives a block",
+    "r = tl.exp(tl.debug_barrier())": "barriers give no value",
+    "r = tl.exp(x.to(tl.float8e5))": "and that is float8e5",
+    "r = tl.inline_asm_elementwise('a;', '=r,r', x, tl.int32, True, 1)": "takes two texts, a list of blocks",
+    "tile = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (32,), (0,))\nfor i in range(4):\n"
+    "    tile = tl.load(tile)": "tile is a block pointer to [32] = [BLOCK] of float32 before the",
+    "p = x_ptr\nfor i in range(4):\n    p = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (32,), (0,))": "and a "
+    "block pointer to [32] = [BLOCK] of float32 after this line: a loop keeps",
     "r = tl.zeros((0,), tl.float32)": "a block of shape (0,) has no elements",
     "for i in range(4):\n    x = x.to(tl.float16)": "x is [32] = [BLOCK] of float32 before the loop",
 }
@@ -262,6 +288,42 @@ def test_what_else_is_said(line):
     refusal = vet(kernel) or front_end(kernel, ARGUMENTS)
     assert MORE[line] in refusal.message and "Error" not in refusal.message
     assert refusal.site.source.strip() in line
+
+
+@pytest.mark.parametrize(
+    "lines, shown",
+    [
+        (
+            "r = tl.load(\n    x_ptr + offs,\n    mask=mask,\n    others=0.0,\n)",
+            "r = tl.load(x_ptr + offs, mask=mask, others=0.0,)",
+        ),
+        ("if N > 3:\n    x = x[\n        :, None\n    ]", "x = x[:, None]"),
+        ("for i in range(\n    0.5\n):\n    acc += 1", "for i in range("),
+    ],
+)
+def test_a_call_of_several_lines_is_shown_whole(lines, shown):
+    assert front_end(written(lines), ARGUMENTS).site.source == shown
+
+
+def test_a_long_expression_is_cut():
+    line = "r = tl.where(\n    mask,\n" + "    x +\n" * 100 + "    x2,\n    x,\n)"
+    source = front_end(written(line), ARGUMENTS).site.source
+    assert len(source) == wording.LINE and source.startswith("x + x") and source.endswith("...")
+
+
+@pytest.mark.parametrize("terms, refused", [(200, False), (500, True)])
+def test_a_sum_of_hundreds_of_terms_is_told_as_what_it_is(terms, refused):
+    kernel = written(f"r = {' + '.join(['x'] * terms)}")
+    refusal = vet(kernel)
+    assert (refusal and refusal.message) == (wording.TOO_DEEP if refused else None)
+    assert not refused or refusal.site.line == FIRST
+
+
+def test_an_article_is_the_nouns_own():
+    kernel = written("r = x + count")
+    kernel.__globals__["count"] = tl.constexpr({1: 2})
+    assert "count is a tl.constexpr of a dict" in vet(kernel).message
+    assert [wording.a(noun) for noun in ("int32", "dict", "ndarray")] == ["an int32", "a dict", "a ndarray"]
 
 
 @pytest.mark.parametrize(

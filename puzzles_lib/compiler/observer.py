@@ -19,7 +19,9 @@ from puzzles_lib.compiler.child import Place
 from puzzles_lib.compiler.shared import Demand, watch_demand
 from puzzles_lib.dtypes import NO_FLOAT8_ARITHMETIC, refused_cast, refused_constant
 from puzzles_lib.interpreter.blocks import compatible, make_block_type, make_tensor, unwrapped
-from puzzles_lib.source import nodes
+from puzzles_lib.source import nodes, of_triton
+
+NO_VALUE = "tl.store, print and barriers give no value: this line uses one as if it did"
 
 
 @dataclass
@@ -111,7 +113,7 @@ def _share() -> None:
 
     def parsed(self: JITFunction) -> ast.Module:
         # A helper of the learner's has a tree for each kind of its arguments: values are found by the node.
-        return nodes(self)[0] if self.__module__.startswith("triton.") else parse(self)
+        return nodes(self)[0] if of_triton(self) else parse(self)
 
     JITFunction.parse = parsed
 
@@ -145,7 +147,7 @@ def _valued(method: Callable) -> Callable:
     def checked(self, *args, **kwargs):
         for argument in (*args, *kwargs.values()):
             if isinstance(argument, tl.tensor) and argument.type == tl.void:
-                raise TypeError("tl.store, print and barriers give no value: this line uses one as if it did")
+                raise TypeError(NO_VALUE)
         return method(self, *args, **kwargs)
 
     return checked

@@ -17,7 +17,7 @@ import triton.language as tl
 from triton.compiler.errors import CompilationError, CompileTimeAssertionFailure
 from triton.runtime.jit import JITFunction
 
-from puzzles_lib.compiler.observer import Seen
+from puzzles_lib.compiler.observer import NO_VALUE, Seen
 from puzzles_lib.source import Refusal, Site, site_in
 
 TOO_LARGE = "a value known at compile time takes more than 1 GB"
@@ -26,6 +26,7 @@ TOO_DEEP = (
     "the kernel is nested too deeply to be compiled: use shorter expressions, or fewer helpers in helpers"
 )
 LONGEST = 220
+LINE = 160  # characters of an expression of several lines
 
 
 @dataclass
@@ -48,6 +49,11 @@ class Trouble:
 
     def operands(self) -> list[tuple[ast.expr, tl.tensor]]:
         """The operands or arguments of the node that are tensors, in their order."""
+        found = [(part, self.seen.value(part)) for part in self.parts()]
+        return [(part, value) for part, value in found if isinstance(value, tl.tensor)]
+
+    def parts(self) -> list[ast.expr]:
+        """The operands or arguments of the node."""
         node = self.node
         if isinstance(node, ast.AugAssign | ast.Assign | ast.Expr | ast.Attribute):
             node = node.value
@@ -63,8 +69,9 @@ class Trouble:
         elif isinstance(node, ast.Call):
             parts = [node.func.value] if isinstance(node.func, ast.Attribute) else []
             parts += [*node.args, *(k.value for k in node.keywords)]
-        found = [(part, self.seen.value(part)) for part in parts]
-        return [(part, value) for part, value in found if isinstance(value, tl.tensor)]
+        elif isinstance(node, ast.Subscript):
+            parts = [node.value]
+        return parts
 
     def callee(self) -> str:
         """What is called: ``tl.max``."""
@@ -97,6 +104,12 @@ def _sizes(value: tl.tensor) -> list[int]:
 
 
 _DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64", "int1": "a mask"}
+_DTYPES |= {"fp8e4nv": "float8e4nv", "fp8e5": "float8e5", "void": "no value"}
+
+
+def a(noun: str) -> str:
+    """With its article."""
+    return f"{'an' if noun[:1] in 'aeioAEIO' else 'a'} {noun}"
 
 
 def _dtype(value: tl.tensor | str) -> str:
@@ -155,6 +168,54 @@ def _not_a_range(t: Trouble, _: re.Match) -> str:
     return "a for in a kernel goes over range(...), or over tl.static_range(...), which unrolls it"
 
 
+def _descriptor(t: Trouble, _: re.Match) -> str:
+    """A descriptor that is taken for a block or an address."""
+    kind = tl.core.tensor_descriptor_base
+    found = next((part for part in t.parts() if isinstance(t.seen.value(part), kind)), None)
+    if found is None:
+        return ""
+    text, axes = t.text(found), len(t.seen.value(found).block_shape)
+    start = ", ".join("0" * axes)
+    return (
+        f"{text} is a descriptor: {text}.load([{start}]) gives a block, {text}.store([{start}], x) writes one"
+    )
+
+
+_FOLDED = ("max", "min", "sum", "argmax", "argmin", "cumsum", "cumprod", "xor_sum", "flip", "sort", "softmax")
+
+
+def _axis_wanted(t: Trouble, _: re.Match) -> str:
+    """A number with a point in an axis's place: tl.maximum is meant, as a rule."""
+    callee, given = t.callee(), t.arguments()
+    name = callee.rpartition(".")[2]
+    if name not in _FOLDED or not given:
+        return ""
+    block = callee.rpartition(".")[0] if callee.rpartition(".")[0] != "tl" else t.text(given[0])
+    for part in given:
+        value = t.seen.value(part)
+        value = value.value if isinstance(value, tl.constexpr) else value
+        if isinstance(value, float):
+            number = t.text(part)
+            both = {"max": "tl.maximum({}, {})", "min": "tl.minimum({}, {})", "sum": "{} + {}"}.get(name, "")
+            told = f"{callee} works along an axis, an integer, and {number} is none"
+            return f"{told}: with a number it is {both.format(block, number)}" if both else told
+    return ""
+
+
+_ASM = "tl.inline_asm_elementwise takes two texts, a list of blocks, a dtype, is_pure=True or False, pack=1"
+
+
+def _broken(t: Trouble, _: re.Match) -> str:
+    if t.callee().endswith("inline_asm_elementwise"):
+        return _ASM
+    return "the compiler breaks on this line: it is given something there that it cannot translate"
+
+
+def _none_given(t: Trouble, _: re.Match) -> str:
+    values = (t.seen.value(part) for part in t.parts())
+    return NO_VALUE if any(isinstance(v, tl.tensor) and v.type == tl.void for v in values) else ""
+
+
 def _one_target(t: Trouble, _: re.Match) -> str:
     node = t.node
     if isinstance(node, ast.Assign) and len(node.targets) > 1:
@@ -178,6 +239,8 @@ def _outside_of_the_compiler(t: Trouble, _: re.Match) -> str:
     owner, _, name = callee.rpartition(".")
     if re.search(r"_ptr\s*\[", t.line):
         return _POINTER_INDEXED
+    if name == "inline_asm_elementwise":
+        return _ASM
     if isinstance(t.node, ast.Subscript):
         return "a block cannot be filtered: keep all lanes, and give mask= to tl.load and tl.store"
     if name in _FOLDS and len(t.arguments()) > 1:
@@ -260,7 +323,7 @@ def _carried(t: Trouble, found: re.Match) -> str:
     before, after = _kind(t, found[2]), _kind(t, found[3])
     text = f"{name} is {before} before the loop, and {after} after this line"
     block = re.search(r"<\['(.*)'\], (\w+)>", found[3])
-    if block and "<[" not in found[2] and "pointer" not in found[2]:
+    if block and "<[" not in found[2] and "pointer" not in found[2] + found[3]:
         shape = t.shape([int(n) for n in block[1].split("', '")]).rpartition(" = ")[2]
         return f"{text}: start with {name} = tl.zeros({shape}, tl.{_DTYPES.get(block[2], block[2])})"
     return f"{text}: a loop keeps shapes and dtypes"
@@ -283,6 +346,9 @@ def _last_assignment(loop: ast.AST | None, name: str) -> ast.AST | None:
 def _kind(t: Trouble, text: str) -> str:
     """Triton's text of a type, in words."""
     text = text.replace("constexpr", "").replace("'", "")
+    if block := re.match(r"pointer<<\[(.*)\], (\w+)>", text):
+        sizes = t.shape([int(n) for n in block[1].split(",")])
+        return f"a block pointer to {sizes} of {_dtype(block[2])}"
     if block := re.search(r"<\[(.*)\], ([^>]+)>", text):
         return f"{t.shape([int(n) for n in block[1].split(',')])} of {_dtype(block[2])}"
     if block := re.fullmatch(r"(\w+)\[(.*\d.*)\]", text):
@@ -424,6 +490,8 @@ def _dot_dtypes(t: Trouble, found: re.Match) -> str:
 
 
 def _floats_wanted(t: Trouble, found: re.Match) -> str:
+    if found[1] == "void":
+        return NO_VALUE
     return f"{t.callee() or 'this'} takes floats, and that is {_dtype(found[1])}: .to(tl.float32) first"
 
 
@@ -449,7 +517,7 @@ def _python_function(t: Trouble, _: re.Match) -> str:
 
 def _no_value(t: Trouble, found: re.Match) -> str:
     what = {"range": "a range", "str": "a text", "NoneType": "None", "function": "a function"}
-    kind = what.get(found[1], f"a {found[1]}")
+    kind = what.get(found[1], a(found[1]))
     return f"{kind} is no value of a kernel: those are numbers and blocks"
 
 
@@ -520,6 +588,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^MemoryError", TOO_LARGE),
     (r"'MatMult' object", _matmul),
     (r"'(?:Not)?In' object", "a kernel has no `in`: compare with ==, and join comparisons by |"),
+    (r"tensor_descriptor|attribute 'scalar'$|^object of type '\w+' has no len", _descriptor),
     (r"object has no attribute 'func'", _not_a_range),
     (r"^StopIteration", NO_FUNCTIONS),
     (r"nested function definition", NO_FUNCTIONS),
@@ -528,7 +597,9 @@ ROWS: tuple[tuple[str, Say], ...] = (
         r"body should only have one block|Cannot have `return` statements inside",
         "a kernel cannot return from within a loop",
     ),
+    (r"^AssertionError|^\w+\(\): incompatible function arguments", _axis_wanted),
     (r"^AssertionError", _one_target),
+    (r"^Not implemented", _none_given),
     (r"^Cannot access global variable (\S+)", _global),
     (r"^__setitem__", "a kernel cannot set elements: tl.store writes to memory, tl.where makes a new block"),
     (r"`_semantic` argument", _outside_of_the_compiler),
@@ -645,10 +716,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
         "not is for conditions: compare, as in N == 0",
     ),
     (r"^cannot convert .* of type <class '(?:[\w.]+\.)?(\w+)'> to tensor", _no_value),
-    (
-        r"^\w+\(\): incompatible function arguments",
-        "the compiler breaks on this line: it is given something there that it cannot translate",
-    ),
+    (r"^\w+\(\): incompatible function arguments", _broken),
 )
 
 
@@ -718,8 +786,13 @@ def _site(seen: Seen, node: ast.AST | None, functions: Sequence[JITFunction]) ->
 
 
 def _line(seen: Seen, node: ast.AST) -> Site:
-    line = seen.first_line + node.lineno
-    return Site(line, linecache.getline(seen.file, line).strip())
+    """The line that the node begins on, and where that is not all of an expression, the rest of it."""
+    line, more = seen.first_line + node.lineno, 0
+    if isinstance(node, ast.expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr):
+        more = (node.end_lineno or node.lineno) - node.lineno
+    texts = (linecache.getline(seen.file, each).strip() for each in range(line, line + more + 1))
+    text = re.sub(r"(?<=[(\[]) | (?=[)\]])", "", " ".join(texts)) if more else next(texts)
+    return Site(line, text if not more or len(text) <= LINE else text[: LINE - 3] + "...")
 
 
 def one_line(text: str) -> str:

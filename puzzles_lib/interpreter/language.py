@@ -21,6 +21,7 @@ from puzzles_lib.interpreter import blocks, reductions, rewrite, taint
 from puzzles_lib.interpreter.builder import GuardedBuilder, shown
 from puzzles_lib.interpreter.limits import undone_after_fork
 from puzzles_lib.interpreter.recording import Function
+from puzzles_lib.source import of_triton
 
 builder = GuardedBuilder()
 
@@ -46,7 +47,7 @@ def twin(function: JITFunction) -> Callable:
 def _make_twin(function: JITFunction) -> Callable:
     scope = {**function.get_capture_scope(), rewrite.NAME: rewrite.AsCompiled(semantic)}
     twins = _of_triton
-    if not function.__module__.startswith("triton."):
+    if not of_triton(function):
         twins = _of_learner
         scope[LEARNER] = True
         scope.update({name: _as_in_a_kernel(v) for name, v in scope.items() if callable(v)})
