@@ -58,6 +58,24 @@ ROWS = {
         "for i in range(4): return",
         "cannot return from within a loop",
     ),
+    r"'tuple_type' object|^'(?:int|float)' object has no attribute 'values'": (
+        "r = tl.load([x_ptr, z_ptr])",
+        "a tuple is taken for a block here",
+    ),
+    r"^'tensor' object has no attribute 'values'": ("a, b = x", "a block cannot be unpacked"),
+    r"^'NoneType' object has no attribute 'type'": (
+        "r = x[np.newaxis, :]",
+        "in a kernel a new axis is written None, as in x[None, :]",
+    ),
+    r"^only tuple comprehensions": ("r = [v + 1 for v in x]", "a kernel makes no lists"),
+    r"^'<=' not supported between .*'tuple'": ("r = tl.max(x2, axis=(0, 1))", "one axis at a time"),
+    r"^'tensor' object cannot be interpreted": ("r = tl.load(x_ptr, mask=range(N))", "tl.arange(0, BLOCK)"),
+    r"^Assertion condition could not": ("tl.static_assert(N > 0)", "tl.device_assert asks in a run"),
+    r"^`other` cannot be provided without": ("r = tl.load(x_ptr + offs, other=0.0)", "mask= is missing"),
+    r"^`padding_option` or `boundary_check`": (
+        "r = tl.load(x_ptr + offs, mask, 0.0, 'evict_first')",
+        "write names, such as eviction_policy=",
+    ),
     r"^AssertionError|^\w+\(\): incompatible function arguments": (
         "r = tl.max(x, 0.0)",
         "tl.max works along an axis, an integer, and 0.0 is none: with a number it is tl.maximum(x, 0.0)",
@@ -136,7 +154,7 @@ ROWS = {
         "lacks an argument: 'end'",
     ),
     r"^missing (a) required argument: (.*)$": ("r = tl.zeros(32)", "tl.zeros lacks an argument: 'dtype'"),
-    r"^(\w+)\(\) got an unexpected keyword argument '(\w+)'": (
+    r"^(?:(\w+)\(\) )?got an unexpected keyword argument '(\w+)'": (
         "r = tl.load(x_ptr + offs, mask=mask, others=0.0)",
         "tl.load has no argument others: did you mean other?",
     ),
@@ -277,6 +295,22 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "    tile = tl.load(tile)": "tile is a block pointer to [32] = [BLOCK] of float32 before the",
     "p = x_ptr\nfor i in range(4):\n    p = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (32,), (0,))": "and a "
     "block pointer to [32] = [BLOCK] of float32 after this line: a loop keeps",
+    "r = tl.outer(x, x)": "there is no tl.outer: did you mean x[:, None] * y[None, :]?",
+    "r = x.flatten()": "there is tl.ravel(x)",
+    "r = x.unsqueeze(0)": "there is x[:, None]",
+    "r = program_id(0)": "program_id is not defined: in a kernel it is tl.program_id",
+    "r = tl.max(x, axis=0, keepdims=True)": "tl.max has no argument keepdims: did you mean keep_dims?",
+    "r = tl.zeros_like(x, dtype=tl.int32)": "tl.zeros_like has no argument dtype, it has input",
+    "tl.store(z_ptr + offs, x, mask=mask, other=0.0)": "tl.store has no argument other, it has ",
+    "for i, v in enumerate(x): x += v": "here it is for i in range(...)",
+    "r = (x, x) + 1": "a tuple is taken for a block",
+    "r = tl.load(x_ptr + (offs,))": "a tuple is taken for a block",
+    "r = None + x": "None is no value of a kernel",
+    "r = range(0, BLOCK)": "tl.arange(0, BLOCK) is a block of numbers",
+    "r = tl.broadcast_to(x, (HALF, BLOCK))": "a block of shape [32] does not become [16, 32]: x[None, :]",
+    "r = tl.reshape(x, (-1, 1))": "-1 stands for no size here",
+    "a, b = tl.split(x)": "whose last axis has 2 elements: x is [32] = [BLOCK]",
+    "x.store(z_ptr + offs)": "swapped: tl.store(z_ptr + offs, x, ...) takes addresses first",
     "r = tl.zeros((0,), tl.float32)": "a block of shape (0,) has no elements",
     "for i in range(4):\n    x = x.to(tl.float16)": "x is [32] = [BLOCK] of float32 before the loop",
 }
@@ -392,6 +426,12 @@ def test_and_between_blocks_is_taken_with_a_note():
         "between blocks write & and |: `and` and `or` are deprecated there "
         f"(line {FIRST}: m = mask and (offs > 3))",
     )
+
+
+def test_what_is_square_is_no_transposed_other():
+    line = "tl.store(z_ptr + offs[:, None] + offs[None, :], x[:, None] + x[None, :], mask[:, None, None])"
+    told = front_end(written(line), ARGUMENTS).message
+    assert "the mask is [32, 1, 1] = [BLOCK, 1, 1]" in told and "transposed" not in told
 
 
 def test_a_name_near_to_none_is_not_guessed():

@@ -168,12 +168,16 @@ def _not_a_range(t: Trouble, _: re.Match) -> str:
     return "a for in a kernel goes over range(...), or over tl.static_range(...), which unrolls it"
 
 
+_TUPLE = "a tuple is taken for a block here: name its parts one by one"
+
+
 def _descriptor(t: Trouble, _: re.Match) -> str:
     """A descriptor that is taken for a block or an address."""
     kind = tl.core.tensor_descriptor_base
     found = next((part for part in t.parts() if isinstance(t.seen.value(part), kind)), None)
     if found is None:
-        return ""
+        several = any(isinstance(t.seen.value(part), tl.tuple) for part in t.parts())
+        return _TUPLE if several and not isinstance(t.node, ast.Subscript) else ""
     text, axes = t.text(found), len(t.seen.value(found).block_shape)
     start = ", ".join("0" * axes)
     return (
@@ -222,6 +226,9 @@ def _one_target(t: Trouble, _: re.Match) -> str:
         return "a kernel gives a value one name at a time: write a line for each"
     if isinstance(node, ast.Assign | ast.Starred) and "*" in t.line:
         return _NO_SUCH_STATEMENT["Starred"]
+    if t.callee().endswith("split") and (blocks := t.operands()):
+        of = f"{t.text(blocks[0][0])} is {t.shape(_sizes(blocks[0][1]))}"
+        return f"tl.split takes a block apart whose last axis has 2 elements: {of}"
     if "dot(" in t.line:
         return (
             "tl.dot's accumulator is of another dtype than its result, which is float32 by default: "
@@ -260,11 +267,13 @@ def _addresses_as_values(t: Trouble, _: re.Match) -> str:
     return f"{text} is addresses, not values: tl.load({text}) reads what is there"
 
 
-def _no_addresses(t: Trouble, _: re.Match) -> str:
+def _no_addresses(t: Trouble, found: re.Match) -> str:
     callee, operands = t.callee(), t.operands()
     if not callee or not operands:
         return "this needs addresses, such as x_ptr + offs"
     (first, value), rest = operands[0], operands[1:]
+    owner, _, name = callee.rpartition(".")
+    callee = callee if owner == "tl" else f"tl.{name}"
     if any(_is_pointer(v) for _, v in rest):
         text = t.text(next(n for n, v in rest if _is_pointer(v)))
         return f"the arguments are swapped: {callee}({text}, {t.text(first)}, ...) takes addresses first"
@@ -284,13 +293,17 @@ def _shapes_differ(t: Trouble, found: re.Match) -> str:
     else:
         roles = [f"{t.text(n)} is" for n, _ in blocks]
     parts = [f"{role} {t.shape(_sizes(v))}" for role, (_, v) in zip(roles, blocks, strict=False)]
+    ranks = re.search(r"rank mismatch: (.*\]), (\[.*)", t.message)
+    if ranks and len(parts) < 2:
+        has, wants = (re.sub(r"constexpr\[(\d+)\]|'", r"\1", text) for text in ranks.groups())
+        return f"a block of shape {has} does not become {wants}: x[None, :] or x[:, None] adds the axis first"
     if len(set(parts)) < 2:
         return "blocks of these shapes do not fit each other: " + re.sub(
             r"constexpr\[(\d+)\]|'", r"\1", t.message
         )
     words = f"shapes that do not fit each other: {', '.join(parts)}"
     sizes = [_sizes(v) for _, v in blocks[:2]]
-    if len(sizes[0]) == len(sizes[1]) == 2 and sizes[0] == sizes[1][::-1]:
+    if len(sizes[0]) == len(sizes[1]) == 2 and sizes[0] == sizes[1][::-1] != sizes[1]:
         words += "; one is the other transposed"
     return words
 
@@ -399,6 +412,18 @@ _FROM_NUMPY = {
     "round": "tl.floor(x + 0.5)",
     "transpose": "tl.trans",
     "item": "the value itself",
+    "outer": "x[:, None] * y[None, :]",
+    "empty": "tl.zeros(shape, dtype)",
+    "stack": "tl.join(x, y)",
+    "tile": "tl.broadcast_to",
+    "repeat": "tl.broadcast_to",
+    "pid": "tl.program_id",
+    "flatten": "tl.ravel(x)",
+    "unsqueeze": "x[:, None]",
+    "squeeze": "tl.reshape",
+    "copy": "the value itself",
+    "enumerate": "for i in range(...)",
+    "zip": "for i in range(...)",
 }
 
 
@@ -407,10 +432,10 @@ def in_triton(name: str) -> str:
 
     Also a name of Triton's that is spelt nearly so.
     """
-    if hasattr(tl, name) and not name.startswith("_"):
-        return f"tl.{name}"
     if name in _FROM_NUMPY:
         return _FROM_NUMPY[name]
+    if hasattr(tl, name) and not name.startswith("_"):
+        return f"tl.{name}"
     public = [n for n in dir(tl) if not n.startswith("_")]
     close = difflib.get_close_matches(name, public, n=1, cutoff=0.7)
     return f"tl.{close[0]}" if close else ""
@@ -429,6 +454,8 @@ def _undefined(t: Trouble, found: re.Match) -> str:
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
     if close:
         return f"{name} is not defined: did you mean {close[0]}?"
+    if hasattr(tl, name):
+        return f"{name} is not defined: in a kernel it is tl.{name}"
     if name in ("np", "numpy", "torch", "math", "tl", "triton"):
         return f"{name} is not defined: it is not imported"
     if re.fullmatch(r"[A-Z][A-Z0-9_]*|stride_\w+|\w+_ptr", name):
@@ -461,12 +488,13 @@ def _missing(t: Trouble, found: re.Match) -> str:
 
 
 def _unexpected(t: Trouble, found: re.Match) -> str:
-    callee = t.callee() or found[1]
-    function = getattr(tl, found[1], None)
+    callee = t.callee() or found[1] or "this call"
+    function = getattr(tl, found[1] or callee.rpartition(".")[2], None)
+    function = getattr(function, "fn", function)  # of a @triton.jit function
     names: list[str] = []
     if callable(function):
         names = [n for n in inspect.signature(function).parameters if not n.startswith("_")]
-    close = difflib.get_close_matches(found[2], names, n=1)
+    close = difflib.get_close_matches(found[2], names, n=1, cutoff=0.7)
     instead = f": did you mean {close[0]}?" if close else f", it has {', '.join(names)}" if names else ""
     return f"{callee} has no argument {found[2]}{instead}"
 
@@ -518,6 +546,8 @@ def _python_function(t: Trouble, _: re.Match) -> str:
 def _no_value(t: Trouble, found: re.Match) -> str:
     what = {"range": "a range", "str": "a text", "NoneType": "None", "function": "a function"}
     kind = what.get(found[1], a(found[1]))
+    if found[1] == "range":
+        return "a range is no value of a kernel: tl.arange(0, BLOCK) is a block of numbers"
     return f"{kind} is no value of a kernel: those are numbers and blocks"
 
 
@@ -543,7 +573,7 @@ def _one_element_wanted(t: Trouble, _: re.Match) -> str:
 
 
 def _powers_of_2(t: Trouble, _: re.Match) -> str:
-    written = any(re.fullmatch(r"[(\[]?-1[,)\]]*", t.text(node)) for node in t.arguments())
+    written = any(re.search(r"(?<![\w)] )-1\b", t.text(node)) for node in t.arguments())
     return "a shape is written out: -1 stands for no size here" if written else POWERS_OF_2
 
 
@@ -564,6 +594,12 @@ def _hints_axes(t: Trouble, found: re.Match) -> str:
     if found[2] == "0":
         return f"tl.{found[1]} is for blocks, and that is one number"
     return f"tl.{found[1]} takes one number for each axis of its block: {found[2]}, not {found[3]}"
+
+
+def _none(t: Trouble, _: re.Match) -> str:
+    if "newaxis" in t.line:
+        return "in a kernel a new axis is written None, as in x[None, :]"
+    return "None is no value of a kernel: those are numbers and blocks"
 
 
 def _without_axis(t: Trouble, _: re.Match) -> str:
@@ -596,6 +632,28 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (
         r"body should only have one block|Cannot have `return` statements inside",
         "a kernel cannot return from within a loop",
+    ),
+    (r"'tuple_type' object|^'(?:int|float)' object has no attribute 'values'", _TUPLE),
+    (r"^'tensor' object has no attribute 'values'", "a block cannot be unpacked: its elements have no names"),
+    (r"^'NoneType' object has no attribute 'type'", _none),
+    (
+        r"^only tuple comprehensions",
+        "a kernel makes no lists: what is done to a block is done to all its lanes",
+    ),
+    (r"^'<=' not supported between .*'tuple'", "one axis at a time: fold along one, then along what is left"),
+    (
+        r"^'tensor' object cannot be interpreted",
+        "Python's range takes constants alone: tl.arange(0, BLOCK) is a block of numbers",
+    ),
+    (r"^Assertion condition could not", "tl.static_assert is for constants: tl.device_assert asks in a run"),
+    (
+        r"^`other` cannot be provided without",
+        "other= fills the lanes that a mask leaves out: mask= is missing",
+    ),
+    (
+        r"^`padding_option` or `boundary_check`",
+        "boundary_check, the fourth argument, and padding_option are for block pointers: write names, "
+        "such as eviction_policy=",
     ),
     (r"^AssertionError|^\w+\(\): incompatible function arguments", _axis_wanted),
     (r"^AssertionError", _one_target),
@@ -656,7 +714,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^'(?:int|float|constexpr)' object has no attribute '(\w+)'", _constant_has_no),
     (r"^(\w+)\(\) missing \d+ required positional arguments?: (.*)$", _missing),
     (r"^missing (a) required argument: (.*)$", _missing),
-    (r"^(\w+)\(\) got an unexpected keyword argument '(\w+)'", _unexpected),
+    (r"^(?:(\w+)\(\) )?got an unexpected keyword argument '(\w+)'", _unexpected),
     (
         r"^(\w+)\(\) got multiple values|^(?:\w+\(\) takes .* positional|too many positional)",
         "this call has more arguments than the function takes",
