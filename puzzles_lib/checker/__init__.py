@@ -18,6 +18,7 @@ from puzzles_lib.checker import arithmetic, failure, machine, traffic, verdicts
 from puzzles_lib.checker.arithmetic import Known
 from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank
 from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
+from puzzles_lib.checker.hints import of_hints
 from puzzles_lib.checker.launches import Launches
 from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
@@ -344,6 +345,8 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
     if forwards.suspect and (verdict is None or verdict.kind in _LESS_BASIC):
         if race := shared.threads.race(bound, run):
             verdict, program, draw = race, None, None
+    if verdict is None:
+        verdict = of_hints(bound, forwards, run)
     if verdict is None and backwards and forwards.order_matters:
         reverse = run(reverse=True, quiet=True, as_compiled=forwards is compiled)
         verdict = verdicts.judge(puzzle, case, inputs, expected, reverse)

@@ -13,7 +13,18 @@ from puzzles_lib.checker.expected import Expected, evaluate
 from puzzles_lib.checker.report import CaseResult, Verdict
 from puzzles_lib.compiler import Target
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import Conflict, Fused, Program, Run, Source, Touch, WithinProgram, asks_again
+from puzzles_lib.interpreter import (
+    Conflict,
+    Fused,
+    Harm,
+    Program,
+    Promise,
+    Run,
+    Source,
+    Touch,
+    WithinProgram,
+    asks_again,
+)
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.source import Refusal, Site
 from puzzles_lib.stubs import HOLE
@@ -414,6 +425,33 @@ def _touch(touch: Touch, target: Target) -> str:
     elif touch.several:
         who = "several threads"
     return f"{_DONE[touch.kind]} at line {touch.site.line} by {who}"
+
+
+_HARM = {  # why -> which hint is to blame, what the compiler does
+    "mask": ("max_constancy", "by the first one's mask, but not all of them are on"),
+    "apart": ("max_contiguous", "from the first one's address, but they do not lie side by side"),
+    "misaligned": ("multiple_of", "from an address that is no multiple of that, and fails"),
+}
+
+
+def false_hint(promises: Sequence[Promise], harm: Harm | None) -> Verdict:
+    """A hint to the compiler that is not true, and what the compiler does in good faith."""
+    blamed, done = _HARM[harm.why] if harm else ("", "")
+    promise = next((each for each in promises if each.hint == blamed), promises[0])
+    sizes = promise.sizes[0] if len(promise.sizes) == 1 else list(promise.sizes)
+    text = f"false hint: tl.{promise.hint}(..., {sizes}), but {promise.found}"
+    others = sorted({each.site.line for each in promises if each.site != promise.site})
+    if others:
+        text += f"; nor is the hint of line {others[0]} true"
+    cure = "leave the hint out, or make it true"
+    if harm:
+        first, last = (_index(lane, harm.shape) for lane in (harm.lanes[0], harm.lanes[-1]))
+        lanes = f"{first} to {last}" if len(harm.shape) == 1 else f"[{first}] to [{last}]"
+        cure = f"a GPU {_DOES[harm.kind]} lanes {lanes} of line {harm.site.line} at once, {done}; {cure}"
+    return Verdict("false hint", text, promise.site, cure)
+
+
+_DOES = {"load": "loads", "store": "stores", "atomic": "updates"}
 
 
 def _index(flat: int, shape: tuple[int, ...]) -> str:

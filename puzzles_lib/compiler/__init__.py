@@ -21,7 +21,7 @@ from puzzles_lib.compiler.frontend import (
 from puzzles_lib.compiler.lowering import Build, build, dump_passes
 from puzzles_lib.compiler.machine_code import disassemble
 from puzzles_lib.compiler.targets import Target, find_target
-from puzzles_lib.compiler.threads import MemoryAccess, held_by, memory_accesses
+from puzzles_lib.compiler.threads import MemoryAccess, held_by, memory_accesses, taken_at_once
 
 __all__ = [
     "Build",
@@ -44,5 +44,6 @@ __all__ = [
     "shared_memory",
     "specialised",
     "steps",
+    "taken_at_once",
     "translate",
 ]

@@ -5,20 +5,23 @@ not be there, with as many warps as the launch would ask for.
 
     accesses = memory_accesses(gpu_dialect(kernel, arguments, target, num_warps=4))
     accesses[0].threads()  # of each element: warp * threads of a warp + lane
+
+A thread may take several of its elements by one instruction; how many, PTX says (`taken_at_once`).
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from triton.runtime.jit import JITFunction
 
-from puzzles_lib.compiler.frontend import gpu_dialect
+from puzzles_lib.compiler.frontend import gpu_dialect, translate
 from puzzles_lib.compiler.layouts import Layout, read_layout
-from puzzles_lib.compiler.locations import read
+from puzzles_lib.compiler.locations import Line, read
+from puzzles_lib.compiler.lowering import build
 from puzzles_lib.compiler.targets import Target
-from puzzles_lib.interpreter import HeldBy, Holders
+from puzzles_lib.interpreter import HeldBy, Holders, TakenAtOnce
 from puzzles_lib.source import Refusal, Site, statements, with_helpers
 
 
@@ -72,6 +75,20 @@ class MemoryAccess:
         flat = np.ravel_multi_index(tuple(table.reshape(-1, axes).T), self.shape)
         size = int(np.prod(self.shape))
         return np.unique(np.repeat(np.arange(warps * lanes), registers) * size + flat).size > size
+
+    def taken_at_once(self, many: int) -> np.ndarray:
+        """int [instructions, many]: elements, of the flattened block, that a thread takes at once.
+
+        They are in registers that follow one another; none where a thread has fewer.
+        """
+        if self.layout is None:
+            return np.zeros((0, many), int)
+        every = np.ravel_multi_index(np.moveaxis(self.layout.table, -1, 0), self.shape)
+        differ = [1 << bit for bit, step in enumerate(self.layout.register) if not any(step)]
+        own = [r for r in range(self.layout.registers) if not any(r & bit for bit in differ)]
+        if len(own) % many:
+            return np.zeros((0, many), int)
+        return np.unique(every[..., own].reshape(-1, many), axis=0)
 
     def holders(self) -> Holders:
         several = self.kind == "load" and (self.ahead or (self.is_held_by_several() and not self.alone))
@@ -190,23 +207,88 @@ def held_by(
         accesses = memory_accesses(text)
     except ValueError as error:
         return Refusal(str(error))
-    first_line = _first_lines(kernel)
-    by_line = {site.line: first for site, first in first_line.items()}
+    matching = _matching(kernel, accesses)
 
     def holders(kind: str, site: Site, shape: tuple[int, ...]) -> Holders | None:
-        statement = first_line.get(site)
-        found = [
-            access.holders()
-            for access in accesses
-            if access.kind == kind and by_line.get(access.line) == statement and access.has_shape(shape)
-        ]
-        if not found or statement is None:
+        found = [access.holders() for access in matching(kind, site, shape)]
+        if not found:
             return None
         one = found[0]
         same = all(f.several == one.several and np.array_equal(f.first, one.first) for f in found)
         return one if same else None
 
     return holders
+
+
+def taken_at_once(
+    kernel: JITFunction, arguments: Mapping[str, object], target: Target, num_warps: int
+) -> TakenAtOnce | Refusal:
+    """Which lanes of an access are loaded or stored by one instruction, as the kernel is compiled.
+
+    arguments: as for `front_end`. target: one of NVIDIA's. It is compiled to PTX, once: the result is kept.
+    A Refusal where it cannot be compiled so far, or its layouts not be read.
+    """
+    translated = translate(kernel, arguments, target, num_warps=num_warps)
+    if isinstance(translated, Refusal):
+        return translated
+    built = build(translated)
+    if "ptx" not in built.texts:
+        return built.refusal or Refusal("there is no PTX of it")
+    try:
+        matching = _matching(kernel, memory_accesses(built.texts["ttgir"]))
+    except ValueError as error:
+        return Refusal(str(error))
+    first_line = _first_lines(kernel)
+    by_line = {site.line: first for site, first in first_line.items()}
+    widest: dict[tuple[str, int | None], int] = {}
+    for kind, line, size in _sizes(read("ptx", built.texts["ptx"])):
+        key = kind, by_line.get(line)
+        widest[key] = max(widest.get(key, 0), size)
+
+    def lanes(kind: str, site: Site, shape: tuple[int, ...], element: int) -> Sequence[np.ndarray]:
+        many = widest.get((kind, first_line.get(site)), 0) // element
+        return [access.taken_at_once(many) for access in matching(kind, site, shape)] if many > 1 else []
+
+    return lanes
+
+
+_INSTRUCTION = re.compile(r"\b(ld|st|atom|red)\.[\w.:]*?global[\w.:]*?(?:\.v(\d))?\.[a-z]+(\d+)(x2)?\s")
+_COPY = re.compile(r"\bcp\.async\.c[ag]\.shared\.global\S* .*?\], (0x[0-9a-f]+|\d+)")
+_KINDS = {"ld": "load", "st": "store", "atom": "atomic", "red": "atomic"}
+
+
+def _sizes(ptx: Sequence[Line]) -> list[tuple[str, int | None, int]]:
+    """Of each access of global memory in PTX: its kind, its line of the kernel's, the bytes it takes."""
+    found = []
+    for line in ptx:
+        if match := _INSTRUCTION.search(line.text):
+            name, vector, bits, twice = match.groups()
+            size = int(vector or 1) * int(bits) * (2 if twice else 1) // 8
+            found.append((_KINDS[name], line.source, size))
+        elif match := _COPY.search(line.text):
+            found.append(("load", line.source, int(match[1], 0)))
+    return found
+
+
+def _matching(
+    kernel: JITFunction, accesses: Sequence[MemoryAccess]
+) -> Callable[[str, Site, tuple[int, ...]], list[MemoryAccess]]:
+    """Finds those that an access of a run may be: of its kind, its statement and its shape."""
+    first_line = _first_lines(kernel)
+    by_line = {site.line: first for site, first in first_line.items()}
+
+    def matching(kind: str, site: Site, shape: tuple[int, ...]) -> list[MemoryAccess]:
+        statement = first_line.get(site)
+        return [
+            access
+            for access in accesses
+            if statement is not None
+            and access.kind == kind
+            and by_line.get(access.line) == statement
+            and access.has_shape(shape)
+        ]
+
+    return matching
 
 
 def _first_lines(kernel: JITFunction) -> dict[Site, int]:

@@ -37,6 +37,7 @@ from puzzles_lib.interpreter.limits import (
 from puzzles_lib.interpreter.memory import Halt, Memory
 from puzzles_lib.interpreter.ordering import HeldBy, Holders
 from puzzles_lib.interpreter.pretend import Pretended, PretendedMemory, PretendingBuilder
+from puzzles_lib.interpreter.promises import Harm, Promise, TakenAtOnce
 from puzzles_lib.interpreter.recording import (
     RETURNS,
     Block,
@@ -75,12 +76,14 @@ __all__ = [
     "Dot",
     "Function",
     "Fused",
+    "Harm",
     "HeldBy",
     "Held",
     "Holders",
     "Plain",
     "Pretended",
     "Program",
+    "Promise",
     "Recorder",
     "Recording",
     "Run",
@@ -88,6 +91,7 @@ __all__ = [
     "Statement",
     "Step",
     "Stop",
+    "TakenAtOnce",
     "TimeLimitReached",
     "Touch",
     "WithinProgram",
@@ -122,6 +126,7 @@ def run(
     quiet: bool = False,
     seconds: float = 10.0,
     held_by: HeldBy | None = None,
+    at_once: TakenAtOnce | None = None,
     only: Sequence[Program] | None = None,
     recorder: Recorder | None = None,
     as_compiled: bool = False,
@@ -138,6 +143,7 @@ def run(
     record: keep every access, and go on after an out-of-bounds one, which is noted and not carried out.
     quiet: suppress what the kernel prints.
     held_by: which threads hold the lanes of an access (`ordering`), to look for races within a program.
+    at_once: which lanes of an access one instruction takes, to look for the harm of hints that are not true.
     seconds: limit on the run, of CPU time; see `time_limit`.
     only: run these programs of the grid, in this order.
     recorder: keeps what each statement does, where ``record`` is on.
@@ -152,6 +158,7 @@ def run(
         record, _learner_site, programs, reverse, is_used=lambda site: site not in dropped()
     )
     memory.ordering.held_by = held_by
+    memory.at_once = at_once
     memory.recorder = recorder if record else None
     memory.arithmetic.as_compiled = as_compiled
     parameters = {p.name: p for p in kernel.params}
@@ -213,6 +220,8 @@ def run(
         accesses=tuple(memory.accesses),
         suspect=memory.ordering.suspect,
         within=memory.ordering.race,
+        promises=tuple(memory.promises.values()),
+        harm=memory.harm,
         arithmetic=memory.arithmetic,
         program=memory.program,
         unlocked=memory.unlocked,

@@ -19,8 +19,8 @@ from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions, T
 from puzzles_lib.dtypes import DTYPES, NO_FLOAT8_ARITHMETIC, DType, of_triton, refused_cast, refused_constant
 from puzzles_lib.interpreter import arithmetic, libdevice, taint
 from puzzles_lib.interpreter.arithmetic import PRODUCT, SPREAD, Fused, Product
-from puzzles_lib.interpreter.memory import Memory
-from puzzles_lib.interpreter.records import Program
+from puzzles_lib.interpreter.memory import Halt, Memory
+from puzzles_lib.interpreter.records import Program, Stop
 
 PRINT_LIMIT = 100  # lines that a run may print
 PRINT_WIDTH = 2000  # characters of each
@@ -302,6 +302,12 @@ class GuardedBuilder(InterpreterBuilder):
             elements = elements + along * desc.strides[axis].data
             inside = inside & (along >= 0) & (along < desc.shape[axis].data)
         return self._at(desc.base, elements), inside
+
+    def create_assume(self, condition):
+        if not condition.data.all():
+            text = f"false hint: what tl.assume(...) says is not so in program {self.memory.program}"
+            advice = "the compiler counts on it: on a GPU anything may happen then"
+            raise Halt(Stop("false hint", text, self.memory.site(), advice))
 
     def create_barrier(self):
         self.memory.ordering.barrier()

@@ -17,7 +17,7 @@ from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter as stock
 from triton.runtime.jit import JITFunction, get_jit_fn_file_line
 
-from puzzles_lib.interpreter import blocks, reductions, rewrite, taint
+from puzzles_lib.interpreter import blocks, promises, reductions, rewrite, taint
 from puzzles_lib.interpreter.builder import GuardedBuilder, shown
 from puzzles_lib.interpreter.limits import undone_after_fork
 from puzzles_lib.interpreter.recording import Function
@@ -138,6 +138,15 @@ def _dot_scaled(*args, **kwargs):
     return _scaled(*(tl.constexpr(v) if isinstance(v, str) else v for v in args), **named, _semantic=semantic)
 
 
+def _promise(input, values, *, hint: str):
+    """A hint to the compiler: of use for loads and stores that take several lanes at once."""
+    if isinstance(input, tl.tensor):  # and not a number that is known to the compiler
+        sizes = values if isinstance(values, list | tuple | tl.tuple) else [values]
+        step = input.dtype.scalar.element_ty.primitive_bitwidth // 8 if input.dtype.scalar.is_ptr() else 1
+        builder.memory.promised(hint, input.handle.data, [int(getattr(v, "value", v)) for v in sizes], step)
+    return input
+
+
 class _Semantic(TritonSemantic):
     """Triton's, with short ways for what every line of a kernel asks for."""
 
@@ -214,6 +223,8 @@ def _patches() -> list[tuple[object, str, object]]:
     collector.set_attr(tl.tensor, "__repr__", lambda self: shown(self.handle))
     for owner in (tl, tl.core):
         stock._patch_lang_core(owner, collector)
+        for hint in (promises.MULTIPLE, promises.CONTIGUOUS, promises.CONSTANT):
+            collector.set_attr(owner, hint, functools.partial(_promise, hint=hint))
         collector.set_attr(owner, "static_print", _static_print)
         collector.set_attr(owner, "dot_scaled", _dot_scaled)
         collector.set_attr(owner, "range", range)  # what they stand for is in `rewrite`

@@ -18,6 +18,7 @@ from puzzles_lib.interpreter.addresses import REGION_BITS, Addresses
 from puzzles_lib.interpreter.arithmetic import Arithmetic
 from puzzles_lib.interpreter.buffer import NOBODY, Buffer, garbage
 from puzzles_lib.interpreter.ordering import Ordering
+from puzzles_lib.interpreter.promises import Harm, Promise, TakenAtOnce, harm, untrue
 from puzzles_lib.interpreter.records import Access, Conflict, Program, Source, Stop, Unlocked, asks_again
 from puzzles_lib.interpreter.taint import Labels
 from puzzles_lib.source import Site
@@ -109,6 +110,9 @@ class Memory:
         self.flops = 0
         self.first_bad: Stop | None = None
         self.ordering = Ordering()
+        self.promises: dict[tuple[str, Site], Promise] = {}  # those that are not true
+        self.at_once: TakenAtOnce | None = None
+        self.harm: Harm | None = None  # that the promises do, looked for where `at_once` says what it takes
         self.recorder: Any = None  # a `recording.Recorder`, which is told of accesses
         self.arithmetic = Arithmetic()
 
@@ -148,6 +152,7 @@ class Memory:
         """The values, and the labels of those that are undefined."""
         shape, dtype = pointers.shape, row.storage
         mask = self._tidy(mask, shape)
+        self._take("load", pointers, mask, dtype)
         fill, labels = other, None
         if mask is not None and other is None:
             fill, other_labels = garbage(shape, row), self._hole(pointers, mask)
@@ -189,6 +194,7 @@ class Memory:
     ) -> None:
         shape = pointers.shape
         mask = self._tidy(mask, shape)
+        self._take("store", pointers, mask, dtype)
         if mask is not None and not mask.any():
             return self._note_off("store", pointers, mask, dtype)
         values = np.broadcast_to(values, shape).astype(dtype, copy=False)
@@ -221,6 +227,7 @@ class Memory:
         self.shared = True
         old, labels = np.zeros(shape, dtype), None
         mask = self._tidy(mask, shape)
+        self._take("atomic", pointers, mask, dtype)
         if mask is not None:
             what = "an atomic returns nothing for lanes that its mask switches off"
             labels = taint.where(~mask, self.label(what))
@@ -245,6 +252,16 @@ class Memory:
                 used = self.is_used(self.site())
                 self.ordering.synchronise(flag, self.number, len(self.programs), sem, scope, used)
         return old, labels
+
+    def promised(self, hint: str, values: np.ndarray, sizes: Sequence[int], step: int) -> None:
+        """A hint to the compiler, as `promises.untrue` takes it: noted where it is not true."""
+        key = hint, self.site()
+        if key not in self.promises and (found := untrue(hint, values, sizes, step)):
+            self.promises[key] = Promise(hint, tuple(sizes), found, self.site())
+
+    def _take(self, kind: str, pointers: np.ndarray, mask: np.ndarray | None, dtype: np.dtype) -> None:
+        if self.at_once and not self.harm:
+            self.harm = harm(kind, self.site(), pointers, mask, dtype.itemsize, self.at_once)
 
     def brackets_matter(self) -> None:
         """Values were scanned with a combine function that is not associative on them."""

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from puzzles_lib.interpreter.arithmetic import Arithmetic
+from puzzles_lib.interpreter.promises import Harm, Promise
 from puzzles_lib.source import Site
 
 Program = tuple[int, int, int]
@@ -38,7 +39,7 @@ class Stop:
     """Why a run ended early.
 
     kind: ``"error"`` (the kernel raised), ``"out of bounds"``, ``"uninitialised"``, ``"deadlock"`` (it
-        waits for what nobody will do), ``"time limit"`` or ``"memory limit"``.
+        waits for what nobody will do), ``"false hint"``, ``"time limit"`` or ``"memory limit"``.
     advice: what to do about it, where there is something to say.
     """
 
@@ -153,6 +154,8 @@ class Run:
     accesses: every access, where recording was asked for.
     suspect: two accesses of a program met in an element with no barrier between: by the same thread?
     within: a race within a program, looked for where the run was told who holds what.
+    promises: hints to the compiler that are not true.
+    harm: what they do to an access, looked for where the run was told what is taken at once.
     arithmetic: where the compiler computes otherwise than line by line.
     program: the one that ran last: where the run ended early, the one that ended it.
     unlocked: where the run was told of locks, the first store, not to them, while none of them was 1.
@@ -178,6 +181,8 @@ class Run:
     accesses: tuple[Access, ...] = ()
     suspect: bool = False
     within: WithinProgram | None = None
+    promises: tuple[Promise, ...] = ()
+    harm: Harm | None = None
     arithmetic: Arithmetic = field(default_factory=Arithmetic)
     program: Program | None = None
     unlocked: Unlocked | None = None
