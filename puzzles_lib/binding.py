@@ -36,7 +36,13 @@ class Bound:
     @property
     def num_warps(self) -> int:
         """As it is launched: where no configuration says, Triton takes 4."""
-        return self.configuration.options.get("num_warps", 4) if self.configuration else 4
+        return self.options.get("num_warps", 4)
+
+    @property
+    def options(self) -> dict[str, int]:
+        """``num_warps`` and ``num_stages``, where a configuration says."""
+        given = self.configuration.options if self.configuration else {}
+        return {name: given[name] for name in ("num_warps", "num_stages") if type(given.get(name)) is int}
 
     def at(self, case: Case, number: int = 0) -> "Bound | Refusal | None":
         """The kernel in the configuration of that number, bound to a case of the puzzle's.

@@ -85,13 +85,18 @@ def statements(function: JITFunction) -> Iterator[tuple[ast.stmt, list[Site]]]:
             yield node, [site_in(function, line) for line in range(node.lineno, last + 1)]
 
 
+def of_triton(function: JITCallable) -> bool:
+    """Whether it is Triton's own; one that was made by ``exec`` may have no module."""
+    return (function.__module__ or "").startswith("triton.")
+
+
 def with_helpers(kernel: JITFunction) -> list[JITFunction]:
     """The kernel and every ``@triton.jit`` function of the learner's that it can reach."""
     found: list[JITFunction] = []
     todo = [kernel]
     while todo:
         function = todo.pop(0)
-        if any(function is f for f in found) or function.__module__.startswith("triton."):
+        if any(function is f for f in found) or of_triton(function):
             continue
         found.append(function)
         todo += _named_in(function)

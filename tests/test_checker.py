@@ -179,7 +179,7 @@ FAULTS = [
     (
         unmasked,
         "out of bounds",
-        "out-of-bounds load of s_ptr in program (2, 0, 0): elements 10..11, it has 10",
+        "out-of-bounds load of s_ptr in program (2, 0, 0): elements 10..11; s has 10, numbered 0 to 9",
     ),
     (empty, "never written", "the kernel stores nothing there"),
     (no_result, "never written", "does not take z_ptr"),

@@ -7,8 +7,11 @@ import torch
 from jaxtyping import BFloat16, Float32, Int32
 from torch import Tensor
 
+from puzzles_lib.chapters import puzzles
+from puzzles_lib.checker import expected
 from puzzles_lib.checker.compare import compare
-from puzzles_lib.checker.expected import expect
+from puzzles_lib.checker.expected import FLOAT32_ROUNDOFF, expect
+from puzzles_lib.dtypes import of_torch
 from puzzles_lib.puzzle import Case, Puzzle
 
 
@@ -291,3 +294,47 @@ def test_diagnosis_of_a_forgotten_relu():
 )
 def test_diagnosis_names_the_block_that_counts(got_from, words):
     assert words in judge(row_sum, got_from, X, M=4, T=1000, BLOCK_T=32).diagnosis
+
+
+GROUPS = {"integers:": "integers", "`Puzzle.exact`:": "exact", "float16,": "rounded", "float64,": "float64"}
+
+
+def kind_of(puzzle, result) -> str:
+    row = of_torch(result.dtype)
+    if result.name in puzzle.exact:
+        return "exact"
+    if not row.is_float:
+        return "integers"
+    return "rounded" if row.roundoff > FLOAT32_ROUNDOFF else row.name
+
+
+def test_the_table_of_what_counts_as_right_names_its_puzzles():
+    told: dict[str, str] = {}
+    name = ""
+    for line in expected.__doc__.partition("puzzles\n")[2].partition("\n\n")[0].splitlines():
+        name = line.split()[0] if line[4] != " " else name
+        told[name] = told.get(name, "") + "," + line[86:]
+    found = {
+        name: {n for part in text.replace(" ", "").split(",") for n in numbers(part)}
+        for name, text in told.items()
+    }
+    every = puzzles()
+    for name, kind in GROUPS.items():
+        assert found[name] - {"none"} == {
+            p.number for p in every if any(kind_of(p, result) == kind for result in p.results)
+        }, name
+    assert found["what"] == {p.number for p in every if p.allowance}
+
+
+def numbers(part: str) -> list[str]:
+    """``"35-38"``: what it stands for."""
+    first, dash, last = part.partition("-")
+    return [str(n) for n in range(int(first), int(last) + 1)] if dash else [first] * bool(first)
+
+
+def test_a_millionth_of_the_value_is_accepted_and_ten_are_not():
+    x = {"x": X[:, :1].contiguous()}
+    puzzle = puzzle_of(row_sum, M=4, T=1)
+    (want,) = expect(puzzle, puzzle.cases[0], x).values()
+    assert want.accepts((want.value * (1 + 1e-6)).float()).all()
+    assert not want.accepts((want.value * (1 + 1e-5)).float()).any()

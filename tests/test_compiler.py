@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from puzzles_lib import MASKED_ADD, OUTER_ADD_BLOCKS, interpreter
+from puzzles_lib import CONSTANT_ADD, MASKED_ADD, OUTER_ADD_BLOCKS, interpreter, trace
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.checker import examine, verdicts
 from puzzles_lib.compiler import front_end
@@ -570,3 +570,19 @@ def test_a_static_method_is_to_be_a_function(expression):
 def test_who_refuses_is_said():
     told = verdicts.of_refusal(Refusal("a reason", by="the course's checker")).message
     assert told == "the course's checker refuses this kernel: a reason"
+
+
+def test_a_kernel_of_no_module_is_one_all_the_same():
+    """As after ``exec`` in a scope without a name."""
+    kernel = define(
+        """
+@triton.jit
+def constant_add_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+""",
+        "<no module>",
+    )
+    kernel.__module__ = None
+    assert examine(kernel, CONSTANT_ADD).ok
+    assert "x" in str(trace(kernel, CONSTANT_ADD))

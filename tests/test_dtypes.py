@@ -415,7 +415,12 @@ def test_a_right_kernel_passes():
         ("other=0.0", "other=0", "compiler", "cannot cast int32"),
         (".to(tl.float32)\n", "\n", "compiler", "no cast from float8e4nv to float8e5: go through float32"),
         ("x.to(tl.float8e5)", "x.to(tl.float8e5) + x.to(tl.float8e5)", "compiler", NO_FLOAT8_ARITHMETIC),
-        (", mask=mask, other=0.0)", ")", "out of bounds", "(5, 0, 0): elements 78..80, it has 78"),
+        (
+            ", mask=mask, other=0.0)",
+            ")",
+            "out of bounds",
+            "(5, 0, 0): elements 78..80; x has 78, numbered 0 to 77",
+        ),
         (", other=0.0", "", "uninitialised", "tl.load(x_ptr"),
         (
             "float8e5), mask=mask",

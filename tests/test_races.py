@@ -207,6 +207,10 @@ def test_who_waits_forever_is_told_so_at_once(how, reverse, message):
     if message:
         assert ran.stop.kind == "deadlock" and ran.stop.message == f"deadlock: {message}"
         assert ran.stop.site.source.startswith("while tl.")
+        cure = (
+            "give it back: tl.atomic_xchg(lock_ptr, 0)" if "left it" in message else "only for one before it"
+        )
+        assert cure in ran.stop.advice
     else:
         assert ran.stop is None and ran.outputs["z"].item() == 3
 
@@ -264,6 +268,7 @@ def test_who_waits_by_loads_is_told_so_as_well(how, record):
     assert ran.stop.kind == "deadlock" and "load" in ran.stop.site.source or how == "atomic"
     assert ran.stop.message == "deadlock: program (1, 0, 0) waits for flag[0], 0, which nobody has changed"
     assert ("a plain load does not wait" in ran.stop.advice) is (how not in ("volatile", "atomic"))
+    assert ("a program may wait only for one before it" in ran.stop.advice) is (how in ("volatile", "atomic"))
     assert waited(how).stop is None  # in this order the flags are there
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import triton
+import triton.language as tl
 
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.compiler import Opinions, build, find_target, front_end, observer, translate, wording
@@ -39,11 +40,16 @@ def written(line: str, name: str = "wording"):
     return kernel
 
 
+DESCRIPTOR = "d = tl.make_tensor_descriptor(x_ptr, [N], [1], [BLOCK])\n"
 # Each row of the table, known by its pattern: a line it is for, and words of what is said.
 ROWS = {
     r"^MemoryError": ("a: tl.constexpr = 'a' * (6 * 10**9)", "more than 1 GB"),
     r"'MatMult' object": ("acc += x2 @ x2", "@ is tl.dot in a kernel: tl.dot(x2, x2)"),
     r"'(?:Not)?In' object": ("if N in (1, 2): x += 1", "no `in`: compare with =="),
+    r"tensor_descriptor|attribute 'scalar'$|^object of type '\w+' has no len": (
+        f"{DESCRIPTOR}r = d + x",
+        "d is a descriptor: d.load([0]) gives a block, d.store([0], x) writes one",
+    ),
     r"object has no attribute 'func'": ("for v in (1, 2): x += v", "goes over range(...)"),
     r"^StopIteration": ("def f(a): return a", "cannot define functions: write a @triton.jit function beside"),
     r"nested function definition": ("def f(): return 1", "cannot define functions"),
@@ -52,7 +58,30 @@ ROWS = {
         "for i in range(4): return",
         "cannot return from within a loop",
     ),
+    r"'tuple_type' object|^'(?:int|float)' object has no attribute 'values'": (
+        "r = tl.load([x_ptr, z_ptr])",
+        "a tuple is taken for a block here",
+    ),
+    r"^'tensor' object has no attribute 'values'": ("a, b = x", "a block cannot be unpacked"),
+    r"^'NoneType' object has no attribute 'type'": (
+        "r = x[np.newaxis, :]",
+        "in a kernel a new axis is written None, as in x[None, :]",
+    ),
+    r"^only tuple comprehensions": ("r = [v + 1 for v in x]", "a kernel makes no lists"),
+    r"^'<=' not supported between .*'tuple'": ("r = tl.max(x2, axis=(0, 1))", "one axis at a time"),
+    r"^'tensor' object cannot be interpreted": ("r = tl.load(x_ptr, mask=range(N))", "tl.arange(0, BLOCK)"),
+    r"^Assertion condition could not": ("tl.static_assert(N > 0)", "tl.device_assert asks in a run"),
+    r"^`other` cannot be provided without": ("r = tl.load(x_ptr + offs, other=0.0)", "mask= is missing"),
+    r"^`padding_option` or `boundary_check`": (
+        "r = tl.load(x_ptr + offs, mask, 0.0, 'evict_first')",
+        "write names, such as eviction_policy=",
+    ),
+    r"^AssertionError|^\w+\(\): incompatible function arguments": (
+        "r = tl.max(x, 0.0)",
+        "tl.max works along an axis, an integer, and 0.0 is none: with a number it is tl.maximum(x, 0.0)",
+    ),
     r"^AssertionError": ("a = b = x", "one name at a time"),
+    r"^Not implemented": ("r = tl.sum(tl.debug_barrier(), 0)", "barriers give no value"),
     r"^Cannot access global variable (\S+)": ("x += ten", "ten is a global: pass it as a parameter"),
     r"^__setitem__": ("x[mask] = 0", "cannot set elements: tl.store"),
     r"`_semantic` argument": ("r = offs[mask]", "a block cannot be filtered"),
@@ -125,7 +154,7 @@ ROWS = {
         "lacks an argument: 'end'",
     ),
     r"^missing (a) required argument: (.*)$": ("r = tl.zeros(32)", "tl.zeros lacks an argument: 'dtype'"),
-    r"^(\w+)\(\) got an unexpected keyword argument '(\w+)'": (
+    r"^(?:(\w+)\(\) )?got an unexpected keyword argument '(\w+)'": (
         "r = tl.load(x_ptr + offs, mask=mask, others=0.0)",
         "tl.load has no argument others: did you mean other?",
     ),
@@ -152,6 +181,24 @@ ROWS = {
         "are float16 and float32",
     ),
     r"^Expected dtype .* but got (\w+)": ("r = tl.exp(offs)", "tl.exp takes floats, and that is int32"),
+    r"^histogram (?:of|only supports integer)": (
+        "r = tl.histogram(x, 8)",
+        "counts int32 and uint32 alone, and x is float32: tl.histogram(x.to(tl.int32), ...)",
+    ),
+    r"^histogram only supports 1D": ("r = tl.histogram(x2.to(tl.int32), 8)", "tl.ravel(x)"),
+    r"^values element \d+ must have type": ("r = tl.multiple_of(offs, 4.0)", "tl.multiple_of takes integers"),
+    r"^(\w+) promises (-?\d+)$": (
+        "r = tl.max_contiguous(offs, -4)",
+        "takes numbers from 1 to 2147483647, not -4",
+    ),
+    r"^(\w+) of (\d+) axes and (\d+) numbers$": (
+        "r = tl.multiple_of(offs, (4, 4))",
+        "one number for each axis of its block: 1, not 2",
+    ),
+    r"^max_constancy of (\d+) along (\d+)$": (
+        "r = tl.max_constancy(offs, 64)",
+        "64 does not divide its 32",
+    ),
     r"^invalid axis (-?\d+). Expected -(\d+)": (
         "r = tl.sum(x2, axis=2)",
         "no axis 2: the block has axes 0 to 1",
@@ -178,7 +225,7 @@ ROWS = {
     ),
     r"^\w+\(\): incompatible function arguments": (
         "r = tl.inline_asm_elementwise('a', '=r', [x], dtype=tl.int32, is_pure='yes', pack=1)",
-        "the compiler breaks on this line",
+        "takes two texts, a list of blocks, a dtype, is_pure=True or False",
     ),
 }
 
@@ -229,6 +276,41 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     'r = tl.load(x_ptr + offs, cache_modifier=".ca", volatile=True)': "cannot be combined",
     'r = tl.load(x_ptr + offs, eviction_policy="evict_last", volatile=True)': "cannot be combined",
     'tl.store(z_ptr + offs, x, cache_modifier=".wt", eviction_policy="evict_last")': "cannot be combined",
+    "r = tl.multiple_of(offs, 0)": "tl.multiple_of takes numbers from 1",
+    "r = tl.max_contiguous(N, 4)": "tl.max_contiguous is for blocks",
+    "r = tl.multiple_of(BLOCK, 4)": "takes a value of the kernel, and BLOCK is a constant",
+    "r = tl.histogram(x.to(tl.uint8), 8)": "and x.to(tl.uint8) is uint8: tl.histogram(x.to(tl.uint8).to(",
+    "r = tl.sum(x, 0.0)": "with a number it is x + 0.0",
+    "r = x.min(0.0)": "with a number it is tl.minimum(x, 0.0)",
+    "r = tl.argmax(x, 0.0)": "tl.argmax works along an axis, an integer, and 0.0 is none",
+    f"{DESCRIPTOR}r = d * 2": "d is a descriptor",
+    f"{DESCRIPTOR}r = tl.load(d + offs)": "d is a descriptor",
+    f"{DESCRIPTOR}r = tl.load(d)": "d is a descriptor",
+    f"{DESCRIPTOR}r = d[0]": "d is a descriptor",
+    f"{DESCRIPTOR}r = d.load(0)": "d.load([0]) gives a block",
+    "r = tl.exp(tl.debug_barrier())": "barriers give no value",
+    "r = tl.exp(x.to(tl.float8e5))": "and that is float8e5",
+    "r = tl.inline_asm_elementwise('a;', '=r,r', x, tl.int32, True, 1)": "takes two texts, a list of blocks",
+    "tile = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (32,), (0,))\nfor i in range(4):\n"
+    "    tile = tl.load(tile)": "tile is a block pointer to [32] = [BLOCK] of float32 before the",
+    "p = x_ptr\nfor i in range(4):\n    p = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (32,), (0,))": "and a "
+    "block pointer to [32] = [BLOCK] of float32 after this line: a loop keeps",
+    "r = tl.outer(x, x)": "there is no tl.outer: did you mean x[:, None] * y[None, :]?",
+    "r = x.flatten()": "there is tl.ravel(x)",
+    "r = x.unsqueeze(0)": "there is x[:, None]",
+    "r = program_id(0)": "program_id is not defined: in a kernel it is tl.program_id",
+    "r = tl.max(x, axis=0, keepdims=True)": "tl.max has no argument keepdims: did you mean keep_dims?",
+    "r = tl.zeros_like(x, dtype=tl.int32)": "tl.zeros_like has no argument dtype, it has input",
+    "tl.store(z_ptr + offs, x, mask=mask, other=0.0)": "tl.store has no argument other, it has ",
+    "for i, v in enumerate(x): x += v": "here it is for i in range(...)",
+    "r = (x, x) + 1": "a tuple is taken for a block",
+    "r = tl.load(x_ptr + (offs,))": "a tuple is taken for a block",
+    "r = None + x": "None is no value of a kernel",
+    "r = range(0, BLOCK)": "tl.arange(0, BLOCK) is a block of numbers",
+    "r = tl.broadcast_to(x, (HALF, BLOCK))": "a block of shape [32] does not become [16, 32]: x[None, :]",
+    "r = tl.reshape(x, (-1, 1))": "-1 stands for no size here",
+    "a, b = tl.split(x)": "whose last axis has 2 elements: x is [32] = [BLOCK]",
+    "x.store(z_ptr + offs)": "swapped: tl.store(z_ptr + offs, x, ...) takes addresses first",
     "r = tl.zeros((0,), tl.float32)": "a block of shape (0,) has no elements",
     "for i in range(4):\n    x = x.to(tl.float16)": "x is [32] = [BLOCK] of float32 before the loop",
 }
@@ -240,6 +322,42 @@ def test_what_else_is_said(line):
     refusal = vet(kernel) or front_end(kernel, ARGUMENTS)
     assert MORE[line] in refusal.message and "Error" not in refusal.message
     assert refusal.site.source.strip() in line
+
+
+@pytest.mark.parametrize(
+    "lines, shown",
+    [
+        (
+            "r = tl.load(\n    x_ptr + offs,\n    mask=mask,\n    others=0.0,\n)",
+            "r = tl.load(x_ptr + offs, mask=mask, others=0.0,)",
+        ),
+        ("if N > 3:\n    x = x[\n        :, None\n    ]", "x = x[:, None]"),
+        ("for i in range(\n    0.5\n):\n    acc += 1", "for i in range("),
+    ],
+)
+def test_a_call_of_several_lines_is_shown_whole(lines, shown):
+    assert front_end(written(lines), ARGUMENTS).site.source == shown
+
+
+def test_a_long_expression_is_cut():
+    line = "r = tl.where(\n    mask,\n" + "    x +\n" * 100 + "    x2,\n    x,\n)"
+    source = front_end(written(line), ARGUMENTS).site.source
+    assert len(source) == wording.LINE and source.startswith("x + x") and source.endswith("...")
+
+
+@pytest.mark.parametrize("terms, refused", [(200, False), (500, True)])
+def test_a_sum_of_hundreds_of_terms_is_told_as_what_it_is(terms, refused):
+    kernel = written(f"r = {' + '.join(['x'] * terms)}")
+    refusal = vet(kernel)
+    assert (refusal and refusal.message) == (wording.TOO_DEEP if refused else None)
+    assert not refused or refusal.site.line == FIRST
+
+
+def test_an_article_is_the_nouns_own():
+    kernel = written("r = x + count")
+    kernel.__globals__["count"] = tl.constexpr({1: 2})
+    assert "count is a tl.constexpr of a dict" in vet(kernel).message
+    assert [wording.a(noun) for noun in ("int32", "dict", "ndarray")] == ["an int32", "a dict", "a ndarray"]
 
 
 @pytest.mark.parametrize(
@@ -256,6 +374,36 @@ def test_ptxas_still_says_the_same_of_hints(cache, eviction, volatile, monkeypat
     kernel = written(f"tl.store(z_ptr + offs, tl.load(x_ptr + offs, {hints}))")
     refused = front_end(kernel, ARGUMENTS)
     monkeypatch.setattr(observer, "_refuse_two_hints", lambda **hints: None)
+    built = build(translate(kernel, ARGUMENTS, find_target("sm_90")))
+    assert bool(refused) == bool(built.refusal)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.int16, torch.bool, torch.int64, torch.int32, torch.uint32]
+)
+def test_the_compiler_still_counts_32_bits_alone(dtype, monkeypatch):
+    kernel = written("h = tl.histogram(x, 32, mask)\ntl.store(z_ptr + offs, h)")
+    arguments = ARGUMENTS | {"x_ptr": torch.empty(0, dtype=dtype)}
+    refused = front_end(kernel, arguments)
+    monkeypatch.setattr(observer, "_refuse_other_widths", lambda counted: None)
+    built = build(translate(kernel, arguments, find_target("sm_90")))
+    assert bool(refused) == bool(built.refusal) == (dtype.itemsize != 4)
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        "multiple_of({}, -4)", "multiple_of({}, 4)", "multiple_of({}, 6)", "max_contiguous({}, 0)",
+        "max_contiguous({}, -4)", "max_contiguous({}, 3)", "max_constancy({}, 0)", "max_constancy({}, 3)",
+        "max_constancy({}, 64)", "max_constancy({}, 2)",
+    ],
+)  # fmt: skip
+def test_the_compiler_still_fails_over_the_same_hints(hint, monkeypatch):
+    lines = ["o = tl.{}", "m = mask"] if "constancy" not in hint else ["o = offs", "m = tl.{} > 0"]
+    hinted = "\n".join(lines).format(hint.format("offs" if lines[1] == "m = mask" else "mask.to(tl.int32)"))
+    kernel = written(f"{hinted}\nx = tl.load(x_ptr + o, m)\ntl.store(z_ptr + o, x, m)")
+    refused = front_end(kernel, ARGUMENTS)
+    monkeypatch.setattr(observer, "_refuse_promise", lambda *promise: None)
     built = build(translate(kernel, ARGUMENTS, find_target("sm_90")))
     assert bool(refused) == bool(built.refusal)
 
@@ -278,6 +426,12 @@ def test_and_between_blocks_is_taken_with_a_note():
         "between blocks write & and |: `and` and `or` are deprecated there "
         f"(line {FIRST}: m = mask and (offs > 3))",
     )
+
+
+def test_what_is_square_is_no_transposed_other():
+    line = "tl.store(z_ptr + offs[:, None] + offs[None, :], x[:, None] + x[None, :], mask[:, None, None])"
+    told = front_end(written(line), ARGUMENTS).message
+    assert "the mask is [32, 1, 1] = [BLOCK, 1, 1]" in told and "transposed" not in told
 
 
 def test_a_name_near_to_none_is_not_guessed():

@@ -19,6 +19,7 @@ from puzzles_lib.checker.arithmetic import Known
 from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank
 from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
 from puzzles_lib.checker.hints import of_hints
+from puzzles_lib.checker.launches import Launches
 from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.checker.true_size import check_true_size
@@ -75,6 +76,7 @@ class _Shared:
     threads: Threads = dataclasses.field(default_factory=Threads)
     arithmetic: Known = dataclasses.field(default_factory=Known)
     said: set[str] = dataclasses.field(default_factory=set)
+    launches: Launches = dataclasses.field(default_factory=Launches)
 
 
 def _busy(puzzle: Puzzle, reason: Busy) -> Report:
@@ -117,7 +119,7 @@ def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_fa
                 opinions.begin(place + 1)
             if isinstance(one, Bound) and opinion is not None:
                 notes.update(dict.fromkeys(opinion.notes))
-                if refused := _opined(one, opinion):
+                if refused := _opined(one, opinion, shared.launches):
                     result = refused
                 elif not ended:
                     result = _check_case(one, shared, named=place if named else None)
@@ -153,7 +155,9 @@ class _Opinions:
         bound = [place for place, one in enumerate((*each, *drawn)) if isinstance(one, Bound)]
         listed, others = ([one.arguments for one in part if isinstance(one, Bound)] for part in (each, drawn))
         self._numbers = {place: number for number, place in enumerate(bound)}
-        self._opinions = compiler.Opinions(kernel, listed, others)
+        stages = [one.options.get("num_stages", 0) for one in (*each, *drawn) if isinstance(one, Bound)]
+        options = {"num_stages": most} if (most := max(stages, default=0)) else {}
+        self._opinions = compiler.Opinions(kernel, listed, others, **options)
         self._listed = len(listed)
 
     def __getitem__(self, place: int) -> compiler.Opinion | None:
@@ -175,11 +179,16 @@ class _Opinions:
         self._opinions.close()
 
 
-def _opined(bound: Bound, opinion: compiler.Opinion) -> CaseResult | None:
-    """What the compiler's refusal of one case makes of it."""
-    if not opinion.refusal:
-        return None
-    return CaseResult(str(bound.case), verdicts.of_refusal_in_a_case(opinion.refusal))
+def _opined(bound: Bound, opinion: compiler.Opinion, launches: Launches | None = None) -> CaseResult | None:
+    """What the compiler's refusal of one case makes of it, or a GPU's of its launch.
+
+    launches: none where the case is drawn: nobody launches with such blocks, and other kernels of the puzzle
+    may have room for them.
+    """
+    if opinion.refusal:
+        return CaseResult(str(bound.case), verdicts.of_refusal_in_a_case(opinion.refusal))
+    refused = launches.refused(bound, opinion) if launches else None
+    return CaseResult(str(bound.case), refused) if refused else None
 
 
 def _drawn(bound: Bound, number: int, salt: str) -> list[Bound | Refusal | None]:

@@ -10,18 +10,22 @@ luck: by a roundoff of each summand.
 What counts as right:
 
     result                        right is                                            puzzles
-    integers: words, masks, locks the spec's, bit for bit                             13-15, 17, 22, 27, 31-32
-    `Puzzle.exact`: chosen        the spec's; -0 is 0, and one NaN as good as another 15, 17, 18, 27
+    integers: words, masks, locks the spec's, bit for bit                             12a, 13, 13b, 14, 15, 17
+                                                                                      22, 27, 31, 32, 47, 49
+                                                                                      52, 56, 58
+    `Puzzle.exact`: chosen        the spec's; -0 is 0, and one NaN as good as another 15, 17, 18, 27, 52, 60
     float16, bfloat16, float8     float32's own error, then rounded to nearest        11, 16, 25, 28, 30
+                                                                                      35-38
     float32                       float32's own error                                 others
-    float64, with no other floats float64's own error
-    what `Puzzle.allowance` names that, and as far from it as the puzzle allows          35-38
+    float64, with no other floats float64's own error                                 none
+    what `Puzzle.allowance` names that, and as far from it as the puzzle allows       35-38
 
-Accepted on purpose: in float32 a unit in the last place everywhere, up to about 24 (1.4e-6 of the value: so
-an epsilon of 1e-7 in a denominator passes), since ``exp2`` for ``exp`` or another order of the sum costs
-as much; a tie of float16 or bfloat16 that goes the other way, where float32's error may have moved it off
-the tie; zero for what is below the dtype's smallest normal number, except where the result is exact;
-writing to an input the value that it has, or adding 0 to it, which no later reader can tell.
+Accepted on purpose: in float32 a unit in the last place everywhere, up to about 24 (1.4e-6 of the value),
+since ``exp2`` for ``exp`` or another order of the sum costs as much: so what is off by 1e-6 of itself passes,
+and an epsilon of 1e-7 in a denominator; a tie of float16 or bfloat16 that goes the other way, where float32's
+error may have moved it off the tie; zero for what is below the dtype's smallest normal number, except where
+the result is exact; writing to an input the value that it has, or adding 0 to it, which no later reader can
+tell.
 
 Method: stochastic perturbation of the inputs, as in Higham, *Accuracy and Stability of Numerical
 Algorithms* (2nd ed., sections 1.6 and 26.5).

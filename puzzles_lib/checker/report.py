@@ -16,11 +16,12 @@ BY_LANE = "; by lane: as if no two lanes of a load could share what they ask for
 
 
 KINDS = (
-    "open", "signature", "compiler", "error", "deadlock", "time limit", "memory limit", "out of bounds",
-    "uninitialised", "never written", "race", "input changed", "values", "loads", "false hint", "true size",
-    "machine", "traffic", "puzzle",
+    "open", "signature", "compiler", "launch", "error", "deadlock", "time limit", "memory limit",
+    "out of bounds", "uninitialised", "never written", "race", "input changed", "values", "loads",
+    "false hint", "true size", "machine", "traffic", "puzzle",
 )  # fmt: skip
-"""What a `Verdict` can be of. ``"machine"``: right, but its machine code is not what the puzzle wants.
+"""What a `Verdict` can be of. ``"launch"``: it compiles, and a GPU would not launch it.
+``"machine"``: right, but its machine code is not what the puzzle wants.
 ``"traffic"``: right, but it fetches more from memory than the puzzle wants.
 ``"puzzle"``: the puzzle itself is at fault, not the kernel."""
 

@@ -14,6 +14,7 @@ from puzzles_lib.compiler.frontend import (
     front_end,
     gpu_dialect,
     interpret_was_on,
+    shared_memory,
     specialised,
     translate,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "held_by",
     "interpret_was_on",
     "memory_accesses",
+    "shared_memory",
     "specialised",
     "steps",
     "taken_at_once",

@@ -10,13 +10,14 @@ import functools
 import linecache
 import os
 import re
+import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import torch
 import triton.language as tl
-from triton._C.libtriton import ir
+from triton._C.libtriton import ir, nvidia, passes
 from triton.backends.compiler import Language
 from triton.compiler.compiler import ASTSource, make_backend
 from triton.compiler.errors import CompilationError
@@ -25,11 +26,14 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.compiler import observer, wording
 from puzzles_lib.compiler.child import Answer, Child, Ended, Limits, Place, closed_after
+from puzzles_lib.compiler.environment import forget_settings, variables
+from puzzles_lib.compiler.shared import SUSPICIOUS
 from puzzles_lib.compiler.targets import Target, find_target
 from puzzles_lib.dtypes import of_integer, of_torch
 from puzzles_lib.source import Refusal, Site, calls_itself, with_helpers
 
 DEFAULT = find_target("sm_90")
+_PTX = 87  # the version that shared memory is counted for: see a canary in tests
 FRONT_END_SECONDS = 10.0  # of CPU time, for each translation
 FRONT_END_MEMORY = 1 << 30  # bytes that may be mapped for it on top of what the process has
 
@@ -55,12 +59,15 @@ class Opinion:
     """What the front end says of a kernel with some arguments.
 
     notes: what it takes, and warns of. endless: it took too long, and so would others.
+    large: a program of it may ask for more shared memory than there is, as `shared_memory` will say, and most
+    of it at this line.
     """
 
     refusal: Refusal | None = None
     notes: tuple[str, ...] = ()
     ir: str = ""
     endless: bool = False
+    large: Site | None = None
 
 
 def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal | None:
@@ -85,6 +92,7 @@ class Opinions:
     They are made one after another in one child, so this is to be closed (`closed_after`). A launch makes a
     constant of a size of 1. So the first case is translated twice where it has one, since what it says is
     said of the kernel; of the others, and of the first of ``drawn`` alone, only what is launched matters.
+    options: ``num_stages``, where it is not the target's own.
     """
 
     def __init__(
@@ -92,6 +100,7 @@ class Opinions:
         kernel: JITFunction,
         cases: Sequence[Mapping[str, object]],
         drawn: Sequence[Mapping[str, object]] = (),
+        **options: int,
     ):
         sources: list[ASTSource] = []
         places: dict[str, int] = {}
@@ -106,7 +115,8 @@ class Opinions:
                     sources.append(ASTSource(kernel, signature, constants))
                 self._wanted[-1].append(places[key])
         # overflow is of use in a debug build alone
-        self._translator = _Translator(kernel, sources, _backend(DEFAULT, (("sanitize_overflow", False),)))
+        options = {"sanitize_overflow": False, **options}
+        self._translator = _Translator(kernel, sources, (_backend(DEFAULT), options))
 
     def begin(self, number: int) -> None:
         """Have a case's opinion begun, so that it is there when it is wanted."""
@@ -177,6 +187,21 @@ def gpu_dialect(
     return _as_launched(kernel, arguments, target, options, "ttgir", known)
 
 
+def shared_memory(
+    kernel: JITFunction,
+    arguments: Mapping[str, object],
+    target: Target,
+    known: dict[str, str | Refusal] | None = None,
+    **options: int,
+) -> int | None:
+    """Bytes of it that a program asks for, as for `gpu_dialect`; None where that is not known.
+
+    target: one of NVIDIA's.
+    """
+    found = _as_launched(kernel, arguments, target, options, "shared", known)
+    return None if isinstance(found, Refusal) else int(found)
+
+
 def _as_launched(
     kernel: JITFunction,
     arguments: Mapping[str, object],
@@ -185,7 +210,7 @@ def _as_launched(
     wanted: str,
     known: dict[str, str | Refusal] | None = None,
 ) -> str | Refusal:
-    backend, parsed = _backend(target, tuple(options.items()))
+    backend = _backend(target)
     told = _specialised(kernel, arguments, backend)
     if isinstance(told, Refusal):
         return told
@@ -194,7 +219,7 @@ def _as_launched(
     known = {} if known is None else known
     if key not in known:
         source = ASTSource(kernel, signature, constants, attributes)
-        found = closed_after(_Translator(kernel, [source], (backend, parsed), wanted), _the_first)
+        found = closed_after(_Translator(kernel, [source], (backend, options), wanted), _the_first)
         known[key] = found.refusal or _with_own_lines(found.ir, kernel)
     return known[key]
 
@@ -207,7 +232,9 @@ def _specialised(
         bound, specialization, _ = create_function_from_signature(kernel.signature, kernel.params, backend)(
             **arguments
         )
-        _, signature, constants, attributes = kernel._pack_args(backend, {}, bound, specialization, {})
+        # Its options are read where nothing steers them: in the child.
+        asked = types.SimpleNamespace(parse_options=dict, parse_attr=backend.parse_attr)
+        _, signature, constants, attributes = kernel._pack_args(asked, {}, bound, specialization, {})
     except (TypeError, OverflowError) as error:
         return Refusal(wording.one_line(str(error)))
     return signature, constants, attributes
@@ -220,7 +247,7 @@ def specialised(
 
     By parameter. Launches for which this is the same share one compiled kernel.
     """
-    told = _specialised(kernel, arguments, _backend(target, ())[0])
+    told = _specialised(kernel, arguments, _backend(target))
     if isinstance(told, Refusal):
         return told
     signature, constants, attributes = told
@@ -239,7 +266,8 @@ def _the_first(translator: "_Translator") -> Opinion:
 class _Translator:
     """Translates sources of one kernel in a child, each when it is wanted. To be closed.
 
-    wanted: the text to send back: none, the ``"source"`` that no pass has touched, or ``"ttgir"``.
+    wanted: the text to send back: none, the ``"source"`` that no pass has touched, ``"ttgir"``, or of
+    ``"shared"`` memory the bytes.
     """
 
     def __init__(self, kernel: JITFunction, sources: Sequence[ASTSource], backend: tuple, wanted: str = ""):
@@ -253,9 +281,11 @@ class _Translator:
         self._child = Child(prepare, Limits(FRONT_END_SECONDS, FRONT_END_MEMORY))
 
     def _prepare(
-        self, kernel: JITFunction, sources: Sequence[ASTSource], backend, options, wanted: str
+        self, kernel: JITFunction, sources: Sequence[ASTSource], backend, options: Mapping, wanted: str
     ) -> Answer:
         """Called in the child."""
+        forget_settings(variables())
+        options = backend.parse_options(dict(options))
         seen = observer.watch(self._files, self._place)
         context = ir.context()
         ir.load_dialects(context)
@@ -263,7 +293,8 @@ class _Translator:
 
         def answer(number: int) -> dict[str, object]:
             seen.start()
-            return _one(kernel, sources[number], context, backend, options, seen, wanted)
+            seen.demand.stages = options.num_stages
+            return _one(kernel, sources[number], context, backend, options, seen, wanted, self._files)
 
         return answer
 
@@ -324,14 +355,25 @@ def _words_for(cause: str, functions: Sequence[JITFunction]) -> str:
 
 def _site(files: Sequence[str], place: Place) -> Site | None:
     number, line = place.read()
-    return Site(line, linecache.getline(files[number - 1], line).strip()) if number else None
+    return _at(files, number, line) if number else None
+
+
+def _at(files: Sequence[str], number: int, line: int) -> Site:
+    return Site(line, linecache.getline(files[number - 1], line).strip() if number else "")
 
 
 # ---- in the child
 
 
 def _one(
-    kernel: JITFunction, source: ASTSource, context, backend, options, seen: observer.Seen, wanted: str
+    kernel: JITFunction,
+    source: ASTSource,
+    context,
+    backend,
+    options,
+    seen: observer.Seen,
+    wanted: str,
+    files: Sequence[str],
 ) -> dict[str, object]:
     """An opinion, as JSON has it."""
     said = os.memfd_create("said")
@@ -339,12 +381,15 @@ def _one(
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         module, refusal = _module_or_refusal(kernel, source, context, backend, options, seen, said)
-        if wanted == "ttgir" and module and not refusal:
+        if wanted in ("ttgir", "shared") and module and not refusal:
             module, refusal = _lowered(module, backend, options, said)
+        if wanted == "shared" and module:
+            module = _shared_bytes(module, backend.target.arch)
     os.close(said)
     notes = dict.fromkeys(filter(None, map(wording.of_warning, warned)))
-    text = str(module) if wanted and module else ""
-    return {"ir": text, "refusal": refusal and asdict(refusal), "notes": list(notes)}
+    text = str(module) if wanted and module is not None else ""
+    large = seen.demand.total > SUSPICIOUS and asdict(_at(files, *seen.demand.place))
+    return {"ir": text, "refusal": refusal and asdict(refusal), "notes": list(notes), "large": large or None}
 
 
 def _module_or_refusal(
@@ -378,6 +423,18 @@ def _lowered(module, backend, options, said: int) -> tuple[object, Refusal | Non
     return module, None
 
 
+def _shared_bytes(module, capability: int) -> int:
+    """What the compiler takes of shared memory for a module in NVIDIA's dialect: see its ``make_llir``."""
+    manager = ir.pass_manager(module.context)
+    passes.ttgpuir.add_combine_tensor_select_and_if(manager)
+    passes.ttgpuir.add_allocate_warp_groups(manager)
+    passes.convert.add_scf_to_cf(manager)
+    passes.gluon.add_inliner(manager)
+    nvidia.passes.ttgpuir.add_allocate_shared_memory_nv(manager, capability, _PTX)
+    manager.run(module, "shared")
+    return module.get_int_attr("ttg.shared")
+
+
 def _verifier_says(said: int) -> Refusal | None:
     """MLIR's words: ``file:line:column: error: words``."""
     os.lseek(said, 0, os.SEEK_SET)
@@ -395,17 +452,17 @@ def _read(answer: Mapping) -> Opinion:
     if refusal:
         site = refusal["site"]
         refusal = Refusal(**{**refusal, "site": Site(**site) if site else None})
-    return Opinion(refusal, tuple(answer["notes"]), answer["ir"])
+    large = answer["large"] and Site(**answer["large"])
+    return Opinion(refusal, tuple(answer["notes"]), answer["ir"], large=large)
 
 
 # ----
 
 
 @functools.cache
-def _backend(target: Target, options: tuple[tuple[str, object], ...]):
-    """Triton's backend for a target, and its options."""
-    backend = make_backend(target.gpu)
-    return backend, backend.parse_options(dict(options))
+def _backend(target: Target):
+    """Triton's backend for a target."""
+    return make_backend(target.gpu)
 
 
 _LOCATION = re.compile(r'loc\("((?:[^"\\]|\\.)+)":(\d+):(\d+)\)')

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from puzzles_lib.compiler import cache
+from puzzles_lib.compiler.environment import variables
 from puzzles_lib.compiler.frontend import Translation
 from puzzles_lib.source import Refusal, Site
 
@@ -147,16 +148,6 @@ def run_limited(command: Sequence[str], folder: Path, environment: Mapping[str, 
     if status < 0:
         return f"the compiler crashed ({signal.Signals(-status).name})"
     return f"the compiler ended with status {status}" if status else ""
-
-
-def variables() -> dict[str, str]:
-    """This process's variables, less those that change what the compiler does."""
-    kept = ("TRITON_HOME", "TRITON_CACHE_DIR")
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in kept or name.endswith("_PATH") or not name.startswith(("TRITON_", "MLIR_", "LLVM_"))
-    }
 
 
 def _key(what: str, translation: Translation) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 from triton import knobs
 
 from puzzles_lib.compiler import cache
-from puzzles_lib.compiler.lowering import run_limited, variables
+from puzzles_lib.compiler.environment import variables
+from puzzles_lib.compiler.lowering import run_limited
 from puzzles_lib.compiler.targets import tools
 from puzzles_lib.source import Refusal
 

@@ -6,7 +6,7 @@ Only in a child (`puzzles_lib.compiler.child`): methods of Triton's are replaced
 import ast
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import triton.language as tl
@@ -16,9 +16,12 @@ from triton.language.semantic import TritonSemantic
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.compiler.child import Place
+from puzzles_lib.compiler.shared import Demand, watch_demand
 from puzzles_lib.dtypes import NO_FLOAT8_ARITHMETIC, refused_cast, refused_constant
 from puzzles_lib.interpreter.blocks import compatible, make_block_type, make_tensor, unwrapped
-from puzzles_lib.source import nodes
+from puzzles_lib.source import nodes, of_triton
+
+NO_VALUE = "tl.store, print and barriers give no value: this line uses one as if it did"
 
 
 @dataclass
@@ -26,7 +29,7 @@ class Seen:
     """What is known where the front end stopped.
 
     node: the innermost one of the learner's; scope: the names there. values: of expressions, by the node's
-    id. returned: the kernel's ``return`` of a value.
+    id. returned: the kernel's ``return`` of a value. demand: for shared memory.
     """
 
     node: ast.AST | None = None
@@ -35,6 +38,7 @@ class Seen:
     scope: Mapping[str, object] = field(default_factory=dict)
     values: dict[int, tuple[ast.AST, object]] = field(default_factory=dict)
     returned: ast.Return | None = None
+    demand: Demand = field(default_factory=Demand)
 
     def value(self, node: ast.AST) -> object:
         """What an expression is; None where it has not come so far."""
@@ -52,10 +56,11 @@ def watch(files: list[str], place: Place) -> Seen:
     numbers = {file: number for number, file in enumerate(files)}
     visit = CodeGenerator.visit
     here = (0, 0)
+    loops = 0  # around here
     unused: ast.AST | None = None  # a statement that is an expression, a call of tl.store as a rule
 
     def watched(self: CodeGenerator, node: ast.AST) -> object:
-        nonlocal here, unused
+        nonlocal here, loops, unused
         number = numbers.get(self.file_name)
         if number is None:
             return visit(self, node)
@@ -66,6 +71,7 @@ def watch(files: list[str], place: Place) -> Seen:
                 place.note(*here)
         if isinstance(node, ast.Expr):
             unused = node.value
+        around, loops = loops, loops + isinstance(node, ast.For | ast.While)
         try:
             value = visit(self, node)
         except CompilationError as error:
@@ -74,6 +80,7 @@ def watch(files: list[str], place: Place) -> Seen:
                 seen.node = error.node if own else self.cur_node
                 seen.file, seen.first_line, seen.scope = self.file_name, self.begin_line, dict(self.lscope)
             raise
+        loops = around
         if here != before:
             here = before
             place.note(*here)
@@ -88,10 +95,12 @@ def watch(files: list[str], place: Place) -> Seen:
 
     CodeGenerator.visit = watched
     _share()
+    watch_demand(lambda: seen.demand, lambda: (loops > 0, *here))
     _replace({"binary_op_type_checking_impl": compatible})
     _replace({name: functools.partial(_float8_made, name) for name in ("cast", "scalar_constant")})
     _replace({name: functools.partial(_fussy, name) for name in _RARE})
-    _replace({"load": _load_hinted, "store": _store_hinted, "splat": _not_empty})
+    _replace({"load": _load_hinted, "store": _store_hinted, "splat": _not_empty, "histogram": _counted})
+    _replace({name: functools.partial(_promised, name) for name in _PROMISES})
     return seen
 
 
@@ -104,7 +113,7 @@ def _share() -> None:
 
     def parsed(self: JITFunction) -> ast.Module:
         # A helper of the learner's has a tree for each kind of its arguments: values are found by the node.
-        return nodes(self)[0] if self.__module__.startswith("triton.") else parse(self)
+        return nodes(self)[0] if of_triton(self) else parse(self)
 
     JITFunction.parse = parsed
 
@@ -138,7 +147,7 @@ def _valued(method: Callable) -> Callable:
     def checked(self, *args, **kwargs):
         for argument in (*args, *kwargs.values()):
             if isinstance(argument, tl.tensor) and argument.type == tl.void:
-                raise TypeError("tl.store, print and barriers give no value: this line uses one as if it did")
+                raise TypeError(NO_VALUE)
         return method(self, *args, **kwargs)
 
     return checked
@@ -208,6 +217,48 @@ def _not_empty(method: Callable) -> Callable:
     return checked
 
 
+def _counted(method: Callable) -> Callable:
+    """tl.histogram, which raises where a later pass would fail: it compiles for integers of 32 bits alone."""
+
+    @functools.wraps(method)
+    def checked(self, input, num_bins, mask):
+        _refuse_other_widths(input)
+        return method(self, input, num_bins, mask)
+
+    return checked
+
+
+def _refuse_other_widths(counted: object) -> None:
+    if isinstance(counted, tl.tensor) and counted.dtype.primitive_bitwidth != 32:
+        raise TypeError(f"histogram of {counted.dtype}")
+
+
+def _promised(name: str, method: Callable) -> Callable:
+    """A hint on values, which raises where a later pass would fail over what it promises."""
+
+    @functools.wraps(method)
+    def checked(self, x, values):
+        _refuse_promise(name, x, values)
+        return method(self, x, values)
+
+    return checked
+
+
+def _refuse_promise(name: str, x: object, values: Sequence[int]) -> None:
+    """tl.max_constancy is what layouts are made by: its groups must fill a block."""
+    if not isinstance(x, tl.tensor):
+        return
+    shape = [int(size) for size in x.shape]
+    if len(values) != len(shape) and (shape or name != "multiple_of" or len(values) != 1):
+        raise TypeError(f"{name} of {len(shape)} axes and {len(values)} numbers")
+    for axis, value in enumerate(values):
+        if not 1 <= value < 2**31:
+            raise TypeError(f"{name} promises {value}")
+        if name == "max_constancy" and shape[axis] % value:
+            raise TypeError(f"{name} of {value} along {shape[axis]}")
+
+
+_PROMISES = ("multiple_of", "max_contiguous", "max_constancy")
 _RARE = ("advance", "atom_red_typechecking_impl")
 _FUSSY = (
     "binary_op_type_checking_impl",

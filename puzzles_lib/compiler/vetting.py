@@ -24,11 +24,13 @@ from puzzles_lib.source import (
     is_named_tuple,
     module_named,
     nodes,
+    of_triton,
     site_in,
     with_helpers,
 )
 
 _PLAIN = {int, float, bool, str, type(None), *(t for t in np.sctypeDict.values() if issubclass(t, np.number))}
+DEEPEST = 320  # nodes within nodes: a sum of some 310 terms compiles, where Python allows 1000 calls
 # What may hang on a value of the kernel: members of blocks, descriptors, tuples, types, constants.
 _MEMBERS = {
     name
@@ -67,9 +69,12 @@ def vet(kernel: JITFunction) -> Refusal | None:
             if parameter.has_default and not _is_plain(parameter.default):
                 what = type(parameter.default).__name__
                 return Refusal(
-                    f"{parameter.name}'s default is a {what}, allowed are numbers", site_in(function, 1)
+                    f"{parameter.name}'s default is {wording.a(what)}, allowed are numbers",
+                    site_in(function, 1),
                 )
         every = nodes(function)
+        if line := _too_deep(every[0]):
+            return Refusal(wording.TOO_DEEP, site_in(function, line))
         for node in every:
             if isinstance(node, ast.Name) and _is_aggregate(scope.get(node.id)):
                 return _aggregate(node.id, site_in(function, node.lineno))
@@ -80,10 +85,18 @@ def vet(kernel: JITFunction) -> Refusal | None:
             f
             for f in named
             if isinstance(f, ConstexprFunction)
-            and not f.__module__.startswith("triton.")
+            and not of_triton(f)
             and not any(f is other for other in functions)
         ]
     return None
+
+
+def _too_deep(root: ast.AST) -> int:
+    """The line of what is nested more deeply than Python's own limit lets Triton go; 0 where nothing is."""
+    level = [(root, 0)]
+    for _ in range(DEEPEST):
+        level = [(c, getattr(c, "lineno", n)) for node, n in level for c in ast.iter_child_nodes(node)]
+    return level[0][1] if level else 0
 
 
 def _complaints(
@@ -152,11 +165,15 @@ def _complain_about_name(name: str, scope: Scope, inner: bool, python: bool) -> 
         return None if inner else f"{name} is a module, not a value of the kernel"
     if isinstance(value, tl.constexpr):
         what = type(value.value).__name__
-        return None if _is_plain(value) else f"{name} is a tl.constexpr of a {what}: allowed are numbers"
+        return (
+            None
+            if _is_plain(value)
+            else f"{name} is a tl.constexpr of {wording.a(what)}: allowed are numbers"
+        )
     if _is_plain(value) or isinstance(value, ConstexprFunction) or _is_tritons(value):
         return None
     if type(value) in (list, dict, set, tuple) or callable(value):
-        return f"{name} is a {type(value).__name__} of Python's, a kernel cannot use it"
+        return f"{name} is {wording.a(type(value).__name__)} of Python's, a kernel cannot use it"
     return None  # the front end explains
 
 

@@ -17,7 +17,7 @@ import triton.language as tl
 from triton.compiler.errors import CompilationError, CompileTimeAssertionFailure
 from triton.runtime.jit import JITFunction
 
-from puzzles_lib.compiler.observer import Seen
+from puzzles_lib.compiler.observer import NO_VALUE, Seen
 from puzzles_lib.source import Refusal, Site, site_in
 
 TOO_LARGE = "a value known at compile time takes more than 1 GB"
@@ -26,6 +26,7 @@ TOO_DEEP = (
     "the kernel is nested too deeply to be compiled: use shorter expressions, or fewer helpers in helpers"
 )
 LONGEST = 220
+LINE = 160  # characters of an expression of several lines
 
 
 @dataclass
@@ -48,6 +49,11 @@ class Trouble:
 
     def operands(self) -> list[tuple[ast.expr, tl.tensor]]:
         """The operands or arguments of the node that are tensors, in their order."""
+        found = [(part, self.seen.value(part)) for part in self.parts()]
+        return [(part, value) for part, value in found if isinstance(value, tl.tensor)]
+
+    def parts(self) -> list[ast.expr]:
+        """The operands or arguments of the node."""
         node = self.node
         if isinstance(node, ast.AugAssign | ast.Assign | ast.Expr | ast.Attribute):
             node = node.value
@@ -63,8 +69,9 @@ class Trouble:
         elif isinstance(node, ast.Call):
             parts = [node.func.value] if isinstance(node.func, ast.Attribute) else []
             parts += [*node.args, *(k.value for k in node.keywords)]
-        found = [(part, self.seen.value(part)) for part in parts]
-        return [(part, value) for part, value in found if isinstance(value, tl.tensor)]
+        elif isinstance(node, ast.Subscript):
+            parts = [node.value]
+        return parts
 
     def callee(self) -> str:
         """What is called: ``tl.max``."""
@@ -97,6 +104,12 @@ def _sizes(value: tl.tensor) -> list[int]:
 
 
 _DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64", "int1": "a mask"}
+_DTYPES |= {"fp8e4nv": "float8e4nv", "fp8e5": "float8e5", "void": "no value"}
+
+
+def a(noun: str) -> str:
+    """With its article."""
+    return f"{'an' if noun[:1] in 'aeioAEIO' else 'a'} {noun}"
 
 
 def _dtype(value: tl.tensor | str) -> str:
@@ -155,12 +168,67 @@ def _not_a_range(t: Trouble, _: re.Match) -> str:
     return "a for in a kernel goes over range(...), or over tl.static_range(...), which unrolls it"
 
 
+_TUPLE = "a tuple is taken for a block here: name its parts one by one"
+
+
+def _descriptor(t: Trouble, _: re.Match) -> str:
+    """A descriptor that is taken for a block or an address."""
+    kind = tl.core.tensor_descriptor_base
+    found = next((part for part in t.parts() if isinstance(t.seen.value(part), kind)), None)
+    if found is None:
+        several = any(isinstance(t.seen.value(part), tl.tuple) for part in t.parts())
+        return _TUPLE if several and not isinstance(t.node, ast.Subscript) else ""
+    text, axes = t.text(found), len(t.seen.value(found).block_shape)
+    start = ", ".join("0" * axes)
+    return (
+        f"{text} is a descriptor: {text}.load([{start}]) gives a block, {text}.store([{start}], x) writes one"
+    )
+
+
+_FOLDED = ("max", "min", "sum", "argmax", "argmin", "cumsum", "cumprod", "xor_sum", "flip", "sort", "softmax")
+
+
+def _axis_wanted(t: Trouble, _: re.Match) -> str:
+    """A number with a point in an axis's place: tl.maximum is meant, as a rule."""
+    callee, given = t.callee(), t.arguments()
+    name = callee.rpartition(".")[2]
+    if name not in _FOLDED or not given:
+        return ""
+    block = callee.rpartition(".")[0] if callee.rpartition(".")[0] != "tl" else t.text(given[0])
+    for part in given:
+        value = t.seen.value(part)
+        value = value.value if isinstance(value, tl.constexpr) else value
+        if isinstance(value, float):
+            number = t.text(part)
+            both = {"max": "tl.maximum({}, {})", "min": "tl.minimum({}, {})", "sum": "{} + {}"}.get(name, "")
+            told = f"{callee} works along an axis, an integer, and {number} is none"
+            return f"{told}: with a number it is {both.format(block, number)}" if both else told
+    return ""
+
+
+_ASM = "tl.inline_asm_elementwise takes two texts, a list of blocks, a dtype, is_pure=True or False, pack=1"
+
+
+def _broken(t: Trouble, _: re.Match) -> str:
+    if t.callee().endswith("inline_asm_elementwise"):
+        return _ASM
+    return "the compiler breaks on this line: it is given something there that it cannot translate"
+
+
+def _none_given(t: Trouble, _: re.Match) -> str:
+    values = (t.seen.value(part) for part in t.parts())
+    return NO_VALUE if any(isinstance(v, tl.tensor) and v.type == tl.void for v in values) else ""
+
+
 def _one_target(t: Trouble, _: re.Match) -> str:
     node = t.node
     if isinstance(node, ast.Assign) and len(node.targets) > 1:
         return "a kernel gives a value one name at a time: write a line for each"
     if isinstance(node, ast.Assign | ast.Starred) and "*" in t.line:
         return _NO_SUCH_STATEMENT["Starred"]
+    if t.callee().endswith("split") and (blocks := t.operands()):
+        of = f"{t.text(blocks[0][0])} is {t.shape(_sizes(blocks[0][1]))}"
+        return f"tl.split takes a block apart whose last axis has 2 elements: {of}"
     if "dot(" in t.line:
         return (
             "tl.dot's accumulator is of another dtype than its result, which is float32 by default: "
@@ -178,6 +246,8 @@ def _outside_of_the_compiler(t: Trouble, _: re.Match) -> str:
     owner, _, name = callee.rpartition(".")
     if re.search(r"_ptr\s*\[", t.line):
         return _POINTER_INDEXED
+    if name == "inline_asm_elementwise":
+        return _ASM
     if isinstance(t.node, ast.Subscript):
         return "a block cannot be filtered: keep all lanes, and give mask= to tl.load and tl.store"
     if name in _FOLDS and len(t.arguments()) > 1:
@@ -197,11 +267,13 @@ def _addresses_as_values(t: Trouble, _: re.Match) -> str:
     return f"{text} is addresses, not values: tl.load({text}) reads what is there"
 
 
-def _no_addresses(t: Trouble, _: re.Match) -> str:
+def _no_addresses(t: Trouble, found: re.Match) -> str:
     callee, operands = t.callee(), t.operands()
     if not callee or not operands:
         return "this needs addresses, such as x_ptr + offs"
     (first, value), rest = operands[0], operands[1:]
+    owner, _, name = callee.rpartition(".")
+    callee = callee if owner == "tl" else f"tl.{name}"
     if any(_is_pointer(v) for _, v in rest):
         text = t.text(next(n for n, v in rest if _is_pointer(v)))
         return f"the arguments are swapped: {callee}({text}, {t.text(first)}, ...) takes addresses first"
@@ -221,13 +293,17 @@ def _shapes_differ(t: Trouble, found: re.Match) -> str:
     else:
         roles = [f"{t.text(n)} is" for n, _ in blocks]
     parts = [f"{role} {t.shape(_sizes(v))}" for role, (_, v) in zip(roles, blocks, strict=False)]
+    ranks = re.search(r"rank mismatch: (.*\]), (\[.*)", t.message)
+    if ranks and len(parts) < 2:
+        has, wants = (re.sub(r"constexpr\[(\d+)\]|'", r"\1", text) for text in ranks.groups())
+        return f"a block of shape {has} does not become {wants}: x[None, :] or x[:, None] adds the axis first"
     if len(set(parts)) < 2:
         return "blocks of these shapes do not fit each other: " + re.sub(
             r"constexpr\[(\d+)\]|'", r"\1", t.message
         )
     words = f"shapes that do not fit each other: {', '.join(parts)}"
     sizes = [_sizes(v) for _, v in blocks[:2]]
-    if len(sizes[0]) == len(sizes[1]) == 2 and sizes[0] == sizes[1][::-1]:
+    if len(sizes[0]) == len(sizes[1]) == 2 and sizes[0] == sizes[1][::-1] != sizes[1]:
         words += "; one is the other transposed"
     return words
 
@@ -260,7 +336,7 @@ def _carried(t: Trouble, found: re.Match) -> str:
     before, after = _kind(t, found[2]), _kind(t, found[3])
     text = f"{name} is {before} before the loop, and {after} after this line"
     block = re.search(r"<\['(.*)'\], (\w+)>", found[3])
-    if block and "<[" not in found[2] and "pointer" not in found[2]:
+    if block and "<[" not in found[2] and "pointer" not in found[2] + found[3]:
         shape = t.shape([int(n) for n in block[1].split("', '")]).rpartition(" = ")[2]
         return f"{text}: start with {name} = tl.zeros({shape}, tl.{_DTYPES.get(block[2], block[2])})"
     return f"{text}: a loop keeps shapes and dtypes"
@@ -283,6 +359,9 @@ def _last_assignment(loop: ast.AST | None, name: str) -> ast.AST | None:
 def _kind(t: Trouble, text: str) -> str:
     """Triton's text of a type, in words."""
     text = text.replace("constexpr", "").replace("'", "")
+    if block := re.match(r"pointer<<\[(.*)\], (\w+)>", text):
+        sizes = t.shape([int(n) for n in block[1].split(",")])
+        return f"a block pointer to {sizes} of {_dtype(block[2])}"
     if block := re.search(r"<\[(.*)\], ([^>]+)>", text):
         return f"{t.shape([int(n) for n in block[1].split(',')])} of {_dtype(block[2])}"
     if block := re.fullmatch(r"(\w+)\[(.*\d.*)\]", text):
@@ -333,6 +412,18 @@ _FROM_NUMPY = {
     "round": "tl.floor(x + 0.5)",
     "transpose": "tl.trans",
     "item": "the value itself",
+    "outer": "x[:, None] * y[None, :]",
+    "empty": "tl.zeros(shape, dtype)",
+    "stack": "tl.join(x, y)",
+    "tile": "tl.broadcast_to",
+    "repeat": "tl.broadcast_to",
+    "pid": "tl.program_id",
+    "flatten": "tl.ravel(x)",
+    "unsqueeze": "x[:, None]",
+    "squeeze": "tl.reshape",
+    "copy": "the value itself",
+    "enumerate": "for i in range(...)",
+    "zip": "for i in range(...)",
 }
 
 
@@ -341,10 +432,10 @@ def in_triton(name: str) -> str:
 
     Also a name of Triton's that is spelt nearly so.
     """
-    if hasattr(tl, name) and not name.startswith("_"):
-        return f"tl.{name}"
     if name in _FROM_NUMPY:
         return _FROM_NUMPY[name]
+    if hasattr(tl, name) and not name.startswith("_"):
+        return f"tl.{name}"
     public = [n for n in dir(tl) if not n.startswith("_")]
     close = difflib.get_close_matches(name, public, n=1, cutoff=0.7)
     return f"tl.{close[0]}" if close else ""
@@ -363,6 +454,8 @@ def _undefined(t: Trouble, found: re.Match) -> str:
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
     if close:
         return f"{name} is not defined: did you mean {close[0]}?"
+    if hasattr(tl, name):
+        return f"{name} is not defined: in a kernel it is tl.{name}"
     if name in ("np", "numpy", "torch", "math", "tl", "triton"):
         return f"{name} is not defined: it is not imported"
     if re.fullmatch(r"[A-Z][A-Z0-9_]*|stride_\w+|\w+_ptr", name):
@@ -374,8 +467,13 @@ def _constant_has_no(t: Trouble, found: re.Match) -> str:
     node, name = t.node, found[1]
     if not isinstance(node, ast.Attribute | ast.Call):
         return ""
+    given = t.arguments()
     node = node.func if isinstance(node, ast.Call) else node
     text = t.text(node.value) if isinstance(node, ast.Attribute) else "this"
+    if text == "tl":
+        return (
+            f"{t.callee()} takes a value of the kernel, and {t.text(given[0])} is a constant for the compiler"
+        )
     value = t.seen.scope.get(text)
     if name != "to":
         return f"{text} is a constant for the compiler, it has no .{name}"
@@ -390,12 +488,13 @@ def _missing(t: Trouble, found: re.Match) -> str:
 
 
 def _unexpected(t: Trouble, found: re.Match) -> str:
-    callee = t.callee() or found[1]
-    function = getattr(tl, found[1], None)
+    callee = t.callee() or found[1] or "this call"
+    function = getattr(tl, found[1] or callee.rpartition(".")[2], None)
+    function = getattr(function, "fn", function)  # of a @triton.jit function
     names: list[str] = []
     if callable(function):
         names = [n for n in inspect.signature(function).parameters if not n.startswith("_")]
-    close = difflib.get_close_matches(found[2], names, n=1)
+    close = difflib.get_close_matches(found[2], names, n=1, cutoff=0.7)
     instead = f": did you mean {close[0]}?" if close else f", it has {', '.join(names)}" if names else ""
     return f"{callee} has no argument {found[2]}{instead}"
 
@@ -419,6 +518,8 @@ def _dot_dtypes(t: Trouble, found: re.Match) -> str:
 
 
 def _floats_wanted(t: Trouble, found: re.Match) -> str:
+    if found[1] == "void":
+        return NO_VALUE
     return f"{t.callee() or 'this'} takes floats, and that is {_dtype(found[1])}: .to(tl.float32) first"
 
 
@@ -444,7 +545,9 @@ def _python_function(t: Trouble, _: re.Match) -> str:
 
 def _no_value(t: Trouble, found: re.Match) -> str:
     what = {"range": "a range", "str": "a text", "NoneType": "None", "function": "a function"}
-    kind = what.get(found[1], f"a {found[1]}")
+    kind = what.get(found[1], a(found[1]))
+    if found[1] == "range":
+        return "a range is no value of a kernel: tl.arange(0, BLOCK) is a block of numbers"
     return f"{kind} is no value of a kernel: those are numbers and blocks"
 
 
@@ -470,8 +573,33 @@ def _one_element_wanted(t: Trouble, _: re.Match) -> str:
 
 
 def _powers_of_2(t: Trouble, _: re.Match) -> str:
-    written = any(re.fullmatch(r"[(\[]?-1[,)\]]*", t.text(node)) for node in t.arguments())
+    written = any(re.search(r"(?<![\w)] )-1\b", t.text(node)) for node in t.arguments())
     return "a shape is written out: -1 stands for no size here" if written else POWERS_OF_2
+
+
+def _histogram(t: Trouble, _: re.Match) -> str:
+    operands = t.operands()
+    if not operands:
+        return ""
+    text, value = t.text(operands[0][0]), operands[0][1]
+    cure = f"tl.histogram({text}.to(tl.int32), ...)"
+    return f"tl.histogram counts int32 and uint32 alone, and {text} is {_dtype(value)}: {cure}"
+
+
+def _promise(t: Trouble, _: re.Match) -> str:
+    return f"{t.callee()} takes integers known at compile time, and that is {t.text(t.arguments()[-1])}"
+
+
+def _hints_axes(t: Trouble, found: re.Match) -> str:
+    if found[2] == "0":
+        return f"tl.{found[1]} is for blocks, and that is one number"
+    return f"tl.{found[1]} takes one number for each axis of its block: {found[2]}, not {found[3]}"
+
+
+def _none(t: Trouble, _: re.Match) -> str:
+    if "newaxis" in t.line:
+        return "in a kernel a new axis is written None, as in x[None, :]"
+    return "None is no value of a kernel: those are numbers and blocks"
 
 
 def _without_axis(t: Trouble, _: re.Match) -> str:
@@ -496,6 +624,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^MemoryError", TOO_LARGE),
     (r"'MatMult' object", _matmul),
     (r"'(?:Not)?In' object", "a kernel has no `in`: compare with ==, and join comparisons by |"),
+    (r"tensor_descriptor|attribute 'scalar'$|^object of type '\w+' has no len", _descriptor),
     (r"object has no attribute 'func'", _not_a_range),
     (r"^StopIteration", NO_FUNCTIONS),
     (r"nested function definition", NO_FUNCTIONS),
@@ -504,7 +633,31 @@ ROWS: tuple[tuple[str, Say], ...] = (
         r"body should only have one block|Cannot have `return` statements inside",
         "a kernel cannot return from within a loop",
     ),
+    (r"'tuple_type' object|^'(?:int|float)' object has no attribute 'values'", _TUPLE),
+    (r"^'tensor' object has no attribute 'values'", "a block cannot be unpacked: its elements have no names"),
+    (r"^'NoneType' object has no attribute 'type'", _none),
+    (
+        r"^only tuple comprehensions",
+        "a kernel makes no lists: what is done to a block is done to all its lanes",
+    ),
+    (r"^'<=' not supported between .*'tuple'", "one axis at a time: fold along one, then along what is left"),
+    (
+        r"^'tensor' object cannot be interpreted",
+        "Python's range takes constants alone: tl.arange(0, BLOCK) is a block of numbers",
+    ),
+    (r"^Assertion condition could not", "tl.static_assert is for constants: tl.device_assert asks in a run"),
+    (
+        r"^`other` cannot be provided without",
+        "other= fills the lanes that a mask leaves out: mask= is missing",
+    ),
+    (
+        r"^`padding_option` or `boundary_check`",
+        "boundary_check, the fourth argument, and padding_option are for block pointers: write names, "
+        "such as eviction_policy=",
+    ),
+    (r"^AssertionError|^\w+\(\): incompatible function arguments", _axis_wanted),
     (r"^AssertionError", _one_target),
+    (r"^Not implemented", _none_given),
     (r"^Cannot access global variable (\S+)", _global),
     (r"^__setitem__", "a kernel cannot set elements: tl.store writes to memory, tl.where makes a new block"),
     (r"`_semantic` argument", _outside_of_the_compiler),
@@ -561,7 +714,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^'(?:int|float|constexpr)' object has no attribute '(\w+)'", _constant_has_no),
     (r"^(\w+)\(\) missing \d+ required positional arguments?: (.*)$", _missing),
     (r"^missing (a) required argument: (.*)$", _missing),
-    (r"^(\w+)\(\) got an unexpected keyword argument '(\w+)'", _unexpected),
+    (r"^(?:(\w+)\(\) )?got an unexpected keyword argument '(\w+)'", _unexpected),
     (
         r"^(\w+)\(\) got multiple values|^(?:\w+\(\) takes .* positional|too many positional)",
         "this call has more arguments than the function takes",
@@ -579,6 +732,18 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^Unsupported lhs dtype (\w+)", "tl.dot multiplies floats and int8, not {0}"),
     (r"^Both operands must be same dtype. Got (\w+) and (\w+)", _dot_dtypes),
     (r"^Expected dtype .* but got (\w+)", _floats_wanted),
+    (r"^histogram (?:of|only supports integer)", _histogram),
+    (r"^histogram only supports 1D", "tl.histogram takes a block of one axis: tl.ravel(x) makes one of any"),
+    (r"^values element \d+ must have type", _promise),
+    (
+        r"^(\w+) promises (-?\d+)$",
+        "tl.{0} takes numbers from 1 to 2147483647, not {1}: promise what holds, or leave the hint out",
+    ),
+    (r"^(\w+) of (\d+) axes and (\d+) numbers$", _hints_axes),
+    (
+        r"^max_constancy of (\d+) along (\d+)$",
+        "tl.max_constancy promises groups of equal lanes that fill a block: {0} does not divide its {1}",
+    ),
     (r"^invalid axis (-?\d+). Expected -(\d+)", _axis),
     (
         r"^permute dims|^tl.trans invoked with a 0- or 1-",
@@ -609,10 +774,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
         "not is for conditions: compare, as in N == 0",
     ),
     (r"^cannot convert .* of type <class '(?:[\w.]+\.)?(\w+)'> to tensor", _no_value),
-    (
-        r"^\w+\(\): incompatible function arguments",
-        "the compiler breaks on this line: it is given something there that it cannot translate",
-    ),
+    (r"^\w+\(\): incompatible function arguments", _broken),
 )
 
 
@@ -682,8 +844,13 @@ def _site(seen: Seen, node: ast.AST | None, functions: Sequence[JITFunction]) ->
 
 
 def _line(seen: Seen, node: ast.AST) -> Site:
-    line = seen.first_line + node.lineno
-    return Site(line, linecache.getline(seen.file, line).strip())
+    """The line that the node begins on, and where that is not all of an expression, the rest of it."""
+    line, more = seen.first_line + node.lineno, 0
+    if isinstance(node, ast.expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr):
+        more = (node.end_lineno or node.lineno) - node.lineno
+    texts = (linecache.getline(seen.file, each).strip() for each in range(line, line + more + 1))
+    text = re.sub(r"(?<=[(\[]) | (?=[)\]])", "", " ".join(texts)) if more else next(texts)
+    return Site(line, text if not more or len(text) <= LINE else text[: LINE - 3] + "...")
 
 
 def one_line(text: str) -> str:

@@ -345,4 +345,6 @@ def _cause(error: BaseException) -> str:
     text = " ".join(str(error).split())
     if len(text) > 200:
         text = text[:197] + "..."
+    if text and isinstance(error, NotImplementedError):  # our own words
+        return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

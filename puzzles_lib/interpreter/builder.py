@@ -413,7 +413,9 @@ class GuardedBuilder(InterpreterBuilder):
         return TensorHandle(data, retType.scalar)
 
     def create_inline_asm(self, inlineAsm, constraints, values, type, isPure, pack):
-        raise NotImplementedError("inline assembly runs on a GPU only")
+        raise NotImplementedError(
+            "inline assembly runs on a GPU only: the course has no assembler, write it in tl.*"
+        )
 
     # ---- constants: a compiler keeps as many bits as fit
 

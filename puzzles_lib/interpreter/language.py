@@ -7,6 +7,7 @@ with a fixed list of replacements that is undone in full afterwards.
 import contextlib
 import functools
 import inspect
+import types
 from collections.abc import Callable, Iterator
 
 import triton.language as tl
@@ -20,12 +21,15 @@ from puzzles_lib.interpreter import blocks, promises, reductions, rewrite, taint
 from puzzles_lib.interpreter.builder import GuardedBuilder, shown
 from puzzles_lib.interpreter.limits import undone_after_fork
 from puzzles_lib.interpreter.recording import Function
+from puzzles_lib.source import of_triton
 
 builder = GuardedBuilder()
 
 LEARNER = "__learner_code__"  # marks the globals of functions that are not Triton's own
 _MISSING = object()
 _NONE = inspect.Signature()
+# A run does not depend on TRITON_F32_DEFAULT: tl.dot asks for nothing else.
+_NO_KNOBS = types.SimpleNamespace(language=types.SimpleNamespace(fp32_default=None))
 
 # ---- functions that execute
 
@@ -43,7 +47,7 @@ def twin(function: JITFunction) -> Callable:
 def _make_twin(function: JITFunction) -> Callable:
     scope = {**function.get_capture_scope(), rewrite.NAME: rewrite.AsCompiled(semantic)}
     twins = _of_triton
-    if not function.__module__.startswith("triton."):
+    if not of_triton(function):
         twins = _of_learner
         scope[LEARNER] = True
         scope.update({name: _as_in_a_kernel(v) for name, v in scope.items() if callable(v)})
@@ -251,6 +255,7 @@ def _patches() -> list[tuple[object, str, object]]:
     for name, _ in inspect.getmembers(libdevice, inspect.isfunction):  # empty functions, filled per target
         if hasattr(cuda_libdevice, name):
             collector.set_attr(libdevice, name, _bound(getattr(cuda_libdevice, name)))
+    collector.set_attr(tl.core, "knobs", _NO_KNOBS)
     collector.set_attr(JITFunction, "__call__", lambda self, *args, **kw: twin(self)(*args, **kw))
     last = {(id(owner), name): (owner, name, value) for owner, name, value in collector.patches}
     return list(last.values())

@@ -427,9 +427,10 @@ class Memory:
         size = buffer.data.nbytes // dtype.itemsize
         if buffer.inside is not None and 0 <= low and high < size:
             which += f" {'lies' if low == high else 'lie'} between its elements"
-        has = f", it has {size if buffer.inside is None else buffer.tensor.numel()}"
-        if low == high == size > 0 and buffer.inside is None:  # looks like the last one, and is one too far
-            has = f"; {buffer.name} has {size}, numbered 0 to {size - 1}"
+        if buffer.inside is not None:
+            has = f", it has {buffer.tensor.numel()}"
+        else:  # the first beyond looks like the last one
+            has = f"; {buffer.name} has {size}" + f", numbered 0 to {size - 1}" * (size > 1)
         self._refuse_access(f"out-of-bounds {kind} of {buffer.name}_ptr", f"{which}{has}", colon=True)
 
     def _refuse_access(self, what: str, why: str, colon: bool = False) -> None:
@@ -607,7 +608,10 @@ class Memory:
             left = f"as {by} left it"
         element = f"{buffer.name}[{buffer.element(place)}], {asked.values[0]}"
         text = f"deadlock: program {self.program} waits for {element}, {left}"
-        return Stop("deadlock", text, asked.site, asks_again(buffer.name) if asked.plain else "")
+        advice = "a program may wait only for one before it: one after it may not begin until it ends"
+        if now.last != NOBODY:
+            advice = f"who takes a lock must give it back: tl.atomic_xchg({buffer.name}_ptr, 0)"
+        return Stop("deadlock", text, asked.site, asks_again(buffer.name) if asked.plain else advice)
 
     def _note_change(self, buffer: Buffer, before: np.ndarray, after: np.ndarray) -> None:
         if buffer.name not in self.changed and (_bits(before) != _bits(after)).any():

@@ -1,0 +1,44 @@
+"""The environment that Triton's compiler sees: what it makes of a kernel is the same for everybody.
+
+Some 60 variables change it, such as ``TRITON_OVERRIDE_ARCH`` and ``DISABLE_PTXAS_OPT``, and so do
+`triton.knobs`, which set them. Kept are those that say where things are.
+"""
+
+import os
+from collections.abc import Mapping
+
+from triton import knobs
+
+_KEPT = ("TRITON_HOME", "TRITON_CACHE_DIR")
+_WRITTEN_TO = ("TRITON_REPRODUCER_PATH",)
+_PREFIXES = (
+    "TRITON_",
+    "MLIR_",
+    "LLVM_",
+    "AMDGCN_",
+    "NVPTX_",
+    "DISABLE_",
+    "ALLOW_LHS_",
+    "PTXAS_OPTIONS",
+    "USE_IR_LOC",
+)
+
+
+def variables() -> dict[str, str]:
+    """This process's variables, less those that change what the compiler does."""
+    return {name: value for name, value in os.environ.items() if not _steers(name)}
+
+
+def forget_settings(environment: Mapping[str, str]) -> None:
+    """Have no more variables than these, and knobs as they are by default. Only in a child."""
+    for name in [*os.environ]:
+        if name not in environment:
+            del os.environ[name]
+    for each in (knobs.compilation, knobs.runtime, knobs.language, knobs.nvidia, knobs.amd):
+        each.reset()
+
+
+def _steers(name: str) -> bool:
+    if name in _KEPT or name.startswith("TRITON_") and name.endswith("_PATH"):
+        return name in _WRITTEN_TO
+    return name.startswith(_PREFIXES)
