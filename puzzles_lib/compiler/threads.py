@@ -110,12 +110,12 @@ _OPERATION = re.compile(r"^\s*(?:(%[\w#]+)(?::\d+)? = )?\"?([a-z_]+\.[\w.]+)\"?(
 _BLOCK = re.compile(r"tensor<((?:\d+x)+)")
 
 
-def memory_accesses(ttgir: str) -> tuple[MemoryAccess, ...]:
-    """Every access of global memory in TTGIR, in its order.
+def memory_accesses(ttgir: str, above: int = 0) -> tuple[MemoryAccess, ...]:
+    """Every access of global memory in TTGIR, in its order. above: as for `locations.read`.
 
     Raises ValueError for a layout that `read_layout` does not read.
     """
-    lines = read("ttgir", ttgir)
+    lines = read("ttgir", ttgir, above)
     users = _users([line.text for line in lines])
     found = []
     for line in lines:
@@ -235,13 +235,13 @@ def taken_at_once(
     if "ptx" not in built.texts:
         return built.refusal or Refusal("there is no PTX of it")
     try:
-        matching = _matching(kernel, memory_accesses(built.texts["ttgir"]))
+        matching = _matching(kernel, memory_accesses(built.texts["ttgir"], translated.above))
     except ValueError as error:
         return Refusal(str(error))
     first_line = _first_lines(kernel)
     by_line = {site.line: first for site, first in first_line.items()}
     widest: dict[tuple[str, int | None], int] = {}
-    for kind, line, size in _sizes(read("ptx", built.texts["ptx"])):
+    for kind, line, size in _sizes(read("ptx", built.texts["ptx"], translated.above)):
         key = kind, by_line.get(line)
         widest[key] = max(widest.get(key, 0), size)
 
