@@ -36,7 +36,7 @@ BEYOND = {
     "long_sum": Case(pretend=True, M=2**21 + 3, N=1_025, BLOCK_M=4, BLOCK_N=256),
     "long_softmax": Case(pretend=True, M=2**21 + 3, N=1_025, BLOCK_M=4, BLOCK_N=256),
     "scalar_flash_attention": Case(pretend=True, T=LIMIT + 5, BLOCK_Q=128, BLOCK_K=64),
-    "flash_attention": Case(pretend=True, T=2**21 + 3, D=1_024, BLOCK_Q=16, BLOCK_K=16, BLOCK_D=1_024),
+    "flash_attention": Case(pretend=True, T=2**22 + 3, D=512, BLOCK_Q=16, BLOCK_K=16, BLOCK_D=512),
     "conv2d": Case(pretend=True, N=2_200, H=1_000, W=1_001, KH=2, KW=3, BLOCK_N=4, BLOCK_H=8, BLOCK_W=16),
     "batched_matmul": Case(pretend=True, B=3_000, M=1_000, N=1_001, K=64, BLOCK_M=32, BLOCK_N=32,
         BLOCK_K=64),
@@ -99,7 +99,7 @@ SMALLER = {  # the number that makes the largest tensor a little smaller than 2^
 BELOW = {
     name: case.but(**SMALLER.get(name, {"COUT" if "COUT" in case.numbers else "M": 42_901}))
     for name, case in BEYOND.items()
-    if "flash" not in name  # loops of 2^21 keys
+    if "flash" not in name  # loops of 2^22 keys
 }
 PUZZLES = {puzzle.name: puzzle for puzzle in puzzles()}
 CLINIC = {name for name, puzzle in PUZZLES.items() if puzzle.broken_by}  # two of them are about large sizes

@@ -55,8 +55,8 @@ SLIP = Mistake(
     "eight_stages",
     "Eight stages of both tiles are more than an H100 has of shared memory.",
     {"num_stages=3": "num_stages=8"},
-    kind="machine",
-    says="262144 bytes of shared memory: a program fits with 232448 or fewer",
+    kind="launch",
+    says="a program asks for 256 KB of shared memory",
 )
 
 
