@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import triton.language as tl
 from triton.language.semantic import TritonSemantic
 
-SUSPICIOUS = 100_000  # bytes, of 232,448 on sm_90: what is on its way may be addresses, twice as wide
+SUSPICIOUS = 232_448  # bytes: what sm_90 has. The estimate is of all at once, and so rather too large
 
 
 @dataclass
@@ -34,7 +34,8 @@ class Demand:
 
     @property
     def total(self) -> int:
-        return self.block[0] + self.kept + self.ahead * self.stages * self.staged
+        on_its_way = 2 * self.block[0]  # if it is addresses: of values only the offsets count here, half as wide
+        return on_its_way + self.kept + self.ahead * self.stages * self.staged
 
     @property
     def place(self) -> tuple[int, int]:
