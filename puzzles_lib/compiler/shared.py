@@ -34,7 +34,7 @@ class Demand:
 
     @property
     def total(self) -> int:
-        on_its_way = 2 * self.block[0]  # if it is addresses: of values only the offsets count here, half as wide
+        on_its_way = 2 * self.block[0]  # perhaps addresses, of which the offsets alone count
         return on_its_way + self.kept + self.ahead * self.stages * self.staged
 
     @property
