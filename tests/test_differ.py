@@ -6,7 +6,7 @@ import pytest
 import torch
 from triton.runtime.interpreter import TensorHandle
 
-from puzzles_lib.authoring.differ import Kept, Writer, compare, differences, inputs, made
+from puzzles_lib.authoring.differ import Kept, Writer, differences, inputs, made
 from puzzles_lib.dtypes import of_triton
 from puzzles_lib.interpreter import GuardedBuilder
 
@@ -77,11 +77,3 @@ def test_what_differs_is_told(change, differs):
 def test_nan_is_nan():
     kept = dataclasses.replace(KEPT, floats=NAN)
     assert differences(kept, NAN, kept.integers) == ""
-
-
-@pytest.mark.gpu
-def test_a_gpu_agrees(tmp_path):
-    from puzzles_lib.authoring.differ import make
-
-    make(0, 300, str(tmp_path / "kernels.pt"))
-    assert compare(str(tmp_path / "kernels.pt")) <= 3  # see the module: what hangs on a last bit
