@@ -51,7 +51,7 @@ CONV2D = Puzzle(
             "N": Size(17),
             "BLOCK_N": (4, 16),
             "BLOCK_H": (8, 32),
-            "BLOCK_W": (16, 64),
+            "BLOCK_W": lambda s: (16,) if s.BLOCK_N * s.BLOCK_H > 256 else (16, 64),
         },
         most_programs=2,
     ),
