@@ -1,6 +1,7 @@
 """A program that asks for more shared memory than a GPU has: it compiles, and its launch fails."""
 
 import contextlib
+import dataclasses
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from puzzles_lib.chapters import puzzles
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
 from puzzles_lib.checker import examine, launches
 from puzzles_lib.compiler import Opinions, build, find_target, shared_memory, translate
+from puzzles_lib.goal import Goal, Want
 from tests import kernels
 
 SM_90 = find_target("sm_90")
@@ -97,6 +99,24 @@ def test_a_kernel_that_no_h100_would_launch_is_refused_in_its_case():
         report
     )
     assert "smaller blocks" in failed.verdict.diagnosis and "tl.load" in failed.verdict.site.source
+
+
+def test_a_goal_has_the_launch_compiled_and_sees_what_it_asks_for(monkeypatch):
+    asked = []
+    monkeypatch.setattr(launches, "shared_memory", lambda *launch, **options: asked.append(launch))
+    every = tuple(range(len(BATCHED_MATMUL.cases)))
+    goal = Goal(cases=every, wants=(Want("spills", least=0),))
+    report = examine(long_steps, dataclasses.replace(BATCHED_MATMUL, machine=(goal,)))
+    assert not asked and not report.ok
+    assert {result.verdict.kind for result in report.goals if result.verdict} == {"launch"}
+    assert "a program asks for 256 KB of shared memory, an H100 or H200 has 227" in str(report)
+
+
+@pytest.mark.parametrize("change", [{"num_warps": 8}, {"target": "sm_80"}, {"cases": (1,)}])
+def test_a_goal_of_another_launch_says_nothing_of_this_one(change):
+    goal = Goal(**{"cases": (0,), "wants": (Want("spills", least=0),)} | change)
+    report = examine(long_steps, dataclasses.replace(BATCHED_MATMUL, machine=(goal,)))
+    assert report.cases[0].verdict.kind == "launch"
 
 
 @pytest.mark.parametrize("num_stages, kind", [(2, None), (6, "launch")])

@@ -8,6 +8,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.compiler import Opinions, build, find_target, front_end, observer, translate, wording
@@ -24,7 +25,7 @@ def kernel(x_ptr, z_ptr, M, N, BLOCK: tl.constexpr, HALF: tl.constexpr):
 """
 X = torch.empty(0)
 ARGUMENTS = {"x_ptr": X, "z_ptr": X, "M": 20, "N": 20, "BLOCK": 32, "HALF": 16}
-NAMES = {"np": np, "torch": torch, "math": math, "triton": triton, "ten": 10}
+NAMES = {"np": np, "torch": torch, "math": math, "libdevice": libdevice, "triton": triton, "ten": 10}
 FIRST = len(HEAD.splitlines()) + 1
 
 
@@ -51,6 +52,18 @@ ROWS = {
         "d is a descriptor: d.load([0]) gives a block, d.store([0], x) writes one",
     ),
     r"object has no attribute 'func'": ("for v in (1, 2): x += v", "goes over range(...)"),
+    r"object has no attribute '(?:arg_names|signature)'": (
+        "r = tl.reduce(x, 0, max)",
+        "a @triton.jit function of its own: def add(a, b)",
+    ),
+    r"^'constexpr_type' object has no attribute 'is_(?:ptr|const)'": (
+        "r = tl.load(0.5)",
+        "tl.load takes addresses, such as x_ptr + offs, and 0.5 is a constant",
+    ),
+    r"^'constexpr_type' object has no attribute": (
+        "r = tl.broadcast_to(0.5, (BLOCK,))",
+        "tl.broadcast_to takes a value of the kernel, and 0.5 is a constant",
+    ),
     r"^StopIteration": ("def f(a): return a", "cannot define functions: write a @triton.jit function beside"),
     r"nested function definition": ("def f(): return 1", "cannot define functions"),
     r"unsupported AST node type: (\w+)": ("import os", "cannot import"),
@@ -76,6 +89,7 @@ ROWS = {
         "r = tl.load(x_ptr + offs, mask, 0.0, 'evict_first')",
         "write names, such as eviction_policy=",
     ),
+    r"^(?:program_id|num_programs) axis must be": ("r = tl.program_id(3)", "an axis of the grid: 0, 1 or 2"),
     r"^AssertionError|^\w+\(\): incompatible function arguments": (
         "r = tl.max(x, 0.0)",
         "tl.max works along an axis, an integer, and 0.0 is none: with a number it is tl.maximum(x, 0.0)",
@@ -124,6 +138,7 @@ ROWS = {
         "r = tl.arange(0, N)",
         "tl.arange needs sizes known",
     ),
+    r"^arange's end argument must be greater": ("r = tl.arange(BLOCK, 0)", "tl.arange counts up"),
     r"^Shape element \d must have type": ("r = tl.zeros((N,), tl.float32)", "a shape needs sizes known"),
     r"^(?:arange's range|Shape element \d) must be a power of 2": (
         "r = tl.arange(0, 30)",
@@ -136,6 +151,27 @@ ROWS = {
     r"^Boolean value of Tensor": ("if x > 0: x += 1", "an if cannot decide lane by lane"),
     r"^Ternary expression.*<\[": ("r = x if mask else x2", "use tl.where(c, a, b)"),
     r"^can only unsplat": ("r = x.item()", "a block of one element has .item()"),
+    r"^only accepts size-1 tensor": (
+        "r = tl.full((BLOCK,), x, tl.float32)",
+        "fills a block with one number, and x is a block already",
+    ),
+    r"^reshape\(\) cannot change total number": (
+        "r = tl.reshape(x, (HALF, 4))",
+        "tl.reshape gives the same elements another shape, and x is [32] = [BLOCK]: 32 of them",
+    ),
+    r"^index must be an integer tensor": ("r = tl.gather(x, x, 0)", "an index is an integer: .to(tl.int32)"),
+    r"^(Memory semantic|Cache modifier|Eviction policy) (\S+) not supported": (
+        'tl.atomic_add(z_ptr + offs, x, sem="acq")',
+        "tl.atomic_add does not know 'acq': sem= is acquire, release,",
+    ),
+    r"^'math\.(\w+)' op operand .* must be floating-point-like": (
+        "r = tl.rsqrt(4)",
+        "tl.rsqrt takes floats, and that is an integer",
+    ),
+    r"^\(triton\.language\.\w+": (
+        "r = libdevice.exp(offs)",
+        "libdevice.exp has no version for int32: .to(tl.float32) first",
+    ),
     r"^'scf.condition' op": ("while mask: acc += 1", "one value, not a block"),
     r"is not string$": ("print(x.shape)", "tl.static_print(x.shape) shapes"),
     r"^Cannot evaluate f-string": ('print(f"{x}")', 'tl.device_print("x", x) prints them'),
@@ -166,6 +202,7 @@ ROWS = {
         "tl.store(z_ptr + offs, x, mask & mask, 3)",
         "more arguments than it takes: boundary_check=",
     ),
+    r"^unexpected type fp": ("r = tl.cdiv(N, 0.5)", "tl.cdiv takes integers, and 0.5 is none"),
     r"^invalid operands of type|^unexpected type|^wrong type argument to unary|^cannot add pointers": (
         "r = tl.load(x_ptr + x)",
         "offsets are integers: x is float32",
@@ -180,7 +217,8 @@ ROWS = {
         "r = tl.dot(x2.to(tl.float16), tl.trans(x2))",
         "are float16 and float32",
     ),
-    r"^Expected dtype .* but got (\w+)": ("r = tl.exp(offs)", "tl.exp takes floats, and that is int32"),
+    r"^Expected dtype (.*) but got (\w+)": ("r = tl.exp(offs)", "tl.exp takes floats, and that is int32"),
+    r"^both operands of fdiv": ("r = tl.fdiv(offs, offs)", "tl.fdiv divides floats: / is for all numbers"),
     r"^histogram (?:of|only supports integer)": (
         "r = tl.histogram(x, 8)",
         "counts int32 and uint32 alone, and x is float32: tl.histogram(x.to(tl.int32), ...)",
@@ -207,12 +245,15 @@ ROWS = {
     r"^(float|int)\(\) argument must be": ("r = float(N)", "converted by x.to(tl.float32)"),
     r"^must be real number, not tensor": ("r = math.exp(x)", "for a kernel's values there is tl.exp"),
     r"^object of type 'tensor' has no len": ("r = len(x)", "x.shape[0]"),
-    r"attribute 'scalar'$": ('r = x.to("float32")', "such as tl.float32"),
+    r"attribute '(?:scalar|to_ir)'$": ('r = x.to("float32")', "such as tl.float32"),
     r"^'dtype' object is not callable": ("r = tl.float32(3)", "x.to(tl.float32) converts"),
     r"^'str' object has no attribute 'type'": ("r = 'a' + x", "a text is no value of a kernel"),
     r"^'dtype' object has no attribute 'numel'": ("r = tl.topk(x, 1)", "for one there is tl.max"),
     r"^'<=' not supported between .*'int' and 'NoneType'": ("r = tl.flip(x)", "its axis: tl.flip(x, 0)"),
+    r"^'<=' not supported between .*'int' and 'str'": ('r = tl.max(x, axis="a")', "an axis is an integer"),
+    r"^unsupported operand type.*'static_range'": ("r = tl.static_range(4) + 1", "is for loops"),
     r"^'int' object is not iterable": ("r = tl.zeros(32, tl.float32)", "a shape is a tuple: (32,)"),
+    r"^(?:list|tuple) index out of range": ("r = x.shape[1]", "fewer than that: .shape[0]"),
     r"^'tensor' object has no attribute '(\w+)'": ("x_ptr.load(offs)", "a kernel's values have no 'load'"),
     r"^For loop bounds and step must all be ints|^For .* must be a scalar": (
         "for i in range(0.5): acc += 1",
@@ -249,6 +290,21 @@ def test_a_row_has_words_that_nothing_else_has(pattern, monkeypatch):
 MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = tl.max(x, x)": "tl.max folds one block along an axis; for two blocks it is tl.maximum(a, b)",
     "r = triton.cdiv(N, 32)": "triton.cdiv computes with numbers known at compile time alone: in a kernel",
+    "r = tl.arange(0.0, 32.0)": "tl.arange takes integers, and 0.0 is none",
+    "r = tl.program_id(axis=1.0)": "an axis of the grid: 0, 1 or 2",
+    "r = tl.max(3.0, axis=0)": "tl.max takes a value of the kernel, and 3.0 is a constant",
+    "r = tl.join(x, 0.5)": "tl.join takes a value of the kernel, and 0.5 is a constant",
+    'r = tl.zeros((BLOCK,), "float32")': "a dtype in a kernel is one of Triton's",
+    "r = tl.associative_scan(x, 0, 5)": "a @triton.jit function of its own",
+    "r = tl.rand(0, 0.5)": "tl.rand takes a value of the kernel, and 0.5 is a constant",
+    "r = tl.rand(0.5, offs)": "tl.rand does not take what it is given",
+    "r = tl.sort(x2, dim=0)": "tl.sort does not take what it is given: only minor dimension",
+    "tl.static_assert(BLOCK == 3, 'three')": "tl.static_assert fails: three",
+    "r = tl.umulhi(x, x)": "tl.umulhi takes int32, int64, uint32 and uint64, and that is float32",
+    "r = tl.erf(x.to(tl.float16))": "tl.erf takes float32 and float64, and that is float16: .to(tl.float32)",
+    "r = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (BLOCK,), 0)": "tl.make_block_ptr takes tuples: (0,)",
+    "r = libdevice.pow(x, x > 0)": "libdevice.pow has no version for float32 and a mask",
+    'r = tl.load(x_ptr + offs, cache_modifier=".foo")': "does not know '.foo': a load has .ca, .cg",
     "r = tl.program_id(N)": "an argument of tl.program_id must be known at compile time",
     "tl.store(offs, x)": "tl.store takes addresses first, such as x_ptr + offs: that is int32",
     "tl.store(z_ptr + offs, x2)": "the addresses are [32] = [BLOCK], the value is [32, 16] = [BLOCK, HALF]",

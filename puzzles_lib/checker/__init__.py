@@ -119,7 +119,7 @@ def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_fa
                 opinions.begin(place + 1)
             if isinstance(one, Bound) and opinion is not None:
                 notes.update(dict.fromkeys(opinion.notes))
-                if refused := _opined(one, opinion, shared.launches):
+                if refused := _opined(one, opinion) or _unlaunched(one, opinion, shared.launches, place):
                     result = refused
                 elif not ended:
                     result = _check_case(one, shared, named=place if named else None)
@@ -179,15 +179,20 @@ class _Opinions:
         self._opinions.close()
 
 
-def _opined(bound: Bound, opinion: compiler.Opinion, launches: Launches | None = None) -> CaseResult | None:
-    """What the compiler's refusal of one case makes of it, or a GPU's of its launch.
+def _opined(bound: Bound, opinion: compiler.Opinion) -> CaseResult | None:
+    """What the compiler's refusal of one case makes of it."""
+    if opinion.refusal is None:
+        return None
+    return CaseResult(str(bound.case), verdicts.of_refusal_in_a_case(opinion.refusal))
 
-    launches: none where the case is drawn: nobody launches with such blocks, and other kernels of the puzzle
-    may have room for them.
+
+def _unlaunched(bound: Bound, opinion: compiler.Opinion, launches: Launches, case: int) -> CaseResult | None:
+    """What a GPU's refusal of a launch makes of a case.
+
+    Nobody asks for drawn ones: nobody launches with such blocks, and other kernels of the puzzle may have
+    room for them.
     """
-    if opinion.refusal:
-        return CaseResult(str(bound.case), verdicts.of_refusal_in_a_case(opinion.refusal))
-    refused = launches.refused(bound, opinion) if launches else None
+    refused = launches.refused(bound, opinion, case)
     return CaseResult(str(bound.case), refused) if refused else None
 
 

@@ -1,6 +1,7 @@
 """Whether what becomes of a right kernel is what its puzzle wants: compiled here, with no GPU."""
 
 from puzzles_lib.binding import bind
+from puzzles_lib.checker import launches
 from puzzles_lib.checker.report import GoalResult, Verdict
 from puzzles_lib.compiler import find_target, specialised
 from puzzles_lib.goal import MEASURES, Goal, Once, Want, named
@@ -34,6 +35,8 @@ def _judged(kernel: object, puzzle: Puzzle, goal: Goal, case: int) -> GoalResult
     look = f"stages({name}, {puzzle.name.upper()}, case={case}{warps})"
     if unread := _unread(compiled):
         return GoalResult(goal.launch(case), verdict=Verdict("machine", unread), look=look)
+    if refused := launches.too_much(compiled.shared_bytes or 0, compiled.target):
+        return GoalResult(goal.launch(case), verdict=refused, look=look)
     readings = [(want, measure(want.measure, compiled)) for want in goal.wants]
     missed = next((pair for pair in readings if not pair[0].is_met_by(pair[1].number)), None)
     told = "; ".join(f"{MEASURES[want.measure]}: {want.told(found.number)}" for want, found in readings)

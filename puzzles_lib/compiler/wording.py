@@ -8,6 +8,7 @@ import ast
 import difflib
 import inspect
 import linecache
+import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
@@ -212,7 +213,13 @@ _ASM = "tl.inline_asm_elementwise takes two texts, a list of blocks, a dtype, is
 def _broken(t: Trouble, _: re.Match) -> str:
     if t.callee().endswith("inline_asm_elementwise"):
         return _ASM
+    if t.callee() in ("tl.program_id", "tl.num_programs"):
+        return _axis_of_the_grid(t, _)
     return "the compiler breaks on this line: it is given something there that it cannot translate"
+
+
+def _axis_of_the_grid(t: Trouble, _: re.Match) -> str:
+    return f"{t.callee()} takes an axis of the grid: 0, 1 or 2"
 
 
 def _none_given(t: Trouble, _: re.Match) -> str:
@@ -467,13 +474,10 @@ def _constant_has_no(t: Trouble, found: re.Match) -> str:
     node, name = t.node, found[1]
     if not isinstance(node, ast.Attribute | ast.Call):
         return ""
-    given = t.arguments()
     node = node.func if isinstance(node, ast.Call) else node
     text = t.text(node.value) if isinstance(node, ast.Attribute) else "this"
     if text == "tl":
-        return (
-            f"{t.callee()} takes a value of the kernel, and {t.text(given[0])} is a constant for the compiler"
-        )
+        return _value_wanted(t, found)
     value = t.seen.scope.get(text)
     if name != "to":
         return f"{text} is a constant for the compiler, it has no .{name}"
@@ -481,6 +485,21 @@ def _constant_has_no(t: Trouble, found: re.Match) -> str:
         why = f"{text} is 1 here, of which a launch makes a constant, and those have no .to"
         return f"{why}: tl.cast({text}, ...)"
     return f"{text} is a constant for the compiler, and those have no .to: tl.cast({text}, ...)"
+
+
+def _value_wanted(t: Trouble, found: re.Match) -> str:
+    """A constant in the place of a value: the first of its kind that is given."""
+    constants = [part for part in t.arguments() if not isinstance(t.seen.value(part), tl.tensor)]
+    if not constants:
+        return ""
+    floats = [part for part in constants if _is_float(t.seen.value(part))]
+    constant = t.text((floats if floats and t.message.startswith("'float'") else constants)[0])
+    return f"{t.callee()} takes a value of the kernel, and {constant} is a constant for the compiler"
+
+
+def _address_wanted(t: Trouble, found: re.Match) -> str:
+    constant = t.text(t.arguments()[0]) if t.arguments() else "this"
+    return f"{t.callee()} takes addresses, such as x_ptr + offs, and {constant} is a constant"
 
 
 def _missing(t: Trouble, found: re.Match) -> str:
@@ -518,9 +537,51 @@ def _dot_dtypes(t: Trouble, found: re.Match) -> str:
 
 
 def _floats_wanted(t: Trouble, found: re.Match) -> str:
-    if found[1] == "void":
+    callee, wanted, given = t.callee() or "this", re.findall(r"'(\w+)'", found[1]), found[2]
+    if given == "void":
         return NO_VALUE
-    return f"{t.callee() or 'this'} takes floats, and that is {_dtype(found[1])}: .to(tl.float32) first"
+    if not any(name.startswith("fp") for name in wanted):
+        return f"{callee} takes {_both(wanted)}, and that is {_dtype(given)}"
+    what = _both(wanted) if given in ("fp16", "bf16") else "floats"
+    return f"{callee} takes {what}, and that is {_dtype(given)}: .to(tl.float32) first"
+
+
+def _both(dtypes: Sequence[str]) -> str:
+    *most, last = map(_dtype, dtypes)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _no_version(t: Trouble, _: re.Match) -> str:
+    """A function of libdevice's, which has some dtypes and no others."""
+    given = _both(re.findall(r"triton\.language\.(\w+)", t.message))
+    return f"{t.callee()} has no version for {given}: .to(tl.float32) first" if t.callee() else ""
+
+
+def _arange(t: Trouble, _: re.Match) -> str:
+    for part in t.arguments():
+        if _is_float(t.seen.value(part)):
+            return f"tl.arange takes integers, and {t.text(part)} is none"
+    return "tl.arange needs sizes known at compile time, such as a tl.constexpr parameter"
+
+
+def _is_float(value: object) -> bool:
+    value = value.value if isinstance(value, tl.constexpr) else value
+    return isinstance(value, float) or isinstance(value, tl.tensor) and value.type.scalar.is_floating()
+
+
+def _other_count(t: Trouble, _: re.Match) -> str:
+    if not t.operands():
+        return ""
+    block, value = t.operands()[0]
+    sizes = _sizes(value)
+    text = f"{t.text(block)} is {t.shape(sizes)}: {math.prod(sizes)}"
+    return f"{t.callee()} gives the same elements another shape, and {text} of them"
+
+
+def _one_number(t: Trouble, _: re.Match) -> str:
+    if not t.callee().endswith("full") or not t.operands():
+        return ""
+    return f"tl.full fills a block with one number, and {t.text(t.operands()[0][0])} is a block already"
 
 
 def _axis(t: Trouble, found: re.Match) -> str:
@@ -607,9 +668,32 @@ def _without_axis(t: Trouble, _: re.Match) -> str:
 
 
 def _no_tuple(t: Trouble, _: re.Match) -> str:
-    if t.callee().rpartition(".")[2] not in ("zeros", "full", "broadcast_to", "reshape"):
+    name = t.callee().rpartition(".")[2]
+    if name in ("make_block_ptr", "make_tensor_descriptor"):
+        given = next((part for part in t.arguments()[1:] if not isinstance(part, ast.Tuple | ast.List)), None)
+        return f"{t.callee()} takes tuples: ({t.text(given)},)" if given else ""
+    if name not in ("zeros", "full", "broadcast_to", "reshape"):
         return ""
     return f"a shape is a tuple: ({t.text(t.arguments()[0])},)"
+
+
+_WORDS = {
+    "Memory semantic": "sem= is acquire, release, acq_rel or relaxed, scope= is gpu, cta or sys",
+    "Cache modifier": "a load has .ca, .cg and .cv, a store .wb, .cg, .cs and .wt",
+    "Eviction policy": "there are evict_first and evict_last",
+}
+
+
+def _no_such_word(t: Trouble, found: re.Match) -> str:
+    return f"{t.callee()} does not know {found[2]!r}: {_WORDS[found[1]]}"
+
+
+def _integers_wanted(t: Trouble, found: re.Match) -> str:
+    """A number with a point among the arguments of a function of Triton's own that computes with integers."""
+    floats = [part for part in t.arguments() if _is_float(t.seen.value(part))]
+    if not t.callee() or not floats:
+        return ""
+    return f"{t.callee()} takes integers, and {t.text(floats[0])} is none"
 
 
 def _subscript(t: Trouble, _: re.Match) -> str:
@@ -626,6 +710,12 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"'(?:Not)?In' object", "a kernel has no `in`: compare with ==, and join comparisons by |"),
     (r"tensor_descriptor|attribute 'scalar'$|^object of type '\w+' has no len", _descriptor),
     (r"object has no attribute 'func'", _not_a_range),
+    (
+        r"object has no attribute '(?:arg_names|signature)'",
+        "what combines two values is a @triton.jit function of its own: def add(a, b): return a + b",
+    ),
+    (r"^'constexpr_type' object has no attribute 'is_(?:ptr|const)'", _address_wanted),
+    (r"^'constexpr_type' object has no attribute", _value_wanted),
     (r"^StopIteration", NO_FUNCTIONS),
     (r"nested function definition", NO_FUNCTIONS),
     (r"unsupported AST node type: (\w+)", _no_such_statement),
@@ -655,6 +745,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
         "boundary_check, the fourth argument, and padding_option are for block pointers: write names, "
         "such as eviction_policy=",
     ),
+    (r"^(?:program_id|num_programs) axis must be", _axis_of_the_grid),
     (r"^AssertionError|^\w+\(\): incompatible function arguments", _axis_wanted),
     (r"^AssertionError", _one_target),
     (r"^Not implemented", _none_given),
@@ -677,10 +768,8 @@ ROWS: tuple[tuple[str, Say], ...] = (
         r"used as tl.static_range \w+ value",
         "tl.static_range unrolls, so its ends must be constants: use range",
     ),
-    (
-        r"^arange's arguments must be of type tl.constexpr",
-        "tl.arange needs sizes known at compile time, such as a tl.constexpr parameter",
-    ),
+    (r"^arange's arguments must be of type tl.constexpr", _arange),
+    (r"^arange's end argument must be greater", "tl.arange counts up: its end is more than its start"),
     (
         r"^Shape element \d must have type",
         "a shape needs sizes known at compile time, such as a tl.constexpr parameter",
@@ -699,6 +788,15 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^Boolean value of Tensor", "an if cannot decide lane by lane: use a mask, or tl.where"),
     (r"^Ternary expression.*<\[", LANE_BY_LANE),
     (r"^can only unsplat", _one_element_wanted),
+    (r"^only accepts size-1 tensor", _one_number),
+    (r"^reshape\(\) cannot change total number", _other_count),
+    (r"^index must be an integer tensor", "an index is an integer: .to(tl.int32) first"),
+    (r"^(Memory semantic|Cache modifier|Eviction policy) (\S+) not supported", _no_such_word),
+    (
+        r"^'math\.(\w+)' op operand .* must be floating-point-like",
+        "tl.{0} takes floats, and that is an integer: 3.0 is a float, 3 is none",
+    ),
+    (r"^\(triton\.language\.\w+", _no_version),
     (r"^'scf.condition' op", "the condition of a while must be one value, not a block"),
     (
         r"is not string$",
@@ -723,6 +821,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
         r"^`boundary_check` argument is not supported",
         "this call has more arguments than it takes: boundary_check= is for block pointers",
     ),
+    (r"^unexpected type fp", _integers_wanted),
     (
         r"^invalid operands of type|^unexpected type|^wrong type argument to unary|^cannot add pointers",
         _operands,
@@ -731,7 +830,8 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"equal reduction dimensions", _dot_of),
     (r"^Unsupported lhs dtype (\w+)", "tl.dot multiplies floats and int8, not {0}"),
     (r"^Both operands must be same dtype. Got (\w+) and (\w+)", _dot_dtypes),
-    (r"^Expected dtype .* but got (\w+)", _floats_wanted),
+    (r"^Expected dtype (.*) but got (\w+)", _floats_wanted),
+    (r"^both operands of fdiv", "tl.fdiv divides floats: / is for all numbers, // for integers"),
     (r"^histogram (?:of|only supports integer)", _histogram),
     (r"^histogram only supports 1D", "tl.histogram takes a block of one axis: tl.ravel(x) makes one of any"),
     (r"^values element \d+ must have type", _promise),
@@ -752,7 +852,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^(float|int)\(\) argument must be", _no_python_number),
     (r"^must be real number, not tensor", _python_function),
     (r"^object of type 'tensor' has no len", "a block's length is x.shape[0]"),
-    (r"attribute 'scalar'$", "a dtype in a kernel is one of Triton's, such as tl.float32"),
+    (r"attribute '(?:scalar|to_ir)'$", "a dtype in a kernel is one of Triton's, such as tl.float32"),
     (r"^'dtype' object is not callable", "a dtype is no function: x.to(tl.float32) converts"),
     (
         r"^'str' object has no attribute 'type'",
@@ -763,7 +863,16 @@ ROWS: tuple[tuple[str, Say], ...] = (
         "tl.topk gives 2 elements or more: for one there is tl.max",
     ),
     (r"^'<=' not supported between .*'int' and 'NoneType'", _without_axis),
+    (r"^'<=' not supported between .*'int' and 'str'", "an axis is an integer: 0 is the first"),
+    (
+        r"^unsupported operand type.*'static_range'",
+        "tl.static_range is for loops; tl.arange(0, BLOCK) is a block of numbers",
+    ),
     (r"^'int' object is not iterable", _no_tuple),
+    (
+        r"^(?:list|tuple) index out of range",
+        "there are fewer than that: .shape[0] is the size of the first axis",
+    ),
     (r"^'tensor' object has no attribute '(\w+)'", "a kernel's values have no {0!r}"),
     (
         r"^For loop bounds and step must all be ints|^For .* must be a scalar",
@@ -792,14 +901,16 @@ def of_compilation(
         else:
             message = str(current) or type(current).__name__
         current = current.__cause__
+    site = _site(seen, seen.node, functions)
     if asserted:
-        words = f"tl.static_assert fails{': ' * bool(message)}{message}"
-        return Refusal(one_line(words), _site(seen, seen.node, functions))
+        callee = Trouble("", "", seen.node, "", seen).callee()
+        own = not callee or callee.endswith("static_assert")
+        words = "tl.static_assert fails" if own else f"{callee} does not take what it is given"
+        return Refusal(one_line(f"{words}{': ' * bool(message)}{message}"), site)
     wrapped = re.fullmatch(r"(\w+)\((?:(['\"])(.*)\2)?,?\)", message or str(error), re.DOTALL)
     kind, plain = (wrapped[1], wrapped[3] or "") if wrapped else ("", message or str(error))
     if kind == "RecursionError" or recursive and kind == "KeyError":
-        return Refusal(RECURSION if recursive else TOO_DEEP, _site(seen, seen.node, functions))
-    site = _site(seen, seen.node, functions)
+        return Refusal(RECURSION if recursive else TOO_DEEP, site)
     trouble = Trouble(plain or kind, kind, seen.node, site.source if site else "", seen)
     words = explained(trouble)
     return Refusal(one_line(words), _site(seen, trouble.node, functions))
