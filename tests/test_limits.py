@@ -470,6 +470,25 @@ def test_a_run_ends_at_its_time_limit_and_names_the_line(loads, elapsed):
     run_soundly()
 
 
+@pytest.mark.parametrize("on", [on_a_thread, lambda work: work()], ids=["thread", "main"])
+def test_what_waits_for_a_processor_does_not_sleep(on, monkeypatch):
+    def work():
+        with limits.time_limit(0.1):
+            time.sleep(1.5)
+            return "done"
+
+    monkeypatch.setattr(limits, "queued", lambda thread: time.monotonic())  # kept from running ever since
+    assert on(work) == "done"
+
+
+def test_a_thread_that_others_keep_from_running_is_known():
+    before, started = limits.queued(threading.get_native_id()), time.monotonic()
+    while time.monotonic() < started + 0.05:
+        pass
+    assert 0 <= before <= limits.queued(threading.get_native_id()) < before + time.monotonic() - started
+    assert limits.queued(0) == 0
+
+
 @pytest.mark.parametrize("loads", [True, False])
 def test_ctrl_c_ends_a_run_at_once(loads, elapsed):
     with pytest.raises(KeyboardInterrupt):

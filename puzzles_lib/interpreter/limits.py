@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-CLOCK = 10  # times its CPU time that a block may take by the clock: on a busy machine, or asleep
+CLOCK = 10  # times its CPU time that a block may take by the clock: asleep, or waiting for somebody
 
 
 class TimeLimitReached(BaseException):
@@ -32,7 +32,8 @@ def time_limit(seconds: float, inside: Callable | None = None) -> Iterator[None]
     """Raise `TimeLimitReached` in the block, or only in the function ``inside``, after ``seconds``.
 
     Seconds are of this thread's CPU time, so that a busy machine makes no difference; after `CLOCK`
-    times as many by the clock, what sleeps or waits is ended as well (`Asleep`). On the main thread by
+    times as many by the clock, those apart in which it could have run and got no processor, what sleeps
+    or waits is ended as well (`Asleep`). On the main thread by
     SIGALRM, whose handler and timer are restored (pytest-timeout and others use it too); on other
     threads by an exception that a watchdog sets, which arrives between bytecodes.
     """
@@ -46,8 +47,9 @@ class _Allowance:
 
     def __init__(self, seconds: float):
         self._processor = time.pthread_getcpuclockid(threading.get_ident())
+        self._thread = threading.get_native_id()
         self._last = time.clock_gettime(self._processor) + seconds
-        self._last_by_clock = time.monotonic() + CLOCK * seconds
+        self._last_by_clock = time.monotonic() - queued(self._thread) + CLOCK * seconds
 
     def left(self) -> float:
         """Seconds in which no limit can be reached, at most an hour; 0 where one is."""
@@ -55,11 +57,20 @@ class _Allowance:
             left = self._last - time.clock_gettime(self._processor)
         except OSError:  # the thread is gone
             return 0
-        left = min(left, self._last_by_clock - time.monotonic())
+        left = min(left, self._last_by_clock - (time.monotonic() - queued(self._thread)))
         return min(max(left, 1e-3), 3600) if left > 0 else 0
 
     def error(self) -> type[TimeLimitReached]:
         return TimeLimitReached if time.clock_gettime(self._processor) >= self._last else Asleep
+
+
+def queued(thread: int) -> float:
+    """Seconds that a thread of this process has been kept from running by others; 0 where nobody counts."""
+    try:
+        with open(f"/proc/self/task/{thread}/schedstat") as times:
+            return int(times.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 @contextlib.contextmanager
