@@ -108,7 +108,7 @@ class AsCompiled:
             return range(0)  # a loop that counts up to its end
         kind = tl.int32
         for each in (start, stop, step):
-            of_it = each.dtype if isinstance(each, tl.tensor) else self.semantic.to_tensor_type(each)
+            of_it = each.dtype if isinstance(each, tl.tensor) else self.semantic.to_tensor(each).dtype
             kind = self.semantic.integer_promote_impl(kind, of_it)
         return Turns(numbers, kind)
 
