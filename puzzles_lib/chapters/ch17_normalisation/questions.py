@@ -292,7 +292,7 @@ QUESTIONS = (
         right=_rounds,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 1023, "so many steps has a loop"),
+            Nudge(lambda v, r: v == 1023, "so many turns has a loop"),
             Nudge(lambda v, r: v == 512, "a round doubles the distance"),
         ),
         nudge="8 elements took 3",
