@@ -116,6 +116,12 @@ def test_two_masks_added_are_an_xor_as_is_told():
     assert re.search(r"arith\.addi .*xi1>", made.ttir) and "xor.pred" in made.ptx
 
 
+def test_of_two_losses_of_digits_one_is_written_down_as_is_told():
+    written, unwritten = HANDED_OUT["bias_gradient"], HANDED_OUT["embedding_bag"]
+    assert "search for every `.to`" in cells()["p54-takeaway"] and ".to(dy.dtype)" in written
+    assert "written nowhere" in cells()["p59-takeaway"] and ".to(" not in unwritten
+
+
 def test_none_moves_less_than_what_is_called_the_least():
     master = nbformat.read(MASTER, as_version=4)
     said = "".join(

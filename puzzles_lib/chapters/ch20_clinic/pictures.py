@@ -1,7 +1,19 @@
 """Pictures for chapter 20."""
 
+from collections.abc import Sequence
+
+import torch
+
+from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
+from puzzles_lib.chapters.ch20_clinic.patients.p43_running_sums import PUZZLE as RUNNING_SUMS
+from puzzles_lib.chapters.ch20_clinic.patients.p47_any_above import PUZZLE as ANY_ABOVE
+from puzzles_lib.chapters.ch20_clinic.patients.p57_discounted_sum import PUZZLE as DISCOUNTED_SUM
+from puzzles_lib.chapters.ch20_clinic.patients.p60_random_rounding import PUZZLE as RANDOM_ROUNDING
+from puzzles_lib.chapters.ch20_clinic.patients.p61_sinks_and_window import PUZZLE as SINKS_AND_WINDOW
+from puzzles_lib.chapters.ch20_clinic.patients.p65_temperatures import class_of, first_of_class
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.drawing.colours import (
+    BLUE,
     FAINT,
     GREEN,
     INK,
@@ -15,6 +27,8 @@ from puzzles_lib.drawing.colours import (
     VERMILLION,
     YELLOW,
 )
+from puzzles_lib.inputs import make_inputs
+from puzzles_lib.puzzle import Case
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -105,6 +119,46 @@ def wraps(B: int = 16, T: int = 17_477, K: int = 8192) -> Picture:
     )
 
 
+def meets(case: Case = RUNNING_SUMS.cases[3], b: int = 1) -> Picture:
+    """The blocks of a packed sequence that begins within one, and what is summed in them."""
+    cu = make_inputs(RUNNING_SUMS, case)["cu"].tolist()
+    start, end = cu[b], cu[b + 1]
+    t = torch.arange(start // case.BLOCK * case.BLOCK, -(-end // case.BLOCK) * case.BLOCK)
+    first, mine = int(t[0]), (t >= start) & (t < end)
+    figure, ax = new_sheet(19.2, 8.0)
+    left, width = 3.4, 15.4 / len(t)
+    label(ax, left - 0.25, 1.0, "sequence", align="right", fontsize=11)
+    for number in range(case.B):
+        at, to = max(cu[number], first), min(cu[number + 1], first + len(t))
+        if at < to:
+            color = PALE_SKY if number == b else PALE_ORANGE
+            box(ax, left + (at - first) * width, 0.5, (to - at) * width, 1.0, str(number), color=color)
+    cells(ax, t.tolist(), x=left, y=1.8, width=width, colors=None, fontsize=9)
+    label(ax, left - 0.25, 2.3, "t", align="right", fontsize=11)
+    sums = {}
+    for y, name, summed in ((3.3, "as reported", t < end), (4.8, "as wanted", mine)):
+        sums[name] = summed.long().cumsum(0)
+        texts = [int(total) if on else None for on, total in zip(summed, sums[name], strict=True)]
+        colors = [(SKY if own else VERMILLION) if on else None for on, own in zip(summed, mine, strict=True)]
+        hatches = [None if on else "////" for on in summed]
+        cells(ax, texts, x=left, y=y, width=width, colors=colors, hatch=hatches, fontsize=9)
+        label(ax, left - 0.25, y + 0.5, name, align="right", fontsize=11)
+    for at in range(case.BLOCK, len(t), case.BLOCK):
+        ax.plot([left + at * width] * 2, [1.6, 6.0], color=INK, linewidth=2)
+    for at in range(0, len(t), case.BLOCK):
+        label(ax, left + (at + case.BLOCK / 2) * width, 6.4, f"block from {first + at}", color=FAINT)
+    wrong, right = (found[mine].tolist() for found in sums.values())
+    text = f"where every x is 1, the first sum should be {right[0]}, and is {wrong[0]}"
+    label(ax, left + len(t) * width / 2, 7.4, text)
+    return Picture(
+        figure,
+        f"Sequence {b} is t = {start} to {end - 1}, in blocks of {case.BLOCK} from {first} on. The lanes "
+        f"{first} to {start - 1} of its first block are of sequence {b - 1}, and are summed, too: where "
+        f"every x is 1, its sums are {wrong[0]} to {wrong[-1]} instead of {right[0]} to {right[-1]}. The "
+        f"lanes from {end} on are switched off (hatched).",
+    )
+
+
 def overshoots(N: int = 5, BLOCK: int = 4) -> Picture:
     """A tile that is wider than what is left of its row."""
     figure, ax = new_sheet(19.2, 7.4)
@@ -128,6 +182,30 @@ def overshoots(N: int = 5, BLOCK: int = 4) -> Picture:
         f"Rows of {N}, blocks of {BLOCK}. The second tile of row 0 has lanes n = {BLOCK} to "
         f"{2 * BLOCK - 1}. Only n = {BLOCK} is in the row; in memory the other {over} lie on z[1, 0] to "
         f"z[1, {over - 1}], which another program stores, too.",
+    )
+
+
+def keeps_a_byte(N: int = ANY_ABOVE.cases[3].N) -> Picture:
+    """Three counts as 32 bits, and those of them that a bool takes."""
+    hits = torch.tensor([N - 1, N, N + 1], dtype=torch.int32)
+    bits = torch.iinfo(torch.uint8).bits
+    figure, ax = new_sheet(19.2, 5.5)
+    left, width, told = 2.6, 0.39, []
+    edge = left + (32 - bits) * width
+    for number, (count, byte) in enumerate(zip(hits.tolist(), hits.to(torch.uint8).tolist(), strict=True)):
+        pattern = f"{count:032b}"
+        colors = [VERMILLION if bit == "1" else PALE for bit in pattern[:-bits]] + [SKY] * bits
+        y = 1.0 + 1.4 * number
+        row = cells(ax, pattern, x=left, y=y, width=width, colors=colors, title=f"hits = {count}")
+        label(ax, row.right + 0.3, y + 0.5, f"byte {byte}: {bool(byte)}", align="left", fontsize=11)
+        told.append(f"of {count} is left {byte}, which is {bool(byte)}")
+    ax.plot([edge] * 2, [0.8, 5.0], color=INK, linewidth=2)
+    label(ax, edge - 0.3, 0.4, "dropped", align="right", color=FAINT)
+    label(ax, edge + 0.3, 0.4, "stored", align="left", color=FAINT)
+    return Picture(
+        figure,
+        f"Counts as the 32 bits of an int32, of which the lowest {bits} are stored, and the others dropped: "
+        f"{'; '.join(told)}.",
     )
 
 
@@ -183,4 +261,124 @@ def rounds_down(SIZE: int = 4) -> Picture:
         f"Numbers from {points[0]} to {points[-1]}, divided by {SIZE}. Rounded down each cell has {SIZE} of "
         f"them. Rounded towards zero, as by Triton's //, cell 0 has {towards.count(0)}, from {-SIZE + 1} to "
         f"{SIZE - 1}: {len(wrong)} of these are in the wrong cell, {', '.join(map(str, wrong))}.",
+    )
+
+
+def brackets(row: tuple[int, int, int] = (1, 2, 3)) -> Picture:
+    """Three elements joined from the left and from the right, by what halves once."""
+    right = float(DISCOUNTED_SUM.spec(torch.tensor([row], dtype=torch.float32))[0, -1])
+    a, b, c = row
+    figure, ax = new_sheet(19.2, 6.4)
+    width, look, told = 3.0, {"height": 1.1, "fontsize": 11}, []
+    for panel, name in enumerate((f"({a}, {b}), {c}", f"{a}, ({b}, {c})")):
+        x = 0.3 + 9.6 * panel
+        pair, first = _halved(*row[panel : panel + 2])
+        found, last = _halved(a, pair) if panel else _halved(pair, c)
+        label(ax, x + 1.5 * width, 0.6, name, fontsize=11)
+        cells(ax, row, x=x, y=1.2, width=width, colors=PALE_SKY, **look)
+        box(ax, x + panel * width, 2.6, 2 * width, text=first, color=PALE_ORANGE, **look)
+        box(ax, x + 2 * (1 - panel) * width, 2.6, width, text=f"{a if panel else c}", color=PALE_SKY, **look)
+        ok = found == right
+        box(ax, x, 4.0, 3 * width, text=last, color=GREEN if ok else VERMILLION, **look)
+        words = "right" if ok else f"with {a} halved twice: {right:g}"
+        label(ax, x + 1.5 * width, 5.7, words)
+        told.append(f"as {name} they are {first}, then {last} ({words})")
+    return Picture(
+        figure,
+        f"The elements {a}, {b}, {c}, joined by a function that halves what is on its left, and adds what is "
+        f"on its right: {'. Bracketed '.join(told)}.",
+    )
+
+
+def _halved(a: float, b: float) -> tuple[float, str]:
+    """Half of a, and b; and as it is written."""
+    return a * 0.5 + b, f"{a:g} · 0.5 + {b:g} = {a * 0.5 + b:g}"
+
+
+def stripes(case: Case = RANDOM_ROUNDING.cases[1], blocks: int = 8) -> Picture:
+    """Which halves are rounded up, where all blocks share their draws, and where no two numbers do."""
+    lanes = torch.arange(case.BLOCK_N).expand(blocks, -1)
+    n = torch.arange(blocks * case.BLOCK_N).view(blocks, -1)
+    figure, ax = new_sheet(19.2, 6.7)
+    width, height, told = 8.4 / case.BLOCK_N, 0.5, []
+    for panel, (name, numbers) in enumerate((("as reported", lanes), ("as wanted", n))):
+        u = uniform(case.SEED, numbers)
+        up = torch.floor(0.5 + u) > 0
+        colors = [[BLUE if each else PALE for each in line] for line in up]
+        draws = f"{u.numel()} numbers, {len(u.unique())} draws"
+        left = 1.6 + 8.9 * panel
+        label(ax, left + 4.2, 0.6, f"{name}: {draws}", fontsize=11)
+        texts = [[""] * case.BLOCK_N] * blocks
+        cells(ax, texts, x=left, y=1.2, width=width, height=height, colors=colors, row_index=not panel)
+        told.append(f"{name}, {draws}")
+    label(ax, 1.45, 0.6, "block", align="right", fontsize=9, color=FAINT)
+    y = 1.7 + height * blocks
+    for x, color, text in ((1.6, BLUE, "rounded up"), (5.0, PALE, "rounded down")):
+        box(ax, x, y, 0.6, 0.6, color=color)
+        label(ax, x + 0.8, y + 0.3, text, align="left")
+    return Picture(
+        figure,
+        f"{blocks} blocks of {case.BLOCK_N} numbers, one under another; each ends in .5, and is rounded "
+        f"up or down by its draw with seed {case.SEED}: {'; '.join(told)}. With {case.BLOCK_N} draws every "
+        f"block has the pattern of the first, so there are stripes from top to bottom; with draws of their "
+        f"own there are none.",
+    )
+
+
+def one_bit(cases: Sequence[Case] = SINKS_AND_WINDOW.cases[3:]) -> Picture:
+    """The first S and the last W of two rows, and their sum where it has one bit."""
+    figure, ax = new_sheet(19.2, 7.8)
+    left, width, told = 3.5, 0.58, []
+    x = left
+    for place, case in enumerate(cases):
+        n = torch.arange(case.N)
+        first, last = n < case.S, n >= case.N - case.W
+        one = (first.long() + last.long()) & 1
+        both = first & last
+        sizes = ", ".join(f"{name} = {case.numbers[name]}" for name in "NSW")
+        label(ax, x, 0.5, f"N = {case.N}" if place else sizes, align="left", fontsize=11)
+        rows = (("n < S", first, SKY), (f"n ≥ N {MINUS} W", last, SKY), ("sum, in one bit", one, GREEN))
+        for number, (name, bits, color) in enumerate(rows):
+            colors = [color if on else PALE for on in bits]
+            if color == GREEN:
+                colors = [VERMILLION if lost else each for lost, each in zip(both, colors, strict=True)]
+            y, title = 1.8 + 1.5 * number, "" if place else name
+            cells(
+                ax, bits.long().tolist(), x=x, y=y, width=width, colors=colors, title=title, index=not number
+            )
+        told.append(f"with {sizes}, column {', '.join(map(str, n[both & (one == 0)].tolist()))}")
+        x += case.N * width + 0.9
+    box(ax, left, 6.6, 0.6, 0.6, color=VERMILLION)
+    label(ax, left + 0.8, 6.9, "in both: 1 + 1 is 2, of which one bit is kept", align="left")
+    return Picture(
+        figure,
+        f"Two rows: a 1 for each column among the first S, a 1 for each among the last W, and their sum in "
+        f"one bit. What is in both is lost, since 1 + 1 is 2, of which one bit is kept: {'; '.join(told)}.",
+    )
+
+
+def compiles(most: int = 32) -> Picture:
+    """Launches for 1, 2, 3 ... requests, by the kernel that each takes."""
+    sizes = range(1, most + 1)
+    stalls = first_of_class(sizes)
+    taken = {name: [M for M in sizes if class_of(M) == name] for name in map(class_of, sizes)}
+    figure, ax = new_sheet(19.2, 7.2)
+    left, width = 4.1, 14.8 / most
+    cells(ax, list(sizes), x=left, y=0.5, width=width, colors=None, fontsize=9)
+    label(ax, left - 0.25, 1.0, "M, in turn", align="right", fontsize=11)
+    y = 2.1
+    for name, some in taken.items():
+        label(ax, left - 0.25, y + 0.5, f"for {name}", align="right", fontsize=11)
+        ax.plot([left, left + most * width], [y + 0.5] * 2, color=LINE, linewidth=0.8, zorder=0)
+        for M in some:
+            box(ax, left + (M - 1) * width, y, width, color=VERMILLION if M in stalls else GREEN)
+        y += 1.3
+    for x, color, text in ((left, VERMILLION, "compiled: it stalls"), (left + 5.0, GREEN, "compiled before")):
+        box(ax, x, y + 0.3, 0.6, 0.6, color=color)
+        label(ax, x + 0.8, y + 0.6, text, align="left")
+    told = ", ".join(f"one for {name} takes {len(some)}" for name, some in taken.items())
+    return Picture(
+        figure,
+        f"Launches for M = 1 to {most}, in turn, and the {len(taken)} kernels that take them: {told}. Each "
+        f"is compiled at its first launch: it stalls at M = {', '.join(map(str, sorted(stalls)))}.",
     )

@@ -1,5 +1,7 @@
 """A kernel is compiled anew for sizes of 1 and for multiples of 16."""
 
+from collections.abc import Iterable
+
 import triton
 from jaxtyping import Float32
 from torch import Tensor
@@ -48,11 +50,16 @@ SLIP = Mistake(
 )
 
 
-def first_of_class(sizes: tuple[int, ...]) -> set[int]:
+def class_of(size: int) -> str:
+    """What Triton tells apart of an integer: all of one class share a kernel."""
+    return "1" if size == 1 else "any other" if size % 16 else "a multiple of 16"
+
+
+def first_of_class(sizes: Iterable[int]) -> set[int]:
     """The sizes, met in this order, for which Triton compiles a kernel."""
-    firsts: dict[object, int] = {}
+    firsts: dict[str, int] = {}
     for size in sizes:
-        firsts.setdefault("1" if size == 1 else size % 16 == 0, size)
+        firsts.setdefault(class_of(size), size)
     return set(firsts.values())
 
 
