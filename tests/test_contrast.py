@@ -11,6 +11,7 @@ from puzzles_lib.authoring.solutions import kernel_sources, solutions
 from puzzles_lib.chapters import CHAPTERS, mistakes, named
 from puzzles_lib.checking import check
 from puzzles_lib.coach import contrast
+from puzzles_lib.difference import difference
 from puzzles_lib.source import define
 from tests.test_walls import ROOT
 
@@ -119,6 +120,7 @@ def test_html_escapes_and_colours_by_the_theme():
     page = mistake(PACK_BITS, "shifted_down")._repr_html_()
     assert "codes &lt;&lt; BITS" in page and "codes << BITS" not in page
     assert "var(--jp-success" in page and "var(--jp-error" in page
+    assert "font-family:var(--jp-code-font-family, monospace)" in page  # an export inherits the text's
 
 
 def test_what_is_no_puzzle_or_no_mistake_is_refused():
@@ -132,9 +134,7 @@ def test_what_is_no_puzzle_or_no_mistake_is_refused():
 
 
 def test_lines_left_out_are_told_of():
-    before = "\n".join("abcdefgh")
-    after = before.replace("b", "B").replace("g", "G")
-    assert contrast._difference(before, after) == (
+    assert difference("abcdefgh", "aBcdefGh") == (
         (" ", "a"), ("-", "b"), ("+", "B"), (" ", "c"), (" ", "…"),
         (" ", "f"), ("-", "g"), ("+", "G"), (" ", "h"),
     )  # fmt: skip
@@ -145,7 +145,7 @@ def test_those_that_notebooks_show_are_few_lines(notebook, puzzle, name):
     found = named()[puzzle]
     (slip,) = (each for each in mistakes(found) if each.name == name)
     right = kernel_sources()[found.name]
-    assert len(contrast._difference(right, slip.apply(right))) <= 20
+    assert len(difference(right.splitlines(), slip.apply(right).splitlines())) <= 20
 
 
 def test_notebooks_show_many():

@@ -8,7 +8,6 @@ accident; who wants to read them can. A hand-out may leave these files away.
 
 import base64
 import dataclasses
-import difflib
 import html
 import json
 import re
@@ -23,13 +22,11 @@ from puzzles_lib.card import Theme, card, framed, rows
 from puzzles_lib.chapters import CHAPTERS, mistakes
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report
+from puzzles_lib.difference import Lines, difference, drawn, told
 from puzzles_lib.mistakes import FILE, Mistake
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.session import passed
 from puzzles_lib.source import define
-
-_CONTEXT = 1  # lines around a change
-_GAP = "…"
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class Contrast:
 
     title: str
     what: str
-    lines: tuple[tuple[str, str], ...] = ()
+    lines: Lines = ()
     own: bool = False
     kernel: KernelInterface | None = None
     report: Report | None = None
@@ -59,19 +56,12 @@ class Contrast:
     def __repr__(self) -> str:
         if not self.report:
             return self.headline
-        lines = [f"{sign} {text}".rstrip() for sign, text in self.lines]
-        return "\n".join([self.headline, "", self.whose, *lines, "", str(self.report)])
+        return "\n".join([self.headline, "", *told(self.lines, self.whose), "", str(self.report)])
 
     def _repr_html_(self) -> str:
         if not self.report:
             return card(Theme.OPEN, self.title, rows(self.what))
-        colour = {"-": f"color:{Theme.OK.ink}", "+": f"color:{Theme.WRONG.ink}"}
-        lines = "".join(
-            f'<div style="{colour.get(sign, "opacity:0.8")}">{html.escape(f"{sign} {text}")}</div>'
-            for sign, text in self.lines
-        )
-        legend = f'<div style="opacity:0.8">{html.escape(self.whose)}</div>'
-        code = f'<pre style="margin:0.4em 0;white-space:pre;overflow-x:auto">{legend}{lines}</pre>'
+        code = drawn(self.lines, self.whose, {"-": Theme.OK, "+": Theme.WRONG})
         head = f'<div style="font-weight:bold">{html.escape(self.headline)}</div>'
         return framed(Theme.NEUTRAL, f"{head}{code}") + self.report._repr_html_()
 
@@ -100,7 +90,7 @@ def mistake(puzzle: Puzzle, which: int | str = 0) -> Contrast:
         if report.verdicts and report.verdicts[0].kind == slip.kind:
             named = f'"{which}"' if isinstance(which, str) else which
             call = f"mistake({puzzle.name.upper()}, {named}).kernel"
-            lines = _difference(source, wrong)
+            lines = difference(source.splitlines(), wrong.splitlines())
             return Contrast(title, slip.what, lines, own, kernel, _watching(report, call))
     return Contrast(title, "it has no place in your kernel, and this copy of the course has no other.")
 
@@ -136,29 +126,6 @@ def _without_markers(source: str) -> str:
     marks = ("### BEGIN", "### END", "# your code here")
     kept = [line for line in source.splitlines() if not line.strip().startswith(marks)]
     return "\n".join(kept) + "\n"
-
-
-def _difference(right: str, wrong: str) -> tuple[tuple[str, str], ...]:
-    """The lines that differ, with those around them; a line for what is left out between."""
-    before, after = right.splitlines(), wrong.splitlines()
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    lines: list[tuple[str, str]] = []
-    for number, group in enumerate(matcher.get_grouped_opcodes(_CONTEXT)):
-        if number or group[0][1]:
-            lines.append((" ", _GAP))
-        for tag, i, j, k, l in group:  # noqa: E741
-            if tag == "equal":
-                lines += [(" ", text) for text in before[i:j]]
-            else:
-                lines += [("-", text) for text in before[i:j]] + [("+", text) for text in after[k:l]]
-    return _dedented(lines)
-
-
-def _dedented(lines: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The lines without the indentation that all share, but for those that stand for lines left out."""
-    code = [text for _, text in lines if text.strip() and text != _GAP]
-    indent = min((len(text) - len(text.lstrip()) for text in code), default=0)
-    return tuple((sign, text if text == _GAP else text[indent:]) for sign, text in lines)
 
 
 def _watching(report: Report, call: str) -> Report:

@@ -81,7 +81,7 @@ def _busy(compiled: Stages) -> Reading:
     line = _commonest(body)
     share = sum(each.line == line for each in body) / len(body)
     cause = (
-        f"a step takes {turn.issue_clocks:.0f} clocks to issue and {turn.tensor_clocks:.0f} of tensor cores; "
+        f"a turn takes {turn.issue_clocks:.0f} clocks to issue and {turn.tensor_clocks:.0f} of tensor cores; "
         f"most of its instructions, {share:.0%}, are of one line"
     )
     return Reading(turn.busy, cause, line)

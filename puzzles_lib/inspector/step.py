@@ -67,7 +67,7 @@ class Step:
 
     def __str__(self) -> str:
         lines = [
-            f"a step issues {self.issue_clocks:.0f} clocks of instructions for {self.tensor_clocks:.0f} of "
+            f"a turn issues {self.issue_clocks:.0f} clocks of instructions for {self.tensor_clocks:.0f} of "
             f"tensor cores: busy at most {self.busy:.0%}",
             *(f"between threads {move}" for move in self.moves),
         ]

@@ -272,7 +272,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "one_group_a_step",
-        "A step along K is taken for one group.",
+        "A turn along K is taken for one group.",
         {"k // GROUP": "start // GROUP + 0 * k"},
         kind="values",
         says="z[0, 0]",
@@ -288,7 +288,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "full_steps_only",
-        "K // BLOCK_K steps: the ragged tail is lost.",
+        "K // BLOCK_K turns: the ragged tail is lost.",
         {"range(0, K, BLOCK_K)": "range(0, K // BLOCK_K * BLOCK_K, BLOCK_K)"},
         kind="values",
         says="first block of K",
@@ -355,7 +355,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "half_precision_sum",
-        "What goes from step to step is rounded to float16.",
+        "What goes from turn to turn is rounded to float16.",
         {
             "dtype=tl.float32": "dtype=tl.float16",
             "acc = tl.dot(": "acc += tl.dot(",
@@ -411,7 +411,7 @@ MISTAKES = (
     Mistake(
         ONCE_PER_GROUP,
         "group_of_the_step",
-        "The number of the step is taken for the group: right where a step is a group.",
+        "The number of the turn is taken for the group: right where a turn is a group.",
         {"g = start // GROUP": "g = start // BLOCK_K"},
         kind="out of bounds",
         says="scale_ptr",
@@ -419,7 +419,7 @@ MISTAKES = (
     Mistake(
         ONCE_PER_GROUP,
         "first_group_only",
-        "The group is that of the first step.",
+        "The group is that of the first turn.",
         {"g = start // GROUP": "g = start // K"},
         kind="values",
         says="z[0, 0]",

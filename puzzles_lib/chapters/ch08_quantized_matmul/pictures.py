@@ -252,7 +252,7 @@ def once(rows: int = 4, group: int = 16) -> Picture:
 
 
 def groups() -> Picture:
-    """Three rulers along k: words of 8, groups of 12, steps of 32; and where the offsets are."""
+    """Three rulers along k: words of 8, groups of 12, turns of 32; and where the offsets are."""
     K, group, block = 48, 12, 32
     count, steps = K // group, -(-K // block)
     figure, ax = new_sheet(78, 25, unit=0.125)
@@ -264,13 +264,13 @@ def groups() -> Picture:
     _label(ax, left - 1, 2.7, "words of 8")
     _label(ax, left - 1, 7.3, "k")
     _label(ax, left - 1, 11.0, f"groups of {group}")
-    _label(ax, left - 1, 15.0, f"steps of {block}")
+    _label(ax, left - 1, 15.0, f"turns of {block}")
     for i in range(K // 8):
         _span(ax, left + 8 * i, left + 8 * i + 8, 4.4, f"word {i}", above=True)
     for g in range(count):
         _span(ax, left + group * g, left + group * (g + 1), 9.6, f"g = {g}")
     for step in range(steps):
-        _span(ax, left + block * step, left + block * (step + 1), 13.6, f"step {step + 1}")
+        _span(ax, left + block * step, left + block * (step + 1), 13.6, f"turn {step + 1}")
     label(ax, left + (K + steps * block) / 2, 2.7, "past K: masked", fontsize=9)
     _label(ax, left - 1, 20.3, "offset word 0")
     row = cells(
@@ -296,7 +296,7 @@ def groups() -> Picture:
         figure,
         f"The columns k of one row of weights, K = {K}, under three rulers. Words: eight columns each, word "
         f"0 to word {K // 8 - 1}. Groups of {group}: g = k // {group}, 0 to {count - 1}; group 0 ends in the "
-        f"middle of word 1. Steps of {block}: the first ends inside group 2, the second has "
+        f"middle of word 1. Turns of {block}: the first ends inside group 2, the second has "
         f"{steps * block - K} lanes past K, masked. Below, offset word 0: fields 0 to {count - 1} hold "
         f"o[m, 0] to o[m, {count - 1}], the other fields are unused.",
     )

@@ -189,7 +189,7 @@ QUANTIZED_MATMUL = Puzzle(
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
     cases=(
-        # one program, one step, one offset word
+        # one program, one turn, one offset word
         Case(M=16, N=16, K=32, GROUP=8, BLOCK_M=16, BLOCK_N=16, BLOCK_K=32),
         # several blocks on every axis, all full; two offset words
         Case(M=64, N=32, K=128, GROUP=8, BLOCK_M=32, BLOCK_N=16, BLOCK_K=64),
@@ -216,7 +216,7 @@ QUANTIZED_MATMUL = Puzzle(
             "N": Size(150),
             "BLOCK_M": (32, 64),
             "BLOCK_N": (32, 64),
-            # three steps' tiles in the shared memory of an H200, which such a loop is pipelined into
+            # three turns' tiles in the shared memory of an H200, which such a loop is pipelined into
             "BLOCK_K": lambda s: (64, 128) if s.K <= 256 and s.BLOCK_M + s.BLOCK_N == 64 else (64,),
         }
     ),
@@ -234,9 +234,9 @@ ONCE_PER_GROUP = Puzzle(
         Case(M=64, N=32, K=128, GROUP=16, BLOCK_M=32, BLOCK_N=16, BLOCK_K=16),
         # ragged rows and columns; 9 groups, so the second offset word holds one
         Case(M=45, N=50, K=144, GROUP=16, BLOCK_M=16, BLOCK_N=32, BLOCK_K=16),
-        # two steps to a group
+        # two turns to a group
         Case(M=20, N=18, K=320, GROUP=64, BLOCK_M=32, BLOCK_N=32, BLOCK_K=32),
-        # three steps to a group, which is no power of two
+        # three turns to a group, which is no power of two
         Case(M=20, N=5, K=288, GROUP=96, BLOCK_M=32, BLOCK_N=16, BLOCK_K=32),
         # every field is 15, every sign bit is set
         Case(

@@ -219,7 +219,7 @@ MISTAKES = (
     Mistake(
         FUSED_DW,
         "bfloat16_accumulator",
-        "The sum is rounded to bfloat16 at every step.",
+        "The sum is rounded to bfloat16 in every turn.",
         {"tl.dot(dy, x, acc)": "(acc + tl.dot(dy, x)).to(tl.bfloat16).to(tl.float32)"},
         kind="values",
         says="dw[0, 0]",
@@ -666,7 +666,7 @@ MISTAKES = (
     Mistake(
         BUSY_DW,
         "first_halves_only",
-        "The walk takes a whole step and unpacks half of it.",
+        "The walk takes a whole block a turn and unpacks half of it.",
         {"range(0, K, HALF)": "range(0, K, BLOCK_K)"},
         kind="values",
         says="dw[",

@@ -80,7 +80,7 @@ def tile(K: int = 128, COUT: int = 64, CIN: int = 96, BITS: int = 2) -> Picture:
     row, column, steps = i * block_m, j * block_n, K // block_k
     for step in range(steps):
         at = step * block_k
-        name = f"step {step + 1}"
+        name = f"turn {step + 1}"
         box(ax, at, below + row, block_k, block_m, name, color=DY, **TILE)
         box(ax, left + column, at, block_n, block_k, name, color=VALUES, dashed=True, **TILE)
         strip = wide * block_n / CIN
@@ -98,17 +98,17 @@ def tile(K: int = 128, COUT: int = 64, CIN: int = 96, BITS: int = 2) -> Picture:
     return Picture(
         figure,
         f"One program of the fused kernel owns a tile of dW, {block_m} rows of COUT by {block_n} columns "
-        f"of CIN, and walks along K in {steps} steps. Each takes a block of the same rows of dy, transposed, "
+        f"of CIN, and walks along K in {steps} turns. Each takes a block of the same rows of dy, transposed, "
         f"and of the same columns of x. But x exists in registers only: each block is unpacked from a strip "
         f"of words, {F} times narrower at {BITS} bits.",
     )
 
 
-# ---- what a step costs
+# ---- what a turn costs
 
 
 def busy(steps: Mapping[str, Step | None]) -> Picture:
-    """Clocks to issue a step's instructions, and clocks of its products, by the kernel's name."""
+    """Clocks to issue a turn's instructions, and clocks of its products, by the kernel's name."""
     known = {name: step for name, step in steps.items() if step is not None}
     figure = new_figure(7.4, 0.9 + 0.62 * max(1, len(steps)))
     ax = figure.subplots()
@@ -136,7 +136,7 @@ def busy(steps: Mapping[str, Step | None]) -> Picture:
     ax.spines[["top", "right"]].set_visible(False)
     return Picture(
         figure,
-        f"One step of the loop, as shares of the time that it takes to issue its instructions. "
+        f"One turn of the loop, as shares of the time that it takes to issue its instructions. "
         f"{'. '.join(told)}.",
     )
 
@@ -220,7 +220,7 @@ def wanted(BITS: int = 4) -> Picture:
         f"16 rows of x by {columns} columns, twice. Framed are the four values that one thread hands to the "
         f"tensor cores: column 3, rows 2, 3, 10 and 11. Packed along the row, a thread that loads a word has "
         f"{columns} columns of row 2: one of them is wanted of it. Packed along K, it loads the words at the "
-        f"framed places, and field j of each is just what is wanted of it at step j.",
+        f"framed places, and field j of each is just what is wanted of it by dot j.",
     )
 
 

@@ -100,7 +100,7 @@ FUSED_DW = Puzzle(
     ),
     grid=lambda s: (triton.cdiv(s.COUT, s.BLOCK_M), triton.cdiv(s.CIN, s.BLOCK_N)),
     cases=(
-        # one program, one step, one group
+        # one program, one turn, one group
         _case(K=16, COUT=16, CIN=32, BITS=4, GROUP=32, BLOCK_M=16, BLOCK_N=32, BLOCK_K=16),
         # several blocks on every axis, all full; four groups a block
         _case(K=64, COUT=64, CIN=128, BITS=2, GROUP=16, BLOCK_M=32, BLOCK_N=64, BLOCK_K=32),

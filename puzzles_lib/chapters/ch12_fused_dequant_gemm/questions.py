@@ -1,5 +1,7 @@
 """The predictions of chapter 12."""
 
+import itertools
+
 from puzzles_lib.question import Nudge, Question
 
 _K, _C = 100864, 768
@@ -23,6 +25,11 @@ def _twice() -> int:
     return -(-share // 16) * 16 - share
 
 
+def _results() -> int:
+    """Ways to add four parts, when the first two may change places."""
+    return len({(frozenset(order[:2]), *order[2:]) for order in itertools.permutations(range(4))})
+
+
 QUESTIONS = (
     Question(
         id="ch12-q1",
@@ -34,7 +41,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch12-q2",
-        asks="How many clocks of tensor cores takes a step of 32 rows in a tile of 128 x 128?",
+        asks="How many clocks of tensor cores takes a turn of 32 rows in a tile of 128 x 128?",
         right=_tensor_clocks,
         kind=int,
         nudges=(
@@ -44,7 +51,7 @@ QUESTIONS = (
             ),
             Nudge(lambda v, r: v == 2 * r, "a multiplication and an addition are one product here"),
         ),
-        nudge="count the products of a step, and divide by 2048 a clock",
+        nudge="count the products of a turn, and divide by 2048 a clock",
     ),
     Question(
         id="ch12-q3",
@@ -65,5 +72,16 @@ QUESTIONS = (
             Nudge(lambda v, r: v == 16 - 21 % 16 + 16, "the second block is needed: count from its end"),
         ),
         nudge="two blocks reach to row 32; where does split 1 begin?",
+    ),
+    Question(
+        id="ch12-q5",
+        asks="Four float32 parts are added in 24 orders. How many different results are there at most?",
+        right=_results,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v == 24, "some of these orders begin with the same sum of two"),
+            Nudge(lambda v, r: v == 1, "that would be so, if additions were exact"),
+        ),
+        nudge="which two orders make the same additions of the same numbers?",
     ),
 )

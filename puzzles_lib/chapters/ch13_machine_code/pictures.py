@@ -335,7 +335,7 @@ def pipelined(steps: int = 4) -> Picture:
         label(ax, left - 0.3, y + tall * (lanes + 0.5), "tensor cores", align="right")
     return Picture(
         figure,
-        f"{steps} steps of a matmul's loop, drawn for a copy that takes as long as two dots. num_stages=1: "
+        f"{steps} turns of a matmul's loop, drawn for a copy that takes as long as two dots. num_stages=1: "
         f"copy, dot, copy, dot; done after {ends[0]:g} dots' time. num_stages=3: two copies are on their way "
         f"while a dot runs, and the tensor cores wait for the first copy only; done after {ends[1]:g}.",
     )

@@ -297,7 +297,7 @@ QUESTIONS = (
     ),
     Question(
         "ch13-q11",
-        "How many wgmma instructions does a warp issue in one step of the loop, on sm_90?",
+        "How many wgmma instructions does a warp issue in one turn of the loop, on sm_90?",
         _products,
         int,
         "The name says m64n128k16. How many such pieces make [128, 64] @ [64, 128]?",

@@ -131,7 +131,7 @@ MISTAKES = (
     Mistake(
         QUANTIZE_ROWS,
         "peak_of_the_last_block",
-        "Each step forgets the peak of those before.",
+        "Each turn forgets the peak of those before.",
         {"tl.maximum(peak, tl.max(tl.abs(x), axis=1))": "tl.max(tl.abs(x), axis=1)"},
         kind="uninitialised",
         says="is cast to int8, which holds -128 to 127",
@@ -312,7 +312,7 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "bias_each_step",
-        "Adds scales and bias within the loop: the bias once for each step.",
+        "Adds scales and bias within the loop: the bias once for each turn.",
         {
             "acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.int32)": (
                 "x_scale = tl.load(x_scale_ptr + offs_m, mask=offs_m < M)  # [BLOCK_M, 1]\n"
@@ -385,7 +385,7 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "no_mask_along_k_at_all",
-        "Takes K for a multiple of the step: rows run into the next, the last one past the end.",
+        "Takes K for a multiple of BLOCK_K: rows run into the next, the last one past the end.",
         {"(offs_m < M) & (k[None, :] < K)": "offs_m < M", "(offs_n < N) & (k[:, None] < K)": "offs_n < N"},
         kind="out of bounds",
         says="wq_ptr",
@@ -428,7 +428,7 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "only_the_last_step",
-        "Each step overwrites the sums of those before.",
+        "Each turn overwrites the sums of those before.",
         {"acc += tl.dot": "acc = tl.dot"},
         kind="values",
         says="one block of K",
@@ -436,7 +436,7 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "no_last_step",
-        "Walks whole steps of K alone.",
+        "Walks whole blocks of K alone.",
         {"range(0, K, BLOCK_K)": "range(0, K // BLOCK_K * BLOCK_K, BLOCK_K)"},
         kind="values",
         says="y[0, 0]",

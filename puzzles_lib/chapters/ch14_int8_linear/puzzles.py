@@ -96,9 +96,9 @@ QUANTIZE_ROWS = Puzzle(
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
     cases=(
-        # one program, one step
+        # one program, one turn
         Case(M=8, K=64, BLOCK_M=8, BLOCK_K=64, fill={"x": off_ties}),
-        # several programs and steps, all full
+        # several programs and turns, all full
         Case(M=16, K=128, BLOCK_M=4, BLOCK_K=32, fill={"x": off_ties}),
         # ragged on both axes
         Case(M=13, K=100, BLOCK_M=4, BLOCK_K=64, fill={"x": off_ties}),
@@ -175,13 +175,13 @@ INT8_LINEAR = Puzzle(
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
     cases=(
-        # one program, one step
+        # one program, one turn
         Case(M=16, N=16, K=32, BLOCK_M=16, BLOCK_N=16, BLOCK_K=32),
         # several blocks on every axis, all full
         Case(M=64, N=96, K=128, BLOCK_M=16, BLOCK_N=32, BLOCK_K=64),
         # ragged on every axis
         Case(M=45, N=50, K=100, BLOCK_M=16, BLOCK_N=32, BLOCK_K=64),
-        # one more than a block, one more than a step
+        # one more than a block, one more than a turn
         Case(M=3, N=65, K=33, BLOCK_M=16, BLOCK_N=64, BLOCK_K=32),
         # one token
         Case(

@@ -58,8 +58,8 @@ class Evidence:
     """What decides a version's speed, read from the compiler's output.
 
     registers: a thread. spills: bytes a thread. shared: bytes a program. operand: where the matrix unit takes
-    x^ from. pending: groups of wgmma that may still run when a step ends. passed_on: bytes that threads hand
-    on to each other through shared memory in a step. instructions, products: of a turn of the loop, for a
+    x^ from. pending: groups of wgmma that may still run when a turn ends. passed_on: bytes that threads hand
+    on to each other through shared memory in a turn. instructions, products: of a turn of the loop, for a
     warp and for the program; 0 where no loop has matrix instructions. overwrites: instructions that write
     what a wgmma may still read. notes: ptxas's remarks on wgmma. code: digest of the machine code.
     """
@@ -84,13 +84,13 @@ class Evidence:
         return cls(**{**told, "notes": tuple(told["notes"])})
 
     def lines(self, block_k: int) -> list[str]:
-        """As text. block_k: rows of a step."""
+        """As text. block_k: rows of a turn."""
         lines = [
             f"{self.registers} registers a thread, {self.spills} bytes spilled, "
             f"{self.shared} bytes of shared memory",
-            f"x^ to the matrix unit from {self.operand}; when a step ends, {_groups(self.pending)} of "
+            f"x^ to the matrix unit from {self.operand}; when a turn ends, {_groups(self.pending)} of "
             "wgmma may go on",
-            f"in a step of {block_k} rows threads pass on {self.passed_on} bytes through shared memory",
+            f"in a turn of {block_k} rows threads pass on {self.passed_on} bytes through shared memory",
         ]
         return lines + [f"ptxas remarks {note}" for note in self.notes]
 
@@ -156,13 +156,13 @@ def operand(compiled: Stages) -> str:
 
 
 def pending(compiled: Stages) -> int:
-    """Groups of wgmma that may still run when a step ends."""
+    """Groups of wgmma that may still run when a turn ends."""
     waits = [o for name, o in matrix_loop(compiled.sass) if name == "WARPGROUP.DEPBAR.LE"]
     return int(waits[-1].split(",")[1], 0) if waits else 0
 
 
 def bytes_passed_on(rung: Rung, compiled: Stages) -> int:
-    """Bytes that the threads of a program hand on to each other through shared memory, in a step."""
+    """Bytes that the threads of a program hand on to each other through shared memory, in a turn."""
     body = matrix_loop(compiled.sass)
     return bytes_stored_to_shared(body) * 32 * rung.options["num_warps"]
 

@@ -197,7 +197,7 @@ def traffic(rows: int = 100864, cout: int = 768, cin: int = 768) -> Picture:
 
 
 def operands() -> Picture:
-    """A step with x^ as the second operand, through shared memory; and as the first, from registers."""
+    """A turn with x^ as the second operand, through shared memory; and as the first, from registers."""
     figure, ax = new_sheet(25, 10.6)
     left, unpack, store, barrier, product = 4.8, 4.2, 3.4, 2.4, 4.6
     told = []
@@ -233,7 +233,7 @@ def operands() -> Picture:
     label(ax, left, 10.1, "time →   (a scheme, not a measurement)", align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"A scheme of one step: where the matrix unit takes its operands from, and when. {'; '.join(told)}. "
+        f"A scheme of one turn: where the matrix unit takes its operands from, and when. {'; '.join(told)}. "
         "Its first operand may come from registers, its second always comes from shared memory. So with the "
         "product turned round, values that a thread has unpacked stay in that thread, and the product begins "
         "as soon as they are there.",
@@ -285,7 +285,7 @@ def timeline() -> Picture:
     """Matrix unit and unpacking in turns, and at the same time. A scheme, not a measurement."""
     figure, ax = new_sheet(25, 8.4)
     left = 4.8
-    for top, title, one_dot in ((0.9, "eight dots a step", False), (5.0, "one dot a step", True)):
+    for top, title, one_dot in ((0.9, "eight dots a turn", False), (5.0, "one dot a turn", True)):
         label(ax, 0.2, top - 0.35, title, align="left", weight="bold")
         for lane, name in enumerate(("threads", "matrix unit")):
             label(ax, left - 0.3, top + 0.5 + 1.1 * lane, name, align="right")
@@ -302,10 +302,10 @@ def timeline() -> Picture:
     label(ax, left, 8.0, "time →   (a scheme, not a measurement)", align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"Two schemes of who works when, each for the same {PIECES} pieces of work. Eight dots a step: the "
+        f"Two schemes of who works when, each for the same {PIECES} pieces of work. Eight dots a turn: the "
         f"threads unpack a field, the matrix unit multiplies it while they wait, then they unpack the next; "
-        f"each idles half of the time. One dot a step: while the matrix unit multiplies step 0 the threads "
-        f"unpack step 1, and so on; both are busy, and the work is done in {PIECES + 1} units of time where "
+        f"each idles half of the time. One dot a turn: while the matrix unit multiplies turn 0 the threads "
+        f"unpack turn 1, and so on; both are busy, and the work is done in {PIECES + 1} units of time where "
         f"it took {2 * PIECES}.",
     )
 
@@ -396,7 +396,7 @@ def unpacking(field: int = 1) -> Picture:
 
 
 def schedule(operands: int = 8) -> Picture:
-    """A step of the library's Gluon kernel and the beginning of the next. A scheme, not a measurement."""
+    """A turn of the library's Gluon kernel and the beginning of the next. A scheme, not a measurement."""
     figure, ax = new_sheet(30, 9.6)
     left, long = 4.6, 2.45
     lanes = {"copies (TMA)": 1.5, "threads": 3.6, "matrix unit": 5.3}
@@ -417,7 +417,7 @@ def schedule(operands: int = 8) -> Picture:
         x = left + long * (j + 1)
         ax.plot([x, x], [1.0, 6.6], color=VERMILLION, linewidth=2)
         label(ax, x, 0.75, "barrier", align="bottom", fontsize=9, color=VERMILLION)
-    for turn, words in ((0, "step s"), (operands, "step s + 1")):
+    for turn, words in ((0, "turn s"), (operands, "turn s + 1")):
         x = left + long * turn
         ax.plot([x, x], [2.9, 7.4], color=INK, linewidth=1.2, linestyle="--")
         wait = f"{words}: wait for its copies" if not turn else f"{words}: wait again"
@@ -426,11 +426,11 @@ def schedule(operands: int = 8) -> Picture:
     label(ax, left, 9.2, "time →   (a scheme, not a measurement)", align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"The schedule of a step of the Gluon kernel. It begins with a wait for its copies. Then threads "
+        f"The schedule of a turn of the Gluon kernel. It begins with a wait for its copies. Then threads "
         f"unpack field 0, 1, and so on to {operands - 1}; the matrix unit multiplies each while they unpack "
-        "the next. After field 0 a barrier of all warps, and the copy of words for a step ahead is started, "
+        "the next. After field 0 a barrier of all warps, and the copy of words for a turn ahead is started, "
         "after field 1 that of its parameters; after field 4 a second barrier, and the copy of dy. The next "
-        "step follows without a gap. At most two wgmmas are in flight when a wait ends.",
+        "turn follows without a gap. At most two wgmmas are in flight when a wait ends.",
     )
 
 

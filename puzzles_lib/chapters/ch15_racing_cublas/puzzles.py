@@ -68,7 +68,7 @@ def the_numbers(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
 def race_puzzle(
     row_words: bool, descriptors: Mapping[str, tuple[int, int]], BLOCK_M: int, BLOCK_N: int, BLOCK_K: int
 ) -> Puzzle:
-    """The problem with cases of these tiles: one tile in one step, and several on every axis.
+    """The problem with cases of these tiles: one tile in one turn, and several on every axis.
 
     row_words: whether the kernel reads chapter 10's words along a row, not those along K.
     descriptors: tiles of the tensors that it may read through descriptors.

@@ -5,6 +5,7 @@ import torch
 from puzzles_lib.bench.recorded import rows
 from puzzles_lib.chapters.ch15_racing_cublas import versions
 from puzzles_lib.chapters.ch15_racing_cublas.machine import bytes_passed_on, compile_rung, waves
+from puzzles_lib.chapters.ch15_racing_cublas.records import bound_of, ladder_records
 from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS
 from puzzles_lib.question import Nudge, Question
 
@@ -58,6 +59,13 @@ def _operand_registers() -> int:
     whole = versions.whole
     values = whole.constants["BLOCK_N"] * whole.constants["BLOCK_K"]
     return 2 * values // (4 * 32 * whole.options["num_warps"])
+
+
+def _saved_clocks() -> int:
+    """Clocks to issue that rung 8 saves in as many rows as it takes in a turn."""
+    filled, whole = ({r.name: r for r in ladder_records()}[v.name] for v in (versions.filled, versions.whole))
+    turns = whole.launch["BLOCK_K"] // filled.launch["BLOCK_K"]
+    return round(turns * bound_of(filled).issue - bound_of(whole).issue)
 
 
 def _gains_more() -> int:
@@ -136,7 +144,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch15-q8",
-        asks="How many bytes do threads pass on through shared memory in a step of rung 3?",
+        asks="How many bytes do threads pass on through shared memory in a turn of rung 3?",
         right=_passed_on,
         kind=int,
         nudges=(
@@ -149,7 +157,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch15-q9",
-        asks="How many 32-bit registers of each thread take a step's 128 x 128 values of x̂, with 8 warps?",
+        asks="How many 32-bit registers of each thread take a turn's 128 x 128 values of x̂, with 8 warps?",
         right=_operand_registers,
         kind=int,
         nudges=(
@@ -165,5 +173,16 @@ QUESTIONS = (
         kind=int,
         nudges=(Nudge(lambda v, r: v not in ROWS, f"one of {ROWS[0]} and {ROWS[1]}"),),
         nudge="storing comes once, at the end; for which K is the end a larger share?",
+    ),
+    Question(
+        id="ch15-q11",
+        asks="How many clocks to issue does rung 8 save in 128 rows, against rung 7?",
+        right=_saved_clocks,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v < 0, "a turn of rung 7 has half as many rows: it takes two of them"),
+            Nudge(lambda v, r: v > r, "what is saved is less than what rung 7 takes in all"),
+        ),
+        nudge="both boxes say what a turn of the loop takes to issue, and how many rows a turn has",
     ),
 )

@@ -38,7 +38,7 @@ class Rung:
     descriptors: for the name of a tensor, the tile that its descriptor loads, made by the host: the kernel
         takes ``dy_desc`` for ``dy_ptr`` where this has ``dy``. Tensors are seen as matrices, their last
         axis a row; a row of ``params`` is the 256 parameters of a block.
-    constants: BLOCK_M (of COUT), BLOCK_N (of CIN), BLOCK_K (rows a step), and what else the kernel has.
+    constants: BLOCK_M (of COUT), BLOCK_N (of CIN), BLOCK_K (rows a turn), and what else the kernel has.
 
     Raises ValueError for numbers of splits and tiles that cannot be.
     """

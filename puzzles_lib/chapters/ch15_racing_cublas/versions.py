@@ -63,7 +63,7 @@ def along_k_kernel(
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M], of COUT
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)  # [BLOCK_N], of CIN
     r = tl.arange(0, 16)  # row of words
-    tl.static_assert(BLOCK_K == 128)  # a block of words a step
+    tl.static_assert(BLOCK_K == 128)  # a block of words a turn
     split, blocks = tl.program_id(2), K // 128
     splits = tl.num_programs(2)
     first, last = split * blocks // splits, (split + 1) * blocks // splits
@@ -98,7 +98,7 @@ def subnormal_kernel(
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M], of COUT
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)  # [BLOCK_N], of CIN
     r = tl.arange(0, 16)  # row of words
-    tl.static_assert(BLOCK_K == 128)  # a block of words a step
+    tl.static_assert(BLOCK_K == 128)  # a block of words a turn
     split, blocks = tl.program_id(2), K // 128
     splits = tl.num_programs(2)
     first, last = split * blocks // splits, (split + 1) * blocks // splits
@@ -141,8 +141,8 @@ def one_dot_kernel(
 ):  # fmt: skip
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M], of COUT
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)  # [BLOCK_N], of CIN
-    tl.static_assert(BLOCK_K == 64)  # half a block a step: four fields of its words
-    r, k = tl.arange(0, 16), tl.arange(0, 64)  # row of words, row of the step
+    tl.static_assert(BLOCK_K == 64)  # half a block a turn: four fields of its words
+    r, k = tl.arange(0, 16), tl.arange(0, 64)  # row of words, row of the turn
     field = tl.load(numbers_ptr + k // 16)
     unit = ((228 - 2 * field) << 7).to(tl.bfloat16, bitcast=True)  # 2^(101 - 2 field)
     mask = 3 << 2 * tl.load(numbers_ptr + tl.arange(0, 4))[None, :, None]  # [1, 4, 1]
@@ -173,7 +173,7 @@ def one_dot_kernel(
     tl.store(out_ptr, acc * 2.0**32)
 
 
-one_dot = Rung("5 one dot a step", one_dot_kernel, **tile, BLOCK_K=64, splits=8)
+one_dot = Rung("5 one dot a turn", one_dot_kernel, **tile, BLOCK_K=64, splits=8)
 
 
 @triton.jit
@@ -184,8 +184,8 @@ def hasty_kernel(
 ):  # fmt: skip
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M], of COUT
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)  # [BLOCK_N], of CIN
-    tl.static_assert(BLOCK_K == 64)  # half a block a step: four fields of its words
-    r, k = tl.arange(0, 16), tl.arange(0, 64)  # row of words, row of the step
+    tl.static_assert(BLOCK_K == 64)  # half a block a turn: four fields of its words
+    r, k = tl.arange(0, 16), tl.arange(0, 64)  # row of words, row of the turn
     field = tl.load(numbers_ptr + k // 16)
     unit = ((228 - 2 * field) << 7).to(tl.bfloat16, bitcast=True)  # 2^(101 - 2 field)
     mask = 3 << 2 * tl.load(numbers_ptr + tl.arange(0, 4))[None, :, None]  # [1, 4, 1]
@@ -225,7 +225,7 @@ def descriptor_kernel(
     COUT: tl.constexpr, CIN: tl.constexpr, GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    tl.static_assert(BLOCK_K == 64)  # half a block a step: four fields of its words
+    tl.static_assert(BLOCK_K == 64)  # half a block a turn: four fields of its words
     m, n = tl.program_id(0) * BLOCK_M, tl.program_id(1) * BLOCK_N  # of COUT, of CIN
     group = n // GROUP * (K // 128) * 4  # of the tile: four rows of 64 a block
     R = K // 8  # rows of words
@@ -286,7 +286,7 @@ def tile_sums(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A split's share of a tile of dW, transposed, times 2^-32: [BLOCK_N, BLOCK_M]."""
-    tl.static_assert(BLOCK_K == 128)  # a block of words a step
+    tl.static_assert(BLOCK_K == 128)  # a block of words a turn
     group = n // GROUP * (K // 128)  # of the tile: a row of 256 a block
     four = tl.load(numbers_ptr + tl.arange(0, 4)).to(tl.int32)
     mask = 0x30003 << 2 * four[None, None, :, None]

@@ -1,0 +1,58 @@
+"""Two versions of a source as the few lines that differ: found, told as text, drawn."""
+
+import difflib
+import html
+from collections.abc import Mapping, Sequence
+
+from puzzles_lib.card import Theme
+
+Lines = tuple[tuple[str, str], ...]  # (sign, text): "-" of the first, "+" of the second, " " of both
+
+_CONTEXT = 1  # lines around a change
+_GAP = "…"
+_PRE = "margin:0.4em 0;white-space:pre;overflow-x:auto;font-family:var(--jp-code-font-family, monospace)"
+
+
+def difference(
+    before: Sequence[str], after: Sequence[str], keys: tuple[Sequence[str], Sequence[str]] | None = None
+) -> Lines:
+    """The lines that differ, with those around them; a line for what is left out between.
+
+    keys: what the lines are compared by, where that is not all of their text.
+    """
+    old, new = keys or (before, after)
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    lines: list[tuple[str, str]] = []
+    for number, group in enumerate(matcher.get_grouped_opcodes(_CONTEXT)):
+        if number or group[0][1]:
+            lines.append((" ", _GAP))
+        for tag, i, j, k, l in group:  # noqa: E741
+            if tag == "equal":
+                lines += [(" ", text) for text in after[k:l]]
+            else:
+                lines += [("-", text) for text in before[i:j]] + [("+", text) for text in after[k:l]]
+    return _dedented(lines)
+
+
+def _dedented(lines: list[tuple[str, str]]) -> Lines:
+    """The lines without the indentation that all share, but for those that stand for lines left out."""
+    code = [text for _, text in lines if text.strip() and text != _GAP]
+    indent = min((len(text) - len(text.lstrip()) for text in code), default=0)
+    return tuple((sign, text if text == _GAP else text[indent:]) for sign, text in lines)
+
+
+def told(lines: Lines, legend: str) -> list[str]:
+    """As text. legend: what the signs stand for."""
+    return [legend, *(f"{sign} {text}".rstrip() for sign, text in lines)]
+
+
+def drawn(lines: Lines, legend: str, themes: Mapping[str, Theme]) -> str:
+    """As HTML. themes: the colour of a sign's lines."""
+    quiet = "opacity:0.8"
+    colour = {sign: f"color:{theme.ink}" for sign, theme in themes.items()}
+    body = "".join(
+        f'<div style="{colour.get(sign, quiet)}">{html.escape(f"{sign} {text}")}</div>'
+        for sign, text in lines
+    )
+    head = f'<div style="{quiet}">{html.escape(legend)}</div>'
+    return f'<pre style="{_PRE}">{head}{body}</pre>'

@@ -1,0 +1,128 @@
+"""`changed`: the lines that one version of chapter 15's kernel loses and gains against another."""
+
+import json
+import re
+
+import nbformat
+import pytest
+
+from puzzles_lib.authoring.release import strip
+from puzzles_lib.authoring.solutions import ROOT, define
+from puzzles_lib.chapters.ch15_racing_cublas import changes, versions
+from puzzles_lib.chapters.ch15_racing_cublas.changes import changed
+from puzzles_lib.chapters.ch15_racing_cublas.rung import Rung
+from puzzles_lib.stubs import HOLE
+
+MASTER = ROOT / "solutions" / "15_racing_cublas.ipynb"
+
+
+def handed_out(cell: str):
+    """The kernel of a cell, as the reader gets it."""
+    exercise = strip(nbformat.read(MASTER, as_version=4))
+    source = next(each.source for each in exercise.cells if each.id == cell)
+    return define(source, f"<{cell}>")
+
+
+def like(rung: Rung, kernel, **other) -> Rung:
+    settings = {"splits": rung.splits, **rung.options, **rung.constants, **other}
+    return Rung(rung.name, kernel, descriptors=rung.descriptors, **settings)
+
+
+def signs(told: changes.Changes, sign: str) -> list[str]:
+    return [text.strip() for each, text in told.lines if each == sign]
+
+
+def test_the_lines_that_go_and_come_and_their_neighbours():
+    told = changed(versions.subnormal, versions.one_dot)
+    assert "for j in tl.static_range(8):" in signs(told, "-")
+    assert "tl.assume(first < last)" in signs(told, "+")
+    assert "splits = tl.num_programs(2)" in signs(told, " ")
+    assert "acc = tl.dot(x, dy, acc)  # [BLOCK_N, BLOCK_M]" in signs(told, "-")  # out of the inner loop
+    assert told.headline == (
+        f"4 subnormals → 5 one dot a turn: {len(signs(told, '-'))} lines gone, {len(signs(told, '+'))} new"
+    )
+    assert str(told).splitlines()[1:3] == ["launched with BLOCK_K 128 → 64", "- gone   + new"]
+
+
+def test_what_stays_is_not_shown():
+    """Not the signature, whose name alone is another, nor a helper that both have."""
+    told = changed(versions.along_k, versions.subnormal)
+    assert not any("def " in text or "BLOCK_N: tl.constexpr" in text for _, text in told.lines)
+    told = changed(versions.whole, versions.in_pieces)
+    assert "low, high = tl.split" not in str(told) and "first, last" not in str(told)
+    assert "def halves(tile):" in signs(told, "+") and "fmt: skip" not in str(told)
+
+
+def test_the_same_kernel_otherwise_launched():
+    told = changed(versions.first, versions.bigger)
+    assert told.lines == ()
+    assert str(told).splitlines() == [
+        "1 first → 2 bigger tiles: the same kernel, launched otherwise",
+        "launched with BLOCK_M 64 → 256, BLOCK_N 64 → 128, BLOCK_K 32 → 64, warps 4 → 8",
+    ]
+    assert changed(versions.by_tma, versions.filled).launch == ("parts 8 → 7",)
+    assert "descriptor of dy none → 128 x 256" in changed(versions.filled, versions.whole).launch
+
+
+def test_names_comments_and_empty_lines_make_no_difference():
+    source = "@triton.jit\n" + versions.along_k.kernel.src.replace("along_k_kernel", "mine")
+    mine = define(source.replace("  # row of words", "\n\n    # rows\n"), "<mine>")
+    told = changed(versions.along_k, like(versions.along_k, mine))
+    assert told.lines == () and str(told) == "3 packed along K → 3 packed along K: nothing changes"
+    longer = define(source.replace("r = tl", "r = 1 * tl"), "<longer>")
+    told = changed(versions.along_k, like(versions.along_k, longer))
+    assert told.headline.endswith(": 1 line gone, 1 new")
+
+
+@pytest.mark.parametrize(
+    "cell, names",
+    [("r4-kernel", ("along_k", "subnormal", "one_dot")), ("r6-kernel", ("one_dot", "by_tma", "whole"))],
+)
+def test_an_open_hole_is_said_to_be_one_and_gives_nothing_away(cell, names):
+    before, solved, after = (getattr(versions, name) for name in names)
+    unsolved = like(solved, handed_out(cell))
+    answer = set(solved.kernel.src.splitlines()) - set(unsolved.kernel.src.splitlines())
+    assert len(answer) >= 3
+    for told in (changed(before, unsolved), changed(unsolved, after)):
+        alone = answer - {text for rung in (before, after) for text in rung.kernel.src.splitlines()}
+        for line in alone:
+            assert line.strip() not in str(told) and line.strip() not in told._repr_html_()
+    holes = [text for text in signs(changed(before, unsolved), "+") if text.startswith(HOLE)]
+    assert len(holes) == unsolved.kernel.src.count(HOLE)
+    assert "parts 8 → ?" in changed(versions.by_tma, like(versions.by_tma, solved.kernel, splits=...)).launch
+
+
+def test_the_comment_of_a_hole_that_is_filled_is_not_shown():
+    source = "@triton.jit\n" + versions.subnormal.kernel.src
+    source = source.replace("            bits =", f"            {HOLE} (about 3 lines)\n            bits =")
+    mine = like(versions.subnormal, define(source, "<filled>"))
+    assert HOLE in mine.kernel.src
+    assert str(changed(versions.along_k, mine)) == str(changed(versions.along_k, versions.subnormal))
+
+
+def test_long_ones_are_folded_and_short_ones_are_not():
+    short = changed(versions.along_k, versions.subnormal)
+    long = changed(versions.filled, versions.whole)
+    assert len(short.lines) <= changes.FOLDED < len(long.lines)
+    assert "<details" not in short._repr_html_() and "<details><summary" in long._repr_html_()
+    for told in (short, long):
+        page = told._repr_html_()
+        assert page.count("<div style") == len(told.lines) + 2  # the legend, and the card
+        assert not re.search(r"<(?!/?(div|pre|details|summary)\b)", page)
+    assert "words &gt;&gt; 8" in short._repr_html_()
+
+
+def test_it_wants_rungs():
+    with pytest.raises(TypeError, match=r"before is a str, allowed is a Rung"):
+        changed("1 first", versions.bigger)
+    with pytest.raises(TypeError, match=r"after is a JITFunction"):
+        changed(versions.first, versions.along_k_kernel)
+
+
+def test_the_chapter_shows_it_where_a_kernel_is_new():
+    cells = json.loads(MASTER.read_text())["cells"]
+    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    shown = re.findall(r"^changed\((\w+), (\w+)\)$", text, re.MULTILINE)
+    rungs = {name for name, value in vars(versions).items() if isinstance(value, Rung)}
+    assert {after for _, after in shown} == rungs - {"first", "filled"}  # 7 is the reader's number of parts
+    assert {before for before, _ in shown} <= rungs
