@@ -170,7 +170,7 @@ ROWS = {
     ),
     r"^\(triton\.language\.\w+": (
         "r = libdevice.exp(offs)",
-        "libdevice.exp has no version for int32: .to(tl.float32) first",
+        "libdevice.exp has no version for int32; most have one for float32: .to(tl.float32)",
     ),
     r"^'scf.condition' op": ("while mask: acc += 1", "one value, not a block"),
     r"is not string$": ("print(x.shape)", "tl.static_print(x.shape) shapes"),
@@ -304,6 +304,7 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = tl.erf(x.to(tl.float16))": "tl.erf takes float32 and float64, and that is float16: .to(tl.float32)",
     "r = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (BLOCK,), 0)": "tl.make_block_ptr takes tuples: (0,)",
     "r = libdevice.pow(x, x > 0)": "libdevice.pow has no version for float32 and a mask",
+    "r = libdevice.popc(x)": "libdevice.popc has no version for float32",
     'r = tl.load(x_ptr + offs, cache_modifier=".foo")': "does not know '.foo': a load has .ca, .cg",
     "r = tl.program_id(N)": "an argument of tl.program_id must be known at compile time",
     "tl.store(offs, x)": "tl.store takes addresses first, such as x_ptr + offs: that is int32",
@@ -377,6 +378,7 @@ def test_what_else_is_said(line):
     kernel = written(line)
     refusal = vet(kernel) or front_end(kernel, ARGUMENTS)
     assert MORE[line] in refusal.message and "Error" not in refusal.message
+    assert not ("for float32" in MORE[line] and ".to(tl.float32)" in refusal.message)  # it is one
     assert refusal.site.source.strip() in line
 
 

@@ -553,8 +553,9 @@ def _both(dtypes: Sequence[str]) -> str:
 
 def _no_version(t: Trouble, _: re.Match) -> str:
     """A function of libdevice's, which has some dtypes and no others."""
-    given = _both(re.findall(r"triton\.language\.(\w+)", t.message))
-    return f"{t.callee()} has no version for {given}: .to(tl.float32) first" if t.callee() else ""
+    given = re.findall(r"triton\.language\.(\w+)", t.message)
+    cure = "" if "float32" in given else "; most have one for float32: .to(tl.float32)"
+    return f"{t.callee()} has no version for {_both(given)}{cure}" if t.callee() else ""
 
 
 def _arange(t: Trouble, _: re.Match) -> str:

@@ -33,9 +33,9 @@ def time_limit(seconds: float, inside: Callable | None = None) -> Iterator[None]
 
     Seconds are of this thread's CPU time, so that a busy machine makes no difference; after `CLOCK`
     times as many by the clock, those apart in which it could have run and got no processor, what sleeps
-    or waits is ended as well (`Asleep`). On the main thread by
-    SIGALRM, whose handler and timer are restored (pytest-timeout and others use it too); on other
-    threads by an exception that a watchdog sets, which arrives between bytecodes.
+    or waits is ended as well (`Asleep`). On the main thread by SIGALRM, whose handler and timer are
+    restored (pytest-timeout and others use it too); on other threads by an exception that a watchdog
+    sets, which arrives between bytecodes.
     """
     limit = _alarm if threading.current_thread() is threading.main_thread() else _watchdog
     with limit(_Allowance(seconds), inside):
