@@ -514,6 +514,19 @@ def test_questions_have_answers(question):
     assert not (question.same(wrong, right) if question.same else wrong == right)
 
 
+@pytest.mark.parametrize(
+    "value, words",
+    [(538 - 608, "half as many rows"), (2 * 538, "less than what rung 7 takes"), (100, "both boxes say")],
+)
+def test_what_rung_8_saves_is_two_turns_less_one(value, words):
+    """The clocks to issue are those of the boxes, 538 for 64 rows and 608 for 128."""
+    (question,) = (q for q in QUESTIONS if q.id == "ch15-q11")
+    right = question.right()
+    assert right == 2 * 538 - 608
+    said = next((each.words for each in question.nudges if each.when(value, right)), question.nudge)
+    assert words in said
+
+
 # ---- machine code
 
 LOOP = """
