@@ -106,8 +106,9 @@ class WarmKernel:
             os.setpgid(self.pid, self.pid)
 
     def start(self, command: list[str], cwd: str, env: dict[str, str]) -> None:
+        arguments = [*command[len(LAUNCHER) :], f"--IPKernelApp.parent_handle={os.getpid()}"]  # it ends with it
         with os.fdopen(self._writing, "w") as pipe:
-            json.dump([command[len(LAUNCHER) :], cwd, env], pipe)
+            json.dump([arguments, cwd, env], pipe)
 
     def poll(self) -> int | None:
         if self.returncode is None:
