@@ -37,8 +37,9 @@ lab: venv
 
 ifdef CHECKOUT
 
+# nbval runs the notebooks in processes of their own: to the tests around them it is seconds of imports.
 test: venv
-	.venv/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	.venv/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -p no:nbval $(PYTEST_ARGS)
 
 # In a virtual environment of its own, .venv-next: the course itself works with the pinned Triton only.
 test-next:

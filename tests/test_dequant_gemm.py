@@ -4,6 +4,7 @@ What needs a GPU is in test_dequant_gemm_gpu.py.
 """
 
 import dataclasses
+import functools
 import itertools
 import re
 
@@ -16,7 +17,7 @@ from puzzles_lib.kernels import common
 from puzzles_lib.kernels import dequant_gemm as module
 from puzzles_lib.kernels.bitpack import BITS, block_rows, matrix_shape
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm, dequant_gemm_dw
-from puzzles_lib.kernels.quantize import dequantize, quantize_pack
+from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 HALF_STEP = {torch.float32: 2e-6, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
@@ -130,39 +131,44 @@ def test_non_contiguous_inputs():
 
 # ---- what is refused
 
-PACKED = quantize_pack(draw((20, 30)), 4, 8)
+@functools.cache
+def small() -> PackedTensor:
+    """Made when it is asked for: the first operator of a process imports torch's compiler."""
+    return quantize_pack(draw((20, 30)), 4, 8)
+
+
 REFUSED = {
     "dy has shape (21, 6), allowed for packed of shape (20, 30) is (20, COUT)": lambda: dequant_gemm_dw(
-        draw((21, 6)), PACKED
+        draw((21, 6)), small()
     ),
     "dy has shape (4, 5, 6), allowed for packed of shape (20, 30) is (20, COUT)": lambda: dequant_gemm_dw(
-        draw((4, 5, 6)), PACKED
+        draw((4, 5, 6)), small()
     ),
     "dy has shape (20, 6), allowed for packed of shape (4, 5, 30) is (4, 5, COUT)": lambda: dequant_gemm_dw(
         draw((20, 6)), quantize_pack(draw((4, 5, 30)), 4)
     ),
-    "dy is a scalar, allowed are tensors of one axis or more": lambda: dequant_gemm_dw(draw(()), PACKED),
+    "dy is a scalar, allowed are tensors of one axis or more": lambda: dequant_gemm_dw(draw(()), small()),
     "dy is on meta, allowed is the device of packed, cpu": lambda: dequant_gemm_dw(
-        torch.empty(20, 6, device="meta"), PACKED
+        torch.empty(20, 6, device="meta"), small()
     ),
     "x has shape (4, 31), allowed for packed_weight of shape (20, 30) is (..., 30)": lambda: dequant_gemm(
-        draw((4, 31)), PACKED
+        draw((4, 31)), small()
     ),
-    "x is a scalar, allowed are": lambda: dequant_gemm(draw(()), PACKED),
+    "x is a scalar, allowed are": lambda: dequant_gemm(draw(()), small()),
     "x is on meta, allowed is the device of packed_weight, cpu": lambda: dequant_gemm(
-        torch.empty(4, 30, device="meta"), PACKED
+        torch.empty(4, 30, device="meta"), small()
     ),
     "packed_weight has shape (4, 5, 30), allowed are two axes, [N, K]": lambda: dequant_gemm(
         draw((4, 30)), quantize_pack(draw((4, 5, 30)), 4)
     ),
     "packed.words has shape (1, 16, 30), allowed is (1, 16, 31)": lambda: dequant_gemm_dw(
-        draw((20, 6)), dataclasses.replace(PACKED, shape=(20, 31))
+        draw((20, 6)), dataclasses.replace(small(), shape=(20, 31))
     ),
     "packed_weight.params has shape (4, 1, 2, 64), allowed is (2, 1, 2, 64)": lambda: dequant_gemm(
-        draw((4, 30)), dataclasses.replace(PACKED, group_size=16)
+        draw((4, 30)), dataclasses.replace(small(), group_size=16)
     ),
     "bits is 3, allowed are 1, 2, 4 and 8": lambda: dequant_gemm_dw(
-        draw((20, 6)), dataclasses.replace(PACKED, bits=3)
+        draw((20, 6)), dataclasses.replace(small(), bits=3)
     ),
 }
 REFUSED_TYPES = {
@@ -171,13 +177,13 @@ REFUSED_TYPES = {
         draw((4, 30)), draw((20, 30))
     ),
     "dy is torch.bfloat16, allowed is the dtype of packed, torch.float32": lambda: dequant_gemm_dw(
-        draw((20, 6), torch.bfloat16), PACKED
+        draw((20, 6), torch.bfloat16), small()
     ),
     "dy is ndarray, allowed is the dtype of packed, torch.float32": lambda: dequant_gemm_dw(
-        np.zeros((20, 6), np.float32), PACKED
+        np.zeros((20, 6), np.float32), small()
     ),
     "x is torch.float64, allowed is the dtype of packed_weight, torch.float32": lambda: dequant_gemm(
-        draw((4, 30)).double(), PACKED
+        draw((4, 30)).double(), small()
     ),
 }
 

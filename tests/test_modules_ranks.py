@@ -1,10 +1,10 @@
 """Packed layers on two ranks, under DDP and FSDP2, on gloo: the gradients of one process."""
 
 import copy
+import importlib
 
 import pytest
 import torch
-import torch._dynamo  # here, not on each rank
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -15,6 +15,12 @@ from puzzles_lib.kernels.modules import PackedMLP, pack_activations, seed_roundi
 from tests.together import together
 
 pytestmark = pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")
+
+
+@pytest.fixture(autouse=True)
+def _compiler() -> None:
+    """torch's, which the first operator imports: here, not on each rank."""
+    importlib.import_module("torch._dynamo")
 
 
 class Block(nn.Module):

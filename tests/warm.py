@@ -7,6 +7,7 @@ are not imported there: a process takes them from the folder that it is told.
 
 import atexit
 import contextlib
+import gc
 import importlib
 import json
 import multiprocessing
@@ -68,6 +69,7 @@ def _run(code: str) -> None:
 
 
 def _called(name: str, arguments: tuple, cwd: str, env: dict[str, str], log: str) -> NoReturn:
+    gc.freeze()  # what is imported stays
     with open(log, "wb", buffering=0) as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -106,9 +108,9 @@ class WarmKernel:
             os.setpgid(self.pid, self.pid)
 
     def start(self, command: list[str], cwd: str, env: dict[str, str]) -> None:
-        arguments = [*command[len(LAUNCHER) :], f"--IPKernelApp.parent_handle={os.getpid()}"]  # it ends with it
+        ends_with = f"--IPKernelApp.parent_handle={os.getpid()}"
         with os.fdopen(self._writing, "w") as pipe:
-            json.dump([arguments, cwd, env], pipe)
+            json.dump([[*command[len(LAUNCHER) :], ends_with], cwd, env], pipe)
 
     def poll(self) -> int | None:
         if self.returncode is None:
