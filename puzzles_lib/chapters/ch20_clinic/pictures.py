@@ -1,5 +1,6 @@
 """Pictures for chapter 20."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -13,6 +14,8 @@ from puzzles_lib.chapters.ch20_clinic.patients.p50_row_totals import PUZZLE as R
 from puzzles_lib.chapters.ch20_clinic.patients.p53_norm_and_turn import PUZZLE as NORM_AND_TURN
 from puzzles_lib.chapters.ch20_clinic.patients.p55_products import PUZZLE as PRODUCTS
 from puzzles_lib.chapters.ch20_clinic.patients.p57_discounted_sum import PUZZLE as DISCOUNTED_SUM
+from puzzles_lib.chapters.ch20_clinic.patients.p59_attended import PUZZLE as ATTENDED
+from puzzles_lib.chapters.ch20_clinic.patients.p59_attended import STEP
 from puzzles_lib.chapters.ch20_clinic.patients.p60_random_rounding import PUZZLE as RANDOM_ROUNDING
 from puzzles_lib.chapters.ch20_clinic.patients.p61_sinks_and_window import PUZZLE as SINKS_AND_WINDOW
 from puzzles_lib.chapters.ch20_clinic.patients.p63_tuned_sum import PUZZLE as TUNED_SUM
@@ -256,7 +259,7 @@ def keeps_a_byte(N: int = ANY_ABOVE.cases[3].N) -> Picture:
     )
 
 
-def nan_stays(case: Case = KEPT_SCORES.cases[3], m: int = 0) -> Picture:
+def nan_stays(case: Case = KEPT_SCORES.cases[3], m: int = 2) -> Picture:
     """The blocks of a row whose first ones keep nothing: a sum that is NaN, and one that is not."""
     given = make_inputs(KEPT_SCORES, case)
     x = given["x"][m].masked_fill(given["keep"][m] == 0, -torch.inf).split(case.BLOCK_N)
@@ -501,6 +504,40 @@ def brackets(row: tuple[int, int, int] = (1, 2, 3)) -> Picture:
 def _halved(a: float, b: float) -> tuple[float, str]:
     """Half of a, and b; and as it is written."""
     return a * 0.5 + b, f"{a:g} · 0.5 + {b:g} = {a * 0.5 + b:g}"
+
+
+def two_maxima(case: Case = ATTENDED.cases[1], m: int = 2) -> Picture:
+    """The blocks of a row: what its sums are around, what a block's weights are, and how it counts."""
+    x = make_inputs(ATTENDED, case)["x"][m].split(case.BLOCK_N)
+    tops = [block.max().item() for block in x]
+    top, sums, weights = -math.inf, [], []
+    for largest in tops:
+        weights.append(max(top, largest))
+        top = largest if largest > top + STEP else top
+        sums.append(top)
+    counts = [math.exp(kept - best) for kept, best in zip(sums, weights, strict=True)]
+    figure, ax = new_sheet(19.2, 7.2)
+    left, width = 6.4, 12.5 / len(x)
+    for number in range(len(x)):
+        label(ax, left + (number + 0.5) * width, 0.5, f"block {number}", fontsize=11)
+    marks = [SKY if kept == best else VERMILLION for kept, best in zip(sums, weights, strict=True)]
+    for y, title, values, colors in (
+        (1.0, "its largest number", tops, PALE),
+        (2.4, "the sums are around", sums, SKY),
+        (3.5, "its weights are around", weights, marks),
+        (4.9, "so it counts, times", counts, marks),
+    ):
+        texts = [_number(value) for value in values]
+        cells(ax, texts, x=left, y=y, width=width, colors=colors, title=title, fontsize=11)
+    for at, color, text in ((left, SKY, "one maximum"), (left + 4.4, VERMILLION, "another one")):
+        box(ax, at, 6.4, 0.6, 0.6, color=color)
+        label(ax, at + 0.8, 6.7, text, align="left")
+    told = (", ".join(map(_number, values)) for values in (tops, sums, weights, counts))
+    return Picture(
+        figure,
+        "Row {} in {} blocks, whose largest numbers are {}. The sums are around {}, and as reported a "
+        "block's weights around {}. So the blocks count {} times what they should.".format(m, len(x), *told),
+    )
 
 
 def stripes(case: Case = RANDOM_ROUNDING.cases[1], blocks: int = 8) -> Picture:
