@@ -155,7 +155,7 @@ TURNS = (
     ("row_totals", 0, 8),
     ("products", 0, 4),
     ("int8_matvec", 0, 16),
-    ("embedding_bag", 0, 16),
+    ("attended", 0, 8),
     ("tiled_product", 0, 16),
     ("tuned_rows", 0, 32),
 )

@@ -10,7 +10,9 @@ import re
 
 import nbformat
 import pytest
+import torch
 
+from puzzles_lib import run
 from puzzles_lib.answers import judge
 from puzzles_lib.authoring.nbgrader import assignment
 from puzzles_lib.authoring.release import broken, read_master
@@ -19,7 +21,9 @@ from puzzles_lib.chapters import breaking
 from puzzles_lib.chapters.ch20_clinic import patient as module
 from puzzles_lib.chapters.ch20_clinic.patient import Patient, lines_of
 from puzzles_lib.chapters.ch20_clinic.patients import PATIENTS
+from puzzles_lib.chapters.ch20_clinic.patients.p59_attended import STEP
 from puzzles_lib.checking import check
+from puzzles_lib.compiler import find_target, gpu_dialect
 from puzzles_lib.grading.handed_in import Notebook
 from puzzles_lib.inspector import stages
 from puzzles_lib.ledger import entries
@@ -55,7 +59,7 @@ about_a_line = pytest.mark.parametrize(
     "patient", [p for p in PATIENTS if p.question.asks.startswith("Which line")], ids=lambda p: p.puzzle.name
 )
 
-ALSO = {"far_rows": {6}, "running_sums": {6}}
+ALSO = {"far_rows": {6}, "running_sums": {6}, "attended": {10}}
 """Lines where a kernel could be mended as well: by tests/kernels/ch20_clinic.py."""
 
 
@@ -116,10 +120,40 @@ def test_two_masks_added_are_an_xor_as_is_told():
     assert re.search(r"arith\.addi .*xi1>", made.ttir) and "xor.pred" in made.ptx
 
 
-def test_of_two_losses_of_digits_one_is_written_down_as_is_told():
-    written, unwritten = HANDED_OUT["bias_gradient"], HANDED_OUT["embedding_bag"]
-    assert "search for every `.to`" in cells()["p54-takeaway"] and ".to(dy.dtype)" in written
-    assert "written nowhere" in cells()["p59-takeaway"] and ".to(" not in unwritten
+def test_a_loss_of_digits_that_is_written_down_as_is_told():
+    assert "search for every `.to`" in cells()["p54-takeaway"]
+    assert ".to(dy.dtype)" in HANDED_OUT["bias_gradient"]
+
+
+TWO_ADDED = """
+@triton.jit
+def kernel(x_ptr, z_ptr, N: tl.constexpr):
+    n = tl.arange(0, N)
+    acc = tl.zeros((N,), tl.float32)
+    acc += tl.load(x_ptr + n) + tl.load(x_ptr + N + n)
+    tl.store(z_ptr + n, acc)
+"""
+
+
+def test_float16_plus_float16_is_float16_as_is_told():
+    assert "float16 plus float16 is float16" in cells()["p58-takeaway"]
+    kernel = define(TWO_ADDED, "<two added>")
+    given = {"x_ptr": torch.zeros(64, dtype=torch.float16), "z_ptr": torch.zeros(32), "N": 32}
+    dialect = gpu_dialect(kernel, given, find_target("sm_90"), num_warps=4)
+    assert re.search(r"arith\.addf .*tensor<32xf16", dialect)
+
+
+def test_attended_is_right_where_no_block_raises_the_maximum_a_little_as_is_told():
+    (patient,) = (p for p in PATIENTS if p.puzzle.name == "attended")
+    assert "right while the largest score comes first" in cells()["p59-takeaway"]
+    assert f"grown by no more than {STEP:g}" in cells()["p59-report"]
+    kernel = kernel_of("attended", HANDED_OUT)
+    above = torch.tensor([0, -1, STEP, STEP + 1, 3])  # the second block, by how much
+    x = torch.stack([torch.zeros(5), above], 1).repeat_interleave(16, 1)
+    v = torch.arange(32.0).repeat(len(x), 1)
+    z, right = run(kernel, patient.puzzle, x=x, v=v, BLOCK_N=16), patient.puzzle.spec(x, v)
+    assert torch.isclose(z, right, rtol=1e-5).tolist() == [True, True, False, True, False]
+    assert (z < right)[[2, 4]].all()  # the second block, of larger values, weighs too little
 
 
 def test_none_moves_less_than_what_is_called_the_least():
@@ -168,7 +202,9 @@ def test_every_nudge_is_said_and_none_holds_the_answer(patient):
         ("best_row", "tl.atomic_cas", "the lock is taken"),
         ("norm_and_turn", "a = tl.load", "nobody stores to x"),
         ("products", "x = tl.load", "masks and offsets"),
-        ("embedding_bag", "acc = tl.zeros", "the accumulator is float32"),
+        ("attended", "best = ", "who makes use of it"),
+        ("attended", "scale = ", "it takes the old sums"),
+        ("attended", "acc = acc", "around one maximum"),
         ("random_rounding", "lanes = ", "lanes are the same"),
         ("sinks_and_window", "x = tl.load", "what is it told of column 0"),
         ("kept_scores", "top = new", "by here it is NaN"),

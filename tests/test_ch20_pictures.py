@@ -8,14 +8,15 @@ import torch
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from puzzles_lib import run
+from puzzles_lib import check, run
 from puzzles_lib.authoring.solutions import kernel_cells, solutions
-from puzzles_lib.binding import bind
+from puzzles_lib.binding import Bound, bind
 from puzzles_lib.chapters.ch20_clinic import pictures
 from puzzles_lib.chapters.ch20_clinic.patients import PATIENTS
 from puzzles_lib.chapters.ch20_clinic.patients.p65_temperatures import class_of
-from puzzles_lib.compiler import find_target, specialised
-from puzzles_lib.drawing.colours import BLUE, VERMILLION
+from puzzles_lib.checker.attempts import attempt, blank
+from puzzles_lib.compiler import find_target, gpu_dialect, memory_accesses, specialised
+from puzzles_lib.drawing.colours import BLUE, ORANGE, SKY, VERMILLION
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.source import define
@@ -43,7 +44,7 @@ def filled(figure: Figure) -> list[str]:
 def test_a_cases_picture_stands_after_its_hints_and_before_its_takeaway():
     ids = [cell.id for cell in SEEN]
     places = [at for at, id in enumerate(ids) if re.fullmatch(r"p\d\d-picture", id)]
-    assert len(places) == 10
+    assert len(places) == 18
     for at in places:
         case = ids[at].removesuffix("-picture")
         assert ids[at - 1 : at + 2] == [f"{case}-hints", f"{case}-picture", f"{case}-takeaway"]
@@ -64,6 +65,24 @@ def test_sequences_that_meet():
     assert filled(pictures.meets().figure).count(VERMILLION) == wrong[0] - right[0]
 
 
+def test_rows_of_a_view_are_taken_from_where_the_kernel_takes_them():
+    kernel, puzzle = broken("logsumexp_of_view")
+    case = puzzle.cases[3]
+    x = make_inputs(puzzle, case)["x"]
+    z = run(kernel, puzzle, x=x, N=case.N, BLOCK_N=case.BLOCK_N)
+    figure = pictures.strides().figure
+    ranges = [re.fullmatch(r"(\d+) to (\d+)", text) for text in texts(figure)]
+    shown = [range(int(found[1]), int(found[2]) + 1) for found in ranges if found]
+    taken = [n for part in shown for n in part]
+    assert len(taken) == case.M * case.N
+    torch.testing.assert_close(x.flatten()[taken].view(case.M, case.N).logsumexp(1), z)
+    colors = filled(figure)[2 * case.M :]  # after memory's
+    programs = [taken.index(part[0]) // case.N for part in shown]
+    for m, part, color in zip(programs, shown, colors, strict=False):
+        assert color == (SKY if all(n // case.S == m for n in part) else VERMILLION)
+    assert 0 < len([m for m, part in zip(programs, shown, strict=True) if part[0] // case.S != m])
+
+
 def test_a_byte_of_a_count():
     kernel, puzzle = broken("any_above")
     shown = [re.fullmatch(r"byte \d+: (\w+)", text) for text in texts(pictures.keeps_a_byte().figure)]
@@ -72,6 +91,39 @@ def test_a_byte_of_a_count():
         x = torch.full((1, N), 2.0)
         found.append(str(bool(run(kernel, puzzle, x=x, BLOCK_N=512)[0])))
     assert [match[1] for match in shown if match] == found == ["True", "False", "True"]
+
+
+def test_sums_that_are_nan_are_those_of_the_kernel():
+    puzzle = PUZZLES["kept_scores"]
+    case = puzzle.cases[3]
+    given = make_inputs(puzzle, case)
+    told = {}
+    for name, kernel in (
+        ("as reported", broken("kept_scores")[0]),
+        ("as wanted", solutions()["kept_scores"]),
+    ):
+        sums = []
+        for N in range(case.BLOCK_N, case.N + 1, case.BLOCK_N):
+            x, keep = given["x"][2:, :N].contiguous(), given["keep"][2:, :N].contiguous()
+            z = run(kernel, puzzle, x=x, keep=keep, BLOCK_N=case.BLOCK_N)
+            top = x.masked_fill(keep == 0, -torch.inf).max()
+            sums.append("0" if name == "as wanted" and top == -torch.inf else f"{(z - top).exp().item():.3g}")
+        told[name] = ", ".join(sums).replace("nan", "NaN")
+    assert told["as reported"] == "NaN, NaN, NaN, NaN" and told["as wanted"].startswith("0, 0, 5")
+    for name, sums in told.items():
+        assert f"{name} {sums}" in pictures.nan_stays().alt
+
+
+def test_rows_that_begin_between_are_those_that_no_descriptor_takes():
+    kernel, puzzle = broken("row_totals")
+    report = check(kernel, puzzle)
+    told = [result.verdict is None for result in report.cases[:4]]
+    picture = pictures.begins()
+    marks = filled(picture.figure)[1::2][:8]
+    assert told[3:1:-1] == [VERMILLION not in marks[:4], VERMILLION not in marks[4:]] == [False, True]
+    (step,) = re.findall(r"begin (\d+) bytes \(43 elements\) apart", str(report))
+    assert f"K = 43, {step} bytes, they begin at 0, {step}, " in picture.alt
+    assert f"{step} = 5 · 16 + 6" in texts(picture.figure)
 
 
 def test_three_elements_bracketed_both_ways():
@@ -86,6 +138,104 @@ def test_three_elements_bracketed_both_ways():
     assert sums[1::2] == ends
     (report,) = (cell.source for cell in SEEN if cell.id == "p57-report")
     assert "1, 2.5, 4.5 instead of 4.25" in report and ends == ["= 4.25", "= 4.5"]
+
+
+def test_what_is_stored_twice_is_so_by_the_layouts_of_the_compiler():
+    kernel, puzzle = broken("norm_and_turn")
+    case = puzzle.cases[1]
+    bound = bind(kernel, puzzle, case)
+    dialect = gpu_dialect(bound.kernel, bound.arguments, find_target("sm_90"), num_warps=4)
+    row, *end = (access for access in memory_accesses(dialect) if access.kind == "store")
+    warps = row.threads() // 32
+    found = []
+    for place, access in enumerate(end):
+        first = case.N - (2 - place) * case.H
+        (one,), (two,) = ({*part.tolist()} for part in (warps[first:][: case.H], access.threads() // 32))
+        found.append(f"{first} to {first + case.H - 1} by warp {one} and by warp {two}")
+    shown = texts(pictures.stored_twice().figure)
+    assert [text for text in shown if " to " in text] == found
+    assert [text for text in shown if re.fullmatch(r"warp \d", text)] == [
+        *(f"warp {warp}" for warp in sorted({*warps.tolist()})),
+        *("warp 0" for _ in end),
+    ]
+
+
+def test_factors_are_taken_as_the_kernel_takes_them():
+    kernel, puzzle = broken("products")
+    given = make_inputs(puzzle, puzzle.cases[0])
+    shown = texts(pictures.ten_bits().figure)
+    (k,) = {int(found) for text in shown for found in re.findall(r"^x\[0, (\d+)\]$", text)}
+    numbers = [text.replace("\N{MINUS SIGN}", "-") for text in shown]
+    blocks = {"BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 16}
+    one = torch.ones(1, 1)
+    for value in (given["x"][0, k], given["y"][k, 0]):
+        taken = run(kernel, puzzle, x=value.view(1, 1), y=one, **blocks).item()
+        at = numbers.index(f"{value.item():.6f}")
+        assert f"{taken:.6f}" in numbers[at + 1 :] and taken != value.item()
+    x, y = given["x"][0, k].view(1, 1), given["y"][k, 0].view(1, 1)
+    right, found = (x * y).item(), run(kernel, puzzle, x=x, y=y, **blocks).item()
+    assert f"is {right:.6f}, and comes out as {found:.6f}" in numbers[-1]
+
+
+def after_the_others(name: str, case: Case, given: dict, tries: int, only: int | None = None):
+    """What its results hold after each run of all configurations, or of one, on the same tensors."""
+    kernel, puzzle = broken(name)
+    bound = bind(kernel, puzzle, case)
+    (result,) = puzzle.results
+    held = {result.name: blank(puzzle, result, case)}
+    for number in range(bound.wrapped.count) if only is None else [only]:
+        each = bound.at(case, number)
+        assert isinstance(each, Bound)
+        for _ in range(tries):
+            attempt(each, given, results=held, quiet=True)
+            yield held[result.name].clone()
+
+
+def test_what_tries_add_is_what_the_kernel_leaves():
+    case = PUZZLES["tuned_sum"].cases[2]
+    given = {"x": torch.ones(case.N)}
+    left = [int(z) for z in after_the_others("tuned_sum", case, given, tries=3)]
+    (fresh,) = after_the_others("tuned_sum", case, given, tries=1, only=0)
+    shown = [int(text) for text in texts(pictures.adds_up().figure) if text.isdigit()]
+    assert shown == [*left, left[-1] + int(fresh), int(fresh)]
+    blocks = re.findall(r'Config\({"BLOCK_N": (\d+)}\)', HANDED_OUT["tuned_sum"])
+    assert f"with each of blocks of {' and '.join(blocks)}, " in pictures.adds_up().alt
+
+
+def test_what_is_left_over_is_what_the_kernel_has_not_stored():
+    case = PUZZLES["tuned_rows"].cases[1]
+    given = make_inputs(PUZZLES["tuned_rows"], case)
+    (alone,) = after_the_others("tuned_rows", case, given, tries=1, only=1)
+    *_, after = after_the_others("tuned_rows", case, given, tries=1)
+    (end,) = {int(stored.sum()) for stored in ~alone.isnan()}
+    assert torch.equal(after, 2 * given["x"]) and not alone[:, :end].isnan().any() and 0 < end < case.N
+    figure = pictures.left_over().figure
+    assert [text for text in texts(figure) if text.isdigit()] == ["0", str(end), str(case.N)]
+    (ax,) = figure.axes
+    whole, stored, kept, again, rest = (patch for patch in ax.patches)
+    assert {to_hex(patch.get_facecolor()) for patch in (whole, kept)} == {SKY}
+    assert {to_hex(patch.get_facecolor()) for patch in (stored, again)} == {ORANGE}
+    assert rest.get_hatch() and rest.get_width() / whole.get_width() == pytest.approx(1 - end / case.N)
+    blocks = re.findall(r'Config\({"BLOCK_N": (\d+)}\)', HANDED_OUT["tuned_rows"])
+    assert [f"blocks of {blocks[0]} are tried", f"then blocks of {blocks[1]}"] == [
+        text for text in texts(figure) if text.endswith("tried") or text.startswith("then")
+    ]
+
+
+def test_blocks_count_as_they_do_in_the_kernel():
+    kernel, puzzle = broken("attended")
+    case = puzzle.cases[1]
+    x = make_inputs(puzzle, case)["x"]
+    shares = []  # of each block, of all weights
+    for b in range(case.N // case.BLOCK_N):
+        v = torch.zeros_like(x)
+        v[:, b * case.BLOCK_N :][:, : case.BLOCK_N] = 1
+        found = run(kernel, puzzle, x=x, v=v, BLOCK_N=case.BLOCK_N)
+        shares.append((found / puzzle.spec(x, v))[2].item())
+    counts = ", ".join(f"{share / shares[0]:.3g}" for share in shares)
+    assert f"the blocks count {counts} times" in pictures.two_maxima().alt
+    wrong = sum(share < shares[0] for share in shares)
+    assert 0 < wrong and filled(pictures.two_maxima().figure).count(VERMILLION) == 2 * wrong + 1
 
 
 def test_stripes_are_what_the_kernel_makes():

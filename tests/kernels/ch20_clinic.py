@@ -3,9 +3,10 @@
 from puzzles_lib.chapters.ch20_clinic.puzzles import PUZZLES
 from tests.kernels import Wrong, edited
 
-DISCOUNTED_SUM, FAR_ROWS, KEPT_SCORES, ROW_MINIMUM, RUNNING_SUMS, SINKS_AND_WINDOW, TUNED_ROWS = (
+ATTENDED, DISCOUNTED_SUM, FAR_ROWS, KEPT_SCORES, ROW_MINIMUM, RUNNING_SUMS, SINKS_AND_WINDOW, TUNED_ROWS = (
     next(p for p in PUZZLES if p.name == name)
     for name in (
+        "attended",
         "discounted_sum",
         "far_rows",
         "kept_scores",
@@ -14,6 +15,55 @@ DISCOUNTED_SUM, FAR_ROWS, KEPT_SCORES, ROW_MINIMUM, RUNNING_SUMS, SINKS_AND_WIND
         "sinks_and_window",
         "tuned_rows",
     )
+)
+
+values_not_rescaled = edited(
+    ATTENDED,
+    "values_not_rescaled",
+    "The weights' sum is rescaled, the values' sum is not.",
+    {"acc * scale": "acc"},
+)
+
+weights_not_rescaled = edited(
+    ATTENDED,
+    "weights_not_rescaled",
+    "The values' sum is rescaled, the weights' sum is not.",
+    {"total * scale": "total"},
+)
+
+upside_down = edited(
+    ATTENDED,
+    "upside_down",
+    "Rescales by exp(new - old), as some papers print it.",
+    {"tl.exp(top - new)": "tl.exp(new - top)"},
+)
+
+never_moved = edited(
+    ATTENDED,
+    "never_moved",
+    "Takes the first block's maximum for all.",
+    {"best > top + 8": 'top == float("-inf")'},
+)
+
+moved_on_all_the_same = edited(
+    ATTENDED,
+    "moved_on_all_the_same",
+    "Saves the rescale, and moves the maximum.",
+    {"        top = new": "        top = best"},
+)
+
+always_moved = edited(
+    ATTENDED,
+    "always_moved",
+    "Saves nothing.",
+    {"tl.where(best > top + 8, best, top)  # a small step is not worth it": "best"},
+)
+
+taken_back = edited(
+    ATTENDED,
+    "taken_back",
+    "Around the block's maximum first, then taken to the sums' one, as the thread's mend does.",
+    {"tl.exp(x - new)": "tl.exp(x - best) * tl.exp(best - new)"},
 )
 
 squared = edited(
@@ -108,6 +158,11 @@ longer_blocks_too = edited(
 )
 
 WRONG = [
+    Wrong(ATTENDED, values_not_rescaled, "values", "x:late_maximum   (case=3)"),
+    Wrong(ATTENDED, weights_not_rescaled, "values", "x:late_maximum   (case=3)"),
+    Wrong(ATTENDED, upside_down, "values", "NaN"),
+    Wrong(ATTENDED, never_moved, "values", "x:leaps   (case=4)"),
+    Wrong(ATTENDED, moved_on_all_the_same, "values", "z["),
     Wrong(DISCOUNTED_SUM, squared, "values", "not associative"),
     Wrong(RUNNING_SUMS, the_other_end, "out of bounds", "x_ptr"),
     Wrong(SINKS_AND_WINDOW, brackets_left_out, "out of bounds", "x_ptr"),
@@ -117,6 +172,8 @@ WRONG = [
 ]
 
 RIGHT = [
+    (ATTENDED, always_moved),
+    (ATTENDED, taken_back),
     (RUNNING_SUMS, from_its_beginning),
     (SINKS_AND_WINDOW, counted),
     (FAR_ROWS, in_its_product),

@@ -1,15 +1,25 @@
 """Pictures for chapter 20."""
 
+import math
 from collections.abc import Sequence
 
 import torch
 
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
 from puzzles_lib.chapters.ch20_clinic.patients.p43_running_sums import PUZZLE as RUNNING_SUMS
+from puzzles_lib.chapters.ch20_clinic.patients.p44_logsumexp_of_view import PUZZLE as LOGSUMEXP_OF_VIEW
 from puzzles_lib.chapters.ch20_clinic.patients.p47_any_above import PUZZLE as ANY_ABOVE
+from puzzles_lib.chapters.ch20_clinic.patients.p48_kept_scores import PUZZLE as KEPT_SCORES
+from puzzles_lib.chapters.ch20_clinic.patients.p50_row_totals import PUZZLE as ROW_TOTALS
+from puzzles_lib.chapters.ch20_clinic.patients.p53_norm_and_turn import PUZZLE as NORM_AND_TURN
+from puzzles_lib.chapters.ch20_clinic.patients.p55_products import PUZZLE as PRODUCTS
 from puzzles_lib.chapters.ch20_clinic.patients.p57_discounted_sum import PUZZLE as DISCOUNTED_SUM
+from puzzles_lib.chapters.ch20_clinic.patients.p59_attended import PUZZLE as ATTENDED
+from puzzles_lib.chapters.ch20_clinic.patients.p59_attended import STEP
 from puzzles_lib.chapters.ch20_clinic.patients.p60_random_rounding import PUZZLE as RANDOM_ROUNDING
 from puzzles_lib.chapters.ch20_clinic.patients.p61_sinks_and_window import PUZZLE as SINKS_AND_WINDOW
+from puzzles_lib.chapters.ch20_clinic.patients.p63_tuned_sum import PUZZLE as TUNED_SUM
+from puzzles_lib.chapters.ch20_clinic.patients.p64_tuned_rows import PUZZLE as TUNED_ROWS
 from puzzles_lib.chapters.ch20_clinic.patients.p65_temperatures import class_of, first_of_class
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.drawing.colours import (
@@ -23,6 +33,7 @@ from puzzles_lib.drawing.colours import (
     PALE_GREEN,
     PALE_ORANGE,
     PALE_SKY,
+    PAPER,
     SKY,
     VERMILLION,
     YELLOW,
@@ -159,6 +170,45 @@ def meets(case: Case = RUNNING_SUMS.cases[3], b: int = 1) -> Picture:
     )
 
 
+def strides(case: Case = LOGSUMEXP_OF_VIEW.cases[3]) -> Picture:
+    """A view's rows in memory, and which elements each program takes for its row."""
+    M, N, S = (case.numbers[name] for name in "MNS")
+    figure, ax = new_sheet(19.2, 3.6 + 1.3 * M)
+    left, width = 4.1, 14.8 / (M * S)
+    label(ax, left - 0.3, 1.6, "in memory", align="right", fontsize=11)
+    for m in range(M):
+        start = left + m * S * width
+        box(ax, start, 1.1, N * width, 1.0, f"row {m}", color=SKY, fontsize=11)
+        box(ax, start + N * width, 1.1, (S - N) * width, 1.0, hatch="////")
+        label(ax, start, 0.95, str(m * S), align="left bottom", color=FAINT)
+    told = []
+    for m in range(M):
+        y = 2.7 + 1.3 * m
+        label(ax, left - 0.3, y + 0.5, f"program {m} takes", align="right", fontsize=11)
+        ax.plot([left, left + M * S * width], [y + 0.5] * 2, color=LINE, linewidth=0.8, zorder=0)
+        first, end = m * N, m * N + N
+        mine = min(max(m * S, first), end)
+        for at, to, color in ((first, mine, VERMILLION), (mine, end, SKY)):
+            if at < to:
+                box(ax, left + at * width, y, (to - at) * width, 1.0, f"{at} to {to - 1}", color=color)
+        strange = f"{mine - first} of them not of row {m}" if mine > first else f"all of row {m}"
+        told.append(f"program {m} takes {first} to {end - 1}, {strange}")
+    y = 2.9 + 1.3 * M
+    for x, color, hatch, text in (
+        (left, SKY, None, "of its row"),
+        (left + 4.0, VERMILLION, None, "not of its row"),
+        (left + 8.8, PALE, "////", "not of the view"),
+    ):
+        box(ax, x, y, 0.6, 0.6, color=color, hatch=hatch)
+        label(ax, x + 0.8, y + 0.3, text, align="left")
+    begin = ", ".join(str(m * S) for m in range(M))
+    return Picture(
+        figure,
+        f"A view of the first {N} numbers of {M} rows of {S}, as it lies in memory: its rows begin at "
+        f"{begin}. As reported {'; '.join(told)}.",
+    )
+
+
 def overshoots(N: int = 5, BLOCK: int = 4) -> Picture:
     """A tile that is wider than what is left of its row."""
     figure, ax = new_sheet(19.2, 7.4)
@@ -209,6 +259,86 @@ def keeps_a_byte(N: int = ANY_ABOVE.cases[3].N) -> Picture:
     )
 
 
+def nan_stays(case: Case = KEPT_SCORES.cases[3], m: int = 2) -> Picture:
+    """The blocks of a row whose first ones keep nothing: a sum that is NaN, and one that is not."""
+    given = make_inputs(KEPT_SCORES, case)
+    x = given["x"][m].masked_fill(given["keep"][m] == 0, -torch.inf).split(case.BLOCK_N)
+    tops = torch.stack([block.max() for block in x]).cummax(0).values
+    figure, ax = new_sheet(19.2, 10.4)
+    left, width = 5.9, 13.0 / len(x)
+    names = [f"block {number}: {int((block > -torch.inf).sum())} kept" for number, block in enumerate(x)]
+    for number, name in enumerate(names):
+        label(ax, left + (number + 0.5) * width, 0.5, name, fontsize=11)
+    look = {"x": left, "width": width, "fontsize": 11}
+
+    def line(y: float, title: str, values: list[float]) -> None:
+        colors = [VERMILLION if v != v else PALE if v == -torch.inf else SKY for v in values]
+        cells(ax, [_number(v) for v in values], y=y, title=title, colors=colors, **look)
+
+    line(1.0, "maximum so far", tops.tolist())
+    told = []
+    for y, name, bases in (
+        (3.3, "as reported", tops),
+        (6.9, "as wanted", tops.masked_fill(tops == -torch.inf, 0)),
+    ):
+        total, top, factors, totals = torch.tensor(0.0), torch.tensor(-torch.inf), [], []
+        for block, new, base in zip(x, tops, bases, strict=True):
+            factors.append((top - base).exp().item())
+            total = total * (top - base).exp() + (block - base).exp().sum()
+            totals.append(total.item())
+            top = new
+        label(ax, left - 0.25, y - 0.4, name, align="right", fontsize=11, weight="bold")
+        line(y, "old sum, times", factors)
+        line(y + 1.1, "new sum", totals)
+        told.append(f"{name} {', '.join(map(_number, totals))}")
+    label(ax, left, 9.7, f"{MINUS}inf {MINUS} {MINUS}inf is NaN; and NaN times 0 is NaN", align="left")
+    return Picture(
+        figure,
+        f"Row {m} in blocks of {case.BLOCK_N}, {', '.join(names)}. The maximum so far is "
+        f"{', '.join(map(_number, tops.tolist()))}, and the sum after each block {'; '.join(told)}. "
+        f"{MINUS}inf {MINUS} {MINUS}inf is NaN, and NaN times 0 is NaN, so no later block heals it.",
+    )
+
+
+def _number(value: float) -> str:
+    return "NaN" if value != value else f"{value:.3g}".replace("-", MINUS)
+
+
+def begins(cases: Sequence[Case] = ROW_TOTALS.cases[3:1:-1], rows: int = 4) -> Picture:
+    """Rows of two lengths along memory, which is ruled in steps of 16 bytes."""
+    size, step = ROW_TOTALS.inputs[0].dtype.itemsize, 16
+    most = rows * size * max(case.K for case in cases)
+    figure, ax = new_sheet(19.2, 1.0 + 3.1 * len(cases))
+    left, width = 2.6, 16.2 / most
+    bottom, told = 3.1 * len(cases) - 0.4, []
+    for at in range(0, most + 1, step):
+        ax.plot([left + at * width] * 2, [0.2, bottom], color=LINE, linewidth=0.8, zorder=0)
+    for number, case in enumerate(cases):
+        y, found = 0.6 + 3.1 * number, []
+        label(ax, left - 0.3, y + 0.5, f"K = {case.K}", align="right", fontsize=11)
+        for m in range(rows):
+            start = m * size * case.K
+            color = VERMILLION if start % step else GREEN
+            x = left + start * width
+            box(ax, x, y, size * case.K * width, 1.0, color=PALE)
+            box(ax, x, y, 0.22, 1.0, color=color)
+            label(ax, x + size * case.K * width / 2, y + 0.5, f"row {m}", fontsize=11)
+            over = f" + {start % step}" if start % step else ""
+            text = f"{start} = {start // step} · {step}{over}"
+            label(ax, x, y + 1.4, text, align="left", fontsize=10, behind=PAPER)
+            found.append(str(start))
+        told.append(f"with K = {case.K}, {size * case.K} bytes, they begin at {', '.join(found)}")
+    for x, color, text in ((left, GREEN, "begins at a line"), (left + 5.0, VERMILLION, "begins between two")):
+        box(ax, x, bottom + 0.5, 0.6, 0.6, color=color)
+        label(ax, x + 0.8, bottom + 0.8, text, align="left")
+    label(ax, left + 10.5, bottom + 0.8, f"a line every {step} bytes", align="left", color=FAINT)
+    return Picture(
+        figure,
+        f"Rows of {size}-byte numbers, one after another, over memory that is ruled every {step} bytes: "
+        f"{'; '.join(told)}.",
+    )
+
+
 def releases() -> Picture:
     """Four warps at their own pace, and the one that gives the lock back."""
     figure, ax = new_sheet(19.2, 7.6)
@@ -232,6 +362,87 @@ def releases() -> Picture:
         "warp 3 is still storing when the next program loads. With a barrier the lock opens only "
         "after the last warp's stores.",
     )
+
+
+def stored_twice(case: Case = NORM_AND_TURN.cases[1], warps: int = 4) -> Picture:
+    """Which warp stores which part of a row, and which its end once more."""
+    N, H = case.N, case.H
+    stores = ((0, N, "first store"), (N - 2 * H, H, "second store"), (N - H, H, "third store"))
+    tints = (SKY, ORANGE, GREEN, YELLOW)
+    figure, ax = new_sheet(19.2, 6.5)
+    left, width, found = 4.4, 14.2 / N, []
+    for number, (first, many, name) in enumerate(stores):
+        y = 0.8 + 1.3 * number
+        label(ax, left - 0.3, y + 0.5, name, align="right", fontsize=11)
+        ax.plot([left, left + N * width], [y + 0.5] * 2, color=LINE, linewidth=0.8, zorder=0)
+        for lane in range(0, many, 32):
+            warp, at = lane // 32 % warps, first + lane
+            to = min(at + 32, first + many)
+            box(ax, left + at * width, y, (to - at) * width, 1.0, f"warp {warp}", color=tints[warp])
+            found.append((warp, at, to))
+    for at in range(0, N, 32):
+        label(ax, left + at * width, 0.65, str(at), align="left bottom", color=FAINT)
+    meet = [
+        (one, two, max(a, b), min(c, d))
+        for i, (one, a, c) in enumerate(found)
+        for two, b, d in found[i + 1 :]
+        if max(a, b) < min(c, d)
+    ]
+    told = [f"{at} to {to - 1} by warp {one} and by warp {two}" for one, two, at, to in meet]
+    first, end = left + (N - 2 * H) * width, left + N * width
+    ax.plot([first, first], [0.8, 4.9], color=INK, linewidth=1.6)
+    for number, text in enumerate(told):
+        label(ax, (first + end) / 2, 5.2 + 0.7 * number, text)
+    return Picture(
+        figure,
+        f"A row of {N}, whose last {2 * H} are turned, and the warps that store it: each its 32 in the "
+        f"first store, and warp 0 the two parts of the end in the second and third. So elements are stored "
+        f"twice: "
+        f"{'; '.join(told)}. Which of the two comes last is not known.",
+    )
+
+
+def ten_bits(case: Case = PRODUCTS.cases[0]) -> Picture:
+    """Two factors as the 32 bits of a float32, what TF32 takes of them, and their product by both."""
+    given = make_inputs(PRODUCTS, case)
+    x, y = given["x"][0], given["y"][:, 0]
+    off = (in_tf32(x) * in_tf32(y) / (x * y) - 1).nan_to_num().abs()
+    k = int(off.argmax())
+    factors = {f"x[0, {k}]": x[k : k + 1].clone(), f"y[{k}, 0]": y[k : k + 1].clone()}
+    figure, ax = new_sheet(19.2, 7.0)
+    left, width, kept = 2.6, 0.37, 1 + 8 + 10
+    for at, to, text in ((0, 1, "sign"), (1, 9, "exponent"), (9, kept, "10 bits"), (kept, 32, "13 more")):
+        label(ax, left + (at + to) / 2 * width, 0.4, text, color=FAINT)
+    told = []
+    for number, (name, full) in enumerate(factors.items()):
+        coarse = in_tf32(full)
+        for below, title, value in ((0.0, name, full), (1.1, "taken as", coarse)):
+            bits = f"{value.view(torch.int32).item() & 0xFFFFFFFF:032b}"
+            texts = [*bits[:kept], *(None if below else bit for bit in bits[kept:])]
+            colors = [SKY] * kept + [None if below else VERMILLION] * (32 - kept)
+            hatches = [None] * kept + ["////" if below else None] * (32 - kept)
+            look = {"width": width, "colors": colors, "hatch": hatches, "title": title}
+            row = cells(ax, texts, x=left, y=0.8 + 2.7 * number + below, **look)
+            label(ax, row.right + 0.3, row.y + 0.5, _digits(value), align="left", fontsize=11)
+        told.append(f"{name} = {_digits(full)} is taken as {_digits(coarse)}")
+    right, found = (float(a * b) for a, b in (factors.values(), map(in_tf32, factors.values())))
+    short = f"off by 1 in {abs(right / (right - found)):,.0f}"
+    text = f"their product is {right:.6f}, and comes out as {found:.6f}: {short}".replace("-", MINUS)
+    label(ax, left, 6.5, text, align="left", fontsize=11)
+    return Picture(
+        figure,
+        f"Two numbers of float32 as their 32 bits: a sign, 8 of the exponent, 23 of the fraction. TF32 has "
+        f"the first 10 of these, and rounds. {'; '.join(told)}; {text}.",
+    )
+
+
+def in_tf32(x: torch.Tensor) -> torch.Tensor:
+    """Rounded to 10 bits of the fraction."""
+    return ((x.view(torch.int32) + (1 << 12)) >> 13 << 13).view(torch.float32)
+
+
+def _digits(x: torch.Tensor) -> str:
+    return f"{x.item():.6f}".replace("-", MINUS)
 
 
 def rounds_down(SIZE: int = 4) -> Picture:
@@ -295,6 +506,40 @@ def _halved(a: float, b: float) -> tuple[float, str]:
     return a * 0.5 + b, f"{a:g} · 0.5 + {b:g} = {a * 0.5 + b:g}"
 
 
+def two_maxima(case: Case = ATTENDED.cases[1], m: int = 2) -> Picture:
+    """The blocks of a row: what its sums are around, what a block's weights are, and how it counts."""
+    x = make_inputs(ATTENDED, case)["x"][m].split(case.BLOCK_N)
+    tops = [block.max().item() for block in x]
+    top, sums, weights = -math.inf, [], []
+    for largest in tops:
+        weights.append(max(top, largest))
+        top = largest if largest > top + STEP else top
+        sums.append(top)
+    counts = [math.exp(kept - best) for kept, best in zip(sums, weights, strict=True)]
+    figure, ax = new_sheet(19.2, 7.2)
+    left, width = 6.4, 12.5 / len(x)
+    for number in range(len(x)):
+        label(ax, left + (number + 0.5) * width, 0.5, f"block {number}", fontsize=11)
+    marks = [SKY if kept == best else VERMILLION for kept, best in zip(sums, weights, strict=True)]
+    for y, title, values, colors in (
+        (1.0, "its largest number", tops, PALE),
+        (2.4, "the sums are around", sums, SKY),
+        (3.5, "its weights are around", weights, marks),
+        (4.9, "so it counts, times", counts, marks),
+    ):
+        texts = [_number(value) for value in values]
+        cells(ax, texts, x=left, y=y, width=width, colors=colors, title=title, fontsize=11)
+    for at, color, text in ((left, SKY, "one maximum"), (left + 4.4, VERMILLION, "another one")):
+        box(ax, at, 6.4, 0.6, 0.6, color=color)
+        label(ax, at + 0.8, 6.7, text, align="left")
+    told = (", ".join(map(_number, values)) for values in (tops, sums, weights, counts))
+    return Picture(
+        figure,
+        "Row {} in {} blocks, whose largest numbers are {}. The sums are around {}, and as reported a "
+        "block's weights around {}. So the blocks count {} times what they should.".format(m, len(x), *told),
+    )
+
+
 def stripes(case: Case = RANDOM_ROUNDING.cases[1], blocks: int = 8) -> Picture:
     """Which halves are rounded up, where all blocks share their draws, and where no two numbers do."""
     lanes = torch.arange(case.BLOCK_N).expand(blocks, -1)
@@ -354,6 +599,76 @@ def one_bit(cases: Sequence[Case] = SINKS_AND_WINDOW.cases[3:]) -> Picture:
         figure,
         f"Two rows: a 1 for each column among the first S, a 1 for each among the last W, and their sum in "
         f"one bit. What is in both is lost, since 1 + 1 is 2, of which one bit is kept: {'; '.join(told)}.",
+    )
+
+
+def adds_up(case: Case = TUNED_SUM.cases[2], blocks: Sequence[int] = (32, 64), tries: int = 3) -> Picture:
+    """A sum of ones after each run of a first call, which tries configurations, and of a second one."""
+    runs = [color for color in (SKY, ORANGE) for _ in range(tries)] + [VERMILLION]
+    sums = [case.N * (number + 1) for number in range(len(runs))] + [case.N]
+    figure, ax = new_sheet(19.2, 8.2)
+    left, width, foot, tallest = 0.6, 2.15, 6.2, 5.2
+    own = left + 2 * tries * width  # where the calls' own runs are
+    starts = [left + number * width for number in range(len(runs))] + [own + width + 0.6]
+    for x, total, color in zip(starts, sums, [*runs, GREEN], strict=True):
+        height = tallest * total / max(sums)
+        box(ax, x + 0.2, foot - height, width - 0.4, height, color=color)
+        label(ax, x + width / 2, foot - height - 0.35, str(total), fontsize=11)
+    for number, block in enumerate(blocks):
+        middle = left + (number + 0.5) * tries * width
+        label(ax, middle, foot + 0.5, f"tries with blocks of {block}", fontsize=11)
+    for x, first, name in ((own, left, "first call: all on one z"), (starts[-1], starts[-1], "second call")):
+        label(ax, x + width / 2, foot + 0.5, "its run", fontsize=11)
+        ax.plot([first + 0.2, x + width - 0.2], [foot + 1.1] * 2, color=INK, linewidth=1.2)
+        label(ax, (first + x + width) / 2, foot + 1.6, name, fontsize=11)
+    return Picture(
+        figure,
+        f"A sum of {case.N} ones. Within the first call autotune tries the kernel, here {tries} times with "
+        f"each of blocks of {' and '.join(map(str, blocks))}, on one z, which holds "
+        f"{', '.join(map(str, sums[:-2]))} after them; the call's own run leaves {sums[-2]}. The second call "
+        f"tries nothing, begins with 0, and leaves {sums[-1]}.",
+    )
+
+
+def left_over(case: Case = TUNED_ROWS.cases[1], blocks: Sequence[int] = (256, 32)) -> Picture:
+    """What two configurations leave in a row, one after the other, and what the second leaves alone."""
+    N, (large, small) = case.N, blocks
+    figure, ax = new_sheet(19.2, 6.1)
+    left, width = 5.9, 12.9 / N
+    done = [min(block, N) for block in blocks]
+    rows = (
+        (f"blocks of {large} are tried", ((0, done[0], SKY, None, f"stored by blocks of {large}"),)),
+        (
+            f"then blocks of {small}",
+            (
+                (0, done[1], ORANGE, None, f"stored by blocks of {small}"),
+                (done[1], N, SKY, None, f"still what blocks of {large} stored"),
+            ),
+        ),
+        (
+            f"blocks of {small} alone",
+            (
+                (0, done[1], ORANGE, None, f"stored by blocks of {small}"),
+                (done[1], N, None, "////", "what was in memory"),
+            ),
+        ),
+    )
+    for number, (name, parts) in enumerate(rows):
+        y = 0.9 + 1.5 * number + 0.8 * (number == 2)
+        label(ax, left - 0.3, y + 0.5, name, align="right", fontsize=11)
+        for first, end, color, hatch, text in parts:
+            x, wide = left + first * width, (end - first) * width
+            box(ax, x, y, wide, 1.0, "" if hatch else text, color=color, hatch=hatch)
+            if hatch:
+                label(ax, x + wide / 2, y + 1.4, text)
+    for at in (0, done[1], N):
+        label(ax, left + at * width, 0.7, str(at), align="bottom", color=FAINT)
+    ax.plot([0.4, left + N * width], [4.05, 4.05], color=LINE, linewidth=1, linestyle="--")
+    return Picture(
+        figure,
+        f"A row of {N} numbers. Blocks of {large} store all of it. Blocks of {small}, tried after them, "
+        f"store 0 to {done[1] - 1}, and the others still hold what blocks of {large} have stored: the row "
+        f"is right. Blocks of {small} alone store 0 to {done[1] - 1}; the others hold what was in memory.",
     )
 
 

@@ -1,0 +1,92 @@
+"""Sums around one maximum, and weights that are added to them around another."""
+
+import torch
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import far_below, late_maximum
+from puzzles_lib.mistakes import Mistake
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge
+
+STEP = 8.0
+"""By how much a maximum grows at least before the kernel moves it."""
+
+
+def leaps(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Rows that are 100 higher in each quarter than in the one before."""
+    quarter = torch.arange(shape[-1]) * 4 // shape[-1]
+    return (100.0 * quarter + torch.randn(shape, generator=generator)).to(dtype)
+
+
+def attended(
+    x: Float32[Tensor, "M N"],
+    v: Float32[Tensor, "M N"],
+) -> Float32[Tensor, " M"]:
+    """z[m] = sum over n of w[m, n] · v[m, n], where w[m] is the softmax of x[m]
+
+    A row is a program's, in blocks.
+    """
+    return (x.softmax(1) * v).sum(1)
+
+
+def too_light(x: Tensor, v: Tensor, BLOCK_N: int) -> Tensor:
+    """As `attended`, with a block's weights around its maximum, and the sums around one not moved."""
+    top = torch.full_like(x[:, 0], -torch.inf)
+    total, acc = torch.zeros_like(top), torch.zeros_like(top)
+    for part, values in zip(x.split(BLOCK_N, 1), v.split(BLOCK_N, 1), strict=True):
+        best = torch.maximum(top, part.amax(1))
+        new = torch.where(best > top + STEP, best, top)
+        p, scale = (part - best[:, None]).exp(), (top - new).exp()
+        total, acc, top = total * scale + p.sum(1), acc * scale + (p * values).sum(1), new
+    return acc / total
+
+
+PUZZLE = Puzzle(
+    number="59",
+    spec=attended,
+    formula=r"z_m = \sum_n \frac{e^{x_{mn}}}{\sum_j e^{x_{mj}}} \, v_{mn}",
+    grid=lambda s: (s.M,),
+    cases=(
+        Case(M=1, N=16, BLOCK_N=16),  # one program, one block
+        Case(M=3, N=64, BLOCK_N=16),  # several blocks, all full
+        Case(M=4, N=45, BLOCK_N=16),  # ragged
+        Case(M=3, N=64, BLOCK_N=16, fill={"x": late_maximum}),  # each block has a new maximum
+        Case(M=2, N=64, BLOCK_N=16, fill={"x": leaps}),  # too far for float32's exp
+        Case(M=2, N=40, BLOCK_N=16, fill={"x": far_below}),  # no maximum starts at 0
+    ),
+    slips={"a block that raises the maximum a little weighs too little": too_light},
+    contract=Contract(
+        {"M": Size(9), "N": Size(300), "BLOCK_N": lambda s: (32,) if s.N > 64 else (32, 64)},
+        fills=lambda s: ({"x": leaps}, {"x": late_maximum}),
+    ),
+    broken_by="two_maxima",
+)
+
+SLIP = Mistake(
+    PUZZLE,
+    "two_maxima",
+    "The block's weights are around its own maximum, and the sums around one that was not moved.",
+    {"tl.exp(x - new)": "tl.exp(x - best)"},
+    kind="values",
+    says="a block that raises the maximum a little weighs too little",
+)
+
+PATIENT = Patient(
+    SLIP,
+    thread="https://github.com/ROCm/rocm-libraries/pull/6498",
+    ward="arithmetic",
+    question=which_line(
+        SLIP,
+        "a block whose maximum is 3 above the old one: around which maximum is each of the values?",
+        Nudge(lambda v, r: v == 9, "it is the largest of all so far; who makes use of it?"),
+        Nudge(lambda v, r: v in (12, 15), "it takes the old sums from the old maximum to the new one"),
+        Nudge(
+            lambda v, r: v in (13, 14),
+            "two numbers may be added if they are around one maximum; which are these?",
+        ),
+        also=frozenset({10}),
+    ),
+)
