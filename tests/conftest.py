@@ -19,9 +19,10 @@ from pathlib import Path
 import pytest
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read once, when torch is imported
-sys.modules["rfc3987_syntax"] = None  # an optional part of jsonschema that takes two seconds to import
 
 from tests.browser import browser, lab, missing, open_notebook, open_page  # noqa: F401  fixtures
+
+sys.modules["rfc3987_syntax"] = None  # an optional part of jsonschema that takes two seconds to import
 
 REPO = Path(__file__).resolve().parent.parent
 

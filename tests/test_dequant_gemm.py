@@ -131,6 +131,7 @@ def test_non_contiguous_inputs():
 
 # ---- what is refused
 
+
 @functools.cache
 def small() -> PackedTensor:
     """Made when it is asked for: the first operator of a process imports torch's compiler."""

@@ -6,6 +6,7 @@ import csv
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from puzzles_lib.authoring import classroom
+from puzzles_lib.bench import __main__ as bench
 from puzzles_lib.grading import __main__ as command
 from puzzles_lib.grading import executors, sandbox
 from puzzles_lib.grading.executors import processes, work
@@ -213,6 +216,68 @@ def test_hostile_among_honest_twice(tmp_path: Path) -> None:
     assert runs[0] == runs[1]
     assert contents(tmp_path / "class") == before
     assert not any(b"grading.inside" in c for c in commands())
+
+
+# ---- what a class costs
+
+PRETENDS = """
+import json, os, sys
+from pathlib import Path
+folder, _, out, _, workers = sys.argv[1:]
+points = json.loads(os.environ["POINTS"])
+for one in Path(folder).iterdir():
+    place = Path(out) / "students" / one.name / "grade.json"
+    if not place.exists():
+        place.parent.mkdir(parents=True)
+        earned = points[one.name.rpartition("-")[0]]
+        told = {"student": one.name, "points": earned, "cpu_seconds": 2.0 + earned, "memory": 3_000_000}
+        place.write_text(json.dumps(told))
+sys.exit(int(workers) - 1)
+"""
+
+
+@pytest.fixture
+def pretended_grader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives the marks that $POINTS says, by kind; more than one worker is a failure."""
+    monkeypatch.setattr(classroom, "GRADER", (sys.executable, "-c", PRETENDS))
+    points = {kind.name: kind.points for kind in classroom.kinds().values()}
+    monkeypatch.setenv("POINTS", json.dumps(points))
+
+
+def test_a_class_is_made_up_graded_and_added_up(
+    tmp_path: Path, pretended_grader: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command_line = ["classroom", str(tmp_path), "--workers", "1", "--students"]
+    assert bench.main([*command_line, "6"]) == 0
+    _, right, untouched, first, summary = capsys.readouterr().out.splitlines()
+    most = classroom.kinds()["right"].points
+    each = f"{most + 2}.0"
+    assert right.split() == ["2", "right", each, f"({each}", "..", f"{each})", str(2 * most + 4), "3", "MB"]
+    assert untouched.split()[:3] == ["2", "untouched", "2.0"] and first.split()[:3] == ["2", "first", "4.0"]
+    assert summary.startswith("6 graded in this run, in ")
+    assert [path.name for path in (tmp_path / "class/first-0002").iterdir()] == ["01_blocks.ipynb"]
+    assert len(list((tmp_path / "class/right-0005").iterdir())) == len(list(REPO.glob("solutions/*.ipynb")))
+
+    assert bench.main([*command_line, "8"]) == 0
+    assert "2 graded in this run, in " in capsys.readouterr().out
+
+
+def test_a_mark_that_is_not_deserved_is_an_error(
+    tmp_path: Path,
+    pretended_grader: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("POINTS", json.dumps({"right": 1, "untouched": 0, "first": 2}))
+    assert bench.main(["classroom", str(tmp_path), "--workers", "1", "--students", "5"]) == 1
+    assert re.search(r"error: not \d+ points: right-0000$", capsys.readouterr().err, re.MULTILINE)
+
+
+def test_a_grader_that_fails_is_an_error(
+    tmp_path: Path, pretended_grader: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bench.main(["classroom", str(tmp_path), "--workers", "2", "--students", "1"]) == 1
+    assert "error: the grader ended with status 1; the same command goes on" in capsys.readouterr().err
 
 
 @pytest.mark.classroom

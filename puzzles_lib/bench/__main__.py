@@ -5,6 +5,7 @@ import importlib
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 MEASURED = {
     "memory": ("puzzles_lib.bench.memory", "bandwidth of the memory-bound kernels (needs a GPU)"),
@@ -63,6 +64,7 @@ RACED = {
 CHAPTER = "puzzles_lib.chapters.ch15_racing_cublas"
 CHECKS = "puzzles_lib.authoring.checks"
 WATCHED = "puzzles_lib.authoring.watched"
+CLASSROOM = "puzzles_lib.authoring.classroom"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -84,6 +86,10 @@ def _run(arguments: list[str] | None) -> None:
         "watch", help="per puzzle the size of watch's page, and what recording costs"
     )
     watched.add_argument("--json", action="store_true", help="print one JSON object per puzzle")
+    classroom = commands.add_parser("classroom", help="what it costs to grade a class, made up in a folder")
+    classroom.add_argument("folder", type=Path, metavar="FOLDER", help="where it goes on if stopped")
+    classroom.add_argument("--students", type=int, default=30, metavar="N")
+    classroom.add_argument("--workers", type=int, default=2, metavar="N")
     for name, (_, text) in MEASURED.items():
         measured = commands.add_parser(name, help=text)
         measured.add_argument("--json", metavar="FILE", help="write the rows there as well")
@@ -106,6 +112,9 @@ def _run(arguments: list[str] | None) -> None:
         importlib.import_module(CHECKS).print_checks(chosen.json)
     elif chosen.command == "watch":
         importlib.import_module(WATCHED).print_watched(chosen.json)
+    elif chosen.command == "classroom":
+        module = importlib.import_module(CLASSROOM)
+        print(module.measure(chosen.folder, chosen.students, chosen.workers))
     elif chosen.command == "plain-interpreter":
         print(json.dumps(importlib.import_module(CHECKS).plain_seconds()))
     elif chosen.command in MEASURED:
