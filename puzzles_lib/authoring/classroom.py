@@ -78,13 +78,9 @@ def measure(folder: Path, students: int, workers: int) -> str:
         raise RuntimeError(f"the grader ended with status {status}; the same command goes on")
     seconds, grades = time.monotonic() - start, _grades(folder)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return "\n".join(
-        [
-            *_lines(grades),
-            f"{len(grades) - before} graded in this run, in {seconds:.0f} s by the clock, by {workers} workers "
-            f"and {used.ru_utime + used.ru_stime:.0f} s of the processor",
-        ]
-    )
+    took = f"{seconds:.0f} s by the clock and {used.ru_utime + used.ru_stime:.0f} s of the processor"
+    graded = f"{len(grades) - before} graded in this run, in {took}, with {workers} workers"
+    return "\n".join([*_lines(grades), graded])
 
 
 def _grades(folder: Path) -> list[dict]:
