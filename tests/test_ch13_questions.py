@@ -32,6 +32,9 @@ MISTAKES = [
     ("ch13-q2", {"tt.load"}, "not all of it"),
     ("ch13-q2", {"tt.splat", "tt.store"}, "copies of N"),
     ("ch13-q2", set(), "not all of it"),
+    ("ch13-q2", {"tl.load", "tl.store"}, "with tt. in front"),
+    ("ch13-q2", {"load", "store"}, "with tt. in front"),
+    ("ch13-q2", {"tt.load", "tt.store", "tt.addptr"}, "one is too many"),
     ("ch13-q2", {"tt.addptr"}, "Find the arith.cmpi"),
     ("ch13-q3", (1, 15), "Three numbers"),
     ("ch13-q3", (1, 15, 0), "held others already"),
@@ -43,14 +46,18 @@ MISTAKES = [
     ("ch13-q4", 128, "They share"),
     ("ch13-q4", 2, "how many places"),
     ("ch13-q5", {4000, 4004, 4008, 4016, 4100}, "told one thing only"),
-    ("ch13-q5", {4000, 4016, 4008}, "one is too many"),
+    ("ch13-q5", {4000, 4016, 4008}, "but not alone"),
+    ("ch13-q5", set(), "tt.divisibility"),
     ("ch13-q5", {4000}, "another one"),
     ("ch13-q5", {4004}, "tt.divisibility"),
     ("ch13-q6", "R3", "half of an address"),
+    ("ch13-q6", "R2", "half of an address"),
     ("ch13-q6", "r4", "where element 0 goes"),
+    ("ch13-q6", "R6", "the fourth of them"),
     ("ch13-q6", "R11", "second load"),
     ("ch13-q6", "the first", "LDG.E.128"),
     ("ch13-q7", 128, "threadsPerWarp"),
+    ("ch13-q7", 64, "has one warp"),
     ("ch13-q7", 4, "how many threads a warp has"),
     ("ch13-q8", 4, "in each warp"),
     ("ch13-q8", 8, "Go down, not across"),
@@ -72,15 +79,28 @@ MISTAKES = [
     ("ch13-q12", "ConvertTritonToTritonGPU", "a layout"),
     ("ch13-q12", "tritongpu-optimize-dot-operands", "sounds like it"),
     ("ch13-q12", "cse", "with a +"),
+    ("ch13-q12", "14", "with every version"),
+    ("ch13-q12", "accelerate-matmul", "part of its name"),
     ("ch13-q13", 8, "compare shared_bytes"),
+    ("ch13-q13", 9, "too deep"),
     ("ch13-q13", 3, "deeper"),
     ("ch13-q13", 100, "Each stage more"),
     ("ch13-q14", 4, "spills"),
-    ("ch13-q14", 16, "num_warps"),
+    ("ch13-q14", 16, "are they needed"),
+    ("ch13-q14", 6, "power of two"),
+    ("ch13-q14", 2, "num_warps"),
     ("ch13-q15", 32, "in bytes"),
     ("ch13-q15", 8, "to the end"),
     ("ch13-q15", 64, "A smaller one"),
     ("ch13-q15", 24, "Powers of two"),
+    ("ch13-q16", 2, "still allowed"),
+    ("ch13-q16", 4, "How many runs"),
+    ("ch13-q16", 3, "is for all threads"),
+    ("ch13-q16", 4095, "the whole block"),
+    ("ch13-q16", 16, "share a predicate"),
+    ("ch13-q17", {"sm_80", "sm_90", "sm_100", "gfx942"}, "such as a CPU's"),
+    ("ch13-q17", {"sm_80"}, "content with less"),
+    ("ch13-q17", set(), "of one family"),
 ]
 
 
@@ -95,7 +115,7 @@ def right() -> dict[str, object]:
 
 
 def test_there_are_as_many_as_the_chapter_asks():
-    assert [*MINE] == [f"ch13-q{n}" for n in range(1, 16)]
+    assert [*MINE] == [f"ch13-q{n}" for n in range(1, 18)]
     assert all(questions()[i] is q for i, q in MINE.items())
     cells = {c.id: c for c in nbformat.read(MASTER, as_version=4).cells}
     assert {i for i in cells if re.fullmatch(r"q\d+", i)} == {i.removeprefix("ch13-") for i in MINE}
@@ -155,6 +175,8 @@ def test_small_blocks_wide_sizes_and_threads(right):
     assert right["ch13-q8"] == 4 * 32 // 8
     assert right["ch13-q9"] == 128 * 256 // 128
     assert right["ch13-q11"] == (128 // 64) * (64 // 16)
+    assert right["ch13-q16"] == 1024 // 128
+    assert right["ch13-q17"] == {name for name in machine_code.TARGETS if name.startswith("sm")}
     assert right["ch13-q13"] == BLOCK_SHARED_BYTES // (2 * 128 * 64 * 2)
 
 

@@ -338,3 +338,30 @@ def test_a_millionth_of_the_value_is_accepted_and_ten_are_not():
     (want,) = expect(puzzle, puzzle.cases[0], x).values()
     assert want.accepts((want.value * (1 + 1e-6)).float()).all()
     assert not want.accepts((want.value * (1 + 1e-5)).float()).any()
+
+
+def halves(x: Int32[Tensor, " N"]) -> Int32[Tensor, " N"]:
+    return (x / 2).round().int()
+
+
+@pytest.mark.parametrize(
+    "cut, told",
+    [
+        (torch.trunc, "1 too near to zero: cut off"),
+        (torch.floor, "1 too small: rounded down"),
+        (torch.ceil, "1 too large: rounded up"),
+        (lambda x: x.sign() * x.abs().ceil(), "1 too far from zero"),
+    ],
+)
+def test_integers_off_by_one_to_one_side_are_told_so(cut, told):
+    x = torch.arange(-40, 41, dtype=torch.int32)
+    assert told in judge(halves, lambda x: cut(x / 2).int(), x, N=81).diagnosis
+    few = judge(halves, lambda x: cut(x / 2).int(), x[:11], N=11)
+    assert told not in few.diagnosis
+
+
+def test_neighbours_of_a_flag_are_no_roundings():
+    x = torch.arange(40, dtype=torch.int32) % 2
+    assert "each wrong one" not in judge(doubled, lambda x: x, x, N=40).diagnosis
+    mixed = torch.arange(40, dtype=torch.int32)
+    assert "each wrong one" not in judge(doubled, lambda x: 2 * x + x % 3 - 1, mixed, N=40).diagnosis

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from puzzles_lib import MASKED_ADD, OUTER_ADD_BLOCKS, hint, session
+from puzzles_lib import INT8_LINEAR, MASKED_ADD, OUTER_ADD_BLOCKS, QUANTIZE_ROWS, hint, session
 from puzzles_lib.authoring.solutions import kernel_cells, kernel_sources, solutions
 from puzzles_lib.chapters import hints, mistakes, puzzles
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX
@@ -125,6 +125,27 @@ def test_a_report_that_a_hint_quotes_says_so():
     assert source.count("offs < N") == 1
     one_too_many = define(source.replace("offs < N", "offs <= N"), "<one too many>")
     assert re.search(r'If it says "(.*?)"', text)[1] in str(check(one_too_many, MASKED_ADD))
+
+
+@pytest.mark.parametrize(
+    "puzzle, right, wrong, diagnosis, title",
+    [
+        (
+            INT8_LINEAR, "dtype=tl.int32", "dtype=tl.float32", "above 2^24 in float32",
+            "Only there_and_back fails",
+        ),
+        (
+            QUANTIZE_ROWS, " + 12582912.0) - 12582912.0", ")", "cut off instead of rounded",
+            "Only on_ties fails, or codes are off by one",
+        ),
+    ],
+    ids=["sums in float32", "cut off"],
+)  # fmt: skip
+def test_what_goes_wrong_in_chapter_14_is_hinted_at(puzzle, right, wrong, diagnosis, title):
+    source = kernel_sources()[puzzle.name]
+    assert source.count(right) == 1
+    assert diagnosis in str(check(define(source.replace(right, wrong), "<a slip>"), puzzle))
+    assert title in str(hint(puzzle))
 
 
 def test_they_come_in_order_and_the_last_one_stays():

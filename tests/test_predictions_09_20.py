@@ -2,10 +2,12 @@
 
 import re
 
+import nbformat
 import pytest
 
 from puzzles_lib import answer
 from puzzles_lib.chapters import questions
+from tests.conftest import REPO
 
 RIGHT = {
     "ch09-q1": 15,
@@ -31,6 +33,9 @@ RIGHT = {
     "ch14-q2": 126,
     "ch14-q3": 1040,
     "ch14-q4": 10,
+    "ch14-q5": 3,
+    "ch14-q6": 4200,
+    "ch14-q7": 6,
     "ch16-q1": 42949,
     "ch16-q2": "test_schema",
     "ch16-q3": "test_faketensor",
@@ -161,14 +166,29 @@ MISTAKES = [
     ("ch12-q5", 1, "additions were exact"),
     ("ch12-q5", 6, "which two orders"),
     ("ch14-q1", 0.99, "random walk"),
+    ("ch14-q1", 88.6, "a share of 1"),
     ("ch14-q1", 0.5, "multiplies"),
     ("ch14-q2", -128, "clamp"),
     ("ch14-q2", -2, "go round"),
     ("ch14-q2", 0, "circle"),
     ("ch14-q3", 2**24 // 127, "127 times 127"),
+    ("ch14-q3", 2**24 // 128**2, "-128 times -128"),
     ("ch14-q3", 1041, "round down"),
     ("ch14-q4", 250, "how far past"),
+    ("ch14-q4", 6, "from the last one"),
+    ("ch14-q4", 15, "left over"),
     ("ch14-q4", 0, "at byte K"),
+    ("ch14-q5", 127, "whose value becomes"),
+    ("ch14-q5", 42, "how often row 0"),
+    ("ch14-q5", 2, "not cut off"),
+    ("ch14-q5", 0, "more than one"),
+    ("ch14-q5", 4, "how many of it"),
+    ("ch14-q6", 600, "stay below 2^24"),
+    ("ch14-q6", 200, "more products than that"),
+    ("ch14-q6", 1040, "the last one"),
+    ("ch14-q7", 12, "turned on their way"),
+    ("ch14-q7", 0, "lie as they did"),
+    ("ch14-q7", 4, "64 by 64"),
     ("ch16-q1", 42948, "only ends beyond"),
     ("ch16-q1", 85898, "a sign"),
     ("ch16-q1", 7, "m * 50001"),
@@ -365,3 +385,11 @@ def test_no_nudge_holds_the_answer(id):
     right = f"{MINE[id].right():g}"
     words = " ".join([MINE[id].nudge, *(n.words for n in MINE[id].nudges)])
     assert len(right) == 1 or not re.search(rf"(?<![\d.-]){re.escape(right)}(?![\d.])", words)
+
+
+def test_the_copies_of_chapter_14_are_those_of_its_run():
+    """ch14-q7 is no compilation of its own: the cell before it and the one after it are."""
+    nb = nbformat.read(REPO / "solutions" / "14_int8_linear.ipynb", as_version=4)
+    said = {cell.id: str(cell.get("outputs")) for cell in nb.cells}
+    assert "12 16-byte copies" in said["p24-compiled"]
+    assert f" {RIGHT['ch14-q7']} 16-byte copies" in said["p24-compiled-k"]

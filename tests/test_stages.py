@@ -624,6 +624,27 @@ def test_a_line_is_followed_through_every_stage(stage, operation):
     assert not any(operation in line for line in others)
 
 
+def test_what_fills_up_the_machine_code_is_no_lines_doing():
+    """Behind the last instruction come a jump to itself, NOPs, and a label."""
+    lines = added().read("sass")
+    nops = [line for line in lines if line.text.endswith("  NOP")]
+    assert nops and all(line.source is None for line in nops)
+    (last,) = (i for i, line in enumerate(lines) if line.text.endswith("  EXIT") and "@" not in line.text)
+    assert lines[last].source and not any(line.source for line in lines[last + 1 :])
+
+
+def test_listings_have_a_font_of_code_wherever_they_are_shown_and_break_between_words():
+    """nbconvert's page lets them inherit the prose's, JupyterLab's breaks words anywhere."""
+    for shown in (added(), added().show("ttir"), added().line("tl.load"), added().passes):
+        text = shown._repr_html_()
+        assert "pre{" in text and "font-family:var(--jp-code-font-family" in text
+        assert "word-break:normal" in text
+
+
+def test_choosing_a_line_shows_only_what_became_of_it_unless_that_is_switched_off():
+    assert 'class="only" checked>' in added()._repr_html_()
+
+
 def test_a_line_is_followed_to_amd_too():
     lines = added("gfx942").lines("amdgcn", "tl.load")
     assert any("_load_dword" in line for line in lines) and not any("_store_" in line for line in lines)

@@ -353,6 +353,7 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "p = x_ptr\nfor i in range(4):\n    p = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (32,), (0,))": "and a "
     "block pointer to [32] = [BLOCK] of float32 after this line: a loop keeps",
     "r = tl.outer(x, x)": "there is no tl.outer: did you mean x[:, None] * y[None, :]?",
+    "r = tl.round(x)": "did you mean tl.floor(x + 0.5), or half to even, (x + 12582912.0) - 12582912.0?",
     "r = x.flatten()": "there is tl.ravel(x)",
     "r = x.unsqueeze(0)": "there is x[:, None]",
     "r = program_id(0)": "program_id is not defined: in a kernel it is tl.program_id",

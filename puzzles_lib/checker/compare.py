@@ -113,7 +113,7 @@ def _number(value: torch.Tensor, digits: int = 6) -> str:
 
 def _diagnoses(w: _Wrong) -> Iterator[str]:
     """What explains all of it, the surest first."""
-    for diagnose in (_nan, _transposed, _slip, _zero, _cut_off, _off_by, _precision, _per_row):
+    for diagnose in (_nan, _transposed, _slip, _zero, _cut_off, _off_by, _one_step, _precision, _per_row):
         if text := diagnose(w):
             yield text
     if w.value.any() and not w.value[w.wrong].any():
@@ -191,6 +191,26 @@ def _constant(values: torch.Tensor, slack: torch.Tensor) -> bool:
     return bool(((values - values.median()).abs() <= slack).all())
 
 
+def _one_step(w: _Wrong) -> str:
+    """Is every wrong integer the neighbour of the right one, all on one side of it?"""
+    got, want = w.got[w.wrong], w.value[w.wrong]
+    step = got - want
+    if of_torch(w.expected.argument.dtype).is_float or len(step) < ENOUGH_ERRORS or (step.abs() != 1).any():
+        return ""
+    if want.abs().max() <= 2:  # a flag or a count of few: its neighbours are no roundings
+        return ""
+    outwards = got.abs() - want.abs()
+    for side, told in (
+        (outwards == -1, "too near to zero: cut off instead of rounded?"),
+        (outwards == 1, "too far from zero: rounded outwards?"),
+        (step == -1, "too small: rounded down?"),
+        (step == 1, "too large: rounded up?"),
+    ):
+        if side.all():
+            return f"each wrong one is 1 {told}"
+    return ""
+
+
 def _precision(w: _Wrong) -> str:
     """Are the errors as small as those of a coarser type, and to both sides?"""
     if w.own is None or w.wrong.sum() * 4 < w.wrong.numel() or w.wrong.sum() < ENOUGH_ERRORS:
@@ -202,6 +222,8 @@ def _precision(w: _Wrong) -> str:
     if not 0.2 < above < 0.8 or error.abs().max() > 8 * size or not HALF / 16 < size < BFLOAT:
         return ""
     told = "the errors are as small as a coarser type's: float16 or bfloat16 on the way?"
+    if sum(x.dtype == torch.int8 for x in w.inputs.values()) > 1:  # their products are integers, exactly
+        return told + " Or sums above 2^24 in float32, which skips integers there?"
     tf32 = ' Or TF32, in which tl.dot takes float32 blocks without input_precision="ieee"?'
     return told + tf32 * w.dots
 

@@ -13,7 +13,7 @@ MOST_LINES = 12
 MOST_CHARACTERS = 300  # a line
 LEAST = "1.00x is the least possible: each input read once, each output written once"
 BY_LANE = "; by lane: as if no two lanes of a load could share what they ask for"
-
+_CODE = "font-family:var(--jp-code-font-family, monospace)"
 
 KINDS = (
     "open", "signature", "compiler", "launch", "error", "deadlock", "time limit", "memory limit",
@@ -346,7 +346,7 @@ class Report:
         body = _verdict_html(self.verdict) if self.verdict else ""
         if rows:
             head = heads("result", "case", "cost" if any(row.cost for row in table) else "")
-            style = "margin:0.3em 0;font-family:var(--jp-code-font-family, monospace)"
+            style = f"margin:0.3em 0;{_CODE}"
             body += f'<table style="{style}">{head}{"".join(rows)}</table>'
         body += "".join(_shown(row) for row in table)
         notes = [f"{self._least()}."] if self.ok else []
@@ -373,7 +373,7 @@ def _verdict_html(verdict: Verdict) -> str:
     if verdict.diagnosis:
         text += f"<div><em>{marked(_cut(verdict.diagnosis))}</em></div>"
     if verdict.site and verdict.site.source:
-        text += f"<pre style='margin:0.2em 0'>{html.escape(_cut(str(verdict.site)))}</pre>"
+        text += f"<pre style='margin:0.2em 0;{_CODE}'>{html.escape(_cut(str(verdict.site)))}</pre>"
     return f'<div style="text-align:left">{text}</div>'
 
 
@@ -385,7 +385,7 @@ def _shown(row: Row) -> str:
         summary = f'<summary style="cursor:pointer">{html.escape(title)}</summary>'
         text = f'<details style="margin:0.3em 0">{summary}{picture}</details>'
     if row.watch:
-        text += f"<pre style='margin:0.3em 0'>{html.escape(row.watch)}</pre>"
+        text += f"<pre style='margin:0.3em 0;{_CODE}'>{html.escape(row.watch)}</pre>"
     return text
 
 

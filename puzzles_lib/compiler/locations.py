@@ -167,7 +167,15 @@ def _sass(text: str) -> list[Line]:
             lines.append(Line(f"{match[1]}:"))
     while lines and lines[-1].text.endswith("  NOP"):  # they only fill up the last cache line
         lines.pop()
-    return lines
+    ends = [i for i, line in enumerate(lines) if line.text.endswith("  EXIT")]
+    behind = ends[-1] + 1 if ends else len(lines)
+    # what follows the last EXIT in the text and only fills up: a jump to itself, NOPs, a label behind them
+    filling = lines[behind:] if all(_fills_up(line.text) for line in lines[behind:]) else []
+    return lines[: len(lines) - len(filling)] + [Line(line.text) for line in filling]
+
+
+def _fills_up(line: str) -> bool:
+    return bool(re.search(r"  NOP$|:$|  BRA `\(\.L_x_\d+\)$", line))
 
 
 _READERS: dict[str, Callable[[str], list[Line]]] = {

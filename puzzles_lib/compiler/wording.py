@@ -416,7 +416,7 @@ _FROM_NUMPY = {
     "int": "tl.int32",
     "bool": "tl.int1",
     "len": "x.shape[0]",
-    "round": "tl.floor(x + 0.5)",
+    "round": "tl.floor(x + 0.5), or half to even, (x + 12582912.0) - 12582912.0",
     "transpose": "tl.trans",
     "item": "the value itself",
     "outer": "x[:, None] * y[None, :]",

@@ -332,7 +332,8 @@ class Stages:
                 page.section("the kernel: choose lines", page.source(self.source, reached), True, "py")
             )
             parts.append(
-                '<label><input type="checkbox" class="only"> only what became of the chosen lines</label>'
+                '<label><input type="checkbox" class="only" checked> '
+                "only what became of the chosen lines</label>"
             )
         for stage, lines in reads.items():
             if lines:

@@ -20,6 +20,11 @@ MOST_WIDTH = 240  # characters of a line
 _MARK = f"color-mix(in srgb,{Theme.OPEN} 28%,transparent)"
 _ADDED = f"color-mix(in srgb,{Theme.OK} 22%,transparent)"
 _REMOVED = f"color-mix(in srgb,{Theme.WRONG} 22%,transparent)"
+# A page that nbconvert makes lets outputs inherit the prose's font, and Jupyter breaks lines within words
+_TYPE = (
+    "font-family:var(--jp-code-font-family,monospace);font-size:var(--jp-code-font-size,13px);"
+    "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere"
+)
 
 
 def _ink(kind: str, fallback: str) -> str:
@@ -36,9 +41,9 @@ def style(name: str, rules: str = "") -> str:
     """The style sheet of one output."""
     return (
         f"<style>#{name}{{color:var(--jp-content-font-color1,inherit)}}"
-        f"#{name} pre{{margin:.2em 0;max-height:32em;overflow:auto;line-height:1.35;"
-        "font-size:var(--jp-code-font-size,13px);background:none}"
+        f"#{name} pre{{margin:.2em 0;max-height:32em;overflow:auto;line-height:1.35;{_TYPE};background:none}}"
         f"#{name} pre>*{{display:block;text-decoration:none;min-height:1.35em}}"
+        f"#{name} pre[tabindex]>*{{padding-left:8ch;text-indent:-8ch}}"
         f"#{name} pre b{{font-weight:normal;{_ink('keyword', '#008000')}}}"
         f"#{name} pre i{{{_ink('comment', '#408080')}}}"
         f"#{name} pre bdi{{{_ink('number', '#a0522d')}}}"

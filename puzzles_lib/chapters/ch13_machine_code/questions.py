@@ -6,7 +6,12 @@ from triton.runtime.jit import JITFunction
 
 from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
-from puzzles_lib.chapters.ch13_machine_code.kernels import batched_matmul_kernel, masked_add_kernel
+from puzzles_lib.chapters.ch13_machine_code.kernels import (
+    batched_matmul_kernel,
+    int8_matmul_kernel,
+    masked_add_kernel,
+)
+from puzzles_lib.chapters.ch13_machine_code.puzzles import INT8_MATMUL
 from puzzles_lib.compiler import find_target
 from puzzles_lib.compiler.layouts import read_layout
 from puzzles_lib.inspector import Stages, stages
@@ -15,6 +20,7 @@ from puzzles_lib.question import Nudge, Question
 
 BLOCK_SHARED_BYTES = find_target("sm_90").shared_limit
 SIZES = (4000, 4004, 4008, 4016, 4100)
+TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
 
 
 _made: dict[tuple, Stages] = {}
@@ -117,6 +123,15 @@ def _warps_without_spills() -> int:
     return next(n for n in (4, 8, 16, 32) if _matmul(BLOCK_N=256, num_warps=n).spills == 0)
 
 
+def _loads_of_4095() -> int:
+    return _add(N=4095).ptx.count("ld.global")
+
+
+def _refusals_of_block_k_4() -> set[str]:
+    made = {name: _once(int8_matmul_kernel, INT8_MATMUL, name, {"BLOCK_K": 4}) for name in TARGETS}
+    return {name for name, code in made.items() if not code.ok}
+
+
 def _least_block_k() -> int:
     return next(k for k in (2, 4, 8, 16, 32, 64) if _matmul(BLOCK_K=k).ok)
 
@@ -159,6 +174,14 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given < right,
                 "Right, but that is not all of it: look for the name of the mask once more.",
+            ),
+            Nudge(
+                lambda given, right: {n.rpartition(".")[2] for n in given} == {n[3:] for n in right},
+                "Those two, yes. Name them as TTIR does: with tt. in front.",
+            ),
+            Nudge(
+                lambda given, right: given > right,
+                "Those are among them, and one is too many: has its line the name of the mask in it?",
             ),
             Nudge(
                 lambda given, right: "tt.splat" in given,
@@ -216,9 +239,9 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given > right,
-                "Those are among them, but one is too many: what exactly is the compiler told about N?",
+                "The right ones are among them, but not alone: what exactly is the compiler told about N?",
             ),
-            Nudge(lambda given, right: given < right, "Right so far; there is another one."),
+            Nudge(lambda given, right: set() < given < right, "Right so far; there is another one."),
         ),
     ),
     Question(
@@ -229,14 +252,18 @@ QUESTIONS = (
         "LDG.E.128 names the first of the registers it fills; they follow each other.",
         (
             Nudge(
-                lambda given, right: given.casefold() == "r3",
-                "R3 is half of an address: [R2.64] is the pair R2, R3. Look before the bracket.",
+                lambda given, right: given.casefold() in ("r2", "r3"),
+                "That is half of an address: [R2.64] is the pair R2, R3. Look before the bracket.",
             ),
             Nudge(
                 lambda given, right: (
                     given.lstrip("r").isdigit() and int(given.lstrip("r")) == int(right[1:]) - 3
                 ),
                 "That is where element 0 goes.",
+            ),
+            Nudge(
+                lambda given, right: given.lstrip("r") == str(int(right[1:]) - 1),
+                "One short: element 3 is the fourth of them.",
             ),
             Nudge(
                 lambda given, right: given.lstrip("r").isdigit() and int(given.lstrip("r")) > int(right[1:]),
@@ -250,7 +277,10 @@ QUESTIONS = (
         _threads_on_amd,
         int,
         "The layout in TTGIR says how many threads a warp has, and how many warps there are.",
-        (Nudge(_is(128), "So many it has on NVIDIA. Read threadsPerWarp in the TTGIR for gfx942."),),
+        (
+            Nudge(_is(128), "So many it has on NVIDIA. Read threadsPerWarp in the TTGIR for gfx942."),
+            Nudge(_is(64), "So many has one warp. The program has four."),
+        ),
     ),
     Question(
         "ch13-q8",
@@ -325,6 +355,14 @@ QUESTIONS = (
                 "That pass gives each tensor a layout, and leaves tt.dot what it was.",
             ),
             Nudge(
+                lambda given, right: given.isdigit(),
+                "Its name is asked for: numbers change with every version of Triton.",
+            ),
+            Nudge(
+                lambda given, right: len(given) > 8 and given in right,
+                "That is part of its name. Give all of it, as it stands in the list.",
+            ),
+            Nudge(
                 lambda given, right: "dot" in given,
                 "Its name sounds like it. But did it change anything here? Look for one that did.",
             ),
@@ -339,8 +377,8 @@ QUESTIONS = (
         "Each stage more costs the same number of bytes: read it off two compilations.",
         (
             Nudge(
-                lambda given, right: given == right + 1,
-                "Close. Compile with it, and compare shared_bytes with the limit.",
+                lambda given, right: right < given <= right + 3,
+                "That is too deep. Compile with it, and compare shared_bytes with the limit.",
             ),
             Nudge(lambda given, right: 0 < given < right, "That fits. So does a deeper one."),
         ),
@@ -351,7 +389,14 @@ QUESTIONS = (
         _warps_without_spills,
         int,
         "Compile it with num_warps=..., and read spills.",
-        (Nudge(_is(4), "With so many it spills: stages(...).spills says how much."),),
+        (
+            Nudge(_is(4), "With so many it spills: stages(...).spills says how much."),
+            Nudge(
+                lambda given, right: given > right and given.bit_count() == 1,
+                "With so many nothing is spilled. But are they needed?",
+            ),
+            Nudge(lambda given, right: given.bit_count() != 1, "Warps are a power of two."),
+        ),
     ),
     Question(
         "ch13-q15",
@@ -371,6 +416,45 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given > right and given.bit_count() == 1,
                 "That compiles. A smaller one does too.",
+            ),
+        ),
+    ),
+    Question(
+        "ch13-q16",
+        "N = 4095, BLOCK = 1024, four warps, sm_90. How many loads are in the program of a thread?",
+        _loads_of_4095,
+        int,
+        "A thread holds as many elements as before. How many of them may share a predicate now?",
+        (
+            Nudge(
+                _is(2),
+                "So many there were, each with one predicate for four elements. Is that still allowed?",
+            ),
+            Nudge(_is(4), "One run of four elements, yes. How many runs has a thread?"),
+            Nudge(
+                _is(3),
+                "The edge lies in one run only, but which thread has it? One program is for all threads.",
+            ),
+            Nudge(
+                lambda given, right: given >= 1024,
+                "That is the whole block. It is shared among 128 threads.",
+            ),
+        ),
+    ),
+    Question(
+        "ch13-q17",
+        f"For which of {', '.join(TARGETS)} does int8_matmul_kernel not compile with BLOCK_K=4? A set.",
+        _refusals_of_block_k_4,
+        set,
+        "Which of them are of one family? A tensor core takes pieces of a fixed depth.",
+        (
+            Nudge(
+                lambda given, right: given > right,
+                "One of them has, beside its matrix cores, an instruction such as a CPU's, of four products.",
+            ),
+            Nudge(
+                lambda given, right: set() < given < right,
+                "Right so far. Is another one's tensor core content with less?",
             ),
         ),
     ),

@@ -321,6 +321,7 @@ MISTAKES = (
                 "    y = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)"
             ),
             "acc += tl.dot(x, w)": "y += tl.dot(x, w) * (x_scale * w_scale) + bias",
+            ", int32\n": "\n",
             "    y = acc * (x_scale * w_scale) + bias\n": "",
         },
         kind="values",

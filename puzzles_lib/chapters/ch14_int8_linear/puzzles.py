@@ -22,7 +22,7 @@ def quantize_rows(
     codes[m, k] = x[m, k] / scale[m], rounded half to even.
     """
     peak = x.abs().amax(dim=1)  # [M]
-    scale = torch.where(peak > 0, peak / TOP, 1.0)
+    scale = torch.where(peak > 0, peak / 127, 1.0)
     codes = (x / scale[:, None]).round()
     return codes.to(torch.int8), scale
 
