@@ -6,6 +6,7 @@ import textwrap
 
 import nbformat
 import pytest
+import torch
 
 from puzzles_lib import answer
 from puzzles_lib.authoring.solutions import define, kernel_sources
@@ -137,6 +138,21 @@ MISTAKES = [
     ("ch08-q6", "groups", "the second"),
     ("ch08-q6", "words", "smallest of the four"),
     ("ch08-q6", "tiles", "nearly all of the arithmetic"),
+    ("ch02-q5", (4000,), "Two numbers"),
+    ("ch02-q5", (12_000_000, 12_000_000), "in name only"),
+    ("ch02-q5", (12_000_000, 4000), "the copy"),
+    ("ch02-q5", (1000, 3_000_000), "How many bytes"),
+    ("ch02-q5", (4000, 12_000), "each of the two keep"),
+    ("ch06-q3", ((-1, -1, -1), (-1, 8, -1), (-1, -1, -1)), "Nine numbers"),
+    ("ch06-q3", (0,) * 9, "at an edge as well"),
+    ("ch06-q3", (1,) * 9, "nine pixels that are all 1"),
+    ("ch06-q4", (25_600,), "Two numbers"),
+    ("ch06-q4", (1296, 25_600), "come first"),
+    ("ch06-q4", (1296, 1296), "its own tile"),
+    ("ch06-q4", (25_600, 1024), "the tile and its halo"),
+    ("ch06-q4", (25_600, 1600), "no other side"),
+    ("ch06-q4", (25_600, 1369), "no halo at all"),
+    ("ch06-q4", (1024, 1024), "shifted tiles cover"),
 ]
 
 
@@ -185,6 +201,34 @@ def test_no_nudge_gives_the_answer_away(id):
         for secret in secrets:
             if len(secret) > 1:  # 0, 1 and 2 are words of any sentence about numbers
                 assert not re.search(rf"(?<![\w.]){re.escape(secret)}(?![\w])", text), text
+
+
+@pytest.mark.parametrize(
+    "taps", [(-1, -1, -1, -1, 8, -1, -1, -1, -1), (1, 0, -1) * 3, [0, 0, 0, 0.1, -0.3, 0.2, 0, 0, 0]]
+)
+def test_any_filter_that_is_0_where_nothing_changes_finds_edges(taps):
+    assert answer("ch06-q3", taps).ok
+    w = torch.tensor(taps).float().view(3, 3)
+    flat, step = torch.ones(1, 5, 5), (torch.arange(5.0) > 1).expand(1, 5, 5).float()
+    on_flat, on_step = (PUZZLES["conv2d"].spec(x, w)[0, :3, :3].abs() for x in (flat, step))
+    assert on_flat.max() < 1e-6 < on_step.max()
+
+
+# ---- what chapters 02 and 06 are for
+
+
+def test_chapter_02_counts_the_kernels_that_broadcast():
+    sources = kernel_sources().values()
+    meet = sum("[:, None]" in source and "[None, :]" in source for source in sources)
+    assert f"In {meet} of this course's {len(sources)} kernels" in cells("02")["why-idea"]
+
+
+def test_chapter_06_counts_what_a_program_loads_as_its_kernel_does():
+    """A tile in the middle of an image: 5 x 5 turns of loads, and no pixel beyond the halo."""
+    right = MINE["ch06-q4"].right()
+    x, w = torch.zeros(1, 36, 36, requires_grad=True), torch.ones(5, 5)
+    PUZZLES["conv2d"].spec(x, w)[0, :32, :32].sum().backward()
+    assert right == (int(x.grad.sum()), int((x.grad > 0).sum()))
 
 
 # ---- what the wrong kernels do

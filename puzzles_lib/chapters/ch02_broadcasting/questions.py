@@ -1,5 +1,7 @@
 """The predictions of chapter 02."""
 
+import torch
+
 from puzzles_lib.chapters.ch02_broadcasting.puzzles import OUTER_ADD, OUTER_ADD_BLOCKS
 from puzzles_lib.question import Nudge, Question
 
@@ -21,6 +23,11 @@ def _first_past_x() -> tuple[int, int]:
 
 def _element_of_column_31() -> tuple[int, int]:
     return divmod(31, OUTER_ADD.cases[2].N)
+
+
+def _bytes_of_scales() -> tuple[int, int]:
+    expanded = torch.empty(1000)[:, None].expand(1000, 3000)
+    return expanded.untyped_storage().nbytes(), expanded.contiguous().untyped_storage().nbytes()
 
 
 QUESTIONS = (
@@ -85,6 +92,25 @@ QUESTIONS = (
                 "That is the lane. In z, a row ends earlier, and the next begins.",
             ),
             Nudge(lambda given, right: given == (1, 0), "That is the element of the lane before."),
+        ),
+    ),
+    Question(
+        "ch02-q5",
+        "How many bytes of memory hold the expanded scales, and how many those written out?",
+        _bytes_of_scales,
+        tuple,
+        "How many numbers does each of the two keep? And a number has 4 bytes.",
+        (
+            Nudge(lambda given, right: len(given) != 2, "Two numbers: (expanded, written)."),
+            Nudge(
+                lambda given, right: given[0] == right[1] == given[1],
+                "Their shapes are alike. But one of the two repeats its numbers in name only.",
+            ),
+            Nudge(lambda given, right: given == right[::-1], "Which of the two is the copy?"),
+            Nudge(
+                lambda given, right: given == tuple(number // 4 for number in right),
+                "So many numbers. How many bytes has each?",
+            ),
         ),
     ),
 )

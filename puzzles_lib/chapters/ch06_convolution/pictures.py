@@ -1,12 +1,79 @@
 """Pictures of chapter 06: the window, shifted tiles, the halo, and where a row goes on in memory."""
 
-import numpy as np
+from collections.abc import Mapping
 
+import numpy as np
+import torch
+from matplotlib.image import AxesImage
+
+from puzzles_lib.chapters.ch06_convolution.puzzles import CONV2D
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.drawing.colours import FAINT, INK, ORANGE, PALE, SKY, SLATE, VERMILLION, YELLOW
 
 TILE, HALO, WINDOW = SKY, ORANGE, VERMILLION
 PADDING = "////"
+
+
+def scene() -> torch.Tensor:
+    """A small picture, drawn by arithmetic: float32 [64, 96], 0 is black and 1 is white."""
+    i, j = torch.meshgrid(torch.arange(64.0), torch.arange(96.0), indexing="ij")
+    picture = 0.55 + 0.3 * i / 64  # the sky
+    picture[(i - 14) ** 2 + (j - 74) ** 2 < 64] = 1.0  # the sun
+    picture[i > 16 + (j - 58).abs() * 0.9] = 0.42  # mountains
+    picture[i > 26 + (j - 88).abs() * 0.9] = 0.33
+    picture[i > 46] = 0.62  # the meadow
+    picture[(i > 50) & (j > 52) & ((i - 50) % 4 < 2)] = 0.5
+    wall = (i >= 32) & (i < 56) & (j >= 10) & (j < 40)
+    picture[wall] = 0.92
+    picture[wall & ((i - 32) % 4 == 3)] = 0.8  # boards
+    picture[(i >= 18) & (i < 32) & (i - 18 > (j - 24.5).abs() - 4)] = 0.16  # the roof
+    picture[(i >= 42) & (i < 56) & (j >= 14) & (j < 21)] = 0.2  # the door
+    picture[(i >= 38) & (i < 48) & (j >= 26) & (j < 36)] = 0.12  # the window and its bars
+    picture[(i >= 38) & (i < 48) & ((j == 31) | (i == 43)) & (j >= 26) & (j < 36)] = 0.92
+    return picture
+
+
+def gallery(**images: torch.Tensor) -> Picture:
+    """Images beside each other, by name: grey from 0 to 1, or from -1 to 1 where one has values below 0."""
+    return _hung({name: (image, "") for name, image in images.items()})
+
+
+def _hung(images: Mapping[str, tuple[torch.Tensor, str]]) -> Picture:
+    """Images beside each other, each under its name and a note."""
+    columns = sum(image.shape[1] + 4 for image, _ in images.values())
+    tallest = max(image.shape[0] for image, _ in images.values())
+    figure, ax = new_sheet(columns, tallest + 16, unit=0.026)
+    left, top, told = 2.0, 14, []
+    for name, (image, note) in images.items():
+        rows, width = image.shape
+        least = -1.0 if bool((image < 0).any()) else 0.0
+        grey = ((image.numpy() - least) / (1 - least)).clip(0, 1)
+        shown = AxesImage(ax, extent=(left, left + width, top + rows, top), interpolation="none", zorder=1)
+        shown.set_data(np.repeat(np.round(255 * grey[..., None]).astype(np.uint8), 3, axis=2))
+        ax.add_image(shown)
+        box(ax, left, top, width, rows, color=None, edge=INK, linewidth=1)
+        note = note or ("0 is grey" if least else "0 is black, 1 white")
+        label(ax, left, 4, name, align="left", fontsize=11)
+        label(ax, left, 10, note, align="left", color=FAINT, fontsize=9)
+        span = f"{image.min().item():.2f} to {image.max().item():.2f}"
+        told.append(f"{name} ({note}), {rows} x {width} pixels from {span}")
+        left += width + 4
+    return Picture(figure, f"Images in grey, beside each other: {'; '.join(told)}.")
+
+
+def filters() -> Picture:
+    """A picture, and what two filters make of it."""
+    x = scene()
+    blur, edge = torch.full((5, 5), 1 / 25), -torch.ones(3, 3)
+    edge[1, 1] = 8.0
+    blurred, edges = (CONV2D.spec(x[None], w)[0] for w in (blur, edge))
+    return _hung(
+        {
+            "x": (x, "a house, mountains, the sun"),
+            "blurred": (blurred, "by 25 numbers, each 1/25"),
+            "edges": (edges, "by nine numbers; 0 is grey"),
+        }
+    )
 
 
 def window(H: int = 4, W: int = 6, KH: int = 2, KW: int = 3) -> Picture:

@@ -17,6 +17,22 @@ def _columns() -> set[int]:
     return set(range(case.W - case.KW + 1, case.W))
 
 
+def _edge_filter() -> tuple[int, ...]:
+    """One of many: a pixel against the mean of its neighbours, eight times."""
+    return (-1, -1, -1, -1, 8, -1, -1, -1, -1)
+
+
+def _sees_edges_alone(given: tuple, right: tuple) -> bool:
+    return len(given) == len(right) and any(given) and abs(sum(given)) < 1e-6
+
+
+def _loads_of_a_tile() -> tuple[int, int]:
+    """Of a tile of 32 x 32 and a filter of 5 x 5: all its loads, and the pixels among them."""
+    tile, taps = range(32), range(5)
+    loads = [(i + a, j + b) for a in taps for b in taps for i in tile for j in tile]
+    return len(loads), len(set(loads))
+
+
 QUESTIONS = (
     Question(
         "ch06-q1",
@@ -54,6 +70,45 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given == {column + 1 for column in right},
                 "Columns count from 0, so there is no column 8.",
+            ),
+        ),
+    ),
+    Question(
+        "ch06-q3",
+        "Which nine numbers, row by row, give 0 where all pixels are alike, and more or less at an edge?",
+        _edge_filter,
+        tuple,
+        "Lay it on nine pixels that are all 1. The result is made of the filter's numbers alone: how?",
+        (
+            Nudge(lambda given, right: len(given) != len(right), "Nine numbers, in one tuple, row by row."),
+            Nudge(lambda given, right: not any(given), "That gives 0 at an edge as well."),
+        ),
+        same=_sees_edges_alone,
+    ),
+    Question(
+        "ch06-q4",
+        "How many pixels does the program load, repeats counted, and how many different ones?",
+        _loads_of_a_tile,
+        tuple,
+        "Each number of the filter loads a whole tile. How many rows do the shifted tiles cover together?",
+        (
+            Nudge(lambda given, right: len(given) != 2, "Two numbers: (loads, different)."),
+            Nudge(lambda given, right: given == right[::-1], "The loads, repeats counted, come first."),
+            Nudge(
+                lambda given, right: given[0] == given[1] == right[1],
+                "So many are different. But each number of the filter loads its own tile.",
+            ),
+            Nudge(
+                lambda given, right: given == (right[0], 32 * 32),
+                "The loads are right. The different ones are the tile and its halo.",
+            ),
+            Nudge(
+                lambda given, right: given[1] == (32 + 2 * 4) ** 2,
+                "Here the halo lies below the tile and to its right, on no other side.",
+            ),
+            Nudge(
+                lambda given, right: given[1] == (32 + 5) ** 2,
+                "With a filter of one row there is no halo at all: how many rows has it for five?",
             ),
         ),
     ),
