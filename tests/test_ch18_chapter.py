@@ -148,3 +148,26 @@ def test_a_hole_that_is_filled_wrong_gets_its_own_error(capsys):
         },
     )
     assert "It stopped at: cu_seqlens begins at 20" in capsys.readouterr().out
+
+
+def test_the_formulas_of_backward_are_torchs():
+    """As `p35-lse-idea`, `back-idea`, `back-softmax-idea` and `op-lse-idea` have them."""
+    torch.manual_seed(0)
+    T, D = 7, 4
+    q, k, v = (torch.randn(T, D, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    do, dlse = torch.randn(T, D, dtype=torch.float64), torch.randn(T, dtype=torch.float64)
+    s = q @ k.T / D**0.5
+    p, lse = s.softmax(1), s.logsumexp(1)
+    o = p @ v
+    wanted = torch.autograd.grad([o, lse], [s, q, k, v], [do, dlse])
+    with torch.no_grad():
+        row_max = s.max(1).values
+        assert torch.allclose(lse, row_max + (s - row_max[:, None]).exp().sum(1).log())
+        assert torch.allclose(p, (s - lse[:, None]).exp())
+        dp, delta = do @ v.T, (do * o).sum(1)
+        assert torch.allclose(delta, (p * dp).sum(1))
+        ds = p * (dp - (delta - dlse)[:, None])
+        for got, want in zip((ds, ds @ k / D**0.5, ds.T @ q / D**0.5, p.T @ do), wanted, strict=True):
+            assert torch.allclose(got, want)
+        slope = torch.autograd.functional.jacobian(lambda row: row.softmax(0), s[0])
+        assert torch.allclose(slope, p[0][:, None] * (torch.eye(T) - p[0]))  # of p_l by s_j

@@ -260,7 +260,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch18-q10",
-        asks="Forward has two products. How many times its work has backward in two kernels?",
+        asks="Forward has two products. How many times as much work is backward, in two kernels?",
         right=_products,
         kind=float,
         nudges=(
