@@ -144,6 +144,7 @@ MISTAKES = [
     ("ch02-q5", (1000, 3_000_000), "How many bytes"),
     ("ch02-q5", (4000, 12_000), "each of the two keep"),
     ("ch06-q3", ((-1, -1, -1), (-1, 8, -1), (-1, -1, -1)), "Nine numbers"),
+    ("ch06-q3", ("a",) * 9, "Nine numbers"),
     ("ch06-q3", (0,) * 9, "at an edge as well"),
     ("ch06-q3", (1,) * 9, "nine pixels that are all 1"),
     ("ch06-q4", (25_600,), "Two numbers"),

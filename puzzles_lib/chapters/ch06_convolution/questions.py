@@ -22,8 +22,12 @@ def _edge_filter() -> tuple[int, ...]:
     return (-1, -1, -1, -1, 8, -1, -1, -1, -1)
 
 
+def _are_numbers(given: tuple) -> bool:
+    return all(isinstance(each, int | float) for each in given)
+
+
 def _sees_edges_alone(given: tuple, right: tuple) -> bool:
-    return len(given) == len(right) and any(given) and abs(sum(given)) < 1e-6
+    return len(given) == len(right) and _are_numbers(given) and any(given) and abs(sum(given)) < 1e-6
 
 
 def _loads_of_a_tile() -> tuple[int, int]:
@@ -80,7 +84,10 @@ QUESTIONS = (
         tuple,
         "Lay it on nine pixels that are all 1. The result is made of the filter's numbers alone: how?",
         (
-            Nudge(lambda given, right: len(given) != len(right), "Nine numbers, in one tuple, row by row."),
+            Nudge(
+                lambda given, right: len(given) != len(right) or not _are_numbers(given),
+                "Nine numbers, in one tuple, row by row.",
+            ),
             Nudge(lambda given, right: not any(given), "That gives 0 at an edge as well."),
         ),
         same=_sees_edges_alone,
