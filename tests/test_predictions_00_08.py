@@ -13,6 +13,7 @@ from puzzles_lib.authoring.solutions import define, kernel_sources
 from puzzles_lib.bench.recorded import rows
 from puzzles_lib.chapters import CHAPTERS, mistakes, puzzles
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
+from puzzles_lib.chapters.ch06_convolution import pictures as ch06_pictures
 from puzzles_lib.checker import examine
 from tests.conftest import REPO
 
@@ -230,6 +231,18 @@ def test_chapter_06_counts_what_a_program_loads_as_its_kernel_does():
     x, w = torch.zeros(1, 36, 36, requires_grad=True), torch.ones(5, 5)
     PUZZLES["conv2d"].spec(x, w)[0, :32, :32].sum().backward()
     assert right == (int(x.grad.sum()), int((x.grad > 0).sum()))
+
+
+def test_chapter_06_shows_a_picture_blurred_and_its_edges():
+    conv2d, pictures = PUZZLES["conv2d"].spec, ch06_pictures
+    x = pictures.scene()
+    blurred = conv2d(x[None], torch.full((5, 5), 1 / 25))[0]
+    edges = conv2d(x[None], torch.tensor([[-1.0, -1, -1], [-1, 8, -1], [-1, -1, -1]]))[0]
+    for shown in (pictures.filters(), pictures.gallery(x=x, blurred=blurred, edges=edges)):
+        for name, image in (("x", x), ("blurred", blurred), ("edges", edges)):
+            span = f"64 x 96 pixels from {image.min():.2f} to {image.max():.2f}"
+            assert re.search(rf"\b{name} \([^)]*\), {re.escape(span)}", shown.alt), shown.alt
+    assert "edges (0 is grey)" in shown.alt and "x (0 is black, 1 white)" in shown.alt
 
 
 # ---- what the wrong kernels do

@@ -183,6 +183,12 @@ def test_the_tables_columns_are_named():
     assert ">cost<" not in Report("outer_add", (FAILED,))._repr_html_()
 
 
+def test_code_has_a_font_of_code_in_a_page_that_lets_outputs_inherit_the_proses():
+    for shown in (Report("outer_add", (FAILED,)), Report("outer_add", verdict=VERDICT)):
+        listings = re.findall(r"<pre [^>]*>", shown._repr_html_())
+        assert listings and all("font-family:var(--jp-code-font-family" in each for each in listings)
+
+
 def test_html_says_the_same_in_words_theme_colours_and_escaped():
     shown = Report("outer_add", (PASSED, FAILED), notes=("a note",))._repr_html_()
     assert 'role="status"' in shown and "--jp-error-color1" in shown

@@ -165,16 +165,15 @@ def _sass(text: str) -> list[Line]:
             lines.append(Line(f"{match[1]}  {match[2]}", current))
         elif lines and (match := re.match(r"(\.L_\w+):", raw)):
             lines.append(Line(f"{match[1]}:"))
-    while lines and lines[-1].text.endswith("  NOP"):  # they only fill up the last cache line
-        lines.pop()
     ends = [i for i, line in enumerate(lines) if line.text.endswith("  EXIT")]
     behind = ends[-1] + 1 if ends else len(lines)
-    # what follows the last EXIT in the text and only fills up: a jump to itself, NOPs, a label behind them
-    filling = lines[behind:] if all(_fills_up(line.text) for line in lines[behind:]) else []
-    return lines[: len(lines) - len(filling)] + [Line(line.text) for line in filling]
+    if all(_fills_up(line.text) for line in lines[behind:]):
+        lines[behind:] = [Line(line.text) for line in lines[behind:]]
+    return lines
 
 
 def _fills_up(line: str) -> bool:
+    """Whether it only fills up the last cache line: a jump to itself, NOPs, a label behind them."""
     return bool(re.search(r"  NOP$|:$|  BRA `\(\.L_x_\d+\)$", line))
 
 
