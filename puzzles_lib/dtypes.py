@@ -12,8 +12,6 @@ import numpy as np
 import torch
 import triton.language as tl
 
-NO_FLOAT8_ARITHMETIC = "a GPU computes nothing in float8 but tl.dot: convert first, as in x.to(tl.float32)"
-
 
 class BFloat16:
     """The upper half of a float32."""
@@ -73,10 +71,6 @@ class Float8:
             code += tie & (code % 2 == 1)  # to the even one of the two codes
         code = np.where(np.isnan(size), 0x7F, code | np.signbit(values) << 7)
         return code.astype(np.uint8)
-
-    def code_of(self, number: float) -> int | None:
-        """The code that stands for exactly this number; None where there is none."""
-        return next(iter(np.flatnonzero(self.numbers == np.float32(number)).tolist()), None)
 
 
 @dataclass(frozen=True)
@@ -193,27 +187,3 @@ def of_integer(value: int, annotation: str = "") -> DType:
     if row and row.storage.kind in "iu" and np.iinfo(row.storage).min <= value <= np.iinfo(row.storage).max:
         return row
     return _BY_NAME["int32" if -(2**31) <= value < 2**31 else "int64"]
-
-
-# ---- what Triton does not compile of float8 (3.7.1, sm_90), in words
-
-
-def refused_cast(source: tl.dtype, target: tl.dtype, towards_zero: bool) -> str:
-    """Why there is no such cast; "" where there is."""
-    types = (source.scalar, target.scalar)
-    if types[0] == types[1] or not any(t.is_floating() and t.is_fp8() for t in types):
-        return ""
-    told = "Triton compiles no cast from {} to {}".format(*(t.name.replace("fp", "float") for t in types))
-    if tl.float64 in types or all(t.is_fp8() for t in types):
-        return f"{told}: go through float32"
-    if towards_zero and types != (tl.float32, tl.float8e5):
-        return f"{told} that rounds towards zero, only from float32 to float8e5"
-    return ""
-
-
-def refused_constant(number: float, dtype: tl.dtype) -> str:
-    """Why a number in the source cannot be of a dtype; "" where it can."""
-    row = of_triton(dtype)
-    if not isinstance(row.code, Float8) or row.code.code_of(number) is not None:
-        return ""
-    return f"{number:g} is no {row.triton.name.replace('fp', 'float')}, and Triton rounds no constant to one"

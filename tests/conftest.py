@@ -76,6 +76,14 @@ def _own_numbers() -> None:
 
 
 @pytest.fixture
+def own_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children are forked from this process, and so have what a test has put in the place of something."""
+    from puzzles_lib.translator import nursery
+
+    monkeypatch.setattr(nursery, "fork", lambda *work: None)
+
+
+@pytest.fixture
 def two_threads() -> Iterator[None]:
     """Where a test asks whether torch's threads are as many as before: one is what is set for a time."""
     import torch

@@ -10,11 +10,12 @@ from triton.runtime.interpreter import TensorHandle
 
 from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.binding import bind
+from puzzles_lib.blocks import unwrapped
 from puzzles_lib.chapters import puzzles
-from puzzles_lib.compiler import find_target, observer, translate
+from puzzles_lib.compiler import find_target, translate
 from puzzles_lib.dtypes import DTYPES
-from puzzles_lib.interpreter.blocks import unwrapped
 from puzzles_lib.interpreter.language import executing, semantic
+from puzzles_lib.translator import observer
 
 NUMBERS = [0, 1, -1, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**63, 2**64, 0.5, -0.0, 1e-40, 1e300]
 NUMBERS += [float("inf"), True]
@@ -69,7 +70,7 @@ def test_what_may_be_a_constexpr_is_unwrapped():
 
 
 @pytest.mark.parametrize("name", ["quantize_pack", "long_softmax", "dw_by_lock"])
-def test_in_the_front_end_they_change_nothing_of_the_ir(name, monkeypatch):
+def test_in_the_front_end_they_change_nothing_of_the_ir(name, monkeypatch, own_children):
     """What a reader is shown is Triton's own: names and constants included."""
     puzzle = next(puzzle for puzzle in puzzles() if puzzle.name == name)
     bound = bind(solutions()[name], puzzle, puzzle.cases[1])

@@ -1,4 +1,7 @@
-"""Work in a child: whatever it does, this process has an answer, and is as it was."""
+"""Work in a child: whatever it does, this process has an answer, and is as it was.
+
+Whether it is forked from this process, or from the small one that forks for it.
+"""
 
 import contextlib
 import os
@@ -8,22 +11,53 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import pytest
 
 from puzzles_lib.compiler import child
-from puzzles_lib.compiler.child import Child, Ended, Limits, Place
+from puzzles_lib.compiler.child import Child, Ended
+from puzzles_lib.translator import nursery, portable
+from puzzles_lib.translator.forked import Limits
 
 LIMITS = Limits(cpu_seconds=20, memory=1 << 30)
+LONG_BY_THE_CLOCK = Limits(cpu_seconds=0.3, memory=1 << 30, wall_per_cpu=1000)  # on a busy machine, too
 ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(params=["from here", "from the nursery"], autouse=True)
+def way(request, monkeypatch):
+    """Where children are forked from."""
+    monkeypatch.setattr(nursery, "AFTER", 0)
+    monkeypatch.setattr(nursery, "_begun", 0)
+    monkeypatch.setattr(portable, "THERE", (*portable.THERE, "os", "signal", "sys", "time", "contextlib"))
+    if request.param == "from here":
+        request.getfixturevalue("own_children")
+    else:
+        have_nursery()
+    return request.param
+
+
+def have_nursery():
+    with forked(lambda number: number) as child:
+        while child.by is None:
+            child.close()
+            assert answers(child, 0) == ([0], "")
 
 
 @contextlib.contextmanager
 def forked(answer, limits=LIMITS):
-    """A child that gives ``answer(number)``."""
-    with contextlib.closing(Child(lambda: answer, limits)) as child:
+    """A child that gives ``answer(number)``, or ``answer(number, place)``."""
+    with contextlib.closing(Child(preparing(answer), limits)) as child:
         yield child
+
+
+def preparing(answer):
+    def prepare(place):
+        return (lambda number: answer(number, place)) if answer.__code__.co_argcount == 2 else answer
+
+    return prepare
 
 
 def answers(child, *numbers):
@@ -60,7 +94,7 @@ WAYS_TO_DIE = {
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left():
+def nothing_is_left(way):
     def state():
         return (
             _children(),
@@ -77,12 +111,17 @@ def nothing_is_left():
 
 
 def _children() -> set[str]:
-    """Those of this process that live or wait to be fetched: the tests' own fork server may be one."""
+    """Those of this process that live or wait to be fetched, but for its nursery.
+
+    The tests' own fork server may be one.
+    """
     found = set()
+    small = nursery.current()
     for process in filter(str.isdecimal, os.listdir("/proc")):
         with contextlib.suppress(OSError):  # another's, which has ended meanwhile
             status = Path(f"/proc/{process}/stat").read_text()
-            if int(status.rpartition(")")[2].split()[1]) == os.getpid():
+            mine = int(status.rpartition(")")[2].split()[1]) == os.getpid()
+            if mine and not (small and small.pid == int(process)):
                 found.add(process)
     return found
 
@@ -95,18 +134,16 @@ def test_answers_come_in_order_also_long_ones():
 
 
 def test_it_works_while_nobody_waits_and_is_asked_again():
-    place = Place()
-
-    def answer(number):
+    def answer(number, place):
         place.note(number, os.getpid())
         return number
 
     with forked(answer) as child:
         child.ask(7)
-        while place.read()[0] != 7:
+        while child.place.read()[0] != 7:
             time.sleep(0.01)
-        pid = place.read()[1]
-        assert (child.answer(), answers(child, 8), place.read()) == (7, ([8], ""), (8, pid))
+        pid = child.place.read()[1]
+        assert (child.answer(), answers(child, 8), child.place.read()) == (7, ([8], ""), (8, pid))
 
 
 def test_none_is_forked_before_it_is_asked():
@@ -115,16 +152,16 @@ def test_none_is_forked_before_it_is_asked():
         assert _children() == before
 
 
-@pytest.mark.parametrize("way", WAYS_TO_DIE)
-def test_its_death_is_an_answer(way):
-    place = Place()
+@pytest.mark.parametrize("how", WAYS_TO_DIE)
+def test_its_death_is_an_answer(how):
+    die = WAYS_TO_DIE[how]
 
-    def answer(number):
+    def answer(number, place):
         place.note(number, 2)
-        return WAYS_TO_DIE[way](number) if number == 1 else "before"
+        return die(number) if number == 1 else "before"
 
     with forked(answer) as child:
-        assert (answers(child, 0, 1, 2), place.read()) == ((["before"], "crash"), (1, 2))
+        assert (answers(child, 0, 1, 2), child.place.read()) == ((["before"], "crash"), (1, 2))
         assert answers(child, 0) == (["before"], "")  # by another
 
 
@@ -142,16 +179,14 @@ def _state(pid):
         return file.read().rpartition(")")[2].split()[0]
 
 
-def test_its_time_is_limited_for_each_answer(monkeypatch):
-    monkeypatch.setattr(child, "WALL_PER_CPU", 1000)  # by the clock, a busy machine may take any time
-
+def test_its_time_is_limited_for_each_answer():
     def answer(number):
         deadline = time.process_time() + number / 10
         while time.process_time() < deadline:
             pass
         return number
 
-    with forked(answer, Limits(0.3, 1 << 30)) as asked:
+    with forked(answer, LONG_BY_THE_CLOCK) as asked:
         assert answers(asked, 2, 2, 9) == ([2, 2], "time")
 
 
@@ -240,10 +275,17 @@ def test_an_interrupt_ends_the_wait_at_once():
 ORPHAN = """
 import os, sys, time
 from puzzles_lib.compiler.child import Child, Limits
-child = Child(lambda: lambda number: os.getpid() if number == 0 else "x" * number, Limits(20, 1 << 30))
+from puzzles_lib.translator import nursery, portable
+nursery.AFTER, portable.THERE = 0, (*portable.THERE, "os")
+child = Child(lambda place: lambda number: os.getpid() if number == 0 else "x" * number, Limits(20, 1 << 30))
 child.ask(0)
-print(child.answer(), flush=True)
-for number in sys.argv[1:]:
+pid = child.answer()
+while child.by is None and sys.argv[1] == "from the nursery":
+    child.close()
+    child.ask(0)
+    pid = child.answer()
+print(pid, flush=True)
+for number in sys.argv[2:]:
     child.ask(int(number))
     time.sleep(1)
 os.kill(os.getpid(), 9)
@@ -251,10 +293,16 @@ os.kill(os.getpid(), 9)
 
 
 @pytest.mark.parametrize("unread", [[], ["300000"]], ids=["it waits", "an answer that a pipe cannot hold"])
-def test_it_ends_with_its_parent(unread):
-    ran = subprocess.run([sys.executable, "-c", ORPHAN, *unread], cwd=ROOT, capture_output=True, text=True)
+def test_it_ends_with_its_parent(unread, way):
+    ran = subprocess.run(
+        [sys.executable, "-c", ORPHAN, way, *unread], cwd=ROOT, capture_output=True, text=True
+    )
+    wait_for_end(int(ran.stdout))
+
+
+def wait_for_end(pid):
     deadline = time.monotonic() + 60
-    while Path(f"/proc/{int(ran.stdout)}").exists() and _state(int(ran.stdout)) != "Z":
+    while Path(f"/proc/{pid}").exists() and _state(pid) != "Z":
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -267,7 +315,7 @@ before = list(warnings.filters)
 threading.Thread(target=time.sleep, args=(1,), daemon=True).start()
 os.close(0), os.close(1), os.close(2)
 sys.stdout = sys.stderr = None
-child = Child(lambda: lambda number: print("x") or "done", Limits(20, 1 << 30))
+child = Child(lambda place: lambda number: print("x") or "done", Limits(20, 1 << 30))
 child.ask(0)
 done = child.answer()
 child.close()
@@ -277,3 +325,59 @@ os._exit(0 if done == "done" and warnings.filters == before else 1)
 
 def test_where_there_are_threads_no_files_and_warnings_are_errors():
     assert subprocess.run([sys.executable, "-c", BARE], cwd=ROOT, timeout=120).returncode == 0
+
+
+# ---- the nursery
+
+
+@pytest.mark.parametrize("way", ["from the nursery"], indirect=True)
+class TestNursery:
+    def test_its_children_have_little(self):
+        """Neither torch, nor what this process has."""
+
+        def answer(number):
+            return [name for name in ("torch", "numpy", "pytest") if name in sys.modules]
+
+        with forked(answer) as child:
+            assert answers(child, 0) == ([[]], "") and child.by
+
+    def test_a_child_that_it_cannot_make_is_made_here(self, monkeypatch):
+        only_here = types.ModuleType("only_here")
+        monkeypatch.setitem(sys.modules, "only_here", only_here)
+        monkeypatch.setattr(portable, "THERE", (*portable.THERE, "only_here"))
+        exec("def double(number): return 2 * number", vars(only_here))
+        double = only_here.double
+        with forked(lambda number: double(number)) as child:
+            assert answers(child, 3, 4) == ([6, 8], "") and child.by is None
+
+    def test_where_it_was_killed_children_are_made_here_and_soon_there_is_another(self):
+        killed = nursery.current().pid
+        with forked(lambda number: number) as child:
+            assert answers(child, 1) == ([1], "") and child.by
+            os.kill(killed, signal.SIGKILL)
+            while _state(killed) != "Z":
+                time.sleep(0.01)
+            child.ask(2)
+            child.answer()
+        with forked(lambda number: number) as child:
+            assert answers(child, 3) == ([3], "") and child.by is None
+        have_nursery()
+        assert nursery.current().pid != killed
+
+    def test_a_fork_of_this_process_has_none(self):
+        def answer(number):
+            return nursery.current() is None
+
+        own = threading.Lock()  # goes nowhere
+        with forked(lambda number: answer(number) and not own.locked()) as child:
+            assert answers(child, 0) == ([True], "") and child.by is None
+
+    def test_it_ends_with_its_process(self):
+        code = ORPHAN.replace("print(pid", "print(nursery.current().pid")
+        ran = subprocess.run([sys.executable, "-c", code, "from the nursery"], cwd=ROOT, capture_output=True)
+        wait_for_end(int(ran.stdout))
+
+    def test_an_interrupt_of_all_processes_leaves_it(self):
+        os.kill(nursery.current().pid, signal.SIGINT)
+        with forked(lambda number: number) as child:
+            assert answers(child, 1) == ([1], "") and child.by

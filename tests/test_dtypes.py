@@ -16,11 +16,13 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from puzzles_lib import inputs, stages, trace
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.expected import expect
-from puzzles_lib.compiler import build, find_target, front_end, observer, translate
+from puzzles_lib.compiler import build, find_target, front_end, translate
 from puzzles_lib.drawing import error_map
-from puzzles_lib.dtypes import DTYPES, NO_FLOAT8_ARITHMETIC, of_name, of_torch, of_triton
+from puzzles_lib.dtypes import DTYPES, of_name, of_torch, of_triton
+from puzzles_lib.float8 import NO_FLOAT8_ARITHMETIC
 from puzzles_lib.interpreter.buffer import garbage
 from puzzles_lib.puzzle import Argument, Case, Puzzle
+from puzzles_lib.translator import observer
 from tests.kernel_lab import evaluate, execute, kernel_of
 from tests.test_bfloat16 import EVERY as EVERY_B16
 
@@ -231,7 +233,7 @@ def test_triton_still_compiles_the_casts_to_what_is_imitated(source, target):
         ("tl.full((1024,), 1.3, x.dtype)", E4),
     ],
 )
-def test_triton_still_does_not_compile_what_is_refused(expression, target, monkeypatch):
+def test_triton_still_does_not_compile_what_is_refused(expression, target, monkeypatch, own_children):
     monkeypatch.setattr(observer, "_float8_made", lambda name, method: method)
     monkeypatch.setattr(observer, "_not_of_float8", lambda method: method)
     assert compiled(expression, E4, target).refusal.message.startswith("llir: ")

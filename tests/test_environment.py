@@ -9,7 +9,7 @@ from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.checker import examine
 from puzzles_lib.compiler import build, find_target, gpu_dialect, translate
-from puzzles_lib.compiler.environment import variables
+from puzzles_lib.translator.environment import variables
 from tests.kernel_lab import execute
 
 SETTINGS = {

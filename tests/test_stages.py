@@ -23,9 +23,10 @@ from triton.backends.compiler import GPUTarget
 
 from puzzles_lib import Case, Puzzle, compiler
 from puzzles_lib.authoring.solutions import define
-from puzzles_lib.compiler import cache, lowering, machine_code, targets
+from puzzles_lib.compiler import cache, lowering, machine_code
 from puzzles_lib.inspector import diff, stages
 from puzzles_lib.inspector.lexers import highlight
+from puzzles_lib.translator import targets
 
 TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
 

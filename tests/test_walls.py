@@ -131,7 +131,7 @@ def test_nobody_gets_tritons_interpreter_by_way_of_ours():
 @pytest.mark.parametrize("private", ["triton._C", "triton.backends", "triton.runtime.cache", "triton.knobs"])
 def test_only_the_compiler_package_touches_tritons_compiler(private):
     users = {u for u in importers(private) if not u.startswith("kernels/")}
-    assert all_below(users, "compiler/", "interpreter/")
+    assert all_below(users, "compiler/", "translator/", "interpreter/")
 
 
 def test_the_compilers_process_imports_nothing_of_ours():

@@ -11,8 +11,9 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 from puzzles_lib.authoring.solutions import define
-from puzzles_lib.compiler import Opinions, build, find_target, front_end, observer, translate, wording
+from puzzles_lib.compiler import Opinions, build, find_target, front_end, translate
 from puzzles_lib.compiler.vetting import vet
+from puzzles_lib.translator import observer, wording
 
 HEAD = """
 @triton.jit
@@ -276,7 +277,7 @@ def test_each_row_is_tried():
 
 
 @pytest.mark.parametrize("pattern", ROWS)
-def test_a_row_has_words_that_nothing_else_has(pattern, monkeypatch):
+def test_a_row_has_words_that_nothing_else_has(pattern, monkeypatch, own_children):
     line, words = ROWS[pattern]
     kernel = written(line)
     told = front_end(kernel, ARGUMENTS)
@@ -428,7 +429,7 @@ def test_an_article_is_the_nouns_own():
         (".cv", "evict_first", False),
     ],
 )
-def test_ptxas_still_says_the_same_of_hints(cache, eviction, volatile, monkeypatch):
+def test_ptxas_still_says_the_same_of_hints(cache, eviction, volatile, monkeypatch, own_children):
     hints = f"cache_modifier={cache!r}, eviction_policy={eviction!r}, volatile={volatile}"
     kernel = written(f"tl.store(z_ptr + offs, tl.load(x_ptr + offs, {hints}))")
     refused = front_end(kernel, ARGUMENTS)
@@ -440,7 +441,7 @@ def test_ptxas_still_says_the_same_of_hints(cache, eviction, volatile, monkeypat
 @pytest.mark.parametrize(
     "dtype", [torch.uint8, torch.int16, torch.bool, torch.int64, torch.int32, torch.uint32]
 )
-def test_the_compiler_still_counts_32_bits_alone(dtype, monkeypatch):
+def test_the_compiler_still_counts_32_bits_alone(dtype, monkeypatch, own_children):
     kernel = written("h = tl.histogram(x, 32, mask)\ntl.store(z_ptr + offs, h)")
     arguments = ARGUMENTS | {"x_ptr": torch.empty(0, dtype=dtype)}
     refused = front_end(kernel, arguments)
@@ -457,7 +458,7 @@ def test_the_compiler_still_counts_32_bits_alone(dtype, monkeypatch):
         "max_constancy({}, 64)", "max_constancy({}, 2)",
     ],
 )  # fmt: skip
-def test_the_compiler_still_fails_over_the_same_hints(hint, monkeypatch):
+def test_the_compiler_still_fails_over_the_same_hints(hint, monkeypatch, own_children):
     lines = ["o = tl.{}", "m = mask"] if "constancy" not in hint else ["o = offs", "m = tl.{} > 0"]
     hinted = "\n".join(lines).format(hint.format("offs" if lines[1] == "m = mask" else "mask.to(tl.int32)"))
     kernel = written(f"{hinted}\nx = tl.load(x_ptr + o, m)\ntl.store(z_ptr + o, x, m)")

@@ -2,7 +2,8 @@
 
 Nothing of it runs in this process, since it may crash, hang or eat the memory: Triton's front end, for
 `Opinions`, `front_end` and `translate`, in a forked `child` that has the kernel and all it names, on what
-`vetting` has passed; all that comes after, in `build`, in programs of its own.
+`vetting` has passed (what it does there is in `puzzles_lib.translator`); all that comes after, in `build`, in
+programs of its own.
 """
 
 from puzzles_lib.compiler.arithmetic import Steps, steps
@@ -20,8 +21,8 @@ from puzzles_lib.compiler.frontend import (
 )
 from puzzles_lib.compiler.lowering import Build, build, dump_passes
 from puzzles_lib.compiler.machine_code import disassemble
-from puzzles_lib.compiler.targets import Target, find_target
 from puzzles_lib.compiler.threads import MemoryAccess, held_by, memory_accesses, taken_at_once
+from puzzles_lib.translator.targets import Target, find_target
 
 __all__ = [
     "Build",

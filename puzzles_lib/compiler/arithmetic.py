@@ -9,8 +9,8 @@ from triton.runtime.jit import JITFunction
 from puzzles_lib.compiler.frontend import translate
 from puzzles_lib.compiler.locations import read
 from puzzles_lib.compiler.lowering import build
-from puzzles_lib.compiler.targets import Target
 from puzzles_lib.source import Refusal, Site
+from puzzles_lib.translator.targets import Target
 
 
 @dataclass(frozen=True)

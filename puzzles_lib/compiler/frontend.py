@@ -6,34 +6,26 @@ the kernel for a real target, does not. It is C++ and ends its process where it 
 expect, so it runs in a `child`; what it would execute itself (`vetting`) must have been refused before.
 """
 
-import functools
-import linecache
-import os
 import re
 import types
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 import triton.language as tl
-from triton._C.libtriton import ir, nvidia, passes
-from triton.backends.compiler import Language
-from triton.compiler.compiler import ASTSource, make_backend
-from triton.compiler.errors import CompilationError
+from triton.compiler.compiler import ASTSource
 from triton.runtime.jit import JITFunction, create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from puzzles_lib.compiler import observer, wording
-from puzzles_lib.compiler.child import Answer, Child, Ended, Limits, Place, closed_after
-from puzzles_lib.compiler.environment import forget_settings, variables
-from puzzles_lib.compiler.shared import SUSPICIOUS
-from puzzles_lib.compiler.targets import Target, find_target
+from puzzles_lib.compiler.child import Child, Ended, closed_after
 from puzzles_lib.dtypes import of_integer, of_torch
-from puzzles_lib.source import Refusal, Site, calls_itself, with_helpers
+from puzzles_lib.source import Refusal, Site, with_helpers
+from puzzles_lib.translator import wording
+from puzzles_lib.translator.forked import Limits
+from puzzles_lib.translator.targets import Target, find_target
+from puzzles_lib.translator.translation import Work, backend_of, site
 
 DEFAULT = find_target("sm_90")
-_PTX = 87  # the version that shared memory is counted for: see a canary in tests
 FRONT_END_SECONDS = 10.0  # of CPU time, for each translation
 FRONT_END_MEMORY = 1 << 30  # bytes that may be mapped for it on top of what the process has
 
@@ -116,7 +108,7 @@ class Opinions:
                 self._wanted[-1].append(places[key])
         # overflow is of use in a debug build alone
         options = {"sanitize_overflow": False, **options}
-        self._translator = _Translator(kernel, sources, (_backend(DEFAULT), options))
+        self._translator = _Translator(_work(kernel, sources, DEFAULT, options))
 
     def begin(self, number: int) -> None:
         """Have a case's opinion begun, so that it is there when it is wanted."""
@@ -210,7 +202,7 @@ def _as_launched(
     wanted: str,
     known: dict[str, str | Refusal] | None = None,
 ) -> str | Refusal:
-    backend = _backend(target)
+    backend = backend_of(target)
     told = _specialised(kernel, arguments, backend)
     if isinstance(told, Refusal):
         return told
@@ -219,7 +211,7 @@ def _as_launched(
     known = {} if known is None else known
     if key not in known:
         source = ASTSource(kernel, signature, constants, attributes)
-        found = closed_after(_Translator(kernel, [source], (backend, options), wanted), _the_first)
+        found = closed_after(_Translator(_work(kernel, [source], target, options, wanted)), _the_first)
         known[key] = found.refusal or _with_own_lines(found.ir, kernel)
     return known[key]
 
@@ -247,7 +239,7 @@ def specialised(
 
     By parameter. Launches for which this is the same share one compiled kernel.
     """
-    told = _specialised(kernel, arguments, _backend(target))
+    told = _specialised(kernel, arguments, backend_of(target))
     if isinstance(told, Refusal):
         return told
     signature, constants, attributes = told
@@ -263,40 +255,22 @@ def _the_first(translator: "_Translator") -> Opinion:
     return translator.opinion(0)
 
 
+def _work(
+    kernel: JITFunction, sources: Sequence[ASTSource], target: Target, options: Mapping, wanted: str = ""
+) -> Work:
+    files = list(dict.fromkeys(f.fn.__code__.co_filename for f in with_helpers(kernel)))
+    return Work(kernel, sources, target, options, wanted, files)
+
+
 class _Translator:
-    """Translates sources of one kernel in a child, each when it is wanted. To be closed.
+    """Has sources of one kernel translated in a child, each when it is wanted. To be closed."""
 
-    wanted: the text to send back: none, the ``"source"`` that no pass has touched, ``"ttgir"``, or of
-    ``"shared"`` memory the bytes.
-    """
-
-    def __init__(self, kernel: JITFunction, sources: Sequence[ASTSource], backend: tuple, wanted: str = ""):
-        self._functions = with_helpers(kernel)
-        self._files = list(dict.fromkeys(f.fn.__code__.co_filename for f in self._functions))
+    def __init__(self, work: Work):
+        self._work = work
         self._found: dict[int, Opinion] = {}
         self._asked: list[int] = []  # and not fetched
         self._hung: set[int] = set()  # once
-        self._place = Place()
-        prepare = functools.partial(self._prepare, kernel, sources, *backend, wanted)
-        self._child = Child(prepare, Limits(FRONT_END_SECONDS, FRONT_END_MEMORY))
-
-    def _prepare(
-        self, kernel: JITFunction, sources: Sequence[ASTSource], backend, options: Mapping, wanted: str
-    ) -> Answer:
-        """Called in the child."""
-        forget_settings(variables())
-        options = backend.parse_options(dict(options))
-        seen = observer.watch(self._files, self._place)
-        context = ir.context()
-        ir.load_dialects(context)
-        backend.load_dialects(context)
-
-        def answer(number: int) -> dict[str, object]:
-            seen.start()
-            seen.demand.stages = options.num_stages
-            return _one(kernel, sources[number], context, backend, options, seen, wanted, self._files)
-
-        return answer
+        self._child = Child(work.prepare, Limits(FRONT_END_SECONDS, FRONT_END_MEMORY))
 
     def _over(self) -> bool:
         first = self._found.get(0)
@@ -333,117 +307,29 @@ class _Translator:
                 self._hung.add(number)
                 others = self._asked
             else:
-                refusal = Refusal(_words_for(ended.cause, self._functions), _site(self._files, self._place))
+                refusal = Refusal(_words_for(ended.cause, self._work.kernel), self._site())
                 self._found[number] = Opinion(refusal, endless=ended.cause != "crash")
             self._asked = []
             for each in others:
                 self.begin(each)
 
+    def _site(self) -> Site | None:
+        number, line = self._child.place.read()
+        return site(self._work.files, number, line) if number else None
+
     def close(self) -> None:
         self._child.close()
 
 
-def _words_for(cause: str, functions: Sequence[JITFunction]) -> str:
+def _words_for(cause: str, kernel: JITFunction) -> str:
     """What is said where the front end gave no answer."""
     if cause == "hung":
         return "the compiler does not answer: try again, and restart the notebook's kernel if it stays so"
     if cause == "crash":
         return "the compiler breaks on this line: it is given something there that it cannot translate"
-    why = ": is a tl.static_range very long?" if any("static_range" in f.src for f in functions) else ""
+    ranges = any("static_range" in function.src for function in with_helpers(kernel))
+    why = ": is a tl.static_range very long?" if ranges else ""
     return f"compiling takes more than {FRONT_END_SECONDS:g} s{why}"
-
-
-def _site(files: Sequence[str], place: Place) -> Site | None:
-    number, line = place.read()
-    return _at(files, number, line) if number else None
-
-
-def _at(files: Sequence[str], number: int, line: int) -> Site:
-    return Site(line, linecache.getline(files[number - 1], line).strip() if number else "")
-
-
-# ---- in the child
-
-
-def _one(
-    kernel: JITFunction,
-    source: ASTSource,
-    context,
-    backend,
-    options,
-    seen: observer.Seen,
-    wanted: str,
-    files: Sequence[str],
-) -> dict[str, object]:
-    """An opinion, as JSON has it."""
-    said = os.memfd_create("said")
-    os.dup2(said, 2)  # there MLIR's verifier explains itself
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        module, refusal = _module_or_refusal(kernel, source, context, backend, options, seen, said)
-        if wanted in ("ttgir", "shared") and module and not refusal:
-            module, refusal = _lowered(module, backend, options, said)
-        if wanted == "shared" and module:
-            module = _shared_bytes(module, backend.target.arch)
-    os.close(said)
-    notes = dict.fromkeys(filter(None, map(wording.of_warning, warned)))
-    text = str(module) if wanted and module is not None else ""
-    large = seen.demand.total > SUSPICIOUS and asdict(_at(files, *seen.demand.place))
-    return {"ir": text, "refusal": refusal and asdict(refusal), "notes": list(notes), "large": large or None}
-
-
-def _module_or_refusal(
-    kernel: JITFunction, source: ASTSource, context, backend, options, seen: observer.Seen, said: int
-) -> tuple[object, Refusal | None]:
-    codegen_fns, module_map = backend.get_codegen_implementation(options), backend.get_module_map()
-    try:
-        module = source.make_ir(backend.target, options, codegen_fns, module_map, context)
-    except MemoryError:
-        return None, Refusal(wording.TOO_LARGE)
-    except CompilationError as error:
-        return None, wording.of_compilation(error, seen, with_helpers(kernel), calls_itself(kernel))
-    except RecursionError:
-        return None, Refusal(wording.RECURSION if calls_itself(kernel) else wording.TOO_DEEP)
-    except Exception as error:
-        return None, _verifier_says(said) or Refusal(wording.one_line(f"{type(error).__name__}: {error}"))
-    module.context = context
-    return module, wording.of_return(seen)
-
-
-def _lowered(module, backend, options, said: int) -> tuple[object, Refusal | None]:
-    """The module in the GPU's dialect."""
-    stages: dict[str, Callable] = {}
-    backend.add_stages(stages, options, Language.TRITON)
-    metadata = dict(options.__dict__)
-    try:
-        for name in ("ttir", "ttgir"):
-            module = stages[name](module, metadata)
-    except Exception as error:
-        return None, _verifier_says(said) or Refusal(wording.one_line(f"{type(error).__name__}: {error}"))
-    return module, None
-
-
-def _shared_bytes(module, capability: int) -> int:
-    """What the compiler takes of shared memory for a module in NVIDIA's dialect: see its ``make_llir``."""
-    manager = ir.pass_manager(module.context)
-    passes.ttgpuir.add_combine_tensor_select_and_if(manager)
-    passes.ttgpuir.add_allocate_warp_groups(manager)
-    passes.convert.add_scf_to_cf(manager)
-    passes.gluon.add_inliner(manager)
-    nvidia.passes.ttgpuir.add_allocate_shared_memory_nv(manager, capability, _PTX)
-    manager.run(module, "shared")
-    return module.get_int_attr("ttg.shared")
-
-
-def _verifier_says(said: int) -> Refusal | None:
-    """MLIR's words: ``file:line:column: error: words``."""
-    os.lseek(said, 0, os.SEEK_SET)
-    text = os.read(said, 1 << 20).decode(errors="replace")
-    found = re.search(r"^(.*):(\d+):\d+: error: (.*)$", text, re.MULTILINE)
-    if not found:
-        return None
-    line = linecache.getline(found[1], int(found[2])).strip()
-    return Refusal(wording.of_verifier(found[3], line), Site(int(found[2]), line))
 
 
 def _read(answer: Mapping) -> Opinion:
@@ -454,15 +340,6 @@ def _read(answer: Mapping) -> Opinion:
         refusal = Refusal(**{**refusal, "site": Site(**site) if site else None})
     large = answer["large"] and Site(**answer["large"])
     return Opinion(refusal, tuple(answer["notes"]), answer["ir"], large=large)
-
-
-# ----
-
-
-@functools.cache
-def _backend(target: Target):
-    """Triton's backend for a target."""
-    return make_backend(target.gpu)
 
 
 _LOCATION = re.compile(r'loc\("((?:[^"\\]|\\.)+)":(\d+):(\d+)\)')

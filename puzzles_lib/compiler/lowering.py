@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from puzzles_lib.compiler import cache
-from puzzles_lib.compiler.environment import variables
 from puzzles_lib.compiler.frontend import Translation
 from puzzles_lib.source import Refusal, Site
+from puzzles_lib.translator.environment import variables
 
 SECONDS = 30  # CPU time of each of the compiler's processes; on a busy machine they may take twice that
 MEMORY = 4 << 30  # bytes of address space, for each of its processes

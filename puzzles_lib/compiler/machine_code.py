@@ -6,10 +6,10 @@ from pathlib import Path
 from triton import knobs
 
 from puzzles_lib.compiler import cache
-from puzzles_lib.compiler.environment import variables
 from puzzles_lib.compiler.lowering import run_limited
-from puzzles_lib.compiler.targets import tools
 from puzzles_lib.source import Refusal
+from puzzles_lib.translator.environment import variables
+from puzzles_lib.translator.targets import tools
 
 
 def disassemble(cubin: bytes) -> str | Refusal:

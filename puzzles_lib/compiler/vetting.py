@@ -16,7 +16,6 @@ import triton.language as tl
 from triton.compiler.code_generator import CodeGenerator
 from triton.runtime.jit import ConstexprFunction, JITCallable, JITFunction
 
-from puzzles_lib.compiler import wording
 from puzzles_lib.source import (
     Refusal,
     Scope,
@@ -28,6 +27,7 @@ from puzzles_lib.source import (
     site_in,
     with_helpers,
 )
+from puzzles_lib.translator import wording
 
 _PLAIN = {int, float, bool, str, type(None), *(t for t in np.sctypeDict.values() if issubclass(t, np.number))}
 DEEPEST = 320  # nodes within nodes: a sum of some 310 terms compiles, where Python allows 1000 calls

@@ -16,7 +16,8 @@ from triton._C.libtriton import ir
 from triton.runtime import interpreter as stock
 from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions, TensorHandle
 
-from puzzles_lib.dtypes import DTYPES, NO_FLOAT8_ARITHMETIC, DType, of_triton, refused_cast, refused_constant
+from puzzles_lib.dtypes import DTYPES, DType, of_triton
+from puzzles_lib.float8 import NO_FLOAT8_ARITHMETIC, refused_cast, refused_constant
 from puzzles_lib.interpreter import arithmetic, libdevice, taint
 from puzzles_lib.interpreter.arithmetic import PRODUCT, SPREAD, Fused, Product
 from puzzles_lib.interpreter.memory import Halt, Memory

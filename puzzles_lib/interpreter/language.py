@@ -17,7 +17,8 @@ from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter as stock
 from triton.runtime.jit import JITFunction, get_jit_fn_file_line
 
-from puzzles_lib.interpreter import blocks, promises, reductions, rewrite, taint
+from puzzles_lib import blocks
+from puzzles_lib.interpreter import promises, reductions, rewrite, taint
 from puzzles_lib.interpreter.builder import GuardedBuilder, shown
 from puzzles_lib.interpreter.limits import undone_after_fork
 from puzzles_lib.interpreter.recording import Function

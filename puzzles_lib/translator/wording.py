@@ -18,8 +18,8 @@ import triton.language as tl
 from triton.compiler.errors import CompilationError, CompileTimeAssertionFailure
 from triton.runtime.jit import JITFunction
 
-from puzzles_lib.compiler.observer import NO_VALUE, Seen
 from puzzles_lib.source import Refusal, Site, site_in
+from puzzles_lib.translator.observer import NO_VALUE, Seen
 
 TOO_LARGE = "a value known at compile time takes more than 1 GB"
 RECURSION = "the kernel calls itself; a GPU kernel cannot recurse"

@@ -1,6 +1,6 @@
 """Triton's front end, watched: what it visits, what it computes there, and what it must not be asked.
 
-Only in a child (`puzzles_lib.compiler.child`): methods of Triton's are replaced for good.
+Only in a child (`puzzles_lib.translator.forked`): methods of Triton's are replaced for good.
 """
 
 import ast
@@ -15,11 +15,11 @@ from triton.compiler.errors import CompilationError
 from triton.language.semantic import TritonSemantic
 from triton.runtime.jit import JITFunction
 
-from puzzles_lib.compiler.child import Place
-from puzzles_lib.compiler.shared import Demand, watch_demand
-from puzzles_lib.dtypes import NO_FLOAT8_ARITHMETIC, refused_cast, refused_constant
-from puzzles_lib.interpreter.blocks import compatible, make_block_type, make_tensor, unwrapped
+from puzzles_lib.blocks import compatible, make_block_type, make_tensor, unwrapped
+from puzzles_lib.float8 import NO_FLOAT8_ARITHMETIC, refused_cast, refused_constant
 from puzzles_lib.source import nodes, of_triton
+from puzzles_lib.translator.forked import Place
+from puzzles_lib.translator.shared import Demand, watch_demand
 
 NO_VALUE = "tl.store, print and barriers give no value: this line uses one as if it did"
 

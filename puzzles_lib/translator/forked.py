@@ -1,0 +1,128 @@
+"""What a forked process does: it limits itself, answers numbers one after another, and waits in between.
+
+What it says is JSON through a pipe, and two numbers in memory that its parent sees too, where it notes how
+far it is. Nothing of the parent is changed: limits, signals, files and ``sys.stdout`` are set here alone.
+"""
+
+import contextlib
+import faulthandler
+import fcntl
+import gc
+import io
+import json
+import mmap
+import os
+import resource
+import signal
+import struct
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+DEEPEST = 20_000  # nested calls
+HEADER = struct.Struct("<I")  # the bytes of an answer
+NUMBER = struct.Struct("<q")  # what is asked
+_PLACE = struct.Struct("<qq")
+
+Answer = Callable[[int], object]
+
+
+class Place:
+    """Two numbers that a child notes, for its parent to read when the child is no more.
+
+    file: of its memory, where that is another process's.
+    """
+
+    def __init__(self, file: int | None = None):
+        self.file = os.memfd_create("place") if file is None else file
+        if file is None:
+            os.ftruncate(self.file, mmap.PAGESIZE)
+        self._shared = mmap.mmap(self.file, mmap.PAGESIZE)
+
+    def note(self, first: int, second: int) -> None:
+        _PLACE.pack_into(self._shared, 0, first, second)
+
+    def read(self) -> tuple[int, int]:
+        first, second = _PLACE.unpack_from(self._shared, 0)
+        return first, second
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self.file)
+
+
+Prepare = Callable[[Place], Answer]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """cpu_seconds: for each answer, which may take ``wall_per_cpu`` times as many by the clock.
+
+    memory: bytes that may be mapped on top of what is.
+    """
+
+    cpu_seconds: float
+    memory: int
+    wall_per_cpu: int = 4
+
+    def begin(self) -> None:
+        """Time counts from here. When it is over, the process ends."""
+        self._set(self.cpu_seconds)
+
+    def end(self) -> None:
+        """It may wait as long as it likes."""
+        self._set(0)
+
+    def _set(self, seconds: float) -> None:
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        signal.setitimer(signal.ITIMER_REAL, self.wall_per_cpu * seconds)
+
+
+def be_child(prepare: Prepare, limits: Limits, place: Place, asked: int, pipe: int) -> NoReturn:
+    """Never returns: what belongs to the parent, such as buffers not yet written, must not be touched.
+
+    prepare: gives the function that answers a number by anything that JSON holds. asked, pipe: files to
+    read numbers from, and to write answers to.
+    """
+    try:
+        _leave_the_parent()
+        # 0, 1 and 2 may have been closed, and be these
+        asked, pipe = (fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 10) for file in (asked, pipe))
+        output = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        with open("/proc/self/statm") as statm:
+            mapped = int(statm.read().split()[0]) * resource.getpagesize()
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        most = mapped + limits.memory
+        resource.setrlimit(
+            resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
+        )
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        limits.begin()
+        answer = prepare(place)
+        while number := os.read(asked, NUMBER.size):
+            limits.begin()
+            data = json.dumps(answer(*NUMBER.unpack(number))).encode()
+            limits.end()
+            data = HEADER.pack(len(data)) + data
+            while data:
+                data = data[os.write(pipe, data) :]
+    finally:
+        os._exit(0)
+
+
+def _leave_the_parent() -> None:
+    """No tracing, no handlers of the parent's, none of its files, and nothing of its memory freed."""
+    sys.settrace(None)
+    sys.setprofile(None)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGALRM, signal.SIGPROF, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it, too, and ends this
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    faulthandler.disable()
+    gc.freeze()
+    sys.setrecursionlimit(DEEPEST)
+    sys.stdout = sys.stderr = io.StringIO()

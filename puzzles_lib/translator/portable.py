@@ -1,0 +1,151 @@
+"""A kernel as bytes, for a process that has Triton and none of a notebook's cells.
+
+pickle takes functions by their names. Here a function of a learner's goes with its code and the globals
+that it names, what is Triton's by its name, and all else that another process may not have is refused.
+"""
+
+import ast
+import importlib
+import inspect
+import io
+import linecache
+import marshal
+import pickle
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from types import CellType, CodeType, FunctionType, ModuleType
+
+import triton.language as tl
+from triton.runtime.jit import ConstexprFunction, JITCallable, JITFunction
+
+from puzzles_lib.source import nodes
+
+THERE = ("triton", "puzzles_lib.translator", "puzzles_lib.source", "math", "builtins", "importlib")
+_SETTINGS = ("version", "do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline")
+_ATTRIBUTES = (
+    "__name__", "__qualname__", "__module__", "__doc__", "__defaults__", "__kwdefaults__", "__annotations__",
+)  # fmt: skip
+_CONSTANTS = {id(value): name for name, value in vars(tl).items() if type(value) is tl.dtype}
+
+
+def packed(thing: object) -> bytes | None:
+    """For `unpacked` in another process of this Python; None where it has what cannot go there."""
+    file = io.BytesIO()
+    try:
+        _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(thing)
+    except Exception:  # whatever a learner's object raises when it is asked
+        return None
+    return file.getvalue()
+
+
+def unpacked(data: bytes) -> object:
+    """What was `packed`. What it made of a learner's functions is like them, but not in any file."""
+    return pickle.loads(data)
+
+
+class _Stays(Exception):
+    """It cannot be made in another process, or not for sure the same."""
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, thing: object):
+        if isinstance(thing, ModuleType):
+            if not _is_there(thing.__name__) or sys.modules.get(thing.__name__) is not thing:
+                raise _Stays
+            return importlib.import_module, (thing.__name__,)
+        if id(thing) in _CONSTANTS and type(thing) is tl.dtype:  # `is` must tell it, too
+            return getattr, (tl, _CONSTANTS[id(thing)])
+        if isinstance(thing, JITCallable):
+            return _by_name(thing) or _parts_of_callable(thing)
+        if isinstance(thing, FunctionType):
+            return _by_name(thing) or _parts_of_function(thing)
+        if isinstance(thing, type) and not _is_there(thing.__module__):
+            raise _Stays
+        return NotImplemented
+
+
+def _is_there(module: str) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in THERE)
+
+
+def _by_name(function: JITCallable | FunctionType) -> str | None:
+    """The name that its module has it by; None where it has to go in parts."""
+    module = function.__module__
+    if not isinstance(module, str) or not _is_there(module):
+        return None
+    owner = sys.modules.get(module)
+    return function.__name__ if vars(owner).get(function.__name__) is function else None if owner else None
+
+
+# Each is made empty and filled later, since it may name itself.
+
+
+def _parts_of_callable(function: JITCallable) -> tuple:
+    if type(function) not in (JITFunction, ConstexprFunction):
+        raise _Stays
+    names = {node.id for node in nodes(function) if isinstance(node, ast.Name)}
+    state = {
+        "code": marshal.dumps(function.fn.__code__),
+        "function": _state(function.fn, names),
+        "text": (function.src, function.raw_src, function.starting_line_number),
+        "settings": {name: getattr(function, name) for name in _SETTINGS if hasattr(function, name)},
+        "repr": getattr(function, "_repr", None),
+    }
+    return object.__new__, (type(function),), state, None, None, _fill_callable
+
+
+def _fill_callable(function: JITCallable, state: Mapping) -> None:
+    made = _empty_function(state["code"])
+    _fill_function(made, state["function"])
+    text, source, first = state["text"]
+    settings = state["settings"] | ({"repr": state["repr"]} if state["repr"] else {})
+    known, inspect.getsourcelines = inspect.getsourcelines, lambda _: (source, first)
+    try:
+        type(function).__init__(function, made, **settings)
+    finally:
+        inspect.getsourcelines = known
+    function._unsafe_update_src(text)
+    _have_lines(made.__code__.co_filename, first, source)
+
+
+def _parts_of_function(function: FunctionType) -> tuple:
+    state = _state(function, {*_named(function.__code__)})
+    return _empty_function, (marshal.dumps(function.__code__),), state, None, None, _fill_function
+
+
+def _state(function: FunctionType, names: Iterable[str]) -> dict[str, object]:
+    scope = function.__globals__
+    return {
+        "globals": {name: scope[name] for name in names if name in scope},
+        "cells": [cell.cell_contents for cell in function.__closure__ or ()],
+        "attributes": {name: getattr(function, name) for name in _ATTRIBUTES},
+    }
+
+
+def _named(code: CodeType) -> Iterator[str]:
+    """The globals that it may ask for, and attributes."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _named(constant)
+
+
+def _empty_function(code: bytes) -> FunctionType:
+    found = marshal.loads(code)
+    return FunctionType(found, {}, closure=tuple(CellType() for _ in found.co_freevars))
+
+
+def _fill_function(function: FunctionType, state: Mapping) -> None:
+    function.__globals__.update(state["globals"])
+    for cell, value in zip(function.__closure__ or (), state["cells"], strict=True):
+        cell.cell_contents = value
+    for name, value in state["attributes"].items():
+        setattr(function, name, value)
+
+
+def _have_lines(file: str, first: int, lines: list[str]) -> None:
+    """Let ``linecache`` know these of a file."""
+    known = linecache.cache[file][2] if len(linecache.cache.get(file, ())) == 4 else []
+    known = known + ["\n"] * (first - 1 + len(lines) - len(known))
+    known[first - 1 : first - 1 + len(lines)] = lines
+    linecache.cache[file] = (len(known), None, known, file)

@@ -1,0 +1,157 @@
+"""Triton's front end, asked in a child to translate a kernel: what it says of each of several launches."""
+
+import functools
+import linecache
+import os
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import triton.language as tl
+from triton._C.libtriton import ir, nvidia, passes
+from triton.backends.compiler import Language
+from triton.compiler.compiler import ASTSource, make_backend
+from triton.compiler.errors import CompilationError
+from triton.runtime.jit import JITFunction
+
+from puzzles_lib.source import Refusal, Site, calls_itself, nodes, with_helpers
+from puzzles_lib.translator import observer, wording
+from puzzles_lib.translator.environment import forget_settings, variables
+from puzzles_lib.translator.forked import Answer, Place
+from puzzles_lib.translator.shared import SUSPICIOUS
+from puzzles_lib.translator.targets import Target
+
+_PTX = 87  # the version that shared memory is counted for: see a canary in tests
+
+
+@functools.cache
+def backend_of(target: Target):
+    """Triton's backend for a target."""
+    return make_backend(target.gpu)
+
+
+@functools.cache
+def context_of(target: Target):
+    """What MLIR keeps of the dialects that a target's kernels are translated to. Only in a child."""
+    context = ir.context()
+    ir.load_dialects(context)
+    backend_of(target).load_dialects(context)
+    return context
+
+
+def warm_up(target: Target) -> None:
+    """Do what every child does first, once for all. Only in a process that does nothing but fork them."""
+    context_of(target)
+    for function in vars(tl.standard).values():
+        if isinstance(function, JITFunction):
+            nodes(function)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Launches of one kernel, to be translated.
+
+    options: as for a launch. wanted: the text to send back: none, the ``"source"`` that no pass has touched,
+    ``"ttgir"``, or of ``"shared"`` memory the bytes. files: of the learner's functions; the place that is
+    noted is a line of one of them, which are counted from 1.
+    """
+
+    kernel: JITFunction
+    sources: Sequence[ASTSource]
+    target: Target
+    options: Mapping[str, object]
+    wanted: str
+    files: Sequence[str]
+
+    def prepare(self, place: Place) -> Answer:
+        """Called in the child."""
+        forget_settings(variables())
+        backend = backend_of(self.target)
+        options = backend.parse_options(dict(self.options))
+        seen = observer.watch(list(self.files), place)
+        context = context_of(self.target)
+
+        def answer(number: int) -> dict[str, object]:
+            seen.start()
+            seen.demand.stages = options.num_stages
+            return _one(self, self.sources[number], context, backend, options, seen)
+
+        return answer
+
+
+def site(files: Sequence[str], number: int, line: int) -> Site:
+    """A line of the file of that number; 0 for one that is not known."""
+    return Site(line, linecache.getline(files[number - 1], line).strip() if number else "")
+
+
+def _one(work: Work, source: ASTSource, context, backend, options, seen: observer.Seen) -> dict[str, object]:
+    """An opinion, as JSON has it."""
+    said = os.memfd_create("said")
+    os.dup2(said, 2)  # there MLIR's verifier explains itself
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        module, refusal = _module_or_refusal(work.kernel, source, context, backend, options, seen, said)
+        if work.wanted in ("ttgir", "shared") and module and not refusal:
+            module, refusal = _lowered(module, backend, options, said)
+        if work.wanted == "shared" and module:
+            module = _shared_bytes(module, backend.target.arch)
+    os.close(said)
+    notes = dict.fromkeys(filter(None, map(wording.of_warning, warned)))
+    text = str(module) if work.wanted and module is not None else ""
+    large = seen.demand.total > SUSPICIOUS and asdict(site(work.files, *seen.demand.place))
+    return {"ir": text, "refusal": refusal and asdict(refusal), "notes": list(notes), "large": large or None}
+
+
+def _module_or_refusal(
+    kernel: JITFunction, source: ASTSource, context, backend, options, seen: observer.Seen, said: int
+) -> tuple[object, Refusal | None]:
+    codegen_fns, module_map = backend.get_codegen_implementation(options), backend.get_module_map()
+    try:
+        module = source.make_ir(backend.target, options, codegen_fns, module_map, context)
+    except MemoryError:
+        return None, Refusal(wording.TOO_LARGE)
+    except CompilationError as error:
+        return None, wording.of_compilation(error, seen, with_helpers(kernel), calls_itself(kernel))
+    except RecursionError:
+        return None, Refusal(wording.RECURSION if calls_itself(kernel) else wording.TOO_DEEP)
+    except Exception as error:
+        return None, _verifier_says(said) or Refusal(wording.one_line(f"{type(error).__name__}: {error}"))
+    module.context = context
+    return module, wording.of_return(seen)
+
+
+def _lowered(module, backend, options, said: int) -> tuple[object, Refusal | None]:
+    """The module in the GPU's dialect."""
+    stages: dict[str, Callable] = {}
+    backend.add_stages(stages, options, Language.TRITON)
+    metadata = dict(options.__dict__)
+    try:
+        for name in ("ttir", "ttgir"):
+            module = stages[name](module, metadata)
+    except Exception as error:
+        return None, _verifier_says(said) or Refusal(wording.one_line(f"{type(error).__name__}: {error}"))
+    return module, None
+
+
+def _shared_bytes(module, capability: int) -> int:
+    """What the compiler takes of shared memory for a module in NVIDIA's dialect: see its ``make_llir``."""
+    manager = ir.pass_manager(module.context)
+    passes.ttgpuir.add_combine_tensor_select_and_if(manager)
+    passes.ttgpuir.add_allocate_warp_groups(manager)
+    passes.convert.add_scf_to_cf(manager)
+    passes.gluon.add_inliner(manager)
+    nvidia.passes.ttgpuir.add_allocate_shared_memory_nv(manager, capability, _PTX)
+    manager.run(module, "shared")
+    return module.get_int_attr("ttg.shared")
+
+
+def _verifier_says(said: int) -> Refusal | None:
+    """MLIR's words: ``file:line:column: error: words``."""
+    os.lseek(said, 0, os.SEEK_SET)
+    text = os.read(said, 1 << 20).decode(errors="replace")
+    found = re.search(r"^(.*):(\d+):\d+: error: (.*)$", text, re.MULTILINE)
+    if not found:
+        return None
+    line = linecache.getline(found[1], int(found[2])).strip()
+    return Refusal(wording.of_verifier(found[3], line), Site(int(found[2]), line))
