@@ -28,6 +28,7 @@ from puzzles_lib.authoring.solutions import define
 from puzzles_lib.compiler import front_end
 from puzzles_lib.interpreter import alone, language, turns
 from puzzles_lib.tracer import trace
+from puzzles_lib.translator import nursery
 
 Place = tuple[str, int]  # a file, and the number of a line
 OURS = os.path.dirname(os.path.dirname(interpreter.__file__))
@@ -87,7 +88,8 @@ def traced_kernel() -> None:
 ATTEMPTS = 6  # how often a line is reached while waiting for another process differs from time to time
 WORK = {  # and where its lines are
     "run": (lambda: interpreter.run(KERNEL, arguments(), (1, 1, 1), ["z_ptr"]), ["interpreter"]),
-    "front_end": (lambda: front_end(KERNEL, arguments()), ["compiler"]),
+    "front_end": (lambda: front_end(KERNEL, arguments()), ["compiler", "translator"]),
+    "nursery": (lambda: front_end(KERNEL, arguments()), ["compiler", "translator"]),
     "turn": (lambda: alone(nothing), ["interpreter/turns.py"]),
     "trace": (traced_kernel, ["tracer", "interpreter/restored.py"]),
 }
@@ -117,6 +119,9 @@ def say(*words: object) -> None:
 
 def main(name_of_work: str) -> None:
     work, where = WORK[name_of_work]
+    nursery.AFTER = sys.maxsize  # none is begun in the midst of it
+    if name_of_work == "nursery":
+        nursery.begin()
     torch.set_num_threads(2)  # one is what is set for a time
     work()  # caches are filled
     times: Counter[Place] = Counter()

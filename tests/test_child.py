@@ -29,21 +29,12 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture(params=["from here", "from the nursery"], autouse=True)
 def way(request, monkeypatch):
     """Where children are forked from."""
-    monkeypatch.setattr(nursery, "AFTER", 0)
-    monkeypatch.setattr(nursery, "_begun", 0)
     monkeypatch.setattr(portable, "THERE", (*portable.THERE, "os", "signal", "sys", "time", "contextlib"))
     if request.param == "from here":
         request.getfixturevalue("own_children")
     else:
-        have_nursery()
+        nursery.begin()
     return request.param
-
-
-def have_nursery():
-    with forked(lambda number: number) as child:
-        while child.by is None:
-            child.close()
-            assert answers(child, 0) == ([0], "")
 
 
 @contextlib.contextmanager
@@ -140,10 +131,10 @@ def test_it_works_while_nobody_waits_and_is_asked_again():
 
     with forked(answer) as child:
         child.ask(7)
-        while child.place.read()[0] != 7:
+        while child.noted[0] != 7:
             time.sleep(0.01)
-        pid = child.place.read()[1]
-        assert (child.answer(), answers(child, 8), child.place.read()) == (7, ([8], ""), (8, pid))
+        pid = child.noted[1]
+        assert (child.answer(), answers(child, 8), child.noted) == (7, ([8], ""), (8, pid))
 
 
 def test_none_is_forked_before_it_is_asked():
@@ -161,7 +152,7 @@ def test_its_death_is_an_answer(how):
         return die(number) if number == 1 else "before"
 
     with forked(answer) as child:
-        assert (answers(child, 0, 1, 2), child.place.read()) == ((["before"], "crash"), (1, 2))
+        assert (answers(child, 0, 1, 2), child.noted) == ((["before"], "crash"), (1, 2))
         assert answers(child, 0) == (["before"], "")  # by another
 
 
@@ -276,14 +267,13 @@ ORPHAN = """
 import os, sys, time
 from puzzles_lib.compiler.child import Child, Limits
 from puzzles_lib.translator import nursery, portable
-nursery.AFTER, portable.THERE = 0, (*portable.THERE, "os")
+portable.THERE = (*portable.THERE, "os")
+if sys.argv[1] == "from the nursery":
+    nursery.begin()
 child = Child(lambda place: lambda number: os.getpid() if number == 0 else "x" * number, Limits(20, 1 << 30))
 child.ask(0)
 pid = child.answer()
-while child.by is None and sys.argv[1] == "from the nursery":
-    child.close()
-    child.ask(0)
-    pid = child.answer()
+assert (sys.argv[1] == "from the nursery") == bool(child.by)
 print(pid, flush=True)
 for number in sys.argv[2:]:
     child.ask(int(number))
@@ -361,7 +351,9 @@ class TestNursery:
             child.answer()
         with forked(lambda number: number) as child:
             assert answers(child, 3) == ([3], "") and child.by is None
-        have_nursery()
+        for _ in range(nursery.AFTER + 1):
+            with forked(lambda number: number) as child:
+                assert answers(child, 4) == ([4], "")
         assert nursery.current().pid != killed
 
     def test_a_fork_of_this_process_has_none(self):

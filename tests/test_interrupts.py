@@ -11,7 +11,9 @@ from tests import warm
 from tests.conftest import REPO
 
 
-@pytest.mark.parametrize("work, fewest", [("run", 200), ("turn", 20), ("front_end", 60), ("trace", 200)])
+@pytest.mark.parametrize(
+    "work, fewest", [("run", 200), ("turn", 20), ("front_end", 60), ("nursery", 80), ("trace", 200)]
+)
 def test_an_interrupt_at_any_line_leaves_nothing_behind(work, fewest, tmp_path):
     log = tmp_path / "log"
     environment = {**os.environ, "PYTHONPATH": str(REPO)}

@@ -339,11 +339,13 @@ def survive(first: int, count: int, begin: Callable[[int], None] = lambda number
     from puzzles_lib import MASKED_ADD
     from puzzles_lib.authoring.solutions import define, solutions
     from puzzles_lib.checker import examine
+    from puzzles_lib.translator import nursery
 
     puzzle = dataclasses.replace(MASKED_ADD, cases=MASKED_ADD.cases[:2])
     kinds: dict[str, int] = {}
     wrong: list[str] = []
     examine(solutions()["masked_add"], puzzle)  # what a first check imports and fills is no fault
+    nursery.begin()  # nor is that
     before = session()
     for seed in range(first, first + count):
         begin(seed)

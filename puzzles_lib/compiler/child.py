@@ -45,7 +45,7 @@ class Child:
     """A child that is forked when first asked, and answers until it ends or is closed.
 
     prepare: called in the child, before its first answer; gives the function that answers a number by
-        anything that JSON holds. It gets the ``place`` that the child notes how far it is.
+        anything that JSON holds. It gets the `Place` where the child notes how far it is.
 
         def work(child):
             child.ask(3)
@@ -57,8 +57,9 @@ class Child:
 
     def __init__(self, prepare: Prepare, limits: Limits):
         self._prepare, self._limits = prepare, limits
-        self.place = Place()
         self._pid = 0  # none yet
+        self._place: Place | None = None
+        self._noted = (0, 0)
         self.by: nursery.Nursery | None = None  # that has forked it
         self._portable = True
         self._pipe = self._requests = -1
@@ -109,6 +110,11 @@ class Child:
         cause = "time" if by in (signal.SIGPROF, signal.SIGALRM) else "crash"
         raise Ended("hung" if heard == "hung" else cause)
 
+    @property
+    def noted(self) -> tuple[int, int]:
+        """What it has noted, or the last one that has ended."""
+        return self._place.read() if self._place else self._noted
+
     def close(self) -> None:
         """End it, whatever it is doing."""
         self._end(kill=True)
@@ -116,21 +122,23 @@ class Child:
     def _fork(self) -> None:
         """Fork it, with a pipe to read answers from, and one to write numbers to."""
         open_here: list[int] = []
+        place = Place()
         with _forking, _QUIET():
             try:
                 open_here += os.pipe()
                 open_here += os.pipe()
                 reading, writing, asked, asking = open_here
-                work = self._prepare, self._limits, self.place, asked, writing
+                work = self._prepare, self._limits, place, asked, writing
                 found = nursery.fork(*work) if self._portable else None
                 self.by, self._pid = found or (None, _forked(work, reading, asking))
             except OSError:
                 for file in open_here:
                     os.close(file)
+                place.close()
                 raise
             os.close(writing)
             os.close(asked)
-            self._pipe, self._requests = reading, asking
+            self._pipe, self._requests, self._place = reading, asking, place
 
     def _end(self, kill: bool) -> int:
         """End the child, and be as if it had not been forked yet; returns its status."""
@@ -140,7 +148,10 @@ class Child:
             os.close(self._pipe)
             os.close(self._requests)
             status = _fetch(self._pid, kill, self.by)
-            self._pid = 0
+            if self._place:
+                self._noted = self._place.read()
+                self._place.close()
+            self._pid, self._place = 0, None
             self._asked.clear()
             self._received.clear()
             return status

@@ -314,7 +314,7 @@ class _Translator:
                 self.begin(each)
 
     def _site(self) -> Site | None:
-        number, line = self._child.place.read()
+        number, line = self._child.noted
         return site(self._work.files, number, line) if number else None
 
     def close(self) -> None:

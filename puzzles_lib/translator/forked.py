@@ -4,7 +4,6 @@ What it says is JSON through a pipe, and two numbers in memory that its parent s
 far it is. Nothing of the parent is changed: limits, signals, files and ``sys.stdout`` are set here alone.
 """
 
-import contextlib
 import faulthandler
 import fcntl
 import gc
@@ -47,9 +46,9 @@ class Place:
         first, second = _PLACE.unpack_from(self._shared, 0)
         return first, second
 
-    def __del__(self) -> None:
-        with contextlib.suppress(OSError):
-            os.close(self.file)
+    def close(self) -> None:
+        self._shared.close()
+        os.close(self.file)
 
 
 Prepare = Callable[[Place], Answer]

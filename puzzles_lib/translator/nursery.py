@@ -24,6 +24,7 @@ from puzzles_lib.translator.portable import packed, unpacked
 
 AFTER = 3  # children, one is begun
 MOST = 3  # are begun, where they come to an end
+PATIENCE = 30.0  # seconds for an answer that takes milliseconds: then it is given up
 UNREADABLE = 77  # the status of a child that cannot make of the bytes what they were made of
 _NUMBER = struct.Struct("<i")
 _PID = struct.Struct("<i?")
@@ -43,12 +44,15 @@ class Nursery:
             files = [null, *((os.POSIX_SPAWN_DUP2, 0, number) for number in (1, 2))]
             files.append((os.POSIX_SPAWN_DUP2, theirs.fileno(), 3))
             command = [sys.executable, "-c", _START.format(_path())]
-            self.pid = os.posix_spawn(sys.executable, command, variables(), file_actions=files)
+            self.pid = os.posix_spawn(sys.executable, command, variables(), file_actions=files, setsigmask=[])
+        self._socket.settimeout(PATIENCE)
 
-    def is_ready(self) -> bool:
-        """Whether it can fork by now. Raises OSError where it has come to its end."""
+    def is_ready(self, within: float = 0.0) -> bool:
+        """Whether it can fork by now, or within seconds. Raises OSError where it has come to its end."""
         with self._talking:
-            if not self._ready and select.select([self._socket], [], [], 0)[0]:
+            poll = select.poll()
+            poll.register(self._socket, select.POLLIN)
+            if not self._ready and poll.poll(1000 * within):
                 self._ready = self._received() == b"ready"
         return self._ready
 
@@ -116,6 +120,18 @@ def fork(prepare: Prepare, limits: Limits, place: Place, asked: int, pipe: int) 
     except OSError:
         forget()
         return None
+
+
+def begin() -> None:
+    """Have one from the first child on: for who is going to ask for many.
+
+    Raises OSError where there can be none.
+    """
+    global _nursery
+    if _nursery is None:
+        _nursery = Nursery()
+    if not _nursery.is_ready(within=PATIENCE):
+        raise TimeoutError(f"the nursery is not there after {PATIENCE:g} s")
 
 
 def current() -> Nursery | None:

@@ -13,7 +13,7 @@ import marshal
 import pickle
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 
 import triton.language as tl
 from triton.runtime.jit import ConstexprFunction, JITCallable, JITFunction
@@ -21,6 +21,7 @@ from triton.runtime.jit import ConstexprFunction, JITCallable, JITFunction
 from puzzles_lib.source import nodes
 
 THERE = ("triton", "puzzles_lib.translator", "puzzles_lib.source", "math", "builtins", "importlib")
+_PYTHONS = (BuiltinFunctionType, MethodType, type(None))
 _SETTINGS = ("version", "do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline")
 _ATTRIBUTES = (
     "__name__", "__qualname__", "__module__", "__doc__", "__defaults__", "__kwdefaults__", "__annotations__",
@@ -59,22 +60,21 @@ class _Pickler(pickle.Pickler):
             return _by_name(thing) or _parts_of_callable(thing)
         if isinstance(thing, FunctionType):
             return _by_name(thing) or _parts_of_function(thing)
-        if isinstance(thing, type) and not _is_there(thing.__module__):
+        kind = thing if isinstance(thing, type) else type(thing)
+        if kind not in _PYTHONS and _by_name(kind) is None:  # nothing of a learner's is run to take it apart
             raise _Stays
         return NotImplemented
 
 
-def _is_there(module: str) -> bool:
-    return any(module == name or module.startswith(f"{name}.") for name in THERE)
+def _is_there(module: object) -> bool:
+    return isinstance(module, str) and any(module == name or module.startswith(f"{name}.") for name in THERE)
 
 
-def _by_name(function: JITCallable | FunctionType) -> str | None:
-    """The name that its module has it by; None where it has to go in parts."""
-    module = function.__module__
-    if not isinstance(module, str) or not _is_there(module):
-        return None
-    owner = sys.modules.get(module)
-    return function.__name__ if vars(owner).get(function.__name__) is function else None if owner else None
+def _by_name(thing: JITCallable | FunctionType | type) -> str | None:
+    """The name that its module has it by; None where it has none there."""
+    owner = sys.modules.get(thing.__module__) if _is_there(thing.__module__) else None
+    found = vars(owner).get(thing.__name__) if owner else None
+    return thing.__name__ if found is thing else None
 
 
 # Each is made empty and filled later, since it may name itself.
