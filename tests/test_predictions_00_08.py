@@ -106,6 +106,7 @@ MISTAKES = [
     ("ch08-q2", (12, 4, 12, 4), "not k"),
     ("ch08-q2", (8, 4, 1, 0), "where k says"),
     ("ch08-q2", (8, 4, 8, 4), "Divide 100"),
+    ("ch08-q2", (12, 4, 0, 8), "eight fields"),
     ("ch08-q3", 585, "how many words"),
     ("ch08-q3", 4680, "two blocks"),
     ("ch08-q3", 1170, "eight lanes do"),
