@@ -11,6 +11,7 @@ from puzzles_lib import (
     OUTER_ADD_BLOCKS,
     QUANTIZE_ROWS,
     QUANTIZED_MATMUL,
+    RELU_PACK,
     hint,
     session,
 )
@@ -156,8 +157,17 @@ def test_a_report_that_a_hint_quotes_says_so():
         (
             QUANTIZED_MATMUL, "offset_rows + g // 8", "offset_rows", "K=128", "Where an offset lies",
         ),
+        (
+            RELU_PACK, "tl.where(shut, 0, 1) <<", "tl.where(x > 0, 1, 0) <<", "in mask", "Only the last case",
+        ),
+        (
+            RELU_PACK, "other=0.0", "other=1.0", "in mask", "The bits past the end of a row",
+        ),
     ],
-    ids=["sums in float32", "cut off", "words rounded down", "sign left in", "offset word 0 only"],
+    ids=[
+        "sums in float32", "cut off", "words rounded down", "sign left in", "offset word 0 only",
+        "NaN shuts", "bits past the end",
+    ],
 )  # fmt: skip
 def test_what_goes_wrong_is_hinted_at(puzzle, right, wrong, diagnosis, title):
     source = kernel_sources()[puzzle.name]
