@@ -7,6 +7,8 @@ import textwrap
 import nbformat
 import pytest
 import torch
+from matplotlib.colors import to_hex
+from matplotlib.patches import Rectangle
 
 from puzzles_lib import answer
 from puzzles_lib.authoring.solutions import define, kernel_sources
@@ -244,6 +246,14 @@ def test_chapter_06_shows_a_picture_blurred_and_its_edges():
             span = f"64 x 96 pixels from {image.min():.2f} to {image.max():.2f}"
             assert re.search(rf"\b{name} \([^)]*\), {re.escape(span)}", shown.alt), shown.alt
     assert "edges (0 is grey)" in shown.alt and "x (0 is black, 1 white)" in shown.alt
+
+
+def test_a_window_of_chapter_06_has_the_colour_of_its_result_and_nothing_lies_across_the_filter():
+    ax = ch06_pictures.window(H=4, W=6, KH=2, KW=3).figure.axes[0]
+    fills = [to_hex(shape.get_facecolor()) for shape in ax.patches]
+    for colour in (ch06_pictures.TILE, ch06_pictures.HALO):
+        assert fills.count(colour.lower()) == 2 * 3 + 1
+    assert {type(shape) for shape in ax.patches} == {Rectangle}
 
 
 # ---- what the wrong kernels do
