@@ -5,10 +5,12 @@ import re
 import pytest
 
 from puzzles_lib import (
+    BATCHED_MATMUL,
     GROUPED_WEIGHTS,
     INT8_LINEAR,
     MASKED_ADD,
     OUTER_ADD_BLOCKS,
+    PACK_BITS,
     QUANTIZE_ROWS,
     QUANTIZED_MATMUL,
     RELU_PACK,
@@ -163,10 +165,17 @@ def test_a_report_that_a_hint_quotes_says_so():
         (
             RELU_PACK, "other=0.0", "other=1.0", "in mask", "The bits past the end of a row",
         ),
+        (
+            BATCHED_MATMUL, "offs_k[:, None] * N", "offs_k[:, None] * K", "y_ptr", "Strides",
+        ),
+        (
+            PACK_BITS, ".to(tl.int32)\n    words = tl.sum(codes << BITS * i",
+            "\n    words = tl.sum(codes << (BITS * i).to(tl.uint8)", "shift of 8 bits", "Codes are bytes",
+        ),
     ],
     ids=[
         "sums in float32", "cut off", "words rounded down", "sign left in", "offset word 0 only",
-        "NaN shuts", "bits past the end",
+        "NaN shuts", "bits past the end", "rows K apart", "shifted as bytes",
     ],
 )  # fmt: skip
 def test_what_goes_wrong_is_hinted_at(puzzle, right, wrong, diagnosis, title):
