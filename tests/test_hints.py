@@ -4,7 +4,19 @@ import re
 
 import pytest
 
-from puzzles_lib import INT8_LINEAR, MASKED_ADD, OUTER_ADD_BLOCKS, QUANTIZE_ROWS, hint, session
+from puzzles_lib import (
+    BATCHED_MATMUL,
+    GROUPED_WEIGHTS,
+    INT8_LINEAR,
+    MASKED_ADD,
+    OUTER_ADD_BLOCKS,
+    PACK_BITS,
+    QUANTIZE_ROWS,
+    QUANTIZED_MATMUL,
+    RELU_PACK,
+    hint,
+    session,
+)
 from puzzles_lib.authoring.solutions import kernel_cells, kernel_sources, solutions
 from puzzles_lib.chapters import hints, mistakes, puzzles
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX
@@ -138,10 +150,35 @@ def test_a_report_that_a_hint_quotes_says_so():
             QUANTIZE_ROWS, " + 12582912.0) - 12582912.0", ")", "cut off instead of rounded",
             "Only on_ties fails, or codes are off by one",
         ),
+        (
+            GROUPED_WEIGHTS, "(groups + 7) // 8", "groups // 8", "along M", "Three lengths of a row",
+        ),
+        (
+            GROUPED_WEIGHTS, ">> 4 * (g % 8)) & 15", ">> 4 * (g % 8))", "without & 15", "One thing at a time",
+        ),
+        (
+            QUANTIZED_MATMUL, "offset_rows + g // 8", "offset_rows", "K=128", "Where an offset lies",
+        ),
+        (
+            RELU_PACK, "tl.where(shut, 0, 1) <<", "tl.where(x > 0, 1, 0) <<", "in mask", "Only the last case",
+        ),
+        (
+            RELU_PACK, "other=0.0", "other=1.0", "in mask", "The bits past the end of a row",
+        ),
+        (
+            BATCHED_MATMUL, "offs_k[:, None] * N", "offs_k[:, None] * K", "y_ptr", "Strides",
+        ),
+        (
+            PACK_BITS, ".to(tl.int32)\n    words = tl.sum(codes << BITS * i",
+            "\n    words = tl.sum(codes << (BITS * i).to(tl.uint8)", "shift of 8 bits", "Codes are bytes",
+        ),
     ],
-    ids=["sums in float32", "cut off"],
+    ids=[
+        "sums in float32", "cut off", "words rounded down", "sign left in", "offset word 0 only",
+        "NaN shuts", "bits past the end", "rows K apart", "shifted as bytes",
+    ],
 )  # fmt: skip
-def test_what_goes_wrong_in_chapter_14_is_hinted_at(puzzle, right, wrong, diagnosis, title):
+def test_what_goes_wrong_is_hinted_at(puzzle, right, wrong, diagnosis, title):
     source = kernel_sources()[puzzle.name]
     assert source.count(right) == 1
     assert diagnosis in str(check(define(source.replace(right, wrong), "<a slip>"), puzzle))

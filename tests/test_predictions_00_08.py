@@ -7,6 +7,8 @@ import textwrap
 import nbformat
 import pytest
 import torch
+from matplotlib.colors import to_hex
+from matplotlib.patches import Rectangle
 
 from puzzles_lib import answer
 from puzzles_lib.authoring.solutions import define, kernel_sources
@@ -106,6 +108,7 @@ MISTAKES = [
     ("ch08-q2", (12, 4, 12, 4), "not k"),
     ("ch08-q2", (8, 4, 1, 0), "where k says"),
     ("ch08-q2", (8, 4, 8, 4), "Divide 100"),
+    ("ch08-q2", (12, 4, 0, 8), "eight fields"),
     ("ch08-q3", 585, "how many words"),
     ("ch08-q3", 4680, "two blocks"),
     ("ch08-q3", 1170, "eight lanes do"),
@@ -243,6 +246,14 @@ def test_chapter_06_shows_a_picture_blurred_and_its_edges():
             span = f"64 x 96 pixels from {image.min():.2f} to {image.max():.2f}"
             assert re.search(rf"\b{name} \([^)]*\), {re.escape(span)}", shown.alt), shown.alt
     assert "edges (0 is grey)" in shown.alt and "x (0 is black, 1 white)" in shown.alt
+
+
+def test_a_window_of_chapter_06_has_the_colour_of_its_result_and_nothing_lies_across_the_filter():
+    ax = ch06_pictures.window(H=4, W=6, KH=2, KW=3).figure.axes[0]
+    fills = [to_hex(shape.get_facecolor()) for shape in ax.patches]
+    for colour in (ch06_pictures.TILE, ch06_pictures.HALO):
+        assert fills.count(colour.lower()) == 2 * 3 + 1
+    assert {type(shape) for shape in ax.patches} == {Rectangle}
 
 
 # ---- what the wrong kernels do

@@ -85,14 +85,20 @@ def window(H: int = 4, W: int = 6, KH: int = 2, KW: int = 3) -> Picture:
     z = {(i, j): int((padded[i : i + KH, j : j + KW] * w).sum()) for i, j in places}
     figure, ax = new_sheet(2 * W + 2 * KW + 5, H + KH + 1.6)
     top = 2.0
+    places_of = {(i + a, j + b): (i, j) for i, j in places for a in range(KH) for b in range(KW)}
+    marks = dict(zip(places, (TILE, HALO), strict=True))
     inside = np.indices(padded.shape)
     real = (inside[0] < H) & (inside[1] < W)
+    fills = [
+        [marks.get(places_of.get((i, j)), PALE if r else None) for j, r in enumerate(row)]
+        for i, row in enumerate(real)
+    ]
     image = cells(
         ax,
         padded.tolist(),
         x=1.0,
         y=top,
-        colors=[[PALE if r else None for r in row] for row in real],
+        colors=fills,
         hatch=[[None if r else PADDING for r in row] for row in real],
     )
     label(ax, image.x, 0.9, "x, and zeros right and below", align="left baseline", fontsize=11)
@@ -100,16 +106,12 @@ def window(H: int = 4, W: int = 6, KH: int = 2, KW: int = 3) -> Picture:
     label(ax, taps.x + KW / 2, top + 0.6, "w", align="baseline", fontsize=11)
     label(ax, (image.right + taps.x) / 2, top + 1 + KH / 2, "\u2217", fontsize=16)
     texts = [[str(z.get((i, j), "")) for j in range(W)] for i in range(H)]
-    marks = dict(zip(places, (TILE, HALO), strict=True))
     colors = [[marks.get((i, j), PALE) for j in range(W)] for i in range(H)]
     result = cells(ax, texts, x=taps.right + 2.2, y=top, colors=colors)
     label(ax, result.x, 0.9, "z, as large as x", align="left baseline", fontsize=11)
     label(ax, (taps.right + result.x) / 2, top + 1 + KH / 2, "=", fontsize=16)
-    for (i, j), bend in zip(places, (0.22, -0.1), strict=True):
-        box(ax, image.x + j, image.y + i, KW, KH, color=None, edge=INK, linewidth=4.5)
-        box(ax, image.x + j, image.y + i, KW, KH, color=None, edge=marks[i, j], linewidth=2.5)
-        start = (image.x + j + KW, image.y + i + (0.4 if bend > 0 else 0.8))
-        arrow(ax, start, (result.x + j, result.y + i + 0.5), color=marks[i, j], bend=bend)
+    for i, j in places:
+        box(ax, image.x + j, image.y + i, KW, KH, color=None, edge=INK, linewidth=2.5)
     one, two = places
     return Picture(
         figure,

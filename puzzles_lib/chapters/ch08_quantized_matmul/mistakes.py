@@ -164,7 +164,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "fields_with_a_sign",
-        "Up and down again with an arithmetic shift: codes 8 to 15 come out as -8 to -1.",
+        "Shifted up and down again, in a word with a sign.",
         {">> 4 * (k % 8)) & 15": "<< 28 - 4 * (k % 8)) >> 28"},
         kind="values",
         says="z[0, 0]",

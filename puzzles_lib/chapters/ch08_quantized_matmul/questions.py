@@ -69,6 +69,10 @@ QUESTIONS = (
         (
             Nudge(lambda given, right: len(given) != 4, "Four numbers."),
             Nudge(
+                lambda given, right: given[1] > 7 or given[3] > 7,
+                "A word has eight fields, 0 to 7. What comes after field 7 lies in the next word.",
+            ),
+            Nudge(
                 lambda given, right: given[:2] == right[:2],
                 "The code is right. For the offset it is the group that counts, not k.",
             ),

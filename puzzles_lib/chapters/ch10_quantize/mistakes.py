@@ -87,7 +87,7 @@ MISTAKES = (
     Mistake(
         QUANTIZE_PACK,
         "no_mask",
-        "Takes the row length for a multiple of the group.",
+        "The load has no mask: what lies past the row is dropped later.",
         {"row * N + n, mask=n < N": "row * N + n"},
         kind="out of bounds",
         says="x_ptr",
