@@ -112,7 +112,7 @@ MISTAKES = [
     ("ch08-q3", 5, "In how many programs"),
     ("ch00-q3", 29, "its lane is on"),
     ("ch00-q3", 2, "first of them"),
-    ("ch00-q3", 3, "second slider"),
+    ("ch00-q3", 3, "program 3 with the slider"),
     ("ch01-q3", 200, "count from 0"),
     ("ch01-q3", 7, "six blocks"),
     ("ch01-q3", 0, "Point at the lane"),
