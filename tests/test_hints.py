@@ -6,14 +6,18 @@ import pytest
 
 from puzzles_lib import (
     BATCHED_MATMUL,
+    FLASH_ATTENTION,
     GROUPED_WEIGHTS,
     INT8_LINEAR,
+    LONG_SUM,
     MASKED_ADD,
+    MUL_RELU,
     OUTER_ADD_BLOCKS,
     PACK_BITS,
-    QUANTIZE_ROWS,
     QUANTIZED_MATMUL,
+    QUANTIZE_ROWS,
     RELU_PACK,
+    SCALAR_FLASH_ATTENTION,
     hint,
     session,
 )
@@ -143,6 +147,28 @@ def test_a_report_that_a_hint_quotes_says_so():
     "puzzle, right, wrong, diagnosis, title",
     [
         (
+            OUTER_ADD_BLOCKS, "x_ptr + offs_n, mask=offs_n < N", "x_ptr + offs_n",
+            "out-of-bounds load of x_ptr", "keep their masks",
+        ),
+        (MUL_RELU, "tl.maximum(product, 0.0)", "tl.max(product, 0.0)", "compiler refuses", "The relu"),
+        (MUL_RELU, "y[:, None]  #", "y  #", "shapes that do not fit", "The product"),
+        (LONG_SUM, "axis=1", "axis=0", "compiler refuses", "The fold"),
+        (LONG_SUM, "tl.sum(x, axis=1)", "tl.sum(x)", "folded over all axes", "The fold"),
+        (LONG_SUM, "acc += ", "acc = ", "only the last block", "One turn of the loop"),
+        (
+            LONG_SOFTMAX, 'other=float("-inf"))  # [BLOCK_M, BLOCK_N]\n        denom',
+            "other=0.0)\n        denom", "do lanes beyond N count", "Loops 1 and 2",
+        ),
+        (
+            SCALAR_FLASH_ATTENTION, 'tl.where(mask_k[None, :], scores, float("-inf"))', "scores",
+            "wrong values", "Only cases that BLOCK_K divides pass",
+        ),
+        (
+            SCALAR_FLASH_ATTENTION, "acc * factor", "acc", "one block of T",
+            "Only cases with one block of keys pass",
+        ),
+        (FLASH_ATTENTION, "<= offs_q[:, None]", "< offs_q[:, None]", "NaN", "The mask"),
+        (
             INT8_LINEAR, "dtype=tl.int32", "dtype=tl.float32", "above 2^24 in float32",
             "Only there_and_back fails",
         ),
@@ -174,8 +200,10 @@ def test_a_report_that_a_hint_quotes_says_so():
         ),
     ],
     ids=[
-        "sums in float32", "cut off", "words rounded down", "sign left in", "offset word 0 only",
-        "NaN shuts", "bits past the end", "rows K apart", "shifted as bytes",
+        "no mask", "max of a number", "shapes", "other axis", "all axes", "last block", "padding of zeros",
+        "keys that do not exist", "no factor", "not its own key", "sums in float32", "cut off",
+        "words rounded down", "sign left in", "offset word 0 only", "NaN shuts", "bits past the end",
+        "rows K apart", "shifted as bytes",
     ],
 )  # fmt: skip
 def test_what_goes_wrong_is_hinted_at(puzzle, right, wrong, diagnosis, title):

@@ -7,7 +7,11 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from puzzles_lib.chapters import CHAPTERS
+from puzzles_lib.chapters.ch00_welcome import pictures as ch00_pictures
+from puzzles_lib.chapters.ch04_reductions import pictures as ch04_pictures
+from puzzles_lib.chapters.ch05_flash_attention import pictures as ch05_pictures
 from puzzles_lib.drawing import Picture
+from puzzles_lib.drawing.colours import GREEN, ORANGE, PURPLE, SKY
 
 COLUMN = 785  # pixels, of an output in a window of 1000 without the list of files
 SVG = "{http://www.w3.org/2000/svg}"
@@ -47,3 +51,23 @@ def test_a_picture_holds_together_and_reads(name):
     sizes = [float(g.get("font-size")) for g in root.iter(f"{SVG}g") if g.get("font-size")]
     assert min(sizes) * min(1, COLUMN / width) > 10.9, f"{min(sizes)} px of {width}"
     assert height * min(1, COLUMN / width) < 860 and len(page) < 100_000
+
+
+def test_a_program_has_its_colour_to_itself_beside_the_gpu():
+    """In chapter 00 the programs of the pictures around it are sky, orange, green and purple."""
+    page = ch00_pictures.gpu().svg().lower()
+    assert not [colour for colour in (SKY, GREEN, PURPLE) if colour in page] and ORANGE in page
+
+
+def test_what_an_online_softmax_keeps_is_large_enough_to_see():
+    sums = re.findall(r"sum ([\d.]+), of which ([\d.]+) kept", ch04_pictures.running_maximum().alt)
+    assert len(sums) == 3 and all(float(kept) > 0.1 * float(total) for total, kept in sums[1:])
+
+
+def test_chapter_05_draws_what_its_text_and_kernels_name():
+    assert "exp(\N{MINUS SIGN}1e30" in words(ch05_pictures.online_softmax())
+    assert "acc" in words(ch05_pictures.thrown_away())
+
+
+def words(picture: Picture) -> str:
+    return " ".join(ET.fromstring(picture.svg()).itertext())

@@ -11,10 +11,7 @@ from puzzles_lib.drawing.colours import (
     LINE,
     ORANGE,
     PALE,
-    PALE_SKY,
     PROGRAM_COLORS,
-    PURPLE,
-    SKY,
 )
 from puzzles_lib.inputs import make_inputs
 
@@ -92,8 +89,8 @@ def gpu() -> Picture:
     figure, ax = new_sheet(22.0, 12.2)
     clock, lanes = 1.755e9, 128  # hertz, and bytes that shared memory gives a multiprocessor in a clock
     shared = MULTIPROCESSORS * lanes * clock / 1e12
-    box(ax, 0.6, 9.6, 20.8, 1.5, f"memory (HBM): 141 GB, {BANDWIDTH} TB/s", color=SKY, fontsize=11)
-    box(ax, 0.6, 7.0, 20.8, 1.2, "L2 cache: 50 MB, of all multiprocessors", color=PALE_SKY, fontsize=11)
+    box(ax, 0.6, 9.6, 20.8, 1.5, "memory (HBM): 141 GB", color=PALE, fontsize=11)
+    box(ax, 0.6, 7.0, 20.8, 1.2, "L2 cache: 50 MB, of all multiprocessors", color=PALE, fontsize=11)
     wide = 16.0 / shared  # of a TB/s, in cells
     pipe = BANDWIDTH * wide
     box(ax, 11 - pipe / 2, 8.2, pipe, 1.4, color=ORANGE, edge=INK)
@@ -102,15 +99,15 @@ def gpu() -> Picture:
     words = f"{shared:.0f} TB/s: what the shared memories of all give together; drawn as wide as it is fast"
     label(ax, 11, 6.3, words, fontsize=9, color=text_color(ORANGE))
     for n in range(4):
-        x = 0.6 + 5.25 * n
         last = n == 3
+        x = 0.6 + 5.05 * n + 0.75 * last
         name = f"multiprocessor {MULTIPROCESSORS - 1 if last else n}"
-        box(ax, x, 0.6, 5.05, 4.9, color=None, edge=INK, linewidth=1.4)
-        label(ax, x + 2.5, 1.05, name, fontsize=11)
-        box(ax, x + 0.3, 1.5, 4.45, 1.0, "4 schedulers", color=PALE)
-        box(ax, x + 0.3, 2.7, 4.45, 1.1, "registers: 256 KiB", color=GREEN)
-        box(ax, x + 0.3, 4.0, 4.45, 1.1, "shared memory: 228 KiB", color=PURPLE)
-    label(ax, 16.2, 3.0, "…", fontsize=16, behind="white")
+        box(ax, x, 0.6, 4.9, 4.9, color=None, edge=INK, linewidth=1.4)
+        label(ax, x + 2.45, 1.05, name, fontsize=11)
+        box(ax, x + 0.2, 1.5, 4.5, 1.0, "4 schedulers", color=PALE)
+        box(ax, x + 0.2, 2.7, 4.5, 1.1, "registers: 256 KiB", color=PALE)
+        box(ax, x + 0.2, 4.0, 4.5, 1.1, "shared memory: 228 KiB", color=PALE)
+    label(ax, 16.05, 3.0, "…", fontsize=16)
     label(ax, 0.6, 11.6, "an NVIDIA H200; a program runs on one multiprocessor", align="left", color=FAINT)
     return Picture(
         figure,

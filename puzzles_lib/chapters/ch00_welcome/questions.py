@@ -57,7 +57,7 @@ QUESTIONS = (
         "What does offs hold in the first lane of program 3 that the mask switches off?",
         _first_off,
         int,
-        "Choose program 3 with the second slider, step to the line of the load, and look at offs.",
+        "Choose program 3 with the slider, step to the line of the load, and look at offs.",
         (
             Nudge(
                 lambda given, right: given == right - 1,

@@ -82,16 +82,16 @@ QUESTIONS = (
     ),
     Question(
         "ch02-q4",
-        "Which element of z does the lane in row 0 and column 31 store to, as (row, column)?",
+        "Whose element of z does the lane in row 0 and column 31 store to, as (row, column) of the tile?",
         _element_of_column_31,
         tuple,
-        "Its offset is 0 * N + 31; or point at the lane in the player.",
+        "Point at the lane: which element of z does it go to? And which lane of the tile should go there?",
         (
             Nudge(
                 lambda given, right: given == (0, 31),
-                "That is the lane. In z, a row ends earlier, and the next begins.",
+                "That is the lane itself. In z a row ends earlier, and the next begins there.",
             ),
-            Nudge(lambda given, right: given == (1, 0), "That is the element of the lane before."),
+            Nudge(lambda given, right: given == (1, 0), "That lane is robbed by [0, 30]. And by [0, 31]?"),
         ),
     ),
     Question(

@@ -159,7 +159,7 @@ def _short(value: float) -> str:
 
 def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
     """A row that rises: the maximum so far after each block, and what the sum is multiplied by."""
-    row = make_inputs(LONG_SOFTMAX, case)["x"][0]
+    row = make_inputs(LONG_SOFTMAX, case)["x"][0] / 10  # so gently that something of each old sum is kept
     figure = new_figure(8.6, 5.6)
     ax, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.1, 1.1))
     under, over = 0.62, 1.2  # room for words below the bars and above, in heights of the tallest
@@ -173,12 +173,13 @@ def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
         factor, added = math.exp(so_far - new), float((block - new).exp().sum())
         kept = total * factor
         middle, width = (start + end) / 2, 0.2 * case.BLOCK_N
-        below.bar(middle, kept, width=width, color=SKY, edgecolor=INK)
-        below.bar(middle, added, width=width, bottom=kept, color=ORANGE, edgecolor=INK)
+        kinds = ("kept of the old sum", "added by the block") if step == 1 else (None, None)
+        below.bar(middle, added, width=width, bottom=kept, color=ORANGE, edgecolor=INK, label=kinds[1])
+        below.bar(middle, kept, width=width, color=SKY, edgecolor=INK, label=kinds[0])
         label(below, middle, kept + added, f"sum {kept + added:.2f}", align="bottom", weight="bold")
         if step:
             change = f"exp({so_far:.1f} {MINUS} {new:.1f})".replace("(-", f"({MINUS}")
-            words = f"kept: {total:.2f}\n× {change}\n= {kept:.2g}\nadded: {added:.2f}"
+            words = f"kept: {total:.2f}\n× {change}\n= {kept:.2f}\nadded: {added:.2f}"
         else:
             words = f"added: {added:.2f}"
         label(below, middle, -0.08, words, align="top", fontsize=9)
@@ -186,9 +187,10 @@ def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
             for each, from_ in ((ax, 0.0), (below, under / (under + over))):
                 each.axvline(end - 0.5, from_, color=FAINT, linewidth=0.8, linestyle=":")
         so_far, total = new, kept + added
-        told.append(f"{new:.1f}, sum {total:.2f}, of which {kept:.2g} kept")
+        told.append(f"{new:.1f}, sum {total:.2f}, of which {kept:.2f} kept")
     ax.set(xlim=(-1, case.N + 1), ylabel="x")
     ax.legend(loc="upper left", fontsize=10, frameon=False)
+    below.legend(loc="lower right", bbox_to_anchor=(1, 1.04), fontsize=10, frameon=False)
     tallest = below.get_ylim()[1]
     below.set(ylim=(-under * tallest, over * tallest), ylabel="sum of exp(x − maximum)", yticks=[])
     below.axhline(0, color=INK, linewidth=0.8)

@@ -2,6 +2,7 @@
 
 import math
 
+import torch
 import triton
 
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM
@@ -29,6 +30,13 @@ def _starts_with_a_hidden_block() -> int:
         hidden += [number] if (block == -math.inf).all(dim=1).any() else []
     (number,) = hidden
     return number
+
+
+def _counted_in_float16() -> int:
+    total = torch.tensor(0.0, dtype=torch.float16)
+    for _ in range(5000):
+        total += 1
+    return int(total)
 
 
 def _last_turn() -> int:
@@ -99,6 +107,20 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given == right - 1,
                 "Counted from 1? In that turn all lanes of these rows are on.",
+            ),
+        ),
+    ),
+    Question(
+        "ch04-q5",
+        "Which number does a sum in float16 reach, when 1 is added five thousand times?",
+        _counted_in_float16,
+        int,
+        "Which is the first odd number with more than 11 binary digits? It is rounded to an even one.",
+        (
+            Nudge(lambda given, right: given == 5000, "In binary, 4999 has 13 digits."),
+            Nudge(
+                lambda given, right: given in (right - 1, right + 1),
+                "Nearly. 2047 is eleven ones in binary. What is it plus 1, and that plus 1, rounded?",
             ),
         ),
     ),

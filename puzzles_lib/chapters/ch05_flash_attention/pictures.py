@@ -88,7 +88,7 @@ def thrown_away(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3) -> Picture:
             (f"{BLOCK_Q} x {len(now)} scores", STEPS[0], 3.4),
             ("maxima", PALE, 1.9),
             ("sums", PALE, 1.6),
-            ("z", SKY, 1.3),
+            ("acc", SKY, 1.3),
         )
         x = left + T + 0.7
         for text, color, wide in held:
@@ -100,14 +100,14 @@ def thrown_away(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3) -> Picture:
         figure,
         f"""The scores of {BLOCK_Q} queries with {T} keys, {BLOCK_K} keys a turn. In each of the {steps} turns
         a program makes a tile of {BLOCK_Q} x {BLOCK_K} scores, uses it and throws it away. It holds on to a
-        maximum and a sum for each query, and the weighted sum z: {BLOCK_Q * BLOCK_K} scores at a time, never
-        all {BLOCK_Q * T}.""",
+        maximum and a sum for each query, and the weighted sum acc: {BLOCK_Q * BLOCK_K} scores at a time,
+        never all {BLOCK_Q * T}.""",
     )
 
 
 def online_softmax(blocks: Sequence[Sequence[float]] = ((1.0, 2.0), (4.0, 2.0), (3.0, 0.0))) -> Picture:
     """One query's scores, block by block: the running maximum, and what becomes of the sum."""
-    maximum, total, steps = -math.inf, 0.0, []
+    maximum, total, steps = -1e30, 0.0, []  # the text's row_max starts there
     for block in blocks:
         new = max(maximum, *block)
         factor = math.exp(maximum - new)
@@ -136,7 +136,7 @@ def online_softmax(blocks: Sequence[Sequence[float]] = ((1.0, 2.0), (4.0, 2.0), 
         label(below, step + 0.71, kept + added / 2, f"added\n{added:.3f}", align="left")
         total = kept + added
         label(below, step + 0.5, total + 0.06, f"sum {total:.3f}", align="bottom", weight="bold")
-        before = f"{steps[step - 1][0]:g}" if step else "\u2212inf"
+        before = f"{steps[step - 1][0]:g}" if step else "\u22121e30"
         text = f"factor exp({before} \u2212 {new:g}) = {factor:.3f}"
         label(below, step + 0.5, -0.08, text, align="top")
     below.set(ylim=(-0.35, max(kept + added for _, _, kept, added in steps) + 0.45))
