@@ -4,7 +4,17 @@ import re
 
 import pytest
 
-from puzzles_lib import INT8_LINEAR, MASKED_ADD, OUTER_ADD_BLOCKS, QUANTIZE_ROWS, hint, session
+from puzzles_lib import (
+    INT8_LINEAR,
+    LAYER_NORM_DW,
+    MASKED_ADD,
+    OUTER_ADD_BLOCKS,
+    QUANTIZE_ROWS,
+    RMS_NORM,
+    SPLIT_K,
+    hint,
+    session,
+)
 from puzzles_lib.authoring.solutions import kernel_cells, kernel_sources, solutions
 from puzzles_lib.chapters import hints, mistakes, puzzles
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX
@@ -112,6 +122,11 @@ def test_a_verdict_that_mistakes_get_has_a_hint(puzzle):
     assert fitting and (not kinds or fitting & kinds)
 
 
+@pytest.mark.parametrize("puzzle", [p for p in puzzles() if p.machine], ids=lambda p: p.name)
+def test_machine_code_that_does_not_pass_has_a_hint(puzzle):
+    assert "machine" in {fit.kind for each in hints()[puzzle.name, ""] for fit in each.fits}
+
+
 # ---- which comes next
 
 
@@ -138,14 +153,33 @@ def test_a_report_that_a_hint_quotes_says_so():
             QUANTIZE_ROWS, " + 12582912.0) - 12582912.0", ")", "cut off instead of rounded",
             "Only on_ties fails, or codes are off by one",
         ),
+        (QUANTIZE_ROWS, "tl.abs(x), axis=1", "tl.abs(x)", "along M", "The peak"),
     ],
-    ids=["sums in float32", "cut off"],
+    ids=["sums in float32", "cut off", "one peak for all rows"],
 )  # fmt: skip
 def test_what_goes_wrong_in_chapter_14_is_hinted_at(puzzle, right, wrong, diagnosis, title):
     source = kernel_sources()[puzzle.name]
     assert source.count(right) == 1
     assert diagnosis in str(check(define(source.replace(right, wrong), "<a slip>"), puzzle))
     assert title in str(hint(puzzle))
+
+
+def test_a_sum_of_bfloat16_is_hinted_at():
+    source = kernel_sources()["rms_norm"]
+    slip = define(source.replace(".to(tl.float32)", ""), "<in bfloat16>")
+    assert "last place" in str(check(slip, RMS_NORM)) and "A little off" in str(hint(RMS_NORM))
+
+
+def test_a_count_that_is_left_is_not_taken_for_rows_of_the_next_part():
+    (left,) = (each for each in mistakes(LAYER_NORM_DW) if each.name == "count_left_as_it_is")
+    check(define(left.apply(kernel_sources()["layer_norm_dw"]), "<count left>"), LAYER_NORM_DW)
+    assert "One thing is left over" in str(hint(LAYER_NORM_DW))
+
+
+def test_parts_that_are_all_stored_in_one_place_are_no_empty_splits():
+    (all_in_part_0,) = (each for each in mistakes(SPLIT_K) if each.name == "splits_share_a_tile")
+    check(define(all_in_part_0.apply(kernel_sources()["split_k"]), "<part 0>"), SPLIT_K)
+    assert "Where a part begins" in str(hint(SPLIT_K))
 
 
 def test_they_come_in_order_and_the_last_one_stays():
