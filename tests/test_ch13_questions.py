@@ -28,7 +28,7 @@ MISTAKES = [
     ("ch13-q1", 4, "Search the TTIR for BLOCK"),
     ("ch13-q1", 5, "further down"),
     ("ch13-q1", 2, "between the brackets"),
-    ("ch13-q2", {"arith.cmpi"}, "makes the mask"),
+    ("ch13-q2", {"arith.cmpi"}, "lines below with its name"),  # a store has no equals sign
     ("ch13-q2", {"tt.load"}, "not all of it"),
     ("ch13-q2", {"tt.splat", "tt.store"}, "copies of N"),
     ("ch13-q2", set(), "not all of it"),

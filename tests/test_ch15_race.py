@@ -213,6 +213,7 @@ def test_a_wrong_version_is_said_to_be_wrong_and_not_compiled():
     found = racing.race(rung)
     assert not found.ok and found.compiled is None
     assert "mine: wrong" in str(found) and "wrong values in parts" in str(found)
+    assert "watch(" not in str(found) + found._repr_html_()  # its puzzle has no public name
 
 
 # ---- recorded times

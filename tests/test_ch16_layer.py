@@ -125,3 +125,8 @@ def test_a_picture_of_what_was_recorded_reads(name):
     assert min(sizes) * min(1, 830 / width) > 10.9 and len(page) < 100_000 and "$" not in page
     for told in ("1 bit, stochastic", "2 bits, nearest"):
         assert told in picture.alt
+
+
+def test_the_picture_of_offsets_that_wrap_asks_for_their_row():
+    drawn = pictures.wraps()
+    assert "42949" not in repr(drawn) + drawn._repr_html_() and "from which row on?" in drawn._repr_html_()

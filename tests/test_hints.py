@@ -9,15 +9,18 @@ from puzzles_lib import (
     FLASH_ATTENTION,
     GROUPED_WEIGHTS,
     INT8_LINEAR,
+    LAYER_NORM_DW,
     LONG_SUM,
     MASKED_ADD,
     MUL_RELU,
     OUTER_ADD_BLOCKS,
     PACK_BITS,
-    QUANTIZED_MATMUL,
     QUANTIZE_ROWS,
+    QUANTIZED_MATMUL,
     RELU_PACK,
+    RMS_NORM,
     SCALAR_FLASH_ATTENTION,
+    SPLIT_K,
     hint,
     session,
 )
@@ -128,6 +131,11 @@ def test_a_verdict_that_mistakes_get_has_a_hint(puzzle):
     assert fitting and (not kinds or fitting & kinds)
 
 
+@pytest.mark.parametrize("puzzle", [p for p in puzzles() if p.machine], ids=lambda p: p.name)
+def test_machine_code_that_does_not_pass_has_a_hint(puzzle):
+    assert "machine" in {fit.kind for each in hints()[puzzle.name, ""] for fit in each.fits}
+
+
 # ---- which comes next
 
 
@@ -198,12 +206,13 @@ def test_a_report_that_a_hint_quotes_says_so():
             PACK_BITS, ".to(tl.int32)\n    words = tl.sum(codes << BITS * i",
             "\n    words = tl.sum(codes << (BITS * i).to(tl.uint8)", "shift of 8 bits", "Codes are bytes",
         ),
+        (QUANTIZE_ROWS, "tl.abs(x), axis=1", "tl.abs(x)", "along M", "The peak"),
     ],
     ids=[
         "no mask", "max of a number", "shapes", "other axis", "all axes", "last block", "padding of zeros",
         "keys that do not exist", "no factor", "not its own key", "sums in float32", "cut off",
         "words rounded down", "sign left in", "offset word 0 only", "NaN shuts", "bits past the end",
-        "rows K apart", "shifted as bytes",
+        "rows K apart", "shifted as bytes", "one peak for all rows",
     ],
 )  # fmt: skip
 def test_what_goes_wrong_is_hinted_at(puzzle, right, wrong, diagnosis, title):
@@ -211,6 +220,24 @@ def test_what_goes_wrong_is_hinted_at(puzzle, right, wrong, diagnosis, title):
     assert source.count(right) == 1
     assert diagnosis in str(check(define(source.replace(right, wrong), "<a slip>"), puzzle))
     assert title in str(hint(puzzle))
+
+
+def test_a_sum_of_bfloat16_is_hinted_at():
+    source = kernel_sources()["rms_norm"]
+    slip = define(source.replace(".to(tl.float32)", ""), "<in bfloat16>")
+    assert "last place" in str(check(slip, RMS_NORM)) and "A little off" in str(hint(RMS_NORM))
+
+
+def test_a_count_that_is_left_is_not_taken_for_rows_of_the_next_part():
+    (left,) = (each for each in mistakes(LAYER_NORM_DW) if each.name == "count_left_as_it_is")
+    check(define(left.apply(kernel_sources()["layer_norm_dw"]), "<count left>"), LAYER_NORM_DW)
+    assert "One thing is left over" in str(hint(LAYER_NORM_DW))
+
+
+def test_parts_that_are_all_stored_in_one_place_are_no_empty_splits():
+    (all_in_part_0,) = (each for each in mistakes(SPLIT_K) if each.name == "splits_share_a_tile")
+    check(define(all_in_part_0.apply(kernel_sources()["split_k"]), "<part 0>"), SPLIT_K)
+    assert "Where a part begins" in str(hint(SPLIT_K))
 
 
 def test_they_come_in_order_and_the_last_one_stays():

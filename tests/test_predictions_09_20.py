@@ -265,7 +265,7 @@ MISTAKES = [
     ("ch17-q9", {"relaxed"}, "such as 'release, acquire'"),
     ("ch17-q9", {"release, acquire", "acquire, release"}, "who is to release"),
     ("ch17-q9", {"release, acquire", "release, relaxed"}, "what does relaxed order"),
-    ("ch17-q9", {"release, acquire"}, "which of the four"),
+    ("ch17-q9", {"release, acquire"}, "which values of sem"),
     ("ch17-q10", 1, "how many counts"),
     ("ch17-q10", 6, "leave a part"),
     ("ch17-q10", 3, "comes last at count[j]"),

@@ -41,13 +41,13 @@ QUESTIONS = (
     ),
     Question(
         id="ch12-q2",
-        asks="How many clocks of tensor cores takes a turn of 32 rows in a tile of 128 x 128?",
+        asks="How many clocks of tensor cores does a turn of 32 rows take in a tile of 128 x 128?",
         right=_tensor_clocks,
         kind=int,
         nudges=(
             Nudge(
                 lambda v, r: v == r // 4,
-                "so many took the tile of 64 x 64. How many of them fit in this one?",
+                "so many the tile of 64 x 64 took. How many of them fit in this one?",
             ),
             Nudge(lambda v, r: v == 2 * r, "a multiplication and an addition are one product here"),
         ),

@@ -169,7 +169,7 @@ QUESTIONS = (
         (
             Nudge(
                 lambda given, right: "arith.cmpi" in given,
-                "arith.cmpi makes the mask. Asked for is what takes it, on the right of an equals sign.",
+                "arith.cmpi makes the mask. Asked for is what takes it: lines below with its name.",
             ),
             Nudge(
                 lambda given, right: given < right,

@@ -160,12 +160,12 @@ def traffic(rows: int = 100864, cout: int = 768, cin: int = 768) -> Picture:
     x, dy = 2 * rows * cin, 2 * rows * cout
     parts = {
         "unfused": [
-            ("words", packed, SKY),
-            ("x̂ written", x, VERMILLION),
-            ("x̂ read", x, VERMILLION),
-            ("dy", dy, GREEN),
+            ("words", packed, YELLOW),  # colours as in chapter 12
+            ("x̂ written", x, SKY),
+            ("x̂ read", x, SKY),
+            ("dy", dy, ORANGE),
         ],
-        "fused": [("words", packed, SKY), ("dy", dy, GREEN)],
+        "fused": [("words", packed, YELLOW), ("dy", dy, ORANGE)],
     }
     figure = new_figure(7.2, 2.1)
     ax = figure.subplots()
@@ -178,7 +178,7 @@ def traffic(rows: int = 100864, cout: int = 768, cin: int = 768) -> Picture:
             if count < 30e6:  # too narrow for its name
                 label(ax, middle, place - 0.43, what, align="baseline", fontsize=9)
             else:
-                label(ax, middle, place, what, fontsize=9, color="white")
+                label(ax, middle, place, what, fontsize=9)
             left += count
         label(ax, left / 1e6 + 8, place, f"{left / 1e6:.0f} MB", align="left")
         told.append(f"{name}: {', '.join(f'{w} {c / 1e6:.0f} MB' for w, c, _ in blocks)}")

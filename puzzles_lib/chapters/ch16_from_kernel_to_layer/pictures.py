@@ -73,7 +73,7 @@ def wraps(N: int = 50_001, rows: int = 50_000) -> Picture:
     label(ax, 500, 2**31 / 1e9 + 0.14, "2³¹", align="left baseline", fontsize=9, color=FAINT)
     label(ax, rows + 600, rows * N / 1e9, "int64", align="left", color=BLUE)
     label(ax, rows + 600, low[1], "int32", align="left", color=VERMILLION)
-    label(ax, first - 600, low[0], f"from row {first} on", align="right", fontsize=9)
+    label(ax, first - 600, low[0], "from which row on?", align="right", fontsize=9)
     ax.set_xlim(0, rows * 1.13)
     ax.set_ylim(-2.5, 3.0)
     ax.set_xlabel("row m", fontsize=10)
@@ -83,8 +83,8 @@ def wraps(N: int = 50_001, rows: int = 50_000) -> Picture:
     return Picture(
         figure,
         f"The offset m times {N} of row m, for {rows} rows. In int64 it rises to {rows * N:,}. In int32 it "
-        f"is the same up to row {first - 1}, and from row {first} on negative: it begins again at "
-        f"{first * N - 2**32:,}.",
+        "is the same as long as it is below 2³¹, and negative from then on: it begins again at the bottom. "
+        "From which row on?",
     )
 
 

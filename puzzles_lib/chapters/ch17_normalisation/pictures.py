@@ -464,7 +464,7 @@ def doubling(values: Sequence[int] = (3, 1, 4, 1, 5, 9, 2, 6)) -> Picture:
             arrow(ax, strip.foot(i), row_.top(i), color=LINE)
         told.append(f"with the one {step} before: {after}")
         now, step, strip = after, 2 * step, row_
-    label(ax, left, strip.bottom + 0.9, "green: final. Blue: what is taken in", align="left")
+    label(ax, left, strip.bottom + 0.9, "green: final; blue arrows: what is added", align="left")
     return Picture(
         figure,
         f"A running sum of {list(values)} in {len(told)} rounds. {'; '.join(told)}. After one with "

@@ -233,7 +233,7 @@ QUESTIONS = (
                 lambda v, r: any("relaxed" in pair for pair in v), "it takes two; what does relaxed order?"
             ),
         ),
-        nudge="A must release, and B acquire: which of the four do that?",
+        nudge="A must release, and B acquire: which values of sem do the one, and which the other?",
     ),
     Question(
         id="ch17-q10",
