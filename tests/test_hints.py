@@ -1,5 +1,6 @@
 """`hint`: what is written in the chapters, and which one comes next."""
 
+import json
 import re
 
 import pytest
@@ -32,6 +33,7 @@ from puzzles_lib.checking import check
 from puzzles_lib.coach import hinting
 from puzzles_lib.hints import Fit, Hint, read_hints
 from puzzles_lib.source import define
+from tests.conftest import REPO
 
 TEXT = """\
 # MASKED_ADD
@@ -102,7 +104,22 @@ def test_what_is_no_list_of_hints_is_refused(text, message):
 def test_every_puzzle_has_hints_and_every_hint_a_puzzle():
     names = {puzzle.name for puzzle in puzzles()}
     assert names <= {name for name, _ in hints()}
-    assert {name for name, _ in hints()} - names <= {"square"}
+    assert {name for name, _ in hints()} - names <= {"square", "fused_dw_along_k"}
+
+
+def test_holes_of_chapter_15_have_hints_that_come_in_order():
+    from puzzles_lib.chapters.ch15_racing_cublas import versions
+
+    holes = json.loads((REPO / "puzzles_lib/chapters/ch15_racing_cublas/stubs.json").read_text())
+    assert {kernel for name, kernel in hints() if name == "fused_dw_along_k"} == set(holes)
+    for rung in (versions.subnormal, versions.by_tma):
+        count = len(hints()[rung.hint_key])
+        assert numbers(rung, count + 1) == [*range(1, count + 1), count] and count >= 4
+        assert str(hint(rung)).startswith(f"{rung.name}, hint {count} of {count}: Nearly all of it")
+
+
+def test_every_puzzle_has_hints_for_any_kernel():
+    names = {puzzle.name for puzzle in puzzles()}
     assert {name for name, kernel in hints() if not kernel} >= names
 
 

@@ -265,7 +265,9 @@ def _uninitialised(source: Source) -> Verdict:
     diagnosis = ""
     if source.kind == "lanes":
         cure = "padding_option=" if "boundary_check" in source.site.source else "other="
-        diagnosis = f"Triton does not say what these lanes hold; give them a value with {cure}"
+        diagnosis = (
+            f"Triton does not say what these lanes hold; load them, too, or give them a value with {cure}"
+        )
     return Verdict("uninitialised", str(source), source.site, diagnosis)
 
 

@@ -1,6 +1,7 @@
 """`hint`: the next hint of a puzzle, and first the one that fits what the last check said."""
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from puzzles_lib.chapters import hints
 from puzzles_lib.hints import Hint, Key
@@ -8,6 +9,16 @@ from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.session import Checked, last_check
 
 _shown: dict[Key, list[int]] = {}  # of this session: the numbers of hints, from 1, in the order shown
+
+
+@runtime_checkable
+class Version(Protocol):
+    """What has hints and is no puzzle: a version of chapter 15's kernel. name: as it is shown."""
+
+    name: str
+
+    @property
+    def hint_key(self) -> Key: ...
 
 
 @dataclass(frozen=True)
@@ -38,8 +49,10 @@ class Shown:
         return "\n\n".join([f"**{self.headline}**", *text, *(f"*{note}*" for note in self.notes)])
 
 
-def hint(puzzle: Puzzle, number: int | None = None) -> Shown:
+def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
     """The next hint of a puzzle; first one that fits what the last check of this session said.
+
+    A version of chapter 15's kernel that has a hole has hints too: ``hint(subnormal)``. They come in order.
 
     number: that one, from 1, whatever was shown before. Hints go from a nudge to nearly the answer; how
     many were shown is forgotten when the session ends. Where a puzzle is solved twice, in two kernels, the
@@ -47,16 +60,18 @@ def hint(puzzle: Puzzle, number: int | None = None) -> Shown:
 
     Raises TypeError where ``puzzle`` is not a `Puzzle`, ValueError for a number that there is not.
     """
-    if not isinstance(puzzle, Puzzle):
+    if isinstance(puzzle, Puzzle):
+        said = last_check(puzzle)
+        key, call = _key(puzzle, said), f"hint({puzzle.name.upper()}"
+    elif isinstance(puzzle, Version):
+        said, key, call = None, puzzle.hint_key, "hint(it"
+    else:
         raise TypeError(f"hint(PUZZLE): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
-    said = last_check(puzzle)
-    key = _key(puzzle, said)
     known = hints().get(key, ())
     if not known:
         return Shown(puzzle.name, None, notes=("There are no hints for this one.",))
     if number is not None and (isinstance(number, bool) or number not in range(1, len(known) + 1)):
         raise ValueError(f"hint: number is {number!r}, allowed are 1 to {len(known)}")
-    call = f"hint({puzzle.name.upper()}"
     if number is None and said and said.report.ok:
         note = f"Your kernel passes: nothing is left to hint at. {call}, 1) shows the first all the same."
         return Shown(puzzle.name, None, count=len(known), notes=(note,))

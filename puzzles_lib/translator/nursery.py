@@ -6,6 +6,7 @@ children, to begin one would cost more than it saves: so the first are forked fr
 others as well while the nursery is not there, or where what they are to do is not `portable`.
 """
 
+import atexit
 import contextlib
 import gc
 import os
@@ -147,7 +148,15 @@ def forget() -> None:
     _nursery, _forks = None, 0
 
 
-os.register_at_fork(after_in_child=forget)
+def _have_none() -> None:
+    """A forked process has not its parent's, and begins none of its own: it does one thing, as a rule."""
+    global _begun
+    forget()
+    _begun = MOST
+
+
+atexit.register(forget)
+os.register_at_fork(after_in_child=_have_none)
 
 
 # ---- in the nursery

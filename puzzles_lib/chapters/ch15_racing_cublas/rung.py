@@ -70,6 +70,11 @@ class Rung:
         self.descriptors = dict(descriptors or {})
         self.options = {"num_warps": num_warps, "num_stages": num_stages}
 
+    @property
+    def hint_key(self) -> tuple[str, str]:
+        """Of its hints, where its kernel has some: for `puzzles_lib.hint`."""
+        return "fused_dw_along_k", self.kernel.__name__
+
     def same_as(self, other: "Rung") -> bool:
         """Whether it is the same kernel, launched in the same way."""
         return self._identity() == other._identity()
