@@ -77,6 +77,7 @@ WAYS_TO_DIE = {
     "abort": lambda number: os.abort(),
     "a signal": lambda number: os.kill(os.getpid(), signal.SIGSEGV),
     "an exit": lambda number: os._exit(3),
+    "an exit as of one that cannot read": lambda number: os._exit(77),
     "an exit of Python's": lambda number: sys.exit(),
     "an error": lambda number: 1 / 0,
     "an interrupt of its own": lambda number: (_ for _ in ()).throw(KeyboardInterrupt),
@@ -135,6 +136,10 @@ def test_it_works_while_nobody_waits_and_is_asked_again():
             time.sleep(0.01)
         pid = child.noted[1]
         assert (child.answer(), answers(child, 8), child.noted) == (7, ([8], ""), (8, pid))
+
+
+def test_that_is_the_exit():
+    assert nursery.UNREADABLE == 77
 
 
 def test_none_is_forked_before_it_is_asked():

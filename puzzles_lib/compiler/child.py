@@ -101,8 +101,8 @@ class Child:
             return answers[0]
         asked = [*self._asked]
         status = self._end(kill=heard == "hung")
-        if os.WIFEXITED(status) and os.WEXITSTATUS(status) == nursery.UNREADABLE:
-            self._portable = False
+        if self.by and os.WIFEXITED(status) and os.WEXITSTATUS(status) == nursery.UNREADABLE:
+            self._portable = False  # so it is forked from here
             for number in asked:
                 self.ask(number)
             return self.answer()
