@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from puzzles_lib.authoring.release import find_stale
+from puzzles_lib.authoring.release import WHEN_RUN, find_stale
 from puzzles_lib.chapters import named
 from tests.conftest import REPO
 from tests.handout import make_handout, python_in
@@ -62,10 +62,24 @@ def test_nothing_of_a_solution_is_left(notebook):
 
 
 @exercises
+def test_no_picture_answers_a_question_before_its_reader(notebook):
+    """The first one below a question, in its section, is not there until its cell is run."""
+    asked = False
+    for cell in nbformat.read(notebook, as_version=4).cells:
+        if cell.cell_type == "markdown":
+            asked = asked and not cell.source.startswith("#")
+            continue
+        if asked and ".pictures." in cell.source:
+            assert not cell.outputs, cell.id
+        asked = re.fullmatch(r"q\d+", cell.id) is not None
+
+
+@exercises
 def test_statements_and_pictures_are_there_before_anything_is_run(notebook):
     cells = [cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
     statements = [cell for cell in cells if cell.source in named()]
     pictures = [cell for cell in cells if re.fullmatch(r"ch\d\d\.pictures\.\w+\([^)]*\)", cell.source)]
+    pictures = [cell for cell in pictures if WHEN_RUN not in cell.metadata.get("tags", ())]
     assert pictures
     for cell in statements:
         assert "**Puzzle " in cell.outputs[0].data["text/markdown"], cell.id

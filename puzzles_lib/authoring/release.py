@@ -58,6 +58,7 @@ _METADATA = {
 # Of styles, JupyterLab leaves an image these.
 _SHEET = f"background-color:{PAPER};border-radius:8px;padding:8px;box-sizing:border-box"
 _KEPT_CELL_METADATA = ("tags", "jupyter")
+WHEN_RUN = "when-run"  # the tag of a picture that exercises do not show before
 
 
 class ExecutionFailed(RuntimeError):
@@ -77,7 +78,7 @@ def strip(nb: NotebookNode, name: str = "notebook") -> NotebookNode:
     imported, number = _imported(exercise), 0
     for cell in exercise.cells:
         if cell.cell_type == "code":
-            outputs = cell.outputs if _is_shown(cell.source, imported) else []
+            outputs = cell.outputs if _is_shown(cell, imported) else []
             cut = _cut_holes(broken(cell.id, cell.source), f"{name}, cell {cell.id}")
             cell.source = without_tool_comments(cut)
             outputs = [output for output in outputs if "data" in output]
@@ -98,12 +99,15 @@ def _imported(nb: NotebookNode) -> frozenset[str]:
     return frozenset(found)
 
 
-def _is_shown(source: str, imported: frozenset[str]) -> bool:
+def _is_shown(cell: NotebookNode, imported: frozenset[str]) -> bool:
     """Whether a cell shows a puzzle's statement or a picture, and nothing that a reader has made.
 
-    After imports, that is one expression of imported names alone: a puzzle's, or a call of a picture.
+    After imports, that is one expression of imported names alone: a puzzle's, or a call of a picture. One
+    that is tagged `WHEN_RUN` would answer a question that stands above it.
     """
-    statements = ast.parse(source).body if _parses(source) else []
+    if WHEN_RUN in cell.metadata.get("tags", ()):
+        return False
+    statements = ast.parse(cell.source).body if _parses(cell.source) else []
     *first, last = statements or [None]
     if not isinstance(last, ast.Expr) or not all(isinstance(s, ast.Import | ast.ImportFrom) for s in first):
         return False
@@ -482,7 +486,7 @@ def _is_in_use(path: Path) -> bool:
     nb = nbformat.read(path, as_version=4)
     imported = _imported(nb)
     return any(
-        (cell.get("execution_count") or cell.get("outputs")) and not _is_shown(cell.source, imported)
+        (cell.get("execution_count") or cell.get("outputs")) and not _is_shown(cell, imported)
         for cell in nb.cells
     )
 
