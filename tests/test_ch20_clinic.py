@@ -121,7 +121,7 @@ def test_two_masks_added_are_an_xor_as_is_told():
 
 
 def test_a_loss_of_digits_that_is_written_down_as_is_told():
-    assert "search for every `.to`" in cells()["p54-takeaway"]
+    assert "look at each `.to`" in cells()["p54-takeaway"]
     assert ".to(dy.dtype)" in HANDED_OUT["bias_gradient"]
 
 
