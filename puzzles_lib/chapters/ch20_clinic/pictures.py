@@ -73,9 +73,9 @@ SYMPTOMS = (
     ("for some values", ("a fill: other=", f"{MINUS}inf {MINUS} {MINUS}inf", "a narrow store")),
     ("differs from run to run", ("no barrier", "a lock, a flag", "programs that meet")),
     ("the same, but off", ("a digit: TF32, 16 bits", "one: C's // and %", "256: int8 products")),
-    ("depends on who ran before", ("autotune, in place", "a result not cleared", "one configuration alone")),
-    ("where parts are joined", ("a combine of three", "a maximum that is old", "masks joined by +")),
-    ("not as random as it should", ("a seed used twice",)),
+    ("depends on who ran before", ("autotune, in place", "a result not cleared", "a config alone")),
+    ("where parts are joined", ("a combine of three", "an old maximum", "masks joined by +")),
+    ("less random than asked", ("a seed used twice",)),
 )
 """What is seen, and what it may come from."""
 
