@@ -1,4 +1,4 @@
-"""JupyterLab in a real browser, for tests marked `browser`: the fixtures `lab`, `open_notebook`, `open_page`.
+"""A real browser, for tests marked `browser`: the fixtures `lab`, `open_notebook`, `open_page`, `open_html`.
 
 The server is started as `make lab` starts it, but for the browser alone: on a free port, with a token, with
 its kernels on sockets, and with every file that it or the course writes in a folder of its own. Every host
@@ -397,6 +397,57 @@ def open_page(browser: "Browser") -> Iterator[Callable[..., Watched]]:
     for watched in opened:
         watched.page.context.close()
     assert not [problem for watched in opened for problem in watched.problems]
+
+
+@pytest.fixture(scope="module")
+def _blank_pages(browser: "Browser") -> Iterator[Callable[[bool], "Page"]]:
+    """By whether scripts run in it, a page whose content is replaced from test to test."""
+    pages: dict[bool, Page] = {}
+
+    def page_of(scripts: bool) -> "Page":
+        if scripts not in pages:
+            pages[scripts] = browser.new_context(java_script_enabled=scripts).new_page()
+            pages[scripts].set_default_timeout(LONGEST_S * 1000)
+        return pages[scripts]
+
+    yield page_of
+    for page in pages.values():
+        page.context.close()
+
+
+@pytest.fixture
+def open_html(_blank_pages: Callable[[bool], "Page"]) -> Iterator[Callable[..., "Page"]]:
+    """``open_html(html, width=1000, scripts=False)``: a page that reaches nothing, in place of the last one.
+
+    After the test, whatever it printed, asked for or raised fails it. Not a new page: that is a second and a
+    half of the processor.
+    """
+    problems: list[str] = []
+    heard = {
+        "console": lambda message: problems.append(message.text),
+        "pageerror": lambda error: problems.append(str(error)),
+        "request": lambda request: problems.append(request.url),
+    }
+    opened: dict[bool, Page] = {}
+
+    def open_one(html: str, width: int = 1400, height: int = 900, scripts: bool = True) -> "Page":
+        page = _blank_pages(scripts)
+        if scripts not in opened:
+            opened[scripts] = page
+            for event, hear in heard.items():
+                page.on(event, hear)
+            page.emulate_media(forced_colors="none")
+            page.mouse.move(0, 0)
+        page.set_viewport_size({"width": width, "height": height})
+        page.set_content(html)
+        return page
+
+    yield open_one
+    for page in opened.values():
+        page.set_content("")
+        for event, hear in heard.items():
+            page.remove_listener(event, hear)
+    assert problems == [], problems
 
 
 @pytest.fixture

@@ -20,7 +20,15 @@ import pytest
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read once, when torch is imported
 
-from tests.browser import browser, lab, missing, open_notebook, open_page  # noqa: F401  fixtures
+from tests.browser import (  # noqa: F401  fixtures
+    _blank_pages,
+    browser,
+    lab,
+    missing,
+    open_html,
+    open_notebook,
+    open_page,
+)
 
 sys.modules["rfc3987_syntax"] = None  # an optional part of jsonschema that takes two seconds to import
 

@@ -12,7 +12,7 @@ from puzzles_lib.card import Theme, card, framed, rows
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.drawing.colours import luminance
 from puzzles_lib.inspector import stages
-from tests.browser import LONGEST_S, faint
+from tests.browser import faint
 from tests.conftest import REPO
 from tests.test_player import ADD_TEN, add_ten_kernel, overrunning_kernel
 from tests.test_player_page import THEMES, style
@@ -64,19 +64,14 @@ def test_what_answers_is_on_a_card_of_its_colour(shown, colour):
 
 @pytest.mark.browser
 @pytest.mark.parametrize("theme", THEMES)
-def test_reports_and_listings_stand_out_in_every_theme(browser, theme):
+def test_reports_and_listings_stand_out_in_every_theme(open_html, theme):
     """A report with its map unfolded, a progress star, and a page of `stages`."""
     failed = check(overrunning_kernel, ADD_TEN)._repr_html_()
     passed = check(add_ten_kernel, ADD_TEN)._repr_html_()
     compiled = stages(add_ten_kernel, ADD_TEN, case=1)._repr_html_()
     assert "FAIL" in failed and "<svg" in failed and ">pass<" in passed and "<pre" in compiled
-    page = browser.new_page()
-    page.set_default_timeout(LONGEST_S * 1000)
-    page.set_content(
-        f"{style(theme)}<main>{failed}{passed}{compiled}</main>".replace("<details", "<details open")
-    )
-    assert faint(page, "main") == []
-    page.close()
+    outputs = f"{failed}{passed}{compiled}".replace("<details", "<details open")
+    assert faint(open_html(f"{style(theme)}<main>{outputs}</main>"), "main") == []
 
 
 def test_a_card_costs_no_figures():

@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ import torch
 from puzzles_lib.chapters.ch04_reductions.pictures import drag
 from puzzles_lib.chapters.ch08_quantized_matmul.pictures import flip
 from puzzles_lib.drawing.live import ASLEEP
-from tests.browser import LONGEST_S, faint
+from tests.browser import faint
 from tests.test_player_page import THEMES, style
 
 SCORES = (1, 3, 2, 7, 5, 6)
@@ -42,24 +42,13 @@ def test_the_first_state_needs_no_script():
 
 
 @pytest.fixture
-def show(browser) -> Iterator[Callable]:
+def show(open_html) -> Callable:
     """``show(picture, theme="dark")``: a page with it, in Chromium."""
-    contexts, problems = [], []
 
     def shown(picture, theme: str = "light", scripts: bool = True):
-        contexts.append(
-            browser.new_context(viewport={"width": 600, "height": 600}, java_script_enabled=scripts)
-        )
-        page = contexts[-1].new_page()
-        page.set_default_timeout(LONGEST_S * 1000)
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.set_content(f"{style(theme)}{picture._repr_html_()}")
-        return page
+        return open_html(f"{style(theme)}{picture._repr_html_()}", 600, 600, scripts)
 
-    yield shown
-    for context in contexts:
-        context.close()
-    assert problems == []
+    return shown
 
 
 @pytest.mark.browser

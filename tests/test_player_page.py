@@ -1,6 +1,6 @@
 """The player's page in Chromium, by mouse and by keyboard, in light and dark, with no network."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from jaxtyping import Float32
@@ -10,7 +10,6 @@ from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.player import watch
 from puzzles_lib.puzzle import Case, Puzzle
-from tests.browser import LONGEST_S
 from tests.test_player import ADD_TEN, add_ten_kernel, cell, overrunning_kernel, winding_kernel
 
 pytestmark = pytest.mark.browser
@@ -39,28 +38,17 @@ def style(theme: str) -> str:
 
 
 @pytest.fixture
-def show(browser) -> Iterator[Callable]:
+def show(open_html) -> Callable:
     """``show(player, ..., theme="dark", width=1000)``: a page with these outputs, one below the other."""
-    contexts, problems = [], []
 
     def shown(*players, theme: str = "light", width: int = 1400, scripts: bool = True):
-        size = {"width": width, "height": 900}
-        contexts.append(browser.new_context(viewport=size, java_script_enabled=scripts))
-        page = contexts[-1].new_page()
-        page.set_default_timeout(LONGEST_S * 1000)
-        page.on("console", lambda message: problems.append(message.text))
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.route("**/*", lambda route: (problems.append(route.request.url), route.abort()))
         outputs = "".join(f"<div>{player._repr_html_()}</div>" for player in players)
-        page.set_content(f"{style(theme)}{outputs}")
+        page = open_html(f"{style(theme)}{outputs}", width, scripts=scripts)
         if scripts:
             page.locator(".puzzles-player .stage").nth(len(players) - 1).wait_for()
         return page
 
-    yield shown
-    for context in contexts:
-        context.close()
-    assert problems == []
+    return shown
 
 
 COLOURS = """(c) => {
@@ -334,6 +322,33 @@ def test_colours_that_the_system_forces_leave_right_and_wrong_apart(show):
     page.locator(".code").nth(1).focus()
     press(page, "PageDown")
     assert page.locator(".blocks canvas").first.evaluate(COLOURS) > 50
+
+
+def test_a_player_out_of_the_page_is_let_be_and_painted_anew_when_it_is_back(show):
+    """JupyterLab takes cells out that are out of sight, and for good the output of a cell that runs again."""
+    page = show(watch(add_ten_kernel, ADD_TEN, Case(N=512, BLOCK=512)))
+    page.locator(".code").focus()
+    press(page, "PageDown")
+    painted = page.locator(".blocks canvas").first.evaluate("(canvas) => canvas.toDataURL()")
+    page.evaluate(
+        """async () => {
+            window.taken = document.querySelector(".puzzles-player");
+            window.place = taken.parentElement;
+            taken.remove();
+            document.documentElement.style.setProperty("--jp-layout-color0", "#111111");
+            document.documentElement.style.setProperty("--jp-content-font-color1", "white");
+            document.body.setAttribute("data-jp-theme-light", "false");
+            for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame);
+            place.append(taken);
+        }"""
+    )
+    page.wait_for_function(
+        """(painted) => {
+            const canvas = taken.shadowRoot.querySelector(".blocks canvas");
+            return canvas.toDataURL() !== painted;
+        }""",
+        arg=painted,
+    )
 
 
 def test_a_table_says_the_same(show):

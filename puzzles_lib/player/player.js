@@ -416,9 +416,9 @@ class Stage {
     return this.program.steps[this.at];
   }
 
-  /** What is laid out by the width is laid out anew. */
+  /** What is laid out by the width is laid out anew, unless it was taken out of the page. */
   resized() {
-    if (this.root.host.clientWidth === this.width) return;
+    if (!this.root.host.isConnected || this.root.host.clientWidth === this.width) return;
     this.width = this.root.host.clientWidth;
     this.show();
   }
@@ -1117,7 +1117,8 @@ class Stage {
 
   recoloured() {
     this.colours.clear();
-    for (const canvas of this.root.querySelectorAll("canvas")) canvas.paint();
+    if (!this.root.host.isConnected) this.width = null;  // it has no colours: painted when it is back, and has a size
+    else for (const canvas of this.root.querySelectorAll("canvas")) canvas.paint();
   }
 }
 
