@@ -10,6 +10,7 @@ HANDOUT_ARGS ?=
 NBGRADER_ARGS ?=
 
 unexport TRITON_INTERPRET  # the course never sets it: it would keep kernels from compiling
+unexport PYTHONDONTWRITEBYTECODE  # each notebook that the tests run would compile the course anew
 
 # Empty in a hand-out, which has neither.
 CHECKOUT := $(and $(wildcard solutions),$(wildcard tests))

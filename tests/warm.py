@@ -22,12 +22,15 @@ from typing import NoReturn
 
 IMPORTED = [
     "torch",
+    "torch._dynamo",  # this and the next: of the first call of a custom operator, and of `opcheck`
+    "torch.testing._internal.optests",
     "triton.language",
     "triton.runtime.interpreter",
     "matplotlib.figure",
     "ipykernel.kernelapp",
     "tests.nbval_process",
     "nbformat",
+    "sklearn.datasets",
     "flask",  # this and what follows: triton-viz's
     "requests",
     "z3",
