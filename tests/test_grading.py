@@ -16,7 +16,7 @@ import pytest
 from puzzles_lib import MASKED_ADD
 from puzzles_lib.authoring.solutions import ROOT, kernel_cells
 from puzzles_lib.chapters import CHAPTERS
-from puzzles_lib.grading import inside, plain, sandbox
+from puzzles_lib.grading import handed_in, inside, plain, sandbox, submissions
 from puzzles_lib.grading.__main__ import handed_in_progress
 from puzzles_lib.grading.class_view import overview
 from puzzles_lib.grading.grade import Job, grade
@@ -83,6 +83,44 @@ def test_a_hostile_submission_gets_what_it_deserves(one: Hostile, tmp_path: Path
     assert re.search(one.says, all_said(found)), all_said(found)
     assert not (tmp_path / "owned").exists()
     assert "<script>" not in report(found)
+    assert len(json.dumps(found)) < 50_000
+
+
+def test_what_takes_too_long_to_read_is_no_zero_without_a_word(in_a_fork: None) -> None:
+    data = notebook(before=f"{'a = ' * 45_000}1")  # each of the targets is looked at for each of them
+    found = grade(job_of({"01_blocks.ipynb": data}, puzzle_seconds=1))
+    assert [mark["state"] for mark in found["puzzles"]] == ["limit", "limit"]
+    assert all("could not be read: it took more than 1 s" in mark["words"] for mark in found["puzzles"])
+    assert "the notebooks could not be read" in found["remarks"][0]
+
+
+def test_a_fault_in_reading_is_told_by_its_name(in_a_fork: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise KeyError("of ours")
+
+    monkeypatch.setattr(handed_in, "by_chapter", fails)
+    found = grade(job_of({"01_blocks.ipynb": notebook()}))
+    assert "KeyError: 'of ours'" in found["remarks"][0] and found["puzzles"][0]["state"] == "limit"
+
+
+def test_an_archive_is_unpacked_to_so_much_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are too large count, too: a thousand of them are gigabytes."""
+    (tmp_path / "ada").mkdir()
+    with zipfile.ZipFile(tmp_path / "ada/x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for n in range(4):
+            archive.writestr(f"{n}.ipynb", bytes(3000))
+    monkeypatch.setattr(submissions, "MOST_NOTEBOOK", 2000)
+    monkeypatch.setattr(submissions, "MOST_UNPACKED", 4000)
+    (ada,) = collect([tmp_path])[0]
+    assert [remark.partition(": ")[2] for remark in ada.read()[1]] == [
+        *["more than 0 MB when unpacked"] * 2,
+        *["not read: the archive unpacks to more than can be meant"] * 2,
+        "",
+    ]
+    monkeypatch.setattr(submissions, "MOST_FILES", 3)
+    assert ada.read()[1][0] == "x.zip: an archive of more than 3 files"
 
 
 def test_machine_code_is_judged_in_the_sandbox_too() -> None:
@@ -117,8 +155,9 @@ def test_of_every_solution_the_kernel_is_taken_as_it_stands() -> None:
             assert found.kernel and not found.remarks, (puzzle, found.words)
             cell = kernel_cells()[puzzle.name].split("\n")
             assert set(found.kernel.sources[-1].split("\n")) <= {"", *cell}
-        values = notebooks[chapter.number].answers() if chapter.questions else {}
-        assert set(values) == {question.id for question in chapter.questions}
+        asked = {question.id for question in chapter.questions}
+        values = notebooks[chapter.number].answers(asked) if asked else {}
+        assert set(values) == asked
         assert all(values.values()) and "..." not in values.values()
 
 
@@ -320,6 +359,12 @@ def test_a_students_name_is_a_folder_of_its_own_and_no_formula(name: str) -> Non
 
 def test_a_folder_keeps_the_letters_of_a_name() -> None:
     assert folder_name("Ünal Ö").startswith("Unal_O-") and folder_name("王").startswith("student-")
+
+
+def test_no_name_is_anothers_folder() -> None:
+    """A plain name is its own folder; one that is written like another's folder is not that folder."""
+    assert folder_name("ada") == "ada" and folder_name("zoë").startswith("zoe-")
+    assert folder_name(folder_name("zoë")) != folder_name("zoë")
 
 
 @pytest.mark.parametrize(

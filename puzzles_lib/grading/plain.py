@@ -16,6 +16,7 @@ from typing import Any
 MOST_CHARACTERS = 200_000  # of a cell
 MOST_BITS = 4096  # of a number
 MOST_ITEMS = 1000  # of a tuple, a list, a set, a dictionary
+MOST_WORDS = 300  # characters of why something is not taken
 
 _GIVEN = {"triton": "triton", "tl": "triton.language"}  # names that always mean this
 _MODULES = {  # that may be imported, and what of them; None: every public name
@@ -28,6 +29,15 @@ _MODULES = {  # that may be imported, and what of them; None: every public name
     "typing": {"NamedTuple"},
 }
 _JIT = ("triton.jit", "triton.constexpr_function")
+
+
+def _round(number: float, digits: int | None = None) -> float:
+    """Python's, which computes 10 to the power of the digits that an integer is to lose, however many."""
+    if digits is not None and digits < -MOST_BITS:
+        raise ValueError("more digits than can be meant")
+    return round(number, digits)
+
+
 _OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
@@ -36,7 +46,7 @@ _OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Invert: operator.invert, ast.Not: operator.not_,
 }  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "abs": abs, "float": float, "int": int, "len": len, "max": max, "min": min, "round": round, "set": set,
+    "abs": abs, "float": float, "int": int, "len": len, "max": max, "min": min, "round": _round, "set": set,
     "tuple": tuple,
 }  # fmt: skip
 _NUMBERS_OF_MATH = ("e", "inf", "nan", "pi", "tau")
@@ -48,7 +58,7 @@ class NotPlain(ValueError):
     """What is not taken, in words; ``line`` of the cell, 0 where there is none to name."""
 
     def __init__(self, words: str, line: int = 0):
-        super().__init__(words)
+        super().__init__(words[:MOST_WORDS])
         self.line = line
 
 

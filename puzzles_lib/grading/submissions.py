@@ -20,9 +20,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+from puzzles_lib.grading.asides import in_short
+
 MOST_NOTEBOOK = 20 << 20  # bytes
 MOST_ARCHIVE = 100 << 20  # bytes, of a student's own
 MOST_READ = 40 << 20  # bytes of all notebooks of a student
+MOST_UNPACKED = 100 << 20  # bytes of a student's archive that are unpacked, those of no use included
 MOST_NOTEBOOKS = 100  # of a student
 MOST_PROGRESS = 1 << 20  # bytes of a progress file
 MOST_FILES = 5000  # of a student
@@ -35,6 +38,7 @@ _COURSE_NAME = re.compile(
 )
 _MOODLE = re.compile(r"(.+?)_assignsubmission_file(?:_|$)")
 _CANVAS = re.compile(r"([^\W\d_]+)_(?:late_)?(\d+)_\d+_.+", re.I)
+_MEMBER = b"PK\x01\x02"  # with which an archive's table begins each of its rows
 _SKIPPED = {"__MACOSX", "__pycache__"}  # and what is hidden
 
 
@@ -75,8 +79,10 @@ class Submission:
                 break
             try:
                 if label.lower().endswith(".zip"):
-                    data = io.BytesIO(read(MOST_ARCHIVE))
-                    for file in _archive(data, label, remarks, MOST_FILES):
+                    data = read(MOST_ARCHIVE)
+                    if data.count(_MEMBER) > MOST_FILES:  # before each of a million has an object of its own
+                        raise Unread(f"an archive of more than {MOST_FILES} files")
+                    for file in _archive(io.BytesIO(data), label, remarks, MOST_FILES, MOST_UNPACKED):
                         self._add(file, found, remarks, label)
                 elif label.lower().endswith(PROGRESS):
                     self.progress = read(MOST_PROGRESS)
@@ -86,7 +92,7 @@ class Submission:
                 remarks.append(f"{label}: {reason}")
         if not found:
             remarks.append("no notebook")
-        return found, remarks
+        return found, in_short(remarks)
 
     def _add(self, file: _File, found: dict[str, bytes], remarks: list[str], label: str) -> None:
         name = f"{label}/{file.path}"
@@ -253,8 +259,14 @@ def _read_file(path: str, most: int) -> bytes:
 # ---- archives
 
 
-def _archive(source: Path | io.BytesIO, label: str, remarks: list[str], most: int) -> Iterator[_File]:
-    """The members of a zip. Nothing is written, and a name is never used as a path."""
+def _archive(
+    source: Path | io.BytesIO, label: str, remarks: list[str], most: int, unpacked: int = 0
+) -> Iterator[_File]:
+    """The members of a zip. Nothing is written, and a name is never used as a path.
+
+    unpacked: bytes after which no more is unpacked; 0: no limit.
+    """
+    left = [unpacked] if unpacked else None
     try:
         archive = zipfile.ZipFile(source)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
@@ -267,14 +279,21 @@ def _archive(source: Path | io.BytesIO, label: str, remarks: list[str], most: in
         if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name):
             remarks.append(f"{label}: {_clean(name)[:80]!r} leads out of the archive, and is not read")
         elif not member.is_dir() and path.parts and not any(map(_skipped, path.parts)):
-            yield _File(path, partial(_read_member, archive, member))
+            yield _File(path, partial(_read_member, archive, member, left))
 
 
-def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> bytes:
+def _read_member(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, left: list[int] | None, most: int
+) -> bytes:
+    """A member's bytes. left: how many more the archive may unpack to."""
     if stat.S_ISLNK(member.external_attr >> 16):
         raise Unread("a symbolic link, which is not followed")
     if member.flag_bits & 1:
         raise Unread("encrypted")
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # zipfile unpacks others whole
+        raise Unread("packed in a way that is not read: zip it as your system does")
+    if left is not None and left[0] <= 0:
+        raise Unread("not read: the archive unpacks to more than can be meant")
     try:
         with archive.open(member) as opened:
             data = opened.read(most + 1)
@@ -288,6 +307,8 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -
         MemoryError,
     ) as error:
         raise Unread(f"cannot be unpacked ({error})") from None
+    if left is not None:
+        left[0] -= len(data)
     if len(data) > most:
         raise Unread(f"more than {most >> 20} MB when unpacked")
     return data
