@@ -1,7 +1,8 @@
 """Who handed in what: folders and archives read as bytes, with limits, no link followed, nothing unpacked.
 
 A folder or a zip holds a folder per student (Moodle, Gradescope, nbgrader), or files that begin with the
-student's name (Canvas, Moodle without folders); a folder of nothing but ``NN_topic.ipynb`` is one student's.
+student's name (Canvas, Moodle without folders) or, behind the chapter's, end with it; a folder of nothing but
+``NN_topic.ipynb`` is one student's.
 In each, a student's notebooks may lie anywhere, also in a zip of the student's own; and beside them the
 student's ``progress.json``.
 """
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.grading.asides import in_short
 
 MOST_NOTEBOOK = 20 << 20  # bytes
@@ -33,8 +35,11 @@ MOST_MEMBERS = 300_000  # of a class's archive
 DEEPEST = 10  # folders in folders
 PROGRESS = "progress.json"  # how the name of a progress file ends
 
-_COURSE_NAME = re.compile(
-    r"(?:^|[\W_])(\d\d_[a-z][a-z0-9_]*?)(?:[-_ ]?(?:\(\d+\)|copy\d*|\d+))?\.ipynb$", re.I
+_CHAPTERS = "|".join(chapter.notebook.removesuffix(".ipynb") for chapter in CHAPTERS)
+_COPY = r"(?:[-_ ]?(?:\(\d+\)|copy\d*|\d+))?\.ipynb$"
+_COURSE_NAMES = (
+    re.compile(rf"(?:^|[\W_])({_CHAPTERS})(?:[\W_]+(.*?))?{_COPY}", re.I),
+    re.compile(rf"(?:^|[\W_])(\d\d_[a-z][a-z0-9_]*?)(){_COPY}", re.I),
 )
 _MOODLE = re.compile(r"(.+?)_assignsubmission_file(?:_|$)")
 _CANVAS = re.compile(r"([^\W\d_]+)_(?:late_)?(\d+)_\d+_.+", re.I)
@@ -158,7 +163,9 @@ def _by_student(files: Iterable[_File], name: str) -> Iterator[tuple[str, str, _
     """Each file with its student, and what it is called among the student's."""
     files = list(files)
     notebooks = [f for f in files if f.path.suffix.lower() == ".ipynb"]
-    one = bool(notebooks) and all(len(f.path.parts) == 1 and _own_name(f.path.name) == "" for f in notebooks)
+    bare = [f.path.name for f in notebooks if len(f.path.parts) == 1 and _own_name(f.path.name) == ""]
+    last = _several(bare)
+    one = bool(notebooks) and len(bare) == len(notebooks) and not last
     for file in files:
         first, *others = file.path.parts
         if one:
@@ -166,7 +173,23 @@ def _by_student(files: Iterable[_File], name: str) -> Iterator[tuple[str, str, _
         elif others or file.read is None:
             yield _folder_name(first), "/".join(others), file
         elif _wanted(first):
-            yield _own_name(first) or name, first, file
+            yield _own_name(first) or (last and _student(_name_after(first)[1])) or name, first, file
+
+
+def _several(names: Sequence[str]) -> bool:
+    """Whether names that begin with no student's end with several: two of one chapter have different ends."""
+    ends = {_name_after(name) for name in names}
+    return any(count > 1 for count in Counter(chapter for chapter, end in ends if end).values())
+
+
+def _name_after(name: str) -> tuple[str, str]:
+    """A chapter, and what stands behind it, as in ``01_blocks_ada.ipynb``; "" for a copy's number alone."""
+    match = _course_name(name)
+    return (match[1].lower(), (match[2] or "").strip(" _-.")) if match else ("", "")
+
+
+def _course_name(name: str) -> re.Match[str] | None:
+    return next((match for names in _COURSE_NAMES if (match := names.search(name))), None)
 
 
 def _wanted(name: str) -> bool:
@@ -182,7 +205,7 @@ def _own_name(name: str) -> str:
     """The student's part of a file's name; "" where it has none, as in ``01_blocks.ipynb``."""
     if match := _MOODLE.match(name) or _CANVAS.match(name):
         return _student("_".join(match.groups()))
-    if match := _COURSE_NAME.search(name):
+    if match := _course_name(name):
         return _student(name[: match.start(1)].strip(" _-."))
     if name.lower().endswith(PROGRESS):
         return _student(name[: -len(PROGRESS)].strip(" _-."))
