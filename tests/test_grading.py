@@ -3,6 +3,7 @@
 import ast
 import importlib
 import json
+import math
 import os
 import re
 import sys
@@ -191,6 +192,7 @@ WITH_HELPER = TWO.replace("mask=mask) + 10", "mask=mask) + 0").replace("tl.load(
 TUNED = TWO.replace(
     "@triton.jit", "@triton.autotune(configs=[triton.Config({}, num_warps=w)], key=['N'])\n@triton.jit"
 )
+MATH = f"from math import log2\nimport math as m\nTEN = tl.constexpr(log2(m.exp2(10)))\n{HELPER}"
 WITH_HELPER = WITH_HELPER.replace("mask=mask) + 0", "mask=mask))")
 PLACE = "class Place(NamedTuple):\n    'Where a block lies.'\n    offs: tl.tensor\n    mask: open('x', 'w')\n"
 IN_A_TUPLE = TWO.replace("mask = offs < N", "at = Place(offs, offs < N)").replace("mask=mask", "mask=at.mask")
@@ -203,10 +205,19 @@ IN_A_TUPLE = TWO.replace("mask = offs < N", "at = Place(offs, offs < N)").replac
         {"early": f"TEN: tl.constexpr = tl.constexpr(5 + 5)\n{HELPER}", "p2-kernel": WITH_HELPER},
         {"early": HELPER, "p2-kernel": WITH_HELPER, "late": "TEN: tl.constexpr = tl.constexpr(10)"},
         {"p2-kernel": f"%%time\nimport triton as tr\nTEN = tr.language.constexpr(10)\n{HELPER}{WITH_HELPER}"},
+        {"early": MATH, "p2-kernel": WITH_HELPER},
         {"p2-kernel": TUNED.replace("=w", "=4")},
         {"early": f"from typing import NamedTuple\n{PLACE}", "p2-kernel": IN_A_TUPLE},
     ],
-    ids=["one cell", "earlier cell", "later cell", "magic and imports", "autotune", "named tuple"],
+    ids=[
+        "one cell",
+        "earlier cell",
+        "later cell",
+        "magic and imports",
+        "functions of math",
+        "autotune",
+        "named tuple",
+    ],
 )
 def test_helpers_and_constants_are_found(cells: dict[str, str], in_a_fork: None) -> None:
     assert grade(job_of({"01_blocks.ipynb": notebook(cells)}))["points"] == 2
@@ -273,14 +284,41 @@ def test_plain_values(text: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
+    "text, value",
+    [
+        ("math.log2(math.e)", math.log2(math.e)),
+        ("1 / math.sqrt(64)", 0.125),
+        ("-np.inf", -math.inf),
+        ("-torch.inf", -math.inf),
+        ("triton.cdiv(100, 7) + triton.next_power_of_2(100)", 143),
+        ("round(1250, -2)", 1200),
+    ],
+)
+def test_plain_values_of_modules(text: str, value: object) -> None:
+    known = Known()
+    source = "import math, torch\nimport numpy as np"
+    plain.definitions(source, plain.parse(source), known)
+    assert plain.value(plain.parse(text).body[0].value, known) == value
+    spoilt = "math = np = torch = f()"  # names that a cell gives to something else
+    plain.definitions(spoilt, plain.parse(spoilt), known)
+    if not text.startswith(("triton", "round")):
+        with pytest.raises(NotPlain):
+            plain.value(plain.parse(text).body[0].value, known)
+
+
+@pytest.mark.parametrize(
     "text",
-    ["x", "f()",  "9**9**9",
+    ["x", "f()", "math.factorial(3)", "np.array(1)", "torch.ones", "math.pow(2.0, 1e9)", "math.log(0)",
+     "triton.next_power_of_2(1.5)", "triton.cdiv(1, 0)", "round(1, -10**9)", "math.log2(x=1)",  "9**9**9",
      "1 << 10**6", "'a' * 10**9", "[0] * 10**9", "(lambda: 1)()", "print", "1j", "b'a'",
      "f'{1}'", "[x for x in (1,)]", "().__class__", "int('1' * 10**5)", "__import__('os')", "-" * 3000 + "1"],
 )  # fmt: skip
 def test_what_is_no_plain_value(text: str) -> None:
+    known = Known()
+    source = "import math, torch\nimport numpy as np"
+    plain.definitions(source, plain.parse(source), known)
     with pytest.raises(NotPlain):
-        plain.value(plain.parse(text).body[0].value, Known())
+        plain.value(plain.parse(text).body[0].value, known)
 
 
 def test_nothing_of_a_cell_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:

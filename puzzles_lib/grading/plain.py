@@ -49,7 +49,14 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs, "float": float, "int": int, "len": len, "max": max, "min": min, "round": _round, "set": set,
     "tuple": tuple,
 }  # fmt: skip
-_NUMBERS_OF_MATH = ("e", "inf", "nan", "pi", "tau")
+_OF_MATH = ("ceil", "cos", "exp", "exp2", "floor", "log", "log10", "log2", "pow", "sin", "sqrt", "tanh")
+_OF_MODULES: dict[str, Callable[..., Any]] = {
+    **{f"math.{name}": getattr(math, name) for name in _OF_MATH},
+    "triton.cdiv": lambda x, y: (x + y - 1) // y,
+    "triton.next_power_of_2": lambda n: 1 << (operator.index(n) - 1).bit_length() if n > 0 else 0,
+}
+_NUMBERS = ("e", "inf", "nan", "pi")  # of these:
+_WITH_NUMBERS = ("math", "numpy", "torch")
 _NO_LINE_ENDS = str.maketrans(dict.fromkeys("\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", " "))
 _MISLEADING = re.compile("[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]")
 
@@ -157,10 +164,11 @@ def _defined(node: ast.stmt, lines: list[str], known: Known) -> list[Definition]
     return [_other(n.name, n, known) for n in inner] + [_other(n, node, known) for n in _names_in(node)]
 
 
-def _other(name: str, node: ast.AST, known: Known) -> Definition:
+def _other(name: str, node: ast.AST, known: Known, why: object = "") -> Definition:
     known.values.pop(name, None)
     line = getattr(node, "lineno", 0)
     words = f"{name} is not taken: grading takes @triton.jit functions, plain constants and named tuples"
+    words += f"; {why}" if why else ""
     return Definition(name, "other", "", line, complaint=NotPlain(words, line))
 
 
@@ -186,8 +194,8 @@ def _assigned(name: str, node: ast.Assign | ast.AnnAssign, names: list[str], kno
             text = f"{name}: {ast.unparse(node.annotation)} = {text}"
         else:
             text = f"{name} = {text}"
-    except NotPlain:
-        return _other(name, node, known)
+    except NotPlain as why:
+        return _other(name, node, known, why)
     if name not in _GIVEN:
         known.values[name] = found
     return Definition(name, "constant", text, node.lineno)
@@ -235,7 +243,9 @@ def _value(node: ast.expr, known: Known) -> Any:
     if isinstance(node, ast.Call) and named == "triton.language.constexpr":
         if len(node.args) == 1 and not node.keywords:
             return Named(f"tl.constexpr({written(_value(node.args[0], known))})")
-    if isinstance(node, ast.Attribute) and module == "math" and last in _NUMBERS_OF_MATH:
+    if isinstance(node, ast.Call) and named in _OF_MODULES and not node.keywords:
+        return _bounded(_OF_MODULES[named](*(_number(argument, known) for argument in node.args)))
+    if isinstance(node, ast.Attribute) and module in _WITH_NUMBERS and last in _NUMBERS:
         return getattr(math, last)
     if (
         isinstance(node, ast.Attribute)
@@ -317,6 +327,8 @@ def _import(node: ast.Import | ast.ImportFrom, alias: ast.alias, known: Known) -
     known.classes.discard(bound)
     if not allowed:
         known.aliases.pop(bound, None)
+        if stands_for in _WITH_NUMBERS:  # for what a constant is computed of
+            known.aliases[bound] = stands_for
         return _other(bound, node, known)
     known.aliases[bound] = stands_for
     return Definition(bound, "import", text, node.lineno)
