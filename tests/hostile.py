@@ -8,6 +8,7 @@ executed outside of a sandbox.
 import io
 import json
 import os
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -345,7 +346,15 @@ def _packed_otherwise(folder: Path) -> None:
         archive.writestr("01_blocks.ipynb", notebook())
 
 
+def _two_of_a_name(folder: Path) -> None:
+    with warnings.catch_warnings(), zipfile.ZipFile(folder / "hand-in.zip", "w") as archive:
+        warnings.simplefilter("ignore")  # zipfile's own, of just that
+        archive.writestr("01_blocks.ipynb", notebook())
+        archive.writestr("01_blocks.ipynb", notebook({"p1-kernel": WRONG_ONE}))
+
+
 READ = (
+    Hostile("two files of a name", 1, "is in the archive twice", _two_of_a_name),
     Hostile("rounded for ever", 2, "", _file(notebook(before="x = round(1, -(10**10))"))),
     Hostile("answers of gigabytes", 2, "not a plain value", _file(notebook({"q1": _TEXT + _MANY_ANSWERS}))),
     Hostile("tuples of tuples", 2, "", _file(notebook(before="a = (0, 0)\n" + "a = (a, a)\n" * 60))),

@@ -111,6 +111,8 @@ class Submission:
         elif file.path.suffix.lower() == ".ipynb" and file.read:
             if len(found) >= MOST_NOTEBOOKS or sum(map(len, found.values())) > MOST_READ:
                 raise Unread("holds more than can be meant")
+            if name in found:
+                remarks.append(f"{name}: is in the archive twice, and the last counts")
             try:
                 found[name] = file.read(MOST_NOTEBOOK)
             except Unread as reason:
