@@ -353,7 +353,19 @@ def _two_of_a_name(folder: Path) -> None:
         archive.writestr("01_blocks.ipynb", notebook({"p1-kernel": WRONG_ONE}))
 
 
+def _no_name(folder: Path) -> None:
+    """In which zipfile looks for a last character."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("01_blocks.ipynb", notebook())
+        archive.writestr("q", b"")
+    data = bytearray(buffer.getvalue())
+    data[data.rindex(b"PK\x01\x02") + 46] = 0  # the name's one character
+    (folder / "hand-in.zip").write_bytes(data)
+
+
 READ = (
+    Hostile("file without a name", 2, "", _no_name),
     Hostile("two files of a name", 1, "is in the archive twice", _two_of_a_name),
     Hostile("rounded for ever", 2, "", _file(notebook(before="x = round(1, -(10**10))"))),
     Hostile("answers of gigabytes", 2, "not a plain value", _file(notebook({"q1": _TEXT + _MANY_ANSWERS}))),

@@ -124,6 +124,20 @@ def test_an_archive_is_unpacked_to_so_much_and_no_more(
     assert ada.read()[1][0] == "x.zip: an archive of more than 3 files"
 
 
+def test_what_breaks_the_reader_is_its_students_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ada").mkdir()
+    (tmp_path / "ada/x.zip").write_bytes(b"PK")
+
+    def fails(*_: object) -> None:
+        raise IndexError("of zipfile's")
+
+    monkeypatch.setattr(submissions, "_archive", fails)
+    (ada,) = collect([tmp_path])[0]
+    assert ada.read() == ({}, ["x.zip: cannot be read (IndexError: of zipfile's)", "no notebook"])
+
+
 def test_machine_code_is_judged_in_the_sandbox_too() -> None:
     """Its limits are lower than the compiler's own, and nobody there may raise them."""
     try:

@@ -95,6 +95,8 @@ class Submission:
                     found[label] = read(MOST_NOTEBOOK)
             except Unread as reason:
                 remarks.append(f"{label}: {reason}")
+            except Exception as error:  # whatever a file is made to do, it is its student's alone
+                remarks.append(f"{label}: cannot be read ({type(error).__name__}: {error})")
         if not found:
             remarks.append("no notebook")
         return found, in_short(remarks)
@@ -303,7 +305,7 @@ def _archive(
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name):
             remarks.append(f"{label}: {_clean(name)[:80]!r} leads out of the archive, and is not read")
-        elif not member.is_dir() and path.parts and not any(map(_skipped, path.parts)):
+        elif not name.endswith("/") and path.parts and not any(map(_skipped, path.parts)):
             yield _File(path, partial(_read_member, archive, member, left))
 
 
