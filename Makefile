@@ -73,5 +73,7 @@ test test-next lint notebooks handout nbgrader explorer:
 endif
 
 clean:
+	@[ ! -e .venv ] || [ "$$(stat -c %u .venv)" = "$$(id -u)" ] || \
+		{ echo "error: .venv is another user's: nothing is removed" >&2; exit 1; }
 	rm -rf .venv .venv-next .screenshots .pytest_cache .ruff_cache *.egg-info build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,6 +8,7 @@ executed outside of a sandbox.
 import io
 import json
 import os
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -333,4 +334,58 @@ FILES = (
     Hostile("answer without end", 2, "not a plain value", _file(notebook({"q1": 'answer("ch01-q1", 9**9**9)'}))),
 )  # fmt: skip
 
-HOSTILE = PYTHON + DEFINITIONS + KERNELS + FILES
+# ---- what is only read, and made so that reading it takes for ever, or all memory
+
+_TEXT = f"a = ({'1234567890,' * 900})\nb = ({'a,' * 18})\n"
+_MANY_ANSWERS = "".join(f'answer("ch01-q{n}", b)\n' for n in range(5000))
+
+
+def _packed_otherwise(folder: Path) -> None:
+    """By bzip2, of which a few bytes are gigabytes, and zipfile unpacks them in one piece."""
+    with zipfile.ZipFile(folder / "hand-in.zip", "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("01_blocks.ipynb", notebook())
+
+
+def _two_of_a_name(folder: Path) -> None:
+    with warnings.catch_warnings(), zipfile.ZipFile(folder / "hand-in.zip", "w") as archive:
+        warnings.simplefilter("ignore")  # zipfile's own, of just that
+        archive.writestr("01_blocks.ipynb", notebook())
+        archive.writestr("01_blocks.ipynb", notebook({"p1-kernel": WRONG_ONE}))
+
+
+def _no_name(folder: Path) -> None:
+    """In which zipfile looks for a last character."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("01_blocks.ipynb", notebook())
+        archive.writestr("q", b"")
+    data = bytearray(buffer.getvalue())
+    data[data.rindex(b"PK\x01\x02") + 46] = 0  # the name's one character
+    (folder / "hand-in.zip").write_bytes(data)
+
+
+READ = (
+    Hostile("file without a name", 2, "", _no_name),
+    Hostile("two files of a name", 1, "is in the archive twice", _two_of_a_name),
+    Hostile("rounded for ever", 2, "", _file(notebook(before="x = round(1, -(10**10))"))),
+    Hostile("answers of gigabytes", 2, "not a plain value", _file(notebook({"q1": _TEXT + _MANY_ANSWERS}))),
+    Hostile("tuples of tuples", 2, "", _file(notebook(before="a = (0, 0)\n" + "a = (a, a)\n" * 60))),
+    Hostile("archive of another kind", 0, "packed in a way", _packed_otherwise),
+    Hostile(
+        "names of archives", 0, r"and \d+ more remarks",
+        _archive({f"{n}{'x' * 9000}.zip": b"" for n in range(99)}),
+    ),
+    Hostile(
+        "endless id", 2, r"xxx, which was not run: imports os$|xxx, which",
+        _file(of_cells([("setup", SETUP), ("x" * 10**6, "import os"), ("p1-kernel", ONE), ("p2-kernel", TWO)])),
+    ),
+    Hostile("half a character", 1, "not Python", _file(notebook({"p2-kernel": f"{TWO}x = '\ud800'"}))),
+    Hostile("id of half a character", 2, "", _file(of_cells([("\ud800", ONE), ("p2-kernel", TWO)]))),
+    Hostile("a million cells", 0, "5000 are read", _file(b'{"cells": [' + b"{}," * 999_999 + b"{}]}")),
+    Hostile(
+        "id twice, right last", 2, "the last that is filled in",
+        _file(of_cells([("setup", SETUP), ("p1-kernel", WRONG_ONE), ("p1-kernel", ONE), ("p2-kernel", TWO)])),
+    ),
+)  # fmt: skip
+
+HOSTILE = READ + PYTHON + DEFINITIONS + KERNELS + FILES

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import json
+import math
 import os
 import re
 import sys
@@ -16,7 +17,7 @@ import pytest
 from puzzles_lib import MASKED_ADD
 from puzzles_lib.authoring.solutions import ROOT, kernel_cells
 from puzzles_lib.chapters import CHAPTERS
-from puzzles_lib.grading import inside, plain, sandbox
+from puzzles_lib.grading import handed_in, inside, plain, sandbox, submissions
 from puzzles_lib.grading.__main__ import handed_in_progress
 from puzzles_lib.grading.class_view import overview
 from puzzles_lib.grading.grade import Job, grade
@@ -83,6 +84,58 @@ def test_a_hostile_submission_gets_what_it_deserves(one: Hostile, tmp_path: Path
     assert re.search(one.says, all_said(found)), all_said(found)
     assert not (tmp_path / "owned").exists()
     assert "<script>" not in report(found)
+    assert len(json.dumps(found)) < 50_000
+
+
+def test_what_takes_too_long_to_read_is_no_zero_without_a_word(in_a_fork: None) -> None:
+    data = notebook(before=f"{'a = ' * 45_000}1")  # each of the targets is looked at for each of them
+    found = grade(job_of({"01_blocks.ipynb": data}, puzzle_seconds=1))
+    assert [mark["state"] for mark in found["puzzles"]] == ["limit", "limit"]
+    assert all("could not be read: it took more than 1 s" in mark["words"] for mark in found["puzzles"])
+    assert "the notebooks could not be read" in found["remarks"][0]
+
+
+def test_a_fault_in_reading_is_told_by_its_name(in_a_fork: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise KeyError("of ours")
+
+    monkeypatch.setattr(handed_in, "by_chapter", fails)
+    found = grade(job_of({"01_blocks.ipynb": notebook()}))
+    assert "KeyError: 'of ours'" in found["remarks"][0] and found["puzzles"][0]["state"] == "limit"
+
+
+def test_an_archive_is_unpacked_to_so_much_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are too large count, too: a thousand of them are gigabytes."""
+    (tmp_path / "ada").mkdir()
+    with zipfile.ZipFile(tmp_path / "ada/x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for n in range(4):
+            archive.writestr(f"{n}.ipynb", bytes(3000))
+    monkeypatch.setattr(submissions, "MOST_NOTEBOOK", 2000)
+    monkeypatch.setattr(submissions, "MOST_UNPACKED", 4000)
+    (ada,) = collect([tmp_path])[0]
+    assert [remark.partition(": ")[2] for remark in ada.read()[1]] == [
+        *["more than 0 MB when unpacked"] * 2,
+        *["not read: the archive unpacks to more than can be meant"] * 2,
+        "",
+    ]
+    monkeypatch.setattr(submissions, "MOST_FILES", 3)
+    assert ada.read()[1][0] == "x.zip: an archive of more than 3 files"
+
+
+def test_what_breaks_the_reader_is_its_students_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ada").mkdir()
+    (tmp_path / "ada/x.zip").write_bytes(b"PK")
+
+    def fails(*_: object) -> None:
+        raise IndexError("of zipfile's")
+
+    monkeypatch.setattr(submissions, "_archive", fails)
+    (ada,) = collect([tmp_path])[0]
+    assert ada.read() == ({}, ["x.zip: cannot be read (IndexError: of zipfile's)", "no notebook"])
 
 
 def test_machine_code_is_judged_in_the_sandbox_too() -> None:
@@ -117,8 +170,9 @@ def test_of_every_solution_the_kernel_is_taken_as_it_stands() -> None:
             assert found.kernel and not found.remarks, (puzzle, found.words)
             cell = kernel_cells()[puzzle.name].split("\n")
             assert set(found.kernel.sources[-1].split("\n")) <= {"", *cell}
-        values = notebooks[chapter.number].answers() if chapter.questions else {}
-        assert set(values) == {question.id for question in chapter.questions}
+        asked = {question.id for question in chapter.questions}
+        values = notebooks[chapter.number].answers(asked) if asked else {}
+        assert set(values) == asked
         assert all(values.values()) and "..." not in values.values()
 
 
@@ -152,6 +206,7 @@ WITH_HELPER = TWO.replace("mask=mask) + 10", "mask=mask) + 0").replace("tl.load(
 TUNED = TWO.replace(
     "@triton.jit", "@triton.autotune(configs=[triton.Config({}, num_warps=w)], key=['N'])\n@triton.jit"
 )
+MATH = f"from math import log2\nimport math as m\nTEN = tl.constexpr(log2(m.exp2(10)))\n{HELPER}"
 WITH_HELPER = WITH_HELPER.replace("mask=mask) + 0", "mask=mask))")
 PLACE = "class Place(NamedTuple):\n    'Where a block lies.'\n    offs: tl.tensor\n    mask: open('x', 'w')\n"
 IN_A_TUPLE = TWO.replace("mask = offs < N", "at = Place(offs, offs < N)").replace("mask=mask", "mask=at.mask")
@@ -164,10 +219,19 @@ IN_A_TUPLE = TWO.replace("mask = offs < N", "at = Place(offs, offs < N)").replac
         {"early": f"TEN: tl.constexpr = tl.constexpr(5 + 5)\n{HELPER}", "p2-kernel": WITH_HELPER},
         {"early": HELPER, "p2-kernel": WITH_HELPER, "late": "TEN: tl.constexpr = tl.constexpr(10)"},
         {"p2-kernel": f"%%time\nimport triton as tr\nTEN = tr.language.constexpr(10)\n{HELPER}{WITH_HELPER}"},
+        {"early": MATH, "p2-kernel": WITH_HELPER},
         {"p2-kernel": TUNED.replace("=w", "=4")},
         {"early": f"from typing import NamedTuple\n{PLACE}", "p2-kernel": IN_A_TUPLE},
     ],
-    ids=["one cell", "earlier cell", "later cell", "magic and imports", "autotune", "named tuple"],
+    ids=[
+        "one cell",
+        "earlier cell",
+        "later cell",
+        "magic and imports",
+        "functions of math",
+        "autotune",
+        "named tuple",
+    ],
 )
 def test_helpers_and_constants_are_found(cells: dict[str, str], in_a_fork: None) -> None:
     assert grade(job_of({"01_blocks.ipynb": notebook(cells)}))["points"] == 2
@@ -234,14 +298,41 @@ def test_plain_values(text: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
+    "text, value",
+    [
+        ("math.log2(math.e)", math.log2(math.e)),
+        ("1 / math.sqrt(64)", 0.125),
+        ("-np.inf", -math.inf),
+        ("-torch.inf", -math.inf),
+        ("triton.cdiv(100, 7) + triton.next_power_of_2(100)", 143),
+        ("round(1250, -2)", 1200),
+    ],
+)
+def test_plain_values_of_modules(text: str, value: object) -> None:
+    known = Known()
+    source = "import math, torch\nimport numpy as np"
+    plain.definitions(source, plain.parse(source), known)
+    assert plain.value(plain.parse(text).body[0].value, known) == value
+    spoilt = "math = np = torch = f()"  # names that a cell gives to something else
+    plain.definitions(spoilt, plain.parse(spoilt), known)
+    if not text.startswith(("triton", "round")):
+        with pytest.raises(NotPlain):
+            plain.value(plain.parse(text).body[0].value, known)
+
+
+@pytest.mark.parametrize(
     "text",
-    ["x", "f()",  "9**9**9",
+    ["x", "f()", "math.factorial(3)", "np.array(1)", "torch.ones", "math.pow(2.0, 1e9)", "math.log(0)",
+     "triton.next_power_of_2(1.5)", "triton.cdiv(1, 0)", "round(1, -10**9)", "math.log2(x=1)",  "9**9**9",
      "1 << 10**6", "'a' * 10**9", "[0] * 10**9", "(lambda: 1)()", "print", "1j", "b'a'",
      "f'{1}'", "[x for x in (1,)]", "().__class__", "int('1' * 10**5)", "__import__('os')", "-" * 3000 + "1"],
 )  # fmt: skip
 def test_what_is_no_plain_value(text: str) -> None:
+    known = Known()
+    source = "import math, torch\nimport numpy as np"
+    plain.definitions(source, plain.parse(source), known)
     with pytest.raises(NotPlain):
-        plain.value(plain.parse(text).body[0].value, Known())
+        plain.value(plain.parse(text).body[0].value, known)
 
 
 def test_nothing_of_a_cell_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,10 +379,14 @@ def students(folder: Path, **files: bytes) -> dict[str, list[str]]:
         (["lovelaceada_77_1001_01_blocks.ipynb", "lovelaceada_LATE_77_1002_02_broadcasting.ipynb"],
          {"lovelaceada_77"}),
         (["ada.ipynb", "bob.ipynb"], {"ada", "bob"}),
+        (["01_blocks_ada.ipynb", "01_blocks-Bob.ipynb", "02_broadcasting_ada.ipynb"], {"ada", "Bob"}),
+        (["01_blocks_ada.ipynb", "01_blocks-cyd (1).ipynb", "bob_01_blocks.ipynb"], {"ada", "bob", "cyd"}),
+        (["01_blocks.ipynb", "01_blocks-Copy1.ipynb", "02_broadcasting_mine.ipynb"], {"class"}),
         (["ada_01_blocks.ipynb", "ada-progress.json", "bob.ipynb"], {"ada", "bob"}),
         (["ada/.ipynb_checkpoints/1.ipynb", "ada/01_blocks.ipynb", "ada/notes.pdf", ".x/a.ipynb"], {"ada"}),
     ],
-    ids=["folders", "one student", "names first", "Moodle", "Canvas", "bare names", "progress", "rubbish"],
+    ids=["folders", "one student", "names first", "Moodle", "Canvas", "bare names", "names last",
+         "names first and last", "copies", "progress", "rubbish"],
 )  # fmt: skip
 def test_students_are_named(files: list[str], found: set[str], tmp_path: Path) -> None:
     (tmp_path / "class").mkdir()
@@ -320,6 +415,12 @@ def test_a_students_name_is_a_folder_of_its_own_and_no_formula(name: str) -> Non
 
 def test_a_folder_keeps_the_letters_of_a_name() -> None:
     assert folder_name("Ünal Ö").startswith("Unal_O-") and folder_name("王").startswith("student-")
+
+
+def test_no_name_is_anothers_folder() -> None:
+    """A plain name is its own folder; one that is written like another's folder is not that folder."""
+    assert folder_name("ada") == "ada" and folder_name("zoë").startswith("zoe-")
+    assert folder_name(folder_name("zoë")) != folder_name("zoë")
 
 
 @pytest.mark.parametrize(

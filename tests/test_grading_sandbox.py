@@ -180,16 +180,15 @@ def test_a_job_is_json() -> None:
     assert json.loads(json.dumps(job_of({"a": b"\xff"}).as_dict()))["notebooks"] == {"a": "/w=="}
 
 
-def test_the_process_of_a_puzzle_has_no_pipe_but_its_own(monkeypatch):
-    def files(*_: object) -> dict[str, Any]:
+def test_the_process_of_a_puzzle_has_no_pipe_but_its_own():
+    def files() -> dict[str, Any]:
         numbers = [number for number in range(3, 1024) if os.path.exists(f"/proc/self/fd/{number}")]
         return {"files": [os.readlink(f"/proc/self/fd/{number}") for number in numbers]}
 
-    monkeypatch.setattr(inside, "_examined", files)
     reading, writing = os.pipe()
     job_pipe = inside._private(writing)
     try:
-        found = inside._checked(None, None, {"puzzle_seconds": 10, "memory": 1 << 30})
+        found = inside.in_a_fork(files, {"puzzle_seconds": 10, "memory": 1 << 30})
     finally:
         os.close(job_pipe)
         os.close(reading)

@@ -244,6 +244,13 @@ def test_another_users_venv_is_refused_before_anything_is_removed(installed):
     assert installed.mark.exists() and installed.installs == 1
 
 
+def test_clean_leaves_another_users_venv(installed):
+    installed.user(os.getuid() + 1)
+    ran = installed.run("make", "clean")
+    assert ran.returncode == 2 and ran.stderr.startswith("error: .venv is another user's: nothing is removed")
+    assert installed.mark.exists()
+
+
 def test_folder_that_is_not_writable(checkout):
     checkout.python("python3", (3, 12))
     checkout.tool("mkdir", 'echo "mkdir: cannot create directory" >&2; exit 1')

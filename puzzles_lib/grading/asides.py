@@ -5,9 +5,11 @@ No mark follows from it. It names what patches a library, reaches for the system
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 MOST_TOLD = 3  # of a cell
+MOST_REMARKS = 50  # of a submission
+LONGEST = 300  # characters of a remark
 _MODULES = {
     "atexit", "builtins", "ctypes", "gc", "glob", "importlib", "inspect", "multiprocessing", "os", "pathlib",
     "pty", "requests", "shutil", "signal", "site", "socket", "sqlite3", "subprocess", "sys", "threading",
@@ -15,6 +17,13 @@ _MODULES = {
 }  # fmt: skip
 _CALLS = {"__import__", "compile", "delattr", "eval", "exec", "open", "setattr"}
 _SHELL = re.compile(r"^(?:!|%%?(?:bash|sh|script|system|sx|run)\b)", re.MULTILINE)
+
+
+def in_short(remarks: Iterable[str]) -> list[str]:
+    """Remarks as a person can read them: not too long, and not too many."""
+    told = [remark if len(remark) <= LONGEST else f"{remark[:LONGEST]}..." for remark in remarks]
+    more = len(told) - MOST_REMARKS
+    return told if more <= 0 else [*told[:MOST_REMARKS], f"and {more} more remarks"]
 
 
 def asides(source: str, tree: ast.Module, classes: Collection[str] = ()) -> str:

@@ -111,6 +111,9 @@ def work(
             for future in running:
                 future.cancel()
             executor.shutdown(wait=not (broken or interrupted))
+            if interrupted:  # the interpreter would wait for their jobs before it ends, lock and all
+                for child in multiprocessing.active_children():
+                    child.terminate()
 
 
 def _next(again: list[Job], todo: Iterator[Job]) -> Job | None:

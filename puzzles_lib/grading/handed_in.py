@@ -8,7 +8,7 @@ deleted, doubled or renamed are looked for by what is in them, and all that was 
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,11 @@ from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.stubs import HOLE
 
 MOST_CELLS = 5000  # of a notebook
+LONGEST_ID = 80  # characters; Jupyter's have 64 at most
+LONGEST_ANSWER = 10_000  # characters
+
+
+_QUESTION = re.compile(r"ch\d\d-q\w{1,8}")
 
 
 class Unreadable(ValueError):
@@ -71,7 +76,7 @@ class Notebook:
 
     def __init__(self, data: bytes):
         cells = _cells(data)
-        self.ids = [str(cell.get("id", "")) for cell in cells]
+        self.ids = [str(cell.get("id", ""))[:LONGEST_ID] for cell in cells]
         self.misleading = False
         self._cells: list[_Cell] = []
         known = Known()
@@ -87,11 +92,14 @@ class Notebook:
             f"cell {c.id or 'without an id'}, which was not run: {c.aside}" for c in self._cells if c.aside
         ]
 
-    def answers(self) -> dict[str, str]:
-        """What each ``answer`` is given, as text that `plain.value` reads: the last that is not open."""
+    def answers(self, asked: Collection[str]) -> dict[str, str]:
+        """What each ``answer`` is given, as text that `plain.value` reads: the last that is not open.
+
+        asked: the ids that there are.
+        """
         found: dict[str, str] = {}
         for cell in self._cells:
-            for id, text in cell.answers.items():
+            for id, text in ((i, t) for i, t in cell.answers.items() if i in asked):
                 if found.get(id, "...") == "..." or text != "...":
                     found[id] = text
         return found
@@ -127,7 +135,7 @@ class Notebook:
         id, name = cell_id(puzzle), kernel_name(puzzle)
         here = [n for n, cell in enumerate(self._cells) if cell.id == id]
         if len(here) > 1:
-            found.remarks.append(f"cell {id} is there {len(here)} times: the last that is solved counts")
+            found.remarks.append(f"cell {id} is there {len(here)} times: the last that is filled in counts")
         if here and (place := self._best(here, name)):
             return place
         if here and (place := self._handed_to_check(here, puzzle)):
@@ -318,10 +326,13 @@ def _read(id: str, source: str, known: Known) -> _Cell:
 def _answers(tree: ast.Module, known: Known) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         match node:
-            case ast.Call(func=ast.Name(id="answer"), args=[ast.Constant(value=str() as id), *rest]):
+            case ast.Call(func=ast.Name(id="answer"), args=[ast.Constant(value=str() as id), *rest]) if (
+                _QUESTION.fullmatch(id)
+            ):
                 given = rest[0] if rest else next((k.value for k in node.keywords if k.arg == "value"), None)
                 try:
-                    yield id, plain.written(plain.value(given, known)) if given is not None else "..."
+                    text = plain.written(plain.value(given, known)) if given is not None else "..."
+                    yield id, text if len(text) <= LONGEST_ANSWER else ""
                 except NotPlain:
                     yield id, ""  # no plain value
 

@@ -2,12 +2,16 @@
 
 Reads a job as JSON from its standard input and writes JSON, a line a message, to the file descriptor: first
 ``{"ready": true}``, once all is imported and nothing of the student's is read yet; ``{"notebooks": ...}``;
-for each puzzle ``{"puzzle": ...}``; at the end ``{"done": ...}``. No cell is ever run. What is taken of them
-(`plain`) is defined and checked in a fork for each puzzle, which has a pipe of its own, so that neither a
-crash nor a kernel that gets at Python can speak for another puzzle.
+for each puzzle ``{"puzzle": ...}``; at the end ``{"done": ...}``.
+
+No cell is ever run. They are read in a fork, under the limits of a check. What is taken of them (`plain`) is
+defined and checked in a fork for each puzzle, which has a pipe of its own, so that neither a crash nor a
+kernel that gets at Python can speak for another puzzle.
 """
 
 import base64
+import dataclasses
+import functools
 import gc
 import json
 import linecache
@@ -17,11 +21,14 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from puzzles_lib.grading.asides import LONGEST, in_short
 
 MEGABYTE = 1 << 20
 MOST_ANSWER = 4 * MEGABYTE  # bytes of what is said about one puzzle
+MOST_TAKEN = 32 * MEGABYTE  # bytes of what is taken of all notebooks
 MOST_FILE = 64 * MEGABYTE
 MOST_PROCESSES = 64  # threads included
 _MOST_FILES = 4096  # no file descriptor is above it
@@ -76,9 +83,9 @@ def _become(uid: int | None, limit_processes: bool) -> None:
 
 def grade_job(job: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) -> None:
     """Read what the job names, check it, and tell of each part as it is done. Takes the standard streams."""
-    import puzzles_lib.checker  # noqa: F401  what every fork needs
+    import puzzles_lib.checker  # what every fork needs
+    import puzzles_lib.grading.handed_in  # noqa: F401
     from puzzles_lib.chapters import CHAPTERS
-    from puzzles_lib.grading.handed_in import by_chapter
 
     chapters = [chapter for chapter in CHAPTERS if chapter.number in job["chapters"]]
     puzzles = [(chapter, puzzle) for chapter in chapters for puzzle in chapter.puzzles]
@@ -88,23 +95,22 @@ def grade_job(job: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None])
     for stream in (0, 1, 2):
         os.dup2(silence, stream)
     files = {label: base64.b64decode(data) for label, data in job["notebooks"].items()}
-    notebooks, remarks = by_chapter(files, chapters)
-    answers = {id: text for notebook in notebooks.values() for id, text in notebook.answers().items()}
-    tell({"notebooks": {"chapters": list(notebooks), "answers": answers, "remarks": remarks}})
-    for chapter, puzzle in puzzles:
-        notebook = notebooks.get(chapter.number)
-        if notebook is None:
+    taken = in_a_fork(lambda: _taken(files, chapters), job, MOST_TAKEN)
+    if "problem" in taken:
+        words = f"the notebooks could not be read: {taken['words'].removeprefix('no verdict: ')}"
+        taken = {"notebooks": {"chapters": [], "answers": {}, "remarks": [words]}}
+        taken["kernels"] = {p.name: {"remarks": [], "problem": "limit", "words": words} for _, p in puzzles}
+    tell({"notebooks": taken["notebooks"]})
+    for _, puzzle in puzzles:
+        if puzzle.name not in taken["kernels"]:
             continue
-        found = notebook.kernel_of(puzzle)
-        message: dict[str, Any] = {"puzzle": puzzle.name, "remarks": found.remarks}
-        if found.kernel is None:
-            message |= {"problem": found.problem, "words": found.words}
-            message |= {"line": found.line, "source": found.source}
-        elif _cpu() > job["cpu_seconds"]:
+        message = {"puzzle": puzzle.name, **taken["kernels"][puzzle.name]}
+        kernel = message.pop("kernel", None)
+        if kernel and _cpu() > job["cpu_seconds"]:
             words = f"not tried: the submission has used its {job['cpu_seconds']:g} s of the processor"
             message |= {"problem": "limit", "words": words}
-        else:
-            message |= _checked(found.kernel, puzzle, job)
+        elif kernel:
+            message |= in_a_fork(functools.partial(_examined, kernel, puzzle, job), job)
         tell(message)
     usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     tell({"done": {"cpu_seconds": _cpu(), "memory": max(u.ru_maxrss for u in usage) * 1024}})
@@ -115,8 +121,37 @@ def _cpu() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def _checked(kernel: Any, puzzle: Any, job: Mapping[str, Any]) -> dict[str, Any]:
-    """The report on a kernel, from a fork; or how the fork ended without one."""
+def _taken(files: Mapping[str, bytes], chapters: Sequence[Any]) -> dict[str, Any]:
+    """What the notebooks have: ``"notebooks"``, as it is told; ``"kernels"``, by puzzle, of the chapters that
+    are there: each one's name and sources, or the problem with it.
+    """
+    from puzzles_lib.grading.handed_in import by_chapter
+
+    notebooks, remarks = by_chapter(files, chapters)
+    asked = {question.id for chapter in chapters for question in chapter.questions}
+    answers = {id: text for notebook in notebooks.values() for id, text in notebook.answers(asked).items()}
+    kernels = {}
+    for chapter in chapters:
+        for puzzle in chapter.puzzles if chapter.number in notebooks else ():
+            found = notebooks[chapter.number].kernel_of(puzzle)
+            told: dict[str, Any] = {"remarks": in_short(found.remarks)}
+            if found.kernel:
+                told["kernel"] = dataclasses.asdict(found.kernel)
+            else:
+                told |= {"problem": found.problem, "words": found.words}
+                told |= {"line": found.line, "source": found.source}
+            kernels[puzzle.name] = told
+    told_of = {"chapters": list(notebooks), "answers": answers, "remarks": in_short(remarks)}
+    return {"notebooks": told_of, "kernels": kernels}
+
+
+def in_a_fork(
+    work: Callable[[], Mapping[str, Any]], job: Mapping[str, Any], most: int = MOST_ANSWER
+) -> dict[str, Any]:
+    """What the work gives, done in a fork; or the problem, where that ended without it.
+
+    most: bytes of it as JSON.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -124,28 +159,37 @@ def _checked(kernel: Any, puzzle: Any, job: Mapping[str, Any]) -> dict[str, Any]
             os.closerange(3, writing)  # the pipe of the whole job, first of all
             os.closerange(writing + 1, _MOST_FILES)
             _limit(job)
-            answer = json.dumps(_examined(kernel, puzzle, job)).encode()
+            answer = json.dumps(_done(work)).encode()
             while answer:
                 answer = answer[os.write(writing, answer) :]
         finally:
             os._exit(0)
     os.close(writing)
     try:
-        data = _heard(reading, time.monotonic() + CLOCK * job["puzzle_seconds"])
+        data = _heard(reading, time.monotonic() + CLOCK * job["puzzle_seconds"], most)
     finally:
         os.close(reading)
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
     try:
-        return json.loads(data or b"")
+        return dict(json.loads(data or b""))
     except ValueError:
         return {"problem": "limit", "words": _ending(status, data, job)}
+
+
+def _done(work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    try:
+        return work()
+    except MemoryError:
+        return {"problem": "limit", "words": "no verdict: it took too much memory"}
+    except Exception as error:  # a fault of ours, which is told and not taken for a wrong kernel
+        return {"problem": "limit", "words": f"no verdict: {type(error).__name__}: {error}"[:LONGEST]}
 
 
 def _ending(status: int, data: bytes | None, job: Mapping[str, Any]) -> str:
     by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     if data is None:
-        return f"no verdict within {CLOCK * job['puzzle_seconds']:g} s"
+        return f"no verdict within {CLOCK * job['puzzle_seconds']:g} s, or one too long to be meant"
     if by in (signal.SIGXCPU, signal.SIGKILL):
         return (
             f"no verdict: it took more than {job['puzzle_seconds']:g} s of the processor, or too much memory"
@@ -157,12 +201,12 @@ def _ending(status: int, data: bytes | None, job: Mapping[str, Any]) -> str:
     )
 
 
-def _heard(pipe: int, deadline: float) -> bytes | None:
+def _heard(pipe: int, deadline: float, most: int) -> bytes | None:
     """All that comes through a pipe; None where it does not end in time, or is more than there can be."""
     data = bytearray()
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
-    while (left := deadline - time.monotonic()) > 0 and len(data) <= MOST_ANSWER:
+    while (left := deadline - time.monotonic()) > 0 and len(data) <= most:
         if poll.poll(left * 1000):
             if not (more := os.read(pipe, 1 << 16)):
                 return bytes(data)
@@ -214,11 +258,11 @@ def _defined(kernel: Any) -> object:
     import triton.language as tl
 
     scope: dict[str, Any] = {"triton": triton, "tl": tl, "__name__": "notebook"}
-    for number, source in enumerate(kernel.sources):
+    for number, source in enumerate(kernel["sources"]):
         name = f"<handed in {number}>"
         linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
         exec(compile(source, name, "exec"), scope)
-    return scope[kernel.name]
+    return scope[kernel["name"]]
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Any
 MOST_CHARACTERS = 200_000  # of a cell
 MOST_BITS = 4096  # of a number
 MOST_ITEMS = 1000  # of a tuple, a list, a set, a dictionary
+MOST_WORDS = 300  # characters of why something is not taken
 
 _GIVEN = {"triton": "triton", "tl": "triton.language"}  # names that always mean this
 _MODULES = {  # that may be imported, and what of them; None: every public name
@@ -28,6 +29,15 @@ _MODULES = {  # that may be imported, and what of them; None: every public name
     "typing": {"NamedTuple"},
 }
 _JIT = ("triton.jit", "triton.constexpr_function")
+
+
+def _round(number: float, digits: int | None = None) -> float:
+    """Python's, which computes 10 to the power of the digits that an integer is to lose, however many."""
+    if digits is not None and digits < -MOST_BITS:
+        raise ValueError("more digits than can be meant")
+    return round(number, digits)
+
+
 _OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
@@ -36,10 +46,17 @@ _OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Invert: operator.invert, ast.Not: operator.not_,
 }  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "abs": abs, "float": float, "int": int, "len": len, "max": max, "min": min, "round": round, "set": set,
+    "abs": abs, "float": float, "int": int, "len": len, "max": max, "min": min, "round": _round, "set": set,
     "tuple": tuple,
 }  # fmt: skip
-_NUMBERS_OF_MATH = ("e", "inf", "nan", "pi", "tau")
+_OF_MATH = ("ceil", "cos", "exp", "exp2", "floor", "log", "log10", "log2", "pow", "sin", "sqrt", "tanh")
+_OF_MODULES: dict[str, Callable[..., Any]] = {
+    **{f"math.{name}": getattr(math, name) for name in _OF_MATH},
+    "triton.cdiv": lambda x, y: (x + y - 1) // y,
+    "triton.next_power_of_2": lambda n: 1 << (operator.index(n) - 1).bit_length() if n > 0 else 0,
+}
+_NUMBERS = ("e", "inf", "nan", "pi")  # of these:
+_WITH_NUMBERS = ("math", "numpy", "torch")
 _NO_LINE_ENDS = str.maketrans(dict.fromkeys("\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", " "))
 _MISLEADING = re.compile("[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]")
 
@@ -48,7 +65,7 @@ class NotPlain(ValueError):
     """What is not taken, in words; ``line`` of the cell, 0 where there is none to name."""
 
     def __init__(self, words: str, line: int = 0):
-        super().__init__(words)
+        super().__init__(words[:MOST_WORDS])
         self.line = line
 
 
@@ -147,10 +164,11 @@ def _defined(node: ast.stmt, lines: list[str], known: Known) -> list[Definition]
     return [_other(n.name, n, known) for n in inner] + [_other(n, node, known) for n in _names_in(node)]
 
 
-def _other(name: str, node: ast.AST, known: Known) -> Definition:
+def _other(name: str, node: ast.AST, known: Known, why: object = "") -> Definition:
     known.values.pop(name, None)
     line = getattr(node, "lineno", 0)
     words = f"{name} is not taken: grading takes @triton.jit functions, plain constants and named tuples"
+    words += f"; {why}" if why else ""
     return Definition(name, "other", "", line, complaint=NotPlain(words, line))
 
 
@@ -176,8 +194,8 @@ def _assigned(name: str, node: ast.Assign | ast.AnnAssign, names: list[str], kno
             text = f"{name}: {ast.unparse(node.annotation)} = {text}"
         else:
             text = f"{name} = {text}"
-    except NotPlain:
-        return _other(name, node, known)
+    except NotPlain as why:
+        return _other(name, node, known, why)
     if name not in _GIVEN:
         known.values[name] = found
     return Definition(name, "constant", text, node.lineno)
@@ -225,7 +243,9 @@ def _value(node: ast.expr, known: Known) -> Any:
     if isinstance(node, ast.Call) and named == "triton.language.constexpr":
         if len(node.args) == 1 and not node.keywords:
             return Named(f"tl.constexpr({written(_value(node.args[0], known))})")
-    if isinstance(node, ast.Attribute) and module == "math" and last in _NUMBERS_OF_MATH:
+    if isinstance(node, ast.Call) and named in _OF_MODULES and not node.keywords:
+        return _bounded(_OF_MODULES[named](*(_number(argument, known) for argument in node.args)))
+    if isinstance(node, ast.Attribute) and module in _WITH_NUMBERS and last in _NUMBERS:
         return getattr(math, last)
     if (
         isinstance(node, ast.Attribute)
@@ -307,6 +327,8 @@ def _import(node: ast.Import | ast.ImportFrom, alias: ast.alias, known: Known) -
     known.classes.discard(bound)
     if not allowed:
         known.aliases.pop(bound, None)
+        if stands_for in _WITH_NUMBERS:  # for what a constant is computed of
+            known.aliases[bound] = stands_for
         return _other(bound, node, known)
     known.aliases[bound] = stands_for
     return Definition(bound, "import", text, node.lineno)

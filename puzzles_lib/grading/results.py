@@ -105,7 +105,7 @@ def folder_name(student: str) -> str:
     """A name for a folder on any system, another for each student."""
     letters = unicodedata.normalize("NFKD", student).encode("ascii", "ignore").decode()
     plain = re.sub(r"[^\w.-]+", "_", letters, flags=re.ASCII).strip("._")[:60]
-    if plain == student and plain.lower() == plain:
+    if plain == student and plain.lower() == plain and not re.search(r"-[0-9a-f]{8}$", plain):
         return plain
     return f"{plain or 'student'}-{hashlib.sha256(student.encode('utf-8', 'replace')).hexdigest()[:8]}"
 

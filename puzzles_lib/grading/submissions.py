@@ -1,7 +1,8 @@
 """Who handed in what: folders and archives read as bytes, with limits, no link followed, nothing unpacked.
 
 A folder or a zip holds a folder per student (Moodle, Gradescope, nbgrader), or files that begin with the
-student's name (Canvas, Moodle without folders); a folder of nothing but ``NN_topic.ipynb`` is one student's.
+student's name (Canvas, Moodle without folders) or, behind the chapter's, end with it; a folder of nothing but
+``NN_topic.ipynb`` is one student's.
 In each, a student's notebooks may lie anywhere, also in a zip of the student's own; and beside them the
 student's ``progress.json``.
 """
@@ -20,9 +21,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+from puzzles_lib.chapters import CHAPTERS
+from puzzles_lib.grading.asides import in_short
+
 MOST_NOTEBOOK = 20 << 20  # bytes
 MOST_ARCHIVE = 100 << 20  # bytes, of a student's own
 MOST_READ = 40 << 20  # bytes of all notebooks of a student
+MOST_UNPACKED = 100 << 20  # bytes of a student's archive that are unpacked, those of no use included
 MOST_NOTEBOOKS = 100  # of a student
 MOST_PROGRESS = 1 << 20  # bytes of a progress file
 MOST_FILES = 5000  # of a student
@@ -30,11 +35,15 @@ MOST_MEMBERS = 300_000  # of a class's archive
 DEEPEST = 10  # folders in folders
 PROGRESS = "progress.json"  # how the name of a progress file ends
 
-_COURSE_NAME = re.compile(
-    r"(?:^|[\W_])(\d\d_[a-z][a-z0-9_]*?)(?:[-_ ]?(?:\(\d+\)|copy\d*|\d+))?\.ipynb$", re.I
+_CHAPTERS = "|".join(chapter.notebook.removesuffix(".ipynb") for chapter in CHAPTERS)
+_COPY = r"(?:[-_ ]?(?:\(\d+\)|copy\d*|\d+))?\.ipynb$"
+_COURSE_NAMES = (
+    re.compile(rf"(?:^|[\W_])({_CHAPTERS})(?:[\W_]+(.*?))?{_COPY}", re.I),
+    re.compile(rf"(?:^|[\W_])(\d\d_[a-z][a-z0-9_]*?)(){_COPY}", re.I),
 )
 _MOODLE = re.compile(r"(.+?)_assignsubmission_file(?:_|$)")
 _CANVAS = re.compile(r"([^\W\d_]+)_(?:late_)?(\d+)_\d+_.+", re.I)
+_MEMBER = b"PK\x01\x02"  # with which an archive's table begins each of its rows
 _SKIPPED = {"__MACOSX", "__pycache__"}  # and what is hidden
 
 
@@ -75,8 +84,10 @@ class Submission:
                 break
             try:
                 if label.lower().endswith(".zip"):
-                    data = io.BytesIO(read(MOST_ARCHIVE))
-                    for file in _archive(data, label, remarks, MOST_FILES):
+                    data = read(MOST_ARCHIVE)
+                    if data.count(_MEMBER) > MOST_FILES:  # before each of a million has an object of its own
+                        raise Unread(f"an archive of more than {MOST_FILES} files")
+                    for file in _archive(io.BytesIO(data), label, remarks, MOST_FILES, MOST_UNPACKED):
                         self._add(file, found, remarks, label)
                 elif label.lower().endswith(PROGRESS):
                     self.progress = read(MOST_PROGRESS)
@@ -84,9 +95,11 @@ class Submission:
                     found[label] = read(MOST_NOTEBOOK)
             except Unread as reason:
                 remarks.append(f"{label}: {reason}")
+            except Exception as error:  # whatever a file is made to do, it is its student's alone
+                remarks.append(f"{label}: cannot be read ({type(error).__name__}: {error})")
         if not found:
             remarks.append("no notebook")
-        return found, remarks
+        return found, in_short(remarks)
 
     def _add(self, file: _File, found: dict[str, bytes], remarks: list[str], label: str) -> None:
         name = f"{label}/{file.path}"
@@ -100,6 +113,8 @@ class Submission:
         elif file.path.suffix.lower() == ".ipynb" and file.read:
             if len(found) >= MOST_NOTEBOOKS or sum(map(len, found.values())) > MOST_READ:
                 raise Unread("holds more than can be meant")
+            if name in found:
+                remarks.append(f"{name}: is in the archive twice, and the last counts")
             try:
                 found[name] = file.read(MOST_NOTEBOOK)
             except Unread as reason:
@@ -152,7 +167,9 @@ def _by_student(files: Iterable[_File], name: str) -> Iterator[tuple[str, str, _
     """Each file with its student, and what it is called among the student's."""
     files = list(files)
     notebooks = [f for f in files if f.path.suffix.lower() == ".ipynb"]
-    one = bool(notebooks) and all(len(f.path.parts) == 1 and _own_name(f.path.name) == "" for f in notebooks)
+    bare = [f.path.name for f in notebooks if len(f.path.parts) == 1 and _own_name(f.path.name) == ""]
+    last = _several(bare)
+    one = bool(notebooks) and len(bare) == len(notebooks) and not last
     for file in files:
         first, *others = file.path.parts
         if one:
@@ -160,7 +177,23 @@ def _by_student(files: Iterable[_File], name: str) -> Iterator[tuple[str, str, _
         elif others or file.read is None:
             yield _folder_name(first), "/".join(others), file
         elif _wanted(first):
-            yield _own_name(first) or name, first, file
+            yield _own_name(first) or (last and _student(_name_after(first)[1])) or name, first, file
+
+
+def _several(names: Sequence[str]) -> bool:
+    """Whether names that begin with no student's end with several: two of one chapter have different ends."""
+    ends = {_name_after(name) for name in names}
+    return any(count > 1 for count in Counter(chapter for chapter, end in ends if end).values())
+
+
+def _name_after(name: str) -> tuple[str, str]:
+    """A chapter, and what stands behind it, as in ``01_blocks_ada.ipynb``; "" for a copy's number alone."""
+    match = _course_name(name)
+    return (match[1].lower(), (match[2] or "").strip(" _-.")) if match else ("", "")
+
+
+def _course_name(name: str) -> re.Match[str] | None:
+    return next((match for names in _COURSE_NAMES if (match := names.search(name))), None)
 
 
 def _wanted(name: str) -> bool:
@@ -176,7 +209,7 @@ def _own_name(name: str) -> str:
     """The student's part of a file's name; "" where it has none, as in ``01_blocks.ipynb``."""
     if match := _MOODLE.match(name) or _CANVAS.match(name):
         return _student("_".join(match.groups()))
-    if match := _COURSE_NAME.search(name):
+    if match := _course_name(name):
         return _student(name[: match.start(1)].strip(" _-."))
     if name.lower().endswith(PROGRESS):
         return _student(name[: -len(PROGRESS)].strip(" _-."))
@@ -253,8 +286,14 @@ def _read_file(path: str, most: int) -> bytes:
 # ---- archives
 
 
-def _archive(source: Path | io.BytesIO, label: str, remarks: list[str], most: int) -> Iterator[_File]:
-    """The members of a zip. Nothing is written, and a name is never used as a path."""
+def _archive(
+    source: Path | io.BytesIO, label: str, remarks: list[str], most: int, unpacked: int = 0
+) -> Iterator[_File]:
+    """The members of a zip. Nothing is written, and a name is never used as a path.
+
+    unpacked: bytes after which no more is unpacked; 0: no limit.
+    """
+    left = [unpacked] if unpacked else None
     try:
         archive = zipfile.ZipFile(source)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
@@ -266,15 +305,22 @@ def _archive(source: Path | io.BytesIO, label: str, remarks: list[str], most: in
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name):
             remarks.append(f"{label}: {_clean(name)[:80]!r} leads out of the archive, and is not read")
-        elif not member.is_dir() and path.parts and not any(map(_skipped, path.parts)):
-            yield _File(path, partial(_read_member, archive, member))
+        elif not name.endswith("/") and path.parts and not any(map(_skipped, path.parts)):
+            yield _File(path, partial(_read_member, archive, member, left))
 
 
-def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> bytes:
+def _read_member(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, left: list[int] | None, most: int
+) -> bytes:
+    """A member's bytes. left: how many more the archive may unpack to."""
     if stat.S_ISLNK(member.external_attr >> 16):
         raise Unread("a symbolic link, which is not followed")
     if member.flag_bits & 1:
         raise Unread("encrypted")
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # zipfile unpacks others whole
+        raise Unread("packed in a way that is not read: zip it as your system does")
+    if left is not None and left[0] <= 0:
+        raise Unread("not read: the archive unpacks to more than can be meant")
     try:
         with archive.open(member) as opened:
             data = opened.read(most + 1)
@@ -288,6 +334,8 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -
         MemoryError,
     ) as error:
         raise Unread(f"cannot be unpacked ({error})") from None
+    if left is not None:
+        left[0] -= len(data)
     if len(data) > most:
         raise Unread(f"more than {most >> 20} MB when unpacked")
     return data
