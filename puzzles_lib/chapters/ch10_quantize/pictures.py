@@ -82,7 +82,7 @@ def steps(values: Sequence[float] = (-1.5, 0.3, 2.25, -0.4, 0.7, -0.95, 1.6, 0.0
             x=left,
             y=0.9 + 1.6 * number,
             width=width,
-            colors=GROUPS[0] if number < 2 else [GROUPS[i % 2] for i in range(len(values))],
+            colors=[GROUPS[i % 2] for i in range(len(values))],
             title=name,
             index=[f"n={i}" for i in range(len(values))] if number == 0 else False,
         )
