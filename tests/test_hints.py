@@ -20,6 +20,7 @@ from puzzles_lib import (
     QUANTIZE_ROWS,
     QUANTIZED_MATMUL,
     RELU_PACK,
+    RELU_UNPACK_BACKWARD,
     RMS_NORM,
     SCALAR_FLASH_ATTENTION,
     SPLIT_K,
@@ -218,6 +219,9 @@ def test_a_report_that_a_hint_quotes_says_so():
         (
             RELU_PACK, "other=0.0", "other=1.0", "in mask", "The bits past the end of a row",
         ),
+        (RELU_PACK, "<< i", ">> i", "mask: 4 of 4", "The words"),
+        (RELU_UNPACK_BACKWARD, "== 1", "== 0", "M=1", "From word to boolean"),
+        (RELU_UNPACK_BACKWARD, "row * W", "row * (N // 32)", "along M", "Whose mask, whose row?"),
         (
             BATCHED_MATMUL, "offs_k[:, None] * N", "offs_k[:, None] * K", "y_ptr", "Strides",
         ),
@@ -248,8 +252,9 @@ def test_a_report_that_a_hint_quotes_says_so():
         "no mask", "max of a number", "shapes", "other axis", "all axes", "last block", "padding of zeros",
         "keys that do not exist", "no factor", "not its own key", "sums in float32", "cut off",
         "words rounded down", "sign left in", "offset word 0 only", "NaN shuts", "bits past the end",
-        "rows K apart", "shifted as bytes", "one peak for all rows",
-        "levels for steps", "zeros in the minimum", "always group 0", "minimum as a code", "product rounded",
+        "shifted down", "gate inverted", "words of a row", "rows K apart", "shifted as bytes",
+        "one peak for all rows", "levels for steps", "zeros in the minimum", "always group 0", "minimum as a code",
+        "product rounded",
     ],
 )  # fmt: skip
 def test_what_goes_wrong_is_hinted_at(puzzle, right, wrong, diagnosis, title):
