@@ -86,7 +86,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch10-q5",
-        asks="2-bit codes in groups of 32, each with a scale and a minimum in bfloat16: how many bits a value?",
+        asks="2-bit codes in groups of 32, each with scale and minimum in bfloat16: how many bits a value?",
         right=_bits_a_value,
         kind=float,
         nudges=(
