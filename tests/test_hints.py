@@ -232,6 +232,9 @@ def test_a_report_that_a_hint_quotes_says_so():
         (QUANTIZE_ROWS, "tl.abs(x), axis=1", "tl.abs(x)", "along M", "The peak"),
         (QUANTIZE_PACK, "(high - low) / TOP", "(high - low) / (TOP + 1)", "M=1", "The first case fails"),
         (
+            QUANTIZE_PACK, "    words = tl.sum", "    fields = tl.sum", "words is not defined", "In which order",
+        ),
+        (
             QUANTIZE_PACK, 'tl.where(n < N, x, float("inf"))', "tl.where(n < N, x, 0.0)", "20..22 along",
             "The last group of a row",
         ),
@@ -253,8 +256,8 @@ def test_a_report_that_a_hint_quotes_says_so():
         "keys that do not exist", "no factor", "not its own key", "sums in float32", "cut off",
         "words rounded down", "sign left in", "offset word 0 only", "NaN shuts", "bits past the end",
         "shifted down", "gate inverted", "words of a row", "rows K apart", "shifted as bytes",
-        "one peak for all rows", "levels for steps", "zeros in the minimum", "always group 0",
-        "minimum as a code", "product rounded",
+        "one peak for all rows", "levels for steps", "an empty hole", "zeros in the minimum",
+        "always group 0", "minimum as a code", "product rounded",
     ],
 )  # fmt: skip
 def test_what_goes_wrong_is_hinted_at(puzzle, right, wrong, diagnosis, title):
