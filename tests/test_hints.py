@@ -232,7 +232,8 @@ def test_a_report_that_a_hint_quotes_says_so():
         (QUANTIZE_ROWS, "tl.abs(x), axis=1", "tl.abs(x)", "along M", "The peak"),
         (QUANTIZE_PACK, "(high - low) / TOP", "(high - low) / (TOP + 1)", "M=1", "The first case fails"),
         (
-            QUANTIZE_PACK, "    words = tl.sum", "    fields = tl.sum", "words is not defined", "In which order",
+            QUANTIZE_PACK, "    words = tl.sum", "    fields = tl.sum", "words is not defined",
+            "In which order",
         ),
         (
             QUANTIZE_PACK, 'tl.where(n < N, x, float("inf"))', "tl.where(n < N, x, 0.0)", "20..22 along",
