@@ -10,6 +10,7 @@ from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.chapters.ch00_welcome import pictures as ch00_pictures
 from puzzles_lib.chapters.ch04_reductions import pictures as ch04_pictures
 from puzzles_lib.chapters.ch05_flash_attention import pictures as ch05_pictures
+from puzzles_lib.chapters.ch06_convolution import pictures as ch06_pictures
 from puzzles_lib.drawing import Picture
 from puzzles_lib.drawing.colours import GREEN, ORANGE, PURPLE, SKY, VERMILLION
 
@@ -74,6 +75,12 @@ def test_a_maximum_is_not_drawn_in_a_colour_like_that_of_what_is_added():
 def test_what_a_dot_adds_has_not_the_colour_of_the_queries():
     (greens,) = re.findall(f'fill="{GREEN}"[^>]* d="([^"]*)"', ch05_pictures.dots().svg().lower())
     assert greens.count("m") == 1  # q alone
+
+
+def test_an_image_hides_the_one_behind_it():
+    """Cells of one colour that are drawn together show their lines through each other."""
+    page = ch06_pictures.images().svg().lower()
+    assert page.count(f'<path fill="{SKY}"') == 2  # one of each image that the tile covers
 
 
 def test_what_an_online_softmax_keeps_is_large_enough_to_see():
