@@ -16,12 +16,15 @@ from puzzles_lib import (
     MUL_RELU,
     OUTER_ADD_BLOCKS,
     PACK_BITS,
+    QUANTIZE_PACK,
     QUANTIZE_ROWS,
     QUANTIZED_MATMUL,
     RELU_PACK,
+    RELU_UNPACK_BACKWARD,
     RMS_NORM,
     SCALAR_FLASH_ATTENTION,
     SPLIT_K,
+    UNPACK_DEQUANTIZE,
     hint,
     session,
 )
@@ -216,6 +219,9 @@ def test_a_report_that_a_hint_quotes_says_so():
         (
             RELU_PACK, "other=0.0", "other=1.0", "in mask", "The bits past the end of a row",
         ),
+        (RELU_PACK, "<< i", ">> i", "mask: 4 of 4", "The words"),
+        (RELU_UNPACK_BACKWARD, "== 1", "== 0", "M=1", "From word to boolean"),
+        (RELU_UNPACK_BACKWARD, "row * W", "row * (N // 32)", "along M", "Whose mask, whose row?"),
         (
             BATCHED_MATMUL, "offs_k[:, None] * N", "offs_k[:, None] * K", "y_ptr", "Strides",
         ),
@@ -224,12 +230,35 @@ def test_a_report_that_a_hint_quotes_says_so():
             "\n    words = tl.sum(codes << (BITS * i).to(tl.uint8)", "shift of 8 bits", "Codes are bytes",
         ),
         (QUANTIZE_ROWS, "tl.abs(x), axis=1", "tl.abs(x)", "along M", "The peak"),
+        (QUANTIZE_PACK, "(high - low) / TOP", "(high - low) / (TOP + 1)", "M=1", "The first case fails"),
+        (
+            QUANTIZE_PACK, "    words = tl.sum", "    fields = tl.sum", "words is not defined",
+            "In which order",
+        ),
+        (
+            QUANTIZE_PACK, 'tl.where(n < N, x, float("inf"))', "tl.where(n < N, x, 0.0)", "20..22 along",
+            "The last group of a row",
+        ),
+        (
+            UNPACK_DEQUANTIZE, "offs_w * F // GROUP", "offs_w * (F // GROUP)", "16..90 along N",
+            "The first case passes, others do not",
+        ),
+        (
+            UNPACK_DEQUANTIZE, "minimum[:, None] + scale[:, None] * codes",
+            "scale[:, None] * (minimum[:, None] + codes)", "M=1", "The first case fails",
+        ),
+        (
+            UNPACK_DEQUANTIZE, "scale[:, None] * codes", "(scale[:, None] * codes).to(tl.bfloat16)",
+            "last place", "A little off",
+        ),
     ],
     ids=[
         "no mask", "max of a number", "shapes", "other axis", "all axes", "last block", "padding of zeros",
         "keys that do not exist", "no factor", "not its own key", "sums in float32", "cut off",
         "words rounded down", "sign left in", "offset word 0 only", "NaN shuts", "bits past the end",
-        "rows K apart", "shifted as bytes", "one peak for all rows",
+        "shifted down", "gate inverted", "words of a row", "rows K apart", "shifted as bytes",
+        "one peak for all rows", "levels for steps", "an empty hole", "zeros in the minimum",
+        "always group 0", "minimum as a code", "product rounded",
     ],
 )  # fmt: skip
 def test_what_goes_wrong_is_hinted_at(puzzle, right, wrong, diagnosis, title):

@@ -10,8 +10,9 @@ from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.chapters.ch00_welcome import pictures as ch00_pictures
 from puzzles_lib.chapters.ch04_reductions import pictures as ch04_pictures
 from puzzles_lib.chapters.ch05_flash_attention import pictures as ch05_pictures
+from puzzles_lib.chapters.ch06_convolution import pictures as ch06_pictures
 from puzzles_lib.drawing import Picture
-from puzzles_lib.drawing.colours import GREEN, ORANGE, PURPLE, SKY
+from puzzles_lib.drawing.colours import GREEN, ORANGE, PURPLE, SKY, VERMILLION
 
 COLUMN = 785  # pixels, of an output in a window of 1000 without the list of files
 SVG = "{http://www.w3.org/2000/svg}"
@@ -57,6 +58,29 @@ def test_a_program_has_its_colour_to_itself_beside_the_gpu():
     """In chapter 00 the programs of the pictures around it are sky, orange, green and purple."""
     page = ch00_pictures.gpu().svg().lower()
     assert not [colour for colour in (SKY, GREEN, PURPLE) if colour in page] and ORANGE in page
+
+
+def test_true_has_no_programs_colour():
+    """In chapter 00 green is program 2, and the picture is of program 3."""
+    page = ch00_pictures.line_by_line().svg().lower()
+    assert GREEN not in page and PURPLE in page
+
+
+def test_a_maximum_is_not_drawn_in_a_colour_like_that_of_what_is_added():
+    for picture in (ch04_pictures.running_maximum(), ch05_pictures.online_softmax()):
+        page = picture.svg().lower()
+        assert VERMILLION not in page and ORANGE in page
+
+
+def test_what_a_dot_adds_has_not_the_colour_of_the_queries():
+    (greens,) = re.findall(f'fill="{GREEN}"[^>]* d="([^"]*)"', ch05_pictures.dots().svg().lower())
+    assert greens.count("m") == 1  # q alone
+
+
+def test_an_image_hides_the_one_behind_it():
+    """Cells of one colour that are drawn together show their lines through each other."""
+    page = ch06_pictures.images().svg().lower()
+    assert page.count(f'<path fill="{SKY}"') == 2  # one of each image that the tile covers
 
 
 def test_what_an_online_softmax_keeps_is_large_enough_to_see():

@@ -6,7 +6,6 @@ from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet, text_color
 from puzzles_lib.drawing.colours import (
     FAINT,
-    GREEN,
     INK,
     LINE,
     ORANGE,
@@ -69,7 +68,7 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
 
     row(1.2, "tl.arange(0, BLOCK)", list(range(case.BLOCK)), PALE)
     row(2.7, "offs", offs, PROGRAM_COLORS[program % len(PROGRAM_COLORS)])
-    row(4.2, "mask", mask, [GREEN if m else None for m in mask])
+    row(4.2, "mask", mask, on)
     row(5.7, "x", [_signed(v) for v in loaded], on, off)
     row(7.2, "2 * x", [_signed(v) for v in results], on, off)
     label(ax, 0.2, 0.5, f"pid = {program}", align="left", fontsize=11)

@@ -2,7 +2,7 @@
 
 from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
 from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
-from puzzles_lib.drawing.colours import FAINT, GREEN, INK, PALE, PROGRAM_COLORS, VERMILLION
+from puzzles_lib.drawing.colours import FAINT, INK, PALE, PROGRAM_COLORS, VERMILLION
 from puzzles_lib.puzzle import Case
 
 
@@ -89,7 +89,7 @@ def last_block(case: Case = MASKED_ADD.cases[3], lanes: int = 14) -> Picture:
         label(ax, strip.right + 0.25, y + 0.5, "...", align="left", fontsize=11)
 
     row(1.1, f"offs of program {pid}", offs, PROGRAM_COLORS[pid % len(PROGRAM_COLORS)])
-    row(2.5, f"mask = offs < {case.N}", inside, [GREEN if i else None for i in inside])
+    row(2.5, f"mask = offs < {case.N}", inside, [PALE if i else None for i in inside])
     known = [off if i else "" for off, i in zip(offs, inside, strict=True)]
     hatch = [None if i else "////" for i in inside]
     row(3.9, "elements of x", known, [PALE if i else None for i in inside], hatch)

@@ -7,7 +7,7 @@ MISTAKES = (
     Mistake(
         MUL_RELU,
         "if_in_place_of_maximum",
-        "An `if` on a whole block of products.",
+        "An if on a whole block of products.",
         {"    z = tl.maximum(product, 0.0)\n": "    z = product\n    if z < 0:\n        z = z * 0.0\n"},
         kind="compiler",
         says="lane by lane",

@@ -169,7 +169,7 @@ def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
     for step, start in enumerate(range(0, case.N, case.BLOCK_N)):
         block = row[start : start + case.BLOCK_N].double()
         end, new = start + len(block), max(so_far, float(block.max()))
-        ax.hlines(new, start, end, color=VERMILLION, linewidth=2.5, label=None if step else "maximum so far")
+        ax.hlines(new, start, end, color=INK, linewidth=2.5, label=None if step else "maximum so far")
         factor, added = math.exp(so_far - new), float((block - new).exp().sum())
         kept = total * factor
         middle, width = (start + end) / 2, 0.2 * case.BLOCK_N
@@ -182,7 +182,7 @@ def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
             words = f"kept: {total:.2f}\n× {change}\n= {kept:.2f}\nadded: {added:.2f}"
         else:
             words = f"added: {added:.2f}"
-        label(below, middle, -0.08, words, align="top", fontsize=9)
+        label(below, middle, -1.4, words, align="top", fontsize=9)
         if end < case.N:
             for each, from_ in ((ax, 0.0), (below, under / (under + over))):
                 each.axvline(end - 0.5, from_, color=FAINT, linewidth=0.8, linestyle=":")

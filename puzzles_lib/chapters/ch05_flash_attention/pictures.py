@@ -122,8 +122,8 @@ def online_softmax(blocks: Sequence[Sequence[float]] = ((1.0, 2.0), (4.0, 2.0), 
             x = step + (lane + 0.5) / size
             above.bar(x, score, width=0.8 / size, color=PALE, edgecolor=FAINT)
             label(above, x, score + 0.12, f"{score:g}", align="bottom")
-        above.plot([step + 0.02, step + 0.98], [new, new], color=VERMILLION, linewidth=2.5)
-        label(above, step + 0.5, new + 0.75, f"maximum {new:g}", align="bottom", color=VERMILLION)
+        above.plot([step + 0.02, step + 0.98], [new, new], color=INK, linewidth=2.5)
+        label(above, step + 0.5, new + 0.75, f"maximum {new:g}", align="bottom")
         label(above, step + 0.5, -0.35, f"block {step}", align="top")
     highest = max(map(max, blocks))
     above.set(xlim=(-0.05, len(blocks) + 0.05), ylim=(-1.2, highest + 2.0))
@@ -214,7 +214,7 @@ def dots(BLOCK_Q: int = 32, BLOCK_K: int = 64, BLOCK_D: int = 16) -> Picture:
     product(
         6.1,
         "second dot: the values, weighted and summed over the keys",
-        ((k, q, score, "p"), (d, k, value, "v"), (d, q, query, "added")),
+        ((k, q, score, "p"), (d, k, value, "v"), (d, q, PALE, "added")),
     )
     return Picture(
         figure,

@@ -55,7 +55,7 @@ def _scalar_loads(case: Case) -> int:
 SCALAR_FLASH_ATTENTION = Puzzle(
     number="9",
     spec=scalar_flash_attention,
-    formula=r"z_i = \sum_j \frac{e^{q_i k_j}}{\sum_{j'} e^{q_i k_{j'}}} \, v_j",
+    formula=r"z_i = \sum_j \frac{e^{q_i k_j}}{\sum_l e^{q_i k_l}} \, v_j",
     grid=lambda s: (triton.cdiv(s.T, s.BLOCK_Q),),
     most_loads={"k": _scalar_loads, "v": _scalar_loads},
     cases=(
@@ -98,7 +98,7 @@ def _loads(case: Case) -> int:
 FLASH_ATTENTION = Puzzle(
     number="9b",
     spec=flash_attention,
-    formula=r"""z_{id} = \sum_{j \le i} \frac{e^{s_{ij}}}{\sum_{j' \le i} e^{s_{ij'}}} \, v_{jd},
+    formula=r"""z_{id} = \sum_{j \le i} \frac{e^{s_{ij}}}{\sum_{l \le i} e^{s_{il}}} \, v_{jd},
 \qquad s_{ij} = \frac{1}{\sqrt D} \sum_e q_{ie} \, k_{je}""",
     grid=lambda s: (triton.cdiv(s.T, s.BLOCK_Q),),
     most_loads={"k": _loads, "v": _loads},

@@ -82,7 +82,7 @@ def steps(values: Sequence[float] = (-1.5, 0.3, 2.25, -0.4, 0.7, -0.95, 1.6, 0.0
             x=left,
             y=0.9 + 1.6 * number,
             width=width,
-            colors=GROUPS[0] if number < 2 else [GROUPS[i % 2] for i in range(len(values))],
+            colors=[GROUPS[i % 2] for i in range(len(values))],
             title=name,
             index=[f"n={i}" for i in range(len(values))] if number == 0 else False,
         )
@@ -158,7 +158,8 @@ def stored_scale(bits: int = 8, count: int = 2001) -> Picture:
         got = quantise(x, bits, round_scale)[1]
         off = (got - x) / stored
         worst[name] = float(off.abs().max())
-        ax.plot(x, off, style, color=color, markersize=2, label=f"{name}: up to {worst[name]:.2f}")
+        words = f"{name}: up to {worst[name]:.2f}"
+        ax.plot(x, off, style, color=color, markersize=2, label=words, zorder=2 - round_scale)
     for half in (-0.5, 0.5):
         ax.axhline(half, color=LINE, linewidth=0.8, zorder=0)
     ax.set_xlabel(f"x, from minimum to maximum of a group, {bits} bits", fontsize=10)

@@ -1,5 +1,7 @@
 """The predictions of chapter 10."""
 
+import torch
+
 from puzzles_lib.question import Nudge, Question
 
 
@@ -20,6 +22,16 @@ def _scales_a_row() -> tuple[int, int]:
 
 def _exchanges() -> int:
     return 2 * (32).bit_length() - 2
+
+
+def _bits_a_value() -> float:
+    return 2 + 2 * 16 / 32
+
+
+def _steps_too_far() -> int:
+    exact = torch.tensor(4.0, dtype=torch.float64) / 255
+    stored = exact.bfloat16().double()
+    return round(float(255 * (stored - exact) / stored))
 
 
 QUESTIONS = (
@@ -71,5 +83,28 @@ QUESTIONS = (
             ),
         ),
         nudge="after one exchange each thread knows the minimum of 2 threads, after the next of 4",
+    ),
+    Question(
+        id="ch10-q5",
+        asks="2-bit codes in groups of 32, each with scale and minimum in bfloat16: how many bits a value?",
+        right=_bits_a_value,
+        kind=float,
+        nudges=(
+            Nudge(lambda v, r: v == 2, "those are the codes; who pays for scale and minimum?"),
+            Nudge(lambda v, r: v == 2.5, "a group has a minimum as well"),
+            Nudge(lambda v, r: v == 34, "32 values share one scale and one minimum"),
+        ),
+        nudge="a bfloat16 has 16 bits; a group has two of them, and 32 values to share them",
+    ),
+    Question(
+        id="ch10-q6",
+        asks="255 exact steps come back as 255 stored ones, each 0.39 % longer. How many steps too far?",
+        right=_steps_too_far,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v == 0, "0.39 % of *one* step is little; here are 255 of them"),
+            Nudge(lambda v, r: v >= 99, "0.39 % of a step is 0.0039 steps"),
+        ),
+        nudge="255 steps, each 0.0039 of a step too long",
     ),
 )
