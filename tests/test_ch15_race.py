@@ -424,6 +424,20 @@ def test_what_a_gpu_cannot_run_is_no_page_of_traceback(monkeypatch):
     assert record is None
 
 
+def test_a_box_draws_the_forecast_and_the_time_on_one_scale(no_gpu):
+    rung = RUNGS["1 first"]
+    found = racing.race(rung)
+    limits, us = found.bound(), max(row["us"] for row in found.times)
+    bars = {name: (start, length) for name, start, length, _ in found.bars()}
+    assert bars["tensor cores"] == (limits.issue_us, limits.tensor_us)
+    assert sum(bars["partial sums"]) == pytest.approx(limits.forecast_us)
+    assert bars["it took"] == (0, us) and bars["dequantize + cuBLAS"] == (0, 198.2)
+    page = found._repr_html_()
+    assert page.count("height:0.8em") == 5 and "1237 µs" in page
+    untouched = racing.Race(rung, racing.Report("mine"))
+    assert untouched.bars() == [] and "height" not in untouched._repr_html_()
+
+
 def test_a_rung_whose_parts_are_not_chosen_yet_is_open():
     rung = RUNGS["6 copies by TMA"]
     found = racing.race(Rung("mine", rung.kernel, splits=..., **rung.constants, **rung.options))
@@ -508,7 +522,8 @@ def test_excerpts_are_whole_statements_or_an_error():
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda q: q.id)
-def test_questions_have_answers(question):
+def test_questions_have_answers_and_none_waits_for_a_compiler(question, monkeypatch):
+    monkeypatch.setattr(machine, "stages", lambda *_, **__: pytest.fail("it compiles"))
     right = question.right()
     assert isinstance(right, question.kind)
     wrong = tuple(r + 1 for r in right) if question.kind is tuple else 2 * right + 1
@@ -524,6 +539,28 @@ def test_what_rung_8_saves_is_two_turns_less_one(value, words):
     (question,) = (q for q in QUESTIONS if q.id == "ch15-q11")
     right = question.right()
     assert right == 2 * 538 - 608
+    said = next((each.words for each in question.nudges if each.when(value, right)), question.nudge)
+    assert words in said
+
+
+@pytest.mark.parametrize(
+    "name, value, words",
+    [
+        ("q4", 2, "each takes longer"),
+        ("q4", 4 / 7, "the other way round"),
+        ("q4", 8 / 7, "rung 6 takes two rounds"),
+        ("q4", 1.5, "as long as a part of K"),
+        ("q12", 734.6 / 1237.3, "in which it works"),
+        ("q12", 1 - 600.9 / 1237.3, "beyond the bound"),
+        ("q12", 502.7, "from 0 to 1"),
+        ("q12", 0.2, "the time less the forecast"),
+    ],
+)
+def test_what_is_reckoned_from_a_box_has_nudges(name, value, words):
+    (question,) = (q for q in QUESTIONS if q.id == f"ch15-{name}")
+    right = question.right()
+    assert question.same({"q4": 2 * 7 / 8, "q12": 1 - 734.6 / 1237.3}[name], right)
+    assert not question.same(value, right)
     said = next((each.words for each in question.nudges if each.when(value, right)), question.nudge)
     assert words in said
 

@@ -21,6 +21,7 @@ def test_a_variance_by_squares_is_lost_far_from_zero_and_in_two_passes_never():
         two_passes, squares = pictures.variances(mean)
         assert two_passes == pytest.approx(1, abs=1e-3)
         assert (abs(squares - 1) < 1e-3) == (mean == 1)
+    assert ">48 ↑<" in pictures.cancels().svg()  # it lies above the axis
 
 
 RECORD = load(ORDERS)

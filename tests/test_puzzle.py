@@ -126,6 +126,19 @@ def test_no_line_of_a_statement_is_broken_in_a_window_of_1000_pixels(puzzle):
     assert max(map(len, puzzle.source().split("\n"))) <= 86  # JupyterLab breaks within words
 
 
+def letters(formula: str) -> int:
+    """About as many as MathJax sets side by side in the formula's longest row."""
+    formula = re.sub(r"\\frac\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}", "", formula)  # the upper half
+    formula = re.sub(r"\\(begin|end)\{\w+\}|\\(mathrm|left|right|hat)|\\[,;!]|[{}_^$ ]", "", formula)
+    rows = formula.split(r"\\")
+    return max(len(re.sub(r"\\[a-z]*quad", "  ", row)) for row in rows)
+
+
+@pytest.mark.parametrize("puzzle", puzzles(), ids=lambda p: p.name)
+def test_no_formula_is_cut_off_in_a_window_of_1000_pixels(puzzle):
+    assert letters(puzzle.formula) <= 80
+
+
 @pytest.mark.parametrize("puzzle", puzzles(), ids=lambda p: p.name)
 def test_every_puzzle_has_cases_of_each_kind(puzzle):
     cases = puzzle.cases

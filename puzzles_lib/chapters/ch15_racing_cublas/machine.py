@@ -57,7 +57,7 @@ def waves_text(rung: Rung, compiled: Stages) -> str:
 class Evidence:
     """What decides a version's speed, read from the compiler's output.
 
-    registers: a thread. spills: bytes a thread. shared: bytes a program. operand: where the matrix unit takes
+    registers: a thread. spills: bytes a thread. shared: bytes a program. operand: where the tensor cores take
     x^ from. pending: groups of wgmma that may still run when a turn ends. passed_on: bytes that threads hand
     on to each other through shared memory in a turn. instructions, products: of a turn of the loop, for a
     warp and for the program; 0 where no loop has matrix instructions. overwrites: instructions that write
@@ -88,7 +88,7 @@ class Evidence:
         lines = [
             f"{self.registers} registers a thread, {self.spills} bytes spilled, "
             f"{self.shared} bytes of shared memory",
-            f"x^ to the matrix unit from {self.operand}; when a turn ends, {_groups(self.pending)} of "
+            f"x^ to the tensor cores from {self.operand}; when a turn ends, {_groups(self.pending)} of "
             "wgmma may go on",
             f"in a turn of {block_k} rows threads pass on {self.passed_on} bytes through shared memory",
         ]
@@ -150,7 +150,7 @@ def loop(compiled: Stages) -> str:
 
 
 def operand(compiled: Stages) -> str:
-    """Where the matrix unit takes x^ from: ``"registers"`` or ``"shared memory"``."""
+    """Where the tensor cores take x^ from: ``"registers"`` or ``"shared memory"``."""
     dots = [line for line in loop(compiled).splitlines() if "warp_group_dot " in line]
     return "registers" if any("dot_op" in line for line in dots) else "shared memory"
 

@@ -206,18 +206,18 @@ def operands() -> Picture:
         (5.7, "from rung 3 on: x̂ᵀ × dy", False),
     ):
         label(ax, 0.2, top - 0.35, title, align="left", weight="bold")
-        for lane, name in enumerate(("threads", "matrix unit", "shared memory")):
+        for lane, name in enumerate(("threads", "tensor cores", "shared memory")):
             label(ax, left - 0.3, top + 0.5 + 1.3 * lane, name, align="right")
         box(ax, left, top, unpack, 1, "unpack x̂", color=SKY, fontsize=9.5)
         start = left + unpack + (store + barrier if through else 0)  # of the product
         end = start + product
         box(ax, start, top + 1.3, product, 1, "wgmma", color=GREEN, fontsize=9.5)
-        box(ax, left, top + 2.6, end - left, 0.5, color=YELLOW)
+        box(ax, left, top + 2.6, end - left, 0.5, color=ORANGE)
         label(ax, left + unpack / 2, top + 2.85, "dy", fontsize=9)
         arrow(ax, (start + 0.9, top + 2.6), (start + 0.9, top + 2.35))
         if through:
             x = left + unpack
-            box(ax, x, top, store, 1, "store x̂", color=ORANGE, fontsize=9.5)
+            box(ax, x, top, store, 1, "store x̂", color=SKY, fontsize=9.5)
             box(ax, x + store, top, barrier, 1, color=None, hatch="...")
             label(ax, x + store + barrier / 2, top + 0.5, "barrier", fontsize=9, color=FAINT, behind="white")
             box(ax, x + store, top + 3.1, end - x - store, 0.5, "x̂", color=SKY, fontsize=9)
@@ -233,8 +233,8 @@ def operands() -> Picture:
     label(ax, left, 10.1, "time →   (a scheme, not a measurement)", align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"A scheme of one turn: where the matrix unit takes its operands from, and when. {'; '.join(told)}. "
-        "Its first operand may come from registers, its second always comes from shared memory. So with the "
+        f"A scheme of one turn: where tensor cores take their operands from, and when. {'; '.join(told)}. "
+        "The first operand may come from registers, the second always comes from shared memory. So with the "
         "product turned round, values that a thread has unpacked stay in that thread, and the product begins "
         "as soon as they are there.",
     )
@@ -282,12 +282,12 @@ PIECES, LONG = 5, 1.9  # of work in the schemes of `timeline`, and how wide each
 
 
 def timeline() -> Picture:
-    """Matrix unit and unpacking in turns, and at the same time. A scheme, not a measurement."""
+    """Tensor cores and unpacking in turns, and at the same time. A scheme, not a measurement."""
     figure, ax = new_sheet(25, 8.4)
     left = 4.8
     for top, title, one_dot in ((0.9, "eight dots a turn", False), (5.0, "one dot a turn", True)):
         label(ax, 0.2, top - 0.35, title, align="left", weight="bold")
-        for lane, name in enumerate(("threads", "matrix unit")):
+        for lane, name in enumerate(("threads", "tensor cores")):
             label(ax, left - 0.3, top + 0.5 + 1.1 * lane, name, align="right")
         for j in range(PIECES):  # of the same work in both
             x = left + LONG * (j if one_dot else 2 * j)
@@ -303,8 +303,8 @@ def timeline() -> Picture:
     return Picture(
         figure,
         f"Two schemes of who works when, each for the same {PIECES} pieces of work. Eight dots a turn: the "
-        f"threads unpack a field, the matrix unit multiplies it while they wait, then they unpack the next; "
-        f"each idles half of the time. One dot a turn: while the matrix unit multiplies turn 0 the threads "
+        f"threads unpack a field, the tensor cores multiply it while they wait, then they unpack the next; "
+        f"each idles half of the time. One dot a turn: while the tensor cores multiply turn 0 the threads "
         f"unpack turn 1, and so on; both are busy, and the work is done in {PIECES + 1} units of time where "
         f"it took {2 * PIECES}.",
     )
@@ -399,7 +399,7 @@ def schedule(operands: int = 8) -> Picture:
     """A turn of the library's Gluon kernel and the beginning of the next. A scheme, not a measurement."""
     figure, ax = new_sheet(30, 9.6)
     left, long = 4.6, 2.45
-    lanes = {"copies (TMA)": 1.5, "threads": 3.6, "matrix unit": 5.3}
+    lanes = {"copies (TMA)": 1.5, "threads": 3.6, "tensor cores": 5.3}
     for name, y in lanes.items():
         label(ax, left - 0.3, y + 0.5, name, align="right")
     for turn in range(operands + 2):
@@ -408,11 +408,11 @@ def schedule(operands: int = 8) -> Picture:
         box(ax, x, lanes["threads"], long, 1, f"unpack {j}", color=color, fontsize=9)
         shade = GREEN if turn < operands else PALE_GREEN
         if turn <= operands:
-            box(ax, x + long, lanes["matrix unit"], long, 1, f"wgmma {j}", color=shade, fontsize=9)
-    starts = {0: "words", 1: "parameters", 4: "dy"}
-    for j, what in starts.items():
+            box(ax, x + long, lanes["tensor cores"], long, 1, f"wgmma {j}", color=shade, fontsize=9)
+    starts = {0: ("words", YELLOW), 1: ("parameters", YELLOW), 4: ("dy", ORANGE)}
+    for j, (what, hue) in starts.items():
         x = left + long * (j + 1)
-        box(ax, x, lanes["copies (TMA)"], 1.9 * long if j else 0.9 * long, 1, what, color=ORANGE, fontsize=9)
+        box(ax, x, lanes["copies (TMA)"], 1.9 * long if j else 0.9 * long, 1, what, color=hue, fontsize=9)
     for j in (0, 4):
         x = left + long * (j + 1)
         ax.plot([x, x], [1.0, 6.6], color=VERMILLION, linewidth=2)
@@ -427,7 +427,7 @@ def schedule(operands: int = 8) -> Picture:
     return Picture(
         figure,
         f"The schedule of a turn of the Gluon kernel. It begins with a wait for its copies. Then threads "
-        f"unpack field 0, 1, and so on to {operands - 1}; the matrix unit multiplies each while they unpack "
+        f"unpack field 0, 1, and so on to {operands - 1}; the tensor cores multiply each while they unpack "
         "the next. After field 0 a barrier of all warps, and the copy of words for a turn ahead is started, "
         "after field 1 that of its parameters; after field 4 a second barrier, and the copy of dy. The next "
         "turn follows without a gap. At most two wgmmas are in flight when a wait ends.",

@@ -1,12 +1,15 @@
 """The predictions of chapter 15."""
 
+import math
+
 import torch
 
+from puzzles_lib.bench.h200 import MULTIPROCESSORS
 from puzzles_lib.bench.recorded import rows
 from puzzles_lib.chapters.ch15_racing_cublas import versions
-from puzzles_lib.chapters.ch15_racing_cublas.machine import bytes_passed_on, compile_rung, waves
-from puzzles_lib.chapters.ch15_racing_cublas.records import bound_of, ladder_records
-from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS
+from puzzles_lib.chapters.ch15_racing_cublas.records import Record, bound_of, ladder_records
+from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS, Rung
+from puzzles_lib.inspector.occupancy import resident
 from puzzles_lib.question import Nudge, Question
 
 
@@ -26,10 +29,14 @@ def _exponent() -> int:
     return int(word.view(torch.bfloat16).double().log2())
 
 
-def _most_parts() -> int:
-    by_tma = versions.by_tma  # rung 6, whose places the reader has before them
-    programs, places = waves(by_tma, compile_rung(by_tma))
-    return places // (programs // by_tma.splits)
+def _seven_against_eight() -> float:
+    """Rung 7 against rung 6: rounds, each as long as a part of K."""
+    before, after = (_rounds(rung) / rung.splits for rung in (versions.by_tma, versions.filled))
+    return before / after
+
+
+def _waiting() -> float:
+    return 1 - bound_of(_record(versions.first)).forecast_us / _times(versions.first.name)[0]["us"]
 
 
 def _times(path: str) -> list[dict]:
@@ -46,13 +53,19 @@ def _bigger_is_twice_as_fast() -> bool:
     return _times(versions.first.name)[0]["us"] >= 2 * _times(versions.bigger.name)[0]["us"]
 
 
-def _rounds() -> int:
-    programs, places = waves(versions.bigger, compile_rung(versions.bigger))
-    return -(-programs // places)
+def _record(rung: Rung) -> Record:
+    """Of a version: nobody waits for a compiler to be told that an answer is right."""
+    return {record.name: record for record in ladder_records()}[rung.name]
+
+
+def _rounds(rung: Rung = versions.bigger) -> int:
+    found = _record(rung).evidence
+    places = MULTIPROCESSORS * resident(found.registers, found.shared, rung.options["num_warps"])
+    return -(-math.prod(rung.grid()) // places)
 
 
 def _passed_on() -> int:
-    return bytes_passed_on(versions.along_k, compile_rung(versions.along_k))
+    return _record(versions.along_k).evidence.passed_on
 
 
 def _operand_registers() -> int:
@@ -63,7 +76,7 @@ def _operand_registers() -> int:
 
 def _saved_clocks() -> int:
     """Clocks to issue that rung 8 saves in as many rows as it takes in a turn."""
-    filled, whole = ({r.name: r for r in ladder_records()}[v.name] for v in (versions.filled, versions.whole))
+    filled, whole = _record(versions.filled), _record(versions.whole)
     turns = whole.launch["BLOCK_K"] // filled.launch["BLOCK_K"]
     return round(turns * bound_of(filled).issue - bound_of(whole).issue)
 
@@ -114,11 +127,16 @@ QUESTIONS = (
     ),
     Question(
         id="ch15-q4",
-        asks="Into how many parts may K be cut at most, if all programs are to have a place at once?",
-        right=_most_parts,
-        kind=int,
-        nudges=(Nudge(lambda v, r: v > r, "then there are more programs than places, and a second round"),),
-        nudge="race says how many places there are; a part is one program for each tile",
+        asks="If turns were all that counts, how many times as fast as rung 6 is rung 7 (within 2%)?",
+        right=_seven_against_eight,
+        kind=float,
+        same=lambda value, right: abs(value / right - 1) < 0.02,
+        nudges=(
+            Nudge(lambda v, r: v == 2, "one round for two; but with fewer parts each takes longer"),
+            Nudge(lambda v, r: abs(v * r - 1) < 0.02, "the other way round: the time of rung 6 by that of 7"),
+            Nudge(lambda v, r: v < 1.2, "rung 6 takes two rounds: its last programs find no place at first"),
+        ),
+        nudge="count the rounds of both, and how long a round is: as long as a part of K",
     ),
     Question(
         id="ch15-q5",
@@ -153,7 +171,7 @@ QUESTIONS = (
                 "those are bytes of words; they come from memory through shared memory, not from a thread",
             ),
         ),
-        nudge="who unpacks a value of x̂ here, and who hands it to the matrix unit?",
+        nudge="who unpacks a value of x̂ here, and who hands it to the tensor cores?",
     ),
     Question(
         id="ch15-q9",
@@ -184,5 +202,18 @@ QUESTIONS = (
             Nudge(lambda v, r: v > r, "what is saved is less than what rung 7 takes in all"),
         ),
         nudge="both boxes say what a turn of the loop takes to issue, and how many rows a turn has",
+    ),
+    Question(
+        id="ch15-q12",
+        asks="What share of its time does rung 1 only wait, at K = 100864 (within 0.02)?",
+        right=_waiting,
+        kind=float,
+        same=lambda value, right: abs(value - right) < 0.02,
+        nudges=(
+            Nudge(lambda v, r: abs(v + r - 1) < 0.02, "that is the share in which it works, not waits"),
+            Nudge(lambda v, r: abs(v - 0.51) < 0.02, "that is beyond the bound; it does not all overlap"),
+            Nudge(lambda v, r: not 0 < v < 1, "a share: of the whole time, from 0 to 1"),
+        ),
+        nudge="the time less the forecast, by the time",
     ),
 )

@@ -35,6 +35,7 @@ from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS, Rung
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report
 from puzzles_lib.checker.verdicts import STILL_OPEN
+from puzzles_lib.drawing.colours import BLUE, GREEN, SKY, VERMILLION, YELLOW
 from puzzles_lib.excerpts import Excerpt
 from puzzles_lib.inspector import Stages
 from puzzles_lib.inspector.sass import overwritten_operands
@@ -119,14 +120,47 @@ class Race:
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
-        return _card(Theme.OPEN if self.is_open else Theme.OK if self.ok else Theme.WRONG, self.lines())
+        theme = Theme.OPEN if self.is_open else Theme.OK if self.ok else Theme.WRONG
+        return _card(theme, self.lines(), _bars(self.bars()))
+
+    def bars(self) -> list[tuple[str, float, float, str]]:
+        """At the long K: the parts of the forecast one after the other, and below them what it took.
+
+        Name, where it begins, how long it is, colour; microseconds.
+        """
+        if (limits := self.bound()) is None:
+            return []
+        issue, tensor = limits.issue_us, limits.tensor_us
+        found = [("to issue", 0.0, issue, SKY), ("tensor cores", issue, tensor, GREEN)]
+        found.append(("partial sums", issue + tensor, limits.sums_us, YELLOW))
+        for row in self.times:
+            if sizes(row)[0] == ROWS[0] and row["bench"] != "repeats":
+                found.append(("it took", 0.0, row["us"], BLUE))
+                found.append((row["baseline"], 0.0, row["baseline_us"], VERMILLION))
+        return found
 
 
-def _card(theme: Theme, lines: Sequence[str]) -> str:
+def _bars(bars: Sequence[tuple[str, float, float, str]]) -> str:
+    """HTML of `Race.bars`."""
+    if not bars:
+        return ""
+    most = max(start + us for _, start, us, _ in bars)
+    cells = [
+        f"<div>{html.escape(name)}</div>"
+        f'<div style="text-align:right">{us:.0f} µs</div>'
+        f'<div style="height:0.8em;background:{colour};margin-left:{100 * start / most:.1f}%;'
+        f'width:{100 * us / most:.1f}%"></div>'
+        for name, start, us, colour in bars
+    ]
+    style = "display:grid;grid-template-columns:auto auto 1fr;gap:0 0.8em;align-items:center;max-width:44em"
+    return f'<div>K = {ROWS[0]}:</div><div style="{style}">{"".join(cells)}</div>'
+
+
+def _card(theme: Theme, lines: Sequence[str], more: str = "") -> str:
     first, *others = lines
     style = "margin:0.2em 0;font-family:var(--jp-code-font-family, monospace)"
     body = html.escape("\n".join(others))
-    return card(theme, first, f'<pre style="{style}">{body}</pre>')
+    return card(theme, first, f'<pre style="{style}">{body}</pre>{more}')
 
 
 def race(rung: Rung) -> Race:

@@ -317,10 +317,10 @@ STOCHASTIC_PACK = Puzzle(
     number="27",
     spec=stochastic_pack,
     formula=(
-        r"\mathrm{code}_{m, n} = \left\lfloor "
+        r"\begin{gathered} \mathrm{code}_{m, n} = \left\lfloor "
         r"\frac{x_{m, n} - \min_g x_{m, n}}{\mathrm{scale}_{m, g}} + u_{m, n} \right\rfloor \qquad "
-        r"u_{m, n} = \mathrm{rand}(\mathrm{SEED}, \; \mathrm{OFFSET} + m N + n)"
-        r"\qquad g = \lfloor n / \mathrm{GROUP} \rfloor"
+        r"g = \lfloor n / \mathrm{GROUP} \rfloor \\ "
+        r"u_{m, n} = \mathrm{rand}(\mathrm{SEED}, \; \mathrm{OFFSET} + m N + n) \end{gathered}"
     ),
     grid=lambda s: (s.M, triton.cdiv(triton.cdiv(s.N, s.GROUP), s.BLOCK_G)),
     cases=(

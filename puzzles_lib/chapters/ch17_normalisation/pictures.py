@@ -139,7 +139,7 @@ def cancels() -> Picture:
     ax.plot(places, shown, "s--", color=VERMILLION, linewidth=1.6, label=name)
     for place, (_, two) in zip(places, both, strict=True):
         if not -0.7 <= two <= 5.5:
-            text = f"{two:.0f}".replace("-", "\N{MINUS SIGN}")
+            text = f"{two:.0f} {'↑' if two > 0 else '↓'}".replace("-", "\N{MINUS SIGN}")
             label(
                 ax, place + 0.25, 5.5 if two > 0 else -0.7, text, align="left", fontsize=9, color=VERMILLION
             )
