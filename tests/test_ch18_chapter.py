@@ -1,5 +1,6 @@
 """Chapter 18: its pictures, of tiles and of what was recorded, and what it says of the figures."""
 
+import re
 import xml.etree.ElementTree as ET
 
 import nbformat
@@ -9,7 +10,7 @@ import torch
 from puzzles_lib.authoring import attention as bench
 from puzzles_lib.bench.recorded import rows
 from puzzles_lib.chapters.ch18_attention import pictures
-from puzzles_lib.chapters.ch18_attention.questions import against
+from puzzles_lib.chapters.ch18_attention.questions import QUESTIONS, against
 from tests.conftest import REPO
 
 RECORDED = rows("attention")
@@ -25,7 +26,7 @@ def test_a_picture_reads(name):
     sizes = [float(g.get("font-size")) for g in root.iter() if g.get("font-size")]
     assert min(sizes) * min(1, 785 / width) > 9.9 and len(page) < 100_000 and "$" not in page
     told = {
-        "kept": "T = 4096: 576 and 64",
+        "kept": "T = 4096: 512 and 64",
         "packed": "12 programs a head; 5 have something to do",
         "tiles": "causal: 30 whole, 12 cut, 30 not visited",
         "row": "ds = [0.0, -1.0, 1.0], which adds up to 0",
@@ -53,6 +54,18 @@ def test_each_cell_of_the_library_and_of_the_figures_runs_after_the_set_up_alone
     assert len(needs_no_answer) > 12
     for name in needs_no_answer:
         exec(cells[name], dict(scope))
+
+
+def test_questions_are_numbered_as_they_are_met():
+    book = nbformat.read(REPO / "solutions/18_attention.ipynb", 4)
+    met = [cell.id for cell in book.cells if re.fullmatch(r"q\d+", cell.id)]
+    assert met == [f"q{number}" for number in range(1, len(met) + 1)]
+    assert [question.id for question in QUESTIONS] == [f"ch18-{id}" for id in met]
+
+
+def test_no_cell_tells_where_packed_texts_begin_before_it_is_asked():
+    book = nbformat.read(REPO / "notebooks/18_attention.ipynb", 4)
+    assert not [cell.id for cell in book.cells if "20, 36, 36, 86" in cell.source]
 
 
 # ---- what was recorded

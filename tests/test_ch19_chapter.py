@@ -6,10 +6,13 @@ import xml.etree.ElementTree as ET
 import nbformat
 import pytest
 
+from puzzles_lib import LAYER_NORM, check
+from puzzles_lib.answers import judge
 from puzzles_lib.bench import profiles, sweep
 from puzzles_lib.bench.h200 import BYTES, SHARED
 from puzzles_lib.bench.recorded import CLOCK, POINTS, PROFILES, SWEEPS, load, origin, rows
-from puzzles_lib.chapters.ch19_what_the_clock_says import laboratory, pictures
+from puzzles_lib.chapters import questions
+from puzzles_lib.chapters.ch19_what_the_clock_says import kernels, laboratory, pictures
 from puzzles_lib.chapters.ch19_what_the_clock_says.questions import LEFT, LOSS
 from tests.conftest import REPO
 
@@ -259,3 +262,18 @@ def test_what_is_said_of_persistent_programs():
     short = [us["8192x8192x128", path] for path in ("persistent", "plain", "persistent, flattened")]
     assert [round(each) for each in short] == [70, 73, 49]
     said("70 µs, where a program a tile takes 73 and flattened ones 49")
+
+
+def test_an_answer_of_another_chapter_is_not_printed_and_measures_as_is_told():
+    code = [cell.source for cell in MASTER.cells if cell.cell_type == "code"]
+    assert not [source for source in code if "def layer_norm_kernel" in source]
+    assert check(kernels.layer_norm_kernel, LAYER_NORM).ok
+    said("Less than one FLOP a byte")
+    assert laboratory.work(kernels.layer_norm_kernel, LAYER_NORM, case=1).intensity < 1
+
+
+def test_what_a_pruning_leaves_is_what_is_handed_in():
+    """As it is, not as two numbers that are typed."""
+    assert [cell.source for cell in MASTER.cells if cell.id == "q14"] == ['answer("ch19-q14", left)']
+    assert judge(questions()["ch19-q14"], laboratory.sweep("matmul").kept(lambda c: None)).status == "open"
+    assert not judge(questions()["ch19-q14"], laboratory.sweep("matmul").kept(lambda c: True)).ok

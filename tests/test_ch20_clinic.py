@@ -12,13 +12,14 @@ import nbformat
 import pytest
 import torch
 
-from puzzles_lib import run
+from puzzles_lib import DOUBLE, Case, run, watch
 from puzzles_lib.answers import judge
 from puzzles_lib.authoring.nbgrader import assignment
 from puzzles_lib.authoring.release import broken, read_master
 from puzzles_lib.authoring.solutions import kernel_cells, kernel_sources, solutions
 from puzzles_lib.chapters import breaking
 from puzzles_lib.chapters.ch20_clinic import patient as module
+from puzzles_lib.chapters.ch20_clinic.kernels import doubled_kernel
 from puzzles_lib.chapters.ch20_clinic.patient import Patient, lines_of
 from puzzles_lib.chapters.ch20_clinic.patients import PATIENTS
 from puzzles_lib.chapters.ch20_clinic.patients.p59_attended import STEP
@@ -83,6 +84,27 @@ def test_its_report_links_its_thread_and_does_not_name_the_cure(patient):
     assert not [line for line in told if len(line) > 8 and line in text]
 
 
+@pytest.mark.parametrize(
+    "number, cause",
+    [("46", "lanes"), ("50", "descriptor"), ("51", "barrier"), ("59", "old maximum"), ("65", "compile")],
+)
+def test_its_cause_is_not_told_before_it_is_looked_for(number, cause):
+    said = cells()
+    assert cause not in said[f"p{number}-report"] + said[f"q{number}-ask"]
+    assert cause in said[f"p{number}-takeaway"]
+
+
+def test_what_the_example_of_the_method_shows_is_as_is_told():
+    """The first size that fails, the values that are right, and the place that is not."""
+    assert "case=Case(N=17, BLOCK=16), program=1" in cells()["method-demo-look"]
+    recorded = watch(doubled_kernel, DOUBLE, case=Case(N=17, BLOCK=16), program=1)
+    assert repr(recorded).splitlines()[-1] == "stores to z: 1 of 16 lanes, elements 0 to 0"
+    own = doubled_kernel.src.replace('    """z[i] = 2 x[i], as it was reported."""\n', "")
+    assert own.strip() in cells()["method-demo-mend"]
+    mended = define("@triton.jit\n" + own.replace("z_ptr + lane", "z_ptr + offs"), "<mended>")
+    assert run(mended, DOUBLE, x=torch.arange(17.0), BLOCK=16).tolist() == [2.0 * n for n in range(17)]
+
+
 def test_what_has_no_dot_is_not_told_of_tf32():
     puzzle = next(p.puzzle for p in PATIENTS if p.puzzle.name == "bias_gradient")
     (verdict, *_) = check(kernel_of(puzzle.name, HANDED_OUT), puzzle).verdicts
@@ -145,8 +167,9 @@ def test_float16_plus_float16_is_float16_as_is_told():
 
 def test_attended_is_right_where_no_block_raises_the_maximum_a_little_as_is_told():
     (patient,) = (p for p in PATIENTS if p.puzzle.name == "attended")
-    assert "right while the largest score comes first" in cells()["p59-takeaway"]
-    assert f"grown by no more than {STEP:g}" in cells()["p59-report"]
+    assert "Right while the largest score comes first" in cells()["p59-takeaway"]
+    assert "whose first block has its largest score is right" in cells()["p59-report"]
+    assert f"grown by no more than {STEP:g}" in cells()["p59-takeaway"]
     kernel = kernel_of("attended", HANDED_OUT)
     above = torch.tensor([0, -1, STEP, STEP + 1, 3])  # the second block, by how much
     x = torch.stack([torch.zeros(5), above], 1).repeat_interleave(16, 1)

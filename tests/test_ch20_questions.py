@@ -15,7 +15,6 @@ MINE = {
 
 RIGHT = {
     "ch20-q49": 17,
-    "ch20-q50": {40, 48, 512},
     "ch20-q58": -32,
     "ch20-q62": 7,
     "ch20-q65": {24, 32, 1},
@@ -26,8 +25,6 @@ MISTAKES = [
     ("ch20-q49", 2, "follow the comparison"),
     ("ch20-q49", 20, "first of equals"),
     ("ch20-q49", 32, "zeros only"),
-    ("ch20-q50", {48, 512}, "not the elements"),
-    ("ch20-q50", {40, 44, 48, 512}, "88 bytes"),
     ("ch20-q58", -1056, "which dtype"),
     ("ch20-q58", -128, "begins anew"),
     ("ch20-q58", 224, "has a sign"),
@@ -36,7 +33,7 @@ MISTAKES = [
     ("ch20-q62", 8, "count the bytes"),
     ("ch20-q65", {24, 32, 8, 1, 5, 16, 48}, "no tl.constexpr"),
     ("ch20-q65", {1, 32}, "nothing is compiled"),
-    ("ch20-q65", {24, 32, 8, 1}, "share a kernel"),
+    ("ch20-q65", {24, 32, 8, 1}, "of a kind"),
     ("ch20-q65", {24, 32, 1, 16}, "came before"),
     ("ch20-q65", {24, 32}, "each of the three"),
 ]

@@ -320,20 +320,6 @@ QUESTIONS = (
     ),
     Question(
         id="ch18-q15",
-        asks="4096 floating-point operations a cycle on tensor cores, 16 exponentials: for which D do a "
-        "score's products take as long as its exponential?",
-        right=_balanced_d,
-        kind=float,
-        nudges=(
-            Nudge(
-                lambda v, r: v == 256, "so many operations; a score has 2 D of them in each of two products"
-            ),
-            Nudge(lambda v, r: v == 128, "forward has two products"),
-        ),
-        nudge="a score: 2 D operations in q · k, 2 D in p · v",
-    ),
-    Question(
-        id="ch18-q16",
         asks="Texts of 20, 16, 0 and 50 rows, one behind another: what is cu_seqlens? A tuple.",
         right=_starts,
         kind=tuple,
@@ -346,7 +332,7 @@ QUESTIONS = (
         nudge="begin at 0, and add one length after the other",
     ),
     Question(
-        id="ch18-q17",
+        id="ch18-q16",
         asks="The values of rows 20 to 35 of 86 are NaN: how many rows of o are, with cu_seqlens, and if it "
         "is forgotten? A pair.",
         right=_rows_of_nan,
@@ -361,7 +347,7 @@ QUESTIONS = (
         nudge="who sees row 20? Itself, and every row after it that is not told otherwise",
     ),
     Question(
-        id="ch18-q18",
+        id="ch18-q17",
         asks="Texts of 100 and 60 rows, tiles of 64 keys by a descriptor: how many rows of the second text "
         "are in the first one's last tile?",
         right=_of_the_next,
@@ -374,7 +360,7 @@ QUESTIONS = (
         nudge="the last tile begins at row 64: how many of its rows are past row 99?",
     ),
     Question(
-        id="ch18-q19",
+        id="ch18-q18",
         asks="For which of the scales 4, 1, 0 and -1 is the scaled maximum not the maximum of the scaled "
         "scores? A set.",
         right=_wrong_scales,
@@ -386,7 +372,7 @@ QUESTIONS = (
         nudge="try it on the scores 1, 2 and 5",
     ),
     Question(
-        id="ch18-q20",
+        id="ch18-q19",
         asks="T = 4096, causal, 128 queries by 64 keys: how many tiles of the last program are whole, and "
         "how many are cut? A pair.",
         right=_tiles_of_the_last,
@@ -400,7 +386,7 @@ QUESTIONS = (
         nudge="its first query is 3968: which keys does it not see?",
     ),
     Question(
-        id="ch18-q21",
+        id="ch18-q20",
         asks="How many MB (of 2^20 bytes) do eight heads' keys and values take, T = 4096, D = 128, bfloat16?",
         right=_megabytes,
         kind=float,
@@ -412,7 +398,7 @@ QUESTIONS = (
         nudge="two tensors, eight heads, 4096 rows of 128 numbers, two bytes each",
     ),
     Question(
-        id="ch18-q22",
+        id="ch18-q21",
         asks="D = 128, causal, T = 4096, forward: which are faster than puzzle 35: the library, cuDNN, "
         "flash? A set of names.",
         right=_faster_than_the_puzzle,
@@ -423,6 +409,20 @@ QUESTIONS = (
             Nudge(lambda v, r: not v, "yours has no TMA, and masks in every tile"),
         ),
         nudge="who uses what is new on this chip?",
+    ),
+    Question(
+        id="ch18-q22",
+        asks="4096 floating-point operations a cycle on tensor cores, 16 exponentials: for which D do a "
+        "score's products take as long as its exponential?",
+        right=_balanced_d,
+        kind=float,
+        nudges=(
+            Nudge(
+                lambda v, r: v == 256, "so many operations; a score has 2 D of them in each of two products"
+            ),
+            Nudge(lambda v, r: v == 128, "forward has two products"),
+        ),
+        nudge="a score: 2 D operations in q · k, 2 D in p · v",
     ),
     Question(
         id="ch18-q23",

@@ -1,6 +1,7 @@
 """The kernels that chapter 19 measures: small, of different characters, and sized without a remainder.
 
-All sizes are multiples of the blocks, so that nothing is masked and a profile shows one thing only.
+All sizes are multiples of the blocks, so that nothing is masked and a profile shows one thing only. The last
+one is for `stages` and `work`, at any size.
 """
 
 import triton
@@ -171,3 +172,24 @@ def powers_kernel(x_ptr, z_ptr, TURNS: tl.constexpr, BLOCK: tl.constexpr):
     for _ in range(TURNS):
         x = tl.exp2(-x)
     tl.store(z_ptr + offs, x)
+
+
+@triton.jit
+def layer_norm_kernel(
+    x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    """LAYER_NORM of chapter 17, a row in a block."""
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M]
+    n = tl.arange(0, BLOCK_N)  # [BLOCK_N]
+    at = m.to(tl.int64)[:, None] * N + n[None, :]  # [BLOCK_M, BLOCK_N]
+    mask = (m[:, None] < M) & (n[None, :] < N)
+    x = tl.load(x_ptr + at, mask=mask, other=0.0)
+    mean = tl.sum(x, axis=1) / N  # [BLOCK_M]
+    centred = tl.where(mask, x - mean[:, None], 0.0)
+    rstd = tl.rsqrt(tl.sum(centred * centred, axis=1) / N + 1e-5)  # [BLOCK_M]
+    w = tl.load(w_ptr + n, mask=n < N)
+    b = tl.load(b_ptr + n, mask=n < N)
+    y = centred * rstd[:, None] * w[None, :] + b[None, :]
+    tl.store(y_ptr + at, y, mask=mask)
+    tl.store(mean_ptr + m, mean, mask=m < M)
+    tl.store(rstd_ptr + m, rstd, mask=m < M)

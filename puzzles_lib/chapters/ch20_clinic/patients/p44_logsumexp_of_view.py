@@ -47,7 +47,7 @@ SLIP = Mistake(
     PUZZLE,
     "one_after_another",
     "Takes a row to begin where the one before it ends: N is no stride.",
-    {"row * stride_xm": "row * N", "N, stride_xm, BLOCK_N": "N, BLOCK_N"},
+    {"row * S": "row * N", "N, S, BLOCK_N": "N, BLOCK_N"},
     kind="values",
     says="all wrong ones lie at 1..3 along M",
 )

@@ -4,12 +4,12 @@ import triton
 from jaxtyping import BFloat16, Float32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import small
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.question import Nudge, Question
+from puzzles_lib.question import Nudge
 
 
 def row_totals(x: BFloat16[Tensor, "M K"]) -> Float32[Tensor, " M"]:
@@ -57,15 +57,9 @@ PATIENT = Patient(
     SLIP,
     thread="https://github.com/triton-lang/triton/issues/10927",
     ward="masks",
-    question=Question(
-        id="ch20-q50",
-        asks="For which of K = 40, 43, 44, 48, 512 do bfloat16 rows begin at multiples of 16 bytes? A set.",
-        right=lambda: {K for K in (40, 43, 44, 48, 512) if K * 2 % 16 == 0},
-        kind=set,
-        nudge="a row takes K times 2 bytes: divide by 16",
-        nudges=(
-            Nudge(lambda v, r: v == {48, 512}, "the bytes count, not the elements: each has two of them"),
-            Nudge(lambda v, r: 44 in v, "44 elements are 88 bytes: 16 goes into 80 and 96"),
-        ),
+    question=which_line(
+        SLIP,
+        "a kernel of pointers would not care; what here wants rows to begin where it likes?",
+        Nudge(lambda v, r: v in (3, 4), "this does not look at K"),
     ),
 )

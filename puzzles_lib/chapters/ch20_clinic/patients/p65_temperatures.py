@@ -69,17 +69,17 @@ PATIENT = Patient(
     ward="tools",
     question=Question(
         id="ch20-q65",
-        asks="M is 24, 32, 8, 1, 5, 16, 48 in turn. At which of these does the server stall? A set of sizes.",
+        asks="M is 24, 32, 8, 1, 5, 16, 48 in turn. At which does a fresh server stall? A set of sizes.",
         right=lambda: first_of_class((24, 32, 8, 1, 5, 16, 48)),
         kind=set,
-        nudge="it stalls at the first size of each of the three classes, in this order",
+        nudge="it stalls at the first of each of the three kinds: 3 is of one with 8, and 16 with 32",
         nudges=(
             Nudge(
                 lambda v, r: len(v) == 7,
                 "then each size would have a kernel of its own: M is no tl.constexpr",
             ),
             Nudge(lambda v, r: 24 not in v, "before the first launch nothing is compiled"),
-            Nudge(lambda v, r: 8 in v, "does 16 go into 24? No, and neither into 8: they share a kernel"),
+            Nudge(lambda v, r: 8 in v, "does 16 go into 24? No, and neither into 8: they are of a kind"),
             Nudge(lambda v, r: 16 in v or 48 in v, "another multiple of 16 came before it"),
         ),
     ),
