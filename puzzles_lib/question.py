@@ -28,6 +28,8 @@ class Question:
     nudges: tried in order on a wrong answer; the first that fits is said.
     nudge: said where none fits: where to look. None of these may contain the answer.
     same: for a question with several right answers, ``same(value, right)`` instead of equality.
+    computed: what is answered comes out of the learner's own code, which grading does not run: it leaves the
+        question out.
 
     Raises ValueError where the parts do not fit together.
     """
@@ -39,6 +41,7 @@ class Question:
     nudge: str
     nudges: tuple[Nudge, ...] = ()
     same: Callable[[Any, Any], bool] | None = None
+    computed: bool = False
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"ch\d\d-q\d+", self.id):

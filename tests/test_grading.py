@@ -87,9 +87,22 @@ def test_a_hostile_submission_gets_what_it_deserves(one: Hostile, tmp_path: Path
     assert len(json.dumps(found)) < 50_000
 
 
-def test_what_takes_too_long_to_read_is_no_zero_without_a_word(in_a_fork: None) -> None:
-    data = notebook(before=f"{'a = ' * 45_000}1")  # each of the targets is looked at for each of them
-    found = grade(job_of({"01_blocks.ipynb": data}, puzzle_seconds=1))
+def test_an_answer_that_the_learners_own_code_computes_is_not_asked_for() -> None:
+    (chapter,) = (chapter for chapter in CHAPTERS if chapter.number == "19")
+    data = (ROOT / "notebooks" / chapter.notebook).read_bytes()
+    told = {each["id"] for each in grade(job_of({chapter.notebook: data}, chapters=("19",)))["answers"]}
+    assert told == {question.id for question in chapter.questions} - {"ch19-q14"}
+
+
+def test_what_takes_too_long_to_read_is_no_zero_without_a_word(
+    in_a_fork: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def for_ever(*_: object) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(handed_in, "by_chapter", for_ever)
+    found = grade(job_of({"01_blocks.ipynb": notebook()}, puzzle_seconds=1))
     assert [mark["state"] for mark in found["puzzles"]] == ["limit", "limit"]
     assert all("could not be read: it took more than 1 s" in mark["words"] for mark in found["puzzles"])
     assert "the notebooks could not be read" in found["remarks"][0]
@@ -170,7 +183,7 @@ def test_of_every_solution_the_kernel_is_taken_as_it_stands() -> None:
             assert found.kernel and not found.remarks, (puzzle, found.words)
             cell = kernel_cells()[puzzle.name].split("\n")
             assert set(found.kernel.sources[-1].split("\n")) <= {"", *cell}
-        asked = {question.id for question in chapter.questions}
+        asked = {question.id for question in chapter.questions if not question.computed}
         values = notebooks[chapter.number].answers(asked) if asked else {}
         assert set(values) == asked
         assert all(values.values()) and "..." not in values.values()
@@ -295,6 +308,27 @@ def test_plain_values(text: str, value: object) -> None:
     read = plain.value(plain.parse(text).body[0].value, Known())
     assert read == value
     assert plain.value(plain.parse(plain.written(read)).body[0].value, Known()) == value
+
+
+@pytest.mark.parametrize(
+    "source, bound",
+    [
+        ("a, b = 2, 3", {"a": "a = 2", "b": "b = 3"}),
+        ("a = b = 4", {"a": "a = 4", "b": "b = 4"}),
+        ("a, b = 2, 3\na, b = b, a + 1", {"a": "a = 3", "b": "b = 3"}),
+        ("a, b = 2, f()", {"a": "a = 2", "b": ""}),
+        ("a, *b = 2, 3", {"a": "", "b": ""}),
+        ("a, b = 2, 3, 4", {"a": "", "b": ""}),
+        ("a, b = c = 2, 3", {"a": "", "b": "", "c": ""}),
+        ("a: int = 5", {"a": "a: int = 5"}),
+        ("a: int = 5\na += 1", {"a": ""}),
+    ],
+)
+def test_constants_are_computed_before_any_is_bound(source: str, bound: dict[str, str]) -> None:
+    known = Known()
+    found = plain.definitions(source, plain.parse(source), known)
+    assert {one.name: one.text for one in found} == bound
+    assert set(known.values) == {name for name, text in bound.items() if text}
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def _mark(
 
 
 def _questions(chapters: Iterable[Chapter]) -> list[Question]:
-    return [question for chapter in chapters for question in chapter.questions]
+    return [question for chapter in chapters for question in chapter.questions if not question.computed]
 
 
 def _answer(question: Question, given: Mapping[str, str]) -> dict[str, str]:

@@ -150,11 +150,8 @@ def _defined(node: ast.stmt, lines: list[str], known: Known) -> list[Definition]
         return [_function(node, lines, known)]
     if isinstance(node, ast.Import | ast.ImportFrom):
         return [d for alias in node.names if (d := _import(node, alias, known))]
-    if isinstance(node, ast.Assign):
-        names = [n for target in node.targets for n in _names_in(target)]
-        return [_assigned(name, node, names, known) for name in names]
-    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
-        return [_assigned(node.target.id, node, [node.target.id], known)]
+    if isinstance(node, ast.Assign | ast.AnnAssign) and node.value:
+        return _assigned(node, node.value, known)
     if isinstance(node, ast.ClassDef):
         known.classes.add(node.name)
         return [_class(node, known)]
@@ -180,25 +177,45 @@ def _names_in(node: ast.AST) -> list[str]:
 # ---- constants
 
 
-def _assigned(name: str, node: ast.Assign | ast.AnnAssign, names: list[str], known: Known) -> Definition:
-    known.values.pop(name, None)
-    known.aliases.pop(name, None) if name not in _GIVEN else None
-    plainly = isinstance(node, ast.AnnAssign) or all(isinstance(t, ast.Name) for t in node.targets)
-    if not plainly or node.value is None:
-        return _other(name, node, known)
+def _assigned(node: ast.Assign | ast.AnnAssign, given: ast.expr, known: Known) -> list[Definition]:
+    """A constant for each name, ``a, b = 1, 2`` included; all are computed before any is bound."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    names, parts = [n for target in targets for n in _names_in(target)], [given] * len(targets)
+    if len(targets) == 1 and isinstance(targets[0], ast.Tuple) and isinstance(given, ast.Tuple):
+        targets, parts = targets[0].elts, given.elts
+    if len(targets) != len(parts) or not all(isinstance(target, ast.Name) for target in targets):
+        return [_other(name, node, known) for name in names]
+    annotation = node.annotation if isinstance(node, ast.AnnAssign) else None
+    found = [_tried(part, annotation, known) for part in parts]
+    return [_constant(name, node, one, annotation, known) for name, one in zip(names, found, strict=True)]
+
+
+def _tried(part: ast.expr, annotation: ast.expr | None, known: Known) -> tuple[Any, str] | NotPlain:
+    """A value and its text, or why it is none."""
     try:
-        found = value(node.value, known)
-        text = written(found)
-        if isinstance(node, ast.AnnAssign):
-            _check_annotation(node.annotation)
-            text = f"{name}: {ast.unparse(node.annotation)} = {text}"
-        else:
-            text = f"{name} = {text}"
+        found = value(part, known)
+        if annotation:
+            _check_annotation(annotation)
+        return found, written(found)
     except NotPlain as why:
-        return _other(name, node, known, why)
+        return why
+
+
+def _constant(
+    name: str,
+    node: ast.stmt,
+    found: tuple[Any, str] | NotPlain,
+    annotation: ast.expr | None,
+    known: Known,
+) -> Definition:
     if name not in _GIVEN:
-        known.values[name] = found
-    return Definition(name, "constant", text, node.lineno)
+        known.aliases.pop(name, None)
+    if isinstance(found, NotPlain):
+        return _other(name, node, known, found)
+    if name not in _GIVEN:
+        known.values[name] = found[0]
+    declared = f"{name}: {ast.unparse(annotation)}" if annotation else name
+    return Definition(name, "constant", f"{declared} = {found[1]}", node.lineno)
 
 
 def value(node: ast.expr, known: Known) -> Any:

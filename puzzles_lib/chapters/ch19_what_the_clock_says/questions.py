@@ -262,6 +262,7 @@ QUESTIONS = (
             Nudge(lambda v, r: len(v) == 2 and v[1] > LOSS, "what is left is too slow: who was thrown out?"),
         ),
         nudge="still too many are left: small tiles load a lot for each FLOP",
+        computed=True,
     ),
     Question(
         id="ch19-q15",
