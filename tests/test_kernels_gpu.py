@@ -68,6 +68,25 @@ def test_nan_and_inf_poison_their_group_alone(bad, dtype, rows, bits):
 
 
 @pytest.mark.parametrize("bits", bitpack.BITS)
+@pytest.mark.parametrize("group", [32, 256, 1024])
+@pytest.mark.parametrize("rounding", ["nearest", "stochastic"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_pairs_of_neighbours_and_single_ones_give_the_same_bits(dtype, rounding, group, bits):
+    """What does not lie at 16 bytes is read one by one."""
+    x = draw((512, 2048), dtype)
+    x[7, 5], x[300, 700], x[301, 900] = float("nan"), float("inf"), float("-inf")
+    x[128:192] = draw((64, 2048), torch.float32, 1, 1e38).clamp(-3e38, 3e38).to(dtype)  # no normal inverse
+    x[192:256] = draw((64, 2048), torch.float32, 2, 1e-38).to(dtype)
+    x[256:258], x[258:260] = 0.0, -0.0
+    shifted = torch.empty(x.numel() + 1, dtype=dtype, device="cuda")[1:].view(x.shape).copy_(x)
+    assert x.data_ptr() % 16 == 0 and shifted.data_ptr() % 16 == 2 and shifted.is_contiguous()
+    options = {"bits": bits, "group_size": group, "rounding": rounding, "seed": 3}
+    pairs, single = (quantize.quantize_pack(each, **options) for each in (x, shifted))
+    assert torch.equal(pairs.words, single.words)
+    assert torch.equal(pairs.params.view(torch.int16), single.params.view(torch.int16))
+
+
+@pytest.mark.parametrize("bits", bitpack.BITS)
 def test_subnormal_scales_of_float16_stay_within_the_field(bits):
     x = (torch.arange(256, device="cuda") % 22 * 2.0**-24).half().expand(256, 256)
     packed, want = quantize.quantize_pack(x, bits, 128), quantize.quantize_pack(x.cpu(), bits, 128)

@@ -219,11 +219,11 @@ def _minimum_with_nan(a, b):
 def _quantize_pack_kernel(
     x_ptr, words_ptr, params_ptr, seed_ptr, K, C, blocks, offset,
     BITS: tl.constexpr, GROUP: tl.constexpr, WIDTH: tl.constexpr, GROUPS: tl.constexpr,
-    ROWS: tl.constexpr, STEP: tl.constexpr, EVEN: tl.constexpr,
+    ROWS: tl.constexpr, STEP: tl.constexpr, EVEN: tl.constexpr, PAIRS: tl.constexpr,
 ):  # fmt: skip
     """ROWS rows of words, GROUPS groups of GROUP columns (WIDTH: that, up to a power of two).
 
-    seed_ptr: None for nearest rounding.
+    seed_ptr: None for nearest rounding. PAIRS: two neighbours of 16 bits are loaded as one; only if EVEN.
 
     A thread holds the same 8 columns of all rows that share its words, STEP fields at a time: packing
     is a sum within the thread, and only minimum and maximum pass between threads.
@@ -242,10 +242,15 @@ def _quantize_pack_kernel(
     param = params_ptr + (offs_g.to(tl.int64) * blocks + block) * (2 * 16 * FIELDS) + rows
     x_ptr += first_row * C
     rows_left = K - first_row
-    words, spoilt = quantize_rows(
-        x_ptr, param, seed_ptr, offset, first, rows, offs_c, in_group, exists, rows_left, C,
-        BITS, SPLIT, EVEN, CAREFUL=False,
-    )  # fmt: skip
+    if PAIRS:
+        words, spoilt = _quantize_pairs(
+            x_ptr, param, seed_ptr, offset, first, rows, tl.program_id(1) * (GROUPS * WIDTH), C, BITS, SPLIT
+        )
+    else:
+        words, spoilt = quantize_rows(
+            x_ptr, param, seed_ptr, offset, first, rows, offs_c, in_group, exists, rows_left, C,
+            BITS, SPLIT, EVEN, CAREFUL=False,
+        )  # fmt: skip
     if tl.max(tl.max(spoilt, 1), 0) > 0:  # rare: cheaper than a check of every code
         words, spoilt = quantize_rows(
             x_ptr, param, seed_ptr, offset, first, rows, offs_c, in_group, exists, rows_left, C,
@@ -305,17 +310,33 @@ def encode(
     x: float32 [STEP, ROWS, GROUPS * WIDTH]; low_x and high_x are x, or what does not count for minimum and
     maximum is infinite there. added: of `noise`, or None for nearest rounding.
     """
-    LEVELS: tl.constexpr = (1 << BITS) - 1
     low = tl.reduce(tl.reshape(low_x, SPLIT), 3, _minimum_with_nan)  # [STEP, ROWS, GROUPS]
     high = tl.reduce(tl.reshape(high_x, SPLIT), 3, maximum_with_nan)
-    exact = (high - low) * (1.0 / LEVELS)
-    scale = exact.to(DTYPE)
-    if added is not None and DTYPE != tl.float32:  # up: positive floats are in the order of their bits
-        above = (scale.to(tl.int16, bitcast=True) + 1).to(tl.int16).to(DTYPE, bitcast=True)
-        scale = tl.where(scale.to(tl.float32) < exact, above, scale)
-    scale = tl.where(scale.to(tl.float32) < TINY, 1.0, scale.to(tl.float32))
+    scale = _scale_of(low, high, added is not None, BITS, DTYPE)
     inverse = tl.broadcast_to(tl.div_rn(1.0, scale)[:, :, :, None], SPLIT)
     distance = tl.reshape(x, SPLIT) - low[:, :, :, None]
+    return _fields_of(distance, inverse, added, step, BITS, SPLIT, DTYPE, CAREFUL), scale, low
+
+
+@triton.jit
+def _scale_of(low, high, UP: tl.constexpr, BITS: tl.constexpr, DTYPE: tl.constexpr):
+    """As it is stored, in float32. UP: not rounded down, so that no x lies above the last code."""
+    LEVELS: tl.constexpr = (1 << BITS) - 1
+    exact = (high - low) * (1.0 / LEVELS)
+    scale = exact.to(DTYPE)
+    if UP and DTYPE != tl.float32:  # positive floats are in the order of their bits
+        above = (scale.to(tl.int16, bitcast=True) + 1).to(tl.int16).to(DTYPE, bitcast=True)
+        scale = tl.where(scale.to(tl.float32) < exact, above, scale)
+    return tl.where(scale.to(tl.float32) < TINY, 1.0, scale.to(tl.float32))
+
+
+@triton.jit
+def _fields_of(
+    distance, inverse, added, step,
+    BITS: tl.constexpr, SPLIT: tl.constexpr, DTYPE: tl.constexpr, CAREFUL: tl.constexpr,
+):  # fmt: skip
+    """The codes of distance · inverse, [STEP, ...], in their places from field ``step`` on: [...]."""
+    LEVELS: tl.constexpr = (1 << BITS) - 1
     shift = BITS * (step + tl.arange(0, SPLIT[0]))[:, None, None, None]
     if added is None:
         code = tl.fma(distance, inverse, MAGIC)
@@ -336,7 +357,108 @@ def encode(
             code = tl.minimum(code, ONE + 255.99993896484375)
         fields = (code.to(tl.int32, bitcast=True) & (LEVELS << fraction_bits(BITS))) << shift
         fields = tl.sum(fields, axis=0) >> fraction_bits(BITS)
-    return fields, scale, low
+    return fields
+
+
+# ---- two neighbours of 16 bits at a time
+
+
+@triton.jit
+def _quantize_pairs(
+    x_ptr, param, seed_ptr, offset, first, rows, first_column, C, BITS: tl.constexpr, SPLIT: tl.constexpr
+):
+    """As `quantize_rows`, where each lane holds an even column and the odd one behind it.
+
+    Minima and maxima of both are found by one instruction, and between threads a minimum and a maximum go as
+    one. Also to be done again with care: a scale of 2^125 or more, whose inverse is no normal number.
+    """
+    FIELDS: tl.constexpr = 16 // BITS
+    DTYPE: tl.constexpr = param.dtype.element_ty
+    STEP: tl.constexpr = SPLIT[0]
+    HALF: tl.constexpr = [STEP, SPLIT[1], SPLIT[2], SPLIT[3] // 2]
+    pairs_ptr = x_ptr.to(tl.pointer_type(tl.int32))
+    offs = first_column // 2 + tl.arange(0, SPLIT[2] * SPLIT[3] // 2)[None, None, :]
+    even_words = tl.zeros(HALF[1:], tl.int32)
+    odd_words = tl.zeros(HALF[1:], tl.int32)
+    spoilt = tl.zeros(SPLIT[1:3], tl.int32)
+    if seed_ptr is not None:
+        even_low, even_high = draw(seed_ptr, offset, first, 2 * offs, BITS)
+        odd_low, odd_high = draw(seed_ptr, offset, first, 2 * offs + 1, BITS)
+    for step in tl.range(0, FIELDS, STEP, num_stages=3):
+        pairs = tl.load(pairs_ptr + ((rows + step * 16) * (C // 2) + offs))
+        low, high = _ends(pairs, SPLIT, DTYPE)  # [STEP, ROWS, GROUPS]
+        scale = _scale_of(low, high, seed_ptr is not None, BITS, DTYPE)
+        inverse = tl.broadcast_to(_reciprocal(scale)[:, :, :, None], HALF)
+        even, odd = _floats(tl.reshape(pairs, HALF), DTYPE)
+        even, odd = even - low[:, :, :, None], odd - low[:, :, :, None]
+        more, other = None, None
+        if seed_ptr is not None:
+            more = noise(even_low, even_high, first, step, BITS, HALF)
+            other = noise(odd_low, odd_high, first, step, BITS, HALF)
+        even_words += _fields_of(even, inverse, more, step, BITS, HALF, DTYPE, False)
+        odd_words += _fields_of(odd, inverse, other, step, BITS, HALF, DTYPE, False)
+        tl.store(param + step * 16, scale)
+        tl.store(param + step * 16 + 16 * FIELDS, low)
+        spoilt += tl.sum(tl.where(scale < 2.0**125, 0, 1), axis=0)
+    words = tl.reshape(tl.join(even_words, odd_words), SPLIT[1:])
+    return words, tl.where(spoilt > 0, 1, 0)
+
+
+@triton.jit
+def _ends(pairs, SPLIT: tl.constexpr, DTYPE: tl.constexpr):
+    """Minimum and maximum of each group, [STEP, ROWS, GROUPS] in float32; NaN where it has one."""
+    # A thread's own four pairs first, even and odd columns apart.
+    own = tl.reshape(pairs, [SPLIT[0], SPLIT[1], SPLIT[2], SPLIT[3] // 8, 4])
+    low = tl.reduce(own, 4, _least_bf16 if DTYPE == tl.bfloat16 else _least_f16)
+    high = tl.reduce(own, 4, _most_bf16 if DTYPE == tl.bfloat16 else _most_f16)
+    # From here on a pair is a minimum and a maximum, that one with its sign changed.
+    of_even = (low & 0xFFFF) | ((high << 16) ^ -0x80000000)
+    of_odd = ((low >> 16) & 0xFFFF) | ((high & -0x10000) ^ -0x80000000)
+    if DTYPE == tl.bfloat16:
+        ends = tl.reduce(_least_bf16(of_even, of_odd), 3, _least_bf16)
+    else:
+        ends = tl.reduce(_least_f16(of_even, of_odd), 3, _least_f16)
+    low, high = _floats(ends, DTYPE)
+    return low, -high
+
+
+@triton.jit
+def _floats(pairs, DTYPE: tl.constexpr):
+    """The even ones and the odd ones, in float32."""
+    if DTYPE == tl.bfloat16:  # the upper half of a float32
+        even = (pairs << 16).to(tl.float32, bitcast=True)
+        odd = (pairs & -0x10000).to(tl.float32, bitcast=True)
+    else:
+        even = pairs.to(tl.int16).to(DTYPE, bitcast=True).to(tl.float32)
+        odd = (pairs >> 16).to(tl.int16).to(DTYPE, bitcast=True).to(tl.float32)
+    return even, odd
+
+
+@triton.jit
+def _least_bf16(a, b):
+    return tl.inline_asm_elementwise("min.NaN.bf16x2 $0, $1, $2;", "=r,r,r", [a, b], tl.int32, True, 1)
+
+
+@triton.jit
+def _most_bf16(a, b):
+    return tl.inline_asm_elementwise("max.NaN.bf16x2 $0, $1, $2;", "=r,r,r", [a, b], tl.int32, True, 1)
+
+
+@triton.jit
+def _least_f16(a, b):
+    return tl.inline_asm_elementwise("min.NaN.f16x2 $0, $1, $2;", "=r,r,r", [a, b], tl.int32, True, 1)
+
+
+@triton.jit
+def _most_f16(a, b):
+    return tl.inline_asm_elementwise("max.NaN.f16x2 $0, $1, $2;", "=r,r,r", [a, b], tl.int32, True, 1)
+
+
+@triton.jit
+def _reciprocal(x):
+    """1 / x rounded once, for x from 2^-126 up to 2^125: what a division does there, without its branches."""
+    near = tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1)
+    return tl.fma(near, tl.fma(-x, near, 1.0), near)
 
 
 @triton.jit
@@ -418,12 +540,13 @@ def launch_quantize_pack(
     if width > 4096:
         word_rows = step = 1  # long groups are held in few rows
     even = rows % block_rows(bits) == 0 and columns % (groups * group_size) == 0 and width == group_size
+    pairs = even and x.element_size() == 2 and 32 <= width <= 4096 and x.data_ptr() % 16 == 0
     grid = (blocks * WORD_ROWS // word_rows, triton.cdiv(columns, groups * group_size))
     _quantize_pack_kernel[grid](
         x, words, params, seed, rows, columns, blocks, offset,
         BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, ROWS=word_rows, STEP=step, EVEN=even,
-        num_warps=min(max(1, width // 256), 32),
-        maxnreg=STOCHASTIC_REGISTERS if seed is not None and width <= 1024 else None,
+        PAIRS=pairs, num_warps=min(max(1, width // 256), 32),
+        maxnreg=(128 if pairs else STOCHASTIC_REGISTERS) if seed is not None and width <= 1024 else None,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ A random number u of 16 bits serves 8 elements of a column, a *unit*, whose word
 each takes u with its top three bits flipped in another way. Each of them is uniform, which is what makes x^
 right on average; together they lie in different eighths of [0, 1), so that their errors tend to cancel in
 a sum over rows, as a weight's gradient is. On an H200, 2 bits of
-[100864, 3072] take 1.5 times as long as with nearest rounding; with 16 bits for each element, 1.7 times.
+[100864, 3072] take 1.21 times as long as with nearest rounding (213 and 176 µs; a copy of as many bytes 167).
 """
 
 import torch
