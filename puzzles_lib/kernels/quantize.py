@@ -540,7 +540,7 @@ def launch_quantize_pack(
     if width > 4096:
         word_rows = step = 1  # long groups are held in few rows
     even = rows % block_rows(bits) == 0 and columns % (groups * group_size) == 0 and width == group_size
-    pairs = even and x.element_size() == 2 and 32 <= width <= 4096 and x.data_ptr() % 16 == 0
+    pairs = x.is_cuda and even and x.element_size() == 2 and 32 <= width <= 4096 and x.data_ptr() % 16 == 0
     grid = (blocks * WORD_ROWS // word_rows, triton.cdiv(columns, groups * group_size))
     _quantize_pack_kernel[grid](
         x, words, params, seed, rows, columns, blocks, offset,
