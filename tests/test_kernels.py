@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import math
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -231,6 +232,30 @@ def test_x_may_be_non_contiguous(bits):
     assert torch.equal(got.words, want.words) and torch.equal(got.params, want.params)
     strided = dataclasses.replace(got, params=got.params.transpose(0, 3).contiguous().transpose(0, 3))
     assert torch.equal(dequantize(strided), dequantize(want))
+
+
+@pytest.mark.parametrize(
+    "changes, pairs",
+    [
+        ({}, True),
+        ({"is_cuda": False}, False),  # in the guarded interpreter
+        ({"size": 4}, False),
+        ({"place": 2}, False),
+        ({"capability": (7, 5)}, False),
+        ({"hip": "6.4"}, False),
+    ],
+)
+def test_neighbours_are_read_as_one_where_a_gpu_can(monkeypatch, changes, pairs):
+    given = {"is_cuda": True, "size": 2, "place": 256, "capability": (8, 0), "hip": None} | changes
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: given["capability"])
+    monkeypatch.setattr(torch.version, "hip", given["hip"])
+    x = SimpleNamespace(
+        is_cuda=given["is_cuda"],
+        device="cuda",
+        element_size=lambda: given["size"],
+        data_ptr=lambda: given["place"],
+    )
+    assert quantize._come_in_pairs(x) is pairs
 
 
 def test_a_packed_tensor_is_frozen():

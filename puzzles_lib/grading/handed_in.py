@@ -22,8 +22,6 @@ from puzzles_lib.stubs import HOLE
 MOST_CELLS = 5000  # of a notebook
 LONGEST_ID = 80  # characters; Jupyter's have 64 at most
 LONGEST_ANSWER = 10_000  # characters
-
-
 _QUESTION = re.compile(r"ch\d\d-q\w{1,8}")
 
 

@@ -106,7 +106,7 @@ class PackedLinear(_Quantizing, nn.Linear):
     rounding: "nearest", or "stochastic", whose random numbers `seed_rounding` changes from step to step. None
         is stochastic with 1 and 2 bits, where nearest codes have a bias that a training run shows, and
         nearest with 4 and 8. On an H200 stochastic codes of 2 bits take 1.2 times as long to make as nearest
-        ones, and a training step of MLPs on them at most 1% longer.
+        ones, and a training step of MLPs on them 1% longer.
     Raises ValueError for other bits, group sizes or roundings, TypeError on x of another dtype.
     """
 

@@ -41,6 +41,8 @@ from puzzles_lib.kernels.rounding import (
     noise,
 )
 
+_PAIRS_REGISTERS = 128  # of a thread, at most, with stochastic rounding: as `STOCHASTIC_REGISTERS`
+
 
 @dataclass(frozen=True)
 class PackedTensor:
@@ -540,14 +542,22 @@ def launch_quantize_pack(
     if width > 4096:
         word_rows = step = 1  # long groups are held in few rows
     even = rows % block_rows(bits) == 0 and columns % (groups * group_size) == 0 and width == group_size
-    pairs = x.is_cuda and even and x.element_size() == 2 and 32 <= width <= 4096 and x.data_ptr() % 16 == 0
+    pairs = even and 32 <= width <= 4096 and _come_in_pairs(x)
+    registers = _PAIRS_REGISTERS if pairs else STOCHASTIC_REGISTERS
     grid = (blocks * WORD_ROWS // word_rows, triton.cdiv(columns, groups * group_size))
     _quantize_pack_kernel[grid](
         x, words, params, seed, rows, columns, blocks, offset,
         BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, ROWS=word_rows, STEP=step, EVEN=even,
         PAIRS=pairs, num_warps=min(max(1, width // 256), 32),
-        maxnreg=(128 if pairs else STOCHASTIC_REGISTERS) if seed is not None and width <= 1024 else None,
+        maxnreg=registers if seed is not None and width <= 1024 else None,
     )  # fmt: skip
+
+
+def _come_in_pairs(x: torch.Tensor) -> bool:
+    """Whether neighbours may be read two at a time: by instructions that NVIDIA's GPUs have from sm_80 on."""
+    if not x.is_cuda or torch.version.hip or torch.cuda.get_device_capability(x.device) < (8, 0):
+        return False
+    return x.element_size() == 2 and x.data_ptr() % 16 == 0
 
 
 @_quantize_pack.register_fake
