@@ -26,6 +26,15 @@ FLAG_PAIRS = (
     "acq_rel, acq_rel",
 )
 """The sem of who sets a flag, and of who looks at it."""
+FINDERS = {
+    "own": True,
+    "warp": False,
+    "barrier": True,
+    "grid": False,
+    "flag": False,
+    "launch": True,
+}
+"""Who loads what was stored, and whether it is promised to be there."""
 
 
 def _at_most() -> float:
@@ -86,6 +95,21 @@ def _updates() -> set[int]:
                 held[program] = memory
         left.add(memory)
     return left
+
+
+def _ends(step: int) -> bool:
+    """Whether three programs, of which two have room, end in every order of starting.
+
+    Program p waits for p + step, if there is one.
+    """
+    for order in itertools.permutations(range(3)):
+        done, waiting = set(), list(order)
+        while ready := [p for p in waiting[:2] if p + step not in range(3) or p + step in done]:
+            done.add(ready[0])
+            waiting.remove(ready[0])
+        if waiting:
+            return False
+    return True
 
 
 def _hand_over() -> set[str]:
@@ -309,5 +333,47 @@ QUESTIONS = (
             Nudge(lambda v, r: "last" not in v, "the last of three is the last, whoever asks"),
         ),
         nudge="(a . b) . c must be a . (b . c), for all numbers",
+    ),
+    Question(
+        id="ch17-q16",
+        asks="1000 programs, room for 264 at a time; p waits for a flag of (p + 1, p - 1). Does it end?",
+        right=lambda: (_ends(1), _ends(-1)),
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 2, "two answers: (p waits for p + 1, p waits for p - 1)"),
+            Nudge(
+                lambda v, r: v[0],
+                "264 are there, and each waits for the next: who makes room for number 265?",
+            ),
+        ),
+        nudge="if programs start in the order of their numbers; but do they?",
+    ),
+    Question(
+        id="ch17-q17",
+        asks="128 threads have stored an element each, then one atomic releases. How many of the elements "
+        "is who acquires promised to find?",
+        right=lambda: 1,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v == 128, "a thread does the atomic: what does it know of the other 127?"),
+            Nudge(lambda v, r: v == 32, "the threads of a warp mostly go together; nothing promises it"),
+            Nudge(
+                lambda v, r: v == 0, "who does the atomic has stored an element, too, and does release that"
+            ),
+        ),
+        nudge="release orders what this thread did before; and no barrier stands between",
+    ),
+    Question(
+        id="ch17-q18",
+        asks=f"A value is stored, then loaded. Who is promised to find it: {', '.join(FINDERS)}? A set.",
+        right=lambda: {name for name, promised in FINDERS.items() if promised},
+        kind=set,
+        nudges=(
+            Nudge(lambda v, r: not v <= set(FINDERS), f"names are {', '.join(FINDERS)}"),
+            Nudge(lambda v, r: "warp" in v, "a warp's threads mostly go together: is it promised?"),
+            Nudge(lambda v, r: "grid" in v, "a barrier is for the threads of one program"),
+            Nudge(lambda v, r: "flag" in v, "relaxed orders nothing beside the flag itself"),
+        ),
+        nudge="one is missing: whose accesses stay in order, what do a barrier and a launch's end promise?",
     ),
 )
