@@ -101,6 +101,9 @@ MISTAKES = [
     ("ch13-q17", {"sm_80", "sm_90", "sm_100", "gfx942"}, "such as a CPU's"),
     ("ch13-q17", {"sm_80"}, "content with less"),
     ("ch13-q17", set(), "of one family"),
+    ("ch13-q18", "same", "one of the three"),
+    ("ch13-q18", "the same", "before it compiles"),
+    ("ch13-q18", "shorter", "one for all threads"),
 ]
 
 
@@ -115,7 +118,7 @@ def right() -> dict[str, object]:
 
 
 def test_there_are_as_many_as_the_chapter_asks():
-    assert [*MINE] == [f"ch13-q{n}" for n in range(1, 18)]
+    assert [*MINE] == [f"ch13-q{n}" for n in range(1, 19)]
     assert all(questions()[i] is q for i, q in MINE.items())
     cells = {c.id: c for c in nbformat.read(MASTER, as_version=4).cells}
     assert {i for i in cells if re.fullmatch(r"q\d+", i)} == {i.removeprefix("ch13-") for i in MINE}
@@ -176,6 +179,7 @@ def test_small_blocks_wide_sizes_and_threads(right):
     assert right["ch13-q9"] == 128 * 256 // 128
     assert right["ch13-q11"] == (128 // 64) * (64 // 16)
     assert right["ch13-q16"] == 1024 // 128
+    assert right["ch13-q18"] == "longer"
     assert right["ch13-q17"] == {name for name in machine_code.TARGETS if name.startswith("sm")}
     assert right["ch13-q13"] == BLOCK_SHARED_BYTES // (2 * 128 * 64 * 2)
 

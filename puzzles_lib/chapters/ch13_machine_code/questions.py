@@ -127,6 +127,12 @@ def _loads_of_4095() -> int:
     return _add(N=4095).ptx.count("ld.global")
 
 
+def _becomes() -> str:
+    """Machine code for one element fewer."""
+    whole, fewer = (len(_add(N=n).sass.splitlines()) for n in (4096, 4095))
+    return "the same" if fewer == whole else "longer" if fewer > whole else "shorter"
+
+
 def _refusals_of_block_k_4() -> set[str]:
     made = {name: _once(int8_matmul_kernel, INT8_MATMUL, name, {"BLOCK_K": 4}) for name in TARGETS}
     return {name for name, code in made.items() if not code.ok}
@@ -456,6 +462,20 @@ QUESTIONS = (
                 lambda given, right: set() < given < right,
                 "Right so far. Is another one's tensor core content with less?",
             ),
+        ),
+    ),
+    Question(
+        "ch13-q18",
+        "N = 4095 instead of 4096: is the machine code for an H100 'shorter', 'the same' or 'longer'?",
+        _becomes,
+        str,
+        "One element is less to do, but the code is one for all threads. What might it know of 4096?",
+        (
+            Nudge(
+                lambda given, right: given not in ("shorter", "the same", "longer"),
+                "Answer with one of the three that the question names.",
+            ),
+            Nudge(_is("the same"), "N is an argument, yes; but Triton looks at it before it compiles."),
         ),
     ),
 )
