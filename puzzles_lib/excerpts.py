@@ -1,5 +1,6 @@
 """A few lines of the library's own source, for a notebook to read aloud."""
 
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,7 +50,8 @@ def _unclosed(lines: Sequence[str]) -> bool:
 def excerpt(file: str, first: str, last: str) -> Excerpt:
     """The lines of a file of this package from the first that holds one text to the next with the other.
 
-    file: such as ``"kernels/quantize.py"``. A statement that begins on the last line is taken whole.
+    file: such as ``"kernels/quantize.py"``. A statement that begins on the last line is taken whole, and
+    what a comment says to the formatter is left out.
     Raises ValueError where there are none.
     """
     path = Path(__file__).parent / file
@@ -60,4 +62,5 @@ def excerpt(file: str, first: str, last: str) -> Excerpt:
         raise ValueError(f"excerpt: {path.name} has no lines from {first!r} to {last!r}")
     while "\n".join(lines[start : end + 1]).count("(") > "\n".join(lines[start : end + 1]).count(")"):
         end += 1  # to the end of the statement
-    return Excerpt(tuple(textwrap.dedent("\n".join(lines[start : end + 1])).splitlines()))
+    text = textwrap.dedent("\n".join(lines[start : end + 1]))
+    return Excerpt(tuple(re.sub(r" +# fmt: skip$", "", text, flags=re.MULTILINE).splitlines()))

@@ -39,6 +39,7 @@ def test_a_notebook_shows_it_in_lines_that_fit_and_leaves_nothing_out(name):
     assert markdown == Excerpt(tuple(plain.splitlines()))._repr_markdown_()
     assert max(map(len, markdown.splitlines())) <= LONGEST
     assert words(markdown.removeprefix("```python\n").removesuffix("\n```")) == words(plain)
+    assert "fmt: skip" not in plain  # that is said to the formatter
 
 
 def test_what_no_bracket_holds_together_goes_on_after_a_backslash():
