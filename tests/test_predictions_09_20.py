@@ -111,6 +111,7 @@ RIGHT = {
     "ch19-q15": 25,
     "ch19-q16": 63,
     "ch19-q17": 128,
+    "ch19-q18": "fewer atomics",
 }
 
 # What learners may think, with a word of what they must read.
@@ -383,6 +384,9 @@ MISTAKES = [
     ("ch19-q16", 3, "adds 3"),
     ("ch19-q17", 8192, "loop is long"),
     ("ch19-q17", 512, "how often"),
+    ("ch19-q18", "more programs", "there already"),
+    ("ch19-q18", "fewer bytes", "is memory busy"),
+    ("ch19-q18", "more warps", "the names are"),
 ]
 
 MINE = {
