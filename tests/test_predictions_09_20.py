@@ -118,6 +118,7 @@ RIGHT = {
 MISTAKES = [
     ("ch18-q21", {"library", "cuDNN"}, "the names are 'the library'"),
     ("ch18-q21", {"the library", "flash"}, "before Hopper"),
+    ("ch18-q21", {"cuDNN"}, "new on this chip"),
     ("ch09-q1", -1, "all 32 bits"),
     ("ch09-q1", 120, "what is left"),
     ("ch09-q1", 7, "not moved at all"),
