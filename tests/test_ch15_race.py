@@ -526,7 +526,9 @@ def test_questions_have_answers_and_none_waits_for_a_compiler(question, monkeypa
     monkeypatch.setattr(machine, "stages", lambda *_, **__: pytest.fail("it compiles"))
     right = question.right()
     assert isinstance(right, question.kind)
-    wrong = tuple(r + 1 for r in right) if question.kind is tuple else 2 * right + 1
+    wrong = {tuple: lambda: tuple(r + 1 for r in right), str: lambda: right + right}.get(
+        question.kind, lambda: 2 * right + 1
+    )()
     assert not (question.same(wrong, right) if question.same else wrong == right)
 
 
@@ -540,6 +542,23 @@ def test_what_rung_8_saves_is_two_turns_less_one(value, words):
     right = question.right()
     assert right == 2 * 538 - 608
     said = next((each.words for each in question.nudges if each.when(value, right)), question.nudge)
+    assert words in said
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("forecast", "is that less"),
+        ("both", "is that less"),
+        ("neither", "meanwhile"),
+        ("bytes", "one of 'forecast'"),
+    ],
+)
+def test_of_rung_5_the_time_falls_and_the_forecast_does_not(value, words):
+    """353.3 µs and 318.9 are forecast, 390.3 and 468.1 were taken."""
+    (question,) = (q for q in QUESTIONS if q.id == "ch15-q13")
+    assert question.right() == "time"
+    said = next((each.words for each in question.nudges if each.when(value, "time")), question.nudge)
     assert words in said
 
 

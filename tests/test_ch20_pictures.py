@@ -44,7 +44,7 @@ def filled(figure: Figure) -> list[str]:
 def test_a_cases_picture_stands_after_its_hints_and_before_its_takeaway():
     ids = [cell.id for cell in SEEN]
     places = [at for at, id in enumerate(ids) if re.fullmatch(r"p\d\d-picture", id)]
-    assert len(places) == 18
+    assert len(places) == 19
     for at in places:
         case = ids[at].removesuffix("-picture")
         assert ids[at - 1 : at + 2] == [f"{case}-hints", f"{case}-picture", f"{case}-takeaway"]
@@ -91,6 +91,14 @@ def test_a_byte_of_a_count():
         x = torch.full((1, N), 2.0)
         found.append(str(bool(run(kernel, puzzle, x=x, BLOCK_N=512)[0])))
     assert [match[1] for match in shown if match] == found == ["True", "False", "True"]
+
+
+def test_eight_bits_of_a_product():
+    kernel, puzzle = broken("int8_matvec")
+    a, x = (torch.tensor(row, dtype=torch.int8) for row in ([[-44, -20]], [24, 127]))
+    shown = texts(pictures.eight_bits().figure)
+    (found,) = run(kernel, puzzle, a=a, x=x, BLOCK_M=16, BLOCK_K=32).tolist()
+    assert found == -12 and "sums: \N{MINUS SIGN}3596, and of what is left \N{MINUS SIGN}12" in shown
 
 
 def test_sums_that_are_nan_are_those_of_the_kernel():

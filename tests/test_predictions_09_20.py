@@ -114,12 +114,14 @@ RIGHT = {
     "ch19-q15": 25,
     "ch19-q16": 63,
     "ch19-q17": 128,
+    "ch19-q18": "fewer atomics",
 }
 
 # What learners may think, with a word of what they must read.
 MISTAKES = [
     ("ch18-q21", {"library", "cuDNN"}, "the names are 'the library'"),
     ("ch18-q21", {"the library", "flash"}, "before Hopper"),
+    ("ch18-q21", {"cuDNN"}, "new on this chip"),
     ("ch09-q1", -1, "all 32 bits"),
     ("ch09-q1", 120, "what is left"),
     ("ch09-q1", 7, "not moved at all"),
@@ -398,6 +400,9 @@ MISTAKES = [
     ("ch19-q16", 3, "adds 3"),
     ("ch19-q17", 8192, "loop is long"),
     ("ch19-q17", 512, "how often"),
+    ("ch19-q18", "more programs", "there already"),
+    ("ch19-q18", "fewer bytes", "is memory busy"),
+    ("ch19-q18", "more warps", "the names are"),
 ]
 
 MINE = {

@@ -260,7 +260,11 @@ ROWS = {
         "for i in range(0.5): acc += 1",
         "ends and step are integers",
     ),
-    r"^Cannot bitcast data-type of size \d+ to data-type of size 1": ("r = not N", "compare, as in N == 0"),
+    r"^Cannot bitcast data-type of size \d+ to data-type of size 1\b": ("r = not N", "compare, as in N == 0"),
+    r"^Cannot bitcast data-type of size (\d+) to data-type of size (\d+)": (
+        "r = x.to(tl.bfloat16, bitcast=True)",
+        "here are 32, not 16",
+    ),
     r"^cannot convert .* of type <class '(?:[\w.]+\.)?(\w+)'> to tensor": (
         "r = tl.store",
         "a function is no value",

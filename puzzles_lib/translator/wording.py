@@ -880,8 +880,12 @@ ROWS: tuple[tuple[str, Say], ...] = (
         "a loop's ends and step are integers, one of each",
     ),
     (
-        r"^Cannot bitcast data-type of size \d+ to data-type of size 1",
+        r"^Cannot bitcast data-type of size \d+ to data-type of size 1\b",
         "not is for conditions: compare, as in N == 0",
+    ),
+    (
+        r"^Cannot bitcast data-type of size (\d+) to data-type of size (\d+)",
+        "bitcast=True keeps all bits, and here are {0}, not {1}",
     ),
     (r"^cannot convert .* of type <class '(?:[\w.]+\.)?(\w+)'> to tensor", _no_value),
     (r"^\w+\(\): incompatible function arguments", _broken),

@@ -87,6 +87,16 @@ def _gains_more() -> int:
     return dict(zip(gains, ROWS, strict=True))[max(gains)]
 
 
+def _falls() -> str:
+    """Beside rung 4, of rung 5, the long K."""
+    before, after = versions.subnormal, versions.one_dot
+    forecast = bound_of(_record(after)).forecast_us < bound_of(_record(before)).forecast_us
+    time = _times(after.name)[0]["us"] < _times(before.name)[0]["us"]
+    return {(True, True): "both", (True, False): "forecast", (False, True): "time"}.get(
+        (forecast, time), "neither"
+    )
+
+
 QUESTIONS = (
     Question(
         id="ch15-q1",
@@ -215,5 +225,19 @@ QUESTIONS = (
             Nudge(lambda v, r: not 0 < v < 1, "a share: of the whole time, from 0 to 1"),
         ),
         nudge="the time less the forecast, by the time",
+    ),
+    Question(
+        id="ch15-q13",
+        asks='Beside rung 4, what falls with one dot a turn, at K = 100864: "forecast", "time", "both" or '
+        '"neither"?',
+        right=_falls,
+        kind=str,
+        nudges=(
+            Nudge(
+                lambda v, r: v in ("forecast", "both"), "a forecast counts what is issued: is that less here?"
+            ),
+            Nudge(lambda v, r: v == "neither", "in the picture: what do the tensor cores do meanwhile?"),
+        ),
+        nudge="one of 'forecast', 'time', 'both' and 'neither'",
     ),
 )

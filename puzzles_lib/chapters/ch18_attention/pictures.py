@@ -158,6 +158,38 @@ def tiles(T: int = 46, block_q: int = 8, block_k: int = 4, W: int = 14) -> Pictu
     )
 
 
+def window(start: int = 12, block_q: int = 4, block_k: int = 4, W: int = 6, T: int = 20) -> Picture:
+    """One program of puzzle 35, score by score: blocks of keys that it visits, and what its mask hides."""
+    begin, end = max(start - W + 1, 0) // block_k * block_k, start + block_q
+    figure, ax = new_sheet(27, 8.0)
+    left, top, size, gap = 4.0, 1.9, 1.0, 0.4
+    for number, first in enumerate(range(0, T, block_k)):
+        x = left + number * (block_k * size + gap)
+        keys, visited = range(first, first + block_k), begin <= first < end
+        seen = [[i - W < j <= i for j in keys] for i in range(start, start + block_q)]
+        colors = [[(SKY if see else YELLOW) if visited else None for see in row] for row in seen]
+        numbers = [[""] * block_k] * block_q
+        cells(ax, numbers, x=x, y=top, width=size, height=size, colors=colors, index=list(keys))
+        middle, below = x + block_k * size / 2, top + block_q * size + 0.5
+        label(ax, middle, below, "visited" if visited else "not visited", color=INK if visited else FAINT)
+    for row in range(block_q):
+        label(ax, left - 0.4, top + (row + 0.5) * size, f"query {start + row}", align="right")
+    label(ax, left - 0.4, top - 0.45, "key", align="right", color=FAINT)
+    for x, text, color in (
+        (4.0, "seen", SKY),
+        (8.0, "hidden by the mask", YELLOW),
+        (15.2, "never loaded", None),
+    ):
+        box(ax, x, 7.1, 0.7, 0.6, color=color)
+        label(ax, x + 0.95, 7.4, text, align="left")
+    sees = [f"query {i} sees keys {max(i - W + 1, 0)} to {i}" for i in (start, start + block_q - 1)]
+    return Picture(
+        figure,
+        f"The program of queries {start} to {start + block_q - 1}, W = {W}, blocks of {block_k} keys: "
+        f"{', '.join(sees)}. It visits keys {begin} to {end - 1}; a mask hides what a query does not see.",
+    )
+
+
 def heads(H: int = 8, groups: int = 2) -> Picture:
     """Which head of q goes with which of k and v."""
     figure, ax = new_sheet(25, 6.8)
@@ -222,12 +254,28 @@ def packed(lengths: Sequence[int] = (10, 0, 1, 37), block: int = 16) -> Picture:
     )
 
 
+def aligned(queries: int = 3, keys: int = 7) -> Picture:
+    """Which keys a query sees where there are more keys: last meets last, or first meets first."""
+    figure, ax = new_sheet(25, 6.4)
+    told = []
+    for left, name, older in ((3.0, "ends meet: puzzle 36", keys - queries), (15.6, "beginnings meet", 0)):
+        colors = [[SKY if j <= i + older else None for j in range(keys)] for i in range(queries)]
+        numbers = [[""] * keys] * queries
+        grid = cells(ax, numbers, x=left, y=2.1, colors=colors, index=True)
+        label(ax, left, 0.6, name, align="left", fontsize=11)
+        for i in range(queries):
+            label(ax, left - 0.4, 2.6 + i, f"query {i}", align="right")
+        label(ax, left + keys / 2, grid.bottom + 0.5, "keys", color=FAINT)
+        told.append(f"{name}: " + ", ".join(str(row.count(SKY)) for row in colors))
+    return Picture(figure, f"{queries} queries, {keys} keys; so many keys each sees. {'. '.join(told)}.")
+
+
 # ---- backward
 
 
-def derivation() -> Picture:
-    """The whole of backward: what is kept, what is computed again, and which product gives what."""
-    figure, ax = new_sheet(27, 15.4)
+def derivation(step: int = 3) -> Picture:
+    """Backward. step 1: through the product o = p v; 2: through s = q kᵀ as well; 3: through the softmax."""
+    figure, ax = new_sheet(27, 15.4 if step == 3 else 13.4)
 
     def matrix(x: float, y: float, text: str, color: object, square: bool = False) -> Any:
         return box(ax, x, y, 2.7 if square else 1.7, 1.9, text, color=color, fontsize=12)
@@ -249,38 +297,43 @@ def derivation() -> Picture:
     label(ax, 0.4, 6.1, "backward: the same way back, from do", align="left", fontsize=12, weight="bold")
     do = matrix(24.2, 6.9, "do", PALE)
     dp = matrix(18.0, 6.9, "dp", AGAIN, square=True)
-    ds = matrix(11.0, 6.9, "ds", AGAIN, square=True)
     arrow(ax, (do.x - 0.05, 7.85), (dp.right + 0.05, 7.85))
     label(ax, 22.45, 7.3, "do vᵀ", fontsize=9.5)
-    arrow(ax, (dp.x - 0.05, 7.85), (ds.right + 0.05, 7.85))
-    label(ax, 15.85, 7.3, "p ∘ (dp − delta)", fontsize=9.5)
-    delta = box(ax, 18.4, 4.6, 7.0, 0.9, "delta = do · o, row by row  [T]", color=KEPT, fontsize=10)
-    arrow(ax, (delta.x - 0.05, 5.1), (16.2, 6.95), bend=0.15)
-    arrow(ax, (p.x + 1.35, p.bottom + 0.05), (15.2, 6.95), color=LINE)
-    dq = matrix(1.6, 10.7, "dq", GRADIENT)
-    dk = matrix(8.6, 10.7, "dk", GRADIENT)
     dv = matrix(20.6, 10.7, "dv", GRADIENT)
-    arrow(ax, (ds.x - 0.05, 8.3), (dq.right + 0.1, 11.0), bend=0.12)
-    label(ax, 5.3, 9.0, "ds k / √D", fontsize=9.5)
-    arrow(ax, (ds.x + 0.9, ds.bottom + 0.05), (dk.x + 1.1, dk.y - 0.05))
-    label(ax, 11.3, 9.8, "dsᵀ q / √D", align="left", fontsize=9.5)
     arrow(ax, (24.6, do.bottom + 0.05), (dv.right + 0.05, 11.0), bend=-0.1)
     label(ax, 24.6, 10.5, "pᵀ do", align="left", fontsize=9.5)
-    for x, y, text, color in (
-        (0.6, 13.6, "kept, or made once: rows of D, or one number a row", KEPT),
-        (14.4, 13.6, "T × T: a tile at a time, and gone", AGAIN),
-        (0.6, 14.6, "sums over tiles: dq over keys, dk and dv over queries", GRADIENT),
-    ):
-        box(ax, x, y, 0.8, 0.7, color=color)
-        label(ax, x + 1.1, y + 0.35, text, align="left")
+    told = ["dp = do vᵀ and dv = pᵀ do, a sum over queries"]
+    if step > 1:
+        ds = matrix(11.0, 6.9, "ds", AGAIN, square=True)
+        arrow(ax, (dp.x - 0.05, 7.85), (ds.right + 0.05, 7.85))
+        dq = matrix(1.6, 10.7, "dq", GRADIENT)
+        dk = matrix(8.6, 10.7, "dk", GRADIENT)
+        arrow(ax, (ds.x - 0.05, 8.3), (dq.right + 0.1, 11.0), bend=0.12)
+        label(ax, 5.3, 9.0, "ds k / √D", fontsize=9.5)
+        arrow(ax, (ds.x + 0.9, ds.bottom + 0.05), (dk.x + 1.1, dk.y - 0.05))
+        label(ax, 11.3, 9.8, "dsᵀ q / √D", align="left", fontsize=9.5)
+        told.append("from ds, dq = ds k / √D, a sum over keys, and dk = dsᵀ q / √D, a sum over queries")
+    if step == 2:
+        label(ax, 15.85, 7.2, "?", fontsize=14)
+        told.append("how ds comes from dp is open")
+    if step == 3:
+        label(ax, 15.85, 7.3, "p ∘ (dp − delta)", fontsize=9.5)
+        delta = box(ax, 18.4, 4.6, 7.0, 0.9, "delta = do · o, row by row  [T]", color=KEPT, fontsize=10)
+        arrow(ax, (delta.x - 0.05, 5.1), (16.2, 6.95), bend=0.15)
+        arrow(ax, (p.x + 1.35, p.bottom + 0.05), (15.2, 6.95), color=LINE)
+        told.append("ds = p ∘ (dp − delta), where delta is the sum over a row of do times o")
+        for x, y, text, color in (
+            (0.6, 13.6, "kept, or made once: rows of D, or one number a row", KEPT),
+            (14.4, 13.6, "T × T: a tile at a time, and gone", AGAIN),
+            (0.6, 14.6, "sums over tiles: dq over keys, dk and dv over queries", GRADIENT),
+        ):
+            box(ax, x, y, 0.8, 0.7, color=color)
+            label(ax, x + 1.1, y + 0.35, text, align="left")
+        told.append("s, p, dp and ds are T × T: computed again, a tile at a time, and never stored")
     return Picture(
         figure,
         "Backward of attention. Forward: s = q kᵀ / √D, p = exp(s − lse), o = p v; q, k, v, o and lse, one "
-        "number a row, are kept. Backward: dp = do vᵀ; delta = the sum over a row of do times o; ds = p "
-        "∘ (dp "
-        "− delta); dq = ds k / √D, a sum over keys; dk = dsᵀ q / √D and dv = pᵀ do, sums over queries. "
-        "s, p, "
-        "dp and ds are T × T: computed again, a tile at a time, and never stored.",
+        f"number a row, are kept. Backward: {'; '.join(told)}.",
     )
 
 
@@ -352,6 +405,25 @@ def walks(blocks: int = 8, one: int = 5, other: int = 2) -> Picture:
         f"dv owns a "
         f"block of keys and walks a column down from the diagonal: program {other} {blocks - other} tiles.",
     )
+
+
+def products() -> Picture:
+    """The products of forward, and of the two kernels of backward."""
+    figure, ax = new_sheet(25, 6.6)
+    rows_ = (
+        ("forward", ("s = q kᵀ", "o = p v"), ()),
+        ("backward: dq", ("s = q kᵀ", "dp = do vᵀ", "dq = ds k"), (0, 1)),
+        ("backward: dk, dv", ("s = q kᵀ", "dp = do vᵀ", "dk = dsᵀ q", "dv = pᵀ do"), (0, 1)),
+    )
+    for number, (name, made, twice) in enumerate(rows_):
+        y = 0.6 + 1.7 * number
+        label(ax, 6.2, y + 0.55, name, align="right", fontsize=11)
+        for place, text in enumerate(made):
+            box(ax, 6.6 + 4.5 * place, y, 4.3, 1.1, text, color=ORANGE if place in twice else SKY)
+    box(ax, 6.6, 5.7, 0.7, 0.6, color=ORANGE)
+    label(ax, 7.55, 6.0, "made by both kernels of backward", align="left")
+    told = "; ".join(f"{name}: {', '.join(made)}" for name, made, _ in rows_)
+    return Picture(figure, f"Products. {told}. Both kernels of backward make s and dp.")
 
 
 # ---- production
@@ -429,23 +501,18 @@ def floors(rows: Rows, D: int = 128, T: int = 4096) -> Picture:
     """Forward and backward, causal, beside torch's, the puzzles', and the two floors."""
     about = bench.about("attention")
     case = f"D = {D}, causal, T = {T}"
-    figure = new_figure(8.2, 4.2)
-    ax = figure.subplots()
-    at, told, ticks = 0.0, [], []
-    for part, found in times(rows, case).items():
-        start = at
-        for name, (color, text) in LOOKS.items():
-            ax.bar(at, found[name], 0.9, color=color, edgecolor=INK, linewidth=0.5, label=text)
-            label(ax, at, found[name] + 40, f"{found[name]:.0f}", align="baseline", fontsize=9)
-            at += 1
-        ticks.append(((start + at - 1) / 2, part))
+    figure = new_figure(8.4, 4.6)
+    told = []
+    for ax, (part, found) in zip(figure.subplots(1, 2), times(rows, case).items(), strict=True):
+        for place, (name, (color, _)) in enumerate(LOOKS.items()):
+            ax.barh(place, found[name], 0.8, color=color, edgecolor=INK, linewidth=0.5)
+            label(ax, found[name], place, f" {found[name]:.0f}", align="left", fontsize=10)
+        ax.set_yticks(range(len(LOOKS)), [text for _, text in LOOKS.values()] if not told else [])
+        ax.set(ylim=(len(LOOKS) - 0.4, -0.6), xlim=(0, 1.15 * max(found[name] for name in LOOKS)), xticks=[])
+        ax.set_title(f"{part}, µs", fontsize=11, loc="left")
+        ax.tick_params(labelsize=10, length=0)
+        ax.spines[["top", "right", "bottom"]].set_visible(False)
         told.append(f"{part}: " + ", ".join(f"{LOOKS[name][1]} {found[name]:.0f}" for name in LOOKS))
-        at += 0.8
-    ax.set_xticks([x for x, _ in ticks], [text for _, text in ticks], fontsize=10)
-    ax.set_ylabel("µs", fontsize=10)
-    ax.tick_params(labelsize=9)
-    ax.spines[["top", "right"]].set_visible(False)
-    _legend(figure, ax, columns=3)
     figure.suptitle(f"{case}, 16384 rows of 2048 numbers\n{about}", fontsize=9, color=FAINT)
     return Picture(figure, f"Microseconds, {case}, {about}. {'; '.join(told)}.")
 
@@ -498,6 +565,7 @@ def _legend(figure: Figure, ax: Axes, columns: int) -> None:
 
 
 __all__ = [
+    "aligned",
     "bytes_kept",
     "derivation",
     "floors",
@@ -506,10 +574,12 @@ __all__ = [
     "lengths",
     "packed",
     "precision",
+    "products",
     "row",
     "tile_kinds",
     "tiles",
     "times",
     "turns",
     "walks",
+    "window",
 ]

@@ -404,7 +404,10 @@ QUESTIONS = (
         right=_faster_than_the_puzzle,
         kind=set,
         nudges=(
-            Nudge(lambda v, r: not v <= set(NAMES), f"the names are {', '.join(map(repr, NAMES))}"),
+            Nudge(
+                lambda v, r: not v <= {name.casefold() for name in NAMES},
+                f"the names are {', '.join(map(repr, NAMES))}",
+            ),
             Nudge(lambda v, r: "flash" in v, "one of them is from before Hopper"),
             Nudge(lambda v, r: not v, "yours has no TMA, and masks in every tile"),
         ),

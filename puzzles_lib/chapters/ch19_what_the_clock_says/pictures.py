@@ -61,6 +61,15 @@ LIES = {
     "clocks": "a matmul, 8192³",
     "spread": "a copy of 256 MiB",
 }
+WHY = {
+    "first call": "the first call compiles",
+    "no wait": "a launch only puts it into a queue",
+    "launch": "Python takes longer to launch than the GPU to copy",
+    "cache": "what was read just now is still in L2",
+    "zeros": "wires that do not switch take no power",
+    "clocks": "a chip that has rested runs fast for some milliseconds",
+    "spread": "the first call is slow, and moves a mean, not a median",
+}
 
 
 def lies(record: Record, names: Sequence[str] = ()) -> Picture:
@@ -69,10 +78,10 @@ def lies(record: Record, names: Sequence[str] = ()) -> Picture:
     record: of bench "clock". names: of the pairs, all of them unless given.
     """
     rows = [row for row in record["lies"] if row["name"] in (names or LIES)]
-    figure, ax = new_sheet(18.4, 2.5 * len(rows) + 0.7)
+    figure, ax = new_sheet(18.4, 3.4 * len(rows) + 0.4)
     told = []
     for number, row in enumerate(rows):
-        y = 0.2 + 2.5 * number
+        y = 0.2 + 3.4 * number
         most = max(row["first"], row["second"])
         label(ax, 4.5, y + 0.95, LIES[row["name"]], align="right")
         for place, which in enumerate(("first", "second")):
@@ -81,11 +90,12 @@ def lies(record: Record, names: Sequence[str] = ()) -> Picture:
             box(ax, 4.8, y + 0.95 * place, width, 0.8, color=color)
             text = f"{_time(row[which])}: {row[f'of_{which}']}"
             label(ax, 5.05 + width, y + 0.95 * place + 0.4, text, align="left")
+        label(ax, 4.8, y + 2.35, WHY[row["name"]], align="left", weight="bold")
         told.append(
             f"{LIES[row['name']]}: {_time(row['first'])} {row['of_first']}, "
-            f"{_time(row['second'])} {row['of_second']}"
+            f"{_time(row['second'])} {row['of_second']}: {WHY[row['name']]}"
         )
-    label(ax, 0.2, 2.5 * len(rows) + 0.3, origin(record), align="left", fontsize=9, color=FAINT)
+    label(ax, 0.2, 3.4 * len(rows), origin(record), align="left", fontsize=9, color=FAINT)
     return Picture(figure, f"Pairs of times for the same thing, {origin(record)}. {'; '.join(told)}.")
 
 
@@ -324,6 +334,81 @@ STALLS = {
 }
 
 
+SHARES = {
+    "memory, busy": "dram_busy",
+    "tensor cores, busy": "tensor_busy",
+    "exp2's unit, busy": "xu_busy",
+    "occupancy": "occupancy",
+}
+"""Facts of a profile that are parts of a whole, and their columns."""
+BRIEFLY = {"long_scoreboard": "memory", "mio_throttle": "full queue"}
+
+
+def compared(record: Record) -> Picture:
+    """The six profiles side by side. record: of bench "profiles"."""
+    found = {row["name"]: row for row in record["rows"]}
+    rows = [found[name] for name in SIX.values()]
+    figure, ax = new_sheet(19.4, 9.0)
+    left, width, told = 4.9, 2.4, []
+    for place, letter in enumerate(SIX):
+        label(ax, left + (place + 0.5) * width, 0.6, letter, fontsize=13)
+    for number, (what, column) in enumerate(SHARES.items()):
+        y = 1.2 + 0.8 * number
+        label(ax, left - 0.3, y + 0.35, what, align="right")
+        for place, row in enumerate(rows):
+            x = left + place * width
+            box(ax, x + 0.1, y, width - 0.2, 0.7, color=PALE, linewidth=0)
+            box(ax, x + 0.1, y, max(0.03, (width - 0.2) * row[column] / 100), 0.7, color=SKY, linewidth=0)
+            label(ax, x + width / 2, y + 0.35, f"{row[column]:.0f}%")
+        told.append(f"{what}: " + ", ".join(f"{row[column]:.0f}%" for row in rows))
+    first = [next(iter(row["stalls"].items())) for row in rows]
+    facts = (
+        ("stalls most on", [f"{BRIEFLY.get(why, why)}, {share:.0f}" for why, share in first]),
+        ("reads its inputs", [f"{row['dram_read'] / LEAST[row['name']]:.1f} times" for row in rows]),
+        ("hits in L2", [f"{row['l2_hit']:.0f}%" for row in rows]),
+        ("registers a thread", [f"{row['registers']:.0f}" for row in rows]),
+        ("accesses that spill", [f"{row['spilling']:,.0f}" for row in rows]),
+    )
+    for number, (what, texts) in enumerate(facts):
+        y = 4.9 + 0.75 * number
+        label(ax, left - 0.3, y, what, align="right")
+        for place, text in enumerate(texts):
+            label(ax, left + (place + 0.5) * width, y, text, fontsize=9.5)
+        told.append(f"{what}: {', '.join(texts)}")
+    label(ax, 0.2, 8.6, origin(record), align="left", fontsize=9, color=FAINT)
+    return Picture(figure, f"Profiles A to F, {origin(record)}. {'; '.join(told)}.")
+
+
+def cures(record: Record, names: Sequence[str] = ()) -> Picture:
+    """What each profile says, and what helps. record: of bench "profiles". names: the six unless given."""
+    found = {row["name"]: row for row in record["rows"]}
+    fewer = found["softmax, 16 warps"]
+    words = {
+        "row sum": ("sum", f"{found['row sum']['occupancy']:.0f}% of the warps: more programs"),
+        "small tiles, group 1": ("rows", "what it reads again and again: bands"),
+        "copy": ("copy", "memory is busy: done"),
+        "softmax, 2 warps": (
+            "softmax",
+            f"spills. 16 warps need {fewer['registers']:.0f} registers, spill {fewer['spilling']:.0f}, "
+            f"take {_time(fewer['us'])}",
+        ),
+        "column copy": ("columns", "asks L2 for too much: load rows, transpose in shared memory"),
+        "small tiles, group 8": ("bands", "the same loads, most from L2: larger tiles"),
+        "count, 16 bins": ("count", "a line at 16 addresses: first tl.histogram in each program, then add"),
+    }
+    names = names or list(SIX.values())
+    letters = {name: letter for letter, name in SIX.items()}
+    figure, ax = new_sheet(19.4, 0.9 * len(names) + 0.4)
+    told = []
+    for number, name in enumerate(names):
+        y = 0.65 + 0.9 * number
+        what, cure = words[name]
+        label(ax, 0.2, y, f"{letters.get(name, '')}  {what}".strip(), align="left", weight="bold")
+        label(ax, 4.0, y, cure, align="left")
+        told.append(f"{letters.get(name, '')} {what}: {cure}".strip())
+    return Picture(figure, f"{'; '.join(told)}.")
+
+
 def profile(record: Record, letter: str, name: str = "") -> Picture:
     """One of the six profiles, or another by its name. record: of bench "profiles"."""
     (row,) = [row for row in record["rows"] if row["name"] == (name or SIX[letter])]
@@ -342,6 +427,10 @@ def profile(record: Record, letter: str, name: str = "") -> Picture:
     )
     for number, (what, value) in enumerate(facts):
         y = 1.7 + 0.63 * number
+        if what in SHARES:
+            share = min(100.0, row[SHARES[what]]) / 100
+            box(ax, 4.4, y - 0.24, 3.1, 0.5, color=PALE, linewidth=0)
+            box(ax, 4.4, y - 0.24, max(0.03, 3.1 * share), 0.5, color=SKY, linewidth=0)
         label(ax, 0.2, y, what, align="left", color=FAINT)
         label(ax, 7.4, y, value, align="right")
     label(ax, 8.1, 0.7, "why a warp does not issue, in 100 samples", align="left", fontsize=11)
@@ -461,6 +550,8 @@ def persistent(record: Record) -> Picture:
 __all__ = [
     "LIES",
     "SIX",
+    "compared",
+    "cures",
     "fetched",
     "flights",
     "held",

@@ -1,7 +1,7 @@
 """The predictions of chapter 19."""
 
 from puzzles_lib.bench.h200 import BYTES, FLOPS
-from puzzles_lib.bench.recorded import CLOCK, load
+from puzzles_lib.bench.recorded import CLOCK, PROFILES, load
 from puzzles_lib.cache_model import banded
 from puzzles_lib.chapters.ch19_what_the_clock_says.laboratory import Point, panels, points, sweep
 from puzzles_lib.chapters.ch19_what_the_clock_says.pictures import SIX
@@ -104,6 +104,13 @@ def _pays() -> int:
         for k in (128, 512, 8192)
     }
     return max(gain, key=gain.get)
+
+
+def _cure() -> str:
+    (row,) = [row for row in load(PROFILES)["rows"] if row["name"] == "count, 16 bins"]
+    if row["occupancy"] < 50:
+        return "more programs"
+    return "fewer bytes" if row["dram_busy"] > 50 else "fewer atomics"
 
 
 QUESTIONS = (
@@ -287,5 +294,16 @@ QUESTIONS = (
         kind=int,
         nudges=(Nudge(lambda v, r: v == 8192, "there, a tile's loop is long, and what is around it short"),),
         nudge="what does a persistent program save, and how often?",
+    ),
+    Question(
+        id="ch19-q18",
+        asks='The profile of count: what would help, "more programs", "fewer bytes" or "fewer atomics"?',
+        right=_cure,
+        kind=str,
+        nudges=(
+            Nudge(lambda v, r: v == "more programs", "how many of all warps are there already?"),
+            Nudge(lambda v, r: v == "fewer bytes", "is memory busy?"),
+        ),
+        nudge="the names are 'more programs', 'fewer bytes' and 'fewer atomics'",
     ),
 )

@@ -477,6 +477,28 @@ def rounds_down(SIZE: int = 4) -> Picture:
     )
 
 
+def eight_bits(a: Sequence[int] = (-44, -20), x: Sequence[int] = (24, 127)) -> Picture:
+    """Products of int8 as the 16 bits that they need, and what int8 keeps of them."""
+    figure, ax = new_sheet(19.2, 5.4)
+    left, width, told, sums = 6.0, 0.52, [], [0, 0]
+    for number, (one, other) in enumerate(zip(a, x, strict=True)):
+        whole = one * other
+        kept = int(torch.tensor(whole, dtype=torch.int16).to(torch.int8))
+        sums = [sums[0] + whole, sums[1] + kept]
+        name = f"{one} · {other} = {whole}".replace("-", MINUS)
+        y = 1.0 + 1.4 * number
+        colors = [VERMILLION] * 8 + [SKY] * 8
+        row = cells(ax, f"{whole & 0xFFFF:016b}", x=left, y=y, width=width, colors=colors, title=name)
+        label(ax, row.right + 0.3, y + 0.5, f"{kept}".replace("-", MINUS), align="left", fontsize=11)
+        told.append(f"{name}, of which is left {kept}")
+    ax.plot([left + 8 * width] * 2, [0.8, 3.6], color=INK, linewidth=2)
+    label(ax, left + 8 * width - 0.3, 0.4, "dropped", align="right", color=FAINT)
+    label(ax, left + 8 * width + 0.3, 0.4, "an int8 has these", align="left", color=FAINT)
+    words = f"sums: {sums[0]}, and of what is left {sums[1]}".replace("-", MINUS)
+    label(ax, left, 4.7, words, align="left", fontsize=11)
+    return Picture(figure, f"Products as 16 bits: {'; '.join(told)}. {words[0].upper()}{words[1:]}.")
+
+
 def brackets(row: tuple[int, int, int] = (1, 2, 3)) -> Picture:
     """Three elements joined from the left and from the right, by what halves once."""
     right = float(DISCOUNTED_SUM.spec(torch.tensor([row], dtype=torch.float32))[0, -1])
