@@ -18,15 +18,16 @@ POINTERS = {
     "seed_ptr": "*i64",
 }  # fmt: skip
 PACKING = {
-    "BITS": 2, "GROUP": 256, "WIDTH": 256, "GROUPS": 1, "ROWS": 2, "STEP": 2, "EVEN": True, "PAIRS": False,
+    "BITS": 2, "GROUP": 256, "WIDTH": 256, "GROUPS": 1, "ROWS": 2, "STEP": 2, "EVEN": True,
 }  # fmt: skip
+PAIRS = {"BITS": 2, "WIDTH": 256, "GROUPS": 1, "STEP": 8, "ROWS": 1}
 KERNELS = [
     (bitpack._pack_bits_kernel, {"BITS": 2, "BLOCK_C": 256}, {}),
     (bitpack._unpack_bits_kernel, {"BITS": 2, "BLOCK_C": 256}, {}),
     (quantize._quantize_pack_kernel, {**PACKING, "seed_ptr": None}, {"num_warps": 1}),  # to the nearest
     (quantize._quantize_pack_kernel, PACKING, {"num_warps": 1}),  # stochastic
-    (quantize._quantize_pack_kernel, {**PACKING, "seed_ptr": None, "PAIRS": True}, {"num_warps": 1}),
-    (quantize._quantize_pack_kernel, {**PACKING, "PAIRS": True}, {"num_warps": 1}),
+    (quantize._quantize_pairs_kernel, {**PAIRS, "seed_ptr": None}, {"num_warps": 1}),
+    (quantize._quantize_pairs_kernel, PAIRS, {"num_warps": 1, "maxnreg": quantize._PAIRS_REGISTERS}),
     (
         quantize._dequantize_kernel,
         {"BITS": 4, "GROUP": 100, "BLOCK_C": 256, "ROWS": 1, "EVEN": False},
@@ -68,13 +69,13 @@ def test_kernels_compile_for_hopper(kernel, constants, options):
 
 
 def test_of_pairs_a_minimum_and_a_maximum_go_as_one():
-    """Between 32 threads in five exchanges for each of four rows, in place of ten."""
-    exchanges = {}
-    for pairs in (False, True):
-        constants = {**PACKING, "seed_ptr": None, "PAIRS": pairs}
-        compiled = for_hopper(quantize._quantize_pack_kernel, constants, {"num_warps": 1}, ("*", "i"))
-        exchanges[pairs] = compiled.asm["ptx"].count("shfl.sync.bfly")
-    assert exchanges[False] - exchanges[True] == 4 * 5
+    """Between 32 threads in five exchanges for each of 8 rows; random numbers stay where they are."""
+    options = {"num_warps": 1, "maxnreg": quantize._PAIRS_REGISTERS}
+    compiled = for_hopper(quantize._quantize_pairs_kernel, PAIRS, options, ("*", "i"))
+    loop = compiled.asm["ptx"].split("$L__BB0_1:")[1].split("bra")[0]
+    assert loop.count("shfl.sync.bfly") == 8 * 5
+    assert loop.count("add.rm.f32") == 8 * 8
+    assert loop.count("st.shared") == 2 and "stmatrix" not in loop  # of the 8 scales, and of the minima
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,9 @@ def test_stochastic_rounding_is_right_on_average(bits):
     scale = some[0].scale.permute(1, 2, 0).reshape(len(x), 2).double().repeat_interleave(16, 1)
     low = some[0].minimum.permute(1, 2, 0).reshape(len(x), 2).double().repeat_interleave(16, 1)
     part = ((x - low) / scale) % 1
-    error = scale * (part * (1 - part) / seeds).sqrt()
-    off = (found.mean(0) - x).abs() / error.clamp_min(1e-4 * scale)
+    rare = 10  # of the seeds: a code that is drawn less often is not spread as a normal number is
+    error = scale * ((part * (1 - part) * seeds).clamp_min(rare)).sqrt() / seeds
+    off = (found.mean(0) - x).abs() / error
     assert off.max() < 5 and (off < 4).float().mean() > 0.999
     assert abs(float(((found.mean(0) - x) / scale).mean())) < 4 * 0.41 / (seeds * x.numel()) ** 0.5
 

@@ -36,6 +36,7 @@ from puzzles_lib.kernels.rounding import (
     as_seed,
     draw,
     draw_ref,
+    draw_rows,
     fraction_bits,
     leading_one,
     noise,
@@ -189,7 +190,11 @@ def quantize_pack_ref(
         steps = 2 ** fraction_bits(bits)  # that a code is counted in
         drawn = draw_ref(seed, offset, rows, columns, bits)
         drawn = torch.cat([drawn, drawn.new_zeros(rows, short)], 1).view(exact.shape)
-        exact = ((exact * steps).round() + drawn).div(steps).floor()
+        exact = exact * steps
+        part = exact - exact.floor()
+        odd = (exact.floor() + drawn) % 2 == 1  # a tie goes to the even sum, as that of a fused multiply-add
+        up = (part > 0.5) | ((part == 0.5) & odd)
+        exact = (exact.floor() + up + drawn).div(steps).floor()
     codes = exact.nan_to_num(0.0, levels, 0.0).clamp(0, levels).to(torch.uint8)
     codes = codes.view(rows, groups * group_size)[:, :columns]
     params = torch.stack([scale, low]).to(x.dtype).view(2, blocks, block_rows(bits), groups)
@@ -221,11 +226,11 @@ def _minimum_with_nan(a, b):
 def _quantize_pack_kernel(
     x_ptr, words_ptr, params_ptr, seed_ptr, K, C, blocks, offset,
     BITS: tl.constexpr, GROUP: tl.constexpr, WIDTH: tl.constexpr, GROUPS: tl.constexpr,
-    ROWS: tl.constexpr, STEP: tl.constexpr, EVEN: tl.constexpr, PAIRS: tl.constexpr,
+    ROWS: tl.constexpr, STEP: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """ROWS rows of words, GROUPS groups of GROUP columns (WIDTH: that, up to a power of two).
 
-    seed_ptr: None for nearest rounding. PAIRS: two neighbours of 16 bits are loaded as one; only if EVEN.
+    seed_ptr: None for nearest rounding.
 
     A thread holds the same 8 columns of all rows that share its words, STEP fields at a time: packing
     is a sum within the thread, and only minimum and maximum pass between threads.
@@ -244,15 +249,10 @@ def _quantize_pack_kernel(
     param = params_ptr + (offs_g.to(tl.int64) * blocks + block) * (2 * 16 * FIELDS) + rows
     x_ptr += first_row * C
     rows_left = K - first_row
-    if PAIRS:
-        words, spoilt = _quantize_pairs(
-            x_ptr, param, seed_ptr, offset, first, rows, tl.program_id(1) * (GROUPS * WIDTH), C, BITS, SPLIT
-        )
-    else:
-        words, spoilt = quantize_rows(
-            x_ptr, param, seed_ptr, offset, first, rows, offs_c, in_group, exists, rows_left, C,
-            BITS, SPLIT, EVEN, CAREFUL=False,
-        )  # fmt: skip
+    words, spoilt = quantize_rows(
+        x_ptr, param, seed_ptr, offset, first, rows, offs_c, in_group, exists, rows_left, C,
+        BITS, SPLIT, EVEN, CAREFUL=False,
+    )  # fmt: skip
     if tl.max(tl.max(spoilt, 1), 0) > 0:  # rare: cheaper than a check of every code
         words, spoilt = quantize_rows(
             x_ptr, param, seed_ptr, offset, first, rows, offs_c, in_group, exists, rows_left, C,
@@ -282,7 +282,7 @@ def quantize_rows(
     if seed_ptr is not None:
         drawn_low, drawn_high = draw(seed_ptr, offset, first, offs_c, BITS)
     # Not unrolled: that would take twice the registers.
-    for step in tl.range(0, FIELDS, STEP, num_stages=1 if CAREFUL or SPLIT[3] > 4096 else 3):
+    for step in tl.range(0, FIELDS, STEP, num_stages=1 if CAREFUL or SPLIT[3] > 1024 else 3):
         row = rows + step * 16
         if EVEN:
             x = tl.load(x_ptr + (row * C + offs_c)).to(tl.float32)  # [STEP, ROWS, GROUPS * WIDTH]
@@ -366,51 +366,111 @@ def _fields_of(
 
 
 @triton.jit
-def _quantize_pairs(
-    x_ptr, param, seed_ptr, offset, first, rows, first_column, C, BITS: tl.constexpr, SPLIT: tl.constexpr
-):
-    """As `quantize_rows`, where each lane holds an even column and the odd one behind it.
+def _quantize_pairs_kernel(
+    x_ptr, words_ptr, params_ptr, seed_ptr, C, blocks, offset,
+    BITS: tl.constexpr, WIDTH: tl.constexpr, GROUPS: tl.constexpr, STEP: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """As `_quantize_pack_kernel`, of whole blocks of rows and whole groups of WIDTH columns.
 
-    Minima and maxima of both are found by one instruction, and between threads a minimum and a maximum go as
-    one. Also to be done again with care: a scale of 2^125 or more, whose inverse is no normal number.
+    A program has the `draw_rows` rows of words that share a call of Philox, ROWS of them and STEP of their
+    fields at a time. A lane holds four even columns and the odd ones behind them. Minima and maxima of both
+    are found by one instruction, and between threads a minimum and a maximum go as one. A word is summed up as
+    a float, from its top field down: a multiplication shifts it, and an addition that rounds down cuts the
+    next code and appends it. A multiprocessor does twice as many of those as of shifts and masks.
     """
     FIELDS: tl.constexpr = 16 // BITS
-    DTYPE: tl.constexpr = param.dtype.element_ty
-    STEP: tl.constexpr = SPLIT[0]
-    HALF: tl.constexpr = [STEP, SPLIT[1], SPLIT[2], SPLIT[3] // 2]
-    pairs_ptr = x_ptr.to(tl.pointer_type(tl.int32))
-    offs = first_column // 2 + tl.arange(0, SPLIT[2] * SPLIT[3] // 2)[None, None, :]
-    even_words = tl.zeros(HALF[1:], tl.int32)
-    odd_words = tl.zeros(HALF[1:], tl.int32)
-    spoilt = tl.zeros(SPLIT[1:3], tl.int32)
+    LEVELS: tl.constexpr = (1 << BITS) - 1
+    PARTS: tl.constexpr = FIELDS // STEP
+    DTYPE: tl.constexpr = params_ptr.dtype.element_ty
+    HALF: tl.constexpr = [STEP, ROWS, GROUPS, WIDTH // 2]
+    CLIP: tl.constexpr = seed_ptr is None and (BITS == 8 or DTYPE == tl.float16)  # see `_fields_of`
+    ONE: tl.constexpr = leading_one(BITS) if seed_ptr is not None else MAGIC if CLIP else 0.0
+    first = tl.program_id(0) * draw_rows(BITS)  # a row of words, counted over all blocks
+    block = first // 16
+    rows = tl.arange(0, STEP)[:, None, None] * 16 + (first % 16 + tl.arange(0, ROWS))[None, :, None]
+    offs_g = tl.program_id(1) * GROUPS + tl.arange(0, GROUPS)[None, None, :]
+    offs = tl.program_id(1) * (GROUPS * WIDTH // 2) + tl.arange(0, GROUPS * WIDTH // 2)[None, None, :]
+    source = x_ptr.to(tl.pointer_type(tl.int32)) + block.to(tl.int64) * (16 * FIELDS) * (C // 2)
+    place = words_ptr.to(tl.pointer_type(tl.int32)) + first.to(tl.int64) * (C // 2)
+    place += tl.arange(0, ROWS)[None, :, None] * (C // 2) + offs
+    param = params_ptr + (offs_g.to(tl.int64) * blocks + block) * (2 * 16 * FIELDS) + rows
+    even_words = tl.full(HALF[1:], MAGIC, tl.float32)
+    odd_words = tl.full(HALF[1:], MAGIC, tl.float32)
+    largest = tl.zeros([GROUPS], tl.float32)  # scale
     if seed_ptr is not None:
-        even_low, even_high = draw(seed_ptr, offset, first, 2 * offs, BITS)
-        odd_low, odd_high = draw(seed_ptr, offset, first, 2 * offs + 1, BITS)
-    for step in tl.range(0, FIELDS, STEP, num_stages=3):
-        pairs = tl.load(pairs_ptr + ((rows + step * 16) * (C // 2) + offs))
-        low, high = _ends(pairs, SPLIT, DTYPE)  # [STEP, ROWS, GROUPS]
+        # What is made of a load stays in the threads that load: else all numbers pass between threads.
+        column = tl.inline_asm_elementwise(
+            "mov.b32 $0, $1;", "=r,r,r", [2 * offs, tl.load(source + offs)], tl.int32, True, 1
+        )
+        even_low, even_high = draw(seed_ptr, offset, first, column, BITS)
+        odd_low, odd_high = draw(seed_ptr, offset, first, column + 1, BITS)
+    for turn in tl.range(0, draw_rows(BITS) // ROWS * PARTS, num_stages=3):
+        row = turn // PARTS * ROWS
+        step = (PARTS - 1 - turn % PARTS) * STEP  # from the top, since a shift is of all that is there
+        pairs = tl.load(source + ((rows + (step * 16 + row)) * (C // 2) + offs))
+        low, high = _ends(tl.reshape(pairs, HALF), DTYPE)  # [STEP, ROWS, GROUPS]
         scale = _scale_of(low, high, seed_ptr is not None, BITS, DTYPE)
         inverse = tl.broadcast_to(_reciprocal(scale)[:, :, :, None], HALF)
         even, odd = _floats(tl.reshape(pairs, HALF), DTYPE)
         even, odd = even - low[:, :, :, None], odd - low[:, :, :, None]
-        more, other = None, None
         if seed_ptr is not None:
-            more = noise(even_low, even_high, first, step, BITS, HALF)
-            other = noise(odd_low, odd_high, first, step, BITS, HALF)
-        even_words += _fields_of(even, inverse, more, step, BITS, HALF, DTYPE, False)
-        odd_words += _fields_of(odd, inverse, other, step, BITS, HALF, DTYPE, False)
-        tl.store(param + step * 16, scale)
-        tl.store(param + step * 16 + 16 * FIELDS, low)
-        spoilt += tl.sum(tl.where(scale < 2.0**125, 0, 1), axis=0)
-    words = tl.reshape(tl.join(even_words, odd_words), SPLIT[1:])
-    return words, tl.where(spoilt > 0, 1, 0)
+            more = noise(even_low, even_high, first + row, step, BITS, HALF)
+            other = noise(odd_low, odd_high, first + row, step, BITS, HALF)
+            even = _fma_below(even, inverse, tl.reshape(more, HALF), BITS)
+            odd = _fma_below(odd, inverse, tl.reshape(other, HALF), BITS)
+        elif CLIP:
+            even = tl.minimum(tl.fma(even, inverse, MAGIC), MAGIC + LEVELS)
+            odd = tl.minimum(tl.fma(odd, inverse, MAGIC), MAGIC + LEVELS)
+        if PARTS == 1:
+            even_words = tl.full(HALF[1:], MAGIC, tl.float32)
+            odd_words = tl.full(HALF[1:], MAGIC, tl.float32)
+        else:
+            even_words = tl.where(step == (PARTS - 1) * STEP, MAGIC, even_words)
+            odd_words = tl.where(step == (PARTS - 1) * STEP, MAGIC, odd_words)
+        for field in tl.static_range(STEP - 1, -1, -1):
+            # MAGIC and the fields so far: these are shifted, and MAGIC stays, less what a code comes with.
+            even_words = tl.fma(even_words, 1.0 * (LEVELS + 1), -LEVELS * MAGIC - ONE)
+            odd_words = tl.fma(odd_words, 1.0 * (LEVELS + 1), -LEVELS * MAGIC - ONE)
+            if CLIP:
+                even_words += _one_of(even, field)
+                odd_words += _one_of(odd, field)
+            elif seed_ptr is None:
+                even_words = tl.fma(_one_of(even, field), _one_of(inverse, field), even_words)
+                odd_words = tl.fma(_one_of(odd, field), _one_of(inverse, field), odd_words)
+            else:
+                even_words = _add_down(_one_of(even, field), even_words)
+                odd_words = _add_down(_one_of(odd, field), odd_words)
+        tl.store(param + (step * 16 + row), scale)
+        tl.store(param + (step * 16 + row) + 16 * FIELDS, low)
+        highest = tl.reduce(tl.reduce(scale, 0, maximum_with_nan), 0, maximum_with_nan)
+        largest = maximum_with_nan(largest, highest)
+        if step == 0:
+            words = (even_words.to(tl.int32, bitcast=True) & 0xFFFF) | (
+                odd_words.to(tl.int32, bitcast=True) << 16
+            )
+            tl.store(place + row * (C // 2), tl.reshape(words, [1, ROWS, GROUPS * WIDTH // 2]))
+    # Rare: a NaN, an infinity, or a scale whose inverse is no normal number.
+    if tl.max(tl.where(largest < 2.0**125, 0, 1), 0) > 0:
+        tl.debug_barrier()
+        first_param = params_ptr + (offs_g.to(tl.int64) * blocks + block) * (2 * 16 * FIELDS)
+        offs_c = (tl.program_id(1) * (GROUPS * WIDTH) + tl.arange(0, GROUPS * WIDTH))[None, None, :]
+        x_ptr += block.to(tl.int64) * (16 * FIELDS) * C
+        for own in tl.range(0, draw_rows(BITS), num_stages=1):
+            fields = tl.arange(0, 2)[:, None, None] * 16  # two at a time
+            careful, _ = quantize_rows(
+                x_ptr, first_param + (fields + (first + own) % 16), seed_ptr, offset, first + own,
+                fields + (first + own) % 16, offs_c, None, offs_g * WIDTH < C, 0, C,
+                BITS, [2, 1, GROUPS, WIDTH], EVEN=True, CAREFUL=True,
+            )  # fmt: skip
+            where = words_ptr + (first + own).to(tl.int64) * C + offs_c
+            tl.store(where, tl.reshape(careful, [1, 1, GROUPS * WIDTH]).to(tl.int16))
 
 
 @triton.jit
-def _ends(pairs, SPLIT: tl.constexpr, DTYPE: tl.constexpr):
-    """Minimum and maximum of each group, [STEP, ROWS, GROUPS] in float32; NaN where it has one."""
+def _ends(pairs, DTYPE: tl.constexpr):
+    """Minimum and maximum along the last axis, in float32; NaN where it has one."""
     # A thread's own four pairs first, even and odd columns apart.
-    own = tl.reshape(pairs, [SPLIT[0], SPLIT[1], SPLIT[2], SPLIT[3] // 8, 4])
+    own = tl.reshape(pairs, [pairs.shape[0], pairs.shape[1], pairs.shape[2], pairs.shape[3] // 4, 4])
     low = tl.reduce(own, 4, _least_bf16 if DTYPE == tl.bfloat16 else _least_f16)
     high = tl.reduce(own, 4, _most_bf16 if DTYPE == tl.bfloat16 else _most_f16)
     # From here on a pair is a minimum and a maximum, that one with its sign changed.
@@ -422,6 +482,28 @@ def _ends(pairs, SPLIT: tl.constexpr, DTYPE: tl.constexpr):
         ends = tl.reduce(_least_f16(of_even, of_odd), 3, _least_f16)
     low, high = _floats(ends, DTYPE)
     return low, -high
+
+
+@triton.jit
+def _one_of(x, field: tl.constexpr):
+    """x[field]: a sum of integers, of which the compiler knows all others to be 0."""
+    fields = tl.arange(0, x.shape[0])[:, None, None, None]
+    bits = tl.sum(tl.where(fields == field, x.to(tl.int32, bitcast=True), 0), axis=0)
+    return bits.to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _fma_below(distance, inverse, added, BITS: tl.constexpr):
+    code = tl.fma(distance, inverse, added)
+    if BITS == 8:  # see `_fields_of`
+        code = tl.minimum(code, leading_one(BITS) + 255.99993896484375)
+    return code
+
+
+@triton.jit
+def _add_down(a, b):
+    """a + b, rounded down."""
+    return tl.inline_asm_elementwise("add.rm.f32 $0, $1, $2;", "=f,f,f", [a, b], tl.float32, True, 1)
 
 
 @triton.jit
@@ -538,18 +620,26 @@ def launch_quantize_pack(
     (rows, columns), blocks = x.shape, words.shape[0]
     width = triton.next_power_of_2(group_size)
     groups = max(1, 256 // width)
+    num_warps = min(max(1, width // 256), 32)
+    even = rows % block_rows(bits) == 0 and columns % (groups * group_size) == 0 and width == group_size
+    if even and 32 <= width <= 2048 and _come_in_pairs(x):
+        grid = (blocks * WORD_ROWS // draw_rows(bits), columns // (groups * group_size))
+        # Small groups have many scales: those of two rows of words are neighbours, and stored as one.
+        fields = min(UNIT_FIELDS[bits] if width < 128 else 8, 16 // bits)
+        _quantize_pairs_kernel[grid](
+            x, words, params, seed, columns, blocks, offset, BITS=bits, WIDTH=width, GROUPS=groups,
+            STEP=fields, ROWS=8 // fields,
+            num_warps=num_warps, maxnreg=None if seed is None else _PAIRS_REGISTERS,
+        )  # fmt: skip
+        return
     word_rows, step = (2, 2) if seed is None else (UNIT_ROWS[bits], UNIT_FIELDS[bits])
     if width > 4096:
         word_rows = step = 1  # long groups are held in few rows
-    even = rows % block_rows(bits) == 0 and columns % (groups * group_size) == 0 and width == group_size
-    pairs = even and 32 <= width <= 4096 and _come_in_pairs(x)
-    registers = _PAIRS_REGISTERS if pairs else STOCHASTIC_REGISTERS
     grid = (blocks * WORD_ROWS // word_rows, triton.cdiv(columns, groups * group_size))
     _quantize_pack_kernel[grid](
         x, words, params, seed, rows, columns, blocks, offset,
         BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, ROWS=word_rows, STEP=step, EVEN=even,
-        PAIRS=pairs, num_warps=min(max(1, width // 256), 32),
-        maxnreg=registers if seed is not None and width <= 1024 else None,
+        num_warps=num_warps, maxnreg=STOCHASTIC_REGISTERS if seed is not None and width <= 1024 else None,
     )  # fmt: skip
 
 
