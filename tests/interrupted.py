@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from types import CodeType
 
 import numpy as np
 import torch
@@ -95,12 +96,25 @@ WORK = {  # and where its lines are
 }
 
 
-def traced(work: Callable[[], object], where: list[str], at_line: Callable[[Place], None]) -> None:
-    """Do the work, calling ``at_line`` with the place of each line of those files that is reached."""
-    files = tuple(os.path.join(OURS, place) for place in where)
+def traced(
+    work: Callable[[], object], files: tuple[str, ...], at_line: Callable[[Place], None], line: int = 0
+) -> None:
+    """Do the work, calling ``at_line`` with the place of each line of those files that is reached.
+
+    line: of the functions that have this one alone.
+    """
+    has: dict[CodeType, bool] = {}
+
+    def concerns(code: CodeType) -> bool:
+        if not code.co_filename.startswith(files):
+            return False
+        return not line or any(number == line for _, _, number in code.co_lines())
 
     def trace(frame, event, _):
-        if not frame.f_code.co_filename.startswith(files):
+        code = frame.f_code
+        if code not in has:
+            has[code] = concerns(code)
+        if not has[code]:
             return None
         if event == "line":
             at_line((frame.f_code.co_filename, frame.f_lineno))
@@ -119,13 +133,14 @@ def say(*words: object) -> None:
 
 def main(name_of_work: str) -> None:
     work, where = WORK[name_of_work]
+    files = tuple(os.path.join(OURS, place) for place in where)
     nursery.AFTER = sys.maxsize  # none is begun in the midst of it
     if name_of_work == "nursery":
         nursery.begin()
     torch.set_num_threads(2)  # one is what is set for a time
     work()  # caches are filled
     times: Counter[Place] = Counter()
-    traced(work, where, lambda place: times.update([place]))
+    traced(work, files, lambda place: times.update([place]))
     before = state()
     chosen = sorted({(place, nth) for place, count in times.items() for nth in (1, count)})
     for chosen_place, nth in chosen:
@@ -141,7 +156,7 @@ def main(name_of_work: str) -> None:
                     signal.raise_signal(signal.SIGINT)
 
             try:
-                traced(work, where, interrupt)
+                traced(work, chosen_place[:1], interrupt, chosen_place[1])
             except KeyboardInterrupt:
                 break
             if reached[chosen_place] >= nth:

@@ -310,6 +310,22 @@ def test_plain_values(text: str, value: object) -> None:
     assert plain.value(plain.parse(plain.written(read)).body[0].value, Known()) == value
 
 
+def test_a_value_is_written_no_further_than_it_may_be_long() -> None:
+    class Counted:
+        times = 0
+
+        def __repr__(self) -> str:
+            Counted.times += 1
+            return "1234567890"
+
+    assert plain.written([Counted()] * 3, 36) == "[1234567890, 1234567890, 1234567890]"
+    for found in ([Counted()] * 1000, ((Counted(), Counted()),) * 500, {1: (Counted(),) * 1000}):
+        Counted.times = 0
+        with pytest.raises(NotPlain, match="too large to be meant"):
+            plain.written(found, 35)
+        assert 2 <= Counted.times <= 3
+
+
 @pytest.mark.parametrize(
     "source, bound",
     [

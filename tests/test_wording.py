@@ -281,12 +281,13 @@ def test_each_row_is_tried():
 
 
 @pytest.mark.parametrize("pattern", ROWS)
-def test_a_row_has_words_that_nothing_else_has(pattern, monkeypatch, own_children):
+def test_a_row_has_words_that_nothing_else_has(pattern, monkeypatch, request):
     line, words = ROWS[pattern]
     kernel = written(line)
     told = front_end(kernel, ARGUMENTS)
     assert words in told.message and len(told.message) <= wording.LONGEST
     assert FIRST <= told.site.line < FIRST + len(line.splitlines())
+    request.getfixturevalue("own_children")  # not before: to fork this process takes longer than the rest
     monkeypatch.setattr(wording, "ROWS", tuple(row for row in wording.ROWS if row[0] != pattern))
     untold = front_end(kernel, ARGUMENTS)
     assert untold.message != told.message

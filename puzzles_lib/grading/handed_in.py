@@ -329,10 +329,10 @@ def _answers(tree: ast.Module, known: Known) -> Iterator[tuple[str, str]]:
             ):
                 given = rest[0] if rest else next((k.value for k in node.keywords if k.arg == "value"), None)
                 try:
-                    text = plain.written(plain.value(given, known)) if given is not None else "..."
-                    yield id, text if len(text) <= LONGEST_ANSWER else ""
+                    found = plain.value(given, known) if given is not None else ...
+                    yield id, plain.written(found, LONGEST_ANSWER)
                 except NotPlain:
-                    yield id, ""  # no plain value
+                    yield id, ""  # no plain value, or a long one
 
 
 def _line(source: str, number: int) -> str:

@@ -9,8 +9,9 @@ import ast
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 MOST_CHARACTERS = 200_000  # of a cell
@@ -296,29 +297,47 @@ def _bounded(found: Any) -> Any:
     return found
 
 
-def written(found: Any) -> str:
-    """A plain value as an expression's text, which `value` reads again. Raises NotPlain where it is large."""
-    text = _written(found)
-    if len(text) > MOST_CHARACTERS:
-        raise NotPlain("a value too large to be meant")
-    return text
+def written(found: Any, most: int = MOST_CHARACTERS) -> str:
+    """A plain value as an expression's text, which `value` reads again.
+
+    Raises NotPlain where it has more than ``most`` characters, once so many are written.
+    """
+    pieces: list[str] = []
+    for piece in _pieces(found):
+        most -= len(piece)
+        if most < 0:
+            raise NotPlain("a value too large to be meant")
+        pieces.append(piece)
+    return "".join(pieces)
 
 
-def _written(found: Any) -> str:
+def _pieces(found: Any) -> Iterator[str]:
     match found:
         case Named():
-            return found.text
+            yield found.text
         case float() if not math.isfinite(found):
-            return f'float("{found}")'
+            yield f'float("{found}")'
         case tuple():
-            return f"({', '.join(map(_written, found))}{',' * (len(found) == 1)})"
+            yield from _joined("(", map(_pieces, found), ",)" if len(found) == 1 else ")")
         case list():
-            return f"[{', '.join(map(_written, found))}]"
+            yield from _joined("[", map(_pieces, found), "]")
         case set():
-            return f"{{{', '.join(sorted(map(_written, found)))}}}" if found else "set()"
+            items = sorted("".join(_pieces(item)) for item in found)
+            yield from _joined("{", ([item] for item in items), "}") if found else ["set()"]
         case dict():
-            return f"{{{', '.join(f'{_written(k)}: {_written(v)}' for k, v in found.items())}}}"
-    return "..." if found is ... else repr(found)
+            pairs = (chain(_pieces(key), [": "], _pieces(item)) for key, item in found.items())
+            yield from _joined("{", pairs, "}")
+        case _:
+            yield "..." if found is ... else repr(found)
+
+
+def _joined(opening: str, items: Iterable[Iterable[str]], closing: str) -> Iterator[str]:
+    yield opening
+    for number, item in enumerate(items):
+        if number:
+            yield ", "
+        yield from item
+    yield closing
 
 
 # ---- imports and names
