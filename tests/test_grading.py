@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
@@ -187,6 +188,22 @@ def test_of_every_solution_the_kernel_is_taken_as_it_stands() -> None:
         values = notebooks[chapter.number].answers(asked) if asked else {}
         assert set(values) == asked
         assert all(values.values()) and "..." not in values.values()
+
+
+def test_a_submission_is_read_without_what_answers_are_computed_with() -> None:
+    """Half a second of each submission, most of which nobody reads."""
+    code = (
+        "import sys; from pathlib import Path; from puzzles_lib.chapters import CHAPTERS\n"
+        "from puzzles_lib.grading import inside\n"
+        "files = {path.name: path.read_bytes() for path in Path(sys.argv[1]).glob('*.ipynb')}\n"
+        "found = inside._taken(files, CHAPTERS, ['ch01-q1'])['notebooks']\n"
+        "late = ('matplotlib', 'puzzles_lib.chapters.ch19_what_the_clock_says.questions')\n"
+        "print(len(found['chapters']), [*found['answers']], [name for name in late if name in sys.modules])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(ROOT / "notebooks")], capture_output=True, text=True, cwd=ROOT
+    )
+    assert ran.stdout.strip() == "21 ['ch01-q1'] []", ran.stderr
 
 
 def test_an_unsolved_course_has_nothing_to_remark() -> None:
