@@ -11,9 +11,11 @@ import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
+import torch
 
 from puzzles_lib import MASKED_ADD
 from puzzles_lib.authoring.solutions import ROOT, kernel_cells
@@ -252,6 +254,10 @@ IN_A_TUPLE = TWO.replace("mask = offs < N", "at = Place(offs, offs < N)").replac
         {"early": MATH, "p2-kernel": WITH_HELPER},
         {"p2-kernel": TUNED.replace("=w", "=4")},
         {"early": f"from typing import NamedTuple\n{PLACE}", "p2-kernel": IN_A_TUPLE},
+        {
+            "early": "if True:\n" + indent(f"TEN = tl.constexpr(10 if 3 > 2 else 9)\n{HELPER}", "    "),
+            "p2-kernel": "if 1 + 1 == 2:\n" + indent(WITH_HELPER, "    "),
+        },
     ],
     ids=[
         "one cell",
@@ -261,10 +267,30 @@ IN_A_TUPLE = TWO.replace("mask = offs < N", "at = Place(offs, offs < N)").replac
         "functions of math",
         "autotune",
         "named tuple",
+        "under an if",
     ],
 )
 def test_helpers_and_constants_are_found(cells: dict[str, str], in_a_fork: None) -> None:
     assert grade(job_of({"01_blocks.ipynb": notebook(cells)}))["points"] == 2
+
+
+@pytest.mark.parametrize(
+    "line, says",
+    [
+        (
+            "if torch.cuda.is_available():",
+            "under `if torch.cuda.is_available()`, and grading cannot tell whether",
+        ),
+        ("for _ in range(1):", "under `for`, which grading does not run: write it by itself"),
+    ],
+)
+def test_what_a_branch_hides_is_told(line: str, says: str, in_a_fork: None) -> None:
+    hidden = f"{line}\n    TEN = tl.constexpr(10)\n{HELPER}"
+    found = grade(job_of({"01_blocks.ipynb": notebook({"early": hidden, "p2-kernel": WITH_HELPER})}))
+    assert found["points"] == 1 and says in all_said(found), all_said(found)
+    whole = f"{line}\n{indent(TWO, '    ')}"
+    found = grade(job_of({"01_blocks.ipynb": notebook({"p2-kernel": whole})}))
+    assert found["points"] == 1 and says in all_said(found), all_said(found)
 
 
 def test_the_line_of_a_verdict_is_that_of_the_cell(in_a_fork: None) -> None:
@@ -319,6 +345,13 @@ def test_right_kernels_are_taken_however_they_are_written() -> None:
         ("float('-inf')", float("-inf")),
         ("max(abs(-3), len((1, 2)))", 3),
         ("True", True),
+        ("1 < 2 <= 2 != 3", True),
+        ("2 in (1, 2) and 'b' not in 'abc'", False),
+        ("0 or 5", 5),
+        ("64 if 2 > 1 else 32", 64),
+        ("(1, (2, 3))[1][-1]", 3),
+        ("{'a': 4}['a']", 4),
+        ("None is None", True),
     ],
 )
 def test_plain_values(text: str, value: object) -> None:
@@ -338,7 +371,14 @@ def test_plain_values(text: str, value: object) -> None:
         ("a, b = 2, 3, 4", {"a": "", "b": ""}),
         ("a, b = c = 2, 3", {"a": "", "b": "", "c": ""}),
         ("a: int = 5", {"a": "a: int = 5"}),
-        ("a: int = 5\na += 1", {"a": ""}),
+        ("a: int = 5\na += 1", {"a": "a = 6"}),
+        ("a = 5\na += f()", {"a": ""}),
+        ("a += 1", {"a": ""}),
+        ("if True:\n    a = 1\nelse:\n    a = 2", {"a": "a = 1"}),
+        ("b = 8\nif b > 4 and not b == 9:\n    a = 1\nelif True:\n    c = 2", {"a": "a = 1", "b": "b = 8"}),
+        ("if __name__ == '__main__':\n    a = 1", {"a": "a = 1"}),
+        ("a = 1\nif f():\n    a = 2", {"a": ""}),
+        ("for a in (1, 2):\n    b = 1", {"a": "", "b": ""}),
     ],
 )
 def test_constants_are_computed_before_any_is_bound(source: str, bound: dict[str, str]) -> None:
@@ -357,6 +397,10 @@ def test_constants_are_computed_before_any_is_bound(source: str, bound: dict[str
         ("-torch.inf", -math.inf),
         ("triton.cdiv(100, 7) + triton.next_power_of_2(100)", 143),
         ("round(1250, -2)", 1200),
+        ("torch.finfo(torch.float32).max", torch.finfo(torch.float32).max),
+        ("-torch.finfo(torch.bfloat16).eps / 2", -(2.0**-8)),
+        ("np.finfo(np.float16).min", -65504.0),
+        ("torch.iinfo(torch.int8).min + np.iinfo(np.int32).bits", -96),
     ],
 )
 def test_plain_values_of_modules(text: str, value: object) -> None:
@@ -376,6 +420,9 @@ def test_plain_values_of_modules(text: str, value: object) -> None:
     ["x", "f()", "math.factorial(3)", "np.array(1)", "torch.ones", "math.pow(2.0, 1e9)", "math.log(0)",
      "triton.next_power_of_2(1.5)", "triton.cdiv(1, 0)", "round(1, -10**9)", "math.log2(x=1)",  "9**9**9",
      "1 << 10**6", "'a' * 10**9", "[0] * 10**9", "(lambda: 1)()", "print", "1j", "b'a'",
+     "torch.finfo(torch.int8).max", "torch.finfo(torch.float32).__class__", "torch.finfo().max",
+     "torch.finfo(torch.load).max", "torch.iinfo(f()).max", "f().max", "(1, 2)[2]", "(1, 2)[:1]", "{1: 2}[3]",
+     "1 < 'a'", "f() if True else 1", "1 and f()",
      "f'{1}'", "[x for x in (1,)]", "().__class__", "int('1' * 10**5)", "__import__('os')", "-" * 3000 + "1"],
 )  # fmt: skip
 def test_what_is_no_plain_value(text: str) -> None:
