@@ -476,6 +476,14 @@ def students(folder: Path, **files: bytes) -> dict[str, list[str]]:
          {"Ada L_12", "Bob_13"}),
         (["lovelaceada_77_1001_01_blocks.ipynb", "lovelaceada_LATE_77_1002_02_broadcasting.ipynb"],
          {"lovelaceada_77"}),
+        (["HW 1_ada_l_attempt_2026-01-31-10-00-00.txt",
+          "HW 1_ada_l_attempt_2026-01-31-10-00-00_01_blocks.ipynb",
+          "HW 1_bob_l_attempt_2026-01-30-09-00-00_01_blocks.ipynb"], {"ada_l", "bob_l"}),
+        (["HW_1_ada_attempt_2026-01-31-10-00-00_blocks.ipynb"], {"ada"}),
+        (["12-67 - Ada L - Jan 31, 2026 1000 AM/01_blocks.ipynb",
+          "13-67 - Bob - 1 February, 2026 2359/x.ipynb",
+          "index.html"], {"Ada L", "Bob"}),
+        (["123456-67890 - Ada L - Jan 31 2026 1000 AM - 01_blocks.ipynb", "index.html"], {"Ada L"}),
         (["ada.ipynb", "bob.ipynb"], {"ada", "bob"}),
         (["01_blocks_ada.ipynb", "01_blocks-Bob.ipynb", "02_broadcasting_ada.ipynb"], {"ada", "Bob"}),
         (["01_blocks_ada.ipynb", "01_blocks-cyd (1).ipynb", "bob_01_blocks.ipynb"], {"ada", "bob", "cyd"}),
@@ -483,7 +491,8 @@ def students(folder: Path, **files: bytes) -> dict[str, list[str]]:
         (["ada_01_blocks.ipynb", "ada-progress.json", "bob.ipynb"], {"ada", "bob"}),
         (["ada/.ipynb_checkpoints/1.ipynb", "ada/01_blocks.ipynb", "ada/notes.pdf", ".x/a.ipynb"], {"ada"}),
     ],
-    ids=["folders", "one student", "names first", "Moodle", "Canvas", "bare names", "names last",
+    ids=["folders", "one student", "names first", "Moodle", "Canvas", "Blackboard", "Blackboard, one student",
+         "Brightspace", "Brightspace, files", "bare names", "names last",
          "names first and last", "copies", "progress", "rubbish"],
 )  # fmt: skip
 def test_students_are_named(files: list[str], found: set[str], tmp_path: Path) -> None:
@@ -497,6 +506,29 @@ def test_students_are_named(files: list[str], found: set[str], tmp_path: Path) -
         for name in files:
             archive.writestr(f"export/{name}" if len(found) > 1 and "/" in files[0] else name, b"{}")
     assert {one.student for one in collect([tmp_path / "class.zip"])[0]} == found
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"HW_ada_attempt_2026-01-{day:02}-10-00-00_01_blocks.ipynb" for day in (31, 9)],
+        [f"12-67 - Ada - {date}/01_blocks.ipynb" for date in ("Oct 9, 2026 1000 AM", "Sep 30, 2026 1000 AM")],
+        [
+            f"12-67 - Ada - {date}/01_blocks.ipynb"
+            for date in ("9 October, 2026 0959", "9 October, 2026 0958")
+        ],
+    ],
+    ids=["Blackboard", "Brightspace", "Brightspace, by 24 hours"],
+)
+def test_of_a_file_that_is_handed_in_again_the_last_counts(names: list[str], tmp_path: Path) -> None:
+    (tmp_path / "class").mkdir()
+    files = dict(zip(names, (b"new", b"old"), strict=True))
+    files[names[1].replace("01_blocks", "02_broadcasting")] = b"of another chapter"
+    students(tmp_path / "class", **files)
+    (ada,), remarks = collect([tmp_path / "class"])
+    found, _ = ada.read()
+    assert found == {"01_blocks.ipynb": b"new", "02_broadcasting.ipynb": b"of another chapter"}
+    assert remarks == [f"{names[1]}: not read, it was handed in again later"]
 
 
 @pytest.mark.parametrize(
