@@ -197,6 +197,11 @@ KERNELS = (
     _kernel("torch in a kernel", f"import torch\n{_STORE}", "import"),
     _kernel("os in a kernel", f"os._exit(0)\n{_STORE}", "os", "import os"),
     _kernel("internals of Triton", f"tl.load.__globals__\n{_STORE}", "__globals__ reaches into Triton's internals"),
+    _kernel(
+        "stores by an address",
+        f"wrong = tl.where(x_ptr.to(tl.int64) % 4096 == 0, 0, 1)\n{_STORE.replace('+ 10', '+ 10 + wrong')}",
+        "depends on an address",
+    ),
     _kernel("getattr", f"getattr(tl, 'load')('x')\n{_STORE}", "getattr"),
     _kernel("a Python helper", f"helper()\n{_STORE}", "helper", f"def helper(): {_EVIL}"),
     _kernel("opens a file", f"open('/etc/passwd')\n{_STORE}", "open"),

@@ -586,3 +586,44 @@ def writes_nothing(z_ptr):
 
 def test_a_result_of_one_element_is_told_in_the_singular():
     assert "never written: the one element of z_ptr;" in str(examine(writes_nothing, LONG_SUM))
+
+
+ADDRESSED = """\
+@triton.jit
+def masked_add_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask, at = offs < N, x_ptr.to(tl.int64)
+    ADD
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=mask) + add, mask=mask)
+"""
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "at % 4096 == 0",
+        "at % 1024 == 0",
+        "(at >> 20) % 2 == 0",
+        "at > (1 << 48)",
+        "(z_ptr.to(tl.int64) - at) % 1024 == 0",
+    ],
+)
+def test_what_depends_on_an_address_is_refused(told: str) -> None:
+    """On a GPU `at % 1024` is whatever the allocator has left; here it would always be 0."""
+    report = examine(define(ADDRESSED.replace("ADD", f"add = tl.where({told}, 10, 9)"), "masked"), MASKED_ADD)
+    assert not report.ok and "depends on an address" in str(report), str(report)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "add = tl.where(at % 512 == 0, 10, 9)",  # what torch's allocator promises
+        "x_ptr = at.to(tl.pointer_type(tl.float32)); add = 10",
+        "x_ptr = (at + 64).to(tl.pointer_type(tl.float32)) - 16; add = 10",
+        "x_ptr = tl.multiple_of(x_ptr, 16); add = 10",
+        "add = tl.where(at % 4096 == 0, 10.0, 10.0 + 1e-8)",
+    ],
+)
+def test_a_kernel_may_make_numbers_of_addresses(line: str) -> None:
+    report = examine(define(ADDRESSED.replace("ADD", line), "masked"), MASKED_ADD, salt="autumn")
+    assert report.ok, str(report)

@@ -6,13 +6,16 @@ import json
 import math
 import os
 import re
+import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
+import torch
 
 from puzzles_lib import MASKED_ADD
 from puzzles_lib.authoring.solutions import ROOT, kernel_cells
@@ -189,6 +192,22 @@ def test_of_every_solution_the_kernel_is_taken_as_it_stands() -> None:
         assert all(values.values()) and "..." not in values.values()
 
 
+def test_a_submission_is_read_without_what_answers_are_computed_with() -> None:
+    """Half a second of each submission, most of which nobody reads."""
+    code = (
+        "import sys; from pathlib import Path; from puzzles_lib.chapters import CHAPTERS\n"
+        "from puzzles_lib.grading import inside\n"
+        "files = {path.name: path.read_bytes() for path in Path(sys.argv[1]).glob('*.ipynb')}\n"
+        "found = inside._taken(files, CHAPTERS, ['ch01-q1'])['notebooks']\n"
+        "late = ('matplotlib', 'puzzles_lib.chapters.ch19_what_the_clock_says.questions')\n"
+        "print(len(found['chapters']), [*found['answers']], [name for name in late if name in sys.modules])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(ROOT / "notebooks")], capture_output=True, text=True, cwd=ROOT
+    )
+    assert ran.stdout.strip() == "21 ['ch01-q1'] []", ran.stderr
+
+
 def test_an_unsolved_course_has_nothing_to_remark() -> None:
     files = {path.name: path.read_bytes() for path in (ROOT / "notebooks").glob("*.ipynb")}
     notebooks, remarks = by_chapter(files, CHAPTERS)
@@ -235,6 +254,10 @@ IN_A_TUPLE = TWO.replace("mask = offs < N", "at = Place(offs, offs < N)").replac
         {"early": MATH, "p2-kernel": WITH_HELPER},
         {"p2-kernel": TUNED.replace("=w", "=4")},
         {"early": f"from typing import NamedTuple\n{PLACE}", "p2-kernel": IN_A_TUPLE},
+        {
+            "early": "if True:\n" + indent(f"TEN = tl.constexpr(10 if 3 > 2 else 9)\n{HELPER}", "    "),
+            "p2-kernel": "if 1 + 1 == 2:\n" + indent(WITH_HELPER, "    "),
+        },
     ],
     ids=[
         "one cell",
@@ -244,10 +267,30 @@ IN_A_TUPLE = TWO.replace("mask = offs < N", "at = Place(offs, offs < N)").replac
         "functions of math",
         "autotune",
         "named tuple",
+        "under an if",
     ],
 )
 def test_helpers_and_constants_are_found(cells: dict[str, str], in_a_fork: None) -> None:
     assert grade(job_of({"01_blocks.ipynb": notebook(cells)}))["points"] == 2
+
+
+@pytest.mark.parametrize(
+    "line, says",
+    [
+        (
+            "if torch.cuda.is_available():",
+            "under `if torch.cuda.is_available()`, and grading cannot tell whether",
+        ),
+        ("for _ in range(1):", "under `for`, which grading does not run: write it by itself"),
+    ],
+)
+def test_what_a_branch_hides_is_told(line: str, says: str, in_a_fork: None) -> None:
+    hidden = f"{line}\n    TEN = tl.constexpr(10)\n{HELPER}"
+    found = grade(job_of({"01_blocks.ipynb": notebook({"early": hidden, "p2-kernel": WITH_HELPER})}))
+    assert found["points"] == 1 and says in all_said(found), all_said(found)
+    whole = f"{line}\n{indent(TWO, '    ')}"
+    found = grade(job_of({"01_blocks.ipynb": notebook({"p2-kernel": whole})}))
+    assert found["points"] == 1 and says in all_said(found), all_said(found)
 
 
 def test_the_line_of_a_verdict_is_that_of_the_cell(in_a_fork: None) -> None:
@@ -302,6 +345,13 @@ def test_right_kernels_are_taken_however_they_are_written() -> None:
         ("float('-inf')", float("-inf")),
         ("max(abs(-3), len((1, 2)))", 3),
         ("True", True),
+        ("1 < 2 <= 2 != 3", True),
+        ("2 in (1, 2) and 'b' not in 'abc'", False),
+        ("0 or 5", 5),
+        ("64 if 2 > 1 else 32", 64),
+        ("(1, (2, 3))[1][-1]", 3),
+        ("{'a': 4}['a']", 4),
+        ("None is None", True),
     ],
 )
 def test_plain_values(text: str, value: object) -> None:
@@ -337,7 +387,14 @@ def test_a_value_is_written_no_further_than_it_may_be_long() -> None:
         ("a, b = 2, 3, 4", {"a": "", "b": ""}),
         ("a, b = c = 2, 3", {"a": "", "b": "", "c": ""}),
         ("a: int = 5", {"a": "a: int = 5"}),
-        ("a: int = 5\na += 1", {"a": ""}),
+        ("a: int = 5\na += 1", {"a": "a = 6"}),
+        ("a = 5\na += f()", {"a": ""}),
+        ("a += 1", {"a": ""}),
+        ("if True:\n    a = 1\nelse:\n    a = 2", {"a": "a = 1"}),
+        ("b = 8\nif b > 4 and not b == 9:\n    a = 1\nelif True:\n    c = 2", {"a": "a = 1", "b": "b = 8"}),
+        ("if __name__ == '__main__':\n    a = 1", {"a": "a = 1"}),
+        ("a = 1\nif f():\n    a = 2", {"a": ""}),
+        ("for a in (1, 2):\n    b = 1", {"a": "", "b": ""}),
     ],
 )
 def test_constants_are_computed_before_any_is_bound(source: str, bound: dict[str, str]) -> None:
@@ -356,6 +413,10 @@ def test_constants_are_computed_before_any_is_bound(source: str, bound: dict[str
         ("-torch.inf", -math.inf),
         ("triton.cdiv(100, 7) + triton.next_power_of_2(100)", 143),
         ("round(1250, -2)", 1200),
+        ("torch.finfo(torch.float32).max", torch.finfo(torch.float32).max),
+        ("-torch.finfo(torch.bfloat16).eps / 2", -(2.0**-8)),
+        ("np.finfo(np.float16).min", -65504.0),
+        ("torch.iinfo(torch.int8).min + np.iinfo(np.int32).bits", -96),
     ],
 )
 def test_plain_values_of_modules(text: str, value: object) -> None:
@@ -375,6 +436,9 @@ def test_plain_values_of_modules(text: str, value: object) -> None:
     ["x", "f()", "math.factorial(3)", "np.array(1)", "torch.ones", "math.pow(2.0, 1e9)", "math.log(0)",
      "triton.next_power_of_2(1.5)", "triton.cdiv(1, 0)", "round(1, -10**9)", "math.log2(x=1)",  "9**9**9",
      "1 << 10**6", "'a' * 10**9", "[0] * 10**9", "(lambda: 1)()", "print", "1j", "b'a'",
+     "torch.finfo(torch.int8).max", "torch.finfo(torch.float32).__class__", "torch.finfo().max",
+     "torch.finfo(torch.load).max", "torch.iinfo(f()).max", "f().max", "(1, 2)[2]", "(1, 2)[:1]", "{1: 2}[3]",
+     "1 < 'a'", "f() if True else 1", "1 and f()",
      "f'{1}'", "[x for x in (1,)]", "().__class__", "int('1' * 10**5)", "__import__('os')", "-" * 3000 + "1"],
 )  # fmt: skip
 def test_what_is_no_plain_value(text: str) -> None:
@@ -428,6 +492,14 @@ def students(folder: Path, **files: bytes) -> dict[str, list[str]]:
          {"Ada L_12", "Bob_13"}),
         (["lovelaceada_77_1001_01_blocks.ipynb", "lovelaceada_LATE_77_1002_02_broadcasting.ipynb"],
          {"lovelaceada_77"}),
+        (["HW 1_ada_l_attempt_2026-01-31-10-00-00.txt",
+          "HW 1_ada_l_attempt_2026-01-31-10-00-00_01_blocks.ipynb",
+          "HW 1_bob_l_attempt_2026-01-30-09-00-00_01_blocks.ipynb"], {"ada_l", "bob_l"}),
+        (["HW_1_ada_attempt_2026-01-31-10-00-00_blocks.ipynb"], {"ada"}),
+        (["12-67 - Ada L - Jan 31, 2026 1000 AM/01_blocks.ipynb",
+          "13-67 - Bob - 1 February, 2026 2359/x.ipynb",
+          "index.html"], {"Ada L", "Bob"}),
+        (["123456-67890 - Ada L - Jan 31 2026 1000 AM - 01_blocks.ipynb", "index.html"], {"Ada L"}),
         (["ada.ipynb", "bob.ipynb"], {"ada", "bob"}),
         (["01_blocks_ada.ipynb", "01_blocks-Bob.ipynb", "02_broadcasting_ada.ipynb"], {"ada", "Bob"}),
         (["01_blocks_ada.ipynb", "01_blocks-cyd (1).ipynb", "bob_01_blocks.ipynb"], {"ada", "bob", "cyd"}),
@@ -435,7 +507,8 @@ def students(folder: Path, **files: bytes) -> dict[str, list[str]]:
         (["ada_01_blocks.ipynb", "ada-progress.json", "bob.ipynb"], {"ada", "bob"}),
         (["ada/.ipynb_checkpoints/1.ipynb", "ada/01_blocks.ipynb", "ada/notes.pdf", ".x/a.ipynb"], {"ada"}),
     ],
-    ids=["folders", "one student", "names first", "Moodle", "Canvas", "bare names", "names last",
+    ids=["folders", "one student", "names first", "Moodle", "Canvas", "Blackboard", "Blackboard, one student",
+         "Brightspace", "Brightspace, files", "bare names", "names last",
          "names first and last", "copies", "progress", "rubbish"],
 )  # fmt: skip
 def test_students_are_named(files: list[str], found: set[str], tmp_path: Path) -> None:
@@ -449,6 +522,29 @@ def test_students_are_named(files: list[str], found: set[str], tmp_path: Path) -
         for name in files:
             archive.writestr(f"export/{name}" if len(found) > 1 and "/" in files[0] else name, b"{}")
     assert {one.student for one in collect([tmp_path / "class.zip"])[0]} == found
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"HW_ada_attempt_2026-01-{day:02}-10-00-00_01_blocks.ipynb" for day in (31, 9)],
+        [f"12-67 - Ada - {date}/01_blocks.ipynb" for date in ("Oct 9, 2026 1000 AM", "Sep 30, 2026 1000 AM")],
+        [
+            f"12-67 - Ada - {date}/01_blocks.ipynb"
+            for date in ("9 October, 2026 0959", "9 October, 2026 0958")
+        ],
+    ],
+    ids=["Blackboard", "Brightspace", "Brightspace, by 24 hours"],
+)
+def test_of_a_file_that_is_handed_in_again_the_last_counts(names: list[str], tmp_path: Path) -> None:
+    (tmp_path / "class").mkdir()
+    files = dict(zip(names, (b"new", b"old"), strict=True))
+    files[names[1].replace("01_blocks", "02_broadcasting")] = b"of another chapter"
+    students(tmp_path / "class", **files)
+    (ada,), remarks = collect([tmp_path / "class"])
+    found, _ = ada.read()
+    assert found == {"01_blocks.ipynb": b"new", "02_broadcasting.ipynb": b"of another chapter"}
+    assert remarks == [f"{names[1]}: not read, it was handed in again later"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ What `puzzles_lib.kernels.modules` rounds by where nothing is said follows from 
 
 import datetime
 from collections.abc import Mapping
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from puzzles_lib.chapters.ch16_from_kernel_to_layer.digits import bytes_kept, ml
 from puzzles_lib.kernels.modules import pack_activations, seed_rounding
 
 SEEDS, STEPS, RATE = 4, 150, 0.05
-RATES, RATE_STEPS, RATE_SEEDS = (0.05, 0.1, 0.2, 0.4), 100, 16  # a loss near its limit is spread wide
+RATES, RATE_STEPS, RATE_SEEDS = (0.05, 0.1, 0.2, 0.4), 100, 16  # near the limit, losses are spread wide
 FLOAT = "float32"
 PATHS: dict[str, tuple[int, str] | None] = {FLOAT: None} | {
     f"{bits_text(bits)}, {rounding}": (bits, rounding)
@@ -44,7 +44,7 @@ def losses(path: str, seed: int, steps: int, rate: float = RATE) -> tuple[list[f
 
 
 def measure() -> dict[str, Any]:
-    """The record: curves at one learning rate, and the mean loss at several."""
+    """The record: curves at one learning rate, and at several the mean loss, with its standard error."""
     curves, exact = [], {}
     for path in PATHS:
         runs = [losses(path, seed, STEPS) for seed in range(SEEDS)]
@@ -60,8 +60,10 @@ def measure() -> dict[str, Any]:
     for rate in RATES:
         for path in PATHS:
             if path == FLOAT or path.startswith(("1", "2")):
-                mean = fmean(fmean(losses(path, seed, RATE_STEPS, rate)[0]) for seed in range(RATE_SEEDS))
-                rates.append({"rate": rate, "path": path, "loss": round(mean, 4)})
+                means = [fmean(losses(path, seed, RATE_STEPS, rate)[0]) for seed in range(RATE_SEEDS)]
+                error = stdev(means) / RATE_SEEDS**0.5
+                row = {"rate": rate, "path": path, "loss": round(fmean(means), 4), "error": round(error, 4)}
+                rates.append(row)
     return {
         "versions": {"torch": torch.__version__.split("+")[0]},
         "date": datetime.date.today().isoformat(),
@@ -92,4 +94,6 @@ def table(record: Mapping[str, Any]) -> str:
     for path in dict.fromkeys(row["path"] for row in record["rates"]):
         found = {row["rate"]: row["loss"] for row in record["rates"] if row["path"] == path}
         lines.append(f"{path:18} " + " ".join(f"{found[rate]:7.3f}" for rate in rates))
+    errors = [max(row["error"] for row in record["rates"] if row["rate"] == rate) for rate in rates]
+    lines.append(f"{'standard error':18} " + " ".join(f"{error:7.3f}" for error in errors))
     return "\n".join(lines)

@@ -25,7 +25,7 @@ from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.checker.true_size import check_true_size
 from puzzles_lib.checker.tuning import every_configuration
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import Busy, Run, alone
+from puzzles_lib.interpreter import ELSEWHERE, Busy, Run, alone
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.source import Refusal
 from puzzles_lib.stubs import is_untouched
@@ -365,6 +365,11 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
             verdict = verdicts.depends_on_order(verdict)
         elif verdict is None and puzzle.same_bits:
             verdict = verdicts.other_bits(puzzle, case, forwards, reverse)
+    for choice in ELSEWHERE if verdict is None and forwards.tells_addresses else ():
+        moved = run(elsewhere=choice, quiet=True, as_compiled=forwards is compiled)
+        if other := verdicts.judge(puzzle, case, inputs, expected, moved):
+            verdict = verdicts.depends_on_addresses(other)
+            break
     if verdict is None and backwards and puzzle.locks:
         held = run(results=_all_held(puzzle, case), **_FIRST_ALONE)
         verdict = (

@@ -154,6 +154,13 @@ def depends_on_order(verdict: Verdict) -> Verdict:
     return Verdict("race", text, verdict.site, verdict.diagnosis if verdict.kind == "deadlock" else "")
 
 
+def depends_on_addresses(verdict: Verdict) -> Verdict:
+    """A fault that shows only where the tensors lie elsewhere in memory."""
+    text = f"it depends on an address: with the tensors elsewhere in memory, {verdict.message}"
+    advice = "where a tensor lies is the allocator's choice: decide by offsets and sizes"
+    return Verdict(verdict.kind, text, verdict.site, advice)
+
+
 def other_bits(puzzle: Puzzle, case: Case, forwards: Run, reverse: Run) -> Verdict | None:
     """Results that are right in both orders of the programs, and not the same."""
     for result in puzzle.results:

@@ -51,6 +51,7 @@ class Job:
         return {
             "notebooks": {label: base64.b64encode(data).decode() for label, data in self.files.items()},
             "chapters": self.chapters,
+            "questions": [q.id for c in CHAPTERS if c.number in self.chapters for q in c.questions],
             "salt": self.salt,
             "seconds": self.seconds,
             "puzzle_seconds": self.puzzle_seconds,

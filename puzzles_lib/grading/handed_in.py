@@ -153,6 +153,8 @@ class Notebook:
             found.source = _line(self._cells[here[-1]].source, fault.line)
         elif here:
             found.words = f"cell {id} has no @triton.jit function {name}"
+            if complaint := next((d.complaint for n in here if (d := self._cells[n].defining(name))), None):
+                found.words += f": {complaint}"
         elif id in self.ids:
             found.words = f"cell {id} is not a code cell any more"
         else:

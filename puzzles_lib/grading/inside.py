@@ -21,7 +21,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from puzzles_lib.grading.asides import LONGEST, in_short
@@ -95,7 +95,7 @@ def grade_job(job: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None])
     for stream in (0, 1, 2):
         os.dup2(silence, stream)
     files = {label: base64.b64decode(data) for label, data in job["notebooks"].items()}
-    taken = in_a_fork(lambda: _taken(files, chapters), job, MOST_TAKEN)
+    taken = in_a_fork(lambda: _taken(files, chapters, job["questions"]), job, MOST_TAKEN)
     if "problem" in taken:
         words = f"the notebooks could not be read: {taken['words'].removeprefix('no verdict: ')}"
         taken = {"notebooks": {"chapters": [], "answers": {}, "remarks": [words]}}
@@ -121,14 +121,14 @@ def _cpu() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def _taken(files: Mapping[str, bytes], chapters: Sequence[Any]) -> dict[str, Any]:
+def _taken(files: Mapping[str, bytes], chapters: Sequence[Any], asked: Collection[str]) -> dict[str, Any]:
     """What the notebooks have: ``"notebooks"``, as it is told; ``"kernels"``, by puzzle, of the chapters that
-    are there: each one's name and sources, or the problem with it.
+    are there: each one's name and sources, or the problem with it. asked: the ids of the questions, which
+    come with the job: whoever imports the questions themselves imports all that their answers are made of.
     """
     from puzzles_lib.grading.handed_in import by_chapter
 
     notebooks, remarks = by_chapter(files, chapters)
-    asked = {question.id for chapter in chapters for question in chapter.questions}
     answers = {id: text for notebook in notebooks.values() for id, text in notebook.answers(asked).items()}
     kernels = {}
     for chapter in chapters:

@@ -9,10 +9,13 @@ import ast
 import math
 import operator
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
+
+import torch
 
 MOST_CHARACTERS = 200_000  # of a cell
 MOST_BITS = 4096  # of a number
@@ -47,8 +50,13 @@ _OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Invert: operator.invert, ast.Not: operator.not_,
 }  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "abs": abs, "float": float, "int": int, "len": len, "max": max, "min": min, "round": _round, "set": set,
-    "tuple": tuple,
+    "abs": abs, "bool": bool, "float": float, "int": int, "len": len, "max": max, "min": min, "round": _round,
+    "set": set, "tuple": tuple,
+}  # fmt: skip
+_COMPARED: dict[type, Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+    ast.In: lambda x, y: x in y, ast.NotIn: lambda x, y: x not in y,
 }  # fmt: skip
 _OF_MATH = ("ceil", "cos", "exp", "exp2", "floor", "log", "log10", "log2", "pow", "sin", "sqrt", "tanh")
 _OF_MODULES: dict[str, Callable[..., Any]] = {
@@ -58,6 +66,11 @@ _OF_MODULES: dict[str, Callable[..., Any]] = {
 }
 _NUMBERS = ("e", "inf", "nan", "pi")  # of these:
 _WITH_NUMBERS = ("math", "numpy", "torch")
+_LIMITS = {  # of a dtype: `torch.finfo(torch.float32).max`
+    "finfo": ("bits", "eps", "max", "min", "smallest_normal", "tiny"),
+    "iinfo": ("bits", "max", "min"),
+}
+_DTYPES = r"bfloat16|float(16|32|64|8_e4m3fn|8_e5m2)|u?int(8|16|32|64)"
 _NO_LINE_ENDS = str.maketrans(dict.fromkeys("\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", " "))
 _MISLEADING = re.compile("[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]")
 
@@ -153,13 +166,46 @@ def _defined(node: ast.stmt, lines: list[str], known: Known) -> list[Definition]
         return [d for alias in node.names if (d := _import(node, alias, known))]
     if isinstance(node, ast.Assign | ast.AnnAssign) and node.value:
         return _assigned(node, node.value, known)
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        read = ast.copy_location(ast.Name(node.target.id, ast.Load()), node)
+        whole = ast.copy_location(ast.BinOp(read, node.op, node.value), node)
+        return [_constant(node.target.id, node, _tried(whole, None, known), None, known)]
+    if isinstance(node, ast.If):
+        return _chosen(node, lines, known)
     if isinstance(node, ast.ClassDef):
         known.classes.add(node.name)
         return [_class(node, known)]
     if isinstance(node, ast.AsyncFunctionDef):
         return [_other(node.name, node, known)]
+    return _others(node, known, _under(node))
+
+
+def _chosen(node: ast.If, lines: list[str], known: Known) -> list[Definition]:
+    """What stands under an ``if`` whose condition is plain."""
+    try:
+        branch = node.body if value(node.test, known) else node.orelse
+    except NotPlain:
+        why = (
+            f"it stands under `if {ast.unparse(node.test)[:60]}`, and grading cannot tell whether that is so"
+        )
+        return _others(node, known, why)
+    return [one for each in branch for one in _defined(each, lines, known)]
+
+
+def _others(node: ast.AST, known: Known, why: str) -> list[Definition]:
+    """All that a statement may bind."""
     inner = [n for n in ast.walk(node) if isinstance(n, ast.FunctionDef | ast.ClassDef)]
-    return [_other(n.name, n, known) for n in inner] + [_other(n, node, known) for n in _names_in(node)]
+    return [_other(n.name, n, known, why) for n in inner] + [
+        _other(n, node, known, why) for n in _names_in(node)
+    ]
+
+
+_STATEMENTS = {ast.For: "for", ast.While: "while", ast.With: "with", ast.Try: "try", ast.Match: "match"}
+
+
+def _under(node: ast.AST) -> str:
+    word = _STATEMENTS.get(type(node))
+    return f"it stands under `{word}`, which grading does not run: write it by itself" if word else ""
 
 
 def _other(name: str, node: ast.AST, known: Known, why: object = "") -> Definition:
@@ -241,6 +287,23 @@ def _value(node: ast.expr, known: Known) -> Any:
             return _bounded(node.value)
         case ast.Name() if node.id in known.values:
             return known.values[node.id]
+        case ast.Name(id="__name__"):
+            return "__main__"
+        case ast.Compare():
+            return _compared(node, known)
+        case ast.BoolOp():
+            found = _value(node.values[0], known)
+            for each in node.values[1:]:
+                if bool(found) is not isinstance(node.op, ast.And):
+                    break
+                found = _value(each, known)
+            return found
+        case ast.IfExp():
+            return _value(node.body if _value(node.test, known) else node.orelse, known)
+        case ast.Subscript() if not isinstance(node.slice, ast.Slice):
+            return _item(_value(node.value, known), _value(node.slice, known), node)
+        case ast.Attribute(value=ast.Call(args=[dtype], keywords=[]) as call):
+            return _limit_of(dotted(call.func, known), dotted(dtype, known), node)
         case ast.UnaryOp():
             return _bounded(_OPERATORS[type(node.op)](_number(node.operand, known)))
         case ast.BinOp() if type(node.op) in _OPERATORS:
@@ -272,6 +335,36 @@ def _value(node: ast.expr, known: Known) -> Any:
     ):
         return Named(f"tl.{last}")  # a dtype
     raise NotPlain(f"{ast.unparse(node)[:80]} is not a plain value", node.lineno)
+
+
+def _compared(node: ast.Compare, known: Known) -> bool:
+    left = _value(node.left, known)
+    for op, each in zip(node.ops, node.comparators, strict=True):
+        right = _value(each, known)
+        if not _COMPARED[type(op)](left, right):
+            return False
+        left = right
+    return True
+
+
+def _item(held: Any, key: Any, node: ast.AST) -> Any:
+    if not isinstance(held, tuple | list | dict | str) or not isinstance(key, bool | int | float | str):
+        raise NotPlain(f"{ast.unparse(node)[:80]} is not a plain value", getattr(node, "lineno", 0))
+    try:
+        return held[key]  # type: ignore[index]
+    except (LookupError, TypeError) as error:
+        words = f"{ast.unparse(node)[:80]}: {type(error).__name__}: {error}"
+        raise NotPlain(words, getattr(node, "lineno", 0)) from None
+
+
+def _limit_of(named: str, dtype: str, node: ast.Attribute) -> float:
+    """What `torch.finfo` and `torch.iinfo` say of a dtype, and numpy's as well, by the name of each."""
+    module, _, kind = named.rpartition(".")
+    of, _, name = dtype.rpartition(".")
+    known = module in ("torch", "numpy") and of in ("torch", "numpy") and re.fullmatch(_DTYPES, name)
+    if not known or node.attr not in _LIMITS.get(kind, ()) or ("int" in name) is not (kind == "iinfo"):
+        raise NotPlain(f"{ast.unparse(node)[:80]} is not a plain value", node.lineno)
+    return getattr((torch.finfo if kind == "finfo" else torch.iinfo)(getattr(torch, name)), node.attr)
 
 
 def _number(node: ast.expr, known: Known) -> Any:
@@ -413,7 +506,7 @@ def _function(node: ast.FunctionDef, lines: list[str], known: Known) -> Definiti
     if node.name not in _GIVEN:
         known.aliases.pop(node.name, None)
     first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-    text = "\n".join(lines[first - 1 : node.end_lineno])
+    text = textwrap.dedent("\n".join(lines[first - 1 : node.end_lineno]))  # it may stand under an `if`
     own = {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)} | set(_names_in(node))
     needs = frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name)) - own
     if not node.decorator_list:

@@ -1,7 +1,8 @@
 """Who handed in what: folders and archives read as bytes, with limits, no link followed, nothing unpacked.
 
-A folder or a zip holds a folder per student (Moodle, Gradescope, nbgrader), or files that begin with the
-student's name (Canvas, Moodle without folders) or, behind the chapter's, end with it; a folder of nothing but
+A folder or a zip holds a folder per student (Moodle, Gradescope, nbgrader), or one for each time that a
+student has handed in (Brightspace), or files that begin with the student's name (Canvas, Moodle without
+folders), have it within (Blackboard) or, behind the chapter's, end with it; a folder of nothing but
 ``NN_topic.ipynb`` is one student's.
 In each, a student's notebooks may lie anywhere, also in a zip of the student's own; and beside them the
 student's ``progress.json``.
@@ -18,6 +19,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -43,6 +45,12 @@ _COURSE_NAMES = (
 )
 _MOODLE = re.compile(r"(.+?)_assignsubmission_file(?:_|$)")
 _CANVAS = re.compile(r"([^\W\d_]+)_(?:late_)?(\d+)_\d+_.+", re.I)
+_BLACKBOARD = re.compile(r"(.+)_attempt_(\d{4}(?:-\d\d){5})(?:_(.*))?$")  # ASSIGNMENT_USER before it
+_BRIGHTSPACE = re.compile(
+    r"\d+-\d+ - (.+?) - ((?:\d{1,2} )?[^\W\d]+\.?,?(?: \d{1,2})?,? \d{4} \d{3,4}(?: ?[AP]M)?)(?: - (.+))?$"
+)
+_DAYS = ("%b %d %Y", "%B %d %Y", "%d %b %Y", "%d %B %Y")
+_DATES = [f"{day} {time}" for day in _DAYS for time in ("%I%M %p", "%H%M")]
 _MEMBER = b"PK\x01\x02"  # with which an archive's table begins each of its rows
 _SKIPPED = {"__MACOSX", "__pycache__"}  # and what is hidden
 
@@ -60,6 +68,15 @@ class _File:
 
     path: PurePosixPath
     read: Callable[[int], bytes] | None
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What a name of Blackboard's or Brightspace's says. date: in the order of time; "" of no known form."""
+
+    student: str
+    date: str
+    name: str
 
 
 @dataclass
@@ -155,7 +172,7 @@ def collect(paths: Sequence[Path]) -> tuple[list[Submission], list[str]]:
             files, name = [whole], path.resolve().parent.name
         else:
             raise ValueError(f"{path}: allowed are folders, zip archives and notebooks")
-        for student, label, file in _by_student(files, name):
+        for student, label, file in _by_student(_newest(files, remarks), name):
             submission = found.setdefault(student, Submission(student))
             if file.read and _wanted(file.path.name):
                 label = label if label not in {known for known, _ in submission._files} else f"{name}/{label}"
@@ -163,9 +180,55 @@ def collect(paths: Sequence[Path]) -> tuple[list[Submission], list[str]]:
     return [found[student] for student in sorted(found)], remarks
 
 
+def _attempts(files: Iterable[_File]) -> dict[str, _Attempt]:
+    """What names of Blackboard's and Brightspace's say, by the name."""
+    names = dict.fromkeys(file.path.parts[0] for file in files)
+    heads = {match[1] for name in names if (match := _BLACKBOARD.match(name))}
+    # A user's name may have an underscore, as the assignment's has: what all begin with is the assignment's.
+    assignment = os.path.commonprefix([*heads]).rpartition("_")[0] if len(heads) > 1 else ""
+    found = {}
+    for name in names:
+        if match := _BLACKBOARD.match(name):
+            own = match[1][len(assignment) + 1 :] if assignment else match[1].rpartition("_")[2]
+            found[name] = _Attempt(_student(own or match[1]), match[2], match[3] or "")
+        elif match := _BRIGHTSPACE.match(name):
+            found[name] = _Attempt(_student(match[1]), _in_order(match[2]), match[3] or "")
+    return found
+
+
+def _in_order(date: str) -> str:
+    """A date as text that is in the order of time; "" where its form is not known."""
+    for form in _DATES:
+        try:
+            return datetime.strptime(date.replace(",", "").replace(".", ""), form).isoformat()
+        except ValueError:
+            pass
+    return ""
+
+
+def _newest(files: Sequence[_File], remarks: list[str]) -> list[_File]:
+    """Without files that a student has handed in again, by the dates in the names; those of no date stay."""
+    attempts = _attempts(files)
+    of = {file: attempts[file.path.parts[0]] for file in files if file.path.parts[0] in attempts}
+    keys = {file: (each.student, _label(file, each)) for file, each in of.items() if each.date and file.read}
+    last: dict[tuple[str, str], str] = {}
+    for file, key in keys.items():
+        last[key] = max(of[file].date, last.get(key, ""))
+    old = {file for file, key in keys.items() if of[file].date < last[key]}
+    wanted = sorted(str(file.path) for file in old if _wanted(file.path.name))
+    remarks += [f"{_clean(name)[:150]}: not read, it was handed in again later" for name in wanted]
+    return [file for file in files if file not in old]
+
+
+def _label(file: _File, attempt: _Attempt) -> str:
+    """What a file of an attempt is called among its student's."""
+    return "/".join(file.path.parts[1:]) or attempt.name or file.path.name
+
+
 def _by_student(files: Iterable[_File], name: str) -> Iterator[tuple[str, str, _File]]:
     """Each file with its student, and what it is called among the student's."""
     files = list(files)
+    attempts = _attempts(files)
     notebooks = [f for f in files if f.path.suffix.lower() == ".ipynb"]
     bare = [f.path.name for f in notebooks if len(f.path.parts) == 1 and _own_name(f.path.name) == ""]
     last = _several(bare)
@@ -174,6 +237,9 @@ def _by_student(files: Iterable[_File], name: str) -> Iterator[tuple[str, str, _
         first, *others = file.path.parts
         if one:
             yield name, str(file.path), file
+        elif attempt := attempts.get(first):
+            if others or file.read is None or _wanted(first):
+                yield attempt.student, _label(file, attempt), file
         elif others or file.read is None:
             yield _folder_name(first), "/".join(others), file
         elif _wanted(first):

@@ -22,6 +22,7 @@ from triton.runtime.jit import JITFunction, KernelParam
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.dtypes import of_integer
+from puzzles_lib.interpreter.addresses import ELSEWHERE
 from puzzles_lib.interpreter.arithmetic import Arithmetic, Fused
 from puzzles_lib.interpreter.builder import GuardedBuilder
 from puzzles_lib.interpreter.language import LEARNER, builder, executing, twin
@@ -66,6 +67,7 @@ from puzzles_lib.interpreter.turns import Busy, alone
 from puzzles_lib.source import Site, statements, with_helpers
 
 __all__ = [
+    "ELSEWHERE",
     "RETURNS",
     "Access",
     "Arithmetic",
@@ -131,6 +133,7 @@ def run(
     only: Sequence[Program] | None = None,
     recorder: Recorder | None = None,
     as_compiled: bool = False,
+    elsewhere: int = 0,
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
 
@@ -150,6 +153,7 @@ def run(
     only: run these programs of the grid, in this order.
     recorder: keeps what each statement does, where ``record`` is on.
     as_compiled: with a compiler's arithmetic, not line by line: see `arithmetic`.
+    elsewhere: of `ELSEWHERE`: a kernel that takes an address as a number gets another one than without.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
@@ -157,7 +161,7 @@ def run(
     pretends = any(isinstance(_tensor(value), Pretended) for value in arguments.values())
     dropped = functools.cache(lambda: _dropped(kernel))
     memory = (PretendedMemory if pretends else Memory)(
-        record, _learner_site, programs, reverse, is_used=lambda site: site not in dropped()
+        record, _learner_site, programs, reverse, lambda site: site not in dropped(), elsewhere
     )
     memory.ordering.held_by = held_by
     memory.at_once = at_once
@@ -230,6 +234,7 @@ def run(
         not_associative=memory.not_associative,
         writers={b.name: b.writers() for b in memory.buffers if b.is_output and not pretends},
         launched=programs,
+        tells_addresses=memory.tells_addresses,
     )
 
 

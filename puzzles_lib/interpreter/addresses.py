@@ -13,6 +13,9 @@ REGION_BITS = 52  # each tensor owns 2**52 bytes of addresses
 _HALF = 1 << (REGION_BITS - 1)
 _ASTRAY = 1 << 63  # this bit, the number of a `_Batch`, the number of a pointer in it
 _BATCH_BITS = 20  # of a block's lanes: Triton's blocks have at most 2**20
+ELSEWHERE = (1, 2)  # choices of other addresses, for kernels that take them as numbers
+_FIRST = 0x7000_0FFF_FE00  # the first tensor's then: no multiple of more than torch's 512 bytes
+_STEPS = (0, (1 << 40) + 0x3FFC00, (1 << 40) + 0x1FFE00)  # to the next: all alike modulo 1024, or by turns
 _FAR = 1 << 62  # elements: farther than any range, where counting on would overflow
 
 
@@ -30,10 +33,15 @@ class _Batch(NamedTuple):
 
 
 class Addresses:
-    """All addresses of a run. pointers: uint64; size: bytes of what they point to."""
+    """All addresses of a run. pointers: uint64; size: bytes of what they point to.
 
-    def __init__(self) -> None:
+    elsewhere: of `ELSEWHERE`: a kernel that takes an address as a number gets another one, see `numbers`.
+    """
+
+    def __init__(self, elsewhere: int = 0) -> None:
         self.count = 0  # tensors
+        self.elsewhere = elsewhere
+        self._step = _STEPS[elsewhere]
         self._astray: list[_Batch] = []
 
     def add(self) -> int:
@@ -67,6 +75,26 @@ class Addresses:
             moved[far] = np.uint64(first) + np.arange(len(batch.elements), dtype=np.uint64)
             self._astray.append(batch)
         return moved
+
+    def numbers(self, pointers: np.ndarray) -> np.ndarray:
+        """What a kernel that makes numbers of pointers is told: addresses such as a GPU's tensors may have.
+
+        They differ from `base_of` in all that an allocator leaves open: how large they are, and the bits
+        above the 512 bytes that torch's aligns to.
+        """
+        tensors, offsets = self.places(pointers, 1)
+        known = (tensors >= 0) & (tensors < self.count) & (abs(offsets) < self._step // 4)
+        moved = _FIRST + tensors * self._step + offsets
+        return np.where(known, moved.astype(np.uint64), pointers)
+
+    def pointers(self, numbers: np.ndarray) -> np.ndarray:
+        """What `numbers` has made numbers of, however far these have gone from there."""
+        away = numbers.view(np.int64) - _FIRST + self._step // 2
+        tensors = away // self._step
+        offsets = away - tensors * self._step - self._step // 2
+        bases = (tensors + 1 << REGION_BITS) + _HALF
+        known = (tensors >= 0) & (tensors < self.count)
+        return np.where(known, (bases + offsets).astype(np.uint64), numbers)
 
     def places(self, pointers: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
         """The number of each pointer's tensor, and the element, which may lie outside of it.

@@ -318,7 +318,15 @@ class GuardedBuilder(InterpreterBuilder):
         source, target = src.dtype.scalar, dst_type.scalar
         if target.is_ptr():
             self.memory.casts |= not source.is_ptr() or _size(source) != _size(target)
-        return super().create_bitcast(src, dst_type)
+        found = super().create_bitcast(src, dst_type)
+        if source.is_ptr() == target.is_ptr():
+            return found
+        self.memory.tells_addresses |= source.is_ptr()
+        addresses = self.memory.addresses
+        if addresses.elsewhere:
+            told = addresses.numbers(src.data) if source.is_ptr() else addresses.pointers(found.data)
+            found.data = told.view(found.data.dtype)
+        return found
 
     create_int_to_ptr = create_ptr_to_int = create_bitcast
 

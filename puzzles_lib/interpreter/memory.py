@@ -78,6 +78,7 @@ class Memory:
         programs: Sequence[Program] = ((0, 0, 0),),
         backwards: bool = False,
         is_used: Callable[[Site], bool] = lambda site: True,
+        elsewhere: int = 0,
     ):
         self.backwards = backwards  # lanes that meet at an element take turns in reverse order
         self.record = record
@@ -87,7 +88,8 @@ class Memory:
         self.program: Program = (0, 0, 0)
         self.number = 0  # of the program, in launch order
         self.casts = False  # whether the kernel has cast a pointer: then alignment is checked too
-        self.addresses = Addresses()
+        self.addresses = Addresses(elsewhere)
+        self.tells_addresses = False  # whether the kernel has taken an address as a number
         self.buffers: list[Buffer] = []
         self.accesses: list[Access] = []
         self.changed: dict[str, Site] = {}

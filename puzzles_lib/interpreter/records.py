@@ -162,6 +162,7 @@ class Run:
     not_associative: the first scan whose combine function was not associative on the values scanned.
     writers: for each output, by element, the place in launch order of the program that wrote it, or -1.
     launched: the programs in the order in which they ran.
+    tells_addresses: whether the kernel has taken an address as a number.
     """
 
     programs: int
@@ -189,6 +190,7 @@ class Run:
     not_associative: Site | None = None
     writers: dict[str, np.ndarray] = field(default_factory=dict)
     launched: Sequence[Program] = ()
+    tells_addresses: bool = False
 
     def writer(self, name: str, element: int) -> Program | None:
         """The program that wrote this element of an output last; None where none did."""

@@ -374,8 +374,8 @@ def _quantize_pairs_kernel(
 
     A program has the `draw_rows` rows of words that share a call of Philox, ROWS of them and STEP of their
     fields at a time. A lane holds four even columns and the odd ones behind them. Minima and maxima of both
-    are found by one instruction, and between threads a minimum and a maximum go as one. A word is summed up as
-    a float, from its top field down: a multiplication shifts it, and an addition that rounds down cuts the
+    are found by one instruction, and between threads a minimum and a maximum go as one. A word is summed up
+    as a float, from its top field down: a multiplication shifts it, and an addition that rounds down cuts the
     next code and appends it. A multiprocessor does twice as many of those as of shifts and masks.
     """
     FIELDS: tl.constexpr = 16 // BITS
