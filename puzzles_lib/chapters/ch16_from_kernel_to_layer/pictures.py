@@ -218,7 +218,7 @@ def budget(record: Mapping[str, Any], last: int = 20) -> Picture:
 
 
 def rates(record: Mapping[str, Any]) -> Picture:
-    """The mean loss of all steps, by the learning rate."""
+    """The mean loss of all steps, by the learning rate, and its standard error."""
     figure = new_figure(7.4, 3.6)
     ax = figure.subplots()
     told = []
@@ -232,6 +232,8 @@ def rates(record: Mapping[str, Any]) -> Picture:
         alpha = 0.45 if path == FLOAT else 1.0
         ax.plot(*zip(*found, strict=True), marker=mark, linestyle=line, color=color, linewidth=wide,
             markersize=5, label=path, alpha=alpha)  # fmt: skip
+        errors = [row["error"] for row in record["rates"] if row["path"] == path]
+        ax.errorbar(*zip(*found, strict=True), yerr=errors, fmt="none", ecolor=color, elinewidth=1, capsize=3)
         told.append(f"{path}: " + ", ".join(f"{loss:.2f} at {rate:g}" for rate, loss in found))
     marks = sorted({row["rate"] for row in record["rates"]})
     ax.set_xscale("log")
