@@ -10,8 +10,8 @@ A call of Philox makes 64 bits for 32 elements of a column. A number u of 16 of 
 whose words and fields are neighbours: each takes u with its top three bits flipped in another way. Each of
 them is uniform, which is what makes x^ right on average; together they lie in different eighths of [0, 1), so
 that their errors tend to cancel in a sum over rows, as a weight's gradient is. On an H200, 2 bits of
-[100864, 3072], bfloat16, take 1.05 times as long as with nearest rounding (184 and 176 µs; a copy of as many
-bytes 167), 4 and 8 bits 1.01 times, 1 bit 1.09 times.
+[100864, 3072], bfloat16, take 1.05 to 1.06 times as long as with nearest rounding (185 to 187 and 176 µs; a
+copy of as many bytes 167), 4 and 8 bits 1.01 times, 1 bit 1.09 times.
 """
 
 import torch
