@@ -387,6 +387,33 @@ def test_compiles_as_one_graph(monkeypatch):
         assert torch.equal(got, want)
 
 
+@bits_of_a_code
+@pytest.mark.parametrize("features", [512, 4096])
+def test_a_chain_of_products_waits_for_each(features, bits):
+    """Each may begin while the one before ends, which makes its x; words and x change in between."""
+    packs = [
+        quantize_pack(draw((features, features), seed=i, scale=features**-0.5), bits, 128) for i in (0, 1)
+    ]
+    packed, first = dataclasses.replace(packs[0], words=packs[0].words.clone()), draw((4, features), seed=2)
+
+    def chain(between):
+        x, seen = first.clone(), []
+        for number in range(30):
+            packed.words.copy_(packs[number % 2].words)
+            between()
+            for _ in range(3):
+                x = dequant_gemm(x, packed)
+                between()
+            x = x.clamp_(-3, 3) + 0.5
+            seen.append(x.clone())
+            between()
+        return torch.stack(seen)
+
+    want = chain(torch.cuda.synchronize)
+    for _ in range(5):
+        assert torch.equal(chain(lambda: None), want)
+
+
 def test_in_a_cuda_graph():
     packed, dy = quantize_pack(draw((2000, 256)), 2, 256), draw((2000, 136), seed=1)
     weight, x = quantize_pack(draw((512, 256)), 4, 256), draw((4, 256), seed=2)

@@ -38,7 +38,7 @@ def compiled_rows16(bits: int, dtype: str, rows: int, columns: int, group: int, 
     constants = {
         "BITS": bits, "FIELDS": cut.fields, "COLUMNS": cut.columns, "STEPS": cut.steps,
         "WHOLE": cut.steps - 1, "BLOCK_M": 8 if rows <= 8 else 16, "UNIT": 8,
-        "SHIFT": group_shift(group, columns), "PDL": False,
+        "SHIFT": group_shift(group, columns), "PDL": capability == 90,
     }  # fmt: skip
     options = {"num_warps": cut.warps, "maxnreg": 128}
     return compiled(rows16._dequant_gemm_rows16_kernel, types, constants, capability, **options)
@@ -160,6 +160,14 @@ def check_resources(kernel, tmp_path, registers: int) -> None:
 def test_nothing_spills(few, more, tmp_path):
     check_resources(few, tmp_path, 128)
     check_resources(more, tmp_path, 168)  # three programs a multiprocessor
+
+
+def test_sixteen_rows_touch_nothing_before_they_wait(few):
+    """They may begin while the kernel before them ends, and that may write words, params or x."""
+    ptx = few.asm["ptx"]
+    early = ptx[ptx.index(".entry") : ptx.index("griddepcontrol.wait")]
+    assert not re.search(r"\b(ld|st)\.global|launch_dependents", early)
+    assert re.search(r"\bld\.global", ptx) and "griddepcontrol.launch_dependents" in ptx
 
 
 def test_sixteen_rows_compile_for_other_gpus():

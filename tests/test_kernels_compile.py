@@ -68,6 +68,21 @@ def test_kernels_compile_for_hopper(kernel, constants, options):
     assert ".local" not in compiled.asm["ptx"]
 
 
+def before_waiting(ptx: str) -> str:
+    """A kernel's PTX up to where it waits for the kernel before it."""
+    body = ptx[ptx.index(".entry") :]
+    return body[: body.index("griddepcontrol.wait")]
+
+
+@pytest.mark.parametrize("kernel, constants, options", [k for k in KERNELS if "PDL" in k[1]])
+def test_a_kernel_that_begins_early_touches_nothing_before_it_waits(kernel, constants, options):
+    """And lets the next begin only then: whatever the kernel before it writes, it may read."""
+    ptx = for_hopper(kernel, constants, options).asm["ptx"]
+    early = before_waiting(ptx)
+    assert not re.search(r"\b(ld|st|atom|red)\.global|cp\.async|launch_dependents", early)
+    assert re.search(r"\b(ld|st)\.global", ptx) and "griddepcontrol.launch_dependents" in ptx
+
+
 def test_of_pairs_a_minimum_and_a_maximum_go_as_one():
     """Between 32 threads in five exchanges for each of 8 rows; random numbers stay where they are."""
     options = {"num_warps": 1, "maxnreg": quantize._PAIRS_REGISTERS}

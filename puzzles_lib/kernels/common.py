@@ -28,16 +28,25 @@ def multiprocessors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
+def overlapped(pdl: bool) -> dict[str, bool]:
+    """Options of a launch that may begin while the kernel before it ends (Hopper and later).
+
+    That kernel says when, by `gdc_launch_dependents`; if it says nothing, at its end. Such a launch is safe
+    after any kernel and before any if it reads and writes nothing before `gdc_wait`, which waits for the
+    kernel before to end, and lets the next begin only after it: so no kernel overlaps with two.
+    """
+    return {"launch_pdl": True} if pdl else {}
+
+
 def add_splits(sums: torch.Tensor, out: torch.Tensor, pdl: bool = False) -> None:
     """Fill out with the sum of float32 ``sums`` [splits, ...], in their order: always the same bits.
 
-    pdl: the kernel before it, which makes the sums, signals that this one may be launched (Hopper and later).
+    pdl: begin while the kernel before ends (`overlapped`).
     """
     size = out.numel()
     grid = (triton.cdiv(size, 512),)
-    options = {"launch_pdl": True} if pdl else {}
     _add_splits_kernel[grid](
-        sums, out, size, SPLITS=sums.shape[0], BLOCK=512, PDL=pdl, num_warps=4, **options
+        sums, out, size, SPLITS=sums.shape[0], BLOCK=512, PDL=pdl, num_warps=4, **overlapped(pdl)
     )
 
 
@@ -45,6 +54,7 @@ def add_splits(sums: torch.Tensor, out: torch.Tensor, pdl: bool = False) -> None
 def _add_splits_kernel(sums_ptr, out_ptr, size, SPLITS: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr):
     if PDL:
         tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
     offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)  # [BLOCK]
     total = tl.zeros([BLOCK], tl.float32)
     for split in tl.static_range(SPLITS):  # unrolled: all loads are asked for at once

@@ -30,7 +30,6 @@ from puzzles_lib.kernels.common import add_splits, multiprocessors
 from puzzles_lib.kernels.dequant_gemm_unpack import (
     SCALED,
     along,
-    need_care,
     params_by_field,
     positions,
     scale_params,
@@ -179,8 +178,8 @@ def _load_params(
         place = ((k // group_size).to(gl.int64) * blocks + block) * ALL + in_block
         params = gl.load(params_ptr + place, mask=(k < K) & (block < blocks), other=1.0)
         if not CAREFUL:
-            odd |= need_care(params, kind == 0)  # 8 rows are 16 bytes
-            params = scale_params(params, kind == 0, part, BITS)
+            params, care = scale_params(params, kind == 0, part, BITS)  # 8 rows are 16 bytes
+            odd |= care
         params = params.permute([0, 3, 2, 1]).reshape([AT_ONCE * 32, 2 * FIELDS])
         all_rows.slice(first * 32, AT_ONCE * 32).store(params)
     return odd

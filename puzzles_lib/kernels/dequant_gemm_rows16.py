@@ -22,16 +22,15 @@ import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
-from triton.language.extra.cuda import gdc_launch_dependents
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from puzzles_lib.kernels.bitpack import block_rows
-from puzzles_lib.kernels.common import add_splits, multiprocessors
+from puzzles_lib.kernels.common import add_splits, multiprocessors, overlapped
 from puzzles_lib.kernels.dequant_gemm_unpack import (
     SCALED,
     along,
     group_of,
     group_shift,
-    need_care,
     params_by_field,
     positions,
     scale_params,
@@ -91,7 +90,7 @@ def launch(
     cut = choose_cut(rows, features, columns, bits, group_size, multiprocessors(x.device))
     step = cut.warps * cut.columns  # of a program
     whole = cut.steps if columns == cut.splits * cut.steps * step else cut.steps - 1
-    pdl = cut.splits > 1 and torch.cuda.get_device_capability(x.device) >= (9, 0)
+    pdl = torch.cuda.get_device_capability(x.device) >= (9, 0)
     sums = y if cut.splits == 1 else y.new_empty(cut.splits, rows, features, dtype=torch.float32)
     tiles = words.shape[0] * (16 // WORD_ROWS.value) * (16 // bits // cut.fields)
     unit = 8 if columns % 8 == 0 else 1
@@ -101,7 +100,7 @@ def launch(
         BITS=bits, FIELDS=cut.fields, COLUMNS=cut.columns, STEPS=cut.steps,
         WHOLE=whole if cut.splits == 1 or whole == cut.steps else 0,
         BLOCK_M=block_m, UNIT=unit, SHIFT=group_shift(group_size, columns), PDL=pdl,
-        num_warps=cut.warps, maxnreg=128,
+        num_warps=cut.warps, maxnreg=128, **overlapped(pdl and rows <= 8),
     )  # fmt: skip
     if cut.splits > 1:
         add_splits(sums, y, pdl)
@@ -202,8 +201,7 @@ def _load_params(
     if CAREFUL:
         s_params.store(params.permute([0, 1, 4, 3, 2]).reshape(s_params.shape))
     else:
-        odd = need_care(params, kind == 0)
-        params = scale_params(params, kind == 0, part, BITS)
+        params, odd = scale_params(params, kind == 0, part, BITS)
         s_params.store(params.permute([0, 1, 4, 3, 2]).reshape(s_params.shape))
         return odd
 
@@ -300,6 +298,33 @@ def _store(out_ptr, tile, field, split, first_m, M, N, sums, BITS: gl.constexpr)
 
 
 @gluon.jit
+def _places(
+    words_ptr, x_ptr, tile, first_m, first_k, M, K, BLOCK_M: gl.constexpr, COLUMNS: gl.constexpr
+):  # fmt: skip
+    """Pointers to a program's words and its rows of x in step 0, and their columns."""
+    W: gl.constexpr = gl.num_warps()
+    SHAPE: gl.constexpr = [W, WORD_ROWS, COLUMNS]
+    words_layout: gl.constexpr = _words_layout(W, COLUMNS)
+    row = positions(1, SHAPE, words_layout)
+    words_k = positions(0, SHAPE, words_layout) * COLUMNS + positions(2, SHAPE, words_layout)
+    words_k += row * 0  # [W, WORD_ROWS, COLUMNS]
+    words_ptrs = words_ptr + (tile.to(gl.int64) * WORD_ROWS * K + first_k) + (row * K + words_k)
+    X_SHAPE: gl.constexpr = [W, BLOCK_M, COLUMNS]
+    x_layout: gl.constexpr = _x_layout(W, BLOCK_M, COLUMNS)
+    row = positions(1, X_SHAPE, x_layout)
+    x_k = positions(0, X_SHAPE, x_layout) * COLUMNS + positions(2, X_SHAPE, x_layout)
+    x_k += row * 0  # [W, BLOCK_M, COLUMNS]
+    row = gl.minimum(first_m + row, M - 1)  # past the last: the last again, for what is not stored
+    return words_ptrs, words_k, x_ptr + first_k + (row.to(gl.int64) * K + x_k), x_k
+
+
+@gluon.jit
+def _zero():
+    """0, which the compiler takes for any number: what it is part of is made anew, not kept in registers."""
+    return gl.inline_asm_elementwise("mov.b32 $0, 0;", "=r", [], dtype=gl.int32, is_pure=False, pack=1)
+
+
+@gluon.jit
 def _no_sums(W: gl.constexpr, BLOCK_M: gl.constexpr):
     mma: gl.constexpr = gl.NVMMADistributedLayout(
         version=[2, 0], warps_per_cta=[W, 1, 1], instr_shape=[1, 16, 8]
@@ -320,9 +345,8 @@ def _dequant_gemm_rows16_kernel(
     W: gl.constexpr = gl.num_warps()
     SPAN: gl.constexpr = W * COLUMNS
     TURNS: gl.constexpr = 16 // BITS // FIELDS
-    words_layout: gl.constexpr = _words_layout(W, COLUMNS)
-    x_layout: gl.constexpr = _x_layout(W, BLOCK_M, COLUMNS)
     if PDL:
+        gdc_wait()
         gdc_launch_dependents()
     K = units * UNIT
     tile = gl.program_id(0) // TURNS
@@ -332,21 +356,13 @@ def _dequant_gemm_rows16_kernel(
     first_k = split * (STEPS * SPAN)
     left = K - first_k
 
-    SHAPE: gl.constexpr = [W, WORD_ROWS, COLUMNS]
-    row = positions(1, SHAPE, words_layout)
-    words_k = positions(0, SHAPE, words_layout) * COLUMNS + positions(2, SHAPE, words_layout)
-    words_k += row * 0  # [W, WORD_ROWS, COLUMNS]
-    words_ptrs = words_ptr + (tile.to(gl.int64) * WORD_ROWS * K + first_k) + (row * K + words_k)
+    words_ptrs, words_k, x_ptrs, x_k = _places(
+        words_ptr, x_ptr, tile, first_m, first_k, M, K, BLOCK_M, COLUMNS
+    )
     words = ()
     for step in gl.static_range(AHEAD):
         if step < STEPS:
             words = words + (_load(words_ptrs, words_k, left, step, SPAN, WHOLE, "evict_first"),)
-    X_SHAPE: gl.constexpr = [W, BLOCK_M, COLUMNS]
-    row = positions(1, X_SHAPE, x_layout)
-    x_k = positions(0, X_SHAPE, x_layout) * COLUMNS + positions(2, X_SHAPE, x_layout)
-    x_k += row * 0  # [W, BLOCK_M, COLUMNS]
-    row = gl.minimum(first_m + row, M - 1)  # past the last: the last again, for what is not stored
-    x_ptrs = x_ptr + first_k + (row.to(gl.int64) * K + x_k)
     x = _load(x_ptrs, x_k, left, 0, SPAN, WHOLE, "")
 
     s_params = gl.allocate_shared_memory(
@@ -365,6 +381,8 @@ def _dequant_gemm_rows16_kernel(
         sums = _multiply(*asked, BITS, FIELDS, SPAN, STEPS, WHOLE, CAREFUL=False)
         _store(*out, sums * 2.0**SCALED, BITS)
         if gl.max(gl.ravel(odd), axis=0) > 0:  # rare, and found out while what is stored is under way
-            begun = (words_ptrs, words_k, x_ptrs, x_k)
+            begun = _places(
+                words_ptr, x_ptr, tile, first_m, first_k + _zero() * COLUMNS, M, K, BLOCK_M, COLUMNS
+            )
             sums = _multiply_carefully(*begun, *params, BITS, FIELDS, SPAN, STEPS, SHIFT)
             _store(*out, sums, BITS)  # by the same threads

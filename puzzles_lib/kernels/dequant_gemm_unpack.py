@@ -8,7 +8,7 @@ and scale two codes:
     w · 2^-16 = (word & mask) · (scale · 2^(117 - position)) + minimum · 2^-16
 
 and the float32 sums are multiplied by 2^16 at the end. All of it is exact but for the one rounding of w,
-unless a param is so large or so small that its power of two does not fit: `need_care` finds those,
+unless a param is so large or so small that its power of two does not fit: `scale_params` finds those,
 and a program that has one multiplies unscaled params, unpacking by `unpack_and_scale_asm`, which is exact
 for all. In float16 nothing has room to be scaled, and all programs unpack so.
 """
@@ -17,8 +17,6 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 SCALED = gl.constexpr(16)  # log2 of what products are divided by meanwhile
-LEAST = gl.constexpr(2.0**-80)  # what is smaller might lose bits below the least normal number
-MOST = gl.constexpr(2.0**10)  # scales from here up could overflow
 
 
 @gluon.constexpr_function
@@ -80,23 +78,45 @@ def unpack_field(words, params, field: gl.constexpr, BITS: gl.constexpr, CAREFUL
     )  # fmt: skip
 
 
+# Of two params at once: $0 scaled by $3, and in $1 bits for one that needs care. That is one which does not
+# survive being made 2^40 times smaller, or is no finite number once it is scaled.
+_SCALE = gl.constexpr("""{
+    .reg .b32 none, power, back, exponent;
+    mov.b32 none, 0x80008000;  // -0, which added to anything leaves it as it is
+    fma.rn.bf16x2 $0, $2, $3, none;
+    mov.b32 power, 0x2b802b80;  // 2^-40
+    fma.rn.bf16x2 back, $2, power, none;
+    mov.b32 power, 0x53805380;  // 2^40
+    fma.rn.bf16x2 back, back, power, none;
+    xor.b32 back, back, $2;
+    and.b32 exponent, $0, 0x7fff7fff;
+    add.u32 exponent, exponent, 0x00800080;  // carries into the sign's place from an exponent of all ones
+    and.b32 exponent, exponent, 0x80008000;
+    or.b32 $1, back, exponent;
+}""")
+
+
+@gluon.jit
+def _or(a, b):
+    return a | b
+
+
 @gluon.jit
 def scale_params(params, is_scale, field, BITS: gl.constexpr):
-    """Bfloat16 params as `unpack_scaled_asm` wants them. is_scale, field: of each element, broadcast."""
-    up = (127 + 133 - SCALED - field * BITS % 8 << 23).to(gl.float32, bitcast=True)  # 2^(117 - position)
-    return (params.to(gl.float32) * gl.where(is_scale, up, 2.0**-SCALED)).to(gl.bfloat16)
+    """Bfloat16 params as `unpack_scaled_asm` wants them, and 1 for each 8 of which one needs care, else 0.
 
-
-@gluon.jit
-def need_care(params, is_scale):
-    """1 for each 8 neighbouring params of which one cannot be scaled exactly, else 0."""
-    size = gl.abs(params.to(gl.float32))
-    least = gl.where(is_scale, -1.0, 0.0)  # a minimum may be 0
-    most = gl.where(is_scale, MOST, float("inf"))
-    odd = ((size < LEAST) & (size > least)) | (size >= most)
+    is_scale, field: of each element, broadcast. What needs no care is a multiple of 2^-93, and so is any w,
+    which is 0 then or far above the least normal number, divided by 2^16 or not: it is rounded alike.
+    """
+    scale_up = 127 + 133 - SCALED - field * BITS % 8  # the exponent of 2^(117 - position)
+    power = gl.where(is_scale, scale_up, 127 - SCALED) << 7
+    power = gl.broadcast(power.to(gl.int16).to(gl.bfloat16, bitcast=True), params)[0]
+    scaled, odd = gl.inline_asm_elementwise(
+        _SCALE, "=&r,=&r,r,r", [params, power], dtype=(params.dtype, gl.int16), is_pure=True, pack=2
+    )
     LAST: gl.constexpr = len(odd.shape) - 1
-    odd = gl.where(odd, 1, 0).reshape(odd.shape[:-1] + [odd.shape[LAST] // 8, 8])
-    return gl.max(odd, axis=LAST + 1)
+    odd = gl.reduce(odd.reshape(odd.shape[:-1] + [odd.shape[LAST] // 8, 8]), LAST + 1, _or)
+    return scaled, gl.where(odd != 0, 1, 0)
 
 
 @gluon.jit

@@ -18,7 +18,7 @@ from torch import nn
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.kernels import q8_linear_rows16
-from puzzles_lib.kernels.common import MAGIC, TINY, check_dtype, maximum_with_nan
+from puzzles_lib.kernels.common import MAGIC, TINY, check_dtype, maximum_with_nan, overlapped
 
 TOP = 127
 MAX_K = (2**31 - 1) // TOP**2  # 133144: the sum of so many products still fits into int32
@@ -258,9 +258,11 @@ def _quantize_rows_kernel(
 ):  # fmt: skip
     """ROWS rows, and on the side sums_ptr[:zeros] = 0 for the matrix multiplication that comes next.
 
-    PDL: that one may start before this one ends, and waits where it needs the codes.
+    PDL: that one may start before this one ends, and waits where it needs the codes. This one itself may
+    start before the kernel before it ends, whatever that writes: it waits at once.
     """
     if PDL:
+        tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
     pid = tl.program_id(0)
     offs_m = pid * ROWS + tl.arange(0, ROWS)
@@ -343,6 +345,7 @@ def _matmul_kernel(
     sums = tl.zeros([BLOCK_M, BLOCK_N], tl.int32)
     if PDL:
         tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
     for step in range(0, steps):
         k = first_k + step * BLOCK_K
         if TMA:
@@ -371,7 +374,7 @@ def launch_quantize_rows(
     _quantize_rows_kernel[(triton.cdiv(rows, height),)](
         x, codes, scale, scale if sums is None else sums, rows, columns, 0 if sums is None else sums.numel(),
         ROWS=height, BLOCK_K=block, ONE_BLOCK=columns <= block, PDL=pdl,
-        num_warps=max(1, min(most_warps, height * block // 512)), **EXACT_STEPS,
+        num_warps=max(1, min(most_warps, height * block // 512)), **EXACT_STEPS, **overlapped(pdl),
     )  # fmt: skip
 
 
@@ -471,7 +474,7 @@ def launch_matmul(
         y if sums is None else sums, rows, outputs, columns,
         BLOCK_M=tiles.m, BLOCK_N=tiles.n, BLOCK_K=tiles.k, GROUP_M=tiles.group, SPLIT=tiles.split,
         HAS_BIAS=bias is not None, TMA=tma, PDL=pdl,
-        num_warps=tiles.warps, num_stages=tiles.stages, **EXACT_STEPS, **({"launch_pdl": True} if pdl else {})
+        num_warps=tiles.warps, num_stages=tiles.stages, **EXACT_STEPS, **overlapped(pdl),
     )  # fmt: skip
 
 

@@ -12,8 +12,9 @@ import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
-from triton.language.extra.cuda import gdc_wait
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from puzzles_lib.kernels.common import overlapped
 from puzzles_lib.kernels.dequant_gemm_unpack import along, positions, spread
 
 ROWS = 16  # of x, at most
@@ -53,8 +54,8 @@ def launch(
     _q8_linear_rows16_kernel[(triton.cdiv(outputs, OUTPUTS.value),)](
         codes, x_scale, wq, w_scale, w_scale if bias is None else bias, y, rows, outputs, columns // 16,
         BLOCK_M=8 if rows <= 8 else ROWS, STEPS=steps, WHOLE=steps if whole else steps - 1,
-        AHEAD=min(2 if rows <= 8 else 4, steps), HAS_BIAS=bias is not None, PDL=pdl,
-        num_warps=WARPS, enable_fp_fusion=False, **({"launch_pdl": True} if pdl else {}),
+        AHEAD=min(4, steps), HAS_BIAS=bias is not None, PDL=pdl,
+        num_warps=WARPS, enable_fp_fusion=False, **overlapped(pdl),
     )  # fmt: skip
 
 
@@ -121,6 +122,7 @@ def _q8_linear_rows16_kernel(
         weights = weights + (_load(w_ptrs, w_k, K, step, WHOLE, "evict_first"),)
     if PDL:
         gdc_wait()
+        gdc_launch_dependents()
     x_ptrs, x_k = _places(codes_ptr, 0, M - 1, K, W, BLOCK_M)
     x = _load(x_ptrs, x_k, K, 0, WHOLE, "")
     mma: gl.constexpr = gl.NVMMADistributedLayout(
