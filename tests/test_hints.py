@@ -6,6 +6,8 @@ import re
 import pytest
 
 from puzzles_lib import (
+    ATTENTION_DKV,
+    ATTENTION_DQ,
     BATCHED_MATMUL,
     FLASH_ATTENTION,
     GROUPED_WEIGHTS,
@@ -134,6 +136,13 @@ def test_they_fit_kinds_that_there_are_and_not_the_last_one(key):
         assert "```" in last.text and not last.fits
 
 
+@pytest.mark.parametrize("puzzle", puzzles(), ids=lambda p: p.name)
+def test_no_hint_fits_words_that_every_case_has(puzzle):
+    for each in hints()[puzzle.name, ""]:
+        for fit in each.fits:
+            assert not fit.words or any(fit.words not in str(case) for case in puzzle.cases), each.title
+
+
 @pytest.mark.parametrize("name", kernel_cells())
 def test_no_hint_is_the_whole_answer(name):
     lines = {line.partition("#")[0].strip() for line in kernel_sources()[name].splitlines()}
@@ -251,6 +260,32 @@ def test_a_report_that_a_hint_quotes_says_so():
             UNPACK_DEQUANTIZE, "scale[:, None] * codes", "(scale[:, None] * codes).to(tl.bfloat16)",
             "last place", "A little off",
         ),
+        (ATTENTION_DQ, "lse_ptr + head", "lse_ptr", "along H", "Whose rows"),
+        (
+            ATTENTION_DQ, "range(0, tl.minimum(start + BLOCK_Q, T), BLOCK_K)", "range(start, T, BLOCK_K)",
+            "32..63 along T", "Which keys",
+        ),
+        (
+            ATTENTION_DQ, "tl.exp(scores - lse[:, None])", "tl.exp(scores) / tl.exp(lse)[:, None]",
+            "are NaN", "infinity by infinity",
+        ),
+        (ATTENTION_DQ, "- lse[:, None]", "- lse[None, :]", "does not compile", "Queries along the rows"),
+        (
+            ATTENTION_DQ, "dp - delta[:, None]", "dp - tl.sum(p * dp, axis=1)[:, None]", "last place",
+            "a sum over one tile",
+        ),
+        (ATTENTION_DQ, "p * (dp - delta", "dp * (p - delta", "dq[0, 0, 0]", "From p to ds"),
+        (
+            ATTENTION_DKV, "range(start // BLOCK_Q * BLOCK_Q, T, BLOCK_Q)",
+            "range(0, tl.minimum(start + BLOCK_K, T), BLOCK_Q)", "0..31 along T", "Which queries",
+        ),
+        (ATTENTION_DKV, "lse_ptr + head", "lse_ptr + g * T", "dk[0, 0, 0]", "All heads of the group"),
+        (ATTENTION_DKV, "tl.dot(ds.to", "tl.dot(p.to", "dk[0, 0, 0]", "From p to ds"),
+        (ATTENTION_DKV, "tl.dot(k, q.T)", "tl.dot(q, k.T)", "does not compile", "Keys along the rows"),
+        (
+            ATTENTION_DKV, "range(g * (H // H_KV), (g + 1) * (H // H_KV))", "range(0, H)", "dk[0, 0, 0]",
+            "All heads of the group",
+        ),
     ],
     ids=[
         "no mask", "max of a number", "shapes", "other axis", "all axes", "last block", "padding of zeros",
@@ -258,7 +293,9 @@ def test_a_report_that_a_hint_quotes_says_so():
         "words rounded down", "sign left in", "offset word 0 only", "NaN shuts", "bits past the end",
         "shifted down", "gate inverted", "words of a row", "rows K apart", "shifted as bytes",
         "one peak for all rows", "levels for steps", "an empty hole", "zeros in the minimum",
-        "always group 0", "minimum as a code", "product rounded",
+        "always group 0", "minimum as a code", "product rounded", "lse of head 0", "keys of dk",
+        "exp by exp", "lse along the keys", "delta of a tile", "ds swapped", "queries of dq",
+        "lse of the group", "p for ds", "scores of dq", "all heads",
     ],
 )  # fmt: skip
 def test_what_goes_wrong_is_hinted_at(puzzle, right, wrong, diagnosis, title):

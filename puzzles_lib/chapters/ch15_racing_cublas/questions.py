@@ -106,7 +106,7 @@ QUESTIONS = (
         same=lambda value, right: abs(value / right - 1) < 0.02,
         nudges=(
             Nudge(lambda v, r: abs(v / (r / 2) - 1) < 0.02, "a multiplication and an addition are two"),
-            Nudge(lambda v, r: v < r, "that counts bytes which the fused product does not move, such as x̂"),
+            Nudge(lambda v, r: v < r, "too few: does it move each of these bytes? x̂ itself is never written"),
         ),
         nudge="count dy (2 bytes), the words (a quarter of a byte a code), scale and minimum (2 bytes each)",
     ),

@@ -275,7 +275,7 @@ def aligned(queries: int = 3, keys: int = 7) -> Picture:
 
 def derivation(step: int = 3) -> Picture:
     """Backward. step 1: through the product o = p v; 2: through s = q kᵀ as well; 3: through the softmax."""
-    figure, ax = new_sheet(27, 15.4 if step == 3 else 13.4)
+    figure, ax = new_sheet(27, 15.4)
 
     def matrix(x: float, y: float, text: str, color: object, square: bool = False) -> Any:
         return box(ax, x, y, 2.7 if square else 1.7, 1.9, text, color=color, fontsize=12)
@@ -322,14 +322,18 @@ def derivation(step: int = 3) -> Picture:
         arrow(ax, (delta.x - 0.05, 5.1), (16.2, 6.95), bend=0.15)
         arrow(ax, (p.x + 1.35, p.bottom + 0.05), (15.2, 6.95), color=LINE)
         told.append("ds = p ∘ (dp − delta), where delta is the sum over a row of do times o")
-        for x, y, text, color in (
-            (0.6, 13.6, "kept, or made once: rows of D, or one number a row", KEPT),
-            (14.4, 13.6, "T × T: a tile at a time, and gone", AGAIN),
-            (0.6, 14.6, "sums over tiles: dq over keys, dk and dv over queries", GRADIENT),
-        ):
-            box(ax, x, y, 0.8, 0.7, color=color)
-            label(ax, x + 1.1, y + 0.35, text, align="left")
         told.append("s, p, dp and ds are T × T: computed again, a tile at a time, and never stored")
+    kept, wanted = "kept by forward: rows of D, or one number a row", "wanted: dq, dk and dv"
+    if step == 3:
+        kept, wanted = kept.replace("by forward", "or made once"), f"{wanted}, sums over tiles"
+    for x, y, text, color in (
+        (0.6, 13.6, kept, KEPT),
+        (14.4, 13.6, "T × T: a tile at a time, and gone", AGAIN),
+        (0.6, 14.6, wanted, GRADIENT),
+        (14.4, 14.6, "given", PALE),
+    ):
+        box(ax, x, y, 0.8, 0.7, color=color)
+        label(ax, x + 1.1, y + 0.35, text, align="left")
     return Picture(
         figure,
         "Backward of attention. Forward: s = q kᵀ / √D, p = exp(s − lse), o = p v; q, k, v, o and lse, one "
@@ -354,7 +358,7 @@ def row(
     for number, (name, values, color) in enumerate(
         (("p", p, AGAIN), ("v", v, KEPT), ("dp = do · v", dp, AGAIN),
          ("dp − delta", [d - delta for d in dp], AGAIN),
-         ("ds = p (dp − delta)", ds, GRADIENT))
+         ("ds = p (dp − delta)", ds, AGAIN))
     ):  # fmt: skip
         cells(ax, texts(values), x=left, y=0.8 + 1.6 * number, width=width, colors=color, title=name)
     x = left + 3 * width + 0.8
