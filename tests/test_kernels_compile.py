@@ -4,6 +4,7 @@
 """
 
 import re
+import struct
 
 import pytest
 import triton
@@ -12,6 +13,7 @@ from triton.compiler import ASTSource
 
 from puzzles_lib.kernels import bitpack, common, packed_relu, quantize
 from puzzles_lib.kernels import q8_linear as module
+from puzzles_lib.kernels.rounding import fraction_bits, leading_one
 
 POINTERS = {
     "codes_ptr": "*u8", "words_ptr": "*i16", "mask_ptr": "*u8", "scale_ptr": "*fp32", "sums_ptr": "*fp32",
@@ -84,13 +86,28 @@ def test_a_kernel_that_begins_early_touches_nothing_before_it_waits(kernel, cons
 
 
 def test_of_pairs_a_minimum_and_a_maximum_go_as_one():
-    """Between 32 threads in five exchanges for each of 8 rows; random numbers stay where they are."""
+    """Between 32 threads in five exchanges for each of 8 rows; random numbers stay where they are.
+
+    Of a lane's 64 elements two go as one from the halves of their floats on.
+    """
     options = {"num_warps": 1, "maxnreg": quantize._PAIRS_REGISTERS}
     compiled = for_hopper(quantize._quantize_pairs_kernel, PAIRS, options, ("*", "i"))
     loop = compiled.asm["ptx"].split("$L__BB0_1:")[1].split("bra")[0]
     assert loop.count("shfl.sync.bfly") == 8 * 5
-    assert loop.count("add.rm.f32") == 8 * 8
+    ends, numbers, codes = 8 * 2, 8 * 2, 64 // 2
+    assert loop.count("prmt.b32") == ends + numbers + codes
+    assert loop.count("fma.rn.f32") == 64 + 8 * 2  # and two for each reciprocal of a scale
     assert loop.count("st.shared") == 2 and "stmatrix" not in loop  # of the 8 scales, and of the minima
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4])
+def test_a_half_of_a_float_is_a_code(bits):
+    """What `_LEADING` says of the other half, and what is taken from the sum of all fields for it."""
+    (pattern,) = struct.unpack("<I", struct.pack("<f", leading_one(bits) + 2**bits - 1 + 0.75))
+    assert fraction_bits(bits) == 16
+    assert pattern >> 16 == quantize._LEADING.value + 2**bits - 1 and pattern & 0xFFFF == 0xC000
+    word = sum(quantize._LEADING.value << (bits * field) for field in range(16 // bits))
+    assert (word * 0x10001 - quantize._beside_codes(bits)) % 2**32 == 0
 
 
 @pytest.mark.parametrize(

@@ -52,14 +52,18 @@ def _rows(
     case: str, path: str, moved: int, error: float, ours: Calls, others: dict[str, Calls]
 ) -> Iterator[dict[str, object]]:
     """Time a path beside a copy and its other baselines."""
-    sources = [torch.randn(moved // 8, device="cuda") for _ in range(SETS)]
-    target = torch.empty_like(sources[0])
-    # An elementwise kernel: within a CUDA graph, Tensor.copy_ runs on a slower path.
-    copies = [lambda s=s: torch.mul(s, 1.0, out=target) for s in sources]
-    times = interleaved({path: ours, "copy of as many bytes": copies, **others})
+    times = interleaved({path: ours, "copy of as many bytes": copies(moved), **others})
     us = times.pop(path)
     for name, baseline_us in times.items():
         yield row("memory", case, path, us, name, baseline_us, error)
+
+
+def copies(moved: int) -> Calls:
+    """Copies that read and write ``moved`` bytes together."""
+    sources = [torch.randn(moved // 8, device="cuda") for _ in range(SETS)]
+    target = torch.empty_like(sources[0])
+    # An elementwise kernel: within a CUDA graph, Tensor.copy_ runs on a slower path.
+    return [lambda s=s: torch.mul(s, 1.0, out=target) for s in sources]
 
 
 # ---- quantise and dequantise, and what one would write in plain torch

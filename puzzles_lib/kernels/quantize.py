@@ -39,9 +39,12 @@ from puzzles_lib.kernels.rounding import (
     draw_rows,
     fraction_bits,
     leading_one,
+    lower_halves,
     noise,
+    upper_halves,
 )
 
+_LEADING = tl.constexpr(0x4340)  # the upper half of `leading_one`, of fewer bits than 8
 _PAIRS_REGISTERS = 128  # of a thread, at most, with stochastic rounding: as `STOCHASTIC_REGISTERS`
 
 
@@ -374,9 +377,8 @@ def _quantize_pairs_kernel(
 
     A program has the `draw_rows` rows of words that share a call of Philox, ROWS of them and STEP of their
     fields at a time. A lane holds four even columns and the odd ones behind them. Minima and maxima of both
-    are found by one instruction, and between threads a minimum and a maximum go as one. A word is summed up
-    as a float, from its top field down: a multiplication shifts it, and an addition that rounds down cuts the
-    next code and appends it. A multiprocessor does twice as many of those as of shifts and masks.
+    are found by one instruction, and between threads a minimum and a maximum go as one. So do the words of
+    two columns: a code is a half of a float, and two such halves are shifted and added as one integer.
     """
     FIELDS: tl.constexpr = 16 // BITS
     LEVELS: tl.constexpr = (1 << BITS) - 1
@@ -384,73 +386,56 @@ def _quantize_pairs_kernel(
     DTYPE: tl.constexpr = params_ptr.dtype.element_ty
     HALF: tl.constexpr = [STEP, ROWS, GROUPS, WIDTH // 2]
     CLIP: tl.constexpr = seed_ptr is None and (BITS == 8 or DTYPE == tl.float16)  # see `_fields_of`
-    ONE: tl.constexpr = leading_one(BITS) if seed_ptr is not None else MAGIC if CLIP else 0.0
     first = tl.program_id(0) * draw_rows(BITS)  # a row of words, counted over all blocks
     block = first // 16
     rows = tl.arange(0, STEP)[:, None, None] * 16 + (first % 16 + tl.arange(0, ROWS))[None, :, None]
     offs_g = tl.program_id(1) * GROUPS + tl.arange(0, GROUPS)[None, None, :]
     offs = tl.program_id(1) * (GROUPS * WIDTH // 2) + tl.arange(0, GROUPS * WIDTH // 2)[None, None, :]
-    source = x_ptr.to(tl.pointer_type(tl.int32)) + block.to(tl.int64) * (16 * FIELDS) * (C // 2)
+    source = x_ptr.to(tl.pointer_type(tl.int32)) + block.to(tl.int64) * (16 * FIELDS) * (C // 2) + offs
     place = words_ptr.to(tl.pointer_type(tl.int32)) + first.to(tl.int64) * (C // 2)
     place += tl.arange(0, ROWS)[None, :, None] * (C // 2) + offs
     param = params_ptr + (offs_g.to(tl.int64) * blocks + block) * (2 * 16 * FIELDS) + rows
-    even_words = tl.full(HALF[1:], MAGIC, tl.float32)
-    odd_words = tl.full(HALF[1:], MAGIC, tl.float32)
-    largest = tl.zeros([GROUPS], tl.float32)  # scale
+    words = tl.zeros(HALF[1:], tl.int32)  # of two columns each
+    largest = tl.zeros([GROUPS], tl.float32)  # scale, or what it is made of
     if seed_ptr is not None:
-        # Made of a load, the numbers are where they are needed; Triton 3.7 sees to that without, too.
-        column = tl.inline_asm_elementwise(
-            "mov.b32 $0, $1;", "=r,r,r", [2 * offs, tl.load(source + offs)], tl.int32, True, 1
-        )
-        even_low, even_high = draw(seed_ptr, offset, first, column, BITS)
-        odd_low, odd_high = draw(seed_ptr, offset, first, column + 1, BITS)
+        even_low, even_high = draw(seed_ptr, offset, first, 2 * offs, BITS)
+        odd_low, odd_high = draw(seed_ptr, offset, first, 2 * offs + 1, BITS)
     for turn in tl.range(0, draw_rows(BITS) // ROWS * PARTS, num_stages=3):
         row = turn // PARTS * ROWS
         step = (PARTS - 1 - turn % PARTS) * STEP  # from the top, since a shift is of all that is there
-        pairs = tl.load(source + ((rows + (step * 16 + row)) * (C // 2) + offs))
+        pairs = tl.load(source + (rows + (step * 16 + row)) * (C // 2))
         low, high = _ends(tl.reshape(pairs, HALF), DTYPE)  # [STEP, ROWS, GROUPS]
-        scale = _scale_of(low, high, seed_ptr is not None, BITS, DTYPE)
+        if seed_ptr is not None and DTYPE == tl.bfloat16:
+            seen = (high - low) * (1.0 / LEVELS)
+            scale = _up_to_bf16(seen)
+        else:
+            scale = _scale_of(low, high, seed_ptr is not None, BITS, DTYPE)
+            seen = scale
         inverse = tl.broadcast_to(_reciprocal(scale)[:, :, :, None], HALF)
         even, odd = _floats(tl.reshape(pairs, HALF), DTYPE)
         even, odd = even - low[:, :, :, None], odd - low[:, :, :, None]
         if seed_ptr is not None:
-            more = noise(even_low, even_high, first + row, step, BITS, HALF)
-            other = noise(odd_low, odd_high, first + row, step, BITS, HALF)
-            even = _fma_below(even, inverse, tl.reshape(more, HALF), BITS)
-            odd = _fma_below(odd, inverse, tl.reshape(other, HALF), BITS)
-        elif CLIP:
-            even = tl.minimum(tl.fma(even, inverse, MAGIC), MAGIC + LEVELS)
-            odd = tl.minimum(tl.fma(odd, inverse, MAGIC), MAGIC + LEVELS)
-        if PARTS == 1:
-            even_words = tl.full(HALF[1:], MAGIC, tl.float32)
-            odd_words = tl.full(HALF[1:], MAGIC, tl.float32)
+            more = noise(even_low, even_high, first + row, step, BITS, HALF, HALVES=True)
+            other = noise(odd_low, odd_high, first + row, step, BITS, HALF, HALVES=True)
+            even = tl.fma(even, inverse, tl.reshape(more, HALF))
+            odd = tl.fma(odd, inverse, tl.reshape(other, HALF))
+            codes = _cut(even, odd, BITS)
         else:
-            even_words = tl.where(step == (PARTS - 1) * STEP, MAGIC, even_words)
-            odd_words = tl.where(step == (PARTS - 1) * STEP, MAGIC, odd_words)
-        for field in tl.static_range(STEP - 1, -1, -1):
-            # MAGIC and the fields so far: these are shifted, and MAGIC stays, less what a code comes with.
-            even_words = tl.fma(even_words, 1.0 * (LEVELS + 1), -LEVELS * MAGIC - ONE)
-            odd_words = tl.fma(odd_words, 1.0 * (LEVELS + 1), -LEVELS * MAGIC - ONE)
+            even, odd = tl.fma(even, inverse, MAGIC), tl.fma(odd, inverse, MAGIC)
             if CLIP:
-                even_words += _one_of(even, field)
-                odd_words += _one_of(odd, field)
-            elif seed_ptr is None:
-                even_words = tl.fma(_one_of(even, field), _one_of(inverse, field), even_words)
-                odd_words = tl.fma(_one_of(odd, field), _one_of(inverse, field), odd_words)
-            else:
-                even_words = _add_down(_one_of(even, field), even_words)
-                odd_words = _add_down(_one_of(odd, field), odd_words)
+                even, odd = tl.minimum(even, MAGIC + LEVELS), tl.minimum(odd, MAGIC + LEVELS)
+            codes = lower_halves(even.to(tl.int32, bitcast=True), odd.to(tl.int32, bitcast=True))
+        words = tl.where(step == (PARTS - 1) * STEP, 0, words << (BITS * STEP))
+        words += tl.sum(codes << (BITS * tl.arange(0, STEP))[:, None, None, None], axis=0)
         tl.store(param + (step * 16 + row), scale)
         tl.store(param + (step * 16 + row) + 16 * FIELDS, low)
-        highest = tl.reduce(tl.reduce(scale, 0, maximum_with_nan), 0, maximum_with_nan)
+        highest = tl.reduce(tl.reduce(seen, 0, maximum_with_nan), 0, maximum_with_nan)
         largest = maximum_with_nan(largest, highest)
         if step == 0:
-            words = (even_words.to(tl.int32, bitcast=True) & 0xFFFF) | (
-                odd_words.to(tl.int32, bitcast=True) << 16
-            )
-            tl.store(place + row * (C // 2), tl.reshape(words, [1, ROWS, GROUPS * WIDTH // 2]))
-    # Rare: a NaN, an infinity, or a scale whose inverse is no normal number.
-    if tl.max(tl.where(largest < 2.0**125, 0, 1), 0) > 0:
+            whole = words if seed_ptr is None else words - _beside_codes(BITS)
+            tl.store(place + row * (C // 2), tl.reshape(whole, [1, ROWS, GROUPS * WIDTH // 2]))
+    # Rare: a NaN, an infinity, or a scale whose inverse may be no normal number.
+    if tl.max(tl.where(largest < 2.0**124, 0, 1), 0) > 0:
         tl.debug_barrier()
         first_param = params_ptr + (offs_g.to(tl.int64) * blocks + block) * (2 * 16 * FIELDS)
         offs_c = (tl.program_id(1) * (GROUPS * WIDTH) + tl.arange(0, GROUPS * WIDTH))[None, None, :]
@@ -474,30 +459,32 @@ def _ends(pairs, DTYPE: tl.constexpr):
     low = tl.reduce(own, 4, _least_bf16 if DTYPE == tl.bfloat16 else _least_f16)
     high = tl.reduce(own, 4, _most_bf16 if DTYPE == tl.bfloat16 else _most_f16)
     # From here on a pair is a minimum and a maximum, that one with its sign changed.
-    of_even = (low & 0xFFFF) | ((high << 16) ^ -0x80000000)
-    of_odd = ((low >> 16) & 0xFFFF) | ((high & -0x10000) ^ -0x80000000)
+    high ^= -0x7FFF8000  # both signs
+    of_even, of_odd = lower_halves(low, high), upper_halves(low, high)
     if DTYPE == tl.bfloat16:
         ends = tl.reduce(_least_bf16(of_even, of_odd), 3, _least_bf16)
     else:
         ends = tl.reduce(_least_f16(of_even, of_odd), 3, _least_f16)
     low, high = _floats(ends, DTYPE)
-    return low, -high
+    return low, _minus(high)
+
+
+@triton.constexpr_function
+def _beside_codes(bits):
+    """What `_cut` leaves beside the codes, summed over all fields of two words."""
+    in_word = 0 if bits == 8 else _LEADING * (0xFFFF // (2**bits - 1))
+    return (in_word * 0x10001 + 2**31) % 2**32 - 2**31
 
 
 @triton.jit
-def _one_of(x, field: tl.constexpr):
-    """x[field]: a sum of integers, of which the compiler knows all others to be 0."""
-    fields = tl.arange(0, x.shape[0])[:, None, None, None]
-    bits = tl.sum(tl.where(fields == field, x.to(tl.int32, bitcast=True), 0), axis=0)
-    return bits.to(tl.float32, bitcast=True)
-
-
-@triton.jit
-def _fma_below(distance, inverse, added, BITS: tl.constexpr):
-    code = tl.fma(distance, inverse, added)
+def _cut(even, odd, BITS: tl.constexpr):
+    """The codes of sums with `noise`, in the halves of one integer, beside `_LEADING`."""
+    ONE: tl.constexpr = leading_one(BITS)
     if BITS == 8:  # see `_fields_of`
-        code = tl.minimum(code, leading_one(BITS) + 255.99993896484375)
-    return code
+        even = _add_down(tl.minimum(even, ONE + 255.99993896484375), MAGIC - ONE)
+        odd = _add_down(tl.minimum(odd, ONE + 255.99993896484375), MAGIC - ONE)
+        return lower_halves(even.to(tl.int32, bitcast=True), odd.to(tl.int32, bitcast=True))
+    return upper_halves(even.to(tl.int32, bitcast=True), odd.to(tl.int32, bitcast=True))
 
 
 @triton.jit
@@ -539,10 +526,23 @@ def _most_f16(a, b):
 
 
 @triton.jit
+def _up_to_bf16(exact):
+    """`_scale_of` with UP of a number, not NaN: its upper half, one more where the lower one is not 0."""
+    scale = ((exact.to(tl.int32, bitcast=True) + 0xFFFF) & -0x10000).to(tl.float32, bitcast=True)
+    return tl.where(scale < TINY, 1.0, scale)
+
+
+@triton.jit
 def _reciprocal(x):
     """1 / x rounded once, for x from 2^-126 up to 2^125: what a division does there, without its branches."""
     near = tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1)
-    return tl.fma(near, tl.fma(-x, near, 1.0), near)
+    return tl.fma(near, tl.fma(_minus(x), near, 1.0), near)
+
+
+@triton.jit
+def _minus(x):
+    """-x. Triton subtracts from 0, which is an instruction; a change of sign is part of the next one."""
+    return tl.inline_asm_elementwise("neg.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1)
 
 
 @triton.jit

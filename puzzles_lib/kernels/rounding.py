@@ -9,9 +9,9 @@ how a kernel is launched.
 A call of Philox makes 64 bits for 32 elements of a column. A number u of 16 of them serves 8, a *unit*,
 whose words and fields are neighbours: each takes u with its top three bits flipped in another way. Each of
 them is uniform, which is what makes x^ right on average; together they lie in different eighths of [0, 1), so
-that their errors tend to cancel in a sum over rows, as a weight's gradient is. On an H200, 2 bits of
-[100864, 3072], bfloat16, take 1.05 to 1.06 times as long as with nearest rounding (185 to 187 and 176 µs; a
-copy of as many bytes 167), 4 and 8 bits 1.01 times, 1 bit 1.09 times.
+that their errors tend to cancel in a sum over rows, as a weight's gradient is. On an H200 the codes of
+[100864, 3072], bfloat16, groups of 256, come as fast as the nearest ones within 1.5%: 1 bit in 160 us and
+2 bits in 168, a copy of as many bytes in 157 and 167 (`python -m puzzles_lib.bench rounding`).
 """
 
 import torch
@@ -155,10 +155,13 @@ def draw(seed_ptr, offset, first, offs_c, BITS: tl.constexpr):
 
 
 @triton.jit
-def noise(low, high, first, step, BITS: tl.constexpr, SPLIT: tl.constexpr):
+def noise(
+    low, high, first, step, BITS: tl.constexpr, SPLIT: tl.constexpr, HALVES: tl.constexpr = False
+):  # fmt: skip
     """Floats [STEP, ROWS, GROUPS * WIDTH]: `leading_one` and a fraction below 1 of `fraction_bits`.
 
     Of STEP fields from ``step``, and ROWS rows of words, at most a unit's, from ``first``.
+    HALVES: by an instruction of NVIDIA's, where it may be used.
     """
     UNIT_FIELDS: tl.constexpr = 2 if BITS == 8 else 4
     UNIT_ROWS: tl.constexpr = 8 // UNIT_FIELDS
@@ -166,12 +169,34 @@ def noise(low, high, first, step, BITS: tl.constexpr, SPLIT: tl.constexpr):
     ROWS: tl.constexpr = SPLIT[1]
     field = step if STEP <= UNIT_FIELDS else step + tl.arange(0, STEP)[:, None, None]
     unit = first % draw_rows(BITS) // UNIT_ROWS * (16 // BITS // UNIT_FIELDS) + field // UNIT_FIELDS
-    number = (tl.where(unit < 2, low, high) >> (unit % 2 * 16).to(tl.uint32)) & 0xFFFF
-    leading = tl.full(number.shape, leading_one(BITS), tl.float32).to(tl.uint32, bitcast=True)
-    number = (number >> (16 - fraction_bits(BITS))) | leading
+    word = tl.where(unit < 2, low, high)
+    leading = tl.full(word.shape, leading_one(BITS), tl.float32).to(tl.uint32, bitcast=True)
+    if HALVES and BITS < 8:  # a half of the word is the fraction, the leading one's upper half goes above it
+        number = tl.where(unit % 2 == 0, _lower_and_upper(word, leading), upper_halves(word, leading))
+    else:
+        number = (word >> (unit % 2 * 16).to(tl.uint32)) & 0xFFFF
+        number = (number >> (16 - fraction_bits(BITS))) | leading
     # Where a program has whole units, the compiler knows each element's piece.
     field = 0 if STEP >= UNIT_FIELDS else step % UNIT_FIELDS
     field = (field + tl.arange(0, STEP)[:, None, None]) % UNIT_FIELDS
     row = 0 if ROWS == UNIT_ROWS else first % UNIT_ROWS
     piece = field * UNIT_ROWS + row + tl.arange(0, ROWS)[None, :, None]
     return (number ^ (piece << (fraction_bits(BITS) - 3)).to(tl.uint32)).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _lower_and_upper(a, b):
+    """Of 32 bits each: a's lower 16, and b's upper ones above them."""
+    return tl.inline_asm_elementwise("prmt.b32 $0, $1, $2, 0x7610;", "=r,r,r", [a, b], a.dtype, True, 1)
+
+
+@triton.jit
+def lower_halves(a, b):
+    """Of 32 bits each: a's lower 16, and b's above them."""
+    return tl.inline_asm_elementwise("prmt.b32 $0, $1, $2, 0x5410;", "=r,r,r", [a, b], a.dtype, True, 1)
+
+
+@triton.jit
+def upper_halves(a, b):
+    """Of 32 bits each: a's upper 16, and b's above them."""
+    return tl.inline_asm_elementwise("prmt.b32 $0, $1, $2, 0x7632;", "=r,r,r", [a, b], a.dtype, True, 1)
