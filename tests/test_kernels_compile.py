@@ -97,7 +97,8 @@ def test_of_pairs_a_minimum_and_a_maximum_go_as_one():
     ends, numbers, codes = 8 * 2, 8 * 2, 64 // 2
     assert loop.count("prmt.b32") == ends + numbers + codes
     assert loop.count("fma.rn.f32") == 64 + 8 * 2  # and two for each reciprocal of a scale
-    assert loop.count("st.shared") == 2 and "stmatrix" not in loop  # of the 8 scales, and of the minima
+    # Of the 8 scales, of the minima, and with Triton 3.9 of the words: of what is stored.
+    assert loop.count("st.shared") == 2 and loop.count("stmatrix") <= 1
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4])
