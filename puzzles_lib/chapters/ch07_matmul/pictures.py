@@ -47,7 +47,7 @@ def tiles() -> Picture:
         f"one program, tile row {i}, tile column {j}",
         f"BLOCK_M = {case.BLOCK_M}: its rows of x and z",
         f"BLOCK_N = {case.BLOCK_N}: its columns of y and z",
-        f"BLOCK_K = {case.BLOCK_K}: of K in a turn",
+        f"BLOCK_K = {case.BLOCK_K}: how far a turn goes along K",
     )
     for line, text in enumerate(legend):
         label(ax, -22, 22 + 10 * line, text, align="left", fontsize=10)
