@@ -60,7 +60,11 @@ class Want:
         """A number of this measure as text."""
         if number is None:
             return "nothing to measure"
-        return f"{number:.0%}" if self.measure == "busy" else f"{number:g}"
+        if self.measure != "busy":
+            return f"{number:g}"
+        short = f"{number:.0%}"
+        just_missed = not self.is_met_by(number) and short == f"{self.least or self.most:.0%}"
+        return f"{number:.1%}" if just_missed else short  # no "50%, at least 50% wanted"
 
     def __str__(self) -> str:
         return f"{MEASURES[self.measure]}: {self.bound}"

@@ -50,18 +50,21 @@ class ChapterProgress:
     def left(self) -> str:
         """What is not solved yet: puzzles by number, questions by how many."""
         unsolved = [item for item in self.items if item.state != SOLVED]
-        numbers = [item.number for item in unsolved if item.is_puzzle]
-        questions = len(unsolved) - len(numbers)
-        parts = [f"puzzle{'s' * (len(numbers) > 1)} {', '.join(_runs(numbers))}"] if numbers else []
+        named = _runs([item for item in self.items if item.is_puzzle])
+        puzzles = sum(item.is_puzzle for item in unsolved)
+        parts = [f"puzzle{'s' * (puzzles > 1)} {', '.join(named)}"] if puzzles else []
+        questions = len(unsolved) - puzzles
         return " and ".join(parts + [_counted(questions, "question")] * (questions > 0))
 
 
-def _runs(numbers: list[str]) -> list[str]:
-    """Numbers of puzzles, four and more in a row as "28 to 34"."""
-    runs: list[list[str]] = []
-    for number in numbers:
-        follows = runs and runs[-1][-1].isdigit() and number == str(int(runs[-1][-1]) + 1)
-        runs = [*runs[:-1], [*runs[-1], number]] if follows else [*runs, [number]]
+def _runs(puzzles: list[Item]) -> list[str]:
+    """Numbers of those that are not solved, four and more in a row as "28 to 34"."""
+    runs: list[list[str]] = [[]]
+    for puzzle in puzzles:
+        if puzzle.state == SOLVED:
+            runs.append([])
+        else:
+            runs[-1].append(puzzle.number)
     return [n for run in runs for n in ([f"{run[0]} to {run[-1]}"] if len(run) > 3 else run)]
 
 

@@ -93,6 +93,8 @@ def test_a_want_has_one_bound_on_a_measure_that_there_is():
 def test_a_want_says_itself():
     assert str(ALONE) == "instructions that pass values between threads: none"
     assert str(Want("busy", least=0.5)).endswith("busy: at least 50%")
+    told = Want("busy", least=0.5).told
+    assert [told(share) for share in (0.498, 0.5, 0.23)] == ["49.8%", "50%", "23%"]  # not met, met, not met
     assert str(Want("spills", most=8)).endswith("memory: at most 8")
 
 

@@ -78,7 +78,13 @@ def test_many_puzzles_in_a_row_are_named_by_the_first_and_the_last():
     told = {chapter.number: chapter.left for chapter in progress().chapters}
     assert told["17"].startswith("puzzles 28 to 34 and ") and told["16"].startswith("puzzles 25, 26, 27 and ")
     assert told["20"].startswith("puzzles 41 to 65 and ")
-    assert told["12"].startswith("puzzles 19, 19b, 20, 20b, 21 and ")
+    assert told["12"].startswith("puzzles 19 to 21 and ") and told["09"].startswith(
+        "puzzles 13, 14, 13b and "
+    )
+    three, four = (chapter("", "", *[Item(n, "", "open") for n in "abcd"[:count]]) for count in (3, 4))
+    assert (three.left, four.left) == ("puzzles a, b, c", "puzzles a to d")
+    parted = [Item(n, "", "solved" if n == "20" else "open") for n in ("18", "19", "19b", "20", "20b")]
+    assert chapter("", "", *parted).left == "puzzles 18, 19, 19b, 20b"
 
 
 def test_the_whole_course_fits_a_screen():

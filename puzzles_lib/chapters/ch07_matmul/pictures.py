@@ -2,6 +2,7 @@
 
 import torch
 import triton
+from torch import Tensor
 
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
 from puzzles_lib.drawing import Picture, box, cells, label, new_figure, new_sheet
@@ -38,10 +39,18 @@ def tiles() -> Picture:
     label(ax, K + past / 2, top + row - 4, "past K: 0", fontsize=9)
     box(ax, left + column, top + row, case.BLOCK_N, case.BLOCK_M, "acc", color=Z, **TILE)
     words = [
-        (K / 2, top + M + 7, f"x[b]: M = {M} rows, K = {K} columns"),
-        (left + N / 2, -6, f"y[b]: K = {K} rows, N = {N} columns"),
-        (left + N / 2, top + M + 7, f"z[b]: {M} x {N}"),
+        (K / 2, top + M + 7, f"x: M × K = {M} × {K}"),
+        (left + N / 2, -6, f"y: K × N = {K} × {N}"),
+        (left + N / 2, top + M + 7, f"z: M × N = {M} × {N}"),
     ]
+    legend = (
+        f"one program, tile row {i}, tile column {j}",
+        f"BLOCK_M = {case.BLOCK_M}: its rows of x and z",
+        f"BLOCK_N = {case.BLOCK_N}: its columns of y and z",
+        f"BLOCK_K = {case.BLOCK_K}: how far a turn goes along K",
+    )
+    for line, text in enumerate(legend):
+        label(ax, -22, 22 + 10 * line, text, align="left", fontsize=10)
     for x, y, text in words:
         label(ax, x, y, text)
     middle = top + row + case.BLOCK_M / 2
@@ -59,14 +68,19 @@ def tiles() -> Picture:
     )
 
 
-def walk(size: int = 6, block: int = 2, tile: int = 3) -> Picture:
+def small_product(tile: int = 3, size: int = 6) -> tuple[Tensor, Tensor]:
+    """The x and y that the chapter multiplies by hand."""
+    return torch.arange(tile * size).view(tile, size) % 5, torch.arange(size * tile).view(size, tile) % 4
+
+
+def walk(turns: int = 3, block: int = 2) -> Picture:
     """The walk along K, turn by turn: two blocks come and go, the accumulator stays and fills."""
-    torch.manual_seed(4)
-    x, y = (torch.randint(0, 4, shape) for shape in ((tile, size), (size, tile)))
+    x, y = small_product()
+    tile, size = x.shape
     steps = size // block
-    figure, ax = new_sheet(steps * (size + tile + 3.2) + 0.4, size + tile + 3.6, unit=0.3)
+    figure, ax = new_sheet(turns * (size + tile + 3.2) + 0.4, size + tile + 3.6, unit=0.3)
     sums = []
-    for step in range(steps):
+    for step in range(turns):
         left, top = 1.2 + step * (size + tile + 3.2), 1.5
         ks = range(step * block, (step + 1) * block)
         done = x[:, : (step + 1) * block] @ y[: (step + 1) * block]
@@ -96,10 +110,14 @@ def walk(size: int = 6, block: int = 2, tile: int = 3) -> Picture:
         label(ax, acc.x + tile / 2, acc.bottom + 0.5, "acc")
     return Picture(
         figure,
-        f"x of {tile} x {size} and y of {size} x {tile}, walked along K in {steps} turns of {block}. Each "
-        f"turn takes {block} columns of x and {block} rows of y, and adds their product to acc, which stays. "
-        f"acc after each turn: {'; '.join(str(s) for s in sums)}.",
+        f"x of {tile} x {size}, {x.tolist()}, and y of {size} x {tile}, {y.tolist()}, walked along K in "
+        f"{steps} turns of {block}. Each turn takes {block} columns of x and {block} rows of y, and adds "
+        f"their product to acc, which stays. acc after {_turns(turns)}: {'; '.join(str(s) for s in sums)}.",
     )
+
+
+def _turns(count: int) -> str:
+    return "each turn" if count > 1 else "the first turn"
 
 
 def cost(size: int = 4096, blocks: tuple[int, ...] = (16, 32, 64, 128, 256)) -> Picture:
@@ -219,7 +237,7 @@ def running_sums() -> Picture:
 def reads() -> Picture:
     """How often each input is read, for three sizes of block."""
     size, blocks = 64, (16, 32, 64)
-    figure, ax = new_sheet(18.2, 6.3)
+    figure, ax = new_sheet(18.2, 7.9)
     told = []
     for panel, block in enumerate(blocks):
         left, count = 0.7 + panel * 6.1, triton.cdiv(size, block)
@@ -228,8 +246,12 @@ def reads() -> Picture:
         rule = side / count
         corner = (left + side + gap, top + side + gap)
         for name, color, x, y in (("x", X, left, corner[1]), ("y", Y, corner[0], top)):
-            box(ax, x, y, side, side, f"{name}\nread {count}x", color=color, edge=INK, linewidth=0.9)
+            box(ax, x, y, side, side, color=color, edge=INK, linewidth=0.9)
+            label(ax, x + side / 2, y + 0.76 * side, f"{name}, read {count}x")
         box(ax, *corner, side, side, color=Z, **TILE)
+        if count > 1:  # what the tiles of a row have in common
+            for x, wide in ((left, side), (corner[0], side)):
+                box(ax, x, corner[1], wide, rule, color=None, edge=VERMILLION, linewidth=2.4)
         for i in range(1, count):
             ax.plot([corner[0] + i * rule] * 2, [corner[1], corner[1] + side], color=INK, linewidth=0.7)
             ax.plot([corner[0], corner[0] + side], [corner[1] + i * rule] * 2, color=INK, linewidth=0.7)
@@ -239,14 +261,16 @@ def reads() -> Picture:
         middle = left + side + gap / 2
         words = f"blocks of {block}: {programs} program{'s' * (programs > 1)}"
         label(ax, middle, 0.5, words)
-        label(ax, middle, corner[1] + side + 0.5, f"{ratio:.2f}x the least possible")
+        label(ax, middle, corner[1] + side + 0.5, f"bytes: {ratio:.2f}x the least")
         told.append(f"blocks of {block}: {programs} program{'s' * (programs > 1)}, {count}x, {ratio:.2f}x")
+    words = "framed: a row of tiles, and the rows of x that each of them reads"
+    label(ax, 9.1, corner[1] + side + 1.3, words, fontsize=9)
     return Picture(
         figure,
         f"x, y and z of {size} x {size} with z cut into tiles, one program each. A row of tiles of z reads "
-        f"the same rows of x, a column of tiles the same columns of y. How often x and y are each read, and "
-        f"bytes moved against the least possible: {'; '.join(told)}.",
+        f"the same rows of x, framed, a column of tiles the same columns of y. How often x and y are each "
+        f"read, and bytes moved against the least possible: {'; '.join(told)}.",
     )
 
 
-__all__ = ["cost", "ragged_k", "reads", "running_sums", "tiles", "walk"]
+__all__ = ["cost", "ragged_k", "reads", "running_sums", "small_product", "tiles", "walk"]

@@ -3,6 +3,7 @@
 import torch
 import triton
 
+from puzzles_lib.chapters.ch07_matmul.pictures import small_product
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.question import Nudge, Question
@@ -22,6 +23,19 @@ def _reads() -> tuple[int, int]:
 
 def _one_step() -> int:
     return sum(case.K <= case.BLOCK_K for case in BATCHED_MATMUL.cases)
+
+
+def _after_two_turns() -> tuple[int, ...]:
+    x, y = small_product()
+    return tuple((x[0, :4] @ y[:4]).tolist())
+
+
+def _products_a_load() -> int:
+    return 64 * 64 * 32 // (64 * 32 + 32 * 64)
+
+
+def _largest_square() -> int:
+    return max(side for side in (16, 32, 64, 128, 256, 512) if 4 * side * side <= 256 * 1024 // 2)
 
 
 def _last_turn_that_counts() -> int:
@@ -104,6 +118,54 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given == 0, "It starts as 0 and does not stay so; turns count from 1."
             ),
+        ),
+    ),
+    Question(
+        "ch07-q5",
+        "K = 6 in blocks of 2: what stands in the first row of acc after the second turn?",
+        _after_two_turns,
+        tuple,
+        "Turn 2 adds x[0, 2] times row 2 of y, and x[0, 3] times row 3, to what the picture shows.",
+        (
+            Nudge(lambda given, right: len(given) != 3, "Three numbers, one for each column of y."),
+            Nudge(
+                lambda given, right: given == (7, 12, 9),
+                "So much the second turn adds. What stood there before it?",
+            ),
+            Nudge(lambda given, right: given == (3, 0, 1), "That is how the first turn left it."),
+            Nudge(
+                lambda given, right: given == tuple((small_product()[0][0] @ small_product()[1]).tolist()),
+                "That is the whole product: one turn too many.",
+            ),
+        ),
+    ),
+    Question(
+        "ch07-q6",
+        "Tiles of 64 x 64, BLOCK_K = 32: how many products for each number that a turn loads?",
+        _products_a_load,
+        int,
+        "Loads: BLOCK_M · BLOCK_K numbers of x, and about as many of y. How many products are made of them?",
+        (
+            Nudge(
+                lambda given, right: given == 64,
+                "Each number has a part in so many. But a product takes two of them, one of x and one of y.",
+            ),
+            Nudge(
+                lambda given, right: given == 64 * 64 * 32,
+                "So many products it makes in all. Over how many loads?",
+            ),
+        ),
+    ),
+    Question(
+        "ch07-q7",
+        "Half of 256 KiB for the accumulator: how many rows has the largest square tile, a power of two?",
+        _largest_square,
+        int,
+        "How many numbers of 4 bytes fit into half of the registers? Which squares are no larger?",
+        (
+            Nudge(lambda given, right: given == 2 * right, "That takes all of the registers: none are left."),
+            Nudge(lambda given, right: given == 181, "It would fit, but tl.arange wants a power of two."),
+            Nudge(lambda given, right: given == 2**15, "So many numbers fit in. How long is the side?"),
         ),
     ),
 )

@@ -1,6 +1,7 @@
 """The predictions of chapter 09."""
 
 from puzzles_lib.bench.h200 import REGISTERS
+from puzzles_lib.chapters.ch09_bit_packing.puzzles import UNPACK_BITS
 from puzzles_lib.question import Nudge, Question
 
 _BYTES_A_LOAD = 16  # the most that a thread loads at once
@@ -30,6 +31,22 @@ def _divided_and_shifted() -> tuple[int, int]:
 
 def _threads_a_word() -> tuple[int, ...]:
     return tuple(-(-(32 // bits) // _BYTES_A_LOAD) for bits in (1, 2, 4, 8))
+
+
+def _words_and_fields() -> tuple[int, int]:
+    words = -(-100 // 16)
+    return words, 16 * words - 100
+
+
+def _all_ones_shifted() -> int:
+    return -1 >> 30
+
+
+def _lanes_with_a_code() -> int:
+    """Of program (0, 1) in case 3 of puzzle 14: words 2 and 3, of one bit a code."""
+    case = UNPACK_BITS.cases[3]
+    first = case.BLOCK_W * 32 // case.BITS
+    return min(case.N - first, first)
 
 
 QUESTIONS = (
@@ -106,5 +123,41 @@ QUESTIONS = (
             Nudge(lambda v, r: v == 4, "so many are enough if a warp waits for 6 clocks"),
         ),
         nudge="a warp comes back after 16 clocks; how many turns of 2 clocks fill them?",
+    ),
+    Question(
+        id="ch09-q7",
+        asks="100 codes of 2 bits: how many words, and how many fields left over? (words, fields)",
+        right=_words_and_fields,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 2, "two numbers: (words, fields)"),
+            Nudge(lambda v, r: v[0] == 6, "so many words are full, and some codes are still without one"),
+            Nudge(lambda v, r: v == (r[0], 4), "that is how many codes the last word has"),
+        ),
+        nudge="32 / 2 codes to a word. How many words until all 100 have a place?",
+    ),
+    Question(
+        id="ch09-q8",
+        asks="An int32 of all ones: what is word >> 30?",
+        right=_all_ones_shifted,
+        kind=int,
+        nudges=(
+            Nudge(
+                lambda v, r: v == 3, "so it is where zeros come in from the left. What comes in with a sign?"
+            ),
+            Nudge(lambda v, r: v == 0, "30 bits are gone, and two are left"),
+        ),
+        nudge="a negative number stays negative: the sign bit is copied into the places that fall free",
+    ),
+    Question(
+        id="ch09-q9",
+        asks="75 codes of one bit: how many of the second program's 64 lanes have a code to store?",
+        right=_lanes_with_a_code,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v == 32, "so many has a whole word. Is the third word full?"),
+            Nudge(lambda v, r: v == 75 - 32, "the first program has two words, not one"),
+        ),
+        nudge="the first program stores 64 codes of the row; how many are left?",
     ),
 )

@@ -224,4 +224,45 @@ def wanted(BITS: int = 4) -> Picture:
     )
 
 
-__all__ = ["busy", "splits", "tile", "traffic", "wanted"]
+def fields(BITS: int = 4, j: int = 2) -> Picture:
+    """A turn of puzzle 21: one load of words, and a dot for each of their fields."""
+    F = 16 // BITS
+    figure, ax = new_sheet(26, 15.2, unit=0.36)
+    acc_x, acc_y, wide, high = 17.0, 8.6, 6.4, 4.6
+    thin, strip = 2.4, 1.35  # 16 columns, 16 rows
+    words_x, x_x = 3.0, acc_x - thin - 1.2
+    box(ax, words_x, acc_y, thin, high, "words", color=PACKED, **TILE)
+    box(ax, x_x, acc_y, thin, high, "xᵀ", color=VALUES, dashed=True, **TILE)
+    box(ax, acc_x, acc_y, wide, high, "acc", color=DW, **TILE)
+    arrow(ax, (words_x + thin + 0.3, acc_y + high / 2), (x_x - 0.3, acc_y + high / 2))
+    middle = (words_x + thin + x_x) / 2
+    label(ax, middle, acc_y + high / 2 - 1.3, f"field {j}:\nshift, mask, scale", fontsize=9)
+    label(ax, middle, acc_y + high / 2 + 0.9, "in the same thread", fontsize=9)
+    top = acc_y - 1.2 - F * strip
+    for field in range(F):
+        mine = field == j
+        y = top + field * strip
+        box(ax, acc_x, y, wide, strip, "dy" if mine else "", color=DY if mine else PALE, **TILE)
+        rows = f"j = {field}: rows {16 * field} to {16 * field + 15}"
+        label(ax, acc_x - 0.3, y + strip / 2, rows, align="right", fontsize=9)
+    label(ax, acc_x + wide / 2, top - 0.6, f"dy: 16 · F rows of block 0, F = {F}", fontsize=9)
+    for x, text in (
+        (words_x + thin / 2, "[BLOCK_N, 16]\nloaded once a turn"),
+        (x_x + thin / 2, "[BLOCK_N, 16]"),
+        (acc_x + wide / 2, "[BLOCK_N, BLOCK_M]"),
+    ):
+        label(ax, x, acc_y + high + 0.4, text, align="top", fontsize=9)
+    for line, text in enumerate(
+        ("a turn: one load of words,", f"{F} dots, acc += xᵀ · dy", f"this is j = {j}")
+    ):
+        label(ax, words_x, top + 0.8 + line * 1.1, text, align="left")
+    return Picture(
+        figure,
+        f"A turn of puzzle 21 at {BITS} bits. A tile of words, [BLOCK_N, 16], is loaded once. Field {j} of "
+        f"all its words, shifted, masked and scaled in the thread that has the word, is xᵀ, [BLOCK_N, 16]. "
+        f"It is multiplied by rows {16 * j} to {16 * j + 15} of dy, [16, BLOCK_M], and the product "
+        f"is added to acc, [BLOCK_N, BLOCK_M]. The other {F - 1} fields meet the other rows of the block.",
+    )
+
+
+__all__ = ["busy", "fields", "splits", "tile", "traffic", "wanted"]
