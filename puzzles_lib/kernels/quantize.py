@@ -379,6 +379,7 @@ def _quantize_pairs_kernel(
     fields at a time. A lane holds four even columns and the odd ones behind them. Minima and maxima of both
     are found by one instruction, and between threads a minimum and a maximum go as one. So do the words of
     two columns: a code is a half of a float, and two such halves are shifted and added as one integer.
+    Programs count columns first, so that neighbours in time write rows of words whole.
     """
     FIELDS: tl.constexpr = 16 // BITS
     LEVELS: tl.constexpr = (1 << BITS) - 1
@@ -386,11 +387,13 @@ def _quantize_pairs_kernel(
     DTYPE: tl.constexpr = params_ptr.dtype.element_ty
     HALF: tl.constexpr = [STEP, ROWS, GROUPS, WIDTH // 2]
     CLIP: tl.constexpr = seed_ptr is None and (BITS == 8 or DTYPE == tl.float16)  # see `_fields_of`
-    first = tl.program_id(0) * draw_rows(BITS)  # a row of words, counted over all blocks
+    across = C // (GROUPS * WIDTH)
+    first = tl.program_id(0) // across * draw_rows(BITS)  # a row of words, counted over all blocks
+    pid_c = tl.program_id(0) % across
     block = first // 16
     rows = tl.arange(0, STEP)[:, None, None] * 16 + (first % 16 + tl.arange(0, ROWS))[None, :, None]
-    offs_g = tl.program_id(1) * GROUPS + tl.arange(0, GROUPS)[None, None, :]
-    offs = tl.program_id(1) * (GROUPS * WIDTH // 2) + tl.arange(0, GROUPS * WIDTH // 2)[None, None, :]
+    offs_g = pid_c * GROUPS + tl.arange(0, GROUPS)[None, None, :]
+    offs = pid_c * (GROUPS * WIDTH // 2) + tl.arange(0, GROUPS * WIDTH // 2)[None, None, :]
     source = x_ptr.to(tl.pointer_type(tl.int32)) + block.to(tl.int64) * (16 * FIELDS) * (C // 2) + offs
     place = words_ptr.to(tl.pointer_type(tl.int32)) + first.to(tl.int64) * (C // 2)
     place += tl.arange(0, ROWS)[None, :, None] * (C // 2) + offs
@@ -438,7 +441,7 @@ def _quantize_pairs_kernel(
     if tl.max(tl.where(largest < 2.0**124, 0, 1), 0) > 0:
         tl.debug_barrier()
         first_param = params_ptr + (offs_g.to(tl.int64) * blocks + block) * (2 * 16 * FIELDS)
-        offs_c = (tl.program_id(1) * (GROUPS * WIDTH) + tl.arange(0, GROUPS * WIDTH))[None, None, :]
+        offs_c = (pid_c * (GROUPS * WIDTH) + tl.arange(0, GROUPS * WIDTH))[None, None, :]
         x_ptr += block.to(tl.int64) * (16 * FIELDS) * C
         for own in tl.range(0, draw_rows(BITS), num_stages=1):
             fields = tl.arange(0, 2)[:, None, None] * 16  # two at a time
@@ -623,7 +626,7 @@ def launch_quantize_pack(
     num_warps = min(max(1, width // 256), 32)
     even = rows % block_rows(bits) == 0 and columns % (groups * group_size) == 0 and width == group_size
     if even and 32 <= width <= 2048 and _come_in_pairs(x):
-        grid = (blocks * WORD_ROWS // draw_rows(bits), columns // (groups * group_size))
+        grid = (blocks * WORD_ROWS // draw_rows(bits) * (columns // (groups * group_size)),)
         # Small groups have many scales: those of two rows of words are neighbours, and stored as one.
         fields = min(UNIT_FIELDS[bits] if width < 128 else 8, 16 // bits)
         _quantize_pairs_kernel[grid](
