@@ -79,6 +79,28 @@ def test_a_pruning_is_told_what_it_keeps_and_loses():
         matmul.time(BLOCK_M=31)
 
 
+def test_a_pruning_that_leaves_nothing_to_time_says_so():
+    swept = laboratory.sweep("matmul")
+    assert repr(swept.kept(lambda c: False)) == "none is left"
+    refused = [each.config for each in swept.refused]
+    left = swept.kept(lambda c: vars(c) in refused)
+    assert repr(left) == f"{len(refused)} left, and none of them runs"
+
+
+def test_a_line_about_memory_is_judged_by_who_ran():
+    swept = laboratory.sweep("matmul")
+    assert swept.judged(lambda c: None) is None
+    told = swept.judged(lambda c: c.stages * (c.BLOCK_M + c.BLOCK_N) * c.BLOCK_K * 2 <= 227 * 1024)
+    assert told.splitlines()[0] == "328 of 384 fit by this; 330 ran"
+    assert "2 ran, and do not fit by this: BLOCK_M=32" in told and "0 fit by this, and were refused" in told
+    ones = swept.judged(lambda c: True)
+    assert (
+        "384 of 384" in ones
+        and "\n0 ran, and" in ones
+        and "54 fit by this, and were refused: BLOCK_M=" in ones
+    )
+
+
 def test_what_does_not_fit_is_arithmetic():
     matmul = laboratory.sweep("matmul")
 

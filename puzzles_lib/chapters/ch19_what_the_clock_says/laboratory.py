@@ -40,6 +40,8 @@ class Kept(NamedTuple):
     ratio: float
 
     def __repr__(self) -> str:
+        if self.ratio == float("inf"):
+            return f"{self.left} left, and none of them runs" if self.left else "none is left"
         return f"{self.left} left; the best of them takes {self.ratio:.2f} times as long as the best of all"
 
 
