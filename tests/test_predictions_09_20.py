@@ -438,7 +438,7 @@ MISTAKES = [
     ("ch19-q18", 8192, "loop is long"),
     ("ch19-q18", 512, "how often"),
     ("ch19-q19", 50, "while a tile is stored"),
-    ("ch19-q19", 60, "by itself"),
+    ("ch19-q19", 60, "without a loop"),
     ("ch19-q19", 100, "three numbers"),
     ("ch19-q20", "more programs", "there already"),
     ("ch19-q20", "fewer bytes", "is memory busy"),
