@@ -1,9 +1,12 @@
 """Chapter 16: the digits that it trains on, and the loss curves that were recorded."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from statistics import fmean
 
+import nbformat
 import pytest
 import torch
 from torch import nn
@@ -12,8 +15,14 @@ from puzzles_lib.bench import digits as bench
 from puzzles_lib.bench.__main__ import main
 from puzzles_lib.bench.recorded import DIGITS, about, load, rounding_told, rows
 from puzzles_lib.chapters.ch16_from_kernel_to_layer import digits, pictures
-from puzzles_lib.kernels.rounding import rounding_of
+from puzzles_lib.chapters.ch16_from_kernel_to_layer.questions import QUESTIONS
+from puzzles_lib.interpreter import run
+from puzzles_lib.kernels import quantize
+from puzzles_lib.kernels.rounding import draw_ref, rounding_of
+from tests.test_kernels import launched
 
+REPO = Path(__file__).parents[1]
+ASKED = {question.id.removeprefix("ch16-"): question for question in QUESTIONS}
 RECORD = load(DIGITS)
 CURVES = {row["path"]: row for row in RECORD["curves"]}
 
@@ -139,3 +148,98 @@ def test_a_picture_of_what_was_recorded_reads(name):
 def test_the_picture_of_offsets_that_wrap_asks_for_their_row():
     drawn = pictures.wraps()
     assert "42949" not in repr(drawn) + drawn._repr_html_() and "from which row on?" in drawn._repr_html_()
+
+
+# ---- what is asked of production
+
+
+def test_questions_are_numbered_as_they_are_met():
+    book = nbformat.read(REPO / "solutions/16_from_kernel_to_layer.ipynb", 4)
+    met = [cell.id for cell in book.cells if re.fullmatch(r"q\d+", cell.id)]
+    assert met == list(ASKED) == [f"q{number}" for number in range(1, len(met) + 1)]
+
+
+def test_an_answer_is_not_told_below_its_question():
+    book = nbformat.read(REPO / "notebooks/16_from_kernel_to_layer.ipynb", 4)
+    cells = {cell.id: cell for cell in book.cells}
+    told = {
+        "op-b-idea": ("fake",),
+        "train-rates-after": ("0.4", "apart", "far behind"),
+        "prod-words-after": ("16", "block"),
+        "prod-int64-after": ("699",),
+        "prod-magic-after": ("low bits", "is the code"),
+        "prod-careful-idea": ("again", "256"),
+        "prod-even-idea": ("256", "power"),
+        "prod-noise-after": ("eight", "8"),
+    }
+    assert not [(id, word) for id, words in told.items() for word in words if word in cells[id].source]
+    for drawn in ("p27-picture", "train-rates", "gpu-picture", "prod-careful-picture", "prod-noise-picture"):
+        assert cells[drawn].outputs == []
+
+
+def test_what_is_said_of_means():
+    book = nbformat.read(REPO / "solutions/16_from_kernel_to_layer.ipynb", 4)
+    cells = {cell.id: cell for cell in book.cells}
+    printed = cells["p27-mean"].outputs[0].text
+    off = dict(re.findall(r"(to the nearest|mean of +\d+): off by ([\d.]+)", printed))
+    assert off["to the nearest"] == "1.87" and off["mean of  1"] == "2.46"
+    assert all(f"{number}" in cells["p27-mean-idea"].source for number in ("1.87", "2.46"))
+    assert abs(ASKED["q10"].right() - float(off["mean of 64"])) < 0.05
+
+
+def test_words_of_a_ragged_x_are_a_whole_block():
+    assert tuple(quantize.quantize_pack(torch.randn(33, 70), 2).words.shape) == ASKED["q15"].right()
+
+
+def launch_of(monkeypatch, x, group):
+    """Kernel, grid and arguments of quantising x in 2 bits on a GPU."""
+    words, params = quantize.empty_storage(x, 2, group)
+    return launched(
+        monkeypatch, "_quantize_pack_kernel", quantize.launch_quantize_pack, x, words, params, 2, group
+    )
+
+
+def test_what_a_nan_has_rounded_twice(monkeypatch):
+    """Counted in the loads of the kernel's own run; the picture says which elements."""
+    loaded = []
+    for nan in (False, True):
+        x = torch.randn(128, 768)
+        x[3, 300] = float("nan") if nan else 0
+        kernel, grid, arguments = launch_of(monkeypatch, x, 256)
+        assert grid == (8, 3)
+        done = run(kernel, arguments, (*grid, 1), ["words_ptr", "params_ptr"], record=True)
+        times = torch.zeros(x.numel(), dtype=torch.int64)
+        for access in done.accesses:
+            if access.kind == "load" and access.argument == "x":
+                times += torch.bincount(torch.from_numpy(access.elements[access.mask]), minlength=x.numel())
+        loaded.append(times.view(x.shape))
+    assert (loaded[0] == 1).all() and (loaded[1] == 2).sum() == ASKED["q19"].right()
+    rows, columns = (sorted(set(places.tolist())) for places in (loaded[1] == 2).nonzero().T)
+    assert rows == [16 * field + row for field in range(8) for row in (2, 3)]
+    assert (columns[0], columns[-1], len(columns)) == (256, 511, 256)
+    told = pictures.again(3, 300).alt
+    assert "(1, 1) of 8 by 3 has 16 rows" in told and "2, 3, 18 and so on to 115: all 4,096" in told
+
+
+def test_who_goes_without_masks(monkeypatch):
+    asked = {"a": (256, 768, 256), "b": (250, 768, 256), "c": (256, 768, 96), "d": (256, 768, 64)}
+    even = {
+        name
+        for name, (rows, columns, group) in asked.items()
+        if launch_of(monkeypatch, torch.zeros(rows, columns), group)[2]["EVEN"]
+    }
+    assert even == ASKED["q20"].right()
+
+
+def test_who_shares_a_number():
+    """Its last bits, in one call; and they lie in different eighths."""
+    drawn = draw_ref(torch.tensor(7), 0, 128, 1, 2)[:, 0]
+    of_a_call = drawn.view(8, 16)[:, :4].flatten()  # rows of words 0 to 3
+    for last in (of_a_call & 0x1FFF).unique():
+        sharing = of_a_call[of_a_call & 0x1FFF == last]
+        assert len(sharing) == ASKED["q21"].right() == len((sharing >> 13).unique())
+    picture = pictures.shared(drawn)
+    assert "of 4 of the 4 numbers they lie one in each eighth" in picture.alt
+    root = ET.fromstring(picture.svg())
+    sizes = [float(g.get("font-size")) for g in root.iter() if g.get("font-size")]
+    assert min(sizes) * min(1, 785 / float(root.get("viewBox").split()[2])) > 10.9

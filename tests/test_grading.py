@@ -94,7 +94,7 @@ def test_an_answer_that_the_learners_own_code_computes_is_not_asked_for() -> Non
     (chapter,) = (chapter for chapter in CHAPTERS if chapter.number == "19")
     data = (ROOT / "notebooks" / chapter.notebook).read_bytes()
     told = {each["id"] for each in grade(job_of({chapter.notebook: data}, chapters=("19",)))["answers"]}
-    assert told == {question.id for question in chapter.questions} - {"ch19-q14"}
+    assert told == {question.id for question in chapter.questions} - {"ch19-q15"}
 
 
 def test_what_takes_too_long_to_read_is_no_zero_without_a_word(

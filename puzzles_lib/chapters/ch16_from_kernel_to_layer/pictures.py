@@ -245,7 +245,14 @@ def rates(record: Mapping[str, Any]) -> Picture:
     ax.grid(axis="y", color=PALE)
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(fontsize=9, frameon=False, loc="upper center")
-    return Picture(figure, f"Mean loss of the digits' first steps by learning rate. {'; '.join(told)}.")
+    label(ax, marks[-1], 0.9, "no path is apart here", align="right baseline", fontsize=9)
+    seeds = f"mean of {record['rate_seeds']} seeds, and its standard error"
+    figure.suptitle(seeds, fontsize=9, color=FAINT)
+    return Picture(
+        figure,
+        f"Mean loss of the digits' first steps by learning rate, {seeds}. {'; '.join(told)}. At "
+        f"{marks[-1]:g} no path is apart from another.",
+    )
 
 
 # ---- an H200
@@ -328,4 +335,94 @@ def words(BITS: int = 2) -> Picture:
     )
 
 
-__all__ = ["budget", "curves", "draws", "layer", "programs", "rates", "steps", "words", "wraps"]
+def again(row: int = 3, column: int = 300, rows: int = 128, columns: int = 768, group: int = 256) -> Picture:
+    """Which elements of x are rounded twice for the sake of a NaN: all that its program has.
+
+    In 2 bits, of float32: a program has two rows of words, and so 16 rows of x, and a group of columns.
+    """
+    first, across = row % 16 // 2 * 2, column // group
+    own = [16 * field + first + r for field in range(8) for r in (0, 1)]
+    programs_of = 8 * (columns // group)
+    figure, ax = new_sheet(25, 11.6)
+    left, top, width, height = 3.4, 1.5, 13.0, 8.4
+    step, wide = height / rows, width * group / columns
+    box(ax, left, top, width, height, "", color=PALE, edge=LINE)
+    for begins in own[::2]:
+        box(ax, left + across * wide, top + begins * step, wide, 2 * step, "", color=PACKED)
+    spoilt = [top + (row + 0.5) * step] * 2
+    ax.plot([left + across * wide, left + (across + 1) * wide], spoilt, color=VERMILLION, linewidth=2.5)
+    for each in range(columns // group):
+        text = f"{each * group}..{(each + 1) * group - 1}"
+        label(ax, left + (each + 0.5) * wide, top - 0.45, text, fontsize=9, color=FAINT)
+        ax.plot([left + each * wide] * 2, [top, top + height], color=LINE, linewidth=0.8)
+    for each in (0, *own[2::4]):
+        label(ax, left - 0.25, top + (each + 1) * step, f"row {each}", align="right", fontsize=9, color=FAINT)
+    x = left + width + 0.5
+    arrow(ax, (x - 0.15, spoilt[0]), (left + (across + 1) * wide + 0.1, spoilt[0]))
+    label(ax, x, spoilt[0], f"comes back as NaN: row {row}", align="left", color=VERMILLION)
+    label(ax, x, top + 0.40 * height, f"program ({first // 2}, {across}):", align="left")
+    some = ", ".join(str(each) for each in own[:4])
+    label(ax, x, top + 0.49 * height, f"rows {some} ...", align="left")
+    label(ax, x, top + 0.58 * height, f"{len(own)} × {group} elements, twice", align="left")
+    others = f"the other {programs_of - 1} programs"
+    label(ax, x, top + 0.76 * height, f"{others}: once", align="left", color=FAINT)
+    told = "rows share words, so a program does all of its own again; what it costs, it costs nobody else"
+    label(ax, 12.5, top + height + 0.9, told)
+    return Picture(
+        figure,
+        f"x of {rows} by {columns}. A NaN at ({row}, {column}) spoils its group: row {row}, columns "
+        f"{across * group} to {(across + 1) * group - 1}. Program ({first // 2}, {across}) of 8 by "
+        f"{columns // group} has {len(own)} rows of these columns, {own[0]}, {own[1]}, {own[2]} and so on to "
+        f"{own[-1]}: all {len(own) * group:,} elements are rounded twice. T{others[1:]} go through "
+        "theirs once.",
+    )
+
+
+def shared(drawn: torch.Tensor, seed: int = 7) -> Picture:
+    """The draws of one call, from 0 to 1: who shares a number has it with other top bits.
+
+    drawn: of a column of 128 rows in 2 bits, integers of 16 bits.
+    """
+    lanes: dict[int, list[int]] = {}
+    for row in range(128):
+        if row % 16 < 4:  # the rows of one call
+            lanes.setdefault(int(drawn[row]) & 0x1FFF, []).append(row)
+    figure, ax = new_sheet(25, 1.5 + 1.35 * (len(lanes) + 1) + 1.9)
+    left, width, top = 7.2, 16.0, 1.5
+    bottom = top + 1.35 * (len(lanes) + 1)
+    for eighth in range(9):
+        x = left + width * eighth / 8
+        ax.plot([x, x], [top - 0.3, bottom - 0.3], color=LINE, linewidth=0.8)
+    for value in (0, 1):
+        label(ax, left + width * value, top - 0.75, str(value), fontsize=9, color=FAINT)
+    label(ax, left + width / 2, top - 0.75, "u, in eighths of a step", fontsize=9, color=FAINT)
+    alone = uniform(seed, torch.arange(8)).tolist()
+    shown = [("puzzle 27: 8 draws", alone, ORANGE)]
+    for rows in lanes.values():
+        name = f"rows {', '.join(str(row) for row in rows[:3])} ... {rows[-1]}"
+        shown.append((name, [int(drawn[row]) / 2**16 for row in rows], BLUE))
+    for number, (name, values, color) in enumerate(shown):
+        y = top + 1.35 * number + 0.35
+        label(ax, left - 0.4, y, name, align="right")
+        for value in values:
+            ax.plot([left + width * value], [y], "o", markersize=6, color=color)
+    each = len(next(iter(lanes.values())))
+    told = (
+        f"{each} rows share a number: each flips its top three bits in another way, and",
+        "their errors tend to cancel in a sum over rows, as dW is",
+    )
+    for number, text in enumerate(told):
+        label(ax, 12.5, bottom + 0.45 + 0.75 * number, text)
+    filled = sum(len({int(8 * value) for value in values}) == 8 for _, values, _ in shown[1:])
+    return Picture(
+        figure,
+        f"Draws from 0 to 1. Puzzle 27's eight lie in {len({int(8 * value) for value in alone})} of eight "
+        f"eighths. Of one call of production, {len(lanes)} numbers of 16 bits: {each} rows share each, with "
+        f"other top bits, and of {filled} of the {len(lanes)} numbers they lie one in each eighth. "
+        f"{told[0][0].upper()}{told[0][1:]} {told[1]}.",
+    )
+
+
+__all__ = [
+    "again", "budget", "curves", "draws", "layer", "programs", "rates", "shared", "steps", "words", "wraps"
+]  # fmt: skip

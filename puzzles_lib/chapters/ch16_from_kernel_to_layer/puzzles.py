@@ -1,6 +1,7 @@
 """Chapter 16: what a layer asks of its kernels: any strides and sizes, a backward, random rounding."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import torch
 import triton
@@ -185,7 +186,7 @@ _LOW = 0xFFFFFFFF
 MARGIN = 1 / 64  # of a code step: far more than float32 arithmetic on codes up to 255 is off
 
 
-def uniform(seed: int, place: Tensor) -> Tensor:
+def uniform(seed: int | Tensor, place: Tensor) -> Tensor:
     """`tl.rand(seed, place)`: a float32 from 0 to below 1 for each place, an int64.
 
     The first word of Philox 4x32-10 (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3")
@@ -229,17 +230,29 @@ def steps_up(x: Tensor, BITS: int, GROUP: int) -> tuple[Tensor, Tensor, Tensor]:
     return (x - minimum[:, group]) / scale[:, group], scale, minimum
 
 
-def _rounded_by(codes: Callable, place: Callable = lambda m, n, N, OFFSET: 0) -> Callable:
-    """A spec with a slip: codes from steps and draws, which are those at a place of the element's."""
+def _as_asked(m: Tensor, n: Tensor, at: SimpleNamespace) -> Tensor:
+    """The draws of the contract."""
+    return uniform(at.SEED, at.OFFSET + m * at.N + n)
+
+
+def _rounded_by(codes: Callable, draw: Callable = _as_asked) -> Callable:
+    """A spec with a slip: codes from steps and draws, by m, n and the case's numbers."""
 
     def spec(x: Tensor, BITS: int, GROUP: int, SEED: int, OFFSET: int) -> tuple[Tensor, Tensor, Tensor]:
         steps, scale, minimum = steps_up(x, BITS, GROUP)
         m, n = torch.arange(x.shape[0])[:, None], torch.arange(x.shape[1])[None, :]
-        u = uniform(SEED, place(m, n, x.shape[1], OFFSET) + 0 * (m + n))
-        made = codes(steps, u).clamp(0, 2**BITS - 1).to(torch.uint8)
+        at = SimpleNamespace(N=x.shape[1], BITS=BITS, GROUP=GROUP, SEED=SEED, OFFSET=OFFSET)
+        made = codes(steps, draw(m, n, at).expand_as(steps)).clamp(0, 2**BITS - 1).to(torch.uint8)
         return pack_bits(made, BITS), scale.bfloat16(), minimum.bfloat16()
 
     return spec
+
+
+def _drawn(place: Callable) -> Callable:
+    """A spec that draws at another place, of m, n and the case's numbers."""
+    return _rounded_by(
+        lambda steps, u: (steps + u).floor(), lambda m, n, at: uniform(at.SEED, place(m, n, at))
+    )
 
 
 ROUNDING_SLIPS = {
@@ -247,21 +260,40 @@ ROUNDING_SLIPS = {
     "these are the codes rounded down: is u added before the floor?": _rounded_by(
         lambda steps, u: steps.floor()
     ),
-    "each row draws the same numbers: count the elements of the rows before": _rounded_by(
-        lambda steps, u: (steps + u).floor(), lambda m, n, N, OFFSET: OFFSET + n
+    "each row draws the same numbers: count the elements of the rows before": _drawn(
+        lambda m, n, at: at.OFFSET + n
     ),
-    "the draws begin at 0, not at OFFSET": _rounded_by(
-        lambda steps, u: (steps + u).floor(), lambda m, n, N, OFFSET: m * N + n
+    "each row draws the same numbers, and from 0 on: the place is OFFSET + m * N + n": _drawn(
+        lambda m, n, at: n
     ),
-    "the draws begin anew after 2^32 of them: OFFSET has 64 bits": _rounded_by(
-        lambda steps, u: (steps + u).floor(), lambda m, n, N, OFFSET: OFFSET + m * N + n & _LOW
+    "the draws begin at 0, not at OFFSET": _drawn(lambda m, n, at: m * at.N + n),
+    "the draws begin anew after 2^32 of them: OFFSET has 64 bits": _drawn(
+        lambda m, n, at: at.OFFSET + m * at.N + n & _LOW
+    ),
+    "the groups of a row draw the same numbers: n counts on through the row": _drawn(
+        lambda m, n, at: at.OFFSET + m * at.N + n % at.GROUP
+    ),
+    "a row has one draw for all: each element has a place of its own": _drawn(
+        lambda m, n, at: at.OFFSET + m * at.N
+    ),
+    "the place counts W words a row: x has N elements": _drawn(
+        lambda m, n, at: at.OFFSET + m * triton.cdiv(at.N * at.BITS, 32) + n
+    ),
+    "seed and place are swapped: tl.rand(SEED, place)": _rounded_by(
+        lambda steps, u: (steps + u).floor(),
+        lambda m, n, at: uniform(at.OFFSET + m * at.N + n, torch.tensor(at.SEED)),
+    ),
+    "OFFSET is in the seed: it belongs to the place": _rounded_by(
+        lambda steps, u: (steps + u).floor(), lambda m, n, at: uniform(at.SEED + at.OFFSET, m * at.N + n)
     ),
     "codes go up where u is small: the contract is floor(steps + u)": _rounded_by(
-        lambda steps, u: steps.floor() + (u < steps - steps.floor()),
-        lambda m, n, N, OFFSET: OFFSET + m * N + n,
+        lambda steps, u: steps.floor() + (u < steps - steps.floor())
     ),
     "half a step too high: a floor, and no rounding, after u is added": _rounded_by(
-        lambda steps, u: (steps + u).round(), lambda m, n, N, OFFSET: OFFSET + m * N + n
+        lambda steps, u: (steps + u).round()
+    ),
+    "half a step too low: u is from 0 to 1, nothing is taken off": _rounded_by(
+        lambda steps, u: (steps + u - 0.5).floor()
     ),
 }
 

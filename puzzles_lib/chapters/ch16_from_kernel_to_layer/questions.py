@@ -100,6 +100,47 @@ def _spoilt() -> int:
     return 256  # its group
 
 
+def _off() -> float:
+    """Of the mean of 64 copies of a row from the row, over the row's own length; in one bit."""
+    x = torch.randn(1, 64, generator=torch.Generator().manual_seed(0)).bfloat16().double()
+    words, scale, minimum = STOCHASTIC_PACK.spec(x.repeat(1, 64), 1, 64, 7, 0)
+    codes = (words[:, :, None] >> torch.arange(32) & 1).reshape(64, 64)
+    copies = minimum.double().view(64, 1) + scale.double().view(64, 1) * codes
+    return float((copies.mean(0) - x).norm() / x.norm())
+
+
+def _apart() -> str:
+    rows = {row["path"]: row for row in load(DIGITS)["rates"] if row["rate"] == 0.4}
+    nearest, exact = rows["1 bit, nearest"], rows["float32"]
+    by = nearest["loss"] - exact["loss"]
+    if abs(by) < 2 * max(nearest["error"], exact["error"]):
+        return "not apart"
+    return "above" if by > 0 else "below"
+
+
+def _shape_of_words() -> tuple[int, int, int]:
+    fields = 16 // 2
+    return -(-33 // (16 * fields)), 16, 70
+
+
+def _twice() -> int:
+    return 128 * 768 // 24  # all of a program's
+
+
+def _even() -> set[str]:
+    asked = {"a": (256, 768, 256), "b": (250, 768, 256), "c": (256, 768, 96), "d": (256, 768, 64)}
+
+    def even(rows: int, columns: int, group: int) -> bool:
+        width = 1 << (group - 1).bit_length()
+        return rows % 128 == 0 and columns % (max(1, 256 // width) * group) == 0 and width == group
+
+    return {name for name, sizes in asked.items() if even(*sizes)}
+
+
+def _sharing() -> int:
+    return 32 // (64 // 16)
+
+
 _NAMES = f"one of {', '.join(CHECKS[:-1])} and {CHECKS[-1]}"
 _NO_NAME = Nudge(lambda v, r: v not in CHECKS, f"the answer is {_NAMES}")
 
@@ -198,6 +239,20 @@ QUESTIONS = (
     ),
     Question(
         id="ch16-q10",
+        asks="One copy is off by 2.46 times the length of x. By how much is the mean of 64 copies off, each "
+        "rounded by draws of its own (within a fifth)?",
+        right=_off,
+        kind=float,
+        same=lambda value, right: abs(value - right) <= 0.2 * right,
+        nudges=(
+            Nudge(lambda v, r: abs(v - 2.46) < 0.1, "some copies are too high where others are too low"),
+            Nudge(lambda v, r: abs(v - 1.87) < 0.1, "that is what the nearest codes are"),
+            Nudge(lambda v, r: v < 0.1, "errors that cancel by chance leave more: the root of their number"),
+        ),
+        nudge="the mean of independent errors shrinks with the root of their number",
+    ),
+    Question(
+        id="ch16-q11",
         asks="x is [256, 128]. How many bytes are its 2-bit codes, with a float32 scale and minimum a row?",
         right=_bytes_of_codes,
         kind=int,
@@ -209,7 +264,7 @@ QUESTIONS = (
         nudge="4 codes a byte; and 8 bytes a row",
     ),
     Question(
-        id="ch16-q11",
+        id="ch16-q12",
         asks="1 bit, nearest codes: does the loss of steps 20 to 60 lie 'above' or 'below' that of float32?",
         right=_side_of_one_bit,
         kind=str,
@@ -217,7 +272,19 @@ QUESTIONS = (
         nudge="gradients of weights are too large: what does a larger step do, as long as it is bearable?",
     ),
     Question(
-        id="ch16-q12",
+        id="ch16-q13",
+        asks="At a rate of 0.4: does the loss of one bit, nearest, lie 'above' or 'below' that of float32, "
+        "or 'not apart' by two standard errors?",
+        right=_apart,
+        kind=str,
+        nudges=(
+            Nudge(lambda v, r: v == "above", "four seeds alone had said so; and the other twelve?"),
+            Nudge(lambda v, r: v == "below", "so it is at lower rates; here float32 is near its own limit"),
+        ),
+        nudge="the answers are 'above', 'below' and 'not apart'",
+    ),
+    Question(
+        id="ch16-q14",
         asks="A linear layer's backward has two products, its forward one. Checkpointing runs forward "
         "twice. How many times as long does a step take (within 0.02)?",
         right=_checkpointed,
@@ -231,7 +298,22 @@ QUESTIONS = (
         nudge="count products: without it three, with it ...",
     ),
     Question(
-        id="ch16-q13",
+        id="ch16-q15",
+        asks="x is [33, 70], in 2 bits. What is the shape of its int16 words: (blocks of rows, rows of words "
+        "in a block, columns)?",
+        right=_shape_of_words,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 3, "three numbers: blocks, rows of words in a block, columns"),
+            Nudge(lambda v, r: v[2] != 70, "each column has words of its own: no two share one"),
+            Nudge(lambda v, r: v[1] == 33, "rows share words: whose word is row 17 in, by the picture?"),
+            Nudge(lambda v, r: v[0] != 1, "a block ends where all fields of its words are filled"),
+        ),
+        nudge="fields of a word are 16 rows apart: how many words does a column begin before it fills "
+        "their next fields?",
+    ),
+    Question(
+        id="ch16-q16",
         asks="How many rows of 3072 columns need an offset past int32's reach at their end?",
         right=_rows_of_3072,
         kind=int,
@@ -242,7 +324,7 @@ QUESTIONS = (
         nudge="rows * 3072 - 1 is the last offset; when is that 2^31 or more?",
     ),
     Question(
-        id="ch16-q14",
+        id="ch16-q17",
         asks="2.6 + 12582912.0 in float32: what are the low 16 bits of its pattern, as a number?",
         right=_low_bits,
         kind=int,
@@ -253,7 +335,7 @@ QUESTIONS = (
         nudge="numbers there are 1 apart, and the pattern of the first of them ends in 16 zeros",
     ),
     Question(
-        id="ch16-q15",
+        id="ch16-q18",
         asks="A row of 768 values in groups of 256 holds one NaN. How many of them come back as NaN?",
         right=_spoilt,
         kind=int,
@@ -262,5 +344,45 @@ QUESTIONS = (
             Nudge(lambda v, r: v == 768, "who shares a scale with it?"),
         ),
         nudge="a scale and a minimum with a NaN are NaN; whose are they?",
+    ),
+    Question(
+        id="ch16-q19",
+        asks="24 programs share an x of 128 by 768 evenly, and it holds one NaN. How many elements are "
+        "rounded twice?",
+        right=_twice,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v == 1, "a single element has no pass of its own"),
+            Nudge(lambda v, r: v == 256, "its group is spoilt; but quantize_rows runs again on what?"),
+            Nudge(lambda v, r: v == 128 * 768, "23 programs have met no NaN"),
+            Nudge(lambda v, r: v == 2 * r, "so many roundings; of how many elements?"),
+        ),
+        nudge="quantize_rows takes all that a program has: x has 98,304 elements",
+    ),
+    Question(
+        id="ch16-q20",
+        asks="Which x goes without masks, in blocks of 128 rows: 'a', [256, 768] in groups of 256; 'b', "
+        "[250, 768] in groups of 256; 'c', [256, 768] in groups of 96; 'd', [256, 768] in groups of 64?",
+        right=_even,
+        kind=set,
+        nudges=(
+            Nudge(lambda v, r: "b" in v, "250 rows end within a block"),
+            Nudge(lambda v, r: "c" in v, "96 is no power of two: some of a group's 128 lanes have nothing"),
+            Nudge(lambda v, r: v == {"a"}, "a program takes four groups of 64: do they divide 768?"),
+        ),
+        nudge="of `even` in the lines above, all three parts must hold",
+    ),
+    Question(
+        id="ch16-q21",
+        asks="A call makes 64 random bits for 32 rows of a column, cut into numbers of 16 bits. How many "
+        "elements share a number?",
+        right=_sharing,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v == 2, "two bits for each would be coarse; a number has 16"),
+            Nudge(lambda v, r: v == 4, "so many numbers come of a call: for how many elements?"),
+            Nudge(lambda v, r: v == 32, "these share a call, which makes several numbers"),
+        ),
+        nudge="how many numbers of 16 bits are in 64 bits, and for how many elements are they?",
     ),
 )

@@ -40,6 +40,8 @@ class Kept(NamedTuple):
     ratio: float
 
     def __repr__(self) -> str:
+        if self.ratio == float("inf"):
+            return f"{self.left} left, and none of them runs" if self.left else "none is left"
         return f"{self.left} left; the best of them takes {self.ratio:.2f} times as long as the best of all"
 
 
@@ -108,6 +110,22 @@ class Sweep:
         left = [each for each, good in zip(self.tried, told, strict=True) if good]
         times = [each.us for each in left if each.us is not None]
         return Kept(len(left), min(times) / self.best.us if times else float("inf"))
+
+    def judged(self, fits: Callable[[Any], object]) -> str | None:
+        """Whom ``fits``, as in `kept`, takes to have room, beside who ran; None while it answers nothing."""
+        told = [fits(SimpleNamespace(**each.config)) for each in self.tried]
+        if all(each is None for each in told):
+            return None
+        ran = [each.us is not None for each in self.tried]
+        lines = [f"{sum(map(bool, told))} of {len(told)} fit by this; {sum(ran)} ran"]
+        for what, wanted in (("ran, and do not fit by this", True), ("fit by this, and were refused", False)):
+            odd = [
+                each
+                for each, fit, did in zip(self.tried, told, ran, strict=True)
+                if bool(fit) != did and did == wanted
+            ]
+            lines.append(f"{len(odd)} {what}" + (f": {odd[0]}" if odd else ""))
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())

@@ -17,6 +17,7 @@ from puzzles_lib.drawing.colours import (
     GREEN,
     GREY,
     INK,
+    LINE,
     MIST,
     ORANGE,
     PALE,
@@ -294,6 +295,36 @@ def fetched(record: Record) -> Picture:
     )
 
 
+def orders(record: Record) -> Picture:
+    """Time of a matmul by its bands, over that of row after row. record: of bench "clock"."""
+    looks = {
+        ("8192x8192x8192", "128x256"): (BLUE, "o", "tiles 128 × 256, K = 8192"),
+        ("16384x16384x2048", "128x256"): (ORANGE, "s", "tiles 128 × 256, K = 2048"),
+        ("8192x8192x8192", "64x64"): (VERMILLION, "^", "tiles 64 × 64, K = 8192"),
+    }
+    figure = new_figure(7.8, 3.9)
+    ax = figure.subplots()
+    told = []
+    ax.axhline(1, color=LINE, linewidth=0.8)
+    for (case, tile), (color, mark, name) in looks.items():
+        us = {r["group"]: r["us"] for r in record["orders"] if (r["case"], r["tile"]) == (case, tile)}
+        least = min(us, key=lambda group: us[group])
+        gain = f"{us[1] / us[least]:.2f} times as fast"
+        if us[1] / us[least] < 1.01:
+            gain += ": power is its limit, not memory"
+        ax.plot(list(us), [each / us[1] for each in us.values()], color=color, marker=mark, markersize=5,
+            linewidth=1.4, label=f"{name}: {gain}")  # fmt: skip
+        told.append(f"{name}: {us[1]:.0f} µs row after row, {us[least]:.0f} in bands of {least}, {gain}")
+    groups = [2**power for power in range(8)]
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(groups, [str(group) for group in groups])
+    ax.minorticks_off()
+    _plain(ax, "rows of tiles in a band", "time, row after row: 1")
+    _legend(figure, ax, 1)
+    figure.suptitle(origin(record), fontsize=9, color=FAINT)
+    return Picture(figure, f"Time of a matmul by its bands, {origin(record)}. {'; '.join(told)}.")
+
+
 # ---- profiles
 
 SIX = {
@@ -556,6 +587,7 @@ __all__ = [
     "flights",
     "held",
     "lies",
+    "orders",
     "persistent",
     "profile",
     "roofline",

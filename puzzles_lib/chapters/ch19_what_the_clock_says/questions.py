@@ -73,6 +73,15 @@ def _best_band() -> int:
     return min((1, 2, 4, 8, 16, 32, 64), key=lambda rows: 128 * rows + 256 * 132 / rows)
 
 
+def _slower() -> float:
+    us = {
+        row["group"]: row["us"]
+        for row in load(CLOCK)["orders"]
+        if (row["case"], row["tile"]) == ("8192x8192x8192", "128x256")
+    }
+    return round(us[1] / us[16], 1)
+
+
 def _within() -> int:
     rms = sweep("rms_rows")
     return _nearest(sum(each.us <= 1.05 * rms.best.us for each in rms.ran), (1, 5, 25))
@@ -104,6 +113,11 @@ def _pays() -> int:
         for k in (128, 512, 8192)
     }
     return max(gain, key=gain.get)
+
+
+def _loop_alone() -> int:
+    us = {row["path"]: row["us"] for row in load(CLOCK)["persistent"] if row["case"] == "8192x8192x128"}
+    return _nearest(us["persistent"], (50, 60, 70))
 
 
 def _cure() -> str:
@@ -239,6 +253,20 @@ QUESTIONS = (
     ),
     Question(
         id="ch19-q13",
+        asks="A matmul of 8192 fetches 3.12 GB row after row, 1.25 in bands of 16, which take 1.88 ms. How "
+        "many times as long does it take row after row (to a tenth)?",
+        right=_slower,
+        kind=float,
+        same=lambda value, right: abs(value - right) < 0.051,
+        nudges=(
+            Nudge(lambda v, r: 2.3 < v < 2.7, "so many times the bytes; is it bytes that it waits for?"),
+            Nudge(lambda v, r: v < 0.9, "it fetches more: that makes nothing faster"),
+            Nudge(lambda v, r: 1.3 < v < 1.5, "what is fetched on the way need not be waited for"),
+        ),
+        nudge="how long does memory take for 3.12 GB, beside the 1.88 ms that it takes anyway?",
+    ),
+    Question(
+        id="ch19-q14",
         asks="Profiles A to F: which kernel is which? Six names.",
         right=_profiles,
         kind=tuple,
@@ -260,7 +288,7 @@ QUESTIONS = (
         nudge="which two use tensor cores? which one has its memory busy nearly all the time?",
     ),
     Question(
-        id="ch19-q14",
+        id="ch19-q15",
         asks=f"Leave at most {LEFT} of the 384 configurations, and lose at most 5%.",
         right=_pruned,
         kind=tuple,
@@ -272,14 +300,14 @@ QUESTIONS = (
         computed=True,
     ),
     Question(
-        id="ch19-q15",
+        id="ch19-q16",
         asks="300 configurations of RMSNorm. How many are within 5% of the best: about 1, 5 or 25?",
         right=_within,
         kind=int,
         nudge="it moves bytes, and there are many ways to move them all at once",
     ),
     Question(
-        id="ch19-q16",
+        id="ch19-q17",
         asks="z should be 3, and is 0 before. autotune runs two configurations ten times each, and then the "
         "better one once. What does z hold?",
         right=_tuned,
@@ -288,7 +316,7 @@ QUESTIONS = (
         nudge="each run adds 3 to what is there",
     ),
     Question(
-        id="ch19-q17",
+        id="ch19-q18",
         asks="Persistent, for M = N = 8192: where does it gain most, at K = 128, 512 or 8192?",
         right=_pays,
         kind=int,
@@ -296,7 +324,22 @@ QUESTIONS = (
         nudge="what does a persistent program save, and how often?",
     ),
     Question(
-        id="ch19-q18",
+        id="ch19-q19",
+        asks="With descriptors, at K = 128, a program for each tile takes 58.0 µs, a flattened loop 49.4. "
+        "And without flatten: about 50, 60 or 70?",
+        right=_loop_alone,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v == 50, "as if flatten did nothing: what begins while a tile is stored?"),
+            Nudge(
+                lambda v, r: v == 60,
+                "so it is without a loop; this one ends a tile before it begins the next",
+            ),
+        ),
+        nudge="it is one of the three numbers: who lets the next tile begin early, the loop or flatten?",
+    ),
+    Question(
+        id="ch19-q20",
         asks='The profile of count: what would help, "more programs", "fewer bytes" or "fewer atomics"?',
         right=_cure,
         kind=str,
