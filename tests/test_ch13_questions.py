@@ -28,6 +28,10 @@ MISTAKES = [
     ("ch13-q1", 4, "Search the TTIR for BLOCK"),
     ("ch13-q1", 5, "further down"),
     ("ch13-q1", 2, "between the brackets"),
+    ("ch13-q19", 2, "twice as many threads"),
+    ("ch13-q19", 4, "runs of four do they make"),
+    ("ch13-q19", 256, "left for each"),
+    ("ch13-q19", 3, "How many threads are there now"),
     ("ch13-q2", {"arith.cmpi"}, "lines below with its name"),  # a store has no equals sign
     ("ch13-q2", {"tt.load"}, "not all of it"),
     ("ch13-q2", {"tt.splat", "tt.store"}, "copies of N"),
@@ -118,7 +122,7 @@ def right() -> dict[str, object]:
 
 
 def test_there_are_as_many_as_the_chapter_asks():
-    assert [*MINE] == [f"ch13-q{n}" for n in range(1, 19)]
+    assert [*MINE] == [f"ch13-q{n}" for n in range(1, 20)]
     assert all(questions()[i] is q for i, q in MINE.items())
     cells = {c.id: c for c in nbformat.read(MASTER, as_version=4).cells}
     assert {i for i in cells if re.fullmatch(r"q\d+", i)} == {i.removeprefix("ch13-") for i in MINE}

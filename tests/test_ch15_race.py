@@ -1,6 +1,7 @@
 """Chapter 15's tools: versions checked and compiled, and what is read from their machine code."""
 
 import dataclasses
+import html
 import json
 import re
 
@@ -24,6 +25,7 @@ from puzzles_lib.chapters.ch15_racing_cublas import (
 )
 from puzzles_lib.chapters.ch15_racing_cublas import race as racing
 from puzzles_lib.chapters.ch15_racing_cublas import rung as rung_module
+from puzzles_lib.chapters.ch15_racing_cublas.changes import changed
 from puzzles_lib.chapters.ch15_racing_cublas.questions import QUESTIONS
 from puzzles_lib.chapters.ch15_racing_cublas.rung import Problem, Rung
 from puzzles_lib.inspector.sass import bytes_stored_to_shared, matrix_loop, overwritten_operands, written
@@ -397,19 +399,83 @@ def test_a_version_that_no_multiprocessor_holds_is_said_to_be_so(monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"splits": 0}, "splits is 0, allowed are 1 to 128: none may be empty"),
-        ({"splits": 129}, "splits is 129, allowed are 1 to 128"),
-        ({"BLOCK_N": None}, "BLOCK_N is None, allowed are powers of 2"),
-        ({"BLOCK_K": 48}, "BLOCK_K is 48, allowed are powers of 2"),
+        (
+            {"splits": 7.33},
+            "splits, the parts of K, is 7.33, allowed are whole numbers from 1 to 128: none may",
+        ),
+        ({"splits": 7.0}, "splits, the parts of K, is 7.0, allowed are whole numbers from 1 to 128"),
+        ({"splits": 0}, "splits, the parts of K, is 0, allowed are whole numbers from 1 to 128"),
+        ({"splits": -7}, "splits, the parts of K, is -7, allowed are whole numbers from 1 to 128"),
+        ({"splits": 129}, "splits, the parts of K, is 129, allowed are whole numbers from 1 to 128"),
+        ({"splits": 10**50}, f"is {10**50}"[:39] + " ..., allowed are whole numbers from 1 to 128"),
+        ({"splits": "7"}, "splits, the parts of K, is '7', allowed are whole numbers"),
+        ({"splits": (7,)}, "splits, the parts of K, is (7,), allowed are whole numbers"),
+        ({"splits": True}, "splits, the parts of K, is True, allowed are whole numbers"),
+        ({"splits": None}, "splits, the parts of K, is None, allowed are whole numbers"),
+        ({"splits": [7]}, "splits, the parts of K, is a list, allowed are whole numbers"),
+        ({"num_warps": 3}, "num_warps is 3, allowed are 1, 2, 4, 8, 16, 32"),
+        ({"num_warps": 64}, "num_warps is 64, allowed are 1, 2"),
+        ({"num_warps": "8"}, "num_warps is '8', allowed are 1, 2"),
+        ({"num_warps": None}, "num_warps is None, allowed are 1, 2"),
+        ({"num_stages": -1}, "num_stages is -1, allowed are whole numbers from 0 to 16"),
+        ({"num_stages": 2.5}, "num_stages is 2.5, allowed are whole numbers from 0 to 16"),
+        ({"BLOCK_N": None}, "BLOCK_N is None, allowed are powers of 2 up to 256"),
+        ({"BLOCK_M": 512}, "BLOCK_M is 512, allowed are powers of 2 up to 256"),
+        ({"BLOCK_K": 48}, "BLOCK_K is 48, allowed are powers of 2 up to 128"),
+        ({"BLOCK_K": 256}, "BLOCK_K is 256, allowed are powers of 2 up to 128"),
+        ({"num_stage": 4}, "num_stage = 4 is no setting, allowed are BLOCK_M, BLOCK_N, BLOCK_K, splits, num"),
         ({"descriptors": {"x": (1, 8)}}, "descriptors names 'x', allowed are words, params, dy"),
-        ({"descriptors": {"dy": (3, 8)}}, r"the tile of 'dy' is \(3, 8\), allowed are two powers of 2"),
+        ({"descriptors": {"dy": (3, 8)}}, "the tile of 'dy' is (3, 8), allowed are two powers of 2"),
         ({"descriptors": {"dy": 128}}, "the tile of 'dy' is 128, allowed are two powers of 2"),
+        ({"descriptors": 5}, "descriptors is 5, allowed is a dict of tiles by words, params, dy"),
+        ({"kernel": 5}, "kernel is 5, allowed is a @triton.jit function"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(changes, words):
-    blocks = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
+def test_settings_that_cannot_be_are_told_and_stop_no_cell_below(changes, words, monkeypatch):
+    settings = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "kernel": RUNGS["1 first"].kernel, "splits": 8}
+    rung = Rung("mine", **{**settings, **changes})
+    assert words in rung.refusal
+    monkeypatch.setattr(racing, "examine", None)  # nothing is run
+    found = racing.race(rung)
+    assert not found.ok and not found.is_open and found.bound() is None
+    assert str(found).splitlines() == ["mine: not run", f"       {rung.refusal}"]
+    assert rung.refusal in html.unescape(found._repr_html_())
+    assert str(racing.standing(found)).splitlines() == [
+        "mine takes no part: not run",
+        f"       {rung.refusal}",
+    ]
+    assert str(changed(RUNGS["1 first"], rung)) and str(changed(rung, RUNGS["1 first"])) and rung.hint_key
+
+
+@pytest.mark.parametrize(
+    ("launch", "words"),
+    [
+        ((126, 0), "7 parts: 0 places, allowed are whole numbers from 1 up"),
+        ((126, -132), "7 parts: -132 places"),
+        ((0, 132), "7 parts: 0 programs"),
+        ((7.33 * 18, 132), "programs, allowed are whole numbers"),
+        ((10**9, 132), "1,000,000,000 programs, allowed are 3,168, 24 rounds"),
+    ],
+)
+def test_rounds_that_cannot_be_drawn_are_refused(launch, words):
     with pytest.raises(ValueError, match=words):
-        Rung("mine", RUNGS["1 first"].kernel, **{"splits": 8, **blocks, **changes})
+        pictures.waves({"7 parts": launch})
+
+
+@pytest.mark.parametrize("field", [4, -1, 1.5, "1"])
+def test_a_field_without_a_mask_is_refused(field):
+    with pytest.raises(ValueError, match=f"field is {field!r}, allowed are 0, 1, 2, 3"):
+        pictures.unpacking(field=field)
+
+
+def test_the_courses_own_launches_can_be():
+    assert not [
+        rung.name
+        for rung in [*RUNGS.values(), *ladder.unsound(), *launches.own(), *launches.grid()]
+        if rung.refusal
+    ]
+    settings = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
+    assert not Rung("mine", RUNGS["1 first"].kernel, splits=..., **settings).refusal
 
 
 def test_what_a_gpu_cannot_run_is_no_page_of_traceback(monkeypatch):

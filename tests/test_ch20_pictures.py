@@ -15,7 +15,7 @@ from puzzles_lib.chapters.ch20_clinic import pictures
 from puzzles_lib.chapters.ch20_clinic.patients import PATIENTS
 from puzzles_lib.chapters.ch20_clinic.patients.p65_temperatures import class_of
 from puzzles_lib.checker.attempts import attempt, blank
-from puzzles_lib.compiler import find_target, gpu_dialect, memory_accesses, specialised
+from puzzles_lib.compiler import find_target, gpu_dialect, memory_accesses, shared_memory, specialised
 from puzzles_lib.drawing.colours import BLUE, ORANGE, SKY, VERMILLION
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case, Puzzle
@@ -44,11 +44,24 @@ def filled(figure: Figure) -> list[str]:
 def test_a_cases_picture_stands_after_its_hints_and_before_its_takeaway():
     ids = [cell.id for cell in SEEN]
     places = [at for at, id in enumerate(ids) if re.fullmatch(r"p\d\d-picture", id)]
-    assert len(places) == 19
+    assert len(places) == len(PATIENTS)
     for at in places:
         case = ids[at].removesuffix("-picture")
         assert ids[at - 1 : at + 2] == [f"{case}-hints", f"{case}-picture", f"{case}-takeaway"]
         assert re.fullmatch(r"ch20\.pictures\.\w+\(\)", SEEN[at].source)
+
+
+def test_tokens_are_nobodys_that_the_kernel_leaves_out():
+    kernel, puzzle = broken("many_tokens")
+    case, failed = puzzle.cases[2], check(kernel, puzzle).cases[2]
+    unwritten = re.search(
+        r"(\d+) of (\d+) elements of z_ptr, the first is z\[(\d+), 0\]", str(failed.verdict)
+    )
+    lost, all_of_z, first = map(int, unwritten.groups())
+    assert all_of_z == case.T * case.N and lost == (case.T - first) * case.N
+    picture = pictures.left_out()
+    assert f"tokens {first} to {case.T - 1} are nobody's" in picture.alt
+    assert filled(picture.figure).count(VERMILLION) == case.T - first + 1  # and the legend's
 
 
 def test_sequences_that_meet():
@@ -81,6 +94,21 @@ def test_rows_of_a_view_are_taken_from_where_the_kernel_takes_them():
     for m, part, color in zip(programs, shown, colors, strict=False):
         assert color == (SKY if all(n // case.S == m for n in part) else VERMILLION)
     assert 0 < len([m for m, part in zip(programs, shown, strict=True) if part[0] // case.S != m])
+
+
+def test_a_minimum_of_lanes_that_hold_0():
+    kernel, puzzle = broken("row_minimum")
+    case = puzzle.cases[3]
+    assert "uninitialised lanes of x_ptr" in str(check(kernel, puzzle))
+    filled_up = HANDED_OUT["row_minimum"].replace(
+        "mask=n < N)\n    least", "mask=n < N, other=0.0)\n    least"
+    )
+    assert filled_up != HANDED_OUT["row_minimum"]
+    x = make_inputs(puzzle, case)["x"]
+    z = run(define(filled_up, "<lanes of 0>"), puzzle, x=x, BLOCK_N=case.BLOCK_N)
+    (over,) = (z - puzzle.spec(x))[0].unique().tolist()
+    assert torch.equal(z, x) and f"so that z is {over:.3f} too large" in pictures.least().alt
+    assert filled(pictures.least().figure).count(SKY) == case.N
 
 
 def test_a_byte_of_a_count():
@@ -122,6 +150,18 @@ def test_sums_that_are_nan_are_those_of_the_kernel():
         assert f"{name} {sums}" in pictures.nan_stays().alt
 
 
+def test_of_equals_the_kernel_takes_what_is_drawn():
+    kernel, puzzle = broken("greedy_token")
+    logits = torch.tensor([[float(v in (2, 9, 17, 20)) for v in range(48)]])
+    tokens = {
+        name: [int(run(each, puzzle, logits=logits[:, :V].contiguous(), BLOCK_V=16)[0]) for V in (16, 32, 48)]
+        for name, each in (("as reported", kernel), ("as wanted", solutions()["greedy_token"]))
+    }
+    shown = [int(found) for found in re.findall(r"token (\d+)", " ".join(texts(pictures.of_equals().figure)))]
+    assert (shown[::2], shown[1::2]) == (tokens["as reported"], tokens["as wanted"])
+    assert tokens == {"as reported": [2, 17, 17], "as wanted": [2, 2, 2]}
+
+
 def test_rows_that_begin_between_are_those_that_no_descriptor_takes():
     kernel, puzzle = broken("row_totals")
     report = check(kernel, puzzle)
@@ -132,6 +172,23 @@ def test_rows_that_begin_between_are_those_that_no_descriptor_takes():
     (step,) = re.findall(r"begin (\d+) bytes \(43 elements\) apart", str(report))
     assert f"K = 43, {step} bytes, they begin at 0, {step}, " in picture.alt
     assert f"{step} = 5 · 16 + 6" in texts(picture.figure)
+
+
+def test_what_is_loaded_too_soon_is_what_the_checker_says():
+    kernel, puzzle = broken("label_probability")
+    said = r"p\[0, (\d+)\] is stored at line 7 by lane \d+ of warp (\d), then loaded at .* lane 0 of warp 0,"
+    at, warp = re.search(said, str(check(kernel, puzzle))).groups()
+    picture = pictures.not_yet_there()
+    assert f"loads p[0, {at}], which warp {warp} stores" in picture.alt
+    boxes = [text for text in texts(picture.figure) if text.startswith("stores")]
+    late = boxes[filled(picture.figure)[:4].index(VERMILLION)]
+    first, last = map(int, re.fullmatch(r"stores p\[0, (\d+) to (\d+)\]", late).groups())
+    assert boxes.index(late) == int(warp) and first <= int(at) <= last
+    case = puzzle.cases[0]
+    bound = bind(kernel, puzzle, case)
+    dialect = gpu_dialect(bound.kernel, bound.arguments, find_target("sm_90"), num_warps=4)
+    row = next(access for access in memory_accesses(dialect) if access.kind == "store")
+    assert (row.threads() // 32 == torch.arange(case.N).numpy() // 32).all()
 
 
 def test_three_elements_bracketed_both_ways():
@@ -168,6 +225,20 @@ def test_what_is_stored_twice_is_so_by_the_layouts_of_the_compiler():
     ]
 
 
+def test_parts_are_added_as_the_kernel_adds_them():
+    kernel, puzzle = broken("bias_gradient")
+    case = puzzle.cases[1]
+    dy = make_inputs(puzzle, case)["dy"]
+    sizes = {"BLOCK_M": case.BLOCK_M, "BLOCK_N": case.BLOCK_N}
+    sums = {}
+    for name, each in (("added", kernel), ("part", solutions()["bias_gradient"])):
+        parts = [run(each, puzzle, dy=rows.contiguous(), **sizes)[1] for rows in dy.split(case.BLOCK_M)]
+        sums[name] = [*parts, run(each, puzzle, dy=dy, **sizes)[1]]
+    shown = " ".join(texts(pictures.coarse_parts().figure)).replace("\N{MINUS SIGN}", "-")
+    numbers = re.findall(r"-?\d+\.\d{4}(?!\d)", shown)
+    assert numbers == [f"{x:.4f}" for pair in zip(sums["part"], sums["added"], strict=True) for x in pair]
+
+
 def test_factors_are_taken_as_the_kernel_takes_them():
     kernel, puzzle = broken("products")
     given = make_inputs(puzzle, puzzle.cases[0])
@@ -183,6 +254,21 @@ def test_factors_are_taken_as_the_kernel_takes_them():
     x, y = given["x"][0, k].view(1, 1), given["y"][k, 0].view(1, 1)
     right, found = (x * y).item(), run(kernel, puzzle, x=x, y=y, **blocks).item()
     assert f"is {right:.6f}, and comes out as {found:.6f}" in numbers[-1]
+
+
+def test_stages_take_what_the_compiled_kernel_asks_for():
+    target, puzzle = find_target("sm_90"), PUZZLES["tiled_product"]
+    asked = {}
+    for stages in (3, 7, 8):
+        text = HANDED_OUT["tiled_product"].replace("num_stages=8", f"num_stages={stages}")
+        bound = bind(define(text, f"<{stages} stages>"), puzzle, puzzle.cases[1])
+        asked[stages] = shared_memory(bound.kernel, bound.arguments, target)
+    picture = pictures.too_many_stages()
+    ends = [text for text in texts(picture.figure) if re.fullmatch(r"[\d,]+", text)]
+    assert len(ends) == 8 and {n: f"{size:,}" for n, size in asked.items()} == {n: ends[n - 1] for n in asked}
+    assert asked[7] <= target.shared_limit < asked[8]
+    assert f"a program on an H100 may have {target.shared_limit:,} bytes" in texts(picture.figure)
+    assert filled(picture.figure)[:16] == [*filled(picture.figure)[:2] * 7, VERMILLION, VERMILLION]
 
 
 def after_the_others(name: str, case: Case, given: dict, tries: int, only: int | None = None):

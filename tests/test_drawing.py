@@ -20,6 +20,7 @@ from puzzles_lib.drawing import (
     cells,
     error_map,
     label,
+    legend,
     new_figure,
     new_sheet,
     text_color,
@@ -138,6 +139,16 @@ def test_a_box_without_a_color_is_a_frame():
     (rectangle,) = ax.patches
     assert rectangle.get_facecolor()[3] == 0 and rectangle.get_edgecolor()[:3] == to_rgb(INK)
     assert (rectangle.get_linewidth(), rectangle.get_linestyle()) == (2, "--") and not ax.texts
+
+
+def test_a_legend_says_what_looks_mean():
+    _, ax = new_sheet(8, 2)
+    legend(ax, 1, (0.5, SKY, "loaded"), (4, PALE, "off", "////"))
+    assert [to_rgba(SKY), to_rgba(PALE)] == [patch.get_facecolor() for patch in ax.patches]
+    assert [patch.get_hatch() for patch in ax.patches] == [None, "////"]
+    for patch, text, word in zip(ax.patches, ax.texts, ("loaded", "off"), strict=True):
+        assert text.get_text() == word and text.get_ha() == "left" and text.get_position()[1] == 1.3
+        assert patch.get_bbox().x1 < text.get_position()[0]
 
 
 @pytest.mark.parametrize(

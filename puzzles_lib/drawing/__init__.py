@@ -1,9 +1,9 @@
 """Pictures for the notebooks: matplotlib figures with alt text, readable in a light or dark theme.
 
-Two layers. Primitives for hand-made pictures: `new_figure`, `new_sheet`, `cells`, `box`, `label`, `arrow`;
-the colours for them have their names in `puzzles_lib.drawing.colours`. Pictures made from what a kernel did:
-`access_map`, `error_map`. All return or fill figures that pyplot knows nothing about, so nothing piles up in
-a long session.
+Two layers. Primitives for hand-made pictures: `new_figure`, `new_sheet`, `cells`, `box`, `label`, `arrow`,
+`legend`; the colours for them have their names in `puzzles_lib.drawing.colours`. Pictures made from what a
+kernel did: `access_map`, `error_map`. All return or fill figures that pyplot knows nothing about, so nothing
+piles up in a long session.
 """
 
 from puzzles_lib.drawing.accesses import TensorMap, access_map, program_colors, program_name
@@ -18,6 +18,7 @@ from puzzles_lib.drawing.sheet import (
     box,
     cells,
     label,
+    legend,
     new_figure,
     new_sheet,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "cells",
     "error_map",
     "label",
+    "legend",
     "new_figure",
     "new_sheet",
     "plural",

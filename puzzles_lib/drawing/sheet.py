@@ -275,6 +275,16 @@ def arrow(
         label(ax, *middle, text, align="left", fontsize=fontsize, color=color)
 
 
+def legend(ax: Axes, y: float, *entries: tuple) -> None:
+    """A line of small squares, each with what its look means.
+
+    y: upper edge. entries: x, color and text of each, in that order; a fourth is a hatch.
+    """
+    for x, color, text, *hatch in entries:
+        box(ax, x, y, 0.7, 0.6, color=color, hatch=hatch[0] if hatch else None)
+        label(ax, x + 0.95, y + 0.3, text, align="left")
+
+
 def _grid(values: object) -> tuple[list[list[str]], bool]:
     """Nested texts, and whether the values were one-dimensional."""
     if hasattr(values, "tolist"):

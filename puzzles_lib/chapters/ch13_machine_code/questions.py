@@ -133,6 +133,10 @@ def _becomes() -> str:
     return "the same" if fewer == whole else "longer" if fewer > whole else "shorter"
 
 
+def _runs_with_eight_warps() -> int:
+    return read_layout(_add(num_warps=8).ttgir, "#blocked", (1024,)).registers // 4
+
+
 def _refusals_of_block_k_4() -> set[str]:
     made = {name: _once(int8_matmul_kernel, INT8_MATMUL, name, {"BLOCK_K": 4}) for name in TARGETS}
     return {name for name, code in made.items() if not code.ok}
@@ -476,6 +480,18 @@ QUESTIONS = (
                 "Answer with one of the three that the question names.",
             ),
             Nudge(_is("the same"), "N is an argument, yes; but Triton looks at it before it compiles."),
+        ),
+    ),
+    Question(
+        "ch13-q19",
+        "A block of 1024, eight warps, runs of four: how many runs does each thread hold?",
+        _runs_with_eight_warps,
+        int,
+        "How many threads are there now, and how many elements for each of them?",
+        (
+            Nudge(_is(2), "So many with four warps. Now twice as many threads share the same block."),
+            Nudge(_is(4), "Those are the elements of each thread. How many runs of four do they make?"),
+            Nudge(_is(256), "So many threads are there. How many elements are left for each?"),
         ),
     ),
 )

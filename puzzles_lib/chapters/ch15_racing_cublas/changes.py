@@ -9,8 +9,10 @@ import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from triton.runtime.jit import KernelInterface
+
 from puzzles_lib.card import Theme, card
-from puzzles_lib.chapters.ch15_racing_cublas.rung import Rung
+from puzzles_lib.chapters.ch15_racing_cublas.rung import Rung, in_words
 from puzzles_lib.difference import Lines, difference, drawn, told
 from puzzles_lib.source import with_helpers
 from puzzles_lib.stubs import HOLE, is_untouched
@@ -79,21 +81,23 @@ def changed(before: Rung, after: Rung) -> Changes:
         for name in {**old, **new}
         if old.get(name) != new.get(name)
     )
-    (old_keys, gone), (new_keys, come) = (zip(*_code(rung), strict=True) for rung in (before, after))
+    codes = [[*_code(rung)] for rung in (before, after)]
+    (old_keys, gone), (new_keys, come) = (tuple(zip(*code, strict=True)) or ((), ()) for code in codes)
     return Changes(before.name, after.name, launch, difference(gone, come, (old_keys, new_keys)))
 
 
 def _settings(rung: Rung) -> Iterator[tuple[str, str]]:
     for name, value in rung.launch().items():
         if name != "descriptors":
-            yield _WORDS.get(name, name), "?" if value is ... else str(value)
+            yield _WORDS.get(name, name), "?" if value is ... else in_words(value)
     for name, (rows, columns) in rung.descriptors.items():
         yield f"descriptor of {name}", f"{rows} x {columns}"
 
 
 def _code(rung: Rung) -> Iterator[tuple[str, str]]:
     """The lines of its helpers, then of its kernel: what each is compared by, and its text."""
-    for function in reversed(with_helpers(rung.kernel)):
+    known = isinstance(rung.kernel, KernelInterface)
+    for function in reversed(with_helpers(rung.kernel)) if known else ():
         own_name = f"def {function.__name__}("
         is_open = is_untouched(function)
         source = function.src

@@ -310,11 +310,23 @@ def timeline() -> Picture:
     )
 
 
+MOST_ROUNDS = 24  # that can be seen beside each other
+
+
 def waves(launches: Mapping[str, tuple[int, int]]) -> Picture:
     """Places on the GPU over time, for several launches.
 
     launches: by name, programs in all and places for programs at a time.
+
+    Raises ValueError for what are no such numbers, or more rounds than can be seen.
     """
+    for name, both in launches.items():
+        for what, count in zip(("programs", "places"), both, strict=True):
+            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+                raise ValueError(f"{name}: {count!r} {what}, allowed are whole numbers from 1 up")
+        if both[0] > MOST_ROUNDS * both[1]:
+            most = MOST_ROUNDS * both[1]
+            raise ValueError(f"{name}: {both[0]:,} programs, allowed are {most:,}, {MOST_ROUNDS} rounds")
     figure = new_figure(7.4, 1.3 + 0.8 * len(launches))
     axes = figure.subplots(len(launches), 1, sharex=True, squeeze=False)[:, 0]
     told = []
@@ -348,7 +360,12 @@ def waves(launches: Mapping[str, tuple[int, int]]) -> Picture:
 
 
 def unpacking(field: int = 1) -> Picture:
-    """Rung 8's `unpacked`: two words of a column on their way to four codes at once."""
+    """Rung 8's `unpacked`: two words of a column on their way to four codes at once.
+
+    Raises ValueError for a field that there is no mask for: 0 to 3.
+    """
+    if field not in range(4):
+        raise ValueError(f"field is {field!r}, allowed are 0, 1, 2, 3: each mask keeps two of the 8 fields")
     figure, ax = new_sheet(30, 11.4)
     left, width = 6.6, 1.36
     pair = [str(n) for n in range(7, -1, -1)] * 2  # fields of row 1's word, then of row 0's

@@ -33,7 +33,7 @@ from puzzles_lib.chapters.ch15_racing_cublas.records import (
 )
 from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS, Rung
 from puzzles_lib.checker import examine
-from puzzles_lib.checker.report import Report
+from puzzles_lib.checker.report import Report, Verdict
 from puzzles_lib.checker.verdicts import STILL_OPEN
 from puzzles_lib.drawing.colours import BLUE, GREEN, SKY, VERMILLION, YELLOW
 from puzzles_lib.excerpts import Excerpt
@@ -77,8 +77,9 @@ class Race:
         """What it shows, as text."""
         name = self.rung.name
         if not self.report.ok:
+            what = "not run" if self.rung.refusal else "still open" if self.is_open else "wrong"
             return [
-                f"{name}: {'still open' if self.is_open else 'wrong'}",
+                f"{name}: {what}",
                 *str(self.report).splitlines()[1:],
             ]
         if not self.compiled.ok:
@@ -175,6 +176,8 @@ def race(rung: Rung) -> Race:
     __tracebackhide__ = True
     if not isinstance(rung, Rung):
         raise TypeError(f"race(rung): rung is a {type(rung).__name__}, allowed is a Rung")
+    if rung.refusal:
+        return Race(rung, Report(rung.name, verdict=Verdict("signature", rung.refusal)))
     if rung.splits is ...:
         return Race(rung, Report(rung.name, verdict=STILL_OPEN))
     report = examine(rung.kernel, small_puzzle(rung))
@@ -234,12 +237,14 @@ class Standing:
     """A version among the ladder's, by forecast at the large K.
 
     rows: name, bound, forecast and recorded time, None where there is none, best first; microseconds.
-    why_not: why it takes no part; "" where it does. measured: whether its own time is of this machine's GPU.
+    why_not: why it takes no part; "" where it does. more: what `race` says of that, line by line.
+    measured: whether its own time is of this machine's GPU.
     """
 
     name: str
     rows: tuple[tuple[str, float, float, float | None], ...]
     why_not: str = ""
+    more: tuple[str, ...] = ()
     measured: bool = False
 
     @property
@@ -251,7 +256,7 @@ class Standing:
     def lines(self) -> list[str]:
         """As text."""
         if self.why_not:
-            return [f"{self.name} takes no part: {self.why_not}"]
+            return [f"{self.name} takes no part: {self.why_not}", *self.more]
         lines = [f"{self.name}: right, sound, no spills; {self.place} of {len(self.rows)} by forecast"]
         wide = max(len(name) for name, *_ in self.rows)
         lines.append(f"{f'K = {ROWS[0]}, µs':<{wide}}  {'bound':>7}  {'forecast':>8}  {'recorded':>8}")
@@ -272,7 +277,8 @@ def standing(found: Race) -> Standing:
     """Where a version stands among the ladder's. It takes part if it is right, sound and spills nothing."""
     name = found.rung.name
     if not found.ok or found.bound() is None:
-        return Standing(name, (), found.lines()[0].removeprefix(f"{name}: "))
+        first, *others = found.lines()
+        return Standing(name, (), first.removeprefix(f"{name}: "), () if found.found else tuple(others))
     if found.found.spills:
         return Standing(name, (), f"it spills {found.found.spills} bytes a thread")
     entries = [_entry(record.name, bound_of(record), record.rows) for record in ladder_records()]

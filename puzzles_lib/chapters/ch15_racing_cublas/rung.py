@@ -9,7 +9,7 @@ import hashlib
 import io
 import json
 import tokenize
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import EllipsisType
 
 import torch
@@ -25,6 +25,8 @@ ROWS = (100864, 8192)  # K: a ViT-B at batch 512, and a small batch
 BITS, GROUP = 2, 256
 NUMBERS = (0, 1, 2, 3)
 TILED = ("words", "params", "dy")  # what a kernel may take by descriptor
+SIZES = ("K", "COUT", "CIN", "GROUP")  # the problem's, not a launch's
+MOST = {"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 128}  # 768 is no multiple of 512, K of a block's 128 rows
 
 
 class Rung:
@@ -40,7 +42,8 @@ class Rung:
         axis a row; a row of ``params`` is the 256 parameters of a block.
     constants: BLOCK_M (of COUT), BLOCK_N (of CIN), BLOCK_K (rows a turn), and what else the kernel has.
 
-    Raises ValueError for numbers of splits and tiles that cannot be.
+    Settings that cannot be raise nothing here: readers try them, and the cells below go on. `refusal` says
+    which of them is wrong, and `race` shows it.
     """
 
     def __init__(
@@ -54,26 +57,54 @@ class Rung:
         descriptors: Mapping[str, tuple[int, int]] | None = None,
         **constants: int,
     ):
-        for block in ("BLOCK_M", "BLOCK_N", "BLOCK_K"):
-            if not _is_power_of_two(constants.get(block)):
-                raise ValueError(f"Rung: {block} is {constants.get(block)!r}, allowed are powers of 2")
-        most = min(ROWS) // constants["BLOCK_K"]
-        if splits is not ... and (not isinstance(splits, int) or not 1 <= splits <= most):
-            raise ValueError(f"Rung: splits is {splits!r}, allowed are 1 to {most}: none may be empty")
-        for tensor, tile in (descriptors or {}).items():
-            if tensor not in TILED:
-                raise ValueError(f"Rung: descriptors names {tensor!r}, allowed are {', '.join(TILED)}")
-            if not isinstance(tile, tuple) or len(tile) != 2 or not all(map(_is_power_of_two, tile)):
-                allowed = "allowed are two powers of 2, rows by columns"
-                raise ValueError(f"Rung: the tile of {tensor!r} is {tile!r}, {allowed}")
         self.name, self.kernel, self.splits, self.constants = name, kernel, splits, constants
-        self.descriptors = dict(descriptors or {})
         self.options = {"num_warps": num_warps, "num_stages": num_stages}
+        self.descriptors: dict[str, tuple[int, int]] = {}
+        self.refusal = next(self._refusals(descriptors or {}), "")
+        if not self.refusal:
+            self.descriptors = dict(descriptors or {})
+
+    def _refusals(self, descriptors: Mapping[str, tuple[int, int]]) -> Iterator[str]:
+        """Each setting that cannot be, and what is allowed in its place."""
+        if not isinstance(self.kernel, KernelInterface):
+            yield f"kernel is {in_words(self.kernel)}, allowed is a @triton.jit function"
+            return
+        for block, most in MOST.items():
+            size = self.constants.get(block)
+            if not _is_power_of_two(size) or size > most:
+                yield f"{block} is {in_words(size)}, allowed are powers of 2 up to {most}"
+                return
+        most = min(ROWS) // self.constants["BLOCK_K"]
+        if self.splits is not ... and not _is_whole(self.splits, 1, most):
+            allowed = f"allowed are whole numbers from 1 to {most}"
+            yield f"splits, the parts of K, is {in_words(self.splits)}, {allowed}: none may be empty"
+        warps, stages = self.options.values()
+        if not _is_power_of_two(warps) or warps > 32:
+            yield f"num_warps is {in_words(warps)}, allowed are 1, 2, 4, 8, 16, 32"
+        if not _is_whole(stages, 0, 16):
+            yield f"num_stages is {in_words(stages)}, allowed are whole numbers from 0 to 16"
+        own = (name for name in self.kernel.arg_names if not name.endswith(("_ptr", "_desc")))
+        takes = [*dict.fromkeys([*MOST, *(name for name in own if name not in SIZES)])]
+        for name, value in self.constants.items():
+            if name not in takes:
+                others = ", ".join([*takes, "splits", *self.options, "descriptors"])
+                yield f"{name} = {in_words(value)} is no setting, allowed are {others}"
+            elif not _is_whole(value, None, None):
+                yield f"{name} is {in_words(value)}, allowed are whole numbers"
+        if not isinstance(descriptors, Mapping):
+            yield f"descriptors is {in_words(descriptors)}, allowed is a dict of tiles by {', '.join(TILED)}"
+            return
+        for tensor, tile in descriptors.items():
+            if tensor not in TILED:
+                yield f"descriptors names {in_words(tensor)}, allowed are {', '.join(TILED)}"
+            elif not isinstance(tile, tuple) or len(tile) != 2 or not all(map(_is_power_of_two, tile)):
+                allowed = "allowed are two powers of 2, rows by columns"
+                yield f"the tile of {tensor!r} is {in_words(tile)}, {allowed}"
 
     @property
     def hint_key(self) -> tuple[str, str]:
         """Of its hints, where its kernel has some: for `puzzles_lib.hint`."""
-        return "fused_dw_along_k", self.kernel.__name__
+        return "fused_dw_along_k", getattr(self.kernel, "__name__", "")
 
     def same_as(self, other: "Rung") -> bool:
         """Whether it is the same kernel, launched in the same way."""
@@ -160,4 +191,16 @@ def _tokens(source: str) -> list[str]:
 
 
 def _is_power_of_two(size: object) -> bool:
-    return isinstance(size, int) and size > 0 and size & (size - 1) == 0
+    return _is_whole(size, 1, None) and size & (size - 1) == 0
+
+
+def _is_whole(value: object, least: int | None, most: int | None) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return False
+    return (least is None or least <= value) and (most is None or value <= most)
+
+
+def in_words(value: object) -> str:
+    """A value in a message: at most a few words of it."""
+    text = repr(value) if isinstance(value, str | int | float | tuple | None) else f"a {type(value).__name__}"
+    return text if len(text) <= 40 else f"{text[:36]} ..."

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from puzzles_lib.bench import recorded as bench
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet, plural
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, legend, new_figure, new_sheet, plural
 from puzzles_lib.drawing.colours import (
     BLUE,
     FAINT,
@@ -89,9 +89,7 @@ def precision() -> Picture:
     arrow(ax, (11.25, y + height + 0.05), (11.25, total.y - 0.05))
     arrow(ax, (total.right + 0.05, 5.65), (23.4, y + height + 0.1), bend=0.25)
     label(ax, 17.6, 6.9, "divide once; and lse", fontsize=9, color=FAINT)
-    for x, text, color in ((0.5, "bfloat16: 8 binary digits", PALE_SKY), (9.1, "float32: 24", PALE_GREEN)):
-        box(ax, x, 0.3, 0.7, 0.6, color=color)
-        label(ax, x + 0.95, 0.6, text, align="left")
+    legend(ax, 0.3, (0.5, PALE_SKY, "bfloat16: 8 binary digits"), (9.1, PALE_GREEN, "float32: 24"))
     return Picture(
         figure,
         "Types on the way through puzzle 35. q and k are bfloat16; tl.dot gives scores s in float32; p "
@@ -144,13 +142,8 @@ def tiles(T: int = 46, block_q: int = 8, block_k: int = 4, W: int = 14) -> Pictu
         )  # fmt: skip
         told.append(f"{name}: {counts['whole']} whole, {counts['cut']} cut, {counts['skipped']} not visited")
     label(ax, 0.9, 4.5, "queries", rotation=90, color=FAINT)
-    for x, text, color in (
-        (1.6, "whole: no mask", WHOLE),
-        (8.6, "cut: needs one", CUT),
-        (15.4, "not visited", None),
-    ):
-        box(ax, x, 8.8, 0.7, 0.6, color=color)
-        label(ax, x + 0.95, 9.1, text, align="left")
+    marks = (1.6, WHOLE, "whole: no mask"), (8.6, CUT, "cut: needs one"), (15.4, SKIPPED, "not visited")
+    legend(ax, 8.8, *marks)
     return Picture(
         figure,
         f"Tiles of {block_q} queries and {block_k} keys of T = {T} rows, queries down, keys across. "
@@ -175,13 +168,7 @@ def window(start: int = 12, block_q: int = 4, block_k: int = 4, W: int = 6, T: i
     for row in range(block_q):
         label(ax, left - 0.4, top + (row + 0.5) * size, f"query {start + row}", align="right")
     label(ax, left - 0.4, top - 0.45, "key", align="right", color=FAINT)
-    for x, text, color in (
-        (4.0, "seen", SKY),
-        (8.0, "hidden by the mask", YELLOW),
-        (15.2, "never loaded", None),
-    ):
-        box(ax, x, 7.1, 0.7, 0.6, color=color)
-        label(ax, x + 0.95, 7.4, text, align="left")
+    legend(ax, 7.1, (4.0, SKY, "seen"), (8.0, YELLOW, "hidden by the mask"), (15.2, None, "never loaded"))
     sees = [f"query {i} sees keys {max(i - W + 1, 0)} to {i}" for i in (start, start + block_q - 1)]
     return Picture(
         figure,
@@ -326,14 +313,8 @@ def derivation(step: int = 3) -> Picture:
     kept, wanted = "kept by forward: rows of D, or one number a row", "wanted: dq, dk and dv"
     if step == 3:
         kept, wanted = kept.replace("by forward", "or made once"), f"{wanted}, sums over tiles"
-    for x, y, text, color in (
-        (0.6, 13.6, kept, KEPT),
-        (14.4, 13.6, "T × T: a tile at a time, and gone", AGAIN),
-        (0.6, 14.6, wanted, GRADIENT),
-        (14.4, 14.6, "given", PALE),
-    ):
-        box(ax, x, y, 0.8, 0.7, color=color)
-        label(ax, x + 1.1, y + 0.35, text, align="left")
+    legend(ax, 13.6, (0.6, KEPT, kept), (14.4, AGAIN, "T × T: a tile at a time, and gone"))
+    legend(ax, 14.6, (0.6, GRADIENT, wanted), (14.4, PALE, "given"))
     return Picture(
         figure,
         "Backward of attention. Forward: s = q kᵀ / √D, p = exp(s − lse), o = p v; q, k, v, o and lse, one "
@@ -424,8 +405,7 @@ def products() -> Picture:
         label(ax, 6.2, y + 0.55, name, align="right", fontsize=11)
         for place, text in enumerate(made):
             box(ax, 6.6 + 4.5 * place, y, 4.3, 1.1, text, color=ORANGE if place in twice else SKY)
-    box(ax, 6.6, 5.7, 0.7, 0.6, color=ORANGE)
-    label(ax, 7.55, 6.0, "made by both kernels of backward", align="left")
+    legend(ax, 5.7, (6.6, ORANGE, "made by both kernels of backward"))
     told = "; ".join(f"{name}: {', '.join(made)}" for name, made, _ in rows_)
     return Picture(figure, f"Products. {told}. Both kernels of backward make s and dp.")
 

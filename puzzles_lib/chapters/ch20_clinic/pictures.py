@@ -6,22 +6,27 @@ from collections.abc import Sequence
 import torch
 
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
+from puzzles_lib.chapters.ch20_clinic.patients.p42_many_tokens import PUZZLE as MANY_TOKENS
 from puzzles_lib.chapters.ch20_clinic.patients.p43_running_sums import PUZZLE as RUNNING_SUMS
 from puzzles_lib.chapters.ch20_clinic.patients.p44_logsumexp_of_view import PUZZLE as LOGSUMEXP_OF_VIEW
+from puzzles_lib.chapters.ch20_clinic.patients.p46_row_minimum import PUZZLE as ROW_MINIMUM
 from puzzles_lib.chapters.ch20_clinic.patients.p47_any_above import PUZZLE as ANY_ABOVE
 from puzzles_lib.chapters.ch20_clinic.patients.p48_kept_scores import PUZZLE as KEPT_SCORES
 from puzzles_lib.chapters.ch20_clinic.patients.p50_row_totals import PUZZLE as ROW_TOTALS
+from puzzles_lib.chapters.ch20_clinic.patients.p51_label_probability import PUZZLE as LABEL_PROBABILITY
 from puzzles_lib.chapters.ch20_clinic.patients.p53_norm_and_turn import PUZZLE as NORM_AND_TURN
+from puzzles_lib.chapters.ch20_clinic.patients.p54_bias_gradient import PUZZLE as BIAS_GRADIENT
 from puzzles_lib.chapters.ch20_clinic.patients.p55_products import PUZZLE as PRODUCTS
 from puzzles_lib.chapters.ch20_clinic.patients.p57_discounted_sum import PUZZLE as DISCOUNTED_SUM
 from puzzles_lib.chapters.ch20_clinic.patients.p59_attended import PUZZLE as ATTENDED
 from puzzles_lib.chapters.ch20_clinic.patients.p59_attended import STEP
 from puzzles_lib.chapters.ch20_clinic.patients.p60_random_rounding import PUZZLE as RANDOM_ROUNDING
 from puzzles_lib.chapters.ch20_clinic.patients.p61_sinks_and_window import PUZZLE as SINKS_AND_WINDOW
+from puzzles_lib.chapters.ch20_clinic.patients.p62_tiled_product import PUZZLE as TILED_PRODUCT
 from puzzles_lib.chapters.ch20_clinic.patients.p63_tuned_sum import PUZZLE as TUNED_SUM
 from puzzles_lib.chapters.ch20_clinic.patients.p64_tuned_rows import PUZZLE as TUNED_ROWS
 from puzzles_lib.chapters.ch20_clinic.patients.p65_temperatures import class_of, first_of_class
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
+from puzzles_lib.drawing import Picture, arrow, box, cells, label, legend, new_sheet
 from puzzles_lib.drawing.colours import (
     BLUE,
     FAINT,
@@ -132,6 +137,26 @@ def wraps(B: int = 16, T: int = 17_477, K: int = 8192) -> Picture:
     )
 
 
+def left_out(case: Case = MANY_TOKENS.cases[2]) -> Picture:
+    """Which program does which token, where there are more tokens than programs."""
+    T, most = case.T, case.MOST
+    figure, ax = new_sheet(19.2, 6.2)
+    left, width = 3.4, 15.4 / T
+    cells(ax, list(range(T)), x=left, y=0.5, width=width, colors=None, title="token")
+    cells(ax, list(range(most)), x=left, y=2.0, width=width, colors=SKY, title="as reported")
+    cells(ax, [None] * (T - most), x=left + most * width, y=2.0, width=width, colors=VERMILLION)
+    cells(ax, [t % most for t in range(T)], x=left, y=3.5, width=width, colors=SKY, title="as wanted")
+    for at in range(most, T, most):
+        ax.plot([left + at * width] * 2, [3.2, 4.8], color=INK, linewidth=2)
+    legend(ax, 5.2, (left, SKY, "done by the program of that number"), (left + 9.0, VERMILLION, "nobody's"))
+    return Picture(
+        figure,
+        f"{T} tokens, and {most} programs along y. As reported programs 0 to {most - 1} do the tokens of "
+        f"these numbers, and tokens {most} to {T - 1} are nobody's. As wanted a program goes on in steps of "
+        f"{most}: program 0 does tokens {', '.join(map(str, range(0, T, most)))}.",
+    )
+
+
 def meets(case: Case = RUNNING_SUMS.cases[3], b: int = 1) -> Picture:
     """The blocks of a packed sequence that begins within one, and what is summed in them."""
     cu = make_inputs(RUNNING_SUMS, case)["cu"].tolist()
@@ -196,13 +221,13 @@ def strides(case: Case = LOGSUMEXP_OF_VIEW.cases[3]) -> Picture:
         strange = f"{mine - first} of them not of row {m}" if mine > first else f"all of row {m}"
         told.append(f"program {m} takes {first} to {end - 1}, {strange}")
     y = 2.9 + 1.3 * M
-    for x, color, hatch, text in (
-        (left, SKY, None, "of its row"),
-        (left + 4.0, VERMILLION, None, "not of its row"),
-        (left + 8.8, PALE, "////", "not of the view"),
-    ):
-        box(ax, x, y, 0.6, 0.6, color=color, hatch=hatch)
-        label(ax, x + 0.8, y + 0.3, text, align="left")
+    legend(
+        ax,
+        y,
+        (left, SKY, "of its row"),
+        (left + 4.0, VERMILLION, "not of its row"),
+        (left + 8.8, PALE, "not of the view", "////"),
+    )
     begin = ", ".join(str(m * S) for m in range(M))
     return Picture(
         figure,
@@ -234,6 +259,35 @@ def overshoots(N: int = 5, BLOCK: int = 4) -> Picture:
         f"Rows of {N}, blocks of {BLOCK}. The second tile of row 0 has lanes n = {BLOCK} to "
         f"{2 * BLOCK - 1}. Only n = {BLOCK} is in the row; in memory the other {over} lie on z[1, 0] to "
         f"z[1, {over - 1}], which another program stores, too.",
+    )
+
+
+def least(case: Case = ROW_MINIMUM.cases[3], m: int = 0) -> Picture:
+    """A row and the lanes beyond it, and the minimum of both where these happen to hold 0."""
+    x = make_inputs(ROW_MINIMUM, case)["x"][m].tolist()
+    lowest = min(x)
+    figure, ax = new_sheet(19.2, 7.6)
+    left, width, foot, unit = 2.6, 12.6 / case.BLOCK_N, 5.2, 2.1
+    end, edge = left + case.N * width, left + case.BLOCK_N * width
+    for n, value in enumerate(x):
+        box(ax, left + n * width, foot - unit * value, width, unit * value, color=SKY)
+    box(ax, end, foot - 2 * unit, edge - end, 2 * unit, hatch="////", color=None)
+    label(ax, (end + edge) / 2, foot - 0.45 * unit, "undefined: 0, or anything", behind=PAPER, pad=4.0)
+    for value, text, color in (
+        (lowest, f"{lowest:.3f}: the row's minimum", INK),
+        (0, "0: of all lanes,\nif these hold 0", VERMILLION),
+    ):
+        y = foot - unit * value
+        ax.plot([left, edge + 0.3], [y, y], color=color, linewidth=2)
+        label(ax, edge + 0.5, y, text, align="left")
+    for at, to, text in ((left, end, f"lanes 0 to {case.N - 1}: the row"), (end, edge, "the others are off")):
+        label(ax, (at + to) / 2, foot + 0.7, text)
+    label(ax, left, 6.9, f"so z would be {lowest:.3f} too large, in each of the row's places", align="left")
+    return Picture(
+        figure,
+        f"A row of {case.N} numbers from {lowest:.3f} to {max(x):.3f}, in a block of {case.BLOCK_N} lanes. "
+        f"What the other {case.BLOCK_N - case.N} hold is undefined. If it is 0, the minimum of all lanes is "
+        f"0, and not {lowest:.3f}, so that z is {lowest:.3f} too large.",
     )
 
 
@@ -306,6 +360,42 @@ def _number(value: float) -> str:
     return "NaN" if value != value else f"{value:.3g}".replace("-", MINUS)
 
 
+def of_equals(ones: Sequence[int] = (2, 9, 17, 20), V: int = 48, BLOCK: int = 16) -> Picture:
+    """The blocks of a row with equal maxima: what the best is after each, and whose place is kept."""
+    levels = [float(v in ones) for v in range(V)]
+    figure, ax = new_sheet(19.2, 8.0)
+    left, width = 3.8, 15.0 / V
+    for v, level in enumerate(levels):
+        color = ORANGE if level else PALE
+        box(ax, left + v * width, 1.4, width, 1.0, f"{level:g}", color=color, fontsize=9)
+    for v in ones:
+        label(ax, left + (v + 0.5) * width, 1.0, str(v), color=FAINT)
+    label(ax, left - 0.25, 1.9, "logits", align="right", fontsize=11)
+    tops = [max(levels[v0 : v0 + BLOCK]) for v0 in range(0, V, BLOCK)]
+    best, tokens, told = -math.inf, {"as reported": 0, "as wanted": 0}, []
+    for number, top in enumerate(tops):
+        x, wide = left + number * BLOCK * width, BLOCK * width
+        place = levels.index(top, number * BLOCK)
+        label(ax, x + wide / 2, 0.4, f"block {number}", fontsize=11)
+        box(ax, x, 2.9, wide, 1.0, f"largest {top:g}, first at {place}", color=None)
+        takes = {"as reported": top >= best, "as wanted": top > best}
+        best = max(best, top)
+        for y, name in ((4.4, "as reported"), (5.9, "as wanted")):
+            tokens[name] = token = place if takes[name] else tokens[name]
+            color = GREEN if token == ones[0] else VERMILLION
+            box(ax, x, y, wide, 1.0, f"best {best:g}, token {token}", color=color)
+            label(ax, left - 0.25, y + 0.5, "" if number else name, align="right", fontsize=11)
+        told.append(f"block {number} {top:g} at {place}")
+    for at in range(BLOCK, V, BLOCK):
+        ax.plot([left + at * width] * 2, [1.2, 2.6], color=INK, linewidth=2)
+    return Picture(
+        figure,
+        f"A row of {V} zeros with ones at {', '.join(map(str, ones))}, in blocks of {BLOCK}. Their first "
+        f"largest: {'; '.join(told)}. As reported a block takes over that is only as large: token "
+        f"{tokens['as reported']} comes out. As wanted it is {tokens['as wanted']}, the first of the ones.",
+    )
+
+
 def begins(cases: Sequence[Case] = ROW_TOTALS.cases[3:1:-1], rows: int = 4) -> Picture:
     """Rows of two lengths along memory, which is ruled in steps of 16 bytes."""
     size, step = ROW_TOTALS.inputs[0].dtype.itemsize, 16
@@ -330,14 +420,40 @@ def begins(cases: Sequence[Case] = ROW_TOTALS.cases[3:1:-1], rows: int = 4) -> P
             label(ax, x, y + 1.4, text, align="left", fontsize=10, behind=PAPER)
             found.append(str(start))
         told.append(f"with K = {case.K}, {size * case.K} bytes, they begin at {', '.join(found)}")
-    for x, color, text in ((left, GREEN, "begins at a line"), (left + 5.0, VERMILLION, "begins between two")):
-        box(ax, x, bottom + 0.5, 0.6, 0.6, color=color)
-        label(ax, x + 0.8, bottom + 0.8, text, align="left")
+    marks = (left, GREEN, "begins at a line"), (left + 5.0, VERMILLION, "begins between two")
+    legend(ax, bottom + 0.5, *marks)
     label(ax, left + 10.5, bottom + 0.8, f"a line every {step} bytes", align="left", color=FAINT)
     return Picture(
         figure,
         f"Rows of {size}-byte numbers, one after another, over memory that is ruled every {step} bytes: "
         f"{'; '.join(told)}.",
+    )
+
+
+def not_yet_there(case: Case = LABEL_PROBABILITY.cases[0], warps: int = 4) -> Picture:
+    """Warps that store a row at their own pace, and the one that loads an element of it."""
+    at = int(make_inputs(LABEL_PROBABILITY, case)["label"][0])
+    owner, each = at // 32 % warps, case.N // warps
+    figure, ax = new_sheet(19.2, 7.4)
+    left, wide = 2.6, 5.6
+    starts = [3.9 if warp == owner else 0.8 * warp for warp in range(warps)]  # as may be
+    for warp, start in enumerate(starts):
+        y, stores = 0.8 + 1.2 * warp, f"stores p[0, {warp * each} to {warp * each + each - 1}]"
+        label(ax, left - 0.4, y + 0.45, f"warp {warp}", align="right")
+        box(ax, left + start, y, wide, 0.9, stores, color=VERMILLION if warp == owner else GREEN)
+    loads = left + starts[0] + wide
+    box(ax, loads, 0.8, 3.7, 0.9, f"lane 0 loads p[0, {at}]", color=SKY)
+    late = left + max(starts) + wide
+    ax.plot([late] * 2, [0.6, 6.2], color=LINE, linewidth=2, linestyle="--")
+    label(ax, late + 0.3, 5.6, "with a barrier none\nwould load before here", align="left")
+    arrow(ax, (loads + 3.0, 0.8 + 1.2 * owner - 0.05), (loads + 3.0, 1.75), color=VERMILLION)
+    text = f"p[0, {at}] is warp {owner}'s, and may not be there yet: then q is what was there before"
+    label(ax, left, 6.9, text, align="left")
+    return Picture(
+        figure,
+        f"A row of {case.N}, stored by {warps} warps, {each} elements each, at their own pace; its label is "
+        f"{at}. Lane 0 of warp 0 goes on and loads p[0, {at}], which warp {owner} stores, perhaps later: "
+        f"then q is what was there before. With a barrier none loads before the last warp has stored.",
     )
 
 
@@ -404,6 +520,46 @@ def stored_twice(case: Case = NORM_AND_TURN.cases[1], warps: int = 4) -> Picture
     )
 
 
+def coarse_parts(case: Case = BIAS_GRADIENT.cases[1], n: int = 1) -> Picture:
+    """The parts of a column's sum between the numbers that bfloat16 has, and what is added of each."""
+    dy = make_inputs(BIAS_GRADIENT, case)["dy"][:, n].float()
+    parts = torch.stack([rows.sum() for rows in dy.split(case.BLOCK_M)])
+    taken = parts.bfloat16().float()
+    figure, ax = new_sheet(19.2, 2.7 + 1.9 * len(parts))
+    left, right, told = 5.6, 14.6, []
+    label(ax, left - 0.5, 0.5, "its part, in float32", align="right", color=FAINT)
+    label(ax, (left + right) / 2, 0.5, "what bfloat16 has there", color=FAINT)
+    label(ax, right + 0.5, 0.5, "is added", align="left", color=FAINT)
+    for number, (part, coarse) in enumerate(zip(parts.tolist(), taken.tolist(), strict=True)):
+        y = 1.8 + 1.9 * number
+        step = 2.0 ** (math.frexp(part)[1] - 8)
+        first = math.floor(part / step) * step
+
+        def place(value: float, first: float = first, step: float = step) -> float:
+            return left + (right - left) * ((value - first) / step + 1) / 3
+
+        ax.plot([left, right], [y, y], color=LINE, linewidth=1.2)
+        for tick in range(-1, 3):
+            x = place(first + tick * step)
+            ax.plot([x, x], [y - 0.3, y + 0.3], color=INK, linewidth=1.6)
+        box(ax, place(part) - 0.15, y - 0.4, 0.3, 0.8, color=SKY)
+        arrow(ax, (place(part), y - 0.5), (place(coarse), y - 0.35), color=VERMILLION, bend=-0.4)
+        label(ax, left - 0.5, y, f"program {number}:  {_digits(part, 4)}", align="right", fontsize=11)
+        label(ax, right + 0.5, y, _digits(coarse, 4), align="left", fontsize=11)
+        label(ax, place(first + 0.5 * step), y + 0.65, f"{step:g} apart", fontsize=9, color=FAINT)
+        told.append(f"{_digits(part, 4)} as {_digits(coarse, 4)}")
+    y = 2.2 + 1.9 * len(parts)
+    ends = [_digits(float(values.sum()), 4) for values in (parts, taken)]
+    ax.plot([0.8, 18.4], [y - 0.6] * 2, color=INK, linewidth=1.2)
+    label(ax, left - 0.5, y, f"sum:  {ends[0]}", align="right", fontsize=11)
+    label(ax, right + 0.5, y, ends[1], align="left", fontsize=11)
+    return Picture(
+        figure,
+        f"{len(parts)} programs add their parts of column {n}, each rounded to the next number that bfloat16 "
+        f"has: {', '.join(told)}. The sum is {ends[1]} instead of {ends[0]}.",
+    )
+
+
 def ten_bits(case: Case = PRODUCTS.cases[0]) -> Picture:
     """Two factors as the 32 bits of a float32, what TF32 takes of them, and their product by both."""
     given = make_inputs(PRODUCTS, case)
@@ -443,8 +599,8 @@ def in_tf32(x: torch.Tensor) -> torch.Tensor:
     return ((x.view(torch.int32) + (1 << 12)) >> 13 << 13).view(torch.float32)
 
 
-def _digits(x: torch.Tensor) -> str:
-    return f"{x.item():.6f}".replace("-", MINUS)
+def _digits(x: torch.Tensor | float, places: int = 6) -> str:
+    return f"{float(x):.{places}f}".replace("-", MINUS)
 
 
 def rounds_down(SIZE: int = 4) -> Picture:
@@ -553,9 +709,7 @@ def two_maxima(case: Case = ATTENDED.cases[1], m: int = 2) -> Picture:
     ):
         texts = [_number(value) for value in values]
         cells(ax, texts, x=left, y=y, width=width, colors=colors, title=title, fontsize=11)
-    for at, color, text in ((left, SKY, "one maximum"), (left + 4.4, VERMILLION, "another one")):
-        box(ax, at, 6.4, 0.6, 0.6, color=color)
-        label(ax, at + 0.8, 6.7, text, align="left")
+    legend(ax, 6.4, (left, SKY, "one maximum"), (left + 4.6, VERMILLION, "another one"))
     told = (", ".join(map(_number, values)) for values in (tops, sums, weights, counts))
     return Picture(
         figure,
@@ -581,10 +735,7 @@ def stripes(case: Case = RANDOM_ROUNDING.cases[1], blocks: int = 8) -> Picture:
         cells(ax, texts, x=left, y=1.2, width=width, height=height, colors=colors, row_index=not panel)
         told.append(f"{name}, {draws}")
     label(ax, 1.45, 0.6, "block", align="right", fontsize=9, color=FAINT)
-    y = 1.7 + height * blocks
-    for x, color, text in ((1.6, BLUE, "rounded up"), (5.0, PALE, "rounded down")):
-        box(ax, x, y, 0.6, 0.6, color=color)
-        label(ax, x + 0.8, y + 0.3, text, align="left")
+    legend(ax, 1.7 + height * blocks, (1.6, BLUE, "rounded up"), (5.2, PALE, "rounded down"))
     return Picture(
         figure,
         f"{blocks} blocks of {case.BLOCK_N} numbers, one under another; each ends in .5, and is rounded "
@@ -617,12 +768,45 @@ def one_bit(cases: Sequence[Case] = SINKS_AND_WINDOW.cases[3:]) -> Picture:
             )
         told.append(f"with {sizes}, column {', '.join(map(str, n[both & (one == 0)].tolist()))}")
         x += case.N * width + 0.9
-    box(ax, left, 6.6, 0.6, 0.6, color=VERMILLION)
-    label(ax, left + 0.8, 6.9, "in both: 1 + 1 is 2, of which one bit is kept", align="left")
+    legend(ax, 6.6, (left, VERMILLION, "in both: 1 + 1 is 2, of which one bit is kept"))
     return Picture(
         figure,
         f"Two rows: a 1 for each column among the first S, a 1 for each among the last W, and their sum in "
         f"one bit. What is in both is lost, since 1 + 1 is 2, of which one bit is kept: {'; '.join(told)}.",
+    )
+
+
+def too_many_stages(case: Case = TILED_PRODUCT.cases[1], stages: int = 8, most: int = 232_448) -> Picture:
+    """What a loop's stages take of shared memory, against what a program may have of it."""
+    M, N, K = case.BLOCK_M, case.BLOCK_N, case.BLOCK_K
+    a, b = 2 * M * K, 2 * K * N  # bytes, of bfloat16
+    figure, ax = new_sheet(19.2, 7.0)
+    left, scale = 0.8, 17.4 / (stages * (a + b))
+    for stage in range(stages):
+        x = left + stage * (a + b) * scale
+        fits = (stage + 1) * (a + b) <= most
+        label(ax, x + (a + b) / 2 * scale, 1.6, f"stage {stage}", fontsize=11)
+        for at, size, name in ((0, a, "a"), (a, b, "b")):
+            fill = (PALE_SKY if name == "a" else PALE_ORANGE) if fits else VERMILLION
+            box(ax, x + at * scale, 2.1, size * scale, 1.3, name, color=fill, fontsize=11)
+        end = (stage + 1) * (a + b)
+        label(ax, x + (a + b) * scale, 3.9, f"{end:,}", align="right", color=INK if fits else VERMILLION)
+    edge = left + most * scale
+    ax.plot([edge, edge], [0.9, 5.0], color=INK, linewidth=2.4)
+    label(ax, edge - 0.2, 0.6, f"a program on an H100 may have {most:,} bytes", align="right", fontsize=11)
+    legend(
+        ax,
+        5.6,
+        (left, PALE_SKY, f"{M} x {K} of a: {a:,} bytes"),
+        (left + 6.4, PALE_ORANGE, f"{K} x {N} of b: {b:,}"),
+        (left + 12.2, VERMILLION, "does not fit"),
+    )
+    fit = most // (a + b)
+    return Picture(
+        figure,
+        f"{stages} stages along shared memory, each with a tile of a and one of b, {a:,} and {b:,} bytes. A "
+        f"program on an H100 may have {most:,} bytes. {fit} stages take {fit * (a + b):,}, all {stages} "
+        f"{stages * (a + b):,}: stage {fit} does not fit.",
     )
 
 
@@ -712,9 +896,7 @@ def compiles(most: int = 32) -> Picture:
         for M in some:
             box(ax, left + (M - 1) * width, y, width, color=VERMILLION if M in stalls else GREEN)
         y += 1.3
-    for x, color, text in ((left, VERMILLION, "compiled: it stalls"), (left + 5.0, GREEN, "compiled before")):
-        box(ax, x, y + 0.3, 0.6, 0.6, color=color)
-        label(ax, x + 0.8, y + 0.6, text, align="left")
+    legend(ax, y + 0.3, (left, VERMILLION, "compiled: it stalls"), (left + 5.4, GREEN, "compiled before"))
     told = ", ".join(f"one for {name} takes {len(some)}" for name, some in taken.items())
     return Picture(
         figure,
