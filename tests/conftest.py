@@ -86,9 +86,11 @@ def _own_numbers() -> None:
 @pytest.fixture
 def own_children(monkeypatch: pytest.MonkeyPatch) -> None:
     """Children are forked from this process, and so have what a test has put in the place of something."""
+    from puzzles_lib.compiler import frontend
     from puzzles_lib.translator import nursery
 
     monkeypatch.setattr(nursery, "fork", lambda *work: None)
+    monkeypatch.setattr(frontend, "_kept", {})  # nothing of theirs is kept, nor asked of others
 
 
 @pytest.fixture
