@@ -81,6 +81,8 @@ def _own_numbers() -> None:
     """What a test draws does not depend on the tests before it, which xdist hands out by chance."""
     if "torch" in sys.modules:  # two seconds, so not where a test has no need of it
         sys.modules["torch"].manual_seed(0)
+    if "puzzles_lib.compiler.frontend" in sys.modules:  # nor what it asks of the front end
+        sys.modules["puzzles_lib.compiler.frontend"].forget()
 
 
 @pytest.fixture

@@ -154,3 +154,55 @@ def test_the_nursery_says_the_same(line, monkeypatch):
         here = front_end(kernel, ARGUMENTS)
     nursery.begin()
     assert front_end(kernel, ARGUMENTS) == here
+
+
+TENSOR = torch.ones(3)  # as a notebook has them, and which cannot go
+LOCAL = """
+@triton.jit
+def kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    {}
+    tl.store(z_ptr + offs, 1.0, mask=offs < N)
+"""
+
+
+@pytest.mark.parametrize(
+    "lines, goes",
+    [
+        ("v = 1", True),
+        ("v = 1; y = v + 1", True),
+        ("v, y = 1, 2; y = v", True),
+        ("v: tl.constexpr = 1; y = v", True),
+        ("for v in range(N): y = v", True),
+        ("for k in range(N):\n        v = k\n        y = v", True),
+        ("if BLOCK > 1:\n        v = 2\n        y = v", True),
+        ("y = v", False),
+        ("v = v + 1", False),
+        ("v += 1", False),
+        ("y = v; v = 1", False),
+        ("v: v = 1", False),
+        ("if BLOCK > 1: v = 1\n    y = v", False),
+        ("if BLOCK > 1: v = 1\n    else: y = v", False),
+        ("for k in range(N): v = 1\n    y = v", False),
+        ("for v in range(N): y = 1\n    y = v", False),
+        ("for k in range(N):\n        y = v\n        v = 1", False),
+        ("for v in range(v): y = 1", False),
+        ("while v < 3: v = 1", False),
+        ("y = [v for v in (1, 2)]", False),
+        ("y = (v := 1)", False),
+        ("v[0] = 1", False),
+        ("v = tl.zeros((2,), tl.int32); y = v.to(tl.int8)", False),  # Triton may ask a global's attribute
+    ],
+)
+def test_a_global_stays_where_the_kernel_has_its_own_of_that_name(lines, goes):
+    kernel = define(LOCAL.format(lines), "<local>", {"v": TENSOR})
+    assert (packed(kernel) is not None) == goes
+
+
+def test_a_parameter_and_a_tensor_of_its_name():
+    assert packed(define(LOCAL.format("y = N"), "<local>", {"N": TENSOR, "offs": TENSOR})) is not None
+
+
+def test_a_helper_that_is_hidden_goes():
+    kernel = define(LOCAL.format("twice = 1; y = twice"), "<local>", {"twice": HELPER})
+    assert "twice" in unpacked(packed(kernel)).fn.__globals__

@@ -9,7 +9,7 @@ expect, so it runs in a `child`; what it would execute itself (`vetting`) must h
 import re
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import triton.language as tl
@@ -22,12 +22,14 @@ from puzzles_lib.dtypes import of_integer, of_torch
 from puzzles_lib.source import Refusal, Site, with_helpers
 from puzzles_lib.translator import wording
 from puzzles_lib.translator.forked import Limits
+from puzzles_lib.translator.portable import packed
 from puzzles_lib.translator.targets import Target, find_target
 from puzzles_lib.translator.translation import Work, backend_of, site
 
 DEFAULT = find_target("sm_90")
 FRONT_END_SECONDS = 10.0  # of CPU time, for each translation
 FRONT_END_MEMORY = 1 << 30  # bytes that may be mapped for it on top of what the process has
+KEPT = 500  # opinions, from one check to the next
 
 
 @dataclass(frozen=True)
@@ -262,15 +264,45 @@ def _work(
     return Work(kernel, sources, target, options, wanted, files)
 
 
+_kept: dict[bytes, Opinion] = {}
+
+
+def forget() -> None:
+    """Have the front end asked again of whatever it has been asked."""
+    _kept.clear()
+
+
 class _Translator:
-    """Has sources of one kernel translated in a child, each when it is wanted. To be closed."""
+    """Has sources of one kernel translated in a child, each when it is wanted. To be closed.
+
+    What a child takes is kept, by the bytes that the child was made from: nothing else of a notebook's has
+    a say in it. So what a child says that was forked from here is not kept, as it has more. Nor is a refusal,
+    since it may be of the machine's (time, memory, depth) or of lines that are shown as they are now.
+    """
 
     def __init__(self, work: Work):
         self._work = work
+        self._limits = Limits(FRONT_END_SECONDS, FRONT_END_MEMORY)
+        self._keys = [self._key(number) for number in range(len(work.sources))]
         self._found: dict[int, Opinion] = {}
         self._asked: list[int] = []  # and not fetched
         self._hung: set[int] = set()  # once
-        self._child = Child(work.prepare, Limits(FRONT_END_SECONDS, FRONT_END_MEMORY))
+        self._child = Child(work.prepare, self._limits)
+
+    def _key(self, number: int) -> bytes | None:
+        """All that an opinion depends on; None where that cannot be told, or the text would be large."""
+        if self._work.wanted:
+            return None
+        return packed((replace(self._work, sources=[self._work.sources[number]]), self._limits))
+
+    def _keep(self, number: int, opinion: Opinion) -> None:
+        """Unless something that the kernel names has changed since its child may have been forked."""
+        key = self._keys[number]
+        if key is None or opinion.refusal or self._child.by is None or self._key(number) != key:
+            return
+        if len(_kept) >= KEPT:
+            _kept.clear()
+        _kept[key] = opinion
 
     def _over(self) -> bool:
         first = self._found.get(0)
@@ -279,6 +311,10 @@ class _Translator:
     def begin(self, number: int) -> None:
         """Have it begun, unless it is there, or nothing is tried any more."""
         if number not in self._found and number not in self._asked and not self._over():
+            key = self._keys[number]
+            if key is not None and (known := _kept.get(key)):
+                self._found[number] = known
+                return
             try:
                 self._child.ask(number)
             except OSError as error:
@@ -300,8 +336,9 @@ class _Translator:
         """The opinion on what was asked for first. Where the child ends, another is asked for the others."""
         number, *others = self._asked
         try:
-            self._found[number] = _read(self._child.answer())
+            self._found[number] = opinion = _read(self._child.answer())
             self._asked = others
+            self._keep(number, opinion)
         except Ended as ended:
             if ended.cause == "hung" and number not in self._hung:
                 self._hung.add(number)

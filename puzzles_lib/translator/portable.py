@@ -26,6 +26,7 @@ _SETTINGS = ("version", "do_not_specialize", "do_not_specialize_on_alignment", "
 _ATTRIBUTES = (
     "__name__", "__qualname__", "__module__", "__doc__", "__defaults__", "__kwdefaults__", "__annotations__",
 )  # fmt: skip
+_NEEDED_IF_HIDDEN = (JITCallable, tl.constexpr, ModuleType)  # values of globals
 _CONSTANTS = {id(value): name for name, value in vars(tl).items() if type(value) is tl.dtype}
 
 
@@ -84,6 +85,8 @@ def _parts_of_callable(function: JITCallable) -> tuple:
     if type(function) not in (JITFunction, ConstexprFunction):
         raise _Stays
     names = {node.id for node in nodes(function) if isinstance(node, ast.Name)}
+    if type(function) is JITFunction:
+        names -= _its_own(function)
     state = {
         "code": marshal.dumps(function.fn.__code__),
         "function": _state(function.fn, names),
@@ -92,6 +95,69 @@ def _parts_of_callable(function: JITCallable) -> tuple:
         "repr": getattr(function, "_repr", None),
     }
     return object.__new__, (type(function),), state, None, None, _fill_callable
+
+
+def _its_own(function: JITFunction) -> set[str]:
+    """Names whose globals the front end never looks at: the kernel's own wherever it names them.
+
+    So a notebook's tensor ``x`` does not keep a kernel here that sets an ``x``. Where a name may be read
+    before it is set, it is not among them; nor where it has an attribute asked, since Triton's search for an
+    early return asks a global of that name; nor where a helper is hidden, which `with_helpers` finds.
+    """
+    definition = nodes(function)[0].body[0]  # type: ignore[attr-defined]
+    found = {node.id for node in nodes(function) if isinstance(node, ast.Name)}
+    for node in nodes(function):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found.discard(node.value.id)
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            found.difference_update(node.names)
+    arguments = definition.args
+    for node in (arguments, *definition.decorator_list, *filter(None, [definition.returns])):
+        found -= _read_in(node)  # before there is any parameter
+    parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    found -= _read_unset(definition.body, {each.arg for each in parameters})
+    scope = function.get_capture_scope()
+    return {name for name in found if not isinstance(scope.get(name), _NEEDED_IF_HIDDEN)}
+
+
+def _read_unset(body: Iterable[ast.stmt], known: set[str]) -> set[str]:
+    """Names that statements may read before they set them. known: set before; is added to."""
+    found: set[str] = set()
+    for statement in body:
+        targets: list[ast.expr] = []
+        if isinstance(statement, ast.Assign):
+            targets = statement.targets
+        elif isinstance(statement, ast.AnnAssign) and statement.value:
+            targets = [statement.target]
+        elif isinstance(statement, ast.For) and isinstance(statement.target, ast.Name):
+            found |= _read_in(statement.iter) - known
+            found |= _read_unset(statement.body, known | {statement.target.id})
+            found |= _read_unset(statement.orelse, {*known})
+            continue
+        elif isinstance(statement, ast.If | ast.While):
+            found |= _read_in(statement.test) - known
+            found |= _read_unset(statement.body, {*known}) | _read_unset(statement.orelse, {*known})
+            continue
+        found |= _read_in(statement) - known
+        known |= _set_by(targets)
+    return found
+
+
+def _set_by(targets: Iterable[ast.expr]) -> set[str]:
+    parts = [part for target in targets for part in getattr(target, "elts", [target])]
+    return {part.id for part in parts if isinstance(part, ast.Name)}
+
+
+def _read_in(node: ast.AST) -> set[str]:
+    """Names that it may read: all but those that an assignment sets outright."""
+    outright = {
+        id(part)
+        for each in ast.walk(node)
+        if isinstance(each, ast.Assign | ast.AnnAssign)
+        for target in (each.targets if isinstance(each, ast.Assign) else [each.target])
+        for part in getattr(target, "elts", [target])
+    }
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and id(n) not in outright}
 
 
 def _fill_callable(function: JITCallable, state: Mapping) -> None:
