@@ -10,6 +10,7 @@ changes a bit of a row's result, on a CPU or on a GPU.
 """
 
 from dataclasses import dataclass, replace
+from types import ModuleType
 
 import torch
 import triton
@@ -422,6 +423,13 @@ def grid_of(tiles: Tiles, rows: int, outputs: int) -> tuple[int, int]:
     return triton.cdiv(rows, tiles.m) * triton.cdiv(outputs, tiles.n), tiles.split
 
 
+def kernel_of_few_rows(rows: int, wq: torch.Tensor) -> ModuleType | None:
+    """The module whose ``launch`` is the fastest for so few rows, if there is one (measured on an H200)."""
+    if rows > 8 and q8_linear_rows64.fits(rows, wq):
+        return q8_linear_rows64
+    return q8_linear_rows16 if q8_linear_rows16.fits(rows, wq) else None
+
+
 def launch_q8_linear(
     x: torch.Tensor, wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | None, y: torch.Tensor
 ) -> None:
@@ -429,15 +437,11 @@ def launch_q8_linear(
     (rows, columns), outputs = x.shape, wq.shape[0]
     gpu = torch.cuda.get_device_properties(x.device)
     x_scale = x.new_empty(rows, dtype=torch.float32)
-    if q8_linear_rows16.fits(rows, wq):
-        codes, pdl = x.new_empty(rows, columns, dtype=torch.int8), gpu.major >= 9
+    few = kernel_of_few_rows(rows, wq)
+    if few is not None:
+        codes, pdl = x.new_empty(few.ROWS, columns, dtype=torch.int8), gpu.major >= 9
         launch_quantize_rows(x, codes, x_scale, pdl=pdl)
-        q8_linear_rows16.launch(codes, x_scale, wq, w_scale, bias, y, pdl)
-        return
-    if q8_linear_rows64.fits(rows, wq):
-        codes = x.new_empty(q8_linear_rows64.ROWS, columns, dtype=torch.int8)
-        launch_quantize_rows(x, codes, x_scale, pdl=True)
-        q8_linear_rows64.launch(codes, x_scale, wq, w_scale, bias, y)
+        few.launch(codes, x_scale, wq, w_scale, bias, y, pdl)
         return
     hopper = gpu.major >= 9 and gpu.shared_memory_per_block_optin >= 200 * 1024
     tma = hopper and columns % 16 == 0 and wq.data_ptr() % 16 == 0

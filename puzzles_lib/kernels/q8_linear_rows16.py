@@ -44,7 +44,7 @@ def launch(
     y: torch.Tensor,
     pdl: bool,
 ) -> None:
-    """Fill y [M, N] from contiguous codes and scales, where `fits` holds.
+    """Fill y [M, N] from contiguous codes, M rows or more, and scales, where `fits` holds.
 
     pdl: the launch before this one quantised the rows, and signals that this one may start.
     """

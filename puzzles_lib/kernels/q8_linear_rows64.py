@@ -50,17 +50,18 @@ def launch(
     w_scale: torch.Tensor,
     bias: torch.Tensor | None,
     y: torch.Tensor,
+    pdl: bool,
 ) -> None:
     """Fill y [M, N] from contiguous codes [ROWS, K], of which M rows count, and scales, where `fits` holds.
 
-    The launch before this one quantised the rows, and signals that this one may start.
+    pdl: the launch before this one quantised the rows, and signals that this one may start.
     """
     (rows, outputs), columns = y.shape, wq.shape[1]
     _q8_linear_rows64_kernel[(triton.cdiv(outputs, OUTPUTS),)](
         TensorDescriptor.from_tensor(codes, [ROWS, STEP], SWIZZLED), x_scale,
         TensorDescriptor.from_tensor(wq, [OUTPUTS, STEP], SWIZZLED), w_scale,
         w_scale if bias is None else bias, y, rows, outputs, triton.cdiv(columns, STEP),
-        HAS_BIAS=bias is not None, num_warps=4, enable_fp_fusion=False, **overlapped(True),
+        HAS_BIAS=bias is not None, num_warps=4, enable_fp_fusion=False, **overlapped(pdl),
     )  # fmt: skip
 
 
