@@ -328,8 +328,7 @@ def _matmul_kernel(
 ):  # fmt: skip
     """A tile of y, from one of SPLIT shares of K. With TMA codes and wq are descriptors, else pointers.
 
-    PDL: the program may start before the codes are there, and waits for them. Weights asked for before that
-    made it 2 us slower, as prefetches into the L2 cache or as bulk copies into shared memory.
+    PDL: the program may start before the codes are there, asks for the scales of its weights, and waits.
     """
     pid, tiles_n = tl.program_id(0), tl.cdiv(N, BLOCK_N)
     # GROUP_M rows of tiles at a time: neighbours in time share rows and columns in the cache.
