@@ -14,6 +14,7 @@ from triton.experimental.gluon._runtime import GluonASTSource
 from puzzles_lib.kernels import dequant_gemm_rows16 as rows16
 from puzzles_lib.kernels import dequant_gemm_rows128 as rows128
 from puzzles_lib.kernels import q8_linear_rows16 as q8
+from puzzles_lib.kernels import q8_linear_rows64 as q8_more
 from puzzles_lib.kernels.dequant_gemm_unpack import group_shift
 from tests.lone_sass import instructions, overwritten_operands, said_by_ptxas
 
@@ -187,6 +188,23 @@ def test_the_int8_product_of_few_rows_goes_from_memory_to_registers(tmp_path):
     assert re.search(r"mma\.sync\.aligned\.m16n8k32\.\S+\.s32\.s8\.s8", kernel.asm["ptx"])
     assert "fma.rn.f32" not in kernel.asm["ptx"]  # each step is rounded by itself, as on the CPU
     check_resources(kernel, tmp_path, 128)
+
+
+def test_the_int8_product_of_more_rows_waits_late_and_asks_early(tmp_path):
+    types = {"x_scale_ptr": "*fp32", "w_scale_ptr": "*fp32", "bias_ptr": "*bf16", "y_ptr": "*bf16"}
+    for name, rows in (("codes", q8_more.ROWS), ("wq", q8_more.OUTPUTS)):
+        types[name] = f"tensordesc<i8[{rows}, {q8_more.STEP}],{q8_more.SWIZZLED!r}>"
+    kernel = q8_more._q8_linear_rows64_kernel
+    kernel = compiled(kernel, types, {"HAS_BIAS": True}, 90, num_warps=4, enable_fp_fusion=False)
+    ptx = kernel.asm["ptx"]
+    early, late = ptx.split("griddepcontrol.wait")
+    assert early.count("cp.async.bulk.tensor") >= q8_more.EARLY.value and "ld.global" in early
+    assert "ld.global" not in late[late.index("wgmma.mma_async") :]  # scales are there before the last sum
+    assert re.search(r"wgmma\.mma_async\.sync\.aligned\.m64n32k32\.s32\.s8\.s8", ptx)
+    assert re.search(r"wgmma\.wait_group\.sync\.aligned\s+1;", ptx)  # a product runs on meanwhile
+    assert "fma.rn.f32" not in ptx  # each step is rounded by itself, as on the CPU
+    assert kernel.metadata.shared <= 227 << 10
+    check_resources(kernel, tmp_path, 255)
 
 
 # ---- how a product is cut

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -852,6 +853,32 @@ def test_kernel_multiplies(monkeypatch, rows, outputs, columns):
         tiles = module.choose_tiles(rows, outputs, columns, 132, False)
         y = multiplied_by_the_kernel(monkeypatch, x, wq, w_scale, b, tiles)
         assert same(y, oracle(x, wq, w_scale, b)), dtype
+
+
+@pytest.mark.parametrize(
+    "rows, shape, capability, multiprocessors, wanted",
+    [
+        (1, (4096, 4096), (9, 0), 132, "rows16"),
+        (8, (4096, 4096), (9, 0), 132, "rows16"),
+        (9, (4096, 4096), (9, 0), 132, "rows64"),
+        (64, (4096, 100000), (9, 0), 132, "rows64"),
+        (65, (4096, 4096), (9, 0), 132, None),
+        (64, (2048, 4096), (9, 0), 132, None),  # 64 programs: shares of K fill the GPU
+        (1, (2048, 4096), (9, 0), 132, None),
+        (9, (4096, 4088), (9, 0), 132, None),  # rows of no 16 bytes
+        (1, (4096, 100000), (9, 0), 132, None),  # too many steps
+        (16, (4096, 4096), (8, 0), 108, "rows16"),
+        (17, (4096, 4096), (8, 0), 108, None),
+        (16, (2048, 4096), (10, 0), 148, None),
+        (16, (4096, 4096), (10, 0), 148, "rows16"),
+        (1, (4096, 4096), (7, 5), 72, None),
+    ],
+)
+def test_which_kernel_multiplies(monkeypatch, rows, shape, capability, multiprocessors, wanted):
+    gpu = SimpleNamespace(major=capability[0], minor=capability[1], multi_processor_count=multiprocessors)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
+    found = module.kernel_of_few_rows(rows, torch.empty(shape, dtype=torch.int8))
+    assert (found and found.__name__) == (wanted and f"{module.__name__}_{wanted}")
 
 
 @pytest.mark.parametrize("split", [1, 2, 3, 5, 9])

@@ -113,7 +113,8 @@ def test_every_shape(rows, outputs):
 
 @pytest.mark.parametrize("rows", [1, 5, 16, 17, 33, 64, 65, 128, 200, 256, 300, 512, 1000, 1500])
 def test_larger_shapes(rows):
-    for outputs, columns in ((256, 1024), (4096, 2048), (1000, 4112), (130, 8192), (72, 1000), (5000, 80)):
+    shapes = ((256, 1024), (4096, 2048), (1000, 4112), (130, 8192), (72, 1000), (5000, 80), (4400, 1040))
+    for outputs, columns in shapes:
         x, (wq, w_scale, bias) = draw((rows, columns), torch.bfloat16), draw_weights(outputs, columns)
         x[rows // 2, 7], x[-1] = float("nan"), 0
         y = check(x, wq, w_scale, bias)
@@ -161,7 +162,8 @@ def test_a_row_is_the_same_alone_and_in_a_batch():
         assert torch.equal(q8_linear(x[-rows:], wq, w_scale, bias), y[-rows:])
 
 
-@pytest.mark.parametrize("rows, outputs", [(1, 4096), (16, 4096), (64, 4096), (4, 256), (600, 4096)])
+@pytest.mark.parametrize("outputs", [256, 4096])
+@pytest.mark.parametrize("rows", [1, 4, 16, 64, 100, 600])
 def test_a_hundred_runs_are_equal(rows, outputs):
     """Each after a kernel that has just written x: a program that started too early would read the old."""
     wq, w_scale, bias = draw_weights(outputs, 4096)
@@ -177,12 +179,15 @@ def test_a_hundred_runs_are_equal(rows, outputs):
     assert int(wrong) == 0
 
 
-def test_weights_that_have_just_changed():
-    x, (wq, w_scale, bias) = draw((4, 4096), torch.bfloat16), draw_weights(4096, 4096)
-    wants = [on_the_cpu(x, w, w_scale, bias).cuda() for w in (wq, -wq)]
+@pytest.mark.parametrize("rows", [4, 40, 100])
+def test_weights_that_have_just_changed(rows):
+    """They and their scales are asked for before the codes are there."""
+    x, (wq, w_scale, bias) = draw((rows, 4096), torch.bfloat16), draw_weights(4096, 4096)
+    wants = [on_the_cpu(x, wq * sign, w_scale * size, bias).cuda() for sign, size in ((1, 1), (-1, 2))]
     for number in range(20):
         assert torch.equal(q8_linear(x, wq, w_scale, bias), wants[number % 2])
         wq.neg_()
+        w_scale.mul_(0.5 if number % 2 else 2.0)
 
 
 def test_in_a_graph_and_on_two_streams():

@@ -10,6 +10,7 @@ changes a bit of a row's result, on a CPU or on a GPU.
 """
 
 from dataclasses import dataclass, replace
+from types import ModuleType
 
 import torch
 import triton
@@ -17,7 +18,7 @@ import triton.language as tl
 from torch import nn
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from puzzles_lib.kernels import q8_linear_rows16
+from puzzles_lib.kernels import q8_linear_rows16, q8_linear_rows64
 from puzzles_lib.kernels.common import MAGIC, TINY, check_dtype, maximum_with_nan, overlapped
 
 TOP = 127
@@ -293,7 +294,7 @@ def _quantize_rows_kernel(
 
 @triton.jit
 def _finish(
-    sums, x_scale_ptr, w_scale_ptr, bias_ptr, y_ptr, sums_ptr, offs_m, offs_n, tile, M, N,
+    sums, x_scale, w_scale, bias_ptr, y_ptr, sums_ptr, offs_m, offs_n, tile, M, N,
     SPLIT: tl.constexpr, HAS_BIAS: tl.constexpr,
 ):  # fmt: skip
     """A tile of y from its sums. With SPLIT > 1 they are shares: the last program to add its own finishes.
@@ -313,8 +314,6 @@ def _finish(
     if last:
         if SPLIT > 1:
             sums = tl.load(sums_ptr + place, mask=mask, other=0, cache_modifier=".cg")
-        x_scale = tl.load(x_scale_ptr + offs_m, mask=mask_m, other=0.0)
-        w_scale = tl.load(w_scale_ptr + offs_n, mask=mask_n, other=0.0)
         y = sums.to(tl.float32) * (x_scale[:, None] * w_scale[None, :])  # [BLOCK_M, BLOCK_N]
         if HAS_BIAS:
             y += tl.load(bias_ptr + offs_n, mask=mask_n, other=0.0).to(tl.float32)[None, :]
@@ -329,8 +328,7 @@ def _matmul_kernel(
 ):  # fmt: skip
     """A tile of y, from one of SPLIT shares of K. With TMA codes and wq are descriptors, else pointers.
 
-    PDL: the program may start before the codes are there, and waits for them. Weights asked for before that
-    made it 2 us slower, as prefetches into the L2 cache or as bulk copies into shared memory.
+    PDL: the program may start before the codes are there, asks for the scales of its weights, and waits.
     """
     pid, tiles_n = tl.program_id(0), tl.cdiv(N, BLOCK_N)
     # GROUP_M rows of tiles at a time: neighbours in time share rows and columns in the cache.
@@ -343,9 +341,11 @@ def _matmul_kernel(
     steps = tl.cdiv(tl.cdiv(K, BLOCK_K), SPLIT)
     first_k = tl.program_id(1) * steps * BLOCK_K  # past K in a share without a step: zeros
     sums = tl.zeros([BLOCK_M, BLOCK_N], tl.int32)
+    w_scale = tl.load(w_scale_ptr + offs_n, mask=offs_n < N, other=0.0)
     if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
+    x_scale = tl.load(x_scale_ptr + offs_m, mask=offs_m < M, other=0.0)
     for step in range(0, steps):
         k = first_k + step * BLOCK_K
         if TMA:
@@ -358,9 +358,7 @@ def _matmul_kernel(
             x = tl.load(codes + offs_m.to(tl.int64)[:, None] * K + offs_k[None, :], mask=mask_x, other=0)
             w = tl.load(wq + offs_n.to(tl.int64)[:, None] * K + offs_k[None, :], mask=mask_w, other=0)
         sums = tl.dot(x, w.T, sums, out_dtype=tl.int32)
-    _finish(
-        sums, x_scale_ptr, w_scale_ptr, bias_ptr, y_ptr, sums_ptr, offs_m, offs_n, pid, M, N, SPLIT, HAS_BIAS
-    )
+    _finish(sums, x_scale, w_scale, bias_ptr, y_ptr, sums_ptr, offs_m, offs_n, pid, M, N, SPLIT, HAS_BIAS)
 
 
 def launch_quantize_rows(
@@ -424,6 +422,13 @@ def grid_of(tiles: Tiles, rows: int, outputs: int) -> tuple[int, int]:
     return triton.cdiv(rows, tiles.m) * triton.cdiv(outputs, tiles.n), tiles.split
 
 
+def kernel_of_few_rows(rows: int, wq: torch.Tensor) -> ModuleType | None:
+    """The module whose ``launch`` is the fastest for so few rows, if there is one (measured on an H200)."""
+    if rows > 8 and q8_linear_rows64.fits(rows, wq):
+        return q8_linear_rows64
+    return q8_linear_rows16 if q8_linear_rows16.fits(rows, wq) else None
+
+
 def launch_q8_linear(
     x: torch.Tensor, wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | None, y: torch.Tensor
 ) -> None:
@@ -431,10 +436,11 @@ def launch_q8_linear(
     (rows, columns), outputs = x.shape, wq.shape[0]
     gpu = torch.cuda.get_device_properties(x.device)
     x_scale = x.new_empty(rows, dtype=torch.float32)
-    if q8_linear_rows16.fits(rows, wq):
-        codes, pdl = x.new_empty(rows, columns, dtype=torch.int8), gpu.major >= 9
+    few = kernel_of_few_rows(rows, wq)
+    if few is not None:
+        codes, pdl = x.new_empty(few.ROWS, columns, dtype=torch.int8), gpu.major >= 9
         launch_quantize_rows(x, codes, x_scale, pdl=pdl)
-        q8_linear_rows16.launch(codes, x_scale, wq, w_scale, bias, y, pdl)
+        few.launch(codes, x_scale, wq, w_scale, bias, y, pdl)
         return
     hopper = gpu.major >= 9 and gpu.shared_memory_per_block_optin >= 200 * 1024
     tma = hopper and columns % 16 == 0 and wq.data_ptr() % 16 == 0

@@ -4,7 +4,7 @@ In Gluon, as `puzzles_lib.kernels.dequant_gemm_rows16`, whose idea it is: the or
 so that a lane multiplies the 16 neighbouring bytes that one load brings, of a row of weights and of a row of
 codes alike. A program has 32 outputs and all of K, split over its warps; there is nothing to be added after
 it. It may start before the codes are there (programmatic dependent launch), and asks for the weights of its
-first steps before it waits for them: so the memory is busy while the rows are quantised.
+first steps and for their scales before it waits for them: so the memory is busy while the rows are quantised.
 """
 
 import torch
@@ -44,7 +44,7 @@ def launch(
     y: torch.Tensor,
     pdl: bool,
 ) -> None:
-    """Fill y [M, N] from contiguous codes and scales, where `fits` holds.
+    """Fill y [M, N] from contiguous codes, M rows or more, and scales, where `fits` holds.
 
     pdl: the launch before this one quantised the rows, and signals that this one may start.
     """
@@ -120,9 +120,14 @@ def _q8_linear_rows16_kernel(
     weights = ()
     for step in gl.static_range(AHEAD):
         weights = weights + (_load(w_ptrs, w_k, K, step, WHOLE, "evict_first"),)
+    own: gl.constexpr = _sums_layout(W, OUTPUTS, BLOCK_M)
+    offs_n = first_n + positions(0, [OUTPUTS, BLOCK_M], gl.SliceLayout(0, own))
+    offs_m = positions(1, [OUTPUTS, BLOCK_M], gl.SliceLayout(0, own))
+    w_scale = gl.load(w_scale_ptr + offs_n, mask=offs_n < N, other=0.0)
     if PDL:
         gdc_wait()
         gdc_launch_dependents()
+    x_scale = gl.load(x_scale_ptr + offs_m, mask=offs_m < M, other=0.0)
     x_ptrs, x_k = _places(codes_ptr, 0, M - 1, K, W, BLOCK_M)
     x = _load(x_ptrs, x_k, K, 0, WHOLE, "")
     mma: gl.constexpr = gl.NVMMADistributedLayout(
@@ -139,12 +144,7 @@ def _q8_linear_rows16_kernel(
             x = _load(x_ptrs, x_k, K, step + 1, WHOLE, "")
         right = gl.convert_layout(right, gl.DotOperandLayout(1, mma, 4), assert_trivial=True)
         acc = mma_v2(left, right, acc)
-    sums = gl.sum(gl.convert_layout(acc, _sums_layout(W, OUTPUTS, BLOCK_M)), axis=0)  # [OUTPUTS, BLOCK_M]
-    layout: gl.constexpr = sums.type.layout
-    offs_n = first_n + positions(0, sums.shape, layout)
-    offs_m = positions(1, sums.shape, layout)
-    x_scale = gl.load(x_scale_ptr + offs_m, mask=offs_m < M, other=0.0)
-    w_scale = gl.load(w_scale_ptr + offs_n, mask=offs_n < N, other=0.0)
+    sums = gl.sum(gl.convert_layout(acc, own), axis=0)  # [OUTPUTS, BLOCK_M]
     y = sums.to(gl.float32) * (x_scale * w_scale)
     if HAS_BIAS:
         y += gl.load(bias_ptr + offs_n, mask=offs_n < N, other=0.0).to(gl.float32)
