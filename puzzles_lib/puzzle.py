@@ -403,6 +403,7 @@ def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:
     Raises ValueError, in the name of the public function ``caller``, for one that there is not or that
     does not fit the puzzle.
     """
+    __tracebackhide__ = True
     if isinstance(case, Case):
         try:
             for argument in puzzle.inputs + puzzle.results:

@@ -74,6 +74,7 @@ def mistake(puzzle: Puzzle, which: int | str = 0) -> Contrast:
 
     Raises TypeError where ``puzzle`` is not a `Puzzle`, ValueError for a mistake that there is not.
     """
+    __tracebackhide__ = True
     if not isinstance(puzzle, Puzzle):
         raise TypeError(f"mistake(PUZZLE, n): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
     slip = _pick(puzzle, which)
@@ -96,6 +97,7 @@ def mistake(puzzle: Puzzle, which: int | str = 0) -> Contrast:
 
 
 def _pick(puzzle: Puzzle, which: int | str) -> Mistake:
+    __tracebackhide__ = True
     known = mistakes(puzzle)
     if isinstance(which, str):
         found = next((each for each in known if each.name == which), None)

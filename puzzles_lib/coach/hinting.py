@@ -60,6 +60,7 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
 
     Raises TypeError where ``puzzle`` is not a `Puzzle`, ValueError for a number that there is not.
     """
+    __tracebackhide__ = True
     if isinstance(puzzle, Puzzle):
         said = last_check(puzzle)
         key, call = _key(puzzle, said), f"hint({puzzle.name.upper()}"

@@ -142,6 +142,7 @@ class Stages:
 
     def text(self, stage: str) -> str:
         """A stage as text without locations; ``""`` for one that was not reached."""
+        __tracebackhide__ = True
         return "\n".join(line.text for line in self.read(stage))
 
     @property
@@ -211,6 +212,7 @@ class Stages:
 
     def read(self, stage: str) -> tuple[Line, ...]:
         """The lines of a stage, each with the line of the kernel that it comes from."""
+        __tracebackhide__ = True
         if stage not in self._lines:
             self._lines[stage] = self._read(stage)
         return self._lines[stage]
@@ -220,6 +222,7 @@ class Stages:
         return {}
 
     def _read(self, stage: str) -> tuple[Line, ...]:
+        __tracebackhide__ = True
         if stage not in self.names:
             raise ValueError(f"stage is {stage!r}, {self.target.name} has {', '.join(self.names)}")
         if self.built is None:
@@ -232,8 +235,14 @@ class Stages:
     def show(self, stage: str, around: str = "", context: int = 6) -> Listing:
         """A stage by itself; with ``around``, only the lines that hold this text, and some before and after.
 
-        Raises ValueError for a stage that the target has not.
+        Raises TypeError where ``around`` is no string or ``context`` no number of lines, ValueError for a
+        stage that the target has not.
         """
+        __tracebackhide__ = True
+        if not isinstance(around, str):
+            raise TypeError(f"show: around is {around!r}, allowed is text: lines(stage, number) takes a line")
+        if isinstance(context, bool) or not isinstance(context, int) or context < 0:
+            raise TypeError(f"show: context is {context!r}, allowed are numbers of lines")
         entries = self.read(stage)
         title = f"{stage} of {self.title}"
         if around:
@@ -254,12 +263,14 @@ class Stages:
             ``"tl.load"``: then of all lines that hold the text.
         Raises ValueError for a stage or a line that there is not.
         """
+        __tracebackhide__ = True
         numbers = self._numbers(source)
         entries = tuple(line for line in self.read(stage) if line.source in numbers)
         return Listing(f"{stage} of {_named(numbers)}", stage, entries)
 
     def line(self, source: int | str) -> History:
         """What became of a line of the kernel, from stage to stage; ``source`` as for `lines`."""
+        __tracebackhide__ = True
         numbers = self._numbers(source)
         listings = tuple(self.lines(stage, source) for stage in self.names)
         listings = tuple(
@@ -268,6 +279,7 @@ class Stages:
         return History(f"{_named(numbers)} of {self.title}", {n: self.source[n] for n in numbers}, listings)
 
     def _numbers(self, source: int | str) -> list[int]:
+        __tracebackhide__ = True
         if isinstance(source, str):
             found = [number for number, text in self.source.items() if source in text]
         else:
@@ -282,10 +294,14 @@ class Stages:
     def diff(self, other: "Stages", stage: str = "ttgir") -> Diff:
         """What a stage of another compilation has less and more than this one.
 
-        Renumbered values, registers and labels are no difference. Raises ValueError for a stage that
-        one of the two has not.
+        Renumbered values, registers and labels are no difference. Raises TypeError where ``other`` is no
+        compilation, ValueError for a stage that one of the two has not.
         """
-        before, after = (tuple(line.text for line in each.read(stage)) for each in (self, other))
+        __tracebackhide__ = True
+        if not isinstance(other, Stages):
+            raise TypeError(f"diff: other is a {type(other).__name__}, allowed is what stages(...) gives")
+        one, two = self.read(stage), other.read(stage)
+        before, after = (tuple(line.text for line in each) for each in (one, two))
         return Diff(f"{stage}, {_difference(self, other)}", stage, before, after)
 
     @cached_property
@@ -345,6 +361,9 @@ class Stages:
 
 def diff(before: Stages, after: Stages, stage: str = "ttgir") -> Diff:
     """What a stage has less and more in the second compilation than in the first."""
+    __tracebackhide__ = True
+    if not isinstance(before, Stages):
+        raise TypeError(f"diff: before is a {type(before).__name__}, allowed is what stages(...) gives")
     return before.diff(after, stage)
 
 

@@ -1,5 +1,6 @@
 """The passes between the stages: which of them changed what, from MLIR's own dumps."""
 
+import difflib
 import html
 import re
 from collections.abc import Iterator, Sequence
@@ -57,12 +58,20 @@ class Passes(Sequence[Pass]):
         return iter(self.entries)
 
     def __getitem__(self, which):
+        __tracebackhide__ = True
         if not isinstance(which, str):
+            if isinstance(which, int) and not -len(self) <= which < len(self):
+                raise IndexError(f"there is no pass {which}; there are {len(self)}, from 0")
             return self.entries[which]
         found = [p for p in self.entries if p.name == which]
         if not found:
-            names = ", ".join(dict.fromkeys(p.name for p in self.entries))
-            raise KeyError(f"there is no pass {which!r}; there are {names}")
+            names = [*dict.fromkeys(p.name for p in self.entries)]
+            part = [name for name in names if which and which in name]
+            near = part or difflib.get_close_matches(which, names, cutoff=0.7)
+            there = (
+                f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names) or 'none'}"
+            )
+            raise KeyError(f"there is no pass {which!r}; {there}")
         return next((p for p in found if p.changed), found[0])
 
     @cached_property

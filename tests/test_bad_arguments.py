@@ -1,0 +1,74 @@
+"""What a notebook shows where an argument is wrong: which, what it may be, and one frame of ours at most."""
+
+import sys
+
+import pytest
+
+KERNEL = """
+import triton
+import triton.language as tl
+from puzzles_lib import CONSTANT_ADD, check, hint, mistake, race, run, stages, trace, watch
+
+@triton.jit
+def kernel(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+made = stages(kernel, CONSTANT_ADD)
+"""
+
+
+@pytest.fixture(scope="module")
+def shell():
+    """An interactive session with a kernel, and what the compiler made of it."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    with pytest.MonkeyPatch.context() as patch:
+        InteractiveShell.clear_instance()
+        shell = InteractiveShell.instance()
+        patch.setitem(sys.modules, "__main__", shell.user_module)
+        shell.run_line_magic("colors", "nocolor")
+        assert shell.run_cell(KERNEL, store_history=True).success
+        yield shell
+        shell.history_manager.end_session()
+        InteractiveShell.clear_instance()
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("check(kernel, kernel)", "check(kernel, puzzle): puzzle is a JITFunction, allowed is a Puzzle"),
+        ("check(kernel, CONSTANT_ADD, seconds='5')", "check: seconds is '5', allowed is any number above 0"),
+        ("trace(kernel, CONSTANT_ADD, case=99)", "trace: case is 99, allowed are 0 to "),
+        ("watch(kernel, CONSTANT_ADD, program='x')", "watch: program is 'x', allowed are 0 to "),
+        ("run(kernel, CONSTANT_ADD)", "run: x is missing, constant_add takes Float32[N]"),
+        ("hint('constant_add')", "hint(PUZZLE): puzzle is a str, allowed is a Puzzle"),
+        ("hint(CONSTANT_ADD, 99)", "hint: number is 99, allowed are 1 to "),
+        ("mistake(CONSTANT_ADD, 99)", "mistake: which is 99, allowed are "),
+        ("race(kernel)", "race(rung): rung is a JITFunction, allowed is a Rung"),
+        ("stages(kernel, CONSTANT_ADD, 'sm_91')", "target is 'sm_91', allowed are sm_80, sm_90, "),
+        ("stages(kernel, CONSTANT_ADD, num_warps=3)", "stages: num_warps is 3, allowed are 1, 2, 4, "),
+        ("stages(kernel, CONSTANT_ADD, BLOK=8)", "stages: BLOK is no number of the case, which has "),
+        ("made.show('ptxx')", "stage is 'ptxx', sm_90 has ttir, ttgir, llir, ptx, sass"),
+        (
+            "made.show('ptx', around=7)",
+            "show: around is 7, allowed is text: lines(stage, number) takes a line",
+        ),
+        ("made.show('ptx', 'ld', context='2')", "show: context is '2', allowed are numbers of lines"),
+        ("made.lines('ttgir', 99)", "source is 99, the kernel has lines "),
+        ("made.line('tl.laod')", "source is 'tl.laod', the kernel has lines "),
+        ("made.text(None)", "stage is None, sm_90 has ttir, "),
+        ("made.diff(CONSTANT_ADD)", "diff: other is a Puzzle, allowed is what stages(...) gives"),
+        ("made.diff(made, 'pptx')", "stage is 'pptx', sm_90 has ttir, "),
+        ("made.passes[999]", "there is no pass 999; there are "),
+        ("made.passes['coalesce']", "there is no pass 'coalesce'; did you mean tritongpu-coalesce"),
+        ("made.passes['tritongpu-colaesce']", "did you mean tritongpu-coalesce"),
+    ],
+)
+def test_a_wrong_argument_is_named(shell, capsys, line, said):
+    capsys.readouterr()
+    result = shell.run_cell(line, store_history=True)
+    assert result.error_in_exec is not None
+    shown = capsys.readouterr().out.splitlines()
+    assert said in shown[-1], shown[-1]
+    assert sum("/puzzles_lib/" in text for text in shown) <= 1, "\n".join(shown)
