@@ -117,7 +117,7 @@ def _watchdog(allowance: _Allowance, inside: Callable | None) -> Iterator[None]:
                     _throw(thread, allowance.error())
 
     try:
-        threading.Thread(target=watch, daemon=True).start()
+        threading.Thread(target=watch, name="time limit", daemon=True).start()
         yield
     finally:
         try:
