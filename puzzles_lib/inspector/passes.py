@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 
 from puzzles_lib.compiler.locations import read
@@ -61,8 +62,12 @@ class Passes(Sequence[Pass]):
             return self.entries[which]
         found = [p for p in self.entries if p.name == which]
         if not found:
-            names = ", ".join(dict.fromkeys(p.name for p in self.entries))
-            raise KeyError(f"there is no pass {which!r}; there are {names}")
+            names = [*dict.fromkeys(p.name for p in self.entries)]
+            near = [name for name in names if which and which.lower() in name] or get_close_matches(
+                which, names
+            )
+            told = near or dict.fromkeys(p.name for p in self.changed)
+            raise KeyError(f"there is no pass {which!r}; there are {', '.join(told)}{', ...' * (not near)}")
         return next((p for p in found if p.changed), found[0])
 
     @cached_property
