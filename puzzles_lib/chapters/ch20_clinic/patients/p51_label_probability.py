@@ -16,10 +16,10 @@ from puzzles_lib.question import Nudge
 def below(most: int):
     """Labels of classes from 0 to most - 1."""
 
-    def any_column(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    def some_class(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
         return torch.randint(most, shape, dtype=dtype, generator=generator)
 
-    return any_column
+    return some_class
 
 
 def label_probability(
