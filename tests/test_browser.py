@@ -190,11 +190,6 @@ def test_in_a_narrow_window_the_file_list_gives_way_to_the_pictures(open_noteboo
     files.wait_for(state="hidden")
     assert least_text() >= LEAST_TEXT and not book.clipped()
     book.shoot("04-narrow")
-    book.add("ch04.pictures.fold()", 'print("word " * 60)')
-    book.run('print("word " * 60)')
-    book.output('print("word " * 60)').locator("pre").wait_for()
-    printed = "(pre) => getComputedStyle(pre).wordBreak"
-    assert book.output('print("word " * 60)').locator("pre").first.evaluate(printed) == "normal"
     book.page.keyboard.press("Control+b")  # who wants the list has it
     files.wait_for()
     book.page.set_viewport_size({"width": 1240, "height": 900})
@@ -205,6 +200,15 @@ def test_in_a_narrow_window_the_file_list_gives_way_to_the_pictures(open_noteboo
     files.wait_for(state="hidden")
     book.page.set_viewport_size({"width": 1400, "height": 900})
     files.wait_for()
+
+
+def test_what_a_chapter_prints_breaks_between_words(open_notebook):
+    book = open_notebook("04_reductions", width=1000)
+    book.add("ch04.pictures.fold()", 'print("word " * 60)')
+    book.run('print("word " * 60)')
+    printed = book.output('print("word " * 60)').locator("pre").first
+    printed.wait_for()
+    assert printed.evaluate("(pre) => getComputedStyle(pre).wordBreak") == "normal"
 
 
 # ---- a notebook as it is handed out
