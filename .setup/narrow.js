@@ -1,7 +1,10 @@
 // JupyterLab in a narrow window: its left sidebar, the list of files as a rule, closes beside a chapter of the
 // course, whose pictures need the width to be read. It opens as ever, and by itself where the window grows.
+// What a chapter prints breaks between words, where JupyterLab would break within them.
 (() => {
   const WIDE = 1240; // pixels of a window that has room for both
+  const CHAPTER = "triton-bit-by-bit"; // the class of a chapter's element
+  const PRINTED = `.${CHAPTER} .jp-OutputArea-output.jp-RenderedText pre`;
 
   function isChapter(widget) {
     const cells = widget?.context?.model?.sharedModel?.cells ?? [];
@@ -12,11 +15,16 @@
     const narrow = window.matchMedia(`(max-width: ${WIDE - 1}px)`);
     let told = false; // once while the window is narrow: who opens the list then, wants it
     let closed = false;
+    const sheet = document.createElement("style");
+    sheet.textContent = `${PRINTED} { word-break: normal; overflow-wrap: anywhere }`;
+    document.head.append(sheet);
 
     async function look() {
       const widget = shell.currentWidget;
       await Promise.all([shell.restored, widget?.context?.ready]);
-      if (!narrow.matches || told || !isChapter(widget)) return;
+      if (!isChapter(widget)) return;
+      widget.node.classList.add(CHAPTER);
+      if (!narrow.matches || told) return;
       told = true;
       closed = shell.leftCollapsed === false;
       if (closed) shell.collapseLeft();

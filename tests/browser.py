@@ -143,6 +143,7 @@ def _environment(own: str) -> dict[str, str]:
         | {name: f"{own}/{folder}" for name, folder in folders.items()}
         | {
             "LAB_PYTHON": sys.executable,
+            "JUPYTER_PREFER_ENV_PATH": "0",  # or what is installed would hide `_extension`
             "PYTHONPATH": str(REPO),
         }
     )

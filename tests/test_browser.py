@@ -202,6 +202,15 @@ def test_in_a_narrow_window_the_file_list_gives_way_to_the_pictures(open_noteboo
     files.wait_for()
 
 
+def test_what_a_chapter_prints_breaks_between_words(open_notebook):
+    book = open_notebook("04_reductions", width=1000)
+    book.add("ch04.pictures.fold()", 'print("word " * 60)')
+    book.run('print("word " * 60)')
+    printed = book.output('print("word " * 60)').locator("pre").first
+    printed.wait_for()
+    assert printed.evaluate("(pre) => getComputedStyle(pre).wordBreak") == "normal"
+
+
 # ---- a notebook as it is handed out
 
 

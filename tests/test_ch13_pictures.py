@@ -58,7 +58,7 @@ def test_tile_names_the_lane_of_every_run(a100):
     assert len(drawn) == 16 * 8
     for (row, run), lane in drawn.items():
         assert theirs[row * 64 + 8 * run][0] % 32 == lane
-    assert "8 passes make 64 registers" in picture.alt
+    assert "8 rounds make 64 registers" in picture.alt
 
 
 def test_fragments_name_the_lane_or_register_of_every_element(a100):

@@ -18,6 +18,7 @@ from puzzles_lib.chapters.ch13_machine_code.questions import (
     _add,
     _matmul,
 )
+from puzzles_lib.compiler.layouts import read_layout
 from tests.conftest import REPO
 
 MASTER = REPO / "solutions" / "13_machine_code.ipynb"
@@ -57,6 +58,7 @@ MISTAKES = [
     ("ch13-q6", "R3", "half of an address"),
     ("ch13-q6", "R2", "half of an address"),
     ("ch13-q6", "r4", "where element 0 goes"),
+    ("ch13-q6", "7", "a letter in front"),
     ("ch13-q6", "R6", "the fourth of them"),
     ("ch13-q6", "R11", "second load"),
     ("ch13-q6", "the first", "LDG.E.128"),
@@ -66,6 +68,7 @@ MISTAKES = [
     ("ch13-q8", 4, "in each warp"),
     ("ch13-q8", 8, "Go down, not across"),
     ("ch13-q8", 1, "could not compute"),
+    ("ch13-q8", 128, "every thread"),
     ("ch13-q8", 32, "go down the column"),
     ("ch13-q9", 128, "wider"),
     ("ch13-q9", 255, "ptxas"),
@@ -78,7 +81,8 @@ MISTAKES = [
     ("ch13-q11", 1, "In TTGIR there is one"),
     ("ch13-q11", 4, "along M"),
     ("ch13-q11", 2, "along K"),
-    ("ch13-q11", 16, "m64n128k16"),
+    ("ch13-q11", 16, "all 128 columns"),
+    ("ch13-q11", 64, "m64n128k16"),
     ("ch13-q12", "tritongpu-pipeline", "is there already"),
     ("ch13-q12", "ConvertTritonToTritonGPU", "a layout"),
     ("ch13-q12", "tritongpu-optimize-dot-operands", "sounds like it"),
@@ -108,6 +112,20 @@ MISTAKES = [
     ("ch13-q18", "same", "one of the three"),
     ("ch13-q18", "the same", "before it compiles"),
     ("ch13-q18", "shorter", "one for all threads"),
+    ("ch13-q20", "9", "with every version"),
+    ("ch13-q20", "ConvertTritonToTritonGPU", "with single elements"),
+    ("ch13-q20", "tritongpu-remove-layout-conversions", "tidies up"),
+    ("ch13-q20", "coalesce", "part of its name"),
+    ("ch13-q20", "sccp", "beside a +"),
+    ("ch13-q21", 2, "without swizzling"),
+    ("ch13-q21", 6, "r alone"),
+    ("ch13-q21", 8, "a sum"),
+    ("ch13-q21", 0, "a sum"),
+    ("ch13-q21", 3, "in binary"),
+    ("ch13-q22", set(), "the widest one"),
+    ("ch13-q22", {128, 256}, "the middle one"),
+    ("ch13-q22", {64, 128, 256}, "the narrowest"),
+    ("ch13-q22", {64}, "at most 255"),
 ]
 
 
@@ -122,7 +140,7 @@ def right() -> dict[str, object]:
 
 
 def test_there_are_as_many_as_the_chapter_asks():
-    assert [*MINE] == [f"ch13-q{n}" for n in range(1, 20)]
+    assert [*MINE] == [f"ch13-q{n}" for n in range(1, 23)]
     assert all(questions()[i] is q for i, q in MINE.items())
     cells = {c.id: c for c in nbformat.read(MASTER, as_version=4).cells}
     assert {i for i in cells if re.fullmatch(r"q\d+", i)} == {i.removeprefix("ch13-") for i in MINE}
@@ -186,6 +204,13 @@ def test_small_blocks_wide_sizes_and_threads(right):
     assert right["ch13-q18"] == "longer"
     assert right["ch13-q17"] == {name for name in machine_code.TARGETS if name.startswith("sm")}
     assert right["ch13-q13"] == BLOCK_SHARED_BYTES // (2 * 128 * 64 * 2)
+    assert right["ch13-q21"] == 2 ^ 6
+    assert right["ch13-q22"] == {n for n in machine_code.WIDTHS if 128 * n // 128 > 255}
+
+
+def test_a_block_of_32_is_work_for_one_warp():
+    small = _add(N=200, BLOCK=32, num_warps=1)
+    assert len(read_layout(small.ttgir, "#blocked", (32,)).holders((5,))) == 1
 
 
 def test_element_of_bits(right):
@@ -242,6 +267,20 @@ def test_passes_of_the_layout():
     assert single in "".join(passes[8].after) and "sizePerThread" not in "".join(passes[8].before)
     assert any("sizePerThread = [4]" in line for line in passes[9].diff.added)
     assert single not in "".join(passes[12].after) and "convert_layout" not in "".join(passes[12].after)
+
+
+@pytest.mark.parametrize(
+    "asked, named",
+    [
+        ("coalesce", "did you mean tritongpu-coalesce or "),
+        ("tritongpu-coalese", "did you mean tritongpu-coalesce"),
+        ("", "there are inline, convert-triton-to-tritongpu, "),
+    ],
+)
+def test_a_pass_that_there_is_not_is_answered_by_those_like_it(asked, named):
+    with pytest.raises(KeyError, match=f"no pass '{asked}'; {named}") as told:
+        _add().passes[asked]
+    assert len(str(told.value)) < 500
 
 
 def test_a_pointer_that_is_no_multiple_of_16_makes_narrow_loads():

@@ -105,6 +105,19 @@ def test_what_the_example_of_the_method_shows_is_as_is_told():
     assert run(mended, DOUBLE, x=torch.arange(17.0), BLOCK=16).tolist() == [2.0 * n for n in range(17)]
 
 
+@pytest.mark.parametrize(
+    "division, words",
+    [
+        ("x // SIZE - (x < 0)", "that SIZE divides come out one too low"),
+        ("tl.floor(x / SIZE).to(tl.int32)", "x / SIZE is a float32"),
+    ],
+)
+def test_a_half_mended_division_is_told_what_is_left(division, words):
+    (patient,) = (p for p in PATIENTS if p.puzzle.name == "cells")
+    kernel = define(HANDED_OUT["cells"].replace("x // SIZE", division), "<half mended>")
+    assert words in check(kernel, patient.puzzle).verdicts[0].diagnosis
+
+
 def test_what_has_no_dot_is_not_told_of_tf32():
     puzzle = next(p.puzzle for p in PATIENTS if p.puzzle.name == "bias_gradient")
     (verdict, *_) = check(kernel_of(puzzle.name, HANDED_OUT), puzzle).verdicts
@@ -198,8 +211,11 @@ def test_what_its_report_says_to_run_is_imported(patient):
 
 
 def test_a_case_that_fails_after_other_configurations_is_named_by_its_own():
+    """And each one that does is said to: what is right alone is wrong in company, at any size."""
     (patient,) = (p for p in PATIENTS if p.puzzle.name == "tuned_sum")
-    failed = check(kernel_of("tuned_sum", HANDED_OUT), patient.puzzle).cases[0]
+    cases = check(kernel_of("tuned_sum", HANDED_OUT), patient.puzzle).cases
+    assert len(cases) == len(patient.puzzle.cases) and not any(case.ok for case in cases)
+    failed = cases[0]
     assert "configuration 2 of 2: BLOCK_N=64" in failed.verdict.diagnosis and failed.label.endswith(
         "BLOCK_N=64"
     )

@@ -14,6 +14,7 @@ MINE = {
 }
 
 RIGHT = {
+    "ch20-q1": (3, 4, 0),
     "ch20-q49": 17,
     "ch20-q58": -32,
     "ch20-q62": 7,
@@ -22,6 +23,13 @@ RIGHT = {
 
 # What learners may think, with a word of what they must read.
 MISTAKES = [
+    ("ch20-q1", (3, 4), "three numbers"),
+    ("ch20-q1", (4, 5, 1), "from 0"),
+    ("ch20-q1", (2, 4, 0), "wrong alike"),
+    ("ch20-q1", (3, 1, 0), "the same values"),
+    ("ch20-q1", (3, 2, 0), "only the first"),
+    ("ch20-q1", (3, 4, 1), "how many there are"),
+    ("ch20-q1", (1, 4, 0), "one right and one wrong"),
     ("ch20-q49", 2, "follow the comparison"),
     ("ch20-q49", 20, "first of equals"),
     ("ch20-q49", 32, "zeros only"),

@@ -12,7 +12,7 @@ from puzzles_lib.source import Refusal, Site
 
 _TARGET = find_target("sm_90")
 _GPU = "an H100 or H200"
-_CURE = "tl.dot's blocks lie there, and loads that run ahead in a loop: take smaller blocks, or more steps"
+_CURE = "tl.dot's blocks lie there, and loads that run ahead in a loop: take smaller blocks, or fewer stages"
 
 
 class Launches:

@@ -42,14 +42,14 @@ def every_configuration(
         assert refused is not None
         return refused
     notes = [_note(count, len(done), refused is not None, bool(bound.wrapped.autotuner))]
+    cases = [*report.listed]
     try:
         for at, case in enumerate(bound.puzzle.cases):
-            if failed := _after_the_others(bound, case, done, seconds, budget):
-                cases = [*report.cases]
-                cases[at] = failed
-                return dataclasses.replace(report, cases=tuple(cases))
+            cases[at] = _after_the_others(bound, case, done, seconds, budget) or cases[at]
     except OutOfTime:
         notes.append("no time was left to run each on what the others leave")
+    if not all(each.ok for each in cases):
+        return dataclasses.replace(report, cases=tuple(cases))
     return dataclasses.replace(report, notes=(*report.notes, *notes))
 
 

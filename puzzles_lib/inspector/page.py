@@ -41,7 +41,7 @@ def style(name: str, rules: str = "") -> str:
     """The style sheet of one output."""
     return (
         f"<style>#{name}{{color:var(--jp-content-font-color1,inherit)}}"
-        f"#{name} pre{{margin:.2em 0;max-height:32em;overflow:auto;line-height:1.35;{_TYPE};background:none}}"
+        f"#{name} pre{{margin:.2em 0;max-height:46em;overflow:auto;line-height:1.35;{_TYPE};background:none}}"
         f"#{name} pre>*{{display:block;text-decoration:none;min-height:1.35em}}"
         f"#{name} pre[tabindex]>*{{padding-left:8ch;text-indent:-8ch}}"
         f"#{name} pre b{{font-weight:normal;{_ink('keyword', '#008000')}}}"

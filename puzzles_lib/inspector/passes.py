@@ -66,12 +66,11 @@ class Passes(Sequence[Pass]):
         found = [p for p in self.entries if p.name == which]
         if not found:
             names = [*dict.fromkeys(p.name for p in self.entries)]
-            part = [name for name in names if which and which in name]
+            part = [name for name in names if which and which.lower() in name]
             near = part or difflib.get_close_matches(which, names, cutoff=0.7)
-            there = (
-                f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names) or 'none'}"
-            )
-            raise KeyError(f"there is no pass {which!r}; {there}")
+            some = ", ".join(dict.fromkeys(p.name for p in self.changed))
+            told = f"did you mean {' or '.join(near)}?" if near else f"there are {some}, ..."
+            raise KeyError(f"there is no pass {which!r}; {told}")
         return next((p for p in found if p.changed), found[0])
 
     @cached_property

@@ -152,7 +152,7 @@ def tile(layout: Layout, rows: Layout, columns: Layout) -> Picture:
     """
     m, n = layout.shape
     first = layout.table[:, :, 0]  # [warps, lanes, 2]: where each thread's first register lies
-    height = int(first[..., 0].max()) + 1  # of one pass
+    height = int(first[..., 0].max()) + 1  # of one round
     run = int((layout.table[0, 0, :, 0] == 0).sum())  # neighbours of one thread along a row
     if layout.warps * layout.lanes * run != height * n:
         raise ValueError(f"{layout.name} does not deal out whole rows in runs, which is what can be drawn")
@@ -172,7 +172,7 @@ def tile(layout: Layout, rows: Layout, columns: Layout) -> Picture:
         words = _spans([lane for _, lane, _ in rows.holders((row,))])
         box(ax, left - 3.2, y, 2.8, tall, words, linewidth=0.6, fontsize=9)
         label(ax, left - 3.4, y + tall / 2, f"row {row}", align="right", fontsize=9, color=FAINT)
-    label(ax, left - 1.8, top - 0.25, f"rows {m}:\nheld by lanes", align="bottom", fontsize=9)
+    label(ax, left - 1.8, top - 0.25, f"offsets of\n{m} rows: held\nby lanes", align="bottom", fontsize=9)
     for column in range(0, n, run):
         lanes = sorted({lane for warp, lane, _ in columns.holders((column,)) if warp == 0})
         x = left + wide * column / run
@@ -180,22 +180,22 @@ def tile(layout: Layout, rows: Layout, columns: Layout) -> Picture:
         label(ax, x + wide / 2, top - 0.78, ",".join(map(str, lanes)), fontsize=9)
         ends = f"{column}..{column + run - 1}"
         label(ax, x + wide / 2, top - 1.3, ends, align="bottom", fontsize=9, color=FAINT)
-    words = f"columns {n}: held by these lanes of every warp"
+    words = f"offsets of {n} columns: held by these lanes of every warp"
     label(ax, left + wide * n / run / 2, 0.4, words, fontsize=9)
     words = (
         f"lane numbers; each cell is {run} neighbours, registers 0 to {run - 1}.\n"
         f"Rows {height} to {2 * height - 1}: the same threads, registers {run} to {2 * run - 1}, and so on: "
-        f"{m // height} passes, {layout.registers} registers."
+        f"{m // height} rounds, {layout.registers} registers."
     )
     label(ax, left, top + tall * height + 0.9, words, align="left")
     per_row = len(rows.holders((0,)))
     return Picture(
         figure,
-        f"The layout {layout.name} of a {m} x {n} tile. One pass covers {height} rows: warp 0 rows 0 to "
+        f"The layout {layout.name} of a {m} x {n} tile. One round covers {height} rows: warp 0 rows 0 to "
         f"{int(first[0, :, 0].max())}, and so on. In a row {n // run} lanes hold {run} neighbours each. The "
         f"offset of a row is held by {per_row} lanes, that of row 0 by lanes "
         f"{_spans([lane for _, lane, _ in rows.holders((0,))])}; the offset of a column by every thread "
-        f"below it. {m // height} passes make {layout.registers} registers a thread.",
+        f"below it. {m // height} rounds make {layout.registers} registers a thread.",
     )
 
 

@@ -13,7 +13,7 @@ from puzzles_lib.chapters.ch13_machine_code.kernels import (
 )
 from puzzles_lib.chapters.ch13_machine_code.puzzles import INT8_MATMUL
 from puzzles_lib.compiler import find_target
-from puzzles_lib.compiler.layouts import read_layout
+from puzzles_lib.compiler.layouts import read_layout, read_shared
 from puzzles_lib.inspector import Stages, stages
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.question import Nudge, Question
@@ -21,6 +21,7 @@ from puzzles_lib.question import Nudge, Question
 BLOCK_SHARED_BYTES = find_target("sm_90").shared_limit
 SIZES = (4000, 4004, 4008, 4016, 4100)
 TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
+WIDTHS = (64, 128, 256)  # of tiles with 128 rows
 
 
 _made: dict[tuple, Stages] = {}
@@ -135,6 +136,20 @@ def _becomes() -> str:
 
 def _runs_with_eight_warps() -> int:
     return read_layout(_add(num_warps=8).ttgir, "#blocked", (1024,)).registers // 4
+
+
+def _pass_of_the_runs() -> str:
+    return next(p.name for p in _add().passes if "sizePerThread = [4]" in "".join(p.diff.added))
+
+
+def _place_of_a_chunk() -> int:
+    """Of chunk 2, in row 6."""
+    shared = read_shared(_matmul("sm_80", num_stages=1).ttgir, "#shared")
+    return shared.column(6, 2 * shared.vec) // shared.vec
+
+
+def _widths_that_spill() -> set[int]:
+    return {n for n in WIDTHS if _matmul(BLOCK_N=n).spills}
 
 
 def _refusals_of_block_k_4() -> set[str]:
@@ -261,6 +276,7 @@ QUESTIONS = (
         str,
         "LDG.E.128 names the first of the registers it fills; they follow each other.",
         (
+            Nudge(lambda given, right: given.isdigit(), "A register's name has a letter in front: R."),
             Nudge(
                 lambda given, right: given.casefold() in ("r2", "r3"),
                 "That is half of an address: [R2.64] is the pair R2, R3. Look before the bracket.",
@@ -303,6 +319,7 @@ QUESTIONS = (
             Nudge(_is(4), "So many in each warp. How many warps has the program?"),
             Nudge(_is(8), "That is a row: along it lie the columns. Go down, not across."),
             Nudge(_is(1), "If only one thread held it, the others could not compute their addresses."),
+            Nudge(_is(128), "That is every thread. Most of them hold elements of other columns."),
         ),
     ),
     Question(
@@ -347,6 +364,7 @@ QUESTIONS = (
             ),
             Nudge(_is(4), "Along K it takes four. And along M?"),
             Nudge(_is(2), "Along M it takes two. And along K?"),
+            Nudge(_is(16), "One piece has all 128 columns. Count along M and along K."),
         ),
     ),
     Question(
@@ -492,6 +510,69 @@ QUESTIONS = (
             Nudge(_is(2), "So many with four warps. Now twice as many threads share the same block."),
             Nudge(_is(4), "Those are the elements of each thread. How many runs of four do they make?"),
             Nudge(_is(256), "So many threads are there. How many elements are left for each?"),
+        ),
+    ),
+    Question(
+        "ch13-q20",
+        "Which pass made runs of four out of single elements, on sm_90?",
+        _pass_of_the_runs,
+        str,
+        "add.passes['…'] shows what one changed. Where does sizePerThread = [4] first stand beside a +?",
+        (
+            Nudge(
+                lambda given, right: given.isdigit(),
+                "Its name is asked for: numbers change with every version of Triton.",
+            ),
+            Nudge(
+                lambda given, right: "convert-triton-to" in given or "converttritonto" in given,
+                "That one brings layouts in, with single elements. Who makes runs of them?",
+            ),
+            Nudge(
+                lambda given, right: "remove" in given,
+                "That one tidies up. When it comes, the runs are there already.",
+            ),
+            Nudge(
+                lambda given, right: len(given) > 6 and given in right,
+                "That is part of its name. Give all of it, as it stands in the list.",
+            ),
+        ),
+        _same_pass,
+    ),
+    Question(
+        "ch13-q21",
+        "In #shared, at which place of row 6 is chunk 2 kept?",
+        _place_of_a_chunk,
+        int,
+        "Write 2 and 6 in binary. A bit of the place is 1 where theirs differ.",
+        (
+            Nudge(_is(2), "There it would be without swizzling, and is in row 0. What is c xor r here?"),
+            Nudge(_is(6), "That is r alone. What is c xor r, with c = 2?"),
+            Nudge(
+                lambda given, right: given in (0, 8),
+                "That is a sum. Exclusive or adds nothing up: it looks at each pair of bits by itself.",
+            ),
+        ),
+    ),
+    Question(
+        "ch13-q22",
+        f"Which of {', '.join(map(str, WIDTHS))} columns must spill, in a tile of 128 rows, on sm_90 with "
+        "four warps? A set.",
+        _widths_that_spill,
+        set,
+        "How many sums of each tile does one of the 128 threads hold? It has at most 255 registers.",
+        (
+            Nudge(
+                lambda given, right: not given,
+                "Count the sums of the widest one: are there registers for all of them?",
+            ),
+            Nudge(
+                lambda given, right: given > right and 64 not in given,
+                "Of the middle one a thread holds 128 sums. Are 255 registers too few for that?",
+            ),
+            Nudge(
+                lambda given, right: given > right,
+                "Of the narrowest a thread holds 64 sums, and it has 255 registers.",
+            ),
         ),
     ),
 )

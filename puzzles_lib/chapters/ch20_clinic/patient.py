@@ -48,14 +48,20 @@ class Patient:
         return self.slip.puzzle
 
 
-def which_line(slip: Mistake, nudge: str, *nudges: Nudge, also: frozenset[int] = frozenset()) -> Question:
+def which_line(
+    slip: Mistake,
+    nudge: str,
+    *nudges: Nudge,
+    asks: str = "Which line of the kernel is it?",
+    also: frozenset[int] = frozenset(),
+) -> Question:
     """Which line holds the slip? Where lines are missing, those around the gap are right, too.
 
     also: lines of the learner's cell in which it could be mended as well.
     """
     return Question(
         id=f"ch20-q{slip.puzzle.number}",
-        asks="Which line of the kernel is it? Its cell's first line is line 1.",
+        asks=f"{asks} The first line of the kernel's cell is line 1.",
         right=lambda: min(lines_of(slip)),
         same=lambda value, right: value in lines_of(slip) | also,
         kind=int,

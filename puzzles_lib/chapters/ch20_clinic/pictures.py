@@ -76,11 +76,11 @@ def method() -> Picture:
 SYMPTOMS = (
     ("begins at a size", ("int32 offsets, 2^31", "grid y, z: 65,535", "a ragged end")),
     ("for some values", ("a fill: other=", f"{MINUS}inf {MINUS} {MINUS}inf", "a narrow store")),
-    ("differs from run to run", ("no barrier", "a lock, a flag", "programs that meet")),
-    ("the same, but off", ("a digit: TF32, 16 bits", "one: C's // and %", "256: int8 products")),
-    ("depends on who ran before", ("autotune, in place", "a result not cleared", "a config alone")),
-    ("where parts are joined", ("a combine of three", "an old maximum", "masks joined by +")),
-    ("less random than asked", ("a seed used twice",)),
+    ("differs from run to run", ("no barrier", "a lock, a flag", "two store one place")),
+    ("the same, but off", ("by a digit: TF32", "by one: C's // and %", "by 256: int8 products")),
+    ("depends on who ran before", ("autotune, in place", "a result not cleared", "configs never alone")),
+    ("where parts are joined", ("(a + b) + c differs", "an old maximum", "masks joined by +")),
+    ("less random than asked", ("a draw used twice",)),
 )
 """What is seen, and what it may come from."""
 
@@ -344,7 +344,7 @@ def nan_stays(case: Case = KEPT_SCORES.cases[3], m: int = 2) -> Picture:
             totals.append(total.item())
             top = new
         label(ax, left - 0.25, y - 0.4, name, align="right", fontsize=11, weight="bold")
-        line(y, "old sum, times", factors)
+        line(y, "factor on old sum", factors)
         line(y + 1.1, "new sum", totals)
         told.append(f"{name} {', '.join(map(_number, totals))}")
     label(ax, left, 9.7, f"{MINUS}inf {MINUS} {MINUS}inf is NaN; and NaN times 0 is NaN", align="left")
@@ -509,6 +509,7 @@ def stored_twice(case: Case = NORM_AND_TURN.cases[1], warps: int = 4) -> Picture
     told = [f"{at} to {to - 1} by warp {one} and by warp {two}" for one, two, at, to in meet]
     first, end = left + (N - 2 * H) * width, left + N * width
     ax.plot([first, first], [0.8, 4.9], color=INK, linewidth=1.6)
+    label(ax, first - 0.2, 5.2, "turned from here on", align="right", color=FAINT)
     for number, text in enumerate(told):
         label(ax, (first + end) / 2, 5.2 + 0.7 * number, text)
     return Picture(
@@ -705,7 +706,7 @@ def two_maxima(case: Case = ATTENDED.cases[1], m: int = 2) -> Picture:
         (1.0, "its largest number", tops, PALE),
         (2.4, "the sums are around", sums, SKY),
         (3.5, "its weights are around", weights, marks),
-        (4.9, "so it counts, times", counts, marks),
+        (4.9, "factor on what it counts", counts, marks),
     ):
         texts = [_number(value) for value in values]
         cells(ax, texts, x=left, y=y, width=width, colors=colors, title=title, fontsize=11)

@@ -60,5 +60,6 @@ PATIENT = Patient(
         SLIP,
         "which line says what rows a program does?",
         Nudge(lambda v, r: v in (3, 4, 5), "columns are as they should be"),
+        asks="Which line leaves tokens out?",
     ),
 )

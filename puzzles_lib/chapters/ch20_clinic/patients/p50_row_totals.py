@@ -61,5 +61,6 @@ PATIENT = Patient(
         SLIP,
         "a kernel of pointers would not care; what here wants rows to begin where it likes?",
         Nudge(lambda v, r: v in (3, 4), "this does not look at K"),
+        asks="Which line asks something of K that 512 has, and 511 has not?",
     ),
 )

@@ -16,10 +16,10 @@ from puzzles_lib.question import Nudge
 def below(most: int):
     """Labels of classes from 0 to most - 1."""
 
-    def labels(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    def some_class(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
         return torch.randint(most, shape, dtype=dtype, generator=generator)
 
-    return labels
+    return some_class
 
 
 def label_probability(
@@ -70,5 +70,6 @@ PATIENT = Patient(
         SLIP,
         "which two lines touch the same memory?",
         Nudge(lambda v, r: v < r, "so far everything is in registers"),
+        asks="Which line is missing? Name the one above the gap, or the one below it.",
     ),
 )

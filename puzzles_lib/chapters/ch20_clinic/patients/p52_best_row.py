@@ -71,5 +71,6 @@ PATIENT = Patient(
         SLIP,
         "which line tells the next program that it may begin, and what must be done by then?",
         Nudge(lambda v, r: v in (6, 7), "the lock is taken as it should be; and how is it given back?"),
+        asks="Which line is missing? Name the one above the gap, or the one below it.",
     ),
 )

@@ -12,7 +12,7 @@ from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge, Question
 
 
-def to_three(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+def minus_3_to_3(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """From -3 to 3."""
     return torch.randint(-3, 4, shape, generator=generator).to(dtype)
 
@@ -34,8 +34,8 @@ PUZZLE = Puzzle(
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
     outputs=("y",),
     cases=(
-        Case(M=8, K=16, BLOCK_M=8, BLOCK_K=16, fill={"a": to_three, "x": to_three}),  # one program
-        Case(M=16, K=64, BLOCK_M=8, BLOCK_K=16, fill={"a": to_three, "x": to_three}),  # several blocks
+        Case(M=8, K=16, BLOCK_M=8, BLOCK_K=16, fill={"a": minus_3_to_3, "x": minus_3_to_3}),  # one program
+        Case(M=16, K=64, BLOCK_M=8, BLOCK_K=16, fill={"a": minus_3_to_3, "x": minus_3_to_3}),  # several
         Case(M=16, K=64, BLOCK_M=8, BLOCK_K=16),  # all of int8
         Case(M=13, K=49, BLOCK_M=8, BLOCK_K=16),  # ragged on both axes
         # sums beyond 2^24, which float32 does not hold

@@ -53,5 +53,6 @@ PATIENT = Patient(
         SLIP,
         "the kernel itself is right. Who runs it, how often, and on what?",
         Nudge(lambda v, r: v > r + 2, "each of these lines is right, in a kernel that is run once"),
+        asks="Which line is missing? Name the one above the gap, or the one below it.",
     ),
 )
