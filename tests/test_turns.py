@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import gc
 import os
 import signal
 import threading
@@ -45,6 +46,11 @@ def endless(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
 
 
 WRONG = str(examine(wrong, MASKED_ADD))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_rubbish_of_other_tests():
+    gc.collect()  # it may hold files, which would be closed in the midst of a test
 
 
 @pytest.fixture(autouse=True)
