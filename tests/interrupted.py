@@ -30,6 +30,7 @@ from puzzles_lib.compiler import front_end, frontend
 from puzzles_lib.interpreter import alone, language, turns
 from puzzles_lib.tracer import trace
 from puzzles_lib.translator import nursery
+from tests.files import open_files
 
 Place = tuple[str, int]  # a file, and the number of a line
 OURS = os.path.dirname(os.path.dirname(interpreter.__file__))
@@ -64,7 +65,7 @@ def state() -> dict[str, object]:
         "showwarning": warnings.showwarning,
         "stdout": sys.stdout,
         "stderr": (os.fstat(2).st_dev, os.fstat(2).st_ino),
-        "files": len(os.listdir("/proc/self/fd")),
+        "files": open_files(),
         "children": open(f"/proc/self/task/{os.getpid()}/children").read(),
         "patches": list(language._active),
         "turn": (turns._turn.thread, turns._turn.lock.locked()),

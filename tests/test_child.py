@@ -20,6 +20,7 @@ from puzzles_lib.compiler import child
 from puzzles_lib.compiler.child import Child, Ended
 from puzzles_lib.translator import nursery, portable
 from puzzles_lib.translator.forked import Limits
+from tests.files import no_more_are_open_than, open_files
 
 LIMITS = Limits(cpu_seconds=20, memory=1 << 30)
 LONG_BY_THE_CLOCK = Limits(cpu_seconds=0.3, memory=1 << 30, wall_per_cpu=1000)  # on a busy machine, too
@@ -96,14 +97,10 @@ def nothing_is_left(way):
             sys.getrecursionlimit(),
         )
 
-    before, files = state(), _files()
+    before, files = state(), open_files()
     yield
     assert state() == before
-    assert _files() <= files  # those of earlier tests may go when they will
-
-
-def _files() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    assert no_more_are_open_than(files)
 
 
 def _children() -> set[str]:

@@ -14,7 +14,7 @@ README = (Path(__file__).parents[1] / "README.md").read_text()
 @pytest.mark.parametrize(
     "table",
     tables.readme().split("\n\n"),
-    ids=["memory", "dw", "training", "ranks", "packed", "int8", "norms", "attention"],
+    ids=["memory", "producers", "dw", "training", "ranks", "packed", "int8", "norms", "attention"],
 )
 def test_its_tables_are_the_recorded_figures(table):
     assert table in README, "run python -m puzzles_lib.bench report --readme"

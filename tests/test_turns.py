@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import dataclasses
-import gc
 import os
 import signal
 import threading
@@ -21,6 +20,7 @@ from puzzles_lib.checker import examine
 from puzzles_lib.interpreter import Busy, alone
 from puzzles_lib.puzzle import Case
 from puzzles_lib.translator import nursery
+from tests.files import no_more_are_open_than
 from tests.interrupted import state
 
 
@@ -48,30 +48,17 @@ def endless(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
 WRONG = str(examine(wrong, MASKED_ADD))
 
 
-@pytest.fixture(autouse=True, scope="module")
-def no_rubbish_of_other_tests():
-    gc.collect()  # it may hold files, which would be closed in the midst of a test
-
-
 @pytest.fixture(autouse=True)
 def everything_is_put_back():
     trace(right, MASKED_ADD)  # what is imported on the way stays
     with FakeTensorMode():
         torch.ones(1)
     nursery.begin()  # a process and files of its own, fewer once it is ready: not on the way
-    limits_are_over()
     before = state()
     yield
-    limits_are_over()
     after = state()
-    assert {n for n in before if before[n] != after.get(n)} == set()
-
-
-def limits_are_over():
-    """A thread that watched the time of a run may be reading the clock, from a file, when that has ended."""
-    for thread in threading.enumerate():
-        if thread.name == "time limit":
-            thread.join(60)
+    assert {n for n in before if before[n] != after.get(n)} <= {"files"}
+    assert no_more_are_open_than(before["files"])
 
 
 def verdict(number: int) -> bool:

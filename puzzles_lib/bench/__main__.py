@@ -17,6 +17,10 @@ MEASURED = {
     "int8": ("puzzles_lib.bench.int8", "int8 dynamic linear on this CPU, and on the GPU where there is one"),
     "dw": ("puzzles_lib.bench.dw", "the fused dW against dequantise + cuBLAS (needs a GPU)"),
     "rounding": ("puzzles_lib.bench.rounding", "what stochastic codes cost beside nearest (needs a GPU)"),
+    "producers": (
+        "puzzles_lib.bench.producers",
+        "norms and activations that pack their output (needs a GPU)",
+    ),
     "training": ("puzzles_lib.bench.training", "training steps on packed activations (needs a GPU)"),
     "ranks": ("puzzles_lib.bench.ranks", "the example of training on two GPUs, packed and not (needs two)"),
     "norms": ("puzzles_lib.authoring.norms", "chapter 17's kernels beside torch's (needs a GPU)"),

@@ -8,8 +8,11 @@ LONG, SHORT = "2 bits, 100864x768x768", "2 bits, 8192x768x768"
 
 
 def readme() -> str:
-    """The eight tables, in Markdown."""
-    tables = (_memory(), _dw(), _training(), _ranks(), _packed_weight(), _int8(), _norms(), _attention())
+    """The tables, in Markdown."""
+    tables = (
+        _memory(), _producers(), _dw(), _training(), _ranks(), _packed_weight(), _int8(), _norms(),
+        _attention(),
+    )  # fmt: skip
     return "\n\n".join(["\n".join(lines) for lines in tables])
 
 
@@ -36,6 +39,23 @@ def _memory() -> list[str]:
             lines.append(line(f"{name}, groups of {group}, 1 / 2 / 4 / 8 bits", path, cases, digits))
     lines.append(line("ReLU with a 1-bit mask", "relu_pack", [VIT_B], 2))
     lines.append(line("ReLU backward from the mask", "relu_unpack_backward", [VIT_B], 2))
+    return lines
+
+
+def _producers() -> list[str]:
+    some = rows("producers")
+    lines = ["| in one pass, 2 bits | share of a copy | against two kernels | stochastic |", "|---" * 4 + "|"]
+    for name, path, shape in (
+        ("ReLU, its mask, quantise + pack", "relu_quantize", "50432x3072"),
+        ("GELU, its slopes in 4 bits, quantise + pack", "gelu_quantize", "50432x3072"),
+        ("LayerNorm, quantise + pack", "layer_norm_quantize", "50432x768"),
+        ("RMSNorm, quantise + pack", "rms_norm_quantize", "50432x768"),
+    ):
+        case = f"2 bits, groups of 256, {shape}"
+        share = 100 * _ratio(some, case, path, "copy of as many bytes")
+        faster = _ratio(some, case, path, "two kernels")
+        dearer = 1 / _ratio(some, case, f"{path}, stochastic", "nearest")
+        lines.append(f"| {name} | {share:.0f}% | {faster:.2f}x | {dearer:.2f} of its time |")
     return lines
 
 
