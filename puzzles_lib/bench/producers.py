@@ -19,7 +19,7 @@ from puzzles_lib.kernels.packed_activation import activation_pack, activation_pa
 from puzzles_lib.kernels.packed_norm import norm_quantize, norm_quantize_ref
 from puzzles_lib.kernels.quantize import quantize_pack, quantize_pack_ref
 
-TOKENS, WIDTH, HIDDEN = 50432, 768, 3072  # of a ViT-B at batch 256, and between its two linears
+TOKENS, WIDTH, HIDDEN = 100864, 768, 3072  # of a ViT-B at batch 512, and between its two linears
 GROUP = 256
 SLOPE_BITS = {"relu": 1, "gelu": 4}
 FORMATS = (1, 2, 4)

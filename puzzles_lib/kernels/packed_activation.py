@@ -18,6 +18,8 @@ one bit the mask of `puzzles_lib.kernels.packed_relu`. The last byte is filled u
 slopes, and f(h) quantised and packed for the second layer's weight gradient.
 """
 
+import math
+
 import torch
 import torch.nn.functional as F
 import triton
@@ -41,8 +43,9 @@ ZERO = {1: 0, 2: 0, 4: 2, 8: 27}  # the code of slope 0, by slope bits
 STEPS = {1: 1, 2: 3, 4: 11, 8: 200}  # codes from slope 0 to slope 1
 BLOCK, COLUMNS, ROWS = 2048, 1024, 128  # of a program: elements, or columns and rows
 AT_ONCE = 4  # rows in flight in `activation_backward_`
-SMOOTH = (2, 2, 3)  # of GELU and SiLU in one pass: rows of words, fields at once, stages
-RELU = (2, 4, 3)
+STAGES = 3  # of `activation_quantize_`, as what follows
+RELU = {1: (1, 8, 256), 2: (2, 4, 1024), 4: (2, 2, 512)}  # by bits: rows of words, fields at once, columns
+SMOOTH = (2, 2, 256)  # of GELU and SiLU
 
 
 def check_activation(activation: str, slope_bits: int) -> None:
@@ -413,16 +416,16 @@ def launch_activation_quantize(
 ) -> None:
     """One pass over a matrix h that `fits`."""
     (rows, columns), blocks = h.shape, words.shape[0]
-    groups = max(1, 256 // group_size)
-    word_rows, step, stages = RELU if activation == "relu" else SMOOTH
+    word_rows, step, width = SMOOTH if activation != "relu" or bits == 8 else RELU[bits]
     if bits == 8 or seed is not None:
-        word_rows, step = UNIT_ROWS[bits], UNIT_FIELDS[bits]
-    grid = (blocks * WORD_ROWS // word_rows * (columns // (groups * group_size)),)
+        word_rows, step, width = UNIT_ROWS[bits], UNIT_FIELDS[bits], 256
+    width = max(math.gcd(width, columns), group_size)
+    grid = (blocks * WORD_ROWS // word_rows * (columns // width),)
     _activation_quantize_kernel[grid](
         h, slopes, words, params, seed, rows, columns, blocks, offset,
-        ACTIVATION=activation, SLOPE_BITS=slope_bits, BITS=bits, GROUP=group_size, GROUPS=groups,
-        ROWS=word_rows, STEP=step, EVEN=rows % block_rows(bits) == 0, STAGES=stages,
-        num_warps=max(1, group_size // 256),
+        ACTIVATION=activation, SLOPE_BITS=slope_bits, BITS=bits, GROUP=group_size, GROUPS=width // group_size,
+        ROWS=word_rows, STEP=step, EVEN=rows % block_rows(bits) == 0, STAGES=STAGES,
+        num_warps=width // 256,
     )  # fmt: skip
 
 

@@ -46,10 +46,10 @@ def _producers() -> list[str]:
     some = rows("producers")
     lines = ["| in one pass, 2 bits | share of a copy | against two kernels | stochastic |", "|---" * 4 + "|"]
     for name, path, shape in (
-        ("ReLU, its mask, quantise + pack", "relu_quantize", "50432x3072"),
-        ("GELU, its slopes in 4 bits, quantise + pack", "gelu_quantize", "50432x3072"),
-        ("LayerNorm, quantise + pack", "layer_norm_quantize", "50432x768"),
-        ("RMSNorm, quantise + pack", "rms_norm_quantize", "50432x768"),
+        ("ReLU, its mask, quantise + pack", "relu_quantize", "100864x3072"),
+        ("GELU, its slopes in 4 bits, quantise + pack", "gelu_quantize", "100864x3072"),
+        ("LayerNorm, quantise + pack", "layer_norm_quantize", "100864x768"),
+        ("RMSNorm, quantise + pack", "rms_norm_quantize", "100864x768"),
     ):
         case = f"2 bits, groups of 256, {shape}"
         share = 100 * _ratio(some, case, path, "copy of as many bytes")
