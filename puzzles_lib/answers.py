@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from puzzles_lib import ledger
-from puzzles_lib.card import Theme, card, rows
 from puzzles_lib.chapters import questions
+from puzzles_lib.drawing.card import Theme, card, rows
 from puzzles_lib.question import Question
 
 RIGHT, WRONG, OPEN, UNCLEAR = "right", "WRONG", "open", "not checked"

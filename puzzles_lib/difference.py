@@ -4,7 +4,7 @@ import difflib
 import html
 from collections.abc import Mapping, Sequence
 
-from puzzles_lib.card import Theme
+from puzzles_lib.drawing.card import Theme
 
 Lines = tuple[tuple[str, str], ...]  # (sign, text): "-" of the first, "+" of the second, " " of both
 

@@ -4,9 +4,9 @@ import html
 from dataclasses import dataclass
 
 from puzzles_lib import ledger
-from puzzles_lib.card import Theme, card, heads
 from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.checker.report import Cheer
+from puzzles_lib.drawing.card import Theme, card, heads
 from puzzles_lib.ledger import OPEN, SOLVED, TRIED
 from puzzles_lib.puzzle import Puzzle
 

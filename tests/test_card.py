@@ -8,8 +8,8 @@ import pytest
 
 from puzzles_lib import check
 from puzzles_lib.answers import OPEN, RIGHT, UNCLEAR, WRONG, Answer
-from puzzles_lib.card import Theme, card, framed, rows
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
+from puzzles_lib.drawing.card import Theme, card, framed, rows
 from puzzles_lib.drawing.colours import luminance
 from puzzles_lib.inspector import stages
 from tests.browser import faint
@@ -77,7 +77,7 @@ def test_reports_and_listings_stand_out_in_every_theme(open_html, theme):
 def test_a_card_costs_no_figures():
     """Nor does what shows itself on one: a check that draws nothing does not wait for matplotlib."""
     code = (
-        "import sys, puzzles_lib.card, puzzles_lib.checker.report, puzzles_lib.overview; "
+        "import sys, puzzles_lib.drawing.card, puzzles_lib.checker.report, puzzles_lib.overview; "
         "print('matplotlib' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=True)

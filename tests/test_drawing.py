@@ -10,22 +10,22 @@ from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.image import imread
 from matplotlib.patches import PathPatch, Rectangle
 
-from puzzles_lib.drawing import (
-    Picture,
-    TensorMap,
-    access_map,
-    accesses,
-    arrow,
-    box,
-    cells,
-    error_map,
-    label,
-    legend,
-    new_figure,
-    new_sheet,
+from puzzles_lib.drawing import accesses
+from puzzles_lib.drawing.accesses import TensorMap, access_map
+from puzzles_lib.drawing.colours import (
+    BAD,
+    BLUE,
+    INK,
+    ORANGE,
+    PALE,
+    PALETTE,
+    PROGRAM_COLORS,
+    SKY,
+    SNOW,
     text_color,
 )
-from puzzles_lib.drawing.colours import BAD, BLUE, INK, ORANGE, PALE, PALETTE, PROGRAM_COLORS, SKY, SNOW
+from puzzles_lib.drawing.errors import error_map
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, legend, new_figure, new_sheet
 
 
 def texts(figure) -> list[str]:

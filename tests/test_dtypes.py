@@ -17,7 +17,7 @@ from puzzles_lib import inputs, stages, trace
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.expected import expect
 from puzzles_lib.compiler import build, find_target, front_end, translate
-from puzzles_lib.drawing import error_map
+from puzzles_lib.drawing.errors import error_map
 from puzzles_lib.dtypes import DTYPES, of_name, of_torch, of_triton
 from puzzles_lib.float8 import NO_FLOAT8_ARITHMETIC
 from puzzles_lib.interpreter.buffer import garbage

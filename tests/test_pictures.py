@@ -11,8 +11,8 @@ from puzzles_lib.chapters.ch00_welcome import pictures as ch00_pictures
 from puzzles_lib.chapters.ch04_reductions import pictures as ch04_pictures
 from puzzles_lib.chapters.ch05_flash_attention import pictures as ch05_pictures
 from puzzles_lib.chapters.ch06_convolution import pictures as ch06_pictures
-from puzzles_lib.drawing import Picture
 from puzzles_lib.drawing.colours import GREEN, ORANGE, PURPLE, SKY, VERMILLION
+from puzzles_lib.drawing.sheet import Picture
 
 COLUMN = 785  # pixels, of an output in a window of 1000 without the list of files
 SVG = "{http://www.w3.org/2000/svg}"

@@ -11,7 +11,7 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 
-from puzzles_lib.drawing import Picture, arrow, box, cells, colours, error_map, label, new_figure, new_sheet
+from puzzles_lib.drawing import colours
 from puzzles_lib.drawing.colours import (
     INK,
     ORANGE,
@@ -24,6 +24,8 @@ from puzzles_lib.drawing.colours import (
     themed,
     themed_line,
 )
+from puzzles_lib.drawing.errors import error_map
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 
 SVG = "{http://www.w3.org/2000/svg}"
 THEMES = {  # paper and ink of JupyterLab 4.6

@@ -170,9 +170,7 @@ def test_nobody_imports_what_makers_and_teachers_run(wing):
 
 def test_grading_stands_on_the_checker_alone_and_runs_code_in_one_place():
     """What reads submissions executes nothing; what is taken of them is defined in `inside` alone."""
-    allowed = {
-        f"puzzles_lib.{name}" for name in ("answers", "card", "chapters", "checker", "drawing", "grading")
-    }
+    allowed = {f"puzzles_lib.{name}" for name in ("answers", "chapters", "checker", "drawing", "grading")}
     allowed |= {
         "puzzles_lib.ledger",
         "puzzles_lib.puzzle",
@@ -263,7 +261,7 @@ COLOUR = re.compile(r"#(?:[0-9a-fA-F]{3}){1,2}\b")
 def test_colours_have_names_and_stand_in_one_place():
     """The figures', the theme's, and those of highlighted code."""
     users = {place(path) for path in FILES if COLOUR.search(path.read_text())}
-    assert users == {"drawing/colours.py", "card.py", "inspector/page.py"}
+    assert users == {"drawing/colours.py", "drawing/card.py", "inspector/page.py"}
     owners: dict[str, list[str]] = {}
     for name, value in vars(colours).items():
         if isinstance(value, str) and COLOUR.fullmatch(value):
@@ -272,7 +270,7 @@ def test_colours_have_names_and_stand_in_one_place():
 
 
 def test_one_card():
-    assert {place(path) for path in FILES if "border-left" in path.read_text()} == {"card.py"}
+    assert {place(path) for path in FILES if "border-left" in path.read_text()} == {"drawing/card.py"}
 
 
 def test_the_table_of_dtypes_stands_on_nothing_of_ours():

@@ -79,7 +79,7 @@ def _wrong_result(ran: Run, expected: Mapping[str, Expected]) -> str:
 
 
 def _error_map(want: Expected, got: torch.Tensor) -> str:
-    from puzzles_lib.drawing import error_map
+    from puzzles_lib.drawing.errors import error_map
 
     return error_map(got, want.value, want.argument.name, wrong=~want.accepts(got)).svg()
 
@@ -87,7 +87,7 @@ def _error_map(want: Expected, got: torch.Tensor) -> str:
 def _access_map(bound: Bound, inputs: Mapping[str, torch.Tensor], name: str) -> tuple[str, str]:
     """Who touched the elements of a tensor; of the one that lanes overrun, where none is named."""
     from puzzles_lib.checker.maps import tensor_map
-    from puzzles_lib.drawing import access_map
+    from puzzles_lib.drawing.accesses import access_map
 
     ran = alone(lambda: attempt(bound, inputs, record=True, quiet=True, seconds=SECONDS))
     if ran.stop and ran.stop.kind in ("time limit", "memory limit"):

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from puzzles_lib.drawing import TensorMap, plural
+from puzzles_lib.drawing.accesses import TensorMap
+from puzzles_lib.drawing.layout import plural
 from puzzles_lib.interpreter import Access, Program
 from puzzles_lib.source import Site
 

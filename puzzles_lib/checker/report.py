@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from puzzles_lib.card import Theme, card, heads, marked
+from puzzles_lib.drawing.card import Theme, card, heads, marked
 from puzzles_lib.source import Site
 
 MOST_LINES = 12

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from triton.runtime.jit import KernelInterface
 
 from puzzles_lib import ledger
-from puzzles_lib.card import Theme, card, framed, rows
 from puzzles_lib.chapters import CHAPTERS, mistakes
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report
 from puzzles_lib.difference import Lines, difference, drawn, told
+from puzzles_lib.drawing.card import Theme, card, framed, rows
 from puzzles_lib.mistakes import FILE, Mistake
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.session import passed

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from puzzles_lib.card import heads
-from puzzles_lib.drawing import Picture, box, label, new_sheet
+from puzzles_lib.drawing.card import heads
 from puzzles_lib.drawing.colours import BAD, FAINT, GREEN, ORANGE, PALE, PURPLE
+from puzzles_lib.drawing.sheet import Picture, box, label, new_sheet
 from puzzles_lib.grading.grade import LIMIT, MISSING, REFUSED, SOLVED, STATES, UNTOUCHED, WRONG
 from puzzles_lib.grading.results import folder_name, page
 from puzzles_lib.ledger import Entry

@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from puzzles_lib.answers import OPEN
-from puzzles_lib.card import Theme, card, heads, rows
 from puzzles_lib.checker.report import Report
+from puzzles_lib.drawing.card import Theme, card, heads, rows
 from puzzles_lib.grading.grade import LIMIT, MISSING, REFUSED, SCHEMA, SOLVED, UNTOUCHED
 
 _PACKAGE = Path(__file__).resolve().parents[1]

@@ -11,8 +11,8 @@ import html
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from puzzles_lib.card import Theme, framed
 from puzzles_lib.compiler.locations import Line
+from puzzles_lib.drawing.card import Theme, framed
 from puzzles_lib.inspector.lexers import highlight
 
 MOST_LINES = 120  # of a stage in one output: notebooks keep them

@@ -9,7 +9,7 @@ import functools
 import html
 from pathlib import Path
 
-from puzzles_lib.card import Theme, framed, heads
+from puzzles_lib.drawing.card import Theme, framed, heads
 from puzzles_lib.player.frame import Frame
 
 NO_SCRIPT = (

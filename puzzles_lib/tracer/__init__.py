@@ -16,7 +16,9 @@ from matplotlib.figure import Figure
 from puzzles_lib.checker import guarded
 from puzzles_lib.checker.maps import tensor_map
 from puzzles_lib.checker.report import Report
-from puzzles_lib.drawing import Picture, TensorMap, access_map, plural
+from puzzles_lib.drawing.accesses import TensorMap, access_map
+from puzzles_lib.drawing.layout import plural
+from puzzles_lib.drawing.sheet import Picture
 from puzzles_lib.interpreter import Access, Program, Stop, alone
 from puzzles_lib.puzzle import Case, Puzzle, pick_case, pick_program
 from puzzles_lib.tracer import viz

@@ -17,7 +17,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler
 from typing import Protocol
 
-from puzzles_lib.card import Theme
+from puzzles_lib.drawing.card import Theme
 from puzzles_lib.tracer.page import Page, Recording, files
 
 MOST_OPEN = 8  # pages at once: the oldest ends when one more is opened

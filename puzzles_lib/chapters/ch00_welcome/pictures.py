@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet, text_color
 from puzzles_lib.drawing.colours import (
     FAINT,
     INK,
@@ -11,7 +10,9 @@ from puzzles_lib.drawing.colours import (
     ORANGE,
     PALE,
     PROGRAM_COLORS,
+    text_color,
 )
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.inputs import make_inputs
 
 MULTIPROCESSORS, BANDWIDTH = 132, 4.8  # of an H200; TB/s, as its maker says

@@ -1,8 +1,8 @@
 """Pictures of chapter 01: the offsets of a block, and the mask of the last one."""
 
 from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.drawing.colours import FAINT, INK, PALE, PROGRAM_COLORS, VERMILLION
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.puzzle import Case
 
 

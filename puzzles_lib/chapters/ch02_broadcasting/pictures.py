@@ -1,7 +1,7 @@
 """Pictures of chapter 02: broadcasting, addresses in two dimensions, tiles."""
 
 from puzzles_lib.chapters.ch02_broadcasting.puzzles import OUTER_ADD_BLOCKS
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet, program_colors, text_color
+from puzzles_lib.drawing.accesses import program_colors
 from puzzles_lib.drawing.colours import (
     FAINT,
     INK,
@@ -10,7 +10,9 @@ from puzzles_lib.drawing.colours import (
     PALE_ORANGE,
     PALE_SKY,
     SKY,
+    text_color,
 )
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.puzzle import Case
 
 

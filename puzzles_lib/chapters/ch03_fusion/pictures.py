@@ -3,8 +3,8 @@
 import torch
 
 from puzzles_lib.chapters.ch03_fusion.puzzles import MUL_RELU_BACKWARD
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.drawing.colours import FAINT, GREEN, INK, ORANGE, PALE, SKY
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.puzzle import Case
 
 _OPEN, _WASTE = SKY, ORANGE

@@ -8,9 +8,9 @@ import torch
 from matplotlib.axes import Axes
 
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, ORANGE, PALE, SKY, VERMILLION
 from puzzles_lib.drawing.live import ON_FILL, Live
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case
 

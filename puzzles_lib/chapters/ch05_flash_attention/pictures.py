@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.drawing.colours import (
     FAINT,
     GREEN,
@@ -19,6 +18,7 @@ from puzzles_lib.drawing.colours import (
     VERMILLION,
     YELLOW,
 )
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 
 STEPS = (ORANGE, PALE_ORANGE)  # of program 1, in turns
 KEYS = (SILVER, PALE)  # blocks of keys, in turns

@@ -7,8 +7,8 @@ import torch
 from matplotlib.image import AxesImage
 
 from puzzles_lib.chapters.ch06_convolution.puzzles import CONV2D
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.drawing.colours import FAINT, INK, ORANGE, PALE, SKY, SLATE, VERMILLION, YELLOW
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 
 TILE, HALO, WINDOW = SKY, ORANGE, VERMILLION
 PADDING = "////"

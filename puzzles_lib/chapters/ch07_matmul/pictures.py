@@ -5,8 +5,8 @@ import triton
 from torch import Tensor
 
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
-from puzzles_lib.drawing import Picture, box, cells, label, new_figure, new_sheet
 from puzzles_lib.drawing.colours import BLUE, GREEN, INK, ORANGE, PALE, SKY, VERMILLION
+from puzzles_lib.drawing.sheet import Picture, box, cells, label, new_figure, new_sheet
 from puzzles_lib.inputs import make_inputs
 
 X, Y, Z = SKY, ORANGE, GREEN

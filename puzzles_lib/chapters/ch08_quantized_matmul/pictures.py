@@ -9,7 +9,6 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
-from puzzles_lib.drawing import Picture, box, cells, label, new_figure, new_sheet
 from puzzles_lib.drawing.colours import (
     BLACK,
     BLUE,
@@ -24,6 +23,7 @@ from puzzles_lib.drawing.colours import (
     YELLOW,
 )
 from puzzles_lib.drawing.live import CODE, ON_FILL, Live
+from puzzles_lib.drawing.sheet import Picture, box, cells, label, new_figure, new_sheet
 
 CODES = (3, 1, 4, 1, 5, 9, 2, 12)  # field 0 first; the top field is above 7, so the sign bit is on
 BITS = 0.27  # inches per bit

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from puzzles_lib.bench.h200 import CACHE, MULTIPROCESSORS, REGISTERS, SHARED, WARPS
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.drawing.colours import (
     FAINT,
     GREEN,
@@ -15,6 +14,7 @@ from puzzles_lib.drawing.colours import (
     SKY,
     YELLOW,
 )
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 
 BIT = 0.27  # inches per bit
 FIELDS = (SKY, YELLOW)  # in turns

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from puzzles_lib.drawing import Picture, arrow, cells, label, new_figure, new_sheet
 from puzzles_lib.drawing.colours import GREEN, INK, ORANGE, PALE, SKY, VERMILLION, YELLOW
+from puzzles_lib.drawing.sheet import Picture, arrow, cells, label, new_figure, new_sheet
 
 OPEN, SHUT = SKY, PALE  # the gradient passes; it does not
 X = (0.5, -1.0, 0.0, 2.0, -0.5, 3.0, math.nan, -2.0)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import triton
 
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, ORANGE, PALE, PURPLE, SKY, VERMILLION, YELLOW
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.inspector.step import Step
 
 PACKED, VALUES, DY, DW = YELLOW, SKY, ORANGE, GREEN

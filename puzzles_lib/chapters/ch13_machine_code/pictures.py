@@ -4,7 +4,6 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Polygon
 
 from puzzles_lib.compiler.layouts import Layout, SharedLayout, bank_conflicts, read_layout
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_sheet, text_color
 from puzzles_lib.drawing.colours import (
     FAINT,
     GREEN,
@@ -17,7 +16,9 @@ from puzzles_lib.drawing.colours import (
     SKY,
     VERMILLION,
     YELLOW,
+    text_color,
 )
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 
 MARK = VERMILLION  # the thread or chunk to look at
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from puzzles_lib.chapters.ch14_int8_linear.puzzles import INT8_LINEAR
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, LINE, ORANGE, PALE, SKY, VERMILLION, YELLOW
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.puzzle import Case
 
 Cut = Callable[[torch.Tensor], torch.Tensor]

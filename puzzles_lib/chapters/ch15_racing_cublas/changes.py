@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from triton.runtime.jit import KernelInterface
 
-from puzzles_lib.card import Theme, card
 from puzzles_lib.chapters.ch15_racing_cublas.rung import Rung, in_words
 from puzzles_lib.difference import Lines, difference, drawn, told
+from puzzles_lib.drawing.card import Theme, card
 from puzzles_lib.source import with_helpers
 from puzzles_lib.stubs import HOLE, is_untouched
 

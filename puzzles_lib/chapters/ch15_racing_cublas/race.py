@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from puzzles_lib import excerpts
 from puzzles_lib.bench.h200 import RESERVED, SHARED
 from puzzles_lib.bench.recorded import about, clocks, rows, table
-from puzzles_lib.card import Theme, card
 from puzzles_lib.chapters.ch15_racing_cublas.ladder import CUBLAS, RUNS, UNFUSED, measure
 from puzzles_lib.chapters.ch15_racing_cublas.machine import (
     Bound,
@@ -35,6 +34,7 @@ from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS, Rung
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report, Verdict
 from puzzles_lib.checker.verdicts import STILL_OPEN
+from puzzles_lib.drawing.card import Theme, card
 from puzzles_lib.drawing.colours import BLUE, GREEN, SKY, VERMILLION, YELLOW
 from puzzles_lib.excerpts import Excerpt
 from puzzles_lib.inspector import Stages

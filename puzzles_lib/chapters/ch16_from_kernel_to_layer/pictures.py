@@ -8,7 +8,6 @@ import torch
 
 from puzzles_lib.bench.recorded import rounding_told
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.drawing.colours import (
     BLUE,
     FAINT,
@@ -22,6 +21,7 @@ from puzzles_lib.drawing.colours import (
     VERMILLION,
     YELLOW,
 )
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 
 PACKED, VALUES, DY, DW = YELLOW, SKY, ORANGE, GREEN
 FLOAT = "float32"

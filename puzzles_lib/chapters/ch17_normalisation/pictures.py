@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from puzzles_lib.drawing import Cells, Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.drawing.colours import (
     BLUE,
     FAINT,
@@ -26,6 +25,7 @@ from puzzles_lib.drawing.colours import (
     VERMILLION,
     YELLOW,
 )
+from puzzles_lib.drawing.sheet import Cells, Picture, arrow, box, cells, label, new_figure, new_sheet
 
 LOADED, STORED, STATISTICS = SKY, GREEN, YELLOW
 CARD = {"behind": PAPER, "pad": 12.0}  # of a text on a line

@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from puzzles_lib.bench import recorded as bench
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, legend, new_figure, new_sheet, plural
 from puzzles_lib.drawing.colours import (
     BLUE,
     FAINT,
@@ -24,6 +23,8 @@ from puzzles_lib.drawing.colours import (
     VERMILLION,
     YELLOW,
 )
+from puzzles_lib.drawing.layout import plural
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, legend, new_figure, new_sheet
 
 KEPT, AGAIN, GRADIENT = SKY, PALE_ORANGE, GREEN
 WHOLE, CUT, SKIPPED = SKY, YELLOW, None

@@ -10,7 +10,6 @@ from puzzles_lib.bench.h200 import BYTES, FLOPS, PROGRAMS, REGISTERS, RESERVED, 
 from puzzles_lib.bench.recorded import origin
 from puzzles_lib.cache_model import banded
 from puzzles_lib.chapters.ch19_what_the_clock_says.laboratory import Point, Sweep, modelled, panels, points
-from puzzles_lib.drawing import Picture, box, cells, label, new_figure, new_sheet
 from puzzles_lib.drawing.colours import (
     BLUE,
     FAINT,
@@ -26,6 +25,7 @@ from puzzles_lib.drawing.colours import (
     VERMILLION,
     YELLOW,
 )
+from puzzles_lib.drawing.sheet import Picture, box, cells, label, new_figure, new_sheet
 from puzzles_lib.inspector.occupancy import resident
 
 Record = Mapping[str, Any]

@@ -26,7 +26,6 @@ from puzzles_lib.chapters.ch20_clinic.patients.p62_tiled_product import PUZZLE a
 from puzzles_lib.chapters.ch20_clinic.patients.p63_tuned_sum import PUZZLE as TUNED_SUM
 from puzzles_lib.chapters.ch20_clinic.patients.p64_tuned_rows import PUZZLE as TUNED_ROWS
 from puzzles_lib.chapters.ch20_clinic.patients.p65_temperatures import class_of, first_of_class
-from puzzles_lib.drawing import Picture, arrow, box, cells, label, legend, new_sheet
 from puzzles_lib.drawing.colours import (
     BLUE,
     FAINT,
@@ -43,6 +42,7 @@ from puzzles_lib.drawing.colours import (
     VERMILLION,
     YELLOW,
 )
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, legend, new_sheet
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case
 

@@ -1,7 +1,6 @@
 """The card that everything shows itself on in a notebook: a coloured edge, a headline in bold, and a body.
 
-HTML alone, and not in `puzzles_lib.drawing`, whose figures need matplotlib: `check` and `answer` should not
-wait for it.
+HTML alone, with none of the figures' matplotlib: `check` and `answer` do not wait for it.
 """
 
 import html
