@@ -169,6 +169,29 @@ def test_what_is_kept_for_backward_is_counted_once():
     assert kept.levels == [0, x.nbytes, 0]
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("bits", [2, None])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_replayed_run_has_the_losses_of_one_that_the_host_launches(tmp_path, bits, dtype):
+    ranks, config = Ranks(torch.device("cuda", 0)), replace(CONFIG, bits=bits, dtype=dtype, batch=8)
+    training.deterministic()
+    whole = train(config, 4, ranks)
+    replayed = train(config, 4, ranks, graph=True)
+    assert replayed.losses == whole.losses and len(set(whole.losses)) == 4
+    train(config, 2, ranks, tmp_path, graph=True)
+    assert train(config, 4, ranks, tmp_path, resume=True, graph=True).losses == whole.losses
+    assert replayed.peaks[-1] >= 0.9 * whole.peaks[-1]  # what the graph takes is counted
+
+
+def test_a_graph_wants_a_gpu():
+    with pytest.raises(
+        ValueError, match="^graph is given on cpu with one process, allowed is a GPU, alone or with ddp$"
+    ):
+        train(CONFIG, 1, ALONE, graph=True)
+    with pytest.raises(ValueError, match="^graph is given on cuda with fsdp, allowed"):
+        train(CONFIG, 1, Ranks(torch.device("cuda", 0), 0, 2, "fsdp"), graph=True)
+
+
 # ---- the command
 
 
@@ -207,6 +230,7 @@ def test_the_command_says_how_to_go_on(alone, tmp_path, capsys, monkeypatch):
         ("--dtype float16", "dtype is 'float16', allowed are float32 and bfloat16"),
         ("--seed -1", "seed is -1, allowed are integers from 0 up"),
         ("--save-every -1", "save_every is -1, allowed are integers from 0 up"),
+        ("--graph", "graph is given on cpu with one process, allowed is a GPU, alone or with ddp"),
         ("--resume", "resume needs a folder"),
         ("--save-every 2", "save_every is 2, which needs a folder"),
         ("--folder {none} --resume", "has no whole checkpoint to resume"),

@@ -1,11 +1,13 @@
 """Training on two GPUs, packed and not: a ViT-B/16 as `puzzles_lib.examples.train_vit` trains it.
 
-Rows are whole steps with AdamW and autocast to bfloat16, as the example runs them: launched by the host, not
-replayed, by deterministic kernels, on one GPU, under DDP and under FSDP2. ``us`` is the median step behind
-the first ones; ``bytes`` the largest peak of memory on a GPU, weights and optimiser included, and ``error``
-how far a loss is from that of the same layers on one GPU, at most, relative to it (rounding to nearest).
+Rows are whole steps with AdamW and autocast to bfloat16, as the example runs them, by deterministic kernels:
+on one GPU, under DDP and under FSDP2, launched by the host or (``--graph``) replayed. ``us`` is the median
+step behind the first ones; ``bytes`` the largest peak of memory on a GPU, weights and optimiser included, and
+``error`` how far a loss is from that of the same layers on one GPU, at most, relative to it (rounding to
+nearest).
 
-That a resumed run has the same bits is checked at the end, with stochastic rounding and dropout.
+That a resumed run has the same bits, and a replayed one, is checked at the end, with stochastic rounding and
+dropout.
 """
 
 import gc
@@ -27,7 +29,13 @@ from puzzles_lib.examples.train_vit import SIZES, join
 from puzzles_lib.examples.training import PARALLEL, Config, Ranks, Run, train
 
 PLAIN, PACKED = "torch", "packed, 2 bits"
-SETUPS = ((256, False), (256, True), (1024, False))  # batch on all GPUs, compiled or not
+SETUPS = (  # batch on all GPUs, compiled, replayed, and where
+    (256, False, False, (None, "ddp", "fsdp")),
+    (256, False, True, (None, "ddp")),
+    (256, True, False, ("ddp", "fsdp")),
+    (256, True, True, ("ddp",)),
+    (1024, False, False, (None, "ddp", "fsdp")),
+)
 STEPS, WARM = 10, 4
 NAMES = {"ddp": "DDP", "fsdp": "FSDP2"}
 
@@ -43,25 +51,23 @@ def measure() -> Iterator[dict[str, Any]]:
         yield from json.loads(rows.read_text())
 
 
-def measure_on(ranks: Ranks, config: Config) -> list[dict[str, Any]]:
-    """The rows, on rank 0; all ranks call it."""
-    found: list[dict[str, Any]] = []
+def measure_on(ranks: Ranks, config: Config) -> Iterator[dict[str, Any]]:
+    """The rows, on rank 0; all ranks go through it."""
     alone: dict[tuple[int, str], list[float]] = {}  # losses, by batch and path
-    for batch, compiled in SETUPS:
-        for parallel in (*([] if compiled else [None]), *PARALLEL):
+    for batch, compiled, graph, places in SETUPS:
+        for parallel in places:
             group = replace(ranks, parallel=parallel) if parallel else Ranks(ranks.device)
             if parallel or ranks.rank == 0:
                 runs = {}
                 for path, bits in ((PLAIN, None), (PACKED, 2)):
                     rounding = "nearest" if bits else None
                     each = replace(config, batch=batch, compile=compiled, bits=bits, rounding=rounding)
-                    runs[path] = _run(each, STEPS, group)
+                    runs[path] = _run(each, STEPS, group, graph=graph)
                     alone.setdefault((batch, path), runs[path].losses)
                 where = f"{NAMES[parallel]} on {ranks.count} GPUs" if parallel else "one GPU"
-                case = f"ViT-B/16, batch {batch}, {where}{', compiled' * compiled}"
-                found += _rows(case, runs, {path: alone[batch, path] for path in runs}, group)
+                case = f"ViT-B/16, batch {batch}, {where}{', compiled' * compiled}{', replayed' * graph}"
+                yield from _rows(case, runs, {path: alone[batch, path] for path in runs}, group)
             dist.barrier()
-    return found
 
 
 def _rows(
@@ -78,7 +84,7 @@ def _rows(
 def _run(config: Config, steps: int, ranks: Ranks, **options: Any) -> Run:
     """A run without its model, whose memory the next one needs."""
     run = train(config, steps, ranks, **options)
-    del run.model
+    del run.model, run.replayed
     gc.collect()
     if ranks.device.type == "cuda":
         torch.cuda.empty_cache()
@@ -94,13 +100,17 @@ def _most(value: int, ranks: Ranks) -> int:
 
 
 def check_resuming(ranks: Ranks, config: Config, folder: Path) -> None:
-    """Raises RuntimeError where a resumed run has other losses than one that was not; all ranks call it."""
+    """Raises RuntimeError where a resumed run has other losses than one that was not; all ranks call it.
+
+    Under DDP the resumed run is replayed, the other not.
+    """
     config = replace(config, batch=64, rounding="stochastic", dropout=0.1)
     for parallel in PARALLEL:
         group = replace(ranks, parallel=parallel)
+        options = {"folder": folder / parallel, "graph": parallel == "ddp"}
         whole = _run(config, 6, group).losses
-        _run(config, 3, group, folder=folder / parallel)
-        resumed = _run(config, 6, group, folder=folder / parallel, resume=True).losses
+        _run(config, 3, group, **options)
+        resumed = _run(config, 6, group, **options, resume=True).losses
         if resumed != whole:
             raise RuntimeError(f"{group.text()}: resumed, losses are {resumed}, and were to be {whole}")
 
@@ -109,9 +119,11 @@ if __name__ == "__main__":
     size, file = sys.argv[1:]
     options = {name: value for name, value in SIZES[size].items() if name != "steps"}
     ranks, config = join("ddp", None), Config(size, **options)
-    rows = measure_on(ranks, config)
-    if ranks.rank == 0:
-        Path(file).write_text(json.dumps(rows))
+    rows = []
+    for each in measure_on(ranks, config):
+        rows.append(each)
+        if ranks.rank == 0:
+            Path(file).write_text(json.dumps(rows))  # whatever becomes of the next
     with tempfile.TemporaryDirectory() as folder:
         folders = [folder]
         dist.broadcast_object_list(folders)

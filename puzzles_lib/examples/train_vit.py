@@ -55,7 +55,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         config, steps = _config(chosen)
         ranks = join(chosen.parallel, chosen.device)
-        run = train(config, steps, ranks, chosen.folder, chosen.save_every, chosen.resume, quiet=False)
+        options = {name: getattr(chosen, name) for name in ("folder", "save_every", "resume", "graph")}
+        run = train(config, steps, ranks, **options, quiet=False)
         if run.stopped is None:
             _show(run, ranks, chosen.plot, chosen.json)
         elif first:
@@ -92,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--dropout", type=float, help="(default: 0)")
     add("--dtype", help="of autocast: float32 or bfloat16 (default: float32; base: bfloat16)")
     add("--compile", action="store_true", default=None, help="each block by torch.compile")
+    add("--graph", action="store_true", help="replay forward and backward as a CUDA graph; not with fsdp")
     add("--seed", type=int, help="of weights, order and rounding (default: 0)")
     add("--device", choices=("cpu", "cuda"), help="(default: cuda where there is one)")
     add("--folder", type=Path, metavar="DIR", help="save checkpoints there, the last two are kept")

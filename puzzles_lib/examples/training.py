@@ -10,8 +10,9 @@ import signal
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from tqdm import tqdm
 from puzzles_lib.examples import checkpoints
 from puzzles_lib.examples.images import COUNT, Images, digits, order, synthetic
 from puzzles_lib.examples.leaving import Leaving
+from puzzles_lib.examples.replayed import Replayed
 from puzzles_lib.examples.vit import ViT
 from puzzles_lib.kernels.bitpack import check_bits
 from puzzles_lib.kernels.modules import pack_activations, seed_rounding
@@ -126,6 +128,7 @@ class Run:
     """How a run went, and its model. losses, seconds, peaks (bytes): one for each step since step 0.
 
     Peaks are those of the GPU's allocator on rank 0, 0 on a CPU. stopped: by which signal, if by one.
+    replayed: what computes loss and gradients, where it is not the host that launches each kernel.
     """
 
     config: Config
@@ -135,6 +138,7 @@ class Run:
     peaks: list[int]
     saved: Path | None = None
     stopped: int | None = None
+    replayed: Replayed | None = None
 
     def images_per_second(self) -> float:
         """Of the median step, of those that found all kernels compiled."""
@@ -157,12 +161,14 @@ def train(
     folder: Path | None = None,
     save_every: int = 0,
     resume: bool = False,
+    graph: bool = False,
     quiet: bool = True,
 ) -> Run:
     """Train until ``steps`` steps are done; all ranks call it, each with its `Ranks`.
 
     folder: for checkpoints, one every ``save_every`` steps (0: none) and one at the end. resume: go on
-    from the newest whole one in it. quiet: without a progress bar.
+    from the newest whole one in it. graph: replay forward and backward as a CUDA graph, with the same losses.
+    quiet: without a progress bar.
     Raises ValueError for what does not fit together, FileNotFoundError where there is nothing to resume,
     FileExistsError where there is, and no ``resume``, OSError where a checkpoint cannot be written or read,
     RankLost where another rank died, LossLost where the loss is no number.
@@ -173,8 +179,13 @@ def train(
         raise ValueError(
             f"batch is {config.batch}, allowed on {ranks.count} ranks are multiples of {ranks.count}"
         )
+    if graph and (ranks.device.type != "cuda" or ranks.parallel == "fsdp"):
+        where = f"{ranks.device.type} with {ranks.parallel or 'one process'}"
+        raise ValueError(f"graph is given on {where}, allowed is a GPU, alone or with ddp")
     found = _to_resume(config, steps, folder, save_every, resume)
-    model = _parallel(config.model().to(ranks.device), ranks)
+    stream = torch.cuda.Stream(ranks.device) if graph else None
+    with torch.cuda.stream(stream) if stream else nullcontext():
+        model = _parallel(config.model().to(ranks.device), ranks)
     optimiser = torch.optim.AdamW(model.parameters(), lr=config.lr, fused=ranks.device.type == "cuda")
     images = config.images().to(ranks.device)
     if ranks.parallel == "ddp":
@@ -188,6 +199,9 @@ def train(
         if (before["ranks"], before["parallel"]) != (ranks.count, ranks.parallel) and ranks.rank == 0:
             was = replace(ranks, count=before["ranks"], parallel=before["parallel"]).text()
             tqdm.write(f"{found} is of {was}, this is {ranks.text()}: losses go on, but not to the bit")
+    if stream:
+        some = images.take(torch.arange(config.batch // ranks.count, device=ranks.device))
+        run.replayed = Replayed(model, partial(loss_of, model, config), *some, stream=stream)
     start = len(run.losses)
     bar = tqdm(
         range(start, steps),
@@ -225,9 +239,13 @@ def take_step(run: Run, images: Images, optimiser: torch.optim.Optimizer, ranks:
     # Each rank rounds by numbers of its own, so that errors of all ranks average out.
     seed_rounding(run.model, ranks.count * step + ranks.rank)
     chosen = ranks.share(order(len(images), config.batch, step, config.seed))
-    loss = loss_of(run.model, config, *images.take(chosen.to(ranks.device)))
-    optimiser.zero_grad(set_to_none=True)
-    loss.backward()
+    batch = images.take(chosen.to(ranks.device))
+    if run.replayed:
+        loss = run.replayed(*batch)
+    else:
+        loss = loss_of(run.model, config, *batch)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
     optimiser.step()
     mean = loss.detach()
     if ranks.count > 1:
@@ -237,7 +255,8 @@ def take_step(run: Run, images: Images, optimiser: torch.optim.Optimizer, ranks:
     if not abs(run.losses[-1]) < float("inf"):
         raise LossLost(f"the loss is {run.losses[-1]} in step {step}, with lr {config.lr}")
     run.seconds.append(time.perf_counter() - began)
-    run.peaks.append(torch.cuda.max_memory_allocated() if on_gpu else 0)
+    transient = run.replayed.transient if run.replayed else 0  # which the allocator does not see again
+    run.peaks.append(torch.cuda.max_memory_allocated() + transient if on_gpu else 0)
 
 
 def loss_of(model: nn.Module, config: Config, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

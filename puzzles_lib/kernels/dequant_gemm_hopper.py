@@ -19,6 +19,8 @@ A step is 128 rows of K: half a block of words, or several blocks. Tiles are 128
 float32 sums of the splits, in order.
 """
 
+from functools import lru_cache
+
 import torch
 import triton
 import triton.language as tl
@@ -85,6 +87,7 @@ def launch(
     return out
 
 
+@lru_cache  # it takes the host as long as half a launch
 def choose_splits(tiles: int, steps: int, size: int, multiprocessors: int) -> int:
     """Into how many parts to split K: at most one a step, so that none is empty.
 

@@ -102,7 +102,8 @@ def _ranks() -> list[str]:
     head = " | ".join(f"batch {batch}, {rounding_told(path)}" for batch in batches for path in paths)
     lines = [f"| images a second, peak memory of a GPU | {head} |", "|---" * 5 + "|"]
     for where in (
-        "one GPU", "DDP on 2 GPUs", "DDP on 2 GPUs, compiled", "FSDP2 on 2 GPUs", "FSDP2 on 2 GPUs, compiled"
+        "one GPU", "one GPU, replayed", "DDP on 2 GPUs", "DDP on 2 GPUs, replayed", "DDP on 2 GPUs, compiled",
+        "DDP on 2 GPUs, compiled, replayed", "FSDP2 on 2 GPUs", "FSDP2 on 2 GPUs, compiled",
     ):  # fmt: skip
         cells = []
         for batch in batches:

@@ -1,0 +1,55 @@
+"""Forward and backward of a batch as one CUDA graph, which the host launches at once.
+
+The host may take longer to launch the kernels of a small batch, one by one from Python, than the GPU takes to
+run them, the more so those of packed layers. A graph computes what they do, to the bit.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+WARM = 11  # runs before the capture: DDP times its first ten by events, which no graph can hold
+
+
+class Replayed:
+    """The loss of a batch, and the gradients of a model's weights in their ``.grad``.
+
+    Captured here, from ``loss_of(*inputs)`` and its backward, on ``stream``, on which DDP was wrapped around
+    the model, too, if it is. From now on new inputs are copied to where these are, and gradients stay where
+    they are: none may be set to None. The GPU's random numbers are afterwards as they were before.
+
+    transient: bytes that the graph needs while it runs, above what is allocated when it does not.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_of: Callable[..., torch.Tensor],
+        *inputs: torch.Tensor,
+        stream: torch.cuda.Stream,
+    ) -> None:
+        self._inputs = [each.clone() for each in inputs]
+        numbers = torch.cuda.get_rng_state()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(WARM):
+                loss_of(*self._inputs).backward()
+        torch.cuda.current_stream().wait_stream(stream)
+        model.zero_grad(set_to_none=True)
+        self._graph = torch.cuda.CUDAGraph()
+        torch.cuda.reset_peak_memory_stats()
+        # Threads of their own, such as NCCL's watchdog, may ask the GPU meanwhile.
+        with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
+            loss = loss_of(*self._inputs)
+            loss.backward()
+            self._loss = loss.detach()
+        self.transient = torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated()
+        torch.cuda.set_rng_state(numbers)
+
+    def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
+        """The loss of other inputs, of the same shapes."""
+        for kept, new in zip(self._inputs, inputs, strict=True):
+            kept.copy_(new)
+        self._graph.replay()
+        return self._loss.clone()
