@@ -131,10 +131,10 @@ def _packed_weight() -> list[str]:
             ratio = f"{_ratio(some, case, path, CUBLAS):.2f}x" if m in measured else "–"
             cells.append(ratio)
         lines.append(f"| {bits_text(bits)}, {shape.replace('x', ' x ')} | " + " | ".join(cells) + " |")
-    cells = [
-        f"{_ratio(some, f'4 bits, groups of 128, {m} x 4096x4096', TINYGEMM, CUBLAS):.2f}x" for m in sizes
-    ]
-    return [*lines, "| torch's `_weight_int4pack_mm`, 4 bits, 4096 x 4096 | " + " | ".join(cells) + " |"]
+    for name, path in (("torch's `_weight_int4pack_mm`", TINYGEMM), ("gemlite 0.6.0", "gemlite")):
+        ratios = [_ratio(some, f"4 bits, groups of 128, {m} x 4096x4096", path, CUBLAS) for m in sizes]
+        lines.append(f"| {name}, 4 bits, 4096 x 4096 | " + " | ".join(f"{r:.2f}x" for r in ratios) + " |")
+    return lines
 
 
 def _int8() -> list[str]:
