@@ -150,6 +150,32 @@ def test_the_picture_of_offsets_that_wrap_asks_for_their_row():
     assert "42949" not in repr(drawn) + drawn._repr_html_() and "from which row on?" in drawn._repr_html_()
 
 
+def test_the_words_on_a_gpu_are_the_recorded_figures():
+    """Prose that quotes them, in the master."""
+    prose = {
+        cell.id: cell.source
+        for cell in nbformat.read(REPO / "solutions/16_from_kernel_to_layer.ipynb", as_version=4).cells
+    }
+    steps = {(row["case"][:3], row["path"]): row for row in rows("training") if row["baseline"] == "torch"}
+    plain, packed, again = (steps["12 ", path] for path in ("torch", "packed, 2 bits", "torch, checkpointed"))
+    told = f"33.5 ms against 36.3, with a fifth of the memory. Checkpointing takes {again['us'] / 1e3:.1f},"
+    assert told in prose["gpu-after"]
+    assert [f"{row['us'] / 1e3:.1f}" for row in (packed, plain)] == ["33.5", "36.3"]
+    assert round(plain["bytes"] / packed["bytes"]) == 5 and again["us"] / plain["us"] < 4 / 3 - 0.02
+    plain, packed, again = (steps["ViT", path] for path in ("torch", "packed, 2 bits", "torch, checkpointed"))
+    assert "0.4 of the memory, in torch's own time" in prose["gpu-after"]
+    assert round(packed["bytes"] / plain["bytes"], 1) == 0.4 and abs(packed["us"] / plain["us"] - 1) < 0.02
+    assert "saves more there, and takes a fifth longer" in prose["gpu-after"]
+    assert again["bytes"] < packed["bytes"] and round(again["us"] / plain["us"], 1) == 1.2
+    whole = {(row["case"], row["path"]): row["us"] / 1e3 for row in rows("ranks")}
+    case = "ViT-B/16, batch 256, DDP on 2 GPUs"
+    packed, plain = (
+        [whole[case + how, path] for how in ("", ", replayed")] for path in ("packed, 2 bits", "torch")
+    )
+    assert "takes {:.0f} ms; replayed, {:.0f}. ".format(*packed) in prose["gpu-host"]
+    assert "torch's own takes {:.0f}, and {:.0f}.".format(*plain) in prose["gpu-host"]
+
+
 # ---- what is asked of production
 
 
