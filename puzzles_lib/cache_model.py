@@ -3,7 +3,7 @@
 Programs run in waves, in the order of their numbers; those of a wave take turns, an access each. What one of
 them touches is looked for in the cache; if it is missing it is fetched, and what nobody has used for the
 longest time makes room (LRU). A chip is not so tidy: its programs drift apart, so that it fetches as much or
-more. What `puzzles_lib.bench.profiles` recorded says how much more.
+more. What `puzzles_lib.chapters.ch19_what_the_clock_says.profiles` recorded says how much more.
 """
 
 import math

@@ -11,10 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from puzzles_lib.bench import digits as bench
 from puzzles_lib.bench.__main__ import main
 from puzzles_lib.bench.recorded import DIGITS, about, load, rounding_told, rows
-from puzzles_lib.chapters.ch16_from_kernel_to_layer import digits, pictures
+from puzzles_lib.chapters.ch16_from_kernel_to_layer import curves, digits, pictures
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.questions import QUESTIONS
 from puzzles_lib.interpreter import run
 from puzzles_lib.kernels import quantize
@@ -64,7 +63,7 @@ def test_bytes_kept_counts_every_storage_once_and_no_parameter():
     assert digits.bytes_kept(digits.mlp()) == inputs + log_softmax + labels + their_weight
     assert CURVES["float32"]["bytes"] == digits.bytes_kept(digits.mlp())
     for path in ("8 bits, nearest", "2 bits, stochastic"):
-        assert CURVES[path]["bytes"] == digits.bytes_kept(bench.packed_mlp(path, 0))
+        assert CURVES[path]["bytes"] == digits.bytes_kept(curves.packed_mlp(path, 0))
 
 
 # ---- what was recorded
@@ -72,14 +71,14 @@ def test_bytes_kept_counts_every_storage_once_and_no_parameter():
 
 @pytest.mark.parametrize("path", ["float32", "1 bit, nearest", "2 bits, stochastic"])
 def test_the_first_recorded_steps_are_what_comes_out_here(path):
-    found = [bench.losses(path, seed, 4)[0] for seed in range(RECORD["seeds"])]
+    found = [curves.losses(path, seed, 4)[0] for seed in range(RECORD["seeds"])]
     assert CURVES[path]["loss"][:4] == pytest.approx([fmean(s) for s in zip(*found, strict=True)], rel=1e-3)
 
 
 def test_the_record_is_whole():
-    assert list(CURVES) == list(bench.PATHS)
-    assert all(len(row["loss"]) == bench.STEPS for row in CURVES.values())
-    assert {row["rate"] for row in RECORD["rates"]} == set(bench.RATES)
+    assert list(CURVES) == list(curves.PATHS)
+    assert all(len(row["loss"]) == curves.STEPS for row in CURVES.values())
+    assert {row["rate"] for row in RECORD["rates"]} == set(curves.RATES)
     assert CURVES["float32"]["apart"] == 0
 
 
@@ -93,11 +92,11 @@ def test_layers_round_by_default_as_the_curves_say():
         assert rounding_of(bits, None) == ("stochastic" if off else "nearest")
         assert stochastic["apart"] < 0.005
     rates = {(row["rate"], row["path"]): row for row in RECORD["rates"]}
-    for rate in bench.RATES:
+    for rate in curves.RATES:
         exact = rates[rate, "float32"]["loss"]
         for bits in ("1 bit", "2 bits"):
             nearest, stochastic = (rates[rate, f"{bits}, {r}"] for r in ("nearest", "stochastic"))
-            if rate < max(bench.RATES):
+            if rate < max(curves.RATES):
                 assert abs(stochastic["loss"] - exact) < 0.005 and nearest["loss"] < exact - 0.003
             else:  # near float32's own limit nothing is told apart
                 assert abs(stochastic["loss"] - nearest["loss"]) < 2 * max(
@@ -119,17 +118,17 @@ def test_paths_of_training_say_how_they_round():
 
 
 def test_the_command_writes_what_it_prints(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(bench, "SEEDS", 1)
-    monkeypatch.setattr(bench, "STEPS", 2)
-    monkeypatch.setattr(bench, "RATE_STEPS", 1)
-    monkeypatch.setattr(bench, "RATES", (0.1,))
-    monkeypatch.setattr(bench, "RATE_SEEDS", 2)
+    monkeypatch.setattr(curves, "SEEDS", 1)
+    monkeypatch.setattr(curves, "STEPS", 2)
+    monkeypatch.setattr(curves, "RATE_STEPS", 1)
+    monkeypatch.setattr(curves, "RATES", (0.1,))
+    monkeypatch.setattr(curves, "RATE_SEEDS", 2)
     assert main(["digits", "--json", str(tmp_path / "d.json")]) == 0
     record = json.loads((tmp_path / "d.json").read_text())
-    assert [row["path"] for row in record["curves"]] == list(bench.PATHS)
+    assert [row["path"] for row in record["curves"]] == list(curves.PATHS)
     assert len(record["curves"][0]["loss"]) == 2 and [p.name for p in tmp_path.iterdir()] == ["d.json"]
     printed = capsys.readouterr().out
-    assert printed == bench.table(record) + "\n" and "2 bits, stochastic   47108" in printed
+    assert printed == curves.table(record) + "\n" and "2 bits, stochastic   47108" in printed
 
 
 @pytest.mark.parametrize("name", ["budget", "curves", "rates", "steps"])

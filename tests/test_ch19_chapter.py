@@ -9,11 +9,16 @@ import pytest
 
 from puzzles_lib import LAYER_NORM, check
 from puzzles_lib.answers import judge
-from puzzles_lib.bench import profiles, sweep
 from puzzles_lib.bench.h200 import BYTES, SHARED
 from puzzles_lib.bench.recorded import CLOCK, POINTS, PROFILES, SWEEPS, load, origin, rows
 from puzzles_lib.chapters import questions
-from puzzles_lib.chapters.ch19_what_the_clock_says import kernels, laboratory, pictures
+from puzzles_lib.chapters.ch19_what_the_clock_says import (
+    configurations,
+    kernels,
+    laboratory,
+    pictures,
+    profiles,
+)
 from puzzles_lib.chapters.ch19_what_the_clock_says.questions import LEFT, LOSS
 from tests.conftest import REPO
 
@@ -37,7 +42,7 @@ def test_records_say_where_they_come_from():
 
 @pytest.mark.parametrize("device", SWEEPS)
 def test_a_sweep_has_every_configuration_that_the_bench_tries(device):
-    for each in sweep.SWEPT:
+    for each in configurations.SWEPT:
         found = laboratory.sweep(each.name, device)
         assert [dict(tried.config) for tried in found.tried] == list(each.configurations())
         assert found.bytes == each.bytes and found.flops == each.flops

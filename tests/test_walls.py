@@ -153,7 +153,9 @@ def test_the_harness_never_imports_production_kernels():
         "authoring/row_wise",
         "authoring/quantized_matmul",
     )
-    assert all_below(users, *allowed, "chapters/ch15_racing_cublas/")
+    assert all_below(
+        users, *allowed, "chapters/ch15_racing_cublas/", "chapters/ch16_from_kernel_to_layer/curves"
+    )
 
 
 def test_production_kernels_import_torch_and_triton_only():
@@ -166,6 +168,12 @@ def test_production_kernels_import_torch_and_triton_only():
 @pytest.mark.parametrize("wing", ["authoring", "grading"])
 def test_nobody_imports_what_makers_and_teachers_run(wing):
     assert not {u for u in importers(f"puzzles_lib.{wing}") if not u.startswith(f"{wing}/")}
+
+
+def test_benches_know_no_chapter():
+    """A chapter may quote what they measured; what measures a chapter's own kernels stands in its folder."""
+    users = importers("puzzles_lib.chapters")
+    assert not {u for u in users if u.startswith("bench/")} and any(u.startswith("authoring/") for u in users)
 
 
 def test_grading_stands_on_the_checker_alone_and_runs_code_in_one_place():

@@ -8,7 +8,6 @@ has ``case`` and ``path``, ``wrong`` (runs with a wrong element), ``elements`` (
 ``sums`` (how many different results came out on normal numbers).
 """
 
-import datetime
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ import torch
 import triton
 
 from puzzles_lib.authoring.solutions import kernel_sources, other_kernel
+from puzzles_lib.bench.results import origin
 from puzzles_lib.source import define
 
 RUNS = 200
@@ -53,9 +53,7 @@ def measure() -> dict[str, Any]:
         for shape in SHAPES
         for path in kernels
     ]
-    versions = {"torch": torch.__version__.split("+")[0], "triton": triton.__version__}
-    origin = {"device": torch.cuda.get_device_name(), "versions": versions}
-    return {**origin, "date": datetime.date.today().isoformat(), "runs": RUNS, "rows": rows}
+    return {**origin(), "runs": RUNS, "rows": rows}
 
 
 def _kernels() -> Iterator[tuple[str, object]]:

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from puzzles_lib.authoring.solutions import solutions
-from puzzles_lib.bench.clock import origin
-from puzzles_lib.bench.results import relative_error
+from puzzles_lib.bench.results import origin, relative_error
 from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.binding import Bound, bind
 from puzzles_lib.chapters import puzzles

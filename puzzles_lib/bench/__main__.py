@@ -29,17 +29,20 @@ MEASURED = {
 }
 """Benches by name: a module with a ``measure()`` that gives rows, and what it measures."""
 RECORDED = {
-    "digits": ("puzzles_lib.bench.digits", "chapter 16's loss curves, on this CPU: takes minutes"),
+    "digits": (
+        "puzzles_lib.chapters.ch16_from_kernel_to_layer.curves",
+        "chapter 16's loss curves, on this CPU: takes minutes",
+    ),
     "orders": (
         "puzzles_lib.authoring.orders",
         "how often what nothing orders goes wrong, in chapter 17's kernels (needs a GPU)",
     ),
     "clock": (
-        "puzzles_lib.bench.clock",
+        "puzzles_lib.chapters.ch19_what_the_clock_says.clock",
         "chapter 19: how benchmarks lie, waves, the order of tiles, persistent programs (needs a GPU)",
     ),
     "sweep": (
-        "puzzles_lib.bench.sweep",
+        "puzzles_lib.chapters.ch19_what_the_clock_says.configurations",
         "chapter 19: three kernels in hundreds of forms (needs a GPU)",
     ),
     "tiles": (
@@ -51,7 +54,7 @@ RECORDED = {
         "chapter 19: the course's kernels at large (needs a GPU)",
     ),
     "profiles": (
-        "puzzles_lib.bench.profiles",
+        "puzzles_lib.chapters.ch19_what_the_clock_says.profiles",
         "chapter 19: what ncu reads off kernels (needs a GPU)",
     ),
     "ptxas": (

@@ -1,6 +1,16 @@
-"""What the benches share: the row that each of them yields, and the error in it."""
+"""What the benches share: where a record comes from, the row that each of them yields, the error in it."""
+
+import datetime
 
 import torch
+import triton
+
+
+def origin() -> dict[str, object]:
+    """What a record begins with: ``device``, ``versions`` and ``date``. Needs a GPU."""
+    versions = {"torch": torch.__version__.split("+")[0], "triton": triton.__version__}
+    found = {"device": torch.cuda.get_device_name(), "versions": versions}
+    return {**found, "date": datetime.date.today().isoformat()}
 
 
 def row(

@@ -11,12 +11,13 @@ Rows of bench "ranks" and "training" go on with ``bytes`` (peak memory) and ``ba
 ``launches`` too: by path, how it was launched and what its binary looks like, see
 `puzzles_lib.chapters.ch15_racing_cublas.records`; and ``clocks``, what the chip did under load.
 
-Those of chapter 19, ``clock.json``, ``points.json``, ``profiles.json`` and the two sweeps, are as
-`puzzles_lib.bench.clock`, `puzzles_lib.authoring.points`, `puzzles_lib.bench.profiles` and
-`puzzles_lib.bench.sweep` say. ``tiles.json`` is such a sweep too: what attention's tiles were chosen from,
-see `puzzles_lib.authoring.tiles`.
+Those of chapter 19 are as the modules say that measure them: ``clock.json`` and ``profiles.json`` as
+`puzzles_lib.chapters.ch19_what_the_clock_says`'s of these names, ``points.json`` as
+`puzzles_lib.authoring.points`, the two sweeps as `puzzles_lib.bench.sweep`. ``tiles.json`` is such a sweep
+too: what attention's tiles were chosen from, see `puzzles_lib.authoring.tiles`.
 
-Three more are of another form: ``digits.json`` is what `puzzles_lib.bench.digits` measures, on a CPU,
+Three more are of another form: ``digits.json`` is what
+`puzzles_lib.chapters.ch16_from_kernel_to_layer.curves` measures, on a CPU,
 ``orders.json`` what `puzzles_lib.authoring.orders` counts, on a GPU, and ``ptxas.json`` what
 `puzzles_lib.chapters.ch15_racing_cublas.assemblers` finds, with no GPU.
 """

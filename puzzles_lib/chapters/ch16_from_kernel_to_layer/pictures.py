@@ -156,7 +156,7 @@ def _named(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 def curves(record: Mapping[str, Any]) -> Picture:
     """Loss against step, with nearest codes and with stochastic ones.
 
-    record: of `puzzles_lib.bench.digits`.
+    record: of `curves.measure`.
     """
     rows = _named(record)
     figure = new_figure(8.4, 4.0)

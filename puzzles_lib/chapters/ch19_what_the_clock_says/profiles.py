@@ -8,7 +8,6 @@ ncu runs this module again, as a program that launches each kernel once.
 """
 
 import csv
-import datetime
 import io
 import os
 import shutil
@@ -18,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-import triton
 
+from puzzles_lib.bench.results import origin
 from puzzles_lib.chapters.ch19_what_the_clock_says import kernels
 
 SECTIONS = (
@@ -132,9 +131,7 @@ def measure() -> dict[str, Any]:
     rows = list(read(done.stdout))
     if len(rows) != len(PROFILED):
         raise RuntimeError(f"ncu gave {len(rows)} profiles of {len(PROFILED)}: {done.stderr[-500:]}")
-    versions = {"torch": torch.__version__.split("+")[0], "triton": triton.__version__}
-    found = {"device": torch.cuda.get_device_name(), "versions": versions}
-    return {**found, "date": datetime.date.today().isoformat(), "rows": rows}
+    return {**origin(), "rows": rows}
 
 
 def read(output: str) -> Iterator[Row]:

@@ -10,7 +10,6 @@ The record: ``device``, ``versions``, ``date``, and a list for each of `PARTS`.
 - ``persistent``: ``case``, ``path``, ``us``, and ``config``, the best of those tried.
 """
 
-import datetime
 import statistics
 import tempfile
 import time
@@ -22,7 +21,7 @@ import torch
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from puzzles_lib.bench.results import relative_error
+from puzzles_lib.bench.results import origin, relative_error
 from puzzles_lib.bench.timing import interleaved, sustained
 from puzzles_lib.chapters.ch19_what_the_clock_says import kernels
 
@@ -35,13 +34,6 @@ def measure() -> dict[str, Any]:
     if not torch.cuda.is_available():
         raise RuntimeError("bench clock needs a CUDA device")
     return {**origin(), **{name: list(part()) for name, part in PARTS.items()}}
-
-
-def origin() -> dict[str, Any]:
-    """Which device, versions and day."""
-    versions = {"torch": torch.__version__.split("+")[0], "triton": triton.__version__}
-    found = {"device": torch.cuda.get_device_name(), "versions": versions}
-    return {**found, "date": datetime.date.today().isoformat()}
 
 
 def _normal(*shape: int) -> torch.Tensor:
