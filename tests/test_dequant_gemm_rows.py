@@ -33,12 +33,14 @@ def compiled(kernel, types: dict[str, str], constants: dict[str, object], capabi
     return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
 
 
-def compiled_rows16(bits: int, dtype: str, rows: int, columns: int, group: int, capability: int = 90):
-    cut = rows16.choose_cut(rows, 4096, columns, bits, group, H200)
+def compiled_rows16(
+    bits: int, dtype: str, rows: int, columns: int, group: int, features: int = 4096, capability: int = 90
+):
+    cut = rows16.choose_cut(rows, features, columns, bits, group, H200)
     types = {f"{name}_ptr": f"*{dtype}" for name in ("x", "params", "out")} | {"words_ptr": "*i16"}
     constants = {
         "BITS": bits, "FIELDS": cut.fields, "COLUMNS": cut.columns, "STEPS": cut.steps,
-        "WHOLE": cut.steps - 1, "BLOCK_M": 8 if rows <= 8 else 16, "UNIT": 8,
+        "AHEAD": cut.ahead, "WHOLE": cut.steps - 1, "BLOCK_M": 8 if rows <= 8 else 16, "UNIT": 8,
         "SHIFT": group_shift(group, columns), "PDL": capability == 90,
     }  # fmt: skip
     options = {"num_warps": cut.warps, "maxnreg": 128}
@@ -56,7 +58,7 @@ def compiled_rows128(bits: int, dtype: str, block_m: int, spans: int):
     return compiled(rows128._dequant_gemm_rows128_kernel, types, constants, 90, num_warps=4)
 
 
-@pytest.fixture(scope="module", params=[(4, "bf16", 1, 2048, 128), (1, "fp16", 16, 1000, 32)], ids=str)
+@pytest.fixture(scope="module", params=[(4, "bf16", 1, 2048, 128), (1, "fp16", 16, 1000, 32, 8192)], ids=str)
 def few(request):
     return compiled_rows16(*request.param)
 
@@ -173,7 +175,7 @@ def test_sixteen_rows_touch_nothing_before_they_wait(few):
 
 def test_sixteen_rows_compile_for_other_gpus():
     for capability in (80, 120):
-        kernel = compiled_rows16(8, "bf16", 1, 1024, 128, capability)
+        kernel = compiled_rows16(8, "bf16", 1, 1024, 128, capability=capability)
         assert "mma.sync.aligned.m16n8k16" in kernel.asm["ptx"]
 
 
@@ -224,9 +226,9 @@ def test_steps_of_sixteen_rows_cover_all_columns_once(bits, group):
 
 
 def test_cuts_that_were_measured():
-    assert rows16.choose_cut(1, 4096, 4096, 4, 128, H200) == rows16.Cut(4, 16, 64, 1, 4)
-    assert rows16.choose_cut(1, 8192, 8192, 4, 128, H200) == rows16.Cut(4, 8, 64, 1, 16)
-    assert rows16.choose_cut(1, 1024, 4096, 4, 128, H200) == rows16.Cut(4, 16, 64, 4, 1)
+    assert rows16.choose_cut(1, 4096, 4096, 4, 128, H200) == rows16.Cut(4, 16, 64, 1, 4, ahead=2)
+    assert rows16.choose_cut(1, 8192, 8192, 4, 128, H200) == rows16.Cut(4, 8, 64, 1, 16, ahead=4)
+    assert rows16.choose_cut(1, 1024, 4096, 4, 128, H200) == rows16.Cut(4, 16, 64, 4, 1, ahead=2)
     splits = {
         (32, 64, 4096): 4, (32, 32, 4096): 8, (64, 64, 8192): 4, (64, 16, 8192): 8, (86, 64, 4096): 3,
         (32, 128, 4096): 4, (224, 64, 8192): 1, (8, 64, 4096): 8,

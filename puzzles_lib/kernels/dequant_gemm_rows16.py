@@ -12,7 +12,7 @@ In Gluon, the language under Triton, where layouts are the author's. What makes 
 - Params are loaded 16 bytes a lane, once, and pass through shared memory to where a lane finds all that it
   needs of a step side by side.
 - Two codes are unpacked in two instructions (`puzzles_lib.kernels.dequant_gemm_unpack`).
-- Words are asked for two steps ahead and x one; the loop over K is unrolled.
+- Words are asked for two or four steps ahead and x one; the loop over K is unrolled.
 """
 
 from dataclasses import dataclass
@@ -43,18 +43,21 @@ ROWS = 16  # of x, at most, in a program
 STEPS = 24  # of a program, at most: they are unrolled, and their params lie in shared memory
 SPLITS = 64  # of K, at most
 WORD_ROWS = gl.constexpr(8)  # of a program
-AHEAD = gl.constexpr(2)  # steps for which words are asked for
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How a product is cut: fields of a word, warps, and columns of a warp's step; shares of K, and steps."""
+    """How a product is cut: fields of a word, warps, and columns of a warp's step; shares of K, and steps.
+
+    ahead: for so many steps words are asked for before they are used.
+    """
 
     fields: int
     warps: int
     columns: int
     splits: int
     steps: int
+    ahead: int
 
 
 def fits(x: torch.Tensor, group_size: int) -> bool:
@@ -79,7 +82,7 @@ def choose_cut(
     splits = max(splits, triton.cdiv(columns, STEPS * warps * step))
     steps = triton.cdiv(columns, splits * warps * step)
     splits = triton.cdiv(columns, steps * warps * step)  # none without a column
-    return Cut(fields, warps, step, splits, steps)
+    return Cut(fields, warps, step, splits, steps, ahead=2 if warps == 16 else 4)
 
 
 def launch(
@@ -97,10 +100,10 @@ def launch(
     block_m = 8 if rows <= 8 else ROWS
     _dequant_gemm_rows16_kernel[(tiles, cut.splits, triton.cdiv(rows, block_m))](
         x, words, params, sums, rows, features, columns // unit, words.shape[0], group_size,
-        BITS=bits, FIELDS=cut.fields, COLUMNS=cut.columns, STEPS=cut.steps,
+        BITS=bits, FIELDS=cut.fields, COLUMNS=cut.columns, STEPS=cut.steps, AHEAD=cut.ahead,
         WHOLE=whole if cut.splits == 1 or whole == cut.steps else 0,
         BLOCK_M=block_m, UNIT=unit, SHIFT=group_shift(group_size, columns), PDL=pdl,
-        num_warps=cut.warps, maxnreg=128, **overlapped(pdl and rows <= 8),
+        num_warps=cut.warps, maxnreg=128, **overlapped(pdl),
     )  # fmt: skip
     if cut.splits > 1:
         add_splits(sums, y, pdl)
@@ -241,8 +244,8 @@ def _both(acc_0, acc_1, FIELDS: gl.constexpr):
 @gluon.jit
 def _multiply(
     words_ptrs, words_k, words, x_ptrs, x_k, x, s_params, left, field,
-    BITS: gl.constexpr, FIELDS: gl.constexpr, SPAN: gl.constexpr, STEPS: gl.constexpr, WHOLE: gl.constexpr,
-    CAREFUL: gl.constexpr,
+    BITS: gl.constexpr, FIELDS: gl.constexpr, SPAN: gl.constexpr, STEPS: gl.constexpr, AHEAD: gl.constexpr,
+    WHOLE: gl.constexpr, CAREFUL: gl.constexpr,
 ):  # fmt: skip
     """The sums of each warp, from all steps. words, x: those asked for already."""
     W: gl.constexpr = x.shape[0]
@@ -335,7 +338,7 @@ def _no_sums(W: gl.constexpr, BLOCK_M: gl.constexpr):
 @gluon.jit
 def _dequant_gemm_rows16_kernel(
     x_ptr, words_ptr, params_ptr, out_ptr, M, N, units, blocks, group_size,
-    BITS: gl.constexpr, FIELDS: gl.constexpr, COLUMNS: gl.constexpr, STEPS: gl.constexpr,
+    BITS: gl.constexpr, FIELDS: gl.constexpr, COLUMNS: gl.constexpr, STEPS: gl.constexpr, AHEAD: gl.constexpr,
     WHOLE: gl.constexpr, BLOCK_M: gl.constexpr, UNIT: gl.constexpr, SHIFT: gl.constexpr, PDL: gl.constexpr,
 ):  # fmt: skip
     """Some features of y: program (8 rows of words and FIELDS of their fields, share of K, rows of x).
@@ -375,10 +378,10 @@ def _dequant_gemm_rows16_kernel(
     out = (out_ptr, tile, field, split, first_m, M, N)
     if x.dtype == gl.float16:
         _load_params(*params, BITS, FIELDS, COLUMNS, SHIFT, CAREFUL=True)
-        _store(*out, _multiply(*asked, BITS, FIELDS, SPAN, STEPS, WHOLE, CAREFUL=True), BITS)
+        _store(*out, _multiply(*asked, BITS, FIELDS, SPAN, STEPS, AHEAD, WHOLE, CAREFUL=True), BITS)
     else:
         odd = _load_params(*params, BITS, FIELDS, COLUMNS, SHIFT, CAREFUL=False)
-        sums = _multiply(*asked, BITS, FIELDS, SPAN, STEPS, WHOLE, CAREFUL=False)
+        sums = _multiply(*asked, BITS, FIELDS, SPAN, STEPS, AHEAD, WHOLE, CAREFUL=False)
         _store(*out, sums * 2.0**SCALED, BITS)
         if gl.max(gl.ravel(odd), axis=0) > 0:  # rare, and found out while what is stored is under way
             begun = _places(
