@@ -52,9 +52,11 @@ def excerpt(file: str, first: str, last: str) -> Excerpt:
 
     file: such as ``"kernels/quantize.py"``. A statement that begins on the last line is taken whole, and
     what a comment says to the formatter is left out.
-    Raises ValueError where there are none.
+    Raises ValueError where there are none, or no such file.
     """
     path = Path(__file__).parent / file
+    if not path.is_file():
+        raise ValueError(f"excerpt: there is no file {file!r} in the library")
     lines = path.read_text().splitlines()
     start = next((n for n, line in enumerate(lines) if first in line), None)
     end = next((n for n, line in enumerate(lines) if last in line and start is not None and n >= start), None)

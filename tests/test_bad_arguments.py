@@ -7,7 +7,9 @@ import pytest
 KERNEL = """
 import triton
 import triton.language as tl
-from puzzles_lib import CONSTANT_ADD, check, hint, mistake, race, run, stages, trace, watch
+from puzzles_lib import CONSTANT_ADD, check, excerpt, hint, mistake, race, run, stages, trace, watch
+from puzzles_lib.inspector.occupancy import resident
+from puzzles_lib.inspector.step import step
 
 @triton.jit
 def kernel(x_ptr, z_ptr, BLOCK: tl.constexpr):
@@ -63,6 +65,9 @@ def shell():
         ("made.passes[999]", "there is no pass 999; there are "),
         ("made.passes['coalesce']", "there is no pass 'coalesce'; did you mean tritongpu-coalesce"),
         ("made.passes['tritongpu-colaesce']", "did you mean tritongpu-coalesce"),
+        ("step(kernel)", "step: compiled is a JITFunction, allowed is what stages(...) gives"),
+        ("resident(32, 0, warps=0)", "resident: warps is 0, allowed is any number from 1"),
+        ("excerpt('kernels/quantise.py', 'a', 'b')", "there is no file 'kernels/quantise.py' in the library"),
     ],
 )
 def test_a_wrong_argument_is_named(shell, capsys, line, said):

@@ -105,8 +105,10 @@ def test_pipelined_dots_wait_for_their_copies():
 
 def test_layouts_that_do_not_fit_a_picture_are_refused(a100):
     small = read_layout(_add(BLOCK=32).ttgir, "#blocked", (32,))
-    with pytest.raises(ValueError, match="warp is 1, which holds nothing"):
+    with pytest.raises(ValueError, match="block: warp is 1, allowed are those with a share of their own: 0"):
         pictures.block(small, warp=1)
+    with pytest.raises(ValueError, match="block: lane is 9, allowed are 0 to 8: so many are drawn"):
+        pictures.block(small, warp=0, lane=9)
     attribute = "#ttg.blocked<{sizePerThread = [4, 8], threadsPerWarp = [4, 8], warpsPerCTA = [4, 1], order = [1, 0]}>"  # noqa: E501
     square = read_layout("", attribute, (64, 64))
     with pytest.raises(ValueError, match="does not deal out whole rows"):

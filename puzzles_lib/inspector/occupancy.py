@@ -8,7 +8,12 @@ def resident(registers: int, shared: int, warps: int) -> int:
 
     registers: a thread; they are given out to warps in lots of 256, from a quarter of the file each.
     shared: bytes a program. warps: a program.
+
+    Raises ValueError for a number that no program has.
     """
+    for name, number, least in (("registers", registers, 1), ("shared", shared, 0), ("warps", warps, 1)):
+        if number < least:
+            raise ValueError(f"resident: {name} is {number}, allowed is any number from {least}")
     lot = -(-registers * 32 // 256) * 256
     by_registers = 4 * (REGISTERS // 4 // lot) // warps
     return min(by_registers, WARPS // warps, SHARED // (shared + RESERVED), PROGRAMS)

@@ -79,8 +79,10 @@ class Step:
 def step(compiled: Stages) -> Step | None:
     """Read a kernel compiled by `stages` for sm_90; None where no loop of it uses the tensor cores.
 
-    Raises ValueError for another target.
+    Raises ValueError for another target, TypeError for what is no compiled kernel.
     """
+    if not isinstance(compiled, Stages):
+        raise TypeError(f"step: compiled is a {type(compiled).__name__}, allowed is what stages(...) gives")
     if compiled.target.name != "sm_90":
         raise ValueError(f"step: the kernel is compiled for {compiled.target.name}, allowed is sm_90")
     body = matrix_loop(compiled.sass)

@@ -74,14 +74,18 @@ def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
     layout: of a tensor with one axis, in which neighbours belong to one thread's registers.
     warp, lane: which ones to look into; their first share is drawn.
 
-    Raises ValueError for a warp that has no share of its own.
+    Raises ValueError for a warp that has no share of its own, and for a lane that is not drawn.
     """
     (n,) = layout.shape
+    shown = min(9, layout.lanes)
+    if lane not in range(shown):
+        raise ValueError(f"block: lane is {lane!r}, allowed are 0 to {shown - 1}: so many are drawn")
     order = [layout.holders((i,)) for i in range(n)]
     runs = _runs(order)
     shares = [(begin, length) for begin, length, holder in runs if holder == warp]
     if not shares:
-        raise ValueError(f"warp is {warp}, which holds nothing that a lower warp does not hold, or is none")
+        having = ", ".join(map(str, sorted({holder for _, _, holder in runs})))
+        raise ValueError(f"block: warp is {warp!r}, allowed are those with a share of their own: {having}")
     start, span = shares[0]
     own = [i for i in range(start, start + span) if any(h[:2] == (warp, lane) for h in order[i])]
     figure, ax = new_sheet(22, 8.5)
@@ -98,7 +102,6 @@ def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
         part(left + begin * scale, tops[0], length * scale, f"warp {holder}", begin, color)
     label(ax, left, 0.3, f"the block, {n} elements", align="left")
 
-    shown = min(9, layout.lanes)
     each = width / (shown + 1)
     _enlarge(ax, left + start * scale, span * scale, tops[0] + 1, left, width, tops[1])
     for i in range(shown):
