@@ -66,7 +66,8 @@ def shell():
         ("made.passes['coalesce']", "there is no pass 'coalesce'; did you mean tritongpu-coalesce"),
         ("made.passes['tritongpu-colaesce']", "did you mean tritongpu-coalesce"),
         ("step(kernel)", "step: compiled is a JITFunction, allowed is what stages(...) gives"),
-        ("resident(32, 0, warps=0)", "resident: warps is 0, allowed is any number from 1"),
+        ("resident(32, 0, warps=0)", "resident: warps is 0, allowed is any whole number from 1"),
+        ("resident(32, '0', 4)", "resident: shared is '0', allowed is any whole number from 0"),
         ("excerpt('kernels/quantise.py', 'a', 'b')", "there is no file 'kernels/quantise.py' in the library"),
     ],
 )

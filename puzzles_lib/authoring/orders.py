@@ -16,7 +16,7 @@ import torch
 import triton
 
 from puzzles_lib.authoring.solutions import kernel_sources, other_kernel
-from puzzles_lib.bench.results import origin
+from puzzles_lib.bench.results import provenance
 from puzzles_lib.source import define
 
 RUNS = 200
@@ -53,7 +53,7 @@ def measure() -> dict[str, Any]:
         for shape in SHAPES
         for path in kernels
     ]
-    return {**origin(), "runs": RUNS, "rows": rows}
+    return {**provenance(), "runs": RUNS, "rows": rows}
 
 
 def _kernels() -> Iterator[tuple[str, object]]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from puzzles_lib.authoring.solutions import solutions
-from puzzles_lib.bench.results import origin, relative_error
+from puzzles_lib.bench.results import provenance, relative_error
 from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.binding import Bound, bind
 from puzzles_lib.chapters import puzzles
@@ -35,7 +35,7 @@ def measure() -> dict[str, Any]:
     """The record. Raises RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench points needs a CUDA device")
-    return {**origin(), "rows": list(_rows())}
+    return {**provenance(), "rows": list(_rows())}
 
 
 def _rows() -> Iterator[dict[str, Any]]:

@@ -6,7 +6,7 @@ import torch
 import triton
 
 
-def origin() -> dict[str, object]:
+def provenance() -> dict[str, object]:
     """What a record begins with: ``device``, ``versions`` and ``date``. Needs a GPU."""
     versions = {"torch": torch.__version__.split("+")[0], "triton": triton.__version__}
     found = {"device": torch.cuda.get_device_name(), "versions": versions}

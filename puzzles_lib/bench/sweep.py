@@ -22,12 +22,11 @@ from typing import Any
 import torch
 from triton.runtime.errors import OutOfResources
 
-from puzzles_lib.bench.results import origin, relative_error
+from puzzles_lib.bench.results import provenance, relative_error
 
 SETS = 3  # of inputs, taken in turn, so that none is found in L2
 REPLAYS = 9
 MOST_ERROR = 1e-2  # of a bfloat16 result
-LAUNCH = ("warps", "stages")
 FOUND = ("registers", "spills", "shared", "us", "again_us", "error")
 
 Config = dict[str, int]
@@ -66,7 +65,7 @@ def swept(bench: str, module: str, tried: Sequence[Swept]) -> dict[str, Any]:
     compile_all(module, tried)
     found = [_swept(each) for each in tried]
     count = torch.cuda.get_device_properties(0).multi_processor_count
-    return {**origin(), "multiprocessors": count, "kernels": found}
+    return {**provenance(), "multiprocessors": count, "kernels": found}
 
 
 def compile_all(module: str, tried: Sequence[Swept]) -> None:

@@ -12,8 +12,8 @@ def resident(registers: int, shared: int, warps: int) -> int:
     Raises ValueError for a number that no program has.
     """
     for name, number, least in (("registers", registers, 1), ("shared", shared, 0), ("warps", warps, 1)):
-        if number < least:
-            raise ValueError(f"resident: {name} is {number}, allowed is any number from {least}")
+        if not isinstance(number, int) or number < least:
+            raise ValueError(f"resident: {name} is {number!r}, allowed is any whole number from {least}")
     lot = -(-registers * 32 // 256) * 256
     by_registers = 4 * (REGISTERS // 4 // lot) // warps
     return min(by_registers, WARPS // warps, SHARED // (shared + RESERVED), PROGRAMS)

@@ -21,7 +21,7 @@ import torch
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from puzzles_lib.bench.results import origin, relative_error
+from puzzles_lib.bench.results import provenance, relative_error
 from puzzles_lib.bench.timing import interleaved, sustained
 from puzzles_lib.chapters.ch19_what_the_clock_says import kernels
 
@@ -33,7 +33,7 @@ def measure() -> dict[str, Any]:
     """The record. Raises RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench clock needs a CUDA device")
-    return {**origin(), **{name: list(part()) for name, part in PARTS.items()}}
+    return {**provenance(), **{name: list(part()) for name, part in PARTS.items()}}
 
 
 def _normal(*shape: int) -> torch.Tensor:

@@ -5,10 +5,12 @@ from typing import Any
 
 import torch
 
-from puzzles_lib.bench.sweep import LAUNCH, Config, Swept, Tensors, swept, table
+from puzzles_lib.bench.sweep import Config, Swept, Tensors, swept, table
 from puzzles_lib.chapters.ch19_what_the_clock_says import kernels
 
 __all__ = ["SWEPT", "measure", "table"]
+
+LAUNCH = ("warps", "stages")  # of a configuration: how it is launched, the rest are its blocks
 
 
 def _of(

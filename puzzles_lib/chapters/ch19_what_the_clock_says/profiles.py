@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from puzzles_lib.bench.results import origin
+from puzzles_lib.bench.results import provenance
 from puzzles_lib.chapters.ch19_what_the_clock_says import kernels
 
 SECTIONS = (
@@ -131,7 +131,7 @@ def measure() -> dict[str, Any]:
     rows = list(read(done.stdout))
     if len(rows) != len(PROFILED):
         raise RuntimeError(f"ncu gave {len(rows)} profiles of {len(PROFILED)}: {done.stderr[-500:]}")
-    return {**origin(), "rows": rows}
+    return {**provenance(), "rows": rows}
 
 
 def read(output: str) -> Iterator[Row]:
