@@ -7,6 +7,7 @@ import itertools
 import re
 
 import pytest
+import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.experimental.gluon._runtime import GluonASTSource
@@ -171,6 +172,25 @@ def test_sixteen_rows_touch_nothing_before_they_wait(few):
     early = ptx[ptx.index(".entry") : ptx.index("griddepcontrol.wait")]
     assert not re.search(r"\b(ld|st)\.global|launch_dependents", early)
     assert re.search(r"\bld\.global", ptx) and "griddepcontrol.launch_dependents" in ptx
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (9, 0)])
+@pytest.mark.parametrize("rows", [1, 8, 9, 16])
+def test_up_to_sixteen_rows_begin_while_the_kernel_before_ends(monkeypatch, capability, rows):
+    """Where the kernel can wait for it, and only there."""
+    launched = []
+
+    class Noted:
+        def __getitem__(self, grid):
+            return lambda *tensors, **options: launched.append(options)
+
+    monkeypatch.setattr(rows16, "_dequant_gemm_rows16_kernel", Noted())
+    monkeypatch.setattr(rows16, "multiprocessors", lambda device: H200)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    x, words = torch.randn(rows, 128), torch.zeros(64, 16, 128, dtype=torch.int16)
+    rows16.launch(x, words, torch.zeros(1, 64, 2, 64), x.new_empty(rows, 4096), 4, 128)
+    (options,) = launched
+    assert options["PDL"] == options.get("launch_pdl", False) == (capability == (9, 0))
 
 
 def test_sixteen_rows_compile_for_other_gpus():
