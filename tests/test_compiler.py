@@ -410,7 +410,10 @@ def apply(f: tl.constexpr, x):
 
 @triton.constexpr_function
 def halved(n):
-    return sum(1 for _ in range(n)) // 2
+    count = 0
+    for i in range(n):
+        count += 1 if i >= 0 else max(0, i)
+    return count // 2
 """
 
 
@@ -447,6 +450,44 @@ def test_a_constexpr_function_may_not_reach_python(line):
     kernel = define(f"{source}@triton.jit\ndef kernel(z_ptr):\n    tl.store(z_ptr, ends(1))\n", f"<{line}>")
     refusal = vet(kernel)
     assert PYTHONS[line] in refusal.message and line in refusal.site.source
+
+
+STATEMENTS = {  # in a constexpr function: what each is called in the refusal
+    "from builtins import exec as run": "an import",
+    "import os": "an import",
+    "global m": "global",
+    "def inner(): pass": "a function",
+    "class Inner: pass": "a class",
+    "x = lambda: 0": "a lambda",
+    "x = [i for i in range(3)]": "a comprehension",
+    "x = sum(i for i in range(3))": "a generator",
+    "x = {1: 2}": "a dictionary",
+    "x = f'{n}'": "an f-string",
+    "with n: pass": "with",
+    "del n": "del",
+    "raise ValueError": "raise",
+    "yield n": "yield",
+    "(y := n)": ":=",
+    "try: pass\n    except Exception: pass": "try",
+    "match n:\n        case int(__class__=c): pass": "match",
+}
+
+
+@pytest.mark.parametrize("line", STATEMENTS)
+def test_a_constexpr_function_consists_of_arithmetic(line):
+    source = f"@triton.constexpr_function\ndef ends(n):\n    {line}\n    return 1\n"
+    kernel = define(f"{source}@triton.jit\ndef kernel(z_ptr):\n    tl.store(z_ptr, ends(1))\n", f"<{line}>")
+    refusal = vet(kernel)
+    assert refusal is not None and f": {STATEMENTS[line]} has no place in it" in refusal.message
+    assert refusal.site.source == line.splitlines()[0]
+
+
+@pytest.mark.parametrize("line", ["import os", "global m", "class A: pass", "raise ValueError"])
+def test_a_kernel_hides_nothing_under_a_condition_that_the_compiler_skips(line):
+    body = f"    if B > 4:\n        {line}\n    tl.store(z_ptr, 1)\n"
+    source = f"@triton.jit\ndef kernel(z_ptr, B: tl.constexpr):\n{body}"
+    refusal = vet(define(source, f"<hidden {line}>"))
+    assert refusal is not None and refusal.site.source == line
 
 
 def test_vetting_ends_for_tuples_that_hold_themselves_many_times():

@@ -159,8 +159,53 @@ _NO_SUCH_STATEMENT |= {
 }
 
 
+def no_such_statement(node: ast.AST) -> str:
+    """Why a kernel can't contain a statement or an expression of this kind."""
+    return _no_such_kind(type(node).__name__)
+
+
+def _no_such_kind(name: str) -> str:
+    return _NO_SUCH_STATEMENT.get(name, f"a kernel has no {name}: the compiler cannot translate it")
+
+
 def _no_such_statement(t: Trouble, found: re.Match) -> str:
-    return _NO_SUCH_STATEMENT.get(found[1], f"a kernel has no {found[1]}: the compiler cannot translate it")
+    return _no_such_kind(found[1])
+
+
+def kind_of(node: ast.AST) -> str:
+    """What Python's users call a statement or an expression of this kind."""
+    name = type(node).__name__
+    return _KINDS.get(name, a(name))
+
+
+_KINDS = {
+    "AsyncFunctionDef": "a function",
+    "ClassDef": "a class",
+    "Delete": "del",
+    "DictComp": "a dictionary",
+    "Dict": "a dictionary",
+    "FormattedValue": "an f-string",
+    "FunctionDef": "a function",
+    "GeneratorExp": "a generator",
+    "Global": "global",
+    "Import": "an import",
+    "ImportFrom": "an import",
+    "JoinedStr": "an f-string",
+    "Lambda": "a lambda",
+    "ListComp": "a comprehension",
+    "Match": "match",
+    "NamedExpr": ":=",
+    "Nonlocal": "nonlocal",
+    "Raise": "raise",
+    "Set": "a set",
+    "SetComp": "a comprehension",
+    "Starred": "unpacking by *",
+    "Try": "try",
+    "TryStar": "try",
+    "With": "with",
+    "Yield": "yield",
+    "YieldFrom": "yield",
+}
 
 
 def _not_a_range(t: Trouble, _: re.Match) -> str:
