@@ -12,6 +12,7 @@ from torch import Tensor
 from puzzles_lib import interpreter
 from puzzles_lib.checker import examine, races
 from puzzles_lib.compiler import build, find_target, gpu_dialect, memory_accesses, translate
+from puzzles_lib.compiler.threads import _uniquely_named, _users
 from puzzles_lib.interpreter import Recorder
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.source import Refusal
@@ -353,6 +354,30 @@ def test_one_element_is_loaded_by_all_and_stored_by_the_first():
     single = [a for a in accesses if a.shape == ()]
     assert {a.kind for a in single} == {"load", "store"} and all(a.threads() == 0 for a in single)
     assert all(a.alone and not a.holders().several for a in single if a.kind == "load")
+
+
+TWO_LOOPS = """\
+tt.func public @k(%x: !tt.ptr<f32>) {
+  %n:2 = scf.for %i = %a to %b step %c iter_args(%e = %y, %f = %n) -> (f32, f32) : i32 {
+    %v = tt.load %x : !tt.ptr<f32>
+    %w = arith.addf %v, %e : f32
+    scf.yield %w, %f : f32, f32
+  }
+  scf.for %i = %a to %b step %c : i32 {
+    %v = tt.splat %n#0 : f32 -> f32
+    tt.store %x, %v : !tt.ptr<f32>
+  }
+}"""
+
+
+def test_a_name_in_ir_is_one_value_within_its_region_only():
+    named = _uniquely_named(TWO_LOOPS.splitlines())
+    users = _users(named)
+    assert [name for name, _ in users["%v"]] == ["arith.addf"]
+    assert [name for name, _ in users["%v__1"]] == ["tt.store"]
+    assert [name for name, _ in users["%i"]] == ["scf.for"] == [name for name, _ in users["%i__1"]]
+    assert [name for name, _ in users["%e"]] == ["scf.for", "arith.addf"]
+    assert "tt.splat" in [name for name, _ in users["%n"]]
 
 
 @triton.jit
