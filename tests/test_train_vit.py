@@ -161,9 +161,13 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_others(folder, monkeypat
 def test_what_is_kept_for_backward_is_counted_once():
     layer, x = PackedLinear(256, 8, bits=2), torch.randn(128, 256)
     with Kept() as kept:
-        (layer(x) + layer(x)).sum().backward()
+        layer(x).sum().backward()
     codes, params = 128 * 256 * 2 // 8, 128 * 2 * 4
     assert kept.peak == codes + params and kept.levels[-1] == 0
+    x.requires_grad_()
+    with Kept() as kept:
+        (x * x).sum().backward()
+    assert kept.peak == x.nbytes and kept.levels[-1] == 0
     with Kept() as kept:
         nn.Linear(256, 8)(x).sum().backward()
     assert kept.levels == [0, x.nbytes, 0]

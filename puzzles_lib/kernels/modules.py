@@ -5,7 +5,7 @@ output: with bfloat16 that is 16 bits an element each, and most of the memory of
 
     PackedLinear                        its input's codes
     PackedReLU, PackedGELU, PackedSiLU  the slope, of 1 bit (ReLU) or 4
-    PackedLayerNorm, PackedRMSNorm      the normalised input's codes; a linear layer behind uses the same
+    PackedLayerNorm, PackedRMSNorm      the normalised input's codes
     PackedMLP                           linear, activation, linear: all of these, with fused kernels
 
 The forward pass is exact, but for rounding. So are the gradients of a linear layer's input and bias, and all
@@ -36,7 +36,7 @@ from puzzles_lib.kernels.packed_norm import norm_backward, norm_quantize
 from puzzles_lib.kernels.packed_relu import relu_pack, relu_unpack_backward
 from puzzles_lib.kernels.quantize import PackedTensor, check_group_size, quantize_pack
 from puzzles_lib.kernels.rounding import rounding_of
-from puzzles_lib.kernels.sharing import Kept, Key
+from puzzles_lib.kernels.sharing import Codes, Key, Pending
 
 SEED = "rounding_seed"  # the buffer of a layer that rounds stochastically
 
@@ -66,15 +66,17 @@ class _Quantizing(nn.Module):
     def format_text(self) -> str:
         return f"bits={self.bits}, group_size={self.group_size}, rounding={self.rounding!r}"
 
-    def key(self, dtype: torch.dtype) -> Key:
-        return Key(self.bits, self.group_size, dtype, self.rounding)
+    def key(self, dtype: torch.dtype, columns: int) -> Key:
+        return Key(self.bits, self.group_size, dtype, self.rounding, columns)
 
     def seed(self, device: torch.device) -> torch.Tensor | None:
         return self._buffers[SEED].to(device) if self.rounding == "stochastic" else None
 
-    def kept(self, x: torch.Tensor, cast: torch.Tensor) -> Kept:
-        """Codes of x, cast to the dtype of the computation: those that are kept already, or new ones."""
-        found = sharing.find(x, self.key(cast.dtype))
+    def kept(self, x: torch.Tensor, cast: torch.Tensor) -> Codes:
+        """Return the codes of x in the dtype of the computation: those of a layer beside this one, or new."""
+        compiling = torch.compiler.is_compiling()
+        key = None if compiling else self.key(cast.dtype, x.shape[-1] if x.dim() else 0)
+        found = None if compiling else sharing.find(x, key)
         if found is None:
             seed = self.seed(x.device)
             packed = quantize_pack(
@@ -84,8 +86,9 @@ class _Quantizing(nn.Module):
                 rounding=self.rounding,
                 seed=0 if seed is None else seed,
             )
-            found = Kept(packed.words, packed.params)
-            sharing.remember(x, self.key(cast.dtype), found)
+            found = Codes(packed.words, packed.params, None if compiling else Pending())
+            if not compiling:
+                sharing.remember(x, key, found)
         return found
 
 
@@ -95,9 +98,9 @@ class PackedLinear(_Quantizing, nn.Linear):
     x [..., in_features] gives x @ weight^T + bias [..., out_features], as nn.Linear does: the same
     parameters, the same ``state_dict``. For backward it keeps x's codes of ``bits`` bits, and a scale and a
     minimum for each ``group_size`` neighbouring features of a row: with 2 bits and groups of 256 in
-    bfloat16, 2.125 bits an element in place of 16. Several layers that read one x keep its codes once, and
-    behind a packed norm its codes are used. Without gradients, or with a frozen weight, it keeps nothing of
-    x, as nn.Linear does.
+    bfloat16, 2.125 bits an element in place of 16. Layers of a module that read one x, such as q, k and v,
+    keep its codes once if `pack_activations` has made them; see `puzzles_lib.kernels.sharing`. Without
+    gradients, or with a frozen weight, it keeps nothing of x, as nn.Linear does.
 
     x may be float32, float16 or bfloat16, on any device, non-contiguous, under `torch.autocast`,
     `torch.compile` and gradient checkpointing. Gradients of gradients raise a RuntimeError.
@@ -239,23 +242,18 @@ class _Norm(_Quantizing):
         weight, flat = self.weight, cast.flatten(-axes)
         if axes > 1:
             weight, bias = (None if t is None else t.flatten() for t in (weight, bias))
-        y, words, params = _NormFunction.apply(
+        y = _NormFunction.apply(
             flat, weight, bias, eps, self.rms, self.bits, self.group_size, dtype, self.seed(x.device)
         )
-        if axes > 1:
-            return y.view(cast.shape)
-        if torch.compiler.is_compiling():
-            y = y.view_as(y)  # a tensor of the graph, which may have attributes
-        sharing.remember(y, self.key(dtype), Kept(words, params, weight, bias))
-        return y
+        return y.view(cast.shape) if axes > 1 else y
 
 
 class PackedLayerNorm(_Norm, nn.LayerNorm):
     """`torch.nn.LayerNorm` that keeps its normalised input n in codes, and one number a row.
 
     Parameters and ``state_dict`` are nn.LayerNorm's. The gradient of bias is exact; that of weight is the one
-    of n^, and in that of x only the term n · mean(dy · weight · n) is. A `PackedLinear` of the same
-    format that reads the result keeps nothing of its own. Options are those of `PackedLinear`.
+    of n^, and in that of x only the term n · mean(dy · weight · n) is. Options are those of
+    `PackedLinear`.
     """
 
     rms = False
@@ -370,7 +368,7 @@ class PackedMLP(nn.Sequential):
             and up.weight.requires_grad
             and down.weight.requires_grad
             and up.weight.dtype == down.weight.dtype
-            and up.key(torch.float32) == down.key(torch.float32)
+            and up.key(torch.float32, 0) == down.key(torch.float32, 0)
         )
 
 
@@ -447,7 +445,24 @@ def pack_activations(
     for module in list(model.modules()):
         if type(module) is nn.Sequential and [type(m) for m in module] in _MLPS:
             module.__class__ = PackedMLP
+    _share_within(model)
     return model
+
+
+def _share_within(module: nn.Module) -> set[int]:
+    """Let the smallest modules share that contain two linear layers of one width, such as q, k and v.
+
+    Returns the widths of the inputs of layers in this module that have nothing to share yet.
+    """
+    if type(module) is PackedLinear:
+        return {module.in_features}
+    found = [_share_within(child) for child in module.children()]
+    widths = set().union(*found)
+    containers = (nn.Sequential, nn.ModuleList, nn.ModuleDict)  # of which a parent has the ``forward``
+    if isinstance(module, containers) or sum(map(len, found)) == len(widths):
+        return widths
+    sharing.share(module)
+    return set()
 
 
 _MLPS = [[PackedLinear, kind, PackedLinear] for kind in (PackedReLU, PackedGELU, PackedSiLU)]
@@ -461,6 +476,7 @@ def unpack_activations(model: nn.Module) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a {type(model).__name__}, allowed is a torch.nn.Module")
     for module in list(model.modules()):
+        sharing.unshare(module)
         plain = PLAIN.get(type(module))
         if plain is None:
             continue
@@ -488,7 +504,6 @@ def seed_rounding(model: nn.Module, seed: int) -> None:
     """
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise TypeError(f"seed is {type(seed).__name__}, allowed is an integer")
-    sharing.forget()
     for module in model.modules():
         if isinstance(module, _Quantizing) and module.rounding == "stochastic":
             module._buffers[SEED].fill_(seed)
@@ -506,25 +521,26 @@ class _Linear(torch.autograd.Function):
         bias: torch.Tensor | None,
         words: torch.Tensor,
         params: torch.Tensor,
-        norm_weight: torch.Tensor | None,
-        norm_bias: torch.Tensor | None,
+        pending: Pending | None,
         dtype: torch.dtype,
         bits: int,
         group_size: int,
     ) -> torch.Tensor:
         # The parameter itself is kept, and cast again in backward: keeping its cast would take memory.
-        ctx.save_for_backward(words, params, norm_weight, norm_bias, weight)
-        ctx.format, ctx.shape = (bits, group_size), tuple(x.shape)
+        ctx.save_for_backward(words, params, weight)
+        ctx.format, ctx.shape, ctx.pending = (bits, group_size), tuple(x.shape), pending
         return F.linear(x, weight.to(dtype), None if bias is None else bias.to(dtype))
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        *kept, weight = ctx.saved_tensors
-        needs = ctx.needs_input_grad[:3]
+        words, params, weight = ctx.saved_tensors
+        if ctx.pending is not None:
+            ctx.pending.done = True
+        packed = PackedTensor(words, params, *ctx.format, ctx.shape, params.dtype)
         with torch.autocast(dy.device.type, enabled=False):
-            found = _linear_gradients(dy, weight, Kept(*kept), ctx.shape, ctx.format, needs)
-        return *found, *[None] * 7
+            found = _linear_gradients(dy, weight, packed, ctx.needs_input_grad[:3])
+        return *found, *[None] * 6
 
 
 class _MLP(torch.autograd.Function):
@@ -538,8 +554,7 @@ class _MLP(torch.autograd.Function):
         down_bias: torch.Tensor | None,
         words: torch.Tensor,
         params: torch.Tensor,
-        norm_weight: torch.Tensor | None,
-        norm_bias: torch.Tensor | None,
+        pending: Pending | None,
         seed: torch.Tensor | None,
         dtype: torch.dtype,
         activation: str,
@@ -549,55 +564,43 @@ class _MLP(torch.autograd.Function):
     ) -> torch.Tensor:
         h = F.linear(x, up.to(dtype), None if up_bias is None else up_bias.to(dtype))
         hidden = activation_quantize_(h, activation, slope_bits, bits, group_size, seed)
-        ctx.save_for_backward(words, params, norm_weight, norm_bias, *hidden, up, down)
-        ctx.format, ctx.slope_bits = (bits, group_size), slope_bits
+        ctx.save_for_backward(words, params, *hidden, up, down)
+        ctx.format, ctx.slope_bits, ctx.pending = (bits, group_size), slope_bits, pending
         ctx.shape, ctx.hidden_shape = tuple(x.shape), tuple(h.shape)
         return F.linear(h, down.to(dtype), None if down_bias is None else down_bias.to(dtype))
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        *kept, slopes, words, params, up, down = ctx.saved_tensors
+        x_words, x_params, slopes, words, params, up, down = ctx.saved_tensors
+        if ctx.pending is not None:
+            ctx.pending.done = True
+        packed = PackedTensor(x_words, x_params, *ctx.format, ctx.shape, x_params.dtype)
+        hidden = PackedTensor(words, params, *ctx.format, ctx.hidden_shape, params.dtype)
         needs_x, _, needs_up_bias, _, needs_down_bias = ctx.needs_input_grad[:5]
         with torch.autocast(dy.device.type, enabled=False):
-            dh, d_down, d_down_bias = _linear_gradients(
-                dy, down, Kept(words, params), ctx.hidden_shape, ctx.format, (True, True, needs_down_bias)
-            )
+            dh, d_down, d_down_bias = _linear_gradients(dy, down, hidden, (True, True, needs_down_bias))
             sums = activation_backward_(dh, slopes, ctx.slope_bits)
-            dx, d_up, d_up_bias = _linear_gradients(
-                dh, up, Kept(*kept), ctx.shape, ctx.format, (needs_x, True, needs_up_bias), sums
-            )
-        return dx, d_up, d_up_bias, d_down, d_down_bias, *[None] * 10
+            dx, d_up, d_up_bias = _linear_gradients(dh, up, packed, (needs_x, True, needs_up_bias), sums)
+        return dx, d_up, d_up_bias, d_down, d_down_bias, *[None] * 9
 
 
 def _linear_gradients(
     dy: torch.Tensor,
     weight: torch.Tensor,
-    kept: Kept,
-    shape: tuple[int, ...],
-    code_format: tuple[int, int],
+    packed: PackedTensor,
     needs: tuple[bool, bool, bool],
     db: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-    """dx, dw and db of a linear layer, those that are needed, from the codes kept of its input x.
+    """dx, dw and db of a linear layer, those that are needed, from its packed input.
 
-    dw = dy^T @ x^; of a norm's codes, x^ = n^ · weight + bias of the norm. shape: that of x.
-    code_format: bits and group size. db: dy's sum over rows, where it is known.
+    db: dy's sum over rows, where it is known.
     """
-    dx = dw = None
     needs_x, needs_weight, needs_bias = needs
-    if db is None and (needs_bias or needs_weight and kept.bias is not None):
-        db = dy.reshape(matrix_shape(dy.shape)).sum(0)
-    if needs_weight:
-        packed = PackedTensor(kept.words, kept.params, *code_format, shape, kept.params.dtype)
-        dw = dequant_gemm_dw(dy, packed)
-        if kept.weight is not None:
-            dw = dw * kept.weight.to(dw.dtype)
-        if kept.bias is not None:
-            dw = torch.addr(dw, db.to(dw.dtype), kept.bias.to(dw.dtype))
-        dw = dw.to(weight.dtype)
-    if needs_x:
-        dx = dy @ weight.to(dy.dtype)
+    dw = dequant_gemm_dw(dy, packed).to(weight.dtype) if needs_weight else None
+    dx = dy @ weight.to(dy.dtype) if needs_x else None
+    if needs_bias:
+        db = dy.reshape(matrix_shape(dy.shape)).sum(0) if db is None else db
     return dx, dw, db.to(weight.dtype) if needs_bias else None
 
 
@@ -641,21 +644,17 @@ class _NormFunction(torch.autograd.Function):
         group_size: int,
         dtype: torch.dtype,
         seed: torch.Tensor | None,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    ) -> torch.Tensor:
         y, words, params, rstd = norm_quantize(
             x, weight, bias, eps, rms=rms, bits=bits, group_size=group_size, dtype=dtype, seed=seed
         )
-        ctx.mark_non_differentiable(words, params)
-        ctx.set_materialize_grads(False)
         ctx.save_for_backward(words, params, rstd, weight)
         ctx.options = {"rms": rms, "bits": bits, "group_size": group_size}
-        return y, words, params
+        return y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, dy: torch.Tensor | None, *_: None) -> tuple[torch.Tensor | None, ...]:
-        if dy is None:
-            return (None,) * 9
+    def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         words, params, rstd, weight = ctx.saved_tensors
         dx, dw, db = norm_backward(dy, words, params, rstd, weight, **ctx.options)
         dtype = dy.dtype if weight is None else weight.dtype

@@ -1,4 +1,4 @@
-"""LayerNorm and RMSNorm that keep what backward needs, and what a linear layer behind them needs, in codes.
+"""LayerNorm and RMSNorm that keep what their backward pass needs in codes.
 
 With n = (x - mean) · rstd (RMSNorm: mean = 0), y = n · weight + bias. Backward needs n and rstd alone:
 
@@ -6,10 +6,13 @@ With n = (x - mean) · rstd (RMSNorm: mean = 0), y = n · weight + bias. Backwar
     dx = rstd · (g - mean(g) - n · mean(g · n))        without mean(g) for RMSNorm
     dweight = sum over rows of dy · n, dbias = sum over rows of dy
 
-n is kept quantised, as `puzzles_lib.kernels.quantize.quantize_pack` keeps n rounded to a dtype: one packed
-tensor that also serves the linear layers that y feeds, since y^ = n^ · weight + bias. The only inexact term
-of dx is small: n times the mean of g · n over a row. (Codes of y, from which n = (y - bias) / weight, would
-lose n where a weight is small.)
+n is quantized as `puzzles_lib.kernels.quantize.quantize_pack` quantizes n rounded to a dtype. The only
+inexact term of dx is small: n times the mean of g · n over a row. (Codes of y, from which
+n = (y - bias) / weight, would lose n where a weight is small.)
+
+A linear layer that reads y quantizes y itself. It can't use n's codes, because y is in the caller's hands in
+between: a write to y that torch doesn't notice would leave the linear layer with the wrong codes, although
+torch's own weight gradient would be right.
 """
 
 import torch

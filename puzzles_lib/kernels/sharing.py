@@ -1,76 +1,119 @@
-"""What several layers keep of one tensor is kept once.
+"""Keep the codes of one tensor once when several layers read that tensor.
 
-q, k and v read one input; a norm's output feeds a linear layer. The first layer that packs a tensor leaves a
-note here, and the others that want the same codes of it find them. A note lives as long as its tensor does,
-so that a forward pass that is run again, by gradient checkpointing, finds what the first one found.
+q, k and v read one input. The first of the three layers quantizes the input and leaves a note. The other two
+find the note and keep the same codes.
 
-Within `torch.compile` the compiler itself merges equal packings of one tensor, and what a norm packed
-travels with its output as an attribute.
+A note must never outlive what it says. A tensor's memory can change without torch noticing (through NumPy,
+``x.data``, ``dist.recv`` or a kernel of your own), so the identity of a tensor and its version prove nothing
+by themselves. A note is therefore used only if all of these are true:
+
+- The module that contains the layers (the attention block, say) is still in the same call of ``forward``.
+  Notes are dropped when that call ends, so no note passes from one step or micro-batch to the next.
+- The first layer still waits for its backward pass. Until then torch's own layer would hold the tensor
+  itself, so a write that torch doesn't notice would break torch's gradient, too.
+- The tensor is the same object and has the same version.
+
+Inside `torch.compile` there are no notes: the compiler merges equal calls in its graph, in which every write
+is visible.
 """
 
+import threading
 from typing import NamedTuple
+from weakref import ref
 
 import torch
-from torch.utils.weak import WeakTensorKeyDictionary
-
-
-class Kept(NamedTuple):
-    """Codes of a tensor x: of x itself, or of n where x = n · weight + bias.
-
-    words, params: those of a `puzzles_lib.kernels.quantize.PackedTensor`. weight, bias: [C], of a norm.
-    """
-
-    words: torch.Tensor
-    params: torch.Tensor
-    weight: torch.Tensor | None = None
-    bias: torch.Tensor | None = None
+from torch import nn
 
 
 class Key(NamedTuple):
-    """The format of codes."""
+    """The format of codes, and the number of columns."""
 
     bits: int
     group_size: int
     dtype: torch.dtype
     rounding: str
+    columns: int
 
 
-_notes: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # x -> (its version, {key: codes})
+class Pending:
+    """Held by the autograd nodes that keep some codes. ``done`` is True once one of them has run."""
+
+    __slots__ = ("__weakref__", "done")
+
+    def __init__(self) -> None:
+        self.done = False
 
 
-def remember(x: torch.Tensor, key: Key, kept: Kept) -> None:
-    """Note that these are codes of x, as it is now."""
-    if torch.compiler.is_compiling():
-        if kept.weight is not None or kept.bias is not None:
-            # Copies, for a caller in another graph, before whose backward FSDP2 may have freed the norm's
-            # own; within a graph the compiler leaves them out.
-            copies = (None if t is None else t.detach().clone() for t in (kept.weight, kept.bias))
-            x._bit_by_bit_packed = (key, Kept(kept.words, kept.params, *copies))  # setattr it cannot follow
-    elif not x.is_inference():
-        version, notes = _notes.get(x, (None, {}))
-        if version != x._version:
-            notes = {}
-        _notes[x] = (x._version, notes | {key: kept})
+class Codes(NamedTuple):
+    """The codes of a tensor: words and params of a `puzzles_lib.kernels.quantize.PackedTensor`."""
+
+    words: torch.Tensor
+    params: torch.Tensor
+    pending: Pending | None
 
 
-def find(x: torch.Tensor, key: Key) -> Kept | None:
-    """Codes of x, as it is now, that some layer has made, or None.
-
-    None, too, where they need a norm's weight that FSDP2 has freed: it shards norm and caller apart, and
-    would not gather it again in time for the caller's backward.
-    """
-    if torch.compiler.is_compiling():
-        its, kept = getattr(x, "_bit_by_bit_packed", (None, None))
-        return kept if its == key else None
-    version, notes = (None, {}) if x.is_inference() else _notes.get(x, (None, {}))
-    kept = notes.get(key) if version is not None and version == x._version else None
-    return None if kept is None or _freed(kept.weight) or _freed(kept.bias) else kept
+class _Note(NamedTuple):
+    tensor: ref
+    version: int
+    pending: ref
+    words: torch.Tensor
+    params: torch.Tensor
 
 
-def _freed(parameter: torch.Tensor | None) -> bool:
-    return parameter is not None and parameter.untyped_storage().nbytes() < parameter.nbytes
+class _Scopes(threading.local):
+    """The calls of ``forward`` that run in this thread, the innermost last: a module's id, notes by key."""
+
+    def __init__(self) -> None:
+        self.running: list[tuple[int, dict[Key, _Note]]] = []
 
 
-def forget() -> None:
-    """Drop all notes."""
-    _notes.clear()
+_scopes = _Scopes()
+
+
+def find(x: torch.Tensor, key: Key) -> Codes | None:
+    """Return the codes of x that another layer made in this call of ``forward``, or None."""
+    note = _scopes.running[-1][1].get(key) if _scopes.running else None
+    if note is None or note.tensor() is not x or x.is_inference() or x._version != note.version:
+        return None
+    pending = note.pending()
+    return None if pending is None or pending.done else Codes(note.words, note.params, pending)
+
+
+def remember(x: torch.Tensor, key: Key, codes: Codes) -> None:
+    """Note the codes of x until the innermost call of a sharing module's ``forward`` ends."""
+    if _scopes.running and not x.is_inference():
+        notes = _scopes.running[-1][1]
+        notes[key] = _Note(ref(x), x._version, ref(codes.pending), codes.words, codes.params)
+
+
+def share(module: nn.Module) -> None:
+    """Let the layers inside a module share codes during each call of its ``forward``."""
+    if _open not in module._forward_pre_hooks.values():
+        module.register_forward_pre_hook(_open)
+        module.register_forward_hook(_close, always_call=True)
+
+
+def unshare(module: nn.Module) -> None:
+    """Undo `share`."""
+    for hooks in (module._forward_pre_hooks, module._forward_hooks):
+        for number in [number for number, hook in hooks.items() if hook in (_open, _close)]:
+            del hooks[number]
+            module._forward_hooks_always_called.pop(number, None)
+
+
+def _open(module: nn.Module, inputs: tuple) -> None:
+    if not torch.compiler.is_compiling():
+        _end(module)  # a call that was interrupted before its end
+        _scopes.running.append((id(module), {}))
+
+
+def _close(module: nn.Module, inputs: tuple, output: object) -> None:
+    if not torch.compiler.is_compiling():
+        _end(module)
+
+
+def _end(module: nn.Module) -> None:
+    """End the call of this module's ``forward``, if it runs, and all calls inside it."""
+    modules = [number for number, _ in _scopes.running]
+    if id(module) in modules:
+        del _scopes.running[modules.index(id(module)) :]
