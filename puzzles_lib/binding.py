@@ -9,10 +9,10 @@ import torch
 from triton.runtime.jit import JITFunction, KernelInterface
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from puzzles_lib.compiler import interpret_was_on
+from puzzles_lib.compiler import Opinion, Program, interpret_was_on, program, program_of
 from puzzles_lib.compiler.vetting import vet
-from puzzles_lib.interpreter import Pretended
 from puzzles_lib.puzzle import Argument, Case, Puzzle, Tiled
+from puzzles_lib.runner import Pretended
 from puzzles_lib.source import Refusal
 from puzzles_lib.wrapped import Configuration, Wrapped, unwrap
 
@@ -24,6 +24,7 @@ class Bound:
     case: with the numbers that a configuration gives in place of the puzzle's own, such as BLOCK.
     arguments: numbers as they are; pointers and descriptors of empty stand-ins of the right dtype.
     configuration: what `triton.autotune` and `triton.heuristics` give; None for a plain kernel.
+    program: what is run of it, once the front end has been asked.
     """
 
     kernel: JITFunction
@@ -32,6 +33,17 @@ class Bound:
     arguments: Mapping[str, object]
     wrapped: Wrapped
     configuration: Configuration | None = None
+    program: Program | None = None
+
+    def translated(self, *, record: bool = False) -> Program | Refusal:
+        """What is run of the kernel; record: with what a recording needs."""
+        if self.program is not None and not record:
+            return self.program
+        return program(self.kernel, self.arguments, record=record)
+
+    def taken(self, opinion: Opinion) -> "Bound":
+        """The same, with what the front end has made of it."""
+        return dataclasses.replace(self, program=program_of(self.kernel, self.arguments, opinion))
 
     @property
     def num_warps(self) -> int:

@@ -13,7 +13,7 @@ from itertools import chain, zip_longest
 
 import numpy as np
 
-from puzzles_lib.interpreter import Access
+from puzzles_lib.runner import Access
 
 LINE = 128
 """Bytes of a line, which a GPU's caches keep or drop as one."""

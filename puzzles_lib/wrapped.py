@@ -12,7 +12,7 @@ import triton.language as tl
 from triton.runtime.autotuner import Autotuner, Config, Heuristics
 from triton.runtime.jit import JITFunction
 
-from puzzles_lib.interpreter import TimeLimitReached, as_jit, time_limit
+from puzzles_lib.runner import TimeLimitReached, time_limit
 from puzzles_lib.source import Refusal
 
 CALL_SECONDS = 2.0  # that a heuristic, or what prunes configurations, may take
@@ -134,8 +134,7 @@ def unwrap(kernel: object) -> Wrapped | None:
     while isinstance(kernel, Autotuner | Heuristics):
         layers.append(kernel)
         kernel = kernel.fn
-    function = as_jit(kernel)
-    return None if function is None else Wrapped(function, tuple(layers))
+    return Wrapped(kernel, tuple(layers)) if isinstance(kernel, JITFunction) else None
 
 
 def _called(function: Callable[[], T], what: str) -> T | Refusal:

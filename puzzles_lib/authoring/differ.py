@@ -377,7 +377,7 @@ def arguments(kernels: int, device: str = "cpu") -> dict[str, object]:
 def made(number: int) -> Kept | str:
     """A kernel with its results, or why it is not kept."""
     from puzzles_lib.compiler import front_end
-    from puzzles_lib.interpreter import run
+    from puzzles_lib.runner import run
     from puzzles_lib.source import define
 
     statements = Writer(number).kernel()

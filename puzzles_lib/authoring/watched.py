@@ -13,7 +13,7 @@ from puzzles_lib.binding import bind
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.checker.attempts import attempt
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import Recorder
+from puzzles_lib.runner import Recorder
 from puzzles_lib.player import watch
 
 REPEATS = 3

@@ -25,7 +25,7 @@ from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.checker.true_size import check_true_size
 from puzzles_lib.checker.tuning import every_configuration
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import ELSEWHERE, Busy, Run, alone
+from puzzles_lib.runner import ELSEWHERE, Busy, Run, alone
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.source import Refusal
 from puzzles_lib.stubs import is_untouched
@@ -122,7 +122,7 @@ def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_fa
                 if refused := _opined(one, opinion) or _unlaunched(one, opinion, shared.launches, place):
                     result = refused
                 elif not ended:
-                    result = _check_case(one, shared, named=place if named else None)
+                    result = _check_case(one.taken(opinion), shared, named=place if named else None)
             results.append(dataclasses.replace(result, number=place))
             ended = ended or (
                 result.verdict is not None
@@ -226,7 +226,7 @@ def _drawn_cases(
         if not isinstance(one, Bound) or opinion is None:
             continue
         result = _opined(one, opinion) or _check_case(
-            one, shared, backwards=False, named=place if named else None
+            one.taken(opinion), shared, backwards=False, named=place if named else None
         )
         yield dataclasses.replace(result, number=place, drawn=True)
         if not result.ok:

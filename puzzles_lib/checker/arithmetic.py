@@ -14,7 +14,7 @@ from puzzles_lib.checker import verdicts
 from puzzles_lib.checker.expected import Expected
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.compiler import find_target, steps
-from puzzles_lib.interpreter import Arithmetic, Run
+from puzzles_lib.runner import Arithmetic, Run
 from puzzles_lib.source import Refusal, Site
 
 _TARGET = find_target("sm_90")

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from puzzles_lib.binding import Bound
-from puzzles_lib.interpreter import Run, run
 from puzzles_lib.puzzle import Argument, Case, Puzzle
+from puzzles_lib.runner import Run, run
+from puzzles_lib.source import Refusal
 
 
 class OutOfTime(Exception):
@@ -18,6 +19,14 @@ class OutOfTime(Exception):
     def __init__(self, seconds: float):
         super().__init__(f"{seconds:g} s")
         self.seconds = seconds
+
+
+class Refused(Exception):
+    """The front end takes the kernel no more."""
+
+    def __init__(self, refusal: Refusal):
+        super().__init__(str(refusal))
+        self.refusal = refusal
 
 
 def positive(call: str, seconds: object) -> None:
@@ -53,7 +62,7 @@ def attempt(
     """A guarded run on copies of the inputs, and on outputs as the puzzle has them at the start.
 
     results: the outputs instead, to be written to as they are.
-    options: of `puzzles_lib.interpreter.run`.
+    options: of `puzzles_lib.runner.run`.
     """
     tensors = {name: tensor.clone() for name, tensor in inputs.items() if _takes(bound, name)}
     taken = [result for result in bound.puzzle.results if _takes(bound, result.name)]
@@ -64,7 +73,10 @@ def attempt(
     programs = bound.puzzle.programs(bound.case)
     zeroed = {f"{name}_ptr" for name in bound.puzzle.zeroed}
     locks = {f"{name}_ptr" for name in bound.puzzle.locks}
-    ran = run(bound.kernel, bound.filled(tensors), programs, outputs, zeroed=zeroed, locks=locks, **options)
+    code = bound.translated(record="recorder" in options)
+    if isinstance(code, Refusal):
+        raise Refused(code)
+    ran = run(code, bound.filled(tensors), programs, outputs, zeroed=zeroed, locks=locks, **options)
     untaken = [r for r in bound.puzzle.results if r not in taken and r.name in bound.puzzle.zeroed]
     untouched = {result.name: blank(bound.puzzle, result, bound.case) for result in untaken}
     return replace(ran, outputs={**ran.outputs, **untouched})

@@ -13,7 +13,7 @@ from puzzles_lib.binding import Bound
 from puzzles_lib.checker.attempts import attempt
 from puzzles_lib.checker.expected import Expected
 from puzzles_lib.checker.report import Draw, Verdict
-from puzzles_lib.interpreter import Program, Run, alone
+from puzzles_lib.runner import Program, Run, alone
 
 MOST_ELEMENTS = 100_000  # of the tensor on the map
 MOST_PROGRAMS, MOST_BYTES = 256, 2_000_000  # of a run that is made again: a few tenths of a second at most

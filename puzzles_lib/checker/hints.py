@@ -11,7 +11,7 @@ from puzzles_lib.binding import Bound
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.verdicts import false_hint
 from puzzles_lib.compiler import find_target, taken_at_once
-from puzzles_lib.interpreter import Run
+from puzzles_lib.runner import Run
 from puzzles_lib.source import Refusal
 
 _TARGET = find_target("sm_90")

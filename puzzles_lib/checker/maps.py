@@ -8,7 +8,7 @@ import numpy as np
 
 from puzzles_lib.drawing.accesses import TensorMap
 from puzzles_lib.drawing.layout import plural
-from puzzles_lib.interpreter import Access, Program
+from puzzles_lib.runner import Access, Program
 from puzzles_lib.source import Site
 
 MOST_NAMED = 64  # programs that share an element are known one by one; beyond, only how many they are

@@ -11,7 +11,7 @@ from puzzles_lib.binding import Bound
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.verdicts import race_within
 from puzzles_lib.compiler import Target, find_target, held_by
-from puzzles_lib.interpreter import Run
+from puzzles_lib.runner import Run
 from puzzles_lib.source import Refusal
 
 _TARGETS = tuple(map(find_target, ("sm_90", "gfx942")))  # 32 and 64 threads a warp

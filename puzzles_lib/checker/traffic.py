@@ -6,7 +6,7 @@ from puzzles_lib.checker.attempts import attempt
 from puzzles_lib.checker.report import GoalResult, Verdict
 from puzzles_lib.goal import Traffic
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import Run
+from puzzles_lib.runner import Run
 from puzzles_lib.puzzle import Puzzle
 
 

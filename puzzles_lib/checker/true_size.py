@@ -11,8 +11,10 @@ from collections.abc import Collection
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker.report import CaseResult, Verdict
-from puzzles_lib.interpreter import Pretended, Program, run
+from puzzles_lib.checker.verdicts import of_refusal
 from puzzles_lib.puzzle import MOST_PROGRAMS
+from puzzles_lib.runner import Pretended, Program, run
+from puzzles_lib.source import Refusal
 
 CROSSING = 2**31
 
@@ -29,9 +31,10 @@ def check_true_size(bound: Bound, seconds: float, said: set[str]) -> CaseResult:
     programs = edges(grid, sizes)
     zeroed = {f"{name}_ptr" for name in puzzle.zeroed}
     arguments = bound.filled(tensors)
-    ran = run(
-        bound.kernel, arguments, grid, outputs, zeroed=zeroed, said=said, seconds=seconds, only=programs
-    )
+    code = bound.translated()
+    if isinstance(code, Refusal):
+        return CaseResult(str(case), of_refusal(code))
+    ran = run(code, arguments, grid, outputs, zeroed=zeroed, said=said, seconds=seconds, only=programs)
     verdict = None
     if ran.stop:
         verdict = Verdict(ran.stop.kind, ran.stop.message, ran.stop.site)

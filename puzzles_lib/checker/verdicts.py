@@ -13,7 +13,7 @@ from puzzles_lib.checker.expected import Expected, evaluate
 from puzzles_lib.checker.report import CaseResult, Verdict
 from puzzles_lib.compiler import Target
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import (
+from puzzles_lib.runner import (
     Conflict,
     Fused,
     Harm,

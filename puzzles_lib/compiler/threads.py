@@ -20,7 +20,7 @@ from puzzles_lib.compiler.frontend import gpu_dialect, translate
 from puzzles_lib.compiler.layouts import Layout, read_layout
 from puzzles_lib.compiler.locations import Line, read
 from puzzles_lib.compiler.lowering import build
-from puzzles_lib.interpreter import HeldBy, Holders, TakenAtOnce
+from puzzles_lib.runner import HeldBy, Holders, TakenAtOnce
 from puzzles_lib.source import Refusal, Site, statements, with_helpers
 from puzzles_lib.translator.targets import Target
 

@@ -15,7 +15,7 @@ from puzzles_lib.binding import Bound
 from puzzles_lib.checker import guarded, wanted
 from puzzles_lib.checker.expected import Expected
 from puzzles_lib.checker.report import Report, Verdict
-from puzzles_lib.interpreter import Access, Conflict, Recorder, Run
+from puzzles_lib.runner import Access, Conflict, Recorder, Run
 from puzzles_lib.player import page
 from puzzles_lib.player.frame import Frame, frame_of
 from puzzles_lib.player.packing import packed

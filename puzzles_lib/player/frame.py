@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from puzzles_lib.interpreter import RETURNS, Block, Done, Held, Plain, Recorder, Recording, Step
+from puzzles_lib.runner import RETURNS, Block, Done, Held, Plain, Recorder, Recording, Step
 
 AROUND = 3  # lines of the source on either side
 MOST_VALUES = 8

@@ -19,7 +19,7 @@ from puzzles_lib.checker.report import Report
 from puzzles_lib.drawing.accesses import TensorMap, access_map
 from puzzles_lib.drawing.layout import plural
 from puzzles_lib.drawing.sheet import Picture
-from puzzles_lib.interpreter import Access, Program, Stop, alone
+from puzzles_lib.runner import Access, Program, Stop, alone
 from puzzles_lib.puzzle import Case, Puzzle, pick_case, pick_program
 from puzzles_lib.tracer import viz
 from puzzles_lib.tracer.explorer import Explorer, explore

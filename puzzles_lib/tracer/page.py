@@ -21,7 +21,7 @@ import numpy as np
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import Access, Program, Run
+from puzzles_lib.runner import Access, Program, Run
 from puzzles_lib.source import Site, with_helpers
 from puzzles_lib.tracer.viz import Product, Step
 

@@ -24,9 +24,9 @@ from puzzles_lib.binding import Bound
 from puzzles_lib.checker import SECONDS_PER_CASE
 from puzzles_lib.dtypes import of_triton
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import Access, Program, Run, TimeLimitReached, time_limit
-from puzzles_lib.interpreter.limits import interrupts_held, undone_after_fork
-from puzzles_lib.interpreter.restored import forget_interpreter, triton_restored
+from puzzles_lib.runner import Access, Program, Run, TimeLimitReached, time_limit
+from puzzles_lib.runner.limits import interrupts_held, undone_after_fork
+from puzzles_lib.runner.restored import forget_interpreter, triton_restored
 from puzzles_lib.source import Site, with_helpers
 
 

@@ -29,7 +29,8 @@ class Seen:
     """What is known where the front end stopped.
 
     node: the innermost one of the learner's; scope: the names there. values: of expressions, by the node's
-    id. returned: the kernel's ``return`` of a value. demand: for shared memory.
+    id. returned: the kernel's ``return`` of a value. demand: for shared memory. said: by `tl.static_print`.
+    functions: those that were translated, of a kernel that is recorded.
     """
 
     node: ast.AST | None = None
@@ -39,6 +40,8 @@ class Seen:
     values: dict[int, tuple[ast.AST, object]] = field(default_factory=dict)
     returned: ast.Return | None = None
     demand: Demand = field(default_factory=Demand)
+    said: dict[str, None] = field(default_factory=dict)
+    functions: list["Function"] = field(default_factory=list)
 
     def value(self, node: ast.AST) -> object:
         """What an expression is; None where it has not come so far."""
@@ -94,6 +97,7 @@ def watch(files: list[str], place: Place) -> Seen:
         return value
 
     CodeGenerator.visit = watched
+    _listen(seen)
     _share()
     watch_demand(lambda: seen.demand, lambda: (loops > 0, *here))
     _replace({"binary_op_type_checking_impl": compatible})
@@ -102,6 +106,16 @@ def watch(files: list[str], place: Place) -> Seen:
     _replace({"load": _load_hinted, "store": _store_hinted, "splat": _not_empty, "histogram": _counted})
     _replace({name: functools.partial(_promised, name) for name in _PROMISES})
     return seen
+
+
+def _listen(seen: Seen) -> None:
+    """Keep what `tl.static_print` says, which nobody would see here."""
+
+    def keep(*values: object, sep: str = " ", end: str = "\n", **_: object) -> None:
+        seen.said[sep.join(map(str, values)) + end] = None
+
+    executed = CodeGenerator.static_executor
+    CodeGenerator.statically_implemented_functions[tl.static_print] = executed(keep)
 
 
 def _share() -> None:

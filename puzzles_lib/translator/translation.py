@@ -1,5 +1,6 @@
 """Triton's front end, asked in a child to translate a kernel: what it says of each of several launches."""
 
+import ctypes
 import functools
 import linecache
 import os
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import triton.language as tl
+from triton._C import libtriton
 from triton._C.libtriton import ir, nvidia, passes
 from triton.backends.compiler import Language
 from triton.compiler.compiler import ASTSource, make_backend
@@ -16,12 +18,13 @@ from triton.compiler.errors import CompilationError
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.source import Refusal, Site, calls_itself, nodes, with_helpers
-from puzzles_lib.translator import observer, wording
+from puzzles_lib.translator import marks, observer, wording
 from puzzles_lib.translator.environment import forget_settings, variables
 from puzzles_lib.translator.forked import Answer, Place
 from puzzles_lib.translator.shared import SUSPICIOUS
 from puzzles_lib.translator.targets import Target
 
+RUNNING = ("run", "record")  # texts that are wanted in order to be run
 _PTX = 87  # the version that shared memory is counted for: see a canary in tests
 
 
@@ -53,7 +56,8 @@ class Work:
     """Launches of one kernel, to be translated.
 
     options: as for a launch. wanted: the text to send back: none, the ``"source"`` that no pass has touched,
-    ``"ttgir"``, or of ``"shared"`` memory the bytes. files: of the learner's functions; the place that is
+    the same to ``"run"`` (in MLIR's generic form, which `ir` reads, with the course's own marks; ``"record"``:
+    with marks at each statement, too), ``"ttgir"``, or of ``"shared"`` memory the bytes. files: of the learner's functions; the place that is
     noted is a line of one of them, which are counted from 1.
     """
 
@@ -70,6 +74,9 @@ class Work:
         backend = backend_of(self.target)
         options = backend.parse_options(dict(self.options))
         seen = observer.watch(list(self.files), place)
+        if self.wanted in RUNNING:
+            _print_generically()
+            marks.put(seen, recorded=self.wanted == "record")
         context = context_of(self.target)
 
         def answer(number: int) -> dict[str, object]:
@@ -78,6 +85,14 @@ class Work:
             return _one(self, self.sources[number], context, backend, options, seen)
 
         return answer
+
+
+def _print_generically() -> None:
+    """Have MLIR print every operation in one form. For good, so only in a child that prints nothing else."""
+    library = ctypes.CDLL(libtriton.__file__)
+    library._ZN4mlir27registerAsmPrinterCLOptionsEv()  # mlir::registerAsmPrinterCLOptions()
+    arguments = (ctypes.c_char_p * 2)(b"triton", b"--mlir-print-op-generic")
+    library.LLVMParseCommandLineOptions(len(arguments), arguments, None)
 
 
 def site(files: Sequence[str], number: int, line: int) -> Site:
@@ -100,7 +115,14 @@ def _one(work: Work, source: ASTSource, context, backend, options, seen: observe
     notes = dict.fromkeys(filter(None, map(wording.of_warning, warned)))
     text = str(module) if work.wanted and module is not None else ""
     large = seen.demand.total > SUSPICIOUS and asdict(site(work.files, *seen.demand.place))
-    return {"ir": text, "refusal": refusal and asdict(refusal), "notes": list(notes), "large": large or None}
+    return {
+        "ir": text,
+        "refusal": refusal and asdict(refusal),
+        "notes": list(notes),
+        "large": large or None,
+        "said": list(seen.said),
+        "functions": [asdict(function) for function in seen.functions] if work.wanted == "record" else [],
+    }
 
 
 def _module_or_refusal(

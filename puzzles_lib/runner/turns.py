@@ -14,7 +14,7 @@ from typing import TypeVar
 import torch
 from torch.utils import _python_dispatch as modes
 
-from puzzles_lib.interpreter.limits import interrupts_held, undone_after_fork
+from puzzles_lib.runner.limits import interrupts_held, undone_after_fork
 
 PATIENCE_S = 300.0  # that a thread waits for the work of one other
 

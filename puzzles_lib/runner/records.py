@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from puzzles_lib.interpreter.arithmetic import Arithmetic
-from puzzles_lib.interpreter.promises import Harm, Promise
+from puzzles_lib.runner.arithmetic import Arithmetic
+from puzzles_lib.runner.promises import Harm, Promise
 from puzzles_lib.source import Site
 
 Program = tuple[int, int, int]

@@ -1,32 +1,24 @@
 """Runs a kernel on the CPU, every memory access checked before it happens.
 
-The only package that touches Triton's private interpreter. A run cannot crash the process, outlives
-neither its time limit nor its memory limit, and leaves Triton as it found it.
+What runs is the IR that Triton's front end has made of the kernel (`puzzles_lib.compiler.program`); nothing of
+its Python runs here, and nothing of Triton's. A run cannot crash the process, and outlives neither its time
+limit nor its memory limit.
 """
 
-import ast
 import contextlib
-import functools
-import linecache
-import sys
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-import triton.language as tl
-from triton.runtime.errors import InterpreterError
-from triton.runtime.interpreter import InterpretedFunction, TensorHandle, _implicit_cvt
-from triton.runtime.jit import JITFunction, KernelParam
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from puzzles_lib.dtypes import of_integer
-from puzzles_lib.interpreter.addresses import ELSEWHERE
-from puzzles_lib.interpreter.arithmetic import Arithmetic, Fused
-from puzzles_lib.interpreter.builder import GuardedBuilder
-from puzzles_lib.interpreter.language import LEARNER, builder, executing, twin
-from puzzles_lib.interpreter.limits import (
+from puzzles_lib.dtypes import of_torch
+from puzzles_lib.runner.addresses import ELSEWHERE
+from puzzles_lib.runner.arithmetic import Arithmetic, Fused
+from puzzles_lib.runner.lanes import ADDRESS, BOOL, Descriptor, Lanes, row_of
+from puzzles_lib.runner.limits import (
     CLOCK,
     Asleep,
     TimeLimitReached,
@@ -35,11 +27,13 @@ from puzzles_lib.interpreter.limits import (
     recursion_limit,
     time_limit,
 )
-from puzzles_lib.interpreter.memory import Halt, Memory
-from puzzles_lib.interpreter.ordering import HeldBy, Holders
-from puzzles_lib.interpreter.pretend import Pretended, PretendedMemory, PretendingBuilder
-from puzzles_lib.interpreter.promises import Harm, Promise, TakenAtOnce
-from puzzles_lib.interpreter.recording import (
+from puzzles_lib.runner.machine import Machine
+from puzzles_lib.runner.memory import Halt, Memory
+from puzzles_lib.runner.operations import Unsupported, check_descriptor
+from puzzles_lib.runner.ordering import HeldBy, Holders
+from puzzles_lib.runner.pretend import Pretended, PretendedMemory
+from puzzles_lib.runner.promises import Harm, Promise, TakenAtOnce
+from puzzles_lib.runner.recording import (
     RETURNS,
     Block,
     Done,
@@ -52,7 +46,7 @@ from puzzles_lib.interpreter.recording import (
     Statement,
     Step,
 )
-from puzzles_lib.interpreter.records import (
+from puzzles_lib.runner.records import (
     Access,
     Conflict,
     Program,
@@ -63,8 +57,8 @@ from puzzles_lib.interpreter.records import (
     WithinProgram,
     asks_again,
 )
-from puzzles_lib.interpreter.turns import Busy, alone
-from puzzles_lib.source import Site, statements, with_helpers
+from puzzles_lib.runner.turns import Busy, alone
+from puzzles_lib.translator.ir import Module
 
 __all__ = [
     "ELSEWHERE",
@@ -73,14 +67,15 @@ __all__ = [
     "Arithmetic",
     "Block",
     "Busy",
+    "Code",
     "Conflict",
     "Done",
     "Dot",
     "Function",
     "Fused",
     "Harm",
-    "HeldBy",
     "Held",
+    "HeldBy",
     "Holders",
     "Plain",
     "Pretended",
@@ -98,25 +93,30 @@ __all__ = [
     "Touch",
     "WithinProgram",
     "alone",
-    "as_jit",
     "asks_again",
     "run",
     "time_limit",
 ]
 
 MEMORY_LIMIT = 2 << 30  # bytes a run may map on top of what the process has
-DEEPEST = 1000  # nested calls a run may make
+DEEPEST = 6000  # nested calls a run may make
 
 
-def as_jit(kernel: object) -> JITFunction | None:
-    """The ``@triton.jit`` function, also where TRITON_INTERPRET has made something else of it; else None."""
-    if isinstance(kernel, InterpretedFunction):
-        return JITFunction(kernel.fn)
-    return kernel if isinstance(kernel, JITFunction) else None
+class Code(Protocol):
+    """What is run: see `puzzles_lib.compiler.Program`."""
+
+    @property
+    def module(self) -> Module: ...
+    @property
+    def takes(self) -> tuple[str, ...]: ...
+    @property
+    def said(self) -> tuple[str, ...]: ...
+    @property
+    def functions(self) -> tuple[Mapping[str, Any], ...]: ...
 
 
 def run(
-    kernel: JITFunction,
+    code: Code,
     arguments: Mapping[str, object],
     grid: tuple[int, int, int],
     outputs: Collection[str],
@@ -138,8 +138,7 @@ def run(
     """Run all programs of the grid, one after the other, and report.
 
     arguments: value for each parameter of the kernel, by its name. CPU tensors become pointers,
-        descriptors of them descriptors, integers and floats scalars; parameters annotated
-        ``tl.constexpr`` keep their value. Where a tensor is `Pretended`, all are.
+        descriptors of them descriptors, integers and floats scalars. If a tensor is `Pretended`, all are.
     outputs: names of the pointer parameters that the kernel may store to.
     zeroed: those of them that hold zeros; in the others nothing is defined before something is stored.
     locks: those of them that are locks: somebody holds one that is 1.
@@ -151,7 +150,7 @@ def run(
     at_once: which lanes of an access one instruction takes, to look for the harm of hints that are not true.
     seconds: limit on the run, of CPU time; see `time_limit`.
     only: run these programs of the grid, in this order.
-    recorder: keeps what each statement does, where ``record`` is on.
+    recorder: keeps what each statement does, if ``record`` is on and the code has marks for it.
     as_compiled: with a compiler's arithmetic, not line by line: see `arithmetic`.
     elsewhere: of `ELSEWHERE`: a kernel that takes an address as a number gets another one than without.
 
@@ -159,33 +158,27 @@ def run(
     """
     programs = _Programs(grid, reverse) if only is None else only
     pretends = any(isinstance(_tensor(value), Pretended) for value in arguments.values())
-    dropped = functools.cache(lambda: _dropped(kernel))
-    memory = (PretendedMemory if pretends else Memory)(
-        record, _learner_site, programs, reverse, lambda site: site not in dropped(), elsewhere
-    )
+    memory = (PretendedMemory if pretends else Memory)(record, programs, reverse, elsewhere)
+    machine = Machine(code.module, memory, grid, quiet)
+    memory.site, memory.is_used = machine.site, machine.is_used
     memory.ordering.held_by = held_by
     memory.at_once = at_once
     memory.recorder = recorder if record else None
     memory.arithmetic.as_compiled = as_compiled
-    parameters = {p.name: p for p in kernel.params}
     stop = None
 
     def launch() -> None:
-        body = twin(kernel)
+        given = _given(machine, code, arguments, outputs)
+        memory.locks = {name.removesuffix("_ptr") for name in locks}
+        memory.start_at_zero({name.removesuffix("_ptr") for name in zeroed})
+        _say(machine, code.said, set() if said is None else said)
         for number, program in enumerate(programs):
             memory.enter(program, number)
             if memory.recorder:
-                memory.recorder.starts(memory)
-            body(**values)
+                memory.recorder.starts(memory, code.functions)
+            machine.launch(given)
 
-    with interrupts_held(inside=launch), executing(), _calm():
-        builder.__class__ = PretendingBuilder if pretends else GuardedBuilder
-        builder.start(memory, grid, quiet, set() if said is None else said)
-        values = {
-            name: _argument(memory, parameters[name], value, outputs) for name, value in arguments.items()
-        }
-        memory.locks = {name.removesuffix("_ptr") for name in locks}
-        memory.start_at_zero({name.removesuffix("_ptr") for name in zeroed})
+    with interrupts_held(inside=launch), _calm():
         try:
             with recursion_limit(DEEPEST), memory_limit(MEMORY_LIMIT), time_limit(seconds, inside=launch):
                 launch()
@@ -195,13 +188,12 @@ def run(
             used = f"still running after {seconds:g} s of CPU time"
             if isinstance(error, Asleep):
                 used = f"asleep for most of {CLOCK * seconds:g} s"
-            text = f"time limit: {used}, in program {memory.program}"
-            stop = Stop("time limit", text, _raised_at(error))
-        except MemoryError as error:
+            stop = Stop("time limit", f"time limit: {used}, in program {memory.program}", machine.site())
+        except MemoryError:
             text = f"memory limit: more than {MEMORY_LIMIT / 2**30:g} GB, in program {memory.program}"
-            stop = Stop("memory limit", text, _raised_at(error))
-        except (Exception, SystemExit) as error:
-            stop = Stop("error", _cause(error), _raised_at(error))
+            stop = Stop("memory limit", text, machine.site())
+        except Exception as error:
+            stop = Stop("error", _in_words(error), machine.site())
         if memory.recorder:
             memory.recorder.ends(stop)
     return Run(
@@ -242,40 +234,45 @@ def _tensor(value: object) -> object:
     return value.base if isinstance(value, TensorDescriptor) else value
 
 
-def _argument(memory: Memory, parameter: KernelParam, value: object, outputs: Collection[str]) -> object:
-    """What the kernel gets for a parameter: a constant as it is, a tensor as an invented address."""
-    name = parameter.name
-    if parameter.is_constexpr or value is None:
-        return value
-    if type(value) is int and value == 1 and not (parameter.do_not_specialize or parameter.annotation_type):
-        return value  # a launch makes a constant of it
-    if isinstance(value, torch.Tensor | Pretended):
-        address = memory.add(name.removesuffix("_ptr"), value, name in outputs)
-        return _implicit_cvt(_Pointer(address, value.dtype))
-    if isinstance(value, TensorDescriptor):
-        address = memory.add(name.removesuffix("_desc"), value.base, False)
-        return _implicit_cvt(replace(value, base=_Pointer(address, value.base.dtype)))
-    if isinstance(value, bool):
-        return tl.tensor(builder.get_int1(value), tl.int1)
-    if isinstance(value, float):
-        return tl.tensor(builder.get_fp32(value), tl.float32)
-    if isinstance(value, int):
-        row = of_integer(value, parameter.annotation_type)
-        return tl.tensor(TensorHandle(np.array([value], row.storage), row.triton), row.triton)
-    return value
+def _given(
+    machine: Machine, code: Code, arguments: Mapping[str, object], outputs: Collection[str]
+) -> list[Lanes | Descriptor]:
+    """What the IR's kernel is given for its parameters: tensors become invented addresses."""
+    wanted = iter(code.module.kernel.arguments)
+    given: list[Lanes | Descriptor] = []
+    for name in code.takes:
+        value, kind = arguments[name], next(wanted).type
+        if isinstance(value, torch.Tensor | Pretended):
+            address = machine.memory.add(name.removesuffix("_ptr"), value, name in outputs)
+            given.append(Lanes(np.array([address], np.uint64), ADDRESS))
+        elif isinstance(value, TensorDescriptor):
+            address = machine.memory.add(name.removesuffix("_desc"), value.base, False)
+            numbers = []
+            for number in (*value.shape, *value.strides):  # the IR's kernel has parameters for these, too
+                row = row_of(next(wanted).type.element)
+                numbers.append(Lanes(np.array([number], row.storage), row))
+            rank = len(value.shape)
+            size = of_torch(value.base.dtype).storage.itemsize
+            base = Lanes(np.array([address], np.uint64), ADDRESS)
+            made = Descriptor(base, size, tuple(numbers[:rank]), tuple(numbers[rank:]), kind.pointee.shape)
+            made = made._replace(nan=getattr(value, "padding", "zero") == "nan")
+            check_descriptor(machine, made)
+            given += [made, *numbers]
+        else:
+            row = row_of(kind.element)
+            given.append(Lanes(np.array([value]).astype(row.storage) if row is not BOOL else np.array([bool(value)]), row))
+    return given
 
 
-class _Pointer:
-    """Looks to Triton like a tensor that lives at an address of our choice."""
-
-    def __init__(self, address: int, dtype: torch.dtype):
-        self.address, self.dtype = address, dtype
-
-    def data_ptr(self) -> int:
-        return self.address
+def _say(machine: Machine, texts: Sequence[str], said: set[str]) -> None:
+    """Show what ``tl.static_print`` says, once."""
+    for text in texts:
+        if text not in said and not machine.quiet:
+            said.add(text)
+            machine.print(text)
 
 
-class _Programs(Sequence):
+class _Programs(Sequence[Program]):
     """Program ids in launch order, the last axis fastest. No list, since a grid may be huge."""
 
     def __init__(self, grid: tuple[int, int, int], reverse: bool):
@@ -284,7 +281,7 @@ class _Programs(Sequence):
     def __len__(self) -> int:
         return self.grid[0] * self.grid[1] * self.grid[2]
 
-    def __getitem__(self, number: int) -> Program:
+    def __getitem__(self, number: Any) -> Any:
         if not 0 <= number < len(self):
             raise IndexError(number)
         _, ny, nz = self.grid
@@ -305,51 +302,11 @@ def _calm() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-# ---- the learner's line
-
-
-def _dropped(kernel: JITFunction) -> frozenset[Site]:
-    """The lines of statements that are calls and nothing else, helpers' included."""
-    found: set[Site] = set()
-    for function in with_helpers(kernel):
-        for node, sites in statements(function):
-            if isinstance(node, ast.Expr):
-                found.update(sites)
-    return frozenset(found)
-
-
-def _learner_site() -> Site:
-    """Where the running kernel is now."""
-    frame = sys._getframe(1)
-    while frame is not None and not frame.f_globals.get(LEARNER):
-        frame = frame.f_back
-    return _site(frame.f_code.co_filename, frame.f_lineno) if frame else Site(0, "")
-
-
-def _raised_at(error: BaseException) -> Site | None:
-    """The innermost line of the learner's on an exception's way up."""
-    site = None
-    while error is not None:
-        trace = error.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_globals.get(LEARNER):
-                site = _site(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
-            trace = trace.tb_next
-        error = error.__cause__
-    return site
-
-
-def _site(file: str, line: int) -> Site:
-    return Site(line, linecache.getline(file, line).strip())
-
-
-def _cause(error: BaseException) -> str:
-    """An exception in one line, without Triton's wrapping."""
-    while isinstance(error, InterpreterError) and error.__cause__ is not None:
-        error = error.__cause__
+def _in_words(error: Exception) -> str:
+    """An exception in one line."""
     text = " ".join(str(error).split())
     if len(text) > 200:
         text = text[:197] + "..."
-    if text and isinstance(error, NotImplementedError):  # our own words
+    if text and isinstance(error, Unsupported | NotImplementedError):  # our own words
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -17,18 +17,15 @@ What cancels to 0 by pairs in one such sum, as ``tl.sum(tl.join(a, -a) * tl.join
 A run notes where either would happen, and does it where it is asked to (``as_compiled``).
 """
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 import numpy as np
-import triton.language as tl
-from triton.runtime.interpreter import TensorHandle
 
+from puzzles_lib.dtypes import DType
+from puzzles_lib.runner.lanes import FLOAT32, Product
 from puzzles_lib.source import Site
 
-PRODUCT, SPREAD = "product", "spread"  # of a handle's attributes: it is one; what it was broadcast from
 LEAST_DOT = 16  # rows and columns, for the compiler to make a dot of a sum
 
 
@@ -58,29 +55,19 @@ class Arithmetic:
     fused: dict[Fused, None] = field(default_factory=dict)
 
 
-class Product(NamedTuple):
-    """A block that is a product, and has no more been touched than moved.
-
-    lost: what rounding has taken from each element, in float64.
-    spread: what each factor was broadcast from, if it was.
-    """
-
-    lost: Callable[[], np.ndarray]
-    site: Site | None
-    spread: tuple[np.ndarray | None, np.ndarray | None] = (None, None)
-
-
-def lost(left: np.ndarray, right: np.ndarray, product: np.ndarray) -> np.ndarray:
-    """The exact product less the rounded one, 0 where that is not finite.
+def lost(product: Product) -> np.ndarray:
+    """The exact product less the rounded one, in float64; 0 where that is not finite.
 
     Of float64 by Dekker's product, A floating-point technique for extending the available precision (1971).
     """
-    if product.dtype == np.float64:
+    left, right, rounded = (product.row.widen(each) for each in (product.left, product.right, product.rounded))
+    if rounded.dtype == np.float64:
         (a, b), (c, d) = (_halves(each) for each in (left, right))
-        error = ((a * c - product) + a * d + b * c) + b * d
+        error = ((a * c - rounded) + a * d + b * c) + b * d
     else:
-        error = left.astype(np.float64) * right - product
-    return np.where(np.isfinite(error), error, 0.0)
+        error = left.astype(np.float64) * right - rounded
+    error = np.where(np.isfinite(error), error, 0.0)
+    return product.moved(error) if product.moved else error
 
 
 def _halves(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -90,38 +77,26 @@ def _halves(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return high, values - high
 
 
-def moving(method: Callable) -> Callable:
-    """A builder's operation that moves values: what it moves stays a product."""
-
-    @functools.wraps(method)
-    def call(self: Any, value: Any, *how: Any) -> Any:
-        result = method(self, value, *how)
-        source = value if isinstance(value, TensorHandle) else how[0]  # create_splat names the type first
-        if product := source.attr.get(PRODUCT):
-
-            def moved() -> np.ndarray:
-                errors = TensorHandle(product.lost(), tl.float64)
-                return method(self, *(errors if each is source else each for each in (value, *how))).data
-
-            result.attr[PRODUCT] = Product(moved, product.site)
-        return result
-
-    return call
+def moved(product: Product, move: Callable[[np.ndarray], np.ndarray]) -> Product:
+    """The product of lanes that were moved: what was lost moves with them."""
+    before = product.moved
+    return product._replace(moved=(lambda error: move(before(error))) if before else move)
 
 
-def dot_operands(handle: TensorHandle, axis: int | None) -> tuple[np.ndarray, np.ndarray] | None:
+def dot_operands(
+    product: Product | None, shape: tuple[int, ...], row: DType
+) -> tuple[np.ndarray, np.ndarray] | None:
     """The two blocks of whose product this is, where a sum along an axis is a dot of theirs to the compiler.
 
     Triton's CombineBroadcastMulReducePattern does so along any axis, though it is right along 1 alone:
     https://github.com/triton-lang/triton/issues/9609 and pull/10574.
     """
-    product = handle.attr.get(PRODUCT)
-    if axis is None or product is None or handle.data.ndim != 3 or handle.data.dtype != np.float32:
+    if product is None or product.moved or len(shape) != 3 or row is not FLOAT32:
         return None
-    left, right = product.spread
-    if left is None or right is None:
+    left, right = product.left, product.right
+    if left.ndim != 3 or right.ndim != 3:
         return None
-    rows, _, columns = handle.data.shape
+    rows, _, columns = shape
     if left.shape[2] != 1 or right.shape[0] != 1 or min(rows, columns) < LEAST_DOT:
         return None
     return left[:, :, 0], right[0]

@@ -13,14 +13,13 @@ import numpy as np
 import torch
 
 from puzzles_lib.dtypes import DType
-from puzzles_lib.interpreter import taint
-from puzzles_lib.interpreter.addresses import REGION_BITS, Addresses
-from puzzles_lib.interpreter.arithmetic import Arithmetic
-from puzzles_lib.interpreter.buffer import NOBODY, Buffer, garbage
-from puzzles_lib.interpreter.ordering import Ordering
-from puzzles_lib.interpreter.promises import Harm, Promise, TakenAtOnce, harm, untrue
-from puzzles_lib.interpreter.records import Access, Conflict, Program, Source, Stop, Unlocked, asks_again
-from puzzles_lib.interpreter.taint import Labels
+from puzzles_lib.runner.addresses import REGION_BITS, Addresses
+from puzzles_lib.runner.arithmetic import Arithmetic
+from puzzles_lib.runner.buffer import NOBODY, Buffer, garbage
+from puzzles_lib.runner.ordering import Ordering
+from puzzles_lib.runner.promises import Harm, Promise, TakenAtOnce, harm, untrue
+from puzzles_lib.runner.records import Access, Conflict, Program, Source, Stop, Unlocked, asks_again
+from puzzles_lib.runner.lanes import KIND, MOST, ORDER, Labels, Lanes, joined, where
 from puzzles_lib.source import Site
 
 
@@ -68,23 +67,21 @@ class Asked:
 class Memory:
     """All buffers of a run, and the notes taken while it accesses them.
 
-    programs: program ids by launch order; site: where the kernel is now.
+    programs: program ids by launch order.
     """
 
     def __init__(
         self,
         record: bool,
-        site: Callable[[], Site],
         programs: Sequence[Program] = ((0, 0, 0),),
         backwards: bool = False,
-        is_used: Callable[[Site], bool] = lambda site: True,
         elsewhere: int = 0,
     ):
         self.backwards = backwards  # lanes that meet at an element take turns in reverse order
         self.record = record
-        self.site = site
+        self.site: Callable[[], Site] = lambda: Site(0, "")  # where the kernel is now
         self.programs = programs
-        self.is_used = is_used  # whether anything is done with the result of an atomic at a line
+        self.is_used: Callable[[], bool] = lambda: True  # whether anything is done with the result of the atomic that runs
         self.program: Program = (0, 0, 0)
         self.number = 0  # of the program, in launch order
         self.casts = False  # whether the kernel has cast a pointer: then alignment is checked too
@@ -159,7 +156,7 @@ class Memory:
         if mask is not None and other is None:
             fill, other_labels = garbage(shape, row), self._hole(pointers, mask)
         if mask is not None:
-            labels = taint.where(~mask, other_labels)
+            labels = where(~mask, other_labels)
             if not mask.any():
                 self._note_off("load", pointers, mask, dtype)
                 return np.array(np.broadcast_to(fill, shape), dtype), labels
@@ -180,10 +177,10 @@ class Memory:
                 )
             found = self._undefined_in(buffer, index.ravel(), dtype)
             if found is not None:
-                labels = np.zeros(shape, taint.KIND) if labels is None else labels
+                labels = np.zeros(shape, KIND) if labels is None else labels
                 labels[... if on is None else on] = found.reshape(index.shape)
         if self.record:
-            labels = taint.joined(labels, self._beyond(shape, mask, parts))
+            labels = joined(labels, self._beyond(shape, mask, parts))
         return values, labels
 
     def store(
@@ -232,7 +229,7 @@ class Memory:
         self._take("atomic", pointers, mask, dtype)
         if mask is not None:
             what = "an atomic returns nothing for lanes that its mask switches off"
-            labels = taint.where(~mask, self.label(what))
+            labels = where(~mask, self.label(what))
             if not mask.any():
                 self._note_off("atomic", pointers, mask, dtype)
                 return old, labels
@@ -242,7 +239,7 @@ class Memory:
             lanes = [np.broadcast_to(o, shape)[every].astype(dtype, copy=False).ravel() for o in operands]
             found = self._undefined_in(buffer, index.ravel(), dtype, reads)
             if found is not None:
-                labels = np.zeros(shape, taint.KIND) if labels is None else labels
+                labels = np.zeros(shape, KIND) if labels is None else labels
                 labels[every] = found.reshape(index.shape)
                 if reads:
                     self._note_use(found)
@@ -251,7 +248,7 @@ class Memory:
             self._touch("atomic", part, shape, dtype)
             if pointers.size == 1:
                 flag = buffer.name, int(index.flat[0]) * dtype.itemsize
-                used = self.is_used(self.site())
+                used = self.is_used()
                 self.ordering.synchronise(flag, self.number, len(self.programs), sem, scope, used)
         return old, labels
 
@@ -269,6 +266,16 @@ class Memory:
         """Values were scanned with a combine function that is not associative on them."""
         self.not_associative = self.not_associative or self.site()
 
+    # ---- what integers do
+
+    def checked(self, result: Lanes, left: Lanes, right: Lanes, exactly: Callable[..., Any]) -> Lanes:
+        """The result of a sum, difference or product of integers; its labels may say what wrapped around."""
+        return result
+
+    def taken_as_unsigned(self, labels: Labels) -> Labels:
+        """The labels of integers that the kernel takes for unsigned ones."""
+        return labels
+
     # ---- what is undefined
 
     def label(self, what: str, kind: str = "operation", order: bool = False) -> int:
@@ -280,7 +287,7 @@ class Memory:
 
     def _label(self, source: Source, order: bool = False) -> int:
         number = self.sources.setdefault(source, len(self.sources))
-        return max(1, taint.ORDER - 1 - number) if order else max(taint.ORDER, taint.MOST - number)
+        return max(1, ORDER - 1 - number) if order else max(ORDER, MOST - number)
 
     def use(self, labels: Labels, on: np.ndarray | None = None) -> None:
         """Values are used, in the lanes ``on``, to decide what happens: undefined ones end the run.
@@ -299,7 +306,7 @@ class Memory:
         worst = int((labels if on is None else np.where(on, labels, 0)).max(initial=0))
         if not worst:
             return None
-        number = (taint.MOST if worst >= taint.ORDER else taint.ORDER - 1) - worst
+        number = (MOST if worst >= ORDER else ORDER - 1) - worst
         source = list(self.sources)[number]
         if self.undefined is None or (self.undefined.kind == "early" and source.kind != "early"):
             self.undefined = source
@@ -310,7 +317,7 @@ class Memory:
         lost = np.ones(shape, bool) if mask is None else mask.copy()
         for part in parts:
             lost[... if part.on is None else part.on] = False
-        return taint.where(lost, self.label("what lies out of bounds")) if lost.any() else None
+        return where(lost, self.label("what lies out of bounds")) if lost.any() else None
 
     def _hole(self, pointers: np.ndarray, mask: np.ndarray) -> int:
         """The label of lanes that a mask switched off and nothing fills."""
@@ -332,7 +339,7 @@ class Memory:
                 source = Source("early", buffer.name, self.site())
                 if reads:
                     self.early_reads.setdefault(buffer.name, source.site)
-                found = taint.joined(found, taint.where(unwritten, self._label(source)))
+                found = joined(found, where(unwritten, self._label(source)))
         if found is None or not found.any():
             return None
         return found.reshape(len(index), -1).max(1)
@@ -342,7 +349,7 @@ class Memory:
         if labels is None and buffer.labels is None:
             return
         if buffer.labels is None:
-            buffer.labels = np.zeros(len(buffer.written), taint.KIND)
+            buffer.labels = np.zeros(len(buffer.written), KIND)
         if labels is not None:
             labels = np.repeat(labels, max(1, dtype.itemsize // buffer.unit))
         buffer.labels[_own_places(buffer, index, dtype)] = 0 if labels is None else labels

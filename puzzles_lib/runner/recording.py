@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import triton.language as tl
-from triton.runtime.interpreter import TensorHandle
+TensorHandle = object
 
 from puzzles_lib.dtypes import of_triton
-from puzzles_lib.interpreter import taint
-from puzzles_lib.interpreter.records import Access, Program, Stop
+from puzzles_lib.runner import lanes as taint
+from puzzles_lib.runner.records import Access, Program, Stop
 
 if TYPE_CHECKING:
-    from puzzles_lib.interpreter.memory import Memory
+    from puzzles_lib.runner.memory import Memory
 
 TERMS = "terms"  # of a mask's attributes: what it is made of
 RETURNS = "return"  # stands for a name where a function returns

@@ -2,28 +2,29 @@
 
 An input's element is a function of its index; an output remembers what was stored to it. What the
 kernel computes on the way to an address is computed as on a GPU, and where an int32 has wrapped around,
-the lanes are labelled (`taint`): no such lane may decide where or whether memory is touched.
+the lanes are labelled (`lanes`): no such lane may decide where or whether memory is touched.
 """
 
 import math
+import operator
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-import triton.language as tl
-from triton.runtime.interpreter import TensorHandle
 
 from puzzles_lib.dtypes import DType, of_torch
-from puzzles_lib.interpreter import taint
-from puzzles_lib.interpreter.buffer import NOBODY
-from puzzles_lib.interpreter.builder import GuardedBuilder
-from puzzles_lib.interpreter.memory import Halt, Memory, Part
-from puzzles_lib.interpreter.records import Source, Stop
-from puzzles_lib.interpreter.taint import Labels
+from puzzles_lib.runner.lanes import INT32, Labels, Lanes, joined, where
+from puzzles_lib.runner.buffer import NOBODY
+from puzzles_lib.runner.memory import Halt, Memory, Part
+from puzzles_lib.runner.records import Source, Stop
 
-WRAPPED = "wrapped"  # the kind of a `Source`
-_LIMITS = {tl.int32: (-(2**31), 2**31 - 1), tl.uint32: (0, 2**32 - 1)}
+WRAPPED = "wrapped"  # the kind of a `Source`: an integer that no int32 holds
+WRAPPED_SIGNED = "wrapped signed"  # one that a uint32 would hold, should the kernel take it for one
+
+
+_EXACT = {np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul}
 
 
 @dataclass(frozen=True)
@@ -141,14 +142,37 @@ class PretendedMemory(Memory):
     def _touch(self, kind: str, part: Part, shape: tuple[int, ...], dtype: np.dtype) -> None:
         """What orders threads is looked for at sizes that are there."""
 
-    def wrap(self, value: int, dtype: tl.dtype) -> int:
+    def checked(self, result: Lanes, left: Lanes, right: Lanes, exactly: Callable[..., Any]) -> Lanes:
+        """Label the lanes of an int32 that have wrapped around."""
+        if result.row is not INT32:
+            return result
+        exact = exactly(left.data.astype(np.float64), right.data.astype(np.float64))  # of 62 bits, 53 are enough
+        beyond = (exact < -(2**31)) | (exact > 2**31 - 1)
+        if beyond.any():
+            unsigned = (exact >= 0) & (exact < 2**32)
+            for kind, lanes in ((WRAPPED, beyond & ~unsigned), (WRAPPED_SIGNED, beyond & unsigned)):
+                if lanes.any():
+                    place = int(lanes.argmax())
+                    both = (int(np.broadcast_to(each.data, exact.shape).flat[place]) for each in (left, right))
+                    found = where(lanes, self._wrap(kind, _EXACT[exactly](*both)))
+                    result.labels = joined(result.labels, found)
+        return result
+
+    def taken_as_unsigned(self, labels: Labels) -> Labels:
+        """A uint32 holds twice as much."""
+        if labels is None:
+            return None
+        for source, own in self._wraps(labels):
+            if source.kind == WRAPPED_SIGNED:
+                labels = np.where(own, 0, labels)
+        return labels
+
+    def _wrap(self, kind: str, value: int) -> int:
         """The label of lanes that have wrapped around at the running line; value: what one should be."""
         site = self.site()
-        known = (s for s in self.sources if s.kind == WRAPPED and s.site == site)
-        text = (
-            f"offset {value:,} does not fit {dtype.name} and wraps around: make a factor int64, .to(tl.int64)"
-        )
-        return self._label(next(known, Source(WRAPPED, text, site)))
+        known = (s for s in self.sources if s.kind == kind and s.site == site)
+        text = f"offset {value:,} does not fit int32 and wraps around: make a factor int64, .to(tl.int64)"
+        return self._label(next(known, Source(kind, text, site)))
 
     def use(self, labels: Labels, on: np.ndarray | None = None) -> None:
         if labels is not None:
@@ -165,37 +189,7 @@ class PretendedMemory(Memory):
         return super()._note_use(labels, on)
 
     def _wraps(self, labels: np.ndarray) -> list[tuple[Source, np.ndarray]]:
-        return [(s, labels == self._label(s)) for s in self.sources if s.kind == WRAPPED]
+        return [(s, labels == self._label(s)) for s in self.sources if s.kind in (WRAPPED, WRAPPED_SIGNED)]
 
     def _label_elements(self, *_: object) -> None:
         """What was stored is not followed further."""
-
-
-class PretendingBuilder(GuardedBuilder):
-    """Labels the lanes of sums, differences and products that wrap around."""
-
-    memory: PretendedMemory
-
-    def create_add(self, lhs: TensorHandle, rhs: TensorHandle) -> TensorHandle:
-        return self._labelled(super().create_add(lhs, rhs), lhs, rhs, lambda a, b: a + b)
-
-    def create_sub(self, lhs: TensorHandle, rhs: TensorHandle) -> TensorHandle:
-        return self._labelled(super().create_sub(lhs, rhs), lhs, rhs, lambda a, b: a - b)
-
-    def create_mul(self, lhs: TensorHandle, rhs: TensorHandle) -> TensorHandle:
-        return self._labelled(super().create_mul(lhs, rhs), lhs, rhs, lambda a, b: a * b)
-
-    def _labelled(
-        self, result: TensorHandle, lhs: TensorHandle, rhs: TensorHandle, exactly: Callable
-    ) -> TensorHandle:
-        limits = _LIMITS.get(result.dtype.scalar)
-        if limits is None:
-            return result
-        exact = exactly(lhs.data.astype(np.float64), rhs.data.astype(np.float64))  # of 62 bits, 53 are enough
-        beyond = (exact < limits[0]) | (exact > limits[1])
-        if beyond.any():
-            lane = int(beyond.argmax())
-            one = exactly(*(int(np.broadcast_to(h.data, exact.shape).flat[lane]) for h in (lhs, rhs)))
-            found = taint.where(beyond, self.memory.wrap(one, result.dtype.scalar))
-            taint.mark(result, taint.joined(taint.labels(result), found))
-        return result

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from puzzles_lib.interpreter.buffer import Buffer
-from puzzles_lib.interpreter.records import Program, Touch, WithinProgram
+from puzzles_lib.runner.buffer import Buffer
+from puzzles_lib.runner.records import Program, Touch, WithinProgram
 from puzzles_lib.source import Site
 
 # A mark is an access's number, a lane of its block, and the thread that holds it.
