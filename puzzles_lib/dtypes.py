@@ -178,6 +178,11 @@ def of_triton(dtype: tl.dtype) -> DType:
     return row
 
 
+def of_triton_name(name: str) -> DType | None:
+    """The row of Triton's ``"fp32"`` or ``"uint8"``, a ``tl.dtype`` as text; None if there is none."""
+    return _BY_TRITON.get(name)
+
+
 def of_integer(value: int, annotation: str = "") -> DType:
     """The integer that a launch makes of ``value``, for a parameter annotated so ("i64"; "" for not).
 

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import triton
 import triton.language as tl
-from triton.runtime.jit import JITCallable, JITFunction, KernelInterface, get_jit_fn_file_line
+from triton.runtime.jit import JITCallable, JITFunction, KernelInterface
 
 Scope = Mapping[str, object]
 
@@ -59,9 +59,16 @@ def define(source: str, name: str, scope: Scope | None = None) -> KernelInterfac
     return made[-1]
 
 
+def file_and_line(function: JITCallable) -> tuple[str, int]:
+    """The file that a function stands in, and the line of its ``def`` there."""
+    lines = enumerate(function.raw_src, function.starting_line_number)
+    first = next((n for n, line in lines if line.strip().startswith("def ")), function.starting_line_number)
+    return function.fn.__code__.co_filename, first
+
+
 def site_in(function: JITFunction, line_in_source: int) -> Site:
     """The line of the cell or file for a line of the function's source, counted from its def."""
-    file, first = get_jit_fn_file_line(function)
+    file, first = file_and_line(function)
     line = first + line_in_source - 1
     return Site(line, linecache.getline(file, line).strip())
 
@@ -83,6 +90,27 @@ def statements(function: JITFunction) -> Iterator[tuple[ast.stmt, list[Site]]]:
             body = getattr(node, "body", None)
             last = max(node.lineno, body[0].lineno - 1) if body else (node.end_lineno or node.lineno)
             yield node, [site_in(function, line) for line in range(node.lineno, last + 1)]
+
+
+@dataclass(frozen=True)
+class Call:
+    """Where a call stands in a file: its first and last line and column."""
+
+    first: tuple[int, int]
+    last: tuple[int, int]
+
+
+def calls_of(kernel: JITFunction) -> dict[str, list[Call]]:
+    """The calls over several lines in the kernel and its helpers, by file, the inner ones first."""
+    found: dict[str, list[Call]] = {}
+    for function in with_helpers(kernel):
+        file, first = file_and_line(function)
+        for node in reversed(nodes(function)):
+            if isinstance(node, ast.Call) and node.end_lineno:
+                begin = node.lineno + first - 1, node.col_offset
+                end = node.end_lineno + first - 1, node.end_col_offset or 0
+                found.setdefault(file, []).append(Call(begin, end))
+    return {file: calls for file, calls in found.items() if any(c.first[0] != c.last[0] for c in calls)}
 
 
 def of_triton(function: JITCallable) -> bool:

@@ -14,9 +14,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from puzzles_lib.interpreter import run
 from puzzles_lib.kernels import attention as module
 from puzzles_lib.kernels.attention import attention
+from tests.running import run
 
 MASKS = [{}, {"causal": True}, {"causal": True, "window": 1}, {"causal": True, "window": 5}]
 

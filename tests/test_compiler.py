@@ -10,12 +10,13 @@ import torch
 import triton
 import triton.language as tl
 
-from puzzles_lib import CONSTANT_ADD, MASKED_ADD, OUTER_ADD_BLOCKS, interpreter, trace
+from puzzles_lib import CONSTANT_ADD, MASKED_ADD, OUTER_ADD_BLOCKS, trace
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.checker import examine, verdicts
 from puzzles_lib.compiler import front_end
 from puzzles_lib.compiler.vetting import vet
 from puzzles_lib.source import Refusal
+from tests import running
 
 ten = 10
 TEN = tl.constexpr(10)
@@ -597,7 +598,7 @@ def test_what_is_to_be_written_instead_of_an_aggregate_is_taken():
     kernel = define("import typing\n" + source.replace("EXPRESSION", "total(Pair(i, i))"), "<classes>")
     z = torch.zeros(8, dtype=torch.int32)
     assert front_end(kernel, {"z_ptr": z}) is None and vet(kernel) is None
-    assert interpreter.run(kernel, {"z_ptr": z}, (1, 1, 1), {"z_ptr"}).stop is None
+    assert running.run(kernel, {"z_ptr": z}, (1, 1, 1), {"z_ptr"}).stop is None
 
 
 @pytest.mark.parametrize("expression", ["Ops.twice(i)", "Ops().twice(i)"])

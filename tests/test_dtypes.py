@@ -20,8 +20,8 @@ from puzzles_lib.compiler import build, find_target, front_end, translate
 from puzzles_lib.drawing.errors import error_map
 from puzzles_lib.dtypes import DTYPES, of_name, of_torch, of_triton
 from puzzles_lib.float8 import NO_FLOAT8_ARITHMETIC
-from puzzles_lib.interpreter.buffer import garbage
 from puzzles_lib.puzzle import Argument, Case, Puzzle
+from puzzles_lib.runner.buffer import garbage
 from puzzles_lib.translator import observer
 from tests.kernel_lab import evaluate, execute, kernel_of
 from tests.test_bfloat16 import EVERY as EVERY_B16

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from puzzles_lib.checker import examine, hints
 from puzzles_lib.compiler import find_target, taken_at_once
-from puzzles_lib.interpreter.promises import CONSTANT, CONTIGUOUS, MULTIPLE, untrue
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner.promises import CONSTANT, CONTIGUOUS, MULTIPLE, untrue
 from puzzles_lib.source import Refusal, Site
 from tests.hinted import HINTED, Hinted
 from tests.kernel_lab import execute, kernel_of

@@ -16,7 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
-from puzzles_lib.interpreter import TimeLimitReached, limits, time_limit
+from puzzles_lib.runner import TimeLimitReached, limits, time_limit
 from tests.conftest import REPO
 from tests.kernel_lab import execute
 
@@ -512,7 +512,7 @@ def hoard_more(block, z_ptr):
 def test_a_run_ends_at_its_memory_limit():
     """In a fresh process: this one may have freed memory at hand, which no limit counts."""
     script = (
-        "import torch, puzzles_lib.interpreter as i; from tests.test_limits import execute, hoard; "
+        "import torch, puzzles_lib.runner as i; from tests.test_limits import execute, hoard; "
         "i.MEMORY_LIMIT = 256 << 20; stop = execute(hoard, z_ptr=torch.zeros(1)).stop; "
         "print(stop.kind, stop.message, stop.site.source, sep='\\n')"
     )

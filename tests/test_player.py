@@ -14,14 +14,14 @@ from torch import Tensor
 from puzzles_lib import MASKED_ADD, player
 from puzzles_lib.authoring.solutions import define, solutions
 from puzzles_lib.chapters import puzzles
-from puzzles_lib.interpreter import Recorder
-from puzzles_lib.interpreter import run as run_guarded
 from puzzles_lib.player import watch
 from puzzles_lib.player.packing import Pool, packed
 from puzzles_lib.player.story import LATER, RIGHT, UNDEFINED, WRONG
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner import Recorder
 from tests.kernels import right
 from tests.played import SCRIPT, Played
+from tests.running import run as run_guarded
 
 
 def add_ten(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:

@@ -17,10 +17,10 @@ import pytest
 import torch
 from torch import nn
 
-from puzzles_lib.interpreter import run
 from puzzles_lib.kernels import q8_linear as module
 from puzzles_lib.kernels.q8_linear import MAX_K, Q8Linear, q8_linear, quantize_rows, swap_linears
 from puzzles_lib.kernels.quantized_hook import override_linear_dynamic
+from tests.running import run
 
 ROOT = Path(__file__).parent.parent
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)

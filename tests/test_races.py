@@ -9,13 +9,13 @@ import triton.language as tl
 from jaxtyping import Int32
 from torch import Tensor
 
-from puzzles_lib import interpreter
 from puzzles_lib.checker import examine, races
 from puzzles_lib.compiler import build, find_target, gpu_dialect, memory_accesses, translate
 from puzzles_lib.compiler.threads import _uniquely_named, _users
-from puzzles_lib.interpreter import Recorder
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner import Recorder
 from puzzles_lib.source import Refusal
+from tests import running
 from tests.racing import RACING, Racing
 
 RACY = [each for each in RACING if each.is_racy]
@@ -124,7 +124,7 @@ def conflict_of(**options):
         "count_ptr": torch.zeros(1, dtype=torch.int32),
         "z_ptr": torch.zeros(64, dtype=torch.int32),
     }
-    ran = interpreter.run(last_one_adds_up, arguments | options, (4, 1, 1), set(arguments))
+    ran = running.run(last_one_adds_up, arguments | options, (4, 1, 1), set(arguments))
     assert ran.stop is None and torch.equal(ran.outputs["z"], 4 * torch.arange(64, dtype=torch.int32))
     return ran.conflict
 
@@ -163,7 +163,7 @@ def test_a_lock_is_given_back_after_a_barrier(barrier):
         "z_ptr": torch.zeros(64),
         "BARRIER": barrier,
     }
-    ran = interpreter.run(added_under_a_lock, arguments, (4, 1, 1), {"lock_ptr", "z_ptr"})
+    ran = running.run(added_under_a_lock, arguments, (4, 1, 1), {"lock_ptr", "z_ptr"})
     assert ran.stop is None and (ran.outputs["z"] == 4).all()
     assert (ran.conflict is None) is barrier
 
@@ -204,7 +204,7 @@ def takes_turns(lock_ptr, z_ptr, HOW: tl.constexpr):
 def test_who_waits_forever_is_told_so_at_once(how, reverse, message):
     arguments = {"lock_ptr": torch.zeros(1, dtype=torch.int32), "z_ptr": torch.zeros(1), "HOW": how}
     outputs = {"lock_ptr", "z_ptr"}
-    ran = interpreter.run(takes_turns, arguments, (3, 1, 1), outputs, zeroed=outputs, reverse=reverse)
+    ran = running.run(takes_turns, arguments, (3, 1, 1), outputs, zeroed=outputs, reverse=reverse)
     if message:
         assert ran.stop.kind == "deadlock" and ran.stop.message == f"deadlock: {message}"
         assert ran.stop.site.source.startswith("while tl.")
@@ -258,7 +258,7 @@ def waits_by_plain_loads(flag_ptr, z_ptr, HOW: tl.constexpr):
 def waited(how, **options):
     arguments = {"flag_ptr": torch.zeros(4, dtype=torch.int32), "z_ptr": torch.zeros(1), "HOW": how}
     outputs = {"flag_ptr", "z_ptr"}
-    return interpreter.run(waits_by_plain_loads, arguments, (2, 1, 1), outputs, zeroed=outputs, **options)
+    return running.run(waits_by_plain_loads, arguments, (2, 1, 1), outputs, zeroed=outputs, **options)
 
 
 @pytest.mark.parametrize("record", [False, True])

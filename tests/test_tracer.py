@@ -9,6 +9,7 @@ import torch
 import triton
 import triton.language as tl
 from jaxtyping import Float32
+from puzzles_lib.runner.restored import patched
 from torch import Tensor
 
 from puzzles_lib import MASKED_ADD, tracer
@@ -16,9 +17,8 @@ from puzzles_lib.authoring.solutions import define, solutions
 from puzzles_lib.binding import bind
 from puzzles_lib.checking import check
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import Access, Run, Stop
-from puzzles_lib.interpreter.restored import patched
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner import Access, Run, Stop
 from puzzles_lib.source import Site
 from puzzles_lib.tracer import Trace, tensor_map, trace, viz
 

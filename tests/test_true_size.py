@@ -22,8 +22,8 @@ from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.true_size import edges
-from puzzles_lib.interpreter.pretend import Sparse
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner.pretend import Sparse
 
 LIMIT = 2**31
 

@@ -2,7 +2,6 @@
 
 import argparse
 import importlib
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -114,7 +113,6 @@ def _run(arguments: list[str] | None) -> None:
         raced.add_argument("--json", metavar="FILE", help="write the rows there as well")
     report = commands.add_parser("report", help="the recorded figures as tables")
     report.add_argument("--readme", action="store_true", help="the tables of the README, in Markdown")
-    commands.add_parser("plain-interpreter", help="used by checks, in a process of its own")
     chosen = parser.parse_args(arguments)
     if chosen.command == "checks":
         importlib.import_module(CHECKS).print_checks(chosen.json)
@@ -123,8 +121,6 @@ def _run(arguments: list[str] | None) -> None:
     elif chosen.command == "classroom":
         module = importlib.import_module(CLASSROOM)
         print(module.measure(chosen.folder, chosen.students, chosen.workers))
-    elif chosen.command == "plain-interpreter":
-        print(json.dumps(importlib.import_module(CHECKS).plain_seconds()))
     elif chosen.command in MEASURED:
         from puzzles_lib.bench.recorded import save, table
 

@@ -25,8 +25,8 @@ from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.checker.true_size import check_true_size
 from puzzles_lib.checker.tuning import every_configuration
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.runner import ELSEWHERE, Busy, Run, alone
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner import ELSEWHERE, Busy, Run, alone
 from puzzles_lib.source import Refusal
 from puzzles_lib.stubs import is_untouched
 

@@ -6,8 +6,8 @@ from puzzles_lib.checker.attempts import attempt
 from puzzles_lib.checker.report import GoalResult, Verdict
 from puzzles_lib.goal import Traffic
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.runner import Run
 from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.runner import Run
 
 
 def judge(kernel: object, puzzle: Puzzle, seconds: float) -> tuple[GoalResult, ...]:

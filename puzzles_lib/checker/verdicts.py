@@ -13,6 +13,7 @@ from puzzles_lib.checker.expected import Expected, evaluate
 from puzzles_lib.checker.report import CaseResult, Verdict
 from puzzles_lib.compiler import Target
 from puzzles_lib.inputs import make_inputs
+from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.runner import (
     Conflict,
     Fused,
@@ -25,7 +26,6 @@ from puzzles_lib.runner import (
     WithinProgram,
     asks_again,
 )
-from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.source import Refusal, Site
 from puzzles_lib.stubs import HOLE
 

@@ -10,7 +10,7 @@ import functools
 import re
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 import triton.language as tl
@@ -20,7 +20,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.compiler.child import Child, Ended, closed_after
 from puzzles_lib.dtypes import of_integer, of_torch
-from puzzles_lib.source import Refusal, Site, with_helpers
+from puzzles_lib.source import Call, Refusal, Site, calls_of, with_helpers
 from puzzles_lib.translator import wording
 from puzzles_lib.translator.forked import Limits
 from puzzles_lib.translator.ir import Module, read_module
@@ -85,13 +85,15 @@ class Program:
     """A kernel as it is run: what the front end has made of it for one launch.
 
     takes: the parameters that the IR's kernel has, in order; the others became constants. said: by
-    `tl.static_print`. functions: what `marks` say of a recorded kernel's functions.
+    `tl.static_print`. functions: what `marks` say of a recorded kernel's functions. calls: of the learner's
+    functions, by file.
     """
 
     module: Module
     takes: tuple[str, ...]
     said: tuple[str, ...] = ()
     functions: tuple[Mapping[str, object], ...] = ()
+    calls: Mapping[str, Sequence[Call]] = field(default_factory=dict)
 
 
 _read_module = functools.lru_cache(maxsize=64)(read_module)
@@ -101,7 +103,7 @@ def program_of(kernel: JITFunction, arguments: Mapping[str, object], opinion: "O
     """What is run of a kernel that the front end takes with these arguments."""
     signature, _ = _signature(kernel, arguments, True)
     takes = tuple(name for name, kind in signature.items() if kind != "constexpr")
-    return Program(_read_module(opinion.ir), takes, opinion.said, opinion.functions)
+    return Program(_read_module(opinion.ir), takes, opinion.said, opinion.functions, calls_of(kernel))
 
 
 def program(
@@ -193,6 +195,8 @@ def _signature(
         elif isinstance(value, TensorDescriptor):
             element = of_torch(value.base.dtype).signature
             signature[parameter.name] = f"tensordesc<{element}{list(value.block_shape)}>"
+        elif isinstance(value, bool):
+            signature[parameter.name] = "i1"
         elif isinstance(value, float):
             signature[parameter.name] = "fp32"
         else:

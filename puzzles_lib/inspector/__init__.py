@@ -25,8 +25,8 @@ from puzzles_lib.inspector import page
 from puzzles_lib.inspector.diff import Diff
 from puzzles_lib.inspector.listing import History, Listing
 from puzzles_lib.inspector.passes import Passes, read_passes
-from puzzles_lib.runner import Busy, alone
 from puzzles_lib.puzzle import Case, Puzzle, pick_case
+from puzzles_lib.runner import Busy, alone
 from puzzles_lib.source import Refusal, with_helpers
 from puzzles_lib.wrapped import unwrap
 

@@ -15,12 +15,12 @@ from puzzles_lib.binding import Bound
 from puzzles_lib.checker import guarded, wanted
 from puzzles_lib.checker.expected import Expected
 from puzzles_lib.checker.report import Report, Verdict
-from puzzles_lib.runner import Access, Conflict, Recorder, Run
 from puzzles_lib.player import page
 from puzzles_lib.player.frame import Frame, frame_of
 from puzzles_lib.player.packing import packed
 from puzzles_lib.player.story import Sheet, Teller, Told, sheets
 from puzzles_lib.puzzle import Case, NoSuchProgram, Puzzle, pick_case, pick_program
+from puzzles_lib.runner import Access, Conflict, Recorder, Run
 from puzzles_lib.wrapped import is_wrapped
 
 MOST_ELEMENTS = 1_000_000  # of all tensors of a case

@@ -12,9 +12,9 @@ import torch
 
 from puzzles_lib.checker.expected import Expected
 from puzzles_lib.dtypes import of_torch
-from puzzles_lib.runner import Block, Done, Function, Held, Plain, Recorder, Recording, Run, Step
 from puzzles_lib.player.packing import Pool, number
 from puzzles_lib.puzzle import Argument
+from puzzles_lib.runner import Block, Done, Function, Held, Plain, Recorder, Recording, Run, Step
 
 RIGHT, WRONG, LATER, UNDEFINED = 1, 2, 3, 4
 

@@ -1,7 +1,7 @@
 """Runs a kernel on the CPU, every memory access checked before it happens.
 
-What runs is the IR that Triton's front end has made of the kernel (`puzzles_lib.compiler.program`); nothing of
-its Python runs here, and nothing of Triton's. A run cannot crash the process, and outlives neither its time
+What runs is the IR that Triton's front end has made of the kernel (`puzzles_lib.compiler.program`): none of
+its Python runs here, and none of Triton's. A run cannot crash the process, and outlives neither its time
 limit nor its memory limit.
 """
 
@@ -49,6 +49,7 @@ from puzzles_lib.runner.recording import (
 from puzzles_lib.runner.records import (
     Access,
     Conflict,
+    Product,
     Program,
     Run,
     Source,
@@ -58,6 +59,7 @@ from puzzles_lib.runner.records import (
     asks_again,
 )
 from puzzles_lib.runner.turns import Busy, alone
+from puzzles_lib.source import Call
 from puzzles_lib.translator.ir import Module
 
 __all__ = [
@@ -79,6 +81,7 @@ __all__ = [
     "Holders",
     "Plain",
     "Pretended",
+    "Product",
     "Program",
     "Promise",
     "Recorder",
@@ -113,6 +116,8 @@ class Code(Protocol):
     def said(self) -> tuple[str, ...]: ...
     @property
     def functions(self) -> tuple[Mapping[str, Any], ...]: ...
+    @property
+    def calls(self) -> Mapping[str, Sequence[Call]]: ...
 
 
 def run(
@@ -159,7 +164,7 @@ def run(
     programs = _Programs(grid, reverse) if only is None else only
     pretends = any(isinstance(_tensor(value), Pretended) for value in arguments.values())
     memory = (PretendedMemory if pretends else Memory)(record, programs, reverse, elsewhere)
-    machine = Machine(code.module, memory, grid, quiet)
+    machine = Machine(code.module, memory, grid, quiet, code.calls)
     memory.site, memory.is_used = machine.site, machine.is_used
     memory.ordering.held_by = held_by
     memory.at_once = at_once
@@ -216,6 +221,7 @@ def run(
         lane_bytes=memory.lane_bytes,
         flops=memory.flops,
         accesses=tuple(memory.accesses),
+        dots=tuple(memory.dots),
         suspect=memory.ordering.suspect,
         within=memory.ordering.race,
         promises=tuple(memory.promises.values()),
@@ -260,7 +266,11 @@ def _given(
             given += [made, *numbers]
         else:
             row = row_of(kind.element)
-            given.append(Lanes(np.array([value]).astype(row.storage) if row is not BOOL else np.array([bool(value)]), row))
+            given.append(
+                Lanes(
+                    np.array([value]).astype(row.storage) if row is not BOOL else np.array([bool(value)]), row
+                )
+            )
     return given
 
 

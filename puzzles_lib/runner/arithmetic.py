@@ -60,7 +60,9 @@ def lost(product: Product) -> np.ndarray:
 
     Of float64 by Dekker's product, A floating-point technique for extending the available precision (1971).
     """
-    left, right, rounded = (product.row.widen(each) for each in (product.left, product.right, product.rounded))
+    left, right, rounded = (
+        product.row.widen(each) for each in (product.left, product.right, product.rounded)
+    )
     if rounded.dtype == np.float64:
         (a, b), (c, d) = (_halves(each) for each in (left, right))
         error = ((a * c - rounded) + a * d + b * c) + b * d

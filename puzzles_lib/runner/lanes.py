@@ -59,6 +59,14 @@ class Lanes:
         """The labels in the whole shape of the lanes' type."""
         return None if self.labels is None else np.broadcast_to(self.labels, shape or (1,))
 
+    def spread(self, shape: tuple[int, ...]) -> "Lanes":
+        """The same lanes, their data and labels in the whole shape."""
+        if self.data.shape == (shape or (1,)):
+            return self
+        made = Lanes(self.full(shape), self.row, self.full_labels(shape))
+        made.terms = self.terms
+        return made
+
     @property
     def wide(self) -> np.ndarray:
         """The data as numbers that NumPy computes with."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puzzles_lib.translator.ir import Operation, Region, Value
-from puzzles_lib.runner.records import Stop
 from puzzles_lib.runner.lanes import BlockPointer, Lanes
+from puzzles_lib.runner.records import Stop
+from puzzles_lib.translator.ir import Operation, Value
 
 if TYPE_CHECKING:
     from puzzles_lib.runner.machine import Machine
@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 PATIENCE = 200  # iterations of a loop before anybody looks whether it goes on for ever
 _WRITING = ("tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_store", "tt.descriptor_scatter",
             "tt.descriptor_reduce", "tt.call", "tt.print", "tt.assert", "scf.while")  # fmt: skip
-_ASKING = ("tt.load", "tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_load", "tt.descriptor_gather", "tt.call")
+_ASKING = (
+    "tt.load",
+    "tt.atomic_rmw",
+    "tt.atomic_cas",
+    "tt.descriptor_load",
+    "tt.descriptor_gather",
+    "tt.call",
+)
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@
 `operations` and `reductions`, what memory allows in `memory`.
 """
 
+import json
 import linecache
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,16 +16,17 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import triton
 
-from puzzles_lib.translator.ir import Block, Function, Location, Module, Operation, Region, Value
 from puzzles_lib.dtypes import DType
-from puzzles_lib.runner.memory import Halt, Memory
-from puzzles_lib.runner.records import Program
 from puzzles_lib.runner import loops
 from puzzles_lib.runner.lanes import KIND, Labels, Lanes, row_of
+from puzzles_lib.runner.memory import Halt, Memory
 from puzzles_lib.runner.operations import MARK, TABLE, Unsupported, operation
+from puzzles_lib.runner.records import Product, Program
 from puzzles_lib.runner.reductions import NotOneValue, combined_by
-from puzzles_lib.source import Site
+from puzzles_lib.source import Call, Site
+from puzzles_lib.translator.ir import Block, Function, Location, Module, Operation, Region, Value
 
+_NO_CALLS = ("arith.", "math.", "scf.", "cf.", "tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims")
 PRINT_LIMIT = 100  # lines that a run may print
 PRINT_WIDTH = 2000  # characters of each
 _TRITON = str(Path(triton.__file__).parent)
@@ -91,14 +93,23 @@ class Machine:
     said: texts of ``tl.static_print`` that earlier runs have shown. quiet: shows nothing at all.
     """
 
-    def __init__(self, module: Module, memory: Memory, grid: Program, quiet: bool):
+    def __init__(
+        self,
+        module: Module,
+        memory: Memory,
+        grid: Program,
+        quiet: bool,
+        calls_in: Mapping[str, Sequence[Call]],
+    ):
         self.module, self.memory, self.grid, self.quiet = module, memory, grid, quiet
+        self.calls_in = calls_in
         self.ready = _READY.setdefault(module, {})
         self.places: dict[Step, Site] = {}
         self.values: list[Any] = []
         self.calls: list[Step] = []
         self.here: Step | None = None
         self.printed = 0
+        self.iterations = 0  # of the loop that runs, if that is known
 
     # ---- where it is
 
@@ -113,8 +124,21 @@ class Machine:
         """The learner's line of a step; line 0 for one of Triton's own."""
         found = self.places.get(step)
         if found is None:
-            found = self.places[step] = _site(step.op.location)
+            found = self.places[step] = _site(self._begun(step.op))
         return found
+
+    def _begun(self, op: Operation) -> Location:
+        """Where an operation is in the source; of a call over several lines, where it begins.
+
+        Triton gives a call the place of its last argument.
+        """
+        at = op.location
+        if op.name.startswith(_NO_CALLS) or at.file not in self.calls_in:
+            return at
+        place = at.line, at.column
+        inner = (call for call in self.calls_in[at.file] if call.first <= place < call.last)
+        call = min(inner, key=lambda call: (call.last[0] - call.first[0], -call.first[0]), default=None)
+        return at if call is None else Location(at.file, call.first[0], call.first[1], at.name)
 
     def is_used(self) -> bool:
         """Whether anything is done with what the operation that runs gives."""
@@ -133,8 +157,13 @@ class Machine:
             code = self.ready[function.name] = Code(function.region)
         before = self.values
         self.values = [None] * function.values
+        recorder = self.memory.recorder
+        depth = recorder.depth if recorder else 0
         try:
-            return self.body(code, given)
+            made = self.body(code, given)
+            if recorder:
+                recorder.leave(depth)
+            return made
         finally:
             self.values = before
 
@@ -183,8 +212,16 @@ class Machine:
         """A dot was computed: operands, what is added, and the result, each row of this many products."""
         self.memory.arithmetic.dots = True
         self.memory.flops += 2 * step.size * depth
+        if self.memory.record:
+            left, right = (
+                Lanes(block.full(value.type.shape), block.row).wide
+                for block, value in zip(blocks, step.op.operands[:2], strict=False)
+            )
+            place = len(self.memory.accesses)
+            self.memory.dots.append(Product(self.memory.program, left, right, self.site(), place))
         if self.memory.recorder:
-            self.memory.recorder.dotted(*blocks)
+            shapes = [value.type.shape for value in (*step.op.operands[:3], *step.op.results)]
+            self.memory.recorder.dotted(*map(Lanes.spread, blocks, shapes))
 
     def accessed(self, before: int, values: Lanes, *operands: Lanes) -> None:
         """Memory was accessed: tell of the accesses that were noted since, and what they carried."""
@@ -192,16 +229,18 @@ class Machine:
             self.memory.recorder.accessed(self.memory.accesses[before:], values, *operands)
 
     def marked(self, step: Step, text: str, values: Given) -> None:
-        """A mark of the course's own front end."""
-        kind, _, rest = text.partition(" ")
-        if kind == "promise":
-            name, _, sizes = rest.partition(" ")
+        """A mark of the course's own front end: see `puzzles_lib.translator.marks`."""
+        word, _, rest = text.partition(" ")
+        if step.kept is None:
+            step.kept = json.loads(rest)
+        if word == "promise":
             operand = step.op.operands[0].type
             size = row_of(operand.pointee.element).storage.itemsize if operand.is_pointer else 1
             data = values[0].full(operand.shape)
-            self.memory.promised(name, data, [int(n) for n in sizes.split()], size)
+            self.memory.promised(step.kept["hint"], data, step.kept["sizes"], size)
         elif self.memory.recorder:
-            self.memory.recorder.marked(kind, rest, step, values)
+            shapes = [operand.type.shape for operand in step.op.operands]
+            self.memory.recorder.marked(word, step.kept, values, shapes, self.iterations)
 
     def print(self, text: str) -> None:
         """Show text, unless the run is quiet or has printed enough."""
@@ -291,7 +330,9 @@ def run_for(machine: Machine, step: Step, lower: Lanes, upper: Lanes, by: Lanes,
     start, end, stride = (int(bound.data.view(kind).item()) for bound in (lower, upper, by))
     storage, row = lower.data.dtype, lower.row
     state: Given = carried
-    for number in range(start, end, stride) if stride > 0 else ():
+    numbers = range(start, end, stride) if stride > 0 else range(0)
+    for number in numbers:
+        machine.iterations = len(numbers)
         index = Lanes(np.array([number]).astype(storage), row)
         state = machine.body(code, [index, *state])
     return tuple(state)

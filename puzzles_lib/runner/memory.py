@@ -16,10 +16,10 @@ from puzzles_lib.dtypes import DType
 from puzzles_lib.runner.addresses import REGION_BITS, Addresses
 from puzzles_lib.runner.arithmetic import Arithmetic
 from puzzles_lib.runner.buffer import NOBODY, Buffer, garbage
+from puzzles_lib.runner.lanes import KIND, MOST, ORDER, Labels, Lanes, joined, where
 from puzzles_lib.runner.ordering import Ordering
 from puzzles_lib.runner.promises import Harm, Promise, TakenAtOnce, harm, untrue
-from puzzles_lib.runner.records import Access, Conflict, Program, Source, Stop, Unlocked, asks_again
-from puzzles_lib.runner.lanes import KIND, MOST, ORDER, Labels, Lanes, joined, where
+from puzzles_lib.runner.records import Access, Conflict, Product, Program, Source, Stop, Unlocked, asks_again
 from puzzles_lib.source import Site
 
 
@@ -81,7 +81,9 @@ class Memory:
         self.record = record
         self.site: Callable[[], Site] = lambda: Site(0, "")  # where the kernel is now
         self.programs = programs
-        self.is_used: Callable[[], bool] = lambda: True  # whether anything is done with the result of the atomic that runs
+        self.is_used: Callable[[], bool] = lambda: (
+            True
+        )  # whether anything is done with the result of the atomic that runs
         self.program: Program = (0, 0, 0)
         self.number = 0  # of the program, in launch order
         self.casts = False  # whether the kernel has cast a pointer: then alignment is checked too
@@ -89,6 +91,7 @@ class Memory:
         self.tells_addresses = False  # whether the kernel has taken an address as a number
         self.buffers: list[Buffer] = []
         self.accesses: list[Access] = []
+        self.dots: list[Product] = []  # of a run that is recorded
         self.changed: dict[str, Site] = {}
         self.conflict: Conflict | None = None
         self.holes: dict[Site, str] = {}

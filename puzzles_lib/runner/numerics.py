@@ -17,12 +17,14 @@ def bits(array: np.ndarray) -> np.ndarray:
 
 def float32_to_tf32(values: np.ndarray) -> np.ndarray:
     """Round to the 10 bits that a tensor core takes of a float32; NaN and infinities stay."""
-    rounded = ((np.ascontiguousarray(values).view(np.uint32) + 0x1000) & np.uint32(0xFFFFE000)).view(np.float32)
+    rounded = ((np.ascontiguousarray(values).view(np.uint32) + 0x1000) & np.uint32(0xFFFFE000)).view(
+        np.float32
+    )
     return np.where(np.isfinite(values), rounded, values)
 
 
 def float32_in_bfloat16(values: np.ndarray, terms: int) -> list[np.ndarray]:
-    """A float32 as a sum of bfloat16 numbers, the largest first, as ``input_precision="bf16x3"`` splits it."""
+    """A float32 as a sum of bfloat16 numbers, the largest first, as for ``input_precision="bf16x3"``."""
     parts, left = [], np.ascontiguousarray(values, np.float32)
     for _ in range(terms):
         parts.append(BFLOAT16.widen(BFLOAT16.narrow(left)))

@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puzzles_lib.dtypes import DType
-from puzzles_lib.runner import libdevice
-from puzzles_lib.runner.memory import Halt
-from puzzles_lib.runner.records import Stop
-from puzzles_lib.runner import arithmetic, numerics
+from puzzles_lib.runner import arithmetic, libdevice, numerics
 from puzzles_lib.runner.lanes import (
     BFLOAT16,
     BOOL,
@@ -35,6 +32,8 @@ from puzzles_lib.runner.lanes import (
     row_of,
     where,
 )
+from puzzles_lib.runner.memory import Halt
+from puzzles_lib.runner.records import Stop
 
 if TYPE_CHECKING:
     from puzzles_lib.runner.machine import Machine, Step
@@ -42,7 +41,9 @@ if TYPE_CHECKING:
 Compute = Callable[..., Any]
 Rule = Callable[..., Labels]
 
-DESCRIPTOR_BYTES = 16  # that divide where a tensor's rows begin, for NVIDIA's TMA and so for tensor descriptors
+DESCRIPTOR_BYTES = (
+    16  # that divide where a tensor's rows begin, for NVIDIA's TMA and so for tensor descriptors
+)
 
 TABLE: dict[str, Compute] = {}
 
@@ -399,7 +400,9 @@ def of_dot(machine: "Machine", step: "Step", left: Lanes, right: Lanes, start: L
 @operation("tt.dot", labels=of_dot)
 def dot(machine: "Machine", step: "Step", a: Lanes, b: Lanes, d: Lanes) -> Lanes:
     shapes = [value.type.shape for value in step.op.operands]
-    result = Lanes(_dot(step, a.full(shapes[0]), b.full(shapes[1]), a.row, b.row, d.full(shapes[2])), step.row)
+    result = Lanes(
+        _dot(step, a.full(shapes[0]), b.full(shapes[1]), a.row, b.row, d.full(shapes[2])), step.row
+    )
     machine.dotted(step, shapes[0][-1], a, b, d, result)
     return result
 
@@ -408,7 +411,9 @@ _TF32, _TF32X3, _IEEE, _BF16X3, _BF16X6 = range(5)
 _PARTS = {_BF16X3: (2, 1), _BF16X6: (3, 2)}  # of each factor, and up to which sum of their numbers they meet
 
 
-def _dot(step: "Step", a: np.ndarray, b: np.ndarray, of_a: DType, of_b: DType, start: np.ndarray) -> np.ndarray:
+def _dot(
+    step: "Step", a: np.ndarray, b: np.ndarray, of_a: DType, of_b: DType, start: np.ndarray
+) -> np.ndarray:
     # float8 is summed in float32; Hopper's tensor cores keep fewer bits: 6e-5 of sum(|a| |b|) is lost.
     row = step.row
     left, right = of_a.widen(a), of_b.widen(b)
@@ -482,7 +487,9 @@ def dot_scaled(machine: "Machine", step: "Step", *operands: Lanes) -> Lanes:
 def _unpacked(block: Lanes, shape: tuple[int, ...], kind: int, axis: int) -> np.ndarray:
     """A scaled dot's operand as float32. Of two fp4 in a byte the lower half comes first."""
     if kind != _E2M1_FORMAT:
-        row = row_of({0: "f8E4M3FN", 1: "f8E5M2", 5: "bf16", 6: "f16"}[kind]) if kind in (0, 1, 5, 6) else None
+        row = (
+            row_of({0: "f8E4M3FN", 1: "f8E5M2", 5: "bf16", 6: "f16"}[kind]) if kind in (0, 1, 5, 6) else None
+        )
         if row is None:
             raise Unsupported("tl.dot_scaled of 6-bit floats runs on a GPU only")
         data = block.full(shape)
@@ -631,10 +638,14 @@ def _constant(text: str, row: DType) -> np.ndarray:
 @operation("ub.poison", labels=None)
 def poison(machine: "Machine", step: "Step") -> Lanes:
     """What a loop's variable is after the loop."""
+    data = np.zeros(1, step.row.storage)
+    if not step.op.results[0].users:
+        return Lanes(data, step.row)
     source = machine.site().source
     match = re.search(r"\bfor\s+(\w+)\s+in\b", source)
-    what = f"{match[1]} after its loop, where a GPU keeps nothing of it" if match else "a value that is not set"
-    data = np.zeros(1, step.row.storage)
+    what = (
+        f"{match[1]} after its loop, where a GPU keeps nothing of it" if match else "a value that is not set"
+    )
     return Lanes(data, step.row, np.array([machine.memory.label(what)], KIND))
 
 
@@ -728,7 +739,9 @@ def split(machine: "Machine", step: "Step", x: Lanes) -> tuple[Lanes, Lanes]:
     shape = step.op.operands[0].type.shape
     data, labels = x.full(shape), x.full_labels(shape)
     first, second = (
-        Lanes(np.atleast_1d(data[..., i]), step.row, None if labels is None else np.atleast_1d(labels[..., i]))
+        Lanes(
+            np.atleast_1d(data[..., i]), step.row, None if labels is None else np.atleast_1d(labels[..., i])
+        )
         for i in range(2)
     )
     return first, second
@@ -782,7 +795,9 @@ def histogram(machine: "Machine", step: "Step", data: Lanes, mask: Lanes | None 
 # ---- memory
 
 
-def _lanes_on(machine: "Machine", pointers: Lanes, mask: Lanes | None, shape: tuple[int, ...]) -> np.ndarray | None:
+def _lanes_on(
+    machine: "Machine", pointers: Lanes, mask: Lanes | None, shape: tuple[int, ...]
+) -> np.ndarray | None:
     """A mask as an array; it and the addresses must be defined."""
     on = None if mask is None else mask.full(shape)
     if machine.memory.sources:
@@ -805,7 +820,9 @@ def load(machine: "Machine", step: "Step", pointers: Any, *rest: Lanes) -> Lanes
     return _load(machine, step, pointers, mask, other)
 
 
-def _load(machine: "Machine", step: "Step", pointers: Lanes, mask: Lanes | None, other: Lanes | None) -> Lanes:
+def _load(
+    machine: "Machine", step: "Step", pointers: Lanes, mask: Lanes | None, other: Lanes | None
+) -> Lanes:
     shape, memory = step.shape or (1,), machine.memory
     on = _lanes_on(machine, pointers, mask, shape)
     before = len(memory.accesses)
@@ -830,7 +847,12 @@ def store(machine: "Machine", step: "Step", pointers: Any, value: Lanes, mask: L
 
 
 def _store(
-    machine: "Machine", step: "Step", pointers: Lanes, value: Lanes, mask: Lanes | None, shape: tuple[int, ...]
+    machine: "Machine",
+    step: "Step",
+    pointers: Lanes,
+    value: Lanes,
+    mask: Lanes | None,
+    shape: tuple[int, ...],
 ) -> None:
     shape, memory = shape or (1,), machine.memory
     on = _lanes_on(machine, pointers, mask, shape)
@@ -885,9 +907,7 @@ def make_tensor_ptr(machine: "Machine", step: "Step", base: Lanes, *numbers: Lan
 @operation("tt.advance", labels=None)
 def advance(machine: "Machine", step: "Step", pointer: BlockPointer, *by: Lanes) -> BlockPointer:
     _needed(machine, *by)
-    moved = tuple(
-        Lanes(at.data + step_.data, at.row) for at, step_ in zip(pointer.offsets, by, strict=True)
-    )
+    moved = tuple(Lanes(at.data + step_.data, at.row) for at, step_ in zip(pointer.offsets, by, strict=True))
     return pointer._replace(offsets=moved)
 
 
@@ -942,7 +962,9 @@ def descriptor_load(machine: "Machine", step: "Step", made: Descriptor, *indices
 
 
 @operation("tt.descriptor_store", labels=None)
-def descriptor_store(machine: "Machine", step: "Step", made: Descriptor, value: Lanes, *indices: Lanes) -> None:
+def descriptor_store(
+    machine: "Machine", step: "Step", made: Descriptor, value: Lanes, *indices: Lanes
+) -> None:
     pointers, mask = _within(machine, made, indices)
     shape = step.op.operands[1].type.shape
     pointers = Lanes(pointers.data.reshape(shape), pointers.row)
@@ -951,7 +973,9 @@ def descriptor_store(machine: "Machine", step: "Step", made: Descriptor, value: 
 
 
 @operation("tt.descriptor_gather", labels=None)
-def descriptor_gather(machine: "Machine", step: "Step", made: Descriptor, rows: Lanes, column: Lanes) -> Lanes:
+def descriptor_gather(
+    machine: "Machine", step: "Step", made: Descriptor, rows: Lanes, column: Lanes
+) -> Lanes:
     pointers, mask = _within(machine, made, _rows_of(step, rows, column))
     return _load(machine, step, pointers, mask, _padding(step, made.nan))
 
@@ -970,8 +994,8 @@ def _rows_of(step: "Step", rows: Lanes, column: Lanes) -> tuple[Lanes, Lanes]:
 
 
 _RMW: dict[int, Callable[..., np.ndarray]] = {
-    1: np.bitwise_and, 2: np.bitwise_or, 3: np.bitwise_xor, 4: np.add, 5: np.add, 6: np.maximum, 7: np.minimum,
-    8: np.maximum, 9: np.minimum, 10: lambda old, new: new,
+    1: np.bitwise_and, 2: np.bitwise_or, 3: np.bitwise_xor, 4: np.add, 5: np.add, 6: np.maximum,
+    7: np.minimum, 8: np.maximum, 9: np.minimum, 10: lambda old, new: new,
 }  # fmt: skip
 _UNSIGNED_RMW, _EXCHANGE = (8, 9), 10
 _SEM = {1: "relaxed", 2: "acquire", 3: "release", 4: "acq_rel"}
@@ -982,7 +1006,9 @@ _REDUCE_KINDS: dict[int, Callable[..., np.ndarray]] = {
 
 
 @operation("tt.atomic_rmw", labels=None)
-def atomic_rmw(machine: "Machine", step: "Step", pointers: Lanes, value: Lanes, mask: Lanes | None = None) -> Lanes:
+def atomic_rmw(
+    machine: "Machine", step: "Step", pointers: Lanes, value: Lanes, mask: Lanes | None = None
+) -> Lanes:
     op = step.op
     kind = op.integer("atomic_rmw_op")
     orders = _SEM[op.integer("sem")], _SCOPE[op.integer("scope")]
@@ -1000,7 +1026,9 @@ def _as_unsigned(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarra
 
 
 @operation("tt.descriptor_reduce", labels=None)
-def descriptor_reduce(machine: "Machine", step: "Step", made: Descriptor, value: Lanes, *indices: Lanes) -> None:
+def descriptor_reduce(
+    machine: "Machine", step: "Step", made: Descriptor, value: Lanes, *indices: Lanes
+) -> None:
     pointers, mask = _within(machine, made, indices)
     function = _REDUCE_KINDS.get(step.op.integer("kind"))
     if function is None:
@@ -1023,7 +1051,13 @@ def _atomic(
     before = len(memory.accesses)
     given = value.full(shape)
     old, labels = memory.atomic(
-        in_code if row.code and reads else function, pointers.full(shape), [given], on, row.storage, reads, *orders
+        in_code if row.code and reads else function,
+        pointers.full(shape),
+        [given],
+        on,
+        row.storage,
+        reads,
+        *orders,
     )
     result = marked(Lanes(old, row), labels)
     machine.accessed(before, result, Lanes(given, row, value.full_labels(shape)))

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from puzzles_lib.dtypes import DType, of_torch
-from puzzles_lib.runner.lanes import INT32, Labels, Lanes, joined, where
 from puzzles_lib.runner.buffer import NOBODY
+from puzzles_lib.runner.lanes import INT32, Labels, Lanes, joined, where
 from puzzles_lib.runner.memory import Halt, Memory, Part
 from puzzles_lib.runner.records import Source, Stop
 
@@ -146,14 +146,18 @@ class PretendedMemory(Memory):
         """Label the lanes of an int32 that have wrapped around."""
         if result.row is not INT32:
             return result
-        exact = exactly(left.data.astype(np.float64), right.data.astype(np.float64))  # of 62 bits, 53 are enough
+        exact = exactly(
+            left.data.astype(np.float64), right.data.astype(np.float64)
+        )  # of 62 bits, 53 are enough
         beyond = (exact < -(2**31)) | (exact > 2**31 - 1)
         if beyond.any():
             unsigned = (exact >= 0) & (exact < 2**32)
             for kind, lanes in ((WRAPPED, beyond & ~unsigned), (WRAPPED_SIGNED, beyond & unsigned)):
                 if lanes.any():
                     place = int(lanes.argmax())
-                    both = (int(np.broadcast_to(each.data, exact.shape).flat[place]) for each in (left, right))
+                    both = (
+                        int(np.broadcast_to(each.data, exact.shape).flat[place]) for each in (left, right)
+                    )
                     found = where(lanes, self._wrap(kind, _EXACT[exactly](*both)))
                     result.labels = joined(result.labels, found)
         return result

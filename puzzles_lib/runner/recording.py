@@ -1,80 +1,58 @@
 """Keeps what a kernel's run did, statement by statement: the values of names, accesses, dots.
 
-Nothing is copied that no operation changes. `rewrite.recorded` puts the calls into a kernel's source that
-arrive here; `memory` and `builder` tell of accesses and dots.
+Nothing is copied that no operation changes. Marks in the IR (`puzzles_lib.translator.marks`) tell of
+statements and of names; `memory` and `machine` tell of accesses and dots.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import triton.language as tl
-TensorHandle = object
 
-from puzzles_lib.dtypes import of_triton
-from puzzles_lib.runner import lanes as taint
+from puzzles_lib.dtypes import DType, of_triton_name
+from puzzles_lib.runner import lanes
+from puzzles_lib.runner.lanes import BlockPointer, Lanes
 from puzzles_lib.runner.records import Access, Program, Stop
+from puzzles_lib.translator.statements import Function, Statement, described
 
 if TYPE_CHECKING:
     from puzzles_lib.runner.memory import Memory
 
-TERMS = "terms"  # of a mask's attributes: what it is made of
 RETURNS = "return"  # stands for a name where a function returns
-
-
-@dataclass(frozen=True)
-class Statement:
-    """A statement of a function: lines of its source from 1, names, the loops around it from the outside.
-
-    Of a statement with a body, the lines before the body. kind: ``"loop"``, ``"test"`` or ``""``.
-    """
-
-    first: int
-    last: int
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    loops: tuple[int, ...] = ()
-    kind: str = ""
-
-
-@dataclass(frozen=True)
-class Function:
-    """A kernel or helper that ran: its source, from a line of the cell or file on."""
-
-    name: str
-    source: str
-    first_line: int
-    statements: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A block or a scalar as a name holds it. off: lanes that the mask of its load switched off."""
+    """A block or a scalar as a name holds it. off: lanes that the mask of its load switched off.
 
-    handle: TensorHandle
-    dtype: tl.dtype
+    dtype: of the elements; of pointers, of what they point to.
+    """
+
+    handle: Lanes
+    dtype: DType
+    is_pointer: bool
     is_block: bool
     off: np.ndarray | None = None
 
     @property
-    def is_pointer(self) -> bool:
-        return self.dtype.is_ptr()
-
-    @property
     def kind(self) -> str:
         """The dtype's name; of pointers, that of what they point to."""
-        return of_triton(self.dtype.element_ty if self.is_pointer else self.dtype).name
+        return self.dtype.name
 
     @property
     def values(self) -> np.ndarray:
         """Numbers that NumPy knows; of pointers, addresses."""
-        return of_triton(self.dtype).widen(self.handle.data)
+        data = self.handle.data
+        if self.is_pointer:
+            return data
+        storage = self.dtype.storage
+        return self.dtype.widen(data if data.dtype == storage else np.ascontiguousarray(data).view(storage))
 
     @property
     def undefined(self) -> np.ndarray | None:
         """For each lane the number of its source in `Recorder.sources`, from 1; 0 where it is defined."""
-        return taint.numbers(taint.labels(self.handle))
+        return lanes.numbers(self.handle.labels)
 
 
 @dataclass(frozen=True)
@@ -180,14 +158,18 @@ class Recorder:
         self._stack: list[int] = []
         self._memory: Memory | None = None
         self._terms: tuple[tuple[str, np.ndarray], ...] = ()
-        self._off: dict[int, np.ndarray] = {}
+        self._off: dict[int, np.ndarray] = {}  # by lanes that were loaded
+        self._wholes: dict[int, tuple[Lanes, Lanes]] = {}
+        self._alive: list[Lanes] = []  # so that no others get their ids
         self._kept: dict[int, np.ndarray] = {}  # so that no other array gets the id of one that was counted
         self._before: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     # ---- from the run
 
-    def starts(self, memory: "Memory") -> None:
-        """A program begins."""
+    def starts(self, memory: "Memory", functions: Sequence[Mapping[str, Any]]) -> None:
+        """A program begins. functions: those that may run, by number."""
+        if not self.functions:
+            self.functions = [described(**each) for each in functions]
         self._memory, self._now, self._stack = memory, None, []
         self.started += 1
         number = memory.number
@@ -218,149 +200,143 @@ class Recorder:
             frame.problem = stop.message
             self._now.steps.append(self._made(number, frame.entered))
 
-    # ---- from rewritten code
+    # ---- from marks
 
-    def function(self, function: Function) -> int:
-        """The number of a function that will run."""
-        self.functions.append(function)
-        return len(self.functions) - 1
+    def marked(
+        self,
+        word: str,
+        told: Mapping[str, Any],
+        values: Sequence[Any],
+        shapes: Sequence[tuple[int, ...]],
+        iterations: int,
+    ) -> None:
+        """A mark. told: what it says; values: its operands, of these shapes.
 
-    def call(self, function: int, scope: Mapping[str, object]) -> None:
-        """A function begins, with its parameters."""
-        if self._now is None:
+        iterations: of the innermost loop, where only the run can tell.
+        """
+        if self._now is None and word != "term":
             return
+        given = _Given(values, shapes)
+        if word == "call":
+            self._call(told["f"], self._named(told, given))
+        elif word in ("mask", "term", "both"):
+            self._terms_of(word, told, given)
+        elif self._stack:
+            self._of_statement(word, told["s"], told, given, iterations)
+
+    def _of_statement(
+        self, word: str, statement: int, told: Mapping[str, Any], given: "_Given", iterations: int
+    ) -> None:
+        assert self._now is not None
+        number = self._stack[-1]
+        frame = self._now.frames[number]
+        if word in ("enter", "begins"):
+            frame.entered, self._terms = statement, ()
+            if word == "begins":
+                frame.turns[statement] = (0, 0)
+        elif word == "done":
+            self._keep(self._made(number, statement, self._named(told, given)))
+        elif word == "turn":
+            frame.entered = statement
+            count = told["of"] if told["of"] is not None else iterations
+            step = self._made(number, statement, self._named(told, given))
+            step.turn = frame.turns[statement] = (frame.turns.get(statement, (0, 0))[0] + 1, count)
+            self._keep(step)
+        elif word == "ended":
+            writes = self._named(told, given)
+            if (skipped := frame.turns.get(statement, (0, 0))[0] == 0) or writes:
+                step = self._made(number, statement, writes)
+                step.note = "no turns: the loop is skipped" if skipped else ""
+                self._keep(step)
+        elif word == "test":
+            self._test(statement, bool(given.lanes[0].data.item()) if given.lanes else told["is"])
+        elif word == "gave":
+            held = None if told.get("v") is None else self._held(told["v"], given)
+            step = self._made(number, statement, () if held is None else ((RETURNS, held),))
+            step.note = "returns" if held is not None else "ends here"
+            self._keep(step)
+
+    def _call(self, function: int, writes: tuple[tuple[str, Held], ...]) -> None:
+        """A function begins, with its parameters."""
+        assert self._now is not None
         self._now.frames.append(Frame(function, self._stack[-1] if self._stack else -1))
         self._stack.append(len(self._now.frames) - 1)
-        names = [name for name in scope if not name.startswith("__")]
-        self._keep(Step(self._stack[-1], None, self._writes(names, scope)))
+        self._keep(Step(self._stack[-1], None, writes))
 
-    def enter(self, statement: int) -> int:
-        if self._now is not None:
-            frame = self._now.frames[self._stack[-1]]
-            frame.entered, self._terms = statement, ()
-        return statement
-
-    def done(self, statement: int, scope: Mapping[str, object]) -> None:
-        if self._now is not None:
-            number = self._stack[-1]
-            writes = self._statement(number, statement).writes
-            self._keep(self._made(number, statement, self._writes(writes, scope)))
-
-    def test(self, statement: int, value: bool) -> bool:
+    def _test(self, statement: int, value: bool) -> None:
         """A condition of ``if`` or ``while``."""
-        if self._now is not None:
-            number = self._stack[-1]
-            step = self._made(number, statement)
-            step.note = "is true" if value else "is false"
-            if self._statement(number, statement).kind == "loop":
-                turns = self._now.frames[number].turns
-                if value:
-                    step.turn = turns[statement] = (turns[statement][0] + 1, 0)
-                else:
-                    step.note += ": the loop ends"
-            self._keep(step)
-        return value
-
-    def begins(self, statement: int) -> None:
-        """A ``while`` is reached."""
-        if self._now is not None:
-            self._now.frames[self._stack[-1]].turns[statement] = (0, 0)
-
-    def turns(self, statement: int, values: Any) -> Iterator[object]:
-        """The values of a ``for``, counted."""
-        try:
-            count = len(values)
-        except (OverflowError, TypeError):
-            count = 0
-        number = 0
-        for number, value in enumerate(values, 1):
-            if self._now is not None:
-                self._now.frames[self._stack[-1]].turns[statement] = (number, count)
-            yield value
-        if number == 0 and self._now is not None:
-            step = self._made(self._stack[-1], statement)
-            step.note = "no turns: the loop is skipped"
-            self._keep(step)
-
-    def turned(self, statement: int, scope: Mapping[str, object]) -> None:
-        """A turn of a ``for`` begins."""
-        if self._now is None:
-            return
+        assert self._now is not None
         number = self._stack[-1]
-        step = self._made(number, statement, self._writes(self._statement(number, statement).writes, scope))
-        step.turn = self._now.frames[number].turns[statement]
+        self._now.frames[number].entered = statement
+        step = self._made(number, statement)
+        step.note = "is true" if value else "is false"
+        if self._statement(number, statement).kind == "loop":
+            turns = self._now.frames[number].turns
+            if value:
+                step.turn = turns[statement] = (turns.get(statement, (0, 0))[0] + 1, 0)
+            else:
+                step.note += ": the loop ends"
         self._keep(step)
 
-    def gave(self, statement: int | None, value: object = None) -> object:
-        """A function returns; statement: None at its end."""
-        if self._now is not None:
-            number = self._stack[-1]
-            if statement is not None:
-                held = self._held(value)
-                step = self._made(number, statement, () if held is None else ((RETURNS, held),))
-                step.note = "returns" if value is not None else "ends here"
-                self._keep(step)
-            if self._stack:
-                self._stack.pop()
-        return value
+    def _terms_of(self, word: str, told: Mapping[str, Any], given: "_Given") -> None:
+        """What a mask is made of: a comparison, two masks combined, or what an access is given."""
+        if word == "term":  # a comparison makes new lanes
+            given.values[0].terms = ((told["text"], given.lanes[0].data),)
+        elif word == "both":
+            sides = zip(given.values[:2], given.lanes[:2], told["texts"], strict=True)
+            given.values[2].terms = tuple(
+                term for value, whole, text in sides for term in value.terms or ((text, whole.data),)
+            )
+        else:
+            self._terms = given.values[0].terms or ((told["text"], given.lanes[0].data),)
 
-    def mask(self, value: object, text: str) -> object:
-        """What an access is about to be given as its mask."""
-        if self._now is not None and isinstance(value, tl.tensor):
-            self._terms = _terms(value, text)
-        return value
+    @property
+    def depth(self) -> int:
+        """How many functions run."""
+        return len(self._stack)
 
-    def term(self, value: object, text: str) -> object:
-        """A comparison."""
-        if self._now is not None and isinstance(value, tl.tensor):  # a comparison makes a new block
-            value.handle.attr[TERMS] = ((text, value.handle.data),)
-        return value
+    def leave(self, depth: int) -> None:
+        """Functions have returned, so that this many run."""
+        del self._stack[depth:]
 
-    def both(self, left: Any, right: Any, left_text: str, right_text: str) -> Any:
-        """``left & right``."""
-        value = left & right
-        tensors = all(isinstance(each, tl.tensor) for each in (left, right, value))
-        if self._now is not None and tensors and value.dtype.is_int1():
-            value.handle.attr[TERMS] = (*_terms(left, left_text), *_terms(right, right_text))
-        return value
-
-    # ---- from memory and builder
+    # ---- from memory and machine
 
     @property
     def is_on(self) -> bool:
         return self._now is not None and bool(self._stack)
 
-    def accessed(self, accesses: list[Access], values: TensorHandle, *operands: TensorHandle) -> None:
+    def accessed(self, accesses: list[Access], values: Lanes, *operands: Lanes) -> None:
         """A load, store or atomic; of one whose lanes point into several tensors, an access for each."""
         if not self.is_on or not accesses:
             return
         assert self._now is not None and self._memory is not None
-        lanes = accesses[0].elements.shape
+        shape = accesses[0].elements.shape
         off = None
         if accesses[0].kind == "load" and not all(access.mask.all() for access in accesses):
-            off = self._off[id(values.data)] = ~np.logical_or.reduce([access.mask for access in accesses])
-        carried = Block(values, values.dtype.scalar, values.data.ndim > 0, off)
-        given = tuple(Block(h, h.dtype.scalar, h.data.ndim > 0) for h in operands)
-        terms = tuple((text, data) for text, data in self._terms if _fits(data.shape, lanes))
+            off = self._off[id(values)] = ~np.logical_or.reduce([access.mask for access in accesses])
+            self._alive.append(values)
+        carried = Block(values, values.row, False, shape != (1,), off)
+        given = tuple(Block(each, each.row, False, shape != (1,)) for each in operands)
+        terms = tuple((text, data) for text, data in self._terms if _fits(data.shape, shape))
         self._terms = ()
         buffers = {b.name: b for b in self._memory.buffers}
         for access in accesses:
             after, buffer = None, buffers[access.argument]
             if access.kind != "load":
                 good = access.mask & ~access.bad
-                after = np.zeros(lanes, buffer.data.dtype)
+                after = np.zeros(shape, buffer.data.dtype)
                 after[good] = buffer.data[access.elements[good]]
             self._now.frames[self._stack[-1]].accesses.append(Done(access, carried, given, after, terms))
             self._count_bytes(access.elements)
         self._count_bytes(values.data)
 
-    def dotted(self, *handles: TensorHandle) -> None:
+    def dotted(self, *blocks: Lanes) -> None:
         if self.is_on:
             assert self._now is not None
-            blocks = tuple(Block(h, h.dtype.scalar, True) for h in handles)
-            self._now.frames[self._stack[-1]].dots.append(Dot(blocks))
-            for handle in handles:
-                self._count_bytes(handle.data)
+            parts = tuple(Block(each, each.row, False, True) for each in blocks)
+            self._now.frames[self._stack[-1]].dots.append(Dot(parts))
+            for each in blocks:
+                self._count_bytes(each.data)
 
     def refused(self, text: str) -> None:
         """An access that may not be; the run goes on without it."""
@@ -375,7 +351,7 @@ class Recorder:
         """The tensor that pointers point into or beside, and to which of its elements; None for several."""
         if self._memory is None:
             return None
-        return self._memory.elements_of(block.values, of_triton(block.dtype.element_ty).storage)
+        return self._memory.elements_of(block.values, block.dtype.storage)
 
     # ---- keeping
 
@@ -403,45 +379,48 @@ class Recorder:
             self._now.complete = False
             self._now = None
 
-    def _writes(self, names: Collection[str], scope: Mapping[str, object]) -> tuple[tuple[str, Held], ...]:
-        found = ((name, self._held(scope[name])) for name in names if name in scope)
+    def _named(self, told: Mapping[str, Any], given: "_Given") -> tuple[tuple[str, Held], ...]:
+        """What names hold, as a mark tells it."""
+        found = ((name, self._held(held, given)) for name, held in told.get("n", ()))
         return tuple((name, held) for name, held in found if held is not None)
 
-    def _held(self, value: object) -> Held | None:
-        """What is kept of a value; None where it is nothing to look at, such as a function."""
-        if isinstance(value, tl.tensor) and (value.handle is None or value.dtype == tl.void):
-            return None
-        if isinstance(value, tl.tensor) and not isinstance(value.handle, TensorHandle):
-            return Plain(self._block_pointer(value.handle))
-        if isinstance(value, tl.tensor):
-            self._count_bytes(value.handle.data)
-            return Block(
-                value.handle, value.dtype, value.type.is_block(), self._off.get(id(value.handle.data))
-            )
-        if isinstance(value, tl.constexpr):
-            value = value.value
-        if isinstance(value, tuple | list | tl.tuple):
-            parts = [self._held(each) for each in value]
+    def _held(self, told: Any, given: "_Given") -> Held | None:
+        if isinstance(told, str):
+            return Plain(told)
+        if isinstance(told, list):
+            parts = [self._held(each, given) for each in told]
             return tuple(part for part in parts if part is not None)
-        if isinstance(value, tl.core.tensor_descriptor_base):
-            return Plain(self._descriptor(value))
-        if value is None or isinstance(value, bool | int | float | str | tl.dtype):
-            text = repr(value) if not isinstance(value, tl.dtype) else str(value)
-            return Plain(text if len(text) <= 200 else f"{text[:199]}…")
-        return None
+        if "d" in told:
+            shape = [int(given.values[i].data.flat[0]) for i in told["shape"]]
+            return Plain(f"descriptor of {told['d']} {shape}, tiles of {told['block']}")
+        value = given.values[told["i"]]
+        if isinstance(value, BlockPointer):
+            return Plain(self._block_pointer(value))
+        kind = told["t"]
+        is_pointer = kind.startswith("pointer<")
+        row = of_triton_name(kind[8:].rstrip(">").split(",")[0] if is_pointer else kind)
+        if row is None:
+            return None
+        whole = self._whole_of(value, given.lanes[told["i"]])
+        self._count_bytes(whole.data)
+        return Block(whole, row, is_pointer, told["b"], self._off.get(id(value)))
 
-    def _block_pointer(self, handle: Any) -> str:
-        offsets = [int(n.data.flat[0]) for n in handle.offsets]
-        return f"block pointer into {self._whole(handle)}, tile {list(handle.block_shape)} at {offsets}"
+    def _whole_of(self, value: Lanes, whole: Lanes) -> Lanes:
+        """The same object for the same lanes, whichever name holds them."""
+        known = self._wholes.get(id(value))
+        if known is None or known[1].data.shape != whole.data.shape:
+            known = self._wholes[id(value)] = value, whole
+        return known[1]
 
-    def _descriptor(self, value: Any) -> str:
-        return f"descriptor of {self._whole(value.handle)}, tiles of {list(value.handle.block_shape)}"
-
-    def _whole(self, handle: Any) -> str:
-        """Name and shape of what a descriptor or a block pointer is for."""
+    def _block_pointer(self, pointer: BlockPointer) -> str:
         assert self._memory is not None
-        buffer = self._memory.buffer_at(handle.base.data)
-        return f"{buffer.name if buffer else '?'} {[int(n.data.flat[0]) for n in handle.shape]}"
+        buffer = self._memory.buffer_at(pointer.base.data)
+        shape = [int(n.data.flat[0]) for n in pointer.shape]
+        offsets = [int(n.data.flat[0]) for n in pointer.offsets]
+        return (
+            f"block pointer into {buffer.name if buffer else '?'} {shape}, "
+            f"tile {list(pointer.block)} at {offsets}"
+        )
 
     def _count_bytes(self, array: np.ndarray) -> None:
         if id(array) not in self._kept:
@@ -449,8 +428,15 @@ class Recorder:
             self.bytes_left -= array.nbytes
 
 
-def _terms(value: tl.tensor, text: str) -> tuple[tuple[str, np.ndarray], ...]:
-    return value.handle.attr.get(TERMS) or ((text, value.handle.data),)
+class _Given:
+    """The operands of a mark. lanes: those that are lanes, in their whole shapes."""
+
+    def __init__(self, values: Sequence[Any], shapes: Sequence[tuple[int, ...]]):
+        self.values = values
+        self.lanes = [
+            value.spread(shape) if isinstance(value, Lanes) else value
+            for value, shape in zip(values, shapes, strict=True)
+        ]
 
 
 def _fits(shape: tuple[int, ...], lanes: tuple[int, ...]) -> bool:

@@ -34,6 +34,17 @@ class Access:
     site: Site
 
 
+@dataclass(frozen=True, eq=False)
+class Product:
+    """One ``tl.dot`` of one program, with its operands' values. place: how many accesses came before it."""
+
+    program: Program
+    left: np.ndarray
+    right: np.ndarray
+    site: Site
+    place: int
+
+
 @dataclass(frozen=True)
 class Stop:
     """Why a run ended early.
@@ -151,7 +162,7 @@ class Run:
     bytes_moved: bytes asked of memory: of each load and store, those that differ.
     lane_bytes: bytes loaded and stored by lanes that were on, each counted for itself.
     flops: operations on floats, each lane's counted, masked or not; of a dot two for each product.
-    accesses: every access, where recording was asked for.
+    accesses, dots: every access and every ``tl.dot``, where recording was asked for.
     suspect: two accesses of a program met in an element with no barrier between: by the same thread?
     within: a race within a program, looked for where the run was told who holds what.
     promises: hints to the compiler that are not true.
@@ -180,6 +191,7 @@ class Run:
     lane_bytes: int = 0
     flops: int = 0
     accesses: tuple[Access, ...] = ()
+    dots: tuple[Product, ...] = ()
     suspect: bool = False
     within: WithinProgram | None = None
     promises: tuple[Promise, ...] = ()
@@ -191,6 +203,16 @@ class Run:
     writers: dict[str, np.ndarray] = field(default_factory=dict)
     launched: Sequence[Program] = ()
     tells_addresses: bool = False
+
+    def steps(self) -> list[Access | Product]:
+        """Accesses and dots in the order in which they happened."""
+        found: list[Access | Product] = []
+        dots = list(self.dots)
+        for place, access in enumerate(self.accesses):
+            while dots and dots[0].place == place:
+                found.append(dots.pop(0))
+            found.append(access)
+        return [*found, *dots]
 
     def writer(self, name: str, element: int) -> Program | None:
         """The program that wrote this element of an output last; None where none did."""

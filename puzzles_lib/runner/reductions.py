@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puzzles_lib.translator.ir import Region
 from puzzles_lib.dtypes import DType
 from puzzles_lib.runner import arithmetic, numerics
 from puzzles_lib.runner.lanes import KIND, Labels, Lanes, folded, joined, where
 from puzzles_lib.runner.operations import operation
+from puzzles_lib.translator.ir import Region
 
 if TYPE_CHECKING:
     from puzzles_lib.runner.machine import Machine, Step
@@ -64,7 +64,12 @@ class _Region:
         return self.of([Lanes(array, row) for array, row in pairs], left[0].shape, [a.dtype for a in left])
 
     def of(self, given: list[Lanes], shape: tuple[int, ...], dtypes: list[Any]) -> Arrays:
-        results = self.machine.body(self.code, given)
+        memory = self.machine.memory
+        recorder, memory.recorder = memory.recorder, None  # it would see halves of blocks
+        try:
+            results = self.machine.body(self.code, given)
+        finally:
+            memory.recorder = recorder
         for each in results:
             if each.labels is not None:
                 worst = each.labels.max(initial=0)

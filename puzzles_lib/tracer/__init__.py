@@ -19,9 +19,8 @@ from puzzles_lib.checker.report import Report
 from puzzles_lib.drawing.accesses import TensorMap, access_map
 from puzzles_lib.drawing.layout import plural
 from puzzles_lib.drawing.sheet import Picture
-from puzzles_lib.runner import Access, Program, Stop, alone
 from puzzles_lib.puzzle import Case, Puzzle, pick_case, pick_program
-from puzzles_lib.tracer import viz
+from puzzles_lib.runner import Access, Program, Stop, alone
 from puzzles_lib.tracer.explorer import Explorer, explore
 from puzzles_lib.tracer.page import Recording, recorded
 from puzzles_lib.wrapped import is_wrapped
@@ -78,13 +77,7 @@ def trace(
     taken = {name.removesuffix("_ptr").removesuffix("_desc") for name in bound.arguments}
     tensors = {name: tensor for name, tensor in tensors.items() if name in taken & chosen}
     if ran.stop is None:
-        try:
-            steps = alone(lambda: viz.steps(bound, ran))
-        except viz.NotTraced as reason:
-            notes.append(f"triton-viz cannot trace this kernel: {reason}; drawn from the checker's own run")
-        else:
-            accesses = [step for step in steps if isinstance(step, Access)]
-            recording = alone(lambda: recorded(title, bound, ran, steps))
+        recording = alone(lambda: recorded(title, bound, ran))
     if outlined is None:
         outlined = _telling_program(accesses, grid)
     note = ". ".join(filter(None, notes))
@@ -99,9 +92,9 @@ class Trace:
     tensors: names of axes, and shape, of each tensor that the kernel takes, by name.
     accesses: every load, store and atomic, program by program.
     program: the outlined one. stop: why the run ended early, None if it did not.
-    note: where the accesses come from, if not from triton-viz.
+    note: in which configuration it ran, of a kernel that has several.
     refusal: the checker's answer where the kernel could not run at all; the rest is empty then.
-    recording: what `explore` shows, None for a run that triton-viz has not traced.
+    recording: what `explore` shows, None for a run that did not end well.
     """
 
     title: str

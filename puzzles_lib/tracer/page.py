@@ -21,9 +21,10 @@ import numpy as np
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.runner import Access, Program, Run
+from puzzles_lib.runner import Access, Product, Program, Run
 from puzzles_lib.source import Site, with_helpers
-from puzzles_lib.tracer.viz import Product, Step
+
+Step = Access | Product
 
 MOST_ELEMENTS = 200_000  # of a tensor: each is a cube on the page
 MOST_STEPS = 20_000  # loads, stores and dots of a run: each is a tab of its program
@@ -96,7 +97,7 @@ if (matchMedia("(prefers-color-scheme: dark)").matches) document.documentElement
 
 @dataclass(frozen=True)
 class Recording:
-    """A clean run as triton-viz saw it.
+    """A clean run as triton-viz's page shows it.
 
     title: what was run. kernel: its name. grid: number of programs along each axis.
     tensors: the numbers in each tensor after the run, by name.
@@ -133,8 +134,8 @@ class Recording:
         return f"Not on it, since triton-viz records no atomics: line {lines}" if lines else ""
 
 
-def recorded(title: str, bound: Bound, ran: Run, steps: Sequence[Step]) -> Recording:
-    """What a clean guarded run left behind, with the steps that triton-viz recorded of another."""
+def recorded(title: str, bound: Bound, ran: Run) -> Recording:
+    """What a clean guarded run that was recorded did and left behind."""
     tensors = make_inputs(bound.puzzle, bound.case) | ran.outputs
     taken = {name.removesuffix("_ptr").removesuffix("_desc") for name in bound.arguments}
     values = {
@@ -147,7 +148,7 @@ def recorded(title: str, bound: Bound, ran: Run, steps: Sequence[Step]) -> Recor
         numbered = enumerate(function.raw_src, function.starting_line_number)
         sources.append({number: line.rstrip() for number, line in numbered})
     grid = tuple(int(n) for n in bound.puzzle.grid(bound.case))
-    return Recording(title, bound.kernel.fn.__name__, grid, values, tuple(steps), tuple(sources))
+    return Recording(title, bound.kernel.fn.__name__, grid, values, tuple(ran.steps()), tuple(sources))
 
 
 # ---- files

@@ -15,13 +15,22 @@ from triton.compiler.errors import CompilationError
 from triton.language.semantic import TritonSemantic
 from triton.runtime.jit import JITFunction
 
-from puzzles_lib.blocks import compatible, make_block_type, make_tensor, unwrapped
 from puzzles_lib.float8 import NO_FLOAT8_ARITHMETIC, refused_cast, refused_constant
 from puzzles_lib.source import nodes, of_triton
+from puzzles_lib.translator.blocks import compatible, make_block_type, make_tensor, unwrapped
 from puzzles_lib.translator.forked import Place
 from puzzles_lib.translator.shared import Demand, watch_demand
 
 NO_VALUE = "tl.store, print and barriers give no value: this line uses one as if it did"
+
+
+@dataclass(frozen=True)
+class RecordedFunction:
+    """A function of the learner's: its source, from a line of the cell or file on."""
+
+    name: str
+    source: str
+    first_line: int
 
 
 @dataclass
@@ -41,12 +50,19 @@ class Seen:
     returned: ast.Return | None = None
     demand: Demand = field(default_factory=Demand)
     said: dict[str, None] = field(default_factory=dict)
-    functions: list["Function"] = field(default_factory=list)
+    functions: list["RecordedFunction"] = field(default_factory=list)
 
     def value(self, node: ast.AST) -> object:
         """What an expression is; None where it has not come so far."""
         known, value = self.values.get(id(node), (None, None))
         return value if known is node else None
+
+    def function(self, function: JITFunction, begin_line: int) -> int:
+        """The number of a function that is translated to be recorded."""
+        made = RecordedFunction(function.fn.__name__, function.src, begin_line + 1)
+        if made not in self.functions:
+            self.functions.append(made)
+        return self.functions.index(made)
 
     def start(self) -> None:
         """Forget what was seen of another kernel, or of this one with other arguments."""
@@ -102,7 +118,8 @@ def watch(files: list[str], place: Place) -> Seen:
     watch_demand(lambda: seen.demand, lambda: (loops > 0, *here))
     _replace({"binary_op_type_checking_impl": compatible})
     _replace({name: functools.partial(_float8_made, name) for name in ("cast", "scalar_constant")})
-    _replace({name: functools.partial(_fussy, name) for name in _RARE})
+    rare = [name for name in _RARE if hasattr(TritonSemantic, name)]  # block pointers left in 3.8
+    _replace({name: functools.partial(_fussy, name) for name in rare})
     _replace({"load": _load_hinted, "store": _store_hinted, "splat": _not_empty, "histogram": _counted})
     _replace({name: functools.partial(_promised, name) for name in _PROMISES})
     return seen
@@ -193,11 +210,19 @@ def _fussy(name: str, method: Callable) -> Callable:
 def _load_hinted(method: Callable) -> Callable:
     """tl.load, which raises where ptxas would refuse what the hints make of it."""
 
+    signature = inspect.signature(method)
+
     @functools.wraps(method)
-    def checked(self, ptr, mask, other, boundary_check, padding, cache, eviction, volatile):
+    def checked(*args, **kwargs):
+        given = signature.bind(*args, **kwargs).arguments
+        cache = given.get("cache_modifier")
         cached = cache if cache in (".ca", ".cg") else ""
-        _refuse_two_hints(cache_modifier=cached, eviction_policy=eviction, volatile=volatile)
-        return method(self, ptr, mask, other, boundary_check, padding, cache, eviction, volatile)
+        _refuse_two_hints(
+            cache_modifier=cached,
+            eviction_policy=given.get("eviction_policy"),
+            volatile=given.get("is_volatile"),
+        )
+        return method(*args, **kwargs)
 
     return checked
 
@@ -205,10 +230,15 @@ def _load_hinted(method: Callable) -> Callable:
 def _store_hinted(method: Callable) -> Callable:
     """tl.store, likewise."""
 
+    signature = inspect.signature(method)
+
     @functools.wraps(method)
-    def checked(self, ptr, value, mask, boundary_check, cache, eviction):
-        _refuse_two_hints(cache_modifier=cache, eviction_policy=eviction)
-        return method(self, ptr, value, mask, boundary_check, cache, eviction)
+    def checked(*args, **kwargs):
+        given = signature.bind(*args, **kwargs).arguments
+        _refuse_two_hints(
+            cache_modifier=given.get("cache_modifier"), eviction_policy=given.get("eviction_policy")
+        )
+        return method(*args, **kwargs)
 
     return checked
 

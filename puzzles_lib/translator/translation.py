@@ -56,8 +56,9 @@ class Work:
     """Launches of one kernel, to be translated.
 
     options: as for a launch. wanted: the text to send back: none, the ``"source"`` that no pass has touched,
-    the same to ``"run"`` (in MLIR's generic form, which `ir` reads, with the course's own marks; ``"record"``:
-    with marks at each statement, too), ``"ttgir"``, or of ``"shared"`` memory the bytes. files: of the learner's functions; the place that is
+    the same to ``"run"`` (in MLIR's generic form, which `ir` reads, with the course's own marks; to
+    ``"record"``: with marks at each statement, too), ``"ttgir"``, or of ``"shared"`` memory the bytes. files:
+    of the learner's functions; the place that is
     noted is a line of one of them, which are counted from 1.
     """
 
@@ -76,7 +77,7 @@ class Work:
         seen = observer.watch(list(self.files), place)
         if self.wanted in RUNNING:
             _print_generically()
-            marks.put(seen, recorded=self.wanted == "record")
+            marks.put(seen, dict.fromkeys(self.files, 0), recorded=self.wanted == "record")
         context = context_of(self.target)
 
         def answer(number: int) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """Short ways through Triton's semantic for what every line of a kernel asks for: they give what it gives.
 
-A run takes them, and the front end in its child. Blocks of one shape share what Triton works out anew for
+The front end in its child takes them. Blocks of one shape share what Triton works out anew for
 each (`make_block_type` and `make_tensor` take the places of its ``__init__``), operands of one dtype need no
 common one (`compatible`), and most of what may be a constexpr is none (`unwrapped`).
 """
@@ -14,7 +14,6 @@ import triton.language as tl
 _init_type = tl.block_type.__init__
 _unwrap = tl.core._unwrap_if_constexpr
 _PLAIN = frozenset((tl.tensor, int, float, bool, str, type(None)))
-_INT32 = range(-(2**31), 2**31)
 
 
 def make_block_type(self: tl.block_type, element_ty: tl.dtype, shape: Iterable) -> None:
@@ -51,12 +50,8 @@ def unwrapped(value: object) -> object:
     return value if type(value) in _PLAIN else _unwrap(value)
 
 
-def compatible(method: Callable, numbers: bool = False) -> Callable:
-    """``binary_op_type_checking_impl`` of Triton's semantic: two operands of one dtype and one shape.
-
-    numbers: also where one is a number. Triton makes two constants of it, and uses the second: the front
-    end has to make both, since they stand in the IR.
-    """
+def compatible(method: Callable) -> Callable:
+    """``binary_op_type_checking_impl`` of Triton's semantic: two operands of one dtype and one shape."""
 
     @functools.wraps(method)
     def checked(
@@ -65,12 +60,6 @@ def compatible(method: Callable, numbers: bool = False) -> Callable:
         if type(lhs) is tl.tensor and type(rhs) is tl.tensor:
             if _fit(lhs.dtype, rhs.dtype, allow_lhs_ptr, div_or_mod):
                 return self.broadcast_impl_value(lhs, rhs)
-        elif not (numbers and arithmetic_check):
-            pass
-        elif type(lhs) is tl.tensor and _takes(lhs.dtype, rhs):
-            return self.broadcast_impl_value(lhs, self.scalar_constant(rhs, lhs.dtype))
-        elif type(rhs) is tl.tensor and _takes(rhs.dtype, lhs):
-            return self.broadcast_impl_value(self.scalar_constant(lhs, rhs.dtype), rhs)
         return method(self, lhs, rhs, allow_lhs_ptr, allow_rhs_ptr, arithmetic_check, div_or_mod)
 
     return checked
@@ -85,10 +74,3 @@ def _fit(left: tl.dtype, right: tl.dtype, pointer: bool, divided: bool) -> bool:
             divided and left.primitive_bitwidth < 32 and left.is_floating()
         )
     return pointer and type(left) is tl.pointer_type and right.is_int()
-
-
-def _takes(dtype: tl.dtype, number: object) -> bool:
-    """Whether a number becomes a constant of just this dtype."""
-    if type(number) is int:
-        return number in _INT32 and dtype.name in ("int32", "fp32")
-    return type(number) is float and dtype.name == "fp32"
