@@ -113,7 +113,7 @@ def _run(arguments: list[str] | None) -> None:
         raced.add_argument("--binaries", metavar="FILE", help="what compile wrote", required=name == "grid")
         raced.add_argument("--json", metavar="FILE", help="write the rows there as well")
     report = commands.add_parser("report", help="the recorded figures as tables")
-    report.add_argument("--readme", action="store_true", help="the tables of the README, in Markdown")
+    report.add_argument("--results", action="store_true", help="the tables of RESULTS.md, in Markdown")
     commands.add_parser("plain-interpreter", help="used by checks, in a process of its own")
     chosen = parser.parse_args(arguments)
     if chosen.command == "checks":
@@ -146,10 +146,10 @@ def _run(arguments: list[str] | None) -> None:
             print(line, flush=True)
     elif chosen.command in RACED:
         _race(chosen)
-    elif chosen.readme:
-        from puzzles_lib.bench.recorded.tables import readme
+    elif chosen.results:
+        from puzzles_lib.bench.recorded.tables import results
 
-        print(readme())
+        print(results())
     else:
         from puzzles_lib.bench.recorded import report
 
