@@ -47,7 +47,7 @@ def __getattr__(name: str):
     if name in _HOME:
         value = getattr(_imported(_HOME[name]), name)
     elif name.isupper() or re.fullmatch(r"ch\d+", name):
-        value = _chapters().get(name)
+        value = _imported("puzzles_lib.chapters").named().get(name)
     else:  # such as a module, which `from puzzles_lib import inputs` asks for here first
         value = None
     if value is None:
@@ -57,11 +57,7 @@ def __getattr__(name: str):
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOME, *_chapters()])
-
-
-def _chapters() -> dict[str, object]:
-    return _imported("puzzles_lib.chapters").named()
+    return sorted([*_HOME, *_imported("puzzles_lib.chapters").named()])
 
 
 def _imported(name: str) -> ModuleType:
@@ -78,6 +74,7 @@ def _imported(name: str) -> ModuleType:
             raise
     else:
         _warn_of_another_triton()
+        _help_below_errors()
         return module
     raise ImportError(f"{_sentence(wrong)} in an environment of its own")
 
@@ -87,6 +84,11 @@ def _warn_of_another_triton() -> None:
     wrong = {found: pin for found, pin in _unpinned().items() if pin.startswith("triton ")}
     if wrong:
         warnings.warn(f"{_sentence(wrong)}; until then, reports may be wrong", stacklevel=4)
+
+
+@functools.cache
+def _help_below_errors() -> None:
+    importlib.import_module("puzzles_lib.stumbles").help_below_errors()
 
 
 def _sentence(wrong: dict[str, str]) -> str:
