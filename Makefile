@@ -24,6 +24,7 @@ help:
 	@echo "make lab        open the course in JupyterLab (TORCH=cpu for PyTorch without CUDA)"
 	@echo "make venv       only set up .venv, as make lab does"
 ifdef CHECKOUT
+	@echo "make tools      set up .venv with the development tools"
 	@echo "make test       run the tests (PYTEST_ARGS=...)"
 	@echo "make test-next  compile the production kernels with the newest Triton"
 	@echo "make lint       check style with ruff, types with mypy"
