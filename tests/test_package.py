@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.metadata
+import re
 import subprocess
 import sys
 import types
@@ -11,6 +12,7 @@ import pytest
 
 import puzzles_lib
 import puzzles_lib.kernels
+from tests.conftest import REPO
 
 METADATA = [
     "torch>=2.9",
@@ -50,6 +52,11 @@ def test_importing_it_needs_nothing():
     code = "import sys, puzzles_lib.kernels; print({'torch', 'triton', 'numpy'} & sys.modules.keys())"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "set()\n"
+
+
+def test_its_version_is_the_newest_release_of_the_changelog():
+    changelog = (REPO / "CHANGELOG.md").read_text()
+    assert re.findall(r"^## \[([\d.]+)\]", changelog, re.MULTILINE)[0] == puzzles_lib.__version__
 
 
 def test_another_triton_is_one_sentence(installed, broken):
