@@ -18,6 +18,7 @@ import importlib.metadata
 import re
 import warnings
 from types import ModuleType
+from typing import Any
 
 __version__ = "0.3.0"
 
@@ -40,7 +41,7 @@ _HOME = {
 }
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     __tracebackhide__ = True
     if name == "__all__":  # what `from puzzles_lib import *` asks for
         return __dir__()

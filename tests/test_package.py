@@ -1,5 +1,6 @@
 """The package: its names, its version, and what it says where torch or Triton are other ones."""
 
+import ast
 import importlib
 import importlib.metadata
 import re
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import types
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -117,6 +119,13 @@ def test_the_kernels_names_are_functions_and_classes(name):
     value = getattr(puzzles_lib.kernels, name)
     assert value is getattr(home, name) and not isinstance(value, types.ModuleType)
     assert value.__doc__ and name in dir(puzzles_lib.kernels)
+
+
+def test_type_checkers_see_the_same_names():
+    stub = ast.parse(Path(puzzles_lib.kernels.__file__).with_suffix(".pyi").read_text())
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    seen = {alias.asname: node.module.rpartition(".")[2] for node in imports for alias in node.names}
+    assert seen == puzzles_lib.kernels._HOME
 
 
 def test_a_submodule_is_imported_by_its_name_and_nothing_else_is_there():

@@ -12,6 +12,7 @@ are imported on first use.
 import importlib
 import sys
 from types import ModuleType
+from typing import Any
 
 _HOME = {
     "attention": "attention",
@@ -43,7 +44,7 @@ _HOME = {
 __all__ = list(_HOME)
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
