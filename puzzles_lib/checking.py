@@ -12,7 +12,7 @@ from puzzles_lib.checker import SECONDS_PER_CASE, examine
 from puzzles_lib.checker.attempts import positive
 from puzzles_lib.checker.report import Report
 from puzzles_lib.overview import cheer
-from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.puzzle import Puzzle, expect_puzzle
 from puzzles_lib.staleness import stale_note
 from puzzles_lib.stubs import attempt_text, is_untouched
 from puzzles_lib.wrapped import unwrap
@@ -33,8 +33,7 @@ def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, 
     is no number above 0, and KeyboardInterrupt when interrupted.
     """
     __tracebackhide__ = True
-    if not isinstance(puzzle, Puzzle):
-        raise TypeError(f"check(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+    expect_puzzle("check", kernel, puzzle)
     positive("check", seconds)
     if not isinstance(salt, str):
         raise TypeError(f"check: salt is a {type(salt).__name__}, allowed is a string")

@@ -2,7 +2,7 @@
 
 import difflib
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from puzzles_lib.drawing.card import Theme
 
@@ -10,6 +10,7 @@ Lines = tuple[tuple[str, str], ...]  # (sign, text): "-" of the first, "+" of th
 
 _CONTEXT = 1  # lines around a change
 _GAP = "…"
+_THEMES = {"-": Theme.WRONG, "+": Theme.OK}
 _PRE = "margin:0.4em 0;white-space:pre;overflow-x:auto;font-family:var(--jp-code-font-family, monospace)"
 
 
@@ -46,10 +47,10 @@ def told(lines: Lines, legend: str) -> list[str]:
     return [legend, *(f"{sign} {text}".rstrip() for sign, text in lines)]
 
 
-def drawn(lines: Lines, legend: str, themes: Mapping[str, Theme]) -> str:
-    """As HTML. themes: the colour of a sign's lines."""
+def drawn(lines: Lines, legend: str) -> str:
+    """Return HTML with removed lines in red and added lines in green, as in any diff."""
     quiet = "opacity:0.8"
-    colour = {sign: f"color:{theme.ink}" for sign, theme in themes.items()}
+    colour = {sign: f"color:{theme.ink}" for sign, theme in _THEMES.items()}
     body = "".join(
         f'<div style="{colour.get(sign, quiet)}">{html.escape(f"{sign} {text}")}</div>'
         for sign, text in lines

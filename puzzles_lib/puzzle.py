@@ -445,6 +445,19 @@ def pick_program(program: object, grid: tuple[int, ...], caller: str) -> int | N
     return (ids[0] * sizes[1] + ids[1]) * sizes[2] + ids[2]
 
 
+def expect_puzzle(call: str, kernel: object, puzzle: object) -> None:
+    """Raise TypeError, with the name of the call, if ``puzzle`` is not a `Puzzle`.
+
+    If ``kernel`` is one instead, the arguments are swapped, and the message says so.
+    """
+    if isinstance(puzzle, Puzzle):
+        return
+    if isinstance(kernel, Puzzle):
+        name = getattr(puzzle, "__name__", "kernel")
+        raise TypeError(f"{call}: the arguments are swapped, write {call}({name}, {kernel.name.upper()})")
+    raise TypeError(f"{call}(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+
+
 def _annotations(spec: Callable) -> dict[str, Any]:
     return typing.get_type_hints(spec, include_extras=True)
 

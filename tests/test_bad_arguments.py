@@ -40,6 +40,13 @@ def shell():
     "line, said",
     [
         ("check(kernel, kernel)", "check(kernel, puzzle): puzzle is a JITFunction, allowed is a Puzzle"),
+        *(
+            (
+                f"{call}(CONSTANT_ADD, kernel)",
+                f"{call}: the arguments are swapped, write {call}(kernel, CONSTANT_ADD)",
+            )
+            for call in ("check", "trace", "watch", "stages", "run")
+        ),
         ("check(kernel, CONSTANT_ADD, seconds='5')", "check: seconds is '5', allowed is any number above 0"),
         ("trace(kernel, CONSTANT_ADD, case=99)", "trace: case is 99, allowed are 0 to "),
         ("watch(kernel, CONSTANT_ADD, program='x')", "watch: program is 'x', allowed are 0 to "),

@@ -167,6 +167,19 @@ def test_a_picture_to_take_in_hand_keeps_its_keys_from_the_notebook(open_noteboo
     book.shoot("04-drag")
 
 
+# ---- what is stored
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", "high contrast"])
+def test_a_stored_picture_has_the_themes_paper_before_its_cell_is_run(open_notebook, theme):
+    book = open_notebook("01_blocks", theme=theme)
+    picture = book.output("ch01.pictures.offsets()").locator("img[src^='data:image/svg+xml']")
+    picture.wait_for()
+    shot = Image.open(BytesIO(picture.screenshot())).convert("L")
+    paper = max(shot.getcolors(), key=lambda found: found[0])[1]
+    assert paper > 240 if theme == "light" else paper < 40
+
+
 # ---- a narrow window
 
 

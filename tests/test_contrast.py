@@ -11,7 +11,7 @@ from puzzles_lib.authoring.solutions import kernel_sources, solutions
 from puzzles_lib.chapters import CHAPTERS, mistakes, named
 from puzzles_lib.checking import check
 from puzzles_lib.coach import contrast
-from puzzles_lib.difference import difference
+from puzzles_lib.difference import difference, drawn
 from puzzles_lib.source import define
 from tests.test_walls import ROOT
 
@@ -165,3 +165,9 @@ def test_a_hand_out_may_leave_the_right_kernels_away(monkeypatch):
     assert "has no other" in str(mistake(PACK_BITS, "shifted_down"))
     assert check(solutions()["pack_bits"], PACK_BITS).ok
     assert mistake(PACK_BITS, "shifted_down").own
+
+
+def test_lines_are_red_and_green_as_in_any_diff():
+    page = drawn((("-", "gone"), ("+", "new"), (" ", "kept")), "signs")
+    colors = dict(re.findall(r'color:color-mix\(in srgb,var\((--jp-\w+-color1),[^"]*">(.) ', page))
+    assert colors == {"--jp-error-color1": "-", "--jp-success-color1": "+"}

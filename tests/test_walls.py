@@ -250,6 +250,7 @@ def test_no_stage_prints():
         "grading/bar",
         "export.py",
         "notebooks.py",
+        "stumbles.py",
     )
 
 

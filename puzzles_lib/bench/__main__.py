@@ -112,7 +112,7 @@ def _run(arguments: list[str] | None) -> None:
         raced.add_argument("--binaries", metavar="FILE", help="what compile wrote", required=name == "grid")
         raced.add_argument("--json", metavar="FILE", help="write the rows there as well")
     report = commands.add_parser("report", help="the recorded figures as tables")
-    report.add_argument("--readme", action="store_true", help="the tables of the README, in Markdown")
+    report.add_argument("--results", action="store_true", help="the tables of RESULTS.md, in Markdown")
     chosen = parser.parse_args(arguments)
     if chosen.command == "checks":
         importlib.import_module(CHECKS).print_checks(chosen.json)
@@ -142,10 +142,10 @@ def _run(arguments: list[str] | None) -> None:
             print(line, flush=True)
     elif chosen.command in RACED:
         _race(chosen)
-    elif chosen.readme:
-        from puzzles_lib.bench.recorded.tables import readme
+    elif chosen.results:
+        from puzzles_lib.bench.recorded.tables import results
 
-        print(readme())
+        print(results())
     else:
         from puzzles_lib.bench.recorded import report
 

@@ -7,7 +7,7 @@ import torch
 from puzzles_lib.checker import SECONDS_PER_CASE, outputs
 from puzzles_lib.checker.attempts import positive
 from puzzles_lib.checker.report import Report
-from puzzles_lib.puzzle import Case, Puzzle, evaluate
+from puzzles_lib.puzzle import Case, Puzzle, evaluate, expect_puzzle
 
 
 def run(
@@ -29,8 +29,7 @@ def run(
     uninitialised lanes used, elements never written, a race, an input changed, or a limit reached.
     """
     __tracebackhide__ = True
-    if not isinstance(puzzle, Puzzle):
-        raise TypeError(f"run(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+    expect_puzzle("run", kernel, puzzle)
     positive("run", seconds)
     tensors, numbers = _tensors_and_numbers(puzzle, values)
     case = Case(fill=None, salt="", pretend=False, **_numbers(puzzle, tensors, numbers))

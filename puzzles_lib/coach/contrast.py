@@ -61,7 +61,7 @@ class Contrast:
     def _repr_html_(self) -> str:
         if not self.report:
             return card(Theme.OPEN, self.title, rows(self.what))
-        code = drawn(self.lines, self.whose, {"-": Theme.OK, "+": Theme.WRONG})
+        code = drawn(self.lines, self.whose)
         head = f'<div style="font-weight:bold">{html.escape(self.headline)}</div>'
         return framed(Theme.NEUTRAL, f"{head}{code}") + self.report._repr_html_()
 

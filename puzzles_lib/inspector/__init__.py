@@ -25,7 +25,7 @@ from puzzles_lib.inspector import page
 from puzzles_lib.inspector.diff import Diff
 from puzzles_lib.inspector.listing import History, Listing
 from puzzles_lib.inspector.passes import Passes, read_passes
-from puzzles_lib.puzzle import Case, Puzzle, pick_case
+from puzzles_lib.puzzle import Case, Puzzle, expect_puzzle, pick_case
 from puzzles_lib.runner import Busy, alone
 from puzzles_lib.source import Refusal, with_helpers
 from puzzles_lib.wrapped import unwrap
@@ -69,8 +69,7 @@ def stages(
     that does not exist, and KeyboardInterrupt when interrupted.
     """
     __tracebackhide__ = True
-    if not isinstance(puzzle, Puzzle):
-        raise TypeError(f"stages(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+    expect_puzzle("stages", kernel, puzzle)
     chosen = find_target(target)
     case = _with(kernel, pick_case(puzzle, case, "stages"), numbers)
     options = {"num_warps": num_warps, "num_stages": num_stages}

@@ -19,7 +19,7 @@ from puzzles_lib.player import page
 from puzzles_lib.player.frame import Frame, frame_of
 from puzzles_lib.player.packing import packed
 from puzzles_lib.player.story import Sheet, Teller, Told, sheets
-from puzzles_lib.puzzle import Case, NoSuchProgram, Puzzle, pick_case, pick_program
+from puzzles_lib.puzzle import Case, NoSuchProgram, Puzzle, expect_puzzle, pick_case, pick_program
 from puzzles_lib.runner import Access, Conflict, Recorder, Run
 from puzzles_lib.wrapped import is_wrapped
 
@@ -55,8 +55,7 @@ def watch(
     exist and a case that is too large to show, and KeyboardInterrupt when interrupted.
     """
     __tracebackhide__ = True
-    if not isinstance(puzzle, Puzzle):
-        raise TypeError(f"watch(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+    expect_puzzle("watch", kernel, puzzle)
     case = pick_case(puzzle, case, "watch")
     if case.pretend:
         raise ValueError(f"watch: case is {case}: its tensors hold nothing that could be shown")

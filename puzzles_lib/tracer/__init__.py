@@ -19,7 +19,7 @@ from puzzles_lib.checker.report import Report
 from puzzles_lib.drawing.accesses import TensorMap, access_map
 from puzzles_lib.drawing.layout import plural
 from puzzles_lib.drawing.sheet import Picture
-from puzzles_lib.puzzle import Case, Puzzle, pick_case, pick_program
+from puzzles_lib.puzzle import Case, Puzzle, expect_puzzle, pick_case, pick_program
 from puzzles_lib.runner import Access, Program, Stop, alone
 from puzzles_lib.tracer.explorer import Explorer, explore
 from puzzles_lib.tracer.page import Recording, recorded
@@ -50,8 +50,7 @@ def trace(
     not exist and a case that is too large to draw, and KeyboardInterrupt when interrupted.
     """
     __tracebackhide__ = True
-    if not isinstance(puzzle, Puzzle):
-        raise TypeError(f"trace(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+    expect_puzzle("trace", kernel, puzzle)
     case = pick_case(puzzle, case, "trace")
     chosen = _chosen(puzzle, only)
     elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.inputs + puzzle.results)

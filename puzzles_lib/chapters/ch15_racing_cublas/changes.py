@@ -57,7 +57,7 @@ class Changes:
     def _repr_html_(self) -> str:
         body = f"<div>{html.escape(self._launched)}</div>" if self.launch else ""
         if self.lines:
-            code = drawn(self.lines, _LEGEND, {"-": Theme.OPEN, "+": Theme.NEUTRAL})
+            code = drawn(self.lines, _LEGEND)
             summary = '<summary style="cursor:pointer">the lines</summary>'
             body += f"<details>{summary}{code}</details>" if len(self.lines) > FOLDED else code
         return card(Theme.NEUTRAL, self.headline, body)
