@@ -22,8 +22,9 @@ from puzzles_lib.chapters.ch02_broadcasting import pictures as ch02_pictures
 from puzzles_lib.chapters.ch06_convolution.pictures import scene
 from puzzles_lib.checker import examine
 from puzzles_lib.source import define
+from tests.browser import faint
 from tests.conftest import REPO
-from tests.test_player_page import style
+from tests.test_player_page import THEMES, style
 
 
 @pytest.fixture(autouse=True)
@@ -109,6 +110,13 @@ def test_tiles_that_are_dragged_begin_with_the_cost_of_case_2():
     picture = ch02_pictures.drag()
     assert f"bytes moved: {report.cases[2].bytes_moved:,} (1.08x)" in picture.alt
     assert f"programs: {report.cases[2].programs};" in picture.alt and len(picture._repr_html_()) < 24_000
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("theme", THEMES)
+def test_tiles_to_drag_read_in_every_theme(open_html, theme):
+    page = open_html(f"{style(theme)}{ch02_pictures.drag()._repr_html_()}", 600, 700)
+    assert not faint(page, ".puzzles-live") and page.evaluate("document.body.scrollWidth <= innerWidth")
 
 
 @pytest.mark.browser

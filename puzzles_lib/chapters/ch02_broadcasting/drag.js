@@ -1,13 +1,14 @@
 (root) => {
   // A matrix under tiles: the grid and its cost, as the two block sizes are dragged.
-  const [M, N, scale, hatch, colors] = [$M$, $N$, $SCALE$, "$HATCH$", [$COLORS$]];
+  const [M, N, scale, colors] = [$M$, $N$, $SCALE$, [$COLORS$]];
+  const [hatch, edge] = ["$HATCH$", "$EDGE$"];
   const said = (name, text) => { root.querySelector(`[data-is="${name}"]`).textContent = text; };
   const comma = (number) => number.toLocaleString("en-US");
   const size = (name) => 2 ** Number(root.querySelector(`[data-log2="${name}"]`).value);
   const tile = (m, n, bm, bn, background) => {
     const one = document.createElement("div");
-    one.style.cssText = `position:absolute;box-sizing:border-box;border:1px solid #888;left:${n * bn * scale}px;` +
-      `top:${m * bm * scale}px;width:${bn * scale}px;height:${bm * scale}px;background:${background}`;
+    one.style.cssText = `position:absolute;box-sizing:border-box;border:1px solid ${edge};` +
+      `left:${n * bn * scale}px;top:${m * bm * scale}px;width:${bn * scale}px;height:${bm * scale}px;background:${background}`;
     return one;
   };
   const draw = () => {

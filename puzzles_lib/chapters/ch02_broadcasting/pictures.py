@@ -138,7 +138,8 @@ def tiles(case: Case = OUTER_ADD_BLOCKS.cases[2]) -> Picture:
 
 
 SCALE = 2.4  # pixels per element of the matrix that is dragged
-HATCH = "repeating-linear-gradient(45deg,#8886 0 2px,transparent 2px 7px)"
+EDGE = "color-mix(in srgb,currentColor 45%,transparent)"  # of a tile, in any theme
+HATCH = f"repeating-linear-gradient(45deg,{EDGE} 0 2px,transparent 2px 7px)"
 
 
 def drag(M: int = 90, N: int = 100, BLOCK_M: int = 32, BLOCK_N: int = 16) -> Live:
@@ -163,7 +164,7 @@ def drag(M: int = 90, N: int = 100, BLOCK_M: int = 32, BLOCK_N: int = 16) -> Liv
         f'height:{M * SCALE:.0f}px;outline:3px solid currentColor">{over}</div></div>'
     )
     script = Path(__file__).with_name("drag.js").read_text("utf-8")
-    for name, value in (("M", M), ("N", N), ("SCALE", SCALE), ("HATCH", HATCH)):
+    for name, value in (("M", M), ("N", N), ("SCALE", SCALE), ("HATCH", HATCH), ("EDGE", EDGE)):
         script = script.replace(f"${name}$", str(value))
     return Live(
         "tiles",
@@ -196,7 +197,7 @@ def _tiles(rows: int, columns: int, BLOCK_M: int, BLOCK_N: int) -> tuple[str, st
     for m in range(rows):
         for n in range(columns):
             place = (
-                "position:absolute;box-sizing:border-box;border:1px solid #888;"
+                f"position:absolute;box-sizing:border-box;border:1px solid {EDGE};"
                 f"left:{n * BLOCK_N * SCALE:.1f}px;top:{m * BLOCK_M * SCALE:.1f}px;"
                 f"width:{BLOCK_N * SCALE:.1f}px;height:{BLOCK_M * SCALE:.1f}px"
             )
