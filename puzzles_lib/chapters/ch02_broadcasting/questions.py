@@ -170,8 +170,8 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: _as_tuples(given) == _whole_tiles(),
-                "Your grid counts only the tiles that fit entirely. In case 2, 90 rows hold two tiles of 32 "
-                "rows each. Which program would compute the other 26 rows?",
+                "Your grid counts only the tiles that fit entirely. In case 2, two tiles cover 64 of 90 "
+                "rows. Which program would compute the other 26 rows?",
             ),
         ),
         same=lambda given, right: _as_tuples(given) == right,
