@@ -115,7 +115,7 @@ def test_html_has_words_beside_theme_colours_and_escapes():
 
 def test_each_chapter_and_what_is_next_are_links_to_notebooks_that_are_there():
     links = Links(progress()._repr_html_()).found
-    assert links == [c.notebook for c in CHAPTERS] + ["01_blocks.ipynb"]
+    assert links == [c.notebook for c in CHAPTERS] + ["00_welcome.ipynb"]
     assert all((REPO / "notebooks" / link).exists() for link in links)
 
 
@@ -137,7 +137,7 @@ def test_a_first_pass_is_cheered_and_no_other(state_dir):
     first, again = (check(solutions()["masked_add"], MASKED_ADD) for _ in range(2))
     assert str(first).splitlines()[-1] == (
         f"★ Solved! Puzzle 2 is yours: 1 of {len(puzzles())}. "
-        "Next: chapter 02, Broadcasting: two axes, a grid (02_broadcasting.ipynb)."
+        "Next: chapter 02, Broadcasting: rows, columns and tiles (02_broadcasting.ipynb)."
     )
     assert str(first).splitlines()[:-1] == str(again).splitlines()
     assert Links(first._repr_html_()).found == ["02_broadcasting.ipynb"]

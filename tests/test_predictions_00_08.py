@@ -25,38 +25,38 @@ PUZZLES = {puzzle.name: puzzle for puzzle in (DOUBLE, *puzzles())}
 
 MISTAKES = [
     ("ch00-q1", 4, "Divide"),
-    ("ch00-q1", 0, "True everywhere"),
-    ("ch00-q1", 1, "every lane have one"),
-    ("ch00-q2", 8, "The others"),
-    ("ch00-q2", 0, "the same ones"),
+    ("ch00-q1", 0, "True in every lane"),
+    ("ch00-q1", 1, "every lane have an element"),
+    ("ch00-q2", 8, "How many are never written"),
+    ("ch00-q2", 0, "the same 8"),
     ("ch00-q2", 23, "program 0 store"),
-    ("ch01-q1", {32}, "not all"),
+    ("ch01-q1", {32}, "there are more"),
     ("ch01-q1", {32, 128, 200}, "One too many"),
     ("ch01-q1", {20, 65}, "goes wrong"),
     ("ch01-q1", {20, 32}, "every lane"),
-    ("ch01-q2", 2, "full blocks"),
-    ("ch01-q2", 6, "when it is stored"),
-    ("ch01-q2", 1, "both masks"),
-    ("ch02-q1", (30,), "Two numbers"),
-    ("ch02-q1", (0, 30), "behind the last"),
+    ("ch01-q2", 2, "only full blocks"),
+    ("ch01-q2", 6, "when the kernel stores it"),
+    ("ch01-q2", 1, "the two masks"),
+    ("ch02-q1", (30,), "two numbers"),
+    ("ch02-q1", (0, 30), "Where does memory continue"),
     ("ch02-q1", (0, 1), "The row comes first"),
     ("ch02-q1", (2, 2), "Count the elements"),
-    ("ch02-q2", (3,), "Two numbers"),
-    ("ch02-q2", (7, 3), "Both numbers"),
-    ("ch02-q2", (1, 1), "one program for all"),
-    ("ch02-q2", (21, 21), "below each other"),
-    ("ch02-q3", (6,), "Two numbers"),
+    ("ch02-q2", (3,), "two numbers"),
+    ("ch02-q2", (7, 3), "wrong order"),
+    ("ch02-q2", (1, 1), "a single tile"),
+    ("ch02-q2", (21, 21), "one above the other"),
+    ("ch02-q3", (6,), "two numbers"),
     ("ch02-q3", (6, 0), "The row comes first"),
-    ("ch02-q3", (2, 6), "which is the first"),
-    ("ch02-q3", (0, 7), "count from 0"),
+    ("ch02-q3", (2, 6), "Which row comes first"),
+    ("ch02-q3", (0, 7), "numbered from 0"),
     ("ch02-q3", (0, 0), "past column 99"),
-    ("ch03-q1", 240000, "one way"),
-    ("ch03-q1", 120000, "each has 4 bytes"),
-    ("ch03-q1", 60000, "goes both ways"),
-    ("ch03-q1", 2000, "never goes to memory"),
-    ("ch03-q2", (0, 90), "Three numbers"),
-    ("ch03-q2", (0, 60, 90), "At exactly 0"),
-    ("ch03-q2", (0, 0, 30), "Which factor"),
+    ("ch03-q1", 240000, "one direction"),
+    ("ch03-q1", 120000, "How many bytes"),
+    ("ch03-q1", 60000, "both directions"),
+    ("ch03-q1", 2000, "no longer go to memory"),
+    ("ch03-q2", (0, 90), "three numbers"),
+    ("ch03-q2", (0, 60, 90), "at exactly 0"),
+    ("ch03-q2", (0, 0, 30), "another factor"),
     ("ch03-q2", (30, 60, 90), "For each"),
     ("ch03-q3", 0, "Is 0 >= 0"),
     ("ch03-q3", 20, "one more factor"),
@@ -113,14 +113,14 @@ MISTAKES = [
     ("ch08-q3", 4680, "two blocks"),
     ("ch08-q3", 1170, "eight lanes do"),
     ("ch08-q3", 5, "In how many programs"),
-    ("ch00-q3", 29, "its lane is on"),
-    ("ch00-q3", 2, "first of them"),
+    ("ch00-q3", 29, "one lane further"),
+    ("ch00-q3", 2, "the first of these"),
     ("ch00-q3", 3, "program 3 with the slider"),
-    ("ch01-q3", 200, "count from 0"),
-    ("ch01-q3", 7, "six blocks"),
+    ("ch01-q3", 200, "numbered from 0"),
+    ("ch01-q3", 7, "Six blocks"),
     ("ch01-q3", 0, "Point at the lane"),
-    ("ch02-q4", (0, 31), "the next begins"),
-    ("ch02-q4", (1, 0), "robbed by [0, 30]"),
+    ("ch02-q4", (0, 31), "the next row begins"),
+    ("ch02-q4", (1, 0), "overwrites that one"),
     ("ch02-q4", (2, 2), "which lane of the tile"),
     ("ch04-q4", 3, "all lanes of these rows"),
     ("ch04-q4", 1, "lanes off"),
@@ -157,11 +157,12 @@ MISTAKES = [
     ("ch08-q6", "groups", "the second"),
     ("ch08-q6", "words", "smallest of the four"),
     ("ch08-q6", "tiles", "nearly all of the arithmetic"),
-    ("ch02-q5", (4000,), "Two numbers"),
-    ("ch02-q5", (12_000_000, 12_000_000), "in name only"),
-    ("ch02-q5", (12_000_000, 4000), "the copy"),
+    ("ch02-q5", (4000,), "two numbers"),
+    ("ch02-q5", (12_000_000, 12_000_000), "correct for written"),
+    ("ch02-q5", (4000, 4000), "correct for expanded"),
+    ("ch02-q5", (12_000_000, 4000), "a copy"),
     ("ch02-q5", (1000, 3_000_000), "How many bytes"),
-    ("ch02-q5", (4000, 12_000), "each of the two keep"),
+    ("ch02-q5", (4000, 12_000), "each version keep"),
     ("ch06-q3", ((-1, -1, -1), (-1, 8, -1), (-1, -1, -1)), "Nine numbers"),
     ("ch06-q3", ("a",) * 9, "Nine numbers"),
     ("ch06-q3", (0,) * 9, "at an edge as well"),
@@ -173,6 +174,19 @@ MISTAKES = [
     ("ch06-q4", (25_600, 1600), "no other side"),
     ("ch06-q4", (25_600, 1369), "no halo at all"),
     ("ch06-q4", (1024, 1024), "shifted tiles cover"),
+    ("ch00-q4", {0, 1, 2, 3}, "Case 2 passes, too"),
+    ("ch00-q4", {1}, "doesn't pass case 0"),
+    ("ch02-q6", (None,) * 5, "Return a pair"),
+    ("ch02-q6", ((1, 1), (3, 4), (7, 3), (2, 7), (2, 2)), "two axes are swapped"),
+    ("ch02-q6", ((1, 1), (4, 3), (2, 6), (6, 1), (1, 1)), "fit entirely"),
+    ("ch02-q6", ((2, 2),) * 5, "Take one case"),
+    ("ch02-q7", 14_000, "Do a and b change"),
+    ("ch02-q7", 100, "Not the Mandelbrot set yet"),
+    ("ch03-q4", 1.06, "the fused kernel"),
+    ("ch03-q4", 3.0, "both decimals"),
+    ("ch03-q4", 2.04, "one extra trip"),
+    ("ch03-q4", 5.0, "the third row"),
+    ("ch03-q5", False, "two slopes"),
 ]
 
 
@@ -196,6 +210,9 @@ def test_every_chapter_asks_two_to_seven(chapter):
 @pytest.mark.parametrize("id", MINE)
 def test_the_masters_answer_is_right(id):
     number, cell = id.removeprefix("ch").split("-")
+    if MINE[id].computed:  # by the learner's kernel: tests/test_early_chapters.py runs the master's
+        assert f'answer("{id}"' in cells(number)[cell] and answer(id, MINE[id].right()).ok
+        return
     tree = ast.parse(cells(number)[cell])
     assert answer(id, ast.literal_eval(tree.body[1].value)).ok
     assert f'answer("{id}"' in ast.unparse(tree.body[2]).replace("'", '"')
@@ -234,13 +251,7 @@ def test_any_filter_that_is_0_where_nothing_changes_finds_edges(taps):
     assert on_flat.max() < 1e-6 < on_step.max()
 
 
-# ---- what chapters 02 and 06 are for
-
-
-def test_chapter_02_counts_the_kernels_that_broadcast():
-    sources = kernel_sources().values()
-    meet = sum("[:, None]" in source and "[None, :]" in source for source in sources)
-    assert f"In {meet} of this course's {len(sources)} kernels" in cells("02")["why-idea"]
+# ---- what chapter 06 is for
 
 
 def test_chapter_06_counts_what_a_program_loads_as_its_kernel_does():
@@ -313,7 +324,8 @@ def test_the_product_sent_to_memory_and_back_passes_at_the_cost_that_chapter_03_
     reports = [examine(define(source, "<fusion>"), PUZZLES["mul_relu"]) for source in (fused, detour)]
     assert all(report.ok for report in reports)
     costs = [re.search(r"\((.*)\)", report.cases[2].cost())[1] for report in reports]
-    assert "from {} to {}:".format(*costs) in told
+    assert f"was {costs[0]}." in cells("03")["q4-ask"]
+    assert costs[1] == f"{MINE['ch03-q4'].right()}x"
 
 
 @pytest.mark.parametrize(
