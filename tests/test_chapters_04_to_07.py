@@ -18,7 +18,9 @@ from puzzles_lib.chapters.ch07_matmul import pictures as ch07
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL, TILE_SHAPES
 from puzzles_lib.checker import examine
 from puzzles_lib.puzzle import Case
+from tests.browser import faint
 from tests.conftest import REPO
+from tests.test_player_page import THEMES, style
 
 PUZZLES = {puzzle.name: puzzle for puzzle in puzzles()}
 SOURCES = kernel_sources()
@@ -156,3 +158,61 @@ def test_played_boards_are_the_boards():
 def test_a_drawing_that_is_no_board_is_refused(text, message):
     with pytest.raises(ValueError, match=message):
         ch06.board(text)
+
+
+# ---- in a browser
+
+
+@pytest.fixture
+def show(open_html):
+    """``show(picture)``: a page with it, in Chromium."""
+    return lambda picture: open_html(f"{style('light')}{picture._repr_html_()}", 800, 600, True)
+
+
+@pytest.mark.browser
+def test_a_key_is_dragged_and_the_weights_follow(show):
+    page = show(ch05.drag(1, (0, 0, 0, 0, 0)))
+    page.get_by_role("slider", name="key of cat", exact=True).focus()
+    page.keyboard.press("End")
+    weights = torch.tensor([0.0, 4.0, 0.0, 0.0, 0.0], dtype=torch.float64).softmax(0)
+    assert page.locator("[data-is=weight]").all_inner_texts() == [f"{w:.3f}" for w in weights.tolist()]
+    page.get_by_role("slider", name="query", exact=True).focus()
+    page.keyboard.press("ArrowLeft")  # to 0, which no key fits better than another
+    assert page.locator("[data-is=z]").inner_text() == "30.00"
+
+
+@pytest.mark.browser
+def test_a_tile_is_dragged_to_the_one_on_the_budget(show):
+    page = show(ch07.drag())
+    for name, steps in (("BLOCK_M", 2), ("BLOCK_N", 1)):
+        page.get_by_role("slider", name=name, exact=True).focus()
+        for _ in range(steps):
+            page.keyboard.press("ArrowRight")
+    told = {name: page.locator(f'[data-is="{name}"]').inner_text() for name in ("bytes moved", "few", "fits")}
+    assert told == {"bytes moved": "1.23x the minimum", "few": "yes", "fits": "yes"}
+    page.keyboard.press("ArrowRight")
+    assert page.locator("[data-is=fits]").inner_text() == "no"
+
+
+@pytest.mark.browser
+def test_boards_are_stepped_through_and_played(show):
+    boards = [ch06.board()]
+    for _ in range(3):
+        boards.append(life(boards[-1]))
+    page = show(ch06.play(boards))
+    for generation, each in enumerate(boards):
+        assert page.locator("b").inner_text() == str(generation)
+        assert page.locator("rect").count() == int(each.sum())
+        page.get_by_role("slider", name="generation", exact=True).focus()
+        page.keyboard.press("ArrowRight")
+    page.get_by_role("button").click()  # from the last one it begins anew
+    page.wait_for_function("document.querySelector('b').textContent === '3'")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("theme", THEMES)
+def test_pictures_to_drag_read_in_every_theme_and_fit_a_narrow_page(open_html, theme):
+    for picture in (ch05.drag(), ch07.drag(), ch06.play([ch06.board()])):
+        page = open_html(f"{style(theme)}{picture._repr_html_()}", 600, 600, True)
+        assert not faint(page, ".puzzles-live")
+        assert page.evaluate("document.body.scrollWidth <= innerWidth")
