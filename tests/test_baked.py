@@ -120,6 +120,8 @@ TURNS = (
     ("long_softmax", 0, 8),
     ("long_softmax", 1, 8),
     ("long_softmax", 2, 8),
+    ("online_softmax", 0, 8),
+    ("online_softmax", 1, 8),
     ("scalar_flash_attention", 0, 16),
     ("flash_attention", 0, 16),
     ("conv2d", 0, 8),

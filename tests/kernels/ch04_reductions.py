@@ -1,10 +1,10 @@
-"""Wrong and right kernels for chapter 04: long_sum and long_softmax."""
+"""Wrong and right kernels for chapter 04: long_sum, long_softmax and online_softmax."""
 
 import torch
 import triton
 import triton.language as tl
 
-from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM
+from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM, ONLINE_SOFTMAX
 from puzzles_lib.chapters.ch04_reductions.puzzles import long_softmax as long_softmax_spec
 from tests.kernels import Wrong
 
@@ -895,6 +895,32 @@ def shifted_in_place(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.cons
 
 
 @triton.jit
+def three_loops(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """A correct softmax that reads x three times."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    row_max = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    denominator = tl.zeros((BLOCK_M,), tl.float32)
+    for start in range(0, N, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        offs = offs_m[:, None] * N + offs_n[None, :]
+        mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+        x = tl.load(x_ptr + offs, mask=mask, other=float("-inf"))
+        row_max = tl.maximum(row_max, tl.max(x, axis=1))
+    for start in range(0, N, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        offs = offs_m[:, None] * N + offs_n[None, :]
+        mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+        x = tl.load(x_ptr + offs, mask=mask, other=float("-inf"))
+        denominator += tl.sum(tl.exp(x - row_max[:, None]), axis=1)
+    for start in range(0, N, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        offs = offs_m[:, None] * N + offs_n[None, :]
+        mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+        x = tl.load(x_ptr + offs, mask=mask)
+        tl.store(z_ptr + offs, tl.exp(x - row_max[:, None]) / denominator[:, None], mask=mask)
+
+
+@triton.jit
 def plain_global(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
     """log2(e) from a plain Python global: a kernel may read tl.constexpr globals only."""
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -989,6 +1015,10 @@ WRONG = [
     Wrong(LONG_SOFTMAX, half_precision_exponentials, kind="values", says="1 times"),
     Wrong(LONG_SOFTMAX, tail_into_the_next_row, kind="out of bounds", says="z_ptr"),
     Wrong(LONG_SOFTMAX, shifted_in_place, kind="input changed", says="x was"),
+    Wrong(ONLINE_SOFTMAX, three_loops, kind="loads", says="x_ptr"),
+    Wrong(ONLINE_SOFTMAX, online_rescales_the_block, kind="values", says="z[0, 0]"),
+    Wrong(ONLINE_SOFTMAX, online_from_zero, kind="values", says="NaN"),
+    Wrong(ONLINE_SOFTMAX, rescale_in_powers_of_two, kind="values", says="each row is off"),
     Wrong(LONG_SOFTMAX, plain_global, kind="compiler", says="PLAIN_LOG2E"),
     Wrong(LONG_SOFTMAX, torch_softmax, kind="compiler", says="torch.softmax"),
     Wrong(LONG_SOFTMAX, spec_called, kind="compiler", says="long_softmax_spec"),
@@ -1281,6 +1311,9 @@ RIGHT = [
     (LONG_SUM, row_mask_on_the_store_only),
     (LONG_SOFTMAX, two_loops_finite_start),
     (LONG_SOFTMAX, two_loops_base_two),
+    (ONLINE_SOFTMAX, two_loops_finite_start),
+    (ONLINE_SOFTMAX, two_loops_base_two),
+    (ONLINE_SOFTMAX, online_in_every_lane),
     (LONG_SOFTMAX, log_sum_exp),
     (LONG_SOFTMAX, padding_zeroed_after_exp),
     (LONG_SOFTMAX, online_in_every_lane),

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from puzzles_lib.chapters.ch06_convolution.puzzles import CONV2D
+from puzzles_lib.chapters.ch06_convolution.puzzles import CONV2D, LIFE
 from tests.kernels import Wrong
 
 # ---- wrong
@@ -814,9 +814,52 @@ WRONG = [
     Wrong(CONV2D, filter_as_a_tile, kind="compiler", says="tl.arange"),
 ]
 
+
+@triton.jit
+def eight_neighbors_by_name(x_ptr, z_ptr, H, W, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr):
+    """Loads no middle tile, and counts with a helper; the rule is a product of comparisons."""
+    i = tl.program_id(0) * BLOCK_H + tl.arange(0, BLOCK_H)
+    j = tl.program_id(1) * BLOCK_W + tl.arange(0, BLOCK_W)
+    count = (
+        _cells(x_ptr, i - 1, j - 1, H, W) + _cells(x_ptr, i - 1, j, H, W) + _cells(x_ptr, i - 1, j + 1, H, W)
+    )
+    count += _cells(x_ptr, i, j - 1, H, W) + _cells(x_ptr, i, j + 1, H, W)
+    count += (
+        _cells(x_ptr, i + 1, j - 1, H, W) + _cells(x_ptr, i + 1, j, H, W) + _cells(x_ptr, i + 1, j + 1, H, W)
+    )
+    z = (count + _cells(x_ptr, i, j, H, W) == 3) | (count == 3)
+    offs = i[:, None] * W + j[None, :]
+    tl.store(z_ptr + offs, z.to(tl.int32), mask=(i[:, None] < H) & (j[None, :] < W))
+
+
+@triton.jit
+def _cells(x_ptr, i, j, H, W):
+    row, column = i[:, None], j[None, :]
+    inside = (0 <= row) & (row < H) & (0 <= column) & (column < W)
+    return tl.load(x_ptr + row * W + column, mask=inside, other=0)
+
+
+@triton.jit
+def flat_cells(x_ptr, z_ptr, H, W, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr):
+    """A tile as one long vector of cells, and tl.where twice."""
+    at = tl.arange(0, BLOCK_H * BLOCK_W)
+    row = tl.program_id(0) * BLOCK_H + at // BLOCK_W
+    column = tl.program_id(1) * BLOCK_W + at % BLOCK_W
+    count = tl.zeros((BLOCK_H * BLOCK_W,), tl.int32)
+    for step in range(9):
+        i, j = row + step // 3 - 1, column + step % 3 - 1
+        inside = (i >= 0) & (i < H) & (j >= 0) & (j < W)
+        count += tl.where(step == 4, 0, tl.load(x_ptr + i * W + j, mask=inside, other=0))
+    here = (row < H) & (column < W)
+    x = tl.load(x_ptr + row * W + column, mask=here, other=0)
+    tl.store(z_ptr + row * W + column, tl.where(count == 2, x, tl.where(count == 3, 1, 0)), mask=here)
+
+
 RIGHT = [
     (CONV2D, python_and),
     (CONV2D, columns_first_with_strides),
     (CONV2D, image_by_image),
     (CONV2D, flat_pixels_and_a_row_of_taps),
+    (LIFE, eight_neighbors_by_name),
+    (LIFE, flat_cells),
 ]
