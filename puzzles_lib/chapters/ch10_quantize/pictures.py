@@ -399,7 +399,7 @@ def programs(rows: Sequence[dict], about: str) -> Picture:
     told = []
     for ax, path in zip(axes, ("quantize_pack", "dequantize"), strict=True):
         kept = [row for row in rows if row["path"].startswith(f"{path}, ") and _is_plain(row["path"])]
-        names = [row["path"].removeprefix(f"{path}, ") for row in kept]
+        names = [row["path"].removeprefix(f"{path}, ").replace(" a program", " per program") for row in kept]
         colors = [GREEN if name == "production" else BLUE for name in names]
         ax.barh(names, [row["us"] for row in kept], color=colors, height=0.66)
         for place, row in enumerate(kept):
