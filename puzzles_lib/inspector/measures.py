@@ -120,14 +120,9 @@ def _products(compiled: Stages) -> Reading:
         depth -= depth > 0 and text.startswith("}")
     if "scf.for" not in compiled.ttir:
         return Reading(None, "it has no loop")
-    line, most = found.most_common(1)[0] if found else (None, 0)
-    return Reading(
-        found.total(),
-        f"{most} of them are on one line: a factor that a whole sum shares can multiply the sum"
-        if found
-        else "",
-        line,
-    )
+    place, most = found.most_common(1)[0] if found else (None, 0)
+    cause = f"{most} of them are on one line: a factor that a whole sum shares can multiply the sum"
+    return Reading(found.total(), cause if found else "", place)
 
 
 def _commonest(code: Iterable[_Instruction]) -> int | None:
