@@ -56,7 +56,7 @@ def test_once_solved_earlier_it_is_shown_against_the_courses_kernel():
     assert not told.own and told.report.verdicts[0].kind == "values"
     assert signs(told, "-") == ["words = tl.sum(codes << BITS * i, axis=1)  # [BLOCK_W]"]
     assert signs(told, "+") == ["words = tl.sum(codes >> BITS * i, axis=1)  # [BLOCK_W]"]
-    assert str(told.report) in str(told) and "Fields are moved down" in str(told)
+    assert str(told.report) in str(told) and "Shifts the fields down" in str(told)
     assert len(str(told).splitlines()) < 24
 
 

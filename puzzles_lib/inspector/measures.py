@@ -3,6 +3,8 @@
 Each of `MEASURES` has a function here that takes a kernel compiled by `stages`, for NVIDIA.
 """
 
+import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from puzzles_lib.inspector.step import moves, step
 
 _WIDTHS = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}  # of a load; 4 bytes without one
 _MOST_REGISTERS = 255  # of a thread
+_PRODUCT = re.compile(r"= (?:arith\.(?:mulf|divf)|math\.fma)\b.* : (?:tensor<((?:\d+x)*)[a-z]|[a-z])")
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,23 @@ def _programs(compiled: Stages) -> Reading:
     return Reading(resident(*needs), one_more(*needs))
 
 
+def _products(compiled: Stages) -> Reading:
+    """Return how many floats the loops of the Triton IR multiply or divide, each loop's body counted once."""
+    found: Counter[int | None] = Counter()
+    depth = 0
+    for line in compiled.read("ttir"):
+        text = line.text.strip()
+        depth += ("scf.for" in text or depth > 0) and text.endswith("{")
+        if depth and (match := _PRODUCT.search(text)):
+            found[line.source] += math.prod(map(int, re.findall(r"\d+", match[1] or "")))
+        depth -= depth > 0 and text.startswith("}")
+    if "scf.for" not in compiled.ttir:
+        return Reading(None, "it has no loop")
+    place, most = found.most_common(1)[0] if found else (None, 0)
+    cause = f"{most} of them are on one line: a factor that a whole sum shares can multiply the sum"
+    return Reading(found.total(), cause if found else "", place)
+
+
 def _commonest(code: Iterable[_Instruction]) -> int | None:
     """The line that most instructions come from."""
     lines = Counter(each.line for each in code if each.line is not None)
@@ -118,4 +138,5 @@ _MEASURED: Mapping[str, Callable[[Stages], Reading]] = {
     "spills": _spills,
     "moves": _moves,
     "programs": _programs,
+    "products": _products,
 }
