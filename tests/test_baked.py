@@ -135,6 +135,8 @@ TURNS = (
     ("quantize_rows", 0, 8),
     ("quantize_rows", 1, 8),
     ("int8_linear", 0, 32),
+    ("fused_linear", 0, 8),
+    ("fused_linear", 1, 8),
     ("tiled_linear", 0, 16),
     ("linear_backward", 0, 8),
     ("layer_norm_dw", 0, 4),

@@ -701,13 +701,12 @@ MISTAKES = (
     Mistake(
         FUSED_LINEAR,
         "garbage_past_k",
-        "Lanes past K are quantized, but nobody said what they hold.",
+        "Lanes past K are multiplied and summed, but nobody said what they hold.",
         {
-            "        x = tl.load(x_ptr + offs_m * K + k[None, :], mask=mask, other=0.0)\n        codes": (
-                "        x = tl.load(x_ptr + offs_m * K + k[None, :], mask=mask)\n        codes"
-            )
+            "mask=mask, other=0.0)\n        codes": "mask=mask)\n        codes",
+            "offs_n * K + k[:, None], mask=mask, other=0)": "offs_n * K + k[:, None], mask=mask)",
         },
         kind="uninitialised",
-        says="x_ptr",
+        says="_ptr",
     ),
 )
