@@ -101,7 +101,7 @@ def cuts() -> Picture:
 
 
 def gains(layers: int = 12, tokens: int = 84, width: int = 256) -> dict[str, list[float]]:
-    """Per layer, how much of the exact output's length is left along it, by way of quantising the input."""
+    """Return, per layer, how much of the exact output survives if inputs are quantized."""
     x = _normal(tokens, width)
     weights = [_normal(width, width, seed=1 + layer) * (2 / width) ** 0.5 for layer in range(layers)]
     found = {}

@@ -104,7 +104,7 @@ QUANTIZE_ROWS = Puzzle(
         Case(M=13, K=100, BLOCK_M=4, BLOCK_K=64, fill={"x": off_ties}),
         # quotients like 0.5, -1.5 and 126.5
         Case(M=6, K=300, BLOCK_M=4, BLOCK_K=128, fill={"x": on_ties}),
-        # one row 50 times as large as its neighbours
+        # one row 50 times as large as its neighbors
         Case(M=9, K=50, BLOCK_M=16, BLOCK_K=32, fill={"x": one_outlier}),
         # rows of zeros
         Case(M=7, K=33, BLOCK_M=2, BLOCK_K=32, fill={"x": some_zero_rows}),
