@@ -128,7 +128,7 @@ TURNS = (
     ("quantized_matmul", 0, 8),
     ("once_per_group", 0, 32),
     ("fused_dw", 0, 8),
-    ("busy_dw", 0, 16),
+    ("busy_dw", 0, 8),
     ("split_k", 0, 8),
     ("two_programs", 0, 4),
     ("packed_along_k", 0, 8),
