@@ -150,9 +150,9 @@ def clock(rows: int = 100864) -> Picture:
         if row["case"].startswith(f"2 bits, {rows}x")
     }
     names = {
-        "1": "unpack in the loop,\ntiles of 64 × 64",
+        "1": "like puzzle 19,\ntiles of 64 × 64",
         "2": "the same,\nlarger tiles",
-        "3": "packed along K,\nx on the left",
+        "3": "packed along K,\nlike puzzle 21",
         "dequantize + cuBLAS": "dequantize,\nthen cuBLAS",
     }
     bars = {
