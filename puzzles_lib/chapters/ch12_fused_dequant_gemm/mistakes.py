@@ -76,6 +76,14 @@ MISTAKES = (
     ),
     Mistake(
         FUSED_DW,
+        "dy_read_as_cout_by_k",
+        "Reads dy as if it were stored as [COUT, K].",
+        {"k[None, :] * COUT + offs_m[:, None]": "offs_m[:, None] * K + k[None, :]"},
+        kind="values",
+        says="read as [COUT, K]",
+    ),
+    Mistake(
+        FUSED_DW,
         "minimum_scaled",
         "(minimum + code) · scale treats the minimum as a zero point.",
         {

@@ -90,6 +90,14 @@ def fused_dw(
     return dy.mT @ x
 
 
+def _dy_as_cout_by_k(
+    dy: Tensor, words: Tensor, scale: Tensor, minimum: Tensor, CIN: int, BITS: int, GROUP: int
+) -> Tensor:
+    """Return dW if dy's memory is read as [COUT, K]."""
+    turned = dy.contiguous().view(dy.shape[1], dy.shape[0]).T
+    return fused_dw(turned, words, scale, minimum, CIN, BITS, GROUP)
+
+
 FUSED_DW = Puzzle(
     number="19",
     spec=fused_dw,
@@ -114,6 +122,9 @@ FUSED_DW = Puzzle(
         _case(K=5, COUT=3, CIN=5, BITS=4, GROUP=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),
     ),
     outputs=("dw",),
+    slips={
+        "it is what you get if dy is read as [COUT, K]: row k starts at k * COUT": _dy_as_cout_by_k,
+    },
     contract=Contract(
         {
             "COUT": Size(300),

@@ -312,7 +312,7 @@ MISTAKES = (
         "Adds the bias before the scales.",
         {"acc * (x_scale * w_scale) + bias": "(acc + bias) * (x_scale * w_scale)"},
         kind="values",
-        says="y[0, 0]",
+        says="before the scales",
     ),
     Mistake(
         INT8_LINEAR,
@@ -338,7 +338,7 @@ MISTAKES = (
         "Forgets the bias.",
         {"(x_scale * w_scale) + bias": "(x_scale * w_scale)"},
         kind="values",
-        says="y[0, 0]",
+        says="without the bias",
     ),
     Mistake(
         INT8_LINEAR,
@@ -378,7 +378,7 @@ MISTAKES = (
         "Reads the weights as if they were stored as [K, N].",
         {"offs_n * K + k[:, None]": "k[:, None] * N + offs_n"},
         kind="values",
-        says="y[0, 0]",
+        says="read as [K, N]",
     ),
     Mistake(
         INT8_LINEAR,

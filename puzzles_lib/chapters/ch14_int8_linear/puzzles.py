@@ -173,6 +173,22 @@ def there_and_back(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.
     return codes.to(dtype)
 
 
+def _weights_as_k_by_n(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
+    """Return y if wq's memory is read as [K, N]."""
+    turned = wq.contiguous().view(wq.shape[1], wq.shape[0]).T
+    return int8_linear(xq, x_scale, turned, w_scale, bias)
+
+
+def _bias_scaled(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
+    """Return y if the bias is added to the sum before the scales."""
+    return int8_linear(xq, x_scale, wq, w_scale, torch.zeros_like(bias)) + x_scale[:, None] * w_scale * bias
+
+
+def _bias_forgotten(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
+    """Return y without the bias."""
+    return int8_linear(xq, x_scale, wq, w_scale, torch.zeros_like(bias))
+
+
 INT8_LINEAR = Puzzle(
     number="23",
     spec=int8_linear,
@@ -206,6 +222,11 @@ INT8_LINEAR = Puzzle(
         ),
     ),
     outputs=("y",),
+    slips={
+        "it is what you get if wq is read as [K, N]: row n starts at n * K": _weights_as_k_by_n,
+        "it is what you get if the bias is added before the scales": _bias_scaled,
+        "it is what you get without the bias": _bias_forgotten,
+    },
     contract=Contract(
         {
             "M": Size(150),
