@@ -66,6 +66,7 @@ BEYOND = {
     "packed_along_k": Case(pretend=True, K=128, COUT=50_000, CIN=50_001, BITS=8, GROUP=64, BLOCK_M=32,
         BLOCK_N=64),
     "quantize_rows": Case(pretend=True, M=2**21 + 3, K=1_025, BLOCK_M=4, BLOCK_K=256),
+    "fused_linear": Case(pretend=True, M=50_000, N=50_001, K=64, BLOCK_M=32, BLOCK_N=32, BLOCK_K=64),
     "int8_linear": Case(pretend=True, M=50_000, N=50_001, K=64, BLOCK_M=32, BLOCK_N=32, BLOCK_K=64),
     "tiled_linear": Case(pretend=True, M=50_000, N=50_001, K=64, BLOCK_M=32, TILE_N=32, TILE_K=64),
     "stochastic_pack": Case(pretend=True, M=50_000, N=50_001, BITS=8, GROUP=16, SEED=7, OFFSET=0, BLOCK_G=4),

@@ -67,11 +67,11 @@ class Step:
 
     def __str__(self) -> str:
         lines = [
-            f"a turn issues {self.issue_clocks:.0f} clocks of instructions for {self.tensor_clocks:.0f} of "
-            f"tensor cores: busy at most {self.busy:.0%}",
-            *(f"between threads {move}" for move in self.moves),
+            f"one iteration: {self.issue_clocks:.0f} clocks to issue its instructions, "
+            f"{self.tensor_clocks:.0f} clocks of tensor cores, busy at most {self.busy:.0%} of the time",
+            *(f"exchanged between threads: {move}" for move in self.moves),
         ]
-        return "\n".join(lines if self.moves else [*lines, "between threads: no computed values"])
+        return "\n".join(lines if self.moves else [*lines, "exchanged between threads: no computed values"])
 
     __repr__ = __str__
 
@@ -105,7 +105,7 @@ def moves(compiled: Stages) -> tuple[Move, ...]:
         depth += ("scf.for" in text or depth > 0) and text.endswith("{")
         if depth and (match := _MOVE.search(text)):
             *shape, through = *map(int, match[2].split("x")), match[1]
-            through = "from layout to layout" if through == "ttg.convert_layout" else "through shared memory"
+            through = "to another layout" if through == "ttg.convert_layout" else "through shared memory"
             source = compiled.source.get(line.source, "").split("  #")[0].strip()
             found.append(Move(tuple(shape), match[3], through, source))
         depth -= depth > 0 and text.startswith("}")
