@@ -124,7 +124,7 @@ def test_a_kernel_edited_since_is_noted(monkeypatch):
     """`changed` says so; `race` and `standing` refuse to judge code that isn't in the notebook."""
     current = racing.race(versions.first)
     monkeypatch.setattr(rung_module, "stale_note", lambda kernel: kernel is versions.first.kernel and "old")
-    words = "row_words_kernel has been edited since this Rung was made: run the kernel's cell"
+    words = "row_words_kernel has been edited since this Rung was made"
     told = changed(versions.along_k, versions.first)
     assert str(told).splitlines()[1].startswith(words) and words in told._repr_html_()
     monkeypatch.setattr(racing, "examine", None)  # nothing is run
