@@ -10,7 +10,7 @@ from puzzles_lib.chapters.ch15_racing_cublas.rung import Rung
 def sum_splits_kernel(parts_ptr, dw_ptr, N, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # [BLOCK]
     acc = tl.zeros((BLOCK,), tl.float32)
-    for split in tl.static_range(SPLITS):  # always in this order, so always the same bits
+    for split in tl.static_range(SPLITS):  # a fixed order gives fixed bits
         acc += tl.load(parts_ptr + split * N + offs)
     tl.store(dw_ptr + offs, acc)
 
@@ -265,7 +265,7 @@ filled = Rung("7 filled multiprocessors", descriptor_kernel, **launch, splits=pa
 
 @triton.jit
 def unpacked(words, params, mask, unit):
-    """x^ of a block, times 2^-32, [BLOCK_N, 128], from words [16, BLOCK_N]."""
+    """Return x̂ of a block, times 2^-32, [BLOCK_N, 128]; words are [16, BLOCK_N]."""
     COLUMNS: tl.constexpr = words.shape[1]
     low, high = tl.split(tl.reshape(tl.trans(words), (COLUMNS, 8, 2)))  # even, odd rows
     pair = (high.to(tl.int32) << 16) | (low.to(tl.int32) & 0xFFFF)  # [BLOCK_N, 8]
@@ -285,7 +285,7 @@ def tile_sums(
     GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """A split's share of a tile of dW, transposed, times 2^-32: [BLOCK_N, BLOCK_M]."""
+    """Return a part's sums for a tile of dW, transposed, times 2^-32."""
     tl.static_assert(BLOCK_K == 128)  # one block of words per iteration
     group = n // GROUP * (K // 128)  # of the tile: one row of 256 per block
     four = tl.load(numbers_ptr + tl.arange(0, 4)).to(tl.int32)
@@ -328,7 +328,7 @@ whole = Rung("8 a whole block", whole_block_kernel, **blocks, splits=7)
 
 @triton.jit
 def halves(tile):
-    """A tile's left and right half."""
+    """Return a tile's left and right half."""
     both = tl.reshape(tile, (tile.shape[0], 2, tile.shape[1] // 2))
     return tl.split(tl.permute(both, (0, 2, 1)))
 
