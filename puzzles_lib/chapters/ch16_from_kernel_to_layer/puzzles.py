@@ -92,7 +92,7 @@ def linear_backward(
     """dw and db, the gradients of y = x wᵀ + b, for the x that the words stand for
 
     x is packed as in puzzle 19. If NEED_DW = 0 or NEED_DB = 0, that gradient has no
-    elements, and nothing may be loaded for it. If dw isn't needed, the grid has one
+    elements; don't load anything for it. If dw isn't needed, the grid has only one
     column of programs. Each program loads its dy once. K may be 0; dw may exceed
     2^31 elements. Sum in float32; the checker's x are exact bfloat16 numbers.
     """
