@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from puzzles_lib.authoring.release import strip
-from puzzles_lib.authoring.solutions import ROOT, define
+from puzzles_lib.authoring.solutions import ROOT, define, without_markers
 from puzzles_lib.chapters.ch15_racing_cublas import changes, versions
 from puzzles_lib.chapters.ch15_racing_cublas import race as racing
 from puzzles_lib.chapters.ch15_racing_cublas import rung as rung_module
@@ -98,6 +98,17 @@ def test_an_open_hole_is_said_to_be_one_and_gives_nothing_away(cell, names):
     holes = [text for text in signs(changed(before, unsolved), "+") if text.startswith(HOLE)]
     assert len(holes) == unsolved.kernel.src.count(HOLE)
     assert "parts 8 → ?" in changed(versions.by_tma, like(versions.by_tma, solved.kernel, splits=...)).launch
+
+
+def test_race_names_the_helper_that_is_not_solved():
+    """Rung 9 calls rung 8's helper: its own lines may be there already."""
+    exercise = strip(nbformat.read(MASTER, as_version=4))
+    cells = {each.id: each.source for each in exercise.cells}
+    solved = {each.id: without_markers(each.source) for each in nbformat.read(MASTER, as_version=4).cells}
+    kernel = define(f"{cells['r8-kernel']}\n\n\n{solved['r9-kernel']}", "<rung 8 is open>")
+    found = racing.race(like(versions.in_pieces, kernel))
+    assert found.is_open and str(found).endswith("the helper unpacked isn't solved yet: its cell is above")
+    assert "helper" not in str(racing.race(like(versions.one_dot, handed_out("r5-kernel"))))
 
 
 def test_the_comment_of_a_hole_that_is_filled_is_not_shown():

@@ -7,6 +7,8 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from triton.runtime.jit import JITFunction
+
 from puzzles_lib import excerpts
 from puzzles_lib.bench.h200 import RESERVED, SHARED
 from puzzles_lib.bench.recorded import about, clocks, rows
@@ -39,6 +41,8 @@ from puzzles_lib.drawing.colours import BLUE, GREEN, SKY, VERMILLION, YELLOW
 from puzzles_lib.excerpts import Excerpt
 from puzzles_lib.inspector import Stages
 from puzzles_lib.inspector.sass import overwritten_operands
+from puzzles_lib.source import with_helpers
+from puzzles_lib.stubs import is_untouched
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,9 +84,14 @@ class Race:
         name = self.rung.name
         if not self.report.ok:
             what = "not solved yet" if self.is_open else "wrong" if self.report.cases else "not run"
+            open_helpers = [helper for helper in _open_helpers(self.rung) if self.is_open]
             return [
                 f"{name}: {what}",
                 *str(self.report).splitlines()[1:],
+                *(
+                    f"       the helper {helper} isn't solved yet: its cell is above"
+                    for helper in open_helpers
+                ),
             ]
         if not self.compiled.ok:
             return [f"{name}: does not compile: {self.compiled.refusal}"]
@@ -148,6 +157,12 @@ class Race:
                     found.append(("measured, under load", 0.0, self.loaded["us"], BLUE))
                 found.append((row["baseline"], 0.0, row["baseline_us"], VERMILLION))
         return found
+
+
+def _open_helpers(rung: Rung) -> list[str]:
+    """Return the names of the kernel's helpers that are untouched exercises."""
+    functions = with_helpers(rung.kernel) if isinstance(rung.kernel, JITFunction) else ()
+    return [each.__name__ for each in functions if each is not rung.kernel and is_untouched(each)]
 
 
 def _bars(bars: Sequence[tuple[str, float, float, str]]) -> str:

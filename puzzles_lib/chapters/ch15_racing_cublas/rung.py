@@ -188,9 +188,7 @@ def outdated(rung: Rung) -> str:
     if not isinstance(rung.kernel, JITFunction) or not stale_note(rung.kernel):
         return ""
     name = rung.kernel.__name__
-    return (
-        f"{name} has been edited since this Rung was made: run the kernel's cell and the Rung's cell again"
-    )
+    return f"{name} has been edited since this Rung was made: run the kernel's cell and the Rung's cell again"
 
 
 def _tokens(source: str) -> list[str]:
