@@ -50,7 +50,7 @@ def compiled():
 
 
 def small_run(rung: Rung, problem: Problem) -> torch.Tensor:
-    """dW as float64, in the guarded interpreter."""
+    """dW as float64, in a guarded run."""
     from tests.running import run
 
     parts = torch.full((rung.splits, *problem.shape), float("nan"))

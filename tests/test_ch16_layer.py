@@ -16,7 +16,7 @@ from puzzles_lib.bench.recorded import DIGITS, about, load, rounding_told, rows
 from puzzles_lib.chapters.ch16_from_kernel_to_layer import curves, digits, pictures
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.questions import QUESTIONS
 from puzzles_lib.kernels import quantize
-from puzzles_lib.kernels.rounding import draw_ref, rounding_of
+from puzzles_lib.kernels.rounding import rounding_of
 from tests.running import run
 from tests.test_kernels import launched
 

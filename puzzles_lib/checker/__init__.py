@@ -236,7 +236,7 @@ def _drawn_cases(
 def guarded(kernel: object, puzzle: Puzzle, case: Case, **options: Any) -> tuple[Bound, Run] | Report:
     """One guarded run of a kernel on a case; a `Report` where it cannot be run at all.
 
-    Accesses are kept, and an out-of-bounds one does not end the run. options: of `interpreter.run`.
+    Accesses are kept, and an out-of-bounds one does not end the run. options: of `runner.run`.
     """
 
     def work() -> tuple[Bound, Run] | Report:

@@ -20,7 +20,7 @@ CROSSING = 2**31
 
 
 def check_true_size(bound: Bound, seconds: float, said: set[str]) -> CaseResult:
-    """Run the programs at the edges, and say what does not hold. said: as for `interpreter.run`."""
+    """Run the programs at the edges, and say what does not hold. said: as for `runner.run`."""
     puzzle, case = bound.puzzle, bound.case
     grid = puzzle.programs(case)
     if verdict := _too_many(grid):

@@ -1,6 +1,6 @@
 """`watch`: a kernel's run, line by line and value by value, as a page that plays in the notebook.
 
-One guarded run is recorded statement by statement (`interpreter.recording`), told as a tree of plain values
+One guarded run is recorded statement by statement (`runner.recording`), told as a tree of plain values
 (`story`), packed (`packing`) and put into a page with the script that plays it (`page`, `player.js`).
 """
 
