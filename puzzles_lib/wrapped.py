@@ -134,6 +134,8 @@ def unwrap(kernel: object) -> Wrapped | None:
     while isinstance(kernel, Autotuner | Heuristics):
         layers.append(kernel)
         kernel = kernel.fn
+    if type(kernel).__name__ == "InterpretedFunction":  # TRITON_INTERPRET has been set since
+        kernel = JITFunction(kernel.fn)
     return Wrapped(kernel, tuple(layers)) if isinstance(kernel, JITFunction) else None
 
 

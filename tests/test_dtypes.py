@@ -306,7 +306,7 @@ def test_the_two_meet_in_float16():
         ("x.to(tl.int32)", "cannot cast"),
     ],
 )
-def test_what_does_not_compile_is_refused_in_words_by_the_front_end_and_by_a_run(dtype, expression, words):
+def test_what_does_not_compile_is_refused_in_words(dtype, expression, words):
     names = {"self": in_triton(dtype), "other": in_triton({E4: E5, E5: E4}[dtype])}
     lines = ["i = tl.arange(0, 8)", "x = tl.load(x_ptr + i)", expression.format(**names)]
     kernel = kernel_of(
@@ -316,8 +316,6 @@ def test_what_does_not_compile_is_refused_in_words_by_the_front_end_and_by_a_run
     arguments = {"x_ptr": A.to(dtype), "z_ptr": torch.zeros(8)}
     refusal = front_end(kernel, arguments)
     assert words in refusal.message and refusal.site.line == 5
-    done = execute(kernel, **arguments)
-    assert words in done.stop.message and done.stop.site.line == 5
 
 
 @pytest.mark.parametrize("expression", ["tl.fma(x, x, x)", "x.exp()"])

@@ -6,16 +6,14 @@ and all that the condition depends on as the iteration before it did is followed
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from puzzles_lib.runner.lanes import BlockPointer, Lanes
 from puzzles_lib.runner.records import Stop
+from puzzles_lib.runner.step import Machine
 from puzzles_lib.translator.ir import Operation, Value
-
-if TYPE_CHECKING:
-    from puzzles_lib.runner.machine import Machine
 
 PATIENCE = 200  # iterations of a loop before anybody looks whether it goes on for ever
 _WRITING = ("tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_store", "tt.descriptor_scatter",
@@ -124,7 +122,7 @@ class Turning:
     changes: int = -1
 
 
-def turned(turning: Turning, loop: Loop, carried: Sequence[Any], machine: "Machine") -> Stop | None:
+def turned(turning: Turning, loop: Loop, carried: Sequence[Any], machine: Machine) -> Stop | None:
     """An iteration begins; a Stop if it is the one that goes on for ever."""
     turning.turns += 1
     if turning.turns < PATIENCE:

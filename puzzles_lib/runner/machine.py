@@ -16,15 +16,15 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import triton
 
-from puzzles_lib.dtypes import DType
 from puzzles_lib.runner import loops
-from puzzles_lib.runner.lanes import KIND, Labels, Lanes, row_of
+from puzzles_lib.runner.lanes import Lanes, row_of
 from puzzles_lib.runner.memory import Halt, Memory
-from puzzles_lib.runner.operations import MARK, TABLE, Unsupported, operation
+from puzzles_lib.runner.operations import TABLE, Unsupported, operation
 from puzzles_lib.runner.records import Product, Program
-from puzzles_lib.runner.reductions import NotOneValue, combined_by
+from puzzles_lib.runner.reductions import combined_by
+from puzzles_lib.runner.step import NotOneValue, Step
 from puzzles_lib.source import Call, Site
-from puzzles_lib.translator.ir import Block, Function, Location, Module, Operation, Region, Value
+from puzzles_lib.translator.ir import Block, Function, Location, Module, Operation, Region
 
 _NO_CALLS = ("arith.", "math.", "scf.", "cf.", "tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims")
 PRINT_LIMIT = 100  # lines that a run may print
@@ -33,42 +33,6 @@ _TRITON = str(Path(triton.__file__).parent)
 
 _READY: "WeakKeyDictionary[Module, dict[str, Code]]" = WeakKeyDictionary()  # functions that have run
 Given = Sequence[Any]  # lanes, descriptors, block pointers
-
-
-class Step:
-    """An operation, and what is known of it before it runs.
-
-    ins, outs: numbers of values. row, shape: of the first result, if it is lanes; rows: of all. size: lanes
-    of the first result. kept: what the operation may keep from one time to the next.
-    """
-
-    __slots__ = (
-        "combined", "ins", "kept", "op", "outs", "regions", "row", "rows", "run", "shape", "size",
-    )  # fmt: skip
-
-    def __init__(self, op: Operation):
-        self.op = op
-        self.ins = tuple(value.number for value in op.operands)
-        self.outs = tuple(value.number for value in op.results)
-        self.run = TABLE.get(op.name, _unknown)
-        kinds = [result.type for result in op.results]
-        self.rows: list[DType | None] = [_row(kind.element) for kind in kinds]
-        self.row: Any = self.rows[0] if self.rows else None
-        self.shape = kinds[0].shape if kinds else ()
-        self.size = int(np.prod(self.shape)) if self.shape else 1
-        self.regions = tuple(Code(region) for region in op.regions)
-        self.combined = combined_by(op.regions[0]) if op.name in ("tt.reduce", "tt.scan") else ""
-        self.kept: Any = None
-
-
-def _row(element: str) -> DType | None:
-    """The dtype of lanes; None for what is none, or has none here."""
-    if element.startswith(("!tt.ptr<tensor", "!tt.tensordesc")):
-        return None
-    try:
-        return row_of(element)
-    except NotImplementedError:
-        return None
 
 
 class Code:
@@ -83,8 +47,17 @@ class _Ready:
     def __init__(self, block: Block):
         *body, last = block.operations
         self.arguments = tuple(value.number for value in block.arguments)
-        self.steps = [Step(op) for op in body]
-        self.last = Step(last)
+        self.steps = [_step(op) for op in body]
+        self.last = _step(last)
+
+
+def _step(op: Operation) -> Step:
+    """An operation made ready to run."""
+    step = Step(op, TABLE.get(op.name, _unknown))
+    step.regions = tuple(Code(region) for region in op.regions)
+    if op.name in ("tt.reduce", "tt.scan"):
+        step.combined = combined_by(op.regions[0])
+    return step
 
 
 class Machine:
@@ -353,11 +326,3 @@ def run_while(machine: Machine, step: Step, *carried: Any) -> Any:
         if stop := loops.turned(turning, loop, state, machine):
             raise Halt(stop)
         state = machine.body(after, handed)
-
-
-def undefined(machine: Machine, what: str) -> Labels:
-    """The label of one value that is undefined."""
-    return np.array([machine.memory.label(what)], KIND)
-
-
-__all__ = ["MARK", "Code", "Machine", "Step", "Value", "undefined"]

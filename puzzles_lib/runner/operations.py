@@ -9,11 +9,12 @@ the operands and the types of the results are all that is taken from the IR.
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from puzzles_lib.dtypes import DType
+from puzzles_lib.float8 import NO_FLOAT8_ARITHMETIC
 from puzzles_lib.runner import arithmetic, libdevice, numerics
 from puzzles_lib.runner.lanes import (
     BFLOAT16,
@@ -34,9 +35,7 @@ from puzzles_lib.runner.lanes import (
 )
 from puzzles_lib.runner.memory import Halt
 from puzzles_lib.runner.records import Stop
-
-if TYPE_CHECKING:
-    from puzzles_lib.runner.machine import Machine, Step
+from puzzles_lib.runner.step import Machine, Step
 
 Compute = Callable[..., Any]
 Rule = Callable[..., Labels]
@@ -55,14 +54,14 @@ class Unsupported(NotImplementedError):
 # ---- labels of a result, from those of the operands
 
 
-def of_all(machine: "Machine", step: "Step", *operands: Lanes) -> Labels:
+def of_all(machine: Machine, step: Step, *operands: Lanes) -> Labels:
     return joined(*(lanes.labels for lanes in operands))
 
 
 def absorbing(settles: Callable[[np.ndarray], np.ndarray]) -> Rule:
     """A rule for operations that one operand can settle alone, such as ``x & 0``."""
 
-    def rule(machine: "Machine", step: "Step", left: Lanes, right: Lanes) -> Labels:
+    def rule(machine: Machine, step: Step, left: Lanes, right: Lanes) -> Labels:
         found = []
         for one, other in ((left, right), (right, left)):
             if one.labels is None:
@@ -84,7 +83,7 @@ def _is_all_ones(data: np.ndarray) -> np.ndarray:
     return data if data.dtype == bool else ~data == 0
 
 
-def of_shift(machine: "Machine", step: "Step", value: Lanes, by: Lanes) -> Labels:
+def of_shift(machine: Machine, step: Step, value: Lanes, by: Lanes) -> Labels:
     found = joined(value.labels, by.labels)
     size = 8 * value.data.itemsize
     wild = by.data.view(f"u{size // 8}") >= size
@@ -94,7 +93,7 @@ def of_shift(machine: "Machine", step: "Step", value: Lanes, by: Lanes) -> Label
     return found
 
 
-def of_division(machine: "Machine", step: "Step", value: Lanes, by: Lanes) -> Labels:
+def of_division(machine: Machine, step: Step, value: Lanes, by: Lanes) -> Labels:
     found = joined(value.labels, by.labels)
     wild = by.data == 0
     if wild.any():
@@ -103,7 +102,7 @@ def of_division(machine: "Machine", step: "Step", value: Lanes, by: Lanes) -> La
     return found
 
 
-def to_integer(machine: "Machine", step: "Step", value: Lanes) -> Labels:
+def to_integer(machine: Machine, step: Step, value: Lanes) -> Labels:
     target = step.row.storage
     limits = np.iinfo(target if step.op.name != "arith.fptoui" else f"u{target.itemsize}")
     floats = value.wide
@@ -135,7 +134,7 @@ def operation(*names: str, labels: Rule | None = of_all, makes: bool = False) ->
 
 
 def _labelled(compute: Compute, rule: Rule, makes: bool) -> Compute:
-    def run(machine: "Machine", step: "Step", *operands: Lanes) -> Lanes:
+    def run(machine: Machine, step: Step, *operands: Lanes) -> Lanes:
         result = compute(machine, step, *operands)
         if makes or machine.memory.sources:
             found = rule(machine, step, *operands)
@@ -146,34 +145,42 @@ def _labelled(compute: Compute, rule: Rule, makes: bool) -> Compute:
     return run
 
 
-def _of_two(function: Callable, *, flops: int = 1) -> Compute:
+def _of_two(function: Callable) -> Compute:
     """An operation on floats, rounded once."""
 
-    def compute(machine: "Machine", step: "Step", x: Lanes, y: Lanes) -> Lanes:
+    def compute(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
         machine.memory.flops += step.size
         row = step.row
         if row.code is None:
             return Lanes(function(x.data, y.data), row)
+        _refuse_float8(row)
         return Lanes(row.code.narrow(function(row.code.widen(x.data), row.code.widen(y.data))), row)
 
     return compute
 
 
 def _of_one(function: Callable) -> Compute:
-    def compute(machine: "Machine", step: "Step", x: Lanes) -> Lanes:
+    def compute(machine: Machine, step: Step, x: Lanes) -> Lanes:
         row = step.row
         machine.memory.flops += step.size if row.is_float else 0
         if row.code is None:
             return Lanes(function(x.data), row)
+        _refuse_float8(row)
         return Lanes(row.code.narrow(function(row.code.widen(x.data))), row)
 
     return compute
 
 
+def _refuse_float8(row: DType) -> None:
+    """Triton compiles no arithmetic on float8."""
+    if row.is_float8:
+        raise Unsupported(NO_FLOAT8_ARITHMETIC)
+
+
 def _plainly(function: Callable) -> Compute:
     """An operation on integers, as NumPy has them."""
 
-    def compute(machine: "Machine", step: "Step", x: Lanes, y: Lanes) -> Lanes:
+    def compute(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
         return Lanes(function(x.data, y.data), step.row)
 
     return compute
@@ -182,7 +189,7 @@ def _plainly(function: Callable) -> Compute:
 def _unsigned(function: Callable) -> Compute:
     """An operation on integers that it takes for unsigned ones."""
 
-    def compute(machine: "Machine", step: "Step", x: Lanes, y: Lanes) -> Lanes:
+    def compute(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
         if x.data.dtype == bool:
             return Lanes(function(x.data, y.data), step.row)
         kind = f"u{x.data.itemsize}"
@@ -194,7 +201,7 @@ def _unsigned(function: Callable) -> Compute:
 def _unless_bool(function: Callable, of_bools: Callable) -> Compute:
     """An operation on integers; on single bits it is one modulo 2."""
 
-    def compute(machine: "Machine", step: "Step", x: Lanes, y: Lanes) -> Lanes:
+    def compute(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
         return Lanes((of_bools if x.data.dtype == bool else function)(x.data, y.data), step.row)
 
     return compute
@@ -210,7 +217,7 @@ for _name, _function in {
 for _name, _function in {
     "math.exp": np.exp, "math.exp2": np.exp2, "math.log": np.log, "math.log2": np.log2, "math.sin": np.sin,
     "math.cos": np.cos, "math.sqrt": np.sqrt, "tt.precise_sqrt": np.sqrt, "math.floor": np.floor,
-    "math.ceil": np.ceil, "math.absf": np.abs, "math.absi": np.abs, "arith.negf": np.negative,
+    "math.ceil": np.ceil, "math.absi": np.abs, "arith.negf": np.negative,
     "math.rsqrt": lambda x: 1 / np.sqrt(x), "math.erf": numerics.erf,
 }.items():  # fmt: skip
     operation(_name)(_of_one(_function))
@@ -239,17 +246,17 @@ _MULI = _unless_bool(np.multiply, np.bitwise_and)
 
 
 @operation("arith.addi")
-def addi(machine: "Machine", step: "Step", x: Lanes, y: Lanes) -> Lanes:
+def addi(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
     return machine.memory.checked(_ADDI(machine, step, x, y), x, y, np.add)
 
 
 @operation("arith.subi")
-def subi(machine: "Machine", step: "Step", x: Lanes, y: Lanes) -> Lanes:
+def subi(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
     return machine.memory.checked(_SUBI(machine, step, x, y), x, y, np.subtract)
 
 
 @operation("arith.muli", labels=absorbing(_is_zero))
-def muli(machine: "Machine", step: "Step", x: Lanes, y: Lanes) -> Lanes:
+def muli(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
     return machine.memory.checked(_MULI(machine, step, x, y), x, y, np.multiply)
 
 
@@ -259,7 +266,7 @@ _COMPARED = (
 
 
 @operation("arith.cmpi")
-def cmpi(machine: "Machine", step: "Step", x: Lanes, y: Lanes) -> Lanes:
+def cmpi(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
     which, left, right = step.op.integer("predicate"), x.data, y.data
     if left.dtype == bool:
         if 2 <= which <= 5:  # a single bit that is set is -1
@@ -274,7 +281,7 @@ _ORDERED = {1: np.equal, 2: np.greater, 3: np.greater_equal, 4: np.less, 5: np.l
 
 
 @operation("arith.cmpf")
-def cmpf(machine: "Machine", step: "Step", x: Lanes, y: Lanes) -> Lanes:
+def cmpf(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
     which, left, right = step.op.integer("predicate"), x.wide, y.wide
     if which in _ORDERED:
         return Lanes(_ORDERED[which](left, right), BOOL)
@@ -290,18 +297,18 @@ def cmpf(machine: "Machine", step: "Step", x: Lanes, y: Lanes) -> Lanes:
     return Lanes(np.full(np.broadcast_shapes(left.shape, right.shape), which == 15), BOOL)
 
 
-def of_choice(machine: "Machine", step: "Step", condition: Lanes, left: Lanes, right: Lanes) -> Labels:
+def of_choice(machine: Machine, step: Step, condition: Lanes, left: Lanes, right: Lanes) -> Labels:
     """The side chosen, and the condition."""
     sides = where(condition.data, left.labels), where(~condition.data, right.labels)
     return joined(condition.labels, *sides)
 
 
 @operation("arith.select", labels=of_choice)
-def select(machine: "Machine", step: "Step", condition: Lanes, left: Lanes, right: Lanes) -> Lanes:
+def select(machine: Machine, step: Step, condition: Lanes, left: Lanes, right: Lanes) -> Lanes:
     return Lanes(np.where(condition.data, left.data, right.data), step.row)
 
 
-def of_clamp(machine: "Machine", step: "Step", value: Lanes, low: Lanes, high: Lanes) -> Labels:
+def of_clamp(machine: Machine, step: Step, value: Lanes, low: Lanes, high: Lanes) -> Labels:
     found = joined(value.labels, low.labels, high.labels)
     wild = np.isnan(value.wide)
     if not step.op.integer("propagateNan") and wild.any():
@@ -311,7 +318,7 @@ def of_clamp(machine: "Machine", step: "Step", value: Lanes, low: Lanes, high: L
 
 
 @operation("tt.clampf", labels=of_clamp, makes=True)
-def clampf(machine: "Machine", step: "Step", value: Lanes, low: Lanes, high: Lanes) -> Lanes:
+def clampf(machine: Machine, step: Step, value: Lanes, low: Lanes, high: Lanes) -> Lanes:
     most, least = (np.minimum, np.maximum) if step.op.integer("propagateNan") else (np.fmin, np.fmax)
     return Lanes(step.row.narrow(most(least(value.wide, low.wide), high.wide)), step.row)
 
@@ -320,7 +327,7 @@ def clampf(machine: "Machine", step: "Step", value: Lanes, low: Lanes, high: Lan
 
 
 @operation("arith.mulf")
-def mulf(machine: "Machine", step: "Step", x: Lanes, y: Lanes) -> Lanes:
+def mulf(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
     machine.memory.flops += step.size
     row = step.row
     if row.code is None:
@@ -330,20 +337,27 @@ def mulf(machine: "Machine", step: "Step", x: Lanes, y: Lanes) -> Lanes:
     return Lanes(data, row, None, Product(x.data, y.data, data, row, step))
 
 
+@operation("math.absf")
+def absf(machine: Machine, step: Step, x: Lanes) -> Lanes:
+    """Of float8 as well: the compiler clears a bit."""
+    machine.memory.flops += step.size
+    return Lanes(step.row.narrow(np.abs(x.wide)), step.row)
+
+
 @operation("arith.addf")
-def addf(machine: "Machine", step: "Step", x: Lanes, y: Lanes) -> Lanes:
+def addf(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
     return _sum(machine, step, x, y, np.add)
 
 
 @operation("arith.subf")
-def subf(machine: "Machine", step: "Step", x: Lanes, y: Lanes) -> Lanes:
+def subf(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
     return _sum(machine, step, x, y, np.subtract)
 
 
 _SUMS = {np.add: _of_two(np.add), np.subtract: _of_two(np.subtract)}
 
 
-def _sum(machine: "Machine", step: "Step", x: Lanes, y: Lanes, function: Any) -> Lanes:
+def _sum(machine: Machine, step: Step, x: Lanes, y: Lanes, function: Any) -> Lanes:
     """A sum or a difference; as compiled, the first product that it takes is fused."""
     result = _SUMS[function](machine, step, x, y)
     product = x.product or y.product
@@ -369,7 +383,8 @@ def _sum(machine: "Machine", step: "Step", x: Lanes, y: Lanes, function: Any) ->
 
 
 @operation("math.fma")
-def fma(machine: "Machine", step: "Step", x: Lanes, y: Lanes, z: Lanes) -> Lanes:
+def fma(machine: Machine, step: Step, x: Lanes, y: Lanes, z: Lanes) -> Lanes:
+    _refuse_float8(step.row)
     wide = [lanes.wide.astype(np.float64) for lanes in (x, y, z)]
     machine.memory.flops += 2 * step.size
     return Lanes(step.row.narrow(wide[0] * wide[1] + wide[2]), step.row)  # the product of float32 is exact
@@ -378,7 +393,7 @@ def fma(machine: "Machine", step: "Step", x: Lanes, y: Lanes, z: Lanes) -> Lanes
 # ---- dots
 
 
-def of_dot(machine: "Machine", step: "Step", left: Lanes, right: Lanes, start: Lanes) -> Labels:
+def of_dot(machine: Machine, step: Step, left: Lanes, right: Lanes, start: Lanes) -> Labels:
     """Rows and columns; of integers only where the other factor is not 0."""
     shapes = [value.type.shape for value in step.op.operands]
     rows, columns = left.full_labels(shapes[0]), right.full_labels(shapes[1])
@@ -398,7 +413,7 @@ def of_dot(machine: "Machine", step: "Step", left: Lanes, right: Lanes, start: L
 
 
 @operation("tt.dot", labels=of_dot)
-def dot(machine: "Machine", step: "Step", a: Lanes, b: Lanes, d: Lanes) -> Lanes:
+def dot(machine: Machine, step: Step, a: Lanes, b: Lanes, d: Lanes) -> Lanes:
     shapes = [value.type.shape for value in step.op.operands]
     result = Lanes(
         _dot(step, a.full(shapes[0]), b.full(shapes[1]), a.row, b.row, d.full(shapes[2])), step.row
@@ -411,9 +426,7 @@ _TF32, _TF32X3, _IEEE, _BF16X3, _BF16X6 = range(5)
 _PARTS = {_BF16X3: (2, 1), _BF16X6: (3, 2)}  # of each factor, and up to which sum of their numbers they meet
 
 
-def _dot(
-    step: "Step", a: np.ndarray, b: np.ndarray, of_a: DType, of_b: DType, start: np.ndarray
-) -> np.ndarray:
+def _dot(step: Step, a: np.ndarray, b: np.ndarray, of_a: DType, of_b: DType, start: np.ndarray) -> np.ndarray:
     # float8 is summed in float32; Hopper's tensor cores keep fewer bits: 6e-5 of sum(|a| |b|) is lost.
     row = step.row
     left, right = of_a.widen(a), of_b.widen(b)
@@ -440,7 +453,7 @@ def _dot(
 _E2M1_FORMAT = 4
 
 
-def _scaled_parts(step: "Step", operands: Sequence[Lanes]) -> list[tuple[Lanes, tuple[int, ...]] | None]:
+def _scaled_parts(step: Step, operands: Sequence[Lanes]) -> list[tuple[Lanes, tuple[int, ...]] | None]:
     """The operands a, b, c, a's scale and b's scale, with their shapes."""
     groups, at = step.op.segments(), 0
     found: list[tuple[Lanes, tuple[int, ...]] | None] = []
@@ -450,7 +463,7 @@ def _scaled_parts(step: "Step", operands: Sequence[Lanes]) -> list[tuple[Lanes, 
     return found
 
 
-def of_dot_scaled(machine: "Machine", step: "Step", *operands: Lanes) -> Labels:
+def of_dot_scaled(machine: Machine, step: Step, *operands: Lanes) -> Labels:
     """Rows and columns, with their scales."""
     left, right, start, left_scale, right_scale = _scaled_parts(step, operands)
     assert start is not None
@@ -469,7 +482,7 @@ def of_dot_scaled(machine: "Machine", step: "Step", *operands: Lanes) -> Labels:
 
 
 @operation("tt.dot_scaled", labels=of_dot_scaled)
-def dot_scaled(machine: "Machine", step: "Step", *operands: Lanes) -> Lanes:
+def dot_scaled(machine: Machine, step: Step, *operands: Lanes) -> Lanes:
     op = step.op
     left, right, start, left_scale, right_scale = _scaled_parts(step, operands)
     assert left and right and start
@@ -516,35 +529,35 @@ def _scales(scale: Lanes, shape: tuple[int, ...], count: int) -> np.ndarray:
 
 
 @operation("arith.extsi")
-def extsi(machine: "Machine", step: "Step", x: Lanes) -> Lanes:
+def extsi(machine: Machine, step: Step, x: Lanes) -> Lanes:
     data = x.data.astype(step.row.storage)
     return Lanes(-data if x.data.dtype == bool else data, step.row)
 
 
 @operation("arith.extui", labels=lambda machine, step, x: machine.memory.taken_as_unsigned(x.labels))
-def extui(machine: "Machine", step: "Step", x: Lanes) -> Lanes:
+def extui(machine: Machine, step: Step, x: Lanes) -> Lanes:
     data = x.data if x.data.dtype == bool else x.data.view(f"u{x.data.itemsize}")
     return Lanes(data.astype(step.row.storage), step.row)
 
 
 @operation("arith.trunci")
-def trunci(machine: "Machine", step: "Step", x: Lanes) -> Lanes:
+def trunci(machine: Machine, step: Step, x: Lanes) -> Lanes:
     return Lanes((x.data & 1).astype(bool) if step.row is BOOL else x.data.astype(step.row.storage), step.row)
 
 
 @operation("arith.index_cast")
-def index_cast(machine: "Machine", step: "Step", x: Lanes) -> Lanes:
+def index_cast(machine: Machine, step: Step, x: Lanes) -> Lanes:
     return Lanes(x.data.astype(step.row.storage), step.row)
 
 
 @operation("arith.sitofp")
-def sitofp(machine: "Machine", step: "Step", x: Lanes) -> Lanes:
+def sitofp(machine: Machine, step: Step, x: Lanes) -> Lanes:
     data = -x.data.astype(np.int8) if x.data.dtype == bool else x.data
     return Lanes(_as_float(data, step.row), step.row)
 
 
 @operation("arith.uitofp")
-def uitofp(machine: "Machine", step: "Step", x: Lanes) -> Lanes:
+def uitofp(machine: Machine, step: Step, x: Lanes) -> Lanes:
     data = x.data if x.data.dtype == bool else x.data.view(f"u{x.data.itemsize}")
     return Lanes(_as_float(data, step.row), step.row)
 
@@ -554,7 +567,7 @@ def _as_float(data: np.ndarray, row: DType) -> np.ndarray:
 
 
 @operation("arith.fptosi", "arith.fptoui", labels=to_integer, makes=True)
-def fptosi(machine: "Machine", step: "Step", x: Lanes) -> Lanes:
+def fptosi(machine: Machine, step: Step, x: Lanes) -> Lanes:
     storage = step.row.storage
     if step.row is BOOL:
         return Lanes(x.wide != 0, step.row)
@@ -563,7 +576,7 @@ def fptosi(machine: "Machine", step: "Step", x: Lanes) -> Lanes:
 
 
 @operation("arith.extf", "arith.truncf", "tt.fp_to_fp")
-def fp_to_fp(machine: "Machine", step: "Step", x: Lanes) -> Lanes:
+def fp_to_fp(machine: Machine, step: Step, x: Lanes) -> Lanes:
     row = step.row
     if x.row is row:
         return Lanes(x.data, row)
@@ -587,7 +600,7 @@ def _towards_zero(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 @operation("arith.bitcast", "tt.bitcast", "tt.int_to_ptr", "tt.ptr_to_int")
-def bitcast(machine: "Machine", step: "Step", x: Lanes) -> Lanes:
+def bitcast(machine: Machine, step: Step, x: Lanes) -> Lanes:
     source, target = step.op.operands[0].type, step.op.results[0].type
     if source == target:
         return x
@@ -612,7 +625,7 @@ def _bytes_of(pointer: Any) -> int:
 
 
 @operation("arith.constant", labels=None)
-def constant(machine: "Machine", step: "Step") -> Lanes:
+def constant(machine: Machine, step: Step) -> Lanes:
     if step.kept is None:
         step.kept = Lanes(_constant(step.op.attributes["value"], step.row), step.row)
     return step.kept
@@ -636,7 +649,7 @@ def _constant(text: str, row: DType) -> np.ndarray:
 
 
 @operation("ub.poison", labels=None)
-def poison(machine: "Machine", step: "Step") -> Lanes:
+def poison(machine: Machine, step: Step) -> Lanes:
     """What a loop's variable is after the loop."""
     data = np.zeros(1, step.row.storage)
     if not step.op.results[0].users:
@@ -650,17 +663,17 @@ def poison(machine: "Machine", step: "Step") -> Lanes:
 
 
 @operation("tt.get_program_id", labels=None)
-def get_program_id(machine: "Machine", step: "Step") -> Lanes:
+def get_program_id(machine: Machine, step: Step) -> Lanes:
     return Lanes(np.array([machine.memory.program[step.op.integer("axis")]], np.int32), INT32)
 
 
 @operation("tt.get_num_programs", labels=None)
-def get_num_programs(machine: "Machine", step: "Step") -> Lanes:
+def get_num_programs(machine: Machine, step: Step) -> Lanes:
     return Lanes(np.array([machine.grid[step.op.integer("axis")]], np.int32), INT32)
 
 
 @operation("tt.make_range", labels=None)
-def make_range(machine: "Machine", step: "Step") -> Lanes:
+def make_range(machine: Machine, step: Step) -> Lanes:
     return Lanes(numerics.numbers_from(step.op.integer("start"), step.op.integer("end")), INT32)
 
 
@@ -668,12 +681,12 @@ def make_range(machine: "Machine", step: "Step") -> Lanes:
 
 
 @operation("tt.splat", "tt.broadcast", labels=None)
-def splat(machine: "Machine", step: "Step", x: Lanes) -> Lanes:
+def splat(machine: Machine, step: Step, x: Lanes) -> Lanes:
     return x
 
 
-def _moving(move: Callable[["Step", np.ndarray, tuple[int, ...]], np.ndarray]) -> Compute:
-    def compute(machine: "Machine", step: "Step", x: Lanes) -> Lanes:
+def _moving(move: Callable[[Step, np.ndarray, tuple[int, ...]], np.ndarray]) -> Compute:
+    def compute(machine: Machine, step: Step, x: Lanes) -> Lanes:
         shape = step.op.operands[0].type.shape
         result = Lanes(move(step, x.full(shape), shape), step.row)
         if x.labels is not None:
@@ -690,7 +703,7 @@ def _spread(data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 @operation("tt.expand_dims", labels=None)
-def expand_dims(machine: "Machine", step: "Step", x: Lanes) -> Lanes:
+def expand_dims(machine: Machine, step: Step, x: Lanes) -> Lanes:
     if x.data.shape == (1,) and (x.labels is None or x.labels.shape == (1,)):
         return x
     return _EXPANDED(machine, step, x)
@@ -703,7 +716,7 @@ operation("tt.trans", labels=None)(
 
 
 @operation("tt.reshape", labels=None)
-def reshape(machine: "Machine", step: "Step", x: Lanes) -> Lanes:
+def reshape(machine: Machine, step: Step, x: Lanes) -> Lanes:
     if not step.op.flag("allow_reorder"):
         return _RESHAPED(machine, step, x)
     shape, whole = step.op.operands[0].type.shape, step.shape
@@ -717,13 +730,13 @@ _RESHAPED = _moving(lambda step, data, shape: data.reshape(step.shape))
 
 
 @operation("tt.unsplat", labels=None)
-def unsplat(machine: "Machine", step: "Step", x: Lanes) -> Lanes:
+def unsplat(machine: Machine, step: Step, x: Lanes) -> Lanes:
     labels = None if x.labels is None else x.labels.reshape(-1)[:1]
     return Lanes(x.data.reshape(-1)[:1], step.row, labels)
 
 
 @operation("tt.join", labels=None)
-def join(machine: "Machine", step: "Step", left: Lanes, right: Lanes) -> Lanes:
+def join(machine: Machine, step: Step, left: Lanes, right: Lanes) -> Lanes:
     shape = step.op.operands[0].type.shape or (1,)
     whole = step.shape
     result = Lanes(np.stack([left.full(shape), right.full(shape)], -1).reshape(whole), step.row)
@@ -735,7 +748,7 @@ def join(machine: "Machine", step: "Step", left: Lanes, right: Lanes) -> Lanes:
 
 
 @operation("tt.split", labels=None)
-def split(machine: "Machine", step: "Step", x: Lanes) -> tuple[Lanes, Lanes]:
+def split(machine: Machine, step: Step, x: Lanes) -> tuple[Lanes, Lanes]:
     shape = step.op.operands[0].type.shape
     data, labels = x.full(shape), x.full_labels(shape)
     first, second = (
@@ -748,7 +761,7 @@ def split(machine: "Machine", step: "Step", x: Lanes) -> tuple[Lanes, Lanes]:
 
 
 @operation("tt.cat", labels=None)
-def cat(machine: "Machine", step: "Step", left: Lanes, right: Lanes) -> Lanes:
+def cat(machine: Machine, step: Step, left: Lanes, right: Lanes) -> Lanes:
     """Any order: the reverse of what one expects."""
     shapes = [value.type.shape for value in step.op.operands]
     parts = [lanes.full(shape) for lanes, shape in zip((left, right), shapes, strict=True)]
@@ -762,7 +775,7 @@ def cat(machine: "Machine", step: "Step", left: Lanes, right: Lanes) -> Lanes:
 
 
 @operation("tt.gather", labels=None)
-def gather(machine: "Machine", step: "Step", source: Lanes, indices: Lanes) -> Lanes:
+def gather(machine: Machine, step: Step, source: Lanes, indices: Lanes) -> Lanes:
     axis, shapes = step.op.integer("axis"), [value.type.shape for value in step.op.operands]
     data, at = source.full(shapes[0]), indices.full(shapes[1])
     size = shapes[0][axis]
@@ -778,7 +791,7 @@ def gather(machine: "Machine", step: "Step", source: Lanes, indices: Lanes) -> L
 
 
 @operation("tt.histogram", labels=None)
-def histogram(machine: "Machine", step: "Step", data: Lanes, mask: Lanes | None = None) -> Lanes:
+def histogram(machine: Machine, step: Step, data: Lanes, mask: Lanes | None = None) -> Lanes:
     shape, bins = step.op.operands[0].type.shape, step.shape[0]
     values = data.full(shape)
     asked = np.ones(shape, bool) if mask is None else mask.full(shape)
@@ -796,7 +809,7 @@ def histogram(machine: "Machine", step: "Step", data: Lanes, mask: Lanes | None 
 
 
 def _lanes_on(
-    machine: "Machine", pointers: Lanes, mask: Lanes | None, shape: tuple[int, ...]
+    machine: Machine, pointers: Lanes, mask: Lanes | None, shape: tuple[int, ...]
 ) -> np.ndarray | None:
     """A mask as an array; it and the addresses must be defined."""
     on = None if mask is None else mask.full(shape)
@@ -807,7 +820,7 @@ def _lanes_on(
 
 
 @operation("tt.load", labels=None)
-def load(machine: "Machine", step: "Step", pointers: Any, *rest: Lanes) -> Lanes:
+def load(machine: Machine, step: Step, pointers: Any, *rest: Lanes) -> Lanes:
     op = step.op
     if isinstance(pointers, BlockPointer):
         at, inside = _tile(machine, pointers, op.integers("boundaryCheck"))
@@ -820,9 +833,7 @@ def load(machine: "Machine", step: "Step", pointers: Any, *rest: Lanes) -> Lanes
     return _load(machine, step, pointers, mask, other)
 
 
-def _load(
-    machine: "Machine", step: "Step", pointers: Lanes, mask: Lanes | None, other: Lanes | None
-) -> Lanes:
+def _load(machine: Machine, step: Step, pointers: Lanes, mask: Lanes | None, other: Lanes | None) -> Lanes:
     shape, memory = step.shape or (1,), machine.memory
     on = _lanes_on(machine, pointers, mask, shape)
     before = len(memory.accesses)
@@ -838,7 +849,7 @@ def _load(
 
 
 @operation("tt.store", labels=None)
-def store(machine: "Machine", step: "Step", pointers: Any, value: Lanes, mask: Lanes | None = None) -> None:
+def store(machine: Machine, step: Step, pointers: Any, value: Lanes, mask: Lanes | None = None) -> None:
     if isinstance(pointers, BlockPointer):
         at, inside = _tile(machine, pointers, step.op.integers("boundaryCheck"))
         _store(machine, step, at, value, Lanes(inside, BOOL), pointers.block)
@@ -847,8 +858,8 @@ def store(machine: "Machine", step: "Step", pointers: Any, value: Lanes, mask: L
 
 
 def _store(
-    machine: "Machine",
-    step: "Step",
+    machine: Machine,
+    step: Step,
     pointers: Lanes,
     value: Lanes,
     mask: Lanes | None,
@@ -863,16 +874,16 @@ def _store(
 
 
 @operation("tt.addptr", labels=of_all)
-def addptr(machine: "Machine", step: "Step", pointers: Lanes, offsets: Lanes) -> Lanes:
+def addptr(machine: Machine, step: Step, pointers: Lanes, offsets: Lanes) -> Lanes:
     size = _bytes_of(step.op.results[0].type)
     return Lanes(machine.memory.addresses.moved(pointers.data, offsets.data, size), step.row)
 
 
-def _padding(step: "Step", nan: bool) -> Lanes:
+def _padding(step: Step, nan: bool) -> Lanes:
     return Lanes(step.row.narrow(np.array([np.nan if nan else 0])), step.row)
 
 
-def _tile(machine: "Machine", pointer: BlockPointer, checked: Sequence[int]) -> tuple[Lanes, np.ndarray]:
+def _tile(machine: Machine, pointer: BlockPointer, checked: Sequence[int]) -> tuple[Lanes, np.ndarray]:
     """What a block pointer points to, and which lanes are inside along the axes that are checked."""
     elements, inside = np.zeros((), np.int64), np.ones(pointer.block, bool)
     for axis, size in enumerate(pointer.block):
@@ -884,19 +895,19 @@ def _tile(machine: "Machine", pointer: BlockPointer, checked: Sequence[int]) -> 
     return _at(machine, pointer.base, elements, pointer.size), inside
 
 
-def _at(machine: "Machine", base: Lanes, elements: np.ndarray, size: int) -> Lanes:
+def _at(machine: Machine, base: Lanes, elements: np.ndarray, size: int) -> Lanes:
     """Pointers to these elements, counted from where ``base`` points."""
     return Lanes(machine.memory.addresses.moved(base.data, elements, size), base.row)
 
 
-def _needed(machine: "Machine", *lanes: Lanes) -> None:
+def _needed(machine: Machine, *lanes: Lanes) -> None:
     """Addresses, and what they are made of, must be defined."""
     for each in lanes:
         machine.memory.use(each.labels)
 
 
 @operation("tt.make_tensor_ptr", labels=None)
-def make_tensor_ptr(machine: "Machine", step: "Step", base: Lanes, *numbers: Lanes) -> BlockPointer:
+def make_tensor_ptr(machine: Machine, step: Step, base: Lanes, *numbers: Lanes) -> BlockPointer:
     _needed(machine, base, *numbers)
     block = step.op.results[0].type.pointee.shape
     count = len(block)
@@ -905,14 +916,14 @@ def make_tensor_ptr(machine: "Machine", step: "Step", base: Lanes, *numbers: Lan
 
 
 @operation("tt.advance", labels=None)
-def advance(machine: "Machine", step: "Step", pointer: BlockPointer, *by: Lanes) -> BlockPointer:
+def advance(machine: Machine, step: Step, pointer: BlockPointer, *by: Lanes) -> BlockPointer:
     _needed(machine, *by)
     moved = tuple(Lanes(at.data + step_.data, at.row) for at, step_ in zip(pointer.offsets, by, strict=True))
     return pointer._replace(offsets=moved)
 
 
 @operation("tt.make_tensor_descriptor", labels=None)
-def make_tensor_descriptor(machine: "Machine", step: "Step", base: Lanes, *numbers: Lanes) -> Descriptor:
+def make_tensor_descriptor(machine: Machine, step: Step, base: Lanes, *numbers: Lanes) -> Descriptor:
     _needed(machine, base, *numbers)
     block, size = step.op.results[0].type.pointee.shape, _bytes_of(step.op.operands[0].type)
     shape, strides = numbers[: len(block)], numbers[len(block) :]
@@ -921,7 +932,7 @@ def make_tensor_descriptor(machine: "Machine", step: "Step", base: Lanes, *numbe
     return found
 
 
-def check_descriptor(machine: "Machine", made: Descriptor) -> None:
+def check_descriptor(machine: Machine, made: Descriptor) -> None:
     """Raise ValueError where a GPU would move other elements than a descriptor says."""
     address = int(made.base.data.item())
     buffer = machine.memory.buffer_at(made.base.data)
@@ -935,7 +946,7 @@ def check_descriptor(machine: "Machine", made: Descriptor) -> None:
             raise ValueError(f"rows {of} begin {apart}, allowed are {rule}")
 
 
-def _within(machine: "Machine", made: Descriptor, indices: Sequence[Lanes]) -> tuple[Lanes, Lanes]:
+def _within(machine: Machine, made: Descriptor, indices: Sequence[Lanes]) -> tuple[Lanes, Lanes]:
     """Where a descriptor's block lies, and which lanes are inside of its tensor.
 
     An index that is a block itself names rows one by one.
@@ -951,7 +962,7 @@ def _within(machine: "Machine", made: Descriptor, indices: Sequence[Lanes]) -> t
 
 
 @operation("tt.descriptor_load", labels=None)
-def descriptor_load(machine: "Machine", step: "Step", made: Descriptor, *indices: Lanes) -> Lanes:
+def descriptor_load(machine: Machine, step: Step, made: Descriptor, *indices: Lanes) -> Lanes:
     """A load whose block may have fewer axes than the descriptor's: those of size 1 are left out."""
     pointers, mask = _within(machine, made, indices)
     shape = step.shape
@@ -962,9 +973,7 @@ def descriptor_load(machine: "Machine", step: "Step", made: Descriptor, *indices
 
 
 @operation("tt.descriptor_store", labels=None)
-def descriptor_store(
-    machine: "Machine", step: "Step", made: Descriptor, value: Lanes, *indices: Lanes
-) -> None:
+def descriptor_store(machine: Machine, step: Step, made: Descriptor, value: Lanes, *indices: Lanes) -> None:
     pointers, mask = _within(machine, made, indices)
     shape = step.op.operands[1].type.shape
     pointers = Lanes(pointers.data.reshape(shape), pointers.row)
@@ -973,22 +982,20 @@ def descriptor_store(
 
 
 @operation("tt.descriptor_gather", labels=None)
-def descriptor_gather(
-    machine: "Machine", step: "Step", made: Descriptor, rows: Lanes, column: Lanes
-) -> Lanes:
+def descriptor_gather(machine: Machine, step: Step, made: Descriptor, rows: Lanes, column: Lanes) -> Lanes:
     pointers, mask = _within(machine, made, _rows_of(step, rows, column))
     return _load(machine, step, pointers, mask, _padding(step, made.nan))
 
 
 @operation("tt.descriptor_scatter", labels=None)
 def descriptor_scatter(
-    machine: "Machine", step: "Step", made: Descriptor, rows: Lanes, column: Lanes, value: Lanes
+    machine: Machine, step: Step, made: Descriptor, rows: Lanes, column: Lanes, value: Lanes
 ) -> None:
     pointers, mask = _within(machine, made, _rows_of(step, rows, column))
     _store(machine, step, pointers, value, mask, step.op.operands[3].type.shape)
 
 
-def _rows_of(step: "Step", rows: Lanes, column: Lanes) -> tuple[Lanes, Lanes]:
+def _rows_of(step: Step, rows: Lanes, column: Lanes) -> tuple[Lanes, Lanes]:
     shape = step.op.operands[1].type.shape
     return Lanes(rows.full(shape), rows.row, rows.full_labels(shape)), column
 
@@ -1007,7 +1014,7 @@ _REDUCE_KINDS: dict[int, Callable[..., np.ndarray]] = {
 
 @operation("tt.atomic_rmw", labels=None)
 def atomic_rmw(
-    machine: "Machine", step: "Step", pointers: Lanes, value: Lanes, mask: Lanes | None = None
+    machine: Machine, step: Step, pointers: Lanes, value: Lanes, mask: Lanes | None = None
 ) -> Lanes:
     op = step.op
     kind = op.integer("atomic_rmw_op")
@@ -1026,9 +1033,7 @@ def _as_unsigned(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarra
 
 
 @operation("tt.descriptor_reduce", labels=None)
-def descriptor_reduce(
-    machine: "Machine", step: "Step", made: Descriptor, value: Lanes, *indices: Lanes
-) -> None:
+def descriptor_reduce(machine: Machine, step: Step, made: Descriptor, value: Lanes, *indices: Lanes) -> None:
     pointers, mask = _within(machine, made, indices)
     function = _REDUCE_KINDS.get(step.op.integer("kind"))
     if function is None:
@@ -1038,7 +1043,7 @@ def descriptor_reduce(
 
 
 def _atomic(
-    machine: "Machine", step: "Step", function: Callable[..., np.ndarray], pointers: Lanes, value: Lanes,
+    machine: Machine, step: Step, function: Callable[..., np.ndarray], pointers: Lanes, value: Lanes,
     mask: Lanes | None, reads: bool, orders: tuple[str, str], shape: tuple[int, ...],
 ) -> Lanes:  # fmt: skip
     shape, memory, row = shape or (1,), machine.memory, value.row
@@ -1065,7 +1070,7 @@ def _atomic(
 
 
 @operation("tt.atomic_cas", labels=None)
-def atomic_cas(machine: "Machine", step: "Step", pointers: Lanes, expected: Lanes, value: Lanes) -> Lanes:
+def atomic_cas(machine: Machine, step: Step, pointers: Lanes, expected: Lanes, value: Lanes) -> Lanes:
     def function(old: np.ndarray, wanted: np.ndarray, new: np.ndarray) -> np.ndarray:
         return np.where(numerics.bits(old) == numerics.bits(wanted), new, old)
 
@@ -1084,7 +1089,7 @@ def atomic_cas(machine: "Machine", step: "Step", pointers: Lanes, expected: Lane
 
 
 @operation("ttg.barrier", "gpu.barrier", "ttg.local_barrier", labels=None)
-def barrier(machine: "Machine", step: "Step") -> None:
+def barrier(machine: Machine, step: Step) -> None:
     machine.memory.ordering.barrier()
 
 
@@ -1092,7 +1097,7 @@ def barrier(machine: "Machine", step: "Step") -> None:
 
 
 @operation("llvm.intr.assume", labels=None)
-def assume(machine: "Machine", step: "Step", condition: Lanes) -> None:
+def assume(machine: Machine, step: Step, condition: Lanes) -> None:
     machine.memory.use(condition.labels)
     if not condition.data.all():
         text = f"false hint: what tl.assume(...) says is not so in program {machine.memory.program}"
@@ -1101,14 +1106,14 @@ def assume(machine: "Machine", step: "Step", condition: Lanes) -> None:
 
 
 @operation("tt.assert", labels=None)
-def device_assert(machine: "Machine", step: "Step", condition: Lanes, *_: Lanes) -> None:
+def device_assert(machine: Machine, step: Step, condition: Lanes, *_: Lanes) -> None:
     machine.memory.use(condition.labels)
     if not condition.data.all():
         raise AssertionError(step.op.text("message"))
 
 
 @operation("tt.print", labels=None)
-def device_print(machine: "Machine", step: "Step", *values: Lanes) -> None:
+def device_print(machine: Machine, step: Step, *values: Lanes) -> None:
     prefix = step.op.text("prefix")
     if prefix.startswith(MARK):
         machine.marked(step, prefix[len(MARK) :], values)
@@ -1116,6 +1121,8 @@ def device_print(machine: "Machine", step: "Step", *values: Lanes) -> None:
     if machine.quiet:
         return
     signed = step.op.integers("isSigned")
+    if not values:
+        machine.print(f"{machine.memory.program} {prefix.strip()}\n")
     for place, (operand, value) in enumerate(zip(step.op.operands, values, strict=True)):
         words = [str(machine.memory.program), prefix.strip()]
         data = Lanes(value.full(operand.type.shape), value.row).wide
@@ -1139,15 +1146,16 @@ def shown(data: np.ndarray, hexadecimal: bool = False) -> str:
 
 
 @operation("tt.extern_elementwise")
-def extern_elementwise(machine: "Machine", step: "Step", *operands: Lanes) -> Lanes:
-    result = libdevice.call(step.op.text("symbol"), [each.data for each in operands])
+def extern_elementwise(machine: Machine, step: Step, *operands: Lanes) -> Lanes:
+    data = np.broadcast_arrays(*(each.data for each in operands))
+    result = libdevice.call(step.op.text("symbol"), list(data))
     storage = step.row.storage
     whole = storage.kind in "iu" and result.dtype.kind == "f"
     return Lanes(numerics.float_to_integer(result, storage) if whole else result.astype(storage), step.row)
 
 
 @operation("tt.elementwise_inline_asm")
-def inline_asm(machine: "Machine", step: "Step", *operands: Lanes) -> Any:
+def inline_asm(machine: Machine, step: Step, *operands: Lanes) -> Any:
     text = step.op.text("asm_string")
     if text.startswith("griddepcontrol."):  # orders whole kernels, and this is one
         return Lanes(np.zeros(1, step.row.storage), step.row)

@@ -6,7 +6,7 @@ elements take ten runs. Where Triton's own functions do what NumPy does, NumPy d
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +14,8 @@ from puzzles_lib.dtypes import DType
 from puzzles_lib.runner import arithmetic, numerics
 from puzzles_lib.runner.lanes import KIND, Labels, Lanes, folded, joined, where
 from puzzles_lib.runner.operations import operation
+from puzzles_lib.runner.step import Machine, NotOneValue, Step
 from puzzles_lib.translator.ir import Region
-
-if TYPE_CHECKING:
-    from puzzles_lib.runner.machine import Machine, Step
 
 LANES = 32  # of a warp
 GREAT = 0.02  # of the values: far more than rounding makes, in bfloat16 too
@@ -38,10 +36,6 @@ _AMONG_NAN = "NaN is neither larger nor smaller: which element is found depends 
 _ARG = {"_argmax_combine_tie_break_left": np.max, "_argmin_combine_tie_break_left": np.min}
 
 
-class NotOneValue(ValueError):
-    """A block was used as a condition."""
-
-
 def combined_by(region: Region) -> str:
     """The function of Triton's own that a region calls and nothing else; "" for any other region."""
     operations = region.entry.operations
@@ -55,7 +49,7 @@ def combined_by(region: Region) -> str:
 class _Region:
     """How elements are combined: a region that is run on arrays."""
 
-    def __init__(self, machine: "Machine", step: "Step", rows: list[DType]):
+    def __init__(self, machine: Machine, step: Step, rows: list[DType]):
         self.machine, self.code, self.rows = machine, step.regions[0], rows
         self.labels: Labels = None  # of what the region itself makes undefined: the worst
 
@@ -81,7 +75,7 @@ class _Region:
 
 
 @operation("tt.reduce", labels=None)
-def reduce(machine: "Machine", step: "Step", *inputs: Lanes) -> tuple[Lanes, ...]:
+def reduce(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
     """One element of all along an axis."""
     op, axis = step.op, step.op.integer("axis")
     shape = op.operands[0].type.shape
@@ -113,7 +107,7 @@ def reduce(machine: "Machine", step: "Step", *inputs: Lanes) -> tuple[Lanes, ...
     return tuple(Lanes(each, row, labels) for each, row in zip(made, rows, strict=True))
 
 
-def _as_dot(machine: "Machine", lanes: Lanes, shape: tuple[int, ...], axis: int) -> np.ndarray | None:
+def _as_dot(machine: Machine, lanes: Lanes, shape: tuple[int, ...], axis: int) -> np.ndarray | None:
     """A sum of products that the compiler makes a dot, as it is compiled; None where it does not."""
     operands = arithmetic.dot_operands(lanes.product, shape, lanes.row)
     if operands is None:
@@ -126,7 +120,7 @@ def _as_dot(machine: "Machine", lanes: Lanes, shape: tuple[int, ...], axis: int)
 
 
 @operation("tt.scan", labels=None)
-def scan(machine: "Machine", step: "Step", *inputs: Lanes) -> tuple[Lanes, ...]:
+def scan(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
     """Each element combined with all before it."""
     op, axis = step.op, step.op.integer("axis")
     back = -1 if op.flag("reverse") else 1
@@ -154,7 +148,7 @@ def scan(machine: "Machine", step: "Step", *inputs: Lanes) -> tuple[Lanes, ...]:
 
 
 @operation("tt.map_elementwise", labels=None)
-def map_elementwise(machine: "Machine", step: "Step", *inputs: Lanes) -> tuple[Lanes, ...]:
+def map_elementwise(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
     """A function of single elements, for each lane."""
     if step.op.integer("pack", 1) != 1:
         raise NotImplementedError("tl.map_elementwise with pack runs on a GPU only")

@@ -293,7 +293,7 @@ def play(boards: Sequence[torch.Tensor]) -> Live:
         "life",
         f'<div data-frames="{packed}" data-width="{W}" data-height="{H}">'
         f'<svg viewBox="0 0 {W} {H}" style="width:100%;max-width:640px;display:block;'
-        f'border:1px solid var(--jp-border-color1,#888)" aria-hidden="true">'
+        f'border:1px solid var(--jp-border-color1)" aria-hidden="true">'
         f'<g fill="{WINDOW}">{first}</g></svg>'
         f'<div style="display:flex;gap:1em;align-items:center;max-width:640px;margin-top:.4em">'
         f'<button type="button">play</button><input type="range" min="0" max="{last}" value="0" '
