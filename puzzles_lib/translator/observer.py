@@ -21,15 +21,15 @@ from puzzles_lib.source import nodes, of_triton
 from puzzles_lib.translator.forked import Place
 from puzzles_lib.translator.shared import Demand, watch_demand
 
-NO_VALUE = "tl.store, print and barriers give no value: this line uses one as if it did"
+NO_VALUE = "tl.store, print and barriers return no value, but this line uses one"
 
 
 @dataclass
 class Seen:
-    """What is known where the front end stopped.
+    """What is known at the place where the front end stopped.
 
-    node: the innermost one of the learner's; scope: the names there. values: of expressions, by the node's
-    id. returned: the kernel's ``return`` of a value. demand: for shared memory.
+    node: the innermost one of the learner's source. scope: the names there. values: the values of
+    expressions, by the node's id. returned: the kernel's ``return`` of a value. demand: for shared memory.
     """
 
     node: ast.AST | None = None
@@ -41,7 +41,7 @@ class Seen:
     demand: Demand = field(default_factory=Demand)
 
     def value(self, node: ast.AST) -> object:
-        """What an expression is; None where it has not come so far."""
+        """Return the value of an expression; None if the front end has not reached it."""
         known, value = self.values.get(id(node), (None, None))
         return value if known is node else None
 
@@ -51,13 +51,13 @@ class Seen:
 
 
 def watch(files: list[str], place: Place) -> Seen:
-    """Watch the front end in functions of these files: file and line go to ``place``, the rest to `Seen`."""
+    """Watch the front end in functions of these files: note file and line in ``place``, return the rest."""
     seen = Seen()
     numbers = {file: number for number, file in enumerate(files)}
     visit = CodeGenerator.visit
     here = (0, 0)
-    loops = 0  # around here
-    unused: ast.AST | None = None  # a statement that is an expression, a call of tl.store as a rule
+    loops = 0  # the number of loops around the current node
+    unused: ast.AST | None = None  # an expression statement, usually a call of tl.store
 
     def watched(self: CodeGenerator, node: ast.AST) -> object:
         nonlocal here, loops, unused
@@ -105,27 +105,27 @@ def watch(files: list[str], place: Place) -> Seen:
 
 
 def _share() -> None:
-    """Let translations share what they have in common: shapes of blocks, trees of Triton's own functions."""
+    """Let translations share the shapes of blocks and the trees of Triton's own functions."""
     tl.block_type.__init__ = make_block_type
     tl.tensor.__init__ = make_tensor
     tl.core._unwrap_if_constexpr = unwrapped
     parse = JITFunction.parse
 
     def parsed(self: JITFunction) -> ast.Module:
-        # A helper of the learner's has a tree for each kind of its arguments: values are found by the node.
+        # A learner's helper has a tree for each kind of its arguments, because values are found by node.
         return nodes(self)[0] if of_triton(self) else parse(self)
 
     JITFunction.parse = parsed
 
 
 def _replace(wrappers: Mapping[str, Callable]) -> None:
-    """Put wrappers around methods of Triton's semantic, by name."""
+    """Put wrappers around methods of Triton's semantic class, by name."""
     for name, wrap in wrappers.items():
         setattr(TritonSemantic, name, wrap(getattr(TritonSemantic, name)))
 
 
 def _is_odd(value: object) -> bool:
-    """Whether it is of a kind that methods of Triton's semantic must be guarded from."""
+    """Return whether methods of Triton's semantic class must be guarded from this value."""
     if not isinstance(value, tl.tensor):
         return False
     return value.type == tl.void or "fp8" in value.type.scalar.name or _is_block_pointer(value)
@@ -133,7 +133,7 @@ def _is_odd(value: object) -> bool:
 
 @functools.cache
 def _be_on_guard() -> None:
-    """Guard Triton's semantic from odd values: most kernels have none, and guards double the work."""
+    """Guard Triton's semantic class from odd values. Most kernels have none, and guards double the work."""
     methods = [n for n, m in vars(TritonSemantic).items() if inspect.isfunction(m) and not n.startswith("__")]
     _replace({name: functools.partial(_fussy, name) for name in _FUSSY})
     _replace(dict.fromkeys(_COMPUTING, _not_of_float8))
@@ -141,7 +141,7 @@ def _be_on_guard() -> None:
 
 
 def _valued(method: Callable) -> Callable:
-    """A method of Triton's semantic that takes nothing for a value that is none: MLIR ends the process."""
+    """Return a method that rejects what tl.store returns, because MLIR would end the process."""
 
     @functools.wraps(method)
     def checked(self, *args, **kwargs):
