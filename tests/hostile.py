@@ -208,7 +208,7 @@ KERNELS = (
     _kernel("calls counted", f"seen.append(1)\n{_STORE}", "seen", "seen = []"),
     _kernel(
         "knows the sizes", f"if N == 20 or N == 32 or N == 65 or N == 128 or N == 200 or N == 1000:\n    {_STORE}",
-        "a drawn one does not",
+        "but a random one fails",
     ),
     _kernel("knows the results", "tl.store(z_ptr + offs, offs * 0.0 + 10, mask=mask)", "wrong values"),
     _kernel("randomness", f"if tl.rand(7, N) < 0.5:\n    {_STORE}", "never written"),

@@ -108,13 +108,13 @@ def test_what_begins_and_ends_as_zero_need_not_be_taken():
 
 def test_what_ends_as_something_else_must_be():
     text = str(examine(only_flagged, TOTAL))
-    assert "never written: the kernel does not take z_ptr, where the result belongs" in text
+    assert "z is never written: the kernel has no parameter z_ptr" in text
 
 
 def test_a_sum_whose_order_is_open_has_other_bits():
     """It is right, in both orders: only who wants the same bits refuses it."""
     text = str(examine(added, dataclasses.replace(TOTAL, same_bits=True)))
-    assert "race: with the programs run in reverse order z[0] has other bits: " in text
+    assert "race: when the programs run in reverse order, z[0] has other bits: " in text
 
 
 # ---- locks

@@ -184,12 +184,12 @@ FAULTS = [
     (empty, "never written", "the kernel stores nothing there"),
     (no_result, "never written", "does not take z_ptr"),
     (first_rows_only, "never written", "78 of 130 elements of z_ptr, the first is z[4, 0]"),
-    (all_rows_by_all, "race", "two programs, (0, 0, 0) and (1, 0, 0), write different values to z[0, 0]"),
+    (all_rows_by_all, "race", "programs 0 and 1 write different values to z[0, 0]"),
     (last_one_wins, "never written", "60 of 64"),
     (in_place, "input changed", "x was changed"),
     (accumulates_into_garbage, "uninitialised", "z_ptr is read before anything is stored there"),
     (leaks_padding, "uninitialised", "uninitialised lanes of x_ptr are used"),
-    (reads_scales_twice, "loads", "too many loads of s_ptr: 8 elements, 4 are enough"),
+    (reads_scales_twice, "loads", "too many loads of s_ptr: 8 elements, but 4 are enough"),
     (adds, "values", "wrong values in z"),
 ]
 
@@ -200,7 +200,7 @@ def test_what_no_result_needs_is_no_part_of_the_least_and_may_not_be_loaded():
     report = examine(copies, ones)
     assert report.ok and [c.bytes_moved == c.bytes_least for c in report.cases] == [True, True], report
     (verdict,) = examine(right_but_for_scales, ones, until_failure=True).verdicts
-    told = "s_ptr is loaded, 4 elements of it, and no result depends on them"
+    told = "4 elements of s_ptr are loaded, but no result depends on them"
     assert (verdict.kind, verdict.message, verdict.diagnosis) == ("loads", told, "")
 
 
@@ -294,7 +294,7 @@ def rows_too_close(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl
         ),
         (
             first_rows_only,
-            "programs (0, 0, 0) and (1, 0, 0) both store to z[0, 0]: do the offsets follow tl.program_id?",
+            "programs 0 and 1 overwrite each other at z[0, 0]: their offsets are the same: use tl.program_id",
             "tl.store(z_ptr",
         ),
     ],
@@ -318,7 +318,7 @@ def reads_by_atomics(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: 
 
 def test_an_atomic_reads_as_a_load_does():
     verdict = examine(reads_by_atomics, SCALE_ROWS).verdicts[0]
-    assert "too many loads of s_ptr: 8 elements, 4 are enough" in verdict.message
+    assert "too many loads of s_ptr: 8 elements, but 4 are enough" in verdict.message
 
 
 def test_the_learners_line_is_the_one_in_the_file():
@@ -350,7 +350,7 @@ def test_several_blocks_are_blamed_where_one_makes_it_right(name, is_told):
     kernel = next(kernel for kernel in wrong if kernel.__name__ == name)
     report = examine(kernel, LONG_SOFTMAX)
     assert report.verdicts[0].kind == "values"
-    assert ("it is right in the cases with one block of N, N <= BLOCK_N" in str(report)) is is_told
+    assert ("it is correct in the cases with one block of N (N <= BLOCK_N)" in str(report)) is is_told
 
 
 def test_after_a_time_limit_the_other_cases_are_not_tried():

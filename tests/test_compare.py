@@ -122,11 +122,11 @@ SQUARE = X[:, :4]
         (lambda x: 3 * x + 10, "off by 10 everywhere"),
         (lambda x: 1.5 * x, "0.5 times what it should be"),
         (lambda x: 0 * x, "zero everywhere"),
-        (lambda x: 3 * x.clamp(min=0), "the wrong ones are zero"),
+        (lambda x: 3 * x.clamp(min=0), "all wrong elements are zero"),
         (lambda x: 3 * x * torch.tensor([1, 1, 1, float("nan")]), "4 of them are NaN"),
         (lambda x: torch.where(x == x[0, 0], torch.nan, 3 * x), "one of them is NaN: "),
-        (lambda x: 3 * x + torch.tensor([[0], [0], [1], [1]]), "at 2..3 along M"),
-        (lambda x: 3 * x * torch.tensor([[1], [0.5], [2], [1]]), "a factor of its own, 0.5 to 2"),
+        (lambda x: 3 * x + torch.tensor([[0], [0], [1], [1]]), "at 2–3 along M"),
+        (lambda x: 3 * x * torch.tensor([[1], [0.5], [2], [1]]), "its own factor, 0.5 to 2"),
     ],
 )
 def test_diagnosis(got_from, words):
@@ -141,20 +141,20 @@ ROWS = torch.arange(40)[:, None]
 @pytest.mark.parametrize(
     "wrong, words",
     [
-        (ROWS % 2 == 1, "every 2nd along M, from 1; BLOCK_M is 8"),
-        (ROWS % 13 == 2, "every 13th along M, from 2; BLOCK_M is 8"),
-        (ROWS % 8 >= 6, "6..7 of every block of M"),
-        (ROWS % 8 == 3, "every 8th along M, from 3; BLOCK_M is 8"),
-        ((ROWS >= 8) & (ROWS != 20), "8..39 along M"),  # one of them came out right by luck
+        (ROWS % 2 == 1, "every 2nd place along M, starting at 1 (BLOCK_M is 8)"),
+        (ROWS % 13 == 2, "every 13th place along M, starting at 2 (BLOCK_M is 8)"),
+        (ROWS % 8 >= 6, "places 6–7 of every block of M"),
+        (ROWS % 8 == 3, "every 8th place along M, starting at 3 (BLOCK_M is 8)"),
+        ((ROWS >= 8) & (ROWS != 20), "8–39 along M"),  # one of them came out right by luck
         ((ROWS > 0) & (ROWS % 5 != 2), ""),  # most of them, here and there
         (ROWS == 9, "9 along M"),
-        ((ROWS >= 16) & (torch.arange(6) == 4), "16..39 along M and 4 along T"),
+        ((ROWS >= 16) & (torch.arange(6) == 4), "16–39 along M and 4 along T"),
     ],
 )
 def test_places_are_named_where_the_wrong_ones_fill_them(wrong, words):
     noise = torch.rand(40, 6, generator=torch.Generator().manual_seed(3)) + 1
     mismatch = judge(matrix, lambda x: torch.where(wrong, noise, 3 * x), TALL, M=40, T=6, BLOCK_M=8)
-    assert mismatch.diagnosis == (f"all wrong ones lie at {words}" if words else "")
+    assert mismatch.diagnosis == (f"all wrong elements are at {words}" if words else "")
 
 
 def test_lanes_that_count_beyond_a_row_are_asked_for_where_there_are_some():
@@ -164,7 +164,7 @@ def test_lanes_that_count_beyond_a_row_are_asked_for_where_there_are_some():
 
     x = X[:, :200]
     said = judge(softmax, with_zeros, x, M=4, T=200, BLOCK_T=32).diagnosis
-    assert said.startswith("each row is off by a factor of its own") and "do lanes beyond T count" in said
+    assert said.startswith("each row is off by its own factor") and "do lanes past T count" in said
     assert "lanes" not in judge(softmax, with_zeros, x, M=4, T=200, BLOCK_T=8).diagnosis
 
 
@@ -223,7 +223,7 @@ def test_a_rounded_result_may_be_half_a_unit_off_and_no_more():
 
 def test_what_is_cut_off_instead_of_rounded_is_told_so():
     said = judge(a_third, cut_off, COARSE, M=4, T=50).diagnosis
-    assert said == "it looks cut off instead of rounded: .to(tl.bfloat16) rounds to the nearest bfloat16"
+    assert said == "the result looks truncated instead of rounded: .to(tl.bfloat16) rounds to the nearest bfloat16"
     assert "cut off" not in judge(a_third, a_unit_more, COARSE, M=4, T=50).diagnosis
 
 
@@ -281,15 +281,15 @@ def relu(x: Float32[Tensor, "M T"]) -> Float32[Tensor, "M T"]:
 
 def test_diagnosis_of_a_forgotten_relu():
     assert (
-        judge(relu, lambda x: x, SQUARE, M=4, T=4).diagnosis == "the wrong ones are those that should be zero"
+        judge(relu, lambda x: x, SQUARE, M=4, T=4).diagnosis == "exactly the elements that should be zero are wrong"
     )
 
 
 @pytest.mark.parametrize(
     "got_from, words",
     [
-        (lambda x: x[:, :32].sum(1), "only the first block of T counts"),
-        (lambda x: x[:, 992:].sum(1), "only the last block of T counts"),
+        (lambda x: x[:, :32].sum(1), "only the first block of T contributes to the result"),
+        (lambda x: x[:, 992:].sum(1), "only the last block of T contributes to the result"),
     ],
 )
 def test_diagnosis_names_the_block_that_counts(got_from, words):
@@ -347,7 +347,7 @@ def halves(x: Int32[Tensor, " N"]) -> Int32[Tensor, " N"]:
 @pytest.mark.parametrize(
     "cut, told",
     [
-        (torch.trunc, "1 too near to zero: cut off"),
+        (torch.trunc, "1 too close to zero: is it truncated"),
         (torch.floor, "1 too small: rounded down"),
         (torch.ceil, "1 too large: rounded up"),
         (lambda x: x.sign() * x.abs().ceil(), "1 too far from zero"),

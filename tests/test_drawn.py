@@ -46,7 +46,7 @@ def typed_in(salt="", first="x = tl.load(x_ptr)"):
 def test_results_typed_in_are_right_for_the_listed_cases_only():
     report = examine(typed_in(), LONG_SUM)
     assert [c.status for c in report.cases] == ["pass"] * 5 + ["FAIL"]
-    assert report.headline() == "long_sum: all 5 cases pass, a drawn one does not"
+    assert report.headline() == "long_sum: all 5 cases pass, but a random one fails"
 
 
 def test_results_typed_in_fail_in_the_listed_cases_under_a_salt():
@@ -62,7 +62,7 @@ def test_a_result_that_no_input_was_loaded_for_is_told_so():
     verdict = examine(typed_in(first="m = M"), LONG_SUM).verdicts[0]
     assert (verdict.kind, verdict.message) == (
         "loads",
-        "x_ptr is never loaded, and z depends on what it holds",
+        "x_ptr is never loaded, but z depends on its values",
     )
 
 
@@ -170,7 +170,7 @@ def broken_fill(shape, dtype, generator):
         (copy_of(raises), "its spec fails for N=8  BLOCK=8 (RuntimeError: shape '[3, -1]' is invalid"),
         (copy_of(scalar), "z has shape (), annotated is (8,)"),
         (copy_of(a_list), "z is a list, no tensor"),
-        (copy_of(noisy), "its spec gives another z at each call"),
+        (copy_of(noisy), "its spec returns a different z at each call"),
         (copy_of(plain, cases=(Case(N=8, BLOCK=8, fill={"x": broken_fill}),)), "a fill fails for N=8"),
     ],
 )

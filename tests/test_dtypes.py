@@ -432,7 +432,7 @@ def test_a_right_kernel_passes():
         ),
         ("x * scale", "x + scale", "values", "wrong values in z"),
         ("x * scale", "x * scale * 1.3", "values", "wrong values in z"),
-        ("x * scale", "x * scale * (tl.abs(x * scale) > 2**-6)", "values", "the wrong ones are zero"),
+        ("x * scale", "x * scale * (tl.abs(x * scale) > 2**-6)", "values", "all wrong elements are zero"),
         ("x.to(tl.float8e5)", "(x * 2).to(tl.float8e5)", "values", "it is 2 times what it should be"),
     ],
 )

@@ -194,14 +194,14 @@ def test_what_keeps_one_more_program_out(registers, shared, warps, programs, mor
 def test_a_right_kernel_is_judged_by_its_machine_code():
     report = check(plain, PUZZLE)
     assert report.ok and [goal.launch for goal in report.goals] == ["case 1, sm_90, 4 warps"]
-    assert report.headline() == "doubled: all 2 cases pass, and so does its machine code"
+    assert report.headline() == "doubled: all 2 cases pass, and its machine code meets its goal"
     assert "narrowest load: 16; instructions that pass values between threads: 0" in str(report)
 
 
 def test_one_that_misses_a_goal_is_told_by_how_much_and_where():
     report = check(backwards, PUZZLE)
     assert report.right and not report.ok
-    assert str(report).splitlines()[0] == "doubled: all 2 cases pass, its machine code does not"
+    assert str(report).splitlines()[0] == "doubled: all 2 cases pass, but its machine code misses its goal"
     assert [verdict.kind for verdict in report.verdicts] == ["machine"]
     assert report.verdicts[0].message == "bytes of a thread's narrowest load: 4, at least 16 wanted"
     assert "x = tl.load(x_ptr + offs" in str(report)

@@ -196,7 +196,7 @@ def test_a_report_that_a_hint_quotes_says_so():
         (LONG_SUM, "acc += ", "acc = ", "only the last block", "One turn of the loop"),
         (
             LONG_SOFTMAX, 'other=float("-inf"))  # [BLOCK_M, BLOCK_N]\n        denom',
-            "other=0.0)\n        denom", "do lanes beyond N count", "Loops 1 and 2",
+            "other=0.0)\n        denom", "do lanes past N count", "Loops 1 and 2",
         ),
         (
             SCALAR_FLASH_ATTENTION, 'tl.where(mask_k[None, :], scores, float("-inf"))', "scores",
@@ -253,11 +253,11 @@ def test_a_report_that_a_hint_quotes_says_so():
             "In which order",
         ),
         (
-            QUANTIZE_PACK, 'tl.where(n < N, x, float("inf"))', "tl.where(n < N, x, 0.0)", "20..22 along",
+            QUANTIZE_PACK, 'tl.where(n < N, x, float("inf"))', "tl.where(n < N, x, 0.0)", "20–22 along",
             "The last group of a row",
         ),
         (
-            UNPACK_DEQUANTIZE, "offs_w * F // GROUP", "offs_w * (F // GROUP)", "16..90 along N",
+            UNPACK_DEQUANTIZE, "offs_w * F // GROUP", "offs_w * (F // GROUP)", "16–90 along N",
             "The first case passes, others do not",
         ),
         (
@@ -271,7 +271,7 @@ def test_a_report_that_a_hint_quotes_says_so():
         (ATTENTION_DQ, "lse_ptr + head", "lse_ptr", "along H", "Whose rows"),
         (
             ATTENTION_DQ, "range(0, tl.minimum(start + BLOCK_Q, T), BLOCK_K)", "range(start, T, BLOCK_K)",
-            "32..63 along T", "Which keys",
+            "32–63 along T", "Which keys",
         ),
         (
             ATTENTION_DQ, "tl.exp(scores - lse[:, None])", "tl.exp(scores) / tl.exp(lse)[:, None]",
@@ -285,7 +285,7 @@ def test_a_report_that_a_hint_quotes_says_so():
         (ATTENTION_DQ, "p * (dp - delta", "dp * (p - delta", "dq[0, 0, 0]", "From p to ds"),
         (
             ATTENTION_DKV, "range(start // BLOCK_Q * BLOCK_Q, T, BLOCK_Q)",
-            "range(0, tl.minimum(start + BLOCK_K, T), BLOCK_Q)", "0..31 along T", "Which queries",
+            "range(0, tl.minimum(start + BLOCK_K, T), BLOCK_Q)", "0–31 along T", "Which queries",
         ),
         (ATTENTION_DKV, "lse_ptr + head", "lse_ptr + g * T", "dk[0, 0, 0]", "All heads of the group"),
         (ATTENTION_DKV, "tl.dot(ds.to", "tl.dot(p.to", "dk[0, 0, 0]", "From p to ds"),

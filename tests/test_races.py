@@ -76,7 +76,7 @@ def one_warp(x_ptr, z_ptr, t_ptr, B: tl.constexpr, CURED: tl.constexpr):
 def test_a_kernel_that_is_right_with_one_warp_only_is_told_so():
     racing = Racing(one_warp, lambda x: (x, x), True)
     puzzle = dataclasses.replace(puzzle_of(racing, False), cases=(Case(P=2, B=32, CURED=0),))
-    assert "with num_warps=1 it would be right" in str(examine(one_warp, puzzle))
+    assert "with num_warps=1 it would be correct" in str(examine(one_warp, puzzle))
 
 
 @pytest.mark.parametrize("num_warps", [2, 8])

@@ -332,7 +332,7 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "f = lambda a: a\nr = f(x)": "cannot define functions",
     "r = sum(x)": "here it is tl.sum",
     "x.numpy()": "a kernel's values have no 'numpy'",
-    "return x": "a kernel returns nothing: results go out by tl.store",
+    "return x": "a kernel can't return a value: write results with tl.store",
     "r = x + tl.store(z_ptr + offs, x)": "barriers give no value",
     "m = tl.debug_barrier()[:, None]": "barriers give no value",
     'r = tl.load(x_ptr + offs, cache_modifier=".cg", eviction_policy="evict_first")': "cannot be combined",

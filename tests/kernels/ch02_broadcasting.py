@@ -540,7 +540,7 @@ WRONG = [
     Wrong(OUTER_ADD_BLOCKS, tiles_transposed, kind="values", says="transposed"),
     Wrong(OUTER_ADD_BLOCKS, tiles_mask_precedence, kind="compiler", says="a < b < c"),
     Wrong(OUTER_ADD_BLOCKS, whole_tiles_only, kind="never written", says="z[0, 96]"),
-    Wrong(OUTER_ADD_BLOCKS, row_of_tiles_shares_x, kind="values", says="32..95 along N"),
+    Wrong(OUTER_ADD_BLOCKS, row_of_tiles_shares_x, kind="values", says="32–95 along N"),
     Wrong(OUTER_ADD_BLOCKS, tiles_shifted_into_one_row, kind="race", says="(0, 0, 0) and (1, 0, 0)"),
     Wrong(OUTER_ADD_BLOCKS, tiles_into_x, kind="input changed", says="x was"),
 ]

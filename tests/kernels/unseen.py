@@ -367,7 +367,7 @@ EXACT = (
             ),
         },
         kind="values",
-        says="looks cut off instead of rounded",
+        says="looks truncated instead of rounded",
     ),
     Mistake(
         BATCHED_MATMUL,
@@ -379,7 +379,7 @@ EXACT = (
             ),
         },
         kind="values",
-        says="looks cut off instead of rounded",
+        says="looks truncated instead of rounded",
     ),
     Mistake(
         QUANTIZE_PACK,

@@ -111,7 +111,7 @@ MISTAKES = (
         "Rows of offset words are 1 apart: right only up to 8 groups.",
         {"offs_m * ((groups + 7) // 8)": "offs_m"},
         kind="values",
-        says="1..15 along M",
+        says="1–15 along M",
     ),
     Mistake(
         GROUPED_WEIGHTS,
@@ -119,7 +119,7 @@ MISTAKES = (
         "groups // 8 words a row: the last, partly filled word is not counted.",
         {"((groups + 7) // 8)": "(groups // 8)"},
         kind="values",
-        says="1..3 along M",
+        says="1–3 along M",
     ),
     Mistake(
         GROUPED_WEIGHTS,
@@ -235,7 +235,7 @@ MISTAKES = (
         "Rows of offset words are 1 apart: right only up to 8 groups.",
         {"offs_m * ((groups + 7) // 8)": "offs_m"},
         kind="values",
-        says="1..63 along M",
+        says="1–63 along M",
     ),
     Mistake(
         QUANTIZED_MATMUL,
@@ -243,7 +243,7 @@ MISTAKES = (
         "groups // 8 words a row: the last, partly filled word is not counted.",
         {"((groups + 7) // 8)": "(groups // 8)"},
         kind="values",
-        says="1..15 along M",
+        says="1–15 along M",
     ),
     Mistake(
         QUANTIZED_MATMUL,

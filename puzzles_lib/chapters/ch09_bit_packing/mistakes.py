@@ -45,7 +45,7 @@ MISTAKES = (
         "The top bit is cleared, so that words look positive.",
         {"axis=1)": "axis=1) & 0x7FFFFFFF"},
         kind="values",
-        says="2..3 along (N*BITS+31)//32",
+        says="2–3 along (N*BITS+31)//32",
     ),
     Mistake(
         PACK_BITS,
@@ -53,7 +53,7 @@ MISTAKES = (
         "The sum is taken in float32, which keeps 24 bits.",
         {"codes << BITS * i, axis=1)": "(codes << BITS * i).to(tl.float32), axis=1).to(tl.int32)"},
         kind="values",
-        says="1..3 along (N*BITS+31)//32",
+        says="1–3 along (N*BITS+31)//32",
     ),
     Mistake(
         PACK_BITS,
@@ -272,7 +272,7 @@ MISTAKES = (
         "Rows of words are taken to be N // F long.",
         {"tl.cdiv(N, F)": "N // F", "mask=offs_w < W": "mask=offs_w * F < N"},
         kind="values",
-        says="1..2 along M",
+        says="1–2 along M",
     ),
     Mistake(
         UNPACK_BITS,

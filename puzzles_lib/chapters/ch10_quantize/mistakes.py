@@ -74,7 +74,7 @@ MISTAKES = (
         "Lanes past the row hold 0 and take part in the minimum.",
         {"mask=n < N)": "mask=n < N, other=0.0)", 'tl.where(n < N, x, float("inf"))': "x"},
         kind="values",
-        says="0..1 along M and 20..22 along (N*BITS+31)//32",
+        says="0–1 along M and 20–22 along (N*BITS+31)//32",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -242,7 +242,7 @@ MISTAKES = (
         "Takes the word number for n: w // GROUP.",
         {"offs_w * F // GROUP": "offs_w // GROUP"},
         kind="values",
-        says="16..127 along N",
+        says="16–127 along N",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
@@ -250,7 +250,7 @@ MISTAKES = (
         "One scale and one minimum for all words of the program.",
         {"offs_w * F // GROUP": "offs_w * 0 + tl.program_id(1) * BLOCK_W * F // GROUP"},
         kind="values",
-        says="16..127 along N",
+        says="16–127 along N",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
@@ -258,7 +258,7 @@ MISTAKES = (
         "F // GROUP first, which is 0: always the first group.",
         {"F // GROUP": "(F // GROUP)"},
         kind="values",
-        says="16..90 along N",
+        says="16–90 along N",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
@@ -266,7 +266,7 @@ MISTAKES = (
         "Rows of scales are N // GROUP long.",
         {"tl.cdiv(N, GROUP)": "N // GROUP"},
         kind="values",
-        says="1..2 along M",
+        says="1–2 along M",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
@@ -349,6 +349,6 @@ MISTAKES = (
         "Scales of the next row begin one further on, not a row of groups.",
         {"scale_ptr + row * G": "scale_ptr + row"},
         kind="values",
-        says="1..2 along M",
+        says="1–2 along M",
     ),
 )

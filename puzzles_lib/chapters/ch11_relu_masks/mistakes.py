@@ -131,7 +131,7 @@ MISTAKES = (
         "The bits are taken from 1 - x: where x is small, bfloat16 rounds it away.",
         {"tl.where(shut, 0, 1)": "tl.where(1.0 - x >= 1.0, 0, 1)"},
         kind="values",
-        says="1..2 along M and 1 along (N+31)//32",
+        says="1–2 along M and 1 along (N+31)//32",
     ),
     Mistake(
         RELU_PACK,
@@ -179,7 +179,7 @@ MISTAKES = (
         "Rows of the mask are taken to be N // 32 words long.",
         {"tl.cdiv(N, 32)": "N // 32", "mask=offs_w < W": "mask=offs_w * 32 < N"},
         kind="values",
-        says="1..3 along M",
+        says="1–3 along M",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,

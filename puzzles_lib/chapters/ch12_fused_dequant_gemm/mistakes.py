@@ -40,7 +40,7 @@ MISTAKES = (
         "The whole tile has the scales of its first column: right where a tile lies in one group.",
         {"offs_w * F // GROUP": "offs_w * 0 + tl.program_id(1) * BLOCK_N // GROUP"},
         kind="values",
-        says="16..127 along CIN",
+        says="16–127 along CIN",
     ),
     Mistake(
         FUSED_DW,
@@ -48,7 +48,7 @@ MISTAKES = (
         "`offs_w // GROUP`: forgets that a word is F columns.",
         {"offs_w * F // GROUP": "offs_w // GROUP"},
         kind="values",
-        says="16..127 along CIN",
+        says="16–127 along CIN",
     ),
     Mistake(
         FUSED_DW,
@@ -195,7 +195,7 @@ MISTAKES = (
             "minimum[:, :, None] + scale[:, :, None]": "minimum[:, None, :] + scale[:, None, :]",
         },
         kind="values",
-        says="1..30 along CIN",
+        says="1–30 along CIN",
     ),
     Mistake(
         FUSED_DW,
@@ -341,7 +341,7 @@ MISTAKES = (
             "first + steps * BLOCK_K": "first + rows",
         },
         kind="values",
-        says="1..3 along SPLITS",
+        says="1–3 along SPLITS",
     ),
     Mistake(
         SPLIT_K,
@@ -353,7 +353,7 @@ MISTAKES = (
             "first + steps * BLOCK_K": "first + rows",
         },
         kind="values",
-        says="1..3 along SPLITS",
+        says="1–3 along SPLITS",
     ),
     Mistake(
         SPLIT_K,
@@ -522,7 +522,7 @@ MISTAKES = (
             "minimum_ptr + g * blocks * 16 * F": "minimum_ptr + g * K",
         },
         kind="values",
-        says="64..90 along CIN",
+        says="64–90 along CIN",
     ),
     Mistake(
         PACKED_ALONG_K,
@@ -538,7 +538,7 @@ MISTAKES = (
         "All tiles have the scales of group 0.",
         {"tl.program_id(1) * BLOCK_N // GROUP": "0"},
         kind="values",
-        says="64..95 along CIN",
+        says="64–95 along CIN",
     ),
     Mistake(
         PACKED_ALONG_K,

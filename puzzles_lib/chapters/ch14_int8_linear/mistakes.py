@@ -70,7 +70,7 @@ MISTAKES = (
             )
         },
         kind="values",
-        says="0..6 along M",
+        says="0–6 along M",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -357,7 +357,7 @@ MISTAKES = (
         "Takes the first weight scale for a scale of the whole matrix.",
         {"w_scale_ptr + offs_n, mask=offs_n < N)  # [1, BLOCK_N]": "w_scale_ptr)"},
         kind="values",
-        says="1..15 along N",
+        says="1–15 along N",
     ),
     Mistake(
         INT8_LINEAR,
@@ -365,7 +365,7 @@ MISTAKES = (
         "Takes the first row's scale for a scale of the whole tensor.",
         {"x_scale_ptr + offs_m, mask=offs_m < M)  # [BLOCK_M, 1]": "x_scale_ptr)"},
         kind="values",
-        says="1..15 along M",
+        says="1–15 along M",
     ),
     Mistake(
         INT8_LINEAR,
@@ -488,7 +488,7 @@ MISTAKES = (
         "Takes k for the slow axis of a tile.",
         {"n * TILE_K + k": "k * TILE_N + n"},
         kind="values",
-        says="0..14 along N",
+        says="0–14 along N",
     ),
     Mistake(
         TILED_LINEAR,
@@ -520,7 +520,7 @@ MISTAKES = (
         "Every program reads the tiles of the first channels.",
         {"(tl.program_id(1) * steps + step)": "step"},
         kind="values",
-        says="32..95 along N",
+        says="32–95 along N",
     ),
     Mistake(
         TILED_LINEAR,

@@ -81,7 +81,7 @@ MISTAKES = (
         "Has a stride for rows only: right for a slice, wrong for a transpose.",
         {" * stride_xn": ""},
         kind="values",
-        says="1..18 along N",
+        says="1–18 along N",
     ),
     Mistake(
         STRIDED_COPY,
@@ -371,7 +371,7 @@ MISTAKES = (
         "The row goes into the seed: other numbers than the contract's, and streams that may meet.",
         {"tl.rand(SEED, OFFSET + row * N + n)": "tl.rand(SEED + row, OFFSET + n)"},
         kind="values",
-        says="1..2 along M",
+        says="1–2 along M",
     ),
     Mistake(
         STOCHASTIC_PACK,
@@ -459,7 +459,7 @@ MISTAKES = (
         "Rows are taken to be whole groups long: draws are left out between them.",
         {"OFFSET + row * N + n": "OFFSET + row * G * GROUP + n"},
         kind="values",
-        says="1..2 along M",
+        says="1–2 along M",
     ),
     Mistake(
         STOCHASTIC_PACK,
