@@ -99,7 +99,9 @@ def test_a_right_kernel_is_judged_by_what_it_fetches():
     assert "traffic of case 1, 1 programs at a time, a cache of 0 KiB: 4 lines" in str(report)
     narrow = dataclasses.replace(NEIGHBOURS, traffic=(Traffic(case=1, in_flight=1, cache=128, most=4),))
     report = examine(shifted, narrow)
-    assert report.right and not report.ok and report.headline().endswith("pass, but its traffic misses its goal")
+    assert (
+        report.right and not report.ok and report.headline().endswith("pass, but its traffic misses its goal")
+    )
     (verdict,) = report.verdicts
     assert verdict.kind == "traffic" and "10 lines of 128 bytes fetched, at most 4 wanted" in verdict.message
     assert "x_ptr 2.5 times" in verdict.diagnosis

@@ -179,14 +179,14 @@ FAULTS = [
     (
         unmasked,
         "out of bounds",
-        "out-of-bounds load of s_ptr in program (2, 0, 0): elements 10..11; s has 10, numbered 0 to 9",
+        "out-of-bounds load of s_ptr in program 2: elements 10..11; s has 10, numbered 0 to 9",
     ),
     (empty, "never written", "the kernel stores nothing there"),
-    (no_result, "never written", "does not take z_ptr"),
-    (first_rows_only, "never written", "78 of 130 elements of z_ptr, the first is z[4, 0]"),
+    (no_result, "never written", "the kernel has no parameter z_ptr"),
+    (first_rows_only, "never written", "78 of 130 elements of z are never written, the first is z[4, 0]"),
     (all_rows_by_all, "race", "programs 0 and 1 write different values to z[0, 0]"),
     (last_one_wins, "never written", "60 of 64"),
-    (in_place, "input changed", "x was changed"),
+    (in_place, "input changed", "the kernel changes its input x"),
     (accumulates_into_garbage, "uninitialised", "z_ptr is read before anything is stored there"),
     (leaks_padding, "uninitialised", "uninitialised lanes of x_ptr are used"),
     (reads_scales_twice, "loads", "too many loads of s_ptr: 8 elements, but 4 are enough"),
@@ -283,13 +283,13 @@ def rows_too_close(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl
     [
         (
             into_an_input,
-            "all 64 elements of z_ptr; the kernel stores to x_ptr instead, an input",
+            "none of the 64 elements of z is written: the kernel stores to x_ptr instead, which is an input",
             "tl.store(x_ptr",
         ),
-        (masks_added, "all lanes of this store are masked off; masks are joined by &", "tl.store(z_ptr"),
+        (masks_added, "the mask of this store is False in every lane", "tl.store(z_ptr"),
         (
             rows_too_close,
-            "several lanes of this store hit one element, such as z[0, 4]: is the stride of a row right?",
+            "several lanes of this store write to one element, such as z[0, 4]: your rows are",
             "tl.store(z_ptr",
         ),
         (
@@ -452,7 +452,7 @@ def test_what_goes_wrong_with_a_descriptor_is_said():
 
     for kernel, words in [
         (one_place, "the compiler refuses this kernel: "),
-        (into_an_input, "x was changed; a kernel may only write its outputs"),
+        (into_an_input, "the kernel changes its input x; it may only write to its outputs"),
         (next_tile, "wrong values in z"),
         (constant, "x_desc is a descriptor, it cannot be a tl.constexpr"),
     ]:
@@ -481,7 +481,7 @@ def test_a_kernel_that_cannot_be_read_is_a_line_and_no_traceback():
         return report
 
     report = outer()
-    assert not report.ok and "cannot read this kernel (ValueError" in str(report)
+    assert not report.ok and "the checker failed on this kernel (ValueError" in str(report)
 
 
 def test_an_interrupt_shows_few_frames(monkeypatch):
@@ -585,7 +585,7 @@ def writes_nothing(z_ptr):
 
 
 def test_a_result_of_one_element_is_told_in_the_singular():
-    assert "never written: the one element of z_ptr;" in str(examine(writes_nothing, LONG_SUM))
+    assert "z is never written: the kernel stores nothing there" in str(examine(writes_nothing, LONG_SUM))
 
 
 ADDRESSED = """\

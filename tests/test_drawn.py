@@ -90,7 +90,7 @@ def test_a_failure_in_a_drawn_case_can_be_traced_by_its_number_and_typed_by_its_
     report = examine(kernel_of(SUM.format(end="512")), LONG_SUM)
     failed = report.drawn[-1]
     case = LONG_SUM.drawn()[failed.number - len(LONG_SUM.cases)]
-    assert f"FAIL   {case}   drawn   (case={failed.number})" in str(report)
+    assert f"FAIL   {case}   random   (case={failed.number})" in str(report)
     by_number = trace(solutions()["long_sum"], LONG_SUM, case=failed.number)
     assert str(by_number) == str(trace(solutions()["long_sum"], LONG_SUM, case=Case(**case.numbers)))
 
@@ -98,7 +98,7 @@ def test_a_failure_in_a_drawn_case_can_be_traced_by_its_number_and_typed_by_its_
 def test_reports_of_drawn_cases_repeat_and_are_one_line_where_all_pass():
     kernel = solutions()["long_sum"]
     text = str(examine(kernel, LONG_SUM))
-    assert "pass   and 2 drawn cases\n" in text and text == str(examine(kernel, LONG_SUM))
+    assert "pass   and 2 random cases\n" in text and text == str(examine(kernel, LONG_SUM))
     assert examine(kernel, LONG_SUM, salt="another").ok
 
 

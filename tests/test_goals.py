@@ -203,7 +203,7 @@ def test_one_that_misses_a_goal_is_told_by_how_much_and_where():
     assert report.right and not report.ok
     assert str(report).splitlines()[0] == "doubled: all 2 cases pass, but its machine code misses its goal"
     assert [verdict.kind for verdict in report.verdicts] == ["machine"]
-    assert report.verdicts[0].message == "bytes of a thread's narrowest load: 4, at least 16 wanted"
+    assert report.verdicts[0].message == "bytes of a thread's narrowest load: 4, but the goal is at least 16"
     assert "x = tl.load(x_ptr + offs" in str(report)
     assert "stages(backwards, DOUBLED, case=1)" in str(report)
     assert "stages(backwards, DOUBLED, case=1)" in report._repr_html_()
@@ -246,7 +246,7 @@ whatever_size = triton.jit(do_not_specialize=["N"])(plain.fn)
 def test_a_size_of_1_and_a_multiple_of_16_are_compiled_anew():
     report = examine(plain, ONCE)
     (verdict,) = report.verdicts
-    assert report.right and not report.ok and verdict.message == "kernels compiled: 3, one wanted"
+    assert report.right and not report.ok and verdict.message == "kernels compiled: 3, but the goal is one"
     assert verdict.diagnosis == "N is constexpr 1 in case 0; i32 in case 1; i32, divisible by 16 in case 3"
     assert Report.from_dict(json.loads(json.dumps(report.as_dict()))) == report
 

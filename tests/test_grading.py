@@ -467,7 +467,7 @@ def test_nothing_of_a_cell_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_answers_are_judged_and_give_no_points(in_a_fork: None) -> None:
     data = notebook({"q2": 'answer("ch01-q2", 3)', "q3": "element = ...\nanswer('ch01-q3', element)"})
     found = grade(job_of({"01_blocks.ipynb": data}))
-    assert [answer["status"] for answer in found["answers"]] == ["right", "WRONG", "open"]
+    assert [answer["status"] for answer in found["answers"]] == ["right", "wrong", "open"]
     assert (found["points"], found["of"]) == (2, 2)
 
 
@@ -585,7 +585,7 @@ def test_a_report_shows_what_there_is_to_do_and_folds_what_is_solved(in_a_fork: 
         "not handed in: 41 far_rows, 42 many_tokens" in shown
         and shown.count("no notebook of chapter 20") == 1
     )
-    assert "WRONG" in shown and "ch20-q" not in shown  # of the answers, those that are neither right nor open
+    assert "Not quite." in shown and "ch20-q" not in shown  # only answers that are not quite right
 
 
 def test_the_class_page_has_tries_where_students_hand_in_their_progress(tmp_path: Path) -> None:

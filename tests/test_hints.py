@@ -192,7 +192,7 @@ def test_a_report_that_a_hint_quotes_says_so():
         (MUL_RELU, "tl.maximum(product, 0.0)", "tl.max(product, 0.0)", "compiler refuses", "The relu"),
         (MUL_RELU, "y[:, None]  #", "y  #", "shapes that do not fit", "The product"),
         (LONG_SUM, "axis=1", "axis=0", "compiler refuses", "The fold"),
-        (LONG_SUM, "tl.sum(x, axis=1)", "tl.sum(x)", "folded over all axes", "The fold"),
+        (LONG_SUM, "tl.sum(x, axis=1)", "tl.sum(x)", "fold all axes", "The fold"),
         (LONG_SUM, "acc += ", "acc = ", "only the last block", "One turn of the loop"),
         (
             LONG_SOFTMAX, 'other=float("-inf"))  # [BLOCK_M, BLOCK_N]\n        denom',
@@ -208,11 +208,11 @@ def test_a_report_that_a_hint_quotes_says_so():
         ),
         (FLASH_ATTENTION, "<= offs_q[:, None]", "< offs_q[:, None]", "NaN", "The mask"),
         (
-            INT8_LINEAR, "dtype=tl.int32", "dtype=tl.float32", "above 2^24 in float32",
+            INT8_LINEAR, "dtype=tl.int32", "dtype=tl.float32", "pass 2^24, where float32 skips integers",
             "Only there_and_back fails",
         ),
         (
-            QUANTIZE_ROWS, " + 12582912.0) - 12582912.0", ")", "cut off instead of rounded",
+            QUANTIZE_ROWS, " + 12582912.0) - 12582912.0", ")", "truncated instead of rounded",
             "Only on_ties fails, or codes are off by one",
         ),
         (
@@ -336,7 +336,7 @@ def test_parts_that_are_all_stored_in_one_place_are_no_empty_splits():
 def test_they_come_in_order_and_the_last_one_stays():
     count = len(hints()["masked_add", ""])
     assert numbers(MASKED_ADD, count + 2) == [*range(1, count + 1), count, count]
-    assert "That was the last; hint(MASKED_ADD, 1)" in str(hint(MASKED_ADD))
+    assert "That was the last hint. hint(MASKED_ADD, 1)" in str(hint(MASKED_ADD))
 
 
 def test_one_that_fits_what_was_said_comes_first():
@@ -379,7 +379,7 @@ def test_a_puzzle_that_is_solved_twice_has_hints_for_the_kernel_checked_last():
 def test_who_has_passed_needs_none(state_dir):
     check(solutions()["masked_add"], MASKED_ADD)
     told = hint(MASKED_ADD)
-    assert told.hint is None and "nothing is left to hint at" in str(told)
+    assert told.hint is None and "you need no hint" in str(told)
     assert hint(MASKED_ADD, 1).hint
 
 

@@ -233,7 +233,7 @@ def test_kernels_that_hold(kernel, size):
         (off_everywhere, "true size", "does not fit int32", "mask = offs.to(tl.int32) + (2**31 - 1) < 0"),
         (unmasked, "out of bounds", "out-of-bounds load of x_ptr", "tl.load(x_ptr + offs)"),
         (undefined, "uninitialised", "the load has a mask but no other=", "x = tl.load(x_ptr"),
-        (stores_nothing, "never written", "of 3 programs at the edges of the grid none stores anything", ""),
+        (stores_nothing, "never written", "none of the 3 programs at the edges of the grid stores", ""),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )  # fmt: skip
@@ -299,7 +299,7 @@ def test_grids_that_no_gpu_launches(axis, most):
     )
     assert at_true_size(any_axis, puzzle, N=8 * most, BLOCK=8).ok
     (verdict,) = at_true_size(any_axis, puzzle, N=8 * most + 1, BLOCK=8).verdicts
-    told = f"the grid has {most + 1:,} programs along axis {axis}, a GPU launches {most:,} there at most"
+    told = f"the grid has {most + 1:,} programs along axis {axis}, but a GPU launches at most {most:,}"
     assert (verdict.kind, verdict.message) == ("true size", told)
 
 

@@ -207,7 +207,9 @@ def _off_by(w: _Wrong) -> str:
     ratio = w.got[some] / w.value[some]
     slack = (w.slack[some] / w.value[some]).abs()
     if bool((w.got[~some] == 0).all()) and _constant(ratio, slack) and ((ratio - 1).abs() > slack / 2).any():
-        return f"every element is {_number(ratio.median(), 4)} times what it should be"
+        factor = ratio.median()
+        digits = 4 if _number(factor, 4) != "1" else 7
+        return f"every element is {_number(factor, digits)} times what it should be"
     return ""
 
 
