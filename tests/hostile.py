@@ -146,8 +146,8 @@ def _definition(
 _EVIL = "__import__('os').system('touch owned')"
 
 DEFINITIONS = (
-    _definition("evil decorator", f"@(lambda f: {_EVIL} or f)\n{TWO}", "grading takes @triton.jit"),
-    _definition("decorator of its own", f"@cheat\n{TWO}", "@cheat: grading takes", "def cheat(f): return f"),
+    _definition("evil decorator", f"@(lambda f: {_EVIL} or f)\n{TWO}", "grading accepts @triton.jit"),
+    _definition("decorator of its own", f"@cheat\n{TWO}", "@cheat: grading accepts", "def cheat(f): return f"),
     _definition("evil default", TWO.replace("constexpr)", f"constexpr = {_EVIL})"), "a default is"),
     _definition("evil annotation", TWO.replace("N,", f"N: {_EVIL},"), "annotation"),
     _definition("evil result annotation", TWO.replace("):", f") -> {_EVIL}:", 1), "annotation"),
@@ -161,7 +161,7 @@ DEFINITIONS = (
         TWO.replace("@triton.jit", f"@triton.autotune([triton.Config({{}}, pre_hook={_EVIL})], [])\n@triton.jit"),
         "an argument of @triton.Config",
     ),
-    _definition("two lines of a decorator", TWO.replace("@triton.jit", "@\\\ntriton.jit"), "on a line of its own"),
+    _definition("two lines of a decorator", TWO.replace("@triton.jit", "@\\\ntriton.jit"), "on a separate line"),
     _definition(
         "Triton's names taken", TWO, "tl is Triton's name", "class tl: pass\ntriton = None", points=1
     ),
@@ -212,7 +212,7 @@ KERNELS = (
     ),
     _kernel("knows the results", "tl.store(z_ptr + offs, offs * 0.0 + 10, mask=mask)", "wrong values"),
     _kernel("randomness", f"if tl.rand(7, N) < 0.5:\n    {_STORE}", "never written"),
-    _kernel("endless kernel", f"while N > 0:\n    offs += 0\n{_STORE}", "s of the processor|time limit|more than"),
+    _kernel("endless kernel", f"while N > 0:\n    offs += 0\n{_STORE}", "s of CPU time|time limit|more than"),
     _kernel("endless output", "while N > 0:\n    tl.device_print('x', offs)", "time limit"),
     _kernel("writes to neighbours", "tl.store(z_ptr + offs - 64, 10.0)", "out-of-bounds store"),
     _kernel("50 GB in a kernel", "x = tl.zeros([1 << 20, 1 << 14], tl.float32)", "1048576"),
@@ -239,7 +239,9 @@ _UNROLLED = TWO.replace(
 
 KERNELS += (
     Hostile("unrolled for ever", 1, "static_range", _file(notebook({"p2-kernel": _UNROLLED})), slow=True),
-    Hostile("knows all that check tries", 1, "passes all that `check` shows", _knows_all_that_check_tries),
+    Hostile(
+        "knows all that check tries", 1, "passes all cases that `check` shows", _knows_all_that_check_tries
+    ),
 )
 
 # ---- files and notebooks
@@ -305,7 +307,7 @@ FILES = (
     Hostile(
         "link in a zip", 0, "a symbolic link", _archive({"01_blocks.ipynb": b"/etc/passwd"}, link="01_blocks.ipynb")
     ),
-    Hostile("ids deleted", 2, "no cell has an id", _file(notebook().replace(b'"id"', b'"was"'))),
+    Hostile("ids deleted", 2, "its cells have no ids", _file(notebook().replace(b'"id"', b'"was"'))),
     Hostile(
         "id twice", 1, "there 2 times",
         _file(of_cells([("setup", SETUP), ("p1-kernel", ONE), ("p1-kernel", WRONG_ONE), ("p2-kernel", TWO)])),
@@ -375,7 +377,7 @@ READ = (
     Hostile("rounded for ever", 2, "", _file(notebook(before="x = round(1, -(10**10))"))),
     Hostile("answers of gigabytes", 2, "not a plain value", _file(notebook({"q1": _TEXT + _MANY_ANSWERS}))),
     Hostile("tuples of tuples", 2, "", _file(notebook(before="a = (0, 0)\n" + "a = (a, a)\n" * 60))),
-    Hostile("archive of another kind", 0, "packed in a way", _packed_otherwise),
+    Hostile("archive of another kind", 0, "unsupported compression", _packed_otherwise),
     Hostile(
         "names of archives", 0, r"and \d+ more remarks",
         _archive({f"{n}{'x' * 9000}.zip": b"" for n in range(99)}),

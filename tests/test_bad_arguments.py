@@ -50,7 +50,7 @@ def shell():
         ("race(kernel)", "race(rung): rung is a JITFunction, allowed is a Rung"),
         ("stages(kernel, CONSTANT_ADD, 'sm_91')", "target is 'sm_91', allowed are sm_80, sm_90, "),
         ("stages(kernel, CONSTANT_ADD, num_warps=3)", "stages: num_warps is 3, allowed are 1, 2, 4, "),
-        ("stages(kernel, CONSTANT_ADD, BLOK=8)", "stages: BLOK is no number of the case, which has "),
+        ("stages(kernel, CONSTANT_ADD, BLOK=8)", "stages: BLOK is not a number of the case, which has "),
         ("made.show('ptxx')", "stage is 'ptxx', sm_90 has ttir, ttgir, llir, ptx, sass"),
         (
             "made.show('ptx', around=7)",

@@ -190,6 +190,6 @@ def test_another_fault_in_a_later_case_is_named():
 
 def test_programs_have_as_many_ids_as_the_grid_has_axes():
     text = "load of x_ptr in program (3, 2, 0): elements 4..7"
-    assert on_the_grid(text, CONSTANT_ADD, CONSTANT_ADD.cases[0]) == text.replace("(3, 2, 0)", "3")
-    case = OUTER_ADD_BLOCKS.cases[0]
-    assert on_the_grid(text, OUTER_ADD_BLOCKS, case) == text.replace("(3, 2, 0)", "(3, 2)")
+    assert on_the_grid(text, 1) == text.replace("(3, 2, 0)", "3")
+    assert on_the_grid(text, 2) == text.replace("(3, 2, 0)", "(3, 2)")
+    assert on_the_grid(text, 3) == text

@@ -215,7 +215,7 @@ def test_each_program_has_its_color_its_number_and_its_words():
 def test_untouched_and_shared_elements_are_told_apart():
     picture = access_map([a_map([0] * 6 + [-1] * 6, sharers=[3] * 6 + [0] * 6)], (3,), None, "t")
     found = texts(picture.figure)
-    assert "×3" in found and "×n: touched by n programs" in found and "not touched" in found
+    assert "×3" in found and "×n: accessed by n programs" in found and "not touched" in found
     assert not any(text.startswith("outlined") for text in found)
 
 
@@ -262,7 +262,7 @@ def test_programs_that_share_elements_get_a_stripe_each_and_are_named():
     picture = access_map([shared], (3,), None, "t")
     found = texts(picture.figure)
     assert {"0..2", "program 0", "program 1", "program 2"} <= set(found)
-    assert "striped: several programs, a stripe each" in found
+    assert "stripes: accessed by several programs, one stripe per program" in found
     assert all(share(picture, color) > 0.01 for color in PROGRAM_COLORS[:3])
     block = a_map(owner, sharers=[2] * 12, group=group, groups=((), (0, 3)))
     assert "×2" in texts(access_map([block], (2, 2), None, "t").figure), "the corners of a grid have no name"
@@ -272,9 +272,9 @@ def test_turns_of_the_outlined_program_are_numbered():
     turn = np.repeat([1, 2, 3, 0], 8)
     tensor = a_map([0] * 24 + [1] * 8, outlined=turn > 0, turn=turn)
     found = texts(access_map([tensor], (2,), (0,), "t").figure)
-    assert {"turn 1", "turn 2", "turn 3", "1"} <= set(found) and "0" in found
+    assert {"iteration 1", "iteration 2", "iteration 3", "1"} <= set(found) and "0" in found
     once = a_map([0] * 24 + [1] * 8, outlined=turn > 0, turn=(turn > 0).astype(int))
-    assert "turn 1" not in texts(access_map([once], (2,), (0,), "t").figure)
+    assert "iteration 1" not in texts(access_map([once], (2,), (0,), "t").figure)
 
 
 def test_elements_of_a_result_that_nobody_wrote_are_a_region():

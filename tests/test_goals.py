@@ -176,11 +176,11 @@ def test_programs_follow_from_registers_and_shared_memory():
 @pytest.mark.parametrize(
     "registers, shared, warps, programs, more",
     [
-        (130, 0, 8, 1, "130 registers a thread: one program more fits with 128 or fewer"),
-        (128, 0, 8, 2, "128 registers a thread: one program more fits with 80 or fewer"),
+        (130, 0, 8, 1, "130 registers per thread: one program more fits with 128 or fewer"),
+        (128, 0, 8, 2, "128 registers per thread: one program more fits with 80 or fewer"),
         (64, 120_000, 4, 1, "120000 bytes of shared memory: one program more fits with 115712 or fewer"),
         (64, 262_144, 4, 0, "262144 bytes of shared memory: a program fits with 232448 or fewer"),
-        (255, 120_000, 8, 1, "255 registers a thread and 120000 bytes of shared memory are each too many"),
+        (255, 120_000, 8, 1, "255 registers per thread and 120000 bytes of shared memory are each too many"),
     ],
 )
 def test_what_keeps_one_more_program_out(registers, shared, warps, programs, more):

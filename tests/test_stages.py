@@ -239,7 +239,7 @@ def test_cases_numbers_and_options():
         ({"target": ["sm_90"]}, "target is ['sm_90']"),
         ({"case": 2}, "stages: case is 2, allowed are 0 to 1"),
         ({"case": Case(BLOCK=2)}, "does not fit add_ten"),
-        ({"BLOCKS": 2}, "stages: BLOCKS is no number of the case, which has N, BLOCK"),
+        ({"BLOCKS": 2}, "stages: BLOCKS is not a number of the case, which has N, BLOCK"),
         ({"N": -1}, "N is -1"),
         ({"num_warps": 3}, "num_warps is 3, allowed are 1, 2, 4, 8, 16, 32"),
         ({"num_warps": 2.0}, "num_warps is 2.0"),
@@ -711,7 +711,7 @@ def test_text_is_short_and_exact():
     assert [int(line.split()[1]) for line in lines[1:6]] == [len(s.read(stage)) for stage in s.names]
     assert (
         lines[6]
-        == f"{s.registers} registers a thread, 0 bytes spilled, {s.shared_bytes} bytes of shared memory"
+        == f"{s.registers} registers per thread, 0 bytes spilled, {s.shared_bytes} bytes of shared memory"
     )
     assert lines[7] == f"tensor core: {s.tensor_core}" and len(lines) == 8
 

@@ -35,7 +35,7 @@ def check_true_size(bound: Bound, seconds: float, said: set[str]) -> CaseResult:
     )
     verdict = None
     if ran.stop:
-        verdict = Verdict(ran.stop.kind, on_the_grid(ran.stop.message, puzzle, case), ran.stop.site)
+        verdict = Verdict(ran.stop.kind, on_the_grid(ran.stop.message, len(puzzle.grid(case))), ran.stop.site)
     elif ran.undefined:
         verdict = Verdict("uninitialised", str(ran.undefined), ran.undefined.site)
     elif not any(written.any() for written in ran.written.values()):

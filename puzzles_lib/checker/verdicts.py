@@ -155,7 +155,7 @@ def _moves_with(
 def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     """Return the most basic fault of a run that shows without comparing values; None if there is none."""
     if ran.stop and ran.stop.kind != "uninitialised":
-        message = on_the_grid(ran.stop.message, puzzle, case)
+        message = on_the_grid(ran.stop.message, len(puzzle.grid(case)))
         return Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
     if ran.undefined and ran.undefined.kind != "early":
         return _uninitialised(ran.undefined)
@@ -458,12 +458,12 @@ def _ids(program: Program, puzzle: Puzzle, case: Case) -> str:
     return str(program[0]) if axes == 1 else str(program[:axes])
 
 
-def on_the_grid(text: str, puzzle: Puzzle, case: Case) -> str:
-    """Return a text of the interpreter, whose program ids have three numbers, with those of the grid."""
+def on_the_grid(text: str, axes: int) -> str:
+    """Return a text of the interpreter, with one number per axis of the grid in program ids."""
 
     def of(found: re.Match) -> str:
-        x, y, z = map(int, found.groups())
-        return _program((x, y, z), puzzle, case)
+        ids = tuple(map(int, found.groups()))
+        return f"program {ids[0] if axes == 1 else ids[:axes]}"
 
     return re.sub(r"\bprogram \((\d+), (\d+), (\d+)\)", of, text)
 

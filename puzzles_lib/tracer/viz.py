@@ -1,7 +1,7 @@
-"""triton-viz's record of a run.
+"""Record a run with triton-viz.
 
-The only module that imports triton_viz, and only when a trace is made. triton-viz patches Triton as a whole
-while it runs (and a little on import): all of that is undone here.
+This is the only module that imports triton_viz, and only when a trace is made. triton-viz patches all of
+Triton while it runs, and some of it on import; all of that is undone here.
 """
 
 import contextlib
@@ -31,12 +31,12 @@ from puzzles_lib.source import Site, with_helpers
 
 
 class NotTraced(Exception):
-    """triton-viz failed on a kernel; says at which operation and how, in a few words."""
+    """triton-viz failed on a kernel. The message says at which operation and how, in a few words."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """One `tl.dot` of one program, with its operands' values."""
+    """One `tl.dot` of one program, with the values of its operands."""
 
     program: Program
     left: np.ndarray
@@ -48,10 +48,10 @@ Step = Access | Product
 
 
 def steps(bound: Bound, ran: Run) -> list[Step]:
-    """The accesses and products of a kernel known to be clean, from triton-viz's records.
+    """Return the accesses and products of a clean kernel, from triton-viz's records.
 
-    ran: its guarded run. triton-viz does not record atomics: where there are any, these come from there.
-    Raises NotTraced where triton-viz cannot trace the kernel.
+    ran: its guarded run, from which atomics are taken, because triton-viz does not record them.
+    Raises NotTraced if triton-viz cannot trace the kernel.
     """
     puzzle, case = bound.puzzle, bound.case
     tensors = make_inputs(puzzle, case)
@@ -67,7 +67,7 @@ def steps(bound: Bound, ran: Run) -> list[Step]:
 
 
 def _run_traced(kernel: JITFunction, bound: Mapping[str, object], grid: tuple[int, ...]) -> list[Step]:
-    """One launch under a fresh Tracer. Raises NotTraced where triton-viz cannot."""
+    """Run one launch under a fresh Tracer. Raise NotTraced if triton-viz cannot."""
     quiet = io.StringIO()
     tracer = traced = None
 
@@ -99,7 +99,7 @@ def _run_traced(kernel: JITFunction, bound: Mapping[str, object], grid: tuple[in
 
 
 def _failure(kernel: JITFunction, error: BaseException) -> str:
-    """Which operation of which line raised what."""
+    """Say which operation of which line raised what."""
     ours = {(f.fn.__code__.co_filename, f.fn.__name__) for f in with_helpers(kernel)}
     frames = traceback.extract_tb(error.__traceback__)
     places = [i for i, frame in enumerate(frames) if (frame.filename, frame.name) in ours]
@@ -114,7 +114,7 @@ def _failure(kernel: JITFunction, error: BaseException) -> str:
 
 
 def _triton_viz() -> ModuleType:
-    """triton-viz's tracing, imported when first needed."""
+    """Return triton-viz's tracing, which is imported when first needed."""
     import triton_viz  # noqa: F401
     from triton_viz.frontends.base import OPERATION_REGISTRY
 
@@ -123,10 +123,10 @@ def _triton_viz() -> ModuleType:
 
 
 def _tracer(viz: ModuleType):
-    """A Tracer that turns its records into accesses, and lets none pass that leaves the tensors.
+    """Return a Tracer that turns its records into accesses and stops at one outside of the tensors.
 
-    The guarded run has shown the kernel to be clean; but lanes that it leaves open hold other values
-    there than here, so that a kernel may still do something else this time.
+    The guarded run has shown that the kernel is clean. But undefined lanes have other values here than there,
+    so the kernel may still do something else this time.
     """
     from triton_viz.core.callbacks import OpCallbacks
     from triton_viz.core.data import AtomicCas, AtomicRMW, Dot, Load, Store
@@ -185,7 +185,7 @@ def _tracer(viz: ModuleType):
             self.found.append(Access(kind, name, self.program, elements, mask.copy(), bad, site))
 
         def _vet(self, addresses: np.ndarray, mask: np.ndarray | None) -> tuple[str, torch.Tensor]:
-            """The one argument that all lanes that are on point into, the nearest if none is on."""
+            """Return the argument that all active lanes point into; the nearest one if no lane is active."""
             addresses = addresses.astype(np.int64)
             on = addresses.ravel() if mask is None else addresses[np.broadcast_to(mask, addresses.shape)]
             if not on.size:
@@ -194,31 +194,31 @@ def _tracer(viz: ModuleType):
             for name, tensor in self.arguments.items():
                 if _distance(int(on.min()), tensor) == 0 and _distance(int(on.max()), tensor) == 0:
                     return name, tensor
-            raise MemoryError("lanes outside of the tensors")
+            raise MemoryError("lanes are outside of the tensors")
 
     return AccessTracer()
 
 
 def _values(handle) -> np.ndarray:
-    """A copy of an operand's numbers; Triton's interpreter holds those of bfloat16 and float8 as bits."""
+    """Return a copy of an operand's numbers; Triton's interpreter keeps bfloat16 and float8 as bits."""
     return of_triton(handle.dtype).widen(handle.data).copy()
 
 
 def _site(frames: Sequence[traceback.FrameSummary]) -> Site:
-    """The innermost line of the learner's."""
+    """Return the innermost line of the learner's source."""
     lines = (Site(f.lineno, f.line) for f in reversed(frames) if f.filename != __file__)
     return next(lines, Site(0, ""))
 
 
 def _distance(address: int, tensor: torch.Tensor) -> int:
-    """Bytes from an address to a tensor's memory, 0 inside."""
+    """Return the bytes from an address to a tensor's memory; 0 inside."""
     first = tensor.data_ptr()
     return max(first - address, address - (first + tensor.nbytes - 1), 0)
 
 
 @contextlib.contextmanager
 def _kept(kernel: JITFunction) -> Iterator[None]:
-    """Whatever happens inside, Triton, triton-viz and the kernel's globals are afterwards as before."""
+    """Restore Triton, triton-viz and the kernel's globals afterwards, whatever happens inside."""
     namespaces = {id(f.fn.__globals__): f.fn.__globals__ for f in with_helpers(kernel)}.values()
     before = [set(namespace) for namespace in namespaces]
 
@@ -228,7 +228,9 @@ def _kept(kernel: JITFunction) -> Iterator[None]:
             forget_interpreter(namespace, names)
         _reset_triton_viz()
 
-    with triton_restored(kernel):  # triton-viz also lets recursion go so deep that an endless one would crash
+    with triton_restored(
+        kernel
+    ):  # triton-viz raises the recursion limit so far that endless recursion would crash
         try:
             with undone_after_fork(put_back):
                 yield
