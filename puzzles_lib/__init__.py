@@ -1,13 +1,12 @@
-"""Triton, bit by bit: the software under the course.
+"""Triton, bit by bit: the course's library.
 
     from puzzles_lib import OUTER_ADD, check, trace, watch
 
-``check(kernel, PUZZLE)`` says whether a kernel is right, ``trace(kernel, PUZZLE)`` shows what it
-touches, ``watch(kernel, PUZZLE)`` plays it line by line, ``run(kernel, PUZZLE, **tensors)`` uses it.
-``hint(PUZZLE)`` helps before a puzzle is solved, ``mistake(PUZZLE, n)`` after; ``progress()`` says what is
-solved. Besides these, every puzzle by its name in capitals, and every chapter by
-its number (``ch02``). Names are looked up when first used, so that importing the package alone costs
-nothing.
+``check(kernel, PUZZLE)`` checks whether a kernel is correct, ``trace(kernel, PUZZLE)`` shows what it
+accesses, ``watch(kernel, PUZZLE)`` plays it line by line, and ``run(kernel, PUZZLE, **tensors)`` runs it.
+``hint(PUZZLE)`` helps before a puzzle is solved, ``mistake(PUZZLE, n)`` afterwards, and ``progress()`` shows
+what is solved. Every puzzle has its name in capitals, and every chapter its number (``ch02``). Names are
+looked up when they are first used, so importing the package is fast.
 """
 
 import importlib
@@ -31,7 +30,7 @@ _HOME = {
 
 
 def __getattr__(name: str):
-    if name == "__all__":  # what `from puzzles_lib import *` asks for
+    if name == "__all__":  # `from puzzles_lib import *` asks for this
         return __dir__()
     if name in _HOME:
         value = getattr(importlib.import_module(_HOME[name]), name)

@@ -194,7 +194,7 @@ def test_a_kernel_with_an_unknown_parameter_is_refused():
 
     problem = Problem(torch.randn(128, 64).bfloat16(), torch.randn(128, 64).bfloat16(), 64)
     rung = Rung("odd", odd_kernel, splits=1, BLOCK_M=64, BLOCK_N=64, BLOCK_K=64)
-    with pytest.raises(TypeError, match="weight_ptr .* it offers words_ptr"):
+    with pytest.raises(TypeError, match="weight_ptr .* its names are words_ptr"):
         rung.arguments(problem, torch.empty(1))
 
 

@@ -58,8 +58,10 @@ def test_the_recurrence_of_ones_is_a_cumulative_sum():
 
 
 def test_the_statement_says_what_holds_zeros_and_whose_bits_count():
-    assert "count_ptr holds zeros" in str(LAYER_NORM_DW) and "bit for bit" in LAYER_NORM_DW._repr_markdown_()
-    assert "dw_ptr, db_ptr and lock_ptr hold zeros" in DW_BY_LOCK._repr_markdown_()
+    assert (
+        "count_ptr contains zeros" in str(LAYER_NORM_DW) and "bit for bit" in LAYER_NORM_DW._repr_markdown_()
+    )
+    assert "dw_ptr, db_ptr and lock_ptr contain zeros" in DW_BY_LOCK._repr_markdown_()
 
 
 @pytest.mark.parametrize("field", ["zeroed", "locks"])

@@ -380,11 +380,11 @@ def test_what_is_no_kernel_is_answered_in_a_line():
 
     for kernel, words in [
         (plain, "plain is a Python function: put @triton.jit"),
-        (right[(1,)], "kernel[grid] is a launch: hand over the kernel alone"),
+        (right[(1,)], "kernel[grid] is a launch: pass only the kernel"),
         (3, "kernel is 3"),
         (None, "there is no kernel yet: it is None"),
-        (greedy, "takes 'eps', which scale_rows does not offer"),
-        (constant_pointer, "x_ptr is a pointer, it cannot be a tl.constexpr"),
+        (greedy, "takes 'eps', which scale_rows does not have"),
+        (constant_pointer, "x_ptr is a pointer, so it cannot be a tl.constexpr"),
     ]:
         report = examine(kernel, SCALE_ROWS)
         assert not report.ok and words in str(report)
@@ -454,12 +454,12 @@ def test_what_goes_wrong_with_a_descriptor_is_said():
         (one_place, "the compiler refuses this kernel: "),
         (into_an_input, "the kernel changes its input x; it may only write to its outputs"),
         (next_tile, "wrong values in z"),
-        (constant, "x_desc is a descriptor, it cannot be a tl.constexpr"),
+        (constant, "x_desc is a descriptor, so it cannot be a tl.constexpr"),
     ]:
         report = examine(kernel, TILED)
         assert not report.ok and words in str(report), report
     report = examine(next_tile, SCALE_ROWS)
-    assert "takes 'x_desc', which scale_rows does not offer" in str(report)
+    assert "takes 'x_desc', which scale_rows does not have" in str(report)
 
 
 def test_misuse_of_check_itself_raises_and_names_the_parameter():

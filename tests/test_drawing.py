@@ -247,7 +247,7 @@ def test_masked_lanes_are_hatched_inside_and_outside_the_tensor():
 def test_more_programs_than_colors_take_them_in_turns_and_no_neighbours_are_alike():
     picture = access_map([a_map(np.arange(40))], (40,), (39,), "t")
     found = texts(picture.figure)
-    assert "40 programs" in found and "numbers: tl.program_id; programs take the colors in turns" in found
+    assert "40 programs" in found and "numbers are program ids; colors repeat" in found
     picture = access_map([a_map(np.arange(60).reshape(6, 10))], (6, 10), None, "t")
     fills = {patch.get_facecolor() for ax in picture.figure.axes for patch in ax.patches}
     colors = np.array(accesses.program_colors((6, 10))).reshape(6, 10)
@@ -306,7 +306,7 @@ def test_slices_are_drawn_beside_each_other_and_capped():
 def test_large_tensors_are_reduced_and_say_so(shape):
     owner = np.zeros(shape, int)
     picture = access_map([a_map(owner)], (1,), (0,), "t")
-    assert any(text.startswith("reduced: each square is") for text in texts(picture.figure))
+    assert any(text.startswith("reduced: each square stands for") for text in texts(picture.figure))
     assert picture.figure.get_size_inches().max() < 10
 
 
@@ -317,7 +317,7 @@ def test_a_reduced_map_still_shows_a_single_bad_lane():
 
 def test_lanes_far_out_are_told_and_not_drawn():
     picture = access_map([a_map([0] * 8, bad=[[10**12]], alarm="far")], (1,), (0,), "t")
-    assert "some lanes out of bounds are too far out to be drawn" in texts(picture.figure)
+    assert "some lanes out of bounds are too far away to be drawn" in texts(picture.figure)
     assert "✕ far" in texts(picture.figure)
 
 

@@ -205,7 +205,7 @@ def test_bool_is_a_dtype_like_others():
 
 
 def test_a_grid_that_no_gpu_launches_is_refused():
-    with pytest.raises(ValueError, match="has 70000 programs along axis 1, a GPU launches 65535 at most"):
+    with pytest.raises(ValueError, match="has 70000 programs along axis 1, but a GPU launches at most 65535"):
         copy_of(plain, grid=lambda s: (1, 70000))
     assert copy_of(plain, grid=lambda s: (70000,)).programs(Case(N=8, BLOCK=8))[0] == 70000
 

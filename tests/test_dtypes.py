@@ -87,9 +87,9 @@ def test_narrowing_undoes_widening(row):
 
 def test_what_is_in_no_row_is_said():
     assert of_name("float4") is None
-    with pytest.raises(TypeError, match="the course has no torch.complex64, it has bool, uint8"):
+    with pytest.raises(TypeError, match="the course does not support torch.complex64, only bool, uint8"):
         of_torch(torch.complex64)
-    with pytest.raises(TypeError, match="the course's interpreter has no fp8e4b15"):
+    with pytest.raises(TypeError, match="the course's interpreter does not support fp8e4b15"):
         of_triton(tl.float8e4b15)
     assert of_triton(tl.pointer_type(tl.float8e5)).storage == np.uint64
 

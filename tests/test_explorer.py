@@ -395,7 +395,7 @@ def test_atomics_are_said_to_be_left_out():
     opened = trace(adding_kernel, RAGGED_ADD, 1).explore()
     assert [op["type"] for op in tabs(opened.url)["(0, 0, 0)"]] == ["Load", "Store"]
     line = adding_kernel.starting_line_number + 4
-    assert f"triton-viz does not record atomics, so line {line}. <a" in opened._repr_html_()
+    assert f"triton-viz does not record atomics, so line {line} is missing. <a" in opened._repr_html_()
 
 
 @pytest.mark.parametrize("kernel", [breaking_kernel, lambda x_ptr: x_ptr], ids=["breaks off", "is none"])

@@ -281,7 +281,7 @@ def test_helpers_and_constants_are_found(cells: dict[str, str], in_a_fork: None)
             "if torch.cuda.is_available():",
             "under `if torch.cuda.is_available()`, and grading cannot tell whether",
         ),
-        ("for _ in range(1):", "under `for`, which grading does not run: write it by itself"),
+        ("for _ in range(1):", "under `for`, which grading does not run: write it at the top level"),
     ],
 )
 def test_what_a_branch_hides_is_told(line: str, says: str, in_a_fork: None) -> None:
@@ -371,7 +371,7 @@ def test_a_value_is_written_no_further_than_it_may_be_long() -> None:
     assert plain.written([Counted()] * 3, 36) == "[1234567890, 1234567890, 1234567890]"
     for found in ([Counted()] * 1000, ((Counted(), Counted()),) * 500, {1: (Counted(),) * 1000}):
         Counted.times = 0
-        with pytest.raises(NotPlain, match="too large to be meant"):
+        with pytest.raises(NotPlain, match="the value is too large"):
             plain.written(found, 35)
         assert 2 <= Counted.times <= 3
 

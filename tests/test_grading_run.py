@@ -148,11 +148,11 @@ def test_without_bubblewrap_nothing_is_graded(
 @pytest.mark.parametrize(
     "options, words",
     [
-        (["--chapters", "77"], "--chapters 77: there are 00, 01"),
+        (["--chapters", "77"], "--chapters 77: the chapters are 00, 01"),
         (["--workers", "0"], "numbers above 0"),
         (["--executor", "no_module:x"], "--executor no_module:x"),
-        (["--executor", "os"], "is wanted"),
-        (["--executor", "os:sep"], "no function"),
+        (["--executor", "os"], "expected a form"),
+        (["--executor", "os:sep"], "not a function"),
     ],
 )
 def test_bad_options_are_told_in_a_line(

@@ -307,7 +307,7 @@ def no_kernel(x_ptr):
     [
         (calls_torch, "torch.relu", "line {}: tl.store(z_ptr + offs, torch.relu("),
         (branches_on_a_block, "", "line {}: if offs > 3"),
-        (takes_weights, "'w_ptr', which add_ten does not offer; it offers x_ptr, z_ptr, N", ""),
+        (takes_weights, "'w_ptr', which add_ten does not have; its names are x_ptr, z_ptr, N", ""),
         (no_kernel, "put @triton.jit on the line above its def", ""),
         (None, "", ""),
     ],

@@ -206,16 +206,16 @@ def test_a_wrong_heuristic():
 @pytest.mark.parametrize(
     "kernel, puzzle, told",
     [
-        (tuned(tuned(right, (32, 4)), (64, 4)), MASKED_ADD, "two triton.autotune are around one kernel"),
+        (tuned(tuned(right, (32, 4)), (64, 4)), MASKED_ADD, "the kernel has two triton.autotune"),
         (
             triton.autotune([triton.Config({"BLOK": 32})], key=[])(right),
             MASKED_ADD,
-            "a configuration gives BLOK, which is no parameter of the kernel",
+            "a configuration sets BLOK, which is not a parameter of the kernel",
         ),
         (
             triton.heuristics({"N": lambda args: 5})(right),
             MASKED_ADD,
-            "a heuristic gives N, which is the puzzle's to say",
+            "a heuristic sets N, but the puzzle sets it",
         ),
         (
             triton.heuristics({"BLOCK": lambda args: args["NN"]})(right),

@@ -1,6 +1,6 @@
-"""Triton's front end, watched: what it visits, what it computes there, and what it must not be asked.
+"""Watch Triton's front end: what it visits, what it computes there, and calls that would crash it.
 
-Only in a child (`puzzles_lib.translator.forked`): methods of Triton's are replaced for good.
+Only in a child (`puzzles_lib.translator.forked`), because Triton's methods are replaced for good.
 """
 
 import ast
@@ -159,25 +159,25 @@ def _is_block_pointer(value: object) -> bool:
 
 
 def _fussy(name: str, method: Callable) -> Callable:
-    """A method of Triton's semantic that raises where MLIR would end the process (SIGABRT)."""
+    """Return a method of Triton's semantic class that raises where MLIR would end the process (SIGABRT)."""
 
     @functools.wraps(method)
     def checked(self, *args, **kwargs):
         given = (*args, *kwargs.values())
         if name == "advance":
             if not _is_block_pointer(args[0]):
-                raise TypeError("tl.advance moves block pointers only, made by tl.make_block_ptr")
+                raise TypeError("tl.advance only moves block pointers, made by tl.make_block_ptr")
         elif any(_is_block_pointer(a) for a in given):
-            raise TypeError("a block pointer is moved by tl.advance, and used by tl.load and tl.store alone")
+            raise TypeError("a block pointer only works in tl.advance, tl.load and tl.store")
         if name == "atom_red_typechecking_impl" and not args[0].type.is_block() and args[1].type.is_block():
-            raise TypeError("this atomic has a pointer to one element, and a block of values")
+            raise TypeError("this atomic has a pointer to one element, but a block of values")
         return method(self, *args, **kwargs)
 
     return checked
 
 
 def _load_hinted(method: Callable) -> Callable:
-    """tl.load, which raises where ptxas would refuse what the hints make of it."""
+    """Return tl.load, which raises if ptxas would refuse the instruction that its hints lead to."""
 
     @functools.wraps(method)
     def checked(self, ptr, mask, other, boundary_check, padding, cache, eviction, volatile):
@@ -189,7 +189,7 @@ def _load_hinted(method: Callable) -> Callable:
 
 
 def _store_hinted(method: Callable) -> Callable:
-    """tl.store, likewise."""
+    """Return tl.store, which raises in the same way."""
 
     @functools.wraps(method)
     def checked(self, ptr, value, mask, boundary_check, cache, eviction):
@@ -206,19 +206,21 @@ def _refuse_two_hints(**hints: object) -> None:
 
 
 def _not_empty(method: Callable) -> Callable:
-    """A block made of one value, which raises where a later pass would fail."""
+    """Return the method that makes a block of one value, which raises if a later pass would fail."""
 
     @functools.wraps(method)
     def checked(self, value, shape):
         if 0 in shape:
-            raise TypeError(f"a block of shape {tuple(shape)} has no elements, and must have one at least")
+            raise TypeError(
+                f"a block of shape {tuple(shape)} has no elements, but a block needs at least one"
+            )
         return method(self, value, shape)
 
     return checked
 
 
 def _counted(method: Callable) -> Callable:
-    """tl.histogram, which raises where a later pass would fail: it compiles for integers of 32 bits alone."""
+    """Return tl.histogram, which raises if a later pass would fail: it only compiles for 32-bit integers."""
 
     @functools.wraps(method)
     def checked(self, input, num_bins, mask):
@@ -234,7 +236,7 @@ def _refuse_other_widths(counted: object) -> None:
 
 
 def _promised(name: str, method: Callable) -> Callable:
-    """A hint on values, which raises where a later pass would fail over what it promises."""
+    """Return a hint on values, which raises if a later pass would fail because of its promise."""
 
     @functools.wraps(method)
     def checked(self, x, values):
@@ -245,7 +247,7 @@ def _promised(name: str, method: Callable) -> Callable:
 
 
 def _refuse_promise(name: str, x: object, values: Sequence[int]) -> None:
-    """tl.max_constancy is what layouts are made by: its groups must fill a block."""
+    """Raise if the groups of tl.max_constancy do not fill a block, because layouts depend on them."""
     if not isinstance(x, tl.tensor):
         return
     shape = [int(size) for size in x.shape]
@@ -294,12 +296,12 @@ _COMPUTING = (
 
 
 def _not_of_float8(method: Callable) -> Callable:
-    """A method of Triton's semantic that raises where LLVM would fail, to which a float8 is an integer."""
+    """Return a method of Triton's semantic class that raises where LLVM would fail on a float8."""
 
     @functools.wraps(method)
     def checked(self, *args, **kwargs):
         kinds = {value.dtype.name for value in args if isinstance(value, tl.tensor)}
-        if len(kinds) == 1 and kinds.pop().startswith("fp8"):  # two kinds meet in a third
+        if len(kinds) == 1 and kinds.pop().startswith("fp8"):  # two different kinds are converted to a third
             raise TypeError(NO_FLOAT8_ARITHMETIC)
         return method(self, *args, **kwargs)
 
@@ -307,7 +309,7 @@ def _not_of_float8(method: Callable) -> Callable:
 
 
 def _float8_made(name: str, method: Callable) -> Callable:
-    """A method of Triton's semantic that gives a value a dtype, and raises where no float8 can be made so."""
+    """Return a method of Triton's semantic class that sets a dtype, and raises for an impossible float8."""
 
     @functools.wraps(method)
     def checked(self, *args, **kwargs):
