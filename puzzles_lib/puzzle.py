@@ -156,8 +156,8 @@ class Puzzle:
     same_bits: whether the results must be the same, bit for bit, in any order of the programs.
     derived: for an input's name, a function of the inputs before it, by their names in the spec, that
         computes it as an earlier kernel would. A case's fill for it takes precedence.
-    allowance: a function like the spec that returns how far a correct kernel may be from it, if it rounds
-        intermediate values to half precision for `tl.dot`; None if only float32's own error is allowed.
+    allowance: a function like the spec that returns how far a correct kernel may be from it. It is for
+        kernels that round values to half precision for `tl.dot`; None allows only float32's own error.
     slips: functions like the spec, each with a common slip, by the report's text about it. They may also take
         any number of the case, by its name.
     contract: how random cases are drawn; without it there are none.

@@ -106,16 +106,23 @@ def _of_source(source: str) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             parts = (part.value if isinstance(part, ast.Constant) else "code" for part in node.values)
-            yield f"line {node.lineno}", "".join(map(str, parts))
+            text = "".join(map(str, parts))
+            if not _is_code(text):
+                yield f"line {node.lineno}", text
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
             text = node.value
             if id(node) in documents:
                 yield f"line {node.lineno}", _dedented(text)
-            elif len(re.findall(r"[a-z]{2,}", text)) > 2 and " " in text.strip():
+            elif len(re.findall(r"[a-z]{2,}", text)) > 2 and " " in text.strip() and not _is_code(text):
                 yield f"line {node.lineno}", text
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield f"line {token.start[0]}", token.string.lstrip("# ")
+
+
+def _is_code(text: str) -> bool:
+    """Return whether a string is HTML, CSS, JavaScript or a pattern, not a message."""
+    return bool(re.search(r"</?\w|\w\{|=>|\(\?[:<=!P]|\[\^", text))
 
 
 def _dedented(text: str) -> str:

@@ -1,8 +1,8 @@
 """Compare the fused dW with the best unfused path: this course's dequantize, then cuBLAS.
 
-Rows of bench "dw": the product, cuBLAS alone on a ready x^, and the floor; then the round trip, quantising
-included. The error of a path is the norm of its distance from the exact product of the dequantised values
-(in float64) over the norm of that product. One row sets the product beside cuBLAS on the unquantised x.
+Rows of bench "dw": the product, cuBLAS alone on a ready x^, and the floor; then the round trip, quantizing
+included. The error of a path is the norm of its distance from the exact product of the dequantized values
+(in float64) over the norm of that product. One row sets the product beside cuBLAS on the unquantized x.
 """
 
 from collections.abc import Callable, Iterator
@@ -96,7 +96,7 @@ def _product(shape: tuple[int, int, int], bits: int, group: int = GROUP) -> Iter
 def _sustained(shape: tuple[int, int, int], bits: int) -> Iterator[dict[str, object]]:
     """Measure training without packing, cuBLAS on x as it is; each for a second, one after the other.
 
-    The chip's power then limits both, and cuBLAS more, as the bits of an unquantised x change more often.
+    The chip's power then limits both, and cuBLAS more, as the bits of an unquantized x change more often.
     """
     pairs = _inputs(shape)
     packs = [(dy, quantize_pack(x, bits, GROUP)) for dy, x in pairs]

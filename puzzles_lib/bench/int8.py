@@ -2,7 +2,7 @@
 
 On the CPU, one thread: fbgemm's ``linear_dynamic`` and float32 `nn.Linear`. On a GPU: a bfloat16 matrix
 multiplication, and the same int8 arithmetic around ``torch._int_mm``: in plain torch, and compiled, where
-the rows are quantised by torch or by our kernel.
+the rows are quantized by torch or by our kernel.
 """
 
 import statistics

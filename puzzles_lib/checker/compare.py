@@ -265,7 +265,7 @@ def _precision(w: _Wrong) -> str:
 
 SLIP_SLACK = 2.0**-16  # a slip may lead to sums of large numbers that cancel
 COARSE_SLACK = 2.0**-7  # more, if these numbers were rounded to half precision
-ENOUGH_ERRORS = 16  # the number of errors from which their size can be told
+ENOUGH_ERRORS = 16  # the number of errors from which their size is clear
 MOSTLY = 0.8  # the share of a range that must be wrong: some elements, such as zeros, happen to be correct
 
 

@@ -1,9 +1,10 @@
 """Compute what a result should be, from the spec in float64, and how far off a correct kernel may be.
 
 A fixed ``atol`` misses errors in small values and is too strict for large ones. Here each element has its
-own tolerance: how far the exact result moves when the inputs move by float32's rounding (the condition of
-the problem at that element), times a factor that covers any reasonable order of summation. Half precision
-is 8192 times coarser than float32, so its errors are never within the tolerance, unless the puzzle allows
+own tolerance. It is the movement of the exact result when the inputs move by float32's rounding (the
+condition of the problem at that element), times a factor that covers any reasonable order of summation.
+Half precision is 8192 times coarser than float32, so its errors are never within the tolerance, unless the
+puzzle allows
 them: what ``tl.dot`` multiplies by a bfloat16 must itself be rounded to one. Such a puzzle allows a
 roundoff of each summand.
 
@@ -22,9 +23,9 @@ What counts as correct:
 
 Accepted on purpose:
 
-- In float32, errors of up to about 24 units in the last place (1.4e-6 of the value), because ``exp2`` for
-  ``exp`` or another order of a sum costs that much. So a relative error of 1e-6 passes, and so does an
-  epsilon of 1e-7 in a denominator.
+- In float32, errors of up to about 24 units in the last place (1.4e-6 of the value): ``exp2`` for ``exp`` or
+  another order of a sum costs that much. So a relative error of 1e-6 passes, and an epsilon of 1e-7 in a
+  denominator.
 - A tie of float16 or bfloat16 that is rounded the other way, if float32's error may have moved it.
 - Zero for a value below the dtype's smallest normal number, unless the result is exact.
 - Storing the value that an input already has, or adding 0 to it: no later reader can see that.

@@ -1,7 +1,7 @@
 """Check that a GPU can launch what was compiled: a program's shared memory must fit.
 
-If the front end's opinion says that it may not (`compiler.shared`), the kernel is compiled to find out,
-which takes about 50 ms. If a goal of the puzzle compiles the same launch anyway, `checker.machine` checks it.
+If the front end's opinion leaves that open (`compiler.shared`), the kernel is compiled to find out, which
+takes about 50 ms. If a goal of the puzzle compiles the same launch anyway, `checker.machine` checks it.
 """
 
 from puzzles_lib.binding import Bound

@@ -269,7 +269,7 @@ class Report:
         return f"{self.title}: {passed} of {count} cases pass"
 
     def rows(self, most: int = MOST_LINES) -> list[Row]:
-        """Return a row per case and goal. The first failure is told in full; others may share a row."""
+        """Return a row per case and goal. The first failure has all details; others may share a row."""
         goals = self._goal_rows()
         return self._case_rows(max(most - sum(1 + len(row.lines()) for row in goals), 2)) + goals
 
@@ -318,7 +318,7 @@ class Report:
         return [*first, this, *last]
 
     def _told(self, case: CaseResult) -> Row:
-        """Return the row of the case that is told in full."""
+        """Return the row of the case with all details."""
         watch = "" if self.salt else case.watch  # with a salt, `watch` would show other values
         return dataclasses.replace(self._row(case), verdict=case.verdict, watch=watch, draw=case.draw)
 

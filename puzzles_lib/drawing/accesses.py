@@ -128,7 +128,7 @@ def _measure(panels: Sequence["_MapPanel"], shrink: float) -> list[tuple[float, 
     """Return the sizes of panels; panels of a kind share a scale. shrink: the share of the allowed height."""
     strips = [panel.own_cell(shrink) for panel in panels if panel.is_strip]
     grids = [panel.own_cell(shrink) for panel in panels if not panel.is_strip]
-    if len(grids) > 2:  # so that three fit beside each other
+    if len(grids) > 2:  # so that three fit side by side
         grids += [2.1 / p.codes.shape[1] for p in panels if not p.is_strip and len(p.canvas.slices) == 1]
     for panel in panels:
         common = min(strips if panel.is_strip else grids)

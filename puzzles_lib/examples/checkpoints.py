@@ -3,10 +3,10 @@
     FOLDER/step-00000020/           torch.distributed.checkpoint's files, and run.json
     FOLDER/step-00000040.partial/   being written, or left by a run that died; the next save removes it
 
-A checkpoint is written under its partial name and renamed when all ranks have written all of it. It holds
-model and optimiser by the names that the unwrapped model has, so that DDP, FSDP2 and a single process read
-each other's, and the state of each rank's random numbers. Resume from your own alone: torch reads the list
-of a checkpoint's tensors with pickle, which runs what it is told to.
+A checkpoint is written under its partial name and renamed when all ranks have written all of it. It
+contains the model and the optimizer, by the names of the unwrapped model, so DDP, FSDP2 and a single
+process can read each other's. It also contains the state of each rank's random numbers. Only resume from
+your own checkpoints: torch reads the list of tensors with pickle, which can run any code.
 """
 
 import json

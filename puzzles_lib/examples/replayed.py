@@ -1,7 +1,7 @@
 """Run forward and backward of a batch as one CUDA graph, with one launch from the host.
 
-The host may take longer to launch the kernels of a small batch, one by one from Python, than the GPU takes to
-run them, the more so those of packed layers. A graph computes what they do, to the bit.
+For a small batch, the host may need longer to launch the kernels one by one from Python than the GPU needs to
+run them. Packed layers have even more kernels. A graph computes exactly the same, bit for bit.
 """
 
 from collections.abc import Callable

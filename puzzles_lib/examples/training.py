@@ -170,12 +170,14 @@ def train(
 ) -> Run:
     """Train until ``steps`` steps are done. All ranks call it, each with its `Ranks`.
 
-    folder: for checkpoints, one every ``save_every`` steps (0: none) and one at the end. resume: go on
-    from the newest whole one in it. graph: replay forward and backward as a CUDA graph, with the same losses.
+    folder: for checkpoints, one every ``save_every`` steps (0: none) and one at the end. resume: continue
+        from the newest complete one in it. graph: replay forward and backward as a CUDA graph, with the
+        same losses.
     quiet: without a progress bar.
-    Raises ValueError for what does not fit together, FileNotFoundError where there is nothing to resume,
-    FileExistsError where there is, and no ``resume``, OSError where a checkpoint cannot be written or read,
-    RankLost where another rank died, LossLost where the loss is no number.
+
+    Raises ValueError for arguments that do not fit together. Raises FileNotFoundError if there is nothing
+    to resume, and FileExistsError if there is something without ``resume``. Raises OSError if a checkpoint
+    cannot be written or read, RankLost if another rank died, and LossLost if the loss is not a number.
     """
     _at_least("steps", steps, 1)
     _at_least("save_every", save_every, 0)

@@ -1,4 +1,4 @@
-"""Compute how many programs a multiprocessor runs at a time, and what would allow one more."""
+"""Compute how many programs per multiprocessor runs at a time, and what would allow one more."""
 
 from puzzles_lib.bench.h200 import PROGRAMS, REGISTERS, RESERVED, SHARED, WARPS
 

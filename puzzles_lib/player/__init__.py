@@ -1,7 +1,7 @@
 """Play a kernel's run in the notebook, line by line and value by value: `watch`.
 
-One guarded run is recorded statement by statement (`interpreter.recording`), turned into a tree of plain
-values (`story`), packed (`packing`) and put into a page with the script that plays it (`page`, `player.js`).
+One guarded run is recorded statement by statement (`interpreter.recording`) and turned into a tree of plain
+values (`story`). The tree is packed (`packing`) and put into a page with a script (`page`, `player.js`).
 """
 
 import math

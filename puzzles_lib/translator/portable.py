@@ -1,7 +1,7 @@
 """Pack a kernel into bytes for a process that has Triton, but not the notebook's cells.
 
 pickle stores functions by name. Here a learner's function is stored with its code and the globals that it
-names, Triton's functions are stored by name, and everything else that another process may lack is refused.
+names. Triton's functions are stored by name. Everything else that another process may lack is refused.
 """
 
 import ast
@@ -100,9 +100,9 @@ def _parts_of_callable(function: JITCallable) -> tuple:
 def _its_own(function: JITFunction) -> set[str]:
     """Return names whose globals the front end never reads, because they are the kernel's own.
 
-    So a notebook's tensor ``x`` does not matter to a kernel that sets an ``x``. Not included are names that
-    may be read before they are set, names with an attribute (Triton's search for an early return looks up
-    such a global), and names of helpers, which `with_helpers` finds.
+    So a notebook's tensor ``x`` does not matter to a kernel that sets an ``x``. Names that may be read before
+    they are set are not included. Neither are names with an attribute, because Triton's search for an early
+    return looks up such a global, nor names of helpers, which `with_helpers` finds.
     """
     definition = nodes(function)[0].body[0]  # type: ignore[attr-defined]
     found = {node.id for node in nodes(function) if isinstance(node, ast.Name)}

@@ -1,9 +1,9 @@
 """Estimate how much shared memory a program may need, while the front end translates it.
 
 The compiler itself decides in `frontend.shared_memory`, which takes about 50 ms. If blocks are small, it
-need not be asked. Shared memory contains the operands of `tl.dot`, `num_stages` of each load that runs
-ahead in a loop, what descriptors move, and for a moment blocks that threads exchange (a scan, a
-transposition). The estimate adds all of them.
+need not be asked. Shared memory contains the operands of `tl.dot`, and `num_stages` of each load that runs
+ahead in a loop. It also contains what descriptors move, and for a moment blocks that threads exchange (a
+scan, a transposition). The estimate adds all of them.
 """
 
 import functools
