@@ -426,7 +426,7 @@ _HALVES = {
 
 # Right, but their machine code is not what the puzzle wants.
 WRONG = [
-    Wrong(PACKED_ALONG_K, stacked_fields, kind="machine", says="from layout to layout: scale ="),
+    Wrong(PACKED_ALONG_K, stacked_fields, kind="machine", says="to change the layout: scale ="),
     Wrong(PACKED_ALONG_K, dy_on_the_left, kind="machine", says="through shared memory: x ="),
 ]
 
