@@ -294,7 +294,7 @@ def rows_too_close(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl
         ),
         (
             first_rows_only,
-            "programs 0 and 1 overwrite each other at z[0, 0]: their offsets are the same: use tl.program_id",
+            "overwrite each other at z[0, 0]: their offsets are the same: use tl.program_id(0)",
             "tl.store(z_ptr",
         ),
     ],

@@ -395,7 +395,8 @@ def _wrong_stride(access: Access, result: Argument, case: Case) -> str:
         return ""
     steps = np.diff(elements, axis=0)
     wanted, found = shape[-1], int(steps.flat[0])
-    if found == wanted or found < 1 or (steps != found).any() or (np.diff(elements, axis=1) != 1).any():
+    strides = {math.prod(shape[axis:]) for axis in range(1, len(shape))}
+    if found in strides or found < 1 or (steps != found).any() or (np.diff(elements, axis=1) != 1).any():
         return ""
     apart, right = _named(found, case, "one element" if found == 1 else ""), _named(wanted, case)
     columns = result.dims[-1]
@@ -417,7 +418,9 @@ def _wrong_start(first: Access, second: Access, result: Argument, puzzle: Puzzle
         return ""
     apart = int(second.elements.flat[0] - first.elements.flat[0])
     if not apart:
-        return "their offsets are the same: use tl.program_id"
+        axes = [axis for axis in range(3) if first.program[axis] != second.program[axis]]
+        axis = str(axes[0]) if len(axes) == 1 else "..."
+        return f"their offsets are the same: use tl.program_id({axis})"
     sizes = first.elements.size
     if len(result.shape(case.numbers)) != 1 or not (np.diff(first.elements) == 1).all() or apart >= sizes:
         return ""
