@@ -396,7 +396,7 @@ WRONG = [
     Wrong(CONSTANT_ADD, added_in_half_precision, kind="values", says="z[0]"),
     Wrong(CONSTANT_ADD, added_in_place, kind="input changed", says="its input x"),
     Wrong(CONSTANT_ADD, stored_into_the_input, kind="never written", says="of z"),
-    Wrong(CONSTANT_ADD, without_output, kind="never written", says="no parameter z_ptr"),
+    Wrong(CONSTANT_ADD, without_output, kind="never written", says="stores to x_ptr instead"),
     Wrong(CONSTANT_ADD, all_write_the_first_block, kind="race", says="0 and 1"),
     Wrong(CONSTANT_ADD, block_of_32, kind="never written", says="z[224]"),
     Wrong(CONSTANT_ADD, one_element_a_program, kind="never written", says="z[1]"),

@@ -71,7 +71,7 @@ MISTAKES = (
         "Rows of the result are K // 8 apart.",
         {"offs_m * K + k": "offs_m * (K // 8) + k"},
         kind="never written",
-        says="is the stride of a row right",
+        says="your rows are one element apart",
     ),
     Mistake(
         WEIGHT_CODES,
@@ -375,7 +375,7 @@ MISTAKES = (
             )
         },
         kind="input changed",
-        says="scale was",
+        says="its input scale",
     ),
     Mistake(
         QUANTIZED_MATMUL,

@@ -165,7 +165,7 @@ MISTAKES = (
         "Fields are moved up, <<, where they should come down, >>.",
         {">> BITS * i": "<< BITS * i"},
         kind="values",
-        says="wrong ones are zero",
+        says="wrong elements are zero",
     ),
     Mistake(
         UNPACK_BITS,
@@ -304,7 +304,7 @@ MISTAKES = (
         "Right, but 32 codes of one bit are the load of two threads, which must exchange sums.",
         {"min(F, 16)": "F"},
         kind="machine",
-        says="instructions that pass values between threads: 10, none wanted",
+        says="instructions that pass values between threads: 10, but the goal is none",
     ),
     Mistake(
         PACK_WIDE,
@@ -312,7 +312,7 @@ MISTAKES = (
         "Right, but the neighbours in a column of fields are no neighbours in memory.",
         {"min(F, 16)": "1"},
         kind="machine",
-        says="narrowest load: 1, at least 16 wanted",
+        says="narrowest load: 1, but the goal is at least 16",
     ),
     Mistake(
         PACK_WIDE,

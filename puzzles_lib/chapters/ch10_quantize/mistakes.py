@@ -195,7 +195,7 @@ MISTAKES = (
         "Stores words and scales, and forgets the minimum.",
         {"    tl.store(minimum_ptr + row * G + offs_g, low, mask=offs_g < G)\n": ""},
         kind="never written",
-        says="minimum_ptr",
+        says="minimum is never written",
     ),
     Mistake(
         QUANTIZE_PACK,

@@ -72,7 +72,7 @@ MISTAKES = (
         "tl.maximum(x, 0) drops NaN.",
         {"tl.where(shut, 0.0, x)": "tl.maximum(x, 0.0)"},
         kind="values",
-        says="wrong ones are zero",
+        says="wrong elements are zero",
     ),
     Mistake(
         RELU_PACK,
@@ -80,7 +80,7 @@ MISTAKES = (
         "where(x > 0, x, 0) drops NaN.",
         {"tl.where(shut, 0.0, x)": "tl.where(x > 0, x, 0.0)"},
         kind="values",
-        says="wrong ones are zero",
+        says="wrong elements are zero",
     ),
     Mistake(
         RELU_PACK,
@@ -139,7 +139,7 @@ MISTAKES = (
         "Only the mask is stored.",
         {"    tl.store(y_ptr + row * N + n, tl.where(shut, 0.0, x), mask=n < N)\n": ""},
         kind="never written",
-        says="y_ptr",
+        says="of y",
     ),
     Mistake(
         RELU_PACK,
@@ -195,7 +195,7 @@ MISTAKES = (
         "Without & 1 the top bit comes down as -1, and no other bit comes down alone.",
         {"((words[:, None] >> i) & 1) == 1": "(words[:, None] >> i) == 1"},
         kind="values",
-        says="wrong ones are zero",
+        says="wrong elements are zero",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,
@@ -203,7 +203,7 @@ MISTAKES = (
         "The sign bit is cleared, and with it the gate of element 31.",
         {"words[:, None]": "(words[:, None] & 0x7FFFFFFF)"},
         kind="values",
-        says="wrong ones are zero",
+        says="wrong elements are zero",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,
@@ -243,7 +243,7 @@ MISTAKES = (
         "dy > 0 decides as well.",
         {"tl.where(passes": "tl.where(passes & (dy > 0)"},
         kind="values",
-        says="wrong ones are zero",
+        says="wrong elements are zero",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,

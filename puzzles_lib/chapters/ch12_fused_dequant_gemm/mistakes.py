@@ -16,7 +16,7 @@ MISTAKES = (
         "Nothing is stored.",
         {"    tl.store(dw_ptr + offs_m[:, None] * CIN + offs_n[None, :], acc, mask=mask)\n": ""},
         kind="never written",
-        says="dw_ptr",
+        says="of dw",
     ),
     Mistake(
         FUSED_DW,
@@ -653,7 +653,7 @@ MISTAKES = (
         "Nothing is stored.",
         {"    tl.store(dw_ptr + offs_m * CIN + offs_n, acc, mask=(offs_m < COUT) & (offs_n < CIN))\n": ""},
         kind="never written",
-        says="dw_ptr",
+        says="of dw",
     ),
     Mistake(
         BUSY_DW,
@@ -661,7 +661,7 @@ MISTAKES = (
         "Right, but 64 rows of x are in registers at one time, and do not fit.",
         {"BLOCK_K // 2": "BLOCK_K"},
         kind="machine",
-        says="spills to memory: 12, none wanted",
+        says="spills to memory: 12, but the goal is none",
     ),
     Mistake(
         BUSY_DW,

@@ -126,7 +126,7 @@ MISTAKES = (
         "Keeps the scale to itself.",
         {"    tl.store(scale_ptr + offs_m, scale, mask=offs_m < M)\n": ""},
         kind="never written",
-        says="scale_ptr",
+        says="of scale",
     ),
     Mistake(
         QUANTIZE_ROWS,

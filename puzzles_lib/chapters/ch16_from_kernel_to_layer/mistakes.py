@@ -149,7 +149,7 @@ MISTAKES = (
         "Takes the upper half of each float32 for its bfloat16.",
         {"x, mask=mask": ("(x.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True), mask=mask")},
         kind="values",
-        says="cut off",
+        says="truncated",
     ),
     Mistake(
         LINEAR_BACKWARD,

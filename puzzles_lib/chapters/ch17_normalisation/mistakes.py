@@ -437,7 +437,7 @@ MISTAKES = (
         "Counts itself before all its threads have stored: the last one to come finds garbage.",
         {"    tl.debug_barrier()\n": ""},
         kind="race",
-        says="program 2 reads dw_part[0, 0]",
+        says="program (2, 0) reads dw_part[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -449,7 +449,7 @@ MISTAKES = (
             )
         },
         kind="race",
-        says="program 2 reads dw_part[0, 0]",
+        says="program (2, 0) reads dw_part[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -457,7 +457,7 @@ MISTAKES = (
         "A relaxed atomic counts, and orders nothing.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, sem="relaxed")'},
         kind="race",
-        says="program 2 reads dw_part[0, 0]",
+        says="program (2, 0) reads dw_part[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -465,7 +465,7 @@ MISTAKES = (
         "Releases its own part, and does not acquire those of the others.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, sem="release")'},
         kind="race",
-        says="program 2 reads dw_part[0, 0]",
+        says="program (2, 0) reads dw_part[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -473,7 +473,7 @@ MISTAKES = (
         "Acquires, and does not release.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, sem="acquire")'},
         kind="race",
-        says="program 2 reads dw_part[0, 0]",
+        says="program (2, 0) reads dw_part[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -481,7 +481,7 @@ MISTAKES = (
         "Orders the threads of one program only.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, scope="cta")'},
         kind="race",
-        says="program 2 reads dw_part[0, 0]",
+        says="program (2, 0) reads dw_part[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -489,7 +489,7 @@ MISTAKES = (
         "The count before is never that high.",
         {"before == tl.num_programs(0) - 1": "before == tl.num_programs(0)"},
         kind="never written",
-        says="elements of dw_ptr",
+        says="elements of dw",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -561,7 +561,7 @@ MISTAKES = (
         "The last part goes on past the last row.",
         {"tl.minimum((p + 1) * ROWS, M)": "(p + 1) * ROWS"},
         kind="out of bounds",
-        says="load of dy_ptr in program 3",
+        says="load of dy_ptr in program (3, 0)",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -601,7 +601,7 @@ MISTAKES = (
         "Gives the lock back before all threads have stored: the next program loads what was there before.",
         {"    tl.debug_barrier()\n": ""},
         kind="race",
-        says="program 1 reads dw[0]",
+        says="program (1, 0) reads dw[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -612,7 +612,7 @@ MISTAKES = (
             "mask=n < N)\n    tl.debug_barrier()\n": "mask=n < N)\n",
         },
         kind="race",
-        says="program 1 reads dw[0]",
+        says="program (1, 0) reads dw[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -620,7 +620,7 @@ MISTAKES = (
         "A relaxed exchange gives the lock back, and not the sums.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": 'tl.atomic_xchg(lock_ptr + j, 0, sem="relaxed")'},
         kind="race",
-        says="program 1 reads dw[0]",
+        says="program (1, 0) reads dw[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -628,7 +628,7 @@ MISTAKES = (
         "Takes the lock, and acquires nothing.",
         {"tl.atomic_cas(lock_ptr + j, 0, 1)": 'tl.atomic_cas(lock_ptr + j, 0, 1, sem="relaxed")'},
         kind="race",
-        says="program 1 reads dw[0]",
+        says="program (1, 0) reads dw[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -636,7 +636,7 @@ MISTAKES = (
         "The lock orders the threads of one program only.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": 'tl.atomic_xchg(lock_ptr + j, 0, scope="cta")'},
         kind="race",
-        says="program 1 reads dw[0]",
+        says="program (1, 0) reads dw[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -674,7 +674,7 @@ MISTAKES = (
             )
         },
         kind="race",
-        says="within program 0: lock[0]",
+        says="within program (0, 0): lock[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -748,7 +748,7 @@ MISTAKES = (
             )
         },
         kind="race",
-        says="stores to db[0], and the lock is not held",
+        says="stores to db[0] while the lock is not held",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -1043,7 +1043,7 @@ MISTAKES = (
         "A row is taken to fit.",
         {"range(0, T, BLOCK_T)": "range(0, BLOCK_T, BLOCK_T)"},
         kind="never written",
-        says="elements of h_ptr",
+        says="elements of h",
     ),
     Mistake(
         LINEAR_RECURRENCE,
