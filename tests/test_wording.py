@@ -118,7 +118,7 @@ ROWS = {
     r"^Cannot access global variable (\S+)": ("x += ten", "ten is a global: pass it as a parameter"),
     r"^__setitem__": (
         "x[mask] = 0",
-        "elements of a block cannot be set: tl.where makes a new block, tl.store",
+        "elements cannot be set: tl.where makes a new block, tl.store",
     ),
     r"`_semantic` argument": ("r = offs[mask]", "a block cannot be filtered"),
     r"^unsupported tensor index": (
@@ -428,8 +428,8 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = tl.inline_asm_elementwise('a;', '=r,r', x, tl.int32, True, 1)": "takes two strings, a list",
     "tile = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (32,), (0,))\nfor i in range(4):\n"
     "    tile = tl.load(tile)": "tile is a block pointer to [32] = [BLOCK] of float32 before the",
-    "p = x_ptr\nfor i in range(4):\n    p = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (32,), (0,))": "and a "
-    "block pointer to [32] = [BLOCK] of float32 after this line: a loop keeps",
+    "p = x_ptr\nfor i in range(4):\n    p = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (32,), (0,))": "but a "
+    "block pointer to [32] = [BLOCK] of float32 after this line: a loop cannot",
     "r = tl.outer(x, x)": "there is no tl.outer: did you mean x[:, None] * y[None, :]?",
     "r = tl.round(x)": "did you mean tl.floor(x + 0.5), or half to even, (x + 12582912.0) - 12582912.0?",
     "r = x.flatten()": "there is tl.ravel(x)",

@@ -810,7 +810,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^Cannot access global variable (\S+)", _global),
     (
         r"^__setitem__",
-        "elements of a block cannot be set: tl.where makes a new block, tl.store writes to memory",
+        "elements cannot be set: tl.where makes a new block, tl.store writes to memory",
     ),
     (r"`_semantic` argument", _outside_of_the_compiler),
     (r"^unsupported tensor index", _subscript),
