@@ -192,7 +192,7 @@ def test_who_does_not_wait_for_a_lock_is_found_out():
     assert examine(tried_twice, TOTAL).ok
     text = str(examine(tried_twice, puzzle))
     assert "race: program 0 stores to z[0] while another one holds the flag" in text
-    assert "a program must wait until it finds a 0 there" in text
+    assert "a program must wait until it can change it from 0 to 1" in text
 
 
 def test_who_gives_up_where_a_lock_is_held_is_found_out():
@@ -200,4 +200,4 @@ def test_who_gives_up_where_a_lock_is_held_is_found_out():
     assert examine(given_up, TOTAL).ok and examine(added_where_locked_out, puzzle).ok
     text = str(examine(given_up, puzzle))
     assert "race: program 0 gives up while another one holds the flag: its part of z[0] is missing" in text
-    assert "a program must wait until it finds a 0 there" in text and "if tl.atomic_cas" in text
+    assert "a program must wait until it can change it from 0 to 1" in text and "if tl.atomic_cas" in text

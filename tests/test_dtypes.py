@@ -301,8 +301,8 @@ def test_the_two_meet_in_float16():
             "x.to(tl.float16).to({self}, fp_downcast_rounding='rtz')",
             "no cast from float16 to {} that rounds towards",
         ),
-        ("tl.full((8,), 1.3, x.dtype)", "1.3 is no {}, and Triton rounds no constant to one"),
-        ("tl.full((8,), 1e9, x.dtype)", "1e+09 is no {}, and Triton rounds no constant to one"),
+        ("tl.full((8,), 1.3, x.dtype)", "1.3 is not a {}, and Triton does not round constants to it"),
+        ("tl.full((8,), 1e9, x.dtype)", "1e+09 is not a {}, and Triton does not round constants to it"),
         ("x.to(tl.int32)", "cannot cast"),
     ],
 )

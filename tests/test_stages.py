@@ -189,7 +189,7 @@ def test_too_few_registers_are_spilled():
 def test_too_much_shared_memory_is_said():
     s = compiled("sm_80", num_stages=8)
     assert s.shared_bytes > 166_912
-    assert "a launch would fail: sm_80 has 166912 bytes of shared memory" in repr(s)
+    assert "a launch would fail, because sm_80 has 166912 bytes of shared memory" in repr(s)
     assert "launch" not in repr(compiled("sm_80"))
 
 
@@ -259,7 +259,7 @@ def test_no_puzzle():
 
 def test_local_without_a_gpu_says_what_there_is(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ValueError, match="no GPU; without one: sm_80, sm_90, sm_100, gfx942"):
+    with pytest.raises(ValueError, match="no GPU; without one, use sm_80, sm_90, sm_100, gfx942"):
         stages(add_kernel, ADD, "local")
 
 
@@ -676,7 +676,7 @@ def test_a_loop_belongs_to_its_line():
 
 
 def test_a_line_there_is_not():
-    with pytest.raises(ValueError, match="source is 3, the kernel has lines"):
+    with pytest.raises(ValueError, match="source is 3, but the kernel has lines"):
         added().lines("ttir", 3)
     with pytest.raises(ValueError, match="source is 'tl.dot'"):
         added().line("tl.dot")
@@ -772,8 +772,8 @@ def test_html_is_well_formed_small_and_has_no_scripts():
         assert len(page) < 80_000
     checker = checked(s._repr_html_())
     assert checker.labels and all(checker.labels)
-    assert f"of {len(s.read('ptx'))} lines, the first of each" in s._repr_html_()
-    assert "all of them: show('ptx').text" in s._repr_html_()
+    assert f"of {len(s.read('ptx'))} lines, the first ones of each" in s._repr_html_()
+    assert "For all lines: show('ptx').text" in s._repr_html_()
 
 
 def test_html_of_a_long_stage_has_something_of_every_line():

@@ -376,7 +376,7 @@ def _why_not_written(verdict: Verdict, result: Argument, puzzle: Puzzle, case: C
                 place = f"{result.name}[{_index(element, shape)}]"
                 why = (
                     _wrong_stride(access, result, case)
-                    or _wrong_start(first, access, result, puzzle, case)
+                    or _wrong_start(first, access, result, case)
                     or "do their offsets depend on tl.program_id?"
                 )
                 both = _programs(first.program, access.program, puzzle, case)
@@ -412,7 +412,7 @@ def _named(size: int, case: Case, plain: str = "") -> str:
     return f"{names[0]} = {size} elements"
 
 
-def _wrong_start(first: Access, second: Access, result: Argument, puzzle: Puzzle, case: Case) -> str:
+def _wrong_start(first: Access, second: Access, result: Argument, case: Case) -> str:
     """Say where two programs' blocks begin if the second begins within the first; "" if it isn't clear."""
     if first.site != second.site or first.elements.shape != second.elements.shape:
         return ""
