@@ -225,7 +225,7 @@ def test_a_wrong_heuristic():
         (
             triton.heuristics({"BLOCK": lambda args: torch.ones(1)})(right),
             MASKED_ADD,
-            "a heuristic gives BLOCK a Tensor, allowed are numbers",
+            "a heuristic sets BLOCK to a Tensor, but only numbers are allowed",
         ),
         (
             triton.autotune([triton.Config({"BLOCK": 32}, pre_hook=print)], key=[])(right),

@@ -1,12 +1,10 @@
 """Compute what a result should be, from the spec in float64, and how far off a correct kernel may be.
 
 A fixed ``atol`` misses errors in small values and is too strict for large ones. Here each element has its
-own tolerance. It is the movement of the exact result when the inputs move by float32's rounding (the
-condition of the problem at that element), times a factor that covers any reasonable order of summation.
-Half precision is 8192 times coarser than float32, so its errors are never within the tolerance, unless the
-puzzle allows
-them: what ``tl.dot`` multiplies by a bfloat16 must itself be rounded to one. Such a puzzle allows a
-roundoff of each summand.
+own tolerance: how far the exact result moves when the inputs move by float32's rounding. (This is the
+condition of the problem at that element.) A factor covers any reasonable order of summation. Half precision
+is 8192 times coarser than float32, so its errors are never within the tolerance, unless the puzzle allows
+them. Some do, because ``tl.dot`` needs both factors in one dtype: they allow a roundoff of each summand.
 
 What counts as correct:
 

@@ -242,9 +242,8 @@ def gave_up(puzzle: Puzzle, case: Case, held: Run, free: Run) -> Verdict | None:
         lacks = (got != want) & ~(got.isnan() & want.isnan())
         if result.name not in puzzle.locks and lacks.any():
             place = f"{result.name}[{_index(int(lacks.int().argmax()), result.shape(case.numbers))}]"
-            text = (
-                f"race: {_program(held.program, puzzle, case)} gives up while another one holds the {locks}: "
-            )
+            who = _program(held.program or (0, 0, 0), puzzle, case)
+            text = f"race: {who} gives up while another one holds the {locks}: "
             asked = [access.site for access in held.accesses if access.argument in puzzle.locks]
             site = asked[-1] if asked else None
             return Verdict("race", f"{text}its part of {place} is missing", site, _must_wait(locks))

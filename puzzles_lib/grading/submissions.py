@@ -3,8 +3,9 @@
 No link is followed and nothing is unpacked to disk. A folder or a zip contains one of these:
 
 - a folder per student (Moodle, Gradescope, nbgrader) or per attempt (Brightspace),
-- files whose names begin with the student's name (Canvas, Moodle without folders), contain it (Blackboard),
-or end with it after the chapter's name, - only ``NN_topic.ipynb``, which are one student's.
+- files whose names contain the student's name: at the beginning (Canvas, Moodle without folders), within
+  (Blackboard), or after the chapter's name,
+- only ``NN_topic.ipynb``, which are one student's.
 
 A student's notebooks may be anywhere in it, also in the student's own zip, together with ``progress.json``.
 """
