@@ -370,7 +370,7 @@ def test_integers_made_of_integers_are_not_said_to_be_rounded():
     x = torch.arange(40, dtype=torch.int32)
     assert (
         judge(plus_one, lambda x: x + 1 + (x % 2 == 1), x, N=40).diagnosis
-        == "each wrong element is 1 too large"
+        == "each wrong element is 1 too far from zero"
     )
 
 
@@ -392,10 +392,14 @@ def test_a_wrong_word_is_decoded():
 
 
 def test_the_error_and_what_is_allowed_are_said_where_values_look_alike():
+    ones = judge(row_sum, lambda x: x.sum(1) * (1 + 4.9e-6), torch.ones(4, 1), M=4, T=1)
+    assert re.search(r"got 1\.00000489, want 1, off by 4\.9e-06, allowed \d\S+$", ones.message)
+
+
+def test_a_factor_near_1_is_not_told_as_1():
     x = torch.tensor([[1.0], [2.0], [4.0], [8.0]])
-    mismatch = judge(row_sum, lambda x: x.sum(1) * (1 + 4.9e-6), x, M=4, T=1)
-    assert mismatch.diagnosis == "every element is 1.000005 times what it should be"
-    assert re.search(r", off by \d\S+, allowed \d\S+$", mismatch.message)
+    told = judge(row_sum, lambda x: x.sum(1) * (1 + 1e-5), x, M=4, T=1).diagnosis
+    assert told == "every element is 1.00001 times what it should be"
 
 
 def test_neighbours_of_a_flag_are_no_roundings():

@@ -1,12 +1,10 @@
 """Keep the results of a class: a folder per student, written as a whole or not at all, and a table of all.
 
-results/
-index.html      the class; `class_view` draws it
-gradebook.csv   a row per student
-grading.json    the salt, and what was graded, so that a second run gives the same
-students/NAME/  grade.json   everything that is known
-                results.json the same for Gradescope
-                report.html  for the student
+results/index.html            the class; `class_view` draws it
+results/gradebook.csv         a row per student
+results/grading.json          the salt, and what was graded, so that a second run gives the same
+results/students/NAME/        grade.json, with everything that is known; results.json, the same for
+                              Gradescope; and report.html, for the student
 """
 
 import csv
