@@ -1,4 +1,4 @@
-"""What can be said of a kernel's source: its lines, the helpers that it reaches, why it is refused."""
+"""Read a kernel's source: its lines, the helpers that it reaches, and why it is refused."""
 
 import ast
 import collections
@@ -17,7 +17,7 @@ Scope = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Site:
-    """A line of the learner's: its number in the cell or file, and its text."""
+    """A line of the learner's source: its number in the cell or file, and its text."""
 
     line: int
     source: str
@@ -28,10 +28,10 @@ class Site:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a kernel is not run: one line, the learner's line it is about, and where it helps, advice.
+    """Why a kernel is not run: one line, the learner's line that it is about, and perhaps advice.
 
-    kind: ``"compiler"`` for what no compiler would translate, ``"signature"`` for a kernel that does not
-    fit its puzzle, or is none. by: who does not take it.
+    kind: ``"compiler"`` for a kernel that no compiler would translate, ``"signature"`` for one that does
+    not fit its puzzle, or is not a kernel. by: who refuses it.
     """
 
     message: str
@@ -47,9 +47,9 @@ class Refusal:
 def define(source: str, name: str, scope: Scope | None = None) -> KernelInterface:
     """Run a cell's source and return the last ``@triton.jit`` function in it.
 
-    name: of the file that it is taken to be from. Triton reads a function's source from its file;
-        ``linecache`` stands in for one, as in Jupyter.
-    scope: what else the source may name, which is left as it is; `triton` and `tl` always.
+    name: the name of its file. Triton reads a function's source from its file; ``linecache`` provides it,
+        as in Jupyter.
+    scope: other names for the source, which are not changed; `triton` and `tl` are always there.
     """
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     inner = {**(scope or {}), "triton": triton, "tl": tl, "__name__": "notebook"}
@@ -67,14 +67,14 @@ def file_and_line(function: JITCallable) -> tuple[str, int]:
 
 
 def site_in(function: JITFunction, line_in_source: int) -> Site:
-    """The line of the cell or file for a line of the function's source, counted from its def."""
+    """Return the line of the cell or file for a line of the function's source, counted from its def."""
     file, first = file_and_line(function)
     line = first + line_in_source - 1
     return Site(line, linecache.getline(file, line).strip())
 
 
 def nodes(function: JITCallable) -> tuple[ast.AST, ...]:
-    """Each node of the function's source, the outer before the inner. Nobody may change them."""
+    """Return each node of the function's source, the outer before the inner. Do not change them."""
     return _nodes(function.src)
 
 
@@ -84,7 +84,7 @@ def _nodes(text: str) -> tuple[ast.AST, ...]:
 
 
 def statements(function: JITFunction) -> Iterator[tuple[ast.stmt, list[Site]]]:
-    """Each statement of the function with its lines; of one that has a body, those before it."""
+    """Yield each statement of the function with its lines; those of a body count as other statements."""
     for node in nodes(function):
         if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef):
             body = getattr(node, "body", None)
@@ -114,12 +114,12 @@ def calls_of(kernel: JITFunction) -> dict[str, list[Call]]:
 
 
 def of_triton(function: JITCallable) -> bool:
-    """Whether it is Triton's own; one that was made by ``exec`` may have no module."""
+    """Return whether a function is Triton's own; one made by ``exec`` may have no module."""
     return (function.__module__ or "").startswith("triton.")
 
 
 def with_helpers(kernel: JITFunction) -> list[JITFunction]:
-    """The kernel and every ``@triton.jit`` function of the learner's that it can reach."""
+    """Return the kernel and every ``@triton.jit`` function of the learner that it can reach."""
     found: list[JITFunction] = []
     todo = [kernel]
     while todo:
@@ -132,7 +132,7 @@ def with_helpers(kernel: JITFunction) -> list[JITFunction]:
 
 
 def _named_in(function: JITFunction) -> list[JITFunction]:
-    """The ``@triton.jit`` functions that a function's source and defaults name."""
+    """Return the ``@triton.jit`` functions that a function's source and defaults name."""
     found: list[JITFunction] = []
     scope = function.get_capture_scope()
     for node in nodes(function):
@@ -149,7 +149,7 @@ def _named_in(function: JITFunction) -> list[JITFunction]:
 
 
 def is_named_tuple(value: object) -> bool:
-    """A class of ``typing.NamedTuple`` or ``collections.namedtuple``, with nothing added to it."""
+    """Return whether a class is a ``typing.NamedTuple`` or ``collections.namedtuple`` without additions."""
     if not (isinstance(value, type) and value.__bases__ == (tuple,)):
         return False
     own, fields = vars(value), vars(value).get("_fields", ())
@@ -164,7 +164,7 @@ _Example = collections.namedtuple("_Example", "field")
 
 
 def calls_itself(kernel: JITFunction) -> bool:
-    """Whether a function that the kernel can reach leads back to itself."""
+    """Return whether a function that the kernel can reach calls itself, directly or not."""
     return any(
         any(function is inner for named in _named_in(function) for inner in with_helpers(named))
         for function in with_helpers(kernel)
@@ -172,7 +172,7 @@ def calls_itself(kernel: JITFunction) -> bool:
 
 
 def module_named(node: ast.expr, scope: Scope, local: Collection[str] = ()) -> ModuleType | None:
-    """The module that an expression names, if it names one; ``local`` names are the kernel's own."""
+    """Return the module that an expression names, if any; ``local`` names are the kernel's own."""
     value = None
     if isinstance(node, ast.Name) and node.id not in local:
         value = scope.get(node.id)

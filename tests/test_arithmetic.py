@@ -155,7 +155,7 @@ def test_the_cure(line, says):
 
 def test_both_lines_are_named():
     text = verdicts.of_fused(Fused(Site(3, "p = x * y"), Site(4, "z = tl.floor(p + w)"), cancels=False))
-    assert "product of line 3 and the sum of line 4" in text and "last bit" in text
+    assert "product on line 3 and the sum on line 4" in text and "last bit" in text
 
 
 RELU = """

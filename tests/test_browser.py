@@ -88,7 +88,7 @@ def test_chapter_01_from_an_open_exercise_to_a_pass_and_a_look_at_it(open_notebo
     book = open_notebook("01_blocks")
     unsolved = book.source(KERNEL)
     book.run_to(KERNEL)
-    assert "still open" in book.output(KERNEL).inner_text()
+    assert "not solved yet" in book.output(KERNEL).inner_text()
     book.write(KERNEL, filled(unsolved, WRONG))
     book.run(KERNEL)
     assert "constant_add: 0 of 4 cases pass" in book.output(KERNEL).inner_text()

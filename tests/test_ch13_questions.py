@@ -165,7 +165,7 @@ def test_the_masters_answer_is_right(id):
 )
 def test_a_mistake_is_answered_by_its_nudge(id, value, words):
     given = answer(id, value)
-    assert given.status == "WRONG" and words in given.words
+    assert given.status == "wrong" and words in given.words
 
 
 def test_no_question_and_no_nudge_gives_the_answer_away(right):

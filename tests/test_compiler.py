@@ -190,14 +190,14 @@ REFUSED = [
     (climbs_the_class_tree, "internals", "__subclasses__"),
     (run_time_block, "known at compile time", "tl.arange(0, BLOCK)"),
     (reads_a_global, "ten is a global", "+ ten"),
-    (forgets_parentheses, "put brackets around each comparison", "offs < 10 & offs < 20"),
+    (forgets_parentheses, "put parentheses around each comparison", "offs < 10 & offs < 20"),
     (branches_on_a_block, "", "if offs > 3"),
     (changes_a_type, "one int32 before the loop", "acc += tl.load"),
     (prints_a_shape, "", "print("),
     (multiplies_small_tiles, "", "tl.dot"),
-    (masks_with_numbers, "a mask is a condition", "mask=offs"),
-    (adds_to_a_block_pointer, "a block pointer is moved by tl.advance", "tile += BLOCK"),
-    (advances_a_pointer, "tl.advance moves block pointers only", "tl.advance"),
+    (masks_with_numbers, "a mask must be a condition", "mask=offs"),
+    (adds_to_a_block_pointer, "a block pointer only works in tl.advance", "tile += BLOCK"),
+    (advances_a_pointer, "tl.advance only moves block pointers", "tl.advance"),
     (loops_for_ever, "the condition of a while", "while True"),
     (imports, "", ""),
 ]
@@ -324,17 +324,17 @@ def test_an_accumulator_of_another_dtype_is_explained():
         tl.store(z_ptr + i[:, None] * 32 + i[None, :], acc)
 
     refusal = front_end(kernel, {"x_ptr": torch.empty(0, dtype=torch.int8), "z_ptr": torch.empty(0)})
-    assert "accumulator is of another dtype" in refusal.message and "tl.dot(x, x, acc)" in refusal.site.source
+    assert "accumulator has another dtype" in refusal.message and "tl.dot(x, x, acc)" in refusal.site.source
 
 
 HABITS = {  # of who comes from NumPy, with words of the answer
-    "x = x_ptr[0]": "a pointer is not indexed: tl.load",
-    "x = x_ptr[i]": "a pointer is not indexed: tl.load",
-    "z_ptr[0] = 1.0": "a kernel cannot set elements: tl.store",
-    "i[0] = 1": "a kernel cannot set elements: tl.store",
-    "x = i[0]": "its elements cannot be picked",
-    "x = i ** 2": "blocks have no **",
-    "x = 2 ** i": "blocks have no **",
+    "x = x_ptr[0]": "a pointer cannot be indexed: tl.load",
+    "x = x_ptr[i]": "a pointer cannot be indexed: tl.load",
+    "z_ptr[0] = 1.0": "elements cannot be set: tl.where",
+    "i[0] = 1": "elements cannot be set: tl.where",
+    "x = i[0]": "the elements of a block cannot be picked",
+    "x = i ** 2": "** does not work on blocks",
+    "x = 2 ** i": "** does not work on blocks",
     "if i < 3: tl.store(z_ptr + i, 1.0)": "an if cannot decide lane by lane",
     "x = i if i < 3 else 0.0": "use tl.where(c, a, b)",
 }
@@ -350,11 +350,11 @@ def test_habits_from_numpy_are_answered_in_plain_words(line):
 
 # What makes Triton's C++ end its process, or would, and words of the answer.
 ENDS = {
-    "r = tl.debug_barrier()[:, None]": "give no value",
-    "h = tl.store(z_ptr + i, i)\n    tl.store(z_ptr + i, h)": "give no value",
-    "r = tl.join(tl.store(z_ptr + i, i), i)": "give no value",
-    "r = i if bp else i": "a block pointer is moved by tl.advance",
-    "bp.to(tl.int1)": "a block pointer is moved by tl.advance",
+    "r = tl.debug_barrier()[:, None]": "return no value",
+    "h = tl.store(z_ptr + i, i)\n    tl.store(z_ptr + i, h)": "return no value",
+    "r = tl.join(tl.store(z_ptr + i, i), i)": "return no value",
+    "r = i if bp else i": "a block pointer only works in tl.advance",
+    "bp.to(tl.int1)": "a block pointer only works in tl.advance",
     "tl.histogram(i, -4)": "the compiler breaks on this line",
     "tl.make_block_ptr(x_ptr, tl.full((1,), 32, tl.int32), (1,), (0,), (32,), (0,))": "breaks on",
     "tl.inline_asm_elementwise('a' * (450 << 20), '=r,r', [i], tl.int32, True, 1)": "the compiler breaks on",

@@ -64,7 +64,7 @@ def test_once_solved_in_this_session_it_is_shown_against_ones_own():
     assert check(define(OWN, "<own pack_bits>"), PACK_BITS).ok
     told = mistake(PACK_BITS, "shifted_down")
     assert told.own and signs(told, "-") == ["sums = tl.sum(codes << BITS * i, axis=1)  # [BLOCK_W]"]
-    assert "your right kernel" in str(told)
+    assert "your correct kernel" in str(told)
 
 
 def test_where_it_has_no_place_in_ones_own_it_is_shown_against_the_courses():

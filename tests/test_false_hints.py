@@ -36,7 +36,7 @@ def test_one_that_does_harm_is_refused(hinted):
     assert [v.kind for v in report.verdicts] == ["false hint"], report
     verdict = report.verdicts[0]
     assert f"tl.{hinted.blamed}(" in verdict.message and f"tl.{hinted.blamed}(" in verdict.site.source, report
-    how = {"mask": "first one's mask", "apart": "side by side", "misaligned": "no multiple of that"}
+    how = {"mask": "first lane's mask", "apart": "not contiguous", "misaligned": "not such a multiple"}
     assert how[hinted.why] in verdict.diagnosis, report
 
 

@@ -114,4 +114,4 @@ def test_a_folder_that_cannot_be_made_and_no_notebooks_are_a_line(tmp_path, caps
     assert notebooks.main([str(tmp_path / "course")]) == 1
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("error: ") and "Not a directory" in first
-    assert second.startswith("error: no notebooks beside the package")
+    assert second.startswith("error: there are no notebooks next to the package")

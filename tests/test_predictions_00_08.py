@@ -246,7 +246,7 @@ def test_the_masters_answer_is_right(id):
 @pytest.mark.parametrize("id, value, words", MISTAKES)
 def test_a_mistake_is_answered_by_its_nudge(id, value, words):
     given = answer(id, value)
-    assert given.status == "WRONG" and words in given.words
+    assert given.status == "wrong" and words in given.words
 
 
 def test_every_nudge_is_reached_by_some_mistake():

@@ -63,7 +63,7 @@ def test_a_kernel_is_offered_pointers_numbers_and_strides():
     [
         ({"cases": ()}, "cases is empty"),
         ({"cases": (Case(M=3),)}, "'N' needs N"),
-        ({"outputs": ("z", "t")}, "outputs names 2, the spec returns 1"),
+        ({"outputs": ("z", "t")}, "outputs names 2 results, but the spec returns 1"),
         ({"outputs": ("x",)}, "both an input and an output"),
         ({"grid": lambda s: (1, 1, 1, 1)}, "1 to 3 axes"),
         ({"cases": (Case(M=3, N=5, fill={"q": torch.zeros}),)}, "not inputs"),

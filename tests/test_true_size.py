@@ -238,7 +238,7 @@ def test_kernels_that_hold(kernel, size):
         (off_everywhere, "true size", "does not fit int32", "mask = offs.to(tl.int32) + (2**31 - 1) < 0"),
         (unmasked, "out of bounds", "out-of-bounds load of x_ptr", "tl.load(x_ptr + offs)"),
         (undefined, "uninitialised", "the load has a mask but no other=", "x = tl.load(x_ptr"),
-        (stores_nothing, "never written", "of 3 programs at the edges of the grid none stores anything", ""),
+        (stores_nothing, "never written", "none of the 3 programs at the edges of the grid stores", ""),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )  # fmt: skip
@@ -304,7 +304,7 @@ def test_grids_that_no_gpu_launches(axis, most):
     )
     assert at_true_size(any_axis, puzzle, N=8 * most, BLOCK=8).ok
     (verdict,) = at_true_size(any_axis, puzzle, N=8 * most + 1, BLOCK=8).verdicts
-    told = f"the grid has {most + 1:,} programs along axis {axis}, a GPU launches {most:,} there at most"
+    told = f"the grid has {most + 1:,} programs along axis {axis}, but a GPU launches at most {most:,}"
     assert (verdict.kind, verdict.message) == ("true size", told)
 
 
@@ -332,7 +332,7 @@ def test_a_trace_and_a_fill_of_it_are_refused_in_a_line():
     case = Case(N=LIMIT + 5, BLOCK=1024, pretend=True)
     with pytest.raises(ValueError, match="trace: .* elements, allowed are 10,000,000 at most"):
         trace(wide, MASKED_ADD, case=case)
-    with pytest.raises(ValueError, match="pretend takes no fill"):
+    with pytest.raises(ValueError, match="a case with pretend takes no fill"):
         Case(N=5, pretend=True, fill={"x": print})
     assert stages(wide, MASKED_ADD, case=case).ok
 

@@ -1,4 +1,4 @@
-"""``python -m puzzles_lib.bench``: runs one of the measurements."""
+"""Run one of the measurements: ``python -m puzzles_lib.bench``."""
 
 import argparse
 import importlib
@@ -75,7 +75,7 @@ CLASSROOM = "puzzles_lib.authoring.classroom"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command; returns its exit status."""
+    """Run the command and return its exit status."""
     try:
         _run(arguments)
     except (RuntimeError, FileNotFoundError) as error:  # no GPU, or no masters

@@ -1,8 +1,8 @@
-"""Short ways through Triton's semantic for what every line of a kernel asks for: they give what it gives.
+"""Speed up what every line of a kernel needs from Triton, with the same results.
 
-The front end in its child takes them. Blocks of one shape share what Triton works out anew for
-each (`make_block_type` and `make_tensor` take the places of its ``__init__``), operands of one dtype need no
-common one (`compatible`), and most of what may be a constexpr is none (`unwrapped`).
+The front end in its child process uses this. Blocks of one shape share what Triton recomputes for each
+(`make_block_type` and `make_tensor` replace its ``__init__``). Operands of one dtype need no common dtype
+(`compatible`), and most values are not a constexpr (`unwrapped`).
 """
 
 import functools
@@ -18,7 +18,7 @@ _PLAIN = frozenset((tl.tensor, int, float, bool, str, type(None)))
 
 def make_block_type(self: tl.block_type, element_ty: tl.dtype, shape: Iterable) -> None:
     sizes = tuple([n.value if isinstance(n, tl.constexpr) else n for n in shape])
-    if set(map(type, sizes)) != {int}:  # True and 1.0 would be found as 1
+    if set(map(type, sizes)) != {int}:  # True and 1.0 are equal to 1
         _init_type(self, element_ty, shape)
         return
     self.element_ty = element_ty
@@ -33,7 +33,7 @@ def make_tensor(self: tl.tensor, handle: object, type: tl.dtype) -> None:
 
 @functools.lru_cache(maxsize=1024)
 def _shape(sizes: tuple[int, ...]) -> tuple[tl.tuple, int, str]:
-    """A shape as a type has it, the number of its elements, and its name."""
+    """Return a shape as types keep it, the number of its elements, and its name."""
     plain = tl.block_type.__new__(tl.block_type)
     _init_type(plain, tl.int1, list(sizes))
     return plain.shape, plain.numel, str(plain.shape)
@@ -41,17 +41,17 @@ def _shape(sizes: tuple[int, ...]) -> tuple[tl.tuple, int, str]:
 
 @functools.lru_cache(maxsize=1024)
 def _constants(sizes: tuple[int, ...]) -> tuple[tl.tuple, tl.constexpr]:
-    """A shape as a tensor has it, and the number of its elements."""
+    """Return a shape as tensors keep it, and the number of its elements."""
     return tl.tuple([tl.constexpr(n) for n in sizes]), tl.constexpr(math.prod(sizes))
 
 
 def unwrapped(value: object) -> object:
-    """For ``tl.core._unwrap_if_constexpr``."""
+    """Replace ``tl.core._unwrap_if_constexpr``: return the value of a constexpr, or the object itself."""
     return value if type(value) in _PLAIN else _unwrap(value)
 
 
 def compatible(method: Callable) -> Callable:
-    """``binary_op_type_checking_impl`` of Triton's semantic: two operands of one dtype and one shape."""
+    """Replace ``binary_op_type_checking_impl`` for two operands of one dtype and one shape."""
 
     @functools.wraps(method)
     def checked(
@@ -66,7 +66,7 @@ def compatible(method: Callable) -> Callable:
 
 
 def _fit(left: tl.dtype, right: tl.dtype, pointer: bool, divided: bool) -> bool:
-    """Whether neither operand is cast: one dtype, or a pointer and its offset."""
+    """Return whether neither operand is cast: one dtype, or a pointer and its offset."""
     if type(right) is not tl.dtype:
         return False
     if type(left) is tl.dtype:  # halves are divided in float32

@@ -318,7 +318,7 @@ def strides_and_masks(
 
 
 WRONG = [
-    Wrong(QUANTIZE_ROWS, peak_so_far, kind="values", says="0..95 along K"),
+    Wrong(QUANTIZE_ROWS, peak_so_far, kind="values", says="0–95 along K"),
     Wrong(QUANTIZE_ROWS, scale_of_a_block_of_k, kind="values", says="codes[0, 0]"),
     Wrong(INT8_LINEAR, bias_at_every_step, kind="values", says="y[0, 0]"),
     Wrong(INT8_LINEAR, weights_dequantised_first, kind="values", says="y[0, 0]"),

@@ -222,7 +222,7 @@ MISTAKES = (
             )
         },
         kind="input changed",
-        says="x was",
+        says="its input x",
     ),
     Mistake(
         BATCHED_MATMUL,

@@ -71,7 +71,7 @@ MISTAKES = (
         "Assumes that rows of the result are K // 8 apart.",
         {"offs_m * K + k": "offs_m * (K // 8) + k"},
         kind="never written",
-        says="is the stride of a row right",
+        says="your rows are one element apart",
     ),
     Mistake(
         WEIGHT_CODES,
@@ -111,7 +111,7 @@ MISTAKES = (
         "Assumes one offset word per row, which is correct only up to 8 groups.",
         {"offs_m * ((groups + 7) // 8)": "offs_m"},
         kind="values",
-        says="1..15 along M",
+        says="1–15 along M",
     ),
     Mistake(
         GROUPED_WEIGHTS,
@@ -119,7 +119,7 @@ MISTAKES = (
         "Rounds the offset words of a row down and forgets the last, partly filled one.",
         {"((groups + 7) // 8)": "(groups // 8)"},
         kind="values",
-        says="1..3 along M",
+        says="1–3 along M",
     ),
     Mistake(
         GROUPED_WEIGHTS,
@@ -235,7 +235,7 @@ MISTAKES = (
         "Assumes one offset word per row, which is correct only up to 8 groups.",
         {"offs_m * ((groups + 7) // 8)": "offs_m"},
         kind="values",
-        says="1..63 along M",
+        says="1–63 along M",
     ),
     Mistake(
         QUANTIZED_MATMUL,
@@ -243,7 +243,7 @@ MISTAKES = (
         "Rounds the offset words of a row down and forgets the last, partly filled one.",
         {"((groups + 7) // 8)": "(groups // 8)"},
         kind="values",
-        says="1..15 along M",
+        says="1–15 along M",
     ),
     Mistake(
         QUANTIZED_MATMUL,
@@ -375,7 +375,7 @@ MISTAKES = (
             )
         },
         kind="input changed",
-        says="scale was",
+        says="its input scale",
     ),
     Mistake(
         QUANTIZED_MATMUL,

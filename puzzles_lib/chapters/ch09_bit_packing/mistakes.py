@@ -45,7 +45,7 @@ MISTAKES = (
         "Clears the top bit, so that words look positive.",
         {"axis=1)": "axis=1) & 0x7FFFFFFF"},
         kind="values",
-        says="2..3 along (N*BITS+31)//32",
+        says="2–3 along (N*BITS+31)//32",
     ),
     Mistake(
         PACK_BITS,
@@ -53,7 +53,7 @@ MISTAKES = (
         "Sums in float32, which keeps 24 bits.",
         {"codes << BITS * i, axis=1)": "(codes << BITS * i).to(tl.float32), axis=1).to(tl.int32)"},
         kind="values",
-        says="1..3 along (N*BITS+31)//32",
+        says="1–3 along (N*BITS+31)//32",
     ),
     Mistake(
         PACK_BITS,
@@ -165,7 +165,7 @@ MISTAKES = (
         "Shifts the fields up with << instead of down with >>.",
         {">> BITS * i": "<< BITS * i"},
         kind="values",
-        says="wrong ones are zero",
+        says="wrong elements are zero",
     ),
     Mistake(
         UNPACK_BITS,
@@ -272,7 +272,7 @@ MISTAKES = (
         "Assumes that rows of words are N // F long.",
         {"tl.cdiv(N, F)": "N // F", "mask=offs_w < W": "mask=offs_w * F < N"},
         kind="values",
-        says="1..2 along M",
+        says="1–2 along M",
     ),
     Mistake(
         UNPACK_BITS,
@@ -304,7 +304,7 @@ MISTAKES = (
         "Correct, but it takes two threads to load 32 1-bit codes, and they must exchange values.",
         {"min(F, 16)": "F"},
         kind="machine",
-        says="instructions that pass values between threads: 10, none wanted",
+        says="instructions that pass values between threads: 10, but the goal is none",
     ),
     Mistake(
         PACK_WIDE,
@@ -312,7 +312,7 @@ MISTAKES = (
         "Correct, but the neighbors in a column of fields aren't neighbors in memory.",
         {"min(F, 16)": "1"},
         kind="machine",
-        says="narrowest load: 1, at least 16 wanted",
+        says="narrowest load: 1, but the goal is at least 16",
     ),
     Mistake(
         PACK_WIDE,

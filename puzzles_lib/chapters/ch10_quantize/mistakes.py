@@ -208,7 +208,7 @@ MISTAKES = (
         "Lanes past the row are 0 and take part in the minimum.",
         {"mask=n < N)": "mask=n < N, other=0.0)", 'tl.where(n < N, x, float("inf"))': "x"},
         kind="values",
-        says="0..1 along M and 20..22 along (N*BITS+31)//32",
+        says="0–1 along M and 20–22 along (N*BITS+31)//32",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -329,7 +329,7 @@ MISTAKES = (
         "Stores words and scales, but forgets the minimum.",
         {"    tl.store(minimum_ptr + row * G + offs_g, low, mask=offs_g < G)\n": ""},
         kind="never written",
-        says="minimum_ptr",
+        says="minimum is never written",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -376,7 +376,7 @@ MISTAKES = (
         "Computes the group as w // GROUP, as if a word had a single value.",
         {"offs_w * F // GROUP": "offs_w // GROUP"},
         kind="values",
-        says="16..127 along N",
+        says="16–127 along N",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
@@ -384,7 +384,7 @@ MISTAKES = (
         "Uses one scale and one minimum for all words of the program.",
         {"offs_w * F // GROUP": "offs_w * 0 + tl.program_id(1) * BLOCK_W * F // GROUP"},
         kind="values",
-        says="16..127 along N",
+        says="16–127 along N",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
@@ -392,7 +392,7 @@ MISTAKES = (
         "Computes F // GROUP first, which is 0: always the first group.",
         {"F // GROUP": "(F // GROUP)"},
         kind="values",
-        says="16..90 along N",
+        says="16–90 along N",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
@@ -400,7 +400,7 @@ MISTAKES = (
         "Assumes that rows of scales are N // GROUP long.",
         {"tl.cdiv(N, GROUP)": "N // GROUP"},
         kind="values",
-        says="1..2 along M",
+        says="1–2 along M",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
@@ -483,6 +483,6 @@ MISTAKES = (
         "Assumes that the next row's scales begin one element further on.",
         {"scale_ptr + row * G": "scale_ptr + row"},
         kind="values",
-        says="1..2 along M",
+        says="1–2 along M",
     ),
 )

@@ -72,7 +72,7 @@ MISTAKES = (
         "Uses tl.maximum(x, 0), which drops NaN.",
         {"tl.where(shut, 0.0, x)": "tl.maximum(x, 0.0)"},
         kind="values",
-        says="wrong ones are zero",
+        says="wrong elements are zero",
     ),
     Mistake(
         RELU_PACK,
@@ -80,7 +80,7 @@ MISTAKES = (
         "Uses where(x > 0, x, 0), which drops NaN.",
         {"tl.where(shut, 0.0, x)": "tl.where(x > 0, x, 0.0)"},
         kind="values",
-        says="wrong ones are zero",
+        says="wrong elements are zero",
     ),
     Mistake(
         RELU_PACK,
@@ -131,7 +131,7 @@ MISTAKES = (
         "Tests 1 - x. If x is small, bfloat16 rounds it away.",
         {"tl.where(shut, 0, 1)": "tl.where(1.0 - x >= 1.0, 0, 1)"},
         kind="values",
-        says="1..2 along M and 1 along (N+31)//32",
+        says="1–2 along M and 1 along (N+31)//32",
     ),
     Mistake(
         RELU_PACK,
@@ -139,7 +139,7 @@ MISTAKES = (
         "Stores only the mask.",
         {"    tl.store(y_ptr + row * N + n, tl.where(shut, 0.0, x), mask=n < N)\n": ""},
         kind="never written",
-        says="y_ptr",
+        says="of y",
     ),
     Mistake(
         RELU_PACK,
@@ -179,7 +179,7 @@ MISTAKES = (
         "Assumes that rows of the mask are N // 32 words long.",
         {"tl.cdiv(N, 32)": "N // 32", "mask=offs_w < W": "mask=offs_w * 32 < N"},
         kind="values",
-        says="1..3 along M",
+        says="1–3 along M",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,
@@ -195,7 +195,7 @@ MISTAKES = (
         "Leaves out & 1: the top bit comes down as -1, and the others together with the bits above.",
         {"((words[:, None] >> i) & 1) == 1": "(words[:, None] >> i) == 1"},
         kind="values",
-        says="wrong ones are zero",
+        says="wrong elements are zero",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,
@@ -203,7 +203,7 @@ MISTAKES = (
         "Clears the sign bit, which belongs to element 31.",
         {"words[:, None]": "(words[:, None] & 0x7FFFFFFF)"},
         kind="values",
-        says="wrong ones are zero",
+        says="wrong elements are zero",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,
@@ -243,7 +243,7 @@ MISTAKES = (
         "Tests dy > 0 as well.",
         {"tl.where(passes": "tl.where(passes & (dy > 0)"},
         kind="values",
-        says="wrong ones are zero",
+        says="wrong elements are zero",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,

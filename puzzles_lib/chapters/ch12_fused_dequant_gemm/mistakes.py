@@ -16,7 +16,7 @@ MISTAKES = (
         "Nothing is stored.",
         {"    tl.store(dw_ptr + offs_m[:, None] * CIN + offs_n[None, :], acc, mask=mask)\n": ""},
         kind="never written",
-        says="dw_ptr",
+        says="of dw",
     ),
     Mistake(
         FUSED_DW,
@@ -40,7 +40,7 @@ MISTAKES = (
         "The whole tile uses the scales of its first column. That's correct if the tile is in one group.",
         {"offs_w * F // GROUP": "offs_w * 0 + tl.program_id(1) * BLOCK_N // GROUP"},
         kind="values",
-        says="16..127 along CIN",
+        says="16–127 along CIN",
     ),
     Mistake(
         FUSED_DW,
@@ -48,7 +48,7 @@ MISTAKES = (
         "`offs_w // GROUP` forgets that a word is F columns.",
         {"offs_w * F // GROUP": "offs_w // GROUP"},
         kind="values",
-        says="16..127 along CIN",
+        says="16–127 along CIN",
     ),
     Mistake(
         FUSED_DW,
@@ -203,7 +203,7 @@ MISTAKES = (
             "minimum[:, :, None] + scale[:, :, None]": "minimum[:, None, :] + scale[:, None, :]",
         },
         kind="values",
-        says="1..30 along CIN",
+        says="1–30 along CIN",
     ),
     Mistake(
         FUSED_DW,
@@ -349,7 +349,7 @@ MISTAKES = (
             "first + steps * BLOCK_K": "first + rows",
         },
         kind="values",
-        says="1..3 along SPLITS",
+        says="1–3 along SPLITS",
     ),
     Mistake(
         SPLIT_K,
@@ -361,7 +361,7 @@ MISTAKES = (
             "first + steps * BLOCK_K": "first + rows",
         },
         kind="values",
-        says="1..3 along SPLITS",
+        says="1–3 along SPLITS",
     ),
     Mistake(
         SPLIT_K,
@@ -530,7 +530,7 @@ MISTAKES = (
             "minimum_ptr + g * blocks * 16 * F": "minimum_ptr + g * K",
         },
         kind="values",
-        says="64..90 along CIN",
+        says="64–90 along CIN",
     ),
     Mistake(
         PACKED_ALONG_K,
@@ -546,7 +546,7 @@ MISTAKES = (
         "All tiles use the scales of group 0.",
         {"tl.program_id(1) * BLOCK_N // GROUP": "0"},
         kind="values",
-        says="64..95 along CIN",
+        says="64–95 along CIN",
     ),
     Mistake(
         PACKED_ALONG_K,
@@ -661,7 +661,7 @@ MISTAKES = (
         "Nothing is stored.",
         {"    tl.store(dw_ptr + offs_m * CIN + offs_n, acc, mask=(offs_m < COUT) & (offs_n < CIN))\n": ""},
         kind="never written",
-        says="dw_ptr",
+        says="of dw",
     ),
     Mistake(
         BUSY_DW,
@@ -677,7 +677,7 @@ MISTAKES = (
             "tl.dot(x, dy, acc)": "tl.dot(tl.trans(x), dy, acc)",
         },
         kind="machine",
-        says="at least 70% wanted",
+        says="but the goal is at least 70%",
     ),
     Mistake(
         BUSY_DW,

@@ -75,7 +75,7 @@ MISTAKES = (
             )
         },
         kind="values",
-        says="0..6 along M",
+        says="0–6 along M",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -131,7 +131,7 @@ MISTAKES = (
         "Never stores the scale.",
         {"    tl.store(scale_ptr + offs_m, scale, mask=offs_m < M)\n": ""},
         kind="never written",
-        says="scale_ptr",
+        says="of scale",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -362,7 +362,7 @@ MISTAKES = (
         "Uses the first weight scale for the whole matrix.",
         {"w_scale_ptr + offs_n, mask=offs_n < N)  # [1, BLOCK_N]": "w_scale_ptr)"},
         kind="values",
-        says="1..15 along N",
+        says="1–15 along N",
     ),
     Mistake(
         INT8_LINEAR,
@@ -370,7 +370,7 @@ MISTAKES = (
         "Uses the first row's scale for the whole tensor.",
         {"x_scale_ptr + offs_m, mask=offs_m < M)  # [BLOCK_M, 1]": "x_scale_ptr)"},
         kind="values",
-        says="1..15 along M",
+        says="1–15 along M",
     ),
     Mistake(
         INT8_LINEAR,
@@ -493,7 +493,7 @@ MISTAKES = (
         "Assumes that k is the slow axis of a tile.",
         {"n * TILE_K + k": "k * TILE_N + n"},
         kind="values",
-        says="0..14 along N",
+        says="0–14 along N",
     ),
     Mistake(
         TILED_LINEAR,
@@ -525,7 +525,7 @@ MISTAKES = (
         "Every program reads the tiles of the first channels.",
         {"(tl.program_id(1) * steps + step)": "step"},
         kind="values",
-        says="32..95 along N",
+        says="32–95 along N",
     ),
     Mistake(
         TILED_LINEAR,

@@ -81,7 +81,7 @@ MISTAKES = (
         "Uses a stride for rows only: correct for a slice, wrong for a transpose.",
         {" * stride_xn": ""},
         kind="values",
-        says="1..18 along N",
+        says="1–18 along N",
     ),
     Mistake(
         STRIDED_COPY,
@@ -149,7 +149,7 @@ MISTAKES = (
         "Uses the upper half of each float32 as its bfloat16: that cuts off instead of rounding.",
         {"x, mask=mask": ("(x.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True), mask=mask")},
         kind="values",
-        says="cut off",
+        says="truncated",
     ),
     Mistake(
         LINEAR_BACKWARD,
@@ -371,7 +371,7 @@ MISTAKES = (
         "Adds the row to the seed: the contract has other numbers, and streams may overlap.",
         {"tl.rand(SEED, OFFSET + row * N + n)": "tl.rand(SEED + row, OFFSET + n)"},
         kind="values",
-        says="1..2 along M",
+        says="1–2 along M",
     ),
     Mistake(
         STOCHASTIC_PACK,
@@ -459,7 +459,7 @@ MISTAKES = (
         "Assumes that rows are whole groups long, so draws between them are skipped.",
         {"OFFSET + row * N + n": "OFFSET + row * G * GROUP + n"},
         kind="values",
-        says="1..2 along M",
+        says="1–2 along M",
     ),
     Mistake(
         STOCHASTIC_PACK,
