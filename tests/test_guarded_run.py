@@ -206,7 +206,7 @@ def null_pointer(z_ptr, ADDRESS: tl.constexpr):
 def test_a_forged_pointer_is_refused(address):
     done = execute(null_pointer, z_ptr=torch.zeros(1), ADDRESS=address)
     assert done.stop.kind == "out of bounds"
-    assert "through a pointer that is no argument of the kernel" in done.stop.message
+    assert "through a pointer that is not an argument of the kernel" in done.stop.message
 
 
 # ---- recording: what a picture needs

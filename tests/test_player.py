@@ -181,7 +181,7 @@ def test_helpers_loops_tuples_and_early_returns():
     assert lines.count("while turns < 3:") == 4  # and the last time it is false
     assert lines.count("for i in tl.static_range(2):") == 2 and lines.count("for j in range(0, 4, 2):") == 4
     notes = {line: step.get("n", "") for line, step in zip(lines, told.program()["steps"], strict=True)}
-    assert notes["for _ in range(0):"] == "no turns: the loop is skipped"
+    assert notes["for _ in range(0):"] == "no iterations: the loop is skipped"
     assert notes["while turns < 3:"] == "is false: the loop ends"
     assert notes["if tl.program_id(0) > 0:"] == "is false"
     assert told.changes("turns")[:4] == [0, 1, 2, 3] and told.changes("j") == [0, 2, 0, 2]

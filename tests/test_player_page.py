@@ -120,7 +120,7 @@ def test_lanes_are_walked_by_keyboard_and_pointed_at(show):
     press(page, "End")
     said = page.locator(".inspect")
     assert said.inner_text() == (
-        "x[15] undefined: uninitialised lanes of x_ptr are used: the load has a mask but no other=; "
+        "x[15] undefined: undefined lanes of x_ptr are used: its load has a mask but no other=; "
         "lane [15]: masked off, because offs < N is False; its address is x + 47"
     )
     press(page, "Home", "ArrowRight")

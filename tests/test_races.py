@@ -195,7 +195,7 @@ def takes_turns(lock_ptr, z_ptr, HOW: tl.constexpr):
     "how, reverse, message",
     [
         ("kept", False, "program (1, 0, 0) waits for lock[0], 1, as program (0, 0, 0) has left it"),
-        ("taken twice", False, "program (0, 0, 0) waits for lock[0], 1, as it has itself left it"),
+        ("taken twice", False, "program (0, 0, 0) waits for lock[0], 1, as it left it so itself"),
         ("in order", True, "program (2, 0, 0) waits for lock[0], 0, which nobody has changed"),
         ("in order", False, ""),
         ("given back", True, ""),

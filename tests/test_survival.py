@@ -170,10 +170,13 @@ def test_a_loop_without_end(session, body):
 @pytest.mark.parametrize(
     "body, why",
     [
-        ("i = 0\nwhile i < N:\n    i += 0\ntl.store(z_ptr, i)", "no turn changes i"),
-        ("i = 0\nwhile i < N:\n    tl.store(z_ptr, tl.load(x_ptr))\n    i *= 1", "no turn changes i"),
+        ("i = 0\nwhile i < N:\n    i += 0\ntl.store(z_ptr, i)", "no iteration changes i"),
+        ("i = 0\nwhile i < N:\n    tl.store(z_ptr, tl.load(x_ptr))\n    i *= 1", "no iteration changes i"),
         ("while tl.program_id(0) >= 0:\n    pass", "nothing in it changes its condition"),
-        ("lock = tl.load(x_ptr)\nwhile lock == lock:\n    lock = tl.load(x_ptr)", "no turn changes lock"),
+        (
+            "lock = tl.load(x_ptr)\nwhile lock == lock:\n    lock = tl.load(x_ptr)",
+            "no iteration changes lock",
+        ),
     ],
 )
 def test_a_loop_that_turns_on_the_spot(session, body, why):

@@ -371,7 +371,7 @@ class _Translator:
                 self._child.ask(number)
             except OSError as error:
                 reason = (
-                    f"the compiler needs a process of its own, and there is none to be had: {error.strerror}"
+                    f"the compiler needs a separate process, which could not be started: {error.strerror}"
                 )
                 self._found[number] = Opinion(Refusal(reason), endless=True)
             else:
@@ -413,9 +413,11 @@ class _Translator:
 def _words_for(cause: str, kernel: JITFunction) -> str:
     """What is said where the front end gave no answer."""
     if cause == "hung":
-        return "the compiler does not answer: try again, and restart the notebook's kernel if it stays so"
+        return (
+            "the compiler does not answer: try again, and restart the notebook's kernel if that doesn't help"
+        )
     if cause == "crash":
-        return "the compiler breaks on this line: it is given something there that it cannot translate"
+        return "Triton's compiler crashed on this line. This is a bug in Triton or in this course, not in your kernel."
     ranges = any("static_range" in function.src for function in with_helpers(kernel))
     why = ": is a tl.static_range very long?" if ranges else ""
     return f"compiling takes more than {FRONT_END_SECONDS:g} s{why}"

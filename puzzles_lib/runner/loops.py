@@ -142,7 +142,7 @@ def turned(turning: Turning, loop: Loop, carried: Sequence[Any], machine: Machin
     if loop.asks and asked:
         return memory.deadlock(asked[0])
     what = " or ".join(loop.counts)
-    why = f"no turn changes {what}" if what else "nothing in it changes its condition"
+    why = f"no iteration changes {what}" if what else "nothing in it changes its condition"
     text = f"time limit: this loop never ends in program {memory.program}: {why}"
     return Stop("time limit", text, machine.site())
 

@@ -175,7 +175,9 @@ class Machine:
     def condition(self, lanes: Lanes) -> bool:
         """Whether to go on here. It must be one value, and defined."""
         if lanes.data.size > 1:
-            raise NotOneValue(f"a condition must be one value, this is a block of shape {lanes.data.shape}")
+            raise NotOneValue(
+                f"a condition must be one value, but this is a block of shape {lanes.data.shape}"
+            )
         self.memory.use(lanes.labels)
         return bool(lanes.data.item())
 

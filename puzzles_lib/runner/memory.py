@@ -430,7 +430,7 @@ class Memory:
             if good.any():
                 parts.append(Part(buffer, elements[good], good))
         if left.any():
-            self._refuse_access(kind, "through a pointer that is no argument of the kernel")
+            self._refuse_access(kind, "through a pointer that is not an argument of the kernel")
         return parts
 
     def _refuse(self, kind: str, buffer: Buffer, elements: np.ndarray, dtype: np.dtype) -> None:
@@ -620,9 +620,9 @@ class Memory:
             left = f"as {by} left it"
         element = f"{buffer.name}[{buffer.element(place)}], {asked.values[0]}"
         text = f"deadlock: program {self.program} waits for {element}, {left}"
-        advice = "a program may wait only for one before it: one after it may not begin until it ends"
+        advice = "take a ticket with tl.atomic_add, or wait only for programs with a smaller id: later ones may not have started"
         if now.last != NOBODY:
-            advice = f"who takes a lock must give it back: tl.atomic_xchg({buffer.name}_ptr, 0)"
+            advice = f"release the lock: tl.atomic_xchg({buffer.name}_ptr, 0)"
         return Stop("deadlock", text, asked.site, asks_again(buffer.name) if asked.plain else advice)
 
     def _note_change(self, buffer: Buffer, before: np.ndarray, after: np.ndarray) -> None:

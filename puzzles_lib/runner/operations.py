@@ -110,7 +110,7 @@ def to_integer(machine: Machine, step: Step, value: Lanes) -> Labels:
     found = value.labels
     if not fits.all():
         name = f"{'u' * (limits.min == 0)}{step.row.name}"
-        what = f"{floats[~fits].flat[0]:.6g} is cast to {name}, which holds {limits.min} to {limits.max}"
+        what = f"{floats[~fits].flat[0]:.6g} is cast to {name}, whose range is {limits.min} to {limits.max}"
         found = joined(found, where(~fits, machine.memory.label(what)))
     return found
 
@@ -312,7 +312,7 @@ def of_clamp(machine: Machine, step: Step, value: Lanes, low: Lanes, high: Lanes
     found = joined(value.labels, low.labels, high.labels)
     wild = np.isnan(value.wide)
     if not step.op.integer("propagateNan") and wild.any():
-        what = "tl.clamp of NaN is the one limit or the other; propagate_nan=tl.PropagateNan.ALL keeps it NaN"
+        what = "tl.clamp of NaN may be either limit; propagate_nan=tl.PropagateNan.ALL keeps it NaN"
         found = joined(found, where(wild, machine.memory.label(what)))
     return found
 
@@ -720,7 +720,7 @@ def reshape(machine: Machine, step: Step, x: Lanes) -> Lanes:
     if not step.op.flag("allow_reorder"):
         return _RESHAPED(machine, step, x)
     shape, whole = step.op.operands[0].type.shape, step.shape
-    label = machine.memory.label("tl.reshape with can_reorder=True keeps no order", order=True)
+    label = machine.memory.label("tl.reshape with can_reorder=True does not keep the order", order=True)
     found = None if x.labels is None else x.full_labels(shape).ravel()[::-1].reshape(whole)
     result = Lanes(x.full(shape).ravel()[::-1].reshape(whole), step.row)
     return marked(result, joined(found, np.full(whole, label, KIND)))
@@ -765,7 +765,7 @@ def cat(machine: Machine, step: Step, left: Lanes, right: Lanes) -> Lanes:
     """Any order: the reverse of what one expects."""
     shapes = [value.type.shape for value in step.op.operands]
     parts = [lanes.full(shape) for lanes, shape in zip((left, right), shapes, strict=True)]
-    label = machine.memory.label("tl.cat keeps no order: use tl.join", order=True)
+    label = machine.memory.label("tl.cat does not keep the order: use tl.join", order=True)
     result = Lanes(np.concatenate(parts)[::-1], step.row)
     own = [
         np.zeros(shape, KIND) if lanes.labels is None else lanes.full_labels(shape)
@@ -1100,8 +1100,8 @@ def barrier(machine: Machine, step: Step) -> None:
 def assume(machine: Machine, step: Step, condition: Lanes) -> None:
     machine.memory.use(condition.labels)
     if not condition.data.all():
-        text = f"false hint: what tl.assume(...) says is not so in program {machine.memory.program}"
-        advice = "the compiler counts on it: on a GPU anything may happen then"
+        text = f"false hint: what tl.assume(...) says is not true in program {machine.memory.program}"
+        advice = "the compiler relies on it: on a GPU anything may happen then"
         raise Halt(Stop("false hint", text, machine.site(), advice))
 
 
@@ -1159,4 +1159,4 @@ def inline_asm(machine: Machine, step: Step, *operands: Lanes) -> Any:
     text = step.op.text("asm_string")
     if text.startswith("griddepcontrol."):  # orders whole kernels, and this is one
         return Lanes(np.zeros(1, step.row.storage), step.row)
-    raise Unsupported("inline assembly runs on a GPU only: the course has no assembler, write it in tl.*")
+    raise Unsupported("inline assembly only runs on a GPU: write it with tl.*")

@@ -246,7 +246,7 @@ class Recorder:
             writes = self._named(told, given)
             if (skipped := frame.turns.get(statement, (0, 0))[0] == 0) or writes:
                 step = self._made(number, statement, writes)
-                step.note = "no turns: the loop is skipped" if skipped else ""
+                step.note = "no iterations: the loop is skipped" if skipped else ""
                 self._keep(step)
         elif word == "test":
             self._test(statement, bool(given.lanes[0].data.item()) if given.lanes else told["is"])

@@ -66,8 +66,8 @@ def asks_again(argument: str) -> str:
     Compiled by Triton 3.7.1 for sm_90, ``while tl.load(flag_ptr) == 0: pass`` is nothing at all, and one
     that counts its turns loads before its first one only; a barrier in it keeps the load where it is.
     """
-    plain = "a plain load does not wait: compiled, such a loop asks once, or not at all"
-    return f"{plain}; ask by tl.atomic_add({argument}_ptr, 0)"
+    plain = "a plain load does not wait: compiled, such a loop reads once, or never"
+    return f"{plain}; use tl.atomic_add({argument}_ptr, 0)"
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,14 @@ class Source:
 
     def __str__(self) -> str:
         if self.kind == "early":
-            return f"{self.what}_ptr is read before anything is stored there: a GPU finds garbage"
+            return f"{self.what}_ptr is read before anything is stored there: a GPU reads garbage"
         if self.kind == "operation":
             return f"an undefined value is used: {self.what}"
         if "boundary_check" in self.site.source:
             left = "a boundary_check but no padding_option"
         else:
             left = "a mask but no other="
-        return f"uninitialised lanes of {self.what}_ptr are used: the load has {left}"
+        return f"undefined lanes of {self.what}_ptr are used: its load has {left}"
 
 
 @dataclass(frozen=True)

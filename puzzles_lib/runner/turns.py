@@ -49,7 +49,7 @@ def alone(work: Callable[[], T]) -> T:
     Raises `Busy` where this thread is at such work already, or waits too long for another's.
     """
     if _turn.thread == threading.get_ident():
-        raise Busy("a kernel is being checked right now, and what it is checked with cannot check another")
+        raise Busy("a kernel is being checked right now, and it cannot check another one")
     with interrupts_held(inside=work) as interrupted:
         if _wait(interrupted):
             try:

@@ -54,7 +54,7 @@ MISTAKES = (
         "Expects the cast to drop the bits of 12582912, but a GPU clamps to int16 on the way to int8.",
         {" - 12582912.0  # half to even": ""},
         kind="uninitialised",
-        says="is cast to int8, which holds -128 to 127",
+        says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -62,7 +62,7 @@ MISTAKES = (
         "Takes the largest value instead of the largest magnitude: negative peaks leave the range.",
         {"tl.abs(x)": "x"},
         kind="uninitialised",
-        says="is cast to int8, which holds -128 to 127",
+        says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -83,7 +83,7 @@ MISTAKES = (
         "A row of zeros gets scale 0, so its codes are 0 / 0.",
         {"tl.where(peak > 0, peak / 127, 1.0)": "peak / 127"},
         kind="uninitialised",
-        says="is cast to int8, which holds -128 to 127",
+        says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -99,7 +99,7 @@ MISTAKES = (
         "Divides by 128: a positive peak becomes code 128, but int8 ends at 127.",
         {"peak / 127": "peak / 128"},
         kind="uninitialised",
-        says="is cast to int8, which holds -128 to 127",
+        says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -111,7 +111,7 @@ MISTAKES = (
             "peak > 0, peak / 127": "peak > low, (peak - low) / 255",
         },
         kind="uninitialised",
-        says="is cast to int8, which holds -128 to 127",
+        says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -139,7 +139,7 @@ MISTAKES = (
         "Each iteration forgets the peaks of the ones before.",
         {"tl.maximum(peak, tl.max(tl.abs(x), axis=1))": "tl.max(tl.abs(x), axis=1)"},
         kind="uninitialised",
-        says="is cast to int8, which holds -128 to 127",
+        says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -215,7 +215,7 @@ MISTAKES = (
             "codes.to(tl.int8)": "tl.minimum(tl.maximum(codes.to(tl.int8), -127), 127)",
         },
         kind="uninitialised",
-        says="is cast to int8, which holds -128 to 127",
+        says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
         INT8_LINEAR,
@@ -656,7 +656,7 @@ MISTAKES = (
         "A row of zeros gets scale 0, so its codes are 0 / 0.",
         {"tl.where(peak > 0, peak / 127, 1.0)": "peak / 127"},
         kind="uninitialised",
-        says="is cast to int8, which holds -128 to 127",
+        says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
         FUSED_LINEAR,
@@ -664,7 +664,7 @@ MISTAKES = (
         "Takes the largest value instead of the largest magnitude.",
         {"tl.max(tl.abs(x), axis=1": "tl.max(x, axis=1"},
         kind="uninitialised",
-        says="is cast to int8, which holds -128 to 127",
+        says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
         FUSED_LINEAR,
