@@ -209,10 +209,13 @@ def test_undefined_values_that_are_stored_stay_so_in_memory():
         ("tl.argmax(tl.sqrt(offs - 1.0), 0) + offs", "NaN is neither larger nor smaller"),
         ("tl.min(tl.sqrt(offs - 1.0), 0, return_indices=True)[0] + offs", "NaN is neither larger nor"),
         ("tl.histogram(offs + 1, 16)", "values outside of tl.histogram's bins"),
-        ("tl.reshape(tl.cat(offs, offs, can_reorder=True), (16, 2)).sum(1)", "tl.cat keeps no order"),
+        (
+            "tl.reshape(tl.cat(offs, offs, can_reorder=True), (16, 2)).sum(1)",
+            "tl.cat does not keep the order",
+        ),
         (
             "tl.reshape(offs, (16,), can_reorder=True)",
-            "tl.reshape with can_reorder=True does not keep the order",
+            "can_reorder=True does not keep the order",
         ),
     ],
 )

@@ -95,4 +95,6 @@ def blank(puzzle: Puzzle, result: Argument, case: Case) -> torch.Tensor:
         return tensor.fill_(float("nan"))
     if result.dtype == torch.bool:
         return tensor.fill_(True)
-    return tensor.view(torch.uint8).fill_(0xA5).view(result.dtype) if tensor.numel() else tensor
+    if tensor.numel():
+        tensor.reshape(-1).view(torch.uint8).fill_(0xA5)  # the same memory
+    return tensor

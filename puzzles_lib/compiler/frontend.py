@@ -417,7 +417,10 @@ def _words_for(cause: str, kernel: JITFunction) -> str:
             "the compiler does not answer: try again, and restart the notebook's kernel if that doesn't help"
         )
     if cause == "crash":
-        return "Triton's compiler crashed on this line. This is a bug in Triton or in this course, not in your kernel."
+        return (
+            "Triton's compiler crashed on this line. "
+            "This is a bug in Triton or in this course, not in your kernel."
+        )
     ranges = any("static_range" in function.src for function in with_helpers(kernel))
     why = ": is a tl.static_range very long?" if ranges else ""
     return f"compiling takes more than {FRONT_END_SECONDS:g} s{why}"

@@ -620,7 +620,10 @@ class Memory:
             left = f"as {by} left it"
         element = f"{buffer.name}[{buffer.element(place)}], {asked.values[0]}"
         text = f"deadlock: program {self.program} waits for {element}, {left}"
-        advice = "take a ticket with tl.atomic_add, or wait only for programs with a smaller id: later ones may not have started"
+        advice = (
+            "take a ticket with tl.atomic_add, or wait only for programs with a smaller id: "
+            "later ones may not have started"
+        )
         if now.last != NOBODY:
             advice = f"release the lock: tl.atomic_xchg({buffer.name}_ptr, 0)"
         return Stop("deadlock", text, asked.site, asks_again(buffer.name) if asked.plain else advice)
