@@ -14,7 +14,7 @@ from triton.runtime.jit import JITFunction
 
 from puzzles_lib import compiler
 from puzzles_lib.binding import Bound, bind
-from puzzles_lib.checker import arithmetic, failure, machine, traffic, verdicts
+from puzzles_lib.checker import arithmetic, atomicity, failure, machine, traffic, verdicts
 from puzzles_lib.checker.arithmetic import Known
 from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank
 from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
@@ -78,6 +78,7 @@ class _Shared:
     arithmetic: Known = dataclasses.field(default_factory=Known)
     said: set[str] = dataclasses.field(default_factory=set)
     launches: Launches = dataclasses.field(default_factory=Launches)
+    turns: atomicity.Budget = dataclasses.field(default_factory=atomicity.Budget)
 
 
 def _busy(puzzle: Puzzle, reason: Busy) -> Report:
@@ -371,6 +372,8 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
             verdict = verdicts.depends_on_order(verdict)
         elif verdict is None and puzzle.same_bits:
             verdict = verdicts.other_bits(puzzle, case, forwards, reverse)
+    if verdict is None and backwards:
+        verdict = atomicity.lost(bound, inputs, expected, forwards, run, shared.turns)
     for choice in ELSEWHERE if verdict is None and forwards.tells_addresses else ():
         moved = run(elsewhere=choice, quiet=True, as_compiled=forwards is compiled)
         if other := verdicts.judge(puzzle, case, inputs, expected, moved):

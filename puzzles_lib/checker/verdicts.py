@@ -20,6 +20,7 @@ from puzzles_lib.runner import (
     Conflict,
     Fused,
     Harm,
+    Plan,
     Program,
     Promise,
     Run,
@@ -179,6 +180,24 @@ def depends_on_order(verdict: Verdict) -> Verdict:
         waits = verdict.message.removeprefix("deadlock: ")
         text = f"race: when the programs run in reverse order, {waits}: any program may start first"
     return Verdict("race", text, verdict.site, verdict.diagnosis if verdict.kind == "deadlock" else "")
+
+
+def interrupted(puzzle: Puzzle, case: Case, verdict: Verdict, ran: Run, plan: Plan) -> Verdict:
+    """Return the verdict on a fault that shows only when another program runs between two atomics."""
+    axes = len(puzzle.grid(case))
+    first, second = (
+        on_the_grid(f"program {ran.launched[n]}", axes).removeprefix("program ")
+        for n in (plan.first, plan.second)
+    )
+    assert ran.between is not None
+    before, at = ran.between
+    where = f"its atomics at lines {before.line} and {at.line}" if before.line != at.line else "two of its atomics"
+    text = f"race: if program {second} runs while program {first} is between {where}, {verdict.message}"
+    advice = (
+        "what the first atomic returned is out of date by then: do it in one atomic, repeat tl.atomic_cas until "
+        "it succeeds, or hold one lock from the first to the last"
+    )
+    return Verdict("race", text, at, advice)
 
 
 def depends_on_addresses(verdict: Verdict) -> Verdict:

@@ -17,6 +17,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from puzzles_lib.dtypes import of_torch
 from puzzles_lib.runner.addresses import ELSEWHERE
 from puzzles_lib.runner.arithmetic import Arithmetic, Fused
+from puzzles_lib.runner.interleaving import Plan, Turns
 from puzzles_lib.runner.lanes import ADDRESS, BOOL, Descriptor, Lanes, row_of
 from puzzles_lib.runner.limits import (
     CLOCK,
@@ -80,6 +81,7 @@ __all__ = [
     "HeldBy",
     "Holders",
     "Plain",
+    "Plan",
     "Pretended",
     "Product",
     "Program",
@@ -139,6 +141,7 @@ def run(
     recorder: Recorder | None = None,
     as_compiled: bool = False,
     elsewhere: int = 0,
+    plan: Plan | None = None,
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
 
@@ -158,6 +161,7 @@ def run(
     recorder: keeps what each statement does, if ``record`` is on and the code has marks for it.
     as_compiled: with a compiler's arithmetic, not line by line: see `arithmetic`.
     elsewhere: of `ELSEWHERE`: a kernel that takes an address as a number gets another one than without.
+    plan: two programs that take turns: see `interleaving`.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
@@ -177,11 +181,16 @@ def run(
         memory.locks = {name.removesuffix("_ptr") for name in locks}
         memory.start_at_zero({name.removesuffix("_ptr") for name in zeroed})
         _say(machine, code.said, set() if said is None else said)
+        taken = _Taken(machine, memory, programs, given, plan)
         for number, program in enumerate(programs):
+            if taken.runs_later(number):
+                continue
             memory.enter(program, number)
+            taken.enters(number)
             if memory.recorder:
                 memory.recorder.starts(memory, code.functions)
             machine.launch(given)
+            taken.goes_on(number)
 
     with interrupts_held(inside=launch), _calm():
         try:
@@ -233,7 +242,49 @@ def run(
         writers={b.name: b.writers() for b in memory.buffers if b.is_output and not pretends},
         launched=programs,
         tells_addresses=memory.tells_addresses,
+        atomics=memory.atomics,
+        between=memory.turns.between if memory.turns else None,
     )
+
+
+class _Taken:
+    """Runs the second program of a plan when its time has come."""
+
+    def __init__(
+        self, machine: Machine, memory: Memory, programs: Sequence[Program], given: list[Any], plan: Plan | None
+    ):
+        self.machine, self.memory, self.programs, self.given = machine, memory, programs, given
+        if plan is not None:
+            memory.turns = Turns(plan, self._switch)
+
+    def runs_later(self, number: int) -> bool:
+        """Whether a program's time comes with the first one's."""
+        turns = self.memory.turns
+        return turns is not None and number == turns.plan.second
+
+    def enters(self, number: int) -> None:
+        if self.memory.turns is not None:
+            self.memory.turns.enter(number)
+
+    def goes_on(self, number: int) -> None:
+        """After the first program, the second one goes on if it was stopped, or begins if it never did."""
+        turns = self.memory.turns
+        if turns is None or number != turns.plan.first:
+            return
+        if turns.stopped or turns.between is None:
+            second = turns.plan.second
+            self.memory.enter(self.programs[second], second)
+            turns.enter(second)
+            self.machine.launch(self.given)
+
+    def _switch(self) -> None:
+        memory, second = self.memory, self.memory.turns.plan.second
+        kept = memory.program, memory.number, memory.waiting, memory.asked, memory.ordering.acquired
+        memory.enter(self.programs[second], second)
+        try:
+            self.machine.within(self.given)
+        finally:
+            memory.program, memory.number, memory.waiting, memory.asked, memory.ordering.acquired = kept
 
 
 def _tensor(value: object) -> object:

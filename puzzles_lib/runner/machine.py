@@ -124,6 +124,15 @@ class Machine:
         self.calls.clear()
         self.call(self.module.kernel, given)
 
+    def within(self, given: Given) -> None:
+        """Run the kernel for another program while one runs, and come back to where that was."""
+        kept = self.values, self.calls, self.here, self.iterations
+        self.calls = []
+        try:
+            self.call(self.module.kernel, given)
+        finally:
+            self.values, self.calls, self.here, self.iterations = kept
+
     def call(self, function: Function, given: Given) -> Sequence[Any]:
         code = self.ready.get(function.name)
         if code is None:

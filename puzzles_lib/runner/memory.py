@@ -16,6 +16,7 @@ from puzzles_lib.dtypes import DType
 from puzzles_lib.runner.addresses import REGION_BITS, Addresses
 from puzzles_lib.runner.arithmetic import Arithmetic
 from puzzles_lib.runner.buffer import NOBODY, Buffer, garbage
+from puzzles_lib.runner.interleaving import Turns
 from puzzles_lib.runner.lanes import KIND, MOST, ORDER, Labels, Lanes, joined, where
 from puzzles_lib.runner.ordering import Ordering
 from puzzles_lib.runner.promises import Harm, Promise, TakenAtOnce, harm, untrue
@@ -100,6 +101,9 @@ class Memory:
         self.undefined: Source | None = None
         self.waiting: Waiting | None = None
         self.changes = 0  # times that a program may have changed an element
+        self.turns: Turns | None = None  # of a run in which two programs take turns
+        self.atomics = 0  # the most that one program has done
+        self._atomics = 0
         self.asked: list[Asked] | None = None  # kept where a loop wants to know
         self.not_associative: Site | None = None
         self.locks: Collection[str] = ()
@@ -133,6 +137,7 @@ class Memory:
     def enter(self, program: Program, number: int) -> None:
         """The accesses that follow are this program's."""
         self.program, self.number = program, number
+        self._atomics = 0
         self.waiting = self.asked = None
         self.ordering.enter()
 
@@ -143,7 +148,33 @@ class Memory:
 
     # ---- accesses: `pointers` are uint64 addresses, `mask` bool of the same shape or None for all on
 
-    def load(
+    def load(self, *given: Any) -> tuple[np.ndarray, Labels]:
+        """The values, and the labels of those that are undefined: see `_load` for what is given."""
+        if self.turns is None:
+            return self._load(*given)
+        for known in self.turns.known():
+            return known
+        return self.turns.found(self._load(*given))
+
+    def store(self, *given: Any) -> None:
+        """Store values: see `_store` for what is given."""
+        if self.turns is None or not self.turns.known():
+            self._store(*given)
+            if self.turns is not None:
+                self.turns.found(None)
+
+    def atomic(self, *given: Any) -> tuple[np.ndarray, Labels]:
+        """Update elements, and return what was there: see `_atomic` for what is given."""
+        self._atomics += 1
+        self.atomics = max(self.atomics, self._atomics)
+        if self.turns is None:
+            return self._atomic(*given)
+        self.turns.atomic(self.site())
+        for known in self.turns.known():
+            return known
+        return self.turns.found(self._atomic(*given))
+
+    def _load(
         self,
         pointers: np.ndarray,
         mask: np.ndarray | None,
@@ -186,7 +217,7 @@ class Memory:
             labels = joined(labels, self._beyond(shape, mask, parts))
         return values, labels
 
-    def store(
+    def _store(
         self,
         pointers: np.ndarray,
         values: np.ndarray,
@@ -209,7 +240,7 @@ class Memory:
             self._touch("store", part, shape, dtype)
         return None
 
-    def atomic(
+    def _atomic(
         self,
         operation: Callable[..., np.ndarray],
         pointers: np.ndarray,

@@ -100,12 +100,12 @@ class Ordering:
     _accesses: list[tuple[Touch, Holders | None]] = field(default_factory=list)
     _numbers: dict[tuple, int] = field(default_factory=dict)
     _released: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
-    _acquired: np.ndarray | None = None  # era up to which each program's stores are there, for this one
+    acquired: np.ndarray | None = None  # era up to which each program's stores are there, for this one
 
     def enter(self) -> None:
         """The next program begins: it knows of no other."""
         self.era += 2
-        self._acquired = None
+        self.acquired = None
 
     def barrier(self) -> None:
         self.era += 2
@@ -219,11 +219,11 @@ class Ordering:
         if scope in ("gpu", "sys"):
             known = self._released.get(flag)
             if sem in _ACQUIRES and is_used and known is not None:
-                self._acquired = known if self._acquired is None else np.maximum(self._acquired, known)
+                self.acquired = known if self.acquired is None else np.maximum(self.acquired, known)
             if sem in _RELEASES:
                 known = np.zeros(programs, np.int64) if known is None else known.copy()
-                if self._acquired is not None:
-                    known = np.maximum(known, self._acquired)
+                if self.acquired is not None:
+                    known = np.maximum(known, self.acquired)
                 known[number] = self.era + 1
                 self._released[flag] = known
         if is_used:
@@ -232,10 +232,10 @@ class Ordering:
     def is_ordered(self, buffer: Buffer, places: np.ndarray, by: np.ndarray) -> np.ndarray:
         """Whether this program may count on what the programs ``by`` have last done to these elements."""
         notes = self._notes.get(buffer.name)
-        if self._acquired is None or notes is None:
+        if self.acquired is None or notes is None:
             return np.zeros(places.shape, bool)
         notes.refine(buffer)
         era = notes.stored.era[places]
         if notes.updated is not None:
             era = np.maximum(era, notes.updated.era[places])
-        return era < self._acquired[by]
+        return era < self.acquired[by]

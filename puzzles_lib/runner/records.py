@@ -174,6 +174,8 @@ class Run:
     writers: for each output, by element, the place in launch order of the program that wrote it, or -1.
     launched: the programs in the order in which they ran.
     tells_addresses: whether the kernel has taken an address as a number.
+    atomics: the most that one program has done. between: of a run in which two programs took turns, the lines
+        of the atomics between which the second one began.
     """
 
     programs: int
@@ -203,6 +205,8 @@ class Run:
     writers: dict[str, np.ndarray] = field(default_factory=dict)
     launched: Sequence[Program] = ()
     tells_addresses: bool = False
+    atomics: int = 0
+    between: tuple[Site, Site] | None = None
 
     def steps(self) -> list[Access | Product]:
         """Accesses and dots in the order in which they happened."""

@@ -1,0 +1,68 @@
+"""Whether anything may come between two atomics of a program: it may, on a GPU.
+
+Two atomics are not one. What the first one found can be out of date when the second one runs, because another
+program may have run in between. So one program is interrupted before one of its atomics, and another one runs
+there, to its end or up to one of its own atomics. A result that is wrong then is wrong on a GPU, some day.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from puzzles_lib.binding import Bound
+from puzzles_lib.checker import verdicts
+from puzzles_lib.checker.expected import Expected
+from puzzles_lib.checker.report import Verdict
+from puzzles_lib.runner import Plan, Run
+
+MOST = 24  # runs in which programs take turns, in one check
+_ATOMICS = 4  # of a program, at which it is interrupted
+_UNENDING = ("deadlock", "time limit", "memory limit")  # of a plan in which one program waits for the other
+
+
+@dataclass
+class Budget:
+    """How many more such runs a check may make."""
+
+    left: int = MOST
+
+
+def plans(ran: Run) -> Iterator[Plan]:
+    """The ways in which two programs take turns, the most telling first."""
+    most = min(ran.atomics, _ATOMICS)
+    pairs = [(0, 1), (1, 0)] if ran.programs > 1 else []
+    for first, second in pairs:
+        for before in range(2, most + 1):
+            yield Plan(first, second, before)
+    for before in range(2, most + 1):
+        for until in range(2, most + 1):
+            yield Plan(0, 1, before, until)
+
+
+def lost(
+    bound: Bound,
+    inputs: Mapping[str, torch.Tensor],
+    expected: Mapping[str, Expected],
+    forwards: Run,
+    run: Callable[..., Run],
+    budget: Budget,
+) -> Verdict | None:
+    """What goes wrong if programs take turns; None if nothing does.
+
+    forwards: a run without that, in which nothing went wrong. A plan that cannot come to its end is skipped: on
+    a GPU the program that waits would let the other one go on.
+    """
+    if forwards.programs < 2 or forwards.atomics < 2:
+        return None
+    for plan in plans(forwards):
+        if budget.left <= 0:
+            return None
+        budget.left -= 1
+        ran = run(plan=plan, quiet=True)
+        if ran.between is None or (ran.stop and ran.stop.kind in _UNENDING):
+            continue
+        verdict = verdicts.judge(bound.puzzle, bound.case, inputs, expected, ran)
+        if verdict is not None:
+            return verdicts.interrupted(bound.puzzle, bound.case, verdict, ran, plan)
+    return None
