@@ -239,7 +239,8 @@ def test_what_triton_does_with_warp_specialize():
     plain = solutions()["window_attention"]
     loop = "range(begin, tl.minimum(start + BLOCK_Q, T), BLOCK_K)"
     assert plain.src.count(loop) == 1
-    split = define(plain.src.replace(loop, f"tl.{loop[:-1]}, warp_specialize=True)"), "<split>")
+    changed = plain.src.replace(loop, f"tl.{loop[:-1]}, warp_specialize=True)")
+    split = define(f"@triton.jit\n{changed}", "<split>")
     sizes = {"H": 16, "T": 4096, "D": 128, "W": 4096, "BLOCK_Q": 64, "BLOCK_K": 64}
 
     def compiled(kernel, target, warps):

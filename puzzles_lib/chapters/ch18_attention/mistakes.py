@@ -8,7 +8,7 @@ from puzzles_lib.chapters.ch18_attention.puzzles import (
 )
 from puzzles_lib.mistakes import Mistake
 
-_SEEN = "(behind >= 0) & (behind < W)"
+_SEEN = "(distance >= 0) & (distance < W)"
 _WEIGHTED = "acc = tl.dot(p.to(tl.bfloat16), v, acc * factor[:, None])"
 
 MISTAKES = (
@@ -40,7 +40,7 @@ MISTAKES = (
         WINDOW_ATTENTION,
         "sees_the_future",
         "The loop ends at the last query's key, and no mask hides it from the earlier queries.",
-        {_SEEN: "behind < W"},
+        {_SEEN: "distance < W"},
         kind="values",
         says="keys after a query are seen, too",
     ),
@@ -48,7 +48,7 @@ MISTAKES = (
         WINDOW_ATTENTION,
         "blind_to_itself",
         "Each query's own key is hidden from it, so the first query sees nothing.",
-        {"behind >= 0": "behind > 0"},
+        {"distance >= 0": "distance > 0"},
         kind="values",
         says="NaN",
     ),
@@ -56,7 +56,7 @@ MISTAKES = (
         WINDOW_ATTENTION,
         "no_window",
         "The loop begins near the edge of the window, but there's no mask for the window.",
-        {_SEEN: "behind >= 0"},
+        {_SEEN: "distance >= 0"},
         kind="values",
         says="o[0, 18",
     ),
@@ -64,7 +64,7 @@ MISTAKES = (
         WINDOW_ATTENTION,
         "all_keys_before",
         "This is plain causal attention, without any window.",
-        {_SEEN: "behind >= 0", "tl.maximum(start - W + 1, 0) // BLOCK_K * BLOCK_K": "0"},
+        {_SEEN: "distance >= 0", "tl.maximum(start - W + 1, 0) // BLOCK_K * BLOCK_K": "0"},
         kind="values",
         says="there's no window: keys before it are seen, too",
     ),
@@ -72,7 +72,7 @@ MISTAKES = (
         WINDOW_ATTENTION,
         "window_too_wide",
         "The query also sees key i - W.",
-        {"behind < W": "behind <= W"},
+        {"distance < W": "distance <= W"},
         kind="values",
         says="the window is one key too wide",
     ),
@@ -80,7 +80,7 @@ MISTAKES = (
         WINDOW_ATTENTION,
         "window_too_narrow",
         "The query doesn't see key i - W + 1.",
-        {"behind < W": "behind < W - 1"},
+        {"distance < W": "distance < W - 1"},
         kind="values",
         says="the window is one key too narrow",
     ),
@@ -723,7 +723,7 @@ MISTAKES = (
         "sums_begin_anew",
         "The sums are set to 0 for each head of the group.",
         {
-            "# rows before this head's\n        for": (
+            "# rows before this head\n        for": (
                 "\n        dk = tl.zeros((BLOCK_K, D), tl.float32)\n"
                 "        dv = tl.zeros((BLOCK_K, D), tl.float32)\n        for"
             )

@@ -243,7 +243,7 @@ def packed(lengths: Sequence[int] = (10, 0, 1, 37), block: int = 16) -> Picture:
 
 def aligned(queries: int = 3, keys: int = 7, both: bool = False) -> Picture:
     """Draw which keys each query sees if there are more keys: the ends line up, or also the starts."""
-    figure, ax = new_sheet(25, 6.4)
+    figure, ax = new_sheet(25 if both else 12.4, 6.4)
     told = []
     rules = ((3.0, "the ends line up (puzzle 36)", keys - queries), (15.6, "the starts line up", 0))
     for left, name, older in rules if both else rules[:1]:

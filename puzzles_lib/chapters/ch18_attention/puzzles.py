@@ -96,8 +96,8 @@ def window_attention(
 
 def _scores(q: Tensor, k: Tensor, W: int | None = None) -> Tensor:
     """Return the scores [H, T, T], with minus infinity for the keys that a query doesn't see."""
-    behind = torch.arange(q.shape[1])[:, None] - torch.arange(q.shape[1])
-    seen = (behind >= 0) & (behind < (q.shape[1] if W is None else W))
+    distance = torch.arange(q.shape[1])[:, None] - torch.arange(q.shape[1])
+    seen = (distance >= 0) & (distance < (q.shape[1] if W is None else W))
     return (q @ k.mT / q.shape[2] ** 0.5).masked_fill(~seen, -torch.inf)
 
 
