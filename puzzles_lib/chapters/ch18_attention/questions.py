@@ -496,7 +496,7 @@ QUESTIONS = (
                 lambda v, r: v == r / 2,
                 "That's half of it. Did you count keys and values, with two bytes per number?",
             ),
-            Nudge(lambda v, r: v == 2 * r, "That's twice as much. A bfloat16 has two bytes."),
+            Nudge(lambda v, r: v == 2 * r, "That's twice as much. Each number has only two bytes."),
             Nudge(lambda v, r: v == r / 8, "That's right for one head. There are eight."),
         ),
         nudge="There are two tensors of eight heads, with 4096 rows of 128 numbers each, and two bytes "
