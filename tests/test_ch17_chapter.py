@@ -1,5 +1,6 @@
 """Chapter 17: its pictures of what was recorded, and what it says of the figures."""
 
+import re
 import xml.etree.ElementTree as ET
 
 import nbformat
@@ -85,13 +86,17 @@ def test_the_chapters_words_are_the_recorded_figures():
         for cell in nbformat.read(REPO / "solutions/17_normalisation.ipynb", as_version=4).cells
         if cell.cell_type == "markdown"
     )
-    assert "64 µs" in prose and "takes 68, torch 50" in prose and "81 against 78 and 215" in prose
-    assert f"float32 has twice as many, and takes {in_float32:.0f}" in prose
+    assert "dw takes 64 µs, twice" in prose and "takes 68 µs for dw, and torch 50 µs" in prose
+    assert "your kernel takes 81 µs, `torch.compile` 78 µs, and torch 215 µs" in prose
+    assert f"float32 inputs have twice as many bytes, but take only {in_float32:.0f} µs" in prose
     ours, two = us[case, "rms_norm", "torch, add and rms_norm"]
     compiled = us[case, "rms_norm", "torch.compile"][1]
-    assert f"{two:.0f} / {ours:.0f} is {two / ours:.2f}, more than bytes explain" in prose
+    assert f"{two:.0f} / {ours:.0f} = {two / ours:.2f} times as fast as torch's two" in prose
     assert two / ours > 5 / 4  # question 1
-    assert f"at {compiled:.0f} µs" in prose and compiled < 5 / 4 * us[case, "rms_norm", copy][1]
+    assert (
+        f"`torch.compile` takes {compiled:.0f} µs" in prose
+        and compiled < 5 / 4 * us[case, "rms_norm", copy][1]
+    )
     for rows_ in (16, 256):
         atomics, *others = (
             us[case, f"{p}, {rows_} rows a program", copy][0]
@@ -99,12 +104,22 @@ def test_the_chapters_words_are_the_recorded_figures():
         )
         assert atomics < min(others) and "Atomics were the fastest here" in prose
     assert [round(each) for each in told] == [64, 68, 50, 81, 78, 215]
-    assert f"{lock / 1000:.1f} ms" in prose and f"take {apart / 1000:.2f}" in prose
-    assert sum(counts("layer_norm_dw, no barrier", "wrong")) == 0 and "all of 1000 runs" in prose
+    assert f"{lock / 1000:.1f} ms" in prose and f"separate parts only {apart / 1000:.2f} ms" in prose
+    assert sum(counts("layer_norm_dw, no barrier", "wrong")) == 0 and "all 1000 recorded runs" in prose
     wrong = counts("dw_by_lock, no barrier", "wrong")
     results = (REPO / "RESULTS.md").read_text("utf-8")
     assert f"{', '.join(map(str, wrong[:-1]))} and {wrong[-1]} of 200 runs" in results
     assert set(counts("dw_by_lock, relaxed", "wrong")) == {200}
+
+
+def test_both_tritons_are_named():
+    """The one that recorded the figures, and the one that the course installs."""
+    cells = nbformat.read(REPO / "solutions/17_normalisation.ipynb", as_version=4).cells
+    (after,) = (cell.source for cell in cells if cell.id == "why-recorded-after")
+    triton = RECORD["versions"]["triton"]
+    assert f"recorded with Triton {triton}" in after and f"triton {triton}" in about("norms")
+    (installed,) = re.findall(r"installs Triton ([\d.]+\d)", after)
+    assert f'"triton=={installed}"' in (REPO / "pyproject.toml").read_text("utf-8")
 
 
 # ---- the threads of a program

@@ -6,11 +6,15 @@ import xml.etree.ElementTree as ET
 import nbformat
 import pytest
 import torch
+import triton
 
+from puzzles_lib import WINDOW_ATTENTION, stages
 from puzzles_lib.authoring import attention as bench
-from puzzles_lib.bench.recorded import rows
+from puzzles_lib.authoring.solutions import solutions
+from puzzles_lib.bench.recorded import about, rows
 from puzzles_lib.chapters.ch18_attention import pictures
 from puzzles_lib.chapters.ch18_attention.questions import QUESTIONS, against
+from puzzles_lib.source import define
 from tests.conftest import REPO
 
 RECORDED = rows("attention")
@@ -29,18 +33,23 @@ def test_a_picture_reads(name):
     sizes = [float(g.get("font-size")) for g in root.iter() if g.get("font-size")]
     assert min(sizes) * min(1, 785 / width) > 9.9 and len(page) < 100_000 and "$" not in page
     told = {
-        "aligned": "5, 6, 7. beginnings meet: 1, 2, 3",
+        "aligned": "the ends line up (puzzle 36): 5, 6, 7.",
         "derivation": "ds = p ∘ (dp − delta)",
         "kept": "T = 4096: 512 and 64",
         "products": "dk, dv: s = q kᵀ, dp = do vᵀ, dk = dsᵀ q, dv = pᵀ do",
         "window": "query 12 sees keys 7 to 12, query 15 sees keys 10 to 15. It visits keys 4 to 15",
-        "packed": "12 programs a head; 5 have something to do",
+        "packed": "12 programs per head; 5 have something to do",
         "tiles": "causal: 30 whole, 12 cut, 30 not visited",
         "row": "ds = [0.0, -1.0, 1.0], which adds up to 0",
         "floors": "your puzzles 806",
-        "walks": "program 2 6 tiles",
+        "walks": "program 2 walks 6 tiles",
     }
     assert told.get(name, "") in picture.alt
+
+
+def test_the_other_rule_is_drawn_when_it_is_asked_for():
+    assert "the starts line up" not in pictures.aligned().alt
+    assert pictures.aligned(both=True).alt.endswith("the starts line up: 1, 2, 3.")
 
 
 def test_backward_is_derived_step_by_step():
@@ -111,6 +120,14 @@ def test_every_form_and_length_is_there_once_and_was_right():
     assert max(row["error"] for row in RECORDED) < 2**-8  # of bfloat16's own rounding
 
 
+def test_both_tritons_are_named():
+    master = nbformat.read(REPO / "solutions/18_attention.ipynb", as_version=4)
+    (source,) = (cell.source for cell in master.cells if cell.id == "gpu-versions")
+    recorded_with, installed = re.findall(r"Triton ([\d.]+\d)", source)
+    assert f"triton {recorded_with}" in about("attention")
+    assert f'"triton=={installed}"' in (REPO / "pyproject.toml").read_text("utf-8")
+
+
 def test_the_chapters_words_are_the_recorded_figures():
     every = [
         against(name, part, D, mask)
@@ -124,14 +141,14 @@ def test_the_chapters_words_are_the_recorded_figures():
     master = nbformat.read(REPO / "solutions/18_attention.ipynb", as_version=4)
     prose = " ".join(" ".join(c.source.split()) for c in master.cells if c.cell_type == "markdown")
     found = pictures.times(RECORDED, "D = 128, causal, T = 4096")
-    assert "The flash kernels in torch were written for the chip before this one" in prose
+    assert "The flash kernels in torch were written for the generation before this chip" in prose
     assert all(part["puzzles"] < part["flash"] for part in found.values())
     full = pictures.times(RECORDED, "D = 128, full, T = 4096")["forward"]
     both = full[pictures.PRODUCTS] + full[pictures.EXPONENTIALS]
-    assert "takes a little more than both, one after the other" in prose and 1 < full["ours"] / both < 1.15
+    assert "takes a little more than the sum of the two" in prose and 1 < full["ours"] / both < 1.15
     assert "cuDNN hides more than half of the exponentials" in prose
     assert both - full["cuDNN"] > 0.5 * full[pictures.EXPONENTIALS]
-    assert "At D = 64 nobody hides much" in prose
+    assert "At D = 64 neither kernel hides much" in prose
     small = pictures.times(RECORDED, "D = 64, full, T = 4096")["forward"]
     for name in ("ours", "cuDNN"):
         assert 0.9 < small[name] / (small[pictures.PRODUCTS] + small[pictures.EXPONENTIALS]) < 1
@@ -212,3 +229,23 @@ def test_the_formulas_of_backward_are_torchs():
             assert torch.allclose(got, want)
         slope = torch.autograd.functional.jacobian(lambda row: row.softmax(0), s[0])
         assert torch.allclose(slope, p[0][:, None] * (torch.eye(T) - p[0]))  # of p_l by s_j
+
+
+def test_what_triton_does_with_warp_specialize():
+    """As `gpu-sums-how` says of the Triton that the course installs."""
+    cells = nbformat.read(REPO / "solutions/18_attention.ipynb", as_version=4).cells
+    (source,) = (cell.source for cell in cells if cell.id == "gpu-sums-how")
+    assert f"With Triton {triton.__version__}, puzzle 35's loop doesn't compile" in source
+    plain = solutions()["window_attention"]
+    loop = "range(begin, tl.minimum(start + BLOCK_Q, T), BLOCK_K)"
+    assert plain.src.count(loop) == 1
+    changed = plain.src.replace(loop, f"tl.{loop[:-1]}, warp_specialize=True)")
+    split = define(f"@triton.jit\n{changed}", "<split>")
+    sizes = {"H": 16, "T": 4096, "D": 128, "W": 4096, "BLOCK_Q": 64, "BLOCK_K": 64}
+
+    def compiled(kernel, target, warps):
+        return stages(kernel, WINDOW_ATTENTION, target, **sizes, num_warps=warps)
+
+    assert "does not compile" in str(compiled(split, "sm_90", 4))
+    assert str(compiled(split, "sm_90", 8).sass) == str(compiled(plain, "sm_90", 8).sass)
+    assert "ttg.warp_specialize" in str(compiled(split, "sm_100", 4).ttgir)

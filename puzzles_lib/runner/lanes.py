@@ -61,7 +61,8 @@ class Lanes:
 
     def spread(self, shape: tuple[int, ...]) -> "Lanes":
         """The same lanes, their data and labels in the whole shape."""
-        if self.data.shape == (shape or (1,)):
+        whole = shape or (1,)
+        if self.data.shape == whole and (self.labels is None or self.labels.shape == whole):
             return self
         made = Lanes(self.full(shape), self.row, self.full_labels(shape))
         made.terms = self.terms

@@ -1,1 +1,1 @@
-TITLE = "Normalisation: norms, and what orders memory"
+TITLE = "Normalization, and what orders memory"

@@ -1,4 +1,4 @@
-"""Wrong kernels of chapter 17: right ones with one slip each."""
+"""Wrong kernels of chapter 17: correct kernels with one slip each."""
 
 from puzzles_lib.chapters.ch17_normalisation.puzzles import (
     DW_BY_LOCK,
@@ -24,7 +24,7 @@ MISTAKES = (
     Mistake(
         RMS_NORM,
         "int32_offsets",
-        "Rows are counted in int32: from element 2^31 on offsets are negative.",
+        "The offsets are int32, so they overflow from element 2^31 on.",
         {"tl.program_id(0).to(tl.int64) * N": "tl.program_id(0) * N"},
         kind="true size",
         says="offset 4,294,967,296",
@@ -32,7 +32,7 @@ MISTAKES = (
     Mistake(
         RMS_NORM,
         "divided_by_block",
-        "The mean is taken over the block, lanes past the end of the row included.",
+        "The sum is divided by the size of the block instead of the length of the row.",
         {"/ N + 1e-6": "/ BLOCK_N + 1e-6"},
         kind="values",
         says="every element is 1.131 times what it should be",
@@ -40,7 +40,7 @@ MISTAKES = (
     Mistake(
         RMS_NORM,
         "no_epsilon",
-        "Without the 1e-6 a row of zeros is divided by zero.",
+        "Without the 1e-6, a row of zeros is divided by zero.",
         {" + 1e-6": ""},
         kind="values",
         says="each row is off by its own factor, 22.15 to 25.25",
@@ -48,7 +48,7 @@ MISTAKES = (
     Mistake(
         RMS_NORM,
         "epsilon_after_the_root",
-        "Adds 1e-6 to the root, not to what it is of.",
+        "The 1e-6 is added to the root, not under it.",
         {"tl.rsqrt(tl.sum(h * h) / N + 1e-6)": "1 / (tl.sqrt(tl.sum(h * h) / N) + 1e-6)"},
         kind="values",
         says="each row is off by its own factor, 21.66 to 24.62",
@@ -56,7 +56,7 @@ MISTAKES = (
     Mistake(
         RMS_NORM,
         "added_in_bfloat16",
-        "Both summands are bfloat16, so their sum is rounded before the norm is taken.",
+        "Both x and r are bfloat16, so their sum is rounded before the norm is computed.",
         {
             "x = tl.load(x_ptr + row + n, mask=mask, other=0.0).to(tl.float32)": (
                 "x = tl.load(x_ptr + row + n, mask=mask, other=0.0)"
@@ -67,12 +67,12 @@ MISTAKES = (
             "h = x + r": "h = (x + r).to(tl.float32)",
         },
         kind="values",
-        says="this is the norm of h as it is stored",
+        says="y is computed from the rounded h",
     ),
     Mistake(
         RMS_NORM,
         "squares_in_bfloat16",
-        "Squares and sums in bfloat16.",
+        "The squares are rounded to bfloat16 before they are summed.",
         {"tl.sum(h * h)": "tl.sum((h * h).to(tl.bfloat16)).to(tl.float32)"},
         kind="values",
         says="rounded more than once",
@@ -80,15 +80,15 @@ MISTAKES = (
     Mistake(
         RMS_NORM,
         "h_read_back",
-        "y is made of h as it was stored, which is rounded.",
+        "y is computed from the stored h, which is rounded.",
         {"h * rstd * w": "tl.load(h_ptr + row + n, mask=mask) * rstd * w"},
         kind="values",
-        says="this is the norm of h as it is stored",
+        says="y is computed from the rounded h",
     ),
     Mistake(
         RMS_NORM,
         "nothing_added",
-        "The residual is loaded and forgotten.",
+        "The residual is loaded but never added.",
         {"h = x + r": "h = x"},
         kind="values",
         says="y[0, 0]",
@@ -96,7 +96,7 @@ MISTAKES = (
     Mistake(
         RMS_NORM,
         "stores_x_as_h",
-        "Stores what came in where the sum belongs.",
+        "The kernel stores x instead of the sum.",
         {"tl.store(h_ptr + row + n, h,": "tl.store(h_ptr + row + n, x,"},
         kind="values",
         says="h[0, 0]",
@@ -104,7 +104,7 @@ MISTAKES = (
     Mistake(
         RMS_NORM,
         "layer_norm",
-        "Takes the mean off first: this is LayerNorm.",
+        "The mean is subtracted first, so this is LayerNorm.",
         {"h = x + r": "h = tl.where(mask, x + r - tl.sum(x + r) / N, 0.0)"},
         kind="values",
         says="y[0, 0]",
@@ -112,7 +112,7 @@ MISTAKES = (
     Mistake(
         RMS_NORM,
         "no_root",
-        "Divides by the mean square, not by its root.",
+        "The row is divided by the mean square instead of its root.",
         {"tl.rsqrt(": "1 / ("},
         kind="values",
         says="every element is 0.742 times what it should be",
@@ -120,7 +120,7 @@ MISTAKES = (
     Mistake(
         RMS_NORM,
         "no_weights",
-        "Forgets w.",
+        "The factor w is missing.",
         {"h * rstd * w": "h * rstd"},
         kind="values",
         says="y[0, 0]",
@@ -128,7 +128,7 @@ MISTAKES = (
     Mistake(
         RMS_NORM,
         "a_weight_for_each_element",
-        "Takes w to have rows.",
+        "w is indexed like a matrix, but it has one number per column.",
         {"w_ptr + n": "w_ptr + row + n"},
         kind="out of bounds",
         says="load of w_ptr in program 1",
@@ -136,7 +136,7 @@ MISTAKES = (
     Mistake(
         RMS_NORM,
         "lanes_left_undefined",
-        "Sums lanes past the end of the row that nothing fills.",
+        "The sum includes lanes past the end of the row whose values are undefined.",
         {"r_ptr + row + n, mask=mask, other=0.0": "r_ptr + row + n, mask=mask"},
         kind="uninitialised",
         says="lanes of r_ptr",
@@ -144,7 +144,7 @@ MISTAKES = (
     Mistake(
         RMS_NORM,
         "stored_without_mask",
-        "Stores past the end of the row: that is the next row.",
+        "The store has no mask, so it writes into the next row.",
         {"h * rstd * w, mask=mask": "h * rstd * w"},
         kind="out of bounds",
         says="store of y_ptr in program 2",
@@ -152,7 +152,7 @@ MISTAKES = (
     Mistake(
         RMS_NORM,
         "loaded_twice",
-        "Loads x a second time instead of keeping it.",
+        "x is loaded a second time instead of being kept.",
         {"h * rstd * w": "(tl.load(x_ptr + row + n, mask=mask) + r) * rstd * w"},
         kind="loads",
         says="too many loads of x_ptr",
@@ -160,7 +160,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM,
         "int32_offsets",
-        "Offsets in int32.",
+        "The offsets are int32, so they overflow from element 2^31 on.",
         {"m.to(tl.int64)[:, None] * N": "m[:, None] * N"},
         kind="true size",
         says="offset 2,400,000,000",
@@ -168,23 +168,24 @@ MISTAKES = (
     Mistake(
         LAYER_NORM,
         "mean_of_squares",
-        "The variance as mean of squares less square of the mean: far from zero nothing is left of it.",
-        {"tl.sum(centred * centred, axis=1) / N": "tl.sum(x * x, axis=1) / N - mean * mean"},
+        "The variance is the mean of squares minus the square of the mean. Far from zero, nothing is "
+        "left of it.",
+        {"tl.sum(centered * centered, axis=1) / N": "tl.sum(x * x, axis=1) / N - mean * mean"},
         kind="values",
         says="90 of them are NaN",
     ),
     Mistake(
         LAYER_NORM,
         "lanes_past_the_end",
-        "Lanes past the end of the row hold 0, and 0 - mean is not 0.",
+        "The lanes past the end of the row are 0, and 0 - mean isn't 0.",
         {"tl.where(mask, x - mean[:, None], 0.0)": "x - mean[:, None]"},
         kind="values",
-        says="lanes past the end of the row count in this variance",
+        says="lanes past the end of the row are counted in the variance",
     ),
     Mistake(
         LAYER_NORM,
         "sample_variance",
-        "Divides by N - 1, as `torch.var` does.",
+        "The sum of squares is divided by N - 1, as in `torch.var`.",
         {"/ N + 1e-5": "/ (N - 1) + 1e-5"},
         kind="values",
         says="the sum of squares is divided by N - 1",
@@ -192,7 +193,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM,
         "mean_over_block",
-        "Divides the sum by the block's width.",
+        "The sum is divided by the size of the block.",
         {"tl.sum(x, axis=1) / N": "tl.sum(x, axis=1) / BLOCK_N"},
         kind="values",
         says="y[0, 0]",
@@ -200,7 +201,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM,
         "no_epsilon",
-        "Without the 1e-5 rows that are all alike are divided by zero.",
+        "Without the 1e-5, a row of equal numbers is divided by zero.",
         {" + 1e-5": ""},
         kind="values",
         says="y[0, 0]",
@@ -208,10 +209,10 @@ MISTAKES = (
     Mistake(
         LAYER_NORM,
         "epsilon_after_the_root",
-        "Adds 1e-5 to the root.",
+        "The 1e-5 is added to the root, not under it.",
         {
-            "tl.rsqrt(tl.sum(centred * centred, axis=1) / N + 1e-5)": (
-                "1 / (tl.sqrt(tl.sum(centred * centred, axis=1) / N) + 1e-5)"
+            "tl.rsqrt(tl.sum(centered * centered, axis=1) / N + 1e-5)": (
+                "1 / (tl.sqrt(tl.sum(centered * centered, axis=1) / N) + 1e-5)"
             )
         },
         kind="values",
@@ -220,7 +221,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM,
         "deviation_kept",
-        "Keeps the deviation where backward wants its inverse.",
+        "The kernel stores the root, but the backward pass needs one over the root.",
         {"tl.store(rstd_ptr + m, rstd,": "tl.store(rstd_ptr + m, 1 / rstd,"},
         kind="values",
         says="rstd[0]",
@@ -228,7 +229,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM,
         "mean_and_rstd_swapped",
-        "Keeps each where the other belongs.",
+        "The mean and rstd are stored in each other's place.",
         {
             "tl.store(mean_ptr + m, mean,": "tl.store(mean_ptr + m, rstd,",
             "tl.store(rstd_ptr + m, rstd,": "tl.store(rstd_ptr + m, mean,",
@@ -239,7 +240,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM,
         "no_bias",
-        "Forgets b.",
+        "The bias b is missing.",
         {" + b[None, :]": ""},
         kind="values",
         says="y[0, 0]",
@@ -247,10 +248,10 @@ MISTAKES = (
     Mistake(
         LAYER_NORM,
         "weights_on_the_sum",
-        "Multiplies b by w as well.",
+        "b is multiplied by w as well.",
         {
-            "y = centred * rstd[:, None] * w[None, :] + b[None, :]": (
-                "y = (centred * rstd[:, None] + b[None, :]) * w[None, :]"
+            "y = centered * rstd[:, None] * w[None, :] + b[None, :]": (
+                "y = (centered * rstd[:, None] + b[None, :]) * w[None, :]"
             )
         },
         kind="values",
@@ -259,7 +260,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM,
         "mean_of_all_rows",
-        "One mean for all rows of the block.",
+        "All rows of the block share one mean.",
         {
             "mean = tl.sum(x, axis=1) / N": (
                 "mean = tl.zeros((BLOCK_M,), tl.float32) + tl.sum(x) / (BLOCK_M * N)"
@@ -271,7 +272,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM,
         "rows_without_mask",
-        "Rows past the last one are read.",
+        "The load has no mask for rows, so it reads past the last row.",
         {"mask = (m[:, None] < M) & (n[None, :] < N)": "mask = (m[:, None] >= 0) & (n[None, :] < N)"},
         kind="out of bounds",
         says="load of x_ptr in program 1",
@@ -279,7 +280,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM,
         "mean_without_mask",
-        "Keeps a mean for rows that there are not.",
+        "The mean is stored for rows that don't exist.",
         {"mean, mask=m < M": "mean"},
         kind="out of bounds",
         says="store of mean_ptr in program 1",
@@ -287,7 +288,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM,
         "lanes_left_undefined",
-        "Sums lanes that nothing fills.",
+        "The sum includes lanes whose values are undefined.",
         {"x_ptr + at, mask=mask, other=0.0": "x_ptr + at, mask=mask"},
         kind="uninitialised",
         says="lanes of x_ptr",
@@ -295,15 +296,15 @@ MISTAKES = (
     Mistake(
         LAYER_NORM,
         "loaded_again",
-        "Loads x once for the mean and once more for y.",
-        {"y = centred": "y = (tl.load(x_ptr + at, mask=mask) - mean[:, None])"},
+        "x is loaded once for the mean and again for y.",
+        {"y = centered": "y = (tl.load(x_ptr + at, mask=mask) - mean[:, None])"},
         kind="loads",
         says="too many loads of x_ptr",
     ),
     Mistake(
         LAYER_NORM_DX,
         "int32_offsets",
-        "Offsets in int32.",
+        "The offsets are int32, so they overflow from element 2^31 on.",
         {"m.to(tl.int64)[:, None] * N": "m[:, None] * N"},
         kind="true size",
         says="offset 2,400,000,000",
@@ -311,7 +312,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DX,
         "mean_taken_for_constant",
-        "Forgets that each x moves the mean.",
+        "The mean is treated as a constant, but every x changes it.",
         {" - straight[:, None]": ""},
         kind="values",
         says="dx[0, 0]",
@@ -319,7 +320,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DX,
         "deviation_taken_for_constant",
-        "Forgets that each x moves the variance.",
+        "rstd is treated as a constant, but every x changes it.",
         {" - xhat * along[:, None]": ""},
         kind="values",
         says="dx[0, 0]",
@@ -327,7 +328,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DX,
         "no_weights",
-        "Sums dy, not dy · w.",
+        "The sums use dy instead of dy · w.",
         {"g = dy * w[None, :]": "g = dy.to(tl.float32) + 0 * w[None, :]"},
         kind="values",
         says="dx[0, 0]",
@@ -335,7 +336,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DX,
         "weights_last",
-        "Multiplies by w after the sums, which need it.",
+        "w is multiplied in after the sums, but the sums need it.",
         {
             "g = dy * w[None, :]": "g = dy.to(tl.float32)",
             "dx = rstd[:, None] *": "dx = rstd[:, None] * w[None, :] *",
@@ -346,7 +347,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DX,
         "divided_by_block",
-        "A mean over the block's lanes.",
+        "The first mean is divided by the size of the block.",
         {"tl.sum(g, axis=1) / N": "tl.sum(g, axis=1) / BLOCK_N"},
         kind="values",
         says="dx[0, 0]",
@@ -354,7 +355,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DX,
         "second_mean_over_block",
-        "The second mean over the block's lanes.",
+        "The second mean is divided by the size of the block.",
         {"tl.sum(g * xhat, axis=1) / N": "tl.sum(g * xhat, axis=1) / BLOCK_N"},
         kind="values",
         says="dx[0, 0]",
@@ -362,7 +363,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DX,
         "not_scaled",
-        "Forgets the factor before the bracket.",
+        "The factor rstd in front of the parentheses is missing.",
         {"rstd[:, None] * (g": "(g"},
         kind="values",
         says="each row is off by its own factor, 0.3255 to 3.391",
@@ -370,7 +371,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DX,
         "x_not_scaled",
-        "x less its mean, not divided by the deviation.",
+        "x - mean isn't multiplied by rstd.",
         {"(x - mean[:, None]) * rstd[:, None]": "x - mean[:, None]"},
         kind="values",
         says="dx[0, 0]",
@@ -378,7 +379,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DX,
         "x_for_xhat",
-        "Multiplies the second sum by x.",
+        "The second sum is multiplied by x instead of x̂.",
         {"- xhat * along": "- x * along"},
         kind="values",
         says="dx[0, 0]",
@@ -386,7 +387,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DX,
         "wrong_sign",
-        "Adds the second term.",
+        "The second term is added instead of subtracted.",
         {"- xhat * along": "+ xhat * along"},
         kind="values",
         says="dx[0, 0]",
@@ -394,7 +395,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DX,
         "sums_in_bfloat16",
-        "Sums in bfloat16: of 100 summands the last ones are lost.",
+        "The sums are bfloat16, so the last of 100 terms get lost.",
         {"tl.sum(g, axis=1)": "tl.sum(g.to(tl.bfloat16), axis=1).to(tl.float32)"},
         kind="values",
         says="the errors are as small as a coarser type's",
@@ -402,7 +403,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DX,
         "one_row_for_all",
-        "The mean of the block's first row.",
+        "All rows of the block use the mean of the first row.",
         {"mean_ptr + m, mask=m < M, other=0.0": "mean_ptr + m * 0"},
         kind="values",
         says="all wrong elements are at 1–3 along M",
@@ -410,7 +411,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DX,
         "mean_and_rstd_swapped",
-        "Each is loaded from where the other lies.",
+        "The mean is loaded from rstd, and rstd from the mean.",
         {"mean_ptr + m,": "rstd_ptr + m,", "rstd_ptr + m,": "mean_ptr + m,"},
         kind="values",
         says="dx[0, 0]",
@@ -418,7 +419,8 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DX,
         "weights_left_undefined",
-        "0 times something undefined is undefined, and goes into the sums.",
+        "The lanes of w past the end are undefined. 0 times an undefined value is undefined, and the "
+        "sums include it.",
         {"w_ptr + n, mask=n < N, other=0.0": "w_ptr + n, mask=n < N"},
         kind="uninitialised",
         says="lanes of w_ptr",
@@ -426,7 +428,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DX,
         "stored_without_mask",
-        "Stores past the end of a row: that is the next row.",
+        "The store has no mask, so it writes into the next row.",
         {"dx, mask=mask": "dx, mask=m[:, None] < M"},
         kind="out of bounds",
         says="store of dx_ptr in program 1",
@@ -434,7 +436,8 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DW,
         "no_barrier",
-        "Counts itself before all its threads have stored: the last one to come finds garbage.",
+        "The program raises the counter before all its threads have stored. The last program may read "
+        "old values.",
         {"    tl.debug_barrier()\n": ""},
         kind="race",
         says="program (2, 0) reads dw_part[0, 0]",
@@ -442,7 +445,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DW,
         "barrier_too_late",
-        "The barrier stands after the count.",
+        "The barrier is after the counter instead of before it.",
         {
             "tl.debug_barrier()\n    before = tl.atomic_add(count_ptr + j, 1)": (
                 "before = tl.atomic_add(count_ptr + j, 1)\n    tl.debug_barrier()"
@@ -454,7 +457,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DW,
         "relaxed",
-        "A relaxed atomic counts, and orders nothing.",
+        "A relaxed atomic counts correctly, but it orders nothing.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, sem="relaxed")'},
         kind="race",
         says="program (2, 0) reads dw_part[0, 0]",
@@ -462,7 +465,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DW,
         "never_acquired",
-        "Releases its own part, and does not acquire those of the others.",
+        "The atomic releases the program's own part, but it doesn't acquire the parts of the others.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, sem="release")'},
         kind="race",
         says="program (2, 0) reads dw_part[0, 0]",
@@ -470,7 +473,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DW,
         "never_released",
-        "Acquires, and does not release.",
+        "The atomic acquires, but it doesn't release.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, sem="acquire")'},
         kind="race",
         says="program (2, 0) reads dw_part[0, 0]",
@@ -478,7 +481,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DW,
         "scope_of_a_block",
-        "Orders the threads of one program only.",
+        "The scope is one program, so the atomic orders nothing between programs.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, scope="cta")'},
         kind="race",
         says="program (2, 0) reads dw_part[0, 0]",
@@ -486,7 +489,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DW,
         "nobody_is_last",
-        "The count before is never that high.",
+        "The counter never returns a number this high, so no program adds up.",
         {"before == tl.num_programs(0) - 1": "before == tl.num_programs(0)"},
         kind="never written",
         says="elements of dw",
@@ -494,7 +497,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DW,
         "first_adds_up",
-        "The first one adds up, before the others have come.",
+        "The first program adds up, before the others are done.",
         {"before == tl.num_programs(0) - 1": "before == 0"},
         kind="race",
         says="write different values to count[0]",
@@ -502,7 +505,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DW,
         "program_0_adds_up",
-        "Program 0 adds up, whenever it comes.",
+        "Program 0 adds up, whether or not the others are done.",
         {"before == tl.num_programs(0) - 1": "p == 0"},
         kind="race",
         says="write different values to count[0]",
@@ -510,7 +513,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DW,
         "one_count_for_all_columns",
-        "All blocks of columns raise the same count.",
+        "All blocks of columns share one counter.",
         {"tl.atomic_add(count_ptr + j, 1)": "tl.atomic_add(count_ptr, 1)"},
         kind="race",
         says="write different values to count[0]",
@@ -518,7 +521,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DW,
         "count_left_as_it_is",
-        "The next launch begins with a count that is not 0.",
+        "The counter isn't set back to 0 for the next launch.",
         {"        tl.store(count_ptr + j, 0)\n": ""},
         kind="values",
         says="count[0]",
@@ -526,7 +529,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DW,
         "own_part_twice",
-        "Adds the parts to its own.",
+        "The parts are added to the program's own sums, so its own part counts twice.",
         {_ZERO_SUMS: "        for"},
         kind="values",
         says="every element is 2 times what it should be",
@@ -534,7 +537,8 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DW,
         "own_part_first",
-        "Begins with its own part: who is last decides in which order is summed.",
+        "The last program starts with its own part, so the order of the sum depends on which program is "
+        "last.",
         {
             _ZERO_SUMS: "        for",
             "dw_part_ptr + part * N + n, mask=n < N": (
@@ -550,7 +554,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DW,
         "all_rows",
-        "Each part goes on to the last row.",
+        "Each part continues to the last row of x.",
         {"tl.minimum((p + 1) * ROWS, M)": "M"},
         kind="values",
         says="wrong values in dw",
@@ -558,7 +562,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DW,
         "rows_past_the_end",
-        "The last part goes on past the last row.",
+        "The last part continues past the last row of x.",
         {"tl.minimum((p + 1) * ROWS, M)": "(p + 1) * ROWS"},
         kind="out of bounds",
         says="load of dy_ptr in program (3, 0)",
@@ -566,7 +570,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DW,
         "rows_of_the_next_part",
-        "A step's rows are masked at the end of x, not of the part.",
+        "The rows are masked at the end of x instead of the end of the part.",
         {"m[:, None] < end": "m[:, None] < M"},
         kind="values",
         says="wrong values in db",
@@ -574,7 +578,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DW,
         "mean_forgotten",
-        "x is not centred.",
+        "The mean isn't subtracted from x.",
         {"x - mean[:, None]": "x"},
         kind="values",
         says="dw[0]",
@@ -590,7 +594,7 @@ MISTAKES = (
     Mistake(
         LAYER_NORM_DW,
         "int32_offsets",
-        "Offsets in int32.",
+        "The offsets are int32, so they overflow from element 2^31 on.",
         {"m.to(tl.int64)[:, None] * N": "m[:, None] * N"},
         kind="true size",
         says="offset 2,400,000,000",
@@ -598,7 +602,7 @@ MISTAKES = (
     Mistake(
         DW_BY_LOCK,
         "no_barrier",
-        "Gives the lock back before all threads have stored: the next program loads what was there before.",
+        "The program unlocks before all its threads have stored. The next program may load old values.",
         {"    tl.debug_barrier()\n": ""},
         kind="race",
         says="program (1, 0) reads dw[0]",
@@ -606,7 +610,7 @@ MISTAKES = (
     Mistake(
         DW_BY_LOCK,
         "barrier_before_the_stores",
-        "The barrier stands before the stores, and what follows them is not ordered.",
+        "The barrier is before the stores, so nothing orders the stores and the unlock.",
         {
             "    dw += tl.load(dw_ptr": "    tl.debug_barrier()\n    dw += tl.load(dw_ptr",
             "mask=n < N)\n    tl.debug_barrier()\n": "mask=n < N)\n",
@@ -617,7 +621,7 @@ MISTAKES = (
     Mistake(
         DW_BY_LOCK,
         "given_back_relaxed",
-        "A relaxed exchange gives the lock back, and not the sums.",
+        "A relaxed exchange unlocks, but it doesn't release the sums.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": 'tl.atomic_xchg(lock_ptr + j, 0, sem="relaxed")'},
         kind="race",
         says="program (1, 0) reads dw[0]",
@@ -625,7 +629,7 @@ MISTAKES = (
     Mistake(
         DW_BY_LOCK,
         "taken_relaxed",
-        "Takes the lock, and acquires nothing.",
+        "The program takes the lock, but it acquires nothing.",
         {"tl.atomic_cas(lock_ptr + j, 0, 1)": 'tl.atomic_cas(lock_ptr + j, 0, 1, sem="relaxed")'},
         kind="race",
         says="program (1, 0) reads dw[0]",
@@ -633,7 +637,7 @@ MISTAKES = (
     Mistake(
         DW_BY_LOCK,
         "scope_of_a_block",
-        "The lock orders the threads of one program only.",
+        "The scope is one program, so the lock orders nothing between programs.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": 'tl.atomic_xchg(lock_ptr + j, 0, scope="cta")'},
         kind="race",
         says="program (1, 0) reads dw[0]",
@@ -641,7 +645,7 @@ MISTAKES = (
     Mistake(
         DW_BY_LOCK,
         "given_back_by_a_store",
-        "A plain store is no release.",
+        "A plain store isn't a release.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": "tl.store(lock_ptr + j, 0)"},
         kind="race",
         says="write different values to lock[0]",
@@ -649,7 +653,7 @@ MISTAKES = (
     Mistake(
         DW_BY_LOCK,
         "never_given_back",
-        "Keeps the lock: who comes next would wait forever.",
+        "The lock is never unlocked, so the next program would wait forever.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": "pass"},
         kind="values",
         says="lock[0]",
@@ -657,7 +661,7 @@ MISTAKES = (
     Mistake(
         DW_BY_LOCK,
         "given_back_as_taken",
-        "Gives back a 1.",
+        "The program stores a 1 when it unlocks.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": "tl.atomic_xchg(lock_ptr + j, 1)"},
         kind="values",
         says="lock[0]",
@@ -665,7 +669,7 @@ MISTAKES = (
     Mistake(
         DW_BY_LOCK,
         "taken_by_looking",
-        "Looks at the lock and then takes it: two may have looked.",
+        "The program reads the lock and then takes it. Two programs may both have read a 0.",
         {
             _TAKEN: (
                 "while tl.load(lock_ptr + j, volatile=True) == 1:\n"
@@ -679,7 +683,7 @@ MISTAKES = (
     Mistake(
         DW_BY_LOCK,
         "waits_the_wrong_way",
-        "Goes on when the lock is taken, and waits while it is free.",
+        "The program goes on when the lock is taken, and waits while it's free.",
         {"== 1:": "== 0:"},
         kind="race",
         says="while another one holds the lock",
@@ -687,7 +691,7 @@ MISTAKES = (
     Mistake(
         DW_BY_LOCK,
         "never_taken",
-        "Waits until the lock is free, and leaves it so.",
+        "The program waits until the lock is free, but doesn't take it.",
         {"tl.atomic_cas(lock_ptr + j, 0, 1)": "tl.atomic_cas(lock_ptr + j, 0, 0)"},
         kind="race",
         says="the lock is not held",
@@ -695,7 +699,7 @@ MISTAKES = (
     Mistake(
         DW_BY_LOCK,
         "taken_as_2",
-        "Puts in a 2, while everybody waits for a 1 to go.",
+        "The program stores a 2, but all programs wait while they find a 1.",
         {"tl.atomic_cas(lock_ptr + j, 0, 1)": "tl.atomic_cas(lock_ptr + j, 0, 2)"},
         kind="race",
         says="the lock is not held",
@@ -703,7 +707,7 @@ MISTAKES = (
     Mistake(
         DW_BY_LOCK,
         "asks_once",
-        "Asks for the lock, and goes on without it.",
+        "The program tries the lock once and goes on without it.",
         {_TAKEN: "taken = tl.atomic_cas(lock_ptr + j, 0, 1) == 0"},
         kind="race",
         says="while another one holds the lock",
@@ -711,7 +715,7 @@ MISTAKES = (
     Mistake(
         DW_BY_LOCK,
         "gives_up",
-        "Asks for the lock once, and ends where another one has it: its part is lost.",
+        "The program tries the lock once and stops if it's taken, so its part is lost.",
         {_TAKEN: "if tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        return"},
         kind="race",
         says="gives up while another one holds the lock",
@@ -719,7 +723,7 @@ MISTAKES = (
     Mistake(
         DW_BY_LOCK,
         "no_lock",
-        "Loads, adds and stores, as if it were alone.",
+        "The program loads, adds and stores as if it were alone.",
         {"    while tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        pass\n": ""},
         kind="race",
         says="the lock is not held",
@@ -727,7 +731,7 @@ MISTAKES = (
     Mistake(
         DW_BY_LOCK,
         "one_lock_taken_another_given_back",
-        "Takes lock j, and gives back the first.",
+        "The program takes lock j but unlocks lock 0.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": "tl.atomic_xchg(lock_ptr, 0)"},
         kind="deadlock",
         says="waits for lock[1]",
@@ -735,7 +739,7 @@ MISTAKES = (
     Mistake(
         DW_BY_LOCK,
         "locked_too_short",
-        "db is added to after the lock was given back.",
+        "db is updated after the lock was released.",
         {
             (
                 "    tl.store(db_ptr + n, db, mask=n < N)\n"
@@ -753,7 +757,7 @@ MISTAKES = (
     Mistake(
         DW_BY_LOCK,
         "overwrites",
-        "Stores its own part over those of the others.",
+        "The program overwrites the sums of the others with its own part.",
         {
             "dw += tl.load(dw_ptr + n, mask=n < N, other=0.0)": (
                 "dw += 0 * tl.load(dw_ptr + n, mask=n < N, other=0.0)"
@@ -773,7 +777,7 @@ MISTAKES = (
     Mistake(
         LONG_LAYER_NORM,
         "mean_of_squares",
-        "The variance as mean of squares less square of the mean.",
+        "The variance is the mean of squares minus the square of the mean.",
         {
             "tl.where(n < N, x - own, 0.0)": "x",
             " + apart * apart * first * share": "",
@@ -785,7 +789,7 @@ MISTAKES = (
     Mistake(
         LONG_LAYER_NORM,
         "blocks_that_lie_apart",
-        "Adds up what each block has around its own mean, and forgets how far these means lie apart.",
+        "The M2 of the blocks are added, but the distances between their means are left out.",
         {" + apart * apart * first * share": ""},
         kind="values",
         says="rstd[0]",
@@ -793,7 +797,7 @@ MISTAKES = (
     Mistake(
         LONG_LAYER_NORM,
         "every_block_is_full",
-        "Counts a full block where the last one has fewer elements.",
+        "The last block is counted as full, although it has fewer elements.",
         {"tl.minimum(N - first, BLOCK_N)": "BLOCK_N"},
         kind="values",
         says="every element is 0.7812 times what it should be",
@@ -801,7 +805,7 @@ MISTAKES = (
     Mistake(
         LONG_LAYER_NORM,
         "mean_of_means",
-        "All blocks weigh the same, the short one too.",
+        "All blocks have the same weight, even the short last one.",
         {"share = count / (first + count)": "share = 1 / (first // BLOCK_N + 1)"},
         kind="values",
         says="mean[0]",
@@ -809,7 +813,7 @@ MISTAKES = (
     Mistake(
         LONG_LAYER_NORM,
         "halfway",
-        "The new mean lies halfway between the two.",
+        "The new mean is always halfway between the two.",
         {"share = count / (first + count)": "share = 0.5"},
         kind="values",
         says="mean[0]",
@@ -817,7 +821,7 @@ MISTAKES = (
     Mistake(
         LONG_LAYER_NORM,
         "lanes_past_the_end",
-        "Lanes past the end hold 0, and 0 - mean is not 0.",
+        "The lanes past the end are 0, and 0 - mean isn't 0.",
         {"tl.where(n < N, x - own, 0.0)": "x - own"},
         kind="values",
         says="rstd[0]",
@@ -825,7 +829,7 @@ MISTAKES = (
     Mistake(
         LONG_LAYER_NORM,
         "around_the_mean_so_far",
-        "Each block's squares are taken around the mean of those before it.",
+        "The squares of each block are taken around the mean of the blocks before it.",
         {"x - own,": "x - mean,"},
         kind="values",
         says="rstd[0]",
@@ -833,7 +837,7 @@ MISTAKES = (
     Mistake(
         LONG_LAYER_NORM,
         "counts_forgotten",
-        "How far the means lie apart counts once for each element.",
+        "The squared distance between the means isn't weighted with the number of elements before.",
         {"apart * apart * first * share": "apart * apart * share"},
         kind="values",
         says="rstd[0]",
@@ -841,7 +845,7 @@ MISTAKES = (
     Mistake(
         LONG_LAYER_NORM,
         "share_forgotten",
-        "Counts the elements before, and not how many come.",
+        "The squared distance is weighted with the elements before, but not with the share of the new ones.",
         {"apart * apart * first * share": "apart * apart * first"},
         kind="values",
         says="rstd[0]",
@@ -849,7 +853,7 @@ MISTAKES = (
     Mistake(
         LONG_LAYER_NORM,
         "apart_from_the_new_mean",
-        "Measures from the mean that has been moved already.",
+        "The distance is measured from the mean after its update.",
         {
             "        apart = own - mean\n": "",
             "mean += apart * share\n": "mean += (own - mean) * share\n        apart = own - mean\n",
@@ -860,7 +864,7 @@ MISTAKES = (
     Mistake(
         LONG_LAYER_NORM,
         "sample_variance",
-        "Divides by N - 1.",
+        "The sum of squares is divided by N - 1.",
         {"squares / N": "squares / (N - 1)"},
         kind="values",
         says="rstd[0]",
@@ -868,7 +872,7 @@ MISTAKES = (
     Mistake(
         LONG_LAYER_NORM,
         "no_epsilon",
-        "Without the 1e-5.",
+        "The 1e-5 is missing.",
         {" + 1e-5": ""},
         kind="values",
         says="rstd[0]",
@@ -876,7 +880,7 @@ MISTAKES = (
     Mistake(
         LONG_LAYER_NORM,
         "last_block_forgotten",
-        "Stops before a block that is not full.",
+        "The loop stops before a block that isn't full.",
         {"range(0, N, BLOCK_N)": "range(0, N // BLOCK_N * BLOCK_N, BLOCK_N)"},
         kind="values",
         says="mean[0]",
@@ -884,7 +888,7 @@ MISTAKES = (
     Mistake(
         LONG_LAYER_NORM,
         "first_block_only",
-        "A row is taken to fit.",
+        "The kernel assumes that the whole row fits into one block.",
         {"range(0, N, BLOCK_N)": "range(0, BLOCK_N, BLOCK_N)"},
         kind="values",
         says="mean[0]",
@@ -892,7 +896,7 @@ MISTAKES = (
     Mistake(
         LONG_LAYER_NORM,
         "loaded_twice",
-        "Loads each block again for its squares.",
+        "Each block is loaded again for its squares.",
         {"tl.where(n < N, x - own, 0.0)": "tl.where(n < N, tl.load(row + n, mask=n < N) - own, 0.0)"},
         kind="loads",
         says="too many loads of x_ptr",
@@ -900,7 +904,7 @@ MISTAKES = (
     Mistake(
         LONG_LAYER_NORM,
         "lanes_left_undefined",
-        "Sums lanes that nothing fills.",
+        "The sum includes lanes whose values are undefined.",
         {"row + n, mask=n < N, other=0.0": "row + n, mask=n < N"},
         kind="uninitialised",
         says="lanes of x_ptr",
@@ -908,7 +912,7 @@ MISTAKES = (
     Mistake(
         LONG_LAYER_NORM,
         "int32_offsets",
-        "Offsets in int32.",
+        "The offsets are int32, so they overflow from element 2^31 on.",
         {"m.to(tl.int64) * N": "m * N"},
         kind="true size",
         says="offset 2,400,000,000",
@@ -916,7 +920,8 @@ MISTAKES = (
     Mistake(
         LINEAR_RECURRENCE,
         "not_associative",
-        "Two steps in a row, but the factor of the first is lost: right from left to right only.",
+        "Two steps are combined, but the factor of the first is dropped. That's correct only from left "
+        "to right.",
         {"return a * next_a, next_a * x + next_x": "return next_a, next_a * x + next_x"},
         kind="values",
         says="combine function is not associative",
@@ -924,7 +929,7 @@ MISTAKES = (
     Mistake(
         LINEAR_RECURRENCE,
         "from_the_right",
-        "Combines as if the later step came first.",
+        "The steps are combined as if the later one came first.",
         {"return a * next_a, next_a * x + next_x": "return a * next_a, a * next_x + x"},
         kind="values",
         says="all wrong elements are at 1–63 along T",
@@ -932,7 +937,7 @@ MISTAKES = (
     Mistake(
         LINEAR_RECURRENCE,
         "two_sums",
-        "A product and a sum, each for itself.",
+        "Factors and sums are scanned independently of each other.",
         {"next_a * x + next_x": "x + next_x"},
         kind="values",
         says="all wrong elements are at 1–63 along T",
@@ -940,7 +945,7 @@ MISTAKES = (
     Mistake(
         LINEAR_RECURRENCE,
         "backwards",
-        "Scans from the end.",
+        "The scan starts from the end.",
         {"0, two_steps)": "0, two_steps, reverse=True)"},
         kind="values",
         says="h[0, 0]",
@@ -948,7 +953,7 @@ MISTAKES = (
     Mistake(
         LINEAR_RECURRENCE,
         "cumulative_sum",
-        "tl.cumsum of x: right where a is 1.",
+        "The kernel uses tl.cumsum of x, which is correct only if a is 1.",
         {
             "steps, sums = tl.associative_scan((a, x), 0, two_steps)": (
                 "steps, sums = tl.cumprod(a, 0), tl.cumsum(x, 0)"
@@ -960,7 +965,7 @@ MISTAKES = (
     Mistake(
         LINEAR_RECURRENCE,
         "carry_added",
-        "What came before is added, not multiplied by the steps since.",
+        "The earlier h is added, but not multiplied by the factor of the steps since.",
         {"steps * h + sums": "h + sums"},
         kind="values",
         says="h[0, 16]",
@@ -968,7 +973,7 @@ MISTAKES = (
     Mistake(
         LINEAR_RECURRENCE,
         "carry_multiplied_once",
-        "Multiplies by each step's own factor only.",
+        "The earlier h is multiplied only by each step's own factor.",
         {"steps * h + sums": "a * h + sums"},
         kind="values",
         says="all wrong elements are at 1–63 along T",
@@ -976,7 +981,7 @@ MISTAKES = (
     Mistake(
         LINEAR_RECURRENCE,
         "no_carry",
-        "Each block begins anew.",
+        "Every block starts from scratch.",
         {"steps * h + sums": "sums"},
         kind="values",
         says="every element is off by 0.5779",
@@ -984,7 +989,7 @@ MISTAKES = (
     Mistake(
         LINEAR_RECURRENCE,
         "start_forgotten",
-        "Begins at 0.",
+        "The recurrence starts at 0 instead of start.",
         {"h = tl.load(start_ptr + m)": "h = 0.0"},
         kind="values",
         says="every element is off by 0.5779",
@@ -992,7 +997,7 @@ MISTAKES = (
     Mistake(
         LINEAR_RECURRENCE,
         "carries_nothing",
-        "Takes the last h of the row, not of the block.",
+        "The kernel carries the last h of the row, not of the block.",
         {"t == first + BLOCK_T - 1": "t == T - 1"},
         kind="values",
         says="all wrong elements are at 16–63 along T",
@@ -1000,7 +1005,7 @@ MISTAKES = (
     Mistake(
         LINEAR_RECURRENCE,
         "carries_one_too_early",
-        "Takes the last but one.",
+        "The kernel carries the second-to-last h.",
         {"t == first + BLOCK_T - 1": "t == first + BLOCK_T - 2"},
         kind="values",
         says="all wrong elements are at 16–63 along T",
@@ -1008,7 +1013,7 @@ MISTAKES = (
     Mistake(
         LINEAR_RECURRENCE,
         "carries_the_sum",
-        "Takes the sum of the block's h.",
+        "The kernel carries the sum of all h in the block.",
         {_LAST: "tl.sum(block)"},
         kind="values",
         says="all wrong elements are at 16–63 along T",
@@ -1016,7 +1021,7 @@ MISTAKES = (
     Mistake(
         LINEAR_RECURRENCE,
         "carries_the_largest",
-        "Takes the largest h of the block.",
+        "The kernel carries the largest h of the block.",
         {_LAST: "tl.max(block)"},
         kind="values",
         says="all wrong elements are at 16–63 along T",
@@ -1024,7 +1029,7 @@ MISTAKES = (
     Mistake(
         LINEAR_RECURRENCE,
         "carries_without_start",
-        "Takes the last sum, without what came before the block.",
+        "The kernel carries the last sum and forgets what came before the block.",
         {"BLOCK_T - 1, block,": "BLOCK_T - 1, sums,"},
         kind="values",
         says="all wrong elements are at 16–63 along T",
@@ -1032,7 +1037,7 @@ MISTAKES = (
     Mistake(
         LINEAR_RECURRENCE,
         "read_back",
-        "Reads the last h back from memory: another thread has stored it.",
+        "The last h is loaded from memory, but another thread has stored it.",
         {_LAST: "tl.load(h_ptr + row + first + BLOCK_T - 1, mask=first + BLOCK_T <= T, other=0.0)"},
         kind="race",
         says="within program 0: h[0, 31]",
@@ -1040,7 +1045,7 @@ MISTAKES = (
     Mistake(
         LINEAR_RECURRENCE,
         "first_block_only",
-        "A row is taken to fit.",
+        "The kernel assumes that the whole row fits into one block.",
         {"range(0, T, BLOCK_T)": "range(0, BLOCK_T, BLOCK_T)"},
         kind="never written",
         says="elements of h",
@@ -1048,7 +1053,7 @@ MISTAKES = (
     Mistake(
         LINEAR_RECURRENCE,
         "int32_offsets",
-        "Offsets in int32.",
+        "The offsets are int32, so they overflow from element 2^31 on.",
         {"m.to(tl.int64) * T": "m * T"},
         kind="true size",
         says="offset 2,400,000,000",

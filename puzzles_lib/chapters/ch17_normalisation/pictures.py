@@ -36,7 +36,7 @@ Step = tuple[float, float, str, str]  # from, to, a text, a colour
 
 
 def traffic() -> Picture:
-    """How often a matrix passes memory, where a residual is added and the sum normed."""
+    """Draw how often a matrix passes through memory for a residual addition and a norm."""
     ways = (
         ("one operation at a time", "xr>h h>s s h>n n>y"),
         ("add, then norm", "xr>h h>y"),
@@ -62,16 +62,16 @@ def traffic() -> Picture:
     box(ax, left, 6.5, 0.6, 0.5, color=LOADED)
     label(ax, left + 0.8, 6.75, "loaded", align="left")
     box(ax, left + 4.2, 6.5, 0.6, 0.5, color=STORED)
-    label(ax, left + 5.0, 6.75, "stored; a frame is a kernel", align="left")
+    label(ax, left + 5.0, 6.75, "stored; each frame is a kernel", align="left")
     return Picture(
         figure,
-        f"How often a matrix of x's size passes memory for h = x + residual and its norm y. "
-        f"{'; '.join(told)}. One kernel loads x and the residual, and stores h and y.",
+        f"How often a matrix as large as x passes through memory for h = x + residual and its norm y. "
+        f"{'; '.join(told)}. The single kernel loads x and the residual, and stores h and y.",
     )
 
 
 def row(N: int = 6, BLOCK: int = 8) -> Picture:
-    """What a program of puzzle 28 does with its row."""
+    """Draw what a program of puzzle 28 does with its row."""
     x, r = [3, -1, 2, 0, 1, -2], [1, 1, -2, 2, 0, 1]
     h = [a + b for a, b in zip(x, r, strict=True)]
     mean = sum(v * v for v in h) / N
@@ -91,23 +91,24 @@ def row(N: int = 6, BLOCK: int = 8) -> Picture:
     arrow(ax, (left + N * width / 2, strip.bottom + 0.1), (left + N * width / 2, one.y - 0.1))
     label(ax, left + N * width / 2 + 0.4, 5.35, "divide by N, not by BLOCK", align="left")
     two = box(
-        ax, 16.8, 6.2, 7.2, 1.2, f"rstd = 1 / √(that + ε) = {(mean + 1e-6) ** -0.5:.3f}", color=STATISTICS
+        ax, 16.8, 6.2, 7.2, 1.2, f"rstd = 1 / √(mean + ε) = {(mean + 1e-6) ** -0.5:.3f}", color=STATISTICS
     )
     arrow(ax, (one.right + 0.1, 6.8), (two.x - 0.1, 6.8))
     label(ax, 20.4, 3.4, "y = h · rstd · w", fontsize=12)
     label(ax, 20.4, 4.3, "h is still in registers", color=FAINT)
     arrow(ax, (20.4, two.y - 0.1), (20.4, 4.8))
-    label(ax, left, 8.1, f"dotted: lanes past N = {N}, masked; they hold 0, and add 0", align="left")
+    label(ax, left, 8.1, f"dotted: masked lanes past N = {N}; they are 0 and add 0", align="left")
     return Picture(
         figure,
-        f"A program and its row of N = {N} in a block of {BLOCK}: x = {x} plus residual = {r} is h = {h}, "
-        f"stored. The mean of h squared, by N and not by the block, is {mean:.3g}; rstd = 1 / sqrt of it + "
-        f"eps is {(mean + 1e-6) ** -0.5:.3f}. y = h rstd w, with h still in registers. Lanes past N hold 0.",
+        f"A program and its row of N = {N} in a block of {BLOCK}. x = {x} plus residual = {r} gives h = {h}, "
+        f"which is stored. The mean of h squared, divided by N and not by the block, is {mean:.3g}. rstd = "
+        f"1 / sqrt(mean + eps) is {(mean + 1e-6) ** -0.5:.3f}. Then y = h rstd w, with h still in registers. "
+        f"Lanes past N are 0.",
     )
 
 
 def _in_lanes(x: np.ndarray, lanes: int = 128) -> np.float32:
-    """A float32 sum as a program makes it: lane by lane, then lanes in halves. The same on every machine."""
+    """Return a float32 sum as a program computes it: lane by lane, then in halves. Every machine agrees."""
     acc = np.zeros(lanes, np.float32)
     for block in x.reshape(-1, lanes):
         acc = acc + block
@@ -117,7 +118,10 @@ def _in_lanes(x: np.ndarray, lanes: int = 128) -> np.float32:
 
 
 def variances(mean: float, N: int = 4096) -> tuple[float, float]:
-    """In float32, of N values around ``mean`` whose variance is 1: in two passes, and by squares alone."""
+    """Return the float32 variance of N values around ``mean``, in two passes and as E[x²] - E[x]².
+
+    The true variance is 1.
+    """
     even = ((np.arange(N) * 1021) % N - (N - 1) / 2) * np.sqrt(12 / (N * N - 1))
     x = (mean + even).astype(np.float32)
     size, middle = np.float32(N), _in_lanes(x) / np.float32(N)
@@ -126,7 +130,7 @@ def variances(mean: float, N: int = 4096) -> tuple[float, float]:
 
 
 def cancels() -> Picture:
-    """Variance 1 around a mean, in float32, by both ways."""
+    """Draw a variance of 1 as float32 computes it in two ways, over the mean of the row."""
     means = [float(2**n) for n in range(0, 17)]
     both = [variances(mean) for mean in means]
     figure = new_figure(7.6, 3.6)
@@ -134,7 +138,7 @@ def cancels() -> Picture:
     places = range(len(means))
     ax.axhline(0, color=LINE, linewidth=0.8)
     ax.plot(places, [one for one, _ in both], "o-", color=BLUE, linewidth=1.6, label="in two passes")
-    name = "mean of squares minus square of mean"
+    name = "mean of squares minus square of the mean"
     shown = [min(max(two, -0.7), 5.5) for _, two in both]
     ax.plot(places, shown, "s--", color=VERMILLION, linewidth=1.6, label=name)
     for place, (_, two) in zip(places, both, strict=True):
@@ -155,13 +159,13 @@ def cancels() -> Picture:
     )
     return Picture(
         figure,
-        f"The variance of 4096 values, which is 1, as float32 computes it in two passes, and as the mean of "
-        f"squares minus the square of the mean. {told}.",
+        f"Computed variance of 4096 values in float32; the true variance is 1. The first number uses two "
+        f"passes, the second is the mean of squares minus the square of the mean. {told}.",
     )
 
 
 def paths() -> Picture:
-    """The three ways on which an element of x reaches the loss, and what each adds to dx."""
+    """Draw the three paths from an element of x to the loss, and what each adds to dx."""
     figure, ax = new_sheet(25, 12.2)
     y = 1.9
     x = box(ax, 0.6, y, 2.6, 1.3, "x", color=LOADED)
@@ -181,15 +185,15 @@ def paths() -> Picture:
     arrow(ax, (1.3, x.bottom + 0.05), (scale.x - 0.05, 6.8), color=GREEN, bend=0.38)
     arrow(ax, (scale.right + 0.05, 6.8), (16.8, normed.bottom + 0.05), color=GREEN, bend=0.15)
     label(ax, 16.9, 5.3, "3", align="left", color=GREEN, fontsize=12, weight="bold")
-    label(ax, 0.6, 0.7, "forward: x moves y in three ways", align="left", fontsize=11)
-    label(ax, 0.6, 8.5, "backward: what comes back on each, with g = dy · w", align="left", fontsize=11)
+    label(ax, 0.6, 0.7, "forward: three paths lead from x to y", align="left", fontsize=11)
+    label(ax, 0.6, 8.5, "backward: what each path adds to dx, with g = dy · w", align="left", fontsize=11)
     y = 9.3
     label(ax, 2.9, y + 0.65, "dx = rstd · (", align="right", fontsize=12)
     parts = (("g", 2.6, SKY), ("− mean(g)", 4.4, ORANGE), ("− x̂ · mean(g · x̂)", 6.6, GREEN))
     notes = (
         "1 directly",
-        "2 each x moves μ\nby 1 / N",
-        "3 x moves the spread\nby x̂ / N, and rstd against it",
+        "2 each x is 1 / N\nof the mean μ",
+        "3 x widens the row by x̂ / N,\nand rstd shrinks",
     )
     at = 3.3
     for (text, width, color), note in zip(parts, notes, strict=True):
@@ -199,15 +203,17 @@ def paths() -> Picture:
     label(ax, at, y + 0.65, ")", align="left", fontsize=12)
     return Picture(
         figure,
-        "Layer norm's chain rule. x reaches y = x̂ w + b on three ways: 1, directly through x − μ; 2, through "
-        "the mean μ; 3, through rstd = 1 / sqrt(var(x) + eps). With g = dy w they bring back, each times "
-        "rstd: 1, g; 2, minus mean(g), for each x moves μ by 1 / N; 3, minus x̂ times mean(g x̂), for x moves "
-        "the spread by x̂ / N and rstd against it. So dx = rstd (g − mean(g) − x̂ mean(g x̂)).",
+        "The chain rule of LayerNorm. Three paths lead from x to y = x̂ w + b: path 1 directly, through "
+        "x − μ; "
+        "path 2 through the mean μ; path 3 through rstd = 1 / sqrt(var(x) + eps). With g = dy w, they add to "
+        "dx, each times rstd: path 1 adds g. Path 2 subtracts mean(g), because each x is 1 / N of the mean. "
+        "Path 3 subtracts x̂ mean(g x̂), because x widens the row by x̂ / N and rstd shrinks. Together, "
+        "dx = rstd (g − mean(g) − x̂ mean(g x̂)).",
     )
 
 
 def two_stages(M: int = 7, N: int = 8, PARTS: int = 3) -> Picture:
-    """Sums over rows, which belong to several programs: first in parts, then these."""
+    """Draw sums over rows of several programs: first the parts, then the sum of the parts."""
     figure, ax = new_sheet(25, 10.6)
     height = -(-M // PARTS)  # rows of a program
     rows = [range(part * height, min(M, (part + 1) * height)) for part in range(PARTS)]
@@ -216,7 +222,7 @@ def two_stages(M: int = 7, N: int = 8, PARTS: int = 3) -> Picture:
     left, size = 2.6, 0.9
     grid = cells(ax, [[""] * N for _ in range(M)], x=left, y=1.4, width=size, height=size, colors=colors,
         row_index=[f"m={m}" for m in range(M)])  # fmt: skip
-    label(ax, left + N * size / 2, 0.6, "dy · x̂: a row for each token")
+    label(ax, left + N * size / 2, 0.6, "dy · x̂: one row per token")
     at = 14.6
     text = [[""] * N for _ in range(PARTS)]
     strips = [[PROGRAM_COLORS[part]] * N for part in range(PARTS)]
@@ -229,15 +235,15 @@ def two_stages(M: int = 7, N: int = 8, PARTS: int = 3) -> Picture:
     total = cells(ax, [""] * N, x=at, y=7.8, width=size, height=size, colors=YELLOW, title="dw")
     for n in range(N):
         arrow(ax, (at + (n + 0.5) * size, parts.bottom + 0.1), (at + (n + 0.5) * size, total.y - 0.1))
-    label(ax, left, 9.6, "stage 1: a program walks its rows, and stores their sums", align="left")
-    label(ax, at, 9.6, "stage 2: one adds up the parts", align="left")
-    label(ax, at - 0.6, 6.6, "the last to come", align="right", color=FAINT)
+    label(ax, left, 9.6, "stage 1: each program stores the sums of its rows", align="left")
+    label(ax, at, 9.6, "stage 2: one program adds up the parts", align="left")
+    label(ax, at - 0.6, 6.6, "the last program", align="right", color=FAINT)
     ax.plot([at - 0.4, at + N * size + 0.4], [6.6, 6.6], color=FAINT, linewidth=1.2, linestyle="--")
     return Picture(
         figure,
-        f"dw is a sum over all {M} rows of dy x̂. Stage 1: {PARTS} programs, each walks rows of its own "
+        f"dw is the sum of dy x̂ over all {M} rows. Stage 1: each of {PARTS} programs walks its own rows "
         f"({'; '.join(', '.join(map(str, each)) for each in rows)}) and stores one row of partial sums. "
-        f"Stage 2: the last program to come adds up the {PARTS} rows, column by column, into dw.",
+        f"Stage 2: the program that finishes last adds up these {PARTS} rows, column by column, into dw.",
     )
 
 
@@ -247,7 +253,7 @@ def two_stages(M: int = 7, N: int = 8, PARTS: int = 3) -> Picture:
 def _timeline(
     ax: Axes, left: float, y: float, name: str, steps: Sequence[Step], width: float, height: float = 0.9
 ) -> Cells:
-    """A row of what one does when, on a faint line."""
+    """Draw one row of a timeline, on a faint line."""
     label(ax, left - 0.3, y + height / 2, name, align="right")
     ax.plot([left, left + width], [y + height / 2] * 2, color=LINE, linewidth=0.8, zorder=0)
     for start, end, text, color in steps:
@@ -261,10 +267,10 @@ def _wall(ax: Axes, x: float, top: float, bottom: float, text: str) -> None:
 
 
 def threads() -> Picture:
-    """One: the threads of a program go at their own pace, until a barrier."""
+    """Draw step 1: the threads of a program run at their own pace until a barrier."""
     figure, ax = new_sheet(25, 13.2)
     left, width = 4.4, 20.0
-    label(ax, 0.4, 0.6, "each warp stores its part of z, then loads another's: warp 0 that of warp 3",
+    label(ax, 0.4, 0.6, "each warp stores a part of z, then loads another part: warp 0 loads warp 3's",
         align="left", fontsize=11)  # fmt: skip
     free = ((0.4, 4.9), (1.6, 6.3), (0.9, 5.4), (7.4, 11.9))
     for warp, (stores, loads) in enumerate(free):
@@ -273,8 +279,8 @@ def threads() -> Picture:
         steps = [(stores, stores + 3.6, "store z", color), (loads, loads + 3.6, "load z", LOADED)]
         _timeline(ax, left, 1.6 + 1.15 * warp, f"warp {warp}", steps, width)
     arrow(ax, (left + 6.7, 2.55), (left + 8.6, 4.95), color=VERMILLION)
-    label(ax, left + 9.4, 2.05, "warp 0 loads what is not there yet", align="left", color=VERMILLION, **CARD)
-    label(ax, 0.4, 7.1, "with tl.debug_barrier() between the lines: no thread passes before all have come",
+    label(ax, left + 9.4, 2.05, "warp 3 hasn't stored this yet", align="left", color=VERMILLION, **CARD)
+    label(ax, 0.4, 7.1, "with tl.debug_barrier() between the lines, every thread waits for all the others",
         align="left", fontsize=11)  # fmt: skip
     for warp, (stores, _) in enumerate(free):
         steps = [(stores, stores + 3.6, "store z", STORED), (11.8, 15.4, "load z", LOADED)]
@@ -282,18 +288,18 @@ def threads() -> Picture:
     _wall(ax, left + 11.4, 8.3, 13.0, "barrier")
     return Picture(
         figure,
-        "Threads of one program, four warps, over time. Each stores its part of z and loads another's: "
-        "warp 0 wants what warp 3 stores. Without a barrier warp 0 loads before warp 3 has stored, and "
-        "gets what was there before. With tl.debug_barrier between store and load no thread passes before "
-        "all have come, and every load finds what was stored.",
+        "The four warps of one program over time. Each warp stores a part of z and then loads another part; "
+        "warp 0 loads what warp 3 stores. Without a barrier, warp 0 loads before warp 3 has stored, and gets "
+        "the old value. With tl.debug_barrier between store and load, every thread waits for all the others, "
+        "and every load sees what was stored.",
     )
 
 
 def programs() -> Picture:
-    """Two: programs of a grid share memory, and nothing orders them; atomics do not lose an update."""
+    """Draw step 2: nothing orders the programs of a grid, and an atomic loses no update."""
     figure, ax = new_sheet(25, 12.4)
     left, width = 5.0, 13.6
-    label(ax, 0.4, 0.6, "dw[n] += 1, by a load, an add and a store", align="left", fontsize=11)
+    label(ax, 0.4, 0.6, "dw[n] += 1 with a load, an add and a store", align="left", fontsize=11)
     tries = (
         ("program 7", ((0.4, 3.4, "load: 5", LOADED), (5.0, 8.4, "store 6", STORED))),
         ("program 2", ((1.6, 4.6, "load: 5", LOADED), (8.8, 12.2, "store 6", VERMILLION))),
@@ -302,37 +308,35 @@ def programs() -> Picture:
         _timeline(ax, left, 1.5 + 1.2 * number, name, steps, width)
     box(ax, 20.2, 1.9, 3.6, 1.3, "dw[n] = 6", color=VERMILLION)
     label(ax, 22.0, 3.9, "an update is lost", color=VERMILLION)
-    label(ax, 0.4, 5.1, "tl.atomic_add(dw_ptr + n, 1): one step, which nobody interrupts", align="left",
+    label(ax, 0.4, 5.1, "tl.atomic_add(dw_ptr + n, 1): one step that can't be interrupted", align="left",
         fontsize=11)  # fmt: skip
     steps = (((0.8, 5.6, "5 → 6", STORED),), ((6.0, 10.8, "6 → 7", STORED),))
     for number, (name, some) in enumerate(zip(("program 7", "program 2"), steps, strict=True)):
         _timeline(ax, left, 6.0 + 1.2 * number, name, some, width)
     box(ax, 20.2, 6.4, 3.6, 1.3, "dw[n] = 7", color=STORED)
-    label(ax, 22.0, 8.4, "whoever comes first")
+    label(ax, 22.0, 8.4, "in either order")
     words = (
-        "in any order: program 7 before program 2, or both at once",
-        "not all at once: who waits for a program that has not begun, may wait for ever",
-        "what one launch has stored, the next one finds",
+        "programs run in any order: 7 before 2, 2 before 7, or both at once",
+        "they don't all run at once: waiting for one that hasn't started can take forever",
+        "a launch sees everything that the launch before it stored",
     )
     for number, line in enumerate(words):
         label(ax, 0.9, 9.9 + 0.85 * number, "•", align="left")
         label(ax, 1.5, 9.9 + 0.85 * number, line, align="left")
     return Picture(
         figure,
-        "Programs of one grid. Two add 1 to dw[n] = 5 by load, add and store: both load 5, both store 6, and "
-        "an update is lost. By tl.atomic_add each goes in one step, 5 to 6 and 6 to 7, whoever comes first. "
-        "Programs run in any order, or at once; not all of them need be there at once, so who waits for "
-        "one that has not begun may wait for ever; what one launch has stored, the next one finds.",
+        "Two programs of one grid add 1 to dw[n] = 5. With a load, an add and a store, both load 5 and both "
+        "store 6, so an update is lost. With tl.atomic_add each update is one step, 5 to 6 and 6 to 7, in "
+        "either order. Programs run in any order, or at once. They don't all run at once, so waiting for one "
+        "that hasn't started can take forever. A launch sees everything that the launch before it stored.",
     )
 
 
 def orders() -> Picture:
-    """Three: what ``sem`` orders, and whom ``scope`` includes."""
+    """Draw step 3: what ``sem`` orders, and which threads ``scope`` includes."""
     figure, ax = new_sheet(25, 12.6)
     left, width = 3.8, 20.6
-    label(
-        ax, 0.4, 0.6, "a flag: program A hands its data over, program B takes it", align="left", fontsize=11
-    )
+    label(ax, 0.4, 0.6, "a flag: program A stores data for program B", align="left", fontsize=11)
     steps = [(0.4, 3.8, "store data", STORED), (4.3, 9.9, 'flag = 1, "release"', STATISTICS)]
     a = _timeline(ax, left, 1.6, "A", steps, width)
     steps = [(10.3, 16.1, 'flag is 1? "acquire"', STATISTICS), (16.6, 20.0, "load data", LOADED)]
@@ -341,39 +345,41 @@ def orders() -> Picture:
     label(ax, left + 4.1, 3.1, "what came before stays before", fontsize=9, color=FAINT)
     label(ax, left + 16.2, 3.1, "what comes after stays after", fontsize=9, color=FAINT)
     rows = (
-        ("relaxed", "nothing"),
-        ("release", "what this thread did before, or saw done over a barrier"),
-        ("acquire", "what this thread does after, once it has seen the release"),
-        ("acq_rel", "both: the default"),
+        ("relaxed", "orders nothing"),
+        ("release", "what this thread did before, and what it waited for at a barrier"),
+        ("acquire", "what this thread does later, once it has seen the release"),
+        ("acq_rel", "both; this is the default"),
     )
-    label(ax, 0.4, 5.9, "sem: what an atomic orders beside its own element", align="left", fontsize=11)
+    label(ax, 0.4, 5.9, "sem: what an atomic orders besides its own element", align="left", fontsize=11)
     for number, (name, text) in enumerate(rows):
         y = 6.5 + 0.95 * number
         box(ax, 0.6, y, 3.2, 0.8, f'"{name}"', color=STATISTICS)
         label(ax, 4.2, y + 0.4, text, align="left")
     y = 10.9
-    label(ax, 0.4, y + 0.6, "scope: for whom", align="left", fontsize=11)
+    label(ax, 0.4, y + 0.6, "scope: for which threads", align="left", fontsize=11)
     for x, wide, text, color in (
         (6.0, 18.2, "", PALE_SKY), (6.3, 11.6, "", PALE_ORANGE), (6.6, 5.2, "", PALE_GREEN),
     ):  # fmt: skip
         box(ax, x, y - 0.1 + (x - 6.0) * 0.5, wide, 1.4 - (x - 6.0), text, color=color)
-    for x, text in ((9.2, '"cta": program'), (14.9, '"gpu": its grid'), (21.1, '"sys": CPU, too')):
+    for x, text in ((9.2, '"cta": one program'), (14.9, '"gpu": all programs'), (21.1, '"sys": and the CPU')):
         label(ax, x, y + 0.6, text)
     return Picture(
         figure,
         "A flag: program A stores data, then sets the flag with release; program B sees the flag with "
-        "acquire, then loads the data, which is there. sem says what an atomic orders beside its own "
-        "element: relaxed nothing; release what this thread did before, or saw done over a barrier; acquire "
-        "what it does after, once it has seen the release; acq_rel both, and is the default. scope "
-        "says for whom: cta the threads of a program; gpu all programs of the GPU; sys the CPU, too.",
+        "acquire, then loads the data and sees it. sem says what an atomic orders besides its own element: "
+        "relaxed orders nothing; release orders what this thread did before, and what it waited for at a "
+        "barrier; acquire orders what this thread does later, once it has seen the release; acq_rel does "
+        "both "
+        "and is the default. scope says for which threads: cta for one program, gpu for all programs of the "
+        "GPU, sys for these and the CPU.",
     )
 
 
 def barrier() -> Picture:
-    """Four: the release of a lock is one thread's; a barrier makes it everybody's."""
+    """Draw step 4: a release covers one thread; a barrier before it makes it cover all of them."""
     figure, ax = new_sheet(25, 14.6)
     left, width = 5.6, 19.0
-    label(ax, 0.4, 0.6, "the lock is given back by one thread, when the others may not be done",
+    label(ax, 0.4, 0.6, "one thread unlocks, but the other threads may still be storing",
         align="left", fontsize=11)  # fmt: skip
     pace = (0.3, 0.9, 6.6, 1.6)
 
@@ -394,17 +400,24 @@ def barrier() -> Picture:
     taker(5.9, 6.5)
     arrow(ax, (left + 5.4, 2.25), (left + 7.2, 5.85), color=INK)
     label(ax, left + 12.5, 6.32, "B misses warp 2's dw", align="left", color=VERMILLION, **CARD)
-    label(ax, 0.4, 7.9, "with a barrier before: all stores, then the release", align="left", fontsize=11)
+    label(
+        ax,
+        0.4,
+        7.9,
+        "with a barrier before it: first all stores, then the release",
+        align="left",
+        fontsize=11,
+    )
     holder(9.2, walled=True)
     _wall(ax, left + 10.3, 9.0, 13.3, "barrier")
     taker(13.5, 13.1)
     arrow(ax, (left + 12.4, 10.05), (left + 13.7, 13.45), color=INK)
     return Picture(
         figure,
-        "A lock over a row of dw. Program A has it: four warps store their parts, and one thread of warp 0 "
-        "gives it back. Without a barrier warp 2 stores only after that, and program B, which has taken the "
-        "lock, loads dw without it: an update is lost. With a barrier before the release all four warps have "
-        "stored, then the lock is given back, and B finds it all.",
+        "A lock protects a row of dw. Program A has the lock: its four warps store their parts, and one "
+        "thread of warp 0 unlocks. Without a barrier, warp 2 stores only after the unlock. Program B has the "
+        "lock by then and loads dw without warp 2's part, so an update is lost. With a barrier before the "
+        "release, all four warps store first, then the lock is released, and B sees everything.",
     )
 
 
@@ -412,7 +425,7 @@ def barrier() -> Picture:
 
 
 def merge(first: Sequence[int] = (1, 3, 2, 2), second: Sequence[int] = (7, 9)) -> Picture:
-    """Counts, means and sums of squares of two blocks, made into those of both."""
+    """Draw how the counts, means and sums of squares of two blocks are merged."""
 
     def told(values: Sequence[int]) -> tuple[int, float, float]:
         mean = sum(values) / len(values)
@@ -436,19 +449,20 @@ def merge(first: Sequence[int] = (1, 3, 2, 2), second: Sequence[int] = (7, 9)) -
     arrow(ax, (5.4, 5.1), (8.4, wide.y - 0.1))
     arrow(ax, (16.6, 5.1), (13.8, wide.y - 0.1))
     label(ax, 11.1, 6.0, f"δ = {apart:g}", fontsize=11)
-    label(ax, 16.2, 7.2, "M2: both, and δ² n₁ n₂ / n", align="left")
-    label(ax, 16.2, 8.1, "mean: the first, and δ n₂ / n", align="left")
+    label(ax, 16.2, 7.2, "M2: sum of both + δ² n₁ n₂ / n", align="left")
+    label(ax, 16.2, 8.1, "mean: the first + δ n₂ / n", align="left")
     return Picture(
         figure,
-        f"The values so far, {list(first)}, have n = {told(first)[0]}, mean {told(first)[1]:g} and M2, the "
-        f"sum of squares around it, {told(first)[2]:g}. A block, {list(second)}, has n = {told(second)[0]}, "
-        f"mean {told(second)[1]:g}, M2 {told(second)[2]:g}. The means are δ = {apart:g} apart. Together: "
-        f"n = {n}, mean {mean:g} (the first, and δ n₂ / n), M2 = {m2:g} (both, and δ² n₁ n₂ / n).",
+        f"The values so far, {list(first)}, have n = {told(first)[0]}, mean {told(first)[1]:g} and M2 = "
+        f"{told(first)[2]:g}, the sum of squares around that mean. A block, {list(second)}, has n = "
+        f"{told(second)[0]}, mean {told(second)[1]:g} and M2 = {told(second)[2]:g}. The means are δ = "
+        f"{apart:g} apart. Merged: n = {n}, mean {mean:g} (the first mean plus δ n₂ / n), M2 = {m2:g} (the "
+        f"sum of both plus δ² n₁ n₂ / n).",
     )
 
 
 def doubling(values: Sequence[int] = (3, 1, 4, 1, 5, 9, 2, 6)) -> Picture:
-    """A running sum in three rounds: each element takes in the one 1, 2, 4 before it."""
+    """Draw a running sum in three rounds: each adds the element 1, 2 or 4 places before."""
     figure, ax = new_sheet(25, 9.6)
     left, width = 5.6, 1.7
     now, told, step = list(values), [], 1
@@ -457,18 +471,18 @@ def doubling(values: Sequence[int] = (3, 1, 4, 1, 5, 9, 2, 6)) -> Picture:
         after = [v + (now[i - step] if i >= step else 0) for i, v in enumerate(now)]
         y = strip.bottom + 1.5
         colors = [STORED if i < 2 * step else PALE for i in range(len(now))]
-        row_ = cells(ax, after, x=left, y=y, width=width, colors=colors, title=f"{step} before")
+        row_ = cells(ax, after, x=left, y=y, width=width, colors=colors, title=f"add {step} before")
         for i in range(len(now)):
             if i >= step:
                 arrow(ax, strip.foot(i - step), row_.top(i), color=BLUE)
             arrow(ax, strip.foot(i), row_.top(i), color=LINE)
-        told.append(f"with the one {step} before: {after}")
+        told.append(f"adding the element {step} before: {after}")
         now, step, strip = after, 2 * step, row_
-    label(ax, left, strip.bottom + 0.9, "green: final; blue arrows: what is added", align="left")
+    label(ax, left, strip.bottom + 0.9, "green: final value; blue arrows: what is added", align="left")
     return Picture(
         figure,
-        f"A running sum of {list(values)} in {len(told)} rounds. {'; '.join(told)}. After one with "
-        f"distance d the first 2 d elements are final.",
+        f"A running sum of {list(values)} in {len(told)} rounds. {'; '.join(told)}. After the round with "
+        f"distance d, the first 2 d elements are final.",
     )
 
 
@@ -491,11 +505,15 @@ BARS = {
 
 
 def timings(rows: Sequence[Mapping[str, Any]], about: str, case: str = "8192x4096, bfloat16") -> Picture:
-    """Forward and dx: microseconds of the chapter's kernels, a copy's, and torch's.
+    """Draw the microseconds of the chapter's kernels for forward and dx, of a copy, and of torch.
 
-    rows: of `puzzles_lib.bench.recorded`, bench "norms". about: where they come from.
+    rows: of `puzzles_lib.bench.recorded`, bench "norms". about: the device, versions and date.
     """
-    kernels = {"rms_norm": "28 RMSNorm, residual", "layer_norm": "29 LayerNorm", "layer_norm_dx": "30 its dx"}
+    kernels = {
+        "rms_norm": "28 RMSNorm with residual",
+        "layer_norm": "29 LayerNorm",
+        "layer_norm_dx": "30 dx of LayerNorm",
+    }
     figure = new_figure(8.2, 3.9)
     ax = figure.subplots()
     at, ticks, told = 0.0, [], []
@@ -528,9 +546,9 @@ def _legend(figure: Figure, ax: Axes, columns: int) -> None:
 
 
 def sums(rows: Sequence[Mapping[str, Any]], about: str, case: str = "8192x4096, bfloat16") -> Picture:
-    """dw and db: in two stages, under a lock and by atomics, with parts of 256 rows and of 16.
+    """Draw the microseconds for dw and db in two stages, with a lock and with atomics.
 
-    rows: of `puzzles_lib.bench.recorded`, bench "norms". about: where they come from.
+    rows: of `puzzles_lib.bench.recorded`, bench "norms". about: the device, versions and date.
     """
     ways = {"layer_norm_dw": "two stages", "dw_by_lock": "a lock", "dw_by_atomics": "atomics"}
     colors = {"two stages": GREEN, "a lock": VERMILLION, "atomics": SKY}
@@ -557,7 +575,7 @@ def sums(rows: Sequence[Mapping[str, Any]], about: str, case: str = "8192x4096, 
     ax.minorticks_off()
     ax.set_yticks([y for y, _ in ticks], [text for _, text in ticks], fontsize=10)
     ax.set_ylim(at + 0.9, 1.1)
-    ax.set_xlabel("µs, each mark on the axis about 3 times the last", fontsize=10)
+    ax.set_xlabel("µs (each tick is about 3 times the one before)", fontsize=10)
     ax.tick_params(labelsize=9)
     ax.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"{case.replace('x', ' x ', 1)}, {about}", fontsize=9, color=FAINT)
@@ -565,7 +583,7 @@ def sums(rows: Sequence[Mapping[str, Any]], about: str, case: str = "8192x4096, 
 
 
 def widths(record: Mapping[str, Any]) -> Picture:
-    """Runs of puzzle 32's kernel that were wrong, by the columns of a program: as it is, and broken.
+    """Draw how many runs of puzzle 32's kernel were wrong over the columns per program.
 
     record: of `puzzles_lib.authoring.orders`.
     """
@@ -596,8 +614,8 @@ def widths(record: Mapping[str, Any]) -> Picture:
                 )
     ax.set_xticks(range(len(columns)), [str(c) for c in columns])
     ax.set_ylim(-12, record["runs"] * 1.1)
-    ax.set_xlabel("columns of a program's block, 4 warps", fontsize=10)
-    ax.set_ylabel(f"wrong runs of {record['runs']}", fontsize=10)
+    ax.set_xlabel("columns of a program's block (4 warps)", fontsize=10)
+    ax.set_ylabel(f"wrong runs out of {record['runs']}", fontsize=10)
     ax.tick_params(labelsize=9)
     ax.grid(axis="y", color=PALE)
     ax.spines[["top", "right"]].set_visible(False)
@@ -607,7 +625,8 @@ def widths(record: Mapping[str, Any]) -> Picture:
     figure.suptitle(about, fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"Wrong runs of {record['runs']} of the kernel with a lock, by the columns of a program's block, "
+        f"How many of {record['runs']} runs of the kernel with a lock were wrong, over the columns of a "
+        f"block, "
         f"{about}. {'; '.join(told)}.",
     )
 

@@ -1,4 +1,4 @@
-"""Chapter 17: normalisation forward and backward, sums over programs, and a scan that carries on."""
+"""Chapter 17: normalization forward and backward, sums over programs, and a scan over blocks."""
 
 import torch
 import triton
@@ -9,31 +9,31 @@ from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import far_apart, small, zeros
 from puzzles_lib.puzzle import Case, Puzzle
 
-# ---- values that bite
+# ---- inputs that break wrong kernels
 
 
 def far_from_zero(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Normal values around 10000: of the squares' mean and the mean's square, float32 keeps no difference."""
+    """Return normal values around 10000, where E[x²] - E[x]² has no correct digit left in float32."""
     return (1e4 + torch.randn(shape, generator=generator)).to(dtype)
 
 
 def all_alike(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Rows of one number each, which no variance tells apart."""
+    """Return rows in which all numbers are equal."""
     return torch.randn(*shape[:-1], 1, generator=generator).expand(shape).to(dtype)
 
 
 def positive(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """From 1/4 to 4, as often below 1 as above."""
+    """Return values from 1/4 to 4, as often below 1 as above."""
     return torch.exp2(4 * torch.rand(shape, generator=generator) - 2).to(dtype)
 
 
 def decays(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """From 0.9 to 1: what came long before still counts."""
+    """Return values from 0.9 to 1, so that early elements still count much later."""
     return (1 - 0.1 * torch.rand(shape, generator=generator)).to(dtype)
 
 
 def ones(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """All one."""
+    """Return ones."""
     return torch.ones(shape, dtype=dtype)
 
 
@@ -47,9 +47,9 @@ def rms_norm(
 ) -> tuple[BFloat16[Tensor, "M N"], BFloat16[Tensor, "M N"]]:
     """h = x + r, and y[m, n] = h[m, n] · w[n] / sqrt(mean over n of h[m, n]² + 1e-6)
 
-    A row is a program's, and fits into its block. x and r are loaded once. Sums run
-    in float32: y is made of h before it is rounded to be stored. The tensors may
-    have 2^31 elements and more.
+    Each program has one row, which fits into its block. Load x and r once. Sum in
+    float32, and compute y from h before h is rounded for the store. The tensors can
+    have 2^31 elements or more.
     """
     h = x + r  # [M, N]
     return h * torch.rsqrt(h.square().mean(1, keepdim=True) + 1e-6) * w, h
@@ -80,7 +80,7 @@ RMS_NORM = Puzzle(
     ),
     outputs=("y", "h"),
     most_loads={"x": lambda s: s.M * s.N, "r": lambda s: s.M * s.N},
-    slips={"this is the norm of h as it is stored: add in float32, round last": _of_rounded},
+    slips={"y is computed from the rounded h: add in float32, and round only for the store": _of_rounded},
     contract=Contract(
         {"N": Size(1500), "M": Size(9), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)},
         fills=lambda s: ({}, {"x": small, "r": small}),
@@ -95,16 +95,16 @@ def layer_norm(
     w: Float32[Tensor, " N"],
     b: Float32[Tensor, " N"],
 ) -> tuple[Float32[Tensor, "M N"], Float32[Tensor, " M"], Float32[Tensor, " M"]]:
-    """y[m, n] = (x[m, n] - mean[m]) · rstd[m] · w[n] + b[n]; mean, rstd for backward
+    """y[m, n] = (x[m, n] - mean[m]) · rstd[m] · w[n] + b[n]; store mean and rstd, too
 
-    rstd[m] = 1 / sqrt(mean over n of (x[m, n] - mean[m])² + 1e-5). A program has
-    BLOCK_M rows, each in one block of columns, and loads x once. Rows may lie far
-    from zero. x may have 2^31 elements and more.
+    rstd[m] = 1 / sqrt(mean over n of (x[m, n] - mean[m])² + 1e-5). Each program has
+    BLOCK_M rows, which fit into one block of columns. Load x once. The numbers can
+    be far from zero. x can have 2^31 elements or more.
     """
     mean = x.mean(1)  # [M]
-    centred = x - mean[:, None]  # [M, N]
-    rstd = torch.rsqrt(centred.square().mean(1) + 1e-5)  # [M]
-    return centred * rstd[:, None] * w + b, mean, rstd
+    centered = x - mean[:, None]  # [M, N]
+    rstd = torch.rsqrt(centered.square().mean(1) + 1e-5)  # [M]
+    return centered * rstd[:, None] * w + b, mean, rstd
 
 
 def _layer_norm_by(variance) -> object:
@@ -117,7 +117,7 @@ def _layer_norm_by(variance) -> object:
 
 
 def _padded_squares(x: Tensor, w: Tensor, b: Tensor, N: int, BLOCK_N: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Each lane past the end adds (0 - mean)² to the sum of squares."""
+    """Return the results if each lane past the end adds (0 - mean)² to the sum of squares."""
     extra = (BLOCK_N - N) / N
     return _layer_norm_by(lambda x: x.var(1, correction=0) + extra * x.mean(1).square())(x, w, b)
 
@@ -145,10 +145,10 @@ LAYER_NORM = Puzzle(
     outputs=("y", "mean", "rstd"),
     most_loads={"x": lambda s: s.M * s.N},
     slips={
-        "the sum of squares is divided by N - 1: this variance wants N": _layer_norm_by(
+        "the sum of squares is divided by N - 1: divide by N": _layer_norm_by(
             lambda x: (x - x.mean(1, keepdim=True)).square().sum(1) / max(1, x.shape[1] - 1)
         ),
-        "lanes past the end of the row count in this variance: there 0 - mean is not 0": _padded_squares,
+        "lanes past the end of the row are counted in the variance: 0 - mean isn't 0 there": _padded_squares,
     },
     contract=Contract(
         {
@@ -173,9 +173,9 @@ def layer_norm_dx(
 ) -> BFloat16[Tensor, "M N"]:
     """dx[m, n] = rstd[m] · (g[m, n] - mean of g[m] - x̂[m, n] · mean of g[m] · x̂[m])
 
-    with g = dy · w and x̂ = (x - mean) · rstd, the mean and rstd that forward has
-    kept. A program has BLOCK_M rows, each in one block of columns, and loads dy and
-    x once. Sums run in float32. The tensors may have 2^31 elements and more.
+    with g = dy · w and x̂ = (x - mean) · rstd. The forward pass has stored mean and
+    rstd. Each program has BLOCK_M rows, which fit into one block of columns. Load dy
+    and x once. Sum in float32. The tensors can have 2^31 elements or more.
     """
     g = dy * w  # [M, N]
     xhat = (x - mean[:, None]) * rstd[:, None]  # [M, N]
@@ -234,11 +234,11 @@ def layer_norm_dw(
 ]:
     """dw[n] and db[n]: sums over all rows m of dy[m, n] · x̂[m, n] and of dy[m, n]
 
-    Program (p, j) leaves its part, the sums over rows p · ROWS up to (p + 1) ·
-    ROWS, in dw_part[p] and db_part[p], for block j of the columns. Then it raises
-    count[j]; who finds that all others have done so adds up the parts, from 0 on,
-    and sets count[j] to 0 again, for the next launch. dy and x are loaded once, and
-    may have 2^31 elements and more. Sums run in float32.
+    Program (p, j) sums rows p · ROWS up to (p + 1) · ROWS for block j of the columns,
+    and stores this part in dw_part[p] and db_part[p]. Then it raises count[j]. The
+    program that is last at count[j] adds up the parts, from part 0 on, and sets
+    count[j] back to 0 for the next launch. Load dy and x once; they can have 2^31
+    elements or more. Sum in float32.
     """
     xhat = (x - mean[:, None]) * rstd[:, None]  # [M, N]
     dw_part = torch.stack([rows.sum(0) for rows in (dy * xhat).split(ROWS)])
@@ -299,10 +299,10 @@ def dw_by_lock(
 ]:
     """dw[n] and db[n]: sums over all rows m of dy[m, n] · x̂[m, n] and of dy[m, n]
 
-    Program (p, j) adds its part, the sums over rows p · ROWS up to (p + 1) · ROWS,
-    to dw and db, for block j of the columns. lock[j] is 1 while a program does so,
-    and 0 at the end. dy and xhat are loaded once, and may have 2^31 elements and
-    more. Sums run in float32.
+    Program (p, j) sums rows p · ROWS up to (p + 1) · ROWS for block j of the columns,
+    and adds the sums to dw and db. lock[j] is 1 while a program does that, and 0 at
+    the end. Load dy and xhat once; they can have 2^31 elements or more. Sum in
+    float32.
     """
     lock = torch.zeros(triton.cdiv(dy.shape[1], BLOCK_N), dtype=torch.int32)
     return (dy * xhat).sum(0), dy.sum(0), lock
@@ -332,7 +332,7 @@ DW_BY_LOCK = Puzzle(
     zeroed=("dw", "db", "lock"),
     locks=("lock",),
     most_loads={"dy": lambda s: s.M * s.N, "xhat": lambda s: s.M * s.N},
-    slips={"the lock is left taken: the next program that wants it waits for ever": _never_given_back},
+    slips={"the lock is never unlocked: the next program would wait for it forever": _never_given_back},
     contract=Contract(
         {
             "M": Size(150),
@@ -353,9 +353,8 @@ def long_layer_norm(
 ) -> tuple[Float32[Tensor, " M"], Float32[Tensor, " M"]]:
     """mean[m] and rstd[m] = 1 / sqrt(mean over n of (x[m, n] - mean[m])² + 1e-5)
 
-    A row is a program's, and may have any length: it comes in blocks, and each of
-    them is loaded once. Rows may lie far from zero. x may have 2^31 elements and
-    more.
+    Each program has one row of any length. It walks the row in blocks and loads each
+    block once. The numbers can be far from zero. x can have 2^31 elements or more.
     """
     mean = x.mean(1)  # [M]
     return mean, torch.rsqrt((x - mean[:, None]).square().mean(1) + 1e-5)
@@ -396,10 +395,10 @@ def linear_recurrence(
     x: Float32[Tensor, "M T"],
     start: Float32[Tensor, " M"],
 ) -> Float32[Tensor, "M T"]:
-    """h[m, t] = a[m, t] · h[m, t - 1] + x[m, t], with start[m] for h[m, -1]
+    """h[m, t] = a[m, t] · h[m, t - 1] + x[m, t], where h[m, -1] is start[m]
 
-    A row is a program's, and may have any length: it comes in blocks, and a and x
-    are loaded once. x may have 2^31 elements and more.
+    Each program has one row of any length, and walks it in blocks. Load a and x once.
+    x can have 2^31 elements or more.
     """
     h, rows = start, []
     for t in range(x.shape[1]):

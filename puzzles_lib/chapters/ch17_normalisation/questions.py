@@ -6,8 +6,9 @@ import math
 import torch
 
 from puzzles_lib.bench.recorded import ORDERS, load
-from puzzles_lib.chapters.ch17_normalisation.puzzles import LAYER_NORM, LAYER_NORM_DW
+from puzzles_lib.chapters.ch17_normalisation.puzzles import DW_BY_LOCK, LAYER_NORM, LAYER_NORM_DW
 from puzzles_lib.inputs import make_inputs
+from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
 
 COMBINES = {
@@ -17,7 +18,7 @@ COMBINES = {
     "difference": lambda a, b: a - b,
     "last": lambda a, b: b,
 }
-"""Functions of two numbers that a scan might be given, by name."""
+"""Functions of two numbers for a scan, by name."""
 FLAG_PAIRS = (
     "release, acquire",
     "acquire, release",
@@ -25,7 +26,7 @@ FLAG_PAIRS = (
     "relaxed, acquire",
     "acq_rel, acq_rel",
 )
-"""The sem of who sets a flag, and of who looks at it."""
+"""The sem of the program that sets a flag, and of the program that reads it."""
 FINDERS = {
     "own": True,
     "warp": False,
@@ -34,7 +35,9 @@ FINDERS = {
     "flag": False,
     "launch": True,
 }
-"""Who loads what was stored, and whether it is promised to be there."""
+"""Readers of a stored value, and whether each is guaranteed to see it."""
+LAUNCH = Case(M=4096, N=8000, ROWS=24, BLOCK_M=1, BLOCK_N=2048)
+"""Of puzzle 32: the launch whose grid is asked for."""
 
 
 def _at_most() -> float:
@@ -52,7 +55,7 @@ def _by_squares() -> float:
 
 
 def _first_to_find_out() -> int:
-    """Where mean and square of the mean, in float32, give another rstd."""
+    """Return the first case whose rstd comes out wrong when the variance is E[x²] - E[x]² in float32."""
     for number, case in enumerate(LAYER_NORM.cases):
         x = make_inputs(LAYER_NORM, case)["x"]
         by_squares = torch.rsqrt(x.square().mean(1) - x.mean(1).square() + 1e-5)
@@ -84,7 +87,7 @@ def _of_twice_x() -> float:
 
 
 def _updates() -> set[int]:
-    """dw[n] = 5 after two programs have loaded it, added 1 and stored it, in every order of the steps."""
+    """Return what dw[n] = 5 can become when two programs load it, add 1 and store it, over all orders."""
     left = set()
     for turns in set(itertools.permutations("AABB")):
         memory, held = 5, {}
@@ -98,9 +101,9 @@ def _updates() -> set[int]:
 
 
 def _ends(step: int) -> bool:
-    """Whether three programs, of which two have room, end in every order of starting.
+    """Return whether three programs, two at a time, finish in every order of starting.
 
-    Program p waits for p + step, if there is one.
+    Program p waits for program p + step, if there is one.
     """
     for order in itertools.permutations(range(3)):
         done, waiting = set(), list(order)
@@ -119,7 +122,7 @@ def _hand_over() -> set[str]:
 
 
 def _adding_up() -> int:
-    return LAYER_NORM_DW.programs(LAYER_NORM_DW.cases[1])[1]  # one for each block of columns
+    return LAYER_NORM_DW.programs(LAYER_NORM_DW.cases[1])[1]  # one per block of columns
 
 
 def _recorded(path: str, what: str, columns: int) -> int:
@@ -154,226 +157,326 @@ def _rounds() -> int:
     return (1024 - 1).bit_length()
 
 
+def _grid() -> tuple[int, ...]:
+    return tuple(DW_BY_LOCK.grid(LAUNCH))
+
+
 QUESTIONS = (
     Question(
         id="ch17-q1",
-        asks="An addition and a norm in two kernels, then in one: how many times as fast can the one be, if "
-        "only bytes count?",
+        asks="How many times as fast as two kernels is a single kernel for the addition and the norm, if "
+        "only "
+        "bytes count?",
         right=_at_most,
         kind=float,
         same=lambda value, right: abs(value - right) < 0.005,
         nudges=(
-            Nudge(lambda v, r: abs(v - 0.8) < 0.005, "that is the share of time that is left: turn it over"),
-            Nudge(lambda v, r: v == 2, "two kernels, but not twice the bytes"),
+            Nudge(
+                lambda v, r: abs(v - 0.8) < 0.005,
+                "0.8 is the fraction of the time that's left. The speedup is its reciprocal.",
+            ),
+            Nudge(lambda v, r: v == 2, "There are two kernels, but they don't move twice the bytes."),
         ),
-        nudge="count the squares in the last two lines of the picture",
+        nudge="Count the boxes in the last two lines of the picture, and divide.",
     ),
     Question(
         id="ch17-q2",
-        asks="N = 100 in a block of 128, and the sum is divided by BLOCK_N. By which factor is y too large "
-        "(within 1%)?",
+        asks="N = 100 in a block of 128, and the sum of squares is divided by BLOCK_N. By which factor is y "
+        "too large (within 1%)?",
         right=_too_large,
         kind=float,
         same=lambda value, right: abs(value - right) < 0.01 * right,
         nudges=(
             Nudge(
-                lambda v, r: abs(v - 1.28) < 0.02, "so much too small is the mean of squares; y has its root"
+                lambda v, r: abs(v - 1.28) < 0.02,
+                "The mean of squares is too small by this factor. But y is divided by its root.",
             ),
-            Nudge(lambda v, r: v < 1, "a mean of squares that is too small makes y larger"),
+            Nudge(
+                lambda v, r: v < 1,
+                "The mean of squares gets too small here, and y is divided by its root. Does y grow or "
+                "shrink?",
+            ),
         ),
-        nudge="y is divided by the root of the mean of squares",
+        nudge="The mean of squares is too small by 100/128. y is divided by the root of that mean.",
     ),
     Question(
         id="ch17-q3",
-        asks="x holds 8192 and 8194. What is E[x²] - E[x]² in float32?",
+        asks="x is [8192, 8194]. What is E[x²] - E[x]² in float32?",
         right=_by_squares,
         kind=float,
         same=lambda value, right: value == right,
-        nudges=(Nudge(lambda v, r: v == 1, "so it is on paper; but float32 has no room for both squares"),),
-        nudge="8193² is above 2^26, where float32 has only multiples of 8",
+        nudges=(
+            Nudge(
+                lambda v, r: v == 1,
+                "That's the result on paper. But float32 can't represent both squares exactly.",
+            ),
+        ),
+        nudge="8193² is above 2^26, where float32 can only represent multiples of 8.",
     ),
     Question(
         id="ch17-q4",
-        asks="The variance by squares: which is the first of the eight cases to find out, counted from 0?",
+        asks="Which of the eight cases is the first that fails with the one-pass variance? Count from 0.",
         right=_first_to_find_out,
         kind=int,
-        nudges=(Nudge(lambda v, r: v == 4, "small numbers around 0 lose nothing"),),
-        nudge="the last column of the table says where the numbers lie",
+        nudges=(
+            Nudge(lambda v, r: v == 4, "Small numbers around 0 have small squares, so nothing gets lost."),
+        ),
+        nudge="The last column of the table describes the numbers. Which are far from zero?",
     ),
     Question(
         id="ch17-q5",
-        asks="What do the elements of a row of dx add up to?",
+        asks="What is the sum of all elements of a row of dx?",
         right=_sum_of_dx,
         kind=float,
         same=lambda value, right: abs(value - right) < 1e-6,
-        nudge="add the same number to every x of a row: what happens to y, and so to the loss?",
+        nudge="Suppose you add the same number to every x of a row. How do y and the loss change?",
     ),
     Question(
         id="ch17-q6",
-        asks="x is twice as large, eps next to nothing, dy the same. By which factor does dx change?",
+        asks="Every x is doubled, eps is negligible, and dy is the same. By which factor does dx change?",
         right=_of_twice_x,
         kind=float,
         nudges=(
-            Nudge(lambda v, r: v == 1, "y is the same; but a step in x is now a smaller part of x"),
-            Nudge(lambda v, r: v in (2, 4), "which way does rstd move?"),
+            Nudge(
+                lambda v, r: v == 1,
+                "y is the same, but a step of a given size in x is now a smaller part of x.",
+            ),
+            Nudge(
+                lambda v, r: v in (2, 4),
+                "dx has the factor rstd. Does rstd grow or shrink when x is doubled?",
+            ),
         ),
-        nudge="x̂ and g are as before; what stands in front of the bracket?",
+        nudge="x̂ and g don't change. What is the factor in front of the parentheses?",
     ),
     Question(
         id="ch17-q7",
-        asks="Is through_memory_kernel right on a GPU: (as it stands, with turned for offs in its last two "
-        "lines)?",
+        asks="Is through_memory_kernel correct on a GPU: (as it is, with turned instead of offs in its last "
+        "two lines)?",
         right=lambda: (False, True),
         kind=tuple,
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "two answers: (as it stands, with turned)"),
-            Nudge(lambda v, r: v[0], "who stores z[0], who loads it, and what makes one wait for the other?"),
+            Nudge(lambda v, r: len(v) != 2, "Answer with a pair: (as it is, with turned)."),
+            Nudge(
+                lambda v, r: v[0],
+                "One thread stores z[0], another loads it. Which entry of the rule puts the two in order?",
+            ),
         ),
-        nudge="with turned, which lane loads what a lane has stored?",
+        nudge="With turned, each lane loads the element that it stored itself. What does the rule say "
+        "about that?",
     ),
     Question(
         id="ch17-q8",
-        asks="Two programs add 1 to dw[n] = 5, each by a load, an add and a store. Which values can be left?",
+        asks="Two programs add 1 to dw[n] = 5, each with a load, an add and a store. Which final values are "
+        "possible?",
         right=_updates,
         kind=set,
         nudges=(
-            Nudge(lambda v, r: 5 in v, "somebody stores last, and has added"),
-            Nudge(lambda v, r: len(v) == 1, "there is more than one order"),
+            Nudge(lambda v, r: 5 in v, "The last store always writes a sum, so 5 isn't possible."),
+            Nudge(
+                lambda v, r: len(v) == 1, "There is more than one possible order of the two loads and stores."
+            ),
         ),
-        nudge="let one do all before the other; then let both load first",
+        nudge="Let one program finish before the other starts. Then let both load before either stores.",
     ),
     Question(
         id="ch17-q9",
-        asks="A sets a flag with one sem, B looks at it with another. Which pairs hand A's data over every "
-        f"time: {'; '.join(FLAG_PAIRS)}? A set.",
+        asks="A sets a flag with one sem, B reads it with another. Which pairs guarantee that B sees A's "
+        f"data: {'; '.join(FLAG_PAIRS)}? Answer with a set.",
         right=_hand_over,
         kind=set,
         nudges=(
-            Nudge(lambda v, r: not v <= set(FLAG_PAIRS), f"name pairs such as '{FLAG_PAIRS[0]}'"),
             Nudge(
-                lambda v, r: "acquire, release" in v, "A has stored before, B loads after: who is to release?"
+                lambda v, r: not v <= set(FLAG_PAIRS),
+                f"Each element of the set is a pair in one string, such as '{FLAG_PAIRS[0]}'.",
             ),
             Nudge(
-                lambda v, r: any("relaxed" in pair for pair in v), "it takes two; what does relaxed order?"
+                lambda v, r: "acquire, release" in v,
+                "In 'acquire, release', A acquires and B releases. But it's A that has stored something.",
+            ),
+            Nudge(
+                lambda v, r: any("relaxed" in pair for pair in v),
+                "You need both halves, and relaxed is neither a release nor an acquire.",
             ),
         ),
-        nudge="A must release, and B acquire: which values of sem do the one, and which the other?",
+        nudge="A must release and B must acquire. Which values of sem do that?",
     ),
     Question(
         id="ch17-q10",
-        asks="Case 1: how many of its programs add up parts?",
+        asks="How many programs of case 1 add up parts?",
         right=_adding_up,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 1, "one for each count: and how many counts are there?"),
-            Nudge(lambda v, r: v == 6, "so many leave a part"),
+            Nudge(lambda v, r: v == 1, "One program per counter adds up. How many counters are there?"),
+            Nudge(
+                lambda v, r: v == 6, "6 programs store a part. How many of them are the last at a counter?"
+            ),
         ),
-        nudge="who comes last at count[j], adds up block j of the columns",
+        nudge="Each block of columns has its own counter. The program that's last there adds up its parts.",
     ),
     Question(
         id="ch17-q11",
-        asks="No barrier before the lock is given back: how many of 200 runs are wrong, with (1024, 16384) "
-        "columns a program? Within 20.",
+        asks="Without the barrier, how many of 200 runs are wrong with (1024, 16384) columns per program? "
+        "Each may be off by 20.",
         right=_wrong_runs,
         kind=tuple,
         same=lambda value, right: (
             len(value) == 2 and all(abs(a - b) <= 20 for a, b in zip(value, right, strict=True))
         ),
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "two numbers: (with 1024 columns, with 16384)"),
-            Nudge(lambda v, r: abs(v[0] - v[1]) <= 20, "the two are far apart"),
-            Nudge(lambda v, r: v[0] > v[1], "in which of the two has a thread more to store?"),
+            Nudge(lambda v, r: len(v) != 2, "Answer with a pair: (with 1024 columns, with 16384 columns)."),
+            Nudge(lambda v, r: abs(v[0] - v[1]) <= 20, "The two numbers are far apart."),
+            Nudge(
+                lambda v, r: v[0] > v[1],
+                "With which width does each thread have more to store, so that it finishes later?",
+            ),
         ),
-        nudge="the wider the block, the later its last warp is done",
+        nudge="The wider the block, the longer its slowest warp needs for its stores.",
     ),
     Question(
         id="ch17-q12",
-        asks="200 runs on the same numbers, 4096 columns. How many different sums come out: (in two stages, "
-        "by atomics)? The second within 20.",
+        asks="How many different results do 200 runs on the same numbers give, with 4096 columns: (two "
+        "stages, atomics)? The second may be off by 20.",
         right=_different_sums,
         kind=tuple,
         same=lambda value, right: len(value) == 2 and value[0] == right[0] and abs(value[1] - right[1]) <= 20,
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "two numbers: (in two stages, by atomics)"),
-            Nudge(lambda v, r: v[0] != r[0], "parts are added in their order: what could differ?"),
+            Nudge(lambda v, r: len(v) != 2, "Answer with a pair: (with two stages, with atomics)."),
+            Nudge(
+                lambda v, r: v[0] != r[0],
+                "With two stages, the parts are always added in the same order. Can the bits differ?",
+            ),
         ),
-        nudge="512 parts arrive in some order, at each of 8192 elements; how likely is the same bits twice?",
+        nudge="With atomics, 512 parts arrive in a random order at each of 8192 elements. How likely are the "
+        "same bits twice?",
     ),
     Question(
         id="ch17-q13",
-        asks="(n = 2, mean = 2, M2 = 2) and (n = 2, mean = 6, M2 = 2): what is the M2 of both?",
+        asks="One block has n = 2, mean = 2, M2 = 2, the other n = 2, mean = 6, M2 = 2. What is M2 of both "
+        "together?",
         right=_merged,
         kind=float,
         nudges=(
-            Nudge(lambda v, r: v == 4, "the means are apart, too"),
-            Nudge(lambda v, r: v == 36, "δ² is 16, and n1 n2 / n is 1"),
+            Nudge(
+                lambda v, r: v == 4,
+                "4 is the sum of the two M2. But the two means differ as well, and that adds something.",
+            ),
+            Nudge(lambda v, r: v == 36, "δ² is 16. What is n₁ n₂ / n?"),
         ),
-        nudge="1, 3 and 5, 7 would be such blocks: take all four around 4",
+        nudge="Such blocks could be [1, 3] and [5, 7]. Take the squared distances of all four from 4.",
     ),
     Question(
         id="ch17-q14",
-        asks="How many rounds does the doubling of the picture need for a block of 1024?",
+        asks="How many rounds does the doubling in the picture take for a block of 1024?",
         right=_rounds,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 1023, "so many turns has a loop"),
-            Nudge(lambda v, r: v == 512, "a round doubles the distance"),
+            Nudge(lambda v, r: v == 1023, "A loop takes 1023 additions. How many rounds does doubling take?"),
+            Nudge(
+                lambda v, r: v == 512,
+                "Each round doubles the distance. How often can you double before 1024?",
+            ),
         ),
-        nudge="8 elements took 3",
+        nudge="8 elements took 3 rounds, and each further round doubles the number of elements.",
     ),
     Question(
         id="ch17-q15",
-        asks=f"Rounding aside, which of these are associative: {', '.join(COMBINES)}? A set of names.",
+        asks=f"Ignoring rounding, which of these are associative: {', '.join(COMBINES)}? Answer with a set.",
         right=_associative,
         kind=set,
         nudges=(
-            Nudge(lambda v, r: "mean" in v, "take the mean of 0, 0 and 8 in both ways"),
-            Nudge(lambda v, r: "difference" in v, "(3 - 2) - 1, and 3 - (2 - 1)"),
-            Nudge(lambda v, r: "sum" not in v, "rounding aside; a scan of sums rounds as its brackets fall"),
-            Nudge(lambda v, r: "last" not in v, "the last of three is the last, whoever asks"),
+            Nudge(
+                lambda v, r: "mean" in v,
+                "'mean' isn't right. Try 0, 0 and 8: first with parentheses on the left, then on the right.",
+            ),
+            Nudge(lambda v, r: "difference" in v, "Compare (3 - 2) - 1 with 3 - (2 - 1)."),
+            Nudge(
+                lambda v, r: "sum" not in v,
+                "We ignore rounding here. Is there a reason to leave out 'sum'?",
+            ),
+            Nudge(
+                lambda v, r: "last" not in v,
+                "Take the last of three elements. Do the parentheses make a difference?",
+            ),
         ),
-        nudge="(a . b) . c must be a . (b . c), for all numbers",
+        nudge="(a · b) · c must be a · (b · c) for all numbers. Try a few for each function.",
     ),
     Question(
         id="ch17-q16",
-        asks="1000 programs, room for 264 at a time; p waits for a flag of (p + 1, p - 1). Does it end?",
+        asks="1000 programs, with room for 264 at a time. Is the launch guaranteed to finish if program "
+        "p waits "
+        "for a flag of (p + 1, p - 1)?",
         right=lambda: (_ends(1), _ends(-1)),
         kind=tuple,
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "two answers: (p waits for p + 1, p waits for p - 1)"),
+            Nudge(lambda v, r: len(v) != 2, "Answer with a pair: (p waits for p + 1, p waits for p - 1)."),
             Nudge(
                 lambda v, r: v[0],
-                "264 are there, and each waits for the next: who makes room for number 265?",
+                "Suppose programs 0 to 263 run, and each waits for the next. Which one makes room for 264?",
             ),
         ),
-        nudge="if programs start in the order of their numbers; but do they?",
+        nudge="It would finish if programs started in the order of their numbers. Is that guaranteed?",
     ),
     Question(
         id="ch17-q17",
-        asks="128 threads have stored an element each, then one atomic releases. How many of the elements "
-        "is who acquires promised to find?",
+        asks="128 threads have each stored an element, then a single atomic releases. How many of the "
+        "elements "
+        "is the program that acquires guaranteed to see?",
         right=lambda: 1,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 128, "a thread does the atomic: what does it know of the other 127?"),
-            Nudge(lambda v, r: v == 32, "the threads of a warp mostly go together; nothing promises it"),
             Nudge(
-                lambda v, r: v == 0, "who does the atomic has stored an element, too, and does release that"
+                lambda v, r: v == 128,
+                "One thread executes the atomic. Has anything made it wait for the other 127?",
+            ),
+            Nudge(
+                lambda v, r: v == 32,
+                "The threads of a warp usually stay together, but that isn't guaranteed.",
+            ),
+            Nudge(
+                lambda v, r: v == 0,
+                "The thread that executes the atomic has stored an element too, and it releases that one.",
             ),
         ),
-        nudge="release orders what this thread did before; and no barrier stands between",
+        nudge="A release covers what its own thread did before. There's no barrier for the others.",
     ),
     Question(
         id="ch17-q18",
-        asks=f"A value is stored, then loaded. Who is promised to find it: {', '.join(FINDERS)}? A set.",
+        asks=f"A value is stored, then loaded. Who is guaranteed to see it: {', '.join(FINDERS)}? Answer "
+        f"with "
+        "a set.",
         right=lambda: {name for name, promised in FINDERS.items() if promised},
         kind=set,
         nudges=(
-            Nudge(lambda v, r: not v <= set(FINDERS), f"names are {', '.join(FINDERS)}"),
-            Nudge(lambda v, r: "warp" in v, "a warp's threads mostly go together: is it promised?"),
-            Nudge(lambda v, r: "grid" in v, "a barrier is for the threads of one program"),
-            Nudge(lambda v, r: "flag" in v, "relaxed orders nothing beside the flag itself"),
+            Nudge(lambda v, r: not v <= set(FINDERS), f"The allowed names are {', '.join(FINDERS)}."),
+            Nudge(
+                lambda v, r: "warp" in v,
+                "The threads of a warp usually stay together. Is that on the list of the rule?",
+            ),
+            Nudge(lambda v, r: "grid" in v, "A barrier orders the threads of one program only."),
+            Nudge(lambda v, r: "flag" in v, "A relaxed atomic orders nothing besides the flag itself."),
         ),
-        nudge="one is missing: whose accesses stay in order, what do a barrier and a launch's end promise?",
+        nudge="Something is missing. Go through the four entries of the rule one by one.",
+    ),
+    Question(
+        id="ch17-q19",
+        asks="Which grid launches puzzle 32 for M = 4096, N = 8000, ROWS = 24 and BLOCK_N = 2048?",
+        right=_grid,
+        kind=tuple,
+        nudges=(
+            Nudge(
+                lambda v, r: len(v) != 2,
+                "The grid has two axes: parts of rows along axis 0, blocks of columns along axis 1.",
+            ),
+            Nudge(lambda v, r: v == r[::-1], "These are the right two numbers, but in the wrong order."),
+            Nudge(
+                lambda v, r: v[0] == LAUNCH.M // LAUNCH.ROWS or v[1] == LAUNCH.N // LAUNCH.BLOCK_N,
+                "The last rows or columns don't fill a part, but they need a program, too. Round up.",
+            ),
+            Nudge(
+                lambda v, r: v[0] == LAUNCH.M,
+                "A program walks ROWS = 24 rows, BLOCK_M at a time. How many such parts are there?",
+            ),
+        ),
+        nudge="Divide M by ROWS and N by BLOCK_N, and round both up.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Wrong kernels of chapter 18: right ones with one slip each."""
+"""Wrong kernels of chapter 18: correct kernels with one slip each."""
 
 from puzzles_lib.chapters.ch18_attention.puzzles import (
     ATTENTION_DKV,
@@ -8,14 +8,14 @@ from puzzles_lib.chapters.ch18_attention.puzzles import (
 )
 from puzzles_lib.mistakes import Mistake
 
-_SEEN = "(behind >= 0) & (behind < W)"
+_SEEN = "(distance >= 0) & (distance < W)"
 _WEIGHTED = "acc = tl.dot(p.to(tl.bfloat16), v, acc * factor[:, None])"
 
 MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
         "int32_offsets",
-        "Rows are counted in int32: from element 2^31 on offsets are negative.",
+        "The offsets are int32, so they overflow from element 2^31 on.",
         {"tl.program_id(1).to(tl.int64)": "tl.program_id(1)"},
         kind="true size",
         says="offset 2",
@@ -23,71 +23,71 @@ MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
         "not_scaled",
-        "Scores that are not divided by the root of D.",
+        "The scores aren't divided by √D.",
         {" * D**-0.5": ""},
         kind="values",
-        says="the scores are not divided by √D",
+        says="the scores aren't divided by √D",
     ),
     Mistake(
         WINDOW_ATTENTION,
         "divided_by_d",
-        "Divides by D, not by its root.",
+        "The scores are divided by D instead of its root.",
         {"D**-0.5": "D**-1.0"},
         kind="values",
-        says="divided by D, not by its root",
+        says="divided by D instead of its root",
     ),
     Mistake(
         WINDOW_ATTENTION,
         "sees_the_future",
-        "The loop ends with the last query's key, and nothing hides it from the first.",
-        {_SEEN: "behind < W"},
+        "The loop ends at the last query's key, and no mask hides it from the earlier queries.",
+        {_SEEN: "distance < W"},
         kind="values",
-        says="keys after a query count as well",
+        says="keys after a query are seen, too",
     ),
     Mistake(
         WINDOW_ATTENTION,
         "blind_to_itself",
-        "Each query's own key is hidden from it: the first one sees nothing.",
-        {"behind >= 0": "behind > 0"},
+        "Each query's own key is hidden from it, so the first query sees nothing.",
+        {"distance >= 0": "distance > 0"},
         kind="values",
         says="NaN",
     ),
     Mistake(
         WINDOW_ATTENTION,
         "no_window",
-        "The loop begins near the window's edge, and that is all that is left of it.",
-        {_SEEN: "behind >= 0"},
+        "The loop begins near the edge of the window, but there's no mask for the window.",
+        {_SEEN: "distance >= 0"},
         kind="values",
         says="o[0, 18",
     ),
     Mistake(
         WINDOW_ATTENTION,
         "all_keys_before",
-        "Plain causal attention: no window at all.",
-        {_SEEN: "behind >= 0", "tl.maximum(start - W + 1, 0) // BLOCK_K * BLOCK_K": "0"},
+        "This is plain causal attention, without any window.",
+        {_SEEN: "distance >= 0", "tl.maximum(start - W + 1, 0) // BLOCK_K * BLOCK_K": "0"},
         kind="values",
-        says="no window: keys before it count as well",
+        says="there's no window: keys before it are seen, too",
     ),
     Mistake(
         WINDOW_ATTENTION,
         "window_too_wide",
-        "Key i - W counts as well.",
-        {"behind < W": "behind <= W"},
+        "The query also sees key i - W.",
+        {"distance < W": "distance <= W"},
         kind="values",
         says="the window is one key too wide",
     ),
     Mistake(
         WINDOW_ATTENTION,
         "window_too_narrow",
-        "Key i - W + 1 does not count.",
-        {"behind < W": "behind < W - 1"},
+        "The query doesn't see key i - W + 1.",
+        {"distance < W": "distance < W - 1"},
         kind="values",
         says="the window is one key too narrow",
     ),
     Mistake(
         WINDOW_ATTENTION,
         "begins_a_block_late",
-        "Rounds the first key up to a block: the keys before it are never seen.",
+        "The first key is rounded up to a block, so the loop misses the keys before it.",
         {"tl.maximum(start - W + 1, 0) //": "(tl.maximum(start - W + 1, 0) + BLOCK_K - 1) //"},
         kind="values",
         says="o[0, ",
@@ -95,7 +95,7 @@ MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
         "stops_before_the_diagonal",
-        "The block of keys that the queries themselves are in is left out.",
+        "The loop leaves out the block of keys that the queries themselves are in.",
         {"tl.minimum(start + BLOCK_Q, T)": "start"},
         kind="values",
         says="NaN",
@@ -103,7 +103,7 @@ MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
         "maximum_from_minus_infinity",
-        "A query that sees no key of its first block has -inf for its maximum: -inf - (-inf) is NaN.",
+        "If a query sees no key of its first block, its maximum is -inf, and -inf - (-inf) is NaN.",
         {"-1e30": 'float("-inf")'},
         kind="values",
         says="-inf - (-inf)",
@@ -111,7 +111,7 @@ MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
         "maximum_from_zero",
-        "A maximum that begins at 0 stays there where all scores are below: their exp() vanishes.",
+        "The maximum starts at 0 and stays there if all scores are below 0. Then their exp() underflows.",
         {"-1e30": "0.0"},
         kind="values",
         says="o[0, 0, 0]",
@@ -119,7 +119,7 @@ MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
         "no_maximum",
-        "exp() of scores in the hundreds.",
+        "No maximum is subtracted, so exp() of scores in the hundreds overflows.",
         {"tl.maximum(row_max, tl.max(scores, axis=1))": "row_max * 0.0", "-1e30": "0.0"},
         kind="values",
         says="NaN",
@@ -127,7 +127,7 @@ MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
         "sum_not_rescaled",
-        "Adds to a sum that was taken from another maximum.",
+        "The sum isn't rescaled, although its weights were computed with another maximum.",
         {"denominator * factor": "denominator"},
         kind="values",
         says="o[0, ",
@@ -135,7 +135,7 @@ MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
         "acc_not_rescaled",
-        "Adds to weighted values whose weights were taken from another maximum.",
+        "acc isn't rescaled, although its weights were computed with another maximum.",
         {"acc * factor[:, None]": "acc"},
         kind="values",
         says="o[0, ",
@@ -143,7 +143,7 @@ MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
         "not_divided",
-        "Forgets the division by the sum of the weights.",
+        "The division by the sum of the weights is missing.",
         {"acc / denominator[:, None]": "acc"},
         kind="values",
         says="o[0, 1, 0]",
@@ -151,15 +151,15 @@ MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
         "lse_without_maximum",
-        "The logarithm of what is left once the maximum is taken off.",
+        "lse leaves out the maximum, which was subtracted from the scores.",
         {"row_max + tl.log(denominator)": "tl.log(denominator)"},
         kind="values",
-        says="lse without the maximum",
+        says="lse lacks the maximum",
     ),
     Mistake(
         WINDOW_ATTENTION,
         "lse_in_base_two",
-        "Keeps the logarithm to base 2.",
+        "lse is a logarithm to base 2.",
         {"row_max + tl.log(denominator)": "row_max * 1.4426950408889634 + tl.log2(denominator)"},
         kind="values",
         says="lse is in base 2",
@@ -167,7 +167,7 @@ MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
         "sum_of_rounded_weights",
-        "Rounds the weights for their sum as well, not for tl.dot alone.",
+        "The weights are rounded for their sum too, not only for tl.dot.",
         {"tl.sum(p, axis=1)": "tl.sum(p.to(tl.bfloat16).to(tl.float32), axis=1)"},
         kind="values",
         says="lse[0, 1]",
@@ -175,7 +175,7 @@ MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
         "acc_in_bfloat16",
-        "Rounds the weighted sum at each block of keys.",
+        "acc is rounded to bfloat16 after each block of keys.",
         {_WEIGHTED: f"{_WEIGHTED}.to(tl.bfloat16).to(tl.float32)"},
         kind="values",
         says="rounded more than once",
@@ -183,7 +183,7 @@ MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
         "scaled_in_bfloat16",
-        "Scales the queries and rounds them once more: √32 is no power of two.",
+        "The queries are scaled and rounded once more. √32 isn't a power of two.",
         {"tl.dot(q, k.T) * D**-0.5": "tl.dot((q * D**-0.5).to(tl.bfloat16), k.T)"},
         kind="values",
         says="rounded more than once",
@@ -191,7 +191,7 @@ MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
         "weights_not_cast",
-        "tl.dot takes two blocks of one type.",
+        "Both blocks of tl.dot must have the same dtype.",
         {"p.to(tl.bfloat16)": "p"},
         kind="compiler",
         says="are float32 and bfloat16",
@@ -199,7 +199,7 @@ MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
         "hidden_scores_zero",
-        "exp(0) is 1: what should not be seen has a weight.",
+        "Hidden scores are set to 0, and exp(0) is 1, so they get a weight.",
         {'float("-inf")': "0.0"},
         kind="values",
         says="o[0, 0, 0]",
@@ -207,7 +207,7 @@ MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
         "keys_without_a_mask",
-        "The last block of keys ends after the last row.",
+        "The last block of keys reaches past the last row, and the load has no mask.",
         {"k_ptr + at_k, mask=j[:, None] < T, other=0.0": "k_ptr + at_k"},
         kind="out of bounds",
         says="load of k_ptr",
@@ -215,7 +215,7 @@ MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
         "values_left_undefined",
-        "The weight of what is not there is 0, and 0 times NaN is NaN.",
+        "The weights there are 0, but 0 times NaN is NaN.",
         {"v_ptr + at_k, mask=j[:, None] < T, other=0.0": "v_ptr + at_k, mask=j[:, None] < T"},
         kind="uninitialised",
         says="lanes of v_ptr",
@@ -223,7 +223,7 @@ MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
         "stored_without_a_mask",
-        "Rows past the last one are stored: they are the next head's.",
+        "The store has no mask, so it writes into the rows of the next head.",
         {"acc / denominator[:, None], mask=i[:, None] < T": "acc / denominator[:, None]"},
         kind="out of bounds",
         says="store of o_ptr",
@@ -231,15 +231,15 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "not_scaled",
-        "Scores that are not divided by the root of D.",
+        "The scores aren't divided by √D.",
         {" * D**-0.5": ""},
         kind="values",
-        says="the scores are not divided by √D",
+        says="the scores aren't divided by √D",
     ),
     Mistake(
         VARLEN_ATTENTION,
         "heads_dealt_out",
-        "Takes the heads of k and v in turn: h % H_KV.",
+        "The heads of k and v are assigned in turn: h % H_KV.",
         {"h // (H // H_KV)": "h % H_KV"},
         kind="values",
         says="not h % H_KV",
@@ -247,7 +247,7 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "a_head_for_each",
-        "Takes k and v to have as many heads as q.",
+        "The kernel assumes that k and v have as many heads as q.",
         {"h // (H // H_KV)": "h"},
         kind="out of bounds",
         says="load of k_ptr",
@@ -255,7 +255,7 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "group_of_h_kv",
-        "Divides by the number of groups, not by how many heads a group has.",
+        "The head is divided by the number of groups instead of the size of a group.",
         {"h // (H // H_KV)": "h // H_KV"},
         kind="out of bounds",
         says="load of k_ptr",
@@ -263,15 +263,15 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "aligned_to_the_start",
-        "Query 0 sees key 0 alone, also where there are more keys than queries.",
+        "Query 0 sees only key 0, even if there are more keys than queries.",
         {"j[None, :] <= i[:, None] + keys - queries": "j[None, :] <= i[:, None]"},
         kind="values",
-        says="it is the last query that sees the last key",
+        says="it's the last query that sees the last key",
     ),
     Mistake(
         VARLEN_ATTENTION,
         "ends_too_early",
-        "The loop ends as if there were no more keys than queries.",
+        "The loop ends as if there were as many keys as queries.",
         {"start + BLOCK_Q + keys - queries": "start + BLOCK_Q"},
         kind="values",
         says="o[0, ",
@@ -279,7 +279,7 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "sees_the_future",
-        "All keys of the sequence.",
+        "Every query sees all keys of its text.",
         {"j[None, :] <= i[:, None] + keys - queries": "(j < keys)[None, :]"},
         kind="values",
         says="o[0, ",
@@ -287,7 +287,7 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "end_for_a_length",
-        "Takes the place where the keys end for their number.",
+        "The position where the keys end is used as their number.",
         {"tl.load(cu_k_ptr + b + 1) - first_k": "tl.load(cu_k_ptr + b + 1)"},
         kind="out of bounds",
         says="load of k_ptr",
@@ -295,7 +295,7 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "end_of_the_queries_for_their_number",
-        "Takes the place where the queries end for their number.",
+        "The position where the queries end is used as their number.",
         {"tl.load(cu_q_ptr + b + 1) - first_q": "tl.load(cu_q_ptr + b + 1)"},
         kind="values",
         says="NaN",
@@ -303,7 +303,7 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "queries_for_keys",
-        "Takes the keys to lie where the queries do.",
+        "The keys are loaded from the positions of the queries.",
         {
             "tl.load(cu_k_ptr + b)": "tl.load(cu_q_ptr + b)",
             "tl.load(cu_k_ptr + b + 1)": "tl.load(cu_q_ptr + b + 1)",
@@ -314,7 +314,7 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "no_sequence_but_the_first",
-        "Queries are counted from the first row of all.",
+        "The queries are counted from the first row of the tensor instead of the text.",
         {"((first_q + i) * H + h)": "(i * H + h)"},
         kind="never written",
         says="of o",
@@ -322,7 +322,7 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "values_of_the_neighbour",
-        "Loads the next sequence's values, for weights of 0: NaN times 0 is NaN.",
+        "The values of the next text are loaded, with weights of 0. But 0 times NaN is NaN.",
         {
             "NQ, H, H_KV": "NQ, NK, H, H_KV",
             "v_ptr + at_k, mask=j[:, None] < keys": "v_ptr + at_k, mask=(first_k + j)[:, None] < NK",
@@ -333,7 +333,7 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "stored_to_the_neighbour",
-        "Stores the rows past the sequence's end: they are the next one's.",
+        "The store writes rows past the end of the text, which belong to the next text.",
         {"mask=i[:, None] < queries)\n    lse": "mask=(first_q + i)[:, None] < NQ)\n    lse"},
         kind="race",
         says="o[",
@@ -341,7 +341,7 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "lse_stored_to_the_neighbour",
-        "Stores lse for rows past the sequence's end.",
+        "The store writes lse for rows past the end of the text.",
         {"lse, mask=i < queries": "lse, mask=first_q + i < NQ"},
         kind="race",
         says="lse[",
@@ -349,7 +349,7 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "lse_by_rows",
-        "lse has a row for each head, as its annotation says: [H, NQ].",
+        "lse is stored as [NQ, H], but it's [H, NQ].",
         {"h * NQ + first_q + i": "(first_q + i) * H + h"},
         kind="values",
         says="transposed",
@@ -357,7 +357,7 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "lse_from_zero",
-        "lse of each sequence begins at the head's first row.",
+        "lse of every text starts at the first row of the head.",
         {"h * NQ + first_q + i": "h * NQ + i"},
         kind="never written",
         says="of lse",
@@ -365,7 +365,7 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "keys_without_a_mask",
-        "The last block of keys ends after the last sequence.",
+        "The last block of keys reaches past the last text, and the load has no mask.",
         {"k_ptr + at_k, mask=j[:, None] < keys, other=0.0": "k_ptr + at_k"},
         kind="out of bounds",
         says="load of k_ptr",
@@ -373,7 +373,7 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "values_left_undefined",
-        "The weight of what is not there is 0, and 0 times NaN is NaN.",
+        "The weights there are 0, but 0 times NaN is NaN.",
         {"v_ptr + at_k, mask=j[:, None] < keys, other=0.0": "v_ptr + at_k, mask=j[:, None] < keys"},
         kind="uninitialised",
         says="lanes of v_ptr",
@@ -381,7 +381,7 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "acc_not_rescaled",
-        "Adds to weighted values whose weights were taken from another maximum.",
+        "acc isn't rescaled, although its weights were computed with another maximum.",
         {"acc * factor[:, None]": "acc"},
         kind="values",
         says="o[18",
@@ -389,7 +389,7 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "maximum_from_zero",
-        "A maximum that begins at 0 stays there where all scores are below: their exp() vanishes.",
+        "The maximum starts at 0 and stays there if all scores are below 0. Then their exp() underflows.",
         {"-1e30": "0.0"},
         kind="values",
         says="o[0, 0, 0]",
@@ -397,7 +397,7 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "lse_without_maximum",
-        "The logarithm of what is left once the maximum is taken off.",
+        "lse leaves out the maximum, which was subtracted from the scores.",
         {"row_max + tl.log(denominator)": "tl.log(denominator)"},
         kind="values",
         says="lse[0, ",
@@ -405,7 +405,7 @@ MISTAKES = (
     Mistake(
         VARLEN_ATTENTION,
         "weights_not_cast",
-        "tl.dot takes two blocks of one type.",
+        "Both blocks of tl.dot must have the same dtype.",
         {"p.to(tl.bfloat16)": "p"},
         kind="compiler",
         says="are float32 and bfloat16",
@@ -413,7 +413,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "int32_offsets",
-        "Rows are counted in int32: from element 2^31 on offsets are negative.",
+        "The offsets are int32, so they overflow from element 2^31 on.",
         {"tl.program_id(1).to(tl.int64)": "tl.program_id(1)"},
         kind="true size",
         says="offset 2",
@@ -421,31 +421,31 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "scores_not_scaled",
-        "Recomputes other scores than those that lse was taken of.",
+        "The recomputed scores aren't divided by √D, but lse belongs to scores that were.",
         {"tl.dot(q, k.T) * D**-0.5": "tl.dot(q, k.T)"},
         kind="values",
-        says="the scores are not divided by √D",
+        says="the scores aren't divided by √D",
     ),
     Mistake(
         ATTENTION_DQ,
         "dq_not_scaled",
-        "s is q · k / √D, so ds/dq has that factor as well.",
+        "s is q · k / √D, so dq needs that factor, too.",
         {"dq * D**-0.5": "dq"},
         kind="values",
-        says="dq wants 1/√D as well",
+        says="dq is missing the factor 1/√D",
     ),
     Mistake(
         ATTENTION_DQ,
         "delta_forgotten",
-        "Takes the sum of the weights for constant.",
+        "The sum of the weights is treated as a constant, so delta is missing.",
         {"(dp - delta[:, None])": "dp"},
         kind="values",
-        says="delta is not taken off",
+        says="delta isn't subtracted",
     ),
     Mistake(
         ATTENTION_DQ,
         "delta_after_the_weights",
-        "Takes delta off p · dp: it wants the weight as well.",
+        "delta is subtracted from p · dp, but it must be multiplied by p as well.",
         {"p * (dp - delta[:, None])": "p * dp - delta[:, None]"},
         kind="values",
         says="dq[0, ",
@@ -453,7 +453,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "weights_forgotten",
-        "ds without p.",
+        "The factor p is missing in ds.",
         {"p * (dp - delta[:, None])": "tl.where(p > 0, dp - delta[:, None], 0.0)"},
         kind="values",
         says="dq[0, ",
@@ -461,7 +461,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "delta_of_v",
-        "Makes delta of o alone.",
+        "delta is computed from o alone.",
         {"tl.sum(o.to(tl.float32) * do, axis=1)": "tl.sum(o.to(tl.float32) * o, axis=1)"},
         kind="values",
         says="d",
@@ -469,7 +469,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "delta_in_bfloat16",
-        "The products of two bfloat16 are bfloat16, rounded before they are summed.",
+        "The product of two bfloat16 blocks is bfloat16, so it's rounded before the sum.",
         {"o.to(tl.float32) * do": "(o * do).to(tl.float32)"},
         kind="values",
         says="d",
@@ -477,15 +477,15 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "lse_forgotten",
-        "exp(s) is no weight yet.",
+        "lse isn't subtracted, and exp(s) isn't a weight yet.",
         {"tl.exp(scores - lse[:, None])": "tl.exp(scores)"},
         kind="values",
-        says="lse is not taken off the scores",
+        says="lse isn't subtracted from the scores",
     ),
     Mistake(
         ATTENTION_DQ,
         "base_two",
-        "lse is natural, and 2 to its power is something else.",
+        "lse is a natural logarithm, so exp2() gives something else.",
         {"tl.exp(scores - lse[:, None])": "tl.exp2(scores - lse[:, None])"},
         kind="values",
         says="dq[0, ",
@@ -493,7 +493,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "sees_the_future",
-        "Keys after the query count.",
+        "Keys after the query count, too.",
         {"tl.where(j[None, :] <= i[:, None], p, 0.0)": "p"},
         kind="values",
         says="dq[0, ",
@@ -501,7 +501,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "mask_as_a_factor",
-        "The weight of a key after the query may overflow, and inf times 0 is NaN.",
+        "The weight of a key after the query can overflow, and inf times 0 is NaN.",
         {"tl.where(j[None, :] <= i[:, None], p, 0.0)": "p * (j[None, :] <= i[:, None])"},
         kind="values",
         says="NaN",
@@ -517,7 +517,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "stops_before_the_diagonal",
-        "The block of keys that the queries themselves are in is left out.",
+        "The loop leaves out the block of keys that the queries themselves are in.",
         {"tl.minimum(start + BLOCK_Q, T)": "start"},
         kind="values",
         says="dq",
@@ -525,7 +525,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "keys_for_values",
-        "dp is do · v.",
+        "dp is computed from k, but it's do · v.",
         {"tl.dot(do, v.T)": "tl.dot(do, k.T)"},
         kind="values",
         says="dq[0, ",
@@ -533,7 +533,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "values_for_keys",
-        "ds is multiplied by the keys.",
+        "ds is multiplied by v instead of k.",
         {"tl.dot(ds.to(tl.bfloat16), k, dq)": "tl.dot(ds.to(tl.bfloat16), v, dq)"},
         kind="values",
         says="dq[0, ",
@@ -541,7 +541,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "ds_not_cast",
-        "tl.dot takes two blocks of one type.",
+        "Both blocks of tl.dot must have the same dtype.",
         {"ds.to(tl.bfloat16)": "ds"},
         kind="compiler",
         says="are float32 and bfloat16",
@@ -549,7 +549,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "dq_in_bfloat16",
-        "Rounds the sum at each block of keys.",
+        "dq is rounded to bfloat16 after each block of keys.",
         {
             "dq = tl.dot(ds.to(tl.bfloat16), k, dq)": (
                 "dq = tl.dot(ds.to(tl.bfloat16), k, dq).to(tl.bfloat16).to(tl.float32)"
@@ -561,7 +561,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "dp_in_bfloat16",
-        "Rounds dp before delta is taken off: of two numbers that are nearly alike the error is left.",
+        "dp is rounded before delta is subtracted. The two are nearly equal, so mostly the error is left.",
         {"tl.dot(do, v.T)": "tl.dot(do, v.T).to(tl.bfloat16).to(tl.float32)"},
         kind="values",
         says="dq[0, ",
@@ -569,7 +569,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "scaled_in_bfloat16",
-        "Scales the queries and rounds them once more: √32 is no power of two.",
+        "The queries are scaled and rounded once more. √32 isn't a power of two.",
         {"tl.dot(q, k.T) * D**-0.5": "tl.dot((q * D**-0.5).to(tl.bfloat16), k.T)"},
         kind="values",
         says="rounded more than once",
@@ -577,7 +577,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "delta_not_kept",
-        "Puzzle 38 wants delta.",
+        "delta isn't stored, but puzzle 38 needs it.",
         {"    tl.store(delta_ptr + head + i, delta, mask=i < T)\n": ""},
         kind="never written",
         says="delta",
@@ -585,7 +585,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "delta_without_a_mask",
-        "Keeps delta for rows that there are not.",
+        "delta is stored for rows that don't exist.",
         {"delta, mask=i < T": "delta"},
         kind="out of bounds",
         says="store of delta_ptr",
@@ -593,7 +593,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "lse_without_a_mask",
-        "Loads lse of rows that there are not.",
+        "lse is loaded for rows that don't exist.",
         {"lse_ptr + head + i, mask=i < T, other=0.0": "lse_ptr + head + i"},
         kind="out of bounds",
         says="load of lse_ptr",
@@ -601,7 +601,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "values_left_undefined",
-        "p is 0 there, and 0 times NaN is NaN.",
+        "p is 0 there, but 0 times NaN is NaN.",
         {"v_ptr + at_k, mask=j[:, None] < T, other=0.0": "v_ptr + at_k, mask=j[:, None] < T"},
         kind="uninitialised",
         says="lanes of v_ptr",
@@ -609,7 +609,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DQ,
         "stored_without_a_mask",
-        "Rows past the last one are stored: they are the next head's.",
+        "The store has no mask, so it writes into the rows of the next head.",
         {"dq * D**-0.5, mask=i[:, None] < T": "dq * D**-0.5"},
         kind="out of bounds",
         says="store of dq_ptr",
@@ -617,7 +617,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "int32_offsets",
-        "Rows of the queries are counted in int32.",
+        "The offsets of the queries are int32, so they overflow from element 2^31 on.",
         {"h.to(tl.int64)": "h"},
         kind="true size",
         says="offset 2",
@@ -625,7 +625,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "int32_offsets_of_keys",
-        "Rows of the keys are counted in int32.",
+        "The offsets of the keys are int32, so they overflow from element 2^31 on.",
         {"g.to(tl.int64)": "g"},
         kind="true size",
         says="offset 2",
@@ -633,23 +633,23 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "scores_not_scaled",
-        "Recomputes other scores than those that lse was taken of.",
+        "The recomputed scores aren't divided by √D, but lse belongs to scores that were.",
         {"tl.dot(k, q.T) * D**-0.5": "tl.dot(k, q.T)"},
         kind="values",
-        says="the scores are not divided by √D",
+        says="the scores aren't divided by √D",
     ),
     Mistake(
         ATTENTION_DKV,
         "dk_not_scaled",
-        "s is q · k / √D, so ds/dk has that factor as well.",
+        "s is q · k / √D, so dk needs that factor, too.",
         {"dk * D**-0.5": "dk"},
         kind="values",
-        says="dk wants 1/√D as well",
+        says="dk is missing the factor 1/√D",
     ),
     Mistake(
         ATTENTION_DKV,
         "dv_scaled",
-        "dv has nothing to do with the scores' factor.",
+        "dv is divided by √D, but v isn't part of the scores.",
         {"dv, mask=j[:, None] < T": "dv * D**-0.5, mask=j[:, None] < T"},
         kind="values",
         says="times what it should be",
@@ -657,23 +657,23 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "delta_forgotten",
-        "Takes the sum of the weights for constant.",
+        "The sum of the weights is treated as a constant, so delta is missing.",
         {"(dp - delta[None, :])": "dp"},
         kind="values",
-        says="delta is not taken off",
+        says="delta isn't subtracted",
     ),
     Mistake(
         ATTENTION_DKV,
         "lse_forgotten",
-        "exp(s) is no weight yet.",
+        "lse isn't subtracted, and exp(s) isn't a weight yet.",
         {"tl.exp(scores - lse[None, :])": "tl.exp(scores)"},
         kind="values",
-        says="lse is not taken off the scores",
+        says="lse isn't subtracted from the scores",
     ),
     Mistake(
         ATTENTION_DKV,
         "mask_turned_around",
-        "Keys see the queries before them.",
+        "The mask is reversed: keys count for the queries before them.",
         {"j[:, None] <= i[None, :]": "j[:, None] >= i[None, :]"},
         kind="values",
         says="dk[0, ",
@@ -681,7 +681,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "sees_the_past",
-        "Queries before the key count.",
+        "Queries before the key count, too.",
         {"tl.where(j[:, None] <= i[None, :], p, 0.0)": "p"},
         kind="values",
         says="dk[0, ",
@@ -689,7 +689,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "mask_as_a_factor",
-        "The weight of a query before the key may overflow, and inf times 0 is NaN.",
+        "The weight of a query before the key can overflow, and inf times 0 is NaN.",
         {"tl.where(j[:, None] <= i[None, :], p, 0.0)": "p * (j[:, None] <= i[None, :])"},
         kind="values",
         says="NaN",
@@ -705,7 +705,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "begins_a_block_late",
-        "Rounds the first query up to a block.",
+        "The first query is rounded up to a block, so the loop misses some queries.",
         {"start // BLOCK_Q * BLOCK_Q": "tl.cdiv(start, BLOCK_Q) * BLOCK_Q"},
         kind="values",
         says="dk[0, 16",
@@ -713,17 +713,17 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "one_head_of_the_group",
-        "The other heads that used k and v have their say as well.",
-        {"range(g * (H // H_KV), (g + 1) * (H // H_KV))": "range(g * (H // H_KV), g * (H // H_KV) + 1)"},
+        "Only the first head of the group counts. The other heads used the same k and v.",
+        {"end_head = (g + 1) * (H // H_KV)": "end_head = first_head + 1"},
         kind="values",
         says="only the first head of each group counts",
     ),
     Mistake(
         ATTENTION_DKV,
         "sums_begin_anew",
-        "Each head of the group forgets the one before it.",
+        "The sums are set to 0 for each head of the group.",
         {
-            "# rows before this head's\n        for": (
+            "# rows before this head\n        for": (
                 "\n        dk = tl.zeros((BLOCK_K, D), tl.float32)\n"
                 "        dv = tl.zeros((BLOCK_K, D), tl.float32)\n        for"
             )
@@ -734,15 +734,15 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "heads_dealt_out",
-        "Takes every H_KV-th head.",
-        {"range(g * (H // H_KV), (g + 1) * (H // H_KV))": "range(g, H, H_KV)"},
+        "The loop takes every H_KV-th head.",
+        {"range(first_head, end_head)": "range(g, H, H_KV)"},
         kind="values",
         says="dk[0, 0, 0]",
     ),
     Mistake(
         ATTENTION_DKV,
         "delta_of_the_group",
-        "delta has a row for each head of q, not of k.",
+        "delta is indexed by the head of k, but it has a row per head of q.",
         {"delta_ptr + head + i": "delta_ptr + g * T + i"},
         kind="values",
         says="dk[0, ",
@@ -750,7 +750,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "queries_of_the_group",
-        "q has a row for each of its heads, not of those of k.",
+        "q is indexed by the head of k, but it has more heads than k.",
         {"q_ptr + at_q": "q_ptr + at_q % (H_KV * T * D)"},
         kind="values",
         says="dk[0, ",
@@ -758,7 +758,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "dv_of_queries",
-        "p is multiplied by do.",
+        "p is multiplied by q instead of do.",
         {"tl.dot(p.to(tl.bfloat16), do, dv)": "tl.dot(p.to(tl.bfloat16), q, dv)"},
         kind="values",
         says="dv[0, ",
@@ -766,7 +766,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "ds_for_p",
-        "dv takes the weights.",
+        "dv is computed from ds instead of p.",
         {
             "            dv = tl.dot(p.to(tl.bfloat16), do, dv)\n": "",
             "            ds = p * (dp - delta[None, :])\n": (
@@ -780,7 +780,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "ds_not_cast",
-        "tl.dot takes two blocks of one type.",
+        "Both blocks of tl.dot must have the same dtype.",
         {"ds.to(tl.bfloat16)": "ds"},
         kind="compiler",
         says="are float32 and bfloat16",
@@ -788,7 +788,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "lse_along_the_keys",
-        "Here the rows are keys: lse lies along the columns.",
+        "Here the rows are keys, so lse belongs along the columns.",
         {"lse[None, :]": "lse[:, None]"},
         kind="values",
         says="d",
@@ -796,7 +796,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "dk_in_bfloat16",
-        "Rounds the sum at each block of queries.",
+        "dk is rounded to bfloat16 after each block of queries.",
         {
             "dk = tl.dot(ds.to(tl.bfloat16), q, dk)": (
                 "dk = tl.dot(ds.to(tl.bfloat16), q, dk).to(tl.bfloat16).to(tl.float32)"
@@ -808,7 +808,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "dv_in_bfloat16",
-        "Rounds the sum at each block of queries.",
+        "dv is rounded to bfloat16 after each block of queries.",
         {
             "dv = tl.dot(p.to(tl.bfloat16), do, dv)": (
                 "dv = tl.dot(p.to(tl.bfloat16), do, dv).to(tl.bfloat16).to(tl.float32)"
@@ -820,7 +820,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "dp_in_bfloat16",
-        "Rounds dp before delta is taken off: of two numbers that are nearly alike the error is left.",
+        "dp is rounded before delta is subtracted. The two are nearly equal, so mostly the error is left.",
         {"tl.dot(v, do.T)": "tl.dot(v, do.T).to(tl.bfloat16).to(tl.float32)"},
         kind="values",
         says="rounded more than once",
@@ -828,7 +828,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "queries_without_a_mask",
-        "The last block of queries ends after the last row.",
+        "The last block of queries reaches past the last row, and the load has no mask.",
         {"q_ptr + at_q, mask=i[:, None] < T, other=0.0": "q_ptr + at_q"},
         kind="out of bounds",
         says="load of q_ptr",
@@ -836,7 +836,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "do_left_undefined",
-        "Rows of do that there are not are summed as well.",
+        "Undefined rows of do are part of the sum.",
         {"do_ptr + at_q, mask=i[:, None] < T, other=0.0": "do_ptr + at_q, mask=i[:, None] < T"},
         kind="uninitialised",
         says="lanes of do_ptr",
@@ -844,7 +844,7 @@ MISTAKES = (
     Mistake(
         ATTENTION_DKV,
         "stored_without_a_mask",
-        "Rows past the last one are stored: they are the next head's.",
+        "The store has no mask, so it writes into the rows of the next head.",
         {"dv, mask=j[:, None] < T": "dv"},
         kind="out of bounds",
         says="store of dv_ptr",

@@ -35,12 +35,12 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def bytes_kept(T: int, D: int = 128, heads: int = 16) -> dict[str, int]:
-    """Bytes that a layer's attention keeps of one sequence: the weights, or q, k, v, o and lse."""
+    """Return the bytes that attention keeps for one sequence: the weights p, q, k, v, o, and lse."""
     return {"p": 2 * heads * T * T, "q, k, v, o": 4 * 2 * heads * T * D, "lse": 4 * heads * T}
 
 
 def kept(lengths: Sequence[int] = (1024, 2048, 4096, 8192), D: int = 128, heads: int = 16) -> Picture:
-    """What backward needs: the weights, or what they can be computed from."""
+    """Draw what the backward pass keeps: the weights, or what they can be recomputed from."""
     figure = new_figure(7.8, 3.6)
     ax = figure.subplots()
     told = []
@@ -62,13 +62,13 @@ def kept(lengths: Sequence[int] = (1024, 2048, 4096, 8192), D: int = 128, heads:
     _legend(figure, ax, columns=2)
     return Picture(
         figure,
-        f"Megabytes that backward of one sequence needs, {heads} heads of D = {D}, bfloat16: all "
-        f"weights p, or q, k, v, o and lse. {'; '.join(told)}.",
+        f"Megabytes kept for the backward pass of one sequence with {heads} heads of D = {D} in bfloat16. "
+        f"First number: all weights p. Second number: q, k, v, o and lse. {'; '.join(told)}.",
     )
 
 
 def precision() -> Picture:
-    """What has which type on the way through puzzle 35."""
+    """Draw the dtypes along the way through puzzle 35."""
     figure, ax = new_sheet(25, 7.6)
     y, height = 2.2, 1.5
     steps = (
@@ -89,20 +89,18 @@ def precision() -> Picture:
     total = box(ax, 9.1, 5.0, 4.3, 1.3, "sum of p, max", color=PALE_GREEN, fontsize=11)
     arrow(ax, (11.25, y + height + 0.05), (11.25, total.y - 0.05))
     arrow(ax, (total.right + 0.05, 5.65), (23.4, y + height + 0.1), bend=0.25)
-    label(ax, 17.6, 6.9, "divide once; and lse", fontsize=9, color=FAINT)
+    label(ax, 17.6, 6.9, "divide once, and compute lse", fontsize=9, color=FAINT)
     legend(ax, 0.3, (0.5, PALE_SKY, "bfloat16: 8 binary digits"), (9.1, PALE_GREEN, "float32: 24"))
     return Picture(
         figure,
-        "Types on the way through puzzle 35. q and k are bfloat16; tl.dot gives scores s in float32; p "
-        "= exp(s "
-        "- max), its sum and the maximum stay float32; p is rounded to bfloat16 for the second tl.dot, "
-        "whose "
-        "sum acc is float32; o is rounded once, when it is stored.",
+        "Dtypes along the way through puzzle 35. q and k are bfloat16. tl.dot returns the scores s in "
+        "float32. p = exp(s - max), its sum and the maximum stay float32. p is rounded to bfloat16 for the "
+        "second tl.dot, whose sum acc is float32. o is rounded once, when it's stored.",
     )
 
 
 def tile_kinds(T: int, block_q: int, block_k: int, W: int | None, causal: bool = True) -> list[list[str]]:
-    """For each tile of scores: "whole", "cut" (needs a mask) or "skipped"."""
+    """Return for each tile of scores: "whole", "cut" (needs a mask) or "skipped"."""
 
     def kind(q: int, k: int) -> str:
         pairs = [
@@ -117,7 +115,7 @@ def tile_kinds(T: int, block_q: int, block_k: int, W: int | None, causal: bool =
 
 
 def tiles(T: int = 46, block_q: int = 8, block_k: int = 4, W: int = 14) -> Picture:
-    """Tiles of scores that a right kernel visits: full, causal, with a window; the last rows are ragged."""
+    """Draw the tiles of scores that a kernel visits: all keys, causal, and with a window."""
     forms = (("all keys", None, False), ("causal", None, True), (f"causal, window of {W}", W, True))
     figure, ax = new_sheet(27, 9.7)
     size, told = 0.62, []
@@ -143,17 +141,21 @@ def tiles(T: int = 46, block_q: int = 8, block_k: int = 4, W: int = 14) -> Pictu
         )  # fmt: skip
         told.append(f"{name}: {counts['whole']} whole, {counts['cut']} cut, {counts['skipped']} not visited")
     label(ax, 0.9, 4.5, "queries", rotation=90, color=FAINT)
-    marks = (1.6, WHOLE, "whole: no mask"), (8.6, CUT, "cut: needs one"), (15.4, SKIPPED, "not visited")
+    marks = (
+        (1.6, WHOLE, "whole: needs no mask"),
+        (8.6, CUT, "cut: needs a mask"),
+        (15.4, SKIPPED, "not visited"),
+    )
     legend(ax, 8.8, *marks)
     return Picture(
         figure,
         f"Tiles of {block_q} queries and {block_k} keys of T = {T} rows, queries down, keys across. "
-        f"{'; '.join(told)}. Where T ends within a tile, that tile is cut.",
+        f"{'; '.join(told)}. A tile in which T ends is cut.",
     )
 
 
 def window(start: int = 12, block_q: int = 4, block_k: int = 4, W: int = 6, T: int = 20) -> Picture:
-    """One program of puzzle 35, score by score: blocks of keys that it visits, and what its mask hides."""
+    """Draw one program of puzzle 35: the blocks of keys it visits, and the scores its mask hides."""
     begin, end = max(start - W + 1, 0) // block_k * block_k, start + block_q
     figure, ax = new_sheet(27, 8.0)
     left, top, size, gap = 4.0, 1.9, 1.0, 0.4
@@ -169,17 +171,18 @@ def window(start: int = 12, block_q: int = 4, block_k: int = 4, W: int = 6, T: i
     for row in range(block_q):
         label(ax, left - 0.4, top + (row + 0.5) * size, f"query {start + row}", align="right")
     label(ax, left - 0.4, top - 0.45, "key", align="right", color=FAINT)
-    legend(ax, 7.1, (4.0, SKY, "seen"), (8.0, YELLOW, "hidden by the mask"), (15.2, None, "never loaded"))
+    legend(ax, 7.1, (4.0, SKY, "seen"), (8.0, YELLOW, "hidden by the mask"), (15.2, None, "not loaded"))
     sees = [f"query {i} sees keys {max(i - W + 1, 0)} to {i}" for i in (start, start + block_q - 1)]
     return Picture(
         figure,
         f"The program of queries {start} to {start + block_q - 1}, W = {W}, blocks of {block_k} keys: "
-        f"{', '.join(sees)}. It visits keys {begin} to {end - 1}; a mask hides what a query does not see.",
+        f"{', '.join(sees)}. It visits keys {begin} to {end - 1}; a mask hides the keys that a query "
+        f"doesn't see.",
     )
 
 
 def heads(H: int = 8, groups: int = 2) -> Picture:
-    """Which head of q goes with which of k and v."""
+    """Draw which head of k and v each head of q uses."""
     figure, ax = new_sheet(25, 6.8)
     each, width = H // groups, 2.4
     left = 3.6
@@ -192,32 +195,29 @@ def heads(H: int = 8, groups: int = 2) -> Picture:
         for h in range(g * each, (g + 1) * each):
             arrow(ax, (left + h * (width + 0.2) + width / 2, 2.0), (kv.x + width / 2, 4.1), color=LINE)
     label(ax, left - 0.4, 4.75, f"H_KV = {groups}", align="right")
-    label(ax, left, 6.2, "head h goes with h // (H // H_KV): neighbours share", align="left")
+    label(ax, left, 6.2, "head h uses head h // (H // H_KV) of k and v: neighbors share", align="left")
     return Picture(
         figure,
-        f"Grouped heads: q has {H}, k and v have {groups}. Heads 0 to {each - 1} of q go with head 0 of "
-        f"k and "
-        f"v, heads {each} to {H - 1} with head 1: head h with h // (H // H_KV).",
+        f"Grouped heads: q has {H} heads, k and v have {groups}. Heads 0 to {each - 1} of q use head 0 of k "
+        f"and v, and heads {each} to {H - 1} use head 1. In general, head h uses head h // (H // H_KV).",
     )
 
 
 def packed(lengths: Sequence[int] = (10, 0, 1, 37), block: int = 16) -> Picture:
-    """Sequences one behind another, their starts, and the programs that have work."""
+    """Draw packed texts, where they begin, and which programs have something to do."""
     figure, ax = new_sheet(26, 8.6)
     starts = [sum(lengths[:b]) for b in range(len(lengths) + 1)]
     left, unit = 3.0, 22.0 / starts[-1]
     label(ax, left - 0.4, 1.6, "rows of q", align="right")
     for b, length in enumerate(lengths):
         if length:
-            text = f"sequence {b}" if length > 5 else ""
+            text = f"text {b}" if length > 5 else ""
             box(ax, left + starts[b] * unit, 1.1, length * unit, 1.0, text, color=PROGRAM_TINTS[b])
     label(ax, left - 0.4, 3.0, "cu_q", align="right")
     strip = cells(ax, starts, x=left, y=2.6, width=1.4, colors=PALE, height=0.9)
-    label(
-        ax, strip.right + 0.4, 3.05, "sequence b: rows cu_q[b] up to cu_q[b + 1]", align="left", color=FAINT
-    )
+    label(ax, strip.right + 0.4, 3.05, "text b has rows cu_q[b] up to cu_q[b + 1]", align="left", color=FAINT)
     most = -(-max(lengths) // block)
-    label(ax, left, 4.5, f"the grid has {most} blocks of {block} queries for each, as the longest needs",
+    label(ax, left, 4.5, f"the grid has {most} blocks of {block} queries per text, enough for the longest",
         align="left")  # fmt: skip
     busy = 0
     for b, length in enumerate(lengths):
@@ -234,19 +234,19 @@ def packed(lengths: Sequence[int] = (10, 0, 1, 37), block: int = 16) -> Picture:
             box(ax, left + 4.4 * tile, 5.1 + 0.85 * b, 4.2, 0.7, text, **look)
     return Picture(
         figure,
-        f"Sequences of {', '.join(map(str, lengths))} rows lie one behind another; cu_q is {starts}: "
-        f"sequence b "
-        f"has rows cu_q[b] up to cu_q[b + 1]. The grid has {most} blocks of {block} queries for each "
-        f"sequence, "
-        f"{most * len(lengths)} programs a head; {busy} have something to do.",
+        f"Texts of {', '.join(map(str, lengths))} rows are stored one after another. cu_q is {starts}: "
+        f"text b "
+        f"has rows cu_q[b] up to cu_q[b + 1]. The grid has {most} blocks of {block} queries for every text, "
+        f"so {most * len(lengths)} programs per head; {busy} have something to do.",
     )
 
 
-def aligned(queries: int = 3, keys: int = 7) -> Picture:
-    """Which keys a query sees where there are more keys: last meets last, or first meets first."""
-    figure, ax = new_sheet(25, 6.4)
+def aligned(queries: int = 3, keys: int = 7, both: bool = False) -> Picture:
+    """Draw which keys each query sees if there are more keys: the ends line up, or also the starts."""
+    figure, ax = new_sheet(25 if both else 12.4, 6.4)
     told = []
-    for left, name, older in ((3.0, "ends meet: puzzle 36", keys - queries), (15.6, "beginnings meet", 0)):
+    rules = ((3.0, "the ends line up (puzzle 36)", keys - queries), (15.6, "the starts line up", 0))
+    for left, name, older in rules if both else rules[:1]:
         colors = [[SKY if j <= i + older else None for j in range(keys)] for i in range(queries)]
         numbers = [[""] * keys] * queries
         grid = cells(ax, numbers, x=left, y=2.1, colors=colors, index=True)
@@ -255,14 +255,14 @@ def aligned(queries: int = 3, keys: int = 7) -> Picture:
             label(ax, left - 0.4, 2.6 + i, f"query {i}", align="right")
         label(ax, left + keys / 2, grid.bottom + 0.5, "keys", color=FAINT)
         told.append(f"{name}: " + ", ".join(str(row.count(SKY)) for row in colors))
-    return Picture(figure, f"{queries} queries, {keys} keys; so many keys each sees. {'. '.join(told)}.")
+    return Picture(figure, f"How many of {keys} keys each of {queries} queries sees. {'. '.join(told)}.")
 
 
 # ---- backward
 
 
 def derivation(step: int = 3) -> Picture:
-    """Backward. step 1: through the product o = p v; 2: through s = q kᵀ as well; 3: through the softmax."""
+    """Draw the backward pass: 1 through o = p v, 2 also through s = q kᵀ, 3 also through the softmax."""
     figure, ax = new_sheet(27, 15.4)
 
     def matrix(x: float, y: float, text: str, color: object, square: bool = False) -> Any:
@@ -282,7 +282,9 @@ def derivation(step: int = 3) -> Picture:
     label(ax, 21.3, 1.7, "p v", fontsize=9.5)
     lse = box(ax, 10.4, 4.1, 3.2, 0.9, "lse [T]", color=KEPT, fontsize=11)
     arrow(ax, (12.0, lse.y - 0.05), (12.0, 2.5))
-    label(ax, 0.4, 6.1, "backward: the same way back, from do", align="left", fontsize=12, weight="bold")
+    label(
+        ax, 0.4, 6.1, "backward: the same way back, starting at do", align="left", fontsize=12, weight="bold"
+    )
     do = matrix(24.2, 6.9, "do", PALE)
     dp = matrix(18.0, 6.9, "dp", AGAIN, square=True)
     arrow(ax, (do.x - 0.05, 7.85), (dp.right + 0.05, 7.85))
@@ -303,30 +305,31 @@ def derivation(step: int = 3) -> Picture:
         told.append("from ds, dq = ds k / √D, a sum over keys, and dk = dsᵀ q / √D, a sum over queries")
     if step == 2:
         label(ax, 15.85, 7.2, "?", fontsize=14)
-        told.append("how ds comes from dp is open")
+        told.append("the step from dp to ds is still missing")
     if step == 3:
         label(ax, 15.85, 7.3, "p ∘ (dp − delta)", fontsize=9.5)
         delta = box(ax, 18.4, 4.6, 7.0, 0.9, "delta = do · o, row by row  [T]", color=KEPT, fontsize=10)
         arrow(ax, (delta.x - 0.05, 5.1), (16.2, 6.95), bend=0.15)
         arrow(ax, (p.x + 1.35, p.bottom + 0.05), (15.2, 6.95), color=LINE)
         told.append("ds = p ∘ (dp − delta), where delta is the sum over a row of do times o")
-        told.append("s, p, dp and ds are T × T: computed again, a tile at a time, and never stored")
-    kept, wanted = "kept by forward: rows of D, or one number a row", "wanted: dq, dk and dv"
+        told.append("s, p, dp and ds are T × T: recomputed one tile at a time, and never stored")
+    kept, wanted = "kept by forward: rows of D, or one number per row", "to compute: dq, dk and dv"
     if step == 3:
-        kept, wanted = kept.replace("by forward", "or made once"), f"{wanted}, sums over tiles"
-    legend(ax, 13.6, (0.6, KEPT, kept), (14.4, AGAIN, "T × T: a tile at a time, and gone"))
+        kept, wanted = kept.replace("by forward", "or computed once"), f"{wanted}, sums over tiles"
+    legend(ax, 13.6, (0.6, KEPT, kept), (14.4, AGAIN, "T × T: one tile at a time, never stored"))
     legend(ax, 14.6, (0.6, GRADIENT, wanted), (14.4, PALE, "given"))
     return Picture(
         figure,
-        "Backward of attention. Forward: s = q kᵀ / √D, p = exp(s − lse), o = p v; q, k, v, o and lse, one "
-        f"number a row, are kept. Backward: {'; '.join(told)}.",
+        "The backward pass of attention. Forward: s = q kᵀ / √D, p = exp(s − lse), o = p v. It keeps q, "
+        "k, v, "
+        f"o and lse, one number per row. Backward: {'; '.join(told)}.",
     )
 
 
 def row(
     p: Sequence[float] = (0.5, 0.25, 0.25), v: Sequence[float] = (4.0, 0.0, 8.0), do: float = 1.0
 ) -> Picture:
-    """One query with three keys and D = 1: why delta is taken off, and what it is."""
+    """Draw one query with three keys and D = 1: what delta is, and why it's subtracted."""
     o = sum(a * b for a, b in zip(p, v, strict=True))
     dp = [do * each for each in v]
     delta = do * o
@@ -344,23 +347,21 @@ def row(
     ):  # fmt: skip
         cells(ax, texts(values), x=left, y=0.8 + 1.6 * number, width=width, colors=color, title=name)
     x = left + 3 * width + 0.8
-    label(ax, x, 1.3, "sum 1: they are weights", align="left")
+    label(ax, x, 1.3, "sum 1, because these are weights", align="left")
     label(ax, x, 2.9, f"o = Σ p v = {o:g}", align="left")
-    label(ax, x, 4.5, f"do = {do:g}: what each weight alone would bring", align="left")
+    label(ax, x, 4.5, f"do = {do:g}: the gradient of each weight alone", align="left")
     label(ax, x, 6.1, f"delta = Σ p dp = do · o = {delta:g}", align="left")
-    label(ax, x, 7.7, f"sum {sum(ds):g}: what one gains, others lose", align="left")
+    label(ax, x, 7.7, f"sum {sum(ds):g}: one weight gains what others lose", align="left")
     return Picture(
         figure,
         f"One query, three keys, D = 1. p = {list(p)}, v = {list(v)}, so o = {o:g}. With do = {do:g}: "
-        f"dp = {dp}; "
-        f"delta = the sum of p dp = do o = {delta:g}; dp - delta = {[d - delta for d in dp]}; ds = "
-        f"{ds}, which "
-        f"adds up to {sum(ds):g}.",
+        f"dp = {dp}; delta = the sum of p dp = do o = {delta:g}; dp - delta = {[d - delta for d in dp]}; "
+        f"ds = {ds}, which adds up to {sum(ds):g}.",
     )
 
 
 def walks(blocks: int = 8, one: int = 5, other: int = 2) -> Picture:
-    """What a program of dq walks, and what one of dk and dv does, under a causal mask."""
+    """Draw the tiles that a program of dq walks, and those of a program of dk and dv."""
     figure, ax = new_sheet(25, 11.0)
     size = 0.95
     for left, name, mine in (
@@ -385,16 +386,16 @@ def walks(blocks: int = 8, one: int = 5, other: int = 2) -> Picture:
     label(ax, 14.4, 10.4, f"{blocks - other} tiles: from its own to the last", align="left")
     return Picture(
         figure,
-        f"Tiles of scores, {blocks} by {blocks}, causal: only those on the diagonal and below. A "
-        f"program of dq "
-        f"owns a block of queries and walks a row: program {one} {one + 1} tiles. A program of dk and "
-        f"dv owns a "
-        f"block of keys and walks a column down from the diagonal: program {other} {blocks - other} tiles.",
+        f"{blocks} by {blocks} tiles of scores with a causal mask: only tiles on and below the diagonal "
+        f"count. "
+        f"A program of dq owns a block of queries and walks along a row: program {one} walks {one + 1} "
+        f"tiles. A program of dk and dv owns a block of keys and walks down a column from the diagonal: "
+        f"program {other} walks {blocks - other} tiles.",
     )
 
 
 def products() -> Picture:
-    """The products of forward, and of the two kernels of backward."""
+    """Draw the products of the forward pass and of the two kernels of the backward pass."""
     figure, ax = new_sheet(25, 6.6)
     rows_ = (
         ("forward", ("s = q kᵀ", "o = p v"), ()),
@@ -406,16 +407,16 @@ def products() -> Picture:
         label(ax, 6.2, y + 0.55, name, align="right", fontsize=11)
         for place, text in enumerate(made):
             box(ax, 6.6 + 4.5 * place, y, 4.3, 1.1, text, color=ORANGE if place in twice else SKY)
-    legend(ax, 5.7, (6.6, ORANGE, "made by both kernels of backward"))
+    legend(ax, 5.7, (6.6, ORANGE, "computed by both kernels of backward"))
     told = "; ".join(f"{name}: {', '.join(made)}" for name, made, _ in rows_)
-    return Picture(figure, f"Products. {told}. Both kernels of backward make s and dp.")
+    return Picture(figure, f"Products. {told}. Both kernels of backward compute s and dp.")
 
 
 # ---- production
 
 
 def turns() -> Picture:
-    """Products and exponentials of a loop: one after the other, and of two programs in turn."""
+    """Draw the products and exponentials of a loop: one program alone, and two programs taking turns."""
     figure, ax = new_sheet(25, 9.8)
 
     def lane(y: float, name: str, start: float, steps: int, gap: float = 0.0) -> None:
@@ -427,27 +428,26 @@ def turns() -> Picture:
             box(ax, x + 2.0 + gap, y, 2.0, 0.9, "exp", color=ORANGE, fontsize=9)
             x += 4.0 + 2 * gap
 
-    label(ax, 0.4, 0.5, "one program alone: a unit always waits for the other", align="left", fontsize=11)
+    label(ax, 0.4, 0.5, "one program alone: one unit always waits for the other", align="left", fontsize=11)
     lane(1.1, "program 0", 0.0, 4)
-    label(ax, 0.4, 3.3, "two programs on a multiprocessor, in turn", align="left", fontsize=11)
+    label(ax, 0.4, 3.3, "two programs taking turns on one multiprocessor", align="left", fontsize=11)
     lane(3.9, "program 0", 0.0, 4)
     lane(5.1, "program 1", 2.0, 4)
-    label(ax, 0.4, 7.2, "dots: tensor cores, 4096 operations a cycle. exp: 16 a cycle.", align="left")
-    label(ax, 0.4, 8.1, "Triton leaves the turns to chance: whichever warp is ready goes on.", align="left")
+    label(ax, 0.4, 7.2, "dots: tensor cores, 4096 operations per cycle. exp: 16 per cycle.", align="left")
+    label(ax, 0.4, 8.1, "Triton leaves the turns to chance: whichever warp is ready continues.", align="left")
     label(
         ax,
         0.4,
         9.0,
-        "FlashAttention-3 arranges them: two groups of warps, with barriers.",
+        "FlashAttention-3 arranges the turns: two groups of warps, with barriers.",
         align="left",
     )
     return Picture(
         figure,
-        "A loop of products (dots, on tensor cores) and exponentials (exp), over time. One program "
-        "alone: each "
-        "unit waits while the other works. Two programs on one multiprocessor: while one is at its "
-        "dots, the "
-        "other is at its exp. Triton leaves that to chance; FlashAttention-3 arranges it with two "
+        "A loop of products (dots, on tensor cores) and exponentials (exp) over time. With one program "
+        "alone, "
+        "each unit waits while the other works. With two programs on one multiprocessor, one runs its dots "
+        "while the other runs its exp. Triton leaves that to chance; FlashAttention-3 arranges it with two "
         "groups of warps and barriers.",
     )
 
@@ -459,19 +459,19 @@ LOOKS = {
     "cuDNN": (SKY, "cuDNN"),
     "ours": (GREEN, "the library's kernels"),
     "puzzles": (YELLOW, "your puzzles"),
-    "flash": (ORANGE, "flash, as torch has it"),
+    "flash": (ORANGE, "flash, from torch"),
 }
 PARTS = {"forward": ("puzzle 35",), "backward": ("puzzle 37", "puzzle 38")}
 Rows = Sequence[Mapping[str, Any]]
 
 
 def recorded() -> Rows:
-    """The rows of bench "attention"."""
+    """Return the rows of bench "attention"."""
     return bench.rows("attention")
 
 
 def times(rows: Rows, case: str) -> dict[str, dict[str, float]]:
-    """Microseconds by part and path. rows: of `puzzles_lib.bench.recorded`, bench "attention"."""
+    """Return microseconds by part and path. rows: of `puzzles_lib.bench.recorded`, bench "attention"."""
     found: dict[str, dict[str, float]] = {}
     for part, puzzles in PARTS.items():
         some = [row for row in rows if (row["case"], row["path"]) == (case, part)]
@@ -483,7 +483,7 @@ def times(rows: Rows, case: str) -> dict[str, dict[str, float]]:
 
 
 def floors(rows: Rows, D: int = 128, T: int = 4096) -> Picture:
-    """Forward and backward, causal, beside torch's, the puzzles', and the two floors."""
+    """Draw the times of forward and backward: the two floors, torch, the library and the puzzles."""
     about = bench.about("attention")
     case = f"D = {D}, causal, T = {T}"
     figure = new_figure(8.4, 4.6)
@@ -503,7 +503,7 @@ def floors(rows: Rows, D: int = 128, T: int = 4096) -> Picture:
 
 
 def lengths(D: int = 128, causal: bool = True) -> Picture:
-    """TFLOP/s over T: ours, cuDNN's and flash's, forward and backward."""
+    """Draw TFLOP/s over T for the library, cuDNN and flash, forward and backward."""
     rows, about = recorded(), bench.about("attention")
     figure = new_figure(8.4, 3.9)
     axes = figure.subplots(1, 2, sharey=True)

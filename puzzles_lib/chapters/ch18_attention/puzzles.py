@@ -1,4 +1,4 @@
-"""Chapter 18: attention as it ships, forward and backward."""
+"""Chapter 18: attention as it's used in production, forward and backward."""
 
 import itertools
 import math
@@ -14,44 +14,44 @@ from puzzles_lib.dtypes import of_torch
 from puzzles_lib.puzzle import Case, Puzzle
 
 BFLOAT16 = of_torch(torch.bfloat16).roundoff
-"""How far a bfloat16 may be from what was rounded to it, for its size."""
+"""The largest relative error of rounding to bfloat16."""
 
-# ---- values that bite
+# ---- inputs that break wrong kernels
 
 
 def far_out(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Normal values times 8: scores in the hundreds, whose exp() overflows float32."""
+    """Return normal values times 8: scores in the hundreds, whose exp() overflows float32."""
     return (8 * torch.randn(shape, generator=generator)).to(dtype)
 
 
 def times_two(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Normal values times 2: of the weights in a row, few count."""
+    """Return normal values times 2: only a few weights of a row aren't tiny."""
     return (2 * torch.randn(shape, generator=generator)).to(dtype)
 
 
 def around_six(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Values around 6."""
+    """Return values around 6."""
     return (6 + torch.randn(shape, generator=generator) / 4).to(dtype)
 
 
 def around_minus_six(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Values around -6: scores far below 0, whose exp() vanishes in float32."""
+    """Return values around -6: scores far below 0, whose exp() underflows float32."""
     return (-6 + torch.randn(shape, generator=generator) / 4).to(dtype)
 
 
 def both_ways(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Rows around 30 and around -30 in turn: the sum of one, over the root of its length, is far from 0."""
+    """Return rows around 30 and around -30 in turn: the sum of a row over √D is far from 0."""
     signs = torch.where(torch.arange(shape[-2]) % 2 == 0, 1, -1)[:, None]
     return (signs * (30 + torch.randn(shape, generator=generator))).to(dtype)
 
 
 def alike(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Values from 1 to 1.25: sums that only grow, to which a bfloat16 soon can add no more."""
+    """Return values from 1 to 1.25: their sum only grows, so a bfloat16 sum soon stops changing."""
     return (1 + torch.rand(shape, generator=generator) / 4).to(dtype)
 
 
 def lengths(*each: int) -> Fill:
-    """Where sequences of these lengths begin and end, one behind another: (5, 0, 2) is [0, 5, 5, 7]."""
+    """Return a fill with the cumulative lengths of packed texts: (5, 0, 2) gives [0, 5, 5, 7]."""
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
         return torch.tensor([0, *each], dtype=dtype).cumsum(0, dtype=dtype)
@@ -63,7 +63,7 @@ def lengths(*each: int) -> Fill:
 
 
 def spoilt_from(row: int) -> Fill:
-    """Normal values, and NaN in this row and all after it."""
+    """Return a fill of normal values with NaN from this row on."""
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
         values = torch.randn(shape, generator=generator)
@@ -86,23 +86,23 @@ def window_attention(
     """o[h, i] = Σ_j p[h, i, j] · v[h, j] and lse[h, i] = log Σ_j exp(s[h, i, j])
 
     with s[h, i, j] = q[h, i] · k[h, j] / √D and p = exp(s - lse). Query i sees the W
-    keys up to its own: i - W < j ≤ i. W is 1 or more, D a power of two from 16 on.
-    Scores, sums and lse are float32; for the second tl.dot, and only there, p is
-    rounded to bfloat16. The tensors may have 2^31 elements and more.
+    keys up to its own: i - W < j ≤ i. W is at least 1, and D is a power of two, at
+    least 16. Scores, sums and lse are float32. Round p to bfloat16 for the second
+    tl.dot, and only there. The tensors can have 2^31 elements or more.
     """
     s = _scores(q, k, W)
     return s.softmax(2) @ v, s.logsumexp(2)
 
 
 def _scores(q: Tensor, k: Tensor, W: int | None = None) -> Tensor:
-    """What each query thinks of each key, [H, T, T]; minus infinity where it does not see it."""
-    behind = torch.arange(q.shape[1])[:, None] - torch.arange(q.shape[1])
-    seen = (behind >= 0) & (behind < (q.shape[1] if W is None else W))
+    """Return the scores [H, T, T], with minus infinity for the keys that a query doesn't see."""
+    distance = torch.arange(q.shape[1])[:, None] - torch.arange(q.shape[1])
+    seen = (distance >= 0) & (distance < (q.shape[1] if W is None else W))
     return (q @ k.mT / q.shape[2] ** 0.5).masked_fill(~seen, -torch.inf)
 
 
 def _grown(q: Tensor) -> Tensor:
-    """Queries whose scores are what they would be without the division."""
+    """Return queries scaled so that their scores come out as if they weren't divided by √D."""
     return q * q.shape[-1] ** 0.5
 
 
@@ -154,16 +154,18 @@ WINDOW_ATTENTION = Puzzle(
     outputs=("o", "lse"),
     allowance=_rounded_weights,
     slips={
-        "the scores are not divided by √D": lambda q, k, v, W: window_attention(_grown(q), k, v, W),
-        "the scores are divided by D, not by its root": lambda q, k, v, W: window_attention(
+        "the scores aren't divided by √D": lambda q, k, v, W: window_attention(_grown(q), k, v, W),
+        "the scores are divided by D instead of its root": lambda q, k, v, W: window_attention(
             q / q.shape[2] ** 0.5, k, v, W
         ),
         "the window is one key too wide: i - W < j": lambda q, k, v, W: window_attention(q, k, v, W + 1),
         "the window is one key too narrow: i - W < j": lambda q, k, v, W: window_attention(q, k, v, W - 1),
-        "no window: keys before it count as well": lambda q, k, v, W: window_attention(q, k, v, q.shape[1]),
-        "keys after a query count as well: j <= i": _all_after,
-        "lse without the maximum: it is row_max + log of the sum": _from_the_maximum,
-        "lse is in base 2: puzzle 37 takes exp() of it": _to_base_two,
+        "there's no window: keys before it are seen, too": lambda q, k, v, W: window_attention(
+            q, k, v, q.shape[1]
+        ),
+        "keys after a query are seen, too: use j <= i": _all_after,
+        "lse lacks the maximum: it's row_max + log of the sum": _from_the_maximum,
+        "lse is in base 2: use the natural logarithm": _to_base_two,
     },
     contract=Contract(
         {
@@ -187,13 +189,13 @@ def varlen_attention(
     cu_q: Int32[Tensor, " B+1"],
     cu_k: Int32[Tensor, " B+1"],
 ) -> tuple[BFloat16[Tensor, "NQ H D"], Float32[Tensor, "H NQ"]]:
-    """o and lse as in puzzle 35, without a window, for B sequences packed in a row
+    """o and lse as in puzzle 35, without a window, for B texts packed in one tensor
 
-    Sequence b has queries cu_q[b] up to cu_q[b + 1], that not included, of q, and
-    keys cu_k[b] up to cu_k[b + 1] of k and v; MAX_Q is at least the most queries of
-    one. It has as many keys as queries or more: the last query sees the last key,
-    the one before it all but that, and so on. Head h of q goes with head h // (H //
-    H_KV) of k and v. A NaN in one sequence leaves all others as they are.
+    Text b has rows cu_q[b] up to (not including) cu_q[b + 1] of q, and rows cu_k[b]
+    up to cu_k[b + 1] of k and v. No text has more than MAX_Q queries. A text has at
+    least as many keys as queries: its last query sees its last key, the query before
+    it sees all keys except the last, and so on. Head h of q uses head h // (H //
+    H_KV) of k and v. A NaN in one text doesn't change the results of the others.
     """
     o, lse = torch.empty_like(q), q.new_empty(q.shape[1], q.shape[0])
     for queries, keys in zip(_spans(cu_q), _spans(cu_k), strict=True):
@@ -208,12 +210,12 @@ def _spans(cu: Tensor) -> list[slice]:
 
 
 def _of_each_head(kv: Tensor, q: Tensor) -> Tensor:
-    """[rows, H_KV, D] → [H, rows, D]: each of q's heads with its own."""
+    """Return k or v repeated for each head of q: [rows, H_KV, D] → [H, rows, D]."""
     return kv.repeat_interleave(q.shape[1] // kv.shape[1], 1).transpose(0, 1)
 
 
 def _scores_to_the_end(q: Tensor, k: Tensor) -> Tensor:
-    """Of one sequence, [H, queries, keys]; minus infinity for what comes after a query."""
+    """Return the scores of one text, [H, queries, keys], with minus infinity for hidden keys."""
     s = q.transpose(0, 1) @ _of_each_head(k, q).mT / q.shape[2] ** 0.5
     hidden = torch.ones(len(q), len(k), dtype=torch.bool).triu(len(k) - len(q) + 1)
     return s.masked_fill(hidden, -torch.inf)
@@ -227,27 +229,27 @@ def _rounded_weights_of_each(
 
 
 def _dealt(kv: Tensor, q: Tensor) -> Tensor:
-    """The heads of k or v dealt out one by one, as h % H_KV would."""
+    """Return the heads of k or v in the order that h % H_KV would use."""
     return kv.repeat(1, q.shape[1] // kv.shape[1], 1)
 
 
 def _to_the_start(q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor, cu_k: Tensor) -> tuple[Tensor, Tensor]:
-    """Query i of a sequence sees keys 0 to i: as many keys as there are queries count at all."""
+    """Return the results if query i of a text saw keys 0 to i."""
     pairs = zip(_spans(cu_q), _spans(cu_k), strict=True)
     rows = torch.cat([torch.arange(b.start, b.start + a.stop - a.start) for a, b in pairs])
     return varlen_attention(q, k[rows], v[rows], cu_q, cu_q)
 
 
 def _drawn_lengths(s: SimpleNamespace) -> dict[str, Fill]:
-    """The last sequence has a third of all queries, the first the others and the keys that are more."""
+    """Return lengths: the last text has a third of the queries, the first has the rest and the extra keys."""
     last = s.NQ // 3 if s.B > 1 else 0
     between = [0] * (s.B - 2) + [last] * (s.B > 1)
     return {"cu_q": lengths(s.NQ - last, *between), "cu_k": lengths(s.NK - last, *between)}
 
 
 def _needed_keys(case: Case) -> int:
-    """Of sequences that have no query, none are."""
-    if not {"cu_q", "cu_k"} <= set(case.fill):  # a case of the reader's own
+    """Return how many elements of k must be loaded: none for texts without queries."""
+    if not {"cu_q", "cu_k"} <= set(case.fill):  # a learner's own case
         return case.NK * case.H_KV * case.D
     ends = [case.fill[name]((case.B + 1,), torch.int32, None).diff() for name in ("cu_q", "cu_k")]
     return int(ends[1][ends[0] > 0].sum()) * case.H_KV * case.D
@@ -314,13 +316,13 @@ VARLEN_ATTENTION = Puzzle(
     needed={"k": _needed_keys, "v": _needed_keys},
     allowance=_rounded_weights_of_each,
     slips={
-        "the scores are not divided by √D": lambda q, k, v, cu_q, cu_k: varlen_attention(
+        "the scores aren't divided by √D": lambda q, k, v, cu_q, cu_k: varlen_attention(
             _grown(q), k, v, cu_q, cu_k
         ),
-        "head h goes with head h // (H // H_KV), not h % H_KV": lambda q, k, v, cu_q, cu_k: varlen_attention(
+        "head h uses head h // (H // H_KV), not h % H_KV": lambda q, k, v, cu_q, cu_k: varlen_attention(
             q, _dealt(k, q), _dealt(v, q), cu_q, cu_k
         ),
-        "query i sees keys 0 to i: it is the last query that sees the last key": _to_the_start,
+        "query i sees keys 0 to i, but it's the last query that sees the last key": _to_the_start,
     },
     contract=Contract(
         {
@@ -349,13 +351,13 @@ def attention_dq(
     do: BFloat16[Tensor, "H T D"],
     lse: Float32[Tensor, "H T"],
 ) -> tuple[BFloat16[Tensor, "H T D"], Float32[Tensor, "H T"]]:
-    """dq[h, i] = Σ_{j ≤ i} ds[h, i, j] · k[h, j] / √D, and delta, kept for puzzle 38
+    """dq[h, i] = Σ_{j ≤ i} ds[h, i, j] · k[h, j] / √D, and delta for puzzle 38
 
     with delta[h, i] = do[h, i] · o[h, i], ds[h, i, j] = p[h, i, j] · (do[h, i] ·
     v[h, j] - delta[h, i]), p = exp(s - lse), s[h, i, j] = q[h, i] · k[h, j] / √D. o
-    and lse are what forward has kept, without a window. D is a power of two from 16
-    on. All is float32 but what tl.dot takes: there, and only there, ds is rounded to
-    bfloat16. The tensors may have 2^31 elements and more.
+    and lse come from the forward pass, without a window. D is a power of two, at
+    least 16. Compute in float32; round ds to bfloat16 for its tl.dot, and only
+    there. The tensors can have 2^31 elements or more.
     """
     delta = (do * o).sum(2)  # [H, T]
     p = torch.exp(_scores(q, k) - lse[..., None])  # [H, T, T]
@@ -364,7 +366,7 @@ def attention_dq(
 
 
 def _first_times_root(power: int, results: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """The first of two results times √D, or, of power -1, divided by it."""
+    """Return the results with the first one times √D, or divided by it for a power of -1."""
     first, other = results
     return first * first.shape[-1] ** (power / 2), other
 
@@ -403,10 +405,12 @@ ATTENTION_DQ = Puzzle(
     },
     allowance=_rounded_ds,
     slips={
-        "the scores are not divided by √D": lambda q, **others: attention_dq(_grown(q), **others),
-        "delta is not taken off": lambda o, **others: attention_dq(o=0 * o, **others),
-        "lse is not taken off the scores": lambda lse, **others: attention_dq(lse=0 * lse, **others),
-        "dq wants 1/√D as well, as scores do": lambda **all: _first_times_root(1, attention_dq(**all)),
+        "the scores aren't divided by √D": lambda q, **others: attention_dq(_grown(q), **others),
+        "delta isn't subtracted": lambda o, **others: attention_dq(o=0 * o, **others),
+        "lse isn't subtracted from the scores": lambda lse, **others: attention_dq(lse=0 * lse, **others),
+        "dq is missing the factor 1/√D, which the scores have, too": lambda **all: _first_times_root(
+            1, attention_dq(**all)
+        ),
     },
     contract=Contract(
         {
@@ -432,10 +436,10 @@ def attention_dkv(
 ) -> tuple[BFloat16[Tensor, "H_KV T D"], BFloat16[Tensor, "H_KV T D"]]:
     """dk[g, j] = Σ ds[h, i, j] · q[h, i] / √D and dv[g, j] = Σ p[h, i, j] · do[h, i]
 
-    over the queries i ≥ j of all heads h of q that go with head g of k and v, h //
-    (H // H_KV) = g. p and ds are as in puzzle 37, which has kept delta. D is a power
-    of two from 16 on. All is float32 but what tl.dot takes: there, and only there, p
-    and ds are rounded to bfloat16. The tensors may have 2^31 elements and more.
+    summed over the queries i ≥ j of all heads h of q that use head g of k and v: h //
+    (H // H_KV) = g. p and ds are as in puzzle 37, which stores delta. D is a power of
+    two, at least 16. Compute in float32; round p and ds to bfloat16 for their
+    tl.dot, and only there. The tensors can have 2^31 elements or more.
     """
     heads = q.shape[0] // k.shape[0]
     k_of_h, v_of_h = k.repeat_interleave(heads, 0), v.repeat_interleave(heads, 0)
@@ -457,7 +461,7 @@ def _rounded_p_and_ds(
 
 
 def _only_head(place: int, k: Tensor, v: Tensor, **of_queries: Tensor) -> dict[str, Tensor]:
-    """Of each group of heads one."""
+    """Return the inputs with only one head of each group."""
     groups = {name: each.unflatten(0, (len(k), -1)) for name, each in of_queries.items()}
     return {"k": k, "v": v} | {name: each[:, place] for name, each in groups.items()}
 
@@ -498,12 +502,14 @@ ATTENTION_DKV = Puzzle(
     derived={"lse": _kept_lse, "delta": _kept_delta},
     allowance=_rounded_p_and_ds,
     slips={
-        "the scores are not divided by √D": lambda q, **others: _first_times_root(
+        "the scores aren't divided by √D": lambda q, **others: _first_times_root(
             -1, attention_dkv(_grown(q), **others)
         ),
-        "delta is not taken off": lambda delta, **others: attention_dkv(delta=0 * delta, **others),
-        "lse is not taken off the scores": lambda lse, **others: attention_dkv(lse=0 * lse, **others),
-        "dk wants 1/√D as well, as scores do": lambda **all: _first_times_root(1, attention_dkv(**all)),
+        "delta isn't subtracted": lambda delta, **others: attention_dkv(delta=0 * delta, **others),
+        "lse isn't subtracted from the scores": lambda lse, **others: attention_dkv(lse=0 * lse, **others),
+        "dk is missing the factor 1/√D, which the scores have, too": lambda **all: _first_times_root(
+            1, attention_dkv(**all)
+        ),
         "only the first head of each group counts": lambda **all: attention_dkv(**_only_head(0, **all)),
         "only the last head of each group counts": lambda **all: attention_dkv(**_only_head(-1, **all)),
     },

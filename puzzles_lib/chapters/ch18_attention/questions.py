@@ -9,10 +9,13 @@ import triton
 from puzzles_lib.bench.recorded import rows
 from puzzles_lib.chapters.ch18_attention.pictures import bytes_kept, times
 from puzzles_lib.chapters.ch18_attention.puzzles import WINDOW_ATTENTION
+from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
 
 FLOPS_A_CYCLE, EXP2_A_CYCLE = 4096, 16
-"""Of a multiprocessor of an H100 or H200: tensor cores in bfloat16, and the unit for exponentials."""
+"""Per cycle and multiprocessor of an H100 or H200: bfloat16 on tensor cores, and exponentials."""
+LAUNCH = Case(H=32, T=4096, D=128, W=4096, BLOCK_Q=64, BLOCK_K=64)
+"""Of puzzle 35: the launch whose grid is asked for."""
 
 
 def _times_the_bytes() -> float:
@@ -28,13 +31,13 @@ def _ones() -> float:
 
 
 def _visited(first: int = 2048, block: int = 64, W: int = 512) -> int:
-    """Blocks of keys of the program whose queries begin at ``first``."""
+    """Return how many blocks of keys the program visits whose queries begin at ``first``."""
     begin = (first - W + 1) // block * block
     return triton.cdiv(first + block - begin, block)
 
 
 def _blind() -> set[int]:
-    """Cases, of those that are asked about, in which a query sees no key of the block visited first."""
+    """Return the first eight cases in which a query sees no key of the block visited first."""
     found = set()
     for number, case in enumerate(WINDOW_ATTENTION.cases[:8]):
         for start in range(0, case.T, case.BLOCK_Q):
@@ -54,7 +57,7 @@ def _head_of(h: int = 6, H: int = 12, H_KV: int = 3) -> int:
 
 
 def _programs(lengths: tuple[int, ...] = (20, 16, 0, 50), block: int = 16) -> tuple[int, int]:
-    """Programs of a head that the grid has, and those that have something to do."""
+    """Return the programs per head in the grid, and how many have something to do."""
     each = [triton.cdiv(length, block) for length in lengths]
     return len(each) * max(each), sum(each)
 
@@ -75,7 +78,7 @@ def _products() -> float:
 
 
 def _first_programs(T: int = 4096, block: int = 64) -> tuple[int, int]:
-    """Tiles that the first program of dq walks, and of dk and dv."""
+    """Return how many tiles the first program of dq walks, and the first of dk and dv."""
     dq = triton.cdiv(min(block, T), block)
     dkv = triton.cdiv(T, block)
     return dq, dkv
@@ -90,7 +93,7 @@ def _zero_times_infinity() -> str:
 
 
 def _balanced_d() -> float:
-    """Head dim for which products and exponentials of a score take the same cycles: 4 D FLOPs, one exp2."""
+    """Return the D for which the 4 D operations of a score take as many cycles as its exponential."""
     return FLOPS_A_CYCLE / EXP2_A_CYCLE / 4
 
 
@@ -103,7 +106,7 @@ def _starts(lengths: tuple[int, ...] = (20, 16, 0, 50)) -> tuple[int, ...]:
 
 
 def _rows_of_nan(first: int = 20, end: int = 36, rows_: int = 86) -> tuple[int, int]:
-    """Rows of o that see a row of v from first up to end, causal: of their own text alone, and of all."""
+    """Return the rows of o that see a row of v from first up to end: in their own text, and in all texts."""
     return end - first, rows_ - first
 
 
@@ -116,7 +119,7 @@ def _wrong_scales(scores: tuple[int, ...] = (1, 2, 5)) -> set[int]:
 
 
 def _tiles_of_the_last(T: int = 4096, queries: int = 128, keys: int = 64) -> tuple[int, int]:
-    """Tiles of keys, causal, that all queries of the last program see in full, and the others it visits."""
+    """Return how many tiles of the last program are whole, and how many are cut by the diagonal."""
     whole = (T - queries + 1) // keys
     return whole, triton.cdiv(T, keys) - whole
 
@@ -139,7 +142,7 @@ def _share_of_the_window() -> float:
 
 
 def against(baseline: str, part: str, D: int, mask: str, T: int = 4096) -> float:
-    """Recorded: how fast the library's kernel is, cuDNN or flash being 1."""
+    """Return the recorded speed of the library's kernel relative to cuDNN's or flash's."""
     case = f"D = {D}, {mask}, T = {T}"
     (found,) = [
         row["ratio"]
@@ -149,31 +152,50 @@ def against(baseline: str, part: str, D: int, mask: str, T: int = 4096) -> float
     return found
 
 
+def _grid() -> tuple[int, ...]:
+    return tuple(WINDOW_ATTENTION.grid(LAUNCH))
+
+
 QUESTIONS = (
     Question(
         id="ch18-q1",
-        asks="T = 4096, D = 128, bfloat16: how many times the bytes of q, k, v and o together are those "
-        "of p?",
+        asks="With T = 4096, D = 128 and bfloat16, how many times as many bytes as q, k, v and o "
+        "together does "
+        "p take?",
         right=_times_the_bytes,
         kind=float,
         nudges=(
-            Nudge(lambda v, r: v == 32, "that is beside one of the four tensors"),
-            Nudge(lambda v, r: v < 1, "which of the two is larger?"),
+            Nudge(
+                lambda v, r: v == 32,
+                "p has 32 times the bytes of one of the four tensors. The question is about all four "
+                "together.",
+            ),
+            Nudge(lambda v, r: v < 1, "p is the larger one, so the answer is more than 1."),
         ),
-        nudge="a head: T · T numbers for p, and 4 · T · D for the others",
+        nudge="Per head, p has T · T numbers, and q, k, v and o have 4 · T · D numbers together.",
     ),
     Question(
         id="ch18-q2",
-        asks="W = 512 and blocks of 64: how many blocks of keys does the program of queries 2048 to "
-        "2111 visit?",
+        asks="With W = 512 and blocks of 64, how many blocks of keys does the program of queries 2048 to "
+        "2111 "
+        "visit?",
         right=_visited,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 33, "those are all up to the diagonal: where does the window begin?"),
-            Nudge(lambda v, r: v == 8, "a window of 512 for one query; but there are 64 of them"),
-            Nudge(lambda v, r: v == 10, "the first query's first key is 1537, in block 24: counted once"),
+            Nudge(
+                lambda v, r: v == 33,
+                "There are 33 blocks up to the diagonal. But the window begins later. Where?",
+            ),
+            Nudge(
+                lambda v, r: v == 8,
+                "8 blocks hold a window of 512 for a single query. But the program has 64 queries.",
+            ),
+            Nudge(
+                lambda v, r: v == 10,
+                "The first query's first key is 1537, which is in block 24. Count from block 24 to the last.",
+            ),
         ),
-        nudge="the first query's first key is 2048 - 511; the last query's last key is its own",
+        nudge="The first query's first key is 2048 - 511. The last query's last key is its own, 2111.",
     ),
     Question(
         id="ch18-q3",
@@ -182,262 +204,375 @@ QUESTIONS = (
         kind=float,
         same=lambda value, right: abs(value - right) < 0.01 * right,
         nudges=(
-            Nudge(lambda v, r: v == 8, "that is the sum; lse is its logarithm"),
-            Nudge(lambda v, r: v == 3, "that is to base 2"),
+            Nudge(lambda v, r: v == 8, "8 is the sum of the exponentials. lse is its logarithm."),
+            Nudge(lambda v, r: v == 3, "3 is the logarithm to base 2. lse uses the natural logarithm."),
         ),
-        nudge="log of the sum of exp(0), eight times",
+        nudge="Add up exp(0) eight times, and take the logarithm of the sum.",
     ),
     Question(
         id="ch18-q4",
-        asks="1 is added a thousand times to a bfloat16 that begins at 0. Where does it end?",
+        asks="We add 1 a thousand times to a bfloat16 that starts at 0. What is the result?",
         right=_ones,
         kind=float,
-        nudges=(Nudge(lambda v, r: v == 1000, "that wants ten binary digits, and bfloat16 has eight"),),
-        nudge="from where on is the next number that bfloat16 has more than 1 away, so that + 1 rounds back?",
+        nudges=(
+            Nudge(lambda v, r: v == 1000, "1000 would need ten binary digits, but bfloat16 has only eight."),
+        ),
+        nudge="At some number, the next bfloat16 is more than 1 away, so adding 1 rounds back. Which number?",
     ),
     Question(
         id="ch18-q5",
-        asks="In which of the cases 0 to 7 does some query see no key of the block that its program visits "
-        "first? A set.",
+        asks="In which of the cases 0 to 7 does some query see no key of the first block its program visits? "
+        "Answer with a set.",
         right=_blind,
         kind=set,
         nudges=(
-            Nudge(lambda v, r: not v, "look at a window that is much smaller than a block of queries"),
-            Nudge(lambda v, r: 0 in v, "case 0 has one block of keys, and all see some of it"),
-            Nudge(lambda v, r: v < r, "there is at least one more"),
+            Nudge(lambda v, r: not v, "Look for a window that's much smaller than a block of queries."),
+            Nudge(lambda v, r: 0 in v, "Case 0 has only one block of keys, and every query sees some of it."),
+            Nudge(lambda v, r: v < r, "Your cases are right, but there is at least one more."),
         ),
-        nudge="the last query of a program: is i - W + 1 past the end of the first block?",
+        nudge="Take the last query of a program. Is its first key, i - W + 1, past the end of the first "
+        "block?",
     ),
     Question(
         id="ch18-q6",
-        asks="H = 12, H_KV = 3: with which head of k and v does head 6 of q go?",
+        asks="With H = 12 and H_KV = 3, which head of k and v does head 6 of q use?",
         right=_head_of,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 0, "6 % 3: that deals them out in turn"),
-            Nudge(lambda v, r: v == 2, "6 // 3: but 3 is how many groups there are, not how large one is"),
+            Nudge(
+                lambda v, r: v == 0,
+                "0 is 6 % 3, which would assign the heads in turn. But neighbors share a head.",
+            ),
+            Nudge(
+                lambda v, r: v == 2,
+                "2 is 6 // 3. But 3 is the number of groups, not the size of a group.",
+            ),
         ),
-        nudge="neighbours share: how many heads of q has a group?",
+        nudge="Neighbors share a head of k and v. How many heads of q are in one group?",
     ),
     Question(
         id="ch18-q7",
-        asks="Lengths 20, 16, 0 and 50, BLOCK_Q = 16: how many programs has the grid for a head, and how "
-        "many of them have something to do? A pair.",
+        asks="For lengths 20, 16, 0 and 50 and BLOCK_Q = 16, how many programs does the grid have per "
+        "head, and "
+        "how many have something to do? Answer with a pair.",
         right=_programs,
         kind=tuple,
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "two numbers: (in the grid, with something to do)"),
-            Nudge(lambda v, r: v == r[::-1], "the other way round"),
-            Nudge(lambda v, r: v[0] != r[0], "each text has as many blocks in the grid as the longest needs"),
-            Nudge(lambda v, r: v[1] == 4, "so many has the longest; and the others?"),
-            Nudge(lambda v, r: v[1] == 6, "86 rows in blocks of 16; but no block holds rows of two texts"),
+            Nudge(lambda v, r: len(v) != 2, "Answer with a pair: (in the grid, with something to do)."),
+            Nudge(lambda v, r: v == r[::-1], "These are the right two numbers, but in the wrong order."),
+            Nudge(
+                lambda v, r: v[0] != r[0],
+                "Every text gets as many blocks in the grid as the longest needs.",
+            ),
+            Nudge(
+                lambda v, r: v[1] == 4,
+                "The longest text alone needs 4 programs. How many do the other texts need?",
+            ),
+            Nudge(
+                lambda v, r: v[1] == 6,
+                "86 rows would fit into 6 blocks of 16. But a block never has rows of two texts.",
+            ),
         ),
-        nudge="each length in blocks of 16, rounded up",
+        nudge="Divide each length by 16 and round up.",
     ),
     Question(
         id="ch18-q8",
-        asks="5 queries, 20 keys, and the last query sees the last key: how many keys does the first "
-        "query see?",
+        asks="A text has 5 queries and 20 keys, and the last query sees the last key. How many keys does the "
+        "first query see?",
         right=_seen_by_the_first,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 1, "that would be so if the first saw the first alone"),
-            Nudge(lambda v, r: v == 15, "so many come before its own; and its own?"),
+            Nudge(
+                lambda v, r: v == 1,
+                "That would be right if query 0 lined up with key 0. But the ends line up here.",
+            ),
+            Nudge(
+                lambda v, r: v == 15,
+                "15 keys come before the first query's own key. It sees its own key, too.",
+            ),
         ),
-        nudge="the fifth sees 20, the fourth one less",
+        nudge="The fifth query sees all 20 keys, and the fourth sees one less.",
     ),
     Question(
         id="ch18-q9",
-        asks="p = (0.5, 0.25, 0.25) and dp = (8, 0, 4): what is the first element of ds?",
+        asks="p = (0.5, 0.25, 0.25) and dp = (8, 0, 4). What is the first element of ds?",
         right=_ds,
         kind=float,
         nudges=(
-            Nudge(lambda v, r: v == 4, "p · dp: and if that score rises, what do the others do?"),
-            Nudge(lambda v, r: v == 3, "dp - delta: it wants the weight as well"),
-            Nudge(lambda v, r: v == 8, "that is dp itself"),
+            Nudge(
+                lambda v, r: v == 4,
+                "4 is p · dp. If this score rises, what happens to the other weights?",
+            ),
+            Nudge(lambda v, r: v == 3, "3 is dp - delta. Multiply it by the weight."),
+            Nudge(lambda v, r: v == 8, "8 is dp itself. Subtract delta, and multiply by the weight."),
         ),
-        nudge="delta is the sum of p · dp over the row",
+        nudge="delta is the sum of p · dp over the row.",
     ),
     Question(
         id="ch18-q10",
-        asks="Forward has two products. How many times as much work is backward, in two kernels?",
+        asks="The forward pass has two products. How many times as much work is the backward pass with two "
+        "kernels?",
         right=_products,
         kind=float,
         nudges=(
             Nudge(
-                lambda v, r: v == 2.5, "so it is if s and dp are made once; here each kernel makes its own"
+                lambda v, r: v == 2.5,
+                "That's right if s and dp are computed once. But here each kernel computes its own.",
             ),
-            Nudge(lambda v, r: v == 2, "as for a linear layer; but s is computed again"),
-            Nudge(lambda v, r: v == 7, "so many products; beside how many?"),
+            Nudge(
+                lambda v, r: v == 2,
+                "2 is right for a linear layer. But here s has to be recomputed.",
+            ),
+            Nudge(
+                lambda v, r: v == 7,
+                "The backward pass has 7 products. How many times the forward pass's number is that?",
+            ),
         ),
-        nudge="count in the picture what leads to dq, then what leads to dk and dv, each from the start",
+        nudge="In the picture, count the products that lead to dq. Then count those that lead to dk and "
+        "dv, from "
+        "the start.",
     ),
     Question(
         id="ch18-q11",
-        asks="T = 4096, blocks of 64, causal: how many tiles does the first program of dq walk, and the "
-        "first "
-        "of dk and dv? A pair.",
+        asks="With T = 4096, blocks of 64 and a causal mask, how many tiles does the first program of dq "
+        "walk, "
+        "and the first program of dk and dv? Answer with a pair.",
         right=_first_programs,
         kind=tuple,
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "two numbers: (of dq, of dk and dv)"),
-            Nudge(lambda v, r: v == r[::-1], "the other way round: who sees the first key?"),
+            Nudge(lambda v, r: len(v) != 2, "Answer with a pair: (dq, dk and dv)."),
+            Nudge(
+                lambda v, r: v == r[::-1],
+                "These are the right two numbers, but in the wrong order. Which queries see the first key?",
+            ),
         ),
-        nudge="in the picture: the first row, and the first column",
+        nudge="In the picture of the tiles, look at the first row and at the first column.",
     ),
     Question(
         id="ch18-q12",
-        asks="exp(300) in float32, times a mask's 0: what is it, as text?",
+        asks="What is exp(300) in float32, multiplied by a mask's 0? Answer with a string.",
         right=_zero_times_infinity,
         kind=str,
         nudges=(
-            Nudge(lambda v, r: v in ("inf", "infinity"), "and times 0?"),
-            Nudge(lambda v, r: v in ("0", "0.0"), "it would be, for a number"),
+            Nudge(lambda v, r: v in ("inf", "infinity"), "exp(300) is inf. What is inf times 0?"),
+            Nudge(lambda v, r: v in ("0", "0.0"), "0 would be right if exp(300) were a finite number."),
         ),
-        nudge="exp(89) is already too large for float32",
+        nudge="Even exp(89) is too large for float32. What does it become?",
     ),
     Question(
         id="ch18-q13",
-        asks="H = 16, H_KV = 4: and how many tiles does the first program of dk and dv walk now?",
+        asks="With H = 16 and H_KV = 4, how many tiles does the first program of dk and dv walk?",
         right=_with_heads,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 64, "so many for one head of q"),
-            Nudge(lambda v, r: v == 1024, "so many for all heads of q; not all go with this one"),
+            Nudge(
+                lambda v, r: v == 64,
+                "64 tiles is right for one head of q. How many heads use these keys?",
+            ),
+            Nudge(
+                lambda v, r: v == 1024,
+                "1024 tiles is all 16 heads of q. But only some of them use these keys.",
+            ),
         ),
-        nudge="its keys are seen by every head of its group",
+        nudge="Every head of q in the group walks the queries once. How many heads are in a group?",
     ),
     Question(
         id="ch18-q14",
-        asks="dk and dv of 64 keys with D = 128, float32, in 128 threads: how many registers of a thread?",
+        asks="dk and dv of 64 keys with D = 128 are float32, spread over 128 threads. How many registers per "
+        "thread is that?",
         right=_registers,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 64, "for one of the two"),
-            Nudge(lambda v, r: v == 512, "those are bytes: a register has 4"),
+            Nudge(lambda v, r: v == 64, "64 registers hold only one of the two tiles."),
+            Nudge(lambda v, r: v == 512, "512 is the number of bytes. A register has 4 bytes."),
         ),
-        nudge="two tiles, a number to a register, dealt out to all threads of four warps",
+        nudge="There are two tiles, with one number per register, spread over all threads of four warps.",
     ),
     Question(
         id="ch18-q15",
-        asks="Texts of 20, 16, 0 and 50 rows, one behind another: what is cu_seqlens? A tuple.",
+        asks="Texts of 20, 16, 0 and 50 rows are packed. What is cu_seqlens? Answer with a tuple.",
         right=_starts,
         kind=tuple,
         nudges=(
-            Nudge(lambda v, r: v == (20, 16, 0, 50), "those are the lengths; cu says where texts begin"),
-            Nudge(lambda v, r: v in (r[:-1], r[1:]), "one number more than texts: both ends are in it"),
-            Nudge(lambda v, r: len(v) != len(r), "one number more than there are texts"),
-            Nudge(lambda v, r: len(set(v)) == len(v), "an empty text ends where it begins"),
+            Nudge(
+                lambda v, r: v == (20, 16, 0, 50),
+                "These are the lengths. cu_seqlens says where the texts begin.",
+            ),
+            Nudge(
+                lambda v, r: v in (r[:-1], r[1:]),
+                "One number is missing. cu_seqlens includes both the start and the end.",
+            ),
+            Nudge(lambda v, r: len(v) != len(r), "There must be one number more than there are texts."),
+            Nudge(lambda v, r: len(set(v)) == len(v), "An empty text ends where it begins."),
         ),
-        nudge="begin at 0, and add one length after the other",
+        nudge="Begin with 0, and add one length after another.",
     ),
     Question(
         id="ch18-q16",
-        asks="The values of rows 20 to 35 of 86 are NaN: how many rows of o are, with cu_seqlens, and if it "
-        "is forgotten? A pair.",
+        asks="The values of rows 20 to 35 of 86 are NaN. How many rows of o are NaN with cu_seqlens, and how "
+        "many without? Answer with a pair.",
         right=_rows_of_nan,
         kind=tuple,
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "two numbers: (with cu_seqlens, without)"),
-            Nudge(lambda v, r: v == r[::-1], "the other way round"),
-            Nudge(lambda v, r: v[0] != r[0], "told where texts are, only the text itself sees them"),
-            Nudge(lambda v, r: v[1] == 86, "causal: what comes before row 20 does not see it"),
-            Nudge(lambda v, r: v[1] == 50, "those after the text; and the text itself?"),
+            Nudge(lambda v, r: len(v) != 2, "Answer with a pair: (with cu_seqlens, without)."),
+            Nudge(lambda v, r: v == r[::-1], "These are the right two numbers, but in the wrong order."),
+            Nudge(
+                lambda v, r: v[0] != r[0],
+                "With cu_seqlens, only the second text itself sees these rows.",
+            ),
+            Nudge(
+                lambda v, r: v[1] == 86,
+                "The mask is causal, so rows before row 20 don't see it.",
+            ),
+            Nudge(
+                lambda v, r: v[1] == 50,
+                "50 rows come after the text. But the rows of the text itself are NaN, too.",
+            ),
         ),
-        nudge="who sees row 20? Itself, and every row after it that is not told otherwise",
+        nudge="Row 20 is seen by itself and, without cu_seqlens, by every row after it.",
     ),
     Question(
         id="ch18-q17",
-        asks="Texts of 100 and 60 rows, tiles of 64 keys by a descriptor: how many rows of the second text "
-        "are in the first one's last tile?",
+        asks="Texts of 100 and 60 rows are loaded in tiles of 64 keys by one descriptor. How many rows "
+        "of the "
+        "second text are in the first text's last tile?",
         right=_of_the_next,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 0, "a descriptor knows where the tensor ends. Does it know of texts?"),
-            Nudge(lambda v, r: v == 36, "so many are its own"),
-            Nudge(lambda v, r: v == 60, "the tile ends before the second text does"),
+            Nudge(
+                lambda v, r: v == 0,
+                "A descriptor knows where the tensor ends. Does it know where a text ends?",
+            ),
+            Nudge(lambda v, r: v == 36, "36 rows of the last tile belong to the first text."),
+            Nudge(lambda v, r: v == 60, "The tile ends before the second text does."),
         ),
-        nudge="the last tile begins at row 64: how many of its rows are past row 99?",
+        nudge="The last tile begins at row 64. How many of its rows are past row 99?",
     ),
     Question(
         id="ch18-q18",
         asks="For which of the scales 4, 1, 0 and -1 is the scaled maximum not the maximum of the scaled "
-        "scores? A set.",
+        "scores? "
+        "Answer with a set.",
         right=_wrong_scales,
         kind=set,
         nudges=(
-            Nudge(lambda v, r: not v, "turn the order of the scores around: which scale does that?"),
-            Nudge(lambda v, r: 0 in v, "times 0 all are 0: their maximum, and the maximum times 0"),
+            Nudge(lambda v, r: not v, "There is one. Which scale reverses the order of the scores?"),
+            Nudge(
+                lambda v, r: 0 in v,
+                "With scale 0, all scaled scores are 0. So is their maximum, and so is the scaled maximum.",
+            ),
         ),
-        nudge="try it on the scores 1, 2 and 5",
+        nudge="Try it with the scores 1, 2 and 5.",
     ),
     Question(
         id="ch18-q19",
-        asks="T = 4096, causal, 128 queries by 64 keys: how many tiles of the last program are whole, and "
-        "how many are cut? A pair.",
+        asks="With T = 4096, a causal mask and tiles of 128 queries by 64 keys, how many tiles of the last "
+        "program are whole, and how many are cut? Answer with a pair.",
         right=_tiles_of_the_last,
         kind=tuple,
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "two numbers: (whole, cut)"),
-            Nudge(lambda v, r: v == r[::-1], "the other way round"),
-            Nudge(lambda v, r: sum(v) != sum(r), "it walks all 4096 keys, 64 at a time"),
-            Nudge(lambda v, r: v[1] == 1, "so it is where a tile has as many queries as keys"),
+            Nudge(lambda v, r: len(v) != 2, "Answer with a pair: (whole, cut)."),
+            Nudge(lambda v, r: v == r[::-1], "These are the right two numbers, but in the wrong order."),
+            Nudge(
+                lambda v, r: sum(v) != sum(r),
+                "The last program walks all 4096 keys, 64 at a time. How many tiles is that in total?",
+            ),
+            Nudge(
+                lambda v, r: v[1] == 1,
+                "One cut tile is right if a tile has as many queries as keys. Here it has twice as many.",
+            ),
         ),
-        nudge="its first query is 3968: which keys does it not see?",
+        nudge="The program's first query is 3968. Which of the last keys doesn't it see?",
     ),
     Question(
         id="ch18-q20",
-        asks="How many MB (of 2^20 bytes) do eight heads' keys and values take, T = 4096, D = 128, bfloat16?",
+        asks="How many MB (2^20 bytes) do the keys and values of eight heads take, with T = 4096, D = "
+        "128 and "
+        "bfloat16?",
         right=_megabytes,
         kind=float,
         nudges=(
-            Nudge(lambda v, r: v == r / 2, "keys alone, or numbers of one byte"),
-            Nudge(lambda v, r: v == 2 * r, "each number has two bytes"),
-            Nudge(lambda v, r: v == r / 8, "that is one head's"),
+            Nudge(
+                lambda v, r: v == r / 2,
+                "That's half of it. Did you count keys and values, with two bytes per number?",
+            ),
+            Nudge(lambda v, r: v == 2 * r, "That's twice as much. Each number has only two bytes."),
+            Nudge(lambda v, r: v == r / 8, "That's right for one head. There are eight."),
         ),
-        nudge="two tensors, eight heads, 4096 rows of 128 numbers, two bytes each",
+        nudge="There are two tensors of eight heads, with 4096 rows of 128 numbers each, and two bytes "
+        "per number.",
     ),
     Question(
         id="ch18-q21",
-        asks="D = 128, causal, T = 4096, forward: which are faster than puzzle 35: the library, cuDNN, "
-        "flash? A set of names.",
+        asks="D = 128, causal, T = 4096: which of the library, cuDNN and flash are faster than puzzle 35 "
+        "in the "
+        "forward pass? Answer with a set of names.",
         right=_faster_than_the_puzzle,
         kind=set,
         nudges=(
             Nudge(
                 lambda v, r: not v <= {name.casefold() for name in NAMES},
-                f"the names are {', '.join(map(repr, NAMES))}",
+                f"The allowed names are {', '.join(map(repr, NAMES))}.",
             ),
-            Nudge(lambda v, r: "flash" in v, "one of them is from before Hopper"),
-            Nudge(lambda v, r: not v, "yours has no TMA, and masks in every tile"),
+            Nudge(lambda v, r: "flash" in v, "One of your names was written before Hopper."),
+            Nudge(
+                lambda v, r: not v,
+                "Your kernel doesn't use TMA, and it applies a mask in every tile. That costs time.",
+            ),
         ),
-        nudge="who uses what is new on this chip?",
+        nudge="Which of the three use the features that are new on this chip?",
     ),
     Question(
         id="ch18-q22",
-        asks="4096 floating-point operations a cycle on tensor cores, 16 exponentials: for which D do a "
-        "score's products take as long as its exponential?",
+        asks="Per cycle, there are 4096 floating-point operations on tensor cores and 16 exponentials. "
+        "For which "
+        "D do the products of a score take as long as its exponential?",
         right=_balanced_d,
         kind=float,
         nudges=(
             Nudge(
-                lambda v, r: v == 256, "so many operations; a score has 2 D of them in each of two products"
+                lambda v, r: v == 256,
+                "256 operations take as long as one exponential. A score needs 2 · D of them in each of two "
+                "products.",
             ),
-            Nudge(lambda v, r: v == 128, "forward has two products"),
+            Nudge(lambda v, r: v == 128, "The forward pass has two products, not one."),
         ),
-        nudge="a score: 2 D operations in q · k, 2 D in p · v",
+        nudge="A score needs 2 · D operations in q · k and another 2 · D in p · v.",
     ),
     Question(
         id="ch18-q23",
-        asks="A window of 1024 of T = 16384: what part of the time of a causal mask alone does forward take "
-        "(within 0.05)?",
+        asks="With a window of 1024 at T = 16384, what fraction of the causal forward pass's time does "
+        "forward "
+        "take (within 0.05)?",
         right=_share_of_the_window,
         kind=float,
         same=lambda value, right: abs(value - right) <= 0.05,
         nudges=(
-            Nudge(lambda v, r: v < r, "by the pairs alone; but a short walk has a beginning and an end too"),
-            Nudge(lambda v, r: v >= 1, "a part of it, less than 1"),
+            Nudge(
+                lambda v, r: v < r,
+                "That would be close if only the pairs counted. But the beginning and end of a short loop "
+                "take time, too.",
+            ),
+            Nudge(lambda v, r: v >= 1, "The window makes it faster, so the fraction is less than 1."),
         ),
-        nudge="a little more than the share of the pairs that it sees",
+        nudge="It's a little more than the fraction of pairs that the window sees.",
+    ),
+    Question(
+        id="ch18-q24",
+        asks="Which grid launches puzzle 35 for 32 heads, T = 4096 and BLOCK_Q = 64?",
+        right=_grid,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 2, "The grid has two axes: blocks of queries and heads."),
+            Nudge(
+                lambda v, r: v == r[::-1],
+                "These are the right two numbers, but in the wrong order. Which one is tl.program_id(0)?",
+            ),
+            Nudge(
+                lambda v, r: v[0] == LAUNCH.T,
+                "T is the number of queries of a head. Each program owns 64 of them.",
+            ),
+        ),
+        nudge="Axis 0 counts blocks of 64 queries, and axis 1 counts heads.",
     ),
 )
