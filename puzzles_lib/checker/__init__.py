@@ -158,8 +158,8 @@ class _Opinions:
         listed, others = ([one.arguments for one in part if isinstance(one, Bound)] for part in (each, drawn))
         self._numbers = {place: number for number, place in enumerate(bound)}
         stages = [one.options.get("num_stages", 0) for one in (*each, *drawn) if isinstance(one, Bound)]
-        options = {"num_stages": most} if (most := max(stages, default=0)) else {}
-        self._opinions = compiler.Opinions(kernel, listed, others, **options)
+        most = max(stages, default=0)
+        self._opinions = compiler.Opinions(kernel, listed, others, num_stages=most)
         self._listed = len(listed)
 
     def __getitem__(self, place: int) -> compiler.Opinion | None:

@@ -50,8 +50,8 @@ def lost(
 ) -> Verdict | None:
     """What goes wrong if programs take turns; None if nothing does.
 
-    forwards: a run without that, in which nothing went wrong. A plan that cannot come to its end is skipped: on
-    a GPU the program that waits would let the other one go on.
+    forwards: a run without that, in which nothing went wrong. A plan that cannot come to its end is skipped:
+    on a GPU the program that waits would let the other one go on.
     """
     if forwards.programs < 2 or forwards.atomics < 2:
         return None

@@ -191,11 +191,15 @@ def interrupted(puzzle: Puzzle, case: Case, verdict: Verdict, ran: Run, plan: Pl
     )
     assert ran.between is not None
     before, at = ran.between
-    where = f"its atomics at lines {before.line} and {at.line}" if before.line != at.line else "two of its atomics"
+    where = (
+        f"its atomics at lines {before.line} and {at.line}"
+        if before.line != at.line
+        else "two of its atomics"
+    )
     text = f"race: if program {second} runs while program {first} is between {where}, {verdict.message}"
     advice = (
-        "what the first atomic returned is out of date by then: do it in one atomic, repeat tl.atomic_cas until "
-        "it succeeds, or hold one lock from the first to the last"
+        "what the first atomic returned is out of date by then: do it in one atomic, repeat tl.atomic_cas "
+        "until it succeeds, or hold one lock from the first to the last"
     )
     return Verdict("race", text, at, advice)
 

@@ -131,7 +131,7 @@ class Opinions:
     They are made one after another in one child, so this is to be closed (`closed_after`). A launch makes a
     constant of a size of 1. So the first case is translated twice where it has one, since what it says is
     said of the kernel; of the others, and of the first of ``drawn`` alone, only what is launched matters.
-    options: ``num_stages``, where it is not the target's own.
+    num_stages: 0 for the target's own.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Opinions:
         drawn: Sequence[Mapping[str, object]] = (),
         *,
         wanted: str = "run",
-        **options: int,
+        num_stages: int = 0,
     ):
         sources: list[ASTSource] = []
         places: dict[str, int] = {}
@@ -156,7 +156,8 @@ class Opinions:
                     sources.append(ASTSource(kernel, signature, constants))
                 self._wanted[-1].append(places[key])
         # Overflow is of use in a debug build alone; without debug there is no tl.device_assert.
-        options = {"sanitize_overflow": False, "debug": True, **options}
+        options = {"sanitize_overflow": False, "debug": True}
+        options |= {"num_stages": num_stages} if num_stages else {}
         self._translator = _Translator(_work(kernel, sources, DEFAULT, options, wanted))
 
     def begin(self, number: int) -> None:

@@ -251,7 +251,12 @@ class _Taken:
     """Runs the second program of a plan when its time has come."""
 
     def __init__(
-        self, machine: Machine, memory: Memory, programs: Sequence[Program], given: list[Any], plan: Plan | None
+        self,
+        machine: Machine,
+        memory: Memory,
+        programs: Sequence[Program],
+        given: list[Any],
+        plan: Plan | None,
     ):
         self.machine, self.memory, self.programs, self.given = machine, memory, programs, given
         if plan is not None:
