@@ -1,4 +1,4 @@
-"""Chapter 19's laboratory: the recorded sweeps to prune, and what a kernel of one's own asks for."""
+"""Chapter 19's laboratory: recorded sweeps to prune, a benchmark to audit, and your own kernel's work."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -15,6 +15,7 @@ from puzzles_lib.chapters.ch03_fusion.puzzles import MUL_RELU
 from puzzles_lib.chapters.ch05_flash_attention.puzzles import FLASH_ATTENTION
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
 from puzzles_lib.chapters.ch17_normalisation.puzzles import LAYER_NORM, LAYER_NORM_DX, RMS_NORM
+from puzzles_lib.chapters.ch19_what_the_clock_says.standin import audit as audit
 from puzzles_lib.checker import guarded
 from puzzles_lib.checker.report import Report
 from puzzles_lib.goal import Traffic
@@ -34,15 +35,17 @@ def recorded(what: str) -> dict[str, Any]:
 
 
 class Kept(NamedTuple):
-    """What a pruning leaves: configurations, and the best of them over the best of all."""
+    """What a pruning keeps: how many configurations, and the best of them over the best of all."""
 
     left: int
     ratio: float
 
     def __repr__(self) -> str:
         if self.ratio == float("inf"):
-            return f"{self.left} left, and none of them runs" if self.left else "none is left"
-        return f"{self.left} left; the best of them takes {self.ratio:.2f} times as long as the best of all"
+            return f"{self.left} are kept, and none of them runs" if self.left else "none is kept"
+        return (
+            f"{self.left} are kept; the best of them takes {self.ratio:.2f} times as long as the best of all"
+        )
 
 
 @dataclass(frozen=True)
@@ -100,9 +103,9 @@ class Sweep:
         raise KeyError(f"{self.name} was not tried with {config}")
 
     def kept(self, keep: Callable[[Any], object]) -> Kept | None:
-        """What is left of the configurations by ``keep``, which sees no times; None while it answers nothing.
+        """Return what ``keep`` leaves of the configurations, or None as long as it returns nothing.
 
-        keep: gets blocks, ``warps`` and ``stages`` as attributes, and says True for what is to be timed.
+        keep: gets blocks, ``warps`` and ``stages`` as attributes, no times; returns True for what to time.
         """
         told = [keep(SimpleNamespace(**each.config)) for each in self.tried]
         if all(each is None for each in told):
@@ -112,13 +115,16 @@ class Sweep:
         return Kept(len(left), min(times) / self.best.us if times else float("inf"))
 
     def judged(self, fits: Callable[[Any], object]) -> str | None:
-        """Whom ``fits``, as in `kept`, takes to have room, beside who ran; None while it answers nothing."""
+        """Compare what fits according to ``fits`` with what ran; None as long as it returns nothing."""
         told = [fits(SimpleNamespace(**each.config)) for each in self.tried]
         if all(each is None for each in told):
             return None
         ran = [each.us is not None for each in self.tried]
-        lines = [f"{sum(map(bool, told))} of {len(told)} fit by this; {sum(ran)} ran"]
-        for what, wanted in (("ran, and do not fit by this", True), ("fit by this, and were refused", False)):
+        lines = [f"{sum(map(bool, told))} of {len(told)} fit according to you; {sum(ran)} ran"]
+        for what, wanted in (
+            ("ran but don't fit according to you", True),
+            ("were refused but fit according to you", False),
+        ):
             odd = [
                 each
                 for each, fit, did in zip(self.tried, told, ran, strict=True)
@@ -179,12 +185,12 @@ class Work:
         return (
             f"{self.flops:,} FLOP\n"
             f"{self.bytes:,} bytes asked for\n"
-            f"{self.least:,} bytes must come from memory: {self.intensity:.2f} FLOP for each"
+            f"{self.least:,} bytes must be moved: {self.intensity:.2f} FLOP per byte"
         )
 
 
 def work(kernel: object, puzzle: Puzzle, case: int | Case = 0) -> Work | Report:
-    """What a kernel does in a case, counted while it runs; a `Report` where it cannot be run."""
+    """Return what a kernel does in a case, counted while it runs, or a `Report` if it can't be run."""
     chosen = pick_case(puzzle, case, "work")
     ran = guarded(kernel, puzzle, chosen)
     return ran if isinstance(ran, Report) else Work(ran[1].flops, ran[1].bytes_moved, least(puzzle, chosen))
@@ -244,9 +250,10 @@ def points() -> list[Point]:
 
 @cache
 def modelled(group: int, tile: tuple[int, int] = (128, 256), in_flight: int = 132, steps: int = 4) -> float:
-    """GB that a matmul of 8192 fetches in bands of so many rows of tiles, by the model; 50 MiB of cache.
+    """Return the GB that a matmul of 8192 fetches in bands of ``group`` rows of tiles, by the model.
 
-    tile: rows and columns. in_flight: programs at a time. steps: turns of the loop that are told apart.
+    The cache has 50 MiB. tile: rows and columns. in_flight: programs at a time. steps: iterations of
+    the loop, as the model sees them.
     """
     deep = 2 * 8192 // steps  # bytes of a row of a, of a column of b
     sizes = tile[0] * deep, tile[1] * deep
