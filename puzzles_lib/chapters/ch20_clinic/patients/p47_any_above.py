@@ -30,9 +30,9 @@ def last_above(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gene
 
 
 def any_above(x: Float32[Tensor, "M N"]) -> Bool[Tensor, " M"]:
-    """z[m]: whether some x[m, n] is above 1
+    """z[m] is True if some x[m, n] is above 1
 
-    A row is a program's, and fits into its block.
+    Each program computes one row, which fits in its block.
     """
     return (x > 1).any(1)
 
@@ -59,7 +59,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "count_as_bool",
-    "A bool is a byte in memory, and of 256 the lowest byte is 0.",
+    "A bool is one byte in memory, and the low byte of 256 is 0.",
     {"hits > 0)": "hits)"},
     kind="values",
     says="z[0]",
@@ -71,7 +71,7 @@ PATIENT = Patient(
     ward="masks",
     question=which_line(
         SLIP,
-        "the count is right, up to 2^31; which line makes something narrower of it?",
-        Nudge(lambda v, r: v == r - 1, "count by hand: is this number wrong for 256 hits?"),
+        "The count is correct up to 2^31. Which line converts it to something narrower?",
+        Nudge(lambda v, r: v == r - 1, "Count by hand: is this number ever wrong?"),
     ),
 )
