@@ -146,7 +146,7 @@ DRAWN = {
     "persistent": lambda: pictures.persistent(RECORD),
 }
 TOLD = {
-    "lies": "19.9 µs without synchronize, 1.74 ms with it: a launch only puts the kernel into a queue",
+    "lies": "19.9 µs without synchronize, 1.74 ms with synchronize: a launch only puts",
     "spread": "a mean of 157",
     "held": "1 at a time: 8 of 64 warps, an occupancy of 12%",
     "flights": "0.88 with 1, 1.67 with 2",

@@ -84,7 +84,7 @@ class Sweep:
 
     @property
     def ran(self) -> list[Tried]:
-        """Those that a launch took, the fastest first."""
+        """Configurations that could be launched, fastest first."""
         return sorted((each for each in self.tried if each.us is not None), key=lambda each: each.us)
 
     @property
@@ -96,7 +96,7 @@ class Sweep:
         return self.ran[0]
 
     def time(self, **config: int) -> float | None:
-        """µs of a configuration by its numbers, None where refused. Raises KeyError for no such one."""
+        """Return a configuration's µs, None if it was refused. Raises KeyError if it wasn't tried."""
         for each in self.tried:
             if config.items() == each.config.items():
                 return each.us
@@ -169,16 +169,16 @@ class Work:
 
     @property
     def intensity(self) -> float:
-        """FLOP for each byte that must come from memory."""
+        """FLOP per byte that must be moved."""
         return self.flops / self.least
 
     @property
     def floor(self) -> float:
-        """µs that an H200 takes at the least."""
+        """The fewest µs that an H200 can take."""
         return max(self.least / BYTES, self.flops / FLOPS) * 1e6
 
     def at_best(self, name: str = "mine") -> "Point":
-        """On the roofline, as high as it can be."""
+        """Return the kernel's highest possible point on the roofline."""
         return Point(name, self.intensity, self.flops / self.floor / 1e6)
 
     def __repr__(self) -> str:
@@ -197,7 +197,7 @@ def work(kernel: object, puzzle: Puzzle, case: int | Case = 0) -> Work | Report:
 
 
 def least(puzzle: Puzzle, case: Case) -> int:
-    """Bytes of all inputs and results."""
+    """Return the bytes of all inputs and results."""
     tensors = puzzle.inputs + puzzle.results
     return sum(math.prod(each.shape(case.numbers)) * each.dtype.itemsize for each in tensors)
 
@@ -236,7 +236,7 @@ class Point:
 
 
 def points() -> list[Point]:
-    """The course's own kernels, as recorded."""
+    """Return the course's own kernels, as recorded."""
     found = []
     for row in load(POINTS)["rows"]:
         name, case = row["puzzle"], Case(**row["case"])
@@ -263,13 +263,13 @@ def modelled(group: int, tile: tuple[int, int] = (128, 256), in_flight: int = 13
 
 
 def panels(order: list[tuple[int, int]], wave: int) -> list[int]:
-    """For each wave: how many rows and columns of tiles its programs touch."""
+    """Return for each wave how many rows and columns of tiles its programs need."""
     waves = [order[first : first + wave] for first in range(0, len(order), wave)]
     return [len({m for m, _ in tiles}) + len({n for _, n in tiles}) for tiles in waves]
 
 
 def fetches(kernel: object, puzzle: Puzzle, goal: Traffic) -> dict[str, tuple[int, int]] | Report:
-    """By tensor, the lines that a kernel fetches in a goal's case, and how many different ones."""
+    """Return by tensor the lines that a kernel fetches in a goal's case, and how many of them differ."""
     from puzzles_lib.checker.traffic import fetches
 
     ran = guarded(kernel, puzzle, puzzle.cases[goal.case])

@@ -73,6 +73,15 @@ WHY = {
 }
 
 
+LABELS = {
+    "1000 calls from Python, a call": "per call, 1000 calls from Python",
+    "100 of them in a CUDA graph, a call": "per call, 100 calls in a CUDA graph",
+    "64 times 8 MB in turn": "cycling through 64 times 8 MB",
+    "with it": "with synchronize",
+}
+"""How the picture words a record's labels, if it words them differently."""
+
+
 def lies(record: Record, names: Sequence[str] = ()) -> Picture:
     """Draw two times for the same thing, for some pairs.
 
@@ -89,19 +98,20 @@ def lies(record: Record, names: Sequence[str] = ()) -> Picture:
             color = (ORANGE, SKY)[place]
             width = max(0.08, 5.4 * row[which] / most)
             box(ax, 4.8, y + 0.95 * place, width, 0.8, color=color)
-            text = f"{_time(row[which])}: {row[f'of_{which}']}"
+            of = row[f"of_{which}"]
+            text = f"{_time(row[which])}: {LABELS.get(of, of)}"
             label(ax, 5.05 + width, y + 0.95 * place + 0.4, text, align="left")
         label(ax, 4.8, y + 2.35, WHY[row["name"]], align="left", weight="bold")
         told.append(
-            f"{LIES[row['name']]}: {_time(row['first'])} {row['of_first']}, "
-            f"{_time(row['second'])} {row['of_second']}: {WHY[row['name']]}"
+            f"{LIES[row['name']]}: {_time(row['first'])} {LABELS.get(row['of_first'], row['of_first'])}, "
+            f"{_time(row['second'])} {LABELS.get(row['of_second'], row['of_second'])}: {WHY[row['name']]}"
         )
     label(ax, 0.2, 3.4 * len(rows), origin(record), align="left", fontsize=9, color=FAINT)
     return Picture(figure, f"Pairs of times for the same thing, {origin(record)}. {'; '.join(told)}.")
 
 
 def spread(record: Record) -> Picture:
-    """60 copies of 256 MiB one after the other, after a rest. record: of bench "clock"."""
+    """Draw 60 copies of 256 MiB after a rest. record: of bench "clock"."""
     (row,) = [row for row in record["lies"] if row["name"] == "spread"]
     times = row["more"]["times"]
     figure = new_figure(7.8, 3.2)
@@ -125,7 +135,7 @@ def spread(record: Record) -> Picture:
 
 
 def held(registers: int, shared: int, warps: int) -> Picture:
-    """What a multiprocessor of an H200 has of everything, and how many programs each of it holds."""
+    """Draw a multiprocessor's resources on an H200, and how many programs fit in each."""
     programs = resident(registers, shared, warps)
     lot = -(-registers * 32 // 256) * 256
     limits = {
@@ -158,7 +168,7 @@ def held(registers: int, shared: int, warps: int) -> Picture:
 
 
 def flights(record: Record) -> Picture:
-    """TB/s of a sum against programs on a multiprocessor. record: of bench "clock"."""
+    """Draw the TB/s of a sum against programs per multiprocessor. record: of bench "clock"."""
     rows = record["flights"]
     figure = new_figure(7.6, 3.3)
     ax = figure.subplots()
@@ -178,7 +188,7 @@ def flights(record: Record) -> Picture:
 
 
 def waves(record: Record) -> Picture:
-    """Time of matmuls against their programs, one of which fills a multiprocessor. record: of "clock"."""
+    """Draw the time of matmuls against their programs, each filling a multiprocessor. record: of "clock"."""
     rows = record["waves"]
     figure = new_figure(7.8, 3.5)
     ax = figure.subplots()
@@ -202,7 +212,7 @@ def waves(record: Record) -> Picture:
 
 
 def roofline(mine: Point | None = None) -> Picture:
-    """The course's kernels, as recorded, below an H200's roof. mine: one more, where it could be at best."""
+    """Draw the course's recorded kernels below an H200's roof. mine: one more, at its best."""
     figure = new_figure(8.0, 4.4)
     ax = figure.subplots()
     corner = FLOPS / BYTES
@@ -243,7 +253,7 @@ def roofline(mine: Point | None = None) -> Picture:
 
 
 def tile_order(groups: Sequence[int] = (1, 4), wave: int = 8, side: int = 8) -> Picture:
-    """Tiles of a matmul with their programs' numbers, the first waves colored."""
+    """Draw the tiles of a matmul with their programs' numbers; the first waves are colored."""
     colors = (SKY, ORANGE, GREEN, PURPLE)
     figure, ax = new_sheet(2.2 * side + 1.9, 1.1 * side + 3.4)
     told = []
@@ -272,7 +282,7 @@ def tile_order(groups: Sequence[int] = (1, 4), wave: int = 8, side: int = 8) -> 
 
 
 def fetched(record: Record) -> Picture:
-    """What a matmul of 8192 fetches by its bands: the model, and ncu. record: of bench "profiles"."""
+    """Draw what a matmul of 8192 fetches in bands, by the model and by ncu. record: of bench "profiles"."""
     read = {row["name"]: row["dram_read"] / 1e9 for row in record["rows"]}
     groups = [g for g in (1, 2, 4, 8, 16, 32, 64) if f"matmul, group {g}" in read]
     model = [modelled(g) for g in groups]
@@ -298,7 +308,7 @@ def fetched(record: Record) -> Picture:
 
 
 def orders(record: Record) -> Picture:
-    """Time of a matmul by its bands, over that of row after row. record: of bench "clock"."""
+    """Draw the time of a matmul in bands, relative to row after row. record: of bench "clock"."""
     looks = {
         ("8192x8192x8192", "128x256"): (BLUE, "o", "tiles 128 × 256, K = 8192"),
         ("16384x16384x2048", "128x256"): (ORANGE, "s", "tiles 128 × 256, K = 2048"),
@@ -337,7 +347,7 @@ SIX = {
     "E": "column copy",
     "F": "small tiles, group 8",
 }
-"""Profiles by the letters under which the chapter shows them."""
+"""The profiles, by the chapter's letters."""
 LEAST = {
     "row sum": 132 << 22,
     "small tiles, group 1": 4 * 8192**2,
@@ -373,12 +383,12 @@ SHARES = {
     "exp2's unit, busy": "xu_busy",
     "occupancy": "occupancy",
 }
-"""Facts of a profile that are parts of a whole, and their columns."""
+"""The percentages of a profile, and their columns."""
 BRIEFLY = {"long_scoreboard": "memory", "mio_throttle": "full queue"}
 
 
 def compared(record: Record) -> Picture:
-    """The six profiles side by side. record: of bench "profiles"."""
+    """Draw the six profiles side by side. record: of bench "profiles"."""
     found = {row["name"]: row for row in record["rows"]}
     rows = [found[name] for name in SIX.values()]
     figure, ax = new_sheet(19.4, 9.0)
@@ -413,7 +423,7 @@ def compared(record: Record) -> Picture:
 
 
 def cures(record: Record, names: Sequence[str] = ()) -> Picture:
-    """What each profile says, and what helps. record: of bench "profiles". names: the six unless given."""
+    """Draw what each profile shows, and what helps. names: which, the six unless given."""
     found = {row["name"]: row for row in record["rows"]}
     fewer = found["softmax, 16 warps"]
     words = {
@@ -443,7 +453,7 @@ def cures(record: Record, names: Sequence[str] = ()) -> Picture:
 
 
 def profile(record: Record, letter: str, name: str = "") -> Picture:
-    """One of the six profiles, or another by its name. record: of bench "profiles"."""
+    """Draw one of the six profiles, or another one by name. record: of bench "profiles"."""
     (row,) = [row for row in record["rows"] if row["name"] == (name or SIX[letter])]
     figure, ax = new_sheet(19.4, 7.4)
     label(ax, 0.2, 0.7, f"profile {letter}" if not name else name, align="left", fontsize=13)
@@ -481,7 +491,7 @@ def profile(record: Record, letter: str, name: str = "") -> Picture:
 
 
 def sweep(swept: Sweep, keep: Callable[[Any], object] | None = None) -> Picture:
-    """All configurations by their time; those that spill; and, of a pruning, what is left."""
+    """Draw all configurations by time; mark those that spill and those that ``keep`` keeps."""
     ran = swept.ran
     kept = {id(each) for each in swept.tried if keep and swept_keeps(keep, each)}
     figure = new_figure(7.8, 3.6)
@@ -520,14 +530,14 @@ def sweep(swept: Sweep, keep: Callable[[Any], object] | None = None) -> Picture:
 
 
 def swept_keeps(keep: Callable[[Any], object], each: Any) -> bool:
-    """Whether a pruning keeps a configuration."""
+    """Return whether a pruning keeps a configuration."""
     from types import SimpleNamespace
 
     return bool(keep(SimpleNamespace(**each.config)))
 
 
 def twice(swept: Sweep, most: int = 24) -> Picture:
-    """The fastest configurations in both rounds of a sweep."""
+    """Draw the fastest configurations in both rounds of a sweep."""
     some = swept.ran[:most]
     figure = new_figure(7.6, 3.4)
     ax = figure.subplots()
@@ -551,7 +561,7 @@ def twice(swept: Sweep, most: int = 24) -> Picture:
 
 
 def persistent(record: Record) -> Picture:
-    """Time of a plain matmul over that of others, by sizes. record: of bench "clock"."""
+    """Draw the speedup of other matmuls over a plain one, by size. record: of bench "clock"."""
     looks = {
         "descriptors": (SKY, "descriptors"),
         "persistent, flattened": (GREEN, "persistent, descriptors"),

@@ -105,7 +105,7 @@ def symptoms() -> Picture:
 
 
 def wraps(B: int = 16, T: int = 17_477, K: int = 8192) -> Picture:
-    """Where the sequences of a large tensor begin, as int32 has it."""
+    """Draw where the sequences of a large tensor start, and where they start in int32."""
     figure, ax = new_sheet(19.2, 7.6)
     left, width = 0.8, 17.2
     reach = (B * T * K) / 2**31  # of a tensor, in int32's range
@@ -142,7 +142,7 @@ def wraps(B: int = 16, T: int = 17_477, K: int = 8192) -> Picture:
 
 
 def left_out(case: Case = MANY_TOKENS.cases[2]) -> Picture:
-    """Which program does which token, where there are more tokens than programs."""
+    """Draw which program computes which token if there are more tokens than programs."""
     T, most = case.T, case.MOST
     figure, ax = new_sheet(19.2, 6.2)
     left, width = 3.4, 15.4 / T
@@ -165,7 +165,7 @@ def left_out(case: Case = MANY_TOKENS.cases[2]) -> Picture:
 
 
 def meets(case: Case = RUNNING_SUMS.cases[3], b: int = 1) -> Picture:
-    """The blocks of a packed sequence that begins within one, and what is summed in them."""
+    """Draw the blocks of a packed sequence that starts inside a block, and their sums."""
     cu = make_inputs(RUNNING_SUMS, case)["cu"].tolist()
     start, end = cu[b], cu[b + 1]
     t = torch.arange(start // case.BLOCK * case.BLOCK, -(-end // case.BLOCK) * case.BLOCK)
@@ -205,7 +205,7 @@ def meets(case: Case = RUNNING_SUMS.cases[3], b: int = 1) -> Picture:
 
 
 def strides(case: Case = LOGSUMEXP_OF_VIEW.cases[3]) -> Picture:
-    """A view's rows in memory, and which elements each program takes for its row."""
+    """Draw a view's rows in memory, and the elements that each program reads as its row."""
     M, N, S = (case.numbers[name] for name in "MNS")
     figure, ax = new_sheet(19.2, 3.6 + 1.3 * M)
     left, width = 4.1, 14.8 / (M * S)
@@ -244,7 +244,7 @@ def strides(case: Case = LOGSUMEXP_OF_VIEW.cases[3]) -> Picture:
 
 
 def overshoots(N: int = 5, BLOCK: int = 4) -> Picture:
-    """A tile that is wider than what is left of its row."""
+    """Draw a tile that is wider than the rest of its row."""
     figure, ax = new_sheet(19.2, 7.4)
     left, width, M = 4.0, 1.45, 2
     label(ax, left - 0.4, 1.5, "the tile's lanes", align="right")
@@ -270,7 +270,7 @@ def overshoots(N: int = 5, BLOCK: int = 4) -> Picture:
 
 
 def least(case: Case = ROW_MINIMUM.cases[3], m: int = 0) -> Picture:
-    """A row and the lanes beyond it, and the minimum of both where these happen to hold 0."""
+    """Draw a row and the lanes past its end, and the minimum of both if those lanes are 0."""
     x = make_inputs(ROW_MINIMUM, case)["x"][m].tolist()
     lowest = min(x)
     figure, ax = new_sheet(19.2, 7.6)
@@ -300,7 +300,7 @@ def least(case: Case = ROW_MINIMUM.cases[3], m: int = 0) -> Picture:
 
 
 def keeps_a_byte(N: int = ANY_ABOVE.cases[3].N) -> Picture:
-    """Three counts as 32 bits, and those of them that a bool takes."""
+    """Draw three counts as 32 bits, and the bits that a bool keeps."""
     hits = torch.tensor([N - 1, N, N + 1], dtype=torch.int32)
     bits = torch.iinfo(torch.uint8).bits
     figure, ax = new_sheet(19.2, 5.5)
@@ -324,7 +324,7 @@ def keeps_a_byte(N: int = ANY_ABOVE.cases[3].N) -> Picture:
 
 
 def nan_stays(case: Case = KEPT_SCORES.cases[3], m: int = 2) -> Picture:
-    """The blocks of a row whose first ones keep nothing: a sum that is NaN, and one that is not."""
+    """Draw a row in which the first blocks keep nothing, with the wrong sum (NaN) and the correct one."""
     given = make_inputs(KEPT_SCORES, case)
     x = given["x"][m].masked_fill(given["keep"][m] == 0, -torch.inf).split(case.BLOCK_N)
     tops = torch.stack([block.max() for block in x]).cummax(0).values
@@ -369,7 +369,7 @@ def _number(value: float) -> str:
 
 
 def of_equals(ones: Sequence[int] = (2, 9, 17, 20), V: int = 48, BLOCK: int = 16) -> Picture:
-    """The blocks of a row with equal maxima: what the best is after each, and whose place is kept."""
+    """Draw a row whose blocks have equal maxima: the best after each block, and its token."""
     levels = [float(v in ones) for v in range(V)]
     figure, ax = new_sheet(19.2, 8.0)
     left, width = 3.8, 15.0 / V
@@ -406,7 +406,7 @@ def of_equals(ones: Sequence[int] = (2, 9, 17, 20), V: int = 48, BLOCK: int = 16
 
 
 def begins(cases: Sequence[Case] = ROW_TOTALS.cases[3:1:-1], rows: int = 4) -> Picture:
-    """Rows of two lengths along memory, which is ruled in steps of 16 bytes."""
+    """Draw rows of two lengths in memory, with a line every 16 bytes."""
     size, step = ROW_TOTALS.inputs[0].dtype.itemsize, 16
     most = rows * size * max(case.K for case in cases)
     figure, ax = new_sheet(19.2, 1.0 + 3.1 * len(cases))
@@ -440,7 +440,7 @@ def begins(cases: Sequence[Case] = ROW_TOTALS.cases[3:1:-1], rows: int = 4) -> P
 
 
 def not_yet_there(case: Case = LABEL_PROBABILITY.cases[0], warps: int = 4) -> Picture:
-    """Warps that store a row at their own pace, and the one that loads an element of it."""
+    """Draw warps that store a row at their own pace, and a lane that loads one element."""
     at = int(make_inputs(LABEL_PROBABILITY, case)["label"][0])
     owner, each = at // 32 % warps, case.N // warps
     figure, ax = new_sheet(19.2, 7.4)
@@ -469,7 +469,7 @@ def not_yet_there(case: Case = LABEL_PROBABILITY.cases[0], warps: int = 4) -> Pi
 
 
 def releases() -> Picture:
-    """Four warps at their own pace, and the one that gives the lock back."""
+    """Draw four warps at their own pace, one of which releases the lock."""
     figure, ax = new_sheet(19.2, 7.6)
     left, ends = 2.6, (3.2, 5.1, 4.2, 7.8)
     for warp, end in enumerate(ends):
@@ -495,7 +495,7 @@ def releases() -> Picture:
 
 
 def stored_twice(case: Case = NORM_AND_TURN.cases[1], warps: int = 4) -> Picture:
-    """Which warp stores which part of a row, and which its end once more."""
+    """Draw which warp stores which part of a row, and which one stores its end again."""
     N, H = case.N, case.H
     stores = ((0, N, "first store"), (N - 2 * H, H, "second store"), (N - H, H, "third store"))
     tints = (SKY, ORANGE, GREEN, YELLOW)
@@ -536,7 +536,7 @@ def stored_twice(case: Case = NORM_AND_TURN.cases[1], warps: int = 4) -> Picture
 
 
 def coarse_parts(case: Case = BIAS_GRADIENT.cases[1], n: int = 1) -> Picture:
-    """The parts of a column's sum between the numbers that bfloat16 has, and what is added of each."""
+    """Draw the parts of a column's sum between bfloat16 numbers, and what is added instead."""
     dy = make_inputs(BIAS_GRADIENT, case)["dy"][:, n].float()
     parts = torch.stack([rows.sum() for rows in dy.split(case.BLOCK_M)])
     taken = parts.bfloat16().float()
@@ -576,7 +576,7 @@ def coarse_parts(case: Case = BIAS_GRADIENT.cases[1], n: int = 1) -> Picture:
 
 
 def ten_bits(case: Case = PRODUCTS.cases[0]) -> Picture:
-    """Two factors as the 32 bits of a float32, what TF32 takes of them, and their product by both."""
+    """Draw two float32 factors as bits, what TF32 keeps of them, and both products."""
     given = make_inputs(PRODUCTS, case)
     x, y = given["x"][0], given["y"][:, 0]
     off = (in_tf32(x) * in_tf32(y) / (x * y) - 1).nan_to_num().abs()
@@ -610,7 +610,7 @@ def ten_bits(case: Case = PRODUCTS.cases[0]) -> Picture:
 
 
 def in_tf32(x: torch.Tensor) -> torch.Tensor:
-    """Rounded to 10 bits of the fraction."""
+    """Return x rounded to 10 bits of fraction."""
     return ((x.view(torch.int32) + (1 << 12)) >> 13 << 13).view(torch.float32)
 
 
@@ -650,7 +650,7 @@ def rounds_down(SIZE: int = 4) -> Picture:
 
 
 def eight_bits(a: Sequence[int] = (-44, -20), x: Sequence[int] = (24, 127)) -> Picture:
-    """Products of int8 as the 16 bits that they need, and what int8 keeps of them."""
+    """Draw int8 products as the 16 bits that they need, and the bits that int8 keeps."""
     figure, ax = new_sheet(19.2, 5.4)
     left, width, told, sums = 6.0, 0.52, [], [0, 0]
     for number, (one, other) in enumerate(zip(a, x, strict=True)):
@@ -672,7 +672,7 @@ def eight_bits(a: Sequence[int] = (-44, -20), x: Sequence[int] = (24, 127)) -> P
 
 
 def brackets(row: tuple[int, int, int] = (1, 2, 3)) -> Picture:
-    """Three elements joined from the left and from the right, by what halves once."""
+    """Draw three elements joined from the left and from the right by a combine that halves once."""
     right = float(DISCOUNTED_SUM.spec(torch.tensor([row], dtype=torch.float32))[0, -1])
     a, b, c = row
     figure, ax = new_sheet(19.2, 6.4)
@@ -698,12 +698,12 @@ def brackets(row: tuple[int, int, int] = (1, 2, 3)) -> Picture:
 
 
 def _halved(a: float, b: float) -> tuple[float, str]:
-    """Half of a, and b; and as it is written."""
+    """Return a / 2 + b, and that sum in writing."""
     return a * 0.5 + b, f"{a:g} · 0.5 + {b:g} = {a * 0.5 + b:g}"
 
 
 def two_maxima(case: Case = ATTENDED.cases[1], m: int = 2) -> Picture:
-    """The blocks of a row: what its sums are around, what a block's weights are, and how it counts."""
+    """Draw a row's blocks: the maxima of its sums and of its weights, and how much each block counts."""
     x = make_inputs(ATTENDED, case)["x"][m].split(case.BLOCK_N)
     tops = [block.max().item() for block in x]
     top, sums, weights = -math.inf, [], []
@@ -737,7 +737,7 @@ def two_maxima(case: Case = ATTENDED.cases[1], m: int = 2) -> Picture:
 
 
 def stripes(case: Case = RANDOM_ROUNDING.cases[1], blocks: int = 8) -> Picture:
-    """Which halves are rounded up, where all blocks share their draws, and where no two numbers do."""
+    """Draw which halves are rounded up if all blocks share their draws, and if no two numbers do."""
     lanes = torch.arange(case.BLOCK_N).expand(blocks, -1)
     n = torch.arange(blocks * case.BLOCK_N).view(blocks, -1)
     figure, ax = new_sheet(19.2, 6.7)
@@ -764,7 +764,7 @@ def stripes(case: Case = RANDOM_ROUNDING.cases[1], blocks: int = 8) -> Picture:
 
 
 def one_bit(cases: Sequence[Case] = SINKS_AND_WINDOW.cases[3:]) -> Picture:
-    """The first S and the last W of two rows, and their sum where it has one bit."""
+    """Draw the first S and the last W columns of two rows, and their sum in one bit."""
     figure, ax = new_sheet(19.2, 7.8)
     left, width, told = 3.5, 0.58, []
     x = left
@@ -795,7 +795,7 @@ def one_bit(cases: Sequence[Case] = SINKS_AND_WINDOW.cases[3:]) -> Picture:
 
 
 def too_many_stages(case: Case = TILED_PRODUCT.cases[1], stages: int = 8, most: int = 232_448) -> Picture:
-    """What a loop's stages take of shared memory, against what a program may have of it."""
+    """Draw how much shared memory a loop's stages need, and how much a program may use."""
     M, N, K = case.BLOCK_M, case.BLOCK_N, case.BLOCK_K
     a, b = 2 * M * K, 2 * K * N  # bytes, of bfloat16
     figure, ax = new_sheet(19.2, 7.0)
@@ -830,7 +830,7 @@ def too_many_stages(case: Case = TILED_PRODUCT.cases[1], stages: int = 8, most: 
 
 
 def adds_up(case: Case = TUNED_SUM.cases[2], blocks: Sequence[int] = (32, 64), tries: int = 3) -> Picture:
-    """A sum of ones after each run of a first call, which tries configurations, and of a second one."""
+    """Draw a sum of ones after each run of a first call, which tries configurations, and of a second."""
     runs = [color for color in (SKY, ORANGE) for _ in range(tries)] + [VERMILLION]
     sums = [case.N * (number + 1) for number in range(len(runs))] + [case.N]
     figure, ax = new_sheet(19.2, 8.2)
@@ -859,7 +859,7 @@ def adds_up(case: Case = TUNED_SUM.cases[2], blocks: Sequence[int] = (32, 64), t
 
 
 def left_over(case: Case = TUNED_ROWS.cases[1], blocks: Sequence[int] = (256, 32)) -> Picture:
-    """What two configurations leave in a row, one after the other, and what the second leaves alone."""
+    """Draw a row after two configurations, one after the other, and after the second one alone."""
     N, (large, small) = case.N, blocks
     figure, ax = new_sheet(19.2, 6.1)
     left, width = 5.9, 12.9 / N
@@ -901,7 +901,7 @@ def left_over(case: Case = TUNED_ROWS.cases[1], blocks: Sequence[int] = (256, 32
 
 
 def compiles(most: int = 32) -> Picture:
-    """Launches for 1, 2, 3 ... requests, by the kernel that each takes."""
+    """Draw launches for 1, 2, 3, ... requests and the kernel that each one uses."""
     sizes = range(1, most + 1)
     stalls = first_of_class(sizes)
     taken = {name: [M for M in sizes if class_of(M) == name] for name in map(class_of, sizes)}

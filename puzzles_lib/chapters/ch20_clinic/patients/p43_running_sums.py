@@ -1,4 +1,4 @@
-"""A packed sequence begins within a block, and the block's sum begins with the sequence before it."""
+"""A packed sequence starts inside a block, and the block's sum includes the sequence before it."""
 
 import torch
 from jaxtyping import Float32, Int32

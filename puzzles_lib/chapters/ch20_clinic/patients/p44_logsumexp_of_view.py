@@ -1,4 +1,4 @@
-"""Rows are taken to follow one another, and the tensor is a view of longer ones."""
+"""The kernel assumes contiguous rows, and the tensor is a view of longer ones."""
 
 import triton
 from jaxtyping import Float32

@@ -1,4 +1,4 @@
-"""A mask is made, and not handed to the store."""
+"""A mask is computed but not passed to the store."""
 
 import triton
 from jaxtyping import Float32

@@ -1,4 +1,4 @@
-"""A count is stored as a bool, of which its lowest eight bits are taken."""
+"""A count is stored as a bool, which keeps its lowest eight bits."""
 
 import torch
 import triton
@@ -18,12 +18,12 @@ def all_above(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gener
 
 
 def at_the_limit(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """All 1, which is not above 1."""
+    """Return ones, which aren't above 1."""
     return torch.ones(shape, dtype=dtype)
 
 
 def last_above(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """All 1, but for the last of each row."""
+    """Return ones, except for the last of each row, which is 2."""
     x = torch.ones(shape, dtype=dtype)
     x[..., -1] = 2
     return x

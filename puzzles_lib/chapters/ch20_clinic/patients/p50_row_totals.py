@@ -1,4 +1,4 @@
-"""A tensor descriptor for rows that do not begin at multiples of 16 bytes."""
+"""A tensor descriptor for rows that don't start at multiples of 16 bytes."""
 
 import triton
 from jaxtyping import BFloat16, Float32

@@ -1,4 +1,4 @@
-"""A row is stored, and one element of it loaded again: there is no barrier between."""
+"""A row is stored and one element of it loaded again, without a barrier in between."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""A lock is given back before all threads have stored."""
+"""A lock is released before all threads have stored."""
 
 import torch
 import triton

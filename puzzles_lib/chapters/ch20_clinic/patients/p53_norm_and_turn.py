@@ -1,4 +1,4 @@
-"""Two stores of a program meet in an element, and which of them comes last is not known."""
+"""Two stores of a program write the same element, in an undefined order."""
 
 import torch
 import triton

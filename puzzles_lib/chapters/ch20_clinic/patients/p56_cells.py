@@ -1,4 +1,4 @@
-"""`//` rounds towards zero, as in C, and not down, as in Python."""
+"""`//` rounds toward zero as in C, not down as in Python."""
 
 import torch
 import triton

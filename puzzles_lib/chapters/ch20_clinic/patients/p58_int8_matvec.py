@@ -1,4 +1,4 @@
-"""The product of two int8 is an int8."""
+"""The product of two int8 numbers is an int8."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""Sums around one maximum, and weights that are added to them around another."""
+"""Weights relative to one maximum are added to sums relative to another."""
 
 import torch
 from jaxtyping import Float32
@@ -12,7 +12,7 @@ from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge
 
 STEP = 8.0
-"""By how much a maximum grows at least before the kernel moves it."""
+"""The kernel moves its maximum only if it grows by more than this."""
 
 
 def leaps(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -33,7 +33,7 @@ def attended(
 
 
 def too_light(x: Tensor, v: Tensor, BLOCK_N: int) -> Tensor:
-    """As `attended`, with a block's weights around its maximum, and the sums around one not moved."""
+    """Compute `attended` with weights relative to a new maximum and sums relative to the old one."""
     top = torch.full_like(x[:, 0], -torch.inf)
     total, acc = torch.zeros_like(top), torch.zeros_like(top)
     for part, values in zip(x.split(BLOCK_N, 1), v.split(BLOCK_N, 1), strict=True):

@@ -1,4 +1,4 @@
-"""Two masks are added: a mask has one bit, and 1 + 1 is 0 in it."""
+"""Two masks are added: a mask has one bit, and in one bit 1 + 1 is 0."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""A loop holds more stages in shared memory than a GPU has."""
+"""A loop's stages need more shared memory than a GPU has."""
 
 from functools import cache
 
@@ -62,7 +62,7 @@ SLIP = Mistake(
 
 @cache
 def stages_that_fit() -> int:
-    """The most stages of both tiles that fit into an H100's shared memory."""
+    """Return how many stages of both tiles fit in an H100's shared memory."""
     a_stage = 2 * (128 * 64 + 64 * 128)  # bytes, of bfloat16
     return 232_448 // a_stage
 

@@ -1,4 +1,4 @@
-"""Autotune runs a kernel many times: what adds to its result adds again."""
+"""Autotune runs a kernel many times, and a kernel that adds to its result adds each time."""
 
 import triton
 from jaxtyping import Float32

@@ -1,4 +1,4 @@
-"""A configuration that covers a part of the result, and others that leave the rest."""
+"""A configuration that computes only part of the result, hidden by another one."""
 
 from jaxtyping import Float32
 from torch import Tensor

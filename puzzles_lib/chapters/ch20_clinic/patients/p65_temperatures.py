@@ -1,4 +1,4 @@
-"""A kernel is compiled anew for sizes of 1 and for multiples of 16."""
+"""A kernel is compiled again for a size of 1 and for multiples of 16."""
 
 from collections.abc import Iterable
 
@@ -51,12 +51,12 @@ SLIP = Mistake(
 
 
 def class_of(size: int) -> str:
-    """What Triton tells apart of an integer: all of one class share a kernel."""
+    """Return the class of an integer argument: all of one class share a kernel."""
     return "1" if size == 1 else "any other" if size % 16 else "a multiple of 16"
 
 
 def first_of_class(sizes: Iterable[int]) -> set[int]:
-    """The sizes, met in this order, for which Triton compiles a kernel."""
+    """Return the sizes, in this order, for which Triton compiles a kernel."""
     firsts: dict[str, int] = {}
     for size in sizes:
         firsts.setdefault(class_of(size), size)
