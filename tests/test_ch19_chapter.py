@@ -18,6 +18,7 @@ from puzzles_lib.chapters.ch19_what_the_clock_says import (
     laboratory,
     pictures,
     profiles,
+    standin,
 )
 from puzzles_lib.chapters.ch19_what_the_clock_says.questions import LEFT, LOSS
 from tests.conftest import REPO
@@ -34,6 +35,8 @@ PROSE = " ".join(cell.source for cell in MASTER.cells if cell.cell_type == "mark
 def test_records_say_where_they_come_from():
     for path in (CLOCK, POINTS, PROFILES, *SWEEPS.values()):
         assert origin(load(path)).startswith("recorded on one NVIDIA H")
+        assert load(path)["versions"]["triton"] == "3.6.0"
+    said("Everything was recorded with Triton 3.6.0", "this was Triton 3.6")
     assert load(SWEEPS["H200"])["device"] == load(POINTS)["device"] == "NVIDIA H200"
     assert "H100" in load(SWEEPS["H100"])["device"]
     assert {row["name"] for row in COUNTED["rows"]} == set(profiles.PROFILED)
@@ -77,7 +80,7 @@ def test_a_pruning_is_told_what_it_keeps_and_loses():
     assert matmul.kept(lambda c: None) is None and matmul.kept(lambda c: False) == (0, math.inf)
     only = matmul.kept(lambda c: (c.BLOCK_M, c.BLOCK_N, c.BLOCK_K, c.warps, c.stages) == (32, 32, 32, 4, 2))
     assert only == (1, matmul.time(BLOCK_M=32, BLOCK_N=32, BLOCK_K=32, warps=4, stages=2) / matmul.best.us)
-    assert repr(only).startswith("1 left; the best of them takes 6.27 times")
+    assert repr(only).startswith("1 are kept; the best of them takes 6.27 times")
     with pytest.raises(AttributeError):
         matmul.kept(lambda c: c.us)
     with pytest.raises(KeyError, match="was not tried"):
@@ -86,23 +89,23 @@ def test_a_pruning_is_told_what_it_keeps_and_loses():
 
 def test_a_pruning_that_leaves_nothing_to_time_says_so():
     swept = laboratory.sweep("matmul")
-    assert repr(swept.kept(lambda c: False)) == "none is left"
+    assert repr(swept.kept(lambda c: False)) == "none is kept"
     refused = [each.config for each in swept.refused]
     left = swept.kept(lambda c: vars(c) in refused)
-    assert repr(left) == f"{len(refused)} left, and none of them runs"
+    assert repr(left) == f"{len(refused)} are kept, and none of them runs"
 
 
 def test_a_line_about_memory_is_judged_by_who_ran():
     swept = laboratory.sweep("matmul")
     assert swept.judged(lambda c: None) is None
     told = swept.judged(lambda c: c.stages * (c.BLOCK_M + c.BLOCK_N) * c.BLOCK_K * 2 <= 227 * 1024)
-    assert told.splitlines()[0] == "328 of 384 fit by this; 330 ran"
-    assert "2 ran, and do not fit by this: BLOCK_M=32" in told and "0 fit by this, and were refused" in told
+    assert told.splitlines()[0] == "328 of 384 fit according to you; 330 ran"
+    assert "2 ran but don't fit according to you: BLOCK_M=32" in told and "0 were refused but fit" in told
     ones = swept.judged(lambda c: True)
     assert (
         "384 of 384" in ones
-        and "\n0 ran, and" in ones
-        and "54 fit by this, and were refused: BLOCK_M=" in ones
+        and "\n0 ran but" in ones
+        and "54 were refused but fit according to you: BLOCK_M=" in ones
     )
 
 
@@ -143,19 +146,19 @@ DRAWN = {
     "persistent": lambda: pictures.persistent(RECORD),
 }
 TOLD = {
-    "lies": "19.9 µs without synchronize, 1.74 ms with it: a launch only puts it into a queue",
+    "lies": "19.9 µs without synchronize, 1.74 ms with synchronize: a launch only puts",
     "spread": "a mean of 157",
     "held": "1 at a time: 8 of 64 warps, an occupancy of 12%",
     "flights": "0.88 with 1, 1.67 with 2",
     "waves": "51 for 128, 100 for 136",
-    "roofline": "batched matmul 683 FLOP a byte, 508 TFLOP/s",
+    "roofline": "batched matmul 683 FLOP per byte, 508 TFLOP/s",
     "tile_order": "programs 0 to 7 need 9 panels, all waves together 72; bands of 4 rows: programs 0",
     "fetched": "bands of 16: model 1.21, chip 1.25",
     "compared": "memory, busy: 18%, 74%, 87%, 72%, 22%, 16%",
-    "cures": "D softmax: spills. 16 warps need 64 registers, spill 0, take 129 µs",
-    "orders": "K = 8192: 1887 µs row after row, 1880 in bands of 16, 1.00 times as fast: power is its limit",
-    "profile": "registers a thread 255, accesses that spill 5,029,888",
-    "sweep": "from 184 over 524 in the middle to 5056; the floor is 139. 54 were refused. 34 spill",
+    "cures": "D softmax: spills. With 16 warps: 64 registers, 0 spills, 129 µs",
+    "orders": "K = 8192: 1887 µs row after row, 1880 in bands of 16, 1.00 times as fast: limited by power",
+    "profile": "registers per thread 255, accesses that spill 5,029,888",
+    "sweep": "from 184 to 5056, 524 in the middle; the floor is 139. 54 were refused. 34 spill",
     "twice": "the first round 75.2 to 78.9 µs",
     "persistent": "8192x8192x128: descriptors 1.25, persistent, descriptors 1.47, cuBLAS 1.45",
 }
@@ -174,7 +177,7 @@ def test_a_picture_reads(name):
 
 def test_more_kernels_may_be_put_on_the_roofline():
     mine = laboratory.Point("mine", 0.5, 1.5)
-    assert "mine 0.5 FLOP a byte, at most 1.5 TFLOP/s" in pictures.roofline(mine).alt
+    assert "mine 0.5 FLOP per byte, at most 1.5 TFLOP/s" in pictures.roofline(mine).alt
     best = laboratory.Work(flops=1000, bytes=900, least=500).at_best()
     assert best.intensity == 2 and round(best.tflops, 2) == 7.9  # 2 FLOP a byte, 3.95 TB/s
     many = laboratory.Work(flops=10**9, bytes=10, least=10).at_best()
@@ -256,10 +259,10 @@ def test_what_is_said_of_profiles():
     assert rows["softmax, 2 warps"]["registers"] == 255 and 5e6 < rows["softmax, 2 warps"]["spilling"] < 5.1e6
     assert 8.5 < 32 * rows["column copy"]["l2_read_sectors"] / pictures.LEAST["column copy"] < 9
     told = pictures.cures(COUNTED).alt
-    assert "A sum: 6% of the warps" in told and "C copy: memory is busy: done" in told
+    assert "A sum: only 6% of all warps" in told and "C copy: memory is busy: it's at its roof" in told
     waits = [next(iter(rows[name]["stalls"])) for name in pictures.SIX.values()]
     assert waits.count("long_scoreboard") == 5
-    said("Five of the six wait for memory", "Only one of them is done")
+    said("Five of the six wait for memory", "Only one of them is at its roof")
     powers, count = rows["powers"], rows["count, 16 bins"]
     assert round(powers["xu_busy"]) == 100 and powers["dram_busy"] < 3 and powers["tensor_busy"] < 1
     assert next(iter(powers["stalls"])) == "mio_throttle" and powers["occupancy"] > 95
@@ -340,7 +343,7 @@ def test_an_answer_of_another_chapter_is_not_printed_and_measures_as_is_told():
     code = [cell.source for cell in MASTER.cells if cell.cell_type == "code"]
     assert not [source for source in code if "def layer_norm_kernel" in source]
     assert check(kernels.layer_norm_kernel, LAYER_NORM).ok
-    said("Less than one FLOP a byte")
+    said("Less than one FLOP per byte")
     assert laboratory.work(kernels.layer_norm_kernel, LAYER_NORM, case=1).intensity < 1
 
 
@@ -349,3 +352,74 @@ def test_what_a_pruning_leaves_is_what_is_handed_in():
     assert [cell.source for cell in MASTER.cells if cell.id == "q15"] == ['answer("ch19-q15", left)']
     assert judge(questions()["ch19-q15"], laboratory.sweep("matmul").kept(lambda c: None)).status == "open"
     assert not judge(questions()["ch19-q15"], laboratory.sweep("matmul").kept(lambda c: True)).ok
+
+
+# ---- the benchmark that lies
+
+
+def quick(gpu):
+    start = gpu.clock()
+    for _ in range(5):
+        gpu.copy(gpu.buffers[0])
+    return (gpu.clock() - start) / 5
+
+
+def careful(gpu, warm=True, wait=True, graphs=True, buffers=64, times=10):
+    def copy_all():
+        for buffer in gpu.buffers[:buffers]:
+            gpu.copy(buffer)
+
+    replay = gpu.graph(copy_all) if graphs else copy_all
+    if warm:
+        replay()
+        gpu.synchronize()
+    start = gpu.clock()
+    for _ in range(times):
+        replay()
+    if wait:
+        gpu.synchronize()
+    return (gpu.clock() - start) / (times * buffers)
+
+
+def test_the_quick_benchmark_has_every_lie_and_the_careful_one_has_none():
+    assert list(laboratory.audit(quick).lies) == list(standin.EFFECTS)
+    found = laboratory.audit(careful)
+    assert found.ok and found.lies == {} and "well measured" in repr(found)
+
+
+@pytest.mark.parametrize(
+    "left_out, lies",
+    [
+        ({"wait": False}, ["queue"]),
+        ({"graphs": False}, ["launch"]),
+        ({"buffers": 2, "times": 640}, ["launch", "cache"]),
+        ({"warm": False, "graphs": False, "times": 1}, ["compile", "launch"]),
+    ],
+)
+def test_a_benchmark_gets_the_lies_that_it_has(left_out, lies):
+    found = laboratory.audit(lambda gpu: careful(gpu, **left_out))
+    assert list(found.lies) == lies and not found.ok
+    assert all(standin.EFFECTS[name] in repr(found) for name in lies)
+
+
+def test_a_number_that_is_typed_is_no_benchmark():
+    assert not laboratory.audit(lambda gpu: 5.62).ok
+
+
+@pytest.mark.parametrize(
+    "benchmark, words",
+    [
+        (lambda gpu: None, "not solved yet"),
+        (lambda gpu: 1 / 0, "your benchmark raised ZeroDivisionError"),
+        (lambda gpu: "5 µs", "returned '5 µs', not a number"),
+        (lambda gpu: gpu.copy("x"), "allowed is one of gpu.buffers"),
+    ],
+)
+def test_a_benchmark_that_gives_no_number_gets_words(benchmark, words):
+    found = laboratory.audit(benchmark)
+    assert not found.ok and words in repr(found)
+
+
+def test_a_stand_in_has_known_effects_only():
+    with pytest.raises(ValueError, match="effects has"):
+        standin.GPU(("magic",))

@@ -86,7 +86,25 @@ def test_its_report_links_its_thread_and_does_not_name_the_cure(patient):
 
 @pytest.mark.parametrize(
     "number, cause",
-    [("46", "lanes"), ("50", "descriptor"), ("51", "barrier"), ("59", "old maximum"), ("65", "compile")],
+    [
+        ("42", "65,535"),
+        ("43", "(t >= start)"),
+        ("44", "contiguous"),
+        ("46", "lanes"),
+        ("47", "256"),
+        ("48", "-inf"),
+        ("49", "equal"),
+        ("50", "descriptor"),
+        ("51", "barrier"),
+        ("56", "negative"),
+        ("57", "associative"),
+        ("58", "-44"),
+        ("59", "old maximum"),
+        ("61", "overlapped"),
+        ("63", "utotune"),
+        ("64", "alone"),
+        ("65", "compile"),
+    ],
 )
 def test_its_cause_is_not_told_before_it_is_looked_for(number, cause):
     said = cells()
@@ -236,19 +254,19 @@ def test_every_nudge_is_said_and_none_holds_the_answer(patient):
 @pytest.mark.parametrize(
     "name, code, words",
     [
-        ("many_tokens", "w = tl.load", "columns are as they should be"),
-        ("running_sums", "mine = ", "these are the lanes of the sequence"),
-        ("best_row", "tl.atomic_cas", "the lock is taken"),
+        ("many_tokens", "w = tl.load", "the columns are fine"),
+        ("running_sums", "mine = ", "the lanes of the sequence correctly"),
+        ("best_row", "tl.atomic_cas", "The lock is acquired"),
         ("norm_and_turn", "a = tl.load", "nobody stores to x"),
-        ("products", "x = tl.load", "masks and offsets"),
-        ("attended", "best = ", "who makes use of it"),
-        ("attended", "scale = ", "it takes the old sums"),
-        ("attended", "acc = acc", "around one maximum"),
-        ("random_rounding", "lanes = ", "lanes are the same"),
-        ("sinks_and_window", "x = tl.load", "what is it told of column 0"),
-        ("kept_scores", "top = new", "by here it is NaN"),
-        ("tuned_rows", "tl.store", "the columns that it is told"),
-        ("tuned_rows", "configs=", "any of these configurations"),
+        ("products", "x = tl.load", "If masks and offsets"),
+        ("attended", "best = ", "Which lines use it"),
+        ("attended", "scale = ", "keeps the sums relative"),
+        ("attended", "acc = acc", "relative to the same maximum"),
+        ("random_rounding", "lanes = ", "The lanes are the same"),
+        ("sinks_and_window", "x = tl.load", "Is column 0 kept"),
+        ("kept_scores", "top = new", "already NaN"),
+        ("tuned_rows", "tl.store", "handles the columns"),
+        ("tuned_rows", "configs=", "correct for any of these configurations"),
     ],
 )
 def test_a_nudge_is_said_of_the_line_that_it_is_about(name, code, words):

@@ -471,7 +471,7 @@ MISTAKES = [
     ("ch19-q1", 200, "into a queue"),
     ("ch19-q2", 1.5, "less than a microsecond"),
     ("ch19-q2", 1000, "about 1 µs"),
-    ("ch19-q3", 2.28, "both count"),
+    ("ch19-q3", 2.28, "Both count"),
     ("ch19-q3", 3.95, "2^23 bytes"),
     ("ch19-q4", "as fast", "wires that switch"),
     ("ch19-q4", "slower", "limits the clock"),
@@ -488,7 +488,7 @@ MISTAKES = [
     ("ch19-q10", "masked add", "factors of ten"),
     ("ch19-q11", (8, 10), "other way round"),
     ("ch19-q11", (9, 6), "8 at a time"),
-    ("ch19-q11", (16, 8), "that are coloured"),
+    ("ch19-q11", (16, 8), "that are colored"),
     ("ch19-q12", 8, "twice as wide"),
     ("ch19-q12", 1, "a square in elements"),
     ("ch19-q13", 2.5, "is it bytes"),
@@ -511,7 +511,7 @@ MISTAKES = [
     ("ch19-q19", 60, "without a loop"),
     ("ch19-q19", 100, "three numbers"),
     ("ch19-q20", "more programs", "there already"),
-    ("ch19-q20", "fewer bytes", "is memory busy"),
+    ("ch19-q20", "fewer bytes", "Is memory busy"),
     ("ch19-q20", "more warps", "the names are"),
 ]
 

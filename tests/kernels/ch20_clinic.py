@@ -3,12 +3,23 @@
 from puzzles_lib.chapters.ch20_clinic.puzzles import PUZZLES
 from tests.kernels import Wrong, edited
 
-ATTENDED, DISCOUNTED_SUM, FAR_ROWS, KEPT_SCORES, ROW_MINIMUM, RUNNING_SUMS, SINKS_AND_WINDOW, TUNED_ROWS = (
+(
+    ATTENDED,
+    DISCOUNTED_SUM,
+    FAR_ROWS,
+    GREEDY_TOKEN,
+    KEPT_SCORES,
+    ROW_MINIMUM,
+    RUNNING_SUMS,
+    SINKS_AND_WINDOW,
+    TUNED_ROWS,
+) = (
     next(p for p in PUZZLES if p.name == name)
     for name in (
         "attended",
         "discounted_sum",
         "far_rows",
+        "greedy_token",
         "kept_scores",
         "row_minimum",
         "running_sums",
@@ -56,7 +67,7 @@ always_moved = edited(
     ATTENDED,
     "always_moved",
     "Saves nothing.",
-    {"tl.where(best > top + 8, best, top)  # a small step is not worth it": "best"},
+    {"tl.where(best > top + 8, best, top)  # don't move it by a little": "best"},
 )
 
 taken_back = edited(
@@ -157,7 +168,15 @@ longer_blocks_too = edited(
     TUNED_ROWS, "longer_blocks_too", "Any blocks do.", {'{"BLOCK_N": 256}': '{"BLOCK_N": 1024}'}
 )
 
+only_clearly_larger = edited(
+    GREEDY_TOKEN,
+    "only_clearly_larger",
+    "Takes over only if the maximum is larger by more than 1e-6.",
+    {"top > best": "top > best + 1e-6"},
+)
+
 WRONG = [
+    Wrong(GREEDY_TOKEN, only_clearly_larger, "values", "logits:a_hair_apart"),
     Wrong(ATTENDED, values_not_rescaled, "values", "x:late_maximum   (case=3)"),
     Wrong(ATTENDED, weights_not_rescaled, "values", "x:late_maximum   (case=3)"),
     Wrong(ATTENDED, upside_down, "values", "NaN"),

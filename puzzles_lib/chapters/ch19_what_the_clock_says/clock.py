@@ -143,7 +143,7 @@ def _launches() -> Row:
 
 
 def _cache() -> Row:
-    """A copy of 8 MB, again and again, and of 64 such in turn."""
+    """Time a copy of the same 8 MB, and copies that cycle through 64 times 8 MB."""
     sets = [(torch.randn(1 << 21, device="cuda"), torch.empty(1 << 21, device="cuda")) for _ in range(64)]
 
     def copy(x: torch.Tensor, z: torch.Tensor) -> Callable[[], object]:
@@ -218,7 +218,7 @@ def _spread() -> Row:
 
 
 def flights() -> Iterator[Row]:
-    """The same 553 MB summed by one program a multiprocessor, by two, four ...: bytes on their way."""
+    """Time a sum of the same 553 MB with 1, 2, 4, ... programs per multiprocessor: bytes in flight."""
     count = torch.cuda.get_device_properties(0).multi_processor_count
     x, z = torch.randn(count << 20, device="cuda"), torch.empty(count * 16, device="cuda")
     paths = {
@@ -341,7 +341,7 @@ PARTS: Mapping[str, Callable[[], Iterator[Row]]] = {
 
 
 def table(record: Mapping[str, Any]) -> str:
-    """All parts in text, a row a line."""
+    """Return all parts as text, one line per row."""
     lines = [f"{record['device']}, {record['date']}"]
     for name in PARTS:
         lines.append(name)

@@ -1,7 +1,7 @@
-"""The kernels that chapter 19 measures: small, of different characters, and sized without a remainder.
+"""The kernels that chapter 19 measures: small, with different bottlenecks, at sizes that blocks divide.
 
-All sizes are multiples of the blocks, so that nothing is masked and a profile shows one thing only. The last
-one is for `stages` and `work`, at any size.
+All sizes are multiples of the blocks, so nothing is masked and a profile shows one thing only. The last
+kernel is for `stages` and `work`, and takes any size.
 """
 
 import triton
@@ -78,7 +78,7 @@ def rms_rows_kernel(
     x_ptr, w_ptr, y_ptr, N,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """RMSNorm of rows, in blocks: x is loaded twice where a row is more than a block."""
+    """RMSNorm of rows, in blocks: x is loaded twice if a row is longer than a block."""
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M]
     row = x_ptr + offs_m[:, None] * N
     squares = tl.zeros((BLOCK_M,), tl.float32)
@@ -98,7 +98,7 @@ def int8_weight_kernel(
     x_ptr, w_ptr, scale_ptr, y_ptr, M, N, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """y[M, N] = x[M, K] @ (w[K, N] * scale[N]): few rows, and weights of 8 bits."""
+    """y[M, N] = x[M, K] @ (w[K, N] * scale[N]): few rows, 8-bit weights."""
     offs_m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M]
     offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)  # [BLOCK_N]
     offs_k = tl.arange(0, BLOCK_K)  # [BLOCK_K]
@@ -127,7 +127,7 @@ def copy_kernel(x_ptr, z_ptr, BLOCK: tl.constexpr):
 def column_copy_kernel(x_ptr, z_ptr, STRIDE, BLOCK: tl.constexpr):
     """z[i, j] = x[j, i], BLOCK of a column at a time.
 
-    Neighbours in a warp are STRIDE elements apart.
+    Neighbors in a warp are STRIDE elements apart.
     """
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)  # [BLOCK]
     i = tl.program_id(0)
@@ -136,9 +136,9 @@ def column_copy_kernel(x_ptr, z_ptr, STRIDE, BLOCK: tl.constexpr):
 
 @triton.jit
 def row_sum_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
-    """z[m] = sum of x[m, :], a row a program.
+    """z[m] = sum of x[m, :], one row per program.
 
-    Each load is waited for before the next.
+    It waits for each load before the next.
     """
     row = x_ptr + tl.program_id(0).to(tl.int64) * N
     total = 0.0
@@ -149,7 +149,7 @@ def row_sum_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
 
 @triton.jit
 def wide_softmax_kernel(x_ptr, z_ptr, N: tl.constexpr):
-    """Softmax of a row of N, in the registers of one program."""
+    """Softmax of a row of N elements, all in the registers of one program."""
     offs = tl.program_id(0) * N + tl.arange(0, N)  # [N]
     x = tl.load(x_ptr + offs)
     e = tl.exp(x - tl.max(x, axis=0))
@@ -158,7 +158,7 @@ def wide_softmax_kernel(x_ptr, z_ptr, N: tl.constexpr):
 
 @triton.jit
 def count_kernel(x_ptr, z_ptr, BINS: tl.constexpr, BLOCK: tl.constexpr):
-    """z[b] counts the elements of x with x % BINS = b, an atomic an element."""
+    """z[b] counts the elements of x with x % BINS = b, one atomic per element."""
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # [BLOCK]
     x = tl.load(x_ptr + offs)
     tl.atomic_add(z_ptr + x % BINS, 1)
@@ -166,7 +166,7 @@ def count_kernel(x_ptr, z_ptr, BINS: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def powers_kernel(x_ptr, z_ptr, TURNS: tl.constexpr, BLOCK: tl.constexpr):
-    """z = exp2(-exp2(-... x)), TURNS times: little memory, much of the unit for exp2."""
+    """z = exp2(-exp2(-... x)), TURNS times: little memory traffic, much work for exp2's unit."""
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # [BLOCK]
     x = tl.load(x_ptr + offs)
     for _ in range(TURNS):
@@ -178,18 +178,18 @@ def powers_kernel(x_ptr, z_ptr, TURNS: tl.constexpr, BLOCK: tl.constexpr):
 def layer_norm_kernel(
     x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
 ):
-    """LAYER_NORM of chapter 17, a row in a block."""
+    """LAYER_NORM of chapter 17, one row per block."""
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M]
     n = tl.arange(0, BLOCK_N)  # [BLOCK_N]
     at = m.to(tl.int64)[:, None] * N + n[None, :]  # [BLOCK_M, BLOCK_N]
     mask = (m[:, None] < M) & (n[None, :] < N)
     x = tl.load(x_ptr + at, mask=mask, other=0.0)
     mean = tl.sum(x, axis=1) / N  # [BLOCK_M]
-    centred = tl.where(mask, x - mean[:, None], 0.0)
-    rstd = tl.rsqrt(tl.sum(centred * centred, axis=1) / N + 1e-5)  # [BLOCK_M]
+    centered = tl.where(mask, x - mean[:, None], 0.0)
+    rstd = tl.rsqrt(tl.sum(centered * centered, axis=1) / N + 1e-5)  # [BLOCK_M]
     w = tl.load(w_ptr + n, mask=n < N)
     b = tl.load(b_ptr + n, mask=n < N)
-    y = centred * rstd[:, None] * w[None, :] + b[None, :]
+    y = centered * rstd[:, None] * w[None, :] + b[None, :]
     tl.store(y_ptr + at, y, mask=mask)
     tl.store(mean_ptr + m, mean, mask=m < M)
     tl.store(rstd_ptr + m, rstd, mask=m < M)

@@ -1,4 +1,4 @@
-"""Chapter 19's laboratory: the recorded sweeps to prune, and what a kernel of one's own asks for."""
+"""Chapter 19's laboratory: recorded sweeps to prune, a benchmark to audit, and your own kernel's work."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -15,6 +15,7 @@ from puzzles_lib.chapters.ch03_fusion.puzzles import MUL_RELU
 from puzzles_lib.chapters.ch05_flash_attention.puzzles import FLASH_ATTENTION
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
 from puzzles_lib.chapters.ch17_normalisation.puzzles import LAYER_NORM, LAYER_NORM_DX, RMS_NORM
+from puzzles_lib.chapters.ch19_what_the_clock_says.standin import audit as audit
 from puzzles_lib.checker import guarded
 from puzzles_lib.checker.report import Report
 from puzzles_lib.goal import Traffic
@@ -34,15 +35,17 @@ def recorded(what: str) -> dict[str, Any]:
 
 
 class Kept(NamedTuple):
-    """What a pruning leaves: configurations, and the best of them over the best of all."""
+    """What a pruning keeps: how many configurations, and the best of them over the best of all."""
 
     left: int
     ratio: float
 
     def __repr__(self) -> str:
         if self.ratio == float("inf"):
-            return f"{self.left} left, and none of them runs" if self.left else "none is left"
-        return f"{self.left} left; the best of them takes {self.ratio:.2f} times as long as the best of all"
+            return f"{self.left} are kept, and none of them runs" if self.left else "none is kept"
+        return (
+            f"{self.left} are kept; the best of them takes {self.ratio:.2f} times as long as the best of all"
+        )
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class Sweep:
 
     @property
     def ran(self) -> list[Tried]:
-        """Those that a launch took, the fastest first."""
+        """Configurations that could be launched, fastest first."""
         return sorted((each for each in self.tried if each.us is not None), key=lambda each: each.us)
 
     @property
@@ -93,16 +96,16 @@ class Sweep:
         return self.ran[0]
 
     def time(self, **config: int) -> float | None:
-        """µs of a configuration by its numbers, None where refused. Raises KeyError for no such one."""
+        """Return a configuration's µs, None if it was refused. Raises KeyError if it wasn't tried."""
         for each in self.tried:
             if config.items() == each.config.items():
                 return each.us
         raise KeyError(f"{self.name} was not tried with {config}")
 
     def kept(self, keep: Callable[[Any], object]) -> Kept | None:
-        """What is left of the configurations by ``keep``, which sees no times; None while it answers nothing.
+        """Return what ``keep`` leaves of the configurations, or None as long as it returns nothing.
 
-        keep: gets blocks, ``warps`` and ``stages`` as attributes, and says True for what is to be timed.
+        keep: gets blocks, ``warps`` and ``stages`` as attributes, no times; returns True for what to time.
         """
         told = [keep(SimpleNamespace(**each.config)) for each in self.tried]
         if all(each is None for each in told):
@@ -112,13 +115,16 @@ class Sweep:
         return Kept(len(left), min(times) / self.best.us if times else float("inf"))
 
     def judged(self, fits: Callable[[Any], object]) -> str | None:
-        """Whom ``fits``, as in `kept`, takes to have room, beside who ran; None while it answers nothing."""
+        """Compare what fits according to ``fits`` with what ran; None as long as it returns nothing."""
         told = [fits(SimpleNamespace(**each.config)) for each in self.tried]
         if all(each is None for each in told):
             return None
         ran = [each.us is not None for each in self.tried]
-        lines = [f"{sum(map(bool, told))} of {len(told)} fit by this; {sum(ran)} ran"]
-        for what, wanted in (("ran, and do not fit by this", True), ("fit by this, and were refused", False)):
+        lines = [f"{sum(map(bool, told))} of {len(told)} fit according to you; {sum(ran)} ran"]
+        for what, wanted in (
+            ("ran but don't fit according to you", True),
+            ("were refused but fit according to you", False),
+        ):
             odd = [
                 each
                 for each, fit, did in zip(self.tried, told, ran, strict=True)
@@ -163,35 +169,35 @@ class Work:
 
     @property
     def intensity(self) -> float:
-        """FLOP for each byte that must come from memory."""
+        """FLOP per byte that must be moved."""
         return self.flops / self.least
 
     @property
     def floor(self) -> float:
-        """µs that an H200 takes at the least."""
+        """The fewest µs that an H200 can take."""
         return max(self.least / BYTES, self.flops / FLOPS) * 1e6
 
     def at_best(self, name: str = "mine") -> "Point":
-        """On the roofline, as high as it can be."""
+        """Return the kernel's highest possible point on the roofline."""
         return Point(name, self.intensity, self.flops / self.floor / 1e6)
 
     def __repr__(self) -> str:
         return (
             f"{self.flops:,} FLOP\n"
             f"{self.bytes:,} bytes asked for\n"
-            f"{self.least:,} bytes must come from memory: {self.intensity:.2f} FLOP for each"
+            f"{self.least:,} bytes must be moved: {self.intensity:.2f} FLOP per byte"
         )
 
 
 def work(kernel: object, puzzle: Puzzle, case: int | Case = 0) -> Work | Report:
-    """What a kernel does in a case, counted while it runs; a `Report` where it cannot be run."""
+    """Return what a kernel does in a case, counted while it runs, or a `Report` if it can't be run."""
     chosen = pick_case(puzzle, case, "work")
     ran = guarded(kernel, puzzle, chosen)
     return ran if isinstance(ran, Report) else Work(ran[1].flops, ran[1].bytes_moved, least(puzzle, chosen))
 
 
 def least(puzzle: Puzzle, case: Case) -> int:
-    """Bytes of all inputs and results."""
+    """Return the bytes of all inputs and results."""
     tensors = puzzle.inputs + puzzle.results
     return sum(math.prod(each.shape(case.numbers)) * each.dtype.itemsize for each in tensors)
 
@@ -230,7 +236,7 @@ class Point:
 
 
 def points() -> list[Point]:
-    """The course's own kernels, as recorded."""
+    """Return the course's own kernels, as recorded."""
     found = []
     for row in load(POINTS)["rows"]:
         name, case = row["puzzle"], Case(**row["case"])
@@ -244,9 +250,10 @@ def points() -> list[Point]:
 
 @cache
 def modelled(group: int, tile: tuple[int, int] = (128, 256), in_flight: int = 132, steps: int = 4) -> float:
-    """GB that a matmul of 8192 fetches in bands of so many rows of tiles, by the model; 50 MiB of cache.
+    """Return the GB that a matmul of 8192 fetches in bands of ``group`` rows of tiles, by the model.
 
-    tile: rows and columns. in_flight: programs at a time. steps: turns of the loop that are told apart.
+    The cache has 50 MiB. tile: rows and columns. in_flight: programs at a time. steps: iterations of
+    the loop, as the model sees them.
     """
     deep = 2 * 8192 // steps  # bytes of a row of a, of a column of b
     sizes = tile[0] * deep, tile[1] * deep
@@ -256,13 +263,13 @@ def modelled(group: int, tile: tuple[int, int] = (128, 256), in_flight: int = 13
 
 
 def panels(order: list[tuple[int, int]], wave: int) -> list[int]:
-    """For each wave: how many rows and columns of tiles its programs touch."""
+    """Return for each wave how many rows and columns of tiles its programs need."""
     waves = [order[first : first + wave] for first in range(0, len(order), wave)]
     return [len({m for m, _ in tiles}) + len({n for _, n in tiles}) for tiles in waves]
 
 
 def fetches(kernel: object, puzzle: Puzzle, goal: Traffic) -> dict[str, tuple[int, int]] | Report:
-    """By tensor, the lines that a kernel fetches in a goal's case, and how many different ones."""
+    """Return by tensor the lines that a kernel fetches in a goal's case, and how many of them differ."""
     from puzzles_lib.checker.traffic import fetches
 
     ran = guarded(kernel, puzzle, puzzle.cases[goal.case])

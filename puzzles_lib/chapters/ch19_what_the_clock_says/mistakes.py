@@ -1,4 +1,4 @@
-"""Wrong kernels of chapter 19: right ones with one slip each."""
+"""Wrong kernels of chapter 19: correct ones with one slip each."""
 
 from puzzles_lib.chapters.ch19_what_the_clock_says.puzzles import SPLIT_SUM, TILE_ORDER
 from puzzles_lib.mistakes import Mistake
@@ -9,7 +9,7 @@ MISTAKES = (
     Mistake(
         TILE_ORDER,
         "row_after_row",
-        "One row of tiles, then the next: programs of one time share no columns.",
+        "Goes row after row of tiles, so programs that run at the same time share no columns.",
         {
             "pid_m = first + place % rows": "pid_m = pid // tiles_n",
             "pid_n = place // rows": "pid_n = pid % tiles_n",
@@ -20,7 +20,7 @@ MISTAKES = (
     Mistake(
         TILE_ORDER,
         "column_after_column",
-        "One column of tiles, then the next: now x is fetched again and again.",
+        "Goes column after column of tiles, so x is fetched again and again.",
         {
             "pid_m = first + place % rows": "pid_m = pid % tiles_m",
             "pid_n = place // rows": "pid_n = pid // tiles_m",
@@ -31,7 +31,7 @@ MISTAKES = (
     Mistake(
         TILE_ORDER,
         "along_the_band",
-        "Bands, but each walked along its rows: in a wave that is a row again.",
+        "Walks each band along its rows, so a wave is a single row again.",
         {
             "pid_m = first + place % rows": "pid_m = first + place // tiles_n",
             "pid_n = place // rows": "pid_n = place % tiles_n",
@@ -42,7 +42,7 @@ MISTAKES = (
     Mistake(
         TILE_ORDER,
         "every_band_is_full",
-        "Counts GROUP rows in the last band too, where there are fewer.",
+        "Assumes GROUP rows in the last band too, which may have fewer.",
         {"rows = tl.minimum(tiles_m - first, GROUP)": "rows = GROUP"},
         kind="never written",
         says="z",
@@ -50,7 +50,7 @@ MISTAKES = (
     Mistake(
         TILE_ORDER,
         "band_taken_for_row",
-        "Takes the band's number for its first row of tiles.",
+        "Uses the band's number as its first row of tiles.",
         {"pid // (GROUP * tiles_n) * GROUP": "pid // (GROUP * tiles_n)"},
         kind="never written",
         says="z",
@@ -58,7 +58,7 @@ MISTAKES = (
     Mistake(
         TILE_ORDER,
         "place_in_all",
-        "Divides the program's number in the grid, not its place in the band.",
+        "Divides the program's number in the grid instead of its place in the band.",
         {"place = pid - first * tiles_n": "place = pid"},
         kind="never written",
         says="z",
@@ -66,7 +66,7 @@ MISTAKES = (
     Mistake(
         TILE_ORDER,
         "bands_of_the_other_axis",
-        "A band has GROUP rows, each of tiles_n tiles; here it is counted with tiles_m.",
+        "Counts tiles_m tiles per row of a band, where there are tiles_n.",
         {"first = pid // (GROUP * tiles_n)": "first = pid // (GROUP * tiles_m)"},
         kind="never written",
         says="z",
@@ -74,7 +74,7 @@ MISTAKES = (
     Mistake(
         TILE_ORDER,
         "quotient_and_remainder_swapped",
-        "The remainder goes to the column, and the quotient to the row.",
+        "Swaps them: the remainder becomes the column and the quotient the row.",
         {"first + place % rows": "first + place // rows", "pid_n = place // rows": "pid_n = place % rows"},
         kind="never written",
         says="z",
@@ -82,7 +82,7 @@ MISTAKES = (
     Mistake(
         SPLIT_SUM,
         "nothing_reset",
-        "Each timed run adds to what the last one has left.",
+        "Each timed run adds to what the run before it left in z.",
         {'    reset_to_zero=["z_ptr"],\n': ""},
         kind="values",
         says="correct alone, but wrong on the results that other configurations leave",
@@ -90,7 +90,7 @@ MISTAKES = (
     Mistake(
         SPLIT_SUM,
         "resets_the_input",
-        "Clears an input as well: from the first timed run on, there is nothing to add.",
+        "Clears an input as well, so from the first timed run on there's nothing to add.",
         {'["z_ptr"]': '["x_ptr", "z_ptr"]'},
         kind="values",
         says="reset_to_zero clears the input x_ptr",
@@ -98,7 +98,7 @@ MISTAKES = (
     Mistake(
         SPLIT_SUM,
         "stores_its_part",
-        "Stores where it should add: the last program of a row wins.",
+        "Stores instead of adding, so the last program of a row wins.",
         {_ADD: "tl.store(z_ptr + m, tl.sum(x, axis=1), mask=m < M)"},
         kind="race",
         says="write different values to z",
@@ -106,7 +106,7 @@ MISTAKES = (
     Mistake(
         SPLIT_SUM,
         "loads_and_adds",
-        "Loads, adds and stores: between the three, another program does the same.",
+        "Loads, adds and stores in three steps; another program can do the same in between.",
         {
             _ADD: (
                 "before = tl.load(z_ptr + m, mask=m < M, other=0.0)\n"
@@ -119,7 +119,7 @@ MISTAKES = (
     Mistake(
         SPLIT_SUM,
         "rows_past_the_end",
-        "Adds for rows that there are none of.",
+        "Adds to rows past the end of z.",
         {"tl.sum(x, axis=1), mask=m < M)": "tl.sum(x, axis=1))"},
         kind="out of bounds",
         says="z_ptr",
@@ -127,7 +127,7 @@ MISTAKES = (
     Mistake(
         SPLIT_SUM,
         "lanes_unfilled",
-        "What the mask switches off goes into the sum.",
+        "Lanes that the mask switches off go into the sum.",
         {", mask=mask, other=0.0": ", mask=mask"},
         kind="uninitialised",
         says="x_ptr",

@@ -64,19 +64,28 @@ LIES = {
 }
 WHY = {
     "first call": "the first call compiles",
-    "no wait": "a launch only puts it into a queue",
-    "launch": "Python takes longer to launch than the GPU to copy",
-    "cache": "what was read just now is still in L2",
-    "zeros": "wires that do not switch take no power",
-    "clocks": "a chip that has rested runs fast for some milliseconds",
-    "spread": "the first call is slow, and moves a mean, not a median",
+    "no wait": "a launch only puts the kernel into a queue",
+    "launch": "Python launches more slowly than the GPU copies",
+    "cache": "data that were just read are still in L2",
+    "zeros": "wires that don't switch use less power",
+    "clocks": "after a rest, a chip runs fast for some milliseconds",
+    "spread": "the slow first call moves the mean, but not the median",
 }
 
 
-def lies(record: Record, names: Sequence[str] = ()) -> Picture:
-    """Two numbers for the same thing, each as a part of the larger.
+LABELS = {
+    "1000 calls from Python, a call": "per call, 1000 calls from Python",
+    "100 of them in a CUDA graph, a call": "per call, 100 calls in a CUDA graph",
+    "64 times 8 MB in turn": "cycling through 64 times 8 MB",
+    "with it": "with synchronize",
+}
+"""How the picture words a record's labels, if it words them differently."""
 
-    record: of bench "clock". names: of the pairs, all of them unless given.
+
+def lies(record: Record, names: Sequence[str] = ()) -> Picture:
+    """Draw two times for the same thing, for some pairs.
+
+    record: of bench "clock". names: which pairs; all of them unless given.
     """
     rows = [row for row in record["lies"] if row["name"] in (names or LIES)]
     figure, ax = new_sheet(18.4, 3.4 * len(rows) + 0.4)
@@ -89,19 +98,20 @@ def lies(record: Record, names: Sequence[str] = ()) -> Picture:
             color = (ORANGE, SKY)[place]
             width = max(0.08, 5.4 * row[which] / most)
             box(ax, 4.8, y + 0.95 * place, width, 0.8, color=color)
-            text = f"{_time(row[which])}: {row[f'of_{which}']}"
+            of = row[f"of_{which}"]
+            text = f"{_time(row[which])}: {LABELS.get(of, of)}"
             label(ax, 5.05 + width, y + 0.95 * place + 0.4, text, align="left")
         label(ax, 4.8, y + 2.35, WHY[row["name"]], align="left", weight="bold")
         told.append(
-            f"{LIES[row['name']]}: {_time(row['first'])} {row['of_first']}, "
-            f"{_time(row['second'])} {row['of_second']}: {WHY[row['name']]}"
+            f"{LIES[row['name']]}: {_time(row['first'])} {LABELS.get(row['of_first'], row['of_first'])}, "
+            f"{_time(row['second'])} {LABELS.get(row['of_second'], row['of_second'])}: {WHY[row['name']]}"
         )
     label(ax, 0.2, 3.4 * len(rows), origin(record), align="left", fontsize=9, color=FAINT)
     return Picture(figure, f"Pairs of times for the same thing, {origin(record)}. {'; '.join(told)}.")
 
 
 def spread(record: Record) -> Picture:
-    """60 copies of 256 MiB one after the other, after a rest. record: of bench "clock"."""
+    """Draw 60 copies of 256 MiB after a rest. record: of bench "clock"."""
     (row,) = [row for row in record["lies"] if row["name"] == "spread"]
     times = row["more"]["times"]
     figure = new_figure(7.8, 3.2)
@@ -125,7 +135,7 @@ def spread(record: Record) -> Picture:
 
 
 def held(registers: int, shared: int, warps: int) -> Picture:
-    """What a multiprocessor of an H200 has of everything, and how many programs each of it holds."""
+    """Draw a multiprocessor's resources on an H200, and how many programs fit in each."""
     programs = resident(registers, shared, warps)
     lot = -(-registers * 32 // 256) * 256
     limits = {
@@ -144,7 +154,7 @@ def held(registers: int, shared: int, warps: int) -> Picture:
         for place in range(min(programs, most)):
             color = YELLOW if most == programs else SKY
             box(ax, 4.8 + place * step, y, step, 1.0, color=color, linewidth=0.5)
-        words = f"{each:,} of {whole:,}: {most}" + (", and no more" if most == programs else "")
+        words = f"{each:,} of {whole:,}: " + (f"only {most}" if most == programs else f"{most} fit")
         label(ax, 5.1 + width, y + 0.5, words, align="left")
         told.append(f"{name} {each:,} of {whole:,}, room for {most}")
     share = programs * warps / WARPS
@@ -152,13 +162,13 @@ def held(registers: int, shared: int, warps: int) -> Picture:
     label(ax, 4.8, 6.2, words, align="left")
     return Picture(
         figure,
-        f"What a program with {registers} registers a thread, {shared} bytes of shared memory and {warps} "
-        f"warps takes of a multiprocessor: {'; '.join(told)}. {words}.",
+        f"What a program with {registers} registers per thread, {shared} bytes of shared memory and {warps} "
+        f"warps uses of a multiprocessor: {'; '.join(told)}. {words}.",
     )
 
 
 def flights(record: Record) -> Picture:
-    """TB/s of a sum against programs on a multiprocessor. record: of bench "clock"."""
+    """Draw the TB/s of a sum against programs per multiprocessor. record: of bench "clock"."""
     rows = record["flights"]
     figure = new_figure(7.6, 3.3)
     ax = figure.subplots()
@@ -169,14 +179,16 @@ def flights(record: Record) -> Picture:
     ticks = [f"{row['programs']}\n{4 * row['programs']} warps" for row in rows]
     ax.set_xticks(list(places), ticks)
     ax.set_ylim(0, 4.7)
-    _plain(ax, "programs at a time on a multiprocessor", "TB/s")
+    _plain(ax, "programs at a time per multiprocessor", "TB/s")
     figure.suptitle(origin(record), fontsize=9, color=FAINT)
     told = ", ".join(f"{row['tb_s']:.2f} with {row['programs']}" for row in rows)
-    return Picture(figure, f"TB/s of a sum of 553 MB by programs a multiprocessor, {origin(record)}: {told}.")
+    return Picture(
+        figure, f"TB/s of a sum of 553 MB by programs per multiprocessor, {origin(record)}: {told}."
+    )
 
 
 def waves(record: Record) -> Picture:
-    """Time of matmuls against their programs, one of which fills a multiprocessor. record: of "clock"."""
+    """Draw the time of matmuls against their programs, each filling a multiprocessor. record: of "clock"."""
     rows = record["waves"]
     figure = new_figure(7.8, 3.5)
     ax = figure.subplots()
@@ -200,7 +212,7 @@ def waves(record: Record) -> Picture:
 
 
 def roofline(mine: Point | None = None) -> Picture:
-    """The course's kernels, as recorded, below an H200's roof. mine: one more, where it could be at best."""
+    """Draw the course's recorded kernels below an H200's roof. mine: one more, at its best."""
     figure = new_figure(8.0, 4.4)
     ax = figure.subplots()
     corner = FLOPS / BYTES
@@ -213,15 +225,15 @@ def roofline(mine: Point | None = None) -> Picture:
         name = point.name.replace("_", " ")
         if point.intensity > corner:
             label(ax, point.intensity, point.tflops * 0.72, name, align="top", fontsize=9)
-        else:  # they lie close together: below one another, at the end of a line
+        else:  # these are close together: in a column, each at the end of a line
             y = 0.26 * 1.75**number
             ax.plot([point.intensity, 7], [point.tflops, y], color=MIST, linewidth=0.8, zorder=0)
             label(ax, 7.5, y, name, align="left", fontsize=9)
-        told.append(f"{name} {point.intensity:.3g} FLOP a byte, {point.tflops:.3g} TFLOP/s")
+        told.append(f"{name} {point.intensity:.3g} FLOP per byte, {point.tflops:.3g} TFLOP/s")
     if mine:
         ax.plot(mine.intensity, mine.tflops, "D", color=VERMILLION, markersize=8)
         label(ax, mine.intensity * 0.82, mine.tflops, mine.name, align="right", fontsize=9)
-        told.append(f"{mine.name} {mine.intensity:.3g} FLOP a byte, at most {mine.tflops:.3g} TFLOP/s")
+        told.append(f"{mine.name} {mine.intensity:.3g} FLOP per byte, at most {mine.tflops:.3g} TFLOP/s")
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlim(0.05, 4000)
@@ -229,10 +241,10 @@ def roofline(mine: Point | None = None) -> Picture:
     ax.set_xticks([0.1, 1, 10, 100, 1000], ["0.1", "1", "10", "100", "1000"])
     ax.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1000"])
     ax.minorticks_off()
-    _plain(ax, "FLOP for each byte that must come from memory", "TFLOP/s")
+    _plain(ax, "FLOP per byte that must be moved", "TFLOP/s")
     return Picture(
         figure,
-        f"A roofline: below {corner:.0f} FLOP a byte an H200's memory is the roof, above it the tensor "
+        f"A roofline: below {corner:.0f} FLOP per byte an H200's memory is the roof, above it the tensor "
         f"cores' 989 TFLOP/s. {'; '.join(told)}.",
     )
 
@@ -241,7 +253,7 @@ def roofline(mine: Point | None = None) -> Picture:
 
 
 def tile_order(groups: Sequence[int] = (1, 4), wave: int = 8, side: int = 8) -> Picture:
-    """Tiles of a matmul with their programs' numbers, the first waves coloured."""
+    """Draw the tiles of a matmul with their programs' numbers; the first waves are colored."""
     colors = (SKY, ORANGE, GREEN, PURPLE)
     figure, ax = new_sheet(2.2 * side + 1.9, 1.1 * side + 3.4)
     told = []
@@ -265,12 +277,12 @@ def tile_order(groups: Sequence[int] = (1, 4), wave: int = 8, side: int = 8) -> 
     return Picture(
         figure,
         f"{side} x {side} tiles with the numbers of their programs; {wave} run at a time, the first two "
-        f"waves are coloured. A panel is a row of tiles of x, or a column of y. {'; '.join(told)}.",
+        f"waves are colored. A panel is a row of tiles of x, or a column of y. {'; '.join(told)}.",
     )
 
 
 def fetched(record: Record) -> Picture:
-    """What a matmul of 8192 fetches by its bands: the model, and ncu. record: of bench "profiles"."""
+    """Draw what a matmul of 8192 fetches in bands, by the model and by ncu. record: of bench "profiles"."""
     read = {row["name"]: row["dram_read"] / 1e9 for row in record["rows"]}
     groups = [g for g in (1, 2, 4, 8, 16, 32, 64) if f"matmul, group {g}" in read]
     model = [modelled(g) for g in groups]
@@ -296,7 +308,7 @@ def fetched(record: Record) -> Picture:
 
 
 def orders(record: Record) -> Picture:
-    """Time of a matmul by its bands, over that of row after row. record: of bench "clock"."""
+    """Draw the time of a matmul in bands, relative to row after row. record: of bench "clock"."""
     looks = {
         ("8192x8192x8192", "128x256"): (BLUE, "o", "tiles 128 × 256, K = 8192"),
         ("16384x16384x2048", "128x256"): (ORANGE, "s", "tiles 128 × 256, K = 2048"),
@@ -311,7 +323,7 @@ def orders(record: Record) -> Picture:
         least = min(us, key=lambda group: us[group])
         gain = f"{us[1] / us[least]:.2f} times as fast"
         if us[1] / us[least] < 1.01:
-            gain += ": power is its limit, not memory"
+            gain += ": limited by power, not memory"
         ax.plot(list(us), [each / us[1] for each in us.values()], color=color, marker=mark, markersize=5,
             linewidth=1.4, label=f"{name}: {gain}")  # fmt: skip
         told.append(f"{name}: {us[1]:.0f} µs row after row, {us[least]:.0f} in bands of {least}, {gain}")
@@ -319,7 +331,7 @@ def orders(record: Record) -> Picture:
     ax.set_xscale("log", base=2)
     ax.set_xticks(groups, [str(group) for group in groups])
     ax.minorticks_off()
-    _plain(ax, "rows of tiles in a band", "time, row after row: 1")
+    _plain(ax, "rows of tiles in a band", "time / time of row after row")
     _legend(figure, ax, 1)
     figure.suptitle(origin(record), fontsize=9, color=FAINT)
     return Picture(figure, f"Time of a matmul by its bands, {origin(record)}. {'; '.join(told)}.")
@@ -335,7 +347,7 @@ SIX = {
     "E": "column copy",
     "F": "small tiles, group 8",
 }
-"""Profiles by the letters under which the chapter shows them."""
+"""The profiles, by the chapter's letters."""
 LEAST = {
     "row sum": 132 << 22,
     "small tiles, group 1": 4 * 8192**2,
@@ -352,15 +364,15 @@ STALLS = {
     "long_scoreboard": "waits for memory (long scoreboard)",
     "short_scoreboard": "waits for shared memory (short scoreboard)",
     "barrier": "waits for other warps (barrier)",
-    "lg_throttle": "too many accesses queued (LG throttle)",
+    "lg_throttle": "too many accesses in the queue (LG throttle)",
     "mio_throttle": "a shared queue is full (MIO throttle)",
     "wait": "a fixed delay (wait)",
-    "drain": "its stores are on their way (drain)",
-    "selected": "none: it issues",
+    "drain": "waits until its stores are done (drain)",
+    "selected": "it does issue",
     "membar": "waits for a memory barrier (membar)",
-    "math_pipe_throttle": "the unit for its arithmetic is busy",
-    "not_selected": "another warp was chosen",
-    "no_instruction": "its next instruction is not there yet",
+    "math_pipe_throttle": "its arithmetic unit is busy",
+    "not_selected": "another warp issues",
+    "no_instruction": "its next instruction isn't loaded yet",
     "dispatch_stall": "the dispatcher is busy",
 }
 
@@ -371,12 +383,12 @@ SHARES = {
     "exp2's unit, busy": "xu_busy",
     "occupancy": "occupancy",
 }
-"""Facts of a profile that are parts of a whole, and their columns."""
+"""The percentages of a profile, and their columns."""
 BRIEFLY = {"long_scoreboard": "memory", "mio_throttle": "full queue"}
 
 
 def compared(record: Record) -> Picture:
-    """The six profiles side by side. record: of bench "profiles"."""
+    """Draw the six profiles side by side. record: of bench "profiles"."""
     found = {row["name"]: row for row in record["rows"]}
     rows = [found[name] for name in SIX.values()]
     figure, ax = new_sheet(19.4, 9.0)
@@ -394,10 +406,10 @@ def compared(record: Record) -> Picture:
         told.append(f"{what}: " + ", ".join(f"{row[column]:.0f}%" for row in rows))
     first = [next(iter(row["stalls"].items())) for row in rows]
     facts = (
-        ("stalls most on", [f"{BRIEFLY.get(why, why)}, {share:.0f}" for why, share in first]),
+        ("main stall", [f"{BRIEFLY.get(why, why)}, {share:.0f}" for why, share in first]),
         ("reads its inputs", [f"{row['dram_read'] / LEAST[row['name']]:.1f} times" for row in rows]),
         ("hits in L2", [f"{row['l2_hit']:.0f}%" for row in rows]),
-        ("registers a thread", [f"{row['registers']:.0f}" for row in rows]),
+        ("registers per thread", [f"{row['registers']:.0f}" for row in rows]),
         ("accesses that spill", [f"{row['spilling']:,.0f}" for row in rows]),
     )
     for number, (what, texts) in enumerate(facts):
@@ -411,21 +423,21 @@ def compared(record: Record) -> Picture:
 
 
 def cures(record: Record, names: Sequence[str] = ()) -> Picture:
-    """What each profile says, and what helps. record: of bench "profiles". names: the six unless given."""
+    """Draw what each profile shows, and what helps. names: which, the six unless given."""
     found = {row["name"]: row for row in record["rows"]}
     fewer = found["softmax, 16 warps"]
     words = {
-        "row sum": ("sum", f"{found['row sum']['occupancy']:.0f}% of the warps: more programs"),
-        "small tiles, group 1": ("rows", "what it reads again and again: bands"),
-        "copy": ("copy", "memory is busy: done"),
+        "row sum": ("sum", f"only {found['row sum']['occupancy']:.0f}% of all warps: launch more programs"),
+        "small tiles, group 1": ("rows", "reads the same data again and again: use bands"),
+        "copy": ("copy", "memory is busy: it's at its roof"),
         "softmax, 2 warps": (
             "softmax",
-            f"spills. 16 warps need {fewer['registers']:.0f} registers, spill {fewer['spilling']:.0f}, "
-            f"take {_time(fewer['us'])}",
+            f"spills. With 16 warps: {fewer['registers']:.0f} registers, {fewer['spilling']:.0f} spills, "
+            f"{_time(fewer['us'])}",
         ),
-        "column copy": ("columns", "asks L2 for too much: load rows, transpose in shared memory"),
-        "small tiles, group 8": ("bands", "the same loads, most from L2: larger tiles"),
-        "count, 16 bins": ("count", "a line at 16 addresses: first tl.histogram in each program, then add"),
+        "column copy": ("columns", "asks L2 for too much: load rows, then transpose on chip"),
+        "small tiles, group 8": ("bands", "as many loads, most from L2: use larger tiles"),
+        "count, 16 bins": ("count", "all queue for 16 addresses: tl.histogram per program, then add"),
     }
     names = names or list(SIX.values())
     letters = {name: letter for letter, name in SIX.items()}
@@ -441,7 +453,7 @@ def cures(record: Record, names: Sequence[str] = ()) -> Picture:
 
 
 def profile(record: Record, letter: str, name: str = "") -> Picture:
-    """One of the six profiles, or another by its name. record: of bench "profiles"."""
+    """Draw one of the six profiles, or another one by name. record: of bench "profiles"."""
     (row,) = [row for row in record["rows"] if row["name"] == (name or SIX[letter])]
     figure, ax = new_sheet(19.4, 7.4)
     label(ax, 0.2, 0.7, f"profile {letter}" if not name else name, align="left", fontsize=13)
@@ -453,7 +465,7 @@ def profile(record: Record, letter: str, name: str = "") -> Picture:
         ("tensor cores, busy", f"{row['tensor_busy']:.0f}%"),
         ("exp2's unit, busy", f"{row['xu_busy']:.0f}%"),
         ("occupancy", f"{row['occupancy']:.0f}%"),
-        ("registers a thread", f"{row['registers']:.0f}"),
+        ("registers per thread", f"{row['registers']:.0f}"),
         ("accesses that spill", f"{row['spilling']:,.0f}"),
     )
     for number, (what, value) in enumerate(facts):
@@ -464,7 +476,7 @@ def profile(record: Record, letter: str, name: str = "") -> Picture:
             box(ax, 4.4, y - 0.24, max(0.03, 3.1 * share), 0.5, color=SKY, linewidth=0)
         label(ax, 0.2, y, what, align="left", color=FAINT)
         label(ax, 7.4, y, value, align="right")
-    label(ax, 8.1, 0.7, "why a warp does not issue, in 100 samples", align="left", fontsize=11)
+    label(ax, 8.1, 0.7, "why a warp doesn't issue, in 100 samples", align="left", fontsize=11)
     shown = list(row["stalls"].items())[:5]
     for number, (reason, share) in enumerate(shown):
         y = 1.4 + 1.02 * number
@@ -479,7 +491,7 @@ def profile(record: Record, letter: str, name: str = "") -> Picture:
 
 
 def sweep(swept: Sweep, keep: Callable[[Any], object] | None = None) -> Picture:
-    """All configurations by their time; those that spill; and, of a pruning, what is left."""
+    """Draw all configurations by time; mark those that spill and those that ``keep`` keeps."""
     ran = swept.ran
     kept = {id(each) for each in swept.tried if keep and swept_keeps(keep, each)}
     figure = new_figure(7.8, 3.6)
@@ -503,29 +515,29 @@ def sweep(swept: Sweep, keep: Callable[[Any], object] | None = None) -> Picture:
     ticks = [t for t in (20, 50, 100, 200, 500, 1000, 2000, 5000) if swept.floor / 2 < t < 2 * ran[-1].us]
     ax.set_yticks(ticks, [str(t) for t in ticks])
     ax.minorticks_off()
-    _plain(ax, f"configurations of {swept.name}, the fastest first; {len(swept.refused)} were refused", "µs")
+    _plain(ax, f"configurations of {swept.name}, fastest first; {len(swept.refused)} were refused", "µs")
     _legend(figure, ax, 3)
     figure.suptitle(f"one {swept.device}", fontsize=9, color=FAINT)
     spilled = [each.us for each in ran if each.spills]
-    told = f" {len(spilled)} spill, the fastest of them takes {min(spilled):.0f}." if spilled else ""
+    told = f" {len(spilled)} spill; the fastest of them takes {min(spilled):.0f}." if spilled else ""
     left = f" {len(kept)} are kept." if keep else ""
     return Picture(
         figure,
         f"Microseconds of {len(ran)} configurations of {swept.name} on one {swept.device}, from "
-        f"{ran[0].us:.0f} over {ran[len(ran) // 2].us:.0f} in the middle to {ran[-1].us:.0f}; the floor is "
+        f"{ran[0].us:.0f} to {ran[-1].us:.0f}, {ran[len(ran) // 2].us:.0f} in the middle; the floor is "
         f"{swept.floor:.0f}. {len(swept.refused)} were refused.{told}{left}",
     )
 
 
 def swept_keeps(keep: Callable[[Any], object], each: Any) -> bool:
-    """Whether a pruning keeps a configuration."""
+    """Return whether a pruning keeps a configuration."""
     from types import SimpleNamespace
 
     return bool(keep(SimpleNamespace(**each.config)))
 
 
 def twice(swept: Sweep, most: int = 24) -> Picture:
-    """The fastest configurations in both rounds of a sweep."""
+    """Draw the fastest configurations in both rounds of a sweep."""
     some = swept.ran[:most]
     figure = new_figure(7.6, 3.4)
     ax = figure.subplots()
@@ -540,8 +552,8 @@ def twice(swept: Sweep, most: int = 24) -> Picture:
     return Picture(
         figure,
         f"The {len(some)} fastest configurations of {swept.name} on one {swept.device}, in two rounds: the "
-        f"first round {first[0]:.1f} to {first[-1]:.1f} µs, the same ones in the second {min(second):.1f} to "
-        f"{max(second):.1f}; its fastest was number {best + 1} of the first.",
+        f"first round {first[0]:.1f} to {first[-1]:.1f} µs, the second {min(second):.1f} to "
+        f"{max(second):.1f}; its fastest was number {best + 1} in the first.",
     )
 
 
@@ -549,7 +561,7 @@ def twice(swept: Sweep, most: int = 24) -> Picture:
 
 
 def persistent(record: Record) -> Picture:
-    """Time of a plain matmul over that of others, by sizes. record: of bench "clock"."""
+    """Draw the speedup of other matmuls over a plain one, by size. record: of bench "clock"."""
     looks = {
         "descriptors": (SKY, "descriptors"),
         "persistent, flattened": (GREEN, "persistent, descriptors"),
@@ -572,7 +584,7 @@ def persistent(record: Record) -> Picture:
     ax.axhline(1, color=INK, linewidth=1)
     ax.set_xticks(range(len(cases)), [case.replace("x", "\n") for case in cases])
     ax.set_ylim(0, 1.65)
-    _plain(ax, "M, N, K", "times as fast as plain")
+    _plain(ax, "M, N, K", "speedup over plain")
     _legend(figure, ax, 3)
     figure.suptitle(origin(record), fontsize=9, color=FAINT)
     return Picture(figure, f"How many times as fast as a plain matmul, {origin(record)}. {'; '.join(told)}.")

@@ -174,7 +174,7 @@ def _numbers(row: Mapping[str, str]) -> Row:
 
 
 def table(record: Mapping[str, Any]) -> str:
-    """A profile a line."""
+    """Return one line per profile."""
     lines = [f"{record['device']}, {record['date']}"]
     for row in record["rows"]:
         lines.append("  ".join(f"{name}={value}" for name, value in row.items() if name != "kernel"))

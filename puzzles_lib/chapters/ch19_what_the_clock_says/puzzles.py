@@ -14,10 +14,10 @@ def tile_order(
     x: Float32[Tensor, "M K"],
     y: Float32[Tensor, "K N"],
 ) -> Float32[Tensor, "M N"]:
-    """z = x @ y, a program a tile, and a grid of one axis
+    """z = x @ y, one program per tile, on a grid with one axis
 
-    pid counts all tiles. Which tile is its own is for the kernel to choose: each
-    must be chosen once. GROUP, rows of tiles in a band, is offered for that.
+    pid counts the programs. The kernel chooses which tile its program computes, so
+    that each tile is chosen once. GROUP is the number of rows of tiles in a band.
     """
     return x @ y
 
@@ -52,11 +52,11 @@ TILE_ORDER = Puzzle(
 
 
 def split_sum(x: Float32[Tensor, "M N"]) -> Float32[Tensor, " M"]:
-    """z[m] = sum over n of x[m, n], a row's blocks in several programs
+    """z[m] = sum over n of x[m, n], where several programs share a row
 
-    z holds zeros at the start, and a program adds what it has to it. The kernel may
-    be within triton.autotune: then every configuration must be right, alone and
-    after the others.
+    z starts as zeros, and each program adds its part. You may wrap the kernel in
+    triton.autotune. Then every configuration must be correct, alone and after the
+    others.
     """
     return x.sum(1)
 

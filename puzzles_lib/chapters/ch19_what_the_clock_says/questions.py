@@ -9,7 +9,7 @@ from puzzles_lib.inspector.occupancy import resident
 from puzzles_lib.question import Nudge, Question
 
 LEFT, LOSS = 40, 1.05
-"""Configurations that a good pruning of the matmul leaves at most, and what it may lose."""
+"""How many configurations of the matmul a good pruning keeps at most, and what it may lose."""
 _NAMES = {
     "copy": "copy",
     "column copy": "columns",
@@ -69,7 +69,8 @@ def _panels() -> tuple[int, int]:
 
 
 def _best_band() -> int:
-    """Of a wave of 132 tiles of 128 x 256: what its rows and columns weigh, on average."""
+    """Return the band for which a wave of 132 tiles of 128 x 256 needs the fewest elements of its "
+    "panels."""
     return min((1, 2, 4, 8, 16, 32, 64), key=lambda rows: 128 * rows + 256 * 132 / rows)
 
 
@@ -88,7 +89,7 @@ def _within() -> int:
 
 
 def _pruned() -> tuple[int, float]:
-    """One that fits, has few enough accumulators a thread, and tiles that reuse much."""
+    """Return what is kept of configurations that fit, with few sums per thread and much reuse."""
 
     def keep(c) -> bool:
         fits = c.stages * (c.BLOCK_M + c.BLOCK_N) * c.BLOCK_K * 2 <= 227 << 10
@@ -130,22 +131,34 @@ def _cure() -> str:
 QUESTIONS = (
     Question(
         id="ch19-q1",
-        asks="A matmul takes 1.74 ms. What does a clock around the launch say that waits for nothing: about "
+        asks="A matmul takes 1.74 ms. You time its launch and wait for nothing. What does the clock "
+        "show: about "
         "20, 200 or 2000 µs?",
         right=_without_waiting,
         kind=int,
-        nudges=(Nudge(lambda v, r: v == 2000, "that is what it says with torch.cuda.synchronize()"),),
-        nudge="a launch puts work into a queue, and returns: how long does Python take for that?",
+        nudges=(
+            Nudge(
+                lambda v, r: v == 2000,
+                "2000 µs is about right with torch.cuda.synchronize(). This code doesn't call it.",
+            ),
+        ),
+        nudge="A launch puts work into a queue and returns. How long does Python need for that?",
     ),
     Question(
         id="ch19-q2",
-        asks="A copy of 64 KiB, from Python and within a CUDA graph: how many times as long does a call take "
-        "from Python (within a factor of 2)?",
+        asks="A copy of 64 KiB, from Python and in a CUDA graph: how many times as long does a call take "
+        "from "
+        "Python (within a factor of 2)?",
         right=_launches,
         kind=float,
         same=lambda value, right: right / 2 < value < right * 2,
-        nudges=(Nudge(lambda v, r: v <= r / 2, "64 KiB are through in less than a microsecond"),),
-        nudge="you know what a launch takes from the picture before; the copy itself takes about 1 µs",
+        nudges=(
+            Nudge(
+                lambda v, r: v <= r / 2,
+                "The gap is much wider: the GPU copies 64 KiB in less than a microsecond.",
+            ),
+        ),
+        nudge="The picture before shows what a launch takes. The copy itself takes about 1 µs.",
     ),
     Question(
         id="ch19-q3",
@@ -154,9 +167,12 @@ QUESTIONS = (
         kind=float,
         same=lambda value, right: abs(value - right) < 0.02 * right,
         nudges=(
-            Nudge(lambda v, r: abs(v - r / 2) < 0.05 * r, "both count: what is read and what is written"),
+            Nudge(
+                lambda v, r: abs(v - r / 2) < 0.05 * r,
+                "That counts one direction. Both count: the bytes read and the bytes written.",
+            ),
         ),
-        nudge="8 MiB are 2^23 bytes; bytes over microseconds, over a million, are TB/s",
+        nudge="8 MiB are 2^23 bytes. Divide bytes by microseconds, then by a million, and you have TB/s.",
     ),
     Question(
         id="ch19-q4",
@@ -164,25 +180,30 @@ QUESTIONS = (
         right=_zeros,
         kind=str,
         nudges=(
-            Nudge(lambda v, r: v == "as fast", "the instructions are the same; are the wires that switch?"),
+            Nudge(
+                lambda v, r: v == "as fast",
+                "The instructions are the same. But are the wires that switch the same, too?",
+            ),
         ),
-        nudge="what limits the clock of a chip that is warm?",
+        nudge="What limits the clock of a chip that has been working for a while?",
     ),
     Question(
         id="ch19-q5",
-        asks="64 registers a thread, 4 warps a program, hardly any shared memory: how many programs does a "
-        "multiprocessor hold?",
+        asks="64 registers per thread, 4 warps per program, hardly any shared memory: how many programs "
+        "fit on a "
+        "multiprocessor?",
         right=lambda: resident(64, 0, 4),
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 16, "so many have warps enough; what about registers?"),
-            Nudge(lambda v, r: v == 256, "that is in warps of one thread: a warp has 32"),
+            Nudge(lambda v, r: v == 16, "16 programs would have enough warps. But what about registers?"),
+            Nudge(lambda v, r: v == 256, "256 would be correct if a warp had one thread, but a warp has 32."),
         ),
-        nudge="65,536 registers for all; a program has 4 times 32 threads",
+        nudge="All programs share 65,536 registers. How many does one program with 4 times 32 threads need?",
     ),
     Question(
         id="ch19-q6",
-        asks='198 registers a thread, 147,456 bytes, 8 warps: what keeps a second program out, "registers", '
+        asks="198 registers per thread, 147,456 bytes, 8 warps: what leaves no room for a second "
+        'program, "registers", '
         '"shared memory" or "both"?',
         right=lambda: (
             "both"
@@ -192,55 +213,71 @@ QUESTIONS = (
             else "shared memory"
         ),
         kind=str,
-        nudge="take each of the two twice, and compare with all that there is",
+        nudge="Take each of the two twice and compare that with what a multiprocessor has.",
     ),
     Question(
         id="ch19-q7",
-        asks="The sum with 16 programs at a time on each multiprocessor, not 1: how many times as fast, "
+        asks="The sum with 16 programs at a time per multiprocessor instead of 1: how many times as fast "
+        "is it, "
         "about 1, 5 or 16?",
         right=_flights,
         kind=int,
-        nudges=(Nudge(lambda v, r: v == 16, "with 1 it reads 0.88 TB/s; memory has a limit"),),
-        nudge="with 1 it reads 0.88 TB/s: how much is there to gain?",
+        nudges=(
+            Nudge(
+                lambda v, r: v == 16,
+                "With 1 program it reads 0.88 TB/s. Multiply that by 16: memory has a limit.",
+            ),
+        ),
+        nudge="With 1 program it reads 0.88 TB/s, and memory can do about 4. So how much is there to gain?",
     ),
     Question(
         id="ch19-q8",
-        asks="One program fills a multiprocessor, and there are 132. 128 programs take 51 µs. What do 136 "
+        asks="One program fills a multiprocessor, and there are 132. 128 programs take 51 µs. How many "
+        "µs do 136 "
         "take (within 15%)?",
         right=_second_wave,
         kind=float,
         same=lambda value, right: abs(value - right) < 0.15 * right,
-        nudges=(Nudge(lambda v, r: 51 <= v < 60, "the last four can start only when others have ended"),),
-        nudge="how long does the last of them wait, and how long does it take?",
+        nudges=(
+            Nudge(lambda v, r: 51 <= v < 60, "The last four programs can start only when others have ended."),
+        ),
+        nudge="How long does the last of them wait before it starts, and how long does it run?",
     ),
     Question(
         id="ch19-q9",
-        asks="How many FLOP for each byte does a kernel need so that memory is no longer its "
-        "roof (within 3%)?",
+        asks="How many FLOP per byte does a kernel need so that memory is no longer its roof (within 3%)?",
         right=lambda: FLOPS / BYTES,
         kind=float,
         same=lambda value, right: abs(value - right) < 0.03 * right,
-        nudges=(Nudge(lambda v, r: 0.2 < v < 0.3, "times a thousand: the T's of both cancel"),),
-        nudge="989 TFLOP/s over 3.95 TB/s",
+        nudges=(
+            Nudge(
+                lambda v, r: 0.2 < v < 0.3,
+                "You're off by a factor: times a thousand. The T's of TFLOP/s and TB/s cancel.",
+            ),
+        ),
+        nudge="At the corner both take equally long: divide 989 TFLOP/s by 3.95 TB/s.",
     ),
     Question(
         id="ch19-q10",
         asks="Which of these kernels is furthest below its own roof?",
         right=_furthest,
         kind=str,
-        nudge="take the height of the roof above each point: both axes go by factors of ten",
+        nudge="Compare each point with the roof straight above it. Both axes go by factors of ten.",
     ),
     Question(
         id="ch19-q11",
-        asks="8 x 8 tiles, and now 16 programs at a time. How many panels do programs 0 to 15 touch, row "
+        asks="8 x 8 tiles, and now 16 programs at a time. How many panels do programs 0 to 15 need, row "
         "after row and in bands of 4 rows? A pair.",
         right=_panels,
         kind=tuple,
         nudges=(
-            Nudge(lambda v, r: v == r[::-1], "the other way round: row after row comes first"),
-            Nudge(lambda v, r: v == (9, 6), "that is for 8 at a time, as in the picture"),
+            Nudge(lambda v, r: v == r[::-1], "It's the other way round: row after row comes first."),
+            Nudge(
+                lambda v, r: v == (9, 6),
+                "(9, 6) is for 8 at a time, as in the picture. Here 16 run at a time.",
+            ),
         ),
-        nudge="count rows of tiles, and columns, that are coloured in the picture",
+        nudge="Count the rows and the columns of tiles that are colored in the picture.",
     ),
     Question(
         id="ch19-q12",
@@ -248,8 +285,10 @@ QUESTIONS = (
         "8, 16, 32 or 64?",
         right=_best_band,
         kind=int,
-        nudges=(Nudge(lambda v, r: v == 8, "nearly; a column of tiles is twice as wide as a row is high"),),
-        nudge="a wave should be a square in elements, not in tiles",
+        nudges=(
+            Nudge(lambda v, r: v == 8, "Close. But a column of tiles is twice as wide as a row is high."),
+        ),
+        nudge="A wave should be roughly a square in elements, not in tiles.",
     ),
     Question(
         id="ch19-q13",
@@ -259,11 +298,19 @@ QUESTIONS = (
         kind=float,
         same=lambda value, right: abs(value - right) < 0.051,
         nudges=(
-            Nudge(lambda v, r: 2.3 < v < 2.7, "so many times the bytes; is it bytes that it waits for?"),
-            Nudge(lambda v, r: v < 0.9, "it fetches more: that makes nothing faster"),
-            Nudge(lambda v, r: 1.3 < v < 1.5, "what is fetched on the way need not be waited for"),
+            Nudge(
+                lambda v, r: 2.3 < v < 2.7,
+                "That's how many times the bytes it fetches. But is it bytes that the matmul waits for?",
+            ),
+            Nudge(lambda v, r: v < 0.9, "It fetches more bytes. That makes nothing faster."),
+            Nudge(
+                lambda v, r: 1.3 < v < 1.5,
+                "You added the extra bytes' time. But what's fetched on the way while the tensor cores "
+                "work costs nothing.",
+            ),
         ),
-        nudge="how long does memory take for 3.12 GB, beside the 1.88 ms that it takes anyway?",
+        nudge="How long does memory need for 3.12 GB? Compare that with the 1.88 ms that the matmul "
+        "takes anyway.",
     ),
     Question(
         id="ch19-q14",
@@ -273,30 +320,34 @@ QUESTIONS = (
         nudges=(
             Nudge(
                 lambda v, r: len(v) == 6 and [a == "rows" for a in v] == [b == "bands" for b in r],
-                "the two matmuls are swapped: one of them reads its inputs 48 times",
+                "The two matmuls are swapped: one of them reads its inputs 48 times.",
             ),
-            Nudge(lambda v, r: len(v) != 6, "one name for each of A, B, C, D, E, F"),
+            Nudge(lambda v, r: len(v) != 6, "Give one name for each of A, B, C, D, E and F."),
             Nudge(
                 lambda v, r: len(v) == 6 and v[3] != r[3],
-                "255 registers a thread is the most there is: which one keeps a long row?",
+                "D uses 255 registers per thread, the most possible. Which kernel keeps a long row in "
+                "registers?",
             ),
             Nudge(
                 lambda v, r: len(v) == 6 and v[0] != r[0],
-                "A has 6% of all warps: which one has few programs?",
+                "A uses 6% of all warps. Which kernel has few programs?",
             ),
         ),
-        nudge="which two use tensor cores? which one has its memory busy nearly all the time?",
+        nudge="Which two use tensor cores? Which one keeps memory busy nearly all the time?",
     ),
     Question(
         id="ch19-q15",
-        asks=f"Leave at most {LEFT} of the 384 configurations, and lose at most 5%.",
+        asks=f"Keep at most {LEFT} of the 384 configurations, and lose at most 5%.",
         right=_pruned,
         kind=tuple,
         same=lambda value, right: len(value) == 2 and value[0] <= LEFT and value[1] <= LOSS,
         nudges=(
-            Nudge(lambda v, r: len(v) == 2 and v[1] > LOSS, "what is left is too slow: who was thrown out?"),
+            Nudge(
+                lambda v, r: len(v) == 2 and v[1] > LOSS,
+                "The best one that you kept is too slow. Which good configuration did you throw out?",
+            ),
         ),
-        nudge="still too many are left: small tiles load a lot for each FLOP",
+        nudge="You still keep too many. Remember that small tiles load a lot per FLOP.",
         computed=True,
     ),
     Question(
@@ -304,39 +355,52 @@ QUESTIONS = (
         asks="300 configurations of RMSNorm. How many are within 5% of the best: about 1, 5 or 25?",
         right=_within,
         kind=int,
-        nudge="it moves bytes, and there are many ways to move them all at once",
+        nudge="RMSNorm only moves bytes, and many configurations can keep memory busy.",
     ),
     Question(
         id="ch19-q17",
-        asks="z should be 3, and is 0 before. autotune runs two configurations ten times each, and then the "
-        "better one once. What does z hold?",
+        asks="z should become 3 and starts at 0. Autotune runs two configurations ten times each, then "
+        "the better "
+        "one once. What's in z afterwards?",
         right=_tuned,
         kind=int,
-        nudges=(Nudge(lambda v, r: v == 60, "and the launch itself, after them"),),
-        nudge="each run adds 3 to what is there",
+        nudges=(
+            Nudge(lambda v, r: v == 60, "60 is what the timed runs add. Don't forget the launch itself."),
+        ),
+        nudge="Each run adds 3 to what's already there. How many runs are there?",
     ),
     Question(
         id="ch19-q18",
-        asks="Persistent, for M = N = 8192: where does it gain most, at K = 128, 512 or 8192?",
+        asks="Persistent programs at M = N = 8192: at which K do they gain the most, 128, 512 or 8192?",
         right=_pays,
         kind=int,
-        nudges=(Nudge(lambda v, r: v == 8192, "there, a tile's loop is long, and what is around it short"),),
-        nudge="what does a persistent program save, and how often?",
+        nudges=(
+            Nudge(
+                lambda v, r: v == 8192,
+                "At 8192 a tile's loop is long, and what comes before and after it hardly counts.",
+            ),
+        ),
+        nudge="What does a persistent program save, and how often?",
     ),
     Question(
         id="ch19-q19",
         asks="With descriptors, at K = 128, a program for each tile takes 58.0 µs, a flattened loop 49.4. "
-        "And without flatten: about 50, 60 or 70?",
+        "How many µs does the loop take without flatten: about 50, 60 or 70?",
         right=_loop_alone,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 50, "as if flatten did nothing: what begins while a tile is stored?"),
+            Nudge(
+                lambda v, r: v == 50,
+                "That would mean that flatten does nothing. What starts while a tile is stored?",
+            ),
             Nudge(
                 lambda v, r: v == 60,
-                "so it is without a loop; this one ends a tile before it begins the next",
+                "60 is about right without a loop, where other programs fill the gaps. This loop ends a "
+                "tile before "
+                "it starts the next.",
             ),
         ),
-        nudge="it is one of the three numbers: who lets the next tile begin early, the loop or flatten?",
+        nudge="Choose one of the three numbers. What lets the next tile start early, the loop or flatten?",
     ),
     Question(
         id="ch19-q20",
@@ -344,9 +408,12 @@ QUESTIONS = (
         right=_cure,
         kind=str,
         nudges=(
-            Nudge(lambda v, r: v == "more programs", "how many of all warps are there already?"),
-            Nudge(lambda v, r: v == "fewer bytes", "is memory busy?"),
+            Nudge(
+                lambda v, r: v == "more programs",
+                "Look at the occupancy: nearly all warps are there already.",
+            ),
+            Nudge(lambda v, r: v == "fewer bytes", "Is memory busy? Look at its bar."),
         ),
-        nudge="the names are 'more programs', 'fewer bytes' and 'fewer atomics'",
+        nudge="Choose one: the names are 'more programs', 'fewer bytes' and 'fewer atomics'.",
     ),
 )

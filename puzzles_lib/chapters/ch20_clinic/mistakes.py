@@ -1,4 +1,4 @@
-"""What the patients of chapter 20 suffer from."""
+"""The bugs of chapter 20's patients."""
 
 from puzzles_lib.chapters.ch20_clinic.patients import PATIENTS
 

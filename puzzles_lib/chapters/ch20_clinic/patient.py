@@ -1,4 +1,4 @@
-"""A case of the clinic as data: a kernel reduced from a public bug, to be found, explained and mended."""
+"""A case of the clinic as data: a kernel reduced from a public bug, to be found, explained and fixed."""
 
 import base64
 import json
@@ -17,14 +17,14 @@ _RIGHT = Path(__file__).with_name(FILE)
 
 @dataclass(frozen=True)
 class Patient:
-    """Who is ill, and of what.
+    """A broken kernel, what is wrong with it, and where it was reported.
 
-    slip: what is wrong with the kernel that learners get, as edits of the right one.
+    slip: what is wrong with the kernel that learners get, as edits of the correct one.
     thread: where a user reported it; the kernel is our own, reduced to what matters.
-    ward: of the notebook, one of `WARDS`.
-    question: asked before anything is run: `which_line`, or another one that is numbered as the puzzle is.
+    ward: the notebook's part, one of `WARDS`.
+    question: asked before anything is run: `which_line`, or another one with the puzzle's number.
 
-    Raises ValueError where these do not fit together.
+    Raises ValueError if these don't fit together.
     """
 
     slip: Mistake
@@ -52,12 +52,12 @@ def which_line(
     slip: Mistake,
     nudge: str,
     *nudges: Nudge,
-    asks: str = "Which line of the kernel is it?",
+    asks: str = "Which line of the kernel has the bug?",
     also: frozenset[int] = frozenset(),
 ) -> Question:
-    """Which line holds the slip? Where lines are missing, those around the gap are right, too.
+    """Return the question which line has the slip. If lines are missing, those around the gap count.
 
-    also: lines of the learner's cell in which it could be mended as well.
+    also: lines of the learner's cell in which it could be fixed as well.
     """
     return Question(
         id=f"ch20-q{slip.puzzle.number}",
@@ -71,9 +71,9 @@ def which_line(
 
 
 def lines_of(slip: Mistake) -> set[int]:
-    """Where the slip is in the kernel that learners get: lines of its cell.
+    """Return the lines of the learner's cell that have the slip.
 
-    Raises LookupError in a copy of the course without its right kernels.
+    Raises LookupError in a copy of the course without its correct kernels.
     """
     if not _RIGHT.exists():
         raise LookupError(f"this copy of the course has no {FILE}, by which the line is found")

@@ -50,12 +50,12 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def method() -> Picture:
-    """Four steps from a report to a kernel that is right."""
+    """Draw the four steps from a report to a correct kernel."""
     steps = (
-        ("reproduce", "the same sizes, dtypes,\nvalues: it fails here, too", PALE_ORANGE),
+        ("reproduce", "same sizes and values:\ndoes it fail here, too?", PALE_ORANGE),
         ("reduce", "smaller, fewer, simpler,\nas long as it still fails", YELLOW),
-        ("look", "which element, which line,\nwhich value is not yours?", PALE_SKY),
-        ("mend", "one line; then run all\nthat failed on the way", PALE_GREEN),
+        ("look", "which element, which line,\nwhich value is wrong?", PALE_SKY),
+        ("fix", "one line; then run all\nthat failed on the way", PALE_GREEN),
     )
     figure, ax = new_sheet(19.2, 6.2)
     for number, (name, text, color) in enumerate(steps):
@@ -64,29 +64,33 @@ def method() -> Picture:
         label(ax, x + 2.1, 2.9, text)
         if number:
             arrow(ax, (x - 0.55, 1.2), (x - 0.05, 1.2))
-    box(ax, 5.1, 4.2, 9.0, 1.2, "still unclear? Then it is not small enough yet", color=PALE)
+    box(ax, 5.1, 4.2, 9.0, 1.2, "still unclear? Then reduce it further", color=PALE)
     arrow(ax, (12.0, 3.6), (12.0, 4.15))
     arrow(ax, (7.1, 4.15), (7.1, 3.6))
     told = "; ".join(f"{name}: {' '.join(text.split())}" for name, text, _ in steps)
     return Picture(
-        figure, f"Four steps, one after the other. {told}. Who finds nothing by looking goes back to reduce."
+        figure,
+        f"Four steps, one after the other. {told}. If looking shows nothing, go back and reduce further.",
     )
 
 
 SYMPTOMS = (
-    ("begins at a size", ("int32 offsets, 2^31", "grid y, z: 65,535", "a ragged end")),
+    ("starts at some size", ("int32 offsets, 2^31", "grid y, z: 65,535", "a ragged end")),
     ("for some values", ("a fill: other=", f"{MINUS}inf {MINUS} {MINUS}inf", "a narrow store")),
-    ("differs from run to run", ("no barrier", "a lock, a flag", "two store one place")),
-    ("the same, but off", ("by a digit: TF32", "by one: C's // and %", "by 256: int8 products")),
-    ("depends on who ran before", ("autotune, in place", "a result not cleared", "configs never alone")),
-    ("where parts are joined", ("(a + b) + c differs", "an old maximum", "masks joined by +")),
-    ("less random than asked", ("a draw used twice",)),
+    ("differs from run to run", ("no barrier", "a lock, a flag", "two stores, one place")),
+    ("same every run, but off", ("by a digit: TF32", "by one: C's // and %", "by 256: int8 products")),
+    (
+        "depends on what ran before",
+        ("autotune, in place", "a result isn't cleared", "never tested alone"),
+    ),
+    ("where parts are joined", ("(a + b) + c differs", "two maxima", "masks joined by +")),
+    ("less random than asked", ("a draw is reused",)),
 )
-"""What is seen, and what it may come from."""
+"""Symptoms, and what may cause them."""
 
 
 def symptoms() -> Picture:
-    """A map from what one sees to what it may come from."""
+    """Draw a map from symptoms to likely causes."""
     figure, ax = new_sheet(19.2, 2.2 + 1.9 * len(SYMPTOMS))
     label(ax, 2.9, 0.7, "you see", fontsize=12, color=FAINT)
     label(ax, 12.8, 0.7, "look for", fontsize=12, color=FAINT)
@@ -101,7 +105,7 @@ def symptoms() -> Picture:
 
 
 def wraps(B: int = 16, T: int = 17_477, K: int = 8192) -> Picture:
-    """Where the sequences of a large tensor begin, as int32 has it."""
+    """Draw where the sequences of a large tensor start, and where they start in int32."""
     figure, ax = new_sheet(19.2, 7.6)
     left, width = 0.8, 17.2
     reach = (B * T * K) / 2**31  # of a tensor, in int32's range
@@ -138,27 +142,30 @@ def wraps(B: int = 16, T: int = 17_477, K: int = 8192) -> Picture:
 
 
 def left_out(case: Case = MANY_TOKENS.cases[2]) -> Picture:
-    """Which program does which token, where there are more tokens than programs."""
+    """Draw which program computes which token if there are more tokens than programs."""
     T, most = case.T, case.MOST
     figure, ax = new_sheet(19.2, 6.2)
     left, width = 3.4, 15.4 / T
     cells(ax, list(range(T)), x=left, y=0.5, width=width, colors=None, title="token")
     cells(ax, list(range(most)), x=left, y=2.0, width=width, colors=SKY, title="as reported")
     cells(ax, [None] * (T - most), x=left + most * width, y=2.0, width=width, colors=VERMILLION)
-    cells(ax, [t % most for t in range(T)], x=left, y=3.5, width=width, colors=SKY, title="as wanted")
+    cells(ax, [t % most for t in range(T)], x=left, y=3.5, width=width, colors=SKY, title="correct")
     for at in range(most, T, most):
         ax.plot([left + at * width] * 2, [3.2, 4.8], color=INK, linewidth=2)
-    legend(ax, 5.2, (left, SKY, "done by the program of that number"), (left + 9.0, VERMILLION, "nobody's"))
+    legend(
+        ax, 5.2, (left, SKY, "computed by the program with that number"), (left + 10.4, VERMILLION, "by none")
+    )
     return Picture(
         figure,
-        f"{T} tokens, and {most} programs along y. As reported programs 0 to {most - 1} do the tokens of "
-        f"these numbers, and tokens {most} to {T - 1} are nobody's. As wanted a program goes on in steps of "
-        f"{most}: program 0 does tokens {', '.join(map(str, range(0, T, most)))}.",
+        f"{T} tokens, and {most} programs along y. As reported, programs 0 to {most - 1} compute the "
+        f"tokens with "
+        f"their numbers, and no program computes tokens {most} to {T - 1}. The correct programs step by "
+        f"{most}: program 0 computes tokens {', '.join(map(str, range(0, T, most)))}.",
     )
 
 
 def meets(case: Case = RUNNING_SUMS.cases[3], b: int = 1) -> Picture:
-    """The blocks of a packed sequence that begins within one, and what is summed in them."""
+    """Draw the blocks of a packed sequence that starts inside a block, and their sums."""
     cu = make_inputs(RUNNING_SUMS, case)["cu"].tolist()
     start, end = cu[b], cu[b + 1]
     t = torch.arange(start // case.BLOCK * case.BLOCK, -(-end // case.BLOCK) * case.BLOCK)
@@ -174,7 +181,7 @@ def meets(case: Case = RUNNING_SUMS.cases[3], b: int = 1) -> Picture:
     cells(ax, t.tolist(), x=left, y=1.8, width=width, colors=None, fontsize=9)
     label(ax, left - 0.25, 2.3, "t", align="right", fontsize=11)
     sums = {}
-    for y, name, summed in ((3.3, "as reported", t < end), (4.8, "as wanted", mine)):
+    for y, name, summed in ((3.3, "as reported", t < end), (4.8, "correct", mine)):
         sums[name] = summed.long().cumsum(0)
         texts = [int(total) if on else None for on, total in zip(summed, sums[name], strict=True)]
         colors = [(SKY if own else VERMILLION) if on else None for on, own in zip(summed, mine, strict=True)]
@@ -186,19 +193,19 @@ def meets(case: Case = RUNNING_SUMS.cases[3], b: int = 1) -> Picture:
     for at in range(0, len(t), case.BLOCK):
         label(ax, left + (at + case.BLOCK / 2) * width, 6.4, f"block from {first + at}", color=FAINT)
     wrong, right = (found[mine].tolist() for found in sums.values())
-    text = f"where every x is 1, the first sum should be {right[0]}, and is {wrong[0]}"
+    text = f"if every x is 1, the first sum should be {right[0]} but is {wrong[0]}"
     label(ax, left + len(t) * width / 2, 7.4, text)
     return Picture(
         figure,
         f"Sequence {b} is t = {start} to {end - 1}, in blocks of {case.BLOCK} from {first} on. The lanes "
-        f"{first} to {start - 1} of its first block are of sequence {b - 1}, and are summed, too: where "
+        f"{first} to {start - 1} of its first block belong to sequence {b - 1} and are summed, too: if "
         f"every x is 1, its sums are {wrong[0]} to {wrong[-1]} instead of {right[0]} to {right[-1]}. The "
         f"lanes from {end} on are switched off (hatched).",
     )
 
 
 def strides(case: Case = LOGSUMEXP_OF_VIEW.cases[3]) -> Picture:
-    """A view's rows in memory, and which elements each program takes for its row."""
+    """Draw a view's rows in memory, and the elements that each program reads as its row."""
     M, N, S = (case.numbers[name] for name in "MNS")
     figure, ax = new_sheet(19.2, 3.6 + 1.3 * M)
     left, width = 4.1, 14.8 / (M * S)
@@ -211,33 +218,33 @@ def strides(case: Case = LOGSUMEXP_OF_VIEW.cases[3]) -> Picture:
     told = []
     for m in range(M):
         y = 2.7 + 1.3 * m
-        label(ax, left - 0.3, y + 0.5, f"program {m} takes", align="right", fontsize=11)
+        label(ax, left - 0.3, y + 0.5, f"program {m} reads", align="right", fontsize=11)
         ax.plot([left, left + M * S * width], [y + 0.5] * 2, color=LINE, linewidth=0.8, zorder=0)
         first, end = m * N, m * N + N
         mine = min(max(m * S, first), end)
         for at, to, color in ((first, mine, VERMILLION), (mine, end, SKY)):
             if at < to:
                 box(ax, left + at * width, y, (to - at) * width, 1.0, f"{at} to {to - 1}", color=color)
-        strange = f"{mine - first} of them not of row {m}" if mine > first else f"all of row {m}"
-        told.append(f"program {m} takes {first} to {end - 1}, {strange}")
+        strange = f"{mine - first} of them outside row {m}" if mine > first else f"all in row {m}"
+        told.append(f"program {m} reads {first} to {end - 1}, {strange}")
     y = 2.9 + 1.3 * M
     legend(
         ax,
         y,
-        (left, SKY, "of its row"),
-        (left + 4.0, VERMILLION, "not of its row"),
-        (left + 8.8, PALE, "not of the view", "////"),
+        (left, SKY, "in its row"),
+        (left + 4.0, VERMILLION, "in another row"),
+        (left + 8.8, PALE, "not in the view", "////"),
     )
     begin = ", ".join(str(m * S) for m in range(M))
     return Picture(
         figure,
-        f"A view of the first {N} numbers of {M} rows of {S}, as it lies in memory: its rows begin at "
-        f"{begin}. As reported {'; '.join(told)}.",
+        f"A view of the first {N} numbers of {M} rows of {S}, in memory: its rows start at "
+        f"{begin}. As reported, {'; '.join(told)}.",
     )
 
 
 def overshoots(N: int = 5, BLOCK: int = 4) -> Picture:
-    """A tile that is wider than what is left of its row."""
+    """Draw a tile that is wider than the rest of its row."""
     figure, ax = new_sheet(19.2, 7.4)
     left, width, M = 4.0, 1.45, 2
     label(ax, left - 0.4, 1.5, "the tile's lanes", align="right")
@@ -253,17 +260,17 @@ def overshoots(N: int = 5, BLOCK: int = 4) -> Picture:
         arrow(ax, tile.foot(lane), memory.top(BLOCK + lane))
     ax.plot([left + N * width] * 2, [3.4, 5.6], color=INK, linewidth=1.6)
     label(ax, left + N * width / 2, 6.0, "row 0", color=FAINT)
-    label(ax, left + 1.5 * N * width, 6.0, "row 1: another program's, which stores there, too", color=FAINT)
+    label(ax, left + 1.5 * N * width, 6.0, "row 1: another program stores here, too", color=FAINT)
     return Picture(
         figure,
         f"Rows of {N}, blocks of {BLOCK}. The second tile of row 0 has lanes n = {BLOCK} to "
-        f"{2 * BLOCK - 1}. Only n = {BLOCK} is in the row; in memory the other {over} lie on z[1, 0] to "
+        f"{2 * BLOCK - 1}. Only n = {BLOCK} is in the row; the other {over} reach z[1, 0] to "
         f"z[1, {over - 1}], which another program stores, too.",
     )
 
 
 def least(case: Case = ROW_MINIMUM.cases[3], m: int = 0) -> Picture:
-    """A row and the lanes beyond it, and the minimum of both where these happen to hold 0."""
+    """Draw a row and the lanes past its end, and the minimum of both if those lanes are 0."""
     x = make_inputs(ROW_MINIMUM, case)["x"][m].tolist()
     lowest = min(x)
     figure, ax = new_sheet(19.2, 7.6)
@@ -275,24 +282,25 @@ def least(case: Case = ROW_MINIMUM.cases[3], m: int = 0) -> Picture:
     label(ax, (end + edge) / 2, foot - 0.45 * unit, "undefined: 0, or anything", behind=PAPER, pad=4.0)
     for value, text, color in (
         (lowest, f"{lowest:.3f}: the row's minimum", INK),
-        (0, "0: of all lanes,\nif these hold 0", VERMILLION),
+        (0, "0: all lanes' minimum,\nif these are 0", VERMILLION),
     ):
         y = foot - unit * value
         ax.plot([left, edge + 0.3], [y, y], color=color, linewidth=2)
         label(ax, edge + 0.5, y, text, align="left")
-    for at, to, text in ((left, end, f"lanes 0 to {case.N - 1}: the row"), (end, edge, "the others are off")):
+    for at, to, text in ((left, end, f"lanes 0 to {case.N - 1}: the row"), (end, edge, "masked off")):
         label(ax, (at + to) / 2, foot + 0.7, text)
-    label(ax, left, 6.9, f"so z would be {lowest:.3f} too large, in each of the row's places", align="left")
+    label(ax, left, 6.9, f"so every z of the row would be {lowest:.3f} too large", align="left")
     return Picture(
         figure,
         f"A row of {case.N} numbers from {lowest:.3f} to {max(x):.3f}, in a block of {case.BLOCK_N} lanes. "
-        f"What the other {case.BLOCK_N - case.N} hold is undefined. If it is 0, the minimum of all lanes is "
-        f"0, and not {lowest:.3f}, so that z is {lowest:.3f} too large.",
+        f"The other {case.BLOCK_N - case.N} are undefined. If they happen to be 0, the minimum of all "
+        f"lanes is "
+        f"0, not {lowest:.3f}, so that z is {lowest:.3f} too large.",
     )
 
 
 def keeps_a_byte(N: int = ANY_ABOVE.cases[3].N) -> Picture:
-    """Three counts as 32 bits, and those of them that a bool takes."""
+    """Draw three counts as 32 bits, and the bits that a bool keeps."""
     hits = torch.tensor([N - 1, N, N + 1], dtype=torch.int32)
     bits = torch.iinfo(torch.uint8).bits
     figure, ax = new_sheet(19.2, 5.5)
@@ -304,19 +312,19 @@ def keeps_a_byte(N: int = ANY_ABOVE.cases[3].N) -> Picture:
         y = 1.0 + 1.4 * number
         row = cells(ax, pattern, x=left, y=y, width=width, colors=colors, title=f"hits = {count}")
         label(ax, row.right + 0.3, y + 0.5, f"byte {byte}: {bool(byte)}", align="left", fontsize=11)
-        told.append(f"of {count} is left {byte}, which is {bool(byte)}")
+        told.append(f"{count} becomes {byte}, which is {bool(byte)}")
     ax.plot([edge] * 2, [0.8, 5.0], color=INK, linewidth=2)
     label(ax, edge - 0.3, 0.4, "dropped", align="right", color=FAINT)
     label(ax, edge + 0.3, 0.4, "stored", align="left", color=FAINT)
     return Picture(
         figure,
-        f"Counts as the 32 bits of an int32, of which the lowest {bits} are stored, and the others dropped: "
+        f"Counts as the 32 bits of an int32, of which the lowest {bits} are stored and the others dropped: "
         f"{'; '.join(told)}.",
     )
 
 
 def nan_stays(case: Case = KEPT_SCORES.cases[3], m: int = 2) -> Picture:
-    """The blocks of a row whose first ones keep nothing: a sum that is NaN, and one that is not."""
+    """Draw a row in which the first blocks keep nothing, with the wrong sum (NaN) and the correct one."""
     given = make_inputs(KEPT_SCORES, case)
     x = given["x"][m].masked_fill(given["keep"][m] == 0, -torch.inf).split(case.BLOCK_N)
     tops = torch.stack([block.max() for block in x]).cummax(0).values
@@ -335,7 +343,7 @@ def nan_stays(case: Case = KEPT_SCORES.cases[3], m: int = 2) -> Picture:
     told = []
     for y, name, bases in (
         (3.3, "as reported", tops),
-        (6.9, "as wanted", tops.masked_fill(tops == -torch.inf, 0)),
+        (6.9, "correct", tops.masked_fill(tops == -torch.inf, 0)),
     ):
         total, top, factors, totals = torch.tensor(0.0), torch.tensor(-torch.inf), [], []
         for block, new, base in zip(x, tops, bases, strict=True):
@@ -347,12 +355,12 @@ def nan_stays(case: Case = KEPT_SCORES.cases[3], m: int = 2) -> Picture:
         line(y, "factor on old sum", factors)
         line(y + 1.1, "new sum", totals)
         told.append(f"{name} {', '.join(map(_number, totals))}")
-    label(ax, left, 9.7, f"{MINUS}inf {MINUS} {MINUS}inf is NaN; and NaN times 0 is NaN", align="left")
+    label(ax, left, 9.7, f"{MINUS}inf {MINUS} {MINUS}inf is NaN, and NaN times 0 is NaN", align="left")
     return Picture(
         figure,
         f"Row {m} in blocks of {case.BLOCK_N}, {', '.join(names)}. The maximum so far is "
         f"{', '.join(map(_number, tops.tolist()))}, and the sum after each block {'; '.join(told)}. "
-        f"{MINUS}inf {MINUS} {MINUS}inf is NaN, and NaN times 0 is NaN, so no later block heals it.",
+        f"{MINUS}inf {MINUS} {MINUS}inf is NaN, and NaN times 0 is NaN, so no later block repairs it.",
     )
 
 
@@ -361,7 +369,7 @@ def _number(value: float) -> str:
 
 
 def of_equals(ones: Sequence[int] = (2, 9, 17, 20), V: int = 48, BLOCK: int = 16) -> Picture:
-    """The blocks of a row with equal maxima: what the best is after each, and whose place is kept."""
+    """Draw a row whose blocks have equal maxima: the best after each block, and its token."""
     levels = [float(v in ones) for v in range(V)]
     figure, ax = new_sheet(19.2, 8.0)
     left, width = 3.8, 15.0 / V
@@ -372,15 +380,15 @@ def of_equals(ones: Sequence[int] = (2, 9, 17, 20), V: int = 48, BLOCK: int = 16
         label(ax, left + (v + 0.5) * width, 1.0, str(v), color=FAINT)
     label(ax, left - 0.25, 1.9, "logits", align="right", fontsize=11)
     tops = [max(levels[v0 : v0 + BLOCK]) for v0 in range(0, V, BLOCK)]
-    best, tokens, told = -math.inf, {"as reported": 0, "as wanted": 0}, []
+    best, tokens, told = -math.inf, {"as reported": 0, "correct": 0}, []
     for number, top in enumerate(tops):
         x, wide = left + number * BLOCK * width, BLOCK * width
         place = levels.index(top, number * BLOCK)
         label(ax, x + wide / 2, 0.4, f"block {number}", fontsize=11)
         box(ax, x, 2.9, wide, 1.0, f"largest {top:g}, first at {place}", color=None)
-        takes = {"as reported": top >= best, "as wanted": top > best}
+        takes = {"as reported": top >= best, "correct": top > best}
         best = max(best, top)
-        for y, name in ((4.4, "as reported"), (5.9, "as wanted")):
+        for y, name in ((4.4, "as reported"), (5.9, "correct")):
             tokens[name] = token = place if takes[name] else tokens[name]
             color = GREEN if token == ones[0] else VERMILLION
             box(ax, x, y, wide, 1.0, f"best {best:g}, token {token}", color=color)
@@ -390,14 +398,15 @@ def of_equals(ones: Sequence[int] = (2, 9, 17, 20), V: int = 48, BLOCK: int = 16
         ax.plot([left + at * width] * 2, [1.2, 2.6], color=INK, linewidth=2)
     return Picture(
         figure,
-        f"A row of {V} zeros with ones at {', '.join(map(str, ones))}, in blocks of {BLOCK}. Their first "
-        f"largest: {'; '.join(told)}. As reported a block takes over that is only as large: token "
-        f"{tokens['as reported']} comes out. As wanted it is {tokens['as wanted']}, the first of the ones.",
+        f"A row of {V} zeros with ones at {', '.join(map(str, ones))}, in blocks of {BLOCK}. The first "
+        f"largest of each: {'; '.join(told)}. As reported, a block takes over if its largest is only "
+        f"equal: token "
+        f"{tokens['as reported']} comes out. It should be {tokens['correct']}, the first of the ones.",
     )
 
 
 def begins(cases: Sequence[Case] = ROW_TOTALS.cases[3:1:-1], rows: int = 4) -> Picture:
-    """Rows of two lengths along memory, which is ruled in steps of 16 bytes."""
+    """Draw rows of two lengths in memory, with a line every 16 bytes."""
     size, step = ROW_TOTALS.inputs[0].dtype.itemsize, 16
     most = rows * size * max(case.K for case in cases)
     figure, ax = new_sheet(19.2, 1.0 + 3.1 * len(cases))
@@ -419,8 +428,8 @@ def begins(cases: Sequence[Case] = ROW_TOTALS.cases[3:1:-1], rows: int = 4) -> P
             text = f"{start} = {start // step} · {step}{over}"
             label(ax, x, y + 1.4, text, align="left", fontsize=10, behind=PAPER)
             found.append(str(start))
-        told.append(f"with K = {case.K}, {size * case.K} bytes, they begin at {', '.join(found)}")
-    marks = (left, GREEN, "begins at a line"), (left + 5.0, VERMILLION, "begins between two")
+        told.append(f"with K = {case.K}, {size * case.K} bytes, they start at {', '.join(found)}")
+    marks = (left, GREEN, "starts at a line"), (left + 5.0, VERMILLION, "starts between lines")
     legend(ax, bottom + 0.5, *marks)
     label(ax, left + 10.5, bottom + 0.8, f"a line every {step} bytes", align="left", color=FAINT)
     return Picture(
@@ -431,7 +440,7 @@ def begins(cases: Sequence[Case] = ROW_TOTALS.cases[3:1:-1], rows: int = 4) -> P
 
 
 def not_yet_there(case: Case = LABEL_PROBABILITY.cases[0], warps: int = 4) -> Picture:
-    """Warps that store a row at their own pace, and the one that loads an element of it."""
+    """Draw warps that store a row at their own pace, and a lane that loads one element."""
     at = int(make_inputs(LABEL_PROBABILITY, case)["label"][0])
     owner, each = at // 32 % warps, case.N // warps
     figure, ax = new_sheet(19.2, 7.4)
@@ -445,20 +454,22 @@ def not_yet_there(case: Case = LABEL_PROBABILITY.cases[0], warps: int = 4) -> Pi
     box(ax, loads, 0.8, 3.7, 0.9, f"lane 0 loads p[0, {at}]", color=SKY)
     late = left + max(starts) + wide
     ax.plot([late] * 2, [0.6, 6.2], color=LINE, linewidth=2, linestyle="--")
-    label(ax, late + 0.3, 5.6, "with a barrier none\nwould load before here", align="left")
+    label(ax, late + 0.3, 5.6, "with a barrier, no warp\nwould load before here", align="left")
     arrow(ax, (loads + 3.0, 0.8 + 1.2 * owner - 0.05), (loads + 3.0, 1.75), color=VERMILLION)
-    text = f"p[0, {at}] is warp {owner}'s, and may not be there yet: then q is what was there before"
+    text = f"warp {owner} stores p[0, {at}], perhaps too late: then q is whatever was there before"
     label(ax, left, 6.9, text, align="left")
     return Picture(
         figure,
-        f"A row of {case.N}, stored by {warps} warps, {each} elements each, at their own pace; its label is "
+        f"A row of {case.N}, stored by {warps} warps, {each} elements each, at their own pace. Its label "
+        f"is "
         f"{at}. Lane 0 of warp 0 goes on and loads p[0, {at}], which warp {owner} stores, perhaps later: "
-        f"then q is what was there before. With a barrier none loads before the last warp has stored.",
+        f"then q is whatever was there before. With a barrier, no warp loads before the last one has "
+        f"stored.",
     )
 
 
 def releases() -> Picture:
-    """Four warps at their own pace, and the one that gives the lock back."""
+    """Draw four warps at their own pace, one of which releases the lock."""
     figure, ax = new_sheet(19.2, 7.6)
     left, ends = 2.6, (3.2, 5.1, 4.2, 7.8)
     for warp, end in enumerate(ends):
@@ -473,17 +484,18 @@ def releases() -> Picture:
     box(ax, opened, 4.4, late - opened, 0.9, color=VERMILLION)
     label(ax, late + 0.2, 4.85, "too late", align="left")
     ax.plot([late + 2.8] * 2, [0.6, 5.5], color=LINE, linewidth=2, linestyle="--")
-    label(ax, late + 3.1, 3.0, "with a barrier the lock\nwould open here", align="left")
+    label(ax, late + 3.1, 3.0, "with a barrier, the lock\nwould open here", align="left")
     return Picture(
         figure,
-        "Four warps of one program store, each at its own pace. Warp 0 is done first and sets the lock to 0; "
+        "Four warps of one program store, each at its own pace. Warp 0 finishes first and sets the lock "
+        "to 0; "
         "warp 3 is still storing when the next program loads. With a barrier the lock opens only "
         "after the last warp's stores.",
     )
 
 
 def stored_twice(case: Case = NORM_AND_TURN.cases[1], warps: int = 4) -> Picture:
-    """Which warp stores which part of a row, and which its end once more."""
+    """Draw which warp stores which part of a row, and which one stores its end again."""
     N, H = case.N, case.H
     stores = ((0, N, "first store"), (N - 2 * H, H, "second store"), (N - H, H, "third store"))
     tints = (SKY, ORANGE, GREEN, YELLOW)
@@ -509,28 +521,30 @@ def stored_twice(case: Case = NORM_AND_TURN.cases[1], warps: int = 4) -> Picture
     told = [f"{at} to {to - 1} by warp {one} and by warp {two}" for one, two, at, to in meet]
     first, end = left + (N - 2 * H) * width, left + N * width
     ax.plot([first, first], [0.8, 4.9], color=INK, linewidth=1.6)
-    label(ax, first - 0.2, 5.2, "turned from here on", align="right", color=FAINT)
+    label(ax, first - 0.2, 5.2, "rotated from here on", align="right", color=FAINT)
     for number, text in enumerate(told):
         label(ax, (first + end) / 2, 5.2 + 0.7 * number, text)
     return Picture(
         figure,
-        f"A row of {N}, whose last {2 * H} are turned, and the warps that store it: each its 32 in the "
-        f"first store, and warp 0 the two parts of the end in the second and third. So elements are stored "
+        f"A row of {N}, whose last {2 * H} are rotated, and the warps that store it: each stores its 32 "
+        f"in the "
+        f"first store, and warp 0 stores the two parts of the end in the second and third. So elements "
+        f"are stored "
         f"twice: "
-        f"{'; '.join(told)}. Which of the two comes last is not known.",
+        f"{'; '.join(told)}. Which of the two comes last is undefined.",
     )
 
 
 def coarse_parts(case: Case = BIAS_GRADIENT.cases[1], n: int = 1) -> Picture:
-    """The parts of a column's sum between the numbers that bfloat16 has, and what is added of each."""
+    """Draw the parts of a column's sum between bfloat16 numbers, and what is added instead."""
     dy = make_inputs(BIAS_GRADIENT, case)["dy"][:, n].float()
     parts = torch.stack([rows.sum() for rows in dy.split(case.BLOCK_M)])
     taken = parts.bfloat16().float()
     figure, ax = new_sheet(19.2, 2.7 + 1.9 * len(parts))
     left, right, told = 5.6, 14.6, []
     label(ax, left - 0.5, 0.5, "its part, in float32", align="right", color=FAINT)
-    label(ax, (left + right) / 2, 0.5, "what bfloat16 has there", color=FAINT)
-    label(ax, right + 0.5, 0.5, "is added", align="left", color=FAINT)
+    label(ax, (left + right) / 2, 0.5, "the bfloat16 numbers around it", color=FAINT)
+    label(ax, right + 0.5, 0.5, "what's added", align="left", color=FAINT)
     for number, (part, coarse) in enumerate(zip(parts.tolist(), taken.tolist(), strict=True)):
         y = 1.8 + 1.9 * number
         step = 2.0 ** (math.frexp(part)[1] - 8)
@@ -556,13 +570,13 @@ def coarse_parts(case: Case = BIAS_GRADIENT.cases[1], n: int = 1) -> Picture:
     label(ax, right + 0.5, y, ends[1], align="left", fontsize=11)
     return Picture(
         figure,
-        f"{len(parts)} programs add their parts of column {n}, each rounded to the next number that bfloat16 "
-        f"has: {', '.join(told)}. The sum is {ends[1]} instead of {ends[0]}.",
+        f"{len(parts)} programs add their parts of column {n}, each rounded to the nearest bfloat16 "
+        f"number: {', '.join(told)}. The sum is {ends[1]} instead of {ends[0]}.",
     )
 
 
 def ten_bits(case: Case = PRODUCTS.cases[0]) -> Picture:
-    """Two factors as the 32 bits of a float32, what TF32 takes of them, and their product by both."""
+    """Draw two float32 factors as bits, what TF32 keeps of them, and both products."""
     given = make_inputs(PRODUCTS, case)
     x, y = given["x"][0], given["y"][:, 0]
     off = (in_tf32(x) * in_tf32(y) / (x * y) - 1).nan_to_num().abs()
@@ -575,7 +589,7 @@ def ten_bits(case: Case = PRODUCTS.cases[0]) -> Picture:
     told = []
     for number, (name, full) in enumerate(factors.items()):
         coarse = in_tf32(full)
-        for below, title, value in ((0.0, name, full), (1.1, "taken as", coarse)):
+        for below, title, value in ((0.0, name, full), (1.1, "rounded", coarse)):
             bits = f"{value.view(torch.int32).item() & 0xFFFFFFFF:032b}"
             texts = [*bits[:kept], *(None if below else bit for bit in bits[kept:])]
             colors = [SKY] * kept + [None if below else VERMILLION] * (32 - kept)
@@ -583,20 +597,20 @@ def ten_bits(case: Case = PRODUCTS.cases[0]) -> Picture:
             look = {"width": width, "colors": colors, "hatch": hatches, "title": title}
             row = cells(ax, texts, x=left, y=0.8 + 2.7 * number + below, **look)
             label(ax, row.right + 0.3, row.y + 0.5, _digits(value), align="left", fontsize=11)
-        told.append(f"{name} = {_digits(full)} is taken as {_digits(coarse)}")
+        told.append(f"{name} = {_digits(full)} is rounded to {_digits(coarse)}")
     right, found = (float(a * b) for a, b in (factors.values(), map(in_tf32, factors.values())))
     short = f"off by 1 in {abs(right / (right - found)):,.0f}"
-    text = f"their product is {right:.6f}, and comes out as {found:.6f}: {short}".replace("-", MINUS)
+    text = f"their product is {right:.6f} but comes out as {found:.6f}: {short}".replace("-", MINUS)
     label(ax, left, 6.5, text, align="left", fontsize=11)
     return Picture(
         figure,
-        f"Two numbers of float32 as their 32 bits: a sign, 8 of the exponent, 23 of the fraction. TF32 has "
-        f"the first 10 of these, and rounds. {'; '.join(told)}; {text}.",
+        f"Two float32 numbers as 32 bits: a sign, 8 bits of exponent, 23 of fraction. TF32 rounds to "
+        f"the first 10 of these. {'; '.join(told)}; {text}.",
     )
 
 
 def in_tf32(x: torch.Tensor) -> torch.Tensor:
-    """Rounded to 10 bits of the fraction."""
+    """Return x rounded to 10 bits of fraction."""
     return ((x.view(torch.int32) + (1 << 12)) >> 13 << 13).view(torch.float32)
 
 
@@ -605,7 +619,7 @@ def _digits(x: torch.Tensor | float, places: int = 6) -> str:
 
 
 def rounds_down(SIZE: int = 4) -> Picture:
-    """Cells of a grid around 0: rounded down, and towards zero."""
+    """Draw cells of a grid around 0: rounded down, and toward zero."""
     figure, ax = new_sheet(19.2, 6.4)
     points, left, width = list(range(-2 * SIZE, 2 * SIZE)), 3.6, 0.96
     tints = {-2: PALE_ORANGE, -1: PALE_SKY, 0: YELLOW, 1: PALE_GREEN}
@@ -623,19 +637,20 @@ def rounds_down(SIZE: int = 4) -> Picture:
         ax,
         left,
         5.7,
-        f"cell 0 is {2 * SIZE - 1} wide: {len(wrong)} of these points are in a wrong one",
+        f"cell 0 is {2 * SIZE - 1} wide: {len(wrong)} of these points are in the wrong one",
         align="left",
     )
     return Picture(
         figure,
-        f"Numbers from {points[0]} to {points[-1]}, divided by {SIZE}. Rounded down each cell has {SIZE} of "
-        f"them. Rounded towards zero, as by Triton's //, cell 0 has {towards.count(0)}, from {-SIZE + 1} to "
-        f"{SIZE - 1}: {len(wrong)} of these are in the wrong cell, {', '.join(map(str, wrong))}.",
+        f"Numbers from {points[0]} to {points[-1]}, divided by {SIZE}. Rounded down, each cell has "
+        f"{SIZE} of them. Rounded toward zero, as Triton's // does, cell 0 has {towards.count(0)}, "
+        f"from {-SIZE + 1} to {SIZE - 1}: {len(wrong)} of these are in the wrong "
+        f"cell, {', '.join(map(str, wrong))}.",
     )
 
 
 def eight_bits(a: Sequence[int] = (-44, -20), x: Sequence[int] = (24, 127)) -> Picture:
-    """Products of int8 as the 16 bits that they need, and what int8 keeps of them."""
+    """Draw int8 products as the 16 bits that they need, and the bits that int8 keeps."""
     figure, ax = new_sheet(19.2, 5.4)
     left, width, told, sums = 6.0, 0.52, [], [0, 0]
     for number, (one, other) in enumerate(zip(a, x, strict=True)):
@@ -647,17 +662,17 @@ def eight_bits(a: Sequence[int] = (-44, -20), x: Sequence[int] = (24, 127)) -> P
         colors = [VERMILLION] * 8 + [SKY] * 8
         row = cells(ax, f"{whole & 0xFFFF:016b}", x=left, y=y, width=width, colors=colors, title=name)
         label(ax, row.right + 0.3, y + 0.5, f"{kept}".replace("-", MINUS), align="left", fontsize=11)
-        told.append(f"{name}, of which is left {kept}")
+        told.append(f"{name}, of which int8 keeps {kept}")
     ax.plot([left + 8 * width] * 2, [0.8, 3.6], color=INK, linewidth=2)
     label(ax, left + 8 * width - 0.3, 0.4, "dropped", align="right", color=FAINT)
-    label(ax, left + 8 * width + 0.3, 0.4, "an int8 has these", align="left", color=FAINT)
-    words = f"sums: {sums[0]}, and of what is left {sums[1]}".replace("-", MINUS)
+    label(ax, left + 8 * width + 0.3, 0.4, "int8 keeps these", align="left", color=FAINT)
+    words = f"the sum should be {sums[0]}, and is {sums[1]}".replace("-", MINUS)
     label(ax, left, 4.7, words, align="left", fontsize=11)
     return Picture(figure, f"Products as 16 bits: {'; '.join(told)}. {words[0].upper()}{words[1:]}.")
 
 
 def brackets(row: tuple[int, int, int] = (1, 2, 3)) -> Picture:
-    """Three elements joined from the left and from the right, by what halves once."""
+    """Draw three elements joined from the left and from the right by a combine that halves once."""
     right = float(DISCOUNTED_SUM.spec(torch.tensor([row], dtype=torch.float32))[0, -1])
     a, b, c = row
     figure, ax = new_sheet(19.2, 6.4)
@@ -672,23 +687,23 @@ def brackets(row: tuple[int, int, int] = (1, 2, 3)) -> Picture:
         box(ax, x + 2 * (1 - panel) * width, 2.6, width, text=f"{a if panel else c}", color=PALE_SKY, **look)
         ok = found == right
         box(ax, x, 4.0, 3 * width, text=last, color=GREEN if ok else VERMILLION, **look)
-        words = "right" if ok else f"with {a} halved twice: {right:g}"
+        words = "correct" if ok else f"with {a} halved twice: {right:g}"
         label(ax, x + 1.5 * width, 5.7, words)
         told.append(f"as {name} they are {first}, then {last} ({words})")
     return Picture(
         figure,
-        f"The elements {a}, {b}, {c}, joined by a function that halves what is on its left, and adds what is "
-        f"on its right: {'. Bracketed '.join(told)}.",
+        f"The elements {a}, {b}, {c}, joined by a function that halves its left operand and adds its "
+        f"right one: {'. Or '.join(told)}.",
     )
 
 
 def _halved(a: float, b: float) -> tuple[float, str]:
-    """Half of a, and b; and as it is written."""
+    """Return a / 2 + b, and that sum in writing."""
     return a * 0.5 + b, f"{a:g} · 0.5 + {b:g} = {a * 0.5 + b:g}"
 
 
 def two_maxima(case: Case = ATTENDED.cases[1], m: int = 2) -> Picture:
-    """The blocks of a row: what its sums are around, what a block's weights are, and how it counts."""
+    """Draw a row's blocks: the maxima of its sums and of its weights, and how much each block counts."""
     x = make_inputs(ATTENDED, case)["x"][m].split(case.BLOCK_N)
     tops = [block.max().item() for block in x]
     top, sums, weights = -math.inf, [], []
@@ -703,29 +718,31 @@ def two_maxima(case: Case = ATTENDED.cases[1], m: int = 2) -> Picture:
         label(ax, left + (number + 0.5) * width, 0.5, f"block {number}", fontsize=11)
     marks = [SKY if kept == best else VERMILLION for kept, best in zip(sums, weights, strict=True)]
     for y, title, values, colors in (
-        (1.0, "its largest number", tops, PALE),
-        (2.4, "the sums are around", sums, SKY),
-        (3.5, "its weights are around", weights, marks),
-        (4.9, "factor on what it counts", counts, marks),
+        (1.0, "largest score", tops, PALE),
+        (2.4, "sums relative to", sums, SKY),
+        (3.5, "weights relative to", weights, marks),
+        (4.9, "weight / correct weight", counts, marks),
     ):
         texts = [_number(value) for value in values]
         cells(ax, texts, x=left, y=y, width=width, colors=colors, title=title, fontsize=11)
-    legend(ax, 6.4, (left, SKY, "one maximum"), (left + 4.6, VERMILLION, "another one"))
+    legend(ax, 6.4, (left, SKY, "same maximum"), (left + 4.6, VERMILLION, "a different one"))
     told = (", ".join(map(_number, values)) for values in (tops, sums, weights, counts))
     return Picture(
         figure,
-        "Row {} in {} blocks, whose largest numbers are {}. The sums are around {}, and as reported a "
-        "block's weights around {}. So the blocks count {} times what they should.".format(m, len(x), *told),
+        "Row {} in {} blocks, whose largest numbers are {}. The sums are relative to {}, and as reported a "
+        "block's weights are relative to {}. So the blocks count {} times what they should.".format(
+            m, len(x), *told
+        ),
     )
 
 
 def stripes(case: Case = RANDOM_ROUNDING.cases[1], blocks: int = 8) -> Picture:
-    """Which halves are rounded up, where all blocks share their draws, and where no two numbers do."""
+    """Draw which halves are rounded up if all blocks share their draws, and if no two numbers do."""
     lanes = torch.arange(case.BLOCK_N).expand(blocks, -1)
     n = torch.arange(blocks * case.BLOCK_N).view(blocks, -1)
     figure, ax = new_sheet(19.2, 6.7)
     width, height, told = 8.4 / case.BLOCK_N, 0.5, []
-    for panel, (name, numbers) in enumerate((("as reported", lanes), ("as wanted", n))):
+    for panel, (name, numbers) in enumerate((("as reported", lanes), ("correct", n))):
         u = uniform(case.SEED, numbers)
         up = torch.floor(0.5 + u) > 0
         colors = [[BLUE if each else PALE for each in line] for line in up]
@@ -739,15 +756,15 @@ def stripes(case: Case = RANDOM_ROUNDING.cases[1], blocks: int = 8) -> Picture:
     legend(ax, 1.7 + height * blocks, (1.6, BLUE, "rounded up"), (5.2, PALE, "rounded down"))
     return Picture(
         figure,
-        f"{blocks} blocks of {case.BLOCK_N} numbers, one under another; each ends in .5, and is rounded "
+        f"{blocks} blocks of {case.BLOCK_N} numbers, one row each; every number ends in .5 and is rounded "
         f"up or down by its draw with seed {case.SEED}: {'; '.join(told)}. With {case.BLOCK_N} draws every "
-        f"block has the pattern of the first, so there are stripes from top to bottom; with draws of their "
-        f"own there are none.",
+        f"block has the pattern of the first, so there are stripes from top to bottom; with separate draws "
+        f"there are none.",
     )
 
 
 def one_bit(cases: Sequence[Case] = SINKS_AND_WINDOW.cases[3:]) -> Picture:
-    """The first S and the last W of two rows, and their sum where it has one bit."""
+    """Draw the first S and the last W columns of two rows, and their sum in one bit."""
     figure, ax = new_sheet(19.2, 7.8)
     left, width, told = 3.5, 0.58, []
     x = left
@@ -769,16 +786,16 @@ def one_bit(cases: Sequence[Case] = SINKS_AND_WINDOW.cases[3:]) -> Picture:
             )
         told.append(f"with {sizes}, column {', '.join(map(str, n[both & (one == 0)].tolist()))}")
         x += case.N * width + 0.9
-    legend(ax, 6.6, (left, VERMILLION, "in both: 1 + 1 is 2, of which one bit is kept"))
+    legend(ax, 6.6, (left, VERMILLION, "in both: 1 + 1 is 2, and the low bit of 2 is 0"))
     return Picture(
         figure,
         f"Two rows: a 1 for each column among the first S, a 1 for each among the last W, and their sum in "
-        f"one bit. What is in both is lost, since 1 + 1 is 2, of which one bit is kept: {'; '.join(told)}.",
+        f"one bit. A column in both is lost, because the low bit of 1 + 1 is 0: {'; '.join(told)}.",
     )
 
 
 def too_many_stages(case: Case = TILED_PRODUCT.cases[1], stages: int = 8, most: int = 232_448) -> Picture:
-    """What a loop's stages take of shared memory, against what a program may have of it."""
+    """Draw how much shared memory a loop's stages need, and how much a program may use."""
     M, N, K = case.BLOCK_M, case.BLOCK_N, case.BLOCK_K
     a, b = 2 * M * K, 2 * K * N  # bytes, of bfloat16
     figure, ax = new_sheet(19.2, 7.0)
@@ -794,7 +811,7 @@ def too_many_stages(case: Case = TILED_PRODUCT.cases[1], stages: int = 8, most: 
         label(ax, x + (a + b) * scale, 3.9, f"{end:,}", align="right", color=INK if fits else VERMILLION)
     edge = left + most * scale
     ax.plot([edge, edge], [0.9, 5.0], color=INK, linewidth=2.4)
-    label(ax, edge - 0.2, 0.6, f"a program on an H100 may have {most:,} bytes", align="right", fontsize=11)
+    label(ax, edge - 0.2, 0.6, f"a program on an H100 may use {most:,} bytes", align="right", fontsize=11)
     legend(
         ax,
         5.6,
@@ -805,14 +822,15 @@ def too_many_stages(case: Case = TILED_PRODUCT.cases[1], stages: int = 8, most: 
     fit = most // (a + b)
     return Picture(
         figure,
-        f"{stages} stages along shared memory, each with a tile of a and one of b, {a:,} and {b:,} bytes. A "
-        f"program on an H100 may have {most:,} bytes. {fit} stages take {fit * (a + b):,}, all {stages} "
+        f"{stages} stages along shared memory, each with a tile of a and one of b, {a:,} and {b:,} "
+        f"bytes. A "
+        f"program on an H100 may use {most:,} bytes. {fit} stages take {fit * (a + b):,}, all {stages} "
         f"{stages * (a + b):,}: stage {fit} does not fit.",
     )
 
 
 def adds_up(case: Case = TUNED_SUM.cases[2], blocks: Sequence[int] = (32, 64), tries: int = 3) -> Picture:
-    """A sum of ones after each run of a first call, which tries configurations, and of a second one."""
+    """Draw a sum of ones after each run of a first call, which tries configurations, and of a second."""
     runs = [color for color in (SKY, ORANGE) for _ in range(tries)] + [VERMILLION]
     sums = [case.N * (number + 1) for number in range(len(runs))] + [case.N]
     figure, ax = new_sheet(19.2, 8.2)
@@ -825,22 +843,23 @@ def adds_up(case: Case = TUNED_SUM.cases[2], blocks: Sequence[int] = (32, 64), t
         label(ax, x + width / 2, foot - height - 0.35, str(total), fontsize=11)
     for number, block in enumerate(blocks):
         middle = left + (number + 0.5) * tries * width
-        label(ax, middle, foot + 0.5, f"tries with blocks of {block}", fontsize=11)
-    for x, first, name in ((own, left, "first call: all on one z"), (starts[-1], starts[-1], "second call")):
-        label(ax, x + width / 2, foot + 0.5, "its run", fontsize=11)
+        label(ax, middle, foot + 0.5, f"trials with blocks of {block}", fontsize=11)
+    for x, first, name in ((own, left, "first call: one z for all"), (starts[-1], starts[-1], "second call")):
+        label(ax, x + width / 2, foot + 0.5, "the call itself", fontsize=11)
         ax.plot([first + 0.2, x + width - 0.2], [foot + 1.1] * 2, color=INK, linewidth=1.2)
         label(ax, (first + x + width) / 2, foot + 1.6, name, fontsize=11)
     return Picture(
         figure,
         f"A sum of {case.N} ones. Within the first call autotune tries the kernel, here {tries} times with "
-        f"each of blocks of {' and '.join(map(str, blocks))}, on one z, whose range is "
-        f"{', '.join(map(str, sums[:-2]))} after them; the call's own run leaves {sums[-2]}. The second call "
-        f"tries nothing, begins with 0, and leaves {sums[-1]}.",
+        f"each of blocks of {' and '.join(map(str, blocks))}, on one z, which is "
+        f"{', '.join(map(str, sums[:-2]))} after them; the call's own run leaves {sums[-2]}. The second "
+        f"call "
+        f"tries nothing, starts with 0 and leaves {sums[-1]}.",
     )
 
 
 def left_over(case: Case = TUNED_ROWS.cases[1], blocks: Sequence[int] = (256, 32)) -> Picture:
-    """What two configurations leave in a row, one after the other, and what the second leaves alone."""
+    """Draw a row after two configurations, one after the other, and after the second one alone."""
     N, (large, small) = case.N, blocks
     figure, ax = new_sheet(19.2, 6.1)
     left, width = 5.9, 12.9 / N
@@ -876,20 +895,20 @@ def left_over(case: Case = TUNED_ROWS.cases[1], blocks: Sequence[int] = (256, 32
     return Picture(
         figure,
         f"A row of {N} numbers. Blocks of {large} store all of it. Blocks of {small}, tried after them, "
-        f"store 0 to {done[1] - 1}, and the others still hold what blocks of {large} have stored: the row "
-        f"is right. Blocks of {small} alone store 0 to {done[1] - 1}; the others hold what was in memory.",
+        f"store 0 to {done[1] - 1}, and the rest still has what blocks of {large} stored: the row "
+        f"is correct. Blocks of {small} alone store 0 to {done[1] - 1}; the rest is what was in memory.",
     )
 
 
 def compiles(most: int = 32) -> Picture:
-    """Launches for 1, 2, 3 ... requests, by the kernel that each takes."""
+    """Draw launches for 1, 2, 3, ... requests and the kernel that each one uses."""
     sizes = range(1, most + 1)
     stalls = first_of_class(sizes)
     taken = {name: [M for M in sizes if class_of(M) == name] for name in map(class_of, sizes)}
     figure, ax = new_sheet(19.2, 7.2)
     left, width = 4.1, 14.8 / most
     cells(ax, list(sizes), x=left, y=0.5, width=width, colors=None, fontsize=9)
-    label(ax, left - 0.25, 1.0, "M, in turn", align="right", fontsize=11)
+    label(ax, left - 0.25, 1.0, "M, in this order", align="right", fontsize=11)
     y = 2.1
     for name, some in taken.items():
         label(ax, left - 0.25, y + 0.5, f"for {name}", align="right", fontsize=11)
@@ -897,10 +916,11 @@ def compiles(most: int = 32) -> Picture:
         for M in some:
             box(ax, left + (M - 1) * width, y, width, color=VERMILLION if M in stalls else GREEN)
         y += 1.3
-    legend(ax, y + 0.3, (left, VERMILLION, "compiled: it stalls"), (left + 5.4, GREEN, "compiled before"))
+    legend(ax, y + 0.3, (left, VERMILLION, "compiles: it stalls"), (left + 5.4, GREEN, "already compiled"))
     told = ", ".join(f"one for {name} takes {len(some)}" for name, some in taken.items())
     return Picture(
         figure,
-        f"Launches for M = 1 to {most}, in turn, and the {len(taken)} kernels that take them: {told}. Each "
+        f"Launches for M = 1 to {most}, in this order, and the {len(taken)} kernels that take them: "
+        f"{told}. Each "
         f"is compiled at its first launch: it stalls at M = {', '.join(map(str, sorted(stalls)))}.",
     )

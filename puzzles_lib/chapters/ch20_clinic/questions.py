@@ -1,4 +1,5 @@
-"""What chapter 20 asks: of its map of symptoms, and of each patient, before anything is run."""
+"""The questions of chapter 20: one about its map of symptoms, and one about each patient before it's "
+"run."""
 
 from puzzles_lib.chapters.ch20_clinic.patients import PATIENTS
 from puzzles_lib.question import Nudge, Question
@@ -9,22 +10,30 @@ def _rows_of_the_map() -> tuple[int, ...]:
     from puzzles_lib.chapters.ch20_clinic.pictures import SYMPTOMS  # draws: not before it is asked
 
     rows = [seen for seen, _ in SYMPTOMS]
-    return tuple(map(rows.index, ("the same, but off", "depends on who ran before", "begins at a size")))
+    return tuple(
+        map(rows.index, ("same every run, but off", "depends on what ran before", "starts at some size"))
+    )
 
 
 _MAP = Question(
     id="ch20-q1",
-    asks="Which row of the map is each report's, counted from 0? (a, b, c)",
+    asks="Which row of the map fits each report? Count rows from 0. (a, b, c)",
     right=_rows_of_the_map,
     kind=tuple,
-    nudge="two runs, one right and one wrong: is it their size, their values or what came before?",
+    nudge="Compare one right and one wrong run. Do they differ in size, in values or in what came before?",
     nudges=(
-        Nudge(lambda v, r: len(v) != 3, "three numbers: (a, b, c)"),
-        Nudge(lambda v, r: v == tuple(row + 1 for row in r), "count rows from 0: the first is row 0"),
-        Nudge(lambda v, r: v[0] == 2, "a: each run is wrong alike, so nothing differs between runs"),
-        Nudge(lambda v, r: v[1] == 1, "b: both requests have the same values"),
-        Nudge(lambda v, r: v[1] == 2, "b: no chance is in it: the first is wrong, and only the first"),
-        Nudge(lambda v, r: v[2] == 1, "c: nobody says what the values are, but how many there are"),
+        Nudge(lambda v, r: len(v) != 3, "Answer with three numbers: (a, b, c)."),
+        Nudge(lambda v, r: v == tuple(row + 1 for row in r), "Count rows from 0: the first one is row 0."),
+        Nudge(
+            lambda v, r: v[0] == 2, "a: every run is wrong in the same way, so nothing differs between runs."
+        ),
+        Nudge(lambda v, r: v[1] == 1, "b: both requests have the same values."),
+        Nudge(
+            lambda v, r: v[1] == 2, "b: this isn't random. The first request is wrong, and only the first."
+        ),
+        Nudge(
+            lambda v, r: v[2] == 1, "c: the report doesn't mention values. It mentions how many there are."
+        ),
     ),
 )
 

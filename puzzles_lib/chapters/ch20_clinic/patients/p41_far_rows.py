@@ -15,7 +15,7 @@ from puzzles_lib.question import Nudge
 def far_rows(x: Float32[Tensor, "B T K"]) -> Float32[Tensor, "B T"]:
     """z[b, t] = sum over k of x[b, t, k]²
 
-    x may have 2^31 elements and more.
+    x may have more than 2^31 elements.
     """
     return x.square().sum(2)
 
@@ -41,7 +41,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "int32_offsets",
-    "The number of the sequence is an int32, and so is its product with T * K.",
+    "The sequence's number is an int32, and so is its product with T * K.",
     {"tl.program_id(0).to(tl.int64)": "tl.program_id(0)"},
     kind="true size",
     says="does not fit int32",
@@ -53,8 +53,8 @@ PATIENT = Patient(
     ward="sizes",
     question=which_line(
         SLIP,
-        "some product leaves int32's range: where is it made, and where one of its factors?",
-        Nudge(lambda v, r: v > r + 3, "too late: the pointer is astray by then"),
+        "A product exceeds int32's range. Where is it computed, and where do its factors come from?",
+        Nudge(lambda v, r: v > r + 3, "By this line the pointer is already wrong. Look further up."),
         also=frozenset({6}),  # the product, as the report has it
     ),
 )

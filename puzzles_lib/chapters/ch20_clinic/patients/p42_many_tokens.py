@@ -18,8 +18,8 @@ def many_tokens(
 ) -> Float32[Tensor, "T N"]:
     """z[t, n] = x[t, n] · w[n]
 
-    A token is a row. There are MOST programs along y at most, however many tokens
-    there are.
+    A token is a row. The grid has at most MOST programs along y, even if there are
+    more tokens. The kernel isn't given MOST.
     """
     return x * w
 
@@ -43,7 +43,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "a_token_each",
-    "A program does one token, and those beyond the grid's limit are nobody's.",
+    "Each program computes one token, and no program computes those beyond the grid's limit.",
     {
         "for t in range(tl.program_id(1), T, tl.num_programs(1)):\n        x": "t = tl.program_id(1)\n    x",
         "\n        tl.store": "\n    tl.store",
@@ -58,8 +58,7 @@ PATIENT = Patient(
     ward="sizes",
     question=which_line(
         SLIP,
-        "which line says what rows a program does?",
-        Nudge(lambda v, r: v in (3, 4, 5), "columns are as they should be"),
-        asks="Which line leaves tokens out?",
+        "Which line decides what rows a program computes?",
+        Nudge(lambda v, r: v in (3, 4, 5), "This line is about columns, and the columns are fine."),
     ),
 )

@@ -1,4 +1,4 @@
-"""A packed sequence begins within a block, and the block's sum begins with the sequence before it."""
+"""A packed sequence starts inside a block, and the block's sum includes the sequence before it."""
 
 import torch
 from jaxtyping import Float32, Int32
@@ -19,15 +19,15 @@ def running_sums(
 ) -> Float32[Tensor, " T"]:
     """z[t] = sum of x from the beginning of t's sequence up to t
 
-    B sequences are packed in a row: sequence b is x[cu[b]] up to x[cu[b + 1]], that
-    not included. It is program b's, which walks over it in blocks.
+    B sequences are packed one after another: sequence b starts at x[cu[b]] and ends
+    before x[cu[b + 1]]. Program b goes through it in blocks.
     """
     spans = zip(cu[:-1].tolist(), cu[1:].tolist(), strict=True)
     return torch.cat([x[first:end].cumsum(0) for first, end in spans])
 
 
 def shared_out(T: int, B: int):
-    """Half for the first sequence, or more; the others have one length, 0 where there are many of them."""
+    """Give at least half to the first sequence; the others share one length, 0 if there are many."""
     each = T // (2 * B)
     return lengths(T - each * (B - 1), *[each] * (B - 1))
 
@@ -55,7 +55,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "from_the_block",
-    "Blocks begin at multiples of BLOCK, and a sequence need not: what comes before it is added.",
+    "Blocks start at multiples of BLOCK but sequences don't, so elements before a sequence are added to it.",
     {"mask=mine, other=0.0)": "mask=t < end, other=0.0)"},
     kind="values",
     says="z[21]",
@@ -67,12 +67,16 @@ PATIENT = Patient(
     ward="sizes",
     question=which_line(
         SLIP,
-        "take one from 21 to 44, in blocks of 16: where does its first block begin, and what is summed?",
+        "Take a sequence from 21 to 43, in blocks of 16. Where does its first block start, and what is "
+        "summed?",
         Nudge(
             lambda v, r: v == r - 1,
-            "these are the lanes of the sequence; who asks for them, and who does not?",
+            "This line finds the lanes of the sequence correctly. Which lines use it, and which one doesn't?",
         ),
-        Nudge(lambda v, r: v == r + 1, "it stores what is the sequence's, and no more; but which numbers?"),
+        Nudge(
+            lambda v, r: v == r + 1,
+            "This line stores only the sequence's own lanes. But were the sums correct?",
+        ),
         also=frozenset({6}),  # blocks that begin with the sequence hold nothing before it
     ),
 )

@@ -1,4 +1,4 @@
-"""Rows are taken to follow one another, and the tensor is a view of longer ones."""
+"""The kernel assumes contiguous rows, and the tensor is a view of longer ones."""
 
 import triton
 from jaxtyping import Float32
@@ -46,7 +46,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "one_after_another",
-    "Takes a row to begin where the one before it ends: N is no stride.",
+    "Assumes that a row starts where the one before it ends: N isn't the stride.",
     {"row * S": "row * N", "N, S, BLOCK_N": "N, BLOCK_N"},
     kind="values",
     says="all wrong elements are at 1–3 along M",
@@ -58,7 +58,10 @@ PATIENT = Patient(
     ward="sizes",
     question=which_line(
         SLIP,
-        "where does row 1 begin? In memory, and in the kernel",
-        Nudge(lambda v, r: v in (6, 7), "these are right for what was loaded; was that row 1?"),
+        "Where does row 1 start in memory? And where does it start in the kernel?",
+        Nudge(
+            lambda v, r: v in (6, 7),
+            "This line is correct for the numbers that were loaded. But were they row 1?",
+        ),
     ),
 )

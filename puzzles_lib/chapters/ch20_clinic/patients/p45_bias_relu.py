@@ -1,4 +1,4 @@
-"""A mask is made, and not handed to the store."""
+"""A mask is computed but not passed to the store."""
 
 import triton
 from jaxtyping import Float32
@@ -39,7 +39,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "mask_left_behind",
-    "The store has no mask: lanes past the end of a row store into the next one.",
+    "The store has no mask, so lanes past the end of a row write to the next row.",
     {"tl.maximum(x + b[None, :], 0.0), mask=mask)": "tl.maximum(x + b[None, :], 0.0))"},
     kind="out of bounds",
     says="store of z_ptr",
@@ -51,7 +51,8 @@ PATIENT = Patient(
     ward="sizes",
     question=which_line(
         SLIP,
-        "blocks that fit are right: what is there for those that do not, and who uses it?",
-        Nudge(lambda v, r: v in (r - 3, r - 2, r - 1), "this one is fine, for what it loads or makes"),
+        "Blocks that fit are correct. What does the kernel have for blocks that don't, and which lines "
+        "use it?",
+        Nudge(lambda v, r: v in (r - 3, r - 2, r - 1), "This line is fine."),
     ),
 )

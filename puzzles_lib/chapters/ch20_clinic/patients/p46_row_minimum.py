@@ -25,7 +25,7 @@ def huge(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator)
 def row_minimum(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
     """z[m, n] = x[m, n] - min over j of x[m, j]
 
-    A row is a program's, and fits into its block.
+    Each program computes one row, which fits in its block.
     """
     return x - x.amin(1, keepdim=True)
 
@@ -52,7 +52,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "no_other",
-    "Lanes past the row hold what nobody has said, and take part in the minimum.",
+    "Lanes past the row are undefined, and they take part in the minimum.",
     {', other=float("inf")': ""},
     kind="uninitialised",
     says="lanes of x_ptr",
@@ -64,8 +64,10 @@ PATIENT = Patient(
     ward="masks",
     question=which_line(
         SLIP,
-        "what do the lanes past the end of a row hold, and who says so?",
-        Nudge(lambda v, r: v == r + 1, "it takes what it gets; who fills the lanes past the row?"),
-        Nudge(lambda v, r: v == r + 2, "these lanes are not stored; it is too late to matter"),
+        "What's in the lanes past the end of a row, and which line decides that?",
+        Nudge(
+            lambda v, r: v == r + 1, "This line uses what it gets. Which line fills the lanes past the row?"
+        ),
+        Nudge(lambda v, r: v == r + 2, "The lanes past the row aren't stored. The damage was done before."),
     ),
 )

@@ -1,4 +1,4 @@
-"""A count is stored as a bool, of which its lowest eight bits are taken."""
+"""A count is stored as a bool, which keeps its lowest eight bits."""
 
 import torch
 import triton
@@ -18,21 +18,21 @@ def all_above(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gener
 
 
 def at_the_limit(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """All 1, which is not above 1."""
+    """Return ones, which aren't above 1."""
     return torch.ones(shape, dtype=dtype)
 
 
 def last_above(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """All 1, but for the last of each row."""
+    """Return ones, except for the last of each row, which is 2."""
     x = torch.ones(shape, dtype=dtype)
     x[..., -1] = 2
     return x
 
 
 def any_above(x: Float32[Tensor, "M N"]) -> Bool[Tensor, " M"]:
-    """z[m]: whether some x[m, n] is above 1
+    """z[m] is True if some x[m, n] is above 1
 
-    A row is a program's, and fits into its block.
+    Each program computes one row, which fits in its block.
     """
     return (x > 1).any(1)
 
@@ -59,7 +59,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "count_as_bool",
-    "A bool is a byte in memory, and of 256 the lowest byte is 0.",
+    "A bool is one byte in memory, and the low byte of 256 is 0.",
     {"hits > 0)": "hits)"},
     kind="values",
     says="z[0]",
@@ -71,7 +71,7 @@ PATIENT = Patient(
     ward="masks",
     question=which_line(
         SLIP,
-        "the count is right, up to 2^31; which line makes something narrower of it?",
-        Nudge(lambda v, r: v == r - 1, "count by hand: is this number wrong for 256 hits?"),
+        "The count is correct up to 2^31. Which line converts it to something narrower?",
+        Nudge(lambda v, r: v == r - 1, "Count by hand: is this number ever wrong?"),
     ),
 )

@@ -37,8 +37,8 @@ def kept_scores(
 ) -> Float32[Tensor, " M"]:
     """z[m] = log of the sum of exp(x[m, n]) over those n where keep[m, n] is 1
 
-    At least one is kept in each row. A row is a program's, in blocks, and its
-    running maximum moves with them.
+    At least one is kept in each row. Each program computes one row, block by block,
+    with a running maximum.
     """
     return x.masked_fill(keep == 0, -torch.inf).logsumexp(1)
 
@@ -67,8 +67,12 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "from_minus_infinity",
-    "While nothing is kept the maximum is -inf, and -inf - -inf is NaN, for ever.",
-    {'tl.where(new == float("-inf"), 0.0, new)': "new"},
+    "As long as nothing is kept the maximum is -inf, and -inf - -inf is NaN forever.",
+    {
+        '        base = tl.where(new == float("-inf"), 0.0, new)\n': "",
+        "tl.exp(top - base)": "tl.exp(top - new)",
+        "tl.exp(x - base)": "tl.exp(x - new)",
+    },
     kind="values",
     says="NaN",
 )
@@ -79,14 +83,14 @@ PATIENT = Patient(
     ward="masks",
     question=which_line(
         SLIP,
-        "run the loop by hand, over a first block in which nothing is kept: where does a NaN come from?",
+        "Run the loop by hand for a first block in which nothing is kept. Where does the NaN come from?",
         Nudge(
             lambda v, r: v in (r + 1, r + 2),
-            "by here it is NaN; what was subtracted, and which line chose that?",
+            "By this line the sum is already NaN. Which subtraction made it so?",
         ),
         Nudge(
             lambda v, r: v in (r - 1, r - 2),
-            "a maximum of -inf is true: nothing is kept. What is done with it?",
+            "Up to here -inf is fine: it means that nothing is kept yet. What happens to it next?",
         ),
     ),
 )

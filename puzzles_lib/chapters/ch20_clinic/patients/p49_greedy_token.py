@@ -1,15 +1,15 @@
-"""Of equal maxima the last block's wins, and the first is wanted."""
+"""Among equal maxima the last block's wins, where the first should."""
 
 import torch
 from jaxtyping import Float32, Int32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import zeros
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.question import Nudge, Question
+from puzzles_lib.question import Nudge
 
 
 def few_levels(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -27,8 +27,13 @@ def nothing_left(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Ge
     return torch.full(shape, float("-inf"), dtype=dtype)
 
 
+def a_hair_apart(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return rows that rise by float32's smallest step above 1, once every 16 columns."""
+    return (1 + torch.arange(shape[-1]) // 16 * 2.0**-23).expand(shape).to(dtype)
+
+
 def greedy_token(logits: Float32[Tensor, "M V"]) -> Int32[Tensor, " M"]:
-    """token[m] = the first v at which logits[m, v] is largest; there is no NaN"""
+    """token[m] = the first v at which logits[m, v] is largest; there are no NaNs"""
     return logits.argmax(1).int()
 
 
@@ -45,6 +50,7 @@ PUZZLE = Puzzle(
         Case(M=2, V=33, BLOCK_V=16, fill={"logits": zeros}),  # all are
         Case(M=3, V=33, BLOCK_V=16, fill={"logits": rising_below_zero}),  # the last one is largest
         Case(M=2, V=20, BLOCK_V=16, fill={"logits": nothing_left}),
+        Case(M=2, V=40, BLOCK_V=16, fill={"logits": a_hair_apart}),  # unequal by one bit
     ),
     most_loads={"logits": lambda s: s.M * s.V},
     contract=Contract(
@@ -57,37 +63,21 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "last_block_wins",
-    "A later block takes over with a maximum that is only as large.",
+    "A later block takes over even if its maximum is only equal.",
     {"top > best": "top >= best"},
     kind="values",
     says="it is correct in the cases with one block of V",
 )
 
 
-def by_blocks(levels: list[float], block: int) -> int:
-    """What comes of the comparison as it is."""
-    best, token = float("-inf"), 0
-    for start in range(0, len(levels), block):
-        top = max(levels[start : start + block])
-        if top >= best:
-            best, token = top, levels.index(top, start)
-    return token
-
-
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/pytorch/pytorch/issues/93630",
     ward="masks",
-    question=Question(
-        id="ch20-q49",
-        asks="A row of 48 zeros has ones at 2, 9, 17 and 20; BLOCK_V is 16. Which token comes out?",
-        right=lambda: by_blocks([float(v in (2, 9, 17, 20)) for v in range(48)], 16),
-        kind=int,
-        nudge="three blocks: what is best and token after each of them?",
-        nudges=(
-            Nudge(lambda v, r: v == 2, "that is what is wanted; follow the comparison"),
-            Nudge(lambda v, r: v == 20, "within a block tl.max gives the first of equals"),
-            Nudge(lambda v, r: v == 32, "the last block has zeros only"),
-        ),
+    question=which_line(
+        SLIP,
+        "Two blocks, and a row whose largest number is in both. Which of the two should win, and which does?",
+        Nudge(lambda v, r: v == r - 1, "Inside a block, tl.max with return_indices does what PyTorch does."),
+        Nudge(lambda v, r: v == r + 1, "The largest number is correct. But what about its place?"),
     ),
 )

@@ -1,4 +1,4 @@
-"""A tensor descriptor for rows that do not begin at multiples of 16 bytes."""
+"""A tensor descriptor for rows that don't start at multiples of 16 bytes."""
 
 import triton
 from jaxtyping import BFloat16, Float32
@@ -37,7 +37,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "described",
-    "A descriptor's rows must begin at multiples of 16 bytes, which no odd K gives.",
+    "A descriptor's rows must start at multiples of 16 bytes, which an odd K can't give.",
     {
         "    for k0 in range": (
             "    tiles = tl.make_tensor_descriptor(x_ptr, [M, K], [K, 1], [BLOCK_M, BLOCK_K])\n"
@@ -59,8 +59,7 @@ PATIENT = Patient(
     ward="masks",
     question=which_line(
         SLIP,
-        "a kernel of pointers would not care; what here wants rows to begin where it likes?",
-        Nudge(lambda v, r: v in (3, 4), "this does not look at K"),
-        asks="Which line asks something of K that 512 has, and 511 has not?",
+        "A kernel with pointers would work for any K. What in this one restricts where rows may start?",
+        Nudge(lambda v, r: v in (3, 4), "This line doesn't use K."),
     ),
 )

@@ -1,4 +1,4 @@
-"""A row is stored, and one element of it loaded again: there is no barrier between."""
+"""A row is stored and one element of it loaded again, without a barrier in between."""
 
 import torch
 import triton
@@ -28,7 +28,7 @@ def label_probability(
 ) -> tuple[Float32[Tensor, "M N"], Float32[Tensor, " M"]]:
     """p[m, n] = softmax of x[m] at n, and q[m] = p[m, label[m]]
 
-    A row is a program's, and fits into its block. Labels are from 0 to N - 1.
+    Each program computes one row, which fits in its block. Labels are from 0 to N - 1.
     """
     p = x.softmax(1)
     return p, p.gather(1, label[:, None].long())[:, 0]
@@ -56,7 +56,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "no_barrier",
-    "A thread loads what another one has stored, and need not wait for it.",
+    "A thread loads what another thread stores, without waiting for it.",
     {"    tl.debug_barrier()\n": ""},
     kind="race",
     says="within program",
@@ -68,8 +68,8 @@ PATIENT = Patient(
     ward="memory",
     question=which_line(
         SLIP,
-        "which two lines touch the same memory?",
-        Nudge(lambda v, r: v < r, "so far everything is in registers"),
+        "Which two lines access the same memory?",
+        Nudge(lambda v, r: v < r, "Up to this line, everything is in registers."),
         asks="Which line is missing? Name the one above the gap, or the one below it.",
     ),
 )

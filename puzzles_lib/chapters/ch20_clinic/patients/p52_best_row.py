@@ -1,4 +1,4 @@
-"""A lock is given back before all threads have stored."""
+"""A lock is released before all threads have stored."""
 
 import torch
 import triton
@@ -27,8 +27,8 @@ def best_row(
 ]:
     """best[n] = max over m of x[m, n], and row[n] that m
 
-    Scores are above 0. Program (m, j) has row m, and block j of its columns: it
-    changes both results or none, so it holds lock[j] meanwhile.
+    Scores are above 0. Program (m, j) handles row m and block j of its columns. It
+    changes both results or neither, and holds lock[j] while it does.
     """
     best, row = x.max(0)
     lock = torch.zeros(triton.cdiv(x.shape[1], BLOCK_N), dtype=torch.int32)
@@ -57,7 +57,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "given_back_early",
-    "One thread gives the lock back, while others have yet to store.",
+    "One thread releases the lock while other threads still have to store.",
     {"    tl.debug_barrier()\n": ""},
     kind="race",
     says="program (1, 0) reads best[0]",
@@ -69,8 +69,8 @@ PATIENT = Patient(
     ward="memory",
     question=which_line(
         SLIP,
-        "which line tells the next program that it may begin, and what must be done by then?",
-        Nudge(lambda v, r: v in (6, 7), "the lock is taken as it should be; and how is it given back?"),
+        "Which line lets the next program start, and what must be finished by then?",
+        Nudge(lambda v, r: v in (6, 7), "The lock is acquired correctly. But how is it released?"),
         asks="Which line is missing? Name the one above the gap, or the one below it.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Two stores of a program meet in an element, and which of them comes last is not known."""
+"""Two stores of a program write the same element, in an undefined order."""
 
 import torch
 import triton
@@ -18,7 +18,7 @@ def norm_and_turn(
     cos: Float32[Tensor, " H"],
     sin: Float32[Tensor, " H"],
 ) -> Float32[Tensor, "M N"]:
-    """y[m] = x[m] / sqrt(mean of x[m]² + 1e-6), then turned in its last 2 H numbers
+    """y[m] = x[m] / sqrt(mean of x[m]² + 1e-6), then rotated in its last 2 H numbers
 
     With a and b the halves of these: a · cos - b · sin and b · cos + a · sin.
     """
@@ -58,7 +58,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "row_and_end",
-    "Stores the whole row, and its end once more: other threads may do the one after the other.",
+    "Stores the whole row, then its end again; other threads may do that in the other order.",
     {"mask=n < N - 2 * H)": "mask=n < N)"},
     kind="race",
     says="race within program",
@@ -70,8 +70,11 @@ PATIENT = Patient(
     ward="memory",
     question=which_line(
         SLIP,
-        "which elements of y does each of the three stores write?",
-        Nudge(lambda v, r: v in (7, 13, 14), "the loads are right: nobody stores to x"),
-        Nudge(lambda v, r: v in (17, 18), "that is where the end belongs; who else writes there?"),
+        "Which elements of y does each of the three stores write?",
+        Nudge(lambda v, r: v in (7, 13, 14), "The loads are fine: nobody stores to x."),
+        Nudge(
+            lambda v, r: v in (17, 18),
+            "This store writes the end of the row, as it should. Which other store writes there?",
+        ),
     ),
 )

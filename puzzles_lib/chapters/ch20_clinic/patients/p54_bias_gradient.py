@@ -13,7 +13,7 @@ from puzzles_lib.question import Nudge
 
 
 def bias_gradient(dy: BFloat16[Tensor, "M N"]) -> Float32[Tensor, " N"]:
-    """db[n] = sum over m of dy[m, n], to which each program adds its part"""
+    """db[n] = sum over m of dy[m, n], where each program adds its part"""
     return dy.sum(0)
 
 
@@ -49,8 +49,8 @@ PATIENT = Patient(
     ward="arithmetic",
     question=which_line(
         SLIP,
-        "follow the dtype of each value, from dy to what is added",
-        Nudge(lambda v, r: v == r + 1, "it adds what it is given; what is that?"),
-        Nudge(lambda v, r: v == r - 1, "dy is bfloat16 in memory, so nothing is lost there"),
+        "Follow the dtype of each value, from dy to what's added.",
+        Nudge(lambda v, r: v == r + 1, "This line adds what it's given. What dtype is that?"),
+        Nudge(lambda v, r: v == r - 1, "dy is bfloat16 in memory, so this line loses nothing."),
     ),
 )

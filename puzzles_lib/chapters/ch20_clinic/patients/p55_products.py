@@ -18,7 +18,7 @@ def products(
 ) -> Float32[Tensor, "M N"]:
     """z[m, n] = sum over k of x[m, k] · y[k, n]
 
-    As accurate as float32 is.
+    The result must be as accurate as float32.
     """
     return x @ y
 
@@ -50,7 +50,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "in_tf32",
-    "A dot of float32 takes TF32, 10 bits of each factor, unless told otherwise.",
+    "By default, a dot of float32 uses TF32: 10 bits of each factor.",
     {'tl.dot(x, y, input_precision="ieee")': "tl.dot(x, y)"},
     kind="values",
     says="TF32",
@@ -62,10 +62,10 @@ PATIENT = Patient(
     ward="arithmetic",
     question=which_line(
         SLIP,
-        "every digit that is loaded is there; where do some of them get lost?",
+        "The loads keep every digit. Where do some of them get lost?",
         Nudge(
             lambda v, r: v in (6, 7, 10, 11, 12, 13),
-            "masks and offsets would be wrong by more than the fourth digit",
+            "If masks and offsets were wrong, the error would be much larger than the fourth digit.",
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""`//` rounds towards zero, as in C, and not down, as in Python."""
+"""`//` rounds toward zero as in C, not down as in Python."""
 
 import torch
 import triton
@@ -20,7 +20,7 @@ def around_zero(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
 def cells(x: Int32[Tensor, " N"], SIZE: int) -> Int32[Tensor, " N"]:
     """z[n] = x[n] / SIZE, rounded down
 
-    The cell of a grid that a point belongs to: cell 0 begins at 0, and cell -1 ends
+    That's the cell of a grid that a point is in. Cell 0 starts at 0, and cell -1 ends
     there.
     """
     return x // SIZE
@@ -52,8 +52,8 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "as_in_python",
-    "Rounds towards zero: cells -1 and 0 are both counted as 0.",
-    {"(x - (x % SIZE + SIZE) % SIZE) // SIZE": "x // SIZE"},
+    "Rounds toward zero, so points of cell -1 end up in cell 0.",
+    {"x // SIZE - (x % SIZE < 0)": "x // SIZE"},
     kind="values",
     says="z[",
 )
@@ -64,7 +64,7 @@ PATIENT = Patient(
     ward="arithmetic",
     question=which_line(
         SLIP,
-        "where is a point turned into the number of a cell?",
-        Nudge(lambda v, r: v == r - 1, "the point itself comes in as it should"),
+        "Which line turns a point into the number of a cell?",
+        Nudge(lambda v, r: v == r - 1, "The points are loaded correctly."),
     ),
 )

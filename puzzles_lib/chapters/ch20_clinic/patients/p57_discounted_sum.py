@@ -14,9 +14,9 @@ from puzzles_lib.question import Nudge
 
 
 def discounted_sum(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
-    """z[m, n] = z[m, n - 1] / 2 + x[m, n], from z[m, -1] = 0
+    """z[m, n] = z[m, n - 1] / 2 + x[m, n], where z[m, -1] = 0
 
-    A row is a program's, and fits into its block.
+    Each program computes one row, which fits in its block.
     """
     total, rows = torch.zeros_like(x[:, 0]), []
     for column in x.unbind(1):
@@ -44,7 +44,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "from_left_to_right",
-    "Right from left to right only: halves the sum so far once, whatever was joined to it.",
+    "Correct only from left to right: it halves the sum so far once, however many elements are joined to it.",
     {"sum_a * factor_b + sum_b": "sum_a * 0.5 + sum_b"},
     kind="values",
     says="the scan's combine function is not associative",
@@ -56,7 +56,7 @@ PATIENT = Patient(
     ward="arithmetic",
     question=which_line(
         SLIP,
-        "join a pair to a pair: by how much is the sum of the first one to be discounted?",
-        Nudge(lambda v, r: v > r + 4, "it asks for a scan as one should; and what does it scan with?"),
+        "Join a pair to a pair. By how much should the sum of the first pair be discounted?",
+        Nudge(lambda v, r: v > r + 4, "The scan is called correctly. But what function does it use?"),
     ),
 )

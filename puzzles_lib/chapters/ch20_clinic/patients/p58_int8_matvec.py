@@ -1,15 +1,15 @@
-"""The product of two int8 is an int8."""
+"""The product of two int8 numbers is an int8."""
 
 import torch
 import triton
 from jaxtyping import Int8, Int32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.question import Nudge, Question
+from puzzles_lib.question import Nudge
 
 
 def minus_3_to_3(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -56,7 +56,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "multiplied_in_int8",
-    "Multiplies in int8 and widens what is left of the product.",
+    "Multiplies in int8 and widens what's left of the product.",
     {"a.to(tl.int32) * x[None, :]": "(a * x[None, :]).to(tl.int32)"},
     kind="values",
     says="each product is kept in 8 bits",
@@ -66,16 +66,13 @@ PATIENT = Patient(
     SLIP,
     thread="https://github.com/triton-lang/triton/issues/2296",
     ward="arithmetic",
-    question=Question(
-        id="ch20-q58",
-        asks="-44 times 24, both int8: what comes out in the line that multiplies?",
-        right=lambda: int(torch.tensor(-44, dtype=torch.int8) * torch.tensor(24, dtype=torch.int8)),
-        kind=int,
-        nudge="add 256 to the right product until it lies within -128 to 127",
-        nudges=(
-            Nudge(lambda v, r: v == -1056, "that is what is wanted; which dtype has a product of two int8?"),
-            Nudge(lambda v, r: v == -128, "nothing stops at the end of the range: it begins anew"),
-            Nudge(lambda v, r: v == 224, "an int8 has a sign: which number below 0 has these bits?"),
+    question=which_line(
+        SLIP,
+        "Take -44 and 24, both int8, through the kernel by hand. Where does their product stop being "
+        "correct?",
+        Nudge(lambda v, r: v in (r - 1, r - 2), "The loads are fine: every int8 arrives as it is in memory."),
+        Nudge(
+            lambda v, r: v in (5, r + 1), "The sums are int32, and they're large enough. What goes into them?"
         ),
     ),
 )

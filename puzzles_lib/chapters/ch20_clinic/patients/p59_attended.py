@@ -1,4 +1,4 @@
-"""Sums around one maximum, and weights that are added to them around another."""
+"""Weights relative to one maximum are added to sums relative to another."""
 
 import torch
 from jaxtyping import Float32
@@ -12,7 +12,7 @@ from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge
 
 STEP = 8.0
-"""By how much a maximum grows at least before the kernel moves it."""
+"""The kernel moves its maximum only if it grows by more than this."""
 
 
 def leaps(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -27,13 +27,13 @@ def attended(
 ) -> Float32[Tensor, " M"]:
     """z[m] = sum over n of w[m, n] · v[m, n], where w[m] is the softmax of x[m]
 
-    A row is a program's, in blocks.
+    Each program computes one row, block by block.
     """
     return (x.softmax(1) * v).sum(1)
 
 
 def too_light(x: Tensor, v: Tensor, BLOCK_N: int) -> Tensor:
-    """As `attended`, with a block's weights around its maximum, and the sums around one not moved."""
+    """Compute `attended` with weights relative to a new maximum and sums relative to the old one."""
     top = torch.full_like(x[:, 0], -torch.inf)
     total, acc = torch.zeros_like(top), torch.zeros_like(top)
     for part, values in zip(x.split(BLOCK_N, 1), v.split(BLOCK_N, 1), strict=True):
@@ -57,7 +57,7 @@ PUZZLE = Puzzle(
         Case(M=2, N=64, BLOCK_N=16, fill={"x": leaps}),  # too far for float32's exp
         Case(M=2, N=40, BLOCK_N=16, fill={"x": far_below}),  # no maximum starts at 0
     ),
-    slips={"a block that raises the maximum a little weighs too little": too_light},
+    slips={"a block that raises the maximum slightly gets too little weight": too_light},
     contract=Contract(
         {"M": Size(9), "N": Size(300), "BLOCK_N": lambda s: (32,) if s.N > 64 else (32, 64)},
         fills=lambda s: ({"x": leaps}, {"x": late_maximum}),
@@ -68,10 +68,10 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "two_maxima",
-    "The block's weights are around its own maximum, and the sums around one that was not moved.",
+    "The new weights are relative to a new maximum, but the sums are still relative to the old one.",
     {"tl.exp(x - new)": "tl.exp(x - best)"},
     kind="values",
-    says="a block that raises the maximum a little weighs too little",
+    says="a block that raises the maximum slightly gets too little weight",
 )
 
 PATIENT = Patient(
@@ -80,12 +80,14 @@ PATIENT = Patient(
     ward="arithmetic",
     question=which_line(
         SLIP,
-        "a block whose maximum is 3 above the old one: around which maximum is each of the values?",
-        Nudge(lambda v, r: v == 9, "it is the largest of all so far; who makes use of it?"),
-        Nudge(lambda v, r: v in (12, 15), "it takes the old sums from the old maximum to the new one"),
+        "Take a block whose maximum is 3 above the old one. To which maximum is each value relative?",
+        Nudge(lambda v, r: v == 9, "This is the largest score so far, and it's correct. Which lines use it?"),
+        Nudge(
+            lambda v, r: v in (12, 15), "This line correctly keeps the sums relative to the maximum in `new`."
+        ),
         Nudge(
             lambda v, r: v in (13, 14),
-            "two numbers may be added if they are around one maximum; which are these?",
+            "You may add two numbers if they're relative to the same maximum. Are these two?",
         ),
         also=frozenset({10}),
     ),

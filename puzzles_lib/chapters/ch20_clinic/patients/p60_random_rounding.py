@@ -42,7 +42,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "lanes_for_offsets",
-    "Draws are numbered by lanes, which every program has, and not by elements.",
+    "Draws are numbered by lanes, which are the same in every program, instead of by elements.",
     {"tl.rand(SEED, n)": "tl.rand(SEED, lanes)"},
     kind="values",
     says="program=1",
@@ -54,11 +54,14 @@ PATIENT = Patient(
     ward="arithmetic",
     question=which_line(
         SLIP,
-        "which numbers does program 0 draw, and which does program 1?",
-        Nudge(lambda v, r: v == 3, "lanes are the same in all programs, and rightly so; who uses them?"),
+        "Which numbers does program 0 draw, and which does program 1?",
+        Nudge(
+            lambda v, r: v == 3,
+            "The lanes are the same in all programs, and that's fine. Which lines use them?",
+        ),
         Nudge(
             lambda v, r: v in (4, 5),
-            "offsets and their mask are right: the elements are those of the program",
+            "Offsets and mask are fine: each program loads its own elements.",
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Two masks are added: a mask has one bit, and 1 + 1 is 0 in it."""
+"""Two masks are added: a mask has one bit, and in one bit 1 + 1 is 0."""
 
 import torch
 import triton
@@ -20,8 +20,8 @@ def sinks_and_window(
 ) -> Float32[Tensor, " M"]:
     """z[m] = sum of x[m, n] over the first S columns and the last W, each once
 
-    Where S + W is N or more, these are all columns. A row is a program's, and fits
-    into its block.
+    If S + W is at least N, that's every column. Each program computes one row, which
+    fits in its block.
     """
     n = torch.arange(x.shape[1])
     return x[:, (n < S) | (n >= x.shape[1] - W)].sum(1)
@@ -61,7 +61,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "by_plus",
-    "The sum of two masks is a mask: 1 + 1 is 2, of which one bit is kept, 0.",
+    "The sum of two masks is a mask with one bit, and the low bit of 1 + 1 is 0.",
     {"(n < S) | (n >= N - W)": "(n < S) + (n >= N - W)"},
     kind="values",
     says="columns that are in both parts are left out",
@@ -73,8 +73,8 @@ PATIENT = Patient(
     ward="arithmetic",
     question=which_line(
         SLIP,
-        "a row of 3, with S = 4 and W = 18: what does each line make of its column 0?",
-        Nudge(lambda v, r: v == r + 1, "it loads where it is told to; what is it told of column 0?"),
-        Nudge(lambda v, r: v == r + 2, "the sum of what was loaded is right; what was loaded?"),
+        "Take a row of 3, with S = 4 and W = 18. What does each line do with column 0?",
+        Nudge(lambda v, r: v == r + 1, "This line loads the columns that are kept. Is column 0 kept?"),
+        Nudge(lambda v, r: v == r + 2, "The sum is correct for what was loaded. But what was loaded?"),
     ),
 )

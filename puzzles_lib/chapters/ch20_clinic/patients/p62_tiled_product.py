@@ -1,4 +1,4 @@
-"""A loop holds more stages in shared memory than a GPU has."""
+"""A loop's stages need more shared memory than a GPU has."""
 
 from functools import cache
 
@@ -53,7 +53,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "eight_stages",
-    "Eight stages of both tiles are more than an H100 has of shared memory.",
+    "Eight stages of both tiles need more shared memory than an H100 has.",
     {"num_stages=3": "num_stages=8"},
     kind="launch",
     says="a program needs 256 KB of shared memory",
@@ -62,7 +62,7 @@ SLIP = Mistake(
 
 @cache
 def stages_that_fit() -> int:
-    """The most stages of both tiles that fit into an H100's shared memory."""
+    """Return how many stages of both tiles fit in an H100's shared memory."""
     a_stage = 2 * (128 * 64 + 64 * 128)  # bytes, of bfloat16
     return 232_448 // a_stage
 
@@ -74,16 +74,16 @@ PATIENT = Patient(
     question=Question(
         id="ch20-q62",
         asks=(
-            "A stage holds a tile of a, 128 x 64, and one of b, 64 x 128, both bfloat16. A program may have "
+            "A stage holds a tile of a, 128 x 64, and one of b, 64 x 128, both bfloat16. A program may use "
             "232448 bytes of shared memory on an H100. How many stages fit?"
         ),
         right=stages_that_fit,
         kind=int,
-        nudge="bytes of a tile, of both, of a stage: how often does that go into 232448?",
+        nudge="How many bytes does one tile take, and how many a stage? How often does that go into 232448?",
         nudges=(
-            Nudge(lambda v, r: v == 14, "there are two tiles in a stage"),
-            Nudge(lambda v, r: v == 3, "that is for four bytes an element"),
-            Nudge(lambda v, r: v == 8, "that is what it asks for: count the bytes"),
+            Nudge(lambda v, r: v == 14, "A stage contains two tiles, a and b."),
+            Nudge(lambda v, r: v == 3, "That would be correct for four bytes per element. bfloat16 has two."),
+            Nudge(lambda v, r: v == 8, "8 is what the kernel asks for, and that failed. Count the bytes."),
         ),
     ),
 )

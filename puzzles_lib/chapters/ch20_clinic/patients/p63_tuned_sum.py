@@ -1,4 +1,4 @@
-"""Autotune runs a kernel many times: what adds to its result adds again."""
+"""Autotune runs a kernel many times, and a kernel that adds to its result adds each time."""
 
 import triton
 from jaxtyping import Float32
@@ -15,7 +15,7 @@ from puzzles_lib.question import Nudge
 def tuned_sum(x: Float32[Tensor, " N"]) -> Float32[Tensor, "1"]:
     """z[0] = sum over n of x[n]
 
-    Each program adds its part. The block's size is found by autotune.
+    Each program adds its part. Autotune chooses the block size.
     """
     return x.sum(0, keepdim=True)
 
@@ -39,7 +39,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "never_reset",
-    "What one configuration has added is still there when the next is tried.",
+    "What one configuration has added is still there when the next one is tried.",
     {'    reset_to_zero=["z_ptr"],\n': ""},
     kind="values",
     says="correct alone, but wrong on the results that other configurations leave",
@@ -51,8 +51,10 @@ PATIENT = Patient(
     ward="tools",
     question=which_line(
         SLIP,
-        "the kernel itself is right. Who runs it, how often, and on what?",
-        Nudge(lambda v, r: v > r + 2, "each of these lines is right, in a kernel that is run once"),
+        "The kernel itself is correct. But what runs it, how often, and on which tensors?",
+        Nudge(
+            lambda v, r: v > r + 2, "This line is correct in a kernel that runs once. Does this one run once?"
+        ),
         asks="Which line is missing? Name the one above the gap, or the one below it.",
     ),
 )

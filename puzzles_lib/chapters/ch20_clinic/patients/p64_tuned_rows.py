@@ -1,4 +1,4 @@
-"""A configuration that covers a part of the result, and others that leave the rest."""
+"""A configuration that computes only part of the result, hidden by another one."""
 
 from jaxtyping import Float32
 from torch import Tensor
@@ -14,7 +14,7 @@ from puzzles_lib.question import Nudge
 def tuned_rows(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
     """z[m, n] = 2 x[m, n]
 
-    A row is a program's. The block's size is found by autotune.
+    Each program computes one row. Autotune chooses the block size.
     """
     return 2 * x
 
@@ -38,7 +38,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "one_block",
-    "Does one block of a row: with a small block the rest is left to whoever ran before.",
+    "Computes only one block of a row; if the block is small, the rest is whatever was there before.",
     {
         "    for first in range(0, N, BLOCK_N):\n        n = first + tl": "    n = tl",
         "\n        x": "\n    x",
@@ -54,11 +54,11 @@ PATIENT = Patient(
     ward="tools",
     question=which_line(
         SLIP,
-        "take the smallest block that autotune may choose, and a row of 100: which columns are done?",
+        "Take the smallest block that autotune may choose and a row of 100. Which columns are computed?",
         Nudge(
             lambda v, r: v > r,
-            "it does the columns that it is told, once; which line tells it, and who does the others?",
+            "This line handles the columns in `n`, once. Which line chooses `n`, and what about the others?",
         ),
-        Nudge(lambda v, r: v < r - 3, "any of these configurations is a fair one"),
+        Nudge(lambda v, r: v < r - 3, "A kernel should be correct for any of these configurations."),
     ),
 )

@@ -1,4 +1,4 @@
-"""A kernel is compiled anew for sizes of 1 and for multiples of 16."""
+"""A kernel is compiled again for a size of 1 and for multiples of 16."""
 
 from collections.abc import Iterable
 
@@ -19,7 +19,7 @@ def temperatures(
     logits: Float32[Tensor, "M V"],
     t: Float32[Tensor, " M"],
 ) -> Float32[Tensor, "M V"]:
-    """z[m, v] = logits[m, v] · t[m], for M requests at a time, each with its own t"""
+    """z[m, v] = logits[m, v] · t[m], for M requests, each with its own t"""
     return logits * t[:, None]
 
 
@@ -43,7 +43,7 @@ PUZZLE = Puzzle(
 SLIP = Mistake(
     PUZZLE,
     "specialised",
-    "Triton compiles for M = 1, for multiples of 16 and for other M: three kernels.",
+    "Triton compiles three kernels: for M = 1, for multiples of 16, and for other M.",
     {'@triton.jit(do_not_specialize=["M"])': "@triton.jit"},
     kind="machine",
     says="kernels compiled: 3, but the goal is one",
@@ -51,12 +51,12 @@ SLIP = Mistake(
 
 
 def class_of(size: int) -> str:
-    """What Triton tells apart of an integer: all of one class share a kernel."""
+    """Return the class of an integer argument: all of one class share a kernel."""
     return "1" if size == 1 else "any other" if size % 16 else "a multiple of 16"
 
 
 def first_of_class(sizes: Iterable[int]) -> set[int]:
-    """The sizes, met in this order, for which Triton compiles a kernel."""
+    """Return the sizes, in this order, for which Triton compiles a kernel."""
     firsts: dict[str, int] = {}
     for size in sizes:
         firsts.setdefault(class_of(size), size)
@@ -72,15 +72,19 @@ PATIENT = Patient(
         asks="M is 24, 32, 8, 1, 5, 16, 48 in turn. At which does a fresh server stall? A set of sizes.",
         right=lambda: first_of_class((24, 32, 8, 1, 5, 16, 48)),
         kind=set,
-        nudge="it stalls at the first of each of the three kinds: 3 is of one with 8, and 16 with 32",
+        nudge="It stalls at the first size of each of the three kinds. 3 and 8 are one kind, 16 and 32 "
+        "another.",
         nudges=(
             Nudge(
                 lambda v, r: len(v) == 7,
-                "then each size would have a kernel of its own: M is no tl.constexpr",
+                "Then each size would have its own kernel. But M isn't a tl.constexpr.",
             ),
-            Nudge(lambda v, r: 24 not in v, "before the first launch nothing is compiled"),
-            Nudge(lambda v, r: 8 in v, "does 16 go into 24? No, and neither into 8: they are of a kind"),
-            Nudge(lambda v, r: 16 in v or 48 in v, "another multiple of 16 came before it"),
+            Nudge(lambda v, r: 24 not in v, "Before the first launch, nothing is compiled."),
+            Nudge(
+                lambda v, r: 8 in v,
+                "Is 24 a multiple of 16? No, and neither is 8, so 24 and 8 are the same kind.",
+            ),
+            Nudge(lambda v, r: 16 in v or 48 in v, "Another multiple of 16 came earlier."),
         ),
     ),
 )

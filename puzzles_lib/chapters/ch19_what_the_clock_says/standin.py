@@ -1,0 +1,175 @@
+"""A stand-in for a GPU and its clocks, on which chapter 19's readers try a benchmark of their own.
+
+It runs no kernel. It keeps two times, the host's and the GPU's, and moves them by what was recorded on an
+H200: how long a first call compiles, a launch takes in Python, a copy of 8 MiB takes from memory and from L2.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import dataclass
+from numbers import Real
+from types import MappingProxyType
+
+from puzzles_lib.bench.recorded import CLOCK, load
+
+EFFECTS = MappingProxyType(
+    {
+        "compile": "the first call compiles",
+        "queue": "a launch returns before the copy has run",
+        "launch": "Python launches more slowly than the GPU copies",
+        "cache": "the data are still in L2",
+        "rest": "a GPU that has rested is slow at its first copy",
+    }
+)
+"""What can come between a copy and the time that is read off, each by a name."""
+BUFFERS = 64
+TOLERANCE = 0.05
+_IN_L2 = 3  # buffers, each read and written: 16 of some 50 MB
+_REST_US = 1000.0
+
+
+def _pair(name: str) -> tuple[float, float]:
+    (row,) = [row for row in load(CLOCK)["lies"] if row["name"] == name]
+    return row["first"], row["second"]
+
+
+class GPU:
+    """A stand-in for a GPU: a queue of copies, and a clock on the host.
+
+    effects: names from `EFFECTS`, all of them unless given. slower: how many times as long every copy takes
+    as the recorded one. Raises ValueError for another effect.
+    """
+
+    def __init__(self, effects: Collection[str] = tuple(EFFECTS), slower: float = 1.0) -> None:
+        if unknown := set(effects) - set(EFFECTS):
+            raise ValueError(f"GPU: effects has {sorted(unknown)}, allowed are {', '.join(EFFECTS)}")
+        self.buffers = tuple(range(BUFFERS))
+        self._effects, self._slower = frozenset(effects), slower
+        self._host = 0.0
+        self._free = -2 * _REST_US  # when the GPU has done all that is queued; it has rested since then
+        self._compiled = False
+        self._recent: deque[Hashable] = deque(maxlen=_IN_L2)
+        self._captured: list[Hashable] | None = None
+
+    @property
+    def truth(self) -> float:
+        """Return the microseconds that a copy takes when its data come from memory."""
+        return _pair("cache")[1] * self._slower
+
+    def clock(self) -> float:
+        """Return the host's time in microseconds."""
+        return self._host
+
+    def copy(self, buffer: Hashable) -> None:
+        """Launch a copy of one of `buffers`. Raise ValueError for anything else."""
+        if buffer not in self.buffers:
+            raise ValueError(f"copy: buffer is {buffer!r}, allowed is one of gpu.buffers")
+        if "compile" in self._effects and not self._compiled:
+            self._host += _pair("first call")[0]
+        self._compiled = True
+        if self._captured is not None:
+            self._captured.append(buffer)
+        else:
+            self._launch([buffer])
+
+    def graph(self, work: Callable[[], object]) -> Callable[[], None]:
+        """Return a CUDA graph: a function that launches all copies of ``work()`` by one launch."""
+        self._captured = captured = []
+        try:
+            work()
+        finally:
+            self._captured = None
+        return lambda: self._launch(captured)
+
+    def synchronize(self) -> None:
+        """Wait until the GPU has done all that is queued."""
+        self._host = max(self._host, self._free)
+
+    def _launch(self, buffers: list[Hashable]) -> None:
+        if "launch" in self._effects:
+            self._host += _pair("launch")[0]
+        for buffer in buffers:
+            begin = max(self._host, self._free)
+            us = self.truth
+            if "cache" in self._effects and buffer in self._recent:
+                us *= _pair("cache")[0] / _pair("cache")[1]
+            if "rest" in self._effects and begin - self._free > _REST_US:
+                us *= _slow_start()
+            self._free = begin + us
+            if buffer in self._recent:
+                self._recent.remove(buffer)
+            self._recent.append(buffer)
+        if "queue" not in self._effects:
+            self.synchronize()
+
+
+def _slow_start() -> float:
+    """Return how many times as long the first copy after a rest took as the median of 60, each of 256 MiB."""
+    (row,) = [row for row in load(CLOCK)["lies"] if row["name"] == "spread"]
+    return row["more"]["times"][0] / row["second"]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What a benchmark says of a copy, and what makes it say so.
+
+    says: microseconds, with all effects at work; None while the benchmark returns nothing. truth: what a copy
+    takes. lies: the effects that move the benchmark by more than 5% when they are alone, and how far each
+    moves it: what it says over what is true. error: what it raised or returned, if it's not a number.
+    """
+
+    says: float | None
+    truth: float
+    lies: dict[str, float]
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the benchmark tells the truth."""
+        return not self.error and self.says is not None and not self.lies and _near(self.says, self.truth)
+
+    def __repr__(self) -> str:
+        if self.error:
+            return f"not judged: {self.error}"
+        if self.says is None:
+            return "not solved yet: your benchmark returns nothing"
+        lines = [f"your benchmark says {self.says:,.2f} µs per copy; {self.truth:.2f} µs is the truth"]
+        if self.ok:
+            return "\n".join([*lines, "none of the five effects moves it by more than 5%: well measured"])
+        lines += [
+            f"{EFFECTS[name]}: this alone makes it {times:,.2f} times the truth"
+            for name, times in self.lies.items()
+        ]
+        return "\n".join(lines)
+
+
+def _near(value: float, truth: float) -> bool:
+    return abs(value - truth) <= TOLERANCE * truth
+
+
+def audit(benchmark: Callable[[GPU], float | None]) -> Audit:
+    """Try a benchmark on stand-ins, with all effects and with each alone, and return what it says there.
+
+    benchmark: takes a `GPU` and returns microseconds per copy. What it raises ends up in the audit.
+    """
+    machines = {"": GPU()} | {
+        name: GPU((name,), slower=1 + number / 4) for number, name in enumerate(EFFECTS)
+    }
+    said: dict[str, float] = {}
+    for name, gpu in machines.items():
+        try:
+            value = benchmark(gpu)
+        except Exception as error:
+            text = " ".join(str(error).split())
+            return Audit(None, gpu.truth, {}, f"your benchmark raised {type(error).__name__}: {text:.200}")
+        if value is None:
+            return Audit(None, gpu.truth, {})
+        if isinstance(value, bool) or not isinstance(value, Real):
+            return Audit(None, gpu.truth, {}, f"your benchmark returned {value!r:.80}, not a number")
+        said[name] = float(value)
+    lies = {
+        name: said[name] / machines[name].truth
+        for name in EFFECTS
+        if not _near(said[name], machines[name].truth)
+    }
+    return Audit(said[""], machines[""].truth, lies)
