@@ -134,7 +134,15 @@ class Notebook:
         here = [n for n, cell in enumerate(self._cells) if cell.id == id]
         if len(here) > 1:
             found.remarks.append(f"cell {id} is there {len(here)} times: the last that is filled in counts")
+        copies = [n for n in range(len(self._cells)) if n not in here and self._is_copy(n, name)]
         if here and (place := self._best(here, name)):
+            if copies and HOLE in self._cells[place[0]].source:
+                place = copies[-1], name
+                other = self._cells[place[0]].id or "without an id"
+                found.remarks.append(f"cell {id} is still open; {name} is taken from its copy, cell {other}")
+            elif others := [n for n in copies if self._differs(n, place[0], name)]:
+                named = ", ".join(self._cells[n].id or "one without an id" for n in others[:3])
+                found.remarks.append(f"another cell defines {name} differently ({named}); cell {id} counts")
             return place
         if here and (place := self._handed_to_check(here, puzzle)):
             found.remarks.append(f"cell {id} has no {name}; it hands {place[1]} to check, so that is taken")
@@ -166,6 +174,15 @@ class Notebook:
         defining = [n for n in numbers if (d := self._cells[n].defining(name)) and d.kind == "function"]
         solved = [n for n in defining if HOLE not in self._cells[n].source]
         return ((solved or defining)[-1], name) if defining else None
+
+    def _is_copy(self, number: int, name: str) -> bool:
+        """Whether a cell defines a kernel of this name and has no hole."""
+        definition = self._cells[number].defining(name)
+        return bool(definition and definition.kind == "function" and HOLE not in self._cells[number].source)
+
+    def _differs(self, one: int, other: int, name: str) -> bool:
+        first, second = self._cells[one].defining(name), self._cells[other].defining(name)
+        return bool(first and second) and first.text != second.text  # type: ignore[union-attr]
 
     def _handed_to_check(self, numbers: Sequence[int], puzzle: Puzzle) -> tuple[int, str] | None:
         call = re.compile(rf"^check\(\s*(\w+)\s*,\s*{puzzle.name.upper()}\b", re.MULTILINE)
