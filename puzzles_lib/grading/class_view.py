@@ -37,11 +37,11 @@ def overview(
     parts = ["<h1>The class</h1>"]
     if not sandboxed:
         parts.append("<p><strong>Graded without a sandbox (--no-sandbox).</strong></p>")
-    points = sorted(grade["points"] for grade in grades)
+    solved = sorted(_solved(grade) for grade in grades)
     if not grades:
         return page("The class", "".join([*parts, "<p>Nobody has handed in anything.</p>"]))
-    middle = points[len(points) // 2]
-    most = grades[0]["of"]
+    middle = solved[len(solved) // 2]
+    most = len(grades[0]["puzzles"])
     parts.append(
         f"<p>{len(grades)} students; the median has solved {middle} of {most} puzzles. "
         'Below: <a href="#puzzles">the puzzles</a>, <a href="#students">the students</a>.</p>'
@@ -53,6 +53,10 @@ def overview(
         items = "".join(f"<li>{html.escape(remark)}</li>" for remark in remarks)
         parts.append(f"<h2>Files that are nobody's</h2><ul>{items}</ul>")
     return page("The class", "".join(parts))
+
+
+def _solved(grade: Mapping[str, Any]) -> int:
+    return sum(mark["state"] == SOLVED for mark in grade["puzzles"])
 
 
 def picture(grades: Grades) -> Picture:
@@ -99,19 +103,20 @@ def counted(grades: Grades) -> dict[str, Counter[str]]:
 
 
 def _table_of_puzzles(grades: Grades, progress: Progress) -> str:
-    """Of each puzzle: solved, tried, the median of tries, and what most of the others fail for."""
+    """For each puzzle: how many solved it, tried it, left it open and didn't hand it in, the median of tries,
+    and why most of the others fail."""
     counts = counted(grades)
     kinds: dict[str, Counter[str]] = {name: Counter() for name in counts}
     for grade in grades:
         for mark in grade["puzzles"]:
             if mark["state"] in (WRONG, REFUSED, LIMIT):
                 kinds[mark["puzzle"]][mark["kind"] or _NAMES[mark["state"]]] += 1
-    columns = ("puzzle", "solved", "tried", "open", *(["tries"] if progress else []), "what most fail for")
-    rows = [heads(*columns)]
+    columns = ["puzzle", "solved", "tried", _NAMES[UNTOUCHED], _NAMES[MISSING]]
+    rows = [heads(*columns, *(["tries"] if progress else []), "what most fail for")]
     for name, states in counts.items():
         tried = states[SOLVED] + states[WRONG] + states[REFUSED] + states[LIMIT]
         why = ", ".join(f"{kind} {number}" for kind, number in kinds[name].most_common(_KINDS))
-        numbers = (states[SOLVED], tried, states[UNTOUCHED] + states[MISSING])
+        numbers = (states[SOLVED], tried, states[UNTOUCHED], states[MISSING])
         shown = [*numbers, *([_tries(name, progress)] if progress else [])]
         cells = "".join(f'<td class="number">{number}</td>' for number in shown)
         rows.append(f"<tr><td>{html.escape(name)}</td>{cells}<td>{html.escape(why)}</td></tr>")
@@ -128,14 +133,17 @@ def _tries(puzzle: str, progress: Progress) -> str:
 
 
 def _table_of_students(grades: Grades) -> str:
-    rows = [heads("student", "solved", "answers right", "remarks")]
+    scored = any("late" in grade for grade in grades)  # by the class's own points
+    rows = [heads("student", *(["points"] if scored else []), "solved", "answers right", "remarks")]
     for grade in grades:
         link = f"students/{folder_name(grade['student'])}/report.html"
         right = sum(answer["status"] == "right" for answer in grade["answers"])
+        late = ", late" if scored and grade["late"]["is_late"] else ""
+        points = f'<td class="number">{grade["points"]} of {grade["of"]}{late}</td>' if scored else ""
         remarks = len(grade["remarks"]) + sum(len(mark["remarks"]) for mark in grade["puzzles"])
         rows.append(
             f'<tr><td><a href="{html.escape(link)}">{html.escape(grade["student"])}</a></td>'
-            f'<td class="number">{grade["points"]}</td><td class="number">{right}</td>'
+            f'{points}<td class="number">{_solved(grade)}</td><td class="number">{right}</td>'
             f'<td class="number">{remarks or ""}</td></tr>'
         )
     return f'<h2 id="students">Students</h2><table>{"".join(rows)}</table>'

@@ -6,6 +6,7 @@ results/
     grading.json    the salt, and what was graded; it makes a second run give the same
     students/NAME/  grade.json   all that is known
                     results.json the same for Gradescope
+                    attempts/    grades of earlier attempts, if each puzzle's best counts
                     report.html  for the student
 """
 
@@ -84,17 +85,34 @@ class Results:
         """A grade of an earlier run for the very same submission, asked in the very same way."""
         try:
             grade = json.loads((self.place(student) / "grade.json").read_text("utf-8"))
-        except (OSError, ValueError):
+            if grade.get("key") != key:  # an earlier attempt, where the best counts
+                path = self.place(student) / "attempts" / f"{key}.json"
+                grade = json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError, AttributeError):
             return None
         return grade if isinstance(grade, dict) and grade.get("key") == key else None
 
-    def keep(self, grade: Mapping[str, Any]) -> None:
-        """Write a student's files; grade.json last, since it says that the others are there."""
+    def keep(self, grade: Mapping[str, Any], shown: Mapping[str, Any] | None = None) -> None:
+        """Write a student's files; grade.json last, since it says that the others are there.
+
+        shown: the grade as the class's rules have it, for the report and for Gradescope. grade.json says in
+        ``"shown"`` which points are in the report.
+        """
         place = self.place(grade["student"])
         place.mkdir(parents=True, exist_ok=True)
-        write(place / "results.json", json.dumps(gradescope(grade), indent=1, ensure_ascii=False) + "\n")
-        write(place / "report.html", page(f"{grade['student']}: report", report(grade)))
-        write(place / "grade.json", json.dumps(grade, indent=1, ensure_ascii=False) + "\n")
+        shown = grade if shown is None else shown
+        write(place / "results.json", json.dumps(gradescope(shown), indent=1, ensure_ascii=False) + "\n")
+        write(place / "report.html", page(f"{grade['student']}: report", report(shown)))
+        kept = {key: value for key, value in grade.items() if key != "shown"}
+        if shown is not grade:
+            kept["shown"] = summary(shown)
+        write(place / "grade.json", json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+
+    def keep_attempt(self, grade: Mapping[str, Any]) -> None:
+        """Keep one of several attempts, so that it isn't graded again."""
+        folder = self.place(grade["student"]) / "attempts"
+        folder.mkdir(parents=True, exist_ok=True)
+        write(folder / f"{grade['key']}.json", json.dumps(grade, indent=1, ensure_ascii=False) + "\n")
 
     def place(self, student: str) -> Path:
         """A student's folder: the name where it is a plain one, else what is left of it and a digest."""
@@ -137,6 +155,12 @@ def _course() -> str:
     return whole.hexdigest()
 
 
+def summary(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """What a report says beyond its grade: points by the class's rules, lateness and comments."""
+    told = {key: shown[key] for key in ("points", "of", "answer_points", "late", "comments") if key in shown}
+    return told | {"puzzles": {mark["puzzle"]: [mark["points"], mark["of"]] for mark in shown["puzzles"]}}
+
+
 # ---- for machines
 
 
@@ -151,8 +175,8 @@ def gradescope(grade: Mapping[str, Any]) -> dict[str, Any]:
             "number": mark["number"],
             "score": mark["points"],
             "max_score": mark["of"],
-            "status": "passed" if mark["points"] == mark["of"] else "failed",
-            "output": told(mark),
+            "status": "passed" if mark["state"] == SOLVED else "failed",
+            "output": "\n".join([told(mark), *_comments(grade, mark["puzzle"])]),
             "output_format": "text",
             "visibility": "visible",
             "tags": [f"chapter {mark['chapter']}"],
@@ -166,8 +190,8 @@ def gradescope(grade: Mapping[str, Any]) -> dict[str, Any]:
         tests.append(
             {
                 "name": "reading exercises",
-                "score": 0,
-                "max_score": 0,
+                "score": grade.get("answer_points", 0),
+                "max_score": grade.get("answers_of", 0),
                 "output": "\n".join(lines),
                 "output_format": "text",
                 "visibility": "visible",
@@ -175,12 +199,23 @@ def gradescope(grade: Mapping[str, Any]) -> dict[str, Any]:
         )
     return {
         "score": grade["points"],
-        "output": "\n".join(grade["remarks"]),
+        "output": "\n".join([*_said_of_all(grade), *grade["remarks"]]),
         "output_format": "text",
         "visibility": "visible",
         "stdout_visibility": "hidden",
         "tests": tests,
     }
+
+
+def _comments(grade: Mapping[str, Any], puzzle: str = "") -> list[str]:
+    """The teacher's comments on a puzzle; without one, those on the whole."""
+    return [text for about, text in grade.get("comments", ()) if about == puzzle]
+
+
+def _said_of_all(grade: Mapping[str, Any]) -> list[str]:
+    """Lines on the whole submission: that it is late, and comments."""
+    late = grade.get("late", {}).get("words", "")
+    return [*([late[:1].upper() + late[1:] + "."] if late else []), *_comments(grade)]
 
 
 def told(mark: Mapping[str, Any]) -> str:
@@ -193,24 +228,52 @@ def _state(mark: Mapping[str, Any]) -> str:
     return _WORDS.get(mark["state"], mark["state"])
 
 
-def gradebook(grades: Sequence[Mapping[str, Any]]) -> str:
-    """A table as CSV: a row a student, a column a puzzle with its points, answers that are right, remarks."""
+def gradebook(
+    grades: Sequence[Mapping[str, Any]], people: Mapping[str, Mapping[str, Any]] | None = None
+) -> str:
+    """A table as CSV: a row per student, with points per puzzle, the number of correct answers, and remarks.
+
+    people: id, e-mail and name by student, if they are to be in the table. The table then begins with a
+    byte-order mark, without which Excel takes UTF-8 for something else.
+    """
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")
     puzzles = [mark["puzzle"] for mark in grades[0]["puzzles"]] if grades else []
-    table.writerow(["student", "points", "of", *puzzles, "answers right", "answers", "remarks"])
+    who = [] if people is None else ["id", "e-mail", "name"]
+    more = [key for key in ("late", "comments") if any(key in grade for grade in grades)]
+    beside = {"late": ["handed in", "late", "% taken off"], "comments": ["comments"]}
+    added = [name for key in more for name in beside[key]]
+    table.writerow(["student", *who, "points", "of", *puzzles, "answers right", "answers", "remarks", *added])
     for grade in grades:
         right = sum(answer["status"] == "right" for answer in grade["answers"])
         said = [*grade["remarks"], *(f"{m['puzzle']}: {r}" for m in grade["puzzles"] for r in m["remarks"])]
         points = [mark["points"] for mark in grade["puzzles"]]
-        row = [grade["student"], grade["points"], grade["of"], *points, right, len(grade["answers"])]
-        table.writerow([_harmless(cell) for cell in [*row, "; ".join(said)]])
+        person = [(people or {}).get(grade["student"], {}).get(key, "") for key in who]
+        row = [grade["student"], *person, grade["points"], grade["of"], *points, right, len(grade["answers"])]
+        row.append("; ".join(said))
+        if "late" in more:
+            late = grade["late"]
+            row += [late["handed_in"], {True: "yes", False: "no", None: "?"}[late["is_late"]], late["taken"]]
+        if "comments" in more:
+            row.append(
+                "; ".join(f"{about}: {words}" if about else words for about, words in grade["comments"])
+            )
+        table.writerow([_harmless(cell) for cell in row])
+    return ("" if people is None else "\ufeff") + text.getvalue()
+
+
+def csv_text(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table as CSV, without cells that a spreadsheet would compute."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\r\n")
+    table.writerows([[_harmless(cell) for cell in row] for row in [header, *rows]])
     return text.getvalue()
 
 
 def _harmless(cell: object) -> object:
     """A cell that no spreadsheet takes for a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+    computed = isinstance(cell, str) and len(cell) > 1 and cell.startswith(_FORMULA)
+    return f"'{cell}" if computed else cell
 
 
 # ---- for people
@@ -241,24 +304,49 @@ def report(grade: Mapping[str, Any]) -> str:
     What is still open, or was not handed in, is named in a line.
     """
     parts = [f"<h1>{html.escape(grade['student'])}</h1>"]
-    parts.append(f"<p><strong>{grade['points']} of {grade['of']}</strong> puzzles are solved.</p>")
+    parts.append(f"<p>{_headline(grade)}</p>")
+    parts += [f'<p style="white-space:pre-line">{html.escape(line)}</p>' for line in _said_of_all(grade)]
     if grade["remarks"]:
         items = "".join(f"<li>{html.escape(remark)}</li>" for remark in grade["remarks"])
         parts.append(f"<ul>{items}</ul>")
     for chapter, marks in itertools.groupby(grade["puzzles"], key=lambda mark: mark["chapter"]):
-        parts.append(_chapter(chapter, list(marks)))
+        parts.append(_chapter(chapter, list(marks), grade))
     if grade["answers"]:
-        parts.append(_answers(grade["answers"]))
+        given = grade.get("answers_of")
+        parts.append(
+            _answers(grade["answers"], f": {grade['answer_points']} of {given} points" if given else "")
+        )
     return "".join(parts)
 
 
-def _chapter(number: str, marks: Sequence[Mapping[str, Any]]) -> str:
-    points, of = (sum(mark[key] for mark in marks) for key in ("points", "of"))
-    parts = [f"<h2>Chapter {html.escape(number)}: {points} of {of}</h2>"]
-    told = [mark for mark in marks if mark["state"] not in (UNTOUCHED, MISSING) or mark["remarks"]]
+def _headline(grade: Mapping[str, Any]) -> str:
+    if "late" not in grade:
+        return f"<strong>{grade['points']} of {grade['of']}</strong> puzzles are solved."
+    solved = sum(mark["state"] == SOLVED for mark in grade["puzzles"])
+    return (
+        f"<strong>{grade['points']} of {grade['of']} points.</strong> "
+        f"{solved} of {len(grade['puzzles'])} puzzles are solved."
+    )
+
+
+def _chapter(number: str, marks: Sequence[Mapping[str, Any]], grade: Mapping[str, Any]) -> str:
+    points, of = (round(sum(mark[key] for mark in marks), 2) for key in ("points", "of"))
+    unit = " points" if "late" in grade else ""
+    parts = [f"<h2>Chapter {html.escape(number)}: {points:g} of {of:g}{unit}</h2>"]
+    comments_on = {mark["puzzle"]: _comments(grade, mark["puzzle"]) for mark in marks}
+    told = [
+        mark
+        for mark in marks
+        if mark["state"] not in (UNTOUCHED, MISSING) or mark["remarks"] or comments_on[mark["puzzle"]]
+    ]
     for mark in told:
         shown = _card(mark)
-        if mark["state"] == SOLVED and not mark["remarks"]:
+        if unit:
+            shown += f'<div style="padding-left:1rem">{mark["points"]} of {mark["of"]} points</div>'
+        if comments := comments_on[mark["puzzle"]]:
+            style = "padding-left:1rem;white-space:pre-line"
+            shown += "".join(f'<div style="{style}">{html.escape(words)}</div>' for words in comments)
+        elif mark["state"] == SOLVED and not mark["remarks"]:
             shown = f"<details><summary>{html.escape(_name(mark))}: solved</summary>{shown}</details>"
         parts.append(f"<section>{shown}</section>")
     for state, said in ((UNTOUCHED, "still open"), (MISSING, "not handed in")):
@@ -275,7 +363,7 @@ def _name(mark: Mapping[str, Any]) -> str:
     return f"{mark['number']} {mark['puzzle']}"
 
 
-def _answers(answers: Sequence[Mapping[str, str]]) -> str:
+def _answers(answers: Sequence[Mapping[str, str]], points: str = "") -> str:
     """How many are right, and each that is neither right nor left open."""
     count = Counter(answer["status"] for answer in answers)
     told = ", ".join(f"{number} {_WORDS.get(status, status)}" for status, number in count.most_common())
@@ -286,7 +374,7 @@ def _answers(answers: Sequence[Mapping[str, str]]) -> str:
         if a["status"] not in ("right", OPEN, MISSING)
     )
     table = f"<table>{heads('exercise', 'answer', 'words')}{cells}</table>" if cells else ""
-    return f"<h2>Reading exercises</h2><p>Of {len(answers)}: {html.escape(told)}.</p>{table}"
+    return f"<h2>Reading exercises{points}</h2><p>Of {len(answers)}: {html.escape(told)}.</p>{table}"
 
 
 def _card(mark: Mapping[str, Any]) -> str:

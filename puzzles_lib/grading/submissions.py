@@ -10,6 +10,7 @@ student's ``progress.json``.
 
 import hashlib
 import io
+import itertools
 import os
 import re
 import stat
@@ -45,6 +46,7 @@ _COURSE_NAMES = (
 )
 _MOODLE = re.compile(r"(.+?)_assignsubmission_file(?:_|$)")
 _CANVAS = re.compile(r"([^\W\d_]+)_(?:late_)?(\d+)_\d+_.+", re.I)
+_CANVAS_LATE = re.compile(r"[^\W\d_]+_late_\d+_\d+_.+", re.I)
 _BLACKBOARD = re.compile(r"(.+)_attempt_(\d{4}(?:-\d\d){5})(?:_(.*))?$")  # ASSIGNMENT_USER before it
 _BRIGHTSPACE = re.compile(
     r"\d+-\d+ - (.+?) - ((?:\d{1,2} )?[^\W\d]+\.?,?(?: \d{1,2})?,? \d{4} \d{3,4}(?: ?[AP]M)?)(?: - (.+))?$"
@@ -83,10 +85,16 @@ class _Attempt:
 class Submission:
     """What a student handed in. The notebooks are read when they are wanted.
 
+    anonymous: whether `read` gives the notebooks names that name nobody.
     progress: the bytes of the student's progress file once they are read, empty where there is none.
+    handed_in: when, as ``2026-01-31T10:00:00`` in the platform's time zone; "" if no file name says it.
+    marked_late: whether Canvas has put LATE into a file's name.
     """
 
     student: str
+    handed_in: str = ""
+    marked_late: bool = False
+    anonymous: bool = False
     remarks: list[str] = field(default_factory=list)
     progress: bytes = b""
     _files: list[tuple[str, Callable[[int], bytes]]] = field(default_factory=list)
@@ -95,6 +103,7 @@ class Submission:
         """The notebooks by their names, and remarks on what is not read."""
         found: dict[str, bytes] = {}
         remarks = list(self.remarks)
+        labels = [label for label, _ in self._files]
         for label, read in sorted(self._files, key=lambda file: file[0]):
             if len(found) >= MOST_NOTEBOOKS or sum(map(len, found.values())) > MOST_READ:
                 remarks.append(f"{label} and what follows: not read, it is more than can be meant")
@@ -105,6 +114,7 @@ class Submission:
                     if data.count(_MEMBER) > MOST_FILES:  # before each of a million has an object of its own
                         raise Unread(f"an archive of more than {MOST_FILES} files")
                     for file in _archive(io.BytesIO(data), label, remarks, MOST_FILES, MOST_UNPACKED):
+                        labels.append(f"{label}/{file.path}")
                         self._add(file, found, remarks, label)
                 elif label.lower().endswith(PROGRESS):
                     self.progress = read(MOST_PROGRESS)
@@ -116,6 +126,11 @@ class Submission:
                 remarks.append(f"{label}: cannot be read ({type(error).__name__}: {error})")
         if not found:
             remarks.append("no notebook")
+        if self.anonymous:
+            names = _anonymous(labels)
+            found = {names[label]: data for label, data in found.items()}
+            for label in sorted(names, key=len, reverse=True):
+                remarks = [remark.replace(label, names[label]) for remark in remarks]
         return found, in_short(remarks)
 
     def _add(self, file: _File, found: dict[str, bytes], remarks: list[str], label: str) -> None:
@@ -138,6 +153,22 @@ class Submission:
                 remarks.append(f"{name}: {reason}")
 
 
+def _anonymous(labels: Iterable[str]) -> dict[str, str]:
+    """File names that name nobody, by the files' own: chapter and number, in the same order."""
+    found: dict[str, str] = {}
+    for label in sorted(set(labels)):
+        file = PurePosixPath(label.rpartition("/")[2])
+        match = _course_name(file.name)
+        stem, ending = (match[1].lower() if match else "file"), file.suffix.lower()[:8]
+        name = f"{stem}{ending}"
+        if file.name != name or name in found.values():
+            name = next(
+                n for i in itertools.count(1) if (n := f"{stem}-{i:03}{ending}") not in found.values()
+            )
+        found[label] = name
+    return found
+
+
 def digest(files: dict[str, bytes]) -> str:
     """Of notebooks and their names."""
     whole = hashlib.sha256()
@@ -148,15 +179,16 @@ def digest(files: dict[str, bytes]) -> str:
     return whole.hexdigest()
 
 
-def collect(paths: Sequence[Path]) -> tuple[list[Submission], list[str]]:
-    """The submissions in folders, archives and notebooks, by student; and remarks on what is nobody's.
+def collect(paths: Sequence[Path], attempts: bool = False) -> tuple[list[Submission], list[str]]:
+    """Return the submissions in folders, archives and notebooks, by student, and remarks on unused files.
 
-    A student who is in several of them has one submission. Raises FileNotFoundError for a path that there is
-    not, ValueError for one that is neither.
+    A student who is in several of them has one submission. With ``attempts``, each path and each date in a
+    file's name gives a submission of its own instead, and the oldest of a student comes first.
+    Raises FileNotFoundError if a path doesn't exist, ValueError if it can't hold submissions.
     """
-    found: dict[str, Submission] = {}
+    found: dict[tuple[str, int, str], Submission] = {}
     remarks: list[str] = []
-    for path in paths:
+    for number, path in enumerate(paths):
         if not path.exists():
             raise FileNotFoundError(f"{path}: there is no such file or folder")
         if path.is_dir():
@@ -172,12 +204,26 @@ def collect(paths: Sequence[Path]) -> tuple[list[Submission], list[str]]:
             files, name = [whole], path.resolve().parent.name
         else:
             raise ValueError(f"{path}: allowed are folders, zip archives and notebooks")
-        for student, label, file in _by_student(_newest(files, remarks), name):
-            submission = found.setdefault(student, Submission(student))
+        dates = {first: each.date for first, each in _attempts(files).items()}
+        for student, label, file in _by_student(files if attempts else _newest(files, remarks), name):
+            date = dates.get(file.path.parts[0], "")
+            key = (student, number, date) if attempts else (student, 0, "")
+            submission = found.setdefault(key, Submission(student))
+            submission.handed_in = max(submission.handed_in, date)
+            submission.marked_late |= bool(_CANVAS_LATE.match(file.path.parts[0]))
             if file.read and _wanted(file.path.name):
                 label = label if label not in {known for known, _ in submission._files} else f"{name}/{label}"
                 submission._files.append((label, file.read))
-    return [found[student] for student in sorted(found)], remarks
+    return [found[key] for key in sorted(found)], remarks
+
+
+def of_one(folder: Path, student: str) -> Submission:
+    """Return everything in a folder as one student's submission, whatever the files are called."""
+    submission = Submission(student)
+    for file in _folder(folder, submission.remarks):
+        if file.read and _wanted(file.path.name):
+            submission._files.append((str(file.path), file.read))
+    return submission
 
 
 def _attempts(files: Iterable[_File]) -> dict[str, _Attempt]:
@@ -190,7 +236,9 @@ def _attempts(files: Iterable[_File]) -> dict[str, _Attempt]:
     for name in names:
         if match := _BLACKBOARD.match(name):
             own = match[1][len(assignment) + 1 :] if assignment else match[1].rpartition("_")[2]
-            found[name] = _Attempt(_student(own or match[1]), match[2], match[3] or "")
+            year, month, day, *time = match[2].split("-")
+            date = f"{year}-{month}-{day}T{':'.join(time)}"
+            found[name] = _Attempt(_student(own or match[1]), date, match[3] or "")
         elif match := _BRIGHTSPACE.match(name):
             found[name] = _Attempt(_student(match[1]), _in_order(match[2]), match[3] or "")
     return found
