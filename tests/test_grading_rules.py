@@ -145,7 +145,9 @@ def test_a_deadline(text: str, when: datetime) -> None:
     assert read_deadline(text) == when
 
 
-@pytest.mark.parametrize("text", ["", "tomorrow", "30.11.2026", "2026-11-31", "2026-11-30 18:00+01:00"])
+@pytest.mark.parametrize(
+    "text", ["", "tomorrow", "30.11.2026", "20261130", "2026-11-31", "2026-11-30 18:00+01:00"]
+)
 def test_a_malformed_deadline_is_named(text: str) -> None:
     with pytest.raises(ValueError, match=f"--deadline {re.escape(text)}: write a date"):
         read_deadline(text)

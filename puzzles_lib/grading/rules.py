@@ -1,5 +1,6 @@
 """Points, deadlines and attempts: what a class counts, computed from grades that don't change with it."""
 
+import contextlib
 import math
 import re
 import tomllib
@@ -111,16 +112,17 @@ def read_points(path: Path) -> Points:
 
 def read_deadline(text: str) -> datetime:
     """Read ``2026-11-30`` (its last second) or ``2026-11-30 18:00``. Raise ValueError for anything else."""
-    try:
-        when = datetime.fromisoformat(text.strip())
-    except ValueError:
-        when = None
+    text = text.strip()
+    when = None
+    if re.match(r"\d{4}-\d\d-\d\d(?:$|[ T])", text):
+        with contextlib.suppress(ValueError):
+            when = datetime.fromisoformat(text)
     if when is None or when.tzinfo:
         raise ValueError(
             f'--deadline {text}: write a date or a time as the platform shows it, "2026-11-30" or '
             '"2026-11-30 18:00", without a time zone'
         )
-    return when.replace(hour=23, minute=59, second=59) if len(text.strip()) == len("2026-11-30") else when
+    return when.replace(hour=23, minute=59, second=59) if len(text) == len("2026-11-30") else when
 
 
 def read_late(text: str) -> Late:
