@@ -239,7 +239,9 @@ _UNROLLED = TWO.replace(
 
 KERNELS += (
     Hostile("unrolled for ever", 1, "static_range", _file(notebook({"p2-kernel": _UNROLLED})), slow=True),
-    Hostile("knows all that check tries", 1, "passes all that `check` shows", _knows_all_that_check_tries),
+    Hostile(
+        "knows all that check tries", 1, "passes everything that `check` shows", _knows_all_that_check_tries
+    ),
 )
 
 # ---- files and notebooks
@@ -293,11 +295,11 @@ FILES = (
     Hostile("no text", 0, "UTF-8", _file(b"%PDF-1.4 \xff\xfe\x00")),
     Hostile("no notebook", 0, "no list of cells", _file(b'{"cells": 3}')),
     Hostile("old format", 0, "old format", _file(b'{"worksheets": [], "nbformat": 3}')),
-    Hostile("foreign notebook", 0, "nothing in it", _file(of_cells([("a", "print('hello')")]), "hello.ipynb")),
+    Hostile("foreign notebook", 0, "contains nothing from", _file(of_cells([("a", "print('hello')")]), "hello.ipynb")),
     Hostile("nothing handed in", 0, "no notebook", lambda folder: (folder / "notes.txt").write_text("sorry")),
     Hostile("zip bomb", 0, "when unpacked", _archive({"01_blocks.ipynb": bytes(21 << 20)})),
     Hostile("no zip", 0, "not a zip archive", _file(b"PK\x03\x04 no", "hand-in.zip")),
-    Hostile("zip in a zip", 0, "an archive in an archive", _archive({"more.zip": b"PK"})),
+    Hostile("zip in a zip", 0, "an archive inside an archive", _archive({"more.zip": b"PK"})),
     Hostile(
         "path traversal", 1, "leads out of the archive",
         _archive({"../../right/01_blocks.ipynb": _HALF, "/etc/cron.d/x.ipynb": _HALF, "01_blocks.ipynb": _HALF}),
@@ -307,11 +309,11 @@ FILES = (
     ),
     Hostile("ids deleted", 2, "no cell has an id", _file(notebook().replace(b'"id"', b'"was"'))),
     Hostile(
-        "id twice", 1, "there 2 times",
+        "id twice", 1, "appears 2 times",
         _file(of_cells([("setup", SETUP), ("p1-kernel", ONE), ("p1-kernel", WRONG_ONE), ("p2-kernel", TWO)])),
     ),
     Hostile("cell deleted", 1, "there is no cell p1-kernel", _file(notebook({"p1-kernel": None}))),
-    Hostile("no code cells", 0, "not a code cell any more", _file(notebook(kind="markdown"))),
+    Hostile("no code cells", 0, "no longer a code cell", _file(notebook(kind="markdown"))),
     Hostile(
         "kernel renamed", 2, "hands mine to check",
         _file(notebook({"p1-kernel": ONE.replace("constant_add_kernel", "mine")})),
@@ -375,7 +377,7 @@ READ = (
     Hostile("rounded for ever", 2, "", _file(notebook(before="x = round(1, -(10**10))"))),
     Hostile("answers of gigabytes", 2, "not a plain value", _file(notebook({"q1": _TEXT + _MANY_ANSWERS}))),
     Hostile("tuples of tuples", 2, "", _file(notebook(before="a = (0, 0)\n" + "a = (a, a)\n" * 60))),
-    Hostile("archive of another kind", 0, "packed in a way", _packed_otherwise),
+    Hostile("archive of another kind", 0, "compressed in a way", _packed_otherwise),
     Hostile(
         "names of archives", 0, r"and \d+ more remarks",
         _archive({f"{n}{'x' * 9000}.zip": b"" for n in range(99)}),
@@ -388,7 +390,7 @@ READ = (
     Hostile("id of half a character", 2, "", _file(of_cells([("\ud800", ONE), ("p2-kernel", TWO)]))),
     Hostile("a million cells", 0, "5000 are read", _file(b'{"cells": [' + b"{}," * 999_999 + b"{}]}")),
     Hostile(
-        "id twice, right last", 2, "the last that is filled in",
+        "id twice, right last", 2, "the last one that is filled in",
         _file(of_cells([("setup", SETUP), ("p1-kernel", WRONG_ONE), ("p1-kernel", ONE), ("p2-kernel", TWO)])),
     ),
 )  # fmt: skip

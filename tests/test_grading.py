@@ -133,7 +133,7 @@ def test_an_archive_is_unpacked_to_so_much_and_no_more(
     (ada,) = collect([tmp_path])[0]
     assert [remark.partition(": ")[2] for remark in ada.read()[1]] == [
         *["more than 0 MB when unpacked"] * 2,
-        *["not read: the archive unpacks to more than can be meant"] * 2,
+        *["not read: the archive unpacks to more than is allowed"] * 2,
         "",
     ]
     monkeypatch.setattr(submissions, "MOST_FILES", 3)
@@ -544,7 +544,7 @@ def test_of_a_file_that_is_handed_in_again_the_last_counts(names: list[str], tmp
     (ada,), remarks = collect([tmp_path / "class"])
     found, _ = ada.read()
     assert found == {"01_blocks.ipynb": b"new", "02_broadcasting.ipynb": b"of another chapter"}
-    assert remarks == [f"{names[1]}: not read, it was handed in again later"]
+    assert remarks == [f"{names[1]}: not read, because a newer version was handed in"]
 
 
 @pytest.mark.parametrize(
@@ -636,7 +636,9 @@ def test_cells_that_have_lost_their_ids_are_one_remark() -> None:
         cell["source"] = "".join(cell["source"])
         del cell["id"]
     notebooks, remarks = by_chapter({"Copy.ipynb": json.dumps(course).encode()}, CHAPTERS)
-    assert remarks == ["Copy.ipynb: no cell has an id, as Colab saves them: kernels are found by their names"]
+    assert remarks == [
+        "Copy.ipynb: no cell has an id (Colab saves notebooks like this), so kernels are found by their names"
+    ]
     found = [notebooks["08"].kernel_of(puzzle) for puzzle in chapter.puzzles]
     assert len(found) == 4 and all(one.kernel and not one.remarks for one in found)
 

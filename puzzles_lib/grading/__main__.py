@@ -1,7 +1,7 @@
-"""Marks for a class: `python -m puzzles_lib.grading SUBMISSIONS... --out results/`.
+"""Grade a class: `python -m puzzles_lib.grading SUBMISSIONS... --out results/`.
 
-Checks every puzzle of every submission with other values and sizes than learners see, in a sandbox, and runs
-none of their Python. Begun again, it goes on where it was stopped.
+Each puzzle of each submission is checked in a sandbox, with other values and sizes than students see. No
+cell of a notebook is executed. Repeat the command to continue after an interruption.
 """
 
 import argparse
@@ -34,8 +34,8 @@ from puzzles_lib.grading.submissions import PROGRESS, Submission, collect, diges
 from puzzles_lib.ledger import Damaged, Entry, parse
 
 _LOUD = """\
-WARNING: --no-sandbox. Kernels are vetted, and nothing else of a notebook is run; but should one get past
-that, nothing stands between it and your files, your network and the other submissions."""
+WARNING: --no-sandbox. Kernels are vetted, and nothing else in a notebook is run. But a kernel that gets past
+the vetting can reach your files, your network and the other submissions."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,21 +62,29 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("submissions", nargs="+", type=Path, metavar="SUBMISSIONS")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the results go")
     parser.add_argument(
-        "--chapters", nargs="+", metavar="NN", help="what was set, as in 01 02; all chapters without it"
+        "--chapters", nargs="+", metavar="NN", help="the chapters to grade, such as 01 02 (default: all)"
     )
     parser.add_argument(
         "--salt",
         metavar="TEXT",
-        help="which other cases are tried; without it FOLDER's, at first a random one",
-    )
-    parser.add_argument("--workers", type=int, default=_processors(), metavar="N", help="at a time, here")
-    parser.add_argument(
-        "--executor", metavar="MODULE:NAME", help="a function that gives a concurrent.futures.Executor"
+        help="chooses the hidden cases (default: as in the last run; random in the first)",
     )
     parser.add_argument(
-        "--seconds", type=float, default=10.0, help="of the processor for a run of a case, as in check"
+        "--workers",
+        type=int,
+        default=_processors(),
+        metavar="N",
+        help="how many local processes (default: one per CPU)",
     )
-    parser.add_argument("--no-sandbox", action="store_true", help="do without bubblewrap, at your own risk")
+    parser.add_argument(
+        "--executor", metavar="MODULE:NAME", help="a function that returns a concurrent.futures.Executor"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="CPU seconds for one run of a case (default: 10)"
+    )
+    parser.add_argument(
+        "--no-sandbox", action="store_true", help="grade without bubblewrap, at your own risk"
+    )
     count = parser.add_argument_group("what counts")
     count.add_argument(
         "--points", type=Path, metavar="FILE", help="points per puzzle and partial credit, as TOML"
@@ -121,7 +129,7 @@ def _grade(options: argparse.Namespace) -> int:
         print(_LOUD, file=sys.stderr)
     chapters = _chapters(options.chapters)
     if options.workers < 1 or not options.seconds > 0:
-        raise ValueError("--workers and --seconds are numbers above 0")
+        raise ValueError("--workers and --seconds must be numbers above 0")
     factory = executors.named(options.executor) if options.executor else executors.processes(options.workers)
     roster = people.read_roster(options.columns) if options.columns else None
     attempts = bool(rules.points and rules.points.best)
@@ -231,7 +239,7 @@ def _warm_up(chapters: Sequence[str], bar: Bar) -> None:
         if done:
             bar.count(f"answers: {done} of {len(chapters)} chapters")
         for line in warm_up((chapter,)):
-            bar.say(f"not checked, since the answer cannot be computed here: {line}")
+            bar.say(f"not checked, because the answer can't be computed here: {line}")
 
 
 def _finished(
@@ -322,7 +330,7 @@ def _summarize(
             file=sys.stderr,
         )
     if cut := [grade["student"] for grade in graded if any(m["state"] == LIMIT for m in grade["puzzles"])]:
-        print(f"look at these, where a limit ended a check: {', '.join(cut)}", file=sys.stderr)
+        print(f"please check these; a limit ended one of their checks: {', '.join(cut)}", file=sys.stderr)
     if failed:
         print(f"error: {failed} not graded; the same command tries them again", file=sys.stderr)
 

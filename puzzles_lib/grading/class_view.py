@@ -51,7 +51,7 @@ def overview(
     parts.append(_table_of_students(grades))
     if remarks:
         items = "".join(f"<li>{html.escape(remark)}</li>" for remark in remarks)
-        parts.append(f"<h2>Files that are nobody's</h2><ul>{items}</ul>")
+        parts.append(f"<h2>Files that belong to nobody</h2><ul>{items}</ul>")
     return page("The class", "".join(parts))
 
 
@@ -90,7 +90,7 @@ def picture(grades: Grades) -> Picture:
         share = round(100 * counts[name][SOLVED] / len(grades))
         label(ax, x + 0.2, y + _BAR / 2, f"{share}%", align="left", fontsize=9, color=FAINT)
         said.append(f"{name} {counts[name][SOLVED]}")
-    return Picture(figure, f"Of {len(grades)} students so many have solved each puzzle: {', '.join(said)}.")
+    return Picture(figure, f"How many of {len(grades)} students solved each puzzle: {', '.join(said)}.")
 
 
 def counted(grades: Grades) -> dict[str, Counter[str]]:
@@ -112,7 +112,7 @@ def _table_of_puzzles(grades: Grades, progress: Progress) -> str:
             if mark["state"] in (WRONG, REFUSED, LIMIT):
                 kinds[mark["puzzle"]][mark["kind"] or _NAMES[mark["state"]]] += 1
     columns = ["puzzle", "solved", "tried", _NAMES[UNTOUCHED], _NAMES[MISSING]]
-    rows = [heads(*columns, *(["tries"] if progress else []), "what most fail for")]
+    rows = [heads(*columns, *(["tries"] if progress else []), "why most others fail")]
     for name, states in counts.items():
         tried = states[SOLVED] + states[WRONG] + states[REFUSED] + states[LIMIT]
         why = ", ".join(f"{kind} {number}" for kind, number in kinds[name].most_common(_KINDS))

@@ -130,7 +130,10 @@ def _mark(
     if message is None:
         if not has_notebook and not ended:
             return mark | {"words": f"no notebook of chapter {chapter.number}"}
-        return mark | {"state": LIMIT, "words": f"no verdict: {ended or 'its process said nothing of it'}"}
+        return mark | {
+            "state": LIMIT,
+            "words": f"no verdict: {ended or 'the process that checks it reported nothing'}",
+        }
     mark["remarks"] = list(message["remarks"])
     if "report" not in message:
         where = f"line {message['line']}: {message['source']}" if message.get("source") else ""
@@ -139,7 +142,7 @@ def _mark(
     report = Report.from_dict(message["report"])
     kind = report.verdicts[0].kind if report.verdicts else ""
     if message.get("passes_shown"):
-        mark["remarks"].append("passes all that `check` shows, and fails with other values and sizes")
+        mark["remarks"].append("passes everything that `check` shows, but fails with other values and sizes")
     state = SOLVED if report.ok else UNTOUCHED if kind == "open" else WRONG
     return mark | {"points": int(report.ok), "state": state, "kind": kind, "report": message["report"]}
 
@@ -152,7 +155,7 @@ def _answer(question: Question, given: Mapping[str, str]) -> dict[str, str]:
     """How an answer is, by the text of its value."""
     found = _judged(question.id, given[question.id]) if question.id in given else None
     if found is None:
-        return {"id": question.id, "status": MISSING, "words": "there is no such call of answer"}
+        return {"id": question.id, "status": MISSING, "words": "the notebook has no answer(...) call for it"}
     words = "" if found.status == OPEN else found.words
     return {"id": question.id, "status": found.status, "words": words}
 
@@ -162,7 +165,7 @@ def _judged(id: str, text: str) -> Answer:
     try:
         return judge(question, value(parse(text).body[0].value, Known()))  # type: ignore[attr-defined]
     except (NotPlain, IndexError, AttributeError):
-        return Answer(id, UNCLEAR, "not a plain value: write the answer itself, which grading can read")
+        return Answer(id, UNCLEAR, "not a plain value: write the answer itself, such as 12 or {1, 2}")
 
 
 @functools.cache

@@ -133,7 +133,9 @@ class Notebook:
         id, name = cell_id(puzzle), kernel_name(puzzle)
         here = [n for n, cell in enumerate(self._cells) if cell.id == id]
         if len(here) > 1:
-            found.remarks.append(f"cell {id} is there {len(here)} times: the last that is filled in counts")
+            found.remarks.append(
+                f"cell {id} appears {len(here)} times; the last one that is filled in counts"
+            )
         copies = [n for n in range(len(self._cells)) if n not in here and self._is_copy(n, name)]
         if here and (place := self._best(here, name)):
             if copies and HOLE in self._cells[place[0]].source:
@@ -164,9 +166,9 @@ class Notebook:
             if complaint := next((d.complaint for n in here if (d := self._cells[n].defining(name))), None):
                 found.words += f": {complaint}"
         elif id in self.ids:
-            found.words = f"cell {id} is not a code cell any more"
+            found.words = f"cell {id} is no longer a code cell"
         else:
-            found.words = f"there is no cell {id}, and no {name} in another"
+            found.words = f"there is no cell {id}, and no other cell defines {name}"
         return None
 
     def _best(self, numbers: Sequence[int], name: str) -> tuple[int, str] | None:
@@ -249,15 +251,16 @@ def by_chapter(
             continue
         if notebook.misleading:
             remarks.append(
-                f"{label}: characters in it turn the order of text around: it is not what it looks like"
+                f"{label}: characters in it reverse the order of text, so it is not what it looks like"
             )
         if not any(notebook.ids):
             remarks.append(
-                f"{label}: no cell has an id, as Colab saves them: kernels are found by their names"
+                f"{label}: no cell has an id (Colab saves notebooks like this), so kernels are found by "
+                "their names"
             )
         chapter = _chapter_of(label, notebook, chapters)
         if chapter is None:
-            remarks.append(f"{label}: nothing in it of the chapters that are graded")
+            remarks.append(f"{label}: it contains nothing from the chapters that are graded")
             continue
         before = found.get(chapter.number)
         if before:

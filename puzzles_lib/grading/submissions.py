@@ -106,7 +106,7 @@ class Submission:
         labels = [label for label, _ in self._files]
         for label, read in sorted(self._files, key=lambda file: file[0]):
             if len(found) >= MOST_NOTEBOOKS or sum(map(len, found.values())) > MOST_READ:
-                remarks.append(f"{label} and what follows: not read, it is more than can be meant")
+                remarks.append(f"{label} and what follows: not read, it is more than is allowed")
                 break
             try:
                 if label.lower().endswith(".zip"):
@@ -136,7 +136,7 @@ class Submission:
     def _add(self, file: _File, found: dict[str, bytes], remarks: list[str], label: str) -> None:
         name = f"{label}/{file.path}"
         if file.path.suffix.lower() == ".zip":
-            remarks.append(f"{name}: an archive in an archive is not read")
+            remarks.append(f"{name}: an archive inside an archive is not read")
         elif file.path.name.lower().endswith(PROGRESS) and file.read:
             try:
                 self.progress = file.read(MOST_PROGRESS)
@@ -144,9 +144,9 @@ class Submission:
                 remarks.append(f"{name}: {reason}")
         elif file.path.suffix.lower() == ".ipynb" and file.read:
             if len(found) >= MOST_NOTEBOOKS or sum(map(len, found.values())) > MOST_READ:
-                raise Unread("holds more than can be meant")
+                raise Unread("holds more than is allowed")
             if name in found:
-                remarks.append(f"{name}: is in the archive twice, and the last counts")
+                remarks.append(f"{name}: is in the archive twice; the last one counts")
             try:
                 found[name] = file.read(MOST_NOTEBOOK)
             except Unread as reason:
@@ -264,7 +264,7 @@ def _newest(files: Sequence[_File], remarks: list[str]) -> list[_File]:
         last[key] = max(of[file].date, last.get(key, ""))
     old = {file for file, key in keys.items() if of[file].date < last[key]}
     wanted = sorted(str(file.path) for file in old if _wanted(file.path.name))
-    remarks += [f"{_clean(name)[:150]}: not read, it was handed in again later" for name in wanted]
+    remarks += [f"{_clean(name)[:150]}: not read, because a newer version was handed in" for name in wanted]
     return [file for file in files if file not in old]
 
 
@@ -432,9 +432,9 @@ def _read_member(
     if member.flag_bits & 1:
         raise Unread("encrypted")
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # zipfile unpacks others whole
-        raise Unread("packed in a way that is not read: zip it as your system does")
+        raise Unread("compressed in a way that is not supported: use your system's own zip")
     if left is not None and left[0] <= 0:
-        raise Unread("not read: the archive unpacks to more than can be meant")
+        raise Unread("not read: the archive unpacks to more than is allowed")
     try:
         with archive.open(member) as opened:
             data = opened.read(most + 1)
