@@ -10,6 +10,7 @@ PYTEST_ARGS ?=
 RELEASE_ARGS ?=
 HANDOUT_ARGS ?=
 NBGRADER_ARGS ?=
+GRADESCOPE_ARGS ?=
 
 unexport TRITON_INTERPRET  # the course never sets it: it would keep kernels from compiling
 unexport PYTHONDONTWRITEBYTECODE  # each notebook that the tests run would compile the course anew
@@ -18,7 +19,7 @@ export PYTHON TORCH  # for .setup/*.sh
 # Empty in a hand-out, which has neither.
 CHECKOUT := $(and $(wildcard solutions),$(wildcard tests))
 
-.PHONY: help venv lab tools test test-next lint notebooks handout nbgrader explorer clean
+.PHONY: help venv lab tools test test-next lint notebooks handout nbgrader gradescope explorer clean
 
 help:
 	@echo "make lab        open the course in JupyterLab (TORCH=cpu for PyTorch without CUDA)"
@@ -31,6 +32,7 @@ ifdef CHECKOUT
 	@echo "make notebooks  execute solutions/, write notebooks/ from them (RELEASE_ARGS=--check)"
 	@echo "make handout    pack what a student needs into a zip (HANDOUT_ARGS=\"01 02\")"
 	@echo "make nbgrader   write a source folder for nbgrader (NBGRADER_ARGS=...)"
+	@echo "make gradescope write an autograder for Gradescope (GRADESCOPE_ARGS=\"--late 10%/day 01 02\")"
 	@echo "make explorer   bundle anew what triton-viz's page imports (needs npm)"
 endif
 	@echo "make clean      remove .venv and caches"
@@ -71,12 +73,15 @@ handout: tools
 nbgrader: tools
 	.venv/bin/python -m puzzles_lib.authoring.nbgrader $(NBGRADER_ARGS)
 
+gradescope: tools
+	.venv/bin/python -m puzzles_lib.authoring.gradescope $(GRADESCOPE_ARGS)
+
 explorer:
 	bash .setup/explorer/bundle.sh
 
 else
 
-test test-next lint notebooks handout nbgrader explorer:
+test test-next lint notebooks handout nbgrader gradescope explorer:
 	@echo "error: this is a hand-out of the course, without what make $@ needs: solutions/ and tests/" >&2; exit 1
 
 endif

@@ -298,7 +298,7 @@ def test_a_hand_out_installs_what_the_notebooks_need_and_makes_nothing_else(chec
     (checkout.folder / missing).rmdir()
     assert checkout.run("make", "venv").returncode == 0
     assert checkout.log == [f"{LINES} --editable .[lab]"]
-    for target in ("test", "lint", "notebooks", "handout", "nbgrader", "explorer"):
+    for target in ("test", "lint", "notebooks", "handout", "nbgrader", "gradescope", "explorer"):
         ran = checkout.run("make", target)
         assert ran.returncode == 2 and f"without what make {target} needs" in ran.stderr.splitlines()[0]
 
@@ -472,6 +472,7 @@ def make(*args, **environment):
         (["notebooks"], [".venv/bin/python -m puzzles_lib.authoring.release"]),
         (["handout", "HANDOUT_ARGS=01"], [".venv/bin/python -m puzzles_lib.authoring.handout 01"]),
         (["nbgrader"], [".venv/bin/python -m puzzles_lib.authoring.nbgrader"]),
+        (["gradescope", "GRADESCOPE_ARGS=01"], [".venv/bin/python -m puzzles_lib.authoring.gradescope 01"]),
     ],
 )
 def test_targets_set_up_first_and_run_their_command_last(args, commands):

@@ -157,7 +157,8 @@ def test_production_kernels_import_torch_and_triton_only():
 
 @pytest.mark.parametrize("wing", ["authoring", "grading"])
 def test_nobody_imports_what_makers_and_teachers_run(wing):
-    assert not {u for u in importers(f"puzzles_lib.{wing}") if not u.startswith(f"{wing}/")}
+    allowed = (f"{wing}/", "authoring/gradescope.py")  # which checks the rules that it packs for grading
+    assert not {u for u in importers(f"puzzles_lib.{wing}") if not u.startswith(allowed)}
 
 
 def test_benches_know_no_chapter():

@@ -1,4 +1,4 @@
-"""Show the class at a glance: which puzzles are solved, why others fail, and each student's points."""
+"""The class at a glance: which puzzles are solved, what they fail for, and who stands where."""
 
 import html
 import statistics
@@ -19,12 +19,12 @@ _NAMES = {
     WRONG: "wrong",
     REFUSED: "not run",
     LIMIT: "no verdict",
-    UNTOUCHED: "not started",
+    UNTOUCHED: "still open",
     MISSING: "not handed in",
 }
-_WIDTH, _LEFT = 13.0, 7.0  # the width of the bars, and of the space to their left, in units of the sheet
-_KINDS = 3  # how many kinds of verdict are named per puzzle
-_ROW, _BAR, _GAP = 0.6, 0.5, 0.2  # the distance of bars, their height, and the extra space before a chapter
+_WIDTH, _LEFT = 13.0, 7.0  # of the bars, and of what is left of them, in units of the sheet
+_KINDS = 3  # of verdicts that are named of a puzzle
+_ROW, _BAR, _GAP = 0.6, 0.5, 0.2  # from a bar to the next, its height, and more where a chapter begins
 
 Grades = Sequence[Mapping[str, Any]]
 Progress = Mapping[str, Mapping[str, Entry]]
@@ -33,30 +33,34 @@ Progress = Mapping[str, Mapping[str, Entry]]
 def overview(
     grades: Grades, remarks: Sequence[str], sandboxed: bool, progress: Progress | None = None
 ) -> str:
-    """Return the page of a class. remarks: on files without a student. progress: the students' own files."""
+    """The page of a class. remarks: on files that are nobody's. progress: the students' own files."""
     parts = ["<h1>The class</h1>"]
     if not sandboxed:
         parts.append("<p><strong>Graded without a sandbox (--no-sandbox).</strong></p>")
-    points = sorted(grade["points"] for grade in grades)
+    solved = sorted(_solved(grade) for grade in grades)
     if not grades:
-        return page("The class", "".join([*parts, "<p>There are no submissions.</p>"]))
-    middle = points[len(points) // 2]
-    most = grades[0]["of"]
+        return page("The class", "".join([*parts, "<p>Nobody has handed in anything.</p>"]))
+    middle = solved[len(solved) // 2]
+    most = len(grades[0]["puzzles"])
     parts.append(
-        f"<p>{len(grades)} students; the median student has solved {middle} of {most} puzzles. "
-        'See below for <a href="#puzzles">the puzzles</a> and <a href="#students">the students</a>.</p>'
+        f"<p>{len(grades)} students; the median has solved {middle} of {most} puzzles. "
+        'Below: <a href="#puzzles">the puzzles</a>, <a href="#students">the students</a>.</p>'
     )
     if most:
         parts += [picture(grades).svg(), _table_of_puzzles(grades, progress or {})]
     parts.append(_table_of_students(grades))
     if remarks:
         items = "".join(f"<li>{html.escape(remark)}</li>" for remark in remarks)
-        parts.append(f"<h2>Files without a student</h2><ul>{items}</ul>")
+        parts.append(f"<h2>Files that belong to nobody</h2><ul>{items}</ul>")
     return page("The class", "".join(parts))
 
 
+def _solved(grade: Mapping[str, Any]) -> int:
+    return sum(mark["state"] == SOLVED for mark in grade["puzzles"])
+
+
 def picture(grades: Grades) -> Picture:
-    """Draw a bar for each puzzle, below its chapter's number, divided by the students' states."""
+    """A bar for each puzzle, below its chapter's number, cut by how it stands with the students."""
     puzzles = [(mark["number"], mark["puzzle"]) for mark in grades[0]["puzzles"]]
     counts = counted(grades)
     chapters = [mark["chapter"] for mark in grades[0]["puzzles"]]
@@ -86,11 +90,11 @@ def picture(grades: Grades) -> Picture:
         share = round(100 * counts[name][SOLVED] / len(grades))
         label(ax, x + 0.2, y + _BAR / 2, f"{share}%", align="left", fontsize=9, color=FAINT)
         said.append(f"{name} {counts[name][SOLVED]}")
-    return Picture(figure, f"How many of {len(grades)} students have solved each puzzle: {', '.join(said)}.")
+    return Picture(figure, f"How many of {len(grades)} students solved each puzzle: {', '.join(said)}.")
 
 
 def counted(grades: Grades) -> dict[str, Counter[str]]:
-    """Return for each puzzle how many students have it in each state."""
+    """For each puzzle, how many students have it in each state."""
     found: dict[str, Counter[str]] = {}
     for grade in grades:
         for mark in grade["puzzles"]:
@@ -99,25 +103,26 @@ def counted(grades: Grades) -> dict[str, Counter[str]]:
 
 
 def _table_of_puzzles(grades: Grades, progress: Progress) -> str:
-    """Return a table of the puzzles: solved, tried, the median of tries, and why most of the others fail."""
+    """For each puzzle: how many solved it, tried it, left it open and didn't hand it in, the median of tries,
+    and why most of the others fail."""
     counts = counted(grades)
     kinds: dict[str, Counter[str]] = {name: Counter() for name in counts}
     for grade in grades:
         for mark in grade["puzzles"]:
             if mark["state"] in (WRONG, REFUSED, LIMIT):
                 kinds[mark["puzzle"]][mark["kind"] or _NAMES[mark["state"]]] += 1
-    columns = ("puzzle", "solved", "tried", "open", *(["tries"] if progress else []), "most frequent faults")
-    rows = [heads(*columns)]
+    columns = ["puzzle", "solved", "tried", _NAMES[UNTOUCHED], _NAMES[MISSING]]
+    rows = [heads(*columns, *(["tries"] if progress else []), "why most others fail")]
     for name, states in counts.items():
         tried = states[SOLVED] + states[WRONG] + states[REFUSED] + states[LIMIT]
         why = ", ".join(f"{kind} {number}" for kind, number in kinds[name].most_common(_KINDS))
-        numbers = (states[SOLVED], tried, states[UNTOUCHED] + states[MISSING])
+        numbers = (states[SOLVED], tried, states[UNTOUCHED], states[MISSING])
         shown = [*numbers, *([_tries(name, progress)] if progress else [])]
         cells = "".join(f'<td class="number">{number}</td>' for number in shown)
         rows.append(f"<tr><td>{html.escape(name)}</td>{cells}<td>{html.escape(why)}</td></tr>")
     note = (
-        "<p>Tries: the median number of different kernels up to the first correct one, according to the "
-        f"progress files of {len(progress)} students, who can edit them.</p>"
+        f"<p>Tries: the median of different kernels up to the first right one, as {len(progress)} students' "
+        "own progress files say, which they can edit.</p>"
     )
     return f'<h2 id="puzzles">Puzzles</h2><table>{"".join(rows)}</table>{note if progress else ""}'
 
@@ -128,14 +133,17 @@ def _tries(puzzle: str, progress: Progress) -> str:
 
 
 def _table_of_students(grades: Grades) -> str:
-    rows = [heads("student", "solved", "correct answers", "remarks")]
+    scored = any("late" in grade for grade in grades)  # by the class's own points
+    rows = [heads("student", *(["points"] if scored else []), "solved", "answers right", "remarks")]
     for grade in grades:
         link = f"students/{folder_name(grade['student'])}/report.html"
         right = sum(answer["status"] == "right" for answer in grade["answers"])
+        late = ", late" if scored and grade["late"]["is_late"] else ""
+        points = f'<td class="number">{grade["points"]} of {grade["of"]}{late}</td>' if scored else ""
         remarks = len(grade["remarks"]) + sum(len(mark["remarks"]) for mark in grade["puzzles"])
         rows.append(
             f'<tr><td><a href="{html.escape(link)}">{html.escape(grade["student"])}</a></td>'
-            f'<td class="number">{grade["points"]}</td><td class="number">{right}</td>'
+            f'{points}<td class="number">{_solved(grade)}</td><td class="number">{right}</td>'
             f'<td class="number">{remarks or ""}</td></tr>'
         )
     return f'<h2 id="students">Students</h2><table>{"".join(rows)}</table>'

@@ -1,10 +1,13 @@
-"""Keep the results of a class: a folder per student, written as a whole or not at all, and a table of all.
+"""What is kept of a class: a folder per student, written whole or not at all, and a table of all.
 
-results/index.html            the class; `class_view` draws it
-results/gradebook.csv         a row per student
-results/grading.json          the salt, and what was graded, so that a second run gives the same
-results/students/NAME/        grade.json, with everything that is known; results.json, the same for
-                              Gradescope; and report.html, for the student
+results/
+    index.html      the class; `class_view` draws it
+    gradebook.csv   a row a student
+    grading.json    the salt, and what was graded; it makes a second run give the same
+    students/NAME/  grade.json   all that is known
+                    results.json the same for Gradescope
+                    attempts/    grades of earlier attempts, if each puzzle's best counts
+                    report.html  for the student
 """
 
 import csv
@@ -31,29 +34,21 @@ from puzzles_lib.drawing.card import Theme, card, heads, rows
 from puzzles_lib.grading.grade import LIMIT, MISSING, REFUSED, SCHEMA, SOLVED, UNTOUCHED
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_FORMULA = (
-    "=",
-    "+",
-    "-",
-    "@",
-    "\t",
-    "\r",
-)  # a spreadsheet would compute a cell that begins with one of these
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which a cell of a table would be computed
 _COLOURS = {SOLVED: Theme.OK, UNTOUCHED: Theme.OPEN, MISSING: Theme.QUIET}
 _WORDS = {
     MISSING: "not handed in",
     REFUSED: "not run",
     LIMIT: "no verdict",
 }
-_ANSWERS = {"right": "correct", "wrong": "not quite", OPEN: "not answered"} | _WORDS
 
 
 class InUse(RuntimeError):
-    """Another run is writing to the folder."""
+    """Another run writes to the folder."""
 
 
 class Results:
-    """The folder of results. Raises InUse if another process has it open, and ValueError if it is damaged."""
+    """The folder. Raises InUse where another process has it open, ValueError for a damaged one."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -72,7 +67,7 @@ class Results:
         self._lock.close()
 
     def salt(self, wanted: str | None) -> str:
-        """Return the class's salt: the given one, or else that of the last run, or else a new secret one."""
+        """The class's salt: the one wanted, else that of the run before, else a new one nobody knows."""
         path = self.folder / "grading.json"
         kept = None
         if path.exists() and wanted is None:
@@ -80,35 +75,52 @@ class Results:
                 kept = str(json.loads(path.read_text("utf-8"))["salt"])
             except (ValueError, KeyError, TypeError):
                 raise ValueError(
-                    f"{path} is damaged: pass the run's --salt, or remove the file to get a new one"
+                    f"{path}: damaged; give the run's --salt, or remove it for a new one"
                 ) from None
         salt = wanted if wanted is not None else kept or secrets.token_hex(8)
         write(path, json.dumps({"schema": SCHEMA, "salt": salt}, indent=1) + "\n")
         return salt
 
     def kept(self, student: str, key: str) -> dict[str, Any] | None:
-        """Return the grade of an earlier run for exactly the same submission and options; else None."""
+        """A grade of an earlier run for the very same submission, asked in the very same way."""
         try:
             grade = json.loads((self.place(student) / "grade.json").read_text("utf-8"))
-        except (OSError, ValueError):
+            if grade.get("key") != key:  # an earlier attempt, where the best counts
+                path = self.place(student) / "attempts" / f"{key}.json"
+                grade = json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError, AttributeError):
             return None
         return grade if isinstance(grade, dict) and grade.get("key") == key else None
 
-    def keep(self, grade: Mapping[str, Any]) -> None:
-        """Write a student's files. grade.json is last, because it shows that the others are there."""
+    def keep(self, grade: Mapping[str, Any], shown: Mapping[str, Any] | None = None) -> None:
+        """Write a student's files; grade.json last, since it says that the others are there.
+
+        shown: the grade as the class's rules have it, for the report and for Gradescope. grade.json says in
+        ``"shown"`` which points are in the report.
+        """
         place = self.place(grade["student"])
         place.mkdir(parents=True, exist_ok=True)
-        write(place / "results.json", json.dumps(gradescope(grade), indent=1, ensure_ascii=False) + "\n")
-        write(place / "report.html", page(f"{grade['student']}: report", report(grade)))
-        write(place / "grade.json", json.dumps(grade, indent=1, ensure_ascii=False) + "\n")
+        shown = grade if shown is None else shown
+        write(place / "results.json", json.dumps(gradescope(shown), indent=1, ensure_ascii=False) + "\n")
+        write(place / "report.html", page(f"{grade['student']}: report", report(shown)))
+        kept = {key: value for key, value in grade.items() if key != "shown"}
+        if shown is not grade:
+            kept["shown"] = summary(shown)
+        write(place / "grade.json", json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+
+    def keep_attempt(self, grade: Mapping[str, Any]) -> None:
+        """Keep one of several attempts, so that it isn't graded again."""
+        folder = self.place(grade["student"]) / "attempts"
+        folder.mkdir(parents=True, exist_ok=True)
+        write(folder / f"{grade['key']}.json", json.dumps(grade, indent=1, ensure_ascii=False) + "\n")
 
     def place(self, student: str) -> Path:
-        """Return a student's folder: the name if it is plain, or else what is left of it and a digest."""
+        """A student's folder: the name where it is a plain one, else what is left of it and a digest."""
         return self.folder / "students" / folder_name(student)
 
 
 def folder_name(student: str) -> str:
-    """Return a name for a folder that works on any system and is different for each student."""
+    """A name for a folder on any system, another for each student."""
     letters = unicodedata.normalize("NFKD", student).encode("ascii", "ignore").decode()
     plain = re.sub(r"[^\w.-]+", "_", letters, flags=re.ASCII).strip("._")[:60]
     if plain == student and plain.lower() == plain and not re.search(r"-[0-9a-f]{8}$", plain):
@@ -117,7 +129,7 @@ def folder_name(student: str) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a whole file, or keep the one before. Characters that cannot be encoded are replaced."""
+    """A whole file, or the one before. What no text can hold is replaced."""
     unfinished = path.with_name(f".{path.name}.unfinished")
     with open(unfinished, "w", encoding="utf-8", errors="replace", newline="") as file:
         file.write(text)
@@ -127,14 +139,14 @@ def write(path: Path, text: str) -> None:
 
 
 def key_of(submission: str, salt: str, chapters: Sequence[str], seconds: float, sandboxed: bool) -> str:
-    """Return what determines a grade: the digests of the submission, the options and the course."""
+    """What a grade follows from: the submission's digest, how it was asked, and the course that asked."""
     parts = [SCHEMA, submission, salt, list(chapters), seconds, sandboxed, _course()]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 @functools.cache
 def _course() -> str:
-    """Return a digest of this package and of the packages that it computes with."""
+    """A digest of this package, and of what it computes with."""
     whole = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         whole.update(str(path.relative_to(_PACKAGE)).encode() + b"\0" + path.read_bytes())
@@ -143,13 +155,19 @@ def _course() -> str:
     return whole.hexdigest()
 
 
+def summary(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """What a report says beyond its grade: points by the class's rules, lateness and comments."""
+    told = {key: shown[key] for key in ("points", "of", "answer_points", "late", "comments") if key in shown}
+    return told | {"puzzles": {mark["puzzle"]: [mark["points"], mark["of"]] for mark in shown["puzzles"]}}
+
+
 # ---- for machines
 
 
 def gradescope(grade: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a grade for Gradescope's autograder: results.json, with a test per puzzle and one for answers.
+    """A grade as Gradescope's autograder takes it: results.json, one test a puzzle, and one for the answers.
 
-    The format: https://gradescope-autograders.readthedocs.io/en/latest/specs/
+    Its form: https://gradescope-autograders.readthedocs.io/en/latest/specs/
     """
     tests = [
         {
@@ -157,8 +175,8 @@ def gradescope(grade: Mapping[str, Any]) -> dict[str, Any]:
             "number": mark["number"],
             "score": mark["points"],
             "max_score": mark["of"],
-            "status": "passed" if mark["points"] == mark["of"] else "failed",
-            "output": told(mark),
+            "status": "passed" if mark["state"] == SOLVED else "failed",
+            "output": "\n".join([told(mark), *_comments(grade, mark["puzzle"])]),
             "output_format": "text",
             "visibility": "visible",
             "tags": [f"chapter {mark['chapter']}"],
@@ -172,8 +190,8 @@ def gradescope(grade: Mapping[str, Any]) -> dict[str, Any]:
         tests.append(
             {
                 "name": "reading exercises",
-                "score": 0,
-                "max_score": 0,
+                "score": grade.get("answer_points", 0),
+                "max_score": grade.get("answers_of", 0),
                 "output": "\n".join(lines),
                 "output_format": "text",
                 "visibility": "visible",
@@ -181,7 +199,7 @@ def gradescope(grade: Mapping[str, Any]) -> dict[str, Any]:
         )
     return {
         "score": grade["points"],
-        "output": "\n".join(grade["remarks"]),
+        "output": "\n".join([*_said_of_all(grade), *grade["remarks"]]),
         "output_format": "text",
         "visibility": "visible",
         "stdout_visibility": "hidden",
@@ -189,8 +207,19 @@ def gradescope(grade: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _comments(grade: Mapping[str, Any], puzzle: str = "") -> list[str]:
+    """The teacher's comments on a puzzle; without one, those on the whole."""
+    return [text for about, text in grade.get("comments", ()) if about == puzzle]
+
+
+def _said_of_all(grade: Mapping[str, Any]) -> list[str]:
+    """Lines on the whole submission: that it is late, and comments."""
+    late = grade.get("late", {}).get("words", "")
+    return [*([late[:1].upper() + late[1:] + "."] if late else []), *_comments(grade)]
+
+
 def told(mark: Mapping[str, Any]) -> str:
-    """Return a mark as text: the report's lines, or why there are none, and the remarks."""
+    """A mark as text: the card's lines, or why there is none, and the remarks."""
     first = str(Report.from_dict(mark["report"])) if mark["report"] else f"{mark['puzzle']}: {_state(mark)}"
     return "\n".join(filter(None, [first, mark["words"], *mark["remarks"]]))
 
@@ -199,31 +228,59 @@ def _state(mark: Mapping[str, Any]) -> str:
     return _WORDS.get(mark["state"], mark["state"])
 
 
-def gradebook(grades: Sequence[Mapping[str, Any]]) -> str:
-    """Return a table as CSV: a row per student, a column with points per puzzle, correct answers, remarks."""
+def gradebook(
+    grades: Sequence[Mapping[str, Any]], people: Mapping[str, Mapping[str, Any]] | None = None
+) -> str:
+    """A table as CSV: a row per student, with points per puzzle, the number of correct answers, and remarks.
+
+    people: id, e-mail and name by student, if they are to be in the table. The table then begins with a
+    byte-order mark, without which Excel takes UTF-8 for something else.
+    """
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")
     puzzles = [mark["puzzle"] for mark in grades[0]["puzzles"]] if grades else []
-    table.writerow(["student", "points", "of", *puzzles, "correct answers", "answers", "remarks"])
+    who = [] if people is None else ["id", "e-mail", "name"]
+    more = [key for key in ("late", "comments") if any(key in grade for grade in grades)]
+    beside = {"late": ["handed in", "late", "% taken off"], "comments": ["comments"]}
+    added = [name for key in more for name in beside[key]]
+    table.writerow(["student", *who, "points", "of", *puzzles, "answers right", "answers", "remarks", *added])
     for grade in grades:
         right = sum(answer["status"] == "right" for answer in grade["answers"])
         said = [*grade["remarks"], *(f"{m['puzzle']}: {r}" for m in grade["puzzles"] for r in m["remarks"])]
         points = [mark["points"] for mark in grade["puzzles"]]
-        row = [grade["student"], grade["points"], grade["of"], *points, right, len(grade["answers"])]
-        table.writerow([_harmless(cell) for cell in [*row, "; ".join(said)]])
+        person = [(people or {}).get(grade["student"], {}).get(key, "") for key in who]
+        row = [grade["student"], *person, grade["points"], grade["of"], *points, right, len(grade["answers"])]
+        row.append("; ".join(said))
+        if "late" in more:
+            late = grade["late"]
+            row += [late["handed_in"], {True: "yes", False: "no", None: "?"}[late["is_late"]], late["taken"]]
+        if "comments" in more:
+            row.append(
+                "; ".join(f"{about}: {words}" if about else words for about, words in grade["comments"])
+            )
+        table.writerow([_harmless(cell) for cell in row])
+    return ("" if people is None else "\ufeff") + text.getvalue()
+
+
+def csv_text(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table as CSV, without cells that a spreadsheet would compute."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\r\n")
+    table.writerows([[_harmless(cell) for cell in row] for row in [header, *rows]])
     return text.getvalue()
 
 
 def _harmless(cell: object) -> object:
-    """Return a cell that no spreadsheet reads as a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+    """A cell that no spreadsheet takes for a formula."""
+    computed = isinstance(cell, str) and len(cell) > 1 and cell.startswith(_FORMULA)
+    return f"'{cell}" if computed else cell
 
 
 # ---- for people
 
 
 def page(title: str, body: str) -> str:
-    """Return a page without other files, light or dark as the reader prefers."""
+    """A page that stands alone, light or dark as its reader has it."""
     style = (
         "body{font-family:system-ui,sans-serif;line-height:1.4;max-width:60rem;margin:2rem auto;"
         "padding:0 1rem}"
@@ -242,34 +299,59 @@ def page(title: str, body: str) -> str:
 
 
 def report(grade: Mapping[str, Any]) -> str:
-    """Return a student's report as HTML: the card of each puzzle as `check` shows it, folded if it is solved.
+    """A student's report as HTML: the card of each puzzle as `check` shows it, of what is solved folded.
 
-    A line names the puzzles that are not started or were not handed in.
+    What is still open, or was not handed in, is named in a line.
     """
     parts = [f"<h1>{html.escape(grade['student'])}</h1>"]
-    parts.append(f"<p><strong>{grade['points']} of {grade['of']}</strong> puzzles are solved.</p>")
+    parts.append(f"<p>{_headline(grade)}</p>")
+    parts += [f'<p style="white-space:pre-line">{html.escape(line)}</p>' for line in _said_of_all(grade)]
     if grade["remarks"]:
         items = "".join(f"<li>{html.escape(remark)}</li>" for remark in grade["remarks"])
         parts.append(f"<ul>{items}</ul>")
     for chapter, marks in itertools.groupby(grade["puzzles"], key=lambda mark: mark["chapter"]):
-        parts.append(_chapter(chapter, list(marks)))
+        parts.append(_chapter(chapter, list(marks), grade))
     if grade["answers"]:
-        parts.append(_answers(grade["answers"]))
+        given = grade.get("answers_of")
+        parts.append(
+            _answers(grade["answers"], f": {grade['answer_points']} of {given} points" if given else "")
+        )
     return "".join(parts)
 
 
-def _chapter(number: str, marks: Sequence[Mapping[str, Any]]) -> str:
-    points, of = (sum(mark[key] for mark in marks) for key in ("points", "of"))
-    parts = [f"<h2>Chapter {html.escape(number)}: {points} of {of}</h2>"]
-    told = [mark for mark in marks if mark["state"] not in (UNTOUCHED, MISSING) or mark["remarks"]]
+def _headline(grade: Mapping[str, Any]) -> str:
+    if "late" not in grade:
+        return f"<strong>{grade['points']} of {grade['of']}</strong> puzzles are solved."
+    solved = sum(mark["state"] == SOLVED for mark in grade["puzzles"])
+    return (
+        f"<strong>{grade['points']} of {grade['of']} points.</strong> "
+        f"{solved} of {len(grade['puzzles'])} puzzles are solved."
+    )
+
+
+def _chapter(number: str, marks: Sequence[Mapping[str, Any]], grade: Mapping[str, Any]) -> str:
+    points, of = (round(sum(mark[key] for mark in marks), 2) for key in ("points", "of"))
+    unit = " points" if "late" in grade else ""
+    parts = [f"<h2>Chapter {html.escape(number)}: {points:g} of {of:g}{unit}</h2>"]
+    comments_on = {mark["puzzle"]: _comments(grade, mark["puzzle"]) for mark in marks}
+    told = [
+        mark
+        for mark in marks
+        if mark["state"] not in (UNTOUCHED, MISSING) or mark["remarks"] or comments_on[mark["puzzle"]]
+    ]
     for mark in told:
         shown = _card(mark)
-        if mark["state"] == SOLVED and not mark["remarks"]:
+        if unit:
+            shown += f'<div style="padding-left:1rem">{mark["points"]} of {mark["of"]} points</div>'
+        if comments := comments_on[mark["puzzle"]]:
+            style = "padding-left:1rem;white-space:pre-line"
+            shown += "".join(f'<div style="{style}">{html.escape(words)}</div>' for words in comments)
+        elif mark["state"] == SOLVED and not mark["remarks"]:
             shown = f"<details><summary>{html.escape(_name(mark))}: solved</summary>{shown}</details>"
         parts.append(f"<section>{shown}</section>")
-    for state, said in ((UNTOUCHED, "not started"), (MISSING, "not handed in")):
+    for state, said in ((UNTOUCHED, "still open"), (MISSING, "not handed in")):
         left = [mark for mark in marks if mark["state"] == state and mark not in told]
-        if left:  # with the reasons, such as a deleted cell
+        if left:  # with why, where it is not the same for all: a cell that was deleted, say
             why = list(dict.fromkeys(mark["words"] for mark in left if mark["words"]))
             text = f"{said}: {', '.join(map(_name, left))}"
             body = rows(*(line for words in why for line in words.split("\n")))
@@ -281,18 +363,18 @@ def _name(mark: Mapping[str, Any]) -> str:
     return f"{mark['number']} {mark['puzzle']}"
 
 
-def _answers(answers: Sequence[Mapping[str, str]]) -> str:
-    """Return how many answers are correct, and each that is neither correct nor open."""
+def _answers(answers: Sequence[Mapping[str, str]], points: str = "") -> str:
+    """How many are right, and each that is neither right nor left open."""
     count = Counter(answer["status"] for answer in answers)
-    told = ", ".join(f"{number} {_ANSWERS.get(status, status)}" for status, number in count.most_common())
+    told = ", ".join(f"{number} {_WORDS.get(status, status)}" for status, number in count.most_common())
     cells = "".join(
-        f"<tr><td>{html.escape(a['id'])}</td><td>{html.escape(_ANSWERS.get(a['status'], a['status']))}</td>"
+        f"<tr><td>{html.escape(a['id'])}</td><td>{html.escape(a['status'])}</td>"
         f"<td>{html.escape(a['words'])}</td></tr>"
         for a in answers
         if a["status"] not in ("right", OPEN, MISSING)
     )
-    table = f"<table>{heads('exercise', 'answer', 'comment')}{cells}</table>" if cells else ""
-    return f"<h2>Reading exercises</h2><p>{len(answers)} exercises: {html.escape(told)}.</p>{table}"
+    table = f"<table>{heads('exercise', 'answer', 'words')}{cells}</table>" if cells else ""
+    return f"<h2>Reading exercises{points}</h2><p>Of {len(answers)}: {html.escape(told)}.</p>{table}"
 
 
 def _card(mark: Mapping[str, Any]) -> str:
