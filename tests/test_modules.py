@@ -374,12 +374,19 @@ def test_gradients_accumulate_and_parameters_are_shared():
     assert torch.allclose(layer.weight.grad, want, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("module", [linear(), PackedReLU()], ids=["linear", "relu"])
-def test_gradients_of_gradients_are_refused(module):
+LAYERS = [linear(), PackedReLU(), PackedGELU(), PackedLayerNorm(70), PackedRMSNorm(70), PackedMLP(70, 9)]
+
+
+@pytest.mark.parametrize("module", LAYERS, ids=lambda m: type(m).__name__)
+def test_what_is_not_supported_is_refused_at_once(module):
     x = draw((5, 70)).requires_grad_()
-    [dx] = torch.autograd.grad(module(x).square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="differentiate twice"):
-        dx.sum().backward()
+    with pytest.raises(RuntimeError, match="^packed layers can't be differentiated twice"):
+        torch.autograd.grad(module(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match=f"^{type(module).__name__} doesn't work inside torch.func"):
+        torch.func.grad(lambda x: module(x).sum())(x)
+    with pytest.raises(TypeError, match="^x is torch.float64, allowed are float32, float16 and bfloat16$"):
+        copy.deepcopy(module).double()(x.double())
+    module(x).sum().backward()
 
 
 def test_a_weight_changed_before_backward_is_refused():

@@ -16,25 +16,26 @@ The idea of training on compressed activations is that of ActNN (Chen et al., 20
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.autograd.function import once_differentiable
 
 from puzzles_lib.kernels import sharing
 from puzzles_lib.kernels.bitpack import check_bits, matrix_shape
 from puzzles_lib.kernels.common import DTYPES
-from puzzles_lib.kernels.dequant_gemm import dequant_gemm_dw
+from puzzles_lib.kernels.dequant_gemm import dw_unchecked
 from puzzles_lib.kernels.packed_activation import (
-    activation_backward,
-    activation_backward_,
-    activation_pack,
-    activation_quantize_,
+    activation_backward_unchecked,
+    activation_backward_unchecked_,
+    activation_pack_unchecked,
+    activation_quantize_unchecked_,
 )
-from puzzles_lib.kernels.packed_norm import norm_backward, norm_quantize
-from puzzles_lib.kernels.packed_relu import relu_pack, relu_unpack_backward
-from puzzles_lib.kernels.quantize import PackedTensor, check_group_size, quantize_pack
+from puzzles_lib.kernels.packed_norm import norm_backward_unchecked, norm_quantize_unchecked
+from puzzles_lib.kernels.packed_relu import relu_backward_unchecked, relu_pack_unchecked
+from puzzles_lib.kernels.quantize import check_group_size, quantize_unchecked
 from puzzles_lib.kernels.rounding import rounding_of
 from puzzles_lib.kernels.sharing import Codes, Key, Pending
 
@@ -79,14 +80,8 @@ class _Quantizing(nn.Module):
         found = None if compiling else sharing.find(x, key)
         if found is None:
             seed = self.seed(x.device)
-            packed = quantize_pack(
-                cast.detach(),
-                self.bits,
-                self.group_size,
-                rounding=self.rounding,
-                seed=0 if seed is None else seed,
-            )
-            found = Codes(packed.words, packed.params, None if compiling else Pending())
+            words, params = quantize_unchecked(cast.detach(), self.bits, self.group_size, seed)
+            found = Codes(words, params, None if compiling else Pending())
             if not compiling:
                 sharing.remember(x, key, found)
         return found
@@ -150,6 +145,7 @@ class PackedLinear(_Quantizing, nn.Linear):
         if not torch.is_grad_enabled() or not self.weight.requires_grad:
             return F.linear(x, self.weight, self.bias)  # keeps nothing of x
         cast, dtype = _autocast(x, self.weight.dtype)
+        _check_input(self, cast)
         kept = self.kept(x, cast)
         return _Linear.apply(cast, self.weight, self.bias, *kept, dtype, self.bits, self.group_size)
 
@@ -171,6 +167,7 @@ class PackedReLU(nn.ReLU):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not torch.is_grad_enabled() or not x.requires_grad:
             return F.relu(x)
+        _check_input(self, x)
         return _ReLU.apply(x)
 
     def extra_repr(self) -> str:
@@ -189,6 +186,7 @@ class _Sloped(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not torch.is_grad_enabled() or not x.requires_grad:
             return super().forward(x)
+        _check_input(self, x)
         return _Activation.apply(x, _activation(self), self.slope_bits)
 
 
@@ -219,6 +217,13 @@ class PackedSiLU(_Sloped, nn.SiLU):
         return f"slope_bits={self.slope_bits}"
 
 
+@lru_cache
+def _normed_dtype(device: str, rms: bool, dtype: torch.dtype, lower: torch.dtype) -> torch.dtype:
+    """Return the dtype in which torch's own norms run under autocast to ``lower``."""
+    x = torch.empty(0, 1, dtype=dtype, device=device)
+    return (F.rms_norm(x, (1,)) if rms else F.layer_norm(x, (1,))).dtype
+
+
 class _Norm(_Quantizing):
     """What PackedLayerNorm and PackedRMSNorm have in common."""
 
@@ -229,8 +234,9 @@ class _Norm(_Quantizing):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         bias = getattr(self, "bias", None)
         wanted = any(t is not None and t.requires_grad for t in (x, self.weight, bias))
-        if not torch.is_grad_enabled() or not wanted or x.dtype not in DTYPES:
+        if not torch.is_grad_enabled() or not wanted:
             return super().forward(x)
+        _check_input(self, x)
         axes = len(self.normalized_shape)
         if tuple(x.shape[-axes:]) != tuple(self.normalized_shape):
             return super().forward(x)  # which says what is wrong
@@ -238,7 +244,7 @@ class _Norm(_Quantizing):
         dtype, cast = x.dtype, x
         if x.device.type != "meta" and torch.is_autocast_enabled(x.device.type):
             dtype = torch.get_autocast_dtype(x.device.type)  # in which a linear layer behind computes
-            cast = x.to(super().forward(x.detach()[:0]).dtype)  # as torch casts it
+            cast = x.to(_normed_dtype(x.device.type, self.rms, x.dtype, dtype))
         weight, flat = self.weight, cast.flatten(-axes)
         if axes > 1:
             weight, bias = (None if t is None else t.flatten() for t in (weight, bias))
@@ -351,6 +357,7 @@ class PackedMLP(nn.Sequential):
         if not torch.is_grad_enabled() or not self._fused():
             return super().forward(x)
         cast, dtype = _autocast(x, up.weight.dtype)
+        _check_input(self, cast)
         kept = up.kept(x, cast)
         slope_bits = 1 if isinstance(act, PackedReLU) else act.slope_bits
         return _MLP.apply(
@@ -379,6 +386,27 @@ def _autocast(x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.
         dtype = torch.get_autocast_dtype(x.device.type)
         return x.to(dtype), dtype
     return x, dtype
+
+
+def _check_input(module: nn.Module, x: torch.Tensor) -> None:
+    """Raise in our own words what would fail further down in torch's."""
+    if x.dtype not in DTYPES:
+        raise TypeError(f"x is {x.dtype}, allowed are float32, float16 and bfloat16")
+    if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
+        kind = type(module).__name__
+        raise RuntimeError(
+            f"{kind} doesn't work inside torch.func (grad, vmap, jvp and so on): undo pack_activations"
+            " with unpack_activations(model) first"
+        )
+
+
+def _refuse_twice() -> None:
+    """Raise where a backward pass is asked to record itself, for gradients of gradients."""
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        raise RuntimeError(
+            "packed layers can't be differentiated twice (create_graph=True): undo pack_activations with"
+            " unpack_activations(model) first"
+        )
 
 
 def _activation(module: nn.Module) -> str:
@@ -528,19 +556,18 @@ class _Linear(torch.autograd.Function):
     ) -> torch.Tensor:
         # The parameter itself is kept, and cast again in backward: keeping its cast would take memory.
         ctx.save_for_backward(words, params, weight)
-        ctx.format, ctx.shape, ctx.pending = (bits, group_size), tuple(x.shape), pending
+        ctx.format, ctx.pending = (bits, group_size), pending
         return F.linear(x, weight.to(dtype), None if bias is None else bias.to(dtype))
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        _refuse_twice()
         words, params, weight = ctx.saved_tensors
         if ctx.pending is not None:
             ctx.pending.done = True
-        packed = PackedTensor(words, params, *ctx.format, ctx.shape, params.dtype)
-        with torch.autocast(dy.device.type, enabled=False):
-            found = _linear_gradients(dy, weight, packed, ctx.needs_input_grad[:3])
-        return *found, *[None] * 6
+        with _no_autocast(dy):
+            found = _linear_gradients(dy, weight, words, params, *ctx.format, ctx.needs_input_grad)
+        return *found, None, None, None, None, None, None
 
 
 class _MLP(torch.autograd.Function):
@@ -563,72 +590,85 @@ class _MLP(torch.autograd.Function):
         group_size: int,
     ) -> torch.Tensor:
         h = F.linear(x, up.to(dtype), None if up_bias is None else up_bias.to(dtype))
-        hidden = activation_quantize_(h, activation, slope_bits, bits, group_size, seed)
+        hidden = activation_quantize_unchecked_(h, activation, slope_bits, bits, group_size, seed)
         ctx.save_for_backward(words, params, *hidden, up, down)
         ctx.format, ctx.slope_bits, ctx.pending = (bits, group_size), slope_bits, pending
-        ctx.shape, ctx.hidden_shape = tuple(x.shape), tuple(h.shape)
         return F.linear(h, down.to(dtype), None if down_bias is None else down_bias.to(dtype))
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        _refuse_twice()
         x_words, x_params, slopes, words, params, up, down = ctx.saved_tensors
         if ctx.pending is not None:
             ctx.pending.done = True
-        packed = PackedTensor(x_words, x_params, *ctx.format, ctx.shape, x_params.dtype)
-        hidden = PackedTensor(words, params, *ctx.format, ctx.hidden_shape, params.dtype)
         needs_x, _, needs_up_bias, _, needs_down_bias = ctx.needs_input_grad[:5]
-        with torch.autocast(dy.device.type, enabled=False):
-            dh, d_down, d_down_bias = _linear_gradients(dy, down, hidden, (True, True, needs_down_bias))
-            sums = activation_backward_(dh, slopes, ctx.slope_bits)
-            dx, d_up, d_up_bias = _linear_gradients(dh, up, packed, (needs_x, True, needs_up_bias), sums)
+        with _no_autocast(dy):
+            needs = (True, True, needs_down_bias)
+            dh, d_down, d_down_bias = _linear_gradients(dy, down, words, params, *ctx.format, needs)
+            sums = activation_backward_unchecked_(dh, slopes, ctx.slope_bits)
+            needs = (needs_x, True, needs_up_bias)
+            dx, d_up, d_up_bias = _linear_gradients(dh, up, x_words, x_params, *ctx.format, needs, sums)
         return dx, d_up, d_up_bias, d_down, d_down_bias, *[None] * 9
+
+
+def _no_autocast(x: torch.Tensor) -> AbstractContextManager:
+    """Return a context without autocast on the device of x."""
+    kind = x.device.type
+    if torch.compiler.is_compiling() or torch.is_autocast_enabled(kind):
+        return torch.autocast(kind, enabled=False)
+    return nullcontext()
 
 
 def _linear_gradients(
     dy: torch.Tensor,
     weight: torch.Tensor,
-    packed: PackedTensor,
-    needs: tuple[bool, bool, bool],
+    words: torch.Tensor,
+    params: torch.Tensor,
+    bits: int,
+    group_size: int,
+    needs: tuple[bool, ...],
     db: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-    """dx, dw and db of a linear layer, those that are needed, from its packed input.
+    """dx, dw and db of a linear layer, those of the three that are needed, from the codes of its input.
 
     db: dy's sum over rows, where it is known.
     """
-    needs_x, needs_weight, needs_bias = needs
-    dw = dequant_gemm_dw(dy, packed).to(weight.dtype) if needs_weight else None
-    dx = dy @ weight.to(dy.dtype) if needs_x else None
-    if needs_bias:
-        db = dy.reshape(matrix_shape(dy.shape)).sum(0) if db is None else db
-    return dx, dw, db.to(weight.dtype) if needs_bias else None
+    rows = dy if dy.dim() == 2 else dy.reshape(matrix_shape(dy.shape))
+    dx = dw = None
+    if needs[1]:
+        dw = dw_unchecked(rows, words, params, bits, group_size, weight.dtype)
+    if needs[0]:
+        dx = torch.mm(rows, weight.to(dy.dtype)).view(*dy.shape[:-1], weight.shape[1])
+    if needs[2]:
+        db = (rows.sum(0) if db is None else db).to(weight.dtype)
+    return dx, dw, db if needs[2] else None
 
 
 class _ReLU(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: torch.Tensor) -> torch.Tensor:
-        y, mask = relu_pack(x)
+        y, mask = relu_pack_unchecked(x)
         ctx.save_for_backward(mask)
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy: torch.Tensor) -> torch.Tensor:
-        return relu_unpack_backward(dy, *ctx.saved_tensors)
+        _refuse_twice()
+        return relu_backward_unchecked(dy, *ctx.saved_tensors)
 
 
 class _Activation(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: torch.Tensor, activation: str, slope_bits: int) -> torch.Tensor:
-        y, slopes = activation_pack(x, activation, slope_bits)
+        y, slopes = activation_pack_unchecked(x, activation, slope_bits)
         ctx.save_for_backward(slopes)
         ctx.slope_bits = slope_bits
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return activation_backward(dy, *ctx.saved_tensors, ctx.slope_bits), None, None
+        _refuse_twice()
+        return activation_backward_unchecked(dy, *ctx.saved_tensors, ctx.slope_bits), None, None
 
 
 class _NormFunction(torch.autograd.Function):
@@ -645,23 +685,16 @@ class _NormFunction(torch.autograd.Function):
         dtype: torch.dtype,
         seed: torch.Tensor | None,
     ) -> torch.Tensor:
-        y, words, params, rstd = norm_quantize(
-            x, weight, bias, eps, rms=rms, bits=bits, group_size=group_size, dtype=dtype, seed=seed
-        )
-        ctx.save_for_backward(words, params, rstd, weight)
-        ctx.options = {"rms": rms, "bits": bits, "group_size": group_size}
+        y, *saved = norm_quantize_unchecked(x, weight, bias, eps, rms, bits, group_size, dtype, seed)
+        ctx.save_for_backward(*saved, weight)
+        ctx.options = (rms, bits, group_size)
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        _refuse_twice()
         words, params, rstd, weight = ctx.saved_tensors
-        dx, dw, db = norm_backward(dy, words, params, rstd, weight, **ctx.options)
-        dtype = dy.dtype if weight is None else weight.dtype
+        dx, sums = norm_backward_unchecked(dy, words, params, rstd, weight, *ctx.options)
+        dw, db = sums.to(dy.dtype if weight is None else weight.dtype).unbind()
         needs = ctx.needs_input_grad
-        return (
-            dx if needs[0] else None,
-            dw.to(dtype) if needs[1] else None,
-            db.to(dtype) if needs[2] else None,
-            *[None] * 6,
-        )
+        return dx if needs[0] else None, dw if needs[1] else None, db if needs[2] else None, *[None] * 6

@@ -15,11 +15,14 @@ between: a write to y that torch doesn't notice would leave the linear layer wit
 torch's own weight gradient would be right.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 import triton
 import triton.language as tl
 
+from puzzles_lib.kernels import launching
 from puzzles_lib.kernels.bitpack import WORD_ROWS, check_bits, matrix_shape
 from puzzles_lib.kernels.common import DTYPES, check_dtype
 from puzzles_lib.kernels.quantize import (
@@ -279,15 +282,26 @@ def launch_norm_quantize(
 ) -> None:
     """Fill y and what is saved from a matrix x of at most MAX_COLUMNS columns, groups filled up."""
     (rows, columns), (words, params, rstd) = x.shape, saved
-    width = triton.next_power_of_2(group_size)
-    groups = triton.next_power_of_2(triton.cdiv(columns, group_size))
-    word_rows, step = (1, min(8, 16 // bits)) if seed is None else (UNIT_ROWS[bits], UNIT_FIELDS[bits])
-    _norm_quantize_kernel[(words.shape[0] * WORD_ROWS // word_rows,)](
-        x, weight, bias, y, words, params, rstd, seed, rows, columns, words.shape[0], offset, eps,
-        RMS=rms, BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, ROWS=word_rows, STEP=step,
-        num_warps=min(max(width * groups // 256, 1), 32),
-        maxnreg=STOCHASTIC_REGISTERS if seed is not None and width * groups <= 2048 else None,
-    )  # fmt: skip
+
+    def prepare() -> tuple:
+        width = triton.next_power_of_2(group_size)
+        groups = triton.next_power_of_2(triton.cdiv(columns, group_size))
+        word_rows, step = (1, min(8, 16 // bits)) if seed is None else (UNIT_ROWS[bits], UNIT_FIELDS[bits])
+        grid = (words.shape[0] * WORD_ROWS // word_rows,)
+        return grid, (rows, columns, words.shape[0], offset, eps), {
+            "RMS": rms, "BITS": bits, "GROUP": group_size, "WIDTH": width, "GROUPS": groups,
+            "ROWS": word_rows, "STEP": step, "num_warps": min(max(width * groups // 256, 1), 32),
+            "maxnreg": STOCHASTIC_REGISTERS if seed is not None and width * groups <= 2048 else None,
+        }  # fmt: skip
+
+    key = ("norm", rms, x.dtype, params.dtype, rows, columns, bits, group_size, offset, eps, seed is None)
+    key = (*key, _dtype_of(weight), _dtype_of(bias))
+    tensors = (x, weight, bias, y, words, params, rstd, seed)
+    launching.launch(_norm_quantize_kernel, key, tensors, prepare)
+
+
+def _dtype_of(tensor: torch.Tensor | None) -> torch.dtype | None:
+    return None if tensor is None else tensor.dtype
 
 
 def launch_norm_backward(
@@ -304,13 +318,19 @@ def launch_norm_backward(
 ) -> None:
     """Fill dx and sums [programs, 2, C] from a matrix dy of at most MAX_COLUMNS columns, groups filled up."""
     (rows, columns), blocks = dy.shape, words.shape[0]
-    width = triton.next_power_of_2(group_size)
-    groups = triton.next_power_of_2(triton.cdiv(columns, group_size))
-    _norm_backward_kernel[(len(sums),)](
-        dy, words, params, rstd, weight, dx, sums, rows, columns, blocks,
-        RMS=rms, BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, STEP=min(AT_ONCE, 16 // bits),
-        TURNS=blocks * WORD_ROWS // len(sums), num_warps=min(max(width * groups // 256, 1), 32),
-    )  # fmt: skip
+
+    def prepare() -> tuple:
+        width = triton.next_power_of_2(group_size)
+        groups = triton.next_power_of_2(triton.cdiv(columns, group_size))
+        return (len(sums),), (rows, columns, blocks), {
+            "RMS": rms, "BITS": bits, "GROUP": group_size, "WIDTH": width, "GROUPS": groups,
+            "STEP": min(AT_ONCE, 16 // bits), "TURNS": blocks * WORD_ROWS // len(sums),
+            "num_warps": min(max(width * groups // 256, 1), 32),
+        }  # fmt: skip
+
+    key = ("norm backward", rms, dy.dtype, params.dtype, _dtype_of(weight), rows, columns, bits, group_size)
+    tensors = (dy, words, params, rstd, weight, dx, sums)
+    launching.launch(_norm_backward_kernel, (*key, len(sums)), tensors, prepare)
 
 
 def padded_width(columns: int, group_size: int) -> int:
@@ -321,8 +341,7 @@ def padded_width(columns: int, group_size: int) -> int:
 # ---- the operators that torch knows
 
 
-@torch.library.custom_op("bit_by_bit::norm_quantize", mutates_args=())
-def _norm_quantize(
+def _norm_quantize_now(
     x: torch.Tensor,
     weight: torch.Tensor | None,
     bias: torch.Tensor | None,
@@ -338,15 +357,25 @@ def _norm_quantize(
     group_size = min(group_size, max(columns, 1))
     matrix = x.contiguous().view(rows, columns)
     options = (rms, bits, group_size)
-    with torch.autocast(x.device.type, enabled=False):
-        if not x.is_cuda or padded_width(columns, group_size) > MAX_COLUMNS:
+    if not x.is_cuda or padded_width(columns, group_size) > MAX_COLUMNS:
+        with torch.autocast(x.device.type, enabled=False):
             y, *saved = norm_quantize_ref(matrix, weight, bias, eps, *options, dtype, seed, offset)
             return y.view(x.shape), *saved
     y, *saved = _empty_norm(x, bits, group_size, dtype)
     if x.numel():
-        with torch.cuda.device(x.device):
+        with launching.on_device_of(x):
             launch_norm_quantize(matrix, weight, bias, y, tuple(saved), eps, *options, seed, offset)
     return y, *saved
+
+
+_norm_quantize = torch.library.custom_op("bit_by_bit::norm_quantize", _norm_quantize_now, mutates_args=())
+
+
+def norm_quantize_unchecked(
+    x: torch.Tensor, *arguments: Any
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return what `norm_quantize` returns, for good arguments in the operator's order."""
+    return launching.run(_norm_quantize, _norm_quantize_now, x, *arguments)
 
 
 @_norm_quantize.register_fake
@@ -366,13 +395,11 @@ def _(
 
 
 def _empty_norm(x: torch.Tensor, bits: int, group_size: int, dtype: torch.dtype):
-    words, params = empty_storage(x, bits, group_size)
-    params = params.new_empty(params.shape, dtype=dtype)
+    words, params = empty_storage(x, bits, group_size, dtype)
     return x.new_empty(x.shape), words, params, x.new_empty(matrix_shape(x.shape)[0], dtype=torch.float32)
 
 
-@torch.library.custom_op("bit_by_bit::norm_backward", mutates_args=())
-def _norm_backward(
+def _norm_backward_now(
     dy: torch.Tensor,
     words: torch.Tensor,
     params: torch.Tensor,
@@ -392,11 +419,17 @@ def _norm_backward(
     if not dy.numel():
         return dx, rstd.new_zeros(2, columns)
     sums = rstd.new_empty(words.shape[0] * WORD_ROWS // TURNS, 2, columns)
-    with torch.cuda.device(dy.device):
-        launch_norm_backward(
-            matrix, words, params, rstd, weight, dx.view(matrix.shape), sums, rms, bits, group_size
-        )
+    with launching.on_device_of(dy):
+        launch_norm_backward(matrix, words, params, rstd, weight, dx, sums, rms, bits, group_size)
     return dx, sums.sum(0)
+
+
+_norm_backward = torch.library.custom_op("bit_by_bit::norm_backward", _norm_backward_now, mutates_args=())
+
+
+def norm_backward_unchecked(dy: torch.Tensor, *arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return dx and both sums as the operator does, for arguments that are known to be good."""
+    return launching.run(_norm_backward, _norm_backward_now, dy, *arguments)
 
 
 @_norm_backward.register_fake
