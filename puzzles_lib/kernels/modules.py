@@ -15,6 +15,7 @@ puts these layers into a model, in the place of torch's.
 The idea of training on compressed activations is that of ActNN (Chen et al., 2021, arXiv:2104.14129).
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
@@ -22,6 +23,7 @@ from functools import lru_cache
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from puzzles_lib.kernels import sharing
 from puzzles_lib.kernels.bitpack import check_bits, matrix_shape
@@ -55,14 +57,21 @@ class _Quantizing(nn.Module):
         check_group_size(group_size)
         self.rounding = rounding_of(bits, rounding)
         self.bits, self.group_size = bits, group_size
-        weight, seed = next(self.parameters(), None), self._buffers.get(SEED)
-        device = None if weight is None else weight.device
-        if self.rounding == "stochastic" and (seed is None or device not in (None, seed.device)):
-            # Not in the state_dict, which is that of torch's layer.
-            self.register_buffer(SEED, torch.zeros((), dtype=torch.int64, device=device), persistent=False)
-        elif self.rounding == "nearest":
+        if self.rounding == "nearest":
             self._buffers.pop(SEED, None)
             self._non_persistent_buffers_set.discard(SEED)
+
+    def set_seed(self, seed: int) -> None:
+        """Round by the numbers of this seed from now on, if this layer rounds stochastically."""
+        if self.rounding == "nearest":
+            return
+        weight, before = next(self.parameters(), None), self._buffers.get(SEED)
+        device = None if weight is None else weight.device
+        if before is not None and device in (None, before.device):
+            before.fill_(seed)
+        else:  # not in the state_dict, which is that of torch's layer
+            value = torch.full((), seed, dtype=torch.int64, device=device)
+            self.register_buffer(SEED, value, persistent=False)
 
     def format_text(self) -> str:
         return f"bits={self.bits}, group_size={self.group_size}, rounding={self.rounding!r}"
@@ -70,8 +79,20 @@ class _Quantizing(nn.Module):
     def key(self, dtype: torch.dtype, columns: int) -> Key:
         return Key(self.bits, self.group_size, dtype, self.rounding, columns)
 
-    def seed(self, device: torch.device) -> torch.Tensor | None:
-        return self._buffers[SEED].to(device) if self.rounding == "stochastic" else None
+    def seed(self, x: torch.Tensor) -> torch.Tensor | None:
+        """Return the seed for the codes of x: that of `seed_rounding`, or eight bytes from the middle of x.
+
+        So random numbers change with the data, with no state to keep: a recomputed forward pass, a resumed
+        run, a replayed graph and each rank of several have the right ones.
+        """
+        if self.rounding == "nearest":
+            return None
+        if self._buffers.get(SEED) is not None:
+            return self._buffers[SEED].to(x.device)
+        words = x.numel() * x.element_size() // 8
+        if words < 2 or not x.is_contiguous() or x.shape[-1] * x.element_size() % 8:
+            return torch.zeros((), dtype=torch.int64, device=x.device)
+        return x.detach().view(torch.int64).view(-1)[words // 4 * 2]
 
     def kept(self, x: torch.Tensor, cast: torch.Tensor) -> Codes:
         """Return the codes of x in the dtype of the computation: those of a layer beside this one, or new."""
@@ -79,7 +100,7 @@ class _Quantizing(nn.Module):
         key = None if compiling else self.key(cast.dtype, x.shape[-1] if x.dim() else 0)
         found = None if compiling else sharing.find(x, key)
         if found is None:
-            seed = self.seed(x.device)
+            seed = self.seed(cast)
             words, params = quantize_unchecked(cast.detach(), self.bits, self.group_size, seed)
             found = Codes(words, params, None if compiling else Pending())
             if not compiling:
@@ -101,11 +122,8 @@ class PackedLinear(_Quantizing, nn.Linear):
     `torch.compile` and gradient checkpointing. Gradients of gradients raise a RuntimeError.
 
     bits: 1, 2, 4 or 8. group_size: 1 or more; the last group of a row may be shorter.
-    rounding: "nearest", or "stochastic", whose random numbers `seed_rounding` changes from step to step. None
-        is stochastic with 1 and 2 bits, where nearest codes have a bias that a training run shows, and
-        nearest with 4 and 8. On an H200 `quantize_pack` makes stochastic codes of 2 bits as fast as nearest
-        ones, a norm or an activation that makes them in its own pass takes 1.1 to 1.4 times as long, and a
-        training step of MLPs 1% longer.
+    rounding: "nearest" (the default except for 1 bit), or "stochastic", which is right on average over many
+        steps and noisier in each. Its random numbers come from the data, or from `seed_rounding`.
     Raises ValueError for other bits, group sizes or roundings, TypeError on x of another dtype.
     """
 
@@ -117,7 +135,7 @@ class PackedLinear(_Quantizing, nn.Linear):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         *,
-        bits: int = 2,
+        bits: int = 4,
         group_size: int = 256,
         rounding: str | None = None,
     ) -> None:
@@ -128,7 +146,7 @@ class PackedLinear(_Quantizing, nn.Linear):
 
     @classmethod
     def from_linear(
-        cls, linear: nn.Linear, *, bits: int = 2, group_size: int = 256, rounding: str | None = None
+        cls, linear: nn.Linear, *, bits: int = 4, group_size: int = 256, rounding: str | None = None
     ) -> "PackedLinear":
         """A packed layer in place of ``linear``: it holds the same parameters, not copies of them.
 
@@ -249,7 +267,7 @@ class _Norm(_Quantizing):
         if axes > 1:
             weight, bias = (None if t is None else t.flatten() for t in (weight, bias))
         y = _NormFunction.apply(
-            flat, weight, bias, eps, self.rms, self.bits, self.group_size, dtype, self.seed(x.device)
+            flat, weight, bias, eps, self.rms, self.bits, self.group_size, dtype, self.seed(flat)
         )
         return y.view(cast.shape) if axes > 1 else y
 
@@ -273,7 +291,7 @@ class PackedLayerNorm(_Norm, nn.LayerNorm):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         *,
-        bits: int = 2,
+        bits: int = 4,
         group_size: int = 256,
         rounding: str | None = None,
     ) -> None:
@@ -297,7 +315,7 @@ class PackedRMSNorm(_Norm, nn.RMSNorm):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         *,
-        bits: int = 2,
+        bits: int = 4,
         group_size: int = 256,
         rounding: str | None = None,
     ) -> None:
@@ -317,8 +335,8 @@ class PackedMLP(nn.Sequential):
     two tensors of the hidden size are there.
 
     activation: relu, gelu, gelu_tanh or silu; its slopes are kept in 1 bit (relu) or ``slope_bits``. Other
-    options and errors are those of `PackedLinear`. Where a layer is frozen or has hooks, or the formats of
-    the two linear layers differ, the three run one after the other.
+    options and errors are those of `PackedLinear`. Where a layer is frozen or has hooks, the formats of the
+    two linear layers differ, or layers were added or taken away, they run one after the other.
     """
 
     def __init__(
@@ -331,7 +349,7 @@ class PackedMLP(nn.Sequential):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         *,
-        bits: int = 2,
+        bits: int = 4,
         group_size: int = 256,
         slope_bits: int = 4,
         rounding: str | None = None,
@@ -353,30 +371,48 @@ class PackedMLP(nn.Sequential):
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        up, act, down = self
         if not torch.is_grad_enabled() or not self._fused():
             return super().forward(x)
+        up, act, down = self._modules.values()
         cast, dtype = _autocast(x, up.weight.dtype)
         _check_input(self, cast)
         kept = up.kept(x, cast)
         slope_bits = 1 if isinstance(act, PackedReLU) else act.slope_bits
         return _MLP.apply(
-            cast, up.weight, up.bias, down.weight, down.bias, *kept, down.seed(x.device),
+            cast, up.weight, up.bias, down.weight, down.bias, *kept, down.seed(cast),
             dtype, _activation(act), slope_bits, up.bits, up.group_size,
         )  # fmt: skip
 
+    def __getitem__(self, place: int | slice) -> nn.Module:
+        """Return a layer, or some of the layers as an nn.Sequential."""
+        if isinstance(place, slice):
+            return nn.Sequential(OrderedDict(list(self._modules.items())[place]))
+        return super().__getitem__(place)
+
     def _fused(self) -> bool:
-        up, act, down = self
-        hooks = any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in self)
-        kinds = [type(m) for m in self]
+        """Whether one function can do what the layers do, and nobody watches a layer."""
+        if len(self._modules) != 3 or _has_any_global_hook():
+            return False
+        up, act, down = self._modules.values()
+        if type(up) is not PackedLinear or type(down) is not PackedLinear or type(act) not in _SLOPED:
+            return False
+        for module in (up, act, down):
+            if (
+                module._forward_hooks
+                or module._forward_pre_hooks
+                or module._backward_hooks
+                or module._backward_pre_hooks
+            ):
+                return False
         return (
-            not hooks
-            and kinds in ([PackedLinear, kind, PackedLinear] for kind in (PackedReLU, PackedGELU, PackedSiLU))
-            and up.weight.requires_grad
+            up.weight.requires_grad
             and down.weight.requires_grad
             and up.weight.dtype == down.weight.dtype
-            and up.key(torch.float32, 0) == down.key(torch.float32, 0)
+            and (up.bits, up.group_size, up.rounding) == (down.bits, down.group_size, down.rounding)
         )
+
+
+_SLOPED = (PackedReLU, PackedGELU, PackedSiLU)
 
 
 def _autocast(x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.dtype]:
@@ -433,7 +469,7 @@ PLAIN = {packed: plain for plain, packed in PACKED.items()}
 
 def pack_activations(
     model: nn.Module,
-    bits: int = 2,
+    bits: int = 4,
     group_size: int = 256,
     *,
     slope_bits: int = 4,
@@ -453,8 +489,10 @@ def pack_activations(
 
     Raises ValueError for other options, TypeError where ``model`` is no module.
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}, allowed is a torch.nn.Module")
+    _check_model(model)
+    if predicate is not None and not callable(predicate):
+        what = type(predicate).__name__
+        raise TypeError(f"predicate is a {what}, allowed is a function of a name and a module")
     check_bits(bits)
     check_group_size(group_size)
     check_bits(slope_bits, "slope_bits")
@@ -477,6 +515,11 @@ def pack_activations(
     return model
 
 
+def _check_model(model: nn.Module) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}, allowed is a torch.nn.Module")
+
+
 def _share_within(module: nn.Module) -> set[int]:
     """Let the smallest modules share that contain two linear layers of one width, such as q, k and v.
 
@@ -493,7 +536,7 @@ def _share_within(module: nn.Module) -> set[int]:
     return set()
 
 
-_MLPS = [[PackedLinear, kind, PackedLinear] for kind in (PackedReLU, PackedGELU, PackedSiLU)]
+_MLPS = [[PackedLinear, kind, PackedLinear] for kind in _SLOPED]
 
 
 def unpack_activations(model: nn.Module) -> nn.Module:
@@ -501,8 +544,7 @@ def unpack_activations(model: nn.Module) -> nn.Module:
 
     Raises TypeError where ``model`` is no module.
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}, allowed is a torch.nn.Module")
+    _check_model(model)
     for module in list(model.modules()):
         sharing.unshare(module)
         plain = PLAIN.get(type(module))
@@ -518,23 +560,23 @@ def unpack_activations(model: nn.Module) -> nn.Module:
 
 
 def seed_rounding(model: nn.Module, seed: int) -> None:
-    """Give every layer that rounds stochastically the random numbers of ``seed``.
+    """Let every layer that rounds stochastically use the random numbers of ``seed`` from now on.
 
-    To be called before each step, with the step's number: the same seed gives the same codes, in a
-    recomputed forward pass and in a run that was resumed as well. All layers share the numbers, so
-    that one tensor has one packing. Of several ranks each takes a seed of its own, so that their errors
-    cancel; DDP leaves it with ``broadcast_buffers=False`` only.
+    You need not call it: without it, random numbers come from the data. Call it before each step, with the
+    step's number, if you want to choose them. The same seed then gives the same codes. Give each of several
+    ranks its own seeds, so that their errors cancel, and wrap the model in DDP before the first call or with
+    ``broadcast_buffers=False``. Call it before you capture a CUDA graph.
 
-    Where it is never called, all steps have the same numbers: right on average over rows still, and on
-    the digits' shuffled batches as near to float32's loss.
-
-    seed: an integer of 64 bits. Raises TypeError for anything else.
+    seed: an integer of 64 bits. Raises TypeError or ValueError for anything else.
     """
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise TypeError(f"seed is {type(seed).__name__}, allowed is an integer")
+    if not -(2**63) <= seed < 2**63:
+        raise ValueError(f"seed is {seed}, allowed are integers of 64 bits")
+    _check_model(model)
     for module in model.modules():
-        if isinstance(module, _Quantizing) and module.rounding == "stochastic":
-            module._buffers[SEED].fill_(seed)
+        if isinstance(module, _Quantizing):
+            module.set_seed(seed)
 
 
 # ---- what autograd runs

@@ -3,7 +3,8 @@
 Backward of an activation y = f(h) multiplies by its slope f'(h), and asks for nothing else. ReLU's is 0 or 1:
 one bit. Those of GELU and SiLU lie between -0.13 and 1.13 and are kept as codes of a fixed grid that has 0
 and 1 on it, so that dead and saturated elements are exact ("few-bit backward", Novikov et al., 2022,
-arXiv:2202.00441, with a grid of equal steps):
+arXiv:2202.00441, with a grid of equal steps). With 4 and 8 bits the highest code is the slope NaN, which h
+has where it is NaN or infinite, as in torch; 1 and 2 bits have no code to spare for it:
 
     slope bits   slope of a code   error, at most
     1            code              0.5; ReLU: 0
@@ -63,7 +64,8 @@ def activation_pack(x: torch.Tensor, activation: str, slope_bits: int) -> tuple[
     x: any shape, float32, float16 or bfloat16; non-contiguous and empty ones are accepted.
     activation: relu, gelu (by erf), gelu_tanh (its approximation) or silu; y is torch's, but for
         rounding: to about 1e-7 of its size before it is rounded to x's dtype.
-    Returns y (shape and dtype of x, contiguous) and the slopes (uint8). Of NaN the slope is some number.
+    Returns y (shape and dtype of x, contiguous) and the slopes (uint8). The slope of NaN and of infinities
+    is NaN with 4 and 8 bits, and some number with 1 and 2.
 
     Raises TypeError for another dtype, ValueError for another activation or other bits.
     """
@@ -175,7 +177,10 @@ def activation_pack_ref(
     x: torch.Tensor, activation: str, slope_bits: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     code = (slope_ref(x, activation) * STEPS[slope_bits]).round() + ZERO[slope_bits]
-    code = code.nan_to_num(0.0).clamp(0, 2**slope_bits - 1).flatten()
+    code = code.nan_to_num(0.0).clamp(0, 2**slope_bits - 1)
+    if slope_bits >= 4:
+        code = torch.where(x.isfinite(), code, 2**slope_bits - 1)
+    code = code.flatten()
     each = 8 // slope_bits
     padded = code.new_zeros(slope_bytes(len(code), slope_bits) * each, dtype=torch.int32)
     padded[: len(code)] = code
@@ -191,6 +196,8 @@ def activation_backward_ref(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: 
     if slope_bits == 1:
         return torch.where(code == 1, dy, 0).contiguous()
     slope = (code.float() - ZERO[slope_bits]) * (1 / STEPS[slope_bits])
+    if slope_bits >= 4:
+        slope = torch.where(code == 2**slope_bits - 1, float("nan"), slope)
     return (dy.float() * slope).to(dy.dtype).contiguous()
 
 
@@ -245,6 +252,8 @@ def _activate(x, ACTIVATION: tl.constexpr, SLOPE_BITS: tl.constexpr):
         code = tl.fma(slope, slope_steps(SLOPE_BITS), MAGIC + slope_zero(SLOPE_BITS))
         code = tl.minimum(tl.maximum(code, MAGIC), MAGIC + TOP)
         code = code.to(tl.int32, bitcast=True) & TOP
+        if SLOPE_BITS >= 4:
+            code = tl.where(x * 0.0 == 0.0, code, TOP)
     return y, code
 
 
@@ -254,6 +263,8 @@ def _times_slope(dy, code, SLOPE_BITS: tl.constexpr):
         dx = tl.where(code == 1, dy, 0.0)
     else:
         slope = (code - slope_zero(SLOPE_BITS)).to(tl.float32) * (1.0 / slope_steps(SLOPE_BITS))
+        if SLOPE_BITS >= 4:
+            slope = tl.where(code == (1 << SLOPE_BITS) - 1, float("nan"), slope)
         dx = dy.to(tl.float32) * slope
     return dx
 
