@@ -52,7 +52,7 @@ def add_splits(sums: torch.Tensor, out: torch.Tensor, pdl: bool = False) -> None
     options = {"SPLITS": splits, "BLOCK": 512, "PDL": pdl, "num_warps": 4, **overlapped(pdl)}
     launching.launch(
         _add_splits_kernel, ("add splits", out.dtype, size, splits, pdl), (sums, out),
-        lambda: ((triton.cdiv(size, 512),), (size,), options),
+        lambda: ((-(-size // 512),), (size,), options),
     )  # fmt: skip
 
 

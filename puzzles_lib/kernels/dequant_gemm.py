@@ -214,7 +214,8 @@ def _dequant_gemm_dw_now(
     group_size: int,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    dy = dy.reshape(matrix_shape(dy.shape)).contiguous()
+    if dy.dim() != 2 or not dy.is_contiguous():
+        dy = dy.reshape(matrix_shape(dy.shape)).contiguous()
     words, params = words.contiguous(), params.contiguous()
     if not dy.is_cuda:
         with torch.autocast(dy.device.type, enabled=False):

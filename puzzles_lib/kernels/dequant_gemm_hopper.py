@@ -19,7 +19,6 @@ A step is 128 rows of K: half a block of words, or several blocks. Tiles are 128
 float32 sums of the splits, in order.
 """
 
-from dataclasses import MISSING, fields
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -89,20 +88,21 @@ def launch(
     plan = _plan(rows, cout, cin, bits, group_size, groups, device)
     out = torch.empty(cout, cin, device=dy.device, dtype=dy.dtype if dtype is None else dtype)
     sums = out if plan.splits == 1 else torch.empty(plan.splits, cout, cin, device=dy.device)
-    descriptors = (
-        _described(dy, [rows, cout], plan.dy, SWIZZLED),
-        _described(words, [words.shape[0] * 16, cin], plan.words, SWIZZLED),
-        # [groups, blocks · 2, rows of a block]
-        _described(params, [groups, words.shape[0] * 2, block_rows(bits)], plan.params, PLAIN),
-    )
     key = (device, ("dW", dy.dtype, sums.dtype, rows, cout, cin, bits, group_size, groups))
     start = launching.prepared(key)
     if start is not None:
-        start(*descriptors, sums.data_ptr())
+        start(
+            _Seen(dy, plan.shapes[0]), _Seen(words, plan.shapes[1]), _Seen(params, plan.shapes[2]),
+            sums.data_ptr(),
+        )  # fmt: skip
     else:
         numbers = (plan.steps, cin, cout, plan.splits, group_size)
-        for descriptor in descriptors:
-            descriptor.__post_init__()  # Triton's own checks
+        descriptors = [
+            TensorDescriptor.from_tensor(tensor.view(shape), block, layout)
+            for tensor, shape, block, layout in zip(
+                (dy, words, params), plan.shapes, plan.blocks, (SWIZZLED, SWIZZLED, PLAIN), strict=True
+            )
+        ]
         compiled = _dequant_gemm_dw_hopper_kernel[plan.grid](
             *descriptors, sums, *numbers, BITS=bits, num_warps=8
         )
@@ -113,14 +113,27 @@ def launch(
 
 
 class _Plan(NamedTuple):
-    """How to cut a product: the grid, steps of K, into how many parts, and blocks of the three operands."""
+    """How to cut a product: the grid, steps of K, into how many parts, and blocks of the three operands.
+
+    shapes: under which the operands are seen: dy, words, and params as [groups, blocks · 2, rows of a block].
+    """
 
     grid: tuple[int]
     steps: int
     splits: int
-    dy: list[int]
-    words: list[int]
-    params: list[int]
+    shapes: list[list[int]]
+    blocks: list[list[int]]
+
+
+class _Seen:
+    """What Triton's launcher reads of a `TensorDescriptor`, made without the checks that were made before."""
+
+    __slots__ = ("base", "shape", "strides")
+    padding, round_f32_to_tf32 = "zero", False
+
+    def __init__(self, base: torch.Tensor, shape: list[int]) -> None:
+        self.base, self.shape = base, shape
+        self.strides = [shape[1], 1] if len(shape) == 2 else [shape[1] * shape[2], shape[2], 1]
 
 
 @lru_cache(4096)
@@ -131,27 +144,12 @@ def _plan(rows: int, cout: int, cin: int, bits: int, group_size: int, groups: in
     parts = max(block_rows(bits) // STEP, 1)  # steps a block
     blocks = max(STEP // block_rows(bits), 1)  # blocks a step
     of_a_tile = 1 if groups == 1 else max(BLOCK_M // group_size, 1)
+    of_all = -(-rows // block_rows(bits))
+    shapes = [[rows, cout], [of_all * 16, cin], [groups, of_all * 2, block_rows(bits)]]
+    of_params = [of_a_tile, blocks * 2, block_rows(bits) // parts]
     return _Plan(
-        (tiles * splits,), steps, splits, [STEP, BLOCK_N], [blocks * 16, BLOCK_M],
-        [of_a_tile, blocks * 2, block_rows(bits) // parts],
-    )  # fmt: skip
-
-
-def _described(
-    tensor: torch.Tensor, shape: list[int], block_shape: list[int], layout: gl.NVMMASharedLayout
-) -> TensorDescriptor:
-    """A descriptor of a contiguous tensor under a shape, made without the checks that take the host 20 us."""
-    strides = [1]
-    for size in shape[:0:-1]:
-        strides.insert(0, strides[0] * size)
-    descriptor = object.__new__(TensorDescriptor)
-    vars(descriptor).update(_DEFAULTS)
-    descriptor.base, descriptor.shape, descriptor.strides = tensor, shape, strides
-    descriptor.block_shape, descriptor.layout = block_shape, layout
-    return descriptor
-
-
-_DEFAULTS = {field.name: field.default for field in fields(TensorDescriptor) if field.default is not MISSING}
+        (tiles * splits,), steps, splits, shapes, [[STEP, BLOCK_N], [blocks * 16, BLOCK_M], of_params]
+    )
 
 
 @lru_cache  # it takes the host as long as half a launch

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+import triton
 from torch import nn
 
 MOST = 4096  # prepared launches that are kept
@@ -25,13 +26,15 @@ _PLAIN = (torch.Tensor, nn.Parameter)
 def run(operator: Callable[..., Any], implementation: Callable[..., Any], x: torch.Tensor, *rest: Any) -> Any:
     """Return what the operator returns for these arguments: from its implementation, where that is as good.
 
-    That is in eager mode, for a plain tensor x, with nobody who wants to see operators.
+    That is in eager mode, for a plain tensor x on the current device, with nobody who wants to see operators.
     """
     if (
         torch.compiler.is_compiling()
         or type(x) not in _PLAIN
         or x.is_meta
         or torch._C._len_torch_dispatch_stack()
+        or x.is_cuda
+        and x.get_device() != torch._C._cuda_getDevice()
     ):
         return operator(x, *rest)
     return implementation(x, *rest)
@@ -40,7 +43,10 @@ def run(operator: Callable[..., Any], implementation: Callable[..., Any], x: tor
 def on_device_of(x: torch.Tensor) -> AbstractContextManager:
     """Return a context in which the GPU of x is the current one."""
     here = x.get_device() == torch.cuda.current_device()
-    return nullcontext() if here else torch.cuda.device(x.device)
+    return _NOTHING if here else torch.cuda.device(x.device)
+
+
+_NOTHING = nullcontext()
 
 
 def launch(
@@ -55,34 +61,47 @@ def launch(
     key: everything that the kernel, its grid, its other arguments and the dtypes of its tensors depend on.
     prepare: gives the grid, the other arguments in order and by name, and is called if the key is new.
     """
-    device = tensors[0].get_device()
-    if device < 0:  # a CPU tensor: the kernel is interpreted
-        grid, arguments, options = prepare()
-        kernel[grid](*tensors, *arguments, **options)
-        return
-    pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
-    aligned = not any(pointer is not None and pointer % 16 for pointer in pointers)
-    start = _prepared.get((device, key)) if aligned else None
-    if start is not None:
-        start(*pointers)
+    device, places, low_bits = tensors[0].get_device(), [], 0
+    for tensor in tensors:
+        place = None if tensor is None else tensor.data_ptr()
+        places.append(place)
+        low_bits |= place or 0
+    key = (device, key)
+    if low_bits % 16 == 0 and key in _prepared:
+        _prepared[key](*places)
         return
     grid, arguments, options = prepare()
     compiled = kernel[grid](*tensors, *arguments, **options)
-    if aligned and hasattr(compiled, "packed_metadata"):
+    if device >= 0 and low_bits % 16 == 0 and compiled is not None:
         names = kernel.arg_names[len(tensors) + len(arguments) :]
-        keep((device, key), compiled, grid, (*arguments, *[options[name] for name in names]))
+        keep(key, compiled, grid, (*arguments, *[options[name] for name in names]))
 
 
 def keep(key: tuple, compiled: Any, grid: tuple[int, ...], arguments: tuple) -> None:
-    """Keep a compiled kernel for the calls to come, with its grid and the arguments behind the pointers."""
+    """Keep a compiled kernel for the calls to come, with its grid and the arguments behind the pointers.
+
+    key: begins with the number of the device.
+    """
     if len(_prepared) >= MOST:
         _prepared.clear()
-    start = compiled[(*grid, 1, 1)[:3]]
-    device = key[0]
-    stream = torch._C._cuda_getCurrentRawStream
-    _prepared[key] = lambda *pointers: start(*pointers, *arguments, stream=stream(device))
+    x, y, z = (*grid, 1, 1)[:3]
+    run, function, metadata = compiled.run, compiled.function, compiled.packed_metadata
+    whole, hooks = compiled[x, y, z], triton.knobs.runtime
+    device, stream = key[0], torch._C._cuda_getCurrentRawStream
+
+    def start(*pointers: Any) -> None:
+        if _is_empty(hooks.launch_enter_hook) and _is_empty(hooks.launch_exit_hook):
+            run(x, y, z, stream(device), function, metadata, None, None, None, *pointers, *arguments)
+        else:  # somebody watches launches, a profiler perhaps
+            whole(*pointers, *arguments, stream=stream(device))
+
+    _prepared[key] = start
+
+
+def _is_empty(hook: Any) -> bool:
+    return hook is None or not getattr(hook, "calls", True)
 
 
 def prepared(key: tuple) -> Callable[..., None] | None:
-    """Return what was kept under a key."""
+    """Return what starts the kernel that was kept under a key."""
     return _prepared.get(key)

@@ -19,6 +19,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -76,9 +77,6 @@ class _Quantizing(nn.Module):
     def format_text(self) -> str:
         return f"bits={self.bits}, group_size={self.group_size}, rounding={self.rounding!r}"
 
-    def key(self, dtype: torch.dtype, columns: int) -> Key:
-        return Key(self.bits, self.group_size, dtype, self.rounding, columns)
-
     def seed(self, x: torch.Tensor) -> torch.Tensor | None:
         """Return the seed for the codes of x: that of `seed_rounding`, or eight bytes from the middle of x.
 
@@ -96,15 +94,15 @@ class _Quantizing(nn.Module):
 
     def kept(self, x: torch.Tensor, cast: torch.Tensor) -> Codes:
         """Return the codes of x in the dtype of the computation: those of a layer beside this one, or new."""
-        compiling = torch.compiler.is_compiling()
-        key = None if compiling else self.key(cast.dtype, x.shape[-1] if x.dim() else 0)
-        found = None if compiling else sharing.find(x, key)
+        if torch.compiler.is_compiling() or not sharing.is_open():
+            seed = None if self.rounding == "nearest" else self.seed(cast)
+            return Codes(*quantize_unchecked(cast.detach(), self.bits, self.group_size, seed), None)
+        key = Key(self.bits, self.group_size, cast.dtype, self.rounding, x.shape[-1] if x.dim() else 0)
+        found = sharing.find(x, key)
         if found is None:
-            seed = self.seed(cast)
-            words, params = quantize_unchecked(cast.detach(), self.bits, self.group_size, seed)
-            found = Codes(words, params, None if compiling else Pending())
-            if not compiling:
-                sharing.remember(x, key, found)
+            words, params = quantize_unchecked(cast.detach(), self.bits, self.group_size, self.seed(cast))
+            found = Codes(words, params, Pending())
+            sharing.remember(x, key, found)
         return found
 
 
@@ -165,7 +163,7 @@ class PackedLinear(_Quantizing, nn.Linear):
         cast, dtype = _autocast(x, self.weight.dtype)
         _check_input(self, cast)
         kept = self.kept(x, cast)
-        return _Linear.apply(cast, self.weight, self.bias, *kept, dtype, self.bits, self.group_size)
+        return _apply(_Linear, cast, self.weight, self.bias, *kept, dtype, self.bits, self.group_size)
 
     def extra_repr(self) -> str:
         return f"{nn.Linear.extra_repr(self)}, {self.format_text()}"
@@ -186,7 +184,7 @@ class PackedReLU(nn.ReLU):
         if not torch.is_grad_enabled() or not x.requires_grad:
             return F.relu(x)
         _check_input(self, x)
-        return _ReLU.apply(x)
+        return _apply(_ReLU, x)
 
     def extra_repr(self) -> str:
         return ""
@@ -205,7 +203,7 @@ class _Sloped(nn.Module):
         if not torch.is_grad_enabled() or not x.requires_grad:
             return super().forward(x)
         _check_input(self, x)
-        return _Activation.apply(x, _activation(self), self.slope_bits)
+        return _apply(_Activation, x, _activation(self), self.slope_bits)
 
 
 class PackedGELU(_Sloped, nn.GELU):
@@ -250,8 +248,9 @@ class _Norm(_Quantizing):
     rms: bool
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        bias = getattr(self, "bias", None)
-        wanted = any(t is not None and t.requires_grad for t in (x, self.weight, bias))
+        weight, bias = self.weight, None if self.rms else self.bias
+        wanted = x.requires_grad or (weight is not None and weight.requires_grad)
+        wanted = wanted or (bias is not None and bias.requires_grad)
         if not torch.is_grad_enabled() or not wanted:
             return super().forward(x)
         _check_input(self, x)
@@ -263,11 +262,21 @@ class _Norm(_Quantizing):
         if x.device.type != "meta" and torch.is_autocast_enabled(x.device.type):
             dtype = torch.get_autocast_dtype(x.device.type)  # in which a linear layer behind computes
             cast = x.to(_normed_dtype(x.device.type, self.rms, x.dtype, dtype))
-        weight, flat = self.weight, cast.flatten(-axes)
+        flat = cast
         if axes > 1:
+            flat = cast.flatten(-axes)
             weight, bias = (None if t is None else t.flatten() for t in (weight, bias))
-        y = _NormFunction.apply(
-            flat, weight, bias, eps, self.rms, self.bits, self.group_size, dtype, self.seed(flat)
+        y = _apply(
+            _NormFunction,
+            flat,
+            weight,
+            bias,
+            eps,
+            self.rms,
+            self.bits,
+            self.group_size,
+            dtype,
+            self.seed(flat),
         )
         return y.view(cast.shape) if axes > 1 else y
 
@@ -378,7 +387,7 @@ class PackedMLP(nn.Sequential):
         _check_input(self, cast)
         kept = up.kept(x, cast)
         slope_bits = 1 if isinstance(act, PackedReLU) else act.slope_bits
-        return _MLP.apply(
+        return _apply(_MLP,
             cast, up.weight, up.bias, down.weight, down.bias, *kept, down.seed(cast),
             dtype, _activation(act), slope_bits, up.bits, up.group_size,
         )  # fmt: skip
@@ -582,6 +591,13 @@ def seed_rounding(model: nn.Module, seed: int) -> None:
 # ---- what autograd runs
 
 
+def _apply(function: type[torch.autograd.Function], *arguments: Any) -> torch.Tensor:
+    """Call ``function.apply``; in eager mode without the search for torch.func's wrappers, refused before."""
+    if torch.compiler.is_compiling():
+        return function.apply(*arguments)
+    return super(torch.autograd.Function, function).apply(*arguments)
+
+
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -599,7 +615,7 @@ class _Linear(torch.autograd.Function):
         # The parameter itself is kept, and cast again in backward: keeping its cast would take memory.
         ctx.save_for_backward(words, params, weight)
         ctx.format, ctx.pending = (bits, group_size), pending
-        return F.linear(x, weight.to(dtype), None if bias is None else bias.to(dtype))
+        return F.linear(x, _as(weight, dtype), None if bias is None else _as(bias, dtype))
 
     @staticmethod
     def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
@@ -631,11 +647,11 @@ class _MLP(torch.autograd.Function):
         bits: int,
         group_size: int,
     ) -> torch.Tensor:
-        h = F.linear(x, up.to(dtype), None if up_bias is None else up_bias.to(dtype))
+        h = F.linear(x, _as(up, dtype), None if up_bias is None else _as(up_bias, dtype))
         hidden = activation_quantize_unchecked_(h, activation, slope_bits, bits, group_size, seed)
         ctx.save_for_backward(words, params, *hidden, up, down)
         ctx.format, ctx.slope_bits, ctx.pending = (bits, group_size), slope_bits, pending
-        return F.linear(h, down.to(dtype), None if down_bias is None else down_bias.to(dtype))
+        return F.linear(h, _as(down, dtype), None if down_bias is None else _as(down_bias, dtype))
 
     @staticmethod
     def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
@@ -653,12 +669,20 @@ class _MLP(torch.autograd.Function):
         return dx, d_up, d_up_bias, d_down, d_down_bias, *[None] * 9
 
 
+def _as(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return x in a dtype. Calling ``to`` for nothing takes the host as long as a small operator."""
+    return x if x.dtype == dtype else x.to(dtype)
+
+
 def _no_autocast(x: torch.Tensor) -> AbstractContextManager:
     """Return a context without autocast on the device of x."""
     kind = x.device.type
     if torch.compiler.is_compiling() or torch.is_autocast_enabled(kind):
         return torch.autocast(kind, enabled=False)
-    return nullcontext()
+    return _NOTHING
+
+
+_NOTHING = nullcontext()
 
 
 def _linear_gradients(
@@ -680,9 +704,11 @@ def _linear_gradients(
     if needs[1]:
         dw = dw_unchecked(rows, words, params, bits, group_size, weight.dtype)
     if needs[0]:
-        dx = torch.mm(rows, weight.to(dy.dtype)).view(*dy.shape[:-1], weight.shape[1])
+        dx = torch.mm(rows, _as(weight, dy.dtype))
+        if rows is not dy:
+            dx = dx.view(*dy.shape[:-1], weight.shape[1])
     if needs[2]:
-        db = (rows.sum(0) if db is None else db).to(weight.dtype)
+        db = _as(rows.sum(0) if db is None else db, weight.dtype)
     return dx, dw, db if needs[2] else None
 
 
@@ -737,6 +763,6 @@ class _NormFunction(torch.autograd.Function):
         _refuse_twice()
         words, params, rstd, weight = ctx.saved_tensors
         dx, sums = norm_backward_unchecked(dy, words, params, rstd, weight, *ctx.options)
-        dw, db = sums.to(dy.dtype if weight is None else weight.dtype).unbind()
+        dw, db = _as(sums, dy.dtype if weight is None else weight.dtype).unbind()
         needs = ctx.needs_input_grad
         return dx if needs[0] else None, dw if needs[1] else None, db if needs[2] else None, *[None] * 6

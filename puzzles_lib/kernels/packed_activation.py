@@ -629,7 +629,7 @@ def _activation_backward_now_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits
         if columns % 8:
             launch_activation_backward(dy, slopes, dy, slope_bits)
             return matrix.sum(0)
-        sums = dy.new_empty(triton.cdiv(rows, ROWS), columns, dtype=torch.float32)
+        sums = dy.new_empty(-(-rows // ROWS), columns, dtype=torch.float32)
         launch_activation_backward_sum(matrix, slopes, sums, slope_bits)
     return sums.sum(0).to(dy.dtype)
 

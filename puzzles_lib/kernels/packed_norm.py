@@ -15,6 +15,7 @@ between: a write to y that torch doesn't notice would leave the linear layer wit
 torch's own weight gradient would be right.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -280,8 +281,8 @@ def launch_norm_quantize(
     seed: torch.Tensor | None,
     offset: int,
 ) -> None:
-    """Fill y and what is saved from a matrix x of at most MAX_COLUMNS columns, groups filled up."""
-    (rows, columns), (words, params, rstd) = x.shape, saved
+    """Fill y and what is saved from a contiguous x of at most MAX_COLUMNS columns, groups filled up."""
+    (rows, columns), (words, params, rstd) = matrix_shape(x.shape), saved
 
     def prepare() -> tuple:
         width = triton.next_power_of_2(group_size)
@@ -316,8 +317,8 @@ def launch_norm_backward(
     bits: int,
     group_size: int,
 ) -> None:
-    """Fill dx and sums [programs, 2, C] from a matrix dy of at most MAX_COLUMNS columns, groups filled up."""
-    (rows, columns), blocks = dy.shape, words.shape[0]
+    """Fill dx and sums [programs, 2, C] from a contiguous dy of at most MAX_COLUMNS columns, filled up."""
+    (rows, columns), blocks = matrix_shape(dy.shape), words.shape[0]
 
     def prepare() -> tuple:
         width = triton.next_power_of_2(group_size)
@@ -333,6 +334,7 @@ def launch_norm_backward(
     launching.launch(_norm_backward_kernel, (*key, len(sums)), tensors, prepare)
 
 
+@lru_cache(4096)
 def padded_width(columns: int, group_size: int) -> int:
     """Lanes that a program takes for a row."""
     return triton.next_power_of_2(group_size) * triton.next_power_of_2(triton.cdiv(columns, group_size))
@@ -355,16 +357,17 @@ def _norm_quantize_now(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     rows, columns = matrix_shape(x.shape)
     group_size = min(group_size, max(columns, 1))
-    matrix = x.contiguous().view(rows, columns)
     options = (rms, bits, group_size)
+    x = x.contiguous()
     if not x.is_cuda or padded_width(columns, group_size) > MAX_COLUMNS:
         with torch.autocast(x.device.type, enabled=False):
+            matrix = x.view(rows, columns)
             y, *saved = norm_quantize_ref(matrix, weight, bias, eps, *options, dtype, seed, offset)
             return y.view(x.shape), *saved
     y, *saved = _empty_norm(x, bits, group_size, dtype)
     if x.numel():
         with launching.on_device_of(x):
-            launch_norm_quantize(matrix, weight, bias, y, tuple(saved), eps, *options, seed, offset)
+            launch_norm_quantize(x, weight, bias, y, tuple(saved), eps, *options, seed, offset)
     return y, *saved
 
 
@@ -411,16 +414,18 @@ def _norm_backward_now(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     rows, columns = matrix_shape(dy.shape)
     group_size = min(group_size, max(columns, 1))
-    matrix = dy.contiguous().view(rows, columns)
+    dy = dy.contiguous()
     if not dy.is_cuda or padded_width(columns, group_size) > MAX_COLUMNS:
-        dx, sums = norm_backward_ref(matrix, words, params, rstd, weight, rms, bits, group_size)
+        dx, sums = norm_backward_ref(
+            dy.view(rows, columns), words, params, rstd, weight, rms, bits, group_size
+        )
         return dx.view(dy.shape), sums
     dx = dy.new_empty(dy.shape)
     if not dy.numel():
         return dx, rstd.new_zeros(2, columns)
     sums = rstd.new_empty(words.shape[0] * WORD_ROWS // TURNS, 2, columns)
     with launching.on_device_of(dy):
-        launch_norm_backward(matrix, words, params, rstd, weight, dx, sums, rms, bits, group_size)
+        launch_norm_backward(dy, words, params, rstd, weight, dx, sums, rms, bits, group_size)
     return dx, sums.sum(0)
 
 

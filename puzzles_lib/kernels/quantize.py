@@ -594,11 +594,12 @@ def _quantize_pack_now(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     rows, columns = matrix_shape(x.shape)
     group_size = min(group_size, max(columns, 1))
-    x = x.reshape(rows, columns).contiguous()
+    if x.dim() != 2 or not x.is_contiguous():
+        x = x.reshape(rows, columns).contiguous()
     if not x.is_cuda:
         return quantize_pack_ref(x, bits, group_size, seed, offset)
     words, params = empty_storage(x, bits, group_size)
-    if x.numel():
+    if rows and columns:
         with launching.on_device_of(x):
             launch_quantize_pack(x, words, params, bits, group_size, seed, offset)
     return words, params

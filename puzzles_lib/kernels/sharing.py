@@ -70,6 +70,11 @@ class _Scopes(threading.local):
 _scopes = _Scopes()
 
 
+def is_open() -> bool:
+    """Whether a module that shares is in a call of its ``forward``."""
+    return bool(_scopes.running)
+
+
 def find(x: torch.Tensor, key: Key) -> Codes | None:
     """Return the codes of x that another layer made in this call of ``forward``, or None."""
     note = _scopes.running[-1][1].get(key) if _scopes.running else None
