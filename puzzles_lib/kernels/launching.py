@@ -85,21 +85,30 @@ def keep(key: tuple, compiled: Any, grid: tuple[int, ...], arguments: tuple) -> 
     if len(_prepared) >= MOST:
         _prepared.clear()
     x, y, z = (*grid, 1, 1)[:3]
-    run, function, metadata = compiled.run, compiled.function, compiled.packed_metadata
     whole, hooks = compiled[x, y, z], triton.knobs.runtime
     device, stream = key[0], torch._C._cuda_getCurrentRawStream
+    run, begin, end = _started_by(compiled)
 
     def start(*pointers: Any) -> None:
-        if _is_empty(hooks.launch_enter_hook) and _is_empty(hooks.launch_exit_hook):
-            run(x, y, z, stream(device), function, metadata, None, None, None, *pointers, *arguments)
-        else:  # somebody watches launches, a profiler perhaps
+        enter, leave = hooks.launch_enter_hook, hooks.launch_exit_hook
+        if getattr(enter, "calls", enter) or getattr(leave, "calls", leave):  # a profiler perhaps
             whole(*pointers, *arguments, stream=stream(device))
+        else:
+            run(x, y, z, stream(device), *begin, None, None, *end, *pointers, *arguments)
 
     _prepared[key] = start
 
 
-def _is_empty(hook: Any) -> bool:
-    return hook is None or not getattr(hook, "calls", True)
+def _started_by(compiled: Any) -> tuple[Callable[..., None], tuple, tuple]:
+    """Return what starts a compiled kernel, and its arguments before and after the two for scratch memory.
+
+    Triton 3.6 has a launcher in C under one in Python, which is left out if there is no scratch memory.
+    """
+    run, function, metadata = compiled.run, compiled.function, compiled.packed_metadata
+    scratch = getattr(run, "global_scratch_size", 1) or getattr(run, "profile_scratch_size", 1)
+    if type(run).__name__ == "CudaLauncher" and not scratch and not hasattr(run, "arg_annotations"):
+        return run.launch, (function, run.launch_cooperative_grid, run.launch_pdl), (metadata, *[None] * 3)
+    return run, (function, metadata), (None,)
 
 
 def prepared(key: tuple) -> Callable[..., None] | None:

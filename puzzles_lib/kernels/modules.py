@@ -96,7 +96,8 @@ class _Quantizing(nn.Module):
         """Return the codes of x in the dtype of the computation: those of a layer beside this one, or new."""
         if torch.compiler.is_compiling() or not sharing.is_open():
             seed = None if self.rounding == "nearest" else self.seed(cast)
-            return Codes(*quantize_unchecked(cast.detach(), self.bits, self.group_size, seed), None)
+            detached = cast.detach() if cast.requires_grad else cast
+            return Codes(*quantize_unchecked(detached, self.bits, self.group_size, seed), None)
         key = Key(self.bits, self.group_size, cast.dtype, self.rounding, x.shape[-1] if x.dim() else 0)
         found = sharing.find(x, key)
         if found is None:
@@ -708,7 +709,7 @@ def _linear_gradients(
         if rows is not dy:
             dx = dx.view(*dy.shape[:-1], weight.shape[1])
     if needs[2]:
-        db = _as(rows.sum(0) if db is None else db, weight.dtype)
+        db = rows.sum(0, dtype=weight.dtype) if db is None else _as(db, weight.dtype)
     return dx, dw, db if needs[2] else None
 
 

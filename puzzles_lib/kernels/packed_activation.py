@@ -114,7 +114,7 @@ def activation_quantize_(
 def activation_backward_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
     """In one pass, and in place: dy [..., C] becomes the gradient of x. Returns its sum over all rows, [C].
 
-    That sum, taken in float32 in a fixed order, is the gradient of the bias before the activation.
+    That sum, in float32 and taken in a fixed order, is the gradient of the bias before the activation.
     Raises as `activation_backward`, and ValueError where dy is not contiguous.
     """
     check_slopes(dy, slopes, slope_bits)
@@ -622,16 +622,16 @@ def _activation_backward_now_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits
     matrix, slopes = dy.view(rows, columns), slopes.contiguous()
     if not dy.is_cuda:
         matrix.copy_(activation_backward_ref(matrix, slopes, slope_bits))
-        return matrix.sum(0)
+        return matrix.sum(0, dtype=torch.float32)
     if not dy.numel():
-        return dy.new_zeros(columns)
+        return dy.new_zeros(columns, dtype=torch.float32)
     with launching.on_device_of(dy):
         if columns % 8:
             launch_activation_backward(dy, slopes, dy, slope_bits)
-            return matrix.sum(0)
+            return matrix.sum(0, dtype=torch.float32)
         sums = dy.new_empty(-(-rows // ROWS), columns, dtype=torch.float32)
         launch_activation_backward_sum(matrix, slopes, sums, slope_bits)
-    return sums.sum(0).to(dy.dtype)
+    return sums.sum(0)
 
 
 _activation_backward_ = torch.library.custom_op(
@@ -646,4 +646,4 @@ def activation_backward_unchecked_(dy: torch.Tensor, slopes: torch.Tensor, slope
 
 @_activation_backward_.register_fake
 def _(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
-    return dy.new_empty(matrix_shape(dy.shape)[1])
+    return dy.new_empty(matrix_shape(dy.shape)[1], dtype=torch.float32)

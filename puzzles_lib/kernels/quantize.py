@@ -592,6 +592,13 @@ def _dequantize_kernel(
 def _quantize_pack_now(
     x: torch.Tensor, bits: int, group_size: int, seed: torch.Tensor | None = None, offset: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    key = (x.dtype, x.shape, bits, group_size)
+    if x.is_cuda and key in _shapes and x.is_contiguous():
+        rows, columns, group_size, words_shape, params_shape = _shapes[key]
+        words, params = x.new_empty(words_shape, dtype=torch.int16), x.new_empty(params_shape)
+        with launching.on_device_of(x):
+            _start_quantizing(x, words, params, rows, columns, bits, group_size, seed, offset)
+        return words, params
     rows, columns = matrix_shape(x.shape)
     group_size = min(group_size, max(columns, 1))
     if x.dim() != 2 or not x.is_contiguous():
@@ -602,7 +609,12 @@ def _quantize_pack_now(
     if rows and columns:
         with launching.on_device_of(x):
             launch_quantize_pack(x, words, params, bits, group_size, seed, offset)
+        if len(_shapes) < launching.MOST:
+            _shapes[key] = (rows, columns, group_size, words.shape, params.shape)
     return words, params
+
+
+_shapes: dict[tuple, tuple] = {}  # of a matrix, its words and params, and the size of its groups
 
 
 _quantize_pack = torch.library.custom_op("bit_by_bit::quantize_pack", _quantize_pack_now, mutates_args=())
@@ -635,6 +647,20 @@ def launch_quantize_pack(
 ) -> None:
     """Fill words and params from a matrix x."""
     rows, columns = x.shape
+    _start_quantizing(x, words, params, rows, columns, bits, group_size, seed, offset)
+
+
+def _start_quantizing(
+    x: torch.Tensor,
+    words: torch.Tensor,
+    params: torch.Tensor,
+    rows: int,
+    columns: int,
+    bits: int,
+    group_size: int,
+    seed: torch.Tensor | None,
+    offset: int,
+) -> None:
     key = ("quantize", x.dtype, rows, columns, bits, group_size, seed is None, offset)
     kernel = _quantize_pack_kernel
     if _comes_in_pairs(rows, columns, bits, group_size) and _read_in_pairs(x):
