@@ -1,9 +1,9 @@
 """Packed layers as people run them first: in eager mode, with no CUDA graph and no compiler.
 
-Three things: the host's time for single layers, forward and backward, on inputs so small that the GPU waits
-for the host; a step of a ViT-B/16 at batch 128 in bfloat16 with AdamW; and a step of the byte language model
-of `puzzles_lib.examples.train_lm` in its base size, under autocast. ``us`` is the time of the wall clock. The
-error of a step is that of its gradients against torch's, as ``cosine`` is.
+Three things: the host's time per layer, forward and backward, of 16 equal layers in a row on inputs so small
+that the GPU waits for the host; a step of a ViT-B/16 at batch 128 in bfloat16 with AdamW; and a step of the
+byte language model of `puzzles_lib.examples.train_lm` in its base size, under autocast. ``us`` is the time of
+the wall clock. The error of a step is that of its gradients against torch's, as ``cosine`` is.
 """
 
 import copy
@@ -24,6 +24,7 @@ from puzzles_lib.examples.vit import ViT
 from puzzles_lib.kernels.modules import pack_activations
 
 ROUNDS = 7
+IN_A_ROW = 16  # layers: a single one's time is mostly that of waking the thread that runs backward
 FORMATS = {
     "packed, 4 bits": {"bits": 4},
     "packed, 2 bits": {"bits": 2},
@@ -42,18 +43,18 @@ def measure() -> Iterator[dict[str, Any]]:
 
 
 def measure_layers() -> Iterator[dict[str, Any]]:
-    """Yield the rows of single layers: the host's time for a forward and a backward pass."""
-    layers: dict[str, nn.Module] = {
-        "Linear 256 to 256": nn.Linear(256, 256),
-        "LayerNorm 256": nn.LayerNorm(256),
-        "GELU": nn.GELU(),
-        "MLP 256 to 512 to 256": nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 256)),
+    """Yield the rows of layers: the host's time for a forward and a backward pass of one."""
+    layers: dict[str, Callable[[], nn.Module]] = {
+        "Linear 256 to 256": lambda: nn.Linear(256, 256),
+        "LayerNorm 256": lambda: nn.LayerNorm(256),
+        "GELU": nn.GELU,
+        "MLP 256 to 512 to 256": lambda: nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 256)),
     }
     x = torch.randn(2048, 256, device="cuda", dtype=torch.bfloat16, requires_grad=True)
     dy = torch.randn_like(x)
-    for name, layer in layers.items():
+    for name, make in layers.items():
         torch.manual_seed(0)
-        plain = nn.Sequential(layer).to("cuda", torch.bfloat16)
+        plain = nn.Sequential(*[make() for _ in range(IN_A_ROW)]).to("cuda", torch.bfloat16)
         models = {"torch": plain} | {
             path: pack_activations(copy.deepcopy(plain), **options) for path, options in FORMATS.items()
         }
@@ -61,7 +62,8 @@ def measure_layers() -> Iterator[dict[str, Any]]:
         def step(model: nn.Module) -> None:
             model(x).backward(dy)
 
-        yield from _rows(f"host, {name}", {p: _bound(step, m) for p, m in models.items()}, models, 100)
+        steps = {path: _bound(step, model) for path, model in models.items()}
+        yield from _rows(f"host, a {name}", steps, models, 20, IN_A_ROW)
 
 
 def _bound(step: Callable, *arguments: Any) -> Callable[[], None]:
@@ -124,7 +126,7 @@ def _paths(plain: nn.Module, blocks_of: Callable) -> dict[str, nn.Module]:
 
 
 def _rows(
-    case: str, steps: dict[str, Callable], models: dict[str, nn.Module], calls: int
+    case: str, steps: dict[str, Callable], models: dict[str, nn.Module], calls: int, layers: int = 1
 ) -> Iterator[dict[str, Any]]:
     gradients, peaks = {}, {}
     for path, step in steps.items():  # the first step, from equal weights
@@ -147,7 +149,7 @@ def _rows(
             for _ in range(calls):
                 step()
             torch.cuda.synchronize()
-            times[path].append((time.perf_counter() - start) / calls * 1e6)
+            times[path].append((time.perf_counter() - start) / calls / layers * 1e6)
     us = {path: statistics.median(some) for path, some in times.items()}
     want = gradients["torch"]
     for path, got in gradients.items():
