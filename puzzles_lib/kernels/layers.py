@@ -263,11 +263,13 @@ class PackedSiLU(Sloped, nn.SiLU):
         return f"slope_bits={self.slope_bits}"
 
 
-@lru_cache
 def _normed_dtype(device: str, rms: bool, dtype: torch.dtype, lower: torch.dtype) -> torch.dtype:
     """Return the dtype in which torch's own norms run under autocast to ``lower``."""
     x = torch.empty(0, 1, dtype=dtype, device=device)
     return (F.rms_norm(x, (1,)) if rms else F.layer_norm(x, (1,))).dtype
+
+
+_known_normed_dtype = lru_cache(_normed_dtype)  # torch.compile warns of a cache
 
 
 class _Norm(Quantizing):
@@ -286,7 +288,8 @@ class _Norm(Quantizing):
         dtype, cast = x.dtype, x
         if x.device.type != "meta" and torch.is_autocast_enabled(x.device.type):
             dtype = torch.get_autocast_dtype(x.device.type)
-            cast = x.to(_normed_dtype(x.device.type, self.rms, x.dtype, dtype))
+            normed = _normed_dtype if torch.compiler.is_compiling() else _known_normed_dtype
+            cast = x.to(normed(x.device.type, self.rms, x.dtype, dtype))
         if axes == 1:
             return self.normed(cast, weight, bias, eps, self.rms, dtype)
         weight, bias = (None if t is None else t.flatten() for t in (weight, bias))
