@@ -786,3 +786,17 @@ def test_an_mlp_by_its_sizes(activation):
     net = PackedMLP(48, 64, 9, activation, bits=8, group_size=16, slope_bits=8)
     assert list(net.state_dict()) == ["0.weight", "0.bias", "2.weight", "2.bias"]
     assert net(draw((3, 48))).shape == (3, 9)
+
+
+def test_what_an_outlier_column_costs_the_others():
+    """As `pack_activations` says: one column 100 times larger takes the levels of its group."""
+    torch.manual_seed(0)
+    x, found = draw((1024, 512)), {}
+    x[:, 7] *= 100
+    others = torch.arange(512) != 7
+    for bits in (2, 4, 8):
+        layer = PackedLinear(512, 64, bits=bits)
+        got = gradients(layer, x, layer.parameters())[2][:, others]
+        exact = (draw((1024, 64), seed=9).t() @ x)[:, others]
+        found[bits] = float(F.cosine_similarity(got.flatten(), exact.flatten(), dim=0))
+    assert found == pytest.approx({2: 0.30, 4: 0.64, 8: 0.997}, abs=0.02)
