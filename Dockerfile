@@ -1,8 +1,8 @@
-# The course in a container, without the masters and the tests:
+# The course in a container, without the solutions and the tests:
 #   docker build -t triton-bit-by-bit .
-#   docker run --rm -p 127.0.0.1:8888:8888 triton-bit-by-bit    (what is kept: see TEACHING.md)
+#   docker run --rm -p 127.0.0.1:8888:8888 triton-bit-by-bit    (TEACHING.md says what is kept)
 
-# What the dev container stands on, too.
+# The dev container uses this stage, too.
 FROM python:3.12-slim-bookworm AS base
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc git libc6-dev make \
@@ -10,13 +10,13 @@ RUN apt-get update \
 RUN useradd --create-home --shell /bin/bash learner
 
 FROM base
-# A mirror or the index of PyTorch's small CPU build: --build-arg PIP_EXTRA_INDEX_URL=...
-ARG PIP_EXTRA_INDEX_URL
+# PyTorch's small build; --build-arg TORCH= brings CUDA along.
+ARG TORCH=cpu
 RUN mkdir /course && chown learner /course
 USER learner
 WORKDIR /course
-# First what the set-up depends on: a changed notebook does not install PyTorch anew.
-COPY --chown=learner LICENSE Makefile pyproject.toml ./
+# The set-up's inputs come first, so that a changed notebook doesn't install PyTorch again.
+COPY --chown=learner LICENSE Makefile README.md pyproject.toml ./
 COPY --chown=learner .setup .setup
 COPY --chown=learner puzzles_lib/__init__.py puzzles_lib/
 RUN make venv

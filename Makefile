@@ -1,8 +1,10 @@
-# The course's commands. Each sets up .venv itself: slow once, and when pyproject.toml changes.
+# The course's commands. Each brings .venv up to date first: slow once, and when pyproject.toml changes.
+#   make lab TORCH=cpu                      PyTorch's small build, without CUDA
 #   make lab PYTHON=python3.12 JUPYTER_ARGS=--no-browser
 #   make test PYTEST_ARGS="-k outer_add"
 
 PYTHON ?=
+TORCH ?=
 JUPYTER_ARGS ?=
 PYTEST_ARGS ?=
 RELEASE_ARGS ?=
@@ -11,15 +13,18 @@ NBGRADER_ARGS ?=
 
 unexport TRITON_INTERPRET  # the course never sets it: it would keep kernels from compiling
 unexport PYTHONDONTWRITEBYTECODE  # each notebook that the tests run would compile the course anew
+export PYTHON TORCH  # for .setup/*.sh
 
 # Empty in a hand-out, which has neither.
 CHECKOUT := $(and $(wildcard solutions),$(wildcard tests))
 
-.PHONY: help venv lab test test-next lint notebooks handout nbgrader explorer clean
+.PHONY: help venv lab tools test test-next lint notebooks handout nbgrader explorer clean
 
 help:
-	@echo "make lab        open the course in JupyterLab (JUPYTER_ARGS=--no-browser)"
+	@echo "make lab        open the course in JupyterLab (TORCH=cpu for PyTorch without CUDA)"
+	@echo "make venv       only set up .venv, as make lab does"
 ifdef CHECKOUT
+	@echo "make tools      set up .venv with the development tools"
 	@echo "make test       run the tests (PYTEST_ARGS=...)"
 	@echo "make test-next  compile the production kernels with the newest Triton"
 	@echo "make lint       check style with ruff, types with mypy"
@@ -31,35 +36,39 @@ endif
 	@echo "make clean      remove .venv and caches"
 
 venv:
-	@PYTHON="$(PYTHON)" bash .setup/venv.sh
+	@bash .setup/venv.sh
 
 lab: venv
 	@bash .setup/lab.sh $(JUPYTER_ARGS)
 
 ifdef CHECKOUT
 
+# With the development tools, which a learner does not need.
+tools:
+	@bash .setup/venv.sh dev
+
 # nbval runs the notebooks in processes of their own: to the tests around them it is seconds of imports.
-test: venv
+test: tools
 	.venv/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -p no:nbval $(PYTEST_ARGS)
 
 # In a virtual environment of its own, .venv-next: the course itself works with the pinned Triton only.
 test-next:
-	@PYTHON="$(PYTHON)" bash .setup/next.sh
+	@bash .setup/next.sh
 	.venv-next/bin/python -m pytest tests/test_kernels_compile.py tests/test_dequant_gemm_rows.py \
 		tests/test_dequant_gemm_hopper.py $(PYTEST_ARGS)
 
-lint: venv
+lint: tools
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
-notebooks: venv
+notebooks: tools
 	.venv/bin/python -m puzzles_lib.authoring.release $(RELEASE_ARGS)
 
-handout: venv
+handout: tools
 	.venv/bin/python -m puzzles_lib.authoring.handout $(HANDOUT_ARGS)
 
-nbgrader: venv
+nbgrader: tools
 	.venv/bin/python -m puzzles_lib.authoring.nbgrader $(NBGRADER_ARGS)
 
 explorer:

@@ -5,7 +5,6 @@ tests need.
 """
 
 import io
-import json
 import os
 import shutil
 from pathlib import Path
@@ -14,7 +13,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from puzzles_lib import DOUBLE, watch
-from puzzles_lib.authoring.solutions import ROOT, define
+from puzzles_lib.authoring.solutions import solutions
 
 FILE = Path(__file__).with_name("player.gif")
 WIDTH, HEIGHT = 1000, 720
@@ -23,9 +22,7 @@ MOST_BYTES = 1_000_000
 
 
 def main() -> None:
-    cells = json.loads((ROOT / "solutions" / "00_welcome.ipynb").read_text())["cells"]
-    (source,) = ("".join(cell["source"]) for cell in cells if cell["id"] == "double-kernel")
-    player = watch(define(source, "<double>"), DOUBLE, case=2, program=3)
+    player = watch(solutions()["double"], DOUBLE, case=2, program=3)
     frames = []
     with sync_playwright() as playwright:
         options = ["--no-sandbox"] if os.geteuid() == 0 else []

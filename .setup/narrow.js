@@ -1,9 +1,13 @@
-// JupyterLab in a narrow window: its left sidebar, the list of files as a rule, closes beside a chapter of the
-// course, whose pictures need the width to be read. It opens as ever, and by itself where the window grows.
-// What a chapter prints breaks between words, where JupyterLab would break within them.
+// What JupyterLab does with a chapter of the course:
+// - In a narrow window its left sidebar, usually the list of files, closes once, because the pictures need the
+//   width. It opens again as always, and by itself when the window grows.
+// - What a chapter prints breaks between words. JupyterLab would break within them.
+// - In a dark theme the pictures that a chapter is handed out with are dark, too. They are images of ink on
+//   paper, until their cell is run and draws them in the colors of the theme.
 (() => {
   const WIDE = 1240; // pixels of a window that has room for both
   const CHAPTER = "triton-bit-by-bit"; // the class of a chapter's element
+  const STORED = `body[data-jp-theme-light="false"] .${CHAPTER} .jp-OutputArea img[src^="data:image/svg+xml"]`;
   const PRINTED = `.${CHAPTER} .jp-OutputArea-output.jp-RenderedText pre`;
 
   function isChapter(widget) {
@@ -16,7 +20,8 @@
     let told = false; // once while the window is narrow: who opens the list then, wants it
     let closed = false;
     const sheet = document.createElement("style");
-    sheet.textContent = `${PRINTED} { word-break: normal; overflow-wrap: anywhere }`;
+    sheet.textContent = `${PRINTED} { word-break: normal; overflow-wrap: anywhere }
+      ${STORED} { filter: invert(0.93) hue-rotate(180deg) }`;
     document.head.append(sheet);
 
     async function look() {

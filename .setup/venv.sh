@@ -1,19 +1,26 @@
 #!/usr/bin/env bash
-# Bring .venv in line with pyproject.toml; every make target runs this first.
-# PYTHON names the interpreter; without it, that of .venv or the first one found that fits.
+# Bring .venv up to date with pyproject.toml: venv.sh [lab|dev]. Every make target runs this first.
+# lab, the default, is what a learner needs; dev adds the tools for tests and style.
+# PYTHON names the interpreter; without it, .venv's own or the first suitable one is used.
+# TORCH=cpu installs PyTorch's build without CUDA.
 #
-# .venv/.stamp, written last, says what .venv is: "KEY VERSION FOLDER" (complete, for these inputs, here),
+# .venv/.stamp is written last: "KEY VERSION FOLDER" (complete for these inputs, in this folder),
 # "stale" (pip refused, nothing half-done) or "incomplete" (interrupted: start over).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 stamp=.venv/.stamp
-triton_pin=$(sed -n 's/^ *"triton==\([^"]*\)".*/\1/p' pyproject.toml)
+pin() {
+    sed -n "s/^ *\"$1==\([^\"]*\)\".*/\1/p" pyproject.toml
+}
+triton_pin=$(pin triton)
 read -r low high < <(sed -n 's/^requires-python = ">=3\.\([0-9]*\),<3\.\([0-9]*\)"$/\1 \2/p' pyproject.toml)
-extras=lab
-[[ ! -d solutions || ! -d tests ]] || extras=lab,dev  # a hand-out has neither
-key=$({ echo "$extras" && cat pyproject.toml .setup/*.js*; } | sha256sum | cut -c1-16)
+extra=${1:-lab}
 folder=$(pwd -P)
+
+key() {
+    { echo "$1" && cat pyproject.toml .setup/*.js*; } | sha256sum | cut -c1-16
+}
 
 fail() {
     echo "error: $*" >&2
@@ -29,9 +36,11 @@ fits() {
 }
 
 is_current() {
-    local version
+    local version found
     version=$(version_of .venv/bin/python)
-    [[ -n $version && -f $stamp && $(<"$stamp") == "$key $version $folder" ]] &&
+    [[ -n $version && -f $stamp ]] || return
+    found=$(<"$stamp")
+    [[ $found == "$(key "$extra") $version $folder" || $found == "$(key dev) $version $folder" ]] &&
         [[ -z ${PYTHON:-} || $(version_of "$PYTHON") == "$version" ]]
 }
 
@@ -62,6 +71,21 @@ choose_python() {
     fail "$needs, and $python is ${found:-missing}: install one that fits, or name it: make PYTHON=/path/to/python"
 }
 
+pip_install() {
+    local bar=()
+    [[ -t 1 ]] || bar=(--progress-bar off)  # then a line for each package shows how far it is
+    .venv/bin/python -m pip install "${bar[@]}" "$@"
+}
+
+# uv knows where PyTorch keeps its builds. It goes again, with its folder.
+torch_without_cuda() {
+    local torch
+    torch=torch==$(pin torch)
+    pip_install --target .venv/uv uv &&
+        .venv/uv/bin/uv pip install --python .venv/bin/python --torch-backend cpu --no-deps "$torch" &&
+        rm -rf .venv/uv
+}
+
 install() {
     local python version advice="copy the course to a folder of your own, and make there"
     [[ ! -e .venv || $(stat -c %u .venv) == "$(id -u)" ]] ||  # before anything in it is removed
@@ -73,15 +97,15 @@ install() {
     is_sound "$version" || rm -rf .venv
     trap 'exit 130' INT  # leaves "incomplete"
     mkdir -p .venv 2>/dev/null || fail "$folder is not writable for you: $advice"
-    echo "Setting up .venv with Python $version (the first time takes some minutes)"
+    echo "Setting up .venv with Python $version (a few minutes the first time)"
     echo incomplete >"$stamp"
     [[ -x .venv/bin/python ]] || "$python" -m venv .venv || fail "$python could not make .venv"
-    if ! .venv/bin/python -m pip install $([[ -t 1 ]] || echo --quiet) --editable ".[$extras]"; then
+    if ! { [[ -z ${TORCH:-} ]] || torch_without_cuda; } || ! pip_install --editable ".[$extra]"; then
         echo stale >"$stamp"
-        fail "pip could not install the packages, for the reason above (\"No matching distribution\" is also what" \
-            "it says without a network); then make again"
+        fail "the packages could not be installed, for the reason above (without a network, pip also says" \
+            "\"No matching distribution\"); then run make again"
     fi
-    echo "$key $version $folder" >"$stamp"
+    echo "$(key "$extra") $version $folder" >"$stamp"
 }
 
 system="$(uname -s) $(uname -m)"
@@ -89,6 +113,8 @@ case $system in
     "Linux x86_64" | "Linux aarch64") ;;
     *) fail "triton runs on Linux x86-64 and aarch64 only, this is $system: use WSL2, a container or a hosted Jupyter" ;;
 esac
+
+[[ -z ${TORCH:-} || $TORCH == cpu ]] || fail "TORCH=$TORCH: the only choice is TORCH=cpu, PyTorch without CUDA"
 
 if ! is_current; then
     exec 9<.

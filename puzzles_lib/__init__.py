@@ -1,17 +1,28 @@
-"""Triton, bit by bit: the software under the course.
+"""Triton, bit by bit: the course's functions and puzzles.
 
     from puzzles_lib import OUTER_ADD, check, trace, watch
 
-``check(kernel, PUZZLE)`` says whether a kernel is right, ``trace(kernel, PUZZLE)`` shows what it
-touches, ``watch(kernel, PUZZLE)`` plays it line by line, ``run(kernel, PUZZLE, **tensors)`` uses it.
-``hint(PUZZLE)`` helps before a puzzle is solved, ``mistake(PUZZLE, n)`` after; ``progress()`` says what is
-solved. Besides these, every puzzle by its name in capitals, and every chapter by
-its number (``ch02``). Names are looked up when first used, so that importing the package alone costs
-nothing.
+``check(kernel, PUZZLE)`` reports whether a kernel is correct, ``trace(kernel, PUZZLE)`` draws which elements
+it touched, ``watch(kernel, PUZZLE)`` plays it line by line, and ``run(kernel, PUZZLE, **tensors)`` runs it on
+your own tensors. ``hint(PUZZLE)`` helps before a puzzle is solved, ``mistake(PUZZLE, n)`` after.
+``progress()`` shows what you have solved. The package also has every puzzle by its name in capitals and every
+chapter by its number (``ch02``). Names are imported on first use, so that ``import puzzles_lib`` alone is
+fast and works with any torch and Triton.
+
+The production kernels are in `puzzles_lib.kernels`.
 """
 
+import functools
 import importlib
+import importlib.metadata
 import re
+import warnings
+from types import ModuleType
+from typing import Any
+
+__version__ = "0.3.0"
+
+_PIN = re.compile(r"([\w-]+)==([\w.]+); extra == .course")  # a line of the package's metadata
 
 _HOME = {
     "check": "puzzles_lib.checking",
@@ -30,13 +41,14 @@ _HOME = {
 }
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
+    __tracebackhide__ = True
     if name == "__all__":  # what `from puzzles_lib import *` asks for
         return __dir__()
     if name in _HOME:
-        value = getattr(importlib.import_module(_HOME[name]), name)
+        value = getattr(_imported(_HOME[name]), name)
     elif name.isupper() or re.fullmatch(r"ch\d+", name):
-        value = _chapters().get(name)
+        value = _imported("puzzles_lib.chapters").named().get(name)
     else:  # such as a module, which `from puzzles_lib import inputs` asks for here first
         value = None
     if value is None:
@@ -46,8 +58,62 @@ def __getattr__(name: str):
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOME, *_chapters()])
+    return sorted([*_HOME, *_imported("puzzles_lib.chapters").named()])
 
 
-def _chapters() -> dict[str, object]:
-    return importlib.import_module("puzzles_lib.chapters").named()
+def _imported(name: str) -> ModuleType:
+    """Import a module of the course.
+
+    Raise ImportError with one sentence if that fails because of another version of a package, and warn once
+    if there is another Triton than the checker was made for.
+    """
+    __tracebackhide__ = True
+    try:
+        module = importlib.import_module(name)
+    except (ImportError, AttributeError):  # another Triton lacks names or has them elsewhere
+        if not (wrong := _unpinned()):
+            raise
+    else:
+        _warn_of_another_triton()
+        _help_below_errors()
+        return module
+    raise ImportError(f"{_sentence(wrong)} in an environment of its own")
+
+
+@functools.cache
+def _warn_of_another_triton() -> None:
+    wrong = {found: pin for found, pin in _unpinned().items() if pin.startswith("triton ")}
+    if wrong:
+        warnings.warn(f"{_sentence(wrong)}; until then, reports may be wrong", stacklevel=4)
+
+
+@functools.cache
+def _help_below_errors() -> None:
+    importlib.import_module("puzzles_lib.stumbles").help_below_errors()
+
+
+def _sentence(wrong: dict[str, str]) -> str:
+    pins = wrong.values()
+    command = f"pip install {' '.join(pin.replace(' ', '==') for pin in pins)}"
+    return f"the course needs {' and '.join(pins)}, but finds {' and '.join(wrong)}: run {command}"
+
+
+def _unpinned() -> dict[str, str]:
+    """Return the packages that are missing or of another version than the pin: what is found, the pin."""
+    try:
+        requirements = importlib.metadata.requires("triton-bit-by-bit") or []
+    except importlib.metadata.PackageNotFoundError:  # the folder was put on the path by hand
+        return {}
+    different = {}
+    for requirement in requirements:
+        if (match := _PIN.match(requirement)) is None:
+            continue
+        package, pin = match.groups()
+        try:
+            version = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            different[f"no {package}"] = f"{package} {pin}"
+        else:
+            if version.partition("+")[0] != pin:  # after the plus: which build
+                different[f"{package} {version}"] = f"{package} {pin}"
+    return different

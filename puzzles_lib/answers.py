@@ -1,4 +1,4 @@
-"""`answer`: checks a reading exercise, with a nudge where it is wrong and never the solution."""
+"""Check the answer to a reading exercise: `answer`. A wrong answer gets a nudge, never the solution."""
 
 import dataclasses
 import math
@@ -11,7 +11,13 @@ from puzzles_lib.chapters import questions
 from puzzles_lib.drawing.card import Theme, card, rows
 from puzzles_lib.question import Question
 
-RIGHT, WRONG, OPEN, UNCLEAR = "right", "WRONG", "open", "not checked"
+RIGHT, WRONG, OPEN, UNCLEAR = "right", "wrong", "open", "not checked"
+_HEADLINES = {
+    RIGHT: "Correct.",
+    WRONG: "Not quite.",
+    OPEN: "Not answered yet.",
+    UNCLEAR: "Not checked.",
+}
 _NAMES = {
     bool: "True or False",
     int: "a whole number",
@@ -24,7 +30,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Answer:
-    """How an answer was: ``"right"``, ``"WRONG"``, ``"open"`` (none given yet) or ``"not checked"``."""
+    """The result of an answer. status: ``"right"``, ``"wrong"``, ``"open"`` or ``"not checked"``."""
 
     id: str
     status: str
@@ -37,7 +43,7 @@ class Answer:
 
     @property
     def headline(self) -> str:
-        return f"{self.id}: {self.status}"
+        return f"{self.id}: {_HEADLINES[self.status]}"
 
     def __repr__(self) -> str:
         words = ["       " + self.words] if self.words else []
@@ -51,16 +57,15 @@ class Answer:
 def answer(id: str, value: object = ...) -> Answer:
     """Check the answer to a reading exercise, such as ``answer("ch13-q1", 128)``.
 
-    The right answer is computed from a compilation at the time of asking. Raises nothing for what a
-    learner may type: an id that there is not, and a value of another kind, are answered in a line.
-    ``...`` or None for the value is an exercise still open.
+    The correct answer is computed from a compilation when you ask. This function doesn't raise: an unknown
+    id and a value of the wrong kind get a line of explanation. ``...`` or None means not answered yet.
     """
     question = questions().get(id) if isinstance(id, str) else None
     if question is None:
         known = ", ".join(q for q in questions() if isinstance(id, str) and q[:4] == id[:4]) or ", ".join(
             dict.fromkeys(f"{q[:4]}-..." for q in questions())
         )
-        return Answer(_shown(id), UNCLEAR, f"there is no such question; there are {known or 'none'}")
+        return Answer(_shown(id), UNCLEAR, f"There is no such question. Try one of these: {known or 'none'}.")
     found = judge(question, value)
     if found.status not in (RIGHT, WRONG):
         return found
@@ -70,7 +75,7 @@ def answer(id: str, value: object = ...) -> Answer:
 
 
 def judge(question: Question, value: object) -> Answer:
-    """`answer` without a trace in the learner's progress. Raises nothing."""
+    """Check an answer without changing the learner's progress. Never raises."""
     if value is ... or value is None:
         return Answer(question.id, OPEN, question.asks)
     given, complaint = _as_kind(value, question.kind)
@@ -82,7 +87,7 @@ def judge(question: Question, value: object) -> Answer:
         words = "" if ok else _nudge(question, given, right)
     except Exception as error:
         text = " ".join(str(error).split())
-        words = f"the answer cannot be computed here: {type(error).__name__}: {text:.200}"
+        words = f"The correct answer cannot be computed here ({type(error).__name__}: {text:.200})."
         return Answer(question.id, UNCLEAR, words)
     return Answer(question.id, RIGHT if ok else WRONG, words)
 
@@ -100,8 +105,8 @@ def _nudge(question: Question, given: object, right: object) -> str:
 
 
 def _as_kind(value: Any, kind: type) -> tuple[object, str]:
-    """The value in the kind's plain form, or a line that says what is wrong with it."""
-    wrong = f"the answer is {_NAMES[kind]}; this is {_shown(value)} ({type(value).__name__})"
+    """Return the value in the kind's plain form, or a line that says what is wrong with it."""
+    wrong = f"The answer should be {_NAMES[kind]}, but {_shown(value)} is {_a(type(value).__name__)}."
     try:
         if kind is bool:
             return (value, "") if isinstance(value, bool) else (None, wrong)
@@ -116,23 +121,27 @@ def _as_kind(value: Any, kind: type) -> tuple[object, str]:
         if isinstance(value, list | tuple | set | frozenset):
             items = [_plain(v) if isinstance(v, str) else v for v in value]
             return (set(items) if kind is set else tuple(items)), ""
-    except Exception:  # somebody else's __index__ or __float__ may raise anything
+    except Exception:  # a foreign __index__ or __float__ may raise anything
         pass
     return None, wrong
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[:1] in 'aeioAEIO' else 'a'} {noun}"
 
 
 def _shown(value: object) -> str:
     try:
         return f"{value!r:.40}"
-    except Exception:  # somebody else's __repr__
+    except Exception:  # a foreign __repr__ may raise anything
         return "an object"
 
 
 def _attempt(given: object) -> str:
-    """What tells one try from another; a set's elements come in any order."""
+    """Return a text that is the same for equal tries; the order of a set doesn't matter."""
     try:
         return repr(sorted(map(repr, given)) if isinstance(given, set) else given)
-    except Exception:  # somebody else's __repr__, or an int of too many digits
+    except Exception:  # a foreign __repr__, or an int with too many digits
         return ""
 
 

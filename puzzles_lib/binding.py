@@ -1,4 +1,4 @@
-"""A kernel's parameters, by name, from a case of a puzzle; or why they cannot be had."""
+"""Find values for a kernel's parameters, by name, in a case of a puzzle, or say why there are none."""
 
 import dataclasses
 import inspect
@@ -9,10 +9,10 @@ import torch
 from triton.runtime.jit import JITFunction, KernelInterface
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from puzzles_lib.compiler import interpret_was_on
+from puzzles_lib.compiler import Opinion, Program, interpret_was_on, program, program_of
 from puzzles_lib.compiler.vetting import vet
-from puzzles_lib.interpreter import Pretended
 from puzzles_lib.puzzle import Argument, Case, Puzzle, Tiled
+from puzzles_lib.runner import Pretended
 from puzzles_lib.source import Refusal
 from puzzles_lib.wrapped import Configuration, Wrapped, unwrap
 
@@ -21,9 +21,10 @@ from puzzles_lib.wrapped import Configuration, Wrapped, unwrap
 class Bound:
     """A kernel with a value for each of its parameters, by name, for one case of a puzzle.
 
-    case: with the numbers that a configuration gives in place of the puzzle's own, such as BLOCK.
-    arguments: numbers as they are; pointers and descriptors of empty stand-ins of the right dtype.
-    configuration: what `triton.autotune` and `triton.heuristics` give; None for a plain kernel.
+    case: with the numbers of a configuration instead of the puzzle's own, such as BLOCK.
+    arguments: numbers as they are; pointers and descriptors of empty stand-ins with the correct dtype.
+    configuration: the values from `triton.autotune` and `triton.heuristics`; None for a plain kernel.
+    program: what is run, once the front end has been asked.
     """
 
     kernel: JITFunction
@@ -32,27 +33,38 @@ class Bound:
     arguments: Mapping[str, object]
     wrapped: Wrapped
     configuration: Configuration | None = None
+    program: Program | None = None
+
+    def translated(self, *, record: bool = False) -> Program | Refusal:
+        """What is run of the kernel; record: with what a recording needs."""
+        if self.program is not None and not record:
+            return self.program
+        return program(self.kernel, self.arguments, record=record)
+
+    def taken(self, opinion: Opinion) -> "Bound":
+        """The same, with what the front end has made of it."""
+        return dataclasses.replace(self, program=program_of(self.kernel, self.arguments, opinion))
 
     @property
     def num_warps(self) -> int:
-        """As it is launched: where no configuration says, Triton takes 4."""
+        """The number of warps of a launch: 4 unless a configuration says otherwise."""
         return self.options.get("num_warps", 4)
 
     @property
     def options(self) -> dict[str, int]:
-        """``num_warps`` and ``num_stages``, where a configuration says."""
+        """``num_warps`` and ``num_stages``, if a configuration sets them."""
         given = self.configuration.options if self.configuration else {}
         return {name: given[name] for name in ("num_warps", "num_stages") if type(given.get(name)) is int}
 
     def at(self, case: Case, number: int = 0) -> "Bound | Refusal | None":
-        """The kernel in the configuration of that number, bound to a case of the puzzle's.
+        """Return the kernel in the configuration with that number, bound to a case of the puzzle.
 
-        None where autotune would not try it there.
+        Returns None if autotune would not try this configuration there.
         """
         return _bound(self.wrapped, self.puzzle, case, number)
 
     def filled(self, tensors: Mapping[str, torch.Tensor] | Mapping[str, Pretended]) -> dict[str, object]:
-        """The arguments with these tensors, named as the puzzle names them, in their stand-ins' places."""
+        """Return the arguments with these tensors, by the puzzle's names, instead of their stand-ins."""
         arguments = dict(self.arguments)
         for name, tensor in tensors.items():
             if f"{name}_ptr" in arguments:
@@ -63,9 +75,9 @@ class Bound:
 
 
 def bind(kernel: object, puzzle: Puzzle, case: Case) -> Bound | Refusal:
-    """Bind what should be a ``@triton.jit`` kernel to a case, once it has been vetted.
+    """Vet what should be a ``@triton.jit`` kernel and bind it to a case.
 
-    One that `triton.autotune` wraps is bound in the first configuration that it would try.
+    A kernel within `triton.autotune` is bound in its first configuration.
     """
     if interpret_was_on():
         text = "TRITON_INTERPRET was set when Triton was imported: unset it and restart the notebook's kernel"
@@ -79,7 +91,7 @@ def bind(kernel: object, puzzle: Puzzle, case: Case) -> Bound | Refusal:
     for number in range(wrapped.count):
         if bound := _bound(wrapped, puzzle, case, number):
             return bound
-    return _signature("early_config_prune leaves no configuration", f"for {case}")
+    return _signature("early_config_prune removes all configurations", f"for {case}")
 
 
 def _bound(wrapped: Wrapped, puzzle: Puzzle, case: Case, number: int) -> Bound | Refusal | None:
@@ -102,7 +114,7 @@ def _bound(wrapped: Wrapped, puzzle: Puzzle, case: Case, number: int) -> Bound |
 
 
 def _launched_with(wrapped: Wrapped, puzzle: Puzzle, case: Case) -> dict[str, object]:
-    """The launch's own arguments by name, without what the wrappers give; tensors with nothing in them."""
+    """Return the launch's own arguments by name, without the wrappers' values; tensors are empty."""
     offers = puzzle.offers(case)
     names = [p.name for p in wrapped.kernel.params if p.name in offers and p.name not in wrapped.gives]
     given: dict[str, object] = {}
@@ -120,7 +132,7 @@ def _launched_with(wrapped: Wrapped, puzzle: Puzzle, case: Case) -> dict[str, ob
 
 
 def stand_ins(kernel: JITFunction, puzzle: Puzzle, case: Case) -> dict[str, object]:
-    """A value for each of the kernel's parameters, all of which the puzzle offers or have a default."""
+    """Return a value for each of the kernel's parameters, from the puzzle or from their defaults."""
     offers = puzzle.offers(case)
     values = {}
     for parameter in kernel.params:
@@ -137,14 +149,12 @@ _LAUNCH = f"{KernelInterface.__getitem__.__qualname__}.<locals>.<lambda>"
 
 
 def _no_kernel(kernel: object) -> Refusal:
-    """Why this object is no kernel."""
+    """Return why this object is not a kernel."""
     name = getattr(kernel, "__name__", type(kernel).__name__)
     if isinstance(kernel, KernelInterface):
-        return _signature(
-            f"{type(kernel).__name__} wraps the kernel: hand over the @triton.jit function itself"
-        )
+        return _signature(f"{type(kernel).__name__} wraps the kernel: pass the @triton.jit function itself")
     if getattr(kernel, "__qualname__", "") == _LAUNCH:
-        return _signature("kernel[grid] is a launch: hand over the kernel alone, the puzzle gives the grid")
+        return _signature("kernel[grid] is a launch: pass only the kernel, because the puzzle sets the grid")
     if callable(kernel):
         return _signature(f"{name} is a Python function: put @triton.jit on the line above its def")
     if kernel is None:  # as `mistake(...).kernel` is until its puzzle is solved
@@ -156,7 +166,7 @@ def _no_kernel(kernel: object) -> Refusal:
 
 
 def _unfit(wrapped: Wrapped, puzzle: Puzzle) -> Refusal | None:
-    """Which parameter of the kernel the puzzle cannot fill, or the wrappers must not."""
+    """Return the refusal of a parameter that the puzzle cannot fill, or that the wrappers must not."""
     offers = puzzle.offers(puzzle.cases[0])
     fixed = {name for name in offers if name not in puzzle.cases[0].numbers} | puzzle.sizes
     if told := wrapped.unfit(fixed):
@@ -165,12 +175,12 @@ def _unfit(wrapped: Wrapped, puzzle: Puzzle) -> Refusal | None:
         offered = offers.get(parameter.name)
         if parameter.is_constexpr and isinstance(offered, Argument | Tiled):
             what = "pointer" if isinstance(offered, Argument) else "descriptor"
-            return _signature(f"{parameter.name} is a {what}, it cannot be a tl.constexpr")
+            return _signature(f"{parameter.name} is a {what}, so it cannot be a tl.constexpr")
         if parameter.name not in offers and not parameter.has_default and parameter.name not in wrapped.gives:
             names = ", ".join(n for n in offers if not n.startswith("stride_"))
             return _signature(
-                f"the kernel takes {parameter.name!r}, which {puzzle.name} does not offer",
-                f"it offers {names}, and strides (stride_x0)",
+                f"the kernel takes {parameter.name!r}, which {puzzle.name} does not have",
+                f"its names are {names}, and strides (stride_x0)",
             )
     return None
 

@@ -1,9 +1,9 @@
-"""A model of the cache that all programs share: what comes from memory, and what is still there.
+"""Model the cache that all programs share: what comes from memory, and what is still in the cache.
 
-Programs run in waves, in the order of their numbers; those of a wave take turns, an access each. What one of
-them touches is looked for in the cache; if it is missing it is fetched, and what nobody has used for the
-longest time makes room (LRU). A chip is not so tidy: its programs drift apart, so that it fetches as much or
-more. What `puzzles_lib.chapters.ch19_what_the_clock_says.profiles` recorded says how much more.
+Programs run in waves, in the order of their numbers. The programs of a wave take turns with one access each.
+If a line is missing in the cache it is fetched, and the least recently used line is dropped (LRU). On a real
+GPU programs drift apart, so it fetches as much or more. The profiles recorded in
+`puzzles_lib.chapters.ch19_what_the_clock_says.profiles` show how much more.
 """
 
 import math
@@ -13,19 +13,19 @@ from itertools import chain, zip_longest
 
 import numpy as np
 
-from puzzles_lib.interpreter import Access
+from puzzles_lib.runner import Access
 
 LINE = 128
-"""Bytes of a line, which a GPU's caches keep or drop as one."""
+"""The bytes of a line, which a GPU's caches keep or drop as a whole."""
 
-Block = tuple[Hashable, int]  # what is kept or dropped as one, and its size
+Block = tuple[Hashable, int]  # what is kept or dropped as a whole, and its size
 
 
 def fetched(programs: Sequence[Sequence[Iterable[Block]]], in_flight: int, size: int) -> Counter[Hashable]:
-    """How often each block is fetched.
+    """Return how often each block is fetched.
 
-    programs: of each, in launch order, its accesses: the blocks that each of them touches. in_flight:
-    programs of a wave. size: of the cache, in what blocks' sizes are counted in.
+    programs: for each program, in launch order, the blocks of each of its accesses. in_flight: the number of
+    programs of a wave. size: the size of the cache, in the unit of the blocks' sizes.
     """
     held: OrderedDict[Hashable, int] = OrderedDict()
     room, found = size, Counter[Hashable]()
@@ -44,9 +44,9 @@ def fetched(programs: Sequence[Sequence[Iterable[Block]]], in_flight: int, size:
 
 
 def lines(accesses: Sequence[Access], widths: dict[str, int]) -> list[list[list[Block]]]:
-    """What the loads of a run touch, for `fetched`: lines, by program and by load.
+    """Return the lines that the loads of a run access, by program and by load, for `fetched`.
 
-    accesses: of a run. widths: bytes of an element of each tensor. A tensor begins at a line.
+    accesses: of a run. widths: the bytes of an element of each tensor. A tensor begins at a line.
     """
     programs: dict[object, list[list[Block]]] = {}
     for access in accesses:
@@ -59,7 +59,7 @@ def lines(accesses: Sequence[Access], widths: dict[str, int]) -> list[list[list[
 
 
 def by_tensor(counts: Counter[Hashable]) -> dict[str, tuple[int, int]]:
-    """Of each tensor: lines fetched, and how many different ones, from what `fetched` says of `lines`."""
+    """Return for each tensor the lines fetched, and how many different ones, from the result of `fetched`."""
     found: dict[str, tuple[int, int]] = {}
     for (name, _), times in counts.items():  # type: ignore[misc]
         all_, different = found.get(name, (0, 0))
@@ -70,9 +70,9 @@ def by_tensor(counts: Counter[Hashable]) -> dict[str, tuple[int, int]]:
 def tiles(
     order: Sequence[tuple[int, int]], steps: int, sizes: tuple[int, int]
 ) -> list[list[tuple[Block, ...]]]:
-    """A matmul's programs for `fetched`: in each of ``steps`` a block of a's rows, one of b's columns.
+    """Return a matmul's programs for `fetched`: in each of ``steps``, a block of a's rows and of b's columns.
 
-    order: pid -> the tile, row and column. sizes: of a block of a, of one of b.
+    order: pid -> row and column of its tile. sizes: of a block of a, and of a block of b.
     """
     a, b = (
         {at: [((name, at, step), size) for step in range(steps)] for at in {tile[axis] for tile in order}}
@@ -82,7 +82,7 @@ def tiles(
 
 
 def banded(tiles_m: int, tiles_n: int, group: int) -> list[tuple[int, int]]:
-    """The tiles of a matmul in bands of ``group`` rows, each walked down its columns; 1: row after row."""
+    """Return the tiles of a matmul in bands of ``group`` rows, each walked by columns; 1: row by row."""
     return [
         (m, n)
         for first in range(0, tiles_m, group)
@@ -92,5 +92,5 @@ def banded(tiles_m: int, tiles_n: int, group: int) -> list[tuple[int, int]]:
 
 
 def waves(programs: int, in_flight: int) -> int:
-    """How many waves a launch takes."""
+    """Return how many waves a launch takes."""
     return math.ceil(programs / in_flight)

@@ -1,7 +1,7 @@
-"""`check`: what a learner calls. `puzzles_lib.checker` judges; here it is kept what came of it.
+"""Check a kernel and keep the result: `check` is what a learner calls, and `puzzles_lib.checker` judges.
 
-Kept are the learner's progress (`ledger`), what was said in this session, for `hint` and `mistake`
-(`session`), and where a puzzle is solved for the first time, a line that says so and what is next (`cheer`).
+It keeps the learner's progress (`ledger`) and the reports of this session for `hint` and `mistake`
+(`session`). When a puzzle is solved for the first time, the report says so and what is next (`cheer`).
 """
 
 import contextlib
@@ -12,29 +12,28 @@ from puzzles_lib.checker import SECONDS_PER_CASE, examine
 from puzzles_lib.checker.attempts import positive
 from puzzles_lib.checker.report import Report
 from puzzles_lib.overview import cheer
-from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.puzzle import Puzzle, expect_puzzle
 from puzzles_lib.staleness import stale_note
 from puzzles_lib.stubs import attempt_text, is_untouched
 from puzzles_lib.wrapped import unwrap
 
 
 def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, salt: str = "") -> Report:
-    """Try a ``@triton.jit`` kernel on every case of a puzzle, and on a few drawn ones.
+    """Try a ``@triton.jit`` kernel on every case of a puzzle and on a few random cases; return the report.
 
-    Runs on the CPU, guarded: whatever the kernel does, this returns. ``seconds`` limits the CPU time of
-    each run of a case (ten times as long by the clock); once all runs have taken six times as many, the
-    check ends there. Checks in several threads wait for each other. ``tl.static_print`` shows a text once
-    in a check. A pass or a try is noted for `progress`.
+    The kernel runs on the CPU under guard, so this returns whatever the kernel does. Checks in several
+    threads wait for each other. ``tl.static_print`` shows each text once. `progress` records the try.
 
-    salt: for who grades: another salt draws other cases, and other values for the inputs of all. With the
-        same salt a report is the same at every call, but for the line at the first pass.
+    seconds: limits the CPU time of each run of a case. The limit on elapsed time is ten times as long. All
+        runs of the check together may take six times as long as one run.
+    salt: for graders. Another salt gives other random cases, and other input values in all cases. With the
+        same salt the report is the same at every call, except for the line at the first pass.
 
-    Raises TypeError where ``puzzle`` is not a `Puzzle` or ``salt`` no string, ValueError where ``seconds``
-    is no number above 0, and KeyboardInterrupt when interrupted.
+    Raises TypeError if ``puzzle`` is not a `Puzzle` or ``salt`` is not a string, ValueError if ``seconds`` is
+    not a number above 0, and KeyboardInterrupt when interrupted.
     """
     __tracebackhide__ = True
-    if not isinstance(puzzle, Puzzle):
-        raise TypeError(f"check(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+    expect_puzzle("check", kernel, puzzle)
     positive("check", seconds)
     if not isinstance(salt, str):
         raise TypeError(f"check: salt is a {type(salt).__name__}, allowed is a string")
@@ -47,7 +46,7 @@ def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, 
 
 
 def _kept(kernel: object, puzzle: Puzzle, report: Report) -> Report:
-    """The report, with what there is to say beside it; the check is noted."""
+    """Record the check and return its report, with any notes."""
     wrapped = unwrap(kernel)
     notes = [stale_note(wrapped.kernel) if wrapped else ""]
     session.remember(puzzle, wrapped.kernel if wrapped else None, report)

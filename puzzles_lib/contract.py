@@ -1,7 +1,7 @@
-"""What a puzzle promises to try beyond its cases: the range of each number, and how to draw from it.
+"""Say which random cases `check` may try besides a puzzle's own: the range of each number.
 
-A kernel that is right for the cases it can see may be wrong for all others: its rows end at 512, its
-loop has five turns. So `check` also tries a few cases that are drawn:
+A kernel that is correct for the listed cases may be wrong for all others: its rows end at 512, or its loop
+has five iterations. So `check` also tries a few random cases:
 
     Contract(
         {"N": Size(2100), "BLOCK_N": (128, 1024), "M": Size(150), "BLOCK_M": (4, 64)},
@@ -21,16 +21,16 @@ from torch import Tensor
 
 Fill = Callable[..., Tensor]
 DRAWS = 2
-"""Cases drawn for a puzzle."""
-SMALL = 100  # what a size is at most where it is not large
-TRIES = 20  # to find a draw of few programs
+"""The number of random cases of a puzzle."""
+SMALL = 100  # the most that a size is if it is not large
+TRIES = 20  # how often a draw with few programs is tried
 
 
 @dataclass(frozen=True)
 class Size:
-    """A number that may be any integer from ``least`` to ``most``, or any multiple of ``step`` there.
+    """Any integer from ``least`` to ``most``, or any multiple of ``step`` in that range.
 
-    ``step`` may follow from the numbers drawn before: ``Size(700, step=lambda s: math.lcm(8, s.GROUP))``.
+    ``step`` may depend on the numbers drawn before: ``Size(700, step=lambda s: math.lcm(8, s.GROUP))``.
     """
 
     most: int
@@ -39,20 +39,20 @@ class Size:
 
 
 def no_fills(numbers: SimpleNamespace) -> tuple[Mapping[str, Fill], ...]:
-    """All inputs as `inputs.random` draws them."""
+    """Return no fills, so that `inputs.random` draws all inputs."""
     return ({},)
 
 
 @dataclass(frozen=True)
 class Contract:
-    """How cases are drawn.
+    """How random cases are drawn.
 
-    numbers: for each number of a case, a `Size`; or what it may be, a tuple, or a function of the numbers
-        before it that gives one. Each size is large in one of the `DRAWS` draws, dealt in the order
-        written: larger than in any case of the puzzle, and than every power of two below its ``most``. Else
-        it is small: 1, a prime, one more than a power of two, or any.
-    fills: numbers -> the inputs' fills, a mapping for each draw in turn.
-    most_programs: what a draw has at most, if a few tries find one.
+    numbers: for each number of a case, a `Size`, a tuple of its values, or a function of the numbers before
+        it that returns such a tuple. Each size is large in one of the `DRAWS` draws, in the order written:
+        larger than in any case of the puzzle, and than every power of two below its ``most``. Otherwise it
+        is small: 1, a prime, one more than a power of two, or any.
+    fills: numbers -> the inputs' fills, a mapping for each draw.
+    most_programs: the most programs of a draw, if a few tries find one.
     """
 
     numbers: Mapping[str, "Size | tuple[int, ...] | Callable[[SimpleNamespace], tuple[int, ...]]"]
@@ -60,7 +60,7 @@ class Contract:
     most_programs: int = 9
 
     def large_in(self, turn: int) -> set[str]:
-        """The sizes that are large in a draw."""
+        """Return the sizes that are large in a draw."""
         sizes = [name for name, kind in self.numbers.items() if isinstance(kind, Size)]
         return {name for place, name in enumerate(sizes) if place % DRAWS == turn}
 
@@ -71,7 +71,7 @@ class Contract:
         listed: Mapping[str, int],
         programs: Callable[[dict[str, int]], int],
     ) -> dict[str, int]:
-        """The numbers of one draw; ``listed``: for each number the largest that a case has."""
+        """Return the numbers of one draw. listed: the largest value of each number in the puzzle's cases."""
         chance = random.Random(seed)
         draws = (self._once(turn, chance, listed) for _ in range(TRIES))
         found = next(draws)
@@ -99,14 +99,14 @@ class Contract:
 
 
 def beyond(size: int) -> int:
-    """The least number that a block of the power of two that holds ``size`` does not hold."""
+    """Return the least number that does not fit into the power of two that fits ``size``."""
     return (1 << max(0, size - 1).bit_length()) + 1
 
 
 def _biting(chance: random.Random, low: int, high: int, step: int) -> int:
-    """A multiple of ``step`` from ``low`` to ``high``: the least, a prime, 2^k + 1, or any.
+    """Return a multiple of ``step`` from ``low`` to ``high``: the least, a prime, 2^k + 1, or any.
 
-    Where there is none, the last one below.
+    If there is none, return the largest one below.
     """
     last = max(high // step, 1) * step
     multiples = range(min(-(-low // step) * step, last), last + 1, step)

@@ -1,24 +1,25 @@
-"""Two versions of a source as the few lines that differ: found, told as text, drawn."""
+"""Find the few lines in which two versions of a source differ, and show them as text or HTML."""
 
 import difflib
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from puzzles_lib.drawing.card import Theme
 
 Lines = tuple[tuple[str, str], ...]  # (sign, text): "-" of the first, "+" of the second, " " of both
 
-_CONTEXT = 1  # lines around a change
+_CONTEXT = 1  # the number of lines shown around a change
 _GAP = "…"
+_THEMES = {"-": Theme.WRONG, "+": Theme.OK}
 _PRE = "margin:0.4em 0;white-space:pre;overflow-x:auto;font-family:var(--jp-code-font-family, monospace)"
 
 
 def difference(
     before: Sequence[str], after: Sequence[str], keys: tuple[Sequence[str], Sequence[str]] | None = None
 ) -> Lines:
-    """The lines that differ, with those around them; a line for what is left out between.
+    """Return the lines that differ with their neighbors, and a line for each gap between them.
 
-    keys: what the lines are compared by, where that is not all of their text.
+    keys: what the lines are compared by, if it is not their text.
     """
     old, new = keys or (before, after)
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
@@ -35,21 +36,21 @@ def difference(
 
 
 def _dedented(lines: list[tuple[str, str]]) -> Lines:
-    """The lines without the indentation that all share, but for those that stand for lines left out."""
+    """Return the lines without their common indentation, except the ones that mark a gap."""
     code = [text for _, text in lines if text.strip() and text != _GAP]
     indent = min((len(text) - len(text.lstrip()) for text in code), default=0)
     return tuple((sign, text if text == _GAP else text[indent:]) for sign, text in lines)
 
 
 def told(lines: Lines, legend: str) -> list[str]:
-    """As text. legend: what the signs stand for."""
+    """Return the difference as lines of text. legend: what the signs mean."""
     return [legend, *(f"{sign} {text}".rstrip() for sign, text in lines)]
 
 
-def drawn(lines: Lines, legend: str, themes: Mapping[str, Theme]) -> str:
-    """As HTML. themes: the colour of a sign's lines."""
+def drawn(lines: Lines, legend: str) -> str:
+    """Return HTML with removed lines in red and added lines in green, as in any diff."""
     quiet = "opacity:0.8"
-    colour = {sign: f"color:{theme.ink}" for sign, theme in themes.items()}
+    colour = {sign: f"color:{theme.ink}" for sign, theme in _THEMES.items()}
     body = "".join(
         f'<div style="{colour.get(sign, quiet)}">{html.escape(f"{sign} {text}")}</div>'
         for sign, text in lines

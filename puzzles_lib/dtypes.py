@@ -1,7 +1,7 @@
-"""The dtypes of the course: one row each, and all that the rest asks about one is read off its row.
+"""The dtypes of the course, one row each. All other modules read the properties of a dtype from its row.
 
-NumPy knows neither bfloat16 nor float8. The interpreter holds them as bits; a row's ``code`` says which
-numbers these stand for, and rounds numbers to them.
+NumPy has neither bfloat16 nor float8, so the interpreter keeps them as bits. A row's ``code`` converts these
+bits to numbers, and rounds numbers to them.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ class BFloat16:
     """The upper half of a float32."""
 
     def widen(self, bits: np.ndarray) -> np.ndarray:
-        """uint16 -> float32, exactly."""
+        """Convert uint16 to float32, exactly."""
         return (bits.astype(np.uint32) << 16).view(np.float32)
 
     def narrow(self, values: np.ndarray, *, towards_zero: bool = False) -> np.ndarray:
-        """To nearest, ties to even, as GPUs and torch do, or cut off; NaN stays NaN."""
+        """Round to nearest, ties to even, as GPUs and torch do, or truncate; NaN stays NaN."""
         values = np.ascontiguousarray(values, np.float32)
         bits = values.view(np.uint32)
         up = 0 if towards_zero else 0x7FFF + ((bits >> 16) & 1)
@@ -31,20 +31,21 @@ class BFloat16:
 class Float8:
     """Sign, exponent and ``fraction`` bits of mantissa, as in the OCP 8-bit Floating Point Specification.
 
-    ``largest``: code of the largest number. Of those above it ``infinity`` is one, if there is such a
-    code; the others are NaN.
+    ``largest``: the code of the largest number. Of the codes above it, ``infinity`` is infinity, if there is
+    one; the others are NaN.
 
-    Rounding is what sm_90 does, ``cvt.rn.satfinite.e4m3x2.f32`` and its like: to nearest, ties to even,
-    and what is too large, infinities too, becomes the largest number. Towards zero (e5m2 alone) goes
-    through ``cvt.rz.f16.f32``, which leaves infinities what they are. NaN becomes 0x7F. On sm_80, which
-    has no e4m3, rounding to e5m2 differs, but from bfloat16: the upper byte of a float16 plus 0x80, so that
-    ties go away from zero, what is too large becomes infinity, and NaN -0.
+    Rounding is that of sm_90, ``cvt.rn.satfinite.e4m3x2.f32`` and similar: to nearest, ties to even. Values
+    that are too large, and infinities, become the largest number. Rounding towards zero (only e5m2) uses
+    ``cvt.rz.f16.f32``, which keeps infinities. NaN becomes 0x7F. On sm_80, which has no e4m3, rounding to
+    e5m2
+    is different except from bfloat16: it is the upper byte of a float16 plus 0x80. So ties go away from zero,
+    values that are too large become infinity, and NaN becomes -0.
     """
 
     def __init__(self, fraction: int, bias: int, largest: int, infinity: int | None = None):
         code = np.arange(128)
         exponent, digits = code >> fraction, code & (1 << fraction) - 1
-        digits = digits + (np.minimum(exponent, 1) << fraction)  # subnormals lack the leading one
+        digits = digits + (np.minimum(exponent, 1) << fraction)  # subnormals have no leading one
         numbers = np.ldexp(digits.astype(np.float32), np.maximum(exponent, 1) - bias - fraction)
         numbers[largest + 1 :] = np.nan
         if infinity is not None:
@@ -55,11 +56,11 @@ class Float8:
         self.middles = (self.steps[:-1] + self.steps[1:]) / 2
 
     def widen(self, bits: np.ndarray) -> np.ndarray:
-        """uint8 -> float32, exactly."""
+        """Convert uint8 to float32, exactly."""
         return self.numbers[bits]
 
     def narrow(self, values: np.ndarray, *, towards_zero: bool = False) -> np.ndarray:
-        """float32 -> uint8."""
+        """Round float32 to uint8."""
         values = np.asarray(values, np.float32)
         size = np.abs(values)
         if towards_zero:
@@ -68,20 +69,20 @@ class Float8:
         else:
             code = np.searchsorted(self.middles, size)
             tie = size == self.middles[np.minimum(code, len(self.middles) - 1)]
-            code += tie & (code % 2 == 1)  # to the even one of the two codes
+            code += tie & (code % 2 == 1)  # to the even code of the two
         code = np.where(np.isnan(size), 0x7F, code | np.signbit(values) << 7)
         return code.astype(np.uint8)
 
 
 @dataclass(frozen=True)
 class DType:
-    """One dtype under all its names.
+    """One dtype with all its names.
 
-    name: torch's and jaxtyping's. annotation: jaxtyping's class. triton: what kernels know it as.
+    name: torch's and jaxtyping's name. annotation: jaxtyping's class. triton: the dtype in kernels.
     signature: Triton's name for it in a kernel's signature.
-    storage: what the interpreter's NumPy arrays hold.
-    roundoff: unit roundoff, half the distance from 1 to the next number; 0 for what is exact.
-    code: what stored bits stand for, where NumPy cannot compute on ``storage`` as it is.
+    storage: the dtype of the interpreter's NumPy arrays.
+    roundoff: the unit roundoff, half the distance from 1 to the next number; 0 for exact dtypes.
+    code: the meaning of the stored bits, if NumPy cannot compute with ``storage`` directly.
     """
 
     name: str
@@ -111,16 +112,16 @@ class DType:
 
     @cached_property
     def least(self) -> float:
-        """What is smaller may count as zero. GPUs may flush subnormals, but not those of float8."""
+        """Smaller numbers may count as zero, because GPUs may flush subnormals, except those of float8."""
         code = self.code
         return float(code.steps[1]) if isinstance(code, Float8) else torch.finfo(self.torch).tiny
 
     def widen(self, stored: np.ndarray) -> np.ndarray:
-        """``storage`` -> a NumPy dtype that computes, exactly."""
+        """Convert ``storage`` exactly to a NumPy dtype that can compute."""
         return stored if self.code is None else self.code.widen(stored)
 
     def narrow(self, values: np.ndarray) -> np.ndarray:
-        """Numbers -> ``storage``, rounded as a cast is."""
+        """Round numbers to ``storage`` as a cast does."""
         return values.astype(self.storage) if self.code is None else self.code.narrow(values)
 
 
@@ -155,33 +156,38 @@ _BY_TRITON = {row.triton.name: row for row in DTYPES}
 
 
 def of_name(name: str) -> DType | None:
-    """The row of jaxtyping's ``"bfloat16"``; None where there is none."""
+    """Return the row of jaxtyping's ``"bfloat16"``; None if there is none."""
     return _BY_NAME.get(name)
 
 
 def of_torch(dtype: torch.dtype) -> DType:
-    """The row of ``torch.bfloat16``. Raises TypeError where there is none."""
+    """Return the row of ``torch.bfloat16``. Raise TypeError if there is none."""
     if dtype not in _BY_TORCH:
-        raise TypeError(f"the course has no {dtype}, it has {', '.join(_BY_NAME)}")
+        raise TypeError(f"the course does not support {dtype}, only {', '.join(_BY_NAME)}")
     return _BY_TORCH[dtype]
 
 
 def of_triton(dtype: tl.dtype) -> DType:
-    """The row of ``tl.bfloat16`` or a block of it; a pointer's is uint64's.
+    """Return the row of ``tl.bfloat16`` or a block of it; a pointer has that of uint64.
 
-    Raises TypeError where there is none.
+    Raises TypeError if there is none.
     """
     dtype = dtype.scalar
     row = _BY_TRITON.get("uint64" if dtype.is_ptr() else dtype.name)
     if row is None:
-        raise TypeError(f"the course's interpreter has no {dtype}")
+        raise TypeError(f"the course's interpreter does not support {dtype}")
     return row
 
 
-def of_integer(value: int, annotation: str = "") -> DType:
-    """The integer that a launch makes of ``value``, for a parameter annotated so ("i64"; "" for not).
+def of_triton_name(name: str) -> DType | None:
+    """The row of Triton's ``"fp32"`` or ``"uint8"``, a ``tl.dtype`` as text; None if there is none."""
+    return _BY_TRITON.get(name)
 
-    Where it does not fit the annotation, what it is without one.
+
+def of_integer(value: int, annotation: str = "") -> DType:
+    """Return the integer type that a launch gives ``value``, for an annotation such as "i64"; "" for none.
+
+    If the value does not fit the annotation, return the type without one.
     """
     row = next((row for row in DTYPES if row.signature == annotation), None)
     if row and row.storage.kind in "iu" and np.iinfo(row.storage).min <= value <= np.iinfo(row.storage).max:

@@ -1,4 +1,4 @@
-"""A few lines of the library's own source, for a notebook to read aloud."""
+"""Show a few lines of the library's own source in a notebook."""
 
 import re
 import textwrap
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-LONGEST = 86  # in a window of 1000 pixels longer ones are broken anywhere, also within a name
+LONGEST = 86  # in a window of 1000 pixels, longer lines break anywhere, even within a name
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,7 +28,7 @@ class Excerpt:
 
 
 def _broken(line: str) -> list[str]:
-    """A line as parts that fit: a comment goes above its code, and what goes on stands further in."""
+    """Break a line into parts that fit: a comment goes above its code, and continuations are indented."""
     code, mark, comment = line.partition("  # ")
     if len(line) <= LONGEST:
         return [line]
@@ -40,7 +40,7 @@ def _broken(line: str) -> list[str]:
 
 
 def _unclosed(lines: Sequence[str]) -> bool:
-    """Whether a comment, or a bracket that is still open, ends them: there Python goes on by itself."""
+    """Return whether the parts end with a comment or an open bracket, so that Python needs no backslash."""
     text = "\n".join(lines)
     return lines[-1].lstrip().startswith("#") or any(
         text.count(a) > text.count(b) for a, b in ("()", "[]", "{}")
@@ -48,11 +48,11 @@ def _unclosed(lines: Sequence[str]) -> bool:
 
 
 def excerpt(file: str, first: str, last: str) -> Excerpt:
-    """The lines of a file of this package from the first that holds one text to the next with the other.
+    """Return the lines of a file of this package, from the first with one text to the next with the other.
 
-    file: such as ``"kernels/quantize.py"``. A statement that begins on the last line is taken whole, and
-    what a comment says to the formatter is left out.
-    Raises ValueError where there are none, or no such file.
+    file: such as ``"kernels/quantize.py"``. A statement that begins on the last line is included as a whole,
+    and comments for the formatter are left out.
+    Raises ValueError if there are no such lines, or no such file.
     """
     path = Path(__file__).parent / file
     if not path.is_file():

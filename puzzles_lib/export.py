@@ -1,7 +1,7 @@
-"""Progress for machines, and of a whole class: what ``python -m puzzles_lib.progress`` does.
+"""Export progress for other programs and for a whole class: ``python -m puzzles_lib.progress``.
 
-Progress files are their learners' own, who can write into them what they like. So nothing of one is shown
-that has not a sound form, and what is shown is self-reported: a mirror of a class, and no marks.
+Learners can edit their progress files. So only valid entries are shown, and what is shown is self-reported:
+it gives an overview of a class, but no grades.
 """
 
 import argparse
@@ -19,20 +19,24 @@ from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.ledger import OPEN, SOLVED, TRIED, Entry
 from puzzles_lib.overview import progress
 
-SELF_REPORTED = "self-reported: learners can edit their files, so this is a mirror of the class, and no marks"
+SELF_REPORTED = (
+    "self-reported: learners can edit their files, so this is an overview of the class, not grades"
+)
 Entries = Mapping[str, Entry]
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; returns its exit status, 1 where a file could not be used."""
+    """Run the command and return its exit status, which is 1 if a file could not be used."""
     parser = argparse.ArgumentParser(
         prog="python -m puzzles_lib.progress",
-        description="What is solved. Without FILE: what you have solved. With several: a class's table.",
-        epilog=f"What FILEs say is {SELF_REPORTED}.",
+        description="Show what is solved: by you, or with FILEs, by a class.",
+        epilog=f"The contents of FILEs are {SELF_REPORTED}.",
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON; yours is a FILE to hand in")
-    form.add_argument("--csv", action="store_true", help="print CSV, a row for each learner and exercise")
+    form.add_argument(
+        "--json", action="store_true", help="print JSON; without FILE, this is the file to hand in"
+    )
+    form.add_argument("--csv", action="store_true", help="print CSV, with a row per learner and exercise")
     parser.add_argument(
         "files", nargs="*", type=Path, metavar="FILE", help="a progress file, or a folder with progress.json"
     )
@@ -76,7 +80,7 @@ def _print_class(files: Iterable[Path], as_json: bool, as_csv: bool) -> int:
 
 
 def _labelled(paths: list[Path]) -> Iterator[tuple[str, Path]]:
-    """Each file with its learner's name: its own, or its folder's; the whole path where two are the same."""
+    """Yield each file with its learner's name: the file's or its folder's, or else the path."""
     names = [
         _printable(path.resolve().parent.name if path.stem == "progress" else path.stem) for path in paths
     ]
@@ -89,20 +93,20 @@ def _printable(text: str) -> str:
 
 
 def _read(path: Path) -> dict[str, Entry]:
-    if path.exists() and not path.is_file():  # a pipe would be waited for
+    if path.exists() and not path.is_file():  # reading a pipe would wait forever
         raise ledger.Damaged(str(path))
     return ledger.read(path)
 
 
 def _exercises() -> Iterator[tuple[str, str, str]]:
-    """Chapter, number and name of each puzzle and reading exercise, in the order of the syllabus."""
+    """Yield chapter, number and name of each puzzle and reading exercise, in the order of the syllabus."""
     for chapter in CHAPTERS:
         yield from ((chapter.number, puzzle.number, puzzle.name) for puzzle in chapter.puzzles)
         yield from ((chapter.number, q.id.partition("-")[2], q.id) for q in chapter.questions)
 
 
 def _rows(kept: Entries) -> Iterator[dict[str, str | int]]:
-    """A row for each exercise of the course; what else a file names is left out."""
+    """Yield a row for each exercise of the course; other names in the file are ignored."""
     for chapter, number, name in _exercises():
         entry = kept.get(name, Entry(OPEN))
         shown = {key: value for key, value in asdict(entry).items() if key != "attempt"}
@@ -125,7 +129,7 @@ def _print_csv(learners: Mapping[str, Entries]) -> None:
 
 
 def _cell(text: str) -> str:
-    """Text that no spreadsheet takes for a formula: the name of a file is its learner's choice."""
+    """Return text that no spreadsheet reads as a formula: learners choose the names of their files."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 

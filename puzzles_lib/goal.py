@@ -1,15 +1,15 @@
-"""What a puzzle wants of a kernel that is right, of its machine code or of its traffic: data.
+"""The goals that a puzzle sets for the machine code or the traffic of a correct kernel, as data.
 
     Goal(cases=(5, 6), wants=(Want("load bytes", least=16), Want("exchanges", most=0)))
 
     Once(cases=(1, 2, 3))
 
-A goal is about some of the puzzle's own cases, so the kernel whose machine code is read has also been run
-there: code for sizes that nobody tries helps nobody. It is measured by `inspector.measures`.
+A goal is about some of the puzzle's own cases, so the kernel has also been run in them.
+`inspector.measures` measures its machine code.
 
     Traffic(case=5, in_flight=8, cache=32 << 10, most=3200)
 
-What is fetched from memory is counted in a run of that case, by `puzzles_lib.cache_model`.
+`puzzles_lib.cache_model` counts what a run of that case fetches from memory.
 """
 
 from collections.abc import Sequence
@@ -22,15 +22,16 @@ MEASURES = {
     "spills": "bytes that a thread spills to memory",
     "moves": "computed blocks that pass between threads in the loop",
     "programs": "programs at a time on a multiprocessor",
+    "products": "floating-point multiplications per iteration, outside tl.dot",
 }
-"""What can be measured, in words. ``"busy"`` is a share, from 0 to 1; all others are counted."""
+"""The measures, in words. ``"busy"`` is a share from 0 to 1; all others are counts."""
 
 
 @dataclass(frozen=True)
 class Want:
-    """A bound on one of the `MEASURES`: ``least`` or ``most``, one of the two.
+    """A bound on one of the `MEASURES`: either ``least`` or ``most``.
 
-    Raises ValueError for a measure that there is not, and for two bounds or none.
+    Raises ValueError for an unknown measure, and for two bounds or none.
     """
 
     measure: str
@@ -44,7 +45,7 @@ class Want:
             raise ValueError(f"Want: {self.measure} has least={self.least}, most={self.most}: give one")
 
     def is_met_by(self, number: float | None) -> bool:
-        """Whether a measured number is within the bound; None, where there was nothing to measure, is not."""
+        """Return whether a measured number is within the bound; None (nothing to measure) is not."""
         if number is None:
             return False
         return number >= self.least if self.least is not None else number <= self.most
@@ -57,7 +58,7 @@ class Want:
         return "none" if self.most == 0 else f"at most {self.told(self.most)}"
 
     def told(self, number: float | None) -> str:
-        """A number of this measure as text."""
+        """Return a number of this measure as text."""
         if number is None:
             return "nothing to measure"
         if self.measure != "busy":
@@ -72,10 +73,10 @@ class Want:
 
 @dataclass(frozen=True)
 class Goal:
-    """What the machine code for some cases of a puzzle must be like.
+    """The bounds that the machine code for some cases of a puzzle must meet.
 
-    cases: their numbers in ``puzzle.cases``. wants: all to be met, in each of them.
-    num_warps: of the launch. target: as `stages` takes it.
+    cases: their numbers in ``puzzle.cases``. wants: the bounds, all of which must be met in each case.
+    num_warps: the number of warps of the launch. target: as for `stages`.
     """
 
     cases: tuple[int, ...]
@@ -102,10 +103,10 @@ class Goal:
 
 @dataclass(frozen=True)
 class Once:
-    """Launches of these cases must all take the same compiled kernel.
+    """Launches of these cases must all use the same compiled kernel.
 
     Triton compiles one for each class of an integer: 1, a multiple of 16, or any other.
-    target: as `stages` takes it.
+    target: as for `stages`.
     """
 
     cases: tuple[int, ...]
@@ -137,9 +138,9 @@ def named(cases: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Traffic:
-    """How much a cache, which all programs share, may have to fetch from memory in a case of a puzzle.
+    """The most lines that a cache, which all programs share, may fetch from memory in a case.
 
-    in_flight: programs at a time. cache: its bytes. most: lines fetched.
+    in_flight: how many programs run at a time. cache: its size in bytes. most: the number of lines.
     """
 
     case: int

@@ -1,4 +1,4 @@
-"""Hints as they are written: `hints.md` in a chapter's folder.
+"""Read the hints of a chapter from `hints.md` in its folder.
 
     # MASKED_ADD
 
@@ -11,22 +11,22 @@
 
     Both sides do.
 
-A puzzle's hints go from a nudge to nearly the answer. The line ``fits:``, where there is one, names the kinds
-of verdict that a hint is about; words in brackets must stand in what is said of the first case that fails. A
-puzzle that is solved twice has its second kernel behind a colon: ``# LONG_SOFTMAX: online_softmax_kernel``.
+A puzzle's hints go from a nudge to nearly the answer. The optional line ``fits:`` names the kinds of verdict
+that a hint is about. Words in parentheses must occur in the report on the first case that fails. If a
+puzzle is solved twice, its second kernel follows a colon: ``# LONG_SOFTMAX: online_softmax_kernel``.
 """
 
 import re
 from dataclasses import dataclass
 
-_PUZZLE = re.compile(r"^# (?=[A-Z0-9_]+(?::|$))", re.MULTILINE)  # no comment in an excerpt of code
+_PUZZLE = re.compile(r"^# (?=[A-Z0-9_]+(?::|$))", re.MULTILINE)  # not a comment in an excerpt of code
 _HINT = re.compile(r"^## ", re.MULTILINE)
 _FITS = re.compile(r"([\w ]*\w)(?: \(([^)]+)\))?")
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What a hint is about: a kind of verdict, and words of the failure, "" for any."""
+    """What a hint is about: a kind of verdict, and words of the failure; "" fits any."""
 
     kind: str
     words: str = ""
@@ -42,11 +42,11 @@ class Hint:
 
 
 Key = tuple[str, str]
-"""A puzzle's name, and the kernel's that the hints are for; "" for any other kernel."""
+"""A puzzle's name, and the name of the kernel that the hints are for; "" for any other kernel."""
 
 
 def read_hints(text: str) -> dict[Key, tuple[Hint, ...]]:
-    """The hints of a chapter, by puzzle and kernel. Raises ValueError for text that is no such list."""
+    """Return the hints of a chapter, by puzzle and kernel. Raise ValueError if the text is malformed."""
     found: dict[Key, tuple[Hint, ...]] = {}
     before, *puzzles = _PUZZLE.split(text)
     if before.strip():

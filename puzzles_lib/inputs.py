@@ -1,9 +1,9 @@
-"""Seeded inputs for a case, with values that bite.
+"""Make seeded inputs for a case, with values that reveal mistakes.
 
-Default draws: standard normal for floats with a sprinkling of exact zeros; every bit pattern with
-equal chance for integers, so that sign bits and top codes appear. A `Case` replaces them per input
-with ``fill={"x": late_maximum}``; a fill is any function ``(shape, dtype, generator) -> tensor``. What an
-earlier kernel would have made of the other inputs is made of them: `Puzzle.derived`.
+By default, floats are standard normal with some exact zeros, and integers have all bit patterns with equal
+chance, so that sign bits and top codes occur. A `Case` replaces this for an input with
+``fill={"x": late_maximum}``; a fill is any function ``(shape, dtype, generator) -> tensor``. Inputs that an
+earlier kernel would compute from other inputs are computed: `Puzzle.derived`.
 """
 
 import inspect
@@ -18,7 +18,7 @@ from puzzles_lib.puzzle import Case, Puzzle
 
 
 def make_inputs(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
-    """The case's input tensors by parameter name: contiguous, on the CPU, the same at every call."""
+    """Return the case's input tensors by name: contiguous, on the CPU, and the same at every call."""
     tensors: dict[str, torch.Tensor] = {}
     for argument in puzzle.inputs:
         generator = torch.Generator().manual_seed(
@@ -41,7 +41,7 @@ def make_inputs(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
 
 
 def _derived(derive: Callable[..., torch.Tensor], before: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """An input made of those before it that it names, in float64."""
+    """Compute an input from earlier inputs, in float64."""
     named = inspect.signature(derive).parameters
     return derive(
         **{name: t.double() if t.is_floating_point() else t for name, t in before.items() if name in named}
@@ -49,7 +49,7 @@ def _derived(derive: Callable[..., torch.Tensor], before: Mapping[str, torch.Ten
 
 
 def random(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """The default: normal floats with about 1 in 16 exactly zero, or integers of random bits."""
+    """Fill with normal floats, about 1 in 16 exactly zero, or with integers of random bits: the default."""
     if dtype.is_floating_point:
         values = torch.randn(shape, generator=generator)
         values[torch.rand(shape, generator=generator) < 1 / 16] = 0.0
@@ -61,48 +61,48 @@ def random(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generato
 
 
 def zeros(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """All zero."""
+    """Fill with zeros."""
     return torch.zeros(shape, dtype=dtype)
 
 
 def all_bits_set(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Integers with every bit set: each packed field holds its top code, and the sign bit is on."""
+    """Fill with integers of all bits set: each packed field has its top code, and the sign bit is set."""
     return torch.full(shape, -1, dtype=dtype)
 
 
 def large(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Normal values around 1000: exp() of them overflows float32."""
+    """Fill with normal values around 1000, whose exp() overflows float32."""
     return _rounded(1000 + 10 * torch.randn(shape, generator=generator), dtype)
 
 
 def very_negative(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Normal values around -1000: exp() of them is 0, and a maximum that starts at 0 stays there."""
+    """Fill with normal values around -1000, whose exp() is 0; a maximum that starts at 0 stays there."""
     return _rounded(-1000 + 10 * torch.randn(shape, generator=generator), dtype)
 
 
 def far_below(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Normal values around -1000000, below what is often taken for minus infinity."""
+    """Fill with normal values around -1000000, below what is often used as minus infinity."""
     return _rounded(-1e6 + 10 * torch.randn(shape, generator=generator), dtype)
 
 
 def small(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Normal values times 2^-15: their products are near 1e-9."""
+    """Fill with normal values times 2^-15, whose products are near 1e-9."""
     return _rounded(2.0**-15 * torch.randn(shape, generator=generator), dtype)
 
 
 def far_apart(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Normal values, along the last axis times 100000 and times 1e-8 in turn: float16 holds neither."""
+    """Fill with normal values alternately times 100000 and 1e-8 along the last axis; float16 has neither."""
     sizes = torch.where(torch.arange(shape[-1]) % 2 == 0, 1e5, 1e-8)
     return _rounded(sizes * torch.randn(shape, generator=generator), dtype)
 
 
 def late_maximum(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Rows that rise along the last axis, so that every block brings a new maximum."""
+    """Fill with rows that rise along the last axis, so that every block has a new maximum."""
     steps = torch.linspace(-20.0, 20.0, shape[-1]) if shape[-1] > 1 else torch.zeros(shape[-1])
     return _rounded(steps + torch.randn(shape, generator=generator), dtype)
 
 
 def _rounded(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The nearest numbers of a dtype; float8_e4m3fn ends at 448, where torch may go on to NaN."""
+    """Return the nearest numbers of a dtype; float8_e4m3fn is clamped to 448, where torch may return NaN."""
     row = of_torch(dtype)
     return (values.clamp(-row.largest, row.largest) if row.is_float8 else values).to(dtype)

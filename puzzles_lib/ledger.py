@@ -1,8 +1,8 @@
-"""What is solved, kept across sessions in the user's state directory.
+"""Keep across sessions what is solved, in a file in the user's state directory.
 
-`record` is called by every check, so it never raises and never waits long; `load` reads the lot. The file
-is JSON, replaced as a whole; writers take a lock, and what one has written the next one keeps. It is the
-learner's own file, who may write into it what they like: a mirror, and no marks.
+Every check calls `record`, so it never raises and never waits long; `load` reads everything. The file is
+JSON and is replaced as a whole. Writers take a lock, so none overwrites what another has written. Learners
+can edit their own file, so it shows their progress but is not a grade.
 
     {"schema": 2, "puzzles": {"outer_add": {"state": "solved", "tries": 3, "last": "pass",
      "first_solved": "2026-11-22T08:45:50Z", "attempt": "90ad80fcd25de1cf"}}}
@@ -23,15 +23,15 @@ from pathlib import Path
 
 from platformdirs import user_state_path
 
-SCHEMA = 2  # 1 was {"puzzles": {"outer_add": "solved"}}; it is read, and replaced when something is recorded
-MOST_BYTES = 131_072  # of a progress file; an exercise takes about 150
+SCHEMA = 2  # 1 was {"puzzles": {"outer_add": "solved"}}: it can be read, and is replaced at the next record
+MOST_BYTES = 131_072  # the largest progress file; an exercise takes about 150 bytes
 MOST_TRIES = 10**6
 LOCK_TIMEOUT_S = 1.0
 
 SOLVED, TRIED, OPEN = "solved", "tried", "open"
 PASS = "pass"
 
-_FORMS = {  # of what an entry says in words
+_FORMS = {  # the allowed form of each text in an entry
     "state": re.compile(f"{SOLVED}|{TRIED}|{OPEN}"),
     "last": re.compile(r"[a-z ]{0,40}"),
     "first_solved": re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)?", re.ASCII),
@@ -41,14 +41,14 @@ _FORMS = {  # of what an entry says in words
 
 @dataclass(frozen=True)
 class Entry:
-    """What is kept of one puzzle or reading exercise.
+    """The record of one puzzle or reading exercise.
 
-    state: ``"solved"``, ``"tried"``, or ``"open"`` where it was checked with nothing of the learner's in it.
-    tries: different kernels, or answers, up to the first that was right; 0 where an older version of the
-        course counted none. Nothing is counted once it is solved.
-    last: ``"pass"``, or the kind of the newest verdict; ``""`` where that was not kept.
-    first_solved: the moment, in UTC, such as ``"2026-11-22T08:45:50Z"``; ``""`` where it is not known.
-    attempt: a digest of what was tried last.
+    state: ``"solved"``, ``"tried"``, or ``"open"`` if it was checked without any lines of the learner.
+    tries: the number of different kernels or answers up to the first correct one; 0 if an older version of
+        the course did not count. Tries after the first correct one are not counted.
+    last: ``"pass"``, or the kind of the newest verdict; ``""`` if it was not kept.
+    first_solved: the time in UTC, such as ``"2026-11-22T08:45:50Z"``; ``""`` if it is not known.
+    attempt: a digest of the last try.
     """
 
     state: str
@@ -59,56 +59,57 @@ class Entry:
 
 
 class Damaged(ValueError):
-    """A progress file holds something else than progress."""
+    """A progress file does not contain valid progress."""
 
 
 def record(name: str, solved: bool, kind: str = "", attempt: str = "") -> str | None:
-    """Note a try at the puzzle `name`, and whether it was right; once solved, it stays solved.
+    """Record a try at the puzzle `name`, and whether it was correct; once solved, it stays solved.
 
-    kind: of the verdict, where it was not right; ``"open"`` where nothing was tried yet.
-    attempt: what was tried, as text; the same again is no other try.
+    kind: the kind of the verdict if it was not correct; ``"open"`` if nothing was tried yet.
+    attempt: the try as text; the same text again does not count as another try.
 
-    Returns None, or one line to show where the file could not be used. Raises nothing, and gives up after
-    LOCK_TIMEOUT_S where another process holds the lock.
+    Returns None, or one line to show if the file could not be used. Never raises, and gives up after
+    LOCK_TIMEOUT_S if another process holds the lock.
     """
     try:
         digest = hashlib.sha256(attempt.encode()).hexdigest()[:16] if attempt else ""
         return _record(name, PASS if solved else kind, digest)
-    except Exception as error:  # whatever it is, a check goes on
-        return f"progress not kept: {_reason(error)}"
+    except Exception as error:  # a check must go on, whatever happens
+        return f"your progress could not be saved: {_reason(error)}"
 
 
 def load() -> tuple[dict[str, str], str | None]:
-    """The state, "solved", "tried" or "open", of each puzzle by name; and a line where it could not be read.
+    """Return the state of each puzzle by name, and a line to show if the file could not be read, else None.
 
-    Changes nothing and raises nothing.
+    A state is ``"solved"``, ``"tried"`` or ``"open"``. Never raises.
     """
     found, note = entries()
     return {name: entry.state for name, entry in found.items()}, note
 
 
 def entries() -> tuple[dict[str, Entry], str | None]:
-    """As `load`, with all that is kept of each."""
+    """Return the same as `load`, but with the whole entry of each puzzle."""
     try:
         return _load(_file()), None
     except Damaged as error:
-        return {}, f"progress file damaged, the next check starts a new one: {error}"
+        return {}, f"your progress file is damaged; the next check starts a new one: {error}"
     except Exception as error:
-        return {}, f"progress not read: {_reason(error)}"
+        return {}, f"your progress could not be read: {_reason(error)}"
 
 
 def read(path: Path) -> dict[str, Entry]:
-    """What a progress file holds, whoever wrote it: entries by name, each of a sound form.
+    """Return the valid entries of any progress file, by name.
 
-    Raises Damaged where it holds something else, OSError, and RuntimeError for a newer course's file.
+    Raises Damaged if the file contains anything else, OSError if it cannot be read, and RuntimeError if a
+    newer version of the course wrote it.
     """
     with open(path, "rb") as file:
         return parse(file.read(MOST_BYTES + 1), str(path))
 
 
 def parse(text: bytes, name: str) -> dict[str, Entry]:
-    """The same of a file's bytes; ``name`` is what errors call it."""
-    if len(text) > MOST_BYTES:  # so deep a nesting could overflow the stack of json's parser
+    """Return the entries of a file's bytes, as `read` does. name: how errors call the file."""
+    if len(text) > MOST_BYTES:  # deeply nested text could overflow the stack of the JSON parser
         raise Damaged(name)
     try:
         data = json.loads(text)
@@ -116,7 +117,7 @@ def parse(text: bytes, name: str) -> dict[str, Entry]:
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Damaged(name) from None
     if isinstance(schema, int) and schema > SCHEMA:
-        raise RuntimeError(f"{name} is of a newer version of the course (schema {schema})")
+        raise RuntimeError(f"{name} was written by a newer version of the course (schema {schema})")
     if schema == 1 and isinstance(puzzles, dict):
         puzzles = {name: {"state": state} for name, state in puzzles.items()}
     elif schema != SCHEMA or not isinstance(puzzles, dict):
@@ -128,7 +129,7 @@ def parse(text: bytes, name: str) -> dict[str, Entry]:
 
 
 def _entry(told: Mapping[str, object]) -> Entry:
-    """An entry of a file; keys that it does not know are left alone."""
+    """Return an entry of a file; unknown keys are ignored."""
     tries = told.get("tries", 0)
     if type(tries) is not int or not 0 <= tries <= MOST_TRIES:
         raise ValueError(tries)
@@ -140,7 +141,7 @@ def _entry(told: Mapping[str, object]) -> Entry:
 
 
 def _file() -> Path:
-    """The progress file: in $PUZZLES_STATE_DIR if that is set, else in the user's state directory."""
+    """Return the path of the progress file: in $PUZZLES_STATE_DIR, or else in the user's state directory."""
     override = os.environ.get("PUZZLES_STATE_DIR")
     return (Path(override) if override else user_state_path("triton-bit-by-bit")) / "progress.json"
 
@@ -152,7 +153,7 @@ def _record(name: str, kind: str, attempt: str) -> str | None:
         if known and _next(known, kind, attempt) == known:
             return None
     except Damaged:
-        pass  # mended below, under the lock
+        pass  # it is replaced below, under the lock
     path.parent.mkdir(parents=True, exist_ok=True)
     note = None
     with _lock(path.with_suffix(".lock")):
@@ -161,7 +162,7 @@ def _record(name: str, kind: str, attempt: str) -> str | None:
         except Damaged:
             aside = path.with_name(path.name + ".damaged")
             os.replace(path, aside)
-            kept, note = {}, f"progress file was damaged: set aside as {aside}, starting a new one"
+            kept, note = {}, f"your progress file was damaged; it is now {aside}, and a new one is started"
         entry = _next(kept.get(name, Entry(OPEN)), kind, attempt)
         if entry != kept.get(name):
             _save(path, kept | {name: entry})
@@ -169,7 +170,7 @@ def _record(name: str, kind: str, attempt: str) -> str | None:
 
 
 def _next(entry: Entry, kind: str, attempt: str) -> Entry:
-    """An entry after one more try."""
+    """Return the entry after one more try."""
     if entry.state == SOLVED or kind == OPEN:
         return entry
     another = not attempt or attempt != entry.attempt
@@ -181,7 +182,7 @@ def _next(entry: Entry, kind: str, attempt: str) -> Entry:
 
 
 def _load(path: Path) -> dict[str, Entry]:
-    """Raises what `read` raises, but where there is no file yet."""
+    """Return the entries of a file; none if it does not exist. Raise what `read` raises otherwise."""
     try:
         return read(path)
     except FileNotFoundError:
@@ -204,7 +205,7 @@ def _save(path: Path, kept: Mapping[str, Entry]) -> None:
 
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on `path`. Raises TimeoutError after LOCK_TIMEOUT_S."""
+    """Hold an exclusive lock on `path`. Raise TimeoutError after LOCK_TIMEOUT_S."""
     deadline = time.monotonic() + LOCK_TIMEOUT_S
     with open(path, "a") as file:
         while True:

@@ -1,4 +1,4 @@
-"""A wrong kernel as data: a slip, as edits of the right kernel's source.
+"""A wrong kernel as data: a slip, written as edits of the correct kernel's source.
 
     Mistake(
         FUSED_DW,
@@ -9,7 +9,7 @@
         says="dw[0, 0]",
     )
 
-A reader sees the slip and not the twenty lines around it, and the right kernel can change its other lines.
+A reader sees the slip without the twenty lines around it, and the correct kernel's other lines may change.
 """
 
 import difflib
@@ -18,18 +18,18 @@ from dataclasses import dataclass
 
 from puzzles_lib.puzzle import Puzzle
 
-FILE = "right.json"  # in a chapter's folder: the right kernels, in base64, by the puzzle's name
+FILE = "right.json"  # in a chapter's folder: the correct kernels, in base64, by the puzzle's name
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A right kernel with one slip in it.
+    """A correct kernel with one slip in it.
 
-    name: unique among the puzzle's mistakes, a Python identifier.
+    name: a Python identifier, unique among the puzzle's mistakes.
     what: the slip, in a sentence.
-    edits: text of the right kernel, which stands there exactly once, to what replaces it.
-    kind: what the checker's first verdict is, such as ``"values"``.
-    says: what its report says of this slip: an argument's name, an element, a diagnosis.
+    edits: maps a text that occurs exactly once in the correct kernel to its replacement.
+    kind: the kind of the checker's first verdict, such as ``"values"``.
+    says: words of the report on this slip: an argument's name, an element, a diagnosis.
     """
 
     puzzle: Puzzle
@@ -40,10 +40,10 @@ class Mistake:
     says: str = ""
 
     def apply(self, source: str) -> str:
-        """The wrong kernel's source, from the right one's.
+        """Return the wrong kernel's source, made from the correct one's.
 
-        All edits are looked for in `source` itself, so their order does not matter. Raises ValueError
-        for an edit whose text is not there exactly once, that changes nothing, or that overlaps another.
+        All edits refer to `source` itself, so their order does not matter. Raises ValueError for an edit
+        whose text does not occur exactly once, that changes nothing, or that overlaps another.
         """
         if not self.edits:
             raise ValueError(f"{self.name}: no edits")
@@ -57,15 +57,15 @@ class Mistake:
 
     def _place(self, source: str, old: str) -> int:
         if (count := source.count(old)) != 1 or not old:
-            raise ValueError(f"{self.name}: {old!r} stands {count} times in the kernel, not once")
+            raise ValueError(f"{self.name}: {old!r} occurs {count} times in the kernel, not once")
         if self.edits[old] == old:
             raise ValueError(f"{self.name}: {old!r} is replaced by itself")
         return source.index(old)
 
     def lines(self, source: str) -> set[int]:
-        """Where the slip is, from the right kernel's source: lines of the wrong one, counted from 1.
+        """Return the lines of the wrong kernel in which the slip is, from 1, given the correct source.
 
-        Where lines are missing, those around the gap. Indentation does not count.
+        If lines are missing, the lines around the gap are returned. Indentation does not count.
         """
         right, wrong = ([line.strip() for line in text.splitlines()] for text in (source, self.apply(source)))
         found: set[int] = set()

@@ -1,4 +1,4 @@
-"""``python -m puzzles_lib.notebooks DIR``: the exercises that ship with the package, copied to a folder."""
+"""Copy the exercises that ship with the package to a folder: ``python -m puzzles_lib.notebooks DIR``."""
 
 import argparse
 import json
@@ -7,26 +7,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _HERE = Path(__file__).parent
-_PACKED = _HERE / "exercises"  # in a wheel; a checkout has them beside the package
+_PACKED = _HERE / "exercises"  # in a wheel; in a checkout they are next to the package
 
 
 def exercises() -> list[Path]:
-    """The notebooks in order. Raises FileNotFoundError where there are none."""
+    """Return the notebooks in order. Raise FileNotFoundError if there are none."""
     folder = _PACKED if _PACKED.is_dir() else _HERE.parent / "notebooks"
     found = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
     if not found:
         raise FileNotFoundError(
-            "no notebooks beside the package: install its wheel, or take a whole checkout"
+            "there are no notebooks next to the package: install its wheel, or use a whole checkout"
         )
     return found
 
 
 def copy(folder: Path, kernel: str = "") -> Iterator[tuple[str, bool]]:
-    """Copy them into a folder, which is made; gives each one's name, and whether it was written.
+    """Copy the notebooks into a folder, and yield each name and whether it was written.
 
-    A file that is there already is somebody's work, and is left alone. kernel: the Jupyter kernel that they
-    ask for, by the name in ``jupyter kernelspec list``; without, ``python3``.
-    Raises OSError where the folder cannot be written to.
+    The folder is created. Existing files may contain someone's work, so they are not replaced. kernel: the
+    notebooks' Jupyter kernel, by the name in ``jupyter kernelspec list``; by default ``python3``.
+    Raises OSError if the folder cannot be written to.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for path in exercises():
@@ -46,16 +46,14 @@ def _with_kernel(text: str, kernel: str) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; returns its exit status."""
+    """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m puzzles_lib.notebooks", description=__doc__.splitlines()[0]
     )
     parser.add_argument(
-        "folder", type=Path, metavar="DIR", help="made where it is missing; no file is replaced"
+        "folder", type=Path, metavar="DIR", help="is created if it is missing; no file is replaced"
     )
-    parser.add_argument(
-        "--kernel", default="", help="the Jupyter kernel that they ask for (default: python3)"
-    )
+    parser.add_argument("--kernel", default="", help="the notebooks' Jupyter kernel (default: python3)")
     chosen = parser.parse_args(argv)
     try:
         written = dict(copy(chosen.folder, chosen.kernel))
@@ -65,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     count = sum(written.values())
     print(f"{count} notebook{'s' * (count != 1)} written to {chosen.folder}")
     for name in [name for name, new in written.items() if not new]:
-        print(f"kept {name}, which was there")
+        print(f"kept {name}, which already exists")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`progress()`: a row for each chapter, and what is next; and what is said at a puzzle's first pass."""
+"""Show a row per chapter and what is next (`progress`), and congratulate on a first pass (`cheer`)."""
 
 import html
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from puzzles_lib.drawing.card import Theme, card, heads
 from puzzles_lib.ledger import OPEN, SOLVED, TRIED
 from puzzles_lib.puzzle import Puzzle
 
-_CELLS, _HTML_CELLS = 12, 24  # of a bar
+_CELLS, _HTML_CELLS = 12, 24  # the number of cells of a bar
 _CHARACTERS = {SOLVED: "█", TRIED: "▒", OPEN: "░"}
 _COLOURS = {SOLVED: Theme.OK, TRIED: Theme.OPEN}
 
 
 @dataclass(frozen=True)
 class Item:
-    """A puzzle, or a reading exercise, by its number in the course, such as ``"9b"``, or ``"q2"``."""
+    """A puzzle or reading exercise. number: its number in the course, such as ``"9b"`` or ``"q2"``."""
 
     number: str
     name: str
@@ -31,7 +31,7 @@ class Item:
 
 @dataclass(frozen=True)
 class ChapterProgress:
-    """notebook: its file's name."""
+    """The progress in one chapter. notebook: the name of its file."""
 
     number: str
     title: str
@@ -43,12 +43,12 @@ class ChapterProgress:
 
     @property
     def short(self) -> str:
-        """Number and title, of which what follows a colon is left out."""
+        """The number and the title, without what follows a colon."""
         return f"{self.number} {self.title.partition(':')[0]}"
 
     @property
     def left(self) -> str:
-        """What is not solved yet: puzzles by number, questions by how many."""
+        """What is not solved yet: the numbers of puzzles, and how many questions."""
         unsolved = [item for item in self.items if item.state != SOLVED]
         named = _runs([item for item in self.items if item.is_puzzle])
         puzzles = sum(item.is_puzzle for item in unsolved)
@@ -58,7 +58,7 @@ class ChapterProgress:
 
 
 def _runs(puzzles: list[Item]) -> list[str]:
-    """Numbers of those that are not solved, four and more in a row as "28 to 34"."""
+    """Return the numbers of the unsolved puzzles; four or more in a row become "28 to 34"."""
     runs: list[list[str]] = [[]]
     for puzzle in puzzles:
         if puzzle.state == SOLVED:
@@ -70,23 +70,23 @@ def _runs(puzzles: list[Item]) -> list[str]:
 
 @dataclass(frozen=True)
 class Progress:
-    """All chapters in order; `note` is a line about a file that could not be read, or None."""
+    """The progress in all chapters, in order. note: a line about a file that could not be read, or None."""
 
     chapters: tuple[ChapterProgress, ...]
     note: str | None = None
 
     def count(self, state: str) -> int:
-        """How many puzzles and reading exercises are "solved", "tried" or "open"."""
+        """Return how many puzzles and reading exercises are "solved", "tried" or "open"."""
         return sum(chapter.count(state) for chapter in self.chapters)
 
     @property
     def summary(self) -> str:
         solved, tried, left = (self.count(state) for state in (SOLVED, TRIED, OPEN))
-        return f"{solved} of {solved + tried + left} solved, {tried} tried, {left} open"
+        return f"{solved} of {solved + tried + left} solved, {tried} tried, {left} not started"
 
     @property
     def next(self) -> tuple[ChapterProgress, Item] | None:
-        """The first puzzle that is not solved, or where there is none, the first reading exercise."""
+        """The first puzzle that is not solved; if all are, the first reading exercise that is not."""
         unsolved = [(c, item) for c in self.chapters for item in c.items if item.state != SOLVED]
         return next((pair for pair in unsolved if pair[1].is_puzzle), next(iter(unsolved), None))
 
@@ -107,7 +107,7 @@ class Progress:
     def _repr_html_(self) -> str:
         note = f"<div>{html.escape(self.note)}</div>" if self.note else ""
         rows = "".join(map(_row, self.chapters))
-        after = "All of it. Well done."
+        after = "You have solved everything. Well done!"
         if self.next:
             chapter, item = self.next
             after = f"Next: {_link(chapter.notebook, f'{item.label}, in chapter {chapter.number}')}"
@@ -117,7 +117,7 @@ class Progress:
 
 
 def progress() -> Progress:
-    """Each chapter with its puzzles and reading exercises: solved, tried, open. Changes nothing."""
+    """Return each chapter with its puzzles and reading exercises: solved, tried or open."""
     states, note = ledger.load()
     chapters = []
     for chapter in CHAPTERS:
@@ -131,7 +131,7 @@ def progress() -> Progress:
 
 
 def cheer(puzzle: Puzzle) -> Cheer:
-    """What is said when a puzzle of the course is solved for the first time."""
+    """Return the message for the first time that a puzzle of the course is solved."""
     states, _ = ledger.load()
     (here,) = (chapter for chapter in CHAPTERS if puzzle in chapter.puzzles)
     everything = [p for chapter in CHAPTERS for p in chapter.puzzles]
@@ -141,13 +141,13 @@ def cheer(puzzle: Puzzle) -> Cheer:
     if following := next((p for p in below if states.get(p.name) != SOLVED), None):
         return Cheer(words, f"puzzle {following.number}, below")
     if all(states.get(p.name) == SOLVED for p in here.puzzles):
-        words += f" Chapter {here.number} is done."
+        words += f" You have solved all puzzles of chapter {here.number}."
     later = next(iter(CHAPTERS[CHAPTERS.index(here) + 1 :]), None)
     return Cheer(words, f"chapter {later.number}, {later.title}", later.notebook) if later else Cheer(words)
 
 
 def _shares(chapter: ChapterProgress, cells: int) -> dict[str, int]:
-    """A bar's cells by state, in the order drawn: one at least for what there is, full for all only."""
+    """Return the bar's cells by state, in order: at least one per state, and full only if all are solved."""
     total = len(chapter.items)
     solved = chapter.count(SOLVED) * cells // total
     begun = (chapter.count(SOLVED) + chapter.count(TRIED)) * cells // total
@@ -173,7 +173,7 @@ def _row(chapter: ChapterProgress) -> str:
 
 
 def _cells(*contents: str) -> str:
-    """A row of a table, which is as narrow as it can be and breaks no line but in the last column."""
+    """Return a row of a table. It is as narrow as possible, and only the last column may wrap."""
     styles = ["text-align:left;white-space:nowrap"] * (len(contents) - 1) + ["text-align:left"]
     cells = (f'<td style="{s}">{content}</td>' for s, content in zip(styles, contents, strict=True))
     return f"<tr>{''.join(cells)}</tr>"

@@ -31,23 +31,23 @@ from puzzles_lib.dtypes import of_name, of_torch
 from puzzles_lib.goal import Goal, Once, Traffic
 
 MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)
-"""What a GPU launches along each axis of a grid."""
+"""The most programs that a GPU launches along each axis of a grid."""
 
 
 class Case:
     """One set of sizes and block sizes to try a kernel on.
 
-    ``Case(M=90, N=100, BLOCK_M=32, BLOCK_N=16)``: every number is a keyword. Those that the spec's
-    annotations name are sizes, the others are compile-time constants offered to the kernel. Numbers
-    read back as attributes: ``case.M``.
+    ``Case(M=90, N=100, BLOCK_M=32, BLOCK_N=16)``: every number is a keyword. Numbers in the spec's
+    annotations are sizes; the others are compile-time constants for the kernel. Numbers are attributes:
+    ``case.M``.
 
-    ``fill`` says which inputs are not drawn from the default distribution:
+    ``fill`` names the inputs that are not drawn from the default distribution:
     ``fill={"x": inputs.large}``, a function of ``(shape, dtype, generator)`` that returns a tensor.
 
-    ``salt``: another one draws other values for the inputs.
-    ``pretend=True``: a case of true size. Everything is as large as the numbers say, the grid and the
-    offsets too, but for the memory: its tensors exist as formulas, programs at the edges of the grid are
-    run, and it is judged where they touch memory, not what they store.
+    ``salt``: another salt gives other values for the inputs.
+    ``pretend=True``: a case of true size. The grid and the offsets are as large as the numbers say, but the
+    tensors exist only as formulas. Programs at the edges of the grid are run, and the check covers where they
+    access memory, not what they store.
     """
 
     numbers: dict[str, int]
@@ -71,14 +71,14 @@ class Case:
         self.__dict__["salt"] = salt
         self.__dict__["pretend"] = pretend
         if pretend and fill:
-            raise ValueError("Case: pretend takes no fill, its tensors hold nothing")
+            raise ValueError("Case: a case with pretend takes no fill, because its tensors have no values")
 
     def but(self, **numbers: Any) -> "Case":
-        """The same case with some numbers changed or added."""
+        """Return the same case with some numbers changed or added."""
         return Case(fill=self.fill, salt=self.salt, pretend=self.pretend, **{**self.numbers, **numbers})
 
     def __getattr__(self, name: str) -> int:
-        numbers = self.__dict__.get("numbers", {})  # a copy has none yet
+        numbers = self.__dict__.get("numbers", {})  # a copy has no numbers yet
         if name.startswith("__") or name not in numbers:
             raise AttributeError(f"this case has no {name!r}; it has {', '.join(numbers)}")
         return numbers[name]
@@ -95,7 +95,7 @@ class Case:
     __repr__ = __str__
 
     def salted(self, salt: str) -> "Case":
-        """The same case with other values of its inputs."""
+        """Return the same case with other values of its inputs."""
         return Case(fill=self.fill, salt=salt, pretend=self.pretend, **self.numbers)
 
 
@@ -108,7 +108,7 @@ class Argument:
     dims: tuple[str, ...]
 
     def shape(self, numbers: Mapping[str, int]) -> tuple[int, ...]:
-        """The sizes as integers, for a case's numbers."""
+        """Return the sizes as integers, for a case's numbers."""
         return tuple(evaluate(dim, numbers) for dim in self.dims)
 
     def annotation(self) -> str:
@@ -117,16 +117,16 @@ class Argument:
 
 @dataclass(frozen=True)
 class Tiled:
-    """A tensor of a puzzle as a kernel gets it through a descriptor made by the host.
+    """A tensor of a puzzle that a kernel gets as a descriptor made by the host.
 
-    It is seen as a matrix whose rows are the tensor's last axis; ``block`` is the tile, rows by columns.
+    It is a matrix whose rows are the tensor's last axis; ``block`` is the tile, rows by columns.
     """
 
     argument: Argument
     block: tuple[int, int]
 
     def descriptor(self, numbers: Mapping[str, int], base: torch.Tensor) -> TensorDescriptor:
-        """The descriptor of ``base``, for a case's numbers."""
+        """Return the descriptor of ``base``, for a case's numbers."""
         shape = self.argument.shape(numbers)
         columns = shape[-1]
         return TensorDescriptor(base, [math.prod(shape[:-1]), columns], [columns, 1], list(self.block))
@@ -134,39 +134,38 @@ class Tiled:
 
 @dataclass(frozen=True)
 class Puzzle:
-    """What to compute (``spec``), how it is launched (``grid``) and what it is tried on (``cases``).
+    """What to compute (``spec``), how to launch it (``grid``) and what to try it on (``cases``).
 
-    number: place in the syllabus, such as ``"9b"``.
-    spec: PyTorch function with jaxtyping annotations on its parameters and result; it must also be
-        right in float64, because the checker takes its reference from there. A parameter annotated
-        ``int`` is a number of the case, such as ``BITS``, and no input.
-    grid: case -> number of programs along one to three axes.
+    number: the place in the syllabus, such as ``"9b"``.
+    spec: a PyTorch function with jaxtyping annotations on its parameters and result. It must also be
+        correct in float64, because the checker computes its reference there. A parameter annotated ``int``
+        is a number of the case, such as ``BITS``, not an input.
+    grid: case -> the number of programs along one to three axes.
     cases: what `check` tries, the easiest first.
     formula: the mathematics in LaTeX, shown in the notebook.
-    outputs: names of the results, so that the kernel's pointers are ``z_ptr`` and so on.
-    most_loads: for an input's name, case -> the most elements of it that all programs together may
-        load. For puzzles whose point is to read something only once.
-    needed: for an input's name, case -> how many elements of it the results depend on, where that is not
-        all: what is left out of the least that a kernel has to move.
-    descriptors: for an input's name, case -> the tile that its descriptor ``<name>_desc`` loads, see
-        `Tiled`. The kernel may take it beside or instead of the pointer.
-    exact: results that are copied or chosen, not computed: they are compared bit for bit.
-    zeroed: results that hold zeros when the kernel starts, such as a lock; the others hold nonsense.
-    locks: those of them that are locks: 0 is free, and 1 is held by a program that alone may store.
-    same_bits: whether the results must be the same, bit for bit, in whatever order the programs run.
-    derived: for an input's name, a function of the inputs before it, as named in the spec, that gives it:
-        what an earlier kernel has made of them. A case's fill for it goes first.
-    allowance: a function like the spec that gives how far from it a right kernel may be, where it rounds on
-        its way what `tl.dot` takes in half precision; None where only float32's own error is allowed.
-    slips: functions like the spec, each with a slip that is often made, by what the report says of it. They
-        may take any number of the case besides, by its name.
-    contract: how cases are drawn that are tried beside ``cases``; without it none are.
-    machine: what the machine code must be like, or how often compiled, once all cases pass.
-    traffic: how much it may fetch from memory, once all cases pass.
-    broken_by: the mistake, by its name, that the kernel has which learners get, to be mended; "" where they
-        get one with a hole.
+    outputs: the names of the results, so that the kernel's pointers are ``z_ptr`` and so on.
+    most_loads: for an input's name, case -> the most elements of it that all programs together may load. For
+        puzzles whose point is to read something only once.
+    needed: for an input's name, case -> how many elements of it the results depend on, if not on all. Only
+        these count as bytes that a kernel must move.
+    descriptors: for an input's name, case -> the tile that its descriptor ``<name>_desc`` loads, see `Tiled`.
+        The kernel may take it as well as, or instead of, the pointer.
+    exact: results that are copied or chosen, not computed. They are compared bit for bit.
+    zeroed: results that are zero when the kernel starts, such as a lock. All others contain nonsense.
+    locks: the results of them that are locks: 0 is free, and 1 is held by the only program that may store.
+    same_bits: whether the results must be the same, bit for bit, in any order of the programs.
+    derived: for an input's name, a function of the inputs before it, by their names in the spec, that
+        computes it as an earlier kernel would. A case's fill for it takes precedence.
+    allowance: a function like the spec that returns how far a correct kernel may be from it. It is for
+        kernels that round values to half precision for `tl.dot`; None allows only float32's own error.
+    slips: functions like the spec, each with a common slip, by the report's text about it. They may also take
+        any number of the case, by its name.
+    contract: how random cases are drawn; without it there are none.
+    machine: goals for the machine code, or for how often it is compiled, once all cases pass.
+    traffic: goals for how much is fetched from memory, once all cases pass.
+    broken_by: the name of the mistake in the kernel that learners get to fix; "" if they get one with a hole.
 
-    Raises ValueError where the parts do not fit together.
+    Raises ValueError if the parts do not fit together.
     """
 
     number: str
@@ -192,12 +191,12 @@ class Puzzle:
 
     def __post_init__(self) -> None:
         if not self.cases:
-            raise ValueError(f"{self.name}: cases is empty, at least one is needed")
+            raise ValueError(f"{self.name}: cases is empty, but at least one is needed")
         returned = _annotations(self.spec).get("return")
         results = typing.get_args(returned) if typing.get_origin(returned) is tuple else (returned,)
         if len(results) != len(self.outputs):
             raise ValueError(
-                f"{self.name}: outputs names {len(self.outputs)}, the spec returns {len(results)}"
+                f"{self.name}: outputs names {len(self.outputs)} results, but the spec returns {len(results)}"
             )
         if twice := {a.name for a in self.inputs} & set(self.outputs):
             raise ValueError(f"{self.name}: {sorted(twice)} names both an input and an output")
@@ -220,7 +219,7 @@ class Puzzle:
         for case in self.cases:
             if missing := set(self.spec_numbers) - set(case.numbers):
                 raise ValueError(
-                    f"{self.name}: the spec takes {sorted(missing)}, case {case} has no such number"
+                    f"{self.name}: the spec takes {sorted(missing)}, but case {case} has no such number"
                 )
             for argument in self.inputs + self.results:
                 argument.shape(case.numbers)
@@ -235,10 +234,10 @@ class Puzzle:
             if not 1 <= len(self.grid(case)) <= 3:
                 raise ValueError(f"{self.name}: the grid of case {case} must have 1 to 3 axes")
             for axis, (count, most) in enumerate(zip(self.programs(case), MOST_PROGRAMS, strict=True)):
-                if count > most and not case.pretend:  # then it is a verdict
+                if count > most and not case.pretend:  # for pretended cases it is a verdict
                     raise ValueError(
                         f"{self.name}: the grid of case {case} has {count} programs along axis {axis}, "
-                        f"a GPU launches {most} at most"
+                        f"but a GPU launches at most {most}"
                     )
 
     @property
@@ -247,7 +246,7 @@ class Puzzle:
 
     @property
     def counts(self) -> bool:
-        """Whether it is one of the course's own, for whose solution there is a mark in `progress`."""
+        """Whether this is one of the course's own puzzles, which `progress` counts."""
         chapter = ".".join(self.spec.__module__.split(".")[:3])
         if not chapter.startswith("puzzles_lib.chapters."):
             return False
@@ -266,7 +265,7 @@ class Puzzle:
 
     @cached_property
     def spec_numbers(self) -> tuple[str, ...]:
-        """The spec's parameters annotated ``int``: numbers of the case that it is told."""
+        """The spec's parameters annotated ``int``, which are numbers of the case."""
         hints = _annotations(self.spec)
         return tuple(n for n in inspect.signature(self.spec).parameters if hints.get(n) is int)
 
@@ -281,19 +280,19 @@ class Puzzle:
         numbers = self.contract.numbers if self.contract else self.cases[0].numbers
         if set(numbers) != set(self.cases[0].numbers):
             wanted = ", ".join(self.cases[0].numbers)
-            raise ValueError(f"{self.name}: contract draws {', '.join(numbers)}, a case has {wanted}")
+            raise ValueError(f"{self.name}: contract draws {', '.join(numbers)}, but a case has {wanted}")
         for name, size in numbers.items():
             if isinstance(size, Size) and size.most < (least := beyond(self._largest(name))):
                 raise ValueError(
-                    f"{self.name}: contract has {name} up to {size.most}, at least {least} is needed"
+                    f"{self.name}: contract has {name} up to {size.most}, but at least {least} is needed"
                 )
 
     def _largest(self, name: str) -> int:
-        """The largest that a number is in the cases, those of true size left out."""
+        """Return the largest value of each number in the cases, except those of true size."""
         return max((case.numbers.get(name, 0) for case in self.cases if not case.pretend), default=0)
 
     def drawn(self, salt: str = "") -> tuple[Case, ...]:
-        """The cases that are tried beside ``cases``: for one salt the same at every call."""
+        """Return the random cases, which are the same at every call with the same salt."""
         if self.contract is None:
             return ()
         listed = {name: self._largest(name) for name in self.cases[0].numbers}
@@ -312,21 +311,21 @@ class Puzzle:
 
     @cached_property
     def sizes(self) -> frozenset[str]:
-        """The numbers of a case that say what is to be computed; the others say how, such as BLOCK."""
+        """Return the numbers of a case that say what to compute; the others, such as BLOCK, say how."""
         dims = " ".join(dim for argument in self.inputs + self.results for dim in argument.dims)
         return frozenset(re.findall(r"[^\W\d]\w*", dims)) | frozenset(self.spec_numbers)
 
     def programs(self, case: Case) -> tuple[int, int, int]:
-        """The grid for a case, padded to three axes."""
+        """Return the grid for a case, padded to three axes."""
         x, y, z = (*(int(n) for n in self.grid(case)), 1, 1)[:3]
         return x, y, z
 
     def offers(self, case: Case) -> dict[str, object]:
-        """All that a kernel may take, by parameter name: pointers, descriptors, numbers, strides.
+        """Return everything that a kernel may take, by name: pointers, descriptors, numbers, strides.
 
-        Pointers map to their `Argument`, descriptors to a `Tiled`, the rest to integers. Strides are
-        those of contiguous tensors, in elements, named by the axis (``stride_xm`` for axis ``M`` of
-        ``x``) where it is a plain size, and always by its position (``stride_x0``).
+        Pointers map to their `Argument`, descriptors to a `Tiled`, the rest to integers. Strides are those of
+        contiguous tensors, in elements. They are named by the axis if it is a plain size (``stride_xm`` for
+        axis ``M`` of ``x``), and always by its position (``stride_x0``).
         """
         offers: dict[str, object] = {}
         for argument in self.inputs + self.results:
@@ -344,7 +343,7 @@ class Puzzle:
         return offers
 
     def source(self) -> str:
-        """The spec's source text."""
+        """Return the spec's source text."""
         return inspect.getsource(self.spec).rstrip()
 
     def __str__(self) -> str:
@@ -354,15 +353,15 @@ class Puzzle:
         return f"Puzzle {self.number}: {self.title}\n\n{self.source()}\n\ncases\n{cases}{terms}{goals}"
 
     def _terms(self) -> list[str]:
-        """What the spec cannot say of the results."""
+        """Return what the spec cannot say about the results."""
         terms = []
         if self.zeroed:
             names = " and ".join(", ".join(f"{n}_ptr" for n in self.zeroed).rsplit(", ", 1))
             terms.append(
-                f"When the kernel starts, {names} {'holds' if len(self.zeroed) == 1 else 'hold'} zeros."
+                f"When the kernel starts, {names} {'contains' if len(self.zeroed) == 1 else 'contain'} zeros."
             )
         if self.same_bits:
-            terms.append("In whatever order the programs run, the results are the same, bit for bit.")
+            terms.append("The results must be the same, bit for bit, in any order of the programs.")
         return terms
 
     def __repr__(self) -> str:
@@ -390,18 +389,18 @@ class Puzzle:
 
 def _goal_markdown(goal: Goal | Once) -> str:
     wants = "".join(f"- {want}\n" for want in goal.wants)
-    return f"\nOnce all cases pass (they count from 0), it is judged by the {goal.title}:\n\n{wants}"
+    return f"\nOnce all cases pass (they count from 0), the {goal.title} must meet a goal:\n\n{wants}"
 
 
 def _traffic_markdown(goal: Traffic) -> str:
-    return f"\nOnce all cases pass (they count from 0), what it fetches is counted:\n\n- {goal}\n"
+    return f"\nOnce all cases pass (they count from 0), your kernel must meet one more goal:\n\n- {goal}\n"
 
 
 def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:
-    """A puzzle's case by its number, or one of the reader's own. Drawn cases follow those listed.
+    """Return a puzzle's case by its number, or check a case of the reader's own. Random cases come last.
 
-    Raises ValueError, in the name of the public function ``caller``, for one that there is not or that
-    does not fit the puzzle.
+    Raises ValueError, in the name of the public function ``caller``, if the case does not exist or does not
+    fit the puzzle.
     """
     __tracebackhide__ = True
     if isinstance(case, Case):
@@ -419,13 +418,13 @@ def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:
 
 
 class NoSuchProgram(ValueError):
-    """A program that a grid has not."""
+    """The grid has no such program."""
 
 
 def pick_program(program: object, grid: tuple[int, ...], caller: str) -> int | None:
-    """A program's number in launch order, from that or from its ids along the grid's axes; None for None.
+    """Return a program's number in launch order, given that or its ids along the grid's axes; None for None.
 
-    Raises NoSuchProgram, in the name of the public function ``caller``, for one that there is not.
+    Raises NoSuchProgram, in the name of the public function ``caller``, if there is no such program.
     """
     count = math.prod(grid)
     last = ", ".join(str(n) for n in grid)
@@ -443,6 +442,19 @@ def pick_program(program: object, grid: tuple[int, ...], caller: str) -> int | N
     if not all(isinstance(i, int) and 0 <= i < n for i, n in zip(ids, sizes, strict=True)):
         raise wrong
     return (ids[0] * sizes[1] + ids[1]) * sizes[2] + ids[2]
+
+
+def expect_puzzle(call: str, kernel: object, puzzle: object) -> None:
+    """Raise TypeError, with the name of the call, if ``puzzle`` is not a `Puzzle`.
+
+    If ``kernel`` is one instead, the arguments are swapped, and the message says so.
+    """
+    if isinstance(puzzle, Puzzle):
+        return
+    if isinstance(kernel, Puzzle):
+        name = getattr(puzzle, "__name__", "kernel")
+        raise TypeError(f"{call}: the arguments are swapped, write {call}({name}, {kernel.name.upper()})")
+    raise TypeError(f"{call}(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
 
 
 def _annotations(spec: Callable) -> dict[str, Any]:
@@ -478,9 +490,9 @@ def _parsed(dim: str) -> ast.expr:
 
 
 def evaluate(dim: str, numbers: Mapping[str, int]) -> int:
-    """The value of one size of an annotation, such as ``"K//8"``, for a case's numbers.
+    """Return the value of one size of an annotation, such as ``"K//8"``, for a case's numbers.
 
-    Raises ValueError for a name that the case lacks, anything but integer arithmetic, or a result
+    Raises ValueError for a name that the case lacks, for anything except integer arithmetic, and for a result
     below zero.
     """
 
@@ -491,7 +503,7 @@ def evaluate(dim: str, numbers: Mapping[str, int]) -> int:
             case ast.Name() if node.id in numbers:
                 return numbers[node.id]
             case ast.Name():
-                raise ValueError(f"size {dim!r} needs {node.id}, the case has {', '.join(numbers)}")
+                raise ValueError(f"size {dim!r} needs {node.id}, but the case has {', '.join(numbers)}")
             case ast.BinOp() if type(node.op) in _OPERATORS:
                 return _OPERATORS[type(node.op)](value(node.left), value(node.right))
             case ast.UnaryOp() if type(node.op) in _OPERATORS:

@@ -10,7 +10,7 @@ _KINDS = (bool, int, float, str, set, tuple)
 
 @dataclass(frozen=True)
 class Nudge:
-    """Words for one kind of mistake: said where ``when(value, right)`` holds."""
+    """The words for one kind of mistake, shown if ``when(value, right)`` is true."""
 
     when: Callable[[Any, Any], bool]
     words: str
@@ -18,20 +18,20 @@ class Nudge:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked about a compiled kernel, and how its answer is found out.
+    """A question about a compiled kernel, and how its answer is found.
 
-    id: ``"ch13-q1"``: the chapter, and a number in it.
-    asks: the question, in a sentence.
-    right: computes the answer from a compilation, when it is first wanted; nothing is stored.
-    kind: what an answer is: ``bool``, ``int``, ``float`` (0.1% off is right), ``str`` (capitals and
-        spaces do not count), ``set`` (of str or int, in any order) or ``tuple``.
-    nudges: tried in order on a wrong answer; the first that fits is said.
-    nudge: said where none fits: where to look. None of these may contain the answer.
-    same: for a question with several right answers, ``same(value, right)`` instead of equality.
-    computed: what is answered comes out of the learner's own code, which grading does not run: it leaves the
+    id: ``"ch13-q1"``: the chapter, and a number within it.
+    asks: the question, as a sentence.
+    right: computes the answer from a compilation when it is first needed; nothing is stored.
+    kind: the type of an answer: ``bool``, ``int``, ``float`` (0.1% off is still correct), ``str`` (capitals
+        and spaces do not matter), ``set`` (of str or int, in any order) or ``tuple``.
+    nudges: tried in order on a wrong answer; the first that fits is shown.
+    nudge: shown if none fits; it says where to look. No nudge may contain the answer.
+    same: for a question with several correct answers, ``same(value, right)`` instead of equality.
+    computed: whether the answer depends on the learner's own code. Grading does not run it, and leaves the
         question out.
 
-    Raises ValueError where the parts do not fit together.
+    Raises ValueError if the parts do not fit together.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""What the checks of this Python session said: for `hint` and `mistake`, and gone with the session."""
+"""Remember the checks of this Python session, for `hint` and `mistake`."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from puzzles_lib.puzzle import Puzzle
 
 @dataclass(frozen=True)
 class Checked:
-    """A check: the name of its kernel, "" for what is none, and what was said of it."""
+    """A check. kernel: the name of its kernel, "" if it was not a kernel. report: the result."""
 
     puzzle: Puzzle
     kernel: str
@@ -22,19 +22,19 @@ _passed: dict[str, tuple[Puzzle, JITFunction]] = {}
 
 
 def remember(puzzle: Puzzle, kernel: JITFunction | None, report: Report) -> None:
-    """Keep what a check said. kernel: without its autotuner; None for what is no kernel."""
+    """Keep the report of a check. kernel: without its autotuner; None if it was not a kernel."""
     _last[puzzle.name] = Checked(puzzle, kernel.__name__ if kernel else "", report)
     if kernel and report.ok:
         _passed[puzzle.name] = puzzle, kernel
 
 
 def last_check(puzzle: Puzzle) -> Checked | None:
-    """The last check of the puzzle, not of another of its name; None where there was none."""
+    """Return the last check of this puzzle, not of another with the same name; None if there was none."""
     checked = _last.get(puzzle.name)
     return checked if checked and checked.puzzle is puzzle else None
 
 
 def passed(puzzle: Puzzle) -> JITFunction | None:
-    """The last kernel that passed the puzzle's check, not of another of its name; None where none has."""
+    """Return the last kernel that passed this puzzle, not another with the same name; None if none did."""
     owner, kernel = _passed.get(puzzle.name, (None, None))
     return kernel if owner is puzzle else None

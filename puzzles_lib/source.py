@@ -1,4 +1,4 @@
-"""What can be said of a kernel's source: its lines, the helpers that it reaches, why it is refused."""
+"""Read a kernel's source: its lines, the helpers that it reaches, and why it is refused."""
 
 import ast
 import collections
@@ -10,14 +10,14 @@ from types import ModuleType
 
 import triton
 import triton.language as tl
-from triton.runtime.jit import JITCallable, JITFunction, KernelInterface, get_jit_fn_file_line
+from triton.runtime.jit import JITCallable, JITFunction, KernelInterface
 
 Scope = Mapping[str, object]
 
 
 @dataclass(frozen=True)
 class Site:
-    """A line of the learner's: its number in the cell or file, and its text."""
+    """A line of the learner's source: its number in the cell or file, and its text."""
 
     line: int
     source: str
@@ -28,10 +28,10 @@ class Site:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a kernel is not run: one line, the learner's line it is about, and where it helps, advice.
+    """Why a kernel is not run: one line, the learner's line that it is about, and perhaps advice.
 
-    kind: ``"compiler"`` for what no compiler would translate, ``"signature"`` for a kernel that does not
-    fit its puzzle, or is none. by: who does not take it.
+    kind: ``"compiler"`` for a kernel that no compiler would translate, ``"signature"`` for one that does
+    not fit its puzzle, or is not a kernel. by: who refuses it.
     """
 
     message: str
@@ -47,9 +47,9 @@ class Refusal:
 def define(source: str, name: str, scope: Scope | None = None) -> KernelInterface:
     """Run a cell's source and return the last ``@triton.jit`` function in it.
 
-    name: of the file that it is taken to be from. Triton reads a function's source from its file;
-        ``linecache`` stands in for one, as in Jupyter.
-    scope: what else the source may name, which is left as it is; `triton` and `tl` always.
+    name: the name of its file. Triton reads a function's source from its file; ``linecache`` provides it,
+        as in Jupyter.
+    scope: other names for the source, which are not changed; `triton` and `tl` are always there.
     """
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     inner = {**(scope or {}), "triton": triton, "tl": tl, "__name__": "notebook"}
@@ -59,15 +59,22 @@ def define(source: str, name: str, scope: Scope | None = None) -> KernelInterfac
     return made[-1]
 
 
+def file_and_line(function: JITCallable) -> tuple[str, int]:
+    """The file that a function stands in, and the line of its ``def`` there."""
+    lines = enumerate(function.raw_src, function.starting_line_number)
+    first = next((n for n, line in lines if line.strip().startswith("def ")), function.starting_line_number)
+    return function.fn.__code__.co_filename, first
+
+
 def site_in(function: JITFunction, line_in_source: int) -> Site:
-    """The line of the cell or file for a line of the function's source, counted from its def."""
-    file, first = get_jit_fn_file_line(function)
+    """Return the line of the cell or file for a line of the function's source, counted from its def."""
+    file, first = file_and_line(function)
     line = first + line_in_source - 1
     return Site(line, linecache.getline(file, line).strip())
 
 
 def nodes(function: JITCallable) -> tuple[ast.AST, ...]:
-    """Each node of the function's source, the outer before the inner. Nobody may change them."""
+    """Return each node of the function's source, the outer before the inner. Do not change them."""
     return _nodes(function.src)
 
 
@@ -77,7 +84,7 @@ def _nodes(text: str) -> tuple[ast.AST, ...]:
 
 
 def statements(function: JITFunction) -> Iterator[tuple[ast.stmt, list[Site]]]:
-    """Each statement of the function with its lines; of one that has a body, those before it."""
+    """Yield each statement of the function with its lines; those of a body count as other statements."""
     for node in nodes(function):
         if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef):
             body = getattr(node, "body", None)
@@ -85,13 +92,34 @@ def statements(function: JITFunction) -> Iterator[tuple[ast.stmt, list[Site]]]:
             yield node, [site_in(function, line) for line in range(node.lineno, last + 1)]
 
 
+@dataclass(frozen=True)
+class Call:
+    """Where a call stands in a file: its first and last line and column."""
+
+    first: tuple[int, int]
+    last: tuple[int, int]
+
+
+def calls_of(kernel: JITFunction) -> dict[str, list[Call]]:
+    """The calls over several lines in the kernel and its helpers, by file, the inner ones first."""
+    found: dict[str, list[Call]] = {}
+    for function in with_helpers(kernel):
+        file, first = file_and_line(function)
+        for node in reversed(nodes(function)):
+            if isinstance(node, ast.Call) and node.end_lineno:
+                begin = node.lineno + first - 1, node.col_offset
+                end = node.end_lineno + first - 1, node.end_col_offset or 0
+                found.setdefault(file, []).append(Call(begin, end))
+    return {file: calls for file, calls in found.items() if any(c.first[0] != c.last[0] for c in calls)}
+
+
 def of_triton(function: JITCallable) -> bool:
-    """Whether it is Triton's own; one that was made by ``exec`` may have no module."""
+    """Return whether a function is Triton's own; one made by ``exec`` may have no module."""
     return (function.__module__ or "").startswith("triton.")
 
 
 def with_helpers(kernel: JITFunction) -> list[JITFunction]:
-    """The kernel and every ``@triton.jit`` function of the learner's that it can reach."""
+    """Return the kernel and every ``@triton.jit`` function of the learner that it can reach."""
     found: list[JITFunction] = []
     todo = [kernel]
     while todo:
@@ -104,7 +132,7 @@ def with_helpers(kernel: JITFunction) -> list[JITFunction]:
 
 
 def _named_in(function: JITFunction) -> list[JITFunction]:
-    """The ``@triton.jit`` functions that a function's source and defaults name."""
+    """Return the ``@triton.jit`` functions that a function's source and defaults name."""
     found: list[JITFunction] = []
     scope = function.get_capture_scope()
     for node in nodes(function):
@@ -121,7 +149,7 @@ def _named_in(function: JITFunction) -> list[JITFunction]:
 
 
 def is_named_tuple(value: object) -> bool:
-    """A class of ``typing.NamedTuple`` or ``collections.namedtuple``, with nothing added to it."""
+    """Return whether a class is a ``typing.NamedTuple`` or ``collections.namedtuple`` without additions."""
     if not (isinstance(value, type) and value.__bases__ == (tuple,)):
         return False
     own, fields = vars(value), vars(value).get("_fields", ())
@@ -136,7 +164,7 @@ _Example = collections.namedtuple("_Example", "field")
 
 
 def calls_itself(kernel: JITFunction) -> bool:
-    """Whether a function that the kernel can reach leads back to itself."""
+    """Return whether a function that the kernel can reach calls itself, directly or not."""
     return any(
         any(function is inner for named in _named_in(function) for inner in with_helpers(named))
         for function in with_helpers(kernel)
@@ -144,7 +172,7 @@ def calls_itself(kernel: JITFunction) -> bool:
 
 
 def module_named(node: ast.expr, scope: Scope, local: Collection[str] = ()) -> ModuleType | None:
-    """The module that an expression names, if it names one; ``local`` names are the kernel's own."""
+    """Return the module that an expression names, if any; ``local`` names are the kernel's own."""
     value = None
     if isinstance(node, ast.Name) and node.id not in local:
         value = scope.get(node.id)

@@ -1,4 +1,4 @@
-"""Is a notebook's kernel older than what the reader sees? Looked up in IPython, where there is one."""
+"""Find out, within IPython, whether a kernel is older than the notebook cell that the reader sees."""
 
 import re
 import sys
@@ -9,21 +9,23 @@ from puzzles_lib.source import with_helpers
 
 
 def stale_note(kernel: JITFunction) -> str:
-    """A line where the newest cell that defines the kernel, or a helper, did not define this one; else ""."""
+    """Return a warning if the newest cell that defines the kernel or a helper stopped before it; else ""."""
     try:
         cells = _cells()
         for function in with_helpers(kernel) if cells else ():
             if function.fn.__module__ == "__main__" and _is_old(function, cells):
                 name = function.__name__
-                told = f"this is an older {name}: the newest cell with `def {name}` did not come so far"
-                return f"{told}; run it again and read what it says"
-    except Exception:  # whatever IPython has become: a note is not worth a failure
+                told = (
+                    f"this is an older {name}: the newest cell with `def {name}` stopped before defining it"
+                )
+                return f"{told}. Run that cell again and read its error"
+    except Exception:  # IPython may change, and a missing note is better than a failure
         pass
     return ""
 
 
 def _cells() -> list[str]:
-    """The cells that were run, the newest last; none outside of IPython."""
+    """Return the cells that were run, the newest last; none outside of IPython."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return [str(cell) for cell in shell.user_ns["In"]] if shell else []

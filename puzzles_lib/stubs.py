@@ -1,7 +1,7 @@
-"""The course's exercises as they are handed out: is a kernel one that nobody has touched yet?
+"""Recognize exercises that are still as they were handed out.
 
 ``stubs.json`` in a chapter's folder, made by ``make notebooks``, has a digest of each function with a hole,
-and of each that is handed out broken.
+and of each function that is handed out broken.
 """
 
 import ast
@@ -21,29 +21,26 @@ _CHAPTERS = Path(__file__).with_name("chapters")
 
 
 def is_untouched(kernel: JITFunction) -> bool:
-    """Whether the kernel, or a helper of its, has a hole of the course's and nothing of the learner's.
-
-    Or is broken, as it was handed out.
-    """
+    """Return whether the kernel or one of its helpers is as it was handed out: with a hole, or broken."""
     return any(_told(function) in _untouched() for function in with_helpers(kernel))
 
 
 def attempt_text(kernel: object) -> str:
-    """What tells one try from another: a kernel's code and its helpers'; "" where it cannot be told."""
+    """Return the code of a kernel and its helpers, to tell one try from another; "" if that fails."""
     try:
         wrapped = unwrap(kernel)
         return " ".join(_told(function) for function in with_helpers(wrapped.kernel)) if wrapped else ""
-    except Exception:  # the check has said what is wrong with it
+    except Exception:  # the check's report says what is wrong
         return ""
 
 
 def _told(function: JITFunction) -> str:
-    """Its digest, and what its decorator names: no stub and no broken kernel names anything there."""
+    """Return a function's digest and the names in its decorator, where exercises have none."""
     return " ".join([digest(function.src), *map(str, function.do_not_specialize)])
 
 
 def digest(source: str) -> str:
-    """Of a function's source, without its comments, its decorators and its layout."""
+    """Return the digest of a function's source without comments, decorators and layout."""
     function = ast.parse(source).body[0]
     if isinstance(function, ast.FunctionDef):
         function.decorator_list = []

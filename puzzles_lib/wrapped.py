@@ -1,7 +1,7 @@
-"""Kernels within `triton.autotune` and `triton.heuristics`: what these would launch them with.
+"""Find what `triton.autotune` and `triton.heuristics` would launch a kernel with.
 
-Neither needs a GPU for that: a configuration is a table of constants, a heuristic a function of the
-launch's arguments. Only which configuration is the fastest would have to be measured.
+This needs no GPU: a configuration is a table of constants, and a heuristic is a function of the launch's
+arguments. Only which configuration is the fastest would have to be measured.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -12,22 +12,22 @@ import triton.language as tl
 from triton.runtime.autotuner import Autotuner, Config, Heuristics
 from triton.runtime.jit import JITFunction
 
-from puzzles_lib.interpreter import TimeLimitReached, as_jit, time_limit
+from puzzles_lib.runner import TimeLimitReached, time_limit
 from puzzles_lib.source import Refusal
 
-CALL_SECONDS = 2.0  # that a heuristic, or what prunes configurations, may take
-LAUNCH = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")  # are no parameters of kernels
-_USUAL = {"num_stages": 3, "num_ctas": 1}  # of a triton.Config, and not worth a word
+CALL_SECONDS = 2.0  # the time limit of a heuristic, or of a function that prunes configurations
+LAUNCH = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")  # not parameters of kernels
+_USUAL = {"num_stages": 3, "num_ctas": 1}  # fields of a triton.Config that are not shown
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """What the wrappers give to one launch: values by parameter, and options such as ``num_warps``.
+    """The wrappers' values for one launch: values by parameter, and options such as ``num_warps``.
 
-    As text: ``"configuration 2 of 3: BLOCK=64, num_warps=8"``; ``""`` where there is nothing to tell.
-    number: which of autotune's configurations, from 0; count: how many there are.
+    As text: ``"configuration 2 of 3: BLOCK=64, num_warps=8"``; ``""`` if there is nothing to show.
+    number: the number of autotune's configuration, from 0. count: how many there are.
     """
 
     number: int
@@ -45,7 +45,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Wrapped:
-    """A kernel and what is around it, the outermost first; nothing, for a plain one."""
+    """A kernel and its wrappers, the outermost first; a plain kernel has none."""
 
     kernel: JITFunction
     layers: tuple[Autotuner | Heuristics, ...] = ()
@@ -56,40 +56,40 @@ class Wrapped:
 
     @property
     def count(self) -> int:
-        """How many configurations there are."""
+        """The number of configurations."""
         return len(self.autotuner.configs) if self.autotuner else 1
 
     @property
     def gives(self) -> frozenset[str]:
-        """The names that the wrappers have values for."""
+        """The names that the wrappers set."""
         configs = self.autotuner.configs if self.autotuner else []
         names = {name for config in configs for name in config.kwargs}
         heuristics = [layer.values for layer in self.layers if isinstance(layer, Heuristics)]
         return frozenset(names.union(*heuristics))
 
     def unfit(self, fixed: Collection[str]) -> str:
-        """Why no launch can work; "" where it may. fixed: names that the puzzle alone has values for."""
+        """Return why no launch can work; "" if one may. fixed: the names that only the puzzle sets."""
         if sum(isinstance(layer, Autotuner) for layer in self.layers) > 1:
-            return "two triton.autotune are around one kernel: keep one"
+            return "the kernel has two triton.autotune: keep one"
         parameters = {parameter.name for parameter in self.kernel.params}
         for name in sorted(self.gives - set(LAUNCH)):
             if name not in parameters:
-                return f"{self._source(name)} gives {name}, which is no parameter of the kernel"
+                return f"{self._source(name)} sets {name}, which is not a parameter of the kernel"
             if name in fixed:
-                return f"{self._source(name)} gives {name}, which is the puzzle's to say"
+                return f"{self._source(name)} sets {name}, but the puzzle sets it"
         if self.autotuner:
             if any(config.pre_hook for config in self.autotuner.configs):
                 return "a configuration has a pre_hook, which the course does not run: leave it out"
             for option in ("reset_to_zero", "restore_value"):
                 for name in getattr(self.autotuner, option):
                     if name not in parameters:
-                        return f"autotune's {option} names {name}, which is no parameter of the kernel"
+                        return f"autotune's {option} names {name}, which is not a parameter of the kernel"
         return ""
 
     def configuration(self, number: int, given: Mapping[str, object]) -> Configuration | Refusal | None:
-        """What the wrappers give to a launch with these arguments; None where autotune would prune it.
+        """Return the wrappers' values for a launch with these arguments; None if autotune would prune it.
 
-        given: the launch's arguments by name, without what the wrappers give.
+        given: the launch's arguments by name, without the wrappers' values.
         """
         values: dict[str, object] = {}
         for layer in self.layers:
@@ -101,7 +101,7 @@ class Wrapped:
                 if config not in kept:
                     return None
                 if twice := sorted(values.keys() & config.kwargs.keys()):
-                    return _refusal(f"a heuristic around autotune gives {twice[0]}, and a configuration, too")
+                    return _refusal(f"both a heuristic around autotune and a configuration set {twice[0]}")
                 values |= {n: v for n, v in config.all_kwargs().items() if v is not None}
                 continue
             for name, heuristic in layer.values.items():
@@ -112,12 +112,12 @@ class Wrapped:
         for name, value in values.items():
             if not isinstance(value, int | float | str | tl.dtype | None):
                 what = type(value).__name__
-                return _refusal(f"{self._source(name)} gives {name} a {what}, allowed are numbers")
+                return _refusal(f"{self._source(name)} sets {name} to a {what}, but only numbers are allowed")
         options = {name: values.pop(name) for name in LAUNCH if name in values}
         return Configuration(number, self.count, values, options)
 
     def _kept(self, tuner: Autotuner, arguments: Mapping[str, object]) -> list[Config] | Refusal:
-        """The configurations that autotune would try. Its model of which is fast is not asked."""
+        """Return the configurations that autotune would try, without asking its performance model."""
         if tuner.early_config_prune is None:
             return tuner.configs
         prune = tuner.early_config_prune
@@ -129,17 +129,18 @@ class Wrapped:
 
 
 def unwrap(kernel: object) -> Wrapped | None:
-    """A ``@triton.jit`` function with what is around it; None for anything else."""
+    """Return a ``@triton.jit`` function with its wrappers; None for anything else."""
     layers = []
     while isinstance(kernel, Autotuner | Heuristics):
         layers.append(kernel)
         kernel = kernel.fn
-    function = as_jit(kernel)
-    return None if function is None else Wrapped(function, tuple(layers))
+    if type(kernel).__name__ == "InterpretedFunction":  # TRITON_INTERPRET has been set since
+        kernel = JITFunction(kernel.fn)
+    return Wrapped(kernel, tuple(layers)) if isinstance(kernel, JITFunction) else None
 
 
 def _called(function: Callable[[], T], what: str) -> T | Refusal:
-    """What a function of the learner's returns, or how it fails."""
+    """Return the result of a learner's function, or how it fails."""
     try:
         with time_limit(CALL_SECONDS, inside=function):
             return function()
@@ -155,5 +156,5 @@ def _refusal(message: str) -> Refusal:
 
 
 def is_wrapped(kernel: object) -> bool:
-    """Whether autotune or heuristics are around it."""
+    """Return whether autotune or heuristics wrap the kernel."""
     return isinstance(kernel, Autotuner | Heuristics)

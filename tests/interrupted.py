@@ -7,6 +7,7 @@ first and for the last time that each line is reached, with a SIGINT sent there,
 it was before. What it prints last is the number of interrupts.
 """
 
+import functools
 import os
 import resource
 import signal
@@ -24,16 +25,16 @@ from triton.language.extra import cuda, libdevice
 from triton.language.semantic import TritonSemantic
 from triton.runtime.jit import JITFunction
 
-from puzzles_lib import CONSTANT_ADD, compiler, interpreter
+from puzzles_lib import CONSTANT_ADD, compiler, runner
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.compiler import front_end, frontend
-from puzzles_lib.interpreter import alone, language, turns
+from puzzles_lib.runner import alone, turns
 from puzzles_lib.tracer import trace
 from puzzles_lib.translator import nursery
 from tests.files import open_files
 
 Place = tuple[str, int]  # a file, and the number of a line
-OURS = os.path.dirname(os.path.dirname(interpreter.__file__))
+OURS = os.path.dirname(os.path.dirname(runner.__file__))
 OWNERS = (tl, tl.core, tl.math, tl.tensor, cuda, libdevice, JITFunction, TritonSemantic, CodeGenerator)
 SOURCE = """@triton.jit
 def kernel(x_ptr, z_ptr, BLOCK: tl.constexpr):
@@ -67,14 +68,18 @@ def state() -> dict[str, object]:
         "stderr": (os.fstat(2).st_dev, os.fstat(2).st_ino),
         "files": open_files(),
         "children": open(f"/proc/self/task/{os.getpid()}/children").read(),
-        "patches": list(language._active),
         "turn": (turns._turn.thread, turns._turn.lock.locked()),
-        "twins": dict(language._of_learner),
     }
 
 
 def arguments() -> dict[str, object]:
     return {"x_ptr": torch.ones(32), "z_ptr": torch.zeros(32), "BLOCK": 32}
+
+
+@functools.cache
+def code() -> compiler.Program:
+    """What is run of the kernel, translated once: the front end has interrupts of its own."""
+    return compiler.program(KERNEL, arguments())
 
 
 def nothing() -> None:
@@ -96,11 +101,11 @@ def asked() -> None:
 
 ATTEMPTS = 6  # how often a line is reached while waiting for another process differs from time to time
 WORK = {  # and where its lines are
-    "run": (lambda: interpreter.run(KERNEL, arguments(), (1, 1, 1), ["z_ptr"]), ["interpreter"]),
+    "run": (lambda: runner.run(code(), arguments(), (1, 1, 1), ["z_ptr"]), ["runner"]),
     "front_end": (asked, ["compiler", "translator"]),
     "nursery": (asked, ["compiler", "translator"]),
-    "turn": (lambda: alone(nothing), ["interpreter/turns.py"]),
-    "trace": (traced_kernel, ["tracer", "interpreter/restored.py"]),
+    "turn": (lambda: alone(nothing), ["runner/turns.py"]),
+    "trace": (traced_kernel, ["tracer"]),
 }
 
 

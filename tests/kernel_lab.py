@@ -7,7 +7,8 @@ import torch
 
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.compiler import front_end
-from puzzles_lib.interpreter import Run, run
+from puzzles_lib.runner import Run
+from tests.running import run
 
 _numbers = itertools.count()
 ONE = (1, 1, 1)

@@ -66,7 +66,7 @@ def _questions(monkeypatch):
 )
 def test_right(id, value):
     given = answer(id, value)
-    assert given.ok and repr(given) == f"{id}: right"
+    assert given.ok and repr(given) == f"{id}: Correct."
     assert "--jp-success-color1" in given._repr_html_()
 
 
@@ -86,7 +86,7 @@ def test_right(id, value):
 )
 def test_wrong_gets_a_nudge_and_not_the_solution(id, value, words):
     given = answer(id, value)
-    assert not given.ok and repr(given) == f"{id}: WRONG\n       {words}"
+    assert not given.ok and repr(given) == f"{id}: Not quite.\n       {words}"
     page = given._repr_html_()
     assert 'role="status"' in page and words in page
     for text in (repr(given), page):
@@ -96,30 +96,30 @@ def test_wrong_gets_a_nudge_and_not_the_solution(id, value, words):
 @pytest.mark.parametrize("value", [(), (...,), (None,)])
 def test_open(value, state_dir):
     given = answer("ch98-q1", *value)
-    assert not given.ok and repr(given) == "ch98-q1: open\n       How many?"
+    assert not given.ok and repr(given) == "ch98-q1: Not answered yet.\n       How many?"
     assert not state_dir.exists()
 
 
 @pytest.mark.parametrize(
     "id, value, words",
     [
-        ("ch98-q1", "12345", "the answer is a whole number; this is '12345' (str)"),
+        ("ch98-q1", "12345", "The answer should be a whole number, but '12345' is a str."),
         ("ch98-q1", 12345.0, "a whole number"),
         ("ch98-q1", True, "a whole number"),
         ("ch98-q2", 3, "a string"),
         ("ch98-q3", "x_ptr", "a set, such as"),
         ("ch98-q3", [[1]], "a set, such as"),
         ("ch98-q4", 4, "a tuple, such as"),
-        ("ch98-q5", "0.5", "the answer is a number; this is '0.5' (str)"),
+        ("ch98-q5", "0.5", "The answer should be a number, but '0.5' is a str."),
         ("ch98-q5", 10**400, "a number"),
         ("ch98-q6", 1, "True or False"),
-        ("ch98-q1", [0] * 10**5, "(list)"),
-        ("ch99-q1", 3, "the answer cannot be computed here: RuntimeError: no compiler here"),
-        ("ch99-q2", 3, "the answer cannot be computed here: ZeroDivisionError"),
-        ("ch98-q9", 3, "there is no such question; there are ch98-q1, ch98-q2"),
-        ("ch13", 3, "there are ch98-..., ch99-..."),
-        (5, 3, "there is no such question"),
-        (["ch98-q1"], 3, "there is no such question"),
+        ("ch98-q1", [0] * 10**5, "is a list."),
+        ("ch99-q1", 3, "The correct answer cannot be computed here (RuntimeError: no compiler here)"),
+        ("ch99-q2", 3, "The correct answer cannot be computed here (ZeroDivisionError"),
+        ("ch98-q9", 3, "There is no such question. Try one of these: ch98-q1, ch98-q2"),
+        ("ch13", 3, "Try one of these: ch98-..., ch99-..."),
+        (5, 3, "There is no such question."),
+        (["ch98-q1"], 3, "There is no such question."),
     ],
 )
 def test_what_is_no_answer_is_said_in_a_line(id, value, words, state_dir):
@@ -152,7 +152,7 @@ def test_what_is_right_is_kept_and_shown(state_dir, monkeypatch):
     assert load() == ({"ch98-q1": "tried", "ch98-q2": "solved"}, None)
     monkeypatch.setattr("puzzles_lib.overview.CHAPTERS", (_chapter(),))
     shown = str(progress())
-    assert shown.startswith("1 of 9 solved, 1 tried, 7 open\n98 Reading ")
+    assert shown.startswith("1 of 9 solved, 1 tried, 7 not started\n98 Reading ")
     assert shown.endswith("next: question q1, in 98_reading.ipynb")
 
 

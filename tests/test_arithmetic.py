@@ -16,12 +16,15 @@ from puzzles_lib.chapters.ch17_normalisation.puzzles import LAYER_NORM_DW
 from puzzles_lib.checker import examine, verdicts
 from puzzles_lib.checker.expected import expect
 from puzzles_lib.compiler import find_target, steps
+from puzzles_lib.dtypes import of_torch
 from puzzles_lib.inputs import random
-from puzzles_lib.interpreter import Fused, run
-from puzzles_lib.interpreter.arithmetic import lost
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner import Fused
+from puzzles_lib.runner.arithmetic import lost
+from puzzles_lib.runner.lanes import FLOAT32, Product
 from puzzles_lib.source import Site
 from tests.kernels import edited
+from tests.running import run
 
 SM_90 = find_target("sm_90")
 N = 64
@@ -111,7 +114,7 @@ def test_what_that_saves_is_within_every_tolerance(size, fill):
     puzzle = Puzzle(number="0", spec=row_dots, grid=lambda s: (1,), cases=(case,))
     given = inputs.make_inputs(puzzle, case)
     x, y = (tensor.numpy() for tensor in given.values())
-    saved = abs(lost(x, y, x * y).sum(1))
+    saved = abs(lost(Product(x, y, x * y, FLOAT32, None)).sum(1))
     assert saved.any() and (saved < 0.25 * expect(puzzle, case, given)["z"].tolerance.numpy()).all()
 
 
@@ -127,7 +130,8 @@ def test_other_floats_are_fused_too(dtype):
 
 def test_what_a_product_of_float64_loses():
     x, y = 1 + np.float64(2.0**-30), 1 + np.float64(2.0**-40)
-    assert lost(np.array([x]), np.array([y]), np.array([x * y])) == [2.0**-70]
+    product = Product(*map(np.atleast_1d, (x, y, x * y)), of_torch(torch.float64), None)
+    assert lost(product) == [2.0**-70]
 
 
 def test_what_cancels_is_noted_and_what_is_exact_is_not():
@@ -151,7 +155,7 @@ def test_the_cure(line, says):
 
 def test_both_lines_are_named():
     text = verdicts.of_fused(Fused(Site(3, "p = x * y"), Site(4, "z = tl.floor(p + w)"), cancels=False))
-    assert "product of line 3 and the sum of line 4" in text and "last bit" in text
+    assert "product on line 3 and the sum on line 4" in text and "last bit" in text
 
 
 RELU = """

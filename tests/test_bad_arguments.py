@@ -40,6 +40,13 @@ def shell():
     "line, said",
     [
         ("check(kernel, kernel)", "check(kernel, puzzle): puzzle is a JITFunction, allowed is a Puzzle"),
+        *(
+            (
+                f"{call}(CONSTANT_ADD, kernel)",
+                f"{call}: the arguments are swapped, write {call}(kernel, CONSTANT_ADD)",
+            )
+            for call in ("check", "trace", "watch", "stages", "run")
+        ),
         ("check(kernel, CONSTANT_ADD, seconds='5')", "check: seconds is '5', allowed is any number above 0"),
         ("trace(kernel, CONSTANT_ADD, case=99)", "trace: case is 99, allowed are 0 to "),
         ("watch(kernel, CONSTANT_ADD, program='x')", "watch: program is 'x', allowed are 0 to "),
@@ -50,19 +57,19 @@ def shell():
         ("race(kernel)", "race(rung): rung is a JITFunction, allowed is a Rung"),
         ("stages(kernel, CONSTANT_ADD, 'sm_91')", "target is 'sm_91', allowed are sm_80, sm_90, "),
         ("stages(kernel, CONSTANT_ADD, num_warps=3)", "stages: num_warps is 3, allowed are 1, 2, 4, "),
-        ("stages(kernel, CONSTANT_ADD, BLOK=8)", "stages: BLOK is no number of the case, which has "),
+        ("stages(kernel, CONSTANT_ADD, BLOK=8)", "stages: BLOK is not a number of the case, which has "),
         ("made.show('ptxx')", "stage is 'ptxx', sm_90 has ttir, ttgir, llir, ptx, sass"),
         (
             "made.show('ptx', around=7)",
             "show: around is 7, allowed is text: lines(stage, number) takes a line",
         ),
         ("made.show('ptx', 'ld', context='2')", "show: context is '2', allowed are numbers of lines"),
-        ("made.lines('ttgir', 99)", "source is 99, the kernel has lines "),
-        ("made.line('tl.laod')", "source is 'tl.laod', the kernel has lines "),
+        ("made.lines('ttgir', 99)", "source is 99, but the kernel has lines "),
+        ("made.line('tl.laod')", "source is 'tl.laod', but the kernel has lines "),
         ("made.text(None)", "stage is None, sm_90 has ttir, "),
         ("made.diff(CONSTANT_ADD)", "diff: other is a Puzzle, allowed is what stages(...) gives"),
         ("made.diff(made, 'pptx')", "stage is 'pptx', sm_90 has ttir, "),
-        ("made.passes[999]", "there is no pass 999; there are "),
+        ("made.passes[999]", "there is no pass 999: the passes are 0 to"),
         ("made.passes['coalesce']", "there is no pass 'coalesce'; did you mean tritongpu-coalesce"),
         ("made.passes['tritongpu-colaesce']", "did you mean tritongpu-coalesce"),
         ("step(kernel)", "step: compiled is a JITFunction, allowed is what stages(...) gives"),

@@ -88,7 +88,7 @@ def test_chapter_01_from_an_open_exercise_to_a_pass_and_a_look_at_it(open_notebo
     book = open_notebook("01_blocks")
     unsolved = book.source(KERNEL)
     book.run_to(KERNEL)
-    assert "still open" in book.output(KERNEL).inner_text()
+    assert "not solved yet" in book.output(KERNEL).inner_text()
     book.write(KERNEL, filled(unsolved, WRONG))
     book.run(KERNEL)
     assert "constant_add: 0 of 4 cases pass" in book.output(KERNEL).inner_text()
@@ -165,6 +165,19 @@ def test_a_picture_to_take_in_hand_keeps_its_keys_from_the_notebook(open_noteboo
     assert "x[3] = -2" in output.inner_text() and "Run this cell" not in output.inner_text()
     assert not book.faint() and not book.clipped()
     book.shoot("04-drag")
+
+
+# ---- what is stored
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", "high contrast"])
+def test_a_stored_picture_has_the_themes_paper_before_its_cell_is_run(open_notebook, theme):
+    book = open_notebook("01_blocks", theme=theme)
+    picture = book.output("ch01.pictures.offsets()").locator("img[src^='data:image/svg+xml']")
+    picture.wait_for()
+    shot = Image.open(BytesIO(picture.screenshot())).convert("L")
+    paper = max(shot.getcolors(), key=lambda found: found[0])[1]
+    assert paper > 240 if theme == "light" else paper < 40
 
 
 # ---- a narrow window

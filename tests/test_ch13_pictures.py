@@ -74,7 +74,7 @@ def test_fragments_name_the_lane_or_register_of_every_element(a100):
         wanted = [f"r{register}" if thread == 9 else str(thread) for thread, register in holders]
         cells = [t for t in shown[at:] if re.fullmatch(r"r?\d+", t)][: len(wanted)]
         assert cells == wanted
-        at = shown.index(next(t for t in shown[at:] if " registers a lane" in t), at) + 1
+        at = shown.index(next(t for t in shown[at:] if " registers per lane" in t), at) + 1
 
 
 def test_swizzled_chunks_lie_where_the_layout_puts_them(a100):
@@ -85,7 +85,7 @@ def test_swizzled_chunks_lie_where_the_layout_puts_them(a100):
     plain, swizzled = numbers[:64], numbers[64:]
     assert plain == [c for _ in range(8) for c in range(8)]
     assert swizzled == [place ^ row for row in range(8) for place in range(8)]
-    assert "takes 8 turns" in picture.alt and picture.alt.endswith("1 turn.")
+    assert "takes 8 rounds" in picture.alt and picture.alt.endswith("1 round.")
 
 
 def test_pipelined_dots_wait_for_their_copies():
@@ -107,7 +107,7 @@ def test_layouts_that_do_not_fit_a_picture_are_refused(a100):
     small = read_layout(_add(BLOCK=32).ttgir, "#blocked", (32,))
     with pytest.raises(ValueError, match="block: warp is 1, allowed are those with a share of their own: 0"):
         pictures.block(small, warp=1)
-    with pytest.raises(ValueError, match="block: lane is 9, allowed are 0 to 8: so many are drawn"):
+    with pytest.raises(ValueError, match="block: lane is 9, allowed are 0 to 8, the lanes that are drawn"):
         pictures.block(small, warp=0, lane=9)
     attribute = "#ttg.blocked<{sizePerThread = [4, 8], threadsPerWarp = [4, 8], warpsPerCTA = [4, 1], order = [1, 0]}>"  # noqa: E501
     square = read_layout("", attribute, (64, 64))

@@ -41,7 +41,7 @@ MISTAKES = [
     ("ch13-q2", {"load", "store"}, "with tt. in front"),
     ("ch13-q2", {"tt.load", "tt.store", "tt.addptr"}, "one is too many"),
     ("ch13-q2", {"tt.addptr"}, "Find the arith.cmpi"),
-    ("ch13-q3", (1, 15), "Three numbers"),
+    ("ch13-q3", (1, 15), "three numbers"),
     ("ch13-q3", (1, 15, 0), "held others already"),
     ("ch13-q3", (1, 14, 4), "run of the warp begin"),
     ("ch13-q3", (5, 15, 0), "There are four warps"),
@@ -63,7 +63,7 @@ MISTAKES = [
     ("ch13-q6", "R11", "second load"),
     ("ch13-q6", "the first", "LDG.E.128"),
     ("ch13-q7", 128, "threadsPerWarp"),
-    ("ch13-q7", 64, "has one warp"),
+    ("ch13-q7", 64, "one warp has"),
     ("ch13-q7", 4, "how many threads a warp has"),
     ("ch13-q8", 4, "in each warp"),
     ("ch13-q8", 8, "Go down, not across"),
@@ -74,7 +74,7 @@ MISTAKES = [
     ("ch13-q9", 255, "ptxas"),
     ("ch13-q9", 32768, "shared among"),
     ("ch13-q9", 3, "none of it twice"),
-    ("ch13-q10", (21,), "Two numbers"),
+    ("ch13-q10", (21,), "two numbers"),
     ("ch13-q10", (17, 21), "Axis 0"),
     ("ch13-q10", (21, 1), "One of the two"),
     ("ch13-q10", (0, 0), "in binary"),
@@ -92,7 +92,7 @@ MISTAKES = [
     ("ch13-q13", 8, "compare shared_bytes"),
     ("ch13-q13", 9, "too deep"),
     ("ch13-q13", 3, "deeper"),
-    ("ch13-q13", 100, "Each stage more"),
+    ("ch13-q13", 100, "Every stage costs"),
     ("ch13-q14", 4, "spills"),
     ("ch13-q14", 16, "are they needed"),
     ("ch13-q14", 6, "power of two"),
@@ -107,7 +107,7 @@ MISTAKES = [
     ("ch13-q16", 4095, "the whole block"),
     ("ch13-q16", 16, "share a predicate"),
     ("ch13-q17", {"sm_80", "sm_90", "sm_100", "gfx942"}, "such as a CPU's"),
-    ("ch13-q17", {"sm_80"}, "content with less"),
+    ("ch13-q17", {"sm_80"}, "depth of 4"),
     ("ch13-q17", set(), "of one family"),
     ("ch13-q18", "same", "one of the three"),
     ("ch13-q18", "the same", "before it compiles"),
@@ -126,6 +126,9 @@ MISTAKES = [
     ("ch13-q22", {128, 256}, "the middle one"),
     ("ch13-q22", {64, 128, 256}, "the narrowest"),
     ("ch13-q22", {64}, "at most 255"),
+    ("ch13-q23", 2, "with the promise"),
+    ("ch13-q23", 4, "one run of four"),
+    ("ch13-q23", 1024, "share a load"),
 ]
 
 
@@ -140,7 +143,7 @@ def right() -> dict[str, object]:
 
 
 def test_there_are_as_many_as_the_chapter_asks():
-    assert [*MINE] == [f"ch13-q{n}" for n in range(1, 23)]
+    assert [*MINE] == [f"ch13-q{n}" for n in range(1, 24)]
     assert all(questions()[i] is q for i, q in MINE.items())
     cells = {c.id: c for c in nbformat.read(MASTER, as_version=4).cells}
     assert {i for i in cells if re.fullmatch(r"q\d+", i)} == {i.removeprefix("ch13-") for i in MINE}
@@ -162,7 +165,7 @@ def test_the_masters_answer_is_right(id):
 )
 def test_a_mistake_is_answered_by_its_nudge(id, value, words):
     given = answer(id, value)
-    assert given.status == "WRONG" and words in given.words
+    assert given.status == "wrong" and words in given.words
 
 
 def test_no_question_and_no_nudge_gives_the_answer_away(right):
@@ -202,6 +205,7 @@ def test_small_blocks_wide_sizes_and_threads(right):
     assert right["ch13-q11"] == (128 // 64) * (64 // 16)
     assert right["ch13-q16"] == 1024 // 128
     assert right["ch13-q18"] == "longer"
+    assert right["ch13-q23"] == 1024 // 128
     assert right["ch13-q17"] == {name for name in machine_code.TARGETS if name.startswith("sm")}
     assert right["ch13-q13"] == BLOCK_SHARED_BYTES // (2 * 128 * 64 * 2)
     assert right["ch13-q21"] == 2 ^ 6

@@ -15,15 +15,19 @@ from puzzles_lib.bench.__main__ import main
 from puzzles_lib.bench.recorded import DIGITS, about, load, rounding_told, rows
 from puzzles_lib.chapters.ch16_from_kernel_to_layer import curves, digits, pictures
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.questions import QUESTIONS
-from puzzles_lib.interpreter import run
 from puzzles_lib.kernels import quantize
-from puzzles_lib.kernels.rounding import draw_ref, rounding_of
+from puzzles_lib.kernels.rounding import rounding_of
+from tests.running import run
 from tests.test_kernels import launched
 
 REPO = Path(__file__).parents[1]
 ASKED = {question.id.removeprefix("ch16-"): question for question in QUESTIONS}
 RECORD = load(DIGITS)
 CURVES = {row["path"]: row for row in RECORD["curves"]}
+PROSE = {
+    cell.id: cell.source
+    for cell in nbformat.read(REPO / "solutions/16_from_kernel_to_layer.ipynb", as_version=4).cells
+}
 
 # ---- the digits
 
@@ -82,16 +86,17 @@ def test_the_record_is_whole():
     assert CURVES["float32"]["apart"] == 0
 
 
-def test_the_curves_say_which_roundings_follow_float32():
-    """By default a layer rounds to the nearest code, which costs a curve of 4 and 8 bits nothing."""
+def test_what_the_text_says_of_the_digits_curves():
+    """Stochastic codes follow float32's curve; nearest ones run ahead with 1 and 2 bits."""
     for bits in (1, 2, 4, 8):
         nearest, stochastic = (
             CURVES[f"{bits} bit{'s' * (bits > 1)}, {r}"] for r in ("nearest", "stochastic")
         )
-        off = nearest["apart"] > 0.005 and nearest["apart"] > 5 * stochastic["apart"]
-        assert off == (bits <= 2)
         assert stochastic["apart"] < 0.005
-        assert rounding_of(bits, None) == ("nearest" if bits > 1 else "stochastic")
+        ahead = nearest["apart"] > 0.005 and nearest["apart"] > 5 * stochastic["apart"]
+        assert ahead == (bits <= 2)
+    told = [CURVES[f"1 bit, {r}"]["apart"] for r in ("stochastic", "nearest")]
+    assert "{:.3f} apart on average, against {:.3f}".format(*told) in PROSE["train-curves-after"]
     rates = {(row["rate"], row["path"]): row for row in RECORD["rates"]}
     for rate in curves.RATES:
         exact = rates[rate, "float32"]["loss"]
@@ -150,30 +155,43 @@ def test_the_picture_of_offsets_that_wrap_asks_for_their_row():
     assert "42949" not in repr(drawn) + drawn._repr_html_() and "from which row on?" in drawn._repr_html_()
 
 
-def test_the_words_on_a_gpu_are_the_recorded_figures():
-    """Prose that quotes them, in the master."""
-    prose = {
-        cell.id: cell.source
-        for cell in nbformat.read(REPO / "solutions/16_from_kernel_to_layer.ipynb", as_version=4).cells
+def test_the_words_on_a_gpu_are_what_was_recorded():
+    """The prose says what the printed tables show."""
+    steps = {
+        (row["case"][:3], rounding_told(row["path"])): row
+        for row in rows("training")
+        if row["baseline"] == "torch"
     }
-    steps = {(row["case"][:3], row["path"]): row for row in rows("training") if row["baseline"] == "torch"}
-    plain, packed, again = (steps["12 ", path] for path in ("torch", "packed, 2 bits", "torch, checkpointed"))
-    told = f"33.5 ms against 36.3, with a fifth of the memory. Checkpointing takes {again['us'] / 1e3:.1f},"
-    assert told in prose["gpu-after"]
-    assert [f"{row['us'] / 1e3:.1f}" for row in (packed, plain)] == ["33.5", "36.3"]
-    assert round(plain["bytes"] / packed["bytes"]) == 5 and again["us"] / plain["us"] < 4 / 3 - 0.02
-    plain, packed, again = (steps["ViT", path] for path in ("torch", "packed, 2 bits", "torch, checkpointed"))
-    assert "0.4 of the memory, in torch's own time" in prose["gpu-after"]
-    assert round(packed["bytes"] / plain["bytes"], 1) == 0.4 and abs(packed["us"] / plain["us"] - 1) < 0.02
-    assert "saves more there, and takes a fifth longer" in prose["gpu-after"]
+    after, cosine = PROSE["gpu-after"], PROSE["gpu-cosine"]
+    plain, packed, again = (
+        steps["12 ", p] for p in ("torch", "packed, 2 bits, nearest", "torch, checkpointed")
+    )
+    assert "slightly faster than torch's and need a fifth of the memory" in after
+    assert 1 < plain["us"] / packed["us"] < 1.15 and round(plain["bytes"] / packed["bytes"]) == 5
+    assert "less than the products predict" in after and 1 < again["us"] / plain["us"] < 4 / 3 - 0.02
+    plain, packed, again = (
+        steps["ViT", p] for p in ("torch", "packed, 2 bits, nearest", "torch, checkpointed")
+    )
+    assert "0.4 of torch's memory in about its time" in after
+    assert round(packed["bytes"] / plain["bytes"], 1) == 0.4 and abs(packed["us"] / plain["us"] - 1) < 0.05
+    assert "saves more memory there, and takes a fifth longer" in after
     assert again["bytes"] < packed["bytes"] and round(again["us"] / plain["us"], 1) == 1.2
-    whole = {(row["case"], row["path"]): row["us"] / 1e3 for row in rows("ranks")}
+    compiled = steps["ViT", "torch, compiled"]["us"]
+    assert "Compiling saves more time there than packing does" in after and compiled < 0.95 * packed["us"]
+    agree = {path: row["cosine"] for (case, path), row in steps.items() if case == "ViT" and "packed" in path}
+    assert "2 bits rounded at random agree least and 4 bits agree best" in cosine
+    assert min(agree, key=agree.get) == "packed, 2 bits, stochastic"
+    assert max(agree, key=agree.get) == "packed, 4 bits, nearest"
+    assert abs(steps["12 ", "packed, 1 bit, nearest"]["cosine"]) < 0.01
+    table = curves.steps_table(rows("training"))
+    for row in steps.values():
+        assert f"{row['us'] / 1000:.1f}  {row['bytes'] / 1e9:5.2f}  {row['cosine']:6.3f}" in table
+    whole = {(row["case"], row["path"]): row["us"] for row in rows("ranks")}
     case = "ViT-B/16, batch 256, DDP on 2 GPUs"
     packed, plain = (
         [whole[case + how, path] for how in ("", ", replayed")] for path in ("packed, 2 bits", "torch")
     )
-    assert "takes {:.0f} ms; replayed, {:.0f}. ".format(*packed) in prose["gpu-host"]
-    assert "torch's own takes {:.0f}, and {:.0f}.".format(*plain) in prose["gpu-host"]
+    assert packed[0] > 1.2 * plain[0] and packed[1] < 1.1 * plain[1]  # the GPU waits for Python
 
 
 # ---- what is asked of production
@@ -191,15 +209,12 @@ def test_an_answer_is_not_told_below_its_question():
     told = {
         "op-b-idea": ("fake",),
         "train-rates-after": ("0.4", "apart", "far behind"),
-        "prod-words-after": ("16", "block"),
-        "prod-int64-after": ("699",),
+        "prod-words-after": ("16",),
         "prod-magic-after": ("low bits", "is the code"),
         "prod-careful-idea": ("again", "256"),
-        "prod-even-idea": ("256", "power"),
-        "prod-noise-after": ("eight", "8"),
     }
     assert not [(id, word) for id, words in told.items() for word in words if word in cells[id].source]
-    for drawn in ("p27-picture", "train-rates", "gpu-picture", "prod-careful-picture", "prod-noise-picture"):
+    for drawn in ("p27-picture", "train-rates", "gpu-picture", "prod-careful-picture"):
         assert cells[drawn].outputs == []
 
 
@@ -210,11 +225,11 @@ def test_what_is_said_of_means():
     off = dict(re.findall(r"(to the nearest|mean of +\d+): off by ([\d.]+)", printed))
     assert off["to the nearest"] == "1.87" and off["mean of  1"] == "2.46"
     assert all(f"{number}" in cells["p27-mean-idea"].source for number in ("1.87", "2.46"))
-    assert abs(ASKED["q10"].right() - float(off["mean of 64"])) < 0.05
+    assert abs(ASKED["q11"].right() - float(off["mean of 64"])) < 0.05
 
 
 def test_words_of_a_ragged_x_are_a_whole_block():
-    assert tuple(quantize.quantize_pack(torch.randn(33, 70), 2).words.shape) == ASKED["q15"].right()
+    assert tuple(quantize.quantize_pack(torch.randn(33, 70), 2).words.shape) == ASKED["q16"].right()
 
 
 def launch_of(monkeypatch, x, group):
@@ -245,27 +260,3 @@ def test_what_a_nan_has_rounded_twice(monkeypatch):
     assert (columns[0], columns[-1], len(columns)) == (256, 511, 256)
     told = pictures.again(3, 300).alt
     assert "(1, 1) of 8 by 3 has 16 rows" in told and "2, 3, 18 and so on to 115: all 4,096" in told
-
-
-def test_who_goes_without_masks(monkeypatch):
-    asked = {"a": (256, 768, 256), "b": (250, 768, 256), "c": (256, 768, 96), "d": (256, 768, 64)}
-    even = {
-        name
-        for name, (rows, columns, group) in asked.items()
-        if launch_of(monkeypatch, torch.zeros(rows, columns), group)[2]["EVEN"]
-    }
-    assert even == ASKED["q20"].right()
-
-
-def test_who_shares_a_number():
-    """Its last bits, in one call; and they lie in different eighths."""
-    drawn = draw_ref(torch.tensor(7), 0, 128, 1, 2)[:, 0]
-    of_a_call = drawn.view(8, 16)[:, :4].flatten()  # rows of words 0 to 3
-    for last in (of_a_call & 0x1FFF).unique():
-        sharing = of_a_call[of_a_call & 0x1FFF == last]
-        assert len(sharing) == ASKED["q21"].right() == len((sharing >> 13).unique())
-    picture = pictures.shared(drawn)
-    assert "of 4 of the 4 numbers they lie one in each eighth" in picture.alt
-    root = ET.fromstring(picture.svg())
-    sizes = [float(g.get("font-size")) for g in root.iter() if g.get("font-size")]
-    assert min(sizes) * min(1, 785 / float(root.get("viewBox").split()[2])) > 10.9

@@ -60,7 +60,7 @@ def test_what_is_ordered_is_right_every_time_and_two_stages_give_the_same_bits()
 
 
 def test_the_chapters_words_are_the_recorded_figures():
-    """Prose that quotes them, in the master and in the README."""
+    """Prose that quotes them, in the master and in RESULTS.md."""
     us = {
         (row["case"], row["path"], row["baseline"]): (row["us"], row["baseline_us"]) for row in rows("norms")
     }
@@ -102,8 +102,8 @@ def test_the_chapters_words_are_the_recorded_figures():
     assert f"{lock / 1000:.1f} ms" in prose and f"take {apart / 1000:.2f}" in prose
     assert sum(counts("layer_norm_dw, no barrier", "wrong")) == 0 and "all of 1000 runs" in prose
     wrong = counts("dw_by_lock, no barrier", "wrong")
-    readme = (REPO / "README.md").read_text("utf-8")
-    assert f"{', '.join(map(str, wrong[:-1]))} and {wrong[-1]} of 200 runs" in readme
+    results = (REPO / "RESULTS.md").read_text("utf-8")
+    assert f"{', '.join(map(str, wrong[:-1]))} and {wrong[-1]} of 200 runs" in results
     assert set(counts("dw_by_lock, relaxed", "wrong")) == {200}
 
 

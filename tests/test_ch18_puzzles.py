@@ -189,7 +189,7 @@ def test_a_slip_is_told_where_it_rounds_too_and_where_it_makes_a_difference():
     assert told(2 * rounding) == "twice"
     one_row = torch.ones(16, 32)
     one_row[3] += 4 * BFLOAT16
-    assert told(one_row) == "all wrong ones lie at 3 along M"
+    assert told(one_row) == "all wrong elements are at 3 along M"
 
 
 # ---- inputs made of others

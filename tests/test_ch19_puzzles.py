@@ -95,14 +95,19 @@ def test_lines_are_those_of_loads_under_their_masks():
 
 def test_a_right_kernel_is_judged_by_what_it_fetches():
     report = examine(shifted, NEIGHBOURS)
-    assert report.ok and report.headline().endswith("all 2 cases pass, and so does its traffic")
+    assert report.ok and report.headline().endswith("all 2 cases pass, and its traffic meets its goal")
     assert "traffic of case 1, 1 programs at a time, a cache of 0 KiB: 4 lines" in str(report)
     narrow = dataclasses.replace(NEIGHBOURS, traffic=(Traffic(case=1, in_flight=1, cache=128, most=4),))
     report = examine(shifted, narrow)
-    assert report.right and not report.ok and report.headline().endswith("pass, its traffic does not")
+    assert (
+        report.right and not report.ok and report.headline().endswith("pass, but its traffic misses its goal")
+    )
     (verdict,) = report.verdicts
-    assert verdict.kind == "traffic" and "10 lines of 128 bytes fetched, at most 4 wanted" in verdict.message
-    assert "x_ptr 2.5 times" in verdict.diagnosis
+    assert (
+        verdict.kind == "traffic"
+        and "10 lines of 128 bytes fetched, but the goal is at most 4" in verdict.message
+    )
+    assert "x is fetched 2.5 times" in verdict.diagnosis
     assert Report.from_dict(report.as_dict()) == report
 
 

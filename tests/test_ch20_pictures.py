@@ -99,7 +99,7 @@ def test_rows_of_a_view_are_taken_from_where_the_kernel_takes_them():
 def test_a_minimum_of_lanes_that_hold_0():
     kernel, puzzle = broken("row_minimum")
     case = puzzle.cases[3]
-    assert "uninitialised lanes of x_ptr" in str(check(kernel, puzzle))
+    assert "undefined lanes of x_ptr" in str(check(kernel, puzzle))
     filled_up = HANDED_OUT["row_minimum"].replace(
         "mask=n < N)\n    least", "mask=n < N, other=0.0)\n    least"
     )

@@ -179,17 +179,17 @@ FAULTS = [
     (
         unmasked,
         "out of bounds",
-        "out-of-bounds load of s_ptr in program (2, 0, 0): elements 10..11; s has 10, numbered 0 to 9",
+        "out-of-bounds load of s_ptr in program 2: elements 10..11; s has 10, numbered 0 to 9",
     ),
     (empty, "never written", "the kernel stores nothing there"),
-    (no_result, "never written", "does not take z_ptr"),
-    (first_rows_only, "never written", "78 of 130 elements of z_ptr, the first is z[4, 0]"),
-    (all_rows_by_all, "race", "two programs, (0, 0, 0) and (1, 0, 0), write different values to z[0, 0]"),
+    (no_result, "never written", "the kernel has no parameter z_ptr"),
+    (first_rows_only, "never written", "78 of 130 elements of z are never written, the first is z[4, 0]"),
+    (all_rows_by_all, "race", "programs 0 and 1 write different values to z[0, 0]"),
     (last_one_wins, "never written", "60 of 64"),
-    (in_place, "input changed", "x was changed"),
+    (in_place, "input changed", "the kernel changes its input x"),
     (accumulates_into_garbage, "uninitialised", "z_ptr is read before anything is stored there"),
-    (leaks_padding, "uninitialised", "uninitialised lanes of x_ptr are used"),
-    (reads_scales_twice, "loads", "too many loads of s_ptr: 8 elements, 4 are enough"),
+    (leaks_padding, "uninitialised", "undefined lanes of x_ptr are used"),
+    (reads_scales_twice, "loads", "too many loads of s_ptr: 8 elements, but 4 are enough"),
     (adds, "values", "wrong values in z"),
 ]
 
@@ -200,7 +200,7 @@ def test_what_no_result_needs_is_no_part_of_the_least_and_may_not_be_loaded():
     report = examine(copies, ones)
     assert report.ok and [c.bytes_moved == c.bytes_least for c in report.cases] == [True, True], report
     (verdict,) = examine(right_but_for_scales, ones, until_failure=True).verdicts
-    told = "s_ptr is loaded, 4 elements of it, and no result depends on them"
+    told = "4 elements of s_ptr are loaded, but no result depends on them"
     assert (verdict.kind, verdict.message, verdict.diagnosis) == ("loads", told, "")
 
 
@@ -283,18 +283,18 @@ def rows_too_close(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl
     [
         (
             into_an_input,
-            "all 64 elements of z_ptr; the kernel stores to x_ptr instead, an input",
+            "none of the 64 elements of z is written: the kernel stores to x_ptr instead, which is an input",
             "tl.store(x_ptr",
         ),
-        (masks_added, "all lanes of this store are masked off; masks are joined by &", "tl.store(z_ptr"),
+        (masks_added, "the mask of this store is False in every lane", "tl.store(z_ptr"),
         (
             rows_too_close,
-            "several lanes of this store hit one element, such as z[0, 4]: is the stride of a row right?",
+            "several lanes of this store write to one element, such as z[0, 4]: your rows are",
             "tl.store(z_ptr",
         ),
         (
             first_rows_only,
-            "programs (0, 0, 0) and (1, 0, 0) both store to z[0, 0]: do the offsets follow tl.program_id?",
+            "overwrite each other at z[0, 0]: their offsets are the same: use tl.program_id(0)",
             "tl.store(z_ptr",
         ),
     ],
@@ -318,7 +318,7 @@ def reads_by_atomics(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: 
 
 def test_an_atomic_reads_as_a_load_does():
     verdict = examine(reads_by_atomics, SCALE_ROWS).verdicts[0]
-    assert "too many loads of s_ptr: 8 elements, 4 are enough" in verdict.message
+    assert "too many loads of s_ptr: 8 elements, but 4 are enough" in verdict.message
 
 
 def test_the_learners_line_is_the_one_in_the_file():
@@ -350,7 +350,7 @@ def test_several_blocks_are_blamed_where_one_makes_it_right(name, is_told):
     kernel = next(kernel for kernel in wrong if kernel.__name__ == name)
     report = examine(kernel, LONG_SOFTMAX)
     assert report.verdicts[0].kind == "values"
-    assert ("it is right in the cases with one block of N, N <= BLOCK_N" in str(report)) is is_told
+    assert ("it is correct in the cases with one block of N (N <= BLOCK_N)" in str(report)) is is_told
 
 
 def test_after_a_time_limit_the_other_cases_are_not_tried():
@@ -380,11 +380,11 @@ def test_what_is_no_kernel_is_answered_in_a_line():
 
     for kernel, words in [
         (plain, "plain is a Python function: put @triton.jit"),
-        (right[(1,)], "kernel[grid] is a launch: hand over the kernel alone"),
+        (right[(1,)], "kernel[grid] is a launch: pass only the kernel"),
         (3, "kernel is 3"),
         (None, "there is no kernel yet: it is None"),
-        (greedy, "takes 'eps', which scale_rows does not offer"),
-        (constant_pointer, "x_ptr is a pointer, it cannot be a tl.constexpr"),
+        (greedy, "takes 'eps', which scale_rows does not have"),
+        (constant_pointer, "x_ptr is a pointer, so it cannot be a tl.constexpr"),
     ]:
         report = examine(kernel, SCALE_ROWS)
         assert not report.ok and words in str(report)
@@ -452,18 +452,18 @@ def test_what_goes_wrong_with_a_descriptor_is_said():
 
     for kernel, words in [
         (one_place, "the compiler refuses this kernel: "),
-        (into_an_input, "x was changed; a kernel may only write its outputs"),
+        (into_an_input, "the kernel changes its input x; it may only write to its outputs"),
         (next_tile, "wrong values in z"),
-        (constant, "x_desc is a descriptor, it cannot be a tl.constexpr"),
+        (constant, "x_desc is a descriptor, so it cannot be a tl.constexpr"),
     ]:
         report = examine(kernel, TILED)
         assert not report.ok and words in str(report), report
     report = examine(next_tile, SCALE_ROWS)
-    assert "takes 'x_desc', which scale_rows does not offer" in str(report)
+    assert "takes 'x_desc', which scale_rows does not have" in str(report)
 
 
 def test_misuse_of_check_itself_raises_and_names_the_parameter():
-    with pytest.raises(TypeError, match="puzzle is a function"):
+    with pytest.raises(TypeError, match="the arguments are swapped, write check"):
         check(SCALE_ROWS, scale_rows)
     for seconds, shown in [(0, "0"), ("ten", "'ten'"), (float("nan"), "nan"), (True, "True")]:
         with pytest.raises(ValueError, match=f"check: seconds is {shown}, allowed is any number above 0"):
@@ -481,7 +481,7 @@ def test_a_kernel_that_cannot_be_read_is_a_line_and_no_traceback():
         return report
 
     report = outer()
-    assert not report.ok and "cannot read this kernel (ValueError" in str(report)
+    assert not report.ok and "the checker failed on this kernel (ValueError" in str(report)
 
 
 def test_an_interrupt_shows_few_frames(monkeypatch):
@@ -585,7 +585,7 @@ def writes_nothing(z_ptr):
 
 
 def test_a_result_of_one_element_is_told_in_the_singular():
-    assert "never written: the one element of z_ptr;" in str(examine(writes_nothing, LONG_SUM))
+    assert "z is never written: the kernel stores nothing there" in str(examine(writes_nothing, LONG_SUM))
 
 
 ADDRESSED = """\

@@ -1,6 +1,7 @@
 """The comparison is tight, scale-aware, and says where a result went wrong."""
 
 import dataclasses
+import re
 
 import pytest
 import torch
@@ -91,10 +92,7 @@ def test_tiny_inputs_are_judged_as_sharply():
 def test_integers_are_compared_exactly():
     x = torch.arange(100, dtype=torch.int32)
     assert judge(doubled, lambda x: 2 * x, x, N=100) is None
-    assert (
-        "1 of 100, the first is z[7]: got 15, want 14"
-        in judge(doubled, lambda x: 2 * x + (x == 7), x, N=100).message
-    )
+    assert "1 of 100, z[7]: got 15, want 14" in judge(doubled, lambda x: 2 * x + (x == 7), x, N=100).message
 
 
 def test_infinities_and_nans_must_stand_in_the_same_places():
@@ -118,15 +116,15 @@ SQUARE = X[:, :4]
 @pytest.mark.parametrize(
     "got_from, words",
     [
-        (lambda x: (3 * x).T, "right when transposed"),
-        (lambda x: 3 * x + 10, "off by 10 everywhere"),
+        (lambda x: (3 * x).T, "the result is transposed"),
+        (lambda x: 3 * x + 10, "every element is off by 10"),
         (lambda x: 1.5 * x, "0.5 times what it should be"),
         (lambda x: 0 * x, "zero everywhere"),
-        (lambda x: 3 * x.clamp(min=0), "the wrong ones are zero"),
+        (lambda x: 3 * x.clamp(min=0), "all wrong elements are zero"),
         (lambda x: 3 * x * torch.tensor([1, 1, 1, float("nan")]), "4 of them are NaN"),
         (lambda x: torch.where(x == x[0, 0], torch.nan, 3 * x), "one of them is NaN: "),
-        (lambda x: 3 * x + torch.tensor([[0], [0], [1], [1]]), "at 2..3 along M"),
-        (lambda x: 3 * x * torch.tensor([[1], [0.5], [2], [1]]), "a factor of its own, 0.5 to 2"),
+        (lambda x: 3 * x + torch.tensor([[0], [0], [1], [1]]), "at 2–3 along M"),
+        (lambda x: 3 * x * torch.tensor([[1], [0.5], [2], [1]]), "its own factor, 0.5 to 2"),
     ],
 )
 def test_diagnosis(got_from, words):
@@ -141,20 +139,20 @@ ROWS = torch.arange(40)[:, None]
 @pytest.mark.parametrize(
     "wrong, words",
     [
-        (ROWS % 2 == 1, "every 2nd along M, from 1; BLOCK_M is 8"),
-        (ROWS % 13 == 2, "every 13th along M, from 2; BLOCK_M is 8"),
-        (ROWS % 8 >= 6, "6..7 of every block of M"),
-        (ROWS % 8 == 3, "every 8th along M, from 3; BLOCK_M is 8"),
-        ((ROWS >= 8) & (ROWS != 20), "8..39 along M"),  # one of them came out right by luck
+        (ROWS % 2 == 1, "every 2nd place along M, starting at 1 (BLOCK_M is 8)"),
+        (ROWS % 13 == 2, "every 13th place along M, starting at 2 (BLOCK_M is 8)"),
+        (ROWS % 8 >= 6, "places 6–7 of every block of M"),
+        (ROWS % 8 == 3, "every 8th place along M, starting at 3 (BLOCK_M is 8)"),
+        ((ROWS >= 8) & (ROWS != 20), "8–39 along M"),  # one of them came out right by luck
         ((ROWS > 0) & (ROWS % 5 != 2), ""),  # most of them, here and there
         (ROWS == 9, "9 along M"),
-        ((ROWS >= 16) & (torch.arange(6) == 4), "16..39 along M and 4 along T"),
+        ((ROWS >= 16) & (torch.arange(6) == 4), "16–39 along M and 4 along T"),
     ],
 )
 def test_places_are_named_where_the_wrong_ones_fill_them(wrong, words):
     noise = torch.rand(40, 6, generator=torch.Generator().manual_seed(3)) + 1
     mismatch = judge(matrix, lambda x: torch.where(wrong, noise, 3 * x), TALL, M=40, T=6, BLOCK_M=8)
-    assert mismatch.diagnosis == (f"all wrong ones lie at {words}" if words else "")
+    assert mismatch.diagnosis == (f"all wrong elements are at {words}" if words else "")
 
 
 def test_lanes_that_count_beyond_a_row_are_asked_for_where_there_are_some():
@@ -164,7 +162,7 @@ def test_lanes_that_count_beyond_a_row_are_asked_for_where_there_are_some():
 
     x = X[:, :200]
     said = judge(softmax, with_zeros, x, M=4, T=200, BLOCK_T=32).diagnosis
-    assert said.startswith("each row is off by a factor of its own") and "do lanes beyond T count" in said
+    assert said.startswith("each row is off by its own factor") and "do lanes past T count" in said
     assert "lanes" not in judge(softmax, with_zeros, x, M=4, T=200, BLOCK_T=8).diagnosis
 
 
@@ -223,8 +221,11 @@ def test_a_rounded_result_may_be_half_a_unit_off_and_no_more():
 
 def test_what_is_cut_off_instead_of_rounded_is_told_so():
     said = judge(a_third, cut_off, COARSE, M=4, T=50).diagnosis
-    assert said == "it looks cut off instead of rounded: .to(tl.bfloat16) rounds to the nearest bfloat16"
-    assert "cut off" not in judge(a_third, a_unit_more, COARSE, M=4, T=50).diagnosis
+    assert (
+        said
+        == "the result looks truncated instead of rounded: .to(tl.bfloat16) rounds to the nearest bfloat16"
+    )
+    assert "truncated" not in judge(a_third, a_unit_more, COARSE, M=4, T=50).diagnosis
 
 
 def test_copies_are_compared_bit_for_bit():
@@ -281,15 +282,16 @@ def relu(x: Float32[Tensor, "M T"]) -> Float32[Tensor, "M T"]:
 
 def test_diagnosis_of_a_forgotten_relu():
     assert (
-        judge(relu, lambda x: x, SQUARE, M=4, T=4).diagnosis == "the wrong ones are those that should be zero"
+        judge(relu, lambda x: x, SQUARE, M=4, T=4).diagnosis
+        == "exactly the elements that should be zero are wrong"
     )
 
 
 @pytest.mark.parametrize(
     "got_from, words",
     [
-        (lambda x: x[:, :32].sum(1), "only the first block of T counts"),
-        (lambda x: x[:, 992:].sum(1), "only the last block of T counts"),
+        (lambda x: x[:, :32].sum(1), "only the first block of T contributes to the result"),
+        (lambda x: x[:, 992:].sum(1), "only the last block of T contributes to the result"),
     ],
 )
 def test_diagnosis_names_the_block_that_counts(got_from, words):
@@ -340,28 +342,68 @@ def test_a_millionth_of_the_value_is_accepted_and_ten_are_not():
     assert not want.accepts((want.value * (1 + 1e-5)).float()).any()
 
 
-def halves(x: Int32[Tensor, " N"]) -> Int32[Tensor, " N"]:
+def halves(x: Float32[Tensor, " N"]) -> Int32[Tensor, " N"]:
     return (x / 2).round().int()
+
+
+def plus_one(x: Int32[Tensor, " N"]) -> Int32[Tensor, " N"]:
+    return x + 1
 
 
 @pytest.mark.parametrize(
     "cut, told",
     [
-        (torch.trunc, "1 too near to zero: cut off"),
-        (torch.floor, "1 too small: rounded down"),
-        (torch.ceil, "1 too large: rounded up"),
+        (torch.trunc, "1 too close to zero: is it truncated"),
+        (torch.floor, "1 too small: is it rounded down?"),
+        (torch.ceil, "1 too large: is it rounded up?"),
         (lambda x: x.sign() * x.abs().ceil(), "1 too far from zero"),
     ],
 )
 def test_integers_off_by_one_to_one_side_are_told_so(cut, told):
-    x = torch.arange(-40, 41, dtype=torch.int32)
+    x = torch.arange(-40, 41, dtype=torch.float32)
     assert told in judge(halves, lambda x: cut(x / 2).int(), x, N=81).diagnosis
     few = judge(halves, lambda x: cut(x / 2).int(), x[:11], N=11)
     assert told not in few.diagnosis
 
 
+def test_integers_made_of_integers_are_not_said_to_be_rounded():
+    x = torch.arange(40, dtype=torch.int32)
+    assert (
+        judge(plus_one, lambda x: x + 1 + (x % 2 == 1), x, N=40).diagnosis
+        == "each wrong element is 1 too far from zero"
+    )
+
+
+def test_the_zeros_that_are_wrong_are_counted():
+    x = torch.arange(-8, 8, dtype=torch.float32)
+    some = judge(relu, lambda x: torch.where(x == -3, 1.0, x.clamp(min=0)), x.reshape(4, 4), M=4, T=4)
+    assert some.diagnosis == "1 of the 9 elements that should be zero are wrong, and no others"
+
+
+def packed(x: Int32[Tensor, "M N"], BITS: int) -> Int32[Tensor, " M N*BITS//32"]:
+    fields = x.reshape(len(x), -1, 32 // BITS)
+    return (fields << BITS * torch.arange(32 // BITS)).sum(-1).int()
+
+
+def test_a_wrong_word_is_decoded():
+    x = torch.arange(8, dtype=torch.int32)[None]
+    mismatch = judge(packed, lambda x: packed(x, 4) + (1 << 8), x, M=1, N=8, BITS=4)
+    assert mismatch.message.endswith("(field 2: got 3, want 2)")
+
+
+def test_the_error_and_what_is_allowed_are_said_where_values_look_alike():
+    ones = judge(row_sum, lambda x: x.sum(1) * (1 + 4.9e-6), torch.ones(4, 1), M=4, T=1)
+    assert re.search(r"got 1\.00000489, want 1, off by 4\.9e-06, allowed \d\S+$", ones.message)
+
+
+def test_a_factor_near_1_is_not_told_as_1():
+    x = torch.tensor([[1.0], [2.0], [4.0], [8.0]])
+    told = judge(row_sum, lambda x: x.sum(1) * (1 + 1e-5), x, M=4, T=1).diagnosis
+    assert told == "every element is 1.00001 times what it should be"
+
+
 def test_neighbours_of_a_flag_are_no_roundings():
     x = torch.arange(40, dtype=torch.int32) % 2
-    assert "each wrong one" not in judge(doubled, lambda x: x, x, N=40).diagnosis
+    assert "each wrong element" not in judge(doubled, lambda x: x, x, N=40).diagnosis
     mixed = torch.arange(40, dtype=torch.int32)
-    assert "each wrong one" not in judge(doubled, lambda x: 2 * x + x % 3 - 1, mixed, N=40).diagnosis
+    assert "each wrong element" not in judge(doubled, lambda x: 2 * x + x % 3 - 1, mixed, N=40).diagnosis

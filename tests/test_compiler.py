@@ -10,12 +10,13 @@ import torch
 import triton
 import triton.language as tl
 
-from puzzles_lib import CONSTANT_ADD, MASKED_ADD, OUTER_ADD_BLOCKS, interpreter, trace
+from puzzles_lib import CONSTANT_ADD, MASKED_ADD, OUTER_ADD_BLOCKS, trace
 from puzzles_lib.authoring.solutions import define
 from puzzles_lib.checker import examine, verdicts
 from puzzles_lib.compiler import front_end
 from puzzles_lib.compiler.vetting import vet
 from puzzles_lib.source import Refusal
+from tests import running
 
 ten = 10
 TEN = tl.constexpr(10)
@@ -189,14 +190,14 @@ REFUSED = [
     (climbs_the_class_tree, "internals", "__subclasses__"),
     (run_time_block, "known at compile time", "tl.arange(0, BLOCK)"),
     (reads_a_global, "ten is a global", "+ ten"),
-    (forgets_parentheses, "put brackets around each comparison", "offs < 10 & offs < 20"),
+    (forgets_parentheses, "put parentheses around each comparison", "offs < 10 & offs < 20"),
     (branches_on_a_block, "", "if offs > 3"),
     (changes_a_type, "one int32 before the loop", "acc += tl.load"),
     (prints_a_shape, "", "print("),
     (multiplies_small_tiles, "", "tl.dot"),
-    (masks_with_numbers, "a mask is a condition", "mask=offs"),
-    (adds_to_a_block_pointer, "a block pointer is moved by tl.advance", "tile += BLOCK"),
-    (advances_a_pointer, "tl.advance moves block pointers only", "tl.advance"),
+    (masks_with_numbers, "a mask must be a condition", "mask=offs"),
+    (adds_to_a_block_pointer, "a block pointer only works in tl.advance", "tile += BLOCK"),
+    (advances_a_pointer, "tl.advance only moves block pointers", "tl.advance"),
     (loops_for_ever, "the condition of a while", "while True"),
     (imports, "", ""),
 ]
@@ -323,17 +324,17 @@ def test_an_accumulator_of_another_dtype_is_explained():
         tl.store(z_ptr + i[:, None] * 32 + i[None, :], acc)
 
     refusal = front_end(kernel, {"x_ptr": torch.empty(0, dtype=torch.int8), "z_ptr": torch.empty(0)})
-    assert "accumulator is of another dtype" in refusal.message and "tl.dot(x, x, acc)" in refusal.site.source
+    assert "accumulator has another dtype" in refusal.message and "tl.dot(x, x, acc)" in refusal.site.source
 
 
 HABITS = {  # of who comes from NumPy, with words of the answer
-    "x = x_ptr[0]": "a pointer is not indexed: tl.load",
-    "x = x_ptr[i]": "a pointer is not indexed: tl.load",
-    "z_ptr[0] = 1.0": "a kernel cannot set elements: tl.store",
-    "i[0] = 1": "a kernel cannot set elements: tl.store",
-    "x = i[0]": "its elements cannot be picked",
-    "x = i ** 2": "blocks have no **",
-    "x = 2 ** i": "blocks have no **",
+    "x = x_ptr[0]": "a pointer cannot be indexed: tl.load",
+    "x = x_ptr[i]": "a pointer cannot be indexed: tl.load",
+    "z_ptr[0] = 1.0": "elements cannot be set: tl.where",
+    "i[0] = 1": "elements cannot be set: tl.where",
+    "x = i[0]": "the elements of a block cannot be picked",
+    "x = i ** 2": "** does not work on blocks",
+    "x = 2 ** i": "** does not work on blocks",
     "if i < 3: tl.store(z_ptr + i, 1.0)": "an if cannot decide lane by lane",
     "x = i if i < 3 else 0.0": "use tl.where(c, a, b)",
 }
@@ -349,11 +350,11 @@ def test_habits_from_numpy_are_answered_in_plain_words(line):
 
 # What makes Triton's C++ end its process, or would, and words of the answer.
 ENDS = {
-    "r = tl.debug_barrier()[:, None]": "give no value",
-    "h = tl.store(z_ptr + i, i)\n    tl.store(z_ptr + i, h)": "give no value",
-    "r = tl.join(tl.store(z_ptr + i, i), i)": "give no value",
-    "r = i if bp else i": "a block pointer is moved by tl.advance",
-    "bp.to(tl.int1)": "a block pointer is moved by tl.advance",
+    "r = tl.debug_barrier()[:, None]": "return no value",
+    "h = tl.store(z_ptr + i, i)\n    tl.store(z_ptr + i, h)": "return no value",
+    "r = tl.join(tl.store(z_ptr + i, i), i)": "return no value",
+    "r = i if bp else i": "a block pointer only works in tl.advance",
+    "bp.to(tl.int1)": "a block pointer only works in tl.advance",
     "tl.histogram(i, -4)": "the compiler breaks on this line",
     "tl.make_block_ptr(x_ptr, tl.full((1,), 32, tl.int32), (1,), (0,), (32,), (0,))": "breaks on",
     "tl.inline_asm_elementwise('a' * (450 << 20), '=r,r', [i], tl.int32, True, 1)": "the compiler breaks on",
@@ -410,7 +411,10 @@ def apply(f: tl.constexpr, x):
 
 @triton.constexpr_function
 def halved(n):
-    return sum(1 for _ in range(n)) // 2
+    count = 0
+    for i in range(n):
+        count += 1 if i >= 0 else max(0, i)
+    return count // 2
 """
 
 
@@ -447,6 +451,44 @@ def test_a_constexpr_function_may_not_reach_python(line):
     kernel = define(f"{source}@triton.jit\ndef kernel(z_ptr):\n    tl.store(z_ptr, ends(1))\n", f"<{line}>")
     refusal = vet(kernel)
     assert PYTHONS[line] in refusal.message and line in refusal.site.source
+
+
+STATEMENTS = {  # in a constexpr function: what each is called in the refusal
+    "from builtins import exec as run": "an import",
+    "import os": "an import",
+    "global m": "global",
+    "def inner(): pass": "a function",
+    "class Inner: pass": "a class",
+    "x = lambda: 0": "a lambda",
+    "x = [i for i in range(3)]": "a comprehension",
+    "x = sum(i for i in range(3))": "a generator",
+    "x = {1: 2}": "a dictionary",
+    "x = f'{n}'": "an f-string",
+    "with n: pass": "with",
+    "del n": "del",
+    "raise ValueError": "raise",
+    "yield n": "yield",
+    "(y := n)": ":=",
+    "try: pass\n    except Exception: pass": "try",
+    "match n:\n        case int(__class__=c): pass": "match",
+}
+
+
+@pytest.mark.parametrize("line", STATEMENTS)
+def test_a_constexpr_function_consists_of_arithmetic(line):
+    source = f"@triton.constexpr_function\ndef ends(n):\n    {line}\n    return 1\n"
+    kernel = define(f"{source}@triton.jit\ndef kernel(z_ptr):\n    tl.store(z_ptr, ends(1))\n", f"<{line}>")
+    refusal = vet(kernel)
+    assert refusal is not None and f": {STATEMENTS[line]} has no place in it" in refusal.message
+    assert refusal.site.source == line.splitlines()[0]
+
+
+@pytest.mark.parametrize("line", ["import os", "global m", "class A: pass", "raise ValueError"])
+def test_a_kernel_hides_nothing_under_a_condition_that_the_compiler_skips(line):
+    body = f"    if B > 4:\n        {line}\n    tl.store(z_ptr, 1)\n"
+    source = f"@triton.jit\ndef kernel(z_ptr, B: tl.constexpr):\n{body}"
+    refusal = vet(define(source, f"<hidden {line}>"))
+    assert refusal is not None and refusal.site.source == line
 
 
 def test_vetting_ends_for_tuples_that_hold_themselves_many_times():
@@ -556,7 +598,7 @@ def test_what_is_to_be_written_instead_of_an_aggregate_is_taken():
     kernel = define("import typing\n" + source.replace("EXPRESSION", "total(Pair(i, i))"), "<classes>")
     z = torch.zeros(8, dtype=torch.int32)
     assert front_end(kernel, {"z_ptr": z}) is None and vet(kernel) is None
-    assert interpreter.run(kernel, {"z_ptr": z}, (1, 1, 1), {"z_ptr"}).stop is None
+    assert running.run(kernel, {"z_ptr": z}, (1, 1, 1), {"z_ptr"}).stop is None
 
 
 @pytest.mark.parametrize("expression", ["Ops.twice(i)", "Ops().twice(i)"])

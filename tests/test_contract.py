@@ -97,8 +97,8 @@ def test_of_several_draws_the_first_of_few_programs_is_taken():
 @pytest.mark.parametrize(
     "numbers, words",
     [
-        ({"M": Size(9), "BLOCK": (8,)}, "contract draws M, BLOCK, a case has M, N, BLOCK"),
-        ({"M": Size(9), "N": Size(8), "BLOCK": (8,)}, "contract has N up to 8, at least 9 is needed"),
+        ({"M": Size(9), "BLOCK": (8,)}, "contract draws M, BLOCK, but a case has M, N, BLOCK"),
+        ({"M": Size(9), "N": Size(8), "BLOCK": (8,)}, "contract has N up to 8, but at least 9 is needed"),
     ],
 )
 def test_a_contract_that_does_not_fit_its_puzzle_is_refused(numbers, words):

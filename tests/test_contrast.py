@@ -11,7 +11,7 @@ from puzzles_lib.authoring.solutions import kernel_sources, solutions
 from puzzles_lib.chapters import CHAPTERS, mistakes, named
 from puzzles_lib.checking import check
 from puzzles_lib.coach import contrast
-from puzzles_lib.difference import difference
+from puzzles_lib.difference import difference, drawn
 from puzzles_lib.source import define
 from tests.test_walls import ROOT
 
@@ -56,7 +56,7 @@ def test_once_solved_earlier_it_is_shown_against_the_courses_kernel():
     assert not told.own and told.report.verdicts[0].kind == "values"
     assert signs(told, "-") == ["words = tl.sum(codes << BITS * i, axis=1)  # [BLOCK_W]"]
     assert signs(told, "+") == ["words = tl.sum(codes >> BITS * i, axis=1)  # [BLOCK_W]"]
-    assert str(told.report) in str(told) and "Fields are moved down" in str(told)
+    assert str(told.report) in str(told) and "Shifts the fields down" in str(told)
     assert len(str(told).splitlines()) < 24
 
 
@@ -64,7 +64,7 @@ def test_once_solved_in_this_session_it_is_shown_against_ones_own():
     assert check(define(OWN, "<own pack_bits>"), PACK_BITS).ok
     told = mistake(PACK_BITS, "shifted_down")
     assert told.own and signs(told, "-") == ["sums = tl.sum(codes << BITS * i, axis=1)  # [BLOCK_W]"]
-    assert "your right kernel" in str(told)
+    assert "your correct kernel" in str(told)
 
 
 def test_where_it_has_no_place_in_ones_own_it_is_shown_against_the_courses():
@@ -165,3 +165,9 @@ def test_a_hand_out_may_leave_the_right_kernels_away(monkeypatch):
     assert "has no other" in str(mistake(PACK_BITS, "shifted_down"))
     assert check(solutions()["pack_bits"], PACK_BITS).ok
     assert mistake(PACK_BITS, "shifted_down").own
+
+
+def test_lines_are_red_and_green_as_in_any_diff():
+    page = drawn((("-", "gone"), ("+", "new"), (" ", "kept")), "signs")
+    colors = dict(re.findall(r'color:color-mix\(in srgb,var\((--jp-\w+-color1),[^"]*">(.) ', page))
+    assert colors == {"--jp-error-color1": "-", "--jp-success-color1": "+"}

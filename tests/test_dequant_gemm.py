@@ -7,17 +7,19 @@ import dataclasses
 import functools
 import itertools
 import re
+from importlib import import_module
 
 import numpy as np
 import pytest
 import torch
 
-from puzzles_lib.interpreter import run
 from puzzles_lib.kernels import common
-from puzzles_lib.kernels import dequant_gemm as module
 from puzzles_lib.kernels.bitpack import BITS, block_rows, matrix_shape
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm, dequant_gemm_dw
 from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
+from tests.running import run
+
+module = import_module("puzzles_lib.kernels.dequant_gemm")
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 HALF_STEP = {torch.float32: 2e-6, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}

@@ -5,14 +5,16 @@ Imports neither the harness nor triton-viz, so that it runs where only torch and
 
 import dataclasses
 import itertools
+from importlib import import_module
 
 import pytest
 import torch
 
-from puzzles_lib.kernels import dequant_gemm as module
 from puzzles_lib.kernels.bitpack import BITS, matrix_shape
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm, dequant_gemm_dw
 from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
+
+module = import_module("puzzles_lib.kernels.dequant_gemm")
 
 pytestmark = pytest.mark.gpu
 

@@ -215,7 +215,7 @@ def test_each_program_has_its_color_its_number_and_its_words():
 def test_untouched_and_shared_elements_are_told_apart():
     picture = access_map([a_map([0] * 6 + [-1] * 6, sharers=[3] * 6 + [0] * 6)], (3,), None, "t")
     found = texts(picture.figure)
-    assert "×3" in found and "×n: touched by n programs" in found and "not touched" in found
+    assert "×3" in found and "×n: accessed by n programs" in found and "not touched" in found
     assert not any(text.startswith("outlined") for text in found)
 
 
@@ -247,7 +247,7 @@ def test_masked_lanes_are_hatched_inside_and_outside_the_tensor():
 def test_more_programs_than_colors_take_them_in_turns_and_no_neighbours_are_alike():
     picture = access_map([a_map(np.arange(40))], (40,), (39,), "t")
     found = texts(picture.figure)
-    assert "40 programs" in found and "numbers: tl.program_id; programs take the colors in turns" in found
+    assert "40 programs" in found and "numbers are program ids; colors repeat" in found
     picture = access_map([a_map(np.arange(60).reshape(6, 10))], (6, 10), None, "t")
     fills = {patch.get_facecolor() for ax in picture.figure.axes for patch in ax.patches}
     colors = np.array(accesses.program_colors((6, 10))).reshape(6, 10)
@@ -262,7 +262,7 @@ def test_programs_that_share_elements_get_a_stripe_each_and_are_named():
     picture = access_map([shared], (3,), None, "t")
     found = texts(picture.figure)
     assert {"0..2", "program 0", "program 1", "program 2"} <= set(found)
-    assert "striped: several programs, a stripe each" in found
+    assert "stripes: accessed by several programs, one stripe per program" in found
     assert all(share(picture, color) > 0.01 for color in PROGRAM_COLORS[:3])
     block = a_map(owner, sharers=[2] * 12, group=group, groups=((), (0, 3)))
     assert "×2" in texts(access_map([block], (2, 2), None, "t").figure), "the corners of a grid have no name"
@@ -272,9 +272,9 @@ def test_turns_of_the_outlined_program_are_numbered():
     turn = np.repeat([1, 2, 3, 0], 8)
     tensor = a_map([0] * 24 + [1] * 8, outlined=turn > 0, turn=turn)
     found = texts(access_map([tensor], (2,), (0,), "t").figure)
-    assert {"turn 1", "turn 2", "turn 3", "1"} <= set(found) and "0" in found
+    assert {"iteration 1", "iteration 2", "iteration 3", "1"} <= set(found) and "0" in found
     once = a_map([0] * 24 + [1] * 8, outlined=turn > 0, turn=(turn > 0).astype(int))
-    assert "turn 1" not in texts(access_map([once], (2,), (0,), "t").figure)
+    assert "iteration 1" not in texts(access_map([once], (2,), (0,), "t").figure)
 
 
 def test_elements_of_a_result_that_nobody_wrote_are_a_region():
@@ -306,7 +306,7 @@ def test_slices_are_drawn_beside_each_other_and_capped():
 def test_large_tensors_are_reduced_and_say_so(shape):
     owner = np.zeros(shape, int)
     picture = access_map([a_map(owner)], (1,), (0,), "t")
-    assert any(text.startswith("reduced: each square is") for text in texts(picture.figure))
+    assert any(text.startswith("reduced: each square stands for") for text in texts(picture.figure))
     assert picture.figure.get_size_inches().max() < 10
 
 
@@ -317,7 +317,7 @@ def test_a_reduced_map_still_shows_a_single_bad_lane():
 
 def test_lanes_far_out_are_told_and_not_drawn():
     picture = access_map([a_map([0] * 8, bad=[[10**12]], alarm="far")], (1,), (0,), "t")
-    assert "some lanes out of bounds are too far out to be drawn" in texts(picture.figure)
+    assert "some lanes out of bounds are too far away to be drawn" in texts(picture.figure)
     assert "✕ far" in texts(picture.figure)
 
 

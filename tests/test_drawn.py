@@ -46,7 +46,7 @@ def typed_in(salt="", first="x = tl.load(x_ptr)"):
 def test_results_typed_in_are_right_for_the_listed_cases_only():
     report = examine(typed_in(), LONG_SUM)
     assert [c.status for c in report.cases] == ["pass"] * 5 + ["FAIL"]
-    assert report.headline() == "long_sum: all 5 cases pass, a drawn one does not"
+    assert report.headline() == "long_sum: all 5 cases pass, but a random one fails"
 
 
 def test_results_typed_in_fail_in_the_listed_cases_under_a_salt():
@@ -62,7 +62,7 @@ def test_a_result_that_no_input_was_loaded_for_is_told_so():
     verdict = examine(typed_in(first="m = M"), LONG_SUM).verdicts[0]
     assert (verdict.kind, verdict.message) == (
         "loads",
-        "x_ptr is never loaded, and z depends on what it holds",
+        "x_ptr is never loaded, but z depends on its values",
     )
 
 
@@ -90,7 +90,7 @@ def test_a_failure_in_a_drawn_case_can_be_traced_by_its_number_and_typed_by_its_
     report = examine(kernel_of(SUM.format(end="512")), LONG_SUM)
     failed = report.drawn[-1]
     case = LONG_SUM.drawn()[failed.number - len(LONG_SUM.cases)]
-    assert f"FAIL   {case}   drawn   (case={failed.number})" in str(report)
+    assert f"FAIL   {case}   random   (case={failed.number})" in str(report)
     by_number = trace(solutions()["long_sum"], LONG_SUM, case=failed.number)
     assert str(by_number) == str(trace(solutions()["long_sum"], LONG_SUM, case=Case(**case.numbers)))
 
@@ -98,7 +98,7 @@ def test_a_failure_in_a_drawn_case_can_be_traced_by_its_number_and_typed_by_its_
 def test_reports_of_drawn_cases_repeat_and_are_one_line_where_all_pass():
     kernel = solutions()["long_sum"]
     text = str(examine(kernel, LONG_SUM))
-    assert "pass   and 2 drawn cases\n" in text and text == str(examine(kernel, LONG_SUM))
+    assert "pass   and 2 random cases\n" in text and text == str(examine(kernel, LONG_SUM))
     assert examine(kernel, LONG_SUM, salt="another").ok
 
 
@@ -170,7 +170,7 @@ def broken_fill(shape, dtype, generator):
         (copy_of(raises), "its spec fails for N=8  BLOCK=8 (RuntimeError: shape '[3, -1]' is invalid"),
         (copy_of(scalar), "z has shape (), annotated is (8,)"),
         (copy_of(a_list), "z is a list, no tensor"),
-        (copy_of(noisy), "its spec gives another z at each call"),
+        (copy_of(noisy), "its spec returns a different z at each call"),
         (copy_of(plain, cases=(Case(N=8, BLOCK=8, fill={"x": broken_fill}),)), "a fill fails for N=8"),
     ],
 )
@@ -205,7 +205,7 @@ def test_bool_is_a_dtype_like_others():
 
 
 def test_a_grid_that_no_gpu_launches_is_refused():
-    with pytest.raises(ValueError, match="has 70000 programs along axis 1, a GPU launches 65535 at most"):
+    with pytest.raises(ValueError, match="has 70000 programs along axis 1, but a GPU launches at most 65535"):
         copy_of(plain, grid=lambda s: (1, 70000))
     assert copy_of(plain, grid=lambda s: (70000,)).programs(Case(N=8, BLOCK=8))[0] == 70000
 

@@ -20,8 +20,8 @@ from puzzles_lib.compiler import build, find_target, front_end, translate
 from puzzles_lib.drawing.errors import error_map
 from puzzles_lib.dtypes import DTYPES, of_name, of_torch, of_triton
 from puzzles_lib.float8 import NO_FLOAT8_ARITHMETIC
-from puzzles_lib.interpreter.buffer import garbage
 from puzzles_lib.puzzle import Argument, Case, Puzzle
+from puzzles_lib.runner.buffer import garbage
 from puzzles_lib.translator import observer
 from tests.kernel_lab import evaluate, execute, kernel_of
 from tests.test_bfloat16 import EVERY as EVERY_B16
@@ -87,9 +87,9 @@ def test_narrowing_undoes_widening(row):
 
 def test_what_is_in_no_row_is_said():
     assert of_name("float4") is None
-    with pytest.raises(TypeError, match="the course has no torch.complex64, it has bool, uint8"):
+    with pytest.raises(TypeError, match="the course does not support torch.complex64, only bool, uint8"):
         of_torch(torch.complex64)
-    with pytest.raises(TypeError, match="the course's interpreter has no fp8e4b15"):
+    with pytest.raises(TypeError, match="the course's interpreter does not support fp8e4b15"):
         of_triton(tl.float8e4b15)
     assert of_triton(tl.pointer_type(tl.float8e5)).storage == np.uint64
 
@@ -301,12 +301,12 @@ def test_the_two_meet_in_float16():
             "x.to(tl.float16).to({self}, fp_downcast_rounding='rtz')",
             "no cast from float16 to {} that rounds towards",
         ),
-        ("tl.full((8,), 1.3, x.dtype)", "1.3 is no {}, and Triton rounds no constant to one"),
-        ("tl.full((8,), 1e9, x.dtype)", "1e+09 is no {}, and Triton rounds no constant to one"),
+        ("tl.full((8,), 1.3, x.dtype)", "1.3 is not a {}, and Triton does not round constants to it"),
+        ("tl.full((8,), 1e9, x.dtype)", "1e+09 is not a {}, and Triton does not round constants to it"),
         ("x.to(tl.int32)", "cannot cast"),
     ],
 )
-def test_what_does_not_compile_is_refused_in_words_by_the_front_end_and_by_a_run(dtype, expression, words):
+def test_what_does_not_compile_is_refused_in_words(dtype, expression, words):
     names = {"self": in_triton(dtype), "other": in_triton({E4: E5, E5: E4}[dtype])}
     lines = ["i = tl.arange(0, 8)", "x = tl.load(x_ptr + i)", expression.format(**names)]
     kernel = kernel_of(
@@ -316,8 +316,6 @@ def test_what_does_not_compile_is_refused_in_words_by_the_front_end_and_by_a_run
     arguments = {"x_ptr": A.to(dtype), "z_ptr": torch.zeros(8)}
     refusal = front_end(kernel, arguments)
     assert words in refusal.message and refusal.site.line == 5
-    done = execute(kernel, **arguments)
-    assert words in done.stop.message and done.stop.site.line == 5
 
 
 @pytest.mark.parametrize("expression", ["tl.fma(x, x, x)", "x.exp()"])
@@ -421,19 +419,24 @@ def test_a_right_kernel_passes():
             ", mask=mask, other=0.0)",
             ")",
             "out of bounds",
-            "(5, 0, 0): elements 78..80; x has 78, numbered 0 to 77",
+            "5: elements 78..80; x has 78, numbered 0 to 77",
         ),
         (", other=0.0", "", "uninitialised", "tl.load(x_ptr"),
         (
             "float8e5), mask=mask",
             "float8e5), mask=mask & (m > 0)",
             "never written",
-            "16 of 64 elements of y_ptr",
+            "16 of 64 elements of y are never written",
         ),
         ("x * scale", "x + scale", "values", "wrong values in z"),
         ("x * scale", "x * scale * 1.3", "values", "wrong values in z"),
-        ("x * scale", "x * scale * (tl.abs(x * scale) > 2**-6)", "values", "the wrong ones are zero"),
-        ("x.to(tl.float8e5)", "(x * 2).to(tl.float8e5)", "values", "it is 2 times what it should be"),
+        ("x * scale", "x * scale * (tl.abs(x * scale) > 2**-6)", "values", "all wrong elements are zero"),
+        (
+            "x.to(tl.float8e5)",
+            "(x * 2).to(tl.float8e5)",
+            "values",
+            "every element is 2 times what it should be",
+        ),
     ],
 )
 def test_a_wrong_kernel_fails_for_the_right_kind(old, new, kind, words):

@@ -336,7 +336,10 @@ def test_it_ends_when_closed_and_says_so():
     opened.close()
     opened.close()
     assert refused(url) and opened.url is None
-    assert repr(opened) == "The page has ended: run the cell again" and "iframe" not in opened._repr_html_()
+    assert (
+        repr(opened) == "The page has been closed: run the cell again"
+        and "iframe" not in opened._repr_html_()
+    )
 
 
 def test_it_ends_when_replaced_and_others_stay():
@@ -392,7 +395,7 @@ def test_atomics_are_said_to_be_left_out():
     opened = trace(adding_kernel, RAGGED_ADD, 1).explore()
     assert [op["type"] for op in tabs(opened.url)["(0, 0, 0)"]] == ["Load", "Store"]
     line = adding_kernel.starting_line_number + 4
-    assert f"Not on it, since triton-viz records no atomics: line {line}. <a" in opened._repr_html_()
+    assert f"triton-viz does not record atomics, so line {line} is missing. <a" in opened._repr_html_()
 
 
 @pytest.mark.parametrize("kernel", [breaking_kernel, lambda x_ptr: x_ptr], ids=["breaks off", "is none"])
@@ -407,7 +410,7 @@ def test_what_a_browser_could_not_draw_is_refused_in_a_line(monkeypatch):
     monkeypatch.setattr(page, "MOST_ELEMENTS", 100)
     opened = trace(masked_kernel, RAGGED_ADD, 1).explore()
     assert repr(opened).startswith(
-        "No page: x has 200 elements, triton-viz's page draws 100 at most\nragged_add"
+        "No page: x has 200 elements; triton-viz's page draws at most 100\nragged_add"
     )
     monkeypatch.setattr(page, "MOST_ELEMENTS", 1000)
     monkeypatch.setattr(page, "MOST_STEPS", 10)

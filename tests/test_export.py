@@ -75,7 +75,7 @@ def test_a_class_as_json_and_csv(class_folder, capsys):
     assert list(told["learners"]) == ["ann", "bob", "=eve"] and told["self_reported"] is True
     bob = told["learners"]["bob"]["puzzles"]
     assert bob["long_sum"] == {"chapter": "04", "number": "7", **BOB["long_sum"], "first_solved": ""}
-    assert "of_another_course" not in bob and "no marks" in err
+    assert "of_another_course" not in bob and "not grades" in err
     assert main(["--csv", "ann", "bob.json", "=eve.json"]) == 0
     table = rows(capsys.readouterr().out)
     assert len(table) == 3 * COUNT
@@ -87,7 +87,7 @@ def test_a_class_as_json_and_csv(class_folder, capsys):
 def test_a_class_as_text_says_what_it_is_stuck_on(class_folder, capsys):
     assert main(["ann", "bob.json", "=eve.json"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("3 learners, self-reported") and lines[0].endswith("no marks")
+    assert lines[0].startswith("3 learners, self-reported") and lines[0].endswith("not grades")
     assert lines[2].split() == "bob 1 solved, the last on 2026-11-20, 2 tried".split()
     by_name = {line.split()[2]: line.split() for line in lines[5:-1] if line.split()[1].isdigit()}
     assert by_name["outer_add"][3:] == ["2", "0", "3"]

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from puzzles_lib.checker import examine, hints
 from puzzles_lib.compiler import find_target, taken_at_once
-from puzzles_lib.interpreter.promises import CONSTANT, CONTIGUOUS, MULTIPLE, untrue
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner.promises import CONSTANT, CONTIGUOUS, MULTIPLE, untrue
 from puzzles_lib.source import Refusal, Site
 from tests.hinted import HINTED, Hinted
 from tests.kernel_lab import execute, kernel_of
@@ -36,7 +36,7 @@ def test_one_that_does_harm_is_refused(hinted):
     assert [v.kind for v in report.verdicts] == ["false hint"], report
     verdict = report.verdicts[0]
     assert f"tl.{hinted.blamed}(" in verdict.message and f"tl.{hinted.blamed}(" in verdict.site.source, report
-    how = {"mask": "first one's mask", "apart": "side by side", "misaligned": "no multiple of that"}
+    how = {"mask": "first lane's mask", "apart": "not contiguous", "misaligned": "not such a multiple"}
     assert how[hinted.why] in verdict.diagnosis, report
 
 

@@ -176,11 +176,11 @@ def test_programs_follow_from_registers_and_shared_memory():
 @pytest.mark.parametrize(
     "registers, shared, warps, programs, more",
     [
-        (130, 0, 8, 1, "130 registers a thread: one program more fits with 128 or fewer"),
-        (128, 0, 8, 2, "128 registers a thread: one program more fits with 80 or fewer"),
+        (130, 0, 8, 1, "130 registers per thread: one program more fits with 128 or fewer"),
+        (128, 0, 8, 2, "128 registers per thread: one program more fits with 80 or fewer"),
         (64, 120_000, 4, 1, "120000 bytes of shared memory: one program more fits with 115712 or fewer"),
         (64, 262_144, 4, 0, "262144 bytes of shared memory: a program fits with 232448 or fewer"),
-        (255, 120_000, 8, 1, "255 registers a thread and 120000 bytes of shared memory are each too many"),
+        (255, 120_000, 8, 1, "255 registers per thread and 120000 bytes of shared memory are each too many"),
     ],
 )
 def test_what_keeps_one_more_program_out(registers, shared, warps, programs, more):
@@ -194,16 +194,16 @@ def test_what_keeps_one_more_program_out(registers, shared, warps, programs, mor
 def test_a_right_kernel_is_judged_by_its_machine_code():
     report = check(plain, PUZZLE)
     assert report.ok and [goal.launch for goal in report.goals] == ["case 1, sm_90, 4 warps"]
-    assert report.headline() == "doubled: all 2 cases pass, and so does its machine code"
+    assert report.headline() == "doubled: all 2 cases pass, and its machine code meets its goal"
     assert "narrowest load: 16; instructions that pass values between threads: 0" in str(report)
 
 
 def test_one_that_misses_a_goal_is_told_by_how_much_and_where():
     report = check(backwards, PUZZLE)
     assert report.right and not report.ok
-    assert str(report).splitlines()[0] == "doubled: all 2 cases pass, its machine code does not"
+    assert str(report).splitlines()[0] == "doubled: all 2 cases pass, but its machine code misses its goal"
     assert [verdict.kind for verdict in report.verdicts] == ["machine"]
-    assert report.verdicts[0].message == "bytes of a thread's narrowest load: 4, at least 16 wanted"
+    assert report.verdicts[0].message == "bytes of a thread's narrowest load: 4, but the goal is at least 16"
     assert "x = tl.load(x_ptr + offs" in str(report)
     assert "stages(backwards, DOUBLED, case=1)" in str(report)
     assert "stages(backwards, DOUBLED, case=1)" in report._repr_html_()
@@ -246,7 +246,7 @@ whatever_size = triton.jit(do_not_specialize=["N"])(plain.fn)
 def test_a_size_of_1_and_a_multiple_of_16_are_compiled_anew():
     report = examine(plain, ONCE)
     (verdict,) = report.verdicts
-    assert report.right and not report.ok and verdict.message == "kernels compiled: 3, one wanted"
+    assert report.right and not report.ok and verdict.message == "kernels compiled: 3, but the goal is one"
     assert verdict.diagnosis == "N is constexpr 1 in case 0; i32 in case 1; i32, divisible by 16 in case 3"
     assert Report.from_dict(json.loads(json.dumps(report.as_dict()))) == report
 

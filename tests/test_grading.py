@@ -132,8 +132,8 @@ def test_an_archive_is_unpacked_to_so_much_and_no_more(
     monkeypatch.setattr(submissions, "MOST_UNPACKED", 4000)
     (ada,) = collect([tmp_path])[0]
     assert [remark.partition(": ")[2] for remark in ada.read()[1]] == [
-        *["more than 0 MB when unpacked"] * 2,
-        *["not read: the archive unpacks to more than can be meant"] * 2,
+        *["it has more than 0 MB when unpacked"] * 2,
+        *["it is not read, because the archive unpacks to too much"] * 2,
         "",
     ]
     monkeypatch.setattr(submissions, "MOST_FILES", 3)
@@ -229,7 +229,7 @@ def test_a_clinics_kernel_as_it_was_handed_out_is_still_open(number: str, in_a_f
         return next(mark for mark in marks if mark["number"] == number)
 
     broken, mended = mark("notebooks"), mark("solutions")
-    assert (broken["points"], broken["state"]) == (0, "open") and "still open" in told(broken)
+    assert (broken["points"], broken["state"]) == (0, "open") and "not solved yet" in told(broken)
     assert (mended["points"], mended["state"]) == (1, "solved")
 
 
@@ -281,7 +281,7 @@ def test_helpers_and_constants_are_found(cells: dict[str, str], in_a_fork: None)
             "if torch.cuda.is_available():",
             "under `if torch.cuda.is_available()`, and grading cannot tell whether",
         ),
-        ("for _ in range(1):", "under `for`, which grading does not run: write it by itself"),
+        ("for _ in range(1):", "under `for`, which grading does not run: write it at the top level"),
     ],
 )
 def test_what_a_branch_hides_is_told(line: str, says: str, in_a_fork: None) -> None:
@@ -371,7 +371,7 @@ def test_a_value_is_written_no_further_than_it_may_be_long() -> None:
     assert plain.written([Counted()] * 3, 36) == "[1234567890, 1234567890, 1234567890]"
     for found in ([Counted()] * 1000, ((Counted(), Counted()),) * 500, {1: (Counted(),) * 1000}):
         Counted.times = 0
-        with pytest.raises(NotPlain, match="too large to be meant"):
+        with pytest.raises(NotPlain, match="the value is too large"):
             plain.written(found, 35)
         assert 2 <= Counted.times <= 3
 
@@ -467,7 +467,7 @@ def test_nothing_of_a_cell_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_answers_are_judged_and_give_no_points(in_a_fork: None) -> None:
     data = notebook({"q2": 'answer("ch01-q2", 3)', "q3": "element = ...\nanswer('ch01-q3', element)"})
     found = grade(job_of({"01_blocks.ipynb": data}))
-    assert [answer["status"] for answer in found["answers"]] == ["right", "WRONG", "open"]
+    assert [answer["status"] for answer in found["answers"]] == ["right", "wrong", "open"]
     assert (found["points"], found["of"]) == (2, 2)
 
 
@@ -544,7 +544,7 @@ def test_of_a_file_that_is_handed_in_again_the_last_counts(names: list[str], tmp
     (ada,), remarks = collect([tmp_path / "class"])
     found, _ = ada.read()
     assert found == {"01_blocks.ipynb": b"new", "02_broadcasting.ipynb": b"of another chapter"}
-    assert remarks == [f"{names[1]}: not read, it was handed in again later"]
+    assert remarks == [f"{names[1]} is not read, because it was handed in again later"]
 
 
 @pytest.mark.parametrize(
@@ -585,7 +585,7 @@ def test_a_report_shows_what_there_is_to_do_and_folds_what_is_solved(in_a_fork: 
         "not handed in: 41 far_rows, 42 many_tokens" in shown
         and shown.count("no notebook of chapter 20") == 1
     )
-    assert "WRONG" in shown and "ch20-q" not in shown  # of the answers, those that are neither right nor open
+    assert "not quite" in shown and "ch20-q" not in shown  # only answers that are not quite right
 
 
 def test_the_class_page_has_tries_where_students_hand_in_their_progress(tmp_path: Path) -> None:
@@ -636,7 +636,7 @@ def test_cells_that_have_lost_their_ids_are_one_remark() -> None:
         cell["source"] = "".join(cell["source"])
         del cell["id"]
     notebooks, remarks = by_chapter({"Copy.ipynb": json.dumps(course).encode()}, CHAPTERS)
-    assert remarks == ["Copy.ipynb: no cell has an id, as Colab saves them: kernels are found by their names"]
+    assert remarks == ["Copy.ipynb: its cells have no ids, as Colab saves them, so kernels are found by name"]
     found = [notebooks["08"].kernel_of(puzzle) for puzzle in chapter.puzzles]
     assert len(found) == 4 and all(one.kernel and not one.remarks for one in found)
 
@@ -644,7 +644,7 @@ def test_cells_that_have_lost_their_ids_are_one_remark() -> None:
 def test_two_notebooks_of_a_chapter(in_a_fork: None) -> None:
     files = {"01_blocks-Copy1.ipynb": notebook({"p1-kernel": None}), "01_blocks.ipynb": notebook()}
     found = grade(job_of(files))
-    assert found["points"] == 2 and "a second notebook of chapter 01" in all_said(found)
+    assert found["points"] == 2 and "this is a second notebook of chapter 01" in all_said(found)
 
 
 def test_a_notebook_with_its_own_name_is_compared_with_no_other_chapter(

@@ -144,9 +144,9 @@ def test_what_is_left_running_ends_with_the_submission(walls: str) -> None:
     [
         ("time.sleep(600)", "it took more than 0.5 s"),
         ("os._exit(0)", "its process ended before it was done"),
-        ("os.write(out, b'{\"points\": 25}}\\n')", "it said what is no message"),
-        ("os.write(out, b'[' * 60_000 + b'\\n')", "it said what is no message"),
-        ("while True: os.write(out, bytes(1 << 16))", "it said more than there can be to say"),
+        ("os.write(out, b'{\"points\": 25}}\\n')", "it sent something that is not a message"),
+        ("os.write(out, b'[' * 60_000 + b'\\n')", "it sent something that is not a message"),
+        ("while True: os.write(out, bytes(1 << 16))", "its messages are too long"),
         ("os.write(1, b'x' * 100); print('{}'); time.sleep(600)", "it took more than 0.5 s"),
     ],
 )

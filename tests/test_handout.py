@@ -55,13 +55,13 @@ def test_a_student_gets_what_is_needed_and_no_more(course, tmp_path, capsys):
 def test_a_hand_outs_readme_names_only_what_is_there(tmp_path):
     folder = make_handout(tmp_path)
     text = (folder / "README.md").read_text()
-    assert "## Start" in text and "| 20 the clinic |" in text and text.endswith("MIT licence.\n")
+    assert "**Start**" in text and "| 20 the clinic |" in text and text.endswith("MIT license.\n")
     links = set(re.findall(r"\]\((?!https:)([^)#]+)", text))
     assert links and all((folder / link).exists() for link in links)
-    assert set(re.findall(r"\bmake ([a-z-]+)", text)) == {"lab"}
+    assert set(re.findall(r"\bmake ([a-z-]+)", text)) == {"lab"} and "git clone" not in text
     assert "<!--" not in text and "\n\n\n" not in text
     said = subprocess.run(["make", "-C", str(folder), "help"], capture_output=True, text=True).stdout
-    assert re.findall(r"^make ([a-z-]+)", said, re.MULTILINE) == ["lab", "clean"]
+    assert re.findall(r"^make ([a-z-]+)", said, re.MULTILINE) == ["lab", "venv", "clean"]
 
 
 def test_some_chapters(course, tmp_path, capsys):
@@ -114,4 +114,4 @@ def test_a_folder_that_cannot_be_made_and_no_notebooks_are_a_line(tmp_path, caps
     assert notebooks.main([str(tmp_path / "course")]) == 1
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("error: ") and "Not a directory" in first
-    assert second.startswith("error: no notebooks beside the package")
+    assert second.startswith("error: there are no notebooks next to the package")

@@ -14,11 +14,11 @@ import pytest
 import torch
 import triton
 
-from puzzles_lib.interpreter import run
 from puzzles_lib.kernels import bitpack, packed_relu, quantize
 from puzzles_lib.kernels.bitpack import BITS, block_rows, pack_bits, unpack_bits
 from puzzles_lib.kernels.packed_relu import relu_pack, relu_unpack_backward
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
+from tests.running import run
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 SHAPES = ((1, 1), (3, 5), (128, 256), (100, 70), (257, 40), (2, 3, 70), (513,), (0, 8), (8, 0), (0,))

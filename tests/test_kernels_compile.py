@@ -5,6 +5,7 @@
 
 import re
 import struct
+from importlib import import_module
 
 import pytest
 import triton
@@ -12,8 +13,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from puzzles_lib.kernels import bitpack, common, packed_relu, quantize
-from puzzles_lib.kernels import q8_linear as module
 from puzzles_lib.kernels.rounding import fraction_bits, leading_one
+
+module = import_module("puzzles_lib.kernels.q8_linear")
 
 POINTERS = {
     "codes_ptr": "*u8", "words_ptr": "*i16", "mask_ptr": "*u8", "scale_ptr": "*fp32", "sums_ptr": "*fp32",

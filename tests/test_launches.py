@@ -95,8 +95,9 @@ def test_a_kernel_that_no_h100_would_launch_is_refused_in_its_case():
     report = examine(long_steps, BATCHED_MATMUL)
     failed = report.cases[0]
     assert failed.verdict.kind == "launch"
-    assert "a launch would fail: a program asks for 256 KB of shared memory, an H100 or H200 has 227" in str(
-        report
+    assert (
+        "a launch would fail: a program needs 256 KB of shared memory, but an H100 or H200 has 227 KB"
+        in str(report)
     )
     assert "smaller blocks" in failed.verdict.diagnosis and "tl.load" in failed.verdict.site.source
 
@@ -109,7 +110,7 @@ def test_a_goal_has_the_launch_compiled_and_sees_what_it_asks_for(monkeypatch):
     report = examine(long_steps, alone)
     assert not asked and not report.ok
     assert {result.verdict.kind for result in report.goals if result.verdict} == {"launch"}
-    assert "a program asks for 256 KB of shared memory, an H100 or H200 has 227" in str(report)
+    assert "a program needs 256 KB of shared memory, but an H100 or H200 has 227 KB" in str(report)
 
 
 @pytest.mark.parametrize("change", [{"num_warps": 8}, {"target": "sm_80"}, {"cases": (1,)}])

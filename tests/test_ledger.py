@@ -166,15 +166,15 @@ def test_state_dir_that_cannot_be_made_is_told_in_a_line(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PUZZLES_STATE_DIR", str(tmp_path / "file" / "state"))
     line = record("outer_add", True)
-    assert line.startswith("progress not kept: Not a directory") and "\n" not in line
-    assert load()[1].startswith("progress not read: Not a directory")
+    assert line.startswith("your progress could not be saved: Not a directory") and "\n" not in line
+    assert load()[1].startswith("your progress could not be read: Not a directory")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_read_only_state_dir(state_dir):
     state_dir.mkdir()
     state_dir.chmod(0o555)
-    assert record("outer_add", True).startswith("progress not kept: Permission denied")
+    assert record("outer_add", True).startswith("your progress could not be saved: Permission denied")
 
 
 def test_read_only_file_system(monkeypatch, state_dir):
@@ -183,7 +183,8 @@ def test_read_only_file_system(monkeypatch, state_dir):
 
     record("long_sum", True)
     monkeypatch.setattr("puzzles_lib.ledger.tempfile.mkstemp", refuse)
-    assert record("outer_add", True) == f"progress not kept: Read-only file system: {state_dir}"
+    said = f"your progress could not be saved: Read-only file system: {state_dir}"
+    assert record("outer_add", True) == said
     assert states(state_dir) == {"long_sum": "solved"}
 
 
@@ -199,7 +200,7 @@ def test_failed_write_leaves_the_old_file_and_no_temporary(monkeypatch, state_di
 
 def test_anything_that_goes_wrong_is_one_line(monkeypatch):
     monkeypatch.setattr("puzzles_lib.ledger._record", lambda *_: 1 / 0)
-    assert record("outer_add", True) == "progress not kept: division by zero"
+    assert record("outer_add", True) == "your progress could not be saved: division by zero"
 
 
 def test_held_lock_is_given_up_on(state_dir):

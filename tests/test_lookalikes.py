@@ -414,13 +414,3 @@ def test_packing_something_warns_of_nothing():
         pack_activations(nn.Sequential(nn.ReLU()))
     assert type(pack_activations(nn.Sequential(nn.ReLU(), nn.ReLU(inplace=True)))[1]) is nn.ReLU
     assert PackedReLU()(torch.ones(2, requires_grad=True)).requires_grad
-
-
-def test_what_a_model_needs_is_found_at_the_top():
-    import puzzles_lib.kernels as kernels
-    from puzzles_lib.kernels import pack_checkpoints, packed_checkpoint
-
-    assert kernels.pack_activations is pack_activations and kernels.report is report
-    assert callable(pack_checkpoints) and callable(packed_checkpoint)
-    with pytest.raises(AttributeError, match="has no attribute 'pack'"):
-        vars(kernels)["__getattr__"]("pack")

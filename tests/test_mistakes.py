@@ -59,9 +59,9 @@ def test_edits_see_the_right_kernel_and_not_each_other(order):
 @pytest.mark.parametrize(
     "edits, message",
     [
-        ({"+ 12": "+ 11"}, r"slip: '\+ 12' stands 0 times"),
-        ({"offs": "0"}, "slip: 'offs' stands 3 times"),
-        ({"": "0"}, "slip: '' stands"),
+        ({"+ 12": "+ 11"}, r"slip: '\+ 12' occurs 0 times"),
+        ({"offs": "0"}, "slip: 'offs' occurs 3 times"),
+        ({"": "0"}, "slip: '' occurs"),
         ({"+ 10": "+ 10"}, "replaced by itself"),
         ({"tl.load(x_ptr": "tl.load(z_ptr", "x_ptr + offs": "x_ptr"}, "'x_ptr \\+ offs' overlaps"),
         ({}, "no edits"),

@@ -47,7 +47,7 @@ for id, question in questions().items():
     print(answer(id, question.right()))
 """
     lines = python_in(handout, code).splitlines()
-    assert len(lines) > 15 and [line for line in lines if not line.endswith(": right")] == []
+    assert len(lines) > 15 and [line for line in lines if not line.endswith(": Correct.")] == []
 
 
 def test_exercises_and_masters_are_in_step():

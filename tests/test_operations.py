@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+from puzzles_lib.compiler import front_end
 from tests.kernel_lab import evaluate, execute, kernel_of
 
 INF, NAN = float("inf"), float("nan")
@@ -568,8 +569,8 @@ def block_as_condition(x_ptr, z_ptr, BLOCK: tl.constexpr):
 
 
 def test_a_block_is_no_condition():
-    done = execute(block_as_condition, x_ptr=X, z_ptr=torch.zeros(1), BLOCK=8)
-    assert done.stop.message == "NotOneValue: a condition must be one value, this is a block of shape [8]"
+    refusal = front_end(block_as_condition, {"x_ptr": X, "z_ptr": torch.zeros(1), "BLOCK": 8})
+    assert refusal is not None and "an if cannot decide lane by lane" in refusal.message
     assert execute(block_as_condition, x_ptr=Y, z_ptr=torch.zeros(1), BLOCK=1).stop is None
 
 
@@ -588,35 +589,6 @@ def test_conditional_expressions_and_early_returns():
     done = execute(choose, 8, x_ptr=Y, z_ptr=z, N=4)
     assert done.stop is None and torch.equal(z[:8], torch.where(torch.arange(8) < 4, Y, -Y))
     assert done.written["z"].tolist() == [True] * 11 + [False] + [True] * 4
-
-
-@triton.jit
-def factorial(n):
-    result = 1.0
-    if n > 1:
-        result = n * factorial(n - 1)
-    return result
-
-
-@triton.jit
-def endless(n):
-    return endless(n + 1)
-
-
-@triton.jit
-def recursive(z_ptr, N, FOREVER: tl.constexpr):
-    tl.store(z_ptr, factorial(N))
-    if FOREVER:
-        tl.store(z_ptr, endless(N))
-
-
-def test_recursion_runs_or_ends_politely():
-    """A compiler refuses it; the interpreter has only to survive."""
-    z = torch.zeros(1)
-    assert execute(recursive, z_ptr=z, N=5, FOREVER=False).stop is None and z.item() == 120
-    stop = execute(recursive, z_ptr=z, N=5, FOREVER=True).stop
-    assert stop.kind == "error" and stop.message.startswith("RecursionError")
-    assert stop.site.source == "return endless(n + 1)"
 
 
 @triton.jit

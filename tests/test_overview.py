@@ -34,7 +34,7 @@ def test_every_puzzle_and_reading_exercise_is_there_in_syllabus_order(state_dir)
         expected += [(c.number, p.number, p.name) for p in c.puzzles]
         expected += [(c.number, q.id.partition("-")[2], q.id) for q in c.questions]
     assert [(c.number, i.number, i.name) for c in shown.chapters for i in c.items] == expected
-    assert shown.summary == f"1 of {len(expected)} solved, 1 tried, {len(expected) - 2} open"
+    assert shown.summary == f"1 of {len(expected)} solved, 1 tried, {len(expected) - 2} not started"
     by_name = {i.name: i.state for c in shown.chapters for i in c.items}
     assert (by_name.pop("outer_add"), by_name.pop("masked_add")) == ("solved", "tried")
     assert set(by_name.values()) == {"open"}
@@ -59,7 +59,7 @@ SMALL = Progress(
 
 def test_text():
     assert str(SMALL).splitlines() == [
-        "2 of 24 solved, 1 tried, 21 open",
+        "2 of 24 solved, 1 tried, 21 not started",
         "progress file <damaged>",
         "01 Loads & <stores>  ████████████   1 of  1",
         "05 Dots              ▒▒▒▒░░░░░░░░   0 of  3  puzzles 9, 9b and 1 question",
@@ -115,7 +115,7 @@ def test_html_has_words_beside_theme_colours_and_escapes():
 
 def test_each_chapter_and_what_is_next_are_links_to_notebooks_that_are_there():
     links = Links(progress()._repr_html_()).found
-    assert links == [c.notebook for c in CHAPTERS] + ["01_blocks.ipynb"]
+    assert links == [c.notebook for c in CHAPTERS] + ["00_welcome.ipynb"]
     assert all((REPO / "notebooks" / link).exists() for link in links)
 
 
@@ -137,7 +137,7 @@ def test_a_first_pass_is_cheered_and_no_other(state_dir):
     first, again = (check(solutions()["masked_add"], MASKED_ADD) for _ in range(2))
     assert str(first).splitlines()[-1] == (
         f"★ Solved! Puzzle 2 is yours: 1 of {len(puzzles())}. "
-        "Next: chapter 02, Broadcasting: two axes, a grid (02_broadcasting.ipynb)."
+        "Next: chapter 02, Broadcasting: rows, columns and tiles (02_broadcasting.ipynb)."
     )
     assert str(first).splitlines()[:-1] == str(again).splitlines()
     assert Links(first._repr_html_()).found == ["02_broadcasting.ipynb"]
@@ -170,14 +170,14 @@ def test_a_failure_and_a_puzzle_of_somebody_elses_are_not_cheered(state_dir):
 def test_where_progress_cannot_be_kept_nobody_is_told_that_it_was(state_dir):
     state_dir.write_text("a file in the place of the folder")
     report = check(solutions()["masked_add"], MASKED_ADD)
-    assert report.ok and report.cheer is None and "progress not kept" in str(report)
+    assert report.ok and report.cheer is None and "your progress could not be saved" in str(report)
 
 
 def test_what_comes_next_is_below_or_in_the_next_chapter(state_dir):
     record("constant_add", True)
     assert cheer(CONSTANT_ADD).next == "puzzle 2, below"
     record("masked_add", True)
-    assert cheer(CONSTANT_ADD).words.endswith("Chapter 01 is done.")
+    assert cheer(CONSTANT_ADD).words.endswith("You have solved all puzzles of chapter 01.")
     record("packed_along_k", True)
     said = cheer(PACKED_ALONG_K)  # who skips 19 and 20 is not sent back
     assert said.notebook == "13_machine_code.ipynb" and "done" not in said.words

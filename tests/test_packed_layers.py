@@ -9,7 +9,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from puzzles_lib.interpreter import run
 from puzzles_lib.kernels import packed_activation, packed_norm, quantize, rounding
 from puzzles_lib.kernels.bitpack import BITS, block_rows
 from puzzles_lib.kernels.packed_activation import (
@@ -20,6 +19,7 @@ from puzzles_lib.kernels.packed_activation import (
 )
 from puzzles_lib.kernels.packed_norm import norm_backward, norm_quantize
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
+from tests.running import run
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 SLOPES = [("relu", 1), ("gelu", 4), ("gelu_tanh", 2), ("silu", 8), ("gelu", 1)]

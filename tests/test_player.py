@@ -14,14 +14,14 @@ from torch import Tensor
 from puzzles_lib import MASKED_ADD, player
 from puzzles_lib.authoring.solutions import define, solutions
 from puzzles_lib.chapters import puzzles
-from puzzles_lib.interpreter import Recorder
-from puzzles_lib.interpreter import run as run_guarded
 from puzzles_lib.player import watch
 from puzzles_lib.player.packing import Pool, packed
 from puzzles_lib.player.story import LATER, RIGHT, UNDEFINED, WRONG
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner import Recorder
 from tests.kernels import right
 from tests.played import SCRIPT, Played
+from tests.running import run as run_guarded
 
 
 def add_ten(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
@@ -181,7 +181,7 @@ def test_helpers_loops_tuples_and_early_returns():
     assert lines.count("while turns < 3:") == 4  # and the last time it is false
     assert lines.count("for i in tl.static_range(2):") == 2 and lines.count("for j in range(0, 4, 2):") == 4
     notes = {line: step.get("n", "") for line, step in zip(lines, told.program()["steps"], strict=True)}
-    assert notes["for _ in range(0):"] == "no turns: the loop is skipped"
+    assert notes["for _ in range(0):"] == "no iterations: the loop is skipped"
     assert notes["while turns < 3:"] == "is false: the loop ends"
     assert notes["if tl.program_id(0) > 0:"] == "is false"
     assert told.changes("turns")[:4] == [0, 1, 2, 3] and told.changes("j") == [0, 2, 0, 2]
@@ -292,7 +292,7 @@ def test_it_opens_where_a_stored_value_is_first_wrong():
     step = place["steps"][told.tree["step"]]
     states = told.array(step["a"][0]["s"]["r"])
     assert states.tolist() == [RIGHT] * 3 + [WRONG] + [RIGHT] * 12
-    assert "program 1 of 0 to 2, step 6 of 6, line 7" in str(shown)
+    assert "program 1 (of 0–2), step 6 of 6, line 7" in str(shown)
     assert ">  7" in str(shown) or "> 7 " in str(shown)
     assert Played(watch(kernel, ADD_TEN, 1, program=0).data).tree["step"] == 0
 
@@ -348,7 +348,7 @@ def test_a_run_that_breaks_off_ends_at_the_line_that_broke_it():
     assert told.lines()[-1].startswith("tl.device_assert(") and told.tree["step"] == 3
     assert told.program()["steps"][-1]["e"] == "AssertionError: too small"
     assert told.tree["notes"] == [
-        "The kernel did not finish: AssertionError: too small; 2 of 3 programs never began."
+        "The kernel did not finish: AssertionError: too small; 2 of 3 programs never started."
     ]
     assert "AssertionError: too small" in repr(shown)
 
@@ -387,7 +387,7 @@ def test_a_long_run_is_cut_with_a_sentence(monkeypatch):
     assert len(recorder.recordings[0].steps) == 30 and not recorder.recordings[0].complete
     monkeypatch.setattr(player, "Recorder", lambda only=None: Recorder(only, most_steps=3))
     told = Played(watch(add_ten_kernel, ADD_TEN, 1, program=1).data)
-    assert told.tree["notes"] == ["Program 0 ran on after step 3, the last that is kept."]
+    assert told.tree["notes"] == ["Program 0 went on after step 3, the last on this page."]
 
 
 def test_a_page_that_would_be_too_large_keeps_fewer_programs_then_fewer_steps(monkeypatch):
@@ -398,13 +398,15 @@ def test_a_page_that_would_be_too_large_keeps_fewer_programs_then_fewer_steps(mo
     fewer = Played(watch(kernel, puzzle, 2, program=5).data)
     numbers = [p["number"] for p in fewer.tree["programs"]]
     assert 5 in numbers and 1 < len(numbers) < 12
-    assert fewer.tree["notes"][0].startswith(f"Of 12 programs {numbers[0]} to {numbers[-1]} are kept here")
+    assert fewer.tree["notes"][0].startswith(
+        f"Of 12 programs, {numbers[0]} to {numbers[-1]} are on this page"
+    )
     softmax = next(p for p in puzzles() if p.name == "long_softmax")
     monkeypatch.setattr(player, "MOST_CHARACTERS", 10_000)
     cut = Played(watch(solutions()["long_softmax"], softmax, 2, program=1).data)
     steps = len(cut.program(1)["steps"])
     assert 20 <= steps < 80
-    assert f"Program 1 ran on after step {steps}, the last that is kept." in cut.tree["notes"]
+    assert f"Program 1 went on after step {steps}, the last on this page." in cut.tree["notes"]
 
 
 def test_of_tensors_too_large_for_a_page_what_the_steps_touch_is_kept_and_a_sentence_says_so():
@@ -412,7 +414,7 @@ def test_of_tensors_too_large_for_a_page_what_the_steps_touch_is_kept_and_a_sent
     assert len(shown._repr_html_().encode()) < 1_000_000
     told = Played(shown.data)
     assert told.tree["notes"][-1] == (
-        "Too large for a page: of x and z only what the steps load and store is kept here."
+        "x and z would make this page too large. It keeps only the elements that these steps load and store."
     )
     assert not [tensor for tensor in told.tree["tensors"] if {"values", "wanted"} & set(tensor)]
     (offs,), (x,) = told.changes("offs", 100), told.changes("x", 100)
@@ -442,7 +444,7 @@ def test_a_program_that_was_not_recorded_is_run_for(monkeypatch):
         (1, (0, 1), r"watch: program is \(0, 1\), allowed are 0 to 2, or ids below 3"),
         (1, True, "watch: program is True"),
         (Case(N=10**7, BLOCK=32), None, "20,000,000 elements, allowed are"),
-        (Case(N=64, BLOCK=32, pretend=True), None, "its tensors hold nothing"),
+        (Case(N=64, BLOCK=32, pretend=True), None, "its tensors have no values"),
         (Case(N=0, BLOCK=32), None, "starts no program"),
     ],
 )
@@ -535,7 +537,7 @@ def test_without_scripts_the_first_frame_stands_there_with_a_sentence():
     tags = _Tags()
     tags.feed(shown._repr_html_())
     for text in (
-        "program 2 of 0 to 2, step 1 of 5",
+        "program 2 (of 0–2), step 1 of 5",
         "def add_ten_kernel(x_ptr, z_ptr, N,",
         "pointer to float32",
     ):
@@ -649,8 +651,9 @@ def disagreeing_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
 def test_a_race_is_told():
     (note,) = played(disagreeing_kernel).tree["notes"]
     assert re.fullmatch(
-        r"A race: programs 0 and 1 store different values to element 0 of z "
-        r"\(line \d+: tl.store\(.*\)\)\. Here they took turns\.",
+        r"This is a race: programs 0 and 1 store different values to element 0 of z "
+        r"\(line \d+: tl.store\(.*\)\)\. Here the programs ran one after the other; "
+        r"on a GPU the order is open\.",
         note,
     )
 

@@ -81,11 +81,11 @@ def test_keys_step_and_the_lit_line_the_blocks_and_the_lanes_follow(show):
     assert sheet.locator(".lit").count() == 8 and "8 loaded by this line" in sheet.inner_text()
     press(page, "End")
     assert "tl.store(" in lit(page)
-    assert "40 of 40 stored so far: 40 right" in page.locator(".tensors .block").nth(1).inner_text()
+    assert "40 of 40 stored so far: 40 correct" in page.locator(".tensors .block").nth(1).inner_text()
     press(page, "ArrowLeft", "Home")
     assert "def add_ten_kernel" in lit(page)
     press(page, "[")
-    assert page.get_by_label("program", exact=True).get_attribute("aria-valuetext") == "1 of 0 to 2"
+    assert page.get_by_label("program", exact=True).get_attribute("aria-valuetext") == "1 (of 0–2)"
 
 
 def test_a_button_keeps_the_keys_where_there_is_no_further_step(show):
@@ -120,14 +120,14 @@ def test_lanes_are_walked_by_keyboard_and_pointed_at(show):
     press(page, "End")
     said = page.locator(".inspect")
     assert said.inner_text() == (
-        "x[15] undefined: uninitialised lanes of x_ptr are used: the load has a mask but no other=; "
-        "lane [15]: off, offs < N is False; it would be x + 47"
+        "x[15] undefined: undefined lanes of x_ptr are used: its load has a mask but no other=; "
+        "lane [15]: masked off, because offs < N is False; its address is x + 47"
     )
     press(page, "Home", "ArrowRight")
     assert said.inner_text().endswith("lane [1]: x[33]") and said.inner_text().startswith("x[1] = ")
     assert "x = tl.load(" in lit(page)  # the arrows were the block's
     page.locator(".tensors .block").nth(1).locator(".grid > span").nth(5).hover()
-    assert said.inner_text().startswith("z[5]; = ") and "the spec wants" in said.inner_text()
+    assert said.inner_text().startswith("z[5]; = ") and "expected " in said.inner_text()
 
 
 def test_a_wrong_value_is_opened_at_marked_and_gone_to(show):
@@ -145,30 +145,30 @@ def test_a_wrong_value_is_opened_at_marked_and_gone_to(show):
     page.locator(".code").focus()
     press(page, "Home", "[", "w")
     assert "tl.store(" in lit(page)
-    assert page.get_by_label("program", exact=True).get_attribute("aria-valuetext") == "1 of 0 to 2"
+    assert page.get_by_label("program", exact=True).get_attribute("aria-valuetext") == "1 (of 0–2)"
 
 
 def test_out_of_bounds_lanes_stand_beyond_the_tensor(show):
     page = show(watch(overrunning_kernel, ADD_TEN, 1))
     sheet = page.locator(".tensors .block").first
     assert sheet.locator(".bad").count() == 8
-    assert "out of bounds: elements 40 to 47, it has 40" in sheet.inner_text()
+    assert "out of bounds: elements 40 to 47, but x has 40" in sheet.inner_text()
     assert "out-of-bounds load of x_ptr" in page.locator(".inspect").inner_text()
 
 
 def test_loops_are_counted_stepped_over_and_helpers_shown(show):
     page = show(watch(winding_kernel, ADD_TEN, 1, program=0))
     page.get_by_label("next step").click(click_count=4)
-    assert "turns += 1" in lit(page) and page.locator(".code .turn").inner_text() == "turn 1"
+    assert "turns += 1" in lit(page) and page.locator(".code .turn").inner_text() == "iteration 1"
     page.get_by_label("next end of a loop").click()
     assert (
         "while turns < 3:" in lit(page) and "is false: the loop ends" in page.locator(".inspect").inner_text()
     )
     page.get_by_label("next step").click(click_count=2)
-    assert "winding_kernel waits here in line" in page.locator(".code .caller").inner_text()
+    assert "winding_kernel called this function at line" in page.locator(".code .caller").inner_text()
     page.get_by_label("name whose changes to look for").select_option("j")
     page.get_by_label("next change of that name").click()
-    assert page.locator(".code .turn").all_inner_texts() == ["turn 1 of 2", "turn 1 of 2"]
+    assert page.locator(".code .turn").all_inner_texts() == ["iteration 1 of 2", "iteration 1 of 2"]
 
 
 def test_two_players_do_not_disturb_each_other(show):
@@ -212,7 +212,7 @@ def test_what_is_undefined_is_shown_as_that_and_nothing_else_as_what_is_stored(s
     sheet = page.locator(".tensors .block").nth(1)
     assert set(sheet.locator(".undefined").all_inner_texts()) == {"?"}
     sheet.locator(".undefined").first.hover()
-    assert page.locator(".inspect").inner_text().startswith("z[0]; undefined; the spec wants ")
+    assert page.locator(".inspect").inner_text().startswith("z[0]; undefined; expected ")
     tags = page.locator(".blocks .block header")
     assert [text.split("\n")[0::2][:2] for text in tags.all_inner_texts()] == [
         ["z_ptr", "read"], ["offs", "read"], ["y", "read"], ["x", "read"], ["stored to z", "store"],

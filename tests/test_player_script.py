@@ -70,11 +70,11 @@ def test_a_lane_says_where_it_points_and_what_switched_it_off():
     lanes = "[7, 8].map((lane) => p.laneText(run, program.steps[3].a[0], lane))"
     assert in_node(lanes, data(add_ten_kernel, program=2)) == [
         "lane [7]: x[39]",
-        "lane [8]: off, offs < N is False; it would be x + 40",
+        "lane [8]: masked off, because offs < N is False; its address is x + 40",
     ]
     lane = "p.laneText(run, program.steps[2].a[0], 9)"
     told = in_node(lane, data(overrunning_kernel, program=2))
-    assert told == "lane [9]: out of bounds, x + 41; x has 40 elements"
+    assert told == "lane [9]: out of bounds at x + 41; x has 40 elements"
 
 
 def test_a_term_is_spread_over_the_lanes_of_a_tile():

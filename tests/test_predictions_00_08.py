@@ -7,6 +7,7 @@ import textwrap
 import nbformat
 import pytest
 import torch
+import triton
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
@@ -25,154 +26,190 @@ PUZZLES = {puzzle.name: puzzle for puzzle in (DOUBLE, *puzzles())}
 
 MISTAKES = [
     ("ch00-q1", 4, "Divide"),
-    ("ch00-q1", 0, "True everywhere"),
-    ("ch00-q1", 1, "every lane have one"),
-    ("ch00-q2", 8, "The others"),
-    ("ch00-q2", 0, "the same ones"),
+    ("ch00-q1", 0, "True in every lane"),
+    ("ch00-q1", 1, "every lane have an element"),
+    ("ch00-q2", 8, "How many are never written"),
+    ("ch00-q2", 0, "the same 8"),
     ("ch00-q2", 23, "program 0 store"),
-    ("ch01-q1", {32}, "not all"),
+    ("ch01-q1", {32}, "there are more"),
     ("ch01-q1", {32, 128, 200}, "One too many"),
     ("ch01-q1", {20, 65}, "goes wrong"),
     ("ch01-q1", {20, 32}, "every lane"),
-    ("ch01-q2", 2, "full blocks"),
-    ("ch01-q2", 6, "when it is stored"),
-    ("ch01-q2", 1, "both masks"),
-    ("ch02-q1", (30,), "Two numbers"),
-    ("ch02-q1", (0, 30), "behind the last"),
+    ("ch01-q2", 2, "only full blocks"),
+    ("ch01-q2", 6, "when the kernel stores it"),
+    ("ch01-q2", 1, "the two masks"),
+    ("ch02-q1", (30,), "two numbers"),
+    ("ch02-q1", (0, 30), "Where does memory continue"),
     ("ch02-q1", (0, 1), "The row comes first"),
     ("ch02-q1", (2, 2), "Count the elements"),
-    ("ch02-q2", (3,), "Two numbers"),
-    ("ch02-q2", (7, 3), "Both numbers"),
-    ("ch02-q2", (1, 1), "one program for all"),
-    ("ch02-q2", (21, 21), "below each other"),
-    ("ch02-q3", (6,), "Two numbers"),
+    ("ch02-q2", (3,), "two numbers"),
+    ("ch02-q2", (7, 3), "wrong order"),
+    ("ch02-q2", (1, 1), "a single tile"),
+    ("ch02-q2", (21, 21), "one above the other"),
+    ("ch02-q3", (6,), "two numbers"),
     ("ch02-q3", (6, 0), "The row comes first"),
-    ("ch02-q3", (2, 6), "which is the first"),
-    ("ch02-q3", (0, 7), "count from 0"),
+    ("ch02-q3", (2, 6), "Which row comes first"),
+    ("ch02-q3", (0, 7), "numbered from 0"),
     ("ch02-q3", (0, 0), "past column 99"),
-    ("ch03-q1", 240000, "one way"),
-    ("ch03-q1", 120000, "each has 4 bytes"),
-    ("ch03-q1", 60000, "goes both ways"),
-    ("ch03-q1", 2000, "never goes to memory"),
-    ("ch03-q2", (0, 90), "Three numbers"),
-    ("ch03-q2", (0, 60, 90), "At exactly 0"),
-    ("ch03-q2", (0, 0, 30), "Which factor"),
+    ("ch03-q1", 240000, "one direction"),
+    ("ch03-q1", 120000, "How many bytes"),
+    ("ch03-q1", 60000, "both directions"),
+    ("ch03-q1", 2000, "no longer go to memory"),
+    ("ch03-q2", (0, 90), "three numbers"),
+    ("ch03-q2", (0, 60, 90), "at exactly 0"),
+    ("ch03-q2", (0, 0, 30), "another factor"),
     ("ch03-q2", (30, 60, 90), "For each"),
     ("ch03-q3", 0, "Is 0 >= 0"),
     ("ch03-q3", 20, "one more factor"),
     ("ch03-q3", 3, "let through"),
-    ("ch04-q1", 192, "all of them"),
-    ("ch04-q1", 100, "So many have"),
-    ("ch04-q1", 20, "rows that do not exist"),
+    ("ch04-q1", 192, "of all lanes"),
+    ("ch04-q1", 100, "have none"),
+    ("ch04-q1", 20, "rows that don't exist"),
     ("ch04-q1", 3, "Count all lanes"),
-    ("ch04-q2", 1, "Is the maximum one of x"),
-    ("ch04-q2", float("nan"), "vanish"),
-    ("ch04-q2", -1000, "its padding"),
-    ("ch04-q3", 8, "count from 0"),
+    ("ch04-q2", 1, "an element of x"),
+    ("ch04-q2", float("nan"), "denominator of 0"),
+    ("ch04-q2", -1000, "and its padding"),
+    ("ch04-q3", 8, "the cases from 0"),
     ("ch04-q3", 4, "far below 0"),
     ("ch04-q3", 2, "after a whole block"),
-    ("ch05-q1", 4, "take the mean"),
+    ("ch04-q4", 3, "Did you count from 1"),
+    ("ch04-q4", 1, "are masked off"),
+    ("ch04-q5", 5000, "13 binary digits"),
+    ("ch04-q5", 2047, "eleven ones"),
+    ("ch04-q5", 11, "rounded to an even one"),
+    ("ch04-q6", 2.718, "grow or shrink"),
+    ("ch04-q6", -1, "change of the exponent"),
+    ("ch04-q6", 0.75, "Divide the second"),
+    ("ch04-q7", (63, 20), "walks all columns"),
+    ("ch04-q7", (62,), "the last 8"),
+    ("ch04-q7", (1000,), "one program per row"),
+    ("ch04-q7", (16,), "rounds up"),
+    ("ch05-q1", 4, "moved once"),
     ("ch05-q1", 1, "walks all keys"),
-    ("ch05-q1", 10, "sum over"),
-    ("ch05-q1", 3, "how often"),
-    ("ch05-q2", set(), "There is one"),
-    ("ch05-q2", {1}, "count from 0"),
+    ("ch05-q1", 10, "sum over the four"),
+    ("ch05-q1", 3, "take the mean"),
+    ("ch05-q2", set(), "gets one case right"),
+    ("ch05-q2", {1}, "the cases from 0"),
     ("ch05-q2", {0, 5}, "too many"),
     ("ch05-q2", {2, 3}, "no earlier blocks"),
-    ("ch05-q3", 2048, "above the diagonal"),
-    ("ch05-q3", 32, "Add up all"),
-    ("ch05-q3", 900, "cuts is needed"),
-    ("ch05-q3", 1500, "two tiles"),
-    ("ch06-q1", 40, "multiplied by"),
-    ("ch06-q1", 17, "One more pixel"),
-    ("ch06-q1", 230, "hangs over the edge"),
-    ("ch06-q1", 0, "meet a pixel"),
+    ("ch05-q3", 32, "entirely in the future"),
+    ("ch05-q3", 16, "exactly half"),
+    ("ch05-q3", 8, "all four programs"),
+    ("ch05-q3", 24, "two more than"),
+    ("ch05-q4", 128, "in iteration 1"),
+    ("ch05-q4", 68, "keep their maximum"),
+    ("ch05-q4", 1, "updates row_max"),
+    ("ch05-q5", (32, 63), "walks all keys by itself"),
+    ("ch05-q5", (31,), "fill a block"),
+    ("ch05-q5", (63,), "blocks of keys"),
+    ("ch05-q5", (4000,), "owns BLOCK_Q queries"),
+    ("ch06-q1", 40, "Multiply each"),
+    ("ch06-q1", 17, "one more, in the row below"),
+    ("ch06-q1", 230, "too large"),
+    ("ch06-q1", 0, "cover a pixel"),
     ("ch06-q2", {7}, "more than one column"),
-    ("ch06-q2", {5, 6, 7}, "wholly inside"),
+    ("ch06-q2", {5, 6, 7}, "whole window is inside"),
     ("ch06-q2", {7, 8}, "no column 8"),
     ("ch06-q2", {0}, "a window of 3"),
-    ("ch07-q1", 3548, "on paper"),
-    ("ch07-q1", 2048, "more than half"),
-    ("ch07-q1", 2050, "nearer to"),
-    ("ch07-q2", (2,), "Two numbers"),
-    ("ch07-q2", (3, 2), "rows of what"),
+    ("ch06-q3", ((-1, -1, -1), (-1, 8, -1), (-1, -1, -1)), "nine numbers in one tuple"),
+    ("ch06-q3", ("a",) * 9, "nine numbers in one tuple"),
+    ("ch06-q3", (0,) * 9, "at an edge as well"),
+    ("ch06-q3", (1,) * 9, "that are all 1"),
+    ("ch06-q4", (25_600,), "two numbers"),
+    ("ch06-q4", (1296, 25_600), "in the wrong order"),
+    ("ch06-q4", (1296, 1296), "loads a tile"),
+    ("ch06-q4", (25_600, 1024), "the tile and its halo"),
+    ("ch06-q4", (25_600, 1600), "all four sides"),
+    ("ch06-q4", (25_600, 1369), "no halo at all"),
+    ("ch06-q4", (1024, 1024), "shifted tiles cover"),
+    ("ch06-q5", (25, 12), "three axes"),
+    ("ch06-q5", (3, 4, 25), "in the wrong order"),
+    ("ch06-q5", (25, 4, 2), "64 of the 90"),
+    ("ch06-q5", (100, 64, 90), "Divide each size"),
+    ("ch07-q1", (16, 4), "three axes"),
+    ("ch07-q1", (8, 16, 4), "in the wrong order"),
+    ("ch07-q1", (16, 4, 128), "walked in a loop"),
+    ("ch07-q1", (15, 3, 8), "Round up"),
+    ("ch07-q2", (2,), "two numbers"),
+    ("ch07-q2", (3, 2), "same rows of what"),
     ("ch07-q2", (1, 1), "hand numbers"),
-    ("ch07-q2", (12, 12), "below each other"),
-    ("ch07-q3", 5, "see it"),
-    ("ch07-q3", 0, "does anyway"),
-    ("ch07-q3", 3, "rounded twice"),
+    ("ch07-q2", (12, 12), "one row of tiles"),
+    ("ch07-q3", 5, "rounded each time"),
+    ("ch07-q3", 0, "to float16 anyway"),
+    ("ch07-q3", 3, "at most BLOCK_K"),
+    ("ch07-q4", 16, "a different number"),
+    ("ch07-q4", 0, "the iterations from 1"),
+    ("ch07-q4", 3, "How far apart"),
+    ("ch07-q5", (10, 12), "three numbers"),
+    ("ch07-q5", (7, 12, 9), "was there before"),
+    ("ch07-q5", (3, 0, 1), "the first iteration left"),
+    ("ch07-q5", (10, 16, 18), "after three iterations"),
+    ("ch07-q5", (10, 12, 1), "to what the picture shows"),
+    ("ch07-q6", 64, "needs two numbers"),
+    ("ch07-q6", 131072, "Divide by the numbers"),
+    ("ch07-q6", 16, "as many"),
+    ("ch07-q7", (256,), "two powers of two"),
+    ("ch07-q7", (512, 128), "more than 128 KiB"),
+    ("ch07-q7", (128, 128), "read y less often"),
+    ("ch07-q7", (512, 64), "Which input is larger"),
     ("ch08-q1", 9, "unsigned"),
     ("ch08-q1", -9, "copies of the sign"),
     ("ch08-q1", 0, "1001"),
-    ("ch08-q2", (12, 4), "Four numbers"),
+    ("ch08-q2", (12, 4), "four numbers"),
     ("ch08-q2", (12, 4, 12, 4), "not k"),
-    ("ch08-q2", (8, 4, 1, 0), "where k says"),
+    ("ch08-q2", (8, 4, 1, 0), "on k alone"),
     ("ch08-q2", (8, 4, 8, 4), "Divide 100"),
     ("ch08-q2", (12, 4, 0, 8), "eight fields"),
     ("ch08-q3", 585, "how many words"),
     ("ch08-q3", 4680, "two blocks"),
-    ("ch08-q3", 1170, "eight lanes do"),
+    ("ch08-q3", 1170, "how many lanes load it"),
     ("ch08-q3", 5, "In how many programs"),
-    ("ch00-q3", 29, "its lane is on"),
-    ("ch00-q3", 2, "first of them"),
+    ("ch00-q3", 29, "one lane further"),
+    ("ch00-q3", 2, "the first of these"),
     ("ch00-q3", 3, "program 3 with the slider"),
-    ("ch01-q3", 200, "count from 0"),
-    ("ch01-q3", 7, "six blocks"),
+    ("ch01-q3", 200, "numbered from 0"),
+    ("ch01-q3", 7, "Six blocks"),
     ("ch01-q3", 0, "Point at the lane"),
-    ("ch02-q4", (0, 31), "the next begins"),
-    ("ch02-q4", (1, 0), "robbed by [0, 30]"),
+    ("ch02-q4", (0, 31), "the next row begins"),
+    ("ch02-q4", (1, 0), "overwrites that one"),
     ("ch02-q4", (2, 2), "which lane of the tile"),
-    ("ch04-q4", 3, "all lanes of these rows"),
-    ("ch04-q4", 1, "lanes off"),
-    ("ch04-q5", 5000, "13 digits"),
-    ("ch04-q5", 2047, "eleven ones"),
-    ("ch04-q5", 11, "rounded to an even one"),
-    ("ch05-q4", 128, "turn 1"),
-    ("ch05-q4", 68, "stays as it was"),
-    ("ch05-q4", 1, "updates row_max"),
-    ("ch07-q4", 16, "another number"),
-    ("ch07-q4", 0, "turns count from 1"),
-    ("ch07-q4", 3, "How far apart"),
-    ("ch07-q5", (10, 12), "Three numbers"),
-    ("ch07-q5", (7, 12, 9), "stood there before"),
-    ("ch07-q5", (3, 0, 1), "the first turn left"),
-    ("ch07-q5", (10, 16, 18), "one turn too many"),
-    ("ch07-q5", (10, 12, 1), "to what the picture shows"),
-    ("ch07-q6", 64, "takes two of them"),
-    ("ch07-q6", 131072, "Over how many loads"),
-    ("ch07-q6", 16, "as many of y"),
-    ("ch07-q7", 256, "none are left"),
-    ("ch07-q7", 181, "wants a power of two"),
-    ("ch07-q7", 32768, "How long is the side"),
-    ("ch07-q7", 64, "Which squares"),
     ("ch08-q4", 0, "is a sign"),
     ("ch08-q4", -15, "half as far"),
-    ("ch08-q4", -7, "range stands"),
-    ("ch08-q5", (2048,), "Two numbers"),
-    ("ch08-q5", (16, 2048), "other way round"),
+    ("ch08-q4", -7, "range is shown"),
+    ("ch08-q5", (2048,), "two numbers"),
+    ("ch08-q5", (16, 2048), "swap them"),
     ("ch08-q5", (2048, 128), "16 rows of the tile"),
     ("ch08-q5", (256, 16), "each of its lanes"),
-    ("ch08-q5", (128, 1), "A lane for each weight"),
+    ("ch08-q5", (128, 1), "has a lane"),
     ("ch08-q6", "tf32", "in quotes above"),
     ("ch08-q6", "groups", "the second"),
     ("ch08-q6", "words", "smallest of the four"),
     ("ch08-q6", "tiles", "nearly all of the arithmetic"),
-    ("ch02-q5", (4000,), "Two numbers"),
-    ("ch02-q5", (12_000_000, 12_000_000), "in name only"),
-    ("ch02-q5", (12_000_000, 4000), "the copy"),
+    ("ch02-q5", (4000,), "two numbers"),
+    ("ch02-q5", (12_000_000, 12_000_000), "correct for written"),
+    ("ch02-q5", (4000, 4000), "correct for expanded"),
+    ("ch02-q5", (12_000_000, 4000), "a copy"),
+    ("ch08-q7", (4096,), "two program ids"),
+    ("ch08-q7", (1, 256), "Swap them"),
+    ("ch08-q7", (4096, 1), "a whole tile"),
+    ("ch08-q7", (256, 0), "nothing runs"),
+    ("ch08-q7", (256, 16), "one column need"),
+    ("ch08-q7", (64, 1), "round up"),
     ("ch02-q5", (1000, 3_000_000), "How many bytes"),
-    ("ch02-q5", (4000, 12_000), "each of the two keep"),
-    ("ch06-q3", ((-1, -1, -1), (-1, 8, -1), (-1, -1, -1)), "Nine numbers"),
-    ("ch06-q3", ("a",) * 9, "Nine numbers"),
-    ("ch06-q3", (0,) * 9, "at an edge as well"),
-    ("ch06-q3", (1,) * 9, "nine pixels that are all 1"),
-    ("ch06-q4", (25_600,), "Two numbers"),
-    ("ch06-q4", (1296, 25_600), "come first"),
-    ("ch06-q4", (1296, 1296), "its own tile"),
-    ("ch06-q4", (25_600, 1024), "the tile and its halo"),
-    ("ch06-q4", (25_600, 1600), "no other side"),
-    ("ch06-q4", (25_600, 1369), "no halo at all"),
-    ("ch06-q4", (1024, 1024), "shifted tiles cover"),
+    ("ch02-q5", (4000, 12_000), "each version keep"),
+    ("ch00-q4", {0, 1, 2, 3}, "Case 2 passes, too"),
+    ("ch00-q4", {1}, "doesn't pass case 0"),
+    ("ch02-q6", (None,) * 5, "Return a pair"),
+    ("ch02-q6", ((1, 1), (3, 4), (7, 3), (2, 7), (2, 2)), "two axes are swapped"),
+    ("ch02-q6", ((1, 1), (4, 3), (2, 6), (6, 1), (1, 1)), "fit entirely"),
+    ("ch02-q6", ((2, 2),) * 5, "Take one case"),
+    ("ch02-q7", 14_000, "Do a and b change"),
+    ("ch02-q7", 100, "Not the Mandelbrot set yet"),
+    ("ch03-q4", 1.06, "the fused kernel"),
+    ("ch03-q4", 3.0, "both decimals"),
+    ("ch03-q4", 2.04, "one extra trip"),
+    ("ch03-q4", 5.0, "the third row"),
+    ("ch03-q5", False, "two slopes"),
 ]
 
 
@@ -196,15 +233,20 @@ def test_every_chapter_asks_two_to_seven(chapter):
 @pytest.mark.parametrize("id", MINE)
 def test_the_masters_answer_is_right(id):
     number, cell = id.removeprefix("ch").split("-")
-    tree = ast.parse(cells(number)[cell])
-    assert answer(id, ast.literal_eval(tree.body[1].value)).ok
-    assert f'answer("{id}"' in ast.unparse(tree.body[2]).replace("'", '"')
+    if MINE[id].computed:  # by the learner's kernel: tests/test_early_chapters.py runs the master's
+        assert f'answer("{id}"' in cells(number)[cell] and answer(id, MINE[id].right()).ok
+        return
+    *lines, asked = ast.parse(cells(number)[cell]).body
+    names = {"triton": triton}
+    exec(compile(ast.Module(lines, []), id, "exec"), names)
+    assert answer(id, names[asked.value.args[1].id]).ok
+    assert f'answer("{id}"' in ast.unparse(asked).replace("'", '"')
 
 
 @pytest.mark.parametrize("id, value, words", MISTAKES)
 def test_a_mistake_is_answered_by_its_nudge(id, value, words):
     given = answer(id, value)
-    assert given.status == "WRONG" and words in given.words
+    assert given.status == "wrong" and words in given.words
 
 
 def test_every_nudge_is_reached_by_some_mistake():
@@ -234,13 +276,7 @@ def test_any_filter_that_is_0_where_nothing_changes_finds_edges(taps):
     assert on_flat.max() < 1e-6 < on_step.max()
 
 
-# ---- what chapters 02 and 06 are for
-
-
-def test_chapter_02_counts_the_kernels_that_broadcast():
-    sources = kernel_sources().values()
-    meet = sum("[:, None]" in source and "[None, :]" in source for source in sources)
-    assert f"In {meet} of this course's {len(sources)} kernels" in cells("02")["why-idea"]
+# ---- what chapter 06 is for
 
 
 def test_chapter_06_counts_what_a_program_loads_as_its_kernel_does():
@@ -260,7 +296,7 @@ def test_chapter_06_shows_a_picture_blurred_and_its_edges():
         for name, image in (("x", x), ("blurred", blurred), ("edges", edges)):
             span = f"64 x 96 pixels from {image.min():.2f} to {image.max():.2f}"
             assert re.search(rf"\b{name} \([^)]*\), {re.escape(span)}", shown.alt), shown.alt
-    assert "edges (0 is grey)" in shown.alt and "x (0 is black, 1 white)" in shown.alt
+    assert "edges (0 is gray)" in shown.alt and "x (0 is black, 1 white)" in shown.alt
 
 
 def test_a_window_of_chapter_06_has_the_colour_of_its_result_and_nothing_lies_across_the_filter():
@@ -279,23 +315,25 @@ def test_a_window_of_chapter_06_has_the_colour_of_its_result_and_nothing_lies_ac
     [
         ("ch00-q1", "break-mask"),
         ("ch01-q2", "p2-wrong"),
-        ("ch04-q3", "online-kernel"),
+        ("ch04-q3", "start_at_minus_infinity"),
         ("ch05-q2", "p9-wrong"),
         ("ch07-q3", "p11-wrong"),
     ],
 )
 def test_the_wrong_kernel_passes_what_the_prediction_says(id, cell):
-    source = cells(id[2:4])[cell]
-    if slip := re.search(r'mistake\((\w+), "(\w+)"\)', source):
+    if id == "ch04-q3":  # the text tells of this kernel, and shows none
+        slip = (None, "online_softmax", cell)
+        source = ""
+    else:
+        source = cells(id[2:4])[cell]
+        slip = re.search(r'mistake\((\w+), "(\w+)"\)', source)
+    if slip:
         puzzle = PUZZLES[slip[1].lower()]
         (wrong,) = (each for each in mistakes(puzzle) if each.name == slip[2])
         body = wrong.apply(kernel_sources()[puzzle.name])
     else:
         body, _, check = source.partition("\n\n\ncheck(")
         puzzle = PUZZLES[check.split(", ")[1].rstrip(")").lower()]
-    if id == "ch04-q3":  # as the next cell asks: start from minus infinity
-        assert body.count("-1e30") == 1
-        body = body.replace("-1e30", 'float("-inf")')
     report = examine(define(body, f"<{cell} of {id}>"), puzzle)
     passed = {i for i, case in enumerate(report.cases) if case.ok}
     right = MINE[id].right()
@@ -313,7 +351,8 @@ def test_the_product_sent_to_memory_and_back_passes_at_the_cost_that_chapter_03_
     reports = [examine(define(source, "<fusion>"), PUZZLES["mul_relu"]) for source in (fused, detour)]
     assert all(report.ok for report in reports)
     costs = [re.search(r"\((.*)\)", report.cases[2].cost())[1] for report in reports]
-    assert "from {} to {}:".format(*costs) in told
+    assert f"was {costs[0]}." in cells("03")["q4-ask"]
+    assert costs[1] == f"{MINE['ch03-q4'].right()}x"
 
 
 @pytest.mark.parametrize(

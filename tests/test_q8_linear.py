@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import warnings
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,10 +18,11 @@ import pytest
 import torch
 from torch import nn
 
-from puzzles_lib.interpreter import run
-from puzzles_lib.kernels import q8_linear as module
 from puzzles_lib.kernels.q8_linear import MAX_K, Q8Linear, q8_linear, quantize_rows, swap_linears
 from puzzles_lib.kernels.quantized_hook import override_linear_dynamic
+from tests.running import run
+
+module = import_module("puzzles_lib.kernels.q8_linear")
 
 ROOT = Path(__file__).parent.parent
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)

@@ -9,12 +9,13 @@ import triton.language as tl
 from jaxtyping import Int32
 from torch import Tensor
 
-from puzzles_lib import interpreter
 from puzzles_lib.checker import examine, races
 from puzzles_lib.compiler import build, find_target, gpu_dialect, memory_accesses, translate
-from puzzles_lib.interpreter import Recorder
+from puzzles_lib.compiler.threads import _uniquely_named, _users
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner import Recorder
 from puzzles_lib.source import Refusal
+from tests import running
 from tests.racing import RACING, Racing
 
 RACY = [each for each in RACING if each.is_racy]
@@ -43,7 +44,7 @@ def test_two_threads_that_meet_are_a_race(racing):
     report = examine(racing.kernel, puzzle_of(racing, cured=False))
     assert [v.kind for v in report.verdicts] == ["race"], report
     text = str(report)
-    assert "within program (" in text and "tl.debug_barrier()" in text and len(text.splitlines()) <= 12, text
+    assert "within program " in text and "tl.debug_barrier()" in text and len(text.splitlines()) <= 12, text
 
 
 @pytest.mark.parametrize("racing", RACING, ids=lambda r: r.name)
@@ -76,7 +77,7 @@ def one_warp(x_ptr, z_ptr, t_ptr, B: tl.constexpr, CURED: tl.constexpr):
 def test_a_kernel_that_is_right_with_one_warp_only_is_told_so():
     racing = Racing(one_warp, lambda x: (x, x), True)
     puzzle = dataclasses.replace(puzzle_of(racing, False), cases=(Case(P=2, B=32, CURED=0),))
-    assert "with num_warps=1 it would be right" in str(examine(one_warp, puzzle))
+    assert "with num_warps=1 it would be correct" in str(examine(one_warp, puzzle))
 
 
 @pytest.mark.parametrize("num_warps", [2, 8])
@@ -123,7 +124,7 @@ def conflict_of(**options):
         "count_ptr": torch.zeros(1, dtype=torch.int32),
         "z_ptr": torch.zeros(64, dtype=torch.int32),
     }
-    ran = interpreter.run(last_one_adds_up, arguments | options, (4, 1, 1), set(arguments))
+    ran = running.run(last_one_adds_up, arguments | options, (4, 1, 1), set(arguments))
     assert ran.stop is None and torch.equal(ran.outputs["z"], 4 * torch.arange(64, dtype=torch.int32))
     return ran.conflict
 
@@ -162,7 +163,7 @@ def test_a_lock_is_given_back_after_a_barrier(barrier):
         "z_ptr": torch.zeros(64),
         "BARRIER": barrier,
     }
-    ran = interpreter.run(added_under_a_lock, arguments, (4, 1, 1), {"lock_ptr", "z_ptr"})
+    ran = running.run(added_under_a_lock, arguments, (4, 1, 1), {"lock_ptr", "z_ptr"})
     assert ran.stop is None and (ran.outputs["z"] == 4).all()
     assert (ran.conflict is None) is barrier
 
@@ -194,7 +195,7 @@ def takes_turns(lock_ptr, z_ptr, HOW: tl.constexpr):
     "how, reverse, message",
     [
         ("kept", False, "program (1, 0, 0) waits for lock[0], 1, as program (0, 0, 0) has left it"),
-        ("taken twice", False, "program (0, 0, 0) waits for lock[0], 1, as it has itself left it"),
+        ("taken twice", False, "program (0, 0, 0) waits for lock[0], 1, as it left it so itself"),
         ("in order", True, "program (2, 0, 0) waits for lock[0], 0, which nobody has changed"),
         ("in order", False, ""),
         ("given back", True, ""),
@@ -203,7 +204,7 @@ def takes_turns(lock_ptr, z_ptr, HOW: tl.constexpr):
 def test_who_waits_forever_is_told_so_at_once(how, reverse, message):
     arguments = {"lock_ptr": torch.zeros(1, dtype=torch.int32), "z_ptr": torch.zeros(1), "HOW": how}
     outputs = {"lock_ptr", "z_ptr"}
-    ran = interpreter.run(takes_turns, arguments, (3, 1, 1), outputs, zeroed=outputs, reverse=reverse)
+    ran = running.run(takes_turns, arguments, (3, 1, 1), outputs, zeroed=outputs, reverse=reverse)
     if message:
         assert ran.stop.kind == "deadlock" and ran.stop.message == f"deadlock: {message}"
         assert ran.stop.site.source.startswith("while tl.")
@@ -257,7 +258,7 @@ def waits_by_plain_loads(flag_ptr, z_ptr, HOW: tl.constexpr):
 def waited(how, **options):
     arguments = {"flag_ptr": torch.zeros(4, dtype=torch.int32), "z_ptr": torch.zeros(1), "HOW": how}
     outputs = {"flag_ptr", "z_ptr"}
-    return interpreter.run(waits_by_plain_loads, arguments, (2, 1, 1), outputs, zeroed=outputs, **options)
+    return running.run(waits_by_plain_loads, arguments, (2, 1, 1), outputs, zeroed=outputs, **options)
 
 
 @pytest.mark.parametrize("record", [False, True])
@@ -290,7 +291,7 @@ def test_the_race_of_a_loop_of_plain_loads_says_what_to_do():
         cases=(Case(P=2, HOW=0),),
     )  # fmt: skip
     (verdict,) = examine(waits_for_the_first, puzzle).verdicts
-    assert verdict.kind == "race" and "reads lock[0], which program (0, 0, 0) wrote" in verdict.message
+    assert verdict.kind == "race" and "reads lock[0], which program 0 wrote" in verdict.message
     assert verdict.diagnosis.endswith("ask by tl.atomic_add(lock_ptr, 0)")
 
 
@@ -316,7 +317,7 @@ def test_who_waits_for_those_before_it_counts_on_an_order():
     )  # fmt: skip
     report = examine(in_the_order_of_their_numbers, puzzle)
     assert [v.kind for v in report.verdicts] == ["race"]
-    assert "in reverse order program (2, 0, 0) waits for lock[0], 0, which nobody" in str(report)
+    assert "in reverse order, program 2 waits for lock[0], 0, which nobody" in str(report)
 
 
 @triton.jit
@@ -353,6 +354,30 @@ def test_one_element_is_loaded_by_all_and_stored_by_the_first():
     single = [a for a in accesses if a.shape == ()]
     assert {a.kind for a in single} == {"load", "store"} and all(a.threads() == 0 for a in single)
     assert all(a.alone and not a.holders().several for a in single if a.kind == "load")
+
+
+TWO_LOOPS = """\
+tt.func public @k(%x: !tt.ptr<f32>) {
+  %n:2 = scf.for %i = %a to %b step %c iter_args(%e = %y, %f = %n) -> (f32, f32) : i32 {
+    %v = tt.load %x : !tt.ptr<f32>
+    %w = arith.addf %v, %e : f32
+    scf.yield %w, %f : f32, f32
+  }
+  scf.for %i = %a to %b step %c : i32 {
+    %v = tt.splat %n#0 : f32 -> f32
+    tt.store %x, %v : !tt.ptr<f32>
+  }
+}"""
+
+
+def test_a_name_in_ir_is_one_value_within_its_region_only():
+    named = _uniquely_named(TWO_LOOPS.splitlines())
+    users = _users(named)
+    assert [name for name, _ in users["%v"]] == ["arith.addf"]
+    assert [name for name, _ in users["%v__1"]] == ["tt.store"]
+    assert [name for name, _ in users["%i"]] == ["scf.for"] == [name for name, _ in users["%i__1"]]
+    assert [name for name, _ in users["%e"]] == ["scf.for", "arith.addf"]
+    assert "tt.splat" in [name for name, _ in users["%n"]]
 
 
 @triton.jit

@@ -1,33 +1,80 @@
-"""The README says what is recorded, and names what is there."""
+"""README.md and RESULTS.md quote what is recorded, show what is current, and can be taken in at once."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
 
+from puzzles_lib import MASKED_ADD, check
 from puzzles_lib.bench.recorded import rows, tables
 from puzzles_lib.chapters import CHAPTERS
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+REPO = Path(__file__).parents[1]
+README = (REPO / "README.md").read_text()
+RESULTS = (REPO / "RESULTS.md").read_text()
 
 
 @pytest.mark.parametrize(
     "table",
-    tables.readme().split("\n\n"),
+    tables.results().split("\n\n"),
     ids=["memory", "producers", "dw", "training", "ranks", "packed", "int8", "norms", "attention"],
 )
-def test_its_tables_are_the_recorded_figures(table):
-    assert table in README, "run python -m puzzles_lib.bench report --readme"
+def test_the_tables_of_the_results_are_the_recorded_figures(table):
+    assert table in RESULTS, "run python -m puzzles_lib.bench report --results"
 
 
-def test_nothing_recorded_of_the_fused_product_is_below_what_it_says():
+def test_nothing_recorded_of_the_fused_product_is_slower_than_the_results_say():
     ratios = {row["case"]: row["ratio"] for row in rows("dw") if row["path"] == "dequant_gemm_dw"}
-    assert len(ratios) == 26 and "nothing there is below 0.99x" in README
+    assert len(ratios) == 26 and "runs at 0.99x of the baseline or faster" in RESULTS
     assert min(ratios.values()) >= 0.99
 
 
-def test_its_syllabus_lists_every_chapter_in_order():
+def test_the_two_figures_of_the_readme_are_those_of_the_results():
+    training = {
+        cells[1].strip(): cells
+        for line in RESULTS.splitlines()
+        if len(cells := line.split("|")) == 9 and "GB" in line
+    }
+    plain, packed = training["torch"], training["packed, 2 bits, stochastic"]
+    time, memory = (float(packed[i].split()[0]) / float(plain[i].split()[0]) for i in (5, 6))
+    assert "2-bit activations needs 40% of PyTorch's memory and takes as long" in README
+    assert 0.35 < memory <= 0.4 and 0.9 < time <= 1
+    fused = next(line for line in RESULTS.splitlines() if line.startswith("| **fused, `dequant_gemm_dw`**"))
+    assert "1.3 times as fast as dequantizing and calling cuBLAS" in README and "1.30x |" in fused
+
+
+def test_the_syllabus_lists_every_chapter_in_order():
     assert re.findall(r"^\| (\d\d) ", README, re.MULTILINE) == [chapter.number for chapter in CHAPTERS]
+
+
+def test_the_readme_has_at_most_900_words():
+    assert len(README.split()) <= 900
+
+
+def test_its_picture_shows_what_check_says_today():
+    from PIL import Image
+
+    kernel = runpy.run_path(str(REPO / ".readme" / "check.py"))["kernel"]()
+    with Image.open(REPO / ".readme" / "check.png") as picture:
+        assert picture.text["report"] == str(check(kernel, MASKED_ADD)), "run python .readme/check.py"
+
+
+@pytest.mark.browser
+def test_the_first_screen_says_what_it_is_what_to_type_and_what_it_looks_like(open_html):
+    import mistune
+    from PIL import Image
+
+    with Image.open(REPO / ".readme" / "check.png") as picture:
+        width, height = picture.size
+    page = mistune.create_markdown(escape=False, plugins=["table"])(README)
+    frame = f'<div class="picture" style="aspect-ratio: {width} / {height}"></div>'
+    page = re.sub(r"<img[^>]*>", frame, page)
+    style = "body { font: 16px/1.5 sans-serif; width: 1012px; margin: 16px auto }"  # as wide as code hosts do
+    view = open_html(f"<style>{style}</style>{page}", width=1280, height=800)
+    for seen in ("text=Is it for you?", "text=git clone", ".picture >> nth=0"):
+        bottom = view.locator(seen).evaluate("element => element.getBoundingClientRect().bottom")
+        assert bottom <= 800, seen
 
 
 def test_a_missing_figure_is_named():

@@ -25,8 +25,8 @@ def test_a_pass_tells_what_it_cost():
         "outer_add: all 2 cases pass",
         "pass   M=32  N=32   1 program, 4.4 kB moved (1.00x)",
         "pass   M=64         12 programs, 26.9 kB moved (1.07x), 31.0 kB by lane",
-        "(1.00x is the least possible: each input read once, each output written once; "
-        "by lane: as if no two lanes of a load could share what they ask for)",
+        "(1.00x means: each input is read once, each output is written once; "
+        '"by lane" counts the request of each lane separately)',
     ]
 
 
@@ -113,18 +113,18 @@ def test_drawn_cases_are_a_line_together_and_a_failure_is_told_in_full():
     assert report.ok and str(report).splitlines()[:3] == [
         "outer_add: all 1 cases pass",
         "pass   M=32  N=32   1 program, 4.4 kB moved (1.00x)",
-        "pass   and 2 drawn cases",
+        "pass   and 2 random cases",
     ]
     failed = dataclasses.replace(FAILED, drawn=True, number=2)
     report = Report("outer_add", (PASSED, DRAWN, failed))
     assert not report.ok and str(report).splitlines()[:3] == [
-        "outer_add: all 1 cases pass, a drawn one does not",
+        "outer_add: all 1 cases pass, but a random one fails",
         "pass   M=32  N=32",
-        "FAIL   M=90  N=100   drawn   (case=2)",
+        "FAIL   M=90  N=100   random   (case=2)",
     ]
-    assert "a drawn one does not" in report._repr_html_() and ">pass<" in report._repr_html_()
+    assert "but a random one fails" in report._repr_html_() and ">pass<" in report._repr_html_()
     salted = dataclasses.replace(report, salt="exam")
-    assert "FAIL   M=90  N=100   drawn\n" in str(salted)  # no number: `trace` knows of no salt
+    assert "FAIL   M=90  N=100   random\n" in str(salted)  # no number: `trace` knows of no salt
 
 
 # ---- as a dictionary

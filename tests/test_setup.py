@@ -26,11 +26,15 @@ from packaging.version import Version
 
 from tests import browser
 from tests.conftest import REPO, pytest_xdist_auto_num_workers
+from tests.environment import new_environment, run
 
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
-RUNTIME = [Requirement(line) for line in PROJECT["dependencies"]]
-LAB, DEV = ([Requirement(r) for r in PROJECT["optional-dependencies"][extra]] for extra in ("lab", "dev"))
-TRITON_PIN = next(str(r.specifier).removeprefix("==") for r in RUNTIME if r.name == "triton")
+LIBRARY = [Requirement(line) for line in PROJECT["dependencies"]]
+COURSE, LAB, DEV = (
+    [Requirement(line) for line in PROJECT["optional-dependencies"][extra] if PROJECT["name"] not in line]
+    for extra in ("course", "lab", "dev")
+)
+TRITON_PIN = next(str(r.specifier).removeprefix("==") for r in COURSE if r.name == "triton")
 TOOLS = (
     "bash",
     "cat",
@@ -83,6 +87,11 @@ elif args[:3] == ["-m", "pip", "install"]:
         sys.exit(1)
     lib = pathlib.Path(".venv/lib/python%d.%d/site-packages" % VERSION)
     (lib / "triton-{pin}.dist-info").mkdir(parents=True, exist_ok=True)
+    if "--target" in args:
+        uv = pathlib.Path(args[args.index("--target") + 1], "bin", "uv")
+        uv.parent.mkdir(parents=True)
+        uv.write_text('#!/bin/sh\\necho "uv $*" >>pip.log\\n')
+        uv.chmod(0o755)
 """
 
 
@@ -146,9 +155,13 @@ class Checkout:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     @property
-    def installs(self) -> int:
+    def log(self) -> list[str]:
         log = self.folder / "pip.log"
-        return len(log.read_text().splitlines()) if log.exists() else 0
+        return log.read_text().splitlines() if log.exists() else []
+
+    @property
+    def installs(self) -> int:
+        return len(self.log)
 
     @property
     def stamp(self) -> str:
@@ -267,10 +280,16 @@ def test_make_passes_the_error_on(checkout):
 # What is installed when.
 
 
-def test_installs_the_course_and_its_tools_once(installed):
-    assert (installed.folder / "pip.log").read_text() == "--quiet --editable .[lab,dev]\n"
+LINES = "--progress-bar off"  # without a terminal: a line for each package
+
+
+def test_lab_installs_what_a_learner_needs_and_test_adds_the_tools(installed):
+    assert installed.log == [f"{LINES} --editable .[lab]"]
     ran = installed.run()
     assert (ran.returncode, ran.stdout, ran.stderr, installed.installs) == (0, "", "", 1)
+    assert installed.run("make", "tools").returncode == 0
+    assert installed.log[1:] == [f"{LINES} --editable .[dev]"] and installed.mark.exists()
+    assert (installed.run().stdout, installed.run("make", "tools").stdout, installed.installs) == ("", "", 2)
 
 
 @pytest.mark.parametrize("missing", ["solutions", "tests"])
@@ -278,10 +297,27 @@ def test_a_hand_out_installs_what_the_notebooks_need_and_makes_nothing_else(chec
     checkout.python("python3", (3, 12))
     (checkout.folder / missing).rmdir()
     assert checkout.run("make", "venv").returncode == 0
-    assert (checkout.folder / "pip.log").read_text() == "--quiet --editable .[lab]\n"
+    assert checkout.log == [f"{LINES} --editable .[lab]"]
     for target in ("test", "lint", "notebooks", "handout", "nbgrader", "explorer"):
         ran = checkout.run("make", target)
         assert ran.returncode == 2 and f"without what make {target} needs" in ran.stderr.splitlines()[0]
+
+
+def test_torch_without_cuda_is_installed_first_by_uv_which_goes_again(checkout):
+    checkout.python("python3", (3, 12))
+    assert checkout.run("make", "venv", "TORCH=cpu").returncode == 0
+    get_uv, uv, course = checkout.log
+    assert get_uv == f"{LINES} --target .venv/uv uv" and course == f"{LINES} --editable .[lab]"
+    pin = next(str(r) for r in COURSE if r.name == "torch")
+    assert uv == f"uv pip install --python .venv/bin/python --torch-backend cpu --no-deps {pin}"
+    assert not (checkout.folder / ".venv/uv").exists()
+    assert checkout.run("make", "venv").stdout == ""
+
+
+def test_another_torch_is_refused_by_name(checkout):
+    checkout.python("python3", (3, 12))
+    assert_one_line_error(checkout.run(TORCH="rocm"), "TORCH=rocm: the only choice is TORCH=cpu")
+    assert not (checkout.folder / ".venv").exists()
 
 
 def test_lab_keeps_its_sockets_in_a_private_folder(checkout):
@@ -349,8 +385,8 @@ def test_refusing_pip_is_one_more_line_and_leaves_venv_alone(installed):
     assert ran.returncode == 1
     assert ran.stderr.splitlines()[0] == "no network"
     assert ran.stderr.splitlines()[1:] == [
-        'error: pip could not install the packages, for the reason above ("No matching distribution" is also '
-        "what it says without a network); then make again"
+        "error: the packages could not be installed, for the reason above (without a network, pip also says "
+        '"No matching distribution"); then run make again'
     ]
     assert installed.run().returncode == 0
     assert installed.mark.exists() and installed.installs == 3
@@ -440,7 +476,7 @@ def make(*args, **environment):
 )
 def test_targets_set_up_first_and_run_their_command_last(args, commands):
     lines = [line.strip() for line in make("--dry-run", *args)]
-    assert lines[0].endswith("bash .setup/venv.sh")
+    assert lines[0] == f"bash .setup/venv.sh{'' if args[0] == 'lab' else ' dev'}"
     assert lines[1:] == commands
 
 
@@ -461,19 +497,32 @@ def test_triton_interpret_does_not_reach_the_commands():
 # The files agree.
 
 
-def test_every_dependency_has_one_exact_pin():
-    pinned = [r.name for r in RUNTIME + LAB + DEV if re.fullmatch(r"==[0-9.]+", str(r.specifier))]
+def test_every_dependency_of_the_course_has_one_exact_pin():
+    pinned = [r.name for r in COURSE + LAB + DEV if re.fullmatch(r"==[0-9.]+", str(r.specifier))]
     assert len(pinned) == len(set(pinned))
-    assert {r.name for r in RUNTIME + LAB + DEV} == set(pinned)
+    assert {r.name for r in COURSE + LAB + DEV} == set(pinned)
+
+
+def test_the_library_asks_for_torch_and_triton_in_ranges_that_hold_the_pins():
+    assert {r.name for r in LIBRARY} == {"torch", "triton"}
+    pins = {r.name: str(r.specifier).removeprefix("==") for r in COURSE}
+    for requirement in LIBRARY:
+        assert not str(requirement.specifier).startswith("==")
+        assert requirement.specifier.contains(pins[requirement.name])
+
+
+def test_each_extra_brings_the_one_below():
+    extras = PROJECT["optional-dependencies"]
+    assert "triton-bit-by-bit[course]" in extras["lab"] and "triton-bit-by-bit[lab]" in extras["dev"]
 
 
 def test_in_anothers_jupyter_what_it_runs_on_is_left_alone():
-    ranges = {r.name for r in RUNTIME if not str(r.specifier).startswith("==")}
-    assert ranges == {r.name for r in RUNTIME} & {r.name for r in LAB} == {"platformdirs", "Pygments"}
+    ranges = {r.name for r in COURSE if not str(r.specifier).startswith("==")}
+    assert ranges == {r.name for r in COURSE} & {r.name for r in LAB} == {"platformdirs", "Pygments"}
 
 
 def test_installed_versions_are_the_pinned_ones():
-    for requirement in RUNTIME + LAB + DEV:
+    for requirement in LIBRARY + COURSE + LAB + DEV:
         installed_version = Version(importlib.metadata.version(requirement.name))
         assert requirement.specifier.contains(installed_version.public), requirement.name
 
@@ -482,7 +531,7 @@ def test_environment_yml_installs_this_package_and_pins_nothing_else():
     environment = yaml.safe_load((REPO / "environment.yml").read_text())
     assert environment["name"] == PROJECT["name"]
     python, pip, pip_installs = environment["dependencies"]
-    assert pip == "pip" and pip_installs == {"pip": ["-e .[lab,dev]"]}
+    assert pip == "pip" and pip_installs == {"pip": ["-e .[dev]"]}
     version = re.fullmatch(r"python=(3\.\d+)", python).group(1)
     assert SpecifierSet(PROJECT["requires-python"]).contains(version)
 
@@ -515,22 +564,29 @@ def test_the_image_installs_before_it_has_the_notebooks_and_is_a_hand_out(checko
 
 def test_the_dev_container_and_the_workflow_run_what_make_gives():
     container = json.loads((REPO / ".devcontainer/devcontainer.json").read_text())
-    assert container["postCreateCommand"] == "make venv" and container["build"]["target"] == "base"
+    assert container["postCreateCommand"] == "make venv TORCH=cpu" and container["build"]["target"] == "base"
     workflow = yaml.safe_load((REPO / ".github/workflows/ci.yml").read_text())
     job = workflow["jobs"]["test"]
-    commands = [step["run"].partition(" PYTHON=")[0] for step in job["steps"] if "run" in step]
-    assert commands == [
-        line for line in (REPO / ".ci/run").read_text().splitlines() if line.startswith("make")
-    ]
-    for python in job["strategy"]["matrix"]["python"]:
-        assert SpecifierSet(PROJECT["requires-python"]).contains(python)
+    assert job["steps"][-1]["run"] == ".ci/run" and os.access(REPO / ".ci/run", os.X_OK)
+    assert job["env"] == {"PYTHON": "python${{ matrix.python }}", "TORCH": "cpu"}
+    supported = [f"3.{minor}" for minor in range(20)]
+    allowed = SpecifierSet(PROJECT["requires-python"])
+    assert job["strategy"]["matrix"]["python"] == [each for each in supported if allowed.contains(each)]
+
+
+@pytest.mark.workflow
+def test_a_linter_finds_nothing_in_the_workflows(tmp_path):
+    zizmor = new_environment(tmp_path / "venv", "zizmor").with_name("zizmor")
+    ran = run(zizmor, "--offline", "--no-progress", REPO / ".github/workflows")
+    assert ran.returncode == 0 and "No findings" in ran.stdout + ran.stderr, ran.stdout
 
 
 def test_what_the_course_imports_it_depends_on():
     home = importlib.metadata.packages_distributions()
     for path in sorted((REPO / "puzzles_lib").rglob("*.py")):
-        makers = path.relative_to(REPO / "puzzles_lib").parts[0] == "authoring"
-        declared = {requirement.name for requirement in RUNTIME + makers * DEV}
+        part = path.relative_to(REPO / "puzzles_lib").parts[0]
+        needs = {"authoring": COURSE + DEV, "kernels": LIBRARY}.get(part, COURSE)
+        declared = {requirement.name for requirement in needs}
         for name in _imports(path) - sys.stdlib_module_names - {"puzzles_lib"}:
             assert declared & set(home.get(name, [])), f"{path.relative_to(REPO)} imports {name}"
 

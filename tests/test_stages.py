@@ -189,7 +189,7 @@ def test_too_few_registers_are_spilled():
 def test_too_much_shared_memory_is_said():
     s = compiled("sm_80", num_stages=8)
     assert s.shared_bytes > 166_912
-    assert "a launch would fail: sm_80 has 166912 bytes of shared memory" in repr(s)
+    assert "a launch would fail, because sm_80 has 166912 bytes of shared memory" in repr(s)
     assert "launch" not in repr(compiled("sm_80"))
 
 
@@ -239,7 +239,7 @@ def test_cases_numbers_and_options():
         ({"target": ["sm_90"]}, "target is ['sm_90']"),
         ({"case": 2}, "stages: case is 2, allowed are 0 to 1"),
         ({"case": Case(BLOCK=2)}, "does not fit add_ten"),
-        ({"BLOCKS": 2}, "stages: BLOCKS is no number of the case, which has N, BLOCK"),
+        ({"BLOCKS": 2}, "stages: BLOCKS is not a number of the case, which has N, BLOCK"),
         ({"N": -1}, "N is -1"),
         ({"num_warps": 3}, "num_warps is 3, allowed are 1, 2, 4, 8, 16, 32"),
         ({"num_warps": 2.0}, "num_warps is 2.0"),
@@ -259,7 +259,7 @@ def test_no_puzzle():
 
 def test_local_without_a_gpu_says_what_there_is(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ValueError, match="no GPU; without one: sm_80, sm_90, sm_100, gfx942"):
+    with pytest.raises(ValueError, match="no GPU; without one, use sm_80, sm_90, sm_100, gfx942"):
         stages(add_kernel, ADD, "local")
 
 
@@ -307,7 +307,7 @@ def no_kernel(x_ptr):
     [
         (calls_torch, "torch.relu", "line {}: tl.store(z_ptr + offs, torch.relu("),
         (branches_on_a_block, "", "line {}: if offs > 3"),
-        (takes_weights, "'w_ptr', which add_ten does not offer; it offers x_ptr, z_ptr, N", ""),
+        (takes_weights, "'w_ptr', which add_ten does not have; its names are x_ptr, z_ptr, N", ""),
         (no_kernel, "put @triton.jit on the line above its def", ""),
         (None, "", ""),
     ],
@@ -676,7 +676,7 @@ def test_a_loop_belongs_to_its_line():
 
 
 def test_a_line_there_is_not():
-    with pytest.raises(ValueError, match="source is 3, the kernel has lines"):
+    with pytest.raises(ValueError, match="source is 3, but the kernel has lines"):
         added().lines("ttir", 3)
     with pytest.raises(ValueError, match="source is 'tl.dot'"):
         added().line("tl.dot")
@@ -711,7 +711,7 @@ def test_text_is_short_and_exact():
     assert [int(line.split()[1]) for line in lines[1:6]] == [len(s.read(stage)) for stage in s.names]
     assert (
         lines[6]
-        == f"{s.registers} registers a thread, 0 bytes spilled, {s.shared_bytes} bytes of shared memory"
+        == f"{s.registers} registers per thread, 0 bytes spilled, {s.shared_bytes} bytes of shared memory"
     )
     assert lines[7] == f"tensor core: {s.tensor_core}" and len(lines) == 8
 
@@ -772,8 +772,8 @@ def test_html_is_well_formed_small_and_has_no_scripts():
         assert len(page) < 80_000
     checker = checked(s._repr_html_())
     assert checker.labels and all(checker.labels)
-    assert f"of {len(s.read('ptx'))} lines, the first of each" in s._repr_html_()
-    assert "all of them: show('ptx').text" in s._repr_html_()
+    assert f"of {len(s.read('ptx'))} lines, the first ones of each" in s._repr_html_()
+    assert "For all lines: show('ptx').text" in s._repr_html_()
 
 
 def test_html_of_a_long_stage_has_something_of_every_line():

@@ -143,7 +143,7 @@ def test_out_of_bounds_near_and_far(session, access, distance):
         "store": f"offs = tl.arange(0, BLOCK)\ntl.store(z_ptr + offs + {shift}, tl.load(x_ptr + offs))",
     }[access]
     pointer = {"load": "x_ptr", "store": "z_ptr"}[access]
-    assert f"out-of-bounds {access} of {pointer} in program (0, 0, 0)" in check(session, kernel(body))
+    assert f"out-of-bounds {access} of {pointer} in program 0" in check(session, kernel(body))
 
 
 def test_after_many_faults_the_next_check_is_right(session):
@@ -163,22 +163,25 @@ def test_after_many_faults_the_next_check_is_right(session):
 )
 def test_a_loop_without_end(session, body):
     text = check(session, kernel(body), seconds=0.5)
-    assert "time limit: still running after 0.5 s of CPU time, in program (0, 0, 0)" in text
+    assert "time limit: still running after 0.5 s of CPU time, in program 0" in text
     assert_all_is_well(session)
 
 
 @pytest.mark.parametrize(
     "body, why",
     [
-        ("i = 0\nwhile i < N:\n    i += 0\ntl.store(z_ptr, i)", "no turn changes i"),
-        ("i = 0\nwhile i < N:\n    tl.store(z_ptr, tl.load(x_ptr))\n    i *= 1", "no turn changes i"),
+        ("i = 0\nwhile i < N:\n    i += 0\ntl.store(z_ptr, i)", "no iteration changes i"),
+        ("i = 0\nwhile i < N:\n    tl.store(z_ptr, tl.load(x_ptr))\n    i *= 1", "no iteration changes i"),
         ("while tl.program_id(0) >= 0:\n    pass", "nothing in it changes its condition"),
-        ("lock = tl.load(x_ptr)\nwhile lock == lock:\n    lock = tl.load(x_ptr)", "no turn changes lock"),
+        (
+            "lock = tl.load(x_ptr)\nwhile lock == lock:\n    lock = tl.load(x_ptr)",
+            "no iteration changes lock",
+        ),
     ],
 )
 def test_a_loop_that_turns_on_the_spot(session, body, why):
     text = check(session, kernel(body), seconds=60)
-    assert f"time limit: this loop never ends in program (0, 0, 0): {why}" in text
+    assert f"time limit: this loop never ends in program 0: {why}" in text
     assert_all_is_well(session)
 
 
@@ -192,7 +195,7 @@ MANY = Puzzle(number="0", spec=many, grid=lambda s: (s.N,), cases=(Case(N=100000
     )
     body = "pid = tl.program_id(0)\ntl.store(z_ptr + pid, tl.load(x_ptr + pid) + 1)"
     text = check(session, kernel(body, "x_ptr, z_ptr"), "MANY")
-    assert re.search(r"time limit: still running after 1 s of CPU time, in program \(\d+, 0, 0\)", text)
+    assert re.search(r"time limit: still running after 1 s of CPU time, in program \d+", text)
     assert "skip   N=2000000" in text
     assert_all_is_well(session)
 

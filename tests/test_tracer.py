@@ -9,6 +9,7 @@ import torch
 import triton
 import triton.language as tl
 from jaxtyping import Float32
+from puzzles_lib.runner.restored import patched
 from torch import Tensor
 
 from puzzles_lib import MASKED_ADD, tracer
@@ -16,9 +17,8 @@ from puzzles_lib.authoring.solutions import define, solutions
 from puzzles_lib.binding import bind
 from puzzles_lib.checking import check
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import Access, Run, Stop
-from puzzles_lib.interpreter.restored import patched
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner import Access, Run, Stop
 from puzzles_lib.source import Site
 from puzzles_lib.tracer import Trace, tensor_map, trace, viz
 
@@ -190,7 +190,7 @@ def test_lanes_out_of_bounds_are_counted_placed_and_named():
     x = maps(made)["x"]
     assert not made.clean and made.stop.kind == "out of bounds"
     assert np.array_equal(x.bad[:, 0], np.arange(200, 224))
-    assert x.alarm == "24 lanes out of bounds: elements 200..223; it has 200"
+    assert x.alarm == "24 lanes out of bounds: elements 200..223; the tensor has 200"
     assert made.program == (6, 0, 0)
     assert x.alarm in repr(made) and "x = tl.load(x_ptr + offs)" in repr(made)
     assert x.alarm in made.picture.alt
@@ -309,7 +309,7 @@ def test_a_time_limit_is_told_without_numbers_that_depend_on_time(monkeypatch):
         "ragged_add, N=200  BLOCK=32: 7 programs\n"
         "x  stored: 9 of 200 elements, by 1 program\n"
         "z  not touched: 0 of 200 elements\n"
-        "The kernel did not finish: time limit: still running after 10 s of CPU time, in program (0, 0, 0)"
+        "The kernel did not finish: time limit: still running after 10 s of CPU time, in program 0"
     )
 
 
@@ -424,7 +424,7 @@ def test_the_picture_has_its_alt_text():
     assert html.startswith("<svg role=") and html.endswith("</svg>")
     assert ">Access map of outer, M=20 N=40 BLOCK_M=16 BLOCK_N=32, 4 programs." in html
     assert "x, 40, loaded: 40 of 40 elements, each by 2 programs; 48 lanes masked off." in html
-    assert "Outlined: program (1, 1) touches 32 elements, 480 lanes hatched as masked off." in html
+    assert "Program (1, 1), outlined, accesses 32 elements, 480 lanes hatched as masked off." in html
 
 
 def test_programs_that_share_an_element_are_known_one_by_one():

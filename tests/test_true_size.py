@@ -22,8 +22,8 @@ from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.true_size import edges
-from puzzles_lib.interpreter.pretend import Sparse
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner.pretend import Sparse
 
 LIMIT = 2**31
 
@@ -35,9 +35,11 @@ BEYOND = {
     "mul_relu_backward": Case(pretend=True, M=50_000, N=50_001, BLOCK_M=32, BLOCK_N=16),
     "long_sum": Case(pretend=True, M=2**21 + 3, N=1_025, BLOCK_M=4, BLOCK_N=256),
     "long_softmax": Case(pretend=True, M=2**21 + 3, N=1_025, BLOCK_M=4, BLOCK_N=256),
+    "online_softmax": Case(pretend=True, M=2**21 + 3, N=1_025, BLOCK_M=4, BLOCK_N=256),
     "scalar_flash_attention": Case(pretend=True, T=LIMIT + 5, BLOCK_Q=128, BLOCK_K=64),
     "flash_attention": Case(pretend=True, T=2**22 + 3, D=512, BLOCK_Q=16, BLOCK_K=16, BLOCK_D=512),
     "conv2d": Case(pretend=True, N=2_200, H=1_000, W=1_001, KH=2, KW=3, BLOCK_N=4, BLOCK_H=8, BLOCK_W=16),
+    "life": Case(pretend=True, H=50_000, W=50_001, BLOCK_H=32, BLOCK_W=16),
     "batched_matmul": Case(pretend=True, B=3_000, M=1_000, N=1_001, K=64, BLOCK_M=32, BLOCK_N=32,
         BLOCK_K=64),
     "weight_codes": Case(pretend=True, M=50_000, K=50_008, BLOCK_M=8, BLOCK_K=64),
@@ -64,6 +66,7 @@ BEYOND = {
     "packed_along_k": Case(pretend=True, K=128, COUT=50_000, CIN=50_001, BITS=8, GROUP=64, BLOCK_M=32,
         BLOCK_N=64),
     "quantize_rows": Case(pretend=True, M=2**21 + 3, K=1_025, BLOCK_M=4, BLOCK_K=256),
+    "fused_linear": Case(pretend=True, M=50_000, N=50_001, K=64, BLOCK_M=32, BLOCK_N=32, BLOCK_K=64),
     "int8_linear": Case(pretend=True, M=50_000, N=50_001, K=64, BLOCK_M=32, BLOCK_N=32, BLOCK_K=64),
     "tiled_linear": Case(pretend=True, M=50_000, N=50_001, K=64, BLOCK_M=32, TILE_N=32, TILE_K=64),
     "stochastic_pack": Case(pretend=True, M=50_000, N=50_001, BITS=8, GROUP=16, SEED=7, OFFSET=0, BLOCK_G=4),
@@ -89,6 +92,8 @@ SMALLER = {  # the number that makes the largest tensor a little smaller than 2^
     "masked_add": {"N": LIMIT - 1029},
     "long_sum": {"M": 2**21 - 4099},
     "long_softmax": {"M": 2**21 - 4099},
+    "online_softmax": {"M": 2**21 - 4099},
+    "life": {"H": 42_901},
     "conv2d": {"N": 2141},
     "batched_matmul": {"B": 2141},
     "two_programs": {"COUT": 32_700, "SPLITS": 700},
@@ -233,7 +238,7 @@ def test_kernels_that_hold(kernel, size):
         (off_everywhere, "true size", "does not fit int32", "mask = offs.to(tl.int32) + (2**31 - 1) < 0"),
         (unmasked, "out of bounds", "out-of-bounds load of x_ptr", "tl.load(x_ptr + offs)"),
         (undefined, "uninitialised", "the load has a mask but no other=", "x = tl.load(x_ptr"),
-        (stores_nothing, "never written", "of 3 programs at the edges of the grid none stores anything", ""),
+        (stores_nothing, "never written", "none of the 3 programs at the edges of the grid stores", ""),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )  # fmt: skip
@@ -299,7 +304,7 @@ def test_grids_that_no_gpu_launches(axis, most):
     )
     assert at_true_size(any_axis, puzzle, N=8 * most, BLOCK=8).ok
     (verdict,) = at_true_size(any_axis, puzzle, N=8 * most + 1, BLOCK=8).verdicts
-    told = f"the grid has {most + 1:,} programs along axis {axis}, a GPU launches {most:,} there at most"
+    told = f"the grid has {most + 1:,} programs along axis {axis}, but a GPU launches at most {most:,}"
     assert (verdict.kind, verdict.message) == ("true size", told)
 
 
@@ -327,7 +332,7 @@ def test_a_trace_and_a_fill_of_it_are_refused_in_a_line():
     case = Case(N=LIMIT + 5, BLOCK=1024, pretend=True)
     with pytest.raises(ValueError, match="trace: .* elements, allowed are 10,000,000 at most"):
         trace(wide, MASKED_ADD, case=case)
-    with pytest.raises(ValueError, match="pretend takes no fill"):
+    with pytest.raises(ValueError, match="a case with pretend takes no fill"):
         Case(N=5, pretend=True, fill={"x": print})
     assert stages(wide, MASKED_ADD, case=case).ok
 

@@ -17,8 +17,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from puzzles_lib import MASKED_ADD, check, run, stages, trace
 from puzzles_lib.checker import examine
-from puzzles_lib.interpreter import Busy, alone
 from puzzles_lib.puzzle import Case
+from puzzles_lib.runner import Busy, alone
 from puzzles_lib.translator import nursery
 from tests.files import no_more_are_open_than
 from tests.interrupted import state
@@ -173,7 +173,7 @@ def test_ctrl_c_ends_the_waiting():
 
 
 def test_who_waits_too_long_is_told_so(monkeypatch):
-    monkeypatch.setattr("puzzles_lib.interpreter.turns.PATIENCE_S", 0.1)
+    monkeypatch.setattr("puzzles_lib.runner.turns.PATIENCE_S", 0.1)
     with somebody_at_work():
         assert "another thread has been checking" in str(check(right, MASKED_ADD))
         with pytest.raises(RuntimeError, match="another thread has been checking"):

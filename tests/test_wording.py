@@ -46,26 +46,32 @@ DESCRIPTOR = "d = tl.make_tensor_descriptor(x_ptr, [N], [1], [BLOCK])\n"
 # Each row of the table, known by its pattern: a line it is for, and words of what is said.
 ROWS = {
     r"^MemoryError": ("a: tl.constexpr = 'a' * (6 * 10**9)", "more than 1 GB"),
-    r"'MatMult' object": ("acc += x2 @ x2", "@ is tl.dot in a kernel: tl.dot(x2, x2)"),
+    r"'MatMult' object": ("acc += x2 @ x2", "a kernel has no @: use tl.dot(x2, x2)"),
     r"'(?:Not)?In' object": ("if N in (1, 2): x += 1", "no `in`: compare with =="),
     r"tensor_descriptor|attribute 'scalar'$|^object of type '\w+' has no len": (
         f"{DESCRIPTOR}r = d + x",
-        "d is a descriptor: d.load([0]) gives a block, d.store([0], x) writes one",
+        "d is a descriptor: d.load([0]) reads a block, d.store([0], x) writes one",
     ),
-    r"object has no attribute 'func'": ("for v in (1, 2): x += v", "goes over range(...)"),
+    r"object has no attribute 'func'": (
+        "for v in (1, 2): x += v",
+        "a for loop in a kernel runs over range(...), or over tl.static_range(...),",
+    ),
     r"object has no attribute '(?:arg_names|signature)'": (
         "r = tl.reduce(x, 0, max)",
-        "a @triton.jit function of its own: def add(a, b)",
+        "the combine function must be a @triton.jit function: def add(a, b): return a + b",
     ),
     r"^'constexpr_type' object has no attribute 'is_(?:ptr|const)'": (
         "r = tl.load(0.5)",
-        "tl.load takes addresses, such as x_ptr + offs, and 0.5 is a constant",
+        "tl.load needs addresses, such as x_ptr + offs, but 0.5 is a constant",
     ),
     r"^'constexpr_type' object has no attribute": (
         "r = tl.broadcast_to(0.5, (BLOCK,))",
-        "tl.broadcast_to takes a value of the kernel, and 0.5 is a constant",
+        "tl.broadcast_to needs a value of the kernel, but 0.5 is a constant for the",
     ),
-    r"^StopIteration": ("def f(a): return a", "cannot define functions: write a @triton.jit function beside"),
+    r"^StopIteration": (
+        "def f(a): return a",
+        "a kernel cannot define functions: write a @triton.jit function outside of it",
+    ),
     r"nested function definition": ("def f(): return 1", "cannot define functions"),
     r"unsupported AST node type: (\w+)": ("import os", "cannot import"),
     r"body should only have one block|Cannot have `return` statements inside": (
@@ -74,36 +80,54 @@ ROWS = {
     ),
     r"'tuple_type' object|^'(?:int|float)' object has no attribute 'values'": (
         "r = tl.load([x_ptr, z_ptr])",
-        "a tuple is taken for a block here",
+        "a block is needed here, and this is a tuple: use its parts one by one",
     ),
     r"^'tensor' object has no attribute 'values'": ("a, b = x", "a block cannot be unpacked"),
     r"^'NoneType' object has no attribute 'type'": (
         "r = x[np.newaxis, :]",
-        "in a kernel a new axis is written None, as in x[None, :]",
+        "in a kernel, None adds a new axis, as in x[None, :]",
     ),
-    r"^only tuple comprehensions": ("r = [v + 1 for v in x]", "a kernel makes no lists"),
+    r"^only tuple comprehensions": (
+        "r = [v + 1 for v in x]",
+        "a kernel has no lists: an operation on a block works on all its lanes",
+    ),
     r"^'<=' not supported between .*'tuple'": ("r = tl.max(x2, axis=(0, 1))", "one axis at a time"),
     r"^'tensor' object cannot be interpreted": ("r = tl.load(x_ptr, mask=range(N))", "tl.arange(0, BLOCK)"),
-    r"^Assertion condition could not": ("tl.static_assert(N > 0)", "tl.device_assert asks in a run"),
+    r"^Assertion condition could not": (
+        "tl.static_assert(N > 0)",
+        "tl.static_assert is for constants: use tl.device_assert for values",
+    ),
     r"^`other` cannot be provided without": ("r = tl.load(x_ptr + offs, other=0.0)", "mask= is missing"),
     r"^`padding_option` or `boundary_check`": (
         "r = tl.load(x_ptr + offs, mask, 0.0, 'evict_first')",
-        "write names, such as eviction_policy=",
+        "boundary_check, the fourth argument, and padding_option are for block",
     ),
     r"^(?:program_id|num_programs) axis must be": ("r = tl.program_id(3)", "an axis of the grid: 0, 1 or 2"),
     r"^AssertionError|^\w+\(\): incompatible function arguments": (
         "r = tl.max(x, 0.0)",
-        "tl.max works along an axis, an integer, and 0.0 is none: with a number it is tl.maximum(x, 0.0)",
+        "which is an integer, and 0.0 is not: to combine two values write tl.maximum(x, 0.0)",
     ),
-    r"^AssertionError": ("a = b = x", "one name at a time"),
-    r"^Not implemented": ("r = tl.sum(tl.debug_barrier(), 0)", "barriers give no value"),
+    r"^AssertionError": (
+        "a = b = x",
+        "a kernel cannot assign one value to several names: write a line for each",
+    ),
+    r"^Not implemented": (
+        "r = tl.sum(tl.debug_barrier(), 0)",
+        "tl.store, print and barriers return no value, but this line uses one",
+    ),
     r"^Cannot access global variable (\S+)": ("x += ten", "ten is a global: pass it as a parameter"),
-    r"^__setitem__": ("x[mask] = 0", "cannot set elements: tl.store"),
+    r"^__setitem__": (
+        "x[mask] = 0",
+        "elements cannot be set: tl.where makes a new block, tl.store",
+    ),
     r"`_semantic` argument": ("r = offs[mask]", "a block cannot be filtered"),
-    r"^unsupported tensor index": ("r = x[3]", "its elements cannot be picked"),
+    r"^unsupported tensor index": (
+        "r = x[3]",
+        "the elements of a block cannot be picked: only : and None can index it, which",
+    ),
     r"^cannot cast pointer<": (
         "tl.store(z_ptr + offs, x_ptr + offs + 10)",
-        "x_ptr + offs + 10 is addresses, not values: tl.load(x_ptr + offs + 10)",
+        "x_ptr + offs + 10 contains addresses, not values: tl.load(x_ptr + offs + 10)",
     ),
     r"^Unsupported ptr type|^Pointer argument of \w+ instruction": (
         "tl.store(x, z_ptr + offs)",
@@ -111,7 +135,7 @@ ROWS = {
     ),
     r"^(\w+) argument cannot be block type if pointer": (
         "tl.store(z_ptr, x)",
-        "z_ptr is one address, and the value is a block: it takes z_ptr + offs",
+        "z_ptr is one address, but the value is a block: use z_ptr + offs",
     ),
     r"make_shape_compatible|^Cannot broadcast|^Expected pointer argument to have shape|broadcast": (
         "r = x2 + tl.trans(x2)",
@@ -119,7 +143,7 @@ ROWS = {
     ),
     r"^Loop-carried variable (\w+) has initial type (.*) but is re-assigned to (.*) in loop": (
         "for i in range(4):\n    acc += x",
-        "acc is one int32 before the loop, and [32] = [BLOCK] of float32 after this line: "
+        "acc is one int32 before the loop, but [32] = [BLOCK] of float32 after this line: "
         "start with acc = tl.zeros([BLOCK], tl.float32)",
     ),
     r"^Loop carried variable (\w+) changed type|^cannot reassign constexpr (\w+)": (
@@ -128,11 +152,11 @@ ROWS = {
     ),
     r"^initial value for `(\w+)` is of type (.*), but the \w+ block redefines it as (.*)$": (
         "if N > 3: x = x[:, None]",
-        "x is [32] = [BLOCK] of float32 before the if, and [32, 1] = [BLOCK, 1] of float32",
+        "x is [32] = [BLOCK] of float32 before the if, but [32, 1] = [BLOCK, 1] of",
     ),
     r"^Mismatched type for (\w+) between then block \((.*)\) and else block \((.*)\)$": (
         "if N > 3:\n    q = x\nelse:\n    q = x2",
-        "q is [32] = [BLOCK] of float32 where the if holds",
+        "q is [32] = [BLOCK] of float32 if the condition is true, but [32, 16] =",
     ),
     r"used as tl.static_range \w+ value": ("for i in tl.static_range(N): acc += 1", "unrolls"),
     r"^arange's arguments must be of type tl.constexpr": (
@@ -140,45 +164,57 @@ ROWS = {
         "tl.arange needs sizes known",
     ),
     r"^arange's end argument must be greater": ("r = tl.arange(BLOCK, 0)", "tl.arange counts up"),
-    r"^Shape element \d must have type": ("r = tl.zeros((N,), tl.float32)", "a shape needs sizes known"),
+    r"^Shape element \d must have type": (
+        "r = tl.zeros((N,), tl.float32)",
+        "a shape must be known at compile time, such as a tl.constexpr parameter",
+    ),
     r"^(?:arange's range|Shape element \d) must be a power of 2": (
         "r = tl.arange(0, 30)",
         "a power of 2: mask",
     ),
     r"^numel \((\d+)\) exceeds": ("r = tl.arange(0, 2**31)", "a block of 2147483648 elements is too large"),
     r"^'constexpr' object has no attribute 'handle'": ("while True: acc += 1", "computed by the kernel"),
-    r"^simultaneous multiple comparison": ("r = 0 < offs < N", "put brackets around each comparison"),
-    r"attribute '__r?pow__'": ("r = x ** 2", "blocks have no **: write x * x"),
+    r"^simultaneous multiple comparison": (
+        "r = 0 < offs < N",
+        "put parentheses around each comparison that & or | joins",
+    ),
+    r"attribute '__r?pow__'": (
+        "r = x ** 2",
+        "** does not work on blocks: write x * x, 1 << n, or tl.exp2(x)",
+    ),
     r"^Boolean value of Tensor": ("if x > 0: x += 1", "an if cannot decide lane by lane"),
     r"^Ternary expression.*<\[": ("r = x if mask else x2", "use tl.where(c, a, b)"),
     r"^can only unsplat": ("r = x.item()", "a block of one element has .item()"),
     r"^only accepts size-1 tensor": (
         "r = tl.full((BLOCK,), x, tl.float32)",
-        "fills a block with one number, and x is a block already",
+        "tl.full fills a block with one number, but x is already a block",
     ),
     r"^reshape\(\) cannot change total number": (
         "r = tl.reshape(x, (HALF, 4))",
-        "tl.reshape gives the same elements another shape, and x is [32] = [BLOCK]: 32 of them",
+        "tl.reshape keeps the number of elements, but x is [32] = [BLOCK]: 32 elements",
     ),
-    r"^index must be an integer tensor": ("r = tl.gather(x, x, 0)", "an index is an integer: .to(tl.int32)"),
+    r"^index must be an integer tensor": (
+        "r = tl.gather(x, x, 0)",
+        "an index must be an integer: convert with .to(tl.int32) first",
+    ),
     r"^(Memory semantic|Cache modifier|Eviction policy) (\S+) not supported": (
         'tl.atomic_add(z_ptr + offs, x, sem="acq")',
         "tl.atomic_add does not know 'acq': sem= is acquire, release,",
     ),
     r"^'math\.(\w+)' op operand .* must be floating-point-like": (
         "r = tl.rsqrt(4)",
-        "tl.rsqrt takes floats, and that is an integer",
+        "tl.rsqrt needs floats, but this is an integer: 3.0 is a float, 3 is not",
     ),
     r"^\(triton\.language\.\w+": (
         "r = libdevice.exp(offs)",
-        "libdevice.exp has no version for int32; most have one for float32: .to(tl.float32)",
+        "libdevice.exp has no version for int32; most functions have one for float32:",
     ),
     r"^'scf.condition' op": ("while mask: acc += 1", "one value, not a block"),
     r"is not string$": ("print(x.shape)", "tl.static_print(x.shape) shapes"),
     r"^Cannot evaluate f-string": ('print(f"{x}")', 'tl.device_print("x", x) prints them'),
     r"must be 1-bit signless|^Mask must have boolean": (
         "tl.store(z_ptr + offs, x, mask=offs)",
-        "a mask is a",
+        "a mask must be a condition, such as mask=offs < N, not numbers",
     ),
     r"^module '([\w.]+)' has no attribute '(\w+)'": (
         "r = tl.laod(x_ptr)",
@@ -188,9 +224,12 @@ ROWS = {
     r"^'(?:int|float|constexpr)' object has no attribute '(\w+)'": ("r = HALF.to(tl.int64)", "tl.cast(HALF"),
     r"^(\w+)\(\) missing \d+ required positional arguments?: (.*)$": (
         "r = tl.arange(32)",
-        "lacks an argument: 'end'",
+        "tl.arange is missing an argument: 'end'",
     ),
-    r"^missing (a) required argument: (.*)$": ("r = tl.zeros(32)", "tl.zeros lacks an argument: 'dtype'"),
+    r"^missing (a) required argument: (.*)$": (
+        "r = tl.zeros(32)",
+        "tl.zeros is missing an argument: 'dtype'",
+    ),
     r"^(?:(\w+)\(\) )?got an unexpected keyword argument '(\w+)'": (
         "r = tl.load(x_ptr + offs, mask=mask, others=0.0)",
         "tl.load has no argument others: did you mean other?",
@@ -203,13 +242,13 @@ ROWS = {
         "tl.store(z_ptr + offs, x, mask & mask, 3)",
         "more arguments than it takes: boundary_check=",
     ),
-    r"^unexpected type fp": ("r = tl.cdiv(N, 0.5)", "tl.cdiv takes integers, and 0.5 is none"),
+    r"^unexpected type fp": ("r = tl.cdiv(N, 0.5)", "tl.cdiv needs integers, but 0.5 is a float"),
     r"^invalid operands of type|^unexpected type|^wrong type argument to unary|^cannot add pointers": (
         "r = tl.load(x_ptr + x)",
-        "offsets are integers: x is float32",
+        "offsets must be integers, but x is float32",
     ),
     r"equal ranks >= 2": ("r = tl.dot(x2, x)", "x2 is [32, 16] = [BLOCK, HALF], x is [32] = [BLOCK]"),
-    r"equal reduction dimensions": ("r = tl.dot(x2, x2)", "multiplies [M, K] by [K, N], and x2 is [32, 16]"),
+    r"equal reduction dimensions": ("r = tl.dot(x2, x2)", "multiplies [M, K] by [K, N], but x2 is [32, 16]"),
     r"^Unsupported lhs dtype (\w+)": (
         "r = tl.dot(x2.to(tl.int32), tl.trans(x2).to(tl.int32))",
         "floats and int8, not int32",
@@ -218,60 +257,93 @@ ROWS = {
         "r = tl.dot(x2.to(tl.float16), tl.trans(x2))",
         "are float16 and float32",
     ),
-    r"^Expected dtype (.*) but got (\w+)": ("r = tl.exp(offs)", "tl.exp takes floats, and that is int32"),
-    r"^both operands of fdiv": ("r = tl.fdiv(offs, offs)", "tl.fdiv divides floats: / is for all numbers"),
+    r"^Expected dtype (.*) but got (\w+)": (
+        "r = tl.exp(offs)",
+        "tl.exp needs floats, but this is int32: convert with .to(tl.float32) first",
+    ),
+    r"^both operands of fdiv": (
+        "r = tl.fdiv(offs, offs)",
+        "tl.fdiv only divides floats: / is for all numbers, // for integers",
+    ),
     r"^histogram (?:of|only supports integer)": (
         "r = tl.histogram(x, 8)",
-        "counts int32 and uint32 alone, and x is float32: tl.histogram(x.to(tl.int32), ...)",
+        "counts int32 and uint32, but x is float32: use tl.histogram(x.to(tl.int32),",
     ),
     r"^histogram only supports 1D": ("r = tl.histogram(x2.to(tl.int32), 8)", "tl.ravel(x)"),
-    r"^values element \d+ must have type": ("r = tl.multiple_of(offs, 4.0)", "tl.multiple_of takes integers"),
+    r"^values element \d+ must have type": (
+        "r = tl.multiple_of(offs, 4.0)",
+        "tl.multiple_of needs integers known at compile time, not 4.0",
+    ),
     r"^(\w+) promises (-?\d+)$": (
         "r = tl.max_contiguous(offs, -4)",
         "takes numbers from 1 to 2147483647, not -4",
     ),
     r"^(\w+) of (\d+) axes and (\d+) numbers$": (
         "r = tl.multiple_of(offs, (4, 4))",
-        "one number for each axis of its block: 1, not 2",
+        "tl.multiple_of takes one number per axis of its block: 1, not 2",
     ),
     r"^max_constancy of (\d+) along (\d+)$": (
         "r = tl.max_constancy(offs, 64)",
-        "64 does not divide its 32",
+        "64 do not fill a block of 32",
     ),
     r"^invalid axis (-?\d+). Expected -(\d+)": (
         "r = tl.sum(x2, axis=2)",
         "no axis 2: the block has axes 0 to 1",
     ),
-    r"^permute dims|^tl.trans invoked with a 0- or 1-": ("r = x.T", "two axes or more can be transposed"),
-    r"^(float|int)\(\) argument must be": ("r = float(N)", "converted by x.to(tl.float32)"),
-    r"^must be real number, not tensor": ("r = math.exp(x)", "for a kernel's values there is tl.exp"),
+    r"^permute dims|^tl.trans invoked with a 0- or 1-": (
+        "r = x.T",
+        "only a block of two or more axes can be transposed: x[:, None] adds one",
+    ),
+    r"^(float|int)\(\) argument must be": (
+        "r = float(N)",
+        "converts constants; convert a value of the kernel with x.to(tl.float32)",
+    ),
+    r"^must be real number, not tensor": (
+        "r = math.exp(x)",
+        "math.exp only takes constants: for values of the kernel use tl.exp",
+    ),
     r"^object of type 'tensor' has no len": ("r = len(x)", "x.shape[0]"),
     r"attribute '(?:scalar|to_ir)'$": ('r = x.to("float32")', "such as tl.float32"),
     r"^'dtype' object is not callable": ("r = tl.float32(3)", "x.to(tl.float32) converts"),
-    r"^'str' object has no attribute 'type'": ("r = 'a' + x", "a text is no value of a kernel"),
-    r"^'dtype' object has no attribute 'numel'": ("r = tl.topk(x, 1)", "for one there is tl.max"),
-    r"^'<=' not supported between .*'int' and 'NoneType'": ("r = tl.flip(x)", "its axis: tl.flip(x, 0)"),
-    r"^'<=' not supported between .*'int' and 'str'": ('r = tl.max(x, axis="a")', "an axis is an integer"),
+    r"^'str' object has no attribute 'type'": (
+        "r = 'a' + x",
+        "a kernel computes with numbers and blocks, and this is a string",
+    ),
+    r"^'dtype' object has no attribute 'numel'": (
+        "r = tl.topk(x, 1)",
+        "tl.topk returns 2 or more elements: for one use tl.max",
+    ),
+    r"^'<=' not supported between .*'int' and 'NoneType'": (
+        "r = tl.flip(x)",
+        "tl.flip needs an axis: tl.flip(x, 0)",
+    ),
+    r"^'<=' not supported between .*'int' and 'str'": (
+        'r = tl.max(x, axis="a")',
+        "an axis must be an integer: 0 is the first",
+    ),
     r"^unsupported operand type.*'static_range'": ("r = tl.static_range(4) + 1", "is for loops"),
-    r"^'int' object is not iterable": ("r = tl.zeros(32, tl.float32)", "a shape is a tuple: (32,)"),
-    r"^(?:list|tuple) index out of range": ("r = x.shape[1]", "fewer than that: .shape[0]"),
+    r"^'int' object is not iterable": ("r = tl.zeros(32, tl.float32)", "a shape must be a tuple: (32,)"),
+    r"^(?:list|tuple) index out of range": (
+        "r = x.shape[1]",
+        "this index is too large: .shape[0] is the size of the first axis",
+    ),
     r"^'tensor' object has no attribute '(\w+)'": ("x_ptr.load(offs)", "a kernel's values have no 'load'"),
     r"^For loop bounds and step must all be ints|^For .* must be a scalar": (
         "for i in range(0.5): acc += 1",
-        "ends and step are integers",
+        "the ends and the step of a loop must be single integers",
     ),
     r"^Cannot bitcast data-type of size \d+ to data-type of size 1\b": ("r = not N", "compare, as in N == 0"),
     r"^Cannot bitcast data-type of size (\d+) to data-type of size (\d+)": (
         "r = x.to(tl.bfloat16, bitcast=True)",
-        "here are 32, not 16",
+        "bitcast=True keeps all bits, but the value has 32 and the new dtype 16",
     ),
     r"^cannot convert .* of type <class '(?:[\w.]+\.)?(\w+)'> to tensor": (
         "r = tl.store",
-        "a function is no value",
+        "a kernel computes with numbers and blocks, and this is a function",
     ),
     r"^\w+\(\): incompatible function arguments": (
         "r = tl.inline_asm_elementwise('a', '=r', [x], dtype=tl.int32, is_pure='yes', pack=1)",
-        "takes two texts, a list of blocks, a dtype, is_pure=True or False",
+        "takes two strings, a list of blocks, a dtype, is_pure= and pack=",
     ),
 }
 
@@ -294,32 +366,32 @@ def test_a_row_has_words_that_nothing_else_has(pattern, monkeypatch, request):
 
 
 MORE = {  # lines that a row, or the vetting, answers in several ways
-    "r = tl.max(x, x)": "tl.max folds one block along an axis; for two blocks it is tl.maximum(a, b)",
-    "r = triton.cdiv(N, 32)": "triton.cdiv computes with numbers known at compile time alone: in a kernel",
-    "r = tl.arange(0.0, 32.0)": "tl.arange takes integers, and 0.0 is none",
+    "r = tl.max(x, x)": "folds one block along an axis; to combine two blocks write tl.maximum(a, b)",
+    "r = triton.cdiv(N, 32)": "only works on numbers known at compile time: in a kernel use tl.cdiv",
+    "r = tl.arange(0.0, 32.0)": "tl.arange needs integers, but 0.0 is a float",
     "r = tl.program_id(axis=1.0)": "an axis of the grid: 0, 1 or 2",
-    "r = tl.max(3.0, axis=0)": "tl.max takes a value of the kernel, and 3.0 is a constant",
-    "r = tl.join(x, 0.5)": "tl.join takes a value of the kernel, and 0.5 is a constant",
-    'r = tl.zeros((BLOCK,), "float32")': "a dtype in a kernel is one of Triton's",
-    "r = tl.associative_scan(x, 0, 5)": "a @triton.jit function of its own",
-    "r = tl.rand(0, 0.5)": "tl.rand takes a value of the kernel, and 0.5 is a constant",
-    "r = tl.rand(0.5, offs)": "tl.rand does not take what it is given",
-    "r = tl.sort(x2, dim=0)": "tl.sort does not take what it is given: only minor dimension",
+    "r = tl.max(3.0, axis=0)": "tl.max needs a value of the kernel, but 3.0 is a constant for the compiler",
+    "r = tl.join(x, 0.5)": "tl.join needs a value of the kernel, but 0.5 is a constant for the compiler",
+    'r = tl.zeros((BLOCK,), "float32")': "a kernel needs Triton's dtypes, such as tl.float32",
+    "r = tl.associative_scan(x, 0, 5)": "the combine function must be a @triton.jit function: def add",
+    "r = tl.rand(0, 0.5)": "tl.rand needs a value of the kernel, but 0.5 is a constant for the compiler",
+    "r = tl.rand(0.5, offs)": "tl.rand rejects its arguments",
+    "r = tl.sort(x2, dim=0)": "tl.sort rejects its arguments: only minor dimension is currently supported",
     "tl.static_assert(BLOCK == 3, 'three')": "tl.static_assert fails: three",
-    "r = tl.umulhi(x, x)": "tl.umulhi takes int32, int64, uint32 and uint64, and that is float32",
-    "r = tl.erf(x.to(tl.float16))": "tl.erf takes float32 and float64, and that is float16: .to(tl.float32)",
-    "r = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (BLOCK,), 0)": "tl.make_block_ptr takes tuples: (0,)",
+    "r = tl.umulhi(x, x)": "tl.umulhi needs int32, int64, uint32 and uint64, but this is float32",
+    "r = tl.erf(x.to(tl.float16))": "tl.erf needs float32 and float64, but this is float16: convert with",
+    "r = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (BLOCK,), 0)": "tl.make_block_ptr needs tuples: (0,)",
     "r = libdevice.pow(x, x > 0)": "libdevice.pow has no version for float32 and a mask",
     "r = libdevice.popc(x)": "libdevice.popc has no version for float32",
-    'r = tl.load(x_ptr + offs, cache_modifier=".foo")': "does not know '.foo': a load has .ca, .cg",
+    'r = tl.load(x_ptr + offs, cache_modifier=".foo")': "does not know '.foo': loads take .ca, .cg and .cv",
     "r = tl.program_id(N)": "an argument of tl.program_id must be known at compile time",
-    "tl.store(offs, x)": "tl.store takes addresses first, such as x_ptr + offs: that is int32",
+    "tl.store(offs, x)": "tl.store needs addresses first, such as x_ptr + offs, but this is int32",
     "tl.store(z_ptr + offs, x2)": "the addresses are [32] = [BLOCK], the value is [32, 16] = [BLOCK, HALF]",
-    "r = x & 1": "x & 1 works on integers and masks alone: x is float32",
-    "r = x_ptr + z_ptr": "addresses can be added to",
-    "a, *b = (1, 2)": "cannot unpack by *",
+    "r = x & 1": "x & 1 only works on integers and masks, but x is float32",
+    "r = x_ptr + z_ptr": "only integers can be added to addresses: tl.load(...) reads the values there",
+    "a, *b = (1, 2)": "a kernel cannot unpack with *: name each value",
     "r = x if x > 0 else -x": "use tl.where(c, a, b)",
-    "r = x.reshape(-1)": "a shape is written out",
+    "r = x.reshape(-1)": "every size of a shape must be written out: -1 has no meaning here",
     "r = (q := x)": "a kernel has no :=",
     "match N:\n    case 3: x += 1": "a kernel has no match",
     "r = undefined": "undefined is not defined here",
@@ -332,49 +404,49 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "f = lambda a: a\nr = f(x)": "cannot define functions",
     "r = sum(x)": "here it is tl.sum",
     "x.numpy()": "a kernel's values have no 'numpy'",
-    "return x": "a kernel returns nothing: results go out by tl.store",
-    "r = x + tl.store(z_ptr + offs, x)": "barriers give no value",
-    "m = tl.debug_barrier()[:, None]": "barriers give no value",
+    "return x": "a kernel can't return a value: write results with tl.store",
+    "r = x + tl.store(z_ptr + offs, x)": "barriers return no value, but this line uses one",
+    "m = tl.debug_barrier()[:, None]": "tl.store, print and barriers return no value, but this line uses one",
     'r = tl.load(x_ptr + offs, cache_modifier=".cg", eviction_policy="evict_first")': "cannot be combined",
     'r = tl.load(x_ptr + offs, cache_modifier=".ca", volatile=True)': "cannot be combined",
     'r = tl.load(x_ptr + offs, eviction_policy="evict_last", volatile=True)': "cannot be combined",
     'tl.store(z_ptr + offs, x, cache_modifier=".wt", eviction_policy="evict_last")': "cannot be combined",
     "r = tl.multiple_of(offs, 0)": "tl.multiple_of takes numbers from 1",
     "r = tl.max_contiguous(N, 4)": "tl.max_contiguous is for blocks",
-    "r = tl.multiple_of(BLOCK, 4)": "takes a value of the kernel, and BLOCK is a constant",
-    "r = tl.histogram(x.to(tl.uint8), 8)": "and x.to(tl.uint8) is uint8: tl.histogram(x.to(tl.uint8).to(",
-    "r = tl.sum(x, 0.0)": "with a number it is x + 0.0",
-    "r = x.min(0.0)": "with a number it is tl.minimum(x, 0.0)",
-    "r = tl.argmax(x, 0.0)": "tl.argmax works along an axis, an integer, and 0.0 is none",
+    "r = tl.multiple_of(BLOCK, 4)": "needs a value of the kernel, but BLOCK is a constant",
+    "r = tl.histogram(x.to(tl.uint8), 8)": "int32 and uint32, but x.to(tl.uint8) is uint8: use",
+    "r = tl.sum(x, 0.0)": "0.0 is not: to combine two values write x + 0.0",
+    "r = x.min(0.0)": "to combine two values write tl.minimum(x, 0.0)",
+    "r = tl.argmax(x, 0.0)": "tl.argmax needs an axis, which is an integer, and 0.0 is not",
     f"{DESCRIPTOR}r = d * 2": "d is a descriptor",
     f"{DESCRIPTOR}r = tl.load(d + offs)": "d is a descriptor",
     f"{DESCRIPTOR}r = tl.load(d)": "d is a descriptor",
     f"{DESCRIPTOR}r = d[0]": "d is a descriptor",
-    f"{DESCRIPTOR}r = d.load(0)": "d.load([0]) gives a block",
-    "r = tl.exp(tl.debug_barrier())": "barriers give no value",
-    "r = tl.exp(x.to(tl.float8e5))": "and that is float8e5",
-    "r = tl.inline_asm_elementwise('a;', '=r,r', x, tl.int32, True, 1)": "takes two texts, a list of blocks",
+    f"{DESCRIPTOR}r = d.load(0)": "d is a descriptor: d.load([0]) reads a block, d.store([0], x) writes one",
+    "r = tl.exp(tl.debug_barrier())": "tl.store, print and barriers return no value, but this line uses one",
+    "r = tl.exp(x.to(tl.float8e5))": "needs floats, but this is float8e5: convert with",
+    "r = tl.inline_asm_elementwise('a;', '=r,r', x, tl.int32, True, 1)": "takes two strings, a list",
     "tile = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (32,), (0,))\nfor i in range(4):\n"
     "    tile = tl.load(tile)": "tile is a block pointer to [32] = [BLOCK] of float32 before the",
-    "p = x_ptr\nfor i in range(4):\n    p = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (32,), (0,))": "and a "
-    "block pointer to [32] = [BLOCK] of float32 after this line: a loop keeps",
+    "p = x_ptr\nfor i in range(4):\n    p = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (32,), (0,))": "but a "
+    "block pointer to [32] = [BLOCK] of float32 after this line: a loop cannot",
     "r = tl.outer(x, x)": "there is no tl.outer: did you mean x[:, None] * y[None, :]?",
     "r = tl.round(x)": "did you mean tl.floor(x + 0.5), or half to even, (x + 12582912.0) - 12582912.0?",
     "r = x.flatten()": "there is tl.ravel(x)",
     "r = x.unsqueeze(0)": "there is x[:, None]",
     "r = program_id(0)": "program_id is not defined: in a kernel it is tl.program_id",
     "r = tl.max(x, axis=0, keepdims=True)": "tl.max has no argument keepdims: did you mean keep_dims?",
-    "r = tl.zeros_like(x, dtype=tl.int32)": "tl.zeros_like has no argument dtype, it has input",
-    "tl.store(z_ptr + offs, x, mask=mask, other=0.0)": "tl.store has no argument other, it has ",
+    "r = tl.zeros_like(x, dtype=tl.int32)": "tl.zeros_like has no argument dtype; it has input",
+    "tl.store(z_ptr + offs, x, mask=mask, other=0.0)": "has no argument other; it has pointer, value",
     "for i, v in enumerate(x): x += v": "here it is for i in range(...)",
-    "r = (x, x) + 1": "a tuple is taken for a block",
-    "r = tl.load(x_ptr + (offs,))": "a tuple is taken for a block",
-    "r = None + x": "None is no value of a kernel",
+    "r = (x, x) + 1": "a block is needed here, and this is a tuple: use its parts one by one",
+    "r = tl.load(x_ptr + (offs,))": "a block is needed here, and this is a tuple: use its parts one by one",
+    "r = None + x": "a kernel computes with numbers and blocks, and this is None",
     "r = range(0, BLOCK)": "tl.arange(0, BLOCK) is a block of numbers",
-    "r = tl.broadcast_to(x, (HALF, BLOCK))": "a block of shape [32] does not become [16, 32]: x[None, :]",
-    "r = tl.reshape(x, (-1, 1))": "-1 stands for no size here",
+    "r = tl.broadcast_to(x, (HALF, BLOCK))": "[32] cannot become [16, 32]: add the axis with x[None, :]",
+    "r = tl.reshape(x, (-1, 1))": "every size of a shape must be written out: -1 has no meaning here",
     "a, b = tl.split(x)": "whose last axis has 2 elements: x is [32] = [BLOCK]",
-    "x.store(z_ptr + offs)": "swapped: tl.store(z_ptr + offs, x, ...) takes addresses first",
+    "x.store(z_ptr + offs)": "swapped: tl.store(z_ptr + offs, x, ...) has the addresses first",
     "r = tl.zeros((0,), tl.float32)": "a block of shape (0,) has no elements",
     "for i in range(4):\n    x = x.to(tl.float16)": "x is [32] = [BLOCK] of float32 before the loop",
 }
@@ -479,7 +551,7 @@ def test_an_argument_of_one_is_a_constant_at_a_launch():
     cases = [{**ARGUMENTS, "M": 3}, {**ARGUMENTS, "M": 1}]
     first, second = opinions(kernel, cases)
     assert first.refusal is None
-    assert "M is 1 here, of which a launch makes a constant" in second.refusal.message
+    assert "M is 1 here, and a launch turns the integer 1 into a constant" in second.refusal.message
     assert "tl.cast(M, ...)" in second.refusal.message
     assert [opinion.refusal for opinion in opinions(sound, cases)] == [None, None]
 
@@ -488,7 +560,7 @@ def test_and_between_blocks_is_taken_with_a_note():
     (opinion,) = opinions(written("m = mask and (offs > 3)"), [ARGUMENTS])
     assert opinion.refusal is None
     assert opinion.notes == (
-        "between blocks write & and |: `and` and `or` are deprecated there "
+        "use & and | between blocks: `and` and `or` are deprecated there "
         f"(line {FIRST}: m = mask and (offs > 3))",
     )
 

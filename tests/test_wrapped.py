@@ -89,7 +89,7 @@ def is_even(args):
 def test_every_configuration_is_checked_and_the_grid_is_its_own():
     report = check(tuned(right, (16, 4), (128, 8), (1024, 4)), MASKED_ADD)
     assert report.ok
-    assert "3 configurations, each right alone, and after the others" in str(report)
+    assert "3 configurations, each is correct alone and after the others" in str(report)
 
 
 def test_the_one_that_fails_is_named():
@@ -112,13 +112,13 @@ def test_one_that_fails_on_a_drawn_case_alone(wrapped):
 def test_one_that_adds_to_what_others_left():
     report = check(tuned(adds, (16, 4), (32, 4)), MASKED_ADD)
     assert not report.ok
-    assert "autotune runs a kernel many times on the same results: it must not add to them" in str(report)
+    assert "autotune runs a kernel many times on the same results, so it must not add to them" in str(report)
 
 
 def test_reset_to_zero_clears_while_tuning_only():
     """Triton 3.7.1's `Autotuner.run` calls its pre_hook where it measures; a later launch finds the sums."""
     report = check(tuned(adds, (16, 4), (32, 4), reset_to_zero=["z_ptr"]), MASKED_ADD)
-    assert not report.ok and "reset_to_zero clears them while tuning only" in str(report)
+    assert not report.ok and "reset_to_zero clears them only while tuning" in str(report)
 
 
 def test_one_configuration_of_several_that_adds():
@@ -140,12 +140,12 @@ def test_what_others_leave_may_hide_behind_a_value_that_nobody_poisons_with(monk
     report = examine(tuned(adds_unless_undefined, (16, 4), (32, 4)), MASKED_ADD)
     assert not report.ok
     restored = examine(tuned(adds_unless_undefined, (16, 4), (32, 4), restore_value=["z_ptr"]), MASKED_ADD)
-    assert "it is right alone" not in str(restored)
+    assert "correct alone" not in str(restored)
 
 
 def test_a_configuration_that_asserts_is_left_out():
     report = check(tuned(asserts, (16, 4), (128, 4)), MASKED_ADD)
-    assert report.ok and "1 of 2 configurations checked" in str(report)
+    assert report.ok and "1 of 2 configurations are checked" in str(report)
     report = check(tuned(asserts, (256, 4), (128, 4)), MASKED_ADD)
     assert not report.ok and "tl.static_assert fails" in str(report)
 
@@ -153,7 +153,7 @@ def test_a_configuration_that_asserts_is_left_out():
 def test_no_more_than_fit_the_time_limit(monkeypatch):
     monkeypatch.setattr(Budget, "used", lambda budget: 0.6)  # by the first one
     report = check(tuned(right, *[(2**i, 4) for i in range(3, 11)]), MASKED_ADD)
-    assert report.ok and "1 of 8 configurations checked: there is no time for the others" in str(report)
+    assert report.ok and "1 of 8 configurations are checked: there is no time for the others" in str(report)
 
 
 def test_a_configuration_that_never_ends():
@@ -206,16 +206,16 @@ def test_a_wrong_heuristic():
 @pytest.mark.parametrize(
     "kernel, puzzle, told",
     [
-        (tuned(tuned(right, (32, 4)), (64, 4)), MASKED_ADD, "two triton.autotune are around one kernel"),
+        (tuned(tuned(right, (32, 4)), (64, 4)), MASKED_ADD, "the kernel has two triton.autotune"),
         (
             triton.autotune([triton.Config({"BLOK": 32})], key=[])(right),
             MASKED_ADD,
-            "a configuration gives BLOK, which is no parameter of the kernel",
+            "a configuration sets BLOK, which is not a parameter of the kernel",
         ),
         (
             triton.heuristics({"N": lambda args: 5})(right),
             MASKED_ADD,
-            "a heuristic gives N, which is the puzzle's to say",
+            "a heuristic sets N, but the puzzle sets it",
         ),
         (
             triton.heuristics({"BLOCK": lambda args: args["NN"]})(right),
@@ -225,7 +225,7 @@ def test_a_wrong_heuristic():
         (
             triton.heuristics({"BLOCK": lambda args: torch.ones(1)})(right),
             MASKED_ADD,
-            "a heuristic gives BLOCK a Tensor, allowed are numbers",
+            "a heuristic sets BLOCK to a Tensor, but only numbers are allowed",
         ),
         (
             triton.autotune([triton.Config({"BLOCK": 32}, pre_hook=print)], key=[])(right),

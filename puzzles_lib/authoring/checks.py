@@ -1,11 +1,7 @@
-"""CPU seconds per puzzle for `check` on its solution, and what guarding costs.
+"""CPU seconds per puzzle: of `check` on its solution, and of its guarded runs alone."""
 
-The comparison is with Triton's plain interpreter, for the same programs on the same inputs.
-"""
-
-import inspect
+import dataclasses
 import json
-import math
 import os
 import resource
 import statistics
@@ -25,21 +21,19 @@ def print_checks(as_json: bool) -> None:
     Raises FileNotFoundError where there are no masters.
     """
     kernel_cells()
-    plain = _plain_in_its_own_process()
     rows = []
     for name, check_s, guarded_s in check_seconds():
         row = {"puzzle": name, "check_cpu_s": check_s, "guarded_cpu_s": guarded_s}
-        row |= {"plain_cpu_s": plain.get(name)}
         rows.append(row)
         if as_json:
             print(json.dumps(row), flush=True)
     if as_json:
         return
-    print(f"{'puzzle':<24} {'check':>8} {'plain':>8} {'guarded':>8}  guarded / plain   (CPU seconds)")
+    print(f"{'puzzle':<24} {'check':>8} {'runs':>8}   (CPU seconds)")
     for row in rows:
-        beside = f"{row['plain_cpu_s'] or math.nan:8.3f} {row['guarded_cpu_s']:8.3f}"
-        ratio = row["guarded_cpu_s"] / (row["plain_cpu_s"] or math.nan)
-        print(f"{row['puzzle']:<24} {row['check_cpu_s']:8.3f} {beside}  {ratio:15.2f}")
+        print(f"{row['puzzle']:<24} {row['check_cpu_s']:8.3f} {row['guarded_cpu_s']:8.3f}")
+    total = sum(row["guarded_cpu_s"] for row in rows)
+    print(f"runs of all {len(rows)} puzzles: {total:.2f} s")
     median = statistics.median(row["check_cpu_s"] for row in rows)
     worst = max(row["check_cpu_s"] for row in rows)
     first = _first_check()
@@ -60,7 +54,11 @@ def check_seconds():
         assert examine(kernel, puzzle).ok
         bound = bind(kernel, puzzle, puzzle.cases[0])
         cases = [case for case in puzzle.cases if not case.pretend]
-        prepared = [(bound.at(case), make_inputs(puzzle, case)) for case in cases]
+        prepared = []
+        for case in cases:
+            one = bound.at(case)
+            one = dataclasses.replace(one, program=one.translated())
+            prepared.append((one, make_inputs(puzzle, case)))
 
         def guarded(prepared=prepared) -> None:
             for bound, tensors in prepared:
@@ -70,53 +68,6 @@ def check_seconds():
             examine(kernel, puzzle)
 
         yield puzzle.name, _median_cpu(checked), _median_cpu(guarded)
-
-
-def plain_seconds() -> dict[str, float]:
-    """Per puzzle: CPU seconds of the solution's programs on all cases under Triton's own interpreter.
-
-    Needs TRITON_INTERPRET=1 from the start of the process. Without the puzzles that it cannot run: those of
-    tuned kernels, and where a loop's number, which is Python's there, is converted.
-    """
-    from triton.runtime.jit import JITFunction
-
-    from puzzles_lib.authoring.solutions import solutions
-    from puzzles_lib.binding import Bound, stand_ins
-    from puzzles_lib.chapters import puzzles
-    from puzzles_lib.checker.attempts import blank
-    from puzzles_lib.inputs import make_inputs
-    from puzzles_lib.wrapped import Wrapped
-
-    seconds = {}
-    for puzzle in puzzles():
-        kernel = solutions()[puzzle.name]
-        if not inspect.isfunction(kernel.fn):  # it is tuned
-            continue
-        launches = []
-        for case in (case for case in puzzle.cases if not case.pretend):
-            function = JITFunction(kernel.fn)
-            bound = Bound(function, puzzle, case, stand_ins(function, puzzle, case), Wrapped(function))
-            outputs = {r.name: blank(puzzle, r, case) for r in puzzle.results}
-            launches.append((puzzle.programs(case), bound.filled(make_inputs(puzzle, case) | outputs)))
-
-        def launch(kernel=kernel, launches=launches) -> None:
-            for grid, arguments in launches:
-                kernel[grid](**arguments)
-
-        try:
-            launch()
-        except Exception:
-            continue
-        seconds[puzzle.name] = _median_cpu(launch)
-    return seconds
-
-
-def _plain_in_its_own_process() -> dict[str, float]:
-    """The course never sets TRITON_INTERPRET; this comparison alone needs it."""
-    command = [sys.executable, "-m", "puzzles_lib.bench", "plain-interpreter"]
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def _first_check() -> float:

@@ -17,7 +17,9 @@ _FILES = ("LICENSE", "Makefile", "README.md", "environment.yml", "pyproject.toml
 _FOLDERS = {".readme": "*", ".setup": "*.*", "puzzles_lib": "**/*"}  # and what is taken of each
 _NEVER = {"__pycache__", ".ipynb_checkpoints"}
 _FIRST = "00"  # which `make lab` opens, so that it is always there
-_CHECKOUT = re.compile(rb"<!-- checkout.*?<!-- /checkout -->\n+", re.DOTALL)
+_CHECKOUT = re.compile(
+    rb"<!-- checkout.*?<!-- /checkout -->\n+|^git clone [^\n]*\n", re.DOTALL | re.MULTILINE
+)
 _TIME = (2026, 1, 1, 0, 0, 0)
 
 

@@ -59,6 +59,7 @@ _METADATA = {
 _SHEET = f"background-color:{PAPER};border-radius:8px;padding:8px;box-sizing:border-box"
 _KEPT_CELL_METADATA = ("tags", "jupyter")
 WHEN_RUN = "when-run"  # the tag of a picture that exercises do not show before
+NOT_COMPARED = "nbval-ignore-output"  # nbval's tag: a picture is handed out as an image, and drawn as SVG
 
 
 class ExecutionFailed(RuntimeError):
@@ -85,6 +86,8 @@ def strip(nb: NotebookNode, name: str = "notebook") -> NotebookNode:
             number += bool(outputs)
             cell.execution_count = number if outputs else None  # nbval minds outputs without a number
             cell.outputs = [_still(output, number) for output in outputs]
+            if any(_is_drawing(output) for output in outputs):
+                cell.metadata.tags = [*cell.metadata.get("tags", ()), NOT_COMPARED]
     return exercise
 
 
@@ -129,13 +132,16 @@ def _still(output: NotebookNode, number: int) -> NotebookNode:
     copy = nbformat.from_dict(output)
     if "execution_count" in copy:
         copy.execution_count = number
-    drawing = copy.data.get("text/html", "")
-    if drawing.startswith("<svg "):
-        packed = base64.b64encode(drawing.encode()).decode()
+    if _is_drawing(copy):
+        packed = base64.b64encode(copy.data["text/html"].encode()).decode()
         told = html.escape(" ".join(copy.data.get("text/plain", "").removeprefix("[picture] ").split()))
         image = f'<img alt="{told}" style="{_SHEET}" src="data:image/svg+xml;base64,{packed}">'
         copy.data["text/html"] = image
     return copy
+
+
+def _is_drawing(output: NotebookNode) -> bool:
+    return output.data.get("text/html", "").startswith("<svg ")
 
 
 def normalise(nb: NotebookNode) -> NotebookNode:

@@ -2,7 +2,7 @@
 
 The kernels are the chapter's answers, launched with different blocks, beside the production kernels and
 a copy of as many bytes. What holds the answer back, two changes of it tell, one by one and together:
-several rows a program with no lane off, and a reciprocal in place of the divisions.
+several rows per program with no lane off, and a reciprocal in place of the divisions.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def quantize_rows_kernel(
     x_ptr, words_ptr, scale_ptr, minimum_ptr, N,
     BITS: tl.constexpr, GROUP: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_G: tl.constexpr, FMA: tl.constexpr,
 ):  # fmt: skip
-    """The chapter's quantiser with [BLOCK_R * BLOCK_G] groups a program; one of the blocks is 1.
+    """The chapter's quantizer with [BLOCK_R * BLOCK_G] groups a program; one of the blocks is 1.
 
     FMA: multiply by a reciprocal, one fused operation an element, in place of subtracting and dividing.
     """
@@ -96,7 +96,7 @@ class _RowWise:
 
 
 def _reference(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """x quantised and dequantised in plain torch, and which of its values are on a tie."""
+    """x quantized and dequantized in plain torch, and which of its values are on a tie."""
     groups = x.view(len(x), -1, GROUP).float()
     low, high = groups.aminmax(dim=2, keepdim=True)
     scale = ((high - low) / (2**BITS - 1)).bfloat16().float()
@@ -108,7 +108,7 @@ def _reference(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def measure() -> Iterator[dict[str, object]]:
     """Rows of bench "row-wise".
 
-    ratio is the share of a copy's bandwidth, error the share of dequantised values that are wrong. Values
+    ratio is the share of a copy's bandwidth, error the share of dequantized values that are wrong. Values
     exactly between two levels do not count: a GPU's ``/`` may be off in the last bit, and decide for either.
     Raises RuntimeError without a GPU.
     """

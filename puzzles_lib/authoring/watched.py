@@ -13,8 +13,8 @@ from puzzles_lib.binding import bind
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.checker.attempts import attempt
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import Recorder
 from puzzles_lib.player import watch
+from puzzles_lib.runner import Recorder
 
 REPEATS = 3
 

@@ -1,8 +1,7 @@
-"""``python -m puzzles_lib.bench``: runs one of the measurements."""
+"""Run one of the measurements: ``python -m puzzles_lib.bench``."""
 
 import argparse
 import importlib
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -85,7 +84,7 @@ CLASSROOM = "puzzles_lib.authoring.classroom"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command; returns its exit status."""
+    """Run the command and return its exit status."""
     try:
         _run(arguments)
     except (RuntimeError, FileNotFoundError) as error:  # no GPU, or no masters
@@ -122,8 +121,7 @@ def _run(arguments: list[str] | None) -> None:
         raced.add_argument("--binaries", metavar="FILE", help="what compile wrote", required=name == "grid")
         raced.add_argument("--json", metavar="FILE", help="write the rows there as well")
     report = commands.add_parser("report", help="the recorded figures as tables")
-    report.add_argument("--readme", action="store_true", help="the tables of the README, in Markdown")
-    commands.add_parser("plain-interpreter", help="used by checks, in a process of its own")
+    report.add_argument("--results", action="store_true", help="the tables of RESULTS.md, in Markdown")
     chosen = parser.parse_args(arguments)
     if chosen.command == "checks":
         importlib.import_module(CHECKS).print_checks(chosen.json)
@@ -132,8 +130,6 @@ def _run(arguments: list[str] | None) -> None:
     elif chosen.command == "classroom":
         module = importlib.import_module(CLASSROOM)
         print(module.measure(chosen.folder, chosen.students, chosen.workers))
-    elif chosen.command == "plain-interpreter":
-        print(json.dumps(importlib.import_module(CHECKS).plain_seconds()))
     elif chosen.command in MEASURED:
         from puzzles_lib.bench.recorded import save, table
 
@@ -155,10 +151,10 @@ def _run(arguments: list[str] | None) -> None:
             print(line, flush=True)
     elif chosen.command in RACED:
         _race(chosen)
-    elif chosen.readme:
-        from puzzles_lib.bench.recorded.tables import readme
+    elif chosen.results:
+        from puzzles_lib.bench.recorded.tables import results
 
-        print(readme())
+        print(results())
     else:
         from puzzles_lib.bench.recorded import report
 

@@ -1,4 +1,4 @@
-"""Machine code that was compiled elsewhere, launched on this machine's GPU through NVIDIA's driver.
+"""Launch machine code that was compiled elsewhere on this computer's GPU, through NVIDIA's driver.
 
 So what is timed is a binary that is known to the byte, whatever Triton the machine with the GPU has. What
 Triton's own launcher does is done here in the same way: parameters as PTX declares them, a tensor map of 128
@@ -16,20 +16,20 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-CAPABILITY = (9, 0)  # what the binaries here are for
+CAPABILITY = (9, 0)  # the architecture of the binaries here
 _WIDTHS = {
     "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64,
     "f32": ctypes.c_float,
 }  # fmt: skip
 _ON_HOST = {8: 10, 9: 8, 10: 9}  # CUtensorMapDataType of Triton's numbers for fp16, fp32 and bf16, as it does
-_SHARED_BY_DEFAULT = 48 << 10  # bytes; more must be asked for
+_SHARED_BY_DEFAULT = 48 << 10  # in bytes; a kernel must ask for more
 _L2_PROMOTION_128B = 2
 _MAX_DYNAMIC_SHARED, _PREFER_SHARED = 8, 1  # a CUfunction_attribute, a CUfunc_cache
 
 
 @dataclass(frozen=True)
 class Binary:
-    """A kernel's machine code, and what a launch must know.
+    """A kernel's machine code, and everything that a launch needs.
 
     cubin: as the driver loads it. name: of the kernel in it. warps: a program. shared, scratch: bytes a
     program, of shared and of global memory. parameters: name in the kernel and PTX type of each, in order, a
@@ -46,7 +46,7 @@ class Binary:
     maps: tuple[Mapping, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
-        """In what JSON has."""
+        """Return the binary as JSON types."""
         return asdict(self) | {"cubin": base64.b85encode(self.cubin).decode()}
 
     @classmethod
@@ -56,7 +56,7 @@ class Binary:
         return replace(made, cubin=base64.b85decode(told["cubin"]))
 
     def flattened(self, values: Mapping[str, object]) -> list[tuple[str, object]]:
-        """PTX type and value of each parameter: a number, the address of a tensor, or a `TensorMap`.
+        """Return PTX type and value of each parameter: a number, the address of a tensor, or a `TensorMap`.
 
         Raises TypeError where the values are not as many as the kernel takes.
         """
@@ -76,7 +76,7 @@ class Binary:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """What TMA is told of a matrix and its tiles, as the driver's call has it: the last axis comes first.
+    """The description of a matrix and its tiles for TMA, as in the driver's call: the last axis comes first.
 
     shape, tile: elements. pitch: bytes from one to the next along each axis but the first. kind: a
     CUtensorMapDataType.
@@ -91,7 +91,7 @@ class TensorMap:
 
     @classmethod
     def of(cls, value: TensorDescriptor, told: Mapping) -> "TensorMap":
-        """told: of `Binary.maps`."""
+        """Return the map of a tensor. told: an entry of `Binary.maps`."""
         return cls(
             address=value.base.data_ptr(),
             shape=tuple(reversed(value.shape)),
@@ -103,7 +103,7 @@ class TensorMap:
 
 
 def parameters(ttir: str, ptx: str) -> tuple[tuple[str, str], ...]:
-    """A kernel's parameters as `Binary` has them: names from Triton IR, types from PTX.
+    """Return a kernel's parameters as in `Binary`: names from Triton IR, types from PTX.
 
     Raises ValueError where the two do not go together.
     """
@@ -120,7 +120,7 @@ def parameters(ttir: str, ptx: str) -> tuple[tuple[str, str], ...]:
 
 
 class Loaded:
-    """A binary on this machine's GPU. Raises RuntimeError where it has none that runs the binary."""
+    """A binary on this computer's GPU. Raises RuntimeError if there is no GPU that can run it."""
 
     def __init__(self, binary: Binary):
         if not torch.cuda.is_available():
@@ -128,7 +128,7 @@ class Loaded:
         if (has := torch.cuda.get_device_capability()) != CAPABILITY:
             words = "{}.{}".format(*CAPABILITY), "{}.{}".format(*has)
             raise RuntimeError("it is compiled for compute capability {}, this GPU has {}".format(*words))
-        torch.cuda.current_stream().synchronize()  # so that there is a context
+        torch.cuda.current_stream().synchronize()  # makes sure that there is a context
         self.binary = binary
         self._module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
         self._call("cuModuleLoadData", ctypes.byref(self._module), binary.cubin)
@@ -139,7 +139,7 @@ class Loaded:
             self._call("cuFuncSetAttribute", self._function, _MAX_DYNAMIC_SHARED, binary.shared)
 
     def launch(self, grid: Sequence[int], values: Mapping[str, object]) -> None:
-        """On torch's current stream. values: by name; those that the machine code does not take are left out.
+        """Launch on torch's current stream. values: by name; values that the code does not take are ignored.
 
         Scratch memory comes from torch, so that a CUDA graph may hold the launch.
         """
@@ -172,7 +172,7 @@ class Loaded:
 
     def _encoded(self, told: TensorMap) -> ctypes.Array:
         room = ctypes.create_string_buffer(128 + 64)
-        start = -ctypes.addressof(room) % 64  # where the driver wants it
+        start = -ctypes.addressof(room) % 64  # at the place that the driver needs
         made = (ctypes.c_char * 128).from_buffer(room, start)
         rank = len(told.shape)
         wide, narrow = ctypes.c_uint64 * rank, ctypes.c_uint32 * rank
@@ -184,7 +184,7 @@ class Loaded:
         return made
 
     def _call(self, name: str, *arguments: object) -> None:
-        """Raises RuntimeError where the driver does not say that all is well."""
+        """Call the driver, and raise RuntimeError if it returns an error."""
         if status := getattr(_driver(), name)(*arguments):
             words = ctypes.c_char_p()
             _driver().cuGetErrorString(status, ctypes.byref(words))

@@ -1,8 +1,8 @@
-"""The fused dW against the best unfused path: our dequantise, then cuBLAS.
+"""Compare the fused dW with the best unfused path: this course's dequantize, then cuBLAS.
 
-Rows of bench "dw": the product, cuBLAS alone on a ready x^, and the floor; then the round trip, quantising
-included. The error of a path is the norm of its distance from the exact product of the dequantised values
-(in float64) over the norm of that product. One row sets the product beside cuBLAS on the unquantised x.
+Rows of bench "dw": the product, cuBLAS alone on a ready x^, and the floor; then the round trip, quantizing
+included. The error of a path is the norm of its distance from the exact product of the dequantized values
+(in float64) over the norm of that product. One row sets the product beside cuBLAS on the unquantized x.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ UNFUSED = "dequantize + cuBLAS"
 
 
 def measure() -> Iterator[dict[str, object]]:
-    """All rows. Raises RuntimeError without a GPU."""
+    """Return all rows. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench dw needs a CUDA device")
     for shape in SHAPES:
@@ -42,7 +42,7 @@ def measure() -> Iterator[dict[str, object]]:
 
 
 def _inputs(shape: tuple[int, int, int]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Pairs dy, x; more of them than the cache holds."""
+    """Return pairs dy, x, more of them than the cache can keep."""
     rows, cout, cin = shape
     count = max(3, -(-3 * CACHE // (2 * rows * cout)))
     options = {"device": "cuda", "dtype": torch.bfloat16}
@@ -50,13 +50,13 @@ def _inputs(shape: tuple[int, int, int]) -> list[tuple[torch.Tensor, torch.Tenso
 
 
 def exact(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
-    """dy^T @ x^ in float64, x^ not rounded."""
+    """Return dy^T @ x^ in float64, with x^ not rounded."""
     parts = packed.words, packed.params.float(), packed.bits, packed.group_size, packed.shape
     return dy.double().t() @ dequantize(PackedTensor(*parts, torch.float32)).double()
 
 
 def floor(shape: tuple[int, int, int], bits: int, group: int = GROUP) -> float:
-    """Microseconds that arithmetic or bytes take at least, whichever is more."""
+    """Return the least microseconds for the arithmetic or the bytes, whichever is more."""
     rows, cout, cin = shape
     flops = 2 * rows * cout * cin
     params = 2 * 2 * rows * cin // group
@@ -94,9 +94,9 @@ def _product(shape: tuple[int, int, int], bits: int, group: int = GROUP) -> Iter
 
 
 def _sustained(shape: tuple[int, int, int], bits: int) -> Iterator[dict[str, object]]:
-    """What training without packing pays: cuBLAS on x as it is. Each for a second, one after the other.
+    """Measure training without packing, cuBLAS on x as it is; each for a second, one after the other.
 
-    The chip's power then limits both, and cuBLAS more, as the bits of an unquantised x change more often.
+    The chip's power then limits both, and cuBLAS more, as the bits of an unquantized x change more often.
     """
     pairs = _inputs(shape)
     packs = [(dy, quantize_pack(x, bits, GROUP)) for dy, x in pairs]
@@ -108,7 +108,7 @@ def _sustained(shape: tuple[int, int, int], bits: int) -> Iterator[dict[str, obj
 
 
 def _round_trip(shape: tuple[int, int, int], bits: int) -> Iterator[dict[str, object]]:
-    """Forward's quantising and backward's product; no row-wise quantiser here beats the baseline's."""
+    """Measure forward's quantization with backward's product. No row-wise quantizer beats the baseline."""
     pairs = _inputs(shape)
     baseline = f"quantize_pack + {UNFUSED}"
     paths = {

@@ -1,9 +1,9 @@
 """The GPU of the recorded figures: an NVIDIA H200."""
 
-FLOPS = 989e12  # a second: the data sheet's, dense bfloat16; the power limit allows about 0.8 of it
-BYTES = 3.95e12  # a second: a large copy of the first runs; those recorded since have 4.1e12 to 4.2e12
+FLOPS = 989e12  # per second, from the data sheet, dense bfloat16; the power limit allows about 0.8 of it
+BYTES = 3.95e12  # per second: a large copy of the first runs; later runs have 4.1e12 to 4.2e12
 CACHE = 50 << 20  # bytes of L2
 
-MULTIPROCESSORS = 132  # and for each of them:
+MULTIPROCESSORS = 132  # for each of them
 REGISTERS, WARPS, PROGRAMS, SHARED = 65536, 64, 32, 228 << 10
-RESERVED = 1 << 10  # bytes of shared memory that each program takes on top of its own
+RESERVED = 1 << 10  # bytes of shared memory that each program needs in addition to its own

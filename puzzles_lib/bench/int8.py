@@ -1,8 +1,8 @@
-"""Int8 dynamic linear against what one would use instead.
+"""Compare the int8 dynamic linear layer with the alternatives.
 
 On the CPU, one thread: fbgemm's ``linear_dynamic`` and float32 `nn.Linear`. On a GPU: a bfloat16 matrix
 multiplication, and the same int8 arithmetic around ``torch._int_mm``: in plain torch, and compiled, where
-the rows are quantised by torch or by our kernel.
+the rows are quantized by torch or by our kernel.
 """
 
 import statistics
@@ -23,13 +23,13 @@ CPU_SIZE = 2048  # K and N
 CPU_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 GPU_SIZE = 4096
 GPU_ROWS = (1, 4, 16, 17, 32, 64, 128, 256, 512, 1024, 4096)
-LEAST_ROWS = 17  # what torch._int_mm takes on a GPU, at least; 32 are used
-SETS = 8  # of inputs, taken in turn: their weights are larger than the L2 cache
-ROUNDS = 15  # of the CPU's paths, taking turns
+LEAST_ROWS = 17  # the fewest rows that torch._int_mm takes on a GPU; 32 are used
+SETS = 8  # the number of inputs, used in turn: their weights are larger than the L2 cache
+ROUNDS = 15  # rounds in which the CPU's paths take turns
 
 
 def measure() -> list[dict[str, object]]:
-    """All rows: those of this machine's CPU, and of its GPU where there is one."""
+    """Return all rows: of this computer's CPU, and of its GPU if there is one."""
     rows = list(on_cpu())
     return rows + list(on_gpu()) if torch.cuda.is_available() else rows
 
@@ -38,14 +38,14 @@ def measure() -> list[dict[str, object]]:
 
 
 def on_cpu() -> Iterator[dict[str, object]]:
-    """Rows for this machine's CPU, one thread, float32 x."""
+    """Return the rows for this computer's CPU, one thread, float32 x."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         torch.manual_seed(0)
         plain = nn.Linear(CPU_SIZE, CPU_SIZE).requires_grad_(False)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch.ao.quantization says that it moves elsewhere
+            warnings.simplefilter("ignore")  # torch.ao.quantization warns that it will move
             fbgemm = torch.ao.quantization.quantize_dynamic(nn.Sequential(plain), {nn.Linear})
         ours = Q8Linear.from_linear(plain)
         for rows in CPU_ROWS:
@@ -61,13 +61,13 @@ def on_cpu() -> Iterator[dict[str, object]]:
 
 
 def cpu_name() -> str:
-    """The CPU, and whether it multiplies int8."""
+    """Return the CPU's name, and whether it multiplies int8."""
     has = torch.cpu.get_capabilities()
     return f"{has['cpu_name']}, {'VNNI' if has.get('avx512_vnni') else 'no VNNI'}"
 
 
 def _in_turns(paths: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Median microseconds of each path, the paths taking turns."""
+    """Return the median microseconds of each path; the paths take turns."""
     times = {name: [] for name in paths}
     for number in range(ROUNDS + 2):
         for name, call in paths.items():
@@ -79,7 +79,7 @@ def _in_turns(paths: dict[str, Callable[[], object]]) -> dict[str, float]:
 
 
 def _exact(x: torch.Tensor, module: Q8Linear) -> torch.Tensor:
-    """The result in float64 from the same codes."""
+    """Return the result in float64 from the same codes."""
     codes, scale = quantize_rows(x)
     sums = codes.double() @ module.weight.double().t()
     return sums * scale.double()[:, None] * module.scale.double() + module.bias.double()
@@ -89,7 +89,7 @@ def _exact(x: torch.Tensor, module: Q8Linear) -> torch.Tensor:
 
 
 def on_gpu() -> Iterator[dict[str, object]]:
-    """Rows for a CUDA device, bfloat16 x; row quantisation is part of every int8 path."""
+    """Return the rows for a CUDA device, bfloat16 x. Row quantization is part of every int8 path."""
     torch.manual_seed(0)
     size = (GPU_SIZE, GPU_SIZE)
     weights = [torch.randn(size, device="cuda", dtype=torch.bfloat16) for _ in range(SETS)]
@@ -121,7 +121,7 @@ def on_gpu() -> Iterator[dict[str, object]]:
 def plain_q8_linear(
     x: torch.Tensor, wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor
 ) -> torch.Tensor:
-    """The same arithmetic in plain torch, for torch.compile."""
+    """Compute the same in plain torch, for torch.compile."""
     amax = x.float().abs().amax(1)
     scale = torch.where(amax == 0, 1.0, amax) / 127
     codes = (x.float() / scale[:, None]).round().to(torch.int8)
@@ -134,7 +134,7 @@ def _with_our_rows(x, wq, w_scale, bias, scales: Callable) -> torch.Tensor:
 
 
 def _int_mm(codes: torch.Tensor, wq: torch.Tensor) -> torch.Tensor:
-    """torch._int_mm, which takes no fewer than LEAST_ROWS rows."""
+    """Call torch._int_mm, which needs at least LEAST_ROWS rows."""
     rows = codes.shape[0]
     if rows < LEAST_ROWS:
         codes = pad(codes, (0, 0, 0, 32 - rows))

@@ -1,4 +1,4 @@
-"""Bandwidth of the memory-bound kernels, as a share of what a plain copy reaches in the same run.
+"""Measure the bandwidth of the memory-bound kernels, as a share of a plain copy's in the same run.
 
 A kernel that only moves bytes can be no faster than a device-to-device copy of as many: the least
 possible bytes (each input read once, each output written once) over its time, against the copy's.
@@ -23,11 +23,11 @@ from puzzles_lib.kernels.quantize import dequantize, dequantize_ref, quantize_pa
 
 SHAPES = ((100864, 768), (403456, 768))  # a ViT-B at batch 512, and four times as much
 FORMATS = tuple((bits, group) for bits in (1, 2, 4, 8) for group in (256, 128))
-SETS = 3  # of inputs, taken in turn
+SETS = 3  # the number of inputs, used in turn
 
 
 def measure() -> list[dict[str, object]]:
-    """All rows. Raises RuntimeError without a GPU."""
+    """Return all rows. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench memory needs a CUDA device")
     found = []
@@ -51,7 +51,7 @@ Calls = list[Callable[[], object]]
 def _rows(
     case: str, path: str, moved: int, error: float, ours: Calls, others: dict[str, Calls]
 ) -> Iterator[dict[str, object]]:
-    """Time a path beside a copy and its other baselines."""
+    """Time a path, a copy and its other baselines."""
     times = interleaved({path: ours, "copy of as many bytes": copies(moved), **others})
     us = times.pop(path)
     for name, baseline_us in times.items():
@@ -59,18 +59,18 @@ def _rows(
 
 
 def copies(moved: int) -> Calls:
-    """Copies that read and write ``moved`` bytes together."""
+    """Return copies that read and write ``moved`` bytes together."""
     sources = [torch.randn(moved // 8, device="cuda") for _ in range(SETS)]
     target = torch.empty_like(sources[0])
-    # An elementwise kernel: within a CUDA graph, Tensor.copy_ runs on a slower path.
+    # This is an elementwise kernel, because Tensor.copy_ is slower within a CUDA graph.
     return [lambda s=s: torch.mul(s, 1.0, out=target) for s in sources]
 
 
-# ---- quantise and dequantise, and what one would write in plain torch
+# ---- quantize and dequantize, and the same in plain torch
 
 
 def plain_quantize(x: torch.Tensor, bits: int, group: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The same words in plain torch, float32 arithmetic, for torch.compile."""
+    """Compute the same words in plain torch, with float32 arithmetic, for torch.compile."""
     rows, columns = x.shape
     levels = 2**bits - 1
     by_group = x.view(rows, columns // group, group).float()
@@ -88,7 +88,7 @@ def plain_quantize(x: torch.Tensor, bits: int, group: int) -> tuple[torch.Tensor
 def plain_dequantize(
     words: torch.Tensor, scale: torch.Tensor, low: torch.Tensor, bits: int, group: int
 ) -> torch.Tensor:
-    """The matrix from words and row-wise scales and minima, in plain torch."""
+    """Return the matrix from words and row-wise scales and minima, in plain torch."""
     blocks, _, columns = words.shape
     shifts = bits * torch.arange(WORD_BITS // bits, device=words.device, dtype=torch.int32)
     codes = (words.int()[:, None] >> shifts[:, None, None]) & ((1 << bits) - 1)
@@ -97,7 +97,7 @@ def plain_dequantize(
 
 
 def _compiled(function: Callable, **constants: int) -> Callable:
-    """torch.compile's best, for these constants and sizes alone."""
+    """Return torch.compile's best version, only for these constants and sizes."""
     torch.compiler.reset()
     return torch.compile(functools.partial(function, **constants), dynamic=False)
 
@@ -132,7 +132,7 @@ def _dequantize_paths(xs: list[torch.Tensor], bits: int, group: int):
 
 
 def plain_relu_pack(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Relu and its mask in plain torch."""
+    """Compute relu and its mask in plain torch."""
     positive = (x > 0).view(-1, 8).to(torch.int32)
     mask = positive[:, 0]
     for bit in range(1, 8):

@@ -1,9 +1,9 @@
-"""A linear layer with a packed weight and few rows, against cuBLAS on the bfloat16 weight.
+"""Compare a linear layer with a packed weight and few rows with cuBLAS on the bfloat16 weight.
 
-With few rows such a layer takes the time that it takes to read its weight: 4 bits an element are a quarter
-of bfloat16's bytes. PyTorch's own product with 4-bit weights, tinygemm, stands beside it, and for 4096 x 4096
-gemlite's, tuned by itself, where that is installed. The error of a path is the norm of its distance from the
-product with its own weight (as packed, or the bfloat16 one) in float64, over the norm of that product.
+With few rows such a layer takes the time to read its weight: 4 bits per element are a quarter of bfloat16's
+bytes. PyTorch's own product with 4-bit weights, tinygemm, is measured too, and for 4096 x 4096 gemlite's,
+tuned by itself, if it is installed. The error of a path is relative: its distance from the product in
+float64 with its own weight (packed or bfloat16), over the norm of that product.
 """
 
 import importlib.util

@@ -24,7 +24,7 @@ GROUP = 256
 SLOPE_BITS = {"relu": 1, "gelu": 4}
 FORMATS = (1, 2, 4)
 SETS = 3  # of inputs, taken in turn
-CHECKED = 4096  # rows of the first: the reference takes a hundred bytes an element
+CHECKED = 4096  # rows of the first: the reference takes a hundred bytes per element
 EPS = 1e-5
 
 Tensors = tuple[torch.Tensor, ...]
@@ -102,7 +102,7 @@ def _one_after_the_other(x: torch.Tensor, name: str, slope_bits: int, bits: int)
 
 
 def _norm_and_quantize(x: torch.Tensor, weight: torch.Tensor, rms: bool, bits: int) -> object:
-    """torch's norm; its output stands in for the normalised rows, which torch does not give."""
+    """torch's norm; its output stands in for the normalized rows, which torch does not give."""
     y = rms_norm(x, (WIDTH,), weight, EPS) if rms else layer_norm(x, (WIDTH,), weight, None, EPS)
     return y, quantize_pack(y, bits, GROUP)
 

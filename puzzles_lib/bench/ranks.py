@@ -1,13 +1,11 @@
-"""Training on two GPUs, packed and not: a ViT-B/16 as `puzzles_lib.examples.train_vit` trains it.
+"""Measure training on two GPUs, packed and not: a ViT-B/16 as in `puzzles_lib.examples.train_vit`.
 
-Rows are whole steps with AdamW and autocast to bfloat16, as the example runs them, by deterministic kernels:
-on one GPU, under DDP and under FSDP2, launched by the host or (``--graph``) replayed. ``us`` is the median
-step behind the first ones; ``bytes`` the largest peak of memory on a GPU, weights and optimiser included, and
-``error`` how far a loss is from that of the same layers on one GPU, at most, relative to it (rounding to
-nearest).
+Rows are whole steps with AdamW and autocast to bfloat16 and deterministic kernels: on one GPU, under DDP
+and under FSDP2, launched by the host or (``--graph``) replayed. ``us`` is the median step after the first
+ones. ``bytes`` is the largest peak of memory on a GPU, with weights and optimizer. ``error`` is the largest
+relative difference of a loss from that of the same layers on one GPU, with rounding to nearest.
 
-That a resumed run has the same bits, and a replayed one, is checked at the end, with stochastic rounding and
-dropout.
+At the end, resumed and replayed runs are checked to have the same bits, with stochastic rounding and dropout.
 """
 
 import gc

@@ -1,6 +1,6 @@
-"""What stochastic rounding costs: the quantiser with it, beside the nearest codes and a copy.
+"""What stochastic rounding costs: the quantizer with it, beside the nearest codes and a copy.
 
-The copy moves as many bytes as the quantiser must, at least. The error is the share of words and params that
+The copy moves as many bytes as the quantizer must, at least. The error is the share of words and params that
 are not those of the torch reference.
 """
 
@@ -18,7 +18,7 @@ from puzzles_lib.kernels.quantize import PackedTensor, quantize_pack, quantize_p
 SHAPE = (100864, 3072)  # between a ViT-B's two linears, at batch 512
 FORMATS = ((1, 256), (2, 256), (4, 256), (8, 256), (2, 32), (2, 64), (2, 128), (2, 512), (2, 1024))
 SETS = 3  # of inputs, taken in turn
-CHECKED = 4096  # rows of the first: the reference takes a hundred bytes an element
+CHECKED = 4096  # rows of the first: the reference takes a hundred bytes per element
 
 
 def measure() -> list[dict[str, object]]:

@@ -2,9 +2,10 @@
 
 The record: ``device``, ``versions``, ``date``, ``multiprocessors``, and ``kernels``. A kernel has ``name``,
 ``sizes``, ``bytes`` (the least to move), ``flops``, ``fields`` and ``rows``: of each configuration an entry
-for each field. These are the blocks, ``warps``, ``stages``; then ``registers`` a thread, ``spills`` of them,
-``shared`` bytes a program, ``us`` and ``again_us``, the medians of two rounds in other orders, and ``error``
-of the result. Where the launch is refused or its result wrong, ``us`` is None and ``error`` says why.
+for each field. The fields are the blocks, ``warps`` and ``stages``; ``registers`` and ``spills`` per
+thread, and ``shared`` bytes per program; ``us`` and ``again_us``, the medians of two rounds in different
+orders; and the ``error`` of the result. If the launch is refused or its result is wrong, ``us`` is None and
+``error`` says why.
 """
 
 import contextlib

@@ -7,7 +7,7 @@ whose codes are the nearest ones where a path does not say "stochastic".
 
 Steps are replayed as CUDA graphs, as in the other benches: what the host takes to launch them, which at small
 batches is more than the GPU takes, is left out. Rows are those of other benches, with three figures more:
-``bytes``, the peak of memory above what is there before the step (weights, optimiser's state, inputs),
+``bytes``, the peak of memory above what is there before the step (weights, optimizer's state, inputs),
 ``baseline_bytes``, and ``cosine``, of the gradients of all weights and the baseline's, whose relative error
 is ``error``.
 """

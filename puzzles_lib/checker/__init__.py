@@ -1,7 +1,7 @@
-"""`examine`: binds a kernel to a puzzle, tries it on every case, and says what is wrong.
+"""Check a kernel: `examine` binds it to a puzzle, tries it on every case, and reports what is wrong.
 
-The order of things is here, what is said of them in `verdicts`. Nothing that a learner types into a
-kernel raises here: the answer is always a `Report`. `puzzles_lib.checking` is what a learner calls.
+The order of the steps is here, and their words are in `verdicts`. Nothing that a learner types into a
+kernel raises here: the answer is always a `Report`. Learners call `puzzles_lib.checking.check`.
 """
 
 import dataclasses
@@ -25,14 +25,14 @@ from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.checker.true_size import check_true_size
 from puzzles_lib.checker.tuning import every_configuration
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import ELSEWHERE, Busy, Run, alone
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner import ELSEWHERE, Busy, Run, alone
 from puzzles_lib.source import Refusal
 from puzzles_lib.stubs import is_untouched
 
 SECONDS_PER_CASE = 10.0
-_LESS_BASIC = ("input changed", "values", "loads")  # than a race
-RUNS_PER_CHECK = 6  # times the seconds of a run that all runs of a check may take together
+_LESS_BASIC = ("input changed", "values", "loads")  # the kinds of verdict that a race takes precedence over
+RUNS_PER_CHECK = 6  # all runs of a check together may take this many times the limit of one run
 
 
 def examine(
@@ -43,9 +43,9 @@ def examine(
     salt: str = "",
     until_failure: bool = False,
 ) -> Report:
-    """Try a kernel on every case of a puzzle, and on drawn ones; leaves no trace in the learner's progress.
+    """Try a kernel on every case of a puzzle and on random ones, without changing the learner's progress.
 
-    seconds, salt: of `check`. until_failure: no case after one that fails.
+    seconds, salt: as for `check`. until_failure: stop after the first case that fails.
     """
     try:
         report = alone(lambda: _examine(kernel, puzzle, seconds, salt, until_failure))
@@ -57,18 +57,19 @@ def examine(
         return _busy(puzzle, reason)
     except PuzzleFault as fault:
         return Report(puzzle.name, verdict=Verdict("puzzle", str(fault)))
-    except Exception as error:  # a fault of ours must not be a page of traceback for a learner
+    except Exception as error:  # a learner must not see a page of traceback for a bug of the course
         text = (
-            f"the checker cannot read this kernel ({type(error).__name__}: {error}); try to write it plainly"
+            f"the checker failed on this kernel ({type(error).__name__}: {error}). "
+            "This is a bug in the course, not in your kernel; written in a simpler way, it may still work"
         )
         return Report(puzzle.name, verdict=Verdict("error", " ".join(text.split())[:250]))
 
 
 @dataclasses.dataclass
 class _Shared:
-    """What the cases of one check share: limits, and what they have shown so far.
+    """What the cases of one check share: limits, and what the cases have shown so far.
 
-    said: by ``tl.static_print``, each text once.
+    said: the texts that ``tl.static_print`` has shown; each is shown once.
     """
 
     seconds: float
@@ -98,7 +99,7 @@ def _examine(kernel: object, puzzle: Puzzle, seconds: float, salt: str, until_fa
 
 
 def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_failure: bool) -> Report:
-    """A report on one of the kernel's configurations; the only one, of a plain kernel."""
+    """Return the report on one of the kernel's configurations; a plain kernel has one."""
     puzzle = bound.puzzle
     each = [bound.at(case.salted(salt), number) for case in puzzle.cases]
     if refusal := next((one for one in each if isinstance(one, Refusal)), None):
@@ -113,7 +114,7 @@ def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_fa
         results: list[CaseResult] = []
         ended = False
         for place, (case, one) in enumerate(zip(puzzle.cases, each, strict=True)):
-            result = CaseResult(str(case), ran=one is None)  # None: autotune would not try it here
+            result = CaseResult(str(case), ran=one is None)  # None: autotune would skip it
             opinion = None if ended and until_failure else opinions[place]
             if not until_failure:
                 opinions.begin(place + 1)
@@ -122,7 +123,7 @@ def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_fa
                 if refused := _opined(one, opinion) or _unlaunched(one, opinion, shared.launches, place):
                     result = refused
                 elif not ended:
-                    result = _check_case(one, shared, named=place if named else None)
+                    result = _check_case(one.taken(opinion), shared, named=place if named else None)
             results.append(dataclasses.replace(result, number=place))
             ended = ended or (
                 result.verdict is not None
@@ -144,7 +145,7 @@ def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_fa
 
 
 class _Opinions:
-    """The compiler's opinions on the cases of a check, by their places. To be closed."""
+    """The compiler's opinions on the cases of a check, by the case's place. Close it after use."""
 
     def __init__(
         self,
@@ -161,17 +162,17 @@ class _Opinions:
         self._listed = len(listed)
 
     def __getitem__(self, place: int) -> compiler.Opinion | None:
-        """None where there is nothing to translate, or nothing is tried any more."""
+        """Return the opinion on a case; None if there is nothing to compile, or the limit is reached."""
         number = self._numbers.get(place)
         return None if number is None else self._opinions[number]
 
     def begin(self, place: int) -> None:
-        """Have it begun, while this process does something else."""
+        """Start forming the opinion on a case in another process."""
         if place in self._numbers:
             self._opinions.begin(self._numbers[place])
 
     def of_the_kernel(self) -> Refusal | None:
-        """What the first that was translated says is said of the kernel."""
+        """Return the refusal of the first case, which counts for the kernel as a whole."""
         first = self._opinions[0] if self._listed else None
         return first.refusal if first else None
 
@@ -180,31 +181,32 @@ class _Opinions:
 
 
 def _opined(bound: Bound, opinion: compiler.Opinion) -> CaseResult | None:
-    """What the compiler's refusal of one case makes of it."""
+    """Return the result of a case that the compiler refuses; None if it doesn't."""
     if opinion.refusal is None:
         return None
-    return CaseResult(str(bound.case), verdicts.of_refusal_in_a_case(opinion.refusal))
+    return CaseResult(
+        str(bound.case), verdicts.of_refusal_in_a_case(opinion.refusal, bound.puzzle, bound.case)
+    )
 
 
 def _unlaunched(bound: Bound, opinion: compiler.Opinion, launches: Launches, case: int) -> CaseResult | None:
-    """What a GPU's refusal of a launch makes of a case.
+    """Return the result of a case that a GPU could not launch; None if it could.
 
-    Nobody asks for drawn ones: nobody launches with such blocks, and other kernels of the puzzle may have
-    room for them.
+    Random cases are not asked about: their blocks are unusual, and another correct kernel may have room.
     """
     refused = launches.refused(bound, opinion, case)
     return CaseResult(str(bound.case), refused) if refused else None
 
 
 def _drawn(bound: Bound, number: int, salt: str) -> list[Bound | Refusal | None]:
-    """The kernel bound to what is drawn from the puzzle's contract."""
+    """Return the kernel bound to random cases that fit the puzzle's contract."""
     with the_puzzles_own("its contract", bound.case):
         cases = bound.puzzle.drawn(salt)
     return [bound.at(case, number) for case in cases]
 
 
 def _is_right(bound: Bound | Refusal | None, shared: _Shared) -> bool:
-    """Whether one run of a kernel is right in a case that the puzzle does not have."""
+    """Return whether a kernel is correct, by one run, in a case that is not the puzzle's own."""
     if not isinstance(bound, Bound):
         return False
     try:
@@ -219,14 +221,14 @@ def _is_right(bound: Bound | Refusal | None, shared: _Shared) -> bool:
 def _drawn_cases(
     drawn: Sequence[Bound | Refusal | None], first: int, named: bool, shared: _Shared, opinions: _Opinions
 ) -> Iterator[CaseResult]:
-    """Try what is drawn, up to the first failure. first: the place of the first of them."""
+    """Try the random cases up to the first failure. first: the place of the first of them."""
     for place, one in enumerate(drawn, first):
         opinion = opinions[place]
         opinions.begin(place + 1)
         if not isinstance(one, Bound) or opinion is None:
             continue
         result = _opined(one, opinion) or _check_case(
-            one, shared, backwards=False, named=place if named else None
+            one.taken(opinion), shared, backwards=False, named=place if named else None
         )
         yield dataclasses.replace(result, number=place, drawn=True)
         if not result.ok:
@@ -234,9 +236,9 @@ def _drawn_cases(
 
 
 def guarded(kernel: object, puzzle: Puzzle, case: Case, **options: Any) -> tuple[Bound, Run] | Report:
-    """One guarded run of a kernel on a case; a `Report` where it cannot be run at all.
+    """Run a kernel on a case under guard; return a `Report` if it cannot be run at all.
 
-    Accesses are kept, and an out-of-bounds one does not end the run. options: of `interpreter.run`.
+    Accesses are kept, and an out-of-bounds one does not end the run. options: as for `runner.run`.
     """
 
     def work() -> tuple[Bound, Run] | Report:
@@ -252,7 +254,7 @@ def guarded(kernel: object, puzzle: Puzzle, case: Case, **options: Any) -> tuple
 
 
 def wanted(puzzle: Puzzle, case: Case) -> tuple[dict[str, torch.Tensor], dict[str, Expected]] | Report:
-    """A case's inputs, and the results that they should lead to; a `Report` where the puzzle has none."""
+    """Return a case's inputs and expected results; a `Report` if the puzzle itself is at fault."""
     try:
         return alone(lambda: _wanted(puzzle, case))
     except Busy as reason:
@@ -264,9 +266,9 @@ def wanted(puzzle: Puzzle, case: Case) -> tuple[dict[str, torch.Tensor], dict[st
 def outputs(
     kernel: object, puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor], *, seconds: float
 ) -> dict[str, torch.Tensor] | Report:
-    """A kernel's results on given inputs, by name; a `Report` where the run is not clean.
+    """Return a kernel's results on given inputs, by name; a `Report` if the run is not clean.
 
-    Clean: what `check` asks of a run, but for the values, which are compared with nothing.
+    A clean run has no fault that `check` would find without comparing values.
     """
     try:
         return alone(lambda: _outputs(kernel, puzzle, case, inputs, seconds))
@@ -288,7 +290,7 @@ def _outputs(
 
 
 def _ready(kernel: object, puzzle: Puzzle, case: Case) -> Bound | Report:
-    """A kernel bound to a case that the front end takes, or why there is none."""
+    """Return the kernel bound to a case that the compiler accepts, or a report that says why not."""
     bound = bind(kernel, puzzle, case)
     if isinstance(bound, Refusal):
         return _refused(puzzle, bound)
@@ -306,7 +308,7 @@ def _check_case(
     backwards: bool = True,
     named: int | None = None,
 ) -> CaseResult:
-    """Try a case. named: its number, where that names it for `watch`: no salt, the first configuration."""
+    """Try a case. named: its number for `watch`; None with a salt or for another configuration."""
     if bound.case.pretend:
         return check_true_size(bound, shared.seconds, shared.said)
     try:
@@ -316,23 +318,27 @@ def _check_case(
 
 
 _kept: dict[tuple[int, str, str], tuple[Puzzle, dict[str, torch.Tensor], dict[str, Expected]]] = {}
-KEPT = 200  # cases whose inputs and results are kept from one check to the next
+KEPT = 200  # the number of cases whose inputs and results are kept from one check to the next
 
 
 def _wanted(puzzle: Puzzle, case: Case) -> tuple[dict[str, torch.Tensor], dict[str, Expected]]:
-    """A case's inputs, and the results that they should lead to. Nobody may change them."""
+    """Return a case's inputs and expected results. The caller must not change them."""
     key = (id(puzzle), str(case), case.salt)
     if key not in _kept:
         with the_puzzles_own("a fill", case):
             inputs = make_inputs(puzzle, case)
         if len(_kept) >= KEPT:
             _kept.clear()
-        _kept[key] = puzzle, inputs, expect(puzzle, case, inputs)  # the puzzle, so that its id stays its own
+        _kept[key] = (
+            puzzle,
+            inputs,
+            expect(puzzle, case, inputs),
+        )  # keeps the puzzle alive, so that no other gets its id
     return _kept[key][1:]
 
 
 def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None) -> CaseResult:
-    """Run a case forwards, and backwards where that may tell; name the most basic fault."""
+    """Run a case, and again in reverse order if the order may matter; return its most basic fault."""
     puzzle, case, known = bound.puzzle, bound.case, shared.arithmetic
     inputs, expected = _wanted(puzzle, case)
 
@@ -343,7 +349,7 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
     forwards = run(as_compiled=known.differs)
     verdict = verdicts.judge(puzzle, case, inputs, expected, forwards)
     compiled = forwards if known.differs else None
-    if compiled and verdict:  # what is wrong line by line is told first
+    if compiled and verdict:  # a fault that shows line by line comes first
         forwards = run(quiet=True)
         verdict = verdicts.judge(puzzle, case, inputs, expected, forwards)
     known.in_tf32 |= forwards.arithmetic.in_tf32
@@ -399,7 +405,7 @@ _FIRST_ALONE: Mapping[str, Any] = {"only": [(0, 0, 0)], "record": True, "quiet":
 
 
 def _all_held(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
-    """The results at the start, but with all locks held by somebody else."""
+    """Return the results as they are at the start, but with all locks held by another program."""
     found = {result.name: blank(puzzle, result, case) for result in puzzle.results}
     for name in puzzle.locks:
         found[name].fill_(1)
@@ -407,7 +413,7 @@ def _all_held(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
 
 
 def _least(puzzle: Puzzle, case: Case) -> int:
-    """Bytes that any kernel must move: what is needed of each input once, each output once."""
+    """Return the bytes that any kernel must move: what is needed of each input once, each output once."""
     total = 0
     for argument in puzzle.inputs + puzzle.results:
         needed = (puzzle.needed or {}).get(argument.name)

@@ -1,7 +1,7 @@
-"""Values that are right line by line, and wrong as the compiler computes them.
+"""Find values that are correct line by line, but wrong as the compiler computes them.
 
-A run as compiled is made only where the first one saw a sum that may come out otherwise. What it says is
-believed only where the compiled kernel has that step: a compilation, of those that would fail.
+A second run, with the compiler's arithmetic, is made only if the first one saw a sum that may differ. Its
+verdict counts only if the compiled kernel has that step, so a kernel that would fail is compiled to see.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from puzzles_lib.checker import verdicts
 from puzzles_lib.checker.expected import Expected
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.compiler import find_target, steps
-from puzzles_lib.interpreter import Arithmetic, Run
+from puzzles_lib.runner import Arithmetic, Run
 from puzzles_lib.source import Refusal, Site
 
 _TARGET = find_target("sm_90")
@@ -24,8 +24,8 @@ _TARGET = find_target("sm_90")
 class Known:
     """What the cases of a check have shown so far.
 
-    differs: one had to be run as compiled too: those that follow are run so first. in_tf32: lines whose sums
-    are dots. sure: lines that the compiled kernel has been seen to compute otherwise.
+    differs: whether a case needed a run with the compiler's arithmetic. Later cases then begin with one.
+    in_tf32: lines whose sums become dots. sure: lines that the compiled kernel is known to compute otherwise.
     """
 
     differs: bool = False
@@ -33,14 +33,15 @@ class Known:
     sure: set[Site] = field(default_factory=set)
 
     def notes(self) -> list[str]:
-        """What is to be said of a kernel that is right nevertheless."""
+        """Return notes on a kernel that is correct anyway."""
         return [verdicts.sums_in_tf32(self.in_tf32)] if self.in_tf32 and not self.sure else []
 
 
 def may_differ(seen: Arithmetic, expected: Mapping[str, Expected]) -> bool:
-    """Whether results may be others as compiled.
+    """Return whether the compiler's arithmetic may change the results beyond their tolerance.
 
-    A rounding more or less is within any tolerance, so it must tip an exact result, or be all that is left.
+    One rounding more or less is within any tolerance. It matters only if a result is exact, or if everything
+    else cancels.
     """
     exact = any(each.tolerance is None for each in expected.values())
     return seen.cancels or bool(seen.in_tf32) or (seen.products and exact)
@@ -53,7 +54,7 @@ def of_compiled(
     ran: Run,
     known: Known,
 ) -> Verdict | None:
-    """What is wrong with a run as compiled, where the compiler does compute so."""
+    """Return what is wrong with a run in the compiler's arithmetic, if the compiled kernel computes so."""
     verdict = verdicts.judge(bound.puzzle, bound.case, inputs, expected, ran)
     if verdict is None:
         return None
@@ -69,7 +70,7 @@ def of_compiled(
 
 
 def _confirmed(bound: Bound, seen: Arithmetic) -> Site | None:
-    """The first line that is compiled so; None where there is none, or no telling."""
+    """Return the first line that the compiler computes in one step; None if no line is known to be one."""
     found = steps(bound.kernel, bound.arguments, _TARGET, bound.num_warps)
     if isinstance(found, Refusal):
         return None

@@ -1,4 +1,4 @@
-"""One guarded run of a bound kernel, on tensors of its own."""
+"""Run a bound kernel once, under guard, on its own copies of the tensors."""
 
 import time
 from collections.abc import Mapping
@@ -8,37 +8,46 @@ from typing import Any
 import torch
 
 from puzzles_lib.binding import Bound
-from puzzles_lib.interpreter import Run, run
 from puzzles_lib.puzzle import Argument, Case, Puzzle
+from puzzles_lib.runner import Run, run
+from puzzles_lib.source import Refusal
 
 
 class OutOfTime(Exception):
-    """A check has used what it may: ``seconds``."""
+    """A check has used all of its CPU time, ``seconds``."""
 
     def __init__(self, seconds: float):
         super().__init__(f"{seconds:g} s")
         self.seconds = seconds
 
 
+class Refused(Exception):
+    """The front end takes the kernel no more."""
+
+    def __init__(self, refusal: Refusal):
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
 def positive(call: str, seconds: object) -> None:
-    """Raises ValueError, with the call's name, where ``seconds`` is no limit."""
+    """Raise ValueError, with the call's name, if ``seconds`` is not a number above 0."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
         raise ValueError(f"{call}: seconds is {seconds!r}, allowed is any number above 0")
 
 
 class Budget:
-    """The CPU time of this thread, in seconds, after which a check starts no more runs."""
+    """The CPU time of this thread, in seconds. When it is used up, a check starts no more runs."""
 
     def __init__(self, seconds: float):
         self.seconds = seconds
         self._end = time.thread_time() + seconds
 
     def used(self) -> float:
-        """Which part of it is used up, from 0 to 1."""
+        """Return the share that is used up, from 0 to 1."""
         return 1 - (self._end - time.thread_time()) / self.seconds
 
     def ask(self) -> None:
-        """Raises `OutOfTime` where it is used up."""
+        """Raise `OutOfTime` if the time is used up."""
         if time.thread_time() >= self._end:
             raise OutOfTime(self.seconds)
 
@@ -50,10 +59,10 @@ def attempt(
     results: Mapping[str, torch.Tensor] | None = None,
     **options: Any,
 ) -> Run:
-    """A guarded run on copies of the inputs, and on outputs as the puzzle has them at the start.
+    """Run a kernel under guard, on copies of the inputs and on outputs as they are at the start.
 
-    results: the outputs instead, to be written to as they are.
-    options: of `puzzles_lib.interpreter.run`.
+    results: outputs to write to instead, without copying them.
+    options: as for `puzzles_lib.runner.run`.
     """
     tensors = {name: tensor.clone() for name, tensor in inputs.items() if _takes(bound, name)}
     taken = [result for result in bound.puzzle.results if _takes(bound, result.name)]
@@ -64,7 +73,10 @@ def attempt(
     programs = bound.puzzle.programs(bound.case)
     zeroed = {f"{name}_ptr" for name in bound.puzzle.zeroed}
     locks = {f"{name}_ptr" for name in bound.puzzle.locks}
-    ran = run(bound.kernel, bound.filled(tensors), programs, outputs, zeroed=zeroed, locks=locks, **options)
+    code = bound.translated(record="recorder" in options)
+    if isinstance(code, Refusal):
+        raise Refused(code)
+    ran = run(code, bound.filled(tensors), programs, outputs, zeroed=zeroed, locks=locks, **options)
     untaken = [r for r in bound.puzzle.results if r not in taken and r.name in bound.puzzle.zeroed]
     untouched = {result.name: blank(bound.puzzle, result, bound.case) for result in untaken}
     return replace(ran, outputs={**ran.outputs, **untouched})
@@ -75,7 +87,7 @@ def _takes(bound: Bound, name: str) -> bool:
 
 
 def blank(puzzle: Puzzle, result: Argument, case: Case) -> torch.Tensor:
-    """An output as a kernel finds it: zeros, or what nobody should take for a result."""
+    """Return an output as a kernel finds it: zeros, or values that look like no result."""
     tensor = torch.empty(result.shape(case.numbers), dtype=result.dtype)
     if result.name in puzzle.zeroed:
         return tensor.zero_()
@@ -83,4 +95,6 @@ def blank(puzzle: Puzzle, result: Argument, case: Case) -> torch.Tensor:
         return tensor.fill_(float("nan"))
     if result.dtype == torch.bool:
         return tensor.fill_(True)
-    return tensor.view(torch.uint8).fill_(0xA5).view(result.dtype) if tensor.numel() else tensor
+    if tensor.numel():
+        tensor.reshape(-1).view(torch.uint8).fill_(0xA5)  # the same memory
+    return tensor

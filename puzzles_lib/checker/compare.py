@@ -1,4 +1,4 @@
-"""Is a result right? And if not, what single slip would explain all of it?"""
+"""Compare a result with the expected one, and find a single slip that explains all wrong elements."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from puzzles_lib.checker.expected import FACTOR_CONDITION, FLOAT32_ROUNDOFF, Exp
 from puzzles_lib.dtypes import of_torch
 from puzzles_lib.puzzle import Case, Puzzle
 
-PER_ROW = "each row is off by a factor of its own"
+PER_ROW = "each row is off by its own factor"
 HALF, BFLOAT = of_torch(torch.float16).roundoff, of_torch(torch.bfloat16).roundoff
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """Wrong values in one result: a message, and a diagnosis where one fits."""
+    """Wrong values in one result: a message, and a diagnosis if one fits."""
 
     message: str
     diagnosis: str = ""
@@ -23,9 +23,9 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class _Wrong:
-    """A wrong result: what is wanted, what came, and which elements are wrong; both in float64.
+    """A wrong result: the expected values, the values it has, in float64, and which elements are wrong.
 
-    dots: whether the kernel that made it has any.
+    dots: whether the kernel contains a tl.dot.
     """
 
     expected: Expected
@@ -42,7 +42,7 @@ class _Wrong:
 
     @property
     def own(self) -> torch.Tensor | None:
-        """The tolerance but for what the puzzle allows: float32's."""
+        """The tolerance without the puzzle's allowance, which leaves float32's."""
         allowed = self.expected.allowed
         if self.expected.tolerance is None or allowed is None or not allowed.any():
             return self.expected.tolerance
@@ -50,22 +50,22 @@ class _Wrong:
 
     @property
     def slack(self) -> torch.Tensor:
-        """How far each element may be off and still be what a slip would make of it."""
+        """How far each element may be from the result of a slip and still count as that result."""
         roundoff = of_torch(self.expected.argument.dtype).roundoff or 0.0
         slack = 4 * roundoff * (self.value.abs() + self.got.abs())
         return slack if self.expected.tolerance is None else slack + self.expected.tolerance
 
     def off(self, value: torch.Tensor) -> torch.Tensor:
-        """How far the wrong elements are from those of another result."""
+        """Return how far the wrong elements are from the same elements of another result."""
         return (self.got - value.double()).abs()[self.wrong]
 
     def fits(self, got: torch.Tensor) -> bool:
         return got.shape == self.value.shape and bool(self.expected.accepts(got).all())
 
     def would_be(self, value: torch.Tensor, slack: float = 0.0) -> bool:
-        """Whether this is what came: a result that may be larger than the right one, and rounded more.
+        """Return whether the kernel's result equals this one, up to rounding.
 
-        slack: of the largest element, what each may be off; nothing, where results are integers.
+        slack: how far each element may be off, relative to the largest; ignored for integers.
         """
         if not of_torch(self.expected.argument.dtype).is_float:
             return torch.equal(self.got, value.double())
@@ -86,9 +86,9 @@ def compare(
     inputs: Mapping[str, torch.Tensor],
     dots: bool = True,
 ) -> Mismatch | None:
-    """None where every element is right, else what is wrong and, where it shows, why.
+    """Return what is wrong with a result and, if it is clear, why; None if every element is correct.
 
-    dots: whether the kernel has any, which may have been in TF32.
+    dots: whether the kernel contains a tl.dot, which may use TF32.
     """
     right = expected.accepts(got)
     if right.all():
@@ -98,12 +98,22 @@ def compare(
     first = tuple(int(i) for i in wrong.nonzero()[0])
     name, place = expected.argument.name, ", ".join(map(str, first))
     digits = 6 if _number(got[first]) != _number(expected.value[first]) else 9
+    count, size = int(wrong.sum()), got.numel()
+    which = "the first is " if count > 1 else ""
     message = (
-        f"wrong values in {name}: {int(wrong.sum())} of {got.numel()}, the first is {name}[{place}]: "
+        f"wrong values in {name}: {count} of {size}, {which}{name}[{place}]: "
         f"got {_number(got[first], digits)}, want {_number(expected.value[first], digits)}"
+        f"{_field(expected, case, got[first].item(), expected.value[first].item())}"
     )
+    if digits > 6 and expected.tolerance is not None:
+        off = abs(_number_of(got, first) - _number_of(expected.value, first))
+        message += f", off by {off:.2g}, allowed {_number_of(expected.tolerance, first):.2g}"
     found = _Wrong(expected, got.double(), wrong, puzzle, case, inputs, dots)
     return Mismatch(message, next(_diagnoses(found), ""))
+
+
+def _number_of(tensor: torch.Tensor, place: tuple[int, ...]) -> float:
+    return float(tensor[place])
 
 
 def _number(value: torch.Tensor, digits: int = 6) -> str:
@@ -111,15 +121,32 @@ def _number(value: torch.Tensor, digits: int = 6) -> str:
     return f"{number:.{digits}g}" if isinstance(number, float) else str(number)
 
 
+def _field(expected: Expected, case: Case, got: float, wanted: float) -> str:
+    """Return the first field of a packed word that is wrong, with its values; "" for other results."""
+    bits = case.numbers.get("BITS", 0)
+    packed = any("BITS" in dim for dim in expected.argument.dims)
+    if expected.argument.dtype != torch.int32 or not packed or not bits or 32 % bits:
+        return ""
+    for field in range(32 // bits):
+        one, other = (int(word) >> field * bits & (1 << bits) - 1 for word in (got, wanted))
+        if one != other:
+            return f" (field {field}: got {one}, want {other})"
+    return ""
+
+
 def _diagnoses(w: _Wrong) -> Iterator[str]:
-    """What explains all of it, the surest first."""
+    """Yield what explains all wrong elements, the surest first."""
     for diagnose in (_nan, _transposed, _slip, _zero, _cut_off, _off_by, _one_step, _precision, _per_row):
         if text := diagnose(w):
             yield text
     if w.value.any() and not w.value[w.wrong].any():
-        yield "the wrong ones are those that should be zero"
+        zeros, wrong = int((w.value == 0).sum()), int(w.wrong.sum())
+        if wrong == zeros:
+            yield "exactly the elements that should be zero are wrong"
+        else:
+            yield f"{wrong} of the {zeros} elements that should be zero are wrong, and no others"
     if not w.got[w.wrong].any():
-        yield "the wrong ones are zero"
+        yield "all wrong elements are zero"
     for diagnose in (_one_block, _all_of_a_block, _where):
         if text := diagnose(w):
             yield text
@@ -130,18 +157,18 @@ def _nan(w: _Wrong) -> str:
     if not count:
         return ""
     told = "one of them is" if count == 1 else f"{count} of them are"
-    return f"{told} NaN: look for -inf - (-inf), 0 / 0, 0 * inf, or a root or log of less than 0"
+    return f"{told} NaN: look for -inf - (-inf), 0 / 0, 0 * inf, or the root or log of a negative number"
 
 
 def _transposed(w: _Wrong) -> str:
     shape = w.value.shape
     if w.got.dim() < 2 or not w.fits(w.got.reshape(*shape[:-2], *shape[:-3:-1]).mT):
         return ""
-    return "it is right when transposed: rows and columns are swapped"
+    return "the result is transposed: rows and columns are swapped"
 
 
 def _slip(w: _Wrong) -> str:
-    """Is it what the puzzle knows to come of a slip, and much nearer to that than to what is right?"""
+    """Return the puzzle's text on a slip whose result this is, and much nearer than the correct one."""
     slack = SLIP_SLACK if w.own is w.expected.tolerance else SLIP_SLACK + COARSE_SLACK
     for text, spec in (w.puzzle.slips or {}).items():
         slip = evaluate(w.puzzle, w.case, w.inputs, spec)[w.expected.argument.name]
@@ -151,11 +178,11 @@ def _slip(w: _Wrong) -> str:
 
 
 def _zero(w: _Wrong) -> str:
-    return "" if w.got.any() else "it is zero everywhere"
+    return "" if w.got.any() else "the result is zero everywhere"
 
 
 def _cut_off(w: _Wrong) -> str:
-    """Is every element a neighbour of the right one, such as the next towards zero?"""
+    """Check whether every element is a neighbor of the correct one, such as the next one towards zero."""
     dtype = w.expected.argument.dtype
     if not w.expected.rounds or w.expected.tolerance is None:
         return ""
@@ -164,78 +191,86 @@ def _cut_off(w: _Wrong) -> str:
     unit = 2 * bits * w.value.abs() + w.expected.tolerance
     name = of_torch(dtype).name
     if (short & ((w.got - w.value).abs() <= unit)).all():
-        return f"it looks cut off instead of rounded: .to(tl.{name}) rounds to the nearest {name}"
+        return f"the result looks truncated instead of rounded: .to(tl.{name}) rounds to the nearest {name}"
     if ((w.got - w.value).abs() <= 2 * unit).all():
-        return f"it is off in {name}'s last place: rounded more than once, or not to the nearest?"
+        return f"the result is off in {name}'s last place: is it rounded more than once, or not to nearest?"
     return ""
 
 
 def _off_by(w: _Wrong) -> str:
-    """Is it all off by one number, or one factor?"""
+    """Check whether all elements are off by the same number or the same factor."""
     difference, some = w.got - w.value, w.value != 0
     if not some.any():
         return ""
     if w.wrong.all() and _constant(difference, w.slack) and (difference.abs() > w.slack).any():
-        return f"it is off by {_number(difference.median(), 4)} everywhere"
+        return f"every element is off by {_number(difference.median(), 4)}"
     ratio = w.got[some] / w.value[some]
     slack = (w.slack[some] / w.value[some]).abs()
     if bool((w.got[~some] == 0).all()) and _constant(ratio, slack) and ((ratio - 1).abs() > slack / 2).any():
-        return f"it is {_number(ratio.median(), 4)} times what it should be, everywhere"
+        factor = ratio.median()
+        digits = 4 if _number(factor, 4) != "1" else 7
+        return f"every element is {_number(factor, digits)} times what it should be"
     return ""
 
 
 def _constant(values: torch.Tensor, slack: torch.Tensor) -> bool:
-    """Whether all values are one, give or take a slack of each."""
+    """Return whether all values are the same, up to the slack of each."""
     if values.numel() < 2 or not values.isfinite().all():
         return False
     return bool(((values - values.median()).abs() <= slack).all())
 
 
 def _one_step(w: _Wrong) -> str:
-    """Is every wrong integer the neighbour of the right one, all on one side of it?"""
+    """Check whether every wrong integer is 1 off, all to the same side.
+
+    Rounding is named only if the puzzle has floats that could be rounded.
+    """
     got, want = w.got[w.wrong], w.value[w.wrong]
     step = got - want
     if of_torch(w.expected.argument.dtype).is_float or len(step) < ENOUGH_ERRORS or (step.abs() != 1).any():
         return ""
-    if want.abs().max() <= 2:  # a flag or a count of few: its neighbours are no roundings
+    if want.abs().max() <= 2:  # a flag or a small count: being 1 off says nothing about rounding
         return ""
+    rounds = any(x.is_floating_point() for x in w.inputs.values())
     outwards = got.abs() - want.abs()
-    for side, told in (
-        (outwards == -1, "too near to zero: cut off instead of rounded?"),
-        (outwards == 1, "too far from zero: rounded outwards?"),
-        (step == -1, "too small: rounded down?"),
-        (step == 1, "too large: rounded up?"),
+    for side, told, why in (
+        (outwards == -1, "too close to zero", "is it truncated instead of rounded?"),
+        (outwards == 1, "too far from zero", "is it rounded away from zero?"),
+        (step == -1, "too small", "is it rounded down?"),
+        (step == 1, "too large", "is it rounded up?"),
     ):
         if side.all():
-            return f"each wrong one is 1 {told}"
+            return f"each wrong element is 1 {told}" + f": {why}" * rounds
     return ""
 
 
 def _precision(w: _Wrong) -> str:
-    """Are the errors as small as those of a coarser type, and to both sides?"""
+    """Check whether the errors are as small as a coarser dtype's rounding, and to both sides."""
     if w.own is None or w.wrong.sum() * 4 < w.wrong.numel() or w.wrong.sum() < ENOUGH_ERRORS:
         return ""
-    error = (w.got - w.value) / w.own * FACTOR_CONDITION * FLOAT32_ROUNDOFF  # of the inputs'
+    error = (
+        (w.got - w.value) / w.own * FACTOR_CONDITION * FLOAT32_ROUNDOFF
+    )  # relative to the inputs' rounding
     error = error[error.isfinite()]
     size = float(error.square().mean().sqrt())
     above = float((error > 0).double().mean())
     if not 0.2 < above < 0.8 or error.abs().max() > 8 * size or not HALF / 16 < size < BFLOAT:
         return ""
-    told = "the errors are as small as a coarser type's: float16 or bfloat16 on the way?"
-    if sum(x.dtype == torch.int8 for x in w.inputs.values()) > 1:  # their products are integers, exactly
-        return told + " Or sums above 2^24 in float32, which skips integers there?"
-    tf32 = ' Or TF32, in which tl.dot takes float32 blocks without input_precision="ieee"?'
+    told = "the errors are as small as a coarser type's rounding: is something float16 or bfloat16?"
+    if sum(x.dtype == torch.int8 for x in w.inputs.values()) > 1:  # their products are exact integers
+        return told + " Or does a float32 sum pass 2^24, where float32 skips integers?"
+    tf32 = ' Or is it a tl.dot of float32 blocks, which uses TF32 without input_precision="ieee"?'
     return told + tf32 * w.dots
 
 
-SLIP_SLACK = 2.0**-16  # a slip may make sums of large numbers that cancel
-COARSE_SLACK = 2.0**-7  # and those of numbers that were rounded to half precision
-ENOUGH_ERRORS = 16  # to tell their size
-MOSTLY = 0.8  # of a range: some elements, such as zeros, come out right by luck
+SLIP_SLACK = 2.0**-16  # a slip may lead to sums of large numbers that cancel
+COARSE_SLACK = 2.0**-7  # more, if these numbers were rounded to half precision
+ENOUGH_ERRORS = 16  # the number of errors from which their size is clear
+MOSTLY = 0.8  # the share of a range that must be wrong: some elements, such as zeros, happen to be correct
 
 
 def _per_row(w: _Wrong) -> str:
-    """Is each row off by a factor of its own?"""
+    """Check whether each row is off by its own factor."""
     if w.got.dim() < 2 or not (w.got.isfinite() & w.value.isfinite()).all():
         return ""
     some = w.value != 0
@@ -252,11 +287,11 @@ def _per_row(w: _Wrong) -> str:
     text = f"{PER_ROW}, {low:.4g} to {high:.4g}"
     axis = w.expected.argument.dims[-1]
     ragged = w.case.numbers.get(axis, 0) % w.case.numbers.get(f"BLOCK_{axis}", 1)
-    return f"{text}: do lanes beyond {axis} count in a sum?" if ragged and high < 1 else text
+    return f"{text}: do lanes past {axis} count in a sum?" if ragged and high < 1 else text
 
 
 def _one_block(w: _Wrong) -> str:
-    """Does only the first or the last block of a summed axis count?"""
+    """Check whether only the first or the last block of a summed axis contributes."""
     if w.expected.tolerance is None:
         return ""
     kept = set(w.expected.argument.dims)
@@ -269,12 +304,12 @@ def _one_block(w: _Wrong) -> str:
         for words, lanes in (("first", slice(0, block)), ("last", slice(last, size))):
             part = {a.name: _only(w.inputs[a.name], a.dims, axis, lanes) for a in w.puzzle.inputs}
             if w.would_be(evaluate(w.puzzle, w.case, part)[w.expected.argument.name]):
-                return f"only the {words} block of {axis} counts"
+                return f"only the {words} block of {axis} contributes to the result"
     return ""
 
 
 def _only(tensor: torch.Tensor, dims: tuple[str, ...], axis: str, lanes: slice) -> torch.Tensor:
-    """The tensor with zeros outside of ``lanes`` along an axis, if it has that axis."""
+    """Return the tensor with zeros outside of ``lanes`` along an axis, if it has that axis."""
     if axis not in dims or not tensor.is_floating_point():
         return tensor
     dim = dims.index(axis)
@@ -285,7 +320,7 @@ def _only(tensor: torch.Tensor, dims: tuple[str, ...], axis: str, lanes: slice) 
 
 
 def _all_of_a_block(w: _Wrong) -> str:
-    """Are all results of a block one number, where they should differ?"""
+    """Check whether all results of a block are equal although they should differ."""
     axis = w.expected.argument.dims[0]
     block = w.case.numbers.get(f"BLOCK_{axis}", 1)
     if w.got.dim() != 1 or block < 2 or len(w.got) < 2:
@@ -293,13 +328,11 @@ def _all_of_a_block(w: _Wrong) -> str:
     got, value = (torch.split(t, block) for t in (w.got, w.value))
     if any((part != part[0]).any() for part in got) or all((part == part[0]).all() for part in value):
         return ""
-    return (
-        f"all elements of a block of {axis} are equal: is something folded over all axes? Say which, axis=1"
-    )
+    return f"all elements of a block of {axis} are equal: does a reduction fold all axes? Name one: axis=1"
 
 
 def _where(w: _Wrong) -> str:
-    """Along which axes do the wrong elements stay within a part, or come at every so many?"""
+    """Say which part of an axis the wrong elements are in, or how they repeat along it."""
     parts = []
     for dim, name in enumerate(w.expected.argument.dims):
         others = tuple(d for d in range(w.wrong.dim()) if d != dim)
@@ -307,30 +340,30 @@ def _where(w: _Wrong) -> str:
         index = hit.nonzero().flatten().tolist()
         if part := _part(index, len(hit), name, w.case.numbers.get(f"BLOCK_{name}")):
             parts.append(part)
-    return f"all wrong ones lie at {' and '.join(parts)}" if parts else ""
+    return f"all wrong elements are at {' and '.join(parts)}" if parts else ""
 
 
 def _part(index: list[int], size: int, name: str, block: int | None) -> str:
-    """Which part of an axis these are; "" for all of it, or for no part that could be named."""
+    """Return the part of an axis that these indices are; "" for all of it, or if it has no name."""
     low, high = index[0], index[-1]
     if len(index) == 1 < size:
         return f"{low} along {name}"
     within, filled = high - low + 1, len(index) / (high - low + 1)
     at_blocks = block is not None and low % block == 0 and ((high + 1) % block == 0 or high == size - 1)
     if filled == 1 or (filled > MOSTLY and (at_blocks or size - within >= size / 8)):
-        return f"{low}..{high} along {name}" if within < size else ""
+        return f"{low}–{high} along {name}" if within < size else ""
     step = index[1] - low
     if len(index) > 2 and index == list(range(low, high + 1, step)):
-        told = f"; BLOCK_{name} is {block}" if block else ""
-        return f"every {_ordinal(step)} along {name}, from {low}{told}"
+        told = f" (BLOCK_{name} is {block})" if block else ""
+        return f"every {_ordinal(step)} place along {name}, starting at {low}{told}"
     if not block:
         return ""
     places = sorted({i % block for i in index})
     if len(places) < block and index == [i for i in range(size) if i % block in places]:
         if len(places) == 1:
-            return f"{places[0]} of every block of {name}"
+            return f"place {places[0]} of every block of {name}"
         if len(places) == places[-1] - places[0] + 1:
-            return f"{places[0]}..{places[-1]} of every block of {name}"
+            return f"places {places[0]}–{places[-1]} of every block of {name}"
     return ""
 
 

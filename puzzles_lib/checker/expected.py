@@ -1,31 +1,33 @@
-"""What a result should be, from the spec in float64, and how far from it a right kernel may be.
+"""Compute what a result should be, from the spec in float64, and how far off a correct kernel may be.
 
-A fixed ``atol`` is blind where values are small and harsh where they are large. Here each element has
-its own tolerance: how far the exact result moves when the inputs move by float32's rounding (the
-condition of the problem at that element), times a factor that covers any sane order of summation.
-Half precision is 8192 times coarser than float32 and never fits in, but where the puzzle allows it: what
-``tl.dot`` multiplies by a bfloat16 must itself be rounded to one. How far that may move a sum is no matter of
-luck: by a roundoff of each summand.
+A fixed ``atol`` misses errors in small values and is too strict for large ones. Here each element has its
+own tolerance: how far the exact result moves when the inputs move by float32's rounding. (This is the
+condition of the problem at that element.) A factor covers any reasonable order of summation. Half precision
+is 8192 times coarser than float32, so its errors are never within the tolerance, unless the puzzle allows
+them. Some do, because ``tl.dot`` needs both factors in one dtype: they allow a roundoff of each summand.
 
-What counts as right:
+What counts as correct:
 
-    result                        right is                                            puzzles
-    integers: words, masks, locks the spec's, bit for bit                             12a, 13, 13b, 14, 15, 17
-                                                                                      22, 27, 31, 32, 47, 49
-                                                                                      52, 56, 58
-    `Puzzle.exact`: chosen        the spec's; -0 is 0, and one NaN as good as another 15, 17, 18, 27, 52, 60
+    result                        correct is                                          puzzles
+    integers: words, masks, locks the spec's, bit for bit                             12a, 13, 13b, 14, 15a
+                                                                                      15b, 17, 22, 27, 31, 32
+                                                                                      47, 49, 52, 56, 58
+    `Puzzle.exact`: chosen        the spec's; -0 is 0, and one NaN as good as another 15a, 15b, 17, 18, 27
+                                                                                      52, 60
     float16, bfloat16, float8     float32's own error, then rounded to nearest        11, 16, 25, 28, 30
                                                                                       35-38
     float32                       float32's own error                                 others
     float64, with no other floats float64's own error                                 none
     what `Puzzle.allowance` names that, and as far from it as the puzzle allows       35-38
 
-Accepted on purpose: in float32 a unit in the last place everywhere, up to about 24 (1.4e-6 of the value),
-since ``exp2`` for ``exp`` or another order of the sum costs as much: so what is off by 1e-6 of itself passes,
-and an epsilon of 1e-7 in a denominator; a tie of float16 or bfloat16 that goes the other way, where float32's
-error may have moved it off the tie; zero for what is below the dtype's smallest normal number, except where
-the result is exact; writing to an input the value that it has, or adding 0 to it, which no later reader can
-tell.
+Accepted on purpose:
+
+- In float32, errors of up to about 24 units in the last place (1.4e-6 of the value): ``exp2`` for ``exp`` or
+  another order of a sum costs that much. So a relative error of 1e-6 passes, and an epsilon of 1e-7 in a
+  denominator.
+- A tie of float16 or bfloat16 that is rounded the other way, if float32's error may have moved it.
+- Zero for a value below the dtype's smallest normal number, unless the result is exact.
+- Storing the value that an input already has, or adding 0 to it: no later reader can see that.
 
 Method: stochastic perturbation of the inputs, as in Higham, *Accuracy and Stability of Numerical
 Algorithms* (2nd ed., sections 1.6 and 26.5).
@@ -42,17 +44,17 @@ from puzzles_lib.dtypes import DType, of_torch
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 
 FLOAT32_ROUNDOFF = of_torch(torch.float32).roundoff
-FACTOR_CONDITION = 32.0  # on the movement of the result under float32-sized changes of the inputs
-FACTOR_VALUE = 24.0  # on the value's own rounding: intermediate results, exp2 instead of exp
+FACTOR_CONDITION = 32.0  # times the movement of the result when the inputs change by float32's rounding
+FACTOR_VALUE = 24.0  # times the rounding of the value itself: intermediate results, exp2 instead of exp
 DRAWS = 4
-ENOUGH = 8  # elements along an axis, to say what is typical of it
+ENOUGH = 8  # elements along an axis from which a typical movement can be computed
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What a result should be: float64 ``value`` with elementwise ``tolerance``, or None for exactly that.
+    """The expected result: ``value`` in float64, and a ``tolerance`` per element, None for exact results.
 
-    allowed: how much of the tolerance is the puzzle's `allowance`, for what is rounded on the way.
+    allowed: the part of the tolerance that is the puzzle's `allowance` for intermediate rounding.
     """
 
     argument: Argument
@@ -61,7 +63,7 @@ class Expected:
     allowed: torch.Tensor | None = None
 
     def accepts(self, got: torch.Tensor) -> torch.Tensor:
-        """True per element of ``got`` that is right."""
+        """Return a boolean tensor: True for each element of ``got`` that is correct."""
         if not got.is_floating_point():
             return got == self.value
         got, value = got.double(), self.value.double()
@@ -75,12 +77,12 @@ class Expected:
 
     @property
     def rounds(self) -> bool:
-        """Whether the result is rounded to something coarser than what it is computed in."""
+        """Whether the result's dtype is coarser than the one it is computed in."""
         return of_torch(self.argument.dtype).roundoff > FLOAT32_ROUNDOFF
 
 
 def expect(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) -> dict[str, Expected]:
-    """The spec's results in float64 by output name, with tolerances."""
+    """Return the spec's results in float64 by output name, with tolerances."""
     exact = evaluate(puzzle, case, inputs)
     _vouch(exact, evaluate(puzzle, case, inputs))
     allowed = evaluate(puzzle, case, inputs, puzzle.allowance) if puzzle.allowance else {}
@@ -108,10 +110,10 @@ def expect(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) -> di
 
 
 def _typical(movement: torch.Tensor) -> torch.Tensor:
-    """How far an element's neighbours move: it may itself escape a few draws by luck.
+    """Return how far an element's neighbors move, because a few draws may happen to leave an element alone.
 
-    Its neighbours are those along an axis. Where another axis says less, as where the rows are of very
-    different sizes, that one counts.
+    Its neighbors are the elements along an axis. The axis with the least movement counts, because rows may
+    be of very different sizes.
     """
     finite = torch.where(movement.isfinite(), movement, 0.0).square()
     typical = finite.mean().sqrt() if movement.numel() else torch.tensor(0.0)
@@ -122,7 +124,7 @@ def _typical(movement: torch.Tensor) -> torch.Tensor:
 
 
 def rounded(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The nearest numbers of a dtype, in float64."""
+    """Return the nearest numbers of a dtype, in float64."""
     return _exact(value, of_torch(dtype)).to(dtype).double()
 
 
@@ -132,11 +134,11 @@ def evaluate(
     inputs: Mapping[str, torch.Tensor],
     spec: Callable | None = None,
 ) -> dict[str, torch.Tensor]:
-    """The results of the spec, or of another function like it, with floats in float64.
+    """Return the results of the spec, or of another function like it, with floats in float64.
 
-    spec: it may take, beside the inputs, any of the case's numbers, by name.
+    spec: takes the inputs and, by name, any of the case's numbers.
 
-    Raises PuzzleFault where the spec raises, or does not give what its annotation says.
+    Raises PuzzleFault if the spec raises, or returns something other than its annotation says.
     """
     wide = {n: t.double() if t.is_floating_point() else t for n, t in inputs.items()}
     wide = {n: t.clone() if t is inputs[n] else t for n, t in wide.items()}  # a spec may work in place
@@ -156,12 +158,12 @@ def evaluate(
 
 
 class PuzzleFault(Exception):
-    """The puzzle itself cannot be judged by; the message says why, for its author."""
+    """The puzzle itself is faulty. The message tells its author why."""
 
 
 @contextlib.contextmanager
 def the_puzzles_own(what: str, case: Case) -> Iterator[None]:
-    """What goes wrong in here is no fault of the kernel."""
+    """Turn any exception within the block into a PuzzleFault, because the kernel did not cause it."""
     try:
         yield
     except Exception as error:
@@ -172,31 +174,31 @@ def the_puzzles_own(what: str, case: Case) -> Iterator[None]:
 
 
 def _vouch(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) -> None:
-    """Raises PuzzleFault where two calls of a spec give different results: no kernel could be right."""
+    """Raise PuzzleFault if two calls of a spec give different results: no kernel could be correct."""
     for name, value in first.items():
         if not torch.equal(value.nan_to_num(), second[name].nan_to_num()):
             raise PuzzleFault(
-                f"the puzzle is at fault, not the kernel: its spec gives another {name} at each call"
+                f"the puzzle is at fault, not the kernel: its spec returns a different {name} at each call"
             )
 
 
 def _exact(result: torch.Tensor, row: DType) -> torch.Tensor:
-    """What a kernel's result is compared with: floats in float64, float8 within its range, as casts do."""
+    """Return what a kernel's result is compared with: floats in float64, float8 clamped to its range."""
     if not row.is_float:
         return result
     return result.double().clamp(-row.largest, row.largest) if row.is_float8 else result.double()
 
 
 def _roundoff(puzzle: Puzzle) -> float:
-    """That of what a kernel computes in: float32, or float64 where the puzzle has no other floats."""
+    """Return the roundoff of what a kernel computes in: float32's, or float64's if all floats are float64."""
     floats = [row for a in puzzle.inputs + puzzle.results if (row := of_torch(a.dtype)).is_float]
     return min(FLOAT32_ROUNDOFF, max((row.roundoff for row in floats), default=FLOAT32_ROUNDOFF))
 
 
 def _perturbed(inputs: Mapping[str, torch.Tensor], draw: int, roundoff: float) -> dict[str, torch.Tensor]:
-    """Each float moved by about one unit roundoff, up or down; zeros stay zeros.
+    """Return the inputs with each float moved up or down by about one unit roundoff; zeros stay zeros.
 
-    Not all by the same: two that move alike would often leave their difference as it is.
+    The steps differ: if two floats moved alike, their difference would often stay as it is.
     """
     generator = torch.Generator().manual_seed(draw)
     moved = {}

@@ -1,7 +1,7 @@
-"""What a failing case shows beside its verdict: the call that lets one watch it, and a map of what is wrong.
+"""Show a failing case: the call that lets you watch it, and a map of what is wrong.
 
-The map is made when a report is shown as HTML, from one more guarded run where it needs the accesses. Text
-costs nothing, and a map that would take long is left out.
+The map is made when a report is shown as HTML. If it needs the accesses, the kernel is run once more under
+guard; a map that would take long is left out.
 """
 
 import math
@@ -13,15 +13,15 @@ from puzzles_lib.binding import Bound
 from puzzles_lib.checker.attempts import attempt
 from puzzles_lib.checker.expected import Expected
 from puzzles_lib.checker.report import Draw, Verdict
-from puzzles_lib.interpreter import Program, Run, alone
+from puzzles_lib.runner import Program, Run, alone
 
-MOST_ELEMENTS = 100_000  # of the tensor on the map
-MOST_PROGRAMS, MOST_BYTES = 256, 2_000_000  # of a run that is made again: a few tenths of a second at most
-SECONDS = 2.0  # and an end to it in any case
+MOST_ELEMENTS = 100_000  # the largest tensor that a map shows
+MOST_PROGRAMS, MOST_BYTES = 256, 2_000_000  # the longest run that is made again for a map
+SECONDS = 2.0  # the limit of that run
 
 
 def watch_call(bound: Bound, case: int, program: Program | None) -> str:
-    """The line that shows a case run, to be typed as it is."""
+    """Return the call of `watch` that shows this case, ready to be typed."""
     text = f"watch({bound.kernel.__name__}, {bound.puzzle.name.upper()}, case={case}"
     if program is None:
         return f"{text})"
@@ -30,7 +30,7 @@ def watch_call(bound: Bound, case: int, program: Program | None) -> str:
 
 
 def telling_program(verdict: Verdict, ran: Run, expected: Mapping[str, Expected]) -> Program | None:
-    """The program in which the fault shows; None where it is of no single one."""
+    """Return the program in which the fault shows; None if it is not in a single one."""
     if ran.stop:
         return ran.program
     if verdict.kind == "race" and ran.conflict:
@@ -49,7 +49,7 @@ def drawing(
     inputs: Mapping[str, torch.Tensor],
     expected: Mapping[str, Expected],
 ) -> Draw | None:
-    """What makes the map of a fault: its title, and the map as HTML. None where there is nothing to draw."""
+    """Return a function that makes the map of a fault; None if there is nothing to draw."""
     if verdict.kind == "values":
         name = _wrong_result(ran, expected)
         if expected[name].value.numel() > MOST_ELEMENTS:
@@ -85,13 +85,13 @@ def _error_map(want: Expected, got: torch.Tensor) -> str:
 
 
 def _access_map(bound: Bound, inputs: Mapping[str, torch.Tensor], name: str) -> tuple[str, str]:
-    """Who touched the elements of a tensor; of the one that lanes overrun, where none is named."""
+    """Return the map of which program accessed what of a tensor; no name: the one that lanes overrun."""
     from puzzles_lib.checker.maps import tensor_map
     from puzzles_lib.drawing.accesses import access_map
 
     ran = alone(lambda: attempt(bound, inputs, record=True, quiet=True, seconds=SECONDS))
     if ran.stop and ran.stop.kind in ("time limit", "memory limit"):
-        return "", ""  # how far it came depends on the machine
+        return "", ""  # how far the run got depends on the computer
     program = next((a.program for a in ran.accesses if a.bad.any()), None)
     name = name or next((a.argument for a in ran.accesses if a.bad.any()), "")
     argument = next((a for a in bound.puzzle.inputs + bound.puzzle.results if a.name == name), None)
@@ -102,4 +102,4 @@ def _access_map(bound: Bound, inputs: Mapping[str, torch.Tensor], name: str) -> 
     each = tensor_map(name, argument.dims, shape, accesses, grid, program)
     outlined = program[: len(grid)] if program else None
     title = f"{bound.puzzle.name}, {bound.case}"
-    return f"which program touched what of {name}", access_map([each], grid, outlined, title).svg()
+    return f"which program accesses what of {name}", access_map([each], grid, outlined, title).svg()

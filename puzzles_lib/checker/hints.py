@@ -1,8 +1,8 @@
-"""Hints to the compiler that are not true, where a load or store believes them.
+"""Find hints to the compiler that are not true and that a load or store relies on.
 
-A guarded run sees which hints are not true of the values; what the compiler does with one, its PTX says. It
-is asked only where there is such a hint: a compilation, some 0.4 s, whose result is kept on disk. NVIDIA's
-target alone is asked.
+A guarded run shows which hints are not true of the values, and the PTX shows what the compiler does with
+them. Only a kernel with such a hint is compiled, for NVIDIA's target alone: that takes about 0.4 s, and the
+result is kept on disk.
 """
 
 from collections.abc import Callable
@@ -11,17 +11,17 @@ from puzzles_lib.binding import Bound
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.verdicts import false_hint
 from puzzles_lib.compiler import find_target, taken_at_once
-from puzzles_lib.interpreter import Run
+from puzzles_lib.runner import Run
 from puzzles_lib.source import Refusal
 
 _TARGET = find_target("sm_90")
 
 
 def of_hints(bound: Bound, ran: Run, run: Callable[..., Run]) -> Verdict | None:
-    """The harm that a run's false hints do on a GPU; None where they do none.
+    """Return the verdict on the harm that a run's false hints do on a GPU; None if they do none.
 
-    ran: a run of the bound kernel. run: does it once more, with these options.
-    Where the kernel does not compile to PTX, the hint is a fault by itself.
+    ran: a run of the bound kernel. run: repeats that run with other options.
+    If the kernel does not compile to PTX, the hint is a fault by itself.
     """
     if not ran.promises:
         return None

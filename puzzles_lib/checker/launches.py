@@ -1,7 +1,7 @@
-"""Whether a GPU launches what has been compiled: a program's shared memory must fit.
+"""Check that a GPU can launch what was compiled: a program's shared memory must fit.
 
-The front end's opinion says where it may not (`compiler.shared`): then the compiler is asked, some 50 ms.
-Where a goal of the puzzle has the same launch compiled anyway, it is seen there (`checker.machine`).
+If the front end's opinion leaves that open (`compiler.shared`), the kernel is compiled to find out, which
+takes about 50 ms. If a goal of the puzzle compiles the same launch anyway, `checker.machine` checks it.
 """
 
 from puzzles_lib.binding import Bound
@@ -12,19 +12,21 @@ from puzzles_lib.source import Refusal, Site
 
 _TARGET = find_target("sm_90")
 _GPU = "an H100 or H200"
-_CURE = "tl.dot's blocks lie there, and loads that run ahead in a loop: take smaller blocks, or fewer stages"
+_CURE = (
+    "it holds the blocks of tl.dot and of loads that run ahead in a loop: use smaller blocks or fewer stages"
+)
 
 
 class Launches:
-    """Looks at the launches of one check."""
+    """The launches of one check."""
 
     def __init__(self) -> None:
         self._known: dict[str, str | Refusal] = {}
 
     def refused(self, bound: Bound, opinion: Opinion, case: int) -> Verdict | None:
-        """Why a GPU would not launch it; None where it would, or where nobody knows.
+        """Return why a GPU could not launch this case; None if it could, or if that is not known.
 
-        case: its number.
+        case: the number of the case.
         """
         if opinion.large is None or _seen_later(bound, case):
             return None
@@ -35,13 +37,15 @@ class Launches:
 
 
 def too_much(asked: int, target: Target, site: Site | None = None, cure: str = _CURE) -> Verdict | None:
-    """What is said of so many bytes of shared memory, where a program of the target has fewer."""
+    """Return the verdict on more bytes of shared memory than the target has for a program; else None."""
     limit = target.shared_limit
     if limit is None or asked <= limit:
         return None
-    asked_for = f"a program asks for {-(-asked // 1024):,} KB of shared memory"
+    asked_for = f"a program needs {-(-asked // 1024):,} KB of shared memory"
     gpu = _GPU if target == _TARGET else target.name
-    return Verdict("launch", f"a launch would fail: {asked_for}, {gpu} has {limit // 1024}", site, cure)
+    return Verdict(
+        "launch", f"a launch would fail: {asked_for}, but {gpu} has {limit // 1024} KB", site, cure
+    )
 
 
 def _seen_later(bound: Bound, case: int) -> bool:

@@ -1,4 +1,4 @@
-"""Whether what becomes of a right kernel is what its puzzle wants: compiled here, with no GPU."""
+"""Check that the machine code of a correct kernel meets its puzzle's goals. No GPU is needed."""
 
 from puzzles_lib.binding import bind
 from puzzles_lib.checker import launches
@@ -13,10 +13,10 @@ from puzzles_lib.wrapped import unwrap
 
 
 def judge(kernel: object, puzzle: Puzzle) -> tuple[GoalResult, ...]:
-    """How a kernel that passes all cases does by each of the puzzle's goals.
+    """Return how a kernel that passes all cases meets each of the puzzle's goals for its machine code.
 
-    It is compiled for the goal's own launch, in a process of its own under limits, and once only: what comes
-    out is kept on disk. Of a kernel within `triton.autotune` it is the bare kernel that is judged.
+    The kernel is compiled for the goal's launch, once, in a separate process with limits; the result is kept
+    on disk. For a kernel within `triton.autotune` the bare kernel counts.
     """
     found: list[GoalResult] = []
     for goal in puzzle.machine:
@@ -44,8 +44,10 @@ def _judged(kernel: object, puzzle: Puzzle, goal: Goal, case: int) -> GoalResult
 
 
 def _judged_together(kernel: object, puzzle: Puzzle, goal: Once) -> GoalResult:
-    """Whether launches of several cases share a compiled kernel."""
-    kernels: dict[tuple[str, ...], list[int]] = {}  # what is compiled in of each argument -> cases
+    """Return whether launches of several cases share one compiled kernel."""
+    kernels: dict[
+        tuple[str, ...], list[int]
+    ] = {}  # what is compiled into the kernel of each argument -> its cases
     names: tuple[str, ...] = ()
     for case in goal.cases:
         bound = bind(_bare(kernel), puzzle, puzzle.cases[case])
@@ -62,24 +64,26 @@ def _judged_together(kernel: object, puzzle: Puzzle, goal: Once) -> GoalResult:
     name, seen = next((name, seen) for name, seen in classes if len(set(seen)) > 1)
     each = zip(seen, kernels.values(), strict=True)
     cause = f"{name} is " + "; ".join(f"{word} in {named(cases)}" for word, cases in each)
-    return GoalResult(goal.launch, verdict=Verdict("machine", f"{measured}, one wanted", None, cause))
+    return GoalResult(
+        goal.launch, verdict=Verdict("machine", f"{measured}, but the goal is one", None, cause)
+    )
 
 
 def _bare(kernel: object) -> object:
-    """A kernel without `triton.autotune`."""
+    """Return a kernel without `triton.autotune`."""
     wrapped = unwrap(kernel)
     return wrapped.kernel if wrapped and wrapped.autotuner else kernel
 
 
 def _unread(compiled: Stages) -> str:
-    """Why there is no machine code to read."""
+    """Return why there is no machine code to read; "" if there is."""
     if compiled.refusal:
         return f"it does not compile: {compiled.refusal}"
     return "" if compiled.read("sass") else "its machine code cannot be read: nvdisasm is missing"
 
 
 def _verdict(want: Want, found: Reading, compiled: Stages) -> Verdict:
-    message = f"{MEASURES[want.measure]}: {want.told(found.number)}, {want.bound} wanted"
+    message = f"{MEASURES[want.measure]}: {want.told(found.number)}, but the goal is {want.bound}"
     line = found.line if found.line in compiled.source else None
     site = Site(line, compiled.source[line].strip()) if line is not None else None
     return Verdict("machine", message, site, found.cause)

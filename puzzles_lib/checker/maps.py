@@ -1,4 +1,4 @@
-"""From accesses to elements: who touched what of a tensor, and how often."""
+"""Turn accesses into a map of a tensor: which programs accessed each element, and how often."""
 
 import math
 from collections import Counter
@@ -8,10 +8,10 @@ import numpy as np
 
 from puzzles_lib.drawing.accesses import TensorMap
 from puzzles_lib.drawing.layout import plural
-from puzzles_lib.interpreter import Access, Program
+from puzzles_lib.runner import Access, Program
 from puzzles_lib.source import Site
 
-MOST_NAMED = 64  # programs that share an element are known one by one; beyond, only how many they are
+MOST_NAMED = 64  # up to this many programs that share an element are listed; beyond that, only their number
 
 
 def tensor_map(
@@ -23,10 +23,10 @@ def tensor_map(
     program: Program | None,
     counted: bool = True,
 ) -> TensorMap:
-    """What these accesses, all of one tensor, did to its elements; ``program`` is the outlined one.
+    """Return the map of what these accesses did to one tensor. program: the one to outline.
 
-    ``counted``: tell how many lanes there were; not for a run whose length is a matter of time.
-    A tensor that is stored to is owned by those who store; loads of it are only told in words.
+    counted: whether to count the lanes; not useful if a time limit ended the run.
+    If the kernel stores to the tensor, the colors show stores, and loads are only mentioned in words.
     """
     size = math.prod(shape)
     kinds = {access.kind for access in accesses}
@@ -35,7 +35,7 @@ def tensor_map(
     last, outlined = np.full(size, -1, np.int64), np.zeros(size, bool)
     group, turn = np.zeros(size, np.int64), np.zeros(size, np.int64)
     groups: dict[tuple[int, ...], int] = {(): 0}
-    turns: Counter[Site] = Counter()  # of each line of the outlined program
+    turns: Counter[Site] = Counter()  # how often the outlined program has reached each line
     lanes = masked_off = 0
     numbers = set()
     for access in drawn:
@@ -78,7 +78,7 @@ def tensor_map(
 
 
 def _join(group: np.ndarray, groups: dict[tuple[int, ...], int], elements: np.ndarray, number: int) -> None:
-    """Add a program to those that touched these elements; ``groups`` numbers them."""
+    """Add a program to the ones that accessed these elements. groups: the number of each set of programs."""
     names, before = list(groups), group[elements]
     for one in np.unique(before):
         if len(names[one]) < MOST_NAMED:
@@ -119,7 +119,7 @@ def _facts(
 
 
 def _alarm(bad_lanes: Sequence[tuple[Access, np.ndarray]], bad: np.ndarray, size: int) -> str:
-    """Lanes out of bounds, in words: how many, where, in which programs."""
+    """Say how many lanes are out of bounds, and at which elements."""
     if not bad_lanes:
         return ""
     lanes = sum(len(elements) for _, elements in bad_lanes)
@@ -129,11 +129,11 @@ def _alarm(bad_lanes: Sequence[tuple[Access, np.ndarray]], bad: np.ndarray, size
     where = f"element{'s' * (len(bad) != 1)} {', '.join(runs)}"
     if len(firsts) > 2:
         where += f" and {plural(len(firsts) - 2, 'more run')} up to {lasts[-1]}"
-    return f"{plural(lanes, 'lane')} out of bounds: {where}; it has {size}"
+    return f"{plural(lanes, 'lane')} out of bounds: {where}; the tensor has {size}"
 
 
 def _places(elements: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Coordinates [..., axes] of flat elements; those past the end count on along the first axis."""
+    """Return the coordinates [..., axes] of flat elements; past the end, the first axis goes on."""
     if len(shape) <= 1:
         return elements[..., None]
     places, rest = [], elements
@@ -144,12 +144,12 @@ def _places(elements: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _lane_places(access: Access, shape: tuple[int, ...]) -> np.ndarray:
-    """Coordinates [lanes..., axes] that the lanes of a tile *mean*.
+    """Return the coordinates [lanes..., axes] that the lanes of a tile *mean*.
 
-    Lane [i, j] of a tile may mean column 104 of 100, though in memory that is column 4 of the next
-    row. Where stepping along each axis of the tile steps along one axis of the tensor, or stays, coordinates
-    are counted from the first lane. Otherwise, or where lanes that are on run over an edge (so that the
-    kernel takes the tensor as flat), they are those of the memory.
+    Lane [i, j] of a tile may mean column 104 of 100, although in memory that is column 4 of the next row.
+    If each axis of the tile follows one axis of the tensor, or stays in place, the coordinates are counted
+    from the first lane. Otherwise they are those of the memory. So they are if active lanes pass an edge,
+    because then the kernel treats the tensor as flat.
     """
     flat = _places(access.elements, shape)
     if len(shape) < 2 or not access.elements.size:
@@ -163,7 +163,7 @@ def _lane_places(access: Access, shape: tuple[int, ...]) -> np.ndarray:
             continue
         steps = np.diff(elements, axis=tile_axis)
         ours = steps[tuple(slice(None) if a == tile_axis else slice(1) for a in range(elements.ndim))]
-        step = int(ours.max())  # or 0, where lanes share an element
+        step = int(ours.max())  # 0 if lanes share an element
         fitting = [a for a, s in enumerate(strides) if s == step and a not in used]
         if not (steps == ours).all() or not np.isin(ours, (0, step)).all() or not (fitting or step == 0):
             return flat

@@ -1,8 +1,8 @@
-"""Races within a program: two of its threads meet in an element, and nothing orders them.
+"""Find races within a program: two of its threads access one element, and nothing orders them.
 
-A guarded run sees which lines and lanes meet; which threads these are, the compiler says. It is asked only
-where some meet, since that costs a compilation: down to the layouts, some 50 ms for each target. So the
-second target is asked for one case of a check.
+A guarded run shows which lines and lanes access the same element, and the compiler says which threads own
+these lanes. It is asked only if there are such lanes, because a compilation down to the layouts takes about
+50 ms per target. The second target is asked about only one case of a check.
 """
 
 from collections.abc import Callable
@@ -11,21 +11,21 @@ from puzzles_lib.binding import Bound
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.verdicts import race_within
 from puzzles_lib.compiler import Target, find_target, held_by
-from puzzles_lib.interpreter import Run
+from puzzles_lib.runner import Run
 from puzzles_lib.source import Refusal
 
-_TARGETS = tuple(map(find_target, ("sm_90", "gfx942")))  # 32 and 64 threads a warp
+_TARGETS = tuple(map(find_target, ("sm_90", "gfx942")))  # 32 and 64 threads per warp
 
 
 class Threads:
-    """Looks for races within the programs of one kernel, for one check."""
+    """The races within the programs of one kernel, for one check."""
 
     def __init__(self) -> None:
         self._known: dict[str, str | Refusal] = {}
         self._targets = _TARGETS
 
     def race(self, bound: Bound, run: Callable[..., Run]) -> Verdict | None:
-        """The first race of a run in which accesses met; None where these were one thread's each time."""
+        """Return the first race of a run; None if one thread made all accesses to each shared element."""
         num_warps = bound.num_warps
         targets, self._targets = self._targets, _TARGETS[:1]
         for target in targets:
@@ -39,7 +39,7 @@ class Threads:
         return None
 
     def _ran(self, bound: Bound, run: Callable[..., Run], target: Target, num_warps: int) -> Run | None:
-        """A run that knows the threads; None where the kernel does not compile for AMD's target."""
+        """Return a run that knows the threads; None if the kernel does not compile for AMD's target."""
         holders = held_by(bound.kernel, bound.arguments, target, num_warps, self._known)
         if isinstance(holders, Refusal):
             if not target.is_nvidia:
@@ -49,4 +49,4 @@ class Threads:
 
 
 def _unknown(*access: object) -> None:
-    """No thread is known: each lane of a block is taken for another."""
+    """Know no thread, so that each lane of a block counts as another thread."""

@@ -1,4 +1,4 @@
-"""What `check` found: a few lines of text, HTML in the notebook's own colours, and a dictionary."""
+"""The report of a check: as a few lines of text, as HTML in the notebook's colors, and as a dictionary."""
 
 import dataclasses
 import html
@@ -10,9 +10,9 @@ from puzzles_lib.drawing.card import Theme, card, heads, marked
 from puzzles_lib.source import Site
 
 MOST_LINES = 12
-MOST_CHARACTERS = 300  # a line
-LEAST = "1.00x is the least possible: each input read once, each output written once"
-BY_LANE = "; by lane: as if no two lanes of a load could share what they ask for"
+MOST_CHARACTERS = 300  # per line
+LEAST = "1.00x means: each input is read once, each output is written once"
+BY_LANE = '; "by lane" counts the request of each lane separately'
 _CODE = "font-family:var(--jp-code-font-family, monospace)"
 
 KINDS = (
@@ -20,15 +20,29 @@ KINDS = (
     "out of bounds", "uninitialised", "never written", "race", "input changed", "values", "loads",
     "false hint", "true size", "machine", "traffic", "puzzle",
 )  # fmt: skip
-"""What a `Verdict` can be of. ``"launch"``: it compiles, and a GPU would not launch it.
-``"machine"``: right, but its machine code is not what the puzzle wants.
-``"traffic"``: right, but it fetches more from memory than the puzzle wants.
+"""The kinds of a `Verdict`. ``"launch"``: the kernel compiles, but a GPU could not launch it.
+``"machine"``: it is correct, but its machine code misses the puzzle's goal.
+``"traffic"``: it is correct, but fetches more from memory than the puzzle's goal.
 ``"puzzle"``: the puzzle itself is at fault, not the kernel."""
+
+
+KIND_WORDS = {kind: kind for kind in KINDS} | {
+    "compiler": "does not compile",
+    "launch": "does not launch",
+    "input changed": "an input is changed",
+    "values": "wrong values",
+    "loads": "too many loads, or too few",
+    "uninitialised": "an undefined value",
+    "machine": "its machine code",
+    "traffic": "its traffic",
+    "true size": "at true size",
+}
+"""How a verdict's kind is named for a reader."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One thing that is wrong: what, where, and where it helps, why. kind: one of `KINDS`."""
+    """One thing that is wrong: what, where, and if it helps, why. kind: one of `KINDS`."""
 
     kind: str
     message: str
@@ -45,18 +59,18 @@ class Verdict:
 
 
 Draw = Callable[[], tuple[str, str]]
-"""Makes a picture: what it shows, and the picture as HTML; both empty where there is none."""
+"""A function that makes a picture: its title and the picture as HTML; both are empty if there is none."""
 
 
 @dataclass(frozen=True)
 class CaseResult:
-    """How one case went. ``verdict`` is None for a pass; ``ran`` is False where it was not tried.
+    """The result of one case. ``verdict`` is None for a pass; ``ran`` is False if it was not tried.
 
-    bytes_moved: distinct bytes of each load and store of each program. lane_bytes: what their lanes ask for,
-        each for itself. bytes_least: what is needed of each input once, each output once.
-    number: of the case, as `trace` takes it. drawn: whether it is none of the puzzle's own cases.
-    watch: the call that shows the failing case run; "" where there is none.
-    draw: makes a map of what is wrong; no part of what is compared or told to machines.
+    bytes_moved: the distinct bytes of each load and store of each program. lane_bytes: the bytes that all
+        their lanes ask for. bytes_least: what is needed of each input once, and each output once.
+    number: the number of the case, as `trace` takes it. drawn: whether it is a random case.
+    watch: the call that lets you watch the failing case; "" if there is none.
+    draw: makes a map of what is wrong. It is not compared, and not part of `Report.as_dict`.
     """
 
     label: str
@@ -80,7 +94,7 @@ class CaseResult:
         return "pass" if self.ok else "FAIL" if self.ran else "skip"
 
     def cost(self) -> str:
-        """What a pass cost: programs, and bytes moved against the least possible."""
+        """Return what a pass cost: programs, and bytes moved, also relative to the least."""
         if not self.programs:
             return "no programs"
         programs = "1 program" if self.programs == 1 else f"{self.programs} programs"
@@ -93,9 +107,9 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class GoalResult:
-    """What became of one of the puzzle's goals. ``verdict`` is None where it is met.
+    """The result of one of the puzzle's goals. ``verdict`` is None if it is met.
 
-    launch: which case, and how launched. told: what was measured. look: the call that shows it.
+    launch: the case, and how it is launched. told: what was measured. look: the call that shows it.
     of: ``"machine code"`` or ``"traffic"``.
     """
 
@@ -112,9 +126,9 @@ class GoalResult:
 
 @dataclass(frozen=True)
 class Row:
-    """A line about a case, a goal, or about several at once; ``verdict`` where it is told in full.
+    """A line about a case or a goal, or about several; ``verdict`` is set for the one told in full.
 
-    watch: the call that shows it.
+    watch: the call that shows the case.
     """
 
     status: str
@@ -125,15 +139,15 @@ class Row:
     draw: Draw | None = None
 
     def lines(self) -> list[str]:
-        """What is told of the verdict."""
+        """Return the lines about the verdict."""
         return [*self.verdict.lines(), *filter(None, [self.watch])] if self.verdict else []
 
 
 @dataclass(frozen=True)
 class Cheer:
-    """What is said when a puzzle is solved for the first time.
+    """The message when a puzzle is solved for the first time.
 
-    next: what comes next, "" where nothing does. notebook: the file that it is in; "" for the same.
+    next: what comes next; "" if nothing does. notebook: the file that contains it; "" for the same one.
     """
 
     words: str
@@ -145,7 +159,7 @@ class Cheer:
         return f"★ {self.words}" + (f" Next: {self.next}{where}." if self.next else "")
 
     def html(self) -> str:
-        """With the words that `tests/nbval_sanitize.cfg` knows it by: it is there once, and then no more."""
+        """Return the message as HTML. `tests/nbval_sanitize.cfg` removes it by its class."""
         after = html.escape(self.next)
         if self.notebook:
             after = f'<a href="{html.escape(self.notebook)}">{after}</a>'
@@ -157,9 +171,9 @@ class Cheer:
 class Report:
     """The answer to one check: ``ok``, the verdict on the kernel as a whole if any, and the cases.
 
-    Drawn cases come last, and are there only where all others pass. salt: of `check`.
-    cheer: at the first pass; no part of what is compared or told to machines.
-    goals: of the puzzle, judged only where all cases pass.
+    Random cases come last, and only if all others pass. salt: as for `check`.
+    cheer: set at the first pass. It is not compared, and not part of `as_dict`.
+    goals: the results of the puzzle's goals, which are tried only if all cases pass.
     """
 
     title: str
@@ -172,7 +186,7 @@ class Report:
 
     @property
     def right(self) -> bool:
-        """Whether all cases pass, whatever the machine code is like."""
+        """Whether all cases pass, whether or not the goals are met."""
         return self.verdict is None and bool(self.cases) and all(c.ok for c in self.cases)
 
     @property
@@ -181,7 +195,7 @@ class Report:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """All verdicts, the one on the kernel first."""
+        """All verdicts. The one on the kernel as a whole comes first."""
         found = [self.verdict] if self.verdict else []
         found += [case.verdict for case in self.cases if case.verdict]
         return tuple(found + [goal.verdict for goal in self.goals if goal.verdict])
@@ -193,11 +207,11 @@ class Report:
 
     @property
     def drawn(self) -> tuple[CaseResult, ...]:
-        """The cases beside them."""
+        """The random cases, which are not the puzzle's own."""
         return tuple(c for c in self.cases if c.drawn)
 
     def as_dict(self) -> dict[str, Any]:
-        """The report in what JSON has, for a grader. The keys are those of the fields, and stay.
+        """Return the report as JSON types, for a grader. The keys are the names of the fields.
 
             {"title": "outer_add", "ok": False, "verdict": None, "notes": [], "salt": "", "cases": [
                 {"number": 0, "label": "M=32  N=32", "status": "pass", "drawn": False, "ran": True,
@@ -211,8 +225,8 @@ class Report:
         A goal has the keys ``launch`` (``"case 6, sm_90, 4 warps"``), ``told``, ``look``, ``verdict`` and
         ``of`` (``"machine code"`` or ``"traffic"``).
 
-        ``verdict`` beside ``cases`` is on the kernel as a whole, which then was not run. kind is one of
-        `KINDS`, status ``"pass"``, ``"FAIL"`` or ``"skip"``. Keys may be added, none is taken away.
+        The outer ``verdict`` is about the kernel as a whole, which was not run in that case. kind is one of
+        `KINDS`, and status is ``"pass"``, ``"FAIL"`` or ``"skip"``. Keys may be added, but none is removed.
         """
         told = dataclasses.asdict(dataclasses.replace(self, cases=())) | {
             "ok": self.ok,
@@ -224,7 +238,7 @@ class Report:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> "Report":
-        """The report that `as_dict` told of. Keys that it does not know are left alone."""
+        """Return the report of a dictionary from `as_dict`. Unknown keys are ignored."""
         cases = (_known(CaseResult, case) | {"verdict": _verdict(case["verdict"])} for case in told["cases"])
         parts: dict[str, Any] = {
             "cases": tuple(CaseResult(**case) for case in cases),
@@ -242,16 +256,20 @@ class Report:
             return f"{self.title}: not run"
         passed, count = sum(c.ok for c in self.listed), len(self.listed)
         if self.right:
-            of = " and its ".join(dict.fromkeys(goal.of for goal in self.goals if goal.ok == self.ok))
-            told = f", and so does its {of}" if self.ok else f", its {of} does not"
+            kinds = list(dict.fromkeys(goal.of for goal in self.goals if goal.ok == self.ok))
+            of = " and its ".join(kinds)
+            met, missed = ("meets its goal", "misses its goal")
+            if len(kinds) > 1:
+                met, missed = "meet their goals", "miss their goals"
+            told = f", and its {of} {met}" if self.ok else f", but its {of} {missed}"
             told = told if self.goals else ""
             return f"{self.title}: all {passed} cases pass{told}"
         if passed == count and self.drawn:
-            return f"{self.title}: all {passed} cases pass, a drawn one does not"
+            return f"{self.title}: all {passed} cases pass, but a random one fails"
         return f"{self.title}: {passed} of {count} cases pass"
 
     def rows(self, most: int = MOST_LINES) -> list[Row]:
-        """A row for each case and goal, the first failure told in full, the others together if need be."""
+        """Return a row per case and goal. The first failure has all details; others may share a row."""
         goals = self._goal_rows()
         return self._case_rows(max(most - sum(1 + len(row.lines()) for row in goals), 2)) + goals
 
@@ -279,41 +297,48 @@ class Report:
             rows.append(self._told(self.cases[told]))
             extra = len(rows[-1].lines())
         elif self.drawn:
-            rows.append(Row("pass", _counted(len(self.drawn), "and {} drawn")))
-        rows += [self._row(case) for case in after]
+            rows.append(Row("pass", _counted(len(self.drawn), "and {} random")))
+        rows += [self._row(case, told) for case in after]
         return rows if len(rows) + extra <= most else self._folded(before, told, after, most - extra - 1)
 
     def _folded(
         self, before: tuple[CaseResult, ...], told: int | None, after: tuple[CaseResult, ...], most: int
     ) -> list[Row]:
-        """At most so many rows, and the one told in full."""
+        """Return at most this many rows, and the one told in full."""
         if told is None:
             kept = [self._row(case) for case in before[: most - 1]]
-            return [*kept, Row("pass", _counted(len(self.cases) - len(kept), "and {} more"))]
+            more = _counted(len(before) - len(kept), "and {} more")
+            if self.drawn:
+                more += f", and {_counted(len(self.drawn), '{} random')}"
+            return [*kept, Row("pass", more)]
         first = [self._row(case) for case in before] if len(before) + 3 <= most else _together(before)
         this = self._told(self.cases[told])
         room = most - len(first)
-        last = [self._row(case) for case in after] if len(after) <= room else _together(after)
+        last = [self._row(case, told) for case in after] if len(after) <= room else _together(after)
         return [*first, this, *last]
 
     def _told(self, case: CaseResult) -> Row:
-        """A row for the case that is told in full."""
-        watch = "" if self.salt else case.watch  # `watch` would show other values
+        """Return the row of the case with all details."""
+        watch = "" if self.salt else case.watch  # with a salt, `watch` would show other values
         return dataclasses.replace(self._row(case), verdict=case.verdict, watch=watch, draw=case.draw)
 
-    def _row(self, case: CaseResult) -> Row:
+    def _row(self, case: CaseResult, told: int | None = None) -> Row:
+        """Return the row of a case. told: the place of the case told in full; another fault is named."""
         label = _cut(case.label)
         if case.status != "FAIL":
             return Row(case.status, label, case.cost() if self.ok else "")
-        # With a salt a case has other values than `trace(case=...)` would show.
+        # With a salt, a case has other values than `trace(case=...)` would show.
         place = "" if case.number is None or self.salt else f"   (case={case.number})"
-        return Row(case.status, f"{label}{'   drawn' if case.drawn else ''}{place}")
+        first = self.cases[told].verdict if told is not None else None
+        other = case.verdict and first and case.verdict.kind != first.kind
+        fault = f"   {KIND_WORDS[case.verdict.kind]}" if other and case.verdict else ""
+        return Row(case.status, f"{label}{'   random' if case.drawn else ''}{place}{fault}")
 
     def _notes(self) -> list[str]:
         return [f"({self._least()})", *self.notes] if self.ok else [*self.notes]
 
     def _least(self) -> str:
-        """What the figures of the costs mean."""
+        """Return what the numbers in the costs mean."""
         shared = any(case.lane_bytes > case.bytes_moved for case in self.cases if not case.drawn)
         return LEAST + BY_LANE * shared
 
@@ -357,7 +382,7 @@ class Report:
 
 
 def _together(cases: Iterable[CaseResult]) -> list[Row]:
-    """A row for each status among the cases."""
+    """Return a row for each status among the cases."""
     count: dict[str, int] = {}
     for case in cases:
         count[case.status] = count.get(case.status, 0) + 1
@@ -378,7 +403,7 @@ def _verdict_html(verdict: Verdict) -> str:
 
 
 def _shown(row: Row) -> str:
-    """The map of what is wrong, folded, and the call that shows it happen."""
+    """Return the map of what is wrong, folded, and the call that lets you watch it."""
     text = ""
     if row.draw and (made := _made(row.draw)):
         title, picture = made
@@ -390,7 +415,7 @@ def _shown(row: Row) -> str:
 
 
 def _made(draw: Draw) -> tuple[str, str] | None:
-    """The picture; None where it fails: a report is shown in any case."""
+    """Return the picture; None if drawing fails, because the report must be shown anyway."""
     try:
         title, picture = draw()
     except Exception:
@@ -405,12 +430,12 @@ def _told(case: CaseResult) -> dict[str, Any]:
 
 
 def _cut(line: str) -> str:
-    """A line of bearable length."""
+    """Return a line, shortened if it is too long."""
     return line if len(line) <= MOST_CHARACTERS else f"{line[: MOST_CHARACTERS - 1]}…"
 
 
 def _known(kind: type, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the entries that are fields of a dataclass."""
+    """Return the entries that are fields of a dataclass."""
     return {f.name: told[f.name] for f in dataclasses.fields(kind) if f.name in told}
 
 
@@ -422,7 +447,7 @@ def _verdict(told: Mapping[str, Any] | None) -> Verdict | None:
 
 
 def _size(count: int) -> str:
-    """A number of bytes in a unit that suits it."""
+    """Return a number of bytes with a suitable unit."""
     if count < 1e3:
         return f"{count} B"
     return f"{count / 1e3:.1f} kB" if count < 1e6 else f"{count / 1e6:.1f} MB"

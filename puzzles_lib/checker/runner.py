@@ -7,30 +7,29 @@ import torch
 from puzzles_lib.checker import SECONDS_PER_CASE, outputs
 from puzzles_lib.checker.attempts import positive
 from puzzles_lib.checker.report import Report
-from puzzles_lib.puzzle import Case, Puzzle, evaluate
+from puzzles_lib.puzzle import Case, Puzzle, evaluate, expect_puzzle
 
 
 def run(
     kernel: object, puzzle: Puzzle, /, *, seconds: float = SECONDS_PER_CASE, **values: torch.Tensor | int
 ) -> torch.Tensor | tuple[torch.Tensor, ...]:
-    """What a ``@triton.jit`` kernel makes of these tensors: the puzzle's result, a tuple of several.
+    """Run a ``@triton.jit`` kernel on your tensors and return its result, or a tuple of several results.
 
         z = run(outer_add_kernel, OUTER_ADD, x=torch.ones(5), y=torch.zeros(3), BLOCK_M=4, BLOCK_N=8)
 
-    values: by name, a CPU tensor for each input of the puzzle, of the dtype and the number of axes that
-        its spec says; and as integers those numbers of its cases that no axis gives, such as block sizes.
-        Tensors need not be contiguous, and are not changed.
-    seconds: limit on the run's CPU time; ten times as long by the clock.
+    values: by name, a CPU tensor for each input of the puzzle, with the dtype and the number of axes of its
+        spec. Numbers that no axis gives, such as block sizes, are integers. Tensors need not be contiguous
+        and are not changed.
+    seconds: the limit on the run's CPU time. The limit on elapsed time is ten times as long.
 
-    The kernel runs guarded, as under `check`, once, in order. Its results are compared with nothing.
+    The kernel runs once under guard, as in `check`. Its results are not compared with anything.
 
-    Raises TypeError or ValueError, with the name, for values that do not fit the puzzle or each other,
-    and RuntimeError with the checker's report where the run is not clean: an access out of bounds,
-    uninitialised lanes used, elements never written, a race, an input changed, or a limit reached.
+    Raises TypeError or ValueError, with the name, for values that do not fit the puzzle or each other.
+    Raises RuntimeError, with the checker's report, if the run is not clean: an access out of bounds,
+    uninitialized lanes used, elements never written, a race, an input changed, or a limit reached.
     """
     __tracebackhide__ = True
-    if not isinstance(puzzle, Puzzle):
-        raise TypeError(f"run(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+    expect_puzzle("run", kernel, puzzle)
     positive("run", seconds)
     tensors, numbers = _tensors_and_numbers(puzzle, values)
     case = Case(fill=None, salt="", pretend=False, **_numbers(puzzle, tensors, numbers))
@@ -45,7 +44,7 @@ def run(
 def _tensors_and_numbers(
     puzzle: Puzzle, values: Mapping[str, object]
 ) -> tuple[dict[str, torch.Tensor], dict[str, int]]:
-    """The tensors, of the right dtype, and the numbers."""
+    """Return the tensors and the numbers, after checking their dtypes and axes."""
     tensors: dict[str, torch.Tensor] = {}
     numbers: dict[str, int] = {}
     others = dict(values)
@@ -74,7 +73,7 @@ def _tensors_and_numbers(
 
 
 def _numbers(puzzle: Puzzle, tensors: Mapping[str, torch.Tensor], given: Mapping[str, int]) -> dict[str, int]:
-    """Every number of the case: those given, and the axes of the tensors. They must agree."""
+    """Return all numbers of the case, given or from the tensors' axes. Raise ValueError if they differ."""
     numbers = dict(given)
     axes = [
         (argument.name, dim, size)

@@ -1,4 +1,4 @@
-"""Whether a right kernel fetches as little from memory as its puzzle wants, by a model of the cache."""
+"""Check that a correct kernel fetches as little from memory as its puzzle asks, by a model of the cache."""
 
 from puzzles_lib import cache_model
 from puzzles_lib.binding import Bound, bind
@@ -6,14 +6,14 @@ from puzzles_lib.checker.attempts import attempt
 from puzzles_lib.checker.report import GoalResult, Verdict
 from puzzles_lib.goal import Traffic
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import Run
 from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.runner import Run
 
 
 def judge(kernel: object, puzzle: Puzzle, seconds: float) -> tuple[GoalResult, ...]:
-    """How a kernel that passes all cases does by each of the puzzle's goals for what it fetches.
+    """Return how a kernel that passes all cases meets each of the puzzle's traffic goals.
 
-    Of a kernel within `triton.autotune` it is the first configuration. seconds: limit of a run.
+    For a kernel within `triton.autotune` the first configuration counts. seconds: limit of a run.
     """
     return tuple(_judged(kernel, puzzle, goal, seconds) for goal in puzzle.traffic)
 
@@ -28,14 +28,14 @@ def _judged(kernel: object, puzzle: Puzzle, goal: Traffic, seconds: float) -> Go
     told = f"{total:,} lines of {cache_model.LINE} bytes fetched"
     verdict = None
     if ran.stop or total > goal.most:
-        message = f"{told}, at most {goal.most:,} wanted" if not ran.stop else ran.stop.message
+        message = f"{told}, but the goal is at most {goal.most:,}" if not ran.stop else ran.stop.message
         verdict = Verdict("traffic", message, diagnosis=_words(counted))
     look = f"trace({bound.kernel.__name__}, {puzzle.name.upper()}, case={goal.case})"
     return GoalResult(goal.launch, told, verdict, look, of="traffic")
 
 
 def fetches(puzzle: Puzzle, ran: Run, goal: Traffic) -> dict[str, tuple[int, int]]:
-    """By tensor: lines that a recorded run fetches, and how many different ones."""
+    """Return for each tensor the lines that a recorded run fetches, and how many different ones."""
     widths = {argument.name: argument.dtype.itemsize for argument in puzzle.inputs + puzzle.results}
     programs = cache_model.lines(ran.accesses, widths)
     found = cache_model.fetched(programs, goal.in_flight, goal.cache // cache_model.LINE)
@@ -43,5 +43,7 @@ def fetches(puzzle: Puzzle, ran: Run, goal: Traffic) -> dict[str, tuple[int, int
 
 
 def _words(counted: dict[str, tuple[int, int]]) -> str:
-    each = " and ".join(f"{name}_ptr {times / lines:.1f} times" for name, (times, lines) in counted.items())
-    return f"fetched is {each}: programs that run at one time share too few of their lines"
+    each = " and ".join(
+        f"{name} is fetched {times / lines:.1f} times" for name, (times, lines) in counted.items()
+    )
+    return f"{each}: programs that run at the same time share too few lines"

@@ -1,8 +1,8 @@
-"""A case of true size: what a kernel does at the edges of a grid, on tensors that nobody could hold.
+"""Check a case of true size: run the programs at the edges of a grid on tensors too large to allocate.
 
-Sizes, grid and offsets are those of the case. Judged is where memory is touched, at the first and the
-last programs and where an argument passes 2^31 elements: inside of each tensor, with no offset that has
-wrapped around, no lane undefined. Values are not compared: at that size nobody can compute them.
+Sizes, grid and offsets are those of the case. The check covers the first and the last programs, and those
+where a tensor passes 2^31 elements. Their accesses must be within the tensors, no offset may wrap around,
+and no lane may be undefined. Values are not compared: they would take too long to compute.
 """
 
 import itertools
@@ -11,14 +11,16 @@ from collections.abc import Collection
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker.report import CaseResult, Verdict
-from puzzles_lib.interpreter import Pretended, Program, run
+from puzzles_lib.checker.verdicts import of_refusal, on_the_grid
 from puzzles_lib.puzzle import MOST_PROGRAMS
+from puzzles_lib.runner import Pretended, Program, run
+from puzzles_lib.source import Refusal
 
 CROSSING = 2**31
 
 
 def check_true_size(bound: Bound, seconds: float, said: set[str]) -> CaseResult:
-    """Run the programs at the edges, and say what does not hold. said: as for `interpreter.run`."""
+    """Run the programs at the edges of the grid and return what they did. said: as for `runner.run`."""
     puzzle, case = bound.puzzle, bound.case
     grid = puzzle.programs(case)
     if verdict := _too_many(grid):
@@ -29,22 +31,23 @@ def check_true_size(bound: Bound, seconds: float, said: set[str]) -> CaseResult:
     programs = edges(grid, sizes)
     zeroed = {f"{name}_ptr" for name in puzzle.zeroed}
     arguments = bound.filled(tensors)
-    ran = run(
-        bound.kernel, arguments, grid, outputs, zeroed=zeroed, said=said, seconds=seconds, only=programs
-    )
+    code = bound.translated()
+    if isinstance(code, Refusal):
+        return CaseResult(str(case), of_refusal(code))
+    ran = run(code, arguments, grid, outputs, zeroed=zeroed, said=said, seconds=seconds, only=programs)
     verdict = None
     if ran.stop:
-        verdict = Verdict(ran.stop.kind, ran.stop.message, ran.stop.site)
+        verdict = Verdict(ran.stop.kind, on_the_grid(ran.stop.message, len(puzzle.grid(case))), ran.stop.site)
     elif ran.undefined:
         verdict = Verdict("uninitialised", str(ran.undefined), ran.undefined.site)
     elif not any(written.any() for written in ran.written.values()):
-        told = f"never written: of {len(programs)} programs at the edges of the grid none stores anything"
+        told = f"nothing is written: none of the {len(programs)} programs at the edges of the grid stores"
         verdict = Verdict("never written", told)
     return CaseResult(str(case), verdict, programs=len(programs))
 
 
 def edges(grid: Program, sizes: Collection[int]) -> list[Program]:
-    """The programs to run: at the corners, the last one first; then where element 2^31 may belong."""
+    """Return the programs to run: the grid's corners, the last one first, then those near element 2^31."""
     corners = itertools.product(*((count - 1, 0) for count in grid))
     chosen: list[Program] = [(x, y, z) for x, y, z in corners]
     total = math.prod(grid)
@@ -58,9 +61,9 @@ def edges(grid: Program, sizes: Collection[int]) -> list[Program]:
 
 
 def _too_many(grid: Program) -> Verdict | None:
-    """A grid that no GPU launches."""
+    """Return the verdict on a grid that no GPU can launch; None if one can."""
     for axis, (count, most) in enumerate(zip(grid, MOST_PROGRAMS, strict=True)):
         if count > most:
-            text = f"the grid has {count:,} programs along axis {axis}, a GPU launches {most:,} there at most"
+            text = f"the grid has {count:,} programs along axis {axis}, but a GPU launches at most {most:,}"
             return Verdict("true size", text)
     return None

@@ -1,7 +1,7 @@
-"""A kernel within `triton.autotune`: every configuration alone, then one after the other on the same tensors.
+"""Check a kernel within `triton.autotune`: each configuration alone, then all in turn on the same tensors.
 
-Autotune runs them all, many times, on the launch's own tensors, and keeps the fastest: so each must be
-right, also where the others have been.
+Autotune runs all configurations many times on the launch's own tensors and keeps the fastest. So each must
+be correct, even on the results that the others leave.
 """
 
 import dataclasses
@@ -21,9 +21,9 @@ from puzzles_lib.puzzle import Case
 def every_configuration(
     bound: Bound, tried: Callable[[int], Report], seconds: float, budget: Budget
 ) -> Report:
-    """The report on the first configuration that fails, or on the first of all, with a note.
+    """Return the report on the first configuration that fails; if none does, on the first, with a note.
 
-    tried: checks the configuration of a number. seconds: limit of a run.
+    tried: checks the configuration with this number. seconds: limit of a run.
     """
     count = bound.wrapped.count
     report, done, refused = None, [], None
@@ -31,14 +31,14 @@ def every_configuration(
         if number and budget.used() * (number + 1) / number > 1:
             break
         each = tried(number)
-        if not each.ok and _asserts(each):  # autotune leaves such a configuration out
+        if not each.ok and _asserts(each):  # autotune skips such a configuration
             refused = refused or _named(each, bound, number)
             continue
         if not each.ok:
             return _named(each, bound, number)
         done.append(number)
         report = report or each
-    if report is None:  # the first has been tried, whatever the time
+    if report is None:  # the first is always tried
         assert refused is not None
         return refused
     notes = [_note(count, len(done), refused is not None, bool(bound.wrapped.autotuner))]
@@ -47,7 +47,7 @@ def every_configuration(
         for at, case in enumerate(bound.puzzle.cases):
             cases[at] = _after_the_others(bound, case, done, seconds, budget) or cases[at]
     except OutOfTime:
-        notes.append("no time was left to run each on what the others leave")
+        notes.append("there was no time left to run each configuration on the results of the others")
     if not all(each.ok for each in cases):
         return dataclasses.replace(report, cases=tuple(cases))
     return dataclasses.replace(report, notes=(*report.notes, *notes))
@@ -57,16 +57,16 @@ def _note(count: int, done: int, asserts: bool, tuned: bool) -> str:
     if not tuned:
         return "triton.heuristics' values are computed for each case"
     if done == count:
-        each = "each right alone, and after the others on the same tensors; costs are the first's"
+        each = "each is correct alone and after the others on the same tensors; costs are those of the first"
         return f"{count} configurations, {each}" if count > 1 else "1 configuration"
-    why = "a tl.static_assert or the time limit leaves out" if asserts else "there is no time for"
-    return f"{done} of {count} configurations checked: {why} the others"
+    why = "a tl.static_assert or the time limit rules out" if asserts else "there is no time for"
+    return f"{done} of {count} configurations are checked: {why} the others"
 
 
 def _after_the_others(
     bound: Bound, case: Case, numbers: list[int], seconds: float, budget: Budget
 ) -> CaseResult | None:
-    """Run the configurations one after the other, as autotune does; say which is wrong for it."""
+    """Run the configurations one after the other, as autotune does; return the first that fails then."""
     puzzle, tuner = bound.puzzle, bound.wrapped.autotuner
     variants = [each for number in numbers if isinstance(each := bound.at(case, number), Bound)]
     if tuner is None or len(variants) < 2 or case.pretend:
@@ -88,9 +88,9 @@ def _after_the_others(
         ran = attempt(each, given, seconds=seconds, quiet=True, results=results)
         verdict = verdicts.judge(puzzle, case, inputs, expected, ran)
         if verdict:
-            told = "it is right alone, and wrong on what other configurations leave in the results"
+            told = "it is correct alone, but wrong on the results that other configurations leave"
             if cleared:
-                told = f"it is right alone; reset_to_zero clears {cleared[0]}_ptr, an input, before each run"
+                told = f"correct alone, but reset_to_zero clears the input {cleared[0]}_ptr before each run"
             return CaseResult(str(each.case), _with_diagnosis(verdict, f"{each.configuration}; {told}"))
         for name, tensor in kept.items():
             named[name].copy_(tensor)
@@ -102,7 +102,7 @@ def _asserts(report: Report) -> bool:
 
 
 def _named(report: Report, bound: Bound, number: int) -> Report:
-    """The report, its verdict with the configuration that it is about."""
+    """Return the report, with the configuration named in each verdict."""
 
     def told(verdict: Verdict, case: Case) -> Verdict:
         each = bound.at(case, number)
@@ -111,9 +111,9 @@ def _named(report: Report, bound: Bound, number: int) -> Report:
         words = str(each.configuration) if isinstance(each, Bound) else f"configuration {number + 1}"
         tuner = bound.wrapped.autotuner
         if verdict.kind == "uninitialised" and tuner and "before anything is stored" in verdict.message:
-            words += "; autotune runs a kernel many times on the same results: it must not add to them"
+            words += "; autotune runs a kernel many times on the same results, so it must not add to them"
             if tuner.reset_to_zero:
-                words += ", and reset_to_zero clears them while tuning only"
+                words += " (reset_to_zero clears them only while tuning)"
         return _with_diagnosis(verdict, words)
 
     tried = (*bound.puzzle.cases, *bound.puzzle.drawn(report.salt))

@@ -1,6 +1,7 @@
-"""From a run to a verdict: what is wrong with it, the most basic fault first, in words."""
+"""Turn a run into a verdict: say what is wrong with it, the most basic fault first."""
 
 import ast
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,9 @@ from puzzles_lib.checker.expected import Expected, evaluate
 from puzzles_lib.checker.report import CaseResult, Verdict
 from puzzles_lib.compiler import Target
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import (
+from puzzles_lib.puzzle import Argument, Case, Puzzle
+from puzzles_lib.runner import (
+    Access,
     Conflict,
     Fused,
     Harm,
@@ -25,41 +28,58 @@ from puzzles_lib.interpreter import (
     WithinProgram,
     asks_again,
 )
-from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.source import Refusal, Site
 from puzzles_lib.stubs import HOLE
 
-STILL_OPEN = Verdict("open", "still open: your lines are missing", diagnosis=f"write them under `{HOLE}`")
-STILL_BROKEN = Verdict("open", "still open: the kernel is broken as it was handed out")
+STILL_OPEN = Verdict("open", "not solved yet", diagnosis=f"replace the comment `{HOLE}` with your lines")
+STILL_BROKEN = Verdict("open", "not solved yet: the kernel is still broken, as it was handed out")
 
-LARGEST_BLOCK = 4096  # of an axis, to try the whole of it at once
+LARGEST_BLOCK = 4096  # the longest axis that `with_blocks` tries as a single block
 _REFUSED = " refuses this kernel: "
 
 
 def of_refusal(refusal: Refusal) -> Verdict:
-    """Why the kernel is not run at all."""
+    """Return the verdict on a kernel that cannot be run at all."""
     if refusal.kind == "signature":
         return Verdict("signature", refusal.message, refusal.site, refusal.advice)
     text = f"{refusal.by}{_REFUSED}{refusal.message}"
     return Verdict(refusal.kind, text, refusal.site, refusal.advice)
 
 
-def of_refusal_in_a_case(refusal: Refusal) -> Verdict:
-    """Why a kernel that compiles for the cases before does not for this one."""
-    advice = refusal.advice
-    if "shapes that do not fit" in refusal.message and not advice:
-        advice = "with blocks of equal sizes, as in the cases before, this goes unnoticed"
+def of_refusal_in_a_case(refusal: Refusal, puzzle: Puzzle, case: Case) -> Verdict:
+    """Return the verdict on a kernel that compiles for the earlier cases and not for this one."""
+    advice = refusal.advice or _why_not_earlier(refusal, puzzle, case)
     return of_refusal(replace(refusal, advice=advice))
 
 
+def _why_not_earlier(refusal: Refusal, puzzle: Puzzle, case: Case) -> str:
+    """Say why shapes that differ here fit in the earlier cases; "" if the block sizes don't explain it."""
+    names = [name for name in case.numbers if re.search(rf"\b{re.escape(name)}\b", refusal.message)]
+    if "shapes that do not fit" not in refusal.message or len(names) < 2:
+        return ""
+    earlier = []
+    for other in puzzle.cases:
+        if str(other) == str(case):
+            break
+        earlier.append([other.numbers[name] for name in names])
+    if not earlier:
+        return ""
+    if all(len(set(sizes)) == 1 for sizes in earlier):
+        return f"this goes unnoticed in the earlier cases, because {' = '.join(names)} there"
+    if all(len(set(sizes)) == 1 or 1 in sizes for sizes in earlier):
+        ones = [name for place, name in enumerate(names) if any(sizes[place] == 1 for sizes in earlier)]
+        return f"an earlier case has {' and '.join(ones)} = 1, and a single element fits any shape"
+    return ""
+
+
 def out_of_time(seconds: float) -> Verdict:
-    """All runs together take too long, though each of them ends."""
-    text = f"time limit: the runs of this check have taken {seconds:g} s of CPU time in all"
+    """Return the verdict on a check whose runs take too long together, though each of them ends."""
+    text = f"time limit: the runs of this check took {seconds:g} s of CPU time in all"
     return Verdict("time limit", text, diagnosis="check(kernel, PUZZLE, seconds=...) allows more")
 
 
 def with_later_refusal(results: Sequence[CaseResult]) -> list[CaseResult]:
-    """The results, a first fault explained by what the compiler says of a later case that it refuses."""
+    """Return the results, with the first fault explained by the compiler's refusal of a later case."""
     told = list(results)
     wrong = [(n, result.verdict) for n, result in enumerate(told) if result.verdict]
     refused = [(n, verdict) for n, verdict in wrong if verdict.kind == "compiler"]
@@ -77,7 +97,7 @@ def judge(
     expected: Mapping[str, Expected],
     ran: Run,
 ) -> Verdict | None:
-    """The most basic fault of a run."""
+    """Return the most basic fault of a run; None if there is none."""
     verdict = misconduct(puzzle, case, ran)
     if verdict:
         return verdict
@@ -87,25 +107,29 @@ def judge(
         if mismatch and result.name not in ran.written:
             return _not_taken(result)
         if mismatch and ran.not_associative:
-            text = "the scan's combine function is not associative: f(f(a, b), c) is not f(a, f(b, c)) there"
+            text = "the scan's combine function is not associative: f(f(a, b), c) differs from f(a, f(b, c))"
             return Verdict("values", mismatch.message, ran.not_associative, text)
         if mismatch:
             return Verdict("values", mismatch.message, diagnosis=mismatch.diagnosis)
     for name in inputs:
         if not ran.loads.get(name) and (moved := _moves_with(name, puzzle, case, inputs, expected)):
-            text = f"{name}_ptr is never loaded, and {moved} depends on what it holds"
+            text = f"{name}_ptr is never loaded, but {moved} depends on its values"
             return Verdict(
-                "loads", text, diagnosis="are numbers typed in? They are right for these inputs only"
+                "loads",
+                text,
+                diagnosis="are the numbers typed into the kernel? Then it is correct for these inputs only",
             )
     for name, most in (puzzle.most_loads or {}).items():
         loads, allowed = ran.loads.get(name, 0), most(case)
         if loads and not allowed:
-            text = f"{name}_ptr is loaded, {loads} elements of it, and no result depends on them"
+            text = f"{loads} elements of {name}_ptr are loaded, but no result depends on them"
             return Verdict("loads", text)
         if loads > allowed:
-            text = f"too many loads of {name}_ptr: {loads} elements, {allowed} are enough"
+            text = f"too many loads of {name}_ptr: {loads} elements, but {allowed} are enough"
             return Verdict(
-                "loads", text, diagnosis=f"keep what you need of {name} instead of reading it again"
+                "loads",
+                text,
+                diagnosis=f"load each element of {name} once: keep it, or broadcast a loaded row or column",
             )
     return None
 
@@ -117,7 +141,7 @@ def _moves_with(
     inputs: Mapping[str, torch.Tensor],
     expected: Mapping[str, Expected],
 ) -> str:
-    """The result that would be another one if this input were; "" where there is none."""
+    """Return the name of a result that depends on this input; "" if none does."""
     other = make_inputs(puzzle, case.salted(f"{case.salt}, another {name}"))[name]
     moved = evaluate(puzzle, case, {**inputs, name: other})
     for result in puzzle.results:
@@ -129,9 +153,10 @@ def _moves_with(
 
 
 def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
-    """The most basic fault of a run that shows without looking at any value."""
+    """Return the most basic fault of a run that shows without comparing values; None if there is none."""
     if ran.stop and ran.stop.kind != "uninitialised":
-        return Verdict(ran.stop.kind, ran.stop.message, ran.stop.site, ran.stop.advice)
+        message = on_the_grid(ran.stop.message, len(puzzle.grid(case)))
+        return Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
     if ran.undefined and ran.undefined.kind != "early":
         return _uninitialised(ran.undefined)
     for result in puzzle.results:
@@ -141,28 +166,30 @@ def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     if ran.conflict:
         return _race(puzzle, case, ran.conflict)
     for name, site in ran.changed.items():
-        return Verdict("input changed", f"{name} was changed; a kernel may only write its outputs", site)
+        return Verdict(
+            "input changed", f"the kernel changes its input {name}; it may only write to its outputs", site
+        )
     return _uninitialised(ran.undefined) if ran.undefined else None
 
 
 def depends_on_order(verdict: Verdict) -> Verdict:
-    """A fault that shows only when the programs run in reverse order."""
-    text = f"race: with the programs run in reverse order the result differs ({verdict.message})"
+    """Return the verdict on a fault that shows only when the programs run in reverse order."""
+    text = f"race: when the programs run in reverse order, the result differs ({verdict.message})"
     if verdict.kind == "deadlock":
         waits = verdict.message.removeprefix("deadlock: ")
-        text = f"race: with the programs run in reverse order {waits}: who begins first is not known"
+        text = f"race: when the programs run in reverse order, {waits}: any program may start first"
     return Verdict("race", text, verdict.site, verdict.diagnosis if verdict.kind == "deadlock" else "")
 
 
 def depends_on_addresses(verdict: Verdict) -> Verdict:
-    """A fault that shows only where the tensors lie elsewhere in memory."""
-    text = f"it depends on an address: with the tensors elsewhere in memory, {verdict.message}"
-    advice = "where a tensor lies is the allocator's choice: decide by offsets and sizes"
+    """Return the verdict on a fault that shows only when the tensors are elsewhere in memory."""
+    text = f"the result depends on an address: with the tensors elsewhere in memory, {verdict.message}"
+    advice = "the allocator chooses the addresses: compare offsets and sizes instead"
     return Verdict(verdict.kind, text, verdict.site, advice)
 
 
 def other_bits(puzzle: Puzzle, case: Case, forwards: Run, reverse: Run) -> Verdict | None:
-    """Results that are right in both orders of the programs, and not the same."""
+    """Return the verdict on results that are correct in both orders of the programs, but differ."""
     for result in puzzle.results:
         one, other = (ran.outputs[result.name] for ran in (forwards, reverse))
         differs = (one != other) & ~(one.isnan() & other.isnan())
@@ -170,38 +197,43 @@ def other_bits(puzzle: Puzzle, case: Case, forwards: Run, reverse: Run) -> Verdi
             at = int(differs.flatten().int().argmax())
             place = f"{result.name}[{_index(at, result.shape(case.numbers))}]"
             values = f"{one.flatten()[at].item():.9g} and {other.flatten()[at].item():.9g}"
-            text = f"race: with the programs run in reverse order {place} has other bits: {values}"
-            cure = (
-                "a sum must be made in one order, whoever comes first: let nobody add to what others add to"
-            )
+            text = f"race: when the programs run in reverse order, {place} has other bits: {values}"
+            cure = "a float sum depends on the order of its additions: let one program make the whole sum"
             return Verdict("race", text, diagnosis=cure)
     return None
 
 
 def unlocked(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
-    """A store while no lock is held, which another program may make at the same time."""
+    """Return the verdict on a store without the lock; None if there is no such store."""
     if (store := ran.unlocked) is None:
         return None
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == store.argument)
     place, held = f"{store.argument}[{_index(store.element, shape)}]", " and ".join(puzzle.locks)
-    text = f"race: program {store.program} stores to {place}, and the {held} is not held: others may as well"
-    return Verdict("race", text, store.site, f"who stores must have made the {held} a 1, from 0")
+    who = _program(store.program, puzzle, case)
+    text = f"race: {who} stores to {place} while the {held} is not held: others may store as well"
+    return Verdict(
+        "race", text, store.site, f"before a program stores, it must change the {held} from 0 to 1"
+    )
 
 
 def locked_out(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
-    """A run with every lock held by another program, which must wait; atomics need no lock."""
+    """Return the verdict on a program that stores while another holds the locks. Atomics need no lock."""
     for access in ran.accesses:
         if access.kind == "store" and access.argument not in puzzle.locks and access.mask.any():
             shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == access.argument)
             place = f"{access.argument}[{_index(int(access.elements[access.mask][0]), shape)}]"
             held = " and ".join(puzzle.locks)
-            text = f"race: program {access.program} stores to {place} while another one holds the {held}"
+            who = _program(access.program, puzzle, case)
+            text = f"race: {who} stores to {place} while another one holds the {held}"
             return Verdict("race", text, access.site, _must_wait(held))
     return None
 
 
 def gave_up(puzzle: Puzzle, case: Case, held: Run, free: Run) -> Verdict | None:
-    """Two runs of one program, with every lock held by another and with none: it ends without its part."""
+    """Return the verdict on a program that ends without its part of the result if the locks are held.
+
+    held: a run with every lock held by another program. free: the same run with no lock held.
+    """
     if held.stop:
         return None
     locks = " and ".join(puzzle.locks)
@@ -210,48 +242,49 @@ def gave_up(puzzle: Puzzle, case: Case, held: Run, free: Run) -> Verdict | None:
         lacks = (got != want) & ~(got.isnan() & want.isnan())
         if result.name not in puzzle.locks and lacks.any():
             place = f"{result.name}[{_index(int(lacks.int().argmax()), result.shape(case.numbers))}]"
-            text = f"race: program {held.program} gives up while another one holds the {locks}: "
+            who = _program(held.program or (0, 0, 0), puzzle, case)
+            text = f"race: {who} gives up while another one holds the {locks}: "
             asked = [access.site for access in held.accesses if access.argument in puzzle.locks]
             site = asked[-1] if asked else None
-            return Verdict("race", f"{text}{place} lacks its part", site, _must_wait(locks))
+            return Verdict("race", f"{text}its part of {place} is missing", site, _must_wait(locks))
     return None
 
 
 def _must_wait(locks: str) -> str:
-    return f"where {locks} is 1 a program must wait until it finds a 0 there, and has made it a 1"
+    return f"while {locks} is 1, a program must wait until it can change it from 0 to 1"
 
 
 _TF32 = (
-    'a dot in TF32, which takes 10 bits of each factor: tl.dot(a, b, input_precision="ieee") keeps all bits'
+    'a dot in TF32, which keeps 10 bits of each factor: tl.dot(a, b, input_precision="ieee") keeps all bits'
 )
-IN_TF32 = f"the compiler makes this sum of products {_TF32}"
+IN_TF32 = f"the compiler turns this sum of products into {_TF32}"
 
 
 def sums_in_tf32(sites: Iterable[Site]) -> str:
-    """A warning, where that is within what the puzzle allows."""
+    """Return a warning about sums that become dots in TF32, for a kernel that is correct anyway."""
     lines = " and ".join(str(line) for line in sorted({site.line for site in sites}))
-    return f"on a GPU the sum of products at line {lines} is {_TF32}"
+    return f"on a GPU the sum of products at line {lines} becomes {_TF32}"
 
 
 def as_compiled(verdict: Verdict, site: Site, why: str) -> Verdict:
-    """A fault that shows only in the compiler's arithmetic."""
+    """Return the verdict on a fault that shows only in the compiler's arithmetic."""
     return replace(verdict, message=f"on a GPU, {verdict.message}", site=site, diagnosis=why)
 
 
 def of_fused(step: Fused) -> str:
-    """Why a product and a sum in one step give something else."""
-    where = "the product and the sum of this line"
+    """Say why a product and a sum that are computed in one step give another result."""
+    where = "the product and the sum on this line"
     if step.product != step.sum:
-        where = f"the product of line {step.product.line} and the sum of line {step.sum.line}"
+        where = f"the product on line {step.product.line} and the sum on line {step.sum.line}"
     text = f"{where} are one step on a GPU, an fma, which does not round the product"
     if not step.cancels:
-        return f"{text}: a result that hangs on the last bit comes out otherwise"
+        return f"{text}: a result that depends on the last bit changes"
     cure = _factored(step.sum.source) or "choose by tl.where or tl.maximum instead"
-    return f"{text}: what cancels here leaves its rounding error there; {cure}"
+    return f"{text}: products that cancel here leave a rounding error there; {cure}"
 
 
 def _factored(line: str) -> str:
-    """A difference of two products with a factor in common, as one product; "" where there is none."""
+    """Return a difference of two products with a common factor as one product; "" if there is none."""
     try:
         every = list(ast.walk(ast.parse(line)))
     except SyntaxError:  # part of a statement
@@ -268,18 +301,19 @@ def _factored(line: str) -> str:
 
 
 def _uninitialised(source: Source) -> Verdict:
-    """The results depend on what a GPU leaves undefined."""
+    """Return the verdict on results that depend on values that a GPU leaves undefined."""
     diagnosis = ""
     if source.kind == "lanes":
         cure = "padding_option=" if "boundary_check" in source.site.source else "other="
         diagnosis = (
-            f"Triton does not say what these lanes hold; load them, too, or give them a value with {cure}"
+            "masked-off lanes are undefined: should the mask include them, or should nothing use them? "
+            f"{cure} gives them a value"
         )
     return Verdict("uninitialised", str(source), source.site, diagnosis)
 
 
 def _not_taken(result: Argument) -> Verdict:
-    text = f"never written: the kernel does not take {result.name}_ptr, where the result belongs"
+    text = f"{result.name} is never written: the kernel has no parameter {result.name}_ptr"
     return Verdict("never written", text)
 
 
@@ -292,16 +326,21 @@ def _never_written(result: Argument, case: Case, ran: Run) -> Verdict | None:
     if not missing:
         return None
     if missing == written.size:
-        all_of_it = f"all {missing} elements" if missing > 1 else "the one element"
-        text = f"never written: {all_of_it} of {result.name}_ptr; the kernel stores nothing there"
+        what = (
+            f"none of the {missing} elements of {result.name} is"
+            if missing > 1
+            else f"{result.name} is never"
+        )
+        text = f"{what} written: the kernel stores nothing there"
         return Verdict("never written", text)
     place = _index(int(written.argmin()), shape)
-    text = f"never written: {missing} of {written.size} elements of {result.name}_ptr"
+    verb = "is" if missing == 1 else "are"
+    text = f"{missing} of {written.size} elements of {result.name} {verb} never written"
     return Verdict("never written", f"{text}, the first is {result.name}[{place}]")
 
 
 def never_written(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
-    """Why elements of a result are not written, from a run whose accesses were kept."""
+    """Say why elements of a result are not written, from a run whose accesses were kept."""
     for result in puzzle.results:
         verdict = _never_written(result, case, ran)
         if verdict:
@@ -314,43 +353,130 @@ def _why_not_written(verdict: Verdict, result: Argument, puzzle: Puzzle, case: C
     if not stores:
         for access in ran.accesses:
             if access.kind != "load" and access.argument in (a.name for a in puzzle.inputs):
-                what = verdict.message.split(";")[0]
-                text = f"{what}; the kernel stores to {access.argument}_ptr instead, an input"
+                what = verdict.message.split(":")[0]
+                text = f"{what}: the kernel stores to {access.argument}_ptr instead, which is an input"
                 return replace(verdict, message=text, site=access.site)
         return verdict
     if not any(a.mask.any() for a in stores):
-        text = (
-            "all lanes of this store are masked off; masks are joined by &: + of two is False where both hold"
-        )
+        text = "the mask of this store is False in every lane; if it combines two masks, use & and not +"
         return replace(verdict, diagnosis=text, site=stores[0].site)
     shape = result.shape(case.numbers)
-    owner: dict[int, Program] = {}
+    owner: dict[int, Access] = {}
     for access in stores:
         elements, times = np.unique(access.elements[access.mask], return_counts=True)
         if (times > 1).any():
             place = f"{result.name}[{_index(int(elements[(times > 1).argmax()]), shape)}]"
-            text = (
-                f"several lanes of this store hit one element, such as {place}: is the stride of a row right?"
-            )
+            why = _wrong_stride(access, result, case) or "is the stride of a row correct?"
+            text = f"several lanes of this store write to one element, such as {place}: {why}"
             return replace(verdict, diagnosis=text, site=access.site)
         for element in elements.tolist():
-            first = owner.setdefault(element, access.program)
-            if first != access.program:
+            first = owner.setdefault(element, access)
+            if first.program != access.program:
                 place = f"{result.name}[{_index(element, shape)}]"
-                text = f"programs {first} and {access.program} both store to {place}"
-                return replace(
-                    verdict, diagnosis=f"{text}: do the offsets follow tl.program_id?", site=access.site
+                why = (
+                    _wrong_stride(access, result, case)
+                    or _wrong_start(first, access, result, case)
+                    or "do their offsets depend on tl.program_id?"
                 )
+                both = _programs(first.program, access.program, puzzle, case)
+                return replace(
+                    verdict, diagnosis=f"{both} overwrite each other at {place}: {why}", site=access.site
+                )
+    if share := _too_small_a_share(stores, result, puzzle, case):
+        return replace(verdict, diagnosis=share, site=stores[0].site)
     return verdict
+
+
+def _wrong_stride(access: Access, result: Argument, case: Case) -> str:
+    """Say how far apart a tile's rows are and should be; "" if the stride is correct, or isn't clear."""
+    shape, elements = result.shape(case.numbers), access.elements
+    if len(shape) < 2 or elements.ndim != 2 or elements.shape[0] < 2:
+        return ""
+    steps = np.diff(elements, axis=0)
+    wanted, found = shape[-1], int(steps.flat[0])
+    strides = {math.prod(shape[axis:]) for axis in range(1, len(shape))}
+    if found in strides or found < 1 or (steps != found).any() or (np.diff(elements, axis=1) != 1).any():
+        return ""
+    apart, right = _named(found, case, "one element" if found == 1 else ""), _named(wanted, case)
+    columns = result.dims[-1]
+    right = f"{columns} = {wanted}" if columns in case.numbers else right
+    return f"your rows are {apart} apart, but rows of {result.name} are {right} apart"
+
+
+def _named(size: int, case: Case, plain: str = "") -> str:
+    """Return a number of elements, with the name of the one size of the case that it equals."""
+    names = [name for name, value in case.numbers.items() if value == size]
+    if plain or len(names) != 1:
+        return plain or f"{size} elements"
+    return f"{names[0]} = {size} elements"
+
+
+def _wrong_start(first: Access, second: Access, result: Argument, case: Case) -> str:
+    """Say where two programs' blocks begin if the second begins within the first; "" if it isn't clear."""
+    if first.site != second.site or first.elements.shape != second.elements.shape:
+        return ""
+    apart = int(second.elements.flat[0] - first.elements.flat[0])
+    if not apart:
+        axes = [axis for axis in range(3) if first.program[axis] != second.program[axis]]
+        axis = str(axes[0]) if len(axes) == 1 else "..."
+        return f"their offsets are the same: use tl.program_id({axis})"
+    sizes = first.elements.size
+    if len(result.shape(case.numbers)) != 1 or not (np.diff(first.elements) == 1).all() or apart >= sizes:
+        return ""
+    numbers = sum(abs(a - b) for a, b in zip(first.program, second.program, strict=True))
+    if numbers != 1 or apart < 0:
+        return ""
+    start = "1 element" if apart == 1 else f"{apart} elements"
+    return f"one starts {start} after the other, but each block has {_named(sizes, case)}"
+
+
+def _too_small_a_share(stores: Sequence[Access], result: Argument, puzzle: Puzzle, case: Case) -> str:
+    """Say that each program stores less than its block of a vector; "" if it stores all of it."""
+    axis = result.dims[0] if len(result.dims) == 1 else ""
+    block = case.numbers.get(f"BLOCK_{axis}", 0)
+    counts = {int(access.mask.sum()) for access in stores}
+    programs = [access.program for access in stores]
+    if len(counts) != 1 or len(set(programs)) != len(programs) or not 0 < (count := counts.pop()) < block:
+        return ""
+    if case.numbers[axis] != block * math.prod(puzzle.programs(case)):
+        return ""
+    each = "1 element" if count == 1 else f"{count} elements"
+    of = f"program p owns elements p * BLOCK_{axis} to p * BLOCK_{axis} + {block - 1}"
+    return f"each program stores {each} of {result.name}, but its share is BLOCK_{axis} = {block}: {of}"
+
+
+def _program(program: Program, puzzle: Puzzle, case: Case) -> str:
+    """Return ``"program 3"`` or ``"program (0, 2)"``, with as many numbers as the grid has axes."""
+    return f"program {_ids(program, puzzle, case)}"
+
+
+def _programs(first: Program, second: Program, puzzle: Puzzle, case: Case) -> str:
+    """Return ``"programs (0, 0) and (0, 2)"``, with as many numbers as the grid has axes."""
+    return f"programs {_ids(first, puzzle, case)} and {_ids(second, puzzle, case)}"
+
+
+def _ids(program: Program, puzzle: Puzzle, case: Case) -> str:
+    axes = len(puzzle.grid(case))
+    return str(program[0]) if axes == 1 else str(program[:axes])
+
+
+def on_the_grid(text: str, axes: int) -> str:
+    """Return a text of the interpreter, with one number per axis of the grid in program ids."""
+
+    def of(found: re.Match) -> str:
+        ids = tuple(map(int, found.groups()))
+        return f"program {ids[0] if axes == 1 else ids[:axes]}"
+
+    return re.sub(r"\bprogram \((\d+), (\d+), (\d+)\)", of, text)
 
 
 def with_blocks(
     puzzle: Puzzle, results: Sequence[CaseResult], is_right: Callable[[Case], bool]
 ) -> tuple[CaseResult, ...]:
-    """The results; that wrong values come only where a walk has several blocks is said with the first.
+    """Return the results; the first wrong values say whether only walks of several blocks are wrong.
 
-    is_right: whether the kernel is right in another case. It is asked for the one that fails, with a block
-    that holds the whole walk: cases with one block have more in common, as a rule.
+    is_right: whether the kernel is correct in another case. It is asked about the failing case with a block
+        that covers the whole walk, because cases with one block often have something else in common, too.
     """
     told = next((i for i, r in enumerate(results) if r.verdict), None)
     verdict = results[told].verdict if told is not None else None
@@ -367,7 +493,7 @@ def with_blocks(
             continue
         whole = 1 << (case.numbers[axis] - 1).bit_length()
         if whole <= LARGEST_BLOCK and is_right(case.but(**{block: whole})):
-            words.append(f"it is right in the cases with one block of {axis}, {axis} <= {block}")
+            words.append(f"it is correct in the cases with one block of {axis} ({axis} <= {block})")
             told_so = replace(
                 results[told], verdict=replace(verdict, diagnosis="; ".join(words).replace("?; ", "? "))
             )
@@ -376,7 +502,7 @@ def with_blocks(
 
 
 def _walked(puzzle: Puzzle, block: str) -> str:
-    """The size that programs walk along in blocks of this; "" where there is none, or the grid cuts it."""
+    """Return the axis that a loop walks in these blocks; "" if there is none, or the grid divides it."""
     case = puzzle.cases[0]
     name = block.removeprefix("BLOCK_")
     axis = name if name in case.numbers else "T" if name in ("Q", "K") and "T" in case.numbers else ""
@@ -399,27 +525,30 @@ def _race(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
         waits = re.match(r"while\b.*\bload\(", conflict.site.source)
         if waits and "volatile" not in conflict.site.source:
             diagnosis = asks_again(conflict.argument)
-        text = f"race: program {second} reads {element}, which program {first} wrote; nothing orders the two"
+        reader, writer = (_program(one, puzzle, case) for one in (second, first))
+        text = f"race: {reader} reads {element}, which {writer} wrote; nothing orders the two"
     elif first == second:
-        text = f"race: two lanes of one store in program {first} write different values to {element}"
+        where = _program(first, puzzle, case)
+        text = f"race: two lanes of one store in {where} write different values to {element}"
     else:
-        text = f"race: two programs, {first} and {second}, write different values to {element}"
+        text = f"race: {_programs(first, second, puzzle, case)} write different values to {element}"
     return Verdict("race", text, conflict.site, diagnosis)
 
 
 def race_within(
     puzzle: Puzzle, case: Case, race: WithinProgram, target: Target, num_warps: int, *, safe_with_one: bool
 ) -> Verdict:
-    """Two threads of a program met in an element with nothing to order them."""
+    """Return the verdict on two threads of a program that access one element with nothing to order them."""
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == race.argument)
     element = f"{race.argument}[{_index(race.element, shape)}]"
     first, second = (_touch(touch, target) for touch in (race.first, race.second))
     warps = "1 warp" if num_warps == 1 else f"{num_warps} warps"
-    text = f"race within program {race.program}: {element} is {first}, then {second}, no barrier between"
+    where = _program(race.program, puzzle, case)
+    text = f"race within {where}: {element} is {first}, then {second}, with no barrier between"
     cure = "put tl.debug_barrier() between the two: threads run at their own pace"
     if race.first.site == race.second.site:
         cure = "put tl.debug_barrier() into the loop: threads run at their own pace"
-    alone = "; with num_warps=1 it would be right" if safe_with_one else ""
+    alone = "; with num_warps=1 it would be correct" if safe_with_one else ""
     return Verdict("race", text, race.second.site, f"{cure} ({target.name}, {warps}{alone})")
 
 
@@ -427,7 +556,7 @@ _DONE = {"load": "loaded", "store": "stored", "atomic": "updated"}
 
 
 def _touch(touch: Touch, target: Target) -> str:
-    """Who did what, and where."""
+    """Return which threads did what, and at which line."""
     who = f"lane {touch.lane} of the block"
     if touch.thread is not None:
         warp, lane = divmod(touch.thread, target.gpu.warp_size)
@@ -437,22 +566,22 @@ def _touch(touch: Touch, target: Target) -> str:
     return f"{_DONE[touch.kind]} at line {touch.site.line} by {who}"
 
 
-_HARM = {  # why -> which hint is to blame, what the compiler does
-    "mask": ("max_constancy", "by the first one's mask, but not all of them are on"),
-    "apart": ("max_contiguous", "from the first one's address, but they do not lie side by side"),
-    "misaligned": ("multiple_of", "from an address that is no multiple of that, and fails"),
+_HARM = {  # reason -> the hint to blame, and what the compiler does because of it
+    "mask": ("max_constancy", "by the first lane's mask, but not all of them are on"),
+    "apart": ("max_contiguous", "from the first lane's address, but their addresses are not contiguous"),
+    "misaligned": ("multiple_of", "from an address that is not such a multiple, and fails"),
 }
 
 
 def false_hint(promises: Sequence[Promise], harm: Harm | None) -> Verdict:
-    """A hint to the compiler that is not true, and what the compiler does in good faith."""
+    """Return the verdict on a hint that is not true, with what the compiler does because of it."""
     blamed, done = _HARM[harm.why] if harm else ("", "")
     promise = next((each for each in promises if each.hint == blamed), promises[0])
     sizes = promise.sizes[0] if len(promise.sizes) == 1 else list(promise.sizes)
     text = f"false hint: tl.{promise.hint}(..., {sizes}), but {promise.found}"
     others = sorted({each.site.line for each in promises if each.site != promise.site})
     if others:
-        text += f"; nor is the hint of line {others[0]} true"
+        text += f"; the hint on line {others[0]} is not true either"
     cure = "leave the hint out, or make it true"
     if harm:
         first, last = (_index(lane, harm.shape) for lane in (harm.lanes[0], harm.lanes[-1]))

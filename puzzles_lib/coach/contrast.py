@@ -1,9 +1,9 @@
-"""`mistake`: a right kernel with one slip, as a difference of a few lines, and what the checker says of it.
+"""Show a correct kernel with one slip, as a diff of a few lines, and its report: `mistake`.
 
-Shown once the puzzle is solved, since it is the answer but for a line. The right kernel is the learner's own
-where the slip has a place in it and leads to the same kind of verdict, else the course's: `right.json` in a
-chapter's folder, made by ``make notebooks``. Its texts are in base64, so that nobody reads an answer by
-accident; who wants to read them can. A hand-out may leave these files away.
+It is shown only when the puzzle is solved, because it is the answer except for one line. The correct kernel
+is the learner's own if the slip fits into it and leads to the same kind of verdict. Otherwise it is the
+course's, from `right.json` in the chapter's folder, made by ``make notebooks``. Its texts are in base64, so
+that nobody reads an answer by accident. A hand-out may omit these files.
 """
 
 import base64
@@ -31,11 +31,11 @@ from puzzles_lib.source import define
 
 @dataclass(frozen=True)
 class Contrast:
-    """A right kernel against a wrong one; or, where there is nothing to show yet, why.
+    """A correct kernel compared with a wrong one, or the reason why nothing is shown yet.
 
-    what: the slip, in a sentence, or why nothing is shown. lines: (sign, text) of the difference: ``"-"`` of
-    the right kernel, ``"+"`` of the wrong one, ``" "`` of both. own: whether the right one is the learner's.
-    kernel: the wrong one; None where nothing is shown.
+    what: the slip, in a sentence, or why nothing is shown. lines: (sign, text) of the diff: ``"-"`` for the
+    correct kernel, ``"+"`` for the wrong one, ``" "`` for both. own: whether the correct one is the
+    learner's. kernel: the wrong kernel; None if nothing is shown.
     """
 
     title: str
@@ -51,7 +51,7 @@ class Contrast:
 
     @property
     def whose(self) -> str:
-        return f"- {'your' if self.own else 'a'} right kernel   + the mistake"
+        return f"- {'your' if self.own else 'a'} correct kernel   + with the mistake"
 
     def __repr__(self) -> str:
         if not self.report:
@@ -61,18 +61,18 @@ class Contrast:
     def _repr_html_(self) -> str:
         if not self.report:
             return card(Theme.OPEN, self.title, rows(self.what))
-        code = drawn(self.lines, self.whose, {"-": Theme.OK, "+": Theme.WRONG})
+        code = drawn(self.lines, self.whose)
         head = f'<div style="font-weight:bold">{html.escape(self.headline)}</div>'
         return framed(Theme.NEUTRAL, f"{head}{code}") + self.report._repr_html_()
 
 
 def mistake(puzzle: Puzzle, which: int | str = 0) -> Contrast:
-    """A wrong kernel of the puzzle, against a right one, and what the checker says of it.
+    """Return a wrong kernel of the puzzle, compared with a correct one, and its report.
 
-    which: its number, from 0, or its name. Shown only where the puzzle is solved, now or earlier; else a
-    line says so, and ``.kernel`` is None. Nothing is noted for `progress`.
+    which: the mistake's number, from 0, or its name. It is shown only if the puzzle is solved, now or
+    earlier; otherwise a line says so, and ``.kernel`` is None. `progress` does not change.
 
-    Raises TypeError where ``puzzle`` is not a `Puzzle`, ValueError for a mistake that there is not.
+    Raises TypeError if ``puzzle`` is not a `Puzzle`, and ValueError if there is no such mistake.
     """
     __tracebackhide__ = True
     if not isinstance(puzzle, Puzzle):
@@ -80,12 +80,12 @@ def mistake(puzzle: Puzzle, which: int | str = 0) -> Contrast:
     slip = _pick(puzzle, which)
     title = f"{puzzle.name}, {slip.name.replace('_', ' ')}"
     if not passed(puzzle) and ledger.load()[0].get(puzzle.name) != ledger.SOLVED:
-        return Contrast(title, "solve the puzzle first, then run this again: it shows most of an answer.")
+        return Contrast(title, "solve the puzzle first, then run this again. It shows most of an answer.")
     for number, (own, source, scope) in enumerate(_right_kernels(puzzle)):
         try:
             wrong = slip.apply(source)
             kernel = define(wrong, f"<{title}, {number}>", scope)
-        except Exception:  # a kernel in which the slip has no place, or that is none by itself
+        except Exception:  # the slip doesn't fit into this kernel, or the result isn't a kernel
             continue
         report = examine(kernel, puzzle)
         if report.verdicts and report.verdicts[0].kind == slip.kind:
@@ -93,7 +93,9 @@ def mistake(puzzle: Puzzle, which: int | str = 0) -> Contrast:
             call = f"mistake({puzzle.name.upper()}, {named}).kernel"
             lines = difference(source.splitlines(), wrong.splitlines())
             return Contrast(title, slip.what, lines, own, kernel, _watching(report, call))
-    return Contrast(title, "it has no place in your kernel, and this copy of the course has no other.")
+    return Contrast(
+        title, "this mistake doesn't fit into your kernel, and this copy of the course has no other."
+    )
 
 
 def _pick(puzzle: Puzzle, which: int | str) -> Mistake:
@@ -112,7 +114,7 @@ def _pick(puzzle: Puzzle, which: int | str) -> Mistake:
 
 
 def _right_kernels(puzzle: Puzzle) -> Iterator[tuple[bool, str, dict[str, object] | None]]:
-    """Right kernels: whether it is the learner's own, its source, and what that may name."""
+    """Yield correct kernels: whether it is the learner's own, its source, and the names it may use."""
     if own := passed(puzzle):
         source = textwrap.dedent("".join(own.raw_src))
         yield True, _without_markers(source), dict(own.fn.__globals__)
@@ -124,14 +126,14 @@ def _right_kernels(puzzle: Puzzle) -> Iterator[tuple[bool, str, dict[str, object
 
 
 def _without_markers(source: str) -> str:
-    """The source without the comments that stand around a hole, in a master and in an exercise."""
+    """Return the source without the comments around a hole, in a master and in an exercise."""
     marks = ("### BEGIN", "### END", "# your code here")
     kept = [line for line in source.splitlines() if not line.strip().startswith(marks)]
     return "\n".join(kept) + "\n"
 
 
 def _watching(report: Report, call: str) -> Report:
-    """The report, whose call of `watch` gives the kernel by the name that a notebook has for it."""
+    """Return the report, with a call of `watch` that names the kernel as a notebook can."""
     cases = tuple(
         dataclasses.replace(case, watch=re.sub(r"watch\(\w+,", f"watch({call},", case.watch, count=1))
         for case in report.cases

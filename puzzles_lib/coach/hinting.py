@@ -1,4 +1,4 @@
-"""`hint`: the next hint of a puzzle, and first the one that fits what the last check said."""
+"""Show the next hint of a puzzle, beginning with the one that fits the last check: `hint`."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -8,12 +8,14 @@ from puzzles_lib.hints import Hint, Key
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.session import Checked, last_check
 
-_shown: dict[Key, list[int]] = {}  # of this session: the numbers of hints, from 1, in the order shown
+MOST_CHARACTERS = 100  # of the last check's message
+
+_shown: dict[Key, list[int]] = {}  # the numbers of the hints shown in this session, from 1, in order
 
 
 @runtime_checkable
 class Version(Protocol):
-    """What has hints and is no puzzle: a version of chapter 15's kernel. name: as it is shown."""
+    """A version of chapter 15's kernel, which has hints although it is not a puzzle. name: as it is shown."""
 
     name: str
 
@@ -23,10 +25,10 @@ class Version(Protocol):
 
 @dataclass(frozen=True)
 class Shown:
-    """A hint as it is shown, or a line in place of one.
+    """A hint as it is shown, or a line instead of one.
 
-    hint: None where there is none to give. number: of it, from 1. count: of the puzzle's hints.
-    notes: lines below it.
+    hint: None if there is none to show. number: the hint's number, from 1. count: how many the puzzle has.
+    notes: the lines below the hint.
     """
 
     puzzle: str
@@ -50,15 +52,15 @@ class Shown:
 
 
 def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
-    """The next hint of a puzzle; first one that fits what the last check of this session said.
+    """Return the next hint of a puzzle. Hints that fit the last check of this session come first.
 
-    A version of chapter 15's kernel that has a hole has hints too: ``hint(subnormal)``. They come in order.
+    A version of chapter 15's kernel with a hole also has hints: ``hint(subnormal)``. They come in order.
 
-    number: that one, from 1, whatever was shown before. Hints go from a nudge to nearly the answer; how
-    many were shown is forgotten when the session ends. Where a puzzle is solved twice, in two kernels, the
-    hints are for the one that was checked last.
+    number: return this hint, from 1, whatever was shown before. Hints go from a nudge to nearly the answer.
+    Which were shown is forgotten when the session ends. If a puzzle is solved twice, in two kernels, the
+    hints are for the kernel that was checked last.
 
-    Raises TypeError where ``puzzle`` is not a `Puzzle`, ValueError for a number that there is not.
+    Raises TypeError if ``puzzle`` is not a `Puzzle`, and ValueError if it has no hint with this number.
     """
     __tracebackhide__ = True
     if isinstance(puzzle, Puzzle):
@@ -70,11 +72,11 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         raise TypeError(f"hint(PUZZLE): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
     known = hints().get(key, ())
     if not known:
-        return Shown(puzzle.name, None, notes=("There are no hints for this one.",))
+        return Shown(puzzle.name, None, notes=("This puzzle has no hints.",))
     if number is not None and (isinstance(number, bool) or number not in range(1, len(known) + 1)):
         raise ValueError(f"hint: number is {number!r}, allowed are 1 to {len(known)}")
     if number is None and said and said.report.ok:
-        note = f"Your kernel passes: nothing is left to hint at. {call}, 1) shows the first all the same."
+        note = f"Your kernel passes, so you need no hint. {call}, 1) shows the first one anyway."
         return Shown(puzzle.name, None, count=len(known), notes=(note,))
     shown = _shown.setdefault(key, [])
     left = [n for n in range(1, len(known) + 1) if n not in shown]
@@ -85,11 +87,13 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         shown.append(chosen)
     notes = []
     if number is None and chosen in fitting and said:
-        notes.append(f"Chosen for what the last check said: {said.report.verdicts[0].kind}.")
+        message = said.report.verdicts[0].message
+        short = message if len(message) <= MOST_CHARACTERS else f"{message[: MOST_CHARACTERS - 1]}…"
+        notes.append(f"Chosen because your last check said: “{short}”")
     if len(shown) < len(known):
-        notes.append(f"Still stuck? {call}) again gives the next.")
+        notes.append(f"Still stuck? {call}) shows the next hint.")
     else:
-        notes.append(f"That was the last; {call}, 1) shows the first again.")
+        notes.append(f"That was the last hint. {call}, 1) shows the first again.")
     return Shown(puzzle.name, known[chosen - 1], chosen, len(known), tuple(notes))
 
 
@@ -99,7 +103,7 @@ def _key(puzzle: Puzzle, said: Checked | None) -> Key:
 
 
 def _fit(hint: Hint, said: Checked | None) -> int:
-    """How well a hint fits the last check: 2 by words of its first failure, 1 by its kind, else 0."""
+    """Return how well a hint fits the last check: 2 by words of its first failure, 1 by its kind, else 0."""
     if not said or not said.report.verdicts:
         return 0
     verdict = said.report.verdicts[0]

@@ -1,4 +1,4 @@
-"""At which lines the compiler computes otherwise than line by line: see `interpreter.arithmetic`."""
+"""At which lines the compiler computes otherwise than line by line: see `runner.arithmetic`."""
 
 import linecache
 from collections.abc import Mapping

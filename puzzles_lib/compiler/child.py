@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from puzzles_lib.interpreter.limits import interrupts_held
+from puzzles_lib.runner.limits import interrupts_held
 from puzzles_lib.translator import nursery
 from puzzles_lib.translator.forked import HEADER, NUMBER, Limits, Place, Prepare, be_child
 

@@ -6,10 +6,11 @@ the kernel for a real target, does not. It is C++ and ends its process where it 
 expect, so it runs in a `child`; what it would execute itself (`vetting`) must have been refused before.
 """
 
+import functools
 import re
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 import triton.language as tl
@@ -19,12 +20,13 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.compiler.child import Child, Ended, closed_after
 from puzzles_lib.dtypes import of_integer, of_torch
-from puzzles_lib.source import Refusal, Site, with_helpers
+from puzzles_lib.source import Call, Refusal, Site, calls_of, with_helpers
 from puzzles_lib.translator import wording
 from puzzles_lib.translator.forked import Limits
+from puzzles_lib.translator.ir import Module, read_module
 from puzzles_lib.translator.portable import packed
 from puzzles_lib.translator.targets import Target, find_target
-from puzzles_lib.translator.translation import Work, backend_of, site
+from puzzles_lib.translator.translation import RUNNING, Work, backend_of, site
 
 DEFAULT = find_target("sm_90")
 FRONT_END_SECONDS = 10.0  # of CPU time, for each translation
@@ -54,7 +56,7 @@ class Opinion:
 
     notes: what it takes, and warns of. endless: it took too long, and so would others.
     large: a program of it may ask for more shared memory than there is, as `shared_memory` will say, and most
-    of it at this line.
+    of it at this line. ir: the text that is run; said: by `tl.static_print`. functions: of a recorded kernel.
     """
 
     refusal: Refusal | None = None
@@ -62,18 +64,61 @@ class Opinion:
     ir: str = ""
     endless: bool = False
     large: Site | None = None
+    said: tuple[str, ...] = ()
+    functions: tuple[Mapping[str, object], ...] = ()
 
 
 def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal | None:
     """Translate the kernel to Triton IR for a real target, without a GPU; say why where it cannot be.
 
-    arguments: a value for each parameter by name, as for `puzzles_lib.interpreter.run`.
+    arguments: a value for each parameter by name, as for `puzzles_lib.runner.run`.
     """
 
     def first(opinions: Opinions) -> Refusal | None:
         return opinions[0].refusal
 
     return closed_after(Opinions(kernel, [arguments]), first)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel as it is run: what the front end has made of it for one launch.
+
+    takes: the parameters that the IR's kernel has, in order; the others became constants. said: by
+    `tl.static_print`. functions: what `marks` say of a recorded kernel's functions. calls: of the learner's
+    functions, by file.
+    """
+
+    module: Module
+    takes: tuple[str, ...]
+    said: tuple[str, ...] = ()
+    functions: tuple[Mapping[str, object], ...] = ()
+    calls: Mapping[str, Sequence[Call]] = field(default_factory=dict)
+
+
+_read_module = functools.lru_cache(maxsize=64)(read_module)
+
+
+def program_of(kernel: JITFunction, arguments: Mapping[str, object], opinion: "Opinion") -> Program:
+    """What is run of a kernel that the front end takes with these arguments."""
+    signature, _ = _signature(kernel, arguments, True)
+    takes = tuple(name for name, kind in signature.items() if kind != "constexpr")
+    return Program(_read_module(opinion.ir), takes, opinion.said, opinion.functions, calls_of(kernel))
+
+
+def program(
+    kernel: JITFunction, arguments: Mapping[str, object], *, record: bool = False
+) -> Program | Refusal:
+    """Translate a kernel for one launch, to be run.
+
+    arguments: a value for each parameter by name. record: with what a recording needs.
+    """
+
+    def first(opinions: Opinions) -> Program | Refusal:
+        opinion = opinions[0]
+        return opinion.refusal or program_of(kernel, arguments, opinion)
+
+    return closed_after(Opinions(kernel, [], [arguments], wanted="record" if record else "run"), first)
 
 
 class Opinions:
@@ -94,6 +139,8 @@ class Opinions:
         kernel: JITFunction,
         cases: Sequence[Mapping[str, object]],
         drawn: Sequence[Mapping[str, object]] = (),
+        *,
+        wanted: str = "run",
         **options: int,
     ):
         sources: list[ASTSource] = []
@@ -108,9 +155,9 @@ class Opinions:
                     places[key] = len(sources)
                     sources.append(ASTSource(kernel, signature, constants))
                 self._wanted[-1].append(places[key])
-        # overflow is of use in a debug build alone
-        options = {"sanitize_overflow": False, **options}
-        self._translator = _Translator(_work(kernel, sources, DEFAULT, options))
+        # Overflow is of use in a debug build alone; without debug there is no tl.device_assert.
+        options = {"sanitize_overflow": False, "debug": True, **options}
+        self._translator = _Translator(_work(kernel, sources, DEFAULT, options, wanted))
 
     def begin(self, number: int) -> None:
         """Have a case's opinion begun, so that it is there when it is wanted."""
@@ -121,7 +168,10 @@ class Opinions:
         """None where nothing is tried any more: the first case was refused, or some case took too long."""
         tried = [self._translator.opinion(source) for source in self._wanted[number]]
         refused = [opinion for opinion in tried if opinion and opinion.refusal]
-        return refused[0] if refused else None if None in tried else tried[0]
+        if refused or None in tried:
+            return refused[0] if refused else None
+        first, launched = tried[0], tried[-1]
+        return replace(first, ir=launched.ir, said=launched.said, functions=launched.functions)
 
     def close(self) -> None:
         self._translator.close()
@@ -145,6 +195,8 @@ def _signature(
         elif isinstance(value, TensorDescriptor):
             element = of_torch(value.base.dtype).signature
             signature[parameter.name] = f"tensordesc<{element}{list(value.block_shape)}>"
+        elif isinstance(value, bool):
+            signature[parameter.name] = "i1"
         elif isinstance(value, float):
             signature[parameter.name] = "fp32"
         else:
@@ -291,7 +343,7 @@ class _Translator:
 
     def _key(self, number: int) -> bytes | None:
         """All that an opinion depends on; None where that cannot be told, or the text would be large."""
-        if self._work.wanted:
+        if self._work.wanted not in ("", *RUNNING):
             return None
         return packed((replace(self._work, sources=[self._work.sources[number]]), self._limits))
 
@@ -319,7 +371,7 @@ class _Translator:
                 self._child.ask(number)
             except OSError as error:
                 reason = (
-                    f"the compiler needs a process of its own, and there is none to be had: {error.strerror}"
+                    f"the compiler needs a separate process, which could not be started: {error.strerror}"
                 )
                 self._found[number] = Opinion(Refusal(reason), endless=True)
             else:
@@ -361,9 +413,14 @@ class _Translator:
 def _words_for(cause: str, kernel: JITFunction) -> str:
     """What is said where the front end gave no answer."""
     if cause == "hung":
-        return "the compiler does not answer: try again, and restart the notebook's kernel if it stays so"
+        return (
+            "the compiler does not answer: try again, and restart the notebook's kernel if that doesn't help"
+        )
     if cause == "crash":
-        return "the compiler breaks on this line: it is given something there that it cannot translate"
+        return (
+            "Triton's compiler crashed on this line. "
+            "This is a bug in Triton or in this course, not in your kernel."
+        )
     ranges = any("static_range" in function.src for function in with_helpers(kernel))
     why = ": is a tl.static_range very long?" if ranges else ""
     return f"compiling takes more than {FRONT_END_SECONDS:g} s{why}"
@@ -376,7 +433,14 @@ def _read(answer: Mapping) -> Opinion:
         site = refusal["site"]
         refusal = Refusal(**{**refusal, "site": Site(**site) if site else None})
     large = answer["large"] and Site(**answer["large"])
-    return Opinion(refusal, tuple(answer["notes"]), answer["ir"], large=large)
+    return Opinion(
+        refusal,
+        tuple(answer["notes"]),
+        answer["ir"],
+        large=large,
+        said=tuple(answer["said"]),
+        functions=tuple(answer["functions"]),
+    )
 
 
 _LOCATION = re.compile(r'loc\("((?:[^"\\]|\\.)+)":(\d+):(\d+)\)')

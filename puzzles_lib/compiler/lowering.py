@@ -179,6 +179,6 @@ def _why(
         words = re.findall(r"ptxas \S+, line \d+; error\s*: (.*)", message)[:3]
         words = words or [line for line in message.splitlines() if line.strip()][:3]
     text = "; ".join(dict.fromkeys([*([ending] if ending else []), *words]))
-    text = " ".join(text.split()) or "it fails without a word"
+    text = " ".join(text.split()) or "it fails without a message"
     text = text if len(text) <= 400 else text[:397] + "..."
     return Refusal(f"{stage}: {text}" if stage else text, site)

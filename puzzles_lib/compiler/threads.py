@@ -20,7 +20,7 @@ from puzzles_lib.compiler.frontend import gpu_dialect, translate
 from puzzles_lib.compiler.layouts import Layout, read_layout
 from puzzles_lib.compiler.locations import Line, read
 from puzzles_lib.compiler.lowering import build
-from puzzles_lib.interpreter import HeldBy, Holders, TakenAtOnce
+from puzzles_lib.runner import HeldBy, Holders, TakenAtOnce
 from puzzles_lib.source import Refusal, Site, statements, with_helpers
 from puzzles_lib.translator.targets import Target
 
@@ -116,10 +116,11 @@ def memory_accesses(ttgir: str, above: int = 0) -> tuple[MemoryAccess, ...]:
     Raises ValueError for a layout that `read_layout` does not read.
     """
     lines = read("ttgir", ttgir, above)
-    users = _users([line.text for line in lines])
+    texts = _uniquely_named([line.text for line in lines])
+    users = _users(texts)
     found = []
-    for line in lines:
-        match = _OPERATION.match(line.text)
+    for line, text in zip(lines, texts, strict=True):
+        match = _OPERATION.match(text)
         kind = _OPERATIONS.get(match[2]) if match else None
         if kind is None:
             continue
@@ -160,14 +161,63 @@ _STORES = ("tt.store", "amdg.buffer_store")
 
 
 def _users(lines: list[str]) -> Mapping[str, list[tuple[str, str | None]]]:
-    """For each value, the operations that use it, with the name of what they give."""
+    """For each value, the operations that use it, with the value that each of them gives.
+
+    lines: with names that are unique, as `_uniquely_named` makes them.
+    """
     users: dict[str, list[tuple[str, str | None]]] = {}
     for line in lines:
         match = _OPERATION.match(line)
         result, name, rest = match.groups() if match else (None, "", line)
-        for used in set(re.findall(r"%[\w]+", rest)):
+        for used in set(re.findall(_NAME, rest)):
             users.setdefault(used, []).append((name, result))
     return users
+
+
+_NAME = re.compile(r"%\w+")
+_RESULTS = re.compile(r"\s*%\w+(?::\d+)?(?:, %\w+)* = ")
+_HEADS = re.compile(r"iter_args\((.*?)\) ->|\^bb\d+\((.*)\):")  # where a region names its own values
+
+
+def _uniquely_named(lines: Sequence[str]) -> list[str]:
+    """The lines of MLIR text with a name of its own for each value.
+
+    A printed name is unique within a region only: two loops side by side may both have an ``%x``.
+    """
+    scopes: list[dict[str, str]] = [{}]
+    counts: dict[str, int] = {}
+
+    def define(name: str) -> str:
+        counts[name] = counts.get(name, -1) + 1
+        scopes[-1][name] = unique = f"{name}__{counts[name]}" if counts[name] else name
+        return unique
+
+    def use(match: re.Match[str]) -> str:
+        return next((scope[match[0]] for scope in reversed(scopes) if match[0] in scope), match[0])
+
+    renamed = []
+    for line in lines:
+        text = line.strip()
+        if text.startswith("}"):  # also "} else {", whose region has a scope of its own
+            scopes.pop()
+            scopes = scopes or [{}]
+        match = _RESULTS.match(line)
+        head = match[0] if match else ""
+        results, rest = re.findall(_NAME, head), line[len(head) :]
+        opens = text.endswith("{")
+        own = set(re.findall(r"(%\w+) = %", " ".join(map(str, _HEADS.findall(rest))))) if opens else set()
+        own |= set(re.findall(r"(%\w+):", rest)) if text.startswith(("^", "tt.func")) else set()
+        own |= set(re.findall(r"scf\.for (%\w+) =", rest))
+        rest = _NAME.sub(lambda m, own=own: m[0] if m[0] in own else use(m), rest)
+        for name in results:
+            define(name)
+        head = _NAME.sub(use, head)
+        if opens:
+            scopes.append({})
+        for name in own:
+            define(name)
+        renamed.append(head + _NAME.sub(lambda m, own=own: use(m) if m[0] in own else m[0], rest))
+    return renamed
 
 
 def _is_stored(value: str, users: Mapping[str, list[tuple[str, str | None]]], by: re.Pattern[str]) -> bool:

@@ -52,6 +52,21 @@ _PYTHONS = {
     "abs", "all", "any", "bool", "divmod", "enumerate", "float", "int", "isinstance", "len", "max", "min",
     "range", "reversed", "round", "sorted", "sum", "tuple", "zip",
 }  # fmt: skip
+# What a constexpr function may consist of. A list of what is allowed, not of what is forbidden: whatever
+# Python has beside these (imports, definitions, globals, handlers, patterns, generators) can reach out.
+_PYTHON_NODES = (
+    ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.If, ast.For, ast.While, ast.Break, ast.Continue,
+    ast.Pass, ast.Assert, ast.Expr,
+    ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Call, ast.keyword,
+    ast.Attribute, ast.Tuple, ast.List, ast.Subscript, ast.Slice,
+    ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.arguments, ast.arg,
+)  # fmt: skip
+# What a kernel may not contain even where no compiler looks, as under an `if` of a constant.
+_NEVER_IN_KERNELS = (
+    ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.ClassDef, ast.Try, ast.TryStar, ast.Raise,
+    ast.Delete, ast.Match, ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith,
+    ast.AsyncFunctionDef, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.NamedExpr,
+)  # fmt: skip
 
 
 def vet(kernel: JITFunction) -> Refusal | None:
@@ -101,10 +116,11 @@ def _too_deep(root: ast.AST) -> int:
 
 def _complaints(
     every: Sequence[ast.AST], scope: Scope, members: Set[str], python: bool
-) -> Iterator[tuple[ast.expr, str]]:
+) -> Iterator[tuple[ast.AST, str]]:
     """``members``: what may hang on a value; ``python``: the function runs as Python."""
     local = _local_names(every) - {n for n, v in scope.items() if isinstance(v, ModuleType)}
     callable_ = _parameters(every) - _stored(every)
+    function = next(node for node in every if isinstance(node, ast.FunctionDef))
     notes = [a for node in every if (a := getattr(node, "annotation", None) or _returns(node))]
     skipped = {id(n) for annotation in notes for n in ast.walk(annotation)}
     for annotation in notes:
@@ -113,8 +129,10 @@ def _complaints(
     inner = {id(n.value) for n in every if isinstance(n, ast.Attribute)}
     called = {id(n.func) for n in every if isinstance(n, ast.Call)}
     for node in every:
-        complaint = None
-        if id(node) in skipped:
+        complaint = _complain_about_kind(node, node is function, python)
+        if complaint:
+            pass
+        elif id(node) in skipped:
             if isinstance(node, ast.Attribute) and module_named(node.value, scope) is None:
                 complaint = f"{ast.unparse(node)}: an annotation names a type"
         elif isinstance(node, ast.Lambda):
@@ -127,6 +145,17 @@ def _complaints(
             complaint = _complain_about_name(node.id, scope, id(node) in inner, python)
         if complaint:
             yield node, complaint
+
+
+def _complain_about_kind(node: ast.AST, outermost: bool, python: bool) -> str | None:
+    """About a statement or an expression that has no place in such a function, whatever it consists of."""
+    if outermost or isinstance(node, ast.Module):
+        return None
+    if not python:
+        return wording.no_such_statement(node) if isinstance(node, _NEVER_IN_KERNELS) else None
+    if isinstance(node, _PYTHON_NODES):
+        return None
+    return f"a constexpr function computes numbers: {wording.kind_of(node)} has no place in it"
 
 
 def _aggregate(name: str, site: Site) -> Refusal:

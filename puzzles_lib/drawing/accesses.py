@@ -1,4 +1,4 @@
-"""Access maps: which program of a launch touched which element of its tensors."""
+"""Draw access maps: which program of a launch accessed which element of its tensors."""
 
 import math
 from collections.abc import Sequence
@@ -39,32 +39,32 @@ from puzzles_lib.drawing.layout import (
 )
 from puzzles_lib.drawing.sheet import Picture, label
 
-MOST_STRIPES = 8  # programs that share an element get a stripe each; more of them are grey
-MOST_TURNS = 12  # of the outlined program that are told apart
-TALLEST_MAP = 7.4  # inches: about what a screen shows of a notebook
-_APART = (5, 3, 1)  # in PROGRAM_COLORS, of neighbours along each axis: no two beside each other are equal
-TIGHT = 0.55  # of their height: from there on three panels stand beside each other
+MOST_STRIPES = 8  # up to this many programs that share an element get a stripe each; more become gray
+MOST_TURNS = 12  # the most iterations of the outlined program that are numbered
+TALLEST_MAP = 7.4  # in inches: about what a screen shows of a notebook
+_APART = (5, 3, 1)  # steps in PROGRAM_COLORS along each axis, so that neighbors have different colors
+TIGHT = 0.55  # panels up to this height are drawn three in a row
 UNTOUCHED, NOTHING = -1, -2  # codes of a canvas besides owners 0, 1 ...; sharers are SHARED + count
 SHARED = 1 << 40
 
 
 @dataclass(frozen=True)
 class TensorMap:
-    """What the programs of a launch did to one tensor; what `access_map` draws one panel of.
+    """What the programs of a launch did to one tensor: one panel of an `access_map`.
 
-    name, dims, shape: of the tensor; dims are the names of its axes, such as ``("M", "K//8")``.
+    name, dims, shape: of the tensor. dims are the names of its axes, such as ``("M", "K//8")``.
     verb: ``"loaded"``, ``"stored"``, ``"updated by atomics"``, ``"not touched"``, or several of them.
-    owner: int, in the tensor's shape: number of the first program that touched the element, or -1.
-    sharers: int, in the tensor's shape: how many programs touched the element.
-    group, groups: which programs touched the element: int, in the tensor's shape, a place among the
-        tuples of their numbers. Without them only their count is shown.
-    turn: int, in the tensor's shape: in which turn of its loop the outlined program first touched the
-        element, from 1; 0 where it did not. Without it no turns are shown.
-    outlined: bool, in the tensor's shape: touched by the outlined program.
-    masked: int [lanes, axes]: where lanes of the outlined program point that its mask switched off;
-        coordinates outside the shape are lanes past an edge of the tensor.
-    bad: int [lanes, axes]: where lanes of any program point that are on and outside the tensor.
-    facts: short sentences, shown under the panel's title.
+    owner: int, in the tensor's shape: the first program that accessed the element, or -1.
+    sharers: int, in the tensor's shape: how many programs accessed the element.
+    group, groups: which programs accessed the element. group is int, in the tensor's shape: an index into
+        groups, tuples of programs. Without them only the number of programs is shown.
+    turn: int, in the tensor's shape: the iteration in which the outlined program first accessed the element,
+        from 1; 0 if it didn't. Without it no iterations are shown.
+    outlined: bool, in the tensor's shape: whether the outlined program accessed the element.
+    masked: int [lanes, axes]: where the masked-off lanes of the outlined program point. Coordinates outside
+        the shape are lanes past an edge of the tensor.
+    bad: int [lanes, axes]: where active lanes of any program point outside the tensor.
+    facts: short texts, shown under the panel's title.
     alarm: what is out of bounds, in words; empty if nothing is.
     """
 
@@ -91,19 +91,19 @@ def access_map(
     title: str,
     note: str = "",
 ) -> Picture:
-    """Which program touched which element, one panel per tensor.
+    """Draw which program accessed which element, with one panel per tensor.
 
-    An element has the color of the program that touched it, or a stripe of each where a few did, or a shade
-    of grey and ``×n`` where n programs did. More than eight programs take the colors in turns, so that
-    neighbours differ. Within the outline, turns of a loop are numbered. The outlined
-    program's masked-off lanes are hatched, as dashed cells where they lie
-    past the tensor's edge. Lanes out of bounds are marked with a cross and told in words.
+    An element has the color of the program that accessed it. If a few programs did, it has a stripe of
+    each; if many did, it is gray with ``×n``. If there are more than eight programs, colors repeat, but
+    neighbors differ. Within the outline, the iterations of a loop are numbered. The outlined program's
+    masked-off lanes are hatched, or dashed cells if they are past the tensor's edge. Lanes out of bounds
+    get a cross and a text.
 
-    grid: number of programs along each axis, as long as the launch has axes.
-    program: the outlined one, None for none.
+    grid: the number of programs along each axis of the launch.
+    program: the program to outline; None for none.
     title: what was run. note: a line of small print below it.
 
-    An axis longer than 256 is shown at a reduced resolution, which its panel says.
+    An axis longer than 256 is drawn at a lower resolution, and the panel says so.
     """
     count = math.prod(grid)
     colors = program_colors(grid)
@@ -125,10 +125,10 @@ def access_map(
 
 
 def _measure(panels: Sequence["_MapPanel"], shrink: float) -> list[tuple[float, float]]:
-    """The sizes of panels, those of a kind ruled alike; shrink: of what they may be high."""
+    """Return the sizes of panels; panels of a kind share a scale. shrink: the share of the allowed height."""
     strips = [panel.own_cell(shrink) for panel in panels if panel.is_strip]
     grids = [panel.own_cell(shrink) for panel in panels if not panel.is_strip]
-    if len(grids) > 2:  # so that three fit beside each other
+    if len(grids) > 2:  # so that three fit side by side
         grids += [2.1 / p.codes.shape[1] for p in panels if not p.is_strip and len(p.canvas.slices) == 1]
     for panel in panels:
         common = min(strips if panel.is_strip else grids)
@@ -143,7 +143,7 @@ def program_name(program: Sequence[int], axes: int) -> str:
 
 
 def program_colors(grid: Sequence[int]) -> list[str]:
-    """A color for each program; of more than there are colors, one that its neighbours do not have."""
+    """Return a color for each program. If there are too few colors, neighbors still have different ones."""
     count = math.prod(grid)
     if count <= len(PROGRAM_COLORS):
         return list(PROGRAM_COLORS[:count])
@@ -152,7 +152,7 @@ def program_colors(grid: Sequence[int]) -> list[str]:
 
 
 def _programs_name(numbers: Sequence[int], grid: Sequence[int]) -> str:
-    """``0..2, 5`` for programs (0, 5), (1, 5), (2, 5); their count where they make no block of the grid."""
+    """Return ``0..2, 5`` for programs (0, 5), (1, 5), (2, 5); their count if they form no block."""
     ids = np.array([_program_at(number, grid) for number in numbers])
     parts = []
     for axis in ids.T:
@@ -163,7 +163,7 @@ def _programs_name(numbers: Sequence[int], grid: Sequence[int]) -> str:
 
 
 def _program_at(number: int, grid: Sequence[int]) -> tuple[int, ...]:
-    """Program ids of a number in launch order, the last axis fastest."""
+    """Return the program ids of a number in launch order, with the last axis fastest."""
     return tuple(int(i) for i in np.unravel_index(number, tuple(grid)))
 
 
@@ -176,7 +176,7 @@ class _MapPanel:
         self.tensor, self.grid, self.colors = tensor, grid, colors
         axes = max(len(tensor.shape), 1)
         masked, bad = tensor.masked.reshape(-1, axes), tensor.bad.reshape(-1, axes)
-        if len(tensor.shape) > 2:  # no slices for lanes that are merely masked off
+        if len(tensor.shape) > 2:  # no slices only for masked-off lanes
             masked = masked[((masked[:, :-2] >= 0) & (masked[:, :-2] < tensor.shape[:-2])).all(1)]
         near = _near(np.concatenate([masked, bad]), tensor.shape)
         self.too_far = [
@@ -191,7 +191,7 @@ class _MapPanel:
         self._lay(0)
 
     def _lay(self, gap: int) -> None:
-        """Put everything on a canvas; gap: cells between lines of slices, at least."""
+        """Put everything on a canvas. gap: the least number of cells between lines of slices."""
         tensor = self.tensor
         prefer = tensor.outlined.reshape(math.prod(tensor.shape[:-2]), -1).any(1)
         self.canvas = Canvas(tensor.shape, self.around, prefer, gap=gap)
@@ -209,12 +209,12 @@ class _MapPanel:
 
     @property
     def blank(self) -> np.ndarray:
-        """Cells of elements that nobody touched."""
+        """The cells of elements that no program accessed."""
         return self.codes == UNTOUCHED
 
     @property
     def is_result(self) -> bool:
-        """Whether elements that nobody touched should have been written."""
+        """Whether elements that no program accessed should have been written."""
         return "stored" in self.tensor.verb and bool(self.blank.any())
 
     @property
@@ -222,7 +222,7 @@ class _MapPanel:
         return self.canvas.wrapped
 
     def own_cell(self, shrink: float) -> float:
-        """Width of a cell in inches, were this panel alone."""
+        """The width of a cell in inches if this panel were alone."""
         rows, columns = self.codes.shape
         if self.is_strip:
             return min(0.3, (WIDEST if shrink > TIGHT else 2.4) / columns)
@@ -230,15 +230,17 @@ class _MapPanel:
         return min(0.2, (WIDEST if alone else 3.4) / columns, shrink * TALLEST / rows)
 
     def measure(self, common: float, beside: bool, shrink: float) -> None:
-        """Sizes in inches. Panels of a kind share the ``common`` width of a cell, so that their sizes
-        compare, except those that would be tiny. ``beside``: leave room for a panel to the right.
+        """Return the size in inches.
+
+        Panels of a kind share the ``common`` width of a cell, so that their sizes can be compared, except
+        panels that would be tiny. beside: leave room for a panel to the right.
         """
         rows, columns = self.codes.shape
         enough = (1.5 if self.is_strip else 0.8) / max(rows, columns)
         width = min(self.own_cell(shrink), max(common, enough))
         if self.is_strip:
             self.cell = np.array([width, min(0.3, shrink * 2.4 / rows)])
-        else:  # squares, but drawn out where a side would be thin
+        else:  # squares, but stretched if a side would be too thin
             self.cell = np.array(
                 [
                     max(width, min(0.2, 0.5 / columns)),
@@ -270,22 +272,22 @@ class _MapPanel:
         return f"{tensor.name}  [{', '.join(sizes)}]" + f"  {tensor.verb}" * (not self.tight)
 
     def _lines(self, width: float) -> list[tuple[str, bool]]:
-        """Lines of text under the heading, and whether each is an alarm."""
+        """Return the lines of text under the heading, and whether each is an alarm."""
         facts = [self.tensor.verb] * self.tight + list(self.tensor.facts)
         steps = self.canvas.steps
         if max(steps) > 1:
             each = f"{steps[1]}" if self.is_strip else " × ".join(str(s) for s in steps)
-            facts.append(f"reduced: each square is {each} elements")
+            facts.append(f"reduced: each square stands for {each} elements")
         if self.canvas.hidden:
             facts.append(f"not shown: {plural(self.canvas.hidden, 'more slice')}")
-        facts += [f"some {kind} are too far out to be drawn" for kind in self.too_far]
+        facts += [f"some {kind} are too far away to be drawn" for kind in self.too_far]
         lines = [(line, False) for fact in facts for line in wrap_text(fact, width)]
         if self.tensor.alarm:
             lines += [(line, True) for line in wrap_text(f"✕ {self.tensor.alarm}", width, bold=True)]
         return lines
 
     def draw(self, ax: Axes, left: float, top: float) -> None:
-        """Onto axes ruled in inches, with the upper left corner there."""
+        """Draw the panel onto axes ruled in inches, with its upper left corner there."""
         left += self.MARGIN_LEFT
         write_line(ax, left, top + 0.2, self.heading, fontsize=11, weight="bold")
         for number, (text, alarm) in enumerate(self.lines):
@@ -323,11 +325,13 @@ class _MapPanel:
         self._lines_of(ax, contour(self.inside), colors=RIM, linewidths=0.9, zorder=2.2)
 
     def _stripe(self, ax: Axes, area: np.ndarray) -> None:
-        """Fill an area with stripes, each in the color of a program that touched what lies there."""
+        """Fill an area with stripes, each in the color of a program that accessed the elements there."""
         for group in np.unique(self.group[area]):
             programs = self.tensor.groups[group]
             lines = len(programs) if self.codes.shape[0] == 1 else max(1, round(self.cell[1] / 0.06))
-            thick = max(1, round(0.06 / self.cell[1]))  # lines of cells in a stripe, where cells are small
+            thick = max(
+                1, round(0.06 / self.cell[1])
+            )  # the number of lines of cells in a stripe if the cells are small
             fine = np.repeat(area & (self.group == group), lines, axis=0)
             which = np.arange(len(fine)) // thick % len(programs)
             for number, program in enumerate(programs):
@@ -361,7 +365,7 @@ class _MapPanel:
             self._cross_out(ax)
 
     def _cross_out(self, ax: Axes) -> None:
-        """A cross on each bad cell, or where they are small, on every so many of them."""
+        """Draw a cross on each bad cell, or on some of them if they are small."""
         every = np.maximum(1, np.ceil(0.09 / self.cell).astype(int))
         row, column = np.nonzero(self.bad)
         on_lattice = (row - row.min()) % every[1] == 0
@@ -375,14 +379,14 @@ class _MapPanel:
         ax.plot(*points.T, "x", color=SNOW, ms=size, mew=1.5, zorder=5.2)
 
     def _label(self, ax: Axes) -> None:
-        """Write who touched an area onto it, where there is room; within the outline, in which turn."""
+        """Write onto an area which program accessed it, or within the outline, in which iteration."""
         free = ~(self.masked | self.bad) & (self.codes >= 0)
         if self.is_result:
             self._write(ax, "never written", self.blank, PAPER, BAD, 4)
         if self.turn is not None:
             for turn in range(1, int(self.turn.max()) + 1):
                 where = (self.turn == turn) & ~self.bad
-                wide = f"turn {turn}"
+                wide = f"iteration {turn}"
                 text = wide if self._write(ax, wide, where, PAPER, INK, 1) else f"{turn}"
                 if text != wide:
                     self._write(ax, text, where, PAPER, INK, 1)
@@ -408,7 +412,7 @@ class _MapPanel:
                         self._write(ax, count, here, fill, ink, most)
 
     def _write(self, ax: Axes, text: str, area: np.ndarray, fill: object, ink: str | None, most: int) -> bool:
-        """Onto an area, at most so many times, on a card that hides the lines between cells."""
+        """Write onto an area a limited number of times, on a card that hides the lines between cells."""
         room = ((text_width(text) + 0.05) / self.cell[0], 0.14 / self.cell[1])
         done = False
         for spot in spots_for_text(area, *room, most=most):
@@ -420,7 +424,7 @@ class _MapPanel:
 
 
 def _near(coordinates: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Those coordinates that are close enough to the tensor to be drawn."""
+    """Return the coordinates that are close enough to the tensor to be drawn."""
     if not len(coordinates):
         return coordinates
     near = np.ones(len(coordinates), bool)
@@ -438,7 +442,7 @@ def _near(coordinates: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 class _Legend:
-    """What the marks of an access map mean, in rows below its panels."""
+    """The legend of an access map, in rows below its panels."""
 
     ROW = 0.23
 
@@ -454,7 +458,7 @@ class _Legend:
                     self._add(f"program {name}", facecolor=color)
         shared = [panel for panel in panels if (panel.codes >= SHARED).any()]
         if any(p.group is None or p.most > MOST_STRIPES for p in shared):
-            self._add("×n: touched by n programs", facecolor=SILVER)
+            self._add("×n: accessed by n programs", facecolor=SILVER)
         if any(p.is_result for p in panels):
             self._add("never written", facecolor=PAPER, edgecolor=BAD, lw=1.6)
         if any(p.blank.any() and not p.is_result for p in panels):
@@ -472,9 +476,9 @@ class _Legend:
         self.pitch = width
         self.words = []
         if self.repeats:
-            self.words.append("numbers: tl.program_id; programs take the colors in turns")
+            self.words.append("numbers are program ids; colors repeat")
         if any(p.group is not None and p.fewest <= MOST_STRIPES for p in shared):
-            self.words.append("striped: several programs, a stripe each")
+            self.words.append("stripes: accessed by several programs, one stripe per program")
         self.rows = math.ceil(len(self.entries) / self.columns)
         self.height = self.ROW * (self.rows + bool(self.words)) + 0.12
 
@@ -504,7 +508,7 @@ def _map_alt(tensors: Sequence[TensorMap], grid, program, title: str, note: str)
             parts.append(f"Marked in red with crosses: {tensor.alarm}.")
         if program is not None:
             name = program_name(program, len(grid))
-            text = f"Outlined: program {name} touches {plural(int(tensor.outlined.sum()), 'element')}"
+            text = f"Program {name}, outlined, accesses {plural(int(tensor.outlined.sum()), 'element')}"
             if len(tensor.masked):
                 text += f", {plural(len(tensor.masked), 'lane')} hatched as masked off"
             parts.append(f"{text}.")

@@ -1,4 +1,4 @@
-"""A tensor laid out flat: which cell of a panel shows which element."""
+"""Lay out a tensor in a plane: which cell of a panel shows which element."""
 
 import math
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from matplotlib.axes import Axes
 from puzzles_lib.drawing.colours import FAINT
 from puzzles_lib.drawing.sheet import label
 
-LONGEST = 256  # cells along an axis of a panel
-LINE_LENGTH = 128  # cells in a line of a strip, at most
-WIDEST, TALLEST = 7.0, 3.2  # inches, of a panel
+LONGEST = 256  # the most cells along an axis of a panel
+LINE_LENGTH = 128  # the most cells in a line of a strip
+WIDEST, TALLEST = 7.0, 3.2  # of a panel, in inches
 
 
 class Canvas:
-    """A tensor and the space around it, laid out flat: a wrapped strip, a grid, or a row of slices.
+    """A tensor and the space around it in a plane: a wrapped strip, a grid, or a row of slices.
 
     ``place`` maps coordinates to the cells of the canvas, ``spread`` lays values out on it.
     """
@@ -28,9 +28,10 @@ class Canvas:
         most_slices: int = 6,
         gap: int = 0,
     ):
-        """around: coordinates to leave room for. prefer: bool per leading index, slices to show first.
+        """Lay out the canvas.
 
-        gap: cells between lines of slices, at least.
+        around: coordinates to leave room for. prefer: bool per leading index: the slices to show first.
+        gap: the least number of cells between lines of slices.
         """
         self.shape = shape
         self.wrapped = len(shape) <= 1
@@ -75,12 +76,12 @@ class Canvas:
         )
         self.slices = sorted(ranked[:most_slices])
         self.hidden = len(slices) - len(self.slices)
-        self.gap = 1 + self.slice_columns // 16  # between slices beside each other
+        self.gap = 1 + self.slice_columns // 16  # between neighboring slices
         self.step = max(self.steps)
         self._arrange(self.rows, max(self.gap + 2, line_gap))
 
     def _arrange(self, slice_rows: int, gap: int) -> None:
-        """As many slices beside each other as make the cells largest."""
+        """Arrange the slices in rows so that the cells are as large as possible."""
 
         def cell(across: int) -> float:
             down = math.ceil(len(self.slices) / across)
@@ -90,7 +91,7 @@ class Canvas:
 
         self.across = max(range(1, len(self.slices) + 1), key=lambda n: (cell(n), n))
         down = math.ceil(len(self.slices) / self.across)
-        # Between lines of slices there is room for their names and column numbers: 0.4 inches.
+        # The gap between lines of slices has room for their names and column numbers: 0.4 inches.
         gap = max(gap, math.ceil(0.45 / min(0.2, cell(self.across)))) if down > 1 else gap
         self.line_gap = gap
         self.corners = []  # row and column of each slice
@@ -102,7 +103,7 @@ class Canvas:
         self.columns = self.across * (self.slice_columns + self.gap) - self.gap
 
     def place(self, coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Canvas row and column of [n, axes] coordinates, and which of them are on the canvas."""
+        """Return the row and column of [n, axes] coordinates, and which of them are on the canvas."""
         if self.wrapped:
             flat = coordinates[:, 0] // self.step - self.start
             row, column = flat // self.columns, flat % self.columns
@@ -127,7 +128,7 @@ class Canvas:
         return which
 
     def paint(self, coordinates: np.ndarray) -> np.ndarray:
-        """Bool canvas: where these coordinates are."""
+        """Return a boolean canvas that is True at these coordinates."""
         canvas = np.zeros((self.rows, self.columns), bool)
         if len(coordinates):
             row, column, shown = self.place(coordinates)
@@ -135,9 +136,9 @@ class Canvas:
         return canvas
 
     def spread(self, values: np.ndarray, empty: int) -> np.ndarray:
-        """Values of the tensor's elements on the canvas; ``empty`` outside of it.
+        """Return the values of the tensor's elements on the canvas, and ``empty`` elsewhere.
 
-        Where several elements share a cell, the largest value stands for them.
+        If several elements share a cell, the largest value is used.
         """
         canvas = np.full((self.rows, self.columns), np.iinfo(np.int64).min)
         shape = self.shape or (1,)
@@ -149,7 +150,7 @@ class Canvas:
 
 
 def draw_ticks(ax: Axes, corner, cell, shape: tuple[int, ...], dims: Sequence[str], canvas: Canvas) -> None:
-    """Element numbers along the sides of a canvas, and the names of slices."""
+    """Draw element numbers along the sides of a canvas, and the names of slices."""
     small = {"fontsize": 9, "color": FAINT}
     left, above = corner[0] - 0.07, corner[1] - 0.06
     if canvas.wrapped and canvas.rows == 1:
@@ -180,7 +181,7 @@ def draw_ticks(ax: Axes, corner, cell, shape: tuple[int, ...], dims: Sequence[st
 
 
 def _round_numbers(count: int, cell: float, apart: float) -> list[int]:
-    """Multiples of a power of two below ``count`` that lie at least so many inches apart."""
+    """Return the multiples of a power of two below ``count`` that are far enough apart."""
     step = 1
     while step * cell < apart:
         step *= 2

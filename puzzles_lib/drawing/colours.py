@@ -1,11 +1,11 @@
-"""The colours of the pictures, by name: a name is one colour in every chapter.
+"""The colors of the pictures, by name. A name is the same color in every chapter.
 
-Here they are those of a light page. `themed` says what they are in the reader's own theme.
+The values are for a light page. `themed` returns the color in the reader's own theme.
 """
 
 from matplotlib.colors import to_hex, to_rgb
 
-# Okabe & Ito's palette, told apart by readers with any common colour blindness.
+# Okabe & Ito's palette, which readers with any common color blindness can tell apart.
 BLACK = "#000000"
 ORANGE = "#e69f00"
 SKY = "#56b4e9"
@@ -15,16 +15,16 @@ BLUE = "#0072b2"
 VERMILLION = "#d55e00"
 PURPLE = "#cc79a7"
 PALETTE = (BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE)
-# Two more, where programs need eight colours beside the marks.
+# Two more, because programs need eight colors besides the marks.
 LILAC = "#b9a7e6"
 BROWN = "#8c6239"
 
-# Pale ones, under a text or for what is only repeated.
+# Pale colors, for the background of texts or for repeated parts.
 PALE_ORANGE = "#f8e6c4"
 PALE_SKY = "#d9eefa"
 PALE_GREEN = "#dfeee6"
 
-# Greys, from dark to light.
+# Grays, from dark to light.
 INK = "#1a1a1a"  # text and outlines
 HATCHING = "#444444"
 FAINT = "#555555"  # lesser labels
@@ -35,24 +35,24 @@ SLATE = "#b0b0b0"  # cell borders under bolder lines, in four shades
 BLANK = "#b5b5b5"
 SILVER = "#c4c4c4"
 MIST = "#cccccc"
-PALE = "#eeeeee"  # cells without a meaning of their own
-HAZE = "#f4f4f4"  # what barely shows
+PALE = "#eeeeee"  # cells without a meaning
+HAZE = "#f4f4f4"  # barely visible parts
 
-# Program 0, 1, 2 ...; without vermillion, black and grey: those mark lanes out of bounds, the outline and
+# Program 0, 1, 2 ...; without vermillion, black and gray, which mark lanes out of bounds, the outline and
 # shared elements.
 PROGRAM_COLORS = (SKY, ORANGE, GREEN, PURPLE, YELLOW, BLUE, LILAC, BROWN)
 PROGRAM_TINTS = ("#dbeefb", "#fdebc8", "#cdeee2", "#f3dcea", "#fbf7c4", "#cfe3f2", "#e6defa", "#e8dccb")
 BAD = VERMILLION  # lanes out of bounds
 
-# On a fill of a colour of its own, which no theme changes.
+# On a fill that no theme changes.
 JET = "#101010"  # text on bright fills
-SNOW = "#fdfdfd"  # and on dark ones
-PAPER = "#ffffff"  # what everything is drawn on
+SNOW = "#fdfdfd"  # text on dark fills
+PAPER = "#ffffff"  # the background
 
-# What a theme has for paper and ink: Jupyter's, else that of VS Code, else a light page's.
+# The theme's background and text color: Jupyter's, or else VS Code's, or else a light page's.
 _PAPER_OF_THEME = "var(--jp-layout-color0,var(--vscode-editor-background,#fff))"
 _INK_OF_THEME = "var(--jp-content-font-color1,var(--vscode-editor-foreground,#1a1a1a))"
-_SHARES_OF_INK = {  # in percent, of greys between paper and ink
+_SHARES_OF_INK = {  # grays between paper and ink, in percent
     HATCHING: 78, FAINT: 76, RIM: 56, LINE: 48, GREY: 42, SLATE: 34, BLANK: 31, SILVER: 25, MIST: 21,
     PALE: 9, HAZE: 5,
 }  # fmt: skip
@@ -60,11 +60,13 @@ _SHARES_OF_COLOUR = {
     PALE_ORANGE: (ORANGE, 26), PALE_SKY: (SKY, 24), PALE_GREEN: (GREEN, 16),
     **dict(zip(PROGRAM_TINTS, ((color, 30) for color in PROGRAM_COLORS), strict=True)),
 }  # fmt: skip
-_OF_INK_IN_LINES = 42  # percent, so that bright colours read on a light page and dark ones on a dark page
+_OF_INK_IN_LINES = (
+    42  # in percent, so that bright colors are readable on a light page and dark ones on a dark page
+)
 
 
 def themed(colour: str) -> str:
-    """What fills an area with a colour, as CSS: ``var(--paper)`` and ``var(--ink)`` are the theme's."""
+    """Return the CSS that fills an area with a color; ``var(--paper)`` and ``var(--ink)`` are the theme's."""
     if colour in (INK, BLACK):
         return "var(--ink)"
     if colour == PAPER:
@@ -78,26 +80,26 @@ def themed(colour: str) -> str:
 
 
 def themed_line(colour: str) -> str:
-    """What draws a line or a text on the paper with a colour, as CSS: the strong ones nearer to ink."""
+    """Return the CSS that draws a line or a text with a color; strong colors become closer to ink."""
     if colour in (*PALETTE[1:], LILAC, BROWN):
         return f"color-mix(in srgb,{colour} {100 - _OF_INK_IN_LINES}%,var(--ink))"
     return themed(colour)
 
 
 def ink_on(colour: str) -> str | None:
-    """What reads on a fill that goes with the theme: ink, or paper; None for a fill that no theme changes."""
+    """Return what is readable on a fill that follows the theme: ink or paper; None if no theme changes it."""
     if colour == PAPER or colour in _SHARES_OF_COLOUR or _SHARES_OF_INK.get(colour, 100) < 30:
         return INK
     return PAPER if colour in (INK, BLACK) or _SHARES_OF_INK.get(colour, 0) > 60 else None
 
 
 def text_color(fill: object) -> str:
-    """Ink or paper on a fill that goes with the theme; on others black or white, whichever reads better."""
+    """Return ink or paper on a fill that follows the theme, else black or white, whichever is clearer."""
     return ink_on(to_hex(fill)) or (JET if luminance(fill) > 0.18 else SNOW)
 
 
 def luminance(color: object) -> float:
-    """WCAG's relative luminance, 0 for black to 1 for white."""
+    """Return WCAG's relative luminance, from 0 for black to 1 for white."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 

@@ -1,4 +1,4 @@
-"""Error maps: where a result is wrong."""
+"""Draw error maps: where a result is wrong."""
 
 import math
 
@@ -15,13 +15,13 @@ from puzzles_lib.dtypes import of_torch
 
 
 def error_map(got: object, want: object, name: str, wrong: object = None) -> Picture:
-    """Where a result is wrong: too high, too low, or not a number.
+    """Draw where a result is wrong: too high, too low, or not a number.
 
-    got, want: tensors or arrays of one shape. name: of the result, such as ``"z"``.
-    wrong: bool per element; by default where the two differ by more than 8 roundings of got's dtype
-        (float8: by more than neighbours do).
+    got, want: tensors or arrays of the same shape. name: the name of the result, such as ``"z"``.
+    wrong: bool per element. By default an element is wrong if the two differ by more than 8 roundings of
+        got's dtype (float8: by more than neighboring numbers do).
 
-    Raises ValueError for different shapes.
+    Raises ValueError if the shapes differ.
     """
     relative, of_largest = _slack(got)
     got, want = _as_array(got), _as_array(want)
@@ -76,7 +76,10 @@ class _ErrorPanel:
         if self.canvas.hidden:
             facts = [*facts, f"not shown: {plural(self.canvas.hidden, 'more slice')}"]
         if self.canvas.step > 1:
-            facts = [*facts, f"reduced: each square is up to {self.canvas.step} elements a side"]
+            facts = [
+                *facts,
+                f"reduced: each square stands for up to {self.canvas.step} × {self.canvas.step} elements",
+            ]
         self.lines = facts
         self.above = 0.25 if not self.canvas.wrapped or rows == 1 else 0.1
         self.above += 0.2 * (len(self.shape) > 2)
@@ -105,7 +108,7 @@ class _ErrorPanel:
 
 
 def _as_array(values: object) -> np.ndarray:
-    """A NumPy array of a tensor of any dtype; bfloat16 and float8 become float32."""
+    """Return a NumPy array of a tensor of any dtype; bfloat16 and float8 become float32."""
     if hasattr(values, "detach"):
         values = values.detach()
         return (values.float() if of_torch(values.dtype).code else values).numpy()
@@ -113,7 +116,7 @@ def _as_array(values: object) -> np.ndarray:
 
 
 def _slack(values: object) -> tuple[float, float]:
-    """What results of a dtype may differ by: a share of the right value, and of the largest."""
+    """Return by how much results of a dtype may differ: a share of the correct value, and of the largest."""
     if not hasattr(values, "detach"):
         dtype = np.asarray(values).dtype
         eps = np.finfo(dtype).eps if dtype.kind == "f" else 0.0

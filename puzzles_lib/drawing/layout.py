@@ -1,4 +1,4 @@
-"""Placing panels and text on a figure ruled in inches, and the shapes of areas of cells."""
+"""Place panels and text on a figure ruled in inches, and find the outlines of areas of cells."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -14,20 +14,20 @@ from matplotlib.path import Path
 from puzzles_lib.drawing.colours import FAINT, SNOW
 from puzzles_lib.drawing.sheet import label, new_sheet
 
-MOST_BOXES = 800  # of one color; more are drawn as an image
+MOST_BOXES = 800  # areas of one color; more are drawn as an image
 
 
 def plural(number: int, thing: str) -> str:
-    """``1 lane``, ``2 lanes``."""
+    """Return ``1 lane`` or ``2 lanes``."""
     return f"{number} {thing}{'s' * (number != 1)}"
 
 
 def flow(
     sizes: Sequence[tuple[float, float]], title: str, head: Sequence[str], foot: float
 ) -> tuple[Figure, Axes, list[tuple[float, float]]]:
-    """A figure with a title on which panels of these sizes flow left to right, then down.
+    """Make a figure with a title, on which panels of these sizes flow from left to right, then down.
 
-    Returns it, its axes (ruled in inches, y down), and the panels' upper left corners.
+    Returns the figure, its axes (ruled in inches, y down), and the panels' upper left corners.
     """
     titles = wrap_text(title, 7.6, 12, bold=True)
     notes = [line for text in head for line in wrap_text(text, 7.6)]
@@ -50,14 +50,14 @@ def flow(
 
 
 def write_line(ax: Axes, left: float, base: float, text: str, **style) -> None:
-    """A line of text whose baseline starts there."""
+    """Write a line of text whose baseline starts there."""
     label(ax, left, base, text, align="left baseline", **{"fontsize": 9, **style})
 
 
 def fill_area(
     ax: Axes, mask: np.ndarray, color: object, corner: np.ndarray, cell: np.ndarray, hatch: str | None = None
 ) -> None:
-    """Fill the cells that are True, below all lines; many scattered ones as a small image, not hatched."""
+    """Fill the cells that are True, below all lines; many scattered cells become a small image."""
     if not mask.any():
         return
     scattered = int((mask[:, 1:] != mask[:, :-1]).sum()) > 8 * MOST_BOXES
@@ -74,17 +74,17 @@ def fill_area(
 
 
 def text_width(text: str, fontsize: float = 9, bold: bool = False) -> float:
-    """About how wide a line of text is, in inches."""
+    """Return about how wide a line of text is, in inches."""
     return (0.63 if bold else 0.56) * fontsize / 72 * len(text)
 
 
 def wrap_text(text: str, width: float, fontsize: float = 9, bold: bool = False) -> list[str]:
-    """Lines of about that many inches."""
+    """Return the text in lines of about that many inches."""
     return textwrap.wrap(text, max(12, int(width / text_width("m", fontsize, bold)))) or [""]
 
 
 def _runs(mask: np.ndarray) -> list[tuple[int, int, int]]:
-    """Row, first column and length of every horizontal run of True."""
+    """Return row, first column and length of every horizontal run of True."""
     padded = np.pad(mask.astype(np.int8), ((0, 0), (1, 1)))
     change = np.diff(padded, axis=1)
     rows, starts = np.nonzero(change == 1)
@@ -93,7 +93,7 @@ def _runs(mask: np.ndarray) -> list[tuple[int, int, int]]:
 
 
 def spots_for_text(mask: np.ndarray, columns: float, rows: float, most: int = 6) -> Iterator[np.ndarray]:
-    """Middles (x, y) of areas of True with room for a text of that size, all in cells."""
+    """Return the middles (x, y) of areas of True with room for a text of that size, in cells."""
     mask = mask.copy()
     for _ in range(most):
         runs = _runs(mask)
@@ -111,7 +111,7 @@ def spots_for_text(mask: np.ndarray, columns: float, rows: float, most: int = 6)
 
 
 def contour(mask: np.ndarray) -> np.ndarray:
-    """Line segments around the areas of True, [n, 2, 2] as (x, y)."""
+    """Return the line segments around the areas of True, [n, 2, 2] as (x, y)."""
     padded = np.pad(mask, 1)
     level = (padded[1:] != padded[:-1])[:, 1:-1]
     upright = (padded[:, 1:] != padded[:, :-1])[1:-1]
@@ -119,7 +119,7 @@ def contour(mask: np.ndarray) -> np.ndarray:
 
 
 def seams(codes: np.ndarray) -> np.ndarray:
-    """Line segments between neighbouring cells of different codes, both at least 0."""
+    """Return the line segments between neighboring cells of different codes, both at least 0."""
     padded = np.pad(codes, 1, constant_values=-1)
     both = np.minimum(padded[1:], padded[:-1]) >= 0
     level = ((padded[1:] != padded[:-1]) & both)[:, 1:-1]
@@ -129,20 +129,20 @@ def seams(codes: np.ndarray) -> np.ndarray:
 
 
 def borders(mask: np.ndarray) -> np.ndarray:
-    """Line segments between and around the cells that are True."""
+    """Return the line segments between and around the cells that are True."""
     padded = np.pad(mask, 1)
     return _segments((padded[1:] | padded[:-1])[:, 1:-1], (padded[:, 1:] | padded[:, :-1])[1:-1])
 
 
 def _segments(level: np.ndarray, upright: np.ndarray) -> np.ndarray:
-    """As few segments as make edges of cells: [rows + 1, columns] lying, [rows, columns + 1] standing."""
+    """Join edges of cells to few segments: [rows + 1, columns] horizontal, [rows, columns + 1] vertical."""
     lying = [((column, row), (column + length, row)) for row, column, length in _runs(level)]
     standing = [((column, row), (column, row + length)) for column, row, length in _runs(upright.T)]
     return np.array(lying + standing, float).reshape(-1, 2, 2)
 
 
 def area_path(mask: np.ndarray, corner: np.ndarray, cell: np.ndarray) -> Path:
-    """The cells that are True as one path, on axes ruled in inches."""
+    """Return the cells that are True as one path, on axes ruled in inches."""
     return _boxes_path(_rectangles(mask), corner, cell)
 
 
@@ -155,8 +155,10 @@ def _boxes_path(boxes: list[tuple[int, int, int, int]], corner: np.ndarray, cell
 
 
 def _rectangles(mask: np.ndarray) -> list[tuple[int, int, int, int]]:
-    """Left, top, right and bottom of few rectangles that make up the cells that are True."""
-    open_runs: dict[tuple[int, int], tuple[int, int]] = {}  # (first column, length): first row, row after
+    """Return left, top, right and bottom of few rectangles that cover the cells that are True."""
+    open_runs: dict[
+        tuple[int, int], tuple[int, int]
+    ] = {}  # (first column, length) -> (first row, row after the last)
     done = []
     for row, column, length in _runs(mask):
         first, after = open_runs.get((column, length), (row, row))

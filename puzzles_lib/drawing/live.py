@@ -1,7 +1,7 @@
-"""Pictures to take in hand: HTML that shows a first state by itself, and a script that changes it.
+"""Interactive pictures: HTML that shows a first state, and a script that changes it.
 
-Where scripts are stripped, in a notebook that nobody trusts yet or on GitHub, the first state stays, with a
-line that says how to wake it. It asks for nothing outside itself.
+Without scripts, in a notebook that is not trusted yet or on GitHub, the first state stays, with a line that
+says how to start it. The picture requests nothing from outside.
 """
 
 import html
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 from puzzles_lib.drawing.colours import JET
 
-ASLEEP = "Run this cell, and it moves."
+ASLEEP = "Run this cell to make it interactive."
 CODE = "font:12px var(--jp-code-font-family,monospace)"
-ON_FILL = f"color:{JET};{CODE}"  # a text on a bright colour
+ON_FILL = f"color:{JET};{CODE}"  # a text on a bright color
 
 
 @dataclass(frozen=True, repr=False)
 class Live:
-    """A picture that answers to the mouse and to keys.
+    """A picture that reacts to the mouse and to keys.
 
-    kind: names it on the page, a word. body: HTML of the first state. script: JavaScript, a function of the
-    element around `body`. alt: the first state, and what can be changed, in words.
+    kind: a word that names it on the page. body: HTML of the first state. script: JavaScript, a function of
+    the element around `body`. alt: the first state and what can be changed, in words.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class Live:
             f'<div class="asleep"><em>{ASLEEP}</em></div><script>(() => {{\nconst wake = {self.script};\n'
             f"for (const root of document.querySelectorAll('.puzzles-live[data-kind=\"{self.kind}\"]')) {{\n"
             "  root.querySelector('.asleep')?.remove();\n"
-            # Else JupyterLab takes their arrow keys for its own: it asks each element for this by itself.
+            # Without this, JupyterLab uses the arrow keys itself; it asks each element.
             "  for (const one of root.querySelectorAll('input, button')) "
             "one.dataset.lmSuppressShortcuts = 'true';\n"
             "  if (!root.awake) wake(root);\n  root.awake = true;\n}\n})();</script></div>"

@@ -1,4 +1,4 @@
-"""What a picture is drawn on and with: a figure with alt text, sheets ruled in cells, boxes, labels."""
+"""Draw pictures: a figure with alt text, sheets ruled in cells, boxes, labels and arrows."""
 
 import io
 from collections.abc import Sequence
@@ -13,26 +13,26 @@ from puzzles_lib.drawing.colours import FAINT, INK, LINE, PALE, text_color
 from puzzles_lib.drawing.svg import to_svg
 
 LEADING = 1.25  # from line to line, in font sizes
-UNIT = 0.42  # inches per unit of a sheet: a cell that holds three digits at size 10
+UNIT = 0.42  # inches per unit of a sheet: a cell with room for three digits at size 10
 
 
 class Picture:
-    """A figure that shows itself in a notebook as SVG with alt text, in the colours of the page's theme.
+    """A figure that a notebook shows as SVG with alt text, in the colors of the page's theme.
 
-    As text a picture is its alt text, which must say what the figure shows, numbers included.
+    As text a picture is its alt text, which must say what the figure shows, including its numbers.
 
-    crop: cut or extend the figure to what is drawn; twice the work, so not for figures laid out exactly.
+    crop: cut or extend the figure to what is drawn. It takes twice as long, so exact figures don't use it.
     """
 
     def __init__(self, figure: Figure, alt: str, crop: bool = True):
         if not alt:
-            raise ValueError("Picture: alt is empty, it must say what the figure shows")
+            raise ValueError("Picture: alt is empty, but it must say what the figure shows")
         self.figure = figure
         self.crop = crop
         self.alt = " ".join(alt.split())
 
     def png(self) -> bytes:
-        """The figure as PNG bytes on white, the same for the same figure (no date, no version inside)."""
+        """Return the figure as PNG bytes on white; the same figure gives the same bytes."""
         buffer = io.BytesIO()
         box = "tight" if self.crop else None
         self.figure.savefig(
@@ -41,7 +41,7 @@ class Picture:
         return buffer.getvalue()
 
     def svg(self) -> str:
-        """The figure as one ``<svg>`` element, the same for the same figure."""
+        """Return the figure as one ``<svg>`` element; the same figure gives the same text."""
         return to_svg(self.figure, self.alt, self.crop)
 
     def _repr_html_(self) -> str:
@@ -52,14 +52,14 @@ class Picture:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of that many inches that is no part of pyplot's global state."""
+    """Return an empty figure with a size in inches, without using pyplot's global state."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def new_sheet(columns: float, rows: float, unit: float = UNIT) -> tuple[Figure, Axes]:
-    """A figure with one bare, square-ruled axes to put `cells` on: x to the right, y *down*.
+    """Return a figure and its axes for `cells`: one unit is a cell, with x to the right and y *down*.
 
-    columns, rows: size in cells; leave room for labels (a row label needs 2 to 4 columns).
+    columns, rows: the size in cells. Leave room for labels (a row label needs 2 to 4 columns).
     unit: inches per cell. Font sizes are in points and do not scale with it.
 
         figure, ax = new_sheet(10, 3)
@@ -76,9 +76,9 @@ def new_sheet(columns: float, rows: float, unit: float = UNIT) -> tuple[Figure, 
 
 @dataclass(frozen=True)
 class Cells:
-    """Where a grid of `cells` lies on its axes, to hang arrows and labels on.
+    """The place of a grid of `cells` on its axes, to attach arrows and labels to.
 
-    x, y: upper left corner. rows, columns: how many cells. width, height: of one cell.
+    x, y: the upper left corner. rows, columns: the number of cells. width, height: the size of one cell.
     """
 
     x: float
@@ -101,15 +101,15 @@ class Cells:
         return self.x + (column + right) * self.width, self.y + (row + down) * self.height
 
     def center(self, *at: int) -> tuple[float, float]:
-        """The middle of cell ``(column)`` of a strip or ``(row, column)`` of a grid."""
+        """Return the middle of cell ``(column)`` of a strip or ``(row, column)`` of a grid."""
         return self._place(at, 0.5, 0.5)
 
     def top(self, *at: int) -> tuple[float, float]:
-        """The middle of that cell's upper edge."""
+        """Return the middle of that cell's upper edge."""
         return self._place(at, 0.5, 0.0)
 
     def foot(self, *at: int) -> tuple[float, float]:
-        """The middle of that cell's lower edge."""
+        """Return the middle of that cell's lower edge."""
         return self._place(at, 0.5, 1.0)
 
 
@@ -129,20 +129,20 @@ def cells(
     row_index: bool | Sequence = False,
     fontsize: float = 10,
 ) -> Cells:
-    """Draw a strip or grid of labelled cells: a block, a tensor, the bits of a word.
+    """Draw a strip or grid of labeled cells: a block, a tensor, or the bits of a word.
 
     ax: axes whose y runs down, as from `new_sheet`.
     values: one- or two-dimensional list, array or tensor of numbers or texts; ``None`` and ``""``
         leave a cell empty, floats are written with up to three digits.
-    x, y: upper left corner. width, height: of one cell.
+    x, y: the upper left corner. width, height: the size of one cell.
     colors, hatch, edge: one for all cells, or nested like ``values``. A color of ``None`` draws no
-        fill, a hatch of ``"///"`` marks a cell as switched off. Texts turn white on dark colors.
-    title: text to the left of the cells, on the height of the first row.
+        fill, and a hatch of ``"///"`` marks a cell as switched off. Texts turn white on dark colors.
+    title: a text to the left of the cells, next to the first row.
     index: small numbers above the columns: True for 0, 1, 2 ..., or the labels themselves.
     row_index: the same, to the left of the rows.
-    fontsize: of the values in points; labels are one smaller, but at least 9.
+    fontsize: of the values, in points; labels are one point smaller, but at least 9.
 
-    Returns where the cells lie. Raises ValueError for values with more than two dimensions or rows
+    Returns the place of the cells. Raises ValueError for values with more than two dimensions or rows
     of different lengths.
     """
     texts, strip = _grid(values)
@@ -183,11 +183,11 @@ def box(
     dashed: bool = False,
     fontsize: float = 10,
 ) -> Cells:
-    """A rectangle with a text in its middle; with ``color=None`` a frame around what is there.
+    """Draw a rectangle with a text in its middle; with ``color=None``, only a frame.
 
-    x, y: upper left corner. The text is white where the color is dark.
+    x, y: the upper left corner. The text is white if the color is dark.
 
-    Returns where it lies, as a grid of one cell.
+    Returns its place, as a grid of one cell.
     """
     ax.add_patch(
         Rectangle(
@@ -220,14 +220,15 @@ def label(
     pad: float = 1.0,
     **style: object,
 ) -> None:
-    """A text at a point; of several lines, as one block.
+    """Write a text at a point; several lines become one block.
 
-    align: what of the text lies at the point. Across ``"left"``, ``"right"``, else the middle; down
-        ``"top"``, ``"bottom"``, ``"baseline"``, else the middle; or one of each, as ``"left bottom"``.
-    behind: color of a card behind the text, which hides what it lies on; pad: points around the text.
-    style: ``rotation``, ``weight``, ``family``, ``zorder``, as matplotlib has them.
+    align: which part of the text is at the point. Horizontally ``"left"`` or ``"right"``, or else the
+        middle; vertically ``"top"``, ``"bottom"`` or ``"baseline"``, or else the middle; or one of each, as
+        in ``"left bottom"``.
+    behind: the color of a card under the text, which hides what is there. pad: points around the text.
+    style: ``rotation``, ``weight``, ``family``, ``zorder``, as in matplotlib.
 
-    Raises ValueError for an align that there is not.
+    Raises ValueError for an unknown align.
     """
     words = align.split()
     across = next((word for word in words if word in ("left", "right")), "center")
@@ -237,7 +238,7 @@ def label(
     card = None if behind is None else {"facecolor": behind, "edgecolor": "none", "pad": pad}
     lines = text.split("\n")
     first = {"top": 0.0, "baseline": 0.0, "bottom": 1.0}.get(down, 0.5) * (len(lines) - 1)
-    for number, line in enumerate(lines):  # each for itself, since a page has another font than matplotlib
+    for number, line in enumerate(lines):  # one by one, because the page's font is not matplotlib's
         below = (number - first) * LEADING * fontsize / 72  # inches
         moved = ax.transData + ScaledTranslation(0, -below, ax.figure.dpi_scale_trans)
         look = {"fontsize": fontsize, "color": color, "bbox": card, "parse_math": False, **style}
@@ -254,7 +255,7 @@ def arrow(
     bend: float = 0.0,
     fontsize: float = 10,
 ) -> None:
-    """An arrow from one point to another, with a text beside its middle.
+    """Draw an arrow from one point to another, with a text next to its middle.
 
     bend: 0 is straight; 0.3 curves to one side, -0.3 to the other.
     """
@@ -276,9 +277,9 @@ def arrow(
 
 
 def legend(ax: Axes, y: float, *entries: tuple) -> None:
-    """A line of small squares, each with what its look means.
+    """Draw a line of small squares, each with its meaning.
 
-    y: upper edge. entries: x, color and text of each, in that order; a fourth is a hatch.
+    y: the upper edge. entries: x, color and text of each, and perhaps a hatch.
     """
     for x, color, text, *hatch in entries:
         box(ax, x, y, 0.7, 0.6, color=color, hatch=hatch[0] if hatch else None)
@@ -286,7 +287,7 @@ def legend(ax: Axes, y: float, *entries: tuple) -> None:
 
 
 def _grid(values: object) -> tuple[list[list[str]], bool]:
-    """Nested texts, and whether the values were one-dimensional."""
+    """Return nested texts, and whether the values were one-dimensional."""
     if hasattr(values, "tolist"):
         values = values.tolist()
     rows = list(values) if isinstance(values, (list, tuple, range, str)) else [values]
@@ -306,7 +307,7 @@ def _text(value: object) -> str:
 
 
 def _spread(value: object, shape: tuple[int, int], strip: bool) -> list[list]:
-    """One value for all cells, or nested values, as nested values of that shape."""
+    """Return one value for all cells, or nested values, as nested values of that shape."""
     single = value is None or isinstance(value, str) or _is_color(value)
     if single:
         return [[value] * shape[1] for _ in range(shape[0])]

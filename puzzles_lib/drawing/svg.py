@@ -1,8 +1,8 @@
-"""Figures as SVG that follows the theme of the page: matplotlib draws on it as on any canvas.
+"""Turn figures into SVG that follows the theme of the page; matplotlib draws on it as on any canvas.
 
-Colours of `puzzles_lib.drawing.colours` become CSS variables of Jupyter's themes, with fallbacks; texts stay
-texts, in the page's own font; what has one look is written once. Ids begin with a digest of the picture, so
-that pictures on a page do not meet. The same figure gives the same bytes.
+The colors of `puzzles_lib.drawing.colours` become CSS variables of Jupyter's themes, with fallbacks. Texts
+stay texts, in the page's own font, and equal looks are written once. Ids begin with a digest of the
+picture, so that the ids of pictures on a page differ. The same figure gives the same bytes.
 """
 
 import base64
@@ -22,22 +22,22 @@ from matplotlib.transforms import Affine2D, Bbox, Transform
 
 from puzzles_lib.drawing.colours import BLACK, INK, PAPER, THEME, text_color, themed, themed_line
 
-DPI = 96  # pixels of CSS to an inch
-LEAST_TEXT, COLUMN = 11, 785  # pixels of a text, where a window of 1000 leaves so many for an output
+DPI = 96  # CSS pixels per inch
+LEAST_TEXT, COLUMN = 11, 785  # the width of an output, in pixels, in a window of 1000
 _FONT = "var(--jp-content-font-family,system-ui,sans-serif)"
 _CODE_FONT = "var(--jp-code-font-family,monospace)"
-_MARK = "\N{SECTION SIGN}"  # stands for the beginning of ids until they are known
+_MARK = "\N{SECTION SIGN}"  # a placeholder for the beginning of ids until it is known
 _RECTANGLE = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
 _MOVE = re.compile(r"(\S+) ([-\d.e]+)(.*)", re.DOTALL)
-_LOOK_BACK = 60  # elements among which one of the same look is searched
+_LOOK_BACK = 60  # how many elements are searched for one with the same look
 
 
 def to_svg(figure: Figure, alt: str, crop: bool) -> str:
-    """The figure as one ``<svg>`` element. crop: cut or extend it to what is drawn."""
+    """Return the figure as one ``<svg>`` element. crop: cut or extend it to what is drawn."""
     buffer = io.BytesIO()
     box = "tight" if crop else None
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a page may well have it
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the page's font may have it
         backend = f"module://{__name__}"
         figure.savefig(buffer, format="svg", dpi=DPI, backend=backend, bbox_inches=box, facecolor="none")
     body = buffer.getvalue().decode()
@@ -49,7 +49,7 @@ def to_svg(figure: Figure, alt: str, crop: bool) -> str:
 
 
 class FigureCanvas(FigureCanvasBase):
-    """What ``savefig`` draws on."""
+    """The canvas that ``savefig`` draws on."""
 
     filetypes = {"svg": "Scalable Vector Graphics"}
 
@@ -61,7 +61,7 @@ class FigureCanvas(FigureCanvasBase):
 
 
 class _Element:
-    """Shapes or texts of one look; ``box`` is where they lie."""
+    """Shapes or texts with the same look. box: the area that they cover."""
 
     def __init__(self, tag: str, look: str, content: str, box: Bbox):
         self.tag, self.look, self.contents, self.box = tag, look, [content], box
@@ -81,7 +81,7 @@ class _Element:
 
 
 class _Renderer(RendererBase):
-    """Writes down what it is told to draw; y runs down, in pixels of CSS."""
+    """Writes what matplotlib draws as SVG; y runs down, in CSS pixels."""
 
     def __init__(self, width: float, height: float):
         super().__init__()
@@ -143,7 +143,7 @@ class _Renderer(RendererBase):
         has_line = gc.get_linewidth() > 0 and gc.get_rgb()[3] > 0
         look = " ".join(filter(None, [fill, self._line(gc, on_paper=rgbFace is None) if has_line else ""]))
         if Path.CURVE4 in (marker_path.codes if marker_path.codes is not None else ()) and box.width <= 6:
-            if rgbFace is not None:  # small dots: the caps of lines of no length
+            if rgbFace is not None:  # small dots: the caps of lines without length
                 paint = _paint("stroke", themed(to_hex(rgbFace)), rgbFace, gc)
                 look, shape = (
                     f'{paint} stroke-width="{_short(box.width + 1)}" stroke-linecap="round"',
@@ -201,7 +201,7 @@ class _Renderer(RendererBase):
         self._add("g", " ".join(look), content, box)
 
     def _readable(self, colour: str, x: float, y: float) -> str:
-        """The colour for a text there: ink or paper on a fill that no theme changes are black or white."""
+        """Return the color for a text there: black or white on a fill that no theme changes."""
         if colour in (INK, BLACK, PAPER):
             for box, fill in reversed(self.fills):
                 if box.x0 <= x <= box.x1 and box.y0 <= y <= box.y1:
@@ -228,7 +228,7 @@ class _Renderer(RendererBase):
         return " ".join(look)
 
     def _clip(self, gc: GraphicsContextBase, box: Bbox) -> str:
-        """The attribute that cuts off what is drawn where it passes the axes; "" where nothing does."""
+        """Return the attribute that clips what passes the axes; "" if nothing does."""
         limits = gc.get_clip_rectangle()
         if limits is None:
             return ""
@@ -240,7 +240,7 @@ class _Renderer(RendererBase):
         return f' clip-path="url(#{name})"'
 
     def _hatch(self, gc: GraphicsContextBase, hatch: str) -> str:
-        """The id of a pattern as matplotlib names them: dots, strokes or crosses, denser where longer."""
+        """Return the id of a hatch by matplotlib's name: dots, lines or crosses; a longer name is denser."""
         apart = {1: 12, 2: 9, 3: 7.5, 4: 6.5}.get(len(hatch), 5.5)
         colour = themed(to_hex(gc.get_hatch_color()))
         half = _short(apart / 2)
@@ -254,13 +254,13 @@ class _Renderer(RendererBase):
         return self._define("pattern", f'{size} patternTransform="rotate({turn})"', shape)
 
     def _define(self, tag: str, look: str, shape: str) -> str:
-        """The id of what is defined once and referred to."""
+        """Return the id of a definition, which is written once."""
         return self.definitions.setdefault((tag, look, shape), f"{_MARK}-{len(self.definitions)}")
 
     # ---- the page
 
     def _add(self, tag: str, look: str, content: str, box: Bbox) -> None:
-        """To what has the same look, where nothing that came since lies under it; else on top of all."""
+        """Add a shape to an element with the same look, unless a later one is between them; else on top."""
         inner = Bbox.from_extents(box.x0 + 0.8, box.y0 + 0.8, box.x1 - 0.8, box.y1 - 0.8)
         for element in reversed(self.elements[-_LOOK_BACK:]):
             if (element.tag, element.look) == (tag, look):
@@ -289,13 +289,13 @@ def _paint(attribute: str, colour: str, rgb: object, gc: GraphicsContextBase) ->
 
 
 def _short(number: float) -> str:
-    """With one decimal where it is needed: a tenth of a pixel is less than an eye sees."""
+    """Return a number with at most one decimal, because a tenth of a pixel is not visible."""
     rounded = round(float(number), 2 if abs(number) < 1 else 1)
     return f"{rounded:g}" if rounded else "0"
 
 
 def _drawn(path: Path, transform: Transform, simplify: bool = False) -> tuple[str, Bbox]:
-    """A path as SVG's commands, and the box around it."""
+    """Return a path as SVG commands, and the box around it."""
     commands: list[str] = []
     corners: list[tuple[int, int]] = []  # in tenths of a pixel
     start = here = (0, 0)

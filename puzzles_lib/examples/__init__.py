@@ -1,4 +1,4 @@
-"""Programs to run and to take apart: what `puzzles_lib.kernels` is like to use.
+"""Example programs that use `puzzles_lib.kernels`.
 
 python -m puzzles_lib.examples.train_vit --help
 """

@@ -1,12 +1,12 @@
-"""Checkpoints of a training run on any number of ranks, each whole or not there.
+"""Save checkpoints of a training run on any number of ranks; each is complete, or not there.
 
     FOLDER/step-00000020/           torch.distributed.checkpoint's files, and run.json
     FOLDER/step-00000040.partial/   being written, or left by a run that died; the next save removes it
 
-A checkpoint is written under its partial name and renamed when all ranks have written all of it. It holds
-model and optimiser by the names that the unwrapped model has, so that DDP, FSDP2 and a single process read
-each other's, and the state of each rank's random numbers. Resume from your own alone: torch reads the list
-of a checkpoint's tensors with pickle, which runs what it is told to.
+A checkpoint is written under its partial name and renamed when all ranks have written all of it. It
+contains the model and the optimizer, by the names of the unwrapped model, so DDP, FSDP2 and a single
+process can read each other's. It also contains the state of each rank's random numbers. Only resume from
+your own checkpoints: torch reads the list of tensors with pickle, which can run any code.
 """
 
 import json
@@ -25,7 +25,7 @@ from torch import nn
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
-KEPT = 2  # checkpoints: the newest ones
+KEPT = 2  # the number of checkpoints that are kept, the newest ones
 RUN = "run.json"
 PARTIAL = ".partial"
 
@@ -33,7 +33,7 @@ PARTIAL = ".partial"
 def save(
     folder: Path, step: int, model: nn.Module, optimiser: torch.optim.Optimizer, run: dict[str, Any]
 ) -> Path:
-    """Save what resuming after ``step`` steps needs; all ranks call it. Returns the checkpoint's folder.
+    """Save what is needed to resume after ``step`` steps, and return the folder. All ranks call it.
 
     run: what `load` gives back, as JSON. Older checkpoints but the last are removed.
     Raises OSError where it cannot be written; then the older ones stay.
@@ -54,7 +54,7 @@ def save(
         raise OSError(f"{partial} could not be written: {_reason(error)}") from error
     if first:
         _write(partial / RUN, json.dumps({**run, "step": step}))
-        if whole.exists():  # damaged, else this run had started from it
+        if whole.exists():  # it is damaged, or this run would have started from it
             shutil.rmtree(whole)
         os.rename(partial, whole)
         _sync(folder)
@@ -65,7 +65,7 @@ def save(
 
 
 def load(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
-    """Put a checkpoint into model, optimiser and this rank's random numbers; all ranks call it.
+    """Load a checkpoint into the model, the optimizer and this rank's random numbers. All ranks call it.
 
     A rank that the checkpoint knows nothing of keeps its random numbers.
     Raises OSError where it cannot be read.
@@ -87,7 +87,7 @@ def load(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> None
 
 
 def newest(folder: Path) -> Path | None:
-    """The newest whole checkpoint in a folder, or None; rank 0 looks, and all get its answer."""
+    """Return the newest complete checkpoint in a folder, or None. Rank 0 looks, and all get its answer."""
     found = [next((path for path in reversed(checkpoints(folder)) if is_whole(path)), None)]
     if dist.is_initialized():
         dist.broadcast_object_list(found)
@@ -95,24 +95,24 @@ def newest(folder: Path) -> Path | None:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """All that are not partial, the oldest first."""
+    """Return all checkpoints that are not partial, the oldest first."""
     return sorted(path for path in folder.glob("step-*") if not path.name.endswith(PARTIAL))
 
 
 def is_whole(path: Path) -> bool:
-    """Whether all files of a checkpoint are there, in full length."""
+    """Return whether all files of a checkpoint are there and have their full length."""
     try:
         read_run(path)
         for place in dcp.FileSystemReader(path).read_metadata().storage_data.values():
             if (path / place.relative_path).stat().st_size < place.offset + place.length:
                 return False
-    except Exception:  # whatever damaged bytes make of the reader
+    except Exception:  # damaged bytes may raise anything
         return False
     return True
 
 
 def read_run(path: Path) -> dict[str, Any]:
-    """What `save` was told of the run, and its ``step``. Raises OSError or ValueError where it is damaged."""
+    """Return what `save` got of the run, and its ``step``. Raise OSError or ValueError if it is damaged."""
     return json.loads((path / RUN).read_text())
 
 
@@ -130,7 +130,7 @@ def _random() -> str:
 
 @contextmanager
 def _alone_or_not() -> Iterator[bool]:
-    """Whether there is this process only, of which torch warns although it is told."""
+    """Silence torch's warning if there is only this process."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "torch.distributed is disabled, unavailable or uninitialized")
         yield not dist.is_initialized()
@@ -146,7 +146,7 @@ def _barrier() -> None:
 
 
 def _reason(error: CheckpointException) -> str:
-    """The first failure of any rank, in a line."""
+    """Return the first failure of any rank as a line."""
     rank, (failure, _) = next(iter(error.failures.items()))
     return f"rank {rank}: {type(failure).__name__}: {failure}".splitlines()[0]
 
@@ -159,7 +159,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """A rename lasts once its folder is on the disk."""
+    """Write a folder to disk, so that a rename in it lasts."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

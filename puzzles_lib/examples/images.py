@@ -1,4 +1,4 @@
-"""Images to train on, and the order in which they come: a function of seed and step, with nothing to save."""
+"""Provide images to train on. Their order is a function of seed and step, so there is nothing to save."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -6,7 +6,7 @@ from functools import cache
 import torch
 import torch.nn.functional as F
 
-COUNT = {"digits": 1500, "base": 2048}  # images to train on
+COUNT = {"digits": 1500, "base": 2048}  # the number of images to train on
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Images:
         return Images(self.pixels.to(device), self.labels.to(device), self.half)
 
     def take(self, chosen: torch.Tensor | slice) -> tuple[torch.Tensor, torch.Tensor]:
-        """Some of them, float32 from -1 to 1, and their labels."""
+        """Return some of the images, float32 from -1 to 1, and their labels."""
         return self.pixels[chosen].float() / self.half - 1, self.labels[chosen]
 
 
 @cache
 def digits() -> tuple[Images, Images]:
-    """Scikit-learn's digits, of 8 by 8 pixels: 1500 to train on and 297 to test, mixed."""
+    """Return scikit-learn's shuffled digits, of 8 by 8 pixels: 1500 to train on and 297 to test."""
     from sklearn.datasets import load_digits
 
     loaded = load_digits()
@@ -43,7 +43,7 @@ def digits() -> tuple[Images, Images]:
 
 @cache
 def synthetic(classes: int = 20, side: int = 224) -> Images:
-    """Images of ImageNet's size: for each of a few classes a pattern of 14 by 14 patches, under noise."""
+    """Return images of ImageNet's size: for each of a few classes, a pattern of 14 by 14 noisy patches."""
     count, generator = COUNT["base"], torch.Generator().manual_seed(0)
     labels = torch.randint(classes, (count,), generator=generator)
     patterns = torch.randn(classes, 3, 14, 14, generator=generator)
@@ -56,7 +56,7 @@ def synthetic(classes: int = 20, side: int = 224) -> Images:
 
 
 def order(count: int, batch: int, step: int, seed: int) -> torch.Tensor:
-    """Which of ``count`` images are the batch of a step: [batch] indices, all of them drawn anew each epoch.
+    """Return which of ``count`` images are the batch of a step: [batch] indices, shuffled anew each epoch.
 
     What is left over of an epoch is left out.
     """

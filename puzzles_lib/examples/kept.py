@@ -1,4 +1,4 @@
-"""What autograd keeps between forward and backward, as it comes and goes."""
+"""Measure what autograd keeps between forward and backward."""
 
 from collections import Counter
 from typing import Any
@@ -9,7 +9,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 
 class Kept:
-    """Within it, ``levels`` grows by a number whenever autograd keeps a tensor or takes one back.
+    """A context in which ``levels`` gets a number whenever autograd keeps or releases a tensor.
 
     levels: bytes kept by then, of all tensors but parameters; what several layers keep together counts once.
     """

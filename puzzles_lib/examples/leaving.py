@@ -1,4 +1,4 @@
-"""How a run ends that is told to: after its step, or, where another rank never comes, with a word."""
+"""End a run when a signal arrives: after its step, or with a message if another rank never arrives."""
 
 import os
 import signal
@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
 
-PATIENCE = 20  # seconds; torchrun kills 30 seconds after its SIGTERM
+PATIENCE = 20  # in seconds; torchrun kills a process 30 seconds after its SIGTERM
 
 
 class Leaving:
-    """Within it, SIGTERM and Ctrl-C are only noted, in ``signals``; a second one acts at once.
+    """A context in which SIGTERM and Ctrl-C are only noted in ``signals``; a second one acts immediately.
 
     A process that waits in a collective for a rank that died runs no handler of Python's, and under NCCL
     waits for long. So while ``in_step`` is true, `PATIENCE` seconds after a signal, a thread ends the
@@ -50,7 +50,7 @@ class Leaving:
         signal.signal(number, self._before[signal.Signals(number)])
 
     def _watch(self, reader: int) -> None:
-        """The kernel of Python writes each signal's number at once, whatever the main thread waits in."""
+        """Watch for signals. Python writes each signal's number at once, whatever the main thread does."""
         while (come := os.read(reader, 1)) and come[0] not in (signal.SIGTERM, signal.SIGINT):
             pass
         while come and not self._left.wait(PATIENCE):

@@ -1,7 +1,7 @@
-"""Forward and backward of a batch as one CUDA graph, which the host launches at once.
+"""Run forward and backward of a batch as one CUDA graph, with one launch from the host.
 
-The host may take longer to launch the kernels of a small batch, one by one from Python, than the GPU takes to
-run them, the more so those of packed layers. A graph computes what they do, to the bit.
+For a small batch, the host may need longer to launch the kernels one by one from Python than the GPU needs to
+run them. Packed layers have even more kernels. A graph computes exactly the same, bit for bit.
 """
 
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-WARM = 11  # runs before the capture: DDP times its first ten by events, which no graph can hold
+WARM = 11  # runs before the capture: DDP times its first ten with events, which graphs cannot contain
 
 
 class Replayed:
-    """The loss of a batch, and the gradients of a model's weights in their ``.grad``.
+    """Computes the loss of a batch, and the gradients of a model's weights in their ``.grad``.
 
     Captured here, from ``loss_of(*inputs)`` and its backward, on ``stream``, on which DDP was wrapped around
     the model, too, if it is. From now on new inputs are copied to where these are, and gradients stay where
@@ -39,7 +39,7 @@ class Replayed:
         model.zero_grad(set_to_none=True)
         self._graph = torch.cuda.CUDAGraph()
         torch.cuda.reset_peak_memory_stats()
-        # Threads of their own, such as NCCL's watchdog, may ask the GPU meanwhile.
+        # Other threads, such as NCCL's watchdog, may use the GPU at the same time.
         with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
             loss = loss_of(*self._inputs)
             loss.backward()
@@ -48,7 +48,7 @@ class Replayed:
         torch.cuda.set_rng_state(numbers)
 
     def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """The loss of other inputs, of the same shapes."""
+        """Return the loss of other inputs with the same shapes."""
         for kept, new in zip(self._inputs, inputs, strict=True):
             kept.copy_(new)
         self._graph.replay()

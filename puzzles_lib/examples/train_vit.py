@@ -39,7 +39,7 @@ from puzzles_lib.examples.training import (
 from puzzles_lib.kernels.modules import unpack_activations
 
 MODULE = "puzzles_lib.examples.train_vit"
-MINUTES = 10  # that a rank waits for the others
+MINUTES = 10  # how long a rank waits for the others
 SIZES: dict[str, dict[str, Any]] = {
     "digits": {"steps": 200},
     "base": {"steps": 30, "batch": 256, "lr": 1e-4, "dtype": "bfloat16"},
@@ -48,7 +48,7 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; returns its exit status: 0, 2 for bad arguments, 1 for what went wrong, 128 + a signal."""
+    """Run the command and return its exit status: 0, 1 for a failure, 2 for bad arguments, 128 + a signal."""
     parser = _parser()
     chosen = parser.parse_args(argv)
     first = int(os.environ.get("RANK", 0)) == 0
@@ -67,7 +67,9 @@ def main(argv: list[str] | None = None) -> int:
     except (RankLost, LossLost, ValueError, OSError) as error:
         if first or isinstance(error, RankLost):
             print(f"{parser.prog}: error: {error}", file=sys.stderr, flush=True)
-        if isinstance(error, RankLost | OSError):  # the others may be elsewhere: to leave the group may wait
+        if isinstance(
+            error, RankLost | OSError
+        ):  # the other ranks may be elsewhere, and leaving the group might wait for them
             return 2 if isinstance(error, FileNotFoundError | FileExistsError) else 1
         status = 2 if isinstance(error, ValueError) else 1
     if dist.is_initialized():
@@ -111,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _config(chosen: argparse.Namespace) -> tuple[Config, int]:
-    """And the number of steps."""
+    """Return the configuration and the number of steps."""
     if chosen.no_packing and (chosen.bits, chosen.rounding) != (None, None):
         raise ValueError("no-packing is given, allowed with it are neither bits nor rounding")
     names = ("size", "bits", "rounding", "batch", "lr", "dropout", "dtype", "compile", "seed", "steps")
@@ -122,7 +124,7 @@ def _config(chosen: argparse.Namespace) -> tuple[Config, int]:
 
 
 def join(parallel: str | None, device: str | None) -> Ranks:
-    """What this process is of torchrun's, joined with the others if there are any, deterministic.
+    """Join torchrun's processes, set deterministic kernels, and return this process's place.
 
     Raises ValueError where torchrun's ranks, this machine's GPUs and the arguments do not fit.
     """
@@ -151,7 +153,7 @@ def join(parallel: str | None, device: str | None) -> Ranks:
     return Ranks(place, rank, count, parallel)
 
 
-# ---- what it shows at the end
+# ---- the output at the end
 
 
 def _show(run: Run, ranks: Ranks, picture: Path, record: Path | None) -> None:
@@ -185,7 +187,7 @@ def _name(device: torch.device) -> str:
 
 
 def _accuracy(run: Run, device: torch.device) -> float:
-    """The share of the test digits that it reads right; all ranks call it."""
+    """Return the share of the test digits that the model reads correctly. All ranks call it."""
     run.model.eval()
     pixels, labels = digits()[1].to(device).take(slice(None))
     with torch.no_grad():
@@ -194,8 +196,8 @@ def _accuracy(run: Run, device: torch.device) -> float:
 
 
 def _kept(run: Run, ranks: Ranks) -> dict[str, Kept]:
-    """What autograd keeps through a step, by name: of this model, and of torch's layers in its place."""
-    if ranks.count > 1 or ranks.device.type == "cuda":  # there the peak says more
+    """Return what autograd keeps in a step, by name: for this model, and for torch's layers instead."""
+    if ranks.count > 1 or ranks.device.type == "cuda":  # on a GPU the peak says more
         return {}
     packed = run.config.bits is not None
     found = {"packed" if packed else "torch": _kept_in_a_step(run.config, run.model)}
@@ -213,7 +215,7 @@ def _kept_in_a_step(config: Config, model: nn.Module) -> Kept:
 
 
 def _plot(run: Run, kept: dict[str, Kept], path: Path) -> None:
-    """Loss by step; and the GPU's peak of memory by step, or what is kept through one."""
+    """Plot the loss by step, and the GPU's peak memory by step, or what is kept in one step."""
     from matplotlib.figure import Figure
 
     from puzzles_lib.drawing.colours import BLUE, GREY

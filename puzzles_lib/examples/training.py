@@ -1,4 +1,4 @@
-"""Training a vision transformer, alone or on several ranks; what a step computes follows from its number.
+"""Train a vision transformer, alone or on several ranks. A step's computation depends only on its number.
 
 The batch is drawn by seed and step, rounding by step and rank, and kernels are the deterministic ones (see
 `deterministic`). So a run that was resumed has the losses of one that was not, to the bit; only dropout's
@@ -40,7 +40,7 @@ PARALLEL = ("ddp", "fsdp")
 
 @dataclass(frozen=True)
 class Config:
-    """What a run computes. A checkpoint is resumed by the same one alone.
+    """The configuration of a run. A checkpoint can only be resumed with the same one.
 
     size: digits or base. bits, rounding: of `pack_activations`; no bits for torch's own layers, no rounding
     for its default. batch: images a step, on all ranks together. lr: of AdamW, reached within ten steps.
@@ -58,7 +58,7 @@ class Config:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what cannot be."""
+        """Raise ValueError for an impossible configuration."""
         if self.size not in COUNT:
             raise ValueError(f"size is {self.size!r}, allowed are {' and '.join(COUNT)}")
         if self.bits is not None:
@@ -86,7 +86,9 @@ class Config:
             rounding: dict[str, Any] = {} if self.rounding is None else {"rounding": self.rounding}
             pack_activations(model, self.bits, **rounding)
         if self.compile:
-            for block in model.blocks:  # not the module: FSDP2's hooks and the names of weights stay outside
+            for (
+                block
+            ) in model.blocks:  # not the module, so that FSDP2's hooks and the names of weights stay outside
                 block.forward = torch.compile(block.forward, fullgraph=True, dynamic=False)
         return model
 
@@ -111,7 +113,7 @@ class Ranks:
         return many + (f" ({self.parallel})" if self.parallel else "")
 
     def share(self, chosen: torch.Tensor) -> torch.Tensor:
-        """This rank's part of a batch."""
+        """Return this rank's part of a batch."""
         return chosen.chunk(self.count)[self.rank] if self.count > 1 else chosen
 
 
@@ -120,12 +122,12 @@ class RankLost(RuntimeError):
 
 
 class LossLost(ArithmeticError):
-    """The loss is no number any more."""
+    """The loss is no longer a number."""
 
 
 @dataclass
 class Run:
-    """How a run went, and its model. losses, seconds, peaks (bytes): one for each step since step 0.
+    """The results of a run, and its model. losses, seconds, peaks (bytes): one for each step since step 0.
 
     Peaks are those of the GPU's allocator on rank 0, 0 on a CPU. stopped: by which signal, if by one.
     replayed: what computes loss and gradients, where it is not the host that launches each kernel.
@@ -141,17 +143,19 @@ class Run:
     replayed: Replayed | None = None
 
     def images_per_second(self) -> float:
-        """Of the median step, of those that found all kernels compiled."""
+        """The images per second of the median step, among the steps that found all kernels compiled."""
         times = sorted(self.seconds[min(3, len(self.seconds) - 1) :])
         return self.config.batch / times[len(times) // 2]
 
 
 def deterministic() -> None:
-    """Have this process take kernels that give the same bits each time; before its first step on a GPU."""
+    """Use kernels that return the same bits each time. Call it before the first step on a GPU."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # takes time
-    torch.backends.cuda.enable_cudnn_sdp(False)  # attention: torch's flash attention has such a backward
+    torch.backends.cuda.enable_cudnn_sdp(
+        False
+    )  # for attention: torch's flash attention has a deterministic backward
 
 
 def train(
@@ -164,14 +168,16 @@ def train(
     graph: bool = False,
     quiet: bool = True,
 ) -> Run:
-    """Train until ``steps`` steps are done; all ranks call it, each with its `Ranks`.
+    """Train until ``steps`` steps are done. All ranks call it, each with its `Ranks`.
 
-    folder: for checkpoints, one every ``save_every`` steps (0: none) and one at the end. resume: go on
-    from the newest whole one in it. graph: replay forward and backward as a CUDA graph, with the same losses.
+    folder: for checkpoints, one every ``save_every`` steps (0: none) and one at the end. resume: continue
+        from the newest complete one in it. graph: replay forward and backward as a CUDA graph, with the
+        same losses.
     quiet: without a progress bar.
-    Raises ValueError for what does not fit together, FileNotFoundError where there is nothing to resume,
-    FileExistsError where there is, and no ``resume``, OSError where a checkpoint cannot be written or read,
-    RankLost where another rank died, LossLost where the loss is no number.
+
+    Raises ValueError for arguments that do not fit together. Raises FileNotFoundError if there is nothing
+    to resume, and FileExistsError if there is something without ``resume``. Raises OSError if a checkpoint
+    cannot be written or read, RankLost if another rank died, and LossLost if the loss is not a number.
     """
     _at_least("steps", steps, 1)
     _at_least("save_every", save_every, 0)
@@ -191,7 +197,7 @@ def train(
     images = config.images().to(ranks.device)
     if ranks.parallel == "ddp":
         _settle(model, config, ranks, images)
-    torch.manual_seed(2**20 * config.seed + ranks.rank)  # dropout's
+    torch.manual_seed(2**20 * config.seed + ranks.rank)  # the seed of dropout
     run = Run(config, model, [], [], [], saved=found)
     if found:
         checkpoints.load(found, model, optimiser)
@@ -230,7 +236,7 @@ def train(
 
 
 def take_step(run: Run, images: Images, optimiser: torch.optim.Optimizer, ranks: Ranks, step: int) -> None:
-    """Train on one batch, and note how it went."""
+    """Train on one batch, and record the results."""
     config, began = run.config, time.perf_counter()
     on_gpu = ranks.device.type == "cuda"
     if on_gpu:
@@ -256,12 +262,14 @@ def take_step(run: Run, images: Images, optimiser: torch.optim.Optimizer, ranks:
     if not abs(run.losses[-1]) < float("inf"):
         raise LossLost(f"the loss is {run.losses[-1]} in step {step}, with lr {config.lr}")
     run.seconds.append(time.perf_counter() - began)
-    transient = run.replayed.transient if run.replayed else 0  # which the allocator does not see again
+    transient = (
+        run.replayed.transient if run.replayed else 0
+    )  # the allocator does not see the graph's memory again
     run.peaks.append(torch.cuda.max_memory_allocated() + transient if on_gpu else 0)
 
 
 def loss_of(model: nn.Module, config: Config, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """The mean cross-entropy of a batch."""
+    """Return the mean cross-entropy of a batch."""
     with torch.autocast(images.device.type, torch.bfloat16, enabled=config.dtype == "bfloat16"):
         return F.cross_entropy(model(images).float(), labels)
 
@@ -282,7 +290,7 @@ def _parallel(model: ViT, ranks: Ranks) -> nn.Module:
 
 
 def _settle(model: nn.Module, config: Config, ranks: Ranks, images: Images) -> None:
-    """Have DDP lay out its buckets of gradients for good, which it does behind a first backward.
+    """Let DDP lay out its buckets of gradients for good, which it does after a first backward.
 
     Other buckets may sum in another order: the first step of a resumed run would not have the bits of the
     same step in a run that was not.
@@ -293,7 +301,7 @@ def _settle(model: nn.Module, config: Config, ranks: Ranks, images: Images) -> N
 
 
 def _to_resume(config: Config, steps: int, folder: Path | None, save_every: int, resume: bool) -> Path | None:
-    """The checkpoint to go on from, if any."""
+    """Return the checkpoint to continue from, if any."""
     if folder is None:
         if resume:
             raise ValueError("resume needs a folder, with the checkpoints of an earlier run")
@@ -324,7 +332,7 @@ def _at_least(name: str, value: int, least: int) -> None:
 
 
 def _any(flag: bool, ranks: Ranks) -> bool:
-    """Whether any rank says so."""
+    """Return whether the condition is true on any rank."""
     if ranks.count == 1:
         return flag
     flags = torch.tensor(float(flag), device=ranks.device)
@@ -334,7 +342,7 @@ def _any(flag: bool, ranks: Ranks) -> bool:
 
 @contextmanager
 def _naming_who_is_lost(run: Run, ranks: Ranks) -> Iterator[None]:
-    """What a collective raises when another rank is gone says neither where nor what is left."""
+    """Name the lost rank, because the error of a collective says neither where it is nor what is left."""
     try:
         yield
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""A vision transformer, in torch's own layers."""
+"""A vision transformer made of torch's own layers."""
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and an MLP, each behind a norm and beside a way around it. x: [B, N, width]."""
+    """Attention and an MLP, each after a norm and with a residual connection. x: [B, N, width]."""
 
     def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Marks for a class: `python -m puzzles_lib.grading SUBMISSIONS... --out results/`.
+"""Grade a class: `python -m puzzles_lib.grading SUBMISSIONS... --out results/`.
 
-Checks every puzzle of every submission with other values and sizes than learners see, in a sandbox, and runs
-none of their Python. Begun again, it goes on where it was stopped.
+Every puzzle of every submission is checked in a sandbox, with other values and sizes than learners see. Their
+Python is never run. If it is stopped, the same command continues.
 """
 
 import argparse
@@ -23,8 +23,8 @@ from puzzles_lib.grading.submissions import PROGRESS, Submission, collect, diges
 from puzzles_lib.ledger import Damaged, Entry, parse
 
 _LOUD = """\
-WARNING: --no-sandbox. Kernels are vetted, and nothing else of a notebook is run; but should one get past
-that, nothing stands between it and your files, your network and the other submissions."""
+WARNING: --no-sandbox. Kernels are vetted, and nothing else of a notebook is run. But if one gets past that,
+nothing protects your files, your network and the other submissions."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _grade(options)
     except KeyboardInterrupt:
-        print("\nstopped; the same command goes on from here", file=sys.stderr)
+        print("\nstopped; run the same command again to continue", file=sys.stderr)
         return 130
     except (InUse, OSError, ValueError, sandbox.Unavailable) as error:
         print(f"error: {_words(error)}", file=sys.stderr)
@@ -43,29 +43,33 @@ def _words(error: Exception) -> str:
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     words = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return f"{words}; what is graded is kept" if error.errno in (errno.ENOSPC, errno.EDQUOT) else words
+    return f"{words}; the grades so far are kept" if error.errno in (errno.ENOSPC, errno.EDQUOT) else words
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m puzzles_lib.grading", description=__doc__)
     parser.add_argument("submissions", nargs="+", type=Path, metavar="SUBMISSIONS")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the results go")
     parser.add_argument(
-        "--chapters", nargs="+", metavar="NN", help="what was set, as in 01 02; all chapters without it"
+        "--out", type=Path, required=True, metavar="FOLDER", help="the folder for the results"
+    )
+    parser.add_argument(
+        "--chapters", nargs="+", metavar="NN", help="the chapters to grade, as in 01 02; by default all"
     )
     parser.add_argument(
         "--salt",
         metavar="TEXT",
-        help="which other cases are tried; without it FOLDER's, at first a random one",
-    )
-    parser.add_argument("--workers", type=int, default=_processors(), metavar="N", help="at a time, here")
-    parser.add_argument(
-        "--executor", metavar="MODULE:NAME", help="a function that gives a concurrent.futures.Executor"
+        help="chooses the random cases and values; by default FOLDER's salt, which is random at first",
     )
     parser.add_argument(
-        "--seconds", type=float, default=10.0, help="of the processor for a run of a case, as in check"
+        "--workers", type=int, default=_processors(), metavar="N", help="processes at a time on this computer"
     )
-    parser.add_argument("--no-sandbox", action="store_true", help="do without bubblewrap, at your own risk")
+    parser.add_argument(
+        "--executor", metavar="MODULE:NAME", help="a function that returns a concurrent.futures.Executor"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="CPU time for a run of a case, as in check"
+    )
+    parser.add_argument("--no-sandbox", action="store_true", help="run without bubblewrap, at your own risk")
     return parser
 
 
@@ -81,18 +85,18 @@ def _grade(options: argparse.Namespace) -> int:
         print(_LOUD, file=sys.stderr)
     chapters = _chapters(options.chapters)
     if options.workers < 1 or not options.seconds > 0:
-        raise ValueError("--workers and --seconds are numbers above 0")
+        raise ValueError("--workers and --seconds must be numbers above 0")
     factory = executors.named(options.executor) if options.executor else executors.processes(options.workers)
     submissions, remarks = collect(options.submissions)
     if not submissions:
-        raise ValueError(f"no submission in {', '.join(map(str, options.submissions))}")
+        raise ValueError(f"there is no submission in {', '.join(map(str, options.submissions))}")
     grades: dict[str, dict[str, Any]] = {}
     failed = 0
     with Results(options.out) as results, Bar(len(submissions)) as bar:
         salt = results.salt(options.salt)
 
         def jobs() -> Iterator[Job]:
-            """Those that no earlier run has done."""
+            """Return the jobs that no earlier run has done."""
             warm = bool(options.executor)
             for submission in submissions:
                 job = _job(submission, salt, chapters, options.seconds, sandboxed)
@@ -101,9 +105,9 @@ def _grade(options: argparse.Namespace) -> int:
                     bar.step()
                     continue
                 if not warm:  # before the first process is forked
-                    bar.say("computing the answers to the reading exercises")
+                    bar.say("Computing the answers to the reading exercises ...")
                     for line in warm_up(chapters):
-                        bar.say(f"not checked, since the answer cannot be computed here: {line}")
+                        bar.say(f"not checked, because the correct answer cannot be computed here: {line}")
                     warm = True
                 yield job
 
@@ -126,14 +130,14 @@ def _grade(options: argparse.Namespace) -> int:
         f"{len(graded)} of {len(submissions)} graded: {options.out / 'index.html'}, gradebook.csv, students/"
     )
     if cut := [grade["student"] for grade in graded if any(m["state"] == LIMIT for m in grade["puzzles"])]:
-        print(f"look at these, where a limit ended a check: {', '.join(cut)}", file=sys.stderr)
+        print(f"please look at these, because a limit ended a check: {', '.join(cut)}", file=sys.stderr)
     if failed:
-        print(f"error: {failed} not graded; the same command tries them again", file=sys.stderr)
+        print(f"error: {failed} not graded; run the same command to try them again", file=sys.stderr)
     return 1 if failed else 0
 
 
 def handed_in_progress(submissions: Sequence[Submission]) -> dict[str, dict[str, Entry]]:
-    """What students' own progress files say, by student; those that hold something else are left out."""
+    """Return the contents of students' own progress files, by student; invalid files are left out."""
     found = {}
     for one in submissions:
         with contextlib.suppress(Damaged, RuntimeError):
@@ -143,19 +147,19 @@ def handed_in_progress(submissions: Sequence[Submission]) -> dict[str, dict[str,
 
 
 def _ask_for_sandbox() -> None:
-    """Raises sandbox.Unavailable, with what can be done."""
+    """Raise sandbox.Unavailable, with what to do, if there is no sandbox."""
     try:
         sandbox.find()
     except sandbox.Unavailable as reason:
-        raise sandbox.Unavailable(f"{reason}; or take the risk with --no-sandbox") from None
+        raise sandbox.Unavailable(f"{reason}; or take the risk of --no-sandbox") from None
 
 
 def _chapters(wanted: Sequence[str] | None) -> tuple[str, ...]:
-    """The numbers of the chapters to grade. Raises ValueError for one that there is not."""
+    """Return the numbers of the chapters to grade. Raise ValueError for an unknown chapter."""
     known = [chapter.number for chapter in CHAPTERS]
     for number in wanted or ():
         if number[:2] not in known:
-            raise ValueError(f"--chapters {number}: there are {', '.join(known)}")
+            raise ValueError(f"--chapters {number}: the chapters are {', '.join(known)}")
     return tuple(n for n in known if wanted is None or n in {w[:2] for w in wanted})
 
 

@@ -1,6 +1,6 @@
-"""What a cell would do beside an exercise, in words: hints for a teacher's eye, of what was not run.
+"""Describe what a cell would do besides an exercise, for a teacher to look at. It was not run.
 
-No mark follows from it. It names what patches a library, reaches for the system, or would never end.
+It does not change any mark. It names code that patches a library, uses the system, or would never end.
 """
 
 import ast
@@ -20,14 +20,14 @@ _SHELL = re.compile(r"^(?:!|%%?(?:bash|sh|script|system|sx|run)\b)", re.MULTILIN
 
 
 def in_short(remarks: Iterable[str]) -> list[str]:
-    """Remarks as a person can read them: not too long, and not too many."""
+    """Return remarks in a readable form: not too long, and not too many."""
     told = [remark if len(remark) <= LONGEST else f"{remark[:LONGEST]}..." for remark in remarks]
     more = len(told) - MOST_REMARKS
     return told if more <= 0 else [*told[:MOST_REMARKS], f"and {more} more remarks"]
 
 
 def asides(source: str, tree: ast.Module, classes: Collection[str] = ()) -> str:
-    """What is to be told of a cell, in a line; "" where there is nothing. classes: the notebook's own."""
+    """Return a line about a cell; "" if there is nothing to report. classes: the notebook's own."""
     found = list(dict.fromkeys(_found(source, tree, classes)))
     return ", ".join([*found[:MOST_TOLD], *(["and more"] if len(found) > MOST_TOLD else [])])
 
@@ -46,15 +46,15 @@ def _found(source: str, tree: ast.Module, classes: Collection[str]) -> Iterator[
             case ast.Call(func=ast.Name(id=name)) if name in _CALLS:
                 yield f"calls {name}"
             case ast.While(test=ast.Constant(value=value)) if value and not _leaves(node):
-                yield "loops without end"
+                yield "has an endless loop"
 
 
 def _is_elsewheres(target: ast.expr, classes: Collection[str]) -> bool:
-    """Whether it is a part of a module or a class, as ``torch.equal`` and ``sys.modules["torch"]``."""
+    """Return whether it is part of a module or a class: ``torch.equal``, ``sys.modules["torch"]``."""
     owner = target.value if isinstance(target, ast.Subscript) else target
     match owner:
         case ast.Attribute(value=ast.Name(id=name)) if name == "self" or name in classes:
-            return False  # of a class of the notebook's own
+            return False  # of one of the notebook's own classes
     return isinstance(owner, ast.Attribute)
 
 

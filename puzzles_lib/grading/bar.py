@@ -1,4 +1,4 @@
-"""How far a run is, on standard error."""
+"""Show the progress of a run on standard error."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ _WIDTH = 30
 
 
 class Bar:
-    """A bar that is drawn anew where there is a terminal; elsewhere a line at each tenth of the way."""
+    """A progress bar in a terminal; elsewhere a line for each tenth of the work."""
 
     def __init__(self, total: int):
         self._total = total
@@ -24,13 +24,13 @@ class Bar:
             print(file=sys.stderr)
 
     def step(self) -> None:
-        """One more is done."""
+        """Count one more as done."""
         self._done += 1
         if self._terminal or self._done * 10 // self._total > (self._done - 1) * 10 // self._total:
             self._draw()
 
     def say(self, words: str) -> None:
-        """A line above the bar."""
+        """Write a line above the bar."""
         print(f"\r\033[K{words}" if self._terminal else words, file=sys.stderr)
         if self._terminal:
             self._draw()

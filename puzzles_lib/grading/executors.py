@@ -1,4 +1,4 @@
-"""Who does the work: any `concurrent.futures.Executor`, and what happens when its workers die."""
+"""Run the jobs on any `concurrent.futures.Executor`, even if its workers die."""
 
 import concurrent.futures
 import ctypes
@@ -12,13 +12,13 @@ from typing import Any
 from puzzles_lib.grading.grade import Job, grade
 
 Factory = Callable[[], Executor]
-ATTEMPTS = 3  # to have a job done, where workers die of it or beside it
-_PR_SET_PDEATHSIG = 1  # of prctl
-AHEAD = 2  # jobs handed out for each worker: the others' notebooks are not read yet
+ATTEMPTS = 3  # how often a job is tried if workers die, perhaps because of it
+_PR_SET_PDEATHSIG = 1  # an option of prctl
+AHEAD = 2  # jobs handed out per worker; the notebooks of later jobs are not read yet
 
 
 def processes(workers: int) -> Factory:
-    """Processes forked from this one, with all that it has imported and computed."""
+    """Return an executor of processes forked from this one, with all that it has imported and computed."""
 
     def factory() -> Executor:
         fork = multiprocessing.get_context("fork")
@@ -31,7 +31,7 @@ _busy = False
 
 
 def _be_worker() -> None:
-    """Ctrl-C ends the job and nothing else; where the parent is killed, this is, too."""
+    """Let Ctrl-C end only the job, and end this process if its parent is killed."""
     signal.signal(signal.SIGINT, _interrupt)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -42,7 +42,7 @@ def _interrupt(signum: int, frame: object) -> None:
 
 
 def graded(job: Job) -> dict[str, Any]:
-    """`grade`, as an executor's worker calls it."""
+    """Return the grade of a job; an executor's worker calls this."""
     global _busy
     _busy = True
     try:
@@ -52,27 +52,25 @@ def graded(job: Job) -> dict[str, Any]:
 
 
 def named(text: str) -> Factory:
-    """The factory that ``MODULE:NAME`` names. Raises ValueError where it names none."""
+    """Return the factory that ``MODULE:NAME`` names. Raise ValueError if it names none."""
     module, _, name = text.partition(":")
     try:
         factory = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(
-            f"--executor {text}: {error}; a form such as my_cluster:executor is wanted"
-        ) from None
+        raise ValueError(f"--executor {text}: {error}; expected a form such as my_cluster:executor") from None
     if not callable(factory):
-        raise ValueError(f"--executor {text}: it is no function that gives an executor")
+        raise ValueError(f"--executor {text}: this is not a function that returns an executor")
     return factory
 
 
 def work(
     jobs: Iterable[Job], factory: Factory, ahead: int
 ) -> Iterator[tuple[Job, dict[str, Any] | Exception]]:
-    """Each job with its grade, in the order in which they are done, or with why there is none.
+    """Yield each job with its grade, or with the reason why it has none, in the order of completion.
 
-    ahead: jobs that are handed out at a time. Where an executor breaks, since a worker was killed, another is
-    made and what it had not done is done again, each job `ATTEMPTS` times at most: so a submission that kills
-    its workers ends as a failure of its own, and costs the others nothing but time.
+    ahead: how many jobs are handed out at a time. If an executor breaks because a worker was killed, another
+    one does the unfinished jobs again, each at most `ATTEMPTS` times. So a submission that kills its workers
+    fails by itself, and only costs the others time.
     """
     todo = iter(jobs)
     tries: dict[str, int] = {}
@@ -83,7 +81,7 @@ def work(
         broken = interrupted = False
         try:
             while not broken:
-                # After a break one at a time, so that it is known who breaks it.
+                # After a break, one job at a time, to find out which one breaks it.
                 while len(running) < (1 if again else ahead) and (job := _next(again, todo)):
                     tries[job.key] = tries.get(job.key, 0) + 1
                     running[executor.submit(graded, job)] = job
@@ -111,7 +109,9 @@ def work(
             for future in running:
                 future.cancel()
             executor.shutdown(wait=not (broken or interrupted))
-            if interrupted:  # the interpreter would wait for their jobs before it ends, lock and all
+            if (
+                interrupted
+            ):  # otherwise the interpreter would wait for their jobs at its end, with the lock held
                 for child in multiprocessing.active_children():
                     child.terminate()
 

@@ -1,12 +1,12 @@
-"""What runs in the sandbox, a process per submission: ``python -m puzzles_lib.grading.inside FD``.
+"""Check one submission in the sandbox, in its own process: ``python -m puzzles_lib.grading.inside FD``.
 
-Reads a job as JSON from its standard input and writes JSON, a line a message, to the file descriptor: first
-``{"ready": true}``, once all is imported and nothing of the student's is read yet; ``{"notebooks": ...}``;
-for each puzzle ``{"puzzle": ...}``; at the end ``{"done": ...}``.
+It reads a job as JSON from standard input and writes JSON to the file descriptor, one message per line. First
+comes ``{"ready": true}``, when everything is imported and nothing of the student's is read yet. Then come
+``{"notebooks": ...}``, ``{"puzzle": ...}`` for each puzzle, and at the end ``{"done": ...}``.
 
-No cell is ever run. They are read in a fork, under the limits of a check. What is taken of them (`plain`) is
-defined and checked in a fork for each puzzle, which has a pipe of its own, so that neither a crash nor a
-kernel that gets at Python can speak for another puzzle.
+No cell is ever run. They are read in a fork, with the limits of a check. What is accepted of them (`plain`)
+is defined and checked in a fork per puzzle, with its own pipe. So neither a crash nor a kernel that gets at
+Python can report for another puzzle.
 """
 
 import base64
@@ -27,12 +27,12 @@ from typing import Any
 from puzzles_lib.grading.asides import LONGEST, in_short
 
 MEGABYTE = 1 << 20
-MOST_ANSWER = 4 * MEGABYTE  # bytes of what is said about one puzzle
-MOST_TAKEN = 32 * MEGABYTE  # bytes of what is taken of all notebooks
+MOST_ANSWER = 4 * MEGABYTE  # the most bytes of messages about one puzzle
+MOST_TAKEN = 32 * MEGABYTE  # the most bytes taken from all notebooks
 MOST_FILE = 64 * MEGABYTE
 MOST_PROCESSES = 64  # threads included
-_MOST_FILES = 4096  # no file descriptor is above it
-CLOCK = 10  # times a puzzle's seconds of the processor that it may take by the clock
+_MOST_FILES = 4096  # the highest file descriptor
+CLOCK = 10  # the elapsed time of a puzzle may be this many times its CPU time
 
 
 def main() -> None:
@@ -44,11 +44,11 @@ def main() -> None:
             pipe.flush()
 
         grade_job(job, tell)
-    os._exit(0)  # nothing more to be done, and nothing to wait for
+    os._exit(0)  # there is nothing more to do or to wait for
 
 
 def begin() -> tuple[dict[str, Any], int]:
-    """The job, and the pipe for what is to be said; from here on with no more rights than it takes."""
+    """Return the job and the pipe for messages, and drop all rights that are not needed."""
     out = _private(int(sys.argv[1]))
     job = json.load(sys.stdin)
     _become(job["uid"], job["limit_processes"])
@@ -56,7 +56,7 @@ def begin() -> tuple[dict[str, Any], int]:
 
 
 def _private(pipe: int) -> int:
-    """The pipe at another number, which no program that is started from here gets."""
+    """Return the pipe under another number, which programs started from here do not inherit."""
     import fcntl
 
     own = fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, 100)
@@ -65,7 +65,7 @@ def _private(pipe: int) -> int:
 
 
 def _become(uid: int | None, limit_processes: bool) -> None:
-    """A user of its own where the job names one; limits that hold for all that is started from here."""
+    """Become the user that the job names, if any, and set limits for everything started from here."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_FILE, MOST_FILE))
     if limit_processes:
@@ -76,20 +76,20 @@ def _become(uid: int | None, limit_processes: bool) -> None:
         os.setresuid(uid, uid, uid)
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("1000")  # where memory runs out, this goes first
+            file.write("1000")  # if memory runs out, this process is ended first
     except OSError:
         pass
 
 
 def grade_job(job: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) -> None:
-    """Read what the job names, check it, and tell of each part as it is done. Takes the standard streams."""
-    import puzzles_lib.checker  # what every fork needs
+    """Read what the job names, check it, and report each part when it is done. Uses the standard streams."""
+    import puzzles_lib.checker  # every fork needs this
     import puzzles_lib.grading.handed_in  # noqa: F401
     from puzzles_lib.chapters import CHAPTERS
 
     chapters = [chapter for chapter in CHAPTERS if chapter.number in job["chapters"]]
     puzzles = [(chapter, puzzle) for chapter in chapters for puzzle in chapter.puzzles]
-    gc.freeze()  # what is imported stays: no fork needs to look through it, and to copy it by that
+    gc.freeze()  # imported objects stay alive, so no fork needs to collect garbage, which would copy them
     tell({"ready": True})
     silence = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
@@ -107,7 +107,7 @@ def grade_job(job: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None])
         message = {"puzzle": puzzle.name, **taken["kernels"][puzzle.name]}
         kernel = message.pop("kernel", None)
         if kernel and _cpu() > job["cpu_seconds"]:
-            words = f"not tried: the submission has used its {job['cpu_seconds']:g} s of the processor"
+            words = f"not tried: the submission has used its {job['cpu_seconds']:g} s of CPU time"
             message |= {"problem": "limit", "words": words}
         elif kernel:
             message |= in_a_fork(functools.partial(_examined, kernel, puzzle, job), job)
@@ -122,9 +122,11 @@ def _cpu() -> float:
 
 
 def _taken(files: Mapping[str, bytes], chapters: Sequence[Any], asked: Collection[str]) -> dict[str, Any]:
-    """What the notebooks have: ``"notebooks"``, as it is told; ``"kernels"``, by puzzle, of the chapters that
-    are there: each one's name and sources, or the problem with it. asked: the ids of the questions, which
-    come with the job: whoever imports the questions themselves imports all that their answers are made of.
+    """Return what the notebooks contain.
+
+    ``"notebooks"`` is the message about them. ``"kernels"`` has, by puzzle of the chapters that are there,
+    the kernel's name and sources, or the problem with it. asked: the ids of the questions, which come with
+    the job, because importing the questions would import everything that their answers are computed from.
     """
     from puzzles_lib.grading.handed_in import by_chapter
 
@@ -148,15 +150,15 @@ def _taken(files: Mapping[str, bytes], chapters: Sequence[Any], asked: Collectio
 def in_a_fork(
     work: Callable[[], Mapping[str, Any]], job: Mapping[str, Any], most: int = MOST_ANSWER
 ) -> dict[str, Any]:
-    """What the work gives, done in a fork; or the problem, where that ended without it.
+    """Do the work in a fork and return its result, or the problem if the fork ended without one.
 
-    most: bytes of it as JSON.
+    most: the most bytes of the result as JSON.
     """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            os.closerange(3, writing)  # the pipe of the whole job, first of all
+            os.closerange(3, writing)  # closes the pipe of the whole job first
             os.closerange(writing + 1, _MOST_FILES)
             _limit(job)
             answer = json.dumps(_done(work)).encode()
@@ -182,18 +184,16 @@ def _done(work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         return work()
     except MemoryError:
         return {"problem": "limit", "words": "no verdict: it took too much memory"}
-    except Exception as error:  # a fault of ours, which is told and not taken for a wrong kernel
+    except Exception as error:  # a bug of the course, which is reported and does not count as a wrong kernel
         return {"problem": "limit", "words": f"no verdict: {type(error).__name__}: {error}"[:LONGEST]}
 
 
 def _ending(status: int, data: bytes | None, job: Mapping[str, Any]) -> str:
     by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     if data is None:
-        return f"no verdict within {CLOCK * job['puzzle_seconds']:g} s, or one too long to be meant"
+        return f"no verdict within {CLOCK * job['puzzle_seconds']:g} s, or one that is too long"
     if by in (signal.SIGXCPU, signal.SIGKILL):
-        return (
-            f"no verdict: it took more than {job['puzzle_seconds']:g} s of the processor, or too much memory"
-        )
+        return f"no verdict: it took more than {job['puzzle_seconds']:g} s of CPU time, or too much memory"
     return (
         f"no verdict: its process ended by {signal.Signals(by).name}"
         if by
@@ -202,7 +202,7 @@ def _ending(status: int, data: bytes | None, job: Mapping[str, Any]) -> str:
 
 
 def _heard(pipe: int, deadline: float, most: int) -> bytes | None:
-    """All that comes through a pipe; None where it does not end in time, or is more than there can be."""
+    """Return all that comes through a pipe; None if it does not end in time, or is too much."""
     data = bytearray()
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
@@ -215,7 +215,7 @@ def _heard(pipe: int, deadline: float, most: int) -> bytes | None:
 
 
 def _limit(job: Mapping[str, Any]) -> None:
-    """In the fork: its share of the processor and of memory."""
+    """Limit the fork's CPU time and memory."""
     seconds = int(job["puzzle_seconds"])
     used = int(time.process_time()) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (used + seconds, used + seconds + 1))
@@ -226,7 +226,7 @@ def _limit(job: Mapping[str, Any]) -> None:
 
 
 def _examined(kernel: Any, puzzle: Any, job: Mapping[str, Any]) -> dict[str, Any]:
-    """The salted report; and of a kernel that fails it, whether it passes what its author could see."""
+    """Return the salted report, and for a kernel that fails, whether it passes the cases without a salt."""
     from puzzles_lib.checker import examine
     from puzzles_lib.checker.report import Report
     from puzzles_lib.checker.verdicts import STILL_BROKEN
@@ -240,7 +240,7 @@ def _examined(kernel: Any, puzzle: Any, job: Mapping[str, Any]) -> dict[str, Any
         return {"problem": "refused", "words": " ".join(words.split())[:300]}
     wrapped = unwrap(function)
     untouched = bool(puzzle.broken_by and wrapped and is_untouched(wrapped.kernel))
-    decorated = wrapped is not None and wrapped.kernel is not function  # and that may be how it is mended
+    decorated = wrapped is not None and wrapped.kernel is not function  # and that may be the fix
     report = Report(puzzle.name, verdict=STILL_BROKEN)
     if not untouched or decorated:
         report = examine(function, puzzle, seconds=job["seconds"], salt=job["salt"])
@@ -253,7 +253,7 @@ def _examined(kernel: Any, puzzle: Any, job: Mapping[str, Any]) -> dict[str, Any
 
 
 def _defined(kernel: Any) -> object:
-    """The kernel, from definitions that `plain` has taken."""
+    """Return the kernel, from definitions that `plain` has accepted."""
     import triton
     import triton.language as tl
 

@@ -1,8 +1,8 @@
-"""What a cell says in plain words: `@triton.jit` functions, constants, named tuples, imports; not run.
+"""Read what a cell defines without running it: `@triton.jit` functions, constants, named tuples, imports.
 
 Everything here is decided on the syntax tree. A constant is computed by `value`, which knows arithmetic on
-numbers and little else; a function is taken with its text as it stands if executing its definition can run
-no Python but Triton's decorator; of imports a short list is taken. All else in a cell is left alone.
+numbers and little else. A function is accepted, with its own text, if executing its definition runs no Python
+except Triton's decorator. A short list of imports is accepted. Everything else in a cell is ignored.
 """
 
 import ast
@@ -20,10 +20,10 @@ import torch
 MOST_CHARACTERS = 200_000  # of a cell
 MOST_BITS = 4096  # of a number
 MOST_ITEMS = 1000  # of a tuple, a list, a set, a dictionary
-MOST_WORDS = 300  # characters of why something is not taken
+MOST_WORDS = 300  # the most characters of the reason why something is not accepted
 
-_GIVEN = {"triton": "triton", "tl": "triton.language"}  # names that always mean this
-_MODULES = {  # that may be imported, and what of them; None: every public name
+_GIVEN = {"triton": "triton", "tl": "triton.language"}  # names that always have this meaning
+_MODULES = {  # modules that may be imported, and which of their names; None: every public name
     "triton": {"Config", "autotune", "cdiv", "constexpr_function", "jit", "language", "next_power_of_2"},
     "triton.language": None,
     "triton.language.math": None,
@@ -36,9 +36,9 @@ _JIT = ("triton.jit", "triton.constexpr_function")
 
 
 def _round(number: float, digits: int | None = None) -> float:
-    """Python's, which computes 10 to the power of the digits that an integer is to lose, however many."""
+    """Round as Python does, which for integers computes 10 to the power of the digits, however many."""
     if digits is not None and digits < -MOST_BITS:
-        raise ValueError("more digits than can be meant")
+        raise ValueError("too many digits")
     return round(number, digits)
 
 
@@ -76,7 +76,7 @@ _MISLEADING = re.compile("[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]")
 
 
 class NotPlain(ValueError):
-    """What is not taken, in words; ``line`` of the cell, 0 where there is none to name."""
+    """Something is not accepted. The message says what. line: of the cell; 0 if there is none to name."""
 
     def __init__(self, words: str, line: int = 0):
         super().__init__(words[:MOST_WORDS])
@@ -85,18 +85,18 @@ class NotPlain(ValueError):
 
 @dataclass(frozen=True)
 class Named:
-    """A value that only Triton has, by the text that names it: ``tl.float32``, ``tl.constexpr(32)``."""
+    """A value that only Triton has, given by its text: ``tl.float32``, ``tl.constexpr(32)``."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Definition:
-    """What a cell binds a name to. kind: ``"function"``, ``"constant"``, ``"class"``, ``"import"``, or
-    ``"other"``.
+    """What a cell binds a name to.
 
-    text: what defines it again, from line ``line`` of the cell on; "" of what is not taken.
-    needs: names that it uses. complaint: why it is not taken.
+    kind: ``"function"``, ``"constant"``, ``"class"``, ``"import"`` or ``"other"``.
+    text: source that defines it again, from line ``line`` of the cell on; "" if it is not accepted.
+    needs: the names that it uses. complaint: why it is not accepted.
     """
 
     name: str
@@ -109,9 +109,7 @@ class Definition:
 
 @dataclass
 class Known:
-    """What the cells so far have bound: constants by their values, modules' names by what they stand for,
-    and the names of classes.
-    """
+    """What the cells so far have bound: constants with values, modules' names with meanings, and classes."""
 
     values: dict[str, object] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=lambda: dict(_GIVEN))
@@ -119,7 +117,7 @@ class Known:
 
 
 def parse(source: str) -> ast.Module:
-    """A cell's tree, lines of IPython's own left out. Raises NotPlain where it is not Python."""
+    """Return a cell's syntax tree without IPython's own lines. Raise NotPlain if it is not Python."""
     text = "\n".join(lines_of(source))
     for attempt in (text, re.sub(r"^[%!?].*", "", text, flags=re.MULTILINE)):
         try:
@@ -127,33 +125,35 @@ def parse(source: str) -> ast.Module:
         except SyntaxError as error:
             fault = NotPlain(f"the cell is not Python: {error.msg}", error.lineno or 0)
         except (ValueError, MemoryError, RecursionError):
-            fault = NotPlain("the cell is not Python: nested too deeply, or with characters of no text")
+            fault = NotPlain(
+                "the cell is not Python: it is nested too deeply, or has characters that are not text"
+            )
     raise fault
 
 
 def lines_of(source: str) -> list[str]:
-    """A cell's lines as Python counts them; what other tools take for the end of a line is a space.
+    """Return a cell's lines as Python counts them. Other tools' line ends become spaces.
 
-    Raises NotPlain for a cell of more than `MOST_CHARACTERS`.
+    Raises NotPlain for a cell with more than `MOST_CHARACTERS`.
     """
     if len(source) > MOST_CHARACTERS:
-        raise NotPlain(f"the cell has {len(source)} characters, {MOST_CHARACTERS} are read")
+        raise NotPlain(f"the cell has {len(source)} characters, of which {MOST_CHARACTERS} are read")
     return source.replace("\r\n", "\n").replace("\r", "\n").translate(_NO_LINE_ENDS).split("\n")
 
 
 def misleading(source: str) -> bool:
-    """Whether characters in it make an editor show its text in another order than Python reads it."""
+    """Return whether characters make an editor show the text in another order than Python reads it."""
     return bool(_MISLEADING.search(source))
 
 
 def definitions(source: str, tree: ast.Module, known: Known) -> list[Definition]:
-    """What a cell binds at its top level, in order; ``known`` learns of it."""
+    """Return what a cell binds at its top level, in order, and add it to ``known``."""
     lines = lines_of(source)
     found: list[Definition] = []
     for node in tree.body:
         for one in _defined(node, lines, known):
             if one.name in _GIVEN and one.kind != "import":
-                words = f"{one.name} is Triton's name: the cell gives it to something else"
+                words = f"{one.name} is Triton's name, but the cell gives it to something else"
                 one = Definition(one.name, "other", "", one.line, complaint=NotPlain(words, one.line))
             found.append(one)
     return found
@@ -181,19 +181,17 @@ def _defined(node: ast.stmt, lines: list[str], known: Known) -> list[Definition]
 
 
 def _chosen(node: ast.If, lines: list[str], known: Known) -> list[Definition]:
-    """What stands under an ``if`` whose condition is plain."""
+    """Return the statements under an ``if`` whose condition is plain."""
     try:
         branch = node.body if value(node.test, known) else node.orelse
     except NotPlain:
-        why = (
-            f"it stands under `if {ast.unparse(node.test)[:60]}`, and grading cannot tell whether that is so"
-        )
+        why = f"it is under `if {ast.unparse(node.test)[:60]}`, and grading cannot tell whether that is true"
         return _others(node, known, why)
     return [one for each in branch for one in _defined(each, lines, known)]
 
 
 def _others(node: ast.AST, known: Known, why: str) -> list[Definition]:
-    """All that a statement may bind."""
+    """Return all names that a statement may bind."""
     inner = [n for n in ast.walk(node) if isinstance(n, ast.FunctionDef | ast.ClassDef)]
     return [_other(n.name, n, known, why) for n in inner] + [
         _other(n, node, known, why) for n in _names_in(node)
@@ -205,19 +203,19 @@ _STATEMENTS = {ast.For: "for", ast.While: "while", ast.With: "with", ast.Try: "t
 
 def _under(node: ast.AST) -> str:
     word = _STATEMENTS.get(type(node))
-    return f"it stands under `{word}`, which grading does not run: write it by itself" if word else ""
+    return f"it is under `{word}`, which grading does not run: write it at the top level" if word else ""
 
 
 def _other(name: str, node: ast.AST, known: Known, why: object = "") -> Definition:
     known.values.pop(name, None)
     line = getattr(node, "lineno", 0)
-    words = f"{name} is not taken: grading takes @triton.jit functions, plain constants and named tuples"
+    words = f"{name} is not accepted: grading accepts @triton.jit functions, plain constants and named tuples"
     words += f"; {why}" if why else ""
     return Definition(name, "other", "", line, complaint=NotPlain(words, line))
 
 
 def _names_in(node: ast.AST) -> list[str]:
-    """That are given a value."""
+    """Return the names that are given a value."""
     return [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
 
 
@@ -225,7 +223,7 @@ def _names_in(node: ast.AST) -> list[str]:
 
 
 def _assigned(node: ast.Assign | ast.AnnAssign, given: ast.expr, known: Known) -> list[Definition]:
-    """A constant for each name, ``a, b = 1, 2`` included; all are computed before any is bound."""
+    """Return a constant for each name, also of ``a, b = 1, 2``; all are computed before any is bound."""
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     names, parts = [n for target in targets for n in _names_in(target)], [given] * len(targets)
     if len(targets) == 1 and isinstance(targets[0], ast.Tuple) and isinstance(given, ast.Tuple):
@@ -238,7 +236,7 @@ def _assigned(node: ast.Assign | ast.AnnAssign, given: ast.expr, known: Known) -
 
 
 def _tried(part: ast.expr, annotation: ast.expr | None, known: Known) -> tuple[Any, str] | NotPlain:
-    """A value and its text, or why it is none."""
+    """Return a value and its text, or why it is not a plain value."""
     try:
         found = value(part, known)
         if annotation:
@@ -266,16 +264,16 @@ def _constant(
 
 
 def value(node: ast.expr, known: Known) -> Any:
-    """What an expression of plain values is: a number, a text, ``...``, a collection of these, a `Named`.
+    """Return the value of a plain expression: a number, a string, ``...``, a `Named`, or several.
 
-    Raises NotPlain for anything else, and for what is too large or deep to be meant.
+    Raises NotPlain for anything else, and for values that are too large or nested too deeply.
     """
     try:
         found = _value(node, known)
     except NotPlain:
         raise
     except RecursionError:
-        raise NotPlain("nested too deeply", getattr(node, "lineno", 0)) from None
+        raise NotPlain("it is nested too deeply", getattr(node, "lineno", 0)) from None
     except (ArithmeticError, TypeError, ValueError, MemoryError) as error:
         raise NotPlain(f"{type(error).__name__}: {error}"[:200], getattr(node, "lineno", 0)) from None
     return found
@@ -309,7 +307,7 @@ def _value(node: ast.expr, known: Known) -> Any:
         case ast.BinOp() if type(node.op) in _OPERATORS:
             left, right = _number(node.left, known), _number(node.right, known)
             if isinstance(node.op, ast.Pow | ast.LShift) and _too_large(node.op, left, right):
-                raise NotPlain("a number too large to be meant", node.lineno)
+                raise NotPlain("the number is too large", node.lineno)
             return _bounded(_OPERATORS[type(node.op)](left, right))
         case ast.Tuple() | ast.List() | ast.Set():
             kind = {ast.Tuple: tuple, ast.List: list, ast.Set: set}[type(node)]
@@ -358,7 +356,7 @@ def _item(held: Any, key: Any, node: ast.AST) -> Any:
 
 
 def _limit_of(named: str, dtype: str, node: ast.Attribute) -> float:
-    """What `torch.finfo` and `torch.iinfo` say of a dtype, and numpy's as well, by the name of each."""
+    """Return a limit of `torch.finfo` or `torch.iinfo`, or numpy's, for a dtype."""
     module, _, kind = named.rpartition(".")
     of, _, name = dtype.rpartition(".")
     known = module in ("torch", "numpy") and of in ("torch", "numpy") and re.fullmatch(_DTYPES, name)
@@ -382,24 +380,24 @@ def _too_large(op: ast.operator, left: float, right: float) -> bool:
 
 def _bounded(found: Any) -> Any:
     if isinstance(found, int) and found.bit_length() > MOST_BITS or isinstance(found, complex):
-        raise NotPlain("a number too large to be meant")
+        raise NotPlain("the number is too large")
     if isinstance(found, str) and len(found) > MOST_ITEMS * 10:
-        raise NotPlain("a text too long to be meant")
+        raise NotPlain("the string is too long")
     if isinstance(found, tuple | list | set | dict) and len(found) > MOST_ITEMS:
-        raise NotPlain("more items than can be meant")
+        raise NotPlain("there are too many items")
     return found
 
 
 def written(found: Any, most: int = MOST_CHARACTERS) -> str:
-    """A plain value as an expression's text, which `value` reads again.
+    """Return a plain value as the text of an expression, which `value` can read again.
 
-    Raises NotPlain where it has more than ``most`` characters, once so many are written.
+    Raises NotPlain as soon as the text has more than ``most`` characters.
     """
     pieces: list[str] = []
     for piece in _pieces(found):
         most -= len(piece)
         if most < 0:
-            raise NotPlain("a value too large to be meant")
+            raise NotPlain("the value is too large")
         pieces.append(piece)
     return "".join(pieces)
 
@@ -439,7 +437,9 @@ def _joined(opening: str, items: Iterable[Iterable[str]], closing: str) -> Itera
 def _import(node: ast.Import | ast.ImportFrom, alias: ast.alias, known: Known) -> Definition | None:
     if isinstance(node, ast.Import):
         if alias.asname is None and "." in alias.name:
-            return None  # binds the first part alone: `triton`, which is given, or what is not taken
+            return (
+                None  # binds only the first part: `triton`, which is known, or a module that is not accepted
+            )
         bound, stands_for = alias.asname or alias.name, alias.name
         allowed = alias.name in _MODULES
         text = f"import {alias.name} as {bound}"
@@ -456,7 +456,7 @@ def _import(node: ast.Import | ast.ImportFrom, alias: ast.alias, known: Known) -
     known.classes.discard(bound)
     if not allowed:
         known.aliases.pop(bound, None)
-        if stands_for in _WITH_NUMBERS:  # for what a constant is computed of
+        if stands_for in _WITH_NUMBERS:  # for the values that a constant is computed from
             known.aliases[bound] = stands_for
         return _other(bound, node, known)
     known.aliases[bound] = stands_for
@@ -464,7 +464,7 @@ def _import(node: ast.Import | ast.ImportFrom, alias: ast.alias, known: Known) -
 
 
 def dotted(node: ast.expr, known: Known) -> str:
-    """``triton.language.constexpr`` for ``tl.constexpr``; "" for what is no name in a module."""
+    """Return ``triton.language.constexpr`` for ``tl.constexpr``; "" if it is not a name in a module."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -478,7 +478,7 @@ def dotted(node: ast.expr, known: Known) -> str:
 
 
 def _class(node: ast.ClassDef, known: Known) -> Definition:
-    """A named tuple of fields alone; any other class is not taken."""
+    """Return a named tuple with only fields; no other class is accepted."""
     base = node.bases[0] if len(node.bases) == 1 else None
     body = node.body
     if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
@@ -510,7 +510,7 @@ def _function(node: ast.FunctionDef, lines: list[str], known: Known) -> Definiti
     own = {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)} | set(_names_in(node))
     needs = frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name)) - own
     if not node.decorator_list:
-        words = f"{node.name} has no @triton.jit: a Python function, which grading does not run"
+        words = f"{node.name} has no @triton.jit, and grading does not run Python functions"
         return Definition(node.name, "other", "", first, needs, NotPlain(words, node.lineno))
     try:
         _check_definition(node, known)
@@ -521,7 +521,7 @@ def _function(node: ast.FunctionDef, lines: list[str], known: Known) -> Definiti
 
 
 def _check_definition(node: ast.FunctionDef, known: Known) -> None:
-    """Raises NotPlain where the ``def`` alone, without a call, would run anything but Triton's decorators."""
+    """Raise NotPlain if the ``def`` alone, without a call, would run more than Triton's decorators."""
     decorators = list(node.decorator_list)
     for decorator in decorators:
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
@@ -532,7 +532,7 @@ def _check_definition(node: ast.FunctionDef, known: Known) -> None:
             _check_autotune(decorator, known)
         else:
             words = (
-                f"@{ast.unparse(decorator)[:80]}: grading takes @triton.jit, and @triton.autotune around it"
+                f"@{ast.unparse(decorator)[:80]}: grading accepts @triton.jit, and @triton.autotune around it"
             )
             raise NotPlain(words, decorator.lineno)
     arguments = node.args
@@ -549,26 +549,28 @@ def _check_definition(node: ast.FunctionDef, known: Known) -> None:
         if annotation is not None:
             _check_annotation(annotation)
     if getattr(node, "type_params", ()):
-        raise NotPlain("grading takes no function with type parameters", node.lineno)
+        raise NotPlain("grading does not accept functions with type parameters", node.lineno)
 
 
 def _check_value(node: ast.expr, known: Known, what: str) -> None:
     try:
         value(node, known)
     except NotPlain as complaint:
-        words = f"{what} is {ast.unparse(node)[:80]}: grading takes plain values, and runs no Python"
+        words = (
+            f"{what} is {ast.unparse(node)[:80]}, but grading only accepts plain values and runs no Python"
+        )
         raise NotPlain(words, complaint.line or node.lineno) from None
 
 
 def _check_arguments(decorator: ast.expr, known: Known) -> None:
-    """Of a call with plain values alone, or of no call."""
+    """Check that a decorator is a call with plain values, or not a call."""
     if isinstance(decorator, ast.Call):
         for argument in [*decorator.args, *(keyword.value for keyword in decorator.keywords)]:
             _check_value(argument, known, f"an argument of @{ast.unparse(decorator.func)[:40]}")
 
 
 def _check_autotune(decorator: ast.expr, known: Known) -> None:
-    """Of ``triton.autotune(configs=[triton.Config({...}, num_warps=4), ...], key=[...])``."""
+    """Check ``triton.autotune(configs=[triton.Config({...}, num_warps=4), ...], key=[...])``."""
     if not isinstance(decorator, ast.Call):
         raise NotPlain("@triton.autotune without its configurations", decorator.lineno)
     for argument in [*decorator.args, *(keyword.value for keyword in decorator.keywords)]:
@@ -580,25 +582,27 @@ def _check_autotune(decorator: ast.expr, known: Known) -> None:
 
 
 def _check_annotation(node: ast.expr) -> None:
-    """Names, and attributes of names, alone: looking these up runs nothing."""
+    """Check that an annotation is a name or an attribute of a name, because looking these up runs nothing."""
     for part in ast.walk(node):
         if not isinstance(part, ast.Name | ast.Attribute | ast.Constant | ast.Load):
-            words = f"the annotation {ast.unparse(node)[:80]}: grading takes names, such as tl.constexpr"
+            words = (
+                f"the annotation {ast.unparse(node)[:80]}: grading only accepts names, such as tl.constexpr"
+            )
             raise NotPlain(words, node.lineno)
 
 
 def _check_text(node: ast.FunctionDef, text: str) -> None:
-    """The function's lines alone must say what they say in their cell."""
+    """Check that the function's lines alone mean the same as in their cell."""
     try:
         again = ast.parse(text).body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         again = []
     if len(again) != 1 or ast.dump(again[0]) != ast.dump(node):
-        raise NotPlain(f"{node.name}: write its decorator on a line of its own", node.lineno)
+        raise NotPlain(f"{node.name}: write its decorator on a separate line", node.lineno)
 
 
 def text_of(parts: Iterable[Definition]) -> str:
-    """Source with each definition where its cell has it: line numbers are those of the cell."""
+    """Return source with each definition at its place in the cell, so that line numbers are the cell's."""
     rows: dict[int, str] = {}
     for part in parts:
         rows[part.line] = "; ".join(filter(None, [rows.get(part.line), part.text]))

@@ -1,8 +1,8 @@
-"""One process for one submission, shut in by bubblewrap: what it may see, for how long, and what it says.
+"""Run one submission in its own process, within bubblewrap and with limits, and read its messages.
 
-No network, a process tree of its own, the system and the course read-only, an empty folder in memory. Who
-grades as root gives each submission a user id of its own, so that limits on processes hold for each apart.
-The verdict comes through a pipe that nothing but `inside` has.
+The process has no network, its own process tree, the system and the course read-only, and an empty folder
+in memory. If grading runs as root, each submission gets its own user id, so that limits on processes apply
+to each. The verdict comes through a pipe that only `inside` has.
 """
 
 import contextlib
@@ -26,24 +26,24 @@ from pathlib import Path
 from typing import Any
 
 CHECKS = ("-m", "puzzles_lib.grading.inside")
-MOST_SAID = 64 << 20  # bytes of all messages
+MOST_SAID = 64 << 20  # the most bytes of all messages
 PRIVATE_FOLDER = 64 << 20  # bytes that fit into it
-_GRACE = 120.0  # seconds to begin, on a busy machine
+_GRACE = 120.0  # the seconds for a process to start on a busy computer
 _PACKAGE = Path(__file__).resolve().parents[1]
-_COURSE = "/course"  # where the sandbox has the package
+_COURSE = "/course"  # the package's place in the sandbox
 
 
 class Unavailable(RuntimeError):
-    """The sandbox cannot be had here, in words."""
+    """There is no sandbox here. The message says why."""
 
 
 class NotStarted(RuntimeError):
-    """A process ended before it was ready: no fault of a submission, which it had not read."""
+    """A process ended before it was ready. The submission is not at fault, because it was not read."""
 
 
 @dataclass
 class Said:
-    """What came through the pipe. ended: ``""`` where it said that it was done, else how it ended."""
+    """The messages from the pipe. ended: ``""`` if the last one said that it was done, else how it ended."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     ended: str = ""
@@ -51,7 +51,7 @@ class Said:
 
 @functools.cache
 def find() -> tuple[str, bool]:
-    """Where bubblewrap is, and whether it can forbid further namespaces. Raises Unavailable."""
+    """Return where bubblewrap is, and whether it can forbid more namespaces. Raise Unavailable if not."""
     program = shutil.which("bwrap")
     if program is None:
         raise Unavailable("bubblewrap is not installed (apt install bubblewrap; its program is bwrap)")
@@ -61,16 +61,16 @@ def find() -> tuple[str, bool]:
     tried = subprocess.run(command, capture_output=True, text=True, env=_environment("/tmp"), cwd="/")
     if tried.returncode:
         said = tried.stderr.strip().splitlines()[-1:] or [f"status {tried.returncode}"]
-        raise Unavailable(f"bubblewrap is there, and cannot do its work: {said[0]}")
+        raise Unavailable(f"bubblewrap is installed but does not work: {said[0]}")
     return program, newer
 
 
 def run(
     job: Mapping[str, Any], wall_seconds: float, sandboxed: bool, program: Sequence[str] = CHECKS
 ) -> Said:
-    """Have ``program``, arguments of Python, do a job, as `inside` does.
+    """Run ``program``, arguments of Python, on a job, as `inside` does.
 
-    Raises Unavailable where there is no sandbox, NotStarted where the program does not come to be ready.
+    Raises Unavailable if there is no sandbox, and NotStarted if the program never reports that it is ready.
     """
     uid = _own_uid() if sandboxed else None
     whole = {**job, "uid": uid, "limit_processes": uid is not None or (sandboxed and _counts_by_namespace())}
@@ -109,9 +109,9 @@ def run(
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:
-    """End a process with all that it has started; its status.
+    """End a process with everything that it has started, and return its status.
 
-    bubblewrap's own child is the first of its process tree: when that one is gone, so are all others.
+    bubblewrap's own child is the root of its process tree: when that one is gone, so are all others.
     """
     try:
         for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
@@ -125,7 +125,7 @@ def _end(process: subprocess.Popen[bytes]) -> int:
 
 
 def listen(pipe: int, wall_seconds: float) -> Said:
-    """All messages, a line each, until the last, or the end of the pipe, or of the time."""
+    """Return all messages, one per line, until the last one, the end of the pipe, or the time limit."""
     said = Said(ended="its process ended before it was done")
     deadline = time.monotonic() + wall_seconds + _GRACE
     received, total = bytearray(), 0
@@ -143,7 +143,7 @@ def listen(pipe: int, wall_seconds: float) -> Said:
         if not data:
             return said
         if total > MOST_SAID:
-            said.ended = "it said more than there can be to say"
+            said.ended = "its messages are too long"
             return said
         received += data
         while (end := received.find(b"\n")) >= 0:
@@ -154,7 +154,7 @@ def listen(pipe: int, wall_seconds: float) -> Said:
             except (ValueError, RecursionError):
                 message = None
             if not isinstance(message, dict):
-                said.ended = "it said what is no message"
+                said.ended = "it sent something that is not a message"
                 return said
             said.messages.append(message)
             if "ready" in message:
@@ -166,7 +166,7 @@ def listen(pipe: int, wall_seconds: float) -> Said:
 
 @contextlib.contextmanager
 def _folder(sandboxed: bool) -> Iterator[str]:
-    """Where a process without a sandbox may write."""
+    """Make a folder in which a process without a sandbox may write."""
     if sandboxed:
         yield ""
         return
@@ -175,7 +175,7 @@ def _folder(sandboxed: bool) -> Iterator[str]:
 
 
 def _environment(home: str) -> dict[str, str]:
-    """Nothing of the grader's own, and one thread."""
+    """Return an environment with nothing of the grader's own, and one thread."""
     return {
         "HOME": home,
         "LANG": "C.UTF-8",
@@ -194,10 +194,10 @@ def _environment(home: str) -> dict[str, str]:
 
 
 def _walls(as_root: bool, newer: bool) -> list[str]:
-    """bubblewrap's options, of 0.5 on; newer: 0.8."""
+    """Return the options for bubblewrap 0.5 and later. newer: for 0.8 and later."""
     options = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     options += ["--die-with-parent", "--new-session", "--hostname", "grading", "--cap-drop", "ALL"]
-    if as_root:  # to become the user of its own, which has neither
+    if as_root:  # to become the submission's own user, who has neither
         options += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
         options += ["--unshare-user", *(["--disable-userns"] if newer else [])]
@@ -212,7 +212,7 @@ def _walls(as_root: bool, newer: bool) -> list[str]:
     made = {"/", "/tmp", "/usr"}
     bound = {_COURSE + "/puzzles_lib": str(_PACKAGE)} | {folder: folder for folder in _pythons()}
     for target, source in bound.items():
-        for parent in reversed(Path(target).parents):  # bubblewrap makes them for its own user alone
+        for parent in reversed(Path(target).parents):  # bubblewrap makes them only for its own user
             if str(parent) not in made and not target.startswith("/usr/"):
                 made.add(str(parent))
                 options += ["--perms", "0755", "--dir", str(parent)]
@@ -221,7 +221,7 @@ def _walls(as_root: bool, newer: bool) -> list[str]:
 
 
 def _pythons() -> list[str]:
-    """The folders that this Python and its packages lie in, the outer ones of them."""
+    """Return the outermost folders that contain this Python and its packages."""
     found = {sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *_elsewhere()}
     found |= {
         str(Path(p).resolve()) for p in (sys.executable, getattr(sys, "_base_executable", ""), *found) if p
@@ -232,7 +232,7 @@ def _pythons() -> list[str]:
 
 
 def _elsewhere() -> list[str]:
-    """Folders with packages that lie outside of this Python's own."""
+    """Return folders with packages outside of this Python's own."""
     home = (sys.prefix, sys.base_prefix)
     known = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
     packages = {str(Path(p).resolve()) for p in sys.path if p.endswith(("site-packages", "dist-packages"))}
@@ -240,7 +240,7 @@ def _elsewhere() -> list[str]:
 
 
 def _own_uid() -> int | None:
-    """A user id that nobody has, where this process may give it away; drawn, so that no two share one."""
+    """Return an unused user id if this process may assign one. It is random, so that no two share one."""
     if os.geteuid() != 0:
         return None
     try:
@@ -253,7 +253,7 @@ def _own_uid() -> int | None:
 
 
 def _counts_by_namespace() -> bool:
-    """Whether the limit on processes counts those of the sandbox alone, and not all of the user's."""
+    """Return whether the limit on processes only counts those of the sandbox, not all of the user's."""
     release = platform.release().split(".")
     with contextlib.suppress(ValueError, IndexError):
         return (int(release[0]), int(release[1].split("-")[0])) >= (5, 14)

@@ -1,4 +1,4 @@
-"""`stages`: what the compiler makes of a kernel, from Triton IR to machine code, with no GPU."""
+"""Show what the compiler makes of a kernel, from Triton IR to machine code, without a GPU: `stages`."""
 
 import contextlib
 import html
@@ -25,8 +25,8 @@ from puzzles_lib.inspector import page
 from puzzles_lib.inspector.diff import Diff
 from puzzles_lib.inspector.listing import History, Listing
 from puzzles_lib.inspector.passes import Passes, read_passes
-from puzzles_lib.interpreter import Busy, alone
-from puzzles_lib.puzzle import Case, Puzzle, pick_case
+from puzzles_lib.puzzle import Case, Puzzle, expect_puzzle, pick_case
+from puzzles_lib.runner import Busy, alone
 from puzzles_lib.source import Refusal, with_helpers
 from puzzles_lib.wrapped import unwrap
 
@@ -56,21 +56,20 @@ def stages(
 ) -> "Stages":
     """Compile a ``@triton.jit`` kernel for a case of a puzzle, as a launch would, and keep every stage.
 
-    target: ``"sm_80"``, ``"sm_90"``, ``"sm_100"``, ``"gfx942"``, none of which needs a GPU, or ``"local"``.
-    kernel: where `triton.autotune` wraps it, in the first configuration that it would try.
-    case: number of the case in ``puzzle.cases``, or a `Case` of your own.
-    num_warps, num_stages: of the launch; Triton's own choice for the target where left out.
+    target: ``"sm_80"``, ``"sm_90"``, ``"sm_100"`` or ``"gfx942"``, which need no GPU, or ``"local"``.
+    kernel: with `triton.autotune`, its first configuration is compiled.
+    case: the number of the case in ``puzzle.cases``, or a `Case` of your own.
+    num_warps, num_stages: of the launch; by default Triton's choice for the target.
     numbers: sizes or block sizes that differ from the case's, such as ``BLOCK_K=64``.
 
-    A kernel that does not compile is no exception: the result's ``refusal`` says why, and the stages
-    that it reached are there. It is compiled in a process of its own, under limits of time and memory.
+    If the kernel does not compile, the result's ``refusal`` says why, and the stages that it reached are
+    there. It is compiled in a separate process, with limits of time and memory.
 
-    Raises TypeError where ``puzzle`` is not a `Puzzle`, ValueError for a target, case, option or number
-    that does not exist, and KeyboardInterrupt when interrupted.
+    Raises TypeError if ``puzzle`` is not a `Puzzle`, ValueError if a target, case, option or number does not
+    exist, and KeyboardInterrupt when interrupted.
     """
     __tracebackhide__ = True
-    if not isinstance(puzzle, Puzzle):
-        raise TypeError(f"stages(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+    expect_puzzle("stages", kernel, puzzle)
     chosen = find_target(target)
     case = _with(kernel, pick_case(puzzle, case, "stages"), numbers)
     options = {"num_warps": num_warps, "num_stages": num_stages}
@@ -79,7 +78,7 @@ def stages(
     made = None
     with contextlib.suppress(KeyboardInterrupt):
         made = _compile(kernel, puzzle, case, chosen, options)
-    if made is None:  # raised from here, so that a notebook shows two frames and not ten
+    if made is None:  # raised from here, so that a notebook shows two frames instead of ten
         raise KeyboardInterrupt("the compilation was interrupted") from None
     return made
 
@@ -108,7 +107,7 @@ def _compile(kernel: object, puzzle: Puzzle, case: Case, target: Target, options
         translation = alone(work)
     except Busy as reason:
         return Stages(title, target, refusal=Refusal(str(reason)))
-    except Exception as error:  # a fault of ours must not be a page of traceback for a learner
+    except Exception as error:  # a learner must not see a page of traceback for a bug of the course
         words = " ".join(f"it cannot be read ({type(error).__name__}: {error})".split())[:250]
         return Stages(title, target, refusal=Refusal(words))
     if isinstance(translation, Refusal):
@@ -119,10 +118,10 @@ def _compile(kernel: object, puzzle: Puzzle, case: Case, target: Target, options
 
 @dataclass(frozen=True, repr=False)
 class Stages:
-    """One kernel, compiled: its text at every stage, and what it takes of the GPU.
+    """A compiled kernel: its text at every stage, and the resources that it needs.
 
-    title: what was compiled, for what. source: the kernel's lines, by number.
-    refusal: why it does not compile, None where it does. What is missing then is ``""`` or None.
+    title: what was compiled, and for which target. source: the kernel's lines, by number.
+    refusal: why it does not compile; None if it does. Missing parts are ``""`` or None.
     """
 
     title: str
@@ -141,7 +140,7 @@ class Stages:
         return NVIDIA if self.target.is_nvidia else AMD
 
     def text(self, stage: str) -> str:
-        """A stage as text without locations; ``""`` for one that was not reached."""
+        """Return a stage as text without locations; ``""`` if it was not reached."""
         __tracebackhide__ = True
         return "\n".join(line.text for line in self.read(stage))
 
@@ -152,7 +151,7 @@ class Stages:
 
     @property
     def ttgir(self) -> str:
-        """TritonGPU IR: the same with a layout on each block, which thread holds which element."""
+        """TritonGPU IR: the same with a layout on each block, which says which thread has which element."""
         return self.text("ttgir")
 
     @property
@@ -182,23 +181,23 @@ class Stages:
 
     @property
     def registers(self) -> int | None:
-        """Registers that each thread takes (AMD: vector registers)."""
+        """The number of registers that each thread uses (AMD: vector registers)."""
         return self._number(r"Used (\d+) registers", r"\.vgpr_count:\s+(\d+)")
 
     @property
     def spills(self) -> int | None:
-        """Bytes that each thread keeps in memory for want of registers."""
+        """The number of bytes that each thread spills to memory, because it has too few registers."""
         words = self._number(r"(\d+) bytes spill stores", r"\.vgpr_spill_count:\s+(\d+)")
         return words if words is None or self.target.is_nvidia else 4 * words
 
     @property
     def shared_bytes(self) -> int | None:
-        """Bytes of shared memory that each program takes."""
+        """The bytes of shared memory that each program uses."""
         return self.built.metadata.get("shared") if self.built else None
 
     @property
     def tensor_core(self) -> str | None:
-        """The instruction that multiplies tiles, such as ``"wgmma.mma_async..."``; None without one."""
+        """The instruction that multiplies tiles, such as ``"wgmma.mma_async..."``; None if there is none."""
         pattern = r"\b(?:wgmma\.mma_async|mma\.sync|tcgen05\.mma|v_s?mfmac?_)[\w.:]*"
         match = re.search(pattern, self.ptx or self.amdgcn)
         return match[0] if match else None
@@ -211,7 +210,7 @@ class Stages:
         return int(match[1]) if match else None
 
     def read(self, stage: str) -> tuple[Line, ...]:
-        """The lines of a stage, each with the line of the kernel that it comes from."""
+        """Return the lines of a stage, each with the line of the kernel that it comes from."""
         __tracebackhide__ = True
         if stage not in self._lines:
             self._lines[stage] = self._read(stage)
@@ -233,10 +232,10 @@ class Stages:
     # ---- looking
 
     def show(self, stage: str, around: str = "", context: int = 6) -> Listing:
-        """A stage by itself; with ``around``, only the lines that hold this text, and some before and after.
+        """Return one stage. around: only the lines with this text, and ``context`` lines before and after.
 
-        Raises TypeError where ``around`` is no string or ``context`` no number of lines, ValueError for a
-        stage that the target has not.
+        Raises TypeError if ``around`` is not a string or ``context`` is not a number of lines, and ValueError
+        if the target does not have this stage.
         """
         __tracebackhide__ = True
         if not isinstance(around, str):
@@ -257,11 +256,11 @@ class Stages:
         return Listing(title, stage, entries)
 
     def lines(self, stage: str, source: int | str) -> Listing:
-        """What became of a line of the kernel in a stage.
+        """Return what a line of the kernel became in a stage.
 
-        source: its number in the file or cell, as `check` names it, or some text in it, such as
-            ``"tl.load"``: then of all lines that hold the text.
-        Raises ValueError for a stage or a line that there is not.
+        source: the number of the line in the file or cell, as in `check`, or a text in it, such as
+            ``"tl.load"``, for all lines with that text.
+        Raises ValueError for a stage or a line that does not exist.
         """
         __tracebackhide__ = True
         numbers = self._numbers(source)
@@ -269,7 +268,7 @@ class Stages:
         return Listing(f"{stage} of {_named(numbers)}", stage, entries)
 
     def line(self, source: int | str) -> History:
-        """What became of a line of the kernel, from stage to stage; ``source`` as for `lines`."""
+        """Return what a line of the kernel became in each stage; ``source`` as for `lines`."""
         __tracebackhide__ = True
         numbers = self._numbers(source)
         listings = tuple(self.lines(stage, source) for stage in self.names)
@@ -287,15 +286,15 @@ class Stages:
         if not found:
             numbers = f"{min(self.source)} to {max(self.source)}" if self.source else "none"
             raise ValueError(
-                f"source is {source!r}, the kernel has lines {numbers}, and none holds that text"
+                f"source is {source!r}, but the kernel has lines {numbers}, and none contains that text"
             )
         return found
 
     def diff(self, other: "Stages", stage: str = "ttgir") -> Diff:
-        """What a stage of another compilation has less and more than this one.
+        """Return the difference between a stage of this compilation and the same stage of another.
 
-        Renumbered values, registers and labels are no difference. Raises TypeError where ``other`` is no
-        compilation, ValueError for a stage that one of the two has not.
+        Renumbered values, registers and labels do not count. Raises TypeError if ``other`` is not a
+        compilation, and ValueError if one of the two does not have this stage.
         """
         __tracebackhide__ = True
         if not isinstance(other, Stages):
@@ -306,7 +305,7 @@ class Stages:
 
     @cached_property
     def passes(self) -> Passes:
-        """The passes from Triton IR to LLVM's dialect, and what each of them changed."""
+        """Return the passes from Triton IR to LLVM's dialect, and what each of them changed."""
         if self.built is None:
             return Passes(self.title, ())
         return read_passes(self.title, dump_passes(self.built.translation))
@@ -316,13 +315,15 @@ class Stages:
             site = [str(self.refusal.site)] if self.refusal.site else []
             return [f"does not compile: {self.refusal}", *site]
         facts = [
-            f"{self.registers} registers a thread, {self.spills} bytes spilled, "
+            f"{self.registers} registers per thread, {self.spills} bytes spilled, "
             f"{self.shared_bytes} bytes of shared memory",
             f"tensor core: {self.tensor_core or 'not used'}",
         ]
         limit = self.target.shared_limit
         if limit is not None and self.shared_bytes > limit:
-            facts.append(f"a launch would fail: {self.target.name} has {limit} bytes of shared memory")
+            facts.append(
+                f"a launch would fail, because {self.target.name} has {limit} bytes of shared memory"
+            )
         if isinstance(self._disassembled, Refusal):
             facts.append(f"no sass: {self._disassembled.message}")
         return facts
@@ -349,7 +350,7 @@ class Stages:
             )
             parts.append(
                 '<label><input type="checkbox" class="only" checked> '
-                "only what became of the chosen lines</label>"
+                "show only what the chosen lines became</label>"
             )
         for stage, lines in reads.items():
             if lines:
@@ -360,7 +361,7 @@ class Stages:
 
 
 def diff(before: Stages, after: Stages, stage: str = "ttgir") -> Diff:
-    """What a stage has less and more in the second compilation than in the first."""
+    """Return the difference between a stage of the first compilation and of the second."""
     __tracebackhide__ = True
     if not isinstance(before, Stages):
         raise TypeError(f"diff: before is a {type(before).__name__}, allowed is what stages(...) gives")
@@ -380,7 +381,7 @@ def _count(number: int) -> str:
 
 
 def _difference(one: Stages, two: Stages) -> str:
-    """Two titles, the second without what both say."""
+    """Return two titles, the second without what is in both."""
     if one.title == two.title:
         return one.title
     (name, settings), (other, others) = (each.title.split(", ", 1) for each in (one, two))
@@ -394,7 +395,7 @@ def _difference(one: Stages, two: Stages) -> str:
 
 
 def _source(kernel: JITFunction) -> dict[int, str]:
-    """The lines of the kernel, and of its helpers in the same file or cell, by number."""
+    """Return the lines of the kernel, and of its helpers in the same file or cell, by number."""
     file = kernel.fn.__code__.co_filename
     lines = {}
     for function in with_helpers(kernel):
@@ -405,13 +406,13 @@ def _source(kernel: JITFunction) -> dict[int, str]:
 
 
 def _with(kernel: object, case: Case, numbers: Mapping[str, int]) -> Case:
-    """The case with other numbers, or with some for constants that the kernel has a default for."""
+    """Return the case with other numbers, or with numbers for constants that have a default."""
     known = set(case.numbers)
     if wrapped := unwrap(kernel):
         known |= {p.name for p in wrapped.kernel.params if p.has_default}
     if unknown := sorted(set(numbers) - known):
         raise ValueError(
-            f"stages: {unknown[0]} is no number of the case, which has {', '.join(case.numbers)}"
+            f"stages: {unknown[0]} is not a number of the case, which has {', '.join(case.numbers)}"
         )
     return case.but(**numbers)
 

@@ -1,4 +1,4 @@
-"""What differs between two compilations of a stage, less the numbers that every change renumbers."""
+"""Compare two compilations of a stage, ignoring the numbers that every change renumbers."""
 
 import difflib
 import html
@@ -10,9 +10,11 @@ from functools import cached_property
 from puzzles_lib.inspector import page
 from puzzles_lib.inspector.lexers import highlight
 
-CONTEXT = 2  # lines around a change
+CONTEXT = 2  # the number of lines shown around a change
 MOST_LINES = 60
-_LONG = 1500  # lines; beyond, difflib may skip lines that occur often, or it would take seconds
+_LONG = (
+    1500  # the most lines for an exact difference; for more, difflib may skip frequent lines to save seconds
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,7 +31,7 @@ class Diff:
 
     @cached_property
     def rows(self) -> tuple[tuple[str, str], ...]:
-        """All lines in order as (sign, text): ``"+"``, ``"-"``, or ``" "`` for one in both."""
+        """All lines in order as (sign, text): ``"+"``, ``"-"``, or ``" "`` for a line in both."""
         before, after = self.before, self.after
         if self.stage in ("ttir", "ttgir"):
             before, after = _with_aliases_in_order(before), _with_aliases_in_order(after)
@@ -64,7 +66,7 @@ class Diff:
 
     @cached_property
     def _hunks(self) -> list[tuple[str, str]]:
-        """The changes with their surroundings; ``("…", "")`` where lines in between are left out."""
+        """Return the changes with the lines around them, and ``("…", "")`` for each gap."""
         near = set()
         for at, (sign, _) in enumerate(self.rows):
             if sign != " ":
@@ -104,11 +106,11 @@ class Diff:
         return "\n".join(f"{sign} {text}".rstrip() for sign, text in self._hunks)
 
 
-# ---- what does not count
+# ---- differences that do not count
 
 
 def keys(before: Sequence[str], after: Sequence[str], stage: str) -> tuple[list[str], list[str]]:
-    """Both versions' lines as they are compared: without numbers that only count."""
+    """Return both versions' lines as they are compared: without running numbers."""
     key = _KEYS.get(stage, _mlir_key)
     renamed = _aliases_of_one_meaning(before, after) if key is _mlir_key else {}
     if renamed:
@@ -118,7 +120,7 @@ def keys(before: Sequence[str], after: Sequence[str], stage: str) -> tuple[list[
 
 
 def _with_aliases_in_order(lines: Sequence[str]) -> Sequence[str]:
-    """The layouts' definitions, which come first, by what they say and not by what they are called."""
+    """Return the lines with the definitions of layouts, which come first, sorted by content."""
     count = next((n for n, line in enumerate(lines) if not _ALIAS.match(line)), len(lines))
     return [*sorted(lines[:count], key=lambda line: line.partition(" = ")[2]), *lines[count:]]
 
@@ -127,10 +129,10 @@ _ALIAS = re.compile(r"^(#\w+) = (.*)$")
 
 
 def _aliases_of_one_meaning(before: Sequence[str], after: Sequence[str]) -> dict[str, str]:
-    """For the second version's layout aliases, such as ``#blocked2``, what the first calls the same layout.
+    """Return, for the second version's layout aliases such as ``#blocked2``, the first version's names.
 
-    MLIR numbers them anew at each change. One that the first has not keeps its name, unless the first
-    means another layout by it.
+    MLIR renumbers them at each change. An alias that the first version lacks keeps its name, unless that name
+    means another layout there.
     """
     old, new = ({m[1]: m[2] for m in map(_ALIAS.match, lines) if m} for lines in (before, after))
     meaning = {text: name for name, text in old.items()}

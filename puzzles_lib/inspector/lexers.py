@@ -1,7 +1,7 @@
-"""Pygments lexers for what Pygments has none, or none that fits, and its tokens as short HTML.
+"""Highlight stages: Pygments lexers for languages that Pygments lacks, and tokens as short HTML.
 
-Colours come from the style sheet in `puzzles_lib.inspector.page`; without one (an output that
-JupyterLab does not trust yet, GitHub), ``<b>`` is still bold and ``<i>`` italic.
+The colors are in the style sheet of `puzzles_lib.inspector.page`. Without it (on GitHub, or in an output that
+JupyterLab does not trust yet) ``<b>`` is still bold and ``<i>`` italic.
 """
 
 import functools
@@ -36,7 +36,7 @@ class MlirLexer(RegexLexer):
 
 
 class AssemblyLexer(RegexLexer):
-    """PTX, SASS and AMD's assembly: the instruction, and what it is made of."""
+    """PTX, SASS and AMD's assembly: the instruction and its parts."""
 
     name = "GPU assembly"
     tokens = {
@@ -45,7 +45,7 @@ class AssemblyLexer(RegexLexer):
             (r'"(?:[^"\\\n]|\\.)*"', String),
             (r"^[$.\w]+:", Name.Label),
             (r"^([ \t]*)(\.\w+)", bygroups(Text, Name.Decorator)),
-            (  # SASS: an address before it; all: a predicate; then the instruction
+            (  # an address (SASS only), a predicate, the instruction
                 r"^([0-9a-f]{4,}[ ]+)?([ ]*)(@!?%?\w+[ ]+)?([A-Za-z][\w.:]*)",
                 bygroups(Comment, Text, Name.Decorator, Keyword),
             ),
@@ -64,8 +64,7 @@ _LEXERS: dict[str, type[Lexer]] = {
     "amdgcn": AssemblyLexer,
     "sass": AssemblyLexer,
 }
-# The most particular first. What is not listed has the text's own colour: HTML that is kept in a notebook
-# should be small.
+# The most specific first. Everything else has the text's color, so that the HTML in a notebook stays small.
 _TAGS: tuple[tuple[_TokenType, str, str], ...] = (
     (Comment, "<i>", "</i>"),
     (Keyword.Type, "<bdi>", "</bdi>"),
@@ -82,7 +81,7 @@ def _lexer(language: str) -> Lexer:
 
 
 def highlight(lines: list[str], language: str) -> list[str]:
-    """Each line as HTML; ``language`` is ``"python"`` or the name of a stage."""
+    """Return each line as HTML. language: ``"python"`` or the name of a stage."""
     if not lines:
         return []
     done, current = [], []
@@ -98,7 +97,7 @@ def highlight(lines: list[str], language: str) -> list[str]:
 
 
 def _merged(tokens: Iterator[tuple[_TokenType, str]]) -> Iterator[tuple[_TokenType, str]]:
-    """Neighbours that look alike, as one."""
+    """Return the tokens with neighbors of the same look joined."""
     before, held = Text, ""
     for kind, text in tokens:
         look = next((t for t, _, _ in _TAGS if kind in t), Text)

@@ -1,4 +1,4 @@
-"""Lines of a stage, shown by themselves."""
+"""Show some lines of a stage."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,9 @@ MOST_LINES = 60  # as text
 
 @dataclass(frozen=True, repr=False)
 class Listing(Sequence[str]):
-    """Some lines of one stage: a sequence of strings that shows itself highlighted.
+    """Some lines of one stage: a sequence of strings, shown highlighted in a notebook.
 
-    title: what they are. stage: which language they are in. entries: each with its line of the kernel.
+    title: what the lines are. stage: their language. entries: the lines, each with its line of the kernel.
     """
 
     title: str
@@ -45,7 +45,7 @@ class Listing(Sequence[str]):
 
 @dataclass(frozen=True, repr=False)
 class History:
-    """What became of some lines of a kernel, stage by stage."""
+    """What some lines of a kernel became, stage by stage."""
 
     title: str
     source: Mapping[int, str]

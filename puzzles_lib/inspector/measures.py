@@ -1,8 +1,10 @@
-"""What a goal of a puzzle is judged by: a number read off the compiled kernel, and what it comes from.
+"""Measure a compiled kernel for the goals of a puzzle: a number, and its cause in words.
 
-Each of `MEASURES` has a function here that takes a kernel compiled by `stages`, for NVIDIA.
+Each of `MEASURES` has a function here that takes a kernel compiled by `stages` for NVIDIA.
 """
 
+import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -12,13 +14,17 @@ from puzzles_lib.inspector.occupancy import one_more, resident
 from puzzles_lib.inspector.sass import instructions, matrix_loop_places
 from puzzles_lib.inspector.step import moves, step
 
-_WIDTHS = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}  # of a load; 4 bytes without one
-_MOST_REGISTERS = 255  # of a thread
+_WIDTHS = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}  # bytes of a load; 4 if none is named
+_MOST_REGISTERS = 255  # the most registers of a thread
+_PRODUCT = re.compile(r"= (?:arith\.(?:mulf|divf)|math\.fma)\b.* : (?:tensor<((?:\d+x)*)[a-z]|[a-z])")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """number: None where there is nothing to measure. cause: in words. line: of the kernel, if it is one."""
+    """A measured number and its cause.
+
+    number: None if there is nothing to measure. cause: in words. line: the line of the kernel, if it is one.
+    """
 
     number: float | None
     cause: str = ""
@@ -33,12 +39,12 @@ class _Instruction:
 
 
 def measure(name: str, compiled: Stages) -> Reading:
-    """One of `MEASURES` of a kernel that compiles for NVIDIA."""
+    """Return one of `MEASURES` of a kernel that compiles for NVIDIA."""
     return _MEASURED[name](compiled)
 
 
 def _code(compiled: Stages) -> list[_Instruction]:
-    """The machine code, with the kernel's line that each instruction comes from."""
+    """Return the machine code, with the kernel's line that each instruction comes from."""
     lines = ((line.source, found) for line in compiled.read("sass") for found in instructions(line.text))
     return [_Instruction(*found, source) for source, found in lines]
 
@@ -46,12 +52,12 @@ def _code(compiled: Stages) -> list[_Instruction]:
 def _load_bytes(compiled: Stages) -> Reading:
     loads = [each for each in _code(compiled) if each.operation.startswith(("LDG.", "LDGSTS."))]
     if not loads:
-        return Reading(None, "it loads nothing from memory")
+        return Reading(None, "the kernel loads nothing from memory")
     widths = [_width(each.operation) for each in loads]
     narrow = loads[widths.index(min(widths))]
     cause = (
-        f"{widths.count(min(widths))} of {len(loads)} loads are that narrow: lanes share one where they are "
-        "neighbours in memory, one thread holds them, and its width divides the address"
+        f"{widths.count(min(widths))} of {len(loads)} loads are that narrow: lanes share a load if they are "
+        "neighbors in memory, belong to one thread, and the load's width divides the address"
     )
     return Reading(min(widths), cause, narrow.line)
 
@@ -68,33 +74,33 @@ def _exchanges(compiled: Stages) -> Reading:
     names = Counter("shuffles" if each.operation.startswith("SHFL") else "stores" for each in found)
     words = {"shuffles": "shuffles", "stores": "stores to shared memory"}
     counts = " and ".join(f"{count} {words[name]}" for name, count in names.items())
-    return Reading(len(found), f"{counts}: several threads hold what this line joins", _commonest(found))
+    return Reading(len(found), f"{counts}: this line combines values of several threads", _commonest(found))
 
 
 def _busy(compiled: Stages) -> Reading:
     turn = step(compiled)
     if turn is None:
-        return Reading(None, "no loop of it uses the tensor cores")
+        return Reading(None, "no loop uses the tensor cores")
     code = _code(compiled)
     places = matrix_loop_places([(each.operation, each.operands) for each in code])
     body = [code[place] for place in places if code[place].operation != "label"]
     line = _commonest(body)
     share = sum(each.line == line for each in body) / len(body)
     cause = (
-        f"a turn takes {turn.issue_clocks:.0f} clocks to issue and {turn.tensor_clocks:.0f} of tensor cores; "
-        f"most of its instructions, {share:.0%}, are of one line"
+        f"issuing an iteration takes {turn.issue_clocks:.0f} clocks, its products {turn.tensor_clocks:.0f}; "
+        f"{share:.0%} of its instructions come from one line"
     )
     return Reading(turn.busy, cause, line)
 
 
 def _spills(compiled: Stages) -> Reading:
-    many = f"{compiled.registers} registers a thread, and {_MOST_REGISTERS} is the most"
-    return Reading(compiled.spills, f"{many}: what is needed at one time does not fit")
+    many = f"{compiled.registers} registers per thread, and {_MOST_REGISTERS} is the most"
+    return Reading(compiled.spills, f"{many}: the values needed at one time do not fit")
 
 
 def _moves(compiled: Stages) -> Reading:
     if "scf.for" not in compiled.ttgir:
-        return Reading(None, "it has no loop")
+        return Reading(None, "the kernel has no loop")
     found = moves(compiled)
     number = next((n for n, text in compiled.source.items() if found and found[0].line in text), None)
     return Reading(len(found), f"the first is {found[0]}" if found else "", number)
@@ -105,8 +111,25 @@ def _programs(compiled: Stages) -> Reading:
     return Reading(resident(*needs), one_more(*needs))
 
 
+def _products(compiled: Stages) -> Reading:
+    """Return how many floats the loops of the Triton IR multiply or divide, each loop's body counted once."""
+    found: Counter[int | None] = Counter()
+    depth = 0
+    for line in compiled.read("ttir"):
+        text = line.text.strip()
+        depth += ("scf.for" in text or depth > 0) and text.endswith("{")
+        if depth and (match := _PRODUCT.search(text)):
+            found[line.source] += math.prod(map(int, re.findall(r"\d+", match[1] or "")))
+        depth -= depth > 0 and text.startswith("}")
+    if "scf.for" not in compiled.ttir:
+        return Reading(None, "it has no loop")
+    place, most = found.most_common(1)[0] if found else (None, 0)
+    cause = f"{most} of them are on one line: a factor that a whole sum shares can multiply the sum"
+    return Reading(found.total(), cause if found else "", place)
+
+
 def _commonest(code: Iterable[_Instruction]) -> int | None:
-    """The line that most instructions come from."""
+    """Return the line that most instructions come from."""
     lines = Counter(each.line for each in code if each.line is not None)
     return lines.most_common(1)[0][0] if lines else None
 
@@ -118,4 +141,5 @@ _MEASURED: Mapping[str, Callable[[Stages], Reading]] = {
     "spills": _spills,
     "moves": _moves,
     "programs": _programs,
+    "products": _products,
 }

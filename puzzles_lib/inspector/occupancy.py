@@ -1,15 +1,15 @@
-"""How many programs a multiprocessor holds at a time, and what would let it hold one more."""
+"""Compute how many programs per multiprocessor runs at a time, and what would allow one more."""
 
 from puzzles_lib.bench.h200 import PROGRAMS, REGISTERS, RESERVED, SHARED, WARPS
 
 
 def resident(registers: int, shared: int, warps: int) -> int:
-    """Programs that one multiprocessor of an H200 holds at a time.
+    """Return how many programs one multiprocessor of an H200 runs at a time.
 
-    registers: a thread; they are given out to warps in lots of 256, from a quarter of the file each.
-    shared: bytes a program. warps: a program.
+    registers: per thread. Warps get them in units of 256, each from a quarter of the register file.
+    shared: bytes per program. warps: per program.
 
-    Raises ValueError for a number that no program has.
+    Raises ValueError for a number that no program can have.
     """
     for name, number, least in (("registers", registers, 1), ("shared", shared, 0), ("warps", warps, 1)):
         if not isinstance(number, int) or number < least:
@@ -20,14 +20,14 @@ def resident(registers: int, shared: int, warps: int) -> int:
 
 
 def one_more(registers: int, shared: int, warps: int) -> str:
-    """What keeps one more program out, and how little of it would let that in."""
+    """Say what prevents one more program, and how little of it would allow one."""
     now = resident(registers, shared, warps)
     one = "one program more" if now else "a program"
     fewer = next((r for r in range(registers, 0, -1) if resident(r, shared, warps) > now), None)
     if fewer is not None:
-        return f"{registers} registers a thread: {one} fits with {fewer} or fewer"
+        return f"{registers} registers per thread: {one} fits with {fewer} or fewer"
     most = SHARED // (now + 1) - RESERVED
     if resident(registers, most, warps) > now:
         return f"{shared} bytes of shared memory: {one} fits with {most} or fewer"
-    both = f"{registers} registers a thread and {shared} bytes of shared memory"
+    both = f"{registers} registers per thread and {shared} bytes of shared memory"
     return f"{both} are each too many for {one}"

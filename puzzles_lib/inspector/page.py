@@ -1,9 +1,9 @@
-"""The HTML of compiled kernels: folded stages beside the kernel's lines, and diffs.
+"""Make the HTML of compiled kernels: folded stages next to the kernel's lines, and diffs.
 
-No scripts, since JupyterLab runs none in an output that is not trusted yet. Choosing a line of the
-kernel is ticking a box, by mouse or by keyboard (JupyterLab keeps the arrow keys that radio buttons
-want); a rule of CSS per line then marks what became of it. Colours are the theme's. Ids come from the
-content: the same output is the same HTML.
+There are no scripts, because JupyterLab runs none in an output that is not trusted yet. A line of the
+kernel is chosen with a checkbox, because JupyterLab keeps the arrow keys that radio buttons need. A CSS
+rule per line then marks what the line became. The colors are the theme's. Ids come from the content, so
+equal output has equal HTML.
 """
 
 import hashlib
@@ -15,8 +15,8 @@ from puzzles_lib.compiler.locations import Line
 from puzzles_lib.drawing.card import Theme, framed
 from puzzles_lib.inspector.lexers import highlight
 
-MOST_LINES = 120  # of a stage in one output: notebooks keep them
-MOST_WIDTH = 240  # characters of a line
+MOST_LINES = 120  # the most lines of a stage in one output, because notebooks keep them
+MOST_WIDTH = 240  # the most characters of a line
 _MARK = f"color-mix(in srgb,{Theme.OPEN} 28%,transparent)"
 _ADDED = f"color-mix(in srgb,{Theme.OK} 22%,transparent)"
 _REMOVED = f"color-mix(in srgb,{Theme.WRONG} 22%,transparent)"
@@ -28,17 +28,17 @@ _TYPE = (
 
 
 def _ink(kind: str, fallback: str) -> str:
-    """The colour of Jupyter's editor for a kind of word, nearer to ink: its own are too faint to read."""
+    """Return the color of Jupyter's editor for a kind of word, made stronger: its own are too faint."""
     return f"color:color-mix(in srgb,var(--jp-mirror-editor-{kind}-color,{fallback}) 50%,currentColor)"
 
 
 def identifier(*parts: object) -> str:
-    """An id for an element, the same whenever the content is."""
+    """Return an id for an element, which is the same for the same content."""
     return "c" + hashlib.sha256(repr(parts).encode()).hexdigest()[:10]
 
 
 def style(name: str, rules: str = "") -> str:
-    """The style sheet of one output."""
+    """Return the style sheet of one output."""
     return (
         f"<style>#{name}{{color:var(--jp-content-font-color1,inherit)}}"
         f"#{name} pre{{margin:.2em 0;max-height:46em;overflow:auto;line-height:1.35;{_TYPE};background:none}}"
@@ -54,17 +54,19 @@ def style(name: str, rules: str = "") -> str:
 
 
 def listing(lines: Sequence[Line], language: str, what: str = "", most: int = MOST_LINES) -> str:
-    """Lines in a ``<pre>``, each marked with the kernel's line it comes from.
+    """Return lines in a ``<pre>``, each marked with the kernel's line that it comes from.
 
-    Of more than ``most`` lines the first; with ``what``, which says where all of them are, the first of
-    each line of the kernel.
+    If there are more than ``most`` lines, only the first are shown. With ``what``, which says where all of
+    them are, the first ones of each line of the kernel are shown.
     """
     shown: Sequence[Line | None] = lines[:most]
     note = f"the first {most} of {len(lines)} lines" if len(lines) > most else ""
     if note and what:
         shown = first_of_each(lines, most)
         count = sum(line is not None for line in shown)
-        note = f"{count} of {len(lines)} lines, the first of each line of the kernel; all of them: {what}"
+        note = (
+            f"{count} of {len(lines)} lines, the first ones of each line of the kernel. For all lines: {what}"
+        )
     coloured = highlight([clipped(line.text) if line else "…" for line in shown], language)
     rows = [
         f"<span{f' class=l{line.source}' if line and line.source else ''}>{text}\n</span>"
@@ -75,7 +77,7 @@ def listing(lines: Sequence[Line], language: str, what: str = "", most: int = MO
 
 
 def first_of_each(lines: Sequence[Line], most: int) -> list[Line | None]:
-    """About ``most`` lines, as many for each line of the kernel; None where some are left out."""
+    """Return about ``most`` lines, equally many for each line of the kernel, with None for each gap."""
     ranks, seen = [], Counter()
     for line in lines:
         seen[line.source] += 1
@@ -95,7 +97,7 @@ def first_of_each(lines: Sequence[Line], most: int) -> list[Line | None]:
 
 
 def source(lines: Mapping[int, str], reached: Iterable[int]) -> str:
-    """The kernel's lines, those that became something with a box to tick."""
+    """Return the kernel's lines; those that became something have a checkbox."""
     reached = set(reached)
     coloured = highlight(list(lines.values()), "python")
     width = len(str(max(lines, default=0)))
@@ -112,7 +114,7 @@ def source(lines: Mapping[int, str], reached: Iterable[int]) -> str:
 
 
 def linked(name: str, reached: Iterable[int]) -> str:
-    """Rules that mark what became of the line under the mouse and of the ticked ones, or show only that."""
+    """Return the rules that mark, or show alone, what the ticked lines and the one under the mouse became."""
     rules = [
         f"#{name} label:has(input){{cursor:pointer}}#{name} .py pre>span{{padding-left:1.6em}}"
         f"#{name} .py input{{margin:0 .4em 0 0;width:1.2em;height:.9em;vertical-align:middle}}"
@@ -132,12 +134,12 @@ def clipped(text: str) -> str:
 
 
 def section(title: str, body: str, opened: bool = False, kind: str = "ir") -> str:
-    """A part that folds, without scripts."""
+    """Return a part that folds without scripts."""
     return f"<details class={kind}{' open' if opened else ''}><summary>{title}</summary>{body}</details>"
 
 
 def frame(name: str, sheet: str, body: str, ok: bool = True) -> str:
-    """The element around an output."""
+    """Return the element around an output."""
     return framed(Theme.NEUTRAL if ok else Theme.WRONG, sheet + body, id=name)
 
 

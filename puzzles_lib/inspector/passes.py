@@ -1,4 +1,4 @@
-"""The passes between the stages: which of them changed what, from MLIR's own dumps."""
+"""Find out which passes between the stages changed what, from MLIR's own dumps."""
 
 import difflib
 import html
@@ -17,7 +17,7 @@ _BEFORE = re.compile(r"// -----// IR Dump Before \w+ \(([\w-]+)\) \('builtin\.mo
 
 @dataclass(frozen=True, repr=False)
 class Pass:
-    """One pass: its name as Triton's, place in the sequence from 0, and the IR before and after it."""
+    """One pass: Triton's name for it, its place in the sequence from 0, and the IR before and after it."""
 
     name: str
     number: int
@@ -26,12 +26,12 @@ class Pass:
 
     @property
     def changed(self) -> bool:
-        """Whether it changed anything, be it only a name or the order."""
+        """Whether the pass changed anything, even if only a name or the order."""
         return self.before != self.after
 
     @cached_property
     def diff(self) -> Diff:
-        """What it changed."""
+        """What the pass changed."""
         return Diff(f"pass {self.number}, {self.name}", "ttgir", self.before, self.after)
 
     def __repr__(self) -> str:
@@ -43,9 +43,9 @@ class Pass:
 
 @dataclass(frozen=True, repr=False)
 class Passes(Sequence[Pass]):
-    """All passes from Triton IR to the LLVM dialect, in order; shows those that changed something.
+    """All passes from Triton IR to the LLVM dialect, in order. Those that changed something are shown.
 
-    ``passes["tritongpu-coalesce"]`` is a pass by its name: the first run of it that changed something.
+    ``passes["tritongpu-coalesce"]`` is the first pass with this name that changed something.
     """
 
     title: str
@@ -61,7 +61,7 @@ class Passes(Sequence[Pass]):
         __tracebackhide__ = True
         if not isinstance(which, str):
             if isinstance(which, int) and not -len(self) <= which < len(self):
-                raise IndexError(f"there is no pass {which}; there are {len(self)}, from 0")
+                raise IndexError(f"there is no pass {which}: the passes are 0 to {len(self) - 1}")
             return self.entries[which]
         found = [p for p in self.entries if p.name == which]
         if not found:
@@ -75,7 +75,7 @@ class Passes(Sequence[Pass]):
 
     @cached_property
     def changed(self) -> tuple[Pass, ...]:
-        """Those that changed something."""
+        """The passes that changed something."""
         return tuple(p for p in self.entries if p.diff)
 
     @property
@@ -102,10 +102,10 @@ class Passes(Sequence[Pass]):
 
 
 def read_passes(title: str, dumps: str) -> Passes:
-    """Passes from what MLIR writes before each of them (``MLIR_ENABLE_DUMP``).
+    """Return the passes from what MLIR writes before each of them (``MLIR_ENABLE_DUMP``).
 
-    The last one is left out, since nothing is written after it. Dumps of a single function, from passes
-    inside of passes, are not about the whole and are skipped.
+    The last one is left out, because nothing is written after it. Dumps of a single function, from nested
+    passes, are skipped.
     """
     headers = [*_HEADER.finditer(dumps)]
     found = []

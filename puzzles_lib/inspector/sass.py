@@ -1,8 +1,8 @@
-"""NVIDIA's machine code, read: its instructions, the loop with the matrix instructions, and its hazards.
+"""Read NVIDIA's machine code: its instructions, the loop with the matrix instructions, and its hazards.
 
-A wgmma (HGMMA) whose left operand is in registers reads them after the instruction is issued: until a
-WARPGROUP.DEPBAR says that its group is done, nothing may write them. A compiler that gets it wrong makes
-a kernel whose results change from run to run.
+A wgmma (HGMMA) whose left operand is in registers reads them after the instruction is issued. Until a
+WARPGROUP.DEPBAR says that its group is done, no instruction must write them. If a compiler gets this wrong,
+the kernel's results change from run to run.
 """
 
 import re
@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 Instruction = tuple[str, str]
 
 _LINE = re.compile(r"^(?:\S+\s+)?(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*?);?\s*$")
-_MATRIX = ("HMMA", "IMMA", "HGMMA", "IGMMA", "QGMMA")  # of a warp, and of four warps
+_MATRIX = ("HMMA", "IMMA", "HGMMA", "IGMMA", "QGMMA")  # of one warp, and of four warps
 
 
 def instructions(sass: str) -> Iterator[Instruction]:
-    """Pairs (operation, operands) of a listing, Triton's or that of `stages`; a label is ("label", name)."""
+    """Return pairs (operation, operands) of a listing of Triton or `stages`; labels are ("label", name)."""
     for line in sass.splitlines():
         line = line.strip()
         if re.fullmatch(r"[.\w]+:", line):
@@ -25,13 +25,13 @@ def instructions(sass: str) -> Iterator[Instruction]:
 
 
 def matrix_loop(sass: str) -> list[Instruction]:
-    """The innermost loop with the most matrix instructions, its branch back included; empty without one."""
+    """Return the innermost loop with the most matrix instructions, with its branch back; perhaps []."""
     code = list(instructions(sass))
     return [code[place] for place in matrix_loop_places(code) if code[place][0] != "label"]
 
 
 def matrix_loop_places(code: Sequence[Instruction]) -> range:
-    """`matrix_loop` as places in a listing, those of labels included."""
+    """Return `matrix_loop` as places in a listing, including those of labels."""
     loops = [range(start, end + 1) for end, start in _branches_back(code).items()]
     counts = {loop: sum(code[place][0].startswith(_MATRIX) for place in loop) for loop in loops}
     inner = [
@@ -43,7 +43,7 @@ def matrix_loop_places(code: Sequence[Instruction]) -> range:
 
 
 def _branches_back(code: Sequence[Instruction]) -> dict[int, int]:
-    """The place of each branch to a label before it, to that label's place."""
+    """Map the place of each branch to an earlier label to that label's place."""
     labels = {name: place for place, (operation, name) in enumerate(code) if operation == "label"}
     targets = {p: labels.get(_target(ops), p) for p, (op, ops) in enumerate(code) if op.startswith("BRA")}
     return {place: target for place, target in targets.items() if target < place}
@@ -54,7 +54,7 @@ def _within(one: range, other: range) -> bool:
 
 
 def overwritten_operands(sass: str) -> list[str]:
-    """Instructions that write a register which a wgmma still in flight may read; loops are walked twice."""
+    """Return instructions that write a register which a wgmma in flight may read; loops are walked twice."""
     code = list(instructions(sass))
     back = _branches_back(code)
     found, flying, group = [], [], set()
@@ -82,7 +82,7 @@ def _target(operands: str) -> str:
 
 
 def written(operation: str, operands: str) -> set[int]:
-    """Vector registers that an instruction writes."""
+    """Return the vector registers that an instruction writes."""
     first = operands.split(",")[0].strip()
     if operation.startswith(("ST", "RED", "BAR", "SYNCS", "UTMA", "BRA", "ISETP", "R2UR", "VOTE")):
         return set()
@@ -99,7 +99,7 @@ def written(operation: str, operands: str) -> set[int]:
 
 
 def bytes_stored_to_shared(code: Sequence[Instruction]) -> int:
-    """Bytes that one thread stores to shared memory, copies from global memory (LDGSTS, TMA) not counted."""
+    """Return the bytes that one thread stores to shared memory, except copies from global memory."""
     sizes = {"128": 16, "64": 8, "U16": 2, "S16": 2, "16": 2, "U8": 1, "S8": 1, "8": 1}
     count = 0
     for operation, _ in code:
@@ -112,6 +112,6 @@ def bytes_stored_to_shared(code: Sequence[Instruction]) -> int:
 
 
 def _matrices(operation: str) -> int:
-    """Of 8 rows of 16 bytes, that an LDSM or STSM moves: the number at its end, 1 where there is none."""
+    """Return how many matrices of 8 rows of 16 bytes an LDSM or STSM moves: the number at its end, or 1."""
     last = operation.rpartition(".")[2]
     return int(last) if last.isdigit() else 1

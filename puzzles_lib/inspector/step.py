@@ -1,10 +1,10 @@
-"""One turn of a kernel's loop around its matrix instructions: what it issues, and what it moves.
+"""Measure one iteration of a kernel's loop around its matrix instructions: what it issues and moves.
 
-A multiprocessor has four schedulers, and each starts one instruction of one warp a clock. Tensor cores
-share them with all else: where a turn of the loop takes more clocks to issue than its products take, the
-tensor cores wait, however many programs are resident. So both numbers, read off the machine code, bound
-the share of the peak that a kernel can reach. It is a bound, not a forecast: memory, barriers and slow
-instructions come on top.
+A multiprocessor has four schedulers, and each starts one instruction of one warp per clock. Tensor cores
+share them with everything else. If issuing an iteration takes more clocks than its products, the tensor
+cores wait, however many programs are resident. So both numbers, read from the machine code, bound the share
+of the peak that a kernel can reach. This is an upper bound, not a prediction: memory, barriers and slow
+instructions add to it.
 """
 
 import re
@@ -13,17 +13,19 @@ from dataclasses import dataclass
 from puzzles_lib.inspector import Stages
 from puzzles_lib.inspector.sass import matrix_loop
 
-SCHEDULERS = 4  # of a multiprocessor
-PRODUCTS = 2048  # of 16-bit floats a clock and multiprocessor (NVIDIA, *H100 architecture*, 2022)
+SCHEDULERS = 4  # schedulers of a multiprocessor
+PRODUCTS = 2048  # products of 16-bit floats per clock and multiprocessor (NVIDIA, *H100 architecture*, 2022)
 
-_HMMA = re.compile(r"^HMMA\.(?:16816\.|1688\.\S*TF32)")  # 16 · 8 · 16 products of a warp, or half of TF32
+_HMMA = re.compile(
+    r"^HMMA\.(?:16816\.|1688\.\S*TF32)"
+)  # of one warp: 16 · 8 · 16 products, or half as many in TF32
 _HGMMA = re.compile(r"^HGMMA\.(\d+)x(\d+)x(\d+)\.")  # of four warps
 _MOVE = re.compile(r"(ttg\.convert_layout|ttg\.local_alloc|ttg\.local_store) %.*?tensor<([\dx]+)x(\w+),")
 
 
 @dataclass(frozen=True)
 class Move:
-    """A block of values that passes between threads: ``shape``, ``dtype``, and the kernel's ``line``."""
+    """A block of values that threads exchange: ``shape``, ``dtype``, and the kernel's ``line``."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -37,12 +39,12 @@ class Move:
 
 @dataclass(frozen=True)
 class Step:
-    """One turn of the innermost loop that multiplies tiles.
+    """One iteration of the innermost loop that multiplies tiles.
 
-    instructions: that each warp issues. warps: of a program.
-    products: pairs of numbers that the program's tensor cores multiply and add. A product in TF32 counts
-        as two: it takes twice the time.
-    moves: computed blocks that pass between threads, by TritonGPU IR. Loads are not counted.
+    instructions: how many each warp issues. warps: how many a program has.
+    products: how many pairs of numbers the program's tensor cores multiply and add. A product in TF32
+        counts as two, because it takes twice as long.
+    moves: the computed blocks that threads exchange, by TritonGPU IR. Loads are not counted.
     """
 
     instructions: int
@@ -52,34 +54,34 @@ class Step:
 
     @property
     def issue_clocks(self) -> float:
-        """Clocks of a multiprocessor to issue the instructions of all warps."""
+        """The clocks that a multiprocessor needs to issue the instructions of all warps."""
         return self.instructions * self.warps / SCHEDULERS
 
     @property
     def tensor_clocks(self) -> float:
-        """Clocks of its tensor cores for the products, at their peak."""
+        """The clocks that its tensor cores need for the products, at their peak."""
         return self.products / PRODUCTS
 
     @property
     def busy(self) -> float:
-        """The largest share of the time that the tensor cores can be busy."""
+        """The largest share of the time in which the tensor cores can be busy."""
         return min(1.0, self.tensor_clocks / self.issue_clocks)
 
     def __str__(self) -> str:
         lines = [
-            f"a turn issues {self.issue_clocks:.0f} clocks of instructions for {self.tensor_clocks:.0f} of "
-            f"tensor cores: busy at most {self.busy:.0%}",
-            *(f"between threads {move}" for move in self.moves),
+            f"one iteration: {self.issue_clocks:.0f} clocks to issue its instructions, "
+            f"{self.tensor_clocks:.0f} clocks of tensor cores, busy at most {self.busy:.0%} of the time",
+            *(f"exchanged between threads: {move}" for move in self.moves),
         ]
-        return "\n".join(lines if self.moves else [*lines, "between threads: no computed values"])
+        return "\n".join(lines if self.moves else [*lines, "exchanged between threads: no computed values"])
 
     __repr__ = __str__
 
 
 def step(compiled: Stages) -> Step | None:
-    """Read a kernel compiled by `stages` for sm_90; None where no loop of it uses the tensor cores.
+    """Measure a kernel compiled by `stages` for sm_90; return None if no loop uses the tensor cores.
 
-    Raises ValueError for another target, TypeError for what is no compiled kernel.
+    Raises ValueError for another target, and TypeError if ``compiled`` is not a compiled kernel.
     """
     if not isinstance(compiled, Stages):
         raise TypeError(f"step: compiled is a {type(compiled).__name__}, allowed is what stages(...) gives")
@@ -98,14 +100,14 @@ def step(compiled: Stages) -> Step | None:
 
 
 def moves(compiled: Stages) -> tuple[Move, ...]:
-    """The computed blocks that pass between threads in the loops of the TritonGPU IR."""
+    """Return the computed blocks that threads exchange in the loops of the TritonGPU IR."""
     found, depth = [], 0
     for line in compiled.read("ttgir"):
         text = line.text.strip()
         depth += ("scf.for" in text or depth > 0) and text.endswith("{")
         if depth and (match := _MOVE.search(text)):
             *shape, through = *map(int, match[2].split("x")), match[1]
-            through = "from layout to layout" if through == "ttg.convert_layout" else "through shared memory"
+            through = "to another layout" if through == "ttg.convert_layout" else "through shared memory"
             source = compiled.source.get(line.source, "").split("  #")[0].strip()
             found.append(Move(tuple(shape), match[3], through, source))
         depth -= depth > 0 and text.startswith("}")

@@ -1,27 +1,71 @@
-"""Production kernels: what the puzzles grow up to be, and layers that train on packed activations.
+"""Production kernels: what the puzzles grow up to be.
 
-    from puzzles_lib.kernels import pack_activations, report
+    from puzzles_lib.kernels import pack_activations
 
-Imports torch and triton only, runs on Triton 3.6 and 3.7, and compiles with 3.9 (`make test-next`). CPU
-tensors take a plain torch path with the same results, so that everything above works without a GPU.
+    pack_activations(model, bits=4)  # the same model; it now keeps activations in 4 bits for backward
+
+They need torch and Triton only, run on Triton 3.6 and 3.7, and compile with 3.9 (`make test-next`). On CPU
+tensors a plain torch path gives the same results, so that everything works without a GPU. The names below
+are imported on first use.
 """
 
-from importlib import import_module
+import importlib
+import sys
+from types import ModuleType
 from typing import Any
 
-_PLACES = {
+_HOME = {
+    "attention": "attention",
+    "PackedGELU": "modules",
+    "PackedLayerNorm": "modules",
+    "PackedLinear": "modules",
+    "PackedMLP": "modules",
+    "PackedReLU": "modules",
+    "PackedRMSNorm": "modules",
+    "PackedSiLU": "modules",
     "pack_activations": "modules",
-    "unpack_activations": "modules",
+    "pack_checkpoints": "checkpoints",
+    "packed_checkpoint": "checkpoints",
     "report": "modules",
     "seed_rounding": "modules",
-    "packed_checkpoint": "checkpoints",
-    "pack_checkpoints": "checkpoints",
+    "unpack_activations": "modules",
+    "PackedTensor": "quantize",
+    "dequantize": "quantize",
+    "quantize_pack": "quantize",
+    "pack_bits": "bitpack",
+    "unpack_bits": "bitpack",
+    "dequant_gemm": "dequant_gemm",
+    "dequant_gemm_dw": "dequant_gemm",
+    "Q8Linear": "q8_linear",
+    "q8_linear": "q8_linear",
+    "quantize_rows": "q8_linear",
+    "swap_linears": "q8_linear",
+    "relu_pack": "packed_relu",
+    "relu_unpack_backward": "packed_relu",
 }
-__all__ = list(_PLACES)
+
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:
-    """Import what a model needs when it is first asked for."""
-    if name not in _PLACES:
+    if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOME)
+
+
+def _shared_with_a_module(name: str) -> property:
+    """Return the operator for a name that its module has, too: Python would put the module there."""
+    return property(lambda package: __getattr__(name), lambda package, module: None)
+
+
+class _Package(ModuleType):
+    attention = _shared_with_a_module("attention")
+    dequant_gemm = _shared_with_a_module("dequant_gemm")
+    q8_linear = _shared_with_a_module("q8_linear")
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,7 +1,7 @@
-"""`watch`: a kernel's run, line by line and value by value, as a page that plays in the notebook.
+"""Play a kernel's run in the notebook, line by line and value by value: `watch`.
 
-One guarded run is recorded statement by statement (`interpreter.recording`), told as a tree of plain values
-(`story`), packed (`packing`) and put into a page with the script that plays it (`page`, `player.js`).
+One guarded run is recorded statement by statement (`runner.recording`) and turned into a tree of plain
+values (`story`). The tree is packed (`packing`) and put into a page with a script (`page`, `player.js`).
 """
 
 import math
@@ -15,12 +15,13 @@ from puzzles_lib.binding import Bound
 from puzzles_lib.checker import guarded, wanted
 from puzzles_lib.checker.expected import Expected
 from puzzles_lib.checker.report import Report, Verdict
-from puzzles_lib.interpreter import Access, Conflict, Recorder, Run
+from puzzles_lib.checker.verdicts import on_the_grid
 from puzzles_lib.player import page
 from puzzles_lib.player.frame import Frame, frame_of
 from puzzles_lib.player.packing import packed
 from puzzles_lib.player.story import Sheet, Teller, Told, sheets
-from puzzles_lib.puzzle import Case, NoSuchProgram, Puzzle, pick_case, pick_program
+from puzzles_lib.puzzle import Case, NoSuchProgram, Puzzle, expect_puzzle, pick_case, pick_program
+from puzzles_lib.runner import Access, Conflict, Recorder, Run
 from puzzles_lib.wrapped import is_wrapped
 
 MOST_ELEMENTS = 1_000_000  # of all tensors of a case
@@ -40,26 +41,25 @@ def watch(
 
         watch(outer_add_kernel, OUTER_ADD, case=2, program=1)
 
-    kernel: where `triton.autotune` wraps it, in the first configuration that it would try.
-    case: number of the case in ``puzzle.cases``, or a `Case` of your own.
-    program: the one to begin with, as its number in launch order or its ids along the grid's axes; by
-        default one that tells most: the first that stores a wrong value, else breaks off, goes out of
-        bounds or has lanes masked off, else 0.
+    kernel: with `triton.autotune`, its first configuration is shown.
+    case: the number of the case in ``puzzle.cases``, or a `Case` of your own.
+    program: the program to begin with, as its number in launch order or its ids along the grid's axes. By
+        default it is the first that stores a wrong value, or else one that stops early, goes out of bounds or
+        has masked-off lanes, or else 0.
 
-    The page opens at the line where a stored value first differs from what the spec wants; where none
-    does, at the line that breaks off or goes out of bounds; else at the start. Whatever the kernel does,
-    this returns: a run that breaks off ends at the line that broke it, and for a kernel that cannot run
-    the answer is the checker's report.
+    The page opens at the line that first stores a wrong value. If there is none, it opens at the line that
+    stops the run or goes out of bounds, or else at the start. This function returns whatever the kernel does:
+    a run that stops early ends at the line that stopped it, and a kernel that cannot run gets the checker's
+    report.
 
-    Raises TypeError where ``puzzle`` is not a `Puzzle`, ValueError for a case or program that does not
-    exist and a case that is too large to show, and KeyboardInterrupt when interrupted.
+    Raises TypeError if ``puzzle`` is not a `Puzzle`, ValueError if a case or program does not exist or a case
+    is too large to show, and KeyboardInterrupt when interrupted.
     """
     __tracebackhide__ = True
-    if not isinstance(puzzle, Puzzle):
-        raise TypeError(f"watch(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+    expect_puzzle("watch", kernel, puzzle)
     case = pick_case(puzzle, case, "watch")
     if case.pretend:
-        raise ValueError(f"watch: case is {case}: its tensors hold nothing that could be shown")
+        raise ValueError(f"watch: case is {case}: its tensors have no values to show")
     elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.inputs + puzzle.results)
     if elements > MOST_ELEMENTS:
         told = f"{elements:,} elements, allowed are {MOST_ELEMENTS:,} at most"
@@ -72,7 +72,7 @@ def watch(
         return _watched(kernel, puzzle, case, program)
     except NoSuchProgram:  # in the grid that a configuration gives
         raise
-    except Exception as error:  # a fault of ours must not be a page of traceback for a learner
+    except Exception as error:  # a learner must not see a page of traceback for a bug of the course
         text = " ".join(f"watch cannot show this run ({type(error).__name__}: {error})".split())
         refusal = Report(puzzle.name, verdict=Verdict("error", text[:250]))
         return Player(f"{puzzle.name}, {case}", refusal=refusal)
@@ -103,10 +103,10 @@ def _watched(kernel: object, puzzle: Puzzle, case: Case, program: int | tuple[in
 
 @dataclass(frozen=True, repr=False)
 class Player:
-    """A run to look at: shows itself as a page that plays, and as the text of the frame it opens at.
+    """A run to look at, shown as a page that plays, or as the text of its first frame.
 
-    title: what was run. frame: the one that it opens at; None for a kernel that could not run.
-    data: what the page plays, packed. refusal: the checker's answer where the kernel could not run.
+    title: what was run. frame: the frame that it opens at; None for a kernel that could not run.
+    data: what the page plays, packed. refusal: the checker's report if the kernel could not run.
     """
 
     title: str
@@ -129,7 +129,7 @@ class Player:
 def _tensors(
     bound: Bound, goal: tuple[dict[str, torch.Tensor], dict[str, Expected]], ran: Run
 ) -> list[Sheet]:
-    """The tensors that the kernel takes."""
+    """Return the tensors that the kernel takes."""
     every = bound.puzzle.inputs + bound.puzzle.results
     taken = {name.removesuffix("_ptr").removesuffix("_desc") for name in bound.arguments}
     shapes = {a.name: a.shape(bound.case.numbers) for a in every}
@@ -139,7 +139,7 @@ def _tensors(
 def _first_to_store_wrong(
     recorder: Recorder, tensors: Sequence[Sheet], accesses: Sequence[Access], grid: tuple[int, ...]
 ) -> int | None:
-    """The first program that left a wrong value, where more ran than was recorded; else None."""
+    """Return the first program that left a wrong value, if not all were recorded; else None."""
     count = math.prod(grid)
     complete = len(recorder.recordings) == count and all(r.complete for r in recorder.recordings.values())
     if complete or not accesses:
@@ -160,7 +160,7 @@ def _player(
     number: int | None,
     ran: Run,
 ) -> Player:
-    """As many programs and steps as a page holds; without large tensors' values where it holds none else."""
+    """Return a page with as many programs and steps as fit, perhaps without the values of large tensors."""
     count = math.prod(grid)
     every, longest = sorted(recorder.recordings), max(len(r.steps) for r in recorder.recordings.values())
     large = [sheet.name for sheet in tensors if math.prod(sheet.shape) > LARGE]
@@ -202,7 +202,7 @@ def _player(
 
 
 def _telling(told: Mapping[int, Told]) -> int:
-    """The program to begin with: with something wrong, else with lanes masked off, else the first."""
+    """Return the program to begin with: one with a fault, else with masked-off lanes, else the first."""
     for has in (Told.stores_wrong, Told.goes_bad, Told.masks):
         found = [number for number, each in told.items() if has(each)]
         if found:
@@ -214,38 +214,42 @@ def _left_out(cut: Sequence[str]) -> list[str]:
     if not cut:
         return []
     names = " and ".join(filter(None, [", ".join(cut[:-1]), cut[-1]]))
-    return [f"Too large for a page: of {names} only what the steps load and store is kept here."]
+    return [
+        f"{names} would make this page too large. It keeps only the elements that these steps load and store."
+    ]
 
 
 def _race(conflict: Conflict, axes: int) -> str:
-    """Who disagrees about an element: on a GPU it is open who comes last."""
+    """Say which programs race for an element. On a GPU, any of them may be the last."""
     first, second = (p[0] if axes == 1 else p[:axes] for p in conflict.programs)
     who = (
-        f"two lanes of one store of program {first}" if first == second else f"programs {first} and {second}"
+        f"two lanes of one store in program {first}" if first == second else f"programs {first} and {second}"
     )
     what = "store different values to" if conflict.kind == "write" else "store to and load"
     line = f" ({conflict.site})" if conflict.site.source else ""
     return (
-        f"A race: {who} {what} element {conflict.element} of {conflict.argument}{line}. Here they took turns."
+        f"This is a race: {who} {what} element {conflict.element} of {conflict.argument}{line}. "
+        "Here the programs ran one after the other; on a GPU the order is open."
     )
 
 
 def _notes(told: Mapping[int, Told], grid: tuple[int, ...], started: int, ran: Run) -> list[str]:
-    """Why the run ended early, what an order of turns decides, and what is not on the page."""
+    """Return why the run ended early, which result depends on the order of programs, and what is left out."""
     notes = []
     if ran.stop and ran.stop.kind != "out of bounds":
         count = math.prod(grid)
-        never = f"; {count - started} of {count} programs never began" if started < count else ""
-        notes.append(f"The kernel did not finish: {ran.stop.message}{never}.")
+        never = f"; {count - started} of {count} programs never started" if started < count else ""
+        stopped = on_the_grid(ran.stop.message, len(grid))
+        notes.append(f"The kernel did not finish: {stopped}{never}.")
     if ran.conflict:
         notes.append(_race(ran.conflict, len(grid)))
     if len(told) < started:
         kept = f"{min(told)} is" if len(told) == 1 else f"{min(told)} to {max(told)} are"
         notes.append(
-            f"Of {started} programs {kept} kept here; watch(kernel, PUZZLE, program=...) shows another."
+            f"Of {started} programs, {kept} on this page; watch(kernel, PUZZLE, program=...) shows another."
         )
     for number, each in told.items():
         if not each.complete:
-            notes.append(f"Program {number} ran on after step {len(each.steps)}, the last that is kept.")
+            notes.append(f"Program {number} went on after step {len(each.steps)}, the last on this page.")
             break
     return notes

@@ -1,4 +1,4 @@
-"""One frame of a run in words: the line, the names it reads and changes, what it touches."""
+"""Describe one frame of a run in words: the line, the names it reads and changes, and its accesses."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -6,17 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from puzzles_lib.interpreter import RETURNS, Block, Done, Held, Plain, Recorder, Recording, Step
+from puzzles_lib.runner import RETURNS, Block, Done, Held, Plain, Recorder, Recording, Step
 
-AROUND = 3  # lines of the source on either side
+AROUND = 3  # the number of source lines shown before and after
 MOST_VALUES = 8
 
 
 @dataclass(frozen=True)
 class Frame:
-    """place: which program and step. lines: of the source, with their numbers, and which is running.
+    """One frame of a run.
 
-    names: name, what the line does with it, dtype and shape, values. notes: what else there is to say.
+    place: the program and the step. lines: of the source, each with its number and whether it is running.
+    names: name, what the line does with it, dtype and shape, values. notes: further lines.
     """
 
     place: str
@@ -38,7 +39,7 @@ class Frame:
 
 
 def frame_of(recorder: Recorder, recording: Recording, place: int, programs: int) -> Frame:
-    """A step of a program."""
+    """Return the frame of a step of a program."""
     steps = recording.steps
     step = steps[place]
     function = recorder.functions[recording.frames[step.frame].function]
@@ -57,10 +58,10 @@ def frame_of(recorder: Recorder, recording: Recording, place: int, programs: int
     names = [_row(name, changed, held) for name, held in step.writes if name != RETURNS]
     names += [_row("result", "returned", held) for name, held in step.writes if name == RETURNS]
     names += [_row(name, "read", before[name]) for name in reads if name in before]
-    where = f"program {recording.number} of 0 to {programs - 1}, " if programs > 1 else ""
+    where = f"program {recording.number} (of 0–{programs - 1}), " if programs > 1 else ""
     notes = [_access(done) for done in step.accesses]
     if step.turn:
-        notes.insert(0, f"turn {step.turn[0]}" + (f" of {step.turn[1]}" if step.turn[1] else ""))
+        notes.insert(0, f"iteration {step.turn[0]}" + (f" of {step.turn[1]}" if step.turn[1] else ""))
     notes += [text for text in (step.note, step.problem) if text]
     return Frame(
         f"{where}step {place + 1} of {len(steps)}, line {first + function.first_line - 1}",
@@ -71,7 +72,7 @@ def frame_of(recorder: Recorder, recording: Recording, place: int, programs: int
 
 
 def _end_of_head(source: str) -> int:
-    """The last line of a function's ``def``."""
+    """Return the last line of a function's ``def``."""
     for number, line in enumerate(source.splitlines(), 1):
         if line.split("#")[0].rstrip().endswith(":"):
             return number
@@ -103,7 +104,7 @@ def _told(name: str, held: Held) -> Iterator[tuple[str, str, str]]:
 
 
 def _values(block: Block) -> str:
-    """The first few values, and between what all of them lie."""
+    """Return the first few values, and the range of all of them."""
     values, undefined = block.values.reshape(-1), block.undefined
     unknown = np.zeros(values.size, bool) if undefined is None else undefined.reshape(-1) > 0
     some = [

@@ -1,8 +1,8 @@
-"""Arrays and a tree of plain values as a short text, and the same bytes for the same content.
+"""Pack arrays and a tree of plain values into a short text; equal content gives equal text.
 
-Each array is kept once. What follows a rule, such as offsets, is kept as the rule; the rest as bytes, the
-first of all elements before the second of all, which compress better. The text is base64 of a zlib stream
-of: length of the JSON in 4 bytes, the JSON, the bytes. `player.js` reads it.
+Each array is kept once. An array that follows a rule, such as offsets, is kept as the rule. Any other is kept
+as bytes, first the first bytes of all elements, then the second, because that compresses better. The text is
+base64 of a zlib stream: the length of the JSON in 4 bytes, the JSON, the bytes. `player.js` reads it.
 """
 
 import base64
@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-_SAFE = 1 << 53  # integers that a float64, JavaScript's number, holds
+_SAFE = 1 << 53  # the largest integers that JavaScript's number, a float64, represents
 
 
 class Pool:
     """The arrays of a page, by number.
 
-    In JSON each is ``[kind, shape, ...]``: ``["c", shape, value]`` the same everywhere, ``["a", shape, first,
-    steps]`` a first integer and a step along each axis, ``[bytes, shape, offset]`` else, ``"b"`` for bits.
+    In JSON each is ``[kind, shape, ...]``. ``["c", shape, value]`` is the same value everywhere, and
+    ``["a", shape, first, steps]`` is a first integer with a step along each axis. All others are
+    ``[bytes, shape, offset]``, with ``"b"`` for bits.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,7 @@ class Pool:
         self._seen: dict[int, tuple[np.ndarray, int]] = {}
 
     def add(self, array: np.ndarray) -> int:
-        """The number of an array; a new one where there is none like it. Nobody may change it later."""
+        """Return the number of an array, which is new if no equal array is known. Do not change it later."""
         if id(array) not in self._seen:
             key = (array.dtype.str, array.shape, array.tobytes())
             if key not in self._known:
@@ -71,7 +72,7 @@ class Pool:
 
 
 def number(value: Any) -> Any:
-    """A number as JSON has it; as text what JSON or JavaScript has not."""
+    """Return a number for JSON, as text if JSON or JavaScript has no such number."""
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, float) and (value != value or value in (np.inf, -np.inf)):
         return {np.inf: "inf", -np.inf: "-inf"}.get(value, "nan")
@@ -81,7 +82,7 @@ def number(value: Any) -> Any:
 
 
 def _rule(array: np.ndarray) -> tuple[int, list[int]] | None:
-    """A first integer and a step along each axis, where that is all there is to it."""
+    """Return an array's first integer and its step along each axis; None if it has no such rule."""
     first = int(array.flat[0])
     if array.dtype.kind not in "iu" or abs(first) > _SAFE:
         return None
@@ -97,7 +98,7 @@ def _rule(array: np.ndarray) -> tuple[int, list[int]] | None:
 
 
 def packed(tree: Any, pool: Pool) -> str:
-    """The text."""
+    """Return the text of a tree and its arrays."""
     told = json.dumps({**tree, "arrays": pool.entries}, separators=(",", ":"), allow_nan=False).encode()
     stream = len(told).to_bytes(4, "little") + told + bytes(pool.blob)
     return base64.b64encode(zlib.compress(stream, 9)).decode()

@@ -1,8 +1,8 @@
-"""The HTML of a player: a first frame that needs no script, and the script that takes its place.
+"""Make the HTML of a player: a first frame without a script, and the script that replaces it.
 
-One piece: style, script and data stand in it, and it asks for nothing. The script finds its own element
-from where it stands; it puts the player into a shadow tree, so that neither Jupyter's styles nor another
-player's reach it. Colours are the theme's.
+It is one piece with style, script and data, and it requests nothing. The script finds its own element and
+puts the player into a shadow tree, so that neither Jupyter's styles nor another player's affect it. The
+colors are the theme's.
 """
 
 import functools
@@ -19,7 +19,7 @@ NO_SCRIPT = (
 
 
 def html_of(title: str, frame: Frame, data: str) -> str:
-    """The whole piece. data: what `packing.packed` made."""
+    """Return the whole HTML. data: the text of `packing.packed`."""
     inside = f"{_still(title, frame)}<script>{_script()}\nplay({_style()!r}, {data!r});}})();</script>"
     return framed(
         Theme.NEUTRAL,
@@ -29,7 +29,7 @@ def html_of(title: str, frame: Frame, data: str) -> str:
 
 
 def _still(title: str, frame: Frame) -> str:
-    """The first frame."""
+    """Return the first frame."""
     lines = []
     for number, text, lit in frame.lines:
         line = f"{'>' if lit else ' '} {number:>4}  {html.escape(text)}"
@@ -39,7 +39,7 @@ def _still(title: str, frame: Frame) -> str:
         "<tr>" + "".join(f'<td style="text-align:left">{html.escape(cell)}</td>' for cell in row) + "</tr>"
         for row in frame.names
     )
-    head = heads("name", "here", "kind", "values")
+    head = heads("name", "role", "kind", "values")
     code = "font-family:var(--jp-code-font-family,monospace);font-size:var(--jp-code-font-size,13px)"
     parts = [
         f'<div style="font-weight:bold">{html.escape(title)}</div>',
@@ -54,7 +54,7 @@ def _still(title: str, frame: Frame) -> str:
 
 @functools.cache
 def _script() -> str:
-    """The script, in a function of its own: a page may hold it many times."""
+    """Return the script within a function, because a page may contain it many times."""
     return f"(() => {{\n{_file('player.js')}"
 
 

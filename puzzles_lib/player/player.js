@@ -3,7 +3,7 @@
 
 // ---- reading what was packed
 
-/** The tree of a run, its arrays still packed. text: base64 of a zlib stream. */
+/** Return the tree of a run, whose arrays are still packed. text: base64 of a zlib stream. */
 async function unpacked(text) {
   const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
@@ -25,7 +25,7 @@ function plain(value) {
   return typeof value === "string" ? (WORDS[value] ?? BigInt(value)) : value;
 }
 
-/** The array of a number: {shape, data}. */
+/** Return the array with a number: {shape, data}. */
 function arrayOf(run, number) {
   if (!run.read.has(number)) run.read.set(number, readArray(run, run.arrays[number]));
   return run.read.get(number);
@@ -59,7 +59,7 @@ function readArray(run, [kind, shape, first, steps]) {
   return { shape, data };
 }
 
-/** Where the element of a flat index lies: an index along each axis. */
+/** Return the index along each axis of an element with a flat index. */
 function coordinates(shape, index) {
   const places = new Array(shape.length);
   for (let axis = shape.length - 1; axis >= 0; axis--) {
@@ -69,7 +69,7 @@ function coordinates(shape, index) {
   return places;
 }
 
-/** The flat index in an array that is spread over a larger shape, as NumPy does it. */
+/** Return the flat index in an array that is broadcast to a larger shape, as in NumPy. */
 function spread(shape, lanes, index) {
   const places = coordinates(lanes, index).slice(lanes.length - shape.length);
   return shape.reduce((flat, size, axis) => flat * size + (size === 1 ? 0 : places[axis]), 0);
@@ -87,7 +87,7 @@ function numberText(value, digits = 5) {
   return text.includes("e") ? text.replace(/\.?0+e/, "e") : text.replace(/\.?0+$/, "");
 }
 
-/** ``x[3, 17]``; outside of the tensor by its flat index: ``x + 912``. */
+/** Return ``x[3, 17]``; outside of the tensor ``x + 912``, with the flat index. */
 function address(tensor, element) {
   const size = tensor.shape.reduce((a, b) => a * b, 1);
   if (element < 0) return `${tensor.name} - ${-element}`;
@@ -95,14 +95,14 @@ function address(tensor, element) {
   return `${tensor.name}[${coordinates(tensor.shape, element).join(", ")}]`;
 }
 
-/** What a value is, in words: ``float32 [32]``. */
+/** Return what a value is, in words: ``float32 [32]``. */
 function kindText(run, value) {
   if (value.text !== undefined) return "constant";
   const shape = isBlock(value) ? ` [${arrayOf(run, value.a).shape.join(", ")}]` : "";
   return (value.to === undefined ? value.dtype : `pointer to ${value.dtype}`) + shape;
 }
 
-/** Blocks hold the number of an array, scalars their value. */
+/** Whether a value is a block. Blocks have the number of an array, scalars their value. */
 function isBlock(value) {
   return value.a !== undefined;
 }
@@ -117,7 +117,7 @@ function functionOf(run, program, step) {
   return run.functions[program.frames[step.f][0]];
 }
 
-/** First and last line of a step, of the function's source from 1. */
+/** Return the first and last line of a step, counted from 1 in the function's source. */
 function linesOf(run, program, step) {
   const statement = statementOf(run, program, step);
   if (statement) return [statement[0], statement[1]];
@@ -126,7 +126,7 @@ function linesOf(run, program, step) {
   return [1, last + 1 || 1];
 }
 
-/** What names of a frame hold before a step. */
+/** Return the values of a frame's names before a step. */
 function namesBefore(program, at, frame) {
   const names = new Map();
   for (const step of program.steps.slice(0, at)) {
@@ -135,7 +135,7 @@ function namesBefore(program, at, frame) {
   return names;
 }
 
-/** What a step shows of names, those that it changes first: [{name, value, role}]. */
+/** Return the names that a step shows, the changed ones first: [{name, value, role}]. */
 function namesAt(run, program, at) {
   const step = program.steps[at];
   const before = namesBefore(program, at, step.f);
@@ -150,14 +150,14 @@ function namesAt(run, program, at) {
   return [...changed, ...read].flatMap((each) => parts(run, each));
 }
 
-/** A tuple's parts, each by itself. */
+/** Return the parts of a tuple one by one. */
 function parts(run, each) {
   const value = run.values[each.value];
   if (!value.parts) return [each];
   return value.parts.flatMap((part, i) => parts(run, { ...each, name: `${each.name}[${i}]`, value: part }));
 }
 
-/** The turns of the loops around a step, by line of the frame's function: Map line -> [turn, of]. */
+/** Return the iterations of the loops around a step, by line: Map line -> [iteration, of]. */
 function turnsAt(run, program, at) {
   const step = program.steps[at];
   const turns = new Map();
@@ -175,7 +175,7 @@ function turnsAt(run, program, at) {
   return turns;
 }
 
-/** The frames from the kernel to a step's own, each with the line that it waits at. */
+/** Return the frames from the kernel to a step's own, each with the line of its call. */
 function callers(run, program, at) {
   const found = [];
   let frame = program.frames[program.steps[at].f][1];
@@ -191,7 +191,7 @@ function callers(run, program, at) {
   return found;
 }
 
-/** Everything that was stored up to and with a step: for each tensor Map element -> [value, state]. */
+/** Return everything stored up to and including a step: for each tensor Map element -> [value, state]. */
 function storedAt(run, place, at) {
   const stored = run.tensors.map(() => new Map());
   const take = (tensor, { i, v, r }) => {
@@ -211,7 +211,7 @@ function storedAt(run, place, at) {
   return stored;
 }
 
-/** The terms of an access's mask that are false for a lane. */
+/** Return the terms of an access's mask that are false for a lane. */
 function switchedOffBy(run, access, lane) {
   const lanes = arrayOf(run, access.i).shape;
   return (access.terms ?? []).filter(([, number]) => {
@@ -220,7 +220,7 @@ function switchedOffBy(run, access, lane) {
   }).map(([text]) => text);
 }
 
-/** A lane of an access in words. */
+/** Return a lane of an access in words. */
 function laneText(run, access, lane) {
   const tensor = run.tensors[access.T];
   const { shape, data } = arrayOf(run, access.i);
@@ -229,18 +229,18 @@ function laneText(run, access, lane) {
   if (access.m !== undefined && !arrayOf(run, access.m).data[lane]) {
     const terms = switchedOffBy(run, access, lane);
     const why = terms.length ? `${terms.join(" and ")} ${terms.length > 1 ? "are" : "is"} False` : "its mask is False";
-    return `${place}: off, ${why}; it would be ${where}`;
+    return `${place}: masked off, because ${why}; its address is ${where}`;
   }
   if (access.b !== undefined && arrayOf(run, access.b).data[lane]) {
     const size = tensor.shape.reduce((a, b) => a * b, 1);
-    return `${place}: out of bounds, ${where}; ${tensor.name} has ${size} elements`;
+    return `${place}: out of bounds at ${where}; ${tensor.name} has ${size} elements`;
   }
   return `${place}: ${where}`;
 }
 
-// ---- where to go: the place of a step; null where there is none
+// ---- where to go: the place of a step; null if there is none
 
-/** The next place in a direction (1 or -1) that `fits`. */
+/** Return the next place in a direction (1 or -1) that `fits`. */
 function next(program, at, direction, fits) {
   for (let i = at + direction; i >= 0 && i < program.steps.length; i += direction) {
     if (fits(program.steps[i], i)) return i;
@@ -256,7 +256,7 @@ function nextChange(program, at, direction, name) {
   return next(program, at, direction, (step) => (step.w ?? []).some(([each]) => each === name));
 }
 
-/** The loop that a step is in, the innermost; where it begins a turn, that loop; null outside of loops. */
+/** Return the innermost loop around a step, or the loop whose iteration it begins; null outside of loops. */
 function loopAround(run, program, at) {
   const step = program.steps[at];
   const statement = statementOf(run, program, step);
@@ -265,7 +265,7 @@ function loopAround(run, program, at) {
   return statement[4].length ? statement[4][statement[4].length - 1] : null;
 }
 
-/** Out of the innermost loop, or before it; outside of loops past the next one; null where there is none. */
+/** Return the place after or before the innermost loop; outside of loops, past the next one; else null. */
 function overLoop(run, program, at, direction) {
   const inside = (i, frame, loop) => {
     const step = program.steps[i];
@@ -298,7 +298,7 @@ function below(program, frame, above) {
 const WRONG = 2;
 const UNDEFINED = 4;
 
-/** Where a wrong value is first stored, over all programs: [program, step]; null where none is. */
+/** Return where a wrong value is first stored, over all programs: [program, step]; null if none is. */
 function firstWrong(run) {
   for (let place = 0; place < run.programs.length; place++) {
     const steps = run.programs[place].steps;
@@ -311,7 +311,7 @@ function firstWrong(run) {
   return null;
 }
 
-/** Where something is first amiss that is no wrong value: a lane out of bounds, the end of a run that broke. */
+/** Return the first problem that is not a wrong value: a lane out of bounds, or the end of a run that broke. */
 function firstProblem(run) {
   for (let place = 0; place < run.programs.length; place++) {
     const at = run.programs[place].steps.findIndex((step) => step.e);
@@ -320,7 +320,7 @@ function firstProblem(run) {
   return null;
 }
 
-/** Smallest and largest of the finite numbers: [low, high]; null where there are none. */
+/** Return the smallest and largest of the finite numbers: [low, high]; null if there are none. */
 function range(data, skip = () => false) {
   let low = Infinity;
   let high = -Infinity;
@@ -333,7 +333,7 @@ function range(data, skip = () => false) {
   return low <= high ? [low, high] : null;
 }
 
-/** The least and the greatest of numbers, however many; nothing of none. */
+/** Return the smallest and largest of any number of numbers; [] if there are none. */
 function ends(numbers) {
   let [low, high] = [];
   for (const each of numbers) {
@@ -343,7 +343,7 @@ function ends(numbers) {
   return low === undefined ? [] : [low, high];
 }
 
-/** From -1 to 1: where a number lies between the extremes, zero in the middle if they are on both sides. */
+/** Return a number's place between the extremes, from -1 to 1; zero is in the middle if both signs occur. */
 function heat(value, [low, high]) {
   const number = Number(value);
   if (number === Infinity) return 1;
@@ -356,19 +356,20 @@ function heat(value, [low, high]) {
 
 // ---- showing it
 
-const NUMBERS = 256; // cells that are shown as numbers; more are a heat map
-const SHEET_NUMBERS = 96; // likewise of a whole tensor
+const NUMBERS = 256; // the most cells shown as numbers; more become a heat map
+const SHEET_NUMBERS = 96; // the same for a whole tensor
 const STRIP = 32; // cells in a row of a heat map with one axis
 const MOST_PIXELS = 32000; // along a canvas: browsers leave larger ones blank
-const FRAME_MS = 650; // a step, while it plays
+const FRAME_MS = 650; // the time of a step while it plays
 const STATES = ["", "right", "wrong", "later", "undefined"];
+const COUNTED = { right: "correct", later: "partial" };
 const STATE_WORDS = {
-  right: "right", wrong: "wrong", later: "not right yet, a later store mends it", undefined: "undefined",
+  right: "correct", wrong: "wrong", later: "not correct yet, a later store corrects it", undefined: "undefined",
 };
 const KEYS = [
-  ["→ ←", "a step"], ["↓ ↑", "past a loop"], ["Page Down, Page Up", "a load or store"],
-  ["n, Shift+n", "a change of the chosen name"], ["w", "the first wrong value"], ["Home, End", "first, last step"],
-  ["] [", "a program"], ["Tab, then arrows", "the lanes of a block"],
+  ["→ ←", "next, previous step"], ["↓ ↑", "past a loop"], ["Page Down, Page Up", "next, previous load or store"],
+  ["n, Shift+n", "next, previous change of the chosen name"], ["w", "first wrong value"],
+  ["Home, End", "first, last step"], ["] [", "next, previous program"], ["Tab, then arrows", "lanes of a block"],
 ];
 
 /** An element: tag, attributes, children. Text is set as text. */
@@ -382,7 +383,7 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Whether a button does anything now. One in focus that were `disabled` would lose it, and the keys with it. */
+/** Enable or disable a button. A focused button with `disabled` would lose the focus, and the keys with it. */
 function offer(button, on) {
   button.setAttribute("aria-disabled", String(!on));
 }
@@ -416,7 +417,7 @@ class Stage {
     return this.program.steps[this.at];
   }
 
-  /** What is laid out by the width is laid out anew, unless it was taken out of the page. */
+  /** Lay out again what depends on the width, unless it was removed from the page. */
   resized() {
     if (!this.root.host.isConnected || this.root.host.clientWidth === this.width) return;
     this.width = this.root.host.clientWidth;
@@ -478,8 +479,8 @@ class Stage {
   }
 
   keyOf() {
-    const entries = [["off", "masked off"], ["undefined", "undefined"], ["nan", "NaN"], ["infinite", "infinite"], ["lit", "touched by this line"],
-      ["right", "stored, right"], ["wrong", "stored, wrong"], ["later", "stored, not right yet"],
+    const entries = [["off", "masked off"], ["undefined", "undefined"], ["nan", "NaN"], ["infinite", "infinite"], ["lit", "accessed by this line"],
+      ["right", "stored, correct"], ["wrong", "stored, wrong"], ["later", "stored, partial result"],
       ["bad", "out of bounds"]];
     return make("div", { class: "key" }, ...entries.map(([name, text]) =>
       make("span", {}, make("i", { class: name, "aria-hidden": true }), text)));
@@ -566,7 +567,7 @@ class Stage {
     this.programs.value = this.place;
     const ids = program.id.slice(0, run.grid.length).join(", ");
     const count = run.grid.reduce((a, b) => a * b, 1);
-    const numbers = `${program.number} of 0 to ${count - 1}`;
+    const numbers = count > 1 ? `${program.number} (of 0–${count - 1})` : `${program.number}`;
     this.programText.textContent = run.grid.length > 1 ? `(${ids}), ${numbers}` : numbers;
     this.programs.setAttribute("aria-valuetext", this.programText.textContent);
     this.colours.clear();
@@ -576,7 +577,7 @@ class Stage {
     this.showBlocks();
     this.showTensors();
     this.showTable();
-    this.inspect.textContent = this.noteText() || "Point at a cell, or go to a block with Tab and walk it with arrows.";
+    this.inspect.textContent = this.noteText() || "Point at a cell to see its value. With the keyboard: Tab goes to a block, arrows move within it.";
     this.inspect.classList.toggle("alarm-text", Boolean(step.e));
     this.said.textContent = this.spoken();
     if (held && !held.isConnected) this.code.focus({ preventScroll: true });  // its block is gone: the keys stay here
@@ -624,7 +625,7 @@ class Stage {
       offer(forward, found[name](1) !== null);
     }
     const amiss = this.wrong ?? this.problem;
-    this.alarm.textContent = this.wrong || !amiss ? "first wrong value" : "first thing amiss";
+    this.alarm.textContent = this.wrong || !amiss ? "first wrong value" : "first problem";
     offer(this.alarm, amiss);
     this.alarm.title = amiss ? this.alarm.textContent : "no wrong value is stored";
     this.playing.textContent = this.timer ? "❚❚ pause" : "play";
@@ -639,7 +640,7 @@ class Stage {
     const names = namesAt(run, program, at);
     const roles = new Map(names.map((each) => [each.name.split(/[[,]/)[0], each.role]).reverse());
     const rows = callers(run, program, at).map((each) =>
-      make("div", { class: "caller" }, `${each.name} waits here in line `,
+      make("div", { class: "caller" }, `${each.name} called this function at line `,
         String(functionOf(run, program, each.step).first + each.line - 1)));
     source.lines.forEach((text, i) => {
       const on = i + 1 >= first && i + 1 <= last;
@@ -665,8 +666,8 @@ class Stage {
         && (each.k === "store") === (role === "read"));
       if (access?.k === "store") stored.add(access);
       shown.add(value);
-      const title = name === "return" ? "what it returns" : name;
-      const changed = access ? { load: "loaded", atomic: "found by the atomic" }[access.k]
+      const title = name === "return" ? "return value" : name;
+      const changed = access ? { load: "loaded", atomic: "value before the atomic" }[access.k]
         : step.k === undefined ? "given" : step.n === "returns" ? "returned" : "changed";
       const read = access ? `stored to ${run.tensors[access.T]?.name ?? "?"}` : "read";
       blocks.push(this.valueBlock(title, role === "changed" ? changed : read, value, role, access));
@@ -682,17 +683,17 @@ class Stage {
       }
     }
     for (const access of step.a ?? []) {
-      const words = { load: "loaded from", store: "stored to", atomic: "found by the atomic in" };
+      const words = { load: "loaded from", store: "stored to", atomic: "value before the atomic in" };
       const tensor = run.tensors[access.T]?.name ?? "?";
       if (!shown.has(access.v) || (access.k === "store" && !stored.has(access))) {
         blocks.push(this.valueBlock(`${words[access.k]} ${tensor}`, access.k, access.v, "changed", access));
       }
       for (const operand of access.o ?? []) {
-        blocks.push(this.valueBlock(`given to the atomic in ${tensor}`, "operand", operand, "read", access));
+        blocks.push(this.valueBlock(`operand of the atomic in ${tensor}`, "operand", operand, "read", access));
       }
     }
     this.blocks.replaceChildren(...blocks);
-    if (!blocks.length) this.blocks.append(make("p", { class: "quiet" }, "This line reads and changes no names."));
+    if (!blocks.length) this.blocks.append(make("p", { class: "quiet" }, "This line doesn't read or change any names."));
   }
 
   valueBlock(name, tag, number, role, access) {
@@ -727,7 +728,7 @@ class Stage {
       if (tensor) says.push(`points to ${address(tensor, Number(data[i]))}`);
       else if (!undefined_?.[i]) says.push(`= ${numberText(data[i], 9)}`);
       if (access && arrayOf(run, access.i).data.length === data.length) says.push(laneText(run, access, i));
-      else if (off?.[i]) says.push("its load masked this lane off");
+      else if (off?.[i]) says.push("masked off in its load");
       return `${at} ${says.join("; ")}`;
     };
     const facts = [];
@@ -743,7 +744,7 @@ class Stage {
     if (undefined_) facts.push(`${count((i) => undefined_[i])} undefined`);
     if (typeof data[0] === "boolean" && data.length > 1) facts.push(`${count((i) => data[i])} of ${data.length} True`);
     if (facts.length) block.querySelector("header").append(make("span", { class: "quiet" }, facts.join(", ")));
-    if (tensor) block.querySelector("header").append(make("span", { class: "quiet" }, `into ${tensor.name}`));
+    if (tensor) block.querySelector("header").append(make("span", { class: "quiet" }, `addresses in ${tensor.name}`));
     if (!isBlock(value) && !access) {
       const words = undefined_ ? describe(0) : tensor ? address(tensor, Number(data[0])) : text(0);
       block.querySelector("header").append(make("code", { class: state(0) }, words));
@@ -761,7 +762,7 @@ class Stage {
       this.tensorBlock(tensor, stored[t], (step.a ?? []).filter((access) => access.T === t))));
   }
 
-  /** What is stored now, by tensor; the same from one store to the next. */
+  /** Return what is stored now, by tensor; the same from one store to the next. */
   storedSoFar() {
     let last = this.at;
     while (last >= 0 && !this.program.steps[last].a?.some((access) => access.s)) last -= 1;
@@ -824,8 +825,8 @@ class Stage {
         const value = isUndefined(i) ? [] : [`= ${numberText(stored.values[i], 9)}`];
         says.push(...value, STATE_WORDS[STATES[stored.states[i]]]);
       } else if (values) says.push(`= ${numberText(values[i], 9)}`);
-      else says.push(wanted ? "nothing is stored there yet" : "its values are not kept here");
-      if (wanted) says.push(`the spec wants ${numberText(wanted[i], 9)}`);
+      else says.push(wanted ? "nothing is stored there yet" : "its values are too many to keep");
+      if (wanted) says.push(`expected ${numberText(wanted[i], 9)}`);
       if (kinds?.[i] & 1) says.push("loaded by this line");
       if (kinds?.[i] & 2) says.push("stored by this line");
       return says.join("; ");
@@ -836,14 +837,14 @@ class Stage {
     if (store.count) facts.push(`${store.count} stored by this line`);
     if (stored.size) {
       facts.push(`${stored.size} of ${size} stored so far: ` + stored.counts.slice(1).map((n, i) => [n, STATES[i + 1]])
-        .filter(([n]) => n).map(([n, word]) => `${n} ${word === "later" ? "not right yet" : word}`).join(", "));
+        .filter(([n]) => n).map(([n, word]) => `${n} ${COUNTED[word] ?? word}`).join(", "));
     } else if (wanted) facts.push("nothing stored yet");
     const header = make("header", {}, make("h4", {}, tensor.name),
       make("span", { class: "quiet" }, `${tensor.dtype} [${tensor.shape.join(", ")}], axes ${tensor.dims.join(" ")}`),
       make("span", { class: "quiet" }, facts.join("; ")));
     if (bad.size) {
       header.append(make("span", { class: "alarm-text" },
-        `out of bounds: ${bad.size === 1 ? `element ${low}` : `elements ${low} to ${high}`}, it has ${size}`));
+        `out of bounds: ${bad.size === 1 ? `element ${low}` : `elements ${low} to ${high}`}, but ${tensor.name} has ${size}`));
     }
     const all = values ?? wanted;
     return make("section", { class: `block ${store.count ? "changed" : ""}` }, header, this.cells({
@@ -853,7 +854,7 @@ class Stage {
       isSheet: true, lit: load.first ?? store.first }));
   }
 
-  // -- cells: numbers where they are few, else a heat map
+  // -- cells: numbers if they are few, else a heat map
 
   cells(spec) {
     const isStrip = spec.shape.filter((size) => size > 1).length < 2;
@@ -866,7 +867,7 @@ class Stage {
     }
     const view = few ? this.numberCells(spec, columns) : this.heatCells(spec);
     const element = make("div", { class: "scroll", "data-cells": "", tabindex: spec.size > 1 ? 0 : undefined,
-      role: "group", "aria-label": `${spec.label}, ${spec.size} cells: arrows walk them` }, view.element);
+      role: "group", "aria-label": `${spec.label}, ${spec.size} cells: arrow keys move within them` }, view.element);
     element.view = { ...spec, ...view, columns: view.columns, at: null };
     element.addEventListener("pointermove", (event) => {
       const at = view.under(event);
@@ -920,7 +921,7 @@ class Stage {
     const canvas = make("canvas", { width, height });
     canvas.style.width = `${columns * side}px`;
     canvas.style.height = `${rows * side}px`;
-    let still = null;  // all of it but where one points
+    let still = null;  // everything except the cell pointed at
     const paint = (here = null) => {
       const pen = canvas.getContext("2d");
       if (here === null || !still) {
@@ -954,7 +955,7 @@ class Stage {
     };
   }
 
-  /** A heat map: colours as a pixel each, enlarged, and over them what is drawn. */
+  /** Draw a heat map: a pixel per color, enlarged, and the marks on top. */
   paint(canvas, { size, number, state, limits }, columns, room, scale) {
     const side = room * scale;
     const pen = canvas.getContext("2d");
@@ -978,7 +979,7 @@ class Stage {
     const data = new Uint8ClampedArray(4 * columns * rows);
     const isLit = new Uint8Array(size);
     const [offs, unknowns, nans, crosses] = [[], [], [], []];
-    const isHatched = side >= 5;  // else the hatching's colour is mixed in
+    const isHatched = side >= 5;  // smaller cells mix in the hatching's color instead
     const [yes, grey] = [mixed(paper, brand, 0.75), mixed(paper, ink, 0.45)];
     let marks = state(0);
     let mark = read(marks);
@@ -1027,7 +1028,7 @@ class Stage {
     }
   }
 
-  /** The sides of a lit cell beyond which is none. */
+  /** Return the sides of a lit cell that have no lit neighbor. */
   rim(pen, isLit, i, columns, side) {
     const [x, y] = [(i % columns) * side, Math.floor(i / columns) * side];
     const wide = side > 6 ? 2 : 1;
@@ -1037,7 +1038,7 @@ class Stage {
     if (!isLit[i + columns]) pen.fillRect(x, y + side - wide, side, wide);
   }
 
-  /** Arrow keys within a block; true where the key is for it. */
+  /** Handle arrow keys within a block; return whether the key was used. */
   walk(element, key) {
     const { view } = element;
     if (!view || view.size < 2) return false;
@@ -1101,7 +1102,7 @@ class Stage {
     return [words, `[${shape.join(", ")}]`, limits ? `${numberText(limits[0])} to ${numberText(limits[1])}` : "", first];
   }
 
-  // -- colours, which are the theme's
+  // -- colors, which are the theme's
 
   colour(name) {
     if (!this.colours.has(name)) {
@@ -1117,12 +1118,12 @@ class Stage {
 
   recoloured() {
     this.colours.clear();
-    if (!this.root.host.isConnected) this.width = null;  // it has no colours: painted when it is back, and has a size
+    if (!this.root.host.isConnected) this.width = null;  // no colors are known: it is painted when it is back in the page
     else for (const canvas of this.root.querySelectorAll("canvas")) canvas.paint();
   }
 }
 
-/** Draw pixels, four bytes each, as squares of a side; piece by piece, since a canvas has a largest size. */
+/** Draw pixels of four bytes as squares, piece by piece, because a canvas has a largest size. */
 function enlarged(pen, data, columns, rows, side) {
   const most = 8192;
   pen.imageSmoothingEnabled = false;
@@ -1141,17 +1142,17 @@ function enlarged(pen, data, columns, rows, side) {
   }
 }
 
-/** How many cells of so many characters stand in a row of a width: a power of two. */
+/** Return how many cells of a number of characters fit into a row: a power of two. */
 function wrapped(width, characters) {
   const most = width / (7.3 * Math.max(characters, 2) + 12);
   return 2 ** Math.max(2, Math.min(5, Math.floor(Math.log2(Math.max(most, 1)))));
 }
 
 function turnText([turn, of]) {
-  return `turn ${turn}${of ? ` of ${of}` : ""}`;
+  return `iteration ${turn}${of ? ` of ${of}` : ""}`;
 }
 
-/** A line of source with its names marked and its comment faint. */
+/** Return a line of source with its names marked and its comment faint. */
 function coloured(text, roles) {
   const out = [];
   const parts = text.split(/(#.*$|[A-Za-z_]\w*(?!\w*=[^=]))/);
@@ -1163,7 +1164,7 @@ function coloured(text, roles) {
   return out;
 }
 
-/** Scroll a box, and nothing around it, so that a part of it shows. */
+/** Scroll a box, and nothing around it, so that a part of it is visible. */
 function keepInView(box, part) {
   const [outer, inner] = [box.getBoundingClientRect(), part.getBoundingClientRect()];
   if (inner.top < outer.top || inner.bottom > outer.bottom) {
@@ -1173,7 +1174,7 @@ function keepInView(box, part) {
   if (inner.left < outer.left || inner.right > outer.right) box.scrollLeft += inner.left - outer.left - 20;
 }
 
-/** ``rgb(1, 2, 3)`` or ``color(srgb .1 .2 .3)`` as three numbers up to 255. */
+/** Return ``rgb(1, 2, 3)`` or ``color(srgb .1 .2 .3)`` as three numbers up to 255. */
 function rgb(text) {
   const numbers = text.match(/[\d.]+(e-?\d+)?/g).map(Number).slice(0, 3);
   return text.startsWith("color(") ? numbers.map((part) => part * 255) : numbers;
@@ -1205,7 +1206,7 @@ function dot(pen, x, y, side, colour) {
   pen.fill();
 }
 
-/** Put a player into the element that the running script stands in. */
+/** Put a player into the element that contains the running script. */
 function play(style, data) {
   const name = ".puzzles-player";
   const mine = document.currentScript?.closest(name);

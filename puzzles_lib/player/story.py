@@ -1,6 +1,6 @@
-"""From what was recorded to what the page plays: plain trees, and which stored values are right.
+"""Turn a recording into what the page plays: plain trees, and which stored values are correct.
 
-Stored elements are one of `RIGHT`, `WRONG`, `LATER` (not right yet, but it will be) or `UNDEFINED`.
+Stored elements are one of `RIGHT`, `WRONG`, `LATER` (a partial result) or `UNDEFINED`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,16 +12,16 @@ import torch
 
 from puzzles_lib.checker.expected import Expected
 from puzzles_lib.dtypes import of_torch
-from puzzles_lib.interpreter import Block, Done, Function, Held, Plain, Recorder, Recording, Run, Step
 from puzzles_lib.player.packing import Pool, number
 from puzzles_lib.puzzle import Argument
+from puzzles_lib.runner import Block, Done, Function, Held, Plain, Recorder, Recording, Run, Step
 
 RIGHT, WRONG, LATER, UNDEFINED = 1, 2, 3, 4
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A tensor of the case. values: an input's; expected: an output's, and final what the kernel left."""
+    """A tensor of the case. values: of an input. expected: of an output. final: what the kernel left."""
 
     argument: Argument
     shape: tuple[int, ...]
@@ -35,10 +35,10 @@ class Sheet:
         return self.argument.name
 
     def judged(self, elements: np.ndarray, raw: np.ndarray) -> np.ndarray:
-        """What stored values are, element by element."""
+        """Return the state of stored values, element by element."""
         got = _tensor(raw, self.argument.dtype)
         index = torch.from_numpy(elements.astype(np.int64))
-        if self.values is not None:  # an input: nobody may change it
+        if self.values is not None:  # an input, which must not change
             before = self.values.reshape(-1)[index]
             same = (got == before) | ((got != got) & (before != before))
             return np.where(same.numpy(), RIGHT, WRONG)
@@ -56,7 +56,7 @@ class Sheet:
 
     @property
     def wrong(self) -> np.ndarray:
-        """Which elements the kernel left wrong, those it never stored left out."""
+        """Which elements the kernel stored and left wrong."""
         if self.final is None or self.written is None or self.expected is None:
             return np.zeros(0, bool)
         return self.written & ~self.expected.accepts(self.final).reshape(-1).numpy()
@@ -69,7 +69,7 @@ def sheets(
     expected: Mapping[str, Expected],
     ran: Run,
 ) -> list[Sheet]:
-    """The tensors that a kernel takes, in the puzzle's order."""
+    """Return the tensors that a kernel takes, in the puzzle's order."""
     found = []
     for argument in arguments:
         name, shape = argument.name, shapes[argument.name]
@@ -83,8 +83,11 @@ def sheets(
 
 @dataclass(frozen=True)
 class Told:
-    """A program's steps as trees. first_wrong, first_bad: the step that first stores a wrong value, or where
-    something else is amiss; None where there is none."""
+    """A program's steps as trees.
+
+    first_wrong: the step that first stores a wrong value. first_bad: the step with the first other problem.
+    Both are None if there is none.
+    """
 
     recording: Recording
     steps: list[dict[str, Any]]
@@ -95,7 +98,7 @@ class Told:
 
     @property
     def opening(self) -> int:
-        """The step that a page opens at."""
+        """Return the step that a page opens at."""
         return next((place for place in (self.first_wrong, self.first_bad) if place is not None), 0)
 
     def stores_wrong(self) -> bool:
@@ -110,9 +113,9 @@ class Told:
 
 @dataclass
 class Teller:
-    """Turns recordings into trees. Programs are told in launch order; arrays go to the pool.
+    """Turns recordings into trees. Call it for programs in launch order; arrays go to the pool.
 
-    cut: names of tensors of which only what the steps touch is told.
+    cut: the names of tensors of which only the accessed elements are kept.
     """
 
     recorder: Recorder
@@ -142,7 +145,7 @@ class Teller:
         return Told(recording, steps, before, wrong, bad, complete)
 
     def tree(self, told: Told) -> dict[str, Any]:
-        """What the page keeps of a program."""
+        """Return what the page keeps of a program."""
         frames = [[f.function, f.caller] for f in told.recording.frames]
         ids = list(told.recording.program)
         tree: dict[str, Any] = {"id": ids, "number": told.recording.number, "frames": frames}
@@ -152,7 +155,7 @@ class Teller:
         return [_function(function) for function in self.recorder.functions]
 
     def sheets(self) -> list[dict[str, Any]]:
-        """The tensors, with an input's values, and those that an output should have."""
+        """Return the tensors with the values of inputs, and the expected values of outputs."""
         trees = []
         for sheet in self.tensors:
             tree: dict[str, Any] = {
@@ -175,7 +178,7 @@ class Teller:
     # ---- tensors, as a program finds them
 
     def _catch_up(self, recording: Recording) -> Iterator[dict[str, int]]:
-        """What changed in tensors since the last program that was told: by programs that are not."""
+        """Return what other programs changed in tensors since the last program in the tree."""
         for place, sheet in enumerate(self.tensors):
             if sheet.name not in recording.before:
                 continue
@@ -230,7 +233,7 @@ class Teller:
         return tree
 
     def _held(self, held: Held) -> int:
-        """The number of a value."""
+        """Return the number of a value."""
         off = held.off if isinstance(held, Block) else None
         key = (id(held.handle) if isinstance(held, Block) else id(held), id(off))
         if key not in self._known:
@@ -281,7 +284,7 @@ class Teller:
         return tree
 
     def _after(self, place: int, done: Done) -> dict[str, int]:
-        """What the elements of a store or an atomic are afterwards."""
+        """Return the values of the elements after a store or an atomic."""
         sheet, access, after = self.tensors[place], done.access, done.after
         assert after is not None
         good = access.mask & ~access.bad
@@ -313,13 +316,13 @@ def _numbers(tensor: torch.Tensor) -> np.ndarray:
 
 
 def _raw(tensor: torch.Tensor) -> np.ndarray:
-    """A tensor's elements, flat, as the interpreter stores them."""
+    """Return a tensor's elements as a flat array, as the interpreter stores them."""
     storage = of_torch(tensor.dtype).storage
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().view(storage)
 
 
 def _tensor(raw: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
-    """The reverse."""
+    """Return a tensor from such an array."""
     if not raw.size:
         return torch.empty(0, dtype=dtype)
     return torch.from_numpy(np.ascontiguousarray(raw).view(np.uint8).copy()).view(dtype)

@@ -1,7 +1,7 @@
-"""`trace`: which program touched which element of which tensor, as text and as a picture.
+"""Show which program accessed which element of which tensor, as text and as a picture: `trace`.
 
-A kernel runs guarded first; only one that stays inside its tensors is run again under triton-viz's
-Tracer, whose records then make the picture.
+A kernel runs under guard first. If it stays inside its tensors, it is run again under triton-viz's Tracer,
+whose records make the picture.
 """
 
 import math
@@ -16,12 +16,12 @@ from matplotlib.figure import Figure
 from puzzles_lib.checker import guarded
 from puzzles_lib.checker.maps import tensor_map
 from puzzles_lib.checker.report import Report
+from puzzles_lib.checker.verdicts import on_the_grid
 from puzzles_lib.drawing.accesses import TensorMap, access_map
 from puzzles_lib.drawing.layout import plural
 from puzzles_lib.drawing.sheet import Picture
-from puzzles_lib.interpreter import Access, Program, Stop, alone
-from puzzles_lib.puzzle import Case, Puzzle, pick_case, pick_program
-from puzzles_lib.tracer import viz
+from puzzles_lib.puzzle import Case, Puzzle, expect_puzzle, pick_case, pick_program
+from puzzles_lib.runner import Access, Program, Stop, alone
 from puzzles_lib.tracer.explorer import Explorer, explore
 from puzzles_lib.tracer.page import Recording, recorded
 from puzzles_lib.wrapped import is_wrapped
@@ -36,23 +36,22 @@ def trace(
     program: int | tuple[int, ...] | None = None,
     only: Sequence[str] = (),
 ) -> "Trace":
-    """Run a ``@triton.jit`` kernel on one case of a puzzle and show what it touches.
+    """Run a ``@triton.jit`` kernel on one case of a puzzle and show what it accesses.
 
-    kernel: where `triton.autotune` wraps it, in the first configuration that it would try.
-    case: number of the case in ``puzzle.cases``, or a `Case` of your own.
-    program: the one to outline, as its number in launch order or its ids along the grid's axes; by
-        default one that tells most: the last with lanes out of bounds, else masked off, else 0.
-    only: names of the tensors to show, such as ``("dy", "parts")``; by default all that the kernel takes.
+    kernel: with `triton.autotune`, its first configuration is shown.
+    case: the number of the case in ``puzzle.cases``, or a `Case` of your own.
+    program: the program to outline, as its number in launch order or its ids along the grid's axes. By
+        default it is the last with lanes out of bounds, or else with masked-off lanes, or else 0.
+    only: the names of the tensors to show, such as ``("dy", "parts")``; by default all that the kernel takes.
 
-    Whatever the kernel does, this returns: for one that goes out of bounds or breaks off, the picture
-    shows what it did until then, bad accesses marked; for one that cannot run, the reason.
+    This function returns whatever the kernel does. If the kernel goes out of bounds or stops early, the
+    picture shows what it did until then and marks bad accesses. If it cannot run, the reason is shown.
 
-    Raises TypeError where ``puzzle`` is not a `Puzzle`, ValueError for a case, program or tensor that does
-    not exist and a case that is too large to draw, and KeyboardInterrupt when interrupted.
+    Raises TypeError if ``puzzle`` is not a `Puzzle`, ValueError if a case, program or tensor does not exist
+    or a case is too large to draw, and KeyboardInterrupt when interrupted.
     """
     __tracebackhide__ = True
-    if not isinstance(puzzle, Puzzle):
-        raise TypeError(f"trace(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+    expect_puzzle("trace", kernel, puzzle)
     case = pick_case(puzzle, case, "trace")
     chosen = _chosen(puzzle, only)
     elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.inputs + puzzle.results)
@@ -78,13 +77,7 @@ def trace(
     taken = {name.removesuffix("_ptr").removesuffix("_desc") for name in bound.arguments}
     tensors = {name: tensor for name, tensor in tensors.items() if name in taken & chosen}
     if ran.stop is None:
-        try:
-            steps = alone(lambda: viz.steps(bound, ran))
-        except viz.NotTraced as reason:
-            notes.append(f"triton-viz cannot trace this kernel: {reason}; drawn from the checker's own run")
-        else:
-            accesses = [step for step in steps if isinstance(step, Access)]
-            recording = alone(lambda: recorded(title, bound, ran, steps))
+        recording = alone(lambda: recorded(title, bound, ran))
     if outlined is None:
         outlined = _telling_program(accesses, grid)
     note = ". ".join(filter(None, notes))
@@ -93,15 +86,15 @@ def trace(
 
 @dataclass(frozen=True, repr=False)
 class Trace:
-    """What the programs of one launch touched; shows itself as a picture, and as text.
+    """What the programs of one launch accessed, shown as a picture or as text.
 
-    title: what was run. grid: number of programs along each axis.
-    tensors: names of axes, and shape, of each tensor that the kernel takes, by name.
+    title: what was run. grid: the number of programs along each axis.
+    tensors: the names of the axes and the shape of each tensor that the kernel takes, by name.
     accesses: every load, store and atomic, program by program.
-    program: the outlined one. stop: why the run ended early, None if it did not.
-    note: where the accesses come from, if not from triton-viz.
-    refusal: the checker's answer where the kernel could not run at all; the rest is empty then.
-    recording: what `explore` shows, None for a run that triton-viz has not traced.
+    program: the outlined program. stop: why the run ended early; None if it didn't.
+    note: the configuration in which it ran, if the kernel has several.
+    refusal: the checker's report if the kernel could not run at all; everything else is empty then.
+    recording: what `explore` shows; None for a run that did not end well.
     """
 
     title: str
@@ -121,7 +114,7 @@ class Trace:
 
     @cached_property
     def maps(self) -> tuple[TensorMap, ...]:
-        """What was done to each tensor, element by element."""
+        """What the programs did to each tensor, element by element."""
         by_name = defaultdict(list)
         for access in self.accesses:
             by_name[access.argument].append(access)
@@ -147,8 +140,8 @@ class Trace:
     def explore(self) -> Explorer:
         """Open triton-viz's own page of this run, to turn, zoom and step through, below the cell.
 
-        It is served on this machine alone, until ``close()``, the same trace is explored again, or the
-        notebook's kernel ends. Where there is nothing to serve, this says why and shows the picture.
+        The page is served on this computer only, until you call ``close()``, explore the same trace again or
+        stop the notebook's kernel. If there is nothing to serve, this says why and shows the picture.
         """
         if self.recording:
             return explore(self.recording, self)
@@ -158,12 +151,14 @@ class Trace:
         return Explorer(self.title, self, "No page of triton-viz's, for the reason below")
 
     def _ending(self) -> str:
-        """Why the run ended early, in a line."""
-        return f"The kernel did not finish: {self.stop.message}" if self.stop and self._broke_off else ""
+        """Return a line that says why the run ended early."""
+        if not (self.stop and self._broke_off):
+            return ""
+        return f"The kernel did not finish: {on_the_grid(self.stop.message, len(self.grid))}"
 
     @property
     def _cut_off(self) -> bool:
-        """Whether it depends on the machine how far the run came."""
+        """Whether a limit ended the run, so that its end depends on the computer's speed."""
         return self.stop is not None and self.stop.kind in ("time limit", "memory limit")
 
     @property
@@ -192,7 +187,7 @@ class Trace:
 
 
 def _chosen(puzzle: Puzzle, only: Sequence[str]) -> set[str]:
-    """Names of tensors; all of the puzzle's where none is chosen."""
+    """Return the names of the chosen tensors, or of all if none is chosen."""
     names = [argument.name for argument in puzzle.inputs + puzzle.results]
     wanted = [only] if isinstance(only, str) else list(only)
     for name in wanted:
@@ -202,7 +197,7 @@ def _chosen(puzzle: Puzzle, only: Sequence[str]) -> set[str]:
 
 
 def _program(program: int | tuple[int, ...] | None, grid: tuple[int, ...]) -> Program | None:
-    """The program's ids along three axes."""
+    """Return the program's ids along three axes."""
     number = pick_program(program, grid, "trace")
     return None if number is None else _three(tuple(int(i) for i in np.unravel_index(number, grid)))
 
@@ -212,7 +207,7 @@ def _three(values: Sequence[int]) -> tuple[int, int, int]:
 
 
 def _telling_program(accesses: Sequence[Access], grid: tuple[int, ...]) -> Program:
-    """The last program with bad lanes, else with masked-off lanes, else the first."""
+    """Return the last program with bad lanes, or else with masked-off lanes, or else the first."""
     masked, bad = None, None
     for access in accesses:
         if access.bad.any():

@@ -1,8 +1,8 @@
-"""`Trace.explore`: triton-viz's page of a run, served on this machine for as long as it is looked at.
+"""Serve triton-viz's page of a run on this computer while someone looks at it: `Trace.explore`.
 
-One small server for each page, in a daemon thread, on a free port of 127.0.0.1. Its address holds a token
-that nobody can guess, since all users of a machine can reach its ports; and what asks under another host's
-name is refused, so that no web page gets there under a name of its own.
+Each page has a small server in a daemon thread, on a free port of 127.0.0.1. Its address contains a secret
+token, because all users of a computer can reach its ports. Requests for another host name are refused, so
+that no web page can reach the server under its own name.
 """
 
 import html
@@ -20,9 +20,9 @@ from typing import Protocol
 from puzzles_lib.drawing.card import Theme
 from puzzles_lib.tracer.page import Page, Recording, files
 
-MOST_OPEN = 8  # pages at once: the oldest ends when one more is opened
-_HEIGHT = 680  # pixels of the frame in a notebook
-_LONGEST = 64_000  # bytes of a request's body: the page's own are below 200
+MOST_OPEN = 8  # the most pages at once: the oldest ends when another is opened
+_HEIGHT = 680  # the height of the frame in a notebook, in pixels
+_LONGEST = 64_000  # the most bytes of a request's body: the page's own have fewer than 200
 _PATIENCE_S = 10  # for a request to arrive
 _TYPES = {"js": "text/javascript", "css": "text/css"}
 
@@ -36,16 +36,16 @@ _POLICY = (
 
 
 class Shown(Protocol):
-    """What is shown where no page is."""
+    """What is shown if there is no page."""
 
     def _repr_html_(self) -> str: ...
 
 
 class Explorer:
-    """triton-viz's page in a notebook; as text its address, or why there is none.
+    """triton-viz's page in a notebook. As text, its address, or why there is none.
 
-    ``close()`` ends it; so do the end of the notebook's kernel and the next `explore` of the same kernel,
-    puzzle and case.
+    ``close()`` ends it, and so does the end of the notebook's kernel, or the next `explore` of the same
+    kernel, puzzle and case.
     """
 
     def __init__(self, title: str, instead: Shown | None, why: str = "", server: "_Server | None" = None):
@@ -56,14 +56,14 @@ class Explorer:
 
     @property
     def url(self) -> str | None:
-        """Where the page is, None where there is none or it has ended."""
+        """The address of the page; None if there is none or it has ended."""
         return self._server.url if self._server else None
 
     def close(self) -> None:
-        """End the page; again, nothing."""
+        """End the page. Calling it again does nothing."""
         server, self._server = self._server, None
         if server:
-            self.why = "The page has ended: run the cell again"
+            self.why = "The page has been closed: run the cell again"
             self._instead = None
             server.end()
             for key in [key for key, explorer in _open.items() if explorer is self]:
@@ -84,8 +84,8 @@ class Explorer:
             f'<iframe src="{url}" title="triton-viz: {title}" style="width:100%;height:{_HEIGHT}px;'
             f'border:1px solid {Theme.QUIET};box-sizing:border-box"></iframe>'
             f"<div>{html.escape(left_out)}{'. ' if left_out else ''}"
-            f'<a href="{url}" target="_blank" rel="noopener">The same page in a tab of its own</a>. '
-            "It ends with <code>.close()</code> or this notebook's kernel; if it stays empty, run the cell "
+            f'<a href="{url}" target="_blank" rel="noopener">Open this page in a new tab</a>. '
+            "It closes when you call <code>.close()</code> or stop the kernel. If it is empty, run the cell "
             f"again{self._server.far}.</div>"
         )
 
@@ -96,12 +96,12 @@ def explore(recording: Recording, instead: Shown) -> Explorer:
     if recording.too_large:
         return Explorer(title, instead, f"No page: {recording.too_large}")
     if not _somebody_looks():
-        return Explorer(
-            title, None, "Run this cell in a notebook: triton-viz's page of this run opens below it"
-        )
+        return Explorer(title, None, "Run this cell in a notebook to see triton-viz's page of this run")
     base = os.environ.get("JUPYTERHUB_SERVICE_PREFIX")
     if base and importlib.util.find_spec("jupyter_server_proxy") is None:
-        why = "No page: on a JupyterHub it takes jupyter-server-proxy, in the environment of Jupyter and here"
+        why = (
+            "No page: on a JupyterHub, install jupyter-server-proxy in Jupyter's environment and in this one"
+        )
         return Explorer(title, instead, why)
     key = (recording.kernel, title)
     for old in [key, *list(_open)[: max(0, len(_open) - MOST_OPEN + 1)]]:
@@ -119,10 +119,10 @@ _open: dict[tuple[str, str], Explorer] = {}
 
 
 def _somebody_looks() -> bool:
-    """Whether a person asked for this.
+    """Return whether a person is looking at the notebook.
 
-    Who runs a notebook with nobody there, nbval and nbclient, tells the kernel with each cell that there is
-    nobody to answer an ``input()``.
+    Programs that run a notebook, such as nbval and nbclient, tell the kernel with each cell that no one can
+    answer an ``input()``.
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     kernel = getattr(shell, "kernel", None)
@@ -132,7 +132,7 @@ def _somebody_looks() -> bool:
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    """Serves one page until it is ended."""
+    """Serves one page until it is closed."""
 
     daemon_threads = True
 
@@ -141,7 +141,7 @@ class _Server(socketserver.ThreadingTCPServer):
         self.page = Page(recording, nonce=secrets.token_urlsafe(16))
         super().__init__(("127.0.0.1", 0), _Handler)
         port = self.server_address[1]
-        # A proxy hands on the name under which the browser knows it; there the token alone must do.
+        # A proxy passes on the name that the browser knows, so there only the token protects the page.
         self.hosts = None if base else {name + end for name in _LOCAL for end in ("", f":{port}")}
         place = f"{base.rstrip('/')}/proxy/{port}" if base else f"http://127.0.0.1:{port}"
         self.url = f"{place}/{self.token}/"
@@ -154,7 +154,7 @@ class _Server(socketserver.ThreadingTCPServer):
         self.server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that went away, or sent garbage: no matter of the notebook's."""
+        """Ignore a browser that went away or sent garbage."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -193,7 +193,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_json(200, told)
 
     def _path(self) -> str | None:
-        """What is asked for, below the token; None, and refused, where host or token are not ours."""
+        """Return the requested path after the token; refuse the request and return None if it is not ours."""
         hosts, host = self.server.hosts, self.headers.get("Host", "")
         token, slash, path = self.path.partition("?")[0].removeprefix("/").partition("/")
         if hosts is not None and host not in hosts:
@@ -225,11 +225,11 @@ class _Handler(BaseHTTPRequestHandler):
         return "triton-bit-by-bit"
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing: it would stand in the notebook."""
+        """Log nothing, because it would appear in the notebook."""
 
 
 def _let_go() -> None:
-    """In a child process: the parent's ports are not its own to keep open."""
+    """Close the parent's ports in a child process."""
     for explorer in _open.values():
         if explorer._server:
             explorer._server.socket.close()

@@ -1,8 +1,9 @@
-"""triton-viz's page of one run: its files, and an answer to each of its requests.
+"""Provide the files of triton-viz's page of one run, and the answers to its requests.
 
-The page is triton-viz's own; the server beside it is not, which keeps a single run in globals, prints into
-the notebook and sends NaN, which no JSON holds. What the page would fetch from a CDN is in `three.bundle.js`,
-made by ``make explorer``. Some of its lines are edited, so that tensors have their names, and axes numbers.
+The page is triton-viz's own. Its server is not used, because it keeps a single run in globals, prints into
+the notebook and sends NaN, which JSON does not have. `three.bundle.js`, made by ``make explorer``, contains
+what the page would fetch from a CDN. Some lines of the page are edited, so that tensors have names and axes
+have numbers.
 """
 
 import hashlib
@@ -21,19 +22,20 @@ import numpy as np
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.interpreter import Access, Program, Run
+from puzzles_lib.runner import Access, Product, Program, Run
 from puzzles_lib.source import Site, with_helpers
-from puzzles_lib.tracer.viz import Product, Step
 
-MOST_ELEMENTS = 200_000  # of a tensor: each is a cube on the page
-MOST_STEPS = 20_000  # loads, stores and dots of a run: each is a tab of its program
+Step = Access | Product
+
+MOST_ELEMENTS = 200_000  # the most elements of a tensor: each is a cube on the page
+MOST_STEPS = 20_000  # the most loads, stores and dots of a run: each is a tab of its program
 BUNDLE = Path(__file__).with_name("three.bundle.js")
 
-_MOST_SUBSETS = 256  # as on the page, which from there on counts programs
+_MOST_SUBSETS = 256  # as on the page, which only counts programs from there on
 _TYPES = {"load": "Load", "store": "Store"}
-_AROUND = 8  # lines of the kernel before and after the one that is shown
+_AROUND = 8  # the number of the kernel's lines before and after the current one
 
-# Edits of triton-viz's page: in which file, what, and what instead.
+# Edits of triton-viz's page: the file, the text, and its replacement.
 EDITS = {
     "components/tensor_view.js": (
         # Tensors by their names, elements by as many indices as the tensor has.
@@ -45,9 +47,9 @@ EDITS = {
         ("`<h3>${name} Tensor</h3>", "`<h3>${named(name)}</h3>"),
         ("? `tensor${indexExpr} =", "? `${named(name)}${indexExpr} ="),
         ("coords.slice().reverse() : []", "coords.slice(0, shape?.length).reverse() : []"),
-        ("? [coords[1], coords[0], coords[2]]\n", "? coords\n"),  # it is reversed once more
+        ("? [coords[1], coords[0], coords[2]]\n", "? coords\n"),  # it is reversed again later
         ("name: name === 'Global' ? type :", "name: name === 'Global' ? op.overall_key :"),
-        # Drawn on demand: once more when the numbers on the axes have been made.
+        # The page draws on demand: draw again when the numbers on the axes have been made.
         (
             "        ctx.applyBackgroundTheme = (hex) => {\n",
             "        dimLineGroups.forEach((group) => group.traverse((part) =>\n"
@@ -56,7 +58,7 @@ EDITS = {
         ),
     ),
     "utils/dimension_utils.js": (
-        # The numbers' own callback, without which they are not drawn; of one size on any tensor.
+        # Without their own callback the numbers are not drawn. They have one size on any tensor.
         (
             "textMesh.onBeforeRender = function (_renderer, _scene, camera) {\n",
             "textMesh.onBeforeRender = function (renderer, scene, camera, ...rest) {\n"
@@ -70,7 +72,7 @@ EDITS = {
     ),
 }
 
-# The page is made for a window of its own: in a notebook's frame its panel would lie over the picture.
+# The page is made for its own window: in a notebook's frame its panel would cover the picture.
 _STYLE = """
 :root { --sidebar-width: clamp(230px, 32vw, 440px) }
 #control-panel { padding: 14px 16px; gap: 14px; overflow-y: auto }
@@ -96,9 +98,9 @@ if (matchMedia("(prefers-color-scheme: dark)").matches) document.documentElement
 
 @dataclass(frozen=True)
 class Recording:
-    """A clean run as triton-viz saw it.
+    """A clean run as triton-viz's page shows it.
 
-    title: what was run. kernel: its name. grid: number of programs along each axis.
+    title: what was run. kernel: its name. grid: the number of programs along each axis.
     tensors: the numbers in each tensor after the run, by name.
     steps: every load, store, atomic and dot, program by program.
     sources: lines of the kernel and of each helper, by their numbers.
@@ -113,28 +115,28 @@ class Recording:
 
     @property
     def too_large(self) -> str:
-        """Why a browser could not show it; "" if it can."""
+        """Return why a browser could not show it; "" if it can."""
         for name, values in self.tensors.items():
             if values.size > MOST_ELEMENTS:
                 return (
-                    f"{name} has {values.size:,} elements, triton-viz's page draws {MOST_ELEMENTS:,} at most"
+                    f"{name} has {values.size:,} elements; triton-viz's page draws at most {MOST_ELEMENTS:,}"
                 )
         if len(self.steps) > MOST_STEPS:
             return (
-                f"{len(self.steps):,} loads, stores and dots, triton-viz's page lists {MOST_STEPS:,} at most"
+                f"{len(self.steps):,} loads, stores and dots; triton-viz's page lists at most {MOST_STEPS:,}"
             )
         return ""
 
     @property
     def left_out(self) -> str:
-        """What triton-viz does not record, with its line; "" if it is all there."""
+        """Return what triton-viz does not record, with its line; "" if nothing is missing."""
         sites = {s.site: s for s in self.steps if isinstance(s, Access) and s.kind == "atomic"}
         lines = ", ".join(str(site.line) for site in sorted(sites, key=lambda site: site.line))
-        return f"Not on it, since triton-viz records no atomics: line {lines}" if lines else ""
+        return f"triton-viz does not record atomics, so line {lines} is missing" if lines else ""
 
 
-def recorded(title: str, bound: Bound, ran: Run, steps: Sequence[Step]) -> Recording:
-    """What a clean guarded run left behind, with the steps that triton-viz recorded of another."""
+def recorded(title: str, bound: Bound, ran: Run) -> Recording:
+    """Return what a clean guarded run did and what it left in its tensors."""
     tensors = make_inputs(bound.puzzle, bound.case) | ran.outputs
     taken = {name.removesuffix("_ptr").removesuffix("_desc") for name in bound.arguments}
     values = {
@@ -147,7 +149,7 @@ def recorded(title: str, bound: Bound, ran: Run, steps: Sequence[Step]) -> Recor
         numbered = enumerate(function.raw_src, function.starting_line_number)
         sources.append({number: line.rstrip() for number, line in numbered})
     grid = tuple(int(n) for n in bound.puzzle.grid(bound.case))
-    return Recording(title, bound.kernel.fn.__name__, grid, values, tuple(steps), tuple(sources))
+    return Recording(title, bound.kernel.fn.__name__, grid, values, tuple(ran.steps()), tuple(sources))
 
 
 # ---- files
@@ -155,7 +157,7 @@ def recorded(title: str, bound: Bound, ran: Run, steps: Sequence[Step]) -> Recor
 
 @cache
 def files() -> Mapping[str, bytes]:
-    """What lies under ``static/`` on the page, by path."""
+    """Return the files under ``static/`` on the page, by path."""
     folder = _triton_viz() / "static"
     found = {
         p.relative_to(folder).as_posix(): p.read_text()
@@ -170,13 +172,13 @@ def files() -> Mapping[str, bytes]:
 
 @cache
 def fetched() -> tuple[str, ...]:
-    """The addresses of the modules that triton-viz's scripts import from outside."""
+    """Return the addresses of the modules that triton-viz's scripts import from outside."""
     scripts = "\n".join(text.decode() for name, text in files().items() if name != BUNDLE.name)
     return tuple(sorted(set(re.findall(r"from ['\"](https?://[^'\"]+)['\"]", scripts))))
 
 
 def _triton_viz() -> Path:
-    """The folder of the package, which need not be imported for this."""
+    """Return the folder of the package without importing it."""
     found = importlib.util.find_spec("triton_viz")
     if found is None or found.origin is None:
         raise ImportError("triton-viz is not installed")
@@ -188,14 +190,14 @@ def _triton_viz() -> Path:
 
 @dataclass(frozen=True)
 class Page:
-    """What the page of one recording is made of, and what it asks for."""
+    """The page of one recording, and the answers to its requests."""
 
     recording: Recording
     nonce: str = field(default="")
 
     @cached_property
     def index(self) -> bytes:
-        """The page itself, whose addresses are relative: a proxy may put it anywhere."""
+        """Return the page itself. Its addresses are relative, because a proxy may put it anywhere."""
         imports = json.dumps({"imports": dict.fromkeys(fetched(), f"./static/{BUNDLE.name}")})
         head = (
             f'<link rel="icon" href="data:,"><script type="importmap" nonce="{self.nonce}">{imports}</script>'
@@ -210,7 +212,7 @@ class Page:
 
     @cached_property
     def _programs(self) -> dict[Program, list[Step]]:
-        """The steps that triton-viz shows, by program: every program of the grid has an entry."""
+        """Return the steps that triton-viz shows, by program; every program of the grid has an entry."""
         grid = (*self.recording.grid, 1, 1)[:3]
         programs: dict[Program, list[Step]] = {(x, y, z): [] for x, y, z in np.ndindex(*grid)}
         for step in self.recording.steps:
@@ -224,7 +226,7 @@ class Page:
 
     @cached_property
     def data(self) -> dict[str, object]:
-        """Every operation of every program, without its values."""
+        """Return every operation of every program, without its values."""
         tabs = {
             str(program): [self._tab(step, number) for number, step in enumerate(steps)]
             for program, steps in self._programs.items()
@@ -246,7 +248,7 @@ class Page:
         }
 
     def answer(self, request: str, asked: Mapping[str, Any]) -> dict[str, object]:
-        """What the page gets for ``api/REQUEST``. Raises LookupError for what there is not."""
+        """Return the answer to ``api/REQUEST``. Raise LookupError for an unknown request."""
         if request == "getLoadStoreAllPrograms":
             return self._sharers(str(asked["overall_key"]), str(asked["type"]), int(asked["op_index"]))
         step = self._by_id[str(asked["uuid"])]
@@ -263,7 +265,7 @@ class Page:
         return {"GLOBAL": self.recording.tensors[step.argument]}[source]
 
     def _tensor(self, step: Step, source: str) -> dict[str, object]:
-        """A tensor's numbers, and which of them the program's lanes touch."""
+        """Return a tensor's numbers, and which of them the program's lanes access."""
         values = _shown(self._values(step, source))
         finite = _finite(values)
         told = {
@@ -271,7 +273,7 @@ class Page:
             "dims": values.ndim,
             "min": float(finite.min()) if finite.size else 0.0,
             "max": float(finite.max()) if finite.size else 0.0,
-            # The page reads value [y][x][z] of a tensor of three axes, z the first of them.
+            # The page reads value [y][x][z] of a tensor with three axes, of which z is the first.
             "values": _plain(values.transpose(1, 2, 0) if values.ndim == 3 else values),
         }
         if isinstance(step, Access) and len(places := _places(step, values.shape)):
@@ -279,7 +281,7 @@ class Page:
         return told
 
     def _sharers(self, name: str, kind: str, number: int) -> dict[str, object]:
-        """Which programs touch each element at one place of the kernel."""
+        """Return which programs access each element at one place of the kernel."""
         shape = _shown(self.recording.tensors[name]).shape
         programs: dict[tuple[int, ...], list[Program]] = {}
         for program, steps in self._programs.items():
@@ -302,7 +304,7 @@ class Page:
         return {**told, "coords": coords, "subsets": subsets}
 
     def _code(self, site: Site) -> dict[str, object]:
-        """The kernel's lines around one of them."""
+        """Return the kernel's lines around one of them."""
         lines = next(
             (s for s in self.recording.sources if s.get(site.line, "").strip() == site.source.strip()),
             {site.line: site.source},
@@ -327,21 +329,21 @@ def _product(step: Product) -> np.ndarray:
 
 
 def _shown(values: np.ndarray) -> np.ndarray:
-    """With one to three axes, all that the page can draw: of more, the first ones in one."""
+    """Return a shape with one to three axes, which the page can draw; the first of more are joined."""
     if values.ndim <= 3:
         return np.atleast_1d(values)
     return values.reshape(-1, *values.shape[-2:])
 
 
 def _places(step: Access, shape: tuple[int, ...]) -> np.ndarray:
-    """[n, 3] x, y, z of each element that lanes which are on touch."""
+    """Return x, y, z of each element that active lanes access, as [n, 3]."""
     elements = np.unique(step.elements[step.mask & ~step.bad])
     in_three = (1,) * (3 - len(shape)) + tuple(shape)
     return np.stack(np.unravel_index(elements, in_three)[::-1], axis=1)
 
 
 def _lit(places: np.ndarray) -> dict[str, object]:
-    """A box of elements by its corner and size, any others one by one."""
+    """Return a box of elements as its corner and size, and any other elements one by one."""
     corner = places.min(axis=0)
     size = places.max(axis=0) - corner + 1
     if math.prod(size.tolist()) == len(places):
@@ -354,7 +356,7 @@ def _finite(values: np.ndarray) -> np.ndarray:
 
 
 def _plain(values: np.ndarray) -> list:
-    """Nested lists for JSON: floats to six digits, those that are no numbers by name."""
+    """Return nested lists for JSON: floats with six digits, and NaN and infinities by name."""
     if values.dtype.kind != "f":
         return (values.astype(np.int64) if values.dtype.kind == "b" else values).tolist()
     flat = [float(f"{v:.6g}") if math.isfinite(v) else _NAMES[str(v)] for v in values.ravel().tolist()]
@@ -365,7 +367,7 @@ _NAMES = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # as JavaScript
 
 
 def _histogram(values: np.ndarray, bins: int) -> dict[str, object]:
-    """How often which values; those that are no numbers are left out."""
+    """Return a histogram of the values without NaN and infinities."""
     finite = _finite(values).astype(np.float64).ravel()
     counts, edges = np.histogram(finite, bins=min(max(bins, 2), 512))
     return {

@@ -1,5 +1,4 @@
-"""Triton's front end at work in a process of its own, and what it says in words for learners.
+"""Run Triton's front end in a separate process, and translate its messages into words for learners.
 
-Nothing here imports torch or numpy, for a process that has them is slow to fork: `nursery` is one that has
-not.
+Nothing here imports torch or numpy, because a process with them is slow to fork; `nursery` has neither.
 """

@@ -1,7 +1,7 @@
-"""The environment that Triton's compiler sees: what it makes of a kernel is the same for everybody.
+"""Set the environment of Triton's compiler, so that a kernel compiles to the same code for everyone.
 
-Some 60 variables change it, such as ``TRITON_OVERRIDE_ARCH`` and ``DISABLE_PTXAS_OPT``, and so do
-`triton.knobs`, which set them. Kept are those that say where things are.
+About 60 variables change the result, such as ``TRITON_OVERRIDE_ARCH`` and ``DISABLE_PTXAS_OPT``, and so do
+`triton.knobs`, which set them. Only variables with paths are kept.
 """
 
 import os
@@ -25,12 +25,12 @@ _PREFIXES = (
 
 
 def variables() -> dict[str, str]:
-    """This process's variables, less those that change what the compiler does."""
+    """Return this process's variables, except those that change what the compiler does."""
     return {name: value for name, value in os.environ.items() if not _steers(name)}
 
 
 def forget_settings(environment: Mapping[str, str]) -> None:
-    """Have no more variables than these, and knobs as they are by default. Only in a child."""
+    """Keep only these variables, and reset the knobs to their defaults. Only in a child process."""
     for name in [*os.environ]:
         if name not in environment:
             del os.environ[name]

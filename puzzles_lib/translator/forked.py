@@ -1,7 +1,7 @@
-"""What a forked process does: it limits itself, answers numbers one after another, and waits in between.
+"""Be a forked process: limit itself, answer numbers one after another, and wait in between.
 
-What it says is JSON through a pipe, and two numbers in memory that its parent sees too, where it notes how
-far it is. Nothing of the parent is changed: limits, signals, files and ``sys.stdout`` are set here alone.
+It answers in JSON through a pipe. In memory that it shares with its parent it notes its place as two numbers.
+Nothing of the parent changes: limits, signals, files and ``sys.stdout`` are only set here.
 """
 
 import faulthandler
@@ -19,18 +19,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
-DEEPEST = 20_000  # nested calls
-HEADER = struct.Struct("<I")  # the bytes of an answer
-NUMBER = struct.Struct("<q")  # what is asked
+DEEPEST = 20_000  # the most nested calls
+HEADER = struct.Struct("<I")  # the number of bytes of an answer
+NUMBER = struct.Struct("<q")  # the number that is asked
 _PLACE = struct.Struct("<qq")
 
 Answer = Callable[[int], object]
 
 
 class Place:
-    """Two numbers that a child notes, for its parent to read when the child is no more.
+    """Two numbers that a child notes, for its parent to read after the child has ended.
 
-    file: of its memory, where that is another process's.
+    file: the file of the memory, if it belongs to another process.
     """
 
     def __init__(self, file: int | None = None):
@@ -56,9 +56,10 @@ Prepare = Callable[[Place], Answer]
 
 @dataclass(frozen=True)
 class Limits:
-    """cpu_seconds: for each answer, which may take ``wall_per_cpu`` times as many by the clock.
+    """The limits of a child.
 
-    memory: bytes that may be mapped on top of what is.
+    cpu_seconds: the CPU time for each answer; the elapsed time may be ``wall_per_cpu`` times as long.
+    memory: the bytes that may be mapped in addition.
     """
 
     cpu_seconds: float
@@ -66,11 +67,11 @@ class Limits:
     wall_per_cpu: int = 4
 
     def begin(self) -> None:
-        """Time counts from here. When it is over, the process ends."""
+        """Start the time limit. The process ends when it is over."""
         self._set(self.cpu_seconds)
 
     def end(self) -> None:
-        """It may wait as long as it likes."""
+        """Stop the time limit while the process waits."""
         self._set(0)
 
     def _set(self, seconds: float) -> None:
@@ -79,14 +80,14 @@ class Limits:
 
 
 def be_child(prepare: Prepare, limits: Limits, place: Place, asked: int, pipe: int) -> NoReturn:
-    """Never returns: what belongs to the parent, such as buffers not yet written, must not be touched.
+    """Answer numbers and never return, because the parent's state, such as buffers, must stay as it is.
 
-    prepare: gives the function that answers a number by anything that JSON holds. asked, pipe: files to
-    read numbers from, and to write answers to.
+    prepare: returns the function that answers a number with JSON types. asked, pipe: the files to read
+    numbers from and to write answers to.
     """
     try:
         _leave_the_parent()
-        # 0, 1 and 2 may have been closed, and be these
+        # 0, 1 and 2 may have been closed, and reused for these
         asked, pipe = (fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 10) for file in (asked, pipe))
         output = os.open(os.devnull, os.O_WRONLY)
         os.dup2(output, 1)
@@ -113,13 +114,13 @@ def be_child(prepare: Prepare, limits: Limits, place: Place, asked: int, pipe: i
 
 
 def _leave_the_parent() -> None:
-    """No tracing, no handlers of the parent's, none of its files, and nothing of its memory freed."""
+    """Drop tracing, the parent's handlers and files, and keep its memory from being freed."""
     sys.settrace(None)
     sys.setprofile(None)
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGALRM, signal.SIGPROF, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it, too, and ends this
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too, and ends this process
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     faulthandler.disable()
     gc.freeze()

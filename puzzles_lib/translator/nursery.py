@@ -1,9 +1,9 @@
-"""A small process that forks children for this one.
+"""Run a small process that forks children for this one.
 
-A fork copies the tables of all memory that a process has, and one with torch has much. It has none of this
-process's threads either, any of which may hold a lock at a fork for good. Where a process asks for few
-children, to begin one would cost more than it saves: so the first are forked from the process itself, and
-others as well while the nursery is not there, or where what they are to do is not `portable`.
+A fork copies the page tables of a process, and a process with torch has many. The small process also has no
+threads, which could hold a lock forever in a forked child. Starting it costs more than it saves if there
+are few children. So the first are forked from the process itself, and so are others while the nursery is
+not ready, or if their work is not `portable`.
 """
 
 import atexit
@@ -23,17 +23,17 @@ from puzzles_lib.translator.environment import variables
 from puzzles_lib.translator.forked import Limits, Place, Prepare, be_child
 from puzzles_lib.translator.portable import packed, unpacked
 
-AFTER = 3  # children, one is begun
-MOST = 3  # are begun, where they come to an end
-PATIENCE = 30.0  # seconds for an answer that takes milliseconds: then it is given up
-UNREADABLE = 77  # the status of a child that cannot make of the bytes what they were made of
+AFTER = 3  # the number of children after which a nursery is started
+MOST = 3  # the most nurseries that are started if they end early
+PATIENCE = 30.0  # seconds after which a nursery is given up, although an answer takes milliseconds
+UNREADABLE = 77  # the status of a child that cannot unpack the bytes
 _NUMBER = struct.Struct("<i")
 _PID = struct.Struct("<i?")
 _START = "import sys; sys.path[:] = {!r}; from puzzles_lib.translator.nursery import serve; serve(3)"
 
 
 class Nursery:
-    """The small process, from the side of the one that it forks for."""
+    """The small process, as seen by the process that it forks for."""
 
     def __init__(self) -> None:
         self._ready = False
@@ -49,7 +49,7 @@ class Nursery:
         self._socket.settimeout(PATIENCE)
 
     def is_ready(self, within: float = 0.0) -> bool:
-        """Whether it can fork by now, or within seconds. Raises OSError where it has come to its end."""
+        """Return whether it can fork now or within seconds. Raise OSError if it has ended."""
         with self._talking:
             poll = select.poll()
             poll.register(self._socket, select.POLLIN)
@@ -58,7 +58,7 @@ class Nursery:
         return self._ready
 
     def fork(self, work: bytes, place: Place, asked: int, pipe: int) -> int:
-        """Have it fork a child, as `forked.be_child` is one; gives the child's number."""
+        """Let it fork a child that runs `forked.be_child`, and return the child's process id."""
         with open(os.memfd_create("work"), "wb+") as file, self._talking:
             file.write(work)
             file.flush()
@@ -69,7 +69,7 @@ class Nursery:
         return pid
 
     def fetch(self, pid: int, kill: bool) -> int:
-        """The status of a child that has ended, or will soon, or that is killed; 0 where nobody knows it."""
+        """Return the status of a child that has ended, ends soon or is killed; 0 if it is unknown."""
         with self._talking, contextlib.suppress(OSError):
             self._socket.send(_PID.pack(pid, kill))
             (status,) = _NUMBER.unpack(self._received())
@@ -83,7 +83,7 @@ class Nursery:
         return data
 
     def close(self) -> None:
-        """End it; its children end by themselves, where nobody is left to ask them."""
+        """End it. Its children end by themselves when no process can ask them anymore."""
         self._socket.close()
         if self._owner == os.getpid():
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
@@ -92,7 +92,7 @@ class Nursery:
 
 
 def _path() -> list[str]:
-    """Where Python looks for modules, less the notebooks' folder, whose modules might be a learner's."""
+    """Return Python's search path without the notebooks' folder, whose modules might be a learner's."""
     own = str(Path(__file__).parents[2])
     there = [path for path in sys.path if path and (path == own or path != os.getcwd())]
     return there if own in there else [own, *there]
@@ -103,9 +103,9 @@ _forks = _begun = 0
 
 
 def fork(prepare: Prepare, limits: Limits, place: Place, asked: int, pipe: int) -> tuple[Nursery, int] | None:
-    """A child, and the nursery that has forked it; None where this process has to fork it itself.
+    """Return a child and the nursery that forked it; None if this process has to fork it itself.
 
-    Raises OSError where no process can be made.
+    Raises OSError if no process can be started.
     """
     global _nursery, _forks, _begun
     _forks += 1
@@ -124,24 +124,24 @@ def fork(prepare: Prepare, limits: Limits, place: Place, asked: int, pipe: int) 
 
 
 def begin() -> None:
-    """Have one from the first child on: for who is going to ask for many.
+    """Start a nursery before the first child, for a process that will need many.
 
-    Raises OSError where there can be none.
+    Raises OSError if none can be started.
     """
     global _nursery
     if _nursery is None:
         _nursery = Nursery()
     if not _nursery.is_ready(within=PATIENCE):
-        raise TimeoutError(f"the nursery is not there after {PATIENCE:g} s")
+        raise TimeoutError(f"the nursery is not ready after {PATIENCE:g} s")
 
 
 def current() -> Nursery | None:
-    """That of this process, where there is one."""
+    """Return the nursery of this process; None if there is none."""
     return _nursery
 
 
 def forget() -> None:
-    """Use it no more: it is another process's, or has ended. Another is begun after some forks."""
+    """Forget the nursery, which is another process's or has ended. A new one is started after some forks."""
     global _nursery, _forks
     if _nursery is not None:
         _nursery.close()
@@ -149,7 +149,7 @@ def forget() -> None:
 
 
 def _have_none() -> None:
-    """A forked process has not its parent's, and begins none of its own: it does one thing, as a rule."""
+    """Have no nursery in a forked process, neither the parent's nor its own, because it does one thing."""
     global _begun
     forget()
     _begun = MOST
@@ -163,7 +163,7 @@ os.register_at_fork(after_in_child=_have_none)
 
 
 def serve(file: int) -> NoReturn:
-    """Fork for whoever has the other end of the socket, until it is closed."""
+    """Fork for the process at the other end of the socket, until it is closed."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         with socket.socket(fileno=file) as asking:
@@ -184,7 +184,7 @@ def serve(file: int) -> NoReturn:
 
 
 def _prepare() -> None:
-    """Do what children need once for all."""
+    """Do once what all children need."""
     from puzzles_lib.translator import targets, translation
 
     translation.warm_up(targets.find_target("sm_90"))

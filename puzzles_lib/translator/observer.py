@@ -1,6 +1,6 @@
-"""Triton's front end, watched: what it visits, what it computes there, and what it must not be asked.
+"""Watch Triton's front end: what it visits, what it computes there, and calls that would crash it.
 
-Only in a child (`puzzles_lib.translator.forked`): methods of Triton's are replaced for good.
+Only in a child (`puzzles_lib.translator.forked`), because Triton's methods are replaced for good.
 """
 
 import ast
@@ -15,21 +15,31 @@ from triton.compiler.errors import CompilationError
 from triton.language.semantic import TritonSemantic
 from triton.runtime.jit import JITFunction
 
-from puzzles_lib.blocks import compatible, make_block_type, make_tensor, unwrapped
 from puzzles_lib.float8 import NO_FLOAT8_ARITHMETIC, refused_cast, refused_constant
 from puzzles_lib.source import nodes, of_triton
+from puzzles_lib.translator.blocks import compatible, make_block_type, make_tensor, unwrapped
 from puzzles_lib.translator.forked import Place
 from puzzles_lib.translator.shared import Demand, watch_demand
 
-NO_VALUE = "tl.store, print and barriers give no value: this line uses one as if it did"
+NO_VALUE = "tl.store, print and barriers return no value, but this line uses one"
+
+
+@dataclass(frozen=True)
+class RecordedFunction:
+    """A function of the learner's: its source, from a line of the cell or file on."""
+
+    name: str
+    source: str
+    first_line: int
 
 
 @dataclass
 class Seen:
-    """What is known where the front end stopped.
+    """What is known at the place where the front end stopped.
 
-    node: the innermost one of the learner's; scope: the names there. values: of expressions, by the node's
-    id. returned: the kernel's ``return`` of a value. demand: for shared memory.
+    node: the innermost one of the learner's source. scope: the names there. values: the values of
+    expressions, by the node's id. returned: the kernel's ``return`` of a value. demand: for shared memory.
+    said: texts of `tl.static_print`. functions: the functions of a kernel that is recorded.
     """
 
     node: ast.AST | None = None
@@ -39,11 +49,20 @@ class Seen:
     values: dict[int, tuple[ast.AST, object]] = field(default_factory=dict)
     returned: ast.Return | None = None
     demand: Demand = field(default_factory=Demand)
+    said: dict[str, None] = field(default_factory=dict)
+    functions: list["RecordedFunction"] = field(default_factory=list)
 
     def value(self, node: ast.AST) -> object:
-        """What an expression is; None where it has not come so far."""
+        """Return the value of an expression; None if the front end has not reached it."""
         known, value = self.values.get(id(node), (None, None))
         return value if known is node else None
+
+    def function(self, function: JITFunction, begin_line: int) -> int:
+        """The number of a function that is translated to be recorded."""
+        made = RecordedFunction(function.fn.__name__, function.src, begin_line + 1)
+        if made not in self.functions:
+            self.functions.append(made)
+        return self.functions.index(made)
 
     def start(self) -> None:
         """Forget what was seen of another kernel, or of this one with other arguments."""
@@ -51,13 +70,13 @@ class Seen:
 
 
 def watch(files: list[str], place: Place) -> Seen:
-    """Watch the front end in functions of these files: file and line go to ``place``, the rest to `Seen`."""
+    """Watch the front end in functions of these files: note file and line in ``place``, return the rest."""
     seen = Seen()
     numbers = {file: number for number, file in enumerate(files)}
     visit = CodeGenerator.visit
     here = (0, 0)
-    loops = 0  # around here
-    unused: ast.AST | None = None  # a statement that is an expression, a call of tl.store as a rule
+    loops = 0  # the number of loops around the current node
+    unused: ast.AST | None = None  # an expression statement, usually a call of tl.store
 
     def watched(self: CodeGenerator, node: ast.AST) -> object:
         nonlocal here, loops, unused
@@ -94,38 +113,50 @@ def watch(files: list[str], place: Place) -> Seen:
         return value
 
     CodeGenerator.visit = watched
+    _listen(seen)
     _share()
     watch_demand(lambda: seen.demand, lambda: (loops > 0, *here))
     _replace({"binary_op_type_checking_impl": compatible})
     _replace({name: functools.partial(_float8_made, name) for name in ("cast", "scalar_constant")})
-    _replace({name: functools.partial(_fussy, name) for name in _RARE})
+    rare = [name for name in _RARE if hasattr(TritonSemantic, name)]  # block pointers left in 3.8
+    _replace({name: functools.partial(_fussy, name) for name in rare})
     _replace({"load": _load_hinted, "store": _store_hinted, "splat": _not_empty, "histogram": _counted})
     _replace({name: functools.partial(_promised, name) for name in _PROMISES})
     return seen
 
 
+def _listen(seen: Seen) -> None:
+    """Keep what `tl.static_print` says, which nobody would see here."""
+
+    def keep(*values: object, sep: str = " ", end: str = "\n", **_: object) -> None:
+        seen.said[sep.join(map(str, values)) + end] = None
+
+    executed = CodeGenerator.static_executor
+    CodeGenerator.statically_implemented_functions[tl.static_print] = executed(keep)
+
+
 def _share() -> None:
-    """Let translations share what they have in common: shapes of blocks, trees of Triton's own functions."""
+    """Let translations share the shapes of blocks and the trees of Triton's own functions."""
     tl.block_type.__init__ = make_block_type
     tl.tensor.__init__ = make_tensor
     tl.core._unwrap_if_constexpr = unwrapped
     parse = JITFunction.parse
 
     def parsed(self: JITFunction) -> ast.Module:
-        # A helper of the learner's has a tree for each kind of its arguments: values are found by the node.
+        # A learner's helper has a tree for each kind of its arguments, because values are found by node.
         return nodes(self)[0] if of_triton(self) else parse(self)
 
     JITFunction.parse = parsed
 
 
 def _replace(wrappers: Mapping[str, Callable]) -> None:
-    """Put wrappers around methods of Triton's semantic, by name."""
+    """Put wrappers around methods of Triton's semantic class, by name."""
     for name, wrap in wrappers.items():
         setattr(TritonSemantic, name, wrap(getattr(TritonSemantic, name)))
 
 
 def _is_odd(value: object) -> bool:
-    """Whether it is of a kind that methods of Triton's semantic must be guarded from."""
+    """Return whether methods of Triton's semantic class must be guarded from this value."""
     if not isinstance(value, tl.tensor):
         return False
     return value.type == tl.void or "fp8" in value.type.scalar.name or _is_block_pointer(value)
@@ -133,7 +164,7 @@ def _is_odd(value: object) -> bool:
 
 @functools.cache
 def _be_on_guard() -> None:
-    """Guard Triton's semantic from odd values: most kernels have none, and guards double the work."""
+    """Guard Triton's semantic class from odd values. Most kernels have none, and guards double the work."""
     methods = [n for n, m in vars(TritonSemantic).items() if inspect.isfunction(m) and not n.startswith("__")]
     _replace({name: functools.partial(_fussy, name) for name in _FUSSY})
     _replace(dict.fromkeys(_COMPUTING, _not_of_float8))
@@ -141,7 +172,7 @@ def _be_on_guard() -> None:
 
 
 def _valued(method: Callable) -> Callable:
-    """A method of Triton's semantic that takes nothing for a value that is none: MLIR ends the process."""
+    """Return a method that rejects what tl.store returns, because MLIR would end the process."""
 
     @functools.wraps(method)
     def checked(self, *args, **kwargs):
@@ -159,42 +190,55 @@ def _is_block_pointer(value: object) -> bool:
 
 
 def _fussy(name: str, method: Callable) -> Callable:
-    """A method of Triton's semantic that raises where MLIR would end the process (SIGABRT)."""
+    """Return a method of Triton's semantic class that raises where MLIR would end the process (SIGABRT)."""
 
     @functools.wraps(method)
     def checked(self, *args, **kwargs):
         given = (*args, *kwargs.values())
         if name == "advance":
             if not _is_block_pointer(args[0]):
-                raise TypeError("tl.advance moves block pointers only, made by tl.make_block_ptr")
+                raise TypeError("tl.advance only moves block pointers, made by tl.make_block_ptr")
         elif any(_is_block_pointer(a) for a in given):
-            raise TypeError("a block pointer is moved by tl.advance, and used by tl.load and tl.store alone")
+            raise TypeError("a block pointer only works in tl.advance, tl.load and tl.store")
         if name == "atom_red_typechecking_impl" and not args[0].type.is_block() and args[1].type.is_block():
-            raise TypeError("this atomic has a pointer to one element, and a block of values")
+            raise TypeError("this atomic has a pointer to one element, but a block of values")
         return method(self, *args, **kwargs)
 
     return checked
 
 
 def _load_hinted(method: Callable) -> Callable:
-    """tl.load, which raises where ptxas would refuse what the hints make of it."""
+    """Return tl.load, which raises if ptxas would refuse the instruction that its hints lead to."""
+
+    signature = inspect.signature(method)
 
     @functools.wraps(method)
-    def checked(self, ptr, mask, other, boundary_check, padding, cache, eviction, volatile):
+    def checked(*args, **kwargs):
+        given = signature.bind(*args, **kwargs).arguments
+        cache = given.get("cache_modifier")
         cached = cache if cache in (".ca", ".cg") else ""
-        _refuse_two_hints(cache_modifier=cached, eviction_policy=eviction, volatile=volatile)
-        return method(self, ptr, mask, other, boundary_check, padding, cache, eviction, volatile)
+        _refuse_two_hints(
+            cache_modifier=cached,
+            eviction_policy=given.get("eviction_policy"),
+            volatile=given.get("is_volatile"),
+        )
+        return method(*args, **kwargs)
 
     return checked
 
 
 def _store_hinted(method: Callable) -> Callable:
-    """tl.store, likewise."""
+    """Return tl.store, which raises in the same way."""
+
+    signature = inspect.signature(method)
 
     @functools.wraps(method)
-    def checked(self, ptr, value, mask, boundary_check, cache, eviction):
-        _refuse_two_hints(cache_modifier=cache, eviction_policy=eviction)
-        return method(self, ptr, value, mask, boundary_check, cache, eviction)
+    def checked(*args, **kwargs):
+        given = signature.bind(*args, **kwargs).arguments
+        _refuse_two_hints(
+            cache_modifier=given.get("cache_modifier"), eviction_policy=given.get("eviction_policy")
+        )
+        return method(*args, **kwargs)
 
     return checked
 
@@ -206,19 +250,21 @@ def _refuse_two_hints(**hints: object) -> None:
 
 
 def _not_empty(method: Callable) -> Callable:
-    """A block made of one value, which raises where a later pass would fail."""
+    """Return the method that makes a block of one value, which raises if a later pass would fail."""
 
     @functools.wraps(method)
     def checked(self, value, shape):
         if 0 in shape:
-            raise TypeError(f"a block of shape {tuple(shape)} has no elements, and must have one at least")
+            raise TypeError(
+                f"a block of shape {tuple(shape)} has no elements, but a block needs at least one"
+            )
         return method(self, value, shape)
 
     return checked
 
 
 def _counted(method: Callable) -> Callable:
-    """tl.histogram, which raises where a later pass would fail: it compiles for integers of 32 bits alone."""
+    """Return tl.histogram, which raises if a later pass would fail: it only compiles for 32-bit integers."""
 
     @functools.wraps(method)
     def checked(self, input, num_bins, mask):
@@ -234,7 +280,7 @@ def _refuse_other_widths(counted: object) -> None:
 
 
 def _promised(name: str, method: Callable) -> Callable:
-    """A hint on values, which raises where a later pass would fail over what it promises."""
+    """Return a hint on values, which raises if a later pass would fail because of its promise."""
 
     @functools.wraps(method)
     def checked(self, x, values):
@@ -245,7 +291,7 @@ def _promised(name: str, method: Callable) -> Callable:
 
 
 def _refuse_promise(name: str, x: object, values: Sequence[int]) -> None:
-    """tl.max_constancy is what layouts are made by: its groups must fill a block."""
+    """Raise if the groups of tl.max_constancy do not fill a block, because layouts depend on them."""
     if not isinstance(x, tl.tensor):
         return
     shape = [int(size) for size in x.shape]
@@ -294,12 +340,12 @@ _COMPUTING = (
 
 
 def _not_of_float8(method: Callable) -> Callable:
-    """A method of Triton's semantic that raises where LLVM would fail, to which a float8 is an integer."""
+    """Return a method of Triton's semantic class that raises where LLVM would fail on a float8."""
 
     @functools.wraps(method)
     def checked(self, *args, **kwargs):
         kinds = {value.dtype.name for value in args if isinstance(value, tl.tensor)}
-        if len(kinds) == 1 and kinds.pop().startswith("fp8"):  # two kinds meet in a third
+        if len(kinds) == 1 and kinds.pop().startswith("fp8"):  # two different kinds are converted to a third
             raise TypeError(NO_FLOAT8_ARITHMETIC)
         return method(self, *args, **kwargs)
 
@@ -307,7 +353,7 @@ def _not_of_float8(method: Callable) -> Callable:
 
 
 def _float8_made(name: str, method: Callable) -> Callable:
-    """A method of Triton's semantic that gives a value a dtype, and raises where no float8 can be made so."""
+    """Return a method of Triton's semantic class that sets a dtype, and raises for an impossible float8."""
 
     @functools.wraps(method)
     def checked(self, *args, **kwargs):

@@ -1,7 +1,7 @@
-"""A kernel as bytes, for a process that has Triton and none of a notebook's cells.
+"""Pack a kernel into bytes for a process that has Triton, but not the notebook's cells.
 
-pickle takes functions by their names. Here a function of a learner's goes with its code and the globals
-that it names, what is Triton's by its name, and all else that another process may not have is refused.
+pickle stores functions by name. Here a learner's function is stored with its code and the globals that it
+names. Triton's functions are stored by name. Everything else that another process may lack is refused.
 """
 
 import ast
@@ -26,27 +26,27 @@ _SETTINGS = ("version", "do_not_specialize", "do_not_specialize_on_alignment", "
 _ATTRIBUTES = (
     "__name__", "__qualname__", "__module__", "__doc__", "__defaults__", "__kwdefaults__", "__annotations__",
 )  # fmt: skip
-_NEEDED_IF_HIDDEN = (JITCallable, tl.constexpr, ModuleType)  # values of globals
+_NEEDED_IF_HIDDEN = (JITCallable, tl.constexpr, ModuleType)  # the most values of globals
 _CONSTANTS = {id(value): name for name, value in vars(tl).items() if type(value) is tl.dtype}
 
 
 def packed(thing: object) -> bytes | None:
-    """For `unpacked` in another process of this Python; None where it has what cannot go there."""
+    """Return bytes for `unpacked` in another process of this Python; None if something cannot go there."""
     file = io.BytesIO()
     try:
         _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(thing)
-    except Exception:  # whatever a learner's object raises when it is asked
+    except Exception:  # a learner's object may raise anything
         return None
     return file.getvalue()
 
 
 def unpacked(data: bytes) -> object:
-    """What was `packed`. What it made of a learner's functions is like them, but not in any file."""
+    """Return what was `packed`. The learner's functions are the same, but not in any file."""
     return pickle.loads(data)
 
 
 class _Stays(Exception):
-    """It cannot be made in another process, or not for sure the same."""
+    """It cannot be recreated in another process, or perhaps not the same."""
 
 
 class _Pickler(pickle.Pickler):
@@ -55,14 +55,14 @@ class _Pickler(pickle.Pickler):
             if not _is_there(thing.__name__) or sys.modules.get(thing.__name__) is not thing:
                 raise _Stays
             return importlib.import_module, (thing.__name__,)
-        if id(thing) in _CONSTANTS and type(thing) is tl.dtype:  # `is` must tell it, too
+        if id(thing) in _CONSTANTS and type(thing) is tl.dtype:  # `is` must hold there, too
             return getattr, (tl, _CONSTANTS[id(thing)])
         if isinstance(thing, JITCallable):
             return _by_name(thing) or _parts_of_callable(thing)
         if isinstance(thing, FunctionType):
             return _by_name(thing) or _parts_of_function(thing)
         kind = thing if isinstance(thing, type) else type(thing)
-        if kind not in _PYTHONS and _by_name(kind) is None:  # nothing of a learner's is run to take it apart
+        if kind not in _PYTHONS and _by_name(kind) is None:  # taking it apart runs nothing of the learner's
             raise _Stays
         return NotImplemented
 
@@ -72,13 +72,13 @@ def _is_there(module: object) -> bool:
 
 
 def _by_name(thing: JITCallable | FunctionType | type) -> str | None:
-    """The name that its module has it by; None where it has none there."""
+    """Return the object's name in its module; None if it has none there."""
     owner = sys.modules.get(thing.__module__) if _is_there(thing.__module__) else None
     found = vars(owner).get(thing.__name__) if owner else None
     return thing.__name__ if found is thing else None
 
 
-# Each is made empty and filled later, since it may name itself.
+# Each function is made empty and filled later, because it may refer to itself.
 
 
 def _parts_of_callable(function: JITCallable) -> tuple:
@@ -98,11 +98,11 @@ def _parts_of_callable(function: JITCallable) -> tuple:
 
 
 def _its_own(function: JITFunction) -> set[str]:
-    """Names whose globals the front end never looks at: the kernel's own wherever it names them.
+    """Return names whose globals the front end never reads, because they are the kernel's own.
 
-    So a notebook's tensor ``x`` does not keep a kernel here that sets an ``x``. Where a name may be read
-    before it is set, it is not among them; nor where it has an attribute asked, since Triton's search for an
-    early return asks a global of that name; nor where a helper is hidden, which `with_helpers` finds.
+    So a notebook's tensor ``x`` does not matter to a kernel that sets an ``x``. Names that may be read before
+    they are set are not included. Neither are names with an attribute, because Triton's search for an early
+    return looks up such a global, nor names of helpers, which `with_helpers` finds.
     """
     definition = nodes(function)[0].body[0]  # type: ignore[attr-defined]
     found = {node.id for node in nodes(function) if isinstance(node, ast.Name)}
@@ -113,7 +113,7 @@ def _its_own(function: JITFunction) -> set[str]:
             found.difference_update(node.names)
     arguments = definition.args
     for node in (arguments, *definition.decorator_list, *filter(None, [definition.returns])):
-        found -= _read_in(node)  # before there is any parameter
+        found -= _read_in(node)  # before there are any parameters
     parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
     found -= _read_unset(definition.body, {each.arg for each in parameters})
     scope = function.get_capture_scope()
@@ -121,7 +121,7 @@ def _its_own(function: JITFunction) -> set[str]:
 
 
 def _read_unset(body: Iterable[ast.stmt], known: set[str]) -> set[str]:
-    """Names that statements may read before they set them. known: set before; is added to."""
+    """Return the names that statements may read before they set them. known: names set so far, extended."""
     found: set[str] = set()
     for statement in body:
         targets: list[ast.expr] = []
@@ -149,7 +149,7 @@ def _set_by(targets: Iterable[ast.expr]) -> set[str]:
 
 
 def _read_in(node: ast.AST) -> set[str]:
-    """Names that it may read: all but those that an assignment sets outright."""
+    """Return the names that a statement may read: all except those that an assignment certainly sets."""
     outright = {
         id(part)
         for each in ast.walk(node)
@@ -189,7 +189,7 @@ def _state(function: FunctionType, names: Iterable[str]) -> dict[str, object]:
 
 
 def _named(code: CodeType) -> Iterator[str]:
-    """The globals that it may ask for, and attributes."""
+    """Return the globals and attributes that a function may read."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -210,7 +210,7 @@ def _fill_function(function: FunctionType, state: Mapping) -> None:
 
 
 def _have_lines(file: str, first: int, lines: list[str]) -> None:
-    """Let ``linecache`` know these of a file."""
+    """Let ``linecache`` know these lines of a file."""
     known = linecache.cache[file][2] if len(linecache.cache.get(file, ())) == 4 else []
     known = known + ["\n"] * (first - 1 + len(lines) - len(known))
     known[first - 1 : first - 1 + len(lines)] = lines

@@ -1,9 +1,9 @@
-"""How much shared memory a program may ask for, estimated while the front end translates it.
+"""Estimate how much shared memory a program may need, while the front end translates it.
 
-The compiler itself decides, some 50 ms later, in `frontend.shared_memory`: where blocks are small nobody need
-ask it. In shared memory lie what `tl.dot` multiplies, loads that run ahead in a loop, `num_stages` of each,
-what descriptors move, and for a moment a block on its way from one thread to another (a scan, a
-transposition). The estimate has all of them at once.
+The compiler itself decides in `frontend.shared_memory`, which takes about 50 ms. If blocks are small, it
+need not be asked. Shared memory contains the operands of `tl.dot`, and `num_stages` of each load that runs
+ahead in a loop. It also contains what descriptors move, and for a moment blocks that threads exchange (a
+scan, a transposition). The estimate adds all of them.
 """
 
 import functools
@@ -13,16 +13,16 @@ from dataclasses import dataclass
 import triton.language as tl
 from triton.language.semantic import TritonSemantic
 
-SUSPICIOUS = 232_448  # bytes: what sm_90 has. The estimate is of all at once, and so rather too large
+SUSPICIOUS = 232_448  # the bytes of sm_90; the estimate adds everything, so it is rather too large
 
 
 @dataclass
 class Demand:
-    """Bytes that a program may ask for.
+    """The bytes that a program may need.
 
-    stages: of a loop. staged: whether loads run ahead in one: those beside a dot do, or where it says so.
-    kept, ahead: what lies there, and what is loaded in loops.
-    block, most: the most that one block has, and that one line asks for; with the file's number and the line.
+    stages: of a loop. staged: whether loads run ahead in a loop, because of a dot or of ``num_stages``.
+    kept, ahead: the bytes of operands, and of loads in loops.
+    block, most: the largest block, and the most that one line needs, with the file's number and the line.
     """
 
     stages: int = 3
@@ -34,7 +34,7 @@ class Demand:
 
     @property
     def total(self) -> int:
-        on_its_way = 2 * self.block[0]  # perhaps addresses, of which the offsets alone count
+        on_its_way = 2 * self.block[0]  # perhaps addresses, of which only the offsets count
         return on_its_way + self.kept + self.ahead * self.stages * self.staged
 
     @property
@@ -52,11 +52,11 @@ class Demand:
 
 
 Where = Callable[[], tuple[bool, int, int]]
-"""Whether the front end is within a loop, and at which file and line."""
+"""Returns whether the front end is within a loop, and at which file and line."""
 
 
 def watch_demand(demand: Callable[[], Demand], where: Where) -> None:
-    """Have the front end note what it makes. Only in a child: methods of Triton's are replaced for good."""
+    """Let the front end note what it makes. Only in a child, because Triton's methods are replaced."""
     make_type, make_range = tl.block_type.__init__, tl.range.__init__
 
     def made_type(self: tl.block_type, element_ty: tl.dtype, shape: object) -> None:

@@ -1,4 +1,4 @@
-"""The GPUs that a kernel is compiled for; none of them needs to be there."""
+"""The GPUs that a kernel can be compiled for. None of them has to be present."""
 
 import contextlib
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ LOCAL = "local"
 class Target:
     """A GPU to compile for.
 
-    name: ``"sm_90"``. gpu: Triton's own object for it. shared_limit: most bytes of shared memory that a
-    program may take, None where that is not known.
+    name: such as ``"sm_90"``. gpu: Triton's own object for it. shared_limit: the most bytes of shared
+    memory of a program; None if that is not known.
     """
 
     name: str
@@ -26,8 +26,8 @@ class Target:
         return self.gpu.backend == "cuda"
 
 
-# Shared memory: CUDA C++ Programming Guide, table of technical specifications (163 and 227 KB a block);
-# AMD Instinct MI300 ISA, LDS (64 KB a workgroup).
+# Shared memory: CUDA C++ Programming Guide, table of technical specifications (163 and 227 KB per block);
+# AMD Instinct MI300 ISA, LDS (64 KB per workgroup).
 _KNOWN = {
     "sm_80": Target("sm_80", GPUTarget("cuda", 80, 32), 166_912),  # A100
     "sm_90": Target("sm_90", GPUTarget("cuda", 90, 32), 232_448),  # H100, H200
@@ -37,10 +37,10 @@ _KNOWN = {
 
 
 def find_target(name: object) -> Target:
-    """The target of a name; ``"local"`` is the GPU of this machine.
+    """Return the target with a name; ``"local"`` is the GPU of this computer.
 
-    Raises ValueError for any other name, and for ``"local"`` where there is no GPU; it says which
-    there are.
+    Raises ValueError for an unknown name, and for ``"local"`` if there is no GPU. The message lists the
+    targets.
     """
     allowed = ", ".join(_KNOWN)
     if isinstance(name, str) and name in _KNOWN:
@@ -48,10 +48,10 @@ def find_target(name: object) -> Target:
     if name == LOCAL:
         gpu = _local()
         if gpu is None:
-            raise ValueError(f"target is 'local', but this machine has no GPU; without one: {allowed}")
+            raise ValueError(f"target is 'local', but this computer has no GPU; without one, use {allowed}")
         prefix = "sm_" if gpu.backend == "cuda" else ""
         return _KNOWN.get(f"{prefix}{gpu.arch}") or Target(f"{prefix}{gpu.arch}", gpu, None)
-    raise ValueError(f"target is {name!r}, allowed are {allowed}, and 'local' where there is a GPU")
+    raise ValueError(f"target is {name!r}, allowed are {allowed}, and 'local' if there is a GPU")
 
 
 def _local() -> GPUTarget | None:
@@ -66,7 +66,7 @@ def _local() -> GPUTarget | None:
 
 
 def tools() -> tuple[str, ...]:
-    """NVIDIA's programs that are there; Triton's wheels bring them along."""
+    """Return NVIDIA's programs that are present; Triton's wheels contain them."""
     found = []
     for name in ("ptxas", "ptxas_blackwell", "nvdisasm", "cuobjdump"):
         with contextlib.suppress(RuntimeError):

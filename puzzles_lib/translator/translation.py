@@ -1,5 +1,6 @@
-"""Triton's front end, asked in a child to translate a kernel: what it says of each of several launches."""
+"""Translate a kernel with Triton's front end, in a child process, for each of several launches."""
 
+import ctypes
 import functools
 import linecache
 import os
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import triton.language as tl
+from triton._C import libtriton
 from triton._C.libtriton import ir, nvidia, passes
 from triton.backends.compiler import Language
 from triton.compiler.compiler import ASTSource, make_backend
@@ -16,24 +18,25 @@ from triton.compiler.errors import CompilationError
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.source import Refusal, Site, calls_itself, nodes, with_helpers
-from puzzles_lib.translator import observer, wording
+from puzzles_lib.translator import marks, observer, wording
 from puzzles_lib.translator.environment import forget_settings, variables
 from puzzles_lib.translator.forked import Answer, Place
 from puzzles_lib.translator.shared import SUSPICIOUS
 from puzzles_lib.translator.targets import Target
 
-_PTX = 87  # the version that shared memory is counted for: see a canary in tests
+RUNNING = ("run", "record")  # texts that are wanted in order to be run
+_PTX = 87  # the version for which shared memory is counted; a test fails if it changes
 
 
 @functools.cache
 def backend_of(target: Target):
-    """Triton's backend for a target."""
+    """Return Triton's backend for a target."""
     return make_backend(target.gpu)
 
 
 @functools.cache
 def context_of(target: Target):
-    """What MLIR keeps of the dialects that a target's kernels are translated to. Only in a child."""
+    """Return MLIR's context with the dialects of a target's kernels. Only in a child."""
     context = ir.context()
     ir.load_dialects(context)
     backend_of(target).load_dialects(context)
@@ -41,7 +44,7 @@ def context_of(target: Target):
 
 
 def warm_up(target: Target) -> None:
-    """Do what every child does first, once for all. Only in a process that does nothing but fork them."""
+    """Do once what every child does first. Only in a process that does nothing except fork them."""
     context_of(target)
     for function in vars(tl.standard).values():
         if isinstance(function, JITFunction):
@@ -50,11 +53,12 @@ def warm_up(target: Target) -> None:
 
 @dataclass(frozen=True)
 class Work:
-    """Launches of one kernel, to be translated.
+    """Launches of one kernel to translate.
 
-    options: as for a launch. wanted: the text to send back: none, the ``"source"`` that no pass has touched,
-    ``"ttgir"``, or of ``"shared"`` memory the bytes. files: of the learner's functions; the place that is
-    noted is a line of one of them, which are counted from 1.
+    options: as for a launch. wanted: the text to send back: none, the ``"source"`` before any pass, the same
+    to ``"run"`` (in MLIR's generic form, which `ir` reads, with the course's own marks) or to ``"record"``
+    (with marks at each statement, too), ``"ttgir"``, or the bytes of ``"shared"`` memory. files: of the
+    learner's functions. The noted place is a line of one of them; files count from 1.
     """
 
     kernel: JITFunction
@@ -65,11 +69,14 @@ class Work:
     files: Sequence[str]
 
     def prepare(self, place: Place) -> Answer:
-        """Called in the child."""
+        """Return the function that translates a launch. It is called in the child."""
         forget_settings(variables())
         backend = backend_of(self.target)
         options = backend.parse_options(dict(self.options))
         seen = observer.watch(list(self.files), place)
+        if self.wanted in RUNNING:
+            _print_generically()
+            marks.put(seen, dict.fromkeys(self.files, 0), recorded=self.wanted == "record")
         context = context_of(self.target)
 
         def answer(number: int) -> dict[str, object]:
@@ -80,15 +87,23 @@ class Work:
         return answer
 
 
+def _print_generically() -> None:
+    """Have MLIR print every operation in one form. For good, so only in a child that prints nothing else."""
+    library = ctypes.CDLL(libtriton.__file__)
+    library._ZN4mlir27registerAsmPrinterCLOptionsEv()  # mlir::registerAsmPrinterCLOptions()
+    arguments = (ctypes.c_char_p * 2)(b"triton", b"--mlir-print-op-generic")
+    library.LLVMParseCommandLineOptions(len(arguments), arguments, None)
+
+
 def site(files: Sequence[str], number: int, line: int) -> Site:
     """A line of the file of that number; 0 for one that is not known."""
     return Site(line, linecache.getline(files[number - 1], line).strip() if number else "")
 
 
 def _one(work: Work, source: ASTSource, context, backend, options, seen: observer.Seen) -> dict[str, object]:
-    """An opinion, as JSON has it."""
+    """Return an opinion as JSON types."""
     said = os.memfd_create("said")
-    os.dup2(said, 2)  # there MLIR's verifier explains itself
+    os.dup2(said, 2)  # MLIR's verifier writes its explanation there
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         module, refusal = _module_or_refusal(work.kernel, source, context, backend, options, seen, said)
@@ -100,7 +115,14 @@ def _one(work: Work, source: ASTSource, context, backend, options, seen: observe
     notes = dict.fromkeys(filter(None, map(wording.of_warning, warned)))
     text = str(module) if work.wanted and module is not None else ""
     large = seen.demand.total > SUSPICIOUS and asdict(site(work.files, *seen.demand.place))
-    return {"ir": text, "refusal": refusal and asdict(refusal), "notes": list(notes), "large": large or None}
+    return {
+        "ir": text,
+        "refusal": refusal and asdict(refusal),
+        "notes": list(notes),
+        "large": large or None,
+        "said": list(seen.said),
+        "functions": [asdict(function) for function in seen.functions] if work.wanted == "record" else [],
+    }
 
 
 def _module_or_refusal(
@@ -122,7 +144,7 @@ def _module_or_refusal(
 
 
 def _lowered(module, backend, options, said: int) -> tuple[object, Refusal | None]:
-    """The module in the GPU's dialect."""
+    """Return the module in the GPU's dialect."""
     stages: dict[str, Callable] = {}
     backend.add_stages(stages, options, Language.TRITON)
     metadata = dict(options.__dict__)
@@ -135,7 +157,7 @@ def _lowered(module, backend, options, said: int) -> tuple[object, Refusal | Non
 
 
 def _shared_bytes(module, capability: int) -> int:
-    """What the compiler takes of shared memory for a module in NVIDIA's dialect: see its ``make_llir``."""
+    """Return the shared memory that the compiler uses for a module in NVIDIA's dialect."""
     manager = ir.pass_manager(module.context)
     passes.ttgpuir.add_combine_tensor_select_and_if(manager)
     passes.ttgpuir.add_allocate_warp_groups(manager)
@@ -147,7 +169,7 @@ def _shared_bytes(module, capability: int) -> int:
 
 
 def _verifier_says(said: int) -> Refusal | None:
-    """MLIR's words: ``file:line:column: error: words``."""
+    """Return the words of MLIR's message, ``file:line:column: error: words``."""
     os.lseek(said, 0, os.SEEK_SET)
     text = os.read(said, 1 << 20).decode(errors="replace")
     found = re.search(r"^(.*):(\d+):\d+: error: (.*)$", text, re.MULTILINE)

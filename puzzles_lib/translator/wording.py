@@ -1,7 +1,8 @@
-"""What Triton's front end says, in the words of who wrote the kernel.
+"""Translate the messages of Triton's front end into the words of the kernel's author.
 
-One table, tried row by row: a pattern of Triton's message, and what is said instead; a function where it
-depends on what was written, which may pass by returning nothing. Triton's own words are the last resort.
+The table is tried row by row. A row has a pattern of Triton's message and the text that replaces it, or a
+function if the text depends on the source. A function that returns nothing passes on to the next row. If no
+row fits, the message is Triton's own.
 """
 
 import ast
@@ -23,16 +24,14 @@ from puzzles_lib.translator.observer import NO_VALUE, Seen
 
 TOO_LARGE = "a value known at compile time takes more than 1 GB"
 RECURSION = "the kernel calls itself; a GPU kernel cannot recurse"
-TOO_DEEP = (
-    "the kernel is nested too deeply to be compiled: use shorter expressions, or fewer helpers in helpers"
-)
+TOO_DEEP = "the kernel is nested too deeply to be compiled: use shorter expressions, or fewer nested helpers"
 LONGEST = 220
-LINE = 160  # characters of an expression of several lines
+LINE = 160  # the most characters shown of an expression that spans several lines
 
 
 @dataclass
 class Trouble:
-    """What the front end stopped at. message: Triton's; error: its exception's class, where known.
+    """What the front end stopped at. message: Triton's; error: the class of its exception, if known.
 
     node: the learner's expression or statement. A row may move it to a better place.
     """
@@ -44,17 +43,17 @@ class Trouble:
     seen: Seen
 
     def text(self, node: ast.AST) -> str:
-        """An expression as it was written, or nearly so."""
+        """Return an expression nearly as it was written; a long one is cut."""
         text = ast.unparse(node)
         return text if len(text) <= 40 else text[:37] + "..."
 
     def operands(self) -> list[tuple[ast.expr, tl.tensor]]:
-        """The operands or arguments of the node that are tensors, in their order."""
+        """Return the operands or arguments of the node that are tensors, in order."""
         found = [(part, self.seen.value(part)) for part in self.parts()]
         return [(part, value) for part, value in found if isinstance(value, tl.tensor)]
 
     def parts(self) -> list[ast.expr]:
-        """The operands or arguments of the node."""
+        """Return the operands or arguments of the node."""
         node = self.node
         if isinstance(node, ast.AugAssign | ast.Assign | ast.Expr | ast.Attribute):
             node = node.value
@@ -75,7 +74,7 @@ class Trouble:
         return parts
 
     def callee(self) -> str:
-        """What is called: ``tl.max``."""
+        """Return the name of the function that is called, such as ``tl.max``; "" if nothing is."""
         node = self.node.value if isinstance(self.node, ast.Assign | ast.Expr) else self.node
         return ast.unparse(node.func) if isinstance(node, ast.Call) else ""
 
@@ -84,7 +83,7 @@ class Trouble:
         return [*node.args, *(k.value for k in node.keywords)] if isinstance(node, ast.Call) else []
 
     def shape(self, sizes: Sequence[int]) -> str:
-        """``[8, 32] = [BLOCK_M, BLOCK_N]``, where each size is that of one constant."""
+        """Return ``"[8, 32] = [BLOCK_M, BLOCK_N]"`` if each size is that of one constant."""
         named = []
         for size in sizes:
             names = [
@@ -109,12 +108,12 @@ _DTYPES |= {"fp8e4nv": "float8e4nv", "fp8e5": "float8e5", "void": "no value"}
 
 
 def a(noun: str) -> str:
-    """With its article."""
+    """Return a noun with its article."""
     return f"{'an' if noun[:1] in 'aeioAEIO' else 'a'} {noun}"
 
 
 def _dtype(value: tl.tensor | str) -> str:
-    """What a tensor holds: float32, addresses, ..."""
+    """Return what a tensor contains: ``"float32"``, ``"addresses"``, ..."""
     name = value if isinstance(value, str) else str(value.type.scalar)
     return "addresses" if name.startswith("pointer") else _DTYPES.get(name, name)
 
@@ -129,27 +128,27 @@ def _is_pointer(value: object) -> bool:
 def _matmul(t: Trouble, _: re.Match) -> str:
     node = t.node
     if not isinstance(node, ast.BinOp):
-        return "@ is tl.dot(a, b) in a kernel"
+        return "a kernel has no @: use tl.dot(a, b)"
     left, right = t.text(node.left), t.text(node.right)
-    return f"@ is tl.dot in a kernel: tl.dot({left}, {right})"
+    return f"a kernel has no @: use tl.dot({left}, {right})"
 
 
-NO_FUNCTIONS = "a kernel cannot define functions: write a @triton.jit function beside it"
+NO_FUNCTIONS = "a kernel cannot define functions: write a @triton.jit function outside of it"
 _NO_SUCH_STATEMENT = {
-    "Import": "a kernel cannot import: do it in a line above the kernel",
+    "Import": "a kernel cannot import: import above the kernel",
     "ClassDef": "a kernel cannot define classes",
     "Break": "a kernel's loops have no break: use a while with a condition, or a mask",
     "Continue": "a kernel's loops have no continue: use an if around the rest, or a mask",
-    "Dict": "a kernel has no dictionaries: tuples and blocks only",
-    "Set": "a kernel has no sets: tuples and blocks only",
+    "Dict": "a kernel has no dictionaries, only tuples and blocks",
+    "Set": "a kernel has no sets, only tuples and blocks",
     "Try": "a kernel cannot catch errors: nothing in it raises any",
     "Raise": "a kernel cannot raise: tl.device_assert(condition) stops it, tl.static_assert the compiler",
-    "Global": "a kernel cannot set globals: results go out by tl.store",
+    "Global": "a kernel cannot set globals: write results with tl.store",
     "Delete": "a kernel cannot delete names: leave that line out",
-    "NamedExpr": "a kernel has no :=, give the value its name on a line of its own",
-    "Match": "a kernel has no match: compare in an if",
-    "Starred": "a kernel cannot unpack by *: name each value",
-    "Yield": "a kernel cannot yield: results go out by tl.store",
+    "NamedExpr": "a kernel has no :=: name the value on a separate line",
+    "Match": "a kernel has no match: use if",
+    "Starred": "a kernel cannot unpack with *: name each value",
+    "Yield": "a kernel cannot yield: write results with tl.store",
 }
 _NO_SUCH_STATEMENT |= {
     "ImportFrom": _NO_SUCH_STATEMENT["Import"],
@@ -159,21 +158,66 @@ _NO_SUCH_STATEMENT |= {
 }
 
 
+def no_such_statement(node: ast.AST) -> str:
+    """Why a kernel can't contain a statement or an expression of this kind."""
+    return _no_such_kind(type(node).__name__)
+
+
+def _no_such_kind(name: str) -> str:
+    return _NO_SUCH_STATEMENT.get(name, f"a kernel has no {name}: the compiler cannot translate it")
+
+
 def _no_such_statement(t: Trouble, found: re.Match) -> str:
-    return _NO_SUCH_STATEMENT.get(found[1], f"a kernel has no {found[1]}: the compiler cannot translate it")
+    return _no_such_kind(found[1])
+
+
+def kind_of(node: ast.AST) -> str:
+    """What Python's users call a statement or an expression of this kind."""
+    name = type(node).__name__
+    return _KINDS.get(name, a(name))
+
+
+_KINDS = {
+    "AsyncFunctionDef": "a function",
+    "ClassDef": "a class",
+    "Delete": "del",
+    "DictComp": "a dictionary",
+    "Dict": "a dictionary",
+    "FormattedValue": "an f-string",
+    "FunctionDef": "a function",
+    "GeneratorExp": "a generator",
+    "Global": "global",
+    "Import": "an import",
+    "ImportFrom": "an import",
+    "JoinedStr": "an f-string",
+    "Lambda": "a lambda",
+    "ListComp": "a comprehension",
+    "Match": "match",
+    "NamedExpr": ":=",
+    "Nonlocal": "nonlocal",
+    "Raise": "raise",
+    "Set": "a set",
+    "SetComp": "a comprehension",
+    "Starred": "unpacking by *",
+    "Try": "try",
+    "TryStar": "try",
+    "With": "with",
+    "Yield": "yield",
+    "YieldFrom": "yield",
+}
 
 
 def _not_a_range(t: Trouble, _: re.Match) -> str:
     if isinstance(t.node, ast.With):
-        return "a kernel has no with"
-    return "a for in a kernel goes over range(...), or over tl.static_range(...), which unrolls it"
+        return "a kernel has no with statement"
+    return "a for loop in a kernel runs over range(...), or over tl.static_range(...), which unrolls it"
 
 
-_TUPLE = "a tuple is taken for a block here: name its parts one by one"
+_TUPLE = "a block is needed here, and this is a tuple: use its parts one by one"
 
 
 def _descriptor(t: Trouble, _: re.Match) -> str:
-    """A descriptor that is taken for a block or an address."""
+    """Explain a descriptor that is used as a block or an address."""
     kind = tl.core.tensor_descriptor_base
     found = next((part for part in t.parts() if isinstance(t.seen.value(part), kind)), None)
     if found is None:
@@ -182,7 +226,7 @@ def _descriptor(t: Trouble, _: re.Match) -> str:
     text, axes = t.text(found), len(t.seen.value(found).block_shape)
     start = ", ".join("0" * axes)
     return (
-        f"{text} is a descriptor: {text}.load([{start}]) gives a block, {text}.store([{start}], x) writes one"
+        f"{text} is a descriptor: {text}.load([{start}]) reads a block, {text}.store([{start}], x) writes one"
     )
 
 
@@ -190,7 +234,7 @@ _FOLDED = ("max", "min", "sum", "argmax", "argmin", "cumsum", "cumprod", "xor_su
 
 
 def _axis_wanted(t: Trouble, _: re.Match) -> str:
-    """A number with a point in an axis's place: tl.maximum is meant, as a rule."""
+    """Explain a float given as the axis: usually tl.maximum is meant."""
     callee, given = t.callee(), t.arguments()
     name = callee.rpartition(".")[2]
     if name not in _FOLDED or not given:
@@ -202,12 +246,15 @@ def _axis_wanted(t: Trouble, _: re.Match) -> str:
         if isinstance(value, float):
             number = t.text(part)
             both = {"max": "tl.maximum({}, {})", "min": "tl.minimum({}, {})", "sum": "{} + {}"}.get(name, "")
-            told = f"{callee} works along an axis, an integer, and {number} is none"
-            return f"{told}: with a number it is {both.format(block, number)}" if both else told
+            told = f"{callee} needs an axis, which is an integer, and {number} is not"
+            return f"{told}: to combine two values write {both.format(block, number)}" if both else told
     return ""
 
 
-_ASM = "tl.inline_asm_elementwise takes two texts, a list of blocks, a dtype, is_pure=True or False, pack=1"
+_ASM = "tl.inline_asm_elementwise takes two strings, a list of blocks, a dtype, is_pure= and pack="
+
+
+BROKEN = "Triton's compiler cannot translate this line and doesn't say why: check the arguments of each call"
 
 
 def _broken(t: Trouble, _: re.Match) -> str:
@@ -215,7 +262,7 @@ def _broken(t: Trouble, _: re.Match) -> str:
         return _ASM
     if t.callee() in ("tl.program_id", "tl.num_programs"):
         return _axis_of_the_grid(t, _)
-    return "the compiler breaks on this line: it is given something there that it cannot translate"
+    return BROKEN
 
 
 def _axis_of_the_grid(t: Trouble, _: re.Match) -> str:
@@ -230,25 +277,25 @@ def _none_given(t: Trouble, _: re.Match) -> str:
 def _one_target(t: Trouble, _: re.Match) -> str:
     node = t.node
     if isinstance(node, ast.Assign) and len(node.targets) > 1:
-        return "a kernel gives a value one name at a time: write a line for each"
+        return "a kernel cannot assign one value to several names: write a line for each"
     if isinstance(node, ast.Assign | ast.Starred) and "*" in t.line:
         return _NO_SUCH_STATEMENT["Starred"]
     if t.callee().endswith("split") and (blocks := t.operands()):
         of = f"{t.text(blocks[0][0])} is {t.shape(_sizes(blocks[0][1]))}"
-        return f"tl.split takes a block apart whose last axis has 2 elements: {of}"
+        return f"tl.split needs a block whose last axis has 2 elements: {of}"
     if "dot(" in t.line:
         return (
-            "tl.dot's accumulator is of another dtype than its result, which is float32 by default: "
-            "give out_dtype=, or write acc += tl.dot(...)"
+            "tl.dot's accumulator has another dtype than its result, which is float32 by default: "
+            "set out_dtype=, or write acc += tl.dot(...)"
         )
-    return "the compiler cannot translate this line: try to write it more plainly"
+    return "the compiler cannot translate this line: try to write it in a simpler way"
 
 
 _FOLDS = {"max": "tl.maximum(a, b)", "min": "tl.minimum(a, b)", "sum": "a + b"}
 
 
 def _outside_of_the_compiler(t: Trouble, _: re.Match) -> str:
-    """A Python function of Triton's has got a tensor where it wants a number."""
+    """Explain a tensor that was given to one of Triton's Python functions, which need numbers."""
     callee = t.callee()
     owner, _, name = callee.rpartition(".")
     if re.search(r"_ptr\s*\[", t.line):
@@ -256,22 +303,34 @@ def _outside_of_the_compiler(t: Trouble, _: re.Match) -> str:
     if name == "inline_asm_elementwise":
         return _ASM
     if isinstance(t.node, ast.Subscript):
-        return "a block cannot be filtered: keep all lanes, and give mask= to tl.load and tl.store"
+        return "a block cannot be filtered: keep all lanes, and use mask= in tl.load and tl.store"
     if name in _FOLDS and len(t.arguments()) > 1:
-        return f"{callee} folds one block along an axis; for two blocks it is {_FOLDS[name]}"
+        return f"{callee} folds one block along an axis; to combine two blocks write {_FOLDS[name]}"
     if owner == "triton":
-        instead = (
-            f"in a kernel tl.{name} takes such" if hasattr(tl, name) else "hand it over as a tl.constexpr"
-        )
-        return f"{callee} computes with numbers known at compile time alone: {instead}"
+        instead = f"in a kernel use tl.{name}" if hasattr(tl, name) else "pass its result as a tl.constexpr"
+        return f"{callee} only works on numbers known at compile time: {instead}"
     if callee:
         return f"an argument of {callee} must be known at compile time, such as a tl.constexpr parameter"
     return "this needs numbers known at compile time, such as a tl.constexpr parameter"
 
 
 def _addresses_as_values(t: Trouble, _: re.Match) -> str:
-    text = next((t.text(node) for node, value in t.operands()[1:] if _is_pointer(value)), "the value")
-    return f"{text} is addresses, not values: tl.load({text}) reads what is there"
+    node = next((node for node, value in t.operands()[1:] if _is_pointer(value)), None)
+    if node is None:
+        return "the value consists of addresses: tl.load reads what is there"
+    node = _named_pointer(t, node)
+    return f"{t.text(node)} contains addresses, not values: tl.load({t.text(node)}) reads what is there"
+
+
+def _named_pointer(t: Trouble, node: ast.expr) -> ast.expr:
+    """Return the name that makes an expression a pointer, such as x of x + 10, unless it is a parameter."""
+    inner = node
+    while isinstance(inner, ast.BinOp):
+        side = next((side for side in (inner.left, inner.right) if _is_pointer(t.seen.value(side))), None)
+        if side is None:
+            return node
+        inner = side
+    return inner if isinstance(inner, ast.Name) and not inner.id.endswith("_ptr") else node
 
 
 def _no_addresses(t: Trouble, found: re.Match) -> str:
@@ -283,12 +342,12 @@ def _no_addresses(t: Trouble, found: re.Match) -> str:
     callee = callee if owner == "tl" else f"tl.{name}"
     if any(_is_pointer(v) for _, v in rest):
         text = t.text(next(n for n, v in rest if _is_pointer(v)))
-        return f"the arguments are swapped: {callee}({text}, {t.text(first)}, ...) takes addresses first"
-    return f"{callee} takes addresses first, such as x_ptr + {t.text(first)}: that is {_dtype(value)}"
+        return f"the arguments are swapped: {callee}({text}, {t.text(first)}, ...) has the addresses first"
+    return f"{callee} needs addresses first, such as x_ptr + {t.text(first)}, but this is {_dtype(value)}"
 
 
 def _shapes_differ(t: Trouble, found: re.Match) -> str:
-    """The operands' shapes, in names where the constants have different values."""
+    """Explain operands whose shapes differ, with names if the constants have different values."""
     blocks = [(n, v) for n, v in t.operands() if v.type.is_block()]
     callee = t.callee()
     if callee.endswith(("store", "load")) or callee.rpartition(".")[2].startswith("atomic"):
@@ -303,7 +362,9 @@ def _shapes_differ(t: Trouble, found: re.Match) -> str:
     ranks = re.search(r"rank mismatch: (.*\]), (\[.*)", t.message)
     if ranks and len(parts) < 2:
         has, wants = (re.sub(r"constexpr\[(\d+)\]|'", r"\1", text) for text in ranks.groups())
-        return f"a block of shape {has} does not become {wants}: x[None, :] or x[:, None] adds the axis first"
+        return (
+            f"a block of shape {has} cannot become {wants}: add the axis with x[None, :] or x[:, None] first"
+        )
     if len(set(parts)) < 2:
         return "blocks of these shapes do not fit each other: " + re.sub(
             r"constexpr\[(\d+)\]|'", r"\1", t.message
@@ -312,41 +373,81 @@ def _shapes_differ(t: Trouble, found: re.Match) -> str:
     sizes = [_sizes(v) for _, v in blocks[:2]]
     if len(sizes[0]) == len(sizes[1]) == 2 and sizes[0] == sizes[1][::-1] != sizes[1]:
         words += "; one is the other transposed"
+    elif sorted(map(len, sizes)) == [1, 2]:
+        words += _as_column(
+            t, *sorted(((_sizes(v), n) for n, v in blocks[:2]), key=lambda pair: len(pair[0]))
+        )
     return words
 
 
+def _as_column(t: Trouble, vector: tuple[list[int], ast.expr], tile: tuple[list[int], ast.expr]) -> str:
+    """Say that a vector with an element per row of a tile must become a column; "" if it has none."""
+    (size,), node = vector
+    rows, columns = tile[0]
+    if size != rows or size == columns or not isinstance(node, ast.Name):
+        return ""
+    return f"; {node.id}[:, None] is a column, with one element per row"
+
+
 def _operands(t: Trouble, found: re.Match) -> str:
-    """An operator between things that have none."""
+    """Explain an operator that does not work on its operands."""
     operands = t.operands()
     node = t.node.value if isinstance(t.node, ast.Assign) else t.node
     if any(_is_pointer(v) for _, v in operands):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
             other = next(((n, v) for n, v in operands if not _is_pointer(v)), None)
             if other:
-                return f"offsets are integers: {t.text(other[0])} is {_dtype(other[1])}"
-        return "addresses can be added to integers and nothing else: tl.load(...) reads what is there"
+                return f"offsets must be integers, but {t.text(other[0])} is {_dtype(other[1])}"
+        return "only integers can be added to addresses: tl.load(...) reads the values there"
     kinds = ", ".join(f"{t.text(n)} is {_dtype(v)}" for n, v in operands)
     if isinstance(node, ast.BinOp | ast.UnaryOp):
         operator = ast.unparse(node)
         if isinstance(node, ast.BinOp):
             if isinstance(node.op, ast.FloorDiv):
-                return f"// divides integers, and {kinds}: use /, and tl.floor"
-        return f"{t.text(node) if operator else ''} works on integers and masks alone: {kinds}"
+                return f"// only divides integers, but {kinds}: use / and tl.floor"
+        return f"{t.text(node) if operator else ''} only works on integers and masks, but {kinds}"
     return ""
 
 
 def _carried(t: Trouble, found: re.Match) -> str:
-    """A loop that changes a shape or dtype, told at the line that does."""
+    """Explain a loop that changes the shape or dtype of a variable, at the line that does."""
     name = found[1]
     last = _last_assignment(t.node, name)
     t.node = last or t.node
     before, after = _kind(t, found[2]), _kind(t, found[3])
-    text = f"{name} is {before} before the loop, and {after} after this line"
+    text = f"{name} is {before} before the loop, but {after} after this line"
     block = re.search(r"<\['(.*)'\], (\w+)>", found[3])
     if block and "<[" not in found[2] and "pointer" not in found[2] + found[3]:
-        shape = t.shape([int(n) for n in block[1].split("', '")]).rpartition(" = ")[2]
-        return f"{text}: start with {name} = tl.zeros({shape}, tl.{_DTYPES.get(block[2], block[2])})"
-    return f"{text}: a loop keeps shapes and dtypes"
+        shape = _start_shape(t, [int(n) for n in block[1].split("', '")])
+        return f"{text}: start with {name} = {_start(t, shape, _DTYPES.get(block[2], block[2]))}"
+    return f"{text}: a loop cannot change a variable's shape or dtype"
+
+
+def _start_shape(t: Trouble, sizes: Sequence[int]) -> str:
+    """Return a shape by the names of its sizes, ``"[BLOCK_M]"``, because numbers change from case to case.
+
+    A size that several constants have is ``...``, because only the author knows which one is meant.
+    """
+    constants = {
+        name: value.value
+        for name, value in t.seen.scope.items()
+        if isinstance(value, tl.constexpr) and type(value.value) is int
+    }
+    named = []
+    for size in sizes:
+        names = [name for name, value in constants.items() if value == size]
+        named.append(names[0] if len(names) == 1 else "..." if names else str(size))
+    return _listed(named)
+
+
+def _start(t: Trouble, shape: str, dtype: str) -> str:
+    """Return what an accumulator starts from: a block of the fold's neutral element."""
+    value = t.node.value if isinstance(t.node, ast.Assign) else None
+    callee = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
+    neutral = {"tl.maximum": '"-inf"', "tl.minimum": '"inf"'}.get(callee)
+    if neutral and "float" in dtype:
+        return f"tl.full({shape}, float({neutral}), tl.{dtype})"
+    return f"tl.zeros({shape}, tl.{dtype})"
 
 
 def _last_assignment(loop: ast.AST | None, name: str) -> ast.AST | None:
@@ -364,7 +465,7 @@ def _last_assignment(loop: ast.AST | None, name: str) -> ast.AST | None:
 
 
 def _kind(t: Trouble, text: str) -> str:
-    """Triton's text of a type, in words."""
+    """Return Triton's text of a type in plain words."""
     text = text.replace("constexpr", "").replace("'", "")
     if block := re.match(r"pointer<<\[(.*)\], (\w+)>", text):
         sizes = t.shape([int(n) for n in block[1].split(",")])
@@ -380,18 +481,19 @@ def _kind(t: Trouble, text: str) -> str:
 def _if_changes(t: Trouble, found: re.Match) -> str:
     before, after = _kind(t, found[2]), _kind(t, found[3])
     t.node = _last_assignment(t.node, found[1]) or t.node
-    return f"{found[1]} is {before} before the if, and {after} after this line: an if keeps shapes and dtypes"
+    text = f"{found[1]} is {before} before the if, but {after} after this line"
+    return f"{text}: an if cannot change a variable's shape or dtype"
 
 
 def _branches_differ(t: Trouble, found: re.Match) -> str:
     one, other = _kind(t, found[2]), _kind(t, found[3])
-    return f"{found[1]} is {one} where the if holds, and {other} where it does not"
+    return f"{found[1]} is {one} if the condition is true, but {other} if it is false"
 
 
 def _constant_in_loop(t: Trouble, found: re.Match) -> str:
     name = found[1]
     t.node = _last_assignment(t.node, name) or t.node
-    return f"{name} is a constant for the compiler, a loop cannot change it: use another name"
+    return f"{name} is a constant for the compiler, so a loop cannot change it: use another name"
 
 
 _FROM_NUMPY = {
@@ -435,9 +537,9 @@ _FROM_NUMPY = {
 
 
 def in_triton(name: str) -> str:
-    """What a name of NumPy's, of torch's or of Python's is called in Triton; ``""`` where nothing is like it.
+    """Return what a name of NumPy, torch or Python is called in Triton; ``""`` if nothing is similar.
 
-    Also a name of Triton's that is spelt nearly so.
+    Otherwise return a name of Triton with a similar spelling.
     """
     if name in _FROM_NUMPY:
         return _FROM_NUMPY[name]
@@ -467,7 +569,7 @@ def _undefined(t: Trouble, found: re.Match) -> str:
         return f"{name} is not defined: it is not imported"
     if re.fullmatch(r"[A-Z][A-Z0-9_]*|stride_\w+|\w+_ptr", name):
         return f"{name} is not defined: it is not among the kernel's parameters"
-    return f"{name} is not defined here: a value set in an if or a loop alone needs one before it"
+    return f"{name} is not defined here: a name set only in an if or a loop needs a value before it"
 
 
 def _constant_has_no(t: Trouble, found: re.Match) -> str:
@@ -480,30 +582,30 @@ def _constant_has_no(t: Trouble, found: re.Match) -> str:
         return _value_wanted(t, found)
     value = t.seen.scope.get(text)
     if name != "to":
-        return f"{text} is a constant for the compiler, it has no .{name}"
+        return f"{text} is a constant for the compiler and has no .{name}"
     if isinstance(value, tl.constexpr) and value.value == 1:
-        why = f"{text} is 1 here, of which a launch makes a constant, and those have no .to"
-        return f"{why}: tl.cast({text}, ...)"
-    return f"{text} is a constant for the compiler, and those have no .to: tl.cast({text}, ...)"
+        why = f"{text} is 1 here, and a launch turns the integer 1 into a constant, which has no .to"
+        return f"{why}: use tl.cast({text}, ...)"
+    return f"{text} is a constant for the compiler, which has no .to: use tl.cast({text}, ...)"
 
 
 def _value_wanted(t: Trouble, found: re.Match) -> str:
-    """A constant in the place of a value: the first of its kind that is given."""
+    """Explain a constant that was given instead of a value: the first one."""
     constants = [part for part in t.arguments() if not isinstance(t.seen.value(part), tl.tensor)]
     if not constants:
         return ""
     floats = [part for part in constants if _is_float(t.seen.value(part))]
     constant = t.text((floats if floats and t.message.startswith("'float'") else constants)[0])
-    return f"{t.callee()} takes a value of the kernel, and {constant} is a constant for the compiler"
+    return f"{t.callee()} needs a value of the kernel, but {constant} is a constant for the compiler"
 
 
 def _address_wanted(t: Trouble, found: re.Match) -> str:
     constant = t.text(t.arguments()[0]) if t.arguments() else "this"
-    return f"{t.callee()} takes addresses, such as x_ptr + offs, and {constant} is a constant"
+    return f"{t.callee()} needs addresses, such as x_ptr + offs, but {constant} is a constant"
 
 
 def _missing(t: Trouble, found: re.Match) -> str:
-    return f"{t.callee() or found[1]} lacks an argument: {found[2]}"
+    return f"{t.callee() or found[1]} is missing an argument: {found[2]}"
 
 
 def _unexpected(t: Trouble, found: re.Match) -> str:
@@ -514,7 +616,7 @@ def _unexpected(t: Trouble, found: re.Match) -> str:
     if callable(function):
         names = [n for n in inspect.signature(function).parameters if not n.startswith("_")]
     close = difflib.get_close_matches(found[2], names, n=1, cutoff=0.7)
-    instead = f": did you mean {close[0]}?" if close else f", it has {', '.join(names)}" if names else ""
+    instead = f": did you mean {close[0]}?" if close else f"; it has {', '.join(names)}" if names else ""
     return f"{callee} has no argument {found[2]}{instead}"
 
 
@@ -523,17 +625,17 @@ def _one_address(t: Trouble, found: re.Match) -> str:
     if not operands:
         return ""
     text = t.text(operands[0][0])
-    return f"{text} is one address, and the {found[1].lower()} is a block: it takes {text} + offs"
+    return f"{text} is one address, but the {found[1].lower()} is a block: use {text} + offs"
 
 
 def _dot_of(t: Trouble, _: re.Match) -> str:
     parts = [f"{t.text(n)} is {t.shape(_sizes(v))}" for n, v in t.operands()[:2]]
-    return f"tl.dot multiplies [M, K] by [K, N], and {', '.join(parts)}"
+    return f"tl.dot multiplies [M, K] by [K, N], but {', '.join(parts)}"
 
 
 def _dot_dtypes(t: Trouble, found: re.Match) -> str:
     one, other = _dtype(found[1]), _dtype(found[2])
-    return f"tl.dot's operands must be of one dtype, and are {one} and {other}: convert one with .to(...)"
+    return f"tl.dot's operands must be of one dtype, but are {one} and {other}: convert one with .to(...)"
 
 
 def _floats_wanted(t: Trouble, found: re.Match) -> str:
@@ -541,9 +643,9 @@ def _floats_wanted(t: Trouble, found: re.Match) -> str:
     if given == "void":
         return NO_VALUE
     if not any(name.startswith("fp") for name in wanted):
-        return f"{callee} takes {_both(wanted)}, and that is {_dtype(given)}"
+        return f"{callee} needs {_both(wanted)}, but this is {_dtype(given)}"
     what = _both(wanted) if given in ("fp16", "bf16") else "floats"
-    return f"{callee} takes {what}, and that is {_dtype(given)}: .to(tl.float32) first"
+    return f"{callee} needs {what}, but this is {_dtype(given)}: convert with .to(tl.float32) first"
 
 
 def _both(dtypes: Sequence[str]) -> str:
@@ -552,16 +654,16 @@ def _both(dtypes: Sequence[str]) -> str:
 
 
 def _no_version(t: Trouble, _: re.Match) -> str:
-    """A function of libdevice's, which has some dtypes and no others."""
+    """Explain a function of libdevice that has no version for these dtypes."""
     given = re.findall(r"triton\.language\.(\w+)", t.message)
-    cure = "" if "float32" in given else "; most have one for float32: .to(tl.float32)"
+    cure = "" if "float32" in given else "; most functions have one for float32: .to(tl.float32)"
     return f"{t.callee()} has no version for {_both(given)}{cure}" if t.callee() else ""
 
 
 def _arange(t: Trouble, _: re.Match) -> str:
     for part in t.arguments():
         if _is_float(t.seen.value(part)):
-            return f"tl.arange takes integers, and {t.text(part)} is none"
+            return f"tl.arange needs integers, but {t.text(part)} is a float"
     return "tl.arange needs sizes known at compile time, such as a tl.constexpr parameter"
 
 
@@ -576,13 +678,13 @@ def _other_count(t: Trouble, _: re.Match) -> str:
     block, value = t.operands()[0]
     sizes = _sizes(value)
     text = f"{t.text(block)} is {t.shape(sizes)}: {math.prod(sizes)}"
-    return f"{t.callee()} gives the same elements another shape, and {text} of them"
+    return f"{t.callee()} keeps the number of elements, but {text} elements"
 
 
 def _one_number(t: Trouble, _: re.Match) -> str:
     if not t.callee().endswith("full") or not t.operands():
         return ""
-    return f"tl.full fills a block with one number, and {t.text(t.operands()[0][0])} is a block already"
+    return f"tl.full fills a block with one number, but {t.text(t.operands()[0][0])} is already a block"
 
 
 def _axis(t: Trouble, found: re.Match) -> str:
@@ -594,23 +696,23 @@ def _axis(t: Trouble, found: re.Match) -> str:
 def _no_python_number(t: Trouble, found: re.Match) -> str:
     name = found[1]
     converted = {"float": "x.to(tl.float32)", "int": "x.to(tl.int32)"}.get(name, "")
-    return f"{name}() makes constants of constants; a kernel's values are converted by {converted}"
+    return f"{name}() only converts constants; convert a value of the kernel with {converted}"
 
 
 def _python_function(t: Trouble, _: re.Match) -> str:
     callee = t.callee()
     instead = in_triton(callee.rpartition(".")[2])
-    return f"{callee} takes constants alone" + (
-        f": for a kernel's values there is {instead}" if instead else ""
-    )
+    return f"{callee} only takes constants" + (f": for values of the kernel use {instead}" if instead else "")
 
 
 def _no_value(t: Trouble, found: re.Match) -> str:
     what = {"range": "a range", "str": "a text", "NoneType": "None", "function": "a function"}
     kind = what.get(found[1], a(found[1]))
     if found[1] == "range":
-        return "a range is no value of a kernel: tl.arange(0, BLOCK) is a block of numbers"
-    return f"{kind} is no value of a kernel: those are numbers and blocks"
+        return "a kernel cannot compute with a range: tl.arange(0, BLOCK) is a block of numbers"
+    if found[1] == "tuple" and t.callee() in ("print", "tl.device_print"):
+        return "print cannot show a shape or another tuple: tl.static_print(x.shape) can"
+    return f"a kernel computes with numbers and blocks, and this is {kind}"
 
 
 def _global(t: Trouble, found: re.Match) -> str:
@@ -620,9 +722,9 @@ def _global(t: Trouble, found: re.Match) -> str:
 
 POWERS_OF_2 = "each size of a block must be a power of 2: mask the rest"
 _POINTER_INDEXED = (
-    "a pointer is not indexed: tl.load(x_ptr + offsets) reads, tl.store(z_ptr + offsets, z) writes"
+    "a pointer cannot be indexed: tl.load(x_ptr + offsets) reads, tl.store(z_ptr + offsets, z) writes"
 )
-MASK = "a mask is a condition, such as mask=offs < N, and not numbers"
+MASK = "a mask must be a condition, such as mask=offs < N, not numbers"
 LANE_BY_LANE = "a if c else b cannot choose lane by lane: use tl.where(c, a, b)"
 
 
@@ -636,7 +738,7 @@ def _one_element_wanted(t: Trouble, _: re.Match) -> str:
 
 def _powers_of_2(t: Trouble, _: re.Match) -> str:
     written = any(re.search(r"(?<![\w)] )-1\b", t.text(node)) for node in t.arguments())
-    return "a shape is written out: -1 stands for no size here" if written else POWERS_OF_2
+    return "every size of a shape must be written out: -1 has no meaning here" if written else POWERS_OF_2
 
 
 def _histogram(t: Trouble, _: re.Match) -> str:
@@ -645,43 +747,43 @@ def _histogram(t: Trouble, _: re.Match) -> str:
         return ""
     text, value = t.text(operands[0][0]), operands[0][1]
     cure = f"tl.histogram({text}.to(tl.int32), ...)"
-    return f"tl.histogram counts int32 and uint32 alone, and {text} is {_dtype(value)}: {cure}"
+    return f"tl.histogram only counts int32 and uint32, but {text} is {_dtype(value)}: use {cure}"
 
 
 def _promise(t: Trouble, _: re.Match) -> str:
-    return f"{t.callee()} takes integers known at compile time, and that is {t.text(t.arguments()[-1])}"
+    return f"{t.callee()} needs integers known at compile time, not {t.text(t.arguments()[-1])}"
 
 
 def _hints_axes(t: Trouble, found: re.Match) -> str:
     if found[2] == "0":
-        return f"tl.{found[1]} is for blocks, and that is one number"
-    return f"tl.{found[1]} takes one number for each axis of its block: {found[2]}, not {found[3]}"
+        return f"tl.{found[1]} is for blocks, but this is one number"
+    return f"tl.{found[1]} takes one number per axis of its block: {found[2]}, not {found[3]}"
 
 
 def _none(t: Trouble, _: re.Match) -> str:
     if "newaxis" in t.line:
-        return "in a kernel a new axis is written None, as in x[None, :]"
-    return "None is no value of a kernel: those are numbers and blocks"
+        return "in a kernel, None adds a new axis, as in x[None, :]"
+    return "a kernel computes with numbers and blocks, and this is None"
 
 
 def _without_axis(t: Trouble, _: re.Match) -> str:
-    return f"{t.callee()} lacks its axis: {t.callee()}(x, 0)" if t.callee() else ""
+    return f"{t.callee()} needs an axis: {t.callee()}(x, 0)" if t.callee() else ""
 
 
 def _no_tuple(t: Trouble, _: re.Match) -> str:
     name = t.callee().rpartition(".")[2]
     if name in ("make_block_ptr", "make_tensor_descriptor"):
         given = next((part for part in t.arguments()[1:] if not isinstance(part, ast.Tuple | ast.List)), None)
-        return f"{t.callee()} takes tuples: ({t.text(given)},)" if given else ""
+        return f"{t.callee()} needs tuples: ({t.text(given)},)" if given else ""
     if name not in ("zeros", "full", "broadcast_to", "reshape"):
         return ""
-    return f"a shape is a tuple: ({t.text(t.arguments()[0])},)"
+    return f"a shape must be a tuple: ({t.text(t.arguments()[0])},)"
 
 
 _WORDS = {
     "Memory semantic": "sem= is acquire, release, acq_rel or relaxed, scope= is gpu, cta or sys",
-    "Cache modifier": "a load has .ca, .cg and .cv, a store .wb, .cg, .cs and .wt",
-    "Eviction policy": "there are evict_first and evict_last",
+    "Cache modifier": "loads take .ca, .cg and .cv, stores .wb, .cg, .cs and .wt",
+    "Eviction policy": "it is evict_first or evict_last",
 }
 
 
@@ -690,30 +792,30 @@ def _no_such_word(t: Trouble, found: re.Match) -> str:
 
 
 def _integers_wanted(t: Trouble, found: re.Match) -> str:
-    """A number with a point among the arguments of a function of Triton's own that computes with integers."""
+    """Explain a float among the arguments of a Triton function that needs integers."""
     floats = [part for part in t.arguments() if _is_float(t.seen.value(part))]
     if not t.callee() or not floats:
         return ""
-    return f"{t.callee()} takes integers, and {t.text(floats[0])} is none"
+    return f"{t.callee()} needs integers, but {t.text(floats[0])} is a float"
 
 
 def _subscript(t: Trouble, _: re.Match) -> str:
     if re.search(r"_ptr\s*\[", t.line):
         return _POINTER_INDEXED
-    return "a block is indexed by : and None alone, to give it more axes; its elements cannot be picked"
+    return "the elements of a block cannot be picked: only : and None can index it, which add axes"
 
 
 Say = str | Callable[[Trouble, re.Match], str]
-# Of these the first whose pattern is in the message, and that has words for it.
+# The first row counts whose pattern is in the message and whose text is not empty.
 ROWS: tuple[tuple[str, Say], ...] = (
     (r"^MemoryError", TOO_LARGE),
     (r"'MatMult' object", _matmul),
-    (r"'(?:Not)?In' object", "a kernel has no `in`: compare with ==, and join comparisons by |"),
+    (r"'(?:Not)?In' object", "a kernel has no `in`: compare with ==, and join comparisons with |"),
     (r"tensor_descriptor|attribute 'scalar'$|^object of type '\w+' has no len", _descriptor),
     (r"object has no attribute 'func'", _not_a_range),
     (
         r"object has no attribute '(?:arg_names|signature)'",
-        "what combines two values is a @triton.jit function of its own: def add(a, b): return a + b",
+        "the combine function must be a @triton.jit function: def add(a, b): return a + b",
     ),
     (r"^'constexpr_type' object has no attribute 'is_(?:ptr|const)'", _address_wanted),
     (r"^'constexpr_type' object has no attribute", _value_wanted),
@@ -729,21 +831,21 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^'NoneType' object has no attribute 'type'", _none),
     (
         r"^only tuple comprehensions",
-        "a kernel makes no lists: what is done to a block is done to all its lanes",
+        "a kernel has no lists: an operation on a block works on all its lanes",
     ),
-    (r"^'<=' not supported between .*'tuple'", "one axis at a time: fold along one, then along what is left"),
+    (r"^'<=' not supported between .*'tuple'", "fold along one axis at a time: first one, then the other"),
     (
         r"^'tensor' object cannot be interpreted",
-        "Python's range takes constants alone: tl.arange(0, BLOCK) is a block of numbers",
+        "Python's range only takes constants here: tl.arange(0, BLOCK) is a block of numbers",
     ),
-    (r"^Assertion condition could not", "tl.static_assert is for constants: tl.device_assert asks in a run"),
+    (r"^Assertion condition could not", "tl.static_assert is for constants: use tl.device_assert for values"),
     (
         r"^`other` cannot be provided without",
-        "other= fills the lanes that a mask leaves out: mask= is missing",
+        "other= is for the lanes that a mask switches off, and mask= is missing",
     ),
     (
         r"^`padding_option` or `boundary_check`",
-        "boundary_check, the fourth argument, and padding_option are for block pointers: write names, "
+        "boundary_check, the fourth argument, and padding_option are for block pointers: name the argument, "
         "such as eviction_policy=",
     ),
     (r"^(?:program_id|num_programs) axis must be", _axis_of_the_grid),
@@ -751,7 +853,10 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^AssertionError", _one_target),
     (r"^Not implemented", _none_given),
     (r"^Cannot access global variable (\S+)", _global),
-    (r"^__setitem__", "a kernel cannot set elements: tl.store writes to memory, tl.where makes a new block"),
+    (
+        r"^__setitem__",
+        "elements cannot be set: tl.where makes a new block, tl.store writes to memory",
+    ),
     (r"`_semantic` argument", _outside_of_the_compiler),
     (r"^unsupported tensor index", _subscript),
     (r"^cannot cast pointer<", _addresses_as_values),
@@ -767,45 +872,48 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^Mismatched type for (\w+) between then block \((.*)\) and else block \((.*)\)$", _branches_differ),
     (
         r"used as tl.static_range \w+ value",
-        "tl.static_range unrolls, so its ends must be constants: use range",
+        "tl.static_range unrolls the loop, so its ends must be constants: use range",
     ),
     (r"^arange's arguments must be of type tl.constexpr", _arange),
-    (r"^arange's end argument must be greater", "tl.arange counts up: its end is more than its start"),
+    (
+        r"^arange's end argument must be greater",
+        "tl.arange counts up: its end must be greater than its start",
+    ),
     (
         r"^Shape element \d must have type",
-        "a shape needs sizes known at compile time, such as a tl.constexpr parameter",
+        "the sizes of a shape must be known at compile time, such as a tl.constexpr parameter",
     ),
     (r"^(?:arange's range|Shape element \d) must be a power of 2", _powers_of_2),
-    (r"^numel \((\d+)\) exceeds", "a block of {0} elements is too large, 1048576 are the most"),
+    (r"^numel \((\d+)\) exceeds", "a block of {0} elements is too large: the most is 1048576"),
     (
         r"^'constexpr' object has no attribute 'handle'",
         "the condition of a while must be computed by the kernel, such as i < N",
     ),
     (
         r"^simultaneous multiple comparison",
-        "a < b < c is a chain of comparisons: put brackets around each comparison that & or | joins",
+        "a < b < c is a chain of comparisons: put parentheses around each comparison that & or | joins",
     ),
-    (r"attribute '__r?pow__'", "blocks have no **: write x * x, 1 << n, or tl.exp2(x)"),
-    (r"^Boolean value of Tensor", "an if cannot decide lane by lane: use a mask, or tl.where"),
+    (r"attribute '__r?pow__'", "** does not work on blocks: write x * x, 1 << n, or tl.exp2(x)"),
+    (r"^Boolean value of Tensor", "an if cannot decide lane by lane: use a mask or tl.where"),
     (r"^Ternary expression.*<\[", LANE_BY_LANE),
     (r"^can only unsplat", _one_element_wanted),
     (r"^only accepts size-1 tensor", _one_number),
     (r"^reshape\(\) cannot change total number", _other_count),
-    (r"^index must be an integer tensor", "an index is an integer: .to(tl.int32) first"),
+    (r"^index must be an integer tensor", "an index must be an integer: convert with .to(tl.int32) first"),
     (r"^(Memory semantic|Cache modifier|Eviction policy) (\S+) not supported", _no_such_word),
     (
         r"^'math\.(\w+)' op operand .* must be floating-point-like",
-        "tl.{0} takes floats, and that is an integer: 3.0 is a float, 3 is none",
+        "tl.{0} needs floats, but this is an integer: 3.0 is a float, 3 is not",
     ),
     (r"^\(triton\.language\.\w+", _no_version),
     (r"^'scf.condition' op", "the condition of a while must be one value, not a block"),
     (
         r"is not string$",
-        'print wants a name first: tl.device_print("x", x) prints values, tl.static_print(x.shape) shapes',
+        'print needs a name first: tl.device_print("x", x) prints values, tl.static_print(x.shape) shapes',
     ),
     (
         r"^Cannot evaluate f-string",
-        'a text cannot hold values of the kernel: tl.device_print("x", x) prints them',
+        'a string cannot contain values of the kernel: tl.device_print("x", x) prints them',
     ),
     (r"must be 1-bit signless|^Mask must have boolean", _a_condition),
     (r"^module '([\w.]+)' has no attribute '(\w+)'", _no_such_name),
@@ -832,39 +940,39 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^Unsupported lhs dtype (\w+)", "tl.dot multiplies floats and int8, not {0}"),
     (r"^Both operands must be same dtype. Got (\w+) and (\w+)", _dot_dtypes),
     (r"^Expected dtype (.*) but got (\w+)", _floats_wanted),
-    (r"^both operands of fdiv", "tl.fdiv divides floats: / is for all numbers, // for integers"),
+    (r"^both operands of fdiv", "tl.fdiv only divides floats: / is for all numbers, // for integers"),
     (r"^histogram (?:of|only supports integer)", _histogram),
-    (r"^histogram only supports 1D", "tl.histogram takes a block of one axis: tl.ravel(x) makes one of any"),
+    (r"^histogram only supports 1D", "tl.histogram needs a block of one axis: use tl.ravel(x)"),
     (r"^values element \d+ must have type", _promise),
     (
         r"^(\w+) promises (-?\d+)$",
-        "tl.{0} takes numbers from 1 to 2147483647, not {1}: promise what holds, or leave the hint out",
+        "tl.{0} takes numbers from 1 to 2147483647, not {1}: promise what is true, or leave the hint out",
     ),
     (r"^(\w+) of (\d+) axes and (\d+) numbers$", _hints_axes),
     (
         r"^max_constancy of (\d+) along (\d+)$",
-        "tl.max_constancy promises groups of equal lanes that fill a block: {0} does not divide its {1}",
+        "tl.max_constancy promises groups of equal lanes, and groups of {0} do not fill a block of {1}",
     ),
     (r"^invalid axis (-?\d+). Expected -(\d+)", _axis),
     (
         r"^permute dims|^tl.trans invoked with a 0- or 1-",
-        "only a block of two axes or more can be transposed: x[:, None]",
+        "only a block of two or more axes can be transposed: x[:, None] adds one",
     ),
     (r"^(float|int)\(\) argument must be", _no_python_number),
     (r"^must be real number, not tensor", _python_function),
     (r"^object of type 'tensor' has no len", "a block's length is x.shape[0]"),
-    (r"attribute '(?:scalar|to_ir)'$", "a dtype in a kernel is one of Triton's, such as tl.float32"),
-    (r"^'dtype' object is not callable", "a dtype is no function: x.to(tl.float32) converts"),
+    (r"attribute '(?:scalar|to_ir)'$", "a kernel needs Triton's dtypes, such as tl.float32"),
+    (r"^'dtype' object is not callable", "a dtype cannot be called: x.to(tl.float32) converts"),
     (
         r"^'str' object has no attribute 'type'",
-        "a text is no value of a kernel: those are numbers and blocks",
+        "a kernel computes with numbers and blocks, and this is a string",
     ),
     (
         r"^'dtype' object has no attribute 'numel'",
-        "tl.topk gives 2 elements or more: for one there is tl.max",
+        "tl.topk returns 2 or more elements: for one use tl.max",
     ),
     (r"^'<=' not supported between .*'int' and 'NoneType'", _without_axis),
-    (r"^'<=' not supported between .*'int' and 'str'", "an axis is an integer: 0 is the first"),
+    (r"^'<=' not supported between .*'int' and 'str'", "an axis must be an integer: 0 is the first"),
     (
         r"^unsupported operand type.*'static_range'",
         "tl.static_range is for loops; tl.arange(0, BLOCK) is a block of numbers",
@@ -872,20 +980,20 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^'int' object is not iterable", _no_tuple),
     (
         r"^(?:list|tuple) index out of range",
-        "there are fewer than that: .shape[0] is the size of the first axis",
+        "this index is too large: .shape[0] is the size of the first axis",
     ),
     (r"^'tensor' object has no attribute '(\w+)'", "a kernel's values have no {0!r}"),
     (
         r"^For loop bounds and step must all be ints|^For .* must be a scalar",
-        "a loop's ends and step are integers, one of each",
+        "the ends and the step of a loop must be single integers",
     ),
     (
         r"^Cannot bitcast data-type of size \d+ to data-type of size 1\b",
-        "not is for conditions: compare, as in N == 0",
+        "not needs a condition: compare, as in N == 0",
     ),
     (
         r"^Cannot bitcast data-type of size (\d+) to data-type of size (\d+)",
-        "bitcast=True keeps all bits, and here are {0}, not {1}",
+        "bitcast=True keeps all bits, but the value has {0} and the new dtype {1}",
     ),
     (r"^cannot convert .* of type <class '(?:[\w.]+\.)?(\w+)'> to tensor", _no_value),
     (r"^\w+\(\): incompatible function arguments", _broken),
@@ -895,7 +1003,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
 def of_compilation(
     error: CompilationError, seen: Seen, functions: Sequence[JITFunction], recursive: bool
 ) -> Refusal:
-    """The innermost message, at the innermost line of the learner's own."""
+    """Return the innermost message, with the innermost line of the learner's own source."""
     message = ""
     asserted = False
     current: BaseException | None = error
@@ -910,10 +1018,12 @@ def of_compilation(
     if asserted:
         callee = Trouble("", "", seen.node, "", seen).callee()
         own = not callee or callee.endswith("static_assert")
-        words = "tl.static_assert fails" if own else f"{callee} does not take what it is given"
+        words = "tl.static_assert fails" if own else f"{callee} rejects its arguments"
         return Refusal(one_line(f"{words}{': ' * bool(message)}{message}"), site)
     wrapped = re.fullmatch(r"(\w+)\((?:(['\"])(.*)\2)?,?\)", message or str(error), re.DOTALL)
     kind, plain = (wrapped[1], wrapped[3] or "") if wrapped else ("", message or str(error))
+    if seen.returned is not None and "ret():" in plain:  # the value of tl.store, which is none
+        return of_return(seen) or Refusal(one_line(plain), site)
     if kind == "RecursionError" or recursive and kind == "KeyError":
         return Refusal(RECURSION if recursive else TOO_DEEP, site)
     trouble = Trouble(plain or kind, kind, seen.node, site.source if site else "", seen)
@@ -922,7 +1032,7 @@ def of_compilation(
 
 
 def explained(trouble: Trouble) -> str:
-    """The words of the first row that has some; Triton's own where none has."""
+    """Return the text of the first row that fits; Triton's own message if none does."""
     for pattern, say in ROWS:
         if found := re.search(pattern, trouble.message, re.DOTALL):
             words = say.format(*found.groups()) if isinstance(say, str) else say(trouble, found)
@@ -932,25 +1042,23 @@ def explained(trouble: Trouble) -> str:
 
 
 def of_verifier(message: str, line: str) -> str:
-    """What MLIR's verifier says of a line."""
+    """Return the message of MLIR's verifier about a line, in the learner's words."""
     return one_line(explained(Trouble(message, "", None, line, Seen())))
 
 
 def of_return(seen: Seen) -> Refusal | None:
-    """A value that the kernel returns, which the pass after the front end refuses."""
+    """Return the refusal of a kernel that returns a value; None if it doesn't."""
     if seen.returned is None:
         return None
-    return Refusal("a kernel returns nothing: results go out by tl.store", _line(seen, seen.returned))
+    return Refusal("a kernel can't return a value: write results with tl.store", _line(seen, seen.returned))
 
 
 def of_warning(warning: warnings.WarningMessage) -> str:
-    """What a warning of the front end's is worth to a learner; ``""`` for none."""
+    """Return what a learner should know of a warning of the front end; ``""`` for nothing."""
     if "Logical operators" not in str(warning.message):
         return ""
     line = linecache.getline(warning.filename, warning.lineno).strip()
-    return (
-        f"between blocks write & and |: `and` and `or` are deprecated there (line {warning.lineno}: {line})"
-    )
+    return f"use & and | between blocks: `and` and `or` are deprecated there (line {warning.lineno}: {line})"
 
 
 def _site(seen: Seen, node: ast.AST | None, functions: Sequence[JITFunction]) -> Site | None:
@@ -960,7 +1068,7 @@ def _site(seen: Seen, node: ast.AST | None, functions: Sequence[JITFunction]) ->
 
 
 def _line(seen: Seen, node: ast.AST) -> Site:
-    """The line that the node begins on, and where that is not all of an expression, the rest of it."""
+    """Return the line that the node begins on, with the rest of an expression that spans several."""
     line, more = seen.first_line + node.lineno, 0
     if isinstance(node, ast.expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr):
         more = (node.end_lineno or node.lineno) - node.lineno

@@ -501,7 +501,7 @@ def tiles_into_x(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.c
 
 
 WRONG = [
-    Wrong(OUTER_ADD, ch02_empty, kind="never written", says="z_ptr"),
+    Wrong(OUTER_ADD, ch02_empty, kind="never written", says="of z"),
     Wrong(OUTER_ADD, outer_no_masks, kind="out of bounds", says="30..31"),
     Wrong(OUTER_ADD, outer_no_mask_on_y, kind="out of bounds", says="20..31"),
     Wrong(OUTER_ADD, outer_no_mask_on_the_store, kind="out of bounds", says="z_ptr"),
@@ -509,7 +509,7 @@ WRONG = [
     Wrong(OUTER_ADD, outer_columns_unmasked, kind="out of bounds", says="z_ptr"),
     Wrong(OUTER_ADD, outer_mask_on_the_address, kind="race", says="two lanes"),
     Wrong(OUTER_ADD, outer_mask_precedence, kind="compiler", says="a < b < c"),
-    Wrong(OUTER_ADD, outer_mask_precedence_split, kind="never written", says="z_ptr"),
+    Wrong(OUTER_ADD, outer_mask_precedence_split, kind="never written", says="of z"),
     Wrong(OUTER_ADD, outer_mask_with_or, kind="out of bounds", says="600..959"),
     Wrong(OUTER_ADD, outer_mask_axes_swapped, kind="never written", says="z[0, 8]"),
     Wrong(OUTER_ADD, outer_mask_less_or_equal, kind="out of bounds", says="element 600"),
@@ -534,15 +534,15 @@ WRONG = [
     Wrong(OUTER_ADD_BLOCKS, one_block_size_for_both, kind="never written", says="z[0, 48]"),
     Wrong(OUTER_ADD_BLOCKS, forgets_x_mask, kind="out of bounds", says="100..111"),
     Wrong(OUTER_ADD_BLOCKS, forgets_row_mask_in_store, kind="out of bounds", says="z_ptr"),
-    Wrong(OUTER_ADD_BLOCKS, forgets_column_mask_in_store, kind="race", says="(0, 0, 0) and (0, 6, 0)"),
+    Wrong(OUTER_ADD_BLOCKS, forgets_column_mask_in_store, kind="race", says="(0, 0) and (0, 6)"),
     Wrong(OUTER_ADD_BLOCKS, load_masks_swapped, kind="uninitialised", says="x_ptr"),
     Wrong(OUTER_ADD_BLOCKS, tiles_stride_of_m, kind="never written", says="z[43, 0]"),
     Wrong(OUTER_ADD_BLOCKS, tiles_transposed, kind="values", says="transposed"),
     Wrong(OUTER_ADD_BLOCKS, tiles_mask_precedence, kind="compiler", says="a < b < c"),
     Wrong(OUTER_ADD_BLOCKS, whole_tiles_only, kind="never written", says="z[0, 96]"),
-    Wrong(OUTER_ADD_BLOCKS, row_of_tiles_shares_x, kind="values", says="32..95 along N"),
-    Wrong(OUTER_ADD_BLOCKS, tiles_shifted_into_one_row, kind="race", says="(0, 0, 0) and (1, 0, 0)"),
-    Wrong(OUTER_ADD_BLOCKS, tiles_into_x, kind="input changed", says="x was"),
+    Wrong(OUTER_ADD_BLOCKS, row_of_tiles_shares_x, kind="values", says="32–95 along N"),
+    Wrong(OUTER_ADD_BLOCKS, tiles_shifted_into_one_row, kind="race", says="(0, 0) and (1, 0)"),
+    Wrong(OUTER_ADD_BLOCKS, tiles_into_x, kind="input changed", says="its input x"),
 ]
 
 # ---- right, written in other ways ---------------------------------------------------------------

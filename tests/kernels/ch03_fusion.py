@@ -464,7 +464,7 @@ def relu_by_half_sum(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: 
 WRONG = [
     Wrong(MUL_RELU, no_relu, kind="values", says="should be zero"),
     Wrong(MUL_RELU, relu_before_product, kind="values", says="z[0, 0]"),
-    Wrong(MUL_RELU, relu_of_each_factor, kind="values", says="wrong ones are zero"),
+    Wrong(MUL_RELU, relu_of_each_factor, kind="values", says="wrong elements are zero"),
     Wrong(MUL_RELU, relu_the_wrong_way, kind="values", says="z[0, 0]"),
     Wrong(MUL_RELU, half_precision_product, kind="values", says="z[0, 0]"),
     Wrong(MUL_RELU, stride_of_square, kind="never written", says="z[43, 0]"),
@@ -491,10 +491,10 @@ WRONG = [
     Wrong(MUL_RELU_BACKWARD, gate_on_x, kind="values", says="dx[0, 1]"),
     Wrong(MUL_RELU_BACKWARD, gate_on_dz, kind="values", says="dx[0, 1]"),
     Wrong(MUL_RELU_BACKWARD, y_along_columns, kind="values", says="dx[0, 2]"),
-    Wrong(MUL_RELU_BACKWARD, gradient_in_place, kind="input changed", says="dz was"),
+    Wrong(MUL_RELU_BACKWARD, gradient_in_place, kind="input changed", says="its input dz"),
     Wrong(MUL_RELU_BACKWARD, only_open_gates_stored, kind="never written", says="dx[0, 1]"),
     Wrong(MUL_RELU_BACKWARD, mask_of_rows_only, kind="out of bounds", says="x_ptr"),
-    Wrong(MUL_RELU_BACKWARD, store_runs_into_the_next_row, kind="race", says="(0, 0, 0) and (0, 1, 0)"),
+    Wrong(MUL_RELU_BACKWARD, store_runs_into_the_next_row, kind="race", says="(0, 0) and (0, 1)"),
     Wrong(MUL_RELU_BACKWARD, half_precision_gradient, kind="values", says="dx[0, 3]"),
     Wrong(MUL_RELU, relu_by_half_sum, kind="values", says="on a GPU"),
 ]

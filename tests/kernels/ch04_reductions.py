@@ -1,10 +1,10 @@
-"""Wrong and right kernels for chapter 04: long_sum and long_softmax."""
+"""Wrong and right kernels for chapter 04: long_sum, long_softmax and online_softmax."""
 
 import torch
 import triton
 import triton.language as tl
 
-from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM
+from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM, ONLINE_SOFTMAX
 from puzzles_lib.chapters.ch04_reductions.puzzles import long_softmax as long_softmax_spec
 from tests.kernels import Wrong
 
@@ -895,6 +895,32 @@ def shifted_in_place(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.cons
 
 
 @triton.jit
+def three_loops(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """A correct softmax that reads x three times."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    row_max = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    denominator = tl.zeros((BLOCK_M,), tl.float32)
+    for start in range(0, N, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        offs = offs_m[:, None] * N + offs_n[None, :]
+        mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+        x = tl.load(x_ptr + offs, mask=mask, other=float("-inf"))
+        row_max = tl.maximum(row_max, tl.max(x, axis=1))
+    for start in range(0, N, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        offs = offs_m[:, None] * N + offs_n[None, :]
+        mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+        x = tl.load(x_ptr + offs, mask=mask, other=float("-inf"))
+        denominator += tl.sum(tl.exp(x - row_max[:, None]), axis=1)
+    for start in range(0, N, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        offs = offs_m[:, None] * N + offs_n[None, :]
+        mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+        x = tl.load(x_ptr + offs, mask=mask)
+        tl.store(z_ptr + offs, tl.exp(x - row_max[:, None]) / denominator[:, None], mask=mask)
+
+
+@triton.jit
 def plain_global(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
     """log2(e) from a plain Python global: a kernel may read tl.constexpr globals only."""
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -949,11 +975,11 @@ WRONG = [
     Wrong(LONG_SUM, no_other, kind="uninitialised", says="x_ptr"),
     Wrong(LONG_SUM, padding_of_ones, kind="values", says="off by 56"),
     Wrong(LONG_SUM, tail_reads_the_next_row, kind="out of bounds", says="x_ptr"),
-    Wrong(LONG_SUM, tail_masked_by_the_end, kind="values", says="0..3 along M"),
+    Wrong(LONG_SUM, tail_masked_by_the_end, kind="values", says="0–3 along M"),
     Wrong(LONG_SUM, row_mask_forgotten, kind="out of bounds", says="x_ptr"),
     Wrong(LONG_SUM, sum_store_unmasked, kind="out of bounds", says="z_ptr"),
     Wrong(LONG_SUM, one_column_too_many, kind="out of bounds", says="x_ptr"),
-    Wrong(LONG_SUM, block_for_stride, kind="values", says="1..7 along M"),
+    Wrong(LONG_SUM, block_for_stride, kind="values", says="1–7 along M"),
     Wrong(LONG_SUM, row_length_written_in, kind="values", says="z[0]"),
     Wrong(LONG_SUM, half_precision_accumulator, kind="values", says="z[0]"),
     Wrong(LONG_SUM, brain_float_accumulator, kind="values", says="z[0]"),
@@ -977,18 +1003,22 @@ WRONG = [
     Wrong(LONG_SOFTMAX, softmax_of_each_block, kind="values", says="z[0, 0]"),
     Wrong(LONG_SOFTMAX, first_block_softmax, kind="never written", says="z[0, 16]"),
     Wrong(LONG_SOFTMAX, never_divided, kind="values", says="6.643 times"),
-    Wrong(LONG_SOFTMAX, online_without_rescale, kind="values", says="factor of its own"),
-    Wrong(LONG_SOFTMAX, online_rescale_upside_down, kind="values", says="factor of its own"),
+    Wrong(LONG_SOFTMAX, online_without_rescale, kind="values", says="its own factor"),
+    Wrong(LONG_SOFTMAX, online_rescale_upside_down, kind="values", says="its own factor"),
     Wrong(LONG_SOFTMAX, online_rescales_the_block, kind="values", says="z[0, 0]"),
     Wrong(LONG_SOFTMAX, online_from_minus_infinity, kind="values", says="NaN"),
     Wrong(LONG_SOFTMAX, online_from_zero, kind="values", says="NaN"),
     Wrong(LONG_SOFTMAX, powers_of_two, kind="values", says="z[0, 0]"),
-    Wrong(LONG_SOFTMAX, rescale_in_powers_of_two, kind="values", says="factor of its own"),
-    Wrong(LONG_SOFTMAX, half_precision_denominator, kind="values", says="1 times"),
+    Wrong(LONG_SOFTMAX, rescale_in_powers_of_two, kind="values", says="its own factor"),
+    Wrong(LONG_SOFTMAX, half_precision_denominator, kind="values", says="1.000283 times"),
     Wrong(LONG_SOFTMAX, half_precision_input, kind="values", says="z[0, 0]"),
-    Wrong(LONG_SOFTMAX, half_precision_exponentials, kind="values", says="1 times"),
+    Wrong(LONG_SOFTMAX, half_precision_exponentials, kind="values", says="1.000283 times"),
     Wrong(LONG_SOFTMAX, tail_into_the_next_row, kind="out of bounds", says="z_ptr"),
-    Wrong(LONG_SOFTMAX, shifted_in_place, kind="input changed", says="x was"),
+    Wrong(LONG_SOFTMAX, shifted_in_place, kind="input changed", says="its input x"),
+    Wrong(ONLINE_SOFTMAX, three_loops, kind="loads", says="x_ptr"),
+    Wrong(ONLINE_SOFTMAX, online_rescales_the_block, kind="values", says="z[0, 0]"),
+    Wrong(ONLINE_SOFTMAX, online_from_zero, kind="values", says="NaN"),
+    Wrong(ONLINE_SOFTMAX, rescale_in_powers_of_two, kind="values", says="each row is off"),
     Wrong(LONG_SOFTMAX, plain_global, kind="compiler", says="PLAIN_LOG2E"),
     Wrong(LONG_SOFTMAX, torch_softmax, kind="compiler", says="torch.softmax"),
     Wrong(LONG_SOFTMAX, spec_called, kind="compiler", says="long_softmax_spec"),
@@ -1254,7 +1284,25 @@ def _load_scaled(x_ptr, offs_m, start, M, N, BLOCK_N: tl.constexpr):
     return tl.load(x_ptr + offs, mask=mask, other=float("-inf")) * LOG2E, offs, mask
 
 
+@triton.jit
+def exponentials_kept_in_z(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """Keeps what it computes in the result, and in two loops a name for two things."""
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    top = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    for n in range(N):
+        top = tl.maximum(top, tl.load(x_ptr + m * N + n, m < M, 0.0))
+    total = tl.zeros((BLOCK_M,), tl.float32)
+    for n in range(N):
+        e = tl.exp(tl.load(x_ptr + m * N + n, m < M, 0.0) - top)
+        total += e
+        tl.store(z_ptr + m * N + n, e, m < M)
+    for n in range(N):
+        e = tl.load(z_ptr + m * N + n, m < M)
+        tl.store(z_ptr + m * N + n, e / total, m < M)
+
+
 RIGHT = [
+    (LONG_SOFTMAX, exponentials_kept_in_z),
     (LONG_SUM, one_reduction_at_the_end),
     (LONG_SUM, row_after_row),
     (LONG_SUM, backwards_with_pointers),
@@ -1263,6 +1311,9 @@ RIGHT = [
     (LONG_SUM, row_mask_on_the_store_only),
     (LONG_SOFTMAX, two_loops_finite_start),
     (LONG_SOFTMAX, two_loops_base_two),
+    (ONLINE_SOFTMAX, two_loops_finite_start),
+    (ONLINE_SOFTMAX, two_loops_base_two),
+    (ONLINE_SOFTMAX, online_in_every_lane),
     (LONG_SOFTMAX, log_sum_exp),
     (LONG_SOFTMAX, padding_zeroed_after_exp),
     (LONG_SOFTMAX, online_in_every_lane),

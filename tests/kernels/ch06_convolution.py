@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from puzzles_lib.chapters.ch06_convolution.puzzles import CONV2D
+from puzzles_lib.chapters.ch06_convolution.puzzles import CONV2D, LIFE
 from tests.kernels import Wrong
 
 # ---- wrong
@@ -652,7 +652,7 @@ def sums_in_memory(
     BLOCK_H: tl.constexpr,
     BLOCK_W: tl.constexpr,
 ):
-    """Adds into z with atomics, which holds whatever was there before."""
+    """Adds into z with atomics, whose range is whatever was there before."""
     n = (tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N))[:, None, None]
     i = (tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H))[None, :, None]
     j = (tl.program_id(2) * BLOCK_W + tl.arange(0, BLOCK_W))[None, None, :]
@@ -787,8 +787,8 @@ def flat_pixels_and_a_row_of_taps(
 
 
 WRONG = [
-    Wrong(CONV2D, columns_wrap_around, kind="values", says="0..6 along H and 6..7 along W"),
-    Wrong(CONV2D, flat_mask, kind="values", says="0..6 along H and 6..7 along W"),
+    Wrong(CONV2D, columns_wrap_around, kind="values", says="0–6 along H and 6–7 along W"),
+    Wrong(CONV2D, flat_mask, kind="values", says="0–6 along H and 6–7 along W"),
     Wrong(CONV2D, rows_run_into_the_next_image, kind="out of bounds", says="x_ptr"),
     Wrong(CONV2D, no_mask_on_the_load, kind="out of bounds", says="x_ptr"),
     Wrong(CONV2D, no_mask_on_the_store, kind="out of bounds", says="z_ptr"),
@@ -797,26 +797,69 @@ WRONG = [
     Wrong(CONV2D, precedence, kind="compiler", says="a < b < c"),
     Wrong(CONV2D, no_halo, kind="values", says="z[0, 0, 6]"),
     Wrong(CONV2D, height_for_width, kind="values", says="z[0, 0, 0]"),
-    Wrong(CONV2D, filter_stride_from_its_height, kind="values", says="0..6 along H"),
+    Wrong(CONV2D, filter_stride_from_its_height, kind="values", says="0–6 along H"),
     Wrong(CONV2D, filter_turned, kind="values", says="z[0, 0, 0]"),
     Wrong(CONV2D, centred_window, kind="values", says="z[0, 0, 0]"),
     Wrong(CONV2D, first_image_only, kind="never written", says="z[2, 0, 0]"),
-    Wrong(CONV2D, same_image_for_all, kind="values", says="1..3 along N"),
+    Wrong(CONV2D, same_image_for_all, kind="values", says="1–3 along N"),
     Wrong(CONV2D, sums_over_the_images, kind="values", says="z[0, 0, 0]"),
     Wrong(CONV2D, first_block_of_columns, kind="never written", says="z[0, 0, 8]"),
     Wrong(CONV2D, blocks_swapped_in_conv2d, kind="never written", says="z[0, 0, 8]"),
     Wrong(CONV2D, four_by_four, kind="out of bounds", says="w_ptr"),
-    Wrong(CONV2D, one_row_of_the_filter, kind="values", says="0..6 along H"),
+    Wrong(CONV2D, one_row_of_the_filter, kind="values", says="0–6 along H"),
     Wrong(CONV2D, padding_without_other, kind="uninitialised", says="x_ptr"),
     Wrong(CONV2D, products_in_half, kind="values", says="z[0, 0, 0]"),
-    Wrong(CONV2D, filter_in_place, kind="input changed", says="x was"),
+    Wrong(CONV2D, filter_in_place, kind="input changed", says="its input x"),
     Wrong(CONV2D, sums_in_memory, kind="uninitialised", says="z_ptr"),
     Wrong(CONV2D, filter_as_a_tile, kind="compiler", says="tl.arange"),
 ]
+
+
+@triton.jit
+def eight_neighbors_by_name(x_ptr, z_ptr, H, W, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr):
+    """Loads no middle tile, and counts with a helper; the rule is a product of comparisons."""
+    i = tl.program_id(0) * BLOCK_H + tl.arange(0, BLOCK_H)
+    j = tl.program_id(1) * BLOCK_W + tl.arange(0, BLOCK_W)
+    count = (
+        _cells(x_ptr, i - 1, j - 1, H, W) + _cells(x_ptr, i - 1, j, H, W) + _cells(x_ptr, i - 1, j + 1, H, W)
+    )
+    count += _cells(x_ptr, i, j - 1, H, W) + _cells(x_ptr, i, j + 1, H, W)
+    count += (
+        _cells(x_ptr, i + 1, j - 1, H, W) + _cells(x_ptr, i + 1, j, H, W) + _cells(x_ptr, i + 1, j + 1, H, W)
+    )
+    z = (count + _cells(x_ptr, i, j, H, W) == 3) | (count == 3)
+    offs = i[:, None] * W + j[None, :]
+    tl.store(z_ptr + offs, z.to(tl.int32), mask=(i[:, None] < H) & (j[None, :] < W))
+
+
+@triton.jit
+def _cells(x_ptr, i, j, H, W):
+    row, column = i[:, None], j[None, :]
+    inside = (0 <= row) & (row < H) & (0 <= column) & (column < W)
+    return tl.load(x_ptr + row * W + column, mask=inside, other=0)
+
+
+@triton.jit
+def flat_cells(x_ptr, z_ptr, H, W, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr):
+    """A tile as one long vector of cells, and tl.where twice."""
+    at = tl.arange(0, BLOCK_H * BLOCK_W)
+    row = tl.program_id(0) * BLOCK_H + at // BLOCK_W
+    column = tl.program_id(1) * BLOCK_W + at % BLOCK_W
+    count = tl.zeros((BLOCK_H * BLOCK_W,), tl.int32)
+    for step in range(9):
+        i, j = row + step // 3 - 1, column + step % 3 - 1
+        inside = (i >= 0) & (i < H) & (j >= 0) & (j < W)
+        count += tl.where(step == 4, 0, tl.load(x_ptr + i * W + j, mask=inside, other=0))
+    here = (row < H) & (column < W)
+    x = tl.load(x_ptr + row * W + column, mask=here, other=0)
+    tl.store(z_ptr + row * W + column, tl.where(count == 2, x, tl.where(count == 3, 1, 0)), mask=here)
+
 
 RIGHT = [
     (CONV2D, python_and),
     (CONV2D, columns_first_with_strides),
     (CONV2D, image_by_image),
     (CONV2D, flat_pixels_and_a_row_of_taps),
+    (LIFE, eight_neighbors_by_name),
+    (LIFE, flat_cells),
 ]

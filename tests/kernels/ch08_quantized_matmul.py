@@ -464,11 +464,11 @@ def weights_in_a_line(
 
 
 @triton.jit
-def once_with_scale_inside(
+def once_by_lane(
     weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Scale and offset of a step as columns; the scale stays within the dot, and each lane loads its word."""
+    """Scale and offset of an iteration as vectors, while each lane loads its own word."""
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask_m, mask_n = offs_m < M, offs_n < N
@@ -481,7 +481,7 @@ def once_with_scale_inside(
         o = _field(offset_ptr + offs_m * ((groups + 7) // 8), g, mask_m)
         s = tl.load(scale_ptr + offs_m * groups + g, mask=mask_m, other=0.0)
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask_n[None, :], other=0.0)
-        acc = tl.dot(s[:, None] * (w - o[:, None]), a, acc, input_precision="ieee")
+        acc += s[:, None] * tl.dot((w - o[:, None]).to(tl.float32), a, input_precision="ieee")
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -491,7 +491,7 @@ RIGHT = [
     (WEIGHT_CODES, codes_unsigned),
     (GROUPED_WEIGHTS, weights_row_by_row),
     (GROUPED_WEIGHTS, weights_in_a_line),
-    (ONCE_PER_GROUP, once_with_scale_inside),
+    (ONCE_PER_GROUP, once_by_lane),
     (ONCE_PER_GROUP, group_by_group),
     (QUANTIZED_MATMUL, each_word_once),
     (QUANTIZED_MATMUL, helper_for_fields),

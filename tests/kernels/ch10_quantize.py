@@ -1,12 +1,58 @@
-"""Right kernels for chapter 10, quantize_pack and unpack_dequantize; wrong ones are its mistakes."""
+"""Right kernels for chapter 10; wrong ones are its mistakes."""
 
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from puzzles_lib.chapters.ch10_quantize.puzzles import QUANTIZE_PACK, UNPACK_DEQUANTIZE
+from puzzles_lib.chapters.ch10_quantize.puzzles import QUANTIZE_CODES, QUANTIZE_PACK, UNPACK_DEQUANTIZE
 
-# ---- puzzle 15
+# ---- puzzle 15a
+
+
+@triton.jit
+def codes_by_rint(
+    x_ptr, codes_ptr, scale_ptr, minimum_ptr, N,
+    BITS: tl.constexpr, GROUP: tl.constexpr, BLOCK_G: tl.constexpr,
+):  # fmt: skip
+    """Rounds with libdevice.rint; past the end it repeats the last value of the row."""
+    row, G = tl.program_id(0), tl.cdiv(N, GROUP)
+    offs_g = tl.program_id(1) * BLOCK_G + tl.arange(0, BLOCK_G)
+    n = offs_g[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+    x = tl.load(x_ptr + row * N + tl.minimum(n, N - 1)).to(tl.float32)
+    low, high = tl.min(x, axis=1), tl.max(x, axis=1)
+    scale = tl.where(high == low, 1.0, (high - low) / (2**BITS - 1)).to(tl.bfloat16)
+    codes = libdevice.rint((x - low[:, None]) / scale[:, None].to(tl.float32))
+    codes = tl.minimum(codes, 2**BITS - 1).to(tl.uint8)
+    tl.store(codes_ptr + row * N + n, codes, mask=n < N)
+    tl.store(scale_ptr + row * G + offs_g, scale, mask=offs_g < G)
+    tl.store(minimum_ptr + row * G + offs_g, low, mask=offs_g < G)
+
+
+@triton.jit
+def codes_group_by_group(
+    x_ptr, codes_ptr, scale_ptr, minimum_ptr, N,
+    BITS: tl.constexpr, GROUP: tl.constexpr, BLOCK_G: tl.constexpr,
+):  # fmt: skip
+    """One group at a time, with the reciprocal of the scale, and ties by comparing the fraction."""
+    row, G = tl.program_id(0), tl.cdiv(N, GROUP)
+    first = tl.program_id(1) * BLOCK_G
+    for g in range(first, tl.minimum(first + BLOCK_G, G)):
+        n = g * GROUP + tl.arange(0, GROUP)
+        x = tl.load(x_ptr + row * N + n, mask=n < N, other=float("inf")).to(tl.float32)
+        low = tl.min(x, axis=0)
+        x = tl.where(n < N, x, low)
+        high = tl.max(x, axis=0)
+        scale = tl.where(high > low, (high - low) / (2**BITS - 1), 1.0).to(tl.bfloat16)
+        steps = (x - low) * (1.0 / scale.to(tl.float32))
+        whole = tl.floor(steps).to(tl.int32)
+        part = steps - whole
+        codes = whole + ((part > 0.5) | ((part == 0.5) & (whole % 2 == 1))).to(tl.int32)
+        tl.store(codes_ptr + row * N + n, tl.minimum(codes, 2**BITS - 1), mask=n < N)
+        tl.store(scale_ptr + row * G + g, scale)
+        tl.store(minimum_ptr + row * G + g, low)
+
+
+# ---- puzzle 15b
 
 
 @triton.jit
@@ -144,6 +190,8 @@ def unsigned_field_by_field(
 
 
 RIGHT = [
+    (QUANTIZE_CODES, codes_by_rint),
+    (QUANTIZE_CODES, codes_group_by_group),
     (QUANTIZE_PACK, one_group_a_program),
     (QUANTIZE_PACK, words_first),
     (QUANTIZE_PACK, fields_joined_by_or),

@@ -424,9 +424,11 @@ _HALVES = {
     "tl.reshape(x, (BLOCK_K,": "tl.reshape(x, (HALF,",
 }
 
-# Right, but their machine code is not what the puzzle wants.
+# Correct, but their machine code isn't what the puzzle asks for.
 WRONG = [
-    Wrong(PACKED_ALONG_K, stacked_fields, kind="machine", says="from layout to layout: scale ="),
+    Wrong(BUSY_DW, transposed_product, kind="machine", says="machine code of case 6"),
+    Wrong(BUSY_DW, unsigned_words, kind="machine", says="but the goal is none"),
+    Wrong(PACKED_ALONG_K, stacked_fields, kind="machine", says="to another layout: scale ="),
     Wrong(PACKED_ALONG_K, dy_on_the_left, kind="machine", says="through shared memory: x ="),
 ]
 
@@ -459,10 +461,14 @@ RIGHT = [
         BUSY_DW,
         edited(
             BUSY_DW,
-            "thirty_two_rows_at_a_time",
-            "32 rows, whatever the step.",
+            "half_at_a_time",
+            "Half of a block's rows at a time.",
             {
-                "BLOCK_K // 2": "32",
+                "    for start in range(0, K, BLOCK_K):": (
+                    "    HALF: tl.constexpr = BLOCK_K // 2\n    for start in range(0, K, HALF):"
+                ),
+                "tl.arange(0, BLOCK_K)": "tl.arange(0, HALF)",
+                "(BLOCK_N, BLOCK_K)).to": "(BLOCK_N, HALF)).to",
             },
         ),
     ),
@@ -470,11 +476,11 @@ RIGHT = [
         BUSY_DW,
         edited(
             BUSY_DW,
-            "halves_counted",
-            "The halves are counted.",
+            "blocks_counted",
+            "The blocks are counted.",
             {
-                "    for start in range(0, K, HALF):\n        k = start": (
-                    "    for at_half in range(0, 2 * tl.cdiv(K, BLOCK_K)):\n        k = at_half * HALF"
+                "    for start in range(0, K, BLOCK_K):\n        k = start": (
+                    "    for block in range(0, tl.cdiv(K, BLOCK_K)):\n        k = block * BLOCK_K"
                 ),
             },
         ),

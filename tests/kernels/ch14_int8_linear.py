@@ -4,7 +4,12 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from puzzles_lib.chapters.ch14_int8_linear.puzzles import INT8_LINEAR, QUANTIZE_ROWS, TILED_LINEAR
+from puzzles_lib.chapters.ch14_int8_linear.puzzles import (
+    FUSED_LINEAR,
+    INT8_LINEAR,
+    QUANTIZE_ROWS,
+    TILED_LINEAR,
+)
 from tests.kernels import Wrong
 
 # ---- puzzle 22, wrong
@@ -313,7 +318,7 @@ def strides_and_masks(
 
 
 WRONG = [
-    Wrong(QUANTIZE_ROWS, peak_so_far, kind="values", says="0..95 along K"),
+    Wrong(QUANTIZE_ROWS, peak_so_far, kind="values", says="0–95 along K"),
     Wrong(QUANTIZE_ROWS, scale_of_a_block_of_k, kind="values", says="codes[0, 0]"),
     Wrong(INT8_LINEAR, bias_at_every_step, kind="values", says="y[0, 0]"),
     Wrong(INT8_LINEAR, weights_dequantised_first, kind="values", says="y[0, 0]"),
@@ -321,7 +326,68 @@ WRONG = [
 ]
 
 
+@triton.jit
+def quantized_by_rint(
+    x_ptr, wq_ptr, w_scale_ptr, bias_ptr, y_ptr, M, N, K,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Vectors and None instead of columns, libdevice instead of a magic number."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    x_rows, w_rows = x_ptr + offs_m[:, None] * K, wq_ptr + offs_n[None, :] * K
+    peak = tl.full((BLOCK_M,), 0.0, tl.float32)
+    for start in range(0, K, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        x = tl.load(x_rows + k[None, :], mask=(offs_m[:, None] < M) & (k[None, :] < K), other=0.0)
+        peak = tl.maximum(peak, tl.max(tl.abs(x), axis=1))
+    scale = tl.where(peak == 0, 1.0, peak / 127)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.int32)
+    for start in range(0, K, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        x = tl.load(x_rows + k[None, :], mask=(offs_m[:, None] < M) & (k[None, :] < K), other=0.0)
+        w = tl.load(w_rows + k[:, None], mask=(offs_n[None, :] < N) & (k[:, None] < K), other=0)
+        codes = libdevice.rint(x / scale[:, None]).to(tl.int8)
+        acc = tl.dot(codes, w, acc, out_dtype=tl.int32)
+    w_scale = tl.load(w_scale_ptr + offs_n, mask=offs_n < N)
+    bias = tl.load(bias_ptr + offs_n, mask=offs_n < N)
+    y = acc.to(tl.float32) * scale[:, None] * w_scale[None, :] + bias[None, :]
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    tl.store(y_ptr + offs_m[:, None] * N + offs_n[None, :], y, mask=mask)
+
+
+@triton.jit
+def peaks_by_minimum_and_maximum(
+    x_ptr, wq_ptr, w_scale_ptr, bias_ptr, y_ptr, M, N, K,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """The peak from both ends; blocks walked from the last to the first."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    low = tl.zeros((BLOCK_M, 1), tl.float32)
+    high = tl.zeros((BLOCK_M, 1), tl.float32)
+    for start in range(0, K, BLOCK_K):
+        k = (start + tl.arange(0, BLOCK_K))[None, :]
+        x = tl.load(x_ptr + offs_m * K + k, mask=(offs_m < M) & (k < K), other=0.0)
+        low = tl.minimum(low, tl.min(x, axis=1, keep_dims=True))
+        high = tl.maximum(high, tl.max(x, axis=1, keep_dims=True))
+    peak = tl.maximum(-low, high)
+    scale = tl.where(peak > 0, peak / 127, 1.0)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.int32)
+    steps = tl.cdiv(K, BLOCK_K)
+    for step in range(steps):
+        k = (steps - 1 - step) * BLOCK_K + tl.arange(0, BLOCK_K)
+        x = tl.load(x_ptr + offs_m * K + k[None, :], mask=(offs_m < M) & (k[None, :] < K), other=0.0)
+        codes = (x / scale + 12582912.0) - 12582912.0
+        w = tl.load(wq_ptr + offs_n * K + k[:, None], mask=(offs_n < N) & (k[:, None] < K), other=0)
+        acc += tl.dot(codes.to(tl.int8), w)
+    w_scale = tl.load(w_scale_ptr + offs_n, mask=offs_n < N)
+    bias = tl.load(bias_ptr + offs_n, mask=offs_n < N)
+    tl.store(y_ptr + offs_m * N + offs_n, acc * scale * w_scale + bias, mask=(offs_m < M) & (offs_n < N))
+
+
 RIGHT = [
+    (FUSED_LINEAR, quantized_by_rint),
+    (FUSED_LINEAR, peaks_by_minimum_and_maximum),
     (QUANTIZE_ROWS, multiplied_by_the_inverse),
     (QUANTIZE_ROWS, rounded_by_hand),
     (QUANTIZE_ROWS, block_pointers_and_rint),

@@ -147,7 +147,7 @@ SIZES = (
             "mask=offs_n < N)  # [BLOCK_N]": "mask=offs_n < min(N, 128), other=0.0)",
         },
         kind="values",
-        says="128..",
+        says="128–",
     ),
     Mistake(
         MASKED_ADD,
@@ -157,7 +157,7 @@ SIZES = (
             "x + 10": "x + 10 + offs // 1024",
         },
         kind="values",
-        says="1024..",
+        says="1024–",
     ),
     Mistake(
         CONV2D,
@@ -367,7 +367,7 @@ EXACT = (
             ),
         },
         kind="values",
-        says="looks cut off instead of rounded",
+        says="looks truncated instead of rounded",
     ),
     Mistake(
         BATCHED_MATMUL,
@@ -379,7 +379,7 @@ EXACT = (
             ),
         },
         kind="values",
-        says="looks cut off instead of rounded",
+        says="looks truncated instead of rounded",
     ),
     Mistake(
         QUANTIZE_PACK,

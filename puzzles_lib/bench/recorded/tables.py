@@ -1,4 +1,4 @@
-"""The README's tables, from the recorded figures: ``python -m puzzles_lib.bench report --readme``."""
+"""The tables of RESULTS.md, from the recorded figures: ``python -m puzzles_lib.bench report --results``."""
 
 from puzzles_lib.bench.recorded import Row, bits_text, rounding_told, rows
 
@@ -7,8 +7,8 @@ CUBLAS, TINYGEMM = "cuBLAS, bfloat16 weight", "tinygemm, torch._weight_int4pack_
 LONG, SHORT = "2 bits, 100864x768x768", "2 bits, 8192x768x768"
 
 
-def readme() -> str:
-    """The tables, in Markdown."""
+def results() -> str:
+    """Return the tables in Markdown, separated by blank lines."""
     tables = (
         _memory(), _producers(), _dw(), _training(), _ranks(), _packed_weight(), _int8(), _norms(),
         _attention(),
@@ -33,7 +33,7 @@ def _memory() -> list[str]:
         return f"| {name} | {percent}% | {' / '.join(f'{ratio:.{digits}f}' for ratio in faster)}x |"
 
     lines = ["| kernel | share of a copy | against torch.compile |", "|---|---|---|"]
-    for path, name, digits in (("quantize_pack", "quantise + pack", 1), ("dequantize", "dequantise", 2)):
+    for path, name, digits in (("quantize_pack", "quantize + pack", 1), ("dequantize", "dequantize", 2)):
         for group in (256, 128):
             cases = [f"{bits_text(bits)}, groups of {group}, {VIT_B}" for bits in (1, 2, 4, 8)]
             lines.append(line(f"{name}, groups of {group}, 1 / 2 / 4 / 8 bits", path, cases, digits))
@@ -46,10 +46,10 @@ def _producers() -> list[str]:
     some = rows("producers")
     lines = ["| in one pass, 2 bits | share of a copy | against two kernels | stochastic |", "|---" * 4 + "|"]
     for name, path, shape in (
-        ("ReLU, its mask, quantise + pack", "relu_quantize", "100864x3072"),
-        ("GELU, its slopes in 4 bits, quantise + pack", "gelu_quantize", "100864x3072"),
-        ("LayerNorm, quantise + pack", "layer_norm_quantize", "100864x768"),
-        ("RMSNorm, quantise + pack", "rms_norm_quantize", "100864x768"),
+        ("ReLU, its mask, quantize + pack", "relu_quantize", "100864x3072"),
+        ("GELU, its slopes in 4 bits, quantize + pack", "gelu_quantize", "100864x3072"),
+        ("LayerNorm, quantize + pack", "layer_norm_quantize", "100864x768"),
+        ("RMSNorm, quantize + pack", "rms_norm_quantize", "100864x768"),
     ):
         case = f"2 bits, groups of 256, {shape}"
         share = 100 * _ratio(some, case, path, "copy of as many bytes")
@@ -64,7 +64,7 @@ def _dw() -> list[str]:
     lines = ["| dW = dyᵀ x̂, 768 x 768 | K = 100864 | K = 8192 |", "|---|---|---|"]
     for name, path in (
         ("first fused attempt, plain Triton", "1 first"),
-        ("dequantise, then cuBLAS: the baseline", "dequantize + cuBLAS"),
+        ("dequantize, then cuBLAS: the baseline", "dequantize + cuBLAS"),
         ("fused, the best in plain Triton", "9 stored in pieces"),
         ("**fused, `dequant_gemm_dw`**", "dequant_gemm_dw"),
         ("cuBLAS alone, x̂ ready", "cuBLAS alone, x^ ready"),
@@ -76,7 +76,7 @@ def _dw() -> list[str]:
         )
     path = "quantize_pack + dequant_gemm_dw"
     ratios = " | ".join(f"{found[case, path]['ratio']:.2f}x" for case in (LONG, SHORT))
-    return [*lines, f"| quantising included, against the same unfused | {ratios} |"]
+    return [*lines, f"| quantizing included, against the same unfused | {ratios} |"]
 
 
 def _training() -> list[str]:

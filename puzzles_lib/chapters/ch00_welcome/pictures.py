@@ -1,8 +1,11 @@
-"""Pictures of chapter 00: what a program is, and what each line of a kernel holds."""
+"""Pictures of chapter 00: a photo at dusk, what a program is, and the value of each name in a kernel."""
 
 from collections.abc import Sequence
 
+import torch
+
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
+from puzzles_lib.chapters.ch06_convolution.pictures import gallery, scene
 from puzzles_lib.drawing.colours import (
     FAINT,
     INK,
@@ -15,11 +18,18 @@ from puzzles_lib.drawing.colours import (
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.inputs import make_inputs
 
-MULTIPROCESSORS, BANDWIDTH = 132, 4.8  # of an H200; TB/s, as its maker says
+MULTIPROCESSORS, BANDWIDTH = 132, 4.8  # of an H200; TB/s, according to NVIDIA
+
+__all__ = ["dusk", "gallery", "gpu", "launch", "line_by_line", "programs"]
+
+
+def dusk() -> torch.Tensor:
+    """Return a small dark picture: float32 [64, 96], where 0 is black and 0.5 is the brightest."""
+    return scene() / 2
 
 
 def programs(case: int = 2) -> Picture:
-    """A tensor cut into blocks, and the programs that take one block each."""
+    """Draw a tensor cut into blocks, and the programs that take one block each."""
     case = DOUBLE.cases[case]
     count, lanes = DOUBLE.programs(case)[0], DOUBLE.programs(case)[0] * case.BLOCK
     figure, ax = new_sheet(lanes + 4.6, 6.0, unit=0.265)
@@ -48,12 +58,12 @@ def programs(case: int = 2) -> Picture:
         figure,
         f"""A tensor x of {case.N} elements, cut into {count} blocks of {case.BLOCK}. Each block belongs to
         one of the programs with program_id 0 to {count - 1}. The last block has only
-        {case.BLOCK - beyond} elements: its last {beyond} lanes lie beyond the end and are hatched.""",
+        {case.BLOCK - beyond} elements: its last {beyond} lanes are past the end and are hatched.""",
     )
 
 
 def line_by_line(program: int = 3, case: int = 2) -> Picture:
-    """What every name of the demonstration kernel holds in one program, from real inputs."""
+    """Draw the value of every name of the chapter's kernel in one program, from real inputs."""
     case = DOUBLE.cases[case]
     x = make_inputs(DOUBLE, case)["x"].tolist()
     offs = [program * case.BLOCK + lane for lane in range(case.BLOCK)]
@@ -71,7 +81,7 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
     row(2.7, "offs", offs, PROGRAM_COLORS[program % len(PROGRAM_COLORS)])
     row(4.2, "mask", mask, on)
     row(5.7, "x", [_signed(v) for v in loaded], on, off)
-    row(7.2, "2 * x", [_signed(v) for v in results], on, off)
+    row(7.2, "z = 2 * x", [_signed(v) for v in results], on, off)
     label(ax, 0.2, 0.5, f"pid = {program}", align="left", fontsize=11)
     label(ax, 4.95, 0.9, "lane", align="right", fontsize=9, color=FAINT)
     live = sum(mask)
@@ -79,50 +89,55 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
         figure,
         f"""Program {program} of the kernel on N = {case.N}, BLOCK = {case.BLOCK}, one column per lane. offs
         runs from {offs[0]} to {offs[-1]}; the mask is True in the first {live} lanes and False in the
-        last {case.BLOCK - live}; x holds {", ".join(_signed(v) for v in loaded[:live])}; 2 * x is twice
+        last {case.BLOCK - live}; x is {", ".join(_signed(v) for v in loaded[:live])}; z is twice
         that.""",
     )
 
 
 def gpu() -> Picture:
-    """A GPU as a kernel meets it: memory, cache, and many multiprocessors with what each holds."""
-    figure, ax = new_sheet(22.0, 12.2)
-    clock, lanes = 1.755e9, 128  # hertz, and bytes that shared memory gives a multiprocessor in a clock
-    shared = MULTIPROCESSORS * lanes * clock / 1e12
-    box(ax, 0.6, 9.6, 20.8, 1.5, "memory (HBM): 141 GB", color=PALE, fontsize=11)
-    box(ax, 0.6, 7.0, 20.8, 1.2, "L2 cache: 50 MB, of all multiprocessors", color=PALE, fontsize=11)
-    wide = 16.0 / shared  # of a TB/s, in cells
+    """Draw a GPU as a kernel meets it: memory, cache, and many multiprocessors with their own fast memory."""
+    figure, ax = new_sheet(22.0, 12.8)
+    clock, lanes = 1.755e9, 128  # hertz, and bytes per clock from a shared memory to its multiprocessor
+    one = lanes * clock / 1e12
+    wide = 13.0 / BANDWIDTH  # cells per TB/s
     pipe = BANDWIDTH * wide
-    box(ax, 11 - pipe / 2, 8.2, pipe, 1.4, color=ORANGE, edge=INK)
-    label(ax, 11 + pipe / 2 + 0.3, 8.9, f"{BANDWIDTH} TB/s", align="left")
-    box(ax, 11 - shared * wide / 2, 5.9, shared * wide, 0.8, color=ORANGE, edge=INK)
-    words = f"{shared:.0f} TB/s: what the shared memories of all give together; drawn as wide as it is fast"
-    label(ax, 11, 6.3, words, fontsize=9, color=text_color(ORANGE))
+    box(ax, 0.6, 10.0, 20.8, 1.4, "memory (HBM): 141 GB", color=PALE, fontsize=11)
+    box(ax, 0.6, 7.4, 20.8, 1.2, "L2 cache: 50 MB, shared by all multiprocessors", color=PALE, fontsize=11)
+    box(ax, 11 - pipe / 2, 8.6, pipe, 1.4, color=ORANGE, edge=INK)
+    label(ax, 11, 9.3, f"{BANDWIDTH} TB/s", color=text_color(ORANGE), fontsize=11)
     for n in range(4):
         last = n == 3
         x = 0.6 + 5.05 * n + 0.75 * last
         name = f"multiprocessor {MULTIPROCESSORS - 1 if last else n}"
-        box(ax, x, 0.6, 4.9, 4.9, color=None, edge=INK, linewidth=1.4)
+        box(ax, x, 0.6, 4.9, 5.9, color=None, edge=INK, linewidth=1.4)
         label(ax, x + 2.45, 1.05, name, fontsize=11)
         box(ax, x + 0.2, 1.5, 4.5, 1.0, "4 schedulers", color=PALE)
         box(ax, x + 0.2, 2.7, 4.5, 1.1, "registers: 256 KiB", color=PALE)
-        box(ax, x + 0.2, 4.0, 4.5, 1.1, "shared memory: 228 KiB", color=PALE)
-    label(ax, 16.05, 3.0, "…", fontsize=16)
-    label(ax, 0.6, 11.6, "an NVIDIA H200; a program runs on one multiprocessor", align="left", color=FAINT)
+        box(ax, x + 0.6, 3.8, one * wide, 1.3, color=ORANGE, edge=INK)
+        label(ax, x + 0.9 + one * wide, 4.45, f"{one:.2f} TB/s", align="left")
+        box(ax, x + 0.2, 5.1, 4.5, 1.1, "shared memory: 228 KiB", color=PALE)
+        arrow(ax, (x + 2.45, 7.4), (x + 2.45, 6.5), color=INK)
+    label(ax, 16.05, 3.4, "…", fontsize=16)
+    words = (
+        f"bar width = bandwidth; the {MULTIPROCESSORS} small bars together: {MULTIPROCESSORS * one:.0f} TB/s"
+    )
+    label(ax, 0.6, 11.9, words, align="left")
+    label(ax, 0.6, 12.5, "an NVIDIA H200; a program runs on one multiprocessor", align="left", color=FAINT)
     return Picture(
         figure,
         f"""An NVIDIA H200: {MULTIPROCESSORS} multiprocessors, each with 4 schedulers, 256 KiB of registers
-        and 228 KiB of shared memory; below them an L2 cache of 50 MB that all use, and 141 GB of memory.
-        Bars as wide as they are fast: memory gives {BANDWIDTH} TB/s, all shared memories together
-        {shared:.0f} TB/s. A program runs on one multiprocessor.""",
+        and 228 KiB of shared memory; below them an L2 cache of 50 MB that all of them share, and 141 GB of
+        memory. The width of an orange bar is a bandwidth: {BANDWIDTH} TB/s between memory and the cache,
+        {one:.2f} TB/s between the shared memory of a multiprocessor and its registers, which adds up to
+        {MULTIPROCESSORS * one:.0f} TB/s. A program runs on one multiprocessor.""",
     )
 
 
-TIMES = (5, 3, 4, 6, 4, 3, 5, 2, 4, 5, 3, 4)  # of programs, in no unit
+TIMES = (5, 3, 4, 6, 4, 3, 5, 2, 4, 5, 3, 4)  # made-up durations of programs, in no unit
 
 
 def launch(places: int = 4, times: Sequence[int] = TIMES) -> Picture:
-    """Programs of a grid as they start and end on a few multiprocessors: each place takes the next one."""
+    """Draw programs of a grid as they start and end on a few multiprocessors, each taking the next one."""
     programs = len(times)
     figure, ax = new_sheet(22.0, 3.4 + 1.15 * places)
     label(ax, 0.2, 0.55, f"double_kernel[({programs},)]: the queue", align="left", fontsize=11)
@@ -142,13 +157,13 @@ def launch(places: int = 4, times: Sequence[int] = TIMES) -> Picture:
         label(ax, 5.0, 2.35 + 1.15 * place, f"multiprocessor {place}", align="right")
     order = ", ".join(str(pid) for _, pid in sorted(ended))
     foot = 2.3 + 1.15 * places
-    label(ax, 5.2, foot, "time →   (a scheme)", align="left", fontsize=9, color=FAINT)
-    label(ax, 5.2, foot + 0.6, f"they end in the order {order}", align="left")
+    label(ax, 5.2, foot, "time →   (schematic)", align="left", fontsize=9, color=FAINT)
+    label(ax, 5.2, foot + 0.6, f"they finish in the order {order}", align="left")
     return Picture(
         figure,
-        f"""A launch of {programs} programs on {places} multiprocessors. Each takes the next program of the
-        queue when it is done with one. The programs take different times, so they end in another order than
-        they started: {order}.""",
+        f"""A launch of {programs} programs on {places} multiprocessors. A multiprocessor that has finished a
+        program takes the next one from the queue. The programs take different times, so they don't end in
+        the order in which they started, but in this one: {order}.""",
     )
 
 

@@ -1,4 +1,4 @@
-"""Chapter 00: the demonstration puzzle, solved in the text, and a first line to write. Neither counts."""
+"""Chapter 00: a first line to write, which the text then explains, and two more."""
 
 import triton
 from jaxtyping import Float32
@@ -42,3 +42,5 @@ SQUARE = Puzzle(
     cases=DOUBLE.cases,
     contract=DOUBLE.contract,
 )
+
+PUZZLES = (DOUBLE, SQUARE)

@@ -20,18 +20,19 @@ def _first_off() -> int:
 QUESTIONS = (
     Question(
         "ch00-q1",
-        "In how many of the four cases is the kernel without a mask right?",
+        "In how many of the four cases is the kernel without a mask correct?",
         _full,
         int,
-        "The mask is there for lanes without an element. In which cases does every lane have one?",
+        "The mask is there for lanes without an element. In which cases does every lane have an element?",
         (
             Nudge(
                 lambda given, right: given == len(DOUBLE.cases),
-                "In one of them at least, the last block is longer than what is left of x. Divide.",
+                "In at least one case, the last block is longer than what's left of x. "
+                "Divide each size by its block size.",
             ),
             Nudge(
                 lambda given, right: given == 0,
-                "A mask that is True everywhere changes nothing. Is there a case where it is?",
+                "A mask that is True in every lane changes nothing. Is there a case like that?",
             ),
         ),
     ),
@@ -44,29 +45,45 @@ QUESTIONS = (
         (
             Nudge(
                 lambda given, right: given == DOUBLE.cases[1].N - right,
-                "So many are written. The others?",
+                "That's how many elements are written. How many are never written?",
             ),
             Nudge(
                 lambda given, right: given == 0,
-                "Four programs store 8 elements each, but the same ones.",
+                "Four programs store 8 elements each, but they all store the same 8.",
             ),
         ),
     ),
     Question(
         "ch00-q3",
-        "What does offs hold in the first lane of program 3 that the mask switches off?",
+        "What is offs in the first lane of program 3 that the mask switches off?",
         _first_off,
         int,
         "Choose program 3 with the slider, step to the line of the load, and look at offs.",
         (
             Nudge(
                 lambda given, right: given == right - 1,
-                "That is the offset of the last element, and its lane is on.",
+                "That is the offset of the last element, and its lane is switched on. Look one lane further.",
             ),
             Nudge(
                 lambda given, right: given == DOUBLE.cases[2].BLOCK * 4 - right,
-                "So many lanes are off. What does offs hold in the first of them?",
+                "That's how many lanes are off. What is offs in the first of these lanes?",
             ),
         ),
+    ),
+    Question(
+        "ch00-q4",
+        "Which cases does your kernel pass? It should pass case 0 and fail case 2.",
+        lambda: {0},
+        set,
+        "Case 2 passes, too. It has 30 elements in blocks of 8: what's different about its last program?",
+        (
+            Nudge(
+                lambda given, right: 0 not in given,
+                "Your kernel doesn't pass case 0: 8 elements in one block of 8. "
+                "Start from double_kernel and change less.",
+            ),
+        ),
+        same=lambda given, right: 0 in given and 2 not in given,
+        computed=True,
     ),
 )

@@ -7,7 +7,7 @@ from puzzles_lib.puzzle import Case
 
 
 def offsets(block: int = 4, count: int = 3) -> Picture:
-    """How each program makes its offsets: the same arange, shifted by ``program_id * BLOCK``."""
+    """Draw how each program makes its offsets: the same arange, shifted by ``program_id * BLOCK``."""
     figure, ax = new_sheet(6 + block * count + 0.3, 7.3)
     elements = list(range(block * count))
     tensor = cells(
@@ -34,12 +34,12 @@ def offsets(block: int = 4, count: int = 3) -> Picture:
         figure,
         f"""Each of {count} programs starts from the same tl.arange(0, BLOCK), the numbers 0 to {block - 1},
         and adds pid * BLOCK with BLOCK = {block}. Program 0 gets the offsets 0 to {block - 1}, program
-        1 gets {block} to {2 * block - 1} and so on: together they point at every element of x once.""",
+        1 gets {block} to {2 * block - 1} and so on. Together they point at every element of x once.""",
     )
 
 
 def pointer(pid: int = 1, block: int = 4, start: int = 4096) -> Picture:
-    """A pointer plus offsets: an address for each lane, in bytes."""
+    """Draw a pointer plus offsets: an address for each lane, in bytes."""
     figure, ax = new_sheet(20.6, 8.2)
     color = PROGRAM_COLORS[pid % len(PROGRAM_COLORS)]
     first, left, count = pid * block, 4.6, 3 * block
@@ -72,13 +72,13 @@ def pointer(pid: int = 1, block: int = 4, start: int = 4096) -> Picture:
     return Picture(
         figure,
         f"""x_ptr is the address {start}, the first byte of x. Program {pid} adds its offsets {first} to
-        {first + block - 1}, counted in elements of 4 bytes, and has the addresses {start + 4 * first} to
-        {start + 4 * (first + block - 1)}: those of x[{first}] to x[{first + block - 1}].""",
+        {first + block - 1}, which count elements of 4 bytes, and gets the addresses {start + 4 * first} to
+        {start + 4 * (first + block - 1)} of x[{first}] to x[{first + block - 1}].""",
     )
 
 
 def last_block(case: Case = MASKED_ADD.cases[3], lanes: int = 14) -> Picture:
-    """The first lanes of a ragged tensor's last block, with the place where the tensor ends."""
+    """Draw the first lanes of a ragged tensor's last block, and where the tensor ends."""
     pid = MASKED_ADD.programs(case)[0] - 1
     offs = list(range(pid * case.BLOCK, pid * case.BLOCK + lanes))
     inside = [off < case.N for off in offs]

@@ -19,47 +19,54 @@ def _last_element() -> int:
 QUESTIONS = (
     Question(
         "ch01-q1",
-        "For which N is the kernel of puzzle 1 right, which has no mask?",
+        "For which N is the kernel from puzzle 1 correct? It has no mask.",
         _full,
         set,
-        "It is right where every lane of every block has an element of x.",
+        "It is correct if every lane of every block has an element of x. For which N is that so?",
         (
-            Nudge(lambda given, right: given < right, "That is right so far; it is not all."),
-            Nudge(lambda given, right: given > right, "One too many: does its block divide it?"),
+            Nudge(lambda given, right: given < right, "Correct so far, but there are more."),
+            Nudge(
+                lambda given, right: given > right,
+                "One too many. Which of your numbers is not a multiple of its block size?",
+            ),
             Nudge(
                 lambda given, right: given and not given & right,
-                "Those are the ones where it goes wrong, or some of them.",
+                "For these sizes the kernel goes wrong. Look for the other ones.",
             ),
         ),
     ),
     Question(
         "ch01-q2",
-        "In how many of the six cases is the kernel right whose load is one lane short?",
+        "In how many of the six cases is the kernel correct? Its load is one lane short.",
         _without_a_last_element,
         int,
-        "Write down both masks for the last element, the one with the offset N - 1.",
+        "The last element has the offset N - 1. What are the two masks in its lane?",
         (
             Nudge(
                 lambda given, right: given == len(_full()),
-                "So many have full blocks. Does the last lane of a full block pass the mask of the load?",
+                "That's how many cases have only full blocks. Does the last lane of a full block pass the "
+                "load's mask?",
             ),
             Nudge(
                 lambda given, right: given == len(MASKED_ADD.cases),
-                "What does the lane of the last element hold when it is stored?",
+                "What is in the lane of the last element when the kernel stores it?",
             ),
         ),
     ),
     Question(
         "ch01-q3",
-        "Which element of z gets a value that nobody defined?",
+        "Which element of z gets a value that was never set?",
         _last_element,
         int,
-        "Point at the lane of the store that is marked as undefined: the line below says where it goes.",
+        "Point at the lane that is marked as undefined. The line below it says where the lane is stored.",
         (
-            Nudge(lambda given, right: given == right + 1, "z has no such element: they count from 0."),
+            Nudge(
+                lambda given, right: given == right + 1,
+                "z has no such element. Its elements are numbered from 0.",
+            ),
             Nudge(
                 lambda given, right: given == right % MASKED_ADD.cases[3].BLOCK,
-                "That is the lane. Its element lies six blocks further on.",
+                "That is the number of the lane. Six blocks of elements come before this program's block.",
             ),
         ),
     ),

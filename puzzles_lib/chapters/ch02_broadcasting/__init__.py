@@ -1,1 +1,1 @@
-TITLE = "Broadcasting: two axes, a grid"
+TITLE = "Broadcasting: rows, columns and tiles"

@@ -1,4 +1,4 @@
-"""Wrong kernels of chapter 02: right ones with one slip each. More are written out in the tests."""
+"""Wrong kernels of chapter 02: correct ones with one slip each. The tests have more, written out."""
 
 from puzzles_lib.chapters.ch02_broadcasting.puzzles import OUTER_ADD_BLOCKS
 from puzzles_lib.mistakes import Mistake

@@ -1,4 +1,11 @@
-"""Pictures of chapter 02: broadcasting, addresses in two dimensions, tiles."""
+"""Pictures of chapter 02: broadcasting, offsets in two dimensions, tiles to drag, and a fractal."""
+
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import torch
+from matplotlib.image import AxesImage
 
 from puzzles_lib.chapters.ch02_broadcasting.puzzles import OUTER_ADD_BLOCKS
 from puzzles_lib.drawing.accesses import program_colors
@@ -9,15 +16,17 @@ from puzzles_lib.drawing.colours import (
     PALE,
     PALE_ORANGE,
     PALE_SKY,
+    PROGRAM_COLORS,
     SKY,
     text_color,
 )
+from puzzles_lib.drawing.live import Live
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.puzzle import Case
 
 
 def broadcast(x: tuple[int, ...] = (1, 2, 3, 4), y: tuple[int, ...] = (10, 20, 30)) -> Picture:
-    """A row plus a column: both are stretched to the shape of the result."""
+    """Draw a row plus a column: both are stretched to the shape of the result."""
     rows, columns = len(y), len(x)
     figure, ax = new_sheet(3 * columns + 3.6, rows + 3.2)
     left = [0.3 + i * (columns + 1.5) for i in range(3)]
@@ -33,7 +42,7 @@ def broadcast(x: tuple[int, ...] = (1, 2, 3, 4), y: tuple[int, ...] = (10, 20, 3
         label(ax, at + columns / 2, 1.4, shape, color=FAINT)
     for at, sign in ((left[1], "+"), (left[2], "=")):
         label(ax, at - 0.75, 1.9 + rows / 2, sign, fontsize=15)
-    note = "strong colours: the values themselves; pale: the same values, repeated"
+    note = "strong colors: the values themselves; pale: the same values, repeated"
     label(ax, left[0], 2.5 + rows, note, align="left", color=FAINT)
     return Picture(
         figure,
@@ -45,7 +54,7 @@ def broadcast(x: tuple[int, ...] = (1, 2, 3, 4), y: tuple[int, ...] = (10, 20, 3
 
 
 def addresses(rows: int = 3, columns: int = 5, at: tuple[int, int] = (1, 3)) -> Picture:
-    """A matrix, the flat memory that holds it row after row, and where one element goes."""
+    """Draw a matrix, its memory, which is row after row, and where one element goes."""
     figure, ax = new_sheet(rows * columns + 6.6, rows + 5.6)
     shades, left, top = (SKY, PALE_SKY), 6.2, 2.0
     index = [[m * columns + n for n in range(columns)] for m in range(rows)]
@@ -72,13 +81,13 @@ def addresses(rows: int = 3, columns: int = 5, at: tuple[int, int] = (1, 3)) -> 
         f"""A matrix z of {rows} rows and {columns} columns, and its memory: {rows * columns} places in one
         line, row after row. Adding the column offs_m[:, None] * N, which is
         {", ".join(str(r[0]) for r in index)}, to the row offs_n[None, :], which is 0 to {columns - 1},
-        gives each element's place. An arrow leads from z[{m}, {n}] in the matrix to its place in memory:
+        gives each element's place. An arrow points from z[{m}, {n}] in the matrix to its place in memory:
         {m} * {columns} + {n} = {index[m][n]}.""",
     )
 
 
 def tiles(case: Case = OUTER_ADD_BLOCKS.cases[2]) -> Picture:
-    """The grid of programs on a ragged matrix: a tile each, some hanging over the edges."""
+    """Draw the grid of programs on a ragged matrix: a tile each, some hanging over the edges."""
     rows, columns, _ = OUTER_ADD_BLOCKS.programs(case)
     scale = 1.3 / case.BLOCK_N
     width, height = case.BLOCK_N * scale, case.BLOCK_M * scale
@@ -125,4 +134,94 @@ def tiles(case: Case = OUTER_ADD_BLOCKS.cases[2]) -> Picture:
         {columns - 1}. The last row of tiles hangs over the lower edge by {rows * case.BLOCK_M - case.M}
         rows, the last column over the right edge by {columns * case.BLOCK_N - case.N} columns; those
         parts are hatched.""",
+    )
+
+
+SCALE = 2.4  # pixels per element of the matrix that is dragged
+EDGE = "color-mix(in srgb,currentColor 45%,transparent)"  # of a tile, in any theme
+HATCH = f"repeating-linear-gradient(45deg,{EDGE} 0 2px,transparent 2px 7px)"
+
+
+def drag(M: int = 90, N: int = 100, BLOCK_M: int = 32, BLOCK_N: int = 16) -> Live:
+    """Return a matrix under tiles whose two sizes can be dragged, with what the tiles cost."""
+    case = Case(M=M, N=N, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N)
+    rows, columns, _ = OUTER_ADD_BLOCKS.programs(case)
+    facts = _facts(M, N, BLOCK_M, BLOCK_N, rows, columns)
+    sliders = "".join(
+        f'<label style="display:block;margin:.3em 0">{name} = <b data-is="{name}">{size}</b>'
+        f'<input type="range" min="3" max="7" value="{size.bit_length() - 1}" data-log2="{name}" '
+        f'aria-label="{name}, as a power of two" style="width:100%"></label>'
+        for name, size in (("BLOCK_M", BLOCK_M), ("BLOCK_N", BLOCK_N))
+    )
+    table = "".join(f'<div>{name}: <b data-is="{name}">{value}</b></div>' for name, value in facts.items())
+    whole = "position:absolute;left:0;top:0"
+    under, over = _tiles(rows, columns, BLOCK_M, BLOCK_N)
+    side = 128 * SCALE + 4
+    sheet = (
+        f'<div style="position:relative;width:{side:.0f}px;height:{side:.0f}px;flex:none">'
+        f'<div data-layer="under" style="{whole}">{under}</div>'
+        f'<div data-layer="over" style="{whole};overflow:hidden;width:{N * SCALE:.0f}px;'
+        f'height:{M * SCALE:.0f}px;outline:3px solid currentColor">{over}</div></div>'
+    )
+    script = Path(__file__).with_name("drag.js").read_text("utf-8")
+    for name, value in (("M", M), ("N", N), ("SCALE", SCALE), ("HATCH", HATCH), ("EDGE", EDGE)):
+        script = script.replace(f"${name}$", str(value))
+    return Live(
+        "tiles",
+        f'<div style="display:flex;flex-wrap:wrap;gap:1.5em"><div style="flex:1;min-width:15em">{sliders}'
+        f'<div aria-live="polite">{table}</div></div>{sheet}</div>',
+        script.replace("$COLORS$", ", ".join(f'"{color}"' for color in PROGRAM_COLORS)),
+        f"A matrix of {M} x {N} elements under tiles of {BLOCK_M} x {BLOCK_N}, which hang over its edges. "
+        "Two sliders choose the block sizes, from 8 to 128. "
+        + "; ".join(f"{name}: {value}" for name, value in facts.items())
+        + ".",
+    )
+
+
+def _facts(M: int, N: int, BLOCK_M: int, BLOCK_N: int, rows: int, columns: int) -> dict[str, str]:
+    """Return what the tiles cost, by the words that `drag` shows."""
+    lanes, moved, least = rows * BLOCK_M * columns * BLOCK_N, rows * N + columns * M + M * N, N + M + M * N
+    return {
+        "grid": f"({rows}, {columns})",
+        "programs": f"{rows * columns}",
+        "lanes without an element": f"{lanes - M * N:,} of {lanes:,}",
+        "programs that load x[0]": f"{rows}",
+        "programs that load y[0]": f"{columns}",
+        "bytes moved": f"{4 * moved:,} ({moved / least:.2f}x)",
+    }
+
+
+def _tiles(rows: int, columns: int, BLOCK_M: int, BLOCK_N: int) -> tuple[str, str]:
+    """Return the tiles as HTML: hatched, and in the colors of their programs."""
+    layers: tuple[list[str], list[str]] = ([], [])
+    for m in range(rows):
+        for n in range(columns):
+            place = (
+                f"position:absolute;box-sizing:border-box;border:1px solid {EDGE};"
+                f"left:{n * BLOCK_N * SCALE:.1f}px;top:{m * BLOCK_M * SCALE:.1f}px;"
+                f"width:{BLOCK_N * SCALE:.1f}px;height:{BLOCK_M * SCALE:.1f}px"
+            )
+            fill = PROGRAM_COLORS[(m * columns + n) % len(PROGRAM_COLORS)]
+            for layer, background in zip(layers, (HATCH, fill), strict=True):
+                layer.append(f'<div style="{place};background:{background}"></div>')
+    return "".join(layers[0]), "".join(layers[1])
+
+
+def fractal(steps: torch.Tensor, most: int = 30) -> Picture:
+    """Draw a matrix of step counts in colors, from 0 (dark) to `most` (black: the point never left)."""
+    rows, columns = steps.shape
+    figure, ax = new_sheet(columns + 4, rows + 4, unit=0.045)
+    shade = (steps.numpy() / most).clip(0, 1) ** 0.5
+    colors = matplotlib.colormaps["inferno"](shade)[..., :3]
+    colors[steps.numpy() >= most] = 0
+    shown = AxesImage(ax, extent=(2, 2 + columns, 2 + rows, 2), interpolation="none", zorder=1)
+    shown.set_data(np.round(255 * colors).astype(np.uint8))
+    ax.add_image(shown)
+    box(ax, 2, 2, columns, rows, color=None, edge=INK, linewidth=1)
+    stayed = int((steps >= most).sum())
+    return Picture(
+        figure,
+        f"""A picture of {rows} x {columns} points, each in the color of its step count, from
+        {int(steps.min())} to {int(steps.max())}. {stayed} points are still there after {most} steps, and are
+        black.""",
     )

@@ -15,7 +15,7 @@ def outer_add(
 ) -> Float32[Tensor, "M N"]:
     """z[m, n] = x[n] + y[m]
 
-    One block holds everything: M <= BLOCK_M, N <= BLOCK_N.
+    One block covers everything: M <= BLOCK_M, N <= BLOCK_N.
     """
     return x[None, :] + y[:, None]
 

@@ -1,4 +1,4 @@
-"""Wrong kernels of chapter 03: right ones with one slip each. More are written out in the tests."""
+"""Wrong kernels of chapter 03: correct ones with one slip each. The tests have more, written out."""
 
 from puzzles_lib.chapters.ch03_fusion.puzzles import MUL_RELU, MUL_RELU_BACKWARD
 from puzzles_lib.mistakes import Mistake
@@ -7,7 +7,7 @@ MISTAKES = (
     Mistake(
         MUL_RELU,
         "if_in_place_of_maximum",
-        "An if on a whole block of products.",
+        "An if looks at a whole block of products.",
         {"    z = tl.maximum(product, 0.0)\n": "    z = product\n    if z < 0:\n        z = z * 0.0\n"},
         kind="compiler",
         says="lane by lane",
@@ -15,7 +15,7 @@ MISTAKES = (
     Mistake(
         MUL_RELU_BACKWARD,
         "gate_open_at_zero",
-        "The gate is open where x * y is 0: >= in place of >.",
+        "The gate is open where x * y is 0, because of >= instead of >.",
         {"x * y > 0": "x * y >= 0"},
         kind="values",
         says="dx",

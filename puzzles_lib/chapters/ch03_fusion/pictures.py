@@ -1,4 +1,4 @@
-"""Pictures of chapter 03: bytes saved by fusion, and the gate that a relu puts before its gradient."""
+"""Pictures of chapter 03: the bytes that fusion saves, and the gate that a relu puts before its gradient."""
 
 import torch
 
@@ -10,11 +10,11 @@ from puzzles_lib.puzzle import Case
 _OPEN, _WASTE = SKY, ORANGE
 
 
-ASKED = Case(M=200, N=300)  # as in the prediction that stands above the picture
+ASKED = Case(M=200, N=300)  # as in the prediction above the picture
 
 
 def passes(case: Case = ASKED) -> Picture:
-    """What crosses between memory and the processor, with two kernels and with one."""
+    """Draw the bytes that two kernels and one fused kernel move between memory and the multiprocessors."""
     inputs = 4 * (case.M + case.N)
     tile = 4 * case.M * case.N
     two, one = inputs + 3 * tile, inputs + tile
@@ -41,20 +41,21 @@ def passes(case: Case = ASKED) -> Picture:
             ax.plot([start, start, x - 0.1, x - 0.1], [y - 0.2, y - 0.4, y - 0.4, y - 0.2], color=INK, lw=1)
             label(ax, (start + x) / 2, y - 0.75, f"kernel: {name}")
         label(ax, x + 0.3, y + 0.7, f"{(two if len(steps) > 1 else one):,} bytes", align="left", fontsize=11)
-    note = "bytes that cross between memory and the processor, drawn to scale; the product is only written "
-    label(ax, 3.2, 7.75, note + "to be read again", align="left", color=FAINT, fontsize=9)
+    note = (
+        "bytes that move between memory and the GPU's multiprocessors, to scale; the product is written only "
+    )
+    label(ax, 3.2, 7.75, note + "to be read back", align="left", color=FAINT, fontsize=9)
     return Picture(
         figure,
-        f"""Two ways to compute z = relu(x * y) for M = {case.M}, N = {case.N}, as bars as long as the bytes
-        that they move. With two kernels the first
-        reads x and y ({inputs} bytes) and writes the product ({tile} bytes), the second reads the product
-        again and writes z ({tile} bytes): {two} bytes moved. One fused kernel keeps the product on the
-        processor and moves {one} bytes.""",
+        f"""Two ways to compute z = relu(x * y) for M = {case.M}, N = {case.N}. The length of each bar is the
+        number of bytes moved. With two kernels, the first one reads x and y ({inputs} bytes) and writes the
+        product ({tile} bytes). The second one reads the product and writes z ({tile} bytes): {two} bytes in
+        all. One fused kernel keeps the product in registers and moves {one} bytes.""",
     )
 
 
 def gate() -> Picture:
-    """The product decides, element by element, whether the gradient comes through."""
+    """Draw how the product decides, element by element, whether the gradient comes through."""
     x = torch.tensor([[3, -1, 0, 2, 4], [-2, 5, 1, 0, -3], [1, -4, 2, -1, 0]])
     y = torch.tensor([2, -1, 3])
     dz = torch.tensor([[1, 4, 2, -3, 5], [6, 1, -2, 3, -1], [-5, 2, 7, 1, 4]])
@@ -78,14 +79,14 @@ def gate() -> Picture:
         label(ax, 15.45, at, text)
     for left, fill, text in (
         (1.8, _OPEN, "x * y above 0: the gate is open"),
-        (11.7, "white", "0 or below: it is shut, and dx = 0"),
+        (11.7, "white", "0 or below: the gate is shut, and dx = 0"),
     ):
         box(ax, left, 5.2, 1.1, 0.8, color=fill)
         label(ax, left + 1.4, 5.6, text, align="left")
     count = int(is_open.sum())
     return Picture(
         figure,
-        f"""A 3 by 5 example. The gate is open where the product x * y is above 0, {count} of 15 elements;
-        there dx = dz * y, with y = 2, -1, 3 for the three rows. Where the product is negative or exactly
-        0 the gate is shut and dx is 0.""",
+        f"""A 3 by 5 example. The gate is open where the product x * y is above 0, in {count} of 15 elements.
+        There dx = dz * y, with y = 2, -1, 3 for the three rows. Where the product is negative or exactly
+        0, the gate is shut and dx is 0.""",
     )

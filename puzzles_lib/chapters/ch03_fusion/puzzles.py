@@ -11,12 +11,12 @@ from puzzles_lib.puzzle import Case, Puzzle
 
 
 def tiny(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Normal values times 1e-25: their products with `huge` ones are about 1, their quotients vanish."""
+    """Return normal values times 1e-25: times `huge` ones they're about 1, divided by them they vanish."""
     return (1e-25 * torch.randn(shape, generator=generator)).to(dtype)
 
 
 def huge(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Normal values times 1e25."""
+    """Return normal values times 1e25."""
     return (1e25 * torch.randn(shape, generator=generator)).to(dtype)
 
 
@@ -29,7 +29,7 @@ def mul_relu(
 
 
 def largest_of_a_column(x: Tensor, y: Tensor) -> Tensor:
-    """What ``tl.max(product, 0)`` leaves, where one block holds all."""
+    """Return what ``tl.max(product, 0)`` leaves if one block contains the whole matrix."""
     return (x[None, :] * y[:, None]).amax(0, keepdim=True).expand(len(y), -1)
 
 

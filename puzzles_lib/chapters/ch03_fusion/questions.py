@@ -2,6 +2,7 @@
 
 import torch
 
+from puzzles_lib.chapters.ch03_fusion.puzzles import MUL_RELU
 from puzzles_lib.question import Nudge, Question
 
 M, N, FLOAT32 = 200, 300, 4
@@ -23,22 +24,33 @@ def _open_gate() -> int:
     return dz * y if x * y >= 0 else 0
 
 
+def _cost(round_trips: int) -> float:
+    """Return case 2's bytes over the least possible, if the product goes to memory and back so often."""
+    case = MUL_RELU.cases[2]
+    rows, columns, _ = MUL_RELU.programs(case)
+    inputs, tile = rows * case.N + columns * case.M, case.M * case.N
+    return round((inputs + tile + 2 * round_trips * tile) / (case.N + case.M + tile), 2)
+
+
 QUESTIONS = (
     Question(
         "ch03-q1",
-        "How many bytes does one fused kernel move less than the two kernels?",
+        "How many fewer bytes does one fused kernel move than the two kernels together?",
         _saved,
         int,
-        "What is it that never goes to memory any more, and how many numbers does it have?",
+        "Which numbers no longer go to memory, and how many of them are there?",
         (
             Nudge(
                 lambda given, right: 2 * given == right,
-                "That is one way. The product was written, and then read back.",
+                "That counts one direction only. The product was written, and then it was read back.",
             ),
-            Nudge(lambda given, right: FLOAT32 * given == right, "So many numbers; each has 4 bytes."),
+            Nudge(
+                lambda given, right: FLOAT32 * given == right,
+                "That's how many numbers no longer move. How many bytes are they?",
+            ),
             Nudge(
                 lambda given, right: 2 * FLOAT32 * given == right,
-                "So many numbers. Each has 4 bytes, and goes both ways.",
+                "That's how many numbers the product has. Each has 4 bytes, and travels in both directions.",
             ),
         ),
     ),
@@ -47,28 +59,58 @@ QUESTIONS = (
         "What is dx for x = -1, 0, 2, with y = 3 and dz = 10, 20, 30?",
         _gradient,
         tuple,
-        "For each: is x * y above 0? If so dz * y, and if not, the gate is shut.",
+        "For each element: is x * y above 0? If it is, the result is dz * y. If not, the gate is shut.",
         (
-            Nudge(lambda given, right: len(given) != 3, "Three numbers."),
+            Nudge(lambda given, right: len(given) != 3, "The answer has three numbers."),
             Nudge(
                 lambda given, right: given[1] != 0 and given[::2] == right[::2],
-                "Two are right. At exactly 0 the gate is shut.",
+                "Two of them are correct. Is the gate open at exactly 0?",
             ),
             Nudge(
                 lambda given, right: given[2] == 30,
-                "The gate passes dz on. Which factor is missing?",
+                "The gate lets dz through, but the chain rule has another factor. Which one is missing?",
             ),
         ),
     ),
     Question(
         "ch03-q3",
-        "What does the second element of dx become with >= in place of >?",
+        "What does the second element of dx become with >= instead of >?",
         _open_gate,
         int,
-        "Now the gate is open at 0. What does it let through, and times what?",
+        "Now the gate is open at 0. What does it let through, and what is that multiplied by?",
         (
-            Nudge(lambda given, right: given == 0, "So it is with >. Is 0 >= 0?"),
-            Nudge(lambda given, right: given == 20, "That is dz. The chain rule has one more factor."),
+            Nudge(lambda given, right: given == 0, "That's the result with >. Is 0 >= 0 true?"),
+            Nudge(lambda given, right: given == 20, "That's dz. The chain rule has one more factor."),
         ),
+    ),
+    Question(
+        "ch03-q4",
+        "What does case 2 cost, if the product goes to memory and back? The number before the x.",
+        lambda: _cost(1),
+        float,
+        "Run your kernel's cell with the four lines in it, and read the cost of case 2, the third row.",
+        (
+            Nudge(
+                lambda given, right: abs(given - _cost(0)) < 0.01,
+                "That's the cost of the fused kernel. Put the four lines into your kernel and run it again.",
+            ),
+            Nudge(
+                lambda given, right: abs(given - right) < 0.1,
+                "Very close. Read both decimals from the report.",
+            ),
+            Nudge(
+                lambda given, right: 1.9 < given < 2.1,
+                "That would be one extra trip. The product is written, and then it is read back.",
+            ),
+        ),
+    ),
+    Question(
+        "ch03-q5",
+        "Does your gradient of the leaky relu agree with PyTorch's?",
+        lambda: True,
+        bool,
+        "Your dx differs from x.grad. What are the two slopes of a leaky relu, and what else does the chain "
+        "rule multiply by?",
+        computed=True,
     ),
 )

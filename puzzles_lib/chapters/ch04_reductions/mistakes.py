@@ -1,13 +1,13 @@
-"""Wrong kernels of chapter 04: right ones with one slip each. More are written out in the tests."""
+"""Wrong kernels of chapter 04: correct ones with one slip each. More are written out in the tests."""
 
-from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM
+from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM, ONLINE_SOFTMAX
 from puzzles_lib.mistakes import Mistake
 
 MISTAKES = (
     Mistake(
         LONG_SUM,
         "other_forgotten",
-        "Lanes past the row hold anything, and are summed.",
+        "Lanes past the end of the row have no defined value, and are summed anyway.",
         {"mask=mask, other=0.0": "mask=mask"},
         kind="uninitialised",
         says="x_ptr",
@@ -15,7 +15,7 @@ MISTAKES = (
     Mistake(
         LONG_SOFTMAX,
         "padding_of_zeros",
-        "Lanes past the row are 0 and not minus infinity: in the maximum, and in the sum.",
+        "Lanes past the end of the row are 0 instead of minus infinity, in the maximum and in the sum.",
         {
             'other=float("-inf"))  # [BLOCK_M, BLOCK_N]\n        row_max': (
                 "other=0.0)  # [BLOCK_M, BLOCK_N]\n        row_max"
@@ -26,5 +26,45 @@ MISTAKES = (
         },
         kind="values",
         says="z[0, 0]",
+    ),
+    Mistake(
+        ONLINE_SOFTMAX,
+        "start_at_minus_infinity",
+        "The maximum starts from minus infinity, and minus infinity minus itself is NaN.",
+        {"-1e30": 'float("-inf")'},
+        kind="values",
+        says="NaN",
+    ),
+    Mistake(
+        ONLINE_SOFTMAX,
+        "factor_forgotten",
+        "The old sum is not rescaled when the maximum rises.",
+        {"denominator * factor": "denominator"},
+        kind="values",
+        says="each row is off",
+    ),
+    Mistake(
+        ONLINE_SOFTMAX,
+        "factor_upside_down",
+        "The factor is new minus old instead of old minus new.",
+        {"tl.exp(row_max - new_max)": "tl.exp(new_max - row_max)"},
+        kind="values",
+        says="NaN",
+    ),
+    Mistake(
+        ONLINE_SOFTMAX,
+        "block_relative_to_the_old_maximum",
+        "The block is added relative to the old maximum.",
+        {"tl.exp(x - new_max[:, None])": "tl.exp(x - row_max[:, None])"},
+        kind="values",
+        says="zero everywhere",
+    ),
+    Mistake(
+        ONLINE_SOFTMAX,
+        "maximum_updated_too_early",
+        "The old maximum is overwritten before the factor is computed, so the factor is always 1.",
+        {"        factor = tl.exp": "        row_max = new_max\n        factor = tl.exp"},
+        kind="values",
+        says="each row is off",
     ),
 )

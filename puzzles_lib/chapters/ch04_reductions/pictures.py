@@ -1,4 +1,4 @@
-"""Pictures of chapter 04: walking a row in blocks, folding an axis, and a softmax that keeps its head."""
+"""Pictures of chapter 04: walking a row in blocks, folding an axis, and a softmax that doesn't overflow."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ MINUS = "\u2212"
 
 
 def walk(case: Case = LONG_SUM.cases[2]) -> Picture:
-    """Rows by program, columns by turn of the loop, and the lanes that lie outside."""
+    """Rows by program, columns by iteration, and the lanes that are outside."""
     programs, steps = LONG_SUM.programs(case)[0], -(-case.N // case.BLOCK_N)
     width, height = 3.6, 0.75
     per_column, per_row = width / case.BLOCK_N, height
@@ -27,7 +27,7 @@ def walk(case: Case = LONG_SUM.cases[2]) -> Picture:
     for step in range(steps):
         middle = left + width * (step + 0.5)
         label(ax, middle, 1.05, f"start = {step * case.BLOCK_N}", align="baseline")
-        label(ax, middle, 0.45, f"turn {step + 1}", align="baseline", color=FAINT)
+        label(ax, middle, 0.45, f"iteration {step + 1}", align="baseline", color=FAINT)
     for program in range(programs):
         color = (SKY, ORANGE)[program % 2]
         first = program * case.BLOCK_M
@@ -47,21 +47,21 @@ def walk(case: Case = LONG_SUM.cases[2]) -> Picture:
                     rest = per_column * (case.BLOCK_N - real)
                     box(ax, x + per_column * real, at, rest, per_row, color=None, hatch="////")
     bottom = top + per_row * case.BLOCK_M * programs
-    note = "hatched: lanes past the end of the row or past the last row, masked off and filled with 0"
+    note = "hatched: lanes past the end of the row or past the last row, masked off, with the value 0"
     label(ax, left, bottom + 0.75, note, align="left")
     lanes = programs * steps * case.BLOCK_M * case.BLOCK_N
     return Picture(
         figure,
         f"""x is {case.M} x {case.N}; BLOCK_M = {case.BLOCK_M}, BLOCK_N = {case.BLOCK_N}. Each of {programs}
-        programs owns {case.BLOCK_M} rows and walks them in {steps} turns, start = 0, {case.BLOCK_N} and so
-        on. The last turn covers {case.N - (steps - 1) * case.BLOCK_N} columns that exist, and program
-        {programs - 1} has {case.M - (programs - 1) * case.BLOCK_M} row that exists: {case.M * case.N} of
-        {lanes} lanes are real, the rest is masked off.""",
+        programs owns {case.BLOCK_M} rows and walks them in {steps} iterations, start = 0, {case.BLOCK_N} and
+        so on. The last iteration covers {case.N - (steps - 1) * case.BLOCK_N} columns that exist, and program
+        {programs - 1} has {case.M - (programs - 1) * case.BLOCK_M} row that exists. So {case.M * case.N} of
+        {lanes} lanes are real, and the rest are masked off.""",
     )
 
 
 def fold() -> Picture:
-    """What is left of a block after a sum along an axis, and how the accumulator takes it in."""
+    """What is left of a block after a sum along an axis, and how it is added to the accumulator."""
     block = torch.tensor([[1, 5, 2, 0], [3, 1, 1, 4], [2, 2, 6, 1]])
     rows, columns = block.sum(1), block.sum(0)
     acc = torch.tensor([10, 20, 30])
@@ -91,7 +91,7 @@ def fold() -> Picture:
 
 
 def shift(case: Case = LONG_SOFTMAX.cases[3], lanes: int = 7) -> Picture:
-    """exp of a large row overflows; exp of the same row less its maximum does not."""
+    """exp of a large row overflows, and exp of the same row minus its maximum does not."""
     row = make_inputs(LONG_SOFTMAX, case)["x"][0]
     peak = int(row.argmax())
     start = max(0, min(peak - lanes // 2, len(row) - lanes))
@@ -111,8 +111,8 @@ def shift(case: Case = LONG_SOFTMAX.cases[3], lanes: int = 7) -> Picture:
     return Picture(
         figure,
         f"""{lanes} columns of a row around 1000: exp(x) is inf for each of them. With the row's maximum,
-        {row.max():.1f} in column {peak}, subtracted first, the differences are 0 or below and exp of them
-        lies between 0 and 1.""",
+        {row.max():.1f} in column {peak}, subtracted first, the differences are 0 or below, and exp of each
+        is between 0 and 1.""",
     )
 
 
@@ -140,15 +140,15 @@ def padding(case: Case = LONG_SOFTMAX.cases[2], lanes: int = 13) -> Picture:
         for level in (y, y + 1.0):
             label(ax, low.right + 0.2, level + 0.5, "...", align="left", fontsize=11)
         total = right + (count * each if other == "0" else 0)
-        ratio = f", {100 * count * each / right:.0f}% too much" if other == "0" else ", right"
+        ratio = f", {100 * count * each / right:.0f}% too much" if other == "0" else ", correct"
         text = f"denominator of the row: {total:.2f}{ratio}"
         label(ax, 5.2, y + 2.55, text, align="left", fontsize=11)
     label(ax, 5.2, 0.45, f"the row ends at column {case.N - 1}", align="left", fontsize=11)
     return Picture(
         figure,
         f"""The end of a row of N = {case.N} in blocks of {case.BLOCK_N}: {count} lanes of the last block
-        lie past it. Filled with 0, each of them adds exp(0 - max) = {each:.3f}, and the denominator becomes
-        {right + count * each:.2f} where {right:.2f} is right. Filled with -inf each adds 0.""",
+        are past its end. If they are 0, each of them adds exp(0 - max) = {each:.3f}, and the denominator
+        becomes {right + count * each:.2f} instead of {right:.2f}. If they are -inf, each adds 0.""",
     )
 
 
@@ -199,9 +199,9 @@ def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
     return Picture(
         figure,
         f"""A row of {case.N} values that rises from {row.min():.1f} to {row.max():.1f}, in blocks of
-        {case.BLOCK_N}. Above, the maximum so far; below, the sum so far: what is kept of the old one, times e
-        to the power of old maximum minus new maximum, and what the block adds. After blocks 1 to
-        {len(told)}: {"; ".join(told)}.""",
+        {case.BLOCK_N}. Above, the maximum so far; below, the sum so far: what is kept of the old one (it is
+        multiplied by e to the power of old maximum minus new maximum), and what the block adds. After blocks
+        1 to {len(told)}: {"; ".join(told)}.""",
     )
 
 
@@ -211,11 +211,11 @@ def _plain(ax: Axes) -> None:
     ax.tick_params(labelsize=9)
 
 
-NAMED = 0.8  # what a bar must stand for at least, to have room for its name
+NAMED = 0.8  # the smallest sum whose bar has room for its name
 
 
 def drag(scores: Sequence[int] = (1, 3, 2, 7, 5, 6)) -> Live:
-    """An online softmax over blocks of two scores, which can be dragged."""
+    """An online softmax over blocks of two scores, with a slider for each score."""
     row_max, total, columns, told = -1e30, 0.0, [], []
     for block in range(0, len(scores), 2):
         new_max = max(row_max, *scores[block : block + 2])
@@ -249,6 +249,6 @@ def drag(scores: Sequence[int] = (1, 3, 2, 7, 5, 6)) -> Live:
         "online-softmax",
         f'<div style="{grid}">{"".join(columns)}</div>',
         Path(__file__).with_name("drag.js").read_text("utf-8"),
-        f"An online softmax over the scores {', '.join(map(str, scores))}, two a block, each with a slider "
+        f"An online softmax over the scores {', '.join(map(str, scores))}, in blocks of two, with sliders "
         f"from -5 to 10. Block by block: {'; '.join(told)}. Denominator {total:.4f}.",
     )

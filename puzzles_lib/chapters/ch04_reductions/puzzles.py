@@ -1,4 +1,4 @@
-"""Chapter 04: loops along a row, sums and maxima, a softmax of rows longer than a block."""
+"""Chapter 04: loops along a row, sums and maxima, and softmax in three loops and in two."""
 
 from types import SimpleNamespace
 
@@ -13,10 +13,10 @@ from puzzles_lib.puzzle import Case, Puzzle
 
 
 def lone_peaks(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Rows in which one element stands 200 above the rest: the first, the last or an inner one, in turn.
+    """Rows in which one element is 200 above the rest: the first, the last or an inner one, in turn.
 
-    Each row lies 400 above the one before. exp() of a difference of 100 overflows float32, so neither
-    another row's maximum nor that of a part of the row will do in place of the row's own.
+    Each row is 400 above the one before. exp() of a difference of 100 overflows float32, so only the row's
+    own maximum works: not another row's, and not that of a part of the row.
     """
     columns = shape[-1]
     values = torch.randn(shape, generator=generator)
@@ -27,7 +27,7 @@ def lone_peaks(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gene
 
 
 def masked_half(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Rows as of `lone_peaks` whose first or last half, in turn, is -inf, as an attention mask leaves it."""
+    """Rows as from `lone_peaks` with their first or last half, in turn, set to -inf, as a mask does."""
     values = lone_peaks(shape, dtype, generator)
     rows = values.view(-1, shape[-1])
     rows[0::2, : shape[-1] // 2] = float("-inf")
@@ -36,7 +36,7 @@ def masked_half(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
 
 
 def many_blocks(numbers: SimpleNamespace) -> tuple[int, ...]:
-    """Block sizes that cut a long row into more blocks than any row of the cases has."""
+    """Return block sizes that cut a long row into more blocks than any row of the cases has."""
     return (128,) if numbers.N > 1000 else (32, 256, 1024)
 
 
@@ -61,10 +61,27 @@ LONG_SUM = Puzzle(
 )
 
 
+SOFTMAX_CASES = (
+    Case(M=1, N=32, BLOCK_M=1, BLOCK_N=32),  # one program, one row, one block
+    Case(M=64, N=48, BLOCK_M=32, BLOCK_N=16),  # several programs, rows and blocks
+    Case(M=5, N=200, BLOCK_M=4, BLOCK_N=64),  # ragged on both axes
+    Case(M=3, N=150, BLOCK_M=4, BLOCK_N=128, fill={"x": inputs.large}),
+    Case(M=3, N=150, BLOCK_M=4, BLOCK_N=128, fill={"x": inputs.very_negative}),
+    Case(M=3, N=150, BLOCK_M=4, BLOCK_N=64, fill={"x": inputs.late_maximum}),
+    Case(M=3, N=129, BLOCK_M=4, BLOCK_N=64, fill={"x": lone_peaks}),
+    Case(M=40, N=97, BLOCK_M=64, BLOCK_N=32, fill={"x": masked_half}),
+)
+
+SOFTMAX_CONTRACT = Contract(
+    {"M": Size(150), "N": Size(2100), "BLOCK_M": (4, 32, 64), "BLOCK_N": many_blocks},
+    fills=lambda s: ({"x": inputs.far_below}, {"x": masked_half}),
+)
+
+
 def long_softmax(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
     """z[m, n] = exp(x[m, n]) / Σ_k exp(x[m, k]), rows of any length
 
-    x may be large, and may hold -inf; no row is -inf throughout.
+    x may be large, and may contain -inf, but no row is all -inf.
     """
     exp = (x - x.amax(dim=1, keepdim=True)).exp()
     return exp / exp.sum(dim=1, keepdim=True)
@@ -78,20 +95,34 @@ LONG_SOFTMAX = Puzzle(
         r" = \frac{e^{x_{m,n} - \mu_m}}{\sum_k e^{x_{m,k} - \mu_m}}, \qquad \mu_m = \max_k x_{m,k}"
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
-    cases=(
-        Case(M=1, N=32, BLOCK_M=1, BLOCK_N=32),  # one program, one row, one block
-        Case(M=64, N=48, BLOCK_M=32, BLOCK_N=16),  # several programs, rows and blocks
-        Case(M=5, N=200, BLOCK_M=4, BLOCK_N=64),  # ragged on both axes
-        Case(M=3, N=150, BLOCK_M=4, BLOCK_N=128, fill={"x": inputs.large}),
-        Case(M=3, N=150, BLOCK_M=4, BLOCK_N=128, fill={"x": inputs.very_negative}),
-        Case(M=3, N=150, BLOCK_M=4, BLOCK_N=64, fill={"x": inputs.late_maximum}),
-        Case(M=3, N=129, BLOCK_M=4, BLOCK_N=64, fill={"x": lone_peaks}),
-        Case(M=40, N=97, BLOCK_M=64, BLOCK_N=32, fill={"x": masked_half}),
-    ),
-    contract=Contract(
-        {"M": Size(150), "N": Size(2100), "BLOCK_M": (4, 32, 64), "BLOCK_N": many_blocks},
-        fills=lambda s: ({"x": inputs.far_below}, {"x": masked_half}),
-    ),
+    cases=SOFTMAX_CASES,
+    contract=SOFTMAX_CONTRACT,
 )
 
-PUZZLES = (LONG_SUM, LONG_SOFTMAX)
+
+def online_softmax(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
+    """z[m, n] = exp(x[m, n]) / Σ_k exp(x[m, k]), in two loops
+
+    Each element of x is loaded at most twice.
+    x may be large, and may contain -inf, but no row is all -inf.
+    """
+    exp = (x - x.amax(dim=1, keepdim=True)).exp()
+    return exp / exp.sum(dim=1, keepdim=True)
+
+
+def _twice(case: Case) -> int:
+    """Return how many loads of x two loops over every row make."""
+    return 2 * case.M * case.N
+
+
+ONLINE_SOFTMAX = Puzzle(
+    number="8b",
+    spec=online_softmax,
+    formula=r"z_{m,n} = \frac{e^{x_{m,n}}}{\sum_k e^{x_{m,k}}}",
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
+    most_loads={"x": _twice},
+    cases=SOFTMAX_CASES,
+    contract=SOFTMAX_CONTRACT,
+)
+
+PUZZLES = (LONG_SUM, LONG_SOFTMAX, ONLINE_SOFTMAX)

@@ -5,8 +5,9 @@ import math
 import torch
 import triton
 
-from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM
+from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM, ONLINE_SOFTMAX
 from puzzles_lib.inputs import make_inputs
+from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
 
 M, N, BLOCK_M, BLOCK_N = 5, 20, 4, 8
@@ -17,7 +18,7 @@ def _masked_off() -> int:
 
 
 def _zero_padding() -> int:
-    """What is stored in case 4 with zeros past the end of a row."""
+    """Return what a kernel stores in case 4 if the lanes past the end of a row are 0."""
     x = make_inputs(LONG_SOFTMAX, LONG_SOFTMAX.cases[4])["x"]
     (stored,) = {float(value) for value in (x - 0.0).exp().flatten()}  # 0 is the maximum
     return int(stored)
@@ -25,8 +26,8 @@ def _zero_padding() -> int:
 
 def _starts_with_a_hidden_block() -> int:
     hidden = []
-    for number, case in enumerate(LONG_SOFTMAX.cases):
-        block = make_inputs(LONG_SOFTMAX, case)["x"][:, : case.BLOCK_N]
+    for number, case in enumerate(ONLINE_SOFTMAX.cases):
+        block = make_inputs(ONLINE_SOFTMAX, case)["x"][:, : case.BLOCK_N]
         hidden += [number] if (block == -math.inf).all(dim=1).any() else []
     (number,) = hidden
     return number
@@ -39,9 +40,21 @@ def _counted_in_float16() -> int:
     return int(total)
 
 
-def _last_turn() -> int:
+def _last_iteration() -> int:
     case = LONG_SUM.cases[2]
     return -(-case.N // case.BLOCK_N)
+
+
+def _factor() -> float:
+    """Return what turns a sum relative to a maximum of 3 into one relative to a maximum of 4."""
+    return math.exp(3 - 4)
+
+
+LAUNCH = Case(M=1000, N=5000, BLOCK_M=16, BLOCK_N=256)
+
+
+def _grid() -> tuple[int, ...]:
+    return tuple(LONG_SUM.grid(LAUNCH))
 
 
 QUESTIONS = (
@@ -50,16 +63,19 @@ QUESTIONS = (
         "How many lanes of the loads of x are masked off, in both programs together?",
         _masked_off,
         int,
-        "Count all lanes: programs times turns of the loop times lanes of a tile. How many have an element?",
+        "Count all lanes first: programs times iterations times lanes of a tile. How many have an element?",
         (
             Nudge(
                 lambda given, right: given == right + M * N,
-                "That is all of them. Some have an element of x.",
+                "That is the number of all lanes. Some of them have an element of x.",
             ),
-            Nudge(lambda given, right: given == M * N, "So many have an element. And the others?"),
+            Nudge(
+                lambda given, right: given == M * N,
+                "That is how many lanes have an element. How many have none?",
+            ),
             Nudge(
                 lambda given, right: given == M * (triton.cdiv(N, BLOCK_N) * BLOCK_N - N),
-                "Those past column 20 in the rows that exist. And the rows that do not exist?",
+                "Those are the lanes past column 20, in rows that exist. Now add the rows that don't exist.",
             ),
         ),
     ),
@@ -68,59 +84,100 @@ QUESTIONS = (
         "What does the kernel with zeros in the padding store in case 4?",
         _zero_padding,
         float,
-        "What is the maximum of a row and its padding? Then what is the exponential of x minus that?",
+        "What is the maximum of a row and its padding? Now take the exponential of x minus that maximum.",
         (
             Nudge(
                 lambda given, right: given == 1,
-                "That would be the exponential of the maximum itself. Is the maximum one of x?",
+                "That is what the maximum itself would give. But is the maximum an element of x?",
             ),
             Nudge(
                 lambda given, right: math.isnan(given),
-                "For NaN the denominator would have to vanish, too. But each lane of padding adds 1 to it.",
+                "NaN would need a denominator of 0. But every lane of padding adds 1 to it.",
             ),
         ),
     ),
     Question(
         "ch04-q3",
-        "In which case, counted from 0, does the kernel fail that starts from minus infinity?",
+        "In which case, counting from 0, does the kernel fail that starts from minus infinity?",
         _starts_with_a_hidden_block,
         int,
         "When is the new maximum still minus infinity after a whole block?",
         (
             Nudge(
                 lambda given, right: given == right + 1,
-                "Cases count from 0.",
+                "You have the right row of the table. We count the cases from 0.",
             ),
             Nudge(
                 lambda given, right: given == 4,
-                "Those are far below 0, but they are numbers: after the first block the maximum is one, too.",
+                "Those values are far below 0, but they are numbers, so the maximum is one after a block.",
             ),
         ),
     ),
     Question(
         "ch04-q4",
-        "After which turn of the loop, counted from 1, is acc no longer defined?",
-        _last_turn,
+        "After which iteration, counting from 1, is acc no longer defined?",
+        _last_iteration,
         int,
-        "A turn spoils acc when its load has lanes off. Which blocks of a row are full?",
+        "An iteration spoils acc if lanes of its load are masked off. Which blocks of a row are full?",
         (
             Nudge(
                 lambda given, right: given == right - 1,
-                "Counted from 1? In that turn all lanes of these rows are on.",
+                "All lanes of these rows are on in that iteration. Did you count from 1?",
             ),
         ),
     ),
     Question(
         "ch04-q5",
-        "Which number does a sum in float16 reach, when 1 is added five thousand times?",
+        "Which number does a float16 sum reach if you add 1 five thousand times?",
         _counted_in_float16,
         int,
-        "Which is the first odd number with more than 11 binary digits? It is rounded to an even one.",
+        "Which is the first odd number with more than 11 binary digits? It gets rounded to an even one.",
         (
-            Nudge(lambda given, right: given == 5000, "In binary, 4999 has 13 digits."),
+            Nudge(
+                lambda given, right: given == 5000,
+                "On paper, yes. But 4999 has 13 binary digits, and a float16 keeps 11 of them.",
+            ),
             Nudge(
                 lambda given, right: given in (right - 1, right + 1),
-                "Nearly. 2047 is eleven ones in binary. What is it plus 1, and that plus 1, rounded?",
+                "Very close. 2047 is eleven ones in binary. What is 2047 + 1, and what is that + 1, rounded?",
+            ),
+        ),
+    ),
+    Question(
+        "ch04-q6",
+        "By what do you multiply the old sum when the maximum rises from 3 to 4?",
+        _factor,
+        float,
+        "Each old term is e^(x - 3), and should be e^(x - 4). Divide the second by the first.",
+        (
+            Nudge(
+                lambda given, right: given > 1,
+                "That makes the old sum larger. If the maximum rises, do the old terms grow or shrink?",
+            ),
+            Nudge(
+                lambda given, right: given == -1,
+                "That is the change of the exponent. By what does it multiply each term?",
+            ),
+        ),
+    ),
+    Question(
+        "ch04-q7",
+        "Which grid launches long_sum for 1000 rows of 5000, with BLOCK_M = 16 and BLOCK_N = 256?",
+        _grid,
+        tuple,
+        "Each program owns BLOCK_M rows. How many programs do 1000 rows need? triton.cdiv rounds up.",
+        (
+            Nudge(
+                lambda given, right: len(given) != 1,
+                "The grid has one axis here: a program walks all columns of its rows by itself.",
+            ),
+            Nudge(
+                lambda given, right: given[0] == LAUNCH.M // LAUNCH.BLOCK_M,
+                "That many programs cover 992 rows. Who adds up the last 8?",
+            ),
+            Nudge(
+                lambda given, right: given[0] == LAUNCH.M,
+                "That is one program per row. Each program can take BLOCK_M of them.",
             ),
         ),
     ),

@@ -1,9 +1,11 @@
-"""Pictures of chapter 05: a strip of scores, the online softmax, padded keys, dots, the causal mask."""
+"""Pictures of chapter 05: attention to drag, a strip of scores, padded keys, dots, the causal mask."""
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
+import torch
 
 from puzzles_lib.drawing.colours import (
     FAINT,
@@ -18,15 +20,16 @@ from puzzles_lib.drawing.colours import (
     VERMILLION,
     YELLOW,
 )
+from puzzles_lib.drawing.live import ON_FILL, Live
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 
-STEPS = (ORANGE, PALE_ORANGE)  # of program 1, in turns
-KEYS = (SILVER, PALE)  # blocks of keys, in turns
+STEPS = (ORANGE, PALE_ORANGE)  # alternating, for the iterations of program 1
+KEYS = (SILVER, PALE)  # alternating, for the blocks of keys
 OLD, NEW = SKY, ORANGE
 
 
 def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> Picture:
-    """The T x T scores, and the part of them that one program makes, a block of keys at a time."""
+    """The T x T scores, and the part of them that one program computes, one block of keys at a time."""
     figure, ax = new_sheet(T + 8.5, T + 5.0)
     left, top = 3.4, 3.9
     rows = range(program * BLOCK_Q, (program + 1) * BLOCK_Q)
@@ -45,7 +48,7 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> 
         x = left + step * BLOCK_K
         wide = min(BLOCK_K, T - step * BLOCK_K)
         box(ax, x, top + rows[0], wide, BLOCK_Q, color=None, edge=INK, linewidth=1.6)
-        label(ax, x + wide / 2, top + rows[0] + (BLOCK_Q - 1) / 2, f"turn {step + 1}", fontsize=11)
+        label(ax, x + wide / 2, top + rows[0] + (BLOCK_Q - 1) / 2, f"iter. {step + 1}", fontsize=11)
     middle = top + rows[0] + BLOCK_Q / 2
     arrow(ax, (left + T + 0.15, middle), (left + T + 1.9, middle))
     foot = f"{T} x {T} scores, never stored"
@@ -53,23 +56,24 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> 
     label(ax, left + T + 3.2, middle, f"program {program}", align="left", fontsize=11)
     return Picture(
         figure,
-        f"""A grid of {T} x {T} scores, a row per query and a column per key. Program {program} holds the
-        queries {rows[0]} to {rows[-1]} and walks its strip of the grid in {math.ceil(T / BLOCK_K)} turns,
-        {BLOCK_K} keys and values each. At the end it writes z for its queries. The grid is never stored.""",
+        f"""A grid of {T} x {T} scores, a row per query and a column per key. Program {program} has the
+        queries {rows[0]} to {rows[-1]} and walks its strip of the grid in {math.ceil(T / BLOCK_K)}
+        iterations, with {BLOCK_K} keys and values each. At the end it writes z for its queries. The grid is
+        never stored.""",
     )
 
 
 def thrown_away(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3) -> Picture:
-    """The tile of scores of each turn, thrown away at its end; what a program holds on to."""
+    """The tile of scores of each iteration, thrown away at its end, and what a program keeps."""
     steps = math.ceil(T / BLOCK_K)
     figure, ax = new_sheet(T + 12.6, steps * (BLOCK_Q * 0.62 + 0.9) + 1.9)
     left, high = 2.6, 0.62
-    for x, text in ((left + T / 2, "scores of 4 queries"), (left + T + 4.9, "what is held")):
+    for x, text in ((left + T / 2, "scores of 4 queries"), (left + T + 4.9, "what it keeps")):
         label(ax, x, 0.6, text, fontsize=11)
     for step in range(steps):
         top = 1.3 + step * (BLOCK_Q * high + 0.9)
         now = range(step * BLOCK_K, min((step + 1) * BLOCK_K, T))
-        label(ax, left - 0.3, top + BLOCK_Q * high / 2, f"turn {step + 1}", align="right", fontsize=11)
+        label(ax, left - 0.3, top + BLOCK_Q * high / 2, f"iter. {step + 1}", align="right", fontsize=11)
         for j in range(T):
             gone = j < now[0]
             for i in range(BLOCK_Q):
@@ -95,18 +99,20 @@ def thrown_away(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3) -> Picture:
             box(ax, x, top, wide, BLOCK_Q * high, text, color=color)
             x += wide + 0.15
     foot = 1.3 + steps * (BLOCK_Q * high + 0.9) - 0.3
-    label(ax, left, foot, "crossed out: made, used and thrown away", align="left", fontsize=9, color=FAINT)
+    label(
+        ax, left, foot, "crossed out: computed, used and thrown away", align="left", fontsize=9, color=FAINT
+    )
     return Picture(
         figure,
-        f"""The scores of {BLOCK_Q} queries with {T} keys, {BLOCK_K} keys a turn. In each of the {steps} turns
-        a program makes a tile of {BLOCK_Q} x {BLOCK_K} scores, uses it and throws it away. It holds on to a
-        maximum and a sum for each query, and the weighted sum acc: {BLOCK_Q * BLOCK_K} scores at a time,
-        never all {BLOCK_Q * T}.""",
+        f"""The scores of {BLOCK_Q} queries with {T} keys, {BLOCK_K} keys per iteration. In each of the
+        {steps} iterations a program computes a tile of {BLOCK_Q} x {BLOCK_K} scores, uses it and throws it
+        away. It keeps a maximum and a sum for each query, and the weighted sum acc. So there are
+        {BLOCK_Q * BLOCK_K} scores at a time, never all {BLOCK_Q * T}.""",
     )
 
 
 def online_softmax(blocks: Sequence[Sequence[float]] = ((1.0, 2.0), (4.0, 2.0), (3.0, 0.0))) -> Picture:
-    """One query's scores, block by block: the running maximum, and what becomes of the sum."""
+    """One query's scores, block by block: the running maximum, and what happens to the sum."""
     maximum, total, steps = -1e30, 0.0, []  # the text's row_max starts there
     for block in blocks:
         new = max(maximum, *block)
@@ -157,7 +163,7 @@ def online_softmax(blocks: Sequence[Sequence[float]] = ((1.0, 2.0), (4.0, 2.0), 
 
 
 def padding(q: float = 1.0, keys: Sequence[float] = (-3.0, -1.0), block: int = 4) -> Picture:
-    """What padded keys do to the weights: a score of 0 counts, a score of -inf does not."""
+    """What padded keys do to the weights: a score of 0 counts, and a score of -inf doesn't."""
     pad = block - len(keys)
     k = [*keys, *[0.0] * pad]
     zero = q * np.array(k)
@@ -181,14 +187,14 @@ def padding(q: float = 1.0, keys: Sequence[float] = (-3.0, -1.0), block: int = 4
     return Picture(
         figure,
         f"""A query of {q:g}, keys {", ".join(f"{key:g}" for key in keys)} and {pad} padded lanes that were
-        loaded as 0. Left, their scores are 0 and the weights come out as
-        {", ".join(f"{w:g}" for w in softmax(zero))}: the padding has most of the weight. Right, their scores
-        are minus infinity and the weights are {", ".join(f"{w:g}" for w in softmax(hidden))}.""",
+        loaded as 0. On the left their scores are 0, and the weights are
+        {", ".join(f"{w:g}" for w in softmax(zero))}: the padding gets most of the weight. On the right their
+        scores are minus infinity, and the weights are {", ".join(f"{w:g}" for w in softmax(hidden))}.""",
     )
 
 
 def dots(BLOCK_Q: int = 32, BLOCK_K: int = 64, BLOCK_D: int = 16) -> Picture:
-    """The two dots of a turn: queries by keys, then weights by values."""
+    """The two dots of an iteration: queries by keys, then weights by values."""
     figure, ax = new_sheet(18.5, 13.8)
     q, k, d = BLOCK_Q / 11, BLOCK_K / 11, BLOCK_D / 11  # all to one scale
     score, key, query, value = YELLOW, ORANGE, GREEN, SKY
@@ -225,7 +231,7 @@ def dots(BLOCK_Q: int = 32, BLOCK_K: int = 64, BLOCK_D: int = 16) -> Picture:
 
 
 def causal(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 2) -> Picture:
-    """Which tiles of scores a causal kernel needs: all of them, some of their lanes, or not at all."""
+    """Which tiles of scores a causal kernel needs in full, in part, and not at all."""
     figure, ax = new_sheet(T + 10.6, T + 2.2)
     left, top = 2.2, 1.9
     allowed = np.tril(np.ones((T, T), bool))
@@ -262,7 +268,7 @@ def causal(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 2) -> Picture:
     legend = (
         (GREEN, None, f"full: {kinds['full']} tiles, no mask needed"),
         (YELLOW, None, f"on the diagonal: {kinds['diagonal']} tiles"),
-        (None, "////", "of these, masked: score \u2212inf"),
+        (None, "////", "masked lanes of these: score \u2212inf"),
         (None, None, f"in the future: {kinds['skipped']} tiles, skipped"),
     )
     for line, (color, hatch, text) in enumerate(legend):
@@ -271,7 +277,82 @@ def causal(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 2) -> Picture:
         label(ax, left + T + 2.1, y + 0.5, text, align="left")
     return Picture(
         figure,
-        f"""The {T} x {T} scores in tiles of {BLOCK_Q} queries by {BLOCK_K} keys. Only j up to i counts, the
-        lower triangle. {kinds["full"]} tiles lie wholly inside it, {kinds["diagonal"]} are cut by the
-        diagonal and need a mask, {kinds["skipped"]} lie in the future and can be skipped.""",
+        f"""The {T} x {T} scores in tiles of {BLOCK_Q} queries by {BLOCK_K} keys. Only the lower triangle,
+        j up to i, counts. {kinds["full"]} tiles are entirely inside it, {kinds["diagonal"]} are cut by the
+        diagonal and need a mask, and {kinds["skipped"]} are in the future and can be skipped.""",
+    )
+
+
+WORDS = ("the", "cat", "slept", "for", "it")
+VALUES = (10, 20, 30, 40, 50)
+
+
+def drag(q: int = 1, keys: Sequence[int] = (1, 2, -1, 0, 1)) -> Live:
+    """The attention of one query to five keys, with a slider for the query and for each key."""
+    scores = [q * key for key in keys]
+    terms = [math.exp(score - max(scores)) for score in scores]
+    weights = [term / sum(terms) for term in terms]
+    z = sum(weight * value for weight, value in zip(weights, VALUES, strict=True))
+    rows, told = [], []
+    for n, (word, key, value) in enumerate(zip(WORDS, keys, VALUES, strict=True)):
+        bar = f"background:{ORANGE};{ON_FILL};height:1.4em;width:{100 * weights[n]:.1f}%"
+        rows.append(
+            f'<div data-key="{n}" style="display:contents"><b>{word}</b>'
+            f'<label>k = <span>{key}</span><input type="range" min="-4" max="4" value="{key}" '
+            f'aria-label="key of {word}" style="width:100%"></label>'
+            f'<div>score <b data-is="score">{scores[n]}</b></div>'
+            f'<div><div data-bar="" style="{bar}"></div></div>'
+            f'<div>weight <b data-is="weight">{weights[n]:.3f}</b></div><div>v = {value}</div></div>'
+        )
+        told.append(f"{word}: key {key}, score {scores[n]}, weight {weights[n]:.3f}, value {value}")
+    columns = "display:grid;gap:.3em 1em;align-items:center;grid-template-columns:auto 7em auto 1fr auto auto"
+    return Live(
+        "attention",
+        f'<label style="display:block;max-width:16em">query of <b>it</b>: q = <span>{q}</span>'
+        f'<input data-query="" type="range" min="-4" max="4" value="{q}" aria-label="query" '
+        f'style="width:100%"></label><div style="{columns}">{"".join(rows)}</div>'
+        f'<div aria-live="polite" style="margin-top:.5em">z, the mean of the values with these weights: '
+        f'<b data-is="z">{z:.2f}</b></div>',
+        Path(__file__).with_name("drag.js").read_text("utf-8"),
+        f"The attention of a query, {q}, to five words, with a slider from -4 to 4 for the query and "
+        f"for each key. {'; '.join(told)}. The mean of the values is {z:.2f}.",
+    )
+
+
+def sentence() -> tuple[list[str], torch.Tensor, torch.Tensor]:
+    """Return eight words, with a query and a key of eight numbers for each: float32 [8, 8].
+
+    Each key is a direction of its own. A query points to the key of the word that it should find, which is
+    the word itself unless it is named here.
+    """
+    words = ["the", "cat", "slept", ",", "for", "it", "was", "tired"]
+    finds = {"slept": "cat", "it": "cat", "was": "it", "tired": "it"}
+    k = torch.eye(len(words))
+    q = torch.stack([12 * k[words.index(finds.get(word, word))] for word in words])
+    return words, q, k
+
+
+def weights(words: Sequence[str], table: torch.Tensor) -> Picture:
+    """How much each word looks at each word: table is float32 [words, words], a row per query."""
+    wide = 1.55
+    figure, ax = new_sheet(len(words) * wide + 4.6, len(words) + 3.2)
+    left, top = 2.4, 2.0
+    texts = [[f"{w:.2f}" if w >= 0.005 else "" for w in row] for row in table.tolist()]
+    strong = [
+        [ORANGE if w >= 0.5 else PALE_ORANGE if w >= 0.05 else None for w in row] for row in table.tolist()
+    ]
+    cells(ax, texts, x=left, y=top, width=wide, colors=strong, edge=SILVER)
+    for n, word in enumerate(words):
+        label(ax, left + wide * (n + 0.5), top - 0.35, word, align="baseline", fontsize=11)
+        label(ax, left - 0.3, top + n + 0.5, word, align="right", fontsize=11)
+    label(ax, left + wide * len(words) / 2, 0.6, "looks at", fontsize=11, color=FAINT)
+    label(ax, left, top + len(words) + 0.6, "orange: half of the weight or more", align="left", color=FAINT)
+    seen = [
+        f"{word} looks at {words[int(row.argmax())]} with {float(row.max()):.2f}"
+        for word, row in zip(words, table, strict=True)
+    ]
+    return Picture(
+        figure,
+        f"""The weights of {len(words)} words, a row for each word that looks and a column for each word that
+        is looked at. The largest of each row: {"; ".join(seen)}.""",
     )

@@ -11,7 +11,7 @@ from puzzles_lib.puzzle import Case, Puzzle
 
 
 def _around(center: float, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Values near a center in steps of 1/16: a sum of a few products of such is exact in float32."""
+    """Return values near a center in steps of 1/16, so that sums of a few products are exact in float32."""
     steps = 16 * center + 8 * torch.randn(shape, generator=generator)
     return (steps.round() / 16).to(dtype)
 
@@ -32,7 +32,7 @@ def around_minus_ten(shape: tuple[int, ...], dtype: torch.dtype, generator: torc
 
 
 def late_keys(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Rows that rise along the first axis: every block of keys brings a new maximum."""
+    """Rows that rise along the first axis, so that every block of keys brings a new maximum."""
     return inputs.late_maximum(shape[::-1], dtype, generator).mT
 
 
@@ -48,7 +48,7 @@ def scalar_flash_attention(
 
 
 def _scalar_loads(case: Case) -> int:
-    """Every key once per block of queries."""
+    """Return the loads of a kernel that loads every key once per block of queries."""
     return triton.cdiv(case.T, case.BLOCK_Q) * case.T
 
 
@@ -81,7 +81,7 @@ SCALAR_FLASH_ATTENTION = Puzzle(
 def flash_attention(
     q: Float32[Tensor, "T D"], k: Float32[Tensor, "T D"], v: Float32[Tensor, "T D"]
 ) -> Float32[Tensor, "T D"]:
-    """z[i, d] = Σ_{j ≤ i} softmax_{j ≤ i}(Σ_e q[i, e] · k[j, e] / √D) · v[j, d]
+    """z[i, d] = Σ_{j ≤ i} softmax_{j ≤ i}(Σ_c q[i, c] · k[j, c] / √D) · v[j, d]
 
     A block of queries reads each key and each value at most once.
     """
@@ -91,7 +91,7 @@ def flash_attention(
 
 
 def _loads(case: Case) -> int:
-    """Every key once per block of queries, all its components."""
+    """Return the loads of a kernel that loads every key, all D numbers, once per block of queries."""
     return triton.cdiv(case.T, case.BLOCK_Q) * case.T * case.D
 
 
@@ -99,7 +99,7 @@ FLASH_ATTENTION = Puzzle(
     number="9b",
     spec=flash_attention,
     formula=r"""z_{id} = \sum_{j \le i} \frac{e^{s_{ij}}}{\sum_{l \le i} e^{s_{il}}} \, v_{jd},
-\qquad s_{ij} = \frac{1}{\sqrt D} \sum_e q_{ie} \, k_{je}""",
+\qquad s_{ij} = \frac{1}{\sqrt D} \sum_c q_{ic} \, k_{jc}""",
     grid=lambda s: (triton.cdiv(s.T, s.BLOCK_Q),),
     most_loads={"k": _loads, "v": _loads},
     cases=(
@@ -115,7 +115,7 @@ FLASH_ATTENTION = Puzzle(
     contract=Contract(
         {
             "T": Size(300),
-            "D": Size(80, least=2),  # a launch makes a constant of 1, and D.to(tl.float32) is none
+            "D": Size(80, least=2),  # a launch turns 1 into a constant, which has no .to(tl.float32)
             "BLOCK_Q": lambda s: (64,) if s.D > 64 else (64, 128),  # a larger one takes ptxas half a minute
             "BLOCK_K": lambda s: (16,) if s.T > 128 else (32,) if s.D > 64 else (32, 64),
             "BLOCK_D": lambda s: (max(16, triton.next_power_of_2(s.D)),),

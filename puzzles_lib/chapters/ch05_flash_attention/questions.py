@@ -4,13 +4,14 @@ import triton
 
 from puzzles_lib.chapters.ch05_flash_attention.puzzles import SCALAR_FLASH_ATTENTION
 from puzzles_lib.inputs import make_inputs
+from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
 
-T, BLOCK_Q, BLOCK_K = 4096, 128, 64
+T, BLOCK_Q, BLOCK_K = 512, 128, 64
 
 
 def _times() -> float:
-    """Queries and results once, keys and values once for each program."""
+    """Return the mean of 1 for queries and results, and of one per program for keys and values."""
     case = SCALAR_FLASH_ATTENTION.cases[1]
     return (2 + 2 * triton.cdiv(case.T, case.BLOCK_Q)) / 4
 
@@ -24,7 +25,7 @@ def _needed() -> int:
 
 
 def _lanes_whose_maximum_moves() -> int:
-    """In the second turn of the first program of case 2."""
+    """Return how many maxima change in the second iteration of case 2's first program."""
     case = SCALAR_FLASH_ATTENTION.cases[2]
     tensors = make_inputs(SCALAR_FLASH_ATTENTION, case)
     scores = tensors["q"][: case.BLOCK_Q, None] * tensors["k"][None, : 2 * case.BLOCK_K]
@@ -32,70 +33,109 @@ def _lanes_whose_maximum_moves() -> int:
     return int((second.amax(1) > first.amax(1)).sum())
 
 
+LAUNCH = Case(T=4000, BLOCK_Q=128, BLOCK_K=64)
+
+
+def _grid() -> tuple[int, ...]:
+    return tuple(SCALAR_FLASH_ATTENTION.grid(LAUNCH))
+
+
 QUESTIONS = (
     Question(
         "ch05-q1",
-        "How many times the least possible does a right kernel move in case 1?",
+        "How many times the minimum traffic does the kernel cause in case 1?",
         _times,
         float,
-        "Say for each of q, k, v and z how often it is moved. The least possible is once for each.",
+        "How many times is each of q, k, v and z moved? The minimum is once each, so take the mean.",
         (
             Nudge(
                 lambda given, right: given == 4,
-                "So often are keys and values loaded. Queries and results are not; take the mean.",
+                "That is how many times keys and values are loaded. Queries and results are moved once.",
             ),
-            Nudge(lambda given, right: given == 1, "There are four programs, and each walks all keys."),
+            Nudge(
+                lambda given, right: given == 1,
+                "That would be the minimum. But there are four programs, and each walks all keys.",
+            ),
             Nudge(
                 lambda given, right: given == 4 * right,
-                "That is the sum over the four tensors. The least possible is 4.",
+                "That is the sum over the four tensors. The minimum for all four together is 4.",
             ),
         ),
     ),
     Question(
         "ch05-q2",
-        "Which cases does the kernel without a factor get right? Numbers, counted from 0.",
+        "Which cases does the kernel without the factor get right? Answer with a set of numbers from 0 to 5.",
         _one_block,
         set,
-        "The factor brings what earlier blocks left up to date. Where are there no earlier blocks?",
+        "The factor rescales what earlier blocks have summed. When are there no earlier blocks?",
         (
             Nudge(
                 lambda given, right: not given,
-                "There is one. Compare T with BLOCK_K in the table.",
+                "The kernel gets one case right. Compare T with BLOCK_K in the table.",
             ),
-            Nudge(lambda given, right: given == {1}, "Cases count from 0."),
-            Nudge(lambda given, right: given > right, "That is too many: which have one block of keys only?"),
+            Nudge(lambda given, right: given == {1}, "You have the right row. We count the cases from 0."),
+            Nudge(
+                lambda given, right: given > right,
+                "That is too many. In which cases is there only one block of keys?",
+            ),
         ),
     ),
     Question(
         "ch05-q3",
-        "How many of the 2048 tiles are needed under a causal mask?",
+        "How many of the 32 tiles does a causal kernel need?",
         _needed,
         int,
-        "The first program needs two tiles, the next one two more than that, and so on to the last.",
+        "The first program needs two tiles, and each program two more than the one before. Add them up.",
         (
-            Nudge(lambda given, right: given == 2048, "Those are all. What lies above the diagonal?"),
             Nudge(
                 lambda given, right: given == 32,
-                "That is how many programs there are, or how many tiles the middle one needs. Add up all.",
+                "Those are all tiles. Which of them are entirely in the future?",
             ),
-            Nudge(lambda given, right: given < right, "More: a tile that the diagonal cuts is needed, too."),
+            Nudge(
+                lambda given, right: given == 16,
+                "That is exactly half. But the tiles that the diagonal cuts are needed as well.",
+            ),
+            Nudge(
+                lambda given, right: given == 8,
+                "That is what the last program needs. Add up all four programs.",
+            ),
         ),
-        lambda given, right: abs(given - right) <= 0.05 * right,
     ),
     Question(
         "ch05-q4",
-        "In how many of the 128 lanes does row_max change in turn 2?",
+        "In how many of the 128 lanes does row_max change in iteration 2?",
         _lanes_whose_maximum_moves,
         int,
-        "Step to the line that updates row_max in turn 2: the player says how many lanes it changed.",
+        "Step to the line that updates row_max in iteration 2. The player says how many lanes it changed.",
         (
             Nudge(
                 lambda given, right: given == SCALAR_FLASH_ATTENTION.cases[2].BLOCK_Q,
-                "So many change in turn 1, where the maximum starts from no score at all. In turn 2?",
+                "That many change in iteration 1, from the start value to a score. And in iteration 2?",
             ),
             Nudge(
                 lambda given, right: given == SCALAR_FLASH_ATTENTION.cases[2].BLOCK_Q - right,
-                "In so many it stays as it was.",
+                "That is how many lanes keep their maximum. How many change it?",
+            ),
+        ),
+    ),
+    Question(
+        "ch05-q5",
+        "Which grid launches scalar flash attention for T = 4000, with BLOCK_Q = 128 and BLOCK_K = 64?",
+        _grid,
+        tuple,
+        "Each program owns BLOCK_Q queries. How many programs do 4000 queries need? Round up.",
+        (
+            Nudge(
+                lambda given, right: len(given) != 1,
+                "The grid has one axis here: a program walks all keys by itself, in a loop.",
+            ),
+            Nudge(
+                lambda given, right: given[0] == LAUNCH.T // LAUNCH.BLOCK_Q,
+                "The last queries don't fill a block, but they need a program, too. Round up.",
+            ),
+            Nudge(
+                lambda given, right: given[0] == triton.cdiv(LAUNCH.T, LAUNCH.BLOCK_K),
+                "That is the number of blocks of keys. Programs own blocks of queries.",
             ),
         ),
     ),

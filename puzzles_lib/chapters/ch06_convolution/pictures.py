@@ -1,6 +1,7 @@
-"""Pictures of chapter 06: the window, shifted tiles, the halo, and where a row goes on in memory."""
+"""Pictures of chapter 06: windows, shifted tiles, the halo, the end of a row, and boards of Life."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -8,6 +9,7 @@ from matplotlib.image import AxesImage
 
 from puzzles_lib.chapters.ch06_convolution.puzzles import CONV2D
 from puzzles_lib.drawing.colours import FAINT, INK, ORANGE, PALE, SKY, SLATE, VERMILLION, YELLOW
+from puzzles_lib.drawing.live import Live
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 
 TILE, HALO, WINDOW = SKY, ORANGE, VERMILLION
@@ -34,12 +36,12 @@ def scene() -> torch.Tensor:
 
 
 def gallery(**images: torch.Tensor) -> Picture:
-    """Images beside each other, by name: grey from 0 to 1, or from -1 to 1 where one has values below 0."""
+    """Images in a row, by name, in gray from 0 to 1, or from -1 to 1 if an image has values below 0."""
     return _hung({name: (image, "") for name, image in images.items()})
 
 
 def _hung(images: Mapping[str, tuple[torch.Tensor, str]]) -> Picture:
-    """Images beside each other, each under its name and a note."""
+    """Images in a row, each under its name and a note."""
     columns = sum(image.shape[1] + 4 for image, _ in images.values())
     tallest = max(image.shape[0] for image, _ in images.values())
     figure, ax = new_sheet(columns, tallest + 16, unit=0.026)
@@ -52,13 +54,13 @@ def _hung(images: Mapping[str, tuple[torch.Tensor, str]]) -> Picture:
         shown.set_data(np.repeat(np.round(255 * grey[..., None]).astype(np.uint8), 3, axis=2))
         ax.add_image(shown)
         box(ax, left, top, width, rows, color=None, edge=INK, linewidth=1)
-        note = note or ("0 is grey" if least else "0 is black, 1 white")
+        note = note or ("0 is gray" if least else "0 is black, 1 white")
         label(ax, left, 4, name, align="left", fontsize=11)
         label(ax, left, 10, note, align="left", color=FAINT, fontsize=9)
         span = f"{image.min().item():.2f} to {image.max().item():.2f}"
         told.append(f"{name} ({note}), {rows} x {width} pixels from {span}")
         left += width + 4
-    return Picture(figure, f"Images in grey, beside each other: {'; '.join(told)}.")
+    return Picture(figure, f"Images in gray, in a row: {'; '.join(told)}.")
 
 
 def filters() -> Picture:
@@ -71,13 +73,13 @@ def filters() -> Picture:
         {
             "x": (x, "a house, mountains, the sun"),
             "blurred": (blurred, "by 25 numbers, each 1/25"),
-            "edges": (edges, "by nine numbers; 0 is grey"),
+            "edges": (edges, "by nine numbers; 0 is gray"),
         }
     )
 
 
 def window(H: int = 4, W: int = 6, KH: int = 2, KW: int = 3) -> Picture:
-    """Two places of a filter on an image of 0, 1, 2 ...: one inside, one over the padding."""
+    """Two positions of a filter on an image of 0, 1, 2 ...: one inside, one over the padding."""
     x = np.arange(H * W).reshape(H, W)
     w = np.arange(1, KH * KW + 1).reshape(KH, KW)
     padded = np.pad(x, ((0, KH - 1), (0, KW - 1)))
@@ -101,7 +103,7 @@ def window(H: int = 4, W: int = 6, KH: int = 2, KW: int = 3) -> Picture:
         colors=fills,
         hatch=[[None if r else PADDING for r in row] for row in real],
     )
-    label(ax, image.x, 0.9, "x, and zeros right and below", align="left baseline", fontsize=11)
+    label(ax, image.x, 0.9, "x, and zeros to the right and below", align="left baseline", fontsize=11)
     taps = cells(ax, w.tolist(), x=image.right + 2.2, y=top + 1, colors=YELLOW)
     label(ax, taps.x + KW / 2, top + 0.6, "w", align="baseline", fontsize=11)
     label(ax, (image.right + taps.x) / 2, top + 1 + KH / 2, "\u2217", fontsize=16)
@@ -115,14 +117,14 @@ def window(H: int = 4, W: int = 6, KH: int = 2, KW: int = 3) -> Picture:
     one, two = places
     return Picture(
         figure,
-        f"""An image of {H} x {W}, zeros to the right of it and below, and a filter of {KH} x {KW}. The window
-        at {one} lies inside the image and gives z = {z[one]}; the one at {two} covers zeros too and gives
+        f"""An image of {H} x {W}, with zeros to its right and below, and a filter of {KH} x {KW}. The window
+        at {one} is inside the image and gives z = {z[one]}. The window at {two} covers zeros too and gives
         {z[two]}. The result z is as large as the image.""",
     )
 
 
 def shifts(KH: int = 2, KW: int = 3, BLOCK_H: int = 3, BLOCK_W: int = 4) -> Picture:
-    """One turn per element of the filter: the tile of x moves, the tile of z stays."""
+    """One iteration per number of the filter: the tile of x moves, the tile of z stays."""
     H, W = BLOCK_H + KH + 1, BLOCK_W + KW + 1
     figure, ax = new_sheet(KW * (W + 1.6) + 0.6, KH * (H + 2.4) + 0.2, unit=0.27)
     for a in range(KH):
@@ -137,14 +139,14 @@ def shifts(KH: int = 2, KW: int = 3, BLOCK_H: int = 3, BLOCK_W: int = 4) -> Pict
             label(ax, left + W / 2, top - 0.4, text, align="bottom")
     return Picture(
         figure,
-        f"""{KH} x {KW} small images, one per element of the filter. In each, the tile of z is a dashed box
-        of {BLOCK_H} x {BLOCK_W} that stays where it is, and the tile of x that is loaded, in blue, lies a
-        rows lower and b columns further right. Each is multiplied by w[a, b] and added to acc.""",
+        f"""{KH} x {KW} small images, one per number of the filter. In each, the tile of z is a dashed box
+        of {BLOCK_H} x {BLOCK_W} that stays where it is. The tile of x that is loaded, in blue, is a rows
+        lower and b columns further right. Each tile is multiplied by w[a, b] and added to acc.""",
     )
 
 
 def halo(H: int = 7, W: int = 12, KH: int = 3, KW: int = 3, BLOCK_H: int = 4, BLOCK_W: int = 8) -> Picture:
-    """What two programs read: their own tile, the halo around it, and zeros where the image ends."""
+    """What two programs read: their own tile, the halo around it, and zeros past the edge of the image."""
     rows, columns = max(H, BLOCK_H + KH - 1), W + KW - 1
     figure, ax = new_sheet(2 * columns + 4, rows + 5.2, unit=0.33)
     for panel, (p, q) in enumerate(((0, 0), (0, 1))):
@@ -179,7 +181,7 @@ def halo(H: int = 7, W: int = 12, KH: int = 3, KW: int = 3, BLOCK_H: int = 4, BL
     for n, (color, hatch, text) in enumerate(
         (
             (TILE, None, "its own tile"),
-            (HALO, None, "halo: the neighbours' pixels"),
+            (HALO, None, "halo: the neighbors' pixels"),
             (None, PADDING, "outside: zero"),
         )
     ):
@@ -190,8 +192,8 @@ def halo(H: int = 7, W: int = 12, KH: int = 3, KW: int = 3, BLOCK_H: int = 4, BL
         figure,
         f"""An image of {H} x {W} in tiles of {BLOCK_H} x {BLOCK_W}, filter {KH} x {KW}. Program (0, 0, 0)
         reads its tile and a halo {KH - 1} rows below and {KW - 1} columns to the right of it, which belong to
-        its neighbours' tiles. Program (0, 0, 1) has the rest of the rows: below its tile lies a halo, to the
-        right of it the image ends, and what the filter finds there counts as zero.""",
+        its neighbors' tiles. Program (0, 0, 1) has the rest of each row. It has a halo below its tile. To the
+        right the image ends, and everything there counts as zero.""",
     )
 
 
@@ -228,7 +230,7 @@ def images(
 
 
 def next_row(W: int = 5, KW: int = 3) -> Picture:
-    """Two rows of an image as memory holds them, and a window that runs past the end of the first."""
+    """Two rows of an image in memory, and a window that runs past the end of the first."""
     figure, ax = new_sheet(2 * W + 7.4, 5.3)
     start = W - KW + 1
     texts = [f"{i},{j}" for i in range(2) for j in range(W)]
@@ -240,10 +242,63 @@ def next_row(W: int = 5, KW: int = 3) -> Picture:
     box(ax, strip.x + 1.15 * start, 1.6, 1.15 * KW, color=None, edge=WINDOW, linewidth=3)
     end = strip.x + 1.15 * (start + KW - 0.5)
     arrow(ax, (end, 3.75), (end, 2.65), color=WINDOW)
-    text = f"column {W} of row 0 is not there: this is column 0 of row 1"
+    text = f"row 0 has no column {W}: this is column 0 of row 1"
     label(ax, end, 3.95, text, align="top")
     return Picture(
         figure,
-        f"""Memory holds row 0 of the image and right behind it row 1, {W} columns each. A window of {KW}
-        columns that starts at column {start} of row 0 runs past its end and lands on column 0 of row 1.""",
+        f"""In memory, row 1 of the image follows right after row 0, with {W} columns each. A window of {KW}
+        columns that starts at column {start} of row 0 runs past the end and covers column 0 of row 1.""",
+    )
+
+
+GLIDER = (".#.", "..#", "###")
+PENTOMINO = (".##", "##.", ".#.")
+GLIDER_AND_PENTOMINO = "\n".join([*GLIDER, *["."] * 9, *[38 * "." + line for line in PENTOMINO]])
+
+
+def board(text: str = GLIDER_AND_PENTOMINO, rows: int = 32, columns: int = 64) -> torch.Tensor:
+    """Return a board of Life with a drawing two cells from its upper left corner: int32 [rows, columns].
+
+    text: lines of ``.``, a dead cell, and ``#``, a live one. Raises ValueError for any other character, and
+    for a drawing that is too large for the board.
+    """
+    lines = [line.strip() for line in text.strip().splitlines()]
+    if unknown := set("".join(lines)) - set(".#"):
+        raise ValueError(f"board: text has {sorted(unknown)[0]!r}, allowed are '.' and '#'")
+    if len(lines) > rows - 2 or max(map(len, lines), default=0) > columns - 2:
+        raise ValueError(f"board: text is larger than {rows - 2} lines of {columns - 2}")
+    cells_of = torch.zeros(rows, columns, dtype=torch.int32)
+    for i, line in enumerate(lines):
+        for j, character in enumerate(line):
+            cells_of[i + 2, j + 2] = character == "#"
+    return cells_of
+
+
+def play(boards: Sequence[torch.Tensor]) -> Live:
+    """Generations of Life, one board after another: to play, or to step through with a slider.
+
+    boards: int32 [H, W] each, with 1 for a live cell.
+    """
+    H, W = boards[0].shape
+    frames = ["".join("01"[int(cell)] for cell in each.flatten() > 0) for each in boards]
+    first = "".join(
+        f'<rect x="{at % W}" y="{at // W}" width="1" height="1"/>'
+        for at, cell in enumerate(frames[0])
+        if cell == "1"
+    )
+    packed = ",".join(f"{int(frame, 2):x}" for frame in frames)
+    living = [frame.count("1") for frame in frames]
+    last = len(frames) - 1
+    return Live(
+        "life",
+        f'<div data-frames="{packed}" data-width="{W}" data-height="{H}">'
+        f'<svg viewBox="0 0 {W} {H}" style="width:100%;max-width:640px;display:block;'
+        f'border:1px solid var(--jp-border-color1)" aria-hidden="true">'
+        f'<g fill="{WINDOW}">{first}</g></svg>'
+        f'<div style="display:flex;gap:1em;align-items:center;max-width:640px;margin-top:.4em">'
+        f'<button type="button">play</button><input type="range" min="0" max="{last}" value="0" '
+        f'aria-label="generation" style="flex:1"><span>generation <b>0</b> of {last}</span></div></div>',
+        Path(__file__).with_name("play.js").read_text("utf-8"),
+        f"A board of {H} x {W} cells of the Game of Life, with a slider over generations 0 to {last} and a "
+        f"button that plays them. Live cells: {living[0]} at first, {living[-1]} in the last generation.",
     )

@@ -1,8 +1,8 @@
-"""Chapter 06: a sliding window over images."""
+"""Chapter 06: a sliding window over images, and Conway's Game of Life."""
 
 import torch
 import triton
-from jaxtyping import Float32
+from jaxtyping import Float32, Int32
 from torch import Tensor
 
 from puzzles_lib import inputs
@@ -16,7 +16,7 @@ def conv2d(
 ) -> Float32[Tensor, "N H W"]:
     """z[n, i, j] = Σ_{a, b} w[a, b] · x[n, i + a, j + b]
 
-    x is zero right of its last column and below its last row.
+    x counts as zero to the right of its last column and below its last row.
     """
     KH, KW = w.shape
     # [N, H + KH - 1, W + KW - 1]
@@ -57,4 +57,47 @@ CONV2D = Puzzle(
     ),
 )
 
-PUZZLES = (CONV2D,)
+
+def alive(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Boards on which two cells in five are alive: 1, the others 0."""
+    return (torch.rand(shape, generator=generator) < 0.4).to(dtype)
+
+
+def crowded(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Boards on which every cell is alive, so that only cells at the border have few neighbors."""
+    return torch.ones(shape, dtype=dtype)
+
+
+def life(x: Int32[Tensor, "H W"]) -> Int32[Tensor, "H W"]:
+    """z[i, j] = 1 if n[i, j] is 3, or if n[i, j] is 2 and x[i, j] is 1; otherwise 0
+
+    n[i, j] counts the live neighbors of a cell, of the eight around it.
+    x contains 0 (dead) and 1 (alive), and every cell outside x is dead.
+    """
+    padded = torch.nn.functional.pad(x, (1, 1, 1, 1))
+    squares = padded.unfold(0, 3, 1).unfold(1, 3, 1)  # [H, W, 3, 3]
+    neighbors = squares.sum(dim=(2, 3)) - x
+    return ((neighbors == 3) | ((neighbors == 2) & (x == 1))).to(x.dtype)
+
+
+LIFE = Puzzle(
+    number="10b",
+    spec=life,
+    formula=r"n_{ij} = \sum_{a=-1}^{1} \sum_{b=-1}^{1} x_{i+a,\,j+b} - x_{ij}",
+    grid=lambda s: (triton.cdiv(s.H, s.BLOCK_H), triton.cdiv(s.W, s.BLOCK_W)),
+    exact=("z",),
+    cases=(
+        Case(H=8, W=8, BLOCK_H=8, BLOCK_W=8, fill={"x": alive}),  # one program
+        Case(H=16, W=32, BLOCK_H=8, BLOCK_W=16, fill={"x": alive}),  # 4 programs
+        Case(H=13, W=21, BLOCK_H=4, BLOCK_W=16, fill={"x": alive}),  # ragged on both axes
+        Case(H=1, W=7, BLOCK_H=2, BLOCK_W=4, fill={"x": alive}),  # a board of one row
+        Case(H=9, W=5, BLOCK_H=8, BLOCK_W=8, fill={"x": crowded}),
+    ),
+    contract=Contract(
+        {"H": Size(70), "W": Size(70), "BLOCK_H": (4, 16), "BLOCK_W": (16, 64)},
+        fills=lambda s: ({"x": alive}, {"x": crowded}),
+        most_programs=20,
+    ),
+)
+
+PUZZLES = (CONV2D, LIFE)

@@ -3,6 +3,7 @@
 import torch
 
 from puzzles_lib.chapters.ch06_convolution.puzzles import CONV2D
+from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
 
 
@@ -18,7 +19,7 @@ def _columns() -> set[int]:
 
 
 def _edge_filter() -> tuple[int, ...]:
-    """One of many: a pixel against the mean of its neighbours, eight times."""
+    """Return one of many: eight times the difference between a pixel and the mean of its neighbors."""
     return (-1, -1, -1, -1, 8, -1, -1, -1, -1)
 
 
@@ -31,10 +32,17 @@ def _sees_edges_alone(given: tuple, right: tuple) -> bool:
 
 
 def _loads_of_a_tile() -> tuple[int, int]:
-    """Of a tile of 32 x 32 and a filter of 5 x 5: all its loads, and the pixels among them."""
+    """Return how many pixels a tile of 32 x 32 loads for a filter of 5 x 5, with and without repeats."""
     tile, taps = range(32), range(5)
     loads = [(i + a, j + b) for a in taps for b in taps for i in tile for j in tile]
     return len(loads), len(set(loads))
+
+
+LAUNCH = Case(N=100, H=64, W=90, KH=3, KW=3, BLOCK_N=4, BLOCK_H=16, BLOCK_W=32)
+
+
+def _grid() -> tuple[int, ...]:
+    return tuple(CONV2D.grid(LAUNCH))
 
 
 QUESTIONS = (
@@ -43,79 +51,106 @@ QUESTIONS = (
         "What is z[2, 5], in the last column of the image?",
         _corner,
         int,
-        "Lay the filter's upper left corner on row 2, column 5. Which of its six numbers meet a pixel?",
+        "Put the filter's upper left corner on row 2, column 5. Which of its six numbers cover a pixel?",
         (
             Nudge(
                 lambda given, right: given == 17 + 23,
-                "Those are the two pixels. Each is multiplied by its number of the filter first.",
+                "Those are the two pixels, added up. Multiply each by its number of the filter first.",
             ),
-            Nudge(lambda given, right: given == 17, "One more pixel lies under the filter, below."),
+            Nudge(
+                lambda given, right: given == 17,
+                "That is one of the pixels. The filter covers one more, in the row below.",
+            ),
             Nudge(
                 lambda given, right: given > right,
-                "Too much: what hangs over the edge meets zeros, not the next row and not the first.",
+                "That is too large. Outside the image the filter meets zeros, and not the next row.",
             ),
         ),
     ),
     Question(
         "ch06-q2",
-        "In which columns of z does the flat mask let wrong values through, in case 0?",
+        "Which columns of z get wrong values from the flat mask in case 0?",
         _columns,
         set,
         "From which column on does a window of 3 reach past the last of 8 columns?",
         (
             Nudge(
                 lambda given, right: given < right,
-                "Right, but not all: a window may hang over by more than one column.",
+                "Correct so far, but there are more. A window may hang over by more than one column.",
             ),
             Nudge(
                 lambda given, right: given > right,
-                "Some of them lie wholly inside: a window that starts there ends before column 8.",
+                "In some of these columns the whole window is inside, because it ends before column 8.",
             ),
             Nudge(
                 lambda given, right: given == {column + 1 for column in right},
-                "Columns count from 0, so there is no column 8.",
+                "We count columns from 0, so there is no column 8.",
             ),
         ),
     ),
     Question(
         "ch06-q3",
-        "Which nine numbers, row by row, give 0 where all pixels are alike, and more or less at an edge?",
+        "Which nine numbers, row by row, give 0 if all nine pixels are alike, and something else at an edge?",
         _edge_filter,
         tuple,
-        "Lay it on nine pixels that are all 1. The result is made of the filter's numbers alone: how?",
+        "Apply the filter to nine pixels that are all 1. How does the result follow from the nine numbers?",
         (
             Nudge(
                 lambda given, right: len(given) != len(right) or not _are_numbers(given),
-                "Nine numbers, in one tuple, row by row.",
+                "Write nine numbers in one tuple, row by row.",
             ),
-            Nudge(lambda given, right: not any(given), "That gives 0 at an edge as well."),
+            Nudge(lambda given, right: not any(given), "This filter gives 0 at an edge as well."),
         ),
         same=_sees_edges_alone,
     ),
     Question(
         "ch06-q4",
-        "How many pixels does the program load, repeats counted, and how many different ones?",
+        "How many pixels does the program load, with and without counting repeats?",
         _loads_of_a_tile,
         tuple,
-        "Each number of the filter loads a whole tile. How many rows do the shifted tiles cover together?",
+        "Each number of the filter loads a whole tile. How many rows do the shifted tiles cover in all?",
         (
-            Nudge(lambda given, right: len(given) != 2, "Two numbers: (loads, different)."),
-            Nudge(lambda given, right: given == right[::-1], "The loads, repeats counted, come first."),
+            Nudge(lambda given, right: len(given) != 2, "Answer with two numbers: (loads, different)."),
+            Nudge(
+                lambda given, right: given == right[::-1],
+                "You have both numbers, in the wrong order. Put the loads, with repeats, first.",
+            ),
             Nudge(
                 lambda given, right: given[0] == given[1] == right[1],
-                "So many are different. But each number of the filter loads its own tile.",
+                "That is how many different pixels there are. But each number of the filter loads a tile.",
             ),
             Nudge(
                 lambda given, right: given == (right[0], 32 * 32),
-                "The loads are right. The different ones are the tile and its halo.",
+                "The loads are correct. The different pixels are the tile and its halo.",
             ),
             Nudge(
                 lambda given, right: given[1] == (32 + 2 * 4) ** 2,
-                "Here the halo lies below the tile and to its right, on no other side.",
+                "That is a halo on all four sides. Here the halo is only below the tile and to its right.",
             ),
             Nudge(
                 lambda given, right: given[1] == (32 + 5) ** 2,
-                "With a filter of one row there is no halo at all: how many rows has it for five?",
+                "A filter of one row has no halo at all. How many rows does the halo of five rows have?",
+            ),
+        ),
+    ),
+    Question(
+        "ch06-q5",
+        "Which grid launches conv2d for 100 images of 64 x 90, in tiles of 4 x 16 x 32?",
+        _grid,
+        tuple,
+        "Divide each size by its block, and round up: images, rows, columns.",
+        (
+            Nudge(
+                lambda given, right: len(given) != 3,
+                "The kernel asks for tl.program_id 0, 1 and 2, so the grid has three axes.",
+            ),
+            Nudge(
+                lambda given, right: given == right[::-1],
+                "You have the three numbers, in the wrong order. Axis 0 counts blocks of images.",
+            ),
+            Nudge(
+                lambda given, right: given[:2] == right[:2] and given[2] == LAUNCH.W // LAUNCH.BLOCK_W,
+                "Those tiles cover 64 of the 90 columns. Round up.",
             ),
         ),
     ),

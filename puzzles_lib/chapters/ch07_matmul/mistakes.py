@@ -1,4 +1,4 @@
-"""Wrong kernels of chapter 07: right ones with one slip each."""
+"""Wrong kernels of chapter 07: correct ones with one slip each."""
 
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
 from puzzles_lib.mistakes import Mistake
@@ -23,7 +23,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "batch_stride_for_square_sizes",
-        "The batch stride of x is M * N: right only where N equals K.",
+        "The batch stride of x is M * N, which is correct only if N equals K.",
         {"pid_b * M * K": "pid_b * M * N"},
         kind="values",
         says="1 along B",
@@ -31,7 +31,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "row_stride_of_square_y",
-        "Rows of y are K apart: right only where K equals N.",
+        "Rows of y are K apart, which is correct only if K equals N.",
         {"offs_k[:, None] * N": "offs_k[:, None] * K"},
         kind="out of bounds",
         says="y_ptr",
@@ -39,7 +39,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "row_stride_of_square_z",
-        "Rows of z are M apart: right only where M equals N.",
+        "Rows of z are M apart, which is correct only if M equals N.",
         {"offs_m[:, None] * N": "offs_m[:, None] * M"},
         kind="out of bounds",
         says="z_ptr",
@@ -55,7 +55,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "blocks_swapped",
-        "BLOCK_M and BLOCK_N are swapped, hidden where they are equal.",
+        "BLOCK_M and BLOCK_N are swapped, which nobody notices if they are equal.",
         {
             "tl.program_id(0) * BLOCK_M": "tl.program_id(0) * BLOCK_N",
             "tl.program_id(1) * BLOCK_N": "tl.program_id(1) * BLOCK_M",
@@ -85,7 +85,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "last_block_of_k",
-        "Each turn throws away what the turns before summed.",
+        "Each iteration throws away what the earlier ones summed.",
         {"tl.dot(x, y, acc)": "tl.dot(x, y)"},
         kind="values",
         says="last block of K",
@@ -93,7 +93,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "full_blocks_of_k_only",
-        "K // BLOCK_K turns: the ragged tail is lost.",
+        "There are only K // BLOCK_K iterations, so the ragged tail is lost.",
         {"range(0, K, BLOCK_K)": "range(0, K // BLOCK_K * BLOCK_K, BLOCK_K)"},
         kind="values",
         says="first block of K",
@@ -112,7 +112,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "accumulator_changes_type",
-        "acc starts as float16 and is float32 after a turn.",
+        "acc starts as float16 and is float32 after an iteration.",
         {"dtype=tl.float32": "dtype=tl.float16", "acc = tl.dot(x, y, acc)": "acc = acc + tl.dot(x, y)"},
         kind="compiler",
         says="before the loop",
@@ -120,7 +120,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "accumulator_starts_as_a_number",
-        "acc starts as the number 0.0 and is a tile after a turn.",
+        "acc starts as the number 0.0 and is a tile after an iteration.",
         {
             "acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)": "acc = 0.0",
             "acc = tl.dot(x, y, acc)": "acc += tl.dot(x, y)",
@@ -139,7 +139,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "no_k_mask_on_x",
-        "x's load runs past K, into the next row; only y's lanes there are 0.",
+        "The load of x runs past K, into the next row; only the lanes of y are 0 there.",
         {"mask_m & (offs_k[None, :] < K)": "mask_m"},
         kind="out of bounds",
         says="x_ptr",
@@ -147,7 +147,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "no_column_mask_on_y",
-        "y's load runs past N.",
+        "The load of y runs past N.",
         {"mask_n & (offs_k[:, None] < K)": "offs_k[:, None] < K"},
         kind="out of bounds",
         says="y_ptr",
@@ -155,7 +155,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "no_other_on_y",
-        "y's masked lanes hold whatever, and 0 times NaN is NaN.",
+        "Masked-off lanes of y have no defined value, and 0 times NaN is NaN.",
         {"(offs_k[:, None] < K),\n            other=0.0": "(offs_k[:, None] < K)"},
         kind="uninitialised",
         says="y_ptr",
@@ -163,7 +163,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "other_is_one",
-        "Lanes past K hold 1 in both blocks and are summed.",
+        "Lanes past K are 1 in both blocks, and are summed.",
         {
             "(offs_k[None, :] < K), other=0.0": "(offs_k[None, :] < K), other=1.0",
             "(offs_k[:, None] < K),\n            other=0.0": "(offs_k[:, None] < K),\n            other=1.0",
@@ -206,7 +206,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "factors_swapped",
-        "y @ x: the shapes agree only for equal blocks.",
+        "It computes y @ x, whose shapes agree only if all blocks are equal.",
         {"tl.dot(x, y, acc)": "tl.dot(y, x, acc)"},
         kind="values",
         says="tl.dot multiplies",
@@ -214,7 +214,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "x_scaled_in_place",
-        "x is overwritten on the way.",
+        "x is overwritten in the loop.",
         {
             "        acc = tl.dot": (
                 "        tl.store(x_rows + offs_k[None, :], 2 * x, mask=mask_m & (offs_k[None, :] < K))\n"
@@ -222,12 +222,12 @@ MISTAKES = (
             )
         },
         kind="input changed",
-        says="x was",
+        says="its input x",
     ),
     Mistake(
         BATCHED_MATMUL,
         "atomics_on_unset_output",
-        "Adds to z, which nobody has set to 0.",
+        "It adds to z, which was never set to 0.",
         {"tl.store(z_tile, acc": "tl.atomic_add(z_tile, acc.to(tl.float16)"},
         kind="uninitialised",
         says="z_ptr",
@@ -247,7 +247,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "hard_coded_k",
-        "K is written as the number of the second case.",
+        "K is hard-coded as that of the second case.",
         {"range(0, K, BLOCK_K)": "range(0, 96, BLOCK_K)"},
         kind="values",
         says="off by -7.646",
@@ -255,7 +255,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "arange_over_k",
-        "tl.arange needs a size that is known when the kernel is compiled.",
+        "tl.arange gets a size that isn't known when the kernel is compiled.",
         {"tl.arange(0, BLOCK_K)": "tl.arange(0, K)"},
         kind="compiler",
         says="tl.arange",
@@ -263,7 +263,7 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "leftover_print",
-        "print of a shape, left over from debugging.",
+        "A print of a shape is left over from debugging.",
         {"        acc = tl.dot": "        print(x.shape)\n        acc = tl.dot"},
         kind="compiler",
         says="tl.device_print",

@@ -1,4 +1,6 @@
-"""Pictures for chapter 07."""
+"""Pictures of chapter 07: tiles, the walk along K, and what a tile costs."""
+
+from pathlib import Path
 
 import torch
 import triton
@@ -6,12 +8,39 @@ from torch import Tensor
 
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
 from puzzles_lib.drawing.colours import BLUE, GREEN, INK, ORANGE, PALE, SKY, VERMILLION
+from puzzles_lib.drawing.live import Live
 from puzzles_lib.drawing.sheet import Picture, box, cells, label, new_figure, new_sheet
 from puzzles_lib.inputs import make_inputs
+from puzzles_lib.puzzle import Case
 
 X, Y, Z = SKY, ORANGE, GREEN
 TILE = {"edge": INK, "linewidth": 0.9, "fontsize": 9}
 PADDING = "xxx"
+
+
+SHAPE = Case(B=1, M=2048, N=96, K=256)
+"""The product for which a tile is chosen."""
+BUDGET = 128 * 1024
+"""Bytes of registers that its accumulator may take."""
+MOST_BYTES = 1.3
+"""What it may move, as a multiple of the minimum."""
+
+
+def reads(BLOCK_M: int, BLOCK_N: int) -> tuple[int, int]:
+    """Return how many times x and y of `SHAPE` are read, with tiles of BLOCK_M x BLOCK_N."""
+    return triton.cdiv(SHAPE.N, BLOCK_N), triton.cdiv(SHAPE.M, BLOCK_M)
+
+
+def traffic(BLOCK_M: int, BLOCK_N: int) -> float:
+    """Return the bytes that such tiles move, as a multiple of reading and writing everything once."""
+    x, y, z = SHAPE.M * SHAPE.K, SHAPE.K * SHAPE.N, SHAPE.M * SHAPE.N
+    x_reads, y_reads = reads(BLOCK_M, BLOCK_N)
+    return (x_reads * x + y_reads * y + z) / (x + y + z)
+
+
+def tile_bytes(BLOCK_M: int, BLOCK_N: int) -> int:
+    """Return the bytes of a float32 accumulator."""
+    return 4 * BLOCK_M * BLOCK_N
 
 
 def tiles() -> Picture:
@@ -20,7 +49,7 @@ def tiles() -> Picture:
     i, j = 1, 0
     M, N, K = case.M, case.N, case.K
     steps = triton.cdiv(K, case.BLOCK_K)
-    past = steps * case.BLOCK_K - K  # lanes of the last turn
+    past = steps * case.BLOCK_K - K  # lanes of the last iteration
     gap = past + 14
     figure = new_figure(6.9, 5.8)
     ax = figure.add_subplot()
@@ -32,8 +61,8 @@ def tiles() -> Picture:
     row, column = i * case.BLOCK_M, j * case.BLOCK_N
     for step in range(steps):
         start, stop = step * case.BLOCK_K, min((step + 1) * case.BLOCK_K, K)
-        box(ax, start, top + row, stop - start, case.BLOCK_M, f"turn {step + 1}", color=X, **TILE)
-        box(ax, left + column, start, case.BLOCK_N, stop - start, f"turn {step + 1}", color=Y, **TILE)
+        box(ax, start, top + row, stop - start, case.BLOCK_M, f"iteration {step + 1}", color=X, **TILE)
+        box(ax, left + column, start, case.BLOCK_N, stop - start, f"iter. {step + 1}", color=Y, **TILE)
     box(ax, K, top + row, past, case.BLOCK_M, color=None, hatch=PADDING, edge=INK, dashed=True)
     box(ax, left + column, K, case.BLOCK_N, past, color=None, hatch=PADDING, edge=INK, dashed=True)
     label(ax, K + past / 2, top + row - 4, "past K: 0", fontsize=9)
@@ -47,7 +76,7 @@ def tiles() -> Picture:
         f"one program, tile row {i}, tile column {j}",
         f"BLOCK_M = {case.BLOCK_M}: its rows of x and z",
         f"BLOCK_N = {case.BLOCK_N}: its columns of y and z",
-        f"BLOCK_K = {case.BLOCK_K}: how far a turn goes along K",
+        f"BLOCK_K = {case.BLOCK_K}: one iteration along K",
     )
     for line, text in enumerate(legend):
         label(ax, -22, 22 + 10 * line, text, align="left", fontsize=10)
@@ -62,30 +91,30 @@ def tiles() -> Picture:
         f"Program ({i}, {j}, b) of the case M={M}, N={N}, K={K}, BLOCK_M={case.BLOCK_M}, "
         f"BLOCK_N={case.BLOCK_N}, BLOCK_K={case.BLOCK_K}. It owns the tile of z with rows {row} to "
         f"{row + case.BLOCK_M - 1} and columns {column} to {column + case.BLOCK_N - 1}, named acc. It walks "
-        f"along K in {steps} turns: each takes a block of the same rows of x and a block of the same columns "
-        f"of y. Of the second turn's {case.BLOCK_K} lanes {K - (steps - 1) * case.BLOCK_K} are left; the "
-        f"others lie past K, hatched, and are loaded as 0.",
+        f"along K in {steps} iterations: each takes a block of the same rows of x and a block of the same "
+        f"columns of y. {K - (steps - 1) * case.BLOCK_K} of the second iteration's {case.BLOCK_K} lanes "
+        f"exist. The others, hatched, are past K and are loaded as 0.",
     )
 
 
 def small_product(tile: int = 3, size: int = 6) -> tuple[Tensor, Tensor]:
-    """The x and y that the chapter multiplies by hand."""
+    """Return the x and y that the chapter multiplies by hand."""
     return torch.arange(tile * size).view(tile, size) % 5, torch.arange(size * tile).view(size, tile) % 4
 
 
-def walk(turns: int = 3, block: int = 2) -> Picture:
-    """The walk along K, turn by turn: two blocks come and go, the accumulator stays and fills."""
+def walk(iterations: int = 3, block: int = 2) -> Picture:
+    """The walk along K: each iteration takes two new blocks, and the accumulator stays."""
     x, y = small_product()
     tile, size = x.shape
     steps = size // block
-    figure, ax = new_sheet(turns * (size + tile + 3.2) + 0.4, size + tile + 3.6, unit=0.3)
+    figure, ax = new_sheet(iterations * (size + tile + 3.2) + 0.4, size + tile + 3.6, unit=0.3)
     sums = []
-    for step in range(turns):
+    for step in range(iterations):
         left, top = 1.2 + step * (size + tile + 3.2), 1.5
         ks = range(step * block, (step + 1) * block)
         done = x[:, : (step + 1) * block] @ y[: (step + 1) * block]
         sums.append(done.tolist())
-        label(ax, left + (size + tile) / 2, 0.6, f"turn {step + 1}: k = {ks[0]} to {ks[-1]}", fontsize=11)
+        label(ax, left + (size + tile) / 2, 0.6, f"iteration {step + 1}: k = {ks[0]}, {ks[-1]}", fontsize=11)
         across = [[X if k in ks else PALE for k in range(size)]] * tile
         down = [[Y if k in ks else PALE] * tile for k in range(size)]
         cells(
@@ -111,24 +140,25 @@ def walk(turns: int = 3, block: int = 2) -> Picture:
     return Picture(
         figure,
         f"x of {tile} x {size}, {x.tolist()}, and y of {size} x {tile}, {y.tolist()}, walked along K in "
-        f"{steps} turns of {block}. Each turn takes {block} columns of x and {block} rows of y, and adds "
-        f"their product to acc, which stays. acc after {_turns(turns)}: {'; '.join(str(s) for s in sums)}.",
+        f"{steps} iterations of {block}. Each iteration takes {block} columns of x and {block} rows of y, "
+        f"and adds their product to acc, which stays. acc after {_which(iterations)}: "
+        f"{'; '.join(str(s) for s in sums)}.",
     )
 
 
-def _turns(count: int) -> str:
-    return "each turn" if count > 1 else "the first turn"
+def _which(count: int) -> str:
+    return "each iteration" if count > 1 else "the first iteration"
 
 
 def cost(size: int = 4096, blocks: tuple[int, ...] = (16, 32, 64, 128, 256)) -> Picture:
-    """What a larger tile saves in reads, and what it takes of the registers."""
+    """What a larger tile saves in reads, and how many registers it takes."""
     ratios = [(2 * size / block + 1) / 3 for block in blocks]
     registers = [block * block * 4 / 1024 for block in blocks]
     figure = new_figure(7.8, 3.6)
     axes = figure.subplots(1, 2)
     names = [f"{block} x {block}" for block in blocks]
     for ax, values, color, title, words in (
-        (axes[0], ratios, X, "bytes asked of memory", [f"{r:.0f}x" for r in ratios]),
+        (axes[0], ratios, X, "bytes requested, times the minimum", [f"{r:.0f}x" for r in ratios]),
         (axes[1], registers, Z, "registers for the accumulator", [f"{k:.0f} KiB" for k in registers]),
     ):
         ax.barh(names, values, color=color, height=0.66)
@@ -147,14 +177,14 @@ def cost(size: int = 4096, blocks: tuple[int, ...] = (16, 32, 64, 128, 256)) -> 
     told = "; ".join(f"{n}: {w:.0f}x, {k:.0f} KiB" for n, w, k in zip(names, ratios, registers, strict=True))
     return Picture(
         figure,
-        f"A product of {size} x {size} matrices by tiles of several sizes: bytes asked of memory against the "
-        f"least possible, and registers for a float32 accumulator, of which a multiprocessor has 256 KiB. "
+        f"A product of {size} x {size} matrices by tiles of several sizes: bytes requested, as a multiple of "
+        f"the minimum, and registers for a float32 accumulator, of which a multiprocessor has 256 KiB. "
         f"{told}.",
     )
 
 
 def ragged_k() -> Picture:
-    """The last turn along K: lanes past the end hold 0 in both blocks, so the dot does not see them."""
+    """The last iteration along K: lanes past the end are 0 in both blocks, so they add nothing."""
     row, column, block = [3, 1, 4, 1, 5, 9], [2, 7, 1, 8, 2, 8], 4
     steps = triton.cdiv(len(row), block)
     pad = steps * block - len(row)
@@ -194,10 +224,10 @@ def ragged_k() -> Picture:
     label(ax, last.right + 0.3, 2.3, words, align="left", fontsize=9)
     return Picture(
         figure,
-        f"One row of x and one column of y with K = {len(row)}, walked by BLOCK_K = {block}. Turn 1 brings "
-        f"acc to {sum(a * b for a, b in zip(row[:block], column[:block], strict=True))}. Turn 2 has "
-        f"{block - pad} real pairs; the {pad} lanes past K hold 0 in both blocks and add 0·0, so acc ends at "
-        f"{total}.",
+        f"One row of x and one column of y with K = {len(row)}, walked by BLOCK_K = {block}. Iteration 1 "
+        f"brings acc to {sum(a * b for a, b in zip(row[:block], column[:block], strict=True))}. Iteration "
+        f"2 has {block - pad} real pairs. The {pad} lanes past K are 0 in both blocks and add 0·0, so acc "
+        f"ends at {total}.",
     )
 
 
@@ -221,21 +251,21 @@ def running_sums() -> Picture:
     ax.annotate(
         "acc in float16", (13, sums[12]), (0, 8), textcoords="offset points", ha="center", color=VERMILLION
     )
-    ax.set_xlabel(f"turn, {case.BLOCK_K} along K in each")
+    ax.set_xlabel(f"iteration, each with {case.BLOCK_K} along K")
     ax.set_ylabel("acc")
     ax.ticklabel_format(useOffset=False)
     ax.spines[["top", "right"]].set_visible(False)
     return Picture(
         figure,
-        f"The accumulator of z[0, 0, 0] in the case K={case.K} over its {len(steps)} turns. In float32 it "
-        f"climbs from {full[0]:.2f} to {full[-1]:.2f}. In float16 it stands at {sums[-1]:.0f} from the first "
-        f"turn to the last: each turn adds about {steps[1:].mean():.1f}, and float16 has no number between "
+        f"The accumulator of z[0, 0, 0] in the case K={case.K} over its {len(steps)} iterations. In float32 "
+        f"it climbs from {full[0]:.2f} to {full[-1]:.2f}. In float16 it is {sums[-1]:.0f} from the first "
+        f"iteration to the last: each adds about {steps[1:].mean():.1f}, and float16 has no number between "
         f"2048 and 2050.",
     )
 
 
-def reads() -> Picture:
-    """How often each input is read, for three sizes of block."""
+def repeats() -> Picture:
+    """How many times each input is read, for three block sizes."""
     size, blocks = 64, (16, 32, 64)
     figure, ax = new_sheet(18.2, 7.9)
     told = []
@@ -261,16 +291,57 @@ def reads() -> Picture:
         middle = left + side + gap / 2
         words = f"blocks of {block}: {programs} program{'s' * (programs > 1)}"
         label(ax, middle, 0.5, words)
-        label(ax, middle, corner[1] + side + 0.5, f"bytes: {ratio:.2f}x the least")
+        label(ax, middle, corner[1] + side + 0.5, f"bytes: {ratio:.2f}x the minimum")
         told.append(f"blocks of {block}: {programs} program{'s' * (programs > 1)}, {count}x, {ratio:.2f}x")
-    words = "framed: a row of tiles, and the rows of x that each of them reads"
+    words = "framed: a row of tiles, and the rows of x that each of these tiles reads"
     label(ax, 9.1, corner[1] + side + 1.3, words, fontsize=9)
     return Picture(
         figure,
         f"x, y and z of {size} x {size} with z cut into tiles, one program each. A row of tiles of z reads "
         f"the same rows of x, framed, a column of tiles the same columns of y. How often x and y are each "
-        f"read, and bytes moved against the least possible: {'; '.join(told)}.",
+        f"read, and bytes moved, as a multiple of the minimum: {'; '.join(told)}.",
     )
 
 
-__all__ = ["cost", "ragged_k", "reads", "running_sums", "small_product", "tiles", "walk"]
+def drag(BLOCK_M: int = 64, BLOCK_N: int = 64) -> Live:
+    """The tiles of `SHAPE` on its z, with sliders for their sides, and what they read and cost."""
+    x_reads, y_reads = reads(BLOCK_M, BLOCK_N)
+    moved, cost = traffic(BLOCK_M, BLOCK_N), tile_bytes(BLOCK_M, BLOCK_N) / 1024
+    sliders = "".join(
+        f'<label>{name} = <b>{side}</b><input data-side="{name}" type="range" min="4" max="11" '
+        f'value="{side.bit_length() - 1}" aria-label="{name}" style="width:100%"></label>'
+        for name, side in (("BLOCK_M", BLOCK_M), ("BLOCK_N", BLOCK_N))
+    )
+    high, wide = SHAPE.M / 8, SHAPE.N / 8
+    lines = [f"M0 {i * BLOCK_M / 8:g}H{wide:g}" for i in range(1, y_reads)]
+    lines += [f"M{j * BLOCK_N / 8:g} 0V{high:g}" for j in range(1, x_reads)]
+    told = {
+        "programs": f"{x_reads * y_reads}",
+        "x is read": f"{x_reads}x",
+        "y is read": f"{y_reads}x",
+        "bytes moved": f"{moved:.2f}x the minimum",
+        "accumulator": f"{cost:g} KiB",
+    }
+    numbers = "".join(f'<div>{name}: <b data-is="{name}">{text}</b></div>' for name, text in told.items())
+    return Live(
+        "tile",
+        f'<div data-sizes="{SHAPE.M} {SHAPE.N} {SHAPE.K} {BUDGET} {MOST_BYTES}" style="display:grid;gap:2em;'
+        f'grid-template-columns:auto minmax(0,18em) auto;justify-content:start;align-items:start">'
+        f'<svg viewBox="0 0 {wide:g} {high:g}" preserveAspectRatio="none" style="width:6em;height:18em" '
+        f'aria-hidden="true">'
+        f'<rect width="{wide:g}" height="{high:g}" fill="{Z}"/>'
+        f'<path d="{"".join(lines)}" fill="none" stroke="{INK}" stroke-width="1.2" '
+        f'vector-effect="non-scaling-stroke"/></svg>'
+        f'<div><div style="margin-bottom:.5em">z: {SHAPE.M} x {SHAPE.N}, drawn wider. K = {SHAPE.K}</div>'
+        f"{sliders}</div>"
+        f'<div aria-live="polite">{numbers}'
+        f'<div style="margin-top:.5em">under {MOST_BYTES}x: <b data-is="few">no</b></div>'
+        f'<div>within {BUDGET // 1024} KiB: <b data-is="fits">yes</b></div></div></div>',
+        Path(__file__).with_name("drag.js").read_text("utf-8"),
+        f"A z of {SHAPE.M} x {SHAPE.N}, K = {SHAPE.K}, cut into tiles, with sliders for BLOCK_M and BLOCK_N "
+        f"from 16 to 2048. {BLOCK_M} x {BLOCK_N}: "
+        f"{', '.join(f'{name} {text}' for name, text in told.items())}.",
+    )
+
+
+__all__ = ["cost", "drag", "ragged_k", "repeats", "running_sums", "small_product", "tiles", "walk"]

@@ -1,5 +1,7 @@
 """Chapter 07: tl.dot, a float32 accumulator, and how often each input is read."""
 
+import dataclasses
+
 import torch
 import triton
 from jaxtyping import Float16
@@ -10,14 +12,14 @@ from puzzles_lib.puzzle import Case, Puzzle
 
 
 def big_then_small(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Rows that start with 2048 and go on with values in [0, 1/64): float16 sums forget the rest."""
+    """Rows that start with 2048, followed by values in [0, 1/64), which a float16 sum forgets."""
     values = torch.rand(shape, generator=generator) / 64
     values[..., 0] = 2048.0
     return values.to(dtype)
 
 
 def ones(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """All one."""
+    """Only ones."""
     return torch.ones(shape, dtype=dtype)
 
 
@@ -38,7 +40,7 @@ BATCHED_MATMUL = Puzzle(
     formula=r"z_{b, m, n} = \sum_{k=0}^{K-1} x_{b, m, k} \, y_{b, k, n}",
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N), s.B),
     cases=(
-        # one program, one turn
+        # one program, one iteration
         Case(B=1, M=16, N=16, K=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),
         # several blocks on every axis, all full
         Case(B=2, M=64, N=32, K=96, BLOCK_M=32, BLOCK_N=16, BLOCK_K=32),
@@ -63,5 +65,21 @@ BATCHED_MATMUL = Puzzle(
         }
     ),
 )
+
+TILE_SHAPES = dataclasses.replace(
+    BATCHED_MATMUL,
+    cases=(
+        # a wide z: 16 columns of tiles and one row of them
+        Case(B=1, M=16, N=512, K=64, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32),
+        # a tall z: 16 rows of tiles and one column of them
+        Case(B=1, M=256, N=64, K=64, BLOCK_M=16, BLOCK_N=64, BLOCK_K=32),
+        # the same, in half as many iterations
+        Case(B=1, M=256, N=64, K=64, BLOCK_M=16, BLOCK_N=64, BLOCK_K=64),
+        # ragged, 2 columns of tiles and 5 rows of them
+        Case(B=1, M=70, N=50, K=100, BLOCK_M=16, BLOCK_N=32, BLOCK_K=64),
+    ),
+    contract=None,
+)
+"""Puzzle 11 in shapes for which the rule of how often inputs are read cannot be confused with another."""
 
 PUZZLES = (BATCHED_MATMUL,)

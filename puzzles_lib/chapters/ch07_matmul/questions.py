@@ -3,17 +3,24 @@
 import torch
 import triton
 
-from puzzles_lib.chapters.ch07_matmul.pictures import small_product
+from puzzles_lib.chapters.ch07_matmul.pictures import (
+    BUDGET,
+    MOST_BYTES,
+    SHAPE,
+    small_product,
+    tile_bytes,
+    traffic,
+)
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
 from puzzles_lib.inputs import make_inputs
+from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
 
+LAUNCH = Case(B=8, M=1000, N=500, K=4096, BLOCK_M=64, BLOCK_N=128, BLOCK_K=32)
 
-def _thousand_times() -> float:
-    number = torch.tensor(2048, dtype=torch.float16)
-    for _ in range(1000):
-        number = number + 1.5
-    return float(number)
+
+def _grid() -> tuple[int, ...]:
+    return tuple(BATCHED_MATMUL.grid(LAUNCH))
 
 
 def _reads() -> tuple[int, int]:
@@ -25,7 +32,7 @@ def _one_step() -> int:
     return sum(case.K <= case.BLOCK_K for case in BATCHED_MATMUL.cases)
 
 
-def _after_two_turns() -> tuple[int, ...]:
+def _after_two_iterations() -> tuple[int, ...]:
     x, y = small_product()
     return tuple((x[0, :4] @ y[:4]).tolist())
 
@@ -34,138 +41,169 @@ def _products_a_load() -> int:
     return 64 * 64 * 32 // (64 * 32 + 32 * 64)
 
 
-def _largest_square() -> int:
-    return max(side for side in (16, 32, 64, 128, 256, 512) if 4 * side * side <= 256 * 1024 // 2)
+def _best_tile() -> tuple[int, int]:
+    """Return the tile that moves the fewest bytes among those whose accumulator fits."""
+    sides = [2**power for power in range(4, 12)]
+    fitting = [(m, n) for m in sides for n in sides if tile_bytes(m, n) <= BUDGET]
+    return min(fitting, key=lambda tile: traffic(*tile))
 
 
-def _last_turn_that_counts() -> int:
-    """Of case 4, with an accumulator in float16, for element [0, 0]."""
+def _is_tile(given: tuple) -> bool:
+    powers = {2**power for power in range(4, 13)}
+    return len(given) == 2 and all(isinstance(side, int) and side in powers for side in given)
+
+
+def _within_both(given: tuple, right: tuple) -> bool:
+    return _is_tile(given) and tile_bytes(*given) <= BUDGET and traffic(*given) < MOST_BYTES
+
+
+def _last_iteration_that_counts() -> int:
+    """Return the last iteration of case 4 that changes element [0, 0] of a float16 accumulator."""
     case = BATCHED_MATMUL.cases[4]
     tensors = make_inputs(BATCHED_MATMUL, case)
     products = tensors["x"][0, 0].float() * tensors["y"][0, :, 0].float()
     acc, last = torch.zeros((), dtype=torch.float16), 0
-    for turn, part in enumerate(products.split(case.BLOCK_K), start=1):
+    for number, part in enumerate(products.split(case.BLOCK_K), start=1):
         before, acc = acc, acc + part.sum().half()
-        last = turn if acc != before else last
+        last = number if acc != before else last
     return last
 
 
 QUESTIONS = (
     Question(
         "ch07-q1",
-        "What comes out if 1.5 is added a thousand times to a float16 of 2048?",
-        _thousand_times,
-        float,
-        "Which float16 comes after 2048? And which of the two is nearer to 2049.5?",
+        "Which grid launches 8 products with M = 1000 and N = 500, in tiles of 64 x 128?",
+        _grid,
+        tuple,
+        "Axis 0 counts rows of tiles, axis 1 columns of tiles, axis 2 matrices. Round up.",
         (
             Nudge(
-                lambda given, right: given == 2048 + 1500,
-                "So it is on paper. But from 2048 on a float16 counts in twos.",
+                lambda given, right: len(given) != 3,
+                "The kernel asks for tl.program_id 0, 1 and 2, so the grid has three axes.",
             ),
             Nudge(
-                lambda given, right: given == 2048,
-                "With 1 it would stay there: half way goes back. And 1.5 is more than half of the way.",
+                lambda given, right: sorted(given) == sorted(right),
+                "You have the three numbers, in the wrong order. Which axis does the kernel use for what?",
+            ),
+            Nudge(
+                lambda given, right: given[2] == LAUNCH.K // LAUNCH.BLOCK_K,
+                "K is walked in a loop inside the program. The third axis counts the matrices.",
             ),
         ),
-        lambda given, right: given == right,
     ),
     Question(
         "ch07-q2",
-        "By how many programs is each number of x loaded, and each of y, as (x, y)?",
+        "How many programs load each number of x, and how many each number of y? Answer with (x, y).",
         _reads,
         tuple,
-        "Which tiles of z need the first row of x? They lie beside each other. For y, below each other.",
+        "Which tiles of z need the first row of x? Those in one row of tiles. How many are in a row?",
         (
-            Nudge(lambda given, right: len(given) != 2, "Two numbers: (x, y)."),
+            Nudge(lambda given, right: len(given) != 2, "Answer with two numbers: (x, y)."),
             Nudge(
                 lambda given, right: given == right[::-1],
-                "Both numbers are in it. Tiles beside each other need the same rows: rows of what?",
+                "You have both numbers, in the wrong order. Tiles in one row need the same rows of what?",
             ),
             Nudge(
                 lambda given, right: given == (1, 1),
-                "Once would be enough, but programs do not hand numbers to each other.",
+                "Once would be enough, but programs can't hand numbers to each other.",
             ),
         ),
     ),
     Question(
         "ch07-q3",
-        "In how many of the five cases is a float16 accumulator right?",
+        "In how many of the five cases is a float16 accumulator correct?",
         _one_step,
         int,
-        "Nothing is rounded twice where the sum is complete after one dot: K within BLOCK_K.",
+        "If one tl.dot completes the sum, it is rounded only once. In which cases is K at most BLOCK_K?",
         (
             Nudge(
                 lambda given, right: given == len(BATCHED_MATMUL.cases),
-                "With several turns the sum so far is rounded each time. Does the checker see it?",
+                "With several iterations, the sum so far is rounded each time. The checker notices that.",
             ),
             Nudge(
                 lambda given, right: given == 0,
-                "One dot adds up in float32, and rounding it once is what tl.store does anyway.",
+                "One tl.dot adds up in float32, and tl.store rounds the result to float16 anyway.",
             ),
         ),
     ),
     Question(
         "ch07-q4",
-        "Which turn, counted from 1, is the last that changes acc[0, 0]?",
-        _last_turn_that_counts,
+        "Which iteration, counting from 1, is the last one that changes acc[0, 0]?",
+        _last_iteration_that_counts,
         int,
-        "Step from turn to turn with acc[0, 0] in view. How far apart are float16 numbers there?",
+        "Step through the iterations with acc[0, 0] in view. How far apart are float16 numbers there?",
         (
             Nudge(
                 lambda given, right: given == 16,
-                "In that turn something is added, too. Is acc[0, 0] another number after it?",
+                "That iteration adds something, too. But is acc[0, 0] a different number afterwards?",
             ),
             Nudge(
-                lambda given, right: given == 0, "It starts as 0 and does not stay so; turns count from 1."
+                lambda given, right: given == 0,
+                "acc[0, 0] starts as 0 and does change. We count the iterations from 1.",
             ),
         ),
     ),
     Question(
         "ch07-q5",
-        "K = 6 in blocks of 2: what stands in the first row of acc after the second turn?",
-        _after_two_turns,
+        "K = 6 in blocks of 2: what is in the first row of acc after the second iteration?",
+        _after_two_iterations,
         tuple,
-        "Turn 2 adds x[0, 2] times row 2 of y, and x[0, 3] times row 3, to what the picture shows.",
+        "Iteration 2 adds x[0, 2] times row 2 of y, and x[0, 3] times row 3, to what the picture shows.",
         (
-            Nudge(lambda given, right: len(given) != 3, "Three numbers, one for each column of y."),
+            Nudge(
+                lambda given, right: len(given) != 3, "Answer with three numbers, one for each column of y."
+            ),
             Nudge(
                 lambda given, right: given == (7, 12, 9),
-                "So much the second turn adds. What stood there before it?",
+                "That is what the second iteration adds. What was there before?",
             ),
-            Nudge(lambda given, right: given == (3, 0, 1), "That is how the first turn left it."),
+            Nudge(
+                lambda given, right: given == (3, 0, 1),
+                "That is what the first iteration left. Now add the second one.",
+            ),
             Nudge(
                 lambda given, right: given == tuple((small_product()[0][0] @ small_product()[1]).tolist()),
-                "That is the whole product: one turn too many.",
+                "That is the whole product, after three iterations. We are asking for two.",
             ),
         ),
     ),
     Question(
         "ch07-q6",
-        "Tiles of 64 x 64, BLOCK_K = 32: how many products for each number that a turn loads?",
+        "How many products does an iteration make per number it loads, with 64 x 64 tiles and BLOCK_K = 32?",
         _products_a_load,
         int,
-        "Loads: BLOCK_M · BLOCK_K numbers of x, and about as many of y. How many products are made of them?",
+        "An iteration loads BLOCK_M · BLOCK_K numbers of x, and as many of y. How many products are made?",
         (
             Nudge(
                 lambda given, right: given == 64,
-                "Each number has a part in so many. But a product takes two of them, one of x and one of y.",
+                "Each number takes part in that many products. But a product needs two numbers, x and y.",
             ),
             Nudge(
                 lambda given, right: given == 64 * 64 * 32,
-                "So many products it makes in all. Over how many loads?",
+                "That is how many products an iteration makes. Divide by the numbers it loads.",
             ),
         ),
     ),
     Question(
         "ch07-q7",
-        "Half of 256 KiB for the accumulator: how many rows has the largest square tile, a power of two?",
-        _largest_square,
-        int,
-        "How many numbers of 4 bytes fit into half of the registers? Which squares are no larger?",
+        "Which tile, (BLOCK_M, BLOCK_N), stays under 1.3x and within 128 KiB?",
+        _best_tile,
+        tuple,
+        "It fits, but it reads too much. Which input is larger? Find a tile that reads that one once.",
         (
-            Nudge(lambda given, right: given == 2 * right, "That takes all of the registers: none are left."),
-            Nudge(lambda given, right: given == 181, "It would fit, but tl.arange wants a power of two."),
-            Nudge(lambda given, right: given == 2**15, "So many numbers fit in. How long is the side?"),
+            Nudge(
+                lambda given, right: not _is_tile(given),
+                "Answer with two powers of two, each 16 or more: (BLOCK_M, BLOCK_N).",
+            ),
+            Nudge(
+                lambda given, right: tile_bytes(*given) > BUDGET,
+                "This accumulator needs more than 128 KiB: 4 bytes times BLOCK_M times BLOCK_N.",
+            ),
+            Nudge(
+                lambda given, right: given[1] >= SHAPE.N,
+                "One column of tiles, so x is read once: good. Now read y less often, within the budget.",
+            ),
         ),
+        same=_within_both,
     ),
 )

@@ -1,1 +1,1 @@
-TITLE = "Quantised matmul: 4-bit weights"
+TITLE = "Quantized matmul: 4-bit weights"

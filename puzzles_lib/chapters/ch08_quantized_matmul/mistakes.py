@@ -1,4 +1,4 @@
-"""Wrong kernels of chapter 08: right ones with one slip each."""
+"""Wrong kernels of chapter 08: correct ones with one slip each."""
 
 from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import (
     GROUPED_WEIGHTS,
@@ -20,7 +20,7 @@ MISTAKES = (
     Mistake(
         WEIGHT_CODES,
         "from_the_top",
-        "Field 0 is taken from the highest bits.",
+        "Takes field 0 from the highest bits.",
         {"4 * (k % 8)": "28 - 4 * (k % 8)"},
         kind="values",
         says="reading the fields from the top",
@@ -28,7 +28,7 @@ MISTAKES = (
     Mistake(
         WEIGHT_CODES,
         "mask_before_shift",
-        "`word & 15 >> shift` masks with 15 >> shift.",
+        "`word & 15 >> shift` means `word & (15 >> shift)`.",
         {"(words >> 4 * (k % 8)) & 15": "words & 15 >> 4 * (k % 8)"},
         kind="values",
         says="z[0, 1]",
@@ -36,7 +36,7 @@ MISTAKES = (
     Mistake(
         WEIGHT_CODES,
         "word_of_its_own",
-        "Column k is taken for word k: a word for each code.",
+        "Loads word k for column k, as if every code had its own word.",
         {"k // 8, mask": "k, mask"},
         kind="out of bounds",
         says="weight_ptr",
@@ -44,7 +44,7 @@ MISTAKES = (
     Mistake(
         WEIGHT_CODES,
         "rows_of_codes",
-        "Rows of words are K apart, as rows of codes are.",
+        "Assumes that rows of words are K apart, like rows of codes.",
         {"offs_m * (K // 8)": "offs_m * K"},
         kind="out of bounds",
         says="weight_ptr",
@@ -52,7 +52,7 @@ MISTAKES = (
     Mistake(
         WEIGHT_CODES,
         "shift_by_one",
-        "Fields are shifted by their number, not by their bits.",
+        "Shifts a field by its number, not by the number of its first bit.",
         {">> 4 * (k % 8)": ">> (k % 8)"},
         kind="values",
         says="z[0, 1]",
@@ -60,7 +60,7 @@ MISTAKES = (
     Mistake(
         WEIGHT_CODES,
         "no_mask_on_words",
-        "The load runs past the last row.",
+        "Doesn't mask the load, which runs past the last row.",
         {"k // 8, mask=mask": "k // 8"},
         kind="out of bounds",
         says="weight_ptr",
@@ -68,15 +68,15 @@ MISTAKES = (
     Mistake(
         WEIGHT_CODES,
         "rows_of_words",
-        "Rows of the result are K // 8 apart.",
+        "Assumes that rows of the result are K // 8 apart.",
         {"offs_m * K + k": "offs_m * (K // 8) + k"},
         kind="never written",
-        says="is the stride of a row right",
+        says="your rows are one element apart",
     ),
     Mistake(
         WEIGHT_CODES,
         "no_mask_along_k",
-        "Only rows are masked: columns past K run into the next row.",
+        "Masks only the rows: columns past K run into the next row.",
         {"(offs_m < M) & (k < K)": "(offs_m < M) & (k < K + 8)"},
         kind="out of bounds",
         says="weight_ptr",
@@ -92,15 +92,15 @@ MISTAKES = (
     Mistake(
         GROUPED_WEIGHTS,
         "offset_field_of_k",
-        "The field within the offset word is taken from k.",
+        "Takes the field within the offset word from k, not from g.",
         {"g % 8": "k % 8"},
         kind="values",
-        says="k for g",
+        says="k instead of g",
     ),
     Mistake(
         GROUPED_WEIGHTS,
         "offset_after_the_product",
-        "The offset goes off the scaled weight.",
+        "Subtracts the offset after multiplying by the scale.",
         {"s * (w - o)": "s * w - o"},
         kind="values",
         says="s * (w - o)",
@@ -108,23 +108,23 @@ MISTAKES = (
     Mistake(
         GROUPED_WEIGHTS,
         "one_offset_word_a_row",
-        "Rows of offset words are 1 apart: right only up to 8 groups.",
+        "Assumes one offset word per row, which is correct only up to 8 groups.",
         {"offs_m * ((groups + 7) // 8)": "offs_m"},
         kind="values",
-        says="1..15 along M",
+        says="1–15 along M",
     ),
     Mistake(
         GROUPED_WEIGHTS,
         "offset_words_rounded_down",
-        "groups // 8 words a row: the last, partly filled word is not counted.",
+        "Rounds the offset words of a row down and forgets the last, partly filled one.",
         {"((groups + 7) // 8)": "(groups // 8)"},
         kind="values",
-        says="1..3 along M",
+        says="1–3 along M",
     ),
     Mistake(
         GROUPED_WEIGHTS,
         "group_of_eight",
-        "GROUP is hard-coded as 8: passes as long as it is.",
+        "Assumes that GROUP is 8, and passes as long as it is.",
         {"g = k // GROUP": "g = k // 8"},
         kind="out of bounds",
         says="scale_ptr",
@@ -132,7 +132,7 @@ MISTAKES = (
     Mistake(
         GROUPED_WEIGHTS,
         "scale_of_the_word",
-        "A scale for each word, not for each group.",
+        "Loads one scale per word, not per group.",
         {"groups + g, mask": "groups + k // 8, mask"},
         kind="out of bounds",
         says="scale_ptr",
@@ -140,7 +140,7 @@ MISTAKES = (
     Mistake(
         GROUPED_WEIGHTS,
         "offset_ignored",
-        "The offset is never subtracted.",
+        "Never subtracts the offset.",
         {"s * (w - o)": "s * w"},
         kind="values",
         says="z[0, 0]",
@@ -156,7 +156,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "sign_left_in_offsets",
-        "The same slip, in the offsets.",
+        "Leaves out & 15 in the offsets.",
         {">> 4 * (g % 8)) & 15": ">> 4 * (g % 8))"},
         kind="values",
         says="an o without & 15",
@@ -164,7 +164,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "fields_with_a_sign",
-        "Shifted up and down again, in a word with a sign.",
+        "Shifts up and down again. In a word with a sign, the second shift copies the sign.",
         {">> 4 * (k % 8)) & 15": "<< 28 - 4 * (k % 8)) >> 28"},
         kind="values",
         says="z[0, 0]",
@@ -172,7 +172,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "sum_of_products",
-        "Products in a block of three axes, and a sum: the compiler makes it a dot in TF32.",
+        "Multiplies in a block with three axes and sums. The compiler turns this into a dot in TF32.",
         {
             'acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")': (
                 "acc += tl.sum((s * (w - o))[:, :, None] * a[None, :, :], axis=1)"
@@ -184,7 +184,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "mask_before_shift",
-        "`word & 15 >> shift` masks with 15 >> shift.",
+        "`word & 15 >> shift` means `word & (15 >> shift)`.",
         {">> 4 * (k % 8)) & 15": "& 15 >> 4 * (k % 8))"},
         kind="values",
         says="z[0, 0]",
@@ -192,7 +192,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "division_for_shift",
-        "Dividing by 16 rounds towards zero: wrong for negative words.",
+        "Divides instead of shifting. Division rounds toward zero, which is wrong for negative words.",
         {">> 4 * (k % 8)": "// (1 << 4 * (k % 8))"},
         kind="values",
         says="z[0, 0]",
@@ -200,7 +200,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "fields_from_the_top",
-        "Field 0 is taken from the highest bits.",
+        "Takes field 0 from the highest bits.",
         {">> 4 * (k % 8)": ">> 28 - 4 * (k % 8)"},
         kind="values",
         says="w's fields from the top",
@@ -208,7 +208,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "scale_ignored",
-        "The scale is never applied.",
+        "Never multiplies by the scale.",
         {"s * (w - o)": "(w - o).to(tl.float32)"},
         kind="values",
         says="z[0, 0]",
@@ -216,7 +216,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "offset_ignored",
-        "The offset is never subtracted.",
+        "Never subtracts the offset.",
         {"s * (w - o)": "s * w"},
         kind="values",
         says="z[0, 0]",
@@ -224,7 +224,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "first_offset_word_only",
-        "Offset word g // 8 is taken to be word 0.",
+        "Always loads offset word 0, not word g // 8.",
         {"offset_rows + g // 8": "offset_rows + g * 0"},
         kind="values",
         says="z[0, 0]",
@@ -232,31 +232,31 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "one_offset_word_a_row",
-        "Rows of offset words are 1 apart: right only up to 8 groups.",
+        "Assumes one offset word per row, which is correct only up to 8 groups.",
         {"offs_m * ((groups + 7) // 8)": "offs_m"},
         kind="values",
-        says="1..63 along M",
+        says="1–63 along M",
     ),
     Mistake(
         QUANTIZED_MATMUL,
         "offset_words_rounded_down",
-        "groups // 8 words a row: the last, partly filled word is not counted.",
+        "Rounds the offset words of a row down and forgets the last, partly filled one.",
         {"((groups + 7) // 8)": "(groups // 8)"},
         kind="values",
-        says="1..15 along M",
+        says="1–15 along M",
     ),
     Mistake(
         QUANTIZED_MATMUL,
         "offset_field_of_k",
-        "The field within the offset word is taken from k.",
+        "Takes the field within the offset word from k, not from g.",
         {"g % 8": "k % 8"},
         kind="values",
-        says="k for g",
+        says="k instead of g",
     ),
     Mistake(
         QUANTIZED_MATMUL,
         "offset_after_the_product",
-        "The offset goes off the scaled weight.",
+        "Subtracts the offset after multiplying by the scale.",
         {"s * (w - o)": "s * w - o"},
         kind="values",
         says="s * (w - o)",
@@ -264,7 +264,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "group_of_eight",
-        "GROUP is hard-coded as 8: passes as long as it is.",
+        "Assumes that GROUP is 8, and passes as long as it is.",
         {"k // GROUP": "k // 8"},
         kind="out of bounds",
         says="scale_ptr",
@@ -272,7 +272,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "one_group_a_step",
-        "A turn along K is taken for one group.",
+        "Assumes that an iteration is within one group.",
         {"k // GROUP": "start // GROUP + 0 * k"},
         kind="values",
         says="z[0, 0]",
@@ -280,7 +280,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "first_step_only",
-        "One block of K is assumed.",
+        "Stops after one block of K.",
         {"range(0, K, BLOCK_K)": "range(0, BLOCK_K, BLOCK_K)"},
         kind="values",
         says="first block of K",
@@ -288,7 +288,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "full_steps_only",
-        "K // BLOCK_K turns: the ragged tail is lost.",
+        "Does K // BLOCK_K iterations and loses the ragged end.",
         {"range(0, K, BLOCK_K)": "range(0, K // BLOCK_K * BLOCK_K, BLOCK_K)"},
         kind="values",
         says="first block of K",
@@ -296,7 +296,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "activation_row_is_k",
-        "Rows of the activation are K apart: right only where N equals K.",
+        "Assumes that rows of the activation are K apart, which is correct only if N equals K.",
         {"k * N": "k * K"},
         kind="out of bounds",
         says="activation_ptr",
@@ -304,7 +304,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "axes_swapped",
-        "Program axis 0 counts columns.",
+        "Swaps the program axes: axis 0 counts columns.",
         {"tl.program_id(0)": "tl.program_id(1)", "tl.program_id(1)": "tl.program_id(0)"},
         kind="never written",
         says="z[32, 0]",
@@ -312,7 +312,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "no_k_mask_on_words",
-        "The load of weight words runs past the last row.",
+        "Doesn't mask the weight words along K, so the load runs past the last row.",
         {"k // 8, mask=mask": "k // 8, mask=offs_m < M"},
         kind="out of bounds",
         says="weight_ptr",
@@ -320,7 +320,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "no_k_mask_on_activation",
-        "The activation is read past row K.",
+        "Reads the activation past row K.",
         {"mask=(k < K) & (offs_n < N)": "mask=offs_n < N"},
         kind="out of bounds",
         says="activation_ptr",
@@ -328,7 +328,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "no_other_on_scale",
-        "Masked scales hold whatever; NaN times 0 is NaN.",
+        "Leaves out other= for the scale. Masked lanes contain garbage, and NaN times 0 is NaN.",
         {"scale_rows + g, mask=mask, other=0.0": "scale_rows + g, mask=mask"},
         kind="uninitialised",
         says="scale_ptr",
@@ -336,7 +336,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "no_mask_on_store",
-        "The store runs past the ragged edges.",
+        "Doesn't mask the store, which runs past the ragged edges.",
         {"acc, mask=(offs_m < M) & (offs_n < N)": "acc"},
         kind="out of bounds",
         says="z_ptr",
@@ -344,7 +344,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "half_precision_dot",
-        "Weights and activation are rounded to float16 before the dot.",
+        "Rounds weights and activation to float16 before the dot.",
         {
             "s * (w - o), a": "(s * (w - o)).to(tl.float16), a.to(tl.float16)",
             ', input_precision="ieee"': "",
@@ -355,7 +355,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "half_precision_sum",
-        "What goes from turn to turn is rounded to float16.",
+        "Rounds the accumulator to float16 in every iteration.",
         {
             "dtype=tl.float32": "dtype=tl.float16",
             "acc = tl.dot(": "acc += tl.dot(",
@@ -367,7 +367,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "scale_overwritten",
-        "The offset is folded into the stored scale on the way.",
+        "Overwrites the scale, which is an input.",
         {
             "        k = start + tl.arange(0, BLOCK_K)[:, None]": (
                 "        tl.store(scale_rows + g, -s, mask=mask)\n"
@@ -375,12 +375,12 @@ MISTAKES = (
             )
         },
         kind="input changed",
-        says="scale was",
+        says="its input scale",
     ),
     Mistake(
         QUANTIZED_MATMUL,
         "dot_of_integers",
-        "w - o and a have different types: a dot wants one.",
+        "w - o and a have different dtypes, but a dot needs the same.",
         {"s * (w - o)": "w - o"},
         kind="compiler",
         says="not int32",
@@ -388,7 +388,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "dot_too_short",
-        "Eight fields at a time: a tensor core's dot needs K of 16 or more.",
+        "Takes eight fields at a time, but a dot needs a K of 16 or more.",
         {
             "range(0, K, BLOCK_K)": "range(0, K, 8)",
             "tl.arange(0, BLOCK_K)[None, :]": "tl.arange(0, 8)[None, :]",
@@ -400,7 +400,7 @@ MISTAKES = (
     Mistake(
         ONCE_PER_GROUP,
         "scale_of_every_weight",
-        "The group of each column: right, and as many loads as before.",
+        "Computes the group of each column. That's correct, but it takes as many loads as before.",
         {
             "g = start // GROUP": "g = (start + tl.arange(0, BLOCK_K)[None, :]) // GROUP",
             "s * tl.dot((w - o).to(tl.float32)": "tl.dot(s * (w - o)",
@@ -411,7 +411,7 @@ MISTAKES = (
     Mistake(
         ONCE_PER_GROUP,
         "group_of_the_step",
-        "The number of the turn is taken for the group: right where a turn is a group.",
+        "Takes the number of the iteration for the group.",
         {"g = start // GROUP": "g = start // BLOCK_K"},
         kind="out of bounds",
         says="scale_ptr",
@@ -419,7 +419,7 @@ MISTAKES = (
     Mistake(
         ONCE_PER_GROUP,
         "first_group_only",
-        "The group is that of the first turn.",
+        "Always uses the first group.",
         {"g = start // GROUP": "g = start // K"},
         kind="values",
         says="z[0, 0]",
@@ -427,7 +427,7 @@ MISTAKES = (
     Mistake(
         ONCE_PER_GROUP,
         "scale_of_all_before",
-        "The accumulator goes through the dot and is scaled again with each group.",
+        "Passes the accumulator to the dot, so it's scaled again with each group.",
         {
             "acc += s * tl.dot(": "acc = s * tl.dot(",
             "tl.float32), a, input": "tl.float32), a, acc, input",
@@ -438,7 +438,7 @@ MISTAKES = (
     Mistake(
         ONCE_PER_GROUP,
         "scale_left_out",
-        "The scale leaves the dot, and is forgotten.",
+        "Takes the scale out of the dot and forgets it.",
         {"acc += s * tl": "acc += tl"},
         kind="values",
         says="z[0, 0]",
@@ -446,7 +446,7 @@ MISTAKES = (
     Mistake(
         ONCE_PER_GROUP,
         "offset_outside",
-        "The offset leaves the sum with the scale: it needs the sum of the activation.",
+        "Takes the offset out of the sum as well, where it would need the sum of the activation.",
         {
             "s * tl.dot((w - o)": "s * (tl.dot(w",
             ', input_precision="ieee")': ', input_precision="ieee") - o)',
@@ -457,7 +457,7 @@ MISTAKES = (
     Mistake(
         ONCE_PER_GROUP,
         "dot_of_integers",
-        "w - o is an int32: a dot wants one type.",
+        "w - o is an int32, but a dot needs the same dtype on both sides.",
         {"(w - o).to(tl.float32)": "w - o"},
         kind="compiler",
         says="int32",
@@ -465,7 +465,7 @@ MISTAKES = (
     Mistake(
         ONCE_PER_GROUP,
         "scales_as_a_row",
-        "The scales are a row, and meet the columns of the result.",
+        "Makes the scales a row, so they multiply the columns of the result.",
         {"s = tl.load(scale_rows + g, mask=offs_m < M)": "s = tl.load(scale_rows + g, mask=offs_m < M).T"},
         kind="values",
         says="z[0, 1]",
@@ -481,9 +481,17 @@ MISTAKES = (
     Mistake(
         ONCE_PER_GROUP,
         "no_mask_on_store",
-        "The store runs past the ragged edges.",
+        "Doesn't mask the store, which runs past the ragged edges.",
         {"acc, mask=(offs_m < M) & (offs_n < N)": "acc"},
         kind="out of bounds",
         says="z_ptr",
+    ),
+    Mistake(
+        ONCE_PER_GROUP,
+        "scale_left_inside",
+        "Correct, but multiplies every weight by the scale, and not the sum.",
+        {"s * tl.dot((w - o).to(tl.float32)": "tl.dot(s * (w - o)"},
+        kind="machine",
+        says="outside tl.dot: 2048, at most 256 wanted",
     ),
 )

@@ -27,19 +27,19 @@ from puzzles_lib.drawing.sheet import Picture, box, cells, label, new_figure, ne
 
 CODES = (3, 1, 4, 1, 5, 9, 2, 12)  # field 0 first; the top field is above 7, so the sign bit is on
 BITS = 0.27  # inches per bit
-FIELDS = (SKY, YELLOW)  # in turns
+FIELDS = (SKY, YELLOW)  # alternating
 SIGN = VERMILLION
 GROUPS = (SKY, ORANGE, GREEN, YELLOW)
 
 
 def pack(codes: tuple[int, ...]) -> int:
-    """Eight 4-bit codes as a signed 32-bit word, field 0 in the lowest bits."""
+    """Return eight 4-bit codes as a signed 32-bit word, field 0 in the lowest bits."""
     word = sum(code << 4 * i for i, code in enumerate(codes))
     return word - (1 << 32) if word >> 31 else word
 
 
 def word(codes: tuple[int, ...] = CODES) -> Picture:
-    """The 32 bits of a word, its eight fields and what they hold."""
+    """Draw the 32 bits of a word, and its eight fields with their codes."""
     value = pack(codes)
     figure, ax = new_sheet(33, 5.6, unit=BITS)
     bits = f"{value & 0xFFFFFFFF:032b}"
@@ -64,13 +64,13 @@ def word(codes: tuple[int, ...] = CODES) -> Picture:
     fields = ", ".join(f"field {i} = {code}" for i, code in enumerate(codes))
     return Picture(
         figure,
-        f"The int32 word {value} as 32 bits, bit 31 on the left: {bits}. Each run of four bits is a field: "
+        f"The int32 word {value} as 32 bits, bit 31 on the left: {bits}. Every four bits are a field: "
         f"field i is bits 4i to 4i + 3, so field 0 is on the right. {fields}.",
     )
 
 
 def flip(codes: tuple[int, ...] = CODES, field: int = 7) -> Live:
-    """A word whose bits can be flipped, and one of its fields on its way down."""
+    """Return a word whose bits can be flipped, with one field that is shifted down."""
     value = pack(codes)
     bits = f"{value & 0xFFFFFFFF:032b}"
     button = f"padding:0;border:0;border-radius:2px;height:2em;cursor:pointer;{ON_FILL}"
@@ -99,7 +99,7 @@ def flip(codes: tuple[int, ...] = CODES, field: int = 7) -> Live:
     )
     body = (
         f'<div style="{row.format(32)}">{flips}</div>'
-        f'<div style="margin-top:.5em">fields, and what they hold</div>'
+        f'<div style="margin-top:.5em">fields and their codes</div>'
         f'<div style="{row.format(8)}">{picks}</div>'
         f'<div style="margin-top:.5em">i = <b data-i="">{field}</b></div>'
         f'<table aria-live="polite" style="margin:0;color:inherit;{CODE}">{table}</table>'
@@ -109,14 +109,16 @@ def flip(codes: tuple[int, ...] = CODES, field: int = 7) -> Live:
         "bits",
         body,
         Path(__file__).with_name("flip.js").read_text("utf-8"),
-        f"The int32 word {value} as 32 buttons, a bit each: {bits}. A click flips a bit. Below, its eight "
-        f"fields, {held}; a click chooses one. Of the chosen field {field}: word >> {4 * field} = {shifted}, "
+        f"The int32 word {value} as 32 buttons, one per bit: {bits}. A click flips a bit. Below are its "
+        f"eight "
+        f"fields, {held}. A click chooses one. For the chosen field {field}, word >> {4 * field} = "
+        f"{shifted}, "
         f"and with & 15 it is {shifted & 15}.",
     )
 
 
 def sign(codes: tuple[int, ...] = CODES) -> Picture:
-    """What >> does to the top field of a negative word, and how & 15 repairs it."""
+    """Draw what >> does to the top field of a negative word, and how & 15 repairs it."""
     value = pack(codes)
     lines = [("word", value), ("word >> 28", value >> 28), ("(word >> 28) & 15", value >> 28 & 15)]
     figure, ax = new_sheet(46, 8, unit=BITS * 0.82)
@@ -134,14 +136,15 @@ def sign(codes: tuple[int, ...] = CODES) -> Picture:
     label(ax, left + 30, 7.75, "& 15 keeps four bits", fontsize=9)
     return Picture(
         figure,
-        f"The top field of the word {value} holds {codes[7]}, bits {codes[7]:04b}. Shifting right by 28 "
-        f"brings it down, but fills the 28 places above with copies of the sign bit: it is {value >> 28}. "
-        f"With & 15 only the lowest four bits stay: {value >> 28 & 15}.",
+        f"The top field of the word {value} is {codes[7]}, bits {codes[7]:04b}. Shifting right by 28 "
+        f"brings it down, but fills the 28 places above with copies of the sign bit: the result "
+        f"is {value >> 28}. "
+        f"With & 15, only the lowest four bits stay: {value >> 28 & 15}.",
     )
 
 
 def fold(codes: tuple[int, ...] = CODES) -> Picture:
-    """Two words, their fields along a new axis, and that axis folded into the row."""
+    """Draw two words, their fields along a new axis, and that axis folded into the row."""
     second = tuple(range(8))
     figure, ax = new_sheet(21, 7.4)
     pair = (codes, second)
@@ -171,14 +174,16 @@ def fold(codes: tuple[int, ...] = CODES) -> Picture:
     label(ax, flat.right, 5.2, "[1, 16], k above", align="right bottom")
     return Picture(
         figure,
-        f"Two words, {pack(codes)} and {pack(second)}, of shape [1, 2]. Shifted by 0, 4, ... 28 along a new "
-        f"last axis they are the fields {list(codes)} and {list(second)}, shape [1, 2, 8]. Reshaped to [1, "
-        f"16] these stand in the order of k: field i of word j lands at 8j + i.",
+        f"Two words, {pack(codes)} and {pack(second)}, have the shape [1, 2]. Shifted by 0, 4, ... 28 along "
+        f"a "
+        f"new last axis, they become the fields {list(codes)} and {list(second)}, shape [1, 2, 8]. Reshaped "
+        f"to "
+        f"[1, 16], the fields are in the order of k: field i of word j is at 8j + i.",
     )
 
 
-def dequantise(codes: tuple[int, ...] = CODES) -> Picture:
-    """Codes, minus offset, times scale: one word with GROUP = 4."""
+def dequantize(codes: tuple[int, ...] = CODES) -> Picture:
+    """Draw codes, minus offset, times scale: one word with GROUP = 4."""
     group, offsets, scales = 4, (3, 7), (0.5, 0.25)
     figure, ax = new_sheet(17, 7.4)
     offset = [offsets[k // group] for k in range(8)]
@@ -187,9 +192,9 @@ def dequantise(codes: tuple[int, ...] = CODES) -> Picture:
     colors = [GROUPS[k // group] for k in range(8)]
     rows = [
         ("w[m, k]", list(codes), "4 bits each, 0 to 15"),
-        ("− o[m, g]", offset, "4 bits a group"),
-        ("× s[m, g]", scale, "a float32 a group"),
-        ("=", result, "the weight that is used"),
+        ("− o[m, g]", offset, "4 bits per group"),
+        ("× s[m, g]", scale, "one float32 per group"),
+        ("=", result, "the weight"),
     ]
     left = 3.0
     for number, (name, values, words) in enumerate(rows):
@@ -219,7 +224,7 @@ def dequantise(codes: tuple[int, ...] = CODES) -> Picture:
 
 
 def once(rows: int = 4, group: int = 16) -> Picture:
-    """What the lanes of a tile ask for: a scale for each weight, and a scale for each row."""
+    """Draw the scales that the lanes of a tile load: one per weight, or one per row."""
     figure, ax = new_sheet(26, 6.8)
     colors = GROUPS[:rows]
     tile = cells(
@@ -239,20 +244,20 @@ def once(rows: int = 4, group: int = 16) -> Picture:
         colors=[[color] for color in colors],
         fontsize=9,
     )
-    label(ax, tile.x, 0.8, f"12c: [{rows}, {group}], a scale for each weight", align="left")
-    label(ax, column.x, 0.8, f"12d: [{rows}, 1]", align="left")
-    label(ax, tile.x, 6.2, f"{rows * group} lanes ask", align="left", fontsize=9)
-    label(ax, column.x, 6.2, f"{rows} lanes ask", align="left", fontsize=9)
+    label(ax, tile.x, 0.8, f"12c: [{rows}, {group}], one scale per weight", align="left")
+    label(ax, column.x, 0.8, f"12d: [{rows}, 1], one per row", align="left")
+    label(ax, tile.x, 6.2, f"{rows * group} lanes load", align="left", fontsize=9)
+    label(ax, column.x, 6.2, f"{rows} lanes load", align="left", fontsize=9)
     return Picture(
         figure,
-        f"A tile of {rows} rows by {group} columns, all within one group. In puzzle 12c each of the "
-        f"{rows * group} lanes asks for a scale, and all lanes of a row get the same one. In puzzle 12d the "
-        f"scales are a column of {rows} lanes, one a row.",
+        f"A tile of {rows} rows by {group} columns, all within one group. In puzzle 12c, each of the "
+        f"{rows * group} lanes loads a scale, and all lanes of a row get the same one. In puzzle 12d, the "
+        f"scales are a column of {rows} lanes, one per row.",
     )
 
 
 def groups() -> Picture:
-    """Three rulers along k: words of 8, groups of 12, turns of 32; and where the offsets are."""
+    """Draw three rulers along k, words of 8, groups of 12 and iterations of 32, and where the offsets are."""
     K, group, block = 48, 12, 32
     count, steps = K // group, -(-K // block)
     figure, ax = new_sheet(78, 25, unit=0.125)
@@ -264,13 +269,13 @@ def groups() -> Picture:
     _label(ax, left - 1, 2.7, "words of 8")
     _label(ax, left - 1, 7.3, "k")
     _label(ax, left - 1, 11.0, f"groups of {group}")
-    _label(ax, left - 1, 15.0, f"turns of {block}")
+    _label(ax, left - 1, 15.0, f"iterations of {block}")
     for i in range(K // 8):
         _span(ax, left + 8 * i, left + 8 * i + 8, 4.4, f"word {i}", above=True)
     for g in range(count):
         _span(ax, left + group * g, left + group * (g + 1), 9.6, f"g = {g}")
     for step in range(steps):
-        _span(ax, left + block * step, left + block * (step + 1), 13.6, f"turn {step + 1}")
+        _span(ax, left + block * step, left + block * (step + 1), 13.6, f"iteration {step + 1}")
     label(ax, left + (K + steps * block) / 2, 2.7, "past K: masked", fontsize=9)
     _label(ax, left - 1, 20.3, "offset word 0")
     row = cells(
@@ -286,19 +291,19 @@ def groups() -> Picture:
         fontsize=9,
         index=[f"field {i}" for i in range(7, -1, -1)],
     )
-    label(
-        ax, row.x, 23.6, "← fields run to the left: field 0 holds the lowest bits", align="left", fontsize=9
-    )
+    label(ax, row.x, 23.6, "← fields go right to left: field 0 is the lowest bits", align="left", fontsize=9)
     label(ax, left - 1, 8.9, "to the right →", align="right", fontsize=9, color=FAINT)
     for i, text in enumerate(["unused"] * (8 - count)):
         label(ax, *row.center(i), text, fontsize=9, behind="white")
     return Picture(
         figure,
-        f"The columns k of one row of weights, K = {K}, under three rulers. Words: eight columns each, word "
-        f"0 to word {K // 8 - 1}. Groups of {group}: g = k // {group}, 0 to {count - 1}; group 0 ends in the "
-        f"middle of word 1. Turns of {block}: the first ends inside group 2, the second has "
-        f"{steps * block - K} lanes past K, masked. Below, offset word 0: fields 0 to {count - 1} hold "
-        f"o[m, 0] to o[m, {count - 1}], the other fields are unused.",
+        f"The columns k of one row of weights, K = {K}, with three rulers. Words have eight columns, word "
+        f"0 to word {K // 8 - 1}. Groups have {group}: g = k // {group}, 0 to {count - 1}; group 0 ends in "
+        f"the "
+        f"middle of word 1. Iterations have {block}: the first ends inside group 2, the second has "
+        f"{steps * block - K} lanes past K, which are masked. Below is offset word 0: fields 0 "
+        f"to {count - 1} "
+        f"are o[m, 0] to o[m, {count - 1}], the other fields are unused.",
     )
 
 
@@ -307,13 +312,13 @@ def _label(ax: Axes, x: float, y: float, text: str) -> None:
 
 
 def _span(ax: Axes, left: float, right: float, y: float, text: str, above: bool = False) -> None:
-    """A bracket from left to right, its text on the far side."""
+    """Draw a bracket from left to right with its text on the far side."""
     tick = 0.7 if above else -0.7
     ax.plot([left + 0.2] * 2 + [right - 0.2] * 2, [y + tick, y, y, y + tick], color=INK, linewidth=1)
     label(ax, (left + right) / 2, y - 2 * tick, text, fontsize=9)
 
 
-# ---- the road's end
+# ---- the end of Part I
 
 _CHAPTERS = (
     ("01", "blocks", r"tl\.(load|store|arange)\(|\bmask\w* ="),
@@ -330,7 +335,7 @@ _WIDEST = 96  # characters of a line that are shown
 
 
 def ladder(rows: Sequence[dict], about: str) -> Picture:
-    """Recorded times of the chapter's kernel and its changes for one token, on a logarithmic axis.
+    """Draw recorded times of the chapter's kernel and its changes for one token, on a logarithmic axis.
 
     rows: of `puzzles_lib.bench.recorded`, bench "quantized-matmul".
     """
@@ -362,7 +367,7 @@ def ladder(rows: Sequence[dict], about: str) -> Picture:
     ax.set_axisbelow(True)
     ax.tick_params(labelsize=9)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.set_xlabel("µs for one token; each line of the grid is ten times the one before", fontsize=9)
+    ax.set_xlabel("µs for one token (each grid line is ten times the one before)", fontsize=9)
     case = rows[0]["case"]
     figure.supxlabel(f"{case}\n{about}", fontsize=9, color=FAINT)
     told = ", ".join(f"{row['path']} {row['us']:.1f} µs" for row in rows)
@@ -370,7 +375,7 @@ def ladder(rows: Sequence[dict], about: str) -> Picture:
 
 
 def road(kernel: object) -> Picture:
-    """A kernel line by line, with what each chapter taught underlined in its color."""
+    """Draw a kernel line by line, with what each chapter taught underlined in its color."""
     source = inspect.getsource(kernel.fn)
     lines = [
         line.rstrip() for line in source.splitlines() if line.strip() and not line.lstrip().startswith("#")
@@ -402,8 +407,9 @@ def road(kernel: object) -> Picture:
     told = "; ".join(f"{number} {name}: {len(marks[number])}" for number, name, _ in _CHAPTERS)
     return Picture(
         figure,
-        f"{kernel.__name__}, {len(lines)} lines, and how many of them use what a chapter taught: {told}.",
+        f"{kernel.__name__}, {len(lines)} lines, with the number of lines that use what each chapter "
+        f"taught: {told}.",
     )
 
 
-__all__ = ["dequantise", "fold", "groups", "once", "pack", "road", "sign", "word"]
+__all__ = ["dequantize", "fold", "groups", "once", "pack", "road", "sign", "word"]

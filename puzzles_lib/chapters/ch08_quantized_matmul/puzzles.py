@@ -9,6 +9,7 @@ from jaxtyping import Float32, Int32
 from torch import Tensor
 
 from puzzles_lib.contract import Contract, Size
+from puzzles_lib.goal import Goal, Want
 from puzzles_lib.inputs import all_bits_set, zeros
 from puzzles_lib.puzzle import Case, Puzzle
 
@@ -48,7 +49,7 @@ def quantized_matmul(
 ) -> Float32[Tensor, "M N"]:
     """z[m, n] = sum over k of scale[m, g] · (w[m, k] - o[m, g]) · activation[k, n]
 
-    The left matrix is that of puzzle 12b, made on the way: it is stored nowhere.
+    The left matrix is that of puzzle 12b. Don't store it; make its tiles as you go.
     K is a multiple of 8 and of GROUP.
     """
     return grouped_weights(weight, scale, offset) @ activation
@@ -62,9 +63,9 @@ def once_per_group(
 ) -> Float32[Tensor, "M N"]:
     """z[m, n] = sum over k of scale[m, g] · (w[m, k] - o[m, g]) · activation[k, n]
 
-    As puzzle 12c, but a program loads the scale and the offset of a row at most once
-    for each BLOCK_K columns. GROUP is a multiple of BLOCK_K, and K of GROUP: a block
-    of columns lies within one group.
+    Like puzzle 12c, but a program loads scale and offset of a row at most once per
+    BLOCK_K columns, and multiplies by the scale outside the sum. GROUP is a multiple
+    of BLOCK_K, and K of GROUP, so a block of columns is within one group.
     """
     return quantized_matmul(weight, scale, offset, activation)
 
@@ -78,9 +79,9 @@ def _slip(
     by_k: bool = False,
     out: bool = False,
 ) -> Callable:
-    """`grouped_weights` with a slip, times an activation where there is one.
+    """Return `grouped_weights` with a slip, times an activation if there is one.
 
-    w_mask, o_mask: of a field, -1 for none. w_first, o_first: shift of field 0, 28 where the fields are
+    w_mask, o_mask: mask of a field, -1 for none. w_first, o_first: shift of field 0, 28 if the fields are
     read from the top. by_k: o's field is k % 8. out: scale · w - o.
     """
 
@@ -96,30 +97,34 @@ def _slip(
 
 
 def _fields(words: Tensor, mask: int, first: int) -> Tensor:
-    """`weight_codes` with a mask, and a shift of field 0, of one's own."""
+    """Return `weight_codes` with another mask and another shift of field 0."""
     shifts = (first - 4 * torch.arange(8)).abs()
     return (words[:, :, None] >> shifts & mask).flatten(1)
 
 
 CODE_SLIPS = {
-    "it is what comes of a shift without & 15": lambda weight: _fields(weight, -1, 0),
-    "it is what comes of reading the fields from the top: field 0 is the lowest 4 bits": (
+    "you'd get these codes from a shift without & 15": lambda weight: _fields(weight, -1, 0),
+    "you'd get these codes by reading the fields from the top: field 0 is the lowest 4 bits": (
         lambda weight: _fields(weight, 15, 28)
     ),
 }
 SLIPS = {
-    "it is what comes of a w without & 15": _slip(w_mask=-1),
-    "it is what comes of an o without & 15": _slip(o_mask=-1),
-    "it is what comes of w and o without & 15": _slip(w_mask=-1, o_mask=-1),
-    "it is what comes of reading w's fields from the top: field 0 is the lowest 4 bits": _slip(w_first=28),
-    "it is what comes of reading o's fields from the top: field 0 is the lowest 4 bits": _slip(o_first=28),
-    "it is what comes of reading all fields from the top: field 0 is the lowest 4 bits": _slip(
+    "you'd get these values from a w without & 15": _slip(w_mask=-1),
+    "you'd get these values from an o without & 15": _slip(o_mask=-1),
+    "you'd get these values from w and o without & 15": _slip(w_mask=-1, o_mask=-1),
+    "you'd get these values by reading w's fields from the top: field 0 is the lowest 4 bits": _slip(
+        w_first=28
+    ),
+    "you'd get these values by reading o's fields from the top: field 0 is the lowest 4 bits": _slip(
+        o_first=28
+    ),
+    "you'd get these values by reading all fields from the top: field 0 is the lowest 4 bits": _slip(
         w_first=28, o_first=28
     ),
-    "it is what comes of k for g: the field of o is g % 8": _slip(by_k=True),
-    "it is what comes of s * w - o: o goes off before the product, s * (w - o)": _slip(out=True),
+    "you'd get these values from k instead of g: the field of o is g % 8": _slip(by_k=True),
+    "you'd get these values from s * w - o: subtract o before multiplying, s * (w - o)": _slip(out=True),
 }
-"""Wrong results that are often seen, by what there is to say of them."""
+"""Wrong results that are often seen, by what the report says about them."""
 
 
 WEIGHT_CODES = Puzzle(
@@ -131,7 +136,7 @@ WEIGHT_CODES = Puzzle(
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.K, s.BLOCK_K)),
     cases=(
-        # one program, one word a row
+        # one program, one word per row
         Case(M=4, K=8, BLOCK_M=4, BLOCK_K=8),
         # several full blocks on both axes
         Case(M=16, K=64, BLOCK_M=8, BLOCK_K=16),
@@ -189,7 +194,7 @@ QUANTIZED_MATMUL = Puzzle(
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
     cases=(
-        # one program, one turn, one offset word
+        # one program, one iteration, one offset word
         Case(M=16, N=16, K=32, GROUP=8, BLOCK_M=16, BLOCK_N=16, BLOCK_K=32),
         # several blocks on every axis, all full; two offset words
         Case(M=64, N=32, K=128, GROUP=8, BLOCK_M=32, BLOCK_N=16, BLOCK_K=64),
@@ -216,7 +221,7 @@ QUANTIZED_MATMUL = Puzzle(
             "N": Size(150),
             "BLOCK_M": (32, 64),
             "BLOCK_N": (32, 64),
-            # three turns' tiles in the shared memory of an H200, which such a loop is pipelined into
+            # such a loop is pipelined, and the tiles of three iterations must fit in an H200's shared memory
             "BLOCK_K": lambda s: (64, 128) if s.K <= 256 and s.BLOCK_M + s.BLOCK_N == 64 else (64,),
         }
     ),
@@ -234,9 +239,9 @@ ONCE_PER_GROUP = Puzzle(
         Case(M=64, N=32, K=128, GROUP=16, BLOCK_M=32, BLOCK_N=16, BLOCK_K=16),
         # ragged rows and columns; 9 groups, so the second offset word holds one
         Case(M=45, N=50, K=144, GROUP=16, BLOCK_M=16, BLOCK_N=32, BLOCK_K=16),
-        # two turns to a group
+        # two iterations per group
         Case(M=20, N=18, K=320, GROUP=64, BLOCK_M=32, BLOCK_N=32, BLOCK_K=32),
-        # three turns to a group, which is no power of two
+        # three iterations per group, which isn't a power of two
         Case(M=20, N=5, K=288, GROUP=96, BLOCK_M=32, BLOCK_N=16, BLOCK_K=32),
         # every field is 15, every sign bit is set
         Case(
@@ -247,6 +252,8 @@ ONCE_PER_GROUP = Puzzle(
         Case(M=64, N=1, K=512, GROUP=128, BLOCK_M=16, BLOCK_N=16, BLOCK_K=128),
     ),
     most_loads={name: lambda s: _steps(s) * s.M for name in ("scale", "offset")},
+    # the scale outside the sum: once per result of a tile, not once per weight
+    machine=(Goal(cases=(6,), wants=(Want("products", most=16 * 16),)),),
     slips=SLIPS,
     contract=Contract(
         {
@@ -263,7 +270,7 @@ ONCE_PER_GROUP = Puzzle(
 
 
 def _steps(case: Case) -> int:
-    """Along K, of all programs that share their rows."""
+    """Return the iterations along K of all programs that share their rows."""
     return case.K // case.BLOCK_K * triton.cdiv(case.N, case.BLOCK_N)
 
 

@@ -1,4 +1,4 @@
-"""Wrong kernels of chapter 09: right ones with one slip each."""
+"""Wrong kernels of chapter 09: correct ones with one slip each."""
 
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import PACK_BITS, PACK_WIDE, UNPACK_BITS
 from puzzles_lib.mistakes import Mistake
@@ -7,7 +7,7 @@ MISTAKES = (
     Mistake(
         PACK_BITS,
         "shifted_down",
-        "Fields are moved down, >>, where they should move up, <<.",
+        "Shifts the fields down with >> instead of up with <<.",
         {"codes << BITS * i": "codes >> BITS * i"},
         kind="values",
         says="words[0, 0]",
@@ -15,7 +15,7 @@ MISTAKES = (
     Mistake(
         PACK_BITS,
         "summed_as_int8",
-        "The word is summed up in 8 bits: only its lowest byte survives.",
+        "Sums the word in 8 bits, so only its lowest byte survives.",
         {"codes << BITS * i, axis=1)": "(codes << BITS * i).to(tl.int8), axis=1).to(tl.int8)"},
         kind="values",
         says="words[0, 0]",
@@ -23,7 +23,7 @@ MISTAKES = (
     Mistake(
         PACK_BITS,
         "words_stored_as_int8",
-        "The words are written one byte apart, as int8.",
+        "Writes the words one byte apart, as int8.",
         {
             "tl.store(words_ptr": "tl.store(words_ptr.to(tl.pointer_type(tl.int8))",
             "offs_w, words": "offs_w, words.to(tl.int8)",
@@ -34,7 +34,7 @@ MISTAKES = (
     Mistake(
         PACK_BITS,
         "shifted_in_uint8",
-        "The shift happens in the codes' own 8 bits, and all higher fields fall off.",
+        "Shifts in the codes' own 8 bits, and loses all higher fields.",
         {".to(tl.int32)": "", "codes << BITS * i": "(codes << (BITS * i).to(tl.uint8)).to(tl.int32)"},
         kind="uninitialised",
         says="8 bits",
@@ -42,23 +42,23 @@ MISTAKES = (
     Mistake(
         PACK_BITS,
         "sign_bit_lost",
-        "The top bit is cleared, so that words look positive.",
+        "Clears the top bit, so that words look positive.",
         {"axis=1)": "axis=1) & 0x7FFFFFFF"},
         kind="values",
-        says="2..3 along (N*BITS+31)//32",
+        says="2–3 along (N*BITS+31)//32",
     ),
     Mistake(
         PACK_BITS,
         "summed_in_float32",
-        "The sum is taken in float32, which keeps 24 bits.",
+        "Sums in float32, which keeps 24 bits.",
         {"codes << BITS * i, axis=1)": "(codes << BITS * i).to(tl.float32), axis=1).to(tl.int32)"},
         kind="values",
-        says="1..3 along (N*BITS+31)//32",
+        says="1–3 along (N*BITS+31)//32",
     ),
     Mistake(
         PACK_BITS,
         "first_field_on_top",
-        "Field 0 goes to the top of the word.",
+        "Puts field 0 at the top of the word.",
         {"BITS * i": "BITS * (F - 1 - i)"},
         kind="values",
         says="words[0, 0]",
@@ -66,7 +66,7 @@ MISTAKES = (
     Mistake(
         PACK_BITS,
         "shifted_by_i",
-        "Fields are shifted by i places, not by BITS · i.",
+        "Shifts the fields by i places, not by BITS · i.",
         {"BITS * i": "i"},
         kind="values",
         says="words[0, 0]",
@@ -74,7 +74,7 @@ MISTAKES = (
     Mistake(
         PACK_BITS,
         "eight_fields_a_word",
-        "Four bits a code, whatever BITS is.",
+        "Assumes 4 bits per code, whatever BITS is.",
         {"32 // BITS": "8"},
         kind="values",
         says="words[0, 0]",
@@ -82,7 +82,7 @@ MISTAKES = (
     Mistake(
         PACK_BITS,
         "padding_left_open",
-        "The lanes past the end of a row are masked off, and summed up all the same.",
+        "Masks off the lanes past the end of a row, but sums them anyway.",
         {"mask=n < N, other=0": "mask=n < N"},
         kind="uninitialised",
         says="codes_ptr",
@@ -90,7 +90,7 @@ MISTAKES = (
     Mistake(
         PACK_BITS,
         "padding_of_ones",
-        "The fields past the end of a row are 1.",
+        "Fills the fields past the end of a row with 1.",
         {"other=0": "other=1"},
         kind="values",
         says="9 along (N*BITS+31)//32",
@@ -98,7 +98,7 @@ MISTAKES = (
     Mistake(
         PACK_BITS,
         "reads_into_the_next_row",
-        "The mask asks for whole words: the last word of a row takes codes of the next row.",
+        "Masks by words: the last word of a row takes codes from the next row.",
         {"mask=n < N": "mask=offs_w[:, None] < W"},
         kind="out of bounds",
         says="codes_ptr",
@@ -106,7 +106,7 @@ MISTAKES = (
     Mistake(
         PACK_BITS,
         "rows_of_whole_words",
-        "Rows of codes are taken to be W · F long.",
+        "Assumes that rows of codes are W · F long.",
         {"row * N": "row * W * F"},
         kind="out of bounds",
         says="codes_ptr",
@@ -114,7 +114,7 @@ MISTAKES = (
     Mistake(
         PACK_BITS,
         "words_rounded_down",
-        "N // F words a row: the last, broken word is dropped.",
+        "Rounds N / F down and drops the last, partly filled word.",
         {"tl.cdiv(N, F)": "N // F"},
         kind="never written",
         says="words[2, 7]",
@@ -122,7 +122,7 @@ MISTAKES = (
     Mistake(
         PACK_BITS,
         "rows_of_words_n_apart",
-        "Rows of words are taken to be N apart, like rows of codes.",
+        "Assumes that rows of words are N apart, like rows of codes.",
         {"row * W": "row * N"},
         kind="out of bounds",
         says="words_ptr",
@@ -130,7 +130,7 @@ MISTAKES = (
     Mistake(
         PACK_BITS,
         "no_mask_on_the_words",
-        "Lanes past the last word of a row are stored too.",
+        "Stores lanes past the last word of a row, too.",
         {"words, mask=offs_w < W": "words"},
         kind="out of bounds",
         says="words_ptr",
@@ -146,7 +146,7 @@ MISTAKES = (
     Mistake(
         PACK_BITS,
         "neighbours_in_different_words",
-        "Code n goes to word n % W: neighbours sit in different words.",
+        "Puts code n into word n % W, so neighbors are in different words.",
         {"offs_w[:, None] * F + i": "i * W + offs_w[:, None]"},
         kind="values",
         says="words[0, 0]",
@@ -154,7 +154,7 @@ MISTAKES = (
     Mistake(
         UNPACK_BITS,
         "sign_left_in",
-        "The fields above, or copies of the sign, are left in: & is missing.",
+        "Leaves out &, so the fields above and copies of the sign stay in.",
         {" & ((1 << BITS) - 1)": ""},
         kind="values",
         says="codes[0, 0]",
@@ -162,15 +162,15 @@ MISTAKES = (
     Mistake(
         UNPACK_BITS,
         "shifted_up",
-        "Fields are moved up, <<, where they should come down, >>.",
+        "Shifts the fields up with << instead of down with >>.",
         {">> BITS * i": "<< BITS * i"},
         kind="values",
-        says="wrong ones are zero",
+        says="wrong elements are zero",
     ),
     Mistake(
         UNPACK_BITS,
         "divided",
-        "Division in place of a shift: it rounds towards zero, so negative words come out wrong.",
+        "Divides instead of shifting. Division rounds toward zero, which is wrong for negative words.",
         {">> BITS * i) & ((1 << BITS) - 1)": "// (1 << BITS * i)) % (1 << BITS)"},
         kind="values",
         says="codes[0, 1]",
@@ -178,7 +178,7 @@ MISTAKES = (
     Mistake(
         UNPACK_BITS,
         "up_and_down",
-        "Shifted up and down again: the second shift copies the sign.",
+        "Shifts up and down again. The second shift copies the sign.",
         {">> BITS * i) & ((1 << BITS) - 1)": "<< 32 - BITS - BITS * i) >> 32 - BITS"},
         kind="values",
         says="codes[0, 0]",
@@ -186,7 +186,7 @@ MISTAKES = (
     Mistake(
         UNPACK_BITS,
         "absolute_words",
-        "The sign is thrown away first: abs() is another number.",
+        "Removes the sign first, but abs() changes the other bits, too.",
         {"words[:, None]": "tl.abs(words)[:, None]"},
         kind="values",
         says="codes[0, 1]",
@@ -194,7 +194,7 @@ MISTAKES = (
     Mistake(
         UNPACK_BITS,
         "sign_bit_cleared",
-        "The sign bit is cleared, and it is part of the top field.",
+        "Clears the sign bit, which is part of the top field.",
         {"words[:, None]": "(words[:, None] & 0x7FFFFFFF)"},
         kind="values",
         says="codes[0, 7]",
@@ -202,7 +202,7 @@ MISTAKES = (
     Mistake(
         UNPACK_BITS,
         "read_as_int8",
-        "Words are narrowed to 8 bits before their fields are taken.",
+        "Converts words to 8 bits before taking their fields.",
         {"words[:, None]": "words.to(tl.int8)[:, None]"},
         kind="values",
         says="codes[0, 4]",
@@ -210,7 +210,7 @@ MISTAKES = (
     Mistake(
         UNPACK_BITS,
         "four_bits_kept",
-        "Always four bits are kept.",
+        "Always keeps four bits.",
         {"((1 << BITS) - 1)": "15"},
         kind="values",
         says="codes[0, 0]",
@@ -218,7 +218,7 @@ MISTAKES = (
     Mistake(
         UNPACK_BITS,
         "one_bit_too_many",
-        "The mask is 2^BITS, not 2^BITS - 1.",
+        "Masks with 2^BITS, not 2^BITS - 1.",
         {"((1 << BITS) - 1)": "(1 << BITS)"},
         kind="values",
         says="codes[0, 0]",
@@ -226,7 +226,7 @@ MISTAKES = (
     Mistake(
         UNPACK_BITS,
         "last_field_first",
-        "Field 0 is taken from the top of the word.",
+        "Takes field 0 from the top of the word.",
         {"BITS * i": "BITS * (F - 1 - i)"},
         kind="values",
         says="codes[0, 0]",
@@ -234,7 +234,7 @@ MISTAKES = (
     Mistake(
         UNPACK_BITS,
         "a_word_for_every_lane",
-        "Every lane loads its own word: F times what is needed.",
+        "Loads a word in every lane, so each word F times.",
         {
             "offs_w, mask=offs_w < W)  # [BLOCK_W]": "n // F, mask=n < N)  # [BLOCK_W, F]",
             "words[:, None]": "words",
@@ -245,7 +245,7 @@ MISTAKES = (
     Mistake(
         UNPACK_BITS,
         "codes_past_the_row",
-        "The fields past the end of a row are stored as well.",
+        "Stores the fields past the end of a row as well.",
         {"mask=n < N": "mask=offs_w[:, None] < W"},
         kind="out of bounds",
         says="codes_ptr",
@@ -253,7 +253,7 @@ MISTAKES = (
     Mistake(
         UNPACK_BITS,
         "no_mask_on_the_codes",
-        "No mask on the store.",
+        "Has no mask on the store.",
         {"codes, mask=n < N": "codes"},
         kind="out of bounds",
         says="codes_ptr",
@@ -261,7 +261,7 @@ MISTAKES = (
     Mistake(
         UNPACK_BITS,
         "no_mask_on_the_load",
-        "No mask on the load of the words.",
+        "Has no mask on the load of the words.",
         {"offs_w, mask=offs_w < W": "offs_w"},
         kind="out of bounds",
         says="words_ptr",
@@ -269,15 +269,15 @@ MISTAKES = (
     Mistake(
         UNPACK_BITS,
         "word_rows_rounded_down",
-        "Rows of words are taken to be N // F long.",
+        "Assumes that rows of words are N // F long.",
         {"tl.cdiv(N, F)": "N // F", "mask=offs_w < W": "mask=offs_w * F < N"},
         kind="values",
-        says="1..2 along M",
+        says="1–2 along M",
     ),
     Mistake(
         UNPACK_BITS,
         "word_rows_n_apart",
-        "Rows of words are taken to be N apart, like rows of codes.",
+        "Assumes that rows of words are N apart, like rows of codes.",
         {"row * W": "row * N"},
         kind="out of bounds",
         says="words_ptr",
@@ -285,7 +285,7 @@ MISTAKES = (
     Mistake(
         UNPACK_BITS,
         "code_rows_of_whole_words",
-        "Rows of codes are taken to be W · F long.",
+        "Assumes that rows of codes are W · F long.",
         {"row * N": "row * W * F"},
         kind="out of bounds",
         says="codes_ptr",
@@ -301,23 +301,23 @@ MISTAKES = (
     Mistake(
         PACK_WIDE,
         "whole_word_at_once",
-        "Right, but 32 codes of one bit are the load of two threads, which must exchange sums.",
+        "Correct, but it takes two threads to load 32 1-bit codes, and they must exchange values.",
         {"min(F, 16)": "F"},
         kind="machine",
-        says="instructions that pass values between threads: 10, none wanted",
+        says="instructions that pass values between threads: 10, but the goal is none",
     ),
     Mistake(
         PACK_WIDE,
         "field_by_field",
-        "Right, but the neighbours in a column of fields are no neighbours in memory.",
+        "Correct, but the neighbors in a column of fields aren't neighbors in memory.",
         {"min(F, 16)": "1"},
         kind="machine",
-        says="narrowest load: 1, at least 16 wanted",
+        says="narrowest load: 1, but the goal is at least 16",
     ),
     Mistake(
         PACK_WIDE,
         "half_over_half",
-        "The second half of a word is put where the first one is.",
+        "Puts the second half of a word on top of the first.",
         {"BITS * (first + i)": "BITS * i"},
         kind="values",
         says="words[",
@@ -325,7 +325,7 @@ MISTAKES = (
     Mistake(
         PACK_WIDE,
         "first_half_only",
-        "The fields from 16 on are left out.",
+        "Leaves out the fields from 16 on.",
         {"tl.static_range(0, F, H)": "tl.static_range(0, H, H)"},
         kind="values",
         says="words[",

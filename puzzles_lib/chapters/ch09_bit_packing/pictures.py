@@ -5,75 +5,67 @@ from collections.abc import Sequence
 from puzzles_lib.bench.h200 import CACHE, MULTIPROCESSORS, REGISTERS, SHARED, WARPS
 from puzzles_lib.drawing.colours import (
     FAINT,
-    GREEN,
     INK,
+    ORANGE,
     PALE,
-    PALE_SKY,
     PROGRAM_COLORS,
-    PURPLE,
     SKY,
     YELLOW,
 )
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 
 BIT = 0.27  # inches per bit
-FIELDS = (SKY, YELLOW)  # in turns
+FIELDS = (SKY, YELLOW)  # alternating
 CODES = (3, 20, 77, 200)  # of 8 bits; the last is above 127, so the sign bit is on
 
 
 def multiprocessor() -> Picture:
-    """One multiprocessor of an H200, its memories as large as they are beside each other."""
+    """Draw one multiprocessor of an H200, with the area of each memory to scale."""
     quarters, wide, left = 4, 5.2, 0.6
     inside = quarters * wide
     kib = {"registers": REGISTERS * 4 / 1024, "shared": SHARED / 1024, "L2": CACHE / 1024 / MULTIPROCESSORS}
     area = 0.07  # square units of the drawing for a KiB
-    figure, ax = new_sheet(inside + 1.2, 9.8)
+    figure, ax = new_sheet(inside + 1.2, 11.4)
     high = area * kib["registers"] / quarters / (wide - 0.6)
     for quarter in range(quarters):
         x = left + 0.3 + quarter * wide
-        box(ax, x, 1.5, wide - 0.6, 0.9, f"scheduler {quarter}", color=PALE)
-        label(ax, x, 2.9, f"up to {WARPS // quarters} warps", align="left", fontsize=9)
+        box(ax, x, 1.5, wide - 0.6, 0.9, f"scheduler {quarter}", color=YELLOW)
+        label(ax, x, 2.9, f"its warps, up to {WARPS // quarters}", align="left", fontsize=9)
+        size = (wide - 0.6) / (WARPS // quarters)
         for warp in range(WARPS // quarters):
-            size = (wide - 0.6) / (WARPS // quarters)
-            box(
-                ax,
-                x + warp * size,
-                3.3,
-                size,
-                0.7,
-                color=PROGRAM_COLORS[warp % len(PROGRAM_COLORS)],
-                edge=INK,
-            )
+            box(ax, x + warp * size, 3.3, size, 0.7, color=PALE, edge=INK)
+        box(ax, x, 4.3, wide - 0.6, 0.9, "tensor core", color=ORANGE)
         words = f"{REGISTERS // quarters} registers"
-        box(ax, x, 4.4, wide - 0.6, high, words, color=GREEN)
-    y = 4.4 + high + 0.4
-    box(ax, left + 0.3, y, inside - 0.6, area * kib["shared"] / (inside - 0.6), color=PURPLE)
+        box(ax, x, 5.6, wide - 0.6, high, words, color=SKY)
+    y = 5.6 + high + 0.4
+    box(ax, left + 0.3, y, inside - 0.6, area * kib["shared"] / (inside - 0.6), color=SKY)
     label(ax, left + inside / 2, y + 0.4, f"shared memory: {kib['shared']:.0f} KiB")
     y += area * kib["shared"] / (inside - 0.6) + 0.3
     box(ax, left, 0.9, inside, y - 0.9, color=None, edge=INK, linewidth=1.4)
-    label(ax, left, 0.45, "one multiprocessor; each memory's area is to scale", align="left", fontsize=11)
+    label(ax, left, 0.45, "one multiprocessor (blue: memory, its area to scale)", align="left", fontsize=11)
     y += 0.9
-    box(ax, left, y, inside, area * kib["L2"] / inside, color=PALE_SKY)
+    box(ax, left, y, inside, area * kib["L2"] / inside, color=SKY)
     label(ax, left + inside / 2, y + 0.65, f"its share of L2: {kib['L2']:.0f} KiB of {CACHE >> 20} MiB")
     foot = y + area * kib["L2"] / inside + 0.6
     times = MEMORY / CACHE
-    label(ax, left, foot, f"behind it, memory: {times:.0f} times as large as L2", align="left", fontsize=9)
+    label(ax, left, foot, f"GPU memory is {times:.0f} times as large as L2", align="left", fontsize=9)
     return Picture(
         figure,
-        f"One multiprocessor of an H200. Four quarters, each with a scheduler, up to {WARPS // quarters} "
-        f"warps and {REGISTERS // quarters} registers of 4 bytes; below them {kib['shared']:.0f} KiB of "
-        f"shared memory. Areas are to scale: registers {kib['registers']:.0f} KiB in all, shared memory "
-        f"{kib['shared']:.0f} KiB, the multiprocessor's share of L2 {kib['L2']:.0f} KiB. Memory is "
-        f"{times:.0f} times as large as L2.",
+        f"One multiprocessor of an H200. It has four quarters, each with a scheduler, up to "
+        f"{WARPS // quarters} warps, a tensor core and {REGISTERS // quarters} registers of 4 bytes. Below "
+        f"them are {kib['shared']:.0f} KiB of shared memory. Memories are drawn to scale: registers "
+        f"{kib['registers']:.0f} KiB in all, shared memory {kib['shared']:.0f} KiB, the multiprocessor's "
+        f"share "
+        f"of L2 {kib['L2']:.0f} KiB. GPU memory is {times:.0f} times as large as L2.",
     )
 
 
 MEMORY = 141e9  # bytes of an H200, as its maker says
-ISSUE, WAIT = 2, 6  # clocks of the scheme: a warp's instructions, then what they wait for
+ISSUE, WAIT = 2, 6  # clocks in the diagram: a warp's instructions, then its wait
 
 
 def waiting(warps: Sequence[int] = (1, 2), clocks: int = 24) -> Picture:
-    """A scheduler with so many warps, clock by clock: each issues, then waits; in one picture for each."""
+    """Draw a scheduler clock by clock, once for each number of warps: each warp issues, then waits."""
     rows = sum(count + 2 for count in warps)
     figure, ax = new_sheet(5.2 + 0.75 * clocks, 0.6 + 0.85 * rows, unit=0.36)
     y, told = 0.3, []
@@ -98,13 +90,13 @@ def waiting(warps: Sequence[int] = (1, 2), clocks: int = 24) -> Picture:
         y += 0.85
     return Picture(
         figure,
-        f"A scheduler and its warps over {clocks} clocks, as a scheme: each warp issues for {ISSUE} clocks "
+        f"A scheduler and its warps over {clocks} clocks, simplified: each warp issues for {ISSUE} clocks "
         f"and then waits for {WAIT}, dotted. {'; '.join(told)}.",
     )
 
 
 def _turns(warps: int, clocks: int) -> list[int | None]:
-    """Which warp the scheduler serves in each clock: one that is ready, the one it serves if it may."""
+    """Return the warp that issues in each clock: the current one if it can, otherwise one that is ready."""
     ready, left = [0] * warps, [ISSUE] * warps
     turns: list[int | None] = []
     for clock in range(clocks):
@@ -119,7 +111,7 @@ def _turns(warps: int, clocks: int) -> list[int | None]:
 
 
 def rulers(word: int = -925_018_109) -> Picture:
-    """One word, cut into fields of 1, 2, 4 and 8 bits."""
+    """Draw one word, cut into fields of 1, 2, 4 and 8 bits."""
     pattern = f"{word & 0xFFFFFFFF:032b}"
     figure, ax = new_sheet(38.5, 11.2, unit=BIT)
     left, told = 5.6, []
@@ -140,18 +132,18 @@ def rulers(word: int = -925_018_109) -> Picture:
     return Picture(
         figure,
         f"The int32 word {word}, bits {pattern} with bit 31 on the left, cut into fields of equal width. "
-        f"By bits a field, from field 0 on: {'; '.join(told)}.",
+        f"By bits per field, starting with field 0: {'; '.join(told)}.",
     )
 
 
 def pack(codes: tuple[int, ...], bits: int) -> int:
-    """Codes as a signed 32-bit word, field 0 in the lowest bits."""
+    """Return codes as a signed 32-bit word, field 0 in the lowest bits."""
     word = sum(code << bits * i for i, code in enumerate(codes))
     return word - (1 << 32) if word >> 31 else word
 
 
 def sum_of_fields(codes: tuple[int, ...] = CODES) -> Picture:
-    """Every code shifted to its place; their sum is the word."""
+    """Draw every code shifted to its place, and their sum, the word."""
     bits = 32 // len(codes)
     figure, ax = new_sheet(46.5, 2.0 * len(codes) + 4.8, unit=BIT * 0.82)
     left = 7.2
@@ -173,13 +165,13 @@ def sum_of_fields(codes: tuple[int, ...] = CODES) -> Picture:
     shifted = ", ".join(f"{code} shifted up by {bits * i}" for i, code in enumerate(codes))
     return Picture(
         figure,
-        f"Rows of 32 bits: {shifted}. No two of them have a 1 in the same column, so their sum just sets "
+        f"Rows of 32 bits: {shifted}. No two of them have a 1 in the same column, so their sum puts "
         f"them side by side: the word {word}. Its top bit is 1, so as an int32 it is negative.",
     )
 
 
 def tile(N: int = 21, BITS: int = 4, BLOCK_W: int = 4) -> Picture:
-    """The tile of one program: a line per word, a column per field."""
+    """Draw the tile of one program: one row per word, one column per field."""
     F = 32 // BITS
     W = -(-N // F)
     figure, ax = new_sheet(19.5, BLOCK_W + 3.3)
@@ -212,15 +204,16 @@ def tile(N: int = 21, BITS: int = 4, BLOCK_W: int = 4) -> Picture:
     label(ax, right + 2.9, top + BLOCK_W + 0.7, foot)
     return Picture(
         figure,
-        f"A row of N = {N} codes of {BITS} bits, F = {F} to a word: {W} words. The program's tile has "
-        f"BLOCK_W = {BLOCK_W} lines, one a word, and {F} columns, one a field; its cells hold "
+        f"A row of N = {N} codes of {BITS} bits, F = {F} per word: {W} words. The program's tile has "
+        f"BLOCK_W = {BLOCK_W} rows, one per word, and {F} columns, one per field. Its cells contain "
         f"n = w * {F} + i, 0 to {BLOCK_W * F - 1}. Cells from n = {N} on are past the row: masked and read "
-        f"as 0. Each line is summed to a word; the lines from w = {W} on have no word and are not stored.",
+        f"as 0. Each row of the tile is summed to a word. Rows from w = {W} on have no word and aren't "
+        f"stored.",
     )
 
 
 def spread(codes: tuple[int, ...] = (5, 0, 15, 9, 2, 7, 1, 12), BITS: int = 4) -> Picture:
-    """Words as a column, shifts as a row: one tile of codes."""
+    """Draw words as a column, shifts as a row, and the tile of codes that they make."""
     second = tuple(reversed(range(8)))
     words = [pack(codes, BITS), pack(second, BITS)]
     F = 32 // BITS
@@ -241,18 +234,18 @@ def spread(codes: tuple[int, ...] = (5, 0, 15, 9, 2, 7, 1, 12), BITS: int = 4) -
     label(ax, grid.right + 0.3, top + 1, f"& {2**BITS - 1}", align="left", fontsize=11)
     for i in range(F):
         arrow(ax, (grid.center(0, i)[0], 1.6), (grid.center(0, i)[0], top - 0.1))
-    foot = "each word is loaded once, and shifted by every amount in the row above"
+    foot = "each word is loaded once and shifted by every amount in the row"
     label(ax, 10, grid.bottom + 1.0, foot)
     return Picture(
         figure,
         f"Two words as a column, {words[0]} and {words[1]}, and the shifts as a row, 0 to {BITS * (F - 1)} "
-        f"in steps of {BITS}. Broadcast against each other, shifted, and cut by & {2**BITS - 1}, they make a "
+        f"in steps of {BITS}. Broadcast, shifted, and masked by & {2**BITS - 1}, they make a "
         f"tile of codes: {list(codes)} and {list(second)}. Each word is loaded once.",
     )
 
 
 def down_a_column(bits: int = 2) -> Picture:
-    """The production format: one 16-bit word from eight rows of one column."""
+    """Draw the production format: one 16-bit word from eight rows of one column."""
     fields = 16 // bits
     figure, ax = new_sheet(24, fields + 3.0)
     top, width, column, r = 1.2, 0.62, 5, 3
@@ -276,7 +269,7 @@ def down_a_column(bits: int = 2) -> Picture:
     rows = ", ".join(str(16 * j + r) for j in range(fields))
     return Picture(
         figure,
-        f"Packing down a column, {bits} bits a code. Column {column} of the rows {rows}, each 16 below the "
+        f"Packing down a column, {bits} bits per code. Column {column} of the rows {rows}, each 16 below the "
         f"last, becomes one 16-bit word: row 16 j + {r} is field j, bits {bits} j and up; the last reaches "
         f"the sign bit. So a block of {16 * fields} rows becomes 16 rows of words, as wide as before.",
     )

@@ -14,7 +14,7 @@ from puzzles_lib.puzzle import Case, Puzzle
 
 
 def below(limit: int) -> Callable:
-    """A fill with the codes 0 to limit - 1, each as likely."""
+    """Return a fill with the codes 0 to limit - 1, all equally likely."""
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
         return torch.randint(limit, shape, dtype=dtype, generator=generator)
@@ -24,7 +24,7 @@ def below(limit: int) -> Callable:
 
 
 def always(code: int) -> Callable:
-    """A fill with one code everywhere."""
+    """Return a fill with one code everywhere."""
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
         return torch.full(shape, code, dtype=dtype)
@@ -34,7 +34,7 @@ def always(code: int) -> Callable:
 
 
 def no_sign_bit(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Random words with bit 31 off."""
+    """Return random words with bit 31 off."""
     return torch.randint(2**31, shape, generator=generator).to(dtype)
 
 
@@ -45,14 +45,44 @@ def pack_bits(
     """words[m, w] = sum over i of codes[m, w · F + i] · 2^(BITS · i), as an int32
 
     F is 32 // BITS. Field i of a word is its bits BITS · i to BITS · (i + 1) - 1.
-    BITS is 1, 2, 4 or 8, and every code is below 2^BITS. Where a row ends within a
-    word, the fields past its end are 0.
+    BITS is 1, 2, 4 or 8, and every code is below 2^BITS. If a row ends within a word,
+    the fields past its end are 0.
     """
     fields = 32 // BITS
     spare = -codes.shape[1] % fields
     padded = torch.nn.functional.pad(codes, (0, spare)).int()  # [M, W · F]
     shifts = BITS * torch.arange(fields, dtype=torch.int32)
     return (padded.unflatten(1, (-1, fields)) << shifts).sum(2, dtype=torch.int32)
+
+
+def _by_word(codes: Tensor, BITS: int) -> Tensor:
+    """Return the codes as int32, one row per word, with zeros past the end: [M, W, F]."""
+    fields = 32 // BITS
+    padded = torch.nn.functional.pad(codes, (0, -codes.shape[1] % fields)).int()
+    return padded.unflatten(1, (-1, fields))
+
+
+def _down(codes: Tensor, BITS: int) -> Tensor:
+    shifts = BITS * torch.arange(32 // BITS, dtype=torch.int32)
+    return (_by_word(codes, BITS) >> shifts).sum(2, dtype=torch.int32)
+
+
+def _from_the_top(codes: Tensor, BITS: int) -> Tensor:
+    shifts = BITS * torch.arange(32 // BITS, dtype=torch.int32)
+    return (_by_word(codes, BITS) << shifts.flip(0)).sum(2, dtype=torch.int32)
+
+
+def _by_number(codes: Tensor, BITS: int) -> Tensor:
+    shifts = torch.arange(32 // BITS, dtype=torch.int32)
+    return (_by_word(codes, BITS) << shifts).sum(2, dtype=torch.int32)
+
+
+PACK_SLIPS: dict[str, Callable] = {
+    "you'd get these words from >> instead of <<": _down,
+    "you'd get these words with field 0 at the top: it's the lowest BITS bits": _from_the_top,
+    "you'd get these words from a shift by i: field i begins at bit BITS * i": _by_number,
+}
+"""Wrong words that are often seen, by what the report says about them."""
 
 
 PACK_BITS = Puzzle(
@@ -70,14 +100,15 @@ PACK_BITS = Puzzle(
         Case(M=3, N=128, BITS=4, BLOCK_W=8, fill={"codes": below(16)}),
         # ragged: the last block has two words, the last word one code
         Case(M=3, N=37, BITS=8, BLOCK_W=8),
-        # one bit a code
+        # 1-bit codes
         Case(M=2, N=75, BITS=1, BLOCK_W=2, fill={"codes": below(2)}),
-        # every bit set but those past the end
+        # every bit is set except past the end
         Case(M=2, N=83, BITS=2, BLOCK_W=4, fill={"codes": always(3)}),
         # rows shorter than a word
         Case(M=4, N=5, BITS=4, BLOCK_W=2, fill={"codes": below(16)}),
     ),
     outputs=("words",),
+    slips=PACK_SLIPS,
     contract=Contract(
         {"M": Size(9), "N": Size(1100), "BITS": (1, 2, 4, 8), "BLOCK_W": (8, 64, 128)},
         fills=lambda s: ({"codes": below(2**s.BITS)},),
@@ -92,12 +123,35 @@ def unpack_bits(
 ) -> UInt8[Tensor, "M N"]:
     """codes[m, n] = field n % F of words[m, n // F], F = 32 // BITS
 
-    The words of puzzle 13, but the fields past the end of a row may hold anything.
+    The words are those of puzzle 13, except that the fields past the end of a row can
+    contain anything. Load each word only once.
     """
     fields = 32 // BITS
     shifts = BITS * torch.arange(fields, dtype=torch.int32)
     codes = (words[:, :, None] >> shifts) & (2**BITS - 1)  # [M, W, F]
     return codes.flatten(1)[:, :N].to(torch.uint8)
+
+
+def _fields(words: Tensor, N: int, BITS: int, mask: int, top_first: bool = False) -> Tensor:
+    """Return the codes of `unpack_bits` with another mask, or with field 0 at the top."""
+    shifts = BITS * torch.arange(32 // BITS, dtype=torch.int32)
+    shifts = shifts.flip(0) if top_first else shifts
+    return ((words[:, :, None] >> shifts) & mask).flatten(1)[:, :N].to(torch.uint8)
+
+
+UNPACK_SLIPS: dict[str, Callable] = {
+    "you'd get these codes from a shift without &": lambda words, N, BITS: _fields(words, N, BITS, -1),
+    "you'd get these codes from & 1 << BITS - 1: `-` binds tighter than `<<`, so write (1 << BITS) - 1": (
+        lambda words, N, BITS: _fields(words, N, BITS, 1 << BITS - 1)
+    ),
+    "you'd get these codes from & (1 << BITS): the mask of the lowest bits is (1 << BITS) - 1": (
+        lambda words, N, BITS: _fields(words, N, BITS, 1 << BITS)
+    ),
+    "you'd get these codes by reading the fields from the top: field 0 is the lowest BITS bits": (
+        lambda words, N, BITS: _fields(words, N, BITS, 2**BITS - 1, top_first=True)
+    ),
+}
+"""Wrong codes that are often seen, by what the report says about them."""
 
 
 UNPACK_BITS = Puzzle(
@@ -116,15 +170,16 @@ UNPACK_BITS = Puzzle(
         Case(M=3, N=128, BITS=4, BLOCK_W=8),
         # ragged: the last block has two words, the last word one code
         Case(M=3, N=37, BITS=8, BLOCK_W=8),
-        # one bit a code: the sign bit is a field
+        # 1-bit codes: the sign bit is a field
         Case(M=2, N=75, BITS=1, BLOCK_W=2),
-        # every bit set, past the end too
+        # every bit is set, past the end as well
         Case(M=2, N=83, BITS=2, BLOCK_W=4, fill={"words": all_bits_set}),
         # rows shorter than a word
         Case(M=4, N=5, BITS=4, BLOCK_W=2),
     ),
     outputs=("codes",),
     most_loads={"words": lambda s: s.M * triton.cdiv(s.N * s.BITS, 32)},
+    slips=UNPACK_SLIPS,
     contract=Contract({"M": Size(9), "N": Size(1100), "BITS": (1, 2, 4, 8), "BLOCK_W": (8, 64, 128)}),
 )
 
@@ -133,9 +188,10 @@ def pack_wide(
     codes: UInt8[Tensor, "M N"],
     BITS: int,
 ) -> Int32[Tensor, " M (N*BITS+31)//32"]:
-    """The words of puzzle 13: rows of any length, and of 4096 codes without detours.
+    """The words of puzzle 13, for rows of any length
 
-    There each thread loads 16 codes at a time, and no code goes to another thread.
+    For rows of 4096 codes, each load of a thread must be 16 codes wide, and no thread
+    may pass a value to another.
     """
     return pack_bits(codes, BITS)
 
@@ -147,12 +203,13 @@ PACK_WIDE = Puzzle(
     grid=PACK_BITS.grid,
     cases=(
         *PACK_BITS.cases,
-        # one bit a code: two threads hold the 32 codes of a word, 16 each
+        # 1-bit codes: two threads load the 32 codes of a word, 16 each
         Case(M=2, N=4096, BITS=1, BLOCK_W=512, fill={"codes": below(2)}),
-        # two bits a code: a thread holds a word's codes
+        # 2-bit codes: a thread loads the codes of a whole word
         Case(M=2, N=4096, BITS=2, BLOCK_W=512, fill={"codes": below(4)}),
     ),
     outputs=("words",),
+    slips=PACK_SLIPS,
     contract=Contract(
         {"M": Size(9), "N": Size(9000), "BITS": (1, 2, 4, 8), "BLOCK_W": (64, 128, 512)},
         fills=lambda s: ({"codes": below(2**s.BITS)},),

@@ -4,7 +4,7 @@ from puzzles_lib.bench.h200 import REGISTERS
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import UNPACK_BITS
 from puzzles_lib.question import Nudge, Question
 
-_BYTES_A_LOAD = 16  # the most that a thread loads at once
+_BYTES_A_LOAD = 16  # the widest load of a thread
 
 
 def _programs_that_fit() -> int:
@@ -43,72 +43,97 @@ def _all_ones_shifted() -> int:
 
 
 def _lanes_with_a_code() -> int:
-    """Of program (0, 1) in case 3 of puzzle 14: words 2 and 3, of one bit a code."""
+    """Return the lanes with a code in program (0, 1), case 3 of puzzle 14: words 2 and 3, 1-bit codes."""
     case = UNPACK_BITS.cases[3]
     first = case.BLOCK_W * 32 // case.BITS
     return min(case.N - first, first)
 
 
+def _grid() -> tuple[int, int]:
+    words = -(-4100 // 16)
+    return 8, -(-words // 64)
+
+
 QUESTIONS = (
     Question(
         id="ch09-q1",
-        asks="With `>>` for `<<`: what is the largest word that eight codes of 4 bits can give?",
+        asks="With `>>` instead of `<<`: what is the largest word that eight codes of 4 bits can give?",
         right=_largest_shifted_down,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == -1, "that is the word of `<<`: all 32 bits set"),
-            Nudge(lambda v, r: v == 8 * r, "moved down by 4 or more places, what is left of 4 bits?"),
+            Nudge(lambda v, r: v == -1, "-1 is what `<<` would give: all 32 bits set."),
+            Nudge(
+                lambda v, r: v == 8 * r,
+                "You counted every code in full. After a shift by 4 or more places, what is left of 4 bits?",
+            ),
         ),
-        nudge="field 0 is not moved at all; see what `>> 4 * i` leaves of the others",
+        nudge="Field 0 is not moved at all. What does `>> 4 * i` leave of the others?",
     ),
     Question(
         id="ch09-q2",
-        asks="Every code is 3, of 2 bits. The sum goes into an int8, and is stored as an int32: what number?",
+        asks="Every 2-bit code is 3. The sum is kept in an int8 and stored as an int32. Which number is it?",
         right=_threes_in_a_byte,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 255, "so it is without a sign; what are these bits as an int8?"),
-            Nudge(lambda v, r: v == 48, "that adds the codes without moving them up first"),
+            Nudge(
+                lambda v, r: v == 255,
+                "The bits are correct. 255 is what they mean without a sign. What do they mean as an int8?",
+            ),
+            Nudge(
+                lambda v, r: v == 48,
+                "48 is the sum of the codes without moving them up to their fields first.",
+            ),
         ),
-        nudge="write down the lowest eight bits of the word, and read them as an int8",
+        nudge="Write down the lowest eight bits of the word, and read them as an int8.",
     ),
     Question(
         id="ch09-q3",
-        asks="What are -5 divided by 4 as C divides, and -5 >> 2? (quotient, shifted)",
+        asks="What is -5 divided by 4 in C, and what is -5 >> 2? (quotient, shifted)",
         right=_divided_and_shifted,
         kind=tuple,
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "two numbers: (quotient, shifted)"),
-            Nudge(lambda v, r: v == r[::-1], "the other way round: which of them rounds towards zero?"),
-            Nudge(lambda v, r: v[0] == v[1], "-1.25 lies between two integers, and they go different ways"),
+            Nudge(lambda v, r: len(v) != 2, "Please give two numbers: (quotient, shifted)."),
+            Nudge(
+                lambda v, r: v == r[::-1],
+                "Both numbers are correct, but swap them. Which operation rounds toward zero?",
+            ),
+            Nudge(
+                lambda v, r: v[0] == v[1],
+                "-1.25 is between two integers, and the two operations go different ways.",
+            ),
         ),
-        nudge="-5 / 4 is -1.25; one goes to the integer nearer to zero, the other to the one below",
+        nudge="-5 / 4 is -1.25. One operation goes to the integer nearer to zero, the other to the integer "
+        "below.",
     ),
     Question(
         id="ch09-q4",
-        asks="A thread loads 16 neighbouring codes. How many threads hold the codes of one word, "
-        "for 1, 2, 4 and 8 bits? A tuple of four.",
+        asks="A thread loads 16 neighboring codes. How many threads have the codes of one word, "
+        "for 1, 2, 4 and 8 bits? Answer with a tuple of four numbers.",
         right=_threads_a_word,
         kind=tuple,
         nudges=(
-            Nudge(lambda v, r: len(v) != 4, "four numbers, for 1, 2, 4 and 8 bits"),
-            Nudge(lambda v, r: v == (32, 16, 8, 4), "so many codes has a word. A thread holds 16 of them."),
+            Nudge(lambda v, r: len(v) != 4, "Please give four numbers, for 1, 2, 4 and 8 bits."),
+            Nudge(
+                lambda v, r: v == (32, 16, 8, 4), "That's how many codes a word has. A thread loads 16 codes."
+            ),
         ),
-        nudge="a word has 32 / BITS codes; divide by 16, and a part of a thread is a thread",
+        nudge="A word has 32 / BITS codes. Divide by 16 and round up: a part of a thread is a whole thread.",
     ),
     Question(
         id="ch09-q5",
-        asks="Programs of 4 warps, 64 registers a thread: how many fit on a multiprocessor?",
+        asks="A program has 4 warps and 64 registers per thread. How many programs fit on a multiprocessor?",
         right=_programs_that_fit,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 32 * r, "that counts threads for warps: a warp has 32 of them"),
-            Nudge(lambda v, r: v == 4 * r, "that is how many warps fit; a program has 4 of them"),
+            Nudge(lambda v, r: v == 32 * r, "You took threads for warps: a warp has 32 threads."),
+            Nudge(lambda v, r: v == 4 * r, "That's how many warps fit. A program has 4 of them."),
             Nudge(
-                lambda v, r: v == r / 4, "that is one quarter's registers; the program's warps go to all four"
+                lambda v, r: v == r / 4,
+                "You used one quarter's registers. The warps of a program are spread over all four.",
             ),
         ),
-        nudge="64 registers for each of 128 threads, and four quarters with 16384 registers each",
+        nudge="A program needs 64 registers for each of 128 threads. There are four quarters of 16384 "
+        "registers.",
     ),
     Question(
         id="ch09-q6",
@@ -118,46 +143,78 @@ QUESTIONS = (
         nudges=(
             Nudge(
                 lambda v, r: v == r - 1,
-                "nearly: while the others take their turns, the first one still waits",
+                "Close, but one clock pair is empty: when the others are done, the first one still waits.",
             ),
-            Nudge(lambda v, r: v == 4, "so many are enough if a warp waits for 6 clocks"),
+            Nudge(
+                lambda v, r: v == 4, "4 warps are enough if a warp waits for 6 clocks. Here it waits longer."
+            ),
         ),
-        nudge="a warp comes back after 16 clocks; how many turns of 2 clocks fill them?",
+        nudge="A warp comes back after 16 clocks. How many warps, at 2 clocks each, fill that time?",
     ),
     Question(
         id="ch09-q7",
-        asks="100 codes of 2 bits: how many words, and how many fields left over? (words, fields)",
+        asks="100 codes of 2 bits: how many words do they take, and how many fields are left over? (words, "
+        "fields)",
         right=_words_and_fields,
         kind=tuple,
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "two numbers: (words, fields)"),
-            Nudge(lambda v, r: v[0] == 6, "so many words are full, and some codes are still without one"),
-            Nudge(lambda v, r: v == (r[0], 4), "that is how many codes the last word has"),
+            Nudge(lambda v, r: len(v) != 2, "Please give two numbers: (words, fields)."),
+            Nudge(lambda v, r: v[0] == 6, "6 words are full, but some codes are still without one."),
+            Nudge(
+                lambda v, r: v == (r[0], 4),
+                "The number of words is correct. 4 is how many codes the last word has. How many more would "
+                "fit?",
+            ),
         ),
-        nudge="32 / 2 codes to a word. How many words until all 100 have a place?",
+        nudge="A word has room for 32 / 2 codes. How many words until all 100 codes have a place?",
     ),
     Question(
         id="ch09-q8",
-        asks="An int32 of all ones: what is word >> 30?",
+        asks="An int32 word has all 32 bits set. What is word >> 30?",
         right=_all_ones_shifted,
         kind=int,
         nudges=(
             Nudge(
-                lambda v, r: v == 3, "so it is where zeros come in from the left. What comes in with a sign?"
+                lambda v, r: v == 3,
+                "3 is correct for an unsigned word, where zeros come in. What comes in with a sign?",
             ),
-            Nudge(lambda v, r: v == 0, "30 bits are gone, and two are left"),
+            Nudge(lambda v, r: v == 0, "30 bits are gone, but two are left."),
         ),
-        nudge="a negative number stays negative: the sign bit is copied into the places that fall free",
+        nudge="A negative number stays negative: the sign bit is copied into the free places.",
     ),
     Question(
         id="ch09-q9",
-        asks="75 codes of one bit: how many of the second program's 64 lanes have a code to store?",
+        asks="A row has 75 codes of one bit. How many of the second program's 64 lanes have a code to store?",
         right=_lanes_with_a_code,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 32, "so many has a whole word. Is the third word full?"),
-            Nudge(lambda v, r: v == 75 - 32, "the first program has two words, not one"),
+            Nudge(lambda v, r: v == 32, "32 codes would be a full word. Is the third word full?"),
+            Nudge(
+                lambda v, r: v == 75 - 32, "You gave the first program one word. It has two words, not one."
+            ),
         ),
-        nudge="the first program stores 64 codes of the row; how many are left?",
+        nudge="The first program stores 64 codes of the row. Of the 75, how many are left?",
+    ),
+    Question(
+        id="ch09-q10",
+        asks="8 rows of 4100 codes with 2 bits each, and 64 words per program: what is the grid?",
+        right=_grid,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 2, "The kernel uses two program ids: give two numbers."),
+            Nudge(
+                lambda v, r: v == r[::-1], "Swap them: axis 0 is the row, as `row = tl.program_id(0)` says."
+            ),
+            Nudge(
+                lambda v, r: v[0] == r[0] and v[1] == 4100 // 16 // 64,
+                "You rounded down somewhere. The last word and the last block may be partly filled.",
+            ),
+            Nudge(
+                lambda v, r: v[0] == r[0] and v[1] == -(-4100 // 64),
+                "You divided codes by BLOCK_W. A program packs 64 words, and a word has 16 codes.",
+            ),
+            Nudge(lambda v, r: v[0] == r[0], "The rows are correct. How many words does a row have?"),
+        ),
+        nudge="Axis 0 counts rows, axis 1 the blocks of 64 words within a row.",
     ),
 )

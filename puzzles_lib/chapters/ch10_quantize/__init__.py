@@ -1,1 +1,1 @@
-TITLE = "Quantise and pack: scale, minimum, rounding"
+TITLE = "Quantize and pack: scale, minimum, rounding"

@@ -1,16 +1,149 @@
-"""Wrong kernels of chapter 10: right ones with one slip each."""
+"""Wrong kernels of chapter 10: correct ones with one slip each."""
 
-from puzzles_lib.chapters.ch10_quantize.puzzles import QUANTIZE_PACK, UNPACK_DEQUANTIZE
+from puzzles_lib.chapters.ch10_quantize.puzzles import QUANTIZE_CODES, QUANTIZE_PACK, UNPACK_DEQUANTIZE
 from puzzles_lib.mistakes import Mistake
 
 MISTAKES = (
     Mistake(
-        QUANTIZE_PACK,
+        QUANTIZE_CODES,
         "codes_from_the_unrounded_scale",
-        "Stores a bfloat16 scale, and divides by the float32 one that nobody will have.",
+        "Stores a bfloat16 scale, but divides by the float32 scale, which is never stored.",
         {"1.0).to(tl.bfloat16)  # as stored": "1.0)"},
         kind="values",
-        says="words[0, 2]",
+        says="from the exact scale",
+    ),
+    Mistake(
+        QUANTIZE_CODES,
+        "zero_scale",
+        "A constant group gets scale 0, and 0 / 0 for its codes.",
+        {"tl.where(high > low, (high - low) / TOP, 1.0)": "((high - low) / TOP)"},
+        kind="values",
+        says="should be zero",
+    ),
+    Mistake(
+        QUANTIZE_CODES,
+        "least_scale",
+        "Limits the scale to at least 1e-6: a constant group gets that, not 1.",
+        {"tl.where(high > low, (high - low) / TOP, 1.0)": "tl.maximum((high - low) / TOP, 1e-6)"},
+        kind="values",
+        says="scale[0, 0]",
+    ),
+    Mistake(
+        QUANTIZE_CODES,
+        "half_minus_a_bit",
+        "Rounds with + 0.5 - 1e-6 and truncation: ties always go down.",
+        {"(steps + 12582912.0) - 12582912.0, TOP)  # half to even": "tl.floor(steps + 0.5 - 1e-6), TOP)"},
+        kind="values",
+        says="rounding halves down",
+    ),
+    Mistake(
+        QUANTIZE_CODES,
+        "half_up",
+        "Rounds with floor(x + 0.5): ties always go up.",
+        {"(steps + 12582912.0) - 12582912.0, TOP)  # half to even": "tl.floor(steps + 0.5), TOP)"},
+        kind="values",
+        says="rounding halves up",
+    ),
+    Mistake(
+        QUANTIZE_CODES,
+        "truncated",
+        "Cuts off the fraction, so codes are half a step too low on average.",
+        {"(steps + 12582912.0) - 12582912.0, TOP)  # half to even": "steps, TOP)"},
+        kind="values",
+        says="cutting off the fraction",
+    ),
+    Mistake(
+        QUANTIZE_CODES,
+        "not_clamped",
+        "Doesn't clamp. If the scale was rounded down, the maximum gets code 256, which spills into the "
+        "next field.",
+        {"tl.minimum((steps + 12582912.0) - 12582912.0, TOP)": "(steps + 12582912.0) - 12582912.0"},
+        kind="values",
+        says="got 0, want 255",
+    ),
+    Mistake(
+        QUANTIZE_CODES,
+        "one_level_too_many",
+        "Divides by the number of levels, not by the number of steps between them.",
+        {"/ TOP": "/ (TOP + 1)"},
+        kind="values",
+        says="from 2^BITS steps",
+    ),
+    Mistake(
+        QUANTIZE_CODES,
+        "padding_in_the_minimum",
+        "Lanes past the row are 0 and take part in the minimum.",
+        {"mask=n < N).to(tl": "mask=n < N, other=0.0).to(tl", 'tl.where(n < N, x, float("inf"))': "x"},
+        kind="values",
+        says="81..90 along N",
+    ),
+    Mistake(
+        QUANTIZE_CODES,
+        "padding_in_the_maximum",
+        "Lanes past the row are 0 and take part in the maximum.",
+        {"mask=n < N).to(tl": "mask=n < N, other=0.0).to(tl", 'tl.where(n < N, x, float("-inf"))': "x"},
+        kind="values",
+        says="80..90 along N",
+    ),
+    Mistake(
+        QUANTIZE_CODES,
+        "no_mask",
+        "Has no mask on the load, because lanes past the row are dropped later anyway.",
+        {"row * N + n, mask=n < N": "row * N + n"},
+        kind="out of bounds",
+        says="x_ptr",
+    ),
+    Mistake(
+        QUANTIZE_CODES,
+        "no_other",
+        "Lanes past the row contain garbage and take part.",
+        {'tl.where(n < N, x, float("inf"))': "x", 'tl.where(n < N, x, float("-inf"))': "x"},
+        kind="uninitialised",
+        says="x_ptr",
+    ),
+    Mistake(
+        QUANTIZE_CODES,
+        "groups_rounded_down",
+        "Assumes that rows of scales are N // GROUP long, and forgets the last, shorter group.",
+        {"tl.cdiv(N, GROUP)": "N // GROUP"},
+        kind="never written",
+        says="scale[2, 3]",
+    ),
+    Mistake(
+        QUANTIZE_CODES,
+        "in_bfloat16",
+        "Subtracts and divides in bfloat16, which has only 8 significant bits.",
+        {"mask=n < N).to(tl.float32)": "mask=n < N)", "low[:, None]": "low.to(tl.bfloat16)[:, None]"},
+        kind="values",
+        says="codes[0, 4]",
+    ),
+    Mistake(
+        QUANTIZE_CODES,
+        "minimum_forgotten",
+        "Computes x / scale, as if the minimum of every group were 0.",
+        {"(x - low[:, None])": "x"},
+        kind="values",
+        says="from x / scale",
+    ),
+    Mistake(
+        QUANTIZE_CODES,
+        "one_group_for_the_block",
+        "Uses one minimum and one scale for all groups of the program.",
+        {
+            "    scale = tl.where": (
+                "    low, high = tl.min(low) + 0.0 * low, tl.max(high) + 0.0 * high\n    scale = tl.where"
+            )
+        },
+        kind="values",
+        says="codes[0, 0]",
+    ),
+    Mistake(
+        QUANTIZE_PACK,
+        "codes_from_the_unrounded_scale",
+        "Stores a bfloat16 scale, but divides by the float32 scale, which is never stored.",
+        {"1.0).to(tl.bfloat16)  # as stored": "1.0)"},
+        kind="values",
+        says="from the exact scale",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -23,7 +156,7 @@ MISTAKES = (
     Mistake(
         QUANTIZE_PACK,
         "least_scale",
-        "Keeps the scale away from 0 by a small constant: a constant group gets that, not 1.",
+        "Limits the scale to at least 1e-6: a constant group gets that, not 1.",
         {"tl.where(high > low, (high - low) / TOP, 1.0)": "tl.maximum((high - low) / TOP, 1e-6)"},
         kind="values",
         says="scale[0, 0]",
@@ -31,31 +164,32 @@ MISTAKES = (
     Mistake(
         QUANTIZE_PACK,
         "half_minus_a_bit",
-        "Rounds by + 0.5 - 1e-6 and truncation: ties go down, to odd codes too.",
+        "Rounds with + 0.5 - 1e-6 and truncation: ties always go down.",
         {"(steps + 12582912.0) - 12582912.0, TOP)  # half to even": "tl.floor(steps + 0.5 - 1e-6), TOP)"},
         kind="values",
-        says="4 of 8 cases",
+        says="rounding halves down",
     ),
     Mistake(
         QUANTIZE_PACK,
         "half_up",
-        "Rounds by floor(x + 0.5): ties go up, to odd codes too.",
+        "Rounds with floor(x + 0.5): ties always go up.",
         {"(steps + 12582912.0) - 12582912.0, TOP)  # half to even": "tl.floor(steps + 0.5), TOP)"},
         kind="values",
-        says="4 of 8 cases",
+        says="rounding halves up",
     ),
     Mistake(
         QUANTIZE_PACK,
         "truncated",
-        "Cuts the fraction off: half a step too low on average.",
+        "Cuts off the fraction, so codes are half a step too low on average.",
         {"(steps + 12582912.0) - 12582912.0, TOP)  # half to even": "steps, TOP)"},
         kind="values",
-        says="words[0, 0]",
+        says="cutting off the fraction",
     ),
     Mistake(
         QUANTIZE_PACK,
         "not_clamped",
-        "A scale that was rounded down makes the top value code 256, which spills into the next field.",
+        "Doesn't clamp. If the scale was rounded down, the maximum gets code 256, which spills into the "
+        "next field.",
         {"tl.minimum((steps + 12582912.0) - 12582912.0, TOP)": "(steps + 12582912.0) - 12582912.0"},
         kind="values",
         says="1 along M and 8 along (N*BITS+31)//32",
@@ -63,23 +197,23 @@ MISTAKES = (
     Mistake(
         QUANTIZE_PACK,
         "one_level_too_many",
-        "Divides by the number of levels, not by that of the steps between them.",
+        "Divides by the number of levels, not by the number of steps between them.",
         {"/ TOP": "/ (TOP + 1)"},
         kind="values",
-        says="words[0, 0]",
+        says="from 2^BITS steps",
     ),
     Mistake(
         QUANTIZE_PACK,
         "padding_in_the_minimum",
-        "Lanes past the row hold 0 and take part in the minimum.",
+        "Lanes past the row are 0 and take part in the minimum.",
         {"mask=n < N)": "mask=n < N, other=0.0)", 'tl.where(n < N, x, float("inf"))': "x"},
         kind="values",
-        says="0..1 along M and 20..22 along (N*BITS+31)//32",
+        says="0–1 along M and 20–22 along (N*BITS+31)//32",
     ),
     Mistake(
         QUANTIZE_PACK,
         "padding_in_the_maximum",
-        "Lanes past the row hold 0 and take part in the maximum.",
+        "Lanes past the row are 0 and take part in the maximum.",
         {"mask=n < N)": "mask=n < N, other=0.0)", 'tl.where(n < N, x, float("-inf"))': "x"},
         kind="values",
         says="0 along M and 4 along (N*BITS+31)//32",
@@ -87,7 +221,7 @@ MISTAKES = (
     Mistake(
         QUANTIZE_PACK,
         "no_mask",
-        "The load has no mask: what lies past the row is dropped later.",
+        "Has no mask on the load, because lanes past the row are dropped later anyway.",
         {"row * N + n, mask=n < N": "row * N + n"},
         kind="out of bounds",
         says="x_ptr",
@@ -95,7 +229,7 @@ MISTAKES = (
     Mistake(
         QUANTIZE_PACK,
         "no_other",
-        "Lanes past the row hold anything, and take part.",
+        "Lanes past the row contain garbage and take part.",
         {'tl.where(n < N, x, float("inf"))': "x", 'tl.where(n < N, x, float("-inf"))': "x"},
         kind="uninitialised",
         says="x_ptr",
@@ -103,7 +237,7 @@ MISTAKES = (
     Mistake(
         QUANTIZE_PACK,
         "codes_past_the_end",
-        "Fields past the end of the row hold the code of 0.",
+        "Fields past the end of the row contain the code of 0.",
         {"mask=n < N)": "mask=n < N, other=0.0)", "tl.where(n < N, codes, 0.0)": "codes"},
         kind="values",
         says="22 along (N*BITS+31)//32",
@@ -111,7 +245,7 @@ MISTAKES = (
     Mistake(
         QUANTIZE_PACK,
         "groups_rounded_down",
-        "Rows of scales are N // GROUP long: the last, shorter group is forgotten.",
+        "Assumes that rows of scales are N // GROUP long, and forgets the last, shorter group.",
         {"tl.cdiv(N, GROUP)": "N // GROUP"},
         kind="never written",
         says="scale[2, 3]",
@@ -119,7 +253,7 @@ MISTAKES = (
     Mistake(
         QUANTIZE_PACK,
         "scale_moved_by_the_element_stride",
-        "Scales of the next row begin one further on, not a row of groups.",
+        "Assumes that the next row's scales begin one element further on.",
         {"scale_ptr + row * G": "scale_ptr + row"},
         kind="never written",
         says="scale[1, 2]",
@@ -127,15 +261,15 @@ MISTAKES = (
     Mistake(
         QUANTIZE_PACK,
         "shifted_down",
-        "Fields are summed with >> where << is meant.",
+        "Shifts the fields with >> instead of <<.",
         {"fields <<": "fields >>"},
         kind="values",
-        says="words[0, 0]",
+        says="from >> instead of <<",
     ),
     Mistake(
         QUANTIZE_PACK,
         "stored_as_int8",
-        "Words of 32 bits pass through an int8.",
+        "Converts the words to int8 and back.",
         {"axis=2)": "axis=2).to(tl.int8)"},
         kind="values",
         says="words[0, 0]",
@@ -143,15 +277,15 @@ MISTAKES = (
     Mistake(
         QUANTIZE_PACK,
         "fields_from_the_top",
-        "The first code is put into the highest field.",
+        "Puts the first code into the highest field.",
         {"fields << BITS *": "fields << 32 - BITS - BITS *"},
         kind="values",
-        says="words[0, 0]",
+        says="field 0 at the top",
     ),
     Mistake(
         QUANTIZE_PACK,
         "fields_across",
-        "Folds the codes so that neighbours land in different words.",
+        "Reshapes the codes so that neighbors end up in different words.",
         {
             "(BLOCK_G, GROUP // F, F)": "(BLOCK_G, F, GROUP // F)",
             "[None, None, :], axis=2": "[None, :, None], axis=1",
@@ -162,7 +296,7 @@ MISTAKES = (
     Mistake(
         QUANTIZE_PACK,
         "in_bfloat16",
-        "Subtracts and divides in bfloat16: eight bits of result for eight bits of code.",
+        "Subtracts and divides in bfloat16, which has only 8 significant bits.",
         {"mask=n < N).to(tl.float32)": "mask=n < N)", "low[:, None]": "low.to(tl.bfloat16)[:, None]"},
         kind="values",
         says="words[0, 0]",
@@ -170,7 +304,7 @@ MISTAKES = (
     Mistake(
         QUANTIZE_PACK,
         "minimum_forgotten",
-        "Codes x / scale, as if every group began at 0.",
+        "Computes x / scale, as if the minimum of every group were 0.",
         {"(x - low[:, None])": "x"},
         kind="values",
         says="words[0, 0]",
@@ -192,15 +326,15 @@ MISTAKES = (
     Mistake(
         QUANTIZE_PACK,
         "minimum_never_stored",
-        "Stores words and scales, and forgets the minimum.",
+        "Stores words and scales, but forgets the minimum.",
         {"    tl.store(minimum_ptr + row * G + offs_g, low, mask=offs_g < G)\n": ""},
         kind="never written",
-        says="minimum_ptr",
+        says="minimum is never written",
     ),
     Mistake(
         QUANTIZE_PACK,
         "one_group_for_the_block",
-        "One minimum and one scale for all groups of the program.",
+        "Uses one minimum and one scale for all groups of the program.",
         {
             "    scale = tl.where": (
                 "    low, high = tl.min(low) + 0.0 * low, tl.max(high) + 0.0 * high\n    scale = tl.where"
@@ -212,7 +346,7 @@ MISTAKES = (
     Mistake(
         UNPACK_DEQUANTIZE,
         "sign_left_in",
-        "The top field brings copies of the sign bit along.",
+        "Leaves out &, so the top field brings copies of the sign bit along.",
         {" & ((1 << BITS) - 1)": ""},
         kind="values",
         says="x[0, 0]",
@@ -220,7 +354,7 @@ MISTAKES = (
     Mistake(
         UNPACK_DEQUANTIZE,
         "division_for_shift",
-        "Dividing rounds towards zero: wrong for negative words.",
+        "Divides instead of shifting. Division rounds toward zero, which is wrong for negative words.",
         {">> BITS * i) & ((1 << BITS) - 1)": "// (1 << BITS * i)) % (1 << BITS)"},
         kind="values",
         says="x[0, 0]",
@@ -228,7 +362,7 @@ MISTAKES = (
     Mistake(
         UNPACK_DEQUANTIZE,
         "dequantize_in_bfloat16",
-        "Product and sum in bfloat16: rounded twice.",
+        "Multiplies and adds in bfloat16, so it rounds twice.",
         {
             "minimum[:, None]": "minimum.to(tl.bfloat16)[:, None]",
             "scale[:, None] * codes": "scale.to(tl.bfloat16)[:, None] * codes.to(tl.bfloat16)",
@@ -239,39 +373,39 @@ MISTAKES = (
     Mistake(
         UNPACK_DEQUANTIZE,
         "group_of_the_word_number",
-        "Takes the word number for n: w // GROUP.",
+        "Computes the group as w // GROUP, as if a word had a single value.",
         {"offs_w * F // GROUP": "offs_w // GROUP"},
         kind="values",
-        says="16..127 along N",
+        says="16–127 along N",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
         "group_of_the_block",
-        "One scale and one minimum for all words of the program.",
+        "Uses one scale and one minimum for all words of the program.",
         {"offs_w * F // GROUP": "offs_w * 0 + tl.program_id(1) * BLOCK_W * F // GROUP"},
         kind="values",
-        says="16..127 along N",
+        says="16–127 along N",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
         "words_of_a_group_first",
-        "F // GROUP first, which is 0: always the first group.",
+        "Computes F // GROUP first, which is 0: always the first group.",
         {"F // GROUP": "(F // GROUP)"},
         kind="values",
-        says="16..90 along N",
+        says="16–90 along N",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
         "dequantize_groups_rounded_down",
-        "Rows of scales are N // GROUP long.",
+        "Assumes that rows of scales are N // GROUP long.",
         {"tl.cdiv(N, GROUP)": "N // GROUP"},
         kind="values",
-        says="1..2 along M",
+        says="1–2 along M",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
         "words_rounded_down",
-        "Rows of words are N // F long.",
+        "Assumes that rows of words are N // F long.",
         {"tl.cdiv(N, F)": "N // F"},
         kind="uninitialised",
         says="words_ptr",
@@ -279,7 +413,7 @@ MISTAKES = (
     Mistake(
         UNPACK_DEQUANTIZE,
         "no_store_mask",
-        "Takes the row length for a multiple of a block.",
+        "Has no mask on the store, as if a row were a multiple of a block.",
         {"x, mask=n < N": "x"},
         kind="out of bounds",
         says="x_ptr",
@@ -303,7 +437,7 @@ MISTAKES = (
     Mistake(
         UNPACK_DEQUANTIZE,
         "dequantize_minimum_forgotten",
-        "Every group begins at 0.",
+        "Leaves out the minimum.",
         {"minimum[:, None] + ": ""},
         kind="values",
         says="off by -0.2949",
@@ -319,7 +453,7 @@ MISTAKES = (
     Mistake(
         UNPACK_DEQUANTIZE,
         "a_word_a_lane",
-        "Every lane loads the word it needs: each word F times.",
+        "Loads a word in every lane, so each word F times.",
         {
             "offs_w, mask=offs_w < W)  # [BLOCK_W]": "n // F, mask=n < N, other=0)  # [BLOCK_W, F]",
             "words[:, None]": "words",
@@ -338,7 +472,7 @@ MISTAKES = (
     Mistake(
         UNPACK_DEQUANTIZE,
         "mask_too_wide",
-        "Keeps one bit of the neighbour.",
+        "Keeps one bit of the neighboring field.",
         {"(1 << BITS) - 1": "(2 << BITS) - 1"},
         kind="values",
         says="x[0, 2]",
@@ -346,9 +480,9 @@ MISTAKES = (
     Mistake(
         UNPACK_DEQUANTIZE,
         "dequantize_scale_moved_by_the_element_stride",
-        "Scales of the next row begin one further on, not a row of groups.",
+        "Assumes that the next row's scales begin one element further on.",
         {"scale_ptr + row * G": "scale_ptr + row"},
         kind="values",
-        says="1..2 along M",
+        says="1–2 along M",
     ),
 )

@@ -1,23 +1,25 @@
 """Pictures for chapter 10."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from matplotlib.ticker import PercentFormatter
 
 from puzzles_lib.chapters.ch09_bit_packing.pictures import pack
 from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, LINE, ORANGE, PALE, SKY, VERMILLION, YELLOW
+from puzzles_lib.drawing.live import CODE, Live
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 
-GROUPS = (SKY, YELLOW)  # in turns
+GROUPS = (SKY, YELLOW)  # alternating
 
 
 def _normal(count: int) -> torch.Tensor:
     return torch.randn(count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
-def quantise(x: torch.Tensor, bits: int, round_scale: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes of one group, and what they stand for; the stored scale is a bfloat16."""
+def quantize(x: torch.Tensor, bits: int, round_scale: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the codes of one group and their decoded values; the stored scale is a bfloat16."""
     low, high = x.min(), x.max()
     exact = (high - low) / (2**bits - 1)
     stored = exact.bfloat16().double()
@@ -29,7 +31,7 @@ def quantise(x: torch.Tensor, bits: int, round_scale: bool = True) -> tuple[torc
 
 
 def levels(count: int = 4096) -> Picture:
-    """The histogram of x against its 4, 16 and 256 levels."""
+    """Draw the histogram of x with its 4, 16 and 256 levels."""
     x = _normal(count)
     low, high = float(x.min()), float(x.max())
     figure = new_figure(7.6, 4.6)
@@ -53,9 +55,9 @@ def levels(count: int = 4096) -> Picture:
     axes[-1].set_xlabel("x", fontsize=10)
     return Picture(
         figure,
-        f"Three copies of the histogram of {count} normal values from {low:.2f} to {high:.2f}, with the "
-        f"levels that x may be rounded to as lines: {'; '.join(told)}. The first level is the minimum, the "
-        f"last the maximum. Four levels are far coarser than the hump; 256 cover it like a comb.",
+        f"Three copies of the histogram of {count} normal values from {low:.2f} to {high:.2f}, with lines "
+        f"for the levels that x can be rounded to: {'; '.join(told)}. The first level is the minimum, the "
+        f"last the maximum. Four levels are far coarser than the hump; 256 levels cover it densely.",
     )
 
 
@@ -63,7 +65,7 @@ def levels(count: int = 4096) -> Picture:
 
 
 def steps(values: Sequence[float] = (-1.5, 0.3, 2.25, -0.4, 0.7, -0.95, 1.6, 0.05), bits: int = 4) -> Picture:
-    """One group: values, steps above the minimum, codes, and the word."""
+    """Draw one group: values, steps above the minimum, codes, and the word."""
     low, high = min(values), max(values)
     scale = (high - low) / (2**bits - 1)
     above = [(v - low) / scale for v in values]
@@ -108,11 +110,85 @@ def steps(values: Sequence[float] = (-1.5, 0.3, 2.25, -0.4, 0.7, -0.95, 1.6, 0.0
     )
 
 
+# ---- groups to drag
+
+BITS_CHOICES, GROUP_CHOICES = (1, 2, 4, 8), (4, 8, 16, 32)
+OUTLIER = 9  # its place among the values
+
+
+def outlying(count: int = 32) -> list[float]:
+    """Return normal values with an outlier."""
+    values = [round(float(v), 2) for v in _normal(count)]
+    values[OUTLIER] = 6.0
+    return values
+
+
+def drag(bits: int = 4, group: int = 32) -> Live:
+    """Return values and what they come back as; bits and group size are sliders.
+
+    bits: one of `BITS_CHOICES`. group: one of `GROUP_CHOICES`. The scale isn't rounded here.
+    """
+    values = outlying()
+    x = torch.tensor(values, dtype=torch.float64)
+    parts = x.split(group)
+    back = torch.cat([_decoded(part, bits) for part in parts])
+    scale = max(float(part.max() - part.min()) for part in parts) / (2**bits - 1)
+    low, high = float(x.min()), float(x.max())
+    at = [100 * (high - v) / (high - low) for v in values]
+    columns = "".join(
+        f'<div data-value="{v}" style="position:relative;flex:1;background:{_shade(n // group)}">'
+        f'<i data-back="" style="position:absolute;left:10%;right:10%;height:3px;margin-top:-1.5px;'
+        f'background:{BLUE};top:{100 * (high - b) / (high - low):.2f}%"></i>'
+        f'<i style="position:absolute;left:50%;width:8px;height:8px;margin:-4px;border-radius:50%;'
+        f'background:{ORANGE};top:{place:.2f}%"></i></div>'
+        for n, (v, b, place) in enumerate(zip(values, back.tolist(), at, strict=True))
+    )
+    sliders = "".join(
+        f'<label style="flex:1">{words} = <b data-is="{name}">{now}</b><input type="range" min="0" max="3" '
+        f'value="{choices.index(now)}" data-slider="{name}" data-choices="{",".join(map(str, choices))}" '
+        f'aria-label="{words}" style="width:100%"></label>'
+        for name, words, now, choices in (
+            ("bits", "BITS", bits, BITS_CHOICES),
+            ("group", "GROUP", group, GROUP_CHOICES),
+        )
+    )
+    off = float((back - x).norm() / x.norm())
+    numbers = {"cost": f"{bits + 32 / group:g}", "scale": f"{scale:.3f}", "error": f"{100 * off:.1f}%"}
+    words = {
+        "cost": "bits per value, with scale and minimum",
+        "scale": "largest scale",
+        "error": "error / size of x",
+    }
+    table = "".join(f'<div>{words[name]}: <b data-is="{name}">{numbers[name]}</b></div>' for name in numbers)
+    return Live(
+        "groups",
+        f'<div style="display:flex;gap:2em">{sliders}</div><div style="display:flex;height:200px;'
+        f'margin:.8em 0;padding:6px 0;overflow:hidden">{columns}</div><div aria-live="polite" '
+        f'style="{CODE}">{table}</div>',
+        Path(__file__).with_name("drag.js").read_text("utf-8"),
+        f"32 values as dots, one of them an outlier, and bars for what they come back as. Two sliders set "
+        f"the bits per code, {bits}, and the size of a group, {group}. That takes {numbers['cost']} bits per "
+        f"value with scale and minimum. The largest scale is {numbers['scale']}, the error "
+        f"{numbers['error']} "
+        f"of the size of x.",
+    )
+
+
+def _decoded(part: torch.Tensor, bits: int) -> torch.Tensor:
+    low, high = part.min(), part.max()
+    scale = (high - low) / (2**bits - 1)
+    return low + ((part - low) / scale).round() * scale
+
+
+def _shade(group: int) -> str:
+    return ("rgba(128,128,128,.10)", "rgba(128,128,128,.24)")[group % 2]
+
+
 # ---- errors
 
 
 def error(count: int = 1 << 15, groups: tuple[int, ...] = (32, 128, 1024)) -> Picture:
-    """Relative error against bits a code, for several group sizes."""
+    """Draw the relative error against the bits per code, for several group sizes."""
     x = _normal(count)
     figure = new_figure(6.4, 3.6)
     ax = figure.subplots()
@@ -120,7 +196,7 @@ def error(count: int = 1 << 15, groups: tuple[int, ...] = (32, 128, 1024)) -> Pi
     for group, color, mark in zip(groups, (BLUE, ORANGE, GREEN), ("o", "s", "^"), strict=True):
         errors = []
         for bits in widths:
-            got = torch.cat([quantise(part, bits)[1] for part in x.split(group)])
+            got = torch.cat([quantize(part, bits)[1] for part in x.split(group)])
             errors.append(float((got - x).norm() / x.norm()))
         ax.plot(widths, errors, marker=mark, color=color, linewidth=1.6, label=f"groups of {group}")
         told.append(f"groups of {group}: {', '.join(f'{e:.2%}' for e in errors)}")
@@ -128,21 +204,22 @@ def error(count: int = 1 << 15, groups: tuple[int, ...] = (32, 128, 1024)) -> Pi
     ax.set_xticks(widths)
     ax.set_yticks([1, 0.1, 0.01], ["100%", "10%", "1%"], fontsize=9)
     ax.tick_params(axis="x", labelsize=9)
-    ax.set_xlabel("bits a code", fontsize=10)
+    ax.set_xlabel("bits per code", fontsize=10)
     ax.set_ylabel("error / size of x", fontsize=10)
     ax.grid(axis="y", color=PALE)
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(fontsize=9, frameon=False)
     return Picture(
         figure,
-        f"Relative error of {count} normal values, quantised to 1, 2, 4 and 8 bits a code, on a logarithmic "
+        f"Relative error of {count} normal values, quantized to 1, 2, 4 and 8 bits per code, on a "
+        f"logarithmic "
         f"scale. {'. '.join(told)}. It falls as the steps from minimum to "
-        f"maximum grow: 1, 3, 15, 255. Smaller groups have less.",
+        f"maximum grow: 1, 3, 15, 255. Smaller groups have a smaller error.",
     )
 
 
 def stored_scale(bits: int = 8, count: int = 2001) -> Picture:
-    """What is off, in steps, where codes come from the stored scale and where from the exact one."""
+    """Draw the error in steps if codes come from the stored scale, and if they come from the exact one."""
     top = 2**bits - 1
     low, high = -2.0, 2.0
     x = torch.linspace(low, high, count, dtype=torch.float64)
@@ -155,7 +232,7 @@ def stored_scale(bits: int = 8, count: int = 2001) -> Picture:
         ("codes from the exact scale", False, VERMILLION, "^"),
         ("codes from the stored scale", True, BLUE, "o"),
     ):
-        got = quantise(x, bits, round_scale)[1]
+        got = quantize(x, bits, round_scale)[1]
         off = (got - x) / stored
         worst[name] = float(off.abs().max())
         words = f"{name}: up to {worst[name]:.2f}"
@@ -169,18 +246,19 @@ def stored_scale(bits: int = 8, count: int = 2001) -> Picture:
     ax.legend(fontsize=9, frameon=False, loc="upper left", markerscale=3)
     return Picture(
         figure,
-        f"The error of dequantised values, in steps, along a group from {low:g} to {high:g} at {bits} bits. "
-        f"The exact scale is {scale:.6f}, the stored one {stored:.6f}. With codes from the stored scale it "
-        f"stays within {worst['codes from the stored scale']:.2f} of a step; with codes from the exact scale "
+        f"The error of dequantized values, in steps, along a group from {low:g} to {high:g} at {bits} bits. "
+        f"The exact scale is {scale:.6f}, the stored one {stored:.6f}. With codes from the stored scale, it "
+        f"stays within {worst['codes from the stored scale']:.2f} of a step; with codes from the exact "
+        f"scale, "
         f"it drifts away, up to {worst['codes from the exact scale']:.2f} steps near the maximum.",
     )
 
 
 def ties() -> Picture:
-    """Where 0.5, 1.5 and 2.5 go under three rules."""
+    """Draw what 0.5, 1.5 and 2.5 are rounded to under three rules."""
     halves = (0.5, 1.5, 2.5)
     rules = (
-        ("half to even", [0, 2, 2], "down and up in turn"),
+        ("half to even", [0, 2, 2], "down, up, down"),
         ("floor(s + 0.5)", [1, 2, 3], "always up"),
         ("floor(s + 0.5 − 1e-6)", [0, 1, 2], "always down"),
     )
@@ -194,14 +272,14 @@ def ties() -> Picture:
         told.append(f"{name}: {codes}, {words}")
     foot = "blue: even codes, orange: odd codes"
     label(ax, left, 5.7, foot, align="left", fontsize=9, color=FAINT)
-    return Picture(figure, f"Where the steps 0.5, 1.5 and 2.5 are rounded to. {'; '.join(told)}.")
+    return Picture(figure, f"What the steps 0.5, 1.5 and 2.5 are rounded to. {'; '.join(told)}.")
 
 
 # ---- a row of groups
 
 
 def tile(N: int = 19, GROUP: int = 8, BITS: int = 4, BLOCK_G: int = 4) -> Picture:
-    """The tile of one program: a line per group; from each line a scale, a minimum and words."""
+    """Draw the tile of one program: each row is a group and gives a scale, a minimum and words."""
     F = 32 // BITS
     G, W, words = -(-N // GROUP), -(-N // F), GROUP // F
     figure, ax = new_sheet(23, BLOCK_G + 3.6)
@@ -230,19 +308,19 @@ def tile(N: int = 19, GROUP: int = 8, BITS: int = 4, BLOCK_G: int = 4) -> Pictur
         x += size + 0.5
     for g in range(BLOCK_G):
         arrow(ax, (grid.right + 0.15, top + g + 0.5), (grid.right + 1.25, top + g + 0.5))
-    foot = f"dotted: n ≥ {N}, in no minimum, no maximum, and 0 in the words"
+    foot = f"dotted: n ≥ {N}, left out of minimum and maximum, and 0 in the words"
     label(ax, 11.5, top + BLOCK_G + 0.8, foot)
     return Picture(
         figure,
         f"A row of N = {N} values in groups of {GROUP}: {G} groups, {W} words of {BITS}-bit codes. The "
-        f"program's tile has BLOCK_G = {BLOCK_G} lines, one a group; each line gives a scale, a minimum and "
-        f"{words} word. Lanes from n = {N} on are past the row: they take part in no minimum and no maximum, "
-        f"and are 0 in the words.",
+        f"program's tile has BLOCK_G = {BLOCK_G} rows, one per group. Each gives a scale, a minimum and "
+        f"{words} word. Lanes from n = {N} on are past the row: they are left out of the minimum and the "
+        f"maximum, and are 0 in the words.",
     )
 
 
 def shared(GROUP: int = 24, BITS: int = 4, W: int = 7) -> Picture:
-    """Words of a row, and the group that each belongs to."""
+    """Draw the words of a row, and the group that each belongs to."""
     F = 32 // BITS
     figure, ax = new_sheet(22, 5.0)
     left, width = 4.6, 2.3
@@ -255,12 +333,13 @@ def shared(GROUP: int = 24, BITS: int = 4, W: int = 7) -> Picture:
     low = cells(ax, g, x=left, y=3.0, width=width, colors=colors, title="g = w · F // GROUP")
     for w in range(W):
         arrow(ax, (row.center(w)[0], row.bottom + 0.1), (low.center(w)[0], low.y - 0.1))
-    foot = f"F = {F}, GROUP = {GROUP}: a group is {GROUP // F} words, a word never lies in two groups"
+    foot = f"F = {F}, GROUP = {GROUP}: a group is {GROUP // F} words, and a word is never in two groups"
     label(ax, 12, 4.6, foot)
     return Picture(
         figure,
-        f"{W} words of a row, {F} codes each, with groups of {GROUP}. Word w holds n from {F} w and lies in "
-        f"group w * {F} // {GROUP}: {g}. A group is {GROUP // F} whole words, so a scale a word is enough.",
+        f"{W} words of a row, {F} codes each, with groups of {GROUP}. Word w starts at n = {F} w and is in "
+        f"group w * {F} // {GROUP}: {g}. A group is {GROUP // F} whole words, so one scale per word is "
+        f"enough.",
     )
 
 
@@ -271,13 +350,13 @@ WIDTH = 768
 
 
 def layer_bytes(bits: int | None, group: int = 256) -> float:
-    """Bytes that the linear layers of a ViT-B block keep for backward; bits None: bfloat16."""
+    """Return the bytes that the linear layers of a ViT-B block keep for backward; bits None: bfloat16."""
     columns = 3 * WIDTH + 4 * WIDTH  # inputs of qkv, of the projection, of fc1 and of fc2
     return TOKENS * columns * (16 if bits is None else bits + 32 / group) / 8
 
 
 def memory(group: int = 256) -> Picture:
-    """Memory for the inputs of one block's linear layers, ViT-B at batch 512."""
+    """Draw the memory for the inputs of one block's linear layers, ViT-B at batch 512."""
     figure = new_figure(7.2, 2.8)
     ax = figure.subplots()
     names, sizes = [], []
@@ -289,7 +368,7 @@ def memory(group: int = 256) -> Picture:
         label(ax, size + 0.012, place, f"{size:.3f} GB", align="left")
     ax.invert_yaxis()
     ax.set_xlim(0, 1.25 * sizes[0])
-    ax.set_xlabel("GB a block, kept until backward", fontsize=10)
+    ax.set_xlabel("GB per block, kept until the backward pass", fontsize=10)
     ax.tick_params(labelsize=10)
     ax.spines[["top", "right"]].set_visible(False)
     told = ", ".join(f"{name} {size:.3f} GB" for name, size in zip(names, sizes, strict=True))
@@ -300,16 +379,16 @@ def memory(group: int = 256) -> Picture:
     )
 
 
-# ---- the GPU's word
+# ---- measured on a GPU
 
 
 def _is_plain(path: str) -> bool:
-    """Whether it is the chapter's kernel as it stands, or production's, and no changed one."""
+    """Return whether a row is the chapter's unchanged kernel or production's."""
     return path.endswith(("warp", "warps", "production"))
 
 
 def programs(rows: Sequence[dict], about: str) -> Picture:
-    """Recorded times of this chapter's kernels, launched in several ways, beside production and a copy.
+    """Draw recorded times of this chapter's kernels in several launches, with production and a copy.
 
     rows: of `puzzles_lib.bench.recorded`, bench "row-wise".
     """
@@ -320,7 +399,7 @@ def programs(rows: Sequence[dict], about: str) -> Picture:
     told = []
     for ax, path in zip(axes, ("quantize_pack", "dequantize"), strict=True):
         kept = [row for row in rows if row["path"].startswith(f"{path}, ") and _is_plain(row["path"])]
-        names = [row["path"].removeprefix(f"{path}, ") for row in kept]
+        names = [row["path"].removeprefix(f"{path}, ").replace(" a program", " per program") for row in kept]
         colors = [GREEN if name == "production" else BLUE for name in names]
         ax.barh(names, [row["us"] for row in kept], color=colors, height=0.66)
         for place, row in enumerate(kept):
@@ -346,7 +425,7 @@ def programs(rows: Sequence[dict], about: str) -> Picture:
 
 
 def bandwidth(rows: Sequence[dict], about: str) -> Picture:
-    """Recorded bandwidth of quantise and dequantise, as a share of a copy's.
+    """Draw the recorded bandwidth of quantize and dequantize, as a share of a copy's.
 
     rows: of `puzzles_lib.bench.recorded`, bench "memory".
     """
@@ -393,17 +472,19 @@ def bandwidth(rows: Sequence[dict], about: str) -> Picture:
     figure.supxlabel(f"share of a copy's bandwidth; {about}", fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"Bytes a second as a share of a copy's, 100864 by 768 bfloat16, groups of 256, {about}. "
+        f"Bytes per second as a share of a copy's, 100864 by 768 bfloat16, groups of 256, {about}. "
         f"{'; '.join(told)}.",
     )
 
 
 __all__ = [
     "bandwidth",
+    "drag",
     "error",
     "layer_bytes",
     "levels",
     "memory",
+    "outlying",
     "programs",
     "shared",
     "steps",

@@ -4,29 +4,29 @@ from collections.abc import Callable
 
 import torch
 import triton
-from jaxtyping import BFloat16, Int32
+from jaxtyping import BFloat16, Int32, UInt8
 from torch import Tensor
 
-from puzzles_lib.chapters.ch09_bit_packing.puzzles import pack_bits, unpack_bits
+from puzzles_lib.chapters.ch09_bit_packing.puzzles import PACK_SLIPS, pack_bits, unpack_bits
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import all_bits_set, far_apart
 from puzzles_lib.puzzle import Case, Puzzle
 
-MARGIN = 1 / 64  # of a code step: far more than float32 arithmetic on codes up to 255 is off
+MARGIN = 1 / 64  # of a code step: far more than the error of float32 arithmetic on codes up to 255
 
 
-def quantize_pack(
+def quantize_codes(
     x: BFloat16[Tensor, "M N"], BITS: int, GROUP: int
 ) -> tuple[
-    Int32[Tensor, " M (N*BITS+31)//32"],
+    UInt8[Tensor, "M N"],
     BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
     BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
 ]:
-    """words, scale, minimum; group g of a row holds its n with n // GROUP = g
+    """codes, scale, minimum; the elements n of group g have n // GROUP = g
 
-    scale[m, g] = (max - min) / (2^BITS - 1) rounded to bfloat16, 1 where max = min.
-    code[m, n] = (x[m, n] - minimum[m, g]) / scale[m, g] with the scale as stored,
-    rounded half to even, at most 2^BITS - 1. The words are those of puzzle 13.
+    scale[m, g] = (max - min) / (2^BITS - 1), rounded to bfloat16; 1 if max = min.
+    codes[m, n] = (x[m, n] - minimum[m, g]) / scale[m, g] with the stored scale,
+    rounded half to even, at most 2^BITS - 1.
     GROUP is a power of two and a multiple of 32 // BITS. A row's last group may be
     short.
     """
@@ -38,19 +38,111 @@ def quantize_pack(
     scale = torch.where(maximum == minimum, 1.0, scale)
     codes = (groups - minimum[:, :, None]) / scale[:, :, None]
     codes = codes.round().clamp(0, 2**BITS - 1).to(torch.uint8)
-    return pack_bits(codes.flatten(1)[:, : x.shape[1]], BITS), scale, minimum
+    return codes.flatten(1)[:, : x.shape[1]], scale, minimum
 
 
-# ---- data whose codes do not depend on how a right kernel orders its float32 operations
+def _with_a_slip(
+    x: Tensor,
+    BITS: int,
+    GROUP: int,
+    *,
+    steps: int = 0,
+    stored: bool = True,
+    rounding: Callable[[Tensor], Tensor] = torch.round,
+    from_minimum: bool = True,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what `quantize_codes` gives with a slip.
+
+    steps: added to the steps between minimum and maximum. stored: whether codes come from the stored scale.
+    rounding: of steps to codes. from_minimum: whether steps are counted from the minimum.
+    """
+    x = x.bfloat16().float()  # rounds as a kernel does
+    last = x[:, -1:].expand(-1, -x.shape[1] % GROUP)  # changes no minimum, no maximum
+    groups = torch.cat([x, last], 1).unflatten(1, (-1, GROUP))  # [M, G, GROUP]
+    minimum, maximum = groups.aminmax(dim=2)  # [M, G]
+    exact = torch.where(maximum == minimum, 1.0, (maximum - minimum) / (2**BITS - 1 + steps))
+    scale = exact.bfloat16()
+    divisor = scale.float() if stored else exact
+    above = groups - minimum[:, :, None] if from_minimum else groups
+    codes = rounding(above / divisor[:, :, None]).clamp(max=2**BITS - 1).to(torch.int32).to(torch.uint8)
+    return codes.flatten(1)[:, : x.shape[1]], scale, minimum
+
+
+CODE_SLIPS: dict[str, Callable] = {
+    "you'd get these codes from the exact scale: round it to bfloat16 before you divide": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, stored=False)
+    ),
+    "you'd get these codes by rounding halves down: they go to the even code": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, rounding=lambda s: (s - 0.5).ceil())
+    ),
+    "you'd get these codes by cutting off the fraction instead of rounding": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, rounding=torch.floor)
+    ),
+    "you'd get these codes by rounding halves up: they go to the even code": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, rounding=lambda s: (s + 0.5).floor())
+    ),
+    "you'd get these codes from 2^BITS steps: from the minimum to the maximum there are 2^BITS - 1": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, steps=1)
+    ),
+    "you'd get these codes from x / scale: count the steps from the minimum": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, from_minimum=False)
+    ),
+}
+"""Wrong codes that are often seen, by what the report says about them."""
+
+
+def _packed(slip: Callable) -> Callable:
+    """Return a slip of `quantize_codes` as one of `quantize_pack`."""
+
+    def pack(x: Tensor, BITS: int, GROUP: int) -> tuple[Tensor, Tensor, Tensor]:
+        codes, scale, minimum = slip(x, BITS, GROUP)
+        return pack_bits(codes, BITS), scale, minimum
+
+    return pack
+
+
+def _repacked(slip: Callable) -> Callable:
+    """Return a slip of `pack_bits` as one of `quantize_pack`."""
+
+    def pack(x: Tensor, BITS: int, GROUP: int) -> tuple[Tensor, Tensor, Tensor]:
+        codes, scale, minimum = quantize_codes(x, BITS, GROUP)
+        return slip(codes, BITS), scale, minimum
+
+    return pack
+
+
+WORD_SLIPS = {
+    text.replace("these codes", "the codes in these words"): _packed(slip)
+    for text, slip in CODE_SLIPS.items()
+} | {text: _repacked(slip) for text, slip in PACK_SLIPS.items()}
+
+
+def quantize_pack(
+    x: BFloat16[Tensor, "M N"], BITS: int, GROUP: int
+) -> tuple[
+    Int32[Tensor, " M (N*BITS+31)//32"],
+    BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
+    BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
+]:
+    """words, scale, minimum
+
+    The codes, scales and minima of puzzle 15a, with the codes packed into words as in
+    puzzle 13: if a row ends within a word, the fields past its end are 0.
+    """
+    codes, scale, minimum = quantize_codes(x, BITS, GROUP)
+    return pack_bits(codes, BITS), scale, minimum
+
+
+# ---- data whose codes don't depend on how a correct kernel orders its float32 operations
 #
-# The words are compared exactly, so what may be rounded either way must not occur. `off_ties` keeps
-# every code MARGIN away from a tie, and every scale away from the middle of two bfloat16 numbers. In
-# `on_ties` and `past_the_top` scales are powers of two and values on a grid of halves or quarters of
-# them: differences, quotients and products are exact in float32, however they are computed.
+# Codes and words are compared exactly, so a value that may be rounded either way must not occur.
+# `off_ties` keeps every code MARGIN away from a tie, and every scale away from the middle between two
+# bfloat16 numbers. In `on_ties` and `past_the_top`, scales are powers of two and values are multiples of
+# half or a quarter of a scale, so differences, quotients and products are exact in float32.
 
 
 def off_ties(BITS: int, GROUP: int) -> Callable:
-    """A fill with normal values around a value of each group; no code is within `MARGIN` of a tie."""
+    """Return a fill with normal values around a value of each group; no code is within `MARGIN` of a tie."""
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
         around = 4 * torch.randn(shape[0], triton.cdiv(shape[1], GROUP), generator=generator)
@@ -62,7 +154,7 @@ def off_ties(BITS: int, GROUP: int) -> Callable:
 
 
 def tiny_off_ties(BITS: int, GROUP: int) -> Callable:
-    """Like `off_ties`, but 2^30 times as small: groups have a spread of about 1e-9."""
+    """Return `off_ties` divided by 2^30: groups have a spread of about 1e-9."""
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
         return off_ties(BITS, GROUP)(shape, dtype, generator) * 2.0**-30
@@ -72,7 +164,7 @@ def tiny_off_ties(BITS: int, GROUP: int) -> Callable:
 
 
 def some_constant(BITS: int, GROUP: int) -> Callable:
-    """A fill like `off_ties`, but in every other group all values are equal, in some of them 0."""
+    """Return a fill like `off_ties`, but in every other group all values are equal, in some of them 0."""
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
         x = torch.randn(shape, generator=generator).to(dtype)
@@ -85,7 +177,7 @@ def some_constant(BITS: int, GROUP: int) -> Callable:
 
 
 def on_ties(BITS: int, GROUP: int) -> Callable:
-    """A fill with whole and half codes, as many of each; scales are powers of two. BITS is at most 4."""
+    """Return a fill with as many half codes as whole ones; scales are powers of two. BITS is at most 4."""
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
         halves = torch.randint(2 ** (BITS + 1) - 1, shape, generator=generator)  # twice the code
@@ -102,7 +194,7 @@ def on_ties(BITS: int, GROUP: int) -> Callable:
 
 
 def past_the_top(GROUP: int) -> Callable:
-    """A fill for 8 bits whose scales are rounded down so far that the top value's code would be 256."""
+    """Return a fill for 8 bits: scales are rounded down so far that the maximum would get code 256."""
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
         x = torch.randint(256, shape, generator=generator).double()
@@ -117,13 +209,13 @@ def past_the_top(GROUP: int) -> Callable:
 
 
 def wide(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Normal values times powers of two from 2^-20 to 2^20."""
+    """Return normal values times powers of two from 2^-20 to 2^20."""
     exponents = torch.randint(-20, 21, shape, generator=generator)
     return (torch.randn(shape, generator=generator) * 2.0**exponents).to(dtype)
 
 
 def _moved_off_ties(x: Tensor, BITS: int, GROUP: int) -> Tensor:
-    """x with the values too near a tie replaced by their group's minimum, until there are none."""
+    """Return x with values too near a tie replaced by their group's minimum, until there are none left."""
     group = torch.arange(x.shape[1]) // GROUP
     while True:
         padded = torch.cat([x, x[:, -1:].expand(-1, -x.shape[1] % GROUP)], 1).double()
@@ -140,9 +232,9 @@ def _moved_off_ties(x: Tensor, BITS: int, GROUP: int) -> Tensor:
         x = torch.where(near, minimum[:, group].to(x.dtype), x)
 
 
-QUANTIZE_PACK = Puzzle(
-    number="15",
-    spec=quantize_pack,
+QUANTIZE_CODES = Puzzle(
+    number="15a",
+    spec=quantize_codes,
     formula=(
         r"\begin{gathered} \mathrm{scale}_{m, g} = \mathrm{bf16}\!\left("
         r"\frac{\max_g x_{m, n} - \min_g x_{m, n}}{2^{\mathrm{BITS}} - 1}\right) \\ "
@@ -154,13 +246,13 @@ QUANTIZE_PACK = Puzzle(
     cases=(
         # one program, one group, four words
         Case(M=1, N=32, BITS=4, GROUP=32, BLOCK_G=1, fill={"x": off_ties(4, 32)}),
-        # several rows, two blocks each, all full; one word a group
+        # several rows, two blocks each, all full; one word per group
         Case(M=3, N=128, BITS=2, GROUP=16, BLOCK_G=4, fill={"x": off_ties(2, 16)}),
         # ragged: the last block has two groups, the last group 11 codes, the last word three
         Case(M=3, N=91, BITS=8, GROUP=16, BLOCK_G=4, fill={"x": off_ties(8, 16)}),
-        # one bit a code
+        # 1-bit codes
         Case(M=2, N=150, BITS=1, GROUP=64, BLOCK_G=2, fill={"x": off_ties(1, 64)}),
-        # codes like 0.5, 1.5 and 2.5
+        # steps like 0.5, 1.5 and 2.5
         Case(M=3, N=72, BITS=2, GROUP=32, BLOCK_G=2, fill={"x": on_ties(2, 32)}),
         # top codes that would be 256
         Case(M=2, N=48, BITS=8, GROUP=16, BLOCK_G=2, fill={"x": past_the_top(16)}),
@@ -169,8 +261,9 @@ QUANTIZE_PACK = Puzzle(
         # rows shorter than a group
         Case(M=4, N=5, BITS=4, GROUP=16, BLOCK_G=2, fill={"x": off_ties(4, 16)}),
     ),
-    outputs=("words", "scale", "minimum"),
+    outputs=("codes", "scale", "minimum"),
     exact=("scale", "minimum"),
+    slips=CODE_SLIPS,
     contract=Contract(
         {
             "M": Size(9),
@@ -186,6 +279,21 @@ QUANTIZE_PACK = Puzzle(
     ),
 )  # fmt: skip
 
+QUANTIZE_PACK = Puzzle(
+    number="15b",
+    spec=quantize_pack,
+    formula=(
+        r"\mathrm{words}_{m, w} = \sum_{i=0}^{F-1}"
+        r"\mathrm{code}_{m, \, wF + i} \cdot 2^{\mathrm{BITS} \cdot i} \qquad F = 32 / \mathrm{BITS}"
+    ),
+    grid=QUANTIZE_CODES.grid,
+    cases=QUANTIZE_CODES.cases,
+    outputs=("words", "scale", "minimum"),
+    exact=("scale", "minimum"),
+    slips=WORD_SLIPS,
+    contract=QUANTIZE_CODES.contract,
+)
+
 
 def unpack_dequantize(
     words: Int32[Tensor, " M (N*BITS+31)//32"],
@@ -198,7 +306,7 @@ def unpack_dequantize(
     """x[m, n] = minimum[m, g] + scale[m, g] · code[m, n], where g = n // GROUP
 
     code[m, n] is field n % F of words[m, n // F], F = 32 // BITS, as in puzzle 14.
-    The result is rounded once. GROUP is a multiple of F.
+    Round the result only once. GROUP is a multiple of F. Load each word only once.
     """
     codes = unpack_bits(words, N, BITS)  # [M, N]
     g = torch.arange(N) // GROUP  # [N]
@@ -217,15 +325,15 @@ UNPACK_DEQUANTIZE = Puzzle(
     cases=(
         # one program, four words, one group
         Case(M=1, N=32, BITS=4, GROUP=32, BLOCK_W=4),
-        # several rows, two blocks each, all full; a group a word
+        # several rows, two blocks each, all full; one group per word
         Case(M=3, N=128, BITS=2, GROUP=16, BLOCK_W=4),
         # ragged: the last block has seven words, the last group 11 codes, the last word three
         Case(M=3, N=91, BITS=8, GROUP=16, BLOCK_W=16),
-        # one bit a code: the sign bit is one; numbers that float16 cannot hold
+        # 1-bit codes: the sign bit is a code; numbers too large for float16
         Case(M=2, N=150, BITS=1, GROUP=64, BLOCK_W=2, fill={"scale": wide, "minimum": wide}),
         # groups of three words
         Case(M=2, N=100, BITS=4, GROUP=24, BLOCK_W=4),
-        # every code at its top; the last group of a row is full of words
+        # every code is the highest; the last group of a row has all its words
         Case(M=2, N=90, BITS=2, GROUP=32, BLOCK_W=4, fill={"words": all_bits_set}),
         # rows shorter than a group
         Case(M=4, N=5, BITS=4, GROUP=16, BLOCK_W=2),
@@ -244,4 +352,4 @@ UNPACK_DEQUANTIZE = Puzzle(
     ),
 )
 
-PUZZLES = (QUANTIZE_PACK, UNPACK_DEQUANTIZE)
+PUZZLES = (QUANTIZE_CODES, QUANTIZE_PACK, UNPACK_DEQUANTIZE)

@@ -1,4 +1,4 @@
-"""Wrong kernels of chapter 11: right ones with one slip each."""
+"""Wrong kernels of chapter 11: correct ones with one slip each."""
 
 from puzzles_lib.chapters.ch11_relu_masks.puzzles import RELU_PACK, RELU_UNPACK_BACKWARD
 from puzzles_lib.mistakes import Mistake
@@ -7,7 +7,7 @@ MISTAKES = (
     Mistake(
         RELU_PACK,
         "gates_shifted_down",
-        "The bits are moved down, >>, where they should move up, <<.",
+        "Shifts the bits down with >> instead of up with <<.",
         {"<< i": ">> i"},
         kind="values",
         says="mask[0, 0]",
@@ -15,7 +15,7 @@ MISTAKES = (
     Mistake(
         RELU_PACK,
         "mask_in_int8",
-        "32 bits are summed up in 8.",
+        "Sums 32 bits in 8.",
         {
             "tl.where(shut, 0, 1) << i": "(tl.where(shut, 0, 1) << i).to(tl.int8)",
             "axis=1)": "axis=1).to(tl.int8)",
@@ -26,7 +26,7 @@ MISTAKES = (
     Mistake(
         RELU_PACK,
         "mask_stored_as_int8",
-        "Mask words are written one byte apart, as int8.",
+        "Writes mask words one byte apart, as int8.",
         {
             "tl.store(mask_ptr": "tl.store(mask_ptr.to(tl.pointer_type(tl.int8))",
             "offs_w, words": "offs_w, words.to(tl.int8)",
@@ -37,7 +37,7 @@ MISTAKES = (
     Mistake(
         RELU_PACK,
         "mask_rows_n_apart",
-        "The mask moves on by the elements of a row, N, not by its words.",
+        "Assumes that a row of the mask has N words, one per element.",
         {"row * W": "row * N"},
         kind="out of bounds",
         says="mask_ptr",
@@ -45,7 +45,7 @@ MISTAKES = (
     Mistake(
         RELU_PACK,
         "mask_rows_rounded_down",
-        "N // 32 words a row: the last, broken word is dropped.",
+        "Rounds N / 32 down and drops the last, partly filled word.",
         {"tl.cdiv(N, 32)": "N // 32"},
         kind="never written",
         says="mask[2, 2]",
@@ -53,7 +53,7 @@ MISTAKES = (
     Mistake(
         RELU_PACK,
         "zero_is_let_through",
-        "x >= 0: the gradient passes at 0 too.",
+        "Tests x >= 0, so the gradient passes at 0, too.",
         {"other=0.0": "other=-1.0", "x <= 0": "x < 0"},
         kind="values",
         says="mask[0, 0]",
@@ -61,7 +61,7 @@ MISTAKES = (
     Mistake(
         RELU_PACK,
         "gradient_of_nan_stopped",
-        "x > 0 is False for NaN: its bit is 0, and torch lets the gradient pass.",
+        "Tests x > 0, which is False for NaN. In torch, that gradient passes.",
         {"tl.where(shut, 0, 1)": "(x > 0).to(tl.int32)"},
         kind="values",
         says="mask[0, 0]",
@@ -69,23 +69,23 @@ MISTAKES = (
     Mistake(
         RELU_PACK,
         "nan_becomes_zero",
-        "tl.maximum(x, 0) drops NaN.",
+        "Uses tl.maximum(x, 0), which drops NaN.",
         {"tl.where(shut, 0.0, x)": "tl.maximum(x, 0.0)"},
         kind="values",
-        says="wrong ones are zero",
+        says="wrong elements are zero",
     ),
     Mistake(
         RELU_PACK,
         "nan_becomes_zero_by_where",
-        "where(x > 0, x, 0) drops NaN.",
+        "Uses where(x > 0, x, 0), which drops NaN.",
         {"tl.where(shut, 0.0, x)": "tl.where(x > 0, x, 0.0)"},
         kind="values",
-        says="wrong ones are zero",
+        says="wrong elements are zero",
     ),
     Mistake(
         RELU_PACK,
         "sign_of_minus_zero",
-        "The sign bit of x decides: 0 has none, and passes.",
+        "Tests the sign bit of x, which is off for 0, so 0 passes.",
         {"tl.where(shut, 0, 1)": "(((x.to(tl.int16, bitcast=True) >> 15) & 1) ^ 1).to(tl.int32)"},
         kind="values",
         says="mask[0, 0]",
@@ -93,7 +93,7 @@ MISTAKES = (
     Mistake(
         RELU_PACK,
         "bits_of_padding",
-        "The lanes past the end of a row read 1, and their bits are set.",
+        "Fills the lanes past the end of a row with 1, so their bits are set.",
         {"other=0.0": "other=1.0"},
         kind="values",
         says="2 along (N+31)//32",
@@ -101,7 +101,7 @@ MISTAKES = (
     Mistake(
         RELU_PACK,
         "padding_unset",
-        "The lanes past the end of a row are left open, and their bits are stored.",
+        "Doesn't fill the lanes past the end of a row, but stores their bits.",
         {"mask=n < N, other=0.0": "mask=n < N"},
         kind="uninitialised",
         says="x_ptr",
@@ -109,7 +109,7 @@ MISTAKES = (
     Mistake(
         RELU_PACK,
         "gates_in_float32",
-        "The word is summed up in float32, which keeps 24 bits.",
+        "Sums the word in float32, which keeps 24 bits.",
         {
             "tl.where(shut, 0, 1) << i": "(tl.where(shut, 0, 1) << i).to(tl.float32)",
             "axis=1)": "axis=1).to(tl.int32)",
@@ -120,7 +120,7 @@ MISTAKES = (
     Mistake(
         RELU_PACK,
         "gates_from_the_top",
-        "Element 0 goes to the top bit.",
+        "Puts element 0 into the top bit.",
         {"<< i": "<< 31 - i"},
         kind="values",
         says="mask[0, 0]",
@@ -128,23 +128,23 @@ MISTAKES = (
     Mistake(
         RELU_PACK,
         "mask_of_y_rounded",
-        "The bits are taken from 1 - x: where x is small, bfloat16 rounds it away.",
+        "Tests 1 - x. If x is small, bfloat16 rounds it away.",
         {"tl.where(shut, 0, 1)": "tl.where(1.0 - x >= 1.0, 0, 1)"},
         kind="values",
-        says="1..2 along M and 1 along (N+31)//32",
+        says="1–2 along M and 1 along (N+31)//32",
     ),
     Mistake(
         RELU_PACK,
         "y_forgotten",
-        "Only the mask is stored.",
+        "Stores only the mask.",
         {"    tl.store(y_ptr + row * N + n, tl.where(shut, 0.0, x), mask=n < N)\n": ""},
         kind="never written",
-        says="y_ptr",
+        says="of y",
     ),
     Mistake(
         RELU_PACK,
         "x_is_passed_on",
-        "x is stored as it is.",
+        "Stores x unchanged.",
         {"tl.where(shut, 0.0, x)": "x"},
         kind="values",
         says="should be zero",
@@ -152,7 +152,7 @@ MISTAKES = (
     Mistake(
         RELU_PACK,
         "y_past_the_row",
-        "Zeros are stored past the end of a row.",
+        "Stores zeros past the end of a row.",
         {"x), mask=n < N": "x), mask=offs_w[:, None] < W"},
         kind="out of bounds",
         says="y_ptr",
@@ -160,7 +160,7 @@ MISTAKES = (
     Mistake(
         RELU_UNPACK_BACKWARD,
         "multiplied_by_the_bit",
-        "dy · bit: 0 times infinity is NaN.",
+        "Multiplies dy by the bit, and 0 times infinity is NaN.",
         {"tl.where(passes, dy, 0.0)": "dy * passes.to(tl.bfloat16)"},
         kind="values",
         says="NaN",
@@ -168,7 +168,7 @@ MISTAKES = (
     Mistake(
         RELU_UNPACK_BACKWARD,
         "mask_row_by_elements",
-        "The mask moves on by the elements of a row, N, not by its words.",
+        "Assumes that a row of the mask has N words, one per element.",
         {"row * W": "row * N"},
         kind="out of bounds",
         says="mask_ptr",
@@ -176,15 +176,15 @@ MISTAKES = (
     Mistake(
         RELU_UNPACK_BACKWARD,
         "mask_row_rounded_down",
-        "Rows of the mask are taken to be N // 32 words long.",
+        "Assumes that rows of the mask are N // 32 words long.",
         {"tl.cdiv(N, 32)": "N // 32", "mask=offs_w < W": "mask=offs_w * 32 < N"},
         kind="values",
-        says="1..3 along M",
+        says="1–3 along M",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,
         "bit_not_taken_out",
-        "All of the shifted word is asked, not its lowest bit.",
+        "Tests the whole shifted word, not its lowest bit.",
         {"((words[:, None] >> i) & 1) == 1": "(words[:, None] >> i) != 0"},
         kind="values",
         says="should be zero",
@@ -192,23 +192,23 @@ MISTAKES = (
     Mistake(
         RELU_UNPACK_BACKWARD,
         "top_bit_is_minus_one",
-        "Without & 1 the top bit comes down as -1, and no other bit comes down alone.",
+        "Leaves out & 1: the top bit comes down as -1, and the others together with the bits above.",
         {"((words[:, None] >> i) & 1) == 1": "(words[:, None] >> i) == 1"},
         kind="values",
-        says="wrong ones are zero",
+        says="wrong elements are zero",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,
         "sign_cleared_first",
-        "The sign bit is cleared, and with it the gate of element 31.",
+        "Clears the sign bit, which belongs to element 31.",
         {"words[:, None]": "(words[:, None] & 0x7FFFFFFF)"},
         kind="values",
-        says="wrong ones are zero",
+        says="wrong elements are zero",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,
         "mask_read_as_int8",
-        "Mask words are narrowed to 8 bits.",
+        "Converts mask words to 8 bits.",
         {"words[:, None]": "words.to(tl.int8)[:, None]"},
         kind="values",
         says="dx[0, 10]",
@@ -216,7 +216,7 @@ MISTAKES = (
     Mistake(
         RELU_UNPACK_BACKWARD,
         "mask_read_as_bytes",
-        "The mask is read as bytes, one a word.",
+        "Reads the mask as bytes, one per word.",
         {"mask_ptr + row": "mask_ptr.to(tl.pointer_type(tl.int8)) + row"},
         kind="values",
         says="dx[0, 10]",
@@ -224,7 +224,7 @@ MISTAKES = (
     Mistake(
         RELU_UNPACK_BACKWARD,
         "gate_inverted",
-        "The gradient passes where the bit is 0.",
+        "Lets the gradient pass if the bit is 0.",
         {"== 1": "== 0"},
         kind="values",
         says="dx[0, 1]",
@@ -232,7 +232,7 @@ MISTAKES = (
     Mistake(
         RELU_UNPACK_BACKWARD,
         "gates_from_the_other_end",
-        "Bit 31 is taken for element 0.",
+        "Takes bit 31 for element 0.",
         {">> i": ">> 31 - i"},
         kind="values",
         says="dx[0, 8]",
@@ -240,15 +240,15 @@ MISTAKES = (
     Mistake(
         RELU_UNPACK_BACKWARD,
         "gate_of_dy",
-        "dy > 0 decides as well.",
+        "Tests dy > 0 as well.",
         {"tl.where(passes": "tl.where(passes & (dy > 0)"},
         kind="values",
-        says="wrong ones are zero",
+        says="wrong elements are zero",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,
         "a_word_for_every_gate",
-        "Every lane loads its own mask word: 32 times what is needed.",
+        "Loads a mask word in every lane, so each word 32 times.",
         {
             "offs_w, mask=offs_w < W)  # [BLOCK_W]": "n // 32, mask=n < N)  # [BLOCK_W, 32]",
             "words[:, None] >> i": "words >> i",
@@ -259,7 +259,7 @@ MISTAKES = (
     Mistake(
         RELU_UNPACK_BACKWARD,
         "stored_where_it_passes",
-        "Only where the bit is set something is stored: the zeros are missing.",
+        "Stores only if the bit is set: the zeros are missing.",
         {"tl.where(passes, dy, 0.0), mask=n < N": "dy, mask=passes & (n < N)"},
         kind="never written",
         says="dx[0, 0]",
@@ -267,7 +267,7 @@ MISTAKES = (
     Mistake(
         RELU_UNPACK_BACKWARD,
         "gradient_unmasked",
-        "dy is read past its end.",
+        "Reads dy past its end.",
         {"dy_ptr + row * N + n, mask=n < N": "dy_ptr + row * N + n"},
         kind="out of bounds",
         says="dy_ptr",
@@ -275,7 +275,7 @@ MISTAKES = (
     Mistake(
         RELU_UNPACK_BACKWARD,
         "dx_past_the_row",
-        "Stored past the end of a row, where the mask holds anything.",
+        "Stores past the end of a row, where the mask contains garbage.",
         {"0.0), mask=n < N": "0.0), mask=offs_w[:, None] < W"},
         kind="out of bounds",
         says="dx_ptr",
@@ -283,7 +283,7 @@ MISTAKES = (
     Mistake(
         RELU_UNPACK_BACKWARD,
         "added_to_dx",
-        "Adds to dx, which nobody has cleared.",
+        "Adds to dx, which contains garbage.",
         {
             "    tl.store(": "    old = tl.load(dx_ptr + row * N + n, mask=n < N)\n    tl.store(",
             "tl.where(passes, dy, 0.0)": "old + tl.where(passes, dy, 0.0)",

@@ -11,7 +11,7 @@ X = (0.5, -1.0, 0.0, 2.0, -0.5, 3.0, math.nan, -2.0)
 
 
 def gates(x: Sequence[float] = X) -> Picture:
-    """x, its ReLU, the bits, and the word (its lowest eight bits)."""
+    """Draw x, its ReLU, the bits, and the word (its lowest eight bits)."""
     bits = [0 if v <= 0 else 1 for v in x]
     y = [0.0 if v <= 0 else v for v in x]
     word = sum(bit << i for i, bit in enumerate(bits))
@@ -22,7 +22,7 @@ def gates(x: Sequence[float] = X) -> Picture:
     cells(ax, list(x), x=left, y=0.9, width=wide, colors=colors, title="x", index=index)
     cells(ax, y, x=left, y=2.4, width=wide, colors=colors, title="y = relu(x)")
     row = cells(ax, bits, x=left, y=3.9, width=wide, colors=colors, title="passes")
-    texts = ["kept in full: the next layer needs it", "one bit each: all that ReLU itself needs"]
+    texts = ["the next layer needs all of it", "one bit each: all that ReLU needs"]
     for top, text in zip((2.4, 3.9), texts, strict=True):
         label(ax, row.right + 0.4, top + 0.5, text, align="left", fontsize=9)
     parts = " + ".join(str(1 << i) for i, bit in enumerate(bits) if bit)
@@ -30,12 +30,12 @@ def gates(x: Sequence[float] = X) -> Picture:
     label(ax, left, 5.9, foot, align="left", fontsize=11)
     return Picture(
         figure,
-        f"x = {_list(x)}; y = relu(x) = {_list(y)}; the bits that say where the gradient passes: {bits}. "
-        f"They are 1 where x > 0 and where x is NaN, and 0 at 0. Bit i counts 2^i: together {word}.",
+        f"x = {_list(x)}; y = relu(x) = {_list(y)}; the bits show where the gradient passes: {bits}. "
+        f"They are 1 if x > 0 or x is NaN, and 0 if x is 0. Bit i counts 2^i, so the word is {word}.",
     )
 
 
-BITS_KEPT = (  # what, bits an element
+BITS_KEPT = (  # what, bits per element
     ("y in bfloat16", 16.0),
     ("y in 2 bits (chapter 10) + 1 bit for ReLU", 2 + 2 * 16 / 256 + 1),
     ("the mask alone", 1.0),
@@ -44,15 +44,15 @@ LAYER = (512 * 197, 3072)  # tokens of a batch, hidden width of an MLP
 
 
 def saved(layers: int = 12) -> Picture:
-    """What a ViT-B with ReLU would keep of its hidden activations at batch 512."""
+    """Draw what a ViT-B with ReLU would keep of its hidden activations at batch 512."""
     elements = math.prod(LAYER)
     sizes = [(name, bits, elements * bits / 8 / 1e6) for name, bits in BITS_KEPT]
     figure = new_figure(8, 2.5)
     ax = figure.add_subplot()
     for number, (_, bits, size) in enumerate(sizes):
         ax.barh(number, size, color=(ORANGE, SKY, GREEN)[number], edgecolor=INK, linewidth=0.8, height=0.6)
-        each = f"{bits:g} bit{'s' * (bits != 1)} a value"
-        text = f"{size:.0f} MB a layer, {layers * size / 1e3:.1f} GB in {layers} ({each})"
+        each = f"{bits:g} bit{'s' * (bits != 1)} per value"
+        text = f"{size:.0f} MB per layer, {layers * size / 1e3:.1f} GB in {layers} ({each})"
         inside = size > 400
         gap, align = (-8, "right") if inside else (8, "left")
         label(ax, size + gap, number, text, align=align)
@@ -65,12 +65,12 @@ def saved(layers: int = 12) -> Picture:
     return Picture(
         figure,
         f"Bars of the memory kept for backward by the hidden activations of an MLP with {LAYER[0]} tokens of "
-        f"{LAYER[1]} values, a layer and for {layers} layers. {told}.",
+        f"{LAYER[1]} values, per layer and for {layers} layers. {told}.",
     )
 
 
 def select(dy: Sequence[float] = (1.5, -2.0, math.inf, 0.25, -1.0, math.nan)) -> Picture:
-    """Choosing dy or 0 against multiplying it by the bit."""
+    """Draw choosing dy or 0, and multiplying dy by the bit."""
     bits = (1, 0, 0, 1, 1, 0)
     chosen = [v if bit else 0.0 for v, bit in zip(dy, bits, strict=True)]
     times = [v * bit for v, bit in zip(dy, bits, strict=True)]
@@ -84,17 +84,17 @@ def select(dy: Sequence[float] = (1.5, -2.0, math.inf, 0.25, -1.0, math.nan)) ->
     cells(ax, times, x=left, y=5.5, width=wide, colors=bad, title="dy · bit")
     for i in range(len(bits)):
         arrow(ax, (row.center(i)[0], 2.9), (row.center(i)[0], 3.6))
-    label(ax, row.right + 0.4, 4.2, "right", align="left")
+    label(ax, row.right + 0.4, 4.2, "correct", align="left")
     label(ax, row.right + 0.4, 6.0, "0 · inf and 0 · NaN are NaN", align="left")
     return Picture(
         figure,
         f"dy = {_list(dy)}, bits {list(bits)}. Chosen by the bit: {_list(chosen)}. Multiplied by the bit: "
-        f"{_list(times)}: where the bit is 0 and dy infinite or NaN, the product is NaN.",
+        f"{_list(times)}: if the bit is 0 and dy is infinite or NaN, the product is NaN.",
     )
 
 
 def bandwidth(rows: Sequence[Mapping[str, object]], about: str) -> Picture:
-    """Recorded speed of the ReLU kernels and what they are compared with, beside a copy of as many bytes.
+    """Draw the recorded speed of the ReLU kernels and their baselines, compared with a copy of as many bytes.
 
     rows: of the bench "memory". about: where they come from.
     """
@@ -127,7 +127,7 @@ def bandwidth(rows: Sequence[Mapping[str, object]], about: str) -> Picture:
 
 
 def _shares(rows: Sequence[Mapping[str, object]]) -> dict[tuple[str, str], dict[str, float]]:
-    """Per path and case: the copy's time in percent of the kernel's, and of each other baseline's."""
+    """Return, per path and case, the copy's time in percent of the kernel's and of each other baseline's."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     for copy in rows:
         if not str(copy["baseline"]).startswith("copy"):

@@ -1,5 +1,7 @@
 """Chapter 11: ReLU that keeps one bit per element for its backward pass."""
 
+from collections.abc import Callable
+
 import torch
 import triton
 from jaxtyping import BFloat16, Int32
@@ -13,30 +15,52 @@ ODD = (float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 2.0**-126, -(2.0**-
 
 
 def odd_values(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Normal values; half of them replaced by NaN, infinities, zeros of both signs, and tiny numbers."""
+    """Return normal values, half of them replaced by NaN, infinities, both zeros, and tiny numbers."""
     values = torch.randn(shape, generator=generator)
     odd = torch.tensor(ODD)[torch.randint(len(ODD), shape, generator=generator)]
     return torch.where(torch.rand(shape, generator=generator) < 0.5, odd, values).to(dtype)
 
 
 def positive(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Values above zero: every bit of the mask is set."""
+    """Return values above zero: every bit of the mask is set."""
     return (0.1 + torch.rand(shape, generator=generator)).to(dtype)
 
 
 def relu_pack(
     x: BFloat16[Tensor, "M N"],
 ) -> tuple[BFloat16[Tensor, "M N"], Int32[Tensor, " M (N+31)//32"]]:
-    """y[m, n] = relu(x[m, n]); bit n % 32 of mask[m, n // 32]: passes its gradient?
+    """y = relu(x), and bit n % 32 of mask[m, n // 32] is 1 if dy[m, n] passes
 
-    It passes where x > 0 and, as in torch, where x is NaN; relu(NaN) is NaN. Bits
-    past the end of a row are 0.
+    It passes if x > 0 and, as in torch, if x is NaN; relu(NaN) is NaN. Bits past the
+    end of a row are 0.
     """
     passes = ~(x <= 0)
     padded = torch.nn.functional.pad(passes.int(), (0, -x.shape[1] % 32))
     bits = padded.unflatten(1, (-1, 32))  # [M, W, 32]
     mask = (bits << torch.arange(32, dtype=torch.int32)).sum(2, dtype=torch.int32)
     return torch.relu(x), mask
+
+
+def _mask(passes: Tensor, top_first: bool = False) -> Tensor:
+    """Return the words of a mask, or those with element 0 in the highest bit."""
+    padded = torch.nn.functional.pad(passes.int(), (0, -passes.shape[1] % 32))
+    bits = padded.unflatten(1, (-1, 32))  # [M, W, 32]
+    shifts = torch.arange(32, dtype=torch.int32)
+    return (bits << (shifts.flip(0) if top_first else shifts)).sum(2, dtype=torch.int32)
+
+
+SLIPS: dict[str, Callable] = {
+    "you'd get these words from x > 0, which is false for NaN": lambda x: (torch.relu(x), _mask(x > 0)),
+    "you'd get these words from x >= 0, which lets 0 pass": lambda x: (
+        torch.relu(x),
+        _mask((x >= 0) | x.isnan()),
+    ),
+    "you'd get these words with element 0 in the highest bit: it's the lowest": lambda x: (
+        torch.relu(x),
+        _mask(~(x <= 0), top_first=True),
+    ),
+}
+"""Wrong masks that are often seen, by what the report says about them."""
 
 
 RELU_PACK = Puzzle(
@@ -63,6 +87,7 @@ RELU_PACK = Puzzle(
     ),
     outputs=("y", "mask"),
     exact=("y",),
+    slips=SLIPS,
     contract=Contract(
         {"M": Size(17), "N": Size(1100), "BLOCK_W": (4, 16)},
         fills=lambda s: ({"x": far_apart}, {"x": odd_values}),
@@ -73,9 +98,10 @@ RELU_PACK = Puzzle(
 def relu_unpack_backward(
     dy: BFloat16[Tensor, "M N"], mask: Int32[Tensor, " M (N+31)//32"]
 ) -> BFloat16[Tensor, "M N"]:
-    """dx[m, n] = dy[m, n] where bit n % 32 of mask[m, n // 32] is set, else 0
+    """dx[m, n] = dy[m, n] if bit n % 32 of mask[m, n // 32] is 1, otherwise 0
 
-    Also where dy is infinite or NaN. Bits past the end of a row may hold anything.
+    This also holds if dy is infinite or NaN. Bits past the end of a row can be
+    anything. Load each word only once.
     """
     bits = (mask[:, :, None] >> torch.arange(32, dtype=torch.int32)) & 1  # [M, W, 32]
     return torch.where(bits.flatten(1)[:, : dy.shape[1]] == 1, dy, 0)

@@ -25,110 +25,166 @@ def _bytes_kept(elements: int = 64 * 1024) -> tuple[int, int]:
 
 
 def _gates_that_nan_shuts() -> set[int]:
-    """Elements of word 0 of row 0, in the last case, whose bit x > 0 gets wrong."""
+    """Return the elements of word 0 of row 0, in the last case, for which x > 0 gives the wrong bit."""
     x = make_inputs(RELU_PACK, RELU_PACK.cases[5])["x"][0, :32]
     return {n for n, value in enumerate(x.tolist()) if (value > 0) == (value <= 0)}
 
 
 def _byte_of_two_rows(columns: int = 77, byte: int = 9) -> int:
-    """Of one long row of bits, where row 0 is all ones and row 1 all zeros."""
+    """Return a byte of one long row of bits, with all bits of row 0 set and none of row 1."""
     return sum(1 << b for b in range(8) if 8 * byte + b < columns)
+
+
+def _grid() -> tuple[int, int]:
+    return 100864, 3072 // 32 // 4
 
 
 QUESTIONS = (
     Question(
         id="ch11-q1",
-        asks="x is NaN. What bits are `x > 0` and `~(x <= 0)`? Such as (1, 0).",
+        asks="x is NaN. What are the bits of `x > 0` and `~(x <= 0)`? Answer like (1, 0).",
         right=_of_nan,
         kind=tuple,
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "two bits, 0 or 1"),
+            Nudge(lambda v, r: len(v) != 2, "Please give two bits, each 0 or 1."),
             Nudge(
-                lambda v, r: v[0] == v[1], "for numbers they agree; NaN is none, and both comparisons fail"
+                lambda v, r: v[0] == v[1],
+                "For numbers, the two bits agree. NaN is not a number, and both comparisons fail.",
             ),
         ),
-        nudge="first the comparison: what is any comparison with NaN? Then the `~`.",
+        nudge="Start inside: what is any comparison with NaN? Then apply the `~`.",
     ),
     Question(
         id="ch11-q2",
-        asks="N = 256. At which word does row 1 of the mask begin, for this kernel and in truth? "
-        "(kernel, truth)",
+        asks="N = 256. At which word of the mask does row 1 begin, for this kernel and in reality? "
+        "(kernel, really)",
         right=_begins,
         kind=tuple,
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "two numbers: (kernel, truth)"),
-            Nudge(lambda v, r: v == r[::-1], "the other way round"),
-            Nudge(lambda v, r: v[0] == r[0], "the first is right; a word has 32 bits"),
+            Nudge(lambda v, r: len(v) != 2, "Please give two numbers: (kernel, really)."),
+            Nudge(
+                lambda v, r: v == r[::-1],
+                "Both numbers are correct, but swap them: the kernel's comes first.",
+            ),
+            Nudge(
+                lambda v, r: v[0] == r[0],
+                "The kernel's number is correct. A word has 32 bits, so how many words are a row?",
+            ),
         ),
-        nudge="the kernel goes by row * N; a row of the mask has a word for each 32 elements",
+        nudge="The kernel goes by row * N. A row of the mask has one word for every 32 elements.",
     ),
     Question(
         id="ch11-q3",
-        asks="In which cases of puzzle 18 does a product go wrong? A set of numbers, counted from 0.",
+        asks="In which cases of puzzle 18 is the product wrong? Answer with a set of numbers, counting from "
+        "0.",
         right=_where_a_product_fails,
         kind=set,
         nudges=(
-            Nudge(lambda v, r: 3 in v, "in case 3 every bit is 1, and a factor of 1 changes nothing"),
-            Nudge(lambda v, r: v < r, "right so far, and there is more"),
+            Nudge(lambda v, r: 3 in v, "In case 3 every bit is 1, and a factor of 1 changes nothing."),
+            Nudge(lambda v, r: v < r, "Correct so far, but there is more."),
         ),
-        nudge="look into the cases for what dy holds: 0 times which values is not 0?",
+        nudge="Look at the cases to see what dy holds. 0 times which values isn't 0?",
     ),
     Question(
         id="ch11-q4",
-        asks="N = 28672. Which is the first row that has an offset row * N + n of 2^31 or more?",
+        asks="N = 28672. Which is the first row with an offset row * N + n of 2^31 or more?",
         right=lambda: 2**31 // 28672,
         kind=int,
         nudges=(
             Nudge(
                 lambda v, r: v == r + 1,
-                "close: that row has no other; but does the one before end below 2^31?",
+                "Close. In that row every offset is too large. But does the one before end below 2^31?",
             ),
-            Nudge(lambda v, r: v == r // 2, "an int32 has 31 bits beside its sign"),
+            Nudge(lambda v, r: v == r // 2, "You used 2^30. An int32 has 31 bits beside its sign."),
         ),
-        nudge="a row has 28672 offsets, beginning at row * 28672; in which does 2^31 lie?",
+        nudge="A row has 28672 offsets and begins at row * 28672. So in which does the offset 2^31 fall?",
     ),
     Question(
         id="ch11-q5",
-        asks="x is bfloat16, [64, 1024]: how many bytes does autograd keep for torch.relu(x), and how many "
-        "are one bit an element? A pair.",
+        asks="x is bfloat16, [64, 1024]. How many bytes does autograd keep for torch.relu(x), and how many "
+        "would one bit per element take? (autograd, bits)",
         right=_bytes_kept,
         kind=tuple,
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "two numbers of bytes: (autograd, one bit an element)"),
+            Nudge(
+                lambda v, r: len(v) != 2, "Please give two numbers of bytes: (autograd, one bit per element)."
+            ),
             Nudge(lambda v, r: v == r[::-1], "the other way round"),
-            Nudge(lambda v, r: v[0] == r[0] // 2, "so many elements; and how wide is each?"),
-            Nudge(lambda v, r: v[0] == 2 * r[0], "x and y? One of them is enough: it tells the gates"),
-            Nudge(lambda v, r: v[1] == 8 * r[1], "the second is in bits: ask for bytes"),
+            Nudge(
+                lambda v, r: v[0] == r[0] // 2, "That's how many elements there are. And how wide is each?"
+            ),
+            Nudge(
+                lambda v, r: v[0] == 2 * r[0],
+                "Did you count both x and y? One of them is enough to see where the gradient passes.",
+            ),
+            Nudge(lambda v, r: v[1] == 8 * r[1], "Your second number is in bits. Convert it to bytes."),
         ),
-        nudge="count the elements; then two bytes for each, and an eighth of a byte for each",
+        nudge="Count the elements. Autograd keeps two bytes for each, the mask an eighth of a byte.",
     ),
     Question(
         id="ch11-q6",
-        asks="The bit is `x > 0`. Which elements of row 0 have the wrong bit in word 0, in case 5? A set.",
+        asks="The bit is `x > 0`. In case 5, which elements of row 0 have the wrong bit in word 0? Answer "
+        "with a set.",
         right=_gates_that_nan_shuts,
         kind=set,
         nudges=(
-            Nudge(lambda v, r: not v, "got and want are not the same word: some bit differs"),
-            Nudge(lambda v, r: v and max(v) > 31, "word 0 has the elements 0 to 31"),
-            Nudge(lambda v, r: v == {31 - n for n in r}, "the lowest bit is element 0: count from the right"),
-            Nudge(lambda v, r: v < r, "right so far, and there is more"),
-            Nudge(lambda v, r: v > r, "those, and some that are right: 0 and -0.0 are shut by both"),
+            Nudge(lambda v, r: not v, "The two words in the report are different, so some bit differs."),
+            Nudge(lambda v, r: v and max(v) > 31, "Word 0 contains the elements 0 to 31 only."),
+            Nudge(
+                lambda v, r: v == {31 - n for n in r},
+                "You found the bits, but the lowest bit is element 0: count from the right.",
+            ),
+            Nudge(lambda v, r: v < r, "Correct so far, but there is more."),
+            Nudge(
+                lambda v, r: v > r,
+                "Your set contains all wrong bits, but also correct ones. For 0 and -0.0, both versions "
+                "give 0.",
+            ),
         ),
-        nudge="which values of x are neither above 0 nor at most 0? Look for them in x's first 32",
+        nudge="Which values of x are neither above 0 nor at most 0? Look for them among the first 32 of x.",
     ),
     Question(
         id="ch11-q7",
-        asks="x is [100, 77], row 0 all 1 and row 1 all -1. As one long row, what number is byte 9 of the "
-        "mask, counted from 0?",
+        asks="x is [100, 77], row 0 is all 1 and row 1 all -1. As one long row, what number is byte 9 of the "
+        "mask, counting from 0?",
         right=_byte_of_two_rows,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 255, "so is byte 8; but row 0 ends within this one"),
-            Nudge(lambda v, r: v == 0, "so is byte 10; this one still has some of row 0"),
-            Nudge(lambda v, r: v == 248, "as many ones; but the first element is the lowest bit"),
-            Nudge(lambda v, r: v == 224, "those are row 1's; and the lowest bit is the first element's"),
-            Nudge(lambda v, r: v == 5, "so many ones: which number do they make?"),
+            Nudge(lambda v, r: v == 255, "255 is byte 8. But row 0 ends within byte 9."),
+            Nudge(lambda v, r: v == 0, "0 is byte 10. Byte 9 still has some of row 0."),
+            Nudge(
+                lambda v, r: v == 248,
+                "The number of ones is correct, but the first element is the lowest bit.",
+            ),
+            Nudge(
+                lambda v, r: v == 224,
+                "Those three bits are row 1's, and row 1 is negative. The lowest bit belongs to the first "
+                "element.",
+            ),
+            Nudge(lambda v, r: v == 5, "There are 5 ones, yes. But which number do they make?"),
         ),
-        nudge="byte 9 has the elements 72 to 79, the lowest bit first; row 0 ends with element 76",
+        nudge="Byte 9 contains the elements 72 to 79, the lowest bit first. Row 0 ends with element 76.",
+    ),
+    Question(
+        id="ch11-q8",
+        asks="100864 rows of 3072 values, and 4 words of 32 values per program: what is the grid?",
+        right=_grid,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 2, "The kernel uses two program ids: give two numbers."),
+            Nudge(
+                lambda v, r: v == r[::-1], "Swap them: axis 0 is the row, as `row = tl.program_id(0)` says."
+            ),
+            Nudge(
+                lambda v, r: v[0] == r[0] and v[1] == 3072 // 4,
+                "BLOCK_W counts words, not values. How many words does a row of the mask have?",
+            ),
+            Nudge(
+                lambda v, r: v[0] == r[0] and v[1] == 3072 // 32,
+                "That's how many words a row has. A program takes 4 of them.",
+            ),
+            Nudge(lambda v, r: v[0] == r[0], "The rows are correct. How many values does a program take?"),
+        ),
+        nudge="Axis 0 counts rows, axis 1 the blocks of BLOCK_W words within a row.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Wrong kernels of chapter 12: right ones with one slip each."""
+"""Wrong kernels of chapter 12: correct ones with one slip each."""
 
 from puzzles_lib.chapters.ch12_fused_dequant_gemm.puzzles import (
     BUSY_DW,
@@ -16,12 +16,12 @@ MISTAKES = (
         "Nothing is stored.",
         {"    tl.store(dw_ptr + offs_m[:, None] * CIN + offs_n[None, :], acc, mask=mask)\n": ""},
         kind="never written",
-        says="dw_ptr",
+        says="of dw",
     ),
     Mistake(
         FUSED_DW,
         "scale_of_row_0",
-        "The scale is indexed by the group only: every row has the scales of row 0.",
+        "The scale is indexed by the group only, so every row uses the scales of row 0.",
         {"scale_ptr + at": "scale_ptr + k[:, None] * 0 + offs_g[None, :]"},
         kind="values",
         says="dw[0, 0]",
@@ -37,23 +37,23 @@ MISTAKES = (
     Mistake(
         FUSED_DW,
         "one_group_a_tile",
-        "The whole tile has the scales of its first column: right where a tile lies in one group.",
+        "The whole tile uses the scales of its first column. That's correct if the tile is in one group.",
         {"offs_w * F // GROUP": "offs_w * 0 + tl.program_id(1) * BLOCK_N // GROUP"},
         kind="values",
-        says="16..127 along CIN",
+        says="16–127 along CIN",
     ),
     Mistake(
         FUSED_DW,
         "word_for_column",
-        "`offs_w // GROUP`: forgets that a word is F columns.",
+        "`offs_w // GROUP` forgets that a word is F columns.",
         {"offs_w * F // GROUP": "offs_w // GROUP"},
         kind="values",
-        says="16..127 along CIN",
+        says="16–127 along CIN",
     ),
     Mistake(
         FUSED_DW,
         "groups_rounded_down",
-        "CIN // GROUP groups a row: the short last group is not counted.",
+        "CIN // GROUP groups per row: the short last group isn't counted.",
         {"tl.cdiv(CIN, GROUP)": "CIN // GROUP"},
         kind="values",
         says="dw[0, 0]",
@@ -61,7 +61,7 @@ MISTAKES = (
     Mistake(
         FUSED_DW,
         "words_rounded_down",
-        "CIN // F words a row: the last word, partly filled, is not counted.",
+        "CIN // F words per row: the last word, partly filled, isn't counted.",
         {"tl.cdiv(CIN, F)": "CIN // F"},
         kind="values",
         says="dw[0, 0]",
@@ -69,15 +69,23 @@ MISTAKES = (
     Mistake(
         FUSED_DW,
         "minimum_forgotten",
-        "The codes are scaled, the minimum is not added.",
+        "The codes are scaled, but the minimum isn't added.",
         {"minimum[:, :, None] + ": ""},
         kind="values",
         says="dw[0, 0]",
     ),
     Mistake(
         FUSED_DW,
+        "dy_read_as_cout_by_k",
+        "Reads dy as if it were stored as [COUT, K].",
+        {"k[None, :] * COUT + offs_m[:, None]": "offs_m[:, None] * K + k[None, :]"},
+        kind="values",
+        says="read as [COUT, K]",
+    ),
+    Mistake(
+        FUSED_DW,
         "minimum_scaled",
-        "(minimum + code) · scale: the minimum is taken for a zero point.",
+        "(minimum + code) · scale treats the minimum as a zero point.",
         {
             "minimum[:, :, None] + scale": "(minimum[:, :, None] + codes) * scale",
             " * codes": "",
@@ -88,7 +96,7 @@ MISTAKES = (
     Mistake(
         FUSED_DW,
         "rows_of_dy_unmasked",
-        "Rows past K have scale 0 and minimum 0, so why mask dy? Because they are not there.",
+        "Rows past K have scale 0 and minimum 0, so why mask dy? Because those rows don't exist.",
         {"(offs_m[:, None] < COUT) & (k[None, :] < K)": "offs_m[:, None] < COUT"},
         kind="out of bounds",
         says="dy_ptr",
@@ -96,7 +104,7 @@ MISTAKES = (
     Mistake(
         FUSED_DW,
         "dy_without_other",
-        "Rows past K are masked off in dy, but hold garbage, and garbage times 0 may be NaN.",
+        "Rows past K are masked off in dy, but contain garbage, and garbage times 0 can be NaN.",
         {"offs_m[:, None], mask=mask, other=0.0": "offs_m[:, None], mask=mask"},
         kind="uninitialised",
         says="dy_ptr",
@@ -104,7 +112,7 @@ MISTAKES = (
     Mistake(
         FUSED_DW,
         "minimum_without_other",
-        "Rows past K have no minimum: garbage, times dy's zeros.",
+        "Rows past K have garbage for a minimum, and garbage times dy's zeros can be NaN.",
         {"minimum_ptr + at, mask=mask, other=0.0": "minimum_ptr + at, mask=mask"},
         kind="uninitialised",
         says="minimum_ptr",
@@ -112,7 +120,7 @@ MISTAKES = (
     Mistake(
         FUSED_DW,
         "rows_wrap_around",
-        "Row k % K is always there: past the end of K the first rows are summed once more.",
+        "Row k % K always exists, but past the end of K the first rows are added a second time.",
         {
             "k = start + tl.arange(0, BLOCK_K)  # [BLOCK_K]": (
                 "k = (start + tl.arange(0, BLOCK_K)) % K  # always a row"
@@ -124,7 +132,7 @@ MISTAKES = (
     Mistake(
         FUSED_DW,
         "last_row_again",
-        "Rows past K are clamped to the last one instead of masked: it counts several times.",
+        "Rows past K are clamped to the last one instead of masked, so that row counts several times.",
         {"start + tl.arange(0, BLOCK_K)": "tl.minimum(start + tl.arange(0, BLOCK_K), K - 1)"},
         kind="values",
         says="dw[0, 0]",
@@ -132,7 +140,7 @@ MISTAKES = (
     Mistake(
         FUSED_DW,
         "minimum_past_k",
-        "dy is padded with ones, and the rows past K read the last row's minimum.",
+        "dy is padded with ones, and the rows past K use the last row's minimum.",
         {
             "        minimum = ": (
                 "        at = tl.minimum(k, K - 1)[:, None] * G + offs_g[None, :]\n        minimum = "
@@ -146,7 +154,7 @@ MISTAKES = (
     Mistake(
         FUSED_DW,
         "sign_left_in_codes",
-        "The top field of a negative word comes down with copies of the sign bit: the mask is missing.",
+        "The mask is missing, so the top field of a negative word keeps copies of the sign bit.",
         {" & ((1 << BITS) - 1)": ""},
         kind="values",
         says="dw[0, 0]",
@@ -154,7 +162,7 @@ MISTAKES = (
     Mistake(
         FUSED_DW,
         "fields_with_a_sign",
-        "Up and down again with an arithmetic shift: the upper half of the codes comes out negative.",
+        "Shifts up and down again arithmetically: the upper half of the codes comes out negative.",
         {
             ">> shifts[None, None, :]": "<< (32 - BITS - shifts)[None, None, :]",
             "& ((1 << BITS) - 1)": ">> 32 - BITS",
@@ -165,7 +173,7 @@ MISTAKES = (
     Mistake(
         FUSED_DW,
         "always_two_bits",
-        "The mask of 2 bits for every width.",
+        "Uses the mask for 2 bits at every width.",
         {"((1 << BITS) - 1)": "3"},
         kind="values",
         says="dw[0, 0]",
@@ -173,7 +181,7 @@ MISTAKES = (
     Mistake(
         FUSED_DW,
         "shift_by_field",
-        "Field i is shifted by i bits: right for 1 bit only.",
+        "Shifts field i by i bits, which is correct for 1 bit only.",
         {"BITS * tl.arange(0, F)": "tl.arange(0, F)"},
         kind="values",
         says="dw[0, 1]",
@@ -189,18 +197,18 @@ MISTAKES = (
     Mistake(
         FUSED_DW,
         "fields_before_words",
-        "The fields' axis is put before the words': the reshape lays out all fields 0, then all fields 1.",
+        "The axis of fields is in front of the axis of words: the row gets all fields 0, then all fields 1.",
         {
             "words[:, :, None] >> shifts[None, None, :]": "words[:, None, :] >> shifts[None, :, None]",
             "minimum[:, :, None] + scale[:, :, None]": "minimum[:, None, :] + scale[:, None, :]",
         },
         kind="values",
-        says="1..30 along CIN",
+        says="1–30 along CIN",
     ),
     Mistake(
         FUSED_DW,
         "rounded_twice",
-        "The product is rounded to bfloat16, and the sum again.",
+        "The product is rounded to bfloat16, and then the sum is rounded again.",
         {"scale[:, :, None] * codes": "(scale[:, :, None] * codes).to(tl.bfloat16)"},
         kind="values",
         says="coarser type",
@@ -219,7 +227,7 @@ MISTAKES = (
     Mistake(
         FUSED_DW,
         "bfloat16_accumulator",
-        "The sum is rounded to bfloat16 in every turn.",
+        "The sum is rounded to bfloat16 in every iteration.",
         {"tl.dot(dy, x, acc)": "(acc + tl.dot(dy, x)).to(tl.bfloat16).to(tl.float32)"},
         kind="values",
         says="dw[0, 0]",
@@ -238,7 +246,7 @@ MISTAKES = (
     Mistake(
         FUSED_DW,
         "dtypes_mixed",
-        "dy is bfloat16, the unpacked tile float32.",
+        "dy is bfloat16, but the unpacked tile is float32.",
         {".to(tl.bfloat16)": ""},
         kind="compiler",
         says="bfloat16 and float32",
@@ -290,7 +298,7 @@ MISTAKES = (
     Mistake(
         SPLIT_K,
         "empty_splits_unwritten",
-        "A split without rows has nothing to add, and leaves its tile as it was.",
+        "A split without rows has nothing to add, so it leaves its part as it was.",
         {"    tl.store(": "    if first < K:\n        tl.store("},
         kind="never written",
         says="parts[3, 0, 0]",
@@ -299,7 +307,7 @@ MISTAKES = (
         SPLIT_K,
         "splits_share_a_tile",
         "All splits store into part 0: the last one wins.",
-        {"(split * COUT + offs_m[:, None]) * CIN": "offs_m[:, None] * CIN"},
+        {"parts_ptr + split * COUT * CIN": "parts_ptr"},
         kind="never written",
         says="parts[1, 0, 0]",
     ),
@@ -308,8 +316,8 @@ MISTAKES = (
         "sums_overwritten",
         "Every split stores its sum into all parts.",
         {
-            "    tl.store(\n        parts_ptr + (split": (
-                "    for s in range(SPLITS):\n        tl.store(\n        parts_ptr + (s"
+            "    tl.store(part_ptr + at": (
+                "    for s in range(SPLITS):\n        tl.store(parts_ptr + s * COUT * CIN + at"
             ),
         },
         kind="race",
@@ -318,15 +326,15 @@ MISTAKES = (
     Mistake(
         SPLIT_K,
         "atomics_into_part_0",
-        "Sums are added by atomics into part 0, which nobody has zeroed.",
-        {"tl.store": "tl.atomic_add", "(split * COUT + offs_m[:, None]) * CIN": "offs_m[:, None] * CIN"},
+        "Sums are added to part 0 with atomics, but nobody zeroed it.",
+        {"tl.store": "tl.atomic_add", "parts_ptr + split * COUT * CIN": "parts_ptr"},
         kind="uninitialised",
         says="parts_ptr",
     ),
     Mistake(
         SPLIT_K,
         "atomics_into_own_part",
-        "Each split adds to its own part, which nobody has zeroed.",
+        "Each split adds to its own part, but nobody zeroed it.",
         {"tl.store": "tl.atomic_add"},
         kind="uninitialised",
         says="parts_ptr",
@@ -334,31 +342,31 @@ MISTAKES = (
     Mistake(
         SPLIT_K,
         "rows_over_splits",
-        "K / SPLITS rows, rounded up, are no whole blocks: a split reads on into the next one's rows.",
+        "K / SPLITS rows, rounded up, aren't whole blocks: a split reads on into the next one's rows.",
         {
-            "steps = tl.cdiv(tl.cdiv(K, BLOCK_K), SPLITS)  # blocks a split": "rows = tl.cdiv(K, SPLITS)",
+            "steps = tl.cdiv(tl.cdiv(K, BLOCK_K), SPLITS)  # blocks per split": "rows = tl.cdiv(K, SPLITS)",
             "split * steps * BLOCK_K": "split * rows",
             "first + steps * BLOCK_K": "first + rows",
         },
         kind="values",
-        says="1..3 along SPLITS",
+        says="1–3 along SPLITS",
     ),
     Mistake(
         SPLIT_K,
         "rows_rounded_down",
-        "K // SPLITS rows: blocks overlap, and the tail is lost.",
+        "K // SPLITS rows per split: blocks overlap, and the tail is lost.",
         {
-            "steps = tl.cdiv(tl.cdiv(K, BLOCK_K), SPLITS)  # blocks a split": "rows = K // SPLITS",
+            "steps = tl.cdiv(tl.cdiv(K, BLOCK_K), SPLITS)  # blocks per split": "rows = K // SPLITS",
             "split * steps * BLOCK_K": "split * rows",
             "first + steps * BLOCK_K": "first + rows",
         },
         kind="values",
-        says="1..3 along SPLITS",
+        says="1–3 along SPLITS",
     ),
     Mistake(
         SPLIT_K,
         "blocks_rounded_down",
-        "Blocks over splits, rounded down: the blocks left over are lost.",
+        "Blocks divided by splits, rounded down: the remaining blocks are lost.",
         {"tl.cdiv(tl.cdiv(K, BLOCK_K), SPLITS)": "tl.cdiv(K, BLOCK_K) // SPLITS"},
         kind="values",
         says="parts[0, 0, 0]",
@@ -366,7 +374,7 @@ MISTAKES = (
     Mistake(
         SPLIT_K,
         "last_split_takes_the_rest",
-        "Rounded down, and the last split takes the rest: dW is right, the parts are not those asked for.",
+        "Rounded down, and the last split takes the rest: dW is correct, the parts aren't the spec's.",
         {
             "tl.cdiv(tl.cdiv(K, BLOCK_K), SPLITS)": "tl.cdiv(K, BLOCK_K) // SPLITS",
             "min(first + steps * BLOCK_K, K)": "K if split == SPLITS - 1 else first + steps * BLOCK_K",
@@ -377,7 +385,7 @@ MISTAKES = (
     Mistake(
         SPLIT_K,
         "splits_interleaved",
-        "Split s takes blocks s, s + SPLITS, ...: the same sum, cut otherwise.",
+        "Split s takes blocks s, s + SPLITS, ...: the same sum, cut in another way.",
         {"range(first, last, BLOCK_K)": "range(split * BLOCK_K, K, SPLITS * BLOCK_K)"},
         kind="values",
         says="parts[0, 0, 0]",
@@ -417,16 +425,16 @@ MISTAKES = (
     Mistake(
         SPLIT_K,
         "parts_too_close",
-        "A part is taken to be CIN elements long.",
-        {"(split * COUT + offs_m[:, None]) * CIN": "split * CIN + offs_m[:, None] * CIN"},
+        "Assumes that a part is CIN elements long.",
+        {"split * COUT * CIN": "split * CIN"},
         kind="never written",
         says="parts[1, 1, 0]",
     ),
     Mistake(
         SPLIT_K,
         "parts_too_far",
-        "A part is taken to be K · CIN elements long.",
-        {"split * COUT": "split * K"},
+        "Assumes that a part is K · CIN elements long.",
+        {"split * COUT * CIN": "split * K * CIN"},
         kind="out of bounds",
         says="parts_ptr",
     ),
@@ -434,7 +442,7 @@ MISTAKES = (
         SPLIT_K,
         "rounded_parts",
         "Partial sums are rounded to bfloat16 on the way to the workspace.",
-        {"acc,\n        mask=mask": "acc.to(tl.bfloat16),\n        mask=mask"},
+        {"+ at, acc, mask=mask": "+ at, acc.to(tl.bfloat16), mask=mask"},
         kind="values",
         says="parts[0, 0, 0]",
     ),
@@ -457,7 +465,7 @@ MISTAKES = (
     Mistake(
         PACKED_ALONG_K,
         "neighbours_in_a_word",
-        "Word r is taken to hold F neighbouring rows, F · r to F · r + F - 1, as in a row-wise word.",
+        "Word r is taken for F neighboring rows, F · r to F · r + F - 1, as in chapter 09's words.",
         {"(b * F + j) * 16 + r": "b * 16 * F + F * r + j"},
         kind="values",
         says="dw[0, 0]",
@@ -473,7 +481,7 @@ MISTAKES = (
     Mistake(
         PACKED_ALONG_K,
         "sign_left_in_fields",
-        "The top field of a negative halfword comes down with copies of the sign bit.",
+        "The mask is missing, so the top field of a negative word keeps copies of the sign bit.",
         {" & ((1 << BITS) - 1)": ""},
         kind="values",
         says="dw[0, 0]",
@@ -481,7 +489,7 @@ MISTAKES = (
     Mistake(
         PACKED_ALONG_K,
         "fields_sign_extended",
-        "Up and down again with an arithmetic shift.",
+        "Shifts up and down again arithmetically.",
         {
             "words >> BITS * j": "words.to(tl.int32) << 32 - BITS - BITS * j",
             "& ((1 << BITS) - 1)": ">> 32 - BITS",
@@ -492,7 +500,7 @@ MISTAKES = (
     Mistake(
         PACKED_ALONG_K,
         "words_of_32_bits",
-        "A word is taken to have 32 bits: twice the fields, half the blocks.",
+        "Assumes 32 bits per word: twice the fields, half the blocks.",
         {"16 // BITS": "32 // BITS", "tl.cdiv(K, 16 * F)": "tl.cdiv(K, 8 * F)", "b * 16 + r": "b * 32 + r"},
         kind="out of bounds",
         says="scale_ptr",
@@ -500,7 +508,7 @@ MISTAKES = (
     Mistake(
         PACKED_ALONG_K,
         "block_of_words_by_rows",
-        "Words of block b are looked for at row b · 16 F, where its codes would be.",
+        "Looks for the words of block b at row b · 16 F, where its codes would be.",
         {"b * 16 + r": "b * 16 * F + r"},
         kind="out of bounds",
         says="words_ptr",
@@ -516,18 +524,18 @@ MISTAKES = (
     Mistake(
         PACKED_ALONG_K,
         "scales_without_padding",
-        "A group's scales are taken to be K apart: they are padded to whole blocks.",
+        "Assumes that groups' scales are K apart, but they're padded to whole blocks.",
         {
             "scale_ptr + g * blocks * 16 * F": "scale_ptr + g * K",
             "minimum_ptr + g * blocks * 16 * F": "minimum_ptr + g * K",
         },
         kind="values",
-        says="64..90 along CIN",
+        says="64–90 along CIN",
     ),
     Mistake(
         PACKED_ALONG_K,
         "tile_for_group",
-        "Every tile is taken for a group.",
+        "Assumes that every tile is a group of its own.",
         {"tl.program_id(1) * BLOCK_N // GROUP": "tl.program_id(1)"},
         kind="out of bounds",
         says="scale_ptr",
@@ -535,15 +543,15 @@ MISTAKES = (
     Mistake(
         PACKED_ALONG_K,
         "group_0",
-        "All tiles have the scales of group 0.",
+        "All tiles use the scales of group 0.",
         {"tl.program_id(1) * BLOCK_N // GROUP": "0"},
         kind="values",
-        says="64..95 along CIN",
+        says="64–95 along CIN",
     ),
     Mistake(
         PACKED_ALONG_K,
         "minimum_left_out",
-        "The minimum is not added.",
+        "The minimum isn't added.",
         {"minimum[None, :] + ": ""},
         kind="values",
         says="dw[0, 0]",
@@ -551,7 +559,7 @@ MISTAKES = (
     Mistake(
         PACKED_ALONG_K,
         "dy_past_k",
-        "The last block of words has rows past K, dy has not.",
+        "The last block of words goes past row K, but dy doesn't.",
         {"(k[:, None] < K) & (offs_m < COUT)": "offs_m < COUT"},
         kind="out of bounds",
         says="dy_ptr",
@@ -559,7 +567,7 @@ MISTAKES = (
     Mistake(
         PACKED_ALONG_K,
         "dy_garbage_past_k",
-        "Rows past K are masked off in dy, but hold garbage.",
+        "Rows past K are masked off in dy, but contain garbage.",
         {"mask=mask, other=0.0": "mask=mask"},
         kind="uninitialised",
         says="dy_ptr",
@@ -567,7 +575,7 @@ MISTAKES = (
     Mistake(
         PACKED_ALONG_K,
         "dy_ones_past_k",
-        "Rows past K of dy are 1: what stands in the words there is added.",
+        "Rows past K of dy are 1, so whatever is in the words there is added.",
         {"other=0.0": "other=1.0"},
         kind="values",
         says="dw[0, 0]",
@@ -583,7 +591,7 @@ MISTAKES = (
     Mistake(
         PACKED_ALONG_K,
         "stored_transposed",
-        "The accumulator is dWᵀ, and is stored so.",
+        "The accumulator is dWᵀ, and it's stored like that.",
         {"offs_m * CIN + offs_n": "offs_n * COUT + offs_m"},
         kind="values",
         says="transposed",
@@ -599,7 +607,7 @@ MISTAKES = (
     Mistake(
         PACKED_ALONG_K,
         "same_dy_for_all_fields",
-        "dy's rows do not move with the field.",
+        "The rows of dy don't move on with the field.",
         {"dy_ptr + k[:, None]": "dy_ptr + (k - 16 * j)[:, None]"},
         kind="values",
         says="dw[0, 0]",
@@ -607,7 +615,7 @@ MISTAKES = (
     Mistake(
         PACKED_ALONG_K,
         "same_scale_for_all_fields",
-        "A word's fields are taken to share a scale: they are rows, and each has its own.",
+        "Assumes that a word's fields share a scale, but they're rows, and each row has its own.",
         {"scale_ptr + g * blocks * 16 * F + k": "scale_ptr + g * blocks * 16 * F + k - 16 * j"},
         kind="values",
         says="dw[0, 0]",
@@ -623,7 +631,7 @@ MISTAKES = (
     Mistake(
         PACKED_ALONG_K,
         "rounded_product",
-        "The product is rounded to bfloat16, and the sum again.",
+        "The product is rounded to bfloat16, and then the sum is rounded again.",
         {"scale[None, :] * codes": "(scale[None, :] * codes).to(tl.bfloat16)"},
         kind="values",
         says="dw[0, 0]",
@@ -653,28 +661,47 @@ MISTAKES = (
         "Nothing is stored.",
         {"    tl.store(dw_ptr + offs_m * CIN + offs_n, acc, mask=(offs_m < COUT) & (offs_n < CIN))\n": ""},
         kind="never written",
-        says="dw_ptr",
+        says="of dw",
     ),
     Mistake(
         BUSY_DW,
-        "all_rows_at_once",
-        "Right, but 64 rows of x are in registers at one time, and do not fit.",
-        {"BLOCK_K // 2": "BLOCK_K"},
+        "turned_at_the_end",
+        "Correct, but the tile is unpacked by rows and transposed when it is finished.",
+        {
+            "(offs_w[:, None] < W) & (k[None, :] < K)": "(offs_w[None, :] < W) & (k[:, None] < K)",
+            "k[None, :] * W + offs_w[:, None]": "k[:, None] * W + offs_w[None, :]",
+            "k[None, :] * G + offs_g[:, None]": "k[:, None] * G + offs_g[None, :]",
+            "words[:, None, :] >> shifts[None, :, None]": "words[:, :, None] >> shifts[None, None, :]",
+            "minimum[:, None, :] + scale[:, None, :]": "minimum[:, :, None] + scale[:, :, None]",
+            "(BLOCK_N, BLOCK_K)).to": "(BLOCK_K, BLOCK_N)).to",
+            "tl.dot(x, dy, acc)": "tl.dot(tl.trans(x), dy, acc)",
+        },
         kind="machine",
-        says="spills to memory: 12, none wanted",
+        says="but the goal is at least 70%",
     ),
     Mistake(
         BUSY_DW,
-        "first_halves_only",
-        "The walk takes a whole block a turn and unpacks half of it.",
-        {"range(0, K, HALF)": "range(0, K, BLOCK_K)"},
+        "stored_as_it_is",
+        "The accumulator is dWᵀ, and it's stored like that.",
+        {"offs_m[None, :] * CIN + offs_n[:, None]": "offs_n[:, None] * COUT + offs_m[None, :]"},
         kind="values",
-        says="dw[",
+        says="transposed",
+    ),
+    Mistake(
+        BUSY_DW,
+        "fields_after_rows",
+        "Folds the axis of rows instead of the axis of fields into the columns.",
+        {
+            "words[:, None, :] >> shifts[None, :, None]": "words[None, :, :] >> shifts[:, None, None]",
+            "minimum[:, None, :] + scale[:, None, :]": "minimum[None, :, :] + scale[None, :, :]",
+        },
+        kind="values",
+        says="along CIN",
     ),
     Mistake(
         BUSY_DW,
         "scale_of_group_0",
-        "All columns of a tile have the scales of the first group.",
+        "All columns of a tile use the scales of the first group.",
         {"offs_w * F // GROUP": "offs_w * 0"},
         kind="values",
         says="dw[",
@@ -683,14 +710,14 @@ MISTAKES = (
         BUSY_DW,
         "no_k_mask_on_dy",
         "dy is read past row K.",
-        {"(offs_m[:, None] < COUT) & (k[None, :] < K)": "(offs_m[:, None] < COUT) & (k[None, :] < K + HALF)"},
+        {"(k[:, None] < K) & (offs_m[None, :] < COUT)": "(k[:, None] < K + 16) & (offs_m[None, :] < COUT)"},
         kind="out of bounds",
         says="dy_ptr",
     ),
     Mistake(
         TWO_PROGRAMS,
         "counted_from_first",
-        "Right, but so written the loop takes too many registers for two programs.",
+        "Correct, but written like this the loop needs too many registers for two programs.",
         {"range(0, last - first, BLOCK_K)": "range(first, last, BLOCK_K)", "k = first + start": "k = start"},
         kind="machine",
         says="one program more fits with 128 or fewer",
@@ -698,7 +725,7 @@ MISTAKES = (
     Mistake(
         TWO_PROGRAMS,
         "first_forgotten",
-        "Counted from 0, and every split takes the rows of split 0.",
+        "Counted from 0, so every split takes the rows of split 0.",
         {"k = first + start": "k = start"},
         kind="values",
         says="parts[",
@@ -706,7 +733,7 @@ MISTAKES = (
     Mistake(
         TWO_PROGRAMS,
         "end_of_all",
-        "The loop ends at `last`, though it begins at 0: rows of other splits are added.",
+        "The loop starts at 0 but ends at `last`, so rows of other splits are added.",
         {"range(0, last - first, BLOCK_K)": "range(0, last, BLOCK_K)"},
         kind="values",
         says="parts[",
@@ -714,7 +741,7 @@ MISTAKES = (
     Mistake(
         TWO_PROGRAMS,
         "splits_overlap",
-        "A split begins after so many rows, not blocks.",
+        "A split starts after that many rows instead of blocks.",
         {"first = split * steps * BLOCK_K": "first = split * steps"},
         kind="values",
         says="parts[",
@@ -722,7 +749,7 @@ MISTAKES = (
     Mistake(
         PACKED_ALONG_K,
         "fields_in_a_loop",
-        "Right, but in a loop that is not written out the unpacked tile goes through shared memory.",
+        "Correct, but unless the loop is written out, the unpacked tile goes through shared memory.",
         {"tl.static_range(F)": "range(F)"},
         kind="machine",
         says="through shared memory: x =",

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 import triton
 
+from puzzles_lib.bench import recorded
 from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, ORANGE, PALE, PURPLE, SKY, VERMILLION, YELLOW
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
-from puzzles_lib.inspector.step import Step
+from puzzles_lib.inspector.step import PRODUCTS, Step
 
 PACKED, VALUES, DY, DW = YELLOW, SKY, ORANGE, GREEN
 WHOLE = {"linewidth": 0.9}  # a matrix, and its tiles
@@ -17,11 +18,11 @@ TILE = {"edge": INK, "linewidth": 0.9, "fontsize": 9}
 
 
 def traffic(K: int = 100864, C: int = 768, BITS: int = 2, GROUP: int = 256) -> Picture:
-    """What must go through memory: dequantise and multiply, or both in one."""
+    """What has to go through memory: dequantize, then multiply, or both in one kernel."""
     packed = K * C * BITS // 8 + 4 * K * (C // GROUP)
     x, dw = 2 * K * C, 4 * C * C
     rows = {
-        "dequantise,\nthen multiply": [
+        "dequantize,\nthen multiply": [
             ("packed x", packed, PACKED),
             ("write x", x, VALUES),
             ("read x", x, VALUES),
@@ -44,13 +45,13 @@ def traffic(K: int = 100864, C: int = 768, BITS: int = 2, GROUP: int = 256) -> P
         told.append(
             f"{name.replace(chr(10), ' ')}: "
             + ", ".join(f"{text} {size / 1e6:.0f} MB" for text, size, _ in parts)
-            + f", in all {left:.0f} MB"
+            + f", {left:.0f} MB in total"
         )
     label(ax, 0, -0.45, "packed x", align="left", fontsize=9)
     ax.set_yticks(range(len(rows)), rows, fontsize=10)
     ax.invert_yaxis()
     ax.set_xlim(0, 560)
-    ax.set_xlabel("MB through memory, each tensor once", fontsize=10)
+    ax.set_xlabel("MB through memory, if each tensor moves once", fontsize=10)
     ax.tick_params(axis="x", labelsize=9)
     ax.spines[["top", "right"]].set_visible(False)
     return Picture(
@@ -80,7 +81,7 @@ def tile(K: int = 128, COUT: int = 64, CIN: int = 96, BITS: int = 2) -> Picture:
     row, column, steps = i * block_m, j * block_n, K // block_k
     for step in range(steps):
         at = step * block_k
-        name = f"turn {step + 1}"
+        name = f"iter. {step + 1}"
         box(ax, at, below + row, block_k, block_m, name, color=DY, **TILE)
         box(ax, left + column, at, block_n, block_k, name, color=VALUES, dashed=True, **TILE)
         strip = wide * block_n / CIN
@@ -98,46 +99,83 @@ def tile(K: int = 128, COUT: int = 64, CIN: int = 96, BITS: int = 2) -> Picture:
     return Picture(
         figure,
         f"One program of the fused kernel owns a tile of dW, {block_m} rows of COUT by {block_n} columns "
-        f"of CIN, and walks along K in {steps} turns. Each takes a block of the same rows of dy, transposed, "
-        f"and of the same columns of x. But x exists in registers only: each block is unpacked from a strip "
-        f"of words, {F} times narrower at {BITS} bits.",
+        f"of CIN, and walks along K in {steps} iterations. Each one takes a block of dy, transposed, and "
+        f"a block of x with the same k. But x exists in registers only: each block is unpacked from a strip "
+        f"of words, which is {F} times narrower at {BITS} bits.",
     )
 
 
-# ---- what a turn costs
+# ---- what an iteration costs
+
+_PRODUCTS = 1 << 20  # the work that bars are drawn for
 
 
 def busy(steps: Mapping[str, Step | None]) -> Picture:
-    """Clocks to issue a turn's instructions, and clocks of its products, by the kernel's name."""
-    known = {name: step for name, step in steps.items() if step is not None}
-    figure = new_figure(7.4, 0.9 + 0.62 * max(1, len(steps)))
+    """Clocks to issue the instructions for 2^20 products, beside those of the tensor cores, by name."""
+    figure = new_figure(7.4, 1.15 + 0.44 * max(1, len(steps)))
     ax = figure.subplots()
-    told = []
+    needed = _PRODUCTS / PRODUCTS
+    told, longest = [], needed
     for place, (name, step) in enumerate(steps.items()):
         if step is None:
-            label(ax, 0.02, place, "no tensor cores in a loop", align="left", fontsize=9)
+            label(ax, needed * 1.1, place, "no tensor cores in a loop", align="left", fontsize=9)
             told.append(f"{name}: no tensor cores in a loop")
             continue
-        share = step.tensor_clocks / step.issue_clocks
-        ax.barh(place - 0.19, 1.0, height=0.34, color=ORANGE, edgecolor=INK, linewidth=0.6)
-        ax.barh(place + 0.19, share, height=0.34, color=BLUE, edgecolor=INK, linewidth=0.6)
-        text = f"{step.issue_clocks:.0f} clocks to issue"
-        label(ax, 0.01, place - 0.19, text, align="left", fontsize=9)
-        text = f"{step.tensor_clocks:.0f} of tensor cores: at most {step.busy:.0%} busy"
-        label(ax, share + 0.01, place + 0.19, text, align="left", fontsize=9)
-        told.append(
-            f"{name}: {step.issue_clocks:.0f} clocks to issue, {step.tensor_clocks:.0f} of tensor cores, "
-            f"busy at most {step.busy:.0%}"
-        )
+        clocks = step.issue_clocks * needed / step.tensor_clocks
+        longest = max(longest, clocks)
+        ax.barh(place, clocks, height=0.6, color=ORANGE, edgecolor=INK, linewidth=0.6)
+        text = f"{clocks:.0f}, busy at most {step.busy:.0%}"
+        label(ax, max(clocks, needed), place, f"  {text}", align="left", fontsize=9)
+        told.append(f"{name}: {clocks:.0f} clocks, tensor cores busy at most {step.busy:.0%}")
+    ax.axvline(needed, color=BLUE, linewidth=2.4)
+    label(ax, needed, -0.75, f"tensor cores: {needed:.0f}", align="left bottom", fontsize=9, color=BLUE)
     ax.set_yticks(range(len(steps)), steps, fontsize=10)
-    ax.set_ylim(len(steps) - 0.4, -0.6)
-    ax.set_xlim(0, max([1.0, *(s.tensor_clocks / s.issue_clocks for s in known.values())]) + 0.5)
-    ax.set_xticks([0, 0.5, 1], ["0", "half", "the time to issue"], fontsize=9)
+    ax.set_ylim(len(steps) - 0.4, -0.8)
+    ax.set_xlim(0, longest * 1.38)
+    ax.set_xlabel("clocks to issue the instructions for 1,048,576 products", fontsize=10)
+    ax.tick_params(axis="x", labelsize=9)
     ax.spines[["top", "right"]].set_visible(False)
     return Picture(
         figure,
-        f"One turn of the loop, as shares of the time that it takes to issue its instructions. "
-        f"{'. '.join(told)}.",
+        f"How many clocks a multiprocessor needs to issue the instructions for {_PRODUCTS} products. The "
+        f"tensor cores need {needed:.0f} clocks for them. {'. '.join(told)}.",
+    )
+
+
+def clock(rows: int = 100864) -> Picture:
+    """Recorded times of three fused kernels, beside dequantizing and calling cuBLAS."""
+    timed = {
+        row["path"]: row["us"]
+        for row in recorded.rows("ladder")
+        if row["case"].startswith(f"2 bits, {rows}x")
+    }
+    names = {
+        "1": "like puzzle 19,\ntiles of 64 × 64",
+        "2": "the same,\nlarger tiles",
+        "3": "packed along K,\nlike puzzle 21",
+        "dequantize + cuBLAS": "dequantize,\nthen cuBLAS",
+    }
+    bars = {
+        words: next(us for path, us in timed.items() if path == start or path.startswith(f"{start} "))
+        for start, words in names.items()
+    }
+    figure = new_figure(7.4, 3.0)
+    ax = figure.subplots()
+    told = []
+    for place, (words, us) in enumerate(bars.items()):
+        color = SKY if place == len(bars) - 1 else ORANGE
+        ax.barh(place, us, height=0.6, color=color, edgecolor=INK, linewidth=0.6)
+        label(ax, us + 12, place, f"{us:.0f} µs", align="left", fontsize=10)
+        told.append(f"{words.replace(chr(10), ' ')}: {us:.0f} µs")
+    ax.set_yticks(range(len(bars)), bars, fontsize=10)
+    ax.invert_yaxis()
+    ax.set_xlim(0, max(bars.values()) * 1.15)
+    ax.set_xlabel(f"µs for dW, {recorded.about('ladder')}", fontsize=9)
+    ax.tick_params(axis="x", labelsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    return Picture(
+        figure,
+        f"Times for dW with K = {rows}, 768 by 768, 2 bits, {recorded.about('ladder')}. {'; '.join(told)}.",
     )
 
 
@@ -145,7 +183,7 @@ def busy(steps: Mapping[str, Step | None]) -> Picture:
 
 
 def splits(K: int = 83, BLOCK_K: int = 16, SPLITS: int = 4) -> Picture:
-    """K cut into blocks, blocks dealt to splits, a part from each, and their sum."""
+    """K cut into blocks, blocks dealt to splits, one part from each, and their sum."""
     blocks = triton.cdiv(K, BLOCK_K)
     steps = triton.cdiv(blocks, SPLITS)
     colors = (SKY, YELLOW, ORANGE, PURPLE)
@@ -176,22 +214,22 @@ def splits(K: int = 83, BLOCK_K: int = 16, SPLITS: int = 4) -> Picture:
         told.append(f"split {split} has {rows} rows")
     middle = left + SPLITS * steps * width / 2
     arrow(ax, (middle, 5.8), (middle, 6.9))
-    text = "a second kernel, from left to right: the same bits at every run"
+    text = "a second kernel, from left to right: the same bits in every run"
     label(ax, middle + 0.4, 6.3, text, align="left", fontsize=9)
     box(ax, middle - 1.5, 7.1, 3.0, 1.6, "dW", color=DW)
     return Picture(
         figure,
         f"K = {K} rows in blocks of {BLOCK_K} make {blocks} blocks; {SPLITS} splits take {steps} each. "
-        f"{'; '.join(told)}. Each split writes its own part, the empty one zeros. A second kernel adds the "
-        f"parts from left to right, the same bits at every run.",
+        f"{'; '.join(told)}. Each split writes its own part; the empty one writes zeros. A second kernel "
+        f"adds the parts from left to right, so every run gives the same bits.",
     )
 
 
-# ---- where values are wanted
+# ---- where values are needed
 
 
 def wanted(BITS: int = 4) -> Picture:
-    """A word along a row, a word along K, and what a thread must hand to the tensor cores."""
+    """A word along a row, a word along K, and what a thread has to give the tensor cores."""
     rows, columns = 16, 32 // BITS
     figure, ax = new_sheet(25, 12.2, unit=0.36)
     thread = {(k, 3) for k in (2, 3, 10, 11)}  # thread 1 of a quarter warp: k = 2t, 2t+1, 2t+8, 2t+9
@@ -213,19 +251,19 @@ def wanted(BITS: int = 4) -> Picture:
             y = block.y + (k + 0.5) * height
             label(ax, left - 0.2, y, f"k={k}", align="right", fontsize=9, color=FAINT)
         label(ax, middle, block.bottom + 0.7, foot)
-    text = "yellow: what a thread has.  framed: what the tensor cores want of it"
+    text = "yellow: what a thread has.  framed: what the tensor cores need from it"
     label(ax, 12.5, 11.7, text)
     return Picture(
         figure,
-        f"16 rows of x by {columns} columns, twice. Framed are the four values that one thread hands to the "
+        f"16 rows of x by {columns} columns, twice. Four values are framed that one thread has to give the "
         f"tensor cores: column 3, rows 2, 3, 10 and 11. Packed along the row, a thread that loads a word has "
-        f"{columns} columns of row 2: one of them is wanted of it. Packed along K, it loads the words at the "
-        f"framed places, and field j of each is just what is wanted of it by dot j.",
+        f"{columns} columns of row 2, and only one of them is framed. Packed along K, it loads the words at "
+        f"the framed places, and field j of each word is exactly what dot j needs from it.",
     )
 
 
 def fields(BITS: int = 4, j: int = 2) -> Picture:
-    """A turn of puzzle 21: one load of words, and a dot for each of their fields."""
+    """An iteration of puzzle 21: one load of words, and one dot for each field."""
     F = 16 // BITS
     figure, ax = new_sheet(26, 15.2, unit=0.36)
     acc_x, acc_y, wide, high = 17.0, 8.6, 6.4, 4.6
@@ -247,22 +285,22 @@ def fields(BITS: int = 4, j: int = 2) -> Picture:
         label(ax, acc_x - 0.3, y + strip / 2, rows, align="right", fontsize=9)
     label(ax, acc_x + wide / 2, top - 0.6, f"dy: 16 · F rows of block 0, F = {F}", fontsize=9)
     for x, text in (
-        (words_x + thin / 2, "[BLOCK_N, 16]\nloaded once a turn"),
+        (words_x + thin / 2, "[BLOCK_N, 16]\nloaded once per iteration"),
         (x_x + thin / 2, "[BLOCK_N, 16]"),
         (acc_x + wide / 2, "[BLOCK_N, BLOCK_M]"),
     ):
         label(ax, x, acc_y + high + 0.4, text, align="top", fontsize=9)
     for line, text in enumerate(
-        ("a turn: one load of words,", f"{F} dots, acc += xᵀ · dy", f"this is j = {j}")
+        ("one iteration: one load of words,", f"{F} dots, acc += xᵀ · dy", f"this is j = {j}")
     ):
         label(ax, words_x, top + 0.8 + line * 1.1, text, align="left")
     return Picture(
         figure,
-        f"A turn of puzzle 21 at {BITS} bits. A tile of words, [BLOCK_N, 16], is loaded once. Field {j} of "
-        f"all its words, shifted, masked and scaled in the thread that has the word, is xᵀ, [BLOCK_N, 16]. "
-        f"It is multiplied by rows {16 * j} to {16 * j + 15} of dy, [16, BLOCK_M], and the product "
-        f"is added to acc, [BLOCK_N, BLOCK_M]. The other {F - 1} fields meet the other rows of the block.",
+        f"One iteration of puzzle 21 at {BITS} bits. A tile of words, [BLOCK_N, 16], is loaded once. Field "
+        f"{j} of all its words, shifted, masked and scaled in the thread that has it, is xᵀ, [BLOCK_N, 16]. "
+        f"It is multiplied by rows {16 * j} to {16 * j + 15} of dy, [16, BLOCK_M], and the product is added "
+        f"to acc, [BLOCK_N, BLOCK_M]. The other {F - 1} fields go with the other rows of the block.",
     )
 
 
-__all__ = ["busy", "fields", "splits", "tile", "traffic", "wanted"]
+__all__ = ["busy", "clock", "fields", "splits", "tile", "traffic", "wanted"]

@@ -29,7 +29,7 @@ def _twice() -> int:
 
 
 def _results() -> int:
-    """Ways to add four parts, when the first two may change places."""
+    """Return the number of ways to add four parts, if the first two may change places."""
     return len({(frozenset(order[:2]), *order[2:]) for order in itertools.permutations(range(4))})
 
 
@@ -39,7 +39,7 @@ def _counted_again() -> int:
 
 
 def _one_group_a_tile() -> int:
-    """Cases of puzzle 19 in which no tile has columns of two groups."""
+    """Return how many cases of puzzle 19 have no tile with columns of two groups."""
 
     def holds(case) -> bool:
         tiles = range(0, case.CIN, case.BLOCK_N)
@@ -50,7 +50,7 @@ def _one_group_a_tile() -> int:
 
 
 def _empty_splits() -> set[int]:
-    """Cases of puzzle 20 whose last split has no rows."""
+    """Return the cases of puzzle 20 whose last split has no rows."""
 
     def rows_before(case) -> int:
         steps = triton.cdiv(triton.cdiv(case.K, case.BLOCK_K), case.SPLITS)
@@ -68,37 +68,48 @@ def _row_of_field(b: int = 1, j: int = 3, r: int = 5, BITS: int = 2) -> int:
     return 16 * F * b + 16 * j + r
 
 
+def _correct_after_tuning(launches: int = 3) -> bool:
+    """Return whether a sum is what one launch makes it, after as many launches as configurations."""
+    dw = 0
+    for _ in range(launches):
+        dw += 1
+    return dw == 1
+
+
 QUESTIONS = (
     Question(
         id="ch12-q1",
-        asks="Fused: which takes an H200 longer, moving the bytes or making the products? "
+        asks="The fused product on an H200: which takes longer, moving the bytes or computing the products? "
         "'bytes' or 'products'",
         right=_floor,
         kind=str,
-        nudge="178 MB at 4.8 TB/s; and two FLOP for each of K · COUT · CIN products, at 989 TFLOP/s",
+        nudge="Compare two times: 178 MB divided by 4.8 TB/s, and two FLOP per product over 989 TFLOP/s. "
+        "There are K · COUT · CIN products.",
     ),
     Question(
         id="ch12-q2",
-        asks="How many clocks of tensor cores does a turn of 32 rows take in a tile of 128 x 128?",
+        asks="How many clocks do the tensor cores need for an iteration of 32 rows in a tile of 128 x 128?",
         right=_tensor_clocks,
         kind=int,
         nudges=(
             Nudge(
                 lambda v, r: v == r // 4,
-                "so many the tile of 64 x 64 took. How many of them fit in this one?",
+                "That's what the tile of 64 x 64 took. How many of those fit in this one?",
             ),
-            Nudge(lambda v, r: v == 2 * r, "a multiplication and an addition are one product here"),
+            Nudge(lambda v, r: v == 2 * r, "A multiplication plus an addition count as one product here."),
         ),
-        nudge="count the products of a turn, and divide by 2048 a clock",
+        nudge="Count the products of one iteration and divide by 2048 per clock.",
     ),
     Question(
         id="ch12-q3",
-        asks="36 tiles, 132 multiprocessors. Into how many splits may K be cut, "
-        "if none is to get two programs?",
+        asks="36 tiles, 132 multiprocessors: into how many splits can K be cut at most, "
+        "if no multiprocessor should get two programs?",
         right=_most_splits,
         kind=int,
-        nudges=(Nudge(lambda v, r: v > r, "then there are more programs than multiprocessors"),),
-        nudge="a split is one program for each tile",
+        nudges=(
+            Nudge(lambda v, r: v > r, "With that many splits there are more programs than multiprocessors."),
+        ),
+        nudge="Each split adds one program for each tile.",
     ),
     Question(
         id="ch12-q4",
@@ -107,20 +118,23 @@ QUESTIONS = (
         right=_twice,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 16 - 21 % 16 + 16, "the second block is needed: count from its end"),
+            Nudge(
+                lambda v, r: v == 16 - 21 % 16 + 16,
+                "That's as if a third block were read. Count how far the second block reaches past row 21.",
+            ),
         ),
-        nudge="two blocks reach to row 32; where does split 1 begin?",
+        nudge="Two blocks reach to row 32. Where does split 1 begin?",
     ),
     Question(
         id="ch12-q5",
-        asks="Four float32 parts are added in 24 orders. How many different results are there at most?",
+        asks="Four float32 parts are added in 24 orders. How many different results can there be at most?",
         right=_results,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 24, "some of these orders begin with the same sum of two"),
-            Nudge(lambda v, r: v == 1, "that would be so, if additions were exact"),
+            Nudge(lambda v, r: v == 24, "Some of these orders start with the same sum of two parts."),
+            Nudge(lambda v, r: v == 1, "That would be true if additions were exact."),
         ),
-        nudge="which two orders make the same additions of the same numbers?",
+        nudge="Which two orders make exactly the same additions?",
     ),
     Question(
         id="ch12-q6",
@@ -129,25 +143,32 @@ QUESTIONS = (
         kind=int,
         nudges=(
             Nudge(
-                lambda v, r: v == 83 % 32, "so many rows the last turn has to itself. And its other lanes?"
+                lambda v, r: v == 83 % 32,
+                "That's how many rows belong to the last iteration. What do its other lanes load?",
             ),
-            Nudge(lambda v, r: v == 32, "not all of the last turn: some of its rows are there"),
+            Nudge(
+                lambda v, r: v == 32,
+                "Not all lanes of the last iteration wrap around: some of their rows exist.",
+            ),
         ),
-        nudge="how many lanes have three turns, and how many rows are there for them?",
+        nudge="How many lanes do three iterations have together, and how many rows exist for them?",
     ),
     Question(
         id="ch12-q7",
-        asks="In how many of puzzle 19's six cases is one group a tile right?",
+        asks="In how many of puzzle 19's six cases does one group per tile give the correct result?",
         right=_one_group_a_tile,
         kind=int,
         nudges=(
             Nudge(
                 lambda v, r: v == 3,
-                "a group longer than a tile can end within one, too: GROUP=96 and tiles of 64, for one",
+                "A group longer than a tile can end inside one, too. Look at GROUP=96 and tiles of 64.",
             ),
-            Nudge(lambda v, r: v == 0, "where group and tile begin and end together, nothing is lost"),
+            Nudge(
+                lambda v, r: v == 0,
+                "If groups and tiles begin and end together, nothing is lost. Is there such a case?",
+            ),
         ),
-        nudge="mark in each row of the table where groups end, and where tiles do",
+        nudge="For each row of the table, mark where groups end and where tiles end.",
     ),
     Question(
         id="ch12-q8",
@@ -155,21 +176,26 @@ QUESTIONS = (
         right=_empty_splits,
         kind=set,
         nudges=(
-            Nudge(lambda v, r: v and v < r, "there is one more: count blocks, and deal them out"),
-            Nudge(lambda v, r: v > r, "too many: a split that is short still has rows, and stores their sum"),
+            Nudge(
+                lambda v, r: v and v < r,
+                "Correct so far, but there is one more. Count the blocks of each case and deal them out.",
+            ),
+            Nudge(
+                lambda v, r: v > r, "That's one too many: a short split still has rows, and stores their sum."
+            ),
         ),
-        nudge="blocks: K over BLOCK_K, rounded up. A share: blocks over SPLITS, rounded up. Who gets none?",
+        nudge="Blocks: K / BLOCK_K, rounded up. Each share: blocks / SPLITS, rounded up. Who gets none?",
     ),
     Question(
         id="ch12-q9",
-        asks="65536 registers, programs of 8 warps: how many may a thread take, if two programs are to fit?",
+        asks="65536 registers, programs of 8 warps: how many may a thread use, so that two programs fit?",
         right=_registers_for_two,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 2 * r, "so many, and one program takes them all"),
-            Nudge(lambda v, r: v == 32 * r, "that is for a warp; it has 32 threads"),
+            Nudge(lambda v, r: v == 2 * r, "With that many, one program takes them all."),
+            Nudge(lambda v, r: v == 32 * r, "That's for a whole warp, which has 32 threads."),
         ),
-        nudge="how many threads have two programs? They share the registers out among them",
+        nudge="How many threads do two programs have? They all share the registers.",
     ),
     Question(
         id="ch12-q10",
@@ -179,11 +205,18 @@ QUESTIONS = (
         nudges=(
             Nudge(
                 lambda v, r: v == 16 * 8 + 8 * 5 + 3,
-                "that takes a word for 8 neighbours. Here a field's rows lie together, 16 of them",
+                "That treats a word as 8 neighbors. Here the 16 rows of one field are next to each other.",
             ),
-            Nudge(lambda v, r: v == 16 * 3 + 5, "that is its place within a block. This one is block 1"),
-            Nudge(lambda v, r: v == 16 * 16 + 16 * 3 + 5, "a word has 16 bits, and so 8 fields"),
+            Nudge(lambda v, r: v == 16 * 3 + 5, "That's its place within a block. This word is in block 1."),
+            Nudge(lambda v, r: v == 16 * 16 + 16 * 3 + 5, "A word has 16 bits, so 8 fields."),
         ),
-        nudge="k = 16 · F · b + 16 · j + r, with b and r from the word's place",
+        nudge="Use k = 16 · F · b + 16 · j + r, with b and r from the word's place.",
+    ),
+    Question(
+        id="ch12-q11",
+        asks="Autotune times a kernel that adds to dw, on a dw of zeros. Is dw correct afterwards?",
+        right=_correct_after_tuning,
+        kind=bool,
+        nudge="Every timed launch is a real one. What does the second launch find in dw?",
     ),
 )

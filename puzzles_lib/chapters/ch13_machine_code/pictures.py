@@ -1,4 +1,4 @@
-"""Pictures for chapter 13. Those of layouts show what `puzzles_lib.compiler.layouts` reads in TTGIR."""
+"""Pictures for chapter 13. Layouts are drawn as `puzzles_lib.compiler.layouts` reads them from TTGIR."""
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Polygon
@@ -30,7 +30,7 @@ def stations() -> Picture:
         ("Python", "the kernel's\nsource and its tree"),
         ("TTIR", "types and shapes;\nblocks as wholes"),
         ("TTGIR", "layouts: which thread\nholds which element"),
-        ("LLVM IR", "what one thread does,\nin endless registers"),
+        ("LLVM IR", "what one thread does,\nregisters unlimited"),
     ]
     width, height, gap = 4.6, 3.0, 1.6
     for i, (name, what) in enumerate(common):
@@ -48,14 +48,14 @@ def stations() -> Picture:
     arrow(ax, (last + 0.2, 3.6), (last - gap, 5.3))
     arrow(ax, (last + width / 2, 3.6), (last + width / 2, 5.2))
     arrow(ax, (2 * (width + gap) + 0.1, 6.7), (width + 0.1 + width + gap, 6.7))
-    label(ax, 0.2, 6.7, "for the target\nthat was asked for", align="left", color=FAINT)
-    label(ax, 0.2, 4.35, "hardly a word about the target up to TTIR", align="left", color=FAINT)
+    label(ax, 0.2, 6.7, "for the target\nyou chose", align="left", color=FAINT)
+    label(ax, 0.2, 4.35, "up to TTIR, almost the same for every target", align="left", color=FAINT)
     return Picture(
         figure,
         "The stages. Python: the kernel's source and its tree. TTIR: types and shapes, blocks as wholes, "
-        "with hardly a word about the target. TTGIR: layouts, which thread holds which element. LLVM IR: "
-        "what one thread does, in endless registers. From there for NVIDIA to PTX, an assembly with virtual "
-        "registers, and SASS, what the GPU runs; for AMD to AMDGCN.",
+        "almost the same for every target. TTGIR: layouts, which thread holds which element. LLVM IR: what "
+        "one thread does, with unlimited registers. From there, NVIDIA goes to PTX, an assembly language "
+        "with virtual registers, and to SASS, which the GPU runs; AMD goes to AMDGCN.",
     )
 
 
@@ -71,7 +71,7 @@ def _station(
 def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
     """Who holds a block: cut into warps, one warp's share into lanes, one lane's into registers.
 
-    layout: of a tensor with one axis, in which neighbours belong to one thread's registers.
+    layout: of a tensor with one axis, in which neighbors belong to one thread's registers.
     warp, lane: which ones to look into; their first share is drawn.
 
     Raises ValueError for a warp that has no share of its own, and for a lane that is not drawn.
@@ -79,7 +79,7 @@ def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
     (n,) = layout.shape
     shown = min(9, layout.lanes)
     if lane not in range(shown):
-        raise ValueError(f"block: lane is {lane!r}, allowed are 0 to {shown - 1}: so many are drawn")
+        raise ValueError(f"block: lane is {lane!r}, allowed are 0 to {shown - 1}, the lanes that are drawn")
     order = [layout.holders((i,)) for i in range(n)]
     runs = _runs(order)
     shares = [(begin, length) for begin, length, holder in runs if holder == warp]
@@ -115,13 +115,13 @@ def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
     for i, element in enumerate(own):
         register = next(r for w, t, r in order[element] if (w, t) == (warp, lane))
         part(x + wide * i, tops[2], wide, f"register {register}", element, YELLOW)
-    words = f"lane {lane} of warp {warp} holds {len(own)} neighbours:\nit can load them at once"
+    words = f"lane {lane} of warp {warp} holds {len(own)} neighbors:\none load can fetch them"
     label(ax, x + wide * len(own) + 0.4, tops[2] + 0.5, words, align="left")
     told = ", ".join(f"{b} to {b + length - 1} warp {w}" for b, length, w in runs)
     return Picture(
         figure,
         f"A block of {n} elements in the layout {layout.name}. By warps: {told}. Of warp {warp}'s elements "
-        f"{start} to {start + span - 1}, each lane holds {len(own)} neighbours: lane {lane} the elements "
+        f"{start} to {start + span - 1}, each lane holds {len(own)} neighbors: lane {lane} has the elements "
         f"{own[0]} to {own[-1]}, in its registers 0 to {len(own) - 1}.",
     )
 
@@ -147,7 +147,7 @@ def _enlarge(
 
 
 def tile(layout: Layout, rows: Layout, columns: Layout) -> Picture:
-    """One pass of a blocked layout over a tile, and who holds the offsets of its rows and columns.
+    """One round of a blocked layout over a tile, and who holds the offsets of its rows and columns.
 
     layout: of a tile with two axes. rows, columns: its slices, the layouts of ``offs[:, None]``'s and
     ``offs[None, :]``'s vectors before they became two-dimensional.
@@ -157,7 +157,7 @@ def tile(layout: Layout, rows: Layout, columns: Layout) -> Picture:
     m, n = layout.shape
     first = layout.table[:, :, 0]  # [warps, lanes, 2]: where each thread's first register lies
     height = int(first[..., 0].max()) + 1  # of one round
-    run = int((layout.table[0, 0, :, 0] == 0).sum())  # neighbours of one thread along a row
+    run = int((layout.table[0, 0, :, 0] == 0).sum())  # neighbors of one thread along a row
     if layout.warps * layout.lanes * run != height * n:
         raise ValueError(f"{layout.name} does not deal out whole rows in runs, which is what can be drawn")
     figure, ax = new_sheet(23.4, 14.6)
@@ -187,8 +187,8 @@ def tile(layout: Layout, rows: Layout, columns: Layout) -> Picture:
     words = f"offsets of {n} columns: held by these lanes of every warp"
     label(ax, left + wide * n / run / 2, 0.4, words, fontsize=9)
     words = (
-        f"lane numbers; each cell is {run} neighbours, registers 0 to {run - 1}.\n"
-        f"Rows {height} to {2 * height - 1}: the same threads, registers {run} to {2 * run - 1}, and so on: "
+        f"numbers are lanes; each cell is {run} neighbors, registers 0 to {run - 1}.\n"
+        f"Rows {height} to {2 * height - 1} repeat it in registers {run} to {2 * run - 1}, and so on: "
         f"{m // height} rounds, {layout.registers} registers."
     )
     label(ax, left, top + tall * height + 0.9, words, align="left")
@@ -196,10 +196,10 @@ def tile(layout: Layout, rows: Layout, columns: Layout) -> Picture:
     return Picture(
         figure,
         f"The layout {layout.name} of a {m} x {n} tile. One round covers {height} rows: warp 0 rows 0 to "
-        f"{int(first[0, :, 0].max())}, and so on. In a row {n // run} lanes hold {run} neighbours each. The "
+        f"{int(first[0, :, 0].max())}, and so on. In a row, {n // run} lanes hold {run} neighbors each. The "
         f"offset of a row is held by {per_row} lanes, that of row 0 by lanes "
         f"{_spans([lane for _, lane, _ in rows.holders((0,))])}; the offset of a column by every thread "
-        f"below it. {m // height} rounds make {layout.registers} registers a thread.",
+        f"below it. {m // height} rounds make {layout.registers} registers per thread.",
     )
 
 
@@ -244,7 +244,7 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
                     mine.append(f"[{row}, {column}] in register {holder[2]}")
         cells(ax, texts, x=x, y=y, width=wide, height=tall, colors=colors, fontsize=9)
         m, k = layout.shape
-        words = f"{name}: {m} x {k}, {layout.registers} registers a lane"
+        words = f"{name}: {m} x {k}, {layout.registers} registers per lane"
         label(ax, x, y - 0.35, words, align="left")
         label(ax, x - 0.3, y + tall * m / 2, axes[name][0], color=FAINT)
         told.append(f"{name} {', '.join(mine)}")
@@ -252,14 +252,14 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
         "one warp, one mma.sync.m16n8k16:\n\n"
         "  acc += x @ y\n\n"
         "numbers are lanes;\n"
-        f"lane {lane} is picked out, with\nits registers r0, r1, ..."
+        f"lane {lane} is marked, with\nits registers r0, r1, ..."
     )
     label(ax, 2.0, 1.1 + 8 * tall, words, align="left", fontsize=11)
     return Picture(
         figure,
         f"One mma.sync.m16n8k16 of a warp: acc, 16 x 8, grows by x, 16 x 16, times y, 16 x 8. Each cell "
         f"names the lane that holds it. Lane {lane} holds {'; '.join(told)}. A row of acc belongs to four "
-        f"lanes, a pair of neighbours each.",
+        f"lanes, which hold a pair of neighbors each.",
     )
 
 
@@ -292,16 +292,16 @@ def swizzle(shared: SharedLayout, columns: int, element_bytes: int, chunk: int =
         label(ax, x, y - 0.95, "banks", align="left bottom", fontsize=9, color=FAINT)
         turns = bank_conflicts(layout, 8, columns, element_bytes)
         ways.append(turns)
-        title = "rows as they are" if layout is None else f"{shared.name}: swizzled"
+        title = "not swizzled" if layout is None else f"{shared.name}: swizzled"
         label(ax, x, 0.3, title, align="left", fontsize=11)
-        words = f"chunk {chunk} of 8 rows: {turns} {'turn' if turns == 1 else 'turns'}"
+        words = f"chunk {chunk} of 8 rows: {turns} {'round' if turns == 1 else 'rounds'}"
         label(ax, x, y + 6.75, words, align="left")
     return Picture(
         figure,
         f"Eight rows of a tile with {columns} columns of {element_bytes} bytes in shared memory, in chunks "
-        f"of {shared.vec}. As they are, chunk {chunk} of every row lies in the same {banks} banks, and "
-        f"reading it from 8 rows takes {ways[0]} turns. In {shared.name}, chunk c of row r lies at place "
-        f"c xor r, all eight in different banks: {ways[1]} turn.",
+        f"of {shared.vec}. Without swizzling, chunk {chunk} of every row is in the same {banks} banks, and "
+        f"reading it from 8 rows takes {ways[0]} rounds. In {shared.name}, chunk c of row r is at place c "
+        f"xor r, so all eight are in different banks: {ways[1]} round.",
     )
 
 
@@ -333,13 +333,13 @@ def pipelined(steps: int = 4) -> Picture:
                 top = y + row * tall
                 box(ax, x, top, w, tall, f"{name} {step}", color=color, edge=INK, fontsize=9)
         if num_stages == 1:
-            words = "to the right: time; a copy is drawn as long as two dots"
+            words = "time goes to the right; here a copy takes as long as two dots"
             label(ax, left, y - 0.6, words, align="left", fontsize=9, color=FAINT)
         label(ax, left - 0.3, y + tall * lanes / 2, "copies", align="right")
         label(ax, left - 0.3, y + tall * (lanes + 0.5), "tensor cores", align="right")
     return Picture(
         figure,
-        f"{steps} turns of a matmul's loop, drawn for a copy that takes as long as two dots. num_stages=1: "
-        f"copy, dot, copy, dot; done after {ends[0]:g} dots' time. num_stages=3: two copies are on their way "
+        f"{steps} iterations of a matmul's loop, if a copy takes as long as two dots. num_stages=1: copy, "
+        f"dot, copy, dot; done after the time of {ends[0]:g} dots. num_stages=3: two copies are in flight "
         f"while a dot runs, and the tensor cores wait for the first copy only; done after {ends[1]:g}.",
     )

@@ -1,4 +1,4 @@
-"""The reading exercises of chapter 13. Their kernels are the chapter's own, as its notebook has them."""
+"""The reading exercises of chapter 13, about the kernels in its notebook."""
 
 import re
 
@@ -28,11 +28,11 @@ _made: dict[tuple, Stages] = {}
 
 
 def _once(kernel: JITFunction, puzzle: Puzzle, target: str, numbers: dict[str, int]) -> Stages:
-    """Compiled once in a session: each question, and each try at one, asks for the same few."""
+    """Return a kernel's stages, compiled once per session: the questions ask for the same few."""
     key = (puzzle.name, target, *numbers.items())
     if key not in _made:
         made = stages(kernel, puzzle, target, **numbers)
-        if made.built is None:  # refused by the front end, or since another thread was at work
+        if made.built is None:  # the compiler rejects it, or another thread was compiling
             return made
         _made[key] = made
     return _made[key]
@@ -107,7 +107,7 @@ def _pass_of_the_tensor_core() -> str:
 
 
 def _deepest() -> int:
-    """Looked for from where it is to be expected: each stage more takes as much as the one before it."""
+    """Return the deepest pipeline that fits, found near the estimate: every stage takes the same space."""
 
     def needed(num_stages: int) -> int:
         return _matmul(num_stages=num_stages).shared_bytes
@@ -128,8 +128,13 @@ def _loads_of_4095() -> int:
     return _add(N=4095).ptx.count("ld.global")
 
 
+def _loads_without_a_promise() -> int:
+    """Return one load for each element of a thread: no two of them may share one."""
+    return read_layout(_add().ttgir, "#blocked", (1024,)).registers
+
+
 def _becomes() -> str:
-    """Machine code for one element fewer."""
+    """Return what happens to the machine code if there is one element less."""
     whole, fewer = (len(_add(N=n).sass.splitlines()) for n in (4096, 4095))
     return "the same" if fewer == whole else "longer" if fewer > whole else "shorter"
 
@@ -143,7 +148,7 @@ def _pass_of_the_runs() -> str:
 
 
 def _place_of_a_chunk() -> int:
-    """Of chunk 2, in row 6."""
+    """Return the place of chunk 2 in row 6."""
     shared = read_shared(_matmul("sm_80", num_stages=1).ttgir, "#shared")
     return shared.column(6, 2 * shared.vec) // shared.vec
 
@@ -162,7 +167,7 @@ def _least_block_k() -> int:
 
 
 def _same_pass(given: str, right: str) -> bool:
-    """``TritonGPUCoalesce`` and ``tritongpu-coalesce`` are two names of one pass."""
+    """Return whether two names mean one pass: ``TritonGPUCoalesce`` is ``tritongpu-coalesce``."""
     return re.sub(r"[^a-z0-9]", "", given) == re.sub(r"[^a-z0-9]", "", right.lower())
 
 
@@ -173,16 +178,16 @@ def _is(value: object):
 QUESTIONS = (
     Question(
         "ch13-q1",
-        "How many arguments does the function in TTIR take?",
+        "How many arguments does the function in TTIR have?",
         _arguments,
         int,
-        "Count what stands between the brackets of tt.func, each with a % before its name.",
+        "Count the names with a % between the brackets of tt.func.",
         (
             Nudge(
                 _is(4),
-                "So many has the Python function. Search the TTIR for BLOCK: what is there in its place?",
+                "The Python function has 4. Search the TTIR for BLOCK. What do you find instead?",
             ),
-            Nudge(_is(5), "Those are the arguments further down, in LLVM IR and PTX. Count in the TTIR."),
+            Nudge(_is(5), "You counted further down, in LLVM IR or PTX. Count in the TTIR."),
         ),
     ),
     Question(
@@ -190,27 +195,27 @@ QUESTIONS = (
         "Which operations in TTIR take the mask as an operand? Name them as TTIR does: {'tt.…', ...}",
         _users_of_the_mask,
         set,
-        "Find the arith.cmpi. It gives a value a name, with a %; which later lines have that name in them?",
+        "Find the arith.cmpi. It names its result with a %. Which later lines use that name?",
         (
             Nudge(
                 lambda given, right: "arith.cmpi" in given,
-                "arith.cmpi makes the mask. Asked for is what takes it: lines below with its name.",
+                "arith.cmpi makes the mask. Which operations use it? Look at the lines below with its name.",
             ),
             Nudge(
                 lambda given, right: given < right,
-                "Right, but that is not all of it: look for the name of the mask once more.",
+                "Correct so far, but that's not all of it. Search for the mask's name once more.",
             ),
             Nudge(
                 lambda given, right: {n.rpartition(".")[2] for n in given} == {n[3:] for n in right},
-                "Those two, yes. Name them as TTIR does: with tt. in front.",
+                "Those two, yes. Write their TTIR names, with tt. in front.",
             ),
             Nudge(
                 lambda given, right: given > right,
-                "Those are among them, and one is too many: has its line the name of the mask in it?",
+                "Both are in your set, but one is too many. Do all of their lines contain the mask's name?",
             ),
             Nudge(
                 lambda given, right: "tt.splat" in given,
-                "tt.splat makes a block of copies of N, which the mask is then computed from. Look below it.",
+                "tt.splat makes a block of copies of N, before the mask exists. Look further down.",
             ),
         ),
     ),
@@ -219,36 +224,36 @@ QUESTIONS = (
         "Who holds element 700 of the block? (warp, lane, register)",
         _holder_of_700,
         tuple,
-        "Divide step by step: how many elements does a thread hold in a run, a warp, all warps together?",
+        "Divide step by step. How many elements does one thread hold in a run? One warp? All warps together?",
         (
-            Nudge(lambda given, right: len(given) != 3, "Three numbers: (warp, lane, register)."),
+            Nudge(lambda given, right: len(given) != 3, "Give three numbers: (warp, lane, register)."),
             Nudge(
                 lambda given, right: given[:2] == right[:2],
-                "The thread is right. But before it comes to this element it has held others already, "
-                "in the first half of the block.",
+                "The thread is correct. But it has held others already, from the first half of the block. "
+                "Which register comes next?",
             ),
             Nudge(
                 lambda given, right: given[0] == right[0] and given[2] == right[2],
-                "Warp and register are right. Where does this run of the warp begin, how far is 700 from it?",
+                "Warp and register are correct. Where does this run of the warp begin? How far is it to 700?",
             ),
             Nudge(
                 lambda given, right: isinstance(given[0], int) and given[0] > 3,
-                "There are four warps, 0 to 3. After the last one has its share, the first begins again.",
+                "There are four warps, 0 to 3. After warp 3, the pattern starts again with warp 0.",
             ),
         ),
     ),
     Question(
         "ch13-q4",
-        "In chapter 01 you had BLOCK=32. How many threads hold each element then, with four warps?",
+        "With BLOCK=32, as in chapter 01, and four warps: how many threads hold each element?",
         _holders_in_a_small_block,
         int,
-        "Read #blocked with BLOCK=32: how many places for elements have all threads together?",
+        "Read #blocked with BLOCK=32: how many places for elements do all threads have together?",
         (
             Nudge(
                 _is(1),
-                "One would be enough. But count the threads, and the elements that there are for them.",
+                "One would be enough. But count the threads, and compare with the number of elements.",
             ),
-            Nudge(_is(128), "That is how many threads there are. They share 32 elements."),
+            Nudge(_is(128), "That's how many threads there are. They share 32 elements."),
         ),
     ),
     Question(
@@ -256,56 +261,56 @@ QUESTIONS = (
         f"For which N of {', '.join(map(str, SIZES))} does x arrive in loads of four? A set.",
         _sizes_with_wide_loads,
         set,
-        "Compile with each N and look for ld.global in the PTX, or for tt.divisibility in the TTIR.",
+        "Compile for each N. Look for ld.global in the PTX, or for tt.divisibility in the TTIR.",
         (
             Nudge(
                 lambda given, right: given == set(SIZES),
-                "All of them are multiples of 4, but does the compiler know? It is told one thing only.",
+                "All of them are multiples of 4, but does the compiler know that? It's told one thing only.",
             ),
             Nudge(
                 lambda given, right: given > right,
-                "The right ones are among them, but not alone: what exactly is the compiler told about N?",
+                "The correct ones are in your set, but not alone. What exactly does the compiler know of N?",
             ),
-            Nudge(lambda given, right: set() < given < right, "Right so far; there is another one."),
+            Nudge(lambda given, right: set() < given < right, "Correct so far, but there's another one."),
         ),
     ),
     Question(
         "ch13-q6",
-        "Into which register does thread 0 load element 3 of its block? Such as 'R20'.",
+        "Which register does thread 0 load element 3 of its block into? Answer like 'R20'.",
         _register_of_3,
         str,
-        "LDG.E.128 names the first of the registers it fills; they follow each other.",
+        "LDG.E.128 names the first of four registers in a row.",
         (
             Nudge(lambda given, right: given.isdigit(), "A register's name has a letter in front: R."),
             Nudge(
                 lambda given, right: given.casefold() in ("r2", "r3"),
-                "That is half of an address: [R2.64] is the pair R2, R3. Look before the bracket.",
+                "That's half of an address: [R2.64] means the pair R2, R3. Look in front of the bracket.",
             ),
             Nudge(
                 lambda given, right: (
                     given.lstrip("r").isdigit() and int(given.lstrip("r")) == int(right[1:]) - 3
                 ),
-                "That is where element 0 goes.",
+                "That's where element 0 goes.",
             ),
             Nudge(
                 lambda given, right: given.lstrip("r") == str(int(right[1:]) - 1),
-                "One short: element 3 is the fourth of them.",
+                "One short. Elements 0, 1, 2, 3: element 3 is the fourth of them.",
             ),
             Nudge(
                 lambda given, right: given.lstrip("r").isdigit() and int(given.lstrip("r")) > int(right[1:]),
-                "That is one of the second load's, which starts at element 512.",
+                "That register belongs to the second load, which starts at element 512.",
             ),
         ),
     ),
     Question(
         "ch13-q7",
-        "How many threads has a program with four warps on gfx942?",
+        "How many threads does a program with four warps have on gfx942?",
         _threads_on_amd,
         int,
         "The layout in TTGIR says how many threads a warp has, and how many warps there are.",
         (
-            Nudge(_is(128), "So many it has on NVIDIA. Read threadsPerWarp in the TTGIR for gfx942."),
-            Nudge(_is(64), "So many has one warp. The program has four."),
+            Nudge(_is(128), "That would be correct on NVIDIA. Read threadsPerWarp in the TTGIR for gfx942."),
+            Nudge(_is(64), "That's how many threads one warp has. The program has four warps."),
         ),
     ),
     Question(
@@ -314,12 +319,14 @@ QUESTIONS = (
         "#ttg.slice<{dim = 0, parent = #blocked}> on sm_80?",
         _holders_of_a_column,
         int,
-        "In the picture, go down the column of one element: every thread that you meet needs its offset.",
+        "In the picture, go down the column of one element. Every thread you meet needs its offset.",
         (
-            Nudge(_is(4), "So many in each warp. How many warps has the program?"),
-            Nudge(_is(8), "That is a row: along it lie the columns. Go down, not across."),
+            Nudge(_is(4), "That's how many there are in each warp. How many warps does the program have?"),
+            Nudge(
+                _is(8), "That's across a row. All threads of a column share its offset. Go down, not across."
+            ),
             Nudge(_is(1), "If only one thread held it, the others could not compute their addresses."),
-            Nudge(_is(128), "That is every thread. Most of them hold elements of other columns."),
+            Nudge(_is(128), "That's every thread. Most of them hold elements of other columns."),
         ),
     ),
     Question(
@@ -329,9 +336,9 @@ QUESTIONS = (
         int,
         "All threads together hold the tile, and none of it twice.",
         (
-            Nudge(_is(128), "That is the tile of 128 x 128. This one is wider."),
-            Nudge(_is(255), "That is what ptxas may use at most. Count elements and threads instead."),
-            Nudge(_is(128 * 256), "That is the whole tile. It is shared among 4 warps of 32."),
+            Nudge(_is(128), "That's for the tile of 128 x 128. This one is wider."),
+            Nudge(_is(255), "That's the most registers ptxas may use. Count elements and threads instead."),
+            Nudge(_is(128 * 256), "That's the whole tile. It's shared among 4 warps of 32 threads."),
         ),
     ),
     Question(
@@ -339,32 +346,32 @@ QUESTIONS = (
         "Which element (row, column) is in register 5 of lane 18 of warp 1, in #linear for gfx942?",
         _element_of_bits,
         tuple,
-        "Write each number in binary, lowest bit first, and add up the steps of the bits that are 1.",
+        "Write each number in binary, lowest bit first. Add up the steps of the bits that are 1.",
         (
-            Nudge(lambda given, right: len(given) != 2, "Two numbers: (row, column)."),
+            Nudge(lambda given, right: len(given) != 2, "Give two numbers: (row, column)."),
             Nudge(
                 lambda given, right: given == right[::-1],
-                "The sums are right. Axis 0 comes first: the row.",
+                "The sums are correct, but the row comes first. Axis 0 is the row.",
             ),
             Nudge(
                 lambda given, right: (given[0] == right[0]) != (given[1] == right[1]),
-                "One of the two is right. Which bits of 5, of 18 and of 1 are set?",
+                "One of the two is correct. Which bits of 5, 18 and 1 are set?",
             ),
         ),
     ),
     Question(
         "ch13-q11",
-        "How many wgmma instructions does a warp issue in one turn of the loop, on sm_90?",
+        "How many wgmma instructions does a warp issue in one iteration of the loop, on sm_90?",
         _products,
         int,
-        "The name says m64n128k16. How many such pieces make [128, 64] @ [64, 128]?",
+        "The name says m64n128k16. How many pieces of that size make up [128, 64] @ [64, 128]?",
         (
             Nudge(
-                _is(1), "In TTGIR there is one operation. Look in the PTX, or divide the tile into pieces."
+                _is(1), "In TTGIR there is one operation. Look at the PTX, or divide the tile into pieces."
             ),
-            Nudge(_is(4), "Along K it takes four. And along M?"),
-            Nudge(_is(2), "Along M it takes two. And along K?"),
-            Nudge(_is(16), "One piece has all 128 columns. Count along M and along K."),
+            Nudge(_is(4), "4 is correct along K. How many pieces are there along M?"),
+            Nudge(_is(2), "2 is correct along M. How many pieces are there along K?"),
+            Nudge(_is(16), "One piece has all 128 columns. Count along M and K only."),
         ),
     ),
     Question(
@@ -372,132 +379,132 @@ QUESTIONS = (
         "Which pass turns tt.dot into ttng.warp_group_dot, on sm_90?",
         _pass_of_the_tensor_core,
         str,
-        "Passes are shown with what they changed. In which one's lines does warp_group_dot appear with a +?",
+        "h100.passes['…'] shows what a pass changed. Where does warp_group_dot first appear with a +?",
         (
             Nudge(
                 lambda given, right: "pipeline" in given,
-                "That one puts copies and waits around it. When it comes, warp_group_dot is there already.",
+                "That pass puts copies and waits around it. By then, warp_group_dot is there already.",
             ),
             Nudge(
                 lambda given, right: "convert-triton-to" in given or "converttritonto" in given,
-                "That pass gives each tensor a layout, and leaves tt.dot what it was.",
+                "That pass gives each tensor a layout but leaves tt.dot as it was.",
             ),
             Nudge(
                 lambda given, right: given.isdigit(),
-                "Its name is asked for: numbers change with every version of Triton.",
+                "Give the pass's name. Its number changes with every version of Triton.",
             ),
             Nudge(
                 lambda given, right: len(given) > 8 and given in right,
-                "That is part of its name. Give all of it, as it stands in the list.",
+                "That's part of its name. Give the whole name, as in the list.",
             ),
             Nudge(
                 lambda given, right: "dot" in given,
-                "Its name sounds like it. But did it change anything here? Look for one that did.",
+                "Its name sounds like it. But did that pass change anything here? Look for one that did.",
             ),
         ),
         _same_pass,
     ),
     Question(
         "ch13-q13",
-        f"What is the largest num_stages on sm_90 within {BLOCK_SHARED_BYTES} bytes of shared memory?",
+        f"What is the largest num_stages that fits {BLOCK_SHARED_BYTES} bytes of shared memory, on sm_90?",
         _deepest,
         int,
-        "Each stage more costs the same number of bytes: read it off two compilations.",
+        "Every stage costs the same number of bytes. Compare two compilations to find it.",
         (
             Nudge(
                 lambda given, right: right < given <= right + 3,
-                "That is too deep. Compile with it, and compare shared_bytes with the limit.",
+                "That's too deep. Compile with it and compare shared_bytes with the limit.",
             ),
-            Nudge(lambda given, right: 0 < given < right, "That fits. So does a deeper one."),
+            Nudge(lambda given, right: 0 < given < right, "That fits, but so does a deeper pipeline."),
         ),
     ),
     Question(
         "ch13-q14",
-        "How many warps does a 128 x 256 tile take at least, on sm_90, so that nothing is spilled?",
+        "How many warps does a 128 x 256 tile need at least on sm_90, so that nothing spills?",
         _warps_without_spills,
         int,
-        "Compile it with num_warps=..., and read spills.",
+        "Compile it with num_warps=... and read spills.",
         (
-            Nudge(_is(4), "With so many it spills: stages(...).spills says how much."),
+            Nudge(_is(4), "With 4 warps it spills. stages(...).spills says how much."),
             Nudge(
                 lambda given, right: given > right and given.bit_count() == 1,
-                "With so many nothing is spilled. But are they needed?",
+                "Nothing spills with that many warps. But are they needed?",
             ),
-            Nudge(lambda given, right: given.bit_count() != 1, "Warps are a power of two."),
+            Nudge(lambda given, right: given.bit_count() != 1, "The number of warps must be a power of two."),
         ),
     ),
     Question(
         "ch13-q15",
-        "What is the smallest BLOCK_K with which the float16 matmul compiles for sm_90?",
+        "What is the smallest BLOCK_K for which the float16 matmul compiles for sm_90?",
         _least_block_k,
         int,
-        "Powers of two only. Where it does not compile, the refusal says what it wants.",
+        "Powers of two only. If it doesn't compile, the message says what it needs.",
         (
             Nudge(
                 lambda given, right: given == 2 * right,
-                "That compiles. But pieces of K are counted in bytes, and a float16 has two.",
+                "That compiles. But the depth of a piece is counted in bytes, and a float16 has two.",
             ),
             Nudge(
                 lambda given, right: given < right,
-                "With that it does not compile for sm_90. Read its message to the end.",
+                "It doesn't compile for sm_90 with that. Read the message to the end.",
             ),
             Nudge(
                 lambda given, right: given > right and given.bit_count() == 1,
-                "That compiles. A smaller one does too.",
+                "That compiles. A smaller one does, too.",
             ),
         ),
     ),
     Question(
         "ch13-q16",
-        "N = 4095, BLOCK = 1024, four warps, sm_90. How many loads are in the program of a thread?",
+        "N = 4095, BLOCK = 1024, four warps, sm_90: how many loads does a thread's program have?",
         _loads_of_4095,
         int,
-        "A thread holds as many elements as before. How many of them may share a predicate now?",
+        "A thread holds as many elements as before. How many of them can share a predicate now?",
         (
             Nudge(
                 _is(2),
-                "So many there were, each with one predicate for four elements. Is that still allowed?",
+                "There were 2 before, each with one predicate for four elements. Is that still allowed?",
             ),
-            Nudge(_is(4), "One run of four elements, yes. How many runs has a thread?"),
+            Nudge(_is(4), "That covers one run of four elements. How many runs does a thread have?"),
             Nudge(
                 _is(3),
-                "The edge lies in one run only, but which thread has it? One program is for all threads.",
+                "The edge cuts only one run, but which thread has it? One program is for all threads.",
             ),
             Nudge(
                 lambda given, right: given >= 1024,
-                "That is the whole block. It is shared among 128 threads.",
+                "That's the whole block. 128 threads share it.",
             ),
         ),
     ),
     Question(
         "ch13-q17",
-        f"For which of {', '.join(TARGETS)} does int8_matmul_kernel not compile with BLOCK_K=4? A set.",
+        f"Which of {', '.join(TARGETS)} reject int8_matmul_kernel with BLOCK_K=4? A set.",
         _refusals_of_block_k_4,
         set,
-        "Which of them are of one family? A tensor core takes pieces of a fixed depth.",
+        "A tensor core takes pieces of a fixed depth. Which of the targets are of one family?",
         (
             Nudge(
                 lambda given, right: given > right,
-                "One of them has, beside its matrix cores, an instruction such as a CPU's, of four products.",
+                "One of them also has an instruction such as a CPU's, which makes four products at once.",
             ),
             Nudge(
                 lambda given, right: set() < given < right,
-                "Right so far. Is another one's tensor core content with less?",
+                "Correct so far. Could another target's tensor core work with a depth of 4?",
             ),
         ),
     ),
     Question(
         "ch13-q18",
-        "N = 4095 instead of 4096: is the machine code for an H100 'shorter', 'the same' or 'longer'?",
+        "N = 4095 instead of 4096: does the machine code for an H100 get 'shorter', 'the same' or 'longer'?",
         _becomes,
         str,
-        "One element is less to do, but the code is one for all threads. What might it know of 4096?",
+        "There is one element less to do, but the code is one for all threads. What can it rely on for 4096?",
         (
             Nudge(
                 lambda given, right: given not in ("shorter", "the same", "longer"),
-                "Answer with one of the three that the question names.",
+                "Answer with one of the three words in the question.",
             ),
-            Nudge(_is("the same"), "N is an argument, yes; but Triton looks at it before it compiles."),
+            Nudge(_is("the same"), "N is an argument, yes. But Triton looks at it before it compiles."),
         ),
     ),
     Question(
@@ -505,11 +512,11 @@ QUESTIONS = (
         "A block of 1024, eight warps, runs of four: how many runs does each thread hold?",
         _runs_with_eight_warps,
         int,
-        "How many threads are there now, and how many elements for each of them?",
+        "How many threads are there now, and how many elements does each of them get?",
         (
-            Nudge(_is(2), "So many with four warps. Now twice as many threads share the same block."),
-            Nudge(_is(4), "Those are the elements of each thread. How many runs of four do they make?"),
-            Nudge(_is(256), "So many threads are there. How many elements are left for each?"),
+            Nudge(_is(2), "That was with four warps. Now twice as many threads share the same block."),
+            Nudge(_is(4), "That's how many elements each thread has. How many runs of four do they make?"),
+            Nudge(_is(256), "That's how many threads there are. How many elements are left for each?"),
         ),
     ),
     Question(
@@ -517,62 +524,75 @@ QUESTIONS = (
         "Which pass made runs of four out of single elements, on sm_90?",
         _pass_of_the_runs,
         str,
-        "add.passes['…'] shows what one changed. Where does sizePerThread = [4] first stand beside a +?",
+        "add.passes['…'] shows what a pass changed. Where does sizePerThread = [4] first appear beside a +?",
         (
             Nudge(
                 lambda given, right: given.isdigit(),
-                "Its name is asked for: numbers change with every version of Triton.",
+                "Give the pass's name. Its number changes with every version of Triton.",
             ),
             Nudge(
                 lambda given, right: "convert-triton-to" in given or "converttritonto" in given,
-                "That one brings layouts in, with single elements. Who makes runs of them?",
+                "That pass introduces layouts, with single elements. Which one turns them into runs?",
             ),
             Nudge(
                 lambda given, right: "remove" in given,
-                "That one tidies up. When it comes, the runs are there already.",
+                "That pass tidies up. By then, the runs exist.",
             ),
             Nudge(
                 lambda given, right: len(given) > 6 and given in right,
-                "That is part of its name. Give all of it, as it stands in the list.",
+                "That's part of its name. Give the whole name, as in the list.",
             ),
         ),
         _same_pass,
     ),
     Question(
         "ch13-q21",
-        "In #shared, at which place of row 6 is chunk 2 kept?",
+        "In #shared, at which place does row 6 keep chunk 2?",
         _place_of_a_chunk,
         int,
-        "Write 2 and 6 in binary. A bit of the place is 1 where theirs differ.",
+        "Write 2 and 6 in binary. The place has a 1 wherever the two bits differ.",
         (
-            Nudge(_is(2), "There it would be without swizzling, and is in row 0. What is c xor r here?"),
-            Nudge(_is(6), "That is r alone. What is c xor r, with c = 2?"),
+            Nudge(_is(2), "That's its place without swizzling, and in row 0. What is c xor r here?"),
+            Nudge(_is(6), "That's r alone. What is c xor r, with c = 2?"),
             Nudge(
                 lambda given, right: given in (0, 8),
-                "That is a sum. Exclusive or adds nothing up: it looks at each pair of bits by itself.",
+                "That's a sum. Exclusive or adds nothing up: it looks at each pair of bits by itself.",
             ),
         ),
     ),
     Question(
         "ch13-q22",
-        f"Which of {', '.join(map(str, WIDTHS))} columns must spill, in a tile of 128 rows, on sm_90 with "
-        "four warps? A set.",
+        f"Tiles of 128 rows and {', '.join(map(str, WIDTHS))} columns, sm_90, four warps: which of them must "
+        "spill? A set of column counts.",
         _widths_that_spill,
         set,
-        "How many sums of each tile does one of the 128 threads hold? It has at most 255 registers.",
+        "How many sums does one of the 128 threads hold for each tile? It has at most 255 registers.",
         (
             Nudge(
                 lambda given, right: not given,
-                "Count the sums of the widest one: are there registers for all of them?",
+                "Count the sums of the widest one. Are there registers for all of them?",
             ),
             Nudge(
                 lambda given, right: given > right and 64 not in given,
-                "Of the middle one a thread holds 128 sums. Are 255 registers too few for that?",
+                "For the middle one, a thread holds 128 sums. Are 255 registers too few for that?",
             ),
             Nudge(
                 lambda given, right: given > right,
-                "Of the narrowest a thread holds 64 sums, and it has 255 registers.",
+                "For the narrowest, a thread holds only 64 sums, and it has 255 registers.",
             ),
+        ),
+    ),
+    Question(
+        "ch13-q23",
+        "Nobody promises that x_ptr is a multiple of 16. How many loads does a thread's program have?",
+        _loads_without_a_promise,
+        int,
+        "A thread has two runs of four elements. Without the promise, may four of them share a load?",
+        (
+            Nudge(
+                _is(2), "That is with the promise. Leave out (0,): sixteen and count ld.global in the PTX."
+            ),
+            Nudge(_is(4), "That covers one run of four elements. How many runs does a thread have?"),
         ),
     ),
 )

@@ -1,13 +1,18 @@
-"""Wrong kernels of chapter 14: right ones with one slip each."""
+"""Wrong kernels of chapter 14: correct ones with one slip each."""
 
-from puzzles_lib.chapters.ch14_int8_linear.puzzles import INT8_LINEAR, QUANTIZE_ROWS, TILED_LINEAR
+from puzzles_lib.chapters.ch14_int8_linear.puzzles import (
+    FUSED_LINEAR,
+    INT8_LINEAR,
+    QUANTIZE_ROWS,
+    TILED_LINEAR,
+)
 from puzzles_lib.mistakes import Mistake
 
 MISTAKES = (
     Mistake(
         QUANTIZE_ROWS,
         "truncated",
-        "Cuts the fraction off: every code is moved towards zero.",
+        "Drops the fraction: every code moves toward zero.",
         {"(x / scale[:, None] + 12582912.0) - 12582912.0  # half to even": "x / scale[:, None]"},
         kind="values",
         says="codes[0, 1]",
@@ -15,7 +20,7 @@ MISTAKES = (
     Mistake(
         QUANTIZE_ROWS,
         "half_up",
-        "Rounds by floor(x + 0.5): ties go up, to odd codes too.",
+        "Rounds with floor(x + 0.5): ties always go up, even to odd codes.",
         {
             "(x / scale": "tl.floor(x / scale",
             "12582912.0) - 12582912.0  # half to even": "0.5)",
@@ -26,7 +31,7 @@ MISTAKES = (
     Mistake(
         QUANTIZE_ROWS,
         "half_away_from_zero",
-        "Adds a half in the sign's direction and cuts off: ties go outwards.",
+        "Adds a half away from zero and truncates: ties go outward.",
         {
             "codes = (x / scale[:, None] + 12582912.0) - 12582912.0  # half to even": (
                 "steps = x / scale[:, None]\n        codes = tl.where(steps < 0, steps - 0.5, steps + 0.5)"
@@ -38,7 +43,7 @@ MISTAKES = (
     Mistake(
         QUANTIZE_ROWS,
         "magic_for_positive_numbers_only",
-        "2^23 rounds what is added to it; with something taken off, numbers are a half apart.",
+        "2^23 rounds positive numbers only: just below it, float32 numbers are half a unit apart.",
         {"12582912.0) - 12582912.0  # half to even": "8388608.0) - 8388608.0"},
         kind="values",
         says="codes[0, 27]",
@@ -46,23 +51,23 @@ MISTAKES = (
     Mistake(
         QUANTIZE_ROWS,
         "magic_left_on",
-        "Trusts the cast to drop the bits of 12582912; a GPU clamps to int16 on the way to int8.",
+        "Expects the cast to drop the bits of 12582912, but a GPU clamps to int16 on the way to int8.",
         {" - 12582912.0  # half to even": ""},
         kind="uninitialised",
-        says="is cast to int8, which holds -128 to 127",
+        says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
         QUANTIZE_ROWS,
         "largest_without_abs",
-        "The largest value, where the largest magnitude is meant: negative peaks leave the range.",
+        "Takes the largest value instead of the largest magnitude: negative peaks leave the range.",
         {"tl.abs(x)": "x"},
         kind="uninitialised",
-        says="is cast to int8, which holds -128 to 127",
+        says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
         QUANTIZE_ROWS,
         "scale_of_the_block",
-        "One peak for all rows of the program: a large row takes the codes of its neighbours away.",
+        "Uses one peak for all rows of the program: a large row makes its neighbors' codes coarse.",
         {
             "    scale = tl.where": (
                 "    peak = tl.zeros((BLOCK_M,), dtype=tl.float32) + tl.max(peak, axis=0)\n"
@@ -70,20 +75,20 @@ MISTAKES = (
             )
         },
         kind="values",
-        says="0..6 along M",
+        says="0–6 along M",
     ),
     Mistake(
         QUANTIZE_ROWS,
         "zero_row_divides_by_zero",
-        "A row of zeros gets scale 0, and 0 / 0 for its codes.",
+        "A row of zeros gets scale 0, so its codes are 0 / 0.",
         {"tl.where(peak > 0, peak / 127, 1.0)": "peak / 127"},
         kind="uninitialised",
-        says="is cast to int8, which holds -128 to 127",
+        says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
         QUANTIZE_ROWS,
         "least_scale",
-        "Keeps away from 0 by a small constant, which is not small for small rows.",
+        "Adds a small constant to avoid 0, but it isn't small compared with a small row.",
         {"tl.where(peak > 0, peak / 127, 1.0)": "tl.maximum(peak, 1e-8) / 127"},
         kind="values",
         says="5 of 7 cases",
@@ -91,27 +96,27 @@ MISTAKES = (
     Mistake(
         QUANTIZE_ROWS,
         "a_hundred_and_twenty_eight",
-        "Divides by 128: a positive peak becomes code 128, and int8 ends at 127.",
+        "Divides by 128: a positive peak becomes code 128, but int8 ends at 127.",
         {"peak / 127": "peak / 128"},
         kind="uninitialised",
-        says="is cast to int8, which holds -128 to 127",
+        says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
         QUANTIZE_ROWS,
         "two_hundred_and_fifty_five_steps",
-        "Spreads the codes from minimum to maximum, as for codes with an offset.",
+        "Spreads the codes from minimum to maximum, as if they had an offset.",
         {
             "dtype=tl.float32)": "dtype=tl.float32)\n    low = tl.zeros((BLOCK_M,), dtype=tl.float32)",
             "tl.abs(x), axis=1))": "x, axis=1))\n        low = tl.minimum(low, tl.min(x, axis=1))",
             "peak > 0, peak / 127": "peak > low, (peak - low) / 255",
         },
         kind="uninitialised",
-        says="is cast to int8, which holds -128 to 127",
+        says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
         QUANTIZE_ROWS,
         "inverse_stored",
-        "Stores what it multiplies by, not what a reader has to.",
+        "Stores 1 / scale, the factor it multiplied by, instead of the scale.",
         {
             "scale = tl.where(peak > 0, peak / 127, 1.0)": "inverse = tl.where(peak > 0, 127 / peak, 1.0)",
             "offs_m, scale": "offs_m, inverse",
@@ -123,23 +128,23 @@ MISTAKES = (
     Mistake(
         QUANTIZE_ROWS,
         "scale_never_stored",
-        "Keeps the scale to itself.",
+        "Never stores the scale.",
         {"    tl.store(scale_ptr + offs_m, scale, mask=offs_m < M)\n": ""},
         kind="never written",
-        says="scale_ptr",
+        says="of scale",
     ),
     Mistake(
         QUANTIZE_ROWS,
         "peak_of_the_last_block",
-        "Each turn forgets the peak of those before.",
+        "Each iteration forgets the peaks of the ones before.",
         {"tl.maximum(peak, tl.max(tl.abs(x), axis=1))": "tl.max(tl.abs(x), axis=1)"},
         kind="uninitialised",
-        says="is cast to int8, which holds -128 to 127",
+        says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
         QUANTIZE_ROWS,
         "three_passes",
-        "Looks for the maximum in one pass and for the minimum in another.",
+        "Finds the maximum in one pass and the minimum in another.",
         {
             "tl.max(tl.abs(x), axis=1))": (
                 "tl.max(x, axis=1))\n"
@@ -155,7 +160,7 @@ MISTAKES = (
     Mistake(
         QUANTIZE_ROWS,
         "no_mask_along_k",
-        "Takes K for a multiple of the block.",
+        "Assumes that K is a multiple of the block.",
         {
             "mask=(offs_m[:, None] < M) & (k < K)": "mask=offs_m[:, None] < M",
             "mask = (offs_m[:, None] < M) & (k < K)": "mask = offs_m[:, None] < M",
@@ -166,7 +171,7 @@ MISTAKES = (
     Mistake(
         QUANTIZE_ROWS,
         "no_mask_along_m",
-        "Takes M for a multiple of the block.",
+        "Assumes that M is a multiple of the block.",
         {
             "mask=(offs_m[:, None] < M) & (k < K)": "mask=k < K",
             "mask = (offs_m[:, None] < M) & (k < K)": "mask = k < K",
@@ -177,7 +182,7 @@ MISTAKES = (
     Mistake(
         QUANTIZE_ROWS,
         "what_masked_lanes_hold",
-        "Lanes past K take part in the peak, and hold anything.",
+        "Lanes past K count toward the peak, and nobody said what they hold.",
         {"(k < K), other=0.0": "(k < K)", "mask=mask, other=0.0": "mask=mask"},
         kind="uninitialised",
         says="x_ptr",
@@ -196,7 +201,7 @@ MISTAKES = (
     Mistake(
         QUANTIZE_ROWS,
         "rows_of_a_block",
-        "Takes rows to be a block apart.",
+        "Assumes that rows are one block apart.",
         {"offs_m[:, None] * K": "offs_m[:, None] * BLOCK_K"},
         kind="never written",
         says="codes[4, 96]",
@@ -204,18 +209,18 @@ MISTAKES = (
     Mistake(
         QUANTIZE_ROWS,
         "wraps_around",
-        "Codes are clamped after they have become int8: too late.",
+        "Clamps the codes after the cast to int8, which is too late.",
         {
             "peak / 127": "peak / 130",
             "codes.to(tl.int8)": "tl.minimum(tl.maximum(codes.to(tl.int8), -127), 127)",
         },
         kind="uninitialised",
-        says="is cast to int8, which holds -128 to 127",
+        says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
         INT8_LINEAR,
         "sums_in_half_precision",
-        "float16 ends at 65504, and has even numbers alone from 2048 on.",
+        "float16 ends at 65504 and has only even numbers above 2048.",
         {
             "dtype=tl.int32": "dtype=tl.float16",
             "tl.dot(x, w)  # [BLOCK_M, BLOCK_N], int32": "tl.dot(x, w).to(tl.float16)",
@@ -226,7 +231,7 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "sums_in_float32",
-        "From 2^24 on, float32 has even numbers alone.",
+        "Above 2^24, float32 has only even numbers.",
         {
             "dtype=tl.int32": "dtype=tl.float32",
             "tl.dot(x, w)  # [BLOCK_M, BLOCK_N], int32": "tl.dot(x, w).to(tl.float32)",
@@ -250,7 +255,7 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "sums_in_int8",
-        "Sums wrap at 128.",
+        "Sums wrap around at 128.",
         {
             "dtype=tl.int32": "dtype=tl.int8",
             "tl.dot(x, w)  # [BLOCK_M, BLOCK_N], int32": "tl.dot(x, w).to(tl.int8)",
@@ -261,7 +266,7 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "sums_in_int16",
-        "Sums wrap at 32768: two products are enough.",
+        "Sums wrap around at 32768: two products are enough.",
         {
             "dtype=tl.int32": "dtype=tl.int16",
             "tl.dot(x, w)  # [BLOCK_M, BLOCK_N], int32": "tl.dot(x, w).to(tl.int16)",
@@ -272,7 +277,7 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "products_in_int8",
-        "Multiplies in int8, where 12 times 12 does not fit.",
+        "Multiplies in int8, where 12 times 12 doesn't fit.",
         {"tl.dot(x, w)": "tl.sum((x[:, :, None] * w[None, :, :]).to(tl.int32), axis=1)"},
         kind="values",
         says="y[0, 0]",
@@ -296,7 +301,7 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "dot_of_int32",
-        "Widens before the dot, which takes int8 and no wider integer.",
+        "Widens the codes before the dot, which takes int8 but no wider integer.",
         {"tl.dot(x, w)": "tl.dot(x.to(tl.int32), w.to(tl.int32))"},
         kind="compiler",
         says="not int32",
@@ -307,12 +312,12 @@ MISTAKES = (
         "Adds the bias before the scales.",
         {"acc * (x_scale * w_scale) + bias": "(acc + bias) * (x_scale * w_scale)"},
         kind="values",
-        says="y[0, 0]",
+        says="before the scales",
     ),
     Mistake(
         INT8_LINEAR,
         "bias_each_step",
-        "Adds scales and bias within the loop: the bias once for each turn.",
+        "Applies scales and bias inside the loop, so the bias is added in every iteration.",
         {
             "acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.int32)": (
                 "x_scale = tl.load(x_scale_ptr + offs_m, mask=offs_m < M)  # [BLOCK_M, 1]\n"
@@ -333,7 +338,7 @@ MISTAKES = (
         "Forgets the bias.",
         {"(x_scale * w_scale) + bias": "(x_scale * w_scale)"},
         kind="values",
-        says="y[0, 0]",
+        says="without the bias",
     ),
     Mistake(
         INT8_LINEAR,
@@ -346,7 +351,7 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "scales_swapped",
-        "Weight scales for the rows, row scales for the channels.",
+        "Uses weight scales for the rows and row scales for the channels.",
         {"x_scale_ptr + offs_m": "w_scale_ptr + offs_m", "w_scale_ptr + offs_n": "x_scale_ptr + offs_n"},
         kind="values",
         says="y[0, 1]",
@@ -354,31 +359,31 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "one_scale_for_all_channels",
-        "Takes the first weight scale for a scale of the whole matrix.",
+        "Uses the first weight scale for the whole matrix.",
         {"w_scale_ptr + offs_n, mask=offs_n < N)  # [1, BLOCK_N]": "w_scale_ptr)"},
         kind="values",
-        says="1..15 along N",
+        says="1–15 along N",
     ),
     Mistake(
         INT8_LINEAR,
         "one_scale_for_all_rows",
-        "Takes the first row's scale for a scale of the whole tensor.",
+        "Uses the first row's scale for the whole tensor.",
         {"x_scale_ptr + offs_m, mask=offs_m < M)  # [BLOCK_M, 1]": "x_scale_ptr)"},
         kind="values",
-        says="1..15 along M",
+        says="1–15 along M",
     ),
     Mistake(
         INT8_LINEAR,
         "weights_read_as_k_by_n",
-        "Reads the weights as [K, N].",
+        "Reads the weights as if they were stored as [K, N].",
         {"offs_n * K + k[:, None]": "k[:, None] * N + offs_n"},
         kind="values",
-        says="y[0, 0]",
+        says="read as [K, N]",
     ),
     Mistake(
         INT8_LINEAR,
         "whole_tiles_of_n_only",
-        "Takes N for a multiple of the tile, and stores whole tiles alone.",
+        "Assumes that N is a multiple of the tile, and stores whole tiles only.",
         {"mask=(offs_m < M) & (offs_n < N)": "mask=(offs_m < M) & ((tl.program_id(1) + 1) * BLOCK_N <= N)"},
         kind="never written",
         says="y[0, 32]",
@@ -386,7 +391,7 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "no_mask_along_k_at_all",
-        "Takes K for a multiple of BLOCK_K: rows run into the next, the last one past the end.",
+        "Assumes that K is a multiple of BLOCK_K: rows run into the next one, the last past the end.",
         {"(offs_m < M) & (k[None, :] < K)": "offs_m < M", "(offs_n < N) & (k[:, None] < K)": "offs_n < N"},
         kind="out of bounds",
         says="wq_ptr",
@@ -394,7 +399,7 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "no_mask_along_n",
-        "Takes N for a multiple of the tile when it loads weights.",
+        "Assumes that N is a multiple of the tile when it loads weights.",
         {"(offs_n < N) & (k[:, None] < K)": "k[:, None] < K"},
         kind="out of bounds",
         says="wq_ptr",
@@ -402,7 +407,7 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "no_mask_along_tokens",
-        "Takes M for a multiple of the tile.",
+        "Assumes that M is a multiple of the tile.",
         {"(offs_m < M) & (k[None, :] < K)": "k[None, :] < K"},
         kind="out of bounds",
         says="xq_ptr",
@@ -410,7 +415,7 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "masked_codes_hold_anything",
-        "Lanes past K are multiplied and summed, and nobody said what they hold.",
+        "Lanes past K are multiplied and summed, but nobody said what they hold.",
         {
             "(k[None, :] < K),\n            other=0": "(k[None, :] < K)",
             "(k[:, None] < K),\n            other=0": "(k[:, None] < K)",
@@ -429,7 +434,7 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "only_the_last_step",
-        "Each turn overwrites the sums of those before.",
+        "Each iteration overwrites the sums of the ones before.",
         {"acc += tl.dot": "acc = tl.dot"},
         kind="values",
         says="one block of K",
@@ -437,7 +442,7 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "no_last_step",
-        "Walks whole blocks of K alone.",
+        "Walks whole blocks of K only.",
         {"range(0, K, BLOCK_K)": "range(0, K // BLOCK_K * BLOCK_K, BLOCK_K)"},
         kind="values",
         says="y[0, 0]",
@@ -458,7 +463,7 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "rows_of_m",
-        "Takes rows of the result to be M apart.",
+        "Assumes that rows of the result are M apart.",
         {"y_ptr + offs_m * N": "y_ptr + offs_m * M"},
         kind="never written",
         says="y[43, 0]",
@@ -485,15 +490,15 @@ MISTAKES = (
     Mistake(
         TILED_LINEAR,
         "tile_read_transposed",
-        "Takes k for the slow axis of a tile.",
+        "Assumes that k is the slow axis of a tile.",
         {"n * TILE_K + k": "k * TILE_N + n"},
         kind="values",
-        says="0..14 along N",
+        says="0–14 along N",
     ),
     Mistake(
         TILED_LINEAR,
         "tiles_counted_down_first",
-        "Takes the tiles of one column of tiles for neighbours.",
+        "Assumes that the tiles of one column are neighbors in memory.",
         {"tl.program_id(1) * steps + step": "step * tl.cdiv(N, TILE_N) + tl.program_id(1)"},
         kind="values",
         says="y[0, 0]",
@@ -501,7 +506,7 @@ MISTAKES = (
     Mistake(
         TILED_LINEAR,
         "steps_rounded_down",
-        "A row of tiles is K // TILE_K long only where that divides.",
+        "Counts K // TILE_K tiles per row, which is correct only if K is a multiple of TILE_K.",
         {"tl.cdiv(K, TILE_K)": "K // TILE_K"},
         kind="values",
         says="y[0, 0]",
@@ -509,7 +514,7 @@ MISTAKES = (
     Mistake(
         TILED_LINEAR,
         "tile_of_one_axis",
-        "Tiles are TILE_N apart, as if they were rows.",
+        "Steps by TILE_N from tile to tile, as if tiles were rows.",
         {"TILE_N * TILE_K": "TILE_N"},
         kind="values",
         says="y[0, 0]",
@@ -520,7 +525,7 @@ MISTAKES = (
         "Every program reads the tiles of the first channels.",
         {"(tl.program_id(1) * steps + step)": "step"},
         kind="values",
-        says="32..95 along N",
+        says="32–95 along N",
     ),
     Mistake(
         TILED_LINEAR,
@@ -533,7 +538,7 @@ MISTAKES = (
     Mistake(
         TILED_LINEAR,
         "channel_counted_twice",
-        "Steps to its tile, and then by the channel's number in the whole matrix.",
+        "Goes to its tile, then adds the channel's number in the whole matrix.",
         {"tile + n * TILE_K": "tile + offs_n * TILE_K"},
         kind="out of bounds",
         says="tiles_ptr",
@@ -541,7 +546,7 @@ MISTAKES = (
     Mistake(
         TILED_LINEAR,
         "padding_counts",
-        "Lanes past K hold anything, and so does the padding: their product is summed.",
+        "Lanes past K and the padding can hold anything, and their product is summed.",
         {"(offs_k < K), other=0": "(offs_k < K)"},
         kind="uninitialised",
         says="xq_ptr",
@@ -557,7 +562,7 @@ MISTAKES = (
     Mistake(
         TILED_LINEAR,
         "rows_reach_like_tiles",
-        "Takes the rows of x to be padded, as the tiles are.",
+        "Assumes that the rows of x are padded like the tiles.",
         {"(offs_m < M) & (offs_k < K)": "offs_m < M"},
         kind="out of bounds",
         says="xq_ptr",
@@ -565,7 +570,7 @@ MISTAKES = (
     Mistake(
         TILED_LINEAR,
         "every_tile_twice",
-        "Loads its tile for the lower half of the rows again.",
+        "Loads the tile a second time for the lower half of the rows.",
         {
             "        acc += tl.dot(x, w)\n": (
                 "        low = tl.arange(0, BLOCK_M)[:, None] < BLOCK_M // 2\n"
@@ -580,7 +585,7 @@ MISTAKES = (
     Mistake(
         TILED_LINEAR,
         "padding_is_stored",
-        "Stores the padding's channels too: into the next row, or past the end.",
+        "Also stores the channels of the padding: into the next row, or past the end.",
         {
             "x_scale_ptr + offs_m, mask=offs_m < M": "x_scale_ptr + offs_m, mask=offs_m < M, other=0.0",
             "w_scale_ptr + offs_n, mask=offs_n < N": "w_scale_ptr + offs_n, mask=offs_n < N, other=0.0",
@@ -593,7 +598,7 @@ MISTAKES = (
     Mistake(
         TILED_LINEAR,
         "last_tile_left_out",
-        "Stores whole tiles alone.",
+        "Stores whole tiles only.",
         {"mask=(offs_m < M) & (offs_n < N)": "mask=(offs_m < M) & ((tl.program_id(1) + 1) * TILE_N <= N)"},
         kind="never written",
         says="y[0, 48]",
@@ -601,7 +606,7 @@ MISTAKES = (
     Mistake(
         TILED_LINEAR,
         "scales_are_padded_too",
-        "Takes scale and bias to reach as far as the tiles.",
+        "Assumes that scale and bias reach as far as the tiles.",
         {
             "w_scale_ptr + offs_n, mask=offs_n < N": "w_scale_ptr + offs_n",
             "bias_ptr + offs_n, mask=offs_n < N": "bias_ptr + offs_n",
@@ -612,9 +617,96 @@ MISTAKES = (
     Mistake(
         TILED_LINEAR,
         "tile_sums_in_float32",
-        "From 2^24 on, float32 has even numbers alone.",
+        "Above 2^24, float32 has only even numbers.",
         {"dtype=tl.int32": "dtype=tl.float32", "tl.dot(x, w)": "tl.dot(x, w).to(tl.float32)"},
         kind="values",
         says="5 of 6 cases",
+    ),
+    Mistake(
+        FUSED_LINEAR,
+        "a_scale_per_block",
+        "Each block of K has a scale of its own, so the scale can't leave the sum.",
+        {
+            "    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.int32)": (
+                "    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)"
+            ),
+            "    scale = tl.where(peak > 0, peak / 127, 1.0)  # [BLOCK_M, 1]\n": "",
+            "        codes = ": (
+                "        peak = tl.max(tl.abs(x), axis=1, keep_dims=True)\n"
+                "        scale = tl.where(peak > 0, peak / 127, 1.0)\n"
+                "        codes = "
+            ),
+            "acc += tl.dot(codes.to(tl.int8), w)": "acc += tl.dot(codes.to(tl.int8), w) * scale",
+            "acc * (scale * w_scale)": "acc * w_scale",
+        },
+        kind="values",
+        says="one block of K",
+    ),
+    Mistake(
+        FUSED_LINEAR,
+        "codes_truncated",
+        "Drops the fraction: every code moves toward zero.",
+        {"(x / scale + 12582912.0) - 12582912.0  # half to even": "x / scale"},
+        kind="values",
+        says="y[0, 0]",
+    ),
+    Mistake(
+        FUSED_LINEAR,
+        "zero_rows_divided",
+        "A row of zeros gets scale 0, so its codes are 0 / 0.",
+        {"tl.where(peak > 0, peak / 127, 1.0)": "peak / 127"},
+        kind="uninitialised",
+        says="is cast to int8, whose range is -128 to 127",
+    ),
+    Mistake(
+        FUSED_LINEAR,
+        "peak_without_abs",
+        "Takes the largest value instead of the largest magnitude.",
+        {"tl.max(tl.abs(x), axis=1": "tl.max(x, axis=1"},
+        kind="uninitialised",
+        says="is cast to int8, whose range is -128 to 127",
+    ),
+    Mistake(
+        FUSED_LINEAR,
+        "one_scale_for_the_tile",
+        "Uses one scale for all rows of the tile.",
+        {"peak / 127, 1.0)": "tl.max(peak) / 127, 1.0)"},
+        kind="values",
+        says="y[0, 0]",
+    ),
+    Mistake(
+        FUSED_LINEAR,
+        "float_by_int8",
+        "Forgets to make the codes int8.",
+        {"codes.to(tl.int8)": "codes"},
+        kind="compiler",
+        says="of one dtype",
+    ),
+    Mistake(
+        FUSED_LINEAR,
+        "row_scale_forgotten",
+        "Forgets the scale of the row.",
+        {"(scale * w_scale)": "w_scale"},
+        kind="values",
+        says="y[0, 0]",
+    ),
+    Mistake(
+        FUSED_LINEAR,
+        "weights_unmasked",
+        "Assumes that N and K are multiples of the block when it loads weights.",
+        {"offs_n * K + k[:, None], mask=mask, other=0)": "offs_n * K + k[:, None])"},
+        kind="out of bounds",
+        says="wq_ptr",
+    ),
+    Mistake(
+        FUSED_LINEAR,
+        "garbage_past_k",
+        "Lanes past K are multiplied and summed, but nobody said what they hold.",
+        {
+            "mask=mask, other=0.0)\n        codes": "mask=mask)\n        codes",
+            "offs_n * K + k[:, None], mask=mask, other=0)": "offs_n * K + k[:, None], mask=mask)",
+        },
+        kind="uninitialised",
+        says="_ptr",
     ),
 )

@@ -13,7 +13,7 @@ Cut = Callable[[torch.Tensor], torch.Tensor]
 
 
 def quantised(x: torch.Tensor, cut: Cut = torch.round, per_tensor: bool = False) -> torch.Tensor:
-    """What is left of x after int8 codes: a scale for each row, or one for all."""
+    """Return x after quantizing to int8 and back, with a scale per row or one for all rows."""
     peak = x.abs().amax() if per_tensor else x.abs().amax(1, keepdim=True)
     return cut(x / (peak / 127)) * (peak / 127)
 
@@ -60,7 +60,7 @@ def rows() -> Picture:
     )
     return Picture(
         figure,
-        f"Three rows of four values, each with a scale of its own: its largest magnitude over 127. {told}. A "
+        f"Three rows of four values. Each has its own scale: its largest magnitude divided by 127. {told}. A "
         f"row of zeros has scale 1.",
     )
 
@@ -81,19 +81,19 @@ def cuts() -> Picture:
             part = x[codes == code]
             ax.plot([part.min(), part.max()], [code, code], color=color, linewidth=3, solid_capstyle="butt")
         size = float(x[codes == 0].max() - x[codes == 0].min())
-        ax.set_title(f"{name}: step 0 is {size:.0f} wide", fontsize=10, color=INK)
+        ax.set_title(f"{name}: the step at 0 is {size:.0f} wide", fontsize=10, color=INK)
         ax.set_xlabel("x / scale", fontsize=10)
         ax.set_xticks(range(-3, 4))
         ax.set_yticks(range(-3, 4))
         ax.tick_params(labelsize=9)
         ax.set_aspect("equal")
         ax.spines[["top", "right"]].set_visible(False)
-        told.append(f"{name}, step 0 is {size:.0f} wide")
+        told.append(f"{name}: the step at 0 is {size:.0f} wide")
     axes[0].set_ylabel("code", fontsize=10)
     return Picture(
         figure,
-        f"Two staircases of code against x / scale from -3 to 3. {'; '.join(told)}. The truncated staircase "
-        f"lies between the diagonal and zero everywhere; the rounded one lies on both sides of it.",
+        f"Two staircases: the code of each x / scale, -3 to 3. {'; '.join(told)}. The truncated staircase "
+        f"is always between the diagonal and zero; the rounded one is on both sides of the diagonal.",
     )
 
 
@@ -101,7 +101,7 @@ def cuts() -> Picture:
 
 
 def gains(layers: int = 12, tokens: int = 84, width: int = 256) -> dict[str, list[float]]:
-    """Per layer, how much of the exact output's length is left along it, by way of quantising the input."""
+    """Return, per layer, how much of the exact output survives if inputs are quantized."""
     x = _normal(tokens, width)
     weights = [_normal(width, width, seed=1 + layer) * (2 / width) ** 0.5 for layer in range(layers)]
     found = {}
@@ -141,8 +141,8 @@ def layers() -> Picture:
     told = "; ".join(f"{n}: {v[0]:.3f} after one layer, {v[-1]:.3f} after {len(v)}" for n, v in found.items())
     return Picture(
         figure,
-        f"Gain against depth: how much of the exact output is left along itself, in a chain of 12 linear "
-        f"layers of 256 with ReLU, 84 tokens, the input of each quantised to int8. {told}.",
+        f"Gain against depth: how much of the exact output survives in its own direction, in a chain of 12 "
+        f"linear layers of 256 with ReLU, for 84 tokens, if each layer's input is quantized to int8. {told}.",
     )
 
 
@@ -157,7 +157,7 @@ def outlier(tokens: int = 84, width: int = 256, where: int = 7, factor: float = 
     told = []
     for name, per_tensor, color, mark in (
         ("one scale for the tensor", True, VERMILLION, "^"),
-        ("a scale for each row", False, BLUE, "o"),
+        ("one scale per row", False, BLUE, "o"),
     ):
         off = (quantised(x, per_tensor=per_tensor) @ weight.T - exact).norm(dim=1) / exact.norm(dim=1)
         ax.plot(range(tokens), off, mark, color=color, markersize=4, label=name)
@@ -176,7 +176,7 @@ def outlier(tokens: int = 84, width: int = 256, where: int = 7, factor: float = 
     ax.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.62, 0.62))
     return Picture(
         figure,
-        f"The relative error of each of {tokens} tokens behind a linear layer of {width}, inputs in int8. "
+        f"The relative error of each of {tokens} tokens after a linear layer of {width} with int8 inputs. "
         f"{'; '.join(told)}.",
     )
 
@@ -199,7 +199,9 @@ def fused(K: int = 8) -> Picture:
     for row, words in ((top, "int8"), (low, "int8")):
         label(ax, row.right + 0.3, row.y + 0.5, words, align="left", color=FAINT)
     acc = cells(ax, [str(total)], x=low.center(2)[0] - 1.5, y=4.6, width=3.0, colors=YELLOW, title="acc")
-    arrow(ax, (low.center(2)[0], low.bottom + 0.1), (acc.center(0)[0], acc.y - 0.1), "multiply, sum: exact")
+    arrow(
+        ax, (low.center(2)[0], low.bottom + 0.1), (acc.center(0)[0], acc.y - 0.1), "multiply and sum: exact"
+    )
     out = box(ax, acc.right + 9.2, 4.6, 2.6, 1, f"{y:.4f}", color=GREEN)
     words = f"× {x_scale:g} × {w_scale:g} + ({bias:g})"
     arrow(ax, (acc.right + 0.15, 5.1), (out.x - 0.15, 5.1))
@@ -210,15 +212,15 @@ def fused(K: int = 8) -> Picture:
     label(ax, out.center(0)[0], 6.1, "y[m, n], float32", color=FAINT)
     return Picture(
         figure,
-        f"One element of the result. Codes {xq} times weights {wq}, summed in int32: {total}, exact. Times "
-        f"x_scale {x_scale:g}, times w_scale {w_scale:g}, plus bias {bias:g}: {y:.4f}, in float32.",
+        f"One element of the result. Codes {xq} times weights {wq}, summed in int32, make exactly {total}. "
+        f"Times x_scale {x_scale:g}, times w_scale {w_scale:g}, plus bias {bias:g}: {y:.4f}, in float32.",
     )
 
 
 def tokens(
     counts: Sequence[int] = (1, 2, 4, 64, 65, 84), blocks: Sequence[int] = (16, 64), N: int = 256
 ) -> Picture:
-    """Rows that programs work on, and rows that are there, for several numbers of tokens."""
+    """Rows that programs work on and rows that exist, for several numbers of tokens."""
     figure = new_figure(7.6, 3.3)
     axes = figure.subplots(1, len(blocks), sharey=True, sharex=True)
     told = []
@@ -231,9 +233,9 @@ def tokens(
             ax.barh(place, M, color=BLUE, height=0.66, label=None if place else "tokens")
             ax.barh(
                 place, wasted, left=M, color=PALE, edgecolor=LINE, hatch="///", height=0.66,
-                label=None if place else "wasted rows",
+                label=None if place else "masked-off rows",
             )  # fmt: skip
-            words = f"{rows_ * columns} programs, {wasted} wasted"
+            words = f"{rows_ * columns} programs, {wasted} off"
             label(ax, rows_ * block + 3, place, words, align="left", fontsize=9)
             parts.append(f"M = {M} {words}")
         ax.set_yticks(range(len(counts)), [f"M = {M}" for M in counts], fontsize=10)
@@ -249,8 +251,50 @@ def tokens(
     figure.legend(*shown, fontsize=9, frameon=False, loc="outside lower center", ncols=2)
     return Picture(
         figure,
-        f"Rows that the tiles of INT8_LINEAR have, split into tokens and wasted rows, for N = {N}, "
+        f"How many rows of INT8_LINEAR's tiles are tokens and how many are masked off, for N = {N}, "
         f"BLOCK_N = 64. {'. '.join(told)}.",
+    )
+
+
+def inside(K: int = 256, N: int = 192, BLOCK_K: int = 64, BLOCK_N: int = 64) -> Picture:
+    """Quantizing before the matmul and inside it: where codes are made, and by how many programs."""
+    across, steps = N // BLOCK_N, K // BLOCK_K
+    figure, ax = new_sheet(30, 13.6, unit=0.3)
+    cell, tall = 1.35, 1.1
+    for panel, name in enumerate(("two launches", "inside the matmul")):
+        left = 0.9 + 15.0 * panel
+        label(ax, left, 0.7, name, align="left", fontsize=12)
+        x = cells(ax, [""] * steps, x=left, y=2.0, width=cell, height=tall, colors=SKY)
+        label(ax, x.right + 0.3, 2.0 + tall / 2, "x, float32", align="left")
+        if panel == 0:
+            middle = left + steps * cell / 2
+            arrow(ax, (middle, 3.3), (middle, 4.5))
+            label(ax, middle + 0.3, 3.9, "once: one program", align="left", fontsize=9)
+            y = 4.7
+            codes = cells(ax, [""] * steps, x=left, y=y, width=cell, height=tall, colors=YELLOW)
+            label(ax, codes.right + 0.3, y + tall / 2, "codes, in memory", align="left")
+        for program in range(across):
+            top = 7.3 + 1.9 * program
+            fill, words = (YELLOW, "loads the codes") if panel == 0 else (SKY, "loads x, makes codes")
+            for step in range(steps):
+                box(ax, left + step * cell, top, cell, tall, color=fill, edge=INK, linewidth=0.9)
+                if panel:
+                    box(
+                        ax, left + step * cell + 0.25, top + 0.25, cell - 0.5, tall - 0.5,
+                        color=YELLOW, edge=INK, linewidth=0.6, dashed=True,
+                    )  # fmt: skip
+            label(ax, left + steps * cell + 0.3, top + tall / 2, f"program (0, {program})", align="left")
+            label(ax, left, top - 0.3, words, align="left", fontsize=9, color=FAINT)
+        start = 5.9 if panel == 0 else 3.3
+        arrow(ax, (left + steps * cell / 2, start), (left + steps * cell / 2, 6.7))
+        times = "once" if panel == 0 else "twice"
+        reads = f"{across} programs read it {times}"
+        label(ax, left + steps * cell / 2 + 0.3, (start + 6.7) / 2, reads, align="left", fontsize=9)
+    return Picture(
+        figure,
+        f"A row of tiles with {across} programs. Two launches: one program turns x into codes in memory, and "
+        f"each of the {across} programs loads the codes once. Inside the matmul: each of the {across} "
+        f"programs loads x twice and makes its own codes, {steps} tiles each, which are never in memory.",
     )
 
 
@@ -258,16 +302,16 @@ def tokens(
 
 
 def orders(N: int = 4, K: int = 8, TILE_N: int = 2, TILE_K: int = 4) -> Picture:
-    """Where wq[n, k] lies in memory, in three layouts, and what one tile reads."""
+    """Where wq[n, k] is in memory in three layouts, and what one tile reads."""
 
     def in_tiles(n: int, k: int) -> int:
         tile = n // TILE_N * (K // TILE_K) + k // TILE_K
         return (tile * TILE_N + n % TILE_N) * TILE_K + k % TILE_K
 
     layouts = (
-        ("[K, N]: n first", lambda n, k: k * N + n),
-        ("[N, K]: k first", lambda n, k: n * K + k),
-        ("tiles, k first", in_tiles),
+        ("[K, N]: n innermost", lambda n, k: k * N + n),
+        ("[N, K]: k innermost", lambda n, k: n * K + k),
+        ("tiles, k innermost", in_tiles),
     )
     figure, ax = new_sheet(32, 10.0, unit=0.28)
     told, width = [], 1.0
@@ -292,10 +336,10 @@ def orders(N: int = 4, K: int = 8, TILE_N: int = 2, TILE_K: int = 4) -> Picture:
             )  # fmt: skip
         words = f"memory: {runs} run{'s' * (runs != 1)} of {len(tile) // runs} bytes"
         label(ax, left + K / 2, 9.4, words)
-        told.append(f"{name}: the tile n = 0..{TILE_N - 1}, k = 0..{TILE_K - 1} lies at {tile}, {words[8:]}")
+        told.append(f"{name}: the tile n = 0..{TILE_N - 1}, k = 0..{TILE_K - 1} is at {tile}, {words[8:]}")
     return Picture(
         figure,
-        f"Addresses of the bytes of a {N} by {K} weight matrix in three layouts, one tile marked. "
+        f"Addresses of the bytes of a {N} by {K} weight matrix in three layouts, with one tile marked. "
         f"{'. '.join(told)}.",
     )
 
@@ -324,4 +368,16 @@ def digit(image: torch.Tensor, number: int) -> Picture:
     )
 
 
-__all__ = ["cuts", "digit", "fused", "gains", "layers", "orders", "outlier", "quantised", "rows", "tokens"]
+__all__ = [
+    "cuts",
+    "digit",
+    "fused",
+    "gains",
+    "inside",
+    "layers",
+    "orders",
+    "outlier",
+    "quantised",
+    "rows",
+    "tokens",
+]

@@ -1,4 +1,4 @@
-"""Chapter 14: a linear layer in int8: rows quantised as they come, weights once, exact sums."""
+"""Chapter 14: a linear layer in int8. Rows are quantized as they arrive, weights once; sums are exact."""
 
 import torch
 import triton
@@ -9,16 +9,16 @@ from puzzles_lib.contract import Contract, Size
 from puzzles_lib.puzzle import Case, Puzzle
 
 TOP = 127
-MARGIN = 1 / 64  # of a code: far more than float32 arithmetic on codes up to 127 is off
+MARGIN = 1 / 64  # of a code: far above the error of float32 arithmetic on codes up to 127
 
 
 def quantize_rows(
     x: Float32[Tensor, "M K"],
 ) -> tuple[Int8[Tensor, "M K"], Float32[Tensor, " M"]]:
-    """codes, scale: a scale for each row, codes from -127 to 127
+    """codes, scale: one scale per row, codes from -127 to 127
 
-    scale[m] = max over k of |x[m, k]|, divided by 127, or 1 where a row is all zeros.
-    No scale is subnormal: a largest value that is not 0 is 2e-36 at least.
+    scale[m] = max over k of |x[m, k]|, divided by 127, or 1 if the row is all zeros.
+    A peak that isn't 0 is at least 2e-36, so no scale is subnormal.
     codes[m, k] = x[m, k] / scale[m], rounded half to even.
     """
     peak = x.abs().amax(dim=1)  # [M]
@@ -27,15 +27,15 @@ def quantize_rows(
     return codes.to(torch.int8), scale
 
 
-# ---- data whose codes do not depend on how a right kernel orders its float32 operations
+# ---- data whose codes don't depend on how a correct kernel orders its float32 operations
 #
-# Codes are compared exactly, so what may be rounded either way must not occur. `off_ties` keeps every
-# quotient MARGIN away from a tie. In `on_ties` scales are powers of two and values whole or half
-# multiples of them: every way to compute the quotient is exact in float32.
+# Codes are compared exactly, so no value may be one that can be rounded either way. `off_ties` keeps every
+# quotient MARGIN away from a tie. In `on_ties`, scales are powers of two and values are whole or half
+# multiples of them, so every way to compute the quotient is exact in float32.
 
 
 def off_ties(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Normal rows of several sizes, every other peak negative; no quotient is near a tie."""
+    """Return normal rows of several sizes. Every other peak is negative; no quotient is near a tie."""
     x = torch.randn(shape, generator=generator)
     x[torch.rand(shape, generator=generator) < 1 / 16] = 0.0
     x *= 2.0 ** torch.randint(-3, 4, (shape[0], 1), generator=generator)
@@ -43,46 +43,52 @@ def off_ties(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Genera
 
 
 def on_ties(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Whole and half codes of either sign, as many of each; scales are powers of two."""
+    """Return whole and half codes of either sign, as many of each; scales are powers of two."""
     x = torch.randint(-2 * TOP, 2 * TOP + 1, shape, generator=generator) / 2
     x[:, shape[1] // 2] = TOP * (-1.0) ** torch.arange(shape[0])
     return x * 2.0 ** torch.randint(-3, 4, (shape[0], 1), generator=generator)
 
 
 def tiny(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Like `off_ties`, but 2^40 times as small."""
+    """Return values like those of `off_ties`, but 2^40 times smaller."""
     return off_ties(shape, dtype, generator) * 2.0**-40
 
 
 def vanishing(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Like `off_ties`, but 2^100 times as small: scales are near 1e-32, and still no subnormal numbers."""
+    """Return values 2^100 times smaller than `off_ties`: scales near 1e-32, still not subnormal."""
     return off_ties(shape, dtype, generator) * 2.0**-100
 
 
 def one_outlier(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Rows of one size, but for one that is 50 times as large."""
+    """Return rows of one size, except one that is 50 times as large."""
     x = torch.randn(shape, generator=generator)
     x[shape[0] // 3] *= 50
     return _moved_off_ties(_with_peaks(x))
 
 
 def some_zero_rows(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Like `off_ties`, but every third row is zero, and the next one rises towards its last value."""
+    """Return rows like those of `off_ties`; every third is zero, and the one after it rises to its end."""
     x = off_ties(shape, dtype, generator)
     x[::3] = 0.0
     x[1::3] = x[1::3].gather(1, x[1::3].abs().argsort(dim=1))
     return x
 
 
+def rising(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return rows like those of `off_ties` whose magnitudes rise toward the end of the row."""
+    x = off_ties(shape, dtype, generator)
+    return x.gather(1, x.abs().argsort(dim=1))
+
+
 def _with_peaks(x: Tensor) -> Tensor:
-    """x with the largest magnitude of each row negative in the even rows, positive in the odd ones."""
+    """Return x with peaks that are negative in even rows and positive in odd rows."""
     column = x.abs().argmax(dim=1, keepdim=True)  # [M, 1]
     sign = (-1.0) ** (1 + torch.arange(x.shape[0]))[:, None]
     return x.scatter(1, column, sign * x.gather(1, column).abs())
 
 
 def _moved_off_ties(x: Tensor) -> Tensor:
-    """x with zeros for the values whose quotient is too near a tie. No peak is."""
+    """Return x with zeros for all values whose quotient is too near a tie. No peak is."""
     steps = x.double() / (x.abs().amax(dim=1, keepdim=True).double() / TOP).clamp(min=1e-30)
     return torch.where((steps % 1 - 0.5).abs() < MARGIN, 0.0, x)
 
@@ -96,17 +102,17 @@ QUANTIZE_ROWS = Puzzle(
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
     cases=(
-        # one program, one turn
+        # one program, one iteration
         Case(M=8, K=64, BLOCK_M=8, BLOCK_K=64, fill={"x": off_ties}),
-        # several programs and turns, all full
+        # several programs and iterations, all full
         Case(M=16, K=128, BLOCK_M=4, BLOCK_K=32, fill={"x": off_ties}),
         # ragged on both axes
         Case(M=13, K=100, BLOCK_M=4, BLOCK_K=64, fill={"x": off_ties}),
         # quotients like 0.5, -1.5 and 126.5
         Case(M=6, K=300, BLOCK_M=4, BLOCK_K=128, fill={"x": on_ties}),
-        # one row 50 times as large as its neighbours
+        # one row 50 times as large as its neighbors
         Case(M=9, K=50, BLOCK_M=16, BLOCK_K=32, fill={"x": one_outlier}),
-        # rows without anything to scale
+        # rows of zeros
         Case(M=7, K=33, BLOCK_M=2, BLOCK_K=32, fill={"x": some_zero_rows}),
         # one token, of values far below 1
         Case(M=1, K=200, BLOCK_M=1, BLOCK_K=64, fill={"x": tiny}),
@@ -134,7 +140,7 @@ def int8_linear(
 ) -> Float32[Tensor, "M N"]:
     """y[m, n] = x_scale[m] · w_scale[n] · (Σ over k of xq[m, k] · wq[n, k]) + bias[n]
 
-    The sum is of integers, and exact. K is at most 131071, so it fits into an int32.
+    The sum is made of integers and is exact. K is at most 131071, so it fits in an int32.
     """
     # float64 holds such sums exactly
     acc = (xq.double() @ wq.double().T).to(torch.int32)
@@ -142,29 +148,45 @@ def int8_linear(
 
 
 def scales(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Positive scales around 2^-7, as those of int8 rows are."""
+    """Return positive scales around 2^-7, as int8 rows have them."""
     return (0.5 + torch.rand(shape, generator=generator)) / 128
 
 
 def top_codes(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """127 everywhere."""
+    """Return 127 everywhere."""
     return torch.full(shape, TOP, dtype=dtype)
 
 
 def lowest_codes(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """-128 everywhere: `quantize_rows` makes no such code, other quantisers do."""
+    """Return -128 everywhere: `quantize_rows` never makes that code, but other quantizers do."""
     return torch.full(shape, -TOP - 1, dtype=dtype)
 
 
 def there_and_back(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Rows that are 127 up to the middle, then -127, with small steps among them.
+    """Return rows that are 127 up to the middle and -127 after it, or one less in magnitude.
 
-    Against `top_codes` the sum climbs beyond 2^24, where float32 has even numbers alone, and returns.
+    Multiplied by `top_codes`, the sum climbs past 2^24, where float32 has only even numbers, and returns.
     """
     codes = torch.full(shape, TOP)
     codes[:, shape[1] // 2 :] = -TOP
     codes -= codes.sign() * torch.randint(0, 2, shape, generator=generator)
     return codes.to(dtype)
+
+
+def _weights_as_k_by_n(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
+    """Return y if wq's memory is read as [K, N]."""
+    turned = wq.contiguous().view(wq.shape[1], wq.shape[0]).T
+    return int8_linear(xq, x_scale, turned, w_scale, bias)
+
+
+def _bias_scaled(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
+    """Return y if the bias is added to the sum before the scales."""
+    return int8_linear(xq, x_scale, wq, w_scale, torch.zeros_like(bias)) + x_scale[:, None] * w_scale * bias
+
+
+def _bias_forgotten(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
+    """Return y without the bias."""
+    return int8_linear(xq, x_scale, wq, w_scale, torch.zeros_like(bias))
 
 
 INT8_LINEAR = Puzzle(
@@ -175,13 +197,13 @@ INT8_LINEAR = Puzzle(
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
     cases=(
-        # one program, one turn
+        # one program, one iteration
         Case(M=16, N=16, K=32, BLOCK_M=16, BLOCK_N=16, BLOCK_K=32),
         # several blocks on every axis, all full
         Case(M=64, N=96, K=128, BLOCK_M=16, BLOCK_N=32, BLOCK_K=64),
         # ragged on every axis
         Case(M=45, N=50, K=100, BLOCK_M=16, BLOCK_N=32, BLOCK_K=64),
-        # one more than a block, one more than a turn
+        # one more than a block, one more than an iteration
         Case(M=3, N=65, K=33, BLOCK_M=16, BLOCK_N=64, BLOCK_K=32),
         # one token
         Case(
@@ -200,6 +222,11 @@ INT8_LINEAR = Puzzle(
         ),
     ),
     outputs=("y",),
+    slips={
+        "it is what you get if wq is read as [K, N]: row n starts at n * K": _weights_as_k_by_n,
+        "it is what you get if the bias is added before the scales": _bias_scaled,
+        "it is what you get without the bias": _bias_forgotten,
+    },
     contract=Contract(
         {
             "M": Size(150),
@@ -209,6 +236,67 @@ INT8_LINEAR = Puzzle(
             "BLOCK_N": (32, 64),
             "BLOCK_K": lambda s: (512,) if s.K > 1000 else (64, 128),
         },
+        most_programs=4,
+    ),
+)  # fmt: skip
+
+
+def fused_linear(
+    x: Float32[Tensor, "M K"],
+    wq: Int8[Tensor, "N K"],
+    w_scale: Float32[Tensor, " N"],
+    bias: Float32[Tensor, " N"],
+) -> Float32[Tensor, "M N"]:
+    """Puzzles 22 and 23 in one kernel
+
+    y[m, n] = scale[m] · w_scale[n] · (Σ over k of codes[m, k] · wq[n, k]) + bias[n]
+    with codes and scale as quantize_rows(x) makes them: one scale per row of x.
+    """
+    codes, scale = quantize_rows(x)
+    return int8_linear(codes, scale, wq, w_scale, bias)
+
+
+FUSED_LINEAR = Puzzle(
+    number="23b",
+    spec=fused_linear,
+    formula=(
+        r"y_{m, n} = s_m \, s^w_n \sum_{k=0}^{K-1} \mathrm{round}\!\left(\frac{x_{m, k}}{s_m}\right) "
+        r"w^q_{n, k} \; + \; b_n \qquad s_m = \frac{\max_k |x_{m, k}|}{127}"
+    ),
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
+    cases=(
+        # one program, one iteration
+        Case(M=16, N=16, K=32, BLOCK_M=16, BLOCK_N=16, BLOCK_K=32, fill={"x": off_ties}),
+        # several blocks on every axis, all full
+        Case(M=32, N=64, K=128, BLOCK_M=16, BLOCK_N=32, BLOCK_K=64, fill={"x": off_ties}),
+        # ragged on every axis
+        Case(M=45, N=50, K=100, BLOCK_M=16, BLOCK_N=32, BLOCK_K=64, fill={"x": off_ties}),
+        # quotients like 0.5, -1.5 and 126.5
+        Case(M=6, N=60, K=250, BLOCK_M=16, BLOCK_N=32, BLOCK_K=128, fill={"x": on_ties}),
+        # rows of zeros; one more than an iteration
+        Case(M=7, N=33, K=33, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32, fill={"x": some_zero_rows}),
+        # one token in a tile of one row
+        Case(
+            M=1, N=40, K=200, BLOCK_M=1, BLOCK_N=32, BLOCK_K=64,
+            fill={"x": off_ties, "w_scale": scales},
+        ),
+        # one row 50 times as large as its neighbors, and the lowest codes
+        Case(
+            M=9, N=24, K=90, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
+            fill={"x": one_outlier, "wq": lowest_codes},
+        ),
+    ),
+    outputs=("y",),
+    contract=Contract(
+        {
+            "M": Size(150),
+            "K": Size(1100),
+            "N": Size(150),
+            "BLOCK_M": (16, 32),
+            "BLOCK_N": (32, 64),
+            "BLOCK_K": lambda s: (128,) if s.K > 500 else (64, 512),
+        },
+        fills=lambda s: ({"x": rising},),  # the peak is in the last block
         most_programs=4,
     ),
 )  # fmt: skip
@@ -224,8 +312,7 @@ def tiled_linear(
     """y[m, n] = x_scale[m] · w_scale[n] · (Σ over k of xq[m, k] · wq[n, k]) + bias[n]
 
     wq[n, k] is tiles[n // TILE_N, k // TILE_K, n % TILE_N, k % TILE_K].
-    The last tiles reach past N and K. What they hold there is padding, and may be
-    anything.
+    The last tiles reach past N and K. What's there is padding and can be anything.
     """
     # [N or more, K or more]
     padded = tiles.transpose(1, 2).flatten(0, 1).flatten(1, 2)
@@ -278,4 +365,4 @@ TILED_LINEAR = Puzzle(
     ),
 )  # fmt: skip
 
-PUZZLES = (QUANTIZE_ROWS, INT8_LINEAR, TILED_LINEAR)
+PUZZLES = (QUANTIZE_ROWS, INT8_LINEAR, FUSED_LINEAR, TILED_LINEAR)

@@ -1,6 +1,8 @@
 """The predictions of chapter 14."""
 
-from puzzles_lib.chapters.ch14_int8_linear.puzzles import INT8_LINEAR, TOP, lowest_codes
+import torch
+
+from puzzles_lib.chapters.ch14_int8_linear.puzzles import FUSED_LINEAR, INT8_LINEAR, TOP, lowest_codes
 from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
 
@@ -26,7 +28,7 @@ def _largest_code_beside_an_outlier() -> int:
 
 
 def _first_k_past_float32() -> int:
-    """The K of the first case whose sums, of codes as large as that case has them, pass 2^24 on their way."""
+    """Return the K of the first case whose sums pass 2^24, with codes as large as that case has them."""
     worst = ((case, _largest(case, "xq") * _largest(case, "wq")) for case in INT8_LINEAR.cases)
     return next(case.K for case, product in worst if case.K * product > 2**24)
 
@@ -36,57 +38,86 @@ def _largest(case: Case, name: str) -> int:
 
 
 def _copies_of_x() -> int:
-    """Of 12 copies of 16 bytes, as many for x as for the weights: the tiles are of one size."""
+    """Return half of 12 copies: the tiles of x and of the weights have one size."""
     return 12 // 2
+
+
+def _multiplications_by_a_scale(K: int = 768) -> tuple[int, int]:
+    """Return those of one element: two in each term, or two after the sum."""
+    return 2 * K, 2
+
+
+def _programs_along_n() -> int:
+    case = Case(M=1, N=3072, K=768, BLOCK_M=16, BLOCK_N=64, BLOCK_K=64)
+    return FUSED_LINEAR.programs(case)[1]
+
+
+def _what_the_cache_says() -> int:
+    """Return what was stored under an address before the values there changed."""
+    wq = torch.ones(4, 4, dtype=torch.int8)
+    cache = {wq.data_ptr(): int(wq.sum())}
+    return cache[wq.fill_(2).data_ptr()]
 
 
 QUESTIONS = (
     Question(
         id="ch14-q1",
-        asks="Each of twelve layers hands on 0.99 of what it got. How much is left at the end (within 0.02)?",
+        asks="Each of twelve layers passes on 0.99 of what it received. How much is left (within 0.02)?",
         right=_left_after_twelve,
         kind=float,
         same=lambda value, right: abs(value - right) <= 0.02,
         nudges=(
-            Nudge(lambda v, r: v > 1, "a share of 1, such as 0.5"),
-            Nudge(lambda v, r: v > 0.95, "that is about one layer's loss, or that of a random walk"),
+            Nudge(lambda v, r: v > 1, "Answer with a share of 1, such as 0.5."),
+            Nudge(
+                lambda v, r: v > 0.95,
+                "That's about one layer's loss, or that of a random walk. Twelve layers multiply.",
+            ),
         ),
-        nudge="each layer multiplies",
+        nudge="Each layer multiplies what it received by 0.99.",
     ),
     Question(
         id="ch14-q2",
-        asks="A float is cast to int8 by way of int16: the lowest eight bits are kept. What becomes of -130?",
+        asks="A float is cast to int8 through int16, keeping the lowest eight bits. What does -130 become?",
         right=_wrapped,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == -128, "that would be clamped; a cast does not clamp"),
-            Nudge(lambda v, r: v in (-2, 2), "eight bits are 256 numbers: go round by as many"),
+            Nudge(lambda v, r: v == -128, "That would be a clamped value. A cast doesn't clamp."),
+            Nudge(lambda v, r: v in (-2, 2), "Eight bits are 256 different numbers, so go round by 256."),
         ),
-        nudge="numbers go round in a circle of 256: -128 is followed, downwards, by 127",
+        nudge="The numbers form a circle of 256: one step below -128 is 127.",
     ),
     Question(
         id="ch14-q3",
-        asks="float32 holds every integer up to 2^24. How many products of 127 * 127 is that room for?",
+        asks="float32 holds every integer up to 2^24. How many products of 127 * 127 fit?",
         right=_products_in_float32,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 2**24 // 127, "a product is 127 times 127"),
-            Nudge(lambda v, r: v == 2**24 // 128**2, "that is for -128 times -128"),
+            Nudge(lambda v, r: v == 2**24 // 127, "You divided by 127 only. A product is 127 times 127."),
+            Nudge(
+                lambda v, r: v == 2**24 // 128**2,
+                "That's the number for -128 times -128. Here the largest code is 127.",
+            ),
         ),
-        nudge="divide, and round down",
+        nudge="Divide 2^24 by one product, and round down.",
     ),
     Question(
         id="ch14-q4",
         asks="wq is [N, K] in int8, K = 250, and begins at a multiple of 16. "
-        "How many bytes past such a multiple does row 1 begin?",
+        "How many bytes past a multiple of 16 does row 1 start?",
         right=_past_a_multiple,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 250, "that is where it begins; how far past the last multiple of 16?"),
-            Nudge(lambda v, r: v == 250 // 16, "so many times 16 goes into it; what is left over?"),
-            Nudge(lambda v, r: v == -250 % 16, "so far it is to the next multiple; and from the last one?"),
+            Nudge(
+                lambda v, r: v == 250,
+                "That's where row 1 starts. But how far past the last multiple of 16 is it?",
+            ),
+            Nudge(lambda v, r: v == 250 // 16, "That's how many times 16 goes into 250. What is left over?"),
+            Nudge(
+                lambda v, r: v == -250 % 16,
+                "That's the distance to the next multiple of 16. How far is it from the last one?",
+            ),
         ),
-        nudge="a code is a byte, so row 1 begins at byte K",
+        nudge="A code is one byte, so row 1 starts at byte K.",
     ),
     Question(
         id="ch14-q5",
@@ -96,35 +127,81 @@ QUESTIONS = (
         kind=int,
         nudges=(
             Nudge(
-                lambda v, r: v == 127, "with a scale of its own it would be; whose value becomes 127 here?"
+                lambda v, r: v == 127, "It would be, with a scale of its own. Here, whose value becomes 127?"
             ),
-            Nudge(lambda v, r: v == 42, "that is how often row 0 goes into the largest; and into 127 steps?"),
-            Nudge(lambda v, r: v == 2, "a code is rounded, not cut off"),
-            Nudge(lambda v, r: v == 0, "a step is 144 / 127, and 3.4 is more than one"),
+            Nudge(
+                lambda v, r: v == 42,
+                "That's how often row 0 goes into the largest value. How many steps of the scale are in 3.4?",
+            ),
+            Nudge(lambda v, r: v == 2, "A code is rounded, not cut off."),
+            Nudge(lambda v, r: v == 0, "One step is 144 / 127, and 3.4 is more than one step."),
         ),
-        nudge="the scale is 144 / 127: how many of it are in 3.4?",
+        nudge="The scale is 144 / 127. How many of it are in 3.4?",
     ),
     Question(
         id="ch14-q6",
-        asks="int8_linear is summed in float32. From which K in its table on does a sum lose bits?",
+        asks="int8_linear is summed in float32. Which is the smallest K in its table whose sums lose bits?",
         right=_first_k_past_float32,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 600, "so many products of 127 and 128 stay below 2^24: see ch14-q3"),
-            Nudge(lambda v, r: v < 600, "there is room for more products than that: see ch14-q3"),
+            Nudge(lambda v, r: v == 600, "600 products of 127 and 128 stay below 2^24: see ch14-q3."),
+            Nudge(lambda v, r: v < 600, "There is room for more products than that: see ch14-q3."),
         ),
-        nudge="one of 32, 128, 100, 33, 200, 600 and the last one: for how many products is there room?",
+        nudge="It is one of 32, 128, 100, 33, 200, 600 and the last one. How many products fit?",
     ),
     Question(
         id="ch14-q7",
-        asks="int8_linear makes 12 copies of 16 bytes, for tiles of x and of weights. How many stay where "
-        "the weights lie as [K, N]?",
+        asks="int8_linear makes 12 copies of 16 bytes, for tiles of x and of weights. How many are left if "
+        "the weights are stored as [K, N]?",
         right=_copies_of_x,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 12, "those of the weights have to be turned on their way"),
-            Nudge(lambda v, r: v == 0, "the codes of x lie as they did"),
+            Nudge(
+                lambda v, r: v == 12, "The weights have to be transposed on their way, so theirs are gone."
+            ),
+            Nudge(lambda v, r: v == 0, "The codes of x are stored as before, so theirs stay."),
         ),
-        nudge="the tile of x and that of the weights are 64 by 64 codes each",
+        nudge="The tile of x and the tile of the weights are 64 by 64 codes each.",
+    ),
+    Question(
+        id="ch14-q8",
+        asks="K = 768. How many multiplications by a scale does one element of y need? "
+        "(as written, rearranged)",
+        right=_multiplications_by_a_scale,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 2, "Give two numbers: (as written, rearranged)."),
+            Nudge(
+                lambda v, r: v[0] == 768,
+                "Each of the 768 terms multiplies by two scales. Count both of them.",
+            ),
+            Nudge(
+                lambda v, r: v[0] == r[0],
+                "The first number is correct. Neither scale depends on k, so where can both of them go?",
+            ),
+        ),
+        nudge="There are 768 terms, with two scales in each. Then take out what is the same in every term.",
+    ),
+    Question(
+        id="ch14-q9",
+        asks="N = 3072, BLOCK_N = 64: how many programs quantize the same row of x?",
+        right=_programs_along_n,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v == 1, "Programs share nothing. Each one that needs the codes makes them."),
+            Nudge(lambda v, r: v == 64, "That's how many outputs a program has. How many such programs?"),
+        ),
+        nudge="All programs in one row of tiles need the same rows of x. How many tiles are in a row?",
+    ),
+    Question(
+        id="ch14-q10",
+        asks="A cache keyed on data_ptr() has seen 16 ones. Now all weights are 2. What does it say?",
+        right=_what_the_cache_says,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v == 32, "That's the true sum. But did the key change?"),
+            Nudge(lambda v, r: v == 0, "fill_ writes new values into the same memory. Is the key known?"),
+        ),
+        nudge="fill_ changes the values in place. What is the key, and is it in the cache already?",
     ),
 )

@@ -1,4 +1,4 @@
-"""What several releases of ptxas make of chapter 15's hasty kernel, with no GPU."""
+"""Compile chapter 15's hasty kernel with several releases of ptxas, without a GPU."""
 
 import json
 import os
@@ -15,11 +15,11 @@ VARIABLE = "TRITON_PTXAS_PATH"  # names the ptxas that Triton takes for its own
 
 
 def measure(paths: Sequence[str] = ()) -> dict[str, Any]:
-    """The record: Triton's own ptxas, then those of `paths`, each with what it makes of the kernel.
+    """Return the record: Triton's own ptxas, then those of `paths`, each with the code it generates.
 
-    A row has the release of ``ptxas``, ``registers`` and bytes of ``spills`` a thread, ``overwrites``, the
-    instructions that write what a wgmma may still read, and ``programs``, as many as the GPU holds at a time.
-    Raises RuntimeError for a path that is no ptxas, or whose ptxas refuses the kernel.
+    A row has the release of ``ptxas``, ``registers`` and bytes of ``spills`` per thread, ``overwrites``, the
+    instructions that write what a wgmma may still read, and ``programs``, the GPU's slots for them.
+    Raises RuntimeError if a path isn't a ptxas, or its ptxas refuses the kernel.
     """
     rows = [_row(None), *map(_row, paths)]
     return {"kernel": unsound()[0].name, "triton": triton.__version__, "rows": rows}
@@ -31,7 +31,7 @@ def _row(path: str | None) -> dict[str, Any]:
     try:
         ptxas = triton.knobs.nvidia.ptxas
         if path is not None and ptxas.path != path:
-            raise RuntimeError(f"{path} is no ptxas that runs here")
+            raise RuntimeError(f"{path} isn't a ptxas that runs here")
         (rung,) = unsound()
         compiled = compile_rung(rung)
         if not compiled.ok:
@@ -56,12 +56,12 @@ def _set(path: str | None) -> None:
 
 
 def table(record: dict[str, Any] | None = None) -> str:
-    """A record as text; the recorded one, where none is given."""
+    """Return a record as text; the recorded one if none is given."""
     record = record or json.loads(PTXAS.read_text())
-    head = f"{'ptxas':>5}  {'registers':>9}  {'spilled':>7}  {'overwrites':>10}  programs at a time"
+    head = f"{'ptxas':>5}  {'registers':>9}  {'spilled':>7}  {'overwrites':>10}  slots"
     lines = [
         f"{row['ptxas']:>5}  {row['registers']:9}  {row['spills']:7}  {row['overwrites']:10}  "
-        f"{row['programs']:18}"
+        f"{row['programs']:5}"
         for row in record["rows"]
     ]
     return "\n".join([head, *lines, f"the {record['kernel']} kernel, by triton {record['triton']}"])

@@ -1,6 +1,6 @@
-"""`changed`: what became of one version of chapter 15's kernel in the next, as the lines that go and come.
+"""`changed`: the lines that one version of chapter 15's kernel loses and gains against another.
 
-Read from the kernels that it is given, so from the reader's own where there was a hole to fill.
+They are read from the kernels it is given: the reader's own, if there was a hole to fill.
 """
 
 import html
@@ -11,40 +11,42 @@ from dataclasses import dataclass
 
 from triton.runtime.jit import KernelInterface
 
-from puzzles_lib.chapters.ch15_racing_cublas.rung import Rung, in_words
+from puzzles_lib.chapters.ch15_racing_cublas.rung import Rung, in_words, outdated
 from puzzles_lib.difference import Lines, difference, drawn, told
 from puzzles_lib.drawing.card import Theme, card
 from puzzles_lib.source import with_helpers
 from puzzles_lib.stubs import HOLE, is_untouched
 
 FOLDED = 24  # lines; what has more is shown when asked for
-_LEGEND = "- gone   + new"
+_LEGEND = "- removed   + added"
 _WORDS = {"splits": "parts", "num_warps": "warps", "num_stages": "stages"}
 
 
 @dataclass(frozen=True, repr=False)
 class Changes:
-    """From one version to another.
+    """What changes from one version to another.
 
     before, after: their names. launch: the settings that differ, such as ``"parts 8 → 7"``. lines: (sign,
-    text) of the kernels and their helpers, ``"-"`` of the first, ``"+"`` of the second, ``" "`` of both.
+    text) of the kernels and their helpers; ``"-"`` is in the first, ``"+"`` in the second, ``" "`` in both.
+    note: a sentence if one of the kernels has been edited since; "" if not.
     """
 
     before: str
     after: str
     launch: tuple[str, ...]
     lines: Lines
+    note: str = ""
 
     @property
     def headline(self) -> str:
-        """Both names, and how much changes."""
+        """Return both names, and how much changes."""
         return f"{self.before} → {self.after}: {self._sizes()}"
 
     def _sizes(self) -> str:
         if self.lines:
             gone, new = (sum(sign == each for sign, _ in self.lines) for each in "-+")
-            return f"{gone or 'no'} line{'s' * (gone != 1)} gone, {new} new"
-        return "the same kernel, launched otherwise" if self.launch else "nothing changes"
+            return f"{gone or 'no'} line{'s' * (gone != 1)} removed, {new} added"
+        return "the same kernel with another launch" if self.launch else "nothing changes"
 
     @property
     def _launched(self) -> str:
@@ -52,24 +54,25 @@ class Changes:
 
     def __repr__(self) -> str:
         code = told(self.lines, _LEGEND) if self.lines else []
-        return "\n".join([self.headline, *filter(None, [self._launched]), *code])
+        return "\n".join([self.headline, *filter(None, [self.note, self._launched]), *code])
 
     def _repr_html_(self) -> str:
-        body = f"<div>{html.escape(self._launched)}</div>" if self.launch else ""
+        said = filter(None, [self.note, self._launched])
+        body = "".join(f"<div>{html.escape(text)}</div>" for text in said)
         if self.lines:
-            code = drawn(self.lines, _LEGEND, {"-": Theme.OPEN, "+": Theme.NEUTRAL})
+            code = drawn(self.lines, _LEGEND)
             summary = '<summary style="cursor:pointer">the lines</summary>'
             body += f"<details>{summary}{code}</details>" if len(self.lines) > FOLDED else code
         return card(Theme.NEUTRAL, self.headline, body)
 
 
 def changed(before: Rung, after: Rung) -> Changes:
-    """What is another in a version than in the one before: lines of kernel and helpers, and the launch.
+    """Return what changes from one version to the next: lines of kernel and helpers, and the launch.
 
-    A comment, an empty line and the kernel's name make no difference; where a hole of the course's is still
-    open, its comment stands for what is to come.
+    Comments, empty lines and the kernel's name make no difference. If a hole isn't filled yet, its comment
+    is shown for the missing lines.
 
-    Raises TypeError where one of them is no `Rung`.
+    Raises TypeError if one of them isn't a `Rung`.
     """
     __tracebackhide__ = True
     for name, rung in (("before", before), ("after", after)):
@@ -83,7 +86,8 @@ def changed(before: Rung, after: Rung) -> Changes:
     )
     codes = [[*_code(rung)] for rung in (before, after)]
     (old_keys, gone), (new_keys, come) = (tuple(zip(*code, strict=True)) or ((), ()) for code in codes)
-    return Changes(before.name, after.name, launch, difference(gone, come, (old_keys, new_keys)))
+    note = outdated(after) or outdated(before)
+    return Changes(before.name, after.name, launch, difference(gone, come, (old_keys, new_keys)), note)
 
 
 def _settings(rung: Rung) -> Iterator[tuple[str, str]]:
@@ -95,7 +99,7 @@ def _settings(rung: Rung) -> Iterator[tuple[str, str]]:
 
 
 def _code(rung: Rung) -> Iterator[tuple[str, str]]:
-    """The lines of its helpers, then of its kernel: what each is compared by, and its text."""
+    """Yield the lines of its helpers, then of its kernel: what each is compared by, and its text."""
     known = isinstance(rung.kernel, KernelInterface)
     for function in reversed(with_helpers(rung.kernel)) if known else ():
         own_name = f"def {function.__name__}("
@@ -112,6 +116,6 @@ def _code(rung: Rung) -> Iterator[tuple[str, str]]:
 
 
 def _comments(source: str) -> dict[int, int]:
-    """Where a line's comment begins, by the line's number."""
+    """Return where a line's comment begins, by the line's number."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     return {token.start[0]: token.start[1] for token in tokens if token.type == tokenize.COMMENT}

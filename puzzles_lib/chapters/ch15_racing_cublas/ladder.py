@@ -1,4 +1,4 @@
-"""Chapter 15's ladder: its nine versions, run and measured against the best unfused path."""
+"""Chapter 15's ladder: run its nine versions and measure them against the best unfused path."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -21,12 +21,12 @@ Rows = Iterator[dict[str, object]]
 
 
 def rungs() -> list[Rung]:
-    """The chapter's versions, in order: those whose name begins with their number."""
+    """Return the chapter's versions, in order: those whose name begins with their number."""
     return [rung for rung in _all() if rung.name[0].isdigit()]
 
 
 def unsound() -> list[Rung]:
-    """Its examples of what goes wrong."""
+    """Return its examples of what goes wrong."""
     return [rung for rung in _all() if not rung.name[0].isdigit()]
 
 
@@ -44,7 +44,7 @@ def run(
 
 
 def unfused(problem: Problem) -> torch.Tensor:
-    """The path to beat: our dequantise, then cuBLAS."""
+    """Return dW by the path to beat: our dequantize kernel, then cuBLAS."""
     return torch.matmul(problem.dy.t(), dequantize(problem.packed))
 
 

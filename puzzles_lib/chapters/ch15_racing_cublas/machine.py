@@ -1,15 +1,15 @@
-"""What the compiler and an H200 make of a version of chapter 15's kernel: evidence, and a bound on its time.
+"""Read a version of chapter 15's kernel from its machine code: evidence, and a bound on its time on an H200.
 
-None of it needs a GPU.
+Nothing here needs a GPU.
 """
 
 import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
-from puzzles_lib.bench.h200 import BYTES, FLOPS, MULTIPROCESSORS
+from puzzles_lib.bench.h200 import BYTES, MULTIPROCESSORS
 from puzzles_lib.chapters.ch15_racing_cublas.puzzles import race_puzzle
 from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, GROUP, ROWS, Rung
 from puzzles_lib.inspector import Stages, stages
@@ -18,36 +18,37 @@ from puzzles_lib.inspector.sass import bytes_stored_to_shared, matrix_loop, over
 from puzzles_lib.inspector.step import PRODUCTS, SCHEDULERS, step
 from puzzles_lib.puzzle import Puzzle
 
-CLOCK = FLOPS / (2 * PRODUCTS * MULTIPROCESSORS)  # a second: where tensor cores reach the data sheet's rate
+CLOCK = 1.98e9  # the highest of an H200, in Hz; busy tensor cores lower it, see `recorded.clocks`
+PEAK = 2 * PRODUCTS * MULTIPROCESSORS * CLOCK  # FLOP/s of the tensor cores at that clock
 DIGEST = 16  # hexadecimal digits
 
 
 def small_puzzle(rung: Rung) -> Puzzle:
-    """The problem in small, with the tiles of this version."""
+    """Return the problem with small sizes and the tiles of this version."""
     row_words = "scale_ptr" in rung.kernel.arg_names
     tiles = {name: rung.constants[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K")}
     return race_puzzle(row_words, rung.descriptors, **tiles)
 
 
 def compile_rung(rung: Rung) -> Stages:
-    """`stages` of a version in its real size, for an H200."""
+    """Return `stages` of a version at its real size, for an H200."""
     sizes = {"K": ROWS[0], "COUT": COUT, "CIN": CIN, "GROUP": GROUP, "SPLITS": rung.splits}
     return stages(rung.kernel, small_puzzle(rung), "sm_90", **sizes, **rung.options)
 
 
-# ---- places for programs
+# ---- slots for programs
 
 
 def waves(rung: Rung, compiled: Stages) -> tuple[int, int]:
-    """Programs in all, and how many the whole GPU holds at a time."""
+    """Return the number of programs, and how many of them the whole GPU holds at a time (its slots)."""
     held = resident(compiled.registers, compiled.shared_bytes, rung.options["num_warps"])
     return math.prod(rung.grid()), MULTIPROCESSORS * held
 
 
 def waves_text(rung: Rung, compiled: Stages) -> str:
+    """Return `waves` in words."""
     programs, held = waves(rung, compiled)
-    text = f"{programs} programs, {held // MULTIPROCESSORS} at a time on each multiprocessor"
-    return f"{text}: {held} places, filled {programs / held:.2f} times"
+    return f"{programs} programs for {held} slots ({held // MULTIPROCESSORS} per multiprocessor)"
 
 
 # ---- evidence
@@ -57,11 +58,11 @@ def waves_text(rung: Rung, compiled: Stages) -> str:
 class Evidence:
     """What decides a version's speed, read from the compiler's output.
 
-    registers: a thread. spills: bytes a thread. shared: bytes a program. operand: where the tensor cores take
-    x^ from. pending: groups of wgmma that may still run when a turn ends. passed_on: bytes that threads hand
-    on to each other through shared memory in a turn. instructions, products: of a turn of the loop, for a
-    warp and for the program; 0 where no loop has matrix instructions. overwrites: instructions that write
-    what a wgmma may still read. notes: ptxas's remarks on wgmma. code: digest of the machine code.
+    registers: per thread. spills: bytes per thread. shared: bytes per program. operand: where the tensor
+    cores take x̂ from. pending: groups of wgmma that may still run when an iteration ends. passed_on: bytes
+    that threads exchange through shared memory per iteration. instructions, products: of one iteration, per
+    warp and per program; 0 if no loop has matrix instructions. overwrites: instructions that write what a
+    wgmma may still read. notes: ptxas's remarks on wgmma. code: digest of the machine code.
     """
 
     registers: int
@@ -84,40 +85,41 @@ class Evidence:
         return cls(**{**told, "notes": tuple(told["notes"])})
 
     def lines(self, block_k: int) -> list[str]:
-        """As text. block_k: rows of a turn."""
+        """Return it as text. block_k: rows of K per iteration."""
         lines = [
-            f"{self.registers} registers a thread, {self.spills} bytes spilled, "
-            f"{self.shared} bytes of shared memory",
-            f"x^ to the tensor cores from {self.operand}; when a turn ends, {_groups(self.pending)} of "
-            "wgmma may go on",
-            f"in a turn of {block_k} rows threads pass on {self.passed_on} bytes through shared memory",
+            f"{self.registers} registers per thread, {self.spills} bytes spilled, "
+            f"{self.shared} bytes of shared memory per program",
+            f"x̂ reaches the tensor cores from {self.operand}; {_in_flight(self.pending)} in flight across "
+            "iterations",
+            f"in each iteration of {block_k} rows, threads exchange {self.passed_on} bytes through shared "
+            "memory",
         ]
-        return lines + [f"ptxas remarks {note}" for note in self.notes]
+        return lines + [f"ptxas warns: {note}" for note in self.notes]
 
     def unlike(self, other: "Evidence") -> list[str]:
-        """In what it differs from another, as text: its own figure, and the other's."""
+        """Return the differences from another, as text: its own figure, then the other's."""
         told = {
-            "registers": "{} registers a thread",
+            "registers": "{} registers per thread",
             "spills": "{} bytes spilled",
             "shared": "{} bytes of shared memory",
-            "operand": "x^ from {}",
-            "pending": "{} groups of wgmma that go on",
-            "passed_on": "{} bytes passed on",
-            "instructions": "{} instructions a turn",
+            "operand": "x̂ from {}",
+            "pending": "{} groups of wgmma in flight across iterations",
+            "passed_on": "{} bytes exchanged",
+            "instructions": "{} instructions per iteration",
             "overwrites": "{} overwrites",
         }
         pairs = [(words, getattr(self, name), getattr(other, name)) for name, words in told.items()]
         found = [f"{words.format(mine)}, not {theirs}" for words, mine, theirs in pairs if mine != theirs]
         if self.notes != other.notes:
             mine, theirs = (", ".join(note[:5] for note in e.notes) or "none" for e in (self, other))
-            found.append(f"remarks of ptxas: {mine}, not {theirs}")
+            found.append(f"warnings of ptxas: {mine}, not {theirs}")
         if not found and self.code != other.code:
-            found.append("the same figures, of other instructions")
+            found.append("the same figures, but other instructions")
         return found
 
 
 def evidence(rung: Rung, compiled: Stages) -> Evidence:
-    """Of a version that compiles."""
+    """Return the evidence of a version that compiles."""
     turn = step(compiled)
     return Evidence(
         registers=compiled.registers,
@@ -134,41 +136,41 @@ def evidence(rung: Rung, compiled: Stages) -> Evidence:
     )
 
 
-def _groups(count: int) -> str:
-    return f"{count or 'no'} group{'s' * (count != 1)}"
+def _in_flight(count: int) -> str:
+    return f"{count} wgmma group{'s' * (count != 1)} may stay" if count else "no wgmma stays"
 
 
 def digest(compiled: Stages) -> str:
-    """Of its instructions: two kernels that differ in comments and names alone have the same."""
+    """Return a digest of its instructions: the same for kernels that differ only in comments and names."""
     return hashlib.sha256(compiled.sass.encode()).hexdigest()[:DIGEST]
 
 
 def loop(compiled: Stages) -> str:
-    """The body of the kernel's loop in TTGIR."""
+    """Return the body of the kernel's loop in TTGIR."""
     match = re.search(r"scf\.for .*?\n(.*?)scf\.yield", compiled.ttgir, re.DOTALL)
     return match[1] if match else ""
 
 
 def operand(compiled: Stages) -> str:
-    """Where the tensor cores take x^ from: ``"registers"`` or ``"shared memory"``."""
+    """Return where the tensor cores take x̂ from: ``"registers"`` or ``"shared memory"``."""
     dots = [line for line in loop(compiled).splitlines() if "warp_group_dot " in line]
     return "registers" if any("dot_op" in line for line in dots) else "shared memory"
 
 
 def pending(compiled: Stages) -> int:
-    """Groups of wgmma that may still run when a turn ends."""
+    """Return how many groups of wgmma may still run when an iteration ends."""
     waits = [o for name, o in matrix_loop(compiled.sass) if name == "WARPGROUP.DEPBAR.LE"]
     return int(waits[-1].split(",")[1], 0) if waits else 0
 
 
 def bytes_passed_on(rung: Rung, compiled: Stages) -> int:
-    """Bytes that the threads of a program hand on to each other through shared memory, in a turn."""
+    """Return the bytes that a program's threads exchange through shared memory per iteration."""
     body = matrix_loop(compiled.sass)
     return bytes_stored_to_shared(body) * 32 * rung.options["num_warps"]
 
 
 def ptxas_notes(compiled: Stages) -> list[str]:
-    """ptxas's remarks on wgmma, each with its number, such as "C7515: wgmma... are serialized due to..."."""
+    """Return ptxas's remarks on wgmma with their numbers: "C7515: wgmma... are serialized due to..."."""
     found = re.findall(r"\((C75\d\d)\) (?:Potential Performance Loss: )?(.*)", compiled.built.log)
     return sorted({f"{number}: {words.partition(' in the function')[0]}" for number, words in found})
 
@@ -178,14 +180,15 @@ def ptxas_notes(compiled: Stages) -> list[str]:
 
 @dataclass(frozen=True)
 class Bound:
-    """The least time that the machine code allows, on the multiprocessor with the most to do, at `CLOCK`.
+    """The least time that the machine code allows on the busiest multiprocessor, at a given clock.
 
-    The chip itself runs a little faster while it draws little power, and slower at full load.
+    At `CLOCK`, the highest of the chip, it is a bound: no run is faster. Under load the chip runs slower.
 
-    programs: that it runs, one after the other or together. turns: of the loop, the most of a program.
-    issue: clocks of its schedulers to start a turn's instructions. tensor: clocks of its tensor cores for a
-    turn's products. sums_us: microseconds to write and read the partial sums, as fast as a large copy. What
-    else a kernel waits for (memory, barriers, what is before and after the loop) comes on top.
+    programs: that the multiprocessor runs, one after the other or together. turns: the iterations of the
+    loop, the most of any program. issue: clocks of the schedulers to start an iteration's instructions.
+    tensor: clocks of the tensor cores for an iteration's products. sums_us: microseconds to write and read
+    the partial sums, as fast as a large copy. What else a kernel waits for (memory, barriers, what is before
+    and after the loop) comes on top. clock: in Hz.
     """
 
     programs: int
@@ -193,6 +196,11 @@ class Bound:
     issue: float
     tensor: float
     sums_us: float
+    clock: float = CLOCK
+
+    def at(self, mhz: float) -> "Bound":
+        """Return the same for another clock."""
+        return replace(self, clock=1e6 * mhz)
 
     @property
     def issue_us(self) -> float:
@@ -204,36 +212,38 @@ class Bound:
 
     @property
     def least_us(self) -> float:
-        """Microseconds where issuing and tensor cores overlap all the time."""
+        """Microseconds if issuing and tensor cores overlap all the time."""
         return max(self.issue_us, self.tensor_us)
 
     @property
     def turns_us(self) -> float:
-        """Microseconds where they take turns."""
+        """Microseconds if one always waits for the other."""
         return self.issue_us + self.tensor_us
 
     @property
     def forecast_us(self) -> float:
-        """A rule of thumb for versions that wait for little else: taking turns, and then the partial sums."""
+        """Microseconds without any overlap, plus the partial sums: a rule of thumb."""
         return self.turns_us + self.sums_us
 
     def _us(self, clocks: float) -> float:
-        return 1e6 * self.programs * self.turns * clocks / CLOCK
+        return 1e6 * self.programs * self.turns * clocks / self.clock
 
     def lines(self) -> list[str]:
-        """What it is made of, as text."""
+        """Return what it is made of, as text."""
         one = "1 program" if self.programs == 1 else f"{self.programs} programs"
         return [
-            f"a turn of the loop: {self.issue:.0f} clocks to issue, {self.tensor:.0f} of tensor cores",
-            f"the fullest multiprocessor runs {one} of {self.turns} turns, at {CLOCK / 1e9:.2f} GHz:",
+            f"one iteration takes {self.issue:.0f} clocks to issue and {self.tensor:.0f} clocks of tensor "
+            "cores",
+            f"the busiest multiprocessor runs {one} of {self.turns} iterations; at {self.clock / 1e9:.2f} "
+            "GHz, the highest clock:",
         ]
 
 
 def bound(launch: Mapping[str, int], found: Evidence, rows: int = ROWS[0]) -> Bound | None:
-    """Of such machine code, launched so, for K = ``rows``; None where no loop has matrix instructions.
+    """Return the bound of machine code for K = ``rows``, or None if no loop has matrix instructions.
 
-    Programs are dealt evenly to multiprocessors, and the longest part of K counts for all.
-    launch: as `Rung.launch` tells it.
+    Programs are spread evenly over the multiprocessors, and the longest part of K counts for all.
+    launch: what `Rung.launch` returns.
     """
     if not found.products:
         return None

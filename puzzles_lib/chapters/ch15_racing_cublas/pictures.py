@@ -26,7 +26,7 @@ UNFUSED, CUBLAS = "dequantize + cuBLAS", "cuBLAS alone, x^ ready"
 
 
 def _size(row: Mapping) -> tuple[int, int, int]:
-    """K, COUT, CIN of a row's case."""
+    """Return K, COUT, CIN of a row's case."""
     rows, cout, cin = row["case"].split(", ")[-1].split("x")
     return int(rows), int(cout), int(cin)
 
@@ -36,7 +36,7 @@ def _of(rows: Sequence[Mapping], count: int) -> dict[str, Mapping]:
 
 
 def least_bytes(rows: int, cout: int, cin: int, group: int = 256) -> int:
-    """Bytes that dW from 2-bit words must at least move: words, scales and minima, dy, dW."""
+    """Return the least bytes that dW from 2-bit words must move: words, scales and minima, dy, dW."""
     return rows * cin // 4 + 4 * rows * cin // group + 2 * rows * cout + 2 * cout * cin
 
 
@@ -44,9 +44,9 @@ def least_bytes(rows: int, cout: int, cin: int, group: int = 256) -> int:
 
 
 def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float) -> Picture:
-    """What arithmetic and memory allow, and where cuBLAS and the unfused path stand.
+    """Draw what arithmetic and memory allow, and where cuBLAS and the unfused path are.
 
-    rows: of `puzzles_lib.bench.recorded`, bench "ladder". flops, bandwidth: a second, of the chip.
+    rows: of `puzzles_lib.bench.recorded`, bench "ladder". flops, bandwidth: of the chip, per second.
     """
     figure = new_figure(8.4, 5.0)
     ax = figure.subplots()
@@ -73,8 +73,11 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
         ax.axvline(work / least, color=BLUE, linestyle="-" if filled else ":", linewidth=1.2)
         side, near = ("left", 1.04) if filled else ("right", 0.96)
         label(ax, work / least * near, 36, f"fused, K = {count}", align=side, fontsize=9)
-        told += [f"{n}, K = {count}: {x:.0f} FLOP a byte, {y:.0f} TFLOP/s" for n, (x, y) in points.items()]
-        told.append(f"fused, K = {count}: {work / least:.0f} FLOP a byte")
+        told += [
+            f"{n.replace('x^', 'x̂')}, K = {count}: {x:.0f} FLOP per byte, {y:.0f} TFLOP/s"
+            for n, (x, y) in points.items()
+        ]
+        told.append(f"fused, K = {count}: {work / least:.0f} FLOP per byte")
     ax.set(xscale="log", yscale="log", xlim=(10, 3000), ylim=(30, 1400))
     ax.set_xticks([10, 30, 100, 300, 1000, 3000], ["10", "30", "100", "300", "1000", "3000"], fontsize=9)
     ax.set_yticks([50, 100, 200, 400, 800], ["50", "100", "200", "400", "800"], fontsize=9)
@@ -87,9 +90,9 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
     figure.supxlabel(about, fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"Roofline, {about}: a slope of {bandwidth / 1e12:.2f} TB/s that ends in a flat roof of "
-        f"{flops / 1e12:.0f} TFLOP/s at {flops / bandwidth:.0f} FLOP a byte. {'; '.join(told)}. The fused "
-        f"paths lie far to the right of the corner: arithmetic is their limit, not memory.",
+        f"Roofline, {about}: a slope of {bandwidth / 1e12:.2f} TB/s ends in a flat roof of "
+        f"{flops / 1e12:.0f} TFLOP/s at {flops / bandwidth:.0f} FLOP per byte. {'; '.join(told)}. The fused "
+        f"paths are far to the right of the corner, so arithmetic limits them, not memory.",
     )
 
 
@@ -97,50 +100,56 @@ class Limits(Protocol):
     """What `climb` needs of a bound: microseconds."""
 
     least_us: float
-    turns_us: float
+    forecast_us: float
 
 
-def climb(bounds: Mapping[str, Limits], rows: Sequence[Mapping], about: str, flops: float) -> Picture:
-    """The ladder as a path under the roof: what each version's machine code allows, and what was measured.
+def climb(
+    bounds: Mapping[str, Limits],
+    rows: Sequence[Mapping],
+    about: str,
+    peak: float,
+    loaded: Mapping[str, Mapping],
+) -> Picture:
+    """Draw the ladder as a path under the roof: what each version's machine code allows, and what it reached.
 
-    bounds: of the versions by name, in order, at the largest K of the rows. rows: bench "ladder". flops: a
-    second, of the chip.
+    bounds: of the versions by name, in order, at the largest K of the rows. rows: bench "ladder". peak:
+    FLOP/s of the chip at its highest clock. loaded: ``us`` after a second of load, by path.
     """
-    figure = new_figure(8.4, 4.6)
+    figure = new_figure(8.4, 4.8)
     ax = figure.subplots()
     count = max(_sizes(rows))
     paths = _of(rows, count)
     cout, cin = _size(next(iter(paths.values())))[1:]
     work = 2 * count * cout * cin / 1e6  # TFLOP/s from microseconds
     speeds = [work / paths[name]["us"] for name in bounds]
+    under_load = [work / loaded[name]["us"] for name in bounds]
     told = []
     for place, (name, limits) in enumerate(bounds.items()):
-        low, high = work / limits.turns_us, work / limits.least_us
+        low, high = work / limits.forecast_us, work / limits.least_us
         ax.bar(place, high - low, bottom=low, width=0.62, color=PALE_SKY, edgecolor=SKY)
-        told.append(f"{name}: {speeds[place]:.0f} TFLOP/s, code allows {low:.0f} to {high:.0f}")
-        label(
-            ax,
-            place + 0.12,
-            speeds[place] - 34,
-            f"{speeds[place]:.0f}",
-            align="left",
-            fontsize=9,
-            behind=PAPER,
+        told.append(
+            f"{name}: {speeds[place]:.0f} TFLOP/s, {under_load[place]:.0f} under load, code allows {low:.0f} "
+            f"to {high:.0f}"
         )
-    ax.plot(range(len(bounds)), speeds, "^-", color=BLUE, markersize=7, zorder=3)
-    lines = [("the roof: the data sheet's rate", flops / 1e12, INK)]
+        words = f"{speeds[place]:.0f}"
+        label(ax, place + 0.13, speeds[place] - 34, words, align="left", fontsize=9, behind=PAPER)
+    ax.plot(range(len(bounds)), speeds, "^-", color=BLUE, markersize=7, zorder=3, label="in a burst")
+    ax.plot(range(len(bounds)), under_load, "v:", color=BLUE, markersize=6, markerfacecolor=PAPER, zorder=3,
+        label="after a second of load")  # fmt: skip
+    lines = [("tensor cores at 1.98 GHz", peak / 1e12, INK)]
     lines += [("cuBLAS, x̂ ready", work / paths[CUBLAS]["us"], ORANGE)]
-    lines += [("dequantise + cuBLAS", work / paths[UNFUSED]["us"], VERMILLION)]
+    lines += [("dequantize + cuBLAS", work / paths[UNFUSED]["us"], VERMILLION)]
     for name, height, color in lines:
         ax.axhline(height, color=color, linewidth=1.6, zorder=1)
         label(ax, -0.4, height + 12, f"{name}: {height:.0f}", align="left baseline", fontsize=9, behind=PAPER)
         told.append(f"{name}: {height:.0f} TFLOP/s")
     ax.set_xticks(range(len(bounds)), [name.replace(" ", "\n", 1).replace(" ", "\n") for name in bounds])
     ax.tick_params(labelsize=9)
-    ax.set(xlim=(-0.5, len(bounds) - 0.3), ylim=(0, 1.08 * flops / 1e12))
+    ax.set(xlim=(-0.5, len(bounds) - 0.3), ylim=(0, 1.08 * peak / 1e12))
     ax.set_ylabel(f"TFLOP/s at K = {count}", fontsize=10)
     ax.spines[["top", "right"]].set_visible(False)
-    words = "bar: from taking turns to full overlap, by the machine code; path: measured"
+    ax.legend(fontsize=9, frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.93))
+    words = "bars: what the machine code allows at 1.98 GHz, from no overlap (the forecast) to full overlap"
     figure.supxlabel(f"{words}\n{about}", fontsize=9, color=FAINT)
     return Picture(figure, f"The climb at K = {count}, {about}. {'; '.join(told)}.")
 
@@ -150,17 +159,17 @@ def _sizes(rows: Sequence[Mapping]) -> set[int]:
 
 
 def rung_names(rows: Sequence[Mapping]) -> list[str]:
-    """The ladder's versions, in order."""
+    """Return the ladder's versions, in order."""
     return sorted({row["path"] for row in rows if row["path"][0].isdigit()})
 
 
 def traffic(rows: int = 100864, cout: int = 768, cin: int = 768) -> Picture:
-    """Bytes through memory, unfused and fused."""
+    """Draw the bytes that go through memory, unfused and fused."""
     packed = rows * cin // 4 + 4 * rows * cin // 256
     x, dy = 2 * rows * cin, 2 * rows * cout
     parts = {
         "unfused": [
-            ("words", packed, YELLOW),  # colours as in chapter 12
+            ("words", packed, YELLOW),  # colors as in chapter 12
             ("x̂ written", x, SKY),
             ("x̂ read", x, SKY),
             ("dy", dy, ORANGE),
@@ -189,7 +198,8 @@ def traffic(rows: int = 100864, cout: int = 768, cin: int = 768) -> Picture:
     ax.tick_params(axis="x", labelsize=9)
     ax.spines[["top", "right"]].set_visible(False)
     return Picture(
-        figure, f"Bytes through memory for K = {rows}. {'. '.join(told)}. Fused, x̂ is never in memory."
+        figure,
+        f"Bytes through memory for K = {rows}. {'. '.join(told)}. The fused version never has x̂ in memory.",
     )
 
 
@@ -197,7 +207,7 @@ def traffic(rows: int = 100864, cout: int = 768, cin: int = 768) -> Picture:
 
 
 def operands() -> Picture:
-    """A turn with x^ as the second operand, through shared memory; and as the first, from registers."""
+    """Draw an iteration with x̂ as the second operand (shared memory) and as the first (registers)."""
     figure, ax = new_sheet(25, 10.6)
     left, unpack, store, barrier, product = 4.8, 4.2, 3.4, 2.4, 4.6
     told = []
@@ -228,20 +238,20 @@ def operands() -> Picture:
             arrow(ax, (start + product / 2, top + 1.02), (start + product / 2, top + 1.28))
         ax.plot([end, end], [top - 0.2, top + 3.7], color=VERMILLION, linewidth=2)
         label(ax, end + 0.2, top + 1.8, "done", align="left", color=VERMILLION)
-        way = "stored to shared memory, behind a barrier" if through else "from registers"
+        way = "is stored to shared memory, then a barrier" if through else "stays in registers"
         told.append(f"{title}, x̂ {way}")
-    label(ax, left, 10.1, "time →   (a scheme, not a measurement)", align="left", fontsize=9, color=FAINT)
+    label(ax, left, 10.1, "time →   (a sketch, not a measurement)", align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"A scheme of one turn: where tensor cores take their operands from, and when. {'; '.join(told)}. "
-        "The first operand may come from registers, the second always comes from shared memory. So with the "
-        "product turned round, values that a thread has unpacked stay in that thread, and the product begins "
-        "as soon as they are there.",
+        f"A sketch of one iteration: where the tensor cores take their operands from, and when. "
+        f"{'; '.join(told)}. The first operand may come from registers; the second always comes from shared "
+        "memory. In the transposed product, unpacked values stay in their thread, and the wgmma starts as "
+        "soon as they are ready.",
     )
 
 
 def subnormals() -> Picture:
-    """Two bits of an otherwise zero bfloat16, at four places: a multiple of a power of two in each."""
+    """Draw two bits at four places of an otherwise zero bfloat16: each time a multiple of a power of two."""
     figure, ax = new_sheet(25, 8.2)
     left, top, width = 3.4, 1.9, 0.86
     parts = [("sign", 1, VERMILLION), ("exponent", 8, YELLOW), ("mantissa", 7, SKY)]
@@ -268,9 +278,9 @@ def subnormals() -> Picture:
         told.append(f"field {i}: q · 2^{unit}")
     return Picture(
         figure,
-        f"The 16 bits of a bfloat16: sign, 8 of exponent, 7 of mantissa. A code q of two bits, all others "
-        f"zero, is read as a number: {', '.join(told)}. Field 3 has one bit in the mantissa and one in the "
-        f"exponent, and is still a multiple: numbers of the exponents 0 and 1 are equally far apart.",
+        f"The 16 bits of a bfloat16: a sign bit, 8 exponent bits, 7 mantissa bits. If all other bits are "
+        f"zero, a 2-bit code q reads as a number: {', '.join(told)}. Field 3 has one bit in the mantissa and "
+        f"one in the exponent, and is a multiple too: numbers with exponents 0 and 1 have the same spacing.",
     )
 
 
@@ -278,14 +288,17 @@ def _raised(number: int) -> str:
     return str(number).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-PIECES, LONG = 5, 1.9  # of work in the schemes of `timeline`, and how wide each is
+PIECES, LONG = 5, 1.9  # of work in the sketches of `timeline`, and how wide each is
 
 
 def timeline() -> Picture:
-    """Tensor cores and unpacking in turns, and at the same time. A scheme, not a measurement."""
+    """Draw unpacking and tensor cores one after the other, and overlapped. A sketch, not a measurement."""
     figure, ax = new_sheet(25, 8.4)
     left = 4.8
-    for top, title, one_dot in ((0.9, "eight dots a turn", False), (5.0, "one dot a turn", True)):
+    for top, title, one_dot in (
+        (0.9, "eight dots per iteration", False),
+        (5.0, "one dot per iteration", True),
+    ):
         label(ax, 0.2, top - 0.35, title, align="left", weight="bold")
         for lane, name in enumerate(("threads", "tensor cores")):
             label(ax, left - 0.3, top + 0.5 + 1.1 * lane, name, align="right")
@@ -299,29 +312,29 @@ def timeline() -> Picture:
         end = x + 2 * LONG
         ax.plot([end, end], [top - 0.2, top + 2.4], color=VERMILLION, linewidth=2)
         label(ax, end + 0.2, top + 2.3, "done", align="left", color=VERMILLION)
-    label(ax, left, 8.0, "time →   (a scheme, not a measurement)", align="left", fontsize=9, color=FAINT)
+    label(ax, left, 8.0, "time →   (a sketch, not a measurement)", align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"Two schemes of who works when, each for the same {PIECES} pieces of work. Eight dots a turn: the "
-        f"threads unpack a field, the tensor cores multiply it while they wait, then they unpack the next; "
-        f"each idles half of the time. One dot a turn: while the tensor cores multiply turn 0 the threads "
-        f"unpack turn 1, and so on; both are busy, and the work is done in {PIECES + 1} units of time where "
-        f"it took {2 * PIECES}.",
+        f"Two sketches of who works when, each for the same {PIECES} pieces of work. With eight dots per "
+        f"iteration, the threads unpack a field, wait while the tensor cores multiply it, then unpack the "
+        f"next, so each side idles half of the time. With one dot per iteration, the threads unpack "
+        f"iteration 1 while the tensor cores multiply iteration 0, and so on. Both sides are busy, and the "
+        f"work takes {PIECES + 1} units of time instead of {2 * PIECES}.",
     )
 
 
-MOST_ROUNDS = 24  # that can be seen beside each other
+MOST_ROUNDS = 24  # that can be told apart in a row
 
 
 def waves(launches: Mapping[str, tuple[int, int]]) -> Picture:
-    """Places on the GPU over time, for several launches.
+    """Draw the slots of the GPU over time, for several launches.
 
-    launches: by name, programs in all and places for programs at a time.
+    launches: by name, the number of programs and of slots for them.
 
-    Raises ValueError for what are no such numbers, or more rounds than can be seen.
+    Raises ValueError if these aren't positive whole numbers, or make more rounds than can be drawn.
     """
     for name, both in launches.items():
-        for what, count in zip(("programs", "places"), both, strict=True):
+        for what, count in zip(("programs", "slots"), both, strict=True):
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise ValueError(f"{name}: {count!r} {what}, allowed are whole numbers from 1 up")
         if both[0] > MOST_ROUNDS * both[1]:
@@ -350,19 +363,19 @@ def waves(launches: Mapping[str, tuple[int, int]]) -> Picture:
         ax.set_xticks([])
         ax.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=10)
         ax.spines[["top", "right", "left", "bottom"]].set_visible(False)
-        told.append(f"{name}: {programs} programs on {places} places, {rounds} round{'s' * (rounds > 1)}")
-    axes[-1].set_xlabel("time →   (if all programs of a launch take equally long)", fontsize=9, color=FAINT)
+        told.append(f"{name}: {programs} programs for {places} slots, {rounds} round{'s' * (rounds > 1)}")
+    axes[-1].set_xlabel("time →   (if all programs of a launch take the same time)", fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"How launches fill the places for programs on the GPU. {'; '.join(told)}. A last round that fills "
-        f"few places takes as long as a full one.",
+        f"How launches fill the GPU's slots for programs. {'; '.join(told)}. A last round that fills only a "
+        f"few slots takes as long as a full one.",
     )
 
 
 def unpacking(field: int = 1) -> Picture:
-    """Rung 8's `unpacked`: two words of a column on their way to four codes at once.
+    """Draw rung 8's `unpacked`: two words of a column become four codes at once.
 
-    Raises ValueError for a field that there is no mask for: 0 to 3.
+    Raises ValueError if ``field`` has no mask: 0 to 3 have one.
     """
     if field not in range(4):
         raise ValueError(f"field is {field!r}, allowed are 0, 1, 2, 3: each mask keeps two of the 8 fields")
@@ -405,15 +418,15 @@ def unpacking(field: int = 1) -> Picture:
     label(ax, left + 8 * width, 10.5, f"each is code · 2{raised}: four rows of a column at once", fontsize=11)
     return Picture(
         figure,
-        f"Words of rows 1 and 0 of a column, 8 fields of two bits each, side by side in 32 bits: the pair. "
-        f"Below it the pair moved down by 8 bits, so that fields 4 to 7 stand where 0 to 3 stood. One mask "
-        f"keeps a field of both halves: {'; '.join(told)}. Each half, read as a bfloat16, is the code times "
-        f"2^{2 * field - 133}.",
+        f"The words of rows 1 and 0 of a column, 8 fields of two bits each, are side by side in 32 bits: "
+        f"the pair. Below it, the pair is shifted right by 8 bits, so fields 4 to 7 are where fields 0 to 3 "
+        f"were. One mask keeps the same field in both halves: {'; '.join(told)}. Each half, read as a "
+        f"bfloat16, is the code times 2^{2 * field - 133}.",
     )
 
 
 def schedule(operands: int = 8) -> Picture:
-    """A turn of the library's Gluon kernel and the beginning of the next. A scheme, not a measurement."""
+    """Draw an iteration of the library's Gluon kernel and the start of the next. Not a measurement."""
     figure, ax = new_sheet(30, 9.6)
     left, long = 4.6, 2.45
     lanes = {"copies (TMA)": 1.5, "threads": 3.6, "tensor cores": 5.3}
@@ -434,20 +447,21 @@ def schedule(operands: int = 8) -> Picture:
         x = left + long * (j + 1)
         ax.plot([x, x], [1.0, 6.6], color=VERMILLION, linewidth=2)
         label(ax, x, 0.75, "barrier", align="bottom", fontsize=9, color=VERMILLION)
-    for turn, words in ((0, "turn s"), (operands, "turn s + 1")):
+    for turn, words in ((0, "iteration s"), (operands, "iteration s + 1")):
         x = left + long * turn
         ax.plot([x, x], [2.9, 7.4], color=INK, linewidth=1.2, linestyle="--")
-        wait = f"{words}: wait for its copies" if not turn else f"{words}: wait again"
+        wait = f"{words}: wait for its copies" if not turn else words
         label(ax, x + 0.2, 7.2, wait, align="left", fontsize=9)
-    label(ax, left, 8.2, "after each wgmma is started: wait until at most two are in flight", align="left")
-    label(ax, left, 9.2, "time →   (a scheme, not a measurement)", align="left", fontsize=9, color=FAINT)
+    label(ax, left, 8.2, "after starting each wgmma: wait until at most two are in flight", align="left")
+    label(ax, left, 9.2, "time →   (a sketch, not a measurement)", align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"The schedule of a turn of the Gluon kernel. It begins with a wait for its copies. Then threads "
-        f"unpack field 0, 1, and so on to {operands - 1}; the tensor cores multiply each while they unpack "
-        "the next. After field 0 a barrier of all warps, and the copy of words for a turn ahead is started, "
-        "after field 1 that of its parameters; after field 4 a second barrier, and the copy of dy. The next "
-        "turn follows without a gap. At most two wgmmas are in flight when a wait ends.",
+        f"The schedule of one iteration of the Gluon kernel. It begins with a wait for its copies. Then the "
+        f"threads unpack fields 0 to {operands - 1}, and the tensor cores multiply each field while the "
+        "threads unpack the next. After field 0, all warps meet at a barrier and the copy of the words for a "
+        "later iteration starts; after field 1, the copy of its parameters. After field 4 there is a second "
+        "barrier, and the copy of dy starts. The next iteration follows without a gap. At most two wgmmas "
+        "are in flight when a wait ends.",
     )
 
 
@@ -455,44 +469,53 @@ def schedule(operands: int = 8) -> Picture:
 
 
 def ladder(
-    rows: Sequence[Mapping], about: str, product: Sequence[Mapping] = (), about_product: str = ""
+    rows: Sequence[Mapping],
+    about: str,
+    loaded: Mapping[str, Mapping],
+    product: Sequence[Mapping] = (),
+    about_product: str = "",
 ) -> Picture:
-    """Recorded times of all versions, the unfused path as a line.
+    """Draw the recorded speed of all versions, each relative to the unfused path of its own run.
 
-    rows: bench "ladder". product: bench "dw", for the library's own kernel. about_product: its origin.
+    rows: bench "ladder". loaded: ``us`` after a second of load at the large K, by path. product: bench "dw",
+    for the library's own kernel and its run's cuBLAS. about_product: where those come from.
     """
-    figure = new_figure(7.8, 4.6)
-    axes = figure.subplots(1, 2, sharey=True)
+    figure = new_figure(8.4, 5.4)
+    axes = figure.subplots(1, 2, sharey=True, width_ratios=(1.25, 1))
     told = []
     for ax, count in zip(axes, sorted(_sizes(rows), reverse=True), strict=True):
         paths = _of(rows, count)
-        names = rung_names(rows)
-        times = {name: paths[name]["us"] for name in names}
+        own = [*rung_names(rows), CUBLAS]
+        bars = [(name.replace(" alone, x^", ", x̂"), paths[name]) for name in own]
         others = {row["path"]: row for row in product if row["case"] == paths[UNFUSED]["case"]}
-        unfused, cublas = paths[UNFUSED]["us"], paths[CUBLAS]["us"]
-        bars = dict(times)
-        if "dequant_gemm_dw" in others:  # of another run: by its ratio to the unfused path of that run
-            bars["library (Gluon)"] = unfused / others["dequant_gemm_dw"]["ratio"]
-        bars |= {"cuBLAS, x̂ ready": cublas}
-        colors = [BLUE if n in times else GREEN if "Gluon" in n else ORANGE for n in bars]
-        ax.barh(list(bars), list(bars.values()), color=colors, height=0.68)
-        widest = max(bars.values())
-        for place, us in enumerate(bars.values()):
-            inside = us > 0.55 * widest
-            end = unfused if us < unfused else us  # beyond the line, which would cross the words
-            at, align = (us - 0.015 * widest, "right") if inside else (end + 0.015 * widest, "left")
-            ink, behind = ("white", None) if inside else (INK, "white")
-            words = f"{us:.0f} µs, {unfused / us:.2f}×"
-            label(ax, at, place, words, align=align, fontsize=9, color=ink, behind=behind, pad=0.8)
-        ax.axvline(unfused, color=VERMILLION, linewidth=1.4)
+        names = {"dequant_gemm_dw": "library (Gluon)*", CUBLAS: "cuBLAS, x̂ ready*"}
+        bars += [(name, others[path]) for path, name in names.items() if path in others]
+        parts = []
+        for place, (name, row) in enumerate(bars):
+            color = GREEN if "Gluon" in name else ORANGE if "cuBLAS" in name else BLUE
+            ax.barh(place, row["ratio"], color=color, height=0.68)
+            words = f"{row['ratio']:.2f}×  {row['us']:.0f} µs"
+            parts.append(f"{name} {row['us']:.1f} µs ({row['ratio']:.2f}×")
+            end = row["ratio"]
+            if count == max(_sizes(rows)) and place < len(own):
+                slow = loaded[UNFUSED]["us"] / loaded[own[place]]["us"]
+                ax.plot([slow], [place], "D", color=INK, markerfacecolor=PAPER, markersize=5, zorder=3)
+                words += f", load {slow:.2f}×"
+                parts[-1] += f", {slow:.2f}× under load"
+                end = max(end, slow)
+            parts[-1] += ")"
+            label(ax, max(end, 0) + 0.05, place, words, align="left", fontsize=9, behind="white", pad=0.8)
+        ax.axvline(1, color=VERMILLION, linewidth=1.4)
+        unfused = paths[UNFUSED]["us"]
         ax.set_title(f"K = {count}; line: unfused, {unfused:.0f} µs", fontsize=10, color=INK)
-        ax.set_xlim(0, 1.02 * widest)
+        ax.set_xlim(0, 2.3 if count == max(_sizes(rows)) else 1.95)
+        ax.set_xticks([0, 0.5, 1])
         ax.tick_params(labelsize=9)
-        ax.set_xlabel("µs", fontsize=9)
         ax.spines[["top", "right"]].set_visible(False)
-        parts = ", ".join(f"{name} {us:.1f} µs ({unfused / us:.2f}×)" for name, us in bars.items())
-        told.append(f"K = {count}: unfused {unfused:.1f} µs; {parts}")
+        told.append(f"K = {count}: unfused {unfused:.1f} µs; {', '.join(parts)}")
+    axes[0].set_yticks(range(len(bars)), [name for name, _ in bars])
     axes[0].invert_yaxis()
-    origin = f"{about}\nlibrary: {about_product}" if about_product not in ("", about) else about
-    figure.supxlabel(f"×: times as fast as dequantise + cuBLAS; {origin}", fontsize=9, color=FAINT)
-    return Picture(figure, f"The ladder, {origin}. {'. '.join(told)}.")
+    origin = f"{about}\n* {about_product}" if about_product not in ("", about) else about
+    words = "speed relative to dequantize + cuBLAS in the same run; diamonds: both after a second of load"
+    figure.supxlabel(f"{words}\n{origin}", fontsize=9, color=FAINT)
+    return Picture(figure, f"The ladder, {words}. {origin}. {'. '.join(told)}.")

@@ -1,4 +1,4 @@
-"""Chapter 15: one problem, to be made fast. Its puzzles check each version; they count for nothing."""
+"""Chapter 15: one problem to make fast. Its puzzles check each version and don't count as solved."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from puzzles_lib.puzzle import Case, Puzzle
 
-NUMBERS = (0, 1, 2, 3)  # what a kernel must load rather than make, for the compiler's sake: see the chapter
+NUMBERS = (0, 1, 2, 3)  # a kernel loads them, because `tl.arange` would change the layout: see the chapter
 
 
 def fused_dw_row_words(
@@ -19,9 +19,9 @@ def fused_dw_row_words(
     SPLITS: int,
     BLOCK_K: int,
 ) -> Float32[Tensor, "SPLITS COUT CIN"]:
-    """parts[s, m, n] = sum over the k of split s of dy[k, m] · x^[k, n]
+    """parts[s, m, n] = sum over the k of split s of dy[k, m] · x̂[k, n]
 
-    x^[k, n] = minimum[k, g] + scale[k, g] · code[k, n], rounded to bfloat16, g = n // GROUP;
+    x̂[k, n] = minimum[k, g] + scale[k, g] · code[k, n], rounded to bfloat16, g = n // GROUP;
     code[k, n] is field n % 16 of words[k, n // 16].
     Split s holds the steps s · steps // SPLITS up to (s + 1) · steps // SPLITS of BLOCK_K rows each.
     """
@@ -38,9 +38,9 @@ def fused_dw_along_k(
     SPLITS: int,
     BLOCK_K: int,
 ) -> Float32[Tensor, "SPLITS COUT CIN"]:
-    """parts[s, m, n] = sum over the k of split s of dy[k, m] · x^[k, n]
+    """parts[s, m, n] = sum over the k of split s of dy[k, m] · x̂[k, n]
 
-    x^[k, n] = minimum + scale · code, rounded to bfloat16. Row k = 128 b + 16 j + r: its code of column n
+    x̂[k, n] = minimum + scale · code, rounded to bfloat16. Row k = 128 b + 16 j + r: its code of column n
     is field j of words[b, r, n], scale and minimum are params[n // GROUP, b, p] for p = 16 j + r and
     p = 128 + 16 j + r.
     Splits as before, where they are of whole blocks; numbers are `NUMBERS`.
@@ -68,10 +68,10 @@ def the_numbers(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
 def race_puzzle(
     row_words: bool, descriptors: Mapping[str, tuple[int, int]], BLOCK_M: int, BLOCK_N: int, BLOCK_K: int
 ) -> Puzzle:
-    """The problem with cases of these tiles: one tile in one turn, and several on every axis.
+    """Return the problem with cases for these tiles: a single tile, and several on every axis.
 
     row_words: whether the kernel reads chapter 10's words along a row, not those along K.
-    descriptors: tiles of the tensors that it may read through descriptors.
+    descriptors: tiles of the tensors that it reads through descriptors.
     """
     tiles = {"GROUP": BLOCK_N, "BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N, "BLOCK_K": BLOCK_K}
     fill = {} if row_words else {"numbers": the_numbers}

@@ -30,7 +30,7 @@ def _exponent() -> int:
 
 
 def _seven_against_eight() -> float:
-    """Rung 7 against rung 6: rounds, each as long as a part of K."""
+    """Return the speedup of rung 7 over rung 6: rounds, each as long as a part of K."""
     before, after = (_rounds(rung) / rung.splits for rung in (versions.by_tma, versions.filled))
     return before / after
 
@@ -39,8 +39,12 @@ def _waiting() -> float:
     return 1 - bound_of(_record(versions.first)).forecast_us / _times(versions.first.name)[0]["us"]
 
 
+def _beyond_the_bound() -> float:
+    return 1 - bound_of(_record(versions.first)).least_us / _times(versions.first.name)[0]["us"]
+
+
 def _times(path: str) -> list[dict]:
-    """Of a version, as recorded, the long K first."""
+    """Return the recorded rows of a version, the long K first."""
     found = [row for row in rows("ladder") if row["path"] == path]
     return sorted(found, key=lambda row: -row["us"])
 
@@ -54,8 +58,12 @@ def _bigger_is_twice_as_fast() -> bool:
 
 
 def _record(rung: Rung) -> Record:
-    """Of a version: nobody waits for a compiler to be told that an answer is right."""
+    """Return the record of a version: an answer is judged without waiting for a compiler."""
     return {record.name: record for record in ladder_records()}[rung.name]
+
+
+def _first_grid() -> tuple[int, int, int]:
+    return versions.first.grid()
 
 
 def _rounds(rung: Rung = versions.bigger) -> int:
@@ -75,7 +83,7 @@ def _operand_registers() -> int:
 
 
 def _saved_clocks() -> int:
-    """Clocks to issue that rung 8 saves in as many rows as it takes in a turn."""
+    """Return the clocks to issue that rung 8 saves in the rows of one of its iterations."""
     filled, whole = _record(versions.filled), _record(versions.whole)
     turns = whole.launch["BLOCK_K"] // filled.launch["BLOCK_K"]
     return round(turns * bound_of(filled).issue - bound_of(whole).issue)
@@ -88,7 +96,7 @@ def _gains_more() -> int:
 
 
 def _falls() -> str:
-    """Beside rung 4, of rung 5, the long K."""
+    """Return what falls from rung 4 to rung 5, at the long K."""
     before, after = versions.subnormal, versions.one_dot
     forecast = bound_of(_record(after)).forecast_us < bound_of(_record(before)).forecast_us
     time = _times(after.name)[0]["us"] < _times(before.name)[0]["us"]
@@ -100,15 +108,23 @@ def _falls() -> str:
 QUESTIONS = (
     Question(
         id="ch15-q1",
-        asks="FLOP for each byte that the fused product must move, at K = 100864 (within 2%)?",
+        asks="How many FLOP per byte does the fused product do, at K = 100864 (within 2%)?",
         right=_flop_per_byte,
         kind=float,
         same=lambda value, right: abs(value / right - 1) < 0.02,
         nudges=(
-            Nudge(lambda v, r: abs(v / (r / 2) - 1) < 0.02, "a multiplication and an addition are two"),
-            Nudge(lambda v, r: v < r, "too few: does it move each of these bytes? x̂ itself is never written"),
+            Nudge(
+                lambda v, r: abs(v / (r / 2) - 1) < 0.02,
+                "A multiplication and an addition count as two FLOP. Do you have both?",
+            ),
+            Nudge(
+                lambda v, r: v < r,
+                "That's too few FLOP per byte. Does the kernel move all the bytes you counted? It never "
+                "writes x̂ itself.",
+            ),
         ),
-        nudge="count dy (2 bytes), the words (a quarter of a byte a code), scale and minimum (2 bytes each)",
+        nudge="Count dy (2 bytes per element), the words (a quarter of a byte per code), and scale and "
+        "minimum (2 bytes each per group).",
     ),
     Question(
         id="ch15-q2",
@@ -116,128 +132,179 @@ QUESTIONS = (
         right=_reads_of_dy,
         kind=tuple,
         nudges=(
-            Nudge(lambda v, r: v == tuple(reversed(r)), "in this order: rung 1, then rung 2"),
+            Nudge(lambda v, r: v == tuple(reversed(r)), "Swap them: rung 1 comes first, then rung 2."),
             Nudge(
                 lambda v, r: len(v) == 2 and v[0] == r[0],
-                "the first is right; the second has wider tiles along CIN",
+                "The first number is right. Rung 2 has wider tiles along CIN. How many fit side by side?",
             ),
         ),
-        nudge="a tile of dW wants BLOCK_M columns of dy, and so does every other tile of its row",
+        nudge="A tile of dW needs BLOCK_M columns of dy, and every other tile of its row needs the same "
+        "ones. How many tiles make up a row?",
     ),
     Question(
         id="ch15-q3",
-        asks="Two bits in field 3, all others 0, read as a bfloat16, are code · 2^e: what is e?",
+        asks="Two bits in field 3, all others 0, read as a bfloat16, are code · 2^e. What is e?",
         right=_exponent,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == -133, "that is field 0"),
-            Nudge(lambda v, r: v == -r, "a very small number, so the exponent is negative"),
+            Nudge(lambda v, r: v == -133, "That's the exponent of field 0. Where is field 3?"),
+            Nudge(lambda v, r: v == -r, "The number is very small. Which sign does its exponent have?"),
         ),
-        nudge="field 0 counts in steps of 2^-133; each field further left is worth four times as much",
+        nudge="Field 0 counts in steps of 2^-133, and each field further left is worth four times as much.",
     ),
     Question(
         id="ch15-q4",
-        asks="If turns were all that counts, how many times as fast as rung 6 is rung 7 (within 2%)?",
+        asks="If iterations were all that counts, how many times as fast as rung 6 is rung 7 (within 2%)?",
         right=_seven_against_eight,
         kind=float,
         same=lambda value, right: abs(value / right - 1) < 0.02,
         nudges=(
-            Nudge(lambda v, r: v == 2, "one round for two; but with fewer parts each takes longer"),
-            Nudge(lambda v, r: abs(v * r - 1) < 0.02, "the other way round: the time of rung 6 by that of 7"),
-            Nudge(lambda v, r: v < 1.2, "rung 6 takes two rounds: its last programs find no place at first"),
+            Nudge(
+                lambda v, r: v == 2,
+                "One round instead of two is right. With fewer parts, though, each part takes longer.",
+            ),
+            Nudge(
+                lambda v, r: abs(v * r - 1) < 0.02,
+                "That's the inverse: divide the time of rung 6 by the time of rung 7.",
+            ),
+            Nudge(
+                lambda v, r: v < 1.2,
+                "Rung 6 takes two rounds, because its last programs find no free slot at first. Did you "
+                "count both?",
+            ),
         ),
-        nudge="count the rounds of both, and how long a round is: as long as a part of K",
+        nudge="Count the rounds of both launches. How long is a round? It takes as long as one part of K.",
     ),
     Question(
         id="ch15-q5",
-        asks="Is rung 1 faster than dequantise + cuBLAS, at K = 100864? True or False.",
+        asks="Is rung 1 faster than dequantize + cuBLAS, at K = 100864? True or False.",
         right=_first_is_faster,
         kind=bool,
-        nudge="so one might think; race it, and see what else there is to do than to move bytes",
+        nudge="It moves fewer bytes, so that's a fair guess. Race it, and see what it does besides moving "
+        "bytes.",
     ),
     Question(
         id="ch15-q6",
         asks="Is rung 2 at least twice as fast as rung 1, at K = 100864? True or False.",
         right=_bigger_is_twice_as_fast,
         kind=bool,
-        nudge="so one might think; race it, and read all of the box",
+        nudge="Less unpacking should help, yes. Race it: which line of its box is still as bad as rung 1's?",
     ),
     Question(
         id="ch15-q7",
         asks="One program takes a time T. How many T does the launch of rung 2 take?",
-        right=_rounds,
-        kind=int,
-        nudges=(Nudge(lambda v, r: v == 1, "there is no place for some of the programs at first"),),
-        nudge="fill the places with programs; when they end, start those that are left",
+        right=lambda: float(_rounds()),
+        kind=float,
+        nudges=(
+            Nudge(
+                lambda v, r: v == 1,
+                "Some programs find no free slot at first. When can they start?",
+            ),
+            Nudge(
+                lambda v, r: 1 < v < 1.5,
+                "That would be the time if every slot stayed busy. What do most slots do while the last "
+                "programs run?",
+            ),
+        ),
+        nudge="Fill the slots with programs. When those end, start the programs that are left.",
     ),
     Question(
         id="ch15-q8",
-        asks="How many bytes do threads pass on through shared memory in a turn of rung 3?",
+        asks="How many bytes do threads exchange through shared memory in an iteration of rung 3?",
         right=_passed_on,
         kind=int,
         nudges=(
             Nudge(
                 lambda v, r: v == 16 * 256 or v == 16 * 128 * 2,
-                "those are bytes of words; they come from memory through shared memory, not from a thread",
+                "That's the size of the words. They do go through shared memory, but they come from "
+                "memory, not from another thread.",
             ),
         ),
-        nudge="who unpacks a value of x̂ here, and who hands it to the tensor cores?",
+        nudge="Which thread unpacks a value of x̂ here, and which thread hands it to the tensor cores?",
     ),
     Question(
         id="ch15-q9",
-        asks="How many 32-bit registers of each thread take a turn's 128 x 128 values of x̂, with 8 warps?",
+        asks="How many 32-bit registers of each thread hold an iteration's 128 × 128 values of x̂, with 8 "
+        "warps?",
         right=_operand_registers,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 2 * r, "a register holds two bfloat16"),
-            Nudge(lambda v, r: v == 32 * r, "that is for each warp; it has 32 threads"),
+            Nudge(lambda v, r: v == 2 * r, "A register holds two bfloat16 numbers. Did you count one?"),
+            Nudge(lambda v, r: v == 32 * r, "That's the number per warp. A warp has 32 threads."),
         ),
-        nudge="values, shared among 8 warps of 32 threads, two to a register",
+        nudge="Divide the values among 8 warps of 32 threads, and put two of them into each register.",
     ),
     Question(
         id="ch15-q10",
-        asks="Which K gains more by storing in pieces, as a share of its time: 100864 or 8192?",
+        asks="Which K gains more from storing in pieces, as a share of its time: 100864 or 8192?",
         right=_gains_more,
         kind=int,
-        nudges=(Nudge(lambda v, r: v not in ROWS, f"one of {ROWS[0]} and {ROWS[1]}"),),
-        nudge="storing comes once, at the end; for which K is the end a larger share?",
+        nudges=(Nudge(lambda v, r: v not in ROWS, f"Answer with {ROWS[0]} or {ROWS[1]}."),),
+        nudge="A program stores once, at the end. For which K is the end a larger share of the time?",
     ),
     Question(
         id="ch15-q11",
-        asks="How many clocks to issue does rung 8 save in 128 rows, against rung 7?",
+        asks="How many clocks of issuing does rung 8 save per 128 rows, compared with rung 7?",
         right=_saved_clocks,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v < 0, "a turn of rung 7 has half as many rows: it takes two of them"),
-            Nudge(lambda v, r: v > r, "what is saved is less than what rung 7 takes in all"),
+            Nudge(
+                lambda v, r: v < 0,
+                "An iteration of rung 7 has half as many rows. How many iterations does it need for 128?",
+            ),
+            Nudge(lambda v, r: v > r, "Rung 8 can't save more than rung 7 takes. Did you subtract both?"),
         ),
-        nudge="both boxes say what a turn of the loop takes to issue, and how many rows a turn has",
+        nudge="Both boxes show how many clocks an iteration takes to issue, and how many rows it has.",
     ),
     Question(
         id="ch15-q12",
-        asks="What share of its time does rung 1 only wait, at K = 100864 (within 0.02)?",
+        asks="For what share of its time does rung 1 merely wait, at K = 100864 (within 0.02)?",
         right=_waiting,
         kind=float,
         same=lambda value, right: abs(value - right) < 0.02,
         nudges=(
-            Nudge(lambda v, r: abs(v + r - 1) < 0.02, "that is the share in which it works, not waits"),
-            Nudge(lambda v, r: abs(v - 0.51) < 0.02, "that is beyond the bound; it does not all overlap"),
-            Nudge(lambda v, r: not 0 < v < 1, "a share: of the whole time, from 0 to 1"),
+            Nudge(
+                lambda v, r: min(abs(v + r - 1), abs(v - _beyond_the_bound())) < 0.02,
+                "Is that the share in which it works, or the time beyond the bound? You need the time "
+                "beyond the forecast.",
+            ),
+            Nudge(lambda v, r: not 0 < v < 1, "A share is a number from 0 to 1. Divide by the whole time."),
         ),
-        nudge="the time less the forecast, by the time",
+        nudge="Subtract the forecast from the measured time, then divide by the measured time.",
     ),
     Question(
         id="ch15-q13",
-        asks='Beside rung 4, what falls with one dot a turn, at K = 100864: "forecast", "time", "both" or '
-        '"neither"?',
+        asks='From rung 4 to rung 5, what falls at K = 100864: "forecast", "time", "both" or "neither"?',
         right=_falls,
         kind=str,
         nudges=(
             Nudge(
-                lambda v, r: v in ("forecast", "both"), "a forecast counts what is issued: is that less here?"
+                lambda v, r: v in ("forecast", "both"),
+                "A forecast adds up what is issued. Does rung 5 issue less than rung 4?",
             ),
-            Nudge(lambda v, r: v == "neither", "in the picture: what do the tensor cores do meanwhile?"),
+            Nudge(
+                lambda v, r: v == "neither",
+                "Look at the picture again. What do the tensor cores do while the threads unpack?",
+            ),
         ),
-        nudge="one of 'forecast', 'time', 'both' and 'neither'",
+        nudge="Answer with 'forecast', 'time', 'both' or 'neither'.",
+    ),
+    Question(
+        id="ch15-q14",
+        asks="Which grid does rung 1 need: programs along COUT, programs along CIN, parts of K?",
+        right=_first_grid,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 3, "The grid has three axes: COUT, CIN, and the parts of K."),
+            Nudge(
+                lambda v, r: v[:2] == (COUT, CIN),
+                "That's one program per element of dW. How many elements does one program compute?",
+            ),
+            Nudge(
+                lambda v, r: v[:2] == r[:2],
+                "The tiles are right. Axis 2 counts the parts of K. How many are there?",
+            ),
+        ),
+        nudge="dW has COUT rows and CIN columns. How many tiles of BLOCK_M × BLOCK_N fit along each axis?",
     ),
 )

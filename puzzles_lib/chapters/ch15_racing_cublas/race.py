@@ -1,15 +1,17 @@
-"""`race`: one version of chapter 15's kernel, checked, compiled, bounded, and timed where there is a GPU.
+"""`race`: check, compile, bound and time one version of chapter 15's kernel.
 
-Without a GPU its time is a recorded one, of the same machine code, and said to be.
+Without a GPU, its time is a recorded one of the same machine code, and the box says so.
 """
 
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from triton.runtime.jit import JITFunction
+
 from puzzles_lib import excerpts
 from puzzles_lib.bench.h200 import RESERVED, SHARED
-from puzzles_lib.bench.recorded import about, clocks, rows, table
+from puzzles_lib.bench.recorded import about, clocks, rows
 from puzzles_lib.chapters.ch15_racing_cublas.ladder import CUBLAS, RUNS, UNFUSED, measure
 from puzzles_lib.chapters.ch15_racing_cublas.machine import (
     Bound,
@@ -30,7 +32,7 @@ from puzzles_lib.chapters.ch15_racing_cublas.records import (
     sizes,
     unlike,
 )
-from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS, Rung
+from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS, Rung, outdated
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report, Verdict
 from puzzles_lib.checker.verdicts import STILL_OPEN
@@ -39,16 +41,19 @@ from puzzles_lib.drawing.colours import BLUE, GREEN, SKY, VERMILLION, YELLOW
 from puzzles_lib.excerpts import Excerpt
 from puzzles_lib.inspector import Stages
 from puzzles_lib.inspector.sass import overwritten_operands
+from puzzles_lib.source import with_helpers
+from puzzles_lib.stubs import is_untouched
 
 
 @dataclass(frozen=True, repr=False)
 class Race:
     """How a version did.
 
-    report: `check`'s, on small inputs. compiled: for an H200 at K = 100864, None where it is wrong.
-    found: what decides its speed, None where no H200 can run it.
-    times: rows of bench "ladder" or "grid", none where there is no GPU and it is no recorded version.
-    source: where the times come from. record: the recorded version that they are of, None if measured now.
+    report: `check`'s, on small inputs. compiled: for an H200 at K = 100864, None if the kernel is wrong.
+    found: what decides its speed, None if no H200 can run it. times: rows of bench "ladder" or "grid"; none
+    if there is no GPU and this version isn't recorded. source: where the times come from. record: the
+    recorded version, None if the times were measured now. loaded: the recorded ``us`` and ``mhz`` of this
+    version after a second of load at K = 100864, with ``ratio``; None if there is no such record.
     """
 
     rung: Rung
@@ -58,42 +63,48 @@ class Race:
     times: tuple[Mapping, ...] = ()
     source: tuple[str, ...] = ()
     record: Record | None = None
+    loaded: Mapping | None = None
 
     @property
     def ok(self) -> bool:
-        """Whether it is right, compiles, and keeps its hands off what a wgmma still reads."""
+        """Whether it is correct, compiles, and overwrites nothing that a wgmma may still read."""
         return self.found is not None and not self.found.overwrites
 
     @property
     def is_open(self) -> bool:
-        """Whether it is an exercise that nobody has touched."""
+        """Whether it is an untouched exercise."""
         return self.report.verdict is not None and self.report.verdict.kind == "open"
 
     def bound(self, count: int = ROWS[0]) -> Bound | None:
-        """The least time that its machine code allows, K being ``count``; None where that is not known."""
+        """Return the least time that its machine code allows at K = ``count``, or None if unknown."""
         return bound(self.rung.launch(), self.found, count) if self.found else None
 
     def lines(self) -> list[str]:
-        """What it shows, as text."""
+        """Return what it shows, as text."""
         name = self.rung.name
         if not self.report.ok:
-            what = "not run" if self.rung.refusal else "still open" if self.is_open else "wrong"
+            what = "not solved yet" if self.is_open else "wrong" if self.report.cases else "not run"
+            open_helpers = [helper for helper in _open_helpers(self.rung) if self.is_open]
             return [
                 f"{name}: {what}",
                 *str(self.report).splitlines()[1:],
+                *(
+                    f"       the helper {helper} isn't solved yet: its cell is above"
+                    for helper in open_helpers
+                ),
             ]
         if not self.compiled.ok:
             return [f"{name}: does not compile: {self.compiled.refusal}"]
         if self.found is None:
-            needs = f"{self.compiled.registers} registers a thread and {self.compiled.shared_bytes} bytes"
+            needs = f"{self.compiled.registers} registers per thread and {self.compiled.shared_bytes} bytes"
             most = SHARED - RESERVED
-            text = f"right here, but no H200 can hold a program: {needs} of shared memory, {most} at most"
+            text = f"correct here, but no H200 can hold a program: {needs} of shared memory, {most} at most"
             return [f"{name}: {text}"]
-        lines = [f"{name}: right" + ("" if self.ok else " here, and UNSOUND on a GPU")]
+        lines = [f"{name}: correct" + ("" if self.ok else " here, but UNSOUND on a GPU")]
         lines.append(waves_text(self.rung, self.compiled))
         lines += self.found.lines(self.rung.constants["BLOCK_K"])
         if overwritten := overwritten_operands(self.compiled.sass):
-            words = "instructions overwrite what a wgmma may still read, the first is"
+            words = "instructions overwrite what a wgmma may still read; the first is"
             lines += [f"{len(overwritten)} {words}", f"    {overwritten[0]}"]
         if (of_long := self.bound()) is not None:
             lines += of_long.lines()
@@ -102,18 +113,23 @@ class Race:
         return [*lines, *self.source]
 
     def _about(self, count: int) -> list[str]:
-        """Bound and time for K = ``count``."""
+        """Return bound and times for K = ``count``."""
         told = []
         if (of_this := self.bound(count)) is not None:
-            parts = f"in turns {of_this.turns_us:.1f}, then partial sums {of_this.sums_us:.1f}"
-            told.append(f"bound {of_this.least_us:.1f} µs; forecast {of_this.forecast_us:.1f}: {parts}")
+            parts = f"iterations {of_this.turns_us:.1f} + partial sums {of_this.sums_us:.1f}"
+            told.append(f"bound {of_this.least_us:.1f} µs; forecast {of_this.forecast_us:.1f} µs: {parts}")
         for row in self.times:
             if sizes(row)[0] != count:
                 continue
             if row["bench"] == "repeats":
-                told.append(f"{row['error']:.0%} of {RUNS} runs unlike the first")
+                told.append(f"{row['error']:.0%} of {RUNS} runs differed from the first")
             else:
-                told.append(f"{row['us']:.1f} µs, {row['ratio']:.2f} times as fast as {row['baseline']}")
+                told.append(f"took {row['us']:.1f} µs: {row['ratio']:.2f} times as fast as {row['baseline']}")
+        if self.loaded and count == ROWS[0]:
+            at = self.loaded["mhz"]
+            forecast = f" (forecast {of_this.at(at).forecast_us:.1f})" if of_this else ""
+            after = f"after a second of load, at {at / 1e3:.2f} GHz: {self.loaded['us']:.1f} µs{forecast}"
+            told.append(f"{after}, {self.loaded['ratio']:.2f} times as fast")
         heads = [f"K = {count:6}: ", *[" " * 12] * len(told)]
         return [head + text for head, text in zip(heads, told, strict=False)]
 
@@ -125,9 +141,9 @@ class Race:
         return _card(theme, self.lines(), _bars(self.bars()))
 
     def bars(self) -> list[tuple[str, float, float, str]]:
-        """At the long K: the parts of the forecast one after the other, and below them what it took.
+        """Return bars for the long K: the parts of the forecast end to end, and below them the times.
 
-        Name, where it begins, how long it is, colour; microseconds.
+        Each is a name, its beginning and length in microseconds, and a color.
         """
         if (limits := self.bound()) is None:
             return []
@@ -136,13 +152,21 @@ class Race:
         found.append(("partial sums", issue + tensor, limits.sums_us, YELLOW))
         for row in self.times:
             if sizes(row)[0] == ROWS[0] and row["bench"] != "repeats":
-                found.append(("it took", 0.0, row["us"], BLUE))
+                found.append(("measured", 0.0, row["us"], BLUE))
+                if self.loaded:
+                    found.append(("measured, under load", 0.0, self.loaded["us"], BLUE))
                 found.append((row["baseline"], 0.0, row["baseline_us"], VERMILLION))
         return found
 
 
+def _open_helpers(rung: Rung) -> list[str]:
+    """Return the names of the kernel's helpers that are untouched exercises."""
+    functions = with_helpers(rung.kernel) if isinstance(rung.kernel, JITFunction) else ()
+    return [each.__name__ for each in functions if each is not rung.kernel and is_untouched(each)]
+
+
 def _bars(bars: Sequence[tuple[str, float, float, str]]) -> str:
-    """HTML of `Race.bars`."""
+    """Return `Race.bars` as HTML."""
     if not bars:
         return ""
     most = max(start + us for _, start, us, _ in bars)
@@ -165,19 +189,22 @@ def _card(theme: Theme, lines: Sequence[str], more: str = "") -> str:
 
 
 def race(rung: Rung) -> Race:
-    """Check a version, compile it for an H200, and say how fast it is.
+    """Check a version, compile it for an H200, and report how fast it is.
 
     rung: a kernel and how it is launched. Its bound is read from the machine code. With a Hopper GPU it is
-        measured now, beside dequantise + cuBLAS; that takes about 2 s. Without, its time is a recorded one,
-        or the nearest recorded version is named.
+        measured now, next to dequantize + cuBLAS; that takes about 2 s. Without one, its time is a recorded
+        one, or the nearest recorded version is named. A rung whose kernel has been edited since it was made
+        isn't run.
 
-    Raises TypeError where ``rung`` is no `Rung`.
+    Raises TypeError if ``rung`` isn't a `Rung`.
     """
     __tracebackhide__ = True
     if not isinstance(rung, Rung):
         raise TypeError(f"race(rung): rung is a {type(rung).__name__}, allowed is a Rung")
     if rung.refusal:
         return Race(rung, Report(rung.name, verdict=Verdict("signature", rung.refusal)))
+    if note := outdated(rung):
+        return Race(rung, Report(rung.name, verdict=Verdict("signature", note)))
     if rung.splits is ...:
         return Race(rung, Report(rung.name, verdict=STILL_OPEN))
     report = examine(rung.kernel, small_puzzle(rung))
@@ -188,11 +215,12 @@ def race(rung: Rung) -> Race:
     if not compiled.ok or not waves(rung, compiled)[1]:
         return Race(rung, report, compiled)
     found = evidence(rung, compiled)
-    return Race(rung, report, compiled, found, *_times(rung, found))
+    times, source, record = _times(rung, found)
+    return Race(rung, report, compiled, found, times, source, record, _loaded(record))
 
 
 def _times(rung: Rung, found: Evidence) -> tuple[tuple[Mapping, ...], tuple[str, ...], Record | None]:
-    """Rows for this version, where they come from, and whose they are."""
+    """Return rows for this version, where they come from, and the recorded version they belong to."""
     import torch
 
     if torch.cuda.is_available():
@@ -206,16 +234,25 @@ def _times(rung: Rung, found: Evidence) -> tuple[tuple[Mapping, ...], tuple[str,
     return record.rows, tuple(_origin(rung, found, record)), record
 
 
+def _loaded(record: Record | None) -> Mapping | None:
+    """Return a recorded version's time and clock after a second of load, if it has them."""
+    told = clocks()
+    if record is None or record.name not in told:
+        return None
+    mine = told[record.name]
+    return {**mine, "ratio": told[UNFUSED]["us"] / mine["us"]}
+
+
 def _origin(rung: Rung, found: Evidence, record: Record) -> list[str]:
-    """Whose times are shown, and in what the binary that was timed is unlike this one."""
+    """Return whose times are shown, and how the binary that was timed differs from this one."""
     lines = [about(record.rows[0]["bench"])]
     if record.name != rung.name:
-        lines.append(f"it is the recorded {record.name!r}")
+        lines.append(f"this is the recorded version {record.name!r}")
     if different := record.evidence.unlike(found):
-        lines.append("ANOTHER BINARY was timed, of the same kernel by another compiler: it has")
+        lines.append("ANOTHER BINARY was timed (the same kernel, another compiler): it has")
         lines += [f"    {words}" for words in different]
     else:
-        lines.append(f"this machine code was timed, to the instruction ({found.code})")
+        lines.append(f"exactly this machine code was timed ({found.code})")
     return lines
 
 
@@ -224,8 +261,8 @@ def _no_times(rung: Rung) -> tuple[str, ...]:
     times = ", ".join(f"{row['us']:.1f} µs at K = {sizes(row)[0]}" for row in near.rows)
     how = unlike(rung, near)
     return (
-        "no time: there is no GPU here, and no recorded launch has this machine code",
-        f"the nearest that was timed is {near.name!r}{f', with {how}' if how else ''}: {times}",
+        "no time: there is no GPU here, and this machine code isn't among the recorded launches",
+        f"the nearest recorded launch is {near.name!r}{f', with {how}' if how else ''}: {times}",
     )
 
 
@@ -236,34 +273,38 @@ def _no_times(rung: Rung) -> tuple[str, ...]:
 class Standing:
     """A version among the ladder's, by forecast at the large K.
 
-    rows: name, bound, forecast and recorded time, None where there is none, best first; microseconds.
-    why_not: why it takes no part; "" where it does. more: what `race` says of that, line by line.
-    measured: whether its own time is of this machine's GPU.
+    rows: name, bound, forecast, recorded time and time under load in microseconds, None if unknown; the best
+    is first. why_not: why it doesn't take part; "" if it does. more: what `race` says about that, line by
+    line. measured: whether its own time comes from this machine's GPU.
     """
 
     name: str
-    rows: tuple[tuple[str, float, float, float | None], ...]
+    rows: tuple[tuple[str, float, float, float | None, float | None], ...]
     why_not: str = ""
     more: tuple[str, ...] = ()
     measured: bool = False
 
     @property
     def place(self) -> int | None:
-        """1 for the best, or one as good; None where it takes no part."""
-        mine = {name: forecast for name, _, forecast, _ in self.rows}.get(self.name)
-        return None if mine is None else 1 + sum(forecast < mine for _, _, forecast, _ in self.rows)
+        """Return its rank, 1 for the best (ties share a rank); None if it doesn't take part."""
+        mine = {name: forecast for name, _, forecast, *_ in self.rows}.get(self.name)
+        return None if mine is None else 1 + sum(forecast < mine for _, _, forecast, *_ in self.rows)
 
     def lines(self) -> list[str]:
-        """As text."""
+        """Return it as text."""
         if self.why_not:
-            return [f"{self.name} takes no part: {self.why_not}", *self.more]
-        lines = [f"{self.name}: right, sound, no spills; {self.place} of {len(self.rows)} by forecast"]
+            return [f"{self.name} doesn't take part: {self.why_not}", *self.more]
+        lines = [
+            f"{self.name}: correct, sound, no spills; number {self.place} of {len(self.rows)} by forecast"
+        ]
         wide = max(len(name) for name, *_ in self.rows)
-        lines.append(f"{f'K = {ROWS[0]}, µs':<{wide}}  {'bound':>7}  {'forecast':>8}  {'recorded':>8}")
-        for name, least, forecast, us in self.rows:
-            time = f"{us:8.1f}" if us is not None else f"{'none':>8}"
+        head = f"{'bound':>7}  {'forecast':>8}  {'recorded':>8}  {'under load':>10}"
+        lines.append(f"{f'K = {ROWS[0]}, µs':<{wide}}  {head}")
+        for name, least, forecast, *both in self.rows:
+            times = [f"{us:{size}.1f}" if us is not None else f"{'none':>{size}}"
+                     for us, size in zip(both, (8, 10), strict=True)]  # fmt: skip
             here = "  measured now" if name == self.name and self.measured else ""
-            lines.append(f"{name:<{wide}}  {least:7.1f}  {forecast:8.1f}  {time}{here}")
+            lines.append(f"{name:<{wide}}  {least:7.1f}  {forecast:8.1f}  {'  '.join(times)}{here}")
         return lines
 
     def __repr__(self) -> str:
@@ -274,57 +315,76 @@ class Standing:
 
 
 def standing(found: Race) -> Standing:
-    """Where a version stands among the ladder's. It takes part if it is right, sound and spills nothing."""
+    """Rank a version among the ladder's. It takes part if it is correct, sound and spills nothing."""
     name = found.rung.name
+    if note := outdated(found.rung):
+        return Standing(name, (), note)
     if not found.ok or found.bound() is None:
         first, *others = found.lines()
         return Standing(name, (), first.removeprefix(f"{name}: "), () if found.found else tuple(others))
     if found.found.spills:
-        return Standing(name, (), f"it spills {found.found.spills} bytes a thread")
-    entries = [_entry(record.name, bound_of(record), record.rows) for record in ladder_records()]
+        return Standing(name, (), f"it spills {found.found.spills} bytes per thread")
+    entries = [
+        _entry(record.name, bound_of(record), record.rows, _loaded(record)) for record in ladder_records()
+    ]
     entries = [entry for entry in entries if entry[0] != name]
-    entries.append(_entry(name, found.bound(), found.times))
+    entries.append(_entry(name, found.bound(), found.times, found.loaded))
     measured = bool(found.times) and found.record is None
     return Standing(name, tuple(sorted(entries, key=lambda entry: entry[2])), measured=measured)
 
 
-def _entry(name: str, limits: Bound, some: Sequence[Mapping]) -> tuple[str, float, float, float | None]:
+def _entry(
+    name: str, limits: Bound, some: Sequence[Mapping], loaded: Mapping | None
+) -> tuple[str, float, float, float | None, float | None]:
     us = next((row["us"] for row in some if sizes(row)[0] == ROWS[0]), None)
-    return name, limits.least_us, limits.forecast_us, us
+    return name, limits.least_us, limits.forecast_us, us, loaded["us"] if loaded else None
 
 
 # ---- what else was recorded
 
 
 def bounds() -> dict[str, Bound]:
-    """Of the ladder's recorded binaries, at the large K."""
+    """Return the bounds of the ladder's recorded binaries, at the large K."""
     return {record.name: bound_of(record) for record in ladder_records()}
 
 
 def under_load() -> str:
-    """What the chip's clock did while each path ran alone for a second, as recorded."""
+    """Return the recorded time, clock and power of each path that ran alone for a second, at the large K.
+
+    ``burst`` is the recorded time of a few launches in a row, ``ratio`` the speed under load relative to
+    dequantize + cuBLAS.
+    """
     told = clocks()
+    burst = {row["path"]: row["us"] for row in rows("ladder") if sizes(row)[0] == ROWS[0]}
     wide = max(len(name) for name in told)
-    lines = [
-        f"{name:<{wide}}  {each['us']:7.1f} µs  {each['mhz']:4.0f} MHz  {each['watts']:3.0f} W"
+    lines = [f"{f'K = {ROWS[0]}':<{wide}}  {'burst':>9}  {'loaded':>9}  ratio     clock  power"]
+    lines += [
+        f"{name.replace('x^', 'x̂'):<{wide + ('x^' in name)}}  {burst[name]:6.1f} µs  {each['us']:6.1f} µs  "
+        f"{told[UNFUSED]['us'] / each['us']:4.2f}×  {each['mhz']:4.0f} MHz  {each['watts']:3.0f} W"
         for name, each in told.items()
     ]
     return "\n".join([*lines, about("ladder")])
 
 
 def baselines() -> str:
-    """The paths without fusion, as recorded."""
+    """Return the recorded times of the paths without fusion."""
     found = [row for row in rows("ladder") if row["path"] in (UNFUSED, CUBLAS)]
-    lines = [f"K = {sizes(row)[0]:6}: {row['us']:6.1f} µs  {row['path']}" for row in found]
+    lines = [f"K = {sizes(row)[0]:6}: {row['us']:6.1f} µs  {row['path'].replace('x^', 'x̂')}" for row in found]
     return "\n".join([*lines, about("ladder")])
 
 
 def product() -> str:
-    """The library's kernel against the same baseline, as recorded."""
+    """Return the recorded times of the library's kernel and of its baselines, all from one run."""
     wanted = [f"2 bits, {count}x{COUT}x{CIN}" for count in ROWS]
-    return f"{table([row for row in rows('dw') if row['case'] in wanted])}\n{about('dw')}"
+    paths = (UNFUSED, CUBLAS, "dequant_gemm_dw")
+    some = [row for row in rows("dw") if row["case"] in wanted and row["path"] in paths]
+    lines = [
+        f"K = {sizes(row)[0]:6}: {row['us']:6.1f} µs  {row['ratio']:4.2f}×  {row['path'].replace('x^', 'x̂')}"
+        for row in some
+    ]
+    return "\n".join([*lines, f"×: relative to {UNFUSED} in this run", about("dw")])
 
 
 def excerpt(first: str, last: str) -> Excerpt:
-    """Lines of the library's Gluon kernel: those of `puzzles_lib.excerpts.excerpt`."""
+    """Return lines of the library's Gluon kernel, as `puzzles_lib.excerpts.excerpt` does."""
     return excerpts.excerpt("kernels/dequant_gemm_hopper.py", first, last)

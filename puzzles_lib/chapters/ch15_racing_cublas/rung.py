@@ -1,7 +1,7 @@
-"""A version of chapter 15's kernel, dW = dy^T @ x^, with its launch; and the problem that all solve.
+"""A version of chapter 15's kernel, dW = dyᵀ x̂, with its launch; and the problem that all versions solve.
 
-Versions are written for one problem, with no masks: K a multiple of 128, COUT and CIN of the tiles, 2 bits,
-groups no narrower than a tile.
+Versions are written for one problem, without masks: K is a multiple of 128, COUT and CIN of the tiles; codes
+have 2 bits, and groups are no narrower than a tile.
 """
 
 import functools
@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping
 from types import EllipsisType
 
 import torch
-from triton.runtime.jit import KernelInterface
+from triton.runtime.jit import JITFunction, KernelInterface
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.kernels.bitpack import unpack_bits
 from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
 from puzzles_lib.source import with_helpers
+from puzzles_lib.staleness import stale_note
 
 COUT, CIN = 768, 768  # the layers of a ViT-B
 ROWS = (100864, 8192)  # K: a ViT-B at batch 512, and a small batch
@@ -30,20 +31,20 @@ MOST = {"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 128}  # 768 is no multiple of
 
 
 class Rung:
-    """One version: a kernel, and how it is launched.
+    """One version, a rung of the ladder: a kernel, and how it is launched.
 
-    kernel: leaves float32 partial sums of dW in ``parts_ptr`` [splits, COUT, CIN]. Its parameters are
+    kernel: writes float32 partial sums of dW to ``parts_ptr`` [splits, COUT, CIN]. Its parameters are
         bound by name: ``words_ptr`` with ``scale_ptr`` and ``minimum_ptr`` (row-wise words), or with
         ``params_ptr`` (words along K, as the production kernels have them), ``dy_ptr``, ``numbers_ptr``
         (`NUMBERS`), ``K``, and constants.
-    splits: parts that K is cut into, none of them empty; ``...`` where that is still to be decided.
-    descriptors: for the name of a tensor, the tile that its descriptor loads, made by the host: the kernel
-        takes ``dy_desc`` for ``dy_ptr`` where this has ``dy``. Tensors are seen as matrices, their last
-        axis a row; a row of ``params`` is the 256 parameters of a block.
-    constants: BLOCK_M (of COUT), BLOCK_N (of CIN), BLOCK_K (rows a turn), and what else the kernel has.
+    splits: the number of parts that K is cut into, none of them empty; ``...`` if it isn't decided yet.
+    descriptors: by the name of a tensor, the tile that its descriptor loads. The host makes the descriptor:
+        the kernel takes ``dy_desc`` instead of ``dy_ptr`` if this has ``dy``. Tensors are seen as matrices
+        whose rows are the last axis; a row of ``params`` is the 256 parameters of a block.
+    constants: BLOCK_M (of COUT), BLOCK_N (of CIN), BLOCK_K (rows per iteration), and the kernel's others.
 
-    Settings that cannot be raise nothing here: readers try them, and the cells below go on. `refusal` says
-    which of them is wrong, and `race` shows it.
+    Impossible settings raise nothing here, because readers try them and the cells below should still run.
+    `refusal` says which of them is wrong, and `race` shows it.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Rung:
             self.descriptors = dict(descriptors or {})
 
     def _refusals(self, descriptors: Mapping[str, tuple[int, int]]) -> Iterator[str]:
-        """Each setting that cannot be, and what is allowed in its place."""
+        """Yield each impossible setting, and what is allowed instead."""
         if not isinstance(self.kernel, KernelInterface):
             yield f"kernel is {in_words(self.kernel)}, allowed is a @triton.jit function"
             return
@@ -103,11 +104,11 @@ class Rung:
 
     @property
     def hint_key(self) -> tuple[str, str]:
-        """Of its hints, where its kernel has some: for `puzzles_lib.hint`."""
+        """Return the key of its kernel's hints, for `puzzles_lib.hint`."""
         return "fused_dw_along_k", getattr(self.kernel, "__name__", "")
 
     def same_as(self, other: "Rung") -> bool:
-        """Whether it is the same kernel, launched in the same way."""
+        """Return whether it is the same kernel, launched in the same way."""
         return self._identity() == other._identity()
 
     def _identity(self) -> tuple[object, ...]:
@@ -118,33 +119,33 @@ class Rung:
 
     @functools.cached_property
     def digest(self) -> str:
-        """Of kernel and launch, comments and layout aside."""
+        """Return a digest of kernel and launch, without comments and layout."""
         told = json.dumps(self._identity(), sort_keys=True, default=str)
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
     def launch(self) -> dict[str, object]:
-        """How it is launched, in what JSON has."""
+        """Return how it is launched, in JSON's types."""
         tiles = {name: list(tile) for name, tile in self.descriptors.items()}
         return {"splits": self.splits, **self.constants, **self.options, "descriptors": tiles}
 
     def grid(self, cout: int = COUT, cin: int = CIN) -> tuple[int, int, int]:
-        """Programs: tiles along COUT, along CIN, parts of K."""
+        """Return the grid: tiles along COUT, tiles along CIN, parts of K."""
         return cout // self.constants["BLOCK_M"], cin // self.constants["BLOCK_N"], self.splits
 
     def arguments(self, problem: "Problem", parts: torch.Tensor) -> dict[str, object]:
-        """What the kernel's parameters are bound to."""
+        """Return what the kernel's parameters are bound to."""
         offered = problem.offers | self.constants | {"parts_ptr": parts}
         for name, tile in self.descriptors.items():
             tensor = problem.offers[f"{name}_ptr"]
             offered[f"{name}_desc"] = TensorDescriptor.from_tensor(tensor.view(-1, tensor.shape[-1]), [*tile])
         missing = [name for name in self.kernel.arg_names if name not in offered]
         if missing:
-            raise TypeError(f"{missing[0]} is no parameter of the ladder; it offers {', '.join(offered)}")
+            raise TypeError(f"{missing[0]} isn't a parameter of the ladder; it offers {', '.join(offered)}")
         return {name: offered[name] for name in self.kernel.arg_names}
 
 
 class Problem:
-    """dy, and a quantised x in both formats. ``x``: [K, CIN] bfloat16, ``dy``: [K, COUT] bfloat16."""
+    """dy, and a quantized x in both formats. ``x``: [K, CIN] bfloat16, ``dy``: [K, COUT] bfloat16."""
 
     def __init__(self, x: torch.Tensor, dy: torch.Tensor, group_size: int = GROUP):
         self.rows, self.dy, self.packed = len(x), dy, quantize_pack(x, BITS, group_size)
@@ -159,7 +160,7 @@ class Problem:
         }  # fmt: skip
 
     def of(self, rung: Rung) -> "Problem":
-        """The same with the words that the rung's kernel reads."""
+        """Return the same problem with the words that the rung's kernel reads."""
         if "scale_ptr" in rung.kernel.arg_names:
             other = object.__new__(Problem)
             vars(other).update(vars(self), offers=self.offers | self._row_wise)
@@ -167,12 +168,12 @@ class Problem:
         return self
 
     def exact(self) -> torch.Tensor:
-        """dy^T @ x^ in float64, of x^ as `dequantize` rounds it."""
+        """Return dyᵀ x̂ in float64, for x̂ as `dequantize` rounds it."""
         return self.dy.double().t() @ dequantize(self.packed).double()
 
 
 def row_wise(packed: PackedTensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Chapter 10's words [K, CIN / 16] int32, scale and minimum [K, CIN / group] of the same codes."""
+    """Return chapter 10's words [K, CIN / 16] int32, scale and minimum [K, CIN / group] of the same codes."""
     rows, columns = packed.shape
     codes = unpack_bits(packed.words, BITS, (rows, columns)).view(rows, columns // 16, 16)
     words = torch.zeros(codes.shape[:2], dtype=torch.int32, device=codes.device)
@@ -182,8 +183,16 @@ def row_wise(packed: PackedTensor) -> tuple[torch.Tensor, torch.Tensor, torch.Te
     return words, scale, minimum
 
 
+def outdated(rung: Rung) -> str:
+    """Return a sentence if a newer cell defines the rung's kernel or a helper; else ""."""
+    if not isinstance(rung.kernel, JITFunction) or not stale_note(rung.kernel):
+        return ""
+    name = rung.kernel.__name__
+    return f"{name} has been edited since this Rung was made: run the kernel's cell and the Rung's cell again"
+
+
 def _tokens(source: str) -> list[str]:
-    """What Python reads of a source: all but its comments, empty lines and layout."""
+    """Return what Python reads of a source: all but its comments, empty lines and layout."""
     aside = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
     found = tokenize.generate_tokens(io.StringIO(source).readline)
     marks = {tokenize.INDENT: "->", tokenize.DEDENT: "<-"}
@@ -201,6 +210,6 @@ def _is_whole(value: object, least: int | None, most: int | None) -> bool:
 
 
 def in_words(value: object) -> str:
-    """A value in a message: at most a few words of it."""
+    """Return a value for a message, cut to a few words."""
     text = repr(value) if isinstance(value, str | int | float | tuple | None) else f"a {type(value).__name__}"
     return text if len(text) <= 40 else f"{text[:36]} ..."

@@ -10,7 +10,7 @@ from puzzles_lib.chapters.ch15_racing_cublas.rung import Rung
 def sum_splits_kernel(parts_ptr, dw_ptr, N, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # [BLOCK]
     acc = tl.zeros((BLOCK,), tl.float32)
-    for split in tl.static_range(SPLITS):  # in this order: the same bits each time
+    for split in tl.static_range(SPLITS):  # a fixed order gives fixed bits
         acc += tl.load(parts_ptr + split * N + offs)
     tl.store(dw_ptr + offs, acc)
 
@@ -21,7 +21,7 @@ def row_words_kernel(
     COUT: tl.constexpr, CIN: tl.constexpr, GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    W: tl.constexpr = CIN // 16  # words a row, 16 codes each
+    W: tl.constexpr = CIN // 16  # words per row, 16 codes each
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M], of COUT
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)  # [BLOCK_N], of CIN
     # [BLOCK_N // 16]
@@ -63,7 +63,7 @@ def along_k_kernel(
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M], of COUT
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)  # [BLOCK_N], of CIN
     r = tl.arange(0, 16)  # row of words
-    tl.static_assert(BLOCK_K == 128)  # a block of words a turn
+    tl.static_assert(BLOCK_K == 128)  # one block of words per iteration
     split, blocks = tl.program_id(2), K // 128
     splits = tl.num_programs(2)
     first, last = split * blocks // splits, (split + 1) * blocks // splits
@@ -98,7 +98,7 @@ def subnormal_kernel(
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M], of COUT
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)  # [BLOCK_N], of CIN
     r = tl.arange(0, 16)  # row of words
-    tl.static_assert(BLOCK_K == 128)  # a block of words a turn
+    tl.static_assert(BLOCK_K == 128)  # one block of words per iteration
     split, blocks = tl.program_id(2), K // 128
     splits = tl.num_programs(2)
     first, last = split * blocks // splits, (split + 1) * blocks // splits
@@ -116,7 +116,7 @@ def subnormal_kernel(
             minimum = (minimum * 2.0**-32).to(tl.bfloat16)
             bits = (words >> 8 * (j // 4)) & (3 << 2 * (j % 4))  # [BLOCK_N, 16]
             code = bits.to(tl.bfloat16, bitcast=True)  # code · 2^(2 (j % 4) - 133)
-            x = tl.fma(code, scale[None, :], minimum[None, :])  # x^ times 2^-32
+            x = tl.fma(code, scale[None, :], minimum[None, :])  # x̂ times 2^-32
             place = dy_ptr + (block * 128 + k[:, None]) * COUT + offs_m[None, :]
             dy = tl.load(place)  # [16, BLOCK_M]
             acc = tl.dot(x, dy, acc)  # [BLOCK_N, BLOCK_M]
@@ -141,8 +141,8 @@ def one_dot_kernel(
 ):  # fmt: skip
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M], of COUT
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)  # [BLOCK_N], of CIN
-    tl.static_assert(BLOCK_K == 64)  # half a block a turn: four fields of its words
-    r, k = tl.arange(0, 16), tl.arange(0, 64)  # row of words, row of the turn
+    tl.static_assert(BLOCK_K == 64)  # half a block: four fields of its words
+    r, k = tl.arange(0, 16), tl.arange(0, 64)  # row of words, row of the iteration
     field = tl.load(numbers_ptr + k // 16)
     unit = ((228 - 2 * field) << 7).to(tl.bfloat16, bitcast=True)  # 2^(101 - 2 field)
     mask = 3 << 2 * tl.load(numbers_ptr + tl.arange(0, 4))[None, :, None]  # [1, 4, 1]
@@ -164,7 +164,7 @@ def one_dot_kernel(
         pair = pairs_ptr + block * 128 + half * 32 + tl.arange(0, 32)
         scale = bfloat16_pairs(tl.load(pair)) * unit  # [BLOCK_K]
         minimum = bfloat16_pairs(tl.load(pair + 64)).to(tl.float32) * 2.0**-32
-        # x^ times 2^-32
+        # x̂ times 2^-32
         x = tl.fma(code, scale[None, :], minimum.to(tl.bfloat16)[None, :])
         place = dy_ptr + (step * BLOCK_K + k)[:, None] * COUT + offs_m[None, :]
         dy = tl.load(place)  # [BLOCK_K, BLOCK_M]
@@ -173,7 +173,7 @@ def one_dot_kernel(
     tl.store(out_ptr, acc * 2.0**32)
 
 
-one_dot = Rung("5 one dot a turn", one_dot_kernel, **tile, BLOCK_K=64, splits=8)
+one_dot = Rung("5 one dot per iteration", one_dot_kernel, **tile, BLOCK_K=64, splits=8)
 
 
 @triton.jit
@@ -184,8 +184,8 @@ def hasty_kernel(
 ):  # fmt: skip
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M], of COUT
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)  # [BLOCK_N], of CIN
-    tl.static_assert(BLOCK_K == 64)  # half a block a turn: four fields of its words
-    r, k = tl.arange(0, 16), tl.arange(0, 64)  # row of words, row of the turn
+    tl.static_assert(BLOCK_K == 64)  # half a block: four fields of its words
+    r, k = tl.arange(0, 16), tl.arange(0, 64)  # row of words, row of the iteration
     field = tl.load(numbers_ptr + k // 16)
     unit = ((228 - 2 * field) << 7).to(tl.bfloat16, bitcast=True)  # 2^(101 - 2 field)
     mask = 3 << 2 * tl.load(numbers_ptr + tl.arange(0, 4))[None, :, None]  # [1, 4, 1]
@@ -206,7 +206,7 @@ def hasty_kernel(
         param = params_ptr + block * 256 + half * 64 + k
         scale = tl.load(param) * unit  # [BLOCK_K]
         minimum = tl.load(param + 128).to(tl.float32) * 2.0**-32
-        # x^ times 2^-32
+        # x̂ times 2^-32
         x = tl.fma(code, scale[None, :], minimum.to(tl.bfloat16)[None, :])
         place = dy_ptr + (step * BLOCK_K + k)[:, None] * COUT + offs_m[None, :]
         dy = tl.load(place)  # [BLOCK_K, BLOCK_M]
@@ -225,9 +225,9 @@ def descriptor_kernel(
     COUT: tl.constexpr, CIN: tl.constexpr, GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    tl.static_assert(BLOCK_K == 64)  # half a block a turn: four fields of its words
+    tl.static_assert(BLOCK_K == 64)  # half a block: four fields of its words
     m, n = tl.program_id(0) * BLOCK_M, tl.program_id(1) * BLOCK_N  # of COUT, of CIN
-    group = n // GROUP * (K // 128) * 4  # of the tile: four rows of 64 a block
+    group = n // GROUP * (K // 128) * 4  # of the tile: four rows of 64 per block
     R = K // 8  # rows of words
     words_in = tl.make_tensor_descriptor(words_ptr, [R, CIN], [CIN, 1], [16, BLOCK_N])
     P = CIN // GROUP * K // 32  # rows of parameters
@@ -250,7 +250,7 @@ def descriptor_kernel(
         scale = params_in.load([group + 4 * block + half, 0]) * unit  # [1, BLOCK_K]
         minimum = params_in.load([group + 4 * block + 2 + half, 0])
         minimum = minimum.to(tl.float32) * 2.0**-32
-        x = tl.fma(code, scale, minimum.to(tl.bfloat16))  # x^ times 2^-32
+        x = tl.fma(code, scale, minimum.to(tl.bfloat16))  # x̂ times 2^-32
         acc = tl.dot(x, dy_in.load([step * BLOCK_K, m]), acc)  # [BLOCK_N, BLOCK_M]
     offs_m, offs_n = m + tl.arange(0, BLOCK_M), n + tl.arange(0, BLOCK_N)
     out_ptr = parts_ptr + (split * COUT + offs_m[None, :]) * CIN + offs_n[:, None]
@@ -265,7 +265,7 @@ filled = Rung("7 filled multiprocessors", descriptor_kernel, **launch, splits=pa
 
 @triton.jit
 def unpacked(words, params, mask, unit):
-    """x^ of a block, times 2^-32, [BLOCK_N, 128], from words [16, BLOCK_N]."""
+    """Return x̂ of a block, times 2^-32, [BLOCK_N, 128]; words are [16, BLOCK_N]."""
     COLUMNS: tl.constexpr = words.shape[1]
     low, high = tl.split(tl.reshape(tl.trans(words), (COLUMNS, 8, 2)))  # even, odd rows
     pair = (high.to(tl.int32) << 16) | (low.to(tl.int32) & 0xFFFF)  # [BLOCK_N, 8]
@@ -285,9 +285,9 @@ def tile_sums(
     GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """A split's share of a tile of dW, transposed, times 2^-32: [BLOCK_N, BLOCK_M]."""
-    tl.static_assert(BLOCK_K == 128)  # a block of words a turn
-    group = n // GROUP * (K // 128)  # of the tile: a row of 256 a block
+    """Return a part's sums for a tile of dW, transposed, times 2^-32."""
+    tl.static_assert(BLOCK_K == 128)  # one block of words per iteration
+    group = n // GROUP * (K // 128)  # of the tile: one row of 256 per block
     four = tl.load(numbers_ptr + tl.arange(0, 4)).to(tl.int32)
     mask = 0x30003 << 2 * four[None, None, :, None]
     place = numbers_ptr + tl.arange(0, BLOCK_K) // 16 % 4
@@ -328,7 +328,7 @@ whole = Rung("8 a whole block", whole_block_kernel, **blocks, splits=7)
 
 @triton.jit
 def halves(tile):
-    """A tile's left and right half."""
+    """Return a tile's left and right half."""
     both = tl.reshape(tile, (tile.shape[0], 2, tile.shape[1] // 2))
     return tl.split(tl.permute(both, (0, 2, 1)))
 

@@ -1,20 +1,20 @@
-"""Chapter 16's loss curves: digits, trained on activations of 8, 4, 2 and 1 bits, on this CPU.
+"""Record chapter 16's loss curves: digits, trained on activations of 8, 4, 2 and 1 bits, on this CPU.
 
-Every path starts with the same weights and gets the same batches, seed for seed, so that a curve is compared
-with float32's own: how far it is from it, in mean over the steps. Learning rates are float32's, too. Then the
-same at other learning rates, for 2 bits and 1. Minutes of CPU time, no GPU.
+Every path starts with the same weights and gets the same batches, seed by seed, so each curve can be compared
+with float32's own: its distance, averaged over the steps. The learning rate is float32's, too. Then the same
+at other learning rates, for 2 bits and 1. This takes minutes of CPU time and no GPU.
 
-What `puzzles_lib.kernels.modules` rounds by where nothing is said follows from these figures.
+These curves describe one small task. On a language model, formats rank differently.
 """
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
 import torch
 
-from puzzles_lib.bench.recorded import bits_text
+from puzzles_lib.bench.recorded import bits_text, rounding_told
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.digits import bytes_kept, mlp, train, unseen
 from puzzles_lib.kernels.modules import pack_activations, seed_rounding
 
@@ -30,13 +30,13 @@ PATHS: dict[str, tuple[int, str] | None] = {FLOAT: None} | {
 
 
 def packed_mlp(path: str, seed: int) -> torch.nn.Sequential:
-    """The digits' model as this path of `PATHS` trains it."""
+    """Return the digits' model as this path of `PATHS` trains it."""
     model, options = mlp(seed), PATHS[path]
     return model if options is None else pack_activations(model, options[0], rounding=options[1])
 
 
 def losses(path: str, seed: int, steps: int, rate: float = RATE) -> tuple[list[float], torch.nn.Module]:
-    """The loss of every step, and the model behind them."""
+    """Return the loss of every step, and the trained model."""
     model = packed_mlp(path, seed)
     sgd = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
     found = train(model, steps, seed, optimiser=sgd, before=lambda step: seed_rounding(model, step))
@@ -44,7 +44,7 @@ def losses(path: str, seed: int, steps: int, rate: float = RATE) -> tuple[list[f
 
 
 def measure() -> dict[str, Any]:
-    """The record: curves at one learning rate, and at several the mean loss, with its standard error."""
+    """Return the record: curves at one learning rate, and mean losses with standard errors at several."""
     curves, exact = [], {}
     for path in PATHS:
         runs = [losses(path, seed, STEPS) for seed in range(SEEDS)]
@@ -79,7 +79,7 @@ def _apart(run: list[float], exact: list[float]) -> float:
 
 
 def table(record: Mapping[str, Any]) -> str:
-    """A record as text."""
+    """Return a record as text."""
     last = len(record["curves"][0]["loss"]) - 1
     steps = [step for step in (25, 50) if step < last] + [last]
     head = " ".join(f"step {step:>3}" for step in steps)
@@ -97,3 +97,19 @@ def table(record: Mapping[str, Any]) -> str:
     errors = [max(row["error"] for row in record["rates"] if row["rate"] == rate) for rate in rates]
     lines.append(f"{'standard error':18} " + " ".join(f"{error:7.3f}" for error in errors))
     return "\n".join(lines)
+
+
+def steps_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows of bench "training" as text: time and peak memory of a step, and its gradient's cosine."""
+    rows = [row for row in rows if row["baseline"] == "torch"]
+    paths = [rounding_told(row["path"]) for row in rows]
+    wide = max(map(len, paths))
+    lines: list[str] = []
+    for case in dict.fromkeys(row["case"] for row in rows):
+        lines += ["", f"{case}:", f"{'path':{wide}}     ms     GB  cosine"]
+        lines += [
+            f"{path:{wide}}  {row['us'] / 1000:5.1f}  {row['bytes'] / 1e9:5.2f}  {row['cosine']:6.3f}"
+            for path, row in zip(paths, rows, strict=True)
+            if row["case"] == case
+        ]
+    return "\n".join(lines[1:])

@@ -1,7 +1,7 @@
-"""Training on scikit-learn's handwritten digits: small, the same each time, and measured in bytes kept.
+"""Train on scikit-learn's handwritten digits: small, reproducible, and measured in bytes kept.
 
-1797 images of 8 by 8 pixels; the first 1500 of a fixed order are trained on. All of it runs on one thread:
-on so little work a second one costs more than it brings.
+There are 1797 images of 8 by 8 pixels; the first 1500 of a fixed order are used for training. Everything runs
+on one thread, because a second one costs more than it saves on so little work.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ PIXELS, CLASSES = 64, 10
 
 @cache
 def digits() -> tuple[torch.Tensor, torch.Tensor]:
-    """All images [1797, 64], float32 from 0 to 1, and what they show [1797]. Some order, always the same."""
+    """Return all images [1797, 64], float32 from 0 to 1, and their labels [1797], in a fixed random order."""
     from sklearn.datasets import load_digits
 
     found = load_digits()
@@ -28,7 +28,7 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def batches(steps: int, seed: int = 0) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Images [BATCH, 64] and labels [BATCH] of each step, drawn from the first 1500."""
+    """Yield images [BATCH, 64] and labels [BATCH] for each step, drawn from the first 1500."""
     images, labels = digits()
     generator = torch.Generator().manual_seed(seed)
     for _ in range(steps):
@@ -37,7 +37,7 @@ def batches(steps: int, seed: int = 0) -> Iterator[tuple[torch.Tensor, torch.Ten
 
 
 def mlp(seed: int = 0, width: int = 128, linear: type[nn.Linear] = nn.Linear) -> nn.Sequential:
-    """64 pixels, two hidden layers of ``width`` with ReLU, 10 classes: the same weights for the same seed."""
+    """Return an MLP: 64 pixels, two hidden layers of ``width`` with ReLU, 10 classes; weights by seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.Sequential(
@@ -53,7 +53,7 @@ def train(
     optimiser: torch.optim.Optimizer | None = None,
     before: Callable[[int], None] | None = None,
 ) -> list[float]:
-    """Train a model on as many batches; the loss of each step, taken before its update.
+    """Train a model on ``steps`` batches. Return the loss of each step, taken before its update.
 
     optimiser: SGD with momentum, where None. before: called with each step's number, before it.
     """
@@ -77,16 +77,16 @@ def train(
 
 @torch.no_grad()
 def unseen(model: nn.Module) -> tuple[float, int]:
-    """Loss on the 297 images that were not trained on, and how many of them are read right."""
+    """Return the loss on the 297 held-out images, and how many of them are classified correctly."""
     images, labels = (part[TRAINED:] for part in digits())
     logits = model(images)
     return F.cross_entropy(logits, labels).item(), int((logits.argmax(1) == labels).sum())
 
 
 def bytes_kept(model: nn.Module) -> int:
-    """Bytes that a forward pass on a batch keeps for backward, parameters and buffers left out.
+    """Return the bytes that a forward pass on a batch keeps for backward, without parameters and buffers.
 
-    Tensors that share their memory count once.
+    Tensors that share memory count once.
     """
     known = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
     kept: dict[int, torch.UntypedStorage] = {}

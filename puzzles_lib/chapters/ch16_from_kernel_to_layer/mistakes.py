@@ -1,4 +1,4 @@
-"""Wrong kernels of chapter 16: right ones with one slip each."""
+"""Wrong kernels of chapter 16: correct ones with one slip each."""
 
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import (
     LINEAR_BACKWARD,
@@ -16,7 +16,7 @@ MISTAKES = (
     Mistake(
         STRIDED_COPY,
         "int32_offsets",
-        "Counts in int32, as a program's id is one: from 2^31 on offsets are negative.",
+        "Uses int32 offsets, the type of a program id: beyond 2^31 they become negative.",
         _TO_INT64,
         kind="true size",
         says="8 of 12 cases",
@@ -24,7 +24,7 @@ MISTAKES = (
     Mistake(
         STRIDED_COPY,
         "made_wide_too_late",
-        "Widens the products: they have wrapped around by then.",
+        "Converts the products to int64, but they have already wrapped around.",
         {
             **_TO_INT64,
             "at = offs_m[:, None] * stride_xm + offs_n[None, :] * stride_xn": (
@@ -38,7 +38,7 @@ MISTAKES = (
     Mistake(
         STRIDED_COPY,
         "first_row_made_wide_too_late",
-        "Widens the number of a program's first row: with more than 2^31 rows that has wrapped around.",
+        "Converts a program's first row to int64 too late: beyond 2^31 rows it has already wrapped around.",
         {"tl.program_id(0).to(tl.int64) * BLOCK_M": "(tl.program_id(0) * BLOCK_M).to(tl.int64)"},
         kind="true size",
         says="2,147,483,648",
@@ -46,7 +46,7 @@ MISTAKES = (
     Mistake(
         STRIDED_COPY,
         "columns_in_int32",
-        "Only rows are taken to lie far apart. In a transpose columns do.",
+        "Assumes that only rows are far apart. In a transpose, columns are.",
         {"program_id(1).to(tl.int64)": "program_id(1)"},
         kind="true size",
         says="offs_n[None, :] * stride_xn",
@@ -54,7 +54,7 @@ MISTAKES = (
     Mistake(
         STRIDED_COPY,
         "y_in_int32",
-        "Wide offsets for what is read, narrow ones for what is written.",
+        "Uses int64 offsets for reading and int32 offsets for writing.",
         {"offs_m[:, None] * N": "offs_m.to(tl.int32)[:, None] * N"},
         kind="true size",
         says="offs_m.to(tl.int32)[:, None] * N",
@@ -62,7 +62,7 @@ MISTAKES = (
     Mistake(
         STRIDED_COPY,
         "elements_counted_in_int32",
-        "The mask compares with M * N, a product of two int32.",
+        "Compares the mask with M * N, a product of two int32.",
         {"mask = (offs_m[:, None] < M)": "mask = (offs_m[:, None] * N + offs_n[None, :] < M * N)"},
         kind="true size",
         says="M * N",
@@ -70,7 +70,7 @@ MISTAKES = (
     Mistake(
         STRIDED_COPY,
         "taken_for_contiguous",
-        "Takes the rows of x to be one after the other.",
+        "Assumes that the rows of x come one after the other.",
         {"* stride_xm + offs_n[None, :] * stride_xn": "* N + offs_n[None, :]"},
         kind="values",
         says="y[1, 0]",
@@ -78,15 +78,15 @@ MISTAKES = (
     Mistake(
         STRIDED_COPY,
         "columns_next_to_each_other",
-        "Has a stride for rows only: right for a slice, wrong for a transpose.",
+        "Uses a stride for rows only: correct for a slice, wrong for a transpose.",
         {" * stride_xn": ""},
         kind="values",
-        says="1..18 along N",
+        says="1–18 along N",
     ),
     Mistake(
         STRIDED_COPY,
         "strides_swapped",
-        "Each stride stands at the other axis.",
+        "Multiplies each axis by the other axis's stride.",
         {"* stride_xm": "* stride_xn", "* stride_xn": "* stride_xm"},
         kind="out of bounds",
         says="x_ptr",
@@ -94,7 +94,7 @@ MISTAKES = (
     Mistake(
         STRIDED_COPY,
         "written_with_the_strides_of_x",
-        "Stores where x has its elements; y has its own order.",
+        "Stores with the strides of x, but y has its own layout.",
         {"y_ptr + offs_m[:, None] * N + offs_n[None, :]": "y_ptr + at"},
         kind="out of bounds",
         says="y_ptr",
@@ -102,7 +102,7 @@ MISTAKES = (
     Mistake(
         STRIDED_COPY,
         "end_of_y_only",
-        "Masks what lies past the end of y: what is past the end of a row lands in the next.",
+        "Masks only what is past the end of y: what is past the end of a row ends up in the next row.",
         {
             "(offs_m[:, None] < M) & (offs_n[None, :] < N)": (
                 "offs_m[:, None] * N + offs_n[None, :] < M.to(tl.int64) * N"
@@ -114,7 +114,7 @@ MISTAKES = (
     Mistake(
         STRIDED_COPY,
         "mask_by_the_other_axis",
-        "Rows are compared with N, columns with M.",
+        "Compares rows with N and columns with M.",
         {"offs_m[:, None] < M": "offs_m[:, None] < N", "offs_n[None, :] < N": "offs_n[None, :] < M"},
         kind="never written",
         says="y[0, 16]",
@@ -122,7 +122,7 @@ MISTAKES = (
     Mistake(
         STRIDED_COPY,
         "rows_unmasked",
-        "Takes the rows for a multiple of the block.",
+        "Assumes that M is a multiple of the block.",
         {"(offs_m[:, None] < M) & ": ""},
         kind="out of bounds",
         says="x_ptr",
@@ -130,7 +130,7 @@ MISTAKES = (
     Mistake(
         STRIDED_COPY,
         "columns_unmasked",
-        "Takes the columns for a multiple of the block.",
+        "Assumes that N is a multiple of the block.",
         {" & (offs_n[None, :] < N)": ""},
         kind="out of bounds",
         says="x_ptr",
@@ -146,15 +146,15 @@ MISTAKES = (
     Mistake(
         STRIDED_COPY,
         "rounded_by_cutting_off",
-        "Takes the upper half of each float32 for its bfloat16.",
+        "Uses the upper half of each float32 as its bfloat16: that cuts off instead of rounding.",
         {"x, mask=mask": ("(x.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True), mask=mask")},
         kind="values",
-        says="cut off",
+        says="truncated",
     ),
     Mistake(
         LINEAR_BACKWARD,
         "db_added_by_every_column",
-        "Every column of programs adds its sums of dy to db, and nobody sets it to 0 before.",
+        "Every column of programs adds its sums of dy to db, and none of them sets db to 0 first.",
         {
             "tl.store(db_ptr + offs_m, total, mask=(offs_m < COUT) & (pid_n == 0))": (
                 "tl.atomic_add(db_ptr + offs_m, total, mask=offs_m < COUT)"
@@ -166,7 +166,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "db_summed_in_bfloat16",
-        "Sums bfloat16 numbers, and so in bfloat16: what is small beside the sum is lost.",
+        "Sums bfloat16 numbers in bfloat16: small numbers are lost in a large sum.",
         {"dy.to(tl.float32), axis=1": "dy, axis=1"},
         kind="values",
         says="db[0]",
@@ -174,7 +174,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "db_always",
-        "Stores db for a layer without a bias, too: it has no elements.",
+        "Stores db even for a layer without a bias, where db has no elements.",
         {"    if NEED_DB:\n        tl.store(db_ptr": "    tl.store(db_ptr"},
         kind="out of bounds",
         says="db_ptr",
@@ -182,7 +182,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "dw_always",
-        "Stores dw where weights are not trained, too: it has no elements.",
+        "Stores dw even if the weights are frozen, where dw has no elements.",
         {"    if NEED_DW:\n        at = offs_m": "    if NEED_DW or NEED_DB:\n        at = offs_m"},
         kind="out of bounds",
         says="dw_ptr",
@@ -190,7 +190,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "words_always",
-        "Unpacks x where only db is asked for: nobody needs it.",
+        "Unpacks x even if only db is asked for.",
         {"        if NEED_DW:\n            mask": "        if NEED_DW or NEED_DB:\n            mask"},
         kind="loads",
         says="words_ptr",
@@ -198,7 +198,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "dy_loaded_twice",
-        "A pass over dy for dw, and another for db.",
+        "Makes one pass over dy for dw, and another one for db.",
         {
             "total += tl.sum(dy.to(tl.float32), axis=1)": (
                 "at = k[None, :] * COUT + offs_m[:, None]\n"
@@ -212,7 +212,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "db_from_the_second_column",
-        "Another column stores db: of tiles as wide as x there is none.",
+        "Lets the second column store db, but if one tile is as wide as x there is no second column.",
         {"(pid_n == 0)": "(pid_n == 1)"},
         kind="never written",
         says="db",
@@ -220,7 +220,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "db_as_a_mean",
-        "db is the mean over the tokens: but y's gradient reaches b once for each.",
+        "Stores the mean over the tokens. The gradient of b is their sum.",
         {"offs_m, total, mask": "offs_m, total / K, mask"},
         kind="values",
         says="db",
@@ -228,7 +228,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "nothing_for_no_tokens",
-        "Without tokens nothing is stored: but no tokens have a gradient, 0.",
+        "Stores nothing if there are no tokens. Their gradient is 0, and has to be stored.",
         {"    if NEED_DB:": "    if NEED_DB and K > 0:"},
         kind="never written",
         says="db",
@@ -236,7 +236,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "dw_in_int32",
-        "The offset of a row of dw is a product of two int32.",
+        "Computes the offset of a row of dw as a product of two int32.",
         {"offs_m.to(tl.int64)[:, None] * CIN": "offs_m[:, None] * CIN"},
         kind="true size",
         says="offs_m[:, None] * CIN",
@@ -244,7 +244,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "dw_made_wide_too_late",
-        "Widens the product: it has wrapped around by then.",
+        "Converts the product to int64, but it has already wrapped around.",
         {"offs_m.to(tl.int64)[:, None] * CIN": "(offs_m[:, None] * CIN).to(tl.int64)"},
         kind="true size",
         says="make a factor int64",
@@ -252,7 +252,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "gradient_for_the_codes",
-        "Multiplies by scale · code: the minimum is a part of x, too.",
+        "Multiplies by scale · code and forgets the minimum, which is a part of x.",
         {"minimum[:, :, None] + scale": "scale"},
         kind="values",
         says="dw[0, 0]",
@@ -260,7 +260,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "minimum_times_code",
-        "Adds the minimum before the scale, as a zero point.",
+        "Adds the minimum before the scale, like a zero point.",
         {
             "minimum[:, :, None] + scale[:, :, None] * codes": (
                 "scale[:, :, None] * (codes + minimum[:, :, None])"
@@ -272,7 +272,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "tokens_past_the_end",
-        "Reads tokens past the last.",
+        "Reads tokens past the last one.",
         {"(offs_m[:, None] < COUT) & (k[None, :] < K)": "offs_m[:, None] < COUT"},
         kind="out of bounds",
         says="dy_ptr",
@@ -280,7 +280,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "dy_without_other",
-        "Lanes of dy past the last token hold anything, and are summed.",
+        "Sums the masked-off lanes of dy, whose values are undefined.",
         {"offs_m[:, None], mask=mask, other=0.0)": "offs_m[:, None], mask=mask)"},
         kind="uninitialised",
         says="dy_ptr",
@@ -288,7 +288,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "full_steps_only",
-        "Walks whole blocks of tokens: the last, shorter one is lost.",
+        "Loops over whole blocks of tokens only, so the last, shorter block is lost.",
         {"range(0, K, BLOCK_K)": "range(0, K - BLOCK_K + 1, BLOCK_K)"},
         kind="values",
         says="dw[0, 0]",
@@ -308,7 +308,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "dw_rounded_at_each_step",
-        "The sum is rounded to bfloat16 after every block of tokens.",
+        "Rounds the sum to bfloat16 after every block of tokens.",
         {"acc = tl.dot(dy, x, acc)": "acc = tl.dot(dy, x, acc).to(tl.bfloat16).to(tl.float32)"},
         kind="values",
         says="dw[0, 0]",
@@ -316,7 +316,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "sign_copied",
-        "The top field brings copies of the sign bit along.",
+        "Doesn't mask the top field, so it brings copies of the sign bit along.",
         {" & ((1 << BITS) - 1)": ""},
         kind="values",
         says="dw[0,",
@@ -324,7 +324,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "groups_rounded_down",
-        "Rows of scales are CIN // GROUP long: the last, shorter group is forgotten.",
+        "Counts CIN // GROUP scales per row and forgets the last, shorter group.",
         {"tl.cdiv(CIN, GROUP)": "CIN // GROUP"},
         kind="values",
         says="dw[0, 0]",
@@ -332,7 +332,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "group_of_the_word_number",
-        "Takes the word number for n: w // GROUP.",
+        "Uses the word number instead of n: w // GROUP.",
         {"offs_w * F // GROUP": "offs_w // GROUP"},
         kind="values",
         says="dw[0, 16]",
@@ -340,7 +340,7 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "rounded_to_nearest",
-        "Rounds to the nearest: right for the draws that happen to be on its side.",
+        "Rounds to the nearest: correct only where the draw happens to agree.",
         {"tl.floor(steps + u)": "(steps + 12582912.0) - 12582912.0"},
         kind="values",
         says="rounding to the nearest",
@@ -348,7 +348,7 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "same_draws_in_every_row",
-        "Draws at the column: every row is rounded by the same numbers.",
+        "Draws at the column, so every row is rounded by the same numbers.",
         {"OFFSET + row * N + n": "OFFSET + n"},
         kind="values",
         says="each row draws the same numbers",
@@ -356,7 +356,7 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "same_draws_in_every_program",
-        "Draws at the lane: every program is rounded by the same numbers.",
+        "Draws at the lane, so every program is rounded by the same numbers.",
         {
             "tl.rand(SEED, OFFSET + row * N + n)": (
                 "tl.rand(SEED, OFFSET + n - tl.program_id(1) * BLOCK_G * GROUP)"
@@ -368,15 +368,15 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "a_seed_for_each_row",
-        "The row goes into the seed: other numbers than the contract's, and streams that may meet.",
+        "Adds the row to the seed: the contract has other numbers, and streams may overlap.",
         {"tl.rand(SEED, OFFSET + row * N + n)": "tl.rand(SEED + row, OFFSET + n)"},
         kind="values",
-        says="1..2 along M",
+        says="1–2 along M",
     ),
     Mistake(
         STOCHASTIC_PACK,
         "offset_forgotten",
-        "Draws from number 0 on: so does the next layer, and the next step.",
+        "Begins at draw 0, as the next layer and the next step would, too.",
         {"OFFSET + row * N + n": "row * N + n"},
         kind="values",
         says="the draws begin at 0",
@@ -384,15 +384,15 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "row_and_offset_forgotten",
-        "Draws at the column, from number 0 on.",
+        "Draws at the column, beginning at 0.",
         {"OFFSET + row * N + n": "n"},
         kind="values",
-        says="and from 0 on",
+        says="beginning at 0",
     ),
     Mistake(
         STOCHASTIC_PACK,
         "same_draws_in_every_group",
-        "Counts within the group: all groups of a row are rounded by the same numbers.",
+        "Counts within the group, so all groups of a row are rounded by the same numbers.",
         {"OFFSET + row * N + n": "OFFSET + row * N + n % GROUP"},
         kind="values",
         says="the groups of a row draw",
@@ -400,23 +400,23 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "one_draw_a_row",
-        "A single draw for all elements of a row.",
+        "Uses a single draw for all elements of a row.",
         {"OFFSET + row * N + n": "OFFSET + row * N + 0 * n"},
         kind="values",
-        says="one draw for all",
+        says="share one draw",
     ),
     Mistake(
         STOCHASTIC_PACK,
         "rows_counted_in_words",
-        "Rows are taken to be as many draws long as they have words.",
+        "Counts one draw per word instead of one per element.",
         {"OFFSET + row * N + n": "OFFSET + row * W + n"},
         kind="values",
-        says="counts W words a row",
+        says="counts W words per row",
     ),
     Mistake(
         STOCHASTIC_PACK,
         "seed_and_place_swapped",
-        "The place is the key, and the seed the count.",
+        "Uses the place as the seed, and the seed as the place.",
         {"tl.rand(SEED, OFFSET + row * N + n)": "tl.rand(OFFSET + row * N + n, SEED)"},
         kind="values",
         says="are swapped",
@@ -424,15 +424,15 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "offset_in_the_seed",
-        "The offset goes into the seed: streams of neighbouring seeds are the same.",
+        "Adds the offset to the seed, so neighboring seeds give the same stream.",
         {"tl.rand(SEED, OFFSET + row * N + n)": "tl.rand(SEED + OFFSET, row * N + n)"},
         kind="values",
-        says="is in the seed",
+        says="is added to the seed",
     ),
     Mistake(
         STOCHASTIC_PACK,
         "half_a_step_lower",
-        "Takes half a step off, as if u went from -0.5 to 0.5.",
+        "Subtracts half a step, as if u went from -0.5 to 0.5.",
         {"tl.floor(steps + u)": "tl.maximum(tl.floor(steps + u - 0.5), 0.0)"},
         kind="values",
         says="half a step too low",
@@ -440,15 +440,15 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "offset_of_32_bits",
-        "Counts the draws in 32 bits: after 2^32 of them they begin anew.",
+        "Counts the draws in 32 bits, so they repeat after 2^32.",
         {"tl.rand(SEED, OFFSET + row * N + n)": "tl.rand(SEED, (OFFSET + row * N + n).to(tl.int32))"},
         kind="values",
-        says="anew after 2^32",
+        says="repeat after 2^32",
     ),
     Mistake(
         STOCHASTIC_PACK,
         "seed_of_32_bits",
-        "Cuts the seed to 32 bits: seeds that differ above them are one.",
+        "Cuts the seed to 32 bits, so seeds that differ above them are the same.",
         {"tl.rand(SEED,": "tl.rand(SEED & 0x7FFFFFFF,"},
         kind="values",
         says="SEED=1099511627779",
@@ -456,10 +456,10 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "rows_counted_in_groups",
-        "Rows are taken to be whole groups long: draws are left out between them.",
+        "Assumes that rows are whole groups long, so draws between them are skipped.",
         {"OFFSET + row * N + n": "OFFSET + row * G * GROUP + n"},
         kind="values",
-        says="1..2 along M",
+        says="1–2 along M",
     ),
     Mistake(
         STOCHASTIC_PACK,
@@ -472,7 +472,7 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "a_draw_for_two",
-        "Two neighbours share a draw: both go up, or neither.",
+        "Gives two neighbors the same draw, so they round together.",
         {"OFFSET + row * N + n": "OFFSET + (row * N + n) // 2"},
         kind="values",
         says="words[0, 0]",
@@ -480,7 +480,7 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "added_after_the_floor",
-        "Adds u to what is an integer already: the cast to int32 takes it off again.",
+        "Adds u to an integer: the cast to int32 removes it again.",
         {"tl.floor(steps + u)": "tl.floor(steps) + u"},
         kind="values",
         says="rounded down",
@@ -488,7 +488,7 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "rounded_after_adding",
-        "Adds u and rounds to the nearest: half a step too high on average.",
+        "Adds u and then rounds to the nearest: half a step too high on average.",
         {"tl.floor(steps + u)": "(steps + u + 12582912.0) - 12582912.0"},
         kind="values",
         says="half a step too high",
@@ -496,7 +496,7 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "half_the_noise",
-        "Noise of half a step: up too seldom, and never from below a half.",
+        "Uses noise of half a step: it rounds up too rarely, and never from below a half.",
         {"tl.floor(steps + u)": "tl.floor(steps + 0.5 * u)"},
         kind="values",
         says="words[0, 0]",
@@ -504,15 +504,15 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "up_where_the_draw_is_small",
-        "Goes up where u is below the fraction: unbiased, but by other draws than the contract's.",
+        "Rounds up if u is below the fraction: unbiased, but with other draws than the contract's.",
         {"tl.floor(steps + u)": "tl.floor(steps) + (u < steps - tl.floor(steps)).to(tl.float32)"},
         kind="values",
-        says="where u is small",
+        says="when u is small",
     ),
     Mistake(
         STOCHASTIC_PACK,
         "normal_noise",
-        "Normal noise, as wide as it likes.",
+        "Uses normal noise, which has no limits.",
         {"tl.rand(": "tl.randn("},
         kind="values",
         says="words[0, 0]",
@@ -528,7 +528,7 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "not_clamped",
-        "The top value goes one up, to a code that spills into the next field.",
+        "Doesn't clamp, so the top value gets a code that spills into the next field.",
         {"tl.minimum(tl.floor(steps + u), TOP)": "tl.floor(steps + u)"},
         kind="values",
         says="words",
@@ -536,7 +536,7 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "clamped_to_the_levels",
-        "Clamps to 2^BITS, the number of levels: the highest code is one less.",
+        "Clamps to 2^BITS, the number of levels. The highest code is one less.",
         {"tl.floor(steps + u), TOP)": "tl.floor(steps + u), TOP + 1)"},
         kind="values",
         says="words",
@@ -544,7 +544,7 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "steps_of_the_unrounded_scale",
-        "Counts steps of the float32 scale, which nobody will have.",
+        "Counts steps of the float32 scale, but only the bfloat16 scale is stored.",
         {"1.0).to(tl.bfloat16)  # as stored": "1.0)"},
         kind="values",
         says="BITS=8",
@@ -552,7 +552,7 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "fewer_rounds",
-        "Seven rounds of Philox, which are enough, but draw other numbers.",
+        "Uses seven rounds of Philox. They'd be random enough, but they draw other numbers.",
         {"row * N + n)": "row * N + n, 7)"},
         kind="values",
         says="0 of 7 cases",
@@ -560,7 +560,7 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "codes_past_the_end",
-        "Fields past the end of the row hold what stands in lanes that nothing filled.",
+        "Fills the fields past the end of a row from masked-off lanes, whose values are undefined.",
         {"tl.where(n < N, codes, 0.0)": "codes"},
         kind="uninitialised",
         says="x_ptr",

@@ -32,7 +32,7 @@ BITS_LOOKS = {8: (SKY, "D"), 4: (GREEN, "s"), 2: (BLUE, "o"), 1: (VERMILLION, "^
 
 
 def layer() -> Picture:
-    """What a linear layer computes forward and backward, and what lies between, with the puzzles' numbers."""
+    """Draw what a linear layer computes in forward and backward, and which puzzle does what."""
     figure, ax = new_sheet(25, 9.4)
     label(ax, 0.3, 1.4, "forward", align="left", fontsize=11)
     label(ax, 0.3, 7.4, "backward", align="left", fontsize=11)
@@ -44,24 +44,24 @@ def layer() -> Picture:
     arrow(ax, (x.right + 0.1, 1.3), (y.x - 0.1, 1.3))
     label(ax, 13.0, 0.85, "y = x Wᵀ + b, exact: cuBLAS")
     arrow(ax, (x.right + 0.1, 1.9), (words.x + 0.6, words.y - 0.1))
-    label(ax, 8.9, 2.55, "25 any strides,  27 round and pack", align="left")
+    label(ax, 8.9, 2.55, "25: any strides,  27: round and pack", align="left")
     arrow(ax, (words.x + 0.6, words.bottom + 0.1), (dw.right + 0.1, dw.y + 0.3))
-    label(ax, 8.9, 6.05, "26 unpack in the product", align="left")
+    label(ax, 8.9, 6.05, "26: unpack inside the product", align="left")
     arrow(ax, (dy.x - 0.1, 7.4), (dw.right + 0.1, 7.4))
     label(ax, 13.0, 7.85, "dW = dyᵀ x̂,  db = sum of dy")
-    text = "all that is kept of x"
+    text = "this is all we keep of x"
     label(ax, words.right + 0.3, 4.35, text, align="left", color=FAINT)
-    label(ax, 12.5, 8.9, "dx = dy W needs no x at all", color=FAINT)
+    label(ax, 12.5, 8.9, "dx = dy W doesn't need x", color=FAINT)
     return Picture(
         figure,
-        "A linear layer. Forward: x becomes y = x Wᵀ + b, exactly, and on the side puzzles 25 and 27 make "
-        "words, scales and minima of it: all that is kept of x. Backward: dy and these, unpacked within "
-        "puzzle 26's product, give dW = dyᵀ x̂ and db. dx = dy W needs no x at all.",
+        "A linear layer. Forward computes y = x Wᵀ + b exactly. On the side, puzzles 25 and 27 turn x into "
+        "words, scales and minima, and this is all we keep of x. Backward computes dW = dyᵀ x̂ and db from "
+        "dy and the words, which puzzle 26 unpacks inside the product. dx = dy W doesn't need x.",
     )
 
 
 def wraps(N: int = 50_001, rows: int = 50_000) -> Picture:
-    """The offset of each row's first element, as it is and as an int32 holds it."""
+    """Draw the offset of each row's first element, in int64 and in int32."""
     figure = new_figure(7.4, 3.3)
     ax = figure.subplots()
     first = -(-(2**31) // N)  # the first row whose offset is too large
@@ -77,19 +77,19 @@ def wraps(N: int = 50_001, rows: int = 50_000) -> Picture:
     ax.set_xlim(0, rows * 1.13)
     ax.set_ylim(-2.5, 3.0)
     ax.set_xlabel("row m", fontsize=10)
-    ax.set_ylabel(f"m · {N}, in thousand millions", fontsize=10)
+    ax.set_ylabel(f"m · {N}, in billions", fontsize=10)
     ax.tick_params(labelsize=9)
     ax.spines[["top", "right"]].set_visible(False)
     return Picture(
         figure,
-        f"The offset m times {N} of row m, for {rows} rows. In int64 it rises to {rows * N:,}. In int32 it "
-        "is the same as long as it is below 2³¹, and negative from then on: it begins again at the bottom. "
-        "From which row on?",
+        f"The offset m times {N} of row m, for {rows} rows. In int64 it rises to {rows * N:,}. In int32 it's "
+        "the same up to 2³¹. There it jumps to the bottom and continues as a negative number. From which "
+        "row on?",
     )
 
 
 def programs(COUT: int = 45, CIN: int = 91, BLOCK_M: int = 16, BLOCK_N: int = 32) -> Picture:
-    """Which program of puzzle 26 stores what: a tile of dW each, db by the first of a row of programs."""
+    """Draw what each program of puzzle 26 stores: a tile of dW, and db by the first of a row of tiles."""
     down, across = -(-COUT // BLOCK_M), -(-CIN // BLOCK_N)
     figure, ax = new_sheet(25, 2.0 * down + 4.2)
     left, top, width, height = 6.0, 1.9, 4.2, 2.0
@@ -105,18 +105,18 @@ def programs(COUT: int = 45, CIN: int = 91, BLOCK_M: int = 16, BLOCK_N: int = 32
         text = f"{j * BLOCK_N}..{min(CIN, (j + 1) * BLOCK_N) - 1}"
         label(ax, left + (j + 0.5) * width, top - 0.5, text, fontsize=9, color=FAINT)
     label(ax, left + across * width / 2, 0.6, f"dW: {COUT} outputs by {CIN} inputs")
-    foot = "all programs of a row read the same dy; the first one stores its sums"
+    foot = "all programs in a row read the same dy; the first one stores its sums"
     label(ax, 12.5, top + down * height + 1.0, foot)
     return Picture(
         figure,
-        f"dW of {COUT} by {CIN} in tiles of {BLOCK_M} by {BLOCK_N}: {down} by {across} programs, each stores "
-        f"its tile. All programs of a row of tiles read the same columns of dy; the first one of them, "
-        f"program (i, 0), stores their sums to db.",
+        f"dW of {COUT} by {CIN} in tiles of {BLOCK_M} by {BLOCK_N}: {down} by {across} programs, and each "
+        f"stores its tile. All programs in a row of tiles read the same columns of dy. The first of them, "
+        f"program (i, 0), stores the sums of dy to db.",
     )
 
 
 def draws(steps: float = 2.3, count: int = 40, seed: int = 7) -> Picture:
-    """A value between two codes, draws of u, and where floor(steps + u) puts it."""
+    """Draw a value between two codes, some draws of u, and the code floor(steps + u) of each."""
     u = uniform(seed, torch.arange(count)).tolist()
     low = int(steps)
     up = sum(steps + each >= low + 1 for each in u)
@@ -140,9 +140,9 @@ def draws(steps: float = 2.3, count: int = 40, seed: int = 7) -> Picture:
     label(ax, 12.5, 5.6, text)
     return Picture(
         figure,
-        f"s = {steps:g} lies between the codes {low} and {low + 1}. {count} draws of s + u, u from 0 to 1: "
-        f"{count - up} stay below {low + 1} and become {low}, {up} reach it and become {low + 1}. The mean "
-        f"is {mean:.2f}; the nearest code would be {low} each time.",
+        f"s = {steps:g} is between the codes {low} and {low + 1}. Of {count} draws of s + u, with u from 0 "
+        f"to 1, {count - up} stay below {low + 1} and become {low}; {up} reach it and become {low + 1}. The "
+        f"mean of the codes is {mean:.2f}. The nearest code would be {low} each time.",
     )
 
 
@@ -154,7 +154,7 @@ def _named(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def curves(record: Mapping[str, Any]) -> Picture:
-    """Loss against step, with nearest codes and with stochastic ones.
+    """Draw the loss of each step, with nearest codes and with stochastic ones.
 
     record: of `curves.measure`.
     """
@@ -182,13 +182,13 @@ def curves(record: Mapping[str, Any]) -> Picture:
         loc="outside lower center", ncols=5)  # fmt: skip
     return Picture(
         figure,
-        f"Loss on the digits, the mean of {record['seeds']} runs. float32: {rows[FLOAT]['loss'][40]:.3f} at "
-        f"step 40. {'; '.join(told)}. Apart is the mean distance from float32's own curve.",
+        f"Loss on the digits, averaged over {record['seeds']} runs. float32: {rows[FLOAT]['loss'][40]:.3f} "
+        f'at step 40. {"; ".join(told)}. "Apart" is the mean distance from float32\'s curve.',
     )
 
 
 def budget(record: Mapping[str, Any], last: int = 20) -> Picture:
-    """Bytes that are kept for backward, and the loss of the last steps."""
+    """Draw the bytes kept for backward against the loss of the last steps."""
     rows = _named(record)
     figure = new_figure(7.6, 3.8)
     ax = figure.subplots()
@@ -205,10 +205,10 @@ def budget(record: Mapping[str, Any], last: int = 20) -> Picture:
             name = f"{row['path']}: {row['bytes'] / 1e3:.0f} kB"
             ax.plot([row["bytes"] / 1e3], [loss], mark, color=color, markerfacecolor=fill, markersize=9,
                 label=name, linestyle="none")  # fmt: skip
-            told.append(f"{row['path']} keep {row['bytes'] / 1e3:.0f} kB, loss {loss:.3f}")
+            told.append(f"{row['path']}, keeps {row['bytes'] / 1e3:.0f} kB, loss {loss:.3f}")
     ax.set_xlim(0, rows[FLOAT]["bytes"] / 1e3 * 1.08)
     ax.set_ylim(0.8 * exact, 1.05 * exact)
-    ax.set_xlabel("kB kept for backward, of a batch", fontsize=10)
+    ax.set_xlabel("kB kept for backward, per batch", fontsize=10)
     ax.set_ylabel(f"loss, mean of the last {last} steps", fontsize=10)
     ax.tick_params(labelsize=9)
     ax.grid(axis="y", color=PALE)
@@ -218,7 +218,7 @@ def budget(record: Mapping[str, Any], last: int = 20) -> Picture:
 
 
 def rates(record: Mapping[str, Any]) -> Picture:
-    """The mean loss of all steps, by the learning rate, and its standard error."""
+    """Draw the mean loss of all steps by learning rate, with its standard error."""
     figure = new_figure(7.4, 3.6)
     ax = figure.subplots()
     told = []
@@ -240,18 +240,18 @@ def rates(record: Mapping[str, Any]) -> Picture:
     ax.set_xticks(marks, [f"{rate:g}" for rate in marks])
     ax.minorticks_off()
     ax.set_xlabel("learning rate", fontsize=10)
-    ax.set_ylabel("mean loss of the steps", fontsize=10)
+    ax.set_ylabel("mean loss of all steps", fontsize=10)
     ax.tick_params(labelsize=9)
     ax.grid(axis="y", color=PALE)
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(fontsize=9, frameon=False, loc="upper center")
-    label(ax, marks[-1], 0.9, "no path is apart here", align="right baseline", fontsize=9)
-    seeds = f"mean of {record['rate_seeds']} seeds, and its standard error"
+    label(ax, marks[-1], 0.9, "no difference here", align="right baseline", fontsize=9)
+    seeds = f"mean of {record['rate_seeds']} seeds, with its standard error"
     figure.suptitle(seeds, fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"Mean loss of the digits' first steps by learning rate, {seeds}. {'; '.join(told)}. At "
-        f"{marks[-1]:g} no path is apart from another.",
+        f"Mean loss of the first steps on the digits by learning rate, {seeds}. {'; '.join(told)}. At "
+        f"{marks[-1]:g} the paths don't differ by more than chance.",
     )
 
 
@@ -259,7 +259,7 @@ def rates(record: Mapping[str, Any]) -> Picture:
 
 
 def steps(rows: Sequence[Mapping[str, Any]], about: str) -> Picture:
-    """Time of a training step against its peak of memory, for both models of bench "training".
+    """Draw the time of a training step against its peak memory, for both models of bench "training".
 
     rows: of `puzzles_lib.bench.recorded`. about: where they come from.
     """
@@ -281,7 +281,7 @@ def steps(rows: Sequence[Mapping[str, Any]], about: str) -> Picture:
         title = name.split(",")[0].replace(" of LayerNorm and MLP (ReLU)", " of norm and MLP")
         ax.set_title(title, fontsize=11, color=INK)
         ax.set_ylim(0)
-        ax.set_xlabel("ms a step", fontsize=10)
+        ax.set_xlabel("ms per step, replayed", fontsize=10)
         ax.tick_params(labelsize=9)
         ax.grid(color=PALE)
         ax.spines[["top", "right"]].set_visible(False)
@@ -293,11 +293,14 @@ def steps(rows: Sequence[Mapping[str, Any]], about: str) -> Picture:
     figure.legend(shown.values(), shown.keys(), fontsize=9, frameon=False,
         loc="outside lower center", ncols=3)  # fmt: skip
     figure.suptitle(about, fontsize=9, color=FAINT)
-    return Picture(figure, f"Time and peak memory of a training step, {about}. {'; '.join(told)}.")
+    return Picture(
+        figure,
+        f"Time and peak memory of a training step, replayed as a CUDA graph, {about}. {'; '.join(told)}.",
+    )
 
 
 def _look(path: str) -> tuple[str, str, bool]:
-    """Colour, mark, and whether it is filled: packed by bits, torch by what it does; not if compiled."""
+    """Return color, mark, and whether the mark is filled: it isn't if the path is compiled."""
     filled = "compiled" not in path
     if path.startswith("torch"):
         return (PURPLE if "checkpointed" in path else INK), ("v" if "checkpointed" in path else "P"), filled
@@ -310,12 +313,12 @@ def _look(path: str) -> tuple[str, str, bool]:
 
 
 def words(BITS: int = 2) -> Picture:
-    """Which rows of x share a word: along a row in puzzle 15, along K in production."""
+    """Draw which values of x share a word: along a row in puzzle 15, along K in production."""
     F = 16 // BITS
     figure, ax = new_sheet(25, 7.4)
     left, width = 3.6, 1.15
     row = cells(ax, [f"n={i}" for i in range(8)], x=left, y=1.6, width=width, colors=PACKED)
-    label(ax, row.x + 4 * width, 0.7, "puzzle 15: neighbours of one row")
+    label(ax, row.x + 4 * width, 0.7, "puzzle 15: neighbors in one row")
     label(ax, left - 0.3, 2.1, "row k", align="right")
     label(ax, row.right + 0.2, 2.1, "…", align="left")
     column = [f"k={16 * j}" for j in range(F)]
@@ -325,20 +328,20 @@ def words(BITS: int = 2) -> Picture:
     label(ax, block.right + 0.3, 1.9, "field 0", align="left", fontsize=9, color=FAINT)
     label(ax, block.right + 0.3, block.bottom - 0.3, f"field {F - 1}", align="left", fontsize=9, color=FAINT)
     label(ax, x - 0.3, 1.9, "column n", align="right")
-    told = "a thread that loads a column's values packs its word alone, and puzzle 26's sum runs along it"
+    told = "a thread that loads these values packs the word by itself; dW's sum runs along k, too"
     label(ax, 12.5, 7.0, told)
     return Picture(
         figure,
-        f"Which values share a word of {BITS} bits. Puzzle 15: neighbours n = 0, 1, 2 ... of one row. "
-        f"Production: the {F} rows {', '.join(str(16 * j) for j in range(F))} of one column, in fields 0 to "
+        f"Which {BITS}-bit values share a word. In puzzle 15: the neighbors n = 0, 1, 2 ... of one row. In "
+        f"production: the {F} rows {', '.join(str(16 * j) for j in range(F))} of one column, in fields 0 to "
         f"{F - 1} of 16 bits. {told[0].upper()}{told[1:]}.",
     )
 
 
 def again(row: int = 3, column: int = 300, rows: int = 128, columns: int = 768, group: int = 256) -> Picture:
-    """Which elements of x are rounded twice for the sake of a NaN: all that its program has.
+    """Draw which elements of x are rounded twice because of a NaN: all of its program's.
 
-    In 2 bits, of float32: a program has two rows of words, and so 16 rows of x, and a group of columns.
+    For float32 in 2 bits, a program has two rows of words, so 16 rows of x, and one group of columns.
     """
     first, across = row % 16 // 2 * 2, column // group
     own = [16 * field + first + r for field in range(8) for r in (0, 1)]
@@ -366,63 +369,18 @@ def again(row: int = 3, column: int = 300, rows: int = 128, columns: int = 768, 
     label(ax, x, top + 0.58 * height, f"{len(own)} × {group} elements, twice", align="left")
     others = f"the other {programs_of - 1} programs"
     label(ax, x, top + 0.76 * height, f"{others}: once", align="left", color=FAINT)
-    told = "rows share words, so a program does all of its own again; what it costs, it costs nobody else"
+    told = "rows share words, so the program repeats all of its own; the others aren't slowed down"
     label(ax, 12.5, top + height + 0.9, told)
     return Picture(
         figure,
-        f"x of {rows} by {columns}. A NaN at ({row}, {column}) spoils its group: row {row}, columns "
+        f"x is {rows} by {columns}. A NaN at ({row}, {column}) spoils its group: row {row}, columns "
         f"{across * group} to {(across + 1) * group - 1}. Program ({first // 2}, {across}) of 8 by "
         f"{columns // group} has {len(own)} rows of these columns, {own[0]}, {own[1]}, {own[2]} and so on to "
-        f"{own[-1]}: all {len(own) * group:,} elements are rounded twice. T{others[1:]} go through "
+        f"{own[-1]}: all {len(own) * group:,} elements are rounded twice. T{others[1:]} round "
         "theirs once.",
     )
 
 
-def shared(drawn: torch.Tensor, seed: int = 7) -> Picture:
-    """The draws of one call, from 0 to 1: who shares a number has it with other top bits.
-
-    drawn: of a column of 128 rows in 2 bits, integers of 16 bits.
-    """
-    lanes: dict[int, list[int]] = {}
-    for row in range(128):
-        if row % 16 < 4:  # the rows of one call
-            lanes.setdefault(int(drawn[row]) & 0x1FFF, []).append(row)
-    figure, ax = new_sheet(25, 1.5 + 1.35 * (len(lanes) + 1) + 1.9)
-    left, width, top = 7.2, 16.0, 1.5
-    bottom = top + 1.35 * (len(lanes) + 1)
-    for eighth in range(9):
-        x = left + width * eighth / 8
-        ax.plot([x, x], [top - 0.3, bottom - 0.3], color=LINE, linewidth=0.8)
-    for value in (0, 1):
-        label(ax, left + width * value, top - 0.75, str(value), fontsize=9, color=FAINT)
-    label(ax, left + width / 2, top - 0.75, "u, in eighths of a step", fontsize=9, color=FAINT)
-    alone = uniform(seed, torch.arange(8)).tolist()
-    shown = [("puzzle 27: 8 draws", alone, ORANGE)]
-    for rows in lanes.values():
-        name = f"rows {', '.join(str(row) for row in rows[:3])} ... {rows[-1]}"
-        shown.append((name, [int(drawn[row]) / 2**16 for row in rows], BLUE))
-    for number, (name, values, color) in enumerate(shown):
-        y = top + 1.35 * number + 0.35
-        label(ax, left - 0.4, y, name, align="right")
-        for value in values:
-            ax.plot([left + width * value], [y], "o", markersize=6, color=color)
-    each = len(next(iter(lanes.values())))
-    told = (
-        f"{each} rows share a number: each flips its top three bits in another way, and",
-        "their errors tend to cancel in a sum over rows, as dW is",
-    )
-    for number, text in enumerate(told):
-        label(ax, 12.5, bottom + 0.45 + 0.75 * number, text)
-    filled = sum(len({int(8 * value) for value in values}) == 8 for _, values, _ in shown[1:])
-    return Picture(
-        figure,
-        f"Draws from 0 to 1. Puzzle 27's eight lie in {len({int(8 * value) for value in alone})} of eight "
-        f"eighths. Of one call of production, {len(lanes)} numbers of 16 bits: {each} rows share each, with "
-        f"other top bits, and of {filled} of the {len(lanes)} numbers they lie one in each eighth. "
-        f"{told[0][0].upper()}{told[0][1:]} {told[1]}.",
-    )
-
-
 __all__ = [
-    "again", "budget", "curves", "draws", "layer", "programs", "rates", "shared", "steps", "words", "wraps"
+    "again", "budget", "curves", "draws", "layer", "programs", "rates", "steps", "words", "wraps"
 ]  # fmt: skip

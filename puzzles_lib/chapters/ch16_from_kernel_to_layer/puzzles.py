@@ -1,4 +1,4 @@
-"""Chapter 16: what a layer asks of its kernels: any strides and sizes, a backward, random rounding."""
+"""Chapter 16: what a layer needs from its kernels: any strides and sizes, a backward, random rounding."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -26,9 +26,9 @@ def strided_copy(
 ) -> BFloat16[Tensor, "M N"]:
     """y[m, n] = x[m · stride_xm + n · stride_xn], rounded to bfloat16
 
-    A view of any strides, in elements: a slice, a transpose, one row for all. y has
-    its rows one after the other. M or N may be 0, and M, the strides' products and
-    the elements of y may be 2^31 and more; each stride fits an int32.
+    x is a view with any strides, in elements: a slice, a transpose, one row for all.
+    The rows of y come one after the other. M or N may be 0. M, products with the
+    strides and the size of y may exceed 2^31; each stride fits into an int32.
     """
     return torch.as_strided(x, (M, N), (stride_xm, stride_xn))
 
@@ -91,10 +91,10 @@ def linear_backward(
 ) -> tuple[Float32[Tensor, "COUT*NEED_DW CIN"], Float32[Tensor, " COUT*NEED_DB"]]:
     """dw and db, the gradients of y = x wᵀ + b, for the x that the words stand for
 
-    x is packed as in puzzle 19. What is not needed, NEED_DW = 0 or NEED_DB = 0, has
-    no elements, and nothing is loaded for it. Where dw is not needed, one column of
-    programs is launched. A program loads its dy once. K may be 0; dw may have 2^31
-    elements and more. Sums run in float32, and the checker's x are bfloat16 numbers.
+    x is packed as in puzzle 19. If NEED_DW = 0 or NEED_DB = 0, that gradient has no
+    elements; don't load anything for it. If dw isn't needed, the grid has only one
+    column of programs. Each program loads its dy once. K may be 0; dw may exceed
+    2^31 elements. Sum in float32; the checker's x are exact bfloat16 numbers.
     """
     codes = unpack_bits(words, CIN, BITS)  # [K, CIN]
     g = torch.arange(CIN) // GROUP  # [CIN]
@@ -187,7 +187,7 @@ MARGIN = 1 / 64  # of a code step: far more than float32 arithmetic on codes up 
 
 
 def uniform(seed: int | Tensor, place: Tensor) -> Tensor:
-    """`tl.rand(seed, place)`: a float32 from 0 to below 1 for each place, an int64.
+    """Return `tl.rand(seed, place)`: a float32 from 0 to below 1 for each place, an int64.
 
     The first word of Philox 4x32-10 (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3")
     with the seed as its key and the place as its count.
@@ -208,10 +208,10 @@ def stochastic_pack(
     BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
     BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
 ]:
-    """words, scale, minimum as in puzzle 15, but codes go up or down at random
+    """words, scale, minimum as in puzzle 15, but codes are rounded up or down at random
 
     code[m, n] = floor((x[m, n] - minimum) / scale + u[m, n]), at most 2^BITS - 1,
-    with u[m, n] = tl.rand(SEED, OFFSET + m · N + n). SEED and OFFSET may take 64
+    where u[m, n] = tl.rand(SEED, OFFSET + m · N + n). SEED and OFFSET may have 64
     bits.
     """
     steps, scale, minimum = steps_up(x, BITS, GROUP)  # [M, N], [M, G], [M, G]
@@ -221,7 +221,7 @@ def stochastic_pack(
 
 
 def steps_up(x: Tensor, BITS: int, GROUP: int) -> tuple[Tensor, Tensor, Tensor]:
-    """How many steps each x lies above its group's minimum; scale, as stored, and minimum of the groups."""
+    """Return the steps of each x above its group's minimum; the groups' stored scale, and their minimum."""
     group = torch.arange(x.shape[1]) // GROUP  # [N]
     padded = torch.cat([x, x[:, -1:].expand(-1, -x.shape[1] % GROUP)], 1)
     minimum, maximum = padded.unflatten(1, (-1, GROUP)).aminmax(dim=2)  # [M, G]
@@ -256,43 +256,41 @@ def _drawn(place: Callable) -> Callable:
 
 
 ROUNDING_SLIPS = {
-    "these are the codes of rounding to the nearest": _rounded_by(lambda steps, u: steps.round()),
-    "these are the codes rounded down: is u added before the floor?": _rounded_by(
-        lambda steps, u: steps.floor()
-    ),
-    "each row draws the same numbers: count the elements of the rows before": _drawn(
+    "your codes are those of rounding to the nearest": _rounded_by(lambda steps, u: steps.round()),
+    "your codes are always rounded down: add u before the floor": _rounded_by(lambda steps, u: steps.floor()),
+    "each row draws the same numbers: the place of row m begins at OFFSET + m * N": _drawn(
         lambda m, n, at: at.OFFSET + n
     ),
-    "each row draws the same numbers, and from 0 on: the place is OFFSET + m * N + n": _drawn(
+    "each row draws the same numbers, beginning at 0: the place is OFFSET + m * N + n": _drawn(
         lambda m, n, at: n
     ),
     "the draws begin at 0, not at OFFSET": _drawn(lambda m, n, at: m * at.N + n),
-    "the draws begin anew after 2^32 of them: OFFSET has 64 bits": _drawn(
+    "the draws repeat after 2^32 of them: OFFSET has 64 bits": _drawn(
         lambda m, n, at: at.OFFSET + m * at.N + n & _LOW
     ),
-    "the groups of a row draw the same numbers: n counts on through the row": _drawn(
+    "the groups of a row draw the same numbers: n counts through the whole row": _drawn(
         lambda m, n, at: at.OFFSET + m * at.N + n % at.GROUP
     ),
-    "a row has one draw for all: each element has a place of its own": _drawn(
+    "all elements of a row share one draw: give each element its own place": _drawn(
         lambda m, n, at: at.OFFSET + m * at.N
     ),
-    "the place counts W words a row: x has N elements": _drawn(
+    "the place counts W words per row: a row of x has N elements": _drawn(
         lambda m, n, at: at.OFFSET + m * triton.cdiv(at.N * at.BITS, 32) + n
     ),
     "seed and place are swapped: tl.rand(SEED, place)": _rounded_by(
         lambda steps, u: (steps + u).floor(),
         lambda m, n, at: uniform(at.OFFSET + m * at.N + n, torch.tensor(at.SEED)),
     ),
-    "OFFSET is in the seed: it belongs to the place": _rounded_by(
+    "OFFSET is added to the seed: add it to the place instead": _rounded_by(
         lambda steps, u: (steps + u).floor(), lambda m, n, at: uniform(at.SEED + at.OFFSET, m * at.N + n)
     ),
-    "codes go up where u is small: the contract is floor(steps + u)": _rounded_by(
+    "codes go up when u is small: the contract is floor(steps + u)": _rounded_by(
         lambda steps, u: steps.floor() + (u < steps - steps.floor())
     ),
-    "half a step too high: a floor, and no rounding, after u is added": _rounded_by(
+    "codes are half a step too high: after adding u, use tl.floor instead of rounding": _rounded_by(
         lambda steps, u: (steps + u).round()
     ),
-    "half a step too low: u is from 0 to 1, nothing is taken off": _rounded_by(
+    "codes are half a step too low: u is from 0 to 1, so subtract nothing": _rounded_by(
         lambda steps, u: (steps + u - 0.5).floor()
     ),
 }

@@ -35,7 +35,7 @@ MISTAKES = (
         "The mean is taken over the block, lanes past the end of the row included.",
         {"/ N + 1e-6": "/ BLOCK_N + 1e-6"},
         kind="values",
-        says="it is 1.131 times what it should be, everywhere",
+        says="every element is 1.131 times what it should be",
     ),
     Mistake(
         RMS_NORM,
@@ -43,7 +43,7 @@ MISTAKES = (
         "Without the 1e-6 a row of zeros is divided by zero.",
         {" + 1e-6": ""},
         kind="values",
-        says="each row is off by a factor of its own, 22.15 to 25.25",
+        says="each row is off by its own factor, 22.15 to 25.25",
     ),
     Mistake(
         RMS_NORM,
@@ -51,7 +51,7 @@ MISTAKES = (
         "Adds 1e-6 to the root, not to what it is of.",
         {"tl.rsqrt(tl.sum(h * h) / N + 1e-6)": "1 / (tl.sqrt(tl.sum(h * h) / N) + 1e-6)"},
         kind="values",
-        says="each row is off by a factor of its own, 21.66 to 24.62",
+        says="each row is off by its own factor, 21.66 to 24.62",
     ),
     Mistake(
         RMS_NORM,
@@ -115,7 +115,7 @@ MISTAKES = (
         "Divides by the mean square, not by its root.",
         {"tl.rsqrt(": "1 / ("},
         kind="values",
-        says="it is 0.742 times what it should be, everywhere",
+        says="every element is 0.742 times what it should be",
     ),
     Mistake(
         RMS_NORM,
@@ -131,7 +131,7 @@ MISTAKES = (
         "Takes w to have rows.",
         {"w_ptr + n": "w_ptr + row + n"},
         kind="out of bounds",
-        says="load of w_ptr in program (1, 0, 0)",
+        says="load of w_ptr in program 1",
     ),
     Mistake(
         RMS_NORM,
@@ -147,7 +147,7 @@ MISTAKES = (
         "Stores past the end of the row: that is the next row.",
         {"h * rstd * w, mask=mask": "h * rstd * w"},
         kind="out of bounds",
-        says="store of y_ptr in program (2, 0, 0)",
+        says="store of y_ptr in program 2",
     ),
     Mistake(
         RMS_NORM,
@@ -274,7 +274,7 @@ MISTAKES = (
         "Rows past the last one are read.",
         {"mask = (m[:, None] < M) & (n[None, :] < N)": "mask = (m[:, None] >= 0) & (n[None, :] < N)"},
         kind="out of bounds",
-        says="load of x_ptr in program (1, 0, 0)",
+        says="load of x_ptr in program 1",
     ),
     Mistake(
         LAYER_NORM,
@@ -282,7 +282,7 @@ MISTAKES = (
         "Keeps a mean for rows that there are not.",
         {"mean, mask=m < M": "mean"},
         kind="out of bounds",
-        says="store of mean_ptr in program (1, 0, 0)",
+        says="store of mean_ptr in program 1",
     ),
     Mistake(
         LAYER_NORM,
@@ -365,7 +365,7 @@ MISTAKES = (
         "Forgets the factor before the bracket.",
         {"rstd[:, None] * (g": "(g"},
         kind="values",
-        says="each row is off by a factor of its own, 0.3255 to 3.391",
+        says="each row is off by its own factor, 0.3255 to 3.391",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -405,7 +405,7 @@ MISTAKES = (
         "The mean of the block's first row.",
         {"mean_ptr + m, mask=m < M, other=0.0": "mean_ptr + m * 0"},
         kind="values",
-        says="all wrong ones lie at 1..3 along M",
+        says="all wrong elements are at 1–3 along M",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -429,7 +429,7 @@ MISTAKES = (
         "Stores past the end of a row: that is the next row.",
         {"dx, mask=mask": "dx, mask=m[:, None] < M"},
         kind="out of bounds",
-        says="store of dx_ptr in program (1, 0, 0)",
+        says="store of dx_ptr in program 1",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -437,7 +437,7 @@ MISTAKES = (
         "Counts itself before all its threads have stored: the last one to come finds garbage.",
         {"    tl.debug_barrier()\n": ""},
         kind="race",
-        says="program (2, 0, 0) reads dw_part[0, 0]",
+        says="program (2, 0) reads dw_part[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -449,7 +449,7 @@ MISTAKES = (
             )
         },
         kind="race",
-        says="program (2, 0, 0) reads dw_part[0, 0]",
+        says="program (2, 0) reads dw_part[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -457,7 +457,7 @@ MISTAKES = (
         "A relaxed atomic counts, and orders nothing.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, sem="relaxed")'},
         kind="race",
-        says="program (2, 0, 0) reads dw_part[0, 0]",
+        says="program (2, 0) reads dw_part[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -465,7 +465,7 @@ MISTAKES = (
         "Releases its own part, and does not acquire those of the others.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, sem="release")'},
         kind="race",
-        says="program (2, 0, 0) reads dw_part[0, 0]",
+        says="program (2, 0) reads dw_part[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -473,7 +473,7 @@ MISTAKES = (
         "Acquires, and does not release.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, sem="acquire")'},
         kind="race",
-        says="program (2, 0, 0) reads dw_part[0, 0]",
+        says="program (2, 0) reads dw_part[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -481,7 +481,7 @@ MISTAKES = (
         "Orders the threads of one program only.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, scope="cta")'},
         kind="race",
-        says="program (2, 0, 0) reads dw_part[0, 0]",
+        says="program (2, 0) reads dw_part[0, 0]",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -489,7 +489,7 @@ MISTAKES = (
         "The count before is never that high.",
         {"before == tl.num_programs(0) - 1": "before == tl.num_programs(0)"},
         kind="never written",
-        says="elements of dw_ptr",
+        says="elements of dw",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -529,7 +529,7 @@ MISTAKES = (
         "Adds the parts to its own.",
         {_ZERO_SUMS: "        for"},
         kind="values",
-        says="it is 2 times what it should be, everywhere",
+        says="every element is 2 times what it should be",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -561,7 +561,7 @@ MISTAKES = (
         "The last part goes on past the last row.",
         {"tl.minimum((p + 1) * ROWS, M)": "(p + 1) * ROWS"},
         kind="out of bounds",
-        says="load of dy_ptr in program (3, 0, 0)",
+        says="load of dy_ptr in program (3, 0)",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -601,7 +601,7 @@ MISTAKES = (
         "Gives the lock back before all threads have stored: the next program loads what was there before.",
         {"    tl.debug_barrier()\n": ""},
         kind="race",
-        says="program (1, 0, 0) reads dw[0]",
+        says="program (1, 0) reads dw[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -612,7 +612,7 @@ MISTAKES = (
             "mask=n < N)\n    tl.debug_barrier()\n": "mask=n < N)\n",
         },
         kind="race",
-        says="program (1, 0, 0) reads dw[0]",
+        says="program (1, 0) reads dw[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -620,7 +620,7 @@ MISTAKES = (
         "A relaxed exchange gives the lock back, and not the sums.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": 'tl.atomic_xchg(lock_ptr + j, 0, sem="relaxed")'},
         kind="race",
-        says="program (1, 0, 0) reads dw[0]",
+        says="program (1, 0) reads dw[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -628,7 +628,7 @@ MISTAKES = (
         "Takes the lock, and acquires nothing.",
         {"tl.atomic_cas(lock_ptr + j, 0, 1)": 'tl.atomic_cas(lock_ptr + j, 0, 1, sem="relaxed")'},
         kind="race",
-        says="program (1, 0, 0) reads dw[0]",
+        says="program (1, 0) reads dw[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -636,7 +636,7 @@ MISTAKES = (
         "The lock orders the threads of one program only.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": 'tl.atomic_xchg(lock_ptr + j, 0, scope="cta")'},
         kind="race",
-        says="program (1, 0, 0) reads dw[0]",
+        says="program (1, 0) reads dw[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -674,7 +674,7 @@ MISTAKES = (
             )
         },
         kind="race",
-        says="within program (0, 0, 0): lock[0]",
+        says="within program (0, 0): lock[0]",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -748,7 +748,7 @@ MISTAKES = (
             )
         },
         kind="race",
-        says="stores to db[0], and the lock is not held",
+        says="stores to db[0] while the lock is not held",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -796,7 +796,7 @@ MISTAKES = (
         "Counts a full block where the last one has fewer elements.",
         {"tl.minimum(N - first, BLOCK_N)": "BLOCK_N"},
         kind="values",
-        says="it is 0.7812 times what it should be, everywhere",
+        says="every element is 0.7812 times what it should be",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -927,7 +927,7 @@ MISTAKES = (
         "Combines as if the later step came first.",
         {"return a * next_a, next_a * x + next_x": "return a * next_a, a * next_x + x"},
         kind="values",
-        says="all wrong ones lie at 1..63 along T",
+        says="all wrong elements are at 1–63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -935,7 +935,7 @@ MISTAKES = (
         "A product and a sum, each for itself.",
         {"next_a * x + next_x": "x + next_x"},
         kind="values",
-        says="all wrong ones lie at 1..63 along T",
+        says="all wrong elements are at 1–63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -955,7 +955,7 @@ MISTAKES = (
             )
         },
         kind="values",
-        says="all wrong ones lie at 1..63 along T",
+        says="all wrong elements are at 1–63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -971,7 +971,7 @@ MISTAKES = (
         "Multiplies by each step's own factor only.",
         {"steps * h + sums": "a * h + sums"},
         kind="values",
-        says="all wrong ones lie at 1..63 along T",
+        says="all wrong elements are at 1–63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -979,7 +979,7 @@ MISTAKES = (
         "Each block begins anew.",
         {"steps * h + sums": "sums"},
         kind="values",
-        says="it is off by 0.5779 everywhere",
+        says="every element is off by 0.5779",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -987,7 +987,7 @@ MISTAKES = (
         "Begins at 0.",
         {"h = tl.load(start_ptr + m)": "h = 0.0"},
         kind="values",
-        says="it is off by 0.5779 everywhere",
+        says="every element is off by 0.5779",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -995,7 +995,7 @@ MISTAKES = (
         "Takes the last h of the row, not of the block.",
         {"t == first + BLOCK_T - 1": "t == T - 1"},
         kind="values",
-        says="all wrong ones lie at 16..63 along T",
+        says="all wrong elements are at 16–63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -1003,7 +1003,7 @@ MISTAKES = (
         "Takes the last but one.",
         {"t == first + BLOCK_T - 1": "t == first + BLOCK_T - 2"},
         kind="values",
-        says="all wrong ones lie at 16..63 along T",
+        says="all wrong elements are at 16–63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -1011,7 +1011,7 @@ MISTAKES = (
         "Takes the sum of the block's h.",
         {_LAST: "tl.sum(block)"},
         kind="values",
-        says="all wrong ones lie at 16..63 along T",
+        says="all wrong elements are at 16–63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -1019,7 +1019,7 @@ MISTAKES = (
         "Takes the largest h of the block.",
         {_LAST: "tl.max(block)"},
         kind="values",
-        says="all wrong ones lie at 16..63 along T",
+        says="all wrong elements are at 16–63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -1027,7 +1027,7 @@ MISTAKES = (
         "Takes the last sum, without what came before the block.",
         {"BLOCK_T - 1, block,": "BLOCK_T - 1, sums,"},
         kind="values",
-        says="all wrong ones lie at 16..63 along T",
+        says="all wrong elements are at 16–63 along T",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -1035,7 +1035,7 @@ MISTAKES = (
         "Reads the last h back from memory: another thread has stored it.",
         {_LAST: "tl.load(h_ptr + row + first + BLOCK_T - 1, mask=first + BLOCK_T <= T, other=0.0)"},
         kind="race",
-        says="within program (0, 0, 0): h[0, 31]",
+        says="within program 0: h[0, 31]",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -1043,7 +1043,7 @@ MISTAKES = (
         "A row is taken to fit.",
         {"range(0, T, BLOCK_T)": "range(0, BLOCK_T, BLOCK_T)"},
         kind="never written",
-        says="elements of h_ptr",
+        says="elements of h",
     ),
     Mistake(
         LINEAR_RECURRENCE,

@@ -317,7 +317,7 @@ MISTAKES = (
         "Queries are counted from the first row of all.",
         {"((first_q + i) * H + h)": "(i * H + h)"},
         kind="never written",
-        says="o_ptr",
+        says="of o",
     ),
     Mistake(
         VARLEN_ATTENTION,
@@ -360,7 +360,7 @@ MISTAKES = (
         "lse of each sequence begins at the head's first row.",
         {"h * NQ + first_q + i": "h * NQ + i"},
         kind="never written",
-        says="lse_ptr",
+        says="of lse",
     ),
     Mistake(
         VARLEN_ATTENTION,
@@ -652,7 +652,7 @@ MISTAKES = (
         "dv has nothing to do with the scores' factor.",
         {"dv, mask=j[:, None] < T": "dv * D**-0.5, mask=j[:, None] < T"},
         kind="values",
-        says="times what it should be, everywhere",
+        says="times what it should be",
     ),
     Mistake(
         ATTENTION_DKV,

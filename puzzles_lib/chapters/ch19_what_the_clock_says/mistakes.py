@@ -15,7 +15,7 @@ MISTAKES = (
             "pid_n = place // rows": "pid_n = pid % tiles_n",
         },
         kind="traffic",
-        says="fetched is x_ptr 1.0 times and y_ptr 8.0 times",
+        says="x is fetched 1.0 times and y is fetched 8.0 times",
     ),
     Mistake(
         TILE_ORDER,
@@ -26,7 +26,7 @@ MISTAKES = (
             "pid_n = place // rows": "pid_n = pid // tiles_m",
         },
         kind="traffic",
-        says="fetched is x_ptr 8.0 times and y_ptr 1.0 times",
+        says="x is fetched 8.0 times and y is fetched 1.0 times",
     ),
     Mistake(
         TILE_ORDER,
@@ -37,7 +37,7 @@ MISTAKES = (
             "pid_n = place // rows": "pid_n = place % tiles_n",
         },
         kind="traffic",
-        says="y_ptr 8.0 times",
+        says="y is fetched 8.0 times",
     ),
     Mistake(
         TILE_ORDER,
@@ -85,7 +85,7 @@ MISTAKES = (
         "Each timed run adds to what the last one has left.",
         {'    reset_to_zero=["z_ptr"],\n': ""},
         kind="values",
-        says="right alone, and wrong on what other configurations leave",
+        says="correct alone, but wrong on the results that other configurations leave",
     ),
     Mistake(
         SPLIT_SUM,
@@ -93,7 +93,7 @@ MISTAKES = (
         "Clears an input as well: from the first timed run on, there is nothing to add.",
         {'["z_ptr"]': '["x_ptr", "z_ptr"]'},
         kind="values",
-        says="reset_to_zero clears x_ptr, an input",
+        says="reset_to_zero clears the input x_ptr",
     ),
     Mistake(
         SPLIT_SUM,

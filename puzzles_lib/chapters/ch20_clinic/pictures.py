@@ -833,7 +833,7 @@ def adds_up(case: Case = TUNED_SUM.cases[2], blocks: Sequence[int] = (32, 64), t
     return Picture(
         figure,
         f"A sum of {case.N} ones. Within the first call autotune tries the kernel, here {tries} times with "
-        f"each of blocks of {' and '.join(map(str, blocks))}, on one z, which holds "
+        f"each of blocks of {' and '.join(map(str, blocks))}, on one z, whose range is "
         f"{', '.join(map(str, sums[:-2]))} after them; the call's own run leaves {sums[-2]}. The second call "
         f"tries nothing, begins with 0, and leaves {sums[-1]}.",
     )

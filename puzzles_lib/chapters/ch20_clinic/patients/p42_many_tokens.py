@@ -49,7 +49,7 @@ SLIP = Mistake(
         "\n        tl.store": "\n    tl.store",
     },
     kind="never written",
-    says="of z_ptr",
+    says="of z",
 )
 
 PATIENT = Patient(

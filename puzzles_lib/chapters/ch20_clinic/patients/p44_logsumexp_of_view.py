@@ -49,7 +49,7 @@ SLIP = Mistake(
     "Takes a row to begin where the one before it ends: N is no stride.",
     {"row * S": "row * N", "N, S, BLOCK_N": "N, BLOCK_N"},
     kind="values",
-    says="all wrong ones lie at 1..3 along M",
+    says="all wrong elements are at 1–3 along M",
 )
 
 PATIENT = Patient(

@@ -60,7 +60,7 @@ SLIP = Mistake(
     "A later block takes over with a maximum that is only as large.",
     {"top > best": "top >= best"},
     kind="values",
-    says="it is right in the cases with one block of V",
+    says="it is correct in the cases with one block of V",
 )
 
 

@@ -60,7 +60,7 @@ SLIP = Mistake(
     "One thread gives the lock back, while others have yet to store.",
     {"    tl.debug_barrier()\n": ""},
     kind="race",
-    says="program (1, 0, 0) reads best[0]",
+    says="program (1, 0) reads best[0]",
 )
 
 PATIENT = Patient(

@@ -56,7 +56,7 @@ SLIP = Mistake(
     "Eight stages of both tiles are more than an H100 has of shared memory.",
     {"num_stages=3": "num_stages=8"},
     kind="launch",
-    says="a program asks for 256 KB of shared memory",
+    says="a program needs 256 KB of shared memory",
 )
 
 

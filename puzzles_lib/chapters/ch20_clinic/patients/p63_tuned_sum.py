@@ -42,7 +42,7 @@ SLIP = Mistake(
     "What one configuration has added is still there when the next is tried.",
     {'    reset_to_zero=["z_ptr"],\n': ""},
     kind="values",
-    says="right alone, and wrong on what other configurations leave",
+    says="correct alone, but wrong on the results that other configurations leave",
 )
 
 PATIENT = Patient(

@@ -46,7 +46,7 @@ SLIP = Mistake(
     "Triton compiles for M = 1, for multiples of 16 and for other M: three kernels.",
     {'@triton.jit(do_not_specialize=["M"])': "@triton.jit"},
     kind="machine",
-    says="kernels compiled: 3, one wanted",
+    says="kernels compiled: 3, but the goal is one",
 )
 
 

@@ -1,0 +1,322 @@
+"""Runs a kernel on the CPU, every memory access checked before it happens.
+
+What runs is the IR that Triton's front end has made of the kernel (`puzzles_lib.compiler.program`): none of
+its Python runs here, and none of Triton's. A run cannot crash the process, and outlives neither its time
+limit nor its memory limit.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from puzzles_lib.dtypes import of_torch
+from puzzles_lib.runner.addresses import ELSEWHERE
+from puzzles_lib.runner.arithmetic import Arithmetic, Fused
+from puzzles_lib.runner.lanes import ADDRESS, BOOL, Descriptor, Lanes, row_of
+from puzzles_lib.runner.limits import (
+    CLOCK,
+    Asleep,
+    TimeLimitReached,
+    interrupts_held,
+    memory_limit,
+    recursion_limit,
+    time_limit,
+)
+from puzzles_lib.runner.machine import Machine
+from puzzles_lib.runner.memory import Halt, Memory
+from puzzles_lib.runner.operations import Unsupported, check_descriptor
+from puzzles_lib.runner.ordering import HeldBy, Holders
+from puzzles_lib.runner.pretend import Pretended, PretendedMemory
+from puzzles_lib.runner.promises import Harm, Promise, TakenAtOnce
+from puzzles_lib.runner.recording import (
+    RETURNS,
+    Block,
+    Done,
+    Dot,
+    Function,
+    Held,
+    Plain,
+    Recorder,
+    Recording,
+    Statement,
+    Step,
+)
+from puzzles_lib.runner.records import (
+    Access,
+    Conflict,
+    Product,
+    Program,
+    Run,
+    Source,
+    Stop,
+    Touch,
+    WithinProgram,
+    asks_again,
+)
+from puzzles_lib.runner.turns import Busy, alone
+from puzzles_lib.source import Call
+from puzzles_lib.translator.ir import Module
+
+__all__ = [
+    "ELSEWHERE",
+    "RETURNS",
+    "Access",
+    "Arithmetic",
+    "Block",
+    "Busy",
+    "Code",
+    "Conflict",
+    "Done",
+    "Dot",
+    "Function",
+    "Fused",
+    "Harm",
+    "Held",
+    "HeldBy",
+    "Holders",
+    "Plain",
+    "Pretended",
+    "Product",
+    "Program",
+    "Promise",
+    "Recorder",
+    "Recording",
+    "Run",
+    "Source",
+    "Statement",
+    "Step",
+    "Stop",
+    "TakenAtOnce",
+    "TimeLimitReached",
+    "Touch",
+    "WithinProgram",
+    "alone",
+    "asks_again",
+    "run",
+    "time_limit",
+]
+
+MEMORY_LIMIT = 2 << 30  # bytes a run may map on top of what the process has
+DEEPEST = 6000  # nested calls a run may make
+
+
+class Code(Protocol):
+    """What is run: see `puzzles_lib.compiler.Program`."""
+
+    @property
+    def module(self) -> Module: ...
+    @property
+    def takes(self) -> tuple[str, ...]: ...
+    @property
+    def said(self) -> tuple[str, ...]: ...
+    @property
+    def functions(self) -> tuple[Mapping[str, Any], ...]: ...
+    @property
+    def calls(self) -> Mapping[str, Sequence[Call]]: ...
+
+
+def run(
+    code: Code,
+    arguments: Mapping[str, object],
+    grid: tuple[int, int, int],
+    outputs: Collection[str],
+    *,
+    zeroed: Collection[str] = (),
+    locks: Collection[str] = (),
+    reverse: bool = False,
+    record: bool = False,
+    quiet: bool = False,
+    said: set[str] | None = None,
+    seconds: float = 10.0,
+    held_by: HeldBy | None = None,
+    at_once: TakenAtOnce | None = None,
+    only: Sequence[Program] | None = None,
+    recorder: Recorder | None = None,
+    as_compiled: bool = False,
+    elsewhere: int = 0,
+) -> Run:
+    """Run all programs of the grid, one after the other, and report.
+
+    arguments: value for each parameter of the kernel, by its name. CPU tensors become pointers,
+        descriptors of them descriptors, integers and floats scalars. If a tensor is `Pretended`, all are.
+    outputs: names of the pointer parameters that the kernel may store to.
+    zeroed: those of them that hold zeros; in the others nothing is defined before something is stored.
+    locks: those of them that are locks: somebody holds one that is 1.
+    reverse: from the last program to the first, and so for lanes that meet in one atomic.
+    record: keep every access, and go on after an out-of-bounds one, which is noted and not carried out.
+    quiet: suppress what the kernel prints.
+    said: texts that ``tl.static_print`` has shown in earlier runs and does not show again; is added to.
+    held_by: which threads hold the lanes of an access (`ordering`), to look for races within a program.
+    at_once: which lanes of an access one instruction takes, to look for the harm of hints that are not true.
+    seconds: limit on the run, of CPU time; see `time_limit`.
+    only: run these programs of the grid, in this order.
+    recorder: keeps what each statement does, if ``record`` is on and the code has marks for it.
+    as_compiled: with a compiler's arithmetic, not line by line: see `arithmetic`.
+    elsewhere: of `ELSEWHERE`: a kernel that takes an address as a number gets another one than without.
+
+    What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
+    """
+    programs = _Programs(grid, reverse) if only is None else only
+    pretends = any(isinstance(_tensor(value), Pretended) for value in arguments.values())
+    memory = (PretendedMemory if pretends else Memory)(record, programs, reverse, elsewhere)
+    machine = Machine(code.module, memory, grid, quiet, code.calls)
+    memory.site, memory.is_used = machine.site, machine.is_used
+    memory.ordering.held_by = held_by
+    memory.at_once = at_once
+    memory.recorder = recorder if record else None
+    memory.arithmetic.as_compiled = as_compiled
+    stop = None
+
+    def launch() -> None:
+        given = _given(machine, code, arguments, outputs)
+        memory.locks = {name.removesuffix("_ptr") for name in locks}
+        memory.start_at_zero({name.removesuffix("_ptr") for name in zeroed})
+        _say(machine, code.said, set() if said is None else said)
+        for number, program in enumerate(programs):
+            memory.enter(program, number)
+            if memory.recorder:
+                memory.recorder.starts(memory, code.functions)
+            machine.launch(given)
+
+    with interrupts_held(inside=launch), _calm():
+        try:
+            with recursion_limit(DEEPEST), memory_limit(MEMORY_LIMIT), time_limit(seconds, inside=launch):
+                launch()
+        except Halt as halt:
+            stop = halt.stop
+        except TimeLimitReached as error:
+            used = f"still running after {seconds:g} s of CPU time"
+            if isinstance(error, Asleep):
+                used = f"asleep for most of {CLOCK * seconds:g} s"
+            stop = Stop("time limit", f"time limit: {used}, in program {memory.program}", machine.site())
+        except MemoryError:
+            text = f"memory limit: more than {MEMORY_LIMIT / 2**30:g} GB, in program {memory.program}"
+            stop = Stop("memory limit", text, machine.site())
+        except Exception as error:
+            stop = Stop("error", _in_words(error), machine.site())
+        if memory.recorder:
+            memory.recorder.ends(stop)
+    return Run(
+        programs=len(programs),
+        outputs={b.name: b.tensor for b in memory.buffers if b.is_output},
+        stop=stop or memory.first_bad,
+        written={b.name: b.written_elements() for b in memory.buffers if b.is_output},
+        changed=memory.changed,
+        conflict=memory.conflict,
+        holes=memory.holes,
+        early_reads=memory.early_reads,
+        undefined=memory.undefined,
+        order_matters=memory.order_matters,
+        loads={
+            b.name: -(-memory.loaded.get(b.name, 0) // b.data.itemsize)
+            for b in memory.buffers
+            if b.name in memory.loaded
+        },
+        bytes_moved=memory.bytes_moved,
+        lane_bytes=memory.lane_bytes,
+        flops=memory.flops,
+        accesses=tuple(memory.accesses),
+        dots=tuple(memory.dots),
+        suspect=memory.ordering.suspect,
+        within=memory.ordering.race,
+        promises=tuple(memory.promises.values()),
+        harm=memory.harm,
+        arithmetic=memory.arithmetic,
+        program=memory.program,
+        unlocked=memory.unlocked,
+        not_associative=memory.not_associative,
+        writers={b.name: b.writers() for b in memory.buffers if b.is_output and not pretends},
+        launched=programs,
+        tells_addresses=memory.tells_addresses,
+    )
+
+
+def _tensor(value: object) -> object:
+    return value.base if isinstance(value, TensorDescriptor) else value
+
+
+def _given(
+    machine: Machine, code: Code, arguments: Mapping[str, object], outputs: Collection[str]
+) -> list[Lanes | Descriptor]:
+    """What the IR's kernel is given for its parameters: tensors become invented addresses."""
+    wanted = iter(code.module.kernel.arguments)
+    given: list[Lanes | Descriptor] = []
+    for name in code.takes:
+        value, kind = arguments[name], next(wanted).type
+        if isinstance(value, torch.Tensor | Pretended):
+            address = machine.memory.add(name.removesuffix("_ptr"), value, name in outputs)
+            given.append(Lanes(np.array([address], np.uint64), ADDRESS))
+        elif isinstance(value, TensorDescriptor):
+            address = machine.memory.add(name.removesuffix("_desc"), value.base, False)
+            numbers = []
+            for number in (*value.shape, *value.strides):  # the IR's kernel has parameters for these, too
+                row = row_of(next(wanted).type.element)
+                numbers.append(Lanes(np.array([number], row.storage), row))
+            rank = len(value.shape)
+            size = of_torch(value.base.dtype).storage.itemsize
+            base = Lanes(np.array([address], np.uint64), ADDRESS)
+            made = Descriptor(base, size, tuple(numbers[:rank]), tuple(numbers[rank:]), kind.pointee.shape)
+            made = made._replace(nan=getattr(value, "padding", "zero") == "nan")
+            check_descriptor(machine, made)
+            given += [made, *numbers]
+        else:
+            row = row_of(kind.element)
+            given.append(
+                Lanes(
+                    np.array([value]).astype(row.storage) if row is not BOOL else np.array([bool(value)]), row
+                )
+            )
+    return given
+
+
+def _say(machine: Machine, texts: Sequence[str], said: set[str]) -> None:
+    """Show what ``tl.static_print`` says, once."""
+    for text in texts:
+        if text not in said and not machine.quiet:
+            said.add(text)
+            machine.print(text)
+
+
+class _Programs(Sequence[Program]):
+    """Program ids in launch order, the last axis fastest. No list, since a grid may be huge."""
+
+    def __init__(self, grid: tuple[int, int, int], reverse: bool):
+        self.grid, self.reverse = grid, reverse
+
+    def __len__(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    def __getitem__(self, number: Any) -> Any:
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        _, ny, nz = self.grid
+        i = len(self) - 1 - number if self.reverse else number
+        return (i // (ny * nz), i // nz % ny, i % nz)
+
+
+@contextlib.contextmanager
+def _calm() -> Iterator[None]:
+    """No warnings from NumPy, which say nothing about a kernel, and one thread: the tensors are small."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _in_words(error: Exception) -> str:
+    """An exception in one line."""
+    text = " ".join(str(error).split())
+    if len(text) > 200:
+        text = text[:197] + "..."
+    if text and isinstance(error, Unsupported | NotImplementedError):  # our own words
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

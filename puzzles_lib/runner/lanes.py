@@ -1,0 +1,157 @@
+"""What a value holds while a kernel runs, an element for each lane, and which lanes are undefined.
+
+A label is 0 for a lane that is defined, else it stands for the source of what is undefined there; of two
+sources a lane keeps the one that the run met first. Lanes without labels are all defined, and cost nothing
+but the question.
+
+Data may be smaller than its type says: what is the same in all lanes, or along an axis, is held once and
+spread by NumPy when it is computed with. `Lanes.full` gives all of it.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from puzzles_lib.dtypes import DTYPES, DType
+
+KIND = np.int16  # of labels
+MOST = np.iinfo(KIND).max  # the first source's label; later ones are smaller
+ORDER = 1000  # labels below are of lanes that are defined, but in an order that is not
+
+Labels = np.ndarray | None
+
+
+class Product(NamedTuple):
+    """Says that lanes are a product: its factors and its result, or a function that gives what was lost."""
+
+    left: np.ndarray
+    right: np.ndarray
+    rounded: np.ndarray
+    row: DType
+    step: object
+    moved: Callable[[np.ndarray], np.ndarray] | None = None
+
+
+class Lanes:
+    """The elements of a block, or of one value, which is a block of one here.
+
+    data: in ``row``'s storage; addresses, for pointers. labels: of what is undefined, None if nothing is.
+    product: if these lanes are a product that was only moved since. terms: of a mask, what it is made of.
+    """
+
+    __slots__ = ("data", "labels", "product", "row", "terms")
+
+    def __init__(self, data: np.ndarray, row: DType, labels: Labels = None, product: Product | None = None):
+        self.data = data
+        self.row = row
+        self.labels = labels
+        self.product = product
+        self.terms: tuple[tuple[str, np.ndarray], ...] = ()
+
+    def full(self, shape: tuple[int, ...]) -> np.ndarray:
+        """The data in the whole shape of its type. It must not be changed."""
+        shape = shape or (1,)
+        return self.data if self.data.shape == shape else np.broadcast_to(self.data, shape)
+
+    def full_labels(self, shape: tuple[int, ...]) -> Labels:
+        """The labels in the whole shape of the lanes' type."""
+        return None if self.labels is None else np.broadcast_to(self.labels, shape or (1,))
+
+    def spread(self, shape: tuple[int, ...]) -> "Lanes":
+        """The same lanes, their data and labels in the whole shape."""
+        if self.data.shape == (shape or (1,)):
+            return self
+        made = Lanes(self.full(shape), self.row, self.full_labels(shape))
+        made.terms = self.terms
+        return made
+
+    @property
+    def wide(self) -> np.ndarray:
+        """The data as numbers that NumPy computes with."""
+        return self.data if self.row.code is None else self.row.code.widen(self.data)
+
+
+class Descriptor(NamedTuple):
+    """What a tensor descriptor describes. padding: ``True`` for NaN."""
+
+    base: Lanes
+    size: int  # bytes of an element
+    shape: tuple[Lanes, ...]
+    strides: tuple[Lanes, ...]
+    block: tuple[int, ...]
+    nan: bool = False
+
+
+class BlockPointer(NamedTuple):
+    """A pointer to a tile (`tl.make_block_ptr`)."""
+
+    base: Lanes
+    size: int
+    shape: tuple[Lanes, ...]
+    strides: tuple[Lanes, ...]
+    offsets: tuple[Lanes, ...]
+    block: tuple[int, ...]
+
+
+_ROWS = {
+    "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "index": "int64",
+    "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2", "f16": "float16", "bf16": "bfloat16",
+    "f32": "float32", "f64": "float64",
+}  # fmt: skip
+_BY_NAME = {row.name: row for row in DTYPES}
+ADDRESS = _BY_NAME["uint64"]
+INT32, INT64, BOOL = (_BY_NAME[name] for name in ("int32", "int64", "bool"))
+FLOAT32, BFLOAT16, E5M2 = (_BY_NAME[name] for name in ("float32", "bfloat16", "float8_e5m2"))
+
+
+@functools.lru_cache(maxsize=256)
+def row_of(element: str) -> DType:
+    """The dtype of an element, by its type in the IR; of a pointer, that of addresses.
+
+    Raises NotImplementedError where the course has none.
+    """
+    if element.startswith("!tt.ptr<"):
+        return ADDRESS
+    name = _ROWS.get(element)
+    if name is None:
+        raise NotImplementedError(f"the course's runner has no {element}")
+    return _BY_NAME[name]
+
+
+# ---- labels
+
+
+def numbers(found: Labels) -> Labels:
+    """Labels as numbers of sources in the order in which the run met them, from 1."""
+    if found is None:
+        return None
+    found = found.astype(np.int32)
+    return np.where(found == 0, 0, np.where(found >= ORDER, MOST + 1 - found, ORDER - found))
+
+
+def marked(lanes: Lanes, found: Labels) -> Lanes:
+    """The lanes with these labels, if there are any."""
+    if found is not None and found.any():
+        lanes.labels = found
+    return lanes
+
+
+def joined(*parts: Labels) -> Labels:
+    """The labels of what depends on all of these."""
+    some = [part for part in parts if part is not None]
+    return functools.reduce(np.maximum, some) if some else None
+
+
+def where(condition: np.ndarray, found: Labels | int) -> Labels:
+    """These labels in some lanes, the others defined."""
+    return None if found is None else np.where(condition, found, 0).astype(KIND, copy=False)
+
+
+def folded(found: Labels) -> Labels:
+    """What a reduction along the last axis makes of labels; that of a whole block needs no order."""
+    if found is None:
+        return None
+    result = found.max(-1)
+    return where(result >= ORDER, result) if found.ndim == 1 else result

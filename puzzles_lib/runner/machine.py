@@ -1,0 +1,330 @@
+"""Runs Triton IR: one program after another, one operation after another.
+
+`Machine` knows where it is, which values there are, and how control moves; what an operation does is in
+`operations` and `reductions`, what memory allows in `memory`.
+"""
+
+import json
+import linecache
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import triton
+
+from puzzles_lib.runner import loops
+from puzzles_lib.runner.lanes import Lanes, row_of
+from puzzles_lib.runner.memory import Halt, Memory
+from puzzles_lib.runner.operations import TABLE, Unsupported, operation
+from puzzles_lib.runner.records import Product, Program
+from puzzles_lib.runner.reductions import combined_by
+from puzzles_lib.runner.step import NotOneValue, Step
+from puzzles_lib.source import Call, Site
+from puzzles_lib.translator.ir import Block, Function, Location, Module, Operation, Region
+
+_NO_CALLS = ("arith.", "math.", "scf.", "cf.", "tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims")
+PRINT_LIMIT = 100  # lines that a run may print
+PRINT_WIDTH = 2000  # characters of each
+_TRITON = str(Path(triton.__file__).parent)
+
+_READY: "WeakKeyDictionary[Module, dict[str, Code]]" = WeakKeyDictionary()  # functions that have run
+Given = Sequence[Any]  # lanes, descriptors, block pointers
+
+
+class Code:
+    """A region made ready to run: of each block its steps, its last operation, and its arguments."""
+
+    def __init__(self, region: Region):
+        self.blocks = {block.label: _Ready(block) for block in region.blocks}
+        self.entry = next(iter(self.blocks.values()))
+
+
+class _Ready:
+    def __init__(self, block: Block):
+        *body, last = block.operations
+        self.arguments = tuple(value.number for value in block.arguments)
+        self.steps = [_step(op) for op in body]
+        self.last = _step(last)
+
+
+def _step(op: Operation) -> Step:
+    """An operation made ready to run."""
+    step = Step(op, TABLE.get(op.name, _unknown))
+    step.regions = tuple(Code(region) for region in op.regions)
+    if op.name in ("tt.reduce", "tt.scan"):
+        step.combined = combined_by(op.regions[0])
+    return step
+
+
+class Machine:
+    """One run's state: where it is, and the values of the function that runs.
+
+    said: texts of ``tl.static_print`` that earlier runs have shown. quiet: shows nothing at all.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        memory: Memory,
+        grid: Program,
+        quiet: bool,
+        calls_in: Mapping[str, Sequence[Call]],
+    ):
+        self.module, self.memory, self.grid, self.quiet = module, memory, grid, quiet
+        self.calls_in = calls_in
+        self.ready = _READY.setdefault(module, {})
+        self.places: dict[Step, Site] = {}
+        self.values: list[Any] = []
+        self.calls: list[Step] = []
+        self.here: Step | None = None
+        self.printed = 0
+        self.iterations = 0  # of the loop that runs, if that is known
+
+    # ---- where it is
+
+    def site(self) -> Site:
+        """The learner's line that runs: within Triton's own functions, the line that called them."""
+        for step in (self.here, *reversed(self.calls)):
+            if step is not None and (found := self.site_of(step)).line:
+                return found
+        return Site(0, "")
+
+    def site_of(self, step: Any) -> Site:
+        """The learner's line of a step; line 0 for one of Triton's own."""
+        found = self.places.get(step)
+        if found is None:
+            found = self.places[step] = _site(self._begun(step.op))
+        return found
+
+    def _begun(self, op: Operation) -> Location:
+        """Where an operation is in the source; of a call over several lines, where it begins.
+
+        Triton gives a call the place of its last argument.
+        """
+        at = op.location
+        if op.name.startswith(_NO_CALLS) or at.file not in self.calls_in:
+            return at
+        place = at.line, at.column
+        inner = (call for call in self.calls_in[at.file] if call.first <= place < call.last)
+        call = min(inner, key=lambda call: (call.last[0] - call.first[0], -call.first[0]), default=None)
+        return at if call is None else Location(at.file, call.first[0], call.first[1], at.name)
+
+    def is_used(self) -> bool:
+        """Whether anything is done with what the operation that runs gives."""
+        return self.here is None or any(result.users for result in self.here.op.results)
+
+    # ---- running
+
+    def launch(self, given: Given) -> None:
+        """Run the kernel for the program that memory has entered."""
+        self.calls.clear()
+        self.call(self.module.kernel, given)
+
+    def call(self, function: Function, given: Given) -> Sequence[Any]:
+        code = self.ready.get(function.name)
+        if code is None:
+            code = self.ready[function.name] = Code(function.region)
+        before = self.values
+        self.values = [None] * function.values
+        recorder = self.memory.recorder
+        depth = recorder.depth if recorder else 0
+        try:
+            made = self.body(code, given)
+            if recorder:
+                recorder.leave(depth)
+            return made
+        finally:
+            self.values = before
+
+    def body(self, code: Code, given: Given) -> list[Any]:
+        """Run a region; returns what its last operation hands on."""
+        values, block = self.values, code.entry
+        while True:
+            for number, value in zip(block.arguments, given, strict=True):
+                values[number] = value
+            for step in block.steps:
+                self.here = step
+                made = step.run(self, step, *[values[i] for i in step.ins])
+                outs = step.outs
+                if len(outs) == 1:
+                    values[outs[0]] = made[0] if type(made) is tuple else made
+                elif outs:
+                    for number, value in zip(outs, made, strict=True):
+                        values[number] = value
+            last = self.here = block.last
+            given = [values[i] for i in last.ins]
+            if not last.op.successors:
+                return given
+            block, given = self._next(code, last, given)
+
+    def _next(self, code: Code, last: Step, given: list[Any]) -> tuple[_Ready, list[Any]]:
+        """Where a block goes on, and with what."""
+        if last.op.name == "cf.br":
+            return code.blocks[last.op.successors[0]], given
+        if last.op.name != "cf.cond_br":
+            raise Unsupported(f"{last.op.name}: the course's runner has no such operation")
+        _, so, otherwise = last.op.integers("operandSegmentSizes")
+        if self.condition(given[0]):
+            return code.blocks[last.op.successors[0]], given[1 : 1 + so]
+        return code.blocks[last.op.successors[1]], given[1 + so : 1 + so + otherwise]
+
+    def condition(self, lanes: Lanes) -> bool:
+        """Whether to go on here. It must be one value, and defined."""
+        if lanes.data.size > 1:
+            raise NotOneValue(
+                f"a condition must be one value, but this is a block of shape {lanes.data.shape}"
+            )
+        self.memory.use(lanes.labels)
+        return bool(lanes.data.item())
+
+    # ---- what operations tell
+
+    def dotted(self, step: Step, depth: int, *blocks: Lanes) -> None:
+        """A dot was computed: operands, what is added, and the result, each row of this many products."""
+        self.memory.arithmetic.dots = True
+        self.memory.flops += 2 * step.size * depth
+        if self.memory.record:
+            left, right = (
+                Lanes(block.full(value.type.shape), block.row).wide
+                for block, value in zip(blocks, step.op.operands[:2], strict=False)
+            )
+            place = len(self.memory.accesses)
+            self.memory.dots.append(Product(self.memory.program, left, right, self.site(), place))
+        if self.memory.recorder:
+            shapes = [value.type.shape for value in (*step.op.operands[:3], *step.op.results)]
+            self.memory.recorder.dotted(*map(Lanes.spread, blocks, shapes))
+
+    def accessed(self, before: int, values: Lanes, *operands: Lanes) -> None:
+        """Memory was accessed: tell of the accesses that were noted since, and what they carried."""
+        if self.memory.recorder:
+            self.memory.recorder.accessed(self.memory.accesses[before:], values, *operands)
+
+    def marked(self, step: Step, text: str, values: Given) -> None:
+        """A mark of the course's own front end: see `puzzles_lib.translator.marks`."""
+        word, _, rest = text.partition(" ")
+        if step.kept is None:
+            step.kept = json.loads(rest)
+        if word == "promise":
+            operand = step.op.operands[0].type
+            size = row_of(operand.pointee.element).storage.itemsize if operand.is_pointer else 1
+            data = values[0].full(operand.shape)
+            self.memory.promised(step.kept["hint"], data, step.kept["sizes"], size)
+        elif self.memory.recorder:
+            shapes = [operand.type.shape for operand in step.op.operands]
+            self.memory.recorder.marked(word, step.kept, values, shapes, self.iterations)
+
+    def print(self, text: str) -> None:
+        """Show text, unless the run is quiet or has printed enough."""
+        for line in text.splitlines(keepends=True) if not self.quiet else ():
+            self.printed += 1
+            if self.printed > PRINT_LIMIT:
+                self.quiet = True
+                line = f"... (only the first {PRINT_LIMIT} lines are shown)\n"
+            elif len(line) > PRINT_WIDTH:
+                line = f"{line[:PRINT_WIDTH]}...\n"
+            try:
+                sys.stdout.write(line)
+            except (AttributeError, OSError, ValueError):  # there is none, or it is full or closed
+                self.quiet = True
+            if self.quiet:
+                break
+
+
+def _site(location: Location) -> Site:
+    if not location.line or location.file.startswith(_TRITON):
+        return Site(0, "")
+    return Site(location.line, linecache.getline(location.file, location.line).strip())
+
+
+def _unknown(machine: Machine, step: Step, *_: Any) -> Any:
+    raise Unsupported(f"{step.op.name}: the course's runner has no such operation")
+
+
+# ---- control
+
+
+@operation("tt.call", labels=None)
+def call(machine: Machine, step: Step, *given: Any) -> Any:
+    """Triton's `tl.flip` is swapped for one that keeps undefined lanes apart."""
+    name = step.kept or _callee(step)
+    function = machine.module.functions[name]
+    if _FLIP.match(name):
+        return _flip(machine, step, function, *given)
+    machine.calls.append(step)
+    made = machine.call(function, given)
+    machine.calls.pop()
+    machine.here = step
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def _callee(step: Step) -> str:
+    text = step.op.attributes["callee"].removeprefix("@")
+    step.kept = text[1:-1] if text.startswith('"') else text
+    return step.kept
+
+
+_FLIP = re.compile(r"triton\.language\.standard\.flip__")
+
+
+def _flip(machine: Machine, step: Step, function: Function, x: Lanes) -> Lanes:
+    """Triton's own takes the exclusive or of halves, in which undefined lanes spread to their partners."""
+    shape = step.op.operands[0].type.shape
+    axis = next((o.integer("axis") for o in _all_operations(machine, function) if o.name == "tt.reduce"), 0)
+    labels = x.full_labels(shape)
+    return Lanes(np.flip(x.full(shape), axis), x.row, None if labels is None else np.flip(labels, axis))
+
+
+def _all_operations(machine: Machine, function: Function) -> Iterator[Operation]:
+    """The operations of a function, and of those that it calls."""
+    for block in function.region.blocks:
+        for op in block.operations:
+            yield op
+            if op.name == "tt.call":
+                name = op.attributes["callee"].removeprefix("@").strip('"')
+                yield from _all_operations(machine, machine.module.functions[name])
+
+
+@operation("scf.if", labels=None)
+def run_if(machine: Machine, step: Step, condition: Lanes) -> Any:
+    chosen = 0 if machine.condition(condition) else 1
+    if chosen < len(step.regions) and step.regions[chosen].blocks:
+        return tuple(machine.body(step.regions[chosen], ()))
+    return ()
+
+
+@operation("scf.for", labels=None)
+def run_for(machine: Machine, step: Step, lower: Lanes, upper: Lanes, by: Lanes, *carried: Any) -> Any:
+    memory, code = machine.memory, step.regions[0]
+    for bound in (lower, upper, by):
+        memory.use(bound.labels)
+    kind = f"u{lower.data.itemsize}" if step.op.flag("unsignedCmp") else lower.data.dtype
+    start, end, stride = (int(bound.data.view(kind).item()) for bound in (lower, upper, by))
+    storage, row = lower.data.dtype, lower.row
+    state: Given = carried
+    numbers = range(start, end, stride) if stride > 0 else range(0)
+    for number in numbers:
+        machine.iterations = len(numbers)
+        index = Lanes(np.array([number]).astype(storage), row)
+        state = machine.body(code, [index, *state])
+    return tuple(state)
+
+
+@operation("scf.while", labels=None)
+def run_while(machine: Machine, step: Step, *carried: Any) -> Any:
+    before, after = step.regions
+    loop = step.kept
+    if loop is None:
+        loop = step.kept = loops.read(step.op)
+    turning, state = loops.Turning(), list(carried)
+    while True:
+        condition, *handed = machine.body(before, state)
+        if not machine.condition(condition):
+            return tuple(handed)
+        machine.here = before.entry.last
+        if stop := loops.turned(turning, loop, state, machine):
+            raise Halt(stop)
+        state = machine.body(after, handed)

@@ -1,0 +1,678 @@
+"""The memory a kernel sees: its tensor arguments and nothing else.
+
+Every tensor argument gets invented addresses. Loads, stores and atomics map them back to elements, and
+every lane is checked before memory is touched. The same hook notes what is worth knowing: who wrote
+which element, what was read before it was written, how many bytes moved.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from puzzles_lib.dtypes import DType
+from puzzles_lib.runner.addresses import REGION_BITS, Addresses
+from puzzles_lib.runner.arithmetic import Arithmetic
+from puzzles_lib.runner.buffer import NOBODY, Buffer, garbage
+from puzzles_lib.runner.lanes import KIND, MOST, ORDER, Labels, Lanes, joined, where
+from puzzles_lib.runner.ordering import Ordering
+from puzzles_lib.runner.promises import Harm, Promise, TakenAtOnce, harm, untrue
+from puzzles_lib.runner.records import Access, Conflict, Product, Program, Source, Stop, Unlocked, asks_again
+from puzzles_lib.source import Site
+
+
+class Halt(BaseException):
+    """Ends a run. A BaseException, so that no ``except Exception`` on the way swallows it."""
+
+    def __init__(self, stop: Stop):
+        super().__init__(stop.message)
+        self.stop = stop
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    """The same memory as unsigned integers, so that NaN equals NaN."""
+    return array.view(f"u{array.dtype.itemsize}")
+
+
+class Part(NamedTuple):
+    """Lanes that point into one buffer: ``index`` of its elements, ``on`` the lanes (None: all)."""
+
+    buffer: Buffer
+    index: np.ndarray
+    on: np.ndarray | None
+
+
+@dataclass
+class Waiting:
+    """A program looks at an element, perhaps again and again; ``last``: who had changed it before."""
+
+    buffer: Buffer
+    place: int
+    last: int
+
+
+@dataclass
+class Asked:
+    """What a turn of a loop has looked at; plain: by a load that need not ask memory."""
+
+    buffer: Buffer
+    index: np.ndarray
+    values: np.ndarray
+    site: Site
+    plain: bool = True
+
+
+class Memory:
+    """All buffers of a run, and the notes taken while it accesses them.
+
+    programs: program ids by launch order.
+    """
+
+    def __init__(
+        self,
+        record: bool,
+        programs: Sequence[Program] = ((0, 0, 0),),
+        backwards: bool = False,
+        elsewhere: int = 0,
+    ):
+        self.backwards = backwards  # lanes that meet at an element take turns in reverse order
+        self.record = record
+        self.site: Callable[[], Site] = lambda: Site(0, "")  # where the kernel is now
+        self.programs = programs
+        self.is_used: Callable[[], bool] = lambda: (
+            True
+        )  # whether anything is done with the result of the atomic that runs
+        self.program: Program = (0, 0, 0)
+        self.number = 0  # of the program, in launch order
+        self.casts = False  # whether the kernel has cast a pointer: then alignment is checked too
+        self.addresses = Addresses(elsewhere)
+        self.tells_addresses = False  # whether the kernel has taken an address as a number
+        self.buffers: list[Buffer] = []
+        self.accesses: list[Access] = []
+        self.dots: list[Product] = []  # of a run that is recorded
+        self.changed: dict[str, Site] = {}
+        self.conflict: Conflict | None = None
+        self.holes: dict[Site, str] = {}
+        self.early_reads: dict[str, Site] = {}
+        self.sources: dict[Source, int] = {}  # of what is undefined, numbered as the run met them
+        self.undefined: Source | None = None
+        self.waiting: Waiting | None = None
+        self.changes = 0  # times that a program may have changed an element
+        self.asked: list[Asked] | None = None  # kept where a loop wants to know
+        self.not_associative: Site | None = None
+        self.locks: Collection[str] = ()
+        self.unlocked: Unlocked | None = None
+        self.contended = False  # lanes of one atomic have met at an element
+        self.shared = False  # a program has loaded, updated or overwritten what can be another's
+        self.loaded: dict[str, int] = {}  # bytes, lane by lane, by argument name
+        self.bytes_moved = 0
+        self.lane_bytes = 0
+        self.flops = 0
+        self.first_bad: Stop | None = None
+        self.ordering = Ordering()
+        self.promises: dict[tuple[str, Site], Promise] = {}  # those that are not true
+        self.at_once: TakenAtOnce | None = None
+        self.harm: Harm | None = None  # that the promises do, looked for where `at_once` says what it takes
+        self.recorder: Any = None  # a `recording.Recorder`, which is told of accesses
+        self.arithmetic = Arithmetic()
+
+    def add(self, name: str, tensor: torch.Tensor, is_output: bool) -> int:
+        """Give a tensor its address range; returns the address of its first element."""
+        base = self.addresses.add()
+        self.buffers.append(Buffer(name, tensor, base, is_output))
+        return base
+
+    def start_at_zero(self, names: Collection[str]) -> None:
+        """These outputs hold zeros before the first program begins."""
+        for buffer in self.buffers:
+            if buffer.is_output and buffer.name in names:
+                buffer.written[:] = True
+
+    def enter(self, program: Program, number: int) -> None:
+        """The accesses that follow are this program's."""
+        self.program, self.number = program, number
+        self.waiting = self.asked = None
+        self.ordering.enter()
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether programs, or the lanes of an atomic, might leave something else in another order."""
+        return self.contended or (self.shared and len(self.programs) > 1)
+
+    # ---- accesses: `pointers` are uint64 addresses, `mask` bool of the same shape or None for all on
+
+    def load(
+        self,
+        pointers: np.ndarray,
+        mask: np.ndarray | None,
+        other: np.ndarray | None,
+        row: DType,
+        other_labels: Labels = None,
+    ) -> tuple[np.ndarray, Labels]:
+        """The values, and the labels of those that are undefined."""
+        shape, dtype = pointers.shape, row.storage
+        mask = self._tidy(mask, shape)
+        self._take("load", pointers, mask, dtype)
+        fill, labels = other, None
+        if mask is not None and other is None:
+            fill, other_labels = garbage(shape, row), self._hole(pointers, mask)
+        if mask is not None:
+            labels = where(~mask, other_labels)
+            if not mask.any():
+                self._note_off("load", pointers, mask, dtype)
+                return np.array(np.broadcast_to(fill, shape), dtype), labels
+        parts = self._locate("load", pointers, mask, dtype)
+        if len(parts) == 1 and parts[0].on is None:
+            values = parts[0].buffer.view(dtype)[parts[0].index]
+        else:
+            fill = garbage(shape, row) if fill is None else fill
+            values = np.array(np.broadcast_to(fill, shape), dtype)
+            for buffer, index, on in parts:
+                values[on] = buffer.view(dtype)[index]
+        for part in parts:
+            buffer, index, on = part
+            self._count_load(part, shape, dtype)
+            if self.asked is not None:
+                self.asked.append(
+                    Asked(buffer, index.ravel(), buffer.view(dtype)[index.ravel()], self.site())
+                )
+            found = self._undefined_in(buffer, index.ravel(), dtype)
+            if found is not None:
+                labels = np.zeros(shape, KIND) if labels is None else labels
+                labels[... if on is None else on] = found.reshape(index.shape)
+        if self.record:
+            labels = joined(labels, self._beyond(shape, mask, parts))
+        return values, labels
+
+    def store(
+        self,
+        pointers: np.ndarray,
+        values: np.ndarray,
+        mask: np.ndarray | None,
+        dtype: np.dtype,
+        labels: Labels = None,
+    ) -> None:
+        shape = pointers.shape
+        mask = self._tidy(mask, shape)
+        self._take("store", pointers, mask, dtype)
+        if mask is not None and not mask.any():
+            return self._note_off("store", pointers, mask, dtype)
+        values = np.broadcast_to(values, shape).astype(dtype, copy=False)
+        labels = None if labels is None else np.broadcast_to(labels, shape)
+        for part in self._locate("store", pointers, mask, dtype):
+            buffer, index, on = part
+            every = ... if on is None else on
+            mine = None if labels is None else labels[every].ravel()
+            self._scatter(buffer, index.ravel(), values[every].ravel(), dtype, mine)
+            self._touch("store", part, shape, dtype)
+        return None
+
+    def atomic(
+        self,
+        operation: Callable[..., np.ndarray],
+        pointers: np.ndarray,
+        operands: Sequence[np.ndarray],
+        mask: np.ndarray | None,
+        dtype: np.dtype,
+        reads: bool = True,
+        sem: str = "acq_rel",
+        scope: str = "gpu",
+    ) -> tuple[np.ndarray, Labels]:
+        """Replace each element by ``operation(element, *operands)``, lane by lane.
+
+        Returns the old ones, and the labels of those that are undefined. sem, scope: what it orders, as
+        Triton names them.
+        """
+        shape = pointers.shape
+        self.shared = True
+        old, labels = np.zeros(shape, dtype), None
+        mask = self._tidy(mask, shape)
+        self._take("atomic", pointers, mask, dtype)
+        if mask is not None:
+            what = "an atomic returns nothing for lanes that its mask switches off"
+            labels = where(~mask, self.label(what))
+            if not mask.any():
+                self._note_off("atomic", pointers, mask, dtype)
+                return old, labels
+        for part in self._locate("atomic", pointers, mask, dtype):
+            buffer, index, on = part
+            every = ... if on is None else on
+            lanes = [np.broadcast_to(o, shape)[every].astype(dtype, copy=False).ravel() for o in operands]
+            found = self._undefined_in(buffer, index.ravel(), dtype, reads)
+            if found is not None:
+                labels = np.zeros(shape, KIND) if labels is None else labels
+                labels[every] = found.reshape(index.shape)
+                if reads:
+                    self._note_use(found)
+            old[every] = self._update(operation, buffer, index.ravel(), lanes, dtype).reshape(index.shape)
+            self._label_elements(buffer, index.ravel(), dtype, found if reads else None)
+            self._touch("atomic", part, shape, dtype)
+            if pointers.size == 1:
+                flag = buffer.name, int(index.flat[0]) * dtype.itemsize
+                used = self.is_used()
+                self.ordering.synchronise(flag, self.number, len(self.programs), sem, scope, used)
+        return old, labels
+
+    def promised(self, hint: str, values: np.ndarray, sizes: Sequence[int], step: int) -> None:
+        """A hint to the compiler, as `promises.untrue` takes it: noted where it is not true."""
+        key = hint, self.site()
+        if key not in self.promises and (found := untrue(hint, values, sizes, step)):
+            self.promises[key] = Promise(hint, tuple(sizes), found, self.site())
+
+    def _take(self, kind: str, pointers: np.ndarray, mask: np.ndarray | None, dtype: np.dtype) -> None:
+        if self.at_once and not self.harm:
+            self.harm = harm(kind, self.site(), pointers, mask, dtype.itemsize, self.at_once)
+
+    def brackets_matter(self) -> None:
+        """Values were scanned with a combine function that is not associative on them."""
+        self.not_associative = self.not_associative or self.site()
+
+    # ---- what integers do
+
+    def checked(self, result: Lanes, left: Lanes, right: Lanes, exactly: Callable[..., Any]) -> Lanes:
+        """The result of a sum, difference or product of integers; its labels may say what wrapped around."""
+        return result
+
+    def taken_as_unsigned(self, labels: Labels) -> Labels:
+        """The labels of integers that the kernel takes for unsigned ones."""
+        return labels
+
+    # ---- what is undefined
+
+    def label(self, what: str, kind: str = "operation", order: bool = False) -> int:
+        """The label of what becomes undefined here, at the running line.
+
+        order: the values are defined, which lane holds which is not.
+        """
+        return self._label(Source(kind, what, self.site()), order)
+
+    def _label(self, source: Source, order: bool = False) -> int:
+        number = self.sources.setdefault(source, len(self.sources))
+        return max(1, ORDER - 1 - number) if order else max(ORDER, MOST - number)
+
+    def use(self, labels: Labels, on: np.ndarray | None = None) -> None:
+        """Values are used, in the lanes ``on``, to decide what happens: undefined ones end the run.
+
+        Not elements of an output that nothing was stored to: they may be of another program, and then
+        this is a race, which the rest of the run will show.
+        """
+        source = self._note_use(labels, on)
+        if source is not None and source.kind != "early" and not self.record:
+            raise Halt(Stop("uninitialised", str(source), source.site))
+
+    def _note_use(self, labels: Labels, on: np.ndarray | None = None) -> Source | None:
+        """Keep where the first undefined values come from that are used or stored."""
+        if labels is None:
+            return None
+        worst = int((labels if on is None else np.where(on, labels, 0)).max(initial=0))
+        if not worst:
+            return None
+        number = (MOST if worst >= ORDER else ORDER - 1) - worst
+        source = list(self.sources)[number]
+        if self.undefined is None or (self.undefined.kind == "early" and source.kind != "early"):
+            self.undefined = source
+        return source
+
+    def _beyond(self, shape: tuple[int, ...], mask: np.ndarray | None, parts: list[Part]) -> Labels:
+        """The labels of lanes that are on and point to nothing."""
+        lost = np.ones(shape, bool) if mask is None else mask.copy()
+        for part in parts:
+            lost[... if part.on is None else part.on] = False
+        return where(lost, self.label("what lies out of bounds")) if lost.any() else None
+
+    def _hole(self, pointers: np.ndarray, mask: np.ndarray) -> int:
+        """The label of lanes that a mask switched off and nothing fills."""
+        buffer = self.buffer_at(pointers.ravel()[int(mask.argmax()) :])
+        name = buffer.name if buffer else "?"
+        source = Source("lanes", name, self.site())
+        self.holes.setdefault(source.site, name)
+        return self._label(source)
+
+    def _undefined_in(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype, reads: bool = True) -> Labels:
+        """The labels of elements, one for each lane; None where all are defined."""
+        if not buffer.is_output and buffer.labels is None:
+            return None
+        places = _own_places(buffer, index, dtype)
+        found = None if buffer.labels is None else buffer.labels[places]
+        if buffer.is_output:
+            unwritten = ~buffer.written[places]
+            if unwritten.any():
+                source = Source("early", buffer.name, self.site())
+                if reads:
+                    self.early_reads.setdefault(buffer.name, source.site)
+                found = joined(found, where(unwritten, self._label(source)))
+        if found is None or not found.any():
+            return None
+        return found.reshape(len(index), -1).max(1)
+
+    def _label_elements(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype, labels: Labels) -> None:
+        """What was stored is undefined where its labels say so."""
+        if labels is None and buffer.labels is None:
+            return
+        if buffer.labels is None:
+            buffer.labels = np.zeros(len(buffer.written), KIND)
+        if labels is not None:
+            labels = np.repeat(labels, max(1, dtype.itemsize // buffer.unit))
+        buffer.labels[_own_places(buffer, index, dtype)] = 0 if labels is None else labels
+
+    # ---- finding the elements behind addresses
+
+    @staticmethod
+    def _tidy(mask: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray | None:
+        if mask is None:
+            return None
+        if mask.shape != shape:
+            mask = np.broadcast_to(mask, shape)
+        return None if mask.all() else mask
+
+    def _buffer(self, number: int) -> Buffer | None:
+        return self.buffers[number] if 0 <= number < len(self.buffers) else None
+
+    def buffer_at(self, pointers: np.ndarray) -> Buffer | None:
+        """The tensor that the first of these addresses belongs to, or started from."""
+        return self._buffer(int(self.addresses.places(pointers.ravel()[:1], 1)[0][0]))
+
+    def elements_of(self, pointers: np.ndarray, dtype: np.dtype) -> tuple[str, np.ndarray] | None:
+        """The tensor that addresses belong to, and their elements; None where there are several."""
+        numbers, elements = self.addresses.places(pointers, dtype.itemsize)
+        buffer = self._buffer(int(numbers.flat[0])) if np.unique(numbers).size == 1 else None
+        return None if buffer is None else (buffer.name, elements)
+
+    def _locate(
+        self, kind: str, pointers: np.ndarray, mask: np.ndarray | None, dtype: np.dtype
+    ) -> list[Part]:
+        """The elements that the lanes that are on point to, by buffer.
+
+        Lanes outside of their tensor end the run; while recording they are noted and left out.
+        """
+        first = pointers.flat[0] if mask is None else pointers.flat[int(mask.argmax())]
+        buffer = self._buffer((int(first) >> REGION_BITS) - 1)
+        if buffer is None or self.casts or buffer.inside is not None:
+            return self._locate_slowly(kind, pointers, mask, dtype)
+        offsets = (pointers - np.uint64(buffer.base)).view(np.int64)
+        elements = offsets >> (dtype.itemsize.bit_length() - 1)
+        index = elements if mask is None else elements[mask]
+        if index.min() < 0 or index.max() >= buffer.data.nbytes // dtype.itemsize:
+            return self._locate_slowly(kind, pointers, mask, dtype)
+        if self.record:
+            self._note(kind, buffer, elements, mask, None, dtype)
+        return [Part(buffer, index, mask)]
+
+    def _locate_slowly(
+        self, kind: str, pointers: np.ndarray, mask: np.ndarray | None, dtype: np.dtype
+    ) -> list[Part]:
+        """The same for pointers into several buffers, outside of them, cast, or into strided tensors."""
+        left = np.ones(pointers.shape, bool) if mask is None else mask.copy()
+        numbers, elements = self.addresses.places(pointers, dtype.itemsize)
+        parts = []
+        for number, buffer in enumerate(self.buffers):
+            mine = left & (numbers == number)
+            if not mine.any():
+                continue
+            left &= ~mine
+            bad = mine & ((elements < 0) | (elements >= buffer.data.nbytes // dtype.itemsize))
+            crooked = mine & (pointers % np.uint64(dtype.itemsize) != 0)
+            if bad.any():
+                self._refuse(kind, buffer, elements[bad], dtype)
+            elif crooked.any():
+                offset = int(pointers[crooked][0]) - buffer.base
+                self._refuse_access(f"misaligned {kind} of {buffer.name}_ptr", f"at byte {offset}")
+            elif buffer.inside is not None and dtype.itemsize == buffer.data.itemsize:
+                bad = mine & ~buffer.inside[np.where(mine, elements, 0)]
+                if bad.any():
+                    self._refuse(kind, buffer, elements[bad], dtype)
+            bad |= crooked
+            good = mine & ~bad
+            if self.record:
+                self._note(kind, buffer, elements, mine, bad, dtype)
+            if good.any():
+                parts.append(Part(buffer, elements[good], good))
+        if left.any():
+            self._refuse_access(kind, "through a pointer that is not an argument of the kernel")
+        return parts
+
+    def _refuse(self, kind: str, buffer: Buffer, elements: np.ndarray, dtype: np.dtype) -> None:
+        low, high = int(elements.min()), int(elements.max())
+        which = f"element {low}" if low == high else f"elements {low}..{high}"
+        size = buffer.data.nbytes // dtype.itemsize
+        if buffer.inside is not None and 0 <= low and high < size:
+            which += f" {'lies' if low == high else 'lie'} between its elements"
+        if buffer.inside is not None:
+            has = f", it has {buffer.tensor.numel()}"
+        else:  # the first beyond looks like the last one
+            has = f"; {buffer.name} has {size}" + f", numbered 0 to {size - 1}" * (size > 1)
+        self._refuse_access(f"out-of-bounds {kind} of {buffer.name}_ptr", f"{which}{has}", colon=True)
+
+    def _refuse_access(self, what: str, why: str, colon: bool = False) -> None:
+        """End the run, or remember why it should have ended and go on while recording."""
+        text = f"{what} in program {self.program}{':' if colon else ''} {why}"
+        stop = Stop("out of bounds", text, self.site())
+        if not self.record:
+            raise Halt(stop)
+        if self.recorder:
+            self.recorder.refused(text)
+        self.first_bad = self.first_bad or stop
+
+    # ---- doing it, and taking notes
+
+    def _touch(self, kind: str, part: Part, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        """Note which lanes have touched an output, to know what orders them."""
+        buffer, index, on = part
+        if not buffer.is_output:
+            return
+        lanes = np.arange(index.size) if on is None else np.flatnonzero(on)
+        places = _own_places(buffer, index.ravel(), dtype)
+        lanes = np.repeat(lanes, places.size // max(1, lanes.size))
+        self.ordering.touch(kind, buffer, places, lanes, shape, self.site(), self.program)
+
+    def _count_load(self, part: Part, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        buffer, index = part.buffer, part.index.ravel()
+        self._count(buffer, index, dtype)
+        self.bytes_moved += _distinct(index) * dtype.itemsize
+        if not buffer.is_output:
+            return
+        self.shared = True
+        self._note_conflict("read", buffer, index, self._others(buffer, index, dtype))
+        self._touch("load", part, shape, dtype)
+
+    def _count(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> None:
+        """What lanes load, each for itself."""
+        size = index.size * dtype.itemsize
+        self.loaded[buffer.name] = self.loaded.get(buffer.name, 0) + size
+        self.lane_bytes += size
+
+    def _scatter(
+        self, buffer: Buffer, index: np.ndarray, new: np.ndarray, dtype: np.dtype, labels: Labels
+    ) -> None:
+        if dtype.itemsize < buffer.unit:
+            buffer.refine()
+        self.waiting = None
+        self._note_use(labels)
+        self._label_elements(buffer, index, dtype, labels)
+        new = np.ascontiguousarray(new)
+        self.bytes_moved += _distinct(index) * dtype.itemsize
+        self.lane_bytes += index.size * dtype.itemsize
+        data = buffer.view(dtype)
+        before = data[index]
+        data[index] = new
+        differs = _bits(before) != _bits(new)
+        self.changes += bool(differs.any())
+        if not buffer.is_output:
+            self.shared = True
+            self._note_change(buffer, before, new)
+            return
+        if self.locks and buffer.name not in self.locks and self.unlocked is None:
+            held = (other.data == 1 for other in self.buffers if other.name in self.locks)
+            if not any(each.any() for each in held):
+                element = buffer.element(int(index[0]))
+                self.unlocked = Unlocked(buffer.name, element, self.program, self.site())
+        if self.conflict is None:
+            lost = _bits(data[index]) != _bits(new)  # to another lane of this store
+            self._note_conflict("write", buffer, index, np.where(lost, self.number, NOBODY))
+            others = self._others(buffer, index, dtype)
+            cast = dtype.itemsize != buffer.data.itemsize  # then nobody knows whose the elements are
+            self.shared = self.shared or cast or bool((others != NOBODY).any())
+            self._note_conflict("write", buffer, index, np.where(differs, others, NOBODY))
+        places = _own_places(buffer, index, dtype)
+        buffer.written[places] = True
+        buffer.storer[places] = self.number
+
+    def _update(
+        self,
+        operation: Callable[..., np.ndarray],
+        buffer: Buffer,
+        index: np.ndarray,
+        operands: list[np.ndarray],
+        dtype: np.dtype,
+    ) -> np.ndarray:
+        """An atomic's work on one buffer; returns the elements as each lane found them."""
+        data = buffer.view(dtype)
+        before = data[index]
+        if index.size == 1:
+            found = before
+            data[index] = operation(before, *operands)
+            if _bits(data[index]) == _bits(before):
+                self._look(buffer, int(index[0]), before[0])
+                if self.asked is not None:
+                    self.asked.append(Asked(buffer, index, before, self.site(), plain=False))
+            else:
+                self.waiting = None
+                self.changes += 1
+        elif len(np.unique(index)) == len(index):
+            found = before
+            self.changes += 1
+            data[index] = operation(before, *operands)
+        else:
+            found = np.empty_like(before)
+            self.changes += 1
+            self.contended = True
+            for lane in range(len(index))[:: -1 if self.backwards else 1]:
+                one, element = slice(lane, lane + 1), index[lane]
+                found[lane] = data[element]
+                data[element] = operation(found[one], *(o[one] for o in operands))[0]
+        self._count(buffer, index, dtype)
+        self.bytes_moved += 2 * index.size * dtype.itemsize  # no two lanes share an update
+        self.lane_bytes += index.size * dtype.itemsize
+        if not buffer.is_output:
+            self._note_change(buffer, before, data[index])
+            return found
+        self._note_conflict("write", buffer, index, self._others(buffer, index, dtype, atomics=False))
+        places = _own_places(buffer, index, dtype)
+        buffer.written[places] = True
+        if buffer.updater is None:
+            buffer.updater = np.full_like(buffer.storer, NOBODY)
+        buffer.updater[places] = self.number
+        return found
+
+    def _others(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype, atomics: bool = True) -> np.ndarray:
+        """Which other program wrote each element, with nothing to order the two; NOBODY where none did."""
+        if dtype.itemsize != buffer.data.itemsize:
+            return np.full(index.shape, NOBODY)
+        index = index * (dtype.itemsize // buffer.unit)
+        others = buffer.storer[index]
+        others[others == self.number] = NOBODY
+        if atomics and buffer.updater is not None:
+            updater = buffer.updater[index]
+            others = np.where((others == NOBODY) & (updater != self.number), updater, others)
+        others[self.ordering.is_ordered(buffer, index, others)] = NOBODY
+        return others
+
+    def _note_conflict(self, kind: str, buffer: Buffer, index: np.ndarray, others: np.ndarray) -> None:
+        """Keep the first race: this program and another, or two lanes of one store."""
+        clash = others != NOBODY
+        if self.conflict is None and clash.any():
+            lane = int(clash.argmax())
+            programs = (self.programs[int(others[lane])], self.program)
+            self.conflict = Conflict(
+                buffer.name, buffer.element(int(index[lane])), programs, self.site(), kind
+            )
+
+    def looked(self, pointers: np.ndarray, values: np.ndarray) -> None:
+        """A volatile load of one element is there to wait for it."""
+        numbers, elements = self.addresses.places(pointers, values.dtype.itemsize)
+        buffer = self._buffer(int(numbers.flat[0])) if pointers.size == 1 else None
+        if buffer is not None:
+            self._look(buffer, int(elements.flat[0]), values.flat[0])
+        for asked in (self.asked or ())[-1:]:
+            asked.plain = False
+
+    def _look(self, buffer: Buffer, place: int, value: np.generic) -> None:
+        """One element is looked at, as by who waits for it."""
+        now = self.waiting
+        if now is None or now.buffer is not buffer or now.place != place:
+            self.waiting = Waiting(buffer, place, self._last(buffer, place, value.itemsize))
+
+    def _last(self, buffer: Buffer, place: int, size: int) -> int:
+        """The program that has changed an element last, or NOBODY."""
+        notes = [n for n in (buffer.storer, buffer.updater) if n is not None]
+        return max(int(n[np.array([place])][0]) for n in notes) if buffer.unit == size else NOBODY
+
+    def deadlock(self, asked: Asked) -> Stop:
+        """Programs run one after the other: who waits for what it finds will find it for ever."""
+        buffer, place, now = asked.buffer, int(asked.index[0]), self.waiting
+        if now is None or now.buffer is not buffer or now.place != place:
+            now = Waiting(buffer, place, self._last(buffer, place, asked.values.itemsize))
+        left = "which nobody has changed"
+        if now.last != NOBODY:
+            by = "it has itself" if now.last == self.number else f"program {self.programs[now.last]} has"
+            left = f"as {by} left it"
+        element = f"{buffer.name}[{buffer.element(place)}], {asked.values[0]}"
+        text = f"deadlock: program {self.program} waits for {element}, {left}"
+        advice = (
+            "take a ticket with tl.atomic_add, or wait only for programs with a smaller id: "
+            "later ones may not have started"
+        )
+        if now.last != NOBODY:
+            advice = f"release the lock: tl.atomic_xchg({buffer.name}_ptr, 0)"
+        return Stop("deadlock", text, asked.site, asks_again(buffer.name) if asked.plain else advice)
+
+    def _note_change(self, buffer: Buffer, before: np.ndarray, after: np.ndarray) -> None:
+        if buffer.name not in self.changed and (_bits(before) != _bits(after)).any():
+            self.changed[buffer.name] = self.site()
+
+    def _note(
+        self,
+        kind: str,
+        buffer: Buffer,
+        elements: np.ndarray,
+        mask: np.ndarray | None,
+        bad: np.ndarray | None,
+        dtype: np.dtype,
+    ) -> None:
+        if dtype.itemsize != buffer.data.itemsize:  # a cast pointer counts in its own units
+            elements = elements * dtype.itemsize // buffer.data.itemsize
+        mask = np.ones(elements.shape, bool) if mask is None else mask.copy()
+        bad = np.zeros(elements.shape, bool) if bad is None else bad.copy()
+        self.accesses.append(Access(kind, buffer.name, self.program, elements, mask, bad, self.site()))
+
+    def _note_off(self, kind: str, pointers: np.ndarray, mask: np.ndarray, dtype: np.dtype) -> None:
+        """An access with no lane on touches nothing, but a picture shows it."""
+        if not self.record or not pointers.size:
+            return
+        numbers, elements = self.addresses.places(pointers, dtype.itemsize)
+        buffer = self._buffer(int(numbers.flat[0]))
+        if buffer is not None:
+            self._note(kind, buffer, elements, mask, None, dtype)
+
+
+def _distinct(index: np.ndarray) -> int:
+    """How many different elements these are: memory is asked once for what several lanes want."""
+    if index.size < 2:
+        return index.size
+    low = int(index.min())
+    span = int(index.max()) - low + 1
+    if span > 8 * index.size:
+        return len(np.unique(index))
+    seen = np.zeros(span, bool)
+    seen[index - low] = True
+    return int(np.count_nonzero(seen))
+
+
+def _own_places(buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Where the buffer keeps notes of the elements that a pointer, perhaps a cast one, touches."""
+    if dtype.itemsize == buffer.unit:
+        return index
+    first = index * dtype.itemsize // buffer.unit
+    return (first[:, None] + np.arange(max(1, dtype.itemsize // buffer.unit))).ravel()

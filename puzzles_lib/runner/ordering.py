@@ -1,0 +1,241 @@
+"""What orders the accesses of one program's threads to an element, and those of two programs.
+
+Triton orders nothing between the threads of a program: what one of them stores, another may load before
+it is there, unless a barrier (``tl.debug_barrier``) stands between. Two programs are ordered by atomics on
+the same element alone: what the first has stored before it *releases*, the second finds once it has
+*acquired* (PTX ISA, section "Memory Consistency Model"). An atomic on one element is one thread's; what
+the others have stored is released only where a barrier stands before it, and acquired only where its
+result is used, since the compiler then hands the result to all threads over a barrier.
+
+What is a barrier (``bar.sync`` in the PTX of triton 3.7.1 for sm_90): ``tl.debug_barrier``, and what follows
+an atomic on one element whose result is used, ``sem="relaxed"`` included. Reductions and scans across warps,
+dots and conversions of layouts bring barriers too, for the shared memory that they go through. These are not
+counted: they come and go with the number of warps, the shapes and the version (``tl.sum`` has two with 4
+warps and none with 1), and the compiler may move a load or store across them. Nor is the barrier before
+``tl.atomic_cas``, which no other atomic has, nor a block of atomics, which has none.
+
+Time is counted in eras: one ends at each barrier, and with each program.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from puzzles_lib.runner.buffer import Buffer
+from puzzles_lib.runner.records import Program, Touch, WithinProgram
+from puzzles_lib.source import Site
+
+# A mark is an access's number, a lane of its block, and the thread that holds it.
+_LANE, _ACCESS = 16, 40  # bits below each
+_THREADS = (1 << _LANE) - 1
+_SEVERAL = _THREADS  # in place of a thread: more than one
+_UNKNOWN = _THREADS - 1
+_COPIES = _THREADS - 2  # more than one, and what they have loaded goes into the lane's store alone
+_RELEASES = ("acq_rel", "release")
+_ACQUIRES = ("acq_rel", "acquire")
+
+
+@dataclass(frozen=True)
+class Holders:
+    """Which threads hold the lanes of a block that is loaded or stored.
+
+    first: thread of each lane (the lowest where several hold it: the one that stores), flattened; its number
+        is warp * threads of a warp + lane of the warp.
+    several: whether other threads load the lane too, for a use of their own.
+    stored: whether what all of them load goes into stores of the same lane and nowhere else.
+    """
+
+    first: np.ndarray
+    several: bool = False
+    stored: bool = False
+
+
+HeldBy = Callable[[str, Site, tuple[int, ...]], Holders | None]
+"""Who holds the lanes of an access: its kind, its line, the shape of its block. None: cannot be known."""
+
+
+@dataclass
+class _Marks:
+    """For each element of a buffer: in which era it was touched last, and by which thread of which access."""
+
+    era: np.ndarray
+    mark: np.ndarray
+
+    @classmethod
+    def of(cls, buffer: Buffer) -> "_Marks":
+        return cls(np.zeros(buffer.written.size, np.int64), np.zeros(buffer.written.size, np.int64))
+
+    def refined(self, times: int) -> "_Marks":
+        return _Marks(np.repeat(self.era, times), np.repeat(self.mark, times))
+
+
+@dataclass
+class _Notes:
+    stored: _Marks
+    loaded: _Marks | None = None
+    updated: _Marks | None = None  # by atomics
+
+    def refine(self, buffer: Buffer) -> None:
+        """A place is a byte where it was an element, since somebody stores parts of elements."""
+        times = buffer.written.size // max(1, self.stored.era.size)
+        if times > 1:
+            self.stored = self.stored.refined(times)
+            self.loaded = self.loaded and self.loaded.refined(times)
+            self.updated = self.updated and self.updated.refined(times)
+
+
+@dataclass
+class Ordering:
+    """Follows one run. Without ``held_by``, each line and each lane of a block is a thread of its own.
+
+    suspect: whether any two of these met with nothing between; only then is it worth knowing the threads.
+    """
+
+    held_by: HeldBy | None = None
+    suspect: bool = False
+    race: WithinProgram | None = None
+    era: int = 2  # even; what a whole block touches bears the odd number after it
+    _notes: dict[str, _Notes] = field(default_factory=dict)
+    _accesses: list[tuple[Touch, Holders | None]] = field(default_factory=list)
+    _numbers: dict[tuple, int] = field(default_factory=dict)
+    _released: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+    _acquired: np.ndarray | None = None  # era up to which each program's stores are there, for this one
+
+    def enter(self) -> None:
+        """The next program begins: it knows of no other."""
+        self.era += 2
+        self._acquired = None
+
+    def barrier(self) -> None:
+        self.era += 2
+
+    # ---- within a program
+
+    def touch(
+        self,
+        kind: str,
+        buffer: Buffer,
+        places: np.ndarray,
+        lanes: np.ndarray,
+        shape: tuple[int, ...],
+        site: Site,
+        program: Program,
+    ) -> None:
+        """A load, store or atomic of an output. ``lanes`` of the block, flattened, one for each place."""
+        notes = self._notes.setdefault(buffer.name, _Notes(_Marks.of(buffer)))
+        notes.refine(buffer)
+        access = self._access(kind, site, shape)
+        marks = self._marks(access, lanes)
+        if kind == "store":
+            mine, others = notes.stored, (notes.stored, notes.loaded, notes.updated)
+        elif kind == "load":
+            mine = notes.loaded = notes.loaded or _Marks.of(buffer)
+            others = (notes.stored, notes.updated)
+        else:
+            mine = notes.updated = notes.updated or _Marks.of(buffer)
+            others = (notes.stored, notes.loaded)
+        for other in others:
+            if other is not None and self.race is None:
+                self._compare(
+                    buffer, places, marks, other, program, kind == "store" and other is notes.loaded
+                )
+        if kind == "load":
+            again = self._clash(mine, places, marks)
+            marks = np.where(again, marks | _SEVERAL, marks)
+        mine.era[places] = self.era + (lanes.size > 1)  # one element is the first thread's
+        mine.mark[places] = marks
+
+    def _access(self, kind: str, site: Site, shape: tuple[int, ...]) -> int:
+        number = self._numbers.setdefault((kind, site.line, shape), len(self._accesses))
+        if number == len(self._accesses):
+            holders = self.held_by(kind, site, shape) if self.held_by else None
+            self._accesses.append((Touch(kind, site, shape), holders))
+        return number
+
+    def _marks(self, access: int, lanes: np.ndarray) -> np.ndarray:
+        holders = self._accesses[access][1]
+        threads: np.ndarray | int = _UNKNOWN
+        if holders is not None:
+            several = _COPIES if holders.stored else _SEVERAL
+            threads = several if holders.several else holders.first[lanes]
+        return access << _ACCESS | lanes.astype(np.int64) << _LANE | threads
+
+    def _clash(
+        self, other: _Marks, places: np.ndarray, marks: np.ndarray, follows: bool = False
+    ) -> np.ndarray:
+        """Where another thread has touched an element in this era.
+
+        follows: what a lane stores where it has loaded is made of what it loaded, whichever thread has it.
+        """
+        now = (other.era[places] | 1) == self.era + 1
+        if not now.any():
+            return now
+        earlier = other.mark[places]
+        differ = earlier ^ marks
+        if self.held_by is None:
+            return now & (differ >> _LANE != 0)
+        unknown = (earlier & _THREADS == _UNKNOWN) | (marks & _THREADS == _UNKNOWN)
+        several = (earlier & _THREADS == _SEVERAL) | (marks & _THREADS == _SEVERAL)
+        if not follows:
+            several |= (earlier & _THREADS == _COPIES) | (marks & _THREADS == _COPIES)
+        threads = differ & _THREADS != 0
+        lanes = (differ >> _LANE) & ((1 << _ACCESS - _LANE) - 1) != 0
+        return now & np.where(several, True, lanes if follows else np.where(unknown, lanes, threads))
+
+    def _compare(
+        self,
+        buffer: Buffer,
+        places: np.ndarray,
+        marks: np.ndarray,
+        other: _Marks,
+        program: Program,
+        follows: bool,
+    ) -> None:
+        clash = self._clash(other, places, marks, follows)
+        if not clash.any():
+            return
+        self.suspect = True
+        if self.held_by is None:
+            return
+        at = int(clash.argmax())
+        first, second = (self._touch(int(mark)) for mark in (other.mark[places[at]], marks[at]))
+        element = buffer.element(int(places[at]) // (buffer.data.itemsize // buffer.unit))
+        self.race = WithinProgram(buffer.name, element, program, first, second)
+
+    def _touch(self, mark: int) -> Touch:
+        thread = mark & _THREADS
+        lane = (mark >> _LANE) & ((1 << _ACCESS - _LANE) - 1)
+        known = None if thread in (_SEVERAL, _UNKNOWN, _COPIES) else thread
+        touch = self._accesses[mark >> _ACCESS][0]
+        return replace(touch, lane=lane, thread=known, several=thread in (_SEVERAL, _COPIES))
+
+    # ---- between programs
+
+    def synchronise(
+        self, flag: tuple[str, int], number: int, programs: int, sem: str, scope: str, is_used: bool
+    ) -> None:
+        """An atomic of one thread on one element, its ``sem`` and ``scope`` as Triton names them."""
+        if scope in ("gpu", "sys"):
+            known = self._released.get(flag)
+            if sem in _ACQUIRES and is_used and known is not None:
+                self._acquired = known if self._acquired is None else np.maximum(self._acquired, known)
+            if sem in _RELEASES:
+                known = np.zeros(programs, np.int64) if known is None else known.copy()
+                if self._acquired is not None:
+                    known = np.maximum(known, self._acquired)
+                known[number] = self.era + 1
+                self._released[flag] = known
+        if is_used:
+            self.barrier()
+
+    def is_ordered(self, buffer: Buffer, places: np.ndarray, by: np.ndarray) -> np.ndarray:
+        """Whether this program may count on what the programs ``by`` have last done to these elements."""
+        notes = self._notes.get(buffer.name)
+        if self._acquired is None or notes is None:
+            return np.zeros(places.shape, bool)
+        notes.refine(buffer)
+        era = notes.stored.era[places]
+        if notes.updated is not None:
+            era = np.maximum(era, notes.updated.era[places])
+        return era < self._acquired[by]

@@ -1,0 +1,199 @@
+"""Tensors of billions of elements that nobody holds, for runs of a few programs at their true size.
+
+An input's element is a function of its index; an output remembers what was stored to it. What the
+kernel computes on the way to an address is computed as on a GPU, and where an int32 has wrapped around,
+the lanes are labelled (`lanes`): no such lane may decide where or whether memory is touched.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from puzzles_lib.dtypes import DType, of_torch
+from puzzles_lib.runner.buffer import NOBODY
+from puzzles_lib.runner.lanes import INT32, Labels, Lanes, joined, where
+from puzzles_lib.runner.memory import Halt, Memory, Part
+from puzzles_lib.runner.records import Source, Stop
+
+WRAPPED = "wrapped"  # the kind of a `Source`: an integer that no int32 holds
+WRAPPED_SIGNED = "wrapped signed"  # one that a uint32 would hold, should the kernel take it for one
+
+
+_EXACT = {np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul}
+
+
+@dataclass(frozen=True)
+class Pretended:
+    """Stands for a tensor."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    def data_ptr(self) -> int:
+        return 0
+
+
+class Sparse:
+    """An array of any length: what was set, and else a function of the index."""
+
+    def __init__(self, length: int, dtype: np.dtype, default: Callable[[np.ndarray], np.ndarray]):
+        self.length, self.dtype, self.default = length, dtype, default
+        self.itemsize, self.nbytes = dtype.itemsize, length * dtype.itemsize
+        self.index, self.values = np.empty(0, np.int64), np.empty(0, dtype)  # set, by rising index
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: np.ndarray) -> np.ndarray:
+        values = self.default(index)
+        if len(self.index):
+            places = np.minimum(np.searchsorted(self.index, index), len(self.index) - 1)
+            values = np.where(self.index[places] == index, self.values[places], values)
+        return values
+
+    def __setitem__(self, index: np.ndarray, values: object) -> None:
+        index = np.asarray(index).ravel()
+        values = np.broadcast_to(np.asarray(values, self.dtype), index.shape)
+        # The latest come first: of equal ones, np.unique keeps the first.
+        self.index, first = np.unique(np.concatenate([index[::-1], self.index]), return_index=True)
+        self.values = np.concatenate([values[::-1], self.values])[first]
+
+
+def _scrambled(index: np.ndarray) -> np.ndarray:
+    """Random bits, always the same for an index (splitmix64, doi.org/10.1145/2714064.2660195)."""
+    bits = index.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+def _formula(row: DType) -> Callable[[np.ndarray], np.ndarray]:
+    """An input's elements: numbers from -1 to 1, integers of random bits."""
+
+    def values(index: np.ndarray) -> np.ndarray:
+        bits = _scrambled(index)
+        if row.is_float:
+            return row.narrow((bits >> np.uint64(11)).astype(np.float64) / 2**52 - 1)
+        return (bits & np.uint64(1)).astype(bool) if row.storage.kind == "b" else bits.astype(row.storage)
+
+    return values
+
+
+def _always(value: object, dtype: np.dtype) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda index: np.full(np.shape(index), value, dtype)
+
+
+class PretendedBuffer:
+    """A `Buffer` of an argument that is not there."""
+
+    order = inside = labels = None
+
+    def __init__(self, name: str, tensor: Pretended, base: int, is_output: bool):
+        self.name, self.tensor, self.base, self.is_output = name, tensor, base, is_output
+        size, row = tensor.numel(), of_torch(tensor.dtype)
+        self.data = Sparse(size, row.storage, _formula(row))
+        self.written = Sparse(size, np.dtype(bool), _always(False, np.dtype(bool)))
+        numbers = np.dtype(np.int32)
+        self.storer = Sparse(size, numbers, _always(NOBODY, numbers))
+        self.updater = Sparse(size, numbers, _always(NOBODY, numbers))
+        self._views = {row.storage: self.data}
+        self.unit = self.data.itemsize
+
+    def refine(self) -> None:
+        """Notes stay with the elements: they are not there to be cut."""
+
+    def view(self, dtype: np.dtype) -> Sparse:
+        """The elements as ``dtype``, for a pointer that was cast: then with values of their own."""
+        if dtype not in self._views:
+            length = self.data.nbytes // dtype.itemsize
+            self._views[dtype] = Sparse(length, dtype, lambda index: _scrambled(index).astype(dtype))
+        return self._views[dtype]
+
+    def written_elements(self) -> np.ndarray:
+        """True for each element that was stored to, in no order; the others are not there."""
+        return np.ones(len(self.written.index), bool)
+
+    def element(self, place: int) -> int:
+        return place
+
+
+class PretendedMemory(Memory):
+    """Memory that is not there, and knows which lanes have wrapped around."""
+
+    def add(self, name: str, tensor: Pretended, is_output: bool) -> int:
+        base = super().add(name, torch.empty(0), is_output)
+        self.buffers[-1] = PretendedBuffer(name, tensor, base, is_output)
+        return base
+
+    def start_at_zero(self, names: Collection[str]) -> None:
+        for buffer in self.buffers:
+            if buffer.name in names:
+                buffer.data.default = _always(0, buffer.data.dtype)
+                buffer.written.default = _always(True, np.dtype(bool))
+
+    def _touch(self, kind: str, part: Part, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        """What orders threads is looked for at sizes that are there."""
+
+    def checked(self, result: Lanes, left: Lanes, right: Lanes, exactly: Callable[..., Any]) -> Lanes:
+        """Label the lanes of an int32 that have wrapped around."""
+        if result.row is not INT32:
+            return result
+        exact = exactly(
+            left.data.astype(np.float64), right.data.astype(np.float64)
+        )  # of 62 bits, 53 are enough
+        beyond = (exact < -(2**31)) | (exact > 2**31 - 1)
+        if beyond.any():
+            unsigned = (exact >= 0) & (exact < 2**32)
+            for kind, lanes in ((WRAPPED, beyond & ~unsigned), (WRAPPED_SIGNED, beyond & unsigned)):
+                if lanes.any():
+                    place = int(lanes.argmax())
+                    both = (
+                        int(np.broadcast_to(each.data, exact.shape).flat[place]) for each in (left, right)
+                    )
+                    found = where(lanes, self._wrap(kind, _EXACT[exactly](*both)))
+                    result.labels = joined(result.labels, found)
+        return result
+
+    def taken_as_unsigned(self, labels: Labels) -> Labels:
+        """A uint32 holds twice as much."""
+        if labels is None:
+            return None
+        for source, own in self._wraps(labels):
+            if source.kind == WRAPPED_SIGNED:
+                labels = np.where(own, 0, labels)
+        return labels
+
+    def _wrap(self, kind: str, value: int) -> int:
+        """The label of lanes that have wrapped around at the running line; value: what one should be."""
+        site = self.site()
+        known = (s for s in self.sources if s.kind == kind and s.site == site)
+        text = f"offset {value:,} does not fit int32 and wraps around: make a factor int64, .to(tl.int64)"
+        return self._label(next(known, Source(kind, text, site)))
+
+    def use(self, labels: Labels, on: np.ndarray | None = None) -> None:
+        if labels is not None:
+            for source, own in self._wraps(labels if on is None else np.where(on, labels, 0)):
+                if own.any():
+                    raise Halt(Stop("true size", source.what, source.site))
+        super().use(labels, on)
+
+    def _note_use(self, labels: Labels, on: np.ndarray | None = None) -> Source | None:
+        """Values may wrap around, as hashes do."""
+        if labels is not None:
+            for _, own in self._wraps(labels):
+                labels = np.where(own, 0, labels)
+        return super()._note_use(labels, on)
+
+    def _wraps(self, labels: np.ndarray) -> list[tuple[Source, np.ndarray]]:
+        return [(s, labels == self._label(s)) for s in self.sources if s.kind in (WRAPPED, WRAPPED_SIGNED)]
+
+    def _label_elements(self, *_: object) -> None:
+        """What was stored is not followed further."""

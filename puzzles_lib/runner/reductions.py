@@ -1,0 +1,255 @@
+"""Reductions, scans and `tl.map_elementwise`, by the region that says how elements are combined.
+
+In a tree, as on a GPU: the region runs on whole halves, each time combining all neighbouring pairs, so 1024
+elements take ten runs. Where Triton's own functions do what NumPy does, NumPy does it.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from puzzles_lib.dtypes import DType
+from puzzles_lib.runner import arithmetic, numerics
+from puzzles_lib.runner.lanes import KIND, Labels, Lanes, folded, joined, where
+from puzzles_lib.runner.operations import operation
+from puzzles_lib.runner.step import Machine, NotOneValue, Step
+from puzzles_lib.translator.ir import Region
+
+LANES = 32  # of a warp
+GREAT = 0.02  # of the values: far more than rounding makes, in bfloat16 too
+Arrays = list[np.ndarray]
+Combine = Callable[[Arrays, Arrays], Arrays]
+
+# NumPy's own, where it computes the same. tl.max and tl.min ignore NaN.
+_REDUCE = {
+    "_sum_combine": np.add,
+    "_elementwise_max": np.fmax,
+    "_elementwise_min": np.fmin,
+    "_xor_combine": np.bitwise_xor,
+    "_or_combine": np.bitwise_or,
+}
+_SCAN = {"_sum_combine": np.add, "_prod_combine": np.multiply}
+_SEARCHES = [f"_arg{which}_combine_tie_break_{how}" for which in ("max", "min") for how in ("left", "fast")]
+_AMONG_NAN = "NaN is neither larger nor smaller: which element is found depends on the order of comparing"
+_ARG = {"_argmax_combine_tie_break_left": np.max, "_argmin_combine_tie_break_left": np.min}
+
+
+def combined_by(region: Region) -> str:
+    """The function of Triton's own that a region calls and nothing else; "" for any other region."""
+    operations = region.entry.operations
+    if len(region.blocks) != 1 or len(operations) != 2 or operations[0].name != "tt.call":
+        return ""
+    found = re.match(r"@\"?triton\.language\.standard\.(\w+?)__", operations[0].attributes["callee"])
+    plain = operations[0].operands == region.entry.arguments
+    return found[1] if found and plain and operations[1].operands == operations[0].results else ""
+
+
+class _Region:
+    """How elements are combined: a region that is run on arrays."""
+
+    def __init__(self, machine: Machine, step: Step, rows: list[DType]):
+        self.machine, self.code, self.rows = machine, step.regions[0], rows
+        self.labels: Labels = None  # of what the region itself makes undefined: the worst
+
+    def __call__(self, left: Arrays, right: Arrays) -> Arrays:
+        pairs = [*zip(left, self.rows, strict=True), *zip(right, self.rows, strict=True)]
+        return self.of([Lanes(array, row) for array, row in pairs], left[0].shape, [a.dtype for a in left])
+
+    def of(self, given: list[Lanes], shape: tuple[int, ...], dtypes: list[Any]) -> Arrays:
+        memory = self.machine.memory
+        recorder, memory.recorder = memory.recorder, None  # it would see halves of blocks
+        try:
+            results = self.machine.body(self.code, given)
+        finally:
+            memory.recorder = recorder
+        for each in results:
+            if each.labels is not None:
+                worst = each.labels.max(initial=0)
+                self.labels = np.array([worst if self.labels is None else max(worst, self.labels[0])], KIND)
+        return [
+            np.broadcast_to(each.data, shape).astype(dtype, copy=False)
+            for each, dtype in zip(results, dtypes, strict=True)
+        ]
+
+
+@operation("tt.reduce", labels=None)
+def reduce(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
+    """One element of all along an axis."""
+    op, axis = step.op, step.op.integer("axis")
+    shape = op.operands[0].type.shape
+    rows = [lanes.row for lanes in inputs]
+    arrays = [np.moveaxis(lanes.full(shape), axis, -1) for lanes in inputs]
+    name = step.combined
+    if rows[0].is_float:
+        machine.memory.flops += arrays[0].size
+    found = joined(*(lanes.full_labels(shape) for lanes in inputs))
+    found = None if found is None else np.moveaxis(found, axis, -1)
+    labels = (None if found is None else found.max(-1)) if name in _SEARCHES else folded(found)
+    undecided = _undecided(name, rows[0], arrays[0])
+    if undecided is not None:
+        labels = joined(labels, where(undecided, machine.memory.label(_AMONG_NAN)))
+    if ufunc := _numpy(_REDUCE, name, rows[0]):
+        dot = _as_dot(machine, inputs[0], shape, axis) if ufunc is np.add else None
+        results = [ufunc.reduce(arrays[0], axis=-1, dtype=arrays[0].dtype) if dot is None else dot]
+    elif best := _numpy(_ARG, name, rows[0]):
+        values, index = arrays
+        value = best(values, -1)
+        last = np.iinfo(index.dtype).max
+        results = [value, np.where(values == value[..., None], index, last).min(-1)]
+    else:
+        combine = _Region(machine, step, rows)
+        results = _by_blocks_or_elements(_fold, combine, arrays)
+        labels = joined(labels, combine.labels)
+    made = [np.atleast_1d(np.asarray(each)) for each in results]
+    labels = None if labels is None else np.broadcast_to(labels, made[0].shape)
+    return tuple(Lanes(each, row, labels) for each, row in zip(made, rows, strict=True))
+
+
+def _as_dot(machine: Machine, lanes: Lanes, shape: tuple[int, ...], axis: int) -> np.ndarray | None:
+    """A sum of products that the compiler makes a dot, as it is compiled; None where it does not."""
+    operands = arithmetic.dot_operands(lanes.product, shape, lanes.row)
+    if operands is None:
+        return None
+    notes = machine.memory.arithmetic
+    notes.in_tf32[machine.site()] = None
+    dot = numerics.product(*map(numerics.float32_to_tf32, operands), np.float32)
+    fits = dot.shape == tuple(np.delete(shape, axis))  # or it does not compile
+    return dot if notes.as_compiled and fits else None
+
+
+@operation("tt.scan", labels=None)
+def scan(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
+    """Each element combined with all before it."""
+    op, axis = step.op, step.op.integer("axis")
+    back = -1 if op.flag("reverse") else 1
+    shape, rows = op.operands[0].type.shape, [lanes.row for lanes in inputs]
+    arrays = [np.moveaxis(lanes.full(shape), axis, -1)[..., ::back] for lanes in inputs]
+    inside: Labels = None
+    if ufunc := _numpy(_SCAN, step.combined, rows[0]):
+        results = [ufunc.accumulate(arrays[0], axis=-1, dtype=arrays[0].dtype)]
+    else:
+        combine = _Region(machine, step, rows)
+        results = _by_blocks_or_elements(_prefixes, combine, arrays)
+        inside = combine.labels
+        if not _by_blocks_or_elements(_is_associative, combine, arrays):
+            machine.memory.brackets_matter()
+    labels = joined(*(lanes.full_labels(shape) for lanes in inputs))
+    if labels is not None:
+        labels = np.maximum.accumulate(np.moveaxis(labels, axis, -1)[..., ::back], -1)
+        labels = np.moveaxis(labels[..., ::back], -1, axis)
+    if inside is not None:
+        labels = joined(labels, np.full(shape, inside[0], KIND))
+    return tuple(
+        Lanes(np.moveaxis(each[..., ::back], -1, axis), row, labels)
+        for each, row in zip(results, rows, strict=True)
+    )
+
+
+@operation("tt.map_elementwise", labels=None)
+def map_elementwise(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
+    """A function of single elements, for each lane."""
+    if step.op.integer("pack", 1) != 1:
+        raise NotImplementedError("tl.map_elementwise with pack runs on a GPU only")
+    shape = step.op.operands[0].type.shape
+    arrays = [lanes.full(shape) for lanes in inputs]
+    rows = [lanes.row for lanes in inputs]
+    combine = _Region(machine, step, rows)
+    storages = [row.storage for row in step.rows]
+    try:
+        made = combine.of([Lanes(a, r) for a, r in zip(arrays, rows, strict=True)], shape, storages)
+    except NotOneValue:
+        made = [np.empty(shape, storage) for storage in storages]
+        for place in np.ndindex(shape):
+            one = [Lanes(a[place][None], r) for a, r in zip(arrays, rows, strict=True)]
+            for result, value in zip(made, combine.of(one, (1,), storages), strict=True):
+                result[place] = value.item()
+    labels = joined(*(lanes.full_labels(shape) for lanes in inputs))
+    if combine.labels is not None:
+        labels = joined(labels, np.full(shape, combine.labels[0], KIND))
+    return tuple(Lanes(each, row, labels) for each, row in zip(made, step.rows, strict=True))
+
+
+def _fold(combine: Combine, arrays: Arrays) -> Arrays:
+    """All elements of the last axis in one, neighbours first."""
+    while arrays[0].shape[-1] > 1:
+        arrays = combine([a[..., 0::2] for a in arrays], [a[..., 1::2] for a in arrays])
+    return [a[..., 0] for a in arrays]
+
+
+def _prefixes(combine: Combine, arrays: Arrays) -> Arrays:
+    """Each element combined with all before it: first within its warp, then with the warps before."""
+    if arrays[0].shape[-1] <= LANES:
+        return _prefixes_of_a_warp(combine, arrays)
+    apart = _prefixes_of_a_warp(combine, [a.reshape(*a.shape[:-1], -1, LANES) for a in arrays])
+    totals = _prefixes_of_a_warp(combine, [a[..., -1] for a in apart])
+    # The first warp has none before it; what it computes is thrown away.
+    before = [
+        np.broadcast_to(np.roll(t, 1, -1)[..., None], a.shape) for t, a in zip(totals, apart, strict=True)
+    ]
+    together = combine(before, apart)
+    return [
+        np.concatenate([a[..., :1, :], j[..., 1:, :]], -2).reshape(whole.shape)
+        for a, j, whole in zip(apart, together, arrays, strict=True)
+    ]
+
+
+def _prefixes_of_a_warp(combine: Combine, arrays: Arrays) -> Arrays:
+    """Hillis and Steele, Data parallel algorithms (CACM 29(12), 1986)."""
+    step = 1
+    while step < arrays[0].shape[-1]:
+        # The first lanes have nobody at that distance; what they compute is thrown away.
+        left = [np.concatenate([a[..., :step], a[..., :-step]], -1) for a in arrays]
+        new = combine(left, arrays)
+        arrays = [
+            np.concatenate([a[..., :step], n[..., step:]], -1) for a, n in zip(arrays, new, strict=True)
+        ]
+        step *= 2
+    return arrays
+
+
+def _is_associative(combine: Combine, arrays: Arrays) -> bool:
+    """Whether it makes no great difference where the brackets stand, for any three neighbours (in a ring)."""
+    one, two, three = ([np.roll(a, -n, -1) for a in arrays] for n in range(3))
+    with_left, with_right = combine(combine(one, two), three), combine(one, combine(two, three))
+    for parts in zip(one, two, three, with_left, with_right, strict=True):
+        *values, left, right = (part.astype(np.float64) for part in parts)
+        size = abs(left) + abs(right) + sum(map(abs, values))
+        if (abs(left - right) > GREAT * size).any():  # NaN, which undefined lanes hold, is no difference
+            return False
+    return True
+
+
+def _by_blocks_or_elements(method: Callable[..., Any], combine: Combine, arrays: Arrays) -> Any:
+    """A combine function may branch on its values; then it is called element by element."""
+    try:
+        return method(combine, arrays)
+    except NotOneValue:
+
+        def one_by_one(left: Arrays, right: Arrays) -> Arrays:
+            results = [np.empty_like(a) for a in left]
+            for place in np.ndindex(left[0].shape):
+                one = combine([a[place][None] for a in left], [a[place][None] for a in right])
+                for result, value in zip(results, one, strict=True):
+                    result[place] = value.item()
+            return results
+
+        return method(one_by_one, arrays)
+
+
+def _numpy(table: dict[str, Any], name: str, row: DType) -> Any:
+    """NumPy's equivalent of a combine function, where the dtype and the values allow it."""
+    if name not in table or row.code:
+        return None
+    if name == "_sum_combine" and row.storage.kind in "bf" and row.storage.itemsize < 4:
+        return None
+    return table[name]
+
+
+def _undecided(name: str, row: DType, values: np.ndarray) -> np.ndarray | None:
+    """Where nobody knows which element along the last axis a search finds; None where that is known."""
+    if name not in _SEARCHES or not row.is_float:
+        return None
+    wild = np.isnan(row.widen(values)).any(-1)
+    return np.atleast_1d(wild) if wild.any() else None

@@ -1,0 +1,70 @@
+"""An operation as the machine runs it, and what operations may ask of the machine."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from puzzles_lib.dtypes import DType
+from puzzles_lib.runner.lanes import Lanes, row_of
+from puzzles_lib.runner.memory import Memory
+from puzzles_lib.runner.records import Program
+from puzzles_lib.source import Site
+from puzzles_lib.translator.ir import Operation
+
+
+class NotOneValue(ValueError):
+    """A block was used as a condition."""
+
+
+class Step:
+    """An operation, and what is known of it before it runs.
+
+    ins, outs: numbers of values. row, shape: of the first result, if it is lanes; rows: of all. size: lanes
+    of the first result. kept: what the operation may keep from one time to the next. regions: made ready to
+    run. combined: by which of Triton's own functions it combines elements, if it does.
+    """
+
+    __slots__ = (
+        "combined", "ins", "kept", "op", "outs", "regions", "row", "rows", "run", "shape", "size",
+    )  # fmt: skip
+
+    def __init__(self, op: Operation, run: Callable[..., Any]):
+        self.op = op
+        self.ins = tuple(value.number for value in op.operands)
+        self.outs = tuple(value.number for value in op.results)
+        self.run = run
+        kinds = [result.type for result in op.results]
+        self.rows: list[DType | None] = [_row(kind.element) for kind in kinds]
+        self.row: Any = self.rows[0] if self.rows else None
+        self.shape = kinds[0].shape if kinds else ()
+        self.size = int(np.prod(self.shape)) if self.shape else 1
+        self.regions: tuple[Any, ...] = ()
+        self.combined = ""
+        self.kept: Any = None
+
+
+def _row(element: str) -> DType | None:
+    """The dtype of lanes; None for what is none, or has none here."""
+    if element.startswith(("!tt.ptr<tensor", "!tt.tensordesc")):
+        return None
+    try:
+        return row_of(element)
+    except NotImplementedError:
+        return None
+
+
+class Machine(Protocol):
+    """What runs an operation: see `puzzles_lib.runner.machine`."""
+
+    memory: Memory
+    grid: Program
+    quiet: bool
+
+    def site(self) -> Site: ...
+    def site_of(self, step: Any) -> Site: ...
+    def body(self, code: Any, given: Sequence[Any]) -> list[Any]: ...
+    def print(self, text: str) -> None: ...
+    def dotted(self, step: Step, depth: int, *blocks: Lanes) -> None: ...
+    def accessed(self, before: int, values: Lanes, *operands: Lanes) -> None: ...
+    def marked(self, step: Step, text: str, values: Sequence[Any]) -> None: ...

@@ -1,0 +1,426 @@
+"""Reads Triton IR: text in MLIR's generic form becomes operations, values and regions.
+
+In the generic form every operation looks the same, on every version of Triton:
+
+    %x:2 = "scf.for"(%a, %b) <{axis = 0 : i32}> ({ ... }) {more = true} : (i32, i32) -> (i32, i32) loc(#loc3)
+
+A printed name is unique within a region only; a `Value` is one value and nothing else. Nothing of the text is
+executed, and a text longer than `MOST_CHARACTERS` is not read.
+"""
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+MOST_CHARACTERS = 8_000_000
+
+
+class Unreadable(ValueError):
+    """The text is not IR as this module knows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A value's type: the shape of a block, () for one value, and the type of an element.
+
+    element: such as ``"f32"``, ``"i1"``, ``"!tt.ptr<f32>"``; of what is no block, the whole type.
+    """
+
+    shape: tuple[int, ...]
+    element: str
+
+    @property
+    def is_pointer(self) -> bool:
+        """Whether the elements are addresses."""
+        return self.element.startswith("!tt.ptr<")
+
+    @property
+    def pointee(self) -> "Type":
+        """What a pointer points to; of a descriptor, the block that it moves."""
+        inner = self.element[self.element.index("<") + 1 : -1]
+        if self.element.startswith("!tt.tensordesc<") and not inner.startswith("tensor<"):
+            inner = f"tensor<{inner}>"
+        return read_type(_split(inner)[0])
+
+
+@functools.lru_cache(maxsize=4096)
+def read_type(text: str) -> Type:
+    """A type from its text."""
+    match = re.fullmatch(r"tensor<((?:\d+x)*)(.*)>", text)
+    if match is None:
+        return Type((), text)
+    element = _split(match[2])[0]  # a layout may follow
+    return Type(tuple(int(n) for n in match[1].split("x")[:-1]), element)
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where in the source something comes from. name: of the variable that it was made for, "" for none."""
+
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    name: str = ""
+
+
+NOWHERE = Location()
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """What an operation gives (``maker``), or a block takes. number: its own within its function, from 0."""
+
+    type: Type
+    number: int
+    location: Location = NOWHERE
+    maker: "Operation | None" = None
+    users: "list[Operation]" = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class Operation:
+    """One operation. attributes: by name, as text. successors: the blocks that it may go on with."""
+
+    name: str
+    operands: tuple[Value, ...] = ()
+    results: tuple[Value, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    regions: "tuple[Region, ...]" = ()
+    successors: tuple[str, ...] = ()
+    location: Location = NOWHERE
+
+    def integer(self, name: str, default: int = 0) -> int:
+        """An attribute such as ``0 : i32``, as a number."""
+        text = self.attributes.get(name)
+        return default if text is None else int(text.split(" : ")[0])
+
+    def flag(self, name: str) -> bool:
+        """Whether an attribute is there, and not ``false``."""
+        return self.attributes.get(name, "false") != "false"
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """An attribute such as ``array<i32: 1, 0>``, as numbers."""
+        text = self.attributes.get(name, "")
+        inner = text[text.index(":") + 1 : -1] if ":" in text else ""
+        return tuple(int(n) for n in inner.split(",")) if inner else ()
+
+    def text(self, name: str) -> str:
+        """An attribute that is a string, without its quotes and escapes."""
+        return unescaped(self.attributes.get(name, ""))
+
+    def segments(self) -> tuple[tuple[Value, ...], ...]:
+        """The operands by groups, of an operation some of whose operands may be missing."""
+        found, at = [], 0
+        for size in self.integers("operandSegmentSizes"):
+            found.append(self.operands[at : at + size])
+            at += size
+        return tuple(found)
+
+
+@dataclass(eq=False, slots=True)
+class Block:
+    """Operations that run one after another. label: such as ``"^bb1"``."""
+
+    label: str
+    arguments: tuple[Value, ...] = ()
+    operations: list[Operation] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class Region:
+    """The blocks of a body, the first of which is its entry."""
+
+    blocks: list[Block] = field(default_factory=list)
+
+    @property
+    def entry(self) -> Block:
+        return self.blocks[0]
+
+
+@dataclass(eq=False, slots=True)
+class Function:
+    """A function. values: how many it has. public: whether it's the kernel itself."""
+
+    name: str
+    region: Region
+    values: int
+    public: bool
+    location: Location
+
+    @property
+    def arguments(self) -> tuple[Value, ...]:
+        return self.region.entry.arguments
+
+
+@dataclass(frozen=True, eq=False)
+class Module:
+    """What one text holds: its functions by name."""
+
+    functions: Mapping[str, Function]
+
+    @property
+    def kernel(self) -> Function:
+        return next(each for each in self.functions.values() if each.public)
+
+
+def unescaped(text: str) -> str:
+    """A quoted string's text; MLIR writes a byte that is no letter as ``\\E9``."""
+    inner = text[1:-1] if text.startswith('"') else text
+    if "\\" not in inner:
+        return inner
+    raw = re.sub(
+        rb"\\([0-9A-Fa-f]{2}|.)",
+        lambda m: bytes([int(m[1], 16)]) if len(m[1]) == 2 else m[1],
+        inner.encode(),
+    )
+    return raw.decode(errors="replace")
+
+
+# ---- reading
+
+_NAME = r"%[\w.$\-]+"
+_HEAD = re.compile(
+    rf'(?:({_NAME}(?::\d+)?(?:, {_NAME}(?::\d+)?)*) = )?"([\w.]+)"\(([^()]*)\)(?:\[([^\]]*)\])?'
+)
+_BLOCK = re.compile(r"(\^\w+)(?:\((.*)\))?:(?: *//.*)?$")
+
+
+def read_module(text: str) -> Module:
+    """Read a module's text. Raises `Unreadable`, with the line, where it is not as expected."""
+    if len(text) > MOST_CHARACTERS:
+        raise Unreadable(f"the IR has {len(text)} characters, {MOST_CHARACTERS} are read")
+    lines, definitions = [], {}
+    for line in text.splitlines():
+        if line.startswith("#"):
+            name, _, value = line.partition(" = ")
+            definitions[name] = value
+        elif stripped := line.strip():
+            lines.append(stripped)
+    return _Reader(lines, _Locations(definitions)).module()
+
+
+class _Locations:
+    """Resolves ``loc(...)``."""
+
+    def __init__(self, definitions: Mapping[str, str]):
+        self.definitions = definitions
+        self.known: dict[str, Location] = {}
+
+    def read(self, text: str) -> Location:
+        """What stands within ``loc(...)``."""
+        found = self.known.get(text)
+        if found is None:
+            self.known[text] = NOWHERE  # should a location lead to itself
+            self.known[text] = found = self._resolved(text)
+        return found
+
+    def _resolved(self, text: str) -> Location:
+        if text.startswith("#"):
+            whole = self.definitions.get(text, "")
+            return self.read(whole[4:-1]) if whole.startswith("loc(") else NOWHERE
+        if match := re.fullmatch(r'("(?:[^"\\]|\\.)*"):(\d+):(\d+)', text):
+            return Location(unescaped(match[1]), int(match[2]), int(match[3]))
+        if match := re.fullmatch(r'("(?:[^"\\]|\\.)*")(?:\((.*)\))?', text):
+            inner = self.read(match[2]) if match[2] else NOWHERE
+            return Location(inner.file, inner.line, inner.column, unescaped(match[1]))
+        if match := re.match(r"callsite\((.*) at ", text):
+            return self.read(match[1])
+        if match := re.match(r"fused(?:<.*>)?\[(.*)\]$", text):
+            return next((found for part in _split(match[1]) if (found := self.read(part)).line), NOWHERE)
+        return NOWHERE
+
+
+class _Reader:
+    def __init__(self, lines: Sequence[str], locations: _Locations):
+        self.lines, self.at, self.locations = lines, 0, locations
+        self.scopes: list[dict[str, Value]] = []
+        self.count = 0
+
+    def module(self) -> Module:
+        """The functions of a module."""
+        if not self.lines or not self.lines[0].startswith('"builtin.module"'):
+            raise Unreadable("the text does not begin with a module")
+        self.scopes = [{}]
+        top = self.operation()
+        functions = {}
+        for each in top.regions[0].entry.operations if top.regions[0].blocks else ():
+            if each.name == "tt.func" and each.regions and each.regions[0].blocks:
+                name = each.text("sym_name")
+                public = each.text("sym_visibility") == "public"
+                functions[name] = Function(
+                    name, each.regions[0], each.integer("values"), public, each.location
+                )
+        if not any(function.public for function in functions.values()):
+            raise Unreadable("the module has no kernel")
+        return Module(functions)
+
+    def fail(self, line: str) -> Unreadable:
+        return Unreadable(f"line of IR that cannot be read: {line[:120]}")
+
+    def operation(self) -> Operation:
+        """The operation whose first line is the current one."""
+        line = self.lines[self.at]
+        self.at += 1
+        match = _HEAD.match(line)
+        if match is None:
+            raise self.fail(line)
+        outer = self.count
+        if is_function := match[2] == "tt.func":  # its values are numbered from 0
+            self.count = 0
+        operands = tuple(self.value(name) for name in match[3].split(", ")) if match[3] else ()
+        rest, attributes, regions = line[match.end() :], {}, []
+        if rest.startswith(" <{"):
+            end = _closing(rest, 2)
+            attributes.update(_attributes(rest[3:end]))
+            rest = rest[end + 2 :]
+        if rest == " ({":
+            rest = self.regions(regions)
+        if rest.startswith(" {"):
+            end = _closing(rest, 1)
+            attributes.update(_attributes(rest[2:end]))
+            rest = rest[end + 1 :]
+        rest, location = self.located(rest)
+        if not rest.startswith(" : ("):
+            raise self.fail(line)
+        arrow = _closing(rest, 3) + 1
+        given = rest[arrow + 4 :]
+        given = given[1:-1] if given.startswith("(") and given.endswith(")") else given
+        types = [read_type(each) for each in _split(given)] if given else []
+        if is_function:
+            attributes["values"], self.count = str(self.count), outer
+        results = self.results(match[1], types, location)
+        made = Operation(
+            match[2], operands, results, attributes, tuple(regions),
+            tuple(match[4].split(", ")) if match[4] else (), location,
+        )  # fmt: skip
+        for operand in operands:
+            operand.users.append(made)
+        for result in results:
+            result.maker = made
+        return made
+
+    def regions(self, regions: list[Region]) -> str:
+        """An operation's regions; returns what follows them."""
+        while True:
+            regions.append(self.region())
+            line = self.lines[self.at]
+            self.at += 1
+            if line.startswith("})"):
+                return line[2:]
+            if line != "}, {":
+                raise self.fail(line)
+
+    def region(self) -> Region:
+        """The region whose first line is the current one; stops at the line that ends it."""
+        region = Region()
+        self.scopes.append({})
+        while self.at < len(self.lines) and not self.lines[self.at].startswith("}"):
+            line = self.lines[self.at]
+            if line.startswith("^") and (match := _BLOCK.match(line)):
+                self.at += 1
+                region.blocks.append(Block(match[1], self.block_arguments(match[2] or "")))
+                continue
+            if not region.blocks:
+                region.blocks.append(Block("^bb0"))
+            region.blocks[-1].operations.append(self.operation())
+        if self.at >= len(self.lines):
+            raise Unreadable("the text ends within a region")
+        self.scopes.pop()
+        return region
+
+    def block_arguments(self, text: str) -> tuple[Value, ...]:
+        found = []
+        for part in _split(text):
+            name, _, kind = part.partition(": ")
+            kind, location = self.located(kind)
+            found.append(self.define(name, read_type(kind), location))
+        return tuple(found)
+
+    def results(self, names: str | None, types: Sequence[Type], location: Location) -> tuple[Value, ...]:
+        if not names:
+            return tuple(self.define("", each, location) for each in types)
+        keys = []
+        for name in names.split(", "):
+            name, _, count = name.partition(":")
+            keys += [f"{name}#{i}" for i in range(int(count))] if count else [name]
+        if len(keys) != len(types):
+            raise Unreadable(f"{names} are {len(types)} values")
+        return tuple(self.define(key, each, location) for key, each in zip(keys, types, strict=True))
+
+    def define(self, name: str, kind: Type, location: Location) -> Value:
+        value = Value(kind, self.count, location)
+        self.count += 1
+        self.scopes[-1][name] = value
+        return value
+
+    def value(self, name: str) -> Value:
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+        raise Unreadable(f"{name} is used before it is defined")
+
+    def located(self, text: str) -> tuple[str, Location]:
+        """Text without the ``loc(...)`` at its end, and what that says."""
+        at = text.rfind(" loc(")
+        if at < 0 or not text.endswith(")"):
+            return text, NOWHERE
+        return text[:at], self.locations.read(text[at + 5 : -1])
+
+
+_OPEN, _CLOSE = "<([{", ">)]}"
+
+
+def _closing(text: str, at: int) -> int:
+    """The place of the bracket that closes the one at ``at``. Quoted brackets and arrows do not count."""
+    depth, quoted, i = 0, False, at
+    while i < len(text):
+        character = text[i]
+        if quoted:
+            if character == "\\":
+                i += 1
+            elif character == '"':
+                quoted = False
+        elif character == '"':
+            quoted = True
+        elif character in _OPEN:
+            depth += 1
+        elif character in _CLOSE and text[i - 1 : i + 1] != "->":
+            depth -= 1
+            if not depth:
+                return i
+        i += 1
+    raise Unreadable(f"a bracket that nothing closes: {text[:120]}")
+
+
+def _split(text: str) -> list[str]:
+    """The parts between the commas of the outermost level."""
+    if "," not in text:
+        return [text.strip()] if text.strip() else []
+    parts, depth, quoted, start, i = [], 0, False, 0, 0
+    while i < len(text):
+        character = text[i]
+        if quoted:
+            if character == "\\":
+                i += 1
+            elif character == '"':
+                quoted = False
+        elif character == '"':
+            quoted = True
+        elif character in _OPEN:
+            depth += 1
+        elif character in _CLOSE and text[i - 1 : i + 1] != "->":
+            depth -= 1
+        elif character == "," and not depth:
+            parts.append(text[start:i].strip())
+            start = i + 1
+        i += 1
+    return [*parts, text[start:].strip()]
+
+
+def _attributes(text: str) -> dict[str, str]:
+    found = {}
+    for part in _split(text):
+        name, equals, value = part.partition(" = ")
+        found[name.strip('"')] = value if equals else "unit"
+    return found

@@ -1,0 +1,195 @@
+"""The second line of a report is true of the run: strides, shares, shapes and starts are read from it."""
+
+import pytest
+import triton
+import triton.language as tl
+
+from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD
+from puzzles_lib.chapters.ch02_broadcasting.puzzles import OUTER_ADD_BLOCKS
+from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM
+from puzzles_lib.checker import examine
+from puzzles_lib.checker.verdicts import on_the_grid
+from puzzles_lib.source import define
+
+HEAD = "import triton\nimport triton.language as tl\n\n@triton.jit\n"
+LOOP = """def kernel(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    {start}
+    for n in range(0, N, BLOCK_N):
+        offs = n + tl.arange(0, BLOCK_N)
+        mask = (m[:, None] < M) & (offs[None, :] < N)
+        x = tl.load(x_ptr + m[:, None] * N + offs[None, :], mask, 0.0)
+        {step}
+    tl.store(z_ptr + m, acc, m < M)
+"""
+TOTAL = ("acc = 0", "acc += tl.sum(x, 1)")
+LARGEST = ("acc = 0", "acc = tl.maximum(acc, tl.max(x, 1))")
+
+
+@triton.jit
+def rows_m_apart(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    x, y = tl.load(x_ptr + n, n < N), tl.load(y_ptr + m, m < M)
+    mask = (m[:, None] < M) & (n[None, :] < N)
+    tl.store(z_ptr + m[:, None] * M + n[None, :], x[None, :] + y[:, None], mask)
+
+
+@triton.jit
+def rows_of_blocks(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    x, y = tl.load(x_ptr + n, n < N), tl.load(y_ptr + m, m < M)
+    mask = (m[:, None] < M) & (n[None, :] < N)
+    tl.store(z_ptr + m[:, None] * BLOCK_N + n[None, :], x[None, :] + y[:, None], mask)
+
+
+@triton.jit
+def starts_at_the_id(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    i = tl.program_id(0) + tl.arange(0, BLOCK)
+    tl.store(z_ptr + i, tl.load(x_ptr + i, i < N) + 10, i < N)
+
+
+@triton.jit
+def row_of_the_id(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    row = tl.program_id(0)
+    total = tl.zeros((), tl.float32)
+    for n in range(0, N, BLOCK_N):
+        offs = n + tl.arange(0, BLOCK_N)
+        total += tl.sum(tl.load(x_ptr + row * N + offs, offs < N, 0.0), 0)
+    tl.store(z_ptr + row, total)
+
+
+@triton.jit
+def no_column(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    top = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    total = tl.zeros((BLOCK_M,), tl.float32)
+    for n in range(0, N, BLOCK_N):
+        offs = n + tl.arange(0, BLOCK_N)
+        mask = (m[:, None] < M) & (offs[None, :] < N)
+        x = tl.load(x_ptr + m[:, None] * N + offs[None, :], mask, float("-inf"))
+        total += tl.sum(tl.exp(x - top), 1)
+    for n in range(0, N, BLOCK_N):
+        offs = n + tl.arange(0, BLOCK_N)
+        mask = (m[:, None] < M) & (offs[None, :] < N)
+        tl.store(z_ptr + m[:, None] * N + offs[None, :], total[:, None] + offs[None, :] * 0.0, mask)
+
+
+@triton.jit
+def right_for_one_row(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    top = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    total = tl.zeros((BLOCK_M,), tl.float32)
+    for n in range(0, N, BLOCK_N):
+        offs = n + tl.arange(0, BLOCK_N)
+        mask = (m[:, None] < M) & (offs[None, :] < N)
+        x = tl.load(x_ptr + m[:, None] * N + offs[None, :], mask, float("-inf"))
+        top = tl.maximum(top, tl.max(x, 1))
+    for n in range(0, N, BLOCK_N):
+        offs = n + tl.arange(0, BLOCK_N)
+        mask = (m[:, None] < M) & (offs[None, :] < N)
+        x = tl.load(x_ptr + m[:, None] * N + offs[None, :], mask, float("-inf"))
+        total += tl.sum(tl.exp(x - top), 1)
+    for n in range(0, N, BLOCK_N):
+        offs = n + tl.arange(0, BLOCK_N)
+        mask = (m[:, None] < M) & (offs[None, :] < N)
+        x = tl.load(x_ptr + m[:, None] * N + offs[None, :], mask, float("-inf"))
+        z = tl.exp(x - top[:, None]) / total[:, None]
+        tl.store(z_ptr + m[:, None] * N + offs[None, :], z, mask)
+
+
+@triton.jit
+def transposed_mask(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    x, y = tl.load(x_ptr + n, n < N), tl.load(y_ptr + m, m < M)
+    mask = (m[None, :] < M) & (n[:, None] < N)
+    tl.store(z_ptr + m[:, None] * N + n[None, :], x[None, :] + y[:, None], mask)
+
+
+@triton.jit
+def returns_a_store(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    z = tl.store(z_ptr + i, tl.load(x_ptr + i, i < N) + 10, i < N)
+    return z
+
+
+@triton.jit
+def forgets_the_load(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = x_ptr + i
+    tl.store(z_ptr + i, x + 10, i < N)
+
+
+@triton.jit
+def prints_a_shape(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, i < N)
+    print("shape", x.shape)
+    tl.store(z_ptr + i, x + 10, i < N)
+
+
+@pytest.mark.parametrize(
+    "kernel, puzzle, words",
+    [
+        (
+            rows_m_apart,
+            OUTER_ADD_BLOCKS,
+            "programs (0, 0) and (0, 2) overwrite each other at z[0, 64]: "
+            "your rows are M = 64 elements apart, but rows of z are N = 96 apart",
+        ),
+        (rows_of_blocks, OUTER_ADD_BLOCKS, "your rows are BLOCK_N = 32 elements apart"),
+        (
+            starts_at_the_id,
+            CONSTANT_ADD,
+            "one starts 1 element after the other, but each block has BLOCK = 32",
+        ),
+        (row_of_the_id, LONG_SUM, "each program stores 1 element of z, but its share is BLOCK_M = 2"),
+        (right_for_one_row, LONG_SOFTMAX, "top[:, None] is a column, with one element per row"),
+        (
+            right_for_one_row,
+            LONG_SOFTMAX,
+            "an earlier case has BLOCK_M = 1, and a single element fits any shape",
+        ),
+        (transposed_mask, OUTER_ADD_BLOCKS, "in the earlier cases, because BLOCK_M = BLOCK_N there"),
+        (returns_a_store, CONSTANT_ADD, "a kernel can't return a value: write results with tl.store"),
+        (returns_a_store, CONSTANT_ADD, "return z"),
+        (forgets_the_load, CONSTANT_ADD, "x contains addresses, not values: tl.load(x) reads"),
+        (prints_a_shape, CONSTANT_ADD, "print cannot show a shape or another tuple: tl.static_print"),
+    ],
+)
+def test_the_cause_is_said(kernel, puzzle, words):
+    report = str(examine(kernel, puzzle))
+    assert words in report, report
+
+
+@pytest.mark.parametrize(
+    "lines, start",
+    [
+        (TOTAL, "tl.zeros([BLOCK_M], tl.float32)"),
+        (LARGEST, 'tl.full([BLOCK_M], float("-inf"), tl.float32)'),
+    ],
+)
+def test_a_start_that_is_advised_is_right_in_all_cases(lines, start):
+    """BLOCK_M is 1 in the first case, and a start of one element would be refused in the second."""
+    before, step = lines
+    wrong = define(HEAD + LOOP.format(start=before, step=step), "<wrong start>")
+    assert f"start with acc = {start}" in str(examine(wrong, LONG_SUM))
+    mended = define(HEAD + LOOP.format(start=f"acc = {start}", step=step), "<advised start>")
+    report = examine(mended, LONG_SUM)
+    assert report.ok == (lines is TOTAL) and not report.verdict, report
+
+
+def test_another_fault_in_a_later_case_is_named():
+    report = examine(no_column, LONG_SOFTMAX)
+    first, other = report.verdicts[0], next(v for v in report.verdicts if v.kind != "values")
+    assert (first.kind, other.kind) == ("values", "compiler")
+    assert "(case=1)   does not compile" in str(report)
+
+
+def test_programs_have_as_many_ids_as_the_grid_has_axes():
+    text = "load of x_ptr in program (3, 2, 0): elements 4..7"
+    assert on_the_grid(text, 1) == text.replace("(3, 2, 0)", "3")
+    assert on_the_grid(text, 2) == text.replace("(3, 2, 0)", "(3, 2)")
+    assert on_the_grid(text, 3) == text

@@ -1,0 +1,62 @@
+"""Chapter 10: the numbers in its prose are recorded or printed, and its sliders show what torch computes."""
+
+import re
+
+import nbformat
+import pytest
+import torch
+
+from puzzles_lib import QUANTIZE_CODES, check
+from puzzles_lib.authoring.solutions import define, kernel_sources
+from puzzles_lib.bench.recorded import rows
+from puzzles_lib.chapters import mistakes
+from puzzles_lib.chapters.ch10_quantize import pictures
+from tests.conftest import REPO
+from tests.test_live import told
+
+CELLS = {c.id: c.source for c in nbformat.read(REPO / "solutions/10_quantize.ipynb", as_version=4).cells}
+TIMES = {row["path"].removeprefix("quantize_pack, "): row["us"] for row in rows("row-wise")}
+
+
+def test_shares_of_time_in_the_prose_are_recorded():
+    prose = CELLS["end-changes-idea"]
+    reciprocal = 1 - TIMES["1 row a program, reciprocal"] / TIMES["1 row a program, 1 warp"]
+    assert f"The reciprocal alone saves {reciprocal:.0%}" in prose
+    best = TIMES["4 rows a program, no lane off, reciprocal"] / TIMES["production"] - 1
+    assert f"takes {best:.0%} longer than the production kernel" in prose
+
+
+def test_the_wrong_codes_in_the_prose_are_counted_by_the_report():
+    report = CELLS["p15-wrong-idea"]
+    wrong, all_of_them = re.search(r"(\d+) of the (\d+) codes in case 2 are wrong", report).groups()
+    (mistake,) = (m for m in mistakes(QUANTIZE_CODES) if m.name == "codes_from_the_unrounded_scale")
+    source = mistake.apply(kernel_sources()["quantize_codes"])
+    assert f"codes: {wrong} of {all_of_them}" in str(check(define(source, "<unrounded>"), QUANTIZE_CODES))
+
+
+def decoded(bits: int, group: int) -> torch.Tensor:
+    x = torch.tensor(pictures.outlying(), dtype=torch.float64).reshape(-1, group)
+    low, high = x.aminmax(dim=1, keepdim=True)
+    scale = (high - low) / (2**bits - 1)
+    return (low + ((x - low) / scale).round() * scale).flatten()
+
+
+@pytest.mark.parametrize("bits", pictures.BITS_CHOICES)
+@pytest.mark.parametrize("group", pictures.GROUP_CHOICES)
+def test_the_sliders_first_state_is_what_torch_computes(bits, group):
+    page, x = pictures.drag(bits, group)._repr_html_(), torch.tensor(pictures.outlying()).double()
+    off = (decoded(bits, group) - x).norm() / x.norm()
+    assert told(page, 'data-is="error') == [f"{100 * off:.1f}%"]
+    assert told(page, 'data-is="cost') == [f"{bits + 32 / group:g}"]
+
+
+@pytest.mark.browser
+def test_the_script_moves_on_as_python_draws(open_html):
+    page = open_html(pictures.drag()._repr_html_(), 800, 400, True)
+    for at, bits in enumerate(pictures.BITS_CHOICES):
+        for place, group in enumerate(pictures.GROUP_CHOICES):
+            page.locator("[data-slider=bits]").fill(str(at))
+            page.locator("[data-slider=group]").fill(str(place))
+            drawn = pictures.drag(bits, group)._repr_html_()
+            for name in ("bits", "group", "cost", "scale", "error"):
+                assert [page.locator(f"[data-is={name}]").inner_text()] == told(drawn, f'data-is="{name}')

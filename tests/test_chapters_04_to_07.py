@@ -1,0 +1,218 @@
+"""What chapters 04 to 07 tell a reader to try, and their pictures to drag, hold."""
+
+import html
+import re
+
+import nbformat
+import pytest
+import torch
+
+from puzzles_lib import answer
+from puzzles_lib.authoring.solutions import define, kernel_sources
+from puzzles_lib.binding import bind
+from puzzles_lib.chapters import puzzles, questions
+from puzzles_lib.chapters.ch05_flash_attention import pictures as ch05
+from puzzles_lib.chapters.ch06_convolution import pictures as ch06
+from puzzles_lib.chapters.ch06_convolution.puzzles import LIFE, life
+from puzzles_lib.chapters.ch07_matmul import pictures as ch07
+from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL, TILE_SHAPES
+from puzzles_lib.checker import examine
+from puzzles_lib.puzzle import Case
+from tests.browser import faint
+from tests.conftest import REPO
+from tests.test_player_page import THEMES, style
+
+PUZZLES = {puzzle.name: puzzle for puzzle in puzzles()}
+SOURCES = kernel_sources()
+
+
+def cell(number: str, id: str) -> str:
+    (path,) = (REPO / "solutions").glob(f"{number}_*.ipynb")
+    (found,) = (each.source for each in nbformat.read(path, as_version=4).cells if each.id == id)
+    return found
+
+
+def told(page: str, name: str) -> list[str]:
+    return [html.unescape(text) for text in re.findall(rf'data-is="{name}">([^<]*)<', page)]
+
+
+# ---- what a cell asks the reader to try
+
+
+def test_the_faster_exponential_of_chapter_04_passes_as_it_is_written_there():
+    asked = cell("04", "exp2-task")
+    constant = re.search(r"```python\n(LOG2E = .*)\n```", asked)[1]
+    old, new = re.search(r"replace each `(tl\.exp\()\.\.\.\)` by `([^`]*)`", asked).groups()
+    assert new == "tl.exp2((...) * LOG2E)"
+    source = SOURCES["online_softmax"]
+    lines = [
+        re.sub(r"tl\.exp\(((?:[^()]|\[[^]]*\])*)\)", r"tl.exp2((\1) * LOG2E)", line)
+        for line in source.splitlines()
+    ]
+    changed = "\n".join(lines)
+    assert old not in changed and changed.count("tl.exp2(") == source.count(old) == 3
+    report = examine(define(f"{constant}\n\n\n{changed}\n", "<exp2>"), PUZZLES["online_softmax"])
+    assert report.ok, str(report)
+
+
+def test_the_kernel_of_three_loops_is_no_answer_to_the_puzzle_of_two():
+    kernel = define(SOURCES["long_softmax"], "<three loops>")
+    assert examine(kernel, PUZZLES["long_softmax"]).ok
+    report = examine(kernel, PUZZLES["online_softmax"])
+    assert report.verdicts[0].kind == "loads", str(report)
+
+
+def test_the_numbers_of_chapter_06_about_one_program_are_those_of_its_map():
+    asked = cell("06", "p10-trace-idea")
+    numbers = re.search(r"so (\d+) pixels take (\d+) loads", asked)
+    shape = eval(re.search(r"small = (Case\(.*\))", cell("06", "p10-trace"))[1], {"Case": Case})
+    H, W, KH, KW = shape.H, shape.W, shape.KH, shape.KW
+    loads = sum((H - a) * (W - b) for a in range(KH) for b in range(KW))
+    assert (int(numbers[1]), int(numbers[2])) == (H * W, loads)
+
+
+def test_a_rule_with_rows_and_columns_swapped_fits_none_of_the_shapes_of_chapter_07():
+    for case in TILE_SHAPES.cases:
+        x, y, z = case.M * case.K, case.K * case.N, case.M * case.N
+        columns, rows = -(-case.N // case.BLOCK_N), -(-case.M // case.BLOCK_M)
+        right, swapped = ((a * x + b * y + z) / (x + y + z) for a, b in ((columns, rows), (rows, columns)))
+        assert abs(right - swapped) > 0.1 and right > 1.3
+
+
+def test_the_rule_of_chapter_07_is_what_the_checker_counts():
+    report = examine(define(SOURCES["batched_matmul"], "<matmul>"), TILE_SHAPES)
+    assert report.ok
+    for case, result in zip(TILE_SHAPES.cases, report.cases, strict=False):
+        x, y, z = case.M * case.K, case.K * case.N, case.M * case.N
+        reads = -(-case.N // case.BLOCK_N), -(-case.M // case.BLOCK_M)
+        assert f"({(reads[0] * x + reads[1] * y + z) / (x + y + z):.2f}x)" in result.cost()
+
+
+# ---- a tile on a budget
+
+
+def test_one_tile_alone_is_within_the_budget_and_reads_little():
+    sides = [2**power for power in range(4, 12)]
+    good = [(m, n) for m in sides for n in sides if answer("ch07-q7", (m, n)).ok]
+    assert good == [(256, 128)] == [questions()["ch07-q7"].right()]
+
+
+def test_the_chosen_tile_launches():
+    case = ch07.SHAPE.but(BLOCK_M=256, BLOCK_N=128, BLOCK_K=64)
+    kernel = define(SOURCES["batched_matmul"], "<matmul>")
+    assert BATCHED_MATMUL.programs(case) == (8, 1, 1) and bind(kernel, BATCHED_MATMUL, case)
+
+
+@pytest.mark.parametrize("tile", [(64, 64), (256, 128), (16, 2048)])
+def test_a_tile_shows_what_it_reads_and_costs(tile):
+    page = ch07.drag(*tile)._repr_html_()
+    reads = ch07.reads(*tile)
+    assert told(page, "programs") == [str(reads[0] * reads[1])]
+    assert told(page, "bytes moved") == [f"{ch07.traffic(*tile):.2f}x the minimum"]
+    assert told(page, "accumulator") == [f"{ch07.tile_bytes(*tile) / 1024:g} KiB"]
+
+
+# ---- pictures
+
+
+def test_attention_to_drag_has_the_softmax_in_it():
+    page = ch05.drag(2, (1, 0, -1, 3, 2))._repr_html_()
+    weights = torch.tensor([2.0, 0.0, -2.0, 6.0, 4.0], dtype=torch.float64).softmax(0)
+    assert told(page, "weight") == [f"{w:.3f}" for w in weights.tolist()]
+    assert told(page, "z") == [f"{float(weights @ torch.tensor(ch05.VALUES).double()):.2f}"]
+
+
+def test_pictures_to_drag_ask_for_nothing():
+    for picture in (ch05.drag(), ch07.drag(), ch06.play([ch06.board()])):
+        page = picture._repr_html_()
+        assert repr(picture) == f"[picture] {picture.alt}" and len(picture.alt) > 60
+        assert html.escape(picture.alt) in page and not re.search(r"https?:|src=", page)
+
+
+def test_in_the_sentence_it_finds_the_cat():
+    words, q, k = ch05.sentence()
+    found = PUZZLES["flash_attention"].spec(q, k, torch.eye(len(words)))
+    assert words[int(found[words.index("it")].argmax())] == "cat"
+    assert "it looks at cat" in ch05.weights(words, found).alt
+
+
+def test_a_glider_walks():
+    text = ".#.\n..#\n###"
+    start, z = ch06.board(text), ch06.board(text)
+    for _ in range(4):
+        z = life(z)
+    assert torch.equal(z[1:, 1:], start[:-1, :-1]) and int(start.sum()) == 5
+
+
+def test_played_boards_are_the_boards():
+    boards = [ch06.board()]
+    boards.append(LIFE.spec(boards[0]))
+    page = ch06.play(boards)._repr_html_()
+    frames = re.search(r'data-frames="([^"]*)"', page)[1].split(",")
+    for frame, each in zip(frames, boards, strict=True):
+        assert f"{int(frame, 16):0{each.numel()}b}" == "".join(map(str, each.flatten().tolist()))
+    assert page.count("<rect") == int(boards[0].sum()) + 1  # the script draws them, too
+
+
+@pytest.mark.parametrize("text, message", [("#x", "has 'x'"), ("#" * 63, "larger than 30 lines of 62")])
+def test_a_drawing_that_is_no_board_is_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        ch06.board(text)
+
+
+# ---- in a browser
+
+
+@pytest.fixture
+def show(open_html):
+    """``show(picture)``: a page with it, in Chromium."""
+    return lambda picture: open_html(f"{style('light')}{picture._repr_html_()}", 800, 600, True)
+
+
+@pytest.mark.browser
+def test_a_key_is_dragged_and_the_weights_follow(show):
+    page = show(ch05.drag(1, (0, 0, 0, 0, 0)))
+    page.get_by_role("slider", name="key of cat", exact=True).focus()
+    page.keyboard.press("End")
+    weights = torch.tensor([0.0, 4.0, 0.0, 0.0, 0.0], dtype=torch.float64).softmax(0)
+    assert page.locator("[data-is=weight]").all_inner_texts() == [f"{w:.3f}" for w in weights.tolist()]
+    page.get_by_role("slider", name="query", exact=True).focus()
+    page.keyboard.press("ArrowLeft")  # to 0, which no key fits better than another
+    assert page.locator("[data-is=z]").inner_text() == "30.00"
+
+
+@pytest.mark.browser
+def test_a_tile_is_dragged_to_the_one_on_the_budget(show):
+    page = show(ch07.drag())
+    for name, steps in (("BLOCK_M", 2), ("BLOCK_N", 1)):
+        page.get_by_role("slider", name=name, exact=True).focus()
+        for _ in range(steps):
+            page.keyboard.press("ArrowRight")
+    told = {name: page.locator(f'[data-is="{name}"]').inner_text() for name in ("bytes moved", "few", "fits")}
+    assert told == {"bytes moved": "1.23x the minimum", "few": "yes", "fits": "yes"}
+    page.keyboard.press("ArrowRight")
+    assert page.locator("[data-is=fits]").inner_text() == "no"
+
+
+@pytest.mark.browser
+def test_boards_are_stepped_through_and_played(show):
+    boards = [ch06.board()]
+    for _ in range(3):
+        boards.append(life(boards[-1]))
+    page = show(ch06.play(boards))
+    for generation, each in enumerate(boards):
+        assert page.locator("b").inner_text() == str(generation)
+        assert page.locator("rect").count() == int(each.sum())
+        page.get_by_role("slider", name="generation", exact=True).focus()
+        page.keyboard.press("ArrowRight")
+    page.get_by_role("button").click()  # from the last one it begins anew
+    page.wait_for_function("document.querySelector('b').textContent === '3'")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("theme", THEMES)
+def test_pictures_to_drag_read_in_every_theme_and_fit_a_narrow_page(open_html, theme):
+    for picture in (ch05.drag(), ch07.drag(), ch06.play([ch06.board()])):
+        page = open_html(f"{style(theme)}{picture._repr_html_()}", 600, 600, True)
+        assert not faint(page, ".puzzles-live")
+        assert page.evaluate("document.body.scrollWidth <= innerWidth")

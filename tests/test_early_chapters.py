@@ -1,0 +1,151 @@
+"""Chapters 00 to 03: what their text promises, and the answers that come out of a learner's own kernel."""
+
+import re
+import textwrap
+
+import nbformat
+import pytest
+import torch
+import triton
+
+from puzzles_lib import (
+    CONSTANT_ADD,
+    DOUBLE,
+    MUL_RELU_BACKWARD,
+    OUTER_ADD_BLOCKS,
+    answer,
+    run,
+)
+from puzzles_lib.authoring.solutions import kernel_sources, solutions, without_markers
+from puzzles_lib.chapters.ch00_welcome import pictures as ch00_pictures
+from puzzles_lib.chapters.ch02_broadcasting import pictures as ch02_pictures
+from puzzles_lib.chapters.ch06_convolution.pictures import scene
+from puzzles_lib.checker import examine
+from puzzles_lib.source import define
+from tests.browser import faint
+from tests.conftest import REPO
+from tests.test_player_page import THEMES, style
+
+
+@pytest.fixture(autouse=True)
+def _no_progress(state_dir):
+    """What these tests answer is nobody's progress."""
+
+
+def cells(number: str) -> dict[str, str]:
+    (path,) = (REPO / "solutions").glob(f"{number}_*.ipynb")
+    return {cell.id: cell.source for cell in nbformat.read(path, as_version=4).cells}
+
+
+def first_definition(number: str, cell: str) -> str:
+    """Return what a master's cell defines, without the lines that use it."""
+    return without_markers(cells(number)[cell].split("\n\n\n")[0])
+
+
+# ---- chapter 00
+
+
+def test_a_first_line_is_typed_and_seen_in_the_first_five_cells():
+    first = list(cells("00"))[:5]
+    assert first[3:] == ["p0-kernel", "first-picture"]
+    assert "SOLUTION 1 line" in cells("00")["p0-kernel"]
+
+
+def test_the_first_kernel_brightens_the_picture_in_as_many_programs_as_the_text_says():
+    dusk = ch00_pictures.dusk()
+    z = run(solutions()["double"], DOUBLE, x=dusk.flatten(), BLOCK=512)
+    assert torch.equal(z.view(64, 96), scene())
+    told = cells("00")["first-takeaway"]
+    assert f"ran {dusk.numel() // 512} times" in told and f"{dusk.numel():,} numbers" in told
+
+
+def test_the_first_kernel_as_it_is_handed_out_copies_the_picture():
+    stub = re.sub(r"    z = 2 \* x\n", "", kernel_sources()["double"])
+    dusk = ch00_pictures.dusk()
+    assert torch.equal(run(define(stub, "<stub>"), DOUBLE, x=dusk.flatten(), BLOCK=512), dusk.flatten())
+
+
+def test_a_kernel_that_passes_case_0_and_fails_case_2_is_accepted():
+    report = examine(define(first_definition("00", "own-break"), "<sneaky>"), DOUBLE)
+    assert answer("ch00-q4", {case.number for case in report.cases if case.ok}).ok
+    right = examine(solutions()["double"], DOUBLE)
+    assert not answer("ch00-q4", {case.number for case in right.cases if case.ok}).ok
+
+
+# ---- chapter 01
+
+
+def test_a_loop_over_the_lanes_passes_at_the_cost_that_the_text_says():
+    told = cells("01")["p1-loop-idea"]
+    loop = textwrap.indent(re.search(r"```python\n(.*?)```", told, re.DOTALL)[1], "    ")
+    head = kernel_sources()["constant_add"].partition("    offs =")[0]
+    report = examine(define(head + loop, "<loop>"), CONSTANT_ADD)
+    assert report.ok and all("(1.00x)" in case.cost() for case in report.listed)
+    assert "report says 1.00x" in told
+
+
+# ---- chapter 02
+
+
+def test_a_grid_is_accepted_as_pairs_of_any_kind():
+    exec(first_definition("02", "q6"), names := {"triton": triton})
+    grids = [names["grid"](case.M, case.N, case.BLOCK_M, case.BLOCK_N) for case in OUTER_ADD_BLOCKS.cases]
+    assert answer("ch02-q6", grids).ok and answer("ch02-q6", tuple(map(list, grids))).ok
+    assert grids == [OUTER_ADD_BLOCKS.programs(case)[:2] for case in OUTER_ADD_BLOCKS.cases]
+
+
+def test_the_picture_of_chapter_02_is_the_mandelbrot_set():
+    kernel = define(first_definition("02", "mandelbrot"), "<mandelbrot>")
+    plane = {"x": torch.linspace(-2.1, 0.7, 140), "y": torch.linspace(-1, 1, 100)}
+    steps = run(kernel, OUTER_ADD_BLOCKS, **plane, BLOCK_M=32, BLOCK_N=32)
+    stayed = int((steps == 30).sum())
+    assert answer("ch02-q7", stayed).ok and not answer("ch02-q7", int(1.1 * stayed)).ok
+    inside = abs(plane["x"][None, :] + 1j * plane["y"][:, None] + 1) < 0.2  # of the disk around -1
+    assert inside.any() and bool((steps[inside] == 30).all())
+    assert f"{stayed} points" in ch02_pictures.fractal(steps).alt
+
+
+def test_tiles_that_are_dragged_begin_with_the_cost_of_case_2():
+    report = examine(solutions()["outer_add_blocks"], OUTER_ADD_BLOCKS)
+    picture = ch02_pictures.drag()
+    assert f"bytes moved: {report.cases[2].bytes_moved:,} (1.08x)" in picture.alt
+    assert f"programs: {report.cases[2].programs};" in picture.alt and len(picture._repr_html_()) < 24_000
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("theme", THEMES)
+def test_tiles_to_drag_read_in_every_theme(open_html, theme):
+    page = open_html(f"{style(theme)}{ch02_pictures.drag()._repr_html_()}", 600, 700)
+    assert not faint(page, ".puzzles-live") and page.evaluate("document.body.scrollWidth <= innerWidth")
+
+
+@pytest.mark.browser
+def test_dragged_tiles_show_the_grid_and_the_cost_that_the_checker_counts(open_html):
+    page = open_html(f"{style('light')}{ch02_pictures.drag()._repr_html_()}", 800, 600)
+    assert page.locator("[data-layer=over] > div").count() == 3 * 7
+    page.locator('[data-log2="BLOCK_M"]').focus()
+    page.keyboard.press("ArrowLeft")  # from 32 to 16
+    page.locator('[data-log2="BLOCK_N"]').focus()
+    page.keyboard.press("ArrowRight")  # from 16 to 32
+    text = page.locator(".puzzles-live").inner_text()
+    rows, columns, moved = 6, 4, 4 * (6 * 100 + 4 * 90 + 9000)
+    for line in (
+        f"grid: ({rows}, {columns})", f"programs: {rows * columns}", f"bytes moved: {moved:,} (1.08x)",
+        "lanes without an element: 3,288 of 12,288",
+    ):  # fmt: skip
+        assert line in text
+    assert page.locator("[data-layer=under] > div").count() == rows * columns
+
+
+# ---- chapter 03
+
+
+def test_the_leaky_gradient_of_chapter_03_is_pytorchs():
+    kernel = define(first_definition("03", "leaky"), "<leaky>")
+    x = torch.randn(33, 20, generator=torch.Generator().manual_seed(1))
+    x[:, ::3] = 0.0
+    y, dz = torch.arange(-16.0, 17.0), torch.ones(33, 20)
+    x.requires_grad_()
+    torch.nn.functional.leaky_relu(x * y[:, None], 0.1).backward(dz)
+    dx = run(kernel, MUL_RELU_BACKWARD, x=x, y=y, dz=dz, BLOCK_M=16, BLOCK_N=16)
+    assert torch.allclose(dx, x.grad) and answer("ch03-q5", True).ok
