@@ -319,7 +319,7 @@ def test_a_chunk_is_no_larger_than_it_says(monkeypatch):
         made.append(shape)
         return torch.zeros(shape)
 
-    monkeypatch.setattr(module, "dequantize_words", dequantized)
+    monkeypatch.setattr(module, "dequantize_unchecked", dequantized)
     packed = quantize_pack(draw((1030, 40)), 4, 40)
     chunked(monkeypatch, draw((1030, 8), seed=1), packed, 3)
     assert made == [[192, 40]] * 5 + [[70, 40]]
@@ -376,7 +376,7 @@ def test_x_is_made_whole_where_dw_is_as_large(monkeypatch):
         return torch.zeros(shape)
 
     monkeypatch.setattr(module, "CHUNK", 1)
-    monkeypatch.setattr(module, "dequantize_words", dequantized)
+    monkeypatch.setattr(module, "dequantize_unchecked", dequantized)
     packed = quantize_pack(draw((130, 40)), 4, 40)
     for columns, shapes in ((192, [[130, 40]]), (64, [[64, 40], [64, 40], [2, 40]])):
         made.clear()

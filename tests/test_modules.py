@@ -64,7 +64,9 @@ def through_the_dequantised(layer, x, seed=9):
     """The same in float64, by formula: dW from x^, all else from x."""
     weight = layer.weight.detach().double()
     bias = None if layer.bias is None else layer.bias.detach().double()
-    x_hat = dequantize(quantize_pack(x, layer.bits, layer.group_size, rounding=layer.rounding)).double()
+    number = layer.seed(x)
+    options = {} if number is None else {"rounding": "stochastic", "seed": number}
+    x_hat = dequantize(quantize_pack(x, layer.bits, layer.group_size, **options)).double()
     dy = draw((*x.shape[:-1], layer.out_features), x.dtype, seed).double()
     rows = dy.reshape(-1, layer.out_features)
     found = [F.linear(x.double(), weight, bias), dy @ weight, rows.t() @ x_hat.reshape(-1, x.shape[-1])]
@@ -374,12 +376,19 @@ def test_gradients_accumulate_and_parameters_are_shared():
     assert torch.allclose(layer.weight.grad, want, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("module", [linear(), PackedReLU()], ids=["linear", "relu"])
-def test_gradients_of_gradients_are_refused(module):
+LAYERS = [linear(), PackedReLU(), PackedGELU(), PackedLayerNorm(70), PackedRMSNorm(70), PackedMLP(70, 9)]
+
+
+@pytest.mark.parametrize("module", LAYERS, ids=lambda m: type(m).__name__)
+def test_what_is_not_supported_is_refused_at_once(module):
     x = draw((5, 70)).requires_grad_()
-    [dx] = torch.autograd.grad(module(x).square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="differentiate twice"):
-        dx.sum().backward()
+    with pytest.raises(RuntimeError, match="^packed layers can't be differentiated twice"):
+        torch.autograd.grad(module(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match=f"^{type(module).__name__} doesn't work inside torch.func"):
+        torch.func.grad(lambda x: module(x).sum())(x)
+    with pytest.raises(TypeError, match="^x is torch.float64, allowed are float32, float16 and bfloat16$"):
+        copy.deepcopy(module).double()(x.double())
+    module(x).sum().backward()
 
 
 def test_a_weight_changed_before_backward_is_refused():
@@ -558,18 +567,48 @@ def test_pack_activations_swaps_and_unpack_activations_undoes_it():
     assert "bits" not in vars(model.q) and "slope_bits" not in vars(model.act)
 
 
-def test_one_and_two_bits_round_stochastically_where_nothing_is_said():
-    wanted = {1: "stochastic", 2: "stochastic", 4: "nearest", 8: "nearest"}
+def test_four_bits_and_the_nearest_code_are_the_default():
     plain = nn.Linear(8, 4)
     model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.LayerNorm(8, elementwise_affine=False))
-    for bits, rounding in wanted.items():
+    assert PackedLinear(8, 4).bits == PackedLinear.from_linear(plain).bits == PackedMLP(8, 8)[2].bits == 4
+    assert pack_activations(model)[0].bits == 4
+    for bits, rounding in {1: "stochastic", 2: "nearest", 4: "nearest", 8: "nearest"}.items():
         layer = PackedLinear.from_linear(plain, bits=bits)
         assert PackedLinear(8, 4, bits=bits).rounding == layer.rounding == rounding
-        assert [b.device.type for b in layer.buffers()] == ["cpu"] * (rounding == "stochastic")
         assert PackedMLP(8, 8, bits=bits)[2].rounding == rounding
         pack_activations(model, bits)  # again and again: by its new bits
         assert model[0].rounding == model[2].rounding == rounding
     assert PackedLinear(8, 4, bits=1, rounding="nearest").rounding == "nearest"
+
+
+@pytest.mark.parametrize("make", [PackedLinear, PackedLayerNorm, PackedRMSNorm, PackedMLP])
+def test_stochastic_layers_seed_themselves(make):
+    """By their data: other numbers for other data, the same for the same, and right on average."""
+    sizes = (64,) if make in (PackedLayerNorm, PackedRMSNorm) else (64, 64)
+    layer, x = make(*sizes, bits=2, group_size=32, rounding="stochastic"), draw((40, 64))
+    first = layer[0] if make is PackedMLP else layer
+    assert not list(layer.buffers()) and torch.equal(first.seed(x), first.seed(x.clone()))
+    assert not torch.equal(first.seed(x), first.seed(x + 1e-6))
+    got, again = (gradients(layer, x, layer.parameters()) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(got, again, strict=True))
+    with torch.autocast("cpu", torch.bfloat16):
+        layer(x).sum().backward()
+    for odd in (draw((3, 1, 64)).expand(3, 5, 64), draw((1, 64)), draw((0, 64))):
+        layer(odd.requires_grad_()).sum().backward()
+    seed_rounding(layer, 3)
+    assert [int(b) for b in layer.buffers()] == [3] * (2 if make is PackedMLP else 1)
+    assert list(layer.state_dict()) == list(unpack_activations(copy.deepcopy(layer)).state_dict())
+
+
+def test_stochastic_gradients_are_right_on_average():
+    layer, x = PackedLinear(64, 8, bits=1, group_size=64, rounding="stochastic"), draw((64, 64))
+    found = []
+    for step in range(400):
+        moved = x + 1e-5 * draw((64, 64), seed=step + 1)  # the data of another step, and almost the same
+        found.append(gradients(layer, moved, layer.parameters())[2])
+    want = gradients(lambda x: F.linear(x, layer.weight, layer.bias), x, layer.parameters())[2]
+    error = (torch.stack(found).mean(0) - want).norm() / want.norm()
+    assert error < 3 * float((found[0] - want).norm() / want.norm()) / 400**0.5
 
 
 def test_a_predicate_chooses():
@@ -682,8 +721,82 @@ def test_bad_options_of_models_are_refused():
         seed_rounding(block(), 1.0)
 
 
+def test_what_is_no_option_is_named():
+    with pytest.raises(TypeError, match="^predicate is a str, allowed is a function of a name and a module$"):
+        pack_activations(block(), predicate="x")
+    with pytest.raises(ValueError, match=f"^seed is {2**70}, allowed are integers of 64 bits$"):
+        seed_rounding(block(), 2**70)
+    with pytest.raises(TypeError, match="^model is a str, allowed is a torch.nn.Module$"):
+        seed_rounding("block", 1)
+
+
+def test_hooks_of_layers_in_an_mlp_fire_as_in_torch():
+    """Full backward pre-hooks too, and those that are for all modules, such as a profiler's."""
+
+    def run(net):
+        seen = []
+        net[0].register_full_backward_pre_hook(lambda *_: seen.append("pre"))
+        net[1].register_full_backward_hook(lambda *_: seen.append("full"))
+        handle = nn.modules.module.register_module_forward_hook(lambda m, *_: seen.append("all"))
+        net(draw((4, 48)).requires_grad_()).sum().backward()
+        handle.remove()
+        return seen
+
+    net = block(bits=2).mlp
+    assert run(copy.deepcopy(net)) == run(unpack_activations(copy.deepcopy(net)))
+    alone = []
+    handle = nn.modules.module.register_module_forward_hook(lambda m, *_: alone.append(type(m).__name__))
+    net(draw((4, 48)).requires_grad_()).sum().backward()
+    handle.remove()
+    assert alone == ["PackedLinear", "PackedGELU", "PackedLinear", "PackedMLP"]
+
+
+def test_an_mlp_is_a_sequential():
+    net, x = block(bits=8).mlp, draw((4, 48))
+    assert type(net[:2]) is nn.Sequential and torch.equal(net[:2](x), net[1](net[0](x)))
+    assert net[-1] is net[2]
+    longer = copy.deepcopy(net).append(nn.Linear(48, 2))
+    assert longer(x).shape == (4, 2) and len(net + longer) == 7
+    longer.insert(0, nn.Identity())
+    del longer[-1]
+    assert torch.equal(longer(x.requires_grad_()), net(x))
+    longer(x).sum().backward()
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("act", KINDS, ids=str)
+def test_what_is_no_number_reaches_the_gradient(act, value):
+    """So that a loss scaler sees it: where torch's gradient of x is not finite, the packed one is not."""
+    x = draw((3, 5))
+    x[1, 2] = float(value)
+    packed = pack_activations(nn.Sequential(copy.deepcopy(act)))
+    got, want = (gradients(module, x, [])[1] for module in (packed, act))
+    assert torch.equal(got.isfinite(), want.isfinite())
+    mlp = nn.Sequential(nn.Linear(5, 8), copy.deepcopy(act), nn.Linear(8, 5))
+    wanted = gradients(mlp, x, mlp.parameters())[1:]
+    for got, want in zip(
+        gradients(pack_activations(mlp, 4, 8), x, mlp.parameters())[1:], wanted, strict=True
+    ):
+        assert want.isfinite().all() or not got.isfinite().all()
+    assert not wanted[1].isfinite().all()
+
+
 @pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu"])
 def test_an_mlp_by_its_sizes(activation):
     net = PackedMLP(48, 64, 9, activation, bits=8, group_size=16, slope_bits=8)
     assert list(net.state_dict()) == ["0.weight", "0.bias", "2.weight", "2.bias"]
     assert net(draw((3, 48))).shape == (3, 9)
+
+
+def test_what_an_outlier_column_costs_the_others():
+    """As `pack_activations` says: one column 100 times larger takes the levels of its group."""
+    torch.manual_seed(0)
+    x, found = draw((1024, 512)), {}
+    x[:, 7] *= 100
+    others = torch.arange(512) != 7
+    for bits in (2, 4, 8):
+        layer = PackedLinear(512, 64, bits=bits)
+        got = gradients(layer, x, layer.parameters())[2][:, others]
+        exact = (draw((1024, 64), seed=9).t() @ x)[:, others]
+        found[bits] = float(F.cosine_similarity(got.flatten(), exact.flatten(), dim=0))
+    assert found == pytest.approx({2: 0.30, 4: 0.64, 8: 0.997}, abs=0.02)

@@ -234,15 +234,15 @@ def test_compiled_and_repeated_it_is_the_same(autocast, rounding):
 
 
 def test_memory_held_for_backward():
-    """q, k, v and the norm: one packing. The MLP: its norm's, the hidden's, and 4 bits of slope."""
-    model, rows = block(), 16384
+    """Of the norm and the MLP: codes of the norm's input, of its output and of the hidden layer, and slopes."""
+    model, rows = block(bits=2), 16384
     x = draw((rows, 256)).requires_grad_()
     model(x)
     torch.cuda.synchronize()
     before = torch.cuda.memory_stats()["requested_bytes.all.current"]
     y = model.mlp(model.norm2(x))
     held = torch.cuda.memory_stats()["requested_bytes.all.current"] - before - y.nbytes
-    codes = rows * 256 * 2.125 / 8 + rows * 512 * 2.125 / 8
+    codes = rows * (256 + 256 + 512) * 2.125 / 8
     expected = codes + rows * 512 / 2 + rows * 4
     assert expected <= held <= expected + 4096
 

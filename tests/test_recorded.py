@@ -29,7 +29,10 @@ def on_a_gpu(monkeypatch):
 # ---- what the course quotes
 
 
-@pytest.mark.parametrize("file", [recorded.FILE, recorded.RACE], ids=lambda file: file.name)
+FILES = (recorded.FILE, recorded.H100, recorded.RACE)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_every_recorded_row_has_all_entries_and_a_ratio_that_is_one(file):
     found = recorded.load(file)["rows"]
     assert found
@@ -44,13 +47,13 @@ def test_every_recorded_row_has_all_entries_and_a_ratio_that_is_one(file):
 
 
 def test_no_figure_is_recorded_twice():
-    whole = recorded.load()["rows"] + recorded.load(recorded.RACE)["rows"]
+    whole = [row for file in FILES for row in recorded.load(file)["rows"]]
     keys = [(r["bench"], r["case"], r["path"], r["baseline"]) for r in whole]
     assert len(set(keys)) == len(keys)
 
 
 def test_rows_are_those_of_one_bench():
-    whole = recorded.load()["rows"] + recorded.load(recorded.RACE)["rows"]
+    whole = [row for file in FILES for row in recorded.load(file)["rows"]]
     for bench in {row["bench"] for row in whole}:
         assert recorded.rows(bench) == [row for row in whole if row["bench"] == bench]
     assert recorded.rows("no such bench") == []
@@ -62,14 +65,14 @@ def test_about_tells_device_versions_and_date(tmp_path, monkeypatch):
     (tmp_path / "r.json").write_text(json.dumps(record))
     assert recorded.load(tmp_path / "r.json") == record
     other = {**record, "device": "B", "dates": {"ladder": "2026-01-01"}, "rows": [a_row(bench="ladder")]}
-    files = {recorded.FILE: record, recorded.RACE: other}
+    files = {recorded.FILE: record, recorded.H100: record, recorded.RACE: other}
     monkeypatch.setattr(recorded, "load", lambda path=recorded.FILE: files[path])
     assert recorded.about() == "recorded on one A (torch 1.2, triton 3.4) on 2026-01-02"
     assert recorded.about("ladder") == "recorded on one B (torch 1.2, triton 3.4) on 2026-01-01"
 
 
 def test_every_bench_has_the_day_on_which_its_own_rows_were_recorded():
-    for record in recorded.load(), recorded.load(recorded.RACE):
+    for record in map(recorded.load, FILES):
         assert set(record["dates"]) == {row["bench"] for row in record["rows"]}
         assert record["date"] == max(record["dates"].values())
 
@@ -184,7 +187,7 @@ def test_a_table_has_a_line_for_every_row_with_all_of_it():
 def test_report_prints_every_recorded_row_under_its_bench(capsys):
     main(["report"])
     text = capsys.readouterr().out
-    rows = recorded.load()["rows"] + recorded.load(recorded.RACE)["rows"]
+    rows = [row for file in FILES for row in recorded.load(file)["rows"]]
     lines = text.splitlines()
     for row in rows:
         wanted = (row["case"], row["path"], f"{row['us']:.1f}", row["baseline"], f"{row['ratio']:.3f}")

@@ -14,6 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 from torch.utils.checkpoint import checkpoint
 
@@ -368,3 +369,26 @@ def test_pipelining(name, tmp_path):
     for errors in together(piped, name, folder=tmp_path):
         assert len(errors) == 3 * 8
         assert all(error < 0.03 for error in errors.values()), errors
+
+
+class Quiet(Projections):
+    def __init__(self):
+        super().__init__()
+        del self.between
+
+    def forward(self, x):
+        return self.q(x) + self.k(x) + self.v(x)
+
+
+def test_equal_blocks_are_compiled_once():
+    """The hooks that let layers share look alike in all blocks, or each would be compiled anew."""
+    blocks = [nn.Sequential(Quiet()) for _ in range(3)]
+    for block in blocks:
+        pack_activations(block, 8)
+    torch.compiler.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    for block in blocks:
+        compiled = torch.compile(block.forward, backend=counter, fullgraph=True)
+        compiled(torch.zeros(ROWS, COLUMNS)).sum().backward()
+    assert blocks[0][0]._forward_pre_hooks and counter.frame_count == 1
+    torch.compiler.reset()

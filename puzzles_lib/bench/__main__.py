@@ -20,6 +20,11 @@ MEASURED = {
         "puzzles_lib.bench.producers",
         "norms and activations that pack their output (needs a GPU)",
     ),
+    "eager": ("puzzles_lib.bench.eager", "packed layers and steps with no graph (needs a GPU)"),
+    "checkpointing": (
+        "puzzles_lib.bench.checkpointing",
+        "checkpointed blocks whose inputs are packed (needs a GPU)",
+    ),
     "training": ("puzzles_lib.bench.training", "training steps on packed activations (needs a GPU)"),
     "ranks": ("puzzles_lib.bench.ranks", "the example of training on two GPUs, packed and not (needs two)"),
     "norms": ("puzzles_lib.authoring.norms", "chapter 17's kernels beside torch's (needs a GPU)"),
@@ -31,6 +36,10 @@ RECORDED = {
     "digits": (
         "puzzles_lib.chapters.ch16_from_kernel_to_layer.curves",
         "chapter 16's loss curves, on this CPU: takes minutes",
+    ),
+    "language": (
+        "puzzles_lib.bench.language",
+        "a language model's loss on packed activations (needs a GPU, takes minutes)",
     ),
     "orders": (
         "puzzles_lib.authoring.orders",

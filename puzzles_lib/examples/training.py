@@ -192,6 +192,7 @@ def train(
     stream = torch.cuda.Stream(ranks.device) if graph else None
     with torch.cuda.stream(stream) if stream else nullcontext():
         model = _parallel(config.model().to(ranks.device), ranks)
+    seed_rounding(model, 0)  # the seeds that each step sets have to be there when a graph is captured
     optimiser = torch.optim.AdamW(model.parameters(), lr=config.lr, fused=ranks.device.type == "cuda")
     images = config.images().to(ranks.device)
     if ranks.parallel == "ddp":

@@ -6,6 +6,10 @@ from puzzles_lib.kernels.bitpack import (
     pack_bits as pack_bits,
     unpack_bits as unpack_bits,
 )
+from puzzles_lib.kernels.checkpoints import (
+    pack_checkpoints as pack_checkpoints,
+    packed_checkpoint as packed_checkpoint,
+)
 from puzzles_lib.kernels.dequant_gemm import (
     dequant_gemm as dequant_gemm,
     dequant_gemm_dw as dequant_gemm_dw,
@@ -19,6 +23,7 @@ from puzzles_lib.kernels.modules import (
     PackedRMSNorm as PackedRMSNorm,
     PackedSiLU as PackedSiLU,
     pack_activations as pack_activations,
+    report as report,
     seed_rounding as seed_rounding,
     unpack_activations as unpack_activations,
 )

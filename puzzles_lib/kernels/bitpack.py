@@ -14,6 +14,8 @@ A matrix multiplication that walks K can so load a word and own several k of one
 passed between threads. Rows past K are zero fields.
 """
 
+import math
+
 import torch
 import triton
 import triton.language as tl
@@ -69,10 +71,8 @@ def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     """A shape as (K, C): the last axis, and all others flattened."""
     if len(shape) == 0:
         raise ValueError("shape is (), allowed are shapes of one axis or more")
-    rows = 1
-    for size in shape[:-1]:
-        rows *= size
-    return rows, shape[-1]
+    *leading, columns = shape
+    return math.prod(leading), columns
 
 
 # ---- torch, the reference

@@ -1,8 +1,12 @@
 """What several kernels have in common."""
 
+from functools import lru_cache
+
 import torch
 import triton
 import triton.language as tl
+
+from puzzles_lib.kernels import launching
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 MAGIC = tl.constexpr(12582912.0)  # 1.5 · 2^23: adding it rounds |x| < 2^22 to an integer, ties to even
@@ -23,6 +27,7 @@ def maximum_with_nan(a, b):
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
+@lru_cache
 def multiprocessors(device: torch.device) -> int:
     """How many multiprocessors a GPU has."""
     return torch.cuda.get_device_properties(device).multi_processor_count
@@ -43,11 +48,12 @@ def add_splits(sums: torch.Tensor, out: torch.Tensor, pdl: bool = False) -> None
 
     pdl: begin while the kernel before ends (`overlapped`).
     """
-    size = out.numel()
-    grid = (triton.cdiv(size, 512),)
-    _add_splits_kernel[grid](
-        sums, out, size, SPLITS=sums.shape[0], BLOCK=512, PDL=pdl, num_warps=4, **overlapped(pdl)
-    )
+    size, splits = out.numel(), sums.shape[0]
+    options = {"SPLITS": splits, "BLOCK": 512, "PDL": pdl, "num_warps": 4, **overlapped(pdl)}
+    launching.launch(
+        _add_splits_kernel, ("add splits", out.dtype, size, splits, pdl), (sums, out),
+        lambda: ((-(-size // 512),), (size,), options),
+    )  # fmt: skip
 
 
 @triton.jit

@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 import torch
 
-from puzzles_lib.kernels import dequant_gemm_hopper, dequant_gemm_rows16, dequant_gemm_rows128
+from puzzles_lib.kernels import dequant_gemm_hopper, dequant_gemm_rows16, dequant_gemm_rows128, launching
 from puzzles_lib.kernels.bitpack import block_rows, matrix_shape
-from puzzles_lib.kernels.quantize import PackedTensor, check_packed, dequantize_ref, dequantize_words
+from puzzles_lib.kernels.quantize import PackedTensor, check_packed, dequantize_ref, dequantize_unchecked
 
 CHUNK = 32 << 20  # bytes of x^ that `dequant_gemm_dw` makes at a time, where it makes any and dW is small
 FEW_ROWS = 32  # of x: up to here `dequant_gemm` makes no w^ on GPUs other than Hopper's
@@ -94,11 +94,16 @@ def _shape_text(leading: tuple[int, ...]) -> str:
 
 
 def dequant_gemm_dw_ref(
-    dy: torch.Tensor, words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int
+    dy: torch.Tensor,
+    words: torch.Tensor,
+    params: torch.Tensor,
+    bits: int,
+    group_size: int,
+    dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """dW [COUT, CIN] of a matrix dy [K, COUT]; sums in float32."""
+    """dW [COUT, CIN] of a matrix dy [K, COUT], in a dtype or dy's; sums in float32."""
     x = dequantize_ref(words, params, bits, group_size, dy.shape[0])
-    return (dy.float().t() @ x.float()).to(dy.dtype)
+    return (dy.float().t() @ x.float()).to(dy.dtype if dtype is None else dtype)
 
 
 def dequant_gemm_ref(
@@ -113,13 +118,18 @@ def dequant_gemm_ref(
 
 
 def _dw_cuda(
-    dy: torch.Tensor, words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int
+    dy: torch.Tensor,
+    words: torch.Tensor,
+    params: torch.Tensor,
+    bits: int,
+    group_size: int,
+    dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """dW of contiguous tensors on a GPU, dy [K, COUT]; no size is 0."""
+    """dW of contiguous tensors on a GPU, dy [K, COUT], in a dtype or dy's; no size is 0."""
     fused = dequant_gemm_hopper.fits(dy, words, params, group_size)
     if fused and not unfused_is_faster(len(dy), dy.shape[1], words.shape[2], bits):
-        return dequant_gemm_hopper.launch(dy, words, params, bits, group_size)
-    return dw_by_chunks(dy, words, params, bits, group_size)
+        return dequant_gemm_hopper.launch(dy, words, params, bits, group_size, dtype)
+    return dw_by_chunks(dy, words, params, bits, group_size, dtype)
 
 
 def unfused_is_faster(rows: int, cout: int, cin: int, bits: int) -> bool:
@@ -135,28 +145,34 @@ def unfused_is_faster(rows: int, cout: int, cin: int, bits: int) -> bool:
 
 
 def dw_by_chunks(
-    dy: torch.Tensor, words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int
+    dy: torch.Tensor,
+    words: torch.Tensor,
+    params: torch.Tensor,
+    bits: int,
+    group_size: int,
+    dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """dW of contiguous tensors where the fused kernel does not fit: x^ is made for some rows at a time."""
-    rows, columns = block_rows(bits), words.shape[2]
+    rows, columns, dtype = block_rows(bits), words.shape[2], dy.dtype if dtype is None else dtype
     chunk = max(CHUNK, 4 * columns * dy.shape[1])  # dW's float32 sums are as large
     blocks = max(chunk // (rows * columns * dy.element_size()), 1)  # at a time
     if blocks >= words.shape[0]:
         with torch.autocast(dy.device.type, enabled=False):
-            return dy.t() @ dequantize_words(words, params, bits, group_size, [len(dy), columns])
+            x = dequantize_unchecked(words, params, bits, group_size, [len(dy), columns])
+            return (dy.t() @ x).to(dtype)
     options = {} if dy.dtype == torch.float32 else {"out_dtype": torch.float32}
     total = None
     with torch.autocast(dy.device.type, enabled=False):
         for first in range(0, words.shape[0], blocks):
             some = slice(first, first + blocks)
             dy_rows = dy[first * rows : (first + blocks) * rows]
-            x = dequantize_words(words[some], params[:, some], bits, group_size, [len(dy_rows), columns])
+            x = dequantize_unchecked(words[some], params[:, some], bits, group_size, [len(dy_rows), columns])
             if total is None:
                 total = torch.mm(dy_rows.t(), x, **options)
             else:
                 total = torch.addmm(total, dy_rows.t(), x, **options)
             del x  # before the next is made
-    return total.to(dy.dtype)
+    return total.to(dtype)
 
 
 def _forward_cuda(
@@ -165,7 +181,7 @@ def _forward_cuda(
     """y [M, N] of contiguous tensors on a GPU; no size is 0."""
     launch = _fused(x, words, bits, group_size)
     if launch is None:
-        weight = dequantize_words(words, params, bits, group_size, [features, x.shape[1]])
+        weight = dequantize_unchecked(words, params, bits, group_size, [features, x.shape[1]])
         with torch.autocast("cuda", enabled=False):
             return x @ weight.t()
     y = x.new_empty(x.shape[0], features)
@@ -190,26 +206,54 @@ def _fused(x: torch.Tensor, words: torch.Tensor, bits: int, group_size: int) -> 
 # ---- the operators that torch knows
 
 
-@torch.library.custom_op("bit_by_bit::dequant_gemm_dw", mutates_args=())
-def _dequant_gemm_dw(
-    dy: torch.Tensor, words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int
+def _dequant_gemm_dw_now(
+    dy: torch.Tensor,
+    words: torch.Tensor,
+    params: torch.Tensor,
+    bits: int,
+    group_size: int,
+    dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    dy = dy.reshape(matrix_shape(dy.shape)).contiguous()
+    if dy.dim() != 2 or not dy.is_contiguous():
+        dy = dy.reshape(matrix_shape(dy.shape)).contiguous()
     words, params = words.contiguous(), params.contiguous()
     if not dy.is_cuda:
         with torch.autocast(dy.device.type, enabled=False):
-            return dequant_gemm_dw_ref(dy, words, params, bits, group_size)
+            return dequant_gemm_dw_ref(dy, words, params, bits, group_size, dtype)
     if not dy.numel() or not words.numel():
-        return dy.new_zeros(dy.shape[1], words.shape[2])
-    with torch.cuda.device(dy.device):
-        return _dw_cuda(dy, words, params, bits, group_size)
+        return dy.new_zeros(dy.shape[1], words.shape[2], dtype=dtype)
+    with launching.on_device_of(dy):
+        return _dw_cuda(dy, words, params, bits, group_size, dtype)
+
+
+_dequant_gemm_dw = torch.library.custom_op(
+    "bit_by_bit::dequant_gemm_dw", _dequant_gemm_dw_now, mutates_args=()
+)
+
+
+def dw_unchecked(
+    dy: torch.Tensor,
+    words: torch.Tensor,
+    params: torch.Tensor,
+    bits: int,
+    group_size: int,
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    """Return what `dequant_gemm_dw` returns, rounded to ``dtype``, for good arguments."""
+    arguments = (words, params, bits, group_size, dtype)
+    return launching.run(_dequant_gemm_dw, _dequant_gemm_dw_now, dy, *arguments)
 
 
 @_dequant_gemm_dw.register_fake
 def _(
-    dy: torch.Tensor, words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int
+    dy: torch.Tensor,
+    words: torch.Tensor,
+    params: torch.Tensor,
+    bits: int,
+    group_size: int,
+    dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    return dy.new_empty(dy.shape[-1], words.shape[2])
+    return dy.new_empty(dy.shape[-1], words.shape[2], dtype=dtype)
 
 
 @torch.library.custom_op("bit_by_bit::dequant_gemm", mutates_args=())
@@ -242,7 +286,7 @@ def _keep_the_weight(ctx, inputs: tuple, output: torch.Tensor) -> None:
 
 def _gradient_of_x(ctx, dy: torch.Tensor) -> tuple:
     words, params = ctx.saved_tensors
-    weight = dequantize_words(words, params, ctx.bits, ctx.group_size, [ctx.features, words.shape[2]])
+    weight = dequantize_unchecked(words, params, ctx.bits, ctx.group_size, [ctx.features, words.shape[2]])
     with torch.autocast(dy.device.type, enabled=False):
         dx = dy @ weight
     return dx, None, None, None, None, None

@@ -20,6 +20,7 @@ float32 sums of the splits, in order.
 """
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 import triton
@@ -34,6 +35,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from puzzles_lib.kernels import launching
 from puzzles_lib.kernels.bitpack import block_rows
 from puzzles_lib.kernels.common import add_splits, multiprocessors
 from puzzles_lib.kernels.dequant_gemm_unpack import shift_right, unpack_and_scale_asm
@@ -50,41 +52,104 @@ def fits(dy: torch.Tensor, words: torch.Tensor, params: torch.Tensor, group_size
 
     A tile is in one group, or has whole groups: for the 16 columns of a warp, a row has one scale.
     """
+    if (dy.data_ptr() | words.data_ptr() | params.data_ptr()) % 16:
+        return False
     (_, cout), cin = dy.shape, words.shape[2]
+    groups, _, _, rows = params.shape
+    return _fits(dy.dtype, cout, cin, groups, rows, group_size, dy.get_device())
+
+
+@lru_cache(4096)
+def _fits(
+    dtype: torch.dtype, cout: int, cin: int, groups: int, rows: int, group_size: int, device: int
+) -> bool:
     aligned = cin % 8 == 0 and cout % 8 == 0  # TMA wants strides of 16 bytes
-    aligned = aligned and all(t.data_ptr() % 16 == 0 for t in (dy, words, params))
-    grouped = group_size % BLOCK_M == 0 or params.shape[0] == 1 or group_size == 64
-    eight_bits = params.shape[3] == block_rows(8)  # whose words leave no room for more groups' params
+    grouped = group_size % BLOCK_M == 0 or groups == 1 or group_size == 64
+    eight_bits = rows == block_rows(8)  # whose words leave no room for more groups' params
     grouped = grouped or (group_size in (16, 32) and not eight_bits)
-    small = dy.dtype in (torch.float16, torch.bfloat16) and cin * cout < 2**31
-    return aligned and grouped and small and torch.cuda.get_device_capability(dy.device) == (9, 0)
+    small = dtype in (torch.float16, torch.bfloat16) and cin * cout < 2**31
+    return aligned and grouped and small and torch.cuda.get_device_capability(device) == (9, 0)
 
 
 def launch(
-    dy: torch.Tensor, words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int
+    dy: torch.Tensor,
+    words: torch.Tensor,
+    params: torch.Tensor,
+    bits: int,
+    group_size: int,
+    dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """dW [COUT, CIN] of a contiguous matrix dy [K, COUT], K > 0, for which `fits` holds."""
+    """dW [COUT, CIN] of a contiguous matrix dy [K, COUT], K > 0, for which `fits` holds, in a dtype or dy's.
+
+    The GPU of dy is the current one.
+    """
     (rows, cout), cin = dy.shape, words.shape[2]
+    groups, device = params.shape[0], dy.get_device()
+    plan = _plan(rows, cout, cin, bits, group_size, groups, device)
+    out = torch.empty(cout, cin, device=dy.device, dtype=dy.dtype if dtype is None else dtype)
+    sums = out if plan.splits == 1 else torch.empty(plan.splits, cout, cin, device=dy.device)
+    key = (device, ("dW", dy.dtype, sums.dtype, rows, cout, cin, bits, group_size, groups))
+    start = launching.prepared(key)
+    if start is not None:
+        start(
+            _Seen(dy, plan.shapes[0]), _Seen(words, plan.shapes[1]), _Seen(params, plan.shapes[2]),
+            sums.data_ptr(),
+        )  # fmt: skip
+    else:
+        numbers = (plan.steps, cin, cout, plan.splits, group_size)
+        descriptors = [
+            TensorDescriptor.from_tensor(tensor.view(shape), block, layout)
+            for tensor, shape, block, layout in zip(
+                (dy, words, params), plan.shapes, plan.blocks, (SWIZZLED, SWIZZLED, PLAIN), strict=True
+            )
+        ]
+        compiled = _dequant_gemm_dw_hopper_kernel[plan.grid](
+            *descriptors, sums, *numbers, BITS=bits, num_warps=8
+        )
+        launching.keep(key, compiled, plan.grid, (*numbers, bits))
+    if plan.splits > 1:
+        add_splits(sums, out)
+    return out
+
+
+class _Plan(NamedTuple):
+    """How to cut a product: the grid, steps of K, into how many parts, and blocks of the three operands.
+
+    shapes: under which the operands are seen: dy, words, and params as [groups, blocks · 2, rows of a block].
+    """
+
+    grid: tuple[int]
+    steps: int
+    splits: int
+    shapes: list[list[int]]
+    blocks: list[list[int]]
+
+
+class _Seen:
+    """What Triton's launcher reads of a `TensorDescriptor`, made without the checks that were made before."""
+
+    __slots__ = ("base", "shape", "strides")
+    padding, round_f32_to_tf32 = "zero", False
+
+    def __init__(self, base: torch.Tensor, shape: list[int]) -> None:
+        self.base, self.shape = base, shape
+        self.strides = [shape[1], 1] if len(shape) == 2 else [shape[1] * shape[2], shape[2], 1]
+
+
+@lru_cache(4096)
+def _plan(rows: int, cout: int, cin: int, bits: int, group_size: int, groups: int, device: int) -> _Plan:
     steps = triton.cdiv(rows, STEP)
     tiles = triton.cdiv(cin, BLOCK_M) * triton.cdiv(cout, BLOCK_N)
-    splits = choose_splits(tiles, steps, cin * cout, multiprocessors(dy.device))
-    out = torch.empty(cout, cin, device=dy.device, dtype=dy.dtype)
-    sums = out if splits == 1 else torch.empty(splits, cout, cin, device=dy.device)
+    splits = choose_splits(tiles, steps, cin * cout, multiprocessors(device))
     parts = max(block_rows(bits) // STEP, 1)  # steps a block
     blocks = max(STEP // block_rows(bits), 1)  # blocks a step
-    groups = 1 if params.shape[0] == 1 else max(BLOCK_M // group_size, 1)  # a tile
-    params = params.view(params.shape[0], -1, block_rows(bits))  # [groups, blocks · 2, rows of a block]
-    with torch.cuda.device(dy.device):
-        _dequant_gemm_dw_hopper_kernel[(tiles * splits,)](
-            TensorDescriptor.from_tensor(dy, [STEP, BLOCK_N], SWIZZLED),
-            TensorDescriptor.from_tensor(words.view(-1, cin), [blocks * 16, BLOCK_M], SWIZZLED),
-            TensorDescriptor.from_tensor(params, [groups, blocks * 2, block_rows(bits) // parts], PLAIN),
-            sums, steps, cin, cout, splits, group_size,
-            BITS=bits, num_warps=8,
-        )  # fmt: skip
-        if splits > 1:
-            add_splits(sums, out)
-    return out
+    of_a_tile = 1 if groups == 1 else max(BLOCK_M // group_size, 1)
+    of_all = -(-rows // block_rows(bits))
+    shapes = [[rows, cout], [of_all * 16, cin], [groups, of_all * 2, block_rows(bits)]]
+    of_params = [of_a_tile, blocks * 2, block_rows(bits) // parts]
+    return _Plan(
+        (tiles * splits,), steps, splits, shapes, [[STEP, BLOCK_N], [blocks * 16, BLOCK_M], of_params]
+    )
 
 
 @lru_cache  # it takes the host as long as half a launch

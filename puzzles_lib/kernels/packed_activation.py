@@ -3,7 +3,8 @@
 Backward of an activation y = f(h) multiplies by its slope f'(h), and asks for nothing else. ReLU's is 0 or 1:
 one bit. Those of GELU and SiLU lie between -0.13 and 1.13 and are kept as codes of a fixed grid that has 0
 and 1 on it, so that dead and saturated elements are exact ("few-bit backward", Novikov et al., 2022,
-arXiv:2202.00441, with a grid of equal steps):
+arXiv:2202.00441, with a grid of equal steps). With 4 and 8 bits the highest code is the slope NaN, which h
+has where it is NaN or infinite, as in torch; 1 and 2 bits have no code to spare for it:
 
     slope bits   slope of a code   error, at most
     1            code              0.5; ReLU: 0
@@ -26,6 +27,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+from puzzles_lib.kernels import launching
 from puzzles_lib.kernels.bitpack import WORD_ROWS, block_rows, check_bits, matrix_shape
 from puzzles_lib.kernels.common import MAGIC, check_dtype
 from puzzles_lib.kernels.quantize import (
@@ -62,7 +64,8 @@ def activation_pack(x: torch.Tensor, activation: str, slope_bits: int) -> tuple[
     x: any shape, float32, float16 or bfloat16; non-contiguous and empty ones are accepted.
     activation: relu, gelu (by erf), gelu_tanh (its approximation) or silu; y is torch's, but for
         rounding: to about 1e-7 of its size before it is rounded to x's dtype.
-    Returns y (shape and dtype of x, contiguous) and the slopes (uint8). Of NaN the slope is some number.
+    Returns y (shape and dtype of x, contiguous) and the slopes (uint8). The slope of NaN and of infinities
+    is NaN with 4 and 8 bits, and some number with 1 and 2.
 
     Raises TypeError for another dtype, ValueError for another activation or other bits.
     """
@@ -111,7 +114,7 @@ def activation_quantize_(
 def activation_backward_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
     """In one pass, and in place: dy [..., C] becomes the gradient of x. Returns its sum over all rows, [C].
 
-    That sum, taken in float32 in a fixed order, is the gradient of the bias before the activation.
+    That sum, in float32 and taken in a fixed order, is the gradient of the bias before the activation.
     Raises as `activation_backward`, and ValueError where dy is not contiguous.
     """
     check_slopes(dy, slopes, slope_bits)
@@ -174,7 +177,10 @@ def activation_pack_ref(
     x: torch.Tensor, activation: str, slope_bits: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     code = (slope_ref(x, activation) * STEPS[slope_bits]).round() + ZERO[slope_bits]
-    code = code.nan_to_num(0.0).clamp(0, 2**slope_bits - 1).flatten()
+    code = code.nan_to_num(0.0).clamp(0, 2**slope_bits - 1)
+    if slope_bits >= 4:
+        code = torch.where(x.isfinite(), code, 2**slope_bits - 1)
+    code = code.flatten()
     each = 8 // slope_bits
     padded = code.new_zeros(slope_bytes(len(code), slope_bits) * each, dtype=torch.int32)
     padded[: len(code)] = code
@@ -190,6 +196,8 @@ def activation_backward_ref(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: 
     if slope_bits == 1:
         return torch.where(code == 1, dy, 0).contiguous()
     slope = (code.float() - ZERO[slope_bits]) * (1 / STEPS[slope_bits])
+    if slope_bits >= 4:
+        slope = torch.where(code == 2**slope_bits - 1, float("nan"), slope)
     return (dy.float() * slope).to(dy.dtype).contiguous()
 
 
@@ -244,6 +252,8 @@ def _activate(x, ACTIVATION: tl.constexpr, SLOPE_BITS: tl.constexpr):
         code = tl.fma(slope, slope_steps(SLOPE_BITS), MAGIC + slope_zero(SLOPE_BITS))
         code = tl.minimum(tl.maximum(code, MAGIC), MAGIC + TOP)
         code = code.to(tl.int32, bitcast=True) & TOP
+        if SLOPE_BITS >= 4:
+            code = tl.where(x * 0.0 == 0.0, code, TOP)
     return y, code
 
 
@@ -253,6 +263,8 @@ def _times_slope(dy, code, SLOPE_BITS: tl.constexpr):
         dx = tl.where(code == 1, dy, 0.0)
     else:
         slope = (code - slope_zero(SLOPE_BITS)).to(tl.float32) * (1.0 / slope_steps(SLOPE_BITS))
+        if SLOPE_BITS >= 4:
+            slope = tl.where(code == (1 << SLOPE_BITS) - 1, float("nan"), slope)
         dx = dy.to(tl.float32) * slope
     return dx
 
@@ -416,35 +428,59 @@ def launch_activation_quantize(
 ) -> None:
     """One pass over a matrix h that `fits`."""
     (rows, columns), blocks = h.shape, words.shape[0]
+    key = ("activation", activation, slope_bits, h.dtype, rows, columns, bits, group_size, offset)
+    launching.launch(
+        _activation_quantize_kernel, (*key, seed is None), (h, slopes, words, params, seed),
+        lambda: _activation_quantize_launch(
+            rows, columns, blocks, activation, slope_bits, bits, group_size, seed, offset
+        ),
+    )  # fmt: skip
+
+
+def _activation_quantize_launch(
+    rows: int,
+    columns: int,
+    blocks: int,
+    activation: str,
+    slope_bits: int,
+    bits: int,
+    group_size: int,
+    seed: torch.Tensor | None,
+    offset: int,
+) -> tuple[tuple[int], tuple[int, ...], dict[str, object]]:
     word_rows, step, width = SMOOTH if activation != "relu" or bits == 8 else RELU[bits]
     if bits == 8 or seed is not None:
         word_rows, step, width = UNIT_ROWS[bits], UNIT_FIELDS[bits], 256
     width = max(math.gcd(width, columns), group_size)
     grid = (blocks * WORD_ROWS // word_rows * (columns // width),)
-    _activation_quantize_kernel[grid](
-        h, slopes, words, params, seed, rows, columns, blocks, offset,
-        ACTIVATION=activation, SLOPE_BITS=slope_bits, BITS=bits, GROUP=group_size, GROUPS=width // group_size,
-        ROWS=word_rows, STEP=step, EVEN=rows % block_rows(bits) == 0, STAGES=STAGES,
-        num_warps=width // 256,
-    )  # fmt: skip
+    return grid, (rows, columns, blocks, offset), {
+        "ACTIVATION": activation, "SLOPE_BITS": slope_bits, "BITS": bits, "GROUP": group_size,
+        "GROUPS": width // group_size, "ROWS": word_rows, "STEP": step,
+        "EVEN": rows % block_rows(bits) == 0, "STAGES": STAGES, "num_warps": width // 256,
+    }  # fmt: skip
 
 
 def launch_activation_pack(
     x: torch.Tensor, y: torch.Tensor, slopes: torch.Tensor, activation: str, slope_bits: int
 ) -> None:
     """Fill y (which may be x) and the slopes from a contiguous x."""
-    _activation_pack_kernel[(triton.cdiv(x.numel(), BLOCK),)](
-        x, y, slopes, x.numel(), ACTIVATION=activation, SLOPE_BITS=slope_bits, BLOCK=BLOCK
-    )
+    size = x.numel()
+    options = {"ACTIVATION": activation, "SLOPE_BITS": slope_bits, "BLOCK": BLOCK}
+    launching.launch(
+        _activation_pack_kernel, ("slopes", activation, slope_bits, x.dtype, size), (x, y, slopes),
+        lambda: ((triton.cdiv(size, BLOCK),), (size,), options),
+    )  # fmt: skip
 
 
 def launch_activation_backward(
     dy: torch.Tensor, slopes: torch.Tensor, dx: torch.Tensor, slope_bits: int
 ) -> None:
     """Fill dx (which may be dy) from contiguous dy and slopes."""
-    _activation_backward_kernel[(triton.cdiv(dy.numel(), BLOCK),)](
-        dy, slopes, dx, dy.numel(), SLOPE_BITS=slope_bits, BLOCK=BLOCK
-    )
+    size = dy.numel()
+    launching.launch(
+        _activation_backward_kernel, ("by slopes", slope_bits, dy.dtype, size), (dy, slopes, dx),
+        lambda: ((triton.cdiv(size, BLOCK),), (size,), {"SLOPE_BITS": slope_bits, "BLOCK": BLOCK}),
+    )  # fmt: skip
 
 
 def launch_activation_backward_sum(
@@ -452,25 +488,43 @@ def launch_activation_backward_sum(
 ) -> None:
     """dy [K, C] times its slopes, in place, and sums [blocks of ROWS rows, C]; C a multiple of 8."""
     rows, columns = dy.shape
-    _activation_backward_sum_kernel[(sums.shape[0] * triton.cdiv(columns, COLUMNS),)](
-        dy, slopes, sums, rows, columns,
-        SLOPE_BITS=slope_bits, ROWS=ROWS, STEP=AT_ONCE, BLOCK_C=COLUMNS, num_warps=4,
-    )  # fmt: skip
+
+    def prepare() -> tuple:
+        grid = (sums.shape[0] * triton.cdiv(columns, COLUMNS),)
+        return grid, (rows, columns), {
+            "SLOPE_BITS": slope_bits, "ROWS": ROWS, "STEP": AT_ONCE, "BLOCK_C": COLUMNS, "num_warps": 4,
+        }  # fmt: skip
+
+    key = ("by slopes, sums", slope_bits, dy.dtype, rows, columns)
+    launching.launch(_activation_backward_sum_kernel, key, (dy, slopes, sums), prepare)
 
 
 # ---- the operators that torch knows
 
 
-@torch.library.custom_op("bit_by_bit::activation_pack", mutates_args=())
-def _activation_pack(x: torch.Tensor, activation: str, slope_bits: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _activation_pack_now(
+    x: torch.Tensor, activation: str, slope_bits: int
+) -> tuple[torch.Tensor, torch.Tensor]:
     if not x.is_cuda:
         return activation_pack_ref(x, activation, slope_bits)
     x = x.contiguous()
     y, slopes = torch.empty_like(x), _empty_slopes(x, slope_bits)
     if x.numel():
-        with torch.cuda.device(x.device):
+        with launching.on_device_of(x):
             launch_activation_pack(x, y, slopes, activation, slope_bits)
     return y, slopes
+
+
+_activation_pack = torch.library.custom_op(
+    "bit_by_bit::activation_pack", _activation_pack_now, mutates_args=()
+)
+
+
+def activation_pack_unchecked(
+    x: torch.Tensor, activation: str, slope_bits: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what `activation_pack` returns, for arguments that are known to be good."""
+    return launching.run(_activation_pack, _activation_pack_now, x, activation, slope_bits)
 
 
 @_activation_pack.register_fake
@@ -482,16 +536,25 @@ def _empty_slopes(x: torch.Tensor, slope_bits: int) -> torch.Tensor:
     return x.new_empty(slope_bytes(x.numel(), slope_bits), dtype=torch.uint8)
 
 
-@torch.library.custom_op("bit_by_bit::activation_backward", mutates_args=())
-def _activation_backward(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
+def _activation_backward_now(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
     if not dy.is_cuda:
         return activation_backward_ref(dy, slopes, slope_bits)
     dy, slopes = dy.contiguous(), slopes.contiguous()
     dx = torch.empty_like(dy)
     if dy.numel():
-        with torch.cuda.device(dy.device):
+        with launching.on_device_of(dy):
             launch_activation_backward(dy, slopes, dx, slope_bits)
     return dx
+
+
+_activation_backward = torch.library.custom_op(
+    "bit_by_bit::activation_backward", _activation_backward_now, mutates_args=()
+)
+
+
+def activation_backward_unchecked(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
+    """Return what `activation_backward` returns, for arguments that are known to be good."""
+    return launching.run(_activation_backward, _activation_backward_now, dy, slopes, slope_bits)
 
 
 @_activation_backward.register_fake
@@ -499,8 +562,7 @@ def _(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
     return dy.new_empty(dy.shape)
 
 
-@torch.library.custom_op("bit_by_bit::activation_quantize_", mutates_args=("h",))
-def _activation_quantize_(
+def _activation_quantize_now_(
     h: torch.Tensor,
     activation: str,
     slope_bits: int,
@@ -518,7 +580,7 @@ def _activation_quantize_(
         return slopes, *quantize_pack_ref(y, bits, group_size, seed, offset)
     slopes, (words, params) = _empty_slopes(h, slope_bits), empty_storage(h, bits, group_size)
     if h.numel():
-        with torch.cuda.device(h.device):
+        with launching.on_device_of(h):
             if fits(columns, group_size):
                 launch_activation_quantize(
                     matrix, slopes, words, params, activation, slope_bits, bits, group_size, seed, offset
@@ -527,6 +589,19 @@ def _activation_quantize_(
                 launch_activation_pack(h, h, slopes, activation, slope_bits)
                 launch_quantize_pack(matrix, words, params, bits, group_size, seed, offset)
     return slopes, words, params
+
+
+_activation_quantize_ = torch.library.custom_op(
+    "bit_by_bit::activation_quantize_", _activation_quantize_now_, mutates_args=("h",)
+)
+
+
+def activation_quantize_unchecked_(
+    h: torch.Tensor, activation: str, slope_bits: int, bits: int, group_size: int, seed: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Do what `activation_quantize_` does, with arguments that are known to be good."""
+    arguments = (activation, slope_bits, bits, group_size, seed)
+    return launching.run(_activation_quantize_, _activation_quantize_now_, h, *arguments)
 
 
 @_activation_quantize_.register_fake
@@ -542,24 +617,33 @@ def _(
     return _empty_slopes(h, slope_bits), *empty_storage(h, bits, group_size)
 
 
-@torch.library.custom_op("bit_by_bit::activation_backward_", mutates_args=("dy",))
-def _activation_backward_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
+def _activation_backward_now_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
     rows, columns = matrix_shape(dy.shape)
     matrix, slopes = dy.view(rows, columns), slopes.contiguous()
     if not dy.is_cuda:
         matrix.copy_(activation_backward_ref(matrix, slopes, slope_bits))
-        return matrix.sum(0)
+        return matrix.sum(0, dtype=torch.float32)
     if not dy.numel():
-        return dy.new_zeros(columns)
-    with torch.cuda.device(dy.device):
+        return dy.new_zeros(columns, dtype=torch.float32)
+    with launching.on_device_of(dy):
         if columns % 8:
             launch_activation_backward(dy, slopes, dy, slope_bits)
-            return matrix.sum(0)
-        sums = dy.new_empty(triton.cdiv(rows, ROWS), columns, dtype=torch.float32)
+            return matrix.sum(0, dtype=torch.float32)
+        sums = dy.new_empty(-(-rows // ROWS), columns, dtype=torch.float32)
         launch_activation_backward_sum(matrix, slopes, sums, slope_bits)
-    return sums.sum(0).to(dy.dtype)
+    return sums.sum(0)
+
+
+_activation_backward_ = torch.library.custom_op(
+    "bit_by_bit::activation_backward_", _activation_backward_now_, mutates_args=("dy",)
+)
+
+
+def activation_backward_unchecked_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
+    """Do what `activation_backward_` does, with arguments that are known to be good."""
+    return launching.run(_activation_backward_, _activation_backward_now_, dy, slopes, slope_bits)
 
 
 @_activation_backward_.register_fake
 def _(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
-    return dy.new_empty(matrix_shape(dy.shape)[1])
+    return dy.new_empty(matrix_shape(dy.shape)[1], dtype=torch.float32)

@@ -15,11 +15,15 @@ between: a write to y that torch doesn't notice would leave the linear layer wit
 torch's own weight gradient would be right.
 """
 
+from functools import lru_cache
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 import triton
 import triton.language as tl
 
+from puzzles_lib.kernels import launching
 from puzzles_lib.kernels.bitpack import WORD_ROWS, check_bits, matrix_shape
 from puzzles_lib.kernels.common import DTYPES, check_dtype
 from puzzles_lib.kernels.quantize import (
@@ -277,17 +281,28 @@ def launch_norm_quantize(
     seed: torch.Tensor | None,
     offset: int,
 ) -> None:
-    """Fill y and what is saved from a matrix x of at most MAX_COLUMNS columns, groups filled up."""
-    (rows, columns), (words, params, rstd) = x.shape, saved
-    width = triton.next_power_of_2(group_size)
-    groups = triton.next_power_of_2(triton.cdiv(columns, group_size))
-    word_rows, step = (1, min(8, 16 // bits)) if seed is None else (UNIT_ROWS[bits], UNIT_FIELDS[bits])
-    _norm_quantize_kernel[(words.shape[0] * WORD_ROWS // word_rows,)](
-        x, weight, bias, y, words, params, rstd, seed, rows, columns, words.shape[0], offset, eps,
-        RMS=rms, BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, ROWS=word_rows, STEP=step,
-        num_warps=min(max(width * groups // 256, 1), 32),
-        maxnreg=STOCHASTIC_REGISTERS if seed is not None and width * groups <= 2048 else None,
-    )  # fmt: skip
+    """Fill y and what is saved from a contiguous x of at most MAX_COLUMNS columns, groups filled up."""
+    (rows, columns), (words, params, rstd) = matrix_shape(x.shape), saved
+
+    def prepare() -> tuple:
+        width = triton.next_power_of_2(group_size)
+        groups = triton.next_power_of_2(triton.cdiv(columns, group_size))
+        word_rows, step = (1, min(8, 16 // bits)) if seed is None else (UNIT_ROWS[bits], UNIT_FIELDS[bits])
+        grid = (words.shape[0] * WORD_ROWS // word_rows,)
+        return grid, (rows, columns, words.shape[0], offset, eps), {
+            "RMS": rms, "BITS": bits, "GROUP": group_size, "WIDTH": width, "GROUPS": groups,
+            "ROWS": word_rows, "STEP": step, "num_warps": min(max(width * groups // 256, 1), 32),
+            "maxnreg": STOCHASTIC_REGISTERS if seed is not None and width * groups <= 2048 else None,
+        }  # fmt: skip
+
+    key = ("norm", rms, x.dtype, params.dtype, rows, columns, bits, group_size, offset, eps, seed is None)
+    key = (*key, _dtype_of(weight), _dtype_of(bias))
+    tensors = (x, weight, bias, y, words, params, rstd, seed)
+    launching.launch(_norm_quantize_kernel, key, tensors, prepare)
+
+
+def _dtype_of(tensor: torch.Tensor | None) -> torch.dtype | None:
+    return None if tensor is None else tensor.dtype
 
 
 def launch_norm_backward(
@@ -302,17 +317,24 @@ def launch_norm_backward(
     bits: int,
     group_size: int,
 ) -> None:
-    """Fill dx and sums [programs, 2, C] from a matrix dy of at most MAX_COLUMNS columns, groups filled up."""
-    (rows, columns), blocks = dy.shape, words.shape[0]
-    width = triton.next_power_of_2(group_size)
-    groups = triton.next_power_of_2(triton.cdiv(columns, group_size))
-    _norm_backward_kernel[(len(sums),)](
-        dy, words, params, rstd, weight, dx, sums, rows, columns, blocks,
-        RMS=rms, BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, STEP=min(AT_ONCE, 16 // bits),
-        TURNS=blocks * WORD_ROWS // len(sums), num_warps=min(max(width * groups // 256, 1), 32),
-    )  # fmt: skip
+    """Fill dx and sums [programs, 2, C] from a contiguous dy of at most MAX_COLUMNS columns, filled up."""
+    (rows, columns), blocks = matrix_shape(dy.shape), words.shape[0]
+
+    def prepare() -> tuple:
+        width = triton.next_power_of_2(group_size)
+        groups = triton.next_power_of_2(triton.cdiv(columns, group_size))
+        return (len(sums),), (rows, columns, blocks), {
+            "RMS": rms, "BITS": bits, "GROUP": group_size, "WIDTH": width, "GROUPS": groups,
+            "STEP": min(AT_ONCE, 16 // bits), "TURNS": blocks * WORD_ROWS // len(sums),
+            "num_warps": min(max(width * groups // 256, 1), 32),
+        }  # fmt: skip
+
+    key = ("norm backward", rms, dy.dtype, params.dtype, _dtype_of(weight), rows, columns, bits, group_size)
+    tensors = (dy, words, params, rstd, weight, dx, sums)
+    launching.launch(_norm_backward_kernel, (*key, len(sums)), tensors, prepare)
 
 
+@lru_cache(4096)
 def padded_width(columns: int, group_size: int) -> int:
     """Lanes that a program takes for a row."""
     return triton.next_power_of_2(group_size) * triton.next_power_of_2(triton.cdiv(columns, group_size))
@@ -321,8 +343,7 @@ def padded_width(columns: int, group_size: int) -> int:
 # ---- the operators that torch knows
 
 
-@torch.library.custom_op("bit_by_bit::norm_quantize", mutates_args=())
-def _norm_quantize(
+def _norm_quantize_now(
     x: torch.Tensor,
     weight: torch.Tensor | None,
     bias: torch.Tensor | None,
@@ -336,17 +357,28 @@ def _norm_quantize(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     rows, columns = matrix_shape(x.shape)
     group_size = min(group_size, max(columns, 1))
-    matrix = x.contiguous().view(rows, columns)
     options = (rms, bits, group_size)
-    with torch.autocast(x.device.type, enabled=False):
-        if not x.is_cuda or padded_width(columns, group_size) > MAX_COLUMNS:
+    x = x.contiguous()
+    if not x.is_cuda or padded_width(columns, group_size) > MAX_COLUMNS:
+        with torch.autocast(x.device.type, enabled=False):
+            matrix = x.view(rows, columns)
             y, *saved = norm_quantize_ref(matrix, weight, bias, eps, *options, dtype, seed, offset)
             return y.view(x.shape), *saved
     y, *saved = _empty_norm(x, bits, group_size, dtype)
     if x.numel():
-        with torch.cuda.device(x.device):
-            launch_norm_quantize(matrix, weight, bias, y, tuple(saved), eps, *options, seed, offset)
+        with launching.on_device_of(x):
+            launch_norm_quantize(x, weight, bias, y, tuple(saved), eps, *options, seed, offset)
     return y, *saved
+
+
+_norm_quantize = torch.library.custom_op("bit_by_bit::norm_quantize", _norm_quantize_now, mutates_args=())
+
+
+def norm_quantize_unchecked(
+    x: torch.Tensor, *arguments: Any
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return what `norm_quantize` returns, for good arguments in the operator's order."""
+    return launching.run(_norm_quantize, _norm_quantize_now, x, *arguments)
 
 
 @_norm_quantize.register_fake
@@ -366,13 +398,11 @@ def _(
 
 
 def _empty_norm(x: torch.Tensor, bits: int, group_size: int, dtype: torch.dtype):
-    words, params = empty_storage(x, bits, group_size)
-    params = params.new_empty(params.shape, dtype=dtype)
+    words, params = empty_storage(x, bits, group_size, dtype)
     return x.new_empty(x.shape), words, params, x.new_empty(matrix_shape(x.shape)[0], dtype=torch.float32)
 
 
-@torch.library.custom_op("bit_by_bit::norm_backward", mutates_args=())
-def _norm_backward(
+def _norm_backward_now(
     dy: torch.Tensor,
     words: torch.Tensor,
     params: torch.Tensor,
@@ -384,19 +414,27 @@ def _norm_backward(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     rows, columns = matrix_shape(dy.shape)
     group_size = min(group_size, max(columns, 1))
-    matrix = dy.contiguous().view(rows, columns)
+    dy = dy.contiguous()
     if not dy.is_cuda or padded_width(columns, group_size) > MAX_COLUMNS:
-        dx, sums = norm_backward_ref(matrix, words, params, rstd, weight, rms, bits, group_size)
+        dx, sums = norm_backward_ref(
+            dy.view(rows, columns), words, params, rstd, weight, rms, bits, group_size
+        )
         return dx.view(dy.shape), sums
     dx = dy.new_empty(dy.shape)
     if not dy.numel():
         return dx, rstd.new_zeros(2, columns)
     sums = rstd.new_empty(words.shape[0] * WORD_ROWS // TURNS, 2, columns)
-    with torch.cuda.device(dy.device):
-        launch_norm_backward(
-            matrix, words, params, rstd, weight, dx.view(matrix.shape), sums, rms, bits, group_size
-        )
+    with launching.on_device_of(dy):
+        launch_norm_backward(dy, words, params, rstd, weight, dx, sums, rms, bits, group_size)
     return dx, sums.sum(0)
+
+
+_norm_backward = torch.library.custom_op("bit_by_bit::norm_backward", _norm_backward_now, mutates_args=())
+
+
+def norm_backward_unchecked(dy: torch.Tensor, *arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return dx and both sums as the operator does, for arguments that are known to be good."""
+    return launching.run(_norm_backward, _norm_backward_now, dy, *arguments)
 
 
 @_norm_backward.register_fake

@@ -11,6 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
+from puzzles_lib.kernels import launching
 from puzzles_lib.kernels.common import check_dtype
 
 FORWARD_BLOCK, BACKWARD_BLOCK = 2048, 1024  # elements a program
@@ -99,17 +100,26 @@ def _relu_unpack_backward_kernel(dy_ptr, mask_ptr, dx_ptr, N, BLOCK: tl.constexp
 # ---- the operators that torch knows
 
 
-@torch.library.custom_op("bit_by_bit::relu_pack", mutates_args=())
-def _relu_pack(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _relu_pack_now(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     if not x.is_cuda:
         return relu_pack_ref(x)
     x = x.contiguous()
     y, mask = torch.empty_like(x), _empty_mask(x)
-    if x.numel():
-        with torch.cuda.device(x.device):
-            grid = (triton.cdiv(x.numel(), FORWARD_BLOCK),)
-            _relu_pack_kernel[grid](x, y, mask, x.numel(), BLOCK=FORWARD_BLOCK)
+    if size := x.numel():
+        with launching.on_device_of(x):
+            launching.launch(
+                _relu_pack_kernel, ("relu", x.dtype, size), (x, y, mask),
+                lambda: ((triton.cdiv(size, FORWARD_BLOCK),), (size,), {"BLOCK": FORWARD_BLOCK}),
+            )  # fmt: skip
     return y, mask
+
+
+_relu_pack = torch.library.custom_op("bit_by_bit::relu_pack", _relu_pack_now, mutates_args=())
+
+
+def relu_pack_unchecked(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what `relu_pack` returns, for x that is known to be good."""
+    return launching.run(_relu_pack, _relu_pack_now, x)
 
 
 @_relu_pack.register_fake
@@ -121,17 +131,28 @@ def _empty_mask(x: torch.Tensor) -> torch.Tensor:
     return x.new_empty((x.numel() + 7) // 8, dtype=torch.uint8)
 
 
-@torch.library.custom_op("bit_by_bit::relu_unpack_backward", mutates_args=())
-def _relu_unpack_backward(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def _relu_unpack_backward_now(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     if not dy.is_cuda:
         return relu_unpack_backward_ref(dy, mask)
     dy, mask = dy.contiguous(), mask.contiguous()
     dx = torch.empty_like(dy)
-    if dy.numel():
-        with torch.cuda.device(dy.device):
-            grid = (triton.cdiv(dy.numel(), BACKWARD_BLOCK),)
-            _relu_unpack_backward_kernel[grid](dy, mask, dx, dy.numel(), BLOCK=BACKWARD_BLOCK)
+    if size := dy.numel():
+        with launching.on_device_of(dy):
+            launching.launch(
+                _relu_unpack_backward_kernel, ("relu backward", dy.dtype, size), (dy, mask, dx),
+                lambda: ((triton.cdiv(size, BACKWARD_BLOCK),), (size,), {"BLOCK": BACKWARD_BLOCK}),
+            )  # fmt: skip
     return dx
+
+
+_relu_unpack_backward = torch.library.custom_op(
+    "bit_by_bit::relu_unpack_backward", _relu_unpack_backward_now, mutates_args=()
+)
+
+
+def relu_backward_unchecked(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return what `relu_unpack_backward` returns, for arguments that are known to be good."""
+    return launching.run(_relu_unpack_backward, _relu_unpack_backward_now, dy, mask)
 
 
 @_relu_unpack_backward.register_fake

@@ -15,11 +15,13 @@ that a matrix multiplication that walks K unpacks them without passing a value b
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 import triton
 import triton.language as tl
 
+from puzzles_lib.kernels import launching
 from puzzles_lib.kernels.bitpack import (
     WORD_ROWS,
     block_rows,
@@ -587,27 +589,51 @@ def _dequantize_kernel(
 # ---- the operators that torch knows
 
 
-@torch.library.custom_op("bit_by_bit::quantize_pack", mutates_args=())
-def _quantize_pack(
+def _quantize_pack_now(
     x: torch.Tensor, bits: int, group_size: int, seed: torch.Tensor | None = None, offset: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    key = (x.dtype, x.shape, bits, group_size)
+    if x.is_cuda and key in _shapes and x.is_contiguous():
+        rows, columns, group_size, words_shape, params_shape = _shapes[key]
+        words, params = x.new_empty(words_shape, dtype=torch.int16), x.new_empty(params_shape)
+        with launching.on_device_of(x):
+            _start_quantizing(x, words, params, rows, columns, bits, group_size, seed, offset)
+        return words, params
     rows, columns = matrix_shape(x.shape)
     group_size = min(group_size, max(columns, 1))
-    x = x.reshape(rows, columns).contiguous()
+    if x.dim() != 2 or not x.is_contiguous():
+        x = x.reshape(rows, columns).contiguous()
     if not x.is_cuda:
         return quantize_pack_ref(x, bits, group_size, seed, offset)
     words, params = empty_storage(x, bits, group_size)
-    if x.numel():
-        with torch.cuda.device(x.device):
+    if rows and columns:
+        with launching.on_device_of(x):
             launch_quantize_pack(x, words, params, bits, group_size, seed, offset)
+        if len(_shapes) < launching.MOST:
+            _shapes[key] = (rows, columns, group_size, words.shape, params.shape)
     return words, params
 
 
-def empty_storage(x: torch.Tensor, bits: int, group_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Words and params of x, still to be filled."""
+_shapes: dict[tuple, tuple] = {}  # of a matrix, its words and params, and the size of its groups
+
+
+_quantize_pack = torch.library.custom_op("bit_by_bit::quantize_pack", _quantize_pack_now, mutates_args=())
+
+
+def quantize_unchecked(
+    x: torch.Tensor, bits: int, group_size: int, seed: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return words and params as `quantize_pack` makes them, of arguments that are known to be good."""
+    return launching.run(_quantize_pack, _quantize_pack_now, x, bits, group_size, seed)
+
+
+def empty_storage(
+    x: torch.Tensor, bits: int, group_size: int, dtype: torch.dtype | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return words and params of x, still to be filled; params of ``dtype``, x's own by default."""
     rows, columns = matrix_shape(x.shape)
     words_shape, params_shape = storage_shapes(rows, columns, bits, min(group_size, max(columns, 1)))
-    return x.new_empty(words_shape, dtype=torch.int16), x.new_empty(params_shape)
+    return x.new_empty(words_shape, dtype=torch.int16), x.new_empty(params_shape, dtype=dtype)
 
 
 def launch_quantize_pack(
@@ -620,37 +646,84 @@ def launch_quantize_pack(
     offset: int = 0,
 ) -> None:
     """Fill words and params from a matrix x."""
-    (rows, columns), blocks = x.shape, words.shape[0]
+    rows, columns = x.shape
+    _start_quantizing(x, words, params, rows, columns, bits, group_size, seed, offset)
+
+
+def _start_quantizing(
+    x: torch.Tensor,
+    words: torch.Tensor,
+    params: torch.Tensor,
+    rows: int,
+    columns: int,
+    bits: int,
+    group_size: int,
+    seed: torch.Tensor | None,
+    offset: int,
+) -> None:
+    key = ("quantize", x.dtype, rows, columns, bits, group_size, seed is None, offset)
+    kernel = _quantize_pack_kernel
+    if _comes_in_pairs(rows, columns, bits, group_size) and _read_in_pairs(x):
+        kernel, key = _quantize_pairs_kernel, ("pairs", *key)
+    tensors = (x, words, params, seed)
+    launching.launch(
+        kernel, key, tensors, lambda: _quantize_launch(kernel, rows, columns, bits, group_size, seed, offset)
+    )
+
+
+def _quantize_launch(
+    kernel: triton.JITFunction,
+    rows: int,
+    columns: int,
+    bits: int,
+    group_size: int,
+    seed: torch.Tensor | None,
+    offset: int,
+) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, object]]:
+    """Return the grid, the numbers and the options for one of the two kernels."""
+    blocks = triton.cdiv(rows, block_rows(bits))
     width = triton.next_power_of_2(group_size)
     groups = max(1, 256 // width)
     num_warps = min(max(1, width // 256), 32)
-    even = rows % block_rows(bits) == 0 and columns % (groups * group_size) == 0 and width == group_size
-    if even and 32 <= width <= 2048 and _come_in_pairs(x):
+    if kernel is _quantize_pairs_kernel:
         grid = (blocks * WORD_ROWS // draw_rows(bits) * (columns // (groups * group_size)),)
         # Small groups have many scales: those of two rows of words are neighbours, and stored as one.
         fields = min(UNIT_FIELDS[bits] if width < 128 else 8, 16 // bits)
-        _quantize_pairs_kernel[grid](
-            x, words, params, seed, columns, blocks, offset, BITS=bits, WIDTH=width, GROUPS=groups,
-            STEP=fields, ROWS=8 // fields,
-            num_warps=num_warps, maxnreg=None if seed is None else _PAIRS_REGISTERS,
-        )  # fmt: skip
-        return
+        return grid, (columns, blocks, offset), {
+            "BITS": bits, "WIDTH": width, "GROUPS": groups, "STEP": fields, "ROWS": 8 // fields,
+            "num_warps": num_warps, "maxnreg": None if seed is None else _PAIRS_REGISTERS,
+        }  # fmt: skip
     word_rows, step = (2, 2) if seed is None else (UNIT_ROWS[bits], UNIT_FIELDS[bits])
     if width > 4096:
         word_rows = step = 1  # long groups are held in few rows
     grid = (blocks * WORD_ROWS // word_rows, triton.cdiv(columns, groups * group_size))
-    _quantize_pack_kernel[grid](
-        x, words, params, seed, rows, columns, blocks, offset,
-        BITS=bits, GROUP=group_size, WIDTH=width, GROUPS=groups, ROWS=word_rows, STEP=step, EVEN=even,
-        num_warps=num_warps, maxnreg=STOCHASTIC_REGISTERS if seed is not None and width <= 1024 else None,
-    )  # fmt: skip
+    return grid, (rows, columns, blocks, offset), {
+        "BITS": bits, "GROUP": group_size, "WIDTH": width, "GROUPS": groups, "ROWS": word_rows, "STEP": step,
+        "EVEN": _is_even(rows, columns, bits, group_size), "num_warps": num_warps,
+        "maxnreg": STOCHASTIC_REGISTERS if seed is not None and width <= 1024 else None,
+    }  # fmt: skip
 
 
-def _come_in_pairs(x: torch.Tensor) -> bool:
+def _is_even(rows: int, columns: int, bits: int, group_size: int) -> bool:
+    """Whether a matrix has whole blocks of rows, and whole groups, of a power of two, for each program."""
+    width = triton.next_power_of_2(group_size)
+    fills = columns % (max(1, 256 // width) * group_size) == 0
+    return rows % block_rows(bits) == 0 and fills and width == group_size
+
+
+@lru_cache(4096)
+def _comes_in_pairs(rows: int, columns: int, bits: int, group_size: int) -> bool:
+    return 32 <= group_size <= 2048 and _is_even(rows, columns, bits, group_size)
+
+
+def _read_in_pairs(x: torch.Tensor) -> bool:
     """Whether neighbours may be read two at a time: by instructions that NVIDIA's GPUs have from sm_80 on."""
-    if not x.is_cuda or torch.version.hip or torch.cuda.get_device_capability(x.device) < (8, 0):
-        return False
-    return x.element_size() == 2 and x.data_ptr() % 16 == 0
+    return x.is_cuda and x.element_size() == 2 and x.data_ptr() % 16 == 0 and _has_pairs(x.get_device())
+
+
+@lru_cache
+def _has_pairs(device: int) -> bool:
+    return not torch.version.hip and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 @_quantize_pack.register_fake
@@ -660,28 +733,43 @@ def _(
     return empty_storage(x, bits, group_size)
 
 
-@torch.library.custom_op("bit_by_bit::dequantize", mutates_args=())
-def dequantize_words(
+def _dequantize_now(
     words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int, shape: list[int]
 ) -> torch.Tensor:
-    """`dequantize` of a `PackedTensor` in its parts, as a torch operator takes them."""
     rows, columns = matrix_shape(shape)
     words, params = words.contiguous(), params.contiguous()
     if not words.is_cuda:
         return dequantize_ref(words, params, bits, group_size, rows).view(shape)
     x = params.new_empty(shape)
     if x.numel():
-        with torch.cuda.device(x.device):
+        with launching.on_device_of(x):
             launch_dequantize(words, params, x.view(rows, columns), bits, group_size)
     return x
+
+
+# `dequantize` of a `PackedTensor` in its parts, as a torch operator takes them.
+dequantize_words = torch.library.custom_op("bit_by_bit::dequantize", _dequantize_now, mutates_args=())
+
+
+def dequantize_unchecked(
+    words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int, shape: list[int]
+) -> torch.Tensor:
+    """Return what `dequantize_words` returns, without the operator around it where that is as good."""
+    return launching.run(dequantize_words, _dequantize_now, words, params, bits, group_size, shape)
 
 
 def launch_dequantize(
     words: torch.Tensor, params: torch.Tensor, x: torch.Tensor, bits: int, group_size: int
 ) -> None:
     """Fill a matrix x from words and params."""
-    kernel, grid, arguments, options = dequantize_launch(words, params, x, bits, group_size)
-    kernel[grid](**arguments, **options)
+
+    def prepare() -> tuple:
+        _, grid, arguments, options = dequantize_launch(words, params, x, bits, group_size)
+        numbers = {name: value for name, value in arguments.items() if not name.endswith("_ptr")}
+        return grid, (), {**numbers, **options}
+
+    key = ("dequantize", x.dtype, *x.shape, bits, group_size)
+    launching.launch(_dequantize_kernel, key, (words, params, x), prepare)
 
 
 def dequantize_launch(

@@ -36,16 +36,13 @@ def check_rounding(rounding: str) -> None:
 
 
 def rounding_of(bits: int, rounding: str | None) -> str:
-    """How a layer rounds: as it is told, or with None stochastically with 1 and 2 bits, else to the nearest.
+    """Return how a layer rounds: as it is told, or with None to the nearest code.
 
-    With few bits nearest codes have a bias (of 1 bit: gradients of twice their size), which at float32's
-    learning rate trains otherwise than float32 does; see `python -m puzzles_lib.bench digits`. With 4 and 8
-    bits the curves of both lie on float32's, and nearest codes cost less.
-
+    One bit is rounded stochastically with None: its nearest codes double the gradients' size.
     Raises ValueError for another rounding.
     """
     if rounding is None:
-        return "stochastic" if bits <= 2 else "nearest"
+        return "stochastic" if bits == 1 else "nearest"
     check_rounding(rounding)
     return rounding
 

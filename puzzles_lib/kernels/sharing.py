@@ -68,6 +68,12 @@ class _Scopes(threading.local):
 
 
 _scopes = _Scopes()
+NUMBER = -16  # of our hooks; torch counts up from 0
+
+
+def is_open() -> bool:
+    """Whether a module that shares is in a call of its ``forward``."""
+    return bool(_scopes.running)
 
 
 def find(x: torch.Tensor, key: Key) -> Codes | None:
@@ -87,18 +93,20 @@ def remember(x: torch.Tensor, key: Key, codes: Codes) -> None:
 
 
 def share(module: nn.Module) -> None:
-    """Let the layers inside a module share codes during each call of its ``forward``."""
-    if _open not in module._forward_pre_hooks.values():
-        module.register_forward_pre_hook(_open)
-        module.register_forward_hook(_close, always_call=True)
+    """Let the layers inside a module share codes during each call of its ``forward``.
+
+    By hooks, under one number in all modules. torch would number them one by one, and torch.compile, which
+    looks at the numbers, would compile each block of a model anew.
+    """
+    module._forward_pre_hooks[NUMBER] = _open
+    module._forward_hooks[NUMBER] = _close
+    module._forward_hooks_always_called[NUMBER] = True
 
 
 def unshare(module: nn.Module) -> None:
     """Undo `share`."""
-    for hooks in (module._forward_pre_hooks, module._forward_hooks):
-        for number in [number for number, hook in hooks.items() if hook in (_open, _close)]:
-            del hooks[number]
-            module._forward_hooks_always_called.pop(number, None)
+    for hooks in (module._forward_pre_hooks, module._forward_hooks, module._forward_hooks_always_called):
+        hooks.pop(NUMBER, None)
 
 
 def _open(module: nn.Module, inputs: tuple) -> None:

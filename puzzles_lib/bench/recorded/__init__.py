@@ -5,7 +5,8 @@ recorded; ``date`` is the newest) and ``rows``. A row is ``bench``, ``case``,
 ``path``, ``us`` (median microseconds), ``baseline``, ``baseline_us`` (the same for what it is compared
 with, in the same run), ``ratio`` (baseline_us / us) and ``error`` (of the result, checked in that run).
 Rows of bench "ranks" and "training" go on with ``bytes`` (peak memory) and ``baseline_bytes``, those of
-"training" with ``cosine`` (of gradients).
+"training" with ``cosine`` (of gradients). ``h100.json`` is such a record too, of benches "eager" and
+"checkpointing", whose rows have all of these.
 
 ``race.json`` is such a record of chapter 15's launches, of binaries that the pinned Triton made. It has
 ``launches`` too: by path, how it was launched and what its binary looks like, see
@@ -16,8 +17,8 @@ Those of chapter 19 are as the modules say that measure them: ``clock.json`` and
 `puzzles_lib.authoring.points`, the two sweeps as `puzzles_lib.bench.sweep`. ``tiles.json`` is such a sweep
 too: what attention's tiles were chosen from, see `puzzles_lib.authoring.tiles`.
 
-Three more are of another form: ``digits.json`` is what
-`puzzles_lib.chapters.ch16_from_kernel_to_layer.curves` measures, on a CPU,
+Four more are of another form: ``language.json`` is what `puzzles_lib.bench.language` measures, on a GPU,
+``digits.json`` what `puzzles_lib.chapters.ch16_from_kernel_to_layer.curves` measures, on a CPU,
 ``orders.json`` what `puzzles_lib.authoring.orders` counts, on a GPU, and ``ptxas.json`` what
 `puzzles_lib.chapters.ch15_racing_cublas.assemblers` finds, with no GPU.
 """
@@ -31,7 +32,9 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).parent / "h200.json"
+H100 = FILE.with_name("h100.json")
 RACE = FILE.with_name("race.json")
+LANGUAGE = FILE.with_name("language.json")
 DIGITS = FILE.with_name("digits.json")
 ORDERS = FILE.with_name("orders.json")
 PTXAS = FILE.with_name("ptxas.json")
@@ -80,7 +83,7 @@ def origin(record: Mapping[str, Any]) -> str:
 
 
 def _records() -> list[dict[str, Any]]:
-    return [load(path) for path in (FILE, RACE)]
+    return [load(path) for path in (FILE, H100, RACE)]
 
 
 def save(

@@ -1,0 +1,93 @@
+"""Gradient checkpointing that keeps the inputs of its blocks in a few bits.
+
+Checkpointing keeps nothing of a block except its input and runs the block again in the backward pass. With
+many blocks or long texts those inputs are most of what is left. Here they are kept in 8 bits by default, half
+of bfloat16's bytes, or in 4, a quarter:
+
+    y = packed_checkpoint(block, x)          # in the place of torch.utils.checkpoint.checkpoint
+    pack_checkpoints(model)                  # a transformers model, after gradient_checkpointing_enable()
+
+The forward pass is exact. All gradients of a block are those of the input that comes back from its codes.
+Blocks don't add to each other's errors when they run again, since each has an input of its own.
+
+With `pack_activations` a block keeps more than its input, and need not run again: take that if time matters
+more, checkpoints if memory does, or both together in one model.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint
+
+from puzzles_lib.kernels.bitpack import check_bits
+from puzzles_lib.kernels.common import DTYPES
+from puzzles_lib.kernels.quantize import PackedTensor, check_group_size, dequantize, quantize_pack
+
+LEAST = 1024  # elements: smaller inputs stay as they are
+
+
+def packed_checkpoint(
+    function: Callable[..., Any], *inputs: Any, bits: int = 8, group_size: int = 256, **options: Any
+) -> Any:
+    """Call a function under gradient checkpointing, with its inputs kept in ``bits`` bits for backward.
+
+    Those inputs are packed that have a gradient and are float32, float16 or bfloat16; parameters, masks and
+    the like are kept as they are, since other blocks hold them, too.
+    options: of `torch.utils.checkpoint.checkpoint`; ``use_reentrant`` is False if you don't say it.
+    Raises ValueError for other bits or group sizes.
+    """
+    check_bits(bits)
+    check_group_size(group_size)
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor | PackedTensor:
+        wanted = tensor.requires_grad and not tensor.is_leaf and tensor.numel() >= LEAST
+        if not wanted or tensor.dtype not in DTYPES:
+            return tensor
+        return quantize_pack(tensor.detach(), bits, group_size)
+
+    with saved_tensors_hooks(pack, _unpack):
+        return checkpoint(function, *inputs, **{"use_reentrant": False, **options})
+
+
+def _unpack(kept: torch.Tensor | PackedTensor) -> torch.Tensor:
+    return dequantize(kept) if isinstance(kept, PackedTensor) else kept
+
+
+def pack_checkpoints(model: nn.Module, bits: int = 8, group_size: int = 256) -> nn.Module:
+    """Let a transformers model keep the inputs of its checkpointed blocks in few bits, and return the model.
+
+    Call ``model.gradient_checkpointing_enable()`` first. Calling it again sets other bits.
+    Raises ValueError for other bits or group sizes, or if no block of the model is checkpointed, TypeError if
+    ``model`` is not a module.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}, allowed is a torch.nn.Module")
+    check_bits(bits)
+    check_group_size(group_size)
+    blocks = [each for each in model.modules() if callable(vars(each).get(HELD))]
+    if not blocks:
+        raise ValueError(
+            "no block of model is checkpointed: call model.gradient_checkpointing_enable() first"
+        )
+    for block in blocks:
+        held = getattr(block, HELD)
+        plain = held.plain if isinstance(held, _Checkpoint) else held
+        setattr(block, HELD, _Checkpoint(plain, bits, group_size))
+    return model
+
+
+HELD = "_gradient_checkpointing_func"  # under which transformers' blocks hold what checkpoints them
+
+
+class _Checkpoint:
+    """In the place of a block's checkpoint function, whose options it goes on with."""
+
+    def __init__(self, plain: Callable[..., Any], bits: int, group_size: int) -> None:
+        self.plain, self.bits, self.group_size = plain, bits, group_size
+
+    def __call__(self, function: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
+        options = {**getattr(self.plain, "keywords", {}), **options}
+        return packed_checkpoint(function, *inputs, bits=self.bits, group_size=self.group_size, **options)

@@ -1,0 +1,116 @@
+"""Start kernels with little work for the host.
+
+A training step on a GPU is often limited by the host, which takes longer to start a kernel than the kernel
+runs. Two things here keep that time short:
+
+- `run` calls an operator's implementation directly in eager mode. The operator itself, with torch's checks
+  around it, is called under `torch.compile`, in an export and wherever else a call has to be seen.
+- `launch` starts a kernel through Triton once per set of shapes. After that it starts the compiled kernel
+  with the arguments of the first time, and only pointers are new.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import triton
+from torch import nn
+
+MOST = 4096  # prepared launches that are kept
+
+_prepared: dict[tuple, Callable[..., None]] = {}
+_PLAIN = (torch.Tensor, nn.Parameter)
+
+
+def run(operator: Callable[..., Any], implementation: Callable[..., Any], x: torch.Tensor, *rest: Any) -> Any:
+    """Return what the operator returns for these arguments: from its implementation, where that is as good.
+
+    That is in eager mode, for a plain tensor x on the current device, with nobody who wants to see operators.
+    """
+    if (
+        torch.compiler.is_compiling()
+        or type(x) not in _PLAIN
+        or x.is_meta
+        or torch._C._len_torch_dispatch_stack()
+        or x.is_cuda
+        and x.get_device() != torch._C._cuda_getDevice()
+    ):
+        return operator(x, *rest)
+    return implementation(x, *rest)
+
+
+def on_device_of(x: torch.Tensor) -> AbstractContextManager:
+    """Return a context in which the GPU of x is the current one."""
+    here = x.get_device() == torch.cuda.current_device()
+    return _NOTHING if here else torch.cuda.device(x.device)
+
+
+_NOTHING = nullcontext()
+
+
+def launch(
+    kernel: Any,
+    key: tuple,
+    tensors: tuple[torch.Tensor | None, ...],
+    prepare: Callable[[], tuple[tuple[int, ...], tuple, dict[str, Any]]],
+) -> None:
+    """Start a kernel on the device of the first tensor, which is the current one.
+
+    kernel: a jit function. Its first parameters are pointers, and ``tensors`` are what they point to.
+    key: everything that the kernel, its grid, its other arguments and the dtypes of its tensors depend on.
+    prepare: gives the grid, the other arguments in order and by name, and is called if the key is new.
+    """
+    device, places, low_bits = tensors[0].get_device(), [], 0
+    for tensor in tensors:
+        place = None if tensor is None else tensor.data_ptr()
+        places.append(place)
+        low_bits |= place or 0
+    key = (device, key)
+    if low_bits % 16 == 0 and key in _prepared:
+        _prepared[key](*places)
+        return
+    grid, arguments, options = prepare()
+    compiled = kernel[grid](*tensors, *arguments, **options)
+    if device >= 0 and low_bits % 16 == 0 and compiled is not None:
+        names = kernel.arg_names[len(tensors) + len(arguments) :]
+        keep(key, compiled, grid, (*arguments, *[options[name] for name in names]))
+
+
+def keep(key: tuple, compiled: Any, grid: tuple[int, ...], arguments: tuple) -> None:
+    """Keep a compiled kernel for the calls to come, with its grid and the arguments behind the pointers.
+
+    key: begins with the number of the device.
+    """
+    if len(_prepared) >= MOST:
+        _prepared.clear()
+    x, y, z = (*grid, 1, 1)[:3]
+    whole, hooks = compiled[x, y, z], triton.knobs.runtime
+    device, stream = key[0], torch._C._cuda_getCurrentRawStream
+    run, begin, end = _started_by(compiled)
+
+    def start(*pointers: Any) -> None:
+        enter, leave = hooks.launch_enter_hook, hooks.launch_exit_hook
+        if getattr(enter, "calls", enter) or getattr(leave, "calls", leave):  # a profiler perhaps
+            whole(*pointers, *arguments, stream=stream(device))
+        else:
+            run(x, y, z, stream(device), *begin, None, None, *end, *pointers, *arguments)
+
+    _prepared[key] = start
+
+
+def _started_by(compiled: Any) -> tuple[Callable[..., None], tuple, tuple]:
+    """Return what starts a compiled kernel, and its arguments before and after the two for scratch memory.
+
+    Triton 3.6 has a launcher in C under one in Python, which is left out if there is no scratch memory.
+    """
+    run, function, metadata = compiled.run, compiled.function, compiled.packed_metadata
+    scratch = getattr(run, "global_scratch_size", 1) or getattr(run, "profile_scratch_size", 1)
+    if type(run).__name__ == "CudaLauncher" and not scratch and not hasattr(run, "arg_annotations"):
+        return run.launch, (function, run.launch_cooperative_grid, run.launch_pdl), (metadata, *[None] * 3)
+    return run, (function, metadata), (None,)
+
+
+def prepared(key: tuple) -> Callable[..., None] | None:
+    """Return what starts the kernel that was kept under a key."""
+    return _prepared.get(key)

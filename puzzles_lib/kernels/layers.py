@@ -1,0 +1,662 @@
+"""Layers that remember what backward needs in a few bits an element.
+
+A linear layer keeps its input to compute its weight's gradient, an activation or a norm keeps its input or
+output: with bfloat16 that is 16 bits an element each, and most of the memory of training. These keep:
+
+    PackedLinear                        its input's codes
+    PackedReLU, PackedGELU, PackedSiLU  the slope, of 1 bit (ReLU) or 4
+    PackedLayerNorm, PackedRMSNorm      the normalised input's codes
+    PackedMLP                           linear, activation, linear: all of these, with fused kernels
+
+The forward pass is exact, but for rounding. So are the gradients of a linear layer's input and bias, and all
+of ReLU's; the gradient of a weight is that of the input that comes back from its codes. `pack_activations`
+puts these layers into a model, in the place of torch's.
+
+The idea of training on compressed activations is that of ActNN (Chen et al., 2021, arXiv:2104.14129).
+"""
+
+from collections import OrderedDict
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.modules.module import _has_any_global_hook
+
+from puzzles_lib.kernels import sharing
+from puzzles_lib.kernels.bitpack import check_bits, matrix_shape
+from puzzles_lib.kernels.common import DTYPES
+from puzzles_lib.kernels.dequant_gemm import dw_unchecked
+from puzzles_lib.kernels.packed_activation import (
+    activation_backward_unchecked,
+    activation_backward_unchecked_,
+    activation_pack_unchecked,
+    activation_quantize_unchecked_,
+)
+from puzzles_lib.kernels.packed_norm import norm_backward_unchecked, norm_quantize_unchecked
+from puzzles_lib.kernels.packed_relu import relu_backward_unchecked, relu_pack_unchecked
+from puzzles_lib.kernels.quantize import check_group_size, quantize_unchecked
+from puzzles_lib.kernels.rounding import rounding_of
+from puzzles_lib.kernels.sharing import Codes, Key, Pending
+
+SEED = "rounding_seed"  # the buffer of a layer that rounds stochastically
+
+
+class Quantizing(nn.Module):
+    """What layers that keep codes have in common: their format."""
+
+    bits: int
+    group_size: int
+    rounding: str
+
+    def set_format(self, bits: int, group_size: int, rounding: str | None) -> None:
+        """Of the codes that this layer keeps from now on."""
+        check_bits(bits)
+        check_group_size(group_size)
+        self.rounding = rounding_of(bits, rounding)
+        self.bits, self.group_size = bits, group_size
+        if self.rounding == "nearest":
+            self._buffers.pop(SEED, None)
+            self._non_persistent_buffers_set.discard(SEED)
+
+    def set_seed(self, seed: int) -> None:
+        """Round by the numbers of this seed from now on, if this layer rounds stochastically."""
+        if self.rounding == "nearest":
+            return
+        weight, before = next(self.parameters(), None), self._buffers.get(SEED)
+        device = None if weight is None else weight.device
+        if before is not None and device in (None, before.device):
+            before.fill_(seed)
+        else:  # not in the state_dict, which is that of torch's layer
+            value = torch.full((), seed, dtype=torch.int64, device=device)
+            self.register_buffer(SEED, value, persistent=False)
+
+    def format_text(self) -> str:
+        return f"bits={self.bits}, group_size={self.group_size}, rounding={self.rounding!r}"
+
+    def seed(self, x: torch.Tensor) -> torch.Tensor | None:
+        """Return the seed for the codes of x: that of `seed_rounding`, or eight bytes from the middle of x.
+
+        So random numbers change with the data, with no state to keep: a recomputed forward pass, a resumed
+        run, a replayed graph and each rank of several have the right ones.
+        """
+        if self.rounding == "nearest":
+            return None
+        if self._buffers.get(SEED) is not None:
+            return self._buffers[SEED].to(x.device)
+        words = x.numel() * x.element_size() // 8
+        if words < 2 or not x.is_contiguous() or x.shape[-1] * x.element_size() % 8:
+            return torch.zeros((), dtype=torch.int64, device=x.device)
+        return x.detach().view(torch.int64).view(-1)[words // 4 * 2]
+
+    def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        """Return x @ weight^T + bias, with x's codes kept for the gradient of weight [out, in]."""
+        if not torch.is_grad_enabled() or not weight.requires_grad:
+            return F.linear(x, weight, bias)  # keeps nothing of x
+        cast, dtype = _autocast(x, weight.dtype)
+        _check_input(self, cast)
+        kept = self.kept(x, cast)
+        return _apply(_Linear, cast, weight, bias, *kept, dtype, self.bits, self.group_size)
+
+    def keeps(self, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> bool:
+        """Whether a norm keeps anything of x. Raises where a packed one can't."""
+        if not torch.is_grad_enabled():
+            return False
+        wanted = x.requires_grad or (weight is not None and weight.requires_grad)
+        if wanted or (bias is not None and bias.requires_grad):
+            _check_input(self, x)
+            return True
+        return False
+
+    def normed(
+        self,
+        x: torch.Tensor,
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        eps: float,
+        rms: bool,
+        dtype: torch.dtype,
+    ) -> torch.Tensor:
+        """Return the norm of x over its last axis, with codes of the normalized x, rounded to ``dtype``."""
+        options = (eps, rms, self.bits, self.group_size, dtype, self.seed(x))
+        return _apply(_NormFunction, x, weight, bias, *options)
+
+    def kept(self, x: torch.Tensor, cast: torch.Tensor) -> Codes:
+        """Return the codes of x in the dtype of the computation: those of a layer beside this one, or new."""
+        if torch.compiler.is_compiling() or not sharing.is_open():
+            seed = None if self.rounding == "nearest" else self.seed(cast)
+            detached = cast.detach() if cast.requires_grad else cast
+            return Codes(*quantize_unchecked(detached, self.bits, self.group_size, seed), None)
+        key = Key(self.bits, self.group_size, cast.dtype, self.rounding, x.shape[-1] if x.dim() else 0)
+        found = sharing.find(x, key)
+        if found is None:
+            words, params = quantize_unchecked(cast.detach(), self.bits, self.group_size, self.seed(cast))
+            found = Codes(words, params, Pending())
+            sharing.remember(x, key, found)
+        return found
+
+
+class PackedLinear(Quantizing, nn.Linear):
+    """`torch.nn.Linear` whose backward pass lives on a packed input.
+
+    x [..., in_features] gives x @ weight^T + bias [..., out_features], as nn.Linear does: the same
+    parameters, the same ``state_dict``. For backward it keeps x's codes of ``bits`` bits, and a scale and a
+    minimum for each ``group_size`` neighbouring features of a row: with 2 bits and groups of 256 in
+    bfloat16, 2.125 bits an element in place of 16. Layers of a module that read one x, such as q, k and v,
+    keep its codes once if `pack_activations` has made them; see `puzzles_lib.kernels.sharing`. Without
+    gradients, or with a frozen weight, it keeps nothing of x, as nn.Linear does.
+
+    x may be float32, float16 or bfloat16, on any device, non-contiguous, under `torch.autocast`,
+    `torch.compile` and gradient checkpointing. Gradients of gradients raise a RuntimeError.
+
+    bits: 1, 2, 4 or 8. group_size: 1 or more; the last group of a row may be shorter.
+    rounding: "nearest" (the default except for 1 bit), or "stochastic", which is right on average over many
+        steps and noisier in each. Its random numbers come from the data, or from `seed_rounding`.
+    Raises ValueError for other bits, group sizes or roundings, TypeError on x of another dtype.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        bits: int = 4,
+        group_size: int = 256,
+        rounding: str | None = None,
+    ) -> None:
+        check_bits(bits)
+        check_group_size(group_size)
+        super().__init__(in_features, out_features, bias, device, dtype)
+        self.set_format(bits, group_size, rounding)
+
+    @classmethod
+    def from_linear(
+        cls, linear: nn.Linear, *, bits: int = 4, group_size: int = 256, rounding: str | None = None
+    ) -> "PackedLinear":
+        """A packed layer in place of ``linear``: it holds the same parameters, not copies of them.
+
+        Raises TypeError where ``linear`` is no nn.Linear.
+        """
+        if not isinstance(linear, nn.Linear):
+            raise TypeError(f"linear is a {type(linear).__name__}, allowed is torch.nn.Linear")
+        packed = cls(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
+        packed.weight, packed.bias = linear.weight, linear.bias
+        packed.set_format(bits, group_size, rounding)
+        return packed.train(linear.training)
+
+    @property
+    def in_width(self) -> int:
+        """Columns of the input, by which layers that may share codes are found."""
+        return self.in_features
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"{nn.Linear.extra_repr(self)}, {self.format_text()}"
+
+
+class PackedReLU(nn.ReLU):
+    """`torch.nn.ReLU` that keeps one bit an element for backward: was it above zero?
+
+    x may be float32, float16 or bfloat16, of any shape and on any device; the result is contiguous. Where
+    no gradient is wanted it keeps nothing. There is no in-place form. Gradients of gradients raise a
+    RuntimeError, x of another dtype a TypeError.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not torch.is_grad_enabled() or not x.requires_grad:
+            return F.relu(x)
+        return packed_activation(self, x, "relu", 1)
+
+    def extra_repr(self) -> str:
+        return ""
+
+
+class Sloped(nn.Module):
+    """What PackedGELU and PackedSiLU have in common."""
+
+    slope_bits: int
+
+    def set_slope_bits(self, slope_bits: int) -> None:
+        check_bits(slope_bits, "slope_bits")
+        self.slope_bits = slope_bits
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not torch.is_grad_enabled() or not x.requires_grad:
+            return super().forward(x)
+        return packed_activation(self, x, _activation(self), self.slope_bits)
+
+
+class PackedGELU(Sloped, nn.GELU):
+    """`torch.nn.GELU` that keeps the slope of each element in ``slope_bits`` bits for backward.
+
+    The gradient of x is off by at most dy / 22 with 4 bits, dy / 400 with 8; see
+    `puzzles_lib.kernels.packed_activation`. x as for `PackedReLU`. approximate: "none" or "tanh".
+    Raises ValueError for other bits.
+    """
+
+    def __init__(self, approximate: str = "none", *, slope_bits: int = 4) -> None:
+        super().__init__(approximate)
+        self.set_slope_bits(slope_bits)
+
+    def extra_repr(self) -> str:
+        return f"{nn.GELU.extra_repr(self)}, slope_bits={self.slope_bits}"
+
+
+class PackedSiLU(Sloped, nn.SiLU):
+    """`torch.nn.SiLU` that keeps the slope of each element in ``slope_bits`` bits, as `PackedGELU`."""
+
+    def __init__(self, *, slope_bits: int = 4) -> None:
+        super().__init__()
+        self.set_slope_bits(slope_bits)
+
+    def extra_repr(self) -> str:
+        return f"slope_bits={self.slope_bits}"
+
+
+def _normed_dtype(device: str, rms: bool, dtype: torch.dtype, lower: torch.dtype) -> torch.dtype:
+    """Return the dtype in which torch's own norms run under autocast to ``lower``."""
+    x = torch.empty(0, 1, dtype=dtype, device=device)
+    return (F.rms_norm(x, (1,)) if rms else F.layer_norm(x, (1,))).dtype
+
+
+_known_normed_dtype = lru_cache(_normed_dtype)  # torch.compile warns of a cache
+
+
+class _Norm(Quantizing):
+    """What PackedLayerNorm and PackedRMSNorm have in common."""
+
+    normalized_shape: tuple[int, ...]
+    weight: nn.Parameter | None
+    rms: bool
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weight, bias = self.weight, None if self.rms else self.bias
+        axes = len(self.normalized_shape)
+        if not self.keeps(x, weight, bias) or tuple(x.shape[-axes:]) != tuple(self.normalized_shape):
+            return super().forward(x)  # which says what is wrong with the shape
+        eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
+        dtype, cast = x.dtype, x
+        if x.device.type != "meta" and torch.is_autocast_enabled(x.device.type):
+            dtype = torch.get_autocast_dtype(x.device.type)
+            normed = _normed_dtype if torch.compiler.is_compiling() else _known_normed_dtype
+            cast = x.to(normed(x.device.type, self.rms, x.dtype, dtype))
+        if axes == 1:
+            return self.normed(cast, weight, bias, eps, self.rms, dtype)
+        weight, bias = (None if t is None else t.flatten() for t in (weight, bias))
+        return self.normed(cast.flatten(-axes), weight, bias, eps, self.rms, dtype).view(cast.shape)
+
+
+class PackedLayerNorm(_Norm, nn.LayerNorm):
+    """`torch.nn.LayerNorm` that keeps its normalised input n in codes, and one number a row.
+
+    Parameters and ``state_dict`` are nn.LayerNorm's. The gradient of bias is exact; that of weight is the one
+    of n^, and in that of x only the term n · mean(dy · weight · n) is. Options are those of
+    `PackedLinear`.
+    """
+
+    rms = False
+
+    def __init__(
+        self,
+        normalized_shape: int | list[int] | torch.Size,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        bits: int = 4,
+        group_size: int = 256,
+        rounding: str | None = None,
+    ) -> None:
+        super().__init__(normalized_shape, eps, elementwise_affine, bias, device, dtype)
+        self.set_format(bits, group_size, rounding)
+
+    def extra_repr(self) -> str:
+        return f"{nn.LayerNorm.extra_repr(self)}, {self.format_text()}"
+
+
+class PackedRMSNorm(_Norm, nn.RMSNorm):
+    """`torch.nn.RMSNorm` that keeps its normalised input in codes, as `PackedLayerNorm`."""
+
+    rms = True
+
+    def __init__(
+        self,
+        normalized_shape: int | list[int] | torch.Size,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        bits: int = 4,
+        group_size: int = 256,
+        rounding: str | None = None,
+    ) -> None:
+        super().__init__(normalized_shape, eps, elementwise_affine, device, dtype)
+        self.set_format(bits, group_size, rounding)
+
+    def extra_repr(self) -> str:
+        return f"{nn.RMSNorm.extra_repr(self)}, {self.format_text()}"
+
+
+class PackedMLP(nn.Sequential):
+    """Linear, activation, linear, with what lies between the products in one pass forward and one backward.
+
+    x [..., in_features] gives [..., out_features]. It is an nn.Sequential of a `PackedLinear`, a packed
+    activation and a `PackedLinear`, with the gradients and the ``state_dict`` of such; but the hidden
+    activation is written over the first product, and its gradient over that of the second, so that at no time
+    two tensors of the hidden size are there.
+
+    activation: relu, gelu, gelu_tanh or silu; its slopes are kept in 1 bit (relu) or ``slope_bits``. Other
+    options and errors are those of `PackedLinear`. Where a layer is frozen or has hooks, the formats of the
+    two linear layers differ, or layers were added or taken away, they run one after the other.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden_features: int,
+        out_features: int | None = None,
+        activation: str = "gelu",
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        bits: int = 4,
+        group_size: int = 256,
+        slope_bits: int = 4,
+        rounding: str | None = None,
+    ) -> None:
+        made = {
+            "relu": PackedReLU,
+            "gelu": lambda: PackedGELU(slope_bits=slope_bits),
+            "gelu_tanh": lambda: PackedGELU("tanh", slope_bits=slope_bits),
+            "silu": lambda: PackedSiLU(slope_bits=slope_bits),
+        }
+        if activation not in made:
+            raise ValueError(f"activation is {activation!r}, allowed are relu, gelu, gelu_tanh and silu")
+        out_features = in_features if out_features is None else out_features
+        options = {"bits": bits, "group_size": group_size, "rounding": rounding}
+        super().__init__(
+            PackedLinear(in_features, hidden_features, bias, device, dtype, **options),
+            made[activation](),
+            PackedLinear(hidden_features, out_features, bias, device, dtype, **options),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not torch.is_grad_enabled() or not self._fused():
+            return super().forward(x)
+        up, act, down = self._modules.values()
+        cast, dtype = _autocast(x, up.weight.dtype)
+        _check_input(self, cast)
+        kept = up.kept(x, cast)
+        slope_bits = 1 if isinstance(act, PackedReLU) else act.slope_bits
+        return _apply(_MLP,
+            cast, up.weight, up.bias, down.weight, down.bias, *kept, down.seed(cast),
+            dtype, _activation(act), slope_bits, up.bits, up.group_size,
+        )  # fmt: skip
+
+    def __getitem__(self, place: int | slice) -> nn.Module:
+        """Return a layer, or some of the layers as an nn.Sequential."""
+        if isinstance(place, slice):
+            return nn.Sequential(OrderedDict(list(self._modules.items())[place]))
+        return super().__getitem__(place)
+
+    def _fused(self) -> bool:
+        """Whether one function can do what the layers do, and nobody watches a layer."""
+        if len(self._modules) != 3 or _has_any_global_hook():
+            return False
+        up, act, down = self._modules.values()
+        if type(up) is not PackedLinear or type(down) is not PackedLinear or type(act) not in SLOPED:
+            return False
+        for module in (up, act, down):
+            if (
+                module._forward_hooks
+                or module._forward_pre_hooks
+                or module._backward_hooks
+                or module._backward_pre_hooks
+            ):
+                return False
+        return (
+            up.weight.requires_grad
+            and down.weight.requires_grad
+            and up.weight.dtype == down.weight.dtype
+            and (up.bits, up.group_size, up.rounding) == (down.bits, down.group_size, down.rounding)
+        )
+
+
+SLOPED = (PackedReLU, PackedGELU, PackedSiLU)
+
+
+def _autocast(x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.dtype]:
+    """x as a linear layer of this dtype reads it, and the dtype it computes in: those of autocast, if any."""
+    # A meta tensor has no autocast, and to ask whether it has is more than torch.compile understands.
+    if x.device.type != "meta" and torch.is_autocast_enabled(x.device.type) and x.dtype in DTYPES:
+        dtype = torch.get_autocast_dtype(x.device.type)
+        return x.to(dtype), dtype
+    return x, dtype
+
+
+def _check_input(module: object, x: torch.Tensor) -> None:
+    """Raise in our own words what would fail further down in torch's."""
+    if x.dtype not in DTYPES:
+        raise TypeError(f"x is {x.dtype}, allowed are float32, float16 and bfloat16")
+    if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
+        kind = type(module).__name__
+        raise RuntimeError(
+            f"{kind} doesn't work inside torch.func (grad, vmap, jvp and so on): undo pack_activations"
+            " with unpack_activations(model) first"
+        )
+
+
+def packed_activation(module: object, x: torch.Tensor, activation: str, slope_bits: int) -> torch.Tensor:
+    """Return the activation of x, whose slopes are kept for backward. module: on whose behalf."""
+    _check_input(module, x)
+    return _apply(_ReLU, x) if activation == "relu" else _apply(_Activation, x, activation, slope_bits)
+
+
+def _refuse_twice() -> None:
+    """Raise where a backward pass is asked to record itself, for gradients of gradients."""
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        raise RuntimeError(
+            "packed layers can't be differentiated twice (create_graph=True): undo pack_activations with"
+            " unpack_activations(model) first"
+        )
+
+
+def _activation(module: nn.Module) -> str:
+    """The name of a module's activation."""
+    if isinstance(module, nn.GELU):
+        return "gelu" if module.approximate == "none" else "gelu_tanh"
+    return "silu" if isinstance(module, nn.SiLU) else "relu"
+
+
+# ---- what autograd runs
+
+
+def _apply(function: type[torch.autograd.Function], *arguments: Any) -> torch.Tensor:
+    """Call ``function.apply``; in eager mode without the search for torch.func's wrappers, refused before."""
+    if torch.compiler.is_compiling():
+        return function.apply(*arguments)
+    return super(torch.autograd.Function, function).apply(*arguments)
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        words: torch.Tensor,
+        params: torch.Tensor,
+        pending: Pending | None,
+        dtype: torch.dtype,
+        bits: int,
+        group_size: int,
+    ) -> torch.Tensor:
+        # The parameter itself is kept, and cast again in backward: keeping its cast would take memory.
+        ctx.save_for_backward(words, params, weight)
+        ctx.format, ctx.pending = (bits, group_size), pending
+        return F.linear(x, _as(weight, dtype), None if bias is None else _as(bias, dtype))
+
+    @staticmethod
+    def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        _refuse_twice()
+        words, params, weight = ctx.saved_tensors
+        if ctx.pending is not None:
+            ctx.pending.done = True
+        with _no_autocast(dy):
+            found = _linear_gradients(dy, weight, words, params, *ctx.format, ctx.needs_input_grad)
+        return *found, None, None, None, None, None, None
+
+
+class _MLP(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx,
+        x: torch.Tensor,
+        up: torch.Tensor,
+        up_bias: torch.Tensor | None,
+        down: torch.Tensor,
+        down_bias: torch.Tensor | None,
+        words: torch.Tensor,
+        params: torch.Tensor,
+        pending: Pending | None,
+        seed: torch.Tensor | None,
+        dtype: torch.dtype,
+        activation: str,
+        slope_bits: int,
+        bits: int,
+        group_size: int,
+    ) -> torch.Tensor:
+        h = F.linear(x, _as(up, dtype), None if up_bias is None else _as(up_bias, dtype))
+        hidden = activation_quantize_unchecked_(h, activation, slope_bits, bits, group_size, seed)
+        ctx.save_for_backward(words, params, *hidden, up, down)
+        ctx.format, ctx.slope_bits, ctx.pending = (bits, group_size), slope_bits, pending
+        return F.linear(h, _as(down, dtype), None if down_bias is None else _as(down_bias, dtype))
+
+    @staticmethod
+    def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        _refuse_twice()
+        x_words, x_params, slopes, words, params, up, down = ctx.saved_tensors
+        if ctx.pending is not None:
+            ctx.pending.done = True
+        needs_x, _, needs_up_bias, _, needs_down_bias = ctx.needs_input_grad[:5]
+        with _no_autocast(dy):
+            needs = (True, True, needs_down_bias)
+            dh, d_down, d_down_bias = _linear_gradients(dy, down, words, params, *ctx.format, needs)
+            sums = activation_backward_unchecked_(dh, slopes, ctx.slope_bits)
+            needs = (needs_x, True, needs_up_bias)
+            dx, d_up, d_up_bias = _linear_gradients(dh, up, x_words, x_params, *ctx.format, needs, sums)
+        return dx, d_up, d_up_bias, d_down, d_down_bias, *[None] * 9
+
+
+def _as(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return x in a dtype. Calling ``to`` for nothing takes the host as long as a small operator."""
+    return x if x.dtype == dtype else x.to(dtype)
+
+
+def _no_autocast(x: torch.Tensor) -> AbstractContextManager:
+    """Return a context without autocast on the device of x."""
+    kind = x.device.type
+    if torch.compiler.is_compiling() or torch.is_autocast_enabled(kind):
+        return torch.autocast(kind, enabled=False)
+    return _NOTHING
+
+
+_NOTHING = nullcontext()
+
+
+def _linear_gradients(
+    dy: torch.Tensor,
+    weight: torch.Tensor,
+    words: torch.Tensor,
+    params: torch.Tensor,
+    bits: int,
+    group_size: int,
+    needs: tuple[bool, ...],
+    db: torch.Tensor | None = None,
+) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    """dx, dw and db of a linear layer, those of the three that are needed, from the codes of its input.
+
+    db: dy's sum over rows, where it is known.
+    """
+    rows = dy if dy.dim() == 2 else dy.reshape(matrix_shape(dy.shape))
+    dx = dw = None
+    if needs[1]:
+        dw = dw_unchecked(rows, words, params, bits, group_size, weight.dtype)
+    if needs[0]:
+        dx = torch.mm(rows, _as(weight, dy.dtype))
+        if rows is not dy:
+            dx = dx.view(*dy.shape[:-1], weight.shape[1])
+    if needs[2]:
+        db = rows.sum(0, dtype=weight.dtype) if db is None else _as(db, weight.dtype)
+    return dx, dw, db if needs[2] else None
+
+
+class _ReLU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: torch.Tensor) -> torch.Tensor:
+        y, mask = relu_pack_unchecked(x)
+        ctx.save_for_backward(mask)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy: torch.Tensor) -> torch.Tensor:
+        _refuse_twice()
+        return relu_backward_unchecked(dy, *ctx.saved_tensors)
+
+
+class _Activation(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: torch.Tensor, activation: str, slope_bits: int) -> torch.Tensor:
+        y, slopes = activation_pack_unchecked(x, activation, slope_bits)
+        ctx.save_for_backward(slopes)
+        ctx.slope_bits = slope_bits
+        return y
+
+    @staticmethod
+    def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        _refuse_twice()
+        return activation_backward_unchecked(dy, *ctx.saved_tensors, ctx.slope_bits), None, None
+
+
+class _NormFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx,
+        x: torch.Tensor,
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        eps: float,
+        rms: bool,
+        bits: int,
+        group_size: int,
+        dtype: torch.dtype,
+        seed: torch.Tensor | None,
+    ) -> torch.Tensor:
+        y, *saved = norm_quantize_unchecked(x, weight, bias, eps, rms, bits, group_size, dtype, seed)
+        ctx.save_for_backward(*saved, weight)
+        ctx.options = (rms, bits, group_size)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        _refuse_twice()
+        words, params, rstd, weight = ctx.saved_tensors
+        dx, sums = norm_backward_unchecked(dy, words, params, rstd, weight, *ctx.options)
+        dw, db = _as(sums, dy.dtype if weight is None else weight.dtype).unbind()
+        needs = ctx.needs_input_grad
+        return dx if needs[0] else None, dw if needs[1] else None, db if needs[2] else None, *[None] * 6
