@@ -652,7 +652,7 @@ def sums_in_memory(
     BLOCK_H: tl.constexpr,
     BLOCK_W: tl.constexpr,
 ):
-    """Adds into z with atomics, whose range is whatever was there before."""
+    """Adds into z with atomics, which holds whatever was there before."""
     n = (tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N))[:, None, None]
     i = (tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H))[None, :, None]
     j = (tl.program_id(2) * BLOCK_W + tl.arange(0, BLOCK_W))[None, None, :]
