@@ -234,7 +234,7 @@ def test_compiled_and_repeated_it_is_the_same(autocast, rounding):
 
 
 def test_memory_held_for_backward():
-    """Of the norm and the MLP: codes of the norm's input, of its output and of the hidden layer, and slopes."""
+    """Codes of the norm's input, of its output and of the hidden layer, and the slopes."""
     model, rows = block(bits=2), 16384
     x = draw((rows, 256)).requires_grad_()
     model(x)

@@ -1,8 +1,8 @@
 """Two programs that take turns: one is interrupted before an atomic, and another one runs in between.
 
 Programs run one after the other otherwise, so nothing ever comes between two atomics of one program, as it
-may on a GPU. With `Plan` program ``first`` stops right before its ``before``-th atomic, and ``second`` begins.
-It runs to its end, or stops before its own ``until``-th atomic. Then the first one goes on to its end, and the
+may on a GPU. With a `Plan` program ``first`` stops before its ``before``-th atomic, and ``second`` begins. It
+runs to its end, or stops before its own ``until``-th atomic. Then the first one goes on to its end, and the
 second one after it. To go on, a program that was stopped runs anew, and finds what it found the first time.
 """
 
