@@ -1,0 +1,140 @@
+"""Two atomics are not one: another program may run between them, and the checker lets one."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Float32
+from torch import Tensor
+
+from puzzles_lib.chapters import puzzles
+from puzzles_lib.checker import examine
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner import Plan
+from tests.running import run
+
+
+def total(x: Float32[Tensor, " N"]) -> Float32[Tensor, " 1"]:
+    return x.sum(0, keepdim=True)
+
+
+def largest(x: Float32[Tensor, " N"]) -> Float32[Tensor, " 1"]:
+    return torch.clamp(x.max(0, keepdim=True).values, min=0)
+
+
+CASES = (Case(N=64, BLOCK=16), Case(N=100, BLOCK=32))
+
+
+def puzzle_of(spec) -> Puzzle:
+    return Puzzle(
+        number="0", spec=spec, grid=lambda s: (triton.cdiv(s.N, s.BLOCK),), cases=CASES, zeroed=("z",)
+    )
+
+
+@triton.jit
+def part(x_ptr, N, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    return tl.load(x_ptr + i, mask=i < N, other=0.0)
+
+
+@triton.jit
+def read_then_exchange(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    s = tl.sum(part(x_ptr, N, BLOCK))
+    old = tl.atomic_add(z_ptr, 0.0)
+    tl.atomic_xchg(z_ptr, old + s)
+
+
+@triton.jit
+def compare_and_swap_once(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    s = tl.sum(part(x_ptr, N, BLOCK))
+    old = tl.atomic_add(z_ptr, 0.0)
+    tl.atomic_cas(z_ptr, old, old + s)
+
+
+@triton.jit
+def compare_and_swap_in_a_loop(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    s = tl.sum(part(x_ptr, N, BLOCK))
+    old = tl.atomic_add(z_ptr, 0.0)
+    now = tl.atomic_cas(z_ptr, old, old + s)
+    while now != old:
+        old = now
+        now = tl.atomic_cas(z_ptr, old, old + s)
+
+
+@triton.jit
+def maximum_then_exchange(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    s = tl.max(part(x_ptr, N, BLOCK), 0)
+    if s > tl.atomic_max(z_ptr, 0.0):
+        tl.atomic_xchg(z_ptr, s)
+
+
+@triton.jit
+def maximum(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    tl.atomic_max(z_ptr, tl.max(part(x_ptr, N, BLOCK), 0))
+
+
+@triton.jit
+def first_sets_others_add(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    s = tl.sum(part(x_ptr, N, BLOCK))
+    if tl.atomic_add(z_ptr, 0.0) == 0:
+        tl.atomic_xchg(z_ptr, s)
+    else:
+        tl.atomic_add(z_ptr, s)
+
+
+@pytest.mark.parametrize(
+    "kernel, spec",
+    [
+        (read_then_exchange, total),
+        (compare_and_swap_once, total),
+        (maximum_then_exchange, largest),
+        (first_sets_others_add, total),
+    ],
+)
+def test_a_lost_update_between_two_atomics_is_a_race(kernel, spec):
+    report = examine(kernel, puzzle_of(spec))
+    verdict = report.verdicts[0]
+    assert verdict.kind == "race" and "runs while program" in verdict.message, report
+    assert "do it in one atomic" in str(report)
+
+
+@pytest.mark.parametrize("kernel, spec", [(compare_and_swap_in_a_loop, total), (maximum, largest)])
+def test_what_no_program_can_come_between_passes(kernel, spec):
+    report = examine(kernel, puzzle_of(spec))
+    assert report.ok, report
+
+
+DW_BY_LOCK = next(puzzle for puzzle in puzzles() if puzzle.name == "dw_by_lock")
+
+
+@triton.jit
+def ticket(z_ptr, order_ptr):
+    mine = tl.atomic_add(z_ptr, 1)
+    tl.atomic_add(z_ptr + 1, 10)
+    tl.store(order_ptr + mine, tl.program_id(0))
+
+
+@pytest.mark.parametrize(
+    "plan, order",
+    [
+        (None, [0, 1, 2]),
+        (Plan(0, 1, 1), [1, 0, 2]),  # all of 1 before the first atomic of 0
+        (Plan(0, 1, 2), [0, 1, 2]),
+        (Plan(0, 2, 1), [2, 0, 1]),
+        (Plan(1, 0, 1), [0, 1, 2]),
+        (Plan(0, 1, 1, 2), [1, 0, 2]),  # 1 takes its number, stops, and goes on after 0
+        (Plan(0, 1, 9), [0, 1, 2]),  # there is no ninth
+    ],
+)
+def test_programs_take_turns_by_a_plan_and_each_does_all_of_its_work_once(plan, order):
+    z, found = torch.zeros(2, dtype=torch.int32), torch.full((3,), -1, dtype=torch.int32)
+    options = {} if plan is None else {"plan": plan}
+    done = run(
+        ticket,
+        {"z_ptr": z, "order_ptr": found},
+        (3, 1, 1),
+        ["z_ptr", "order_ptr"],
+        zeroed=["z_ptr"],
+        **options,
+    )
+    assert done.stop is None and z.tolist() == [3, 30] and found.tolist() == order
