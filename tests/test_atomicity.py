@@ -7,7 +7,6 @@ import triton.language as tl
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib.chapters import puzzles
 from puzzles_lib.checker import examine
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import Plan
@@ -102,9 +101,6 @@ def test_a_lost_update_between_two_atomics_is_a_race(kernel, spec):
 def test_what_no_program_can_come_between_passes(kernel, spec):
     report = examine(kernel, puzzle_of(spec))
     assert report.ok, report
-
-
-DW_BY_LOCK = next(puzzle for puzzle in puzzles() if puzzle.name == "dw_by_lock")
 
 
 @triton.jit

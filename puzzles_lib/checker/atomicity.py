@@ -18,6 +18,7 @@ from puzzles_lib.runner import Plan, Run
 
 MOST = 24  # runs in which programs take turns, in one check
 _ATOMICS = 4  # of a program, at which it is interrupted
+_PROGRAMS = 4  # that take turns in all pairs, beside the last two
 _UNENDING = ("deadlock", "time limit", "memory limit")  # of a plan in which one program waits for the other
 
 
@@ -30,12 +31,14 @@ class Budget:
 
 def plans(ran: Run) -> Iterator[Plan]:
     """The ways in which two programs take turns, the most telling first."""
-    most = min(ran.atomics, _ATOMICS)
-    pairs = [(0, 1), (1, 0)] if ran.programs > 1 else []
+    most, count = min(ran.atomics, _ATOMICS), ran.programs
+    near = [(0, 1), (1, 0), (count - 2, count - 1), (count - 1, count - 2)] if count > 1 else []
+    some = range(min(count, _PROGRAMS))
+    pairs = dict.fromkeys([*near, *((i, j) for i in some for j in some if i != j)])
     for first, second in pairs:
         for before in range(2, most + 1):
             yield Plan(first, second, before)
-    for before in range(2, most + 1):
+    for before in range(2, most + 1) if count > 1 else ():
         for until in range(2, most + 1):
             yield Plan(0, 1, before, until)
 
