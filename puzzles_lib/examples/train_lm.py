@@ -56,7 +56,9 @@ class Setup:
         """Return the model with fresh weights, packed if the setup says so."""
         torch.manual_seed(self.seed)
         model = ByteLM(**SIZES[self.size])
-        return model if self.bits is None else pack_activations(model, self.bits, rounding=self.rounding)
+        if self.bits is not None:
+            pack_activations(model, self.bits, rounding=self.rounding)
+        return model
 
     def text(self) -> str:
         """Return how activations are kept, in a few words."""

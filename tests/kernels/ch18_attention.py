@@ -57,7 +57,7 @@ backwards = edited(
         "tl.maximum(start - W + 1, 0) // BLOCK_K * BLOCK_K": "tl.maximum(start - W + 1, 0)",
         "k_ptr + at_k, mask=j[:, None] < T": "k_ptr + at_k, mask=(j[:, None] < T) & (j[:, None] >= 0)",
         "v_ptr + at_k, mask=j[:, None] < T": "v_ptr + at_k, mask=(j[:, None] < T) & (j[:, None] >= 0)",
-        "(behind >= 0) & (behind < W)": "(j[None, :] >= 0) & (behind >= 0) & (behind < W)",
+        "(distance >= 0) & (distance < W)": "(j[None, :] >= 0) & (distance >= 0) & (distance < W)",
     },
 )
 weights_in_tf32 = edited(
