@@ -204,7 +204,7 @@ all_queries = edited(
     ATTENTION_DKV,
     "all_queries",
     "Walks all queries, and lets the mask decide.",
-    {"range(start // BLOCK_Q * BLOCK_Q, T, BLOCK_Q)": "range(0, T, BLOCK_Q)"},
+    {"range(first_query, T, BLOCK_Q)": "range(0, T, BLOCK_Q)"},
 )
 
 
