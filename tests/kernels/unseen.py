@@ -134,7 +134,7 @@ SIZES = (
         "eight_heads_a_group",
         "Eight heads at most go with a head of k and v.",
         {
-            "(g + 1) * (H // H_KV)):": "g * (H // H_KV) + min(H // H_KV, 8)):",
+            "end_head = (g + 1) * (H // H_KV)": "end_head = g * (H // H_KV) + min(H // H_KV, 8)",
         },
         kind="values",
         says="dk[0",
