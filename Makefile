@@ -10,15 +10,17 @@ PYTEST_ARGS ?=
 RELEASE_ARGS ?=
 HANDOUT_ARGS ?=
 NBGRADER_ARGS ?=
+REPOSITORY ?=
+BRANCH ?=
 
 unexport TRITON_INTERPRET  # the course never sets it: it would keep kernels from compiling
 unexport PYTHONDONTWRITEBYTECODE  # each notebook that the tests run would compile the course anew
-export PYTHON TORCH  # for .setup/*.sh
+export PYTHON TORCH REPOSITORY BRANCH  # for .setup/
 
 # Empty in a hand-out, which has neither.
 CHECKOUT := $(and $(wildcard solutions),$(wildcard tests))
 
-.PHONY: help venv lab tools test test-next lint notebooks handout nbgrader explorer clean
+.PHONY: help venv lab tools test test-next lint notebooks handout nbgrader site explorer clean
 
 help:
 	@echo "make lab        open the course in JupyterLab (TORCH=cpu for PyTorch without CUDA)"
@@ -31,6 +33,7 @@ ifdef CHECKOUT
 	@echo "make notebooks  execute solutions/, write notebooks/ from them (RELEASE_ARGS=--check)"
 	@echo "make handout    pack what a student needs into a zip (HANDOUT_ARGS=\"01 02\")"
 	@echo "make nbgrader   write a source folder for nbgrader (NBGRADER_ARGS=...)"
+	@echo "make site       write the course as a website to site/ (REPOSITORY=owner/name on GitHub)"
 	@echo "make explorer   bundle anew what triton-viz's page imports (needs npm)"
 endif
 	@echo "make clean      remove .venv and caches"
@@ -71,12 +74,16 @@ handout: tools
 nbgrader: tools
 	.venv/bin/python -m puzzles_lib.authoring.nbgrader $(NBGRADER_ARGS)
 
+# In a virtual environment of its own, .venv-site, without torch and Triton: it runs no notebook.
+site:
+	@bash .setup/site/build.sh
+
 explorer:
 	bash .setup/explorer/bundle.sh
 
 else
 
-test test-next lint notebooks handout nbgrader explorer:
+test test-next lint notebooks handout nbgrader site explorer:
 	@echo "error: this is a hand-out of the course, without what make $@ needs: solutions/ and tests/" >&2; exit 1
 
 endif
@@ -84,5 +91,5 @@ endif
 clean:
 	@[ ! -e .venv ] || [ "$$(stat -c %u .venv)" = "$$(id -u)" ] || \
 		{ echo "error: .venv is another user's: nothing is removed" >&2; exit 1; }
-	rm -rf .venv .venv-next .screenshots .pytest_cache .ruff_cache *.egg-info build dist
+	rm -rf .venv .venv-next .venv-site .screenshots .pytest_cache .ruff_cache *.egg-info build dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
