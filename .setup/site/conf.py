@@ -1,7 +1,9 @@
 """Sphinx's settings for the site; `puzzles_lib.authoring.site` puts the pages beside this file."""
 
 import re
+from pathlib import Path
 
+from docutils.nodes import SkipNode
 from latex2mathml.converter import convert
 
 project = "Triton, bit by bit"
@@ -18,6 +20,7 @@ html_css_files = ["site.css"]
 html_js_files = ["site.js"]
 html_copy_source = False
 html_show_sourcelink = False
+html_use_index = False
 html_show_copyright = False
 html_show_sphinx = False
 
@@ -34,6 +37,7 @@ html_theme_options = {
     "use_download_button": False,
     "use_fullscreen_button": False,
     "use_source_button": False,
+    "navbar_persistent": [],  # the search is in the side bar, and on a phone above the page
     "show_toc_level": 2,
     "navigation_with_keys": False,  # the arrow keys are the players'
     "pygments_light_style": "a11y-high-contrast-light",
@@ -57,20 +61,34 @@ def mathml(tex, display):
 
 
 def _inline(translator, node):
-    from docutils.nodes import SkipNode
-
     translator.body.append(mathml(node.astext(), "inline"))
     raise SkipNode
 
 
 def _block(translator, node):
-    from docutils.nodes import SkipNode
-
     formula = mathml(node.astext(), "block")
-    translator.body.append(f'<div class="formula" tabindex="0" role="group" aria-label="formula">{formula}</div>')
+    translator.body.append(
+        f'<div class="formula" tabindex="0" role="group" aria-label="Formula">{formula}</div>'
+    )
     raise SkipNode
 
 
+# Labels that hide what is written on the control itself from a screen reader.
+_LABELS = re.compile(
+    r'(<summary) aria-label="Toggle hidden content"'
+    r'|(<button class="btn search-button-field[^>]*?) aria-label="Search"'
+)
+
+
+def _finish(app, exception):
+    for path in () if exception else Path(app.outdir).rglob("*.html"):
+        if path.name.endswith("macros.html"):  # the theme's sources
+            path.unlink()
+        else:
+            path.write_text(_LABELS.sub(lambda match: match[1] or match[2], path.read_text("utf-8")), "utf-8")
+
+
 def setup(app):
-    """Register the renderer of formulas."""
+    """Register the renderer of formulas, and what is done when all pages are written."""
+    app.connect("build-finished", _finish)
     app.add_html_math_renderer("mathml", inline_renderers=(_inline, None), block_renderers=(_block, None))

@@ -1,8 +1,8 @@
 """The course as a website, to read before anything is installed: `make site`.
 
-This module writes what Sphinx reads: `python -m puzzles_lib.authoring.site FOLDER`. It needs neither torch nor
-Triton. A chapter's page has the text and the code of the exercise, with its holes. The outputs come from the
-master, except those that would give an answer away:
+This module writes what Sphinx reads: `python -m puzzles_lib.authoring.site FOLDER`. It needs neither torch
+nor Triton. A chapter's page has the text and the code of the exercise, with its holes. The outputs come
+from the master, except those that would give an answer away:
 
 - the output of a cell that the reader completes or repairs,
 - an output that quotes a line of an answer, if that line cannot be cut out of it,
@@ -172,7 +172,9 @@ def page(chapter: Chapter, hidden: frozenset[str], links: str = "") -> dict[str,
                 cells.append(_markdown(cell["id"], f"{title}\n\n{links}\n{rest}"))
             continue
         if hints := _HINT_CELL.findall(source):
-            cells.append(_markdown(cell["id"], "\n".join(_folded_hints(chapter, *key, hidden) for key in hints)))
+            cells.append(
+                _markdown(cell["id"], "\n".join(_folded_hints(chapter, *key, hidden) for key in hints))
+            )
             continue
         outputs, note = _outputs(cell, master, hidden)
         shown = _code(cell["id"], source, outputs)
@@ -198,9 +200,12 @@ def _outputs(cell: Cell, master: Cell, hidden: frozenset[str]) -> tuple[list[Any
     """What a cell's page shows below it, and a note on what it does not show."""
     source, solved = _source(cell), _source(master)
     if HOLE in source:
-        return [], "" if "answer(" in source else "Your turn. Fill in the hole in the notebook and run the cell."
+        return (
+            [],
+            "" if "answer(" in source else "Your turn. Fill in the hole in the notebook and run the cell.",
+        )
     if without_tool_comments(solved) != source:
-        return [], "Your turn. Repair this kernel in the notebook and run the cell."
+        return [], "Your turn: repair this kernel in the notebook and run the cell."
     if not master["outputs"]:
         return [], ""
     if _WHEN_RUN in master["metadata"].get("tags", ()):
@@ -209,7 +214,10 @@ def _outputs(cell: Cell, master: Cell, hidden: frozenset[str]) -> tuple[list[Any
         return [], "Run this cell in the notebook once you have solved the puzzle."
     outputs = [_without_lines(output, hidden) for output in master["outputs"]]
     if not cell["outputs"] and quoted("\n".join(_output_text(output) for output in outputs), hidden):
-        return [], "This output quotes an answer. Run the cell in the notebook once you have solved the puzzle."
+        return (
+            [],
+            "This output quotes an answer. Run the cell in the notebook once you have solved the puzzle.",
+        )
     return outputs, ""
 
 
@@ -228,8 +236,8 @@ def _folded_hints(chapter: Chapter, puzzle: str, kernel: str, hidden: frozenset[
     found = chapter.hints.get((key, kernel)) or chapter.hints.get((key, "")) or ()
     shown = [hint for hint in found if not quoted(hint.text, hidden)]
     parts = [
-        f'<details class="hint"><summary>Hint {number}: {html.escape(hint.title)}</summary>\n\n{hint.text}\n\n'
-        "</details>\n"
+        f'<details class="hint"><summary>Hint {number}: {html.escape(hint.title)}</summary>\n\n'
+        f"{hint.text}\n\n</details>\n"
         for number, hint in enumerate(shown, 1)
     ]
     if len(shown) < len(found):
@@ -332,7 +340,11 @@ def _linked(text: str, pages: set[str], repository: str, branch: str) -> str:
             return f"](index.md{anchor})"
         if path in pages or path.startswith(".readme/"):
             return match[0]
-        return f"](https://github.com/{repository}/blob/{branch}/{path}{anchor})" if repository else "](index.md)"
+        return (
+            f"](https://github.com/{repository}/blob/{branch}/{path}{anchor})"
+            if repository
+            else "](index.md)"
+        )
 
     return _LINK.sub(link, _NOT_HERE.sub("", text))
 
