@@ -36,7 +36,7 @@ HOLE = "# your code here"  # that of `stubs`, which imports Triton
 Cell = dict[str, Any]
 
 _BEGIN, _END = "### BEGIN SOLUTION", "### END SOLUTION"
-_ONLY_FOR_READERS_WHO_SOLVED_IT = re.compile(r"\b(?:mistake|changed|progress|hint)\(|\.explore\(")
+_ONLY_FOR_READERS_WHO_SOLVED_IT = re.compile(r"\b(?:mistake|progress|hint)\(|\.explore\(")
 _WHEN_RUN = "when-run"
 _LEAST = 12  # characters of a line without spaces; a shorter one is no secret
 _HINT_CELL = re.compile(r"^# hint\((\w+)(?:, (\w+))?\)$", re.MULTILINE)
@@ -172,9 +172,8 @@ def page(chapter: Chapter, hidden: frozenset[str], links: str = "") -> dict[str,
                 cells.append(_markdown(cell["id"], f"{title}\n\n{links}\n{rest}"))
             continue
         if hints := _HINT_CELL.findall(source):
-            cells.append(
-                _markdown(cell["id"], "\n".join(_folded_hints(chapter, *key, hidden) for key in hints))
-            )
+            folded = "\n".join(_folded_hints(chapter, puzzle, kernel, hidden) for puzzle, kernel in hints)
+            cells.append(_markdown(cell["id"], folded))
             continue
         outputs, note = _outputs(cell, master, hidden)
         shown = _code(cell["id"], source, outputs)
