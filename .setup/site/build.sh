@@ -18,5 +18,5 @@ if [[ ! -f $stamp || $(<"$stamp") != "$packages" ]]; then
 fi
 "$python" -m puzzles_lib.authoring.site build/site --repository "${REPOSITORY:-}" --branch "${BRANCH:-main}"
 rm -rf site
-"$python" -m sphinx -q -W --keep-going -j auto -d build/site-cache build/site site
+"$python" -m sphinx -E -q -W --keep-going -j auto -d build/site-cache build/site site
 echo "Open site/index.html, or run: python3 -m http.server --directory site"

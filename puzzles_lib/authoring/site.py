@@ -14,6 +14,7 @@ A prediction comes before what it predicts, so the first output after a question
 
 import argparse
 import base64
+import functools
 import html
 import json
 import re
@@ -43,7 +44,7 @@ _HINT_CELL = re.compile(r"^# hint\((\w+)(?:, (\w+))?\)$", re.MULTILINE)
 _STATEMENT = re.compile(r"[A-Z][A-Z0-9_]*|ch\d\d\.pictures\.\w+\(.*\)", re.DOTALL)
 _PACKED = re.compile(r"[A-Za-z0-9+/=]{200,}")
 _COMMENT = re.compile(r"\s+#.*$")
-_NOT_HERE = re.compile(r"<!-- elsewhere -->.*?<!-- /elsewhere -->\n*", re.DOTALL)
+_NOT_HERE = re.compile(r"<!-- checkout: not on the website -->.*?<!-- /checkout -->\n*", re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)]*)?\)")
 
 
@@ -140,6 +141,7 @@ def quoted(text: str, lines: Iterable[str]) -> list[str]:
     return [line for line in lines if squeezed(line) in whole]
 
 
+@functools.cache
 def squeezed(text: str) -> str:
     """Return a text without its white space, so that two layouts of a line compare equal."""
     return re.sub(r"\s+", "", text)
