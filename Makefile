@@ -10,16 +10,24 @@ PYTEST_ARGS ?=
 RELEASE_ARGS ?=
 HANDOUT_ARGS ?=
 NBGRADER_ARGS ?=
+TRITON ?= 3.9.0
 GRADESCOPE_ARGS ?=
+REPOSITORY ?=
+BRANCH ?=
 
 unexport TRITON_INTERPRET  # the course never sets it: it would keep kernels from compiling
 unexport PYTHONDONTWRITEBYTECODE  # each notebook that the tests run would compile the course anew
-export PYTHON TORCH  # for .setup/*.sh
+export PYTHON TORCH REPOSITORY BRANCH  # for .setup/
+
+# What holds with every supported Triton.
+WITH_ANOTHER := tests/test_guarded_run.py tests/test_operations.py tests/test_taint.py tests/test_races.py \
+	tests/test_atomicity.py tests/test_true_size.py tests/test_bfloat16.py tests/test_right_kernels.py \
+	tests/test_other_triton.py
 
 # Empty in a hand-out, which has neither.
 CHECKOUT := $(and $(wildcard solutions),$(wildcard tests))
 
-.PHONY: help venv lab tools test test-next lint notebooks handout nbgrader gradescope explorer clean
+.PHONY: help venv lab tools test test-next test-with lint notebooks handout nbgrader gradescope site explorer clean
 
 help:
 	@echo "make lab        open the course in JupyterLab (TORCH=cpu for PyTorch without CUDA)"
@@ -28,11 +36,13 @@ ifdef CHECKOUT
 	@echo "make tools      set up .venv with the development tools"
 	@echo "make test       run the tests (PYTEST_ARGS=...)"
 	@echo "make test-next  compile the production kernels with the newest Triton"
+	@echo "make test-with  test the checker with another Triton (TRITON=3.9.0)"
 	@echo "make lint       check style with ruff, types with mypy"
 	@echo "make notebooks  execute solutions/, write notebooks/ from them (RELEASE_ARGS=--check)"
 	@echo "make handout    pack what a student needs into a zip (HANDOUT_ARGS=\"01 02\")"
 	@echo "make nbgrader   write a source folder for nbgrader (NBGRADER_ARGS=...)"
 	@echo "make gradescope write an autograder for Gradescope (GRADESCOPE_ARGS=\"--late 10%/day 01 02\")"
+	@echo "make site       write the course as a website to site/ (REPOSITORY=owner/name on GitHub)"
 	@echo "make explorer   bundle anew what triton-viz's page imports (needs npm)"
 endif
 	@echo "make clean      remove .venv and caches"
@@ -59,6 +69,12 @@ test-next:
 	.venv-next/bin/python -m pytest tests/test_kernels_compile.py tests/test_dequant_gemm_rows.py \
 		tests/test_dequant_gemm_hopper.py $(PYTEST_ARGS)
 
+# Another Triton before the pinned one, in a folder of its own. 3.7 to 3.9 are supported.
+test-with: tools
+	.venv/bin/python -m pip install --quiet --no-deps --upgrade --target .venv-with/$(TRITON) triton==$(TRITON)
+	PYTHONPATH=$(CURDIR)/.venv-with/$(TRITON) .venv/bin/python -m pytest -n auto --dist loadfile -p no:nbval \
+		$(WITH_ANOTHER) $(PYTEST_ARGS)
+
 lint: tools
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -76,12 +92,16 @@ nbgrader: tools
 gradescope: tools
 	.venv/bin/python -m puzzles_lib.authoring.gradescope $(GRADESCOPE_ARGS)
 
+# In a virtual environment of its own, .venv-site, without torch and Triton: it runs no notebook.
+site:
+	@bash .setup/site/build.sh
+
 explorer:
 	bash .setup/explorer/bundle.sh
 
 else
 
-test test-next lint notebooks handout nbgrader gradescope explorer:
+test test-next test-with lint notebooks handout nbgrader gradescope site explorer:
 	@echo "error: this is a hand-out of the course, without what make $@ needs: solutions/ and tests/" >&2; exit 1
 
 endif
@@ -89,5 +109,5 @@ endif
 clean:
 	@[ ! -e .venv ] || [ "$$(stat -c %u .venv)" = "$$(id -u)" ] || \
 		{ echo "error: .venv is another user's: nothing is removed" >&2; exit 1; }
-	rm -rf .venv .venv-next .screenshots .pytest_cache .ruff_cache *.egg-info build dist
+	rm -rf .venv .venv-next .venv-with .venv-site .screenshots .pytest_cache .ruff_cache *.egg-info build dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -24,6 +24,8 @@ __version__ = "0.3.0"
 
 _PIN = re.compile(r"([\w-]+)==([\w.]+); extra == .course")  # a line of the package's metadata
 
+_SUPPORTED = ("triton 3.7.", "triton 3.8.", "triton 3.9.")  # beside the pin, which chapters quote
+
 _HOME = {
     "check": "puzzles_lib.checking",
     "trace": "puzzles_lib.tracer",
@@ -65,7 +67,7 @@ def _imported(name: str) -> ModuleType:
     """Import a module of the course.
 
     Raise ImportError with one sentence if that fails because of another version of a package, and warn once
-    if there is another Triton than the checker was made for.
+    if there is another Triton than those that the checker supports (3.7 to 3.9).
     """
     __tracebackhide__ = True
     try:
@@ -83,7 +85,7 @@ def _imported(name: str) -> ModuleType:
 @functools.cache
 def _warn_of_another_triton() -> None:
     wrong = {found: pin for found, pin in _unpinned().items() if pin.startswith("triton ")}
-    if wrong:
+    if wrong and not all(found.startswith(_SUPPORTED) for found in wrong):
         warnings.warn(f"{_sentence(wrong)}; until then, reports may be wrong", stacklevel=4)
 
 
