@@ -1159,4 +1159,4 @@ def inline_asm(machine: Machine, step: Step, *operands: Lanes) -> Any:
     text = step.op.text("asm_string")
     if text.startswith("griddepcontrol."):  # orders whole kernels, and this is one
         return Lanes(np.zeros(1, step.row.storage), step.row)
-    raise Unsupported("inline assembly only runs on a GPU: write it with tl.*")
+    raise Unsupported("inline assembly runs on a GPU only: write it with tl.*")

@@ -32,6 +32,7 @@ _REDUCE = {
 }
 _SCAN = {"_sum_combine": np.add, "_prod_combine": np.multiply}
 _SEARCHES = [f"_arg{which}_combine_tie_break_{how}" for which in ("max", "min") for how in ("left", "fast")]
+_BY_SIZE = {"_elementwise_max", "_elementwise_min", *_SEARCHES}
 _AMONG_NAN = "NaN is neither larger nor smaller: which element is found depends on the order of comparing"
 _ARG = {"_argmax_combine_tie_break_left": np.max, "_argmin_combine_tie_break_left": np.min}
 
@@ -44,6 +45,12 @@ def combined_by(region: Region) -> str:
     found = re.match(r"@\"?triton\.language\.standard\.(\w+?)__", operations[0].attributes["callee"])
     plain = operations[0].operands == region.entry.arguments
     return found[1] if found and plain and operations[1].operands == operations[0].results else ""
+
+
+def _is_unsigned(step: Step) -> bool:
+    """Whether a reduction by a function of Triton's own is of unsigned numbers: only its name says so."""
+    callee = step.op.regions[0].entry.operations[0].attributes["callee"]
+    return re.search(r"__u\d+_", callee) is not None
 
 
 class _Region:
@@ -90,10 +97,11 @@ def reduce(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
     undecided = _undecided(name, rows[0], arrays[0])
     if undecided is not None:
         labels = joined(labels, where(undecided, machine.memory.label(_AMONG_NAN)))
-    if ufunc := _numpy(_REDUCE, name, rows[0]):
+    unsigned = name in _BY_SIZE and _is_unsigned(step)  # NumPy would take the highest bit for a sign
+    if not unsigned and (ufunc := _numpy(_REDUCE, name, rows[0])):
         dot = _as_dot(machine, inputs[0], shape, axis) if ufunc is np.add else None
         results = [ufunc.reduce(arrays[0], axis=-1, dtype=arrays[0].dtype) if dot is None else dot]
-    elif best := _numpy(_ARG, name, rows[0]):
+    elif not unsigned and undecided is None and (best := _numpy(_ARG, name, rows[0])):
         values, index = arrays
         value = best(values, -1)
         last = np.iinfo(index.dtype).max
@@ -149,26 +157,36 @@ def scan(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
 
 @operation("tt.map_elementwise", labels=None)
 def map_elementwise(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
-    """A function of single elements, for each lane."""
-    if step.op.integer("pack", 1) != 1:
-        raise NotImplementedError("tl.map_elementwise with pack runs on a GPU only")
-    shape = step.op.operands[0].type.shape
-    arrays = [lanes.full(shape) for lanes in inputs]
-    rows = [lanes.row for lanes in inputs]
+    """A function of single elements, for each lane; with pack, of as many neighbors in a row at once.
+
+    On a GPU the neighbors are those that a thread holds: a function should not mix them.
+    """
+    shape, pack = step.op.operands[0].type.shape, step.op.integer("pack", 1)
+    arrays = [part for lanes in inputs for part in _packs(lanes.full(shape), pack)]
+    rows = [lanes.row for lanes in inputs for _ in range(pack)]
     combine = _Region(machine, step, rows)
-    storages = [row.storage for row in step.rows]
+    storages = [row.storage for row in step.rows for _ in range(pack)]
+    inside = arrays[0].shape
     try:
-        made = combine.of([Lanes(a, r) for a, r in zip(arrays, rows, strict=True)], shape, storages)
+        made = combine.of([Lanes(a, r) for a, r in zip(arrays, rows, strict=True)], inside, storages)
     except NotOneValue:
-        made = [np.empty(shape, storage) for storage in storages]
-        for place in np.ndindex(shape):
-            one = [Lanes(a[place][None], r) for a, r in zip(arrays, rows, strict=True)]
+        made = [np.empty(inside, storage) for storage in storages]
+        for place in range(inside[0]):
+            one = [Lanes(a[place : place + 1], r) for a, r in zip(arrays, rows, strict=True)]
             for result, value in zip(made, combine.of(one, (1,), storages), strict=True):
                 result[place] = value.item()
     labels = joined(*(lanes.full_labels(shape) for lanes in inputs))
+    if labels is not None and pack > 1:
+        labels = labels.reshape(-1, pack).max(-1).repeat(pack).reshape(shape)
     if combine.labels is not None:
         labels = joined(labels, np.full(shape, combine.labels[0], KIND))
-    return tuple(Lanes(each, row, labels) for each, row in zip(made, step.rows, strict=True))
+    results = [np.stack(made[i : i + pack], -1).reshape(shape) for i in range(0, len(made), pack)]
+    return tuple(Lanes(each, row, labels) for each, row in zip(results, step.rows, strict=True))
+
+
+def _packs(data: np.ndarray, pack: int) -> list[np.ndarray]:
+    """Every ``pack``-th element in a row, from the first, from the second, and so on."""
+    return list(np.ascontiguousarray(data.reshape(-1, pack).T))
 
 
 def _fold(combine: Combine, arrays: Arrays) -> Arrays:
