@@ -32,7 +32,7 @@ MISTAKES = [
     ("ch00-q2", 0, "the same 8"),
     ("ch00-q2", 23, "program 0 store"),
     ("ch01-q1", {32}, "there are more"),
-    ("ch01-q1", {32, 128, 200}, "One too many"),
+    ("ch01-q1", {32, 128, 200}, "too many"),
     ("ch01-q1", {20, 65}, "goes wrong"),
     ("ch01-q1", {20, 32}, "every lane"),
     ("ch01-q2", 2, "only full blocks"),
