@@ -204,7 +204,7 @@ MISTAKES = [
     ("ch02-q6", ((1, 1), (4, 3), (2, 6), (6, 1), (1, 1)), "fit entirely"),
     ("ch02-q6", ((2, 2),) * 5, "Take one case"),
     ("ch02-q7", 14_000, "Do a and b change"),
-    ("ch02-q7", 100, "Not the Mandelbrot set yet"),
+    ("ch02-q7", 100, "isn't the Mandelbrot set yet"),
     ("ch03-q4", 1.06, "the fused kernel"),
     ("ch03-q4", 3.0, "both decimals"),
     ("ch03-q4", 2.04, "one extra trip"),
