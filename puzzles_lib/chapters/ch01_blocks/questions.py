@@ -27,11 +27,11 @@ QUESTIONS = (
             Nudge(lambda given, right: given < right, "Correct so far, but there are more."),
             Nudge(
                 lambda given, right: given > right,
-                "One too many. Which of your numbers is not a multiple of its block size?",
+                "There are too many. Which of your numbers is not a multiple of its block size?",
             ),
             Nudge(
                 lambda given, right: given and not given & right,
-                "For these sizes the kernel goes wrong. Look for the other ones.",
+                "For these sizes the kernel goes wrong. For which sizes does every lane have an element?",
             ),
         ),
     ),

@@ -99,7 +99,7 @@ QUESTIONS = (
         "Which program is the first to load past the end of x? Answer with (row, column) of the grid.",
         _first_past_x,
         tuple,
-        "Which column of tiles reaches past column 99? And which row of tiles comes first?",
+        "Which column of tiles reaches past column 99? And which row of tiles do you go through first?",
         (
             Nudge(lambda given, right: len(given) != 2, "The answer has two numbers: (row, column)."),
             Nudge(lambda given, right: given == right[::-1], "The row comes first, then the column."),
@@ -182,7 +182,7 @@ QUESTIONS = (
         f"How many points are still there after {STEPS} steps?",
         _never_left,
         int,
-        "Not the Mandelbrot set yet. Check the two formulas, and what you add to steps.",
+        "This isn't the Mandelbrot set yet. Check the two formulas, and what you add to steps.",
         (
             Nudge(
                 lambda given, right: given == 100 * 140,
