@@ -202,7 +202,7 @@ def test_a_report_that_a_hint_quotes_says_so():
         ),
         (
             SCALAR_FLASH_ATTENTION, 'tl.where(mask_k[None, :], scores, float("-inf"))', "scores",
-            "wrong values", "Only cases that BLOCK_K divides pass",
+            "wrong values", "Only cases in which BLOCK_K divides T pass",
         ),
         (
             SCALAR_FLASH_ATTENTION, "acc * factor", "acc", "one block of T",

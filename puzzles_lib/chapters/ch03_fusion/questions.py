@@ -35,7 +35,7 @@ def _cost(round_trips: int) -> float:
 QUESTIONS = (
     Question(
         "ch03-q1",
-        "How many fewer bytes does one fused kernel move than the two kernels together?",
+        "How many fewer bytes does one fused kernel move to and from memory than the two kernels together?",
         _saved,
         int,
         "Which numbers no longer go to memory, and how many of them are there?",

@@ -109,20 +109,20 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given == 4,
-                "Those values are far below 0, but they are numbers, so the maximum is one after a block.",
+                "Those values are far below 0, but they are numbers. So is the maximum, after every block.",
             ),
         ),
     ),
     Question(
         "ch04-q4",
-        "After which iteration, counting from 1, is acc no longer defined?",
+        "After which iteration, counting from 1, is acc undefined for the first time?",
         _last_iteration,
         int,
         "An iteration spoils acc if lanes of its load are masked off. Which blocks of a row are full?",
         (
             Nudge(
                 lambda given, right: given == right - 1,
-                "All lanes of these rows are on in that iteration. Did you count from 1?",
+                "No lane of these rows is masked off in that iteration. Did you count from 1?",
             ),
         ),
     ),

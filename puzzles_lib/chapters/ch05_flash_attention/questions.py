@@ -110,7 +110,7 @@ QUESTIONS = (
         (
             Nudge(
                 lambda given, right: given == SCALAR_FLASH_ATTENTION.cases[2].BLOCK_Q,
-                "That many change in iteration 1, from the start value to a score. And in iteration 2?",
+                "All change in iteration 1, from the start value to a score. How many change in iteration 2?",
             ),
             Nudge(
                 lambda given, right: given == SCALAR_FLASH_ATTENTION.cases[2].BLOCK_Q - right,
