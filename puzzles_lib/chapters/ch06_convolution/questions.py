@@ -55,7 +55,7 @@ QUESTIONS = (
         (
             Nudge(
                 lambda given, right: given == 17 + 23,
-                "Those are the two pixels, added up. Multiply each by its number of the filter first.",
+                "That adds up the two pixels. First multiply each by the filter's number on top of it.",
             ),
             Nudge(
                 lambda given, right: given == 17,
@@ -69,7 +69,7 @@ QUESTIONS = (
     ),
     Question(
         "ch06-q2",
-        "Which columns of z get wrong values from the flat mask in case 0?",
+        "Which columns of z get wrong values from a mask on offsets in case 0?",
         _columns,
         set,
         "From which column on does a window of 3 reach past the last of 8 columns?",
@@ -129,7 +129,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given[1] == (32 + 5) ** 2,
-                "A filter of one row has no halo at all. How many rows does the halo of five rows have?",
+                "A filter with one row has no halo. How many rows has the halo of a filter with five rows?",
             ),
         ),
     ),

@@ -165,8 +165,8 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given == "groups",
-                "That's a large one, but only the second. A tile has 16 columns and uses one. What does all "
-                "those multiplications?",
+                "That's the second largest. A tile has 16 columns, and one token fills one. What computes "
+                "all those products?",
             ),
             Nudge(
                 lambda given, right: given == "words",

@@ -117,7 +117,7 @@ QUESTIONS = (
                 lambda v, r: v == (32, 16, 8, 4), "That's how many codes a word has. A thread loads 16 codes."
             ),
         ),
-        nudge="A word has 32 / BITS codes. Divide by 16 and round up: a part of a thread is a whole thread.",
+        nudge="A word has 32 / BITS codes. Divide by 16 and round up: there are no half threads.",
     ),
     Question(
         id="ch09-q5",
@@ -143,7 +143,7 @@ QUESTIONS = (
         nudges=(
             Nudge(
                 lambda v, r: v == r - 1,
-                "Close, but one clock pair is empty: when the others are done, the first one still waits.",
+                "Close, but two clocks are empty: when the others are done, the first warp still waits.",
             ),
             Nudge(
                 lambda v, r: v == 4, "4 warps are enough if a warp waits for 6 clocks. Here it waits longer."
@@ -159,7 +159,7 @@ QUESTIONS = (
         kind=tuple,
         nudges=(
             Nudge(lambda v, r: len(v) != 2, "Please give two numbers: (words, fields)."),
-            Nudge(lambda v, r: v[0] == 6, "6 words are full, but some codes are still without one."),
+            Nudge(lambda v, r: v[0] == 6, "6 words are full, but some codes have no word yet."),
             Nudge(
                 lambda v, r: v == (r[0], 4),
                 "The number of words is correct. 4 is how many codes the last word has. How many more would "
