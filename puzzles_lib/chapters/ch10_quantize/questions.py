@@ -47,7 +47,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda v, r: v == 36 / 20,
-                "You compared squares of x̂. In the numerator, multiply each x̂ by its x instead.",
+                "You added the squares of x̂. In the numerator, multiply each x̂ by its x instead.",
             ),
             Nudge(
                 lambda v, r: v < 1,

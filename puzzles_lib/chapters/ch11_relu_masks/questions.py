@@ -52,7 +52,8 @@ QUESTIONS = (
                 "For numbers, the two bits agree. NaN is not a number, and both comparisons fail.",
             ),
         ),
-        nudge="Start inside: what is any comparison with NaN? Then apply the `~`.",
+        nudge="NaN is neither less than 0 nor equal to 0 nor greater. So what is `x <= 0`? "
+        "Then apply the `~`.",
     ),
     Question(
         id="ch11-q2",
@@ -83,7 +84,7 @@ QUESTIONS = (
             Nudge(lambda v, r: 3 in v, "In case 3 every bit is 1, and a factor of 1 changes nothing."),
             Nudge(lambda v, r: v < r, "Correct so far, but there is more."),
         ),
-        nudge="Look at the cases to see what dy holds. 0 times which values isn't 0?",
+        nudge="Look at the cases to see what dy contains. Which values times 0 don't give 0?",
     ),
     Question(
         id="ch11-q4",
@@ -93,11 +94,11 @@ QUESTIONS = (
         nudges=(
             Nudge(
                 lambda v, r: v == r + 1,
-                "Close. In that row every offset is too large. But does the one before end below 2^31?",
+                "Close. In that row every offset is too large. But does the row before end below 2^31?",
             ),
-            Nudge(lambda v, r: v == r // 2, "You used 2^30. An int32 has 31 bits beside its sign."),
+            Nudge(lambda v, r: v == r // 2, "You used 2^30. An int32 has 31 bits besides its sign."),
         ),
-        nudge="A row has 28672 offsets and begins at row * 28672. So in which does the offset 2^31 fall?",
+        nudge="A row has 28672 offsets and begins at row * 28672. So which row contains the offset 2^31?",
     ),
     Question(
         id="ch11-q5",
@@ -109,9 +110,13 @@ QUESTIONS = (
             Nudge(
                 lambda v, r: len(v) != 2, "Please give two numbers of bytes: (autograd, one bit per element)."
             ),
-            Nudge(lambda v, r: v == r[::-1], "the other way round"),
             Nudge(
-                lambda v, r: v[0] == r[0] // 2, "That's how many elements there are. And how wide is each?"
+                lambda v, r: v == r[::-1],
+                "Both numbers are correct, but swap them: autograd's comes first.",
+            ),
+            Nudge(
+                lambda v, r: v[0] == r[0] // 2,
+                "That's how many elements there are. And how many bytes is each?",
             ),
             Nudge(
                 lambda v, r: v[0] == 2 * r[0],
@@ -181,7 +186,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda v, r: v[0] == r[0] and v[1] == 3072 // 32,
-                "That's how many words a row has. A program takes 4 of them.",
+                "That's the number of words in each row. A program takes 4 of them.",
             ),
             Nudge(lambda v, r: v[0] == r[0], "The rows are correct. How many values does a program take?"),
         ),

@@ -165,14 +165,14 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda v, r: v == 0,
-                "If groups and tiles begin and end together, nothing is lost. Is there such a case?",
+                "If groups and tiles end together, every tile is in one group. Is there such a case?",
             ),
         ),
         nudge="For each row of the table, mark where groups end and where tiles end.",
     ),
     Question(
         id="ch12-q8",
-        asks="In which cases of puzzle 20 does it show that empty splits write nothing? A set of numbers.",
+        asks="In which cases of puzzle 20 do you notice that empty splits write nothing? Answer with a set.",
         right=_empty_splits,
         kind=set,
         nudges=(
@@ -192,7 +192,7 @@ QUESTIONS = (
         right=_registers_for_two,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 2 * r, "With that many, one program takes them all."),
+            Nudge(lambda v, r: v == 2 * r, "With that many, one program takes all the registers."),
             Nudge(lambda v, r: v == 32 * r, "That's for a whole warp, which has 32 threads."),
         ),
         nudge="How many threads do two programs have? They all share the registers.",
