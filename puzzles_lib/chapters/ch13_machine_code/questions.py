@@ -207,7 +207,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: {n.rpartition(".")[2] for n in given} == {n[3:] for n in right},
-                "Those two, yes. Write their TTIR names, with tt. in front.",
+                "Those two are correct. Now write their TTIR names, with tt. in front.",
             ),
             Nudge(
                 lambda given, right: given > right,
@@ -294,7 +294,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given.lstrip("r") == str(int(right[1:]) - 1),
-                "One short. Elements 0, 1, 2, 3: element 3 is the fourth of them.",
+                "That's one short. Count elements 0, 1, 2 and 3: element 3 is the fourth of them.",
             ),
             Nudge(
                 lambda given, right: given.lstrip("r").isdigit() and int(given.lstrip("r")) > int(right[1:]),
@@ -485,7 +485,7 @@ QUESTIONS = (
         (
             Nudge(
                 lambda given, right: given > right,
-                "One of them also has an instruction such as a CPU's, which makes four products at once.",
+                "One of them also has an instruction such as a CPU's, which adds up four products at once.",
             ),
             Nudge(
                 lambda given, right: set() < given < right,

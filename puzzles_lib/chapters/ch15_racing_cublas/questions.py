@@ -135,7 +135,7 @@ QUESTIONS = (
             Nudge(lambda v, r: v == tuple(reversed(r)), "Swap them: rung 1 comes first, then rung 2."),
             Nudge(
                 lambda v, r: len(v) == 2 and v[0] == r[0],
-                "The first number is right. Rung 2 has wider tiles along CIN. How many fit side by side?",
+                "The first number is correct. Rung 2 has wider tiles along CIN. How many fit side by side?",
             ),
         ),
         nudge="A tile of dW needs BLOCK_M columns of dy, and every other tile of its row needs the same "
@@ -161,7 +161,7 @@ QUESTIONS = (
         nudges=(
             Nudge(
                 lambda v, r: v == 2,
-                "One round instead of two is right. With fewer parts, though, each part takes longer.",
+                "One round instead of two is correct. With fewer parts, though, each part takes longer.",
             ),
             Nudge(
                 lambda v, r: abs(v * r - 1) < 0.02,
@@ -302,7 +302,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda v, r: v[:2] == r[:2],
-                "The tiles are right. Axis 2 counts the parts of K. How many are there?",
+                "The tiles are correct. Axis 2 counts the parts of K. How many are there?",
             ),
         ),
         nudge="dW has COUT rows and CIN columns. How many tiles of BLOCK_M × BLOCK_N fit along each axis?",
