@@ -346,8 +346,8 @@ QUESTIONS = (
                 "With two stages, the parts are always added in the same order. Can the bits differ?",
             ),
         ),
-        nudge="With atomics, 512 parts arrive in a random order at each of 8192 elements. How likely are the "
-        "same bits twice?",
+        nudge="With atomics, 512 parts arrive in a random order at each of the 8192 elements of dw and db. "
+        "How likely are the same bits twice?",
     ),
     Question(
         id="ch17-q13",

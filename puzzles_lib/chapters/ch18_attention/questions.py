@@ -422,11 +422,11 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda v, r: v[1] == 86,
-                "The mask is causal, so rows before row 20 don't see it.",
+                "The mask is causal, so rows before row 20 don't see the second text.",
             ),
             Nudge(
                 lambda v, r: v[1] == 50,
-                "50 rows come after the text. But the rows of the text itself are NaN, too.",
+                "50 rows come after the second text. But its own rows are NaN, too.",
             ),
         ),
         nudge="Row 20 is seen by itself and, without cu_seqlens, by every row after it.",
@@ -541,9 +541,8 @@ QUESTIONS = (
     ),
     Question(
         id="ch18-q23",
-        asks="With a window of 1024 at T = 16384, what fraction of the causal forward pass's time does "
-        "forward "
-        "take (within 0.05)?",
+        asks="At T = 16384, how long does the forward pass take with a window of 1024, as a fraction of its "
+        "time with the causal mask alone (within 0.05)?",
         right=_share_of_the_window,
         kind=float,
         same=lambda value, right: abs(value - right) <= 0.05,

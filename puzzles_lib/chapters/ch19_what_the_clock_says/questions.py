@@ -213,7 +213,7 @@ QUESTIONS = (
             else "shared memory"
         ),
         kind=str,
-        nudge="Take each of the two twice and compare that with what a multiprocessor has.",
+        nudge="Double the registers, then double the shared memory. Which is more than a multiprocessor has?",
     ),
     Question(
         id="ch19-q7",
@@ -252,7 +252,7 @@ QUESTIONS = (
         nudges=(
             Nudge(
                 lambda v, r: 0.2 < v < 0.3,
-                "You're off by a factor: times a thousand. The T's of TFLOP/s and TB/s cancel.",
+                "You're off by a factor of a thousand. The T's of TFLOP/s and TB/s cancel.",
             ),
         ),
         nudge="At the corner both take equally long: divide 989 TFLOP/s by 3.95 TB/s.",
@@ -305,8 +305,8 @@ QUESTIONS = (
             Nudge(lambda v, r: v < 0.9, "It fetches more bytes. That makes nothing faster."),
             Nudge(
                 lambda v, r: 1.3 < v < 1.5,
-                "You added the extra bytes' time. But what's fetched on the way while the tensor cores "
-                "work costs nothing.",
+                "You added the time of the extra bytes. But while the tensor cores work, fetching bytes "
+                "costs no extra time.",
             ),
         ),
         nudge="How long does memory need for 3.12 GB? Compare that with the 1.88 ms that the matmul "
