@@ -530,7 +530,7 @@ def test_every_prediction_is_here():
 def test_right(id):
     for _ in range(2):  # some define an operator, whose name is taken once
         assert isinstance(MINE[id].right(), MINE[id].kind)
-        assert repr(answer(id, RIGHT[id])).startswith(f"{id}: right")
+        assert repr(answer(id, RIGHT[id])).startswith(f"{id}: Correct.")
 
 
 @pytest.mark.parametrize("id, value, words", MISTAKES)

@@ -492,6 +492,6 @@ MISTAKES = (
         "Correct, but multiplies every weight by the scale, and not the sum.",
         {"s * tl.dot((w - o).to(tl.float32)": "tl.dot(s * (w - o)"},
         kind="machine",
-        says="outside tl.dot: 2048, at most 256 wanted",
+        says="outside tl.dot: 2048, but the goal is at most 256",
     ),
 )

@@ -58,8 +58,8 @@ MISTAKES = (
         "Doesn't clamp. If the scale was rounded down, the maximum gets code 256, which spills into the "
         "next field.",
         {"tl.minimum((steps + 12582912.0) - 12582912.0, TOP)": "(steps + 12582912.0) - 12582912.0"},
-        kind="values",
-        says="got 0, want 255",
+        kind="uninitialised",
+        says="whose range is 0 to 255",
     ),
     Mistake(
         QUANTIZE_CODES,
@@ -75,7 +75,7 @@ MISTAKES = (
         "Lanes past the row are 0 and take part in the minimum.",
         {"mask=n < N).to(tl": "mask=n < N, other=0.0).to(tl", 'tl.where(n < N, x, float("inf"))': "x"},
         kind="values",
-        says="81..90 along N",
+        says="81–90 along N",
     ),
     Mistake(
         QUANTIZE_CODES,
@@ -83,7 +83,7 @@ MISTAKES = (
         "Lanes past the row are 0 and take part in the maximum.",
         {"mask=n < N).to(tl": "mask=n < N, other=0.0).to(tl", 'tl.where(n < N, x, float("-inf"))': "x"},
         kind="values",
-        says="80..90 along N",
+        says="80–90 along N",
     ),
     Mistake(
         QUANTIZE_CODES,
@@ -122,8 +122,8 @@ MISTAKES = (
         "minimum_forgotten",
         "Computes x / scale, as if the minimum of every group were 0.",
         {"(x - low[:, None])": "x"},
-        kind="values",
-        says="from x / scale",
+        kind="uninitialised",
+        says="whose range is 0 to 255",
     ),
     Mistake(
         QUANTIZE_CODES,
