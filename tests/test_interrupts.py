@@ -12,7 +12,7 @@ from tests.conftest import REPO
 
 
 @pytest.mark.parametrize(
-    "work, fewest", [("run", 200), ("turn", 20), ("front_end", 60), ("nursery", 80), ("trace", 200)]
+    "work, fewest", [("run", 200), ("turn", 20), ("front_end", 60), ("nursery", 80), ("trace", 50)]
 )
 def test_an_interrupt_at_any_line_leaves_nothing_behind(work, fewest, tmp_path):
     log = tmp_path / "log"

@@ -71,7 +71,7 @@ def test_what_is_asked_for_is_known_and_foreseen(body, m, k, num_warps):
     if m * k <= 1 << 14:  # LLVM takes seconds for the others
         built = build(translate(kernel, arguments, SM_90, num_warps=num_warps))
         assert asked == built.metadata["shared"]
-    with contextlib.closing(Opinions(kernel, [arguments], num_warps=num_warps)) as opinions:
+    with contextlib.closing(Opinions(kernel, [arguments])) as opinions:
         assert opinions[0].refusal is None and (opinions[0].large is not None or asked < 100_000)
 
 

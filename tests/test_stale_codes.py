@@ -273,12 +273,20 @@ def test_checkpointing_a_module_that_shares(use_reentrant):
 
 def test_notes_keep_nothing_alive():
     """Neither x nor its codes outlive a call of ``forward``."""
+
+    def words() -> list[torch.Tensor]:
+        gc.collect()
+        tensors = [t for t in gc.get_objects() if isinstance(t, torch.Tensor)]
+        return [t for t in tensors if t.dtype == torch.int16 and t.shape[-1] == COLUMNS]
+
+    before = words()  # of tests that ran earlier in this process
     _, packed = pair(Projections)
     x = torch.from_numpy(new_rows(0))
-    packed(x).sum().backward()
-    gc.collect()
-    words = [t for t in gc.get_objects() if isinstance(t, torch.Tensor) and t.dtype == torch.int16]
-    assert not [t for t in words if t.shape[-1] == COLUMNS]
+    y = packed(x).sum()
+    assert len(words()) > len(before)
+    y.backward()
+    del y
+    assert len(words()) == len(before)
 
 
 def test_packing_twice_adds_no_hooks_and_unpacking_removes_them():

@@ -2,7 +2,7 @@
 
 Statements over values, masks, pointers, block pointers, descriptors, stores, barriers, helpers and
 atomics, put together with little regard to what fits what. Each kernel is checked as a learner's is. That
-process must live, and be as it was; what the report says is not judged, but for its length. Prints
+process must live, and be as it was; what the report says is not judged, only its length. Prints
 the number of each kernel that leaves something behind, by which ``--show`` finds it again.
 """
 
@@ -366,8 +366,8 @@ def survive(first: int, count: int, begin: Callable[[int], None] = lambda number
             wrong.append(f"{seed}: {'; '.join(faults)}")
         kind = report.verdicts[0].kind if report.verdicts else "pass"
         kinds[kind] = kinds.get(kind, 0) + 1
-        if "the compiler breaks" in text:
-            kinds["of them: the compiler breaks"] = kinds.get("of them: the compiler breaks", 0) + 1
+        if "compiler crashed on this line" in text:
+            kinds["of them: the compiler crashed"] = kinds.get("of them: the compiler crashed", 0) + 1
     return kinds, wrong
 
 

@@ -67,7 +67,7 @@ class ExecutionFailed(RuntimeError):
 
 
 def strip(nb: NotebookNode, name: str = "notebook") -> NotebookNode:
-    """The exercise made from a master: holes cut, outputs cleared, but for what `_is_shown`.
+    """The exercise made from a master: holes cut, outputs cleared, except for what `_is_shown`.
 
     `nb` itself is left alone.
 
@@ -186,7 +186,7 @@ def without_tool_comments(source: str) -> str:
 
 
 def _cut_holes(source: str, where: str) -> str:
-    """`source` with a comment, and a `pass` where Python needs one, in place of each hole."""
+    """`source` with a comment, and a `pass` where Python needs one, instead of each hole."""
     return _around_holes(source, where, lambda stub, answer: stub)
 
 
@@ -486,7 +486,7 @@ def _executed(path: Path) -> NotebookNode:
 
 
 def _is_in_use(path: Path) -> bool:
-    """Whether a cell of the notebook at `path` was run, but for those that exercises show anyway."""
+    """Whether a cell of the notebook at `path` was run, except for those that exercises show anyway."""
     if not path.exists():
         return False
     nb = nbformat.read(path, as_version=4)

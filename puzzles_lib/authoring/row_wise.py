@@ -2,7 +2,7 @@
 
 The kernels are the chapter's answers, launched with different blocks, beside the production kernels and
 a copy of as many bytes. What holds the answer back, two changes of it tell, one by one and together:
-several rows per program with no lane off, and a reciprocal in place of the divisions.
+several rows per program with no lane off, and a reciprocal instead of the divisions.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def quantize_rows_kernel(
 ):  # fmt: skip
     """The chapter's quantizer with [BLOCK_R * BLOCK_G] groups a program; one of the blocks is 1.
 
-    FMA: multiply by a reciprocal, one fused operation an element, in place of subtracting and dividing.
+    FMA: multiply by a reciprocal, one fused operation per element, instead of subtracting and dividing.
     """
     F: tl.constexpr = 32 // BITS
     TOP: tl.constexpr = (1 << BITS) - 1

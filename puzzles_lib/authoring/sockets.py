@@ -1,4 +1,4 @@
-"""Sockets in a folder for a Jupyter kernel, in place of ports.
+"""Sockets in a folder for a Jupyter kernel, instead of ports.
 
 Over TCP a port is found free, let go, and taken by the kernel half a second later: two kernels that start at
 the same moment may be given the same one, and then one dies or never answers.

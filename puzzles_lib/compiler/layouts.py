@@ -159,7 +159,7 @@ def _value(text: str) -> object:
 
 
 def _parts(text: str) -> list[str]:
-    """What commas part, but for those within brackets."""
+    """What commas part, except for those within brackets."""
     parts, depth = [""], 0
     for character in text:
         depth += (character in "[<{(") - (character in "]>})")

@@ -144,7 +144,7 @@ def _in_columns(line: str) -> str:
     return "    " + (f"{operation:<15} {operands.expandtabs(8)}" if tab else operation)
 
 
-_REMARK = re.compile(r"\s*(//|;)(?! %bb)")  # a whole line of comment, but for the blocks' names
+_REMARK = re.compile(r"\s*(//|;)(?! %bb)")  # a whole line of comment, except for the blocks' names
 
 
 def _program_only(text: str) -> str:

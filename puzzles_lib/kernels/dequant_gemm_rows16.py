@@ -9,7 +9,7 @@ In Gluon, the language under Triton, where layouts are the author's. What makes 
 - A program has 8 rows of words and all of K, split over its warps. Two programs a block of words fill the
   multiprocessors from N = 4096 on with no second kernel. The warps' sums change places once, at the end, so
   that a thread adds those of one element, in order.
-- Params are loaded 16 bytes a lane, once, and pass through shared memory to where a lane finds all that it
+- Params are loaded 16 bytes per lane, once, and pass through shared memory to where a lane finds all that it
   needs of a step side by side.
 - Two codes are unpacked in two instructions (`puzzles_lib.kernels.dequant_gemm_unpack`).
 - Words are asked for two or four steps ahead and x one; the loop over K is unrolled.

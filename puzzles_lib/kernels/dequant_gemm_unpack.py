@@ -7,7 +7,7 @@ and scale two codes:
 
     w · 2^-16 = (word & mask) · (scale · 2^(117 - position)) + minimum · 2^-16
 
-and the float32 sums are multiplied by 2^16 at the end. All of it is exact but for the one rounding of w,
+and the float32 sums are multiplied by 2^16 at the end. All of it is exact except for the one rounding of w,
 unless a param is so large or so small that its power of two does not fit: `scale_params` finds those,
 and a program that has one multiplies unscaled params, unpacking by `unpack_and_scale_asm`, which is exact
 for all. In float16 nothing has room to be scaled, and all programs unpack so.

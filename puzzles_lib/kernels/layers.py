@@ -1,16 +1,16 @@
-"""Layers that remember what backward needs in a few bits an element.
+"""Layers that remember what backward needs in a few bits per element.
 
 A linear layer keeps its input to compute its weight's gradient, an activation or a norm keeps its input or
-output: with bfloat16 that is 16 bits an element each, and most of the memory of training. These keep:
+output: with bfloat16 that is 16 bits per element each, and most of the memory of training. These keep:
 
     PackedLinear                        its input's codes
     PackedReLU, PackedGELU, PackedSiLU  the slope, of 1 bit (ReLU) or 4
     PackedLayerNorm, PackedRMSNorm      the normalised input's codes
     PackedMLP                           linear, activation, linear: all of these, with fused kernels
 
-The forward pass is exact, but for rounding. So are the gradients of a linear layer's input and bias, and all
-of ReLU's; the gradient of a weight is that of the input that comes back from its codes. `pack_activations`
-puts these layers into a model, in the place of torch's.
+The forward pass is exact except for rounding. So are the gradients of a linear layer's input and bias, and
+all of ReLU's; the gradient of a weight is that of the input that comes back from its codes. `pack_activations`
+puts these layers into a model, where torch's were.
 
 The idea of training on compressed activations is that of ActNN (Chen et al., 2021, arXiv:2104.14129).
 """
@@ -144,7 +144,7 @@ class PackedLinear(Quantizing, nn.Linear):
     x [..., in_features] gives x @ weight^T + bias [..., out_features], as nn.Linear does: the same
     parameters, the same ``state_dict``. For backward it keeps x's codes of ``bits`` bits, and a scale and a
     minimum for each ``group_size`` neighbouring features of a row: with 2 bits and groups of 256 in
-    bfloat16, 2.125 bits an element in place of 16. Layers of a module that read one x, such as q, k and v,
+    bfloat16, 2.125 bits per element instead of 16. Layers of a module that read one x, such as q, k and v,
     keep its codes once if `pack_activations` has made them; see `puzzles_lib.kernels.sharing`. Without
     gradients, or with a frozen weight, it keeps nothing of x, as nn.Linear does.
 
@@ -178,7 +178,7 @@ class PackedLinear(Quantizing, nn.Linear):
     def from_linear(
         cls, linear: nn.Linear, *, bits: int = 4, group_size: int = 256, rounding: str | None = None
     ) -> "PackedLinear":
-        """A packed layer in place of ``linear``: it holds the same parameters, not copies of them.
+        """A packed layer instead of ``linear``: it holds the same parameters, not copies of them.
 
         Raises TypeError where ``linear`` is no nn.Linear.
         """
@@ -297,7 +297,7 @@ class _Norm(Quantizing):
 
 
 class PackedLayerNorm(_Norm, nn.LayerNorm):
-    """`torch.nn.LayerNorm` that keeps its normalised input n in codes, and one number a row.
+    """`torch.nn.LayerNorm` that keeps its normalised input n in codes, and one number per row.
 
     Parameters and ``state_dict`` are nn.LayerNorm's. The gradient of bias is exact; that of weight is the one
     of n^, and in that of x only the term n · mean(dy · weight · n) is. Options are those of

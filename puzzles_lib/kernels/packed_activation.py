@@ -59,10 +59,10 @@ def check_activation(activation: str, slope_bits: int) -> None:
 
 
 def activation_pack(x: torch.Tensor, activation: str, slope_bits: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The activation of x, and its slopes in ``slope_bits`` bits an element.
+    """The activation of x, and its slopes in ``slope_bits`` bits per element.
 
     x: any shape, float32, float16 or bfloat16; non-contiguous and empty ones are accepted.
-    activation: relu, gelu (by erf), gelu_tanh (its approximation) or silu; y is torch's, but for
+    activation: relu, gelu (by erf), gelu_tanh (its approximation) or silu; y is torch's, except for
         rounding: to about 1e-7 of its size before it is rounded to x's dtype.
     Returns y (shape and dtype of x, contiguous) and the slopes (uint8). The slope of NaN and of infinities
     is NaN with 4 and 8 bits, and some number with 1 and 2.

@@ -59,7 +59,7 @@ def norm_quantize(
     x: float32, float16 or bfloat16 [..., C]. weight, bias: [C] or None.
     dtype: that n is rounded to before it is quantised, x's own by default.
     seed, offset: for stochastic rounding; None for the nearest codes.
-    Returns y (shape and dtype of x), words and params of n, and rstd, float32, one a row.
+    Returns y (shape and dtype of x), words and params of n, and rstd, float32, one per row.
 
     Raises ValueError for other bits, a group size below 1, a scalar, or a weight or bias that does not fit,
     TypeError for another dtype.

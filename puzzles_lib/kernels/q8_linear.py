@@ -174,7 +174,7 @@ def quantize_rows_ref(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     divisor = torch.where((scale > 0) & scale.isfinite(), scale, float("inf"))  # its codes are 0 ...
     codes = (x / divisor[:, None]).round_()
     if not scale.isfinite().all():
-        codes.nan_to_num_(0.0)  # ... but for inf / inf and NaN
+        codes.nan_to_num_(0.0)  # ... except for inf / inf and NaN
         scale.masked_fill_(~scale.isfinite(), float("nan"))
     return codes.to(torch.int8), scale
 

@@ -7,7 +7,7 @@ keeps its minimum and a scale, and for each element a code:
     code    = round((x - min) / scale), ties to even, clamped to 0 .. 2^bits - 1
     x^      = min + code · scale, rounded once
 
-Codes are computed from the *stored* minimum and scale. Stochastic rounding takes, in place of the nearest
+Codes are computed from the *stored* minimum and scale. Stochastic rounding takes, instead of the nearest
 code, the one above as often as the value is near to it, so that x^ is x on average (see
 `puzzles_lib.kernels.rounding`).
 Words are those of `puzzles_lib.kernels.bitpack`: blocks of 16 · (16 / bits) rows, packed down the columns, so

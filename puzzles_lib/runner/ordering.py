@@ -29,7 +29,7 @@ from puzzles_lib.source import Site
 # A mark is an access's number, a lane of its block, and the thread that holds it.
 _LANE, _ACCESS = 16, 40  # bits below each
 _THREADS = (1 << _LANE) - 1
-_SEVERAL = _THREADS  # in place of a thread: more than one
+_SEVERAL = _THREADS  # instead of a thread: more than one
 _UNKNOWN = _THREADS - 1
 _COPIES = _THREADS - 2  # more than one, and what they have loaded goes into the lane's store alone
 _RELEASES = ("acq_rel", "release")
