@@ -9,8 +9,8 @@ output: with bfloat16 that is 16 bits per element each, and most of the memory o
     PackedMLP                           linear, activation, linear: all of these, with fused kernels
 
 The forward pass is exact except for rounding. So are the gradients of a linear layer's input and bias, and
-all of ReLU's; the gradient of a weight is that of the input that comes back from its codes. `pack_activations`
-puts these layers into a model, where torch's were.
+all of ReLU's; the gradient of a weight is that of the input that comes back from its codes.
+`pack_activations` puts these layers into a model, where torch's were.
 
 The idea of training on compressed activations is that of ActNN (Chen et al., 2021, arXiv:2104.14129).
 """
