@@ -181,7 +181,7 @@ def wants_float32(x_ptr, z_ptr):
 
 def test_a_function_that_wants_float32_says_so():
     refusal = front_end(wants_float32, {"x_ptr": torch.ones(1, dtype=B16), "z_ptr": torch.zeros(1)})
-    assert "float32 and float64, and that is bfloat16" in refusal.message
+    assert "tl.exp needs float32 and float64, but this is bfloat16" in refusal.message
 
 
 # ---- along an axis

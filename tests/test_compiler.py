@@ -355,9 +355,9 @@ ENDS = {
     "r = tl.join(tl.store(z_ptr + i, i), i)": "return no value",
     "r = i if bp else i": "a block pointer only works in tl.advance",
     "bp.to(tl.int1)": "a block pointer only works in tl.advance",
-    "tl.histogram(i, -4)": "the compiler breaks on this line",
-    "tl.make_block_ptr(x_ptr, tl.full((1,), 32, tl.int32), (1,), (0,), (32,), (0,))": "breaks on",
-    "tl.inline_asm_elementwise('a' * (450 << 20), '=r,r', [i], tl.int32, True, 1)": "the compiler breaks on",
+    "tl.histogram(i, -4)": "Triton's compiler crashed on this line",
+    "tl.make_block_ptr(x_ptr, tl.full((1,), 32, tl.int32), (1,), (0,), (32,), (0,))": "compiler crashed on",
+    "tl.inline_asm_elementwise('a' * (450 << 20), '=r,r', [i], tl.int32, True, 1)": "compiler crashed on",
 }
 
 

@@ -28,6 +28,8 @@ from puzzles_lib.runner.pretend import Sparse
 LIMIT = 2**31
 
 BEYOND = {
+    "double": Case(pretend=True, N=LIMIT + 5, BLOCK=1_024),
+    "square": Case(pretend=True, N=LIMIT + 5, BLOCK=1_024),
     "constant_add": Case(pretend=True, N=LIMIT + 2048, BLOCK=1_024),
     "masked_add": Case(pretend=True, N=LIMIT + 5, BLOCK=1_024),
     "outer_add_blocks": Case(pretend=True, M=50_000, N=50_001, BLOCK_M=32, BLOCK_N=16),
@@ -51,6 +53,7 @@ BEYOND = {
     "pack_wide": Case(pretend=True, M=50_000, N=50_001, BITS=8, BLOCK_W=64),
     "pack_bits": Case(pretend=True, M=50_000, N=50_001, BITS=8, BLOCK_W=64),
     "unpack_bits": Case(pretend=True, M=50_000, N=50_001, BITS=8, BLOCK_W=64),
+    "quantize_codes": Case(pretend=True, M=50_000, N=50_001, BITS=8, GROUP=16, BLOCK_G=4),
     "quantize_pack": Case(pretend=True, M=50_000, N=50_001, BITS=8, GROUP=16, BLOCK_G=4),
     "unpack_dequantize": Case(pretend=True, M=50_000, N=50_001, BITS=8, GROUP=16, BLOCK_W=64),
     "relu_pack": Case(pretend=True, M=50_000, N=50_001, BLOCK_W=4),
@@ -88,6 +91,8 @@ WIDE = {  # their puzzles have cases of true size
     "attention_dkv",
 }
 SMALLER = {  # the number that makes the largest tensor a little smaller than 2^31
+    "double": {"N": LIMIT - 1029},
+    "square": {"N": LIMIT - 1029},
     "constant_add": {"N": LIMIT - 1024},
     "masked_add": {"N": LIMIT - 1029},
     "long_sum": {"M": 2**21 - 4099},
@@ -237,7 +242,7 @@ def test_kernels_that_hold(kernel, size):
         (divides, "true size", "does not fit int32", "offs = tl.program_id(0) * BLOCK + tl.arange"),
         (off_everywhere, "true size", "does not fit int32", "mask = offs.to(tl.int32) + (2**31 - 1) < 0"),
         (unmasked, "out of bounds", "out-of-bounds load of x_ptr", "tl.load(x_ptr + offs)"),
-        (undefined, "uninitialised", "the load has a mask but no other=", "x = tl.load(x_ptr"),
+        (undefined, "uninitialised", "its load has a mask but no other=", "x = tl.load(x_ptr"),
         (stores_nothing, "never written", "none of the 3 programs at the edges of the grid stores", ""),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -800,7 +800,7 @@ MISTAKES = (
         "The last block is counted as full, although it has fewer elements.",
         {"tl.minimum(N - first, BLOCK_N)": "BLOCK_N"},
         kind="values",
-        says="every element is 0.7812 times what it should be",
+        says="every element is 0.781",  # 150/192 = 0.78125, shown as 0.7812 or 0.7813
     ),
     Mistake(
         LONG_LAYER_NORM,
