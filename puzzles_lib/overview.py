@@ -1,6 +1,7 @@
 """Show a row per chapter and what is next (`progress`), and congratulate on a first pass (`cheer`)."""
 
 import html
+import re
 from dataclasses import dataclass
 
 from puzzles_lib import ledger
@@ -43,8 +44,8 @@ class ChapterProgress:
 
     @property
     def short(self) -> str:
-        """The number and the title, without what follows a colon."""
-        return f"{self.number} {self.title.partition(':')[0]}"
+        """The number and the title, without what follows a colon or a comma."""
+        return f"{self.number} {re.split('[:,]', self.title)[0]}"
 
     @property
     def left(self) -> str:

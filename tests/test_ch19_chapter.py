@@ -248,8 +248,8 @@ def test_what_is_said_of_the_order_of_tiles():
     assert "K = 2048: 2123 µs row after row, 2015 in bands of 16, 1.05 times as fast" in told
     assert "tiles 64 × 64, K = 8192: 3881 µs row after row, 3446 in bands of 32, 1.13 times as fast" in told
     fetched = [f"{READ[f'matmul, group {group}']:.2f}" for group in (1, 16)]
-    said(f"row after row fetches {fetched[0]} GB, bands of 16 fetch {fetched[1]}")
-    said(f"the matmul takes {large[1] / 1000:.2f} ms")
+    said(f"row after row fetches {fetched[0]} GB, and bands of 16 fetch {fetched[1]} GB")
+    said(f"in bands the matmul takes {large[1] / 1000:.2f} ms")
     said("right within 9%", "up to 1.35 times as much")
 
 
@@ -313,11 +313,11 @@ def test_what_is_said_of_tuning():
     again = sorted(each.us / each.again_us for each in rms.ran)
     assert round(again[len(again) // 2], 2) == 1.07
     assert min(rms.ran, key=lambda each: each.again_us) is not rms.best
-    said("the whole second round is 7% faster", "the fastest is another one")
+    said("the whole second round is 7% faster", "another configuration is the fastest")
     weights = laboratory.sweep("int8_weight")
     near = [sum(each.us <= 1.05 * s.best.us for each in s.ran) for s in (matmul, weights)]
     assert near == [4, 2]
-    said("4 are within 5%", "8-bit weights 2")
+    said(f"{near[0]} are within 5%", f"8-bit weights {near[1]}")
     best = weights.best.config
     assert (best["BLOCK_M"], best["BLOCK_N"]) == (64, 64)
     said(f"at most {LEFT} of the 384", f"at most {LOSS - 1:.0%}")

@@ -198,8 +198,8 @@ def test_float16_plus_float16_is_float16_as_is_told():
 
 def test_attended_is_right_where_no_block_raises_the_maximum_a_little_as_is_told():
     (patient,) = (p for p in PATIENTS if p.puzzle.name == "attended")
-    assert "Right while the largest score comes first" in cells()["p59-takeaway"]
-    assert "whose first block has its largest score is right" in cells()["p59-report"]
+    assert "Rows whose largest score comes first are correct" in cells()["p59-takeaway"]
+    assert "whose first block has its largest score is correct" in cells()["p59-report"]
     assert f"grown by no more than {STEP:g}" in cells()["p59-takeaway"]
     kernel = kernel_of("attended", HANDED_OUT)
     above = torch.tensor([0, -1, STEP, STEP + 1, 3])  # the second block, by how much

@@ -55,7 +55,7 @@ def test_tokens_are_nobodys_that_the_kernel_leaves_out():
     kernel, puzzle = broken("many_tokens")
     case, failed = puzzle.cases[2], check(kernel, puzzle).cases[2]
     unwritten = re.search(
-        r"(\d+) of (\d+) elements of z_ptr, the first is z\[(\d+), 0\]", str(failed.verdict)
+        r"(\d+) of (\d+) elements of z are never written, the first is z\[(\d+), 0\]", str(failed.verdict)
     )
     lost, all_of_z, first = map(int, unwritten.groups())
     assert all_of_z == case.T * case.N and lost == (case.T - first) * case.N

@@ -140,7 +140,7 @@ def int8_linear(
 ) -> Float32[Tensor, "M N"]:
     """y[m, n] = x_scale[m] · w_scale[n] · (Σ over k of xq[m, k] · wq[n, k]) + bias[n]
 
-    The sum is made of integers and is exact. K is at most 131071, so it fits in an int32.
+    The sum adds integers and is exact. K is at most 131071, so it fits in an int32.
     """
     # float64 holds such sums exactly
     acc = (xq.double() @ wq.double().T).to(torch.int32)

@@ -208,7 +208,7 @@ def stochastic_pack(
     BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
     BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
 ]:
-    """words, scale, minimum as in puzzle 15, but codes are rounded up or down at random
+    """words, scale, minimum as in puzzle 15, but codes round up or down at random
 
     code[m, n] = floor((x[m, n] - minimum) / scale + u[m, n]), at most 2^BITS - 1,
     where u[m, n] = tl.rand(SEED, OFFSET + m · N + n). SEED and OFFSET may have 64

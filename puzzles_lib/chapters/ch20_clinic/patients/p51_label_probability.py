@@ -28,7 +28,7 @@ def label_probability(
 ) -> tuple[Float32[Tensor, "M N"], Float32[Tensor, " M"]]:
     """p[m, n] = softmax of x[m] at n, and q[m] = p[m, label[m]]
 
-    Each program computes one row, which fits in its block. Labels are from 0 to N - 1.
+    Each program computes one row, which fits in its block. Labels go from 0 to N - 1.
     """
     p = x.softmax(1)
     return p, p.gather(1, label[:, None].long())[:, 0]
