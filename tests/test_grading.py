@@ -72,6 +72,19 @@ def in_a_fork(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sandbox, "run", run)
 
 
+# What a report says of these, where it isn't what tests/hostile.py has.
+SAYS = {
+    "fork bomb": "which was not run: imports os, has an endless loop",
+    "endless loop": "which was not run: has an endless loop",
+    "gigabytes of output": "which was not run: has an endless loop",
+    "evil decorator": "grading accepts @triton.jit, and @triton.autotune around it",
+    "decorator of its own": "@cheat: grading accepts @triton.jit, and @triton.autotune around it",
+    "two lines of a decorator": "masked_add_kernel: write its decorator on a separate line",
+    "knows the sizes": "all 6 cases pass, but a random one fails",
+    "randomness": "none of the 128 elements of z is written: the kernel stores nothing there",
+}
+
+
 @pytest.mark.parametrize("one", [one for one in HOSTILE if not one.slow], ids=lambda one: one.name)
 def test_a_hostile_submission_gets_what_it_deserves(one: Hostile, tmp_path: Path, in_a_fork: None) -> None:
     folder = tmp_path / "class" / "student"
@@ -84,7 +97,7 @@ def test_a_hostile_submission_gets_what_it_deserves(one: Hostile, tmp_path: Path
             files, remarks = submission.read()
     found = grade(job_of(files, tuple(remarks)))
     assert found["points"] == one.points, all_said(found)
-    assert re.search(one.says, all_said(found)), all_said(found)
+    assert re.search(SAYS.get(one.name, one.says), all_said(found)), all_said(found)
     assert not (tmp_path / "owned").exists()
     assert "<script>" not in report(found)
     assert len(json.dumps(found)) < 50_000
@@ -229,7 +242,8 @@ def test_a_clinics_kernel_as_it_was_handed_out_is_still_open(number: str, in_a_f
         return next(mark for mark in marks if mark["number"] == number)
 
     broken, mended = mark("notebooks"), mark("solutions")
-    assert (broken["points"], broken["state"]) == (0, "open") and "still open" in told(broken)
+    assert (broken["points"], broken["state"]) == (0, "open")
+    assert "the kernel is still broken, as it was handed out" in told(broken)
     assert (mended["points"], mended["state"]) == (1, "solved")
 
 
@@ -281,7 +295,7 @@ def test_helpers_and_constants_are_found(cells: dict[str, str], in_a_fork: None)
             "if torch.cuda.is_available():",
             "under `if torch.cuda.is_available()`, and grading cannot tell whether",
         ),
-        ("for _ in range(1):", "under `for`, which grading does not run: write it by itself"),
+        ("for _ in range(1):", "under `for`, which grading does not run: write it at the top level"),
     ],
 )
 def test_what_a_branch_hides_is_told(line: str, says: str, in_a_fork: None) -> None:
@@ -371,7 +385,7 @@ def test_a_value_is_written_no_further_than_it_may_be_long() -> None:
     assert plain.written([Counted()] * 3, 36) == "[1234567890, 1234567890, 1234567890]"
     for found in ([Counted()] * 1000, ((Counted(), Counted()),) * 500, {1: (Counted(),) * 1000}):
         Counted.times = 0
-        with pytest.raises(NotPlain, match="too large to be meant"):
+        with pytest.raises(NotPlain, match="^the value is too large$"):
             plain.written(found, 35)
         assert 2 <= Counted.times <= 3
 
@@ -467,7 +481,7 @@ def test_nothing_of_a_cell_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_answers_are_judged_and_give_no_points(in_a_fork: None) -> None:
     data = notebook({"q2": 'answer("ch01-q2", 3)', "q3": "element = ...\nanswer('ch01-q3', element)"})
     found = grade(job_of({"01_blocks.ipynb": data}))
-    assert [answer["status"] for answer in found["answers"]] == ["right", "WRONG", "open"]
+    assert [answer["status"] for answer in found["answers"]] == ["right", "wrong", "open"]
     assert (found["points"], found["of"]) == (2, 2)
 
 
@@ -585,7 +599,8 @@ def test_a_report_shows_what_there_is_to_do_and_folds_what_is_solved(in_a_fork: 
         "not handed in: 41 far_rows, 42 many_tokens" in shown
         and shown.count("no notebook of chapter 20") == 1
     )
-    assert "WRONG" in shown and "ch20-q" not in shown  # of the answers, those that are neither right nor open
+    # of the answers, those that are neither right nor open
+    assert "<td>wrong</td>" in shown and "ch20-q" not in shown
 
 
 def test_the_class_page_has_tries_where_students_hand_in_their_progress(tmp_path: Path) -> None:
