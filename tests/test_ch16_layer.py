@@ -217,7 +217,6 @@ def test_an_answer_is_not_told_below_its_question():
         assert cells[drawn].outputs == []
 
 
-@pytest.mark.xfail(strict=False, reason="the text below question 17 begins: The low bits *are* the code")
 def test_the_answer_to_question_17_is_not_told_below_it():
     book = nbformat.read(REPO / "notebooks/16_from_kernel_to_layer.ipynb", 4)
     (after,) = (cell.source for cell in book.cells if cell.id == "prod-magic-after")
