@@ -195,7 +195,7 @@ def takes_turns(lock_ptr, z_ptr, HOW: tl.constexpr):
     "how, reverse, message",
     [
         ("kept", False, "program (1, 0, 0) waits for lock[0], 1, as program (0, 0, 0) has left it"),
-        ("taken twice", False, "program (0, 0, 0) waits for lock[0], 1, as it left it so itself"),
+        ("taken twice", False, "program (0, 0, 0) waits for lock[0], 1, as it has itself left it"),
         ("in order", True, "program (2, 0, 0) waits for lock[0], 0, which nobody has changed"),
         ("in order", False, ""),
         ("given back", True, ""),
@@ -209,7 +209,9 @@ def test_who_waits_forever_is_told_so_at_once(how, reverse, message):
         assert ran.stop.kind == "deadlock" and ran.stop.message == f"deadlock: {message}"
         assert ran.stop.site.source.startswith("while tl.")
         cure = (
-            "give it back: tl.atomic_xchg(lock_ptr, 0)" if "left it" in message else "only for one before it"
+            "release the lock: tl.atomic_xchg(lock_ptr, 0)"
+            if "left it" in message
+            else "wait only for programs with a smaller id"
         )
         assert cure in ran.stop.advice
     else:
@@ -269,7 +271,8 @@ def test_who_waits_by_loads_is_told_so_as_well(how, record):
     assert ran.stop.kind == "deadlock" and "load" in ran.stop.site.source or how == "atomic"
     assert ran.stop.message == "deadlock: program (1, 0, 0) waits for flag[0], 0, which nobody has changed"
     assert ("a plain load does not wait" in ran.stop.advice) is (how not in ("volatile", "atomic"))
-    assert ("a program may wait only for one before it" in ran.stop.advice) is (how in ("volatile", "atomic"))
+    smaller = "wait only for programs with a smaller id" in ran.stop.advice
+    assert smaller is (how in ("volatile", "atomic"))
     assert waited(how).stop is None  # in this order the flags are there
 
 
@@ -292,7 +295,7 @@ def test_the_race_of_a_loop_of_plain_loads_says_what_to_do():
     )  # fmt: skip
     (verdict,) = examine(waits_for_the_first, puzzle).verdicts
     assert verdict.kind == "race" and "reads lock[0], which program 0 wrote" in verdict.message
-    assert verdict.diagnosis.endswith("ask by tl.atomic_add(lock_ptr, 0)")
+    assert verdict.diagnosis.endswith("use tl.atomic_add(lock_ptr, 0)")
 
 
 @triton.jit

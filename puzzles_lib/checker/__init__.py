@@ -372,13 +372,6 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
             verdict = verdicts.depends_on_order(verdict)
         elif verdict is None and puzzle.same_bits:
             verdict = verdicts.other_bits(puzzle, case, forwards, reverse)
-    if verdict is None and backwards:
-        verdict = atomicity.lost(bound, inputs, expected, forwards, run, shared.turns)
-    for choice in ELSEWHERE if verdict is None and forwards.tells_addresses else ():
-        moved = run(elsewhere=choice, quiet=True, as_compiled=forwards is compiled)
-        if other := verdicts.judge(puzzle, case, inputs, expected, moved):
-            verdict = verdicts.depends_on_addresses(other)
-            break
     if verdict is None and backwards and puzzle.locks:
         held = run(results=_all_held(puzzle, case), **_FIRST_ALONE)
         verdict = (
@@ -386,6 +379,13 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
             or verdicts.locked_out(puzzle, case, held)
             or verdicts.gave_up(puzzle, case, held, run(**_FIRST_ALONE))
         )
+    if verdict is None and backwards:
+        verdict = atomicity.lost(bound, inputs, expected, forwards, run, shared.turns)
+    for choice in ELSEWHERE if verdict is None and forwards.tells_addresses else ():
+        moved = run(elsewhere=choice, quiet=True, as_compiled=forwards is compiled)
+        if other := verdicts.judge(puzzle, case, inputs, expected, moved):
+            verdict = verdicts.depends_on_addresses(other)
+            break
     if verdict is None and forwards is not compiled and arithmetic.may_differ(forwards.arithmetic, expected):
         compiled = compiled or run(as_compiled=True, quiet=True)
         known.differs = True

@@ -57,7 +57,9 @@ class Lanes:
 
     def full_labels(self, shape: tuple[int, ...]) -> Labels:
         """The labels in the whole shape of the lanes' type."""
-        return None if self.labels is None else np.broadcast_to(self.labels, shape or (1,))
+        if self.labels is None or self.labels.shape == (shape or (1,)):
+            return self.labels
+        return np.broadcast_to(self.labels, shape or (1,))
 
     def spread(self, shape: tuple[int, ...]) -> "Lanes":
         """The same lanes, their data and labels in the whole shape."""

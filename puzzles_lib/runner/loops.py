@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from puzzles_lib.runner.lanes import BlockPointer, Lanes
+from puzzles_lib.runner.operations import MARK
 from puzzles_lib.runner.records import Stop
 from puzzles_lib.runner.step import Machine
 from puzzles_lib.translator.ir import Operation, Value
@@ -51,11 +52,17 @@ def read(op: Operation) -> Loop:
     lines = {made.location.line for made in deciding.operations if made.location.line}
     asks = any(made.name in _ASKING for made in deciding.operations)
     counts = dict.fromkeys(filter(None, (value.location.name for value in deciding.leaves())))
-    for made in _operations(op):  # what is written to memory may decide as well, in another iteration
-        if made.name in _WRITING and made is not op:
+    for made in _operations(op):
+        # What is written to memory may decide as well, in another iteration; and whether it is written.
+        if _writes(made) or any(map(_writes, _operations(made))):
             deciding.grow(made.operands)
     carried = tuple(i for i, value in enumerate(before.entry.arguments) if value in deciding.values)
     return Loop(carried, tuple(counts), frozenset(lines | {last.location.line}), asks)
+
+
+def _writes(op: Operation) -> bool:
+    """Whether it may write to memory, or be seen. The front end's own marks are prints that nobody sees."""
+    return op.name in _WRITING and not (op.name == "tt.print" and op.text("prefix").startswith(MARK))
 
 
 class _Slice:

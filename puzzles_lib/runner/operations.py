@@ -870,7 +870,8 @@ def _store(
     before = len(memory.accesses)
     labels = value.full_labels(shape)
     memory.store(pointers.full(shape), value.full(shape), on, value.row.storage, labels)
-    machine.accessed(before, Lanes(value.full(shape), value.row, labels))
+    is_whole = value.data.shape == shape and labels is value.labels
+    machine.accessed(before, value if is_whole else Lanes(value.full(shape), value.row, labels))
 
 
 @operation("tt.addptr", labels=of_all)
