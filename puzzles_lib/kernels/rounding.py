@@ -36,7 +36,7 @@ def check_rounding(rounding: str) -> None:
 
 
 def rounding_of(bits: int, rounding: str | None) -> str:
-    """Return how a layer rounds: as it is told, or with None to the nearest code.
+    """Return how a layer rounds: `rounding` itself, or to the nearest code if it is None.
 
     One bit is rounded stochastically with None: its nearest codes double the gradients' size.
     Raises ValueError for another rounding.
