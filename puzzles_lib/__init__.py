@@ -28,6 +28,9 @@ _SUPPORTED = ("triton 3.7.", "triton 3.8.", "triton 3.9.")  # beside the pin, wh
 
 _HOME = {
     "check": "puzzles_lib.checking",
+    "audit": "puzzles_lib.auditor",
+    "audited": "puzzles_lib.auditor",
+    "Guard": "puzzles_lib.auditor",
     "trace": "puzzles_lib.tracer",
     "watch": "puzzles_lib.player",
     "stages": "puzzles_lib.inspector",

@@ -842,7 +842,7 @@ def test_lanes_that_nothing_fills_may_not_be_stored(row):
     done = execute(leave_open, x_ptr=torch.ones(4).to(row.torch), z_ptr=z, N=4, BLOCK=8)
     ((site, argument),) = done.holes.items()
     assert argument == "x" and site.source == "x = tl.load(x_ptr + offs, mask=offs < N)"
-    assert done.undefined == Source("lanes", "x", site)
+    assert done.undefined == Source("lanes", "x_ptr", site)
     assert (z[:4].float() == 1).all() and not (z[4:].float() == 1).any() or row.storage.kind == "b"
 
 

@@ -19,7 +19,7 @@ from puzzles_lib.runner import Plan, Run
 MOST = 24  # runs in which programs take turns, in one check
 _ATOMICS = 4  # of a program, at which it is interrupted
 _PROGRAMS = 4  # that take turns in all pairs, beside the last two
-_UNENDING = ("deadlock", "time limit", "memory limit")  # of a plan in which one program waits for the other
+UNENDING = ("deadlock", "time limit", "memory limit")  # of a plan in which one program waits for the other
 
 
 @dataclass
@@ -63,7 +63,7 @@ def lost(
             return None
         budget.left -= 1
         ran = run(plan=plan, quiet=True)
-        if ran.between is None or (ran.stop and ran.stop.kind in _UNENDING):
+        if ran.between is None or (ran.stop and ran.stop.kind in UNENDING):
             continue
         verdict = verdicts.judge(bound.puzzle, bound.case, inputs, expected, ran)
         if verdict is not None:

@@ -159,18 +159,18 @@ def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
         message = on_the_grid(ran.stop.message, len(puzzle.grid(case)))
         return Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
     if ran.undefined and ran.undefined.kind != "early":
-        return _uninitialised(ran.undefined)
+        return uninitialised(ran.undefined)
     for result in puzzle.results:
         verdict = _never_written(result, case, ran)
         if verdict:
             return verdict
     if ran.conflict:
-        return _race(puzzle, case, ran.conflict)
+        return race_between(puzzle, case, ran.conflict)
     for name, site in ran.changed.items():
         return Verdict(
             "input changed", f"the kernel changes its input {name}; it may only write to its outputs", site
         )
-    return _uninitialised(ran.undefined) if ran.undefined else None
+    return uninitialised(ran.undefined) if ran.undefined else None
 
 
 def depends_on_order(verdict: Verdict) -> Verdict:
@@ -323,7 +323,7 @@ def _factored(line: str) -> str:
     return ""
 
 
-def _uninitialised(source: Source) -> Verdict:
+def uninitialised(source: Source) -> Verdict:
     """Return the verdict on results that depend on values that a GPU leaves undefined."""
     diagnosis = ""
     if source.kind == "lanes":
@@ -539,7 +539,7 @@ def _walked(puzzle: Puzzle, block: str) -> str:
     return axis
 
 
-def _race(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
+def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
     element = f"{conflict.argument}[{_index(conflict.element, shape)}]"
     first, second = conflict.programs
@@ -547,7 +547,7 @@ def _race(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     if conflict.kind == "read":
         waits = re.match(r"while\b.*\bload\(", conflict.site.source)
         if waits and "volatile" not in conflict.site.source:
-            diagnosis = asks_again(conflict.argument)
+            diagnosis = asks_again(f"{conflict.argument}_ptr")
         reader, writer = (_program(one, puzzle, case) for one in (second, first))
         text = f"race: {reader} reads {element}, which {writer} wrote; nothing orders the two"
     elif first == second:

@@ -100,7 +100,7 @@ def _compile(kernel: object, puzzle: Puzzle, case: Case, target: Target, options
             }
             options.update({**of_launch, **options})
             title = _title(name, target, bound.case, options)
-        source.update(_source(bound.kernel))
+        source.update(source_lines(bound.kernel))
         return translate(bound.kernel, bound.arguments, target, **options)
 
     try:
@@ -110,6 +110,13 @@ def _compile(kernel: object, puzzle: Puzzle, case: Case, target: Target, options
     except Exception as error:  # a learner must not see a page of traceback for a bug of the course
         words = " ".join(f"it cannot be read ({type(error).__name__}: {error})".split())[:250]
         return Stages(title, target, refusal=Refusal(words))
+    return built_from(translation, title, target, source)
+
+
+def built_from(
+    translation: Translation | Refusal, title: str, target: Target, source: Mapping[int, str]
+) -> "Stages":
+    """Return every stage of a kernel that the front end has translated."""
     if isinstance(translation, Refusal):
         return Stages(title, target, source, refusal=translation)
     built = build(translation)
@@ -394,7 +401,7 @@ def _difference(one: Stages, two: Stages) -> str:
     return f"{first} → {second}"
 
 
-def _source(kernel: JITFunction) -> dict[int, str]:
+def source_lines(kernel: JITFunction) -> dict[int, str]:
     """Return the lines of the kernel, and of its helpers in the same file or cell, by number."""
     file = kernel.fn.__code__.co_filename
     lines = {}

@@ -98,7 +98,7 @@ def _watched(kernel: object, puzzle: Puzzle, case: Case, program: int | tuple[in
     title = f"{puzzle.name}, {bound.case}"
     if bound.configuration and bound.configuration.count > 1:
         title += f", in {bound.configuration}"
-    return _player(title, grid, recorder, tensors, number, ran)
+    return played(title, grid, recorder, tensors, number, ran)
 
 
 @dataclass(frozen=True, repr=False)
@@ -152,7 +152,7 @@ def _first_to_store_wrong(
     return min((int(stored[s.name][s.wrong].min()) for s in tensors if s.wrong.any()), default=None)
 
 
-def _player(
+def played(
     title: str,
     grid: tuple[int, ...],
     recorder: Recorder,

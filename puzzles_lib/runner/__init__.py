@@ -142,6 +142,8 @@ def run(
     as_compiled: bool = False,
     elsewhere: int = 0,
     plan: Plan | None = None,
+    defined: Mapping[str, np.ndarray] | None = None,
+    suffix: str = "_ptr",
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
 
@@ -162,12 +164,15 @@ def run(
     as_compiled: with a compiler's arithmetic, not line by line: see `arithmetic`.
     elsewhere: of `ELSEWHERE`: a kernel that takes an address as a number gets another one than without.
     plan: two programs that take turns: see `interleaving`.
+    defined: for an output, which places of its storage hold something at the start, from the tensor's first
+        element to its last. Tensors may then overlap.
+    suffix: what a pointer's name has after its tensor's.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
     programs = _Programs(grid, reverse) if only is None else only
     pretends = any(isinstance(_tensor(value), Pretended) for value in arguments.values())
-    memory = (PretendedMemory if pretends else Memory)(record, programs, reverse, elsewhere)
+    memory = (PretendedMemory if pretends else Memory)(record, programs, reverse, elsewhere, suffix)
     machine = Machine(code.module, memory, grid, quiet, code.calls)
     memory.site, memory.is_used = machine.site, machine.is_used
     memory.ordering.held_by = held_by
@@ -178,8 +183,11 @@ def run(
 
     def launch() -> None:
         given = _given(machine, code, arguments, outputs)
-        memory.locks = {name.removesuffix("_ptr") for name in locks}
-        memory.start_at_zero({name.removesuffix("_ptr") for name in zeroed})
+        memory.locks = {name.removesuffix(suffix) for name in locks}
+        if defined is not None:
+            memory.share_notes()
+            memory.start_with(defined)
+        memory.start_at_zero({name.removesuffix(suffix) for name in zeroed})
         _say(machine, code.said, set() if said is None else said)
         taken = _Taken(machine, memory, programs, given, plan)
         for number, program in enumerate(programs):
@@ -302,13 +310,19 @@ def _given(
     """What the IR's kernel is given for its parameters: tensors become invented addresses."""
     wanted = iter(code.module.kernel.arguments)
     given: list[Lanes | Descriptor] = []
+    known: dict[tuple, int] = {}
+    suffix = machine.memory.suffix
+    described = "_desc" if suffix else ""
     for name in code.takes:
         value, kind = arguments[name], next(wanted).type
         if isinstance(value, torch.Tensor | Pretended):
-            address = machine.memory.add(name.removesuffix("_ptr"), value, name in outputs)
+            same = _place_of(value)
+            if same not in known:
+                known[same] = machine.memory.add(name.removesuffix(suffix), value, name in outputs)
+            address = known[same]
             given.append(Lanes(np.array([address], np.uint64), ADDRESS))
         elif isinstance(value, TensorDescriptor):
-            address = machine.memory.add(name.removesuffix("_desc"), value.base, False)
+            address = machine.memory.add(name.removesuffix(described), value.base, name in outputs)
             numbers = []
             for number in (*value.shape, *value.strides):  # the IR's kernel has parameters for these, too
                 row = row_of(next(wanted).type.element)
@@ -328,6 +342,13 @@ def _given(
                 )
             )
     return given
+
+
+def _place_of(tensor: torch.Tensor | Pretended) -> tuple:
+    """What two arguments have in common if they are one tensor."""
+    if isinstance(tensor, Pretended) or not tensor.numel():
+        return (id(tensor),)
+    return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
 
 
 def _say(machine: Machine, texts: Sequence[str], said: set[str]) -> None:

@@ -1,11 +1,13 @@
 """A tensor argument as the kernel sees it, and what undefined values look like."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
 from puzzles_lib.dtypes import DType, of_torch
+from puzzles_lib.runner.lanes import KIND
 
 NOBODY = -1  # no program has done so
 
@@ -84,3 +86,20 @@ class Buffer:
     def element(self, place: int) -> int:
         """The tensor's own flat index of a place in storage."""
         return place if self.order is None else int((self.order == place).argmax())
+
+
+def share(buffers: Sequence[Buffer]) -> None:
+    """Let tensors that overlap in memory have their notes in common, byte by byte."""
+    starts = [buffer.data.ctypes.data for buffer in buffers]
+    first = min(starts)
+    size = max(start + buffer.data.nbytes for start, buffer in zip(starts, buffers, strict=True)) - first
+    notes = {
+        "written": np.zeros(size, bool),
+        "storer": np.full(size, NOBODY, np.int32),
+        "updater": np.full(size, NOBODY, np.int32),
+        "labels": np.zeros(size, KIND),
+    }
+    for start, buffer in zip(starts, buffers, strict=True):
+        for name, every in notes.items():
+            setattr(buffer, name, every[start - first : start - first + buffer.data.nbytes])
+        buffer.unit = 1

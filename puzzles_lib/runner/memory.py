@@ -5,7 +5,7 @@ every lane is checked before memory is touched. The same hook notes what is wort
 which element, what was read before it was written, how many bytes moved.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ import torch
 from puzzles_lib.dtypes import DType
 from puzzles_lib.runner.addresses import REGION_BITS, Addresses
 from puzzles_lib.runner.arithmetic import Arithmetic
-from puzzles_lib.runner.buffer import NOBODY, Buffer, garbage
+from puzzles_lib.runner.buffer import NOBODY, Buffer, garbage, share
 from puzzles_lib.runner.interleaving import Turns
 from puzzles_lib.runner.lanes import KIND, MOST, ORDER, Labels, Lanes, joined, where
 from puzzles_lib.runner.ordering import Ordering
@@ -77,9 +77,11 @@ class Memory:
         programs: Sequence[Program] = ((0, 0, 0),),
         backwards: bool = False,
         elsewhere: int = 0,
+        suffix: str = "_ptr",
     ):
         self.backwards = backwards  # lanes that meet at an element take turns in reverse order
         self.record = record
+        self.suffix = suffix  # of a pointer's name, after its tensor's
         self.site: Callable[[], Site] = lambda: Site(0, "")  # where the kernel is now
         self.programs = programs
         self.is_used: Callable[[], bool] = lambda: (
@@ -109,7 +111,9 @@ class Memory:
         self.locks: Collection[str] = ()
         self.unlocked: Unlocked | None = None
         self.contended = False  # lanes of one atomic have met at an element
-        self.shared = False  # a program has loaded, updated or overwritten what can be another's
+        self.shared = False  # a program has updated or overwritten what can be another's
+        self.read: set[str] = set()  # outputs that are loaded
+        self.stored: set[str] = set()
         self.loaded: dict[str, int] = {}  # bytes, lane by lane, by argument name
         self.bytes_moved = 0
         self.lane_bytes = 0
@@ -128,6 +132,29 @@ class Memory:
         self.buffers.append(Buffer(name, tensor, base, is_output))
         return base
 
+    def start_with(self, defined: Mapping[str, np.ndarray]) -> None:
+        """These elements of outputs hold something before the first program begins, by place in storage."""
+        for buffer in self.buffers:
+            if buffer.is_output and buffer.name in defined:
+                places = defined[buffer.name]
+                buffer.written |= places if buffer.unit == buffer.data.itemsize else _by_byte(buffer, places)
+
+    def share_notes(self) -> None:
+        """Tensors that overlap in memory have their notes in common, byte by byte."""
+        spans = [(*_extent(buffer.data), buffer) for buffer in self.buffers if len(buffer.data)]
+        spans.sort(key=lambda span: span[0])
+        together: list[list[Buffer]] = []
+        last = 0
+        for start, end, buffer in spans:
+            if start < last:
+                together[-1].append(buffer)
+            else:
+                together.append([buffer])
+            last = max(last, end)
+        for group in together:
+            if len(group) > 1:
+                share(group)
+
     def start_at_zero(self, names: Collection[str]) -> None:
         """These outputs hold zeros before the first program begins."""
         for buffer in self.buffers:
@@ -144,7 +171,8 @@ class Memory:
     @property
     def order_matters(self) -> bool:
         """Whether programs, or the lanes of an atomic, might leave something else in another order."""
-        return self.contended or (self.shared and len(self.programs) > 1)
+        shared = self.shared or bool(self.read & self.stored)
+        return self.contended or (shared and len(self.programs) > 1)
 
     # ---- accesses: `pointers` are uint64 addresses, `mask` bool of the same shape or None for all on
 
@@ -357,7 +385,7 @@ class Memory:
         """The label of lanes that a mask switched off and nothing fills."""
         buffer = self.buffer_at(pointers.ravel()[int(mask.argmax()) :])
         name = buffer.name if buffer else "?"
-        source = Source("lanes", name, self.site())
+        source = Source("lanes", name + self.suffix, self.site())
         self.holes.setdefault(source.site, name)
         return self._label(source)
 
@@ -370,7 +398,7 @@ class Memory:
         if buffer.is_output:
             unwritten = ~buffer.written[places]
             if unwritten.any():
-                source = Source("early", buffer.name, self.site())
+                source = Source("early", buffer.name + self.suffix, self.site())
                 if reads:
                     self.early_reads.setdefault(buffer.name, source.site)
                 found = joined(found, where(unwritten, self._label(source)))
@@ -449,7 +477,7 @@ class Memory:
                 self._refuse(kind, buffer, elements[bad], dtype)
             elif crooked.any():
                 offset = int(pointers[crooked][0]) - buffer.base
-                self._refuse_access(f"misaligned {kind} of {buffer.name}_ptr", f"at byte {offset}")
+                self._refuse_access(f"misaligned {kind} of {buffer.name}{self.suffix}", f"at byte {offset}")
             elif buffer.inside is not None and dtype.itemsize == buffer.data.itemsize:
                 bad = mine & ~buffer.inside[np.where(mine, elements, 0)]
                 if bad.any():
@@ -474,7 +502,9 @@ class Memory:
             has = f", it has {buffer.tensor.numel()}"
         else:  # the first beyond looks like the last one
             has = f"; {buffer.name} has {size}" + f", numbered 0 to {size - 1}" * (size > 1)
-        self._refuse_access(f"out-of-bounds {kind} of {buffer.name}_ptr", f"{which}{has}", colon=True)
+        self._refuse_access(
+            f"out-of-bounds {kind} of {buffer.name}{self.suffix}", f"{which}{has}", colon=True
+        )
 
     def _refuse_access(self, what: str, why: str, colon: bool = False) -> None:
         """End the run, or remember why it should have ended and go on while recording."""
@@ -504,7 +534,7 @@ class Memory:
         self.bytes_moved += _distinct(index) * dtype.itemsize
         if not buffer.is_output:
             return
-        self.shared = True
+        self.read.add(buffer.name)
         self._note_conflict("read", buffer, index, self._others(buffer, index, dtype))
         self._touch("load", part, shape, dtype)
 
@@ -534,6 +564,7 @@ class Memory:
             self.shared = True
             self._note_change(buffer, before, new)
             return
+        self.stored.add(buffer.name)
         if self.locks and buffer.name not in self.locks and self.unlocked is None:
             held = (other.data == 1 for other in self.buffers if other.name in self.locks)
             if not any(each.any() for each in held):
@@ -656,8 +687,10 @@ class Memory:
             "later ones may not have started"
         )
         if now.last != NOBODY:
-            advice = f"release the lock: tl.atomic_xchg({buffer.name}_ptr, 0)"
-        return Stop("deadlock", text, asked.site, asks_again(buffer.name) if asked.plain else advice)
+            advice = f"release the lock: tl.atomic_xchg({buffer.name}{self.suffix}, 0)"
+        if asked.plain:
+            advice = asks_again(buffer.name + self.suffix)
+        return Stop("deadlock", text, asked.site, advice)
 
     def _note_change(self, buffer: Buffer, before: np.ndarray, after: np.ndarray) -> None:
         if buffer.name not in self.changed and (_bits(before) != _bits(after)).any():
@@ -686,6 +719,16 @@ class Memory:
         buffer = self._buffer(int(numbers.flat[0]))
         if buffer is not None:
             self._note(kind, buffer, elements, mask, None, dtype)
+
+
+def _extent(data: np.ndarray) -> tuple[int, int]:
+    """Where the memory of an array begins and ends."""
+    start = data.ctypes.data
+    return start, start + data.nbytes
+
+
+def _by_byte(buffer: Buffer, places: np.ndarray) -> np.ndarray:
+    return np.repeat(places, buffer.data.itemsize // buffer.unit)
 
 
 def _distinct(index: np.ndarray) -> int:

@@ -60,14 +60,14 @@ class Stop:
     advice: str = ""
 
 
-def asks_again(argument: str) -> str:
+def asks_again(pointer: str) -> str:
     """What to do about a loop that waits for elements of a tensor, and looks at them by plain loads.
 
     Compiled by Triton 3.7.1 for sm_90, ``while tl.load(flag_ptr) == 0: pass`` is nothing at all, and one
     that counts its turns loads before its first one only; a barrier in it keeps the load where it is.
     """
     plain = "a plain load does not wait: compiled, such a loop reads once, or never"
-    return f"{plain}; use tl.atomic_add({argument}_ptr, 0)"
+    return f"{plain}; use tl.atomic_add({pointer}, 0)"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Source:
 
     kind: ``"lanes"``, that a load's mask switches off and no ``other=`` fills; ``"early"``, elements of an
         output that nothing has been stored to; ``"operation"``, a result that no GPU defines.
-    what: name of the tensor, without ``_ptr``; of an operation, what is undefined, in words.
+    what: the name of the pointer; of an operation, what is undefined, in words.
     """
 
     kind: str
@@ -85,14 +85,14 @@ class Source:
 
     def __str__(self) -> str:
         if self.kind == "early":
-            return f"{self.what}_ptr is read before anything is stored there: a GPU reads garbage"
+            return f"{self.what} is read before anything is stored there: a GPU reads garbage"
         if self.kind == "operation":
             return f"an undefined value is used: {self.what}"
         if "boundary_check" in self.site.source:
             left = "a boundary_check but no padding_option"
         else:
             left = "a mask but no other="
-        return f"undefined lanes of {self.what}_ptr are used: its load has {left}"
+        return f"undefined lanes of {self.what} are used: its load has {left}"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,295 @@
+"""Audit a call: run every Triton kernel that it launches on the CPU, under guard, and say what is wrong.
+
+    from puzzles_lib import audit
+
+    audit(softmax, x)                                            # bounds, races, undefined lanes, overflow
+    audit(softmax, x, like=lambda x: torch.softmax(x, -1))       # and values, against a reference
+    audit(softmax, x, like=..., hard=True)                       # and a battery of hard inputs
+
+``softmax`` is a function as it is, which launches kernels of any kind: ``kernel[grid](...)``, autotuned, in
+place, several after each other. `audited` does the same for a block of code, ``pytest --audit`` for a suite of
+tests, ``python -m puzzles_lib.audit`` for a command.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from puzzles_lib.auditor import hard as hard_inputs
+from puzzles_lib.auditor import sizes
+from puzzles_lib.auditor.catching import plain
+from puzzles_lib.auditor.cuda import pretended
+from puzzles_lib.auditor.guard import Guard
+from puzzles_lib.auditor.reference import Uncomparable, Wanted, cloned, compare, flat, kept, wanted
+from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
+from puzzles_lib.auditor.session import Session, audited, found
+from puzzles_lib.checker.expected import FLOAT32_ROUNDOFF
+from puzzles_lib.checker.report import Verdict
+from puzzles_lib.dtypes import of_torch
+
+__all__ = ["AuditReport", "Finding", "Guard", "LaunchResult", "audit", "audited"]
+
+HARD_SECONDS = 30.0  # of CPU time for all hard inputs and pretended sizes of a call
+MOST_FINDINGS = 6
+TF32_ROUNDOFF = 2.0**-11
+
+
+def audit(
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    like: Callable[..., Any] | None = None,
+    hard: bool = False,
+    guard: Guard | None = None,
+    allowance: float = 0.0,
+    vary: Mapping[str, Callable[[], Sequence[Any]]] | None = None,
+    **kwargs: Any,
+) -> AuditReport:
+    """Call ``function(*args, **kwargs)`` and report what is wrong with the kernels that it launches.
+
+    function: any Python function that launches Triton kernels. It gets copies of the tensors, which say that
+        they are on a GPU, and its launches run on the CPU.
+    like: a reference, called with the same arguments. It returns the same tensors; for a function that returns
+        None and works in place, it works in place, too. It is computed in float64, and the tolerance is derived
+        from how far its results move when the inputs move by a roundoff.
+    hard: try hard inputs, too: zeros, infinities, NaN, ties, padded rows, other sizes, ...
+    guard: what is looked for; see `Guard`.
+    allowance: how far off an element of a result may be beyond that, relative to the largest of the result.
+    vary: other values for an argument, such as ``{"lengths": lambda: [short, long]}``.
+
+    Raises TypeError or ValueError for a bad argument, for a call that launches no Triton kernel, and for a
+    reference that raises or returns other shapes. What ``function`` itself raises passes.
+    """
+    __tracebackhide__ = True
+    guard = guard or Guard(hard=hard)
+    _check(function, like, allowance, vary)
+    call = _Call(function, args, kwargs, like, guard, allowance)
+    report = call.report
+    first = call.run(args, kwargs, report)
+    if not report.launches and not report.unjudged:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise ValueError(
+            f"audit: {name} launches no Triton kernel with these arguments; a CUDA extension, or torch's own "
+            "operators, cannot be audited"
+        )
+    if report.findings:
+        return report
+    call.compare(first, report, "")
+    if not report.findings and guard.sizes:
+        call.true_sizes()
+    if (hard or guard.hard) and len(report.findings) < MOST_FINDINGS:
+        call.with_hard_inputs(vary)
+    return report
+
+
+def _check(function: object, like: object, allowance: object, vary: object) -> None:
+    if not callable(function):
+        raise TypeError(f"audit: function is a {type(function).__name__}, allowed is a function")
+    if hasattr(function, "params") and hasattr(function, "fn"):
+        name = getattr(function, "__name__", "kernel")
+        raise TypeError(f"audit: {name} is a kernel; pass the function that launches it, such as a lambda")
+    if like is not None and not callable(like):
+        raise TypeError(f"audit: like is a {type(like).__name__}, allowed is a function")
+    if isinstance(allowance, bool) or not isinstance(allowance, int | float) or allowance < 0:
+        raise ValueError(f"audit: allowance is {allowance!r}, allowed is any number from 0 up")
+    if vary is not None and not (isinstance(vary, Mapping) and all(callable(v) for v in vary.values())):
+        raise TypeError("audit: vary must map names of arguments to functions that return lists of values")
+
+
+@dataclasses.dataclass
+class _Ran:
+    """What a call gave: the tensors that it returned, or changed in place."""
+
+    results: list[torch.Tensor]
+    coarsest: float
+    changed: set[int]  # ids of the caller's tensors
+
+
+class _Call:
+    """One audited call, with its own inputs and with others."""
+
+    def __init__(
+        self,
+        function: Callable,
+        args: tuple,
+        kwargs: dict[str, Any],
+        like: Callable | None,
+        guard: Guard,
+        allowance: float,
+    ):
+        self.function, self.args, self.kwargs = function, args, kwargs
+        self.like, self.guard, self.allowance = like, guard, allowance
+        self.report = AuditReport(getattr(function, "__name__", "audit"))
+        self.changed: set[int] = set()
+
+    def run(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        report: AuditReport,
+        guard: Guard | None = None,
+        on: str = "",
+    ) -> _Ran:
+        """Call the function under guard with copies of these arguments."""
+        guard = guard or self.guard
+        given, named = cloned((tuple(args), dict(kwargs)), kept)
+        session = Session(guard, report)
+        with pretended(), session.active():
+            result = self.function(*given, **named)
+        with plain():
+            results = flat(result) if result is not None else flat((given, named))
+            before = flat((tuple(args), dict(kwargs)))
+            after = flat((given, named))
+            changed = {id(b) for b, a in zip(before, after, strict=True) if not _same(a, b)}
+            if guard.undefined and not report.findings:
+                self._never_written(results, session, report, on)
+            results = [t.detach().clone() for t in results]
+        outcomes = [each.outcome for each in report.launches]
+        coarsest = max((o.coarsest for o in outcomes), default=0.0)
+        if any(o.in_tf32 for o in outcomes):
+            coarsest = max(coarsest, TF32_ROUNDOFF)
+        floats = [of_torch(t.dtype).roundoff or 0.0 for t in results if t.is_floating_point()]
+        return _Ran(results, max([coarsest, *floats, FLOAT32_ROUNDOFF]), changed)
+
+    def _never_written(
+        self, results: list[torch.Tensor], session: Session, report: AuditReport, on: str
+    ) -> None:
+        if any(launch.status == "unjudged" for launch in report.launches):
+            return
+        for place, tensor in enumerate(results):
+            holds = session.defined.elements(tensor)
+            if holds is None:
+                continue
+            missing, name = int((~holds).sum()), "the result" if len(results) == 1 else f"result {place}"
+            first = []
+            rest = int(holds.argmin())
+            for size in reversed(tensor.shape):
+                rest, at = divmod(rest, size)
+                first.insert(0, at)
+            verb = "is" if missing == 1 else "are"
+            text = f"{missing} of {holds.size} elements of {name} {verb} never written, the first at {first}"
+            advice = "they hold what torch.empty found in memory"
+            report.findings.append(Finding(Verdict("never written", text, diagnosis=advice), on=on))
+
+    def compare(self, ran: _Ran, report: AuditReport, on: str, only_sure: bool = False) -> None:
+        """Compare the results with the reference's."""
+        if self.like is None:
+            self.changed = ran.changed
+            return
+        self.changed = ran.changed
+        if any(launch.status == "unjudged" for launch in report.launches):
+            report.unjudged.append("values: not all programs ran")
+            return
+        want = self._wanted(self.args, self.kwargs, ran.coarsest)
+        try:
+            verdict = compare(ran.results, want, ran.coarsest, self.allowance, only_sure)
+        except Uncomparable as error:
+            raise ValueError(f"audit: {error}") from None
+        report.compared = True
+        if verdict is None and any(
+            launch.outcome.notes and "reverse order" in note
+            for launch in report.launches
+            for note in launch.outcome.notes
+        ):
+            verdict = self._in_reverse(want, ran.coarsest)
+        if verdict:
+            report.findings.append(Finding(verdict, on=on))
+
+    def _wanted(self, args: Sequence[Any], kwargs: Mapping[str, Any], coarsest: float) -> Wanted:
+        assert self.like is not None
+        try:
+            return wanted(self.like, args, kwargs, coarsest)
+        except Uncomparable as error:
+            raise ValueError(f"audit: {error}") from error
+
+    def _in_reverse(self, want: Wanted, coarsest: float) -> Verdict | None:
+        """The verdict on a call whose programs run from the last to the first."""
+        given, named = cloned((tuple(self.args), dict(self.kwargs)), kept)
+        session = Session(dataclasses.replace(self.guard, races=False), AuditReport(), reverse=True)
+        with pretended(), session.active():
+            result = self.function(*given, **named)
+        with plain():
+            results = flat(result) if result is not None else flat((given, named))
+            verdict = compare([t.detach().clone() for t in results], want, coarsest, self.allowance, False)
+        if verdict is None:
+            return None
+        return Verdict("race", f"when the programs run in reverse order: {verdict.message}")
+
+    def true_sizes(self) -> None:
+        """Pretend each size so large that offsets pass 2**31."""
+        report, end = self.report, time.thread_time() + HARD_SECONDS / 2
+        for way in sizes.ways((self.args, self.kwargs)):
+            if time.thread_time() > end:
+                report.unjudged.append("true sizes: the time is used up")
+                return
+            outcomes, why = sizes.tried(self.function, self.args, self.kwargs, way, self.guard)
+            on = f"the size {way}"
+            report.tried.append(on)
+            for outcome in outcomes:
+                if outcome.verdict:
+                    report.findings.append(found(outcome, None, on))
+                elif outcome.unjudged:
+                    report.unjudged.append(f"with {on}: {outcome.unjudged}")
+            if why or not outcomes:
+                report.unjudged.append(f"with {on}: {why or 'no kernel is launched'}")
+
+    def with_hard_inputs(self, vary: Mapping[str, Callable[[], Sequence[Any]]] | None) -> None:
+        """Try hard inputs, up to the first few that fail."""
+        report, end = self.report, time.thread_time() + HARD_SECONDS
+        guard = dataclasses.replace(self.guard, configurations=False, seconds=min(self.guard.seconds, 2.0))
+        told: set[tuple[str, object]] = {(f.verdict.kind, f.verdict.site) for f in report.findings}
+        tried = hard_inputs.variants(self.function, self.args, self.kwargs, self.changed, vary)
+        for variant in tried:
+            if time.thread_time() > end:
+                report.unjudged.append(f"hard inputs: the time is used up at {variant.name}")
+                return
+            own = AuditReport()
+            try:
+                self._variant(variant, own, guard)
+            except Exception as error:
+                words = " ".join(f"{type(error).__name__}: {error}".split())[:100]
+                report.unjudged.append(f"with {variant.name}: the function raises {words}")
+                continue
+            report.tried.append(variant.name)
+            report.unjudged += [f"with {variant.name}: {text}" for text in own.unjudged]
+            for finding in own.findings:
+                if finding.verdict.kind in ("compiler", "launch"):  # refused, loudly, before anything runs
+                    report.unjudged.append(f"with {variant.name}: {finding.verdict.message}")
+                    continue
+                key = finding.verdict.kind, finding.verdict.site
+                if key not in told:
+                    told.add(key)
+                    report.findings.append(dataclasses.replace(finding, launch=None, on=variant.name))
+            if len(report.findings) >= MOST_FINDINGS:
+                return
+
+    def _variant(self, variant: hard_inputs.Variant, own: AuditReport, guard: Guard) -> None:
+        want = None
+        if self.like is not None:
+            try:
+                want = wanted(self.like, variant.args, variant.kwargs, FLOAT32_ROUNDOFF)
+            except Uncomparable:
+                return  # what the reference cannot do is nobody's fault
+        ran = self.run(variant.args, variant.kwargs, own, guard, variant.name)
+        if want is None or own.findings or own.unjudged:
+            return
+        if ran.coarsest > FLOAT32_ROUNDOFF and self.like is not None:
+            want = wanted(self.like, variant.args, variant.kwargs, ran.coarsest)
+        try:
+            verdict = compare(ran.results, want, ran.coarsest, self.allowance, True)
+        except Uncomparable as error:
+            verdict = Verdict("values", str(error))
+        if verdict:
+            own.findings.append(Finding(verdict, on=variant.name))
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one shape hold the same values."""
+    one, other = one.detach(), other.detach()
+    if one.is_floating_point():
+        one, other = one.double(), other.double()
+        return bool(((one == other) | (one.isnan() & other.isnan())).all())
+    return torch.equal(one, other)

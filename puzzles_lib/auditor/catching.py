@@ -1,0 +1,169 @@
+"""Catch the launches of Triton kernels in ordinary code, instead of sending them to a GPU.
+
+While `caught` is active, `JITFunction.run` and `Autotuner.run` are replaced: ``kernel[grid](...)``,
+``kernel.run(...)``, heuristics, hooks and library decorators all end there.
+"""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from torch.utils._python_dispatch import _disable_current_modes
+from triton.runtime.autotuner import Autotuner, Config
+from triton.runtime.jit import JITFunction
+
+from puzzles_lib.auditor.launch import Copies, Launch, Place, bind
+
+_OWN = Path(__file__).parent
+_TRITON = Path(triton.__file__).parent
+
+OnLaunch = Callable[[Launch], bool]
+"""Runs a launch. Returns False if a GPU could not launch it, so that autotune tries another configuration."""
+
+
+class CannotLaunch(Exception):
+    """A launch that a GPU would refuse, in a configuration of autotune."""
+
+
+@contextlib.contextmanager
+def caught(on_launch: OnLaunch, on_error: Callable[[str, Exception], None], all_configurations: bool = True):
+    """Hand each launch of the block to ``on_launch``.
+
+    on_error: is told the kernel's name and what was raised where a launch cannot be bound.
+    all_configurations: run each configuration of `triton.autotune` once; else the first that can be launched.
+    """
+    catcher = _Catcher(on_launch, on_error, all_configurations)
+    was = JITFunction.run, Autotuner.run, JITFunction.warmup, triton.testing.do_bench
+    bench_graph = triton.testing.do_bench_cudagraph
+    JITFunction.run, Autotuner.run, JITFunction.warmup = catcher.launches(), catcher.tunes(), _warmed_up
+    triton.testing.do_bench = triton.testing.do_bench_cudagraph = benched
+    try:
+        yield
+    finally:
+        JITFunction.run, Autotuner.run, JITFunction.warmup, triton.testing.do_bench = was
+        triton.testing.do_bench_cudagraph = bench_graph
+
+
+class _Catcher:
+    def __init__(
+        self, on_launch: OnLaunch, on_error: Callable[[str, Exception], None], all_configurations: bool
+    ):
+        self.on_launch, self.on_error, self.all_configurations = on_launch, on_error, all_configurations
+        self.configuration = ""
+        self.tuning = False
+
+    def launches(self) -> Callable:
+        def run(kernel: JITFunction, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> None:
+            if warmup:
+                return None
+            for hook in kernel.pre_run_hooks:
+                hook(*args, **kwargs)
+            with plain():
+                try:
+                    launch = bind(kernel, grid, args, kwargs, _place(), self.configuration)
+                except TypeError:
+                    raise
+                except Exception as error:
+                    self.on_error(kernel.__name__, error)
+                    return None
+                launched = self.on_launch(launch)
+            if not launched and self.tuning:
+                raise CannotLaunch(kernel.__name__)
+            return None
+
+        return run
+
+    def tunes(self) -> Callable:
+        def run(tuner: Autotuner, *args: Any, **kwargs: Any) -> Any:
+            tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+            configs = tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs
+            try:
+                return self._each(tuner, configs, args, kwargs)
+            finally:
+                tuner.nargs = None
+                self.configuration, self.tuning = "", False
+
+        return run
+
+    def _each(self, tuner: Autotuner, configs: list[Config], args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Launch configurations one after the other, each on the tensors as they were."""
+        chosen, tried = None, 0
+        tensors = {str(n): v for n, v in enumerate((*args, *kwargs.values())) if isinstance(v, torch.Tensor)}
+        meta = any(tensor.device.type == "meta" for tensor in tensors.values())
+        with plain():
+            before = None if meta or len(configs) == 1 else Copies(tensors)
+        for number, config in enumerate(configs):
+            self.configuration = f"configuration {number + 1} of {len(configs)}: {_told(config)}"
+            if len(configs) == 1:
+                self.configuration = ""
+            self.tuning = len(configs) > 1
+            try:
+                self._launch(tuner, config, args, kwargs)
+            except CannotLaunch:
+                pass
+            else:
+                chosen = chosen or config
+                tried += 1
+                if not self.all_configurations:
+                    return None
+            if before is not None and number + 1 < len(configs):
+                _restore(tensors, before)
+        if chosen is None:
+            self.tuning = False
+            return self._launch(tuner, configs[0], args, kwargs)
+        return None
+
+    def _launch(self, tuner: Autotuner, config: Config, args: tuple, kwargs: dict[str, Any]) -> Any:
+        every = {**tuner.nargs, **kwargs, **config.all_kwargs()}
+        if config.pre_hook is not None:
+            config.pre_hook(every)
+        if len(tuner.configs) > 1:
+            tuner.pre_hook(every)
+        tuner.best_config = config
+        return tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+
+
+def _told(config: Config) -> str:
+    values = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
+    return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _restore(tensors: dict[str, torch.Tensor], before: Copies) -> None:
+    with plain():
+        for name, tensor in before.kept().items():
+            tensors[name].untyped_storage().copy_(tensor.untyped_storage())
+
+
+def _warmed_up(*_: Any, **__: Any) -> None:
+    """Nothing is compiled ahead: there is no GPU."""
+
+
+def benched(fn: Callable, *_: Any, quantiles: Any = None, return_mode: str = "mean", **__: Any) -> Any:
+    """Run what should be measured once, and return a millisecond for it."""
+    fn()
+    if quantiles is not None:
+        return [1.0] * len(quantiles) if len(quantiles) > 1 else 1.0
+    return [1.0] if return_mode == "all" else 1.0
+
+
+def _place() -> Place | None:
+    """Return where the user's code has launched a kernel."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        path = Path(file)
+        if not (path.is_relative_to(_OWN) or path.is_relative_to(_TRITON) or "/torch/" in file):
+            return Place(file, frame.f_lineno)
+        frame = frame.f_back
+    return None
+
+
+@contextlib.contextmanager
+def plain() -> Iterator[None]:
+    """No mode of torch's sees what is done in the block."""
+    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        yield

@@ -1,0 +1,63 @@
+"""The command: audit a function of a module with inputs that another function makes."""
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from puzzles_lib.auditor import Guard, audit
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit status: 0 for no finding, 1 for findings, 2 for a bad command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m puzzles_lib.audit",
+        description="Run the Triton kernels that a function launches on the CPU, and say what is wrong.",
+    )
+    parser.add_argument("function", help="what to call, as module:function")
+    parser.add_argument(
+        "--inputs",
+        required=True,
+        help="a function without parameters that returns the arguments, as a tuple or as a dict, as module:function",
+    )
+    parser.add_argument("--like", help="a reference that takes the same arguments, as module:function")
+    parser.add_argument("--hard", action="store_true", help="try hard inputs, too")
+    parser.add_argument("--seconds", type=float, default=Guard.seconds, help="CPU time of one launch")
+    parser.add_argument("--json", metavar="FILE", help="write the report there")
+    parser.add_argument("--sarif", metavar="FILE", help="write the findings there, as SARIF 2.1.0")
+    given = parser.parse_args(arguments)
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        function, inputs = _named(given.function), _named(given.inputs)
+        like = _named(given.like) if given.like else None
+        values = inputs()
+        args, kwargs = ((), values) if isinstance(values, dict) else (values, {})
+        args = args if isinstance(args, tuple | list) else (args,)
+        guard = Guard(hard=given.hard, seconds=given.seconds)
+        report = audit(function, *args, like=like, guard=guard, **kwargs)
+    except (ImportError, TypeError, ValueError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    print(report)
+    for file, content in ((given.json, report.as_dict), (given.sarif, report.sarif)):
+        if file:
+            Path(file).write_text(json.dumps(content(), indent=2, default=str) + "\n")
+    return 0 if report.ok else 1
+
+
+def _named(name: str) -> Callable[..., Any]:
+    """Return what ``module:function`` names. Raises ValueError if there is no such function."""
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise ValueError(f"{name!r} is not of the form module:function")
+    found: Any = importlib.import_module(module.removesuffix(".py").replace("/", "."))
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise ValueError(f"{module} has no {attribute}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise ValueError(f"{name} is a {type(found).__name__}, allowed is a function")
+    return found

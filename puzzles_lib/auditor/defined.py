@@ -1,0 +1,135 @@
+"""Which elements of `torch.empty`'s tensors hold something: what was stored there, by torch or by a kernel.
+
+A mode of torch's dispatcher sees each such tensor when it is made, and each operation that stores to one. New
+tensors are filled with values that nobody takes for a result, so that two runs with other fillings show what
+depends on them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_MADE_EMPTY = ("aten::empty", "aten::new_empty", "aten::resize_")
+POISON = (0xA5, 0x5A)
+
+
+class Defined(TorchDispatchMode):
+    """Follows the tensors that are made empty while the mode is on.
+
+    poison: the byte that integers are filled with; floats are filled with NaN, or with a large number.
+    """
+
+    def __init__(self, poison: int = 0) -> None:
+        super().__init__()
+        self.poison = poison
+        self._known: dict[int, tuple[StorageWeakRef, np.ndarray]] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Leave torch's compiler alone, whose import takes seconds."""
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        name = func._schema.name
+        if name.startswith(_MADE_EMPTY):
+            if isinstance(result, torch.Tensor) and result.device.type == "cpu" and name != "aten::resize_":
+                self._begin(result)
+        elif func._schema.is_mutable:
+            self._stored(func._schema, args, kwargs)
+        return result
+
+    def _begin(self, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        if not storage.nbytes() or tensor.layout != torch.strided:
+            return
+        fill(tensor, self.poison)
+        self._known[storage.data_ptr()] = StorageWeakRef(storage), np.zeros(storage.nbytes(), bool)
+
+    def _stored(self, schema: Any, args: tuple, kwargs: Mapping[str, Any]) -> None:
+        for place, argument in enumerate(schema.arguments):
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            value = args[place] if place < len(args) else kwargs.get(argument.name)
+            for tensor in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(tensor, torch.Tensor):
+                    self.define(tensor)
+
+    def _of(self, tensor: torch.Tensor) -> np.ndarray | None:
+        """The notes on a tensor's storage, byte by byte; None where all of it holds something."""
+        if tensor.device.type != "cpu" or not self._known:
+            return None
+        storage = tensor.untyped_storage()
+        known = self._known.get(storage.data_ptr())
+        if known is None:
+            return None
+        if known[0].expired() or known[0].cdata != storage._cdata or len(known[1]) != storage.nbytes():
+            del self._known[storage.data_ptr()]
+            return None
+        return known[1]
+
+    def define(self, tensor: torch.Tensor, which: np.ndarray | None = None) -> None:
+        """Elements of a tensor hold something now. which: bool by flat index; None for all."""
+        notes = self._of(tensor)
+        if notes is None or not tensor.numel():
+            return
+        places = _places(tensor)
+        if which is not None:
+            places = places[which]
+        size = tensor.element_size()
+        notes[(places[:, None] * size + np.arange(size)).ravel()] = True
+
+    def places(self, tensor: torch.Tensor) -> np.ndarray:
+        """Return which places of a tensor's storage hold something, from its first element to its last."""
+        span = span_of(tensor)
+        notes = self._of(tensor)
+        if notes is None or not span:
+            return np.ones(span, bool)
+        size = tensor.element_size()
+        first = tensor.storage_offset() * size
+        return notes[first : first + span * size].reshape(span, size).all(1)
+
+    def elements(self, tensor: torch.Tensor) -> np.ndarray | None:
+        """Return which elements hold something, by flat index; None where all do."""
+        notes = self._of(tensor)
+        if notes is None or not tensor.numel():
+            return None
+        found = self.places(tensor)[_places(tensor) - tensor.storage_offset()]
+        return None if found.all() else found
+
+
+def fill(tensor: torch.Tensor, poison: int) -> None:
+    """Fill a tensor with NaN and bits of 1010 0101; for ``poison`` 1, with large numbers and 0101 1010."""
+    if tensor.is_floating_point() and tensor.element_size() > 1:
+        tensor.fill_(float("nan") if not poison else 3.0e4)
+    elif tensor.is_complex():
+        tensor.fill_(complex("nan") if not poison else 3.0e4)
+    elif tensor.dtype == torch.bool:
+        tensor.fill_(not poison)
+    else:
+        flat = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+        flat.fill_(POISON[poison])
+
+
+def span_of(tensor: torch.Tensor) -> int:
+    """Return the number of places of storage from a tensor's first element to its last."""
+    if not tensor.numel():
+        return 0
+    return 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def _places(tensor: torch.Tensor) -> np.ndarray:
+    """Return each element's place in storage, by flat index."""
+    index = np.zeros(tuple(tensor.shape), np.int64)
+    for axis, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        shape = [1] * tensor.dim()
+        shape[axis] = size
+        index = index + (np.arange(size) * stride).reshape(shape)
+    return index.ravel() + tensor.storage_offset()

@@ -1,0 +1,36 @@
+"""What is looked for, and how much time it may take."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Named switches of an audit. All are on by default, except hard inputs.
+
+        audit(softmax, x, guard=Guard(races=False, seconds=30))
+
+    races: run the programs in reverse order too, and look for threads and atomics that nothing orders.
+    undefined: lanes and elements that hold nothing.
+    hints: `tl.multiple_of` and the like, where they are not true.
+    sizes: in a call of `audit`, pretend each size so large that offsets pass 2**31.
+    hard: in a call of `audit`, also try hard inputs: zeros, infinities, NaN, ties, padded rows, ...
+    bounds: ``"view"``: a kernel may touch the elements of the tensor that it is given; ``"storage"``: also
+        what lies between and around them in the same allocation.
+    configurations: try every configuration of `triton.autotune`, not only the first that can be launched.
+    seconds: the CPU time of one launch. A larger grid is sampled: its edges and programs at random.
+    """
+
+    races: bool = True
+    undefined: bool = True
+    hints: bool = True
+    sizes: bool = True
+    hard: bool = False
+    bounds: str = "view"
+    configurations: bool = True
+    seconds: float = 5.0
+
+    def __post_init__(self) -> None:
+        if self.bounds not in ("view", "storage"):
+            raise ValueError(f"Guard: bounds is {self.bounds!r}, allowed are 'view' and 'storage'")
+        if isinstance(self.seconds, bool) or not isinstance(self.seconds, int | float) or self.seconds <= 0:
+            raise ValueError(f"Guard: seconds is {self.seconds!r}, allowed is any number above 0")

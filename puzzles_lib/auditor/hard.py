@@ -1,0 +1,193 @@
+"""Hard inputs: what breaks kernels that are right on random numbers.
+
+Each variant changes one tensor of the call, or one size. Integer tensors keep what the caller gave: they may
+be indices, lengths or page tables.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from puzzles_lib.auditor.reference import kept
+
+INF = float("inf")
+
+
+class Variant:
+    """Other inputs for a call. name: as in ``"x: a row of zeros"``."""
+
+    def __init__(self, name: str, args: tuple, kwargs: dict[str, Any]):
+        self.name, self.args, self.kwargs = name, args, kwargs
+
+
+def _whole(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda tensor: torch.full_like(tensor, value)
+
+
+def _row(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        changed = tensor.clone()
+        changed.select(0, tensor.shape[0] // 2).fill_(value) if tensor.dim() else changed.fill_(value)
+        return changed
+
+    return change
+
+
+def _one(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        changed = tensor.clone().contiguous()
+        changed.view(-1)[changed.numel() * 2 // 3] = value
+        return changed
+
+    return change
+
+
+def _huge(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor * (math.sqrt(torch.finfo(tensor.dtype).max) / 4)
+
+
+def _tiny(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor * math.sqrt(torch.finfo(tensor.dtype).tiny)
+
+
+def _shifted(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor - 1000
+
+
+def _ties(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.round().clamp(-1, 1)
+
+
+VALUES: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "all zeros": _whole(0.0),
+    "a row of zeros": _row(0.0),
+    "a row of -inf": _row(-INF),
+    "all -inf": _whole(-INF),
+    "one inf": _one(INF),
+    "one -inf": _one(-INF),
+    "one NaN": _one(float("nan")),
+    "huge values": _huge,
+    "tiny values": _tiny,
+    "values near -1000": _shifted,
+    "many ties": _ties,
+    "denormal values": lambda t: torch.full_like(t, torch.finfo(t.dtype).tiny / 8),
+}
+
+
+def _padded(tensor: torch.Tensor) -> torch.Tensor:
+    """Rows that lie further apart than they are long."""
+    *rows, columns = tensor.shape
+    wider = torch.full((*rows, columns + 16), float("nan"), dtype=tensor.dtype)
+    wider[..., :columns] = tensor
+    return wider[..., :columns]
+
+
+def _turned(tensor: torch.Tensor) -> torch.Tensor:
+    """The last two axes lie in memory the other way round."""
+    return tensor.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+def _repeated(tensor: torch.Tensor) -> torch.Tensor:
+    """One row, with stride 0."""
+    return tensor[:1].clone().expand(tensor.shape)
+
+
+LAYOUTS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "padded rows": _padded,
+    "its last two axes the other way round in memory": _turned,
+    "rows of stride 0": _repeated,
+}
+
+
+def variants(
+    function: Callable,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    stored: set[int],
+    vary: Mapping[str, Callable[[], Sequence[Any]]] | None,
+) -> Iterator[Variant]:
+    """Yield hard inputs for a call, those first that have found most.
+
+    stored: ids of the tensors that the function changes; they keep their layout.
+    vary: for an argument's name, a function that returns a list of other values for it.
+    """
+    leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    names = _names(function, args, kwargs)
+
+    def changed(place: int, value: Any) -> tuple[tuple, dict[str, Any]]:
+        old = leaves[place]
+        fresh = [value if leaf is old else _fresh(leaf) for leaf in leaves]
+        return pytree.tree_unflatten(fresh, spec)
+
+    floats = [
+        place
+        for place, leaf in enumerate(leaves)
+        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.numel()
+        if leaf.element_size() > 1
+    ]  # fmt: skip
+    places = list({id(leaves[place]): place for place in floats}.values())
+    for name, others in (vary or {}).items():
+        for number, value in enumerate(others()):
+            if name in names:
+                yield Variant(f"{name}: value {number} of vary", *changed(names.index(name), value))
+    for label, change in LAYOUTS.items():
+        for place in places:
+            tensor = leaves[place]
+            if id(tensor) in stored or tensor.dim() < 2 or not tensor.is_contiguous():
+                continue
+            if label == "rows of stride 0" and tensor.shape[0] < 2:
+                continue
+            yield Variant(f"{names[place]}: {label}", *changed(place, change(tensor.detach())))
+    yield from _other_sizes(leaves, spec)
+    for label, change in VALUES.items():
+        for place in places:
+            yield Variant(f"{names[place]}: {label}", *changed(place, change(leaves[place].detach())))
+
+
+def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
+    """Yield calls with one size changed wherever a tensor has it, unless an argument says it, too."""
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    said = {leaf for leaf in leaves if type(leaf) is int}
+    fixed = {n for t in tensors if not t.is_floating_point() and t.dtype != torch.bool for n in t.shape}
+    for size in dict.fromkeys(n for t in tensors for n in t.shape if n > 1):
+        if size in said | fixed:
+            continue
+        power = 1 << (size - 1).bit_length()
+        for other in dict.fromkeys((1, 0, power, power + 1, power - 1)):
+            if other == size:
+                continue
+            fresh = [
+                _resized(leaf, size, other) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves
+            ]
+            yield Variant(f"{other} in place of the size {size}", *pytree.tree_unflatten(fresh, spec))
+
+
+def _resized(tensor: torch.Tensor, size: int, other: int) -> torch.Tensor:
+    """Return a tensor with another size along each axis of that size, of values that it has."""
+    found = tensor.detach()
+    for axis, length in enumerate(tensor.shape):
+        if length == size:
+            found = found.index_select(axis, torch.arange(other) % size)
+    return found.clone() if found is tensor else found.contiguous()
+
+
+def _fresh(leaf: Any) -> Any:
+    return kept(leaf) if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _names(function: Callable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+    """Return what each leaf of the arguments is called: as the function's parameters are."""
+    try:
+        own = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        own = []
+    given = [(own[place] if place < len(own) else f"argument {place}", v) for place, v in enumerate(args)]
+    names = []
+    for name, value in [*given, *kwargs.items()]:
+        count = len(pytree.tree_leaves(value))
+        names += [name + (f"[{n}]" if count > 1 else "") for n in range(count)]
+    return names

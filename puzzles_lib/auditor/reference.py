@@ -1,0 +1,182 @@
+"""Compare what a call returns with a reference in float64, and say how far off a correct kernel may be.
+
+The tolerance is derived as in `puzzles_lib.checker.expected`: how far the exact result moves when the inputs
+move by a roundoff, once for float32, in which kernels compute, and once for the coarsest dtype that takes
+part, since kernels may round on the way to what they store. TF32 counts as such a dtype where a kernel's
+`tl.dot` uses it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from puzzles_lib.checker.expected import FACTOR_CONDITION, FACTOR_VALUE, FLOAT32_ROUNDOFF, Expected
+from puzzles_lib.checker.report import Verdict
+from puzzles_lib.dtypes import of_torch
+from puzzles_lib.puzzle import Argument
+
+DRAWS = 3
+FACTOR_COARSE = 4.0  # times the movement by a roundoff of a coarser dtype than float32
+TF32_ROUNDOFF = 2.0**-11
+
+
+class Uncomparable(Exception):
+    """A reference that gives no answer, or another shape. The message says why, in a sentence."""
+
+
+def flat(value: Any) -> list[torch.Tensor]:
+    """Return the tensors of a result, in order."""
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def cloned(value: Any, convert: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.clone) -> Any:
+    """Return arguments with copies of their tensors. Tensors that are one tensor stay one."""
+    known: dict[int, torch.Tensor] = {}
+
+    def copy(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        if id(leaf) not in known:
+            known[id(leaf)] = convert(leaf)
+        return known[id(leaf)]
+
+    return pytree.tree_map(copy, value)
+
+
+def kept(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a tensor with its strides."""
+    source = tensor.detach()
+    storage = source.untyped_storage().clone()
+    made = torch.empty(0, dtype=source.dtype).set_(
+        storage, source.storage_offset(), source.shape, source.stride()
+    )
+    return made.requires_grad_(tensor.requires_grad)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a reference returns, in float64 and in the arguments' own dtypes."""
+
+    exact: list[torch.Tensor]
+    own: list[torch.Tensor] | None
+    moved: list[list[torch.Tensor]]
+    coarse: list[list[torch.Tensor]]
+
+
+def wanted(like: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], coarsest: float) -> Wanted:
+    """Call a reference: exactly, with float32's roundoff in each input, and with a coarser one.
+
+    Raises `Uncomparable` if it raises with the arguments as they are.
+    """
+
+    def called(convert: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
+        given, named = cloned((tuple(args), dict(kwargs)), convert)
+        with torch.no_grad():
+            result = like(*given, **named)
+        found = flat(result)
+        return [t.detach() for t in (found if result is not None else flat((given, named)))]
+
+    try:
+        own = called(lambda t: t.detach().clone())
+    except Exception as error:
+        raise Uncomparable(f"the reference raises {type(error).__name__}: {error}") from error
+
+    def wide(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach().double() if tensor.is_floating_point() else tensor.detach().clone()
+
+    def by(roundoff: float, draw: int) -> Callable[[torch.Tensor], torch.Tensor]:
+        generator = torch.Generator().manual_seed(draw)
+
+        def move(tensor: torch.Tensor) -> torch.Tensor:
+            if not tensor.is_floating_point():
+                return tensor.detach().clone()
+            steps = 3**0.5 * (2 * torch.rand(tensor.shape, generator=generator, dtype=torch.float64) - 1)
+            return tensor.detach().double() * (1 + roundoff * steps)
+
+        return move
+
+    try:
+        exact = called(wide)
+        moved = [called(by(FLOAT32_ROUNDOFF, draw)) for draw in range(DRAWS)]
+        coarse = [called(by(coarsest, draw)) for draw in range(DRAWS)] if coarsest > FLOAT32_ROUNDOFF else []
+    except Exception:  # such as one that insists on a dtype
+        return Wanted([t.double() if t.is_floating_point() else t for t in own], own, [], [])
+    return Wanted(exact, own, moved, coarse)
+
+
+def compare(
+    got: Sequence[torch.Tensor], want: Wanted, coarsest: float, allowance: float, only_sure: bool
+) -> Verdict | None:
+    """Return the verdict on results that differ from the reference's; None if none does.
+
+    allowance: how far off an element may be beside that, relative to the largest of its result.
+    only_sure: leave out elements where the reference itself, in the arguments' own dtypes, is not finite or
+        far from what it is in float64.
+
+    Raises `Uncomparable` if the results have other shapes.
+    """
+    if len(got) != len(want.exact):
+        raise Uncomparable(
+            f"the function gives {len(got)} tensors, but the reference {len(want.exact)}: give the same"
+        )
+    for place, (found, exact) in enumerate(zip(got, want.exact, strict=True)):
+        name = "the result" if len(got) == 1 else f"result {place}"
+        if found.shape != exact.shape:
+            shapes = f"{tuple(found.shape)}, but the reference's {tuple(exact.shape)}"
+            raise Uncomparable(f"{name} has shape {shapes}: they must be the same")
+        expected = _expected(found, want, place, coarsest, allowance)
+        right = expected.accepts(found if found.is_floating_point() else found.to(expected.value.dtype))
+        if only_sure and want.own is not None and found.is_floating_point():
+            right = right | _unsure(want.own[place], expected)
+        if not right.all():
+            return Verdict("values", _message(name, found, expected, right))
+    return None
+
+
+def _expected(found: torch.Tensor, want: Wanted, place: int, coarsest: float, allowance: float) -> Expected:
+    argument = Argument("z", found.dtype, tuple(map(str, found.shape)))
+    exact = want.exact[place]
+    if not found.is_floating_point():
+        return Expected(argument, exact, None)
+    row = of_torch(found.dtype)
+    value = exact.double()
+    value = value.clamp(-row.largest, row.largest) if row.is_float8 else value
+    finite = torch.where(value.isfinite(), value.abs(), 0.0)
+    tolerance = FACTOR_VALUE * FLOAT32_ROUNDOFF * finite + row.least
+    if coarsest > FLOAT32_ROUNDOFF:
+        tolerance = tolerance + FACTOR_COARSE * coarsest * finite
+    if allowance and finite.numel():
+        tolerance = tolerance + allowance * finite.max()
+    for factor, draws in ((FACTOR_CONDITION, want.moved), (FACTOR_COARSE, want.coarse)):
+        if draws:
+            movement = torch.stack([(draw[place].double() - value) ** 2 for draw in draws]).mean(0).sqrt()
+            movement = torch.nan_to_num(movement, nan=0.0, posinf=0.0)
+            typical = movement.square().mean().sqrt() if movement.numel() else 0.0
+            tolerance = tolerance + factor * (movement + typical / 2)
+    return Expected(argument, value, tolerance)
+
+
+def _unsure(own: torch.Tensor, expected: Expected) -> torch.Tensor:
+    """Where the reference, computed in the arguments' own dtypes, is no reference."""
+    if not own.is_floating_point():
+        return torch.zeros(own.shape, dtype=torch.bool)
+    return ~own.isfinite() | ~expected.accepts(own.to(expected.argument.dtype))
+
+
+def _message(name: str, found: torch.Tensor, expected: Expected, right: torch.Tensor) -> str:
+    wrong = ~right
+    first = tuple(int(i) for i in wrong.nonzero()[0])
+    place = ", ".join(map(str, first))
+    got, value = found[first].item(), expected.value[first].item()
+    count, size = int(wrong.sum()), found.numel()
+    text = (
+        f"wrong values in {name}: {count} of {size}, the first at [{place}]: got {got:.9g}, want {value:.9g}"
+    )
+    if expected.tolerance is not None and found.is_floating_point():
+        off, allowed = abs(got - value), float(expected.tolerance[first])
+        if off == off and off != float("inf"):
+            text += f", off by {off:.2g}, allowed {allowed:.2g}"
+    return text

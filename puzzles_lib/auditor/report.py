@@ -1,0 +1,228 @@
+"""The report of an audit: as text, as HTML in the notebook's colors, as a dictionary, and as SARIF."""
+
+import html
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from puzzles_lib.auditor.launch import Launch, Place
+from puzzles_lib.auditor.running import Outcome
+from puzzles_lib.checker.report import KIND_WORDS, Verdict
+from puzzles_lib.drawing.card import Theme, card, marked
+
+MOST_LINES = 24
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong.
+
+    verdict: what, at which line of the kernel, and if it helps, why. launch: the number of the launch in
+    `AuditReport.launches`; None for a result of the call as a whole. kernel: its name. place: where the
+    user's code launches it. file: of the kernel. on: the inputs, such as ``"a row of zeros in x"``; ``""``
+    for those of the call.
+    """
+
+    verdict: Verdict
+    launch: int | None = None
+    kernel: str = ""
+    place: Place | None = None
+    file: str = ""
+    on: str = ""
+
+    def lines(self) -> list[str]:
+        """Return the finding as text."""
+        who = f"{self.kernel}: " if self.kernel else ""
+        on = f"with {self.on}: " if self.on else ""
+        lines = [f"{KIND_WORDS.get(self.verdict.kind, self.verdict.kind)}: {on}{who}{_bare(self.verdict)}"]
+        if self.verdict.diagnosis:
+            lines.append(self.verdict.diagnosis)
+        if self.verdict.site and self.verdict.site.source:
+            file = f"{_short(self.file)}:" if self.file else "line "
+            lines.append(f"{file}{self.verdict.site.line}: {self.verdict.site.source}")
+        if self.place is not None:
+            lines.append(f"launched at {_short(self.place.file)}:{self.place.line}: {self.place.source}")
+        return lines
+
+
+def _bare(verdict: Verdict) -> str:
+    """The message without the kind that it may begin with."""
+    kind = KIND_WORDS.get(verdict.kind, verdict.kind)
+    return verdict.message.removeprefix(f"{kind}: ")
+
+
+def _short(file: str) -> str:
+    path = Path(file)
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return path.name
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """One launch of the audited code. status: ``"ok"``, ``"FINDING"`` or ``"unjudged"``, and then why."""
+
+    outcome: Outcome
+
+    @property
+    def launch(self) -> Launch:
+        return self.outcome.launch
+
+    @property
+    def status(self) -> str:
+        if self.outcome.verdict:
+            return "FINDING"
+        return "unjudged" if self.outcome.unjudged else "ok"
+
+    @property
+    def why(self) -> str:
+        return self.outcome.unjudged
+
+    def watch(self, program: int | tuple[int, ...] | None = None) -> Any:
+        """Play the launch line by line, as `puzzles_lib.watch` does: from the tensors as they were before it.
+
+        Raises ValueError if the tensors were too large to be kept.
+        """
+        from puzzles_lib.auditor.showing import watched
+
+        return watched(self.outcome, program)
+
+    def trace(self) -> Any:
+        """Draw which program touches which elements of each tensor."""
+        from puzzles_lib.auditor.showing import traced
+
+        return traced(self.outcome)
+
+    def stages(self, target: str = "sm_90") -> Any:
+        """Show what the compiler makes of the launch, as `puzzles_lib.stages` does."""
+        from puzzles_lib.auditor.showing import staged
+
+        return staged(self.outcome, target)
+
+    def as_dict(self) -> dict[str, Any]:
+        launch = self.launch
+        return {
+            "kernel": launch.name,
+            "grid": list(launch.full_grid[: launch.axes]),
+            "configuration": launch.configuration,
+            "status": self.status,
+            "why": self.why,
+            "programs": self.outcome.programs,
+            "of": self.outcome.of,
+            "bytes_moved": self.outcome.bytes_moved,
+            "notes": list(self.outcome.notes),
+            "file": launch.place.file if launch.place else "",
+            "line": launch.place.line if launch.place else 0,
+        }
+
+
+@dataclass
+class AuditReport:
+    """The answer to an audit. ``ok``: nothing is wrong with what was judged.
+
+    launches: of the call, in order; those with hard inputs are not listed. findings: what is wrong, the first
+    first. unjudged: what could not be judged, and why: never a silent ok. tried: other inputs than the call's.
+    """
+
+    title: str = "audit"
+    launches: list[LaunchResult] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    unjudged: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    tried: list[str] = field(default_factory=list)
+    compared: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+    def headline(self) -> str:
+        count = len(self.launches)
+        launches = f"{count} launch" + "es" * (count != 1)
+        if self.findings:
+            found = len(self.findings)
+            return f"{self.title}: {found} finding{'s' * (found != 1)} in {launches}"
+        whole = sum(each.status == "ok" for each in self.launches)
+        judged = f"{launches} clean" if whole == count else f"{whole} of {launches} clean, the rest unjudged"
+        values = ", values as the reference's" if self.compared else ""
+        tried = f", and {len(self.tried)} other inputs" if self.tried else ""
+        return f"{self.title}: {judged}{values}{tried}"
+
+    def _lines(self) -> Iterator[tuple[str, bool]]:
+        """Yield the lines, each with whether a finding begins there."""
+        for finding in self.findings:
+            first, *others = finding.lines()
+            yield first, True
+            for line in others:
+                yield f"    {line}", False
+        for text in dict.fromkeys(self.unjudged):
+            yield f"not judged: {text}", False
+        for text in dict.fromkeys(self.notes):
+            yield f"note: {text}", False
+
+    def __repr__(self) -> str:
+        lines = [self.headline(), *(f"  {line}" for line, _ in self._lines())]
+        if len(lines) > MOST_LINES:
+            left = len(lines) - MOST_LINES + 1
+            lines = [*lines[: MOST_LINES - 1], f"  ({left} more lines in .findings, .unjudged and .notes)"]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        body = ""
+        for finding in self.findings:
+            first, *others = finding.lines()
+            body += f"<div><strong>{marked(first)}</strong></div>"
+            body += "".join(f"<div style='margin-left:1.5em'>{marked(line)}</div>" for line in others)
+        for label, texts in (("not judged", self.unjudged), ("note", self.notes)):
+            for text in dict.fromkeys(texts):
+                body += f'<div style="opacity:0.8">{label}: {html.escape(text)}</div>'
+        return card(Theme.OK if self.ok else Theme.WRONG, self.headline(), body)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as JSON types. The keys are the names of the fields."""
+        return {
+            "title": self.title,
+            "ok": self.ok,
+            "launches": [launch.as_dict() for launch in self.launches],
+            "findings": [asdict(finding) for finding in self.findings],
+            "unjudged": list(dict.fromkeys(self.unjudged)),
+            "notes": list(dict.fromkeys(self.notes)),
+            "tried": list(self.tried),
+        }
+
+    def sarif(self) -> dict[str, Any]:
+        """Return the findings as SARIF 2.1.0, which code hosts show beside the lines."""
+        results = []
+        for finding in self.findings:
+            line = finding.verdict.site.line if finding.verdict.site else 0
+            file, line = (finding.file, line) if line else _launched(finding)
+            result: dict[str, Any] = {
+                "ruleId": finding.verdict.kind,
+                "level": "error",
+                "message": {"text": "\n".join(finding.lines())},
+            }
+            if file:
+                where = {"artifactLocation": {"uri": _uri(file)}, "region": {"startLine": max(line, 1)}}
+                result["locations"] = [{"physicalLocation": where}]
+            results.append(result)
+        rules = [{"id": kind} for kind in dict.fromkeys(f.verdict.kind for f in self.findings)]
+        driver = {"name": "puzzles_lib.auditor", "rules": rules}
+        return {
+            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+            "version": "2.1.0",
+            "runs": [{"tool": {"driver": driver}, "results": results}],
+        }
+
+
+def _launched(finding: Finding) -> tuple[str, int]:
+    return (finding.place.file, finding.place.line) if finding.place else ("", 0)
+
+
+def _uri(file: str) -> str:
+    path = Path(file)
+    try:
+        return path.relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return path.as_posix()

@@ -1,0 +1,302 @@
+"""Run a launch under guard and say what is wrong with it, the most basic fault first."""
+
+import math
+import random
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from puzzles_lib import compiler
+from puzzles_lib.auditor.defined import Defined, span_of
+from puzzles_lib.auditor.guard import Guard
+from puzzles_lib.auditor.launch import Copies, Launch
+from puzzles_lib.checker import atomicity, verdicts
+from puzzles_lib.checker.hints import of_hints
+from puzzles_lib.checker.launches import too_much
+from puzzles_lib.checker.races import Threads
+from puzzles_lib.checker.report import Verdict
+from puzzles_lib.checker.true_size import edges
+from puzzles_lib.compiler import find_target, shared_memory
+from puzzles_lib.dtypes import of_torch
+from puzzles_lib.puzzle import MOST_PROGRAMS
+from puzzles_lib.runner import ELSEWHERE, Program, Run, run
+
+_TARGET = find_target("sm_90")
+PROBED = 8  # programs that are run first, to know how long all of them would take
+FEWEST = 24  # programs of a sample
+INTERLEAVED = 8  # runs in which two programs take turns
+MOST_KEPT = 64 << 20  # bytes of a launch's tensors that are kept to be shown later
+
+
+@dataclass
+class Outcome:
+    """What a guarded launch did.
+
+    verdict: what is wrong; None for nothing. unjudged: why the launch was not judged, or not wholly.
+    notes: what is worth knowing, and no fault. programs: how many ran, of how many.
+    """
+
+    launch: Launch
+    verdict: Verdict | None = None
+    unjudged: str = ""
+    notes: list[str] = field(default_factory=list)
+    programs: int = 0
+    of: int = 0
+    bytes_moved: int = 0
+    before: Copies | None = None
+    in_tf32: bool = False
+    coarsest: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict is None
+
+    @property
+    def complete(self) -> bool:
+        """Whether all programs ran, and what they stored is there."""
+        return not self.unjudged and self.programs == self.of
+
+
+class Runner:
+    """Runs the launches of one audit. defined: which elements hold something; guard: what is looked for."""
+
+    def __init__(self, guard: Guard, defined: Defined, reverse: bool = False):
+        self.guard, self.defined, self.reverse = guard, defined, reverse
+        self.threads = Threads()
+
+    def run(self, launch: Launch) -> Outcome:
+        """Run a launch on its tensors, which then hold what it stores."""
+        outcome = Outcome(launch, of=math.prod(launch.full_grid))
+        for axis, (count, most) in enumerate(zip(launch.full_grid, MOST_PROGRAMS, strict=True)):
+            if count > most:
+                text = (
+                    f"the grid has {count:,} programs along axis {axis}, but a GPU launches at most {most:,}"
+                )
+                return replace(outcome, verdict=Verdict("launch", text))
+            if count < 0:
+                text = f"the grid has {count} programs along axis {axis}"
+                return replace(outcome, verdict=Verdict("launch", text))
+        if not outcome.of:
+            outcome.notes.append("no program is started: the grid is empty")
+            return outcome
+        code = self._translated(launch, outcome)
+        if code is not None:
+            _Guarded(self, launch, outcome, code).judge()
+        return outcome
+
+    def _translated(self, launch: Launch, outcome: Outcome) -> compiler.Program | None:
+        stages = launch.options.get("num_stages", 0)
+
+        def first(opinions: compiler.Opinions) -> compiler.Opinion | None:
+            return opinions[0]
+
+        opinion = compiler.closed_after(
+            compiler.Opinions(launch.kernel, [], [launch.arguments], num_stages=stages), first
+        )
+        if opinion is None:
+            outcome.unjudged = "the compiler gave no answer"
+            return None
+        outcome.notes += opinion.notes
+        if opinion.refusal:
+            outcome.verdict = verdicts.of_refusal(opinion.refusal)
+            return None
+        if opinion.large is not None:
+            asked = shared_memory(launch.kernel, launch.arguments, _TARGET, {}, **launch.options)
+            outcome.verdict = too_much(asked, _TARGET, opinion.large) if asked is not None else None
+            if outcome.verdict:
+                return None
+        return compiler.program_of(launch.kernel, launch.arguments, opinion)
+
+
+class _Guarded:
+    """The runs of one launch."""
+
+    def __init__(self, runner: Runner, launch: Launch, outcome: Outcome, code: compiler.Program):
+        self.runner, self.launch, self.outcome, self.code = runner, launch, outcome, code
+        self.guard = runner.guard
+        self.tensors = launch.tensors
+        self.copies = Copies(self.tensors)
+        self.defined = self._defined()
+        self.only: list[Program] | None = None
+
+    def _defined(self) -> dict[str, np.ndarray]:
+        if not self.guard.undefined or self.guard.bounds != "view":
+            return {n: np.ones(span_of(self._seen(t)), bool) for n, t in self.tensors.items()}
+        return {name: self.runner.defined.places(tensor) for name, tensor in self.tensors.items()}
+
+    def _run(self, tensors: Mapping[str, torch.Tensor] | None = None, **options: Any) -> Run:
+        tensors = self.copies.fresh() if tensors is None else tensors
+        given = {name: self._seen(tensor) for name, tensor in tensors.items()}
+        options.setdefault("quiet", True)
+        options.setdefault("only", self.only)
+        return run(
+            self.code,
+            self.launch.with_tensors(given),
+            self.launch.full_grid,
+            set(given),
+            defined=self.defined,
+            suffix="",
+            seconds=options.pop("seconds", 4 * self.guard.seconds),
+            **options,
+        )
+
+    def _seen(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The elements that a kernel may touch."""
+        if self.guard.bounds == "view" or not tensor.numel():
+            return tensor
+        size = tensor.untyped_storage().nbytes() // tensor.element_size() - tensor.storage_offset()
+        return tensor.as_strided((size,), (1,))
+
+    def judge(self) -> None:
+        outcome = self.outcome
+        if self.copies.bytes <= MOST_KEPT:
+            outcome.before = self.copies
+        outcome.coarsest = max(
+            (of_torch(t.dtype).roundoff or 0.0 for t in self.tensors.values()), default=0.0
+        )
+        self.only = self._sample()
+        after = self.copies.fresh()
+        forwards = self._run(after, quiet=False, reverse=self.runner.reverse and self.only is None)
+        outcome.programs = forwards.programs
+        outcome.bytes_moved = forwards.bytes_moved
+        outcome.in_tf32 = bool(forwards.arithmetic.in_tf32) or forwards.arithmetic.dots
+        outcome.verdict = self._verdict(forwards, after)
+        self._give_back(after, forwards)
+        if self.only is not None and outcome.verdict is None:
+            outcome.unjudged = (
+                f"too large to judge whole: {len(self.only)} of {outcome.of:,} programs ran, at the edges of "
+                "the grid and at random; Guard(seconds=...) allows more"
+            )
+
+    def _sample(self) -> list[Program] | None:
+        """Which programs to run; None for all."""
+        count = self.outcome.of
+        if count <= 2 * PROBED:
+            return None
+        first = [self._program(n) for n in _spread(count, PROBED)]
+        started = time.thread_time()
+        probe = self._run(only=first, seconds=self.guard.seconds)
+        took = (time.thread_time() - started) / PROBED
+        if probe.stop and probe.stop.kind in ("time limit", "memory limit"):
+            return first[:1]
+        if took * count <= self.guard.seconds:
+            return None
+        room = max(FEWEST, int(self.guard.seconds / took))
+        if room >= count:
+            return None
+        sizes = [tensor.numel() for tensor in self.tensors.values()]
+        chosen = dict.fromkeys(edges(self.launch.full_grid, sizes))
+        draw = random.Random(count)
+        while len(chosen) < room:
+            chosen[self._program(draw.randrange(count))] = None
+        return sorted(chosen)
+
+    def _program(self, number: int) -> Program:
+        _, y, z = self.launch.full_grid
+        return number // (y * z), number // z % y, number % z
+
+    def _verdict(self, forwards: Run, after: Mapping[str, torch.Tensor]) -> Verdict | None:
+        if found := self._misconduct(forwards):
+            return found
+        if not self.guard.races:
+            return self._hints(forwards)
+        launch: Any = self.launch
+        if forwards.suspect and (race := self.runner.threads.race(launch, self._run)):
+            return race
+        if found := self._hints(forwards):
+            return found
+        if self.only is not None:
+            return None
+        ordered = True
+        if forwards.order_matters:
+            other = self.copies.fresh()
+            reverse = self._run(other, reverse=not self.runner.reverse)
+            if found := self._misconduct(reverse):
+                kept = "race" if found.kind not in ("race", "time limit", "uninitialised") else found.kind
+                return verdicts.depends_on_order(found) if kept == "race" else found
+            if name := _differs(after, other):
+                ordered = False
+                self.outcome.notes.append(
+                    f"{name} holds other values if the programs run in reverse order; like=... judges them"
+                )
+        if ordered and forwards.programs > 1 and forwards.atomics > 1:
+            if found := self._interleaved(forwards, after):
+                return found
+        for choice in ELSEWHERE if forwards.tells_addresses else ():
+            other = self.copies.fresh()
+            if found := self._misconduct(self._run(other, elsewhere=choice)):
+                return verdicts.depends_on_addresses(found)
+            if name := _differs(after, other):
+                text = f"{name} holds other values if the tensors are elsewhere in memory"
+                return Verdict("values", text, diagnosis="compare offsets and sizes instead of addresses")
+        return None
+
+    def _hints(self, forwards: Run) -> Verdict | None:
+        launch: Any = self.launch
+        return of_hints(launch, forwards, self._run) if self.guard.hints else None
+
+    def _misconduct(self, ran: Run) -> Verdict | None:
+        launch: Any = self.launch
+        if ran.stop and ran.stop.kind != "uninitialised":
+            message = verdicts.on_the_grid(ran.stop.message, launch.axes)
+            return Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
+        if self.guard.undefined and ran.undefined:
+            return verdicts.uninitialised(ran.undefined)
+        if ran.conflict and self.guard.races:
+            return verdicts.race_between(launch, launch, ran.conflict)
+        return None
+
+    def _interleaved(self, forwards: Run, after: Mapping[str, torch.Tensor]) -> Verdict | None:
+        """What goes wrong if one program runs between two atomics of another."""
+        launch: Any = self.launch
+        for number, plan in enumerate(atomicity.plans(forwards)):
+            if number == INTERLEAVED:
+                return None
+            other = self.copies.fresh()
+            ran = self._run(other, plan=plan)
+            if ran.between is None or (ran.stop and ran.stop.kind in atomicity.UNENDING):
+                continue
+            found = self._misconduct(ran)
+            if found is None and (name := _differs(after, other)):
+                found = Verdict("values", f"{name} holds other values")
+            if found:
+                return verdicts.interrupted(launch, launch, found, ran, plan)
+        return None
+
+    def _give_back(self, after: Mapping[str, torch.Tensor], ran: Run) -> None:
+        """Let the launch's own tensors hold what it has stored."""
+        done: set[int] = set()
+        for name, tensor in self.tensors.items():
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in done:
+                storage.copy_(after[name].untyped_storage())
+                done.add(storage.data_ptr())
+        for name, tensor in self.tensors.items():
+            if name in ran.written and self.guard.bounds == "view":
+                self.runner.defined.define(tensor, ran.written[name])
+            else:
+                self.runner.defined.define(tensor)
+
+
+def _spread(count: int, wanted: int) -> Iterable[int]:
+    return sorted({count * each // wanted for each in range(wanted)} | {count - 1})
+
+
+def _differs(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> str:
+    """Return the name of a tensor that two runs left with other values; "" if rounding explains them."""
+    for name, first in one.items():
+        second = other[name]
+        if first.is_floating_point():
+            first, second = first.double(), second.double()
+            size = torch.where(first.isfinite(), first.abs(), 0.0)
+            slack = 2e-3 * size + 2e-3 * (size.max() if size.numel() else 0.0)
+            near = (first == second) | (first.isnan() & second.isnan()) | ((first - second).abs() <= slack)
+            if not near.all():
+                return name
+        elif not torch.equal(first, second):
+            return name
+    return ""

@@ -1,0 +1,96 @@
+"""Audit what a block of code launches: `audited`."""
+
+import contextlib
+from collections.abc import Iterator
+
+from puzzles_lib.auditor.catching import caught
+from puzzles_lib.auditor.defined import Defined
+from puzzles_lib.auditor.guard import Guard
+from puzzles_lib.auditor.launch import Launch, Unsupported
+from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
+from puzzles_lib.auditor.running import Outcome, Runner
+from puzzles_lib.runner import Busy, alone
+
+_CANNOT_LAUNCH = "launch"
+
+
+class Session:
+    """One block of code: catches its launches and keeps what they did."""
+
+    def __init__(self, guard: Guard, report: AuditReport, *, poison: int = 0, reverse: bool = False):
+        self.guard, self.report = guard, report
+        self.defined = Defined(poison)
+        self.runner = Runner(guard, self.defined, reverse)
+        self.skipped: list[Outcome] = []
+
+    def on_launch(self, launch: Launch) -> bool:
+        try:
+            outcome = alone(lambda: self.runner.run(launch))
+        except Busy as reason:
+            outcome = Outcome(launch, unjudged=str(reason))
+        except Exception as error:  # a user must not see a traceback of ours for their launch
+            words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            outcome = Outcome(launch, unjudged=f"{launch.name}: the audit failed ({words}), a bug of its own")
+        if launch.configuration and outcome.verdict and outcome.verdict.kind == _CANNOT_LAUNCH:
+            self.report.notes.append(f"{launch}: autotune skips it, {outcome.verdict.message}")
+            return False
+        self.add(outcome)
+        return True
+
+    def add(self, outcome: Outcome, on: str = "") -> None:
+        report = self.report
+        number = len(report.launches)
+        report.launches.append(LaunchResult(outcome))
+        report.notes += outcome.notes
+        if outcome.unjudged:
+            report.unjudged.append(outcome.unjudged)
+        if outcome.verdict:
+            report.findings.append(found(outcome, number, on))
+
+    def on_error(self, kernel: str, error: Exception) -> None:
+        text = str(error) if isinstance(error, Unsupported) else f"{type(error).__name__}: {error}"
+        self.report.unjudged.append(f"{kernel}: {text}")
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        with caught(self.on_launch, self.on_error, self.guard.configurations), self.defined:
+            yield
+
+
+def found(outcome: Outcome, number: int | None, on: str = "") -> Finding:
+    """Return what is wrong with a launch as a finding."""
+    launch = outcome.launch
+    assert outcome.verdict is not None
+    file = launch.kernel.fn.__code__.co_filename
+    name = f"{launch.name} ({launch.configuration})" if launch.configuration else launch.name
+    return Finding(outcome.verdict, number, name, launch.place, file, on)
+
+
+@contextlib.contextmanager
+def audited(
+    *, device: str = "cpu", guard: Guard | None = None, title: str = "audit"
+) -> Iterator[AuditReport]:
+    """Audit all launches of Triton kernels in a block of code. None of them goes to a GPU.
+
+        with audited() as report:
+            y = softmax(x)
+        print(report)
+
+    Each launch runs on the CPU, on the tensors that the code gives it, which then hold the results.
+    device: with ``"cuda"``, code that asks for a GPU runs here: new tensors, ``.cuda()`` and ``.to("cuda")``
+        give CPU tensors that say they are on a GPU, and `torch.cuda` answers for an H100.
+    guard: what is looked for; see `Guard`.
+
+    Findings do not stop the block. Raises ValueError for another device.
+    """
+    if device not in ("cpu", "cuda"):
+        raise ValueError(f"audited: device is {device!r}, allowed are 'cpu' and 'cuda'")
+    report = AuditReport(title)
+    session = Session(guard or Guard(), report)
+    with contextlib.ExitStack() as stack:
+        if device == "cuda":
+            from puzzles_lib.auditor.cuda import pretended
+
+            stack.enter_context(pretended())
+        stack.enter_context(session.active())
+        yield report

@@ -1,0 +1,81 @@
+"""``pytest --audit``: a project's own GPU tests, run on the CPU with every Triton launch under guard.
+
+Off unless asked for. A finding fails the test. Launches that could not be judged are counted at the end: they
+are never silently ok.
+
+It is not in `puzzles_lib.auditor`, which imports torch: pytest imports each plugin that is installed.
+"""
+
+import contextlib
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+_REPORTS = pytest.StashKey[list[Any]]()
+_STACK = pytest.StashKey[contextlib.ExitStack]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("audit", "Triton kernels (puzzles_lib)")
+    group.addoption(
+        "--audit",
+        action="store_true",
+        help="run Triton kernels on the CPU under guard, as if there were a GPU; a finding fails the test",
+    )
+    group.addoption("--audit-seconds", type=float, default=2.0, help="CPU time of one launch (default 2)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--audit"):
+        return
+    from puzzles_lib.auditor.cuda import pretended  # torch and Triton take seconds to import
+
+    stack = contextlib.ExitStack()
+    stack.enter_context(pretended())  # while modules are imported, too: skipif(not torch.cuda.is_available())
+    config.stash[_STACK] = stack
+    config.stash[_REPORTS] = []
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _STACK in config.stash:
+        config.stash[_STACK].close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    if _REPORTS not in item.config.stash:
+        return (yield)
+    from puzzles_lib.auditor import Guard
+    from puzzles_lib.auditor.session import audited
+
+    guard = Guard(seconds=item.config.getoption("--audit-seconds"))
+    with audited(guard=guard, title=item.name) as report:
+        try:
+            result = yield
+        except BaseException:
+            item.config.stash[_REPORTS].append(report)
+            if report.findings:
+                item.add_report_section("call", "audit", str(report))
+            raise
+    item.config.stash[_REPORTS].append(report)
+    if report.findings:
+        pytest.fail(str(report), pytrace=False)
+    return result
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if _REPORTS not in config.stash:
+        return
+    reports = config.stash[_REPORTS]
+    launches = [launch for report in reports for launch in report.launches]
+    count = {
+        status: sum(each.status == status for each in launches) for status in ("ok", "FINDING", "unjudged")
+    }
+    terminalreporter.section("audit")
+    terminalreporter.line(
+        f"{len(launches)} launches in {len(reports)} tests: {count['ok']} clean, {count['FINDING']} with a "
+        f"finding, {count['unjudged']} not judged or not wholly"
+    )
+    for reason in dict.fromkeys(text for report in reports for text in report.unjudged):
+        terminalreporter.line(f"not judged: {reason}")
