@@ -7,8 +7,8 @@
     audit(softmax, x, like=..., hard=True)                       # and a battery of hard inputs
 
 ``softmax`` is a function as it is, which launches kernels of any kind: ``kernel[grid](...)``, autotuned, in
-place, several after each other. `audited` does the same for a block of code, ``pytest --audit`` for a suite of
-tests, ``python -m puzzles_lib.audit`` for a command.
+place, several after each other. `audited` does the same for a block of code, ``pytest --audit`` for a
+project's tests, and ``python -m puzzles_lib.audit`` is the command.
 """
 
 import dataclasses
@@ -52,8 +52,8 @@ def audit(
 
     function: any Python function that launches Triton kernels. It gets copies of the tensors, which say that
         they are on a GPU, and its launches run on the CPU.
-    like: a reference, called with the same arguments. It returns the same tensors; for a function that returns
-        None and works in place, it works in place, too. It is computed in float64, and the tolerance is derived
+    like: a reference, called with the same arguments. It returns the same tensors; if ``function`` works in
+        place and returns None, so does the reference. It is computed in float64, and the tolerance is derived
         from how far its results move when the inputs move by a roundoff.
     hard: try hard inputs, too: zeros, infinities, NaN, ties, padded rows, other sizes, ...
     guard: what is looked for; see `Guard`.

@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--inputs",
         required=True,
-        help="a function without parameters that returns the arguments, as a tuple or as a dict, as module:function",
+        help="a function that returns the arguments, as a tuple or as a dict; as module:function",
     )
     parser.add_argument("--like", help="a reference that takes the same arguments, as module:function")
     parser.add_argument("--hard", action="store_true", help="try hard inputs, too")

@@ -123,7 +123,7 @@ class AuditReport:
     """The answer to an audit. ``ok``: nothing is wrong with what was judged.
 
     launches: of the call, in order; those with hard inputs are not listed. findings: what is wrong, the first
-    first. unjudged: what could not be judged, and why: never a silent ok. tried: other inputs than the call's.
+    first. unjudged: what could not be judged, and why: never a silent ok. tried: other inputs.
     """
 
     title: str = "audit"
