@@ -16,6 +16,7 @@ import resource
 import signal
 import struct
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
@@ -125,7 +126,9 @@ def _send(pipe: int, told: object, limits: Limits) -> None:
 
 
 def _leave_the_parent() -> None:
-    """Drop tracing, the parent's handlers and files, and keep its memory from being freed."""
+    """Drop tracing, the parent's handlers, filters and files, and keep its memory from being freed."""
+    warnings.resetwarnings()
+    warnings.simplefilter("ignore")  # whatever the parent makes of warnings, such as errors
     sys.settrace(None)
     sys.setprofile(None)
     signal.set_wakeup_fd(-1)
