@@ -15,6 +15,15 @@ def has_barriers_at_atomics(version: str) -> bool:
     return numbers is not None and numbers >= (3, 9)
 
 
+def has_sums_in_tf32(version: str) -> bool:
+    """Return whether a version turns a sum of products into a dot in TF32, along any axis.
+
+    3.8.0 and 3.9.0 do so along axis 1 only, where it is right, and in full precision.
+    """
+    numbers = _numbers(version)
+    return numbers is not None and numbers < (3, 8)
+
+
 def too_old(version: str) -> str:
     """Return why the checker can't work with a version of Triton, as one clause; "" if it can.
 

@@ -174,6 +174,7 @@ def run(
     memory.site, memory.is_used = machine.site, machine.is_used
     memory.ordering.held_by = held_by
     memory.ordering.at_atomics = versions.has_barriers_at_atomics(triton.__version__)
+    memory.arithmetic.sums_in_tf32 = versions.has_sums_in_tf32(triton.__version__)
     memory.at_once = at_once
     memory.recorder = recorder if record else None
     memory.arithmetic.as_compiled = as_compiled
