@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+import triton
 from triton.runtime.jit import JITFunction, KernelInterface
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from puzzles_lib import versions
 from puzzles_lib.compiler import Opinion, Program, interpret_was_on, program, program_of
 from puzzles_lib.compiler.vetting import vet
 from puzzles_lib.puzzle import Argument, Case, Puzzle, Tiled
@@ -82,6 +84,8 @@ def bind(kernel: object, puzzle: Puzzle, case: Case) -> Bound | Refusal:
     if interpret_was_on():
         text = "TRITON_INTERPRET was set when Triton was imported: unset it and restart the notebook's kernel"
         return _signature(text, "the course interprets kernels by itself")
+    if told := versions.too_old(triton.__version__):
+        return Refusal(told, kind="error")
     wrapped = unwrap(kernel)
     if wrapped is None:
         return _no_kernel(kernel)

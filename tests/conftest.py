@@ -10,6 +10,7 @@ import gc
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from tests.browser import (  # noqa: F401  fixtures
     open_notebook,
     open_page,
 )
+from tests.other_triton import difference, installed
 
 sys.modules["rfc3987_syntax"] = None  # an optional part of jsonschema that takes two seconds to import
 
@@ -127,6 +129,20 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a script's `make test &`
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Let tests that `other_triton` names fail as it says, with the Triton that it says, and not pass."""
+    if (different := difference(pyfuncitem.nodeid)) is None:
+        return (yield)
+    try:
+        yield
+    except Exception as error:
+        if not re.search(different.words, str(error)):
+            raise
+        pytest.xfail(different.why)
+    pytest.fail(f"it passes with Triton {installed()}: take it out of tests/other_triton.py")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

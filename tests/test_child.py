@@ -80,7 +80,6 @@ WAYS_TO_DIE = {
     "an exit": lambda number: os._exit(3),
     "an exit as of one that cannot read": lambda number: os._exit(77),
     "an exit of Python's": lambda number: sys.exit(),
-    "an error": lambda number: 1 / 0,
     "an interrupt of its own": lambda number: (_ for _ in ()).throw(KeyboardInterrupt),
     "memory": lambda number: bytearray(4 << 30),
 }
@@ -160,6 +159,17 @@ def test_its_death_is_an_answer(how):
     with forked(answer) as child:
         assert (answers(child, 0, 1, 2), child.noted) == ((["before"], "crash"), (1, 2))
         assert answers(child, 0) == (["before"], "")  # by another
+
+
+def test_an_error_of_its_code_is_told_in_words():
+    with forked(lambda number: 1 / number) as child:
+        child.ask(1)
+        child.ask(0)
+        assert child.answer() == 1
+        with pytest.raises(Ended) as ended:
+            child.answer()
+        assert (ended.value.cause, ended.value.words) == ("error", "ZeroDivisionError: division by zero")
+        assert answers(child, 4) == ([0.25], "")  # by another
 
 
 def test_it_may_die_before_it_is_asked_for_more():

@@ -9,11 +9,13 @@ import triton.language as tl
 from jaxtyping import Int32
 from torch import Tensor
 
+from puzzles_lib import versions
 from puzzles_lib.checker import examine, races
 from puzzles_lib.compiler import build, find_target, gpu_dialect, memory_accesses, translate
 from puzzles_lib.compiler.threads import _uniquely_named, _users
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import Recorder
+from puzzles_lib.runner.ordering import Ordering
 from puzzles_lib.source import Refusal
 from tests import running
 from tests.racing import RACING, Racing
@@ -394,8 +396,35 @@ def synchronises(x_ptr, z_ptr, HOW: tl.constexpr):
         tl.store(x_ptr + 1, tl.atomic_add(x_ptr, 1, sem="relaxed"))
 
 
-@pytest.mark.parametrize("how, barriers", [("barrier", 1), ("dropped", 0), ("used", 1)])
+AROUND = 2 if versions.has_barriers_at_atomics(triton.__version__) else 0
+
+
+@pytest.mark.parametrize("how, barriers", [("barrier", 1), ("dropped", AROUND), ("used", 1)])
 def test_what_is_a_barrier_in_ptx(how, barriers):
     x = torch.empty(0, dtype=torch.int32)
     translation = translate(synchronises, {"x_ptr": x, "z_ptr": x, "HOW": how}, find_target("sm_90"))
     assert build(translation).texts["ptx"].count("bar.sync") == barriers
+
+
+@pytest.mark.parametrize("name", ["counted_by_atomics", "atomic_whose_result_is_dropped"])
+@pytest.mark.parametrize("around", [False, True])
+def test_the_barriers_that_some_versions_put_around_atomics_count(monkeypatch, name, around):
+    monkeypatch.setattr(versions, "has_barriers_at_atomics", lambda version: around)
+    racing = next(each for each in RACING if each.name == name)
+    assert examine(racing.kernel, puzzle_of(racing, cured=False)).ok is around
+
+
+@pytest.mark.parametrize(
+    "sem, before, after",
+    [("relaxed", 0, 0), ("release", 1, 0), ("acquire", 0, 1), ("acq_rel", 1, 1)],
+)
+def test_which_atomics_they_are_around(sem, before, after):
+    for at_atomics in (False, True):
+        ordering = Ordering(at_atomics=at_atomics)
+        eras = [ordering.era]
+        ordering.before_atomic(sem)
+        eras.append(ordering.era)
+        ordering.after_atomic(sem)
+        eras.append(ordering.era)
+        moved = [later > earlier for earlier, later in zip(eras, eras[1:], strict=False)]
+        assert moved == [bool(before and at_atomics), bool(after and at_atomics)]

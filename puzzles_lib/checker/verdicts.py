@@ -41,8 +41,8 @@ _REFUSED = " refuses this kernel: "
 
 def of_refusal(refusal: Refusal) -> Verdict:
     """Return the verdict on a kernel that cannot be run at all."""
-    if refusal.kind == "signature":
-        return Verdict("signature", refusal.message, refusal.site, refusal.advice)
+    if refusal.kind in ("signature", "error"):
+        return Verdict(refusal.kind, refusal.message, refusal.site, refusal.advice)
     text = f"{refusal.by}{_REFUSED}{refusal.message}"
     return Verdict(refusal.kind, text, refusal.site, refusal.advice)
 

@@ -12,8 +12,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from puzzles_lib import versions
 from puzzles_lib.dtypes import of_torch
 from puzzles_lib.runner.addresses import ELSEWHERE
 from puzzles_lib.runner.arithmetic import Arithmetic, Fused
@@ -176,6 +178,8 @@ def run(
     machine = Machine(code.module, memory, grid, quiet, code.calls)
     memory.site, memory.is_used = machine.site, machine.is_used
     memory.ordering.held_by = held_by
+    memory.ordering.at_atomics = versions.has_barriers_at_atomics(triton.__version__)
+    memory.arithmetic.sums_in_tf32 = versions.has_sums_in_tf32(triton.__version__)
     memory.at_once = at_once
     memory.recorder = recorder if record else None
     memory.arithmetic.as_compiled = as_compiled

@@ -288,12 +288,14 @@ class Memory:
         self.shared = True
         old, labels = np.zeros(shape, dtype), None
         mask = self._tidy(mask, shape)
+        self.ordering.before_atomic(sem)
         self._take("atomic", pointers, mask, dtype)
         if mask is not None:
             what = "an atomic returns nothing for lanes that its mask switches off"
             labels = where(~mask, self.label(what))
             if not mask.any():
                 self._note_off("atomic", pointers, mask, dtype)
+                self.ordering.after_atomic(sem)
                 return old, labels
         for part in self._locate("atomic", pointers, mask, dtype):
             buffer, index, on = part
@@ -312,6 +314,7 @@ class Memory:
                 flag = buffer.name, int(index.flat[0]) * dtype.itemsize
                 used = self.is_used()
                 self.ordering.synchronise(flag, self.number, len(self.programs), sem, scope, used)
+        self.ordering.after_atomic(sem)
         return old, labels
 
     def promised(self, hint: str, values: np.ndarray, sizes: Sequence[int], step: int) -> None:

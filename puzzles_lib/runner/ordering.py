@@ -5,7 +5,8 @@ it is there, unless a barrier (``tl.debug_barrier``) stands between. Two program
 the same element alone: what the first has stored before it *releases*, the second finds once it has
 *acquired* (PTX ISA, section "Memory Consistency Model"). An atomic on one element is one thread's; what
 the others have stored is released only where a barrier stands before it, and acquired only where its
-result is used, since the compiler then hands the result to all threads over a barrier.
+result is used, since the compiler then hands the result to all threads over a barrier. From Triton 3.9 on,
+the compiler itself puts a barrier before each atomic that releases and after each that acquires.
 
 What is a barrier (``bar.sync`` in the PTX of triton 3.7.1 for sm_90): ``tl.debug_barrier``, and what follows
 an atomic on one element whose result is used, ``sem="relaxed"`` included. Reductions and scans across warps,
@@ -89,10 +90,12 @@ class _Notes:
 class Ordering:
     """Follows one run. Without ``held_by``, each line and each lane of a block is a thread of its own.
 
+    at_atomics: whether the compiler puts barriers around atomics, as Triton does from 3.9 on.
     suspect: whether any two of these met with nothing between; only then is it worth knowing the threads.
     """
 
     held_by: HeldBy | None = None
+    at_atomics: bool = False
     suspect: bool = False
     race: WithinProgram | None = None
     era: int = 2  # even; what a whole block touches bears the odd number after it
@@ -109,6 +112,14 @@ class Ordering:
 
     def barrier(self) -> None:
         self.era += 2
+
+    def before_atomic(self, sem: str) -> None:
+        if self.at_atomics and sem in _RELEASES:
+            self.barrier()
+
+    def after_atomic(self, sem: str) -> None:
+        if self.at_atomics and sem in _ACQUIRES:
+            self.barrier()
 
     # ---- within a program
 
@@ -218,7 +229,7 @@ class Ordering:
         """An atomic of one thread on one element, its ``sem`` and ``scope`` as Triton names them."""
         if scope in ("gpu", "sys"):
             known = self._released.get(flag)
-            if sem in _ACQUIRES and is_used and known is not None:
+            if sem in _ACQUIRES and (is_used or self.at_atomics) and known is not None:
                 self.acquired = known if self.acquired is None else np.maximum(self.acquired, known)
             if sem in _RELEASES:
                 known = np.zeros(programs, np.int64) if known is None else known.copy()

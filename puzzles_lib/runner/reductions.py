@@ -117,10 +117,10 @@ def reduce(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
 
 def _as_dot(machine: Machine, lanes: Lanes, shape: tuple[int, ...], axis: int) -> np.ndarray | None:
     """A sum of products that the compiler makes a dot, as it is compiled; None where it does not."""
-    operands = arithmetic.dot_operands(lanes.product, shape, lanes.row)
+    notes = machine.memory.arithmetic
+    operands = arithmetic.dot_operands(lanes.product, shape, lanes.row) if notes.sums_in_tf32 else None
     if operands is None:
         return None
-    notes = machine.memory.arithmetic
     notes.in_tf32[machine.site()] = None
     dot = numerics.product(*map(numerics.float32_to_tf32, operands), np.float32)
     fits = dot.shape == tuple(np.delete(shape, axis))  # or it does not compile

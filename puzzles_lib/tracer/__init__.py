@@ -1,7 +1,7 @@
 """Show which program accessed which element of which tensor, as text and as a picture: `trace`.
 
-A kernel runs under guard first. If it stays inside its tensors, it is run again under triton-viz's Tracer,
-whose records make the picture.
+The picture is drawn from what the checker's own run records. No code of triton-viz runs here: `Trace.explore`
+serves the files of its page.
 """
 
 import math

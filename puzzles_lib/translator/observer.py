@@ -129,7 +129,7 @@ def _listen(seen: Seen) -> None:
     """Keep what `tl.static_print` says, which nobody would see here."""
 
     def keep(*values: object, sep: str = " ", end: str = "\n", **_: object) -> None:
-        seen.said[sep.join(map(str, values)) + end] = None
+        seen.said[str(sep).join(map(str, values)) + str(end)] = None
 
     executed = CodeGenerator.static_executor
     CodeGenerator.statically_implemented_functions[tl.static_print] = executed(keep)
