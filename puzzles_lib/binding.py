@@ -110,6 +110,11 @@ def _bound(wrapped: Wrapped, puzzle: Puzzle, case: Case, number: int) -> Bound |
     for name, value in arguments.items():
         if value is inspect.Parameter.empty:
             return _signature(f"{found}, which does not give {name}")
+    if found.pre_hook is not None:  # it may set the blocks of descriptors, which the front end must know
+        launched = {**arguments, **_launched_with(wrapped, puzzle, case)}
+        if refusal := found.prepare(launched):
+            return refusal
+        arguments |= {name: _blocks_of(value, arguments[name]) for name, value in launched.items()}
     return Bound(kernel, puzzle, case, arguments, wrapped, found)
 
 
@@ -129,6 +134,13 @@ def _launched_with(wrapped: Wrapped, puzzle: Puzzle, case: Case) -> dict[str, ob
             offered = offered.descriptor(case.numbers, tensor)
         given[name] = offered
     return given
+
+
+def _blocks_of(changed: object, value: object) -> object:
+    """Return a descriptor with the block shape of another one; any other value as it is."""
+    if isinstance(changed, TensorDescriptor) and isinstance(value, TensorDescriptor):
+        return dataclasses.replace(value, block_shape=list(changed.block_shape))
+    return value
 
 
 def stand_ins(kernel: JITFunction, puzzle: Puzzle, case: Case) -> dict[str, object]:

@@ -14,16 +14,15 @@ from triton.runtime.jit import JITFunction
 
 from puzzles_lib import compiler
 from puzzles_lib.binding import Bound, bind
-from puzzles_lib.checker import arithmetic, atomicity, failure, machine, traffic, verdicts
+from puzzles_lib.checker import arithmetic, atomicity, failure, machine, traffic, tuning, verdicts
 from puzzles_lib.checker.arithmetic import Known
-from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank
+from puzzles_lib.checker.attempts import Budget, OutOfTime, Refused, attempt, blank
 from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
 from puzzles_lib.checker.hints import of_hints
 from puzzles_lib.checker.launches import Launches
 from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.checker.true_size import check_true_size
-from puzzles_lib.checker.tuning import every_configuration
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import ELSEWHERE, Busy, Run, alone
@@ -57,6 +56,8 @@ def examine(
         return _busy(puzzle, reason)
     except PuzzleFault as fault:
         return Report(puzzle.name, verdict=Verdict("puzzle", str(fault)))
+    except Refused as error:
+        return _refused(puzzle, error.refusal)
     except Exception as error:  # a learner must not see a page of traceback for a bug of the course
         text = (
             f"the checker failed on this kernel ({type(error).__name__}: {error}). "
@@ -93,14 +94,25 @@ def _examine(kernel: object, puzzle: Puzzle, seconds: float, salt: str, until_fa
         return Report(puzzle.name, verdict=verdicts.STILL_OPEN)
     budget = Budget(RUNS_PER_CHECK * seconds)
 
-    def tried(number: int) -> Report:
-        return _examine_one(bound, number, _Shared(seconds, budget), salt, until_failure)
+    def tried(number: int, skipped: dict[int, Verdict] | None = None) -> Report:
+        return _examine_one(bound, number, _Shared(seconds, budget), salt, until_failure, skipped)
 
-    return every_configuration(bound, tried, seconds, budget) if bound.configuration else tried(0)
+    return tuning.every_configuration(bound, tried, seconds, budget) if bound.configuration else tried(0)
 
 
-def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_failure: bool) -> Report:
-    """Return the report on one of the kernel's configurations; a plain kernel has one."""
+def _examine_one(
+    bound: Bound,
+    number: int,
+    shared: _Shared,
+    salt: str,
+    until_failure: bool,
+    skipped: dict[int, Verdict] | None = None,
+) -> Report:
+    """Return the report on one of the kernel's configurations; a plain kernel has one.
+
+    skipped: gets the cases, by place, in which autotune skips this configuration, and why; these count as
+        passed. None if there is no other configuration to use instead.
+    """
     puzzle = bound.puzzle
     each = [bound.at(case.salted(salt), number) for case in puzzle.cases]
     if refusal := next((one for one in each if isinstance(one, Refusal)), None):
@@ -121,7 +133,11 @@ def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_fa
                 opinions.begin(place + 1)
             if isinstance(one, Bound) and opinion is not None:
                 notes.update(dict.fromkeys(opinion.notes))
-                if refused := _opined(one, opinion) or _unlaunched(one, opinion, shared.launches, place):
+                refused = _opined(one, opinion) or _unlaunched(one, opinion, shared.launches, place)
+                if refused and refused.verdict and skipped is not None and tuning.skips(refused.verdict):
+                    skipped[place] = refused.verdict
+                    result = CaseResult(str(case))
+                elif refused:
                     result = refused
                 elif not ended:
                     result = _check_case(one.taken(opinion), shared, named=place if named else None)
