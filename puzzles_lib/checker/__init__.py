@@ -380,7 +380,8 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
     if verdict is None:
         verdict = of_hints(bound, forwards, run)
     if verdict is None and backwards and forwards.order_matters:
-        reverse = run(reverse=True, quiet=True, as_compiled=forwards is compiled)
+        waits = forwards.atomics > 0
+        reverse = run(reverse=True, quiet=True, as_compiled=forwards is compiled, waits=waits)
         verdict = verdicts.judge(puzzle, case, inputs, expected, reverse)
         early = reverse.undefined is not None and reverse.undefined.kind == "early"
         own = ("race", "time limit") if early else ("race", "time limit", "uninitialised")

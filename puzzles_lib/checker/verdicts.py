@@ -549,6 +549,12 @@ def _race(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
         if waits and "volatile" not in conflict.site.source:
             diagnosis = asks_again(conflict.argument)
         reader, writer = (_program(one, puzzle, case) for one in (second, first))
+        if conflict.why == "late":
+            diagnosis = f"{writer} stores it after the atomic that tells {reader} so: store first"
+        elif conflict.why == "barrier":
+            diagnosis = (
+                "put tl.debug_barrier() between the store and the atomic, which waits for one thread only"
+            )
         text = f"race: {reader} reads {element}, which {writer} wrote; nothing orders the two"
     elif first == second:
         where = _program(first, puzzle, case)

@@ -60,6 +60,7 @@ from puzzles_lib.runner.records import (
     asks_again,
 )
 from puzzles_lib.runner.turns import Busy, alone
+from puzzles_lib.runner.waiting import SetAside, Waits
 from puzzles_lib.source import Call
 from puzzles_lib.translator.ir import Module
 
@@ -142,6 +143,7 @@ def run(
     as_compiled: bool = False,
     elsewhere: int = 0,
     plan: Plan | None = None,
+    waits: bool = False,
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
 
@@ -162,6 +164,7 @@ def run(
     as_compiled: with a compiler's arithmetic, not line by line: see `arithmetic`.
     elsewhere: of `ELSEWHERE`: a kernel that takes an address as a number gets another one than without.
     plan: two programs that take turns: see `interleaving`.
+    waits: a program that waits for what nobody has done yet is set aside until others have run.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
@@ -181,6 +184,9 @@ def run(
         memory.locks = {name.removesuffix("_ptr") for name in locks}
         memory.start_at_zero({name.removesuffix("_ptr") for name in zeroed})
         _say(machine, code.said, set() if said is None else said)
+        if waits and plan is None:
+            _with_waits(machine, memory, programs, given)
+            return
         taken = _Taken(machine, memory, programs, given, plan)
         for number, program in enumerate(programs):
             if taken.runs_later(number):
@@ -245,6 +251,32 @@ def run(
         atomics=memory.atomics,
         between=memory.turns.between if memory.turns else None,
     )
+
+
+def _with_waits(machine: Machine, memory: Memory, programs: Sequence[Program], given: list[Any]) -> None:
+    """Run all programs; those that wait for another one go on after it."""
+    waits = memory.turns = Waits()
+    stop = None
+
+    def run_one(program: Program, number: int, log: list[Any] | None = None) -> None:
+        nonlocal stop
+        waits.enter(log)
+        try:
+            machine.launch(given)
+        except SetAside as error:
+            stop = error.stop
+            waits.set_aside(number, program, memory.ordering.acquired, memory.waiting)
+
+    for number, program in enumerate(programs):
+        memory.enter(program, number)
+        run_one(program, number)
+    for one in waits.ending(lambda: memory.changes):
+        memory.enter(one.program, one.number)
+        memory.ordering.acquired, memory.waiting = one.acquired, one.waiting
+        run_one(one.program, one.number, one.log)
+    if waits.aside:
+        assert stop is not None
+        raise Halt(stop)
 
 
 class _Taken:

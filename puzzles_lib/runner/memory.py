@@ -21,6 +21,7 @@ from puzzles_lib.runner.lanes import KIND, MOST, ORDER, Labels, Lanes, joined, w
 from puzzles_lib.runner.ordering import Ordering
 from puzzles_lib.runner.promises import Harm, Promise, TakenAtOnce, harm, untrue
 from puzzles_lib.runner.records import Access, Conflict, Product, Program, Source, Stop, Unlocked, asks_again
+from puzzles_lib.runner.waiting import Waits
 from puzzles_lib.source import Site
 
 
@@ -101,7 +102,7 @@ class Memory:
         self.undefined: Source | None = None
         self.waiting: Waiting | None = None
         self.changes = 0  # times that a program may have changed an element
-        self.turns: Turns | None = None  # of a run in which two programs take turns
+        self.turns: Turns | Waits | None = None  # of a run in which programs do not run one after the other
         self.atomics = 0  # the most that one program has done
         self._atomics = 0
         self.asked: list[Asked] | None = None  # kept where a loop wants to know
@@ -616,9 +617,10 @@ class Memory:
         if self.conflict is None and clash.any():
             lane = int(clash.argmax())
             programs = (self.programs[int(others[lane])], self.program)
-            self.conflict = Conflict(
-                buffer.name, buffer.element(int(index[lane])), programs, self.site(), kind
-            )
+            place, why = int(index[lane]), ""
+            if kind == "read":
+                why = self.ordering.why_not(buffer, place, int(others[lane]))
+            self.conflict = Conflict(buffer.name, buffer.element(place), programs, self.site(), kind, why)
 
     def looked(self, pointers: np.ndarray, values: np.ndarray) -> None:
         """A volatile load of one element is there to wait for it."""

@@ -57,17 +57,21 @@ HeldBy = Callable[[str, Site, tuple[int, ...]], Holders | None]
 
 @dataclass
 class _Marks:
-    """For each element of a buffer: in which era it was touched last, and by which thread of which access."""
+    """For each element of a buffer: when it was touched last, and by which thread of which access.
+
+    era: as counted by barriers. clock: as counted by releases.
+    """
 
     era: np.ndarray
     mark: np.ndarray
+    clock: np.ndarray
 
     @classmethod
     def of(cls, buffer: Buffer) -> "_Marks":
-        return cls(np.zeros(buffer.written.size, np.int64), np.zeros(buffer.written.size, np.int64))
+        return cls(*(np.zeros(buffer.written.size, np.int64) for _ in range(3)))
 
     def refined(self, times: int) -> "_Marks":
-        return _Marks(np.repeat(self.era, times), np.repeat(self.mark, times))
+        return _Marks(*(np.repeat(each, times) for each in (self.era, self.mark, self.clock)))
 
 
 @dataclass
@@ -100,7 +104,8 @@ class Ordering:
     _accesses: list[tuple[Touch, Holders | None]] = field(default_factory=list)
     _numbers: dict[tuple, int] = field(default_factory=dict)
     _released: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
-    acquired: np.ndarray | None = None  # era up to which each program's stores are there, for this one
+    acquired: np.ndarray | None = None  # era and clock up to which each program's stores are there
+    clock: int = 0  # releases so far
 
     def enter(self) -> None:
         """The next program begins: it knows of no other."""
@@ -145,6 +150,7 @@ class Ordering:
             marks = np.where(again, marks | _SEVERAL, marks)
         mine.era[places] = self.era + (lanes.size > 1)  # one element is the first thread's
         mine.mark[places] = marks
+        mine.clock[places] = self.clock
 
     def _access(self, kind: str, site: Site, shape: tuple[int, ...]) -> int:
         number = self._numbers.setdefault((kind, site.line, shape), len(self._accesses))
@@ -221,10 +227,11 @@ class Ordering:
             if sem in _ACQUIRES and is_used and known is not None:
                 self.acquired = known if self.acquired is None else np.maximum(self.acquired, known)
             if sem in _RELEASES:
-                known = np.zeros(programs, np.int64) if known is None else known.copy()
+                known = np.zeros((2, programs), np.int64) if known is None else known.copy()
                 if self.acquired is not None:
                     known = np.maximum(known, self.acquired)
-                known[number] = self.era + 1
+                self.clock += 1
+                known[:, number] = self.era + 1, self.clock
                 self._released[flag] = known
         if is_used:
             self.barrier()
@@ -234,8 +241,27 @@ class Ordering:
         notes = self._notes.get(buffer.name)
         if self.acquired is None or notes is None:
             return np.zeros(places.shape, bool)
+        era, clock = self._last(buffer, notes, places)
+        return (era < self.acquired[0][by]) & (clock < self.acquired[1][by])
+
+    def _last(self, buffer: Buffer, notes: _Notes, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """When elements were stored or updated last: the era and the clock."""
         notes.refine(buffer)
-        era = notes.stored.era[places]
+        era, clock = notes.stored.era[places], notes.stored.clock[places]
         if notes.updated is not None:
-            era = np.maximum(era, notes.updated.era[places])
-        return era < self.acquired[by]
+            later = notes.updated.era[places] > era
+            era = np.where(later, notes.updated.era[places], era)
+            clock = np.where(later, notes.updated.clock[places], clock)
+        return era, clock
+
+    def why_not(self, buffer: Buffer, place: int, by: int) -> str:
+        """Why an element is not there though this program has acquired something of the one that stored it.
+
+        ``"late"``: it was stored after the release. ``"barrier"``: there was none before the release. ``""``:
+        nothing was acquired.
+        """
+        notes = self._notes.get(buffer.name)
+        if self.acquired is None or notes is None or not self.acquired[1][by]:
+            return ""
+        _, clock = self._last(buffer, notes, np.array([place]))
+        return "late" if clock[0] >= self.acquired[1][by] else "barrier"

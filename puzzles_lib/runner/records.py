@@ -101,6 +101,8 @@ class Conflict:
 
     kind: ``"write"``: both stored there, different values (one program twice: two lanes of one store);
     ``"read"``: the second loaded what the first had stored, with nothing to order them.
+    why: of a read: what is missing, though the second acquired something of the first: see
+        `ordering.Ordering.why_not`.
     """
 
     argument: str
@@ -108,6 +110,7 @@ class Conflict:
     programs: tuple[Program, Program]
     site: Site
     kind: str
+    why: str = ""
 
 
 @dataclass(frozen=True)
