@@ -47,13 +47,14 @@ class Bound:
 
     @property
     def num_warps(self) -> int:
-        """The number of warps of a launch: 4 unless a configuration says otherwise."""
+        """The number of warps of a launch: 4 unless it or a configuration says otherwise."""
         return self.options.get("num_warps", 4)
 
     @property
     def options(self) -> dict[str, int]:
-        """``num_warps`` and ``num_stages``, if a configuration sets them."""
-        given = self.configuration.options if self.configuration else {}
+        """``num_warps`` and ``num_stages``, if the launch or a configuration sets them."""
+        given = {"num_warps": self.wrapped.num_warps} if self.wrapped.num_warps else {}
+        given |= self.configuration.options if self.configuration else {}
         return {name: given[name] for name in ("num_warps", "num_stages") if type(given.get(name)) is int}
 
     def at(self, case: Case, number: int = 0) -> "Bound | Refusal | None":
@@ -74,10 +75,11 @@ class Bound:
         return arguments
 
 
-def bind(kernel: object, puzzle: Puzzle, case: Case) -> Bound | Refusal:
+def bind(kernel: object, puzzle: Puzzle, case: Case, num_warps: int = 0) -> Bound | Refusal:
     """Vet what should be a ``@triton.jit`` kernel and bind it to a case.
 
-    A kernel within `triton.autotune` is bound in its first configuration.
+    A kernel within `triton.autotune` is bound in its first configuration. num_warps: what the launch
+    asks for; 0 if it asks for nothing.
     """
     if interpret_was_on():
         text = "TRITON_INTERPRET was set when Triton was imported: unset it and restart the notebook's kernel"
@@ -85,6 +87,9 @@ def bind(kernel: object, puzzle: Puzzle, case: Case) -> Bound | Refusal:
     wrapped = unwrap(kernel)
     if wrapped is None:
         return _no_kernel(kernel)
+    if num_warps and (wrapped.autotuner or "num_warps" in wrapped.gives):
+        return _signature(f"num_warps={num_warps} is given, but triton.autotune or a heuristic sets it")
+    wrapped = dataclasses.replace(wrapped, num_warps=num_warps)
     refusal = _unfit(wrapped, puzzle) or vet(wrapped.kernel)
     if refusal:
         return refusal

@@ -58,10 +58,14 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Wrapped:
-    """A kernel and its wrappers, the outermost first; a plain kernel has none."""
+    """A kernel and its wrappers, the outermost first; a plain kernel has none.
+
+    num_warps: what the launch asks for by itself; 0 if it leaves that to the wrappers or to Triton.
+    """
 
     kernel: JITFunction
     layers: tuple[Autotuner | Heuristics, ...] = ()
+    num_warps: int = 0
 
     @property
     def autotuner(self) -> Autotuner | None:

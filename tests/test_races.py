@@ -9,6 +9,7 @@ import triton.language as tl
 from jaxtyping import Float32, Int32
 from torch import Tensor
 
+from puzzles_lib import check
 from puzzles_lib.checker import examine, races
 from puzzles_lib.compiler import build, find_target, gpu_dialect, memory_accesses, translate
 from puzzles_lib.compiler.threads import _uniquely_named, _users
@@ -67,7 +68,7 @@ def test_the_lines_the_threads_and_the_cure_are_named():
 
 @triton.jit
 def one_warp(x_ptr, z_ptr, t_ptr, B: tl.constexpr, CURED: tl.constexpr):
-    """Each of 4 warps has a copy of the 32 lanes; the first warp's are stored, all are loaded and summed."""
+    """Each 2 of 4 warps have the 64 lanes; the first warp's are stored, all are loaded and summed."""
     row, i = tl.program_id(0) * B, tl.arange(0, B)
     x = tl.load(x_ptr + row + i)
     tl.store(t_ptr + row + i, x)
@@ -76,16 +77,31 @@ def one_warp(x_ptr, z_ptr, t_ptr, B: tl.constexpr, CURED: tl.constexpr):
 
 def test_a_kernel_that_is_right_with_one_warp_only_is_told_so():
     racing = Racing(one_warp, lambda x: (x, x), True)
-    puzzle = dataclasses.replace(puzzle_of(racing, False), cases=(Case(P=2, B=32, CURED=0),))
+    puzzle = dataclasses.replace(puzzle_of(racing, False), cases=(Case(P=2, B=64, CURED=0),))
     assert "with num_warps=1 it would be correct" in str(examine(one_warp, puzzle))
 
 
-@pytest.mark.parametrize("num_warps", [2, 8])
+@pytest.mark.parametrize("num_warps", [8, 16])
 def test_a_configuration_is_judged_with_its_own_warps(num_warps):
     tuned = triton.autotune([triton.Config({}, num_warps=num_warps)], key=[])(one_warp)
     racing = Racing(one_warp, lambda x: (x, x), True)
-    puzzle = dataclasses.replace(puzzle_of(racing, False), cases=(Case(P=2, B=32, CURED=0),))
+    puzzle = dataclasses.replace(puzzle_of(racing, False), cases=(Case(P=2, B=64, CURED=0),))
     assert f"(sm_90, {num_warps} warps; with num_warps=1 it" in str(examine(tuned, puzzle))
+
+
+def test_the_warps_of_a_launch_may_be_given():
+    racing = Racing(one_warp, lambda x: (x, x), True)
+    puzzle = dataclasses.replace(puzzle_of(racing, False), cases=(Case(P=2, B=64, CURED=0),))
+    assert check(one_warp, puzzle, num_warps=1).ok
+    assert "(sm_90, 8 warps; with num_warps=1 it" in str(check(one_warp, puzzle, num_warps=8))
+    tuned = triton.autotune([triton.Config({}, num_warps=1)], key=[])(one_warp)
+    assert check(tuned, puzzle).ok
+    assert "num_warps=1 is given, but triton.autotune" in str(check(tuned, puzzle, num_warps=1))
+    for wrong in (3, 64, True, "4"):
+        with pytest.raises(
+            ValueError, match=f"num_warps is {wrong!r}, allowed are 1, 2, 4, 8, 16, 32 and None"
+        ):
+            check(one_warp, puzzle, num_warps=wrong)
 
 
 def test_where_no_thread_is_known_a_lane_is_one(monkeypatch):

@@ -41,13 +41,15 @@ def examine(
     seconds: float = SECONDS_PER_CASE,
     salt: str = "",
     until_failure: bool = False,
+    num_warps: int = 0,
 ) -> Report:
     """Try a kernel on every case of a puzzle and on random ones, without changing the learner's progress.
 
-    seconds, salt: as for `check`. until_failure: stop after the first case that fails.
+    seconds, salt: as for `check`. until_failure: stop after the first case that fails. num_warps: of the
+    launch; 0 if it asks for no number.
     """
     try:
-        report = alone(lambda: _examine(kernel, puzzle, seconds, salt, until_failure))
+        report = alone(lambda: _examine(kernel, puzzle, seconds, salt, until_failure, num_warps))
         if report.ok:
             goals = machine.judge(kernel, puzzle) + alone(lambda: traffic.judge(kernel, puzzle, seconds))
             report = dataclasses.replace(report, goals=goals)
@@ -86,8 +88,10 @@ def _busy(puzzle: Puzzle, reason: Busy) -> Report:
     return Report(puzzle.name, verdict=Verdict("error", str(reason)))
 
 
-def _examine(kernel: object, puzzle: Puzzle, seconds: float, salt: str, until_failure: bool) -> Report:
-    bound = bind(kernel, puzzle, puzzle.cases[0])
+def _examine(
+    kernel: object, puzzle: Puzzle, seconds: float, salt: str, until_failure: bool, num_warps: int
+) -> Report:
+    bound = bind(kernel, puzzle, puzzle.cases[0], num_warps)
     if isinstance(bound, Refusal):
         return _refused(puzzle, bound)
     if is_untouched(bound.kernel) and not puzzle.broken_by:

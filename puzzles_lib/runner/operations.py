@@ -1155,9 +1155,27 @@ def extern_elementwise(machine: Machine, step: Step, *operands: Lanes) -> Lanes:
     return Lanes(numerics.float_to_integer(result, storage) if whole else result.astype(storage), step.row)
 
 
-@operation("tt.elementwise_inline_asm")
-def inline_asm(machine: Machine, step: Step, *operands: Lanes) -> Any:
+@operation("tt.elementwise_inline_asm", labels=None)
+def inline_asm(machine: Machine, step: Step, *operands: Lanes) -> Lanes:
+    """Assembly that means nothing here is done as nothing; its result, if it has one, is undefined."""
     text = step.op.text("asm_string")
-    if text.startswith("griddepcontrol."):  # orders whole kernels, and this is one
-        return Lanes(np.zeros(1, step.row.storage), step.row)
-    raise Unsupported("inline assembly runs on a GPU only: write it with tl.*")
+    written = [line.partition("//")[0].strip() for part in text.split("\n") for line in part.split(";")]
+    instructions = [each for each in written if each]
+    if not instructions or not all(each.startswith(_MEANINGLESS) for each in instructions):
+        first = instructions[0] if instructions else text.strip()
+        told = f"{first}; ..." if len(instructions) > 1 else first
+        named = re.search(r"\btl\.extra\.\w+\.\w+", machine.site().source)
+        what = f"{named[0]} is" if named else "this is"
+        raise Unsupported(
+            f"{what} inline assembly ({told[:60]}), which runs on a GPU only (stages compiles it). "
+            "To check the kernel, compute the same with tl.*"
+        )
+    found = None
+    if any(result.users for result in step.op.results):
+        label = machine.memory.label("inline assembly sets its result to nothing")
+        found = np.array([label], KIND)
+    return Lanes(np.zeros(1, step.row.storage), step.row, found)
+
+
+# What it orders or hints at is of other kernels, or of caches and clocks, which a run has not.
+_MEANINGLESS = ("griddepcontrol.", "nanosleep.", "prefetch", "discard.", "applypriority.")
