@@ -138,6 +138,8 @@ def _labelled(compute: Compute, rule: Rule, makes: bool) -> Compute:
         result = compute(machine, step, *operands)
         if makes or machine.memory.sources:
             found = rule(machine, step, *operands)
+            if len(operands) > 1:
+                found = machine.memory.in_order(found, *operands)
             if found is not None and found.any():
                 result.labels = joined(result.labels, found)
         return result
@@ -864,12 +866,13 @@ def _store(
     value: Lanes,
     mask: Lanes | None,
     shape: tuple[int, ...],
+    ends: bool = True,
 ) -> None:
     shape, memory = shape or (1,), machine.memory
     on = _lanes_on(machine, pointers, mask, shape)
     before = len(memory.accesses)
     labels = value.full_labels(shape)
-    memory.store(pointers.full(shape), value.full(shape), on, value.row.storage, labels)
+    memory.store(pointers.full(shape), value.full(shape), on, value.row.storage, labels, ends)
     is_whole = value.data.shape == shape and labels is value.labels
     machine.accessed(before, value if is_whole else Lanes(value.full(shape), value.row, labels))
 
@@ -979,7 +982,7 @@ def descriptor_store(machine: Machine, step: Step, made: Descriptor, value: Lane
     shape = step.op.operands[1].type.shape
     pointers = Lanes(pointers.data.reshape(shape), pointers.row)
     mask = Lanes(np.broadcast_to(mask.data, made.block).reshape(shape), BOOL)
-    _store(machine, step, pointers, value, mask, shape)
+    _store(machine, step, pointers, value, mask, shape, ends=False)
 
 
 @operation("tt.descriptor_gather", labels=None)
@@ -993,7 +996,7 @@ def descriptor_scatter(
     machine: Machine, step: Step, made: Descriptor, rows: Lanes, column: Lanes, value: Lanes
 ) -> None:
     pointers, mask = _within(machine, made, _rows_of(step, rows, column))
-    _store(machine, step, pointers, value, mask, step.op.operands[3].type.shape)
+    _store(machine, step, pointers, value, mask, step.op.operands[3].type.shape, ends=False)
 
 
 def _rows_of(step: Step, rows: Lanes, column: Lanes) -> tuple[Lanes, Lanes]:

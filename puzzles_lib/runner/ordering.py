@@ -79,6 +79,7 @@ class _Notes:
     stored: _Marks
     loaded: _Marks | None = None
     updated: _Marks | None = None  # by atomics
+    endless: _Marks | None = None  # by descriptors; its eras are those in which the programs began
 
     def refine(self, buffer: Buffer) -> None:
         """A place is a byte where it was an element, since somebody stores parts of elements."""
@@ -87,6 +88,7 @@ class _Notes:
             self.stored = self.stored.refined(times)
             self.loaded = self.loaded and self.loaded.refined(times)
             self.updated = self.updated and self.updated.refined(times)
+            self.endless = self.endless and self.endless.refined(times)
 
 
 @dataclass
@@ -106,10 +108,12 @@ class Ordering:
     _released: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
     acquired: np.ndarray | None = None  # era and clock up to which each program's stores are there
     clock: int = 0  # releases so far
+    entered: int = 2  # the era in which this program began
 
     def enter(self) -> None:
         """The next program begins: it knows of no other."""
         self.era += 2
+        self.entered = self.era
         self.acquired = None
 
     def barrier(self) -> None:
@@ -126,12 +130,24 @@ class Ordering:
         shape: tuple[int, ...],
         site: Site,
         program: Program,
+        ends: bool = True,
     ) -> None:
-        """A load, store or atomic of an output. ``lanes`` of the block, flattened, one for each place."""
+        """A load, store or atomic of an output. ``lanes`` of the block, flattened, one for each place.
+
+        ends: whether a barrier waits for it. None waits for what a descriptor stores: PTX's
+        ``cp.async.bulk.wait_group.read`` waits until the block has been read, not until it is written.
+        """
         notes = self._notes.setdefault(buffer.name, _Notes(_Marks.of(buffer)))
         notes.refine(buffer)
         access = self._access(kind, site, shape)
         marks = self._marks(access, lanes)
+        if notes.endless is not None and self.race is None:
+            self._compare_endless(buffer, places, marks, notes.endless, program)
+        if not ends:
+            if notes.endless is None:
+                notes.endless = _Marks.of(buffer)
+            notes.endless.era[places] = self.entered
+            notes.endless.mark[places] = marks
         if kind == "store":
             mine, others = notes.stored, (notes.stored, notes.loaded, notes.updated)
         elif kind == "load":
@@ -145,11 +161,13 @@ class Ordering:
                 self._compare(
                     buffer, places, marks, other, program, kind == "store" and other is notes.loaded
                 )
-        if kind == "load":
+        if kind != "store":
             again = self._clash(mine, places, marks)
             marks = np.where(again, marks | _SEVERAL, marks)
         mine.era[places] = self.era + (lanes.size > 1)  # one element is the first thread's
         mine.mark[places] = marks
+        if kind == "atomic" and (lost := mine.mark[places] != marks).any():  # two of its lanes meet there
+            mine.mark[places[lost]] |= _SEVERAL
         mine.clock[places] = self.clock
 
     def _access(self, kind: str, site: Site, shape: tuple[int, ...]) -> int:
@@ -209,6 +227,20 @@ class Ordering:
         element = buffer.element(int(places[at]) // (buffer.data.itemsize // buffer.unit))
         self.race = WithinProgram(buffer.name, element, program, first, second)
 
+    def _compare_endless(
+        self, buffer: Buffer, places: np.ndarray, marks: np.ndarray, endless: _Marks, program: Program
+    ) -> None:
+        clash = endless.era[places] == self.entered
+        if not clash.any():
+            return
+        self.suspect = True
+        if self.held_by is None:
+            return
+        at = int(clash.argmax())
+        first, second = (self._touch(int(mark)) for mark in (endless.mark[places[at]], marks[at]))
+        element = buffer.element(int(places[at]) // (buffer.data.itemsize // buffer.unit))
+        self.race = WithinProgram(buffer.name, element, program, first, second, ends=False)
+
     def _touch(self, mark: int) -> Touch:
         thread = mark & _THREADS
         lane = (mark >> _LANE) & ((1 << _ACCESS - _LANE) - 1)
@@ -242,7 +274,8 @@ class Ordering:
         if self.acquired is None or notes is None:
             return np.zeros(places.shape, bool)
         era, clock = self._last(buffer, notes, places)
-        return (era < self.acquired[0][by]) & (clock < self.acquired[1][by])
+        ordered = (era < self.acquired[0][by]) & (clock < self.acquired[1][by])
+        return ordered if notes.endless is None else ordered & (notes.endless.era[places] == 0)
 
     def _last(self, buffer: Buffer, notes: _Notes, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """When elements were stored or updated last: the era and the clock."""
@@ -254,14 +287,16 @@ class Ordering:
             clock = np.where(later, notes.updated.clock[places], clock)
         return era, clock
 
-    def why_not(self, buffer: Buffer, place: int, by: int) -> str:
+    def why_not(self, buffer: Buffer, places: np.ndarray, by: int) -> str:
         """Why an element is not there though this program has acquired something of the one that stored it.
 
-        ``"late"``: it was stored after the release. ``"barrier"``: there was none before the release. ``""``:
-        nothing was acquired.
+        ``"late"``: it was stored after the release. ``"barrier"``: there was none before the release.
+        ``"descriptor"``: one has stored it, which no release waits for. ``""``: nothing was acquired.
         """
         notes = self._notes.get(buffer.name)
         if self.acquired is None or notes is None or not self.acquired[1][by]:
             return ""
-        _, clock = self._last(buffer, notes, np.array([place]))
-        return "late" if clock[0] >= self.acquired[1][by] else "barrier"
+        if notes.endless is not None and notes.endless.era[places].any():
+            return "descriptor"
+        _, clock = self._last(buffer, notes, places)
+        return "late" if (clock >= self.acquired[1][by]).any() else "barrier"
