@@ -14,16 +14,15 @@ from triton.runtime.jit import JITFunction
 
 from puzzles_lib import compiler
 from puzzles_lib.binding import Bound, bind
-from puzzles_lib.checker import arithmetic, atomicity, failure, machine, traffic, verdicts
+from puzzles_lib.checker import arithmetic, atomicity, failure, machine, traffic, tuning, verdicts
 from puzzles_lib.checker.arithmetic import Known
-from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank
+from puzzles_lib.checker.attempts import Budget, OutOfTime, Refused, attempt, blank
 from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
 from puzzles_lib.checker.hints import of_hints
 from puzzles_lib.checker.launches import Launches
 from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.checker.true_size import check_true_size
-from puzzles_lib.checker.tuning import every_configuration
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import ELSEWHERE, Busy, Run, alone
@@ -42,13 +41,15 @@ def examine(
     seconds: float = SECONDS_PER_CASE,
     salt: str = "",
     until_failure: bool = False,
+    num_warps: int = 0,
 ) -> Report:
     """Try a kernel on every case of a puzzle and on random ones, without changing the learner's progress.
 
-    seconds, salt: as for `check`. until_failure: stop after the first case that fails.
+    seconds, salt: as for `check`. until_failure: stop after the first case that fails. num_warps: of the
+    launch; 0 if it asks for no number.
     """
     try:
-        report = alone(lambda: _examine(kernel, puzzle, seconds, salt, until_failure))
+        report = alone(lambda: _examine(kernel, puzzle, seconds, salt, until_failure, num_warps))
         if report.ok:
             goals = machine.judge(kernel, puzzle) + alone(lambda: traffic.judge(kernel, puzzle, seconds))
             report = dataclasses.replace(report, goals=goals)
@@ -57,6 +58,8 @@ def examine(
         return _busy(puzzle, reason)
     except PuzzleFault as fault:
         return Report(puzzle.name, verdict=Verdict("puzzle", str(fault)))
+    except Refused as error:
+        return _refused(puzzle, error.refusal)
     except Exception as error:  # a learner must not see a page of traceback for a bug of the course
         text = (
             f"the checker failed on this kernel ({type(error).__name__}: {error}). "
@@ -85,22 +88,35 @@ def _busy(puzzle: Puzzle, reason: Busy) -> Report:
     return Report(puzzle.name, verdict=Verdict("error", str(reason)))
 
 
-def _examine(kernel: object, puzzle: Puzzle, seconds: float, salt: str, until_failure: bool) -> Report:
-    bound = bind(kernel, puzzle, puzzle.cases[0])
+def _examine(
+    kernel: object, puzzle: Puzzle, seconds: float, salt: str, until_failure: bool, num_warps: int
+) -> Report:
+    bound = bind(kernel, puzzle, puzzle.cases[0], num_warps)
     if isinstance(bound, Refusal):
         return _refused(puzzle, bound)
     if is_untouched(bound.kernel) and not puzzle.broken_by:
         return Report(puzzle.name, verdict=verdicts.STILL_OPEN)
     budget = Budget(RUNS_PER_CHECK * seconds)
 
-    def tried(number: int) -> Report:
-        return _examine_one(bound, number, _Shared(seconds, budget), salt, until_failure)
+    def tried(number: int, skipped: dict[int, Verdict] | None = None) -> Report:
+        return _examine_one(bound, number, _Shared(seconds, budget), salt, until_failure, skipped)
 
-    return every_configuration(bound, tried, seconds, budget) if bound.configuration else tried(0)
+    return tuning.every_configuration(bound, tried, seconds, budget) if bound.configuration else tried(0)
 
 
-def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_failure: bool) -> Report:
-    """Return the report on one of the kernel's configurations; a plain kernel has one."""
+def _examine_one(
+    bound: Bound,
+    number: int,
+    shared: _Shared,
+    salt: str,
+    until_failure: bool,
+    skipped: dict[int, Verdict] | None = None,
+) -> Report:
+    """Return the report on one of the kernel's configurations; a plain kernel has one.
+
+    skipped: gets the cases, by place, in which autotune skips this configuration, and why; these count as
+        passed. None if there is no other configuration to use instead.
+    """
     puzzle = bound.puzzle
     each = [bound.at(case.salted(salt), number) for case in puzzle.cases]
     if refusal := next((one for one in each if isinstance(one, Refusal)), None):
@@ -121,7 +137,11 @@ def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_fa
                 opinions.begin(place + 1)
             if isinstance(one, Bound) and opinion is not None:
                 notes.update(dict.fromkeys(opinion.notes))
-                if refused := _opined(one, opinion) or _unlaunched(one, opinion, shared.launches, place):
+                refused = _opined(one, opinion) or _unlaunched(one, opinion, shared.launches, place)
+                if refused and refused.verdict and skipped is not None and tuning.skips(refused.verdict):
+                    skipped[place] = refused.verdict
+                    result = CaseResult(str(case))
+                elif refused:
                     result = refused
                 elif not ended:
                     result = _check_case(one.taken(opinion), shared, named=place if named else None)
@@ -364,7 +384,8 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
     if verdict is None:
         verdict = of_hints(bound, forwards, run)
     if verdict is None and backwards and forwards.order_matters:
-        reverse = run(reverse=True, quiet=True, as_compiled=forwards is compiled)
+        waits = forwards.atomics > 0
+        reverse = run(reverse=True, quiet=True, as_compiled=forwards is compiled, waits=waits)
         verdict = verdicts.judge(puzzle, case, inputs, expected, reverse)
         early = reverse.undefined is not None and reverse.undefined.kind == "early"
         own = ("race", "time limit") if early else ("race", "time limit", "uninitialised")

@@ -76,10 +76,26 @@ def attempt(
     code = bound.translated(record="recorder" in options)
     if isinstance(code, Refusal):
         raise Refused(code)
-    ran = run(code, bound.filled(tensors), programs, outputs, zeroed=zeroed, locks=locks, **options)
+    arguments = bound.filled(tensors)
+    if bound.configuration is not None and bound.configuration.pre_hook is not None:
+        before = {result.name: tensors[result.name].clone() for result in taken}
+        if refusal := bound.configuration.prepare(arguments):
+            raise Refused(refusal)
+        zeroed |= {f"{name}_ptr" for name, tensor in before.items() if _is_set(tensor, tensors[name])}
+    ran = run(code, arguments, programs, outputs, zeroed=zeroed, locks=locks, **options)
     untaken = [r for r in bound.puzzle.results if r not in taken and r.name in bound.puzzle.zeroed]
     untouched = {result.name: blank(bound.puzzle, result, bound.case) for result in untaken}
     return replace(ran, outputs={**ran.outputs, **untouched})
+
+
+def _is_set(before: torch.Tensor, after: torch.Tensor) -> bool:
+    """Return whether a hook has given every element of a result a value."""
+    if not before.numel():
+        return False
+    bytes_of = [
+        tensor.reshape(-1).view(torch.uint8).reshape(-1, tensor.itemsize) for tensor in (before, after)
+    ]
+    return bool((bytes_of[0] != bytes_of[1]).any(1).all())
 
 
 def _takes(bound: Bound, name: str) -> bool:

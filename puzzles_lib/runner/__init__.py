@@ -62,6 +62,7 @@ from puzzles_lib.runner.records import (
     asks_again,
 )
 from puzzles_lib.runner.turns import Busy, alone
+from puzzles_lib.runner.waiting import SetAside, Waits
 from puzzles_lib.source import Call
 from puzzles_lib.translator.ir import Module
 
@@ -144,8 +145,12 @@ def run(
     as_compiled: bool = False,
     elsewhere: int = 0,
     plan: Plan | None = None,
+<<<<<<< HEAD
     defined: Mapping[str, np.ndarray] | None = None,
     suffix: str = "_ptr",
+=======
+    waits: bool = False,
+>>>>>>> s48-truth
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
 
@@ -166,9 +171,13 @@ def run(
     as_compiled: with a compiler's arithmetic, not line by line: see `arithmetic`.
     elsewhere: of `ELSEWHERE`: a kernel that takes an address as a number gets another one than without.
     plan: two programs that take turns: see `interleaving`.
+<<<<<<< HEAD
     defined: for an output, which places of its storage hold something at the start, from the tensor's first
         element to its last. Tensors may then overlap.
     suffix: what a pointer's name has after its tensor's.
+=======
+    waits: a program that waits for what nobody has done yet is set aside until others have run.
+>>>>>>> s48-truth
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
@@ -193,6 +202,9 @@ def run(
             memory.start_with(defined)
         memory.start_at_zero({name.removesuffix(suffix) for name in zeroed})
         _say(machine, code.said, set() if said is None else said)
+        if waits and plan is None:
+            _with_waits(machine, memory, programs, given)
+            return
         taken = _Taken(machine, memory, programs, given, plan)
         for number, program in enumerate(programs):
             if taken.runs_later(number):
@@ -257,6 +269,32 @@ def run(
         atomics=memory.atomics,
         between=memory.turns.between if memory.turns else None,
     )
+
+
+def _with_waits(machine: Machine, memory: Memory, programs: Sequence[Program], given: list[Any]) -> None:
+    """Run all programs; those that wait for another one go on after it."""
+    waits = memory.turns = Waits()
+    stop = None
+
+    def run_one(program: Program, number: int, log: list[Any] | None = None) -> None:
+        nonlocal stop
+        waits.enter(log)
+        try:
+            machine.launch(given)
+        except SetAside as error:
+            stop = error.stop
+            waits.set_aside(number, program, memory.ordering.acquired, memory.waiting)
+
+    for number, program in enumerate(programs):
+        memory.enter(program, number)
+        run_one(program, number)
+    for one in waits.ending(lambda: memory.changes):
+        memory.enter(one.program, one.number)
+        memory.ordering.acquired, memory.waiting = one.acquired, one.waiting
+        run_one(one.program, one.number, one.log)
+    if waits.aside:
+        assert stop is not None
+        raise Halt(stop)
 
 
 class _Taken:

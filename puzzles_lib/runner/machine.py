@@ -78,6 +78,7 @@ class Machine:
         self.calls_in = calls_in
         self.ready = _READY.setdefault(module, {})
         self.places: dict[Step, Site] = {}
+        self.used: dict[Operation, bool] = {}
         self.values: list[Any] = []
         self.calls: list[Step] = []
         self.here: Step | None = None
@@ -114,8 +115,15 @@ class Machine:
         return at if call is None else Location(at.file, call.first[0], call.first[1], at.name)
 
     def is_used(self) -> bool:
-        """Whether anything is done with what the operation that runs gives."""
-        return self.here is None or any(result.users for result in self.here.op.results)
+        """Whether anything is done with what the operation that runs gives.
+
+        What only makes values that nobody uses is nothing: the compiler leaves it out.
+        """
+        here = self.here
+        if here is None or here.op in self.used:
+            return here is None or self.used[here.op]
+        self.used[here.op] = _is_used(here.op)
+        return self.used[here.op]
 
     # ---- running
 
@@ -241,6 +249,32 @@ class Machine:
                 self.quiet = True
             if self.quiet:
                 break
+
+
+def _is_used(op: Operation) -> bool:
+    todo, seen = [op], {op}
+    while todo:
+        for result in todo.pop().results:
+            for user in result.users:
+                if not user.results or user.regions or not user.name.startswith(_PURE):
+                    return True
+                if user not in seen:
+                    seen.add(user)
+                    todo.append(user)
+    return False
+
+
+# Operations that the compiler leaves out if nobody uses their results.
+_PURE = (
+    "arith.",
+    "math.",
+    "tt.addptr",
+    "tt.splat",
+    "tt.broadcast",
+    "tt.expand_dims",
+    "tt.bitcast",
+    "tt.reshape",
+)
 
 
 def _site(location: Location) -> Site:

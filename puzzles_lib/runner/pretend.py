@@ -139,8 +139,13 @@ class PretendedMemory(Memory):
                 buffer.data.default = _always(0, buffer.data.dtype)
                 buffer.written.default = _always(True, np.dtype(bool))
 
-    def _touch(self, kind: str, part: Part, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    def _touch(
+        self, kind: str, part: Part, shape: tuple[int, ...], dtype: np.dtype, ends: bool = True
+    ) -> None:
         """What orders threads is looked for at sizes that are there."""
+
+    def _note_scope(self, *_: object) -> None:
+        """So is what orders programs."""
 
     def checked(self, result: Lanes, left: Lanes, right: Lanes, exactly: Callable[..., Any]) -> Lanes:
         """Label the lanes of an int32 that have wrapped around."""
