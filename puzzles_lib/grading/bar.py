@@ -1,4 +1,4 @@
-"""How far a run is, on standard error."""
+"""Show the progress of a run on standard error."""
 
 import sys
 import time
