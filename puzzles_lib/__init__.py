@@ -66,8 +66,8 @@ def __dir__() -> list[str]:
 def _imported(name: str) -> ModuleType:
     """Import a module of the course.
 
-    Raise ImportError with one sentence if that fails because of another version of a package, and warn once
-    if there is another Triton than those that the checker supports (3.7 to 3.9).
+    Raise ImportError with one sentence if that fails because of another version of a package. Warn once if
+    the installed Triton is not one that the checker supports (3.7 to 3.9).
     """
     __tracebackhide__ = True
     try:

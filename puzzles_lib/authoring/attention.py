@@ -270,7 +270,7 @@ def _windowed() -> Iterator[dict[str, object]]:
 
 
 def _packed() -> Iterator[dict[str, object]]:
-    """Sequences one behind another, and the same ones padded to the longest."""
+    """Yield the rows of packed sequences, compared with the same ones padded to the longest."""
     D = 128
     assert sum(PACKED) == ROWS
     starts = torch.tensor([0, *PACKED], device="cuda").cumsum(0, dtype=torch.int32)

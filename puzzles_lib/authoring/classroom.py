@@ -76,7 +76,7 @@ def measure(folder: Path, students: int, workers: int) -> str:
     if status:
         raise RuntimeError(f"the grader ended with status {status}; the same command goes on")
     seconds, grades = time.monotonic() - start, _grades(folder)
-    graded = f"{len(grades) - before} graded in this run, in {seconds:.0f} s by the clock"
+    graded = f"{len(grades) - before} graded in this run, in {seconds:.0f} s"
     return "\n".join([*_lines(grades), f"{graded}, with --workers {workers}"])
 
 

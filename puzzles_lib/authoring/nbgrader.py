@@ -1,9 +1,9 @@
-"""``make nbgrader``: the course as a source folder of nbgrader, an assignment for each chapter.
+"""``make nbgrader``: write the course as a source folder of nbgrader, with an assignment per chapter.
 
-What it writes, `nbgrader generate_assignment` and `autograde` take as it is: each exercise is a solution
-cell, and after it comes a locked cell with points and a hidden test. nbgrader runs whatever a student hands
-in, with the rights of who grades, and next to its own hidden tests. So there is ``--marks``: it puts into
-nbgrader's gradebook what `puzzles_lib.grading` found, which runs no student's Python.
+`nbgrader generate_assignment` and `autograde` accept the folder as it is: each exercise is a solution cell,
+followed by a locked cell with points and a hidden test. But nbgrader runs whatever a student hands in, with
+the grader's rights and next to the hidden tests. ``--marks`` avoids that: it puts the marks of
+`puzzles_lib.grading`, which runs none of the students' Python, into nbgrader's gradebook.
 """
 
 import argparse
@@ -106,7 +106,7 @@ def _tests(cell: NotebookNode, salt: str) -> Iterator[tuple[str, str, int]]:
 
 def _hidden(test: str, points: int) -> str:
     begin, end = "### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"
-    return f"# {points} points, given by who grades. Leave this cell as it is.\n{begin}\n{test}\n{end}"
+    return f"# {points} points, given by the grader. Leave this cell as it is.\n{begin}\n{test}\n{end}"
 
 
 def write(root: Path, folder: Path, salt: str, only: Iterable[str] | None = None) -> list[Path]:

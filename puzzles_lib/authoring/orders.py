@@ -1,11 +1,15 @@
-"""How often does a GPU get wrong what nothing orders? Chapter 17's kernels, with their barriers and without.
+"""Count how often a GPU gets unordered memory accesses wrong: chapter 17's kernels with and without barriers.
 
-dw and db of integers, whose sums are exact: whatever differs is an update lost, or a part not found. Then of
-normal numbers, where the order of adding shows in the bits.
+The kernels first compute dw and db of integers, whose sums are exact: any difference is a lost update or a
+missing part. Then they compute them of normal numbers, where the order of the additions changes the bits.
 
-The record is not one of times. ``device``, ``versions``, ``date`` and ``runs``, the runs of each row; a row
-has ``case`` and ``path``, ``wrong`` (runs with a wrong element), ``elements`` (of these, over all runs) and
-``sums`` (how many different results came out on normal numbers).
+The record has no times. It has ``device``, ``versions``, ``date``, ``runs`` (how often each row is run) and
+rows. A row has these fields:
+
+- ``case`` and ``path``,
+- ``wrong``, the number of runs with a wrong element,
+- ``elements``, the number of wrong elements over all runs,
+- ``sums``, the number of different results on normal numbers.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -71,11 +75,11 @@ def _kernels() -> Iterator[tuple[str, object]]:
 
 
 def edited(name: str, edits: Mapping[str, str]) -> object:
-    """The chapter's answer to a puzzle with each text, which stands there once, replaced."""
+    """Return the chapter's answer to a puzzle with texts replaced. Each text must occur exactly once."""
     source = kernel_sources()[name]
     for old, new in edits.items():
         if source.count(old) != 1:
-            raise ValueError(f"{name}: {old!r} stands {source.count(old)} times in the answer, not once")
+            raise ValueError(f"{name}: {old!r} occurs {source.count(old)} times in the answer, not once")
         source = source.replace(old, new)
     return define(source, f"<{name} with {sorted(edits)}>")
 

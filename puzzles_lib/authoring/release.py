@@ -103,10 +103,10 @@ def _imported(nb: NotebookNode) -> frozenset[str]:
 
 
 def _is_shown(cell: NotebookNode, imported: frozenset[str]) -> bool:
-    """Whether a cell shows a puzzle's statement or a picture, and nothing that a reader has made.
+    """Return whether a cell shows only a puzzle's statement or a picture, and nothing that a reader has made.
 
-    After imports, that is one expression of imported names alone: a puzzle's, or a call of a picture. One
-    that is tagged `WHEN_RUN` would answer a question that stands above it.
+    Such a cell has imports and then one expression of only imported names: a puzzle, or a call of a picture.
+    A cell tagged `WHEN_RUN` isn't shown, because it would answer a question above it.
     """
     if WHEN_RUN in cell.metadata.get("tags", ()):
         return False
@@ -283,8 +283,8 @@ def _check_ids(nb: NotebookNode, name: str) -> None:
 def execute(path: Path) -> None:
     """Run a master from top to bottom, in its folder, and keep its outputs in the file.
 
-    Raises ValueError for a file that is no master (format, cell ids), ExecutionFailed if a cell raises, takes
-    more than CELL_TIMEOUT_S or kills the kernel, or no kernel starts; the file is left as it was.
+    Raises ValueError if the file is not a master (format, cell ids). Raises ExecutionFailed if a cell raises,
+    takes more than CELL_TIMEOUT_S or kills the kernel, or if no kernel starts. The file then stays as it was.
     """
     _write(path, _dumps(_executed(path)))
 

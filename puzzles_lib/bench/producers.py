@@ -51,7 +51,7 @@ Paths = dict[str, list[Callable[[], object]]]
 
 
 def _rows(case: str, path: str, calls: Paths, moved: int, error: float) -> Iterator[dict[str, object]]:
-    """Time one pass, nearest and stochastic, and what stands beside it."""
+    """Time one pass, nearest and stochastic, and its baselines."""
     times = interleaved({**calls, "copy of as many bytes": copies(moved)})
     us = times.pop("nearest")
     stochastic = times.pop("stochastic")
@@ -102,7 +102,7 @@ def _one_after_the_other(x: torch.Tensor, name: str, slope_bits: int, bits: int)
 
 
 def _norm_and_quantize(x: torch.Tensor, weight: torch.Tensor, rms: bool, bits: int) -> object:
-    """torch's norm; its output stands in for the normalized rows, which torch does not give."""
+    """Run torch's norm and quantize its output, because torch does not return the normalized rows."""
     y = rms_norm(x, (WIDTH,), weight, EPS) if rms else layer_norm(x, (WIDTH,), weight, None, EPS)
     return y, quantize_pack(y, bits, GROUP)
 

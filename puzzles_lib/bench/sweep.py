@@ -1,11 +1,15 @@
 """A recorded autotune: kernels in hundreds of configurations, each compiled, checked and timed twice.
 
-The record: ``device``, ``versions``, ``date``, ``multiprocessors``, and ``kernels``. A kernel has ``name``,
-``sizes``, ``bytes`` (the least to move), ``flops``, ``fields`` and ``rows``: of each configuration an entry
-for each field. The fields are the blocks, ``warps`` and ``stages``; ``registers`` and ``spills`` per
-thread, and ``shared`` bytes per program; ``us`` and ``again_us``, the medians of two rounds in different
-orders; and the ``error`` of the result. If the launch is refused or its result is wrong, ``us`` is None and
-``error`` says why.
+The record has ``device``, ``versions``, ``date``, ``multiprocessors`` and ``kernels``. A kernel has ``name``,
+``sizes``, ``bytes`` (the least to move), ``flops``, ``fields`` and ``rows``. A row is a configuration and has
+an entry for each field:
+
+- the blocks, ``warps`` and ``stages``,
+- ``registers`` and ``spills`` per thread, and ``shared`` bytes per program,
+- ``us`` and ``again_us``, the medians of two rounds in different orders,
+- ``error``, the error of the result.
+
+If the launch is refused or its result is wrong, ``us`` is None and ``error`` says why.
 """
 
 import contextlib

@@ -330,7 +330,7 @@ def _summarize(
     unknown = sum(grade["late"]["is_late"] is None for grade in graded if "late" in grade)
     if options.deadline and unknown:
         print(
-            f"{unknown} without a time of submission lose no points for lateness; the time is read from file "
+            f"{unknown} without a time of submission lose no points for lateness. The time is read from file "
             "names of Blackboard and Brightspace or, with --columns, from a table of Moodle or Gradescope",
             file=sys.stderr,
         )

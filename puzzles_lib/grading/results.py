@@ -1,6 +1,7 @@
 """Keep the results of a class: a folder per student, written as a whole or not at all, and a table of all.
 
-results/
+The folder of results has these files:
+
     index.html      the class; `class_view` draws it
     gradebook.csv   a row per student
     grading.json    the salt, and what was graded, so that a second run gives the same

@@ -1,26 +1,29 @@
 """Measured figures that the course quotes, and where they come from.
 
-``h200.json`` holds them: ``device``, ``versions``, ``date``, ``dates`` (of each bench: when its rows were
-recorded; ``date`` is the newest) and ``rows``. A row is ``bench``, ``case``,
-``path``, ``us`` (median microseconds), ``baseline``, ``baseline_us`` (the same for what it is compared
-with, in the same run), ``ratio`` (baseline_us / us) and ``error`` (of the result, checked in that run).
-Rows of bench "ranks" and "training" go on with ``bytes`` (peak memory) and ``baseline_bytes``, those of
-"training" with ``cosine`` (of gradients). ``h100.json`` is such a record too, of benches "eager" and
-"checkpointing", whose rows have all of these.
+``h200.json`` has ``device``, ``versions``, ``date``, ``dates`` (when the rows of each bench were recorded;
+``date`` is the newest) and ``rows``. A row has these fields:
 
-``race.json`` is such a record of chapter 15's launches, of binaries that the pinned Triton made. It has
-``launches`` too: by path, how it was launched and what its binary looks like, see
-`puzzles_lib.chapters.ch15_racing_cublas.records`; and ``clocks``, what the chip did under load.
+- ``bench``, ``case``, ``path``,
+- ``us`` (median microseconds), ``baseline``, ``baseline_us`` (the same for the baseline, in the same run),
+- ``ratio`` (baseline_us / us), ``error`` (of the result, checked in that run),
+- in benches "ranks" and "training": ``bytes`` (peak memory) and ``baseline_bytes``,
+- in bench "training": ``cosine`` (of gradients).
 
-Those of chapter 19 are as the modules say that measure them: ``clock.json`` and ``profiles.json`` as
-`puzzles_lib.chapters.ch19_what_the_clock_says`'s of these names, ``points.json`` as
-`puzzles_lib.authoring.points`, the two sweeps as `puzzles_lib.bench.sweep`. ``tiles.json`` is such a sweep
-too: what attention's tiles were chosen from, see `puzzles_lib.authoring.tiles`.
+``h100.json`` has the same form, for benches "eager" and "checkpointing", whose rows have all these fields.
 
-Four more are of another form: ``language.json`` is what `puzzles_lib.bench.language` measures, on a GPU,
-``digits.json`` what `puzzles_lib.chapters.ch16_from_kernel_to_layer.curves` measures, on a CPU,
-``orders.json`` what `puzzles_lib.authoring.orders` counts, on a GPU, and ``ptxas.json`` what
-`puzzles_lib.chapters.ch15_racing_cublas.assemblers` finds, with no GPU.
+``race.json`` has the same form, for chapter 15's launches, with binaries that the pinned Triton made. It also
+has ``launches`` (by path: how it was launched and what its binary looks like, see
+`puzzles_lib.chapters.ch15_racing_cublas.records`) and ``clocks`` (what the chip did under load).
+
+The modules that measure the records of chapter 19 describe them. ``clock.json`` and ``profiles.json``: the
+modules of these names in `puzzles_lib.chapters.ch19_what_the_clock_says`. ``points.json``:
+`puzzles_lib.authoring.points`. The two sweeps: `puzzles_lib.bench.sweep`. ``tiles.json`` is also a sweep.
+Attention's tiles were chosen from it: `puzzles_lib.authoring.tiles`.
+
+Four more records have forms of their own. `puzzles_lib.bench.language` measures ``language.json`` on a GPU.
+`puzzles_lib.chapters.ch16_from_kernel_to_layer.curves` measures ``digits.json`` on a CPU.
+`puzzles_lib.authoring.orders` counts ``orders.json`` on a GPU.
+`puzzles_lib.chapters.ch15_racing_cublas.assemblers` finds ``ptxas.json`` without a GPU.
 """
 
 import datetime
@@ -96,12 +99,12 @@ def save(
 ) -> None:
     """Replace the rows of the same benches in a record, and say what they were measured on.
 
-    compiler: the Triton that made the binaries, where it is not this machine's. launches: of the rows' paths;
-    those of paths that the record has no row of are left out. clocks: by path, replaces what there was.
+    compiler: the Triton that made the binaries, if it is not this computer's. launches: those of the rows'
+    paths; launches of paths without a row are left out. clocks: by path, replaces the earlier clocks.
 
-    The file is replaced as a whole or not at all. Raises ValueError for a row without exactly the names
-    above, or with a number that is not finite, and where rows of other benches come from another device
-    or other versions: a record has one of each.
+    The file is replaced as a whole or not at all. Raises ValueError if a row doesn't have exactly the fields
+    above or has a number that is not finite. Raises ValueError if rows of other benches come from another
+    device or other versions, because a record has one of each.
     """
     import torch
     import triton
