@@ -46,17 +46,18 @@ def attention(
     max_seqlen: int | None = None,
     return_lse: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """softmax(scale · q kᵀ) v, differentiable in q, k and v.
+    """Return softmax(scale · q kᵀ) v, differentiable in q, k and v.
 
-    q: [B, H, T, D]; k, v: [B, G, T, D] with H a multiple of G, head h going with h // (H // G). D is 16, 32,
-    64 or 128, T any number. float16 and bfloat16 on a GPU take the Triton kernels; float32 and float64, and
-    all on the CPU, a plain torch path that holds all scores. Any strides; those of [B, T, H, D] transposed
-    are as good as contiguous ones.
-    causal: query i sees the keys j <= i. window: of these the last ``window``, i - window < j <= i.
-    scale: D ** -0.5 by default.
-    cu_seqlens: int32 [n + 1], 0 first and T last: B is 1, and n sequences lie one behind another, from row
-    cu_seqlens[i] up to cu_seqlens[i + 1]. None sees another, and a NaN in one stays there. max_seqlen: at
-    least the longest; T by default, which is right and may start programs with nothing to do.
+    q: [B, H, T, D]. k, v: [B, G, T, D], where H is a multiple of G; head h of q uses head h // (H // G) of k
+        and v. D is 16, 32, 64 or 128; T is any number. float16 and bfloat16 on a GPU run Triton kernels.
+        float32, float64 and everything on the CPU run plain torch, which keeps all scores in memory. Strides
+        are free; [B, T, H, D] transposed is as fast as contiguous tensors.
+    causal: query i sees the keys j <= i. window: query i sees only the last ``window`` of these keys,
+        i - window < j <= i. scale: D ** -0.5 by default.
+    cu_seqlens: int32 [n + 1], for n sequences packed into one: B is 1, and sequence i is from row
+        cu_seqlens[i] up to cu_seqlens[i + 1]. It begins with 0 and ends with T. Sequences don't see each
+        other, and a NaN stays in its own sequence. max_seqlen: at least the longest sequence; T by default,
+        which is correct but may start programs that have nothing to do.
 
     Returns o, of q's shape and dtype, and with return_lse also the log of the sum of exp of each row's
     scores, float32 (float64 of float64) [B, H, T].
@@ -182,8 +183,8 @@ def _owner(pid, T, cu_ptr, heads, longest, BLOCK: tl.constexpr):
 
 @triton.jit
 def _tile(x, pair, start, row, T, BLOCK: tl.constexpr, D: tl.constexpr, ALONE: tl.constexpr):
-    """[BLOCK, D] of x. Not ALONE: rows past T are the next sequence's, and made 0: 0 · NaN is NaN."""
-    wide = (x.shape[2] // D).to(tl.int32)  # heads that lie beside each other in a row
+    """Load [BLOCK, D] of x. Not ALONE: zero rows past T, which are the next sequence's, as 0 · NaN is NaN."""
+    wide = (x.shape[2] // D).to(tl.int32)  # heads side by side in a row
     tile = x.load([pair // wide, start + row, pair % wide * D]).reshape([BLOCK, D])
     if not ALONE:
         tile = tl.where((row + tl.arange(0, BLOCK) < T)[:, None], tile, 0.0)
@@ -443,9 +444,9 @@ Each is the fastest of 54, or within 4% of it, for causal and for full attention
 
 
 def _rows(x: torch.Tensor, block: int) -> TensorDescriptor:
-    """A descriptor of x [B, H, T, D] that gives tiles of ``block`` rows.
+    """Return a descriptor of x [B, H, T, D] for tiles of ``block`` rows.
 
-    [B · H, T, D], or [B, T, H · D] where heads lie beside each other.
+    It describes [B · H, T, D], or [B, T, H · D] if the heads are side by side.
     """
     B, H, T, D = x.shape
     if _heads_outside(x):

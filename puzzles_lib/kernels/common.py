@@ -14,7 +14,7 @@ TINY = tl.constexpr(2.0**-126)  # the least normal float32; 1 / TINY is finite
 
 
 def check_dtype(name: str, value: torch.Tensor, allowed: tuple[torch.dtype, ...] = DTYPES) -> None:
-    """Raises TypeError for what is no tensor of one of these dtypes."""
+    """Raise TypeError if ``value`` is not a tensor of one of these dtypes."""
     if not isinstance(value, torch.Tensor) or value.dtype not in allowed:
         what = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
         names = "is torch." if len(allowed) == 1 else "are "
@@ -34,11 +34,13 @@ def multiprocessors(device: torch.device) -> int:
 
 
 def overlapped(pdl: bool) -> dict[str, bool]:
-    """Options of a launch that may begin while the kernel before it ends (Hopper and later).
+    """Return the options of a launch that may begin while the kernel before it ends (Hopper and later).
 
-    That kernel says when, by `gdc_launch_dependents`; if it says nothing, at its end. Such a launch is safe
-    after any kernel and before any if it reads and writes nothing before `gdc_wait`, which waits for the
-    kernel before to end, and lets the next begin only after it: so no kernel overlaps with two.
+    The kernel before it allows this with `gdc_launch_dependents`; otherwise the launch begins when that
+    kernel has ended. `gdc_wait` waits for that end. Such a launch is safe before and after any kernel under
+    two
+    conditions: it reads and writes nothing before `gdc_wait`, and it lets the next kernel begin only after
+    `gdc_wait`. Then no kernel overlaps with two others.
     """
     return {"launch_pdl": True} if pdl else {}
 

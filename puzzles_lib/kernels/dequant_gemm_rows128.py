@@ -1,16 +1,16 @@
-"""y = x @ w^^T for up to 128 rows of x on Hopper GPUs: the weight unpacked once, and read once.
+"""y = x @ w^^T for up to 128 rows of x on Hopper GPUs: the weight is read once and unpacked once.
 
-In Gluon, as `puzzles_lib.kernels.dequant_gemm_rows16`. What makes it fast:
+Written in Gluon, like `puzzles_lib.kernels.dequant_gemm_rows16`. What makes it fast:
 
-- wgmma takes its left operand from registers, so unpacked weights never leave the lane that unpacked them,
-  and its right operand from shared memory: x as it lies in memory, [M, K].
-- The 16 rows of an operand that wgmma gives a warp are two fields of 8 rows of words: no word is loaded
+- wgmma takes its left operand from registers, so unpacked weights never leave the lane that unpacked them. It
+  takes its right operand from shared memory: x, in the same order as in memory, [M, K].
+- wgmma gives a warp 16 rows of an operand. These are two fields of 8 rows of words, so no word is loaded
   twice.
 - A tile is 32 rows of words, four fields of them, and all of x. K is split among programs until the
-  multiprocessors are filled; a second kernel adds the float32 sums of the splits, in order.
+  multiprocessors are filled. A second kernel then adds the float32 sums of the splits, in order.
 - Copies of words and x by TMA run two steps ahead.
-- wgmma reads its operand's registers while it runs: an operand is kept alive until `warpgroup_mma_wait` says
-  that it is done.
+- wgmma reads its operand's registers while it runs, so an operand is kept alive until `warpgroup_mma_wait`
+  returns.
 """
 
 import torch

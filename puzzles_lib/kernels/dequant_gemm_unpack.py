@@ -103,10 +103,11 @@ def _or(a, b):
 
 @gluon.jit
 def scale_params(params, is_scale, field, BITS: gl.constexpr):
-    """Bfloat16 params as `unpack_scaled_asm` wants them, and 1 for each 8 of which one needs care, else 0.
+    """Return bfloat16 params as `unpack_scaled_asm` needs them, and a 1 for each 8 of which one needs care.
 
-    is_scale, field: of each element, broadcast. What needs no care is a multiple of 2^-93, and so is any w,
-    which is 0 then or far above the least normal number, divided by 2^16 or not: it is rounded alike.
+    is_scale, field: of each element, broadcast. Params that need no care are multiples of 2^-93, and so is
+    any w. Such a w is 0 or far above the least normal number, even when it is divided by 2^16. So it is
+    rounded in the same way.
     """
     scale_up = 127 + 133 - SCALED - field * BITS % 8  # the exponent of 2^(117 - position)
     power = gl.where(is_scale, scale_up, 127 - SCALED) << 7

@@ -78,7 +78,7 @@ def launch(
 
 
 def keep(key: tuple, compiled: Any, grid: tuple[int, ...], arguments: tuple) -> None:
-    """Keep a compiled kernel for the calls to come, with its grid and the arguments behind the pointers.
+    """Keep a compiled kernel for later calls, with its grid and the arguments that follow the pointers.
 
     key: begins with the number of the device.
     """

@@ -1,18 +1,18 @@
-"""Layers that remember what backward needs in a few bits per element.
+"""Layers that keep what backward needs in a few bits per element.
 
-A linear layer keeps its input to compute its weight's gradient, an activation or a norm keeps its input or
-output: with bfloat16 that is 16 bits per element each, and most of the memory of training. These keep:
+A linear layer keeps its input to compute its weight's gradient. An activation or a norm keeps its input or
+output. With bfloat16 that is 16 bits per element each, and most of the memory of training. These layers keep:
 
     PackedLinear                        its input's codes
-    PackedReLU, PackedGELU, PackedSiLU  the slope, of 1 bit (ReLU) or 4
-    PackedLayerNorm, PackedRMSNorm      the normalised input's codes
+    PackedReLU, PackedGELU, PackedSiLU  the slope, in 1 bit (ReLU) or 4
+    PackedLayerNorm, PackedRMSNorm      the normalized input's codes
     PackedMLP                           linear, activation, linear: all of these, with fused kernels
 
 The forward pass is exact except for rounding. So are the gradients of a linear layer's input and bias, and
-all of ReLU's; the gradient of a weight is that of the input that comes back from its codes.
-`pack_activations` puts these layers into a model, where torch's were.
+ReLU's gradient. The gradient of a weight is computed from the input that its codes stand for.
+`pack_activations` replaces a model's torch layers by these.
 
-The idea of training on compressed activations is that of ActNN (Chen et al., 2021, arXiv:2104.14129).
+The idea of training on compressed activations comes from ActNN (Chen et al., 2021, arXiv:2104.14129).
 """
 
 from collections import OrderedDict
@@ -143,7 +143,7 @@ class PackedLinear(Quantizing, nn.Linear):
 
     x [..., in_features] gives x @ weight^T + bias [..., out_features], as nn.Linear does: the same
     parameters, the same ``state_dict``. For backward it keeps x's codes of ``bits`` bits, and a scale and a
-    minimum for each ``group_size`` neighbouring features of a row: with 2 bits and groups of 256 in
+    minimum for each ``group_size`` adjacent features of a row: with 2 bits and groups of 256 in
     bfloat16, 2.125 bits per element instead of 16. Layers of a module that read one x, such as q, k and v,
     keep its codes once if `pack_activations` has made them; see `puzzles_lib.kernels.sharing`. Without
     gradients, or with a frozen weight, it keeps nothing of x, as nn.Linear does.
@@ -297,7 +297,7 @@ class _Norm(Quantizing):
 
 
 class PackedLayerNorm(_Norm, nn.LayerNorm):
-    """`torch.nn.LayerNorm` that keeps its normalised input n in codes, and one number per row.
+    """`torch.nn.LayerNorm` that keeps its normalized input n in codes, and one number per row.
 
     Parameters and ``state_dict`` are nn.LayerNorm's. The gradient of bias is exact; that of weight is the one
     of n^, and in that of x only the term n · mean(dy · weight · n) is. Options are those of
@@ -327,7 +327,7 @@ class PackedLayerNorm(_Norm, nn.LayerNorm):
 
 
 class PackedRMSNorm(_Norm, nn.RMSNorm):
-    """`torch.nn.RMSNorm` that keeps its normalised input in codes, as `PackedLayerNorm`."""
+    """`torch.nn.RMSNorm` that keeps its normalized input in codes, like `PackedLayerNorm`."""
 
     rms = True
 
@@ -351,16 +351,16 @@ class PackedRMSNorm(_Norm, nn.RMSNorm):
 
 
 class PackedMLP(nn.Sequential):
-    """Linear, activation, linear, with what lies between the products in one pass forward and one backward.
+    """Linear, activation, linear, with one pass between the products in forward and one in backward.
 
-    x [..., in_features] gives [..., out_features]. It is an nn.Sequential of a `PackedLinear`, a packed
-    activation and a `PackedLinear`, with the gradients and the ``state_dict`` of such; but the hidden
-    activation is written over the first product, and its gradient over that of the second, so that at no time
-    two tensors of the hidden size are there.
+    x [..., in_features] gives [..., out_features]. The module is an nn.Sequential of a `PackedLinear`, a
+    packed activation and a `PackedLinear`, with the same gradients and the same ``state_dict``. But the
+    hidden activation overwrites the first product, and in backward the first product's gradient overwrites
+    the activation's. So there are never two tensors of the hidden size at once.
 
     activation: relu, gelu, gelu_tanh or silu; its slopes are kept in 1 bit (relu) or ``slope_bits``. Other
-    options and errors are those of `PackedLinear`. Where a layer is frozen or has hooks, the formats of the
-    two linear layers differ, or layers were added or taken away, they run one after the other.
+    options and errors are those of `PackedLinear`. The layers run separately if one of them is frozen or
+    has hooks, if the two linear layers have different formats, or after layers were added or removed.
     """
 
     def __init__(

@@ -68,20 +68,25 @@ def pack_activations(
 ) -> nn.Module:
     """Make the layers of a model keep what they need for backward in a few bits, and return the model.
 
-    nn.Linear, nn.ReLU, nn.GELU, nn.SiLU, nn.LayerNorm and nn.RMSNorm become their packed kinds, and an
-    nn.Sequential of a linear layer, an activation and a linear layer becomes a `PackedMLP`. So do layers of
-    other libraries that compute the same: Conv1D, norms and activations of transformers and timm (each is
-    tried on a few numbers first), nn.MultiheadAttention, and the activation function of
-    nn.TransformerEncoderLayer. Each stays the same object, with its parameters, buffers, hooks and
-    ``state_dict``. `report` says what was packed and what was not. An in-place ReLU stays as it is: it keeps
-    nothing of its own. Layers that are packed already get the new options.
+    These layers get packed:
 
-    What to choose, from the losses of a byte language model (1500 steps, three seeds, against torch's 0.897;
+    - nn.Linear, nn.ReLU, nn.GELU, nn.SiLU, nn.LayerNorm and nn.RMSNorm,
+    - an nn.Sequential of a linear layer, an activation and a linear layer, which becomes a `PackedMLP`,
+    - nn.MultiheadAttention, and the activation function of nn.TransformerEncoderLayer,
+    - Conv1D, norms and activations of transformers and timm, if they give the same as torch's on a few
+      numbers.
+
+    Each stays the same object, with its parameters, buffers, hooks and ``state_dict``. `report` shows what
+    was packed and what was not. An in-place ReLU stays as it is, because it keeps nothing of its own. Layers
+    that are packed already get the new options.
+
+    The losses of a byte language model show what to choose (1500 steps, three seeds, against torch's 0.897;
     ``python -m puzzles_lib.bench language``): 8 bits +0.003 and 4 bits +0.002, no more than seeds differ by;
     2 bits +0.012, 2 bits stochastic +0.030, 1 bit stochastic +0.17. One bit to the nearest does not train.
     On small images (``python -m puzzles_lib.bench digits``) 2 bits follow float32's curve only if they are
-    rounded stochastically. With one column of 512 that is 100 times larger, as language models have them,
-    the weight gradients of the others have a cosine of 0.997 with 8 bits, 0.64 with 4 and 0.30 with 2.
+    rounded stochastically. Language models have columns that are far larger than others. If one column of 512
+    is 100 times larger, the weight gradients of the others suffer: their cosine is 0.997 with 8 bits, 0.64
+    with 4 and 0.30 with 2.
 
     bits, group_size, rounding: those of `PackedLinear`. slope_bits: of `PackedGELU`.
     predicate: called with the name and the module of each layer that could be packed; False leaves it alone.

@@ -54,10 +54,11 @@ def norm_quantize(
     seed: torch.Tensor | None = None,
     offset: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """LayerNorm (``rms``: RMSNorm) over x's last axis, and what its backward needs, in one pass over x.
+    """Return LayerNorm (or RMSNorm) over x's last axis, and what its backward needs, in one pass over x.
 
+    rms: use RMSNorm instead of LayerNorm.
     x: float32, float16 or bfloat16 [..., C]. weight, bias: [C] or None.
-    dtype: that n is rounded to before it is quantised, x's own by default.
+    dtype: n is rounded to this dtype before it is quantized; x's own by default.
     seed, offset: for stochastic rounding; None for the nearest codes.
     Returns y (shape and dtype of x), words and params of n, and rstd, float32, one per row.
 

@@ -14,7 +14,7 @@ import triton.language as tl
 from puzzles_lib.kernels import launching
 from puzzles_lib.kernels.common import check_dtype
 
-FORWARD_BLOCK, BACKWARD_BLOCK = 2048, 1024  # elements a program
+FORWARD_BLOCK, BACKWARD_BLOCK = 2048, 1024  # elements per program
 
 
 def relu_pack(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -71,7 +71,7 @@ def relu_unpack_backward_ref(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tens
 
 @triton.jit
 def _relu_pack_kernel(x_ptr, y_ptr, mask_ptr, N, BLOCK: tl.constexpr):
-    """8 neighbouring elements belong to one thread, so that its mask byte is a sum within the thread."""
+    """8 adjacent elements belong to one thread, so that its mask byte is a sum within the thread."""
     start = tl.program_id(0).to(tl.int64) * BLOCK
     byte = tl.arange(0, BLOCK // 8)  # [BLOCK / 8]
     bit = tl.arange(0, 8)

@@ -1,12 +1,12 @@
-"""Int8 dynamic linear: rows of x are quantised as they come, weights once, per output channel.
+"""Int8 dynamic linear: rows of x are quantized in each call, weights once, per output channel.
 
     scale[m] = max_k |x[m, k]| / 127
     xq[m, k] = round(x[m, k] / scale[m]), ties to even, -127 .. 127
     acc[m, n] = sum_k xq[m, k] * wq[n, k], exact, in int32
     y[m, n]  = acc * (scale[m] * w_scale[n]) + bias[n], in float32, every step rounded by itself
 
-The sums are integers, so that neither the order of summation, nor the tile, nor the rest of the batch
-changes a bit of a row's result, on a CPU or on a GPU.
+The sums are integers. So a row's result has the same bits on a CPU and on a GPU, with any order of summation,
+any tile and any other rows in the batch.
 """
 
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ MAX_K = (2**31 - 1) // TOP**2  # 133144: the sum of so many products still fits 
 
 
 def quantize_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes and scales of the rows of x, each row by itself.
+    """Return codes and scales of the rows of x, each row by itself.
 
     x: [..., K], float32, float16 or bfloat16; any strides, any size, K = 0 too.
     Returns (codes int8 [..., K] in -127 .. 127, scale float32 [...]), both contiguous: x is about
@@ -63,7 +63,7 @@ def q8_linear(
 
 
 class Q8Linear(nn.Module):
-    """`nn.Linear` for inference with int8 weights and rows quantised as they come.
+    """`nn.Linear` for inference with int8 weights; rows of the input are quantized in each call.
 
     Buffers: weight int8 [N, K], scale float32 [N], bias [N] or None. They move and are saved with the
     module; ``scale`` stays float32 when a model is cast.
@@ -80,9 +80,10 @@ class Q8Linear(nn.Module):
 
     @classmethod
     def from_linear(cls, linear: nn.Linear) -> "Q8Linear":
-        """Quantise the weights of an `nn.Linear`, a scale per output channel; the bias is copied.
+        """Return a layer with the quantized weights of an `nn.Linear`, one scale per output channel.
 
-        Raises TypeError where ``linear`` is no nn.Linear or its weights are of another dtype than x may be.
+        The bias is copied. Raises TypeError if ``linear`` is not an nn.Linear, or if x could not have the
+        dtype of its weights.
         """
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"linear is {type(linear).__name__}, allowed is an nn.Linear")
@@ -143,7 +144,7 @@ def _check_k(columns: int) -> None:
 
 
 def check_weight(wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | None) -> None:
-    """Raise where quantised weights do not fit together."""
+    """Raise TypeError or ValueError if the parts of quantized weights do not fit together."""
     check_dtype("wq", wq, (torch.int8,))
     check_dtype("w_scale", w_scale, (torch.float32,))
     if wq.dim() != 2:
@@ -234,11 +235,11 @@ def _scale_of(amax):
 
 @triton.jit
 def _codes_of(x, scale):
-    """round(x / scale), ties to even, as int8; scale [ROWS, 1], 0 where it is NaN.
+    """Return round(x / scale), ties to even, as int8. The result is 0 if scale [ROWS, 1] is NaN.
 
-    Multiplying by the reciprocal gives a quotient that is off by an ulp; one more step, with the exact
-    remainder from a fused multiply-add, rounds it as a division does (P. Markstein, 1990), for a third of
-    the instructions. The remainder must not be subnormal: small rows are scaled up before.
+    Multiplying by the reciprocal gives a quotient that is off by an ulp. One more step, with the exact
+    remainder from a fused multiply-add, rounds it as a division does (P. Markstein, 1990). This takes a third
+    of the instructions. The remainder must not be subnormal, so small rows are scaled up first.
     """
     up = tl.where(scale < SMALL, LARGE, 1.0)
     divisor = tl.where(scale > 0, scale * up, 1.0)
@@ -331,7 +332,7 @@ def _matmul_kernel(
     PDL: the program may start before the codes are there, asks for the scales of its weights, and waits.
     """
     pid, tiles_n = tl.program_id(0), tl.cdiv(N, BLOCK_N)
-    # GROUP_M rows of tiles at a time: neighbours in time share rows and columns in the cache.
+    # GROUP_M rows of tiles at a time, so that programs at the same time share rows and columns in the cache.
     group = pid // (GROUP_M * tiles_n)
     height = tl.minimum(tl.cdiv(M, BLOCK_M) - group * GROUP_M, GROUP_M)
     first_m = (group * GROUP_M + pid % (GROUP_M * tiles_n) % height) * BLOCK_M
@@ -381,7 +382,7 @@ EXACT_STEPS = {"enable_fp_fusion": False}  # a product and a sum are rounded one
 
 @dataclass(frozen=True)
 class Tiles:
-    """How a matrix multiplication is cut: tile sizes, tiles a group, shares of K, warps, stages."""
+    """How a matrix multiplication is divided: tile sizes, tiles per group, shares of K, warps, stages."""
 
     m: int
     n: int
@@ -408,7 +409,7 @@ def choose_tiles(rows: int, outputs: int, columns: int, programs: int, tma: bool
     elif rows <= 256:
         tiles = Tiles(128, 64, 256, group=2)
     elif rows <= 512:
-        tiles = Tiles(128, 64, 128, group=4)  # two programs a multiprocessor, from here on
+        tiles = Tiles(128, 64, 128, group=4)  # two programs per multiprocessor, from here on
     else:
         tiles = Tiles(128, 128, 128, group=16, stages=3)
     # Few tiles do not keep the GPU busy, unless several programs take a share of K each for one of them.

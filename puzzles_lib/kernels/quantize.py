@@ -1,17 +1,17 @@
-"""Group-wise affine quantisation of activations to 1, 2, 4 or 8 bits, packed down the columns.
+"""Group-wise affine quantization of activations to 1, 2, 4 or 8 bits, packed down the columns.
 
-A matrix x [K, C] is quantised in groups of ``group_size`` neighbouring columns of one row. A group
-keeps its minimum and a scale, and for each element a code:
+A matrix x [K, C] is quantized in groups of ``group_size`` adjacent columns of one row. A group keeps its
+minimum and a scale, and for each element a code:
 
-    scale   = (max - min) · 1 / (2^bits - 1), rounded to x's dtype; 1 where the group is constant
+    scale   = (max - min) · 1 / (2^bits - 1), rounded to x's dtype; 1 if the group is constant
     code    = round((x - min) / scale), ties to even, clamped to 0 .. 2^bits - 1
     x^      = min + code · scale, rounded once
 
-Codes are computed from the *stored* minimum and scale. Stochastic rounding takes, instead of the nearest
-code, the one above as often as the value is near to it, so that x^ is x on average (see
+Codes are computed from the *stored* minimum and scale. Stochastic rounding takes the code above with a
+probability that grows with the distance to the code below, so that x^ is x on average (see
 `puzzles_lib.kernels.rounding`).
-Words are those of `puzzles_lib.kernels.bitpack`: blocks of 16 · (16 / bits) rows, packed down the columns, so
-that a matrix multiplication that walks K unpacks them without passing a value between threads.
+Words are those of `puzzles_lib.kernels.bitpack`: blocks of 16 · (16 / bits) rows, packed down the columns. So
+a matrix multiplication that walks along K unpacks them without passing a value between threads.
 """
 
 from dataclasses import dataclass
@@ -52,13 +52,13 @@ _PAIRS_REGISTERS = 128  # of a thread, at most, with stochastic rounding: as `ST
 
 @dataclass(frozen=True)
 class PackedTensor:
-    """A quantised tensor.
+    """A quantized tensor.
 
     words: int16 [blocks, 16, C], see `puzzles_lib.kernels.bitpack`.
     params: dtype of the tensor, [groups, blocks, 2, rows of a block]; scales at 0 and minima at 1. Rows
         past K have scale 1 and minimum 0.
-    bits, group_size: of the quantisation; the last group of a row may be shorter.
-    shape, dtype: of the tensor that was quantised.
+    bits, group_size: of the quantization; the last group of a row may be shorter.
+    shape, dtype: of the tensor that was quantized.
     """
 
     words: torch.Tensor
@@ -93,21 +93,23 @@ def quantize_pack(
     seed: int | torch.Tensor = 0,
     offset: int = 0,
 ) -> PackedTensor:
-    """Quantise x in groups of ``group_size`` along its last axis, and pack the codes.
+    """Quantize x in groups of ``group_size`` along its last axis, and pack the codes.
 
-    x: float32, float16 or bfloat16, one axis or more, of any size; non-contiguous is accepted.
-    rounding: "nearest", or "stochastic": up with a probability of the distance to the code below, down
-        otherwise. The mean of x^ over many seeds is then x. Scales are rounded up, so that no x is outside.
-    seed, offset: of the random numbers (Philox; an element's place in x counts on). The same give the
-        same codes, on any device and in any launch. seed: an integer of 64 bits, or an int64 tensor of one
-        on x's device, for a seed that changes under `torch.compile` or in a CUDA graph. Nearest rounding
-        uses neither.
-    A NaN or an infinity makes every element of its own group NaN when dequantised, and no other.
-    A group whose scale rounds to 0 or is below 2^-126 counts as constant. In float16 a scale above 65504,
-    which takes a range wider than 65504 · (2^bits - 1), is infinite and makes its group NaN as well, and
-    values next to the ends of float16's range may come back as infinities.
+    x: float32, float16 or bfloat16, with one axis or more, of any size; non-contiguous is accepted.
+    rounding: "nearest" or "stochastic". Stochastic rounds up with a probability equal to the distance to the
+        code below (in steps between codes), and down otherwise. The mean of x^ over many seeds is then x.
+        Scales are rounded up, so that no x is outside the codes.
+    seed, offset: of the random numbers (Philox, counted from offset by an element's place in x). The same
+        seed and offset give the same codes, on any device and in any launch. seed is an integer of 64 bits.
+        For a seed that changes under `torch.compile` or in a CUDA graph, it is an int64 tensor of one element
+        on x's device. Nearest rounding uses neither.
 
-    Raises ValueError for other bits or rounding, a group size below 1 or a scalar, TypeError for another
+    If a group has a NaN or an infinity, all of its elements are NaN when dequantized. Other groups are not
+    affected. A group whose scale rounds to 0 or is below 2^-126 counts as constant. In float16, a range wider
+    than 65504 · (2^bits - 1) makes the scale infinite and its group NaN. Values next to the ends of float16's
+    range may come back as infinities.
+
+    Raises ValueError for other bits or rounding, a group size below 1 or a scalar, and TypeError for another
     dtype.
     """
     check_bits(bits)
@@ -120,9 +122,9 @@ def quantize_pack(
 
 
 def dequantize(packed: PackedTensor) -> torch.Tensor:
-    """The tensor that the codes stand for: shape and dtype of the original, contiguous.
+    """Return the tensor that the codes stand for: shape and dtype of the original, contiguous.
 
-    Raises TypeError where ``packed`` is not a `PackedTensor`, ValueError where its parts do not fit.
+    Raises TypeError if ``packed`` is not a `PackedTensor`, and ValueError if its parts do not fit.
     """
     check_packed("packed", packed)
     return dequantize_words(packed.words, packed.params, packed.bits, packed.group_size, list(packed.shape))
@@ -283,7 +285,7 @@ def quantize_rows(
     FIELDS: tl.constexpr = 16 // BITS
     STEP: tl.constexpr = SPLIT[0]
     words = tl.zeros(SPLIT[1:], tl.int32)
-    zero = tl.zeros(SPLIT[1:3], tl.float32)  # the sum of 0 · scale: NaN with a scale that is no number
+    zero = tl.zeros(SPLIT[1:3], tl.float32)  # sum of 0 · scale: NaN if a scale isn't finite
     if seed_ptr is not None:
         drawn_low, drawn_high = draw(seed_ptr, offset, first, offs_c, BITS)
     # Not unrolled: that would take twice the registers.
@@ -327,7 +329,7 @@ def encode(
 
 @triton.jit
 def _scale_of(low, high, UP: tl.constexpr, BITS: tl.constexpr, DTYPE: tl.constexpr):
-    """As it is stored, in float32. UP: not rounded down, so that no x lies above the last code."""
+    """Return the scale as stored, in float32. UP: never round down, so that no x is above the last code."""
     LEVELS: tl.constexpr = (1 << BITS) - 1
     exact = (high - low) * (1.0 / LEVELS)
     scale = exact.to(DTYPE)
@@ -367,7 +369,7 @@ def _fields_of(
     return fields
 
 
-# ---- two neighbours of 16 bits at a time
+# ---- two adjacent values of 16 bits at a time
 
 
 @triton.jit
@@ -375,13 +377,14 @@ def _quantize_pairs_kernel(
     x_ptr, words_ptr, params_ptr, seed_ptr, C, blocks, offset,
     BITS: tl.constexpr, WIDTH: tl.constexpr, GROUPS: tl.constexpr, STEP: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """As `_quantize_pack_kernel`, of whole blocks of rows and whole groups of WIDTH columns.
+    """Like `_quantize_pack_kernel`, for whole blocks of rows and whole groups of WIDTH columns.
 
-    A program has the `draw_rows` rows of words that share a call of Philox, ROWS of them and STEP of their
-    fields at a time. A lane holds four even columns and the odd ones behind them. Minima and maxima of both
-    are found by one instruction, and between threads a minimum and a maximum go as one. So do the words of
-    two columns: a code is a half of a float, and two such halves are shifted and added as one integer.
-    Programs count columns first, so that neighbours in time write rows of words whole.
+    A program has the `draw_rows` rows of words that share a call of Philox. It handles ROWS of them and STEP
+    of their fields at a time. A lane has four even columns and the odd columns that follow them. One
+    instruction finds the minima or maxima of both, and a minimum and a maximum are passed between threads as
+    one value. The words of two columns are also one value: a code is half of a float, and two such halves are
+    shifted and added as one integer. Programs count columns first, so that programs at the same time write
+    whole rows of words.
     """
     FIELDS: tl.constexpr = 16 // BITS
     LEVELS: tl.constexpr = (1 << BITS) - 1
@@ -555,9 +558,9 @@ def _dequantize_kernel(
     words_ptr, params_ptr, x_ptr, K, C, blocks,
     BITS: tl.constexpr, GROUP: tl.constexpr, BLOCK_C: tl.constexpr, ROWS: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """The rows whose fields share ROWS rows of words.
+    """Dequantize the rows whose fields share ROWS rows of words.
 
-    Programs count columns first: neighbours in time then write neighbouring memory, worth 4% of bandwidth.
+    Programs count columns first, so that programs at the same time write adjacent memory: 4% more bandwidth.
     """
     FIELDS: tl.constexpr = 16 // BITS
     across = tl.cdiv(C, BLOCK_C)
@@ -687,7 +690,7 @@ def _quantize_launch(
     num_warps = min(max(1, width // 256), 32)
     if kernel is _quantize_pairs_kernel:
         grid = (blocks * WORD_ROWS // draw_rows(bits) * (columns // (groups * group_size)),)
-        # Small groups have many scales: those of two rows of words are neighbours, and stored as one.
+        # Small groups have many scales: those of two rows of words are adjacent, and stored as one.
         fields = min(UNIT_FIELDS[bits] if width < 128 else 8, 16 // bits)
         return grid, (columns, blocks, offset), {
             "BITS": bits, "WIDTH": width, "GROUPS": groups, "STEP": fields, "ROWS": 8 // fields,
@@ -717,7 +720,7 @@ def _comes_in_pairs(rows: int, columns: int, bits: int, group_size: int) -> bool
 
 
 def _read_in_pairs(x: torch.Tensor) -> bool:
-    """Whether neighbours may be read two at a time: by instructions that NVIDIA's GPUs have from sm_80 on."""
+    """Return whether x can be read two elements at a time, as NVIDIA's GPUs can from sm_80 on."""
     return x.is_cuda and x.element_size() == 2 and x.data_ptr() % 16 == 0 and _has_pairs(x.get_device())
 
 
