@@ -44,7 +44,7 @@ ANSWER = 'right = ...\nright = {32, 128}\nanswer("ch01-q1", right)\n'
 
 
 def notebook(cells: Mapping[str, str | None] | None = None, before: str = "", kind: str = "code") -> bytes:
-    """A notebook of chapter 01, right but for these cells by id; None takes a cell out.
+    """A notebook of chapter 01 that is correct except for these cells, by id; None takes a cell out.
 
     before: a cell at its beginning. kind: of the puzzles' cells.
     """

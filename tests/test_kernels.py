@@ -537,7 +537,7 @@ def seed_of(bits):
 
 
 def check_words(words, want, bits, x, params, group):
-    """Equal but for codes beside a tie: the interpreter's fma rounds twice, a GPU's once."""
+    """Equal except for codes next to a tie: the interpreter's fma rounds twice, a GPU's once."""
     rows = x.shape[0]
     got, want = (bitpack.unpack_rows_ref(w, bits, len(w) * block_rows(bits)).int() for w in (words, want))
     assert torch.equal(got[rows:], want[rows:])

@@ -400,7 +400,7 @@ def test_a_weight_changed_before_backward_is_refused():
         y.backward()
 
 
-# ---- in place of torch's
+# ---- instead of torch's layers
 
 
 def test_the_state_is_that_of_nn_linear():
