@@ -238,7 +238,7 @@ CALLS = (
 
 
 def source_of(seed: int) -> str:
-    """A kernel, always the same for the same number."""
+    """Return the source of a kernel, always the same for the same number."""
     draw = random.Random(seed)
     lines = [line for _ in range(draw.randint(1, 3)) for line in _statement(draw, 0)]
     body = "".join(f"    {line}\n" for line in lines)
@@ -308,7 +308,7 @@ def _statement(draw: random.Random, depth: int) -> Iterator[str]:
 
 
 def session() -> dict[str, object]:
-    """What a check might leave changed."""
+    """Return everything that a check might change."""
     import numpy as np
     import torch
     import triton.language as tl

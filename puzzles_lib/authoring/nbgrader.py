@@ -47,7 +47,10 @@ os.environ["PUZZLES_STATE_DIR"] = tempfile.mkdtemp(prefix="nbgrader-progress-") 
 
 
 def assignment(nb: NotebookNode, name: str, salt: str) -> NotebookNode:
-    """A chapter's master as nbgrader's source. salt: of the hidden checks. Raises what `strip` raises."""
+    """Return a chapter's master as nbgrader's source.
+
+    salt: of the hidden checks. Raises what `strip` raises.
+    """
     source = normalise(nb)
     cells = []
     for cell in source.cells:
@@ -112,8 +115,8 @@ def _hidden(test: str, points: int) -> str:
 def write(root: Path, folder: Path, salt: str, only: Iterable[str] | None = None) -> list[Path]:
     """Write the course folder: `nbgrader_config.py`, and source/CHAPTER/CHAPTER.ipynb of each chapter.
 
-    only: chapters, as "01" or "01_blocks". Raises ValueError for a file that is no master or a chapter that
-    there is not, OSError where the folder cannot be written to.
+    only: chapters, as "01" or "01_blocks". Raises ValueError if a file is not a master or a chapter doesn't
+    exist, and OSError if the folder cannot be written.
     """
     made = {}
     for master in find_masters(root / "solutions", only):
@@ -130,8 +133,8 @@ def write(root: Path, folder: Path, salt: str, only: Iterable[str] | None = None
 def take_marks(folder: Path, results: Path) -> int:
     """Put the grades in ``results/`` of `puzzles_lib.grading` into the gradebook of a course folder.
 
-    For the assignments that nbgrader has generated; a student's earlier points there are replaced. Returns
-    how many students there were. Raises FileNotFoundError where there are no grades or no gradebook,
+    This is for the assignments that nbgrader has generated. A student's earlier points there are replaced.
+    Returns the number of students. Raises FileNotFoundError if there are no grades or no gradebook,
     ModuleNotFoundError without nbgrader, and ValueError for a grade of another form.
     """
     places: dict[str, dict[str, tuple[str, int]]] = {}  # assignment -> exercise -> grade cell, points

@@ -48,7 +48,7 @@ SHAPES = tuple(Shape(M=4096, N=N, ROWS=8, warps=4) for N in (1024, 2048, 4096, 8
 
 
 def measure() -> dict[str, Any]:
-    """The record. Raises RuntimeError without a GPU."""
+    """Return the record. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench orders needs a CUDA device")
     kernels = dict(_kernels())
@@ -85,7 +85,7 @@ def edited(name: str, edits: Mapping[str, str]) -> object:
 
 
 def counted(kernel: object, shape: Shape, runs: int = RUNS) -> dict[str, int]:
-    """``wrong``, ``elements`` and ``sums`` of so many runs, see the module."""
+    """Return ``wrong``, ``elements`` and ``sums`` of so many runs, as the module describes them."""
     generator = torch.Generator("cuda").manual_seed(0)
     size = (shape.M, shape.N)
     dy, xhat = (torch.randint(-3, 4, size, device="cuda", generator=generator).bfloat16() for _ in range(2))
@@ -131,7 +131,7 @@ def _launcher(kernel: object, shape: Shape) -> Callable[[torch.Tensor, torch.Ten
 
 
 def table(record: Mapping[str, Any]) -> str:
-    """The rows in text, shape by shape."""
+    """Return the rows as text, shape by shape."""
     lines, wide = [], max(len(row["path"]) for row in record["rows"])
     for case in dict.fromkeys(row["case"] for row in record["rows"]):
         lines.append(f"{case}: of {record['runs']} runs")

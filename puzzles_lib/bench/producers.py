@@ -1,8 +1,8 @@
-"""Producers that pack what they make, in the pass that makes it, beside a copy and beside two kernels.
+"""Measure kernels that pack their output while making it, against a copy and against two kernels.
 
-An activation with its slopes, or a norm, and the codes of its output. The copy moves as many bytes as such a
-pass must, at least: the input and the output once each, the slopes, words and params. The error is the share
-of words and params that are not those of the torch reference.
+They are an activation with its slopes, or a norm, and the codes of its output. The copy moves as many bytes
+as such a pass must at least move: the input and the output once each, the slopes, words and params. The error
+is the share of words and params that differ from the torch reference.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ Tensors = tuple[torch.Tensor, ...]
 
 
 def measure() -> list[dict[str, object]]:
-    """All rows. Raises RuntimeError without a GPU."""
+    """Yield all rows. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench producers needs a CUDA device")
     torch.manual_seed(0)

@@ -36,13 +36,13 @@ ROUNDS = 12
 
 
 def measure() -> Iterator[dict[str, object]]:
-    """All rows. Raises RuntimeError without a GPU."""
+    """Yield all rows. Raise RuntimeError without a GPU."""
     yield from measure_blocks()
     yield from _rows(f"ViT-B/16, batch {BATCH}, AdamW", ViT, _vit_step, (2, 4))
 
 
 def measure_blocks(tokens: int = TOKENS) -> Iterator[dict[str, object]]:
-    """The rows of the first model, on so many tokens. Raises RuntimeError without a GPU."""
+    """Yield the rows of the first model, on so many tokens. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench training needs a CUDA device")
     name = f"{BLOCKS} blocks of LayerNorm and MLP (ReLU), {tokens} tokens"
@@ -139,7 +139,7 @@ def _checkpointed(model: nn.Module) -> nn.Module:
 
 
 def mlp_blocks() -> nn.Sequential:
-    """Without residuals: the gradient passes through every block."""
+    """Return blocks without residuals, so that the gradient passes through every block."""
     return nn.Sequential(
         *[
             nn.Sequential(

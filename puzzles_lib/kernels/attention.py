@@ -4,16 +4,16 @@ With s = scale · q kᵀ, p = exp(s - lse), where lse is the log of the sum of e
 
     o  = p v                          forward keeps o and lse
     dv = pᵀ do
-    ds = p · (do vᵀ - delta)          delta = sum over a row of do · o, less what comes back to lse
+    ds = p · (do vᵀ - delta)          delta = sum over a row of do · o, less the gradient of lse
     dq = scale · ds k,  dk = scale · dsᵀ q
 
-Backward computes p once more, from lse. Each element of a gradient is summed by one program, in a fixed
-order: dq by programs that own queries, dk and dv by programs that own keys. So a gradient has the same bits
-in every run, and scores are computed twice. The method is that of FlashAttention-2 (T. Dao, 2023,
+Backward computes p again from lse. Each element of a gradient is summed by one program, in a fixed order: dq
+by programs with a block of queries, dk and dv by programs with a block of keys. So a gradient has the same
+bits in every run, and scores are computed twice. The method is that of FlashAttention-2 (T. Dao, 2023,
 arXiv:2307.08691).
 
-Tiles come by tensor descriptors, which is TMA on a Hopper GPU: without masks, and with zeros for what lies
-past the last row. exp is a power of 2, with the factor log2(e) in the scale.
+Tiles are loaded with tensor descriptors, which is TMA on a Hopper GPU. They need no masks, and rows past the
+last one are zeros. exp is a power of 2, with the factor log2(e) in the scale.
 """
 
 from dataclasses import dataclass
@@ -128,7 +128,7 @@ def _wide(x: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def attention_ref(q, k, v, cu_seqlens, causal, window, scale) -> tuple[torch.Tensor, torch.Tensor]:
-    """o and lse, with all scores in memory."""
+    """Return o and lse, with all scores in memory."""
     heads = q.shape[1]
     s = _scores_ref(_wide(q, heads), _wide(k, heads), cu_seqlens, causal, window, scale)
     o = _times(s.softmax(3), _wide(v, heads))
@@ -147,7 +147,7 @@ def _times(p: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
 def attention_backward_ref(
     do, dlse, q, k, v, o, lse, cu_seqlens, causal, window, scale
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """dq, dk and dv, with all scores in memory."""
+    """Return dq, dk and dv, with all scores in memory."""
     heads = q.shape[1]
     wide_q, wide_k, wide_v, wide_do = (_wide(each, heads) for each in (q, k, v, do))
     p = torch.exp(_scores_ref(wide_q, wide_k, cu_seqlens, causal, window, scale) - lse[..., None])
@@ -495,7 +495,7 @@ def launch_forward(q, k, v, o, lse, cu_seqlens, longest, causal, window, scale, 
 
 
 def launch_dq(q, k, v, o, do, lse, dlse, dq, delta, cu_seqlens, longest, causal, window, scale, tiles=None):
-    """Fill dq, as q, and delta, as lse."""
+    """Fill dq (like q) and delta (like lse)."""
     tiles = tiles or DQ[max(q.shape[3], 64)]
     return _dq_kernel[_programs(q, tiles.m, cu_seqlens, longest)](
         _rows(q, tiles.m), _rows(k, tiles.n), _rows(v, tiles.n), _rows(o, tiles.m), _rows(do, tiles.m),

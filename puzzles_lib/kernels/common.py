@@ -29,7 +29,7 @@ def maximum_with_nan(a, b):
 
 @lru_cache
 def multiprocessors(device: torch.device) -> int:
-    """How many multiprocessors a GPU has."""
+    """Return how many multiprocessors a GPU has."""
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 

@@ -1,13 +1,13 @@
-"""Matrix products with one factor packed: fused, where that is faster, else in chunks or whole.
+"""Matrix products with one packed factor: fused if that is faster, else in chunks or whole.
 
-Two of them, both on `puzzles_lib.kernels.quantize.PackedTensor` as it is, with no conversion before:
+There are two products, both on a `puzzles_lib.kernels.quantize.PackedTensor` as it is, without a conversion:
 
     dequant_gemm_dw(dy, packed)      dW[COUT, CIN] = dy[K, COUT]^T @ x^[K, CIN]    a weight's gradient
     dequant_gemm(x, packed_weight)   y[M, N] = x[M, K] @ w^[N, K]^T                a layer's forward
 
-x^ and w^ are what `dequantize` gives, rounded once to the dtype; sums are float32, rounded once at the
-end. Partial sums, of programs or of chunks of rows, are added in a fixed order: the same inputs give the
-same bits.
+x^ and w^ are what `dequantize` gives, rounded once to the dtype. Sums are float32, rounded once at the end.
+Partial sums, of programs or of chunks of rows, are added in a fixed order. So the same inputs give the same
+bits.
 """
 
 from collections.abc import Callable
@@ -107,7 +107,7 @@ def dequant_gemm_dw_ref(
     group_size: int,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """dW [COUT, CIN] of a matrix dy [K, COUT], in a dtype or dy's; sums in float32."""
+    """Return dW [COUT, CIN] of a matrix dy [K, COUT], in ``dtype`` or dy's, with sums in float32."""
     x = dequantize_ref(words, params, bits, group_size, dy.shape[0])
     return (dy.float().t() @ x.float()).to(dy.dtype if dtype is None else dtype)
 
@@ -115,7 +115,7 @@ def dequant_gemm_dw_ref(
 def dequant_gemm_ref(
     x: torch.Tensor, words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int, features: int
 ) -> torch.Tensor:
-    """y [M, N] of a matrix x [M, K]; sums in float32."""
+    """Return y [M, N] of a matrix x [M, K], with sums in float32."""
     weight = dequantize_ref(words, params, bits, group_size, features)
     return (x.float() @ weight.float().t()).to(x.dtype)
 
@@ -158,7 +158,7 @@ def dw_by_chunks(
     group_size: int,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """dW of contiguous tensors where the fused kernel does not fit: x^ is made for some rows at a time."""
+    """Return dW of contiguous tensors without the fused kernel: x^ is made for some rows at a time."""
     rows, columns, dtype = block_rows(bits), words.shape[2], dy.dtype if dtype is None else dtype
     chunk = max(CHUNK, 4 * columns * dy.shape[1])  # dW's float32 sums are as large
     blocks = max(chunk // (rows * columns * dy.element_size()), 1)  # at a time

@@ -48,9 +48,9 @@ SWIZZLED, PLAIN = gl.NVMMASharedLayout(128, 16), gl.NVMMASharedLayout(0, 16, ran
 
 
 def fits(dy: torch.Tensor, words: torch.Tensor, params: torch.Tensor, group_size: int) -> bool:
-    """Whether `launch` takes these: a Hopper GPU, 16-bit floats, aligned rows, groups that fit the tiles.
+    """Return whether `launch` accepts these: Hopper, 16-bit floats, aligned rows, groups that fit the tiles.
 
-    A tile is in one group, or has whole groups: for the 16 columns of a warp, a row has one scale.
+    A tile is in one group or has whole groups, so that a row has one scale for the 16 columns of a warp.
     """
     if (dy.data_ptr() | words.data_ptr() | params.data_ptr()) % 16:
         return False
@@ -79,9 +79,9 @@ def launch(
     group_size: int,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """dW [COUT, CIN] of a contiguous matrix dy [K, COUT], K > 0, for which `fits` holds, in a dtype or dy's.
+    """Return dW [COUT, CIN] of a contiguous matrix dy [K, COUT], K > 0, if `fits` is true.
 
-    The GPU of dy is the current one.
+    dtype: of dW; dy's by default. dy must be on the current GPU.
     """
     (rows, cout), cin = dy.shape, words.shape[2]
     groups, device = params.shape[0], dy.get_device()

@@ -48,7 +48,7 @@ SWIZZLED = gl.NVMMASharedLayout(128, 16)
 
 
 def fits(x: torch.Tensor, words: torch.Tensor, group_size: int) -> bool:
-    """Whether `launch` takes these: a Hopper GPU, 16-bit floats, aligned rows, groups of whole half steps."""
+    """Return whether `launch` accepts these: Hopper, 16-bit floats, aligned rows, groups of half steps."""
     rows, columns = x.shape
     grouped = group_size % HALF_STEP.value == 0 or group_size >= columns
     aligned = columns % 8 == 0 and x.data_ptr() % 16 == 0 and words.data_ptr() % 16 == 0  # as TMA wants
@@ -59,11 +59,11 @@ def fits(x: torch.Tensor, words: torch.Tensor, group_size: int) -> bool:
 def choose_splits(
     tiles: int, rows: int, columns: int, bits: int, group_size: int, multiprocessors: int
 ) -> tuple[int, int, int, int]:
-    """Splits of K, steps of each, columns that share params, and how many of those a split may touch.
+    """Return splits of K, steps of each, columns that share params, and how many of these a split can touch.
 
-    Programs for all multiprocessors, with 512 columns at least. More of them run at once, four a
-    multiprocessor up to 16 rows of x, two up to 64: that pays with 1024 columns (512 for 17 to 32 rows). The
-    params of a split have to fit into shared memory.
+    There are enough programs for all multiprocessors, with at least 512 columns each. More than one program
+    runs on a multiprocessor: four up to 16 rows of x, two up to 64. That pays off with 1024 columns (512 for
+    17 to 32 rows). The params of a split must fit into shared memory.
     """
     steps = triton.cdiv(columns, STEP)
     span = triton.next_power_of_2(columns) if group_size >= columns else group_size & -group_size
@@ -85,7 +85,7 @@ def choose_splits(
 def launch(
     x: torch.Tensor, words: torch.Tensor, params: torch.Tensor, y: torch.Tensor, bits: int, group_size: int
 ) -> None:
-    """Fill y [M, N] from a contiguous x [M, K] for which `fits` holds; no size is 0."""
+    """Fill y [M, N] from a contiguous x [M, K]. `fits` must be true, and no size may be 0."""
     (rows, columns), features = x.shape, y.shape[1]
     fields = min(16 // bits, 4)
     tiles = triton.cdiv(words.shape[0], 2) * (16 // bits // fields)

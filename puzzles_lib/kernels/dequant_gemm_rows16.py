@@ -47,9 +47,9 @@ WORD_ROWS = gl.constexpr(8)  # of a program
 
 @dataclass(frozen=True)
 class Cut:
-    """How a product is cut: fields of a word, warps, and columns of a warp's step; shares of K, and steps.
+    """How a product is divided: fields of a word, warps, columns of a warp's step, shares of K, and steps.
 
-    ahead: for so many steps words are asked for before they are used.
+    ahead: words are loaded so many steps before they are used.
     """
 
     fields: int
@@ -61,7 +61,7 @@ class Cut:
 
 
 def fits(x: torch.Tensor, group_size: int) -> bool:
-    """Whether `launch` takes these: Ampere or later, 16-bit floats, groups of whole steps, K not too long."""
+    """Return whether `launch` accepts these: Ampere or later, 16-bit floats, whole steps, a short K."""
     grouped = group_size % 32 == 0 or group_size >= x.shape[1]
     possible = x.dtype != torch.float32 and grouped and x.shape[1] <= SPLITS * STEPS * 8 * 32
     return possible and not torch.version.hip and torch.cuda.get_device_capability(x.device) >= (8, 0)
@@ -70,7 +70,7 @@ def fits(x: torch.Tensor, group_size: int) -> bool:
 def choose_cut(
     rows: int, features: int, columns: int, bits: int, group_size: int, multiprocessors: int
 ) -> Cut:
-    """The cut for a shape, by measurements on an H200."""
+    """Return how to divide a shape among programs, as measured on an H200."""
     fields = min(16 // bits, 4)
     programs = triton.cdiv(features, block_rows(bits)) * (16 // WORD_ROWS.value) * (16 // bits // fields)
     programs *= triton.cdiv(rows, ROWS)

@@ -45,14 +45,14 @@ SEED = "rounding_seed"  # the buffer of a layer that rounds stochastically
 
 
 class Quantizing(nn.Module):
-    """What layers that keep codes have in common: their format."""
+    """The format that all layers with codes have in common."""
 
     bits: int
     group_size: int
     rounding: str
 
     def set_format(self, bits: int, group_size: int, rounding: str | None) -> None:
-        """Of the codes that this layer keeps from now on."""
+        """Set the format of the codes that this layer keeps from now on."""
         check_bits(bits)
         check_group_size(group_size)
         self.rounding = rounding_of(bits, rounding)
@@ -101,7 +101,7 @@ class Quantizing(nn.Module):
         return _apply(_Linear, cast, weight, bias, *kept, dtype, self.bits, self.group_size)
 
     def keeps(self, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> bool:
-        """Whether a norm keeps anything of x. Raises where a packed one can't."""
+        """Return whether a norm keeps anything of x. Raise an error if a packed norm can't take x."""
         if not torch.is_grad_enabled():
             return False
         wanted = x.requires_grad or (weight is not None and weight.requires_grad)
@@ -124,7 +124,7 @@ class Quantizing(nn.Module):
         return _apply(_NormFunction, x, weight, bias, *options)
 
     def kept(self, x: torch.Tensor, cast: torch.Tensor) -> Codes:
-        """Return the codes of x in the dtype of the computation: those of a layer beside this one, or new."""
+        """Return the codes of x in the computation's dtype: another layer's with this input, or new ones."""
         if torch.compiler.is_compiling() or not sharing.is_open():
             seed = None if self.rounding == "nearest" else self.seed(cast)
             detached = cast.detach() if cast.requires_grad else cast
@@ -139,22 +139,22 @@ class Quantizing(nn.Module):
 
 
 class PackedLinear(Quantizing, nn.Linear):
-    """`torch.nn.Linear` whose backward pass lives on a packed input.
+    """`torch.nn.Linear` whose backward pass uses a packed input.
 
-    x [..., in_features] gives x @ weight^T + bias [..., out_features], as nn.Linear does: the same
-    parameters, the same ``state_dict``. For backward it keeps x's codes of ``bits`` bits, and a scale and a
-    minimum for each ``group_size`` adjacent features of a row: with 2 bits and groups of 256 in
-    bfloat16, 2.125 bits per element instead of 16. Layers of a module that read one x, such as q, k and v,
-    keep its codes once if `pack_activations` has made them; see `puzzles_lib.kernels.sharing`. Without
+    x [..., in_features] gives x @ weight^T + bias [..., out_features], as nn.Linear does, with the same
+    parameters and the same ``state_dict``. For backward it keeps x's codes of ``bits`` bits, and a scale and
+    a minimum for each ``group_size`` adjacent features of a row. With 2 bits and groups of 256 in bfloat16,
+    that is 2.125 bits per element instead of 16. Layers of a module that read one x, such as q, k and v, keep
+    its codes only once if `pack_activations` has made them; see `puzzles_lib.kernels.sharing`. Without
     gradients, or with a frozen weight, it keeps nothing of x, as nn.Linear does.
 
-    x may be float32, float16 or bfloat16, on any device, non-contiguous, under `torch.autocast`,
-    `torch.compile` and gradient checkpointing. Gradients of gradients raise a RuntimeError.
+    x is float32, float16 or bfloat16, on any device, contiguous or not. `torch.autocast`, `torch.compile` and
+    gradient checkpointing work. Gradients of gradients raise a RuntimeError.
 
     bits: 1, 2, 4 or 8. group_size: 1 or more; the last group of a row may be shorter.
-    rounding: "nearest" (the default except for 1 bit), or "stochastic", which is right on average over many
-        steps and noisier in each. Its random numbers come from the data, or from `seed_rounding`.
-    Raises ValueError for other bits, group sizes or roundings, TypeError on x of another dtype.
+    rounding: "nearest" (the default except for 1 bit), or "stochastic", which is correct on average over many
+        steps and noisier in each. Its random numbers come from the data, or from `seed_rounding`. Raises
+        ValueError for other bits, group sizes or roundings, and TypeError if x has another dtype.
     """
 
     def __init__(
@@ -178,9 +178,9 @@ class PackedLinear(Quantizing, nn.Linear):
     def from_linear(
         cls, linear: nn.Linear, *, bits: int = 4, group_size: int = 256, rounding: str | None = None
     ) -> "PackedLinear":
-        """A packed layer instead of ``linear``: it holds the same parameters, not copies of them.
+        """Return a packed layer with the same parameters as ``linear``, not copies of them.
 
-        Raises TypeError where ``linear`` is no nn.Linear.
+        Raises TypeError if ``linear`` is not an nn.Linear.
         """
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"linear is a {type(linear).__name__}, allowed is torch.nn.Linear")
@@ -191,7 +191,7 @@ class PackedLinear(Quantizing, nn.Linear):
 
     @property
     def in_width(self) -> int:
-        """Columns of the input, by which layers that may share codes are found."""
+        """The columns of the input. Layers that may share codes have the same number."""
         return self.in_features
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -202,11 +202,11 @@ class PackedLinear(Quantizing, nn.Linear):
 
 
 class PackedReLU(nn.ReLU):
-    """`torch.nn.ReLU` that keeps one bit an element for backward: was it above zero?
+    """`torch.nn.ReLU` that keeps one bit per element for backward: was it above zero?
 
-    x may be float32, float16 or bfloat16, of any shape and on any device; the result is contiguous. Where
-    no gradient is wanted it keeps nothing. There is no in-place form. Gradients of gradients raise a
-    RuntimeError, x of another dtype a TypeError.
+    x is float32, float16 or bfloat16, of any shape and on any device. The result is contiguous. The layer
+    keeps nothing if no gradient is needed. There is no in-place form. Gradients of gradients raise a
+    RuntimeError, and x of another dtype raises a TypeError.
     """
 
     def __init__(self) -> None:
@@ -299,9 +299,9 @@ class _Norm(Quantizing):
 class PackedLayerNorm(_Norm, nn.LayerNorm):
     """`torch.nn.LayerNorm` that keeps its normalized input n in codes, and one number per row.
 
-    Parameters and ``state_dict`` are nn.LayerNorm's. The gradient of bias is exact; that of weight is the one
-    of n^, and in that of x only the term n · mean(dy · weight · n) is. Options are those of
-    `PackedLinear`.
+    Parameters and ``state_dict`` are nn.LayerNorm's. The gradient of bias is exact. The gradient of weight is
+    computed from n^, the n that the codes stand for. So is one term of x's gradient, n · mean(dy · weight ·
+    n). Options are those of `PackedLinear`.
     """
 
     rms = False

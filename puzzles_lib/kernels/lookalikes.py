@@ -190,7 +190,7 @@ FORMS: dict[type[nn.Module], type[LookAlike]] = {
 def look_alike(module: nn.Module, told: type[nn.Module] | None = None) -> type[nn.Module] | str:
     """Return the class that packs a module of an unknown class, or why there is none.
 
-    told: the packed layer that the module is to become. Raises ValueError where it computes something else.
+    told: the packed layer that the module should become. Raises ValueError if it computes something else.
     """
     if any(p.is_meta for p in module.parameters(recurse=False)):
         return "on the meta device, where it can't be tried"
@@ -290,7 +290,7 @@ def _is_activation(module: nn.Module, form: type[Activation]) -> bool:
 
 
 class PackedFunction:
-    """An activation function that keeps its slopes, in the place of one of `torch.nn.functional`."""
+    """An activation function that keeps its slopes, instead of one of `torch.nn.functional`."""
 
     def __init__(self, plain: Callable, activation: str, slope_bits: int) -> None:
         self.plain, self.activation, self.slope_bits = plain, activation, slope_bits

@@ -5,7 +5,7 @@
     model = pack_activations(model)  # 4 bits, rounded to the nearest code
     print(report(model))  # what was packed, and why the rest was not
 
-The layers themselves are in `puzzles_lib.kernels.layers`, those that stand for other libraries' classes in
+The layers themselves are in `puzzles_lib.kernels.layers`. The layers for other libraries' classes are in
 `puzzles_lib.kernels.lookalikes`. `puzzles_lib.kernels.checkpoints` packs what gradient checkpointing keeps.
 """
 
@@ -177,7 +177,7 @@ def _share_within(module: nn.Module) -> set[int]:
 def unpack_activations(model: nn.Module) -> nn.Module:
     """Undo `pack_activations`: every packed layer becomes what it was. Returns the model.
 
-    Raises TypeError if ``model`` is no module.
+    Raises TypeError if ``model`` is not a module.
     """
     _check_model(model)
     unpack_functions(model)
@@ -263,13 +263,12 @@ class Report:
 def report(
     model: nn.Module, *inputs: Any, loss: Callable[[Any], torch.Tensor] | None = None, **named: Any
 ) -> Report:
-    """Return what `pack_activations` packed of a model, and why it left the rest alone.
+    """Return what `pack_activations` packed of a model, and why it left the rest unchanged.
 
-    inputs, named: if any are given, copies of the model, packed and not, are called with them, and the report
-        says how many bytes autograd keeps in each.
-    loss: a function of the model's output. If given, it is differentiated in both, and the report has the
-        cosine of the gradients of each weight.
-    Raises TypeError if ``model`` is no module.
+    inputs, named: if any are given, a packed and an unpacked copy of the model are called with them. The
+        report then says how many bytes autograd keeps in each.
+    loss: a function of the model's output. If given, it is differentiated in both copies, and the report has
+        the cosine between the gradients of each weight. Raises TypeError if ``model`` is not a module.
     """
     _check_model(model)
     cosines: dict[str, float] = {}

@@ -59,15 +59,15 @@ def check_activation(activation: str, slope_bits: int) -> None:
 
 
 def activation_pack(x: torch.Tensor, activation: str, slope_bits: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The activation of x, and its slopes in ``slope_bits`` bits per element.
+    """Return the activation y of x, and its slopes in ``slope_bits`` bits per element.
 
-    x: any shape, float32, float16 or bfloat16; non-contiguous and empty ones are accepted.
-    activation: relu, gelu (by erf), gelu_tanh (its approximation) or silu; y is torch's, except for
-        rounding: to about 1e-7 of its size before it is rounded to x's dtype.
-    Returns y (shape and dtype of x, contiguous) and the slopes (uint8). The slope of NaN and of infinities
-    is NaN with 4 and 8 bits, and some number with 1 and 2.
+    x: any shape, float32, float16 or bfloat16; non-contiguous and empty tensors are accepted.
+    activation: relu, gelu (by erf), gelu_tanh (its approximation) or silu. y is torch's, except for rounding:
+        to about 1e-7 of its size before it is rounded to x's dtype. Returns y (shape and dtype of x,
+        contiguous) and the slopes (uint8). The slope of NaN and of infinities is NaN with 4 and 8 bits, and
+        some number with 1 and 2.
 
-    Raises TypeError for another dtype, ValueError for another activation or other bits.
+    Raises TypeError for another dtype, and ValueError for another activation or other bits.
     """
     check_dtype("x", x)
     check_activation(activation, slope_bits)
@@ -75,10 +75,10 @@ def activation_pack(x: torch.Tensor, activation: str, slope_bits: int) -> tuple[
 
 
 def activation_backward(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
-    """The gradient of x: dy times the slope. Shape and dtype of dy, contiguous.
+    """Return the gradient of x: dy times the slope, with shape and dtype of dy, contiguous.
 
-    With 1 bit it is dy or 0, also where dy is NaN.
-    Raises TypeError for another dtype, ValueError where slopes and dy do not fit or live on two devices.
+    With 1 bit it is dy or 0, even if dy is NaN.
+    Raises TypeError for another dtype, and ValueError if slopes and dy do not fit or are on two devices.
     """
     check_slopes(dy, slopes, slope_bits)
     return _activation_backward(dy, slopes, slope_bits)
@@ -113,10 +113,10 @@ def activation_quantize_(
 
 
 def activation_backward_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
-    """In one pass, and in place: dy [..., C] becomes the gradient of x. Returns its sum over all rows, [C].
+    """Replace dy [..., C] by the gradient of x in one pass. Return its sum over all rows, [C].
 
-    That sum, in float32 and taken in a fixed order, is the gradient of the bias before the activation.
-    Raises as `activation_backward`, and ValueError where dy is not contiguous.
+    That sum is in float32 and in a fixed order. It is the gradient of the bias before the activation. Raises
+    the errors of `activation_backward`, and ValueError if dy is not contiguous.
     """
     check_slopes(dy, slopes, slope_bits)
     if dy.dim() == 0 or not dy.is_contiguous():
@@ -143,7 +143,7 @@ def check_slopes(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> Non
 
 
 def slope_bytes(count: int, slope_bits: int) -> int:
-    """Bytes of the slopes of ``count`` elements."""
+    """Return how many bytes the slopes of ``count`` elements need."""
     each = 8 // slope_bits
     return (count + each - 1) // each
 
@@ -152,7 +152,7 @@ def slope_bytes(count: int, slope_bits: int) -> int:
 
 
 def activation_ref(x: torch.Tensor, activation: str) -> torch.Tensor:
-    """torch's own."""
+    """Return torch's own activation."""
     if activation == "relu":
         return F.relu(x)
     if activation == "silu":
@@ -161,7 +161,7 @@ def activation_ref(x: torch.Tensor, activation: str) -> torch.Tensor:
 
 
 def slope_ref(x: torch.Tensor, activation: str) -> torch.Tensor:
-    """f'(x) in float32."""
+    """Return f'(x) in float32."""
     if activation == "relu":
         return (~(x <= 0)).float()
     x = x.float().clamp(-20, 20)  # beyond, slopes are 0 and 1
@@ -207,13 +207,13 @@ def activation_backward_ref(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: 
 
 @triton.constexpr_function
 def slope_zero(slope_bits):
-    """`ZERO`, for kernels."""
+    """Return `ZERO`, for kernels."""
     return 27 if slope_bits == 8 else 2 if slope_bits == 4 else 0
 
 
 @triton.constexpr_function
 def slope_steps(slope_bits):
-    """`STEPS`, for kernels."""
+    """Return `STEPS`, for kernels."""
     return 200.0 if slope_bits == 8 else 11.0 if slope_bits == 4 else 3.0 if slope_bits == 2 else 1.0
 
 
@@ -410,7 +410,7 @@ def _activation_quantize_kernel(
 
 
 def fits(columns: int, group_size: int) -> bool:
-    """Whether one kernel can do `activation_quantize_`."""
+    """Return whether one kernel can do `activation_quantize_`."""
     power = group_size >= 8 and group_size & (group_size - 1) == 0
     return power and group_size <= 4096 and columns % max(group_size, 256) == 0
 
@@ -427,7 +427,7 @@ def launch_activation_quantize(
     seed: torch.Tensor | None,
     offset: int,
 ) -> None:
-    """One pass over a matrix h that `fits`."""
+    """Launch the one kernel for a matrix h that `fits`."""
     (rows, columns), blocks = h.shape, words.shape[0]
     key = ("activation", activation, slope_bits, h.dtype, rows, columns, bits, group_size, offset)
     launching.launch(
@@ -487,7 +487,7 @@ def launch_activation_backward(
 def launch_activation_backward_sum(
     dy: torch.Tensor, slopes: torch.Tensor, sums: torch.Tensor, slope_bits: int
 ) -> None:
-    """dy [K, C] times its slopes, in place, and sums [blocks of ROWS rows, C]; C a multiple of 8."""
+    """Multiply dy [K, C] by its slopes, in place; fill sums [blocks of ROWS rows, C]. C: a multiple of 8."""
     rows, columns = dy.shape
 
     def prepare() -> tuple:

@@ -43,15 +43,15 @@ def quantize_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def q8_linear(
     x: torch.Tensor, wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """x @ (wq * w_scale)ᵀ + bias, through int8 rows of x and exact int32 sums.
+    """Return x @ (wq * w_scale)ᵀ + bias, with int8 rows of x and exact int32 sums.
 
-    x: [..., K], float32, float16 or bfloat16; any strides, any size. wq: int8 [N, K], as `quantize_rows`
-    gives for a weight matrix. w_scale: float32 [N]. bias: [N], one of x's dtypes. All on one device.
-    Returns y: [..., N] in x's dtype, rounded once from float32. A row with a NaN or an infinity comes out
-    as NaN, the others are untouched; a row of zeros gives the bias. There is no gradient.
+    x: [..., K], float32, float16 or bfloat16; any strides, any size. wq: int8 [N, K], from `quantize_rows` of
+    a weight matrix. w_scale: float32 [N]. bias: [N], one of x's dtypes. All are on one device. Returns y:
+    [..., N] in x's dtype, rounded once from float32. A row with a NaN or an infinity becomes NaN and does not
+    affect other rows. A row of zeros gives the bias. There is no gradient.
 
-    Raises TypeError for another dtype, ValueError where shapes or devices do not fit or K is over 133144
-    (132104 where wq has a -128): the sums would leave int32.
+    Raises TypeError for another dtype. Raises ValueError if shapes or devices do not fit, or if K is above
+    133144 (132104 if wq has a -128), because the sums would not fit into int32.
     """
     _check_x(x)
     check_weight(wq, w_scale, bias)
@@ -110,10 +110,10 @@ class Q8Linear(nn.Module):
 
 
 def swap_linears(model: nn.Module) -> nn.Module:
-    """Put a `Q8Linear` in the place of every `nn.Linear` below ``model``, and return the model.
+    """Replace every `nn.Linear` below ``model`` by a `Q8Linear`, and return the model.
 
-    In place, unless the model is itself an nn.Linear. Subclasses of nn.Linear stay, since their owners
-    reach for their weights; a module in two places stays one module.
+    The model itself is changed, unless it is an nn.Linear. Subclasses of nn.Linear stay as they are, because
+    other code may use their weights. A module in two places stays one module.
     """
     swapped: dict[nn.Module, nn.Module] = {}
 
@@ -166,7 +166,7 @@ def check_weight(wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | N
 
 
 def quantize_rows_ref(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes and scales of a matrix x [M, K]."""
+    """Return codes and scales of a matrix x [M, K]."""
     if not x.numel():
         return x.new_zeros(x.shape, dtype=torch.int8), x.new_zeros(x.shape[0], dtype=torch.float32)
     x = x.float()
@@ -186,10 +186,11 @@ BLOCK = 256  # rows of weights turned into float32 at a time, to stay within a c
 
 @torch.autocast("cpu", enabled=False)  # which would round the sums to 16 bits
 def int8_matmul_ref(xq: torch.Tensor, wq: torch.Tensor) -> torch.Tensor:
-    """xq [M, K] @ wq [N, K]ᵀ as float32, rounded once from the exact sums.
+    """Return xq [M, K] @ wq [N, K]ᵀ as float32, rounded once from the exact sums.
 
-    `torch._int_mm` is quick on CPUs whose AVX-512 multiplies int8 (VNNI). On others oneDNN's int8 kernels
-    saturate or are a plain loop, some 30 times slower than float32, which is exact for short enough sums.
+    `torch._int_mm` is fast on CPUs whose AVX-512 multiplies int8 (VNNI). On others oneDNN's int8 kernels
+    saturate, or are a plain loop that is some 30 times slower than float32. float32 is exact for sums that
+    are short enough.
     """
     if torch.cpu._is_vnni_supported() and wq.shape[1] > 1:
         # With K = 1 the strides of wq.t(), (1, 1), are taken for those of rows, and nothing is written.
@@ -210,7 +211,7 @@ def int8_matmul_ref(xq: torch.Tensor, wq: torch.Tensor) -> torch.Tensor:
 def q8_linear_ref(
     x: torch.Tensor, wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | None
 ) -> torch.Tensor:
-    """y [M, N] of a matrix x [M, K]."""
+    """Return y [M, N] of a matrix x [M, K]."""
     rows, outputs = x.shape[0], wq.shape[0]
     if x.numel() and outputs:
         xq, x_scale = quantize_rows_ref(x)
@@ -365,7 +366,7 @@ def _matmul_kernel(
 def launch_quantize_rows(
     x: torch.Tensor, codes: torch.Tensor, scale: torch.Tensor, sums: torch.Tensor | None = None, pdl=False
 ) -> None:
-    """Fill codes and scale from a matrix x, and sums, where there are any, with zeros."""
+    """Fill codes and scale from a matrix x. Fill sums, if there are any, with zeros."""
     rows, columns = x.shape
     block = min(triton.next_power_of_2(columns), 8192)
     height = max(1, 2048 // block)
@@ -394,7 +395,7 @@ class Tiles:
 
 
 def choose_tiles(rows: int, outputs: int, columns: int, programs: int, tma: bool) -> Tiles:
-    """Tiles for a shape, from measurements on an H200 at K = N = 4096.
+    """Return tiles for a shape, from measurements on an H200 at K = N = 4096.
 
     programs: how many the GPU runs at once. tma: whether the tiles come by its bulk copies.
     """
@@ -419,12 +420,12 @@ def choose_tiles(rows: int, outputs: int, columns: int, programs: int, tma: bool
 
 
 def grid_of(tiles: Tiles, rows: int, outputs: int) -> tuple[int, int]:
-    """Tiles of y, and shares of K."""
+    """Return the number of tiles of y, and of shares of K."""
     return triton.cdiv(rows, tiles.m) * triton.cdiv(outputs, tiles.n), tiles.split
 
 
 def kernel_of_few_rows(rows: int, wq: torch.Tensor) -> ModuleType | None:
-    """The module whose ``launch`` is the fastest for so few rows, if there is one (measured on an H200)."""
+    """Return the module whose ``launch`` is the fastest for so few rows (measured on an H200), or None."""
     if rows > 8 and q8_linear_rows64.fits(rows, wq):
         return q8_linear_rows64
     return q8_linear_rows16 if q8_linear_rows16.fits(rows, wq) else None
@@ -467,7 +468,7 @@ def launch_matmul(
     tma: bool,
     pdl: bool,
 ) -> None:
-    """Fill y [M, N] from codes, M rows or more, and scales; sums are zeros where there are shares.
+    """Fill y [M, N] from codes, M rows or more, and scales. If K is shared, sums must be zeros.
 
     pdl: the launch before this one is `launch_quantize_rows` with the same.
     """

@@ -25,7 +25,7 @@ OUTPUTS, COLUMNS = gl.constexpr(32), gl.constexpr(64)  # of a program; of a warp
 
 
 def fits(rows: int, wq: torch.Tensor) -> bool:
-    """Whether `launch` takes these: Ampere or later, aligned rows that are not too long, enough outputs."""
+    """Return whether `launch` accepts these: Ampere or later, aligned rows, not too long, enough outputs."""
     outputs, columns = wq.shape
     gpu = torch.cuda.get_device_properties(wq.device)
     aligned = columns % 16 == 0 and wq.data_ptr() % 16 == 0
@@ -45,7 +45,7 @@ def launch(
     y: torch.Tensor,
     pdl: bool,
 ) -> None:
-    """Fill y [M, N] from contiguous codes, M rows or more, and scales, where `fits` holds.
+    """Fill y [M, N] from scales and contiguous codes, M rows or more. `fits` must be true.
 
     pdl: the launch before this one quantized the rows, and signals that this one may start.
     """

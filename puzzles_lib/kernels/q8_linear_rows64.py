@@ -35,7 +35,7 @@ SWIZZLED = gl.NVMMASharedLayout(128, 8)
 
 
 def fits(rows: int, wq: torch.Tensor) -> bool:
-    """Whether `launch` takes these: a Hopper GPU, aligned rows, enough outputs."""
+    """Return whether `launch` accepts these: a Hopper GPU, aligned rows, enough outputs."""
     outputs, columns = wq.shape
     gpu = torch.cuda.get_device_properties(wq.device)
     aligned = columns % 16 == 0 and wq.data_ptr() % 16 == 0  # as TMA wants
@@ -52,7 +52,7 @@ def launch(
     y: torch.Tensor,
     pdl: bool,
 ) -> None:
-    """Fill y [M, N] from contiguous codes [ROWS, K], of which M rows count, and scales, where `fits` holds.
+    """Fill y [M, N] from scales and contiguous codes [ROWS, K], of which M rows count. `fits` must be true.
 
     pdl: the launch before this one quantized the rows, and signals that this one may start.
     """

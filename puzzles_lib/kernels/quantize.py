@@ -70,17 +70,17 @@ class PackedTensor:
 
     @property
     def scale(self) -> torch.Tensor:
-        """[groups, blocks, rows of a block]: row ``k`` is ``[k // rows, k % rows]``."""
+        """The scales, [groups, blocks, rows of a block]: row ``k`` is ``[k // rows, k % rows]``."""
         return self.params[:, :, 0]
 
     @property
     def minimum(self) -> torch.Tensor:
-        """[groups, blocks, rows of a block], as `scale`."""
+        """The minima, [groups, blocks, rows of a block], as in `scale`."""
         return self.params[:, :, 1]
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the packed tensor holds."""
+        """The number of bytes of the packed tensor."""
         return self.words.nbytes + self.params.nbytes
 
 
@@ -136,7 +136,7 @@ def check_group_size(group_size: int) -> None:
 
 
 def check_packed(name: str, packed: PackedTensor) -> None:
-    """Raise where the parts of a packed tensor do not fit together."""
+    """Raise TypeError or ValueError if the parts of a packed tensor do not fit together."""
     if not isinstance(packed, PackedTensor):
         raise TypeError(f"{name} is a {type(packed).__name__}, allowed is a PackedTensor")
     check_bits(packed.bits)
@@ -158,7 +158,7 @@ def check_packed(name: str, packed: PackedTensor) -> None:
 def storage_shapes(
     rows: int, columns: int, bits: int, group_size: int
 ) -> tuple[tuple[int, int, int], tuple[int, int, int, int]]:
-    """Shapes of words and params for a matrix [rows, columns]."""
+    """Return the shapes of words and params for a matrix [rows, columns]."""
     blocks = (rows + block_rows(bits) - 1) // block_rows(bits)
     groups = (columns + group_size - 1) // group_size
     return (blocks, WORD_ROWS, columns), (groups, blocks, 2, block_rows(bits))
@@ -170,7 +170,7 @@ def storage_shapes(
 def quantize_pack_ref(
     x: torch.Tensor, bits: int, group_size: int, seed: torch.Tensor | None = None, offset: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Words and params of a matrix x [K, C]; with a seed, rounded stochastically."""
+    """Return words and params of a matrix x [K, C]; with a seed, rounded stochastically."""
     rows, columns = x.shape
     words_shape, params_shape = storage_shapes(rows, columns, bits, group_size)
     if not x.numel():
@@ -212,7 +212,7 @@ def quantize_pack_ref(
 def dequantize_ref(
     words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int, rows: int
 ) -> torch.Tensor:
-    """The matrix [K, C] that words and params stand for, rounded once to the dtype of params."""
+    """Return the matrix [K, C] that words and params stand for, rounded once to the dtype of params."""
     columns = words.shape[2]
     codes = unpack_rows_ref(words, bits, rows)
     scale, low = params.permute(2, 1, 3, 0).flatten(1, 2)[:, :rows].double()  # [K, groups]
@@ -278,9 +278,9 @@ def quantize_rows(
     x_ptr, param, seed_ptr, offset, first, rows, offs_c, in_group, exists, rows_left, C,
     BITS: tl.constexpr, SPLIT: tl.constexpr, EVEN: tl.constexpr, CAREFUL: tl.constexpr,
 ):  # fmt: skip
-    """The words, and [ROWS, GROUPS] ones where a group had a NaN or an infinity, after storing the params.
+    """Store the params. Return the words, and [ROWS, GROUPS] with a 1 if a group had a NaN or an infinity.
 
-    There a code is NaN, whose bits spill into the fields of other rows, unless CAREFUL.
+    In such a group a code is NaN, and its bits spill into the fields of other rows unless CAREFUL.
     """
     FIELDS: tl.constexpr = 16 // BITS
     STEP: tl.constexpr = SPLIT[0]
@@ -314,10 +314,10 @@ def encode(
     x, low_x, high_x, added, step,
     BITS: tl.constexpr, SPLIT: tl.constexpr, DTYPE: tl.constexpr, CAREFUL: tl.constexpr,
 ):  # fmt: skip
-    """STEP fields of words [ROWS, GROUPS, WIDTH] from ``step``; scales and minima [STEP, ROWS, GROUPS].
+    """Return STEP fields of words [ROWS, GROUPS, WIDTH] from ``step``; scales, minima [STEP, ROWS, GROUPS].
 
-    x: float32 [STEP, ROWS, GROUPS * WIDTH]; low_x and high_x are x, or what does not count for minimum and
-    maximum is infinite there. added: of `noise`, or None for nearest rounding.
+    x: float32 [STEP, ROWS, GROUPS * WIDTH]. low_x, high_x: x, with infinities where an element must not count
+    for the minimum or the maximum. added: from `noise`, or None for nearest rounding.
     """
     low = tl.reduce(tl.reshape(low_x, SPLIT), 3, _minimum_with_nan)  # [STEP, ROWS, GROUPS]
     high = tl.reduce(tl.reshape(high_x, SPLIT), 3, maximum_with_nan)
@@ -757,7 +757,7 @@ dequantize_words = torch.library.custom_op("bit_by_bit::dequantize", _dequantize
 def dequantize_unchecked(
     words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int, shape: list[int]
 ) -> torch.Tensor:
-    """Return what `dequantize_words` returns, without the operator around it where that is as good."""
+    """Return what `dequantize_words` returns, without the operator around it if possible."""
     return launching.run(dequantize_words, _dequantize_now, words, params, bits, group_size, shape)
 
 
@@ -778,7 +778,7 @@ def launch_dequantize(
 def dequantize_launch(
     words: torch.Tensor, params: torch.Tensor, x: torch.Tensor, bits: int, group_size: int
 ) -> tuple[triton.JITFunction, tuple[int], dict[str, object], dict[str, int]]:
-    """The kernel of `launch_dequantize`, its grid, its arguments and its options."""
+    """Return the kernel of `launch_dequantize`, its grid, its arguments and its options."""
     (rows, columns), blocks = x.shape, words.shape[0]
     word_rows = max(1, bits // 4)
     even = rows % block_rows(bits) == 0 and columns % 256 == 0

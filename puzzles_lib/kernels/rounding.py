@@ -48,10 +48,10 @@ def rounding_of(bits: int, rounding: str | None) -> str:
 
 
 def as_seed(rounding: str, seed: int | torch.Tensor, device: torch.device) -> torch.Tensor | None:
-    """The seed as a tensor of one int64, or None for nearest rounding.
+    """Return the seed as a tensor of one int64, or None for nearest rounding.
 
-    Raises ValueError for another rounding, or a seed of 65 bits or of more elements, TypeError for a seed
-    that is neither an integer nor an int64 tensor.
+    Raises ValueError for another rounding, or for a seed of 65 bits or of more elements. Raises TypeError for
+    a seed that is neither an integer nor an int64 tensor.
     """
     check_rounding(rounding)
     if isinstance(seed, torch.Tensor):
@@ -92,9 +92,9 @@ def draw_rows(bits):
 
 
 def philox_ref(key: list[torch.Tensor], counter: list[torch.Tensor], rounds: int = ROUNDS.value):
-    """Philox4x32 or Philox2x32: as many tensors of 32 random bits (in int64) as the counter has.
+    """Return Philox4x32 or Philox2x32: as many tensors of 32 random bits (in int64) as the counter has.
 
-    counter: 4 or 2 tensors of 32 bits, key: 2 or 1 of them.
+    counter: 4 or 2 tensors of 32 bits. key: 2 or 1 of them.
     """
     for _ in range(rounds):
         if len(counter) == 2:
@@ -109,7 +109,7 @@ def philox_ref(key: list[torch.Tensor], counter: list[torch.Tensor], rounds: int
 
 
 def draw_ref(seed: torch.Tensor, offset: int, rows: int, columns: int, bits: int) -> torch.Tensor:
-    """Integers [rows, columns] of `fraction_bits` random bits; rows fill blocks."""
+    """Return integers [rows, columns] of `fraction_bits` random bits; rows fill blocks."""
     halves = [seed & _LOW, seed >> 32 & _LOW]
     count = [torch.full_like(seed, word) for word in (offset & _LOW, offset >> 32 & _LOW, 0, 0)]
     key = philox_ref(halves, count)[:1]
@@ -155,10 +155,10 @@ def draw(seed_ptr, offset, first, offs_c, BITS: tl.constexpr):
 def noise(
     low, high, first, step, BITS: tl.constexpr, SPLIT: tl.constexpr, HALVES: tl.constexpr = False
 ):  # fmt: skip
-    """Floats [STEP, ROWS, GROUPS * WIDTH]: `leading_one` and a fraction below 1 of `fraction_bits`.
+    """Return floats [STEP, ROWS, GROUPS * WIDTH]: `leading_one` and a fraction below 1 of `fraction_bits`.
 
-    Of STEP fields from ``step``, and ROWS rows of words, at most a unit's, from ``first``.
-    HALVES: by an instruction of NVIDIA's, where it may be used.
+    They are for STEP fields from ``step``, and for ROWS rows of words (at most a unit's) from ``first``.
+    HALVES: use an instruction of NVIDIA's GPUs.
     """
     UNIT_FIELDS: tl.constexpr = 2 if BITS == 8 else 4
     UNIT_ROWS: tl.constexpr = 8 // UNIT_FIELDS
@@ -189,11 +189,11 @@ def _lower_and_upper(a, b):
 
 @triton.jit
 def lower_halves(a, b):
-    """Of 32 bits each: a's lower 16, and b's above them."""
+    """Return 32 bits each: a's lower 16, and b's lower 16 above them."""
     return tl.inline_asm_elementwise("prmt.b32 $0, $1, $2, 0x5410;", "=r,r,r", [a, b], a.dtype, True, 1)
 
 
 @triton.jit
 def upper_halves(a, b):
-    """Of 32 bits each: a's upper 16, and b's above them."""
+    """Return 32 bits each: a's upper 16, and b's upper 16 above them."""
     return tl.inline_asm_elementwise("prmt.b32 $0, $1, $2, 0x7632;", "=r,r,r", [a, b], a.dtype, True, 1)

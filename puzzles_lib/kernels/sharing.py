@@ -72,7 +72,7 @@ NUMBER = -16  # of our hooks; torch counts up from 0
 
 
 def is_open() -> bool:
-    """Whether a module that shares is in a call of its ``forward``."""
+    """Return whether a module that shares is in a call of its ``forward``."""
     return bool(_scopes.running)
 
 

@@ -53,34 +53,34 @@ Row = dict[str, Any]
 
 
 def load(path: str | Path = FILE) -> dict[str, Any]:
-    """The whole record."""
+    """Return the whole record."""
     return json.loads(Path(path).read_text())
 
 
 def rows(bench: str) -> list[Row]:
-    """The recorded rows of one bench, such as ``"memory"``."""
+    """Return the recorded rows of one bench, such as ``"memory"``."""
     return [row for record in _records() for row in record["rows"] if row["bench"] == bench]
 
 
 def launches() -> dict[str, Row]:
-    """Chapter 15's recorded launches, by the path of their rows."""
+    """Return chapter 15's recorded launches, by the path of their rows."""
     return load(RACE)["launches"]
 
 
 def clocks() -> dict[str, Row]:
-    """``us``, ``mhz`` and ``watts`` of chapter 15's paths, each run alone for a second, by path."""
+    """Return ``us``, ``mhz`` and ``watts`` of chapter 15's paths, each run alone for a second, by path."""
     return load(RACE)["clocks"]
 
 
 def about(bench: str = "") -> str:
-    """Where the recorded figures of a bench come from, in a line; the newest of most, where none is named."""
+    """Return in a line where the figures of a bench come from. Without a bench: those of the most benches."""
     of_bench = (record for record in _records() if any(row["bench"] == bench for row in record["rows"]))
     record = next(of_bench, None) or load()
     return origin({**record, "date": record["dates"].get(bench, record["date"])})
 
 
 def origin(record: Mapping[str, Any]) -> str:
-    """Where the figures of a record come from, in a line."""
+    """Return in a line where the figures of a record come from."""
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     return f"recorded on one {record['device']} ({versions}) on {record['date']}"
 
@@ -144,7 +144,7 @@ def save(
 
 
 def keep(record: Mapping[str, Any], path: str | Path) -> None:
-    """Write a record of another form, a row a line; as a whole or not at all."""
+    """Write a record of another form, with one row per line, as a whole or not at all."""
     parts = []
     for name, value in record.items():
         if isinstance(value, list):
@@ -171,7 +171,7 @@ def _verify(row: Row) -> None:
 
 
 def table(some: Sequence[Row]) -> str:
-    """Rows as a table in text, under one line of headings."""
+    """Return rows as a table in text, under one line of headings."""
     wide = {
         name: max([len(name), *(len(row[name]) for row in some)]) for name in ("case", "path", "baseline")
     }
@@ -194,12 +194,12 @@ def table(some: Sequence[Row]) -> str:
 
 
 def bits_text(bits: int) -> str:
-    """How cases name a format: "1 bit", "2 bits"."""
+    """Return the name of a format in cases: "1 bit", "2 bits"."""
     return f"{bits} bit{'s' * (bits != 1)}"
 
 
 def rounding_told(path: str) -> str:
-    """A path of bench "training", with how its codes are rounded: to the nearest where it does not say."""
+    """Return a path of bench "training" with its rounding: to nearest, unless the path names another."""
     if not path.startswith("packed, ") or "stochastic" in path:
         return path
     packed, bits, *others = path.split(", ")
@@ -207,7 +207,7 @@ def rounding_told(path: str) -> str:
 
 
 def report() -> str:
-    """All recorded figures, bench by bench."""
+    """Return all recorded figures as text, bench by bench."""
     parts = []
     for record in _records():
         for bench in dict.fromkeys(row["bench"] for row in record["rows"]):
