@@ -310,6 +310,7 @@ REFUSED_TYPES = {
     ),
     "linear is Conv1d, allowed is an nn.Linear": lambda: Q8Linear.from_linear(nn.Conv1d(1, 1, 1)),
     "x is torch.float64": lambda: Q8Linear.from_linear(nn.Linear(3, 3, dtype=torch.float64)),
+    "model is a Tensor, allowed is a torch.nn.Module": lambda: swap_linears(X),
     "linear is int, allowed is a function": lambda: override_linear_dynamic(3).__enter__(),
 }
 EVERY_REFUSAL = [

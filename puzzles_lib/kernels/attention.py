@@ -23,7 +23,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from puzzles_lib.kernels.common import check_dtype
+from puzzles_lib.kernels.common import check_dtype, check_integer
 
 HALVES = (torch.float16, torch.bfloat16)
 DTYPES = (*HALVES, torch.float32, torch.float64)
@@ -66,7 +66,10 @@ def attention(
     """
     _check(q, k, v, causal, window, cu_seqlens, max_seqlen)
     longest = q.shape[2] if max_seqlen is None else max_seqlen
-    scale = q.shape[3] ** -0.5 if scale is None else float(scale)
+    try:
+        scale = q.shape[3] ** -0.5 if scale is None else float(scale)
+    except (TypeError, ValueError):
+        raise TypeError(f"scale is {scale!r}, allowed is a number") from None
     o, lse = _attention(q, k, v, cu_seqlens, longest, causal, window, scale)
     return (o, lse) if return_lse else o
 
@@ -87,6 +90,11 @@ def _check(q, k, v, causal, window, cu_seqlens, max_seqlen) -> None:
     for name, value in (("k", k), ("v", v)):
         if tuple(value.shape) != wanted:
             raise ValueError(f"{name} has shape {tuple(value.shape)}, allowed is {wanted}")
+    if not isinstance(causal, bool):
+        raise TypeError(f"causal is {causal!r}, allowed are True and False")
+    for name, number in (("window", window), ("max_seqlen", max_seqlen)):
+        if number is not None:
+            check_integer(name, number)
     if window is not None and (window < 1 or not causal):
         raise ValueError(f"window is {window} with causal={causal}, allowed is 1 or more with causal=True")
     if cu_seqlens is None:

@@ -68,7 +68,12 @@ def unpack_bits(words: torch.Tensor, bits: int, shape: tuple[int, ...]) -> torch
 
 
 def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Return a shape as (K, C): the last axis is C, and all others are flattened to K."""
+    """Return a shape as (K, C): the last axis is C, and all others are flattened to K.
+
+    Raises TypeError if it is not a tuple or a list, and ValueError if it is empty.
+    """
+    if not isinstance(shape, (tuple, list)):
+        raise TypeError(f"shape is {shape!r}, allowed are tuples of integers")
     if len(shape) == 0:
         raise ValueError("shape is (), allowed are shapes of one axis or more")
     *leading, columns = shape

@@ -23,7 +23,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from puzzles_lib.kernels.bitpack import check_bits
-from puzzles_lib.kernels.common import DTYPES
+from puzzles_lib.kernels.common import DTYPES, check_model
 from puzzles_lib.kernels.quantize import PackedTensor, check_group_size, dequantize, quantize_pack
 
 LEAST = 1024  # elements: smaller inputs stay as they are
@@ -37,8 +37,10 @@ def packed_checkpoint(
     Inputs that have a gradient and are float32, float16 or bfloat16 are packed. Parameters, masks and other
     inputs are kept as they are, because other blocks keep them, too.
     options: of `torch.utils.checkpoint.checkpoint`; ``use_reentrant`` is False by default.
-    Raises ValueError for other bits or group sizes.
+    Raises ValueError for other bits or group sizes, and TypeError if ``function`` can't be called.
     """
+    if not callable(function):
+        raise TypeError(f"function is {type(function).__name__}, allowed is a function or a module")
     check_bits(bits)
     check_group_size(group_size)
 
@@ -63,8 +65,7 @@ def pack_checkpoints(model: nn.Module, bits: int = 8, group_size: int = 256) -> 
     Raises ValueError for other bits or group sizes, or if no block of the model is checkpointed. Raises
     TypeError if ``model`` is not a module.
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}, allowed is a torch.nn.Module")
+    check_model(model)
     check_bits(bits)
     check_group_size(group_size)
     blocks = [each for each in model.modules() if callable(vars(each).get(HELD))]

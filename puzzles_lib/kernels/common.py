@@ -5,6 +5,7 @@ from functools import lru_cache
 import torch
 import triton
 import triton.language as tl
+from torch import nn
 
 from puzzles_lib.kernels import launching
 
@@ -20,6 +21,20 @@ def check_dtype(name: str, value: torch.Tensor, allowed: tuple[torch.dtype, ...]
         names = "is torch." if len(allowed) == 1 else "are "
         names += " and ".join(", ".join(str(d)[6:] for d in allowed).rsplit(", ", 1))
         raise TypeError(f"{name} is {what}, allowed {names}")
+
+
+def check_integer(name: str, value: int) -> None:
+    """Raise TypeError if ``value`` is not an integer, and ValueError if it doesn't fit into 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)):
+        raise TypeError(f"{name} is {type(value).__name__}, allowed is an integer")
+    if not torch.compiler.is_compiling() and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{name} is {value}, allowed are integers of 64 bits")
+
+
+def check_model(model: nn.Module) -> None:
+    """Raise TypeError if ``model`` is not a module."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}, allowed is a torch.nn.Module")
 
 
 @triton.jit

@@ -93,8 +93,8 @@ class Quantizing(nn.Module):
 
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         """Return x @ weight^T + bias, with x's codes kept for the gradient of weight [out, in]."""
-        if not torch.is_grad_enabled() or not weight.requires_grad:
-            return F.linear(x, weight, bias)  # keeps nothing of x
+        if not torch.is_grad_enabled() or not weight.requires_grad or not isinstance(x, torch.Tensor):
+            return F.linear(x, weight, bias)  # keeps nothing of x, or says what is wrong with x
         cast, dtype = _autocast(x, weight.dtype)
         _check_input(self, cast)
         kept = self.kept(x, cast)
@@ -102,7 +102,7 @@ class Quantizing(nn.Module):
 
     def keeps(self, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> bool:
         """Return whether a norm keeps anything of x. Raise an error if a packed norm can't take x."""
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() or not isinstance(x, torch.Tensor):
             return False
         wanted = x.requires_grad or (weight is not None and weight.requires_grad)
         if wanted or (bias is not None and bias.requires_grad):
@@ -153,8 +153,8 @@ class PackedLinear(Quantizing, nn.Linear):
 
     bits: 1, 2, 4 or 8. group_size: 1 or more; the last group of a row may be shorter.
     rounding: "nearest" (the default except for 1 bit), or "stochastic", which is correct on average over many
-        steps and noisier in each. Its random numbers come from the data, or from `seed_rounding`. Raises
-        ValueError for other bits, group sizes or roundings, and TypeError if x has another dtype.
+        steps and noisier in each. Its random numbers come from the data, or from `seed_rounding`.
+    Raises ValueError for other bits, group sizes or roundings, and TypeError if x has another dtype.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class PackedReLU(nn.ReLU):
         super().__init__()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if not torch.is_grad_enabled() or not x.requires_grad:
+        if not _has_gradient(x):
             return F.relu(x)
         return packed_activation(self, x, "relu", 1)
 
@@ -231,7 +231,7 @@ class Sloped(nn.Module):
         self.slope_bits = slope_bits
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if not torch.is_grad_enabled() or not x.requires_grad:
+        if not _has_gradient(x):
             return super().forward(x)
         return packed_activation(self, x, _activation(self), self.slope_bits)
 
@@ -446,6 +446,11 @@ def _autocast(x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.
         dtype = torch.get_autocast_dtype(x.device.type)
         return x.to(dtype), dtype
     return x, dtype
+
+
+def _has_gradient(x: torch.Tensor) -> bool:
+    """Return whether x takes part in backward. If x is not a tensor it doesn't, and torch says so."""
+    return torch.is_grad_enabled() and isinstance(x, torch.Tensor) and x.requires_grad
 
 
 def _check_input(module: object, x: torch.Tensor) -> None:

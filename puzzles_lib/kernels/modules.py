@@ -21,7 +21,7 @@ from torch import nn
 
 from puzzles_lib.kernels import sharing
 from puzzles_lib.kernels.bitpack import check_bits
-from puzzles_lib.kernels.common import DTYPES
+from puzzles_lib.kernels.common import DTYPES, check_integer, check_model
 from puzzles_lib.kernels.layers import (
     SLOPED,
     PackedGELU,
@@ -98,7 +98,7 @@ def pack_activations(
     Warns if nothing could be packed. Raises ValueError for other options, TypeError if ``model`` is not a
     module.
     """
-    _check_model(model)
+    check_model(model)
     if predicate is not None and not callable(predicate):
         what = type(predicate).__name__
         raise TypeError(f"predicate is a {what}, allowed is a function of a name and a module")
@@ -146,16 +146,14 @@ def _packed_class(module: nn.Module, extra: Mapping[type, type]) -> type[nn.Modu
 
 
 def _checked_extra(extra: Mapping[type, type] | None) -> Mapping[type, type]:
+    if extra is not None and not isinstance(extra, Mapping):
+        raise TypeError(f"extra is {type(extra).__name__}, allowed is a dict of packed classes")
     for kind, packed in (extra or {}).items():
         if packed not in PLAIN or packed is PackedMLP:
             allowed = ", ".join(sorted(each.__name__ for each in PLAIN if each is not PackedMLP))
-            raise ValueError(f"extra[{kind.__name__}] is {packed!r}, allowed are {allowed}")
+            name = getattr(kind, "__name__", repr(kind))
+            raise ValueError(f"extra[{name}] is {packed!r}, allowed are {allowed}")
     return extra or {}
-
-
-def _check_model(model: nn.Module) -> None:
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}, allowed is a torch.nn.Module")
 
 
 def _share_within(module: nn.Module) -> set[int]:
@@ -179,7 +177,7 @@ def unpack_activations(model: nn.Module) -> nn.Module:
 
     Raises TypeError if ``model`` is not a module.
     """
-    _check_model(model)
+    check_model(model)
     unpack_functions(model)
     for module in list(model.modules()):
         sharing.unshare(module)
@@ -205,11 +203,8 @@ def seed_rounding(model: nn.Module, seed: int) -> None:
 
     seed: an integer of 64 bits. Raises TypeError or ValueError for anything else.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise TypeError(f"seed is {type(seed).__name__}, allowed is an integer")
-    if not -(2**63) <= seed < 2**63:
-        raise ValueError(f"seed is {seed}, allowed are integers of 64 bits")
-    _check_model(model)
+    check_integer("seed", seed)
+    check_model(model)
     for module in model.modules():
         if isinstance(module, Quantizing):
             module.set_seed(seed)
@@ -268,9 +263,12 @@ def report(
     inputs, named: if any are given, a packed and an unpacked copy of the model are called with them. The
         report then says how many bytes autograd keeps in each.
     loss: a function of the model's output. If given, it is differentiated in both copies, and the report has
-        the cosine between the gradients of each weight. Raises TypeError if ``model`` is not a module.
+        the cosine between the gradients of each weight.
+    Raises TypeError if ``model`` is not a module or ``loss`` not a function.
     """
-    _check_model(model)
+    check_model(model)
+    if loss is not None and not callable(loss):
+        raise TypeError(f"loss is {type(loss).__name__}, allowed is a function of the model's output")
     cosines: dict[str, float] = {}
     before = after = None
     if inputs or named:

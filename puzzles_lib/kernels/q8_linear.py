@@ -19,7 +19,7 @@ from torch import nn
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.kernels import q8_linear_rows16, q8_linear_rows64
-from puzzles_lib.kernels.common import MAGIC, TINY, check_dtype, maximum_with_nan, overlapped
+from puzzles_lib.kernels.common import MAGIC, TINY, check_dtype, check_model, maximum_with_nan, overlapped
 
 TOP = 127
 MAX_K = (2**31 - 1) // TOP**2  # 133144: the sum of so many products still fits into int32
@@ -114,7 +114,10 @@ def swap_linears(model: nn.Module) -> nn.Module:
 
     The model itself is changed, unless it is an nn.Linear. Subclasses of nn.Linear stay as they are, because
     other code may use their weights. A module in two places stays one module.
+
+    Raises TypeError if ``model`` is not a module.
     """
+    check_model(model)
     swapped: dict[nn.Module, nn.Module] = {}
 
     def swap(module: nn.Module) -> nn.Module:

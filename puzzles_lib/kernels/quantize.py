@@ -30,7 +30,7 @@ from puzzles_lib.kernels.bitpack import (
     pack_rows_ref,
     unpack_rows_ref,
 )
-from puzzles_lib.kernels.common import MAGIC, TINY, check_dtype, maximum_with_nan
+from puzzles_lib.kernels.common import MAGIC, TINY, check_dtype, check_integer, maximum_with_nan
 from puzzles_lib.kernels.rounding import (
     STOCHASTIC_REGISTERS,
     UNIT_FIELDS,
@@ -117,6 +117,7 @@ def quantize_pack(
     check_dtype("x", x)
     if x.dim() == 0:
         raise ValueError("x is a scalar, allowed are tensors of one axis or more")
+    check_integer("offset", offset)
     words, params = _quantize_pack(x, bits, group_size, as_seed(rounding, seed, x.device), offset)
     return PackedTensor(words, params, bits, group_size, tuple(x.shape), x.dtype)
 
@@ -140,6 +141,9 @@ def check_packed(name: str, packed: PackedTensor) -> None:
     if not isinstance(packed, PackedTensor):
         raise TypeError(f"{name} is a {type(packed).__name__}, allowed is a PackedTensor")
     check_bits(packed.bits)
+    check_group_size(packed.group_size)
+    check_dtype(f"{name}.words", packed.words, (torch.int16,))
+    check_dtype(f"{name}.params", packed.params, (packed.dtype,))
     rows, columns = matrix_shape(packed.shape)
     words, params = storage_shapes(rows, columns, packed.bits, packed.group_size)
     for part, value, expected in (("words", packed.words, words), ("params", packed.params, params)):
@@ -150,9 +154,6 @@ def check_packed(name: str, packed: PackedTensor) -> None:
         raise ValueError(
             f"{name}.params is on {packed.params.device}, allowed is the device of words, {where}"
         )
-    if packed.words.dtype != torch.int16 or packed.params.dtype != packed.dtype:
-        text = f"{name} holds {packed.words.dtype} and {packed.params.dtype}"
-        raise TypeError(f"{text}, allowed are torch.int16 words and {packed.dtype} params")
 
 
 def storage_shapes(
