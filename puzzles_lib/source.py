@@ -61,7 +61,7 @@ def define(source: str, name: str, scope: Scope | None = None) -> KernelInterfac
 
 
 def file_and_line(function: JITCallable) -> tuple[str, int]:
-    """The file that a function stands in, and the line of its ``def`` there."""
+    """Return the file that defines a function, and the line of its ``def`` in that file."""
     lines = enumerate(function.raw_src, function.starting_line_number)
     first = next((n for n, line in lines if line.strip().startswith("def ")), function.starting_line_number)
     return function.fn.__code__.co_filename, first
@@ -95,7 +95,7 @@ def statements(function: JITFunction) -> Iterator[tuple[ast.stmt, list[Site]]]:
 
 @dataclass(frozen=True)
 class Call:
-    """Where a call stands in a file: its first and last line and column."""
+    """The place of a call in a file: its first and last line and column."""
 
     first: tuple[int, int]
     last: tuple[int, int]

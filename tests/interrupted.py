@@ -87,7 +87,7 @@ def nothing() -> None:
 
 
 def traced_kernel() -> None:
-    """A trace, but for the front end, which has interrupts of its own."""
+    """A trace without the front end, which has interrupts of its own."""
     compiler.front_end = lambda *_: None
     trace(TRACED_KERNEL, CONSTANT_ADD)
 

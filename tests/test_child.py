@@ -103,7 +103,7 @@ def nothing_is_left(way):
 
 
 def _children() -> set[str]:
-    """Those of this process that live or wait to be fetched, but for its nursery.
+    """Children of this process that live or wait to be fetched, except for its nursery.
 
     The tests' own fork server may be one.
     """

@@ -327,7 +327,7 @@ def test_an_accumulator_of_another_dtype_is_explained():
     assert "accumulator has another dtype" in refusal.message and "tl.dot(x, x, acc)" in refusal.site.source
 
 
-HABITS = {  # of who comes from NumPy, with words of the answer
+HABITS = {  # of NumPy users, with words of the answer
     "x = x_ptr[0]": "a pointer cannot be indexed: tl.load",
     "x = x_ptr[i]": "a pointer cannot be indexed: tl.load",
     "z_ptr[0] = 1.0": "elements cannot be set: tl.where",

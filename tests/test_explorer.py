@@ -1,4 +1,4 @@
-"""`Trace.explore`: what triton-viz's page is told, and the server that tells it, to its owner alone."""
+"""`Trace.explore`: the data of triton-viz's page, and the server that gives it only to its owner."""
 
 import http.client
 import json
@@ -79,7 +79,7 @@ def tabs(url: str) -> dict[str, list[dict]]:
     return told(url, "api/data")["ops"]["visualization_data"]
 
 
-# ---- what the page is told
+# ---- the data of the page
 
 
 def test_each_program_has_its_loads_and_stores_by_the_learners_names():

@@ -119,7 +119,7 @@ def test_a_class_in_one_command(tmp_path: Path) -> None:
         (row["student"], row["points"], row["constant_add"], row["masked_add"]) for row in rows(tmp_path)
     ]
     assert marks == [("Ada Lovelace", "2", "1", "1"), ("bob", "1", "1", "0")]
-    assert rows(tmp_path)[0]["answers right"] == "1"
+    assert rows(tmp_path)[0]["correct answers"] == "1"
     (bob,) = (tmp_path / "results/students").glob("bob")
     autograder = json.loads((bob / "results.json").read_text())
     assert autograder["score"] == 1 and [t["score"] for t in autograder["tests"]] == [1, 0, 0]
@@ -148,7 +148,7 @@ def test_without_bubblewrap_nothing_is_graded(
 @pytest.mark.parametrize(
     "options, words",
     [
-        (["--chapters", "77"], "--chapters 77: there are 00, 01"),
+        (["--chapters", "77"], "--chapters 77: the chapters are 00, 01"),
         (["--workers", "0"], "numbers above 0"),
         (["--executor", "no_module:x"], "--executor no_module:x"),
         (["--executor", "os"], "expected a form"),
@@ -337,7 +337,7 @@ def test_a_full_disk_and_one_that_is_read_only_are_a_line(
 ) -> None:
     class_of(tmp_path / "class", "ada")
     for number, words in (
-        (errno.ENOSPC, "No space left on device; what is graded is kept"),
+        (errno.ENOSPC, "No space left on device; the grades so far are kept"),
         (errno.EROFS, "results: Read-only file system"),
     ):
         where = (str(tmp_path / "results"),) if number == errno.EROFS else ()
@@ -394,11 +394,7 @@ def test_an_interrupt_of_the_run_alone_ends_what_it_has_begun(tmp_path: Path, gr
         time.sleep(0.02)
     running.send_signal(signal.SIGINT)
     words = running.communicate(timeout=60)[1]
-    assert (
-        running.returncode == 130
-        and b"stopped; the same command goes on from here" in words
-        and b"Traceback" not in words
-    )
+    assert running.returncode == 130 and b"stopped; run the same" in words and b"Traceback" not in words
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
@@ -412,7 +408,7 @@ def test_a_run_that_is_stopped_goes_on(by: signal.Signals, tmp_path: Path, grade
     os.killpg(running.pid, by) if by == signal.SIGINT else running.kill()
     words = running.communicate()[1]
     assert running.returncode == (130 if by == signal.SIGINT else -by)
-    assert by != signal.SIGINT or b"stopped; the same command goes on from here" in words
+    assert by != signal.SIGINT or b"stopped; run the same command again to continue" in words
     assert b"Traceback" not in words
     kept = {place.name: (place / "grade.json").stat().st_mtime_ns for place in done.glob("*")
             if (place / "grade.json").exists()}  # fmt: skip

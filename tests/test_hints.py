@@ -158,7 +158,7 @@ def test_no_hint_is_the_whole_answer(name):
 
 @pytest.mark.parametrize("puzzle", puzzles(), ids=lambda p: p.name)
 def test_a_verdict_that_mistakes_get_has_a_hint(puzzle):
-    """Of the kinds that its known mistakes get, but for wrong values, at least one."""
+    """Of the kinds that its known mistakes get, except for wrong values, at least one."""
     kinds = {each.kind for each in mistakes(puzzle)} - {"values", "error", "race", "input changed"}
     fitting = {fit.kind for each in hints()[puzzle.name, ""] for fit in each.fits}
     assert fitting and (not kinds or fitting & kinds)

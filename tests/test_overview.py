@@ -1,4 +1,4 @@
-"""`progress()`: a row a chapter, as text and in the notebook's colours; and what a first pass is told."""
+"""`progress()`: a row per chapter, as text and in the notebook's colors; and the words at a first pass."""
 
 import dataclasses
 import re

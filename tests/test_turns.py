@@ -212,7 +212,7 @@ def test_a_fork_while_another_thread_checks():
 
     def nothing_is_left() -> bool:
         after = state()
-        # a fork has no children; what NumPy and the filters of warnings are told, a thread's run tells itself
+        # a fork has no children; a thread's run sets the state of NumPy and the warning filters itself
         names = set(before) - {"children", "files", "numpy", "warnings", "showwarning", "threads"}
         return all(before[n] == after.get(n) for n in names) and verdict(0) and verdict(1)
 

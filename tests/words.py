@@ -91,7 +91,7 @@ def texts(path: Path) -> Iterator[tuple[str, str]]:
             if cell["cell_type"] == "markdown":
                 yield f"cell {number}", "".join(cell["source"])
     elif path.suffix == ".md":
-        yield "", path.read_text("utf-8")
+        yield "", re.sub("^fits: .*$", "", path.read_text("utf-8"), flags=re.MULTILINE)  # not shown
     else:
         yield from _of_source(path.read_text("utf-8"))
 

@@ -3,13 +3,13 @@
     ch04_reductions/
         __init__.py    TITLE
         puzzles.py     its puzzles; PUZZLES are those that count, in order
-        pictures.py    what its notebook draws
+        pictures.py    the pictures of its notebook
         questions.py   QUESTIONS: its reading exercises
-        mistakes.py    MISTAKES: wrong kernels, as edits of the right ones
-        hints.md       what `hint` says
+        mistakes.py    MISTAKES: wrong kernels, as edits of the correct ones
+        hints.md       the texts of `hint`
 
-All but the first may be missing, and what else only that chapter needs lies beside them. Nothing of a
-chapter is imported before it is asked for.
+All but the first may be missing. Anything else that only one chapter needs is in its folder too. A chapter's
+modules are imported when they are first needed.
 """
 
 import importlib

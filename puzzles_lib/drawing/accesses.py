@@ -138,7 +138,7 @@ def _measure(panels: Sequence["_MapPanel"], shrink: float) -> list[tuple[float, 
 
 
 def program_name(program: Sequence[int], axes: int) -> str:
-    """``6`` for a launch along one axis, ``(2, 6)`` along two."""
+    """Return ``6`` for a launch along one axis, ``(2, 6)`` along two."""
     return str(program[0]) if axes == 1 else f"({', '.join(str(p) for p in program[:axes])})"
 
 

@@ -145,12 +145,9 @@ def run(
     as_compiled: bool = False,
     elsewhere: int = 0,
     plan: Plan | None = None,
-<<<<<<< HEAD
     defined: Mapping[str, np.ndarray] | None = None,
     suffix: str = "_ptr",
-=======
     waits: bool = False,
->>>>>>> s48-truth
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
 
@@ -171,13 +168,10 @@ def run(
     as_compiled: with a compiler's arithmetic, not line by line: see `arithmetic`.
     elsewhere: of `ELSEWHERE`: a kernel that takes an address as a number gets another one than without.
     plan: two programs that take turns: see `interleaving`.
-<<<<<<< HEAD
     defined: for an output, which places of its storage hold something at the start, from the tensor's first
         element to its last. Tensors may then overlap.
     suffix: what a pointer's name has after its tensor's.
-=======
     waits: a program that waits for what nobody has done yet is set aside until others have run.
->>>>>>> s48-truth
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """

@@ -567,13 +567,8 @@ class Memory:
         self.bytes_moved += _distinct(index) * dtype.itemsize
         if not buffer.is_output:
             return
-<<<<<<< HEAD
         self.read.add(buffer.name)
-        self._note_conflict("read", buffer, index, self._others(buffer, index, dtype))
-=======
-        self.shared = True
         self._note_conflict("read", buffer, index, self._others(buffer, index, dtype), dtype)
->>>>>>> s48-truth
         self._touch("load", part, shape, dtype)
 
     def _count(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> None:
@@ -776,7 +771,6 @@ class Memory:
             self._note(kind, buffer, elements, mask, None, dtype)
 
 
-<<<<<<< HEAD
 def _extent(data: np.ndarray) -> tuple[int, int]:
     """Where the memory of an array begins and ends."""
     start = data.ctypes.data
@@ -785,11 +779,11 @@ def _extent(data: np.ndarray) -> tuple[int, int]:
 
 def _by_byte(buffer: Buffer, places: np.ndarray) -> np.ndarray:
     return np.repeat(places, buffer.data.itemsize // buffer.unit)
-=======
+
+
 def _varies(lanes: Lanes) -> bool:
     """Whether lanes differ."""
     return lanes.data.size > 1 and bool((_bits(lanes.data) != _bits(lanes.data).flat[0]).any())
->>>>>>> s48-truth
 
 
 def _distinct(index: np.ndarray) -> int:

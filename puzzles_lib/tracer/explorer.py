@@ -60,7 +60,7 @@ class Explorer:
         return self._server.url if self._server else None
 
     def close(self) -> None:
-        """End the page. Calling it again does nothing."""
+        """Close the page. Calling it again does nothing."""
         server, self._server = self._server, None
         if server:
             self.why = "The page has been closed: run the cell again"

@@ -55,7 +55,7 @@ def train(
 ) -> list[float]:
     """Train a model on ``steps`` batches. Return the loss of each step, taken before its update.
 
-    optimiser: SGD with momentum, where None. before: called with each step's number, before it.
+    ``optimiser``: None means SGD with momentum. before: called with each step's number, before it.
     """
     if optimiser is None:
         optimiser = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
