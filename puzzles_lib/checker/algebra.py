@@ -1,26 +1,29 @@
-"""Accept what is right by algebra and differs by no more than the rounding of its own intermediates.
+"""Accept what is right by algebra and differs from the spec only by the rounding of its intermediates.
 
-The tolerance in `expected` comes from the inputs: how far the exact result moves when they move by float32's
-rounding. ``2 * tl.sigmoid(2 * x) - 1`` is tanh, but it subtracts 1 from about 1. So near 0 it is off by the
-rounding of that 1, which no input shows, and a few of many elements are out of tolerance. So if (and only if)
-values are out of tolerance, the kernel's IR runs again, with all floats in float64 (`runner.exact`):
+The tolerance in `expected` follows from the inputs: it is how far the exact result moves when the inputs move
+by float32's rounding. ``2 * tl.sigmoid(2 * x) - 1`` is tanh, but near 0 it subtracts 1 from a number close to
+1. The rounding of that number is in the result, and no movement of x shows it. So a few of many elements are
+out of tolerance. If (and only if) that happens, the kernel's IR runs again with every float in float64
+(`runner.exact`), and three questions are asked:
 
-1. *Is the algorithm right?* It is if each result differs from the spec by no more than `SAME` of the
-   tolerance, which is about 1e-9 of the condition. If not, the kernel computes something else, however small
-   the difference is, and the verdict stays. A constant such as 0.1 is not a float32, and the kernel cannot
-   help that. So each such constant may be any number that float32 rounds to it. Which one is found by least
-   squares, from how far the results move with each constant, and then tried.
-2. *What may its roundings cost?* Each of its operations rounds its result by up to 2^-24 of it. So the
-   float64 run is repeated `DRAWS` times, and the result of each operation is moved by about as much, at
-   random. How far an element moves, root mean square, is what the roundings of all the intermediates that
-   entered this element cost, each weighed by how much it matters. The factors are those of the
-   tolerance from the inputs. A cast to float16, or TF32, is not allowed for: this is float32's rounding.
-3. *Is the result as a whole accurate?* What is added to an element's tolerance is at most `WHOLE` of the
-   largest value in the result: it must keep 16 bits. So a variance as a difference of large squares is
-   refused still, although its algebra is right.
+1. Is the algorithm right? Each result of the float64 run must differ from the spec by at most `SAME` of the
+   tolerance, which is about 1e-9 of the condition, plus what float64 itself rounds. If a result differs by
+   more, the kernel computes something else, however small the difference is, and stays rejected.
+   A constant such as 0.1 is not a float32, and the kernel cannot help that. So each such constant may be any
+   number that float32 rounds to it: least squares find the numbers that fit best, and the kernel runs again
+   with them.
+2. What may its rounding cost? In float32 each operation moves its result by up to 2^-24 of it. So the
+   float64 run is repeated `DRAWS` times, and each operation's result is moved by about that much, at random.
+   The movement of an element (root mean square) is the cost of all roundings that entered it, each weighted
+   by its effect. Multiplied by the factor that `expected` uses for the movement of the inputs, it is added
+   to the tolerance. Only float32's rounding counts: a cast to float16 or a dot in TF32 costs more, and no
+   more is added for it.
+3. Is the result as a whole accurate? At most `WHOLE` of the result's largest value is added, so the result
+   keeps 16 bits. A variance computed as a small difference of large squares stays rejected, although its
+   algebra is right.
 
-What a kernel does to the bits of floats (bitcasts, float8) means something else in float64. Then, and where
-a result with integers differs in float64, the tolerance stays as it is.
+If the kernel works on the bits of floats (bitcasts, float8, scaled dots), it means something else in float64.
+Then, and if any integer result differs in float64, the tolerance stays as it is.
 """
 
 import dataclasses
@@ -54,9 +57,10 @@ Results = dict[str, torch.Tensor]
 
 @dataclass
 class Judge:
-    """Judges the runs of a kernel in one case.
+    """Judges all runs of a kernel in one case.
 
-    expected: with the tolerances that the kernel's own roundings need, once a run has asked for them.
+    expected: the spec's results. Their tolerances grow at the first run that is slightly out of tolerance, if
+        the kernel is right by algebra.
     """
 
     bound: Bound
@@ -84,13 +88,13 @@ class Judge:
         )
 
     def _is_near(self, ran: Run) -> bool:
-        """Return whether rounding may explain all differences."""
+        """Return whether all differences are small enough to be rounding."""
         if roundoff_of(self.bound.puzzle) < FLOAT32_ROUNDOFF:
             return False
         return all(want.is_near(ran.outputs[name]) for name, want in self.expected.items())
 
     def _ask(self) -> str:
-        """Widen the tolerances if the algorithm is right; return what a reader may want to know."""
+        """Widen the tolerances if the algorithm is right. Return what to say if values stay wrong."""
         try:
             runs = _Runs(self.bound, self.inputs, self.seconds, self.budget)
             exact = runs.exact()
@@ -101,20 +105,22 @@ class Judge:
                 return ""
             if not right and (fitted := self._fitted(runs, exact, strict)):
                 right = _all_accepted(strict, runs.exact(fitted))
-        except (NotExact, OutOfTime):
+        except OutOfTime:
             return ""
+        except NotExact:
+            return "if this is only rounding, allowance= of the puzzle would allow it"
         if not right:
             return self._differs(exact, strict)
         for name, want in self.expected.items():
             cost = _cost(exact[name], [each[name] for each in moved])
             self.expected[name] = want.widened(cost)
         return (
-            "computed in float64 throughout, the kernel is correct: only its rounding is too coarse. "
-            "Keep everything in float32; a puzzle's allowance= allows more"
+            "with every float in float64, the kernel is correct: only its rounding is too coarse. "
+            "Compute in float32 throughout; allowance= of the puzzle would allow more"
         )
 
     def _strictly(self, name: str, exact: Results, moved: Sequence[Results]) -> Expected:
-        """Return what a run in float64 must give."""
+        """Return an expected result with the tolerance of a run in float64."""
         want = self.expected[name]
         if want.tolerance is None:
             return want
@@ -126,23 +132,23 @@ class Judge:
     def _fitted(
         self, runs: "_Runs", exact: Results, strict: Mapping[str, Expected]
     ) -> dict[float, float] | None:
-        """Return numbers that the kernel's constants may stand for, with which the results fit best.
+        """Return the numbers, by the constants that stand for them, with which the results fit best.
 
-        Returns None if there are none, or too many, or if the results differ by more than these explain.
+        Return None if there are no such constants or too many, or if float32 rounds the numbers differently.
         """
         constants = rounded_constants(runs.program.module)
-        names = [name for name, want in strict.items() if want.tolerance is not None]
+        floats = {name: want.tolerance for name, want in strict.items() if want.tolerance is not None}
         if not 0 < len(constants) <= MOST_CONSTANTS:
             return None
 
         def weighed(of: Results, less: Results) -> torch.Tensor:
-            each = [((of[n] - less[n]) / strict[n].tolerance).flatten() for n in names]
+            each = [((of[n] - less[n]) / tolerance).flatten() for n, tolerance in floats.items()]
             return torch.cat(each).nan_to_num(0.0, 0.0, 0.0)
 
         steps = [
             weighed(runs.again(instead={value: value * (1 + FLOAT32_ROUNDOFF)}), exact) for value in constants
         ]
-        lacking = weighed({n: strict[n].value for n in names}, exact)
+        lacking = weighed({n: strict[n].value for n in floats}, exact)
         found = torch.linalg.lstsq(torch.stack(steps, 1), lacking[:, None], driver="gelsd").solution[:, 0]
         if not (found.abs() <= 1.01).all():
             return None
@@ -152,7 +158,7 @@ class Judge:
         }
 
     def _differs(self, exact: Results, strict: Mapping[str, Expected]) -> str:
-        """Say how far the float64 run is off, at the element that is furthest beyond what it may be."""
+        """Say how far the float64 run is off, at the element that exceeds its tolerance most."""
         name = next(name for name, want in strict.items() if not want.accepts(exact[name]).all())
         want = strict[name]
         if want.tolerance is None:
@@ -161,8 +167,8 @@ class Judge:
         at = torch.unravel_index((off / want.tolerance).argmax(), off.shape)
         place = ", ".join(str(int(i)) for i in at)
         return (
-            f"this is not only rounding: computed in float64 throughout, {name}[{place}] is off by "
-            f"{float(off[at]):.2g}, too"
+            f"this is not only rounding: with every float in float64, {name}[{place}] is still off by "
+            f"{float(off[at]):.2g}"
         )
 
 
@@ -178,13 +184,16 @@ class _Runs:
         self.decisions: Decisions | None = None
 
     def exact(self, instead: Mapping[float, float] | None = None) -> Results:
-        """Return the results with no rounding to float32. instead: by a constant's value, another one."""
+        """Return the results without any rounding to float32.
+
+        instead: numbers that replace constants, by the constant's value.
+        """
         return self._run(Roundings(), instead)
 
     def again(
         self, roundoff: float = 0.0, draw: int = 0, instead: Mapping[float, float] | None = None
     ) -> Results:
-        """Return the results with the decisions of the first exact run, and each operation disturbed."""
+        """Return the results with the first exact run's decisions; each operation may be disturbed."""
         return self._run(Roundings(self.decisions, roundoff, draw), instead)
 
     def _run(self, roundings: Roundings, instead: Mapping[float, float] | None) -> Results:

@@ -27,6 +27,7 @@ Accepted on purpose:
   denominator.
 - A tie of float16 or bfloat16 that is rounded the other way, if float32's error may have moved it.
 - Zero for a value below the dtype's smallest normal number, unless the result is exact.
+- What a correct kernel's intermediates lose to rounding, even if the inputs do not show it: see `algebra`.
 - Storing the value that an input already has, or adding 0 to it: no later reader can see that.
 
 Method: stochastic perturbation of the inputs, as in Higham, *Accuracy and Stability of Numerical

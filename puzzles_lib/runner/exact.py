@@ -1,15 +1,15 @@
-"""Runs a kernel's IR with every float in float64, so that nothing of what it computes is rounded to float32.
+"""Runs a kernel's IR with every float in float64, so that nothing is rounded to float32.
 
-`widened` returns the same module with float64 for float16, bfloat16 and float32: in blocks, in memory, in
-constants. Casts between floats then change nothing, a store to a float output keeps all 53 bits, and a dot
-has no TF32. The runner needs no change for it: what it runs is IR like any other.
+`widened` returns a copy of the module in which float16, bfloat16 and float32 are float64: in blocks, in
+memory and in constants. Casts between floats then change nothing, a store to a float output keeps all
+53 bits, and no dot uses TF32. The runner runs this copy like any other module.
 
-A run can be disturbed, too: `Roundings` moves the result of each operation by about one unit roundoff, at
-random. How far the results move is what float32's roundings of the kernel's own intermediates may cost.
-(This is Monte Carlo arithmetic: D. S. Parker, UCLA CSD-970002, 1997.) Equal values move alike, because
-they are rounded alike: ``s * w - s * o`` is 0 where w is o, in every run. Everything discrete that a kernel
-derives from floats, such as a comparison, an integer or the place of a maximum, is kept as it is in the run
-without disturbance. So all runs take the same branches.
+`Roundings` can disturb such a run: it moves the result of each operation by about one unit roundoff, at
+random. The movement of the kernel's results shows what float32's rounding of the intermediates may cost.
+(This is Monte Carlo arithmetic: D. S. Parker, UCLA CSD-970002, 1997.) Equal values move by equal amounts,
+because they are rounded equally: ``s * w - s * o`` is 0 in every run if w equals o. Everything discrete that
+a kernel derives from floats, such as a comparison, an integer or the index of a maximum, stays as it is in
+the undisturbed run, so that all runs take the same branches.
 """
 
 import re
@@ -33,15 +33,15 @@ _EXACT_BITS = 12  # a constant that needs no more was hardly rounded
 
 
 class NotExact(Exception):
-    """The kernel depends on the bits of its floats, so it means something else in float64."""
+    """The kernel cannot run in float64, because it depends on the bits of its floats."""
 
 
 def widened(module: Module, instead: Mapping[float, float] | None = None) -> Module:
-    """Return the module with all floats in float64.
+    """Return a copy of the module with all floats in float64.
 
-    instead: by a constant's value, another one.
+    instead: numbers that replace constants, by the constant's value.
 
-    Raises NotExact for bitcasts of floats and of their pointers, float8, scaled dots and inline assembly.
+    Raises NotExact for bitcasts of floats or of pointers to them, float8, scaled dots and inline assembly.
     """
     functions = {}
     for name, function in module.functions.items():
@@ -51,9 +51,9 @@ def widened(module: Module, instead: Mapping[float, float] | None = None) -> Mod
 
 
 def rounded_constants(module: Module) -> list[float]:
-    """Return the constants that may stand for a number which float32 does not have, such as 0.1.
+    """Return the constants that may stand for a number that float32 lacks, such as 0.1.
 
-    Integers and short fractions are taken as they are: those with up to 12 bits.
+    A constant with at most 12 significant bits, such as 30 or 0.5, is taken as it is.
     """
     found: dict[float, None] = {}
     for function in module.functions.values():
@@ -148,14 +148,14 @@ _WHOLE_EXTERN = re.compile(r"__nv_(?:floor|ceil|trunc|round|rint|nearbyint)f?$")
 
 
 Decisions = list[np.ndarray]
-"""What one run derived from floats that is not continuous in them, in order."""
+"""The discrete values that one run derived from floats, in order."""
 
 
 class Roundings:
-    """Disturbs the run of a module, or notes the decisions of one that is not disturbed.
+    """Disturbs the run of a module, and notes its decisions.
 
-    before: decisions to repeat; None for a run that makes its own. roundoff: of each operation, 0 for none.
-    draw: the seed.
+    before: the decisions to repeat; None for a run that makes its own. roundoff: the size of the disturbance,
+        0 for none. draw: the seed.
     """
 
     def __init__(self, before: Decisions | None = None, roundoff: float = 0.0, draw: int = 0):
@@ -164,7 +164,7 @@ class Roundings:
         self.seed = np.random.default_rng(draw).integers(1 << 64, dtype=np.uint64)
 
     def take(self, module: Module) -> None:
-        """Have this module disturbed from now on."""
+        """Disturb each run of this module, which must not have run before."""
         made_ready(module, self._changed)
 
     def _changed(self, step: Step) -> Callable[..., Any]:
@@ -215,7 +215,7 @@ class Roundings:
         return Lanes(lanes.data * (1 + self.roundoff * self._steps(lanes.data)), lanes.row, lanes.labels)
 
     def _steps(self, values: np.ndarray) -> np.ndarray:
-        """Return a number for each value, uniform with mean 0 and variance 1, the same for equal sizes."""
+        """Return random numbers with mean 0 and variance 1, equal for values of equal size."""
         bits = np.abs(np.ascontiguousarray(values)).view(np.uint64)  # mixed as in SplitMix64
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             bits = (bits ^ bits >> np.uint64(shift)) * np.uint64(factor) + self.seed
