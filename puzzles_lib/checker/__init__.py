@@ -14,7 +14,7 @@ from triton.runtime.jit import JITFunction
 
 from puzzles_lib import compiler
 from puzzles_lib.binding import Bound, bind
-from puzzles_lib.checker import arithmetic, atomicity, failure, machine, traffic, tuning, verdicts
+from puzzles_lib.checker import algebra, arithmetic, atomicity, failure, machine, traffic, tuning, verdicts
 from puzzles_lib.checker.arithmetic import Known
 from puzzles_lib.checker.attempts import Budget, OutOfTime, Refused, attempt, blank
 from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
@@ -367,12 +367,14 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
         shared.budget.ask()
         return attempt(bound, inputs, seconds=shared.seconds, said=shared.said, **options)
 
+    judged = algebra.Judge(bound, inputs, dict(expected), shared.seconds, shared.budget)
+    expected = judged.expected
     forwards = run(as_compiled=known.differs)
-    verdict = verdicts.judge(puzzle, case, inputs, expected, forwards)
+    verdict = judged(forwards)
     compiled = forwards if known.differs else None
     if compiled and verdict:  # a fault that shows line by line comes first
         forwards = run(quiet=True)
-        verdict = verdicts.judge(puzzle, case, inputs, expected, forwards)
+        verdict = judged(forwards)
     known.in_tf32 |= forwards.arithmetic.in_tf32
     program = failure.telling_program(verdict, forwards, expected) if verdict else None
     draw = failure.drawing(bound, verdict, forwards, inputs, expected) if verdict else None
@@ -386,7 +388,7 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
     if verdict is None and backwards and forwards.order_matters:
         waits = forwards.atomics > 0
         reverse = run(reverse=True, quiet=True, as_compiled=forwards is compiled, waits=waits)
-        verdict = verdicts.judge(puzzle, case, inputs, expected, reverse)
+        verdict = judged(reverse)
         early = reverse.undefined is not None and reverse.undefined.kind == "early"
         own = ("race", "time limit") if early else ("race", "time limit", "uninitialised")
         if verdict and verdict.kind not in own:
@@ -404,13 +406,13 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
         verdict = atomicity.lost(bound, inputs, expected, forwards, run, shared.turns)
     for choice in ELSEWHERE if verdict is None and forwards.tells_addresses else ():
         moved = run(elsewhere=choice, quiet=True, as_compiled=forwards is compiled)
-        if other := verdicts.judge(puzzle, case, inputs, expected, moved):
+        if other := judged(moved):
             verdict = verdicts.depends_on_addresses(other)
             break
     if verdict is None and forwards is not compiled and arithmetic.may_differ(forwards.arithmetic, expected):
         compiled = compiled or run(as_compiled=True, quiet=True)
         known.differs = True
-        if verdict := arithmetic.of_compiled(bound, inputs, expected, compiled, known):
+        if verdict := arithmetic.of_compiled(bound, judged(compiled), compiled, known):
             program = failure.telling_program(verdict, compiled, expected)
             draw = failure.drawing(bound, verdict, compiled, inputs, expected)
     return CaseResult(

@@ -102,9 +102,13 @@ def _takes(bound: Bound, name: str) -> bool:
     return f"{name}_ptr" in bound.arguments or f"{name}_desc" in bound.arguments
 
 
-def blank(puzzle: Puzzle, result: Argument, case: Case) -> torch.Tensor:
-    """Return an output as a kernel finds it: zeros, or values that look like no result."""
-    tensor = torch.empty(result.shape(case.numbers), dtype=result.dtype)
+def blank(puzzle: Puzzle, result: Argument, case: Case, *, wide: bool = False) -> torch.Tensor:
+    """Return an output as a kernel finds it: zeros, or values that look like no result.
+
+    wide: with float64 for any float.
+    """
+    dtype = torch.float64 if wide and result.dtype.is_floating_point else result.dtype
+    tensor = torch.empty(result.shape(case.numbers), dtype=dtype)
     if result.name in puzzle.zeroed:
         return tensor.zero_()
     if result.dtype.is_floating_point:

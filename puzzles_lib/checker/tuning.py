@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 
 from puzzles_lib.binding import Bound
-from puzzles_lib.checker import verdicts
+from puzzles_lib.checker.algebra import Judge
 from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank
 from puzzles_lib.checker.expected import expect
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
@@ -138,7 +138,7 @@ def _after_the_others(
         given = {**inputs, **{name: torch.zeros_like(inputs[name]) for name in cleared}}
         kept = {name: named[name].clone() for name in tuner.restore_value if name in named}
         ran = attempt(each, given, seconds=seconds, quiet=True, results=results)
-        verdict = verdicts.judge(puzzle, case, inputs, expected, ran)
+        verdict = Judge(each, inputs, dict(expected), seconds, budget)(ran)
         if verdict:
             told = "it is correct alone, but wrong on the results that other configurations leave"
             if cleared:

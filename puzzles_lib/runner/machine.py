@@ -8,7 +8,7 @@ import json
 import linecache
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -58,6 +58,17 @@ def _step(op: Operation) -> Step:
     if op.name in ("tt.reduce", "tt.scan"):
         step.combined = combined_by(op.regions[0])
     return step
+
+
+def made_ready(module: Module, changed: Callable[[Step], Callable[..., Any]]) -> None:
+    """Have a module run with other functions for its steps. It must not have run before."""
+    codes = _READY[module] = {name: Code(each.region) for name, each in module.functions.items()}
+    todo = list(codes.values())
+    while todo:
+        for block in todo.pop().blocks.values():
+            for step in (*block.steps, block.last):
+                step.run = changed(step)
+                todo += step.regions
 
 
 class Machine:

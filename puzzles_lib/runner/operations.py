@@ -629,11 +629,12 @@ def _bytes_of(pointer: Any) -> int:
 @operation("arith.constant", labels=None)
 def constant(machine: Machine, step: Step) -> Lanes:
     if step.kept is None:
-        step.kept = Lanes(_constant(step.op.attributes["value"], step.row), step.row)
+        step.kept = Lanes(constant_of(step.op.attributes["value"], step.row), step.row)
     return step.kept
 
 
-def _constant(text: str, row: DType) -> np.ndarray:
+def constant_of(text: str, row: DType) -> np.ndarray:
+    """Return a constant's one value, in storage, from its text."""
     value = text.rsplit(" : ", 1)[0]
     value = value[6:-1] if value.startswith("dense<") else value
     if value in ("true", "false"):
