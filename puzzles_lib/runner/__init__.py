@@ -144,6 +144,7 @@ def run(
     elsewhere: int = 0,
     plan: Plan | None = None,
     waits: bool = False,
+    others: Mapping[str, torch.Tensor] | None = None,
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
 
@@ -165,6 +166,9 @@ def run(
     elsewhere: of `ELSEWHERE`: a kernel that takes an address as a number gets another one than without.
     plan: two programs that take turns: see `interleaving`.
     waits: a program that waits for what nobody has done yet is set aside until others have run.
+    others: CPU tensors by name that are no arguments, but whose addresses an argument holds, as `data_ptr`
+        gives them. A kernel may make a pointer of such an address, or of an argument's, and use it. Those
+        named ``<name>_ptr`` in ``outputs`` are results.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
@@ -181,6 +185,8 @@ def run(
 
     def launch() -> None:
         given = _given(machine, code, arguments, outputs)
+        for name, tensor in (others or {}).items():
+            memory.add(name, tensor, f"{name}_ptr" in outputs)
         memory.locks = {name.removesuffix("_ptr") for name in locks}
         memory.start_at_zero({name.removesuffix("_ptr") for name in zeroed})
         _say(machine, code.said, set() if said is None else said)
