@@ -128,15 +128,19 @@ class Argument:
 class Tiled:
     """A tensor of a puzzle that a kernel gets as a descriptor made by the host.
 
-    It is a matrix whose rows are the tensor's last axis; ``block`` is the tile, rows by columns.
+    ``block`` is the tile. If it has as many axes as the tensor, so has the descriptor. Otherwise it has two,
+    rows and columns, and the descriptor is a matrix whose rows are the tensor's last axis.
     """
 
     argument: Argument
-    block: tuple[int, int]
+    block: tuple[int, ...]
 
     def descriptor(self, numbers: Mapping[str, int], base: torch.Tensor) -> TensorDescriptor:
         """Return the descriptor of ``base``, for a case's numbers."""
         shape = self.argument.shape(numbers)
+        if len(self.block) == len(shape):
+            strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+            return TensorDescriptor(base, list(shape), strides, list(self.block))
         columns = shape[-1]
         return TensorDescriptor(base, [math.prod(shape[:-1]), columns], [columns, 1], list(self.block))
 
@@ -159,6 +163,8 @@ class Puzzle:
         these count as bytes that a kernel must move.
     descriptors: for an input's name, case -> the tile that its descriptor ``<name>_desc`` loads, see `Tiled`.
         The kernel may take it as well as, or instead of, the pointer.
+    tables: for an int64 input's name, the name of another input: when the kernel starts, the first one holds
+        the address of each row of the second (its first axis), as a grouped matmul takes them.
     exact: results that are copied or chosen, not computed. They are compared bit for bit.
     zeroed: results that are zero when the kernel starts, such as a lock. All others contain nonsense.
     locks: the results of them that are locks: 0 is free, and 1 is held by the only program that may store.
@@ -185,7 +191,8 @@ class Puzzle:
     outputs: tuple[str, ...] = ("z",)
     most_loads: Mapping[str, Callable[[Case], int]] | None = None
     needed: Mapping[str, Callable[[Case], int]] | None = None
-    descriptors: Mapping[str, Callable[[Case], tuple[int, int]]] | None = None
+    descriptors: Mapping[str, Callable[[Case], tuple[int, ...]]] | None = None
+    tables: Mapping[str, str] | None = None
     exact: tuple[str, ...] = ()
     zeroed: tuple[str, ...] = ()
     locks: tuple[str, ...] = ()
@@ -211,6 +218,7 @@ class Puzzle:
             raise ValueError(f"{self.name}: {sorted(twice)} names both an input and an output")
         if unknown := set(self.descriptors or {}) - {a.name for a in self.inputs}:
             raise ValueError(f"{self.name}: descriptors names {sorted(unknown)}, which are not inputs")
+        self._check_tables()
         if unknown := set(self.needed or {}) - {a.name for a in self.inputs}:
             raise ValueError(f"{self.name}: needed names {sorted(unknown)}, which are not inputs")
         if unknown := set(self.derived or {}) - {a.name for a in self.inputs}:
@@ -284,6 +292,25 @@ class Puzzle:
         returned = _annotations(self.spec)["return"]
         hints = typing.get_args(returned) if typing.get_origin(returned) is tuple else (returned,)
         return tuple(_argument(name, hint) for name, hint in zip(self.outputs, hints, strict=True))
+
+    @property
+    def pointed_to(self) -> frozenset[str]:
+        """The inputs whose addresses others hold."""
+        return frozenset((self.tables or {}).values())
+
+    def _check_tables(self) -> None:
+        inputs = {argument.name: argument for argument in self.inputs}
+        for table, rows in (self.tables or {}).items():
+            if unknown := {table, rows} - set(inputs):
+                raise ValueError(f"{self.name}: tables names {sorted(unknown)}, which are not inputs")
+            if (dtype := inputs[table].dtype) != torch.int64:
+                raise ValueError(f"{self.name}: tables names {table} of {dtype}, allowed is torch.int64")
+            if not inputs[rows].dims:
+                raise ValueError(f"{self.name}: tables names {rows}, which has no rows")
+            if any(case.pretend for case in self.cases):
+                raise ValueError(
+                    f"{self.name}: a puzzle with tables has no pretended cases: its tensors are not there"
+                )
 
     def _check_contract(self) -> None:
         numbers = self.contract.numbers if self.contract else self.cases[0].numbers

@@ -736,6 +736,7 @@ def test_reading_what_another_program_stored_is_a_race():
         ("tl.store(z_ptr + offs, tl.load(x_ptr + offs))", True),
         ("tl.store(z_ptr + pid * 4 + offs, tl.load(z_ptr + offs))", True),
         ("tl.store((z_ptr + pid * 4 + offs).to(tl.pointer_type(tl.int8)), 1)", False),
+        ("tl.store((z_ptr + offs).to(tl.pointer_type(tl.int8)), 1)", True),
         ("tl.store(x_ptr + offs, 1.0)", True),
         ("tl.atomic_add(z_ptr + pid * 4 + offs, 1.0)", True),
     ],

@@ -76,16 +76,29 @@ def attempt(
     code = bound.translated(record="recorder" in options)
     if isinstance(code, Refusal):
         raise Refused(code)
+    untaken = {name: inputs[name].clone() for name in bound.puzzle.pointed_to if name not in tensors}
+    for table, name in (bound.puzzle.tables or {}).items():
+        if table in tensors:
+            _fill_table(tensors[table], {**untaken, **tensors}[name])
     arguments = bound.filled(tensors)
     if bound.configuration is not None and bound.configuration.pre_hook is not None:
         before = {result.name: tensors[result.name].clone() for result in taken}
         if refusal := bound.configuration.prepare(arguments):
             raise Refused(refusal)
         zeroed |= {f"{name}_ptr" for name, tensor in before.items() if _is_set(tensor, tensors[name])}
-    ran = run(code, arguments, programs, outputs, zeroed=zeroed, locks=locks, **options)
-    untaken = [r for r in bound.puzzle.results if r not in taken and r.name in bound.puzzle.zeroed]
-    untouched = {result.name: blank(bound.puzzle, result, bound.case) for result in untaken}
+    ran = run(code, arguments, programs, outputs, zeroed=zeroed, locks=locks, others=untaken, **options)
+    missing = [r for r in bound.puzzle.results if r not in taken and r.name in bound.puzzle.zeroed]
+    untouched = {result.name: blank(bound.puzzle, result, bound.case) for result in missing}
     return replace(ran, outputs={**ran.outputs, **untouched})
+
+
+def _fill_table(table: torch.Tensor, rows: torch.Tensor) -> None:
+    """Let a table hold the address of each row of a tensor, one after the other; more entries are 0."""
+    table.zero_()
+    flat = table.view(-1)
+    count = min(len(flat), len(rows))
+    step = rows.stride(0) * rows.itemsize
+    flat[:count] = torch.arange(count) * step + rows.data_ptr()
 
 
 def _is_set(before: torch.Tensor, after: torch.Tensor) -> bool:

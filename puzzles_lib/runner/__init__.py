@@ -148,6 +148,7 @@ def run(
     defined: Mapping[str, np.ndarray] | None = None,
     suffix: str = "_ptr",
     waits: bool = False,
+    others: Mapping[str, torch.Tensor] | None = None,
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
 
@@ -172,6 +173,9 @@ def run(
         element to its last. Tensors may then overlap.
     suffix: what a pointer's name has after its tensor's.
     waits: a program that waits for what nobody has done yet is set aside until others have run.
+    others: CPU tensors by name that are no arguments, but whose addresses an argument holds, as `data_ptr`
+        gives them. A kernel may make a pointer of such an address, or of an argument's, and use it. Those
+        named ``<name>_ptr`` in ``outputs`` are results.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
@@ -190,6 +194,8 @@ def run(
 
     def launch() -> None:
         given = _given(machine, code, arguments, outputs)
+        for name, tensor in (others or {}).items():
+            memory.add(name, tensor, f"{name}{suffix}" in outputs)
         memory.locks = {name.removesuffix(suffix) for name in locks}
         if defined is not None:
             memory.share_notes()

@@ -94,6 +94,7 @@ class Memory:
         self.addresses = Addresses(elsewhere)
         self.tells_addresses = False  # whether the kernel has taken an address as a number
         self.buffers: list[Buffer] = []
+        self.there: list[tuple[int, int, int]] = []  # where tensors are on this machine: address, bytes, base
         self.accesses: list[Access] = []
         self.dots: list[Product] = []  # of a run that is recorded
         self.changed: dict[str, Site] = {}
@@ -131,6 +132,8 @@ class Memory:
         """Give a tensor its address range; returns the address of its first element."""
         base = self.addresses.add(tensor.nbytes)
         self.buffers.append(Buffer(name, tensor, base, is_output))
+        if size := self.buffers[-1].data.nbytes:
+            self.there.append((tensor.data_ptr(), size, base))
         return base
 
     def start_with(self, defined: Mapping[str, np.ndarray]) -> None:
@@ -155,6 +158,15 @@ class Memory:
         for group in together:
             if len(group) > 1:
                 share(group)
+
+    def pointers_to(self, numbers: np.ndarray) -> np.ndarray:
+        """Pointers made of numbers: those that are addresses of this machine's tensors point into these."""
+        found = numbers
+        for address, size, base in self.there:
+            away = numbers - np.uint64(address)  # wraps around below it
+            if (inside := away < size).any():
+                found = np.where(inside, np.uint64(base) + away, found)
+        return found
 
     def start_at_zero(self, names: Collection[str]) -> None:
         """These outputs hold zeros before the first program begins."""

@@ -610,6 +610,8 @@ def bitcast(machine: Machine, step: Step, x: Lanes) -> Lanes:
     if target.is_pointer:
         memory.casts |= not source.is_pointer or _bytes_of(source) != _bytes_of(target)
     data = x.data if x.data.dtype == step.row.storage else np.ascontiguousarray(x.data).view(step.row.storage)
+    if target.is_pointer and not source.is_pointer:
+        data = memory.pointers_to(data)
     if source.is_pointer != target.is_pointer:
         memory.tells_addresses |= source.is_pointer
         if memory.addresses.elsewhere:
