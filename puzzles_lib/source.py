@@ -30,8 +30,8 @@ class Site:
 class Refusal:
     """Why a kernel is not run: one line, the learner's line that it is about, and perhaps advice.
 
-    kind: ``"compiler"`` for a kernel that no compiler would translate, ``"signature"`` for one that does
-    not fit its puzzle, or is not a kernel, ``"error"`` if the fault is the course's or Triton is too old.
+    kind: ``"compiler"`` for a kernel that no compiler would translate. ``"signature"`` for an object that is
+    not a kernel, or does not fit its puzzle. ``"error"`` if the fault is the course's or Triton is too old.
     by: who refuses it.
     """
 

@@ -38,7 +38,7 @@ def caught(
 ) -> Iterator[None]:
     """Hand each launch of the block to ``on_launch``.
 
-    on_error: is told the kernel's name and what was raised where a launch cannot be bound.
+    on_error: gets the kernel's name and what was raised if a launch cannot be bound.
     all_configurations: run each configuration of `triton.autotune` once; else the first that can be launched.
     configuration: run the one of this number alone, of those that autotune would try.
     """

@@ -63,7 +63,7 @@ class Defined(TorchDispatchMode):
                     self.define(tensor)
 
     def _of(self, tensor: torch.Tensor) -> np.ndarray | None:
-        """The notes on a tensor's storage, byte by byte; None where all of it holds something."""
+        """The notes on a tensor's storage, byte by byte; None if all of it holds something."""
         if tensor.device.type != "cpu" or not self._known:
             return None
         storage = tensor.untyped_storage()
@@ -97,7 +97,7 @@ class Defined(TorchDispatchMode):
         return notes[first : first + span * size].reshape(span, size).all(1)
 
     def elements(self, tensor: torch.Tensor) -> np.ndarray | None:
-        """Return which elements hold something, by flat index; None where all do."""
+        """Return which elements hold something, by flat index; None if all do."""
         notes = self._of(tensor)
         if notes is None or not tensor.numel():
             return None

@@ -165,7 +165,7 @@ def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
             fresh = [
                 _resized(leaf, size, other) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves
             ]
-            yield Variant("size", f"{other} in place of the size {size}", *pytree.tree_unflatten(fresh, spec))
+            yield Variant("size", f"{other} instead of the size {size}", *pytree.tree_unflatten(fresh, spec))
 
 
 def _resized(tensor: torch.Tensor, size: int, other: int) -> torch.Tensor:

@@ -38,7 +38,7 @@ class Sized:
         return f"{self.size} as {self.large:,}"
 
     def tensor(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a tensor without memory, with that size in place of the other."""
+        """Return a tensor without memory, with that size instead of the other."""
         shape = [self.large if n == self.size else n for n in tensor.shape]
         if not tensor.is_contiguous() and tensor.dim() and shape == list(tensor.shape):
             return torch.empty_strided(shape, tensor.stride(), dtype=tensor.dtype, device="meta")
