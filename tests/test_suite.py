@@ -17,10 +17,10 @@ def test_after(): pass
 
 
 def test_a_test_that_ends_its_worker_is_not_run_again(tmp_path: Path) -> None:
-    """A test that hangs ends its worker, too: it must cost `faulthandler_timeout` once, not on every worker."""
+    """A test that hangs ends its worker, too. It must cost `faulthandler_timeout` once, not on each worker."""
     (tmp_path / "test_it.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    options = ["-n1", "--dist", "loadfile", "-p", "no:cacheprovider", "-p", "no:nbval", "-p", "tests.conftest"]
+    options = "-n1 --dist loadfile -p no:cacheprovider -p no:nbval -p tests.conftest".split()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment |= {"PYTHONPATH": str(REPO)}
     environment.pop("CI", None)
