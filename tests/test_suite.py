@@ -17,7 +17,7 @@ def test_after(): pass
 
 
 def test_a_test_that_ends_its_worker_is_not_run_again(tmp_path: Path) -> None:
-    """A test that hangs ends its worker, too. It must cost `faulthandler_timeout` once, not on each worker."""
+    """A test that hangs ends its worker, too. So it costs `faulthandler_timeout` only once."""
     (tmp_path / "test_it.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     options = "-n1 --dist loadfile -p no:cacheprovider -p no:nbval -p tests.conftest".split()
