@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,6 +125,26 @@ def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores, since some tests wait; each takes up to 2 GB, its kernels included."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return max(2, min(len(os.sched_getaffinity(0)) + 1, memory >> 31))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """xdist's own would run a test that hung or crashed again on the next worker, and again on a third."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Once(LoadFileScheduling):
+        def remove_node(self, node: Any) -> str | None:
+            """Return the test that ended the worker; the tests after it are left for others."""
+            for unit in self.assigned_work[node].values():
+                for test in (test for test, done in unit.items() if not done):
+                    unit[test] = True
+                    super().remove_node(node)
+                    return test
+            return super().remove_node(node)
+
+    return Once(config, log)
 
 
 def pytest_configure() -> None:

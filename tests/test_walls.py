@@ -80,19 +80,31 @@ def needs(name: str) -> set[str]:
 
 
 def circles(graph: dict[str, set[str]]) -> list[set[str]]:
-    """The sets of more than one node that all lead to each other."""
+    """The sets of nodes that all lead to each other; a single node where it leads to itself."""
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}  # the first node on the path that a node leads back to
+    path: list[str] = []
+    found = []
 
-    @cache
-    def reached(start: str) -> frozenset[str]:
-        found, todo = set(), [start]
-        while todo:
-            new = graph[todo.pop()] - found
-            found |= new
-            todo += new
-        return frozenset(found)
+    def visit(node: str) -> None:  # Tarjan's algorithm
+        number[node] = lowest[node] = len(number)
+        path.append(node)
+        for other in graph[node]:
+            if other not in number:
+                visit(other)
+            if other in path:
+                lowest[node] = min(lowest[node], lowest[other])
+        if lowest[node] == number[node]:
+            start = path.index(node)
+            group = set(path[start:])
+            del path[start:]
+            if len(group) > 1 or node in graph[node]:
+                found.append(group)
 
-    together = {frozenset(b for b in reached(a) if a in reached(b)) for a in graph}
-    return [set(group) for group in together if group]
+    for node in graph:
+        if node not in number:
+            visit(node)
+    return found
 
 
 def test_no_module_leads_back_to_itself():

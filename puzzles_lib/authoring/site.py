@@ -144,7 +144,7 @@ def quoted(text: str, lines: Iterable[str]) -> list[str]:
 @functools.cache
 def squeezed(text: str) -> str:
     """Return a text without its white space, so that two layouts of a line compare equal."""
-    return re.sub(r"\s+", "", text)
+    return "".join(text.split())
 
 
 def without_tool_comments(source: str) -> str:
