@@ -175,6 +175,7 @@ def test_grading_stands_on_the_checker_alone_and_runs_code_in_one_place():
         "puzzles_lib.puzzle",
         "puzzles_lib.question",
         "puzzles_lib.stubs",
+        "puzzles_lib.versions",
         "puzzles_lib.wrapped",
         "torch",  # for its dtypes' limits, which a constant may be made of
         "triton",
