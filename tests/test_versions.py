@@ -10,6 +10,7 @@ import triton
 from puzzles_lib import MASKED_ADD, check, run, stages, trace, versions, watch
 from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.compiler import front_end
+from puzzles_lib.grading.__main__ import main
 from puzzles_lib.source import define
 from puzzles_lib.translator import observer
 
@@ -46,6 +47,12 @@ def test_with_an_older_one_each_says_so_and_blames_nobody(monkeypatch, look):
     told = str(look(solutions()["masked_add"], MASKED_ADD))
     assert TOO_OLD in told and len(told.splitlines()) == 2
     assert not re.search("refuses|crashed|does not compile|bug", told)
+
+
+def test_with_an_older_one_nobody_is_graded(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(triton, "__version__", "3.6.0")
+    assert main([str(tmp_path), "--out", str(tmp_path / "results")]) == 2
+    assert capsys.readouterr().err == f"error: {TOO_OLD}\n" and not (tmp_path / "results").exists()
 
 
 class Library:

@@ -187,6 +187,7 @@ def test_grading_stands_on_the_checker_alone_and_runs_code_in_one_place():
         "puzzles_lib.puzzle",
         "puzzles_lib.question",
         "puzzles_lib.stubs",
+        "puzzles_lib.versions",
         "puzzles_lib.wrapped",
         "torch",  # for its dtypes' limits, which a constant may be made of
         "triton",
@@ -286,8 +287,11 @@ def test_one_card():
     assert {place(path) for path in FILES if "border-left" in path.read_text()} == {"drawing/card.py"}
 
 
-def test_the_table_of_dtypes_stands_on_nothing_of_ours():
-    assert not any(name.startswith("puzzles_lib") for name in imports_of(LIBRARY / "dtypes.py"))
+def test_the_tables_of_dtypes_and_formats_stand_on_nothing_else_of_ours():
+    ours = {name for name in imports_of(LIBRARY / "dtypes.py") if name.startswith("puzzles_lib")}
+    assert ours == {"puzzles_lib.float8", "puzzles_lib.float8.FORMATS", "puzzles_lib.float8.Format"}
+    roots = {name.partition(".")[0] for name in imports_of(LIBRARY / "float8.py")}
+    assert not roots & {"puzzles_lib", "torch", "numpy"}
 
 
 def test_nobody_sets_triton_interpret():

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import triton
+
 from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.grading import executors, people, sandbox
 from puzzles_lib.grading.bar import Bar
@@ -32,6 +34,7 @@ from puzzles_lib.grading.rules import (
 )
 from puzzles_lib.grading.submissions import PROGRESS, Submission, collect, digest
 from puzzles_lib.ledger import Damaged, Entry, parse
+from puzzles_lib.versions import too_old
 
 _LOUD = """\
 WARNING: --no-sandbox. Kernels are vetted, and nothing else in a notebook is run. But a kernel that gets past
@@ -123,6 +126,8 @@ def _processors() -> int:
 
 
 def _grade(options: argparse.Namespace) -> int:
+    if told := too_old(triton.__version__):  # or everyone would get no points
+        raise ValueError(told)
     rules = _rules(options)
     sandboxed = not options.no_sandbox
     if sandboxed:
