@@ -8,13 +8,15 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from jaxtyping import Float32
+from jaxtyping import BFloat16, Float32
 from torch import Tensor
 
-from puzzles_lib.authoring.solutions import define
+from puzzles_lib.authoring.solutions import define, solutions
 from puzzles_lib.binding import bind
+from puzzles_lib.chapters import puzzles
 from puzzles_lib.checker import algebra, examine
 from puzzles_lib.checker.attempts import Budget
+from puzzles_lib.checker.expected import expect
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import exact
@@ -26,6 +28,10 @@ def tanh(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
 
 
 def softcap(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+    return 30 * torch.tanh(x / 30)
+
+
+def half_softcap(x: BFloat16[Tensor, " N"]) -> BFloat16[Tensor, " N"]:
     return 30 * torch.tanh(x / 30)
 
 
@@ -62,6 +68,7 @@ def blocks(case: Case) -> tuple[int]:
 
 TANH = Puzzle(number="0", spec=tanh, grid=blocks, cases=(Case(N=1000, BLOCK=256), Case(N=2000, BLOCK=256)))
 SOFTCAP = Puzzle(number="0", spec=softcap, grid=blocks, cases=(Case(N=64, BLOCK=64), Case(N=1000, BLOCK=256)))
+HALF_SOFTCAP = Puzzle(number="0", spec=half_softcap, grid=blocks, cases=(Case(N=20000, BLOCK=1024),))
 LOG_CUMSUM_EXP = Puzzle(
     number="0", spec=log_cumsum_exp, grid=rows, cases=(Case(M=4, N=32), Case(M=100, N=32))
 )
@@ -74,7 +81,7 @@ BY_ELEMENT = """
 @triton.jit
 def kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + i, mask=i < N, other=0.0)
+    x = tl.load(x_ptr + i, mask=i < N, other=0.0).to(tl.float32)
     tl.store(z_ptr + i, EXPRESSION, mask=i < N)
 """
 BY_ROW = """
@@ -129,6 +136,7 @@ RIGHT = {
     "tanh from above": (TANH, BY_ELEMENT, "1 - 2 / (tl.exp(2 * x) + 1)"),
     "softcap by sigmoid": (SOFTCAP, BY_ELEMENT, "30 * (2 * tl.sigmoid(x / 15) - 1)"),
     "softcap by a reciprocal": (SOFTCAP, BY_ELEMENT, "30 * (2 * tl.sigmoid(x * (2 / 30)) - 1)"),
+    "softcap in bfloat16": (HALF_SOFTCAP, BY_ELEMENT, "30 * (2 * tl.sigmoid(x / 15) - 1)"),
     "log-sum-exp": (LOG_CUMSUM_EXP, BY_ROW, "tl.log(tl.cumsum(tl.exp(x - m), 0)) + m"),
     "log-sum-exp in base 2": (
         LOG_CUMSUM_EXP,
@@ -148,6 +156,7 @@ WRONG = {
     "float16 at first": (TANH, BY_ELEMENT, "2 * tl.sigmoid(2 * x.to(tl.float16).to(tl.float32)) - 1"),
     "another cap": (SOFTCAP, BY_ELEMENT, "30.00003 * (2 * tl.sigmoid(x / 15) - 1)"),
     "a reciprocal off by 1e-6": (SOFTCAP, BY_ELEMENT, "30 * (2 * tl.sigmoid(x * (2.000002 / 30)) - 1)"),
+    "another cap in bfloat16": (HALF_SOFTCAP, BY_ELEMENT, "30.001 * (2 * tl.sigmoid(x / 15) - 1)"),
     "1e-7 too much in a sum": (LOG_CUMSUM_EXP, BY_ROW, "tl.log(tl.cumsum(tl.exp(x - m), 0) + 1e-7) + m"),
     "another base": (
         LOG_CUMSUM_EXP,
@@ -241,6 +250,19 @@ def test_constants_may_be_what_float32_rounds_to_them(monkeypatch):
     assert examined(*RIGHT["tanh by exp2"]).ok
     monkeypatch.setattr(algebra.Judge, "_fitted", lambda *_: None)
     assert not examined(*RIGHT["tanh by exp2"]).ok
+
+
+ROUNDS_BY_LARGE_NUMBERS = ("quantize_rows", "fused_linear")  # which round nothing in float64
+ROUNDED = [puzzle for puzzle in puzzles() if puzzle.name not in ROUNDS_BY_LARGE_NUMBERS and not puzzle.exact]
+ROUNDED = [puzzle for puzzle in ROUNDED if any(each.dtype.is_floating_point for each in puzzle.results)]
+
+
+@pytest.mark.parametrize("puzzle", ROUNDED[::3], ids=lambda puzzle: puzzle.name)
+def test_the_solutions_compute_their_spec_in_float64(puzzle):
+    case = puzzle.cases[0]
+    bound, inputs = bind(solutions()[puzzle.name], puzzle, case), make_inputs(puzzle, case)
+    judge = algebra.Judge(bound, inputs, expect(puzzle, case, inputs), 10.0, Budget(60.0))
+    assert "the kernel is correct" in judge._ask()
 
 
 # ---- what is said

@@ -403,7 +403,7 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
             or verdicts.gave_up(puzzle, case, held, run(**_FIRST_ALONE))
         )
     if verdict is None and backwards:
-        verdict = atomicity.lost(bound, inputs, expected, forwards, run, shared.turns)
+        verdict = atomicity.lost(bound, judged, forwards, run, shared.turns)
     for choice in ELSEWHERE if verdict is None and forwards.tells_addresses else ():
         moved = run(elsewhere=choice, quiet=True, as_compiled=forwards is compiled)
         if other := judged(moved):

@@ -7,8 +7,9 @@ memory and in constants. Casts between floats then change nothing, a store to a 
 `Roundings` can disturb such a run: it moves the result of each operation by about one unit roundoff, at
 random. The movement of the kernel's results shows what float32's rounding of the intermediates may cost.
 (This is Monte Carlo arithmetic: D. S. Parker, UCLA CSD-970002, 1997.) Equal values move by equal amounts,
-because they are rounded equally: ``s * w - s * o`` is 0 in every run if w equals o. Comparisons,
-integers and indices of a maximum stay as they are in the undisturbed run. So all runs take the same branches.
+because they are rounded equally: ``s * w - s * o`` is 0 in every run if w equals o. Discrete values that come
+from floats (comparisons, integers, the index of a maximum) stay as they are in the undisturbed run. So all
+runs take the same branches.
 """
 
 import re
