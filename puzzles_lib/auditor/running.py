@@ -66,7 +66,7 @@ class Runner:
 
     def __init__(self, guard: Guard, defined: Defined, reverse: bool = False):
         self.guard, self.defined, self.reverse = guard, defined, reverse
-        self.threads = Threads()
+        self.threads = Threads((_TARGET,))
 
     def run(self, launch: Launch) -> Outcome:
         """Run a launch on its tensors, which then hold what it stores."""

@@ -45,7 +45,9 @@ class Session:
         if outcome.unjudged:
             report.unjudged.append(outcome.unjudged)
         if outcome.verdict:
-            report.findings.append(found(outcome, number, on))
+            finding = found(outcome, number, on)
+            if not any(finding.repeats(earlier) for earlier in report.findings):
+                report.findings.append(finding)
 
     def on_error(self, kernel: str, error: Exception) -> None:
         text = str(error) if isinstance(error, Unsupported) else f"{type(error).__name__}: {error}"
