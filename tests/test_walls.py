@@ -239,6 +239,7 @@ def test_no_stage_prints():
         "authoring/",
         "bench/",
         "examples/",
+        "auditor/command",
         "grading/__main__",
         "grading/bar",
         "export.py",

@@ -34,6 +34,7 @@ __all__ = ["AuditReport", "Finding", "Guard", "LaunchResult", "audit", "audited"
 
 HARD_SECONDS = 30.0  # of CPU time for all hard inputs and pretended sizes of a call
 MOST_FINDINGS = 6
+MOST_CONFIGURATIONS = 8  # of autotune whose values are compared, one after the other
 TF32_ROUNDOFF = 2.0**-11
 
 
@@ -132,11 +133,12 @@ class _Call:
         report: AuditReport,
         guard: Guard | None = None,
         on: str = "",
+        configuration: int | None = None,
     ) -> _Ran:
         """Call the function under guard with copies of these arguments."""
         guard = guard or self.guard
         given, named = cloned((tuple(args), dict(kwargs)), kept)
-        session = Session(guard, report)
+        session = Session(guard, report, configuration=configuration)
         with pretended(), session.active():
             result = self.function(*given, **named)
         with plain():
@@ -197,6 +199,23 @@ class _Call:
             verdict = self._in_reverse(want, ran.coarsest)
         if verdict:
             report.findings.append(Finding(verdict, on=on))
+        elif self.guard.configurations:
+            self._each_configuration(want, report)
+
+    def _each_configuration(self, want: Wanted, report: AuditReport) -> None:
+        """Compare what each configuration of autotune leaves; the call itself keeps only the last one's."""
+        told = [launch.launch.configuration for launch in report.launches if launch.launch.configuration]
+        if not told:
+            return
+        for number in range(min(len(told), MOST_CONFIGURATIONS)):
+            own = AuditReport()
+            guard = dataclasses.replace(self.guard, races=False)
+            ran = self.run(self.args, self.kwargs, own, guard, configuration=number)
+            verdict = compare(ran.results, want, ran.coarsest, self.allowance, False)
+            if verdict:
+                names = [each.launch.configuration for each in own.launches if each.launch.configuration]
+                report.findings.append(Finding(verdict, on=", ".join(dict.fromkeys(names))))
+                return
 
     def _wanted(self, args: Sequence[Any], kwargs: Mapping[str, Any], coarsest: float) -> Wanted:
         assert self.like is not None
@@ -259,7 +278,7 @@ class _Call:
                 if finding.verdict.kind in ("compiler", "launch"):  # refused, loudly, before anything runs
                     report.unjudged.append(f"with {variant.name}: {finding.verdict.message}")
                     continue
-                key = finding.verdict.kind, finding.verdict.site
+                key = finding.verdict.kind, finding.verdict.site or variant.kind
                 if key not in told:
                     told.add(key)
                     report.findings.append(dataclasses.replace(finding, launch=None, on=variant.name))

@@ -31,13 +31,19 @@ class CannotLaunch(Exception):
 
 
 @contextlib.contextmanager
-def caught(on_launch: OnLaunch, on_error: Callable[[str, Exception], None], all_configurations: bool = True):
+def caught(
+    on_launch: OnLaunch,
+    on_error: Callable[[str, Exception], None],
+    all_configurations: bool = True,
+    configuration: int | None = None,
+) -> Iterator[None]:
     """Hand each launch of the block to ``on_launch``.
 
     on_error: is told the kernel's name and what was raised where a launch cannot be bound.
     all_configurations: run each configuration of `triton.autotune` once; else the first that can be launched.
+    configuration: run the one of this number alone, of those that autotune would try.
     """
-    catcher = _Catcher(on_launch, on_error, all_configurations)
+    catcher = _Catcher(on_launch, on_error, all_configurations, configuration)
     was = JITFunction.run, Autotuner.run, JITFunction.warmup, triton.testing.do_bench
     bench_graph = triton.testing.do_bench_cudagraph
     JITFunction.run, Autotuner.run, JITFunction.warmup = catcher.launches(), catcher.tunes(), _warmed_up
@@ -52,9 +58,14 @@ def caught(on_launch: OnLaunch, on_error: Callable[[str, Exception], None], all_
 
 class _Catcher:
     def __init__(
-        self, on_launch: OnLaunch, on_error: Callable[[str, Exception], None], all_configurations: bool
+        self,
+        on_launch: OnLaunch,
+        on_error: Callable[[str, Exception], None],
+        all_configurations: bool,
+        chosen: int | None,
     ):
         self.on_launch, self.on_error, self.all_configurations = on_launch, on_error, all_configurations
+        self.chosen = chosen
         self.configuration = ""
         self.tuning = False
 
@@ -97,7 +108,10 @@ class _Catcher:
         meta = any(tensor.device.type == "meta" for tensor in tensors.values())
         with plain():
             before = None if meta or len(configs) == 1 else Copies(tensors)
-        for number, config in enumerate(configs):
+        every = list(enumerate(configs))
+        if self.chosen is not None:
+            every = every[self.chosen % len(every) :] + every[: self.chosen % len(every)]
+        for number, config in every:
             self.configuration = f"configuration {number + 1} of {len(configs)}: {_told(config)}"
             if len(configs) == 1:
                 self.configuration = ""
@@ -109,7 +123,7 @@ class _Catcher:
             else:
                 chosen = chosen or config
                 tried += 1
-                if not self.all_configurations:
+                if not self.all_configurations or self.chosen is not None:
                     return None
             if before is not None and number + 1 < len(configs):
                 _restore(tensors, before)

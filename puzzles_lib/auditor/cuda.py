@@ -14,10 +14,10 @@ from typing import Any
 import torch
 import triton
 from torch.overrides import TorchFunctionMode
-from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
 from puzzles_lib.auditor.catching import benched
+from puzzles_lib.compiler import find_target
 
 NAME = "NVIDIA H100 80GB HBM3"
 _CUDA = torch.device("cuda", 0)
@@ -100,8 +100,8 @@ class _Driver:
     def get_device_capability(self, device: int = 0) -> tuple[int, int]:
         return 9, 0
 
-    def get_current_target(self) -> GPUTarget:
-        return GPUTarget("cuda", 90, 32)
+    def get_current_target(self) -> Any:
+        return find_target("sm_90").gpu
 
     def get_active_torch_device(self) -> torch.device:
         return _CUDA

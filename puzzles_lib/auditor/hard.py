@@ -18,10 +18,10 @@ INF = float("inf")
 
 
 class Variant:
-    """Other inputs for a call. name: as in ``"x: a row of zeros"``."""
+    """Other inputs for a call. name: as in ``"x: a row of zeros"``. kind: what is hard about them."""
 
-    def __init__(self, name: str, args: tuple, kwargs: dict[str, Any]):
-        self.name, self.args, self.kwargs = name, args, kwargs
+    def __init__(self, kind: str, name: str, args: tuple, kwargs: dict[str, Any]):
+        self.kind, self.name, self.args, self.kwargs = kind, name, args, kwargs
 
 
 def _whole(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -133,7 +133,7 @@ def variants(
     for name, others in (vary or {}).items():
         for number, value in enumerate(others()):
             if name in names:
-                yield Variant(f"{name}: value {number} of vary", *changed(names.index(name), value))
+                yield Variant("vary", f"{name}: value {number} of vary", *changed(names.index(name), value))
     for label, change in LAYOUTS.items():
         for place in places:
             tensor = leaves[place]
@@ -141,11 +141,13 @@ def variants(
                 continue
             if label == "rows of stride 0" and tensor.shape[0] < 2:
                 continue
-            yield Variant(f"{names[place]}: {label}", *changed(place, change(tensor.detach())))
+            yield Variant("layout", f"{names[place]}: {label}", *changed(place, change(tensor.detach())))
     yield from _other_sizes(leaves, spec)
     for label, change in VALUES.items():
         for place in places:
-            yield Variant(f"{names[place]}: {label}", *changed(place, change(leaves[place].detach())))
+            yield Variant(
+                "value", f"{names[place]}: {label}", *changed(place, change(leaves[place].detach()))
+            )
 
 
 def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
@@ -163,7 +165,7 @@ def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
             fresh = [
                 _resized(leaf, size, other) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves
             ]
-            yield Variant(f"{other} in place of the size {size}", *pytree.tree_unflatten(fresh, spec))
+            yield Variant("size", f"{other} in place of the size {size}", *pytree.tree_unflatten(fresh, spec))
 
 
 def _resized(tensor: torch.Tensor, size: int, other: int) -> torch.Tensor:

@@ -17,8 +17,17 @@ _CANNOT_LAUNCH = "launch"
 class Session:
     """One block of code: catches its launches and keeps what they did."""
 
-    def __init__(self, guard: Guard, report: AuditReport, *, poison: int = 0, reverse: bool = False):
+    def __init__(
+        self,
+        guard: Guard,
+        report: AuditReport,
+        *,
+        poison: int = 0,
+        reverse: bool = False,
+        configuration: int | None = None,
+    ):
         self.guard, self.report = guard, report
+        self.configuration = configuration  # of autotune, which alone is launched
         self.defined = Defined(poison)
         self.runner = Runner(guard, self.defined, reverse)
         self.skipped: list[Outcome] = []
@@ -55,7 +64,10 @@ class Session:
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
-        with caught(self.on_launch, self.on_error, self.guard.configurations), self.defined:
+        with (
+            caught(self.on_launch, self.on_error, self.guard.configurations, self.configuration),
+            self.defined,
+        ):
             yield
 
 

@@ -1,0 +1,519 @@
+"""`audit`: launches of ordinary code, caught and run under guard. Each fault has a sound kernel beside it."""
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from puzzles_lib import Guard, audit, audited
+from puzzles_lib.auditor.command import main
+
+ROOT = Path(__file__).parent.parent
+QUICK = Guard(sizes=False)
+
+
+@triton.jit
+def softmax_kernel(Out, X, stride, N, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    c = tl.arange(0, BLOCK)
+    x = tl.load(X + row.to(tl.int64) * stride + c, mask=c < N, other=-float("inf"))
+    e = tl.exp(x - tl.max(x, 0))
+    tl.store(Out + row.to(tl.int64) * N + c, e / (tl.sum(e, 0) + eps), mask=c < N)
+
+
+def softmax(x, eps=0.0):
+    assert x.is_cuda and x.device.type == "cuda"
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    softmax_kernel[(x.shape[0],)](out, x, x.stride(0), x.shape[1], eps, BLOCK=128, num_warps=8)
+    return out
+
+
+@triton.jit
+def scale_kernel(X, Z, n, factor, HALF: tl.constexpr, MASKED: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(X + i, mask=i < n) if MASKED else tl.load(X + i)
+    if HALF == "yes":
+        x = x * 0.5
+    tl.store(Z + i, x * factor, mask=i < n)
+
+
+def scaled(x, factor=2.0, half=None, masked=True, block=32):
+    z = torch.empty_like(x)
+    n = x.numel()
+    scale_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, z, n, factor, half, masked, BLOCK=block)
+    return z
+
+
+def doubled(x):
+    return 2 * x
+
+
+def kinds(report):
+    return [finding.verdict.kind for finding in report.findings]
+
+
+X = torch.randn(100, generator=torch.Generator().manual_seed(1))
+ROWS = torch.randn(6, 100, generator=torch.Generator().manual_seed(2))
+
+
+def test_a_sound_call_is_clean_and_its_values_are_compared():
+    report = audit(softmax, ROWS, like=lambda x, eps=0.0: torch.softmax(x, -1), guard=QUICK)
+    assert (
+        report.ok
+        and report.compared
+        and str(report) == ("softmax: 1 launch clean, values as the reference's")
+    )
+    assert report.launches[0].launch.arguments["eps"] == 0.0
+
+
+def test_out_of_bounds_with_the_kernels_line_and_the_launchs():
+    report = audit(scaled, X, masked=False)
+    (finding,) = report.findings
+    text = "out-of-bounds load of X in program 3: elements 100..127; X has 100, numbered 0 to 99"
+    assert finding.verdict.message == text
+    assert finding.verdict.site.source.startswith("x = tl.load(X + i")
+    assert finding.place.source.startswith("scale_kernel[lambda meta")
+    assert str(report).splitlines()[0] == "scaled: 1 finding in 1 launch"
+
+
+@pytest.mark.parametrize("factor, half", [(-1.5, None), (3, "yes"), (True, "no")])
+def test_arguments_of_every_kind(factor, half):
+    like = {"yes": 0.5}.get(half, 1.0) * factor
+    assert audit(scaled, X, factor, half, like=lambda x, *_: x * like, guard=QUICK).ok
+
+
+# ---- undefined
+
+
+@triton.jit
+def sum_kernel(X, Z, n, FILLED: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(X + i, mask=i < n, other=0.0) if FILLED else tl.load(X + i, mask=i < n)
+    tl.store(Z, tl.sum(x, 0))
+
+
+@pytest.mark.parametrize("filled", [True, False])
+def test_undefined_lanes(filled):
+    def total(x):
+        z = torch.empty(1)
+        sum_kernel[(1,)](x, z, x.numel(), filled, BLOCK=128)
+        return z
+
+    report = audit(total, X, guard=QUICK)
+    assert kinds(report) == ([] if filled else ["uninitialised"])
+    if not filled:
+        assert report.findings[0].verdict.message.startswith("undefined lanes of X are used")
+
+
+def test_elements_that_nothing_stores_to():
+    def part(x):
+        z = torch.empty(x.numel() + 2)
+        scale_kernel[(4,)](x, z, x.numel(), 2.0, None, True, BLOCK=32)
+        return z
+
+    (finding,) = audit(part, X, guard=QUICK).findings
+    assert finding.verdict.message == "2 of 102 elements of the result are never written, the first at [100]"
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_one_launch_leaves_undefined_another_must_not_read(first):
+    def twice(x):
+        between, z = torch.empty_like(x), torch.empty_like(x)
+        if first:
+            scale_kernel[(4,)](x, between, x.numel(), 2.0, None, True, BLOCK=32)
+        scale_kernel[(4,)](between, z, x.numel(), 2.0, None, True, BLOCK=32)
+        return z
+
+    report = audit(twice, X, like=lambda x: 4 * x, guard=QUICK)
+    assert kinds(report) == ([] if first else ["uninitialised"])
+
+
+def test_what_torch_stores_is_defined():
+    def from_torch(x):
+        z = torch.empty(x.numel() + 8)
+        z[100:].zero_()
+        scale_kernel[(4,)](x, z, x.numel(), 2.0, None, True, BLOCK=32)
+        return z
+
+    assert audit(from_torch, X, guard=QUICK).ok
+
+
+# ---- in place, views, races
+
+
+@triton.jit
+def shift_kernel(X, n, BY: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(X + i, tl.load(X + i + BY, mask=i + BY < n, other=0.0) + 1, mask=i < n)
+
+
+@pytest.mark.parametrize("by", [0, 1])
+def test_in_place(by):
+    def shifted(x):
+        shift_kernel[(4,)](x, x.numel(), by, BLOCK=32)
+
+    x = X.clone()
+    report = audit(shifted, x, like=lambda x: x.add_(1), guard=QUICK)
+    assert kinds(report) == (["race"] if by else [])
+    assert torch.equal(x, X)  # the caller's own tensor is left alone
+
+
+def test_outside_of_a_call_the_results_are_in_the_tensors():
+    x = X.clone()
+    with audited() as report:
+        shift_kernel[(4,)](x, 100, 0, BLOCK=32)
+    assert report.ok and torch.equal(x, X + 1)
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_views_of_one_tensor(apart):
+    def views(x):
+        whole = torch.empty(2, x.numel())
+        z = whole[1] if apart else whole.view(-1)[50:150]
+        scale_kernel[(4,)](x, whole[0], x.numel(), 2.0, None, True, BLOCK=32)
+        scale_kernel[(4,)](whole[0], z, x.numel(), 2.0, None, True, BLOCK=32)
+        return whole[0] + 0
+
+    assert kinds(audit(views, X, guard=QUICK)) == ([] if apart else ["race"])
+
+
+def test_a_view_ends_where_it_ends_unless_storage_is_asked_for():
+    def beyond(x):
+        big = torch.zeros(200)
+        scale_kernel[(4,)](x, big[:100], 128, 2.0, None, True, BLOCK=32)
+        return big
+
+    long = torch.ones(128)
+    assert kinds(audit(beyond, long, guard=QUICK)) == ["out of bounds"]
+    assert audit(beyond, long, guard=Guard(sizes=False, bounds="storage")).ok
+
+
+@triton.jit
+def best_kernel(X, Best, n, SAFE: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mine = tl.max(tl.load(X + i, mask=i < n, other=0), 0)
+    if SAFE:
+        tl.atomic_max(Best, mine)
+    else:
+        found = tl.atomic_add(Best, 0)
+        tl.atomic_xchg(Best, tl.maximum(found, mine))
+
+
+@pytest.mark.parametrize("safe", [True, False])
+def test_two_atomics_are_not_one(safe):
+    def best(x):
+        z = torch.zeros(1, dtype=torch.int32)
+        best_kernel[(4,)](x, z, x.numel(), safe, BLOCK=32)
+        return z
+
+    x = torch.arange(100, dtype=torch.int32)
+    report = audit(best, x.flip(0).contiguous(), guard=QUICK)
+    assert kinds(report) == ([] if safe else ["race"])
+
+
+# ---- autotune
+
+
+def _zero_first(arguments):
+    arguments["Z"].zero_()
+
+
+@triton.autotune(
+    [
+        triton.Config({"BLOCK": 32}, num_warps=1, pre_hook=_zero_first),
+        triton.Config({"BLOCK": 64}, pre_hook=_zero_first),
+    ],
+    key=["n"],
+)
+@triton.jit
+def add_kernel(X, Z, n, WRONG: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    more = 1.0 if BLOCK == WRONG else 0.0
+    tl.store(Z + i, tl.load(X + i, mask=i < n) + tl.load(Z + i, mask=i < n) + more, mask=i < n)
+
+
+@pytest.mark.parametrize("wrong", [0, 32, 64])
+def test_every_configuration_is_run_and_hooks_are_called(wrong):
+    def tuned(x):
+        z = torch.full_like(x, 7.0)
+        add_kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, z, x.numel(), wrong)
+        return z
+
+    report = audit(tuned, X, like=lambda x: x, guard=QUICK)
+    assert [launch.launch.configuration[:20] for launch in report.launches] == [
+        "configuration 1 of 2",
+        "configuration 2 of 2",
+    ]
+    assert kinds(report) == ([] if wrong == 0 else ["values"])
+
+
+# ---- values
+
+
+def test_a_value_that_is_off_by_little():
+    def slightly(x):
+        return scaled(x, 2.0001)
+
+    (finding,) = audit(slightly, X, like=doubled, guard=QUICK).findings
+    assert finding.verdict.kind == "values" and "allowed" in finding.verdict.message
+    assert audit(slightly, X, like=doubled, allowance=1e-3, guard=QUICK).ok
+
+
+@pytest.mark.parametrize(
+    "call, error, text",
+    [
+        (lambda: audit(torch.sin, X), ValueError, "sin launches no Triton kernel"),
+        (lambda: audit(scale_kernel, X), TypeError, "scale_kernel is a kernel; pass the function"),
+        (lambda: audit(3, X), TypeError, "function is a int"),
+        (lambda: audit(scaled, X, like=4), TypeError, "like is a int"),
+        (lambda: audit(scaled, X, like=lambda x: x[:5]), ValueError, "but the reference's (5,)"),
+        (lambda: audit(scaled, X, like=lambda x: (x, x)), ValueError, "1 tensors, but the reference 2"),
+        (lambda: audit(scaled, X, like=lambda x: x.nothing), ValueError, "the reference raises Attr"),
+        (lambda: audit(scaled, X, allowance=-1), ValueError, "allowance is -1"),
+        (lambda: audit(scaled, X, vary=3), TypeError, "vary must map"),
+        (lambda: Guard(bounds="row"), ValueError, "bounds is 'row'"),
+        (lambda: Guard(seconds=0), ValueError, "seconds is 0"),
+        (lambda: audited(device="tpu").__enter__(), ValueError, "device is 'tpu'"),
+    ],
+)  # fmt: skip
+def test_bad_use_is_a_sentence(call, error, text):
+    with pytest.raises(error) as raised:
+        call()
+    assert text in str(raised.value)
+
+
+def test_arguments_that_do_not_fit_raise_as_a_launch_does():
+    with pytest.raises(TypeError, match="missing a required argument: 'factor'"):
+        audit(lambda x: scale_kernel[(1,)](x, x, 3), X)
+    with pytest.raises(TypeError, match="BLOK is neither a parameter of the kernel nor an option"):
+        audit(lambda x: scale_kernel[(1,)](x, x, 3, 1.0, None, True, BLOK=3), X)
+
+
+def test_what_cannot_be_judged_is_counted_and_never_silent():
+    class Pointer:
+        dtype = None
+
+        def data_ptr(self):
+            return 16
+
+    report = audit(lambda x: scale_kernel[(1,)](Pointer(), x, 3, 1.0, None, True, BLOCK=32), X, guard=QUICK)
+    assert report.unjudged == ["scale_kernel: X is a Pointer, which has an address, but is no torch tensor"]
+
+
+# ---- true sizes
+
+
+@triton.jit
+def rows_kernel(X, Z, stride, N, WIDE: tl.constexpr, AXIS: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(AXIS)
+    c = tl.arange(0, BLOCK)
+    row = row.to(tl.int64) if WIDE else row
+    tl.store(Z + row * stride + c, tl.load(X + row * stride + c, mask=c < N), mask=c < N)
+
+
+@pytest.mark.parametrize(
+    "wide, axis, found", [(True, 0, []), (False, 0, ["true size"]), (True, 1, ["true size"])]
+)
+def test_offsets_beyond_int32_and_axes_beyond_65535(wide, axis, found):
+    def rows(x):
+        z = torch.empty_like(x)
+        grid = (x.shape[0],) if axis == 0 else (1, x.shape[0])
+        rows_kernel[grid](x, z, x.stride(0), x.shape[1], wide, axis, BLOCK=128)
+        return z
+
+    report = audit(rows, ROWS)
+    assert kinds(report)[:1] == found
+    assert any(text.startswith("the size 6 as ") for text in report.tried)
+    if found and not axis:
+        assert "does not fit int32" in report.findings[0].verdict.message
+
+
+# ---- hard inputs
+
+
+@triton.jit
+def norm_kernel(X, Z, stride, N, SAFE: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    c = tl.arange(0, BLOCK)
+    x = tl.load(X + row * stride + c, mask=c < N, other=0.0)
+    size = tl.max(tl.abs(x), 0)
+    size = tl.where(size == 0, 1.0, size) if SAFE else size
+    tl.store(Z + row * N + c, x / size, mask=c < N)
+
+
+def normed(x, safe):
+    z = torch.empty(x.shape)
+    norm_kernel[(x.shape[0],)](
+        x, z, x.stride(0), x.shape[1], safe, BLOCK=triton.next_power_of_2(x.shape[1] + 1)
+    )
+    return z
+
+
+def norm_like(x, safe):
+    size = x.abs().amax(-1, keepdim=True)
+    return x / torch.where(size == 0, torch.ones_like(size), size)
+
+
+def test_a_row_of_zeros_shows_only_with_hard_inputs():
+    guard = Guard(sizes=False, races=False)
+    assert audit(normed, ROWS, False, like=norm_like, guard=guard).ok
+    report = audit(normed, ROWS, False, like=norm_like, guard=guard, hard=True)
+    assert any("zeros" in finding.on and finding.verdict.kind == "values" for finding in report.findings)
+
+
+def test_hard_inputs_that_the_reference_cannot_do_are_no_finding():
+    report = audit(normed, ROWS, True, like=norm_like, guard=Guard(sizes=False, races=False), hard=True)
+    layout = [f for f in report.findings if "other way round" not in f.on and "stride 0" not in f.on]
+    assert [(f.on, f.verdict.message) for f in layout] == []
+    assert "x: one NaN" in report.tried and "x: padded rows" in report.tried
+
+
+def test_other_values_for_integers_are_the_callers_to_give():
+    def taken(x, where):
+        z = torch.empty(where.shape)
+        take_kernel[(1,)](x, where, z, where.numel(), BLOCK=8)
+        return z
+
+    where = torch.tensor([1, 5, 7], dtype=torch.int32)
+    vary = {"where": lambda: [torch.tensor([1, 5, 100], dtype=torch.int32)]}
+    report = audit(taken, X, where, guard=Guard(sizes=False), hard=True, vary=vary)
+    assert [finding.on for finding in report.findings] == ["where: value 0 of vary"]
+
+
+@triton.jit
+def take_kernel(X, Where, Z, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    at = tl.load(Where + i, mask=i < n, other=0)
+    tl.store(Z + i, tl.load(X + at, mask=i < n), mask=i < n)
+
+
+# ---- as on a GPU
+
+
+def test_code_that_asks_for_a_gpu_runs_and_afterwards_there_is_none():
+    before = torch.cuda.is_available()
+    with audited(device="cuda") as report:
+        assert torch.cuda.is_available() and torch.cuda.get_device_properties(0).multi_processor_count == 132
+        x = torch.randn(3, 50, device="cuda", dtype=torch.float16).cuda()
+        with torch.cuda.device(x.device), torch.cuda.stream(torch.cuda.Stream()):
+            z = softmax(x.float())
+        torch.cuda.synchronize()
+        assert z.is_cuda and z.device == torch.device("cuda", 0) and z.get_device() == 0
+        assert triton.testing.do_bench(lambda: softmax(x.float())) == 1.0
+        model = torch.nn.Linear(4, 4).to("cuda")
+        assert next(model.parameters()).is_cuda
+        torch.testing.assert_close(z.cpu(), torch.softmax(x.float(), -1).cpu())
+    assert report.ok and len(report.launches) == 2
+    assert torch.cuda.is_available() is before and not torch.zeros(1).is_cuda
+
+
+def test_findings_do_not_stop_a_block():
+    with audited() as report:
+        scale_kernel[(4,)](X, torch.empty(100), 100, 2.0, None, False, BLOCK=32)
+        scale_kernel[(4,)](X, torch.empty(100), 100, 2.0, None, True, BLOCK=32)
+    assert [launch.status for launch in report.launches] == ["FINDING", "ok"]
+
+
+def test_a_grid_too_large_is_sampled_and_says_so():
+    with audited(guard=Guard(seconds=0.2)) as report:
+        x = torch.ones(1 << 16)
+        scale_kernel[(1 << 14,)](x, x, x.numel(), 1.0, None, True, BLOCK=4)
+    (launch,) = report.launches
+    assert launch.status == "unjudged" and launch.outcome.programs < launch.outcome.of == 1 << 14
+    assert "too large to judge whole" in report.unjudged[0] and "the rest unjudged" in str(report)
+
+
+def test_a_launch_can_be_looked_at():
+    with audited() as report:
+        softmax_kernel[(2,)](torch.empty(2, 100), ROWS, 100, 100, 0.0, BLOCK=128)
+    launch = report.launches[0]
+    assert "stride  given  int32               100" in repr(launch.watch(1))
+    assert "Out  stored: 200 of 200 elements" in repr(launch.trace())
+    assert "sm_90" in repr(launch.stages())
+
+
+# ---- its doors
+
+MODULE = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def copy_kernel(X, Z, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Z + i, tl.load(X + i), mask=i < n)
+
+def copied(x):
+    z = torch.empty_like(x)
+    copy_kernel[(triton.cdiv(x.numel(), 32),)](x, z, x.numel(), BLOCK=32)
+    return z
+
+def like(x):
+    return x.clone()
+
+def ragged():
+    return (torch.ones(100, device="cpu"),)
+
+def even():
+    return {"x": torch.ones(64)}
+"""
+
+TESTS = """
+import pytest, torch
+from kernels_of_mine import copied
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+@pytest.mark.parametrize("n", [64, 100])
+def test_copy(n):
+    x = torch.randn(n, device="cuda")
+    assert x.is_cuda
+    torch.testing.assert_close(copied(x), x)
+"""
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    (tmp_path / "kernels_by_command.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = "kernels_by_command"
+    assert main([f"{name}:copied", "--inputs", f"{name}:even", "--like", f"{name}:like", "--no-sizes"]) == 0
+    files = ["--json", "report.json", "--sarif", "report.sarif"]
+    assert main([f"{name}:copied", "--inputs", f"{name}:ragged", *files]) == 1
+    assert "out of bounds: copy_kernel" in capsys.readouterr().out
+    told = json.loads((tmp_path / "report.json").read_text())
+    assert told["ok"] is False and told["launches"][0]["kernel"] == "copy_kernel"
+    (result,) = json.loads((tmp_path / "report.sarif").read_text())["runs"][0]["results"]
+    region = result["locations"][0]["physicalLocation"]
+    assert region["artifactLocation"]["uri"] == f"{name}.py" and region["region"]["startLine"] == 7
+    for bad in ([f"{name}:nothing"], ["nowhere:f"], ["copied"]):
+        assert main([*bad, "--inputs", f"{name}:even"]) == 2
+
+
+def test_a_suite_of_gpu_tests(tmp_path):
+    (tmp_path / "kernels_of_mine.py").write_text(MODULE)
+    (tmp_path / "test_mine.py").write_text(TESTS)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:nbval", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, "-p", "puzzles_lib.pytest_plugin", "--audit"]
+        if not _installed()
+        else [*command, "--audit"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"},
+    )
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "2 launches in 2 tests: 1 clean, 1 with a finding, 0 not judged or not wholly" in done.stdout
+    assert "out-of-bounds load of X in program 3: elements 100..127" in done.stdout
+
+
+def _installed() -> bool:
+    """Whether the installed package announces the plugin to pytest."""
+    return any(e.name == "triton-audit" for e in importlib.metadata.entry_points(group="pytest11"))
