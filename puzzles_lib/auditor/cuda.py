@@ -188,7 +188,11 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     yield cuda, "get_device_properties", _properties
     yield cuda, "get_rng_state", lambda *_, **__: torch.get_rng_state()
     yield cuda, "set_rng_state", lambda state, *_, **__: torch.set_rng_state(state)
-    yield triton.testing, "nvsmi", lambda attributes: [_OF_TRITON["sm_clock_rate"] // 1000 for _ in attributes]
+    yield (
+        triton.testing,
+        "nvsmi",
+        lambda attributes: [_OF_TRITON["sm_clock_rate"] // 1000 for _ in attributes],
+    )
     for name in ("current_stream", "default_stream"):
         yield cuda, name, lambda *_, **__: _Stream()
     for name in ("Stream", "Event", "stream", "device", "device_of", "StreamContext"):

@@ -143,6 +143,7 @@ def run(
     elsewhere: int = 0,
     plan: Plan | None = None,
     defined: Mapping[str, np.ndarray] | None = None,
+    holes_are_zero: bool = False,
     suffix: str = "_ptr",
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
@@ -166,6 +167,7 @@ def run(
     plan: two programs that take turns: see `interleaving`.
     defined: for an output, which places of its storage hold something at the start, from the tensor's first
         element to its last. Tensors may then overlap.
+    holes_are_zero: lanes that a load has masked off without ``other=`` hold 0, as on an NVIDIA GPU today.
     suffix: what a pointer's name has after its tensor's.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
@@ -179,6 +181,7 @@ def run(
     memory.at_once = at_once
     memory.recorder = recorder if record else None
     memory.arithmetic.as_compiled = as_compiled
+    memory.holes_are_zero = holes_are_zero
     stop = None
 
     def launch() -> None:
