@@ -32,7 +32,9 @@ from puzzles_lib.dtypes import of_torch
 
 __all__ = ["AuditReport", "Finding", "Guard", "LaunchResult", "audit", "audited"]
 
-HARD_SECONDS = 30.0  # of CPU time for all hard inputs and pretended sizes of a call
+HARD_SECONDS = 20.0  # of CPU time for all hard inputs of a call
+SIZES_SECONDS = 1.0  # likewise for all pretended sizes
+HARD_SIZES_SECONDS = 5.0
 MOST_FINDINGS = 6
 MOST_CONFIGURATIONS = 8  # of autotune whose values are compared, one after the other
 TF32_ROUNDOFF = 2.0**-11
@@ -65,7 +67,7 @@ def audit(
     reference that raises or returns other shapes. What ``function`` itself raises passes.
     """
     __tracebackhide__ = True
-    guard = guard or Guard(hard=hard)
+    guard = dataclasses.replace(guard or Guard(), hard=hard or (guard is not None and guard.hard))
     _check(function, like, allowance, vary)
     call = _Call(function, args, kwargs, like, guard, allowance)
     report = call.report
@@ -81,7 +83,7 @@ def audit(
     call.compare(first, report, "")
     if not report.findings and guard.sizes:
         call.true_sizes()
-    if (hard or guard.hard) and len(report.findings) < MOST_FINDINGS:
+    if guard.hard and len(report.findings) < MOST_FINDINGS:
         call.with_hard_inputs(vary)
     return report
 
@@ -239,21 +241,35 @@ class _Call:
 
     def true_sizes(self) -> None:
         """Pretend each size so large that offsets pass 2**31."""
-        report, end = self.report, time.thread_time() + HARD_SECONDS / 2
+        report = self.report
+        end = time.thread_time() + (HARD_SIZES_SECONDS if self.guard.hard else SIZES_SECONDS)
+        call = sizes.Call(self.function, self.args, self.kwargs, self.guard)
         for way in sizes.ways((self.args, self.kwargs)):
             if time.thread_time() > end:
-                report.unjudged.append("true sizes: the time is used up")
+                report.unjudged.append(f"true sizes from {way} on: the time is used up")
                 return
-            outcomes, why = sizes.tried(self.function, self.args, self.kwargs, way, self.guard)
-            on = f"the size {way}"
+            tried = call.tried(way, end)
+            on = f"the size {tried.way}"
             report.tried.append(on)
-            for outcome in outcomes:
+            if tried.limit and tried.limit != "memory":
+                self._at_most(tried)
+            for outcome in tried.outcomes:
                 if outcome.verdict:
-                    report.findings.append(found(outcome, None, on))
+                    finding = found(outcome, None, on)
+                    if not any(finding.repeats(earlier) for earlier in report.findings):
+                        report.findings.append(finding)
                 elif outcome.unjudged:
                     report.unjudged.append(f"with {on}: {outcome.unjudged}")
-            if why or not outcomes:
-                report.unjudged.append(f"with {on}: {why or 'no kernel is launched'}")
+            if tried.why:
+                report.unjudged.append(f"with {on}: {tried.why}")
+
+    def _at_most(self, tried: sizes.Tried) -> None:
+        """Say which size no GPU launches. It fails loudly, so it is a finding only with ``hard=True``."""
+        text = f"the size {tried.way.size} can be at most {tried.most:,}: beyond, {tried.limit}"
+        if self.guard.hard:
+            self.report.findings.append(Finding(Verdict("true size", text)))
+        else:
+            self.report.notes.append(text)
 
     def with_hard_inputs(self, vary: Mapping[str, Callable[[], Sequence[Any]]] | None) -> None:
         """Try hard inputs, up to the first few that fail."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import triton
+from torch._library.triton import set_wrap_triton_enabled
 from torch.utils._python_dispatch import _disable_current_modes
 from triton.runtime.autotuner import Autotuner, Config
 from triton.runtime.jit import JITFunction
@@ -48,7 +49,8 @@ def caught(
     JITFunction.run, Autotuner.run, JITFunction.warmup = catcher.launches(), catcher.tunes(), _warmed_up
     triton.testing.do_bench = triton.testing.do_bench_cudagraph = benched
     try:
-        yield
+        with set_wrap_triton_enabled(False):  # of `torch.library.triton_op`: straight to the kernel
+            yield
     finally:
         JITFunction.run, Autotuner.run, JITFunction.warmup, triton.testing.do_bench = was
         triton.testing.do_bench_cudagraph = bench_graph
@@ -91,9 +93,8 @@ class _Catcher:
     def tunes(self) -> Callable:
         def run(tuner: Autotuner, *args: Any, **kwargs: Any) -> Any:
             tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
-            configs = tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs
             try:
-                return self._each(tuner, configs, args, kwargs)
+                return self._each(tuner, _pruned(tuner, kwargs), args, kwargs)
             finally:
                 tuner.nargs = None
                 self.configuration, self.tuning = "", False
@@ -139,6 +140,23 @@ class _Catcher:
             tuner.pre_hook(every)
         tuner.best_config = config
         return tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+
+
+def _pruned(tuner: Autotuner, kwargs: dict[str, Any]) -> list[Config]:
+    """The configurations that are worth a try. A model of the time that asks a GPU prunes none."""
+    if len(tuner.configs) < 2:
+        return tuner.configs
+    model = tuner.perf_model
+    try:
+        return tuner.prune_configs(kwargs)
+    except Exception:
+        if model is None:
+            raise
+    tuner.perf_model = None
+    try:
+        return tuner.prune_configs(kwargs)
+    finally:
+        tuner.perf_model = model
 
 
 def _told(config: Config) -> str:

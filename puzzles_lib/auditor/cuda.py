@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+import triton
 from torch.overrides import TorchFunctionMode
 from triton.runtime import driver
 
@@ -183,18 +184,25 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
         "init", "_lazy_init", "set_device", "synchronize", "empty_cache", "reset_peak_memory_stats",
         "ipc_collect", "manual_seed", "manual_seed_all", "set_stream", "reset_max_memory_allocated",
     ):  # fmt: skip
-        yield cuda, name, _nothing
+        yield cuda, name, lambda *_, **__: None  # one each: torch's compiler asks that they differ
     yield cuda, "get_device_properties", _properties
+    yield cuda, "get_rng_state", lambda *_, **__: torch.get_rng_state()
+    yield cuda, "set_rng_state", lambda state, *_, **__: torch.set_rng_state(state)
+    yield (
+        triton.testing,
+        "nvsmi",
+        lambda attributes: [_OF_TRITON["sm_clock_rate"] // 1000 for _ in attributes],
+    )
     for name in ("current_stream", "default_stream"):
         yield cuda, name, lambda *_, **__: _Stream()
     for name in ("Stream", "Event", "stream", "device", "device_of", "StreamContext"):
-        yield cuda, name, _Stream
+        yield cuda, name, type(name, (_Stream,), {})
     for name in ("CUDAGraph", "graph"):
-        yield cuda, name, _NoGraph
+        yield cuda, name, type(name, (_NoGraph,), {})
     for name in ("range_push", "range_pop", "mark"):
-        yield cuda.nvtx, name, _nothing
+        yield cuda.nvtx, name, lambda *_, **__: None
     yield torch.version, "cuda", "12.8"
-    yield torch, "set_default_device", _nothing
+    yield torch, "set_default_device", lambda *_, **__: None
     yield torch, "Generator", _Generator
 
 

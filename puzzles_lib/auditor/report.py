@@ -31,6 +31,11 @@ class Finding:
     file: str = ""
     on: str = ""
 
+    def repeats(self, other: "Finding") -> bool:
+        """Whether the other says the same of the same line: of another launch, or another configuration."""
+        one, two = self.verdict, other.verdict
+        return one.site is not None and (self.file, one.kind, one.site) == (other.file, two.kind, two.site)
+
     def lines(self) -> list[str]:
         """Return the finding as text."""
         who = f"{self.kernel}: " if self.kernel else ""

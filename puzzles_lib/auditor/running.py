@@ -37,7 +37,8 @@ class Outcome:
     """What a guarded launch did.
 
     verdict: what is wrong; None for nothing. unjudged: why the launch was not judged, or not wholly.
-    notes: what is worth knowing, and no fault. programs: how many ran, of how many.
+    notes: what is worth knowing, and no fault. programs: how many ran, of how many. stopped: it did not come
+    to its end, so that results are missing.
     """
 
     launch: Launch
@@ -50,6 +51,7 @@ class Outcome:
     before: Copies | None = None
     in_tf32: bool = False
     coarsest: float = 0.0
+    stopped: bool = False
 
     @property
     def ok(self) -> bool:
@@ -66,7 +68,7 @@ class Runner:
 
     def __init__(self, guard: Guard, defined: Defined, reverse: bool = False):
         self.guard, self.defined, self.reverse = guard, defined, reverse
-        self.threads = Threads()
+        self.threads = Threads((_TARGET,))
 
     def run(self, launch: Launch) -> Outcome:
         """Run a launch on its tensors, which then hold what it stores."""
@@ -76,10 +78,10 @@ class Runner:
                 text = (
                     f"the grid has {count:,} programs along axis {axis}, but a GPU launches at most {most:,}"
                 )
-                return replace(outcome, verdict=Verdict("launch", text))
+                return replace(outcome, verdict=Verdict("launch", text), stopped=True)
             if count < 0:
                 text = f"the grid has {count} programs along axis {axis}"
-                return replace(outcome, verdict=Verdict("launch", text))
+                return replace(outcome, verdict=Verdict("launch", text), stopped=True)
         if not outcome.of:
             outcome.notes.append("no program is started: the grid is empty")
             return outcome
@@ -102,12 +104,13 @@ class Runner:
             return None
         outcome.notes += opinion.notes
         if opinion.refusal:
-            outcome.verdict = verdicts.of_refusal(opinion.refusal)
+            outcome.verdict, outcome.stopped = verdicts.of_refusal(opinion.refusal), True
             return None
         if opinion.large is not None:
             asked = shared_memory(launch.kernel, launch.arguments, _TARGET, {}, **launch.options)
             outcome.verdict = too_much(asked, _TARGET, opinion.large) if asked is not None else None
-            if outcome.verdict:
+            outcome.stopped = outcome.verdict is not None
+            if outcome.stopped:
                 return None
         return compiler.program_of(launch.kernel, launch.arguments, opinion)
 
@@ -165,6 +168,10 @@ class _Guarded:
         outcome.bytes_moved = forwards.bytes_moved
         outcome.in_tf32 = bool(forwards.arithmetic.in_tf32) or forwards.arithmetic.dots
         outcome.verdict = self._verdict(forwards, after)
+        outcome.stopped = forwards.stop is not None
+        if outcome.verdict and forwards.undefined and not outcome.stopped:
+            after = self.copies.fresh()  # what is launched next works on what a GPU would leave
+            forwards = self._run(after, holes_are_zero=True)
         self._give_back(after, forwards)
         if self.only is not None and outcome.verdict is None:
             outcome.unjudged = (

@@ -30,7 +30,7 @@ class Session:
         self.configuration = configuration  # of autotune, which alone is launched
         self.defined = Defined(poison)
         self.runner = Runner(guard, self.defined, reverse)
-        self.skipped: list[Outcome] = []
+        self.stopped = ""  # the first kernel that did not come to its end
 
     def on_launch(self, launch: Launch) -> bool:
         try:
@@ -43,6 +43,11 @@ class Session:
         if launch.configuration and outcome.verdict and outcome.verdict.kind == _CANNOT_LAUNCH:
             self.report.notes.append(f"{launch}: autotune skips it, {outcome.verdict.message}")
             return False
+        if self.stopped not in ("", launch.name) and outcome.verdict:
+            outcome.verdict = None
+            outcome.unjudged = f"{launch.name}: it may work on what {self.stopped} has not stored"
+        elif outcome.stopped:
+            self.stopped = launch.name
         self.add(outcome)
         return True
 
@@ -54,7 +59,9 @@ class Session:
         if outcome.unjudged:
             report.unjudged.append(outcome.unjudged)
         if outcome.verdict:
-            report.findings.append(found(outcome, number, on))
+            finding = found(outcome, number, on)
+            if not any(finding.repeats(earlier) for earlier in report.findings):
+                report.findings.append(finding)
 
     def on_error(self, kernel: str, error: Exception) -> None:
         text = str(error) if isinstance(error, Unsupported) else f"{type(error).__name__}: {error}"

@@ -1,13 +1,18 @@
 """True sizes: each size of a call in turn, pretended so large that offsets pass 2**31.
 
 The function is called with tensors on torch's meta device, which have shapes and no memory, so its own code
-works out grid, strides and results. The launches are run at the edges of their grids (`PretendedMemory`).
+works out grid, strides and results. First nothing is run: a size is made smaller until a GPU can launch each
+grid and hold all tensors. Then the launches are run at the edges of their grids (`PretendedMemory`). Integer
+tensors of the caller's keep their values, over and over: they may be indices or lengths.
 """
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
@@ -25,7 +30,10 @@ from puzzles_lib.puzzle import MOST_PROGRAMS
 from puzzles_lib.runner import Pretended, alone, run
 
 LARGEST_AXIS = 1 << 34
-SECONDS = 3.0  # of CPU time, for each launch
+LARGEST_BLOCK = 1 << 20  # elements; Triton's own limit
+MOST_BYTES = 288 << 30  # the largest memory of a GPU, in 2026
+STEPS = 40  # of a search for the largest size that can be launched
+SECONDS = 0.7  # of CPU time, for each launch
 
 
 class Sized:
@@ -37,14 +45,21 @@ class Sized:
     def __str__(self) -> str:
         return f"{self.size} as {self.large:,}"
 
+    def smaller(self, large: int) -> "Sized":
+        """Return a way to a smaller size, of the same remainder by 16 where that leaves one."""
+        large = max(large - (large - self.size) % 16, self.size)
+        return Sized(self.size, large)
+
     def tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor without memory, with that size instead of the other."""
         shape = [self.large if n == self.size else n for n in tensor.shape]
         if not tensor.is_contiguous() and tensor.dim() and shape == list(tensor.shape):
-            return torch.empty_strided(shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-        order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride(axis))
-        made = torch.empty([shape[axis] for axis in order], dtype=tensor.dtype, device="meta")
-        return made.permute([order.index(axis) for axis in range(tensor.dim())])
+            made = torch.empty_strided(shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+        else:
+            order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride(axis))
+            made = torch.empty([shape[axis] for axis in order], dtype=tensor.dtype, device="meta")
+            made = made.permute([order.index(axis) for axis in range(tensor.dim())])
+        return made.requires_grad_(tensor.requires_grad)
 
 
 def ways(args: Any) -> list[Sized]:
@@ -65,76 +80,157 @@ def ways(args: Any) -> list[Sized]:
     return found
 
 
-def tried(
-    function: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], way: Sized, guard: Guard
-) -> tuple[list[Outcome], str]:
-    """Call a function with a size pretended; return what its launches did, and why it was not judged."""
-    outcomes: list[Outcome] = []
-    errors: list[str] = []
+@dataclass
+class Tried:
+    """What a call with a pretended size gave.
 
-    def on_launch(launch: Launch) -> bool:
-        outcomes.append(alone(lambda: _run(launch, guard)))
-        return True
+    way: the size that was pretended; most: the largest that can be launched; limit: what bounds it, "memory"
+    or the launch that fails.
+    """
 
-    def convert(leaf: Any) -> Any:
-        return way.tensor(leaf) if isinstance(leaf, torch.Tensor) else leaf
-
-    with plain():
-        given, named = pytree.tree_map(convert, (tuple(args), dict(kwargs)))
-    try:
-        with (
-            pretended("meta"),
-            caught(on_launch, lambda kernel, error: errors.append(f"{kernel}: {error}"), False),
-            torch.no_grad(),
-        ):
-            function(*given, **named)
-    except Exception as error:
-        words = " ".join(f"{type(error).__name__}: {error}".split())[:120]
-        errors.append(f"the function does not run without values ({words})")
-    return outcomes, "; ".join(errors)
+    way: Sized
+    outcomes: list[Outcome] = field(default_factory=list)
+    why: str = ""
+    limit: str = ""
+    most: int = 0
 
 
-def _run(launch: Launch, guard: Guard) -> Outcome:
-    """Run the programs at the edges of a grid on tensors that are not there."""
-    outcome = Outcome(launch, of=math.prod(launch.full_grid))
-    for axis, (count, most) in enumerate(zip(launch.full_grid, MOST_PROGRAMS, strict=True)):
-        if count > most:
-            text = f"the grid has {count:,} programs along axis {axis}, but a GPU launches at most {most:,}"
-            outcome.verdict = Verdict("true size", text)
+class Call:
+    """A function and its arguments, to be called with sizes that are pretended."""
+
+    def __init__(self, function: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], guard: Guard):
+        self.function, self.arguments, self.guard = function, (tuple(args), dict(kwargs)), guard
+        self._values: dict[int, tuple[np.ndarray, bool]] = {}  # by the meta tensor's storage
+
+    def tried(self, way: Sized, end: float) -> Tried:
+        """Call the function with a size pretended. end: when no more is begun, of this thread's CPU time."""
+        limit, most = "", way.large
+        largest, why = self._survey(way)
+        if largest:
+            most, limit = self._largest(way, largest)
+            way = way.smaller(most)
+            largest, why = self._survey(way)
+        found = Tried(way, why=why, limit=limit, most=most)
+        if largest or self._elements <= CROSSING:
+            return found
+
+        def on_launch(launch: Launch) -> bool:
+            if time.thread_time() > end:
+                found.why = found.why or "the time is used up"
+            elif any(tensor.numel() > CROSSING for tensor in launch.tensors.values()):
+                found.outcomes.append(alone(lambda: self._run(launch)))
+            return True
+
+        found.why = self._call(way, on_launch) or found.why
+        return found
+
+    def _largest(self, way: Sized, why: str) -> tuple[int, str]:
+        """The largest size whose grids a GPU launches and whose tensors it holds, and what bounds it."""
+        low, high = way.size, way.large
+        for _ in range(STEPS):
+            if high - low < 2:
+                break
+            middle = (low + high) // 2
+            too_large, _ = self._survey(Sized(way.size, middle))
+            if too_large:
+                high, why = middle, too_large
+            else:
+                low = middle
+        return low, why
+
+    def _survey(self, way: Sized) -> tuple[str, str]:
+        """What is too large for a GPU, and why the function did not run to its end."""
+        too_large: list[str] = []
+        storages: dict[int, int] = {}
+        self._elements = 0
+
+        def on_launch(launch: Launch) -> bool:
+            for axis, (count, most) in enumerate(zip(launch.full_grid, MOST_PROGRAMS, strict=True)):
+                if count > most:
+                    too_large.append(
+                        f"{launch.name}: the grid has {count:,} programs along axis {axis}, but a GPU "
+                        f"launches at most {most:,}"
+                    )
+            for tensor in launch.tensors.values():
+                storage = tensor.untyped_storage()
+                storages[storage._cdata] = storage.nbytes()
+                self._elements = max(self._elements, tensor.numel())
+            return True
+
+        why = self._call(way, on_launch)
+        if sum(storages.values()) > MOST_BYTES:
+            too_large.append("")
+        return ("memory" if too_large[-1:] == [""] else too_large[0]) if too_large else "", why
+
+    def _call(self, way: Sized, on_launch: Callable[[Launch], bool]) -> str:
+        errors: list[str] = []
+        self._values = {}
+
+        def convert(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            made = way.tensor(leaf)
+            if not leaf.is_floating_point() and not leaf.is_complex() and leaf.numel():
+                values = leaf.detach().contiguous().numpy().ravel()
+                self._values[made.untyped_storage()._cdata] = values, made.shape == leaf.shape
+            return made
+
+        with plain():
+            given, named = pytree.tree_map(convert, self.arguments)
+        try:
+            with (
+                pretended("meta"),
+                caught(on_launch, lambda kernel, error: errors.append(f"{kernel}: {error}"), False),
+            ):
+                self.function(*given, **named)
+        except Exception as error:
+            words = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+            errors.append(f"the function does not run without values ({words})")
+        return "; ".join(errors)
+
+    def _run(self, launch: Launch) -> Outcome:
+        """Run the programs at the edges of a grid on tensors that are not there."""
+        outcome = Outcome(launch, of=math.prod(launch.full_grid))
+        if not outcome.of:
             return outcome
-    if not outcome.of:
+        blocks = [n for n in launch.numbers.values() if n > LARGEST_BLOCK]
+        if blocks and "static_range" in launch.kernel.src:
+            outcome.unjudged = f"{launch.name}: a tl.static_range may have {max(blocks):,} steps"
+            return outcome
+        opinion = compiler.closed_after(compiler.Opinions(launch.kernel, [], [launch.arguments]), _first)
+        if opinion is None or opinion.refusal:
+            why = opinion.refusal.message if opinion and opinion.refusal else "the compiler gave no answer"
+            outcome.unjudged = f"{launch.name} does not compile at this size: {why}"
+            return outcome
+        code = compiler.program_of(launch.kernel, launch.arguments, opinion)
+        tensors, known = {}, True
+        for name, tensor in launch.tensors.items():
+            span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+            values, same = self._values.get(tensor.untyped_storage()._cdata, (None, False))
+            known = known and (same or tensor.is_floating_point())
+            tensors[name] = Pretended((span if tensor.numel() else 0,), tensor.dtype, values)
+        ran = run(
+            code,
+            launch.with_tensors(tensors),
+            launch.full_grid,
+            set(tensors),
+            zeroed=set(tensors),
+            suffix="",
+            seconds=SECONDS,
+            quiet=True,
+            only=edges(launch.full_grid, [each.numel() for each in tensors.values()]),
+        )
+        outcome.programs = ran.programs
+        if ran.stop and ran.stop.kind in ("time limit", "memory limit", "error", "deadlock"):
+            outcome.unjudged = f"{launch.name}: {ran.stop.message}"
+        elif ran.stop and (known or ran.stop.kind == "true size"):
+            message = verdicts.on_the_grid(ran.stop.message, launch.axes)
+            outcome.verdict = Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
+        elif ran.stop:
+            outcome.unjudged = f"{launch.name}: it works with integers that are not known at this size"
+        elif ran.undefined and self.guard.undefined and known:
+            outcome.verdict = verdicts.uninitialised(ran.undefined)
         return outcome
-    opinion = compiler.closed_after(compiler.Opinions(launch.kernel, [], [launch.arguments]), _first)
-    if opinion is None or opinion.refusal:
-        why = opinion.refusal.message if opinion and opinion.refusal else "the compiler gave no answer"
-        outcome.unjudged = f"{launch.name} does not compile at this size: {why}"
-        return outcome
-    code = compiler.program_of(launch.kernel, launch.arguments, opinion)
-    tensors = {}
-    for name, tensor in launch.tensors.items():
-        span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-        tensors[name] = Pretended((span if tensor.numel() else 0,), tensor.dtype)
-    programs = edges(launch.full_grid, [each.numel() for each in tensors.values()])
-    ran = run(
-        code,
-        launch.with_tensors(tensors),
-        launch.full_grid,
-        set(tensors),
-        zeroed=set(tensors),
-        suffix="",
-        seconds=SECONDS,
-        quiet=True,
-        only=programs,
-    )
-    outcome.programs = ran.programs
-    if ran.stop and ran.stop.kind in ("time limit", "memory limit", "error", "deadlock"):
-        outcome.unjudged = f"{launch.name}: {ran.stop.message}"
-    elif ran.stop:
-        message = verdicts.on_the_grid(ran.stop.message, launch.axes)
-        outcome.verdict = Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
-    elif ran.undefined and guard.undefined:
-        outcome.verdict = verdicts.uninitialised(ran.undefined)
-    return outcome
 
 
 def _first(opinions: compiler.Opinions) -> compiler.Opinion | None:

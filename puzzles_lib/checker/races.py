@@ -20,14 +20,14 @@ _TARGETS = tuple(map(find_target, ("sm_90", "gfx942")))  # 32 and 64 threads per
 class Threads:
     """The races within the programs of one kernel, for one check."""
 
-    def __init__(self) -> None:
+    def __init__(self, targets: tuple[Target, ...] = _TARGETS) -> None:
         self._known: dict[str, str | Refusal] = {}
-        self._targets = _TARGETS
+        self._targets = targets
 
     def race(self, bound: Bound, run: Callable[..., Run]) -> Verdict | None:
         """Return the first race of a run; None if one thread made all accesses to each shared element."""
         num_warps = bound.num_warps
-        targets, self._targets = self._targets, _TARGETS[:1]
+        targets, self._targets = self._targets, self._targets[:1]
         for target in targets:
             ran = self._ran(bound, run, target, num_warps)
             if ran and ran.within:

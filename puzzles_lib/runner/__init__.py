@@ -146,6 +146,7 @@ def run(
     elsewhere: int = 0,
     plan: Plan | None = None,
     defined: Mapping[str, np.ndarray] | None = None,
+    holes_are_zero: bool = False,
     suffix: str = "_ptr",
     waits: bool = False,
     others: Mapping[str, torch.Tensor] | None = None,
@@ -171,6 +172,7 @@ def run(
     plan: two programs that take turns: see `interleaving`.
     defined: for an output, which places of its storage hold something at the start, from the tensor's first
         element to its last. Tensors may then overlap.
+    holes_are_zero: lanes that a load has masked off without ``other=`` hold 0, as on an NVIDIA GPU today.
     suffix: what a pointer's name has after its tensor's.
     waits: a program that waits for what nobody has done yet is set aside until others have run.
     others: CPU tensors by name that are no arguments, but whose addresses an argument holds, as `data_ptr`
@@ -190,6 +192,7 @@ def run(
     memory.at_once = at_once
     memory.recorder = recorder if record else None
     memory.arithmetic.as_compiled = as_compiled
+    memory.holes_are_zero = holes_are_zero
     stop = None
 
     def launch() -> None:

@@ -101,6 +101,7 @@ class Memory:
         self.conflict: Conflict | None = None
         self.holes: dict[Site, str] = {}
         self.early_reads: dict[str, Site] = {}
+        self.holes_are_zero = False
         self.sources: dict[Source, int] = {}  # of what is undefined, numbered as the run met them
         self.undefined: Source | None = None
         self.waiting: Waiting | None = None
@@ -229,7 +230,10 @@ class Memory:
         self._take("load", pointers, mask, dtype)
         fill, labels = other, None
         if mask is not None and other is None:
-            fill, other_labels = garbage(shape, row), self._hole(pointers, mask)
+            if self.holes_are_zero:
+                fill = np.zeros(shape, row.storage)
+            else:
+                fill, other_labels = garbage(shape, row), self._hole(pointers, mask)
         if mask is not None:
             labels = where(~mask, other_labels)
             if not mask.any():

@@ -29,10 +29,11 @@ _EXACT = {np.add: operator.add, np.subtract: operator.sub, np.multiply: operator
 
 @dataclass(frozen=True)
 class Pretended:
-    """Stands for a tensor."""
+    """Stands for a tensor. values: what its elements hold, over and over; None for made-up values."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
+    values: np.ndarray | None = None
 
     def numel(self) -> int:
         return math.prod(self.shape)
@@ -91,6 +92,10 @@ def _always(value: object, dtype: np.dtype) -> Callable[[np.ndarray], np.ndarray
     return lambda index: np.full(np.shape(index), value, dtype)
 
 
+def _repeated(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda index: values[index % len(values)]
+
+
 class PretendedBuffer:
     """A `Buffer` of an argument that is not there."""
 
@@ -99,7 +104,8 @@ class PretendedBuffer:
     def __init__(self, name: str, tensor: Pretended, base: int, is_output: bool):
         self.name, self.tensor, self.base, self.is_output = name, tensor, base, is_output
         size, row = tensor.numel(), of_torch(tensor.dtype)
-        self.data = Sparse(size, row.storage, _formula(row))
+        values = _formula(row) if tensor.values is None else _repeated(tensor.values)
+        self.data = Sparse(size, row.storage, values)
         self.written = Sparse(size, np.dtype(bool), _always(False, np.dtype(bool)))
         numbers = np.dtype(np.int32)
         self.storer = Sparse(size, numbers, _always(NOBODY, numbers))
@@ -136,7 +142,8 @@ class PretendedMemory(Memory):
     def start_at_zero(self, names: Collection[str]) -> None:
         for buffer in self.buffers:
             if buffer.name in names:
-                buffer.data.default = _always(0, buffer.data.dtype)
+                if buffer.tensor.values is None:
+                    buffer.data.default = _always(0, buffer.data.dtype)
                 buffer.written.default = _always(True, np.dtype(bool))
 
     def _touch(
